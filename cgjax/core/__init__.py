@@ -1,0 +1,1 @@
+"""What every run needs, and no science."""

@@ -1,0 +1,35 @@
+"""Shared test set-up: eight virtual CPU devices, silent broadcasting across ranks is an error."""
+
+import os
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ["XLA_FLAGS"] = (
+    os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
+).strip()
+
+import pathlib
+import shutil
+import tempfile
+
+import jax
+import numpy as np
+import pytest
+
+jax.config.update("jax_numpy_rank_promotion", "raise")
+# Many tests compile the same program in processes or closures of their own.
+_CACHE = os.environ.setdefault("CGJAX_CACHE", tempfile.mkdtemp(prefix="cgjax-test-cache-"))
+jax.config.update("jax_compilation_cache_dir", _CACHE)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
+
+def pytest_unconfigure(config):
+    shutil.rmtree(_CACHE, ignore_errors=True)
+
+
+GOLDEN = pathlib.Path(__file__).parent / "golden"
+
+
+@pytest.fixture(scope="session")
+def golden():
+    """`golden("sprites/renders")` -> the reference arrays of that file."""
+    return lambda name: np.load(GOLDEN / f"{name}.npz")

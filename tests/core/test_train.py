@@ -1,0 +1,233 @@
+"""The loop: replicas as an axis, devices, resuming, replicas that die, periods."""
+
+import json
+import os
+import pathlib
+import signal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import toy
+from cgjax.core import checkpoint, parallel, train
+from cgjax.core.errors import BadInput, Diverged, Preempted
+
+
+def run(settings, workdir, **options):
+    return train.fit(toy.experiment(settings, **options), settings, workdir)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Three seeds, uninterrupted."""
+    return run(toy.config(seeds=(0, 1, 2)), tmp_path_factory.mktemp("whole"))
+
+
+@pytest.fixture
+def one_device(monkeypatch):
+    monkeypatch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
+
+
+def equal(a, b):
+    assert jax.tree.all(jax.tree.map(lambda x, y: bool(np.array_equal(x, y)), a, b))
+
+
+def test_trains_and_counts(whole):
+    state, history = whole
+    assert history["loss"].shape == (12, 3)
+    assert np.all(history["loss"][-1] < history["loss"][0])
+    assert list(history["rows"][:4, 0]) == [8, 8, 4, 8]  # masked partial batch, once per epoch
+    assert np.array_equal(state.extra["count"], [12, 12, 12])
+    assert list(history["eval"]["step"]) == [4, 8, 12]
+    assert int(state.step) == 12
+
+
+def test_seeds_as_an_axis_equal_single_runs(whole, tmp_path):
+    for seed in (0, 2):
+        _, history = run(toy.config(seeds=(seed,)), tmp_path / str(seed))
+        np.testing.assert_allclose(history["loss"][:, 0], whole[1]["loss"][:, seed], rtol=1e-4)
+
+
+def test_seeds_can_be_added_to_a_finished_run(whole, tmp_path):
+    run(toy.config(seeds=(1,)), tmp_path)
+    state, history = run(toy.config(seeds=(0, 1, 2)), tmp_path)
+    np.testing.assert_allclose(history["loss"], whole[1]["loss"], rtol=1e-4)
+    np.testing.assert_allclose(state.params["w"], whole[0].params["w"], rtol=1e-4)
+    assert sorted(p.name for p in (tmp_path / "checkpoints").iterdir()) == ["seeds_0_2", "seeds_1"]
+
+
+@pytest.mark.parametrize("n_seeds, mesh", [(1, (1, 8)), (2, (2, 4)), (8, (8, 1))])
+def test_eight_devices_agree_with_one(n_seeds, mesh, tmp_path, monkeypatch):
+    settings = toy.config(seeds=tuple(range(n_seeds)))
+    assert parallel.layout(n_seeds, 8).mesh.devices.shape == mesh
+    _, eight = run(settings, tmp_path / "eight")
+    monkeypatch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
+    _, one = run(settings, tmp_path / "one")
+    np.testing.assert_allclose(eight["loss"], one["loss"], rtol=1e-5)
+
+
+def test_a_checkpoint_of_eight_devices_opens_on_one(tmp_path, monkeypatch, whole):
+    settings = toy.config(seeds=(0, 1, 2))
+    run(settings, tmp_path)
+    monkeypatch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
+    state, _ = run(settings, tmp_path)
+    equal(state.params, whole[0].params)
+
+
+def test_interrupted_and_resumed_gives_the_same_bits(whole, tmp_path, monkeypatch):
+    settings = toy.config(seeds=(0, 1, 2))
+    original, calls = train._log, []
+
+    def log_then_signal(*arguments):
+        calls.append(0)
+        if len(calls) == 3:
+            os.kill(os.getpid(), signal.SIGUSR1)
+        return original(*arguments)
+
+    monkeypatch.setattr(train, "_log", log_then_signal)
+    with pytest.raises(Preempted, match="SIGUSR1: saved at step"):
+        run(settings, tmp_path)
+    monkeypatch.setattr(train, "_log", original)
+    state, history = run(settings, tmp_path)
+    equal(state, whole[0])
+    equal(history["loss"], whole[1]["loss"])
+
+
+def test_a_finished_run_returns_without_compiling(whole, tmp_path, monkeypatch):
+    settings = toy.config(seeds=(0, 1, 2))
+    run(settings, tmp_path)
+    monkeypatch.setattr(train.SetUp, "compile_call", lambda *a: pytest.fail("compiled"))
+    state, history = run(settings, tmp_path)
+    equal(state, whole[0])
+    equal(history["eval"], whole[1]["eval"])
+
+
+def test_a_replica_that_turns_non_finite_is_frozen_and_named(whole, tmp_path, caplog):
+    state, history = run(toy.config(seeds=(0, 1, 2)), tmp_path, poison=1)
+    assert list(state.died_at) == [-1, 5, -1]
+    assert bool(jnp.all(jnp.isfinite(state.params["w"])))
+    assert state.extra["count"][1] == 5
+    equal(state.params["w"][::2], whole[0].params["w"][::2])
+    assert np.isnan(history["loss"][5:, 1]).all() and np.isfinite(history["loss"][:, ::2]).all()
+    assert "seed 1 turned non-finite at step 5" in caplog.text
+
+
+def test_all_replicas_dead_ends_the_run(tmp_path):
+    with pytest.raises(Diverged, match="every replica"):
+        run(toy.config(seeds=(1,)), tmp_path, poison=1)
+
+
+def test_best_state_is_kept_per_replica(tmp_path):
+    settings = toy.config(seeds=(0, 1))
+    settings.optim.lr = 0.03  # so large that the error goes up and down
+    state, history = run(settings, tmp_path)
+    errors = history["eval"]["mse"]
+    np.testing.assert_allclose(state.best.value, errors.min(0), rtol=1e-6)
+    assert list(state.best.step) == list(history["eval"]["step"][errors.argmin(0)])
+
+
+def test_control_stops_a_replica_and_scales_its_learning_rate(tmp_path):
+    def control(scalars, best, step, lr_scale):
+        return (scalars["mse"] < 1e9) & (step >= 8), lr_scale * 0.5
+
+    state, history = run(toy.config(seeds=(0,)), tmp_path, control=control)
+    assert bool(state.done[0]) and float(state.lr_scale[0]) == 0.25
+    assert history["step"][-1] == 8
+    again, _ = run(toy.config(seeds=(0,)), tmp_path, control=control)
+    equal(again, state)
+
+
+def test_zero_gradient_at_the_first_step_is_reported(tmp_path, caplog):
+    settings = toy.config(seeds=(3,))
+    experiment = toy.experiment(settings)
+
+    def flat_loss(params, extra, *rest):
+        return 0.0 * params["w"].sum(), (extra, {})
+
+    train.fit(experiment._replace(loss=flat_loss), settings, tmp_path)
+    assert "seeds [3] have a zero gradient" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "key, value, message",
+    [
+        ("eval.every", 5, "must divide eval.every=5"),
+        ("checkpoint.every", 3, "must divide checkpoint.every=3"),
+        ("train.steps", 13, "must divide train.steps=13"),
+        ("train.log_every", 3, "train.log_every=3 must divide"),
+        ("train.seeds", (1, 1), "distinct"),
+    ],
+)
+def test_periods_that_do_not_divide_are_refused(key, value, message, tmp_path):
+    settings = toy.config()
+    settings.update_from_flattened_dict({key: value})
+    with pytest.raises(BadInput, match=message):
+        run(settings, tmp_path)
+
+
+def test_batch_that_does_not_divide_over_devices_is_refused(tmp_path):
+    settings = toy.config()
+    settings.data.batch = 6
+    with pytest.raises(BadInput, match="multiple of 8"):
+        run(settings, tmp_path)
+
+
+def flip_a_bit(folder: pathlib.Path):
+    """Flips one bit in the middle of the largest file: the arrays themselves."""
+    path = max((p for p in folder.rglob("*") if p.is_file()), key=lambda p: p.stat().st_size)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def newest(workdir, group="seeds_0"):
+    folder = workdir / "checkpoints" / group
+    return max((p for p in folder.iterdir() if p.name.isdigit()), key=lambda p: int(p.name))
+
+
+@pytest.mark.parametrize("damage", ["flip", "remove"])
+def test_a_damaged_newest_checkpoint_falls_back(damage, tmp_path, caplog):
+    settings = toy.config()
+    state, history = run(settings, tmp_path)
+    if damage == "flip":
+        flip_a_bit(newest(tmp_path) / "state")
+    else:
+        for path in (newest(tmp_path) / "state").rglob("*"):
+            path.is_file() and path.unlink()
+    again, history_again = run(settings, tmp_path)
+    assert "checkpoint 12 is damaged" in caplog.text
+    equal(again, state)
+    equal(history_again["loss"], history["loss"])
+
+
+def test_no_sound_checkpoint_is_an_error(tmp_path):
+    settings = toy.config()
+    run(settings, tmp_path)
+    for path in (tmp_path / "checkpoints/seeds_0").iterdir():
+        if path.name.isdigit():
+            flip_a_bit(path / "state")
+    with pytest.raises(BadInput, match="no sound checkpoint"):
+        run(settings, tmp_path)
+
+
+def test_only_two_checkpoints_are_kept(tmp_path):
+    run(toy.config(), tmp_path)
+    kept = [p.name for p in (tmp_path / "checkpoints/seeds_0").iterdir() if p.name.isdigit()]
+    assert sorted(kept) == ["12", "8"]
+
+
+def test_logs_are_cut_back_to_the_restored_step(tmp_path):
+    settings = toy.config()
+    run(settings, tmp_path)
+    with open(tmp_path / "metrics.jsonl", "a") as handle:
+        handle.write(json.dumps({"kind": "train", "seeds": [0], "step": 99, "loss": [1.0]}) + "\n")
+        handle.write('{"kind": "train", "se')  # what a kill leaves
+    _, history = run(settings, tmp_path)
+    assert history["step"][-1] == 12
+
+
+def test_group_names_round_trip():
+    assert checkpoint.group_name((0, 1, 2, 7)) == "seeds_0-2_7"
+    assert checkpoint.group_seeds("seeds_0-2_7") == (0, 1, 2, 7)
