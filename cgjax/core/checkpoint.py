@@ -54,7 +54,7 @@ class Checkpoints:
         self.manager.close()
 
     def restore(self, like):
-        """(state, meta) of the newest sound checkpoint, laid out as `like`; None where there is none.
+        """(state, meta) of the newest sound checkpoint, laid out as `like`; None if there is none.
 
         `like` is a tree of ShapeDtypeStructs with shardings: what 8 devices saved opens on one.
         """

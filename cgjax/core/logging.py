@@ -49,7 +49,7 @@ class Metrics:
             folders.write_atomic(self.path, text)
 
     def history(self) -> dict:
-        """`{"step": [n], "loss": [n, replicas], ..., "eval": {"step": [m], "r2_all": [m, replicas]}}`."""
+        """`{"step": [n], "loss": [n, R], ..., "eval": {"step": [m], "r2_all": [m, R]}}`."""
         records = read_lines(self.path) if self.path.exists() else []
         mine = [record for record in records if record["seeds"] == self.seeds]
         columns = {}

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
 import toy
+
 from cgjax.core import checkpoint, parallel, train
 from cgjax.core.errors import BadInput, Diverged, Preempted
 

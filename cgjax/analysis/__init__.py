@@ -1,0 +1,1 @@
+"""The theories, each as functions of `f(params, x)`, arrays or a parameter tree."""

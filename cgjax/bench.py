@@ -1,0 +1,34 @@
+"""python -m cgjax.bench <family>: how fast, as ratios within one run on one machine."""
+
+import argparse
+import importlib
+import sys
+
+from cgjax.core.errors import BadInput, RunError
+
+FAMILIES = {"sprites": "cgjax.experiments.sprites.bench"}
+
+
+def main(argv=None) -> int:
+    """Runs one family's benchmark and prints its tables."""
+    parser = argparse.ArgumentParser(prog="python -m cgjax.bench", description=__doc__)
+    parser.add_argument("family")
+    parser.add_argument(
+        "--batch", type=int, default=0, help="default: 512 on an accelerator, 64 else"
+    )
+    parser.add_argument(
+        "--steps", type=int, default=0, help="default: 1,000 on an accelerator, 5 else"
+    )
+    flags = parser.parse_args(argv)
+    try:
+        if flags.family not in FAMILIES:
+            raise BadInput(f"no benchmark '{flags.family}': there are {', '.join(FAMILIES)}")
+        importlib.import_module(FAMILIES[flags.family]).run(flags.batch, flags.steps)
+    except RunError as error:
+        print(f"cgjax: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

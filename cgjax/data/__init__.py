@@ -1,0 +1,1 @@
+"""Where arrays come from when no paper owns them."""

@@ -1,0 +1,1 @@
+"""Compositional generalization from first principles (Wiedemer et al. 2023): occluding sprites."""

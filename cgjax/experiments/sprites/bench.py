@@ -1,0 +1,174 @@
+"""Speed of the sprites study: the train step against its direct form and PyTorch, rendering
+against a loop over Pillow's polygons. Absolute times are printed; ratios are what counts."""
+
+import importlib.util
+import math
+import pathlib
+import time
+
+import jax
+import numpy as np
+import rich.console
+import rich.table
+
+from cgjax import config as configs
+from cgjax.core import parallel, train
+from cgjax.core.logging import say
+from cgjax.experiments.sprites import models, scenes, sets
+from cgjax.experiments.sprites import run as sprites
+
+CONFIG = pathlib.Path(configs.__file__).parents[1] / "configs" / "sprites.py"
+REPEATS = 3
+
+
+def run(batch: int = 0, steps: int = 0) -> None:
+    """Prints both tables; 0 chooses by backend."""
+    on_cpu = jax.default_backend() == "cpu"
+    batch, steps = batch or (64 if on_cpu else 512), steps or (5 if on_cpu else 1000)
+    say(f"jax {jax.__version__} · {parallel.describe_devices()} · batch {batch} · scan of {steps}")
+    _table("train step, compositional model, one seed", "ms per step", train_steps(batch, steps))
+    _table("render 64 x 64 RGB uint8", "µs per sprite", rendering(20_000 if on_cpu else 1_000_000))
+
+
+def _table(title: str, unit: str, rows: dict) -> None:
+    """The first row is ours; the others are divided by it."""
+    table = rich.table.Table(title=title, box=None, title_justify="left")
+    for column in ("form", unit, "ours is faster by"):
+        table.add_column(column, justify="left" if column == "form" else "right")
+    ours = next(iter(rows.values()))
+    for name, value in rows.items():
+        table.add_row(name, f"{value:.3f}", f"{value / ours:.2f} x")
+    rich.console.Console(width=100).print(table)
+
+
+def fastest(fn) -> float:
+    """Seconds of the quickest of a few calls; fn waits for its own result."""
+    fn()
+    times = []
+    for _ in range(REPEATS):
+        started = time.perf_counter()
+        fn()
+        times.append(time.perf_counter() - started)
+    return min(times)
+
+
+# --- training -------------------------------------------------------------------------------------
+
+
+def train_steps(batch: int, steps: int) -> dict:
+    """ms per optimiser step: gather, forward, backward, AdamW, as the loop runs them."""
+    rows = {}
+    for dtype in ("bfloat16", "float32"):
+        for form in ("auto", "direct"):
+            name = {"auto": "ours", "direct": "upsample, then convolve"}[form]
+            rows[f"{name}, {dtype}"] = 1e3 * jax_step(batch, steps, form, dtype)
+    if jax.default_backend() == "cpu":  # bfloat16 is for accelerators
+        rows = {name: ms for name, ms in rows.items() if "bfloat16" not in name}
+    if importlib.util.find_spec("torch"):
+        eager, compiled = torch_steps(batch)
+        rows |= {"PyTorch, eager": 1e3 * eager, "torch.compile": 1e3 * compiled}
+    else:
+        say("torch is not installed: no comparison with PyTorch")
+    return rows
+
+
+def jax_step(batch: int, steps: int, form: str, dtype: str) -> float:
+    """Seconds per step of the published compositional model, in the loop's own compiled call."""
+    config = configs.load(f"{CONFIG}:orthogonal_compositional,paper")
+    config.data.update({"n_train": 20_000, "batch": batch})
+    config.train.update({"steps": steps, "steps_per_call": steps, "log_every": steps})
+    config.eval.n = 1000
+    config.model.update({"form": form, "dtype": dtype})
+    model = models.build(config, "compositional")
+    experiment = sprites.experiment(config, model, sets.make(config))
+    set_up = train.SetUp(experiment, config)
+    held = {"state": set_up.init()}
+    data = set_up.data()
+    rows = train.Plan(experiment, set_up.keys, steps, set_up.place).rows(0)
+    call = set_up.compile_call(held["state"], data, rows)
+
+    def once():
+        held["state"], stats = call(held["state"], data, rows, set_up.keys)
+        jax.block_until_ready(stats)
+
+    return fastest(once) / steps
+
+
+def torch_steps(batch: int) -> tuple[float, float]:
+    """Seconds per step of the same two networks in PyTorch: eager and torch.compile."""
+    import torch
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.set_float32_matmul_precision("high")
+    steps = 20 if device == "cuda" else 2
+
+    def network():
+        act, up = torch.nn.ELU, lambda: torch.nn.Upsample(
+            scale_factor=2, mode="bilinear", align_corners=True
+        )  # fmt: skip
+        head = [torch.nn.Linear(5, 256)]
+        for width in (256, 256, 512):
+            head += [act(), torch.nn.Linear(256, width)]
+        body = [torch.nn.Unflatten(1, (32, 4, 4))]
+        for width in (32, 32, 32, 3):
+            body += [act(), up(), torch.nn.Conv2d(32, width, 2, padding="same")]
+        return torch.nn.Sequential(*head, *body)
+
+    slots = torch.nn.ModuleList([network(), network()]).to(device)
+    optimiser = torch.optim.AdamW(slots.parameters(), lr=1e-3, weight_decay=1e-5)
+    z = torch.rand(batch, 10, device=device)
+    target = torch.rand(batch, 3, 64, 64, device=device)
+
+    def loss():
+        front, back = slots[0](z[:, :5]), slots[1](z[:, 5:])
+        mask = front.sum(1, keepdim=True)
+        image = front * torch.sigmoid(mask) + back * torch.sigmoid(-mask)
+        return ((image - target) ** 2).mean()
+
+    def measure(loss_fn):
+        def once():
+            for _ in range(steps):
+                optimiser.zero_grad()
+                loss_fn().backward()
+                optimiser.step()
+            if device == "cuda":
+                torch.cuda.synchronize()
+
+        return fastest(once) / steps
+
+    return measure(loss), measure(torch.compile(loss))
+
+
+# --- rendering ------------------------------------------------------------------------------------
+
+
+def rendering(n: int) -> dict:
+    """µs per sprite: our renderer, and one core looping over Pillow polygons."""
+    raw = jax.random.uniform(jax.random.key(0), (n, 5))
+    scaled = scenes.scale_latents(raw)
+    render = jax.jit(scenes.render_u8)
+    rows = {"ours": 1e6 * fastest(lambda: render(scaled).block_until_ready()) / n}
+    if importlib.util.find_spec("PIL"):
+        few = np.asarray(scaled[:2000], np.float64)
+        rows["Pillow polygon loop, one core"] = 1e6 * fastest(lambda: pillow_loop(few)) / len(few)
+    else:
+        say("Pillow is not installed: no comparison for rendering")
+    return rows
+
+
+def pillow_loop(scaled: np.ndarray, size: int = 64) -> np.ndarray:
+    """One sprite at a time: vertices, polygon, flip; the colour is left to a constant."""
+    from PIL import Image, ImageDraw
+
+    shapes = []
+    for n, start in ((3, math.pi / 2), (4, math.pi / 4), (30, 0.0)):
+        angles = start + 2 * math.pi * np.arange(n) / n
+        radius = 1 / math.sqrt(n * math.sin(math.pi / n) * math.cos(math.pi / n))
+        shapes.append(radius * np.stack([np.cos(angles), np.sin(angles)], axis=1))
+    images = np.empty((len(scaled), size, size, 3), np.uint8)
+    for i, (x, y, shape, scale, _) in enumerate(scaled):
+        vertices = (size * (scale * shapes[int(shape)] + (x, y))).astype(int)
+        canvas = Image.new("RGB", (size, size))
+        ImageDraw.Draw(canvas).polygon([tuple(v) for v in vertices.tolist()], fill=(255, 128, 0))
+        images[i] = np.asarray(canvas)[::-1]
+    return images

@@ -1,0 +1,185 @@
+"""The arrays behind the figures: what each panel shows, computed once and kept in arrays.npz."""
+
+import itertools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+
+from cgjax.analysis import support as theory
+from cgjax.core import rng
+from cgjax.data import supports
+from cgjax.experiments.sprites import scenes, sets
+from cgjax.experiments.sprites.compositions import COMPOSITIONS
+
+N_VALUES = 24  # values of z_k* behind each verdict in the figure of supports
+N_PARTNERS = 48
+
+
+class Panel(NamedTuple):
+    """Scenes to show: keys of their target images and of a model's images ({} is its kind)."""
+
+    target: str
+    model: str
+    raw: jax.Array  # [n, 5 K] raw latents
+    shape: tuple  # leading axes of the stored images
+
+
+def of_support(config) -> dict:
+    """Target images, latents of the support, the theory's verdict on every support."""
+    data = config.data
+    key = rng.stream(jax.random.key(data.seed), "eval")
+    found = {"support/latents": np.asarray(sets.sample(data, key, 500))}
+    panels = _panels(config)
+    for panel, images in _split(panels, _targets(data, _latents(panels))):
+        found[panel.target] = images
+    found["grid/latents"] = np.asarray(_grid(config))
+    return found | _supports(config)
+
+
+def of_model(config, model, params, kind: str) -> dict:
+    """The same panels as one model draws them, and its error on the grid of scenes."""
+    found = {}
+    panels = _panels(config)
+
+    def predict(z):
+        return model.predict(params, z)
+
+    images = _map(predict, scenes.scale_latents(_latents(panels)), config.eval.batch)
+    for panel, image in _split(panels, images):
+        # Enough for pictures; the many traversals would otherwise make a file of 100 MB.
+        stored = _u8(image) if panel.target.startswith("traversal") else image.astype(np.float16)
+        found[panel.model.format(kind)] = stored
+    for where in ("random", "support"):
+        (raw,) = (p.raw for p in panels if p.target == f"reconstruction/{where}/target")
+        slots = jax.jit(model.slots)(params, scenes.scale_latents(raw))
+        found[f"reconstruction/{where}/{kind}/slots"] = np.asarray(slots, np.float16)
+    found[f"grid/{kind}/mse"] = _grid_error(config, predict)
+    return found
+
+
+def of_history(history: dict, kind: str) -> dict:
+    """Learning curves."""
+    found = {f"history/{kind}/step": history["step"], f"history/{kind}/loss": history["loss"]}
+    for name, values in history["eval"].items():
+        found[f"history/{kind}/{'eval_step' if name == 'step' else name}"] = values
+    return found
+
+
+# --- what the panels show -------------------------------------------------------------------------
+
+
+def _panels(config) -> list[Panel]:
+    data, n = config.data, config.eval.n_columns
+    raw = sets.sample_everywhere(data, jax.random.key(15), n)
+    panels = [Panel("motivation/target", "motivation/{}/target", raw, (n,))]
+    for slot, coords in ((0, scenes.PLANES["O"]), (1, scenes.PLANES["A"])):
+        # The scene of the orthogonal support that keeps the other sprite.
+        seen = raw.at[:, 5 * slot : 5 * slot + 5].set(jnp.array(coords, raw.dtype))
+        name = f"support_{slot}"
+        panels.append(Panel(f"motivation/{name}", "motivation/{}/" + name, seen, (n,)))
+    for where, draw in (("random", sets.sample_everywhere), ("support", sets.sample)):
+        name = f"reconstruction/{where}"
+        raw = draw(data, jax.random.key(5), 5)
+        panels.append(Panel(f"{name}/target", name + "/{}/composed", raw, (5,)))
+    g, n_latents = config.eval.n_traversal, 5 * data.n_slots
+    for a, b in itertools.combinations(range(n_latents), 2):
+        face = supports.face_grid(g, (a, b), n_latents)  # a varies fastest
+        panels.append(Panel(f"traversal/{a}_{b}/target", f"traversal/{a}_{b}/{{}}", face, (g, g)))
+    return panels
+
+
+def _latents(panels):
+    return jnp.concatenate([panel.raw for panel in panels])
+
+
+def _split(panels, images):
+    """(panel, its images) with the panel's own leading axes."""
+    ends = np.cumsum([len(panel.raw) for panel in panels])[:-1]
+    for panel, part in zip(panels, np.split(images, ends)):
+        yield panel, part.reshape(*panel.shape, *part.shape[1:])
+
+
+def _targets(data, raw) -> np.ndarray:
+    rows = scenes.describe(raw, data.image_size)
+    images = _map(lambda r: sets.images(r, data.composition), rows, 500)
+    return _u8(images)
+
+
+def _u8(images) -> np.ndarray:
+    return np.round(np.clip(np.nan_to_num(images), 0, 1) * 255).astype(np.uint8)
+
+
+def _map(fn, rows, batch: int) -> np.ndarray:
+    """fn over chunks of rows, on the host at the end; the last chunk is padded to full length."""
+    n = len(jax.tree.leaves(rows)[0])
+    batch = min(batch, n)
+    fn = jax.jit(fn)
+    parts = []
+    for start in range(0, n, batch):
+        index = jnp.minimum(jnp.arange(start, start + batch), n - 1)
+        parts.append(np.asarray(fn(jax.tree.map(lambda x, i=index: x[i], rows))))
+    return np.concatenate(parts)[:n]
+
+
+def _grid(config):
+    """Scenes whose latents take 17 values each."""
+    key = jax.random.key(17)
+    slots = (5,) * config.data.n_slots
+    return supports.sample(key, config.eval.n_grid, "grid", slots=slots, g=17)
+
+
+def _grid_error(config, predict) -> np.ndarray:
+    rows = scenes.describe(_grid(config), config.data.image_size)
+
+    def error(rows):
+        difference = predict(rows["latents"]) - sets.images(rows, config.data.composition)
+        return jnp.mean(difference**2, axis=(1, 2, 3))
+
+    return _map(error, rows, config.eval.batch)
+
+
+# --- the theory's verdict -------------------------------------------------------------------------
+
+
+def _supports(config) -> dict:
+    """Every named support as points (x_0, x_1), with the share of back sprites it identifies."""
+    found = {}
+    for name, keys in sets.SUPPORTS.items():
+        data = ml_collections.ConfigDict({**config.data.to_dict(), **keys})
+        raw = sets.sample(data, jax.random.key(3), 400)
+        found[f"supports/{name}"] = np.asarray(raw[:, ::5])
+        found[f"supports/{name}/verdict"] = np.array(verdict(data))
+    return found
+
+
+def verdict(data) -> str:
+    """For how many sprites the support is sufficient under hard occlusion, which decides.
+
+    The back sprite must be seen un-hidden at every pixel; of the front one only the pixels that it
+    covers count, since the composition ignores the others.
+    """
+    shares = {}
+    for component, name in ((1, "back"), (0, "front")):
+        key = jax.random.fold_in(jax.random.key(11), component)
+        values = sets.sample_everywhere(data, key, N_VALUES)[:, :5]
+        shares[name] = np.mean(identified(data, component, values, key))
+    return ", ".join(f"{name} {share:.0%}" for name, share in shares.items()) + " identified"
+
+
+def identified(data, component: int, values, key) -> np.ndarray:
+    """Whether sufficient support holds for each raw value [m, 5] of one slot (step occlusion)."""
+    size = data.image_size
+    others = sets.partners(data, component, values, key, N_PARTNERS)  # [m, p, 5]
+    excluded = jnp.isnan(others).any(axis=(1, 2))
+    m, p = others.shape[:2]
+    own = scenes.render(scenes.scale_latents(values), size)
+    other = scenes.scale_latents(jnp.nan_to_num(others).reshape(m * p, 5))
+    other = scenes.render(other, size).reshape(m, p, *own.shape[1:])
+    pair = [jnp.broadcast_to(own[:, None], other.shape), other]
+    tuples = jnp.stack(pair if component == 0 else pair[::-1], axis=2)  # [m, p, K, H, W, 3]
+    where = jnp.sum(own, -1) > 0 if component == 0 else None
+    found = theory.audit(COMPOSITIONS["occlude_step"], own, component, tuples, where=where)
+    return np.asarray(found.passes) & ~np.asarray(excluded)

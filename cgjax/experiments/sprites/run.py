@@ -1,0 +1,172 @@
+"""One sprites run: scenes, models, training, the theory's verdict, figures, results."""
+
+import pathlib
+import time
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cgjax.config import fingerprint
+from cgjax.core import metrics, optim, parallel, train, tree
+from cgjax.core.errors import BadInput
+from cgjax.core.logging import say, summary, write_arrays, write_results
+from cgjax.data import arrays
+from cgjax.experiments.sprites import figures, models, panels, scenes, sets
+from cgjax.published import PUBLISHED
+
+METRICS = ("mse_id", "mse_all", "r2_id", "r2_all")
+N_ALPHA_DRAWS = 100
+
+
+def run(config, workdir) -> dict:
+    """Trains every model kind of the config on one training set and writes all outputs."""
+    started, workdir = time.monotonic(), pathlib.Path(workdir)
+    data = sets.make(config)
+    say(f"{config.data.n_train:,} train / {config.eval.n:,} eval scenes · {config.data.support}")
+    say("theory: " + panels.verdict(config.data))
+    results, figure_arrays, extra = {}, {}, {}
+    for kind in config.model.kinds:
+        model = models.build(config, kind)
+        folder, prefix = part(config, workdir, kind)
+        folder.mkdir(exist_ok=True)
+        state, history = train.fit(experiment(config, model, data), config, folder, kind)
+        results |= _results(config, history, prefix, kind)
+        extra[kind] = {"train_s": history["wall_s"], "died_at": _deaths(config, state)}
+        if config.model.composition == "alpha" and kind != "monolithic":
+            extra[kind] |= _alpha_census(model, config)
+        say(f"{kind}: drawing")
+        first = tree.take(state.params, 0)
+        figure_arrays |= panels.of_model(config, model, first, kind)
+        figure_arrays |= panels.of_history(history, kind)
+    figure_arrays |= panels.of_support(config)
+    write_arrays(workdir / "arrays.npz", figure_arrays)
+    figures.draw(figure_arrays, {config.row: results}, workdir / "figures")
+    extra["wall_s"] = time.monotonic() - started
+    return write_results(workdir / "results.json", results, fingerprint(config), extra)
+
+
+class Loaded(NamedTuple):
+    """A finished run, opened: `predict(params, scaled latents [n, 5 K])` for one replica."""
+
+    predict: Any
+    params: Any  # leading axis: seeds
+    config: Any
+
+
+def load(config, workdir: pathlib.Path, kind: str = "") -> Loaded:
+    """The trained model `kind` (needed only where the run trained several)."""
+    kinds = config.model.kinds
+    if not kind and len(kinds) == 1:
+        kind = kinds[0]
+    if kind not in kinds:
+        raise BadInput(f"'{workdir}' holds the models {', '.join(kinds)}: name one of them as part")
+    model = models.build(config, kind)
+    folder, _ = part(config, workdir, kind)
+    # A finished fit only reads its checkpoints back; it needs no scenes for that.
+    parts = experiment(config, model, sets.placeholder(config))
+    state, _ = train.fit(parts, config, folder, kind)
+    return Loaded(model.predict, state.params, config)
+
+
+def part(config, workdir: pathlib.Path, kind: str) -> tuple[pathlib.Path, str]:
+    """Folder and metric prefix of one model: its own only where a run trains several."""
+    if len(config.model.kinds) == 1:
+        return workdir, ""
+    return workdir / kind, f"{kind}/"
+
+
+# --- the experiment -------------------------------------------------------------------------------
+
+
+def experiment(config, model: models.Model, data: dict) -> train.Experiment:
+    """The pieces of one model's training, for the loop."""
+    loss_fn = models.LOSSES[config.optim.loss]
+
+    def images(rows):
+        return sets.images(rows, config.data.composition)
+
+    def batch(data, indices, key, step):
+        rows = tree.take(data["train"], indices)
+        return {"latents": rows["latents"], "images": images(rows)}
+
+    def loss(params, extra, batch, key, step, replica):
+        prediction = model.predict(params, batch["latents"])
+        value = loss_fn(prediction, batch["images"], batch["mask"], config.optim.loss_weight)
+        return value, (extra, {})
+
+    def score(params, rows):
+        """MSE and R2 per batch, then averaged over batches."""
+        n = len(rows["latents"])
+        n_batches = max(n // config.eval.batch, 1)
+        chunks = jax.tree.map(lambda x: x.reshape(n_batches, n // n_batches, *x.shape[1:]), rows)
+
+        def one(chunk):
+            target = images(chunk).reshape(n // n_batches, -1)
+            prediction = model.predict(params, chunk["latents"]).reshape(target.shape)
+            return (
+                metrics.mse(target, prediction),
+                metrics.r2_variance_weighted(target, prediction),
+                jnp.max(jnp.abs(prediction)),
+            )
+
+        error, r2, brightest = jax.lax.map(one, chunks)
+        return jnp.mean(error), jnp.mean(r2), jnp.max(brightest)
+
+    def evaluate(params, extra, data, key, replica):
+        mse_id, r2_id, _ = score(params, data["id"])
+        mse_all, r2_all, brightest = score(params, data["all"])
+        scalars = {"mse_id": mse_id, "mse_all": mse_all, "r2_id": r2_id, "r2_all": r2_all}
+        # An all-black output is the collapse that dead alphas end in.
+        return {**scalars, "collapsed": (brightest <= 1e-6).astype(jnp.float32)}, {}
+
+    schedule = optim.cosine(
+        config.optim.lr, config.optim.lr_final, config.train.steps, config.optim.lr_every
+    )
+    return train.Experiment(
+        data=data,
+        replicas={"seed": np.array(config.train.seeds)},
+        init=lambda key, replica: (model.init(key), {}),
+        plan=arrays.epochs(config.data.n_train, config.data.batch),
+        batch=batch,
+        loss=loss,
+        evaluate=evaluate,
+        tx=lambda replica: optim.adamw(schedule, config.optim.weight_decay),
+        headline=("r2_all", "max"),
+    )
+
+
+# --- results --------------------------------------------------------------------------------------
+
+
+def _results(config, history: dict, prefix: str, kind: str) -> dict:
+    """The last evaluation of every seed beside the published numbers."""
+    row = config.row
+    if row == "demo":  # its two models are two rows of the paper's table
+        row = f"{config.data.support}_{kind}"
+    published = PUBLISHED["sprites"].get(row, {})
+    last = {name: history["eval"][name][-1] for name in (*METRICS, "collapsed")}
+    if not np.any(last["collapsed"]):
+        del last["collapsed"]
+    return {
+        prefix + name: summary(values, config.train.seeds, published.get(name))
+        for name, values in last.items()
+    }
+
+
+def _deaths(config, state) -> dict:
+    steps = parallel.fetch(state.died_at)
+    return {str(seed): int(step) for seed, step in zip(config.train.seeds, steps) if step >= 0}
+
+
+def _alpha_census(model: models.Model, config) -> dict:
+    """How many of 100 initialisations start with a dead alpha channel (spec: about 40)."""
+    latents = scenes.scale_latents(sets.sample_everywhere(config.data, jax.random.key(1), 16))
+    keys = jax.random.split(jax.random.key(0), N_ALPHA_DRAWS)
+    shares = np.asarray(
+        jax.jit(models.alpha_at_initialisation, static_argnums=0)(model, keys, latents)
+    )
+    dead, alive = int(np.sum(shares == 0)), int(np.sum(shares == 1))
+    say(f"alpha at initialisation: {dead} of {N_ALPHA_DRAWS} dead, {alive} alive everywhere")
+    return {"alpha_at_initialisation": {"of": N_ALPHA_DRAWS, "dead": dead, "alive": alive}}

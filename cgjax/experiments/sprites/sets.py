@@ -1,0 +1,129 @@
+"""The study's supports by name, and the sets of scenes drawn from them (Wiedemer et al. 2023)."""
+
+import jax
+import jax.numpy as jnp
+
+from cgjax.core import rng
+from cgjax.core.errors import BadInput
+from cgjax.data import supports
+from cgjax.experiments.sprites import scenes
+from cgjax.experiments.sprites.compositions import COMPOSITIONS
+
+_O, _A, _H, _A7, _H3 = (scenes.PLANES[name] for name in ("O", "A", "H", "A7", "H3"))
+_ORTHOGONAL = ((0, _A), (1, _O), (1, _H))
+
+# Keys of `config.data` for each support. Plane (i, coords): slot i varies, the other is at coords.
+SUPPORTS = {
+    "random": {"support": "random"},
+    "orthogonal": {"support": "orthogonal", "planes": _ORTHOGONAL},
+    "orthogonal_normal": {
+        "support": "orthogonal",
+        "planes": _ORTHOGONAL,
+        "distribution": "normal",
+        "std": 1.0,
+    },
+    "orthogonal_concentrated": {
+        "support": "orthogonal",
+        "planes": _ORTHOGONAL,
+        "distribution": "normal",
+        "std": 0.4,
+    },
+    "orthogonal_broad": {
+        "support": "orthogonal",
+        "planes": ((0, _A), (0, _A7), (1, _O), (1, _H3)),
+    },
+    "orthogonal_star": {"support": "orthogonal", "planes": ((0, _A), (1, _O))},
+    "orthogonal_gap": {
+        "support": "orthogonal_gap",
+        "planes": _ORTHOGONAL,
+        "gaps": ((0, 0.05, 0.45),),
+    },
+    "diagonal": {"support": "diagonal", "delta": 0.1},
+    "diagonal_broad": {"support": "diagonal", "delta": 0.2},
+    "diagonal_narrow": {"support": "diagonal", "delta": 0.05},
+    # Sprites that never overlap: slot 0 keeps to the left, slot 1 to the right.
+    "half": {"support": "random_gap", "gaps": ((0, 0.35, 1.0), (5, 0.0, 0.65))},
+}
+
+_KEYWORDS = {
+    "random": (),
+    "random_gap": ("gaps",),
+    "orthogonal": ("planes", "distribution", "mean", "std"),
+    "orthogonal_gap": ("planes", "gaps"),
+    "diagonal": ("delta",),
+}
+
+
+def sample(data, key: jax.Array, n: int) -> jax.Array:
+    """n raw latents [n, 5 K] from the training support that `config.data` describes."""
+    parameters = {name: data[name] for name in _KEYWORDS.get(data.support, ())}
+    try:
+        return supports.sample(key, n, data.support, slots=(5,) * data.n_slots, **parameters)
+    except ValueError as error:
+        raise BadInput(f"data.support: {error}") from None
+
+
+def sample_everywhere(data, key: jax.Array, n: int) -> jax.Array:
+    """n raw latents from the whole cube: the distribution Q of the evaluation set "all"."""
+    return supports.sample(key, n, "random", slots=(5,) * data.n_slots)
+
+
+def make(config) -> dict:
+    """`{"train", "id", "all"}`, each `{"latents", "spans", "colours"}`: a few bytes per image row.
+
+    With the random support ID and all are the same scenes, as in the paper.
+    """
+    data = config.data
+    if data.composition not in COMPOSITIONS:
+        raise BadInput(f"unknown data.composition '{data.composition}': {', '.join(COMPOSITIONS)}")
+    if data.seed < 0:
+        raise BadInput("data.seed must be 0 or more: all sprites seeds share one training set")
+    key = rng.stream(jax.random.key(data.seed), "data")
+    train_key, id_key, all_key = jax.random.split(key, 3)
+    everything = scenes.describe(sample_everywhere(data, all_key, config.eval.n), data.image_size)
+    familiar = everything
+    if data.support != "random":
+        familiar = scenes.describe(sample(data, id_key, config.eval.n), data.image_size)
+    return {
+        "train": scenes.describe(sample(data, train_key, data.n_train), data.image_size),
+        "id": familiar,
+        "all": everything,
+    }
+
+
+def placeholder(config) -> dict:
+    """Sets of one scene each, for a model that is only read back."""
+    nothing = jnp.zeros((1, 5 * config.data.n_slots))
+    one = scenes.describe(nothing, config.data.image_size)
+    return {name: one for name in ("train", "id", "all")}
+
+
+def images(rows: dict, composition: str) -> jax.Array:
+    """Target images [n, size, size, 3] of described scenes, composed on the device."""
+    return scenes.scene_images(rows["spans"], rows["colours"], COMPOSITIONS[composition])
+
+
+def partners(data, component: int, values: jax.Array, key: jax.Array, n: int) -> jax.Array:
+    """P'(z_k*): raw latents of the other slot that the support pairs with each value [m, 5].
+
+    Returns [m, p, 5] for two slots; p = 0 where the support excludes the value altogether is
+    marked by NaN rows, since a value inside a gap has no partner at all.
+    """
+    m = len(values)
+    if data.support.startswith("orthogonal"):
+        coords = jnp.array([c for slot, c in data.planes if slot == component], jnp.float32)
+        found = jnp.broadcast_to(coords, (m, *coords.shape))
+    elif data.support == "diagonal":
+        reach = 2**0.5 * data.delta
+        low, high = jnp.maximum(values - reach, 0.0), jnp.minimum(values + reach, 1.0)
+        u = jax.random.uniform(key, (m, n, 5))
+        found = low[:, None] + u * (high - low)[:, None]
+    else:
+        found = jax.random.uniform(key, (m, n, 5))
+    if data.support.endswith("gap"):
+        for dim, start, stop in data.gaps:
+            slot, latent = divmod(dim, 5)
+            if slot == component:
+                inside = (values[:, latent] >= start) & (values[:, latent] <= stop)
+                found = jnp.where(inside[:, None, None], jnp.nan, found)
+    return found

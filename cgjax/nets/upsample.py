@@ -1,0 +1,133 @@
+"""Bilinear upsampling by two followed by a convolution, in several equal forms.
+
+Channel mixing commutes with interpolation, so the convolution of an upsampled image can be done
+as a product with the kernel at low resolution followed by two small interpolations.
+"""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+ACCUMULATE = {"preferred_element_type": jnp.float32}
+
+
+def interpolation_matrix(n: int) -> np.ndarray:
+    """Weights [2n, n] of bilinear interpolation from n to 2n points whose end points coincide."""
+    position = np.arange(2 * n) * ((n - 1) / (2 * n - 1))
+    return np.maximum(0.0, 1.0 - np.abs(position[:, None] - np.arange(n)[None, :]))
+
+
+def tap_matrices(n: int, taps: int) -> np.ndarray:
+    """Interpolation seen through each tap of a "same" convolution: [taps, 2n, n].
+
+    Row i of tap t is row i + t - (taps - 1) // 2 of `interpolation_matrix`, zero outside it.
+    """
+    low = (taps - 1) // 2
+    padded = np.pad(interpolation_matrix(n), ((low, taps - 1 - low), (0, 0)))
+    return np.stack([padded[t : t + 2 * n] for t in range(taps)])
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(1,))
+def elu(x: jax.Array, dtype=jnp.float32) -> jax.Array:
+    """ELU (alpha = 1) in `dtype`, whose derivative needs only its own output."""
+    return jnp.where(x > 0, x, jnp.exp(jnp.minimum(x, 0)) - 1).astype(dtype)
+
+
+@elu.defjvp
+def _elu_jvp(dtype, primals, tangents):
+    y = elu(primals[0], dtype)
+    return y, tangents[0].astype(dtype) * jnp.where(y > 0, 1, y + 1)
+
+
+def direct(x: jax.Array, kernel: jax.Array, bias: jax.Array) -> jax.Array:
+    """Upsample, then convolve. x [B,n,n,c], kernel [k,k,c,o] -> float32 [B,2n,2n,o]."""
+    matrix = jnp.asarray(interpolation_matrix(x.shape[1]), x.dtype)
+    x = jnp.einsum("ip,bpqc->biqc", matrix, x, **ACCUMULATE).astype(x.dtype)
+    x = jnp.einsum("jq,biqc->bijc", matrix, x, **ACCUMULATE).astype(x.dtype)
+    # A low-precision convolution with a float32 result has no transpose rule, so the operands
+    # are widened instead: their values, and hence the result, are the same.
+    x, kernel = x.astype(jnp.float32), kernel.astype(x.dtype).astype(jnp.float32)
+    dimensions = ("NHWC", "HWIO", "NHWC")
+    return _shift(lax.conv_general_dilated(x, kernel, (1, 1), "SAME", None, None, dimensions), bias)
+
+
+def reordered(x: jax.Array, kernel: jax.Array, bias: jax.Array) -> jax.Array:
+    """Mix channels at low resolution, then interpolate. Shapes as in `direct`."""
+    n, taps, dtype = x.shape[1], kernel.shape[0], x.dtype
+    matrix = jnp.asarray(tap_matrices(n, taps), dtype)
+    mixed = jnp.einsum("bpqc,hwco->bpqhwo", x, kernel.astype(dtype), **ACCUMULATE).astype(dtype)
+    columns = jnp.einsum("wjq,bpqhwo->bphjo", matrix, mixed, **ACCUMULATE).astype(dtype)
+    return _shift(jnp.einsum("hip,bphjo->bijo", matrix, columns, **ACCUMULATE), bias)
+
+
+def stencil(x: jax.Array, kernel: jax.Array, bias: jax.Array, axes=(1, 2, 3)) -> jax.Array:
+    """Mix channels at low resolution, then average neighbours; 2x2 kernels only.
+
+    axes: where rows, columns and channels of x lie, either (1, 2, 3) as in `direct`, or (0, 1, 2)
+    with the batch last, which vectorises better on CPUs while there are fewer channels.
+    """
+    c, out = kernel.shape[2:]
+    kernel = kernel.astype(x.dtype)
+    if axes == (1, 2, 3):
+        mixer = kernel.transpose(2, 0, 1, 3).reshape(c, 4 * out)
+        mixed = jnp.matmul(x, mixer, **ACCUMULATE)
+        bias = bias.reshape(1, 1, 1, -1)
+    else:
+        # One product per pixel: the kernel's gradient then needs no transposed activations.
+        pixels = x.shape[0] * x.shape[1]
+        mixer = kernel.transpose(0, 1, 3, 2).reshape(4 * out, c)
+        mixer = jnp.broadcast_to(mixer, (pixels, *mixer.shape))
+        mixed = jnp.matmul(mixer, x.reshape(pixels, c, -1), **ACCUMULATE)
+        mixed = mixed.reshape(*x.shape[:2], 4 * out, -1)
+        bias = bias.reshape(1, 1, -1, 1)
+    rows, columns, channels = axes
+    # `split`, because the transpose of indexing is four padded copies to be added.
+    taps = lax.split(mixed, (out,) * 4, channels)
+    top, bottom = _double(*taps[:2], columns), _double(*taps[2:], columns)
+    return _double(top, bottom, rows) + bias
+
+
+def stencil_stack(x: jax.Array, convs, activate) -> jax.Array:
+    """Stages of a decoder by `stencil`: x [B,n,n,c], [(kernel, bias), ...] -> [B,2^k n,2^k n,o]."""
+    batch_last = x.shape[-1] < 64
+    axes = (0, 1, 2) if batch_last else (1, 2, 3)
+    if batch_last:
+        x = jnp.moveaxis(x, 0, -1)
+    for kernel, bias in convs[:-1]:
+        x = activate(stencil(x, kernel, bias, axes))
+    x = stencil(x, *convs[-1], axes)
+    return jnp.moveaxis(x, -1, 0) if batch_last else x
+
+
+def _double(first, second, axis):
+    """Interpolate n points to 2n and convolve along one axis; the arrays are the two taps' inputs.
+
+    Output 2m of the interpolation lies between points m-1 and m, output 2m+1 between m and m+1.
+    """
+    n = first.shape[axis]
+    shape = [n if i == axis else 1 for i in range(first.ndim)]
+    m = np.arange(n).reshape(shape)
+    even, odd, inner = m / (2 * n - 1), (n - 1 - m) / (2 * n - 1), m < n - 1
+    next_even = inner * (m + 1) / (2 * n - 1)
+    even, rest, odd, most, next_even, next_rest = (
+        np.asarray(w, np.float32)
+        for w in (even, 1 - even, odd, 1 - odd, next_even, inner - next_even)
+    )
+    after = _neighbour(second, axis, 1)
+    y0 = even * _neighbour(first, axis, -1) + rest * first + most * second + odd * after
+    y1 = most * first + odd * _neighbour(first, axis, 1) + next_even * second + next_rest * after
+    y = jnp.stack([y0, y1], axis + 1)
+    return y.reshape(*first.shape[:axis], 2 * n, *first.shape[axis + 1 :])
+
+
+def _neighbour(x, axis, offset):
+    """x[i + offset] along an axis, zero outside."""
+    padding = [(-offset, offset, 0) if i == axis else (0, 0, 0) for i in range(x.ndim)]
+    return lax.pad(x, jnp.zeros((), x.dtype), padding)
+
+
+def _shift(x, bias):
+    return x + bias.reshape((1,) * (x.ndim - 1) + (-1,))

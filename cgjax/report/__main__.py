@@ -1,0 +1,36 @@
+"""python -m cgjax.report                      tables of the record, ours beside the paper's
+python -m cgjax.report --add=<workdir> ...  puts finished runs into the record"""
+
+import argparse
+import sys
+
+from cgjax import report
+from cgjax.core.errors import RunError
+from cgjax.experiments.sprites import figures
+
+
+def main(argv=None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m cgjax.report",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--add", nargs="*", default=(), metavar="WORKDIR")
+    parser.add_argument("--label", default="", help="marks a second run of the same row and size")
+    flags = parser.parse_args(argv)
+    try:
+        for workdir in flags.add:
+            print(f"wrote {report.add(workdir, label=flags.label).name}")
+        if not flags.add:
+            for size in ("fast", "paper"):
+                rows = report.entries("sprites", size, flags.label)
+                if rows:
+                    print(f"\n## sprites, size {size}\n\n{figures.table_markdown(rows)}")
+    except RunError as error:
+        print(f"cgjax: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

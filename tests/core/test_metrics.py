@@ -1,0 +1,53 @@
+"""Scores against the reference's values and against their definitions."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from cgjax.core import metrics
+
+
+@pytest.fixture(scope="module")
+def arrays(golden):
+    return golden("sprites/metrics")
+
+
+@pytest.mark.parametrize(
+    "metric, name, per_batch, rtol",
+    [
+        (metrics.mse, "MSE", "mse_per_batch", 1e-5),
+        (metrics.r2_variance_weighted, "R2ScoreVW", "r2_vw_per_batch", 1e-5),
+        # Ill-conditioned on columns that hardly vary.
+        (metrics.r2_uniform, "R2Score", "r2_ua_per_batch", 1e-3),
+    ],
+)
+def test_golden(arrays, metric, name, per_batch, rtol):
+    y, yhat, batch = arrays["target"], arrays["pred"], int(arrays["batch_size"])
+    metric = jax.jit(metric)
+    values = [metric(y[i : i + batch], yhat[i : i + batch]) for i in range(0, len(y), batch)]
+    np.testing.assert_allclose(values, arrays[per_batch], rtol=rtol)
+    np.testing.assert_allclose(metrics.batched(metric, y, yhat, batch), arrays[name], rtol=rtol)
+
+
+def test_r2_of_perfect_mean_and_worse_predictions():
+    y = jax.random.normal(jax.random.key(0), (200, 7)) * jnp.arange(1.0, 8.0)[None]
+    mean = jnp.broadcast_to(jnp.mean(y, axis=0, keepdims=True), y.shape)
+    for r2 in (metrics.r2_variance_weighted, metrics.r2_uniform):
+        assert r2(y, y) == 1
+        np.testing.assert_allclose(r2(y, mean), 0, atol=1e-5)
+        np.testing.assert_allclose(r2(y, 2 * mean - y), -3, rtol=1e-4)
+
+
+def test_outputs_that_never_vary():
+    y = jnp.zeros((10, 3)).at[:, 0].set(jnp.arange(10.0))
+    yhat = y.at[:, 1].set(0.5)  # wrong on a constant output, right on the other
+    assert metrics.r2_variance_weighted(y, yhat) == 1
+    np.testing.assert_allclose(metrics.r2_uniform(y, yhat), 2 / 3, rtol=1e-6)
+
+
+def test_bad_input_is_named():
+    with pytest.raises(ValueError, match=r"batches of 30 do not divide 100 rows"):
+        metrics.batched(metrics.mse, jnp.zeros((100, 2)), jnp.zeros((100, 2)), 30)
+    with pytest.raises(ValueError, match=r"\[n, outputs\]"):
+        metrics.r2_uniform(jnp.zeros((4, 2, 2)), jnp.zeros((4, 2, 2)))

@@ -1,0 +1,165 @@
+"""Decoders against the reference network, its initialisation, and forward-mode derivatives."""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from cgjax.nets.convert import from_torch
+from cgjax.nets.decoders import DeconvMLP, UpsampleMLP, n_parameters
+
+PLAIN = ("direct", "reordered", "stencil")
+UPSAMPLE = {
+    "upsample_rgb": UpsampleMLP(),
+    "upsample_rgba_small": UpsampleMLP((64, 64, 4), hidden=48, channels=8, n_layers=3),
+    "upsample_mono_small": UpsampleMLP(hidden=40, channels=12),
+    "upsample_k3_small": UpsampleMLP(hidden=32, channels=6, kernel=3),
+}
+DECONV = {
+    "deconv_rgb": DeconvMLP(hidden=128, channels=24),
+    "deconv_rgba_clamp_small": DeconvMLP((64, 64, 4), hidden=32, channels=6, final_sigmoid=True),
+}
+
+
+@pytest.fixture(scope="module")
+def nets(golden):
+    """Per network: parameters, input, output and parameter count of the reference."""
+    arrays = golden("sprites/models")
+
+    @functools.cache
+    def load(name):
+        own = {k.split("/")[1]: arrays[k] for k in arrays.files if k.startswith(f"{name}/")}
+        z, out, n = (own.pop(f"__{k}") for k in ("in", "out", "nparam"))
+        return from_torch((UPSAMPLE | DECONV)[name], own), z, out, n
+
+    return load
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def apply(module, params, z):
+    return module.apply({"params": params}, z)
+
+
+@pytest.mark.parametrize(
+    "name, form",
+    [(n, f) for n in UPSAMPLE for f in PLAIN if (n, f) != ("upsample_k3_small", "stencil")],
+)
+def test_upsample_golden(nets, name, form):
+    params, z, out, n = nets(name)
+    assert n_parameters(params) == n
+    ours = apply(UPSAMPLE[name].clone(form=form), params, z)
+    assert ours.dtype == jnp.float32
+    np.testing.assert_allclose(ours, out, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", DECONV)
+def test_deconv_golden(nets, name):
+    params, z, out, n = nets(name)
+    assert n_parameters(params) == n
+    np.testing.assert_allclose(apply(DECONV[name], params, z), out, rtol=0, atol=1e-5)
+
+
+def test_bfloat16_is_near(nets):
+    params, z, out, _ = nets("upsample_rgb")
+    ours = apply(UpsampleMLP(dtype=jnp.bfloat16), params, z)
+    assert ours.dtype == jnp.float32
+    error = np.abs(ours - out).max()
+    assert 0 < error < 0.02 * np.abs(out).max()
+
+
+@pytest.mark.parametrize(
+    "module, d_in, n",
+    [
+        (UpsampleMLP(), 5, 277475),
+        (UpsampleMLP((64, 64, 4)), 5, 277604),
+        (UpsampleMLP(hidden=320, channels=64), 10, 587779),
+        (DeconvMLP(), 5, 315491),
+        (DeconvMLP((64, 64, 4)), 5, 316004),
+    ],
+)
+def test_parameter_counts(module, d_in, n):
+    variables = jax.eval_shape(module.init, jax.random.key(0), jnp.zeros((1, d_in)))
+    assert n_parameters(variables["params"]) == n
+
+
+@pytest.mark.parametrize("module", [UpsampleMLP(form="reordered"), DeconvMLP()])
+def test_initialisation_fills_its_bounds(module):
+    params = jax.jit(module.init)(jax.random.key(1), jnp.zeros((1, 5)))["params"]
+    for name, layer in params.items():
+        kernel = np.asarray(layer["kernel"])
+        fan_in = math.prod(kernel.shape[:-1])
+        if isinstance(module, DeconvMLP) and name.startswith("conv"):
+            fan_in = kernel.shape[0] * kernel.shape[1] * kernel.shape[3]
+        bound = 1 / math.sqrt(fan_in)
+        for leaf in (kernel, np.asarray(layer["bias"])):
+            assert np.abs(leaf).max() <= bound
+        assert np.abs(kernel).max() > 0.95 * bound
+        if kernel.size > 1000:
+            assert abs(kernel.mean()) < 0.1 * bound
+            assert abs(kernel.std() - bound / math.sqrt(3)) < 0.05 * bound
+
+
+def test_tree_is_plain():
+    params = jax.eval_shape(UpsampleMLP().init, jax.random.key(0), jnp.zeros((1, 5)))["params"]
+    assert sorted(params) == [f"{kind}_{i}" for kind in ("conv", "dense") for i in range(4)]
+    assert params["conv_3"]["kernel"].shape == (2, 2, 32, 3)
+    assert params["dense_3"]["kernel"].shape == (256, 512)
+    assert set(params["conv_0"]) == {"kernel", "bias"}
+
+
+@pytest.mark.parametrize("form", PLAIN)
+def test_jacfwd_agrees_with_differences(nets, form):
+    params, z, _, _ = nets("upsample_rgba_small")
+    module = UPSAMPLE["upsample_rgba_small"].clone(form=form)
+    f = jax.jit(lambda z: module.apply({"params": params}, z[None])[0, ::21, ::21].ravel())
+    z = jnp.asarray(z[0])
+    jacobian = jax.jit(jax.jacfwd(f))(z)
+    step = 1e-2
+    for i in range(z.size):
+        e = step * jnp.eye(z.size)[i]
+        slope = (f(z + e) - f(z - e)) / (2 * step)
+        np.testing.assert_allclose(jacobian[:, i], slope, rtol=0, atol=2e-4)
+
+
+def test_slots_are_an_axis(nets):
+    module = UPSAMPLE["upsample_mono_small"]
+    params, z, out, _ = nets("upsample_mono_small")
+    stacked = jax.tree.map(lambda x: jnp.stack([x, 2 * x]), params)
+    both = jax.jit(jax.vmap(lambda p, z: module.apply({"params": p}, z)))(
+        stacked, jnp.stack([z, z])
+    )
+    np.testing.assert_allclose(both[0], out, rtol=0, atol=1e-5)
+    assert np.abs(both[1] - both[0]).max() > 1e-2
+
+
+def test_batch_norm_uses_and_updates_statistics():
+    module = DeconvMLP(hidden=16, channels=4, batch_norm=True)
+    z = jax.random.normal(jax.random.key(0), (8, 5))
+    variables = module.init(jax.random.key(1), z)
+    assert set(variables["batch_stats"]) == {
+        "dense_norm_1", "dense_norm_2", "conv_norm_0", "conv_norm_1", "conv_norm_2",
+    }  # fmt: skip
+    _, new = module.apply(variables, z, train=True, mutable=["batch_stats"])
+    before, after = variables["batch_stats"], new["batch_stats"]
+    assert np.abs(after["conv_norm_2"]["mean"] - before["conv_norm_2"]["mean"]).max() > 1e-4
+    assert np.isfinite(module.apply(variables, z)).all()
+
+
+@pytest.mark.parametrize(
+    "module, message",
+    [
+        (UpsampleMLP((32, 32, 3)), "out_shape must be"),
+        (UpsampleMLP(form="fast"), "unknown form 'fast'"),
+        (UpsampleMLP(form="pallas", channels=12), "form 'pallas' needs"),
+        (UpsampleMLP(form="stencil", kernel=3), "form 'stencil' needs kernel 2"),
+        (UpsampleMLP(activation="swish"), "unknown activation 'swish'"),
+        (UpsampleMLP(n_layers=1), "n_layers must be at least 2"),
+        (DeconvMLP(kernel=3), "even kernel"),
+    ],
+)
+def test_bad_fields(module, message):
+    with pytest.raises(ValueError, match=message):
+        jax.eval_shape(module.init, jax.random.key(0), jnp.zeros((1, 5)))
