@@ -47,6 +47,7 @@ def parse(argv):
     parser.add_argument("--list", action="store_true", help="print every row and stop")
     parser.add_argument("--profile", action="store_true", help="write a trace to <workdir>/profile")
     parser.add_argument("--debug_nans", action="store_true", help="stop at the first NaN")
+    parser.add_argument("--no_figures", action="store_true", help="train and score only")
     parser.add_argument("--force_resume", action="store_true", help="go on although keys changed")
     overrides = {}
     rest = []
@@ -60,7 +61,7 @@ def parse(argv):
             rest.append(word)
     flags, unknown = parser.parse_known_args(rest)
     if unknown:
-        names = ["--config", "--workdir", "--list", "--profile", "--debug_nans", "--force_resume"]
+        names = ["--config", "--workdir", "--list", "--profile", "--debug_nans", "--no_figures"]
         raise BadInput(f"unknown argument '{unknown[0]}'{configs.nearest(unknown[0], names)}")
     if not (flags.config or flags.list):
         raise BadInput(
@@ -82,7 +83,7 @@ def run(config, flags) -> None:
             say(f"jax {jax.__version__} · {parallel.describe_devices()}")
             write_atomic(workdir / "env.json", json.dumps(environment(), indent=1))
             with tools(flags, workdir):
-                family.run(config, workdir)
+                family.run(config, workdir, figures=not flags.no_figures)
         else:
             say("already finished: nothing to train")
         results = read_json(workdir / "results.json")

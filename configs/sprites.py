@@ -166,7 +166,7 @@ def laptop(config):
     """Minutes on two CPU cores: 12,800 scenes, batch 32, 1,200 steps, cosine over the run."""
     config.data.update({"n_train": 12_800, "batch": 32})
     config.train.update({"steps": 1200, "steps_per_call": 20, "log_every": 10})
-    config.eval.update({"every": 0, "n": 2000, "n_grid": 1156})
+    config.eval.update({"every": 400, "n": 2000, "n_grid": 1156})
     config.checkpoint.every = 200
 
 
@@ -190,7 +190,6 @@ def paper(config, epochs=2000):
     config.optim.lr_every = per_epoch
     config.eval.update({"every": epochs // 20 * per_epoch, "n": 10_000, "n_grid": 10_000})
     config.checkpoint.every = epochs // 20 * per_epoch
-    config.model.dtype = "bfloat16"
 
 
 def fast(config):

@@ -42,8 +42,8 @@ class UpsampleMLP(nn.Module):
     """MLP to [4, 4, channels], then 4 x (activation, bilinear x2, conv): z [B, d_in] -> images.
 
     form: "direct", "reordered", "stencil", "pallas" (GPU kernels; no forward-mode derivatives),
-    or "auto", the fastest for the backend. dtype: of activations and matrix operands; parameters, sums and
-    the images [B, *out_shape] stay float32.
+    or "auto", the fastest for the backend. dtype: of activations and matrix operands; parameters,
+    sums and the images [B, *out_shape] stay float32.
     """
 
     out_shape: tuple[int, int, int] = (64, 64, 3)
@@ -170,7 +170,8 @@ def choose_form(module: UpsampleMLP) -> str:
         raise ValueError(f"form 'stencil' needs kernel 2, got {module.kernel}; use form 'auto'")
     if form != "auto":
         return form
-    if fits and jax.devices()[0].device_kind.startswith("NVIDIA"):
+    # XLA cannot split a kernel over devices: it would gather the whole batch on each of them.
+    if fits and jax.device_count() == 1 and jax.devices()[0].device_kind.startswith("NVIDIA"):
         return "pallas"
     return "stencil" if module.kernel == 2 and jax.default_backend() == "cpu" else "reordered"
 

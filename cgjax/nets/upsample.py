@@ -5,6 +5,7 @@ as a product with the kernel at low resolution followed by two small interpolati
 """
 
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +29,29 @@ def tap_matrices(n: int, taps: int) -> np.ndarray:
     low = (taps - 1) // 2
     padded = np.pad(interpolation_matrix(n), ((low, taps - 1 - low), (0, 0)))
     return np.stack([padded[t : t + 2 * n] for t in range(taps)])
+
+
+class AxisWeights(NamedTuple):
+    """How n points along an axis are doubled; arrays over points m.
+
+    even: weight of point m-1 in output 2m, the rest being m's; odd: weight of point m+1 in output
+    2m+1, the rest being m's; next_even, previous_odd: those of points m+1 and m-1, zero where
+    there is no such point; inner: zero at the last point, whose next output is padding.
+    """
+
+    even: jax.Array
+    odd: jax.Array
+    next_even: jax.Array
+    previous_odd: jax.Array
+    inner: jax.Array
+
+
+def axis_weights(m: jax.Array, n: int) -> AxisWeights:
+    """Weights at points m (floats, any shape) of an axis with n points."""
+    scale = 1 / (2 * n - 1)
+    inner, later = (m < n - 1).astype(m.dtype), (m > 0).astype(m.dtype)
+    even, odd = m * scale, (n - 1 - m) * scale
+    return AxisWeights(even, odd, inner * (m + 1) * scale, later * (n - m) * scale, inner)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(1,))
@@ -109,16 +133,12 @@ def _double(first, second, axis):
     """
     n = first.shape[axis]
     shape = [n if i == axis else 1 for i in range(first.ndim)]
-    m = np.arange(n).reshape(shape)
-    even, odd, inner = m / (2 * n - 1), (n - 1 - m) / (2 * n - 1), m < n - 1
-    next_even = inner * (m + 1) / (2 * n - 1)
-    even, rest, odd, most, next_even, next_rest = (
-        np.asarray(w, np.float32)
-        for w in (even, 1 - even, odd, 1 - odd, next_even, inner - next_even)
-    )
-    after = _neighbour(second, axis, 1)
-    y0 = even * _neighbour(first, axis, -1) + rest * first + most * second + odd * after
-    y1 = most * first + odd * _neighbour(first, axis, 1) + next_even * second + next_rest * after
+    w = axis_weights(np.arange(n, dtype=np.float32).reshape(shape), n)
+    before, after = _neighbour(first, axis, -1), _neighbour(first, axis, 1)
+    further = _neighbour(second, axis, 1)
+    y0 = w.even * before + (1 - w.even) * first + (1 - w.odd) * second + w.odd * further
+    y1 = (1 - w.odd) * first + w.odd * after
+    y1 += w.next_even * second + (w.inner - w.next_even) * further
     y = jnp.stack([y0, y1], axis + 1)
     return y.reshape(*first.shape[:axis], 2 * n, *first.shape[axis + 1 :])
 

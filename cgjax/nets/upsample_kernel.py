@@ -12,50 +12,56 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import ShapeDtypeStruct, lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
+from cgjax.nets.upsample import axis_weights, elu
+
 COLUMNS = 16  # the last stage's 4 taps x up to 4 channels side by side, the least a product takes
+FLOAT = jnp.float32
 
 
-class Tuning(NamedTuple):
-    """Pixels per tile, warps per program, and tiles per program of the backward kernels.
-
-    planar: one plane per output channel in memory, else channels last; wide: float32 images.
-    """
+class Launch(NamedTuple):
+    """Pixels per tile, warps per program, and (backward only) the most tiles per program."""
 
     tile: int = 64
     warps: int = 4
-    last_tile: int = 64
-    last_warps: int = 4
-    back_tile: int = 64
-    back_warps: int = 4
-    last_back_tile: int = 128
-    last_back_warps: int = 4
-    tiles_per_program: int = 8
+    tiles: int = 1
+
+
+class Tuning(NamedTuple):
+    """How the four kernels are launched.
+
+    programs: backward kernels take fewer tiles each rather than be fewer than this;
+    planar: one plane per output channel in memory, else channels last;
+    wide: images and their gradients in float32, else in the dtype of the activations.
+    """
+
+    stage: Launch = Launch()
+    last: Launch = Launch()
+    stage_back: Launch = Launch(tiles=8)
+    last_back: Launch = Launch(128, 4, 8)
+    programs: int = 128
     planar: bool = True
     wide: bool = True
 
 
+TUNED = Tuning()
+
+
 def supports(channels: int, out_channels: int, kernel: int, activation: str) -> bool:
     """Whether the kernels can run this decoder."""
-    power_of_two = channels & (channels - 1) == 0
-    return (
-        kernel == 2
-        and activation == "elu"
-        and power_of_two
-        and 16 <= channels <= 128
-        and out_channels <= COLUMNS // 4
-    )
+    fits = channels in (16, 32, 64, 128) and out_channels <= COLUMNS // 4
+    return fits and kernel == 2 and activation == "elu"
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(2, 3))
-def upsample_stack(x: jax.Array, convs, tuning: Tuning = Tuning(), interpret: bool = False):
+def upsample_stack(x: jax.Array, convs, tuning: Tuning = TUNED, interpret: bool = False):
     """Stages of a decoder: x [B,n,n,c] and [(kernel [2,2,c,o], bias [o]), ...] -> float32 images.
 
-    ELU follows every stage but the last; activations keep the dtype of x, and so do the rounded
-    images [B, 2^stages n, 2^stages n, o].
+    ELU follows every stage but the last; activations keep the dtype of x. n: a power of two;
+    images: [B, 2^stages n, 2^stages n, o], o at most 4.
     """
     return _stack_forward(x, convs, tuning, interpret)[0]
 
@@ -63,34 +69,32 @@ def upsample_stack(x: jax.Array, convs, tuning: Tuning = Tuning(), interpret: bo
 def _stack_forward(x, convs, tuning, interpret):
     batch, n, _, c = x.shape
     hidden = [x.reshape(-1, c)]
-    for kernel, bias in convs[:-1]:
-        hidden.append(_stage(hidden[-1], kernel, bias, n, tuning, interpret))
+    for conv in convs[:-1]:
+        hidden.append(_stage(hidden[-1], *conv, n, tuning, interpret))
         n *= 2
-    kernel, bias = convs[-1]
-    image = _last_stage(hidden[-1], kernel, bias, n, tuning, interpret)
+    image = _last_stage(hidden[-1], *convs[-1], n, tuning, interpret)
     if tuning.planar:
         image = jnp.moveaxis(image.reshape(-1, batch, 2 * n, 2 * n), 0, -1)
     else:
         image = image.reshape(batch, 2 * n, 2 * n, -1)
-    return image.astype(jnp.float32), (hidden, [kernel for kernel, _ in convs])
+    return image.astype(FLOAT), (hidden, [kernel for kernel, _ in convs])
 
 
 def _stack_backward(tuning, interpret, saved, grad):
     hidden, kernels = saved
     batch, size, _, out = grad.shape
-    n = size // 2
-    dtype = hidden[0].dtype
-    grad = grad.astype(jnp.float32 if tuning.wide else dtype)
+    grad = grad.astype(FLOAT if tuning.wide else hidden[0].dtype)
     grad = jnp.moveaxis(grad, -1, 0).reshape(out, -1) if tuning.planar else grad.reshape(-1, out)
+    n = size // 2
     grad, d_kernel, d_bias, d_lower = _last_stage_back(
         grad, hidden[-1], kernels[-1], n, tuning, interpret
     )
     d_convs = [(d_kernel, d_bias)]
-    for h, kernel in zip(hidden[-2::-1], kernels[-2::-1]):
+    for i in reversed(range(len(kernels) - 1)):
         n //= 2
         d_bias = d_lower
         grad, d_kernel, d_lower = _stage_back(
-            grad, h, kernel, n, len(d_convs) < len(kernels) - 1, tuning, interpret
+            grad, hidden[i], kernels[i], n, i > 0, tuning, interpret
         )
         d_convs.insert(0, (d_kernel, d_bias))
     return grad.reshape(batch, n, n, -1), d_convs
@@ -102,33 +106,44 @@ upsample_stack.defvjp(_stack_forward, _stack_backward)
 # --- calls -------------------------------------------------------------------------------------
 
 
-def _call(body, grid, out_shape, warps, interpret):
+def _forward(body, x, kernel, bias, out_shape, launch, interpret):
     return pl.pallas_call(
-        body,
-        grid=(grid,),
+        partial(body, tile=launch.tile),
+        grid=(pl.cdiv(x.shape[0], launch.tile),),
         out_shape=out_shape,
         interpret=interpret,
-        compiler_params=plt.CompilerParams(num_warps=warps, num_stages=1),
-    )
+        compiler_params=plt.CompilerParams(num_warps=launch.warps, num_stages=1),
+    )(x, kernel, bias)
+
+
+def _backward(body, grad, x, kernel, sums, launch, programs, interpret):
+    """dx like x, and for each shape in `sums` an array added up over programs."""
+    tiles = max(1, min(launch.tiles, x.shape[0] // (launch.tile * programs)))
+    programs = pl.cdiv(x.shape[0], launch.tile * tiles)
+    dx, *parts = pl.pallas_call(
+        partial(body, tile=launch.tile, tiles=tiles),
+        grid=(programs,),
+        out_shape=[ShapeDtypeStruct(x.shape, x.dtype)]
+        + [ShapeDtypeStruct((programs, *shape), FLOAT) for shape in sums],
+        interpret=interpret,
+        compiler_params=plt.CompilerParams(num_warps=launch.warps, num_stages=1),
+    )(grad, x, kernel)
+    return dx, *(jnp.sum(part, axis=0) for part in parts)
 
 
 def _stage(x, kernel, bias, n, tuning, interpret):
     """ELU(conv(upsampled x)): x [R, c] -> [4R, o]."""
-    rows, out = x.shape[0], kernel.shape[-1]
-    body = partial(_stage_body, n=n, tile=tuning.tile)
-    shape = jax.ShapeDtypeStruct((4 * rows, out), x.dtype)
-    grid = pl.cdiv(rows, tuning.tile)
-    return _call(body, grid, shape, tuning.warps, interpret)(x, kernel, bias)
+    shape = ShapeDtypeStruct((4 * x.shape[0], kernel.shape[-1]), x.dtype)
+    return _forward(partial(_stage_body, n=n), x, kernel, bias, shape, tuning.stage, interpret)
 
 
 def _last_stage(x, kernel, bias, n, tuning, interpret):
     """conv(upsampled x) for few output channels: x [R, c] -> [4R, o], or [o, 4R] if planar."""
-    rows, out = x.shape[0], kernel.shape[-1]
-    body = partial(_last_stage_body, n=n, tile=tuning.last_tile, planar=tuning.planar)
-    shape = (out, 4 * rows) if tuning.planar else (4 * rows, out)
-    shape = jax.ShapeDtypeStruct(shape, jnp.float32 if tuning.wide else x.dtype)
-    grid = pl.cdiv(rows, tuning.last_tile)
-    return _call(body, grid, shape, tuning.last_warps, interpret)(x, kernel, bias)
+    shape = (4 * x.shape[0], kernel.shape[-1])
+    shape = shape[::-1] if tuning.planar else shape
+    shape = ShapeDtypeStruct(shape, FLOAT if tuning.wide else x.dtype)
+    body = partial(_last_stage_body, n=n, planar=tuning.planar)
+    return _forward(body, x, kernel, bias, shape, tuning.last, interpret)
 
 
 def _stage_back(grad, x, kernel, n, through_elu, tuning, interpret):
@@ -136,52 +151,32 @@ def _stage_back(grad, x, kernel, n, through_elu, tuning, interpret):
 
     through_elu: x is an ELU's output and dx is wanted in front of that ELU.
     """
-    rows, c = x.shape
-    programs = pl.cdiv(rows, tuning.back_tile * tuning.tiles_per_program)
-    body = partial(
-        _stage_back_body, n=n, tile=tuning.back_tile, tiles=tuning.tiles_per_program,
-        through_elu=through_elu,
-    )  # fmt: skip
-    shape = (
-        jax.ShapeDtypeStruct((rows, c), x.dtype),
-        jax.ShapeDtypeStruct((programs, *kernel.shape), jnp.float32),
-        jax.ShapeDtypeStruct((programs, c), jnp.float32),
-    )
-    call = _call(body, programs, shape, tuning.back_warps, interpret)
-    dx, d_kernel, d_sum = call(grad, x, kernel)
-    return dx, jnp.sum(d_kernel, axis=0), jnp.sum(d_sum, axis=0)
+    body = partial(_stage_back_body, n=n, through_elu=through_elu)
+    sums = (kernel.shape, x.shape[1:])
+    return _backward(body, grad, x, kernel, sums, tuning.stage_back, tuning.programs, interpret)
 
 
 def _last_stage_back(grad, x, kernel, n, tuning, interpret):
     """Gradients of `_last_stage`: grad [4R, o] -> dx [R, c] before ELU, d_kernel, d_bias, sum."""
-    rows, c = x.shape
-    out = kernel.shape[-1]
-    programs = pl.cdiv(rows, tuning.last_back_tile * tuning.tiles_per_program)
-    body = partial(
-        _last_stage_back_body, n=n, tile=tuning.last_back_tile, tiles=tuning.tiles_per_program,
-        planar=tuning.planar,
+    c, out = kernel.shape[2:]
+    body = partial(_last_stage_back_body, n=n, planar=tuning.planar)
+    dx, columns, d_bias, d_sum = _backward(
+        body, grad, x, kernel, ((c, COLUMNS), (4,), (c,)), tuning.last_back, tuning.programs,
+        interpret,
     )  # fmt: skip
-    shape = (
-        jax.ShapeDtypeStruct((rows, c), x.dtype),
-        jax.ShapeDtypeStruct((programs, c, COLUMNS), jnp.float32),
-        jax.ShapeDtypeStruct((programs, 4), jnp.float32),
-        jax.ShapeDtypeStruct((programs, c), jnp.float32),
-    )
-    call = _call(body, programs, shape, tuning.last_back_warps, interpret)
-    dx, columns, d_bias, d_sum = call(grad, x, kernel)
-    d_kernel = jnp.sum(columns, axis=0).reshape(c, 4, 2, 2)[:, :out].transpose(2, 3, 0, 1)
-    return dx, d_kernel, jnp.sum(d_bias, axis=0)[:out], jnp.sum(d_sum, axis=0)
+    d_kernel = columns.reshape(c, 4, 2, 2)[:, :out].transpose(2, 3, 0, 1)
+    return dx, d_kernel, d_bias[:out], d_sum
 
 
 # --- geometry ----------------------------------------------------------------------------------
 
 
 class Pixels(NamedTuple):
-    """A tile of low-resolution pixels: flat row, place in its image, and whether it exists."""
+    """A tile of low-resolution pixels: flat row, place (m, k) in its image, whether it exists."""
 
     row: jax.Array
     m: jax.Array
-    l: jax.Array
+    k: jax.Array
     inside: jax.Array
 
 
@@ -191,19 +186,19 @@ def _pixels(index, tile, n, rows):
     return Pixels(row, (row >> shift) & (n - 1), row & (n - 1), row < rows)
 
 
-def _neighbour(p, n, dm, dl):
-    """Row of the pixel dm below and dl to the right, and whether it is in the same image."""
+def _neighbour(p, n, dm, dk):
+    """Row of the pixel dm below and dk to the right, and whether it is in the same image."""
     inside = p.inside
     if dm:
         inside &= (p.m + dm >= 0) & (p.m + dm < n)
-    if dl:
-        inside &= (p.l + dl >= 0) & (p.l + dl < n)
-    return p.row + (dm * n + dl), inside
+    if dk:
+        inside &= (p.k + dk >= 0) & (p.k + dk < n)
+    return p.row + (dm * n + dk), inside
 
 
 def _fine_row(p, n, a, b):
-    """Row of the high-resolution pixel (2m + a, 2l + b)."""
-    return 4 * p.row - 2 * p.l + (2 * n * a + b)
+    """Row of the high-resolution pixel (2m + a, 2k + b)."""
+    return 4 * p.row - 2 * p.k + (2 * n * a + b)
 
 
 def _at(ref, row, width, inside, planar=False):
@@ -227,28 +222,8 @@ def _store(ref, row, inside, value, planar=False):
     plt.store(at, value.astype(ref.dtype), mask=mask)
 
 
-class Weights(NamedTuple):
-    """Interpolation along one axis, each [tile, 1].
-
-    even = m/(2n-1): weight of point m-1 in output 2m (that of m is the rest);
-    odd = (n-1-m)/(2n-1): weight of point m+1 in output 2m+1;
-    next_even, previous_odd: the same one point further, zero past the end;
-    last: zero at the last point, where the convolution meets its padding.
-    """
-
-    even: jax.Array
-    odd: jax.Array
-    next_even: jax.Array
-    previous_odd: jax.Array
-    last: jax.Array
-
-
 def _weights(m, n):
-    m = m.astype(jnp.float32)[:, None]
-    scale = 1.0 / (2 * n - 1)
-    last = jnp.where(m < n - 1, 1.0, 0.0)
-    even, odd = m * scale, (n - 1 - m) * scale
-    return Weights(even, odd, (m + 1) * scale * last, jnp.where(m > 0, (n - m) * scale, 0.0), last)
+    return axis_weights(m.astype(FLOAT)[:, None], n)
 
 
 # Which fine points enter the gradient of coarse point m: (parity, offset in m) -> for each tap of
@@ -271,11 +246,7 @@ def _accumulate(total, weight, value):
 
 def _dot(a, b, contract):
     dimensions = ((contract[:1], contract[1:]), ((), ()))
-    return lax.dot_general(a, b, dimensions, preferred_element_type=jnp.float32)
-
-
-def _elu(x):
-    return jnp.where(x > 0, x, jnp.exp(jnp.minimum(x, 0.0)) - 1)
+    return lax.dot_general(a, b, dimensions, preferred_element_type=FLOAT)
 
 
 def _elu_slope(y):
@@ -289,9 +260,9 @@ def _stage_body(x_ref, kernel_ref, bias_ref, y_ref, *, n, tile):
     dtype = x_ref.dtype
     p = _pixels(pl.program_id(0), tile, n, x_ref.shape[0])
     x = {
-        (dm, dl): _load(x_ref, *_neighbour(p, n, dm, dl)).astype(jnp.float32)
+        (dm, dk): _load(x_ref, *_neighbour(p, n, dm, dk)).astype(FLOAT)
         for dm in (-1, 0, 1)
-        for dl in (-1, 0, 1)
+        for dk in (-1, 0, 1)
     }
     kernel = [[kernel_ref[kh, kw].astype(dtype) for kw in (0, 1)] for kh in (0, 1)]
 
@@ -301,15 +272,15 @@ def _stage_body(x_ref, kernel_ref, bias_ref, y_ref, *, n, tile):
         return (
             (-1, w.even, 1 - w.even),
             (0, 1 - w.odd, w.odd),
-            (0, w.next_even, w.last - w.next_even),
+            (0, w.next_even, w.inner - w.next_even),
         )
 
-    columns = points(_weights(p.l, n))
-    y = [[jnp.zeros((tile, y_ref.shape[-1]), jnp.float32) for _ in (0, 1)] for _ in (0, 1)]
+    columns = points(_weights(p.k, n))
+    y = [[jnp.zeros((tile, y_ref.shape[-1]), FLOAT) for _ in (0, 1)] for _ in (0, 1)]
     for i, (dm, low, high) in enumerate(points(_weights(p.m, n))):
-        row = {dl: low * x[dm, dl] + high * x[dm + 1, dl] for dl in (-1, 0, 1)}
-        for j, (dl, left, right) in enumerate(columns):
-            point = (left * row[dl] + right * row[dl + 1]).astype(dtype)
+        row = {dk: low * x[dm, dk] + high * x[dm + 1, dk] for dk in (-1, 0, 1)}
+        for j, (dk, left, right) in enumerate(columns):
+            point = (left * row[dk] + right * row[dk + 1]).astype(dtype)
             for a in (0, 1):
                 for b in (0, 1):
                     if i - a in (0, 1) and j - b in (0, 1):
@@ -317,17 +288,17 @@ def _stage_body(x_ref, kernel_ref, bias_ref, y_ref, *, n, tile):
     bias = bias_ref[:][None, :]
     for a in (0, 1):
         for b in (0, 1):
-            _store(y_ref, _fine_row(p, n, a, b), p.inside, _elu(y[a][b] + bias))
+            _store(y_ref, _fine_row(p, n, a, b), p.inside, elu(y[a][b] + bias))
 
 
 def _back_taps(grad_fn, p, n):
     """Gradient at the mixed channels of each tap: [[tile, o] for kw] for kh, float32."""
-    rows, columns = (_back_weights(_weights(at, n)) for at in (p.m, p.l))
+    rows, columns = (_back_weights(_weights(at, n)) for at in (p.m, p.k))
     taps = [[None, None], [None, None]]
-    for (b, dl), column_weights in columns.items():
+    for (b, dk), column_weights in columns.items():
         row_taps = [None, None]
         for (a, dm), row_weights in rows.items():
-            value = grad_fn(a, b, dm, dl)
+            value = grad_fn(a, b, dm, dk)
             row_taps = [_accumulate(t, w, value) for t, w in zip(row_taps, row_weights)]
         for kh in (0, 1):
             for kw in (0, 1):
@@ -348,14 +319,14 @@ def _stage_back_body(
         d_kernel, d_sum = carry
         p = _pixels(first + t, tile, n, rows)
 
-        def grad(a, b, dm, dl):
-            _, inside = _neighbour(p, n, dm, dl)
-            row = _fine_row(p, n, a, b) + (4 * n * dm + 2 * dl)
-            return _load(grad_ref, row, inside).astype(jnp.float32)
+        def grad(a, b, dm, dk):
+            _, inside = _neighbour(p, n, dm, dk)
+            row = _fine_row(p, n, a, b) + (4 * n * dm + 2 * dk)
+            return _load(grad_ref, row, inside).astype(FLOAT)
 
         taps = _back_taps(grad, p, n)
         x = _load(x_ref, p.row, p.inside)
-        dx = jnp.zeros((tile, c), jnp.float32)
+        dx = jnp.zeros((tile, c), FLOAT)
         new = []
         for kh in (0, 1):
             for kw in (0, 1):
@@ -363,13 +334,13 @@ def _stage_back_body(
                 dx += _dot(tap, kernel[kh][kw], (1, 1))
                 new.append(d_kernel[2 * kh + kw] + _dot(x, tap, (0, 0)))
         if through_elu:
-            dx *= _elu_slope(x.astype(jnp.float32))
+            dx *= _elu_slope(x.astype(FLOAT))
             d_sum = d_sum + jnp.sum(dx, axis=0)
         _store(dx_ref, p.row, p.inside, dx)
         return tuple(new), d_sum
 
-    zero = tuple(jnp.zeros((c, out), jnp.float32) for _ in range(4))
-    d_kernel, d_sum = lax.fori_loop(0, tiles, step, (zero, jnp.zeros(c, jnp.float32)))
+    zero = tuple(jnp.zeros((c, out), FLOAT) for _ in range(4))
+    d_kernel, d_sum = lax.fori_loop(0, tiles, step, (zero, jnp.zeros(c, FLOAT)))
     for k in range(4):
         d_kernel_ref[pl.program_id(0), k // 2, k % 2] = d_kernel[k]
     d_sum_ref[pl.program_id(0)] = d_sum
@@ -397,9 +368,9 @@ def _last_stage_body(x_ref, kernel_ref, bias_ref, y_ref, *, n, tile, planar):
     kernel, kh, kw = _columns(kernel_ref)
     kernel = kernel.astype(dtype)
     mixed = {
-        (dm, dl): _dot(_load(x_ref, *_neighbour(p, n, dm, dl)), kernel, (1, 0))
+        (dm, dk): _dot(_load(x_ref, *_neighbour(p, n, dm, dk)), kernel, (1, 0))
         for dm in (-1, 0, 1)
-        for dl in (-1, 0, 1)
+        for dk in (-1, 0, 1)
     }
 
     def weights(w, tap):
@@ -413,17 +384,17 @@ def _last_stage_body(x_ref, kernel_ref, bias_ref, y_ref, *, n, tile, planar):
             },
             {
                 0: jnp.where(first, 1 - w.odd, w.next_even),
-                1: jnp.where(first, w.odd, w.last - w.next_even),
+                1: jnp.where(first, w.odd, w.inner - w.next_even),
             },
         )
 
-    columns = weights(_weights(p.l, n), kw)
+    columns = weights(_weights(p.k, n), kw)
     o = lax.iota(jnp.int32, 4)
     bias = plt.load(bias_ref.at[o], mask=o < bias_ref.shape[0], other=0)[None, :]
     for a, row_weights in enumerate(weights(_weights(p.m, n), kh)):
-        row = {dl: sum(w * mixed[dm, dl] for dm, w in row_weights.items()) for dl in (-1, 0, 1)}
+        row = {dk: sum(w * mixed[dm, dk] for dm, w in row_weights.items()) for dk in (-1, 0, 1)}
         for b, column_weights in enumerate(columns):
-            value = sum(w * row[dl] for dl, w in column_weights.items())
+            value = sum(w * row[dk] for dk, w in column_weights.items())
             value = jnp.sum(value.reshape(tile, 4, 4), axis=2) + bias
             _store(y_ref, _fine_row(p, n, a, b), p.inside, value, planar)
 
@@ -442,12 +413,12 @@ def _last_stage_back_body(
         p = _pixels(first + t, tile, n, rows)
         total = []
 
-        def grad(a, b, dm, dl):
-            _, inside = _neighbour(p, n, dm, dl)
-            row = _fine_row(p, n, a, b) + (4 * n * dm + 2 * dl)
+        def grad(a, b, dm, dk):
+            _, inside = _neighbour(p, n, dm, dk)
+            row = _fine_row(p, n, a, b) + (4 * n * dm + 2 * dk)
             at, mask = _at(grad_ref, row, 4, inside, planar)
-            value = plt.load(at, mask=mask, other=0).astype(jnp.float32)
-            if not (dm or dl):
+            value = plt.load(at, mask=mask, other=0).astype(FLOAT)
+            if not (dm or dk):
                 total.append(value)
             return value
 
@@ -456,11 +427,11 @@ def _last_stage_back_body(
         mixed = jnp.stack(pairs, axis=-1).reshape(tile, COLUMNS).astype(dtype)
         x = _load(x_ref, p.row, p.inside)
         columns = columns + _dot(x, mixed, (0, 0))
-        dx = _dot(mixed, kernel, (1, 1)) * _elu_slope(x.astype(jnp.float32))
+        dx = _dot(mixed, kernel, (1, 1)) * _elu_slope(x.astype(FLOAT))
         _store(dx_ref, p.row, p.inside, dx)
         return columns, d_bias + sum(total), d_sum + jnp.sum(dx, axis=0)
 
-    zero = tuple(jnp.zeros(shape, jnp.float32) for shape in ((c, COLUMNS), (tile, 4), (c,)))
+    zero = tuple(jnp.zeros(shape, FLOAT) for shape in ((c, COLUMNS), (tile, 4), (c,)))
     columns, d_bias, d_sum = lax.fori_loop(0, tiles, step, zero)
     columns_ref[pl.program_id(0)] = columns
     d_bias_ref[pl.program_id(0)] = jnp.sum(d_bias, axis=0)

@@ -13,14 +13,15 @@ from cgjax.core import metrics, optim, parallel, train, tree
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say, summary, write_arrays, write_results
 from cgjax.data import arrays
-from cgjax.experiments.sprites import figures, models, panels, scenes, sets
+from cgjax.experiments.sprites import models, panels, scenes, sets
+from cgjax.experiments.sprites.figures import draw
 from cgjax.published import PUBLISHED
 
 METRICS = ("mse_id", "mse_all", "r2_id", "r2_all")
 N_ALPHA_DRAWS = 100
 
 
-def run(config, workdir) -> dict:
+def run(config, workdir, figures: bool = True) -> dict:
     """Trains every model kind of the config on one training set and writes all outputs."""
     started, workdir = time.monotonic(), pathlib.Path(workdir)
     data = sets.make(config)
@@ -36,13 +37,14 @@ def run(config, workdir) -> dict:
         extra[kind] = {"train_s": history["wall_s"], "died_at": _deaths(config, state)}
         if config.model.composition == "alpha" and kind != "monolithic":
             extra[kind] |= _alpha_census(model, config)
-        say(f"{kind}: drawing")
-        first = tree.take(state.params, 0)
-        figure_arrays |= panels.of_model(config, model, first, kind)
-        figure_arrays |= panels.of_history(history, kind)
-    figure_arrays |= panels.of_support(config)
-    write_arrays(workdir / "arrays.npz", figure_arrays)
-    figures.draw(figure_arrays, {config.row: results}, workdir / "figures")
+        if figures:
+            say(f"{kind}: drawing")
+            figure_arrays |= panels.of_model(config, model, tree.take(state.params, 0), kind)
+            figure_arrays |= panels.of_history(history, kind)
+    if figures:
+        figure_arrays |= panels.of_support(config)
+        write_arrays(workdir / "arrays.npz", figure_arrays)
+        draw(figure_arrays, {config.row: results}, workdir / "figures")
     extra["wall_s"] = time.monotonic() - started
     return write_results(workdir / "results.json", results, fingerprint(config), extra)
 
@@ -98,12 +100,11 @@ def experiment(config, model: models.Model, data: dict) -> train.Experiment:
 
     def score(params, rows):
         """MSE and R2 per batch, then averaged over batches."""
-        n = len(rows["latents"])
-        n_batches = max(n // config.eval.batch, 1)
-        chunks = jax.tree.map(lambda x: x.reshape(n_batches, n // n_batches, *x.shape[1:]), rows)
+        size = min(config.eval.batch, len(rows["latents"]))
+        chunks = jax.tree.map(lambda x: x.reshape(-1, size, *x.shape[1:]), rows)
 
         def one(chunk):
-            target = images(chunk).reshape(n // n_batches, -1)
+            target = images(chunk).reshape(size, -1)
             prediction = model.predict(params, chunk["latents"]).reshape(target.shape)
             return (
                 metrics.mse(target, prediction),

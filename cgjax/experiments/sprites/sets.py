@@ -76,6 +76,8 @@ def make(config) -> dict:
     data = config.data
     if data.composition not in COMPOSITIONS:
         raise BadInput(f"unknown data.composition '{data.composition}': {', '.join(COMPOSITIONS)}")
+    if config.eval.n % config.eval.batch:
+        raise BadInput(f"eval.batch={config.eval.batch} must divide eval.n={config.eval.n}")
     if data.seed < 0:
         raise BadInput("data.seed must be 0 or more: all sprites seeds share one training set")
     key = rng.stream(jax.random.key(data.seed), "data")

@@ -1,0 +1,137 @@
+"""Forms of "upsample, then convolve" against each other; the GPU kernels in interpret mode."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from cgjax.nets import upsample
+from cgjax.nets.upsample_kernel import Launch, Tuning, supports, upsample_stack
+
+SLOTS, BATCH, N, C = 2, 3, 4, 16
+# Tiles of 32 do not divide the 48 pixels, and several tiles fall to one program.
+SMALL = Tuning(Launch(32), Launch(32), Launch(32, tiles=2), Launch(64, tiles=3), programs=1)
+
+
+def reference64(x, kernel, bias):
+    """Upsample by linear interpolation, pad, correlate: loops in float64."""
+    x, kernel, bias = (np.asarray(a, np.float64) for a in (x, kernel, bias))
+    n, k = x.shape[1], kernel.shape[0]
+    fine, coarse = np.linspace(0, 1, 2 * n), np.linspace(0, 1, n)
+    for axis in (1, 2):
+        x = np.apply_along_axis(lambda v: np.interp(fine, coarse, v), axis, x)
+    low = (k - 1) // 2
+    x = np.pad(x, ((0, 0), (low, k - 1 - low), (low, k - 1 - low), (0, 0)))
+    windows = [
+        x[:, h : h + 2 * n, w : w + 2 * n] @ kernel[h, w] for h in range(k) for w in range(k)
+    ]
+    return sum(windows) + bias
+
+
+def example(key, k=2, out=5):
+    keys = jax.random.split(key, 3)
+    x = jax.random.normal(keys[0], (BATCH, N, N, 6))
+    kernel = jax.random.normal(keys[1], (k, k, 6, out))
+    return x, kernel, jax.random.normal(keys[2], (out,))
+
+
+def batch_last(x, kernel, bias):
+    y = upsample.stencil(jnp.moveaxis(x, 0, -1), kernel, bias, (0, 1, 2))
+    return jnp.moveaxis(y, -1, 0)
+
+
+FORMS = {
+    "direct": upsample.direct,
+    "reordered": upsample.reordered,
+    "stencil": upsample.stencil,
+    "stencil, batch last": batch_last,
+}
+CASES = [(name, k) for name in FORMS for k in (2, 3) if k == 2 or "stencil" not in name]
+
+
+@pytest.mark.parametrize("name, k", CASES)
+def test_forms_agree_with_float64(name, k):
+    arguments = example(jax.random.key(k), k)
+    ours = jax.jit(FORMS[name])(*arguments)
+    np.testing.assert_allclose(ours, reference64(*arguments), rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("name, k", CASES)
+def test_gradients_agree(name, k):
+    arguments = example(jax.random.key(k), k)
+    weight = jax.random.normal(jax.random.key(9), (BATCH, 2 * N, 2 * N, 5))
+
+    def gradients(form):
+        return jax.jit(jax.grad(lambda *a: jnp.sum(weight * form(*a)), (0, 1, 2)))(*arguments)
+
+    for ours, direct in zip(gradients(FORMS[name]), gradients(upsample.direct)):
+        np.testing.assert_allclose(ours, direct, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_bfloat16_operands_float32_sums(name):
+    x, kernel, bias = example(jax.random.key(0))
+    ours = jax.jit(FORMS[name])(x.astype(jnp.bfloat16), kernel, bias)
+    assert ours.dtype == jnp.float32
+    wanted = reference64(x, kernel, bias)
+    assert np.abs(ours - wanted).max() < 0.02 * np.abs(wanted).max()
+
+
+def decoder(key, dtype, out=3):
+    keys = jax.random.split(key, 5)
+    x = upsample.elu(jax.random.normal(keys[0], (SLOTS, BATCH, N, N, C)), dtype)
+    convs = [
+        (
+            0.2 * jax.random.normal(keys[1 + 2 * i], (SLOTS, 2, 2, C, channels)),
+            jax.random.normal(keys[2 + 2 * i], (SLOTS, channels)),
+        )
+        for i, channels in enumerate((C, out))
+    ]
+    return x, convs
+
+
+def plain(x, convs):
+    x = upsample.elu(upsample.reordered(x, *convs[0]), x.dtype)
+    return upsample.reordered(x, *convs[1])
+
+
+def value_and_grads(stack, x, convs):
+    """Images and gradients, the two slots as an array axis with weights of their own."""
+    shape = (SLOTS, BATCH, 4 * N, 4 * N, convs[-1][1].shape[-1])
+    weight = jax.random.normal(jax.random.key(5), shape)
+
+    def loss(x, convs):
+        images = jax.vmap(stack)(x, convs)
+        return jnp.sum(weight * images), images
+
+    (_, images), grads = jax.jit(jax.value_and_grad(loss, (0, 1), has_aux=True))(x, convs)
+    return images, grads
+
+
+def test_kernels_agree_with_plain_form():
+    x, convs = decoder(jax.random.key(1), jnp.float32, out=3)
+    ours = value_and_grads(lambda x, c: upsample_stack(x, c, SMALL, True), x, convs)
+    wanted = value_and_grads(plain, x, convs)
+    assert ours[0].dtype == jnp.float32
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=2e-6 * np.abs(b).max())
+
+
+def test_kernels_in_bfloat16_other_layout():
+    x, convs = decoder(jax.random.key(2), jnp.bfloat16, out=4)
+    tuning = SMALL._replace(planar=False, wide=False)
+    ours = value_and_grads(lambda x, c: upsample_stack(x, c, tuning, True), x, convs)
+    wanted = value_and_grads(plain, x.astype(jnp.float32), convs)
+    assert ours[1][0].dtype == jnp.bfloat16
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(wanted), strict=True):
+        a = np.asarray(a, np.float32)
+        assert np.linalg.norm(a - b) < 0.01 * np.linalg.norm(b)
+
+
+def test_what_the_kernels_support():
+    assert supports(32, 3, 2, "elu") and supports(64, 4, 2, "elu")
+    assert not any(
+        supports(*case)
+        for case in [(24, 3, 2, "elu"), (8, 3, 2, "elu"), (32, 5, 2, "elu"), (32, 3, 3, "elu"),
+                     (32, 3, 2, "relu")]
+    )  # fmt: skip
