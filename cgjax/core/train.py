@@ -112,7 +112,7 @@ def _fit_group(experiment: Experiment, config, workdir: pathlib.Path, name: str)
     try:
         with signals.stop_request() as stop:
             while step < total and not finished:
-                state, stats = call(state, data, plan.rows(step), set_up.keys)
+                state, stats = call(state, data, plan.rows(step))
                 if pending:  # one call late, so that the device never waits for the host
                     _log(metrics, progress, *pending, config.train.log_every)
                 pending = (step, stats)
@@ -199,10 +199,10 @@ class SetUp:
 
     def __init__(self, experiment: Experiment, config):
         self.experiment, self.config = experiment, config
-        self.replicas = jax.tree.map(jnp.asarray, experiment.replicas)
-        seeds = self.replicas["seed"]
+        seeds = jnp.asarray(experiment.replicas["seed"])
         self.place = parallel.layout(len(seeds), config.data.batch if experiment.plan else None)
         self.keys = jax.device_put(jax.vmap(jax.random.key)(seeds), self.place.replicas)
+        self.replicas = jax.device_put(experiment.replicas, self.place.replicas)
         self.shapes = jax.eval_shape(functools.partial(_init, experiment, self.keys))
         per_replica = jax.tree.map(lambda _: self.place.replicas, self.shapes)
         self.shardings = per_replica._replace(step=self.place.everywhere)
@@ -233,11 +233,12 @@ class SetUp:
                 batch = {**batch, "mask": mask}
             return _update(experiment, state, batch, loss_key, replica)
 
-        def call(state, data, rows, keys):
+        # Keys and replicas are arguments: other seeds then find the same program in the cache.
+        def call(state, data, rows, keys, replicas):
             def body(state, row):
                 state, stats = jax.vmap(
                     one, in_axes=(self.axes, self.data_axis, 0, 0, 0), out_axes=(self.axes, 0)
-                )(state, data, row, keys, self.replicas)
+                )(state, data, row, keys, replicas)
                 return state._replace(step=state.step + 1), stats
 
             rows = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), rows)
@@ -246,7 +247,8 @@ class SetUp:
             return state, {**stats, "alive": state.died_at < 0}
 
         jitted = jax.jit(call, donate_argnums=0, out_shardings=(self.shardings, None))
-        return jitted.lower(state, data, rows, self.keys).compile()
+        compiled = jitted.lower(state, data, rows, self.keys, self.replicas).compile()
+        return lambda state, data, rows: compiled(state, data, rows, self.keys, self.replicas)
 
     def compile_evaluate(self, state, data):
         """Scalars of every replica, with the best state and `control` brought up to date."""
@@ -265,13 +267,13 @@ class SetUp:
                 state = state._replace(done=state.done | done, lr_scale=lr_scale)
             return state, scalars
 
-        def evaluate(state, data):
-            return jax.vmap(
-                one, in_axes=(self.axes, self.data_axis, 0, 0), out_axes=(self.axes, 0)
-            )(state, data, self.keys, self.replicas)
+        def evaluate(state, data, keys, replicas):
+            axes = (self.axes, self.data_axis, 0, 0)
+            return jax.vmap(one, in_axes=axes, out_axes=(self.axes, 0))(state, data, keys, replicas)
 
         jitted = jax.jit(evaluate, donate_argnums=0, out_shardings=(self.shardings, None))
-        return jitted.lower(state, data).compile()
+        compiled = jitted.lower(state, data, self.keys, self.replicas).compile()
+        return lambda state, data: compiled(state, data, self.keys, self.replicas)
 
 
 class Plan:

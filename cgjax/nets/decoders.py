@@ -42,8 +42,8 @@ class UpsampleMLP(nn.Module):
     """MLP to [4, 4, channels], then 4 x (activation, bilinear x2, conv): z [B, d_in] -> images.
 
     form: "direct", "reordered", "stencil", "pallas" (GPU kernels; no forward-mode derivatives),
-    or "auto", the fastest for the backend. dtype: of activations and matrix operands; parameters,
-    sums and the images [B, *out_shape] stay float32.
+    or "auto", the fastest for the backend. dtype: of activations and operands after the head;
+    parameters, sums and the images [B, *out_shape] stay float32.
     """
 
     out_shape: tuple[int, int, int] = (64, 64, 3)
@@ -58,8 +58,9 @@ class UpsampleMLP(nn.Module):
     @nn.compact
     def __call__(self, z):
         check_size(self.out_shape)
+        # The head is a small part of the work and decides where things are: always float32.
         x = dense_layers(
-            z, self.hidden, START**2 * self.channels, self.n_layers, self.activation, self.dtype
+            z, self.hidden, START**2 * self.channels, self.n_layers, self.activation, jnp.float32
         )
         x = activation_fn(self.activation)(channels_last(x, self.channels), self.dtype)
         convs = []

@@ -40,6 +40,7 @@ class Dense(nn.Module):
 
     features: int
     dtype: Any = jnp.float32
+    precision: str = "default"
 
     @nn.compact
     def __call__(self, x):
@@ -47,7 +48,7 @@ class Dense(nn.Module):
         kernel = self.param("kernel", init, (x.shape[-1], self.features))
         bias = self.param("bias", init, (self.features,))
         x, kernel = x.astype(self.dtype), kernel.astype(self.dtype)
-        y = jnp.matmul(x, kernel, preferred_element_type=jnp.float32)
+        y = jnp.matmul(x, kernel, precision=self.precision, preferred_element_type=jnp.float32)
         return y + bias.reshape((1,) * (y.ndim - 1) + (-1,))
 
 
@@ -76,7 +77,9 @@ def dense_layers(x, hidden, features, n_layers, activation, dtype, between=lambd
     if n_layers < 2:
         raise ValueError(f"n_layers must be at least 2, got {n_layers}")
     activate = activation_fn(activation)
-    x = Dense(hidden, dtype, name="dense_0")(x)
+    # Inputs are exact coordinates: rounded to bfloat16, a sprite's position would be off by a
+    # quarter of a pixel. The layer is so small that full precision costs nothing.
+    x = Dense(hidden, jnp.float32, "highest", name="dense_0")(x)
     for i in range(1, n_layers - 1):
         x = Dense(hidden, dtype, name=f"dense_{i}")(between(activate(x, dtype), i))
     return Dense(features, dtype, name=f"dense_{n_layers - 1}")(activate(x, dtype))

@@ -117,7 +117,7 @@ def interpolate_rows_body(*refs, n, tile, pairs):
             geo.store_pairs(y_ref, twice, n, a, *y)
             continue
         for b in (0, 1):
-            geo.store_planes(y_ref, geo.fine_row(p, n, a, b), p.inside, y[b])
+            geo.store(y_ref, geo.fine_row(p, n, a, b), p.inside, y[b], planes=True)
 
 
 def _column_weights(m, n, tap):
@@ -189,15 +189,118 @@ def gather_planes(grad_ref, p, n, tile):
 
 
 def gather_planes_joint(grad_ref, p, n, tile):
-    """From planes [o, 4 R], all channels at once -> mixed gradient [tile, COLUMNS], sums [tile, 4]."""
+    """From planes [o, 4 R] together -> mixed gradient [tile, COLUMNS], sums [tile, 4]."""
     down, across = (geo.back_weights(geo.as_column(geo.weights(at, n))) for at in (p.m, p.k))
     own = []
 
     def read(a, b, dm, dk):
-        value = geo.load_planes(grad_ref, *geo.fine_neighbour(p, n, a, b, dm, dk), 4)
+        value = geo.load(grad_ref, *geo.fine_neighbour(p, n, a, b, dm, dk), 4)
         if not (dm or dk):
             own.append(value)
         return value
 
     taps = geo.stencil_sums(read, down, across)
     return geo.interleave([*taps[0], *taps[1]], (tile, COLUMNS)), sum(own)
+
+
+def gather_body(grad_ref, mixed_ref, d_bias_ref, *, n, tile):
+    """Gradient [o, 4 R] -> mixed gradient as planes [4 o, R], and its sum per program."""
+    p = geo.pixels(pl.program_id(0), tile, n, mixed_ref.shape[1])
+    columns, totals = gather_planes(grad_ref, p, n, tile)
+    for i, column in enumerate(columns):
+        geo.store_plane(mixed_ref, i, p.row, p.inside, column)
+    for o, total in enumerate(totals):
+        d_bias_ref[pl.program_id(0), o] = jnp.sum(total)
+
+
+def _mixed_gradient(source, grad_ref, p, n, tile):
+    """Mixed gradient [tile, 4 o] of a tile and arrays whose sums are the bias's gradient."""
+    if source == "mixed":
+        return geo.load_across(grad_ref, p.row, p.inside, COLUMNS), ()
+    if source == "planes":
+        columns, totals = gather_planes(grad_ref, p, n, tile)
+        columns += [jnp.zeros(tile, FLOAT)] * (COLUMNS - len(columns))
+        return geo.interleave(columns, (tile, COLUMNS)), tuple(totals)
+    if source == "joint":
+        mixed, total = gather_planes_joint(grad_ref, p, n, tile)
+        return mixed, (total,)
+    return gather_pixels(grad_ref, p, n, tile), ()
+
+
+def back_body(
+    grad_ref, x_ref, kernel_ref, dx_ref, columns_ref, d_sum_ref, *d_bias_ref,
+    n, tile, tiles, source, through_elu,
+):  # fmt: skip
+    """dx, and per program the gradient of `mixing_columns`, the sum of dx and the bias's gradient.
+
+    source: what the gradient is, "pixels" (rows), "planes", "joint" (planes read together), or
+    "mixed" (planes from `gather_body`); through_elu: x is an ELU's output and dx is wanted in
+    front of that ELU.
+    """
+    dtype = x_ref.dtype
+    c, width = columns_ref.shape[1:]
+    kernel = mixing_columns(kernel_ref, width).astype(dtype)
+    index = pl.program_id(0)
+
+    def step(t, carry):
+        columns, d_sum, totals = carry
+        p = geo.pixels(index * tiles + t, tile, n, x_ref.shape[0])
+        mixed, new = _mixed_gradient(source, grad_ref, p, n, tile)
+        mixed = mixed.astype(dtype)
+        x = geo.load(x_ref, p.row, p.inside)
+        columns += _dot(x, mixed, (0, 0))
+        dx = _dot(mixed, kernel, (1, 1))
+        if through_elu:
+            dx *= _elu_slope(x.astype(FLOAT))
+            d_sum += jnp.sum(dx, axis=0)
+        geo.store(dx_ref, p.row, p.inside, dx)
+        return columns, d_sum, tuple(old + more for old, more in zip(totals, new))
+
+    shapes = {"planes": ((tile,),) * grad_ref.shape[0], "joint": ((tile, 4),)}.get(source, ())
+    totals = tuple(jnp.zeros(shape, FLOAT) for shape in shapes)
+    zero = (jnp.zeros((c, width), FLOAT), jnp.zeros(c, FLOAT), totals)
+    columns, d_sum, totals = lax.fori_loop(0, tiles, step, zero)
+    columns_ref[index] = columns
+    d_sum_ref[index] = d_sum
+    if source == "joint":
+        d_bias_ref[0][index] = jnp.sum(totals[0], axis=0)
+    elif totals:
+        for o, total in enumerate(totals):
+            d_bias_ref[0][index, o] = jnp.sum(total)
+
+
+def tap_back_body(
+    grad_ref, x_ref, kernel_ref, dx_ref, d_kernel_ref, d_sum_ref, *, n, tile, tiles, through_elu
+):
+    """`back_body` from rows with one product per tap; d_kernel per program: [2, 2, c, o]."""
+    dtype = x_ref.dtype
+    c, out = kernel_ref.shape[2:]
+    kernel = [[kernel_ref[kh, kw].astype(dtype) for kw in (0, 1)] for kh in (0, 1)]
+    index = pl.program_id(0)
+
+    def step(t, carry):
+        d_kernel, d_sum = carry
+        p = geo.pixels(index * tiles + t, tile, n, x_ref.shape[0])
+        down, across = (geo.back_weights(geo.as_column(geo.weights(at, n))) for at in (p.m, p.k))
+        taps = geo.stencil_sums(
+            lambda *at: geo.load(grad_ref, *geo.fine_neighbour(p, n, *at)), down, across
+        )
+        x = geo.load(x_ref, p.row, p.inside)
+        dx = jnp.zeros((tile, c), FLOAT)
+        new = []
+        for kh in (0, 1):
+            for kw in (0, 1):
+                tap = taps[kh][kw].astype(dtype)
+                dx += _dot(tap, kernel[kh][kw], (1, 1))
+                new.append(d_kernel[2 * kh + kw] + _dot(x, tap, (0, 0)))
+        if through_elu:
+            dx *= _elu_slope(x.astype(FLOAT))
+            d_sum += jnp.sum(dx, axis=0)
+        geo.store(dx_ref, p.row, p.inside, dx)
+        return tuple(new), d_sum
+
+    zero = tuple(jnp.zeros((c, out), FLOAT) for _ in range(4))
+    d_kernel, d_sum = lax.fori_loop(0, tiles, step, (zero, jnp.zeros(c, FLOAT)))
+    for k in range(4):
+        d_kernel_ref[index, k // 2, k % 2] = d_kernel[k]
+    d_sum_ref[index] = d_sum

@@ -61,13 +61,18 @@ def fine_neighbour(p: Pixels, n, a, b, dm, dk):
 # "Planes" are matrices [channels, pixels].
 
 
-def _at(ref, row, width, inside):
+def _at(ref, row, width, inside, planes=False):
+    """Where pixels `row` of `width` columns lie, as [tile, width], and whether they exist."""
     column = lax.broadcasted_iota(jnp.int32, (row.shape[0], width), 1)
+    row = jnp.broadcast_to(row[:, None], column.shape)
     mask = jnp.broadcast_to(inside[:, None], column.shape)
-    return ref.at[jnp.broadcast_to(row[:, None], column.shape), column], mask
+    if planes and width > ref.shape[0]:
+        mask &= column < ref.shape[0]
+    return (ref.at[column, row] if planes else ref.at[row, column]), mask
 
 
-def _plane_at(ref, row, width, inside):
+def _across(ref, row, width, inside):
+    """`_at` of planes, as [width, tile]: neighbouring threads then touch neighbouring pixels."""
     column = lax.broadcasted_iota(jnp.int32, (width, row.shape[0]), 0)
     mask = jnp.broadcast_to(inside[None, :], column.shape)
     if width > ref.shape[0]:
@@ -75,28 +80,22 @@ def _plane_at(ref, row, width, inside):
     return ref.at[column, jnp.broadcast_to(row[None, :], column.shape)], mask
 
 
-def load(ref, row, inside):
-    """Rows [tile] of a matrix -> [tile, columns], zero where not `inside`."""
-    at, mask = _at(ref, row, ref.shape[1], inside)
+def load(ref, row, inside, width=None):
+    """Rows [tile] of a matrix -> [tile, columns]; from planes if `width` is given. Else zero."""
+    at, mask = _at(ref, row, width or ref.shape[1], inside, width is not None)
     return plt.load(at, mask=mask, other=0)
 
 
-def store(ref, row, inside, value):
-    """Write value [tile, columns] to rows [tile] of a matrix."""
-    at, mask = _at(ref, row, value.shape[1], inside)
+def store(ref, row, inside, value, planes=False):
+    """Write value [tile, columns] to rows [tile] of a matrix, or to these pixels of planes."""
+    at, mask = _at(ref, row, value.shape[1], inside, planes)
     plt.store(at, value.astype(ref.dtype), mask=mask)
 
 
-def load_planes(ref, row, inside, width):
+def load_across(ref, row, inside, width):
     """Pixels [tile] of planes -> [tile, width], zero where there is no such plane."""
-    at, mask = _plane_at(ref, row, width, inside)
+    at, mask = _across(ref, row, width, inside)
     return plt.load(at, mask=mask, other=0).T
-
-
-def store_planes(ref, row, inside, value):
-    """Write value [tile, width] to pixels [tile] of planes, dropping planes beyond those of ref."""
-    at, mask = _plane_at(ref, row, value.shape[1], inside)
-    plt.store(at, value.T.astype(ref.dtype), mask=mask)
 
 
 def load_plane(ref, plane, row, inside):
@@ -112,14 +111,14 @@ def store_plane(ref, plane, row, inside, value):
 
 
 def store_pairs(ref, p: Pixels, n, a, even, odd):
-    """Write high-resolution pixels (2m + a, 2k) and (2m + a, 2k + 1), [tile, width] each, to planes.
+    """Write pixels (2m + a, 2k) and (2m + a, 2k + 1), [tile, width] each, to planes.
 
     p: each low-resolution pixel twice. Pairs are interleaved so that neighbours in memory are
     written together; planes beyond those of `ref` are dropped.
     """
     width = even.shape[1]
     value = jnp.stack([even.T, odd.T], axis=-1).reshape(width, -1)
-    at, mask = _plane_at(ref, pair_row(p, n, a), width, p.inside)
+    at, mask = _across(ref, pair_row(p, n, a), width, p.inside)
     plt.store(at, value.astype(ref.dtype), mask=mask)
 
 

@@ -6,11 +6,20 @@ import numpy as np
 import pytest
 
 from cgjax.nets import upsample
-from cgjax.nets.upsample_kernel import Launch, Tuning, supports, upsample_stack
+from cgjax.nets.upsample_kernel import TUNED, Launch, Tuning, supports, upsample_stack
 
 SLOTS, BATCH, N, C = 2, 3, 4, 16
 # Tiles of 32 do not divide the 48 pixels, and several tiles fall to one program.
-SMALL = Tuning(Launch(32), Launch(32), Launch(32, tiles=2), Launch(64, tiles=3), programs=1)
+SMALL = Tuning(
+    stage=Launch(32), stage_mix=Launch(32), last=Launch(32), stage_back=Launch(32, tiles=2),
+    last_back=Launch(64, tiles=3), gather=Launch(32), programs=1, lazy=False, mixed="none",
+    pairs=False, joined=False, gradient="joint",
+)  # fmt: skip
+VARIANTS = {
+    "plain": SMALL,
+    "rows": SMALL._replace(lazy=True, mixed="rows", pairs=True, joined=True, gradient="planes"),
+    "planes": SMALL._replace(lazy=True, mixed="planes", joined=True, gradient="split"),
+}
 
 
 def reference64(x, kernel, bias):
@@ -108,24 +117,60 @@ def value_and_grads(stack, x, convs):
     return images, grads
 
 
-def test_kernels_agree_with_plain_form():
-    x, convs = decoder(jax.random.key(1), jnp.float32, out=3)
-    ours = value_and_grads(lambda x, c: upsample_stack(x, c, SMALL, True), x, convs)
-    wanted = value_and_grads(plain, x, convs)
+@pytest.fixture(scope="module")
+def wanted():
+    x, convs = decoder(jax.random.key(1), jnp.float32)
+    return value_and_grads(plain, x, convs)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_kernels_agree_with_plain_form(variant, wanted):
+    x, convs = decoder(jax.random.key(1), jnp.float32)
+    tuning = VARIANTS[variant]
+    ours = value_and_grads(lambda x, c: upsample_stack(x, c, tuning, True), x, convs)
     assert ours[0].dtype == jnp.float32
     for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(wanted), strict=True):
         np.testing.assert_allclose(a, b, rtol=0, atol=2e-6 * np.abs(b).max())
 
 
-def test_kernels_in_bfloat16_other_layout():
+def test_kernels_in_bfloat16_four_channels():
     x, convs = decoder(jax.random.key(2), jnp.bfloat16, out=4)
-    tuning = SMALL._replace(planar=False, wide=False)
+    tuning = VARIANTS["rows"]._replace(mixed_wide=False)
     ours = value_and_grads(lambda x, c: upsample_stack(x, c, tuning, True), x, convs)
     wanted = value_and_grads(plain, x.astype(jnp.float32), convs)
     assert ours[1][0].dtype == jnp.bfloat16
     for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(wanted), strict=True):
         a = np.asarray(a, np.float32)
         assert np.linalg.norm(a - b) < 0.01 * np.linalg.norm(b)
+
+
+def abstract_gpu():
+    """A context in which kernels for an NVIDIA GPU can be lowered without one."""
+    sharding = jax.sharding
+    if not (hasattr(sharding, "AbstractDevice") and hasattr(sharding, "use_abstract_mesh")):
+        pytest.skip("this JAX has no abstract devices, so lowering for a GPU needs one")
+    device = sharding.AbstractDevice("NVIDIA H100 80GB HBM3", None, "cuda")
+    try:
+        return sharding.use_abstract_mesh(sharding.AbstractMesh((), (), abstract_device=device))
+    except TypeError:
+        pytest.skip("this JAX has no abstract devices on meshes, so lowering for a GPU needs one")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+@pytest.mark.parametrize("tuning", [TUNED, *VARIANTS.values()], ids=["tuned", *VARIANTS])
+def test_kernels_lower_for_gpus(tuning, dtype):
+    shapes = jax.eval_shape(lambda: decoder(jax.random.key(0), dtype))
+
+    def loss(x, convs):
+        return jnp.sum(jax.vmap(lambda x, c: upsample_stack(x, c, tuning))(x, convs))
+
+    with abstract_gpu():
+        traced = jax.jit(jax.value_and_grad(loss, (0, 1))).trace(*shapes)
+        lowered = traced.lower(lowering_platforms=("cuda",))
+    # Forward and backward of two stages, and one kernel more where gathering is its own.
+    n_kernels = 5 if tuning.gradient == "split" else 4
+    assert lowered.as_text().count("xla.gpu.triton") == n_kernels
 
 
 def test_what_the_kernels_support():

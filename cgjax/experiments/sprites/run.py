@@ -147,13 +147,17 @@ def _results(config, history: dict, prefix: str, kind: str) -> dict:
     if row == "demo":  # its two models are two rows of the paper's table
         row = f"{config.data.support}_{kind}"
     published = PUBLISHED["sprites"].get(row, {})
-    last = {name: history["eval"][name][-1] for name in (*METRICS, "collapsed")}
-    if not np.any(last["collapsed"]):
-        del last["collapsed"]
-    return {
-        prefix + name: summary(values, config.train.seeds, published.get(name))
-        for name, values in last.items()
+    last = {name: history["eval"][name][-1] for name in METRICS}
+    seeds, alive = np.array(config.train.seeds), history["eval"]["collapsed"][-1] == 0
+    results = {
+        prefix + name: summary(values, seeds, published.get(name)) for name, values in last.items()
     }
+    if not all(alive):  # the paper's mean leaves such seeds out; here both are shown
+        results[prefix + "collapsed"] = summary(~alive, seeds, None)
+        for name, values in last.items():
+            kept = summary(values[alive], seeds[alive], published.get(name))
+            results[f"{prefix}{name} (alive)"] = kept
+    return results
 
 
 def _deaths(config, state) -> dict:
@@ -162,7 +166,7 @@ def _deaths(config, state) -> dict:
 
 
 def _alpha_census(model: models.Model, config) -> dict:
-    """How many of 100 initialisations start with a dead alpha channel (spec: about 40)."""
+    """How many of 100 initialisations start with a dead alpha channel: about 40."""
     latents = scenes.scale_latents(sets.sample_everywhere(config.data, jax.random.key(1), 16))
     keys = jax.random.split(jax.random.key(0), N_ALPHA_DRAWS)
     shares = np.asarray(
