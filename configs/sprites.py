@@ -97,10 +97,10 @@ ROWS = {
 }
 
 TIMES = {
-    "default": "minutes on a laptop",
-    "smoke": "seconds",
-    "fast": "about a minute per seed on a large GPU",
-    "paper": "about ten minutes per seed on a large GPU",
+    "default": "2 to 5 minutes on two CPU cores",
+    "smoke": "under a minute, mostly compiling",
+    "fast": "2 minutes for 3 seeds on one H200 (monolithic 4)",
+    "paper": "about 6 minutes per seed on one H200 (monolithic 11)",
 }
 
 

@@ -86,13 +86,13 @@ class Progress:
         self.total, self.headline, self.every_s = total, headline, every_s
         self.score = float("nan")
         self.started = self.first_step = None
-        self.last_line = 0.0
+        self.last_line, self.text, self.said = 0.0, "", ""
         self.live = None
         if sys.stdout.isatty():
-            self.live = rich.live.Live(console=rich.console.Console(), refresh_per_second=4)
+            self.live = rich.live.Live(console=rich.console.Console(), auto_refresh=False)
             self.live.start()
 
-    def update(self, step: int, loss: float, final: bool = False) -> None:
+    def update(self, step: int, loss: float) -> None:
         now = time.monotonic()
         if self.started is None:
             self.started, self.first_step = now, step
@@ -104,15 +104,18 @@ class Progress:
             eta = int((self.total - step) / rate)
             speed = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2f}"
             text += f"  {speed} it/s  ETA {eta // 60}:{eta % 60:02d}"
+        self.text = text
         if self.live:
-            self.live.update(rich.text.Text(text))
-        elif final or now - self.last_line > self.every_s:
-            self.last_line = now
+            self.live.update(rich.text.Text(text), refresh=True)
+        elif now - self.last_line > self.every_s:
+            self.last_line, self.said = now, text
             say(text)
 
     def close(self) -> None:
         if self.live:
             self.live.stop()
+        elif self.text != self.said:
+            say(self.text)
 
 
 def compiling(what: str = ""):

@@ -61,41 +61,23 @@ def fine_neighbour(p: Pixels, n, a, b, dm, dk):
 # "Planes" are matrices [channels, pixels].
 
 
-def _at(ref, row, width, inside, planes=False):
-    """Where pixels `row` of `width` columns lie, as [tile, width], and whether they exist."""
-    column = lax.broadcasted_iota(jnp.int32, (row.shape[0], width), 1)
+def _at(ref, row, inside):
+    """Where rows [tile] of a matrix lie, as [tile, columns], and whether they exist."""
+    column = lax.broadcasted_iota(jnp.int32, (row.shape[0], ref.shape[1]), 1)
     row = jnp.broadcast_to(row[:, None], column.shape)
-    mask = jnp.broadcast_to(inside[:, None], column.shape)
-    if planes and width > ref.shape[0]:
-        mask &= column < ref.shape[0]
-    return (ref.at[column, row] if planes else ref.at[row, column]), mask
+    return ref.at[row, column], jnp.broadcast_to(inside[:, None], column.shape)
 
 
-def _across(ref, row, width, inside):
-    """`_at` of planes, as [width, tile]: neighbouring threads then touch neighbouring pixels."""
-    column = lax.broadcasted_iota(jnp.int32, (width, row.shape[0]), 0)
-    mask = jnp.broadcast_to(inside[None, :], column.shape)
-    if width > ref.shape[0]:
-        mask &= column < ref.shape[0]
-    return ref.at[column, jnp.broadcast_to(row[None, :], column.shape)], mask
-
-
-def load(ref, row, inside, width=None):
-    """Rows [tile] of a matrix -> [tile, columns]; from planes if `width` is given. Else zero."""
-    at, mask = _at(ref, row, width or ref.shape[1], inside, width is not None)
+def load(ref, row, inside):
+    """Rows [tile] of a matrix -> [tile, columns], zero where they do not exist."""
+    at, mask = _at(ref, row, inside)
     return plt.load(at, mask=mask, other=0)
 
 
-def store(ref, row, inside, value, planes=False):
-    """Write value [tile, columns] to rows [tile] of a matrix, or to these pixels of planes."""
-    at, mask = _at(ref, row, value.shape[1], inside, planes)
+def store(ref, row, inside, value):
+    """Write value [tile, columns] to rows [tile] of a matrix."""
+    at, mask = _at(ref, row, inside)
     plt.store(at, value.astype(ref.dtype), mask=mask)
-
-
-def load_across(ref, row, inside, width):
-    """Pixels [tile] of planes -> [tile, width], zero where there is no such plane."""
-    at, mask = _across(ref, row, width, inside)
-    return plt.load(at, mask=mask, other=0).T
 
 
 def load_plane(ref, plane, row, inside):
@@ -113,12 +95,18 @@ def store_plane(ref, plane, row, inside, value):
 def store_pairs(ref, p: Pixels, n, a, even, odd):
     """Write pixels (2m + a, 2k) and (2m + a, 2k + 1), [tile, width] each, to planes.
 
-    p: each low-resolution pixel twice. Pairs are interleaved so that neighbours in memory are
-    written together; planes beyond those of `ref` are dropped.
+    p: each low-resolution pixel twice. Planes are contiguous in pixels, so pairs are interleaved
+    and the array turned to [width, 2 tile]: neighbouring threads then write neighbouring pixels.
+    Columns beyond the planes of `ref` are dropped.
     """
     width = even.shape[1]
     value = jnp.stack([even.T, odd.T], axis=-1).reshape(width, -1)
-    at, mask = _across(ref, pair_row(p, n, a), width, p.inside)
+    row = pair_row(p, n, a)
+    plane = lax.broadcasted_iota(jnp.int32, (width, row.shape[0]), 0)
+    mask = jnp.broadcast_to(p.inside[None, :], plane.shape)
+    if width > ref.shape[0]:
+        mask &= plane < ref.shape[0]
+    at = ref.at[plane, jnp.broadcast_to(row[None, :], plane.shape)]
     plt.store(at, value.astype(ref.dtype), mask=mask)
 
 

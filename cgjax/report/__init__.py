@@ -38,11 +38,34 @@ def add(workdir, record: pathlib.Path = RECORD, label: str = "") -> pathlib.Path
     return path
 
 
-def entries(family: str, size: str, label: str = "", record: pathlib.Path = RECORD) -> dict:
-    """`{row: metrics}` of every recorded run of one size."""
-    found = {}
-    for path in sorted((record / family).glob("*.json")):
-        entry = read_json(path)
-        if entry["size"] == size and entry["label"] == label:
-            found[entry["row"]] = entry["metrics"]
-    return found
+def entries(family: str, record: pathlib.Path = RECORD) -> list[dict]:
+    """Every recorded run of a family, by size, row and label."""
+    found = [read_json(path) for path in (record / family).glob("*.json")]
+    return sorted(found, key=lambda entry: (entry["size"], entry["row"], entry["label"]))
+
+
+def by_row(family: str, size: str, label: str = "", record: pathlib.Path = RECORD) -> dict:
+    """`{row: metrics}` of the recorded runs of one size."""
+    return {
+        entry["row"]: entry["metrics"]
+        for entry in entries(family, record)
+        if (entry["size"], entry["label"]) == (size, label)
+    }
+
+
+def headline_table(family: str, metric: str = "r2_all", record: pathlib.Path = RECORD) -> str:
+    """One line per recorded run: the headline metric of every seed beside the paper's number."""
+    lines = [
+        f"| row | size | {metric}, every seed | ours | paper | difference | time | hardware |",
+        "|---|---|---|---:|---:|---:|---:|---|",
+    ]
+    for entry in entries(family, record):
+        name = entry["row"] + (f" ({entry['label']})" if entry["label"] else "")
+        found = entry["metrics"][metric]
+        values = ", ".join(f"{v:.3f}" for v in found["values"])
+        ours, paper = found["ours"], found["paper"]
+        lines.append(
+            f"| {name} | {entry['size']} | {values} | {ours:.3f} | {paper:.3f} | {ours - paper:+.3f} "
+            f"| {entry['wall_s']:.0f} s | {entry['devices']} |"
+        )
+    return "\n".join(lines)

@@ -22,8 +22,9 @@ def main(argv=None) -> int:
         for workdir in flags.add:
             print(f"wrote {report.add(workdir, label=flags.label).name}")
         if not flags.add:
+            print(report.headline_table("sprites"))
             for size in ("fast", "paper"):
-                rows = report.entries("sprites", size, flags.label)
+                rows = report.by_row("sprites", size, flags.label)
                 if rows:
                     print(f"\n## sprites, size {size}\n\n{figures.table_markdown(rows)}")
     except RunError as error:
