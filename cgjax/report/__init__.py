@@ -65,7 +65,7 @@ def headline_table(family: str, metric: str = "r2_all", record: pathlib.Path = R
         values = ", ".join(f"{v:.3f}" for v in found["values"])
         ours, paper = found["ours"], found["paper"]
         lines.append(
-            f"| {name} | {entry['size']} | {values} | {ours:.3f} | {paper:.3f} | {ours - paper:+.3f} "
-            f"| {entry['wall_s']:.0f} s | {entry['devices']} |"
+            f"| {name} | {entry['size']} | {values} | {ours:.3f} | {paper:.3f} "
+            f"| {ours - paper:+.3f} | {entry['wall_s']:.0f} s | {entry['devices']} |"
         )
     return "\n".join(lines)

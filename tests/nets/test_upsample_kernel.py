@@ -114,10 +114,7 @@ def value_and_grads(stack, x, convs):
         images = jax.vmap(stack)(x, convs)
         return jnp.sum(weight * images), images
 
-    # Compiling takes most of the test's time.
-    quick = {"xla_llvm_disable_expensive_passes": True, "xla_backend_optimization_level": 0}
-    step = jax.jit(jax.value_and_grad(loss, (0, 1), has_aux=True), compiler_options=quick)
-    (_, images), grads = step(x, convs)
+    (_, images), grads = jax.jit(jax.value_and_grad(loss, (0, 1), has_aux=True))(x, convs)
     return images, grads
 
 
