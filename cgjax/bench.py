@@ -17,7 +17,7 @@ def main(argv=None) -> int:
         "--batch", type=int, default=0, help="default: 512 on an accelerator, 64 else"
     )
     parser.add_argument(
-        "--steps", type=int, default=0, help="default: 1,000 on an accelerator, 5 else"
+        "--steps", type=int, default=0, help="default: 1,000 on an accelerator, 2 else"
     )
     flags = parser.parse_args(argv)
     try:

@@ -71,9 +71,9 @@ class UpsampleMLP(nn.Module):
         if form == "pallas":
             return upsample_kernel.upsample_stack(x, convs)
         activate = partial(activation_fn(self.activation), dtype=self.dtype)
-        if form == "stencil":
-            return upsample.stencil_stack(x, convs, activate)
-        conv = {"direct": upsample.direct, "reordered": upsample.reordered}[form]
+        conv = {
+            "direct": upsample.direct, "reordered": upsample.reordered, "stencil": upsample.stencil,
+        }[form]  # fmt: skip
         for kernel, bias in convs[:-1]:
             x = activate(conv(x, kernel, bias))
         return conv(x, *convs[-1])

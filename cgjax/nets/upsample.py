@@ -87,43 +87,15 @@ def reordered(x: jax.Array, kernel: jax.Array, bias: jax.Array) -> jax.Array:
     return _shift(jnp.einsum("hip,bphjo->bijo", matrix, columns, **ACCUMULATE), bias)
 
 
-def stencil(x: jax.Array, kernel: jax.Array, bias: jax.Array, axes=(1, 2, 3)) -> jax.Array:
-    """Mix channels at low resolution, then average neighbours; 2x2 kernels only.
-
-    axes: where rows, columns and channels of x lie, either (1, 2, 3) as in `direct`, or (0, 1, 2)
-    with the batch last, which vectorises better on CPUs while there are fewer channels.
-    """
+def stencil(x: jax.Array, kernel: jax.Array, bias: jax.Array) -> jax.Array:
+    """Mix channels at low resolution, then average neighbours; for 2x2 kernels, as `direct`."""
     c, out = kernel.shape[2:]
-    kernel = kernel.astype(x.dtype)
-    if axes == (1, 2, 3):
-        mixer = kernel.transpose(2, 0, 1, 3).reshape(c, 4 * out)
-        mixed = jnp.matmul(x, mixer, **ACCUMULATE)
-        bias = bias.reshape(1, 1, 1, -1)
-    else:
-        # One product per pixel: the kernel's gradient then needs no transposed activations.
-        pixels = x.shape[0] * x.shape[1]
-        mixer = kernel.transpose(0, 1, 3, 2).reshape(4 * out, c)
-        mixer = jnp.broadcast_to(mixer, (pixels, *mixer.shape))
-        mixed = jnp.matmul(mixer, x.reshape(pixels, c, -1), **ACCUMULATE)
-        mixed = mixed.reshape(*x.shape[:2], 4 * out, -1)
-        bias = bias.reshape(1, 1, -1, 1)
-    rows, columns, channels = axes
+    mixer = kernel.astype(x.dtype).transpose(2, 0, 1, 3).reshape(c, 4 * out)
+    mixed = jnp.matmul(x, mixer, **ACCUMULATE)
     # `split`, because the transpose of indexing is four padded copies to be added.
-    taps = lax.split(mixed, (out,) * 4, channels)
-    top, bottom = _double(*taps[:2], columns), _double(*taps[2:], columns)
-    return _double(top, bottom, rows) + bias
-
-
-def stencil_stack(x: jax.Array, convs, activate) -> jax.Array:
-    """Stages of a decoder by `stencil`: x [B,n,n,c], [(kernel, bias), ...] -> [B,2^k n,2^k n,o]."""
-    batch_last = x.shape[-1] < 64
-    axes = (0, 1, 2) if batch_last else (1, 2, 3)
-    if batch_last:
-        x = jnp.moveaxis(x, 0, -1)
-    for kernel, bias in convs[:-1]:
-        x = activate(stencil(x, kernel, bias, axes))
-    x = stencil(x, *convs[-1], axes)
-    return jnp.moveaxis(x, -1, 0) if batch_last else x
+    taps = lax.split(mixed, (out,) * 4, 3)
+    top, bottom = _double(*taps[:2], 2), _double(*taps[2:], 2)
+    return _shift(_double(top, bottom, 1), bias)
 
 
 def _double(first, second, axis):

@@ -18,13 +18,13 @@ from cgjax.experiments.sprites import models, scenes, sets
 from cgjax.experiments.sprites import run as sprites
 
 CONFIG = pathlib.Path(configs.__file__).parents[1] / "configs" / "sprites.py"
-REPEATS = 5
+REPEATS = 3
 
 
 def run(batch: int = 0, steps: int = 0) -> None:
     """Prints both tables; 0 chooses by backend."""
     on_cpu = jax.default_backend() == "cpu"
-    batch, steps = batch or (64 if on_cpu else 512), steps or (5 if on_cpu else 1000)
+    batch, steps = batch or (64 if on_cpu else 512), steps or (2 if on_cpu else 1000)
     say(f"jax {jax.__version__} · {parallel.describe_devices()} · batch {batch} · scan of {steps}")
     _table("train step, compositional model, one seed", "ms per step", train_steps(batch, steps))
     _table("render 64 x 64 RGB uint8", "µs per sprite", rendering(1024 if on_cpu else 1_000_000))
