@@ -4,12 +4,13 @@ import argparse
 import importlib
 import sys
 
-from cgjax.core.errors import BadInput, RunError
+from cgjax.core.errors import BadInput, command
 
 FAMILIES = {"sprites": "cgjax.experiments.sprites.bench"}
 
 
-def main(argv=None) -> int:
+@command
+def main(argv=None):
     """Runs one family's benchmark and prints its tables."""
     parser = argparse.ArgumentParser(prog="python -m cgjax.bench", description=__doc__)
     parser.add_argument("family")
@@ -20,14 +21,9 @@ def main(argv=None) -> int:
         "--steps", type=int, default=0, help="default: 1,000 on an accelerator, 2 else"
     )
     flags = parser.parse_args(argv)
-    try:
-        if flags.family not in FAMILIES:
-            raise BadInput(f"no benchmark '{flags.family}': there are {', '.join(FAMILIES)}")
-        importlib.import_module(FAMILIES[flags.family]).run(flags.batch, flags.steps)
-    except RunError as error:
-        print(f"cgjax: {error}", file=sys.stderr)
-        return error.exit_code
-    return 0
+    if flags.family not in FAMILIES:
+        raise BadInput(f"no benchmark '{flags.family}': there are {', '.join(FAMILIES)}")
+    importlib.import_module(FAMILIES[flags.family]).run(flags.batch, flags.steps)
 
 
 if __name__ == "__main__":

@@ -15,26 +15,22 @@ import rich.logging
 from cgjax import config as configs
 from cgjax import experiments
 from cgjax.core import parallel
-from cgjax.core.errors import BadInput, RunError
+from cgjax.core.errors import BadInput, command
 from cgjax.core.logging import print_table, say
 from cgjax.core.workdir import environment, locked, read_json, write_atomic
 
 
-def main(argv=None) -> int:
-    """Runs one experiment from data to figures; returns the exit code."""
-    try:
-        flags, overrides = parse(sys.argv[1:] if argv is None else argv)
-        set_up_logging()
-        if flags.list:
-            list_rows()
-            return 0
-        use_compilation_cache()
-        parallel.initialize_hosts()
-        run(configs.load(flags.config, overrides), flags)
-        return 0
-    except RunError as error:
-        print(f"cgjax: {error}", file=sys.stderr)
-        return error.exit_code
+@command
+def main(argv=None):
+    """Runs one experiment from data to figures."""
+    flags, overrides = parse(sys.argv[1:] if argv is None else argv)
+    set_up_logging()
+    if flags.list:
+        list_rows()
+        return
+    use_compilation_cache()
+    parallel.initialize_hosts()
+    run(configs.load(flags.config, overrides), flags)
 
 
 def parse(argv):

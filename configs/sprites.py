@@ -97,10 +97,10 @@ ROWS = {
 }
 
 TIMES = {
-    "default": "2 to 5 minutes on two CPU cores",
-    "smoke": "under a minute, mostly compiling",
+    "default": "up to 5 minutes on two CPU cores",
+    "smoke": "about a minute, mostly compiling",
     "fast": "2 minutes for 3 seeds on one H200 (monolithic 4)",
-    "paper": "about 6 minutes per seed on one H200 (monolithic 11)",
+    "paper": "6 minutes per seed on one H200 (monolithic 11), from the measured step",
 }
 
 

@@ -76,14 +76,6 @@ class Checkpoints:
             )
         return None
 
-    def meta(self) -> dict | None:
-        """The newest meta data alone, without touching the arrays."""
-        step = self.manager.latest_step()
-        if step is None:
-            return None
-        args = ocp.args.Composite(meta=ocp.args.JsonRestore())
-        return self.manager.restore(step, args=args)["meta"]
-
     def _read(self, step: int, like):
         named = tree.flat(like)
         args = ocp.args.Composite(

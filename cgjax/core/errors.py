@@ -1,5 +1,8 @@
 """The ways a run can end early, each with its exit code."""
 
+import functools
+import sys
+
 
 class RunError(Exception):
     """Ends the program with one line on stderr and `exit_code`."""
@@ -23,3 +26,18 @@ class Diverged(RunError):
     """Every replica turned non-finite."""
 
     exit_code = 4
+
+
+def command(main):
+    """Decorates a command's main: a RunError becomes one line on stderr and its exit code."""
+
+    @functools.wraps(main)
+    def guarded(argv=None) -> int:
+        try:
+            main(argv)
+        except RunError as error:
+            print(f"cgjax: {error}", file=sys.stderr)
+            return error.exit_code
+        return 0
+
+    return guarded

@@ -4,7 +4,6 @@
 convolve" is computed; all forms give the same numbers up to rounding.
 """
 
-import math
 from functools import partial
 from typing import Any
 
@@ -175,8 +174,3 @@ def choose_form(module: UpsampleMLP) -> str:
     if fits and jax.device_count() == 1 and jax.devices()[0].device_kind.startswith("NVIDIA"):
         return "pallas"
     return "stencil" if module.kernel == 2 and jax.default_backend() == "cpu" else "reordered"
-
-
-def n_parameters(params) -> int:
-    """Number of scalars in a parameter tree."""
-    return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params))

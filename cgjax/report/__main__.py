@@ -5,11 +5,12 @@ import argparse
 import sys
 
 from cgjax import report
-from cgjax.core.errors import RunError
+from cgjax.core.errors import command
 from cgjax.experiments.sprites import figures
 
 
-def main(argv=None) -> int:
+@command
+def main(argv=None):
     parser = argparse.ArgumentParser(
         prog="python -m cgjax.report",
         description=__doc__,
@@ -18,19 +19,15 @@ def main(argv=None) -> int:
     parser.add_argument("--add", nargs="*", default=(), metavar="WORKDIR")
     parser.add_argument("--label", default="", help="marks a second run of the same row and size")
     flags = parser.parse_args(argv)
-    try:
-        for workdir in flags.add:
-            print(f"wrote {report.add(workdir, label=flags.label).name}")
-        if not flags.add:
-            print(report.headline_table("sprites"))
-            for size in ("fast", "paper"):
-                rows = report.by_row("sprites", size, flags.label)
-                if rows:
-                    print(f"\n## sprites, size {size}\n\n{figures.table_markdown(rows)}")
-    except RunError as error:
-        print(f"cgjax: {error}", file=sys.stderr)
-        return error.exit_code
-    return 0
+    for workdir in flags.add:
+        print(f"wrote {report.add(workdir, label=flags.label).name}")
+    if flags.add:
+        return
+    print(report.headline_table("sprites"))
+    for size in ("fast", "paper"):
+        rows = report.by_row("sprites", size, flags.label)
+        if rows:
+            print(f"\n## sprites, size {size}\n\n{figures.table_markdown(rows)}")
 
 
 if __name__ == "__main__":

@@ -25,11 +25,6 @@ def whole(tmp_path_factory):
     return run(toy.config(seeds=(0, 1, 2)), tmp_path_factory.mktemp("whole"))
 
 
-@pytest.fixture
-def one_device(monkeypatch):
-    monkeypatch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
-
-
 def equal(a, b):
     assert jax.tree.all(jax.tree.map(lambda x, y: bool(np.array_equal(x, y)), a, b))
 

@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from cgjax.core import tree
 from cgjax.nets.convert import from_torch
-from cgjax.nets.decoders import DeconvMLP, UpsampleMLP, n_parameters
+from cgjax.nets.decoders import DeconvMLP, UpsampleMLP
 
 PLAIN = ("direct", "reordered", "stencil")
 UPSAMPLE = {
@@ -49,7 +50,7 @@ def apply(module, params, z):
 )
 def test_upsample_golden(nets, name, form):
     params, z, out, n = nets(name)
-    assert n_parameters(params) == n
+    assert tree.size(params) == n
     ours = apply(UPSAMPLE[name].clone(form=form), params, z)
     assert ours.dtype == jnp.float32
     np.testing.assert_allclose(ours, out, rtol=0, atol=1e-5)
@@ -58,7 +59,7 @@ def test_upsample_golden(nets, name, form):
 @pytest.mark.parametrize("name", DECONV)
 def test_deconv_golden(nets, name):
     params, z, out, n = nets(name)
-    assert n_parameters(params) == n
+    assert tree.size(params) == n
     np.testing.assert_allclose(apply(DECONV[name], params, z), out, rtol=0, atol=1e-5)
 
 
@@ -82,7 +83,7 @@ def test_bfloat16_is_near(nets):
 )
 def test_parameter_counts(module, d_in, n):
     variables = jax.eval_shape(module.init, jax.random.key(0), jnp.zeros((1, d_in)))
-    assert n_parameters(variables["params"]) == n
+    assert tree.size(variables["params"]) == n
 
 
 @pytest.mark.parametrize("module", [UpsampleMLP(form="reordered"), DeconvMLP()])
