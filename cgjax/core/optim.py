@@ -19,5 +19,9 @@ def cosine(lr: float, lr_final: float, steps: int, every: int):
 
 
 def adamw(schedule, weight_decay: float) -> optax.GradientTransformation:
-    """AdamW with betas (0.9, 0.999), eps 1e-8 outside the root, decay on every parameter."""
-    return optax.adamw(schedule, b1=0.9, b2=0.999, eps=1e-8, weight_decay=weight_decay)
+    """AdamW with betas (0.9, 0.999), eps 1e-8 outside the root, decay on every parameter.
+
+    The moments are one vector: leaf by leaf, small networks spend their time starting kernels.
+    """
+    adamw = optax.adamw(schedule, b1=0.9, b2=0.999, eps=1e-8, weight_decay=weight_decay)
+    return optax.flatten(adamw)

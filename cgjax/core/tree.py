@@ -27,6 +27,12 @@ def where(condition, new, old):
     return jax.tree.map(select, new, old)
 
 
+def norm(tree):
+    """Euclidean norm of all numbers together, as one reduction over one vector."""
+    vector = jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(tree)])
+    return jnp.sqrt(jnp.sum(vector**2))
+
+
 def size(tree) -> int:
     """How many numbers the tree holds."""
     return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(tree))
