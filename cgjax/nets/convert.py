@@ -7,14 +7,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cgjax.nets.conv import ConvNet
 from cgjax.nets.decoders import STAGES, DeconvMLP, UpsampleMLP
 from cgjax.nets.mlp import MLP
+from cgjax.nets.resnet import ResNet
+from cgjax.nets.vit import ViT
 
 
 class Layer(NamedTuple):
-    """One layer with parameters: its place in the PyTorch stack, our name, its kind."""
+    """One layer with parameters: its place among PyTorch's modules, our name, its kind."""
 
-    index: int
+    place: str | int
     name: str
     kind: str
 
@@ -32,6 +35,9 @@ LEAVES = {
     },
     "norm": {"weight": ("scale", np.asarray), "bias": ("bias", np.asarray)},
 }
+LEAVES["layer_norm"] = LEAVES["norm"]
+for _kind in ("dense", "conv"):
+    LEAVES[f"{_kind}_no_bias"] = {"weight": LEAVES[_kind]["weight"]}
 STATISTICS = {"running_mean": ("mean", np.asarray), "running_var": ("var", np.asarray)}
 
 
@@ -42,9 +48,9 @@ def from_torch(module, state_dict: Mapping) -> dict:
     reshapes and upsamplings count too. Missing, unexpected or misshapen entries are refused.
     """
     layers = _layers(module)
-    known = {f"{layer.index}.{leaf}" for layer in layers for leaf in LEAVES[layer.kind]}
+    known = {entry for layer in layers for entry in _entries(layer)}
     optional = {
-        f"{layer.index}.{leaf}"
+        f"{layer.place}.{leaf}"
         for layer in layers
         if layer.kind == "norm"
         for leaf in (*STATISTICS, "num_batches_tracked")
@@ -53,33 +59,63 @@ def from_torch(module, state_dict: Mapping) -> dict:
         raise ValueError(f"state_dict lacks {', '.join(missing)} for {type(module).__name__}")
     if extra := sorted(set(state_dict) - known - optional):
         raise ValueError(f"state_dict has unexpected {', '.join(extra)}")
-    params = {x.name: _leaves(state_dict, x, LEAVES[x.kind]) for x in layers}
-    _check_shapes(module, params, "params")
+    params = {x.name: _leaves(state_dict, x) for x in layers}
+    _check_shapes(module, params, params, "params")
     return params
 
 
 def batch_stats_from_torch(module, state_dict: Mapping) -> dict:
     """Running mean and variance of the normalisation layers of `module`, as "batch_stats"."""
-    norms = [layer for layer in _layers(module) if layer.kind == "norm"]
-    stats = {x.name: _leaves(state_dict, x, STATISTICS) for x in norms}
-    _check_shapes(module, stats, "batch_stats")
+    layers = _layers(module)
+    stats = {x.name: _leaves(state_dict, x, STATISTICS) for x in layers if x.kind == "norm"}
+    params = {x.name: _leaves(state_dict, x) for x in layers}
+    _check_shapes(module, params, stats, "batch_stats")
     return stats
 
 
-def _leaves(state_dict, layer, table):
+def _entries(layer):
+    """Names of a layer's arrays in the state dict."""
+    if layer.kind == "array":
+        return [str(layer.place)]
+    return [f"{layer.place}.{leaf}" for leaf in LEAVES[layer.kind]]
+
+
+def _leaves(state_dict, layer, table=None):
+    def array(name):
+        return np.asarray(state_dict[name], np.float32)
+
+    if layer.kind == "array":
+        return jnp.asarray(array(layer.place))
     return {
-        ours: jnp.asarray(change(np.asarray(state_dict[f"{layer.index}.{theirs}"], np.float32)))
-        for theirs, (ours, change) in table.items()
+        ours: jnp.asarray(change(array(f"{layer.place}.{theirs}")))
+        for theirs, (ours, change) in (table or LEAVES[layer.kind]).items()
     }
 
 
-def _check_shapes(module, tree, collection):
-    d_in = tree["dense_0"]["kernel"].shape[0] if "dense_0" in tree else 1
-    variables = jax.eval_shape(module.init, jax.random.key(0), jnp.zeros((1, d_in)))
-    for path, wanted in jax.tree_util.tree_leaves_with_path(variables.get(collection, {})):
-        layer, leaf = (entry.key for entry in path)
-        if (found := tree[layer][leaf].shape) != wanted.shape:
-            raise ValueError(f"{layer}/{leaf}: expected shape {wanted.shape}, got {found}")
+def _check_shapes(module, params, tree, collection):
+    variables = jax.eval_shape(module.init, jax.random.key(0), _example(module, params))
+    wanted = variables.get(collection, {})
+    found = dict(jax.tree_util.tree_leaves_with_path(tree))
+    for path, leaf in jax.tree_util.tree_leaves_with_path(wanted):
+        if found[path].shape != leaf.shape:
+            name = "/".join(entry.key for entry in path)
+            raise ValueError(f"{name}: expected shape {leaf.shape}, got {found[path].shape}")
+
+
+def _example(module, params):
+    """The smallest input that parameters of these shapes can take."""
+    if isinstance(module, ConvNet):
+        # Pooled to one row: its width is then whatever the first dense layer asks for.
+        border = len(module.channels) * (module.kernel - 1)
+        width = params["dense_0"]["kernel"].shape[0] // module.channels[-1]
+        return jnp.zeros((1, border + 2, border + 2 * width, params["conv_0"]["kernel"].shape[2]))
+    if isinstance(module, ResNet):
+        return jnp.zeros((1, 32, 32, params["conv1"]["kernel"].shape[2]))
+    if isinstance(module, ViT):
+        n_patches = params["position_embedding"].shape[1] - 1
+        channels = params["embedding"]["kernel"].shape[0] // module.patch**2
+        return jnp.zeros((1, module.patch, module.patch * n_patches, channels))
+    return jnp.zeros((1, params["dense_0"]["kernel"].shape[0]))
 
 
 def _layers(module) -> list[Layer]:
@@ -118,4 +154,60 @@ def _deconv_layers(module):
     return layers
 
 
-LAYERS = {MLP: _mlp_layers, UpsampleMLP: _upsample_layers, DeconvMLP: _deconv_layers}
+def _convnet_layers(module):
+    # Per block: convolution, ReLU, norm; then pool and flatten; then dense and ReLU in turn.
+    n = len(module.channels)
+    convs = [Layer(3 * i, f"conv_{i}", "conv") for i in range(n)]
+    norms = [Layer(3 * i + 2, f"norm_{i}", "norm") for i in range(n)]
+    dense = range(len(module.hidden) + 1)
+    return convs + norms + [Layer(3 * n + 2 + 2 * i, f"dense_{i}", "dense") for i in dense]
+
+
+def _resnet_layers(module):
+    layers = [Layer("conv1", "conv1", "conv_no_bias"), Layer("bn1", "bn1", "norm")]
+    width = module.channels[0]
+    for stage, features in enumerate(module.channels, 1):
+        for block in range(module.blocks):
+            place, name = f"layer{stage}.{block}", f"layer{stage}_{block}"
+            for i in (1, 2):
+                layers.append(Layer(f"{place}.conv{i}", f"{name}_conv{i}", "conv_no_bias"))
+                layers.append(Layer(f"{place}.bn{i}", f"{name}_bn{i}", "norm"))
+            if (stage > 1 and block == 0) or width != features:
+                shortcut = f"{name}_shortcut"
+                layers.append(Layer(f"{place}.shortcut.0", f"{shortcut}_conv", "conv_no_bias"))
+                layers.append(Layer(f"{place}.shortcut.1", f"{shortcut}_bn", "norm"))
+            width = features
+    return [*layers, Layer("linear", "linear", "dense")]
+
+
+def _vit_layers(module):
+    layers = [
+        Layer("pos_embedding", "position_embedding", "array"),
+        Layer("cls_token", "class_token", "array"),
+        Layer("to_patch_embedding.1", "embedding", "dense"),
+    ]
+    for i in range(module.depth):
+        attention, mlp = (f"transformer.layers.{i}.{part}" for part in (0, 1))
+        layers += [
+            Layer(f"{attention}.norm", f"block_{i}_norm_1", "layer_norm"),
+            Layer(f"{attention}.fn.to_qkv", f"block_{i}_qkv", "dense_no_bias"),
+            Layer(f"{attention}.fn.to_out.0", f"block_{i}_out", "dense"),
+            Layer(f"{mlp}.norm", f"block_{i}_norm_2", "layer_norm"),
+            Layer(f"{mlp}.fn.net.0", f"block_{i}_dense_1", "dense"),
+            Layer(f"{mlp}.fn.net.3", f"block_{i}_dense_2", "dense"),
+        ]
+    return [
+        *layers,
+        Layer("mlp_head.0", "norm", "layer_norm"),
+        Layer("mlp_head.1", "head", "dense"),
+    ]
+
+
+LAYERS = {
+    MLP: _mlp_layers,
+    UpsampleMLP: _upsample_layers,
+    DeconvMLP: _deconv_layers,
+    ConvNet: _convnet_layers,
+    ResNet: _resnet_layers,
+    ViT: _vit_layers,
+}

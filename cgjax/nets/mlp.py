@@ -1,4 +1,4 @@
-"""Fully connected networks, with PyTorch's default initialisation written out."""
+"""Fully connected networks, with the initialisations of PyTorch and of He et al. written out."""
 
 import math
 from typing import Any
@@ -25,61 +25,93 @@ def activation_fn(name: str):
     return ACTIVATIONS[name]
 
 
-def uniform_fan_in(fan_in: int):
-    """Initialiser U(-1/sqrt(fan_in), 1/sqrt(fan_in)), PyTorch's default for kernels and biases."""
+def uniform_fan_in(fan_in: int, scale=1.0):
+    """Initialiser scale * U(-1/sqrt(fan_in), 1/sqrt(fan_in)), by default PyTorch's."""
     bound = 1 / math.sqrt(fan_in)
 
     def init(key, shape, dtype=jnp.float32):
-        return jax.random.uniform(key, shape, dtype, -bound, bound)
+        return scale * jax.random.uniform(key, shape, dtype, -bound, bound)
 
     return init
 
 
+def he_normal(fan_in: int, scale=1.0):
+    """Initialiser scale * N(0, 2/fan_in)."""
+
+    def init(key, shape, dtype=jnp.float32):
+        return scale * math.sqrt(2 / fan_in) * jax.random.normal(key, shape, dtype)
+
+    return init
+
+
+# Of the kernels; biases are always uniform.
+WEIGHTS = {"uniform": uniform_fan_in, "he_normal": he_normal}
+
+
 class Dense(nn.Module):
-    """Affine map [..., d_in] -> float32 [..., features], operands in `dtype`."""
+    """Affine map [..., d_in] -> [..., features], operands in `dtype`, sums at least float32.
+
+    weights: initialisation of the kernel, one of WEIGHTS. init_scale: factor on every initial
+    value; it may be traced, so that a sweep over it is one program.
+    """
 
     features: int
     dtype: Any = jnp.float32
     precision: str = "default"
+    weights: str = "uniform"
+    init_scale: Any = 1.0
+    use_bias: bool = True
 
     @nn.compact
     def __call__(self, x):
-        init = uniform_fan_in(x.shape[-1])
-        kernel = self.param("kernel", init, (x.shape[-1], self.features))
-        bias = self.param("bias", init, (self.features,))
+        fan_in = x.shape[-1]
+        init = WEIGHTS[self.weights](fan_in, self.init_scale)
+        kernel = self.param("kernel", init, (fan_in, self.features))
         x, kernel = x.astype(self.dtype), kernel.astype(self.dtype)
-        y = jnp.matmul(x, kernel, precision=self.precision, preferred_element_type=jnp.float32)
-        return y + bias.reshape((1,) * (y.ndim - 1) + (-1,))
+        sums = jnp.promote_types(self.dtype, jnp.float32)
+        y = jnp.matmul(x, kernel, precision=self.precision, preferred_element_type=sums)
+        if not self.use_bias:
+            return y
+        bias = self.param("bias", uniform_fan_in(fan_in, self.init_scale), (self.features,))
+        return y + bias.reshape((1,) * (y.ndim - 1) + (-1,)).astype(sums)
 
 
 class MLP(nn.Module):
-    """Dense layers with an activation between them: z [B, d_in] -> float32 [B, *out_shape]."""
+    """Dense layers with an activation between them: z [B, d_in] -> float32 [B, *out_shape].
+
+    weights, init_scale: as in `Dense`, for all layers.
+    """
 
     out_shape: tuple[int, ...]
     hidden: int = 10
     n_layers: int = 2
     activation: str = "tanh"
     dtype: Any = jnp.float32
+    weights: str = "uniform"
+    init_scale: Any = 1.0
 
     @nn.compact
     def __call__(self, z):
         y = dense_layers(
-            z, self.hidden, math.prod(self.out_shape), self.n_layers, self.activation, self.dtype
-        )
+            z, self.hidden, math.prod(self.out_shape), self.n_layers, self.activation, self.dtype,
+            weights=self.weights, init_scale=self.init_scale,
+        )  # fmt: skip
         return y.reshape(z.shape[0], *self.out_shape)
 
 
-def dense_layers(x, hidden, features, n_layers, activation, dtype, between=lambda x, i: x):
+def dense_layers(x, hidden, features, n_layers, activation, dtype, between=lambda x, i: x, **init):
     """Layers dense_0 .. dense_{n_layers-1} inside the calling module; no activation at the end.
 
-    between(x, i) is applied after the activation in front of hidden layer i.
+    between(x, i) is applied after the activation in front of hidden layer i; init: `weights` and
+    `init_scale` of all layers.
     """
     if n_layers < 2:
         raise ValueError(f"n_layers must be at least 2, got {n_layers}")
     activate = activation_fn(activation)
     # Inputs are exact coordinates: rounded to bfloat16, a sprite's position would be off by a
     # quarter of a pixel. The layer is so small that full precision costs nothing.
-    x = Dense(hidden, jnp.float32, "highest", name="dense_0")(x)
+    first = jnp.promote_types(dtype, jnp.float32)
+    x = Dense(hidden, first, "highest", name="dense_0", **init)(x)
     for i in range(1, n_layers - 1):
-        x = Dense(hidden, dtype, name=f"dense_{i}")(between(activate(x, dtype), i))
-    return Dense(features, dtype, name=f"dense_{n_layers - 1}")(activate(x, dtype))
+        x = Dense(hidden, dtype, name=f"dense_{i}", **init)(between(activate(x, dtype), i))
+    return Dense(features, dtype, name=f"dense_{n_layers - 1}", **init)(activate(x, dtype))

@@ -1,0 +1,359 @@
+"""Kernel machines on a given kernel: ridgeless and ridge regression, support-vector machines.
+
+`k_train` is [..., n, n], `y` [..., n], `k_test` [..., m, n]; leading axes broadcast and are solved
+together, and vmap over these functions is the same as a leading axis. `mask`, bool [..., n], says
+which points are trained on, so that training sets of several sizes fit one call. Predictions are
+[..., m]. Precision as in `analysis.salience`: float64 always.
+
+The support-vector problems are solved by a primal-dual interior-point method, then once more as a
+linear system on the support vectors found. That system is what derivatives go through: they are
+those of the machine wherever its support vectors stay the same. Nothing is asked of the kernel but
+that it is positive semi-definite; `solve_svc` and `solve_svr` report what could not be done.
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cgjax.analysis.interior_point import central_path
+from cgjax.analysis.salience import float64
+
+# Relative to the kernel's norm, eigenvalues from here down count as zero.
+_RIDGE = 1e-12
+# Dual coefficients above this, for a kernel of mean diagonal one, are out of float64's reach.
+LARGEST = 1e6
+
+
+class Interpolation(NamedTuple):
+    """f = k_test @ dual + bias."""
+
+    dual: jax.Array  # [..., n], zero where masked
+    bias: jax.Array  # [...]
+    residual: jax.Array  # [...] largest |f + penalty * dual - y| of a training point
+
+
+class SupportVectors(NamedTuple):
+    """f = k_test @ dual + bias, and how far to trust it."""
+
+    dual: jax.Array  # [..., n]; for classes it includes the label
+    bias: jax.Array  # [...]
+    support: jax.Array  # [..., n] whether the point is a support vector
+    margin: jax.Array  # [...] over training points, the least y f (svc) or epsilon - |y - f| (svr)
+    separable: jax.Array  # [...] whether all training points keep the margin 1 (svc) or 0 (svr)
+    converged: jax.Array  # [...] whether the optimality conditions hold
+    residual: jax.Array  # [...] by how much they do not
+    n_steps: jax.Array  # [...] Newton steps
+
+
+# --- regression -----------------------------------------------------------------------------------
+
+
+@float64
+def ridgeless(
+    k_train: jax.Array,
+    y: jax.Array,
+    k_test: jax.Array,
+    bias: bool = False,
+    mask: jax.Array | None = None,
+) -> jax.Array:
+    """Minimum-norm interpolation, what gradient descent from zero on fixed features converges to.
+
+    bias: with a free, unpenalised bias. Where the kernel is singular, the pseudo-inverse.
+    """
+    return predict(solve_ridge(k_train, y, 0.0, bias, mask), k_test)
+
+
+@float64
+def ridge(
+    k_train: jax.Array,
+    y: jax.Array,
+    k_test: jax.Array,
+    penalty: jax.Array,
+    bias: bool = False,
+    mask: jax.Array | None = None,
+) -> jax.Array:
+    """Least squares with `penalty` [...] times the squared norm of the weights."""
+    return predict(solve_ridge(k_train, y, penalty, bias, mask), k_test)
+
+
+@float64
+def solve_ridge(
+    k_train: jax.Array,
+    y: jax.Array,
+    penalty: jax.Array = 0.0,
+    bias: bool = False,
+    mask: jax.Array | None = None,
+) -> Interpolation:
+    """The dual coefficients and the bias of `ridge`, or without a penalty of `ridgeless`."""
+    lead, (k, y, mask, penalty) = _flat(k_train, y, mask, penalty)
+    return _unflat(lead, _solve_ridge(k, y, mask, penalty, bool(bias)))
+
+
+@functools.partial(jax.jit, static_argnames="has_bias")
+def _solve_ridge(k, y, mask, penalty, has_bias):
+    def solve(k, y, mask, penalty):
+        k = k + penalty * jnp.eye(len(k))
+        dual, bias = _interpolate(k, y, mask, has_bias)
+        residual = jnp.max(jnp.where(mask, jnp.abs(k @ dual + bias - y), 0))
+        return Interpolation(dual, bias, residual)
+
+    return jax.vmap(solve)(k, y, mask, penalty)
+
+
+def _interpolate(k, target, mask, has_bias, total=0.0):
+    """Minimum-norm dual [n] and bias, with K dual + bias = target on the masked-in points.
+
+    total: what the dual sums to; only with a bias, whose optimality condition it is.
+    """
+    inside = mask.astype(k.dtype)
+    count = jnp.maximum(jnp.sum(inside), 1)
+    k = k * (inside[:, None] * inside[None])
+    level = jax.lax.stop_gradient(jnp.trace(k)) / count
+    fill = jnp.diag(1 - inside)
+    start, system, rest = jnp.zeros_like(target), k, inside * target
+    if has_bias:
+        # On centred features the bias is gone; the constant direction, now empty, is filled.
+        start = inside * (total / count)
+        rest = _centred(rest - k @ start, inside, count)
+        system = jax.vmap(lambda row: _centred(row, inside, count))(k)
+        system = jax.vmap(lambda row: _centred(row, inside, count))(system.T)
+        fill = fill + inside[:, None] * inside[None] / count
+    dual = start + inside * _pseudo_solve(system + jnp.where(level > 0, level, 1) * fill, rest)
+    bias = jnp.sum(inside * (target - k @ dual)) / count if has_bias else jnp.zeros(())
+    return dual, bias
+
+
+def _centred(values, inside, count):
+    return inside * (values - jnp.sum(inside * values) / count)
+
+
+def _pseudo_solve(system, target):
+    """The pseudo-inverse of a positive semi-definite system [n, n] times target [n].
+
+    Without its eigenvectors, which batches of small matrices are slow to give: with M the system
+    plus a small ridge r, x_1 = target / M and x_i+1 = r x_i / M, an eigenvalue l enters the sum
+    x_1 + x_2 - x_3 - x_4 as 1 / l up to (r / l)^2, and as zero where it is zero.
+    """
+    norm = jax.lax.stop_gradient(jnp.max(jnp.sum(jnp.abs(system), axis=0)))
+
+    def factorised(ridge):
+        return jnp.linalg.cholesky(system + ridge * jnp.eye(len(system)))
+
+    def solve(_, target):
+        # An indefinite "kernel" has no factor: the ridge grows until there is one.
+        ridge, factor = jax.lax.while_loop(
+            lambda state: jnp.isnan(state[1][-1, -1]) & (state[0] < norm),
+            lambda state: (100 * state[0], factorised(100 * state[0])),
+            (_RIDGE * norm, factorised(_RIDGE * norm)),
+        )
+        terms = [jax.scipy.linalg.cho_solve((factor, True), target)]
+        for _ in range(3):
+            terms.append(jax.scipy.linalg.cho_solve((factor, True), ridge * terms[-1]))
+        return terms[0] + terms[1] - terms[2] - terms[3]
+
+    return jax.lax.custom_linear_solve(lambda x: system @ x, target, solve, symmetric=True)
+
+
+# --- support-vector machines ----------------------------------------------------------------------
+
+
+@float64
+def svc(
+    k_train: jax.Array,
+    y: jax.Array,
+    k_test: jax.Array,
+    c: jax.Array,
+    bias: bool = True,
+    mask: jax.Array | None = None,
+) -> jax.Array:
+    """Decision values of a support-vector classifier, labels -1 and +1, slack at price c [...].
+
+    A large c (inf, or the 1e10 of the paper) is the hard margin, which gradient descent on the
+    logistic loss converges to in direction.
+    """
+    return predict(solve_svc(k_train, y, c, bias, mask), k_test)
+
+
+@float64
+def svr(
+    k_train: jax.Array,
+    y: jax.Array,
+    k_test: jax.Array,
+    c: jax.Array,
+    epsilon: jax.Array,
+    bias: bool = True,
+    mask: jax.Array | None = None,
+) -> jax.Array:
+    """Support-vector regression: residuals up to epsilon [...] are free, more has price c."""
+    return predict(solve_svr(k_train, y, c, epsilon, bias, mask), k_test)
+
+
+@float64
+def solve_svc(
+    k_train: jax.Array,
+    y: jax.Array,
+    c: jax.Array,
+    bias: bool = True,
+    mask: jax.Array | None = None,
+) -> SupportVectors:
+    """The support vectors of `svc`.
+
+    A training set whose dual coefficients would exceed LARGEST / mean(diag K) is not separable in
+    float64: it gets the soft margin at that price, and `separable` is False.
+    """
+    lead, (k, y, mask, c) = _flat(k_train, y, mask, c)
+    _check_labels(y, mask, bias)
+    _check_positive(c, "the price c of slack")
+    return _unflat(lead, _solve_svc(k, y, mask, c, bool(bias)))
+
+
+@float64
+def solve_svr(
+    k_train: jax.Array,
+    y: jax.Array,
+    c: jax.Array,
+    epsilon: jax.Array,
+    bias: bool = True,
+    mask: jax.Array | None = None,
+) -> SupportVectors:
+    """The support vectors of `svr`; c as in `solve_svc`."""
+    lead, (k, y, mask, c, epsilon) = _flat(k_train, y, mask, c, epsilon)
+    _check_positive(c, "the price c of slack")
+    _check_positive(epsilon, "epsilon, the width of the tube (use ridgeless for none),")
+    return _unflat(lead, _solve_svr(k, y, mask, c, epsilon, bool(bias)))
+
+
+@functools.partial(jax.jit, static_argnames="has_bias")
+def _solve_svc(k, y, mask, c, has_bias):
+    def solve(k, y, mask, c):
+        return _solve(k, y[None], -jnp.ones_like(y)[None], mask, c, has_bias)
+
+    return jax.vmap(solve)(k, y, mask, c)
+
+
+@functools.partial(jax.jit, static_argnames="has_bias")
+def _solve_svr(k, y, mask, c, epsilon, has_bias):
+    def solve(k, y, mask, c, epsilon):
+        # In units of the targets, which the solver's tolerances are not.
+        unit = jax.lax.stop_gradient(jnp.max(jnp.where(mask, jnp.abs(y), 0)))
+        unit = jnp.where(unit > 0, unit, 1)
+        signs = jnp.stack([jnp.ones_like(y), -jnp.ones_like(y)])
+        found = _solve(k, signs, (epsilon - signs * y[None]) / unit, mask, c / unit, has_bias)
+        scaled = {name: unit * getattr(found, name) for name in ("dual", "bias", "margin")}
+        return found._replace(**scaled)
+
+    return jax.vmap(solve)(k, y, mask, c, epsilon)
+
+
+def _solve(k, signs, costs, mask, c, has_bias):
+    """One machine: min b^T K b / 2 + costs v over 0 <= v <= c with b = sum of signs * v.
+
+    signs, costs: [q, n]; q = 1 for classes, 2 for regression. With a bias, b sums to zero.
+    """
+    unit = jax.lax.stop_gradient(jnp.sum(jnp.where(mask, jnp.diag(k), 0)) / jnp.sum(mask))
+    k = jnp.where(mask[:, None] & mask[None], k / unit, 0)
+    box = jnp.minimum(c * unit, LARGEST)
+    border = mask * jnp.asarray(has_bias, k.dtype)
+    path = central_path(*jax.lax.stop_gradient((k, signs, costs, box, mask, border)))
+    polished = _polished(k, signs, costs, box, mask, has_bias, path)
+    candidates = [polished, (path.dual, path.bias)]
+    residuals = [_violation(k, signs, costs, box, mask, border, *pair) for pair in candidates]
+    is_better = residuals[0] <= jnp.maximum(residuals[1], 1e-9)
+    dual, bias = (jnp.where(is_better, a, b) for a, b in zip(*candidates))
+    residual = jnp.where(is_better, *residuals)
+    gains = -(signs * (k @ dual + bias)[None] + costs)  # 1 - y f, or |y - f| - epsilon
+    margin = 1.0 * (len(signs) == 1) - jnp.max(jnp.where(mask[None], gains, -jnp.inf))
+    return SupportVectors(
+        dual / unit,
+        bias,
+        jnp.any(path.points[0] > path.points[2], axis=0) & mask,
+        margin,
+        jnp.max(jnp.where(mask[None], gains, -jnp.inf)) < 1e-6,
+        residual < 1e-6,
+        residual,
+        path.n_steps,
+    )
+
+
+def _polished(k, signs, costs, box, mask, has_bias, path):
+    """Dual and bias once the support vectors are known: f is given where they are inside the box.
+
+    The interior point has the support vectors right and the rest to about 1e-7.
+    """
+    v, w, z, t = path.points
+    is_upper = (w < t) & mask[None]
+    is_free = (v > z) & ~is_upper & mask[None]
+    fixed = jnp.sum(jnp.where(is_upper, signs * box, 0), axis=0)
+    target = jnp.sum(jnp.where(is_free, -signs * costs, 0), axis=0)
+    inside = jnp.any(is_free, axis=0) & ~jnp.any(is_upper, axis=0)
+    free, bias = _interpolate(k, target - k @ fixed, inside, has_bias, -jnp.sum(fixed))
+    if has_bias:
+        # Without a free support vector any bias of an interval will do: take its middle.
+        tight = -signs * costs - (k @ fixed)[None]
+        is_below = (is_upper == (signs < 0)) & mask[None]
+        low = jnp.max(jnp.where(is_below, tight, -jnp.inf))
+        high = jnp.min(jnp.where(~is_below & mask[None], tight, jnp.inf))
+        bias = jnp.where(jnp.any(inside), bias, (low + high) / 2)
+    return fixed + free, bias
+
+
+def _violation(k, signs, costs, box, mask, border, dual, bias):
+    """By how much the optimality conditions fail: the largest move of a projected gradient step."""
+    v = signs * dual[None]
+    v = jnp.maximum(v, 0) if len(signs) == 2 else v
+    gradient = signs * (k @ dual + bias)[None] + costs
+    moves = jnp.where(mask[None], v - jnp.clip(v - gradient, 0, box), 0)
+    return jnp.maximum(jnp.max(jnp.abs(moves)), jnp.abs(jnp.sum(border * dual)))
+
+
+# --- arguments ------------------------------------------------------------------------------------
+
+
+def predict(machine: Interpolation | SupportVectors, k_test: jax.Array) -> jax.Array:
+    """f = K a + b [..., m] on the inputs of k_test [..., m, n]."""
+    dual, bias = jnp.asarray(machine.dual), jnp.asarray(machine.bias)
+    k_test = jnp.asarray(k_test, jnp.float64)
+    if k_test.ndim < 2 or k_test.shape[-1] != dual.shape[-1]:
+        n = dual.shape[-1]
+        raise ValueError(f"k_test is [..., m, {n}], tests by training points: got {k_test.shape}")
+    found = jnp.einsum("...mn,...n->...m", k_test, dual)
+    return found + jnp.broadcast_to(bias[..., None], found.shape)
+
+
+def _flat(k_train, y, mask, *numbers):
+    """The leading axes, and the arguments with these as one axis: k, y, mask, then the numbers."""
+    k, y = jnp.asarray(k_train, jnp.float64), jnp.asarray(y, jnp.float64)
+    n = k.shape[-1] if k.ndim > 1 else 0
+    mask = jnp.ones(n, bool) if mask is None else jnp.asarray(mask, bool)
+    if k.shape[-2:] != (n, n) or n == 0 or y.shape[-1:] != (n,) or mask.shape[-1:] != (n,):
+        raise ValueError(
+            "k_train is [..., n, n], y [..., n], mask [..., n]: "
+            f"got {k.shape}, {y.shape} and {mask.shape}"
+        )
+    arrays = [(k, 2), (y, 1), (mask, 1)]
+    arrays += [(jnp.asarray(number, jnp.float64), 0) for number in numbers]
+    lead = jnp.broadcast_shapes(*(a.shape[: a.ndim - rank] for a, rank in arrays))
+    full = [jnp.broadcast_to(a, (*lead, *a.shape[a.ndim - rank :])) for a, rank in arrays]
+    return lead, [a.reshape(-1, *a.shape[len(lead) :]) for a in full]
+
+
+def _unflat(lead, found):
+    return jax.tree.map(lambda a: a.reshape(*lead, *a.shape[1:]), found)
+
+
+def _check_labels(y, mask, has_bias):
+    if isinstance(y, jax.core.Tracer) or isinstance(mask, jax.core.Tracer):
+        return
+    y, mask = np.asarray(y), np.asarray(mask)
+    if np.any(np.abs(y[mask]) != 1):
+        raise ValueError("svc needs labels -1 and +1")
+    if has_bias and not np.all(np.any(mask & (y > 0), axis=1) & np.any(mask & (y < 0), axis=1)):
+        raise ValueError("svc needs training points of both classes")
+
+
+def _check_positive(number, name):
+    if not isinstance(number, jax.core.Tracer) and not np.all(np.asarray(number) > 0):
+        raise ValueError(f"{name} must be positive")

@@ -1,0 +1,124 @@
+"""The empirical NTK of one pair of tiles: factors of Jacobians and their contraction."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+
+from cgjax.analysis import ntk_layers
+
+
+def floats(params):
+    """The leaves that can be differentiated, and a function that puts them back."""
+    leaves, tree = jax.tree.flatten(params)
+    places = [i for i, leaf in enumerate(leaves) if ntk_layers.is_float(leaf)]
+
+    def merge(free):
+        merged = list(leaves)
+        for place, leaf in zip(places, free):
+            merged[place] = leaf
+        return tree.unflatten(merged)
+
+    return [leaves[i] for i in places], merge
+
+
+def factors(f, params, x, form, algorithm):
+    """What each sample contributes, whatever it is paired with.
+
+    Returns (dense, flat): dense a list of a [n, fan_in] and d [n, o, width], whose Jacobian is
+    their outer product; flat a list of Jacobians [n, o, size].
+    """
+    one = _layer_factors if algorithm == "structured" else _leaf_factors
+    return jax.vmap(functools.partial(one, f, form, params))(x)
+
+
+def _leaf_factors(f, form, params, x):
+    free, merge = floats(params)
+    flat = jax.jacrev(lambda free: _formed(ntk_layers.single(f, merge(free), x), form))(free)
+    return [], _joined(flat)
+
+
+def _layer_factors(f, form, params, x):
+    found = ntk_layers.trace(f, params, x)
+    leaves = jax.tree.leaves(params)
+
+    def outputs(rest, nudges):
+        values = list(leaves)
+        for place, leaf in zip(found.rest, rest):
+            values[place] = leaf
+        out, entered = ntk_layers.run(found, values, x, nudges)
+        return _formed(out, form), entered
+
+    rest = [leaves[i] for i in found.rest]
+    out, pull, entered = jax.vjp(outputs, rest, ntk_layers.no_nudges(found), has_aux=True)
+    flat, cotangents = jax.vmap(pull)(jnp.eye(len(out), dtype=out.dtype))
+    dense = []
+    for layer, a, d in zip(found.layers, entered, cotangents):
+        d = ntk_layers.cotangent(layer, d)
+        if layer.positions == 1:
+            dense.append((a[0], d[:, 0]))
+        else:
+            flat.append(jnp.einsum("pk,opm->okm", a, d))
+    return dense, _joined(flat)
+
+
+def _formed(out, form):
+    return jnp.mean(out)[None] if form == "mean_output" else out
+
+
+def _joined(flat, small=4096):
+    """Jacobians [o, *leaf] as [o, size], the small leaves as one."""
+    flat = [leaf.reshape(len(leaf), -1) for leaf in flat]
+    few = [leaf for leaf in flat if leaf.shape[1] <= small]
+    many = [leaf for leaf in flat if leaf.shape[1] > small]
+    return many + ([jnp.concatenate(few, axis=1)] if few else [])
+
+
+def contract(left, right, form):
+    """The kernel between two sets of factors, leaf by leaf."""
+    (dense1, flat1), (dense2, flat2) = left, right
+    total = 0.0
+    for j1, j2 in zip(flat1, flat2):
+        total += _products(j1, j2, form)
+    for (a1, d1), (a2, d2) in zip(dense1, dense2):
+        products = _products(d1, d2, form)
+        shape = {4: (len(a1), 1, len(a2), 1), 3: (len(a1), len(a2), 1)}.get(products.ndim, ())
+        similarity = a1 @ a2.T
+        total += products * (similarity.reshape(shape) if shape else similarity)
+    return total.transpose(0, 2, 1, 3) if form == "full" else total
+
+
+def _products(j1, j2, form):
+    """J J'^T of [n, o, size]; "full" comes as [n1, o, n2, o], one matrix product."""
+    (n1, o, size), n2 = j1.shape, len(j2)
+    if form == "full":
+        return (j1.reshape(-1, size) @ j2.reshape(-1, size).T).reshape(n1, o, n2, o)
+    if form == "per_output":
+        return jnp.einsum("ias,jas->ija", j1, j2)
+    return j1.reshape(n1, -1) @ j2.reshape(n2, -1).T / o
+
+
+def vector_block(f, params, x1, x2, form, directions):
+    """The kernel of a pair of tiles, column by column: J1 (J2^T e), a push of a pull."""
+    free, merge = floats(params)
+
+    def outputs(free, x):
+        return _formed(ntk_layers.single(f, merge(free), x), form)
+
+    values, push = jax.linearize(lambda free: jax.vmap(lambda x: outputs(free, x))(x1), free)
+    n1, o = values.shape
+    n2 = _length(x2)
+
+    def column(place):
+        x = jax.tree.map(lambda a: a[place // o], x2)
+        unit = jax.nn.one_hot(place % o, o, dtype=values.dtype)
+        _, pull = jax.vjp(lambda free: outputs(free, x), free)
+        pushed = push(pull(unit)[0])
+        return pushed if form == "full" else pushed @ unit
+
+    columns = jax.lax.map(column, jnp.arange(n2 * o), batch_size=directions)
+    columns = columns.reshape(n2, o, n1, *columns.shape[2:])
+    if form == "full":
+        return columns.transpose(2, 0, 3, 1)
+    columns = columns.transpose(2, 0, 1)
+    return columns if form == "per_output" else jnp.mean(columns, axis=-1)

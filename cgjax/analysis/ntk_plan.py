@@ -1,0 +1,264 @@
+"""What an empirical NTK will cost, and how to compute it: algorithm, tiles, devices."""
+
+import functools
+import math
+import os
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from cgjax.analysis import ntk_layers
+
+FORMS = ("full", "trace", "per_output", "mean_output")
+ALGORITHMS = ("structured", "jacobian", "vector")
+
+# Below this, several devices or several tiles cost more than they save.
+_WORTH_SPLITTING = 2e9
+_SMALL = 64 * 2**20  # bytes that every machine has
+# Rows (samples times outputs) of a tile that still keep a matrix product busy.
+_BUSY_ROWS = 256
+_MAX_TILE = 2048
+
+
+class Facts(NamedTuple):
+    """Sizes of f at one sample, as numbers of values."""
+
+    outputs: int
+    params: int
+    flops: int  # of one evaluation
+    activations: int  # of all intermediate results
+    dense: tuple  # (fan_in with bias, width) of each layer with one position
+    spread: tuple  # (positions, fan_in with bias, width) of each layer with several
+    rest: tuple  # sizes of the leaves that belong to no layer
+    itemsize: int
+
+
+class Plan(NamedTuple):
+    """How one kernel is computed."""
+
+    algorithm: str
+    tile: int  # samples per tile, on all devices together
+    held: int  # tiles of x1 whose Jacobians, or factors of them, are alive at once
+    directions: int  # how many NTK-vector products at once
+    n_devices: int
+    is_whole: bool  # one tile on one device: a single program
+    flops: float  # in all
+    peak: float  # bytes, on each device
+    text: str  # the plan in one line
+
+
+def plan(f: Callable, params, x1, x2, form, algorithm, memory, tile, devices) -> Plan:
+    """The plan for `ntk.empirical` with these arguments; nothing is computed."""
+    insist = devices is not None
+    devices = list(devices) if insist else jax.devices()
+    memory = available(devices) if memory is None else memory
+    leaves, tree = jax.tree.flatten((params, x1, x2))
+    inside = False
+    avals = []
+    for leaf in leaves:
+        inside = inside or isinstance(leaf, jax.core.Tracer)
+        avals.append((leaf.shape, leaf.dtype) if hasattr(leaf, "dtype") else ((), float))
+    n_devices = 1 if inside else len(devices)
+    x64 = jax.config.jax_enable_x64
+    key = (f, tree, tuple(avals), form, algorithm, memory, tile, n_devices, insist, inside, x64)
+    return _planned(*key)
+
+
+@functools.lru_cache(maxsize=256)
+def _planned(f, tree, avals, form, algorithm, memory, tile, n_devices, insist, inside, x64):
+    del x64  # part of the key alone: it decides what a dtype means
+    for given, known in ((form, FORMS), (algorithm, ("auto", *ALGORITHMS))):
+        if given not in known:
+            raise ValueError(f"no '{given}': use one of {', '.join(known)}")
+    structs = [jax.ShapeDtypeStruct(shape, jnp.result_type(dtype)) for shape, dtype in avals]
+    params, x1, x2 = tree.unflatten(structs)
+    n1, n2 = (None if x is None else jax.tree.leaves(x)[0].shape[0] for x in (x1, x2))
+    sizes = facts(f, params, x1)
+    if inside:  # of someone's jit or vmap: one program, and no tiles
+        tile = max(n1, n2 or 0)
+    return choose(sizes, n1, n2, form, algorithm, memory, n_devices, tile, insist)
+
+
+def small(f: Callable, params, x1, x2, form, algorithm) -> Plan | None:
+    """The plan of a kernel so small that no tiles, devices or free memory matter; else None."""
+    leaves, tree = jax.tree.flatten((params, x1, x2))
+    avals = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+    key = (f, tree, avals, form, algorithm, _SMALL, None, 1, False, False)
+    plan = _planned(*key, jax.config.jax_enable_x64)
+    return plan if plan.is_whole and plan.flops < _WORTH_SPLITTING and plan.peak < _SMALL else None
+
+
+def facts(f: Callable, params, x) -> Facts:
+    """Sizes of f(params, x), from shapes alone; x [n, ...]."""
+    x = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), x)
+    leaves = jax.tree.leaves(params)
+    found = ntk_layers.trace(f, params, x)
+    sizes = [
+        (layer.positions, layer.fan_in + (layer.bias is not None), layer.width)
+        for layer in found.layers
+    ]
+    floats = [a for a in leaves if ntk_layers.is_float(a)]
+    if not floats:
+        raise ValueError("params holds no floating-point leaf to differentiate")
+    values = [math.prod(ntk_layers.shape(aval)) for step in found.steps for aval in step.avals]
+    out = jax.eval_shape(functools.partial(ntk_layers.single, f), params, x)
+    return Facts(
+        outputs=out.size,
+        params=sum(a.size for a in floats),
+        flops=found.flops,
+        activations=sum(values),
+        dense=tuple((k, m) for p, k, m in sizes if p == 1),
+        spread=tuple(size for size in sizes if size[0] > 1),
+        rest=tuple(leaves[i].size for i in found.rest),
+        itemsize=max(a.dtype.itemsize for a in floats),
+    )
+
+
+def available(devices) -> float:
+    """Bytes on each device that a kernel may use: half of what is free, roughly.
+
+    Rounded down to one of four steps per doubling: were it exact, each call would plan anew, and
+    perhaps compile other tiles.
+    """
+    stats = devices[0].memory_stats() or {}
+    if "bytes_limit" in stats:
+        free = stats["bytes_limit"] - stats.get("bytes_in_use", 0)
+    else:
+        name = "SC_AVPHYS_PAGES" if "SC_AVPHYS_PAGES" in os.sysconf_names else "SC_PHYS_PAGES"
+        free = os.sysconf(name) * os.sysconf("SC_PAGE_SIZE") / len(devices)
+    step = 2.0 ** (math.floor(math.log2(max(free, 8))) - 2)
+    return free // step * step / 2
+
+
+def choose(
+    sizes: Facts,
+    n1: int,
+    n2: int | None,
+    form: str,
+    algorithm: str,
+    memory: float,
+    n_devices: int,
+    tile: int | None = None,
+    insist: bool = False,
+) -> Plan:
+    """The cheapest algorithm whose tiles fit in memory; n2 None: the kernel is symmetric.
+
+    memory: bytes on each device. n_devices: how many may be used; little work uses one, unless
+    `insist`.
+    """
+    names = ALGORITHMS if algorithm == "auto" else (algorithm,)
+    plans = [_plan(sizes, n1, n2, form, name, memory, n_devices, tile, insist) for name in names]
+    fitting = [plan for plan in plans if plan.peak <= memory] or plans[-1:]
+    return min(fitting, key=lambda plan: plan.flops)
+
+
+def _plan(sizes, n1, n2, form, name, memory, n_devices, tile, insist):
+    per_sample, per_pair, _, _ = _costs(sizes, form, name)
+    rows = n1 if n2 is None else max(n1, n2)
+    pairs = n1 * n1 / 2 if n2 is None else n1 * n2
+    flops = per_sample * (n1 + (n2 or 0)) + per_pair * pairs
+    if (flops < _WORTH_SPLITTING or rows < n_devices) and not insist:
+        n_devices = 1
+    is_triangle = n2 is None and per_pair * pairs > _WORTH_SPLITTING
+    t, directions = _tile(sizes, form, name, rows, is_triangle, memory, n_devices)
+    t = t if tile is None else math.ceil(tile / n_devices)
+    once, right, left = _bytes(sizes, form, name, t, directions, n_devices)
+    n_tiles = math.ceil(n1 / (t * n_devices))
+    held = max(1, min(n_tiles, int((memory - once - right) // max(1, left))))
+    # Beyond the first group of tiles held, what the columns need is computed again.
+    again = math.ceil(n_tiles / held) - 1
+    if n2 is None:
+        flops += per_sample * n1 * again / 2 + per_pair * n1 * t * n_devices / 2
+    else:
+        flops += per_sample * n2 * again
+    peak = once + right + held * left
+    whole = n_devices == 1 and rows <= t
+    plan = Plan(name, t * n_devices, held, directions, n_devices, whole, flops, peak, "")
+    return plan._replace(text=_text(plan, sizes, n1, n2, form, memory))
+
+
+def _outputs(sizes, form):
+    return 1 if form == "mean_output" else sizes.outputs
+
+
+def _values_per_pair(sizes, form):
+    o = _outputs(sizes, form)
+    return {"full": o * o, "per_output": o}.get(form, 1)
+
+
+def _costs(sizes, form, name):
+    """FLOPs per sample and per pair; values kept per sample, and needed for a moment."""
+    o, f = _outputs(sizes, form), sizes.flops
+    products = o * o if form == "full" else o
+    work = (1 + o) * sizes.activations
+    if name == "vector":
+        return 2 * o * f, 2 * o * f, 0, work
+    if name == "jacobian":
+        return f * (1 + 2 * o), 2 * sizes.params * products, o * sizes.params, work
+    flat = sum(k * m for _, k, m in sizes.spread) + sum(sizes.rest)
+    outer = sum(2 * o * p * k * m for p, k, m in sizes.spread)
+    pair = 2 * flat * products + sum(2 * k + (2 * m + 1) * products for k, m in sizes.dense)
+    kept = o * flat + sum(k + o * m for k, m in sizes.dense)
+    work += max((p * k for p, k, _ in sizes.spread), default=0)
+    return f * (1 + o) + outer, pair, kept, work
+
+
+def _bytes(sizes, form, name, t, directions, n_devices):
+    """Bytes on a device: for a moment; of the right side of a block; of each tile held."""
+    _, _, kept, work = _costs(sizes, form, name)
+    block = 3 * t * t * n_devices * _values_per_pair(sizes, form)
+    moving = directions * (sizes.params + t * sizes.activations)
+    # The right side is gathered whole on every device.
+    values = (t * work + block + moving, t * n_devices * kept, t * kept)
+    return tuple(sizes.itemsize * value for value in values)
+
+
+def _tile(sizes, form, name, rows, is_triangle, memory, n_devices):
+    """Samples per tile and device, and NTK-vector products at once."""
+    o = _outputs(sizes, form)
+    t = min(math.ceil(rows / n_devices), _MAX_TILE)
+    if is_triangle:
+        # Four tiles or more leave out most of the lower triangle.
+        t = min(t, math.ceil(max(rows / 4, _BUSY_ROWS / o) / n_devices))
+    directions = o if name == "vector" else 0
+    while sum(_bytes(sizes, form, name, t, directions, n_devices)) > memory:
+        if directions > 1:
+            directions //= 2
+        elif t > 1:
+            t //= 2
+        else:
+            break
+    return t, directions
+
+
+# --- in words -------------------------------------------------------------------------------------
+
+
+def _text(plan, sizes, n1, n2, form, memory):
+    o = _outputs(sizes, form)
+    whole = o * sizes.params * sizes.itemsize * (n1 if n2 is None else max(n1, n2))
+    what = {
+        "structured": f"structured ({len(sizes.dense)} dense layers as products of factors, "
+        f"{len(sizes.spread)} layers with positions, {len(sizes.rest)} other leaves)",
+        "jacobian": "Jacobian contraction",
+        "vector": f"NTK-vector products, {plan.directions} at once",
+    }[plan.algorithm]
+    n_tiles = math.ceil(n1 / plan.tile) * math.ceil((n2 or n1) / plan.tile)
+    return (
+        f"ntk {n1:,} x {n2 or n1:,}, {form}, {sizes.outputs} outputs, {sizes.params:,} params: "
+        f"{what}; {_scaled(plan.flops, 1000, 'FLOP')}; Jacobian {_scaled(whole, 1024, 'B')}, "
+        f"peak about {_scaled(plan.peak, 1024, 'B')} of {_scaled(memory, 1024, 'B')} on each of "
+        f"{plan.n_devices} devices; {n_tiles:,} tiles of {plan.tile:,}"
+    )
+
+
+def _scaled(value, base, unit):
+    for prefix in ("", "k", "M", "G", "T"):
+        if value < base:
+            break
+        value /= base
+    else:
+        prefix, value = "P", value
+    return f"{value:.3g} {prefix}{unit}"

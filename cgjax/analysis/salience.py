@@ -1,0 +1,321 @@
+"""Compositionally structured kernels and their salience (Lippl and Stachenfeld 2025, section 4).
+
+Such a kernel depends only on which components two inputs z, z' share. It is given as a table
+`kappa`: by overlap count, kappa(0..C), or by the set J of shared components, 2^C entries in the
+order of `subsets`. Both end with the kernel of an input with itself.
+
+Everything here is computed in float64 (see `float64`), takes any leading axes of the tables, and
+can be transformed by vmap, jit and grad; open `jax.enable_x64(True)` around your own jit and grad,
+which otherwise round what passes through them to float32.
+"""
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+def float64(fn: Callable) -> Callable:
+    """`fn` in double precision, wherever it is called.
+
+    Where float64 is off the results are NumPy arrays: the next operation on a JAX array of that
+    type would round it to float32. Where it is on, or under a transformation, they are JAX's.
+    """
+
+    @functools.wraps(fn)
+    def wrapped(*args, **kwargs):
+        is_on = jax.config.jax_enable_x64
+        with jax.enable_x64(True):
+            found = fn(*args, **kwargs)
+        return found if is_on else jax.tree.map(_as_numpy, found)
+
+    return wrapped
+
+
+def _as_numpy(leaf):
+    return leaf if isinstance(leaf, jax.core.Tracer) else np.asarray(leaf)
+
+
+# --- salience -------------------------------------------------------------------------------------
+
+
+@float64
+def salience(kappa: jax.Array) -> jax.Array:
+    """S(1..C) [..., C] of a kernel by overlap count kappa(0..C) [..., C + 1].
+
+    S(k; C) is the weight of sharing a conjunction of k components, by Moebius inversion, divided by
+    kappa(C) - kappa(0). Binomially weighted, the saliences sum to one.
+
+    >>> salience([0, 0.3, 1])
+    array([0.3, 0.4])
+    """
+    kappa = _table(kappa, 2)
+    n_components = kappa.shape[-1] - 1
+    weights = kappa @ _binomials(n_components, signed=True).T
+    return weights[..., 1:] / (kappa[..., -1:] - kappa[..., :1])
+
+
+@float64
+def kappa(salience: jax.Array) -> jax.Array:
+    """kappa(0..C) [..., C + 1] from the saliences S(1..C) [..., C]; kappa(0) = 0, kappa(C) = 1."""
+    salience = _table(salience, 1)
+    n_components = salience.shape[-1]
+    found = salience @ _binomials(n_components)[:, 1:].T
+    total = found[..., -1]
+    if not isinstance(total, jax.core.Tracer) and np.any(np.abs(total - 1) > 1e-5):
+        raise ValueError(
+            f"give all saliences S(1..C): weighted by C over k they sum to {np.ravel(total)[0]:.4g}"
+            " instead of 1; `complete` adds the last one"
+        )
+    return found
+
+
+@float64
+def complete(salience: jax.Array) -> jax.Array:
+    """All saliences S(1..C) [..., C] from the free ones S(1..C-1) [..., C - 1]."""
+    salience = _table(salience, 0)
+    n_components = salience.shape[-1] + 1
+    weights = np.array([math.comb(n_components, k) for k in range(1, n_components)], float)
+    return jnp.concatenate([salience, 1 - (salience @ weights)[..., None]], axis=-1)
+
+
+def _table(values, least):
+    values = jnp.asarray(values, jnp.float64)
+    if values.ndim < 1 or values.shape[-1] < least:
+        raise ValueError(f"a table needs {least} entries or more on its last axis: {values.shape}")
+    return values
+
+
+def _binomials(n_components, signed=False):
+    """[C + 1, C + 1]: j over k in row j, column k; signed, its inverse."""
+    size = range(n_components + 1)
+    return np.array([[math.comb(j, k) * (-1.0) ** (signed * (j - k)) for k in size] for j in size])
+
+
+# --- unequal components: tables by subset ---------------------------------------------------------
+
+
+def subsets(n_components: int) -> np.ndarray:
+    """Which components are in each subset J: bool [2^C, C], in binary order, component 1 fastest.
+
+    >>> subsets(2).astype(int).tolist()
+    [[0, 0], [1, 0], [0, 1], [1, 1]]
+    """
+    return (np.arange(2**n_components)[:, None] >> np.arange(n_components)) % 2 == 1
+
+
+@float64
+def by_subset(kappa: jax.Array) -> jax.Array:
+    """The table by subset [..., 2^C] of a table by overlap count [..., C + 1]."""
+    kappa = _table(kappa, 2)
+    return kappa[..., subsets(kappa.shape[-1] - 1).sum(axis=1)]
+
+
+@float64
+def moebius(kappa: jax.Array) -> jax.Array:
+    """s_J: the weight of sharing the conjunction J; tables by subset [..., 2^C], both of them."""
+    kappa = _table(kappa, 1)
+    is_within = _is_within(kappa.shape[-1])
+    size = subsets(_n_components(kappa.shape[-1])).sum(axis=1)
+    return kappa @ np.where(is_within, (-1.0) ** (size - size[:, None]), 0)
+
+
+@float64
+def moebius_inverse(weights: jax.Array) -> jax.Array:
+    """kappa_J, the sum of s_J' over the subsets J' of J; tables by subset [..., 2^C]."""
+    weights = _table(weights, 1)
+    return weights @ _is_within(weights.shape[-1]).astype(float)
+
+
+@float64
+def subset_salience(kappa: jax.Array) -> jax.Array:
+    """S_J [..., 2^C - 1] of the non-empty subsets, from kappa_J [..., 2^C]; they sum to one.
+
+    >>> subset_salience([0, 0.1, 0.9, 1])  # components of input share 0.1 and 0.9
+    array([0.1, 0.9, 0. ])
+    """
+    kappa = _table(kappa, 2)
+    return moebius(kappa)[..., 1:] / (kappa[..., -1:] - kappa[..., :1])
+
+
+@float64
+def subset_kappa(salience: jax.Array) -> jax.Array:
+    """kappa_J [..., 2^C] from S_J of the non-empty subsets [..., 2^C - 1]; 0 on the empty one."""
+    salience = _table(salience, 1)
+    empty = jnp.zeros((*salience.shape[:-1], 1))
+    return moebius_inverse(jnp.concatenate([empty, salience], axis=-1))
+
+
+def _n_components(size):
+    n_components = size.bit_length() - 1
+    if size != 2**n_components:
+        raise ValueError(f"a table by subset has 2^C entries, got {size}")
+    return n_components
+
+
+def _is_within(size):
+    """[2^C, 2^C]: whether the subset of the row is contained in that of the column."""
+    members = subsets(_n_components(size))
+    return np.all(members[:, None] <= members[None], axis=-1)
+
+
+# --- kernels and features -------------------------------------------------------------------------
+
+
+@float64
+def overlap_kernel(x1: jax.Array, x2: jax.Array, kappa: jax.Array) -> jax.Array:
+    """K [..., n1, n2] = kappa(number of shared components).
+
+    x1, x2: combinations, integers [n1, C] and [n2, C]. kappa: [..., C + 1].
+    """
+    shared, kappa = _shared(x1, x2), _table(kappa, 1)
+    if kappa.shape[-1] != shared.shape[-1] + 1:
+        raise ValueError(f"{shared.shape[-1]} components need kappa(0..C), got {kappa.shape}")
+    return kappa[..., jnp.sum(shared, axis=-1)]
+
+
+@float64
+def subset_kernel(x1: jax.Array, x2: jax.Array, kappa: jax.Array) -> jax.Array:
+    """K [..., n1, n2] = kappa_J of the set J of shared components; kappa: [..., 2^C]."""
+    shared, kappa = _shared(x1, x2), _table(kappa, 1)
+    if kappa.shape[-1] != 2 ** shared.shape[-1]:
+        raise ValueError(f"{shared.shape[-1]} components need 2^C entries, got {kappa.shape}")
+    return kappa[..., shared @ 2 ** np.arange(shared.shape[-1])]
+
+
+def _shared(x1, x2):
+    """Whether two inputs share a component: [n1, n2, C]."""
+    x1, x2 = jnp.asarray(x1), jnp.asarray(x2)
+    if x1.ndim != 2 or x2.ndim != 2 or x1.shape[1] != x2.shape[1]:
+        raise ValueError(f"combinations are [n, C], got {x1.shape} and {x2.shape}")
+    return x1[:, None] == x2[None]
+
+
+@float64
+def features(x: jax.Array, sizes: Sequence[int], weights: jax.Array) -> jax.Array:
+    """phi(z): for each subset J, sqrt(s_J) times the one-hot code of the conjunction z_J.
+
+    x: [n, C]. sizes: the number of values of each component. weights: s_J [2^C], none negative.
+    Returns [n, sum over J of prod of its sizes]; phi phi^T is the kernel of `moebius_inverse`.
+    """
+    x, weights = jnp.asarray(x), _table(weights, 1)
+    if not isinstance(weights, jax.core.Tracer) and np.any(weights < 0):
+        raise ValueError("a negative weight s_J has no features: use the kernel itself")
+    codes = [jax.nn.one_hot(x[:, c], size, dtype=jnp.float64) for c, size in enumerate(sizes)]
+    blocks = []
+    for weight, members in zip(weights, subsets(len(sizes))):
+        block = jnp.ones((len(x), 1))
+        for c in np.flatnonzero(members):
+            block = (block[:, :, None] * codes[c][:, None]).reshape(len(x), -1)
+        blocks.append(jnp.sqrt(weight) * block)
+    return jnp.concatenate(blocks, axis=1)
+
+
+@float64
+def conjunction_terms(
+    x: jax.Array, x_train: jax.Array, dual: jax.Array, weights: jax.Array
+) -> jax.Array:
+    """Theorem 4.2: the terms f_J(z_J) [..., 2^C, n] whose sum is the kernel machine's f(z).
+
+    x: [n, C]. x_train: [m, C]. dual: a_i [..., m]. weights: s_J [..., 2^C].
+    A term is zero where its conjunction was never trained on.
+    """
+    shared, dual, weights = _shared(x, x_train), jnp.asarray(dual, jnp.float64), _table(weights, 1)
+    needed = subsets(_n_components(weights.shape[-1]))
+    has_all = jnp.all(shared[None] | ~needed[:, None, None], axis=-1)
+    sums = jnp.einsum("jnm,...m->...jn", has_all.astype(jnp.float64), dual)
+    return jnp.einsum("...j,...jn->...jn", weights, sums)
+
+
+# --- spectrum -------------------------------------------------------------------------------------
+
+
+@float64
+def spectrum(kappa: jax.Array, sizes: Sequence[int]) -> tuple[jax.Array, np.ndarray]:
+    """Eigenvalues lambda_J [..., 2^C] on the full grid, and how often each occurs [2^C].
+
+    kappa: by overlap count [..., C + 1] or by subset [..., 2^C]. sizes: values per component.
+    lambda_J sums s_J' times the sizes outside J' over the supersets J'; prod of n_c - 1 over J.
+    """
+    kappa, sizes = _table(kappa, 2), np.asarray(sizes)
+    if kappa.shape[-1] == len(sizes) + 1:
+        kappa = by_subset(kappa)
+    if kappa.shape[-1] != 2 ** len(sizes):
+        raise ValueError(f"{len(sizes)} sizes, but a table of {kappa.shape[-1]} entries")
+    members = subsets(len(sizes))
+    outside = np.where(members, 1, sizes).prod(axis=1)
+    eigenvalues = moebius(kappa) @ (_is_within(kappa.shape[-1]) * outside).T.astype(float)
+    return eigenvalues, np.where(members, sizes - 1, 1).prod(axis=1)
+
+
+@float64
+def is_psd(kappa: jax.Array, sizes: Sequence[int], tolerance: float = 1e-8) -> jax.Array:
+    """Whether the smallest eigenvalue on the full grid is at least -tolerance: bool [...]."""
+    eigenvalues, multiplicity = spectrum(kappa, sizes)
+    return jnp.all(eigenvalues[..., multiplicity > 0] >= -tolerance, axis=-1)
+
+
+# --- random networks, layer by layer --------------------------------------------------------------
+
+
+@float64
+def layers(kappa: jax.Array, layer_map: Callable, depth: int) -> jax.Array:
+    """The kernel after 0..depth layers of a wide random network: [..., depth + 1, entries].
+
+    kappa: the input's table, of either kind; with one-hot components o / C, or for unequal ones
+    the summed input share of each subset. layer_map: one of LAYER_MAPS, or any function of the
+    similarity kappa / kappa(C). Overall constants drop out of the salience.
+
+    >>> salience(layers([0, 0.5, 1], relu, 20))[-1].round(4)
+    array([0.1325, 0.735 ])
+    """
+    tables = [_table(kappa, 2)]
+    for _ in range(depth):
+        tables.append(layer_map(tables[-1] / tables[-1][..., -1:]))
+    return jnp.stack(tables, axis=-2)
+
+
+def _angle(x):
+    """arccos, without its infinite slope at 1: there a table's last entry stays, whatever moves."""
+    is_inside = jnp.abs(x) < 1
+    return jnp.where(is_inside, jnp.arccos(jnp.where(is_inside, x, 0)), jnp.where(x > 0, 0, np.pi))
+
+
+def step(x: jax.Array) -> jax.Array:
+    """Heaviside step."""
+    return np.pi - _angle(x)
+
+
+def relu(x: jax.Array) -> jax.Array:
+    """Rectified linear."""
+    return leaky_relu(x, slope=0.0)
+
+
+def leaky_relu(x: jax.Array, slope: float = 0.1) -> jax.Array:
+    """Rectified linear, with a slope for negative inputs."""
+    theta = _angle(x)
+    rectified = (jnp.sin(theta) + (np.pi - theta) * x) / (2 * np.pi)
+    return (1 - slope) ** 2 * rectified + slope * x
+
+
+def rectified_quadratic(x: jax.Array) -> jax.Array:
+    """Rectified, then squared."""
+    theta = _angle(x)
+    return 3 * jnp.sin(theta) * x + (np.pi - theta) * (1 + 2 * x**2)
+
+
+def gaussian(x: jax.Array, width: float = 1.0) -> jax.Array:
+    """exp(-width u^2); its slope at 1 is below one, so that salience settles with depth."""
+    return ((2 * width + 1) ** 2 - (2 * width * x) ** 2) ** -0.5
+
+
+LAYER_MAPS = {
+    "step": step,
+    "relu": relu,
+    "leaky_relu": leaky_relu,
+    "rectified_quadratic": rectified_quadratic,
+    "gaussian": gaussian,
+}

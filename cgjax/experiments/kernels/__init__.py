@@ -1,0 +1,1 @@
+"""Kernel theory of compositional generalization (Lippl and Stachenfeld 2025)."""

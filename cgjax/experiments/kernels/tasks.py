@@ -1,0 +1,258 @@
+"""The tasks of Lippl and Stachenfeld 2025: which combinations are trained, and their targets.
+
+A task lives on a grid of combinations z = (z_1 .. z_C), the last component running fastest. Every
+combination that is not trained is tested.
+"""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from cgjax.core.errors import BadInput
+
+
+class Task(NamedTuple):
+    """Combinations x [N, C] (indices from 0), targets y [N], is_train [N], values per component."""
+
+    x: np.ndarray
+    y: np.ndarray
+    is_train: np.ndarray
+    sizes: tuple[int, ...]
+    name: str
+
+
+def grid(sizes: Sequence[int]) -> np.ndarray:
+    """All combinations [prod(sizes), C], the last component fastest."""
+    return np.indices(tuple(sizes)).reshape(len(sizes), -1).T
+
+
+# --- symbolic addition ----------------------------------------------------------------------------
+
+VALUES = tuple(range(-4, 5))
+# Anchors W: a combination is trained when at least one of its components is an anchor.
+ANCHORS = {
+    "extrapolation": (4,),
+    "asymmetric": (0,),
+    "interpolation": (0, 8),
+    "both": (2, 6),
+    # More anchors p, whose values always average to zero: from the outside in, from the inside out.
+    "interpolation_3": (0, 4, 8),
+    "interpolation_4": (0, 1, 7, 8),
+    "extrapolation_2": (3, 5),
+    "extrapolation_3": (3, 4, 5),
+    "extrapolation_4": (2, 3, 5, 6),
+}
+
+
+def addition(
+    anchors: Sequence[int], values: Sequence[float] = VALUES, n_components: int = 2, name: str = ""
+) -> Task:
+    """y = v_i + v_j (+ ...); trained where at least one component's index is an anchor.
+
+    >>> addition(ANCHORS["extrapolation"]).is_train.sum()
+    17
+    """
+    n = len(values)
+    if not anchors or not all(0 <= anchor < n for anchor in anchors):
+        raise BadInput(f"anchors are indices of the {n} values, 0 to {n - 1}, got {anchors}")
+    sizes = (n,) * n_components
+    x = grid(sizes)
+    y = np.asarray(values, np.float64)[x].sum(axis=1)
+    is_train = np.isin(x, np.asarray(anchors)).any(axis=1)
+    return Task(x, y, is_train, sizes, name or f"addition_{'_'.join(map(str, anchors))}")
+
+
+def addition_dispersed(seed: int, values: Sequence[float] = VALUES, per_item: int = 2) -> Task:
+    """Addition without anchors: every item of both components is trained in `per_item` pairs.
+
+    Row i of the training matrix is trained at columns i .. i + per_item - 1 (mod n); then the rows
+    are shuffled.
+    """
+    n = len(values)
+    if not 0 < per_item <= n:
+        raise BadInput(f"per_item must lie between 1 and the {n} values, got {per_item}")
+    trained = np.zeros((n, n), int)
+    for i in range(n):
+        trained[i, (i + np.arange(per_item)) % n] = 1
+    np.random.default_rng(seed).shuffle(trained)
+    x = grid((n, n))
+    y = np.asarray(values, np.float64)[x].sum(axis=1)
+    return Task(x, y, trained.ravel().astype(bool), (n, n), f"addition_dispersed_{seed}")
+
+
+# --- two by two -----------------------------------------------------------------------------------
+
+
+def invariance() -> Task:
+    """Items in {-1, 1}^2, y = item 1; trained with item 2 = -1 only."""
+    x = grid((2, 2))
+    return Task(x, 2.0 * x[:, 0] - 1, x[:, 1] == 0, (2, 2), "invariance")
+
+
+def partial_exposure() -> Task:
+    """Invariance with (-1, +1) trained too: only (1, 1) is new."""
+    x = grid((2, 2))
+    return Task(x, 2.0 * x[:, 0] - 1, (x == 0).any(axis=1), (2, 2), "partial_exposure")
+
+
+# --- context dependence ---------------------------------------------------------------------------
+
+
+def context_dependence(
+    features: Sequence[int],
+    feature_of_context: Sequence[int],
+    responses: Sequence[Sequence[float]],
+    left_out: Sequence[Mapping[int, Sequence[int]]],
+    name: str = "context_dependence",
+) -> Task:
+    """z = (context, feature 1, ...): the context says which feature to respond to.
+
+    features: values of each feature; feature_of_context: its number, from 0, for every context;
+    responses[k][v]: response to value v of feature k. left_out: conjunctions, each a map
+    component -> values (component 0 is the context); a combination is tested when it matches every
+    entry of one of them.
+    """
+    if [len(row) for row in responses] != list(features):
+        raise BadInput(f"responses need one entry per value of each feature {tuple(features)}")
+    if not all(0 <= k < len(features) for k in feature_of_context):
+        raise BadInput(f"contexts map to features 0 to {len(features) - 1}")
+    sizes = (len(feature_of_context), *features)
+    x = grid(sizes)
+    relevant = np.asarray(feature_of_context)[x[:, 0]]
+    value = x[np.arange(len(x)), 1 + relevant]
+    table = np.full((len(features), max(features)), np.nan)
+    for k, row in enumerate(responses):
+        table[k, : len(row)] = row
+    is_test = np.zeros(len(x), bool)
+    for conjunction in left_out:
+        matches = [np.isin(x[:, c], list(values)) for c, values in conjunction.items()]
+        is_test |= np.logical_and.reduce(matches)
+    return Task(x, table[relevant, value], ~is_test, sizes, name)
+
+
+def _halves(n: int) -> tuple[float, ...]:
+    """-1 for the first half of a feature's values, +1 for the second."""
+    return (-1.0,) * (n // 2) + (1.0,) * (n - n // 2)
+
+
+def cd(k: int) -> Task:
+    """CD-k: two contexts, features of 6 values; k values of each are held out together.
+
+    CD-3 holds out whole classes: feature 1 of class -1 with feature 2 of class +1.
+    """
+    if k not in (1, 2, 3):
+        raise BadInput(f"CD-1, CD-2 and CD-3 exist, not CD-{k}")
+    held_out = {1: range(k), 2: range(3, 3 + k)}
+    return context_dependence((6, 6), (0, 1), (_halves(6),) * 2, (held_out,), f"cd_{k}")
+
+
+def stimulus_composition() -> Task:
+    """Two contexts, features of 2 values; one pair of values left out."""
+    left_out = ({1: (0,), 2: (1,)},)
+    responses = (_halves(2),) * 2
+    return context_dependence((2, 2), (0, 1), responses, left_out, "stimulus_composition")
+
+
+def stimulus_composition_2() -> Task:
+    """Two contexts per feature, features of 4 values; a pair of classes left out."""
+    left_out = ({1: (0, 1), 2: (2, 3)},)
+    responses = (_halves(4),) * 2
+    return context_dependence((4, 4), (0, 0, 1, 1), responses, left_out, "stimulus_composition_2")
+
+
+def context_substitution() -> Task:
+    """Two contexts per feature; in one of each, some values of either feature never occur."""
+    left_out = ({0: (0, 2), 1: (0, 3)}, {0: (0, 2), 2: (0, 3)})
+    responses = (_halves(6),) * 2
+    return context_dependence((6, 6), (0, 0, 1, 1), responses, left_out, "context_substitution")
+
+
+# --- relations ------------------------------------------------------------------------------------
+
+
+def transitive_equivalence(classes: Sequence[int] = (2, 2), hubs: Sequence[int] = (1, 1)) -> Task:
+    """y = +1 when both items are of one class, else -1; trained where an item is a hub.
+
+    classes: their sizes; items are numbered class by class. hubs: how many of the first items of
+    each class are hubs.
+    """
+    if len(hubs) != len(classes) or not all(0 <= h <= n for h, n in zip(hubs, classes)):
+        raise BadInput(f"hubs {tuple(hubs)} must be at most the class sizes {tuple(classes)}")
+    class_of = np.repeat(np.arange(len(classes)), classes)
+    is_hub = np.concatenate([np.arange(n) < h for n, h in zip(classes, hubs)])
+    n = len(class_of)
+    x = grid((n, n))
+    y = np.where(class_of[x[:, 0]] == class_of[x[:, 1]], 1.0, -1.0)
+    name = "te_{}_hubs_{}".format(*("_".join(map(str, sizes)) for sizes in (classes, hubs)))
+    return Task(x, y, is_hub[x].any(axis=1), (n, n), name)
+
+
+def transitive_ordering(
+    n: int = 7, distances: Sequence[int] = (1,), exceptions: Sequence[tuple[int, int]] = ()
+) -> Task:
+    """Ordered pairs of distinct items: y = +1 when the first ranks lower, else -1.
+
+    Trained where the rank difference is one of `distances`. Listed exceptions are trained with the
+    opposite response; an untrained pair between the two items of an exception has no right
+    response any more and leaves the grid.
+    """
+    x = grid((n, n))
+    first, second = x.T
+    y = np.where(first < second, 1.0, -1.0)
+    is_train = np.isin(np.abs(first - second), list(distances))
+    kept = first != second
+    is_exception = np.zeros(len(x), bool)
+    for a, b in exceptions:
+        if a == b or not (0 <= a < n and 0 <= b < n):
+            raise BadInput(f"an exception is a pair of distinct items below {n}, got {(a, b)}")
+        is_exception |= (first == a) & (second == b)
+    for a, b in exceptions:
+        enclosed = (x >= min(a, b)).all(axis=1) & (x <= max(a, b)).all(axis=1)
+        kept &= ~enclosed | is_train | is_exception
+    y, is_train = np.where(is_exception, -y, y), is_train | is_exception
+    return Task(x[kept], y[kept], is_train[kept], (n, n), f"to_{n}")
+
+
+# --- by name --------------------------------------------------------------------------------------
+
+TASKS = {
+    "invariance": invariance,
+    "partial_exposure": partial_exposure,
+    "cd_1": lambda: cd(1),
+    "cd_2": lambda: cd(2),
+    "cd_3": lambda: cd(3),
+    "stimulus_composition": stimulus_composition,
+    "stimulus_composition_2": stimulus_composition_2,
+    "context_substitution": context_substitution,
+    "te_2_2": transitive_equivalence,
+    "te_3_3": lambda: transitive_equivalence((3, 3), (1, 1)),
+    "te_5_5_hubs_1": lambda: transitive_equivalence((5, 5), (1, 1)),
+    "te_5_5_hubs_4": lambda: transitive_equivalence((5, 5), (4, 4)),
+    "to_7": transitive_ordering,
+}
+
+
+def make(name: str) -> Task:
+    """The task of that name: one of TASKS, addition_<one of ANCHORS> or addition_dispersed_<seed>.
+
+    >>> make("addition_both").is_train.sum()
+    32
+    """
+    kind, _, seed = name.rpartition("_")
+    if kind == "addition_dispersed" and seed.isdigit():
+        return addition_dispersed(int(seed))
+    training = name.removeprefix("addition_")
+    if training != name and training in ANCHORS:
+        return addition(ANCHORS[training], name=name)
+    if name not in TASKS:
+        names = [*TASKS, *(f"addition_{key}" for key in ANCHORS), "addition_dispersed_0"]
+        near = difflib.get_close_matches(name, names, n=1, cutoff=0.0)[0]
+        raise BadInput(f"unknown task '{name}': did you mean '{near}'?")
+    return TASKS[name]()._replace(name=name)
+
+
+def epoch_zero_mse(task: Task) -> tuple[float, float]:
+    """Mean squared target on training and test combinations: the error of a network that says 0."""
+    return tuple(float(np.mean(task.y[rows] ** 2)) for rows in (task.is_train, ~task.is_train))

@@ -1,0 +1,122 @@
+"""Convolutions, and the ConvNet of Lippl and Stachenfeld 2025.
+
+A convolution has two forms with the same result: "direct", the compiler's own, and "patches", one
+matrix product with what each position sees. Inside `lax.scan`, XLA's CPU backend runs its own
+convolution many times slower than the product; "auto" lets the backend decide.
+"""
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from cgjax.nets.mlp import WEIGHTS, Dense, uniform_fan_in
+from cgjax.nets.norm import BatchNorm
+
+FORMS = ("auto", "direct", "patches")
+
+
+def convolve(
+    x: jax.Array, kernel: jax.Array, stride: int = 1, padding: int = 0, form: str = "auto"
+) -> jax.Array:
+    """x [B, H, W, c], kernel [k, k, c, o] -> [B, H', W', o], with zeros around the image."""
+    if form not in FORMS:
+        raise ValueError(f"unknown form {form!r}; choose from {', '.join(FORMS)}")
+    if form == "auto":
+        form = "patches" if jax.default_backend() == "cpu" else "direct"
+    if form == "direct":
+        return lax.conv_general_dilated(
+            x, kernel, (stride, stride), [(padding, padding)] * 2,
+            dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        )  # fmt: skip
+    seen = patches(x, kernel.shape[0], stride, padding)
+    return seen @ kernel.reshape(-1, kernel.shape[-1])
+
+
+def patches(x: jax.Array, size: int, stride: int = 1, padding: int = 0) -> jax.Array:
+    """What a size x size kernel sees at each position: [B, H', W', size * size * c]."""
+    if padding:
+        x = jnp.pad(x, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
+    batch, height, width, channels = x.shape
+    rows, columns = (
+        stride * np.arange((n - size) // stride + 1)[:, None] + np.arange(size)
+        for n in (height, width)
+    )
+    # One look-up by position: slices put side by side take five times as long to compile.
+    position = rows[:, None, :, None] * width + columns[:, None]
+    seen = jnp.take(x.reshape(batch, -1, channels), position.ravel(), axis=1, mode="clip")
+    return seen.reshape(batch, len(rows), len(columns), -1)
+
+
+class Conv(nn.Module):
+    """Convolution x [B, H, W, c] -> [B, H', W', features]; x and result in `dtype`.
+
+    weights: initialisation of the kernel, one of WEIGHTS; the bias is uniform.
+    """
+
+    features: int
+    size: int
+    stride: int = 1
+    padding: int = 0
+    use_bias: bool = True
+    weights: str = "uniform"
+    form: str = "auto"
+    dtype: Any = jnp.float32
+
+    @nn.compact
+    def __call__(self, x):
+        shape = (self.size, self.size, x.shape[-1], self.features)
+        fan_in = self.size**2 * x.shape[-1]
+        kernel = self.param("kernel", WEIGHTS[self.weights](fan_in), shape)
+        x, kernel = x.astype(self.dtype), kernel.astype(self.dtype)
+        y = convolve(x, kernel, self.stride, self.padding, self.form)
+        if not self.use_bias:
+            return y
+        bias = self.param("bias", uniform_fan_in(fan_in), (self.features,))
+        return y + bias.reshape(1, 1, 1, -1).astype(self.dtype)
+
+
+def max_pool(x: jax.Array) -> jax.Array:
+    """Largest of each 2 x 2 block: [B, H, W, c] -> [B, H // 2, W // 2, c]."""
+    height, width = x.shape[1] // 2 * 2, x.shape[2] // 2 * 2
+    rows = jnp.maximum(x[:, :height:2, :width], x[:, 1:height:2, :width])
+    return jnp.maximum(rows[:, :, ::2], rows[:, :, 1::2])
+
+
+class ConvNet(nn.Module):
+    """4 x (conv 5x5, ReLU, BatchNorm), max-pool, dense 512, 1024, 1: x [B, H, W, c] -> [B].
+
+    Weights start as N(0, 2/fan_in). train, mask [B]: as in `BatchNorm`. tap: return what module
+    number `tap` gives instead: 0 the input; 1, 2, 3 conv, ReLU, BatchNorm of block 1; ... 10, 11,
+    12 block 4; 13 pool; 14 flatten; 15 to 19 dense and ReLU, in turn (with the default depths).
+    """
+
+    channels: tuple[int, ...] = (32, 32, 64, 64)
+    hidden: tuple[int, ...] = (512, 1024)
+    kernel: int = 5
+    form: str = "auto"
+    dtype: Any = jnp.float32
+
+    @nn.compact
+    def __call__(self, x, train: bool = False, mask=None, tap: int | None = None):
+        modules = [x.astype(self.dtype)]
+        for i, features in enumerate(self.channels):
+            conv = Conv(
+                features, self.kernel, weights="he_normal", form=self.form, dtype=self.dtype,
+                name=f"conv_{i}",
+            )  # fmt: skip
+            modules.append(conv(modules[-1]))
+            modules.append(nn.relu(modules[-1]))
+            modules.append(BatchNorm(name=f"norm_{i}")(modules[-1], train, mask))
+        modules.append(max_pool(modules[-1]))
+        # Channel-major, as in the reference.
+        modules.append(jnp.moveaxis(modules[-1], -1, 1).reshape(x.shape[0], -1))
+        for i, features in enumerate((*self.hidden, 1)):
+            if i:
+                modules.append(nn.relu(modules[-1]))
+            dense = Dense(features, self.dtype, weights="he_normal", name=f"dense_{i}")
+            modules.append(dense(modules[-1]))
+        return modules[-1][:, 0] if tap is None else modules[tap]

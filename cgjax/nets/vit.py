@@ -1,0 +1,81 @@
+"""A small vision transformer (Lippl and Stachenfeld 2025)."""
+
+import math
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from cgjax.nets.mlp import Dense
+
+
+class ViT(nn.Module):
+    """Patches, class token, pre-norm transformer, linear on the class token: x [B, H, W, c] -> [B].
+
+    train=True: dropout after the embedding, attention and both layers of each MLP (random stream
+    "dropout"). mask: accepted as by networks with batch statistics, of which there are none. tap:
+    return another layer instead: 0 the input, 1 the embedding, then one for each block, the
+    normalised class token, the output.
+    """
+
+    dim: int = 256
+    depth: int = 4
+    heads: int = 6
+    head_dim: int = 64
+    mlp_dim: int = 256
+    patch: int = 8
+    dropout: float = 0.1
+    dtype: Any = jnp.float32
+
+    @nn.compact
+    def __call__(self, x, train: bool = False, mask=None, tap: int | None = None):
+        def drop(x):
+            return nn.Dropout(self.dropout, deterministic=not train)(x)
+
+        layers = [x.astype(self.dtype)]
+        tokens = Dense(self.dim, self.dtype, name="embedding")(cut(layers[-1], self.patch))
+        normal = nn.initializers.normal(1.0)
+        first = self.param("class_token", normal, (1, 1, self.dim))
+        first = jnp.broadcast_to(first, (len(tokens), 1, self.dim)).astype(tokens.dtype)
+        tokens = jnp.concatenate([first, tokens], axis=1)
+        positions = self.param("position_embedding", normal, (1, tokens.shape[1], self.dim))
+        layers.append(drop(tokens + positions))
+        for i in range(self.depth):
+            tokens = layers[-1] + drop(self.attention(layers[-1], f"block_{i}"))
+            layers.append(tokens + self.mlp(tokens, drop, f"block_{i}"))
+        layers.append(self.normalise(layers[-1][:, 0], "norm"))
+        layers.append(Dense(1, self.dtype, name="head")(layers[-1]))
+        return layers[-1][:, 0] if tap is None else layers[tap]
+
+    def normalise(self, x, name):
+        return nn.LayerNorm(epsilon=1e-5, use_fast_variance=False, name=name)(x)
+
+    def attention(self, x, name):
+        """Softmax attention of all tokens to all tokens [B, n, dim]; no bias on q, k, v."""
+        inner = self.heads * self.head_dim
+        qkv = Dense(3 * inner, self.dtype, use_bias=False, name=f"{name}_qkv")(
+            self.normalise(x, f"{name}_norm_1")
+        )
+        qkv = qkv.reshape(*x.shape[:2], 3, self.heads, self.head_dim).astype(self.dtype)
+        query, key, value = jnp.moveaxis(qkv, 2, 0)
+        scores = jnp.einsum("bqhd,bkhd->bhqk", query, key) / math.sqrt(self.head_dim)
+        mixed = jnp.einsum("bhqk,bkhd->bqhd", nn.softmax(scores), value)
+        mixed = mixed.reshape(*x.shape[:2], inner)
+        return Dense(self.dim, self.dtype, name=f"{name}_out")(mixed)
+
+    def mlp(self, x, drop, name):
+        """Two dense layers with GELU between them, token by token."""
+        x = self.normalise(x, f"{name}_norm_2")
+        x = Dense(self.mlp_dim, self.dtype, name=f"{name}_dense_1")(x)
+        x = drop(nn.gelu(x, approximate=False))
+        return drop(Dense(self.dim, self.dtype, name=f"{name}_dense_2")(x))
+
+
+def cut(x: jax.Array, size: int) -> jax.Array:
+    """Square patches of x [B, H, W, c], row by row: [B, patches, size * size * c]."""
+    batch, height, width, channels = x.shape
+    if height % size or width % size:
+        raise ValueError(f"images of {height} x {width} do not divide into patches of {size}")
+    x = x.reshape(batch, height // size, size, width // size, size, channels)
+    return jnp.swapaxes(x, 2, 3).reshape(batch, -1, size * size * channels)
