@@ -11,10 +11,13 @@ RECORD = pathlib.Path(__file__).parent / "record"
 KEPT = ("metrics", "config_hash", "wall_s", "python", "versions", "devices", "hosts", "commit")
 
 
-def add(workdir, record: pathlib.Path = RECORD, label: str = "") -> pathlib.Path:
+def add(
+    workdir, record: pathlib.Path = RECORD, label: str = "", note: str = ""
+) -> pathlib.Path:
     """Writes the record of a finished run: config, seeds, hardware, numbers, date.
 
-    label: distinguishes a second run of the same row and size, e.g. "float32".
+    label: distinguishes a second run of the same row and size, e.g. "bfloat16".
+    note: what a reader of its time should know, e.g. that runs shared the accelerator.
     """
     workdir = pathlib.Path(workdir)
     if not (workdir / "results.json").exists():
@@ -27,6 +30,7 @@ def add(workdir, record: pathlib.Path = RECORD, label: str = "") -> pathlib.Path
         "row": config["row"],
         "size": config["size"],
         "label": label,
+        "note": note,
         "date": datetime.date.today().isoformat(),
         **{key: results[key] for key in KEPT if key in results},
         "models": {kind: results[kind] for kind in config["model"]["kinds"] if kind in results},
@@ -61,11 +65,17 @@ def headline_table(family: str, metric: str = "r2_all", record: pathlib.Path = R
     ]
     for entry in entries(family, record):
         name = entry["row"] + (f" ({entry['label']})" if entry["label"] else "")
-        found = entry["metrics"][metric]
-        values = ", ".join(f"{v:.3f}" for v in found["values"])
-        ours, paper = found["ours"], found["paper"]
-        lines.append(
-            f"| {name} | {entry['size']} | {values} | {ours:.3f} | {paper:.3f} "
-            f"| {ours - paper:+.3f} | {entry['wall_s']:.0f} s | {entry['devices']} |"
-        )
+        hardware = ", ".join(filter(None, (entry["devices"], entry.get("note"))))
+        # The paper's mean leaves collapsed seeds out: those that live get a line of their own.
+        for key, suffix in ((metric, ""), (f"{metric} (alive)", ", alive seeds")):
+            if key not in entry["metrics"]:
+                continue
+            found = entry["metrics"][key]
+            values = ", ".join(f"{v:.3f}" for v in found["values"])
+            ours, paper = found["ours"], found["paper"]
+            against = f"{paper:.3f} | {ours - paper:+.3f}" if paper is not None else "- | -"
+            lines.append(
+                f"| {name}{suffix} | {entry['size']} | {values} | {ours:.3f} | {against} "
+                f"| {entry['wall_s']:.0f} s | {hardware} |"
+            )
     return "\n".join(lines)
