@@ -11,7 +11,7 @@ import pytest
 import cgjax
 from cgjax import config as configs
 from cgjax.core import rng, tree
-from cgjax.experiments.sprites import beyond, learned, panels, scenes, sets
+from cgjax.experiments.sprites import audits, beyond, learned, scenes, sets
 from cgjax.experiments.sprites import run as sprites
 
 # --- regions --------------------------------------------------------------------------------------
@@ -66,7 +66,9 @@ def test_parts_add_up_to_the_whole(three):
     assert np.dot(pixels, by_region) == pytest.approx(whole, rel=1e-4)
     assert found["mse_gap"] == pytest.approx(np.mean((noisy - target)[:12] ** 2), rel=1e-4)
     assert 0.4 * found["mse_gap"] + 0.6 * found["mse_outside"] == pytest.approx(whole, rel=1e-4)
-    assert beyond.scores(beyond.sums(target[:2], noisy[:2], tree.take(three, slice(2)), False)) == {}
+    assert (
+        beyond.scores(beyond.sums(target[:2], noisy[:2], tree.take(three, slice(2)), False)) == {}
+    )
 
 
 # --- supports -------------------------------------------------------------------------------------
@@ -83,11 +85,14 @@ def test_two_slots_have_the_published_planes():
 def test_planes_for_three_slots_are_sufficient():
     settings, key = data("slots_3"), jax.random.key(0)
     assert sets.sample(settings, key, 50).shape == (50, 15) and len(settings.planes) == 5
-    values = np.random.default_rng(0).uniform(size=(4, 5)).astype(np.float32)
-    for component in (0, 1, 2):
-        assert np.all(panels.identified(settings, component, values, key))
+
+    def share(component):
+        own, sizes = component < 2, {"n_values": 4, "n_partners": 1}
+        return audits.audit(settings, "occlude_step", component, key, own, **sizes)[0].share
+
+    assert [share(component) for component in (0, 1, 2)] == [1.0, 1.0, 1.0]
     settings.planes = settings.planes[:-1]  # the front sprites in one place only
-    assert not np.any(panels.identified(settings, 2, values, key))
+    assert share(2) == 0.0
 
 
 def test_scenes_inside_a_gap():
@@ -151,7 +156,9 @@ def numbers(results):
 def test_learned_composition_trains(finished):
     results, workdir = finished("learned_mlp", decoder="broadcast")
     found = numbers(results)
-    assert set(found) >= {f"{score}_{part}" for score in ("mse", "share") for part in beyond.REGIONS}
+    assert set(found) >= {
+        f"{score}_{part}" for score in ("mse", "share") for part in beyond.REGIONS
+    }
     assert 0 <= found["recovery_front"] <= 1 and 0 <= found["recovery_back"] <= 1
     trained = cgjax.load(workdir).params["composition"]["dense_0"]["kernel"]
     key = jax.random.fold_in(rng.stream(jax.random.key(0), "init"), 2)
@@ -212,3 +219,23 @@ def test_curves_of_runs_beside_this_one(tmp_path):
     (path,) = beyond.draw_curves(found, tmp_path)
     assert path.name == "curves.png" and path.stat().st_size > 10_000
     assert beyond.draw_curves({"history/a/mse_all": np.ones((2, 1))}, tmp_path) == []
+
+
+# --- the front network's background ---------------------------------------------------------------
+
+
+def test_the_background_level_is_read_outside_the_sprite():
+    raw = jax.random.uniform(jax.random.key(0), (3, 10))
+    rows = scenes.describe(raw, 64)
+    sprite = scenes.render(rows["latents"][:, :5])
+
+    class Drawing:
+        """Colour 1 / 3 per channel inside the front sprite, `level` / 3 outside."""
+
+        @staticmethod
+        def slots(level, latents):
+            front = jnp.where(jnp.sum(sprite, -1, keepdims=True) > 0, 1.0, level) / 3
+            return jnp.stack([jnp.broadcast_to(front, sprite.shape), sprite])
+
+    found = beyond.front_background(Drawing, jnp.array([-5.0, -0.5]), rows)
+    np.testing.assert_allclose(found, [-5.0, -0.5], rtol=1e-6)

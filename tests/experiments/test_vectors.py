@@ -285,8 +285,10 @@ def test_rows_and_published_numbers():
     assert set(PUBLISHED["vectors"]) < set(rows)
     for metrics in PUBLISHED["vectors"].values():
         assert set(metrics) == {"r2_all"} and "read off" in metrics["r2_all"]["where"]
-    paper = settings("hessian_random,paper")
+    paper = settings("mlp_random,paper")
     assert paper.train.steps == 500 * 512 and paper.data.sizes == tuple(2**i for i in range(13))
+    paper = settings("hessian_random,paper")
+    assert paper.train.steps == 500 * 32 and paper.train.round == 32
     assert (paper.data.batch, paper.model.n_layers, paper.model.activation) == (64, 3, "tanh")
     assert settings("regularised_diagonal").optim.regulariser == "block_contrast"
     lines = list(configs.load_file(FILE).describe_rows())

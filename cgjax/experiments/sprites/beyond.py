@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax import plots
+from cgjax.core import tree
 from cgjax.core.errors import BadInput
 from cgjax.core.workdir import read_json
 from cgjax.experiments.sprites import scenes
@@ -84,6 +85,25 @@ def scores(parts: dict) -> dict:
         whole = sum(parts[name][0] for name in REGIONS)
         found |= {f"share_{name}": parts[name][0] / whole for name in REGIONS}
     return found
+
+
+# --- the front network's background ---------------------------------------------------------------
+
+
+def front_background(model, params, rows: dict) -> list[float]:
+    """Median colour sum s that the front network draws outside its sprite, one number per seed.
+
+    Soft occlusion shows the back where s is well below zero. The leak s sg(s) is strongest at
+    s = -1.28; networks that stay above that point keep a veil over the back and score low.
+    """
+
+    @jax.jit
+    def level(params):
+        drawn = jnp.sum(model.slots(params, rows["latents"])[0, ..., :3], axis=-1)
+        return jnp.nanmedian(jnp.where(_covers(rows["spans"][:, :1])[:, 0], jnp.nan, drawn))
+
+    n_seeds = len(jax.tree.leaves(params)[0])
+    return [float(level(tree.take(params, seed))) for seed in range(n_seeds)]
 
 
 # --- error outside the support against error inside it, along training ----------------------------

@@ -131,7 +131,7 @@ def _moments(drawn, rows):
 
 
 def _affine_r2(count, mean, scatter) -> list[float]:
-    """Explained share of the true colours' variance, slot by slot; all with a first axis of batches.
+    """Explained share of the true colours' variance by slot; all have a first axis of batches.
 
     A component that draws one colour only leaves directions without variance: the pseudo-inverse.
     """

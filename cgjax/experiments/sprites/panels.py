@@ -8,11 +8,9 @@ import jax.numpy as jnp
 import ml_collections
 import numpy as np
 
-from cgjax.analysis import support as theory
 from cgjax.core import rng
 from cgjax.data import supports
-from cgjax.experiments.sprites import scenes, sets
-from cgjax.experiments.sprites.compositions import COMPOSITIONS
+from cgjax.experiments.sprites import audits, scenes, sets
 
 N_VALUES = 24  # values of z_k* behind each verdict in the figure of supports
 N_PARTNERS = 48
@@ -170,30 +168,15 @@ def _supports(config) -> dict:
 def verdict(data) -> str:
     """For how many sprites the support is sufficient under hard occlusion, which decides.
 
-    The back sprite must be seen un-hidden at every pixel; of those in front of it only the pixels
-    that they cover count, since the composition ignores the others.
+    The last sprite must be seen un-hidden at every pixel; of the others only the pixels that they
+    cover count, since the composition ignores the rest.
     """
     names = ["front", *(f"sprite {k + 1}" for k in range(1, data.n_slots - 1)), "back"]
     shares = []
     for component in range(data.n_slots - 1, -1, -1):
-        key = jax.random.fold_in(jax.random.key(11), component)
-        values = sets.sample_everywhere(data, key, N_VALUES)[:, :5]
-        share = np.mean(identified(data, component, values, key))
-        shares.append(f"{names[component]} {share:.0%}")
+        found, _ = audits.audit(
+            data, "occlude_step", component, jax.random.fold_in(jax.random.key(11), component),
+            own=component < data.n_slots - 1, n_values=N_VALUES, n_partners=N_PARTNERS,
+        )  # fmt: skip
+        shares.append(f"{names[component]} {found.share:.0%}")
     return ", ".join(shares) + " identified"
-
-
-def identified(data, component: int, values, key) -> np.ndarray:
-    """Whether sufficient support holds for each raw value [m, 5] of one slot (step occlusion)."""
-    others = sets.partners(data, component, values, key, N_PARTNERS)  # [m, p, 5 (K - 1)]
-    excluded = jnp.isnan(others).any(axis=(1, 2))
-    raw = jnp.nan_to_num(others).reshape(*others.shape[:2], -1, 5)
-    own = jnp.broadcast_to(values[:, None, None], (*raw.shape[:2], 1, 5))
-    raw = jnp.concatenate([raw[:, :, :component], own, raw[:, :, component:]], axis=2)
-    images = scenes.render(scenes.scale_latents(raw).reshape(-1, 5), data.image_size)
-    tuples = images.reshape(*raw.shape[:3], *images.shape[1:])  # [m, p, K, H, W, 3]
-    own = tuples[:, 0, component]
-    is_back = component == data.n_slots - 1
-    where = None if is_back else jnp.sum(own, -1) > 0
-    found = theory.audit(COMPOSITIONS["occlude_step"], own, component, tuples, where=where)
-    return np.asarray(found.passes) & ~np.asarray(excluded)

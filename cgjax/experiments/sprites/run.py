@@ -19,6 +19,7 @@ from cgjax.published import PUBLISHED
 
 METRICS = ("mse_id", "mse_all", "r2_id", "r2_all")
 N_ALPHA_DRAWS = 100
+N_BACKGROUND = 100  # scenes behind the front network's background level
 
 
 def run(config, workdir, figures: bool = True) -> dict:
@@ -38,6 +39,10 @@ def run(config, workdir, figures: bool = True) -> dict:
         if config.eval.recovery and kind != "monolithic":
             results |= _recovery(config, model, params, data["all"], prefix)
         extra[kind] = {"train_s": history["wall_s"], "died_at": _deaths(config, state)}
+        if kind != "monolithic":
+            extra[kind]["front_background"] = beyond.front_background(
+                model, params, tree.take(data["all"], slice(0, N_BACKGROUND))
+            )
         if config.model.composition == "alpha" and kind != "monolithic":
             extra[kind] |= _alpha_census(model, config)
         if figures:

@@ -376,7 +376,7 @@ def draw(arrays: dict, folder: pathlib.Path) -> list:
     """R2 against the size of the training set, and against steps for the largest one."""
     figures = []
     for stage, x, xlabel, title in (
-        ("final", "n_train", "training-set size", "Latents from stacked parts: seeds, median"),
+        ("final", "n_train", "training-set size", "Latents from parts: each seed, and the median"),
         ("history", "step", "step", f"During training, {arrays['n_train'][-1]:,} samples"),
     ):
         panels = {}
