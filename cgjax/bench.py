@@ -6,7 +6,10 @@ import sys
 
 from cgjax.core.errors import BadInput, command
 
-FAMILIES = {"sprites": "cgjax.experiments.sprites.bench"}
+FAMILIES = {
+    "sprites": "cgjax.experiments.sprites.bench",
+    "support": "cgjax.experiments.sprites.bench_support",
+}
 
 
 @command

@@ -1,29 +1,59 @@
-"""Sufficient support (Wiedemer et al. 2023, Def. 3): can the data identify every component value?
+"""Sufficient support (Wiedemer et al. 2023): can the data identify every component value?
 
-P has sufficient support when, for each component k and each of its values z_k, there are points
-P' of the support with p_k = z_k such that the Jacobian of C with respect to the component's output
-phi_k, summed over P', has full column rank.
+P has sufficient support (Def. 3) when, for each component k and each of its values z_k, there are
+points P' of the support with p_k = z_k such that the Jacobian of C with respect to the component's
+output phi_k, summed over P', has full column rank. The sum can lose rank by cancellation; what
+identification needs is the *stack* of the Jacobians. Both ask too much where C ignores some
+directions everywhere: the *relaxed* condition only asks that whatever P' hides stays hidden on Q.
 """
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cgjax.analysis import jacobians
+
+CONDITIONS = ("sum", "stack", "relaxed")
+BLOCK = 32  # points of P' whose Jacobians are held at once
+QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
+
 
 class Audit(NamedTuple):
     """What `audit` found for m values of one component."""
 
-    passes: np.ndarray  # [m] whether the Jacobian has full column rank
-    sigma_min: np.ndarray  # [m] its smallest singular value; 0 with more columns than rows
+    passes: np.ndarray  # [m] whether the condition holds
+    sigma_min: np.ndarray  # [m] smallest singular value; 0 with more columns than rows
     failing: np.ndarray  # indices of the values that fail
     share: float  # of values that pass
     verdict: str  # in one line
-    n_failing: np.ndarray  # [m] positions whose block lacks rank; not pixelwise: missing ranks
+    n_failing: np.ndarray  # [m] positions that fail; not pixelwise: failing directions
+    where: np.ndarray | None  # [m, ...] the failing positions themselves; pixelwise only
+    quantiles: np.ndarray  # [5] of sigma_min over the values: least, quarters, largest
+    leak: np.ndarray  # [m] relaxed: how much of what P' hides shows on Q; else 0
+    assumption: str  # "" or what fails: "A2" (values never seen), "A3" (rank), "A2 and A3"
+
+
+class Coverage(NamedTuple):
+    """Compositional support (Def. 2): does P reach every value that Q has, one latent at a time?"""
+
+    share: np.ndarray  # [D] of Q's occupied bins that P reaches
+    gaps: tuple  # (latent, start, stop) of every run of bins that P misses
+    holds: bool
+
+
+class SupportAudit(NamedTuple):
+    """The theorem's verdict on a support: all components and the coverage together."""
+
+    components: tuple[Audit, ...]
+    coverage: Coverage | None
+    holds: bool
+    assumption: str
+    verdict: str  # one paragraph
 
 
 def jacobian_rank(jacobians: jax.Array, rtol: float, atol: float) -> tuple[jax.Array, jax.Array]:
@@ -31,6 +61,10 @@ def jacobian_rank(jacobians: jax.Array, rtol: float, atol: float) -> tuple[jax.A
 
     Counts the singular values above max(rtol * the matrix's largest, atol).
     """
+    jacobians = jnp.asarray(jacobians)
+    if jacobians.ndim < 2:
+        raise ValueError(f"ranks need matrices [..., rows, columns], got shape {jacobians.shape}")
+    _check_precision(jacobians, rtol, atol)
     sigma = jnp.linalg.svd(jacobians, compute_uv=False)
     largest = jnp.max(sigma, axis=-1, keepdims=True, initial=0)
     return jnp.sum(sigma > jnp.maximum(rtol * largest, atol), axis=-1), sigma
@@ -45,7 +79,8 @@ def audit(
     rtol: float = 1e-5,
     atol: float = 1e-3,
     where: jax.Array | None = None,
-    stack: bool = False,
+    condition: str = "sum",
+    unseen: jax.Array | Callable | None = None,
 ) -> Audit:
     """Whether each value of one component is identified by the points P' it is seen in.
 
@@ -56,39 +91,147 @@ def audit(
     pixelwise: C acts at each position of all but the last axis on its own, so that the Jacobian is
         block diagonal and one small block per position is enough. False: any C.
     where: boolean [m, ...], without the last axis: judge only these positions. Pixelwise only.
-    stack: stack the Jacobians of P' instead of summing them: all that identifiability needs, and
-        weaker, since a sum can lose rank by cancellation.
+    condition: "sum" (the theorem's), "stack" (weaker: all that identification needs), or "relaxed"
+        (weaker still: directions that P' hides may stay unknown if C hides them on Q too).
+    unseen: tuples of Q for each value, in the form of `partners`; for "relaxed".
 
     >>> audit(lambda slots: slots[0] + slots[1], images, 0, tuples).share
     1.0
     """
     slots = np.asarray(slots)
-    if len(slots) == 0:
-        raise ValueError("no values to test: slots is empty")
-    if where is not None and not pixelwise:
-        raise ValueError("where picks positions, which only pixelwise=True has")
-    judged = slice(None)
-    found = []
+    _check_arguments(slots, partners, where, pixelwise, condition, unseen)
+    shape = slots.shape[1:]
+    rows = []
     # Rank is a question about small numbers: float64, whatever the arrays are.
     with jax.enable_x64(True):
         for i in range(len(slots)):
-            points = _points(partners, i, component, slots.shape[1:])
-            sigma = _sigma(composition, points, component, pixelwise, stack)
-            if where is not None:
-                judged = np.asarray(where[i], bool).ravel()
-            found.append(_lacking(np.asarray(sigma)[judged], rtol, atol, pixelwise))
-    sigma_min, n_failing = (np.array(column) for column in zip(*found))
-    passes = n_failing == 0
-    verdict = _verdict(passes, sigma_min, n_failing, "positions" if pixelwise else "directions")
-    failing = np.flatnonzero(~passes)
-    return Audit(passes, sigma_min, failing, float(np.mean(passes)), verdict, n_failing)
+            points = _points(partners, i, component, shape)
+            if i == 0 and pixelwise:
+                _check_reach(composition, points, component)
+            sigma, vectors = _sigma(
+                composition, points, component, pixelwise, condition, rtol, atol
+            )
+            least = max(rtol * sigma.max(initial=0), atol)
+            hidden, leak = sigma <= least, np.zeros(len(sigma))
+            if condition == "relaxed":
+                others = _points(unseen, i, component, shape)
+                leak = _leak(composition, others, component, pixelwise, vectors, hidden)
+                hidden = hidden & (leak > least)[:, None]
+            judged = slice(None) if where is None else np.asarray(where[i], bool).ravel()
+            rows.append((sigma[judged], hidden[judged], leak[judged], judged, len(points[0])))
+    return _collect(rows, shape, pixelwise, condition)
 
 
-def _lacking(sigma, rtol, atol, pixelwise):
-    """Smallest singular value, and how many blocks (or, of one block, directions) lack rank."""
-    # Together the blocks' singular values are those of the whole block-diagonal Jacobian.
-    lacking = sigma <= max(rtol * sigma.max(initial=0), atol)
-    return sigma.min(initial=np.inf), np.sum(lacking.any(axis=1) if pixelwise else lacking)
+def coverage(p: jax.Array, q: jax.Array, bins: int = 20, names: Sequence[str] = ()) -> Coverage:
+    """Compositional support of latents p [n, D] with respect to q [m, D], by one-latent histograms.
+
+    Bins span q's range; a bin counts as reached with a single sample, so n must be well above
+    `bins`, and gaps narrower than a bin go unseen.
+    """
+    p, q = np.asarray(p), np.asarray(q)
+    if p.ndim != 2 or q.ndim != 2 or p.shape[1] != q.shape[1]:
+        raise ValueError(f"latents are [n, D] and [m, D] with one D, got {p.shape} and {q.shape}")
+    if not len(p) or not len(q):
+        raise ValueError("the support is empty: there is no latent to compare")
+    shares, gaps = [], []
+    for d in range(p.shape[1]):
+        edges = np.linspace(q[:, d].min(), q[:, d].max(), bins + 1)
+        wanted, found = (np.histogram(values[:, d], edges)[0] > 0 for values in (q, p))
+        missing = wanted & ~found
+        shares.append(1 - missing.sum() / wanted.sum())
+        for run in np.split(
+            np.flatnonzero(missing), np.flatnonzero(np.diff(np.flatnonzero(missing)) > 1) + 1
+        ):
+            if len(run):
+                name = names[d] if names else d
+                gaps.append((name, float(edges[run[0]]), float(edges[run[-1] + 1])))
+    return Coverage(np.array(shares), tuple(gaps), not gaps)
+
+
+def audit_support(
+    composition: Callable,
+    slots: Sequence[jax.Array],
+    partners: Sequence[jax.Array | Callable],
+    found: Coverage | None = None,
+    **options,
+) -> SupportAudit:
+    """`audit` of every component, with the coverage where known, as one verdict.
+
+    slots, partners (and `where`, `unseen`, where given): one entry per component.
+    """
+    each = ("where", "unseen")
+    audits = []
+    for k in range(len(slots)):
+        own = {name: value[k] if name in each else value for name, value in options.items()}
+        audits.append(audit(composition, slots[k], k, partners[k], **own))
+    failing = {word for one in audits for word in one.assumption.split(" and ") if word}
+    if found and not found.holds:
+        failing.add("A2")
+    assumption = " and ".join(sorted(failing))
+    verdict = _paragraph(audits, found, assumption)
+    return SupportAudit(tuple(audits), found, not assumption, assumption, verdict)
+
+
+# --- singular values over P' ----------------------------------------------------------------------
+
+
+def _sigma(composition, points, component, pixelwise, condition, rtol, atol):
+    """Singular values [blocks, M] over P', and for "relaxed" their right vectors [blocks, M, M]."""
+    own = points[component]
+    if not len(own):
+        size = math.prod(own.shape[1:])
+        n_columns = own.shape[-1] if pixelwise else size
+        return np.zeros((size // n_columns, n_columns)), np.eye(n_columns)[None]
+    whole = None
+    for start in range(0, len(own), BLOCK):
+        part = tuple(slot[start : start + BLOCK] for slot in points)
+        evidence = _evidence(composition, part, component, pixelwise, condition != "sum")
+        whole = evidence if whole is None else _merge(whole, evidence, condition != "sum")
+    _check_precision(whole, rtol, atol)
+    if not np.all(np.isfinite(whole)):
+        raise ValueError(
+            "the Jacobian is not finite: the composition is not differentiable at these slots"
+        )
+    if condition != "relaxed":  # only what P' hides needs directions, and they cost most of the SVD
+        return np.asarray(_singular_values(whole)), None
+    return tuple(np.asarray(found) for found in _spectrum(whole))
+
+
+@functools.partial(jax.jit, static_argnames=("composition", "component", "pixelwise", "stacked"))
+def _evidence(composition, points, component, pixelwise, stacked):
+    """The summed Jacobian [blocks, rows, M] of some points, or the R factor of their stack."""
+    found = jacobians.blocks(composition, points, component, pixelwise)
+    return jacobians.triangular(jnp.concatenate(found, axis=1)) if stacked else jnp.sum(found, 0)
+
+
+@functools.partial(jax.jit, static_argnames="stacked")
+def _merge(a, b, stacked):
+    return jacobians.triangular(jnp.concatenate([a, b], axis=1)) if stacked else a + b
+
+
+_spectrum, _singular_values = jax.jit(jacobians.spectrum), jax.jit(jacobians.singular_values)
+
+
+def _leak(composition, points, component, pixelwise, vectors, hidden):
+    """Largest |dC/dphi_k v| over the points of Q and the directions v that P' hides: [blocks]."""
+    if not len(points[0]):
+        raise ValueError("unseen is empty: the relaxed condition needs points of Q for every value")
+    directions = vectors * hidden[:, None, :]
+    worst = np.zeros(len(hidden))
+    for start in range(0, len(points[0]), BLOCK):
+        part = tuple(slot[start : start + BLOCK] for slot in points)
+        worst = np.maximum(worst, _shown(composition, part, component, pixelwise, directions))
+    return worst
+
+
+@functools.partial(jax.jit, static_argnames=("composition", "component", "pixelwise"))
+def _shown(composition, points, component, pixelwise, directions):
+    found = jacobians.blocks(composition, points, component, pixelwise)
+    moved = jnp.einsum("pbrm,bmv->pbrv", found, directions)
+    return jnp.max(jnp.linalg.norm(moved, axis=2), axis=(0, 2))
+
+
+# --- what was asked, and the answer ---------------------------------------------------------------
 
 
 def _points(partners, i, component, shape):
@@ -106,40 +249,103 @@ def _points(partners, i, component, shape):
     return tuple(jnp.asarray(slot, jnp.float64) for slot in points)
 
 
-@functools.partial(jax.jit, static_argnames=("composition", "component", "pixelwise", "stack"))
-def _sigma(composition, points, component, pixelwise, stack):
-    """Singular values [blocks, columns] over P', zero where there are fewer rows than columns."""
-    shape = points[component].shape
-    if shape[0] == 0:
-        n_blocks = math.prod(shape[1:-1]) if pixelwise else 1
-        return jnp.zeros((n_blocks, math.prod(shape[1:]) // n_blocks))
-    jacobians = _jacobians(composition, points, component, pixelwise)
-    matrices = jnp.concatenate(jacobians, axis=1) if stack else jnp.sum(jacobians, axis=0)
-    sigma = jnp.linalg.svd(matrices, compute_uv=False)
-    return jnp.pad(sigma, ((0, 0), (0, matrices.shape[-1] - sigma.shape[-1])))
+def _check_arguments(slots, partners, where, pixelwise, condition, unseen):
+    if len(slots) == 0:
+        raise ValueError("no values to test: slots is empty")
+    if condition not in CONDITIONS:
+        raise ValueError(f"unknown condition '{condition}': one of {', '.join(CONDITIONS)}")
+    if condition == "relaxed" and unseen is None:
+        raise ValueError("the relaxed condition compares P' with Q: pass unseen, tuples of Q")
+    if where is not None and not pixelwise:
+        raise ValueError("where picks positions, which only pixelwise=True has")
+    for name, given in (("partners", partners), ("unseen", unseen)):
+        if given is not None and not callable(given) and len(given) != len(slots):
+            raise ValueError(f"{name} is for {len(given)} values, slots holds {len(slots)}")
 
 
-def _jacobians(composition, points, component, pixelwise):
-    """dC/dphi_k at each point, by blocks: [p, blocks, rows, columns]."""
-    # One position, or one point, keeps the axes a composition is used to, with length 1.
-    ones = (1,) * (points[0].ndim - 1) if pixelwise else (1,)
-
-    def output(*slots):
-        return composition([slot.reshape(ones + slot.shape) for slot in slots]).ravel()
-
-    jacobian = jax.vmap(jax.jacfwd(output, argnums=component))
-    if pixelwise:
-        pixels = [slot.reshape(len(slot), -1, slot.shape[-1]) for slot in points]
-        return jax.vmap(jacobian)(*pixels)
-    found = jacobian(*points)  # [p, rows, *component]
-    return found.reshape(*found.shape[:2], -1)[:, None]
+def _check_reach(composition, points, component):
+    """A composition that mixes positions would get wrong ranks without a word."""
+    if len(points[0]) and points[component].ndim > 2:
+        some = tuple(slot[:1] for slot in points)
+        try:
+            mixes = jacobians.reach(composition, some, component) > 0
+        except (TypeError, ValueError):  # its output has no such positions at all
+            mixes = True
+        if mixes:
+            raise ValueError("the composition mixes positions: pass pixelwise=False")
 
 
-def _verdict(passes, sigma_min, n_failing, unit):
+def _check_precision(matrices, rtol, atol):
+    """Singular values carry an error of about eps times the largest: no tolerance below that."""
+    eps = np.finfo(matrices.dtype).eps * max(matrices.shape[-2:])
+    if matrices.dtype != np.float64 and atol < eps and rtol < eps:
+        raise ValueError(
+            f"rtol={rtol:g} needs float64, but the Jacobian is {matrices.dtype}: compute it in "
+            f"float64 (jax.enable_x64), or use rtol of at least {eps:.0e}"
+        )
+
+
+def _collect(rows, shape, pixelwise, condition):
+    passes, sigma_min, n_failing, leaks, seen, masks = [], [], [], [], [], []
+    for sigma, hidden, leak, judged, n_points in rows:
+        lacking = hidden.any(axis=1) if pixelwise else hidden
+        n_failing.append(int(lacking.sum()))
+        passes.append(not lacking.any())
+        sigma_min.append(sigma.min(initial=np.inf))
+        leaks.append(leak.max(initial=0.0))
+        seen.append(n_points > 0)
+        if pixelwise:
+            mask = np.zeros(math.prod(shape[:-1]), bool)
+            mask[judged] = lacking
+            masks.append(mask.reshape(shape[:-1]))
+    passes, sigma_min, n_failing = np.array(passes), np.array(sigma_min), np.array(n_failing)
+    failing = np.flatnonzero(~passes)
+    unseen = ~np.array(seen)[failing]
+    names = (("A2", unseen.any()), ("A3", (~unseen).any()))
+    return Audit(
+        passes=passes,
+        sigma_min=sigma_min,
+        failing=failing,
+        share=float(np.mean(passes)),
+        verdict=_verdict(passes, sigma_min, n_failing, pixelwise, condition, unseen.sum()),
+        n_failing=n_failing,
+        where=np.stack(masks) if pixelwise else None,
+        quantiles=np.quantile(sigma_min, QUANTILES),
+        leak=np.array(leaks),
+        assumption=" and ".join(name for name, fails in names if fails),
+    )
+
+
+def _verdict(passes, sigma_min, n_failing, pixelwise, condition, n_unseen):
+    name = "sufficient support" + {"sum": "", "stack": " (stacked)", "relaxed": " (relaxed)"}[
+        condition
+    ]  # fmt: skip
     smallest = f"smallest singular value {sigma_min.min():.3g}"
     if passes.all():
-        return f"sufficient support: all {len(passes)} values pass, {smallest}"
-    return (
-        f"no sufficient support: {np.sum(~passes)} of {len(passes)} values fail, on average at "
+        return f"{name}: all {len(passes)} values pass, {smallest}"
+    unit = "positions" if pixelwise else "directions"
+    text = (
+        f"no {name}: {np.sum(~passes)} of {len(passes)} values fail, on average at "
         f"{n_failing[~passes].mean():.0f} {unit}, {smallest}"
     )
+    return text + (f"; {n_unseen} of them are in no point of P at all" if n_unseen else "")
+
+
+def _paragraph(audits, found, assumption):
+    parts = [f"Component {k}: {one.verdict}." for k, one in enumerate(audits)]
+    if found is not None:
+        missing = ", ".join(f"latent {name} in ({a:.2g}, {b:.2g})" for name, a, b in found.gaps)
+        parts.append(f"P misses {missing}." if missing else "P reaches every marginal value of Q.")
+    reasons = {
+        "A2": "A2, compositional support, fails: some component values are never seen",
+        "A3": "A3, sufficient support, fails: some seen values are not determined where they count",
+    }
+    if assumption:
+        why = "; ".join(reasons[word] for word in assumption.split(" and "))
+        parts.append(f"No guarantee: {why}.")
+    else:
+        parts.append(
+            "The support allows a guarantee: a model with this C that fits P, and agrees with the "
+            "truth in one point's components, is right on every recombination."
+        )
+    return " ".join(parts)

@@ -4,7 +4,11 @@ import importlib
 
 from cgjax.core.errors import BadInput
 
-FAMILIES = {"sprites": "cgjax.experiments.sprites.run"}
+FAMILIES = {
+    "support": "cgjax.experiments.sprites.support",
+    "sprites": "cgjax.experiments.sprites.run",
+    "vectors": "cgjax.experiments.sprites.vectors",
+}
 
 
 def family(name: str):

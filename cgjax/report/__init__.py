@@ -11,9 +11,7 @@ RECORD = pathlib.Path(__file__).parent / "record"
 KEPT = ("metrics", "config_hash", "wall_s", "python", "versions", "devices", "hosts", "commit")
 
 
-def add(
-    workdir, record: pathlib.Path = RECORD, label: str = "", note: str = ""
-) -> pathlib.Path:
+def add(workdir, record: pathlib.Path = RECORD, label: str = "", note: str = "") -> pathlib.Path:
     """Writes the record of a finished run: config, seeds, hardware, numbers, date.
 
     label: distinguishes a second run of the same row and size, e.g. "bfloat16".

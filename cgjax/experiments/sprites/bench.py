@@ -26,11 +26,11 @@ def run(batch: int = 0, steps: int = 0) -> None:
     on_cpu = jax.default_backend() == "cpu"
     batch, steps = batch or (64 if on_cpu else 512), steps or (2 if on_cpu else 1000)
     say(f"jax {jax.__version__} · {parallel.describe_devices()} · batch {batch} · scan of {steps}")
-    _table("train step, compositional model, one seed", "ms per step", train_steps(batch, steps))
-    _table("render 64 x 64 RGB uint8", "µs per sprite", rendering(1024 if on_cpu else 1_000_000))
+    table("train step, compositional model, one seed", "ms per step", train_steps(batch, steps))
+    table("render 64 x 64 RGB uint8", "µs per sprite", rendering(1024 if on_cpu else 1_000_000))
 
 
-def _table(title: str, unit: str, rows: dict) -> None:
+def table(title: str, unit: str, rows: dict) -> None:
     """The first row is ours; the others are divided by it."""
     table = rich.table.Table(title=title, box=None, title_justify="left")
     for column in ("form", unit, "ours is faster by"):

@@ -11,13 +11,14 @@ import numpy as np
 from matplotlib import patches
 
 from cgjax import plots
-from cgjax.experiments.sprites import scenes
+from cgjax.experiments.sprites import beyond, scenes
 from cgjax.published import PUBLISHED
 
 # Raw latents live in [0, 1]; axes show the values that the renderer and the networks see.
 ENDS = [(f"{low:g}", f"{low + wide:g}") for low, wide in zip(scenes.LOWEST, scenes.WIDTH)]
 ENDS[scenes.LATENTS.index("shape")] = ("tri", "circ")
 SCALE = "MSE, mean over other latents"
+MOST_LATENTS = 10  # of matrices over pairs of latents: more sprites than two would not be readable
 COLOURS = {"compositional": plots.COLOURS[0], "monolithic": plots.COLOURS[1]}
 # Shown of the traversals: walks within a sprite, then across. All others are 0, which puts one
 # sprite upon the other: a walk that moves neither would show the front one only.
@@ -150,7 +151,8 @@ def draw_pairs(arrays, folder):
     """Mean error over every pair of latents. Reads grid/latents [n, d] and grid/<part>/mse [n]."""
     paths = []
     for part in parts_of(arrays, "grid", ("mse",), needed=("latents",)):
-        latents, mse = np.asarray(arrays["grid/latents"]), arrays[f"grid/{part}/mse"]
+        latents = np.asarray(arrays["grid/latents"])[:, :MOST_LATENTS]
+        mse = arrays[f"grid/{part}/mse"]
         levels, n = grid_levels(latents), latents.shape[1]
         pairs = [(i, j) for i in range(n) for j in range(i)]
         maps = {pair: marginal_mean(latents, mse, pair, levels) for pair in pairs}
@@ -187,7 +189,7 @@ def draw_latents(arrays, folder):
     """Scatter matrix of the training support. Reads support/latents, raw [m, d]."""
     if "support/latents" not in arrays:
         return []
-    points = np.asarray(arrays["support/latents"])
+    points = np.asarray(arrays["support/latents"])[:, :MOST_LATENTS]
     title = "The training support: every pair of latents, and each alone"
     fig = plots.scatter_matrix(points, *latent_axes(points.shape[1], 0.04), title)
     return [plots.save(fig, folder / "latents.png")]
@@ -390,8 +392,7 @@ def draw(arrays, results, folder):
     """
     folder = pathlib.Path(folder)
     figures = (draw_motivation, draw_supports, draw_heatmap, draw_pairs, draw_reconstructions)
-    paths = draw_concept(folder)
-    for figure in (*figures, draw_latents, draw_traversals, draw_history):
-        paths += figure(arrays, folder)
+    figures += (draw_latents, draw_traversals, draw_history, beyond.draw_curves)
+    paths = draw_concept(folder) + sum((figure(arrays, folder) for figure in figures), [])
     rows = by_part(results)
     return paths + (write_tables(rows, folder, tuple(rows)) if rows else [])

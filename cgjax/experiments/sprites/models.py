@@ -10,10 +10,12 @@ import jax
 import jax.numpy as jnp
 
 from cgjax.core.errors import BadInput
-from cgjax.experiments.sprites.compositions import COMPOSITIONS, channels
+from cgjax.experiments.sprites import learned
+from cgjax.nets.broadcast import BroadcastMLP, ShiftMLP
 from cgjax.nets.decoders import UpsampleMLP
 
 KINDS = ("compositional", "shared", "monolithic")
+DECODERS = ("upsample", "broadcast", "shift")
 
 
 class Model(NamedTuple):
@@ -22,26 +24,45 @@ class Model(NamedTuple):
     init: Callable  # key -> params
     predict: Callable  # params, z -> images [n, H, W, 3]
     slots: Callable  # params, z -> what each component draws, [K, n, H, W, C]
+    # step -> parameters that follow a schedule and are not trained; `join` adds them to the others
+    scheduled: Callable = lambda step: {}
+
+
+def join(params, scheduled: dict):
+    """All parameters that `predict` reads; the trained ones as they are if nothing is scheduled."""
+    return {**params, **scheduled} if scheduled else params
 
 
 def build(config, kind: str) -> Model:
     """The model `kind` with the widths, composition and precision of the config."""
+    model = config.model
     if kind not in KINDS:
         raise BadInput(f"unknown model kind '{kind}': kinds are {', '.join(KINDS)}")
-    if config.model.composition not in COMPOSITIONS:
-        names = ", ".join(COMPOSITIONS)
-        raise BadInput(f"unknown model.composition '{config.model.composition}': one of {names}")
+    if model.composition not in learned.NAMES:
+        names = ", ".join(learned.NAMES)
+        raise BadInput(f"unknown model.composition '{model.composition}': one of {names}")
+    if model.decoder not in DECODERS:
+        raise BadInput(f"unknown model.decoder '{model.decoder}': one of {', '.join(DECODERS)}")
+    if model.decoder != "upsample" and (kind == "monolithic" or model.alpha_init != "reference"):
+        raise BadInput(
+            f"model.decoder={model.decoder} draws one sprite, with alpha_init=reference: "
+            "a monolithic model, or another alpha_init, needs model.decoder=upsample"
+        )
     return _monolithic(config) if kind == "monolithic" else _compositional(config, kind)
 
 
-def _decoder(config, widths, n_channels: int) -> UpsampleMLP:
-    size = config.data.image_size
-    return UpsampleMLP(
-        out_shape=(size, size, n_channels),
+def _decoder(config, widths, n_channels: int, name: str = "upsample"):
+    size, model = config.data.image_size, config.model
+    shape, dtype = (size, size, n_channels), jnp.dtype(model.dtype)
+    if name == "broadcast":
+        return BroadcastMLP(shape, model.broadcast.hidden, model.broadcast.n_layers, dtype=dtype)
+    module = {"upsample": UpsampleMLP, "shift": ShiftMLP}[name]
+    return module(
+        out_shape=shape,
         hidden=widths.hidden,
         channels=widths.channels,
-        form=config.model.form,
-        dtype=jnp.dtype(config.model.dtype),
+        form=model.form,
+        dtype=dtype,
     )
 
 
@@ -59,31 +80,44 @@ def _monolithic(config) -> Model:
 
 
 def _compositional(config, kind: str) -> Model:
-    n_slots = config.data.n_slots
-    compose = COMPOSITIONS[config.model.composition]
-    decoder = _decoder(config, config.model.component, channels(config.model.composition))
+    n_slots, composition = config.data.n_slots, learned.composition(config.model.composition)
+    decoder = _decoder(config, config.model.component, composition.channels, config.model.decoder)
 
     def init_component(key):
         params = decoder.init(key, jnp.zeros((1, 5)))["params"]
         return _open_alpha(params) if config.model.alpha_init == "half" else params
 
-    def init(key):
+    def init_components(key):
         if kind == "shared":
             return init_component(key)
         # One network per slot, stacked: the slots train as one batched product.
         return jax.vmap(init_component)(jax.random.split(key, n_slots))
 
+    def init(key):
+        components = init_components(key)
+        if not composition.has_parameters:
+            return components
+        trained = composition.init(jax.random.fold_in(key, n_slots), n_slots)
+        return {"components": components, **({"composition": trained} if trained else {})}
+
     def slots(params, z):
+        components = params["components"] if composition.has_parameters else params
         per_slot = jnp.moveaxis(z.reshape(len(z), n_slots, 5), 1, 0)  # [K, n, 5]
         if kind == "shared":
-            images = decoder.apply({"params": params}, per_slot.reshape(-1, 5))
+            images = decoder.apply({"params": components}, per_slot.reshape(-1, 5))
             return images.reshape(n_slots, len(z), *images.shape[1:])
-        return jax.vmap(lambda p, z_k: decoder.apply({"params": p}, z_k))(params, per_slot)
+        return jax.vmap(lambda p, z_k: decoder.apply({"params": p}, z_k))(components, per_slot)
 
     def predict(params, z):
-        return compose(list(slots(params, z)))
+        own = params["composition"] if composition.has_parameters else {}
+        return composition.compose(own, list(slots(params, z)))
 
-    return Model(init, predict, slots)
+    def scheduled(step):
+        if config.model.composition != "annealed_sharpness":
+            return {}
+        return {"composition": learned.annealed(step, config.train.steps, *config.model.anneal)}
+
+    return Model(init, predict, slots, scheduled)
 
 
 def _open_alpha(params):

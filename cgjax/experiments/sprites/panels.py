@@ -8,11 +8,9 @@ import jax.numpy as jnp
 import ml_collections
 import numpy as np
 
-from cgjax.analysis import support as theory
 from cgjax.core import rng
 from cgjax.data import supports
-from cgjax.experiments.sprites import scenes, sets
-from cgjax.experiments.sprites.compositions import COMPOSITIONS
+from cgjax.experiments.sprites import audits, scenes, sets
 
 N_VALUES = 24  # values of z_k* behind each verdict in the figure of supports
 N_PARTNERS = 48
@@ -72,22 +70,29 @@ def of_history(history: dict, kind: str) -> dict:
 
 
 def _panels(config) -> list[Panel]:
-    data, n = config.data, config.eval.n_columns
-    raw = sets.sample_everywhere(data, jax.random.key(15), n)
+    data, g = config.data, config.eval.n_traversal
+    panels = _motivation(config) if data.n_slots == 2 else []
+    for where, draw in (("random", sets.sample_everywhere), ("support", sets.sample)):
+        name = f"reconstruction/{where}"
+        raw = draw(data, jax.random.key(5), 5)
+        panels.append(Panel(f"{name}/target", name + "/{}/composed", raw, (5,)))
+    # Pairs of two sprites' latents say it all; those of five sprites would be 300.
+    for a, b in itertools.combinations(range(10), 2):
+        face = supports.face_grid(g, (a, b), 5 * data.n_slots)  # a varies fastest
+        panels.append(Panel(f"traversal/{a}_{b}/target", f"traversal/{a}_{b}/{{}}", face, (g, g)))
+    return panels
+
+
+def _motivation(config) -> list[Panel]:
+    """New combinations, and the two scenes of the orthogonal support that keep one sprite each."""
+    n = config.eval.n_columns
+    raw = sets.sample_everywhere(config.data, jax.random.key(15), n)
     panels = [Panel("motivation/target", "motivation/{}/target", raw, (n,))]
     for slot, coords in ((0, scenes.PLANES["O"]), (1, scenes.PLANES["A"])):
         # The scene of the orthogonal support that keeps the other sprite.
         seen = raw.at[:, 5 * slot : 5 * slot + 5].set(jnp.array(coords, raw.dtype))
         name = f"support_{slot}"
         panels.append(Panel(f"motivation/{name}", "motivation/{}/" + name, seen, (n,)))
-    for where, draw in (("random", sets.sample_everywhere), ("support", sets.sample)):
-        name = f"reconstruction/{where}"
-        raw = draw(data, jax.random.key(5), 5)
-        panels.append(Panel(f"{name}/target", name + "/{}/composed", raw, (5,)))
-    g, n_latents = config.eval.n_traversal, 5 * data.n_slots
-    for a, b in itertools.combinations(range(n_latents), 2):
-        face = supports.face_grid(g, (a, b), n_latents)  # a varies fastest
-        panels.append(Panel(f"traversal/{a}_{b}/target", f"traversal/{a}_{b}/{{}}", face, (g, g)))
     return panels
 
 
@@ -145,12 +150,17 @@ def _grid_error(config, predict) -> np.ndarray:
 
 
 def _supports(config) -> dict:
-    """Every named support as points (x_0, x_1), with the share of back sprites it identifies."""
+    """Supports as points (x_0, x_1), with the share of sprites each identifies.
+
+    With two slots every named support beside the run's own; the names' planes fit no other number.
+    """
+    own = config.data.to_dict()
+    named = sets.SUPPORTS if config.data.n_slots == 2 else {own["support"]: {}}
     found = {}
-    for name, keys in sets.SUPPORTS.items():
-        data = ml_collections.ConfigDict({**config.data.to_dict(), **keys})
+    for name, keys in named.items():
+        data = ml_collections.ConfigDict({**own, **keys})
         raw = sets.sample(data, jax.random.key(3), 400)
-        found[f"supports/{name}"] = np.asarray(raw[:, ::5])
+        found[f"supports/{name}"] = np.asarray(raw[:, (0, 5)])
         found[f"supports/{name}/verdict"] = np.array(verdict(data))
     return found
 
@@ -158,28 +168,15 @@ def _supports(config) -> dict:
 def verdict(data) -> str:
     """For how many sprites the support is sufficient under hard occlusion, which decides.
 
-    The back sprite must be seen un-hidden at every pixel; of the front one only the pixels that it
-    covers count, since the composition ignores the others.
+    The last sprite must be seen un-hidden at every pixel; of the others only the pixels that they
+    cover count, since the composition ignores the rest.
     """
-    shares = {}
-    for component, name in ((1, "back"), (0, "front")):
-        key = jax.random.fold_in(jax.random.key(11), component)
-        values = sets.sample_everywhere(data, key, N_VALUES)[:, :5]
-        shares[name] = np.mean(identified(data, component, values, key))
-    return ", ".join(f"{name} {share:.0%}" for name, share in shares.items()) + " identified"
-
-
-def identified(data, component: int, values, key) -> np.ndarray:
-    """Whether sufficient support holds for each raw value [m, 5] of one slot (step occlusion)."""
-    size = data.image_size
-    others = sets.partners(data, component, values, key, N_PARTNERS)  # [m, p, 5]
-    excluded = jnp.isnan(others).any(axis=(1, 2))
-    m, p = others.shape[:2]
-    own = scenes.render(scenes.scale_latents(values), size)
-    other = scenes.scale_latents(jnp.nan_to_num(others).reshape(m * p, 5))
-    other = scenes.render(other, size).reshape(m, p, *own.shape[1:])
-    pair = [jnp.broadcast_to(own[:, None], other.shape), other]
-    tuples = jnp.stack(pair if component == 0 else pair[::-1], axis=2)  # [m, p, K, H, W, 3]
-    where = jnp.sum(own, -1) > 0 if component == 0 else None
-    found = theory.audit(COMPOSITIONS["occlude_step"], own, component, tuples, where=where)
-    return np.asarray(found.passes) & ~np.asarray(excluded)
+    names = ["front", *(f"sprite {k + 1}" for k in range(1, data.n_slots - 1)), "back"]
+    shares = []
+    for component in range(data.n_slots - 1, -1, -1):
+        found, _ = audits.audit(
+            data, "occlude_step", component, jax.random.fold_in(jax.random.key(11), component),
+            own=component < data.n_slots - 1, n_values=N_VALUES, n_partners=N_PARTNERS,
+        )  # fmt: skip
+        shares.append(f"{names[component]} {found.share:.0%}")
+    return ", ".join(shares) + " identified"

@@ -54,6 +54,19 @@ _KEYWORDS = {
 }
 
 
+def orthogonal_planes(n_slots: int) -> tuple:
+    """The orthogonal support for K slots, 2 K - 1 planes; for two slots the published three.
+
+    Slot k is hidden by the slots in front of it. On its first plane they all stand at O, on its
+    second at H: the two places do not overlap, so each of its pixels is seen on one of them. The
+    slots behind it hide nothing and stay at A. The front slot needs one plane.
+    """
+    planes = [(0, _A * (n_slots - 1))]
+    for k in range(1, n_slots):
+        planes += [(k, front * k + _A * (n_slots - 1 - k)) for front in (_O, _H)]
+    return tuple(planes)
+
+
 def sample(data, key: jax.Array, n: int) -> jax.Array:
     """n raw latents [n, 5 K] from the training support that `config.data` describes."""
     parameters = {name: data[name] for name in _KEYWORDS.get(data.support, ())}
@@ -71,7 +84,8 @@ def sample_everywhere(data, key: jax.Array, n: int) -> jax.Array:
 def make(config) -> dict:
     """`{"train", "id", "all"}`, each `{"latents", "spans", "colours"}`: a few bytes per image row.
 
-    With the random support ID and all are the same scenes, as in the paper.
+    With the random support ID and all are the same scenes, as in the paper. Where the support has
+    gaps, "all" holds `in_gap` too: which of its scenes lie in one.
     """
     data = config.data
     if data.composition not in COMPOSITIONS:
@@ -82,15 +96,27 @@ def make(config) -> dict:
         raise BadInput("data.seed must be 0 or more: all sprites seeds share one training set")
     key = rng.stream(jax.random.key(data.seed), "data")
     train_key, id_key, all_key = jax.random.split(key, 3)
-    everything = scenes.describe(sample_everywhere(data, all_key, config.eval.n), data.image_size)
+    raw = sample_everywhere(data, all_key, config.eval.n)
+    everything = scenes.describe(raw, data.image_size)
     familiar = everything
     if data.support != "random":
         familiar = scenes.describe(sample(data, id_key, config.eval.n), data.image_size)
     return {
         "train": scenes.describe(sample(data, train_key, data.n_train), data.image_size),
         "id": familiar,
-        "all": everything,
+        "all": everything | ({"in_gap": in_gap(data, raw)} if has_gaps(data) else {}),
     }
+
+
+def has_gaps(data) -> bool:
+    """Whether bands of some latents are missing from the support."""
+    return data.support.endswith("gap") and bool(data.gaps)
+
+
+def in_gap(data, raw: jax.Array) -> jax.Array:
+    """Which raw latents [n, 5 K] have a coordinate inside a gap: boolean [n]."""
+    inside = [(raw[:, dim] >= start) & (raw[:, dim] <= stop) for dim, start, stop in data.gaps]
+    return jnp.any(jnp.stack(inside), axis=0)
 
 
 def placeholder(config) -> dict:
@@ -106,22 +132,23 @@ def images(rows: dict, composition: str) -> jax.Array:
 
 
 def partners(data, component: int, values: jax.Array, key: jax.Array, n: int) -> jax.Array:
-    """P'(z_k*): raw latents of the other slot that the support pairs with each value [m, 5].
+    """P'(z_k*): raw latents of the other slots that the support pairs with each value [m, 5].
 
-    Returns [m, p, 5] for two slots; p = 0 where the support excludes the value altogether is
-    marked by NaN rows, since a value inside a gap has no partner at all.
+    Returns [m, p, 5 (K - 1)], the slots in order; p = 0 where the support excludes the value
+    altogether is marked by NaN rows, since a value inside a gap has no partner at all.
     """
-    m = len(values)
+    m, others = len(values), data.n_slots - 1
     if data.support.startswith("orthogonal"):
         coords = jnp.array([c for slot, c in data.planes if slot == component], jnp.float32)
         found = jnp.broadcast_to(coords, (m, *coords.shape))
     elif data.support == "diagonal":
         reach = 2**0.5 * data.delta
-        low, high = jnp.maximum(values - reach, 0.0), jnp.minimum(values + reach, 1.0)
-        u = jax.random.uniform(key, (m, n, 5))
+        near = jnp.tile(values, (1, others))
+        low, high = jnp.maximum(near - reach, 0.0), jnp.minimum(near + reach, 1.0)
+        u = jax.random.uniform(key, (m, n, 5 * others))
         found = low[:, None] + u * (high - low)[:, None]
     else:
-        found = jax.random.uniform(key, (m, n, 5))
+        found = jax.random.uniform(key, (m, n, 5 * others))
     if data.support.endswith("gap"):
         for dim, start, stop in data.gaps:
             slot, latent = divmod(dim, 5)

@@ -1,0 +1,140 @@
+"""How far a function is from acting part by part, read off its Jacobian and Hessian.
+
+The regularisers beside Wiedemer et al. 2023: the compositional contrast is zero when no output
+mixes inputs (or no input feeds two parts), the Hessian terms when no two parts interact. Inputs and
+outputs are split into parts of equal size, in order; output part k belongs to input part k. All
+functions of Jacobians [..., outputs, inputs] and Hessians [..., outputs, inputs, inputs] average
+over the leading axes, but for `hessian_offblock`, which adds up.
+
+>>> block_contrast(jacobians(f, x), n_parts=4)  # f takes one sample, x is [n, inputs]
+>>> MEASURES["hessian_l1"](f, x, 4)
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+
+def jacobians(f: Callable, x: jax.Array) -> jax.Array:
+    """df/dx at every row of x [n, inputs]: [n, outputs, inputs]; f maps [inputs] to [outputs]."""
+    n_outputs, n_inputs = _sizes(f, x)
+    # One pass per output backward, or one per input forward: the fewer.
+    jacobian = jax.jacrev if n_outputs <= n_inputs else jax.jacfwd
+    return jax.vmap(jacobian(f))(x)
+
+
+def hessians(f: Callable, x: jax.Array) -> jax.Array:
+    """Second derivatives at every row of x [n, inputs]: [n, outputs, inputs, inputs]."""
+    n_outputs, n_inputs = _sizes(f, x)
+    jacobian = jax.jacrev if n_outputs <= n_inputs else jax.jacfwd
+    return jax.vmap(jax.jacfwd(jacobian(f)))(x)
+
+
+def compositional_contrast(jacobians: jax.Array, signed: bool = False) -> jax.Array:
+    """Sum over outputs o and input pairs i < j of |J_oi| |J_oj|, averaged over samples.
+
+    signed: without the absolute values, so that terms may cancel and no lower bound exists.
+    """
+    _check(jacobians, 2, "Jacobians", "outputs, inputs")
+    return jnp.mean(jnp.sum(_pairs(_magnitude(jacobians, signed), axis=-1), axis=-1))
+
+
+def block_contrast(jacobians: jax.Array, n_parts: int, signed: bool = False) -> jax.Array:
+    """Sum over inputs i and output pairs o < o' of different parts of |J_oi| |J_o'i|, averaged.
+
+    Zero exactly when every input feeds one part of the outputs only.
+    """
+    _check(jacobians, 2, "Jacobians", "outputs, inputs")
+    *lead, n_outputs, n_inputs = jacobians.shape
+    _check_parts("outputs", n_outputs, n_parts)
+    parts = _magnitude(jacobians, signed).reshape(*lead, n_parts, -1, n_inputs)
+    return jnp.mean(jnp.sum(_pairs(jnp.sum(parts, axis=-2), axis=-2), axis=-1))
+
+
+def hessian_l0(hessians: jax.Array) -> jax.Array:
+    """Mean number of non-zero Hessian entries; piecewise constant, so it trains nothing."""
+    _check(hessians, 3, "Hessians", "outputs, inputs, inputs")
+    return jnp.mean(jnp.sum(hessians != 0, axis=(-3, -2, -1)).astype(hessians.dtype))
+
+
+def hessian_l1(hessians: jax.Array) -> jax.Array:
+    """Mean over samples of the sum of absolute Hessian entries."""
+    _check(hessians, 3, "Hessians", "outputs, inputs, inputs")
+    return jnp.mean(jnp.sum(jnp.abs(hessians), axis=(-3, -2, -1)))
+
+
+def hessian_offblock(hessians: jax.Array, n_parts: int, signed: bool = True) -> jax.Array:
+    """Sum of the Hessian entries outside each output part's own block of inputs, samples included.
+
+    signed: as in the reference, where entries of both signs cancel; False adds absolute values.
+    """
+    _check(hessians, 3, "Hessians", "outputs, inputs, inputs")
+    n_outputs, n_inputs = hessians.shape[-3:-1]
+    _check_parts("outputs", n_outputs, n_parts)
+    _check_parts("inputs", n_inputs, n_parts)
+    output_part = jnp.arange(n_outputs) // (n_outputs // n_parts)
+    input_part = jnp.arange(n_inputs) // (n_inputs // n_parts)
+    own = output_part[:, None] == input_part[None]
+    inside = own[:, :, None] & own[:, None, :]
+    inside = jnp.broadcast_to(inside, hessians.shape)
+    return jnp.sum(jnp.where(inside, 0, _magnitude(hessians, signed)))
+
+
+# --- by name: f (one sample), x [n, inputs], n_parts -> number ------------------------------------
+
+
+def _of_jacobians(measure):
+    return lambda f, x, n_parts: measure(jacobians(f, x), n_parts)
+
+
+def _of_hessians(measure):
+    return lambda f, x, n_parts: measure(hessians(f, x), n_parts)
+
+
+REGULARISERS = {
+    "none": lambda f, x, n_parts: jnp.zeros(()),
+    "input_contrast": _of_jacobians(lambda jac, _: compositional_contrast(jac)),
+    "block_contrast": _of_jacobians(block_contrast),
+    "signed_contrast": _of_jacobians(lambda jac, _: compositional_contrast(jac, signed=True)),
+    "hessian_offblock": _of_hessians(hessian_offblock),
+}
+MEASURES = {  # more can be measured than trained
+    **REGULARISERS,
+    "hessian_l0": _of_hessians(lambda hess, _: hessian_l0(hess)),
+    "hessian_l1": _of_hessians(lambda hess, _: hessian_l1(hess)),
+}
+
+# --- small things ---------------------------------------------------------------------------------
+
+
+def _pairs(values, axis):
+    """Sum over pairs a < b along `axis` of v_a v_b, without forming them."""
+    # ((sum v)^2 - sum v^2) / 2, written so that a single non-zero value gives exactly 0.
+    others = jnp.sum(values, axis, keepdims=True) - values
+    return jnp.sum(values * others, axis) / 2
+
+
+def _magnitude(values, signed):
+    # JAX's |v| has slope 1 at 0, which would push entries that are zero away from it.
+    return values if signed else values * jnp.sign(values)
+
+
+def _sizes(f, x):
+    """Numbers of outputs and inputs of f, which takes one row of x."""
+    if x.ndim != 2:
+        raise ValueError(f"x must be samples in rows, [n, inputs], got shape {x.shape}")
+    out = jax.eval_shape(f, jax.ShapeDtypeStruct(x.shape[1:], x.dtype))
+    if not hasattr(out, "shape") or len(out.shape) != 1:
+        raise ValueError(f"f must map one sample [{x.shape[1]}] to a vector, it returns {out}")
+    return out.shape[0], x.shape[1]
+
+
+def _check(array, n_axes, what, axes):
+    if array.ndim < n_axes or (n_axes == 3 and array.shape[-1] != array.shape[-2]):
+        raise ValueError(f"{what} must be [..., {axes}], got shape {array.shape}")
+
+
+def _check_parts(what, size, n_parts):
+    if n_parts < 1 or size % n_parts:
+        raise ValueError(f"{size} {what} do not divide into {n_parts} parts of equal size")

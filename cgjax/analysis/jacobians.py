@@ -1,0 +1,120 @@
+"""Jacobians of a composition with respect to one component's output, and what ranks need of them.
+
+A composition that acts at each position (pixel) on its own has a block-diagonal Jacobian: one small
+block per position, thousands of blocks per scene, and never the dense matrix they stand in.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+SMALL = 8  # columns up to which orthogonalising by hand beats one LAPACK call per block
+CHUNK = 128  # columns of a dense Jacobian computed at once
+
+
+def blocks(composition: Callable, points, component: int, pixelwise: bool) -> jax.Array:
+    """dC/dphi_k at p points: [p, positions, rows, columns], or [p, 1, N, M] where not pixelwise.
+
+    points: K arrays [p, ...]; composition: `C(slots)` from such a sequence to one array [p, ...].
+    """
+    return (_pixel_blocks if pixelwise else _dense)(composition, points, component)
+
+
+def _replaced(points, component, value):
+    return [value if k == component else slot for k, slot in enumerate(points)]
+
+
+def _pixel_blocks(composition, points, component):
+    """All blocks by one `jacfwd`: a shift common to all positions moves each through its own."""
+    own = points[component]
+
+    def shifted(shift):
+        shift = shift.reshape((1,) * (own.ndim - 1) + (-1,))
+        return composition(_replaced(points, component, own + shift))
+
+    found = jax.jacfwd(shifted)(jnp.zeros(own.shape[-1], own.dtype))  # [p, ..., rows, columns]
+    if found.shape[:-2] != own.shape[:-1]:
+        raise ValueError(
+            f"the composition maps slots {own.shape[1:]} to {found.shape[1:-1]}: it does not act "
+            "position by position; pass pixelwise=False"
+        )
+    return found.reshape(len(own), -1, *found.shape[-2:])
+
+
+def _dense(composition, points, component):
+    """`jacfwd` over the flattened component, a chunk of columns at a time."""
+    own = points[component]
+    n_columns = math.prod(own.shape[1:])
+    pad = -n_columns % CHUNK
+    basis = jnp.pad(jnp.eye(n_columns, dtype=own.dtype), ((0, pad), (0, 0)))
+    basis = basis.reshape(-1, CHUNK, *own.shape[1:])
+
+    def one_point(*slots):
+        slots = [slot[None] for slot in slots]
+
+        def columns(directions):
+            def along(steps):
+                moved = slots[component][0] + jnp.tensordot(steps, directions, 1)
+                return composition(_replaced(slots, component, moved[None])).ravel()
+
+            return jax.jacfwd(along)(jnp.zeros(CHUNK, own.dtype))  # [N, CHUNK]
+
+        found = jax.lax.map(columns, basis)  # [chunks, N, CHUNK]
+        return jnp.moveaxis(found, 0, 1).reshape(found.shape[1], -1)[:, :n_columns]
+
+    return jax.lax.map(lambda slots: one_point(*slots), tuple(points))[:, None]
+
+
+@functools.partial(jax.jit, static_argnames=("composition", "component"))
+def reach(composition, points, component):
+    """What moving a random half of the positions changes at the others: 0 if C is pixelwise."""
+    own = points[component]
+    moved = jax.random.bernoulli(jax.random.key(0), 0.5, own.shape[:-1])[..., None]
+    direction = jnp.where(moved, 1.0, 0.0) * jnp.ones_like(own)
+    _, change = jax.jvp(
+        lambda value: composition(_replaced(points, component, value)), (own,), (direction,)
+    )
+    return jnp.max(jnp.where(moved, 0.0, jnp.abs(change)))
+
+
+# --- matrices by the thousand ---------------------------------------------------------------------
+
+
+def triangular(matrices: jax.Array) -> jax.Array:
+    """R [..., M, M] with R'R = A'A for A [..., rows, M]: all that matters of stacked Jacobians."""
+    if matrices.shape[-1] > SMALL:
+        r = jnp.linalg.qr(matrices, mode="r")
+        pad = [(0, 0)] * (r.ndim - 2) + [(0, r.shape[-1] - r.shape[-2]), (0, 0)]
+        return jnp.pad(r, pad)
+    columns = [matrices[..., c] for c in range(matrices.shape[-1])]
+    nothing = jnp.zeros(matrices.shape[:-2], matrices.dtype)
+    rows = []
+    for i in range(len(columns)):
+        norm = jnp.linalg.norm(columns[i], axis=-1)
+        unit = columns[i] / jnp.where(norm > 0, norm, 1)[..., None]
+        row = [nothing] * i + [norm]
+        for j in range(i + 1, len(columns)):
+            along = jnp.sum(unit * columns[j], axis=-1)
+            columns[j] = columns[j] - along[..., None] * unit
+            row.append(along)
+        rows.append(jnp.stack(row, axis=-1))
+    return jnp.stack(rows, axis=-2)
+
+
+def singular_values(matrices: jax.Array) -> jax.Array:
+    """Singular values [..., M], descending; with fewer rows than M the surplus ones are zero."""
+    return _surplus(jnp.linalg.svd(matrices, compute_uv=False), matrices)
+
+
+def spectrum(matrices: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """`singular_values`, and all right singular vectors as columns [..., M, M]."""
+    _, sigma, vectors = jnp.linalg.svd(matrices, full_matrices=True)
+    return _surplus(sigma, matrices), jnp.swapaxes(vectors, -2, -1)
+
+
+def _surplus(sigma, matrices):
+    missing = matrices.shape[-1] - sigma.shape[-1]
+    return jnp.pad(sigma, [(0, 0)] * (sigma.ndim - 1) + [(0, missing)])

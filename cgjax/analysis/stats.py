@@ -1,0 +1,29 @@
+"""Statistics of small studies: rank correlation and intervals by resampling."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+
+def kendall_tau_b(x, y) -> float:
+    """Rank correlation of x and y [n] that allows for ties; nan where one of them is constant."""
+    x, y = np.asarray(x, float), np.asarray(y, float)
+    if x.shape != y.shape or x.ndim != 1 or len(x) < 2:
+        raise ValueError(f"tau needs two sequences of one length n > 1, got {x.shape}, {y.shape}")
+    pairs = np.triu_indices(len(x), 1)
+    dx, dy = (np.sign(v[:, None] - v[None, :])[pairs] for v in (x, y))
+    untied = np.sum(dx != 0) * np.sum(dy != 0)
+    return float(np.sum(dx * dy) / np.sqrt(untied)) if untied else float("nan")
+
+
+def bootstrap(
+    statistic: Callable, *columns, n: int = 2000, level: float = 0.95, seed: int = 0
+) -> tuple[float, float]:
+    """Percentile interval of `statistic(*columns)`, rows drawn with replacement."""
+    columns = [np.asarray(column) for column in columns]
+    rng = np.random.default_rng(seed)
+    draws = rng.integers(0, len(columns[0]), (n, len(columns[0])))
+    found = np.array([statistic(*(column[rows] for column in columns)) for rows in draws])
+    tail = 100 * (1 - level) / 2
+    low, high = np.nanpercentile(found, [tail, 100 - tail])
+    return float(low), float(high)

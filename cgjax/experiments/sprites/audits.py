@@ -1,0 +1,95 @@
+"""The rank condition on sprites: values are rendered, their partners drawn from the support."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+
+from cgjax.analysis import support as theory
+from cgjax.experiments.sprites import scenes, sets
+from cgjax.experiments.sprites.compositions import COMPOSITIONS, channels
+
+
+class Points(NamedTuple):
+    """Values of one component to test, with the scenes they stand in."""
+
+    raw: jax.Array  # [m, 5]
+    images: np.ndarray  # [m, H, W, C]
+    covered: np.ndarray  # [m, H, W] the sprite's own pixels
+    partners: Callable  # i -> K arrays [p, H, W, C]: P' of value i
+    unseen: Callable  # i -> K arrays [q, H, W, C]: the same value among partners from all of Q
+
+
+def points(data, component, key, n_values, n_partners, n_unseen=1, alpha=False, draw=None):
+    """Uniform values of a component and their P' under the support that `data` describes.
+
+    draw: scaled latents [n, 5] -> slots [n, H, W, C] instead of the true sprites, e.g. a trained
+        component.
+    """
+    values_key, partners_key, unseen_key = jax.random.split(key, 3)
+    raw = jax.random.uniform(values_key, (n_values, 5))
+    others = sets.partners(data, component, raw, partners_key, n_partners)  # [m, p, 5 (K - 1)]
+    everywhere = jax.random.uniform(unseen_key, (n_unseen, 5 * (data.n_slots - 1)))
+
+    def render(latents):
+        flat = scenes.scale_latents(latents.reshape(-1, 5))
+        images = draw(flat) if draw else scenes.render(flat, data.image_size, alpha)
+        return np.asarray(images).reshape(*latents.shape[:-1], *images.shape[1:])
+
+    images = render(raw)
+
+    def scene(i, latents):
+        """K slots [p, ...] with value i as the component; latents [p, 5 (K - 1)]."""
+        if not len(latents):
+            return (np.zeros((0, *images.shape[1:])),) * data.n_slots
+        slots = list(np.moveaxis(render(latents.reshape(-1, data.n_slots - 1, 5)), 1, 0))
+        own = np.broadcast_to(images[i], (len(latents), *images[i].shape))
+        return (*slots[:component], own, *slots[component:])
+
+    def partners(i):
+        latents = others[i]
+        return scene(i, latents[~jnp.isnan(latents).any(axis=1)])
+
+    sprites = np.asarray(scenes.render(scenes.scale_latents(raw), data.image_size))
+    return Points(raw, images, sprites.sum(-1) > 0, partners, lambda i: scene(i, everywhere))
+
+
+def audit(data, composition, component, key, own=False, condition="sum", draw=None, **sizes):
+    """`analysis.support.audit` of one slot; own: judge only pixels that the sprite covers.
+
+    Returns the audit and the points it is about; sizes: n_values, n_partners, n_unseen.
+    """
+    has_alpha = channels(composition) == 4
+    found = points(data, component, key, alpha=has_alpha, draw=draw, **sizes)
+    result = theory.audit(
+        COMPOSITIONS[composition],
+        found.images,
+        component,
+        found.partners,
+        where=found.covered if own else None,
+        condition=condition,
+        unseen=found.unseen if condition == "relaxed" else None,
+    )
+    return result, found
+
+
+def own_failing(result: theory.Audit, found: Points) -> np.ndarray:
+    """Failing pixels among those the sprite itself covers, [m]."""
+    return np.sum(result.where & found.covered, axis=(1, 2))
+
+
+def support_data(config, **keys) -> ml_collections.ConfigDict:
+    """The keys of a sprites `config.data` for one support, at this study's image size."""
+    defaults = {
+        "image_size": config.data.image_size, "n_slots": 2, "planes": (), "gaps": (), "delta": 0.1,
+        "distribution": "uniform", "mean": 0.5, "std": 1.0,
+    }  # fmt: skip
+    return ml_collections.ConfigDict({**defaults, **keys})
+
+
+def sizes(config) -> dict:
+    """How many values, partners and points of Q an audit takes."""
+    return {name: config.data[name] for name in ("n_values", "n_partners", "n_unseen")}

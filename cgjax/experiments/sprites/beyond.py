@@ -1,0 +1,161 @@
+"""What the rows beyond the paper report: error by region of the image, by gap, along training."""
+
+import pathlib
+import zipfile
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cgjax import plots
+from cgjax.core import tree
+from cgjax.core.errors import BadInput
+from cgjax.core.workdir import read_json
+from cgjax.experiments.sprites import scenes
+
+REGIONS = ("overlap", "outline", "interior", "background")
+
+
+# --- regions --------------------------------------------------------------------------------------
+
+
+def regions(spans: jax.Array) -> jax.Array:
+    """Which region each pixel of scenes is in: spans [n, K, size, 2] -> bool [4, n, size, size].
+
+    The order is that of REGIONS; every pixel is in exactly one.
+    overlap: two or more sprites cover it. Of the others,
+    outline: in front of the eye, another sprite (or none) owns one of its four neighbours: the
+        pixels on both sides of every visible edge. Owner is the frontmost sprite that covers a
+        pixel; a sprite cut by the frame has no edge there.
+    interior: one sprite covers it. background: none does.
+    """
+    lit = _covers(spans)  # [n, K, size, size]
+    count = jnp.sum(lit, axis=1)
+    # argmax finds the first, which is the frontmost; no sprite at all is an owner of its own.
+    owner = jnp.where(count > 0, jnp.argmax(lit, axis=1), lit.shape[1])
+    overlap, edge = count > 1, _differs_from_a_neighbour(owner)
+    outline = edge & ~overlap
+    interior = (count == 1) & ~outline
+    return jnp.stack([overlap, outline, interior, (count == 0) & ~outline])
+
+
+def _covers(spans):
+    nothing = jnp.zeros((*spans.shape[:-2], 3), jnp.uint8)
+    return scenes.paint(spans, nothing, alpha=True)[..., 3] > 0
+
+
+def _differs_from_a_neighbour(owner):
+    padded = jnp.pad(owner, ((0, 0), (1, 1), (1, 1)), mode="edge")
+    up, down = padded[:, :-2, 1:-1], padded[:, 2:, 1:-1]
+    left, right = padded[:, 1:-1, :-2], padded[:, 1:-1, 2:]
+    return (owner != up) | (owner != down) | (owner != left) | (owner != right)
+
+
+# --- sums of squared errors, to be added over batches ---------------------------------------------
+
+
+def sums(target: jax.Array, prediction: jax.Array, rows: dict, by_region: bool) -> dict:
+    """Squared error and pixels of each part of some scenes: `{part: (error, n_pixels)}`.
+
+    target, prediction [n, size, size, 3]; rows as `sets.make` keeps them. Parts: gap and outside
+    where the rows say which scenes lie in a gap of the support; the regions where asked for.
+    """
+    error = jnp.mean(jnp.square(prediction - target), axis=-1)  # [n, size, size]
+    parts = {}
+    if "in_gap" in rows:
+        inside = jnp.broadcast_to(rows["in_gap"][:, None, None], error.shape)
+        parts |= {"gap": inside, "outside": ~inside}
+    if by_region:
+        parts |= dict(zip(REGIONS, regions(rows["spans"])))
+    # Pixels are counted in float32: a batch of 1000 scenes has fewer than 2^24 of them.
+    return {
+        name: (jnp.sum(jnp.where(part, error, 0)), jnp.sum(part.astype(jnp.float32)))
+        for name, part in parts.items()
+    }
+
+
+def scores(parts: dict) -> dict:
+    """From `sums` of batches, each leaf [batches]: `mse_<part>`; `share_<region>` of all error.
+
+    NaN where a part has no pixels.
+    """
+    parts = {name: (jnp.sum(error), jnp.sum(pixels)) for name, (error, pixels) in parts.items()}
+    found = {f"mse_{name}": error / pixels for name, (error, pixels) in parts.items()}
+    if REGIONS[0] in parts:
+        whole = sum(parts[name][0] for name in REGIONS)
+        found |= {f"share_{name}": parts[name][0] / whole for name in REGIONS}
+    return found
+
+
+# --- the front network's background ---------------------------------------------------------------
+
+
+def front_background(model, params, rows: dict) -> list[float]:
+    """Median colour sum s that the front network draws outside its sprite, one number per seed.
+
+    Soft occlusion shows the back where s is well below zero. The leak s sg(s) is strongest at
+    s = -1.28; networks that stay above that point keep a veil over the back and score low.
+    """
+
+    @jax.jit
+    def level(params):
+        drawn = jnp.sum(model.slots(params, rows["latents"])[0, ..., :3], axis=-1)
+        return jnp.nanmedian(jnp.where(_covers(rows["spans"][:, :1])[:, 0], jnp.nan, drawn))
+
+    n_seeds = len(jax.tree.leaves(params)[0])
+    return [float(level(tree.take(params, seed))) for seed in range(n_seeds)]
+
+
+# --- error outside the support against error inside it, along training ----------------------------
+
+
+def curve_arrays(config, history: dict, workdir: pathlib.Path) -> dict:
+    """`curve/<row>/step` [m], `mse_id`, `mse_all` [m, R] of this run and of like runs beside it.
+
+    Like runs: finished ones of the same size, in folders beside this one, with `eval.curve` on.
+    """
+    own = {name: history["eval"][name] for name in ("step", "mse_id", "mse_all")}
+    found = {f"curve/{config.row}/{name}": values for name, values in own.items()}
+    for path in sorted(workdir.absolute().parent.glob("*/arrays.npz")):
+        try:
+            other = read_json(path.parent / "config.json")
+            like = other["size"] == config.size and other["eval"].get("curve")
+            if like and other["row"] != config.row:
+                with np.load(path) as saved:
+                    keys = [key for key in saved if key.startswith(f"curve/{other['row']}/")]
+                    found |= {key: saved[key] for key in keys}
+        except (BadInput, KeyError, OSError, ValueError, zipfile.BadZipFile):
+            continue  # no run of ours, or a damaged one: not worth losing this one for
+    return found
+
+
+@plots.styled
+def draw_curves(arrays, folder) -> list:
+    """Error on the whole cube against error on the support, one curve per run, log-log.
+
+    Reads curve/<row>/mse_id and curve/<row>/mse_all [m, R].
+    """
+    rows = sorted({key.split("/")[1] for key in arrays if key.startswith("curve/")})
+    if not rows:
+        return []
+    fig = plots.new_figure(4.8, 4.4, layout="constrained")
+    ax = fig.subplots()
+    for i, row in enumerate(rows):
+        inside, whole = (
+            np.asarray(arrays[f"curve/{row}/{name}"]) for name in ("mse_id", "mse_all")
+        )
+        colour = plots.COLOURS[i % len(plots.COLOURS)]
+        style = {"color": colour, "linewidth": 1.2, "marker": "o", "markersize": 2.5}
+        for seed, (x, y) in enumerate(zip(inside.T, whole.T)):
+            ax.plot(x, y, label=None if seed else row.replace("_", " "), **style)
+            ax.plot(x[-1], y[-1], "o", color=colour, markersize=7, markeredgecolor=plots.INK)
+    ax.set(xscale="log", yscale="log", xlabel="MSE on the training support")
+    ax.set_ylabel("MSE on the whole cube")
+    low, high = max(ax.get_xlim()[0], ax.get_ylim()[0]), min(ax.get_xlim()[1], ax.get_ylim()[1])
+    if low < high:
+        ax.plot((low, high), (low, high), ":", color=plots.FAINT, label="equal", zorder=0)
+    ax.grid(which="both", color="#e3e6ea", linewidth=0.5)
+    ax.legend()
+    title = "New combinations against known ones: each evaluation of training, the last one large"
+    fig.suptitle(plots.wrap(title, 4.6, 10.5), x=0.01, ha="left")
+    return [plots.save(fig, folder / "curves.png")]

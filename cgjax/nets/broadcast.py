@@ -1,0 +1,107 @@
+"""Decoders that know where a pixel is: spatial broadcast, and a drawing that is only moved.
+
+Both take z [B, d], positions x (to the right) and y (up) first, in units of the image's side.
+"""
+
+from functools import partial
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cgjax.nets.decoders import UpsampleMLP
+from cgjax.nets.mlp import Dense, activation_fn, uniform_fan_in
+
+
+class BroadcastMLP(nn.Module):
+    """Spatial broadcast: z on every pixel beside its coordinates, then 1x1 convolutions.
+
+    z [B, d_in] -> float32 [B, *out_shape]. hidden: width of each of the n_layers - 1 hidden layers.
+    """
+
+    out_shape: tuple[int, int, int] = (64, 64, 3)
+    hidden: int = 48
+    n_layers: int = 5
+    activation: str = "elu"
+    dtype: Any = jnp.float32
+
+    @nn.compact
+    def __call__(self, z):
+        if self.n_layers < 2:
+            raise ValueError(f"n_layers must be at least 2, got {self.n_layers}")
+        activate = partial(activation_fn(self.activation), dtype=self.dtype)
+        x = activate(Broadcast(self.hidden, name="dense_0")(z, coordinates(*self.out_shape[:2])))
+        for i in range(1, self.n_layers - 1):
+            x = activate(Dense(self.hidden, self.dtype, name=f"dense_{i}")(x))
+        x = Dense(self.out_shape[-1], self.dtype, name=f"dense_{self.n_layers - 1}")(x)
+        return x.reshape(len(z), *self.out_shape)
+
+
+class Broadcast(nn.Module):
+    """First 1x1 convolution on tiled latents z [B, d] and coordinates [P, 2] -> [B, P, features].
+
+    The layer is affine, so latents and pixels are mapped apart and added: nothing is tiled.
+    """
+
+    features: int
+
+    @nn.compact
+    def __call__(self, z, pixels):
+        d, c = z.shape[-1], pixels.shape[-1]
+        init = uniform_fan_in(d + c)
+        kernel = self.param("kernel", init, (d + c, self.features))
+        bias = self.param("bias", init, (self.features,))
+        # Exact coordinates, as in the first layer of every other decoder here.
+        product = partial(jnp.matmul, precision="highest")
+        per_image = product(z, kernel[:d]) + bias[None]
+        return per_image[:, None] + product(pixels, kernel[d:])[None]
+
+
+def coordinates(height: int, width: int) -> jax.Array:
+    """x (to the right) and y (up) of every pixel, row by row from the top, in [-1, 1]: [P, 2]."""
+    y, x = np.meshgrid(np.linspace(1, -1, height), np.linspace(-1, 1, width), indexing="ij")
+    return jnp.asarray(np.stack([x.ravel(), y.ravel()], axis=1), jnp.float32)
+
+
+class ShiftMLP(nn.Module):
+    """Shift-equivariant: an `UpsampleMLP` draws z[:, 2:] in the middle, x and y only move it.
+
+    z [B, d_in] -> float32 [B, *out_shape]; fields as in `UpsampleMLP`.
+    """
+
+    out_shape: tuple[int, int, int] = (64, 64, 3)
+    hidden: int = 256
+    channels: int = 32
+    form: str = "auto"
+    dtype: Any = jnp.float32
+
+    @nn.compact
+    def __call__(self, z):
+        canvas = UpsampleMLP(
+            self.out_shape, self.hidden, self.channels,
+            form=self.form, dtype=self.dtype, name="canvas",
+        )  # fmt: skip
+        return shift(canvas(z[:, 2:]), z[:, 0] - 0.5, z[:, 1] - 0.5)
+
+
+def shift(images: jax.Array, right: jax.Array, up: jax.Array) -> jax.Array:
+    """Images [B, H, W, C] moved by `right` and `up` [B], in units of the image's side.
+
+    Bilinear between pixels. What enters from outside repeats the border, not zero: under soft
+    occlusion an empty front pixel is a negative colour, and zero would hide half of the back.
+    """
+    height, width = images.shape[1:3]
+    rows = _shift_matrix(height, up * height)  # row 0 is the top
+    columns = _shift_matrix(width, -right * width)
+    # Full precision: weights rounded to a few bits would move the picture.
+    product = partial(jnp.einsum, precision="highest")
+    return product("bip,bpqc->biqc", rows, product("bjq,bpqc->bpjc", columns, images))
+
+
+def _shift_matrix(n, offset):
+    """Weights [B, n, n] by which output i reads the input at i + offset, inside the axis."""
+    i = jnp.arange(n, dtype=offset.dtype)
+    source = jnp.clip(i[None] + offset[:, None], 0, n - 1)
+    return jnp.maximum(0, 1 - jnp.abs(source[:, :, None] - i[None, None]))

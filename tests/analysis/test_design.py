@@ -1,0 +1,96 @@
+"""Greedy support design against exhaustive search, and on sprites."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from cgjax.analysis import support
+from cgjax.analysis.design import design
+from cgjax.experiments.sprites import scenes
+from cgjax.experiments.sprites.compositions import COMPOSITIONS
+
+SIZE = 16
+
+
+def rendered(raw):
+    return np.asarray(scenes.render(scenes.scale_latents(jnp.asarray(raw)), SIZE))
+
+
+@pytest.fixture(scope="module")
+def values():
+    return rendered(jax.random.uniform(jax.random.key(0), (6, 5)))
+
+
+@pytest.fixture(scope="module")
+def candidates():
+    """Small front sprites on the named planes, and one that hides what O hides."""
+    fronts = rendered([*scenes.PLANES.values(), (0.02, 0.02, 0.0, 0.0, 0.3)])
+    return np.stack([fronts, np.zeros_like(fronts)], axis=1)  # slot 1 is replaced by each value
+
+
+def holds(values, candidates, chosen):
+    tuples = np.stack([candidates[list(chosen)]] * len(values))
+    tuples[:, :, 1] = values[:, None]
+    return support.audit(COMPOSITIONS["occlude_step"], values, 1, tuples).share == 1
+
+
+def test_greedy_finds_as_few_planes_as_exhaustive_search(values, candidates):
+    found = design(COMPOSITIONS["occlude_step"], values, 1, candidates)
+    assert found.holds and holds(values, candidates, found.chosen)
+    fewest = next(
+        n
+        for n in range(1, 4)
+        if any(
+            holds(values, candidates, chosen)
+            for chosen in itertools.combinations(range(len(candidates)), n)
+        )
+    )
+    assert len(found.chosen) == fewest == 2
+    assert found.sigma_min[0] == 0 and found.sigma_min[-1] == 1
+    assert found.share[0] == 0 and found.n_failing[0] > 0 == found.n_failing[-1]
+    assert found.verdict.startswith("2 of 6 candidates suffice")
+
+
+def test_a_front_sprite_needs_one_plane_at_its_own_pixels(values, candidates):
+    found = design(
+        COMPOSITIONS["occlude_step"], values, 0, candidates, where=values.sum(-1) > 0
+    )  # fmt: skip
+    assert found.holds and len(found.chosen) == 1
+
+
+def test_what_cannot_be_reached_is_said(values, candidates):
+    overlapping = candidates[[list(scenes.PLANES).index("O"), 5]]
+    found = design(COMPOSITIONS["occlude_step"], values, 1, overlapping)
+    assert not found.holds and len(found.chosen) == 2
+    assert "candidates found that suffice: 0% of the values pass" in found.verdict
+
+
+def test_stacks_need_fewer_points_where_sums_cancel():
+    """C = a b: with b = 2 and b = -2 the sum of Jacobians is zero, their stack is not."""
+
+    def product(slots):
+        return slots[0] * slots[1]
+
+    value, tuples = np.ones((1, 1)), np.array([[[0.0], [0.0]], [[0.0], [-2.0]]])
+    found = design(product, value, 0, tuples, condition="stack")
+    assert found.chosen == (1,) and found.sigma_min[0] == 2
+    dense = design(product, value, 0, tuples, condition="stack", pixelwise=False)
+    assert dense.chosen == found.chosen and dense.holds
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"condition": "relaxed"}, "'sum' or 'stack'"),
+        ({"candidates": np.zeros((0, 2, 3))}, "one candidate"),
+        ({"component": 2}, "slot tuples"),
+        ({"candidates": np.zeros((1, 2, 4))}, "candidates' slots"),
+    ],
+)
+def test_bad_input_is_named(change, message):
+    arguments = {"slots": np.zeros((1, 3)), "component": 0, "candidates": np.zeros((1, 2, 3))}
+    with pytest.raises(ValueError, match=message):
+        design(COMPOSITIONS["add"], **(arguments | change))

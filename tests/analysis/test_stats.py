@@ -1,0 +1,31 @@
+"""Rank correlation with ties and bootstrap intervals."""
+
+import numpy as np
+import pytest
+
+from cgjax.analysis import stats
+
+
+@pytest.mark.parametrize("levels", [3, 6, 50])
+def test_tau_b_equals_scipy(levels):
+    reference = pytest.importorskip("scipy.stats").kendalltau
+    rng = np.random.default_rng(levels)
+    x, y = rng.integers(0, levels, (2, 30)) / levels
+    assert stats.kendall_tau_b(x, y) == pytest.approx(reference(x, y).statistic, abs=1e-12)
+
+
+def test_a_constant_has_no_rank_correlation():
+    assert np.isnan(stats.kendall_tau_b([1, 1, 1], [1, 2, 3]))
+    with pytest.raises(ValueError, match="one length"):
+        stats.kendall_tau_b([1, 2], [1, 2, 3])
+
+
+def test_intervals_cover_the_mean_and_shrink():
+    rng = np.random.default_rng(0)
+    widths = []
+    for n in (20, 500):
+        low, high = stats.bootstrap(np.mean, rng.normal(1.0, 1.0, n))
+        assert low < 1.0 < high
+        widths.append(high - low)
+    assert widths[1] < widths[0] / 3
+    np.testing.assert_allclose(widths[1], 2 * 1.96 / 500**0.5, rtol=0.15)
