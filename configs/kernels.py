@@ -1,4 +1,4 @@
-"""Kernels: conjunction-wise additivity, memorization leak, shortcut bias (Lippl and Stachenfeld 2025).
+"""Kernels: additivity, memorization leak, shortcut bias (Lippl and Stachenfeld 2025).
 
     python -m cgjax.main --config=configs/kernels.py                 dense networks on addition
     python -m cgjax.main --config=configs/kernels.py:<row>[,<size>]  one study

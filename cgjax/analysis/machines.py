@@ -312,10 +312,10 @@ def _violation(k, signs, costs, box, mask, border, dual, bias):
 # --- arguments ------------------------------------------------------------------------------------
 
 
+@float64
 def predict(machine: Interpolation | SupportVectors, k_test: jax.Array) -> jax.Array:
     """f = K a + b [..., m] on the inputs of k_test [..., m, n]."""
-    dual, bias = jnp.asarray(machine.dual), jnp.asarray(machine.bias)
-    k_test = jnp.asarray(k_test, jnp.float64)
+    dual, bias, k_test = (jnp.asarray(a, jnp.float64) for a in (machine.dual, machine.bias, k_test))
     if k_test.ndim < 2 or k_test.shape[-1] != dual.shape[-1]:
         n = dual.shape[-1]
         raise ValueError(f"k_test is [..., m, {n}], tests by training points: got {k_test.shape}")

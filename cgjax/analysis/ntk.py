@@ -148,9 +148,8 @@ def _whole(f, params, x1, x2, how):
     form, algorithm, directions, precision = how
     with jax.default_matmul_precision(precision):
         if algorithm == "vector":
-            return ntk_blocks.vector_block(
-                f, params, x1, x1 if x2 is None else x2, form, directions
-            )
+            x2 = x1 if x2 is None else x2
+            return ntk_blocks.vector_block(f, params, x1, x2, form, directions)
         left = ntk_blocks.factors(f, params, x1, form, algorithm)
         right = left if x2 is None else ntk_blocks.factors(f, params, x2, form, algorithm)
         return ntk_blocks.contract(left, right, form)
@@ -235,18 +234,16 @@ def _blocks(f, params, x1, x2, how, plan, mesh):
     x2 = x1 if symmetric else x2
     vector = plan.algorithm == "vector"
 
-    def tile(x, k, spec):
+    def side(x, k, spec):
         rows = np.minimum(np.arange(k * plan.tile, (k + 1) * plan.tile), _length(x) - 1)
-        cut = jax.tree.map(lambda a: a[rows], x)
-        return jax.device_put(cut, NamedSharding(mesh, spec)) if mesh else cut
-
-    def side(x, k, spec=P("data")):
-        cut = tile(x, k, spec)
-        return cut if vector else _tile_factors(f, params, cut, how, mesh)
+        tile = jax.tree.map(lambda a: a[rows], x)
+        tile = jax.device_put(tile, NamedSharding(mesh, spec)) if mesh else tile
+        return tile if vector else _tile_factors(f, params, tile, how, mesh)
 
     n_tiles = math.ceil(_length(x1) / plan.tile)
     for start in range(0, n_tiles, plan.held):
-        held = {i: side(x1, i) for i in range(start, min(start + plan.held, n_tiles))}
+        group = range(start, min(start + plan.held, n_tiles))
+        held = {i: side(x1, i, P("data")) for i in group}
         for j in range(start if symmetric else 0, math.ceil(_length(x2) / plan.tile)):
             known = symmetric and not vector and j in held
             right = held[j] if known else side(x2, j, P() if vector else P("data"))

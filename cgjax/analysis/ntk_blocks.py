@@ -81,10 +81,9 @@ def contract(left, right, form):
     for j1, j2 in zip(flat1, flat2):
         total += _products(j1, j2, form)
     for (a1, d1), (a2, d2) in zip(dense1, dense2):
-        products = _products(d1, d2, form)
-        shape = {4: (len(a1), 1, len(a2), 1), 3: (len(a1), len(a2), 1)}.get(products.ndim, ())
-        similarity = a1 @ a2.T
-        total += products * (similarity.reshape(shape) if shape else similarity)
+        n1, n2 = len(a1), len(a2)
+        shape = {"full": (n1, 1, n2, 1), "per_output": (n1, n2, 1)}.get(form, (n1, n2))
+        total += _products(d1, d2, form) * (a1 @ a2.T).reshape(shape)
     return total.transpose(0, 2, 1, 3) if form == "full" else total
 
 
@@ -107,7 +106,7 @@ def vector_block(f, params, x1, x2, form, directions):
 
     values, push = jax.linearize(lambda free: jax.vmap(lambda x: outputs(free, x))(x1), free)
     n1, o = values.shape
-    n2 = _length(x2)
+    n2 = len(jax.tree.leaves(x2)[0])
 
     def column(place):
         x = jax.tree.map(lambda a: a[place // o], x2)

@@ -56,6 +56,7 @@ class Trace(NamedTuple):
     outputs: list
     layers: tuple
     rest: tuple  # leaf numbers with a plain Jacobian
+    n_outputs: int
     flops: int  # of one evaluation
 
 
@@ -96,8 +97,9 @@ def trace(f: Callable, params, x) -> Trace:
     layers = _layers(steps, dict(zip(own, leaves)), outputs)
     caught = {leaf for layer in layers for leaf in (layer.weight, layer.bias)}
     rest = tuple(i for i, leaf in enumerate(leaves) if i not in caught and is_float(leaf))
-    flops = _flops(closed.jaxpr)
-    return Trace(steps, own, numbers[len(leaves) :], outputs, tuple(layers), rest, flops)
+    n_outputs, flops = closed.out_avals[0].size, _flops(closed.jaxpr)
+    inputs = numbers[len(leaves) :]
+    return Trace(steps, own, inputs, outputs, tuple(layers), rest, n_outputs, flops)
 
 
 def _flatten(jaxpr, consts, arguments, number, steps):

@@ -49,8 +49,18 @@ class Plan(NamedTuple):
     text: str  # the plan in one line
 
 
-def plan(f: Callable, params, x1, x2, form, algorithm, memory, tile, devices) -> Plan:
-    """The plan for `ntk.empirical` with these arguments; nothing is computed."""
+def plan(
+    f: Callable,
+    params,
+    x1,
+    x2=None,
+    form: str = "full",
+    algorithm: str = "auto",
+    memory: float | None = None,
+    tile: int | None = None,
+    devices=None,
+) -> Plan:
+    """How `ntk.empirical` would go about these arguments; nothing is computed."""
     insist = devices is not None
     devices = list(devices) if insist else jax.devices()
     memory = available(devices) if memory is None else memory
@@ -103,9 +113,8 @@ def facts(f: Callable, params, x) -> Facts:
     if not floats:
         raise ValueError("params holds no floating-point leaf to differentiate")
     values = [math.prod(ntk_layers.shape(aval)) for step in found.steps for aval in step.avals]
-    out = jax.eval_shape(functools.partial(ntk_layers.single, f), params, x)
     return Facts(
-        outputs=out.size,
+        outputs=found.n_outputs,
         params=sum(a.size for a in floats),
         flops=found.flops,
         activations=sum(values),
@@ -255,10 +264,7 @@ def _text(plan, sizes, n1, n2, form, memory):
 
 
 def _scaled(value, base, unit):
-    for prefix in ("", "k", "M", "G", "T"):
-        if value < base:
-            break
-        value /= base
-    else:
-        prefix, value = "P", value
-    return f"{value:.3g} {prefix}{unit}"
+    power = 0
+    while value >= base and power < 5:
+        value, power = value / base, power + 1
+    return f"{value:.3g} {('', 'k', 'M', 'G', 'T', 'P')[power]}{unit}"

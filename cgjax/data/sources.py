@@ -137,7 +137,8 @@ def _from_raw(name, split, raw_dir):
 
 
 def _from_tfds(name, split, data_dir, raw_dir, download):
-    prepared = any((data_dir / name).glob("*/*.array_record*"))
+    # Folders are named by version; one that was interrupted starts with "incomplete".
+    prepared = any((data_dir / name).glob("[0-9]*/*.array_record*"))
     if not prepared and not download:
         raise BadInput(_nothing(name, split, data_dir, raw_dir, "downloads are switched off"))
     try:

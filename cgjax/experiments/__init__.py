@@ -6,6 +6,7 @@ from cgjax.core.errors import BadInput
 
 FAMILIES = {
     "support": "cgjax.experiments.sprites.support",
+    "kernels": "cgjax.experiments.kernels.run",
     "sprites": "cgjax.experiments.sprites.run",
     "vectors": "cgjax.experiments.sprites.vectors",
 }

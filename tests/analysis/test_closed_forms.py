@@ -97,11 +97,7 @@ def test_two_by_two_tasks(golden, task):
     kernel = salience.overlap_kernel(x, x, np.stack([0 * k, k, 0 * k + 1], axis=1))
     f = machines.ridgeless(kernel, y, kernel, mask=arrays[f"{task}_is_train"])
     np.testing.assert_allclose(margin(k), f[:, 3], atol=1e-10)
-    f = machines.ridgeless(
-        salience.overlap_kernel(x, x, [0, 0.25, 1]), y, salience.overlap_kernel(x, x, [0, 0.25, 1]),
-        mask=arrays[f"{task}_is_train"],
-    )  # fmt: skip
-    np.testing.assert_allclose(f, arrays[f"{task}_pred_minnorm"][1], atol=1e-10)
+    np.testing.assert_allclose(f[10], arrays[f"{task}_pred_minnorm"][1], atol=1e-10)  # k = 0.25
 
 
 # --- context dependence ---------------------------------------------------------------------------

@@ -196,7 +196,7 @@ def test_deep_networks_become_look_up_tables_where_the_slope_at_one_allows():
     for name, layer_map in sal.LAYER_MAPS.items():
         full[name] = sal.salience(sal.layers(start, layer_map, 60))[-1, -1]
     assert full["step"] > 1 - 1e-8 and full["rectified_quadratic"] > 1 - 1e-8
-    assert 0.8 < full["relu"] < 1 and 0.75 < full["leaky_relu"] < full["relu"]
+    assert 0.7 < full["leaky_relu"] < full["relu"] < 1  # slowly: their slope is just one
     np.testing.assert_allclose(full["gaussian"], 0.66, atol=1e-2)
 
 

@@ -142,9 +142,12 @@ def test_unwritable_cache_is_no_obstacle(tiny, tmp_path, caplog):
     assert "no cache at" in caplog.text
 
 
-def test_nothing_there(tiny, tmp_path, monkeypatch):
+def test_nothing_there(tiny, tmp_path):
     folder, _ = tiny
     raw.places("mnist", "train", folder)["train-labels-idx1-ubyte.gz"].unlink()
+    interrupted = tmp_path / "data" / "mnist" / "incomplete.AB12_3.0.1"
+    interrupted.mkdir(parents=True)
+    (interrupted / "mnist-train.array_record-00000-of-00001").touch()
     for raw_dir in (None, folder):
         with pytest.raises(BadInput) as found:
             sources.load("mnist", "train", tmp_path / "data", raw_dir, download=False)

@@ -1,0 +1,371 @@
+"""Empirical NTK: stored kernels, algorithms against each other, tiles, devices, private imports."""
+
+import ast
+import pathlib
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import cgjax
+from cgjax.analysis import ntk, ntk_layers, ntk_plan
+
+ALGORITHMS = ntk_plan.ALGORITHMS
+NAMES = ("W1", "b1", "W2", "b2", "W3", "b3")
+
+
+@pytest.fixture(autouse=True)
+def x64():
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture(scope="module")
+def mlp(golden):
+    """Parameters, inputs and stored arrays of the 8-7-5-2 ReLU network."""
+    arrays = golden("kernels/ntk_mlp_bias")
+    with jax.enable_x64(True):
+        params = {name: jnp.asarray(arrays[f"mlp_{name}"]) for name in NAMES}
+        return params, jnp.asarray(arrays["mlp_x"]), dict(arrays)
+
+
+def relu_net(params, x):
+    h = jax.nn.relu(x @ params["W1"] + params["b1"][None])
+    h = jax.nn.relu(h @ params["W2"] + params["b2"][None])
+    return h @ params["W3"] + params["b3"][None]
+
+
+def stored(arrays, form):
+    if form == "per_output":
+        return np.einsum("ijaa->ija", arrays["entk_full"])
+    return arrays[f"entk_{form}"]
+
+
+def normal(seed, *shape):
+    return jnp.asarray(np.random.default_rng(seed).normal(size=shape))
+
+
+# --- stored kernels -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", ("auto", *ALGORITHMS))
+@pytest.mark.parametrize("form", ntk_plan.FORMS)
+def test_golden_kernels(mlp, form, algorithm):
+    params, x, arrays = mlp
+    kernel = ntk.empirical(relu_net, params, x, form=form, algorithm=algorithm)
+    assert kernel.dtype == jnp.float64
+    np.testing.assert_allclose(kernel, stored(arrays, form), atol=1e-10)
+
+
+def test_golden_jacobian_and_the_other_file(mlp, golden):
+    params, x, arrays = mlp
+    np.testing.assert_allclose(relu_net(params, x), arrays["mlp_out"], atol=1e-12)
+    found = ntk.jacobian(relu_net, params, x)
+    flat = np.concatenate([found[name].reshape(6, 2, -1) for name in NAMES], axis=-1)
+    np.testing.assert_allclose(flat, arrays["mlp_jacobian"], atol=1e-10)
+    arrays = golden("kernels/ntk_mlp")
+    params = {name: jnp.asarray(arrays[f"mlp_{name}"]) for name in NAMES}
+    kernel = ntk.empirical(relu_net, params, jnp.asarray(arrays["mlp_x"]))
+    np.testing.assert_allclose(kernel, arrays["entk_full"], atol=1e-10)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("form", ("full", "trace"))
+@pytest.mark.parametrize("n_devices", (1, 8))
+def test_tiles_on_devices_agree(mlp, form, algorithm, n_devices):
+    """Tiles that do not divide the samples, of a square and of a rectangular kernel."""
+    params, x, arrays = mlp
+    how = {"form": form, "algorithm": algorithm, "tile": 4, "devices": jax.devices()[:n_devices]}
+    x = jnp.concatenate([x, x[::-1], x])  # 18 samples: 5 tiles on one device, 3 on eight
+    order = np.array([*range(6), *range(5, -1, -1), *range(6)])
+    expected = stored(arrays, form)[order][:, order]
+    kernel = ntk.empirical(relu_net, params, x, **how)
+    np.testing.assert_allclose(kernel, expected, atol=1e-10)
+    kernel = ntk.empirical(relu_net, params, x, x[:7], **how)
+    np.testing.assert_allclose(kernel, expected[:, :7], atol=1e-10)
+
+
+def test_float32_parameters_give_a_float32_kernel(mlp):
+    params, x, arrays = mlp
+    params, x = jax.tree.map(lambda a: a.astype(jnp.float32), (params, x))
+    for algorithm in ALGORITHMS:
+        kernel = ntk.empirical(relu_net, params, x, algorithm=algorithm)
+        assert kernel.dtype == jnp.float32
+        np.testing.assert_allclose(kernel, arrays["entk_full"], rtol=1e-4, atol=1e-4)
+
+
+def test_inside_jit_and_vmap(mlp):
+    params, x, arrays = mlp
+    both = jax.tree.map(lambda a: jnp.stack([a, 2 * a]), params)
+    kernels = jax.jit(jax.vmap(lambda p: ntk.empirical(relu_net, p, x)))(both)
+    np.testing.assert_allclose(kernels[0], arrays["entk_full"], atol=1e-10)
+    doubled = ntk.empirical(relu_net, jax.tree.map(lambda a: 2 * a, params), x)
+    np.testing.assert_allclose(kernels[1], doubled, atol=1e-10)
+
+
+# --- layers ---------------------------------------------------------------------------------------
+
+
+def scaled_and_transposed(params, x):
+    """NTK parameterisation, output-major weights, a bias with a factor, a jit inside."""
+    h = jax.jit(lambda w, b: jnp.einsum("ni,oi->no", x, w / jnp.sqrt(8.0)) + 0.1 * b)(
+        params["w"], params["b"][None]
+    )
+    return jnp.tanh(h) @ (params["v"] * 0.5)
+
+
+def attention(params, x):
+    """Tokens: weights at several positions, products of activations, heads split by a reshape."""
+    tokens = x.reshape(len(x), 2, 4) @ params["embed"] + params["place"][None]
+    q = jnp.einsum("ntd,dhk->nthk", tokens, params["q"].reshape(6, 2, 3))
+    weights = jax.nn.softmax(jnp.einsum("nthk,nshk->nhts", q, q))
+    mixed = jnp.einsum("nhts,nshk->nthk", weights, q).reshape(len(x), 2, 6)
+    return (mixed + tokens)[:, 0] @ params["out"]
+
+
+def tied(params, x):
+    """One weight used twice, one that is normalised, an integer leaf, a leaf without a use."""
+    h = jnp.tanh(jnp.tanh(x @ params["w"]) @ params["w"])
+    v = params["v"] / jnp.linalg.norm(params["v"])
+    return h @ v * params["count"]
+
+
+def convolutions(params, x):
+    """Strides, padding, dilation, a grouped convolution, a bias over positions, max pooling."""
+    x = x.reshape(len(x), 6, 6, 2)
+
+    def conv(x, kernel, strides=(1, 1), padding="SAME", **options):
+        numbers = ("NHWC", "HWIO", "NHWC")
+        return jax.lax.conv_general_dilated(
+            x, kernel, strides, padding, dimension_numbers=numbers, **options
+        )
+
+    x = conv(x, params["k1"], (2, 1), ((1, 2), (0, 1))) + params["b1"].reshape(1, 1, 1, -1)
+    x = jax.nn.relu(x) * params["scale"][None, None, None]
+    spread = {"padding": ((1, 1), (2, 2)), "lhs_dilation": (1, 2), "rhs_dilation": (2, 2)}
+    x = conv(x, params["k2"], **spread) + params["b2"].reshape(1, 1, 1, 1)
+    x = conv(jnp.tanh(x), params["k3"], feature_group_count=2)
+    x = jnp.max(x.reshape(len(x), -1, 2, 4), axis=2)
+    return x.reshape(len(x), -1) @ params["out"]
+
+
+CASES = {  # f, shapes of params, input width, leaves in layers, dense layers
+    "scaled": (scaled_and_transposed, {"w": (5, 8), "b": (5,), "v": (5, 2)}, 8, 3, 2),
+    "attention": (
+        attention,
+        {"embed": (4, 6), "place": (2, 6), "q": (6, 6), "out": (6, 3)},
+        8,
+        3,
+        1,
+    ),
+    "tied": (tied, {"w": (8, 8), "v": (8, 2), "unused": (3,)}, 8, 0, 0),
+    "convolutions": (
+        convolutions,
+        {
+            "k1": (3, 3, 2, 4),
+            "b1": (4,),
+            "scale": (4,),
+            "k2": (2, 3, 4, 4),
+            "b2": (1,),
+            "k3": (2, 2, 2, 4),
+            "out": (72, 2),
+        },
+        72,
+        4,
+        1,
+    ),
+}
+
+
+@pytest.fixture(scope="module", params=list(CASES))
+def case(request):
+    f, shapes, width, n_leaves, n_dense = CASES[request.param]
+    with jax.enable_x64(True):
+        params = {k: normal(i, *s) for i, (k, s) in enumerate(shapes.items())}
+        if f is tied:
+            params["count"] = jnp.array(3)
+        return f, params, normal(99, 5, width), n_leaves, n_dense
+
+
+def test_layers_are_found(case):
+    f, params, x, n_leaves, n_dense = case
+    found = ntk_layers.trace(f, params, x[0])
+    caught = [leaf for layer in found.layers for leaf in (layer.weight, layer.bias)]
+    assert sum(leaf is not None for leaf in caught) == n_leaves
+    assert sum(layer.positions == 1 for layer in found.layers) == n_dense
+    nudges = ntk_layers.no_nudges(found)
+    out = jax.jit(lambda leaves: ntk_layers.run(found, leaves, x[0], nudges)[0])(
+        jax.tree.leaves(params)
+    )
+    np.testing.assert_allclose(out, f(params, x[:1])[0], atol=1e-12)
+
+
+def test_algorithms_agree_on_any_network(case):
+    f, params, x, *_ = case
+    full = {name: ntk.empirical(f, params, x, algorithm=name) for name in ALGORITHMS}
+    free = {k: v for k, v in params.items() if k != "count"}
+    fixed = {k: v for k, v in params.items() if k == "count"}
+    jac = jax.jit(jax.jacrev(lambda free: f(free | fixed, x)))(free)
+    jac = np.concatenate([leaf.reshape(*leaf.shape[:2], -1) for leaf in jac.values()], axis=-1)
+    expected = np.einsum("iap,jbp->ijab", jac, jac)
+    scale = np.abs(expected).max()
+    for name, kernel in full.items():
+        np.testing.assert_allclose(kernel / scale, expected / scale, atol=1e-12, err_msg=name)
+
+
+# --- plans ----------------------------------------------------------------------------------------
+
+
+def wide_net(params, x):
+    return jnp.tanh(x @ params["w"]) @ params["v"]
+
+
+@pytest.fixture(scope="module")
+def wide():
+    with jax.enable_x64(True):
+        return {"w": normal(0, 8, 400), "v": normal(1, 400, 4)}, normal(2, 40, 8)
+
+
+def test_a_kernel_is_streamed_when_its_jacobian_does_not_fit(wide, capsys):
+    params, x = wide
+    whole = ntk.empirical(wide_net, params, x, algorithm="jacobian", tile=40)
+    memory = 2**20  # the Jacobian has 6 MB
+    plan = ntk_plan.plan(wide_net, params, x, algorithm="jacobian", memory=memory)
+    assert plan.peak <= memory and 1 <= plan.held * plan.tile < 20
+    capsys.readouterr()
+    streamed = ntk.empirical(wide_net, params, x, algorithm="jacobian", memory=memory)
+    assert plan.text in capsys.readouterr().out
+    np.testing.assert_allclose(streamed, whole, rtol=1e-12)
+
+
+def test_automatic_choice(wide, mlp):
+    params, x = wide
+    chosen = ntk_plan.plan(wide_net, params, x, memory=2**30)
+    others = [
+        ntk_plan.plan(wide_net, params, x, algorithm=name, memory=2**30) for name in ALGORITHMS
+    ]
+    assert chosen.algorithm == "structured"
+    assert chosen.flops == min(plan.flops for plan in others)
+
+    # Without layers to use, many outputs make products with vectors cheaper than Jacobians; and
+    # they are what is left when not even one sample's Jacobian fits.
+    def twice(params, x):
+        return jnp.tanh(x @ params["v"].T @ params["w"].T) @ params["w"] @ params["v"]
+
+    params = {"w": normal(0, 8, 400), "v": normal(1, 400, 8)}
+    assert ntk_plan.plan(twice, params, x[:, :8], memory=2**30).algorithm == "vector"
+    trace = ntk_plan.plan(twice, params, x[:, :8], form="trace", memory=2**30)
+    assert trace.algorithm != "vector"
+    tight = ntk_plan.plan(twice, params, x[:, :8], form="trace", memory=250e3)
+    assert tight.algorithm == "vector"
+
+
+def test_only_the_upper_triangle_is_computed(mlp, monkeypatch):
+    params, x, _ = mlp
+    calls = []
+    original = ntk._tile_contract
+    monkeypatch.setattr(ntk, "_tile_contract", lambda *a: calls.append(1) or original(*a))
+    ntk.empirical(relu_net, params, x, tile=2)
+    assert len(calls) == 6
+    ntk.empirical(relu_net, params, x, jnp.array(x), tile=2)
+    assert len(calls) == 6 + 9
+
+
+def test_what_cannot_be_done_is_said(mlp):
+    params, x, _ = mlp
+    with pytest.raises(ValueError, match="use one of full, trace"):
+        ntk.empirical(relu_net, params, x, form="diagonal")
+    with pytest.raises(ValueError, match=r"\[n, outputs\]"):
+        ntk.empirical(lambda p, x: (x, x), params, x)
+    with pytest.raises(ValueError, match="no floating-point leaf"):
+        ntk.empirical(lambda p, x: x * p, jnp.array(2), x)
+
+
+# --- without the matrix, and with it --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch", (None, 4))
+def test_kernel_vector_product(mlp, batch):
+    params, x, arrays = mlp
+    v = normal(3, 5, 2)
+    product = ntk.kernel_vector_product(relu_net, params, x, x[:5], v, batch=batch)
+    expected = np.einsum("ijab,jb->ia", arrays["entk_full"][:, :5], v)
+    np.testing.assert_allclose(product, expected, atol=1e-10)
+
+
+def test_regression_with_a_linear_model_is_least_squares():
+    """f = x W is its own linearisation: the change of W is the smallest that fits."""
+    params, x, y = {"w": normal(0, 9, 2)}, normal(1, 5, 9), normal(2, 5, 2)
+
+    def f(params, x):
+        return x @ params["w"]
+
+    x_test = normal(3, 4, 9)
+    found = ntk.ntk_regression(f, params, x, y, x_test)
+    change = jnp.linalg.pinv(x) @ (y - f(params, x))
+    np.testing.assert_allclose(found, f(params, x_test) + x_test @ change, atol=1e-8)
+
+
+def test_regression_interpolates_with_the_network_s_own_kernel(mlp):
+    params, x, arrays = mlp
+    y = normal(4, 4, 2)
+    found = ntk.ntk_regression(relu_net, params, x[:4], y, x, verbose=False)
+    np.testing.assert_allclose(found[:4], y, atol=1e-6)
+    kernel = arrays["entk_full"].transpose(0, 2, 1, 3).reshape(12, 12)
+    residual = (y - arrays["mlp_out"][:4]).reshape(-1)
+    change = kernel[:, :8] @ np.linalg.pinv(kernel[:8, :8], rcond=1e-10, hermitian=True) @ residual
+    np.testing.assert_allclose(found, arrays["mlp_out"] + change.reshape(6, 2), atol=1e-6)
+    with pytest.raises(ValueError, match=r"but f gives \(4, 2\)"):
+        ntk.ntk_regression(relu_net, params, x[:4], y[:, :1], x, verbose=False)
+
+
+def test_drift_and_alignment(mlp):
+    _, _, arrays = mlp
+    kernel = jnp.asarray(arrays["entk_full"])
+    np.testing.assert_allclose(ntk.drift(kernel, 3 * kernel), 2, atol=1e-12)
+    np.testing.assert_allclose(ntk.alignment(kernel, 3 * kernel), 1, atol=1e-12)
+    y = normal(5, 6, 2)
+    np.testing.assert_allclose(ntk.target_alignment(y @ y.T, y), 1, atol=1e-12)
+    outer = jnp.einsum("ia,jb->ijab", y, y)
+    np.testing.assert_allclose(ntk.target_alignment(outer, y), 1, atol=1e-12)
+    u = jnp.array([1.0, 1.0, -1.0, -1.0])
+    np.testing.assert_allclose(ntk.target_alignment(jnp.eye(4), u), 0.5, atol=1e-12)
+
+
+# --- private imports ------------------------------------------------------------------------------
+
+
+def private_names(source):
+    """Names of private JAX modules that a source imports or reaches through attributes."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Attribute):
+            found.append(ast.unparse(node))
+    private = re.compile(r"jaxlib\b|jax(\.\w+)*\._(?!_)")  # jax.__version__ is public
+    return [name for name in found if private.match(name)]
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["import jax._src.core", "from jax._src import core", "from jax import _src", "jax._src.x()"],
+)
+def test_private_names_are_recognised(source):
+    assert private_names(source)
+
+
+def test_public_names_are_let_through():
+    source = "from jax.extend import core\nprint(jax.__version__, jax.tree.map(f, x)._replace())"
+    assert not private_names(source)
+
+
+def test_no_module_uses_private_jax():
+    sources = sorted(pathlib.Path(cgjax.__file__).parent.rglob("*.py"))
+    assert len(sources) > 20
+    found = {path.name: names for path in sources if (names := private_names(path.read_text()))}
+    assert not found

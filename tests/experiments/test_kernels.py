@@ -1,0 +1,119 @@
+"""The kernels study: closed-form rows against known numbers, and the sweep of dense networks."""
+
+import numpy as np
+import pytest
+
+from cgjax import config as configs
+from cgjax.analysis import salience
+from cgjax.core.errors import BadInput
+from cgjax.core.workdir import read_json
+from cgjax.experiments.kernels import dense, run, tasks, theory
+from cgjax.main import main
+from cgjax.published import PUBLISHED
+
+
+def config(row, *changes):
+    return configs.load(f"configs/kernels.py:{row}", dict(changes))
+
+
+def test_closed_form_rows_give_the_published_numbers():
+    for row in ("leak", "partial"):
+        metrics, _ = theory.STUDIES[row](config(row))
+        for name, entry in PUBLISHED["kernels"][row].items():
+            assert metrics[name] == pytest.approx(entry["mean"], abs=5e-5), name
+
+
+def test_salience_by_depth_equals_the_reference(golden):
+    metrics, arrays = theory.salience(config("salience"))
+    reference = golden("kernels/layer_salience")
+    names = {"step": "step", "relu": "relu", "gaussian": "gaussian_A1"}
+    for ours, theirs in names.items():
+        np.testing.assert_allclose(arrays[f"{ours}/3"], reference[f"{theirs}_C3"], atol=1e-10)
+    assert metrics["relu, depth 5: S(2;3)"] == pytest.approx(0.1038, abs=5e-5)
+
+
+def test_phase_kernels_are_the_positive_ones(golden):
+    kappas = theory.phase_kernels(50)
+    stored = golden("kernels/cd_phase_and_dispersed")
+    (name,) = [key for key in stored.files if key.startswith("cd_phase")]
+    stored = stored[name]
+    assert len(kappas) == len(stored) == 1728
+    ours = np.asarray(salience.salience(kappas))[:, :2]  # the same kernels, in another order
+    for column in (0, 1):
+        np.testing.assert_allclose(np.sort(ours[:, column]), np.sort(stored[:, column]), atol=1e-9)
+    some = stored[::96]
+    chosen = salience.kappa(salience.complete(some[:, :2]))
+    for k in (2, 3):
+        found = theory.margins(chosen, tasks.cd(k))
+        for machine, column in (("svm", 1 + k), ("regression", 4 + k)):
+            solved, wanted = np.all(found[machine] > 0, axis=1), some[:, column] == 1
+            decided = np.abs(found[machine]).min(axis=1) > 1e-6  # f = 0 where S1 = S2 = 0
+            np.testing.assert_array_equal(solved[decided], wanted[decided])
+            assert decided.sum() > 12
+
+
+def test_magnitudes_are_those_recomputed_before():
+    metrics, _ = theory.magnitudes(config("magnitudes"))
+    for name, entry in PUBLISHED["kernels"]["magnitudes"].items():
+        assert metrics[name] == pytest.approx(entry["mean"], abs=1e-3), name
+
+
+# --- dense networks -------------------------------------------------------------------------------
+
+
+def test_training_rows_are_padded_with_weight_zero():
+    members = [tasks.make("addition_extrapolation"), tasks.make("addition_both")]
+    found = dense.arrays(members)
+    np.testing.assert_array_equal(found["weight"].sum(axis=1), [17, 32])
+    for rows, weight, task in zip(found["rows"], found["weight"], members):
+        kept = np.asarray(rows)[np.asarray(weight) > 0]
+        np.testing.assert_array_equal(kept, np.flatnonzero(task.is_train))
+
+
+def test_rich_networks_solve_transitive_equivalence(tmp_path):
+    settings = config(
+        "te_rich", ("model.hidden", "300"), ("model.scales", "(1e-6,)"), ("optim.lrs", "(0.1,)"),
+        ("train.seeds", "(0, 1)"), ("train.steps", "2000"), ("checkpoint.every", "2000"),
+    )  # fmt: skip
+    sweep = dense.run(settings, tmp_path)
+    task = sweep.tasks[0]
+    assert np.all(sweep.train_loss < 1e-5)
+    np.testing.assert_allclose(sweep.outputs[:, 0, 0], np.stack([task.y] * 2), atol=0.02)
+    assert sweep.history["step"][-1] < 2000  # all networks had reached the stop
+
+
+def test_scores_are_slopes_or_accuracies():
+    addition, equivalence = tasks.make("addition_both"), tasks.make("te_2_2")
+    found = run._scores(addition, np.stack([0.8 * addition.y + 1, 0 * addition.y]))
+    np.testing.assert_allclose(found["slope"], [0.8, 0], atol=1e-12)
+    found = run._scores(equivalence, np.stack([0.5 * equivalence.y, -equivalence.y]))
+    np.testing.assert_allclose(found["accuracy"], [1, 0])
+    np.testing.assert_allclose(found["margin"], [0.5, -1])
+
+
+# --- whole rows -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("row", ["demo", "dispersed", "phase"])
+def test_row_runs_and_draws(row, tmp_path):
+    arg = "smoke" if row == "demo" else f"{row},smoke"
+    assert main([f"--config=configs/kernels.py:{arg}", f"--workdir={tmp_path}"]) == 0
+    assert (tmp_path / "arrays.npz").exists()
+    assert len(list((tmp_path / "figures").glob("*.png"))) == 1
+    assert "metrics" in read_json(tmp_path / "results.json")
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"study": "alchemy"}, "unknown study 'alchemy'"),
+        ({"optim.lrs": "(0.1,)"}, "one for each"),
+        ({"optim.loss": "hinge"}, "unknown optim.loss"),
+        ({"optim.optimiser": "lion"}, "unknown optim.optimiser"),
+        ({"data.tasks": "('addition_both', 'cd_1')"}, "different grids"),
+        ({"data.tasks": "('addition_bth',)"}, "did you mean 'addition_both'"),
+    ],
+)
+def test_bad_input_is_named(changes, message, tmp_path):
+    with pytest.raises(BadInput, match=message):
+        run.run(config("smoke", *changes.items()), tmp_path)
