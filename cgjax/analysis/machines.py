@@ -103,10 +103,11 @@ def _solve_ridge(k, y, mask, penalty, has_bias):
     return jax.vmap(solve)(k, y, mask, penalty)
 
 
-def _interpolate(k, target, mask, has_bias, total=0.0):
-    """Minimum-norm dual [n] and bias, with K dual + bias = target on the masked-in points.
+def _interpolate(k, target, mask, has_bias, total=0.0, min_norm=True):
+    """Dual [n] and bias, with K dual + bias = target on the masked-in points.
 
     total: what the dual sums to; only with a bias, whose optimality condition it is.
+    min_norm: where the kernel is singular, the smallest such dual; else there is a solution.
     """
     inside = mask.astype(k.dtype)
     count = jnp.maximum(jnp.sum(inside), 1)
@@ -121,7 +122,8 @@ def _interpolate(k, target, mask, has_bias, total=0.0):
         system = jax.vmap(lambda row: _centred(row, inside, count))(k)
         system = jax.vmap(lambda row: _centred(row, inside, count))(system.T)
         fill = fill + inside[:, None] * inside[None] / count
-    dual = start + inside * _pseudo_solve(system + jnp.where(level > 0, level, 1) * fill, rest)
+    system = system + jnp.where(level > 0, level, 1) * fill
+    dual = start + inside * _pseudo_solve(system, rest, min_norm)
     bias = jnp.sum(inside * (target - k @ dual)) / count if has_bias else jnp.zeros(())
     return dual, bias
 
@@ -130,12 +132,12 @@ def _centred(values, inside, count):
     return inside * (values - jnp.sum(inside * values) / count)
 
 
-def _pseudo_solve(system, target):
+def _pseudo_solve(system, target, min_norm):
     """The pseudo-inverse of a positive semi-definite system [n, n] times target [n].
 
-    Without its eigenvectors, which batches of small matrices are slow to give: with M the system
-    plus a small ridge r, x_1 = target / M and x_i+1 = r x_i / M, an eigenvalue l enters the sum
-    x_1 + x_2 - x_3 - x_4 as 1 / l up to (r / l)^2, and as zero where it is zero.
+    Without its eigenvectors, which batches of small matrices are slow to give. With M the system
+    plus a small ridge r, R = r / M is 1 on the null space and r / l next to eigenvalues l > 0: the
+    solution is (1 + R) / M up to (r / l)^2, after 1 - R^2 has removed the null space.
     """
     norm = jax.lax.stop_gradient(jnp.max(jnp.sum(jnp.abs(system), axis=0)))
 
@@ -149,10 +151,18 @@ def _pseudo_solve(system, target):
             lambda state: (100 * state[0], factorised(100 * state[0])),
             (_RIDGE * norm, factorised(_RIDGE * norm)),
         )
-        terms = [jax.scipy.linalg.cho_solve((factor, True), target)]
-        for _ in range(3):
-            terms.append(jax.scipy.linalg.cho_solve((factor, True), ridge * terms[-1]))
-        return terms[0] + terms[1] - terms[2] - terms[3]
+        # Each round removes the null space up to the rounding error of a solve with r, 1e-4.
+        is_singular = jnp.min(jnp.diag(factor)) ** 2 < 1e-8 * norm
+        n_rounds = jnp.where(is_singular, 4, 0) if min_norm else 0
+
+        def shrunk(x):
+            return jax.scipy.linalg.cho_solve((factor, True), ridge * x)
+
+        def without_null(x):
+            return jax.lax.fori_loop(0, n_rounds, lambda _, x: x - shrunk(shrunk(x)), x)
+
+        x = shrunk(without_null(target)) / ridge
+        return without_null(x + shrunk(x))
 
     return jax.lax.custom_linear_solve(lambda x: system @ x, target, solve, symmetric=True)
 
@@ -259,11 +269,11 @@ def _solve(k, signs, costs, mask, c, has_bias):
     border = mask * jnp.asarray(has_bias, k.dtype)
     path = central_path(*jax.lax.stop_gradient((k, signs, costs, box, mask, border)))
     polished = _polished(k, signs, costs, box, mask, has_bias, path)
-    candidates = [polished, (path.dual, path.bias)]
-    residuals = [_violation(k, signs, costs, box, mask, border, *pair) for pair in candidates]
-    is_better = residuals[0] <= jnp.maximum(residuals[1], 1e-9)
-    dual, bias = (jnp.where(is_better, a, b) for a, b in zip(*candidates))
-    residual = jnp.where(is_better, *residuals)
+    duals, biases = (jnp.stack(pair) for pair in zip(polished, (path.dual, path.bias)))
+    violation = functools.partial(_violation, k, signs, costs, box, mask, border)
+    residuals = jax.vmap(violation)(duals, biases)
+    best = jnp.where(residuals[0] <= jnp.maximum(residuals[1], 1e-9), 0, 1)
+    dual, bias, residual = duals[best], biases[best], residuals[best]
     gains = -(signs * (k @ dual + bias)[None] + costs)  # 1 - y f, or |y - f| - epsilon
     margin = 1.0 * (len(signs) == 1) - jnp.max(jnp.where(mask[None], gains, -jnp.inf))
     return SupportVectors(
@@ -289,7 +299,8 @@ def _polished(k, signs, costs, box, mask, has_bias, path):
     fixed = jnp.sum(jnp.where(is_upper, signs * box, 0), axis=0)
     target = jnp.sum(jnp.where(is_free, -signs * costs, 0), axis=0)
     inside = jnp.any(is_free, axis=0) & ~jnp.any(is_upper, axis=0)
-    free, bias = _interpolate(k, target - k @ fixed, inside, has_bias, -jnp.sum(fixed))
+    rest = target - k @ fixed
+    free, bias = _interpolate(k, rest, inside, has_bias, -jnp.sum(fixed), min_norm=False)
     if has_bias:
         # Without a free support vector any bias of an interval will do: take its middle.
         tight = -signs * costs - (k @ fixed)[None]

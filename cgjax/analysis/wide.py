@@ -126,40 +126,43 @@ def convnet(
         )
     if chunk is None:
         chunk = max(1, 2**28 // (48 * height * width * (2 * pool - 1) ** 2))
-    how = ((n_blocks, kernel, pool, weight_var, bias_var), chunk)
-    var1 = _pairs(x1, x1, np.arange(n1), np.arange(n1), True, *how)[0]
-    var2 = var1 if same else _pairs(x2, x2, np.arange(n2), np.arange(n2), True, *how)[0]
+    images = x1 if same else jnp.concatenate([x1, x2])
     rows, columns = np.triu_indices(n1) if same else np.indices((n1, n2)).reshape(2, -1)
-    found = _pairs(x1, x2, rows, columns, same, *how)
-    cov, tangent, features = (_square(v, rows, columns, n1, n2, same) for v in found)
+    own = np.arange(len(images))
+    second = columns if same else columns + n1
+    pairs = np.concatenate([[own, own], [rows, second]], axis=1)
+    found = _pairs(images, pairs, (n_blocks, kernel, pool, weight_var, bias_var), chunk)
+    var = weight_var * found[0][: len(own)] + bias_var
+    place = (rows, columns)
+    cov, tangent, features = (_square(v[len(own) :], place, (n1, n2), same) for v in found)
     cov = weight_var * cov + bias_var
     tangent = cov + weight_var * tangent
-    var1, var2 = (weight_var * var + bias_var for var in (var1, var2))
+    var1, var2 = var[:n1], var[-n2:]
     nngp, ntk = _dense(cov, tangent, var1, var2, same, n_dense, weight_var, bias_var)
     return ConvKernels(nngp, ntk, features)
 
 
-def _square(values, rows, columns, n1, n2, same):
-    square = jnp.zeros((n1, n2), values.dtype).at[rows, columns].set(values)
-    return square.at[columns, rows].set(values) if same else square
+def _square(values, place, shape, same):
+    square = jnp.zeros(shape, values.dtype).at[place].set(values)
+    return square.at[place[::-1]].set(values) if same else square
 
 
-def _pairs(x1, x2, rows, columns, same, settings, chunk):
-    """`_pair` of images x1[rows], x2[columns]: three arrays [pairs]."""
-    n, chunk = len(rows), min(chunk, len(rows))
+def _pairs(images, pairs, settings, chunk):
+    """`_pair` of images[pairs[0]] and images[pairs[1]]: three arrays [pairs]."""
+    n = pairs.shape[1]
+    chunk = min(chunk, n)
     # Whole chunks only: lax.map would compile what is left over a second time.
-    rows, columns = (np.pad(index, (0, -n % chunk)) for index in (rows, columns))
-    return [v[:n] for v in _chunked_pairs(x1, x2, rows, columns, same, settings, chunk)]
+    pairs = np.pad(pairs, ((0, 0), (0, -n % chunk)))
+    return [values[:n] for values in _chunked_pairs(images, pairs, settings, chunk)]
 
 
-@functools.partial(jax.jit, static_argnames=("same", "settings", "chunk"))
-def _chunked_pairs(x1, x2, rows, columns, same, settings, chunk):
-    def one(places):
-        i, j = places
-        equal = (i == j) if same else jnp.zeros((), bool)
-        return _pair(x1[i], x2[j], equal, *settings)
+@functools.partial(jax.jit, static_argnames=("settings", "chunk"))
+def _chunked_pairs(images, pairs, settings, chunk):
+    def one(pair):
+        i, j = pair
+        return _pair(images[i], images[j], i == j, *settings)
 
-    return jax.lax.map(one, (rows, columns), batch_size=chunk)
+    return jax.lax.map(one, tuple(pairs), batch_size=chunk)
 
 
 def _pair(x1, x2, equal, n_blocks, kernel, pool, weight_var, bias_var):

@@ -29,7 +29,7 @@ def draw_salience(arrays, folder: pathlib.Path) -> None:
         ax.axhline(limit, color=plots.FAINT, linestyle=":")
         ax.set(title=f"S({k + 1};3)", xlabel="layer", ylim=(0, 1.05 * limit))
         ax.grid(axis="y", **GRID)
-    axes[0].legend(fontsize=7)
+    axes[0].legend(fontsize=7, loc="center right")
     fig.suptitle("Deep random networks become look-up tables", x=0.01, ha="left")
     plots.save(fig, folder / "salience.png")
 
