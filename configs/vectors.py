@@ -20,7 +20,7 @@ _SEEN = {
 }
 _REGULARISED = {"optim.regulariser": "block_contrast"}
 # The reference computed the signed contrast without a graph, so that it never trained anything.
-# With its gradient it has no lower bound: every tanh saturates within a few hundred steps.
+# With its gradient it has no lower bound, and every tanh saturates within a thousand steps.
 _HESSIAN = {
     "model.activation": "tanh",
     "model.n_layers": 3,

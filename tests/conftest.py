@@ -23,7 +23,8 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 
 def pytest_unconfigure(config):
-    shutil.rmtree(_CACHE, ignore_errors=True)
+    if not hasattr(config, "workerinput"):  # the other processes still read it
+        shutil.rmtree(_CACHE, ignore_errors=True)
 
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"

@@ -125,7 +125,8 @@ def test_load_returns_a_predictor(finished):
 def test_list_names_every_row(capsys):
     assert main(["--list"]) == 0
     out = capsys.readouterr().out
-    for row in configs.load_file("configs/sprites.py").ROWS:
+    sprites = configs.load_file("configs/sprites.py")
+    for row in sprites.ROWS | sprites.BEYOND:
         assert f"configs/sprites.py:{row} " in out.replace("  ", " ")
     assert "0.9509" in out
 

@@ -282,7 +282,7 @@ def _solve(k, signs, costs, mask, c, has_bias):
         jnp.any(path.points[0] > path.points[2], axis=0) & mask,
         margin,
         jnp.max(jnp.where(mask[None], gains, -jnp.inf)) < 1e-6,
-        residual < 1e-6,
+        residual < 1e-6 + 1e-10 * jnp.max(jnp.abs(dual)),  # f is no better than its summands
         residual,
         path.n_steps,
     )

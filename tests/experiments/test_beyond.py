@@ -107,6 +107,16 @@ def test_scenes_inside_a_gap():
 # --- rows -----------------------------------------------------------------------------------------
 
 
+def test_rows_are_short_and_have_one_seed():
+    rows = configs.load_file("configs/sprites.py").BEYOND
+    assert len(rows) == 42
+    for row in rows:
+        config = configs.load(f"configs/sprites.py:{row},fast")
+        assert (config.train.steps, config.optim.lr_every) == (50 * 196, 196)
+        assert config.train.seeds == (0,) and config.eval.n == 10_000 and config.eval.regions
+        assert config.eval.every == (196 if config.eval.curve else 392)
+
+
 @pytest.mark.parametrize("n", [1_000, 1_000_000])
 def test_narrow_rows_differ_in_scenes_only(n):
     flag = "configs/sprites.py:{},fast".format
@@ -124,15 +134,23 @@ def test_published_rows_report_what_they_did():
 # --- whole runs -----------------------------------------------------------------------------------
 
 
+# Rows to run, and what is changed in them: a decoder that compiles quickly, two rows in one.
+RUNS = {
+    "slots_3": {"decoder": "broadcast", "composition": "learned_mlp"},
+    "annealed": {"decoder": "broadcast"},
+    "gap_shift": {"form": "reordered"},
+}
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """`finished(row)`: results and workdir of a tiny run; figures for slots_3 only."""
     folder, done = tmp_path_factory.mktemp("runs"), {}
 
-    def run(row, **model):
+    def run(row):
         if row not in done:
             config = configs.load(f"configs/sprites.py:{row},smoke")
-            config.model.update(model)
+            config.model.update(RUNS[row])
             # Few leaves: drawing initial parameters is what takes longest to compile.
             config.model.broadcast.n_layers = 2
             config.train.update({"steps": 6})
@@ -154,21 +172,21 @@ def numbers(results):
 
 
 def test_learned_composition_trains(finished):
-    results, workdir = finished("learned_mlp", decoder="broadcast")
+    results, workdir = finished("slots_3")
     found = numbers(results)
     assert set(found) >= {
         f"{score}_{part}" for score in ("mse", "share") for part in beyond.REGIONS
     }
     assert 0 <= found["recovery_front"] <= 1 and 0 <= found["recovery_back"] <= 1
     trained = cgjax.load(workdir).params["composition"]["dense_0"]["kernel"]
-    key = jax.random.fold_in(rng.stream(jax.random.key(0), "init"), 2)
-    first = learned.composition("learned_mlp").init(key, 2)["dense_0"]["kernel"]
-    assert trained.shape == (1, 6, 32)
+    key = jax.random.fold_in(rng.stream(jax.random.key(0), "init"), 3)
+    first = learned.composition("learned_mlp").init(key, 3)["dense_0"]["kernel"]
+    assert trained.shape == (1, 9, 32)
     assert 1e-4 < float(jnp.max(jnp.abs(trained[0] - first))) < 1e-2
 
 
 def test_annealed_sharpness_ends_sharp_and_is_loaded(finished):
-    results, workdir = finished("annealed", decoder="broadcast")
+    results, workdir = finished("annealed")
     assert numbers(results)["sharpness"] == pytest.approx(10)
     lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
     assert [line["kind"] for line in lines].count("eval") == 1
@@ -179,14 +197,14 @@ def test_annealed_sharpness_ends_sharp_and_is_loaded(finished):
 
 
 def test_gap_is_scored_apart(finished):
-    results, _ = finished("gap_shift", form="reordered")
+    results, _ = finished("gap_shift")
     found = numbers(results)
     assert min(found["mse_gap"], found["mse_outside"]) < found["mse_all"]
     assert found["mse_all"] < max(found["mse_gap"], found["mse_outside"])
 
 
 def test_three_slots_with_figures(finished):
-    results, workdir = finished("slots_3", decoder="broadcast")
+    results, workdir = finished("slots_3")
     assert "recovery_slot_1" in results["metrics"]
     names = {path.stem for path in (workdir / "figures").glob("*.png")}
     assert names >= {"supports", "heatmap", "pairs_compositional", "latents", "learning_curves"}

@@ -10,11 +10,13 @@ from cgjax.nets import broadcast
 
 
 def test_broadcast_is_a_pixelwise_network_on_tiled_latents():
-    module = broadcast.BroadcastMLP((6, 4, 3), hidden=7, n_layers=4)
-    z = jax.random.uniform(jax.random.key(0), (2, 5))
+    ranges = ((0.0, 1.0),) * 4 + ((0.1, 0.3),)
+    module = broadcast.BroadcastMLP((6, 4, 3), hidden=7, n_layers=4, ranges=ranges)
+    z = jax.random.uniform(jax.random.key(0), (2, 5)) * jnp.array([[1, 1, 1, 1, 0.3]])
     params = jax.jit(module.init)(jax.random.key(1), z)["params"]
-    y, x = np.meshgrid(np.linspace(1, -1, 6), np.linspace(-1, 1, 4), indexing="ij")
-    tiled = np.broadcast_to(np.asarray(z)[:, None, None], (2, 6, 4, 5))
+    y, x = np.meshgrid(np.linspace(4, -4, 6), np.linspace(-4, 4, 4), indexing="ij")
+    ends = 4 * np.concatenate([2 * z[:, :4] - 1, 10 * z[:, 4:] - 2], axis=1)
+    tiled = np.broadcast_to(ends[:, None, None], (2, 6, 4, 5))
     pixels = np.broadcast_to(np.stack([x, y], -1)[None], (2, 6, 4, 2))
     out = np.concatenate([tiled, pixels], -1)
     for i in range(4):

@@ -129,13 +129,17 @@ def curve_arrays(config, history: dict, workdir: pathlib.Path) -> dict:
     return found
 
 
+def _is_error(key):
+    return key.startswith("curve/") and not key.endswith("/step")
+
+
 @plots.styled
 def draw_curves(arrays, folder) -> list:
     """Error on the whole cube against error on the support, one curve per run, log-log.
 
     Reads curve/<row>/mse_id and curve/<row>/mse_all [m, R].
     """
-    rows = sorted({key.split("/")[1] for key in arrays if key.startswith("curve/")})
+    rows = sorted({key.split("/")[1] for key in arrays if _is_error(key)})
     if not rows:
         return []
     fig = plots.new_figure(4.8, 4.4, layout="constrained")
@@ -149,13 +153,14 @@ def draw_curves(arrays, folder) -> list:
         for seed, (x, y) in enumerate(zip(inside.T, whole.T)):
             ax.plot(x, y, label=None if seed else row.replace("_", " "), **style)
             ax.plot(x[-1], y[-1], "o", color=colour, markersize=7, markeredgecolor=plots.INK)
-    ax.set(xscale="log", yscale="log", xlabel="MSE on the training support")
-    ax.set_ylabel("MSE on the whole cube")
-    low, high = max(ax.get_xlim()[0], ax.get_ylim()[0]), min(ax.get_xlim()[1], ax.get_ylim()[1])
-    if low < high:
-        ax.plot((low, high), (low, high), ":", color=plots.FAINT, label="equal", zorder=0)
+    values = np.concatenate([np.ravel(arrays[key]) for key in arrays if _is_error(key)])
+    values = values[np.isfinite(values) & (values > 0)]
+    ends = (0.8 * values.min(initial=1.0), 1.25 * values.max(initial=1e-6))
+    ax.plot(ends, ends, ":", color=plots.FAINT, label="equal", zorder=0)
+    ax.set(xscale="log", yscale="log", xlim=ends, ylim=ends, box_aspect=1)
+    ax.set(xlabel="MSE on the training support", ylabel="MSE on the whole cube")
     ax.grid(which="both", color="#e3e6ea", linewidth=0.5)
     ax.legend()
     title = "New combinations against known ones: each evaluation of training, the last one large"
-    fig.suptitle(plots.wrap(title, 4.6, 10.5), x=0.01, ha="left")
+    fig.suptitle(plots.wrap(title, 4.0, 10.5), x=0.01, ha="left")
     return [plots.save(fig, folder / "curves.png")]

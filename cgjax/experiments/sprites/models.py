@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from cgjax.core.errors import BadInput
-from cgjax.experiments.sprites import learned
+from cgjax.experiments.sprites import learned, scenes
 from cgjax.nets.broadcast import BroadcastMLP, ShiftMLP
 from cgjax.nets.decoders import UpsampleMLP
 
@@ -55,7 +55,8 @@ def _decoder(config, widths, n_channels: int, name: str = "upsample"):
     size, model = config.data.image_size, config.model
     shape, dtype = (size, size, n_channels), jnp.dtype(model.dtype)
     if name == "broadcast":
-        return BroadcastMLP(shape, model.broadcast.hidden, model.broadcast.n_layers, dtype=dtype)
+        ranges = tuple((low, low + wide) for low, wide in zip(scenes.LOWEST, scenes.WIDTH))
+        return BroadcastMLP(shape, **model.broadcast.to_dict(), ranges=ranges, dtype=dtype)
     module = {"upsample": UpsampleMLP, "shift": ShiftMLP}[name]
     return module(
         out_shape=shape,

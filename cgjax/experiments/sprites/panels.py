@@ -161,7 +161,11 @@ def _supports(config) -> dict:
         data = ml_collections.ConfigDict({**own, **keys})
         raw = sets.sample(data, jax.random.key(3), 400)
         found[f"supports/{name}"] = np.asarray(raw[:, (0, 5)])
-        found[f"supports/{name}/verdict"] = np.array(verdict(data))
+        words = verdict(data)
+        # A panel that stands alone is narrow.
+        found[f"supports/{name}/verdict"] = np.array(
+            words if len(named) > 1 else words.replace(", ", "\n")
+        )
     return found
 
 
