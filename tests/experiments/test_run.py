@@ -9,7 +9,7 @@ import pytest
 from cgjax import config as configs
 from cgjax.core import train
 from cgjax.core.errors import BadInput
-from cgjax.experiments.sprites import models, panels, sets
+from cgjax.experiments.sprites import audits, models, panels, sets
 from cgjax.experiments.sprites import run as sprites
 
 
@@ -105,6 +105,11 @@ def test_verdicts(name, verdict):
 
 
 def test_a_value_inside_the_gap_is_not_identified():
-    values = jnp.full((2, 5), 0.5).at[0, 0].set(0.2)
-    found = panels.identified(support("orthogonal_gap"), 0, values, jax.random.key(0))
-    assert list(found) == [False, True]
+    sizes = {"n_values": 8, "n_partners": 1}
+    key = jax.random.key(0)
+    found, points = audits.audit(
+        support("orthogonal_gap"), "occlude_step", 0, key, own=True, **sizes
+    )
+    x = np.asarray(points.raw[:, 0])
+    inside = (x >= 0.05) & (x <= 0.45)
+    assert 0 < inside.sum() < 8 and np.array_equal(found.passes, ~inside)
