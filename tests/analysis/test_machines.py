@@ -352,23 +352,23 @@ def test_vmap_is_a_leading_axis(noisy):
 def test_accelerators_leave_slow_problems_to_blocks(noisy, monkeypatch):
     """The path taken off the CPU, with few enough first steps that blocks are needed."""
     kernel, labels, _ = noisy
+    expected = machines.solve_svc(kernel, labels, 10.0)
+    assert expected.n_steps.min() < expected.n_steps.max()
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(interior_point, "_FIRST_STEPS", int(expected.n_steps.min()))
     shape = (BATCH, 1, POINTS)
     with jax.enable_x64(True):
         mask = jnp.ones((BATCH, POINTS), bool)
         box = jnp.full(BATCH, 10.0)
         signs = jnp.asarray(labels).reshape(shape)
         problems = (jnp.asarray(kernel), signs, -jnp.ones(shape), box, mask, 1.0 * mask)
-        expected = interior_point.central_path(*problems)
-        monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-        monkeypatch.setattr(interior_point, "_FIRST_STEPS", int(expected.n_steps.min()))
-        assert expected.n_steps.min() < expected.n_steps.max()
         found = interior_point.central_path(*problems)
     assert np.all(found.is_done)
     np.testing.assert_array_equal(found.n_steps, expected.n_steps)
-    np.testing.assert_allclose(found.dual, expected.dual, atol=1e-10)
+    np.testing.assert_allclose(found.dual, expected.dual, atol=1e-6)
 
 
-@pytest.mark.parametrize("machine", ["ridge", "svr", "svc"])
+@pytest.mark.parametrize("machine", ["ridge", "svc", pytest.param("svr", marks=pytest.mark.slow)])
 def test_derivatives_with_respect_to_salience(machine):
     x, y, trains = context_dependence()
     train = trains[2]
