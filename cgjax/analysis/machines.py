@@ -264,6 +264,7 @@ def _solve(k, signs, costs, mask, c, has_bias):
     signs, costs: [q, n]; q = 1 for classes, 2 for regression. With a bias, b sums to zero.
     """
     unit = jax.lax.stop_gradient(jnp.sum(jnp.where(mask, jnp.diag(k), 0)) / jnp.sum(mask))
+    unit = jnp.where(unit > 0, unit, 1)
     k = jnp.where(mask[:, None] & mask[None], k / unit, 0)
     box = jnp.minimum(c * unit, LARGEST)
     border = mask * jnp.asarray(has_bias, k.dtype)
@@ -274,17 +275,18 @@ def _solve(k, signs, costs, mask, c, has_bias):
     residuals = jax.vmap(violation)(duals, biases)
     best = jnp.where(residuals[0] <= jnp.maximum(residuals[1], 1e-9), 0, 1)
     dual, bias, residual = duals[best], biases[best], residuals[best]
-    gains = -(signs * (k @ dual + bias)[None] + costs)  # 1 - y f, or |y - f| - epsilon
-    margin = 1.0 * (len(signs) == 1) - jnp.max(jnp.where(mask[None], gains, -jnp.inf))
+    slack = -(signs * (k @ dual + bias)[None] + costs)  # 1 - y f, or |y - f| - epsilon
+    slack = jnp.max(jnp.where(mask[None], slack, -jnp.inf))
     return SupportVectors(
-        dual / unit,
-        bias,
-        jnp.any(path.points[0] > path.points[2], axis=0) & mask,
-        margin,
-        jnp.max(jnp.where(mask[None], gains, -jnp.inf)) < 1e-6,
-        residual < 1e-6 + 1e-10 * jnp.max(jnp.abs(dual)),  # f is no better than its summands
-        residual,
-        path.n_steps,
+        dual=dual / unit,
+        bias=bias,
+        support=jnp.any(path.points[0] > path.points[2], axis=0) & mask,
+        margin=(1.0 if len(signs) == 1 else 0.0) - slack,
+        separable=slack < 1e-6,
+        # f is no better than its summands.
+        converged=residual < 1e-6 + 1e-10 * jnp.max(jnp.abs(dual)),
+        residual=residual,
+        n_steps=path.n_steps,
     )
 
 
