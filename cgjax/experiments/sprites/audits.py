@@ -30,7 +30,7 @@ def points(data, component, key, n_values, n_partners, n_unseen=1, alpha=False, 
     """
     values_key, partners_key, unseen_key = jax.random.split(key, 3)
     raw = jax.random.uniform(values_key, (n_values, 5))
-    # In numpy: one value's partners at a time are picked from it, and each pick would be a dispatch.
+    # In numpy: partners are picked from it one value at a time, each pick would be a dispatch.
     others = np.asarray(sets.partners(data, component, raw, partners_key, n_partners))
     everywhere = jax.random.uniform(unseen_key, (n_unseen, 5 * (data.n_slots - 1)))
 
