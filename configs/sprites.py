@@ -199,7 +199,7 @@ TIMES = {
     "fast": "2 minutes for 3 seeds on one H200 (monolithic 4)",
     "paper": "6 minutes per seed on one H200 (monolithic 11), from the measured step",
 }
-BEYOND_TIMES = {**TIMES, "fast": "50 epochs, one seed: a minute or two on one H200"}
+BEYOND_TIMES = {**TIMES, "fast": "50 epochs, one seed: half a minute on one H200"}
 
 
 def get_config(arg=""):

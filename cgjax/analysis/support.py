@@ -246,7 +246,7 @@ def _points(partners, i, component, shape):
             f"values are {shape}, but slot {component} of their partners is "
             f"{points[component].shape[1:]}: partners are [m, points, slots, ...]"
         )
-    return tuple(jnp.asarray(slot, jnp.float64) for slot in points)
+    return tuple(np.asarray(slot, np.float64) for slot in points)
 
 
 def _check_arguments(slots, partners, where, pixelwise, condition, unseen):

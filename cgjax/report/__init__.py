@@ -56,7 +56,7 @@ def by_row(family: str, size: str, label: str = "", record: pathlib.Path = RECOR
 
 
 def headline_table(family: str, metric: str = "r2_all", record: pathlib.Path = RECORD) -> str:
-    """One line per recorded run: the headline metric of every seed beside the paper's number."""
+    """One line per recorded run of the paper's: the headline metric of every seed, ours, theirs."""
     lines = [
         f"| row | size | {metric}, every seed | ours | paper | difference | time | hardware |",
         "|---|---|---|---:|---:|---:|---:|---|",
@@ -71,9 +71,22 @@ def headline_table(family: str, metric: str = "r2_all", record: pathlib.Path = R
             found = entry["metrics"][key]
             values = ", ".join(f"{v:.3f}" for v in found["values"])
             ours, paper = found["ours"], found["paper"]
-            against = f"{paper:.3f} | {ours - paper:+.3f}" if paper is not None else "- | -"
+            if paper is None:
+                continue
             lines.append(
-                f"| {name}{suffix} | {entry['size']} | {values} | {ours:.3f} | {against} "
-                f"| {entry['wall_s']:.0f} s | {hardware} |"
+                f"| {name}{suffix} | {entry['size']} | {values} | {ours:.3f} | {paper:.3f} "
+                f"| {ours - paper:+.3f} | {entry['wall_s']:.0f} s | {hardware} |"
             )
+    return "\n".join(lines)
+
+
+def beyond_table(family: str, columns: tuple[str, ...], record: pathlib.Path = RECORD) -> str:
+    """One line per recorded run that no paper has a number for: means over its seeds."""
+    lines = ["| row | size | " + " | ".join(columns) + " |", "|---|---|" + "---:|" * len(columns)]
+    for entry in entries(family, record):
+        found = entry["metrics"]
+        if any(metric["paper"] is not None for metric in found.values()):
+            continue
+        cells = (f"{found[c]['ours']:.3g}" if c in found else "-" for c in columns)
+        lines.append(f"| {entry['row']} | {entry['size']} | {' | '.join(cells)} |")
     return "\n".join(lines)

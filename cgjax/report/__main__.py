@@ -8,6 +8,16 @@ from cgjax import report
 from cgjax.core.errors import command
 from cgjax.experiments.sprites import figures
 
+BEYOND = (
+    "r2_id",
+    "r2_all",
+    "mse_overlap",
+    "mse_outline",
+    "mse_gap",
+    "recovery_front",
+    "recovery_back",
+)
+
 
 @command
 def main(argv=None):
@@ -24,6 +34,7 @@ def main(argv=None):
     if flags.add:
         return
     print(report.headline_table("sprites"))
+    print(f"\n## sprites, beyond the paper\n\n{report.beyond_table('sprites', BEYOND)}")
     for size in ("fast", "paper"):
         rows = report.by_row("sprites", size, flags.label)
         if rows:

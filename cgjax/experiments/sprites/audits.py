@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import ml_collections
 import numpy as np
 
@@ -31,7 +30,8 @@ def points(data, component, key, n_values, n_partners, n_unseen=1, alpha=False, 
     """
     values_key, partners_key, unseen_key = jax.random.split(key, 3)
     raw = jax.random.uniform(values_key, (n_values, 5))
-    others = sets.partners(data, component, raw, partners_key, n_partners)  # [m, p, 5 (K - 1)]
+    # In numpy: partners are picked from it one value at a time, each pick would be a dispatch.
+    others = np.asarray(sets.partners(data, component, raw, partners_key, n_partners))
     everywhere = jax.random.uniform(unseen_key, (n_unseen, 5 * (data.n_slots - 1)))
 
     def render(latents):
@@ -50,8 +50,8 @@ def points(data, component, key, n_values, n_partners, n_unseen=1, alpha=False, 
         return (*slots[:component], own, *slots[component:])
 
     def partners(i):
-        latents = others[i]
-        return scene(i, latents[~jnp.isnan(latents).any(axis=1)])
+        latents = others[i]  # [p, 5 (K - 1)]
+        return scene(i, latents[~np.isnan(latents).any(axis=1)])
 
     sprites = np.asarray(scenes.render(scenes.scale_latents(raw), data.image_size))
     return Points(raw, images, sprites.sum(-1) > 0, partners, lambda i: scene(i, everywhere))

@@ -209,7 +209,7 @@ def _walk_label(pair):
 
 
 def draw_traversals(arrays, folder):
-    """Two latents walked over a grid, target above prediction, for the pairs of WALKS.
+    """Two latents walked over a grid, target above prediction: the pairs of WALKS, then every pair.
 
     Reads traversal/<a>_<b>/target and traversal/<a>_<b>/<part> [g, g, h, w, 3]: latent b grows
     along the first axis (shown upward), latent a along the second (to the right).
@@ -217,21 +217,27 @@ def draw_traversals(arrays, folder):
     found = {tuple(key.split("/")[1:]) for key in arrays if key.startswith("traversal/")}
     paths = []
     for part in sorted({name for _, name in found} - {"target"}):
-        walks = [pair for pair in WALKS if {(pair, "target"), (pair, part)} <= found]
-        if not walks:
-            continue
-        pictures = [[_face(arrays[f"traversal/{p}/{n}"]) for n in ("target", part)] for p in walks]
-        per_row = max(1, min(4, 1500 // pictures[0][0].shape[1]))
-        blocks = []
-        for start in range(0, len(walks), per_row):
-            chunk = slice(start, start + per_row)
-            targets, predictions = map(np.stack, zip(*pictures[chunk]))
-            rows = {"target": targets, part: predictions}
-            blocks.append(plots.Block(rows, columns=tuple(map(_walk_label, walks[chunk]))))
-        title = f"Walks along two latents at a time, the others at 0: the {part} model"
-        fig = plots.image_grid(blocks, title, width=1500, largest=400)
-        paths.append(plots.save(fig, folder / f"traversals_{part}.png"))
+        both = {pair for pair, _ in found if {(pair, "target"), (pair, part)} <= found}
+        sheets = {"": ([pair for pair in WALKS if pair in both], 5, 4)}
+        sheets["_every_pair"] = (sorted(both), 3, 9)
+        for name, (walks, most, per_row) in sheets.items():
+            if walks:
+                fig = _traversal_sheet(arrays, part, walks, most, per_row)
+                paths.append(plots.save(fig, folder / f"traversals_{part}{name}.png"))
     return paths
+
+
+def _traversal_sheet(arrays, part, walks, most, per_row):
+    """`per_row` walks side by side, each thinned to `most` by `most` images."""
+    faces = [[_face(arrays[f"traversal/{p}/{n}"], most) for n in ("target", part)] for p in walks]
+    blocks = []
+    for start in range(0, len(walks), per_row):
+        chunk = slice(start, start + per_row)
+        targets, predictions = map(np.stack, zip(*faces[chunk]))
+        rows = {"target": targets, part: predictions}
+        blocks.append(plots.Block(rows, columns=tuple(map(_walk_label, walks[chunk]))))
+    title = f"Walks along two latents at a time, the others at 0: the {part} model"
+    return plots.image_grid(blocks, title, width=1800, largest=400)
 
 
 def draw_history(arrays, folder):
