@@ -13,7 +13,7 @@ ALLOWED = {
     "nets": {"core", "nets"},
     "analysis": {"core", "analysis"},
     "plots": {"core", "plots"},
-    "published": set(),
+    "published": {"published"},
     "config": {"core", "config"},
     "experiments": {"core", "data", "nets", "analysis", "plots", "published", "config"},
 }
