@@ -9,6 +9,7 @@ from cgjax.core.errors import BadInput, command
 FAMILIES = {
     "sprites": "cgjax.experiments.sprites.bench",
     "support": "cgjax.experiments.sprites.bench_support",
+    "kernels": "cgjax.experiments.kernels.bench",
 }
 
 

@@ -26,8 +26,9 @@ def base(family: str) -> ml_collections.ConfigDict:
             "data": {"seed": 0, "n_train": 0, "batch": 64},
             "model": {},
             "optim": {"lr": 1e-3, "lr_final": 0.0, "weight_decay": 0.0},
-            # steps: optimiser steps in all; steps_per_call: how many run in one compiled call
-            "train": {"seeds": (0,), "steps": 0, "steps_per_call": 1, "log_every": 1},
+            # steps: optimiser steps in all; steps_per_call: how many run in one compiled call;
+            # at_once: replicas that run together, the others wait their turn; 0: all
+            "train": {"seeds": (0,), "steps": 0, "steps_per_call": 1, "log_every": 1, "at_once": 0},
             # periods in steps; 0: only at the end
             "eval": {"every": 0},
             "checkpoint": {"every": 0},

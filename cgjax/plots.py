@@ -13,6 +13,7 @@ from typing import NamedTuple
 import matplotlib
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
@@ -75,6 +76,12 @@ def save(fig, path):
     finally:
         part.unlink(missing_ok=True)
     return path
+
+
+def shades(n, low="#9ecae1", high="#08306b"):
+    """n colours from light to dark, for lines along one quantity."""
+    low, high = (np.array(to_rgb(end)) for end in (low, high))
+    return [to_hex(low + share * (high - low)) for share in np.linspace(0, 1, max(n, 2))[:n]]
 
 
 def wrap(text, width, size=9.5):

@@ -66,7 +66,7 @@ def test_collapsed_runs_are_kept_apart():
     assert not any("left_out" in entry for entry in others)
 
 
-@pytest.mark.parametrize("family", PUBLISHED)
+@pytest.mark.parametrize("family", (*PUBLISHED, "images"))
 def test_the_files_hold_literals_only(family):
     module = importlib.import_module(f"cgjax.published.{family}")
     for node in ast.parse(inspect.getsource(module)).body[1:]:

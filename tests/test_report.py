@@ -35,14 +35,16 @@ def test_an_unfinished_run_is_refused(tmp_path):
 
 def test_recorded_configs_are_still_known():
     """Keys may be added to a family; one that is gone would make a recorded run unrepeatable."""
-    for entry in report.entries("sprites"):
-        config = configs.load(f"configs/sprites.py:{entry['row']},{entry['size']}")
+    free = ("train.seeds", "model.dtype", "data.tasks", "data.distances")  # parts of a row
+    for entry in report.entries("sprites") + report.entries("kernels"):
+        path = f"configs/{entry['family']}.py"
+        config = configs.load(f"{path}:{entry['row']},{entry['size']}")
         recorded = configs.from_json(json.dumps(entry["config"]))
         assert set(configs.keys(recorded)) <= set(configs.keys(config))
         changed = [
             line
             for line in configs.differences(recorded, config)
-            if "(absent)" not in line and not line.startswith(("train.seeds", "model.dtype"))
+            if "(absent)" not in line and not line.startswith(free)
         ]
         assert not changed, (entry["row"], changed)
 
@@ -50,6 +52,7 @@ def test_recorded_configs_are_still_known():
 def test_the_readme_shows_the_record():
     readme = (pathlib.Path(__file__).parent.parent / "README.md").read_text()
     assert report.headline_table("sprites") in readme
+    assert report.metric_table("kernels", ("slope", "accuracy")) in readme
 
 
 def test_the_report_prints_every_table(capsys):

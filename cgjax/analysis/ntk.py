@@ -5,6 +5,7 @@ Theta(x, x')_ab = sum over parameters of (df_a(x)/dtheta)(df_b(x')/dtheta). f ma
 same function object again to reuse its programs. Everything works in the dtype of params.
 """
 
+import contextlib
 import functools
 import math
 from collections.abc import Callable
@@ -58,10 +59,12 @@ def empirical(
     if verbose:
         say(plan.text)
     how = (form, plan.algorithm, plan.directions, precision)
-    if plan.is_whole:
-        return _whole(f, params, x1, x2, how)
+    is_one = devices is not None and plan.n_devices == 1
     devices = list(jax.devices() if devices is None else devices)[: plan.n_devices]
-    return _streamed(f, params, x1, x2, how, plan, devices)
+    with jax.default_device(devices[0]) if is_one else contextlib.nullcontext():
+        if plan.is_whole:
+            return _whole(f, params, x1, x2, how)
+        return _streamed(f, params, x1, x2, how, plan, devices)
 
 
 def jacobian(f: Callable, params, x, precision: str = "highest"):
@@ -82,9 +85,11 @@ def kernel_vector_product(
 ) -> jax.Array:
     """sum_jb Theta(x1, x2)_ijab v_jb without the kernel: [n1, outputs] from v [n2, outputs].
 
-    x2 None: x1. batch: samples at a time, where all at once need too much memory.
+    x2 None: x1. v may be [n2] where f has one output. batch: samples at a time, where all at once
+    need too much memory.
     """
     x2 = x1 if x2 is None else x2
+    v = jnp.asarray(v).reshape(_length(x2), -1)
     free, merge = ntk_blocks.floats(params)
 
     def outputs(free, x):
@@ -92,8 +97,8 @@ def kernel_vector_product(
 
     def pulled(total, batch):
         x, v = batch
-        _, pull = jax.vjp(lambda free: outputs(free, x), free)
-        return jax.tree.map(jnp.add, total, pull(v)[0]), None
+        out, pull = jax.vjp(lambda free: outputs(free, x), free)
+        return jax.tree.map(jnp.add, total, pull(v.astype(out.dtype))[0]), None
 
     def pushed(x):
         return jax.jvp(lambda free: outputs(free, x), (free,), (direction,))[1]

@@ -54,7 +54,9 @@ def _layer_factors(f, form, params, x):
     flat, cotangents = jax.vmap(pull)(jnp.eye(len(out), dtype=out.dtype))
     dense = []
     for layer, a, d in zip(found.layers, entered, cotangents):
-        d = ntk_layers.cotangent(layer, d)
+        # Networks may compute in fewer digits than their parameters have; their kernel should not.
+        dtype = leaves[layer.weight].dtype
+        a, d = a.astype(dtype), ntk_layers.cotangent(layer, d).astype(dtype)
         if layer.positions == 1:
             dense.append((a[0], d[:, 0]))
         else:

@@ -254,7 +254,8 @@ def _text(plan, sizes, n1, n2, form, memory):
         "jacobian": "Jacobian contraction",
         "vector": f"NTK-vector products, {plan.directions} at once",
     }[plan.algorithm]
-    n_tiles = math.ceil(n1 / plan.tile) * math.ceil((n2 or n1) / plan.tile)
+    down, across = math.ceil(n1 / plan.tile), math.ceil((n2 or n1) / plan.tile)
+    n_tiles = down * (down + 1) // 2 if n2 is None else down * across
     return (
         f"ntk {n1:,} x {n2 or n1:,}, {form}, {sizes.outputs} outputs, {sizes.params:,} params: "
         f"{what}; {_scaled(plan.flops, 1000, 'FLOP')}; Jacobian {_scaled(whole, 1024, 'B')}, "

@@ -221,6 +221,33 @@ class SetUp:
         place = self.place.everywhere if self.data_axis is None else self.place.replicas
         return jax.device_put(self.experiment.data, place)
 
+    def over_replicas(self, one, state, data, *each):
+        """`one(state, data, *each)` for every replica: together, or `train.at_once` at a time.
+
+        Convolutions of several replicas at once are grouped convolutions, which are slow on GPUs.
+        """
+        axes = (self.axes, self.data_axis, *(0 for _ in each))
+        together = jax.vmap(one, in_axes=axes, out_axes=(self.axes, 0))
+        n = len(self.keys)
+        at_once = math.gcd(n, self.config.train.at_once)  # gcd(n, 0) is n
+        if at_once == n or self.place.mesh.shape["seed"] > 1:  # devices already take some each
+            return together(state, data, *each)
+        shared = None if self.data_axis == 0 else data
+
+        def some(group):
+            state_part, own, *rest = group
+            state_part = state_part._replace(step=state.step)
+            found, stats = together(state_part, own if shared is None else shared, *rest)
+            return found._replace(step=None), stats
+
+        groups = (state._replace(step=None), data if shared is None else None, *each)
+        shape = (n // at_once, at_once)
+        groups = jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), groups)
+        found, stats = jax.tree.map(
+            lambda leaf: leaf.reshape(n, *leaf.shape[2:]), jax.lax.map(some, groups)
+        )
+        return found._replace(step=state.step), stats
+
     def compile_call(self, state, data, rows):
         """`steps_per_call` optimiser steps of all replicas as one program."""
         experiment = self.experiment
@@ -236,9 +263,7 @@ class SetUp:
         # Keys and replicas are arguments: other seeds then find the same program in the cache.
         def call(state, data, rows, keys, replicas):
             def body(state, row):
-                state, stats = jax.vmap(
-                    one, in_axes=(self.axes, self.data_axis, 0, 0, 0), out_axes=(self.axes, 0)
-                )(state, data, row, keys, replicas)
+                state, stats = self.over_replicas(one, state, data, row, keys, replicas)
                 return state._replace(step=state.step + 1), stats
 
             rows = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), rows)
@@ -268,8 +293,7 @@ class SetUp:
             return state, scalars
 
         def evaluate(state, data, keys, replicas):
-            axes = (self.axes, self.data_axis, 0, 0)
-            return jax.vmap(one, in_axes=axes, out_axes=(self.axes, 0))(state, data, keys, replicas)
+            return self.over_replicas(one, state, data, keys, replicas)
 
         jitted = jax.jit(evaluate, donate_argnums=0, out_shardings=(self.shardings, None))
         compiled = jitted.lower(state, data, self.keys, self.replicas).compile()

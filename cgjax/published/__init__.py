@@ -5,7 +5,7 @@ the seeds), `values` (the score of every seed in that mean, in seed order), `whe
 (scores of runs that were trained but are not in the mean). `SOURCES[family]` names the paper.
 """
 
-from cgjax.published import kernels, sprites, support, vectors
+from cgjax.published import images, kernels, sprites, support, vectors
 
 SOURCES = {
     "sprites": {
@@ -35,9 +35,23 @@ SOURCES = {
     },
 }
 
+
+
+def _read_off(rows: dict) -> dict:
+    """`{row: {where: {metric: (number, its reading error)}}}` in the form of PUBLISHED."""
+    return {
+        row: {
+            metric: {"mean": mean, "sd": error, "values": (), "where": where}
+            for where, metrics in places.items()
+            for metric, (mean, error) in metrics.items()
+        }
+        for row, places in rows.items()
+    }
+
+
 PUBLISHED = {
     "sprites": sprites.NUMBERS,
     "vectors": vectors.NUMBERS,
     "support": support.NUMBERS,
-    "kernels": kernels.NUMBERS,
+    "kernels": _read_off(kernels.READ_OFF | images.READ_OFF),
 }

@@ -31,7 +31,7 @@ def add(workdir, record: pathlib.Path = RECORD, label: str = "", note: str = "")
         "note": note,
         "date": datetime.date.today().isoformat(),
         **{key: results[key] for key in KEPT if key in results},
-        "models": {kind: results[kind] for kind in config["model"]["kinds"] if kind in results},
+        "models": {k: results[k] for k in config["model"].get("kinds", ()) if k in results},
         "config": config,
     }
     path = record / config["family"] / f"{name}.json"
@@ -76,6 +76,25 @@ def headline_table(family: str, metric: str = "r2_all", record: pathlib.Path = R
             lines.append(
                 f"| {name}{suffix} | {entry['size']} | {values} | {ours:.3f} | {paper:.3f} "
                 f"| {ours - paper:+.3f} | {entry['wall_s']:.0f} s | {hardware} |"
+            )
+    return "\n".join(lines)
+
+
+def metric_table(family: str, endings: tuple[str, ...], record: pathlib.Path = RECORD) -> str:
+    """One line per recorded metric with a paper's number, whose name ends so."""
+    lines = [
+        "| row | size | metric | every seed | ours | paper | difference |",
+        "|---|---|---|---|---:|---:|---:|",
+    ]
+    for entry in entries(family, record):
+        for name, found in entry["metrics"].items():
+            if found["paper"] is None or not name.endswith(endings):
+                continue
+            values = ", ".join(f"{v:.3f}" for v in found["values"])
+            ours, paper = found["ours"], found["paper"]
+            lines.append(
+                f"| {entry['row']} | {entry['size']} | {name} | {values} | {ours:.3f} "
+                f"| {paper:.3f} | {ours - paper:+.3f} |"
             )
     return "\n".join(lines)
 

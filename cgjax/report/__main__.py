@@ -18,6 +18,8 @@ BEYOND = (
     "recovery_back",
 )
 
+KERNELS = ("slope", "accuracy", "mse", "additivity")
+
 
 @command
 def main(argv=None):
@@ -35,6 +37,7 @@ def main(argv=None):
         return
     print(report.headline_table("sprites"))
     print(f"\n## sprites, beyond the paper\n\n{report.beyond_table('sprites', BEYOND)}")
+    print(f"\n## kernels\n\n{report.metric_table('kernels', KERNELS)}")
     for size in ("fast", "paper"):
         rows = report.by_row("sprites", size, flags.label)
         if rows:

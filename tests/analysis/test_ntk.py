@@ -96,6 +96,24 @@ def test_float32_parameters_give_a_float32_kernel(mlp):
         np.testing.assert_allclose(kernel, arrays["entk_full"], rtol=1e-4, atol=1e-4)
 
 
+def test_factors_have_the_digits_of_the_parameters():
+    """A network in bfloat16: products of its activations are not rounded once more."""
+    params, x = normal(0, 8, 2).astype(jnp.float32), normal(1, 6, 8).astype(jnp.bfloat16)
+    kernel = ntk.empirical(lambda w, x: x @ w.astype(x.dtype), params, x, algorithm="structured")
+    assert kernel.dtype == jnp.float32
+    exact = np.asarray(x, np.float64) @ np.asarray(x, np.float64).T
+    np.testing.assert_allclose(kernel[..., 0, 0], exact, rtol=1e-5)
+
+
+def test_one_device_of_several_is_used(mlp):
+    params, x, arrays = mlp
+    chosen = jax.devices()[3]
+    for tile in (None, 4):
+        kernel = ntk.empirical(relu_net, params, x, devices=[chosen], tile=tile)
+        assert kernel.devices() == {chosen}
+        np.testing.assert_allclose(kernel, arrays["entk_full"], atol=1e-10)
+
+
 def test_inside_jit_and_vmap(mlp):
     params, x, arrays = mlp
     both = jax.tree.map(lambda a: jnp.stack([a, 2 * a]), params)
@@ -293,6 +311,18 @@ def test_kernel_vector_product(mlp, batch):
     product = ntk.kernel_vector_product(relu_net, params, x, x[:5], v, batch=batch)
     expected = np.einsum("ijab,jb->ia", arrays["entk_full"][:, :5], v)
     np.testing.assert_allclose(product, expected, atol=1e-10)
+
+
+def test_kernel_vector_product_of_one_output(mlp):
+    """With itself, and with v [n] of another dtype."""
+    params, x, _ = mlp
+
+    def f(params, x):
+        return relu_net(params, x)[:, 0]
+
+    v = np.arange(6, dtype=np.float32)
+    product = ntk.kernel_vector_product(f, params, x, None, v)
+    np.testing.assert_allclose(product[:, 0], ntk.empirical(f, params, x)[..., 0, 0] @ v)
 
 
 def test_regression_with_a_linear_model_is_least_squares():

@@ -45,6 +45,24 @@ def test_seeds_as_an_axis_equal_single_runs(whole, tmp_path):
         np.testing.assert_allclose(history["loss"][:, 0], whole[1]["loss"][:, seed], rtol=1e-4)
 
 
+@pytest.mark.parametrize("data_seed", [0, -1])
+def test_seeds_in_turn_equal_seeds_together(data_seed, tmp_path):
+    found = []
+    for at_once in (0, 2):
+        settings = toy.config(seeds=(0, 1, 2, 3), at_once=at_once)
+        settings.data.seed = data_seed
+        experiment = toy.experiment(settings)
+        if data_seed == -1:
+            each = jax.tree.map(
+                lambda leaf: jnp.stack([leaf * k for k in range(1, 5)]), experiment.data
+            )
+            experiment = experiment._replace(data=each)
+        state, history = train.fit(experiment, settings, tmp_path / str(at_once))
+        found.append((state.params["w"], history["loss"], history["eval"]["mse"]))
+    for together, in_turn in zip(*found):
+        np.testing.assert_allclose(together, in_turn, rtol=1e-5)
+
+
 def test_seeds_can_be_added_to_a_finished_run(whole, tmp_path):
     run(toy.config(seeds=(1,)), tmp_path)
     state, history = run(toy.config(seeds=(0, 1, 2)), tmp_path)

@@ -1,4 +1,4 @@
-"""The kernels study: closed-form rows against known numbers, and the sweep of dense networks."""
+"""The kernels study: closed-form rows against known numbers, and what the command line says."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from cgjax import config as configs
 from cgjax.analysis import salience
 from cgjax.core.errors import BadInput
 from cgjax.core.workdir import read_json
-from cgjax.experiments.kernels import dense, run, tasks, theory
+from cgjax.experiments.kernels import run, tasks, theory
 from cgjax.main import main
 from cgjax.published import PUBLISHED
 
@@ -58,46 +58,12 @@ def test_magnitudes_are_those_recomputed_before():
         assert metrics[name] == pytest.approx(entry["mean"], abs=1e-3), name
 
 
-# --- dense networks -------------------------------------------------------------------------------
-
-
-def test_training_rows_are_padded_with_weight_zero():
-    members = [tasks.make("addition_extrapolation"), tasks.make("addition_both")]
-    found = dense.arrays(members)
-    np.testing.assert_array_equal(found["weight"].sum(axis=1), [17, 32])
-    for rows, weight, task in zip(found["rows"], found["weight"], members):
-        kept = np.asarray(rows)[np.asarray(weight) > 0]
-        np.testing.assert_array_equal(kept, np.flatnonzero(task.is_train))
-
-
-def test_rich_networks_solve_transitive_equivalence(tmp_path):
-    settings = config(
-        "te_rich", ("model.hidden", "300"), ("model.scales", "(1e-6,)"), ("optim.lrs", "(0.1,)"),
-        ("train.seeds", "(0, 1)"), ("train.steps", "2000"), ("checkpoint.every", "2000"),
-    )  # fmt: skip
-    sweep = dense.run(settings, tmp_path)
-    task = sweep.tasks[0]
-    assert np.all(sweep.train_loss < 1e-5)
-    np.testing.assert_allclose(sweep.outputs[:, 0, 0], np.stack([task.y] * 2), atol=0.02)
-    assert sweep.history["step"][-1] < 2000  # all networks had reached the stop
-
-
-def test_scores_are_slopes_or_accuracies():
-    addition, equivalence = tasks.make("addition_both"), tasks.make("te_2_2")
-    found = run._scores(addition, np.stack([0.8 * addition.y + 1, 0 * addition.y]))
-    np.testing.assert_allclose(found["slope"], [0.8, 0], atol=1e-12)
-    found = run._scores(equivalence, np.stack([0.5 * equivalence.y, -equivalence.y]))
-    np.testing.assert_allclose(found["accuracy"], [1, 0])
-    np.testing.assert_allclose(found["margin"], [0.5, -1])
-
-
 # --- whole rows -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("row", ["demo", "dispersed", "phase"])
+@pytest.mark.parametrize("row", ["dispersed", "phase"])
 def test_row_runs_and_draws(row, tmp_path):
-    arg = "smoke" if row == "demo" else f"{row},smoke"
-    assert main([f"--config=configs/kernels.py:{arg}", f"--workdir={tmp_path}"]) == 0
+    assert main([f"--config=configs/kernels.py:{row},smoke", f"--workdir={tmp_path}"]) == 0
     assert (tmp_path / "arrays.npz").exists()
     assert len(list((tmp_path / "figures").glob("*.png"))) == 1
     assert "metrics" in read_json(tmp_path / "results.json")
@@ -107,11 +73,12 @@ def test_row_runs_and_draws(row, tmp_path):
     "changes, message",
     [
         ({"study": "alchemy"}, "unknown study 'alchemy'"),
-        ({"optim.lrs": "(0.1,)"}, "one for each"),
+        ({"parts.addition.optim.lrs": "(0.1,)"}, "one for each"),
         ({"optim.loss": "hinge"}, "unknown optim.loss"),
         ({"optim.optimiser": "lion"}, "unknown optim.optimiser"),
-        ({"data.tasks": "('addition_both', 'cd_1')"}, "different grids"),
-        ({"data.tasks": "('addition_bth',)"}, "did you mean 'addition_both'"),
+        ({"model.trained": "some"}, "unknown model.trained 'some': one of all, readout"),
+        ({"parts.addition.data.tasks": "('addition_both', 'cd_1')"}, "different grids"),
+        ({"parts.addition.data.tasks": "('addition_bth',)"}, "did you mean 'addition_both'"),
     ],
 )
 def test_bad_input_is_named(changes, message, tmp_path):

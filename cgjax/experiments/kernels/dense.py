@@ -1,9 +1,11 @@
 """Dense networks on symbolic inputs, from lazy to rich (Lippl and Stachenfeld 2025).
 
 The scale of the initial weights decides the regime: at 1 the network behaves like its kernel, at
-1e-6 it learns features. All scales, training sets and seeds are replicas of one compiled program.
+1e-6 it learns features. All scales, training sets and seeds are replicas of one compiled program;
+what changes a shape or a loss is a part of the run, in a sub-folder of its own.
 """
 
+import pathlib
 from typing import NamedTuple
 
 import jax
@@ -13,35 +15,85 @@ import optax
 
 from cgjax.core import parallel, train
 from cgjax.core.errors import BadInput
-from cgjax.experiments.kernels import inputs, tasks
+from cgjax.experiments.kernels import dense_scores, inputs, tasks
 from cgjax.nets.mlp import MLP
 
 
 class Sweep(NamedTuple):
-    """Outputs of every trained network; first axes: seeds, training sets, initial scales."""
+    """Every trained network; first axes: seeds, training sets, initial scales."""
 
     tasks: tuple[tasks.Task, ...]
-    outputs: np.ndarray  # [seeds, tasks, scales, N] on the whole grid
+    starts: np.ndarray  # [seeds, tasks, scales, N] outputs on the whole grid before training
+    outputs: np.ndarray  # [seeds, tasks, scales, N] and after
     train_loss: np.ndarray  # [seeds, tasks, scales]
     history: dict  # step [n], and every score [n, seeds, tasks, scales]
     params: dict  # leaves [seeds, tasks, scales, ...]
+    grams: np.ndarray  # [2, seeds, tasks, scales, N, N] last hidden layer, before and after
+
+
+def study(config, workdir) -> tuple[dict, dict]:
+    """Trains every part of the row: its metrics {name: (values, seeds)}, and arrays to draw."""
+    metrics, arrays = {}, {"parts": np.array([name for name, _ in parts(config)])}
+    for name, settings in parts(config):
+        sweep = run(settings, pathlib.Path(workdir) / name, name)
+        scores, saved = dense_scores.measure(settings, sweep)
+        prefix = f"{name}/" if name else ""
+        metrics |= {prefix + key: value for key, value in scores.items()}
+        arrays |= {prefix + key: value for key, value in saved.items()}
+    return metrics, arrays
+
+
+def parts(config) -> list[tuple]:
+    """(name, config) of each part: the row's config with the part's own keys; one without name."""
+    if not config.parts:
+        return [("", config)]
+    found = []
+    for name in sorted(config.parts):
+        settings = config.copy_and_resolve_references()
+        settings.update(config.parts[name])
+        found.append((name, settings))
+    return found
 
 
 def run(config, workdir, name: str = "") -> Sweep:
     """Trains the whole sweep; networks that reach `optim.stop` rest while the others go on."""
     members = tuple(tasks.make(task) for task in config.data.tasks)
     check(config, members)
-    state, history = train.fit(experiment(config, members), config, workdir, name)
+    found = experiment(config, members)
+    state, history = train.fit(found, config, workdir, name)
     axes = len(config.train.seeds), len(members), len(config.model.scales)
-    model, encoded = network(config), jnp.asarray(inputs.one_hot(members[0].x, members[0].sizes))
-    predict = jax.jit(jax.vmap(lambda params: model.apply({"params": params}, encoded)))
-    outputs = parallel.fetch(predict(state.params)).reshape(*axes, -1)
+    start = train.SetUp(found, config).init()
+    networks = [
+        parallel.fetch({**state.extra, **state.params}) for state in (start, state)
+    ]  # before and after
+    (starts, before), (outputs, after) = (_read_out(config, members, params) for params in networks)
     scores = {k: v.reshape(-1, *axes) for k, v in history["eval"].items() if k != "step"}
-    params = jax.tree.map(
-        lambda leaf: np.asarray(leaf).reshape(*axes, *leaf.shape[1:]), parallel.fetch(state.params)
+
+    def by_axes(leaf):
+        return np.asarray(leaf).reshape(*axes, *leaf.shape[1:])
+
+    return Sweep(
+        members,
+        by_axes(starts),
+        by_axes(outputs),
+        scores["train_loss"][-1],
+        {"step": history["eval"]["step"], **scores},
+        jax.tree.map(by_axes, networks[1]),
+        np.stack([by_axes(before), by_axes(after)]),
     )
-    last = scores["train_loss"][-1]
-    return Sweep(members, outputs, last, {"step": history["eval"]["step"], **scores}, params)
+
+
+def _read_out(config, members, params):
+    """Outputs [R, N] of all networks on the grid; products [R, N, N] of their last features."""
+    model, encoded = network(config), jnp.asarray(inputs.one_hot(members[0].x, members[0].sizes))
+
+    def one(params):
+        return model.apply({"params": params}, encoded), features(model, params, encoded)
+
+    batched = jax.jit(lambda params: jax.lax.map(one, params, batch_size=8))
+    outputs, hidden = jax.tree.map(np.asarray, batched(params))
+    # Rich features have few directions: float32 products would drown the others in rounding.
+    return outputs, np.stack([np.float64(one) @ np.float64(one).T for one in hidden])
 
 
 def check(config, members) -> None:
@@ -53,11 +105,16 @@ def check(config, members) -> None:
             f"optim.lrs has {len(config.optim.lrs)} learning rates for "
             f"{len(config.model.scales)} model.scales: give one for each"
         )
-    if config.optim.loss not in LOSSES:
-        raise BadInput(f"unknown optim.loss '{config.optim.loss}': one of {', '.join(LOSSES)}")
-    if config.optim.optimiser not in OPTIMISERS:
-        names = ", ".join(OPTIMISERS)
-        raise BadInput(f"unknown optim.optimiser '{config.optim.optimiser}': one of {names}")
+    for key, value, known in (
+        ("optim.loss", config.optim.loss, LOSSES),
+        ("optim.optimiser", config.optim.optimiser, OPTIMISERS),
+        ("model.trained", config.model.trained, TRAINED),
+    ):
+        if value not in known:
+            raise BadInput(f"unknown {key} '{value}': one of {', '.join(known)}")
+
+
+# --- the network ----------------------------------------------------------------------------------
 
 
 def network(config, scale=1.0) -> MLP:
@@ -68,11 +125,35 @@ def network(config, scale=1.0) -> MLP:
     )  # fmt: skip
 
 
+def features(model: MLP, params, x):
+    """Activations [n, hidden] of the last hidden layer."""
+    last = f"dense_{model.n_layers - 2}"
+    _, kept = model.apply(
+        {"params": params}, x, mutable="intermediates",
+        capture_intermediates=lambda module, _: module.name == last,
+    )  # fmt: skip
+    return jax.nn.relu(kept["intermediates"][last]["__call__"][0])
+
+
+def split(params, trained: str):
+    """(params, frozen): all layers train, or the readout alone, from zero: then f is a kernel
+    machine on the random features of the last hidden layer."""
+    if trained == "all":
+        return params, {}
+    *hidden, last = sorted(params)
+    readout = jax.tree.map(jnp.zeros_like, params[last])
+    return {last: readout}, {name: params[name] for name in hidden}
+
+
+TRAINED = ("all", "readout")
 LOSSES = {
     "mse": lambda y, f: jnp.square(f - y),
     "logistic": lambda y, f: jax.nn.softplus(-y * f),
 }
 OPTIMISERS = {"gd": optax.sgd, "adam": optax.adam}
+
+
+# --- all networks as one experiment ---------------------------------------------------------------
 
 
 def replicas(config) -> dict:
@@ -114,18 +195,18 @@ def experiment(config, members) -> train.Experiment:
     """Full-batch training of all networks at once."""
     model, value = network(config), LOSSES[config.optim.loss]
 
-    def forward(params, x):
-        return model.apply({"params": params}, x)
+    def forward(params, extra, x):
+        return model.apply({"params": {**extra, **params}}, x)
 
     def loss(params, extra, batch, key, step, replica):
         task = replica["task"]
         rows, weight = batch["rows"][task], batch["weight"][task]
-        found = value(batch["y"][task][rows], forward(params, batch["x"][rows]))
+        found = value(batch["y"][task][rows], forward(params, extra, batch["x"][rows]))
         return jnp.sum(found * weight) / jnp.sum(weight), (extra, {})
 
     def evaluate(params, extra, data, key, replica):
         y, is_train = data["y"][replica["task"]], data["is_train"][replica["task"]]
-        f = forward(params, data["x"])
+        f = forward(params, extra, data["x"])
         scores = {"loss": value(y, f), "mse": jnp.square(f - y), "margin": y * f}
         scores["accuracy"] = (jnp.sign(f) == jnp.sign(y)).astype(jnp.float32)
         parts = {"train": is_train, "test": ~is_train}
@@ -140,7 +221,8 @@ def experiment(config, members) -> train.Experiment:
 
     def init(key, replica):
         scaled = network(config, replica["scale"])
-        return scaled.init(key, jnp.zeros((1, sum(members[0].sizes))))["params"], {}
+        params = scaled.init(key, jnp.zeros((1, sum(members[0].sizes))))["params"]
+        return split(params, config.model.trained)
 
     return train.Experiment(
         data=arrays(members),

@@ -3,6 +3,7 @@
 import pathlib
 
 import numpy as np
+from matplotlib.patches import Rectangle
 
 from cgjax import plots
 
@@ -15,6 +16,47 @@ LABELS = {
 }
 LIMITS = (1 / 3, 1 / 3, 1.0)  # upper bounds of S(1..3; 3)
 GRID = {"color": "#e3e6ea", "linewidth": 0.7}
+NOTE = {"fontsize": 7.5, "color": plots.GREY}
+SIGNS = {"cmap": "PuOr", "vmin": -1.8, "vmax": 1.8}  # of responses -1 and +1
+
+
+@plots.styled
+def draw_tasks(arrays, folder: pathlib.Path) -> None:
+    """F1: what is trained in addition, context dependence and transitive equivalence."""
+    fig = plots.new_figure(10.2, 4.9, layout="constrained")
+    axes = fig.subplots(2, 5)
+    names = ("extrapolation", "asymmetric", "interpolation", "both", "dispersed_1")
+    for ax, name in zip(axes[0], names):
+        trained, y = (arrays[f"addition_{name}/{key}"] for key in ("is_train", "y"))
+        ax.imshow(np.where(trained, y, np.nan), cmap="coolwarm", vmin=-8, vmax=8)
+        title = f"addition, {name.split('_')[0]}"
+        ax.set(title=f"{title}\n{trained.sum()} trained", xlabel="item 2")
+        ax.set_xticks(range(0, 9, 4), ("-4", "0", "4"))
+        ax.set_yticks(range(0, 9, 4), ("-4", "0", "4"))
+    y = arrays["cd_3/y"]
+    for context, ax in enumerate(axes[1, :2]):
+        ax.imshow(y[context], **SIGNS)
+        ax.set(title=f"context {context}: respond to\nfeature {context + 1}", xlabel="feature 2")
+        for k in (1, 2, 3):
+            box = ((2.5, -0.5), k, k)
+            ax.add_patch(Rectangle(*box, fill=False, edgecolor=plots.INK, linewidth=1.2))
+            ax.text(2.58 + k - 1, k - 0.62, f"CD-{k}", fontsize=6.5, color=plots.INK)
+    axes[1, 2].set(title="transitive equivalence\n20 trained", xlabel="item 2")
+    axes[1, 2].imshow(np.where(arrays["te_3_3/is_train"], arrays["te_3_3/y"], np.nan), **SIGNS)
+    axes[1, 2].set_xticks(range(6), "BACEDF")
+    axes[1, 2].set_yticks(range(6), "BACEDF")
+    axes[1, 3].imshow(np.where(arrays["to_7/is_train"], arrays["to_7/y"], np.nan), **SIGNS)
+    axes[1, 3].set(title="transitive ordering\n12 trained", xlabel="item 2")
+    for ax in axes.flat:
+        ax.tick_params(length=0)
+        ax.spines[:].set_visible(True)
+    for ax in (axes[0, 0], axes[1, 2]):
+        ax.set_ylabel("item 1")
+    axes[1, 0].set_ylabel("feature 1")
+    axes[1, 4].axis("off")
+    words = "colour: target\nwhite: new, tested\nboxes: held out\nin both contexts"
+    axes[1, 4].text(0, 0.5, words, va="center", color=plots.GREY)
+    plots.save(fig, folder / "tasks.png")
 
 
 @plots.styled
@@ -32,6 +74,36 @@ def draw_salience(arrays, folder: pathlib.Path) -> None:
     axes[0].legend(fontsize=7, loc="center right")
     fig.suptitle("Deep random networks become look-up tables", x=0.01, ha="left")
     plots.save(fig, folder / "salience.png")
+    _draw_more_salience(arrays, folder)
+
+
+def _draw_more_salience(arrays, folder):
+    """The same for four components, and for two of unequal share of the input."""
+    fig = plots.new_figure(9.6, 7.4, layout="constrained")
+    rows = fig.subplots(3, 4)
+    shares = [key.split("_")[1] for key in arrays if key.startswith("relu/share_")]
+    for i, (name, label) in enumerate(LABELS.items()):
+        style = {"color": plots.COLOURS[i], "label": label}
+        for k, ax in enumerate(rows[0]):
+            ax.plot(arrays[f"{name}/4"][:, k], **style)
+        for share, single, both in zip(shares, rows[1], rows[2]):
+            first, second, pair = arrays[f"{name}/share_{share}"].T
+            single.plot(first, **style)
+            single.plot(second, linestyle="--", color=plots.COLOURS[i])
+            both.plot(pair, **style)
+    for k, (ax, limit) in enumerate(zip(rows[0], (1 / 4, 1 / 6, 1 / 4, 1))):
+        ax.axhline(limit, color=plots.FAINT, linestyle=":")
+        ax.set(title=f"S({k + 1};4)", ylim=(0, 1.05 * limit))
+    for share, single, both in zip(shares, rows[1], rows[2]):
+        other = f"{1 - float(share):.1f}"
+        single.set(title=f"shares {share} and {other}: single", ylim=(0, 0.95))
+        both.set(title=f"shares {share} and {other}: both", ylim=(0, 1.05), xlabel="layer")
+    for ax in rows.flat:
+        ax.grid(axis="y", **GRID)
+    rows[0, 0].legend(fontsize=7, loc="upper right")
+    rows[1, 3].text(2, 0.8, "solid: the smaller share\ndashed: the larger", **NOTE)
+    fig.suptitle("Four components, and two of unequal share", x=0.01, ha="left")
+    plots.save(fig, folder / "salience_more.png")
 
 
 @plots.styled
@@ -69,30 +141,67 @@ def draw_partial(arrays, folder: pathlib.Path) -> None:
     plots.save(fig, folder / "partial.png")
 
 
+MACHINES = {"svm": "hard margin", "regression": "ridgeless regression"}
+
+
 @plots.styled
 def draw_phase(arrays, folder: pathlib.Path) -> None:
-    """F3 d: tasks solved by each kernel; random networks by depth; the boundary in closed form."""
-    fig = plots.new_figure(9.4, 4.3, layout="constrained")
-    for ax, machine, title in zip(
-        fig.subplots(1, 2, sharey=True), ("svm", "regression"), ("hard margin", "ridgeless")
-    ):
+    """F3 d: tasks solved by each kernel; random networks by depth; closed-form boundaries."""
+    fig = plots.new_figure(12.6, 4.7, layout="constrained")
+    axes = fig.subplots(1, 3, sharey=True)
+    for ax, (machine, title) in zip(axes, MACHINES.items()):
         solved = sum((arrays[f"cd_{k}/{machine}"] == 1).astype(int) for k in (1, 2, 3))
         shades = ("#f3d9d0", "#f7ecd0", "#d7e8f5", "#c3e2d3")
         for n, label in enumerate(("none", "CD-1", "CD-1 and CD-2", "all three")):
             at = solved == n
-            ax.plot(arrays["s1"][at], arrays["s2"][at], "s", color=shades[n], label=label, ms=5)
+            ax.plot(arrays["s1"][at], arrays["s2"][at], "s", color=shades[n], label=label, ms=6.5)
         for i, (name, label) in enumerate(LABELS.items()):
             path = arrays[f"network/{name}"]
             ax.plot(*path.T, "o-", color=plots.COLOURS[i], markersize=2.5, lw=1, label=label)
-        line = arrays[f"boundary/{machine}"]
-        inside = line <= 1 / 3 - arrays["boundary/s1"]
-        ax.plot(arrays["boundary/s1"][inside], line[inside], color=plots.INK, lw=1.4,
-                label="CD-3, closed form")  # fmt: skip
-        ax.set(title=title, xlabel="S(1;3)", xlim=(-0.01, 0.345), ylim=(-0.01, 0.345))
-    fig.axes[0].set_ylabel("S(2;3)")
-    fig.axes[1].legend(fontsize=7, loc="upper right")
+        ax.set_title(title)
+    ax, differ = axes[2], arrays["cd_3/disagree"].astype(bool)
+    ax.plot(arrays["s1"][~differ], arrays["s2"][~differ], "s", color="#eef0f2", ms=6.5)
+    ax.plot(arrays["s1"][differ], arrays["s2"][differ], "s", color="#d9c2dc", ms=6.5,
+            label="CD-3 by regression only")  # fmt: skip
+    ax.set_title(f"the two disagree on {differ.mean():.1%}")
+    for ax, drawn in zip(axes, (("svm",), ("regression",), ("svm", "regression"))):
+        for machine in drawn:
+            line = arrays[f"boundary/{machine}"]
+            inside = line <= 1 / 3 - arrays["boundary/s1"]
+            style = "-" if machine == "svm" else "--"
+            ax.plot(arrays["boundary/s1"][inside], line[inside], style, color=plots.INK, lw=1.4,
+                    label=f"CD-3 in closed form, {MACHINES[machine]}")  # fmt: skip
+        ax.set(xlabel="S(1;3)", xlim=(-0.01, 0.345), ylim=(-0.01, 0.345))
+    for name in ("rep_1", "rep_2"):
+        axes[2].plot(*arrays[name], "*", color=plots.COLOURS[1], ms=9)
+        label = name.replace("rep_", "Rep. ")
+        axes[2].annotate(label, arrays[name], (5, 5), textcoords="offset points")
+    axes[0].set_ylabel("S(2;3)")
+    axes[1].legend(fontsize=7, loc="upper right")
+    axes[2].legend(fontsize=7, loc="upper right")
     fig.suptitle("Which context-dependence tasks a kernel solves", x=0.01, ha="left")
     plots.save(fig, folder / "phase.png")
+
+
+@plots.styled
+def draw_context_share(arrays, folder: pathlib.Path) -> None:
+    """Margin on CD-3 by depth and by the context's share of the input."""
+    fig = plots.new_figure(8.2, 3.5, layout="constrained")
+    axes = fig.subplots(1, 2, sharey=True)
+    share, depth = arrays["share"], arrays["depth"]
+    extent = (share[0], share[-1], depth[0] - 0.5, depth[-1] + 0.5)
+    for ax, (machine, title) in zip(axes, MACHINES.items()):
+        shown = {"origin": "lower", "aspect": "auto", "cmap": "PuOr", "vmin": -1, "vmax": 1}
+        image = ax.imshow(arrays[f"margin/{machine}"].T, extent=extent, **shown)
+        ax.axvline(1 / 3, color=plots.INK, linestyle=":", lw=1)
+        ax.set(title=title, xlabel="share of the context in the input")
+        ax.spines[:].set_visible(False)
+    axes[0].set_ylabel("layers")
+    axes[0].text(1 / 3 + 0.01, depth[-1], "equal shares", fontsize=7.5, va="center")
+    bar = fig.colorbar(image, ax=list(axes), label="margin on new inputs", pad=0.02)
+    bar.outline.set_visible(False)
+    fig.suptitle("CD-3 in wide ReLU networks: purple is solved", x=0.01, ha="left")
+    plots.save(fig, folder / "context_share.png")
 
 
 @plots.styled
@@ -129,38 +238,110 @@ def draw_dispersed(arrays, folder: pathlib.Path) -> None:
 
 
 @plots.styled
-def draw_dense(arrays, folder: pathlib.Path) -> None:
-    """Mean output on new inputs against the target, one panel per task, one colour per scale."""
-    tasks, scales = arrays["tasks"], arrays["scales"]
-    outputs = np.asarray(arrays["outputs"]).mean(axis=0)  # [tasks, scales, N]
-    history = arrays["history/test_mse"]  # [evaluations, seeds, tasks, scales]
-    fig = plots.new_figure(2.9 * len(tasks), 5.6, layout="constrained")
-    axes = fig.subplots(2, len(tasks), squeeze=False)
-    for i, task in enumerate(tasks):
-        for j, scale in enumerate(scales):
-            colour = plots.COLOURS[j % len(plots.COLOURS)]
-            n = round(outputs.shape[-1] ** 0.5)
-            if n * n == outputs.shape[-1]:
-                items = outputs[i, j].reshape(n, n).mean(axis=1)
-                axes[0, i].plot(np.arange(n), items, "o-", color=colour, ms=3, label=f"{scale:g}")
-            steps, curve = arrays["history/step"], history[:, :, i, j].mean(axis=1)
-            axes[1, i].plot(steps, curve, color=colour)
-        axes[0, i].set(title=str(task).replace("_", " "), xlabel="item of component 1")
-        axes[1, i].set(xlabel="step", yscale="log")
-        for ax in axes[:, i]:
-            ax.grid(**GRID)
-    axes[0, 0].set_ylabel("mean output over component 2")
-    axes[1, 0].set_ylabel("test MSE")
-    axes[0, 0].legend(title="initial scale", fontsize=7, title_fontsize=7)
-    plots.save(fig, folder / "dense.png")
+def draw_transitive(arrays, folder: pathlib.Path) -> None:
+    """What a kernel answers on transitive equivalence; its margins there and on ordering."""
+    fig = plots.new_figure(10.4, 3.2, layout="constrained")
+    target, answer, equivalence, ordering = fig.subplots(1, 4)
+    for ax, key, title in ((target, "y", "target"), (answer, "f", "kernel, S = 0.40")):
+        ax.imshow(arrays[f"te_3_3/{key}"], **SIGNS)
+        ax.set_xticks(range(6), "BACEDF")
+        ax.set_yticks(range(6), "BACEDF")
+        ax.set(title=f"equivalence, {title}", xlabel="item 2")
+        ax.tick_params(length=0)
+    target.set_ylabel("item 1")
+    for i, (machine, title) in enumerate(MACHINES.items()):
+        style = {"color": plots.COLOURS[i], "label": title, "markersize": 3}
+        names = [key for key in arrays if key.startswith("te_") and key.endswith(machine)]
+        for name in names:
+            equivalence.plot(arrays["salience"], arrays[name], ".-"[i:], **style)
+            style.pop("label", None)
+    equivalence.set(title="equivalence, new pairs", ylim=(-1, 1), ylabel="mean margin",
+                    xlabel="salience S(1;2)")  # fmt: skip
+    equivalence.text(0.07, -0.15, "exactly 0: chance", **NOTE)
+    equivalence.legend(fontsize=7)
+    for i, at in enumerate((1, 4, 7)):
+        label = f"S = {arrays['salience'][at]:.2f}"
+        ordering.plot(range(2, 7), arrays["to_7/regression"][at], "o-", markersize=3,
+                      color=plots.COLOURS[i], label=label)  # fmt: skip
+    ordering.axhline(0, color=plots.FAINT, lw=0.7)
+    ordering.set(title="ordering, new pairs", xlabel="distance in rank", ylabel="margin")
+    ordering.legend(fontsize=7)
+    plots.save(fig, folder / "transitive.png")
+
+
+@plots.styled
+def draw_perturbed(arrays, folder: pathlib.Path) -> None:
+    """Additivity and slope by the spread of similarity at equal overlap."""
+    fig = plots.new_figure(7.4, 3.2, layout="constrained")
+    left, right = fig.subplots(1, 2, sharex=True)
+    for i, (kind, label) in enumerate((("width", "finite width"), ("codes", "items alike"))):
+        spread, missing = arrays[f"{kind}/spread"], 1 - arrays[f"{kind}/additivity"]
+        error = arrays[f"{kind}/slope"] - arrays[f"{kind}/slope predicted"]
+        for ax, values in ((left, missing), (right, error)):
+            ax.plot(spread.ravel(), values.ravel(), ".", color=plots.COLOURS[i], ms=2, alpha=0.3)
+        left.plot(spread.mean(1), missing.mean(1), "o-", color=plots.COLOURS[i], ms=4, label=label)
+        right.errorbar(spread.mean(1), error.mean(1), error.std(1), color=plots.COLOURS[i],
+                       marker="o", ms=4, capsize=2)  # fmt: skip
+    left.set(yscale="log", ylabel="1 - R2 of additivity, new pairs", title="additivity")
+    right.set(ylabel="slope measured - predicted", title="memorization leak", ylim=(-0.6, 0.6))
+    right.axhline(0, color=plots.FAINT, lw=0.7)
+    ticks = (0.02, 0.05, 0.1, 0.2, 0.5)
+    for ax in (left, right):
+        ax.set(xscale="log", xlabel="spread of similarity at one shared component")
+        ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        ax.set_xticks((), minor=True)
+        ax.grid(**GRID)
+    left.legend()
+    plots.save(fig, folder / "perturbed.png")
+
+
+@plots.styled
+def draw_design(arrays, folder: pathlib.Path) -> None:
+    """Error and slope by number of training pairs; the pairs chosen; salience taken away."""
+    fig = plots.new_figure(10.2, 6.2, layout="constrained")
+    axes = fig.subplots(2, 3)
+    names = ("anchors", "dispersed", "like values", "chosen")
+    saliences = [key.split("/")[0] for key in arrays if key.endswith("/mask")]
+    for ax, s in zip(axes[0], saliences):
+        for i, name in enumerate(names):
+            n, error, _ = arrays[f"{s}/{name}"].T
+            ax.plot(n, error, "o-", color=plots.COLOURS[i], markersize=3, label=name)
+        ax.set(title=f"S(1;2) = {s}", xlabel="training pairs", yscale="log", ylim=(0.008, 12))
+    axes[0, 0].set_ylabel("test MSE")
+    slopes, mask, shaped = axes[1]
+    for i, name in enumerate(names):
+        n, _, slope = arrays[f"0.3/{name}"].T
+        slopes.plot(n, slope, "o-", color=plots.COLOURS[i], markersize=3, label=name)
+    slopes.set(title="S(1;2) = 0.3", xlabel="training pairs", ylabel="slope m", ylim=(0, 1))
+    slopes.legend(fontsize=7, loc="lower right")
+    mask.imshow(arrays["0.3/mask"], cmap="Blues", vmin=0, vmax=1.4)
+    mask.set_xticks(range(0, 9, 4), ("-4", "0", "4"))
+    mask.set_yticks(range(0, 9, 4), ("-4", "0", "4"))
+    mask.set(title="the 18 pairs chosen at S = 0.3", xlabel="value 2", ylabel="value 1")
+    for i, s in enumerate(saliences):
+        shaped.plot(
+            arrays["factor"], arrays[f"{s}/shaped"], color=plots.COLOURS[i], label=f"S = {s}"
+        )
+    shaped.axvline(1, color=plots.FAINT, linestyle=":")
+    shaped.set(xscale="log", ylim=(0, 1), xlabel="factor on full conjunctions", ylabel="slope m",
+               title="less to remember, less leaks (p = 1)")  # fmt: skip
+    shaped.text(1.1, 0.93, "as a ridge", **NOTE)
+    shaped.legend(fontsize=7, loc="lower left")
+    for ax in (*axes[0], slopes, shaped):
+        ax.grid(**GRID)
+    plots.save(fig, folder / "design.png")
 
 
 FIGURES = {
+    "tasks": draw_tasks,
     "salience": draw_salience,
     "leak": draw_leak,
     "partial": draw_partial,
     "phase": draw_phase,
+    "context_share": draw_context_share,
     "magnitudes": draw_magnitudes,
     "dispersed": draw_dispersed,
-    "dense": draw_dense,
+    "transitive": draw_transitive,
+    "perturbed": draw_perturbed,
+    "design": draw_design,
 }

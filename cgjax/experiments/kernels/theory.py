@@ -6,9 +6,9 @@ Each study returns (metrics, arrays); the metrics carry the names of `published.
 import jax
 import numpy as np
 
-from cgjax.analysis import additivity, closed_forms, machines
+from cgjax.analysis import additivity, closed_forms, machines, training_sets
 from cgjax.analysis import salience as theory
-from cgjax.experiments.kernels import tasks
+from cgjax.experiments.kernels import inputs, tasks
 
 # Saliences (S(1;3), S(2;3)) that the paper's bars are labelled with: the rectified-quadratic and
 # the ReLU network at depth 3.
@@ -17,6 +17,26 @@ RELEVANT = (1, 2)  # component that each context asks about
 DEPTHS = (1, 2, 5, 10, 20)  # of the table
 PRICE = 1e10  # of slack: a hard margin, and what the paper uses
 EPSILON = 0.1  # of support-vector regression: the paper keeps its library's default
+SHARES = (0.1, 0.3, 0.4, 0.5)  # of the first of two components in the input
+
+
+def masks(config):
+    """The tasks: which combinations are trained, and their targets."""
+    names = [
+        f"addition_{name}" for name in ("extrapolation", "asymmetric", "interpolation", "both")
+    ]
+    names += ["addition_dispersed_1", "cd_1", "cd_2", "cd_3", "te_3_3", "to_7"]
+    metrics, arrays = {}, {}
+    for name in names:
+        task = tasks.make(name)
+        full = np.full(task.sizes, np.nan)  # pairs of an item with itself have no order
+        full[tuple(task.x.T)] = task.y
+        trained = np.zeros(task.sizes, bool)
+        trained[tuple(task.x.T)] = task.is_train
+        arrays |= {f"{name}/y": full, f"{name}/is_train": trained}
+        metrics[f"{name}: trained"] = np.sum(task.is_train)
+        metrics[f"{name}: tested"] = np.sum(~task.is_train)
+    return metrics, arrays
 
 
 def salience(config):
@@ -27,9 +47,9 @@ def salience(config):
         for n in (2, 3, 4):
             tables = theory.layers(np.arange(n + 1) / n, layer_map, depth)
             arrays[f"{name}/{n}"] = np.asarray(theory.salience(tables))
-        for share in (0.1, 0.3, 0.4, 0.5):
-            tables = theory.layers([0, share, 1 - share, 1], layer_map, depth)
-            arrays[f"{name}/share_{share}"] = np.asarray(theory.subset_salience(tables))
+        shares = np.array([[0, share, 1 - share, 1] for share in SHARES])
+        found = np.asarray(theory.subset_salience(theory.layers(shares, layer_map, depth)))
+        arrays |= {f"{name}/share_{share}": found[i] for i, share in enumerate(SHARES)}
         for layer in (layer for layer in DEPTHS if layer <= depth):
             for k in range(3):
                 metrics[f"{name}, depth {layer}: S({k + 1};3)"] = arrays[f"{name}/3"][layer, k]
@@ -90,6 +110,9 @@ def phase(config):
             solved = np.all(margin > 0, axis=1)
             arrays[f"cd_{k}/{machine}"] = np.mean(margin > 0, axis=1)
             metrics[f"CD-{k} solved, {machine}"] = solved.mean()
+        disagree = np.all(found["svm"] > 0, axis=1) != np.all(found["regression"] > 0, axis=1)
+        arrays[f"cd_{k}/disagree"] = disagree
+        metrics[f"CD-{k}: objectives disagree"] = disagree.mean()
     svm = [arrays[f"cd_{k}/svm"] == 1 for k in (1, 2, 3)]
     metrics |= {
         "kernels": len(kappas),
@@ -101,27 +124,55 @@ def phase(config):
     closed = closed_forms.shortcut_bias(saliences[:, 0], saliences[:, 1])
     for machine, margin in (("svm", closed.svm), ("regression", closed.regression)):
         arrays[f"cd_3/{machine}/closed form"] = np.asarray(margin)
+        decided = np.abs(margin) > 1e-9  # nothing is learned at S(1;3) = S(2;3) = 0
+        right = (margin > 0) == (arrays[f"cd_3/{machine}"] == 1)
+        metrics[f"CD-3 closed form right, {machine}"] = right[decided].mean()
     for name, layer_map in theory.LAYER_MAPS.items():
         tables = theory.layers(np.arange(4) / 3, layer_map, 10)
         arrays[f"network/{name}"] = np.asarray(theory.salience(tables))[1:, :2]
     line = np.linspace(0, 1 / 3, 200)
     for machine in ("svm", "regression"):
         arrays[f"boundary/{machine}"] = np.asarray(closed_forms.shortcut_boundary(line, machine))
+    arrays |= {name: np.array(place) for name, place in REPRESENTATIONS.items()}
     return metrics, {**arrays, "boundary/s1": line}
 
 
 def margins(kappas: np.ndarray, task: tasks.Task) -> dict:
-    """y f on the test inputs [kernels, tests] of both machines, all kernels in one call."""
+    """y f on the test inputs [kernels, tests] of both machines, all kernels in one call.
+
+    kappas: tables by overlap count [kernels, C + 1], or by subset [kernels, 2^C].
+    """
+    by_count = np.shape(kappas)[-1] == len(task.sizes) + 1
+    kernel = theory.overlap_kernel if by_count else theory.subset_kernel
     train, test = task.x[task.is_train], task.x[~task.is_train]
     y, y_test = task.y[task.is_train], task.y[~task.is_train]
     with jax.enable_x64(True):
-        k_train = theory.overlap_kernel(train, train, kappas)
-        k_test = theory.overlap_kernel(test, train, kappas)
+        k_train, k_test = kernel(train, train, kappas), kernel(test, train, kappas)
         found = {
             "svm": machines.svc(k_train, y, k_test, PRICE),
             "regression": machines.ridgeless(k_train, y, k_test),
         }
     return {name: np.asarray(f) * y_test for name, f in found.items()}
+
+
+def context_share(config):
+    """CD-3 where the context has a share of the input of its own, by depth of a ReLU network.
+
+    Unequal components have one salience for every subset.
+    """
+    shares = np.linspace(0.02, 0.9, config.data.n_saliences)
+    depth = max(1, config.data.depth // 2)
+    features = (1 - shares) / 2
+    parts = np.stack([shares, features, features], axis=1) @ theory.subsets(3).T
+    tables = np.asarray(theory.layers(parts, theory.relu, depth))[:, 1:]  # [shares, depth, 2^C]
+    found = margins(tables.reshape(-1, 8), tasks.cd(3))
+    arrays, metrics = {"share": shares, "depth": np.arange(1, depth + 1)}, {}
+    for machine, margin in found.items():
+        worst = margin.min(axis=1).reshape(tables.shape[:2])
+        arrays[f"margin/{machine}"] = worst
+        for layer in (layer for layer in (1, 3, 10) if layer <= depth):
+            metrics[f"{machine}, depth {layer}: solved"] = np.mean(worst[:, layer - 1] > 0)
+    return metrics, arrays
 
 
 def magnitudes(config):
@@ -143,6 +194,102 @@ def magnitudes(config):
         arrays[f"{representation}/cd_{k}"] = np.array(list(map(float, values.values())))
         arrays["types"] = np.array(list(values))
     return metrics, arrays
+
+
+# --- relations ------------------------------------------------------------------------------------
+
+
+EQUIVALENCE = ("te_2_2", "te_5_5_hubs_1", "te_5_5_hubs_4")
+
+
+def transitive(config):
+    """Transitive equivalence, which no kernel solves, and ordering, which every kernel does."""
+    grid = np.linspace(0.05, 0.45, 9)
+    kappas = np.stack([np.zeros_like(grid), grid, np.ones_like(grid)], axis=1)
+    metrics, arrays = {}, {"salience": grid}
+    for name in EQUIVALENCE:
+        found = margins(kappas, tasks.make(name))
+        for machine, margin in found.items():
+            arrays[f"{name}/{machine}"] = margin.mean(axis=1)
+            metrics[f"{name}, {machine}: largest |mean margin|"] = np.abs(margin.mean(axis=1)).max()
+    task = tasks.make("to_7")
+    distance = np.abs(task.x[:, 0] - task.x[:, 1])[~task.is_train]
+    for machine, margin in margins(kappas, task).items():
+        metrics[f"to_7, {machine}: least accuracy"] = np.mean(margin > 0, axis=1).min()
+        arrays[f"to_7/{machine}"] = np.stack(
+            [margin[:, distance == d].mean(axis=1) for d in range(2, 7)], axis=1
+        )
+    task = tasks.make("te_3_3")
+    train, y = task.x[task.is_train], task.y[task.is_train]
+    kernels = (theory.overlap_kernel(x, train, [0, 0.4, 1]) for x in (train, task.x))
+    f = machines.ridgeless(next(kernels), y, next(kernels))
+    arrays |= {"te_3_3/f": f.reshape(task.sizes), "te_3_3/y": task.y.reshape(task.sizes)}
+    return metrics, arrays
+
+
+# --- kernels that are not quite compositional -----------------------------------------------------
+
+WIDTHS = (32, 100, 316, 1000, 3162, 10000)  # units of a random layer
+CODES = (4, 8, 16, 32, 64, 128, 256)  # dimensions that the codes of items are drawn in
+
+
+def perturbed(config):
+    """How far additivity and the slope hold when similarity varies at equal overlap.
+
+    Two ways to leave the definition: a random ReLU layer of finite width, and items that are more
+    or less alike (random codes instead of one-hot ones) in an infinitely wide one.
+    """
+    task = tasks.make("addition_extrapolation")
+    metrics, arrays = {}, {}
+    for kind, levels, draw in (("width", WIDTHS, _finite), ("codes", CODES, _alike)):
+        rows = []
+        for level in levels:
+            rngs = [np.random.default_rng([seed, level]) for seed in config.data.training_sets]
+            rows.append(_departure(task, np.stack([draw(task, level, rng) for rng in rngs])))
+            for name, values in rows[-1].items():
+                metrics[f"{kind} {level}: {name}"] = values.mean()
+        arrays[f"{kind}/levels"] = np.array(levels)
+        for name in rows[0]:
+            arrays[f"{kind}/{name}"] = np.stack([row[name] for row in rows])
+    return metrics, arrays
+
+
+def _finite(task, width, rng):
+    """The kernel of one hidden layer as lazy networks have it, only its readout trained."""
+    x = inputs.one_hot(task.x, task.sizes).astype(float)
+    fan_in = x.shape[1]
+    weights = rng.normal(size=(fan_in, width)) * np.sqrt(2 / fan_in)
+    hidden = np.maximum(x @ weights + rng.uniform(-1, 1, width) * fan_in**-0.5, 0)
+    return hidden @ hidden.T * 2 / width
+
+
+def _alike(task, n_dimensions, rng):
+    """The kernel of a wide ReLU layer where every item is a random direction."""
+    codes = [rng.normal(size=(n, n_dimensions)) for n in task.sizes]
+    codes = [code / np.linalg.norm(code, axis=1, keepdims=True) for code in codes]
+    x = np.concatenate([code[task.x[:, c]] for c, code in enumerate(codes)], axis=1)
+    return np.asarray(theory.relu(np.clip(x @ x.T / len(codes), -1, 1)))
+
+
+def _departure(task, kernels):
+    """Spread, additivity and slope [draws] of kernels [draws, N, N], and the slope predicted."""
+    train = task.is_train
+    k_train = kernels[:, train][:, :, train]
+    f = np.asarray(machines.ridgeless(k_train, task.y[train], kernels[:, :, train]))
+    found = [additivity.structure(additivity.similarity_of_gram(task.x, k)) for k in kernels]
+    kappa = np.stack([one.kappa for one in found])
+    scale = kappa[:, -1] - kappa[:, 0]
+    k0, s = kappa[:, 0] / scale, np.asarray(theory.salience(kappa))[:, 0]
+    anchors = np.isin(np.arange(len(tasks.VALUES)), tasks.ANCHORS["extrapolation"])
+    y = task.y[~train] - task.y[~train].mean()
+    return {
+        "spread": np.stack([one.spread[1] for one in found]) / scale,
+        "additivity": additivity.additivity(task.x, f, train).r2_test,
+        "slope": f[:, ~train] @ y / np.sum(y**2),
+        "slope predicted": np.asarray(
+            closed_forms.addition(s, np.array(tasks.VALUES, float), anchors, "constant", k0).slope
+        ),
+    }
 
 
 # --- dispersed training sets ----------------------------------------------------------------------
@@ -177,11 +324,75 @@ def dispersed(config):
     return metrics, arrays
 
 
+# --- training sets that leak less -----------------------------------------------------------------
+
+PAIRS = (9, 18, 27, 36, 45)
+
+
+def design(config):
+    """Error and slope by number of training pairs: anchors, dispersed pairs, chosen pairs.
+
+    The one who chooses knows the values. Or the salience of full conjunctions is taken away.
+    """
+    metrics, arrays = {}, {"factor": np.geomspace(0.01, 10, 61)}
+    factors = np.stack([np.ones_like(arrays["factor"]), arrays["factor"]], axis=1)
+    for s in (0.2, 0.3, 0.4):
+        designs, arrays[f"{s}/mask"] = _designs(s, config.data.training_sets)
+        for name, rows in designs.items():
+            arrays[f"{s}/{name}"] = np.array(rows, float)
+            for n, error, slope in (row for row in rows if row[0] in (9, 17, 18, 45)):
+                metrics[f"S={s}, {name}, {int(n)} pairs: test MSE"] = float(error)
+                metrics[f"S={s}, {name}, {int(n)} pairs: slope"] = float(slope)
+        metrics[f"S={s}, values unknown, 18 pairs: error over dispersed"] = _unknown(s)
+        shaped = theory.salience(training_sets.reweighted([0, s, 1], factors))[:, 0]
+        arrays[f"{s}/shaped"] = np.asarray(closed_forms.memorization_slope(shaped, 1))
+        metrics[f"S={s}, full conjunctions x 0.01: slope"] = arrays[f"{s}/shaped"][0]
+    return metrics, arrays
+
+
+def _unknown(s):
+    """Error of 18 pairs chosen for sums of any values over that of a dispersed set."""
+    x = tasks.grid((9, 9))
+    kernel, targets = theory.overlap_kernel(x, x, [0, s, 1]), training_sets.any_sum(x)
+    chosen = training_sets.exchange(kernel, targets, training_sets.greedy(kernel, targets, 18).rows)
+    dispersed = np.flatnonzero(tasks.addition_dispersed(1).is_train)
+    return chosen.error[-1] / training_sets.exchange(kernel, targets, dispersed, most=0).error[0]
+
+
+def _designs(s, seeds):
+    """(pairs, error, slope) of training sets of every kind, and the 18 pairs chosen [9, 9]."""
+    x, values = tasks.grid((9, 9)), np.array(tasks.VALUES, float)
+    y, kernel = values[x].sum(axis=1), theory.overlap_kernel(x, x, [0, s, 1])
+    anchors = [(18 * p - p * p, *training_sets.best_anchors(s, values, p)[1:]) for p in range(1, 5)]
+    found = {"anchors": [(n, error[0], slope[0]) for n, error, slope in anchors]}
+    trained = [np.abs(x[:, 0] - x[:, 1]) <= width for width in range(4)]
+    trained += [
+        tasks.addition_dispersed(seed, per_item=n // 9).is_train for n in PAIRS for seed in seeds
+    ]
+    scores = list(zip(np.sum(trained, axis=1), *training_sets.scores(kernel, y, np.stack(trained))))
+    found["like values"] = scores[:4]
+    found["dispersed"] = np.reshape(scores[4:], (len(PAIRS), len(seeds), 3)).mean(axis=1)
+    found["chosen"] = []
+    paths = [training_sets.greedy(kernel, y, PAIRS[-1], goal=goal) for goal in training_sets.GOALS]
+    for n in PAIRS:
+        ends = [training_sets.exchange(kernel, y, path.rows[:n]) for path in paths]
+        best = min(ends, key=lambda end: end.error[-1])
+        found["chosen"].append((n, best.error[-1], best.slope[-1]))
+        if n == 18:
+            mask = np.isin(np.arange(len(x)), best.rows).reshape(9, 9)
+    return found, mask
+
+
 STUDIES = {
+    "tasks": masks,
     "salience": salience,
     "leak": leak,
     "partial": partial,
     "phase": phase,
+    "context_share": context_share,
     "magnitudes": magnitudes,
     "dispersed": dispersed,
+    "transitive": transitive,
+    "perturbed": perturbed,
+    "design": design,
 }

@@ -1,0 +1,233 @@
+"""Empirical NTKs against plain jacrev: time and peak memory, each form in a process of its own."""
+
+import contextlib
+import functools
+import json
+import os
+import pathlib
+import resource
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cgjax.analysis import ntk
+from cgjax.core.errors import BadInput
+from cgjax.core.logging import say
+from cgjax.data import sources
+from cgjax.experiments.kernels import inputs
+from cgjax.nets.conv import ConvNet
+from cgjax.nets.mlp import MLP
+
+OURS, PLAIN, EACH = "ours", "jacrev", "vmap of jacrev"
+BURST, BUDGET, LIMIT_S = 0.05, 2.0, 100  # seconds: of one turn, of a case, of a process
+DISTANCE = 20  # of the digits: inputs of 28 x 48 x 2
+GIB = 2**30
+
+
+class Case(NamedTuple):
+    """A network, how many samples, which form of the kernel."""
+
+    network: Callable  # n -> f, params, x
+    n: int
+    form: str = "full"
+    limit: int = 0  # bytes that a process may take beyond its start; 0: no limit
+
+
+def mlp(d_in: int, hidden: int, n_layers: int, outputs: int) -> Callable:
+    """n -> f, params and n inputs of a ReLU network."""
+    net = MLP((outputs,), hidden, n_layers, "relu", weights="he_normal")
+
+    def make(n):
+        x = jax.random.normal(jax.random.key(1), (n, d_in))
+        params = jax.jit(net.init)(jax.random.key(0), x[:1])["params"]
+        return lambda params, x: net.apply({"params": params}, x), params, x
+
+    return make
+
+
+def digit_pairs(n: int):
+    """f, params of the ConvNet at initialisation, and n pairs of MNIST's digits side by side."""
+    try:
+        images = sources.load("mnist", "train", download=False)["image"]
+    except BadInput:  # made-up ones take the same time
+        images = sources.synthetic("mnist")["image"]
+    indices = np.random.default_rng(1).integers(len(images), size=(n, 2))
+    used, indices = np.unique(indices, return_inverse=True)
+    x = inputs.network_input(jnp.asarray(images[used]), indices.reshape(n, 2), "mnist", DISTANCE)
+    net = ConvNet()
+    variables = jax.jit(net.init)(jax.random.key(0), x[:1])
+
+    def f(params, x):
+        return net.apply(variables | {"params": params}, x)[:, None]
+
+    return f, variables["params"], x
+
+
+CASES = {
+    "MLP 8-7-7-2, n 6": Case(mlp(8, 7, 3, 2), 6),
+    "MLP 18-1000-1, n 81": Case(mlp(18, 1000, 2, 1), 81),
+    "MLP 18-100-100-100-1, n 81": Case(mlp(18, 100, 4, 1), 81),
+    "MLP 784-128-10, n 32": Case(mlp(784, 128, 2, 10), 32),
+    "MLP 784-128-10, n 32, trace": Case(mlp(784, 128, 2, 10), 32, "trace"),
+    "MLP 784-512-512-10, n 8": Case(mlp(784, 512, 3, 10), 8),
+    "ConvNet, n 4": Case(digit_pairs, 4),
+    "MLP 784-512-512-10, n 512, in 4 GiB": Case(mlp(784, 512, 3, 10), 512, "full", 4 * GIB),
+    "ConvNet, n 96, in 4 GiB": Case(digit_pairs, 96, "trace", 4 * GIB),
+}
+SMALL = tuple(CASES)[:3]  # an accelerator would be idle most of the time
+
+
+def forms(f: Callable, case: Case) -> dict:
+    """The ways to the kernel: functions of params and x."""
+    trace = case.form == "trace"
+    memory = case.limit / 2 if case.limit else None
+
+    def contracted(jacobian):
+        total = 0.0
+        for jac in jax.tree.leaves(jacobian):
+            jac = jac.reshape(*jac.shape[:2], -1)
+            total += jnp.einsum("iap,jap->ij" if trace else "iap,jbp->ijab", jac, jac)
+        return total / jac.shape[1] if trace else total
+
+    def of_each(params, x):
+        one = jax.jacrev(lambda params, x: f(params, x[None])[0])
+        return contracted(jax.vmap(one, in_axes=(None, 0))(params, x))
+
+    return {
+        OURS: functools.partial(ntk.empirical, f, form=case.form, memory=memory),
+        PLAIN: jax.jit(lambda params, x: contracted(jax.jacrev(f)(params, x))),
+        EACH: jax.jit(of_each),
+    }
+
+
+# --- one process ----------------------------------------------------------------------------------
+
+
+def worker(name: str, how: str) -> None:
+    """For each line that comes in: the kernel, again and again for a moment, and one answer."""
+    case = CASES[name]
+    f, params, x = case.network(case.n)
+    kernel = forms(f, case)[how]
+    base = _peak()
+    _limit(case.limit)
+    for _ in sys.stdin:
+        try:
+            answer = _burst(functools.partial(kernel, params, x)) | {"peak": _peak() - base}
+        except (MemoryError, jax.errors.JaxRuntimeError) as error:
+            # Under a limit, the libraries that XLA calls may say no more than that they failed.
+            is_memory = case.limit or "emory" in repr(error) or "EXHAUSTED" in repr(error)
+            answer = {"failed": "out of memory" if is_memory else str(error).splitlines()[0]}
+        print(json.dumps(answer), flush=True)
+
+
+def _burst(kernel):
+    times, stop = [], time.perf_counter() + BURST
+    while not times or time.perf_counter() < stop:
+        started = time.perf_counter()
+        found = jax.block_until_ready(kernel())
+        times.append(time.perf_counter() - started)
+    return {"seconds": min(times), "norm": float(np.linalg.norm(np.asarray(found).ravel()))}
+
+
+def _peak():
+    """Most bytes so far: of the device where it counts them, else of this process."""
+    stats = jax.devices()[0].memory_stats() or {}
+    unit = 1 if sys.platform == "darwin" else 1024
+    process = unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return stats.get("peak_bytes_in_use", process)
+
+
+def _limit(n_bytes):
+    """Bounds what this process may still take; an accelerator's share is set from outside."""
+    pages = pathlib.Path("/proc/self/statm")
+    if n_bytes and jax.default_backend() == "cpu" and pages.exists():
+        now = int(pages.read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (now + n_bytes, now + n_bytes))
+
+
+# --- several of them ------------------------------------------------------------------------------
+
+
+def measure(name: str, hows: tuple = (OURS, PLAIN, EACH), budget: float = BUDGET) -> dict:
+    """{form: {"seconds", "peak", "norm"}, or in a few words why there is none}."""
+    processes = {how: _start(name, how) for how in hows}
+    timers = [threading.Timer(LIMIT_S, process.kill) for process in processes.values()]
+    for timer, process in zip(timers, processes.values()):
+        timer.start()
+        _ask(process)
+    # All compile at once; then one at a time, in turns, so that a busy machine tilts nothing.
+    found = {how: _answer(process, say) for how, process in processes.items()}
+    until = time.perf_counter() + budget
+    while time.perf_counter() < until:
+        for how, process in processes.items():
+            if isinstance(found[how], dict):
+                _ask(process)
+                found[how] = _better(found[how], _answer(process))
+    for timer, process in zip(timers, processes.values()):
+        timer.cancel()
+        process.communicate()
+    return found
+
+
+def _start(name, how):
+    code = f"from cgjax.experiments.kernels import bench_ntk; bench_ntk.worker({name!r}, {how!r})"
+    env = os.environ | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    root = str(pathlib.Path(__file__).parents[3])
+    env["PYTHONPATH"] = os.pathsep.join([root, *filter(None, [env.get("PYTHONPATH")])])
+    stats = jax.devices()[0].memory_stats() or {}
+    if CASES[name].limit and "bytes_limit" in stats:
+        device = stats["bytes_limit"] / 0.75  # of which XLA's pool has three quarters
+        env["XLA_PYTHON_CLIENT_MEM_FRACTION"] = f"{CASES[name].limit / device:.4f}"
+    pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+    command = [sys.executable, "-c", code]
+    return subprocess.Popen(command, env=env, text=True, stdin=pipe, stdout=pipe, stderr=nothing)
+
+
+def _ask(process):
+    with contextlib.suppress(BrokenPipeError):  # it has died: the answer says so
+        process.stdin.write("\n")
+        process.stdin.flush()
+
+
+def _answer(process, show=lambda plan: None):
+    for line in process.stdout:
+        if line.startswith("{"):
+            answer = json.loads(line)
+            return answer.get("failed", answer)
+        show(line.rstrip())
+    code = process.wait()
+    if code == -9:
+        return f"over {LIMIT_S} s"
+    return f"out of memory (signal {-code})" if code < 0 else f"failed (exit {code})"
+
+
+def _better(before, now):
+    if isinstance(now, dict):
+        return now | {"seconds": min(before["seconds"], now["seconds"])}
+    return now
+
+
+def rows(name: str, found: dict) -> list:
+    """Lines of a table: network, form, ms, peak MiB, by how much ours is faster."""
+    norms = [r["norm"] for r in found.values() if isinstance(r, dict)]
+    if not np.allclose(norms, norms[:1], rtol=1e-3):
+        raise RuntimeError(f"{name}: the forms give different kernels, norms {norms}")
+    lines = []
+    for how, r in found.items():
+        label = name if how == OURS else ""
+        if isinstance(r, str):
+            lines.append((label, how, r, "", ""))
+            continue
+        ours = found[OURS]
+        is_ratio = how != OURS and isinstance(ours, dict)
+        ratio = f"{r['seconds'] / ours['seconds']:.2f} x" if is_ratio else ""
+        peak = f"{r['peak'] / 2**20:,.0f}"
+        lines.append((label, how, f"{1e3 * r['seconds']:.2f}", peak, ratio))
+    return lines

@@ -1,0 +1,400 @@
+"""Figures of the dense networks, from saved arrays (Lippl and Stachenfeld 2025, Fig. 4).
+
+Networks are compared along one axis: the initial scale, from rich to lazy, or the depth.
+"""
+
+import pathlib
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.colors import to_hex, to_rgb
+
+from cgjax import plots
+from cgjax.analysis.additivity import TYPES
+from cgjax.experiments.kernels.dense_scores import TIMES
+from cgjax.experiments.kernels.tasks import VALUES
+
+GRID = {"color": "#e3e6ea", "linewidth": 0.7}
+RICH, LAZY = plots.COLOURS[1], plots.COLOURS[0]
+SHALLOW, DEEP = "#9ecae1", "#08306b"
+
+
+class Group(NamedTuple):
+    """Networks of one kind of task along one axis; a cell is (part's prefix, index of scale)."""
+
+    name: str
+    axis: str
+    ticks: tuple[str, ...]
+    cells: tuple[tuple[str, int], ...]
+    tasks: tuple[str, ...]
+
+    def colour(self, k: int) -> str:
+        last = max(len(self.cells) - 1, 1)
+        if self.axis == "initial scale":
+            return {0: RICH, last: LAZY}.get(k, plots.COLOURS[2])
+        low, high = (np.array(to_rgb(end)) for end in (SHALLOW, DEEP))
+        return to_hex(low + k / last * (high - low))
+
+    def label(self, k: int) -> str:
+        if self.axis != "initial scale":
+            return f"{self.ticks[k]} hidden layer{'s' * (self.ticks[k] != '1')}"
+        words = {"1e-06": "rich, σ = $10^{-6}$", "1": "lazy, σ = 1"}
+        return words.get(self.ticks[k], f"σ = {self.ticks[k]}")
+
+
+def groups(arrays, kind: str) -> list[Group]:
+    """Parts with several scales stand alone; those with one scale form one group, by depth."""
+    found, single = [], []
+    for part in map(str, arrays["parts"]):
+        prefix = f"{part}/" if part else ""
+        tasks = tuple(map(str, arrays[f"{prefix}tasks"]))
+        if tasks[0].split("_")[0] != kind:
+            continue
+        scales = arrays[f"{prefix}scales"]
+        if len(scales) == 1:
+            single.append((prefix, part, tasks))
+            continue
+        ticks = tuple(f"{scale:g}" for scale in scales)
+        cells = tuple((prefix, j) for j in range(len(scales)))
+        found.append(Group(part, "initial scale", ticks, cells, tasks))
+    if single:
+        cells = tuple((prefix, 0) for prefix, *_ in single)
+        depths = tuple(str(int(arrays[f"{prefix}depth"])) for prefix, *_ in single)
+        name = "" if len(single) > 1 else single[0][1]
+        found.append(Group(name, "hidden layers", depths, cells, single[0][2]))
+    return found
+
+
+def read(arrays, cell, key: str, task: int):
+    """A saved array of one cell, or None where no network converged."""
+    prefix, j = cell
+    name = f"{prefix}{key}/{task}/{j}"
+    return np.asarray(arrays[name]) if name in arrays else None
+
+
+def draw(arrays, folder: pathlib.Path) -> None:
+    """Every figure that the row's tasks call for."""
+    arrays = dict(arrays)  # an archive reads an array anew each time it is asked for
+    drawings = {
+        "addition": {"items": draw_items, "slopes": draw_sweep, "similarity": draw_similarity},
+        "cd": {"types": draw_types, "shortcut": draw_shortcut},
+        "te": {"accuracy": draw_accuracy, "signatures": draw_signatures},
+    }
+    for kind, functions in drawings.items():
+        for group in groups(arrays, kind):
+            for name, function in functions.items():
+                file = "_".join(filter(None, (name, group.name)))
+                function(arrays, group, folder / f"{file}.png")
+    if groups(arrays, "addition"):
+        draw_predicted(arrays, folder / "predicted.png")
+    if any(arrays[key] for key in arrays if key.split("/")[-1] == "frozen"):
+        draw_frozen(arrays, folder / "frozen.png")
+
+
+def _title(task: str) -> str:
+    name = "equivalence" if task.startswith("te_") else task.removeprefix("addition_")
+    return name.upper().replace("_", "-") if name.startswith("cd_") else name.replace("_", " ")
+
+
+def _mean(values):
+    """Mean and two standard errors over networks, the first axis."""
+    values = np.asarray(values, float)
+    n = len(values)
+    error = values.std(axis=0, ddof=1) / n**0.5 if n > 1 else np.zeros(values.shape[1:])
+    return values.mean(axis=0), 2 * error
+
+
+def _legend_below(fig, ax) -> None:
+    handles, labels = ax.get_legend_handles_labels()
+    fig.legend(handles, labels, loc="outside lower center", ncols=len(labels), fontsize=8)
+
+
+# --- addition -------------------------------------------------------------------------------------
+
+
+def _shown(group: Group) -> list[int]:
+    """Up to four cells: of many scales those where something changes."""
+    n = len(group.cells)
+    return list(range(n)) if n <= 4 else [0, n - 2, n - 1]
+
+
+@plots.styled
+def draw_items(arrays, group: Group, path: pathlib.Path) -> None:
+    """What each item is worth to the networks, and in closed form from their initial features."""
+    n = len(group.tasks)
+    fig = plots.new_figure(2.55 * n, 3.5, layout="constrained")
+    axes = fig.subplots(1, n, squeeze=False, sharey=True)[0]
+    items = np.array(VALUES)
+    for i, (ax, task) in enumerate(zip(axes, group.tasks)):
+        ax.plot(items, items, color=plots.FAINT, linestyle=":", label="the true values")
+        is_anchor = None
+        for k in _shown(group):
+            values = read(arrays, group.cells[k], "items", i)
+            if values is None:
+                continue
+            mean, error = _mean(values)
+            is_anchor = read(arrays, group.cells[k], "is_anchor", i)
+            unseen = np.ones(len(items), bool) if is_anchor is None else ~is_anchor
+            style = {"fmt": "o", "ms": 4, "color": group.colour(k), "lw": 1}
+            ax.errorbar(items[unseen], mean[unseen], error[unseen], label=group.label(k), **style)
+            line = read(arrays, group.cells[k], "closed form", i)
+            if line is None or (group.axis == "initial scale" and k < len(group.cells) - 1):
+                continue  # initial features are the same at every scale
+            colour = plots.INK if group.axis == "initial scale" else group.colour(k)
+            label = "closed form, initial features" * (k == _shown(group)[-1])
+            ax.plot(items[unseen], line.mean(axis=0)[unseen], color=colour, lw=1.1, label=label)
+        if is_anchor is not None:
+            for anchor in items[is_anchor]:
+                ax.axvline(anchor, color=plots.FAINT, lw=5, alpha=0.25)
+        ax.set(title=_title(task), xlabel="item", xticks=items[::2])
+        ax.grid(**GRID)
+    axes[0].set_ylabel("its value to the network")
+    _legend_below(fig, axes[0])
+    fig.suptitle("Values of unseen items (grey bars: anchors)", x=0.01, ha="left")
+    plots.save(fig, path)
+
+
+def _by_axis(ax, arrays, group: Group, key: str, task: int, shift: float = 0.0, **style):
+    """Mean and two standard errors of a score along the group's axis, a little to one side."""
+    found = [(k, read(arrays, cell, key, task)) for k, cell in enumerate(group.cells)]
+    found = [(k + shift, *_mean(np.atleast_1d(f))) for k, f in found if f is not None]
+    if found:
+        ax.errorbar(*zip(*found), **style)
+
+
+def _axis(ax, group: Group) -> None:
+    ticks = group.ticks
+    if group.axis == "initial scale":
+        powers = {f"{10.0**-k:g}": f"$10^{{-{k}}}$" for k in range(2, 10)}
+        ticks = [powers.get(tick, tick) for tick in ticks]
+    ax.set_xticks(np.arange(len(ticks)), ticks)
+    ax.set(xlabel=group.axis, xlim=(-0.4, len(ticks) - 0.6))
+    ax.grid(axis="y", **GRID)
+
+
+@plots.styled
+def draw_sweep(arrays, group: Group, path: pathlib.Path) -> None:
+    """Slope and additivity along the axis, one line per training set."""
+    if len(group.cells) < 2:
+        return
+    fig = plots.new_figure(7.6, 3.2, layout="constrained")
+    left, right = fig.subplots(1, 2)
+    for i, task in enumerate(group.tasks):
+        style = {"color": plots.COLOURS[i], "marker": "o", "ms": 4, "lw": 1.4}
+        _by_axis(left, arrays, group, "slope", i, label=_title(task), **style)
+        thin = style | {"marker": "", "lw": 1, "linestyle": ":"}
+        _by_axis(left, arrays, group, "predicted slope before", i, **thin)
+        _by_axis(right, arrays, group, "additivity", i, label=_title(task), **style)
+    left.set(ylabel="slope", title="slope (dotted: closed form)")
+    right.set(ylabel="$R^2$ on new pairs", title="conjunction-wise additivity")
+    for ax in (left, right):
+        _axis(ax, group)
+    _legend_below(fig, right)
+    plots.save(fig, path)
+
+
+@plots.styled
+def draw_similarity(arrays, group: Group, path: pathlib.Path) -> None:
+    """Similarity of features by overlap, before and after training, on the first training set."""
+    if group.axis != "initial scale":
+        return
+    shown = [0, len(group.cells) - 1]
+    fig = plots.new_figure(2.4 * len(shown) + 0.6, 3.9, layout="constrained")
+    axes = fig.subplots(2, len(shown), squeeze=False, sharex=True)
+    for column, k in enumerate(shown):
+        counts = read(arrays, group.cells[k], "similarities", 0)
+        bins = np.asarray(arrays[f"{group.cells[k][0]}bins"])
+        for row, time in enumerate(TIMES):
+            ax = axes[row, column]
+            for o in range(0 if counts is None else counts.shape[1]):
+                share = counts[row, o] / max(counts[row, o].sum(), 1)
+                style = {"color": plots.COLOURS[o], "alpha": 0.6, "label": f"{o} shared"}
+                ax.stairs(share, bins, fill=True, **style)
+            ax.set(title="" if row else group.label(k), xlabel="normalised similarity" * row)
+            ax.set(ylabel=f"{time} training" if column == 0 else "", yticks=())
+            ax.spines["left"].set_visible(False)
+    axes[0, 0].legend(title="components", fontsize=7, title_fontsize=7)
+    fig.suptitle(f"Hidden features, {_title(group.tasks[0])}", x=0.01, ha="left")
+    plots.save(fig, path)
+
+
+PREDICTIONS = {
+    "predicted slope before": "closed form, initial features",
+    "predicted slope after": "closed form, trained features",
+    "predicted slope, kernel": "its own kernel and start",
+}
+
+
+@plots.styled
+def draw_predicted(arrays, path: pathlib.Path) -> None:
+    """Slope of every network against what its features predict, the diagonal where they agree."""
+    fig = plots.new_figure(9.6, 3.7, layout="constrained")
+    axes = fig.subplots(1, len(PREDICTIONS), sharey=True)
+    named = set()
+    for ax, (key, title) in zip(axes, PREDICTIONS.items()):
+        ends = [0.7, 1.0]
+        for group in groups(arrays, "addition"):
+            for i, k in np.ndindex(len(group.tasks), len(group.cells)):
+                observed = read(arrays, group.cells[k], "slope", i)
+                predicted = read(arrays, group.cells[k], key, i)
+                if predicted is None:
+                    continue
+                prefix, j = group.cells[k]
+                is_lazy = arrays[f"{prefix}scales"][j] == 1
+                style = {"color": plots.COLOURS[i], "ms": 4, "mew": 0.7, "alpha": 0.8}
+                style["markerfacecolor"] = plots.COLOURS[i] if is_lazy else "none"
+                label = None if group.tasks[i] in named else _title(group.tasks[i])
+                if ax is axes[0] and label and k == len(group.cells) - 1:
+                    named.add(group.tasks[i])
+                    style["label"] = label
+                ax.plot(predicted, observed, "o", **style)
+                ends += [*predicted, *observed]
+        ends = (max(min(ends) - 0.03, -0.1), min(max(ends) + 0.03, 1.3))
+        ax.plot(ends, ends, color=plots.FAINT, lw=1, zorder=0)
+        ax.set(xlabel="predicted slope", title=title, xlim=ends, ylim=ends, box_aspect=1)
+        ax.grid(**GRID)
+    axes[0].set_ylabel("slope of the network")
+    axes[0].legend(fontsize=7.5, title="filled: lazy", title_fontsize=7.5, loc="upper left")
+    plots.save(fig, path)
+
+
+# --- context dependence ---------------------------------------------------------------------------
+
+
+@plots.styled
+def draw_types(arrays, group: Group, path: pathlib.Path) -> None:
+    """Mean |value| by type of conjunction along the axis, one panel per task."""
+    n = len(group.tasks)
+    fig = plots.new_figure(2.7 * n + 0.3, 3.3, layout="constrained")
+    axes = fig.subplots(1, n, squeeze=False, sharey=True)[0]
+    for i, (ax, task) in enumerate(zip(axes, group.tasks)):
+        for t, kind in enumerate(TYPES):
+            style = {"color": plots.COLOURS[t], "marker": "o", "ms": 4, "lw": 1.4}
+            _by_axis(ax, arrays, group, kind, i, label=kind, **style)
+        _axis(ax, group)
+        ax.set_title(_title(task))
+        ax.set_ylim(bottom=0)
+    axes[0].set_ylabel("mean |value|")
+    _legend_below(fig, axes[0])
+    fig.suptitle(f"What the networks use: {group.name}".strip(": "), x=0.01, ha="left")
+    plots.save(fig, path)
+
+
+@plots.styled
+def draw_shortcut(arrays, group: Group, path: pathlib.Path) -> None:
+    """Accuracy along the axis, and the margin on CD-3 against its closed form."""
+    fig = plots.new_figure(7.6, 3.2, layout="constrained")
+    left, right = fig.subplots(1, 2)
+    for i, task in enumerate(group.tasks):
+        style = {"color": plots.COLOURS[i], "marker": "o", "ms": 4, "lw": 1.4}
+        _by_axis(left, arrays, group, "accuracy", i, 0.08 * (i - 1), label=_title(task), **style)
+        if task == "cd_3":
+            _by_axis(right, arrays, group, "relative margin", i, label="networks", **style)
+            thin = {"color": plots.INK, "linestyle": ":", "label": "closed form, initial features"}
+            _by_axis(right, arrays, group, "predicted margin", i, lw=1, **thin)
+    left.set(ylabel="accuracy on new inputs", ylim=(-0.05, 1.05), title="generalization")
+    right.set(ylabel="margin / least training margin", ylim=(-1.15, 1.15))
+    right.set_title("CD-3: shortcut below zero")
+    right.axhline(0, color=plots.FAINT, lw=1)
+    for ax in (left, right):
+        _axis(ax, group)
+        ax.legend(fontsize=7.5)
+    plots.save(fig, path)
+
+
+# --- transitive equivalence -----------------------------------------------------------------------
+
+
+@plots.styled
+def draw_accuracy(arrays, group: Group, path: pathlib.Path) -> None:
+    """F4 a: accuracy on trained and new pairs by step, one panel per cell."""
+    n = len(group.cells)
+    fig = plots.new_figure(2.6 * n + 0.3, 2.9, layout="constrained")
+    axes = fig.subplots(1, n, squeeze=False, sharey=True)[0]
+    for k, (ax, (prefix, j)) in enumerate(zip(axes, group.cells)):
+        kept, steps = arrays[f"{prefix}converged"][:, 0, j], arrays[f"{prefix}history/step"]
+        for c, (part, label) in enumerate((("train", "trained pairs"), ("test", "new pairs"))):
+            curves = arrays[f"{prefix}history/{part}_accuracy"][:, kept, 0, j]
+            if curves.shape[1] == 0:
+                continue
+            mean, error = _mean(curves.T)
+            # Where both are the same, the trained pairs' line shows on either side.
+            ax.plot(steps, mean, color=plots.COLOURS[c], label=label, lw=3 if c == 0 else 1.4)
+            ax.fill_between(steps, mean - error, mean + error, color=plots.COLOURS[c], alpha=0.2,
+                            lw=0)  # fmt: skip
+        ax.axhline(0.5, color=plots.FAINT, lw=1, linestyle=":")
+        ax.set(title=group.label(k), xlabel="step", xscale="log", ylim=(0, 1.05))
+        ax.grid(axis="y", **GRID)
+    axes[0].set_ylabel("accuracy")
+    axes[0].legend(fontsize=8, loc="lower right")
+    plots.save(fig, path)
+
+
+@plots.styled
+def draw_signatures(arrays, group: Group, path: pathlib.Path) -> None:
+    """F4 b, c: readout-weighted incoming weights of every hidden unit of one network."""
+    cells = [k for k, c in enumerate(group.cells) if read(arrays, c, "weighted", 0) is not None]
+    if not cells:
+        return
+    fig = plots.new_figure(8.4, 2.9 * len(cells), layout="constrained")
+    axes = fig.subplots(len(cells), 3, squeeze=False)
+    for row, k in zip(axes, cells):
+        weighted = read(arrays, group.cells[k], "weighted", 0)  # [2, items, units]
+        positive = read(arrays, group.cells[k], "readout", 0) > 0
+        n = weighted.shape[1]  # of two classes alike; the last item of each is no hub
+        first, other, hub = n // 2 - 1, n - 1, 0
+        contrast = weighted[:, first] - weighted[:, other]
+        panels = (
+            ("A - D, component 1", "A - D, component 2", contrast[0], contrast[1]),
+            ("A, component 1", "B (equivalent)", weighted[0, first], weighted[0, hub]),
+            ("A, component 1", "D (not equivalent)", weighted[0, first], weighted[0, other]),
+        )
+        for ax, (xlabel, ylabel, x, y) in zip(row, panels):
+            ends = np.array([-1.08, 1.08]) * max(np.abs(x).max(), np.abs(y).max())
+            ax.plot(ends, np.stack([ends, -ends], axis=1), color=plots.FAINT, lw=0.7, zorder=0)
+            for units, colour, label in (
+                (positive, LAZY, "positive readout"), (~positive, RICH, "negative readout"),
+            ):  # fmt: skip
+                ax.plot(x[units], y[units], ".", ms=4, alpha=0.6, color=colour, label=label)
+            ax.set(xlabel=xlabel, ylabel=ylabel, xlim=ends, ylim=ends, box_aspect=1)
+            ax.locator_params(nbins=5)
+        row[0].set_title(group.label(k))
+    axes[0, 0].legend(fontsize=7, loc="upper left", handletextpad=0.1)
+    fig.suptitle("Readout times incoming weight of every hidden unit", x=0.01, ha="left")
+    plots.save(fig, path)
+
+
+# --- frozen features ------------------------------------------------------------------------------
+
+
+@plots.styled
+def draw_frozen(arrays, path: pathlib.Path) -> None:
+    """Networks beside ridgeless readouts of their own features, before and after training."""
+    panels = [
+        (group, k, score)
+        for kind, score in (("addition", "slope"), ("te", "accuracy"), ("cd", "accuracy"))
+        for group in groups(arrays, kind)
+        for k in range(len(group.cells))
+        if group.axis == "initial scale"
+    ]
+    widths = [len(group.tasks) + 0.6 for group, *_ in panels]
+    fig = plots.new_figure(0.85 * sum(widths) + 0.6, 3.2, layout="constrained")
+    axes = fig.subplots(1, len(panels), squeeze=False, width_ratios=widths)[0]
+    for ax, (group, k, score) in zip(axes, panels):
+        names = (score, *(f"{score}, features {time}" for time in TIMES))
+        for b, (key, label) in enumerate(
+            zip(names, ("network", "readout of initial features", "readout of trained features"))
+        ):
+            for i in range(len(group.tasks)):
+                values = read(arrays, group.cells[k], key, i)
+                if values is None:
+                    continue
+                mean, error = _mean(values)
+                ax.bar(i + 0.27 * (b - 1), mean, 0.25, yerr=error, color=plots.COLOURS[b],
+                       label=label if i == 0 else None, error_kw={"lw": 1})  # fmt: skip
+        ax.set_xticks(range(len(group.tasks)), [_title(task) for task in group.tasks], fontsize=7)
+        ax.set(title=group.label(k), ylabel=score, ylim=(0, 1.1))
+        ax.grid(axis="y", **GRID)
+        ax.set_axisbelow(True)
+    _legend_below(fig, axes[0])
+    plots.save(fig, path)
