@@ -24,27 +24,27 @@ ROWS = {
     ),
     "table": (
         "Every support against hard, soft and alpha composition: share of values that pass",
-        "6 minutes",
+        "2.5 minutes",
         {},
     ),
     "partners": (
         "The diagonal: its verdict by width and by number of partners",
-        "8 minutes",
+        "45 seconds",
         {"n_values": 64},
     ),
     "predict": (
         "Audits of the recorded runs' supports against their scores: rank correlation",
-        "5 minutes",
+        "2 minutes",
         {"n_values": 64},
     ),
     "design": (
         "Fewest planes that identify every slot, for two to four sprites",
-        "a minute",
+        "20 seconds",
         {"image_size": 32, "n_values": 32},
     ),
     "relaxed": (
         "What C ignores need not be known: the condition that only asks about the rest",
-        "3 minutes",
+        "40 seconds",
         {"image_size": 16, "n_values": 64, "n_partners": 1024, "n_unseen": 64},
     ),
     "opacity": (
