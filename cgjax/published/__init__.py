@@ -36,7 +36,6 @@ SOURCES = {
 }
 
 
-
 def _read_off(rows: dict) -> dict:
     """`{row: {where: {metric: (number, its reading error)}}}` in the form of PUBLISHED."""
     return {

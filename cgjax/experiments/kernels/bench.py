@@ -26,7 +26,7 @@ from cgjax.core.logging import say
 from cgjax.experiments.kernels import bench_ntk, tasks, theory
 
 PARTS = ("phase", "ntk", "convnet")
-REPEATS = 3
+REPEATS = 2
 N_GRID = 50
 EVERY = 6  # of the kernels goes through scikit-learn's loop
 CAP = 1_000_000  # its iterations: it stalls where classes cannot be separated
@@ -45,14 +45,20 @@ def run(batch: int = 0, steps: int = 0, parts: str = "all", n_pairs: int = 0) ->
     if unknown := set(chosen) - set(PARTS):
         raise BadInput(f"no part '{min(unknown)}': all, or some of {','.join(PARTS)}")
     say(f"jax {jax.__version__} · {parallel.describe_devices()} · {os.cpu_count()} CPU cores")
-    if "phase" in chosen:
-        phase(batch)
-    if "ntk" in chosen:
-        against_jacrev()
-    if "convnet" in chosen and (n_pairs or jax.default_backend() != "cpu"):
-        convnet(n_pairs or N_PAIRS)
-    elif "convnet" in chosen:
-        say(f"NTK of the ConvNet on {N_PAIRS:,} pairs: on an accelerator, or a few with --pairs")
+    calls = {
+        "phase": lambda: phase(batch),
+        "ntk": against_jacrev,
+        "convnet": lambda: convnet(n_pairs or N_PAIRS),
+    }
+    for part in PARTS:
+        started = time.perf_counter()
+        if part not in chosen:
+            continue
+        if part == "convnet" and not n_pairs and jax.default_backend() == "cpu":
+            say(f"convnet: {N_PAIRS:,} pairs on an accelerator only; here a few, with --pairs")
+        else:
+            calls[part]()
+            say(f"{part}: {time.perf_counter() - started:.0f} s in all, with compilation\n")
 
 
 def fastest(fn, repeats: int = REPEATS) -> float:
@@ -79,8 +85,8 @@ def table(title: str, columns: tuple, rows: list) -> None:
 # --- phase map ------------------------------------------------------------------------------------
 
 MACHINES = {
-    "SVM": lambda k_train, y, k_test: machines.svc(k_train, y, k_test, theory.PRICE),
-    "ridgeless": machines.ridgeless,
+    "SVM": lambda k, y, k_test, mask: machines.svc(k, y, k_test, theory.PRICE, mask=mask),
+    "ridgeless": lambda k, y, k_test, mask: machines.ridgeless(k, y, k_test, mask=mask),
 }
 
 
@@ -88,64 +94,100 @@ def phase(chunk: int = 0, n_grid: int = N_GRID, every: int = EVERY) -> None:
     """Both machines on CD-1, CD-2, CD-3 for every kernel of the map, against scikit-learn."""
     kappas = theory.phase_kernels(n_grid)
     members = [tasks.cd(k) for k in (1, 2, 3)]
-    solvers = {(task.name, name): solver(task, name) for task in members for name in MACHINES}
+    n, seconds = len(kappas), {}
     with jax.enable_x64(True):
-        on_device = jnp.asarray(kappas)
-        whole = mapped(lambda kappa: {k: fn(kappa) for k, fn in solvers.items()}, chunk)
-        seconds = {"whole map, one call": fastest(lambda: whole(on_device))}
-        found = whole(on_device)
-        for (task, name), fn in solvers.items():
-            call = mapped(fn, chunk)
-            seconds[task, name] = fastest(lambda call=call: call(on_device))
-        pieces = linear_algebra(members[0], on_device)
-    n = len(kappas)
-    counts = {key: n * (len(solvers) if isinstance(key, str) else 1) for key in seconds}
-    rows = [_fits(key, counts[key], s) for key, s in seconds.items()]
-    rows += [(name, f"{1e3 * s:.1f}", "", "") for name, s in pieces.items()]
-    chosen = slice(None, None, every)
-    if importlib.util.find_spec("sklearn"):
+        whole = functools.partial(whole_map(members, chunk), kappas)
+        seconds["whole map, one call", ""] = fastest(whole)
+        margins = np.asarray(whole())
         for task in members:
-            rate = n / seconds[task.name, "SVM"]
-            loops, decisions = scikit_learn(kappas[chosen], task)
-            rows += [_fits(key, len(decisions), s, rate) for key, s in loops.items()]
-            ours = np.asarray(found[task.name, "SVM"])[chosen]
-            _compare_signs(task, ours, decisions)
+            for name in MACHINES:
+                alone = functools.partial(
+                    mapped(solver([task], name), chunk), *every_pair(1, kappas)
+                )
+                seconds[task.name, name] = fastest(alone)
+        pieces = linear_algebra(members[0], jnp.asarray(kappas))
+    rows = [
+        fits(*key, n * (1 if key[1] else len(members) * len(MACHINES)), s)
+        for key, s in seconds.items()
+    ]
+    rows += [(name, f"{1e3 * s:.1f}", "", "") for name, s in pieces.items()]
+    if importlib.util.find_spec("sklearn"):
+        for k, task in enumerate(members):
+            loops, theirs = scikit_learn(kappas[::every], task)
+            ours = n / seconds[task.name, "SVM"]
+            rows += [fits(task.name, name, len(theirs), s, ours) for name, s in loops.items()]
+            compare_signs(task.name, margins[0, k, ::every, : theirs.shape[1]], theirs)
     else:
         say("scikit-learn is not installed: no comparison for the phase map")
     title = f"phase map, {n:,} kernels" + (f", {chunk} at a time" if chunk else "")
     table(title, ("part", "ms", "fits/s", "our SVM is faster by"), rows)
 
 
-def _fits(key, n, seconds, ours=None):
-    name = key if isinstance(key, str) else "{}: {}".format(*key)
+def fits(task: str, machine: str, n: int, seconds: float, ours: float | None = None) -> tuple:
+    """A line of the table: n fits in so many seconds; ours: fits per second to compare with."""
     ratio = "" if ours is None else f"{ours * seconds / n:.1f} x"
+    name = f"{task}: {machine}" if machine else task
     return name, f"{1e3 * seconds:.1f}", f"{n / seconds:,.0f}", ratio
 
 
-def _compare_signs(task, ours, theirs):
-    """Margins [kernels, tests] of both; where f = 0 the sign is rounding."""
+def compare_signs(name: str, ours: np.ndarray, theirs: np.ndarray) -> None:
+    """Of margins [kernels, tests]; where f = 0 the sign is rounding."""
     decided = np.minimum(np.abs(ours), np.abs(theirs)) > 1e-3
     same = np.sign(ours)[decided] == np.sign(theirs)[decided]
-    say(f"{task.name}: {same.mean():.2%} of {same.size:,} decisions as scikit-learn's")
+    say(f"{name}: {same.mean():.2%} of {same.size:,} decisions as scikit-learn's")
 
 
-def solver(task: tasks.Task, machine: str):
-    """kappa(0..3) [4] -> y f [tests] on the task's test inputs, to be mapped over kernels."""
-    train, test = task.x[task.is_train], task.x[~task.is_train]
-    y, y_test = task.y[task.is_train], task.y[~task.is_train]
+def whole_map(members: list, chunk: int):
+    """kappas [n, 4] -> margins [machines, tasks, n, tests] in one program.
 
-    def margins(kappa):
+    All tasks and kernels are one batch. The machines come one after the other: as independent
+    branches of one program their loops wait for each other's threads on XLA's CPU, for ever.
+    """
+    branches = [mapped(solver(members, name), chunk) for name in MACHINES]
+
+    @jax.jit
+    def solve(kappas):
+        pairs = every_pair(len(members), kappas)
+        found = jax.lax.map(lambda i: jax.lax.switch(i, branches, *pairs), np.arange(len(branches)))
+        return found.reshape(len(branches), len(members), len(kappas), -1)
+
+    return solve
+
+
+def every_pair(n_tasks: int, kappas) -> tuple:
+    """Task numbers [tasks * n] and kernels [tasks * n, 4]."""
+    return jnp.repeat(np.arange(n_tasks), len(kappas)), jnp.tile(jnp.asarray(kappas), (n_tasks, 1))
+
+
+def solver(members: list, machine: str):
+    """Number of a task, kappa(0..3) [4] -> y f [tests] on its test inputs, to be mapped.
+
+    Training sets shorter than the longest are filled up with masked points, test sets with y = 0.
+    """
+    n_train, n_test = (max(np.sum(t.is_train == part) for t in members) for part in (True, False))
+
+    def stacked(name, part, length):
+        rows = [getattr(task, name)[task.is_train == part] for task in members]
+        return np.stack([np.concatenate([r, 0 * r[:1].repeat(length - len(r), 0)]) for r in rows])
+
+    x, y = stacked("x", True, n_train), stacked("y", True, n_train)
+    x_test, y_test = stacked("x", False, n_test), stacked("y", False, n_test)
+
+    def margins(k, kappa):
+        train, test, mask = (jnp.asarray(a)[k] for a in (x, x_test, y != 0))
         k_train = kernels.overlap_kernel(train, train, kappa)
-        return y_test * MACHINES[machine](k_train, y, kernels.overlap_kernel(test, train, kappa))
+        k_test = kernels.overlap_kernel(test, train, kappa)
+        f = MACHINES[machine](k_train, jnp.asarray(y)[k], k_test, mask)
+        return jnp.asarray(y_test)[k] * f
 
     return margins
 
 
 def mapped(fn, chunk: int):
-    """fn over the first axis, in one program: all at once, or `chunk` at a time."""
-    if chunk:
-        return jax.jit(lambda xs: jax.lax.map(fn, xs, batch_size=min(chunk, len(xs))))
-    return jax.jit(jax.vmap(fn))
+    """fn over the first axis of its arguments: all at once, or `chunk` at a time."""
+    if not chunk:
+        return jax.jit(jax.vmap(fn))
+    return jax.jit(lambda *xs: jax.lax.map(lambda x: fn(*x), xs, batch_size=min(chunk, len(xs[0]))))
 
 
 def linear_algebra(task: tasks.Task, kappas: jax.Array) -> dict:
@@ -166,12 +208,12 @@ def scikit_learn(kappas: np.ndarray, task: tasks.Task) -> tuple[dict, np.ndarray
     """Seconds of a loop over the kernels on one core and on all; margins [kernels, tests]."""
     import joblib
 
-    seconds = {(task.name, "SVC loop, one core"): fastest(lambda: svc_loop(kappas, task), 1)}
+    seconds = {"SVC loop, one core": fastest(lambda: svc_loop(kappas, task), 1)}
     n_cores = joblib.cpu_count()
     if n_cores > 1:
         pool = joblib.Parallel(n_jobs=n_cores)
         calls = [joblib.delayed(svc_loop)(part, task) for part in np.array_split(kappas, n_cores)]
-        seconds[task.name, f"SVC loop, {n_cores} cores"] = fastest(lambda: pool(calls), 1)
+        seconds[f"SVC loop, {n_cores} cores"] = fastest(lambda: pool(calls), 1)
     return seconds, svc_loop(kappas, task)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from cgjax import plots
 from cgjax.analysis.additivity import TYPES, type_magnitudes
+from cgjax.experiments.kernels.dense_scores import RELEVANT
 from cgjax.experiments.kernels.tasks import VALUES
 from cgjax.published import PUBLISHED
 
@@ -149,7 +150,7 @@ def draw_types(arrays, cells, published, path) -> None:
     for ax, (task, distances) in zip(axes, cells.items()):
         name = f"{task}-d{max(distances)}"
         mean = arrays[f"{name}/coefficients"].mean(axis=0)
-        found = type_magnitudes(arrays[f"{name}/labels"], mean, (1, 2), "sum")
+        found = type_magnitudes(arrays[f"{name}/labels"], mean, RELEVANT, "sum")
         ax.bar(range(len(TYPES)), [found[t] for t in TYPES], color=plots.COLOURS[: len(TYPES)])
         theirs = [published.get(f"{task}, d={max(distances)}: magnitude {t}") for t in TYPES]
         points = [(i, p["mean"]) for i, p in enumerate(theirs) if p]

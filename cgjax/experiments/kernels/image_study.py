@@ -15,8 +15,8 @@ from cgjax.analysis import additivity, closed_forms, machines, ntk
 from cgjax.core import tree
 from cgjax.core.logging import say
 from cgjax.experiments.kernels import images, tasks
+from cgjax.experiments.kernels.dense_scores import RELEVANT, scores_of
 
-RELEVANT = (1, 2)  # context dependence: the component each context asks about
 N_SAMPLES = 11  # of each combination in similarities, as in the paper
 
 
@@ -172,23 +172,16 @@ def of_gram(task: tasks.Task, gram: np.ndarray, rows: np.ndarray, is_train: np.n
     f = machines.ridge(gram[np.ix_(old, old)], task.y[rows[old]], gram[np.ix_(new, old)], penalty)
     means = np.bincount(rows[new], np.asarray(f), len(task.x)) / np.bincount(rows[new])
     found["readout"] = means
-    test = ~task.is_train
     found["readout additivity"] = additivity.additivity(task.x, means, task.is_train).r2_test
+    found |= {f"readout {k}": v[0] for k, v in scores_of(task, means[None]).items()}
     if is_classification(task):
-        found["readout accuracy"] = np.mean(np.sign(means[test]) == task.y[test])
         return found
-    found["readout slope"] = _slope(task.y[test], means[test])
     k0 = kappa[0] / (kappa[-1] - kappa[0])
     machine = closed_forms.addition(
         found["salience"], tasks.VALUES, anchors(task), "constant", max(k0, 0.0)
     )
     found["predicted slope"] = np.asarray(machine.slope)
     return found
-
-
-def _slope(y, f):
-    centred = y - y.mean()
-    return f @ centred / np.sum(centred**2)
 
 
 def tangent(config, trained: images.Trained) -> dict:

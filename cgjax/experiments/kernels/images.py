@@ -16,15 +16,12 @@ from cgjax.core import parallel, rng, train, tree
 from cgjax.core.errors import BadInput
 from cgjax.data import arrays, sources
 from cgjax.experiments.kernels import inputs, tasks
+from cgjax.experiments.kernels.dense import LOSSES
 from cgjax.nets.conv import ConvNet
 from cgjax.nets.resnet import ResNet
 from cgjax.nets.vit import ViT
 
 NETS = {"convnet": ConvNet, "resnet": ResNet, "vit": ViT}
-LOSSES = {
-    "mse": lambda y, f: jnp.square(f - y),
-    "logistic": lambda y, f: jax.nn.softplus(-y * f),
-}
 OPTIMISERS = {"sgd": functools.partial(optax.sgd, momentum=0.9), "adam": optax.adam}
 CHUNK = 256  # samples of one forward pass, as in the paper's evaluations
 # (whether the combinations are trained, which samples): the splits that are reported
