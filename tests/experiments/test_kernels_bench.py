@@ -46,7 +46,7 @@ def test_all_forms_give_one_kernel(form):
 
 def test_a_process_answers_until_it_is_left_alone():
     """What the workers of a case report, and what becomes of one that dies."""
-    name = "MLP 8-7-7-2, n 6"
+    name = "MLP 8-7-7-2, n 64"
     found = bench_ntk.measure(name, (bench_ntk.OURS, "no such form"), budget=0.1)
     assert found.pop("no such form") == "failed (exit 1)"
     assert found[bench_ntk.OURS]["seconds"] > 0 and found[bench_ntk.OURS]["peak"] > 0
@@ -65,7 +65,7 @@ def test_running_out_of_memory_is_said(monkeypatch, capsys):
 
     monkeypatch.setattr(sys, "stdin", ["\n"])
     monkeypatch.setattr(bench_ntk, "forms", lambda f, case: {bench_ntk.OURS: kernel})
-    bench_ntk.worker("MLP 8-7-7-2, n 6", bench_ntk.OURS)
+    bench_ntk.worker("MLP 8-7-7-2, n 64", bench_ntk.OURS)
     assert json.loads(capsys.readouterr().out) == {"failed": "out of memory"}
 
 
