@@ -14,10 +14,7 @@ Accuracy on transitive equivalence: rich 1, lazy 0.50.
 from cgjax.config import SIZES, base, split_variant
 from cgjax.experiments.kernels import image_rows
 
-ADDITION = tuple(
-    f"addition_{name}" for name in ("extrapolation", "asymmetric", "interpolation", "both")
-)
-CD = ("cd_1", "cd_2", "cd_3")
+ADDITION, CD = image_rows.ADDITION, image_rows.CD
 SCALES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
 # A fixed rate for every scale that reaches the stop: the solution is analysed, not the path.

@@ -1,8 +1,16 @@
-"""Statistics of small studies: rank correlation and intervals by resampling."""
+"""Statistics of small studies: intervals, rank correlation, resampling."""
 
 from collections.abc import Callable
 
 import numpy as np
+
+
+def mean_and_error(values) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and two standard errors over the first axis; no error where it has one entry."""
+    values = np.asarray(values, float)
+    n = len(values)
+    error = values.std(axis=0, ddof=1) / n**0.5 if n > 1 else np.zeros(values.shape[1:])
+    return values.mean(axis=0), 2 * error
 
 
 def kendall_tau_b(x, y) -> float:

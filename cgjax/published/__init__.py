@@ -37,7 +37,7 @@ SOURCES = {
 
 
 def _read_off(rows: dict) -> dict:
-    """`{row: {where: {metric: (number, its reading error)}}}` in the form of PUBLISHED."""
+    """`{row: {where: {metric: (number, its error)}}}` in the form of PUBLISHED."""
     return {
         row: {
             metric: {"mean": mean, "sd": error, "values": (), "where": where}
@@ -50,7 +50,7 @@ def _read_off(rows: dict) -> dict:
 
 PUBLISHED = {
     "sprites": sprites.NUMBERS,
-    "vectors": vectors.NUMBERS,
-    "support": support.NUMBERS,
+    "vectors": _read_off(vectors.READ_OFF),
+    "support": _read_off(support.READ_OFF),
     "kernels": _read_off(kernels.READ_OFF | images.READ_OFF),
 }

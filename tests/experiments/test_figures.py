@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from cgjax.experiments.sprites import figures
+from cgjax.experiments.sprites import figures, scenes, traversals
 from cgjax.published import PUBLISHED
 
 SIZE = 6
@@ -138,8 +138,8 @@ def test_heatmap_cells_and_axes(tmp_path, monkeypatch):
 
 
 def test_latent_names():
-    assert figures.latent_name(0) == "sprite 1 x"
-    assert figures.latent_name(9) == "sprite 2 hue"
+    assert scenes.latent_name(0) == "sprite 1 x"
+    assert scenes.latent_name(9) == "sprite 2 hue"
     labels, limits, ticks = figures.latent_axes(10, 0.1)
     assert labels[7] == "sprite 2 shape" and limits[0] == (-0.1, 1.1)
     assert ticks[3] == [(0.0, "0.09"), (1.0, "0.22")]
@@ -198,5 +198,5 @@ def test_results_of_several_parts():
 
 
 def test_traversals_show_first_latent_to_the_right():
-    shown = figures._face(np.arange(4.0).reshape(2, 2, 1, 1, 1) / 4)
+    shown = traversals.face(np.arange(4.0).reshape(2, 2, 1, 1, 1) / 4)
     assert shown[::2, ::2, 0].tolist() == [[0.5, 0.75], [0.0, 0.25]]

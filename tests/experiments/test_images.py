@@ -49,7 +49,7 @@ def test_a_compositional_kernel_is_read_as_what_it_is(name, s):
     rows = np.concatenate([train, np.arange(81)])
     is_train = np.arange(len(rows)) < len(train)
     found = image_study.of_gram(task, kernel[np.ix_(rows, rows)], rows, is_train)
-    slope = closed_forms.memorization_slope(s, image_study.anchors(task).sum())
+    slope = closed_forms.memorization_slope(s, tasks.anchors(task).sum())
     assert found["salience"] == pytest.approx(s, abs=1e-12)
     assert found["predicted slope"] == pytest.approx(float(slope), abs=1e-12)
     assert found["readout slope"] == pytest.approx(float(slope), abs=1e-4)
@@ -60,7 +60,7 @@ def test_a_compositional_kernel_is_read_as_what_it_is(name, s):
 def test_slopes_of_additive_outputs():
     """Outputs that shrink unseen items by 0.6 have slope 0.6 and are additive."""
     task = tasks.make("addition_both")
-    worth = np.where(image_study.anchors(task), 1.0, 0.6) * np.array(tasks.VALUES)
+    worth = np.where(tasks.anchors(task), 1.0, 0.6) * np.array(tasks.VALUES)
     outputs = worth[task.x].sum(axis=1)[None]
     trained = np.where(task.is_train, outputs, np.nan)
     found = image_study.fit_additive(task, {"train": trained, "val_1": outputs, "val_2": outputs})

@@ -15,18 +15,16 @@ import warnings
 import jax
 import jax.numpy as jnp
 import numpy as np
-import rich.console
-import rich.table
 
 from cgjax.analysis import machines, ntk, ntk_plan
 from cgjax.analysis import salience as kernels
 from cgjax.core import parallel
 from cgjax.core.errors import BadInput, command
 from cgjax.core.logging import say
+from cgjax.core.timing import fastest, table
 from cgjax.experiments.kernels import bench_ntk, tasks, theory
 
 PARTS = ("phase", "ntk", "convnet")
-REPEATS = 2
 N_GRID = 50
 EVERY = 6  # of the kernels goes through scikit-learn's loop
 CAP = 1_000_000  # its iterations: it stalls where classes cannot be separated
@@ -59,27 +57,6 @@ def run(batch: int = 0, steps: int = 0, parts: str = "all", n_pairs: int = 0) ->
         else:
             calls[part]()
             say(f"{part}: {time.perf_counter() - started:.0f} s in all, with compilation\n")
-
-
-def fastest(fn, repeats: int = REPEATS) -> float:
-    """Seconds of the quickest of a few calls after a first one; the results are waited for."""
-    jax.block_until_ready(fn())
-    times = []
-    for _ in range(repeats):
-        started = time.perf_counter()
-        jax.block_until_ready(fn())
-        times.append(time.perf_counter() - started)
-    return min(times)
-
-
-def table(title: str, columns: tuple, rows: list) -> None:
-    """Rows of text under their columns, the first one flush left."""
-    shown = rich.table.Table(title=title, box=None, title_justify="left")
-    for i, column in enumerate(columns):
-        shown.add_column(column, justify="right" if i else "left")
-    for row in rows:
-        shown.add_row(*row)
-    rich.console.Console(width=100).print(shown)
 
 
 # --- phase map ------------------------------------------------------------------------------------

@@ -56,7 +56,8 @@ def digit_pairs(n: int):
     """f, params of the ConvNet at initialisation, and n pairs of MNIST's digits side by side."""
     try:
         images = sources.load("mnist", "train", download=False)["image"]
-    except BadInput:  # made-up ones take the same time
+    except BadInput:
+        say("no MNIST here: made-up images, which take the same time")
         images = sources.synthetic("mnist")["image"]
     indices = np.random.default_rng(1).integers(len(images), size=(n, 2))
     used, indices = np.unique(indices, return_inverse=True)

@@ -7,16 +7,14 @@ import pathlib
 from typing import NamedTuple
 
 import numpy as np
-from matplotlib.colors import to_hex, to_rgb
 
 from cgjax import plots
 from cgjax.analysis.additivity import TYPES
+from cgjax.analysis.stats import mean_and_error
 from cgjax.experiments.kernels.dense_scores import TIMES
-from cgjax.experiments.kernels.tasks import VALUES
+from cgjax.experiments.kernels.tasks import VALUES, title
 
-GRID = {"color": "#e3e6ea", "linewidth": 0.7}
 RICH, LAZY = plots.COLOURS[1], plots.COLOURS[0]
-SHALLOW, DEEP = "#9ecae1", "#08306b"
 
 
 class Group(NamedTuple):
@@ -29,11 +27,10 @@ class Group(NamedTuple):
     tasks: tuple[str, ...]
 
     def colour(self, k: int) -> str:
-        last = max(len(self.cells) - 1, 1)
+        n = len(self.cells)
         if self.axis == "initial scale":
-            return {0: RICH, last: LAZY}.get(k, plots.COLOURS[2])
-        low, high = (np.array(to_rgb(end)) for end in (SHALLOW, DEEP))
-        return to_hex(low + k / last * (high - low))
+            return {0: RICH, max(n - 1, 1): LAZY}.get(k, plots.COLOURS[2])
+        return plots.shades(n)[k]
 
     def label(self, k: int) -> str:
         if self.axis != "initial scale":
@@ -91,19 +88,6 @@ def draw(arrays, folder: pathlib.Path) -> None:
         draw_frozen(arrays, folder / "frozen.png")
 
 
-def _title(task: str) -> str:
-    name = "equivalence" if task.startswith("te_") else task.removeprefix("addition_")
-    return name.upper().replace("_", "-") if name.startswith("cd_") else name.replace("_", " ")
-
-
-def _mean(values):
-    """Mean and two standard errors over networks, the first axis."""
-    values = np.asarray(values, float)
-    n = len(values)
-    error = values.std(axis=0, ddof=1) / n**0.5 if n > 1 else np.zeros(values.shape[1:])
-    return values.mean(axis=0), 2 * error
-
-
 def _legend_below(fig, ax) -> None:
     handles, labels = ax.get_legend_handles_labels()
     fig.legend(handles, labels, loc="outside lower center", ncols=len(labels), fontsize=8)
@@ -132,7 +116,7 @@ def draw_items(arrays, group: Group, path: pathlib.Path) -> None:
             values = read(arrays, group.cells[k], "items", i)
             if values is None:
                 continue
-            mean, error = _mean(values)
+            mean, error = mean_and_error(values)
             is_anchor = read(arrays, group.cells[k], "is_anchor", i)
             unseen = np.ones(len(items), bool) if is_anchor is None else ~is_anchor
             style = {"fmt": "o", "ms": 4, "color": group.colour(k), "lw": 1}
@@ -146,8 +130,8 @@ def draw_items(arrays, group: Group, path: pathlib.Path) -> None:
         if is_anchor is not None:
             for anchor in items[is_anchor]:
                 ax.axvline(anchor, color=plots.FAINT, lw=5, alpha=0.25)
-        ax.set(title=_title(task), xlabel="item", xticks=items[::2])
-        ax.grid(**GRID)
+        ax.set(title=title(task), xlabel="item", xticks=items[::2])
+        ax.grid(**plots.GRID)
     axes[0].set_ylabel("its value to the network")
     _legend_below(fig, axes[0])
     fig.suptitle("Values of unseen items (grey bars: anchors)", x=0.01, ha="left")
@@ -157,7 +141,7 @@ def draw_items(arrays, group: Group, path: pathlib.Path) -> None:
 def _by_axis(ax, arrays, group: Group, key: str, task: int, shift: float = 0.0, **style):
     """Mean and two standard errors of a score along the group's axis, a little to one side."""
     found = [(k, read(arrays, cell, key, task)) for k, cell in enumerate(group.cells)]
-    found = [(k + shift, *_mean(np.atleast_1d(f))) for k, f in found if f is not None]
+    found = [(k + shift, *mean_and_error(np.atleast_1d(f))) for k, f in found if f is not None]
     if found:
         ax.errorbar(*zip(*found), **style)
 
@@ -169,7 +153,7 @@ def _axis(ax, group: Group) -> None:
         ticks = [powers.get(tick, tick) for tick in ticks]
     ax.set_xticks(np.arange(len(ticks)), ticks)
     ax.set(xlabel=group.axis, xlim=(-0.4, len(ticks) - 0.6))
-    ax.grid(axis="y", **GRID)
+    ax.grid(axis="y", **plots.GRID)
 
 
 @plots.styled
@@ -181,10 +165,10 @@ def draw_sweep(arrays, group: Group, path: pathlib.Path) -> None:
     left, right = fig.subplots(1, 2)
     for i, task in enumerate(group.tasks):
         style = {"color": plots.COLOURS[i], "marker": "o", "ms": 4, "lw": 1.4}
-        _by_axis(left, arrays, group, "slope", i, label=_title(task), **style)
+        _by_axis(left, arrays, group, "slope", i, label=title(task), **style)
         thin = style | {"marker": "", "lw": 1, "linestyle": ":"}
         _by_axis(left, arrays, group, "predicted slope before", i, **thin)
-        _by_axis(right, arrays, group, "additivity", i, label=_title(task), **style)
+        _by_axis(right, arrays, group, "additivity", i, label=title(task), **style)
     left.set(ylabel="slope", title="slope (dotted: closed form)")
     right.set(ylabel="$R^2$ on new pairs", title="conjunction-wise additivity")
     for ax in (left, right):
@@ -214,7 +198,7 @@ def draw_similarity(arrays, group: Group, path: pathlib.Path) -> None:
             ax.set(ylabel=f"{time} training" if column == 0 else "", yticks=())
             ax.spines["left"].set_visible(False)
     axes[0, 0].legend(title="components", fontsize=7, title_fontsize=7)
-    fig.suptitle(f"Hidden features, {_title(group.tasks[0])}", x=0.01, ha="left")
+    fig.suptitle(f"Hidden features, {title(group.tasks[0])}", x=0.01, ha="left")
     plots.save(fig, path)
 
 
@@ -231,7 +215,7 @@ def draw_predicted(arrays, path: pathlib.Path) -> None:
     fig = plots.new_figure(9.6, 3.7, layout="constrained")
     axes = fig.subplots(1, len(PREDICTIONS), sharey=True)
     named = set()
-    for ax, (key, title) in zip(axes, PREDICTIONS.items()):
+    for ax, (key, words) in zip(axes, PREDICTIONS.items()):
         ends = [0.7, 1.0]
         for group in groups(arrays, "addition"):
             for i, k in np.ndindex(len(group.tasks), len(group.cells)):
@@ -243,7 +227,7 @@ def draw_predicted(arrays, path: pathlib.Path) -> None:
                 is_lazy = arrays[f"{prefix}scales"][j] == 1
                 style = {"color": plots.COLOURS[i], "ms": 4, "mew": 0.7, "alpha": 0.8}
                 style["markerfacecolor"] = plots.COLOURS[i] if is_lazy else "none"
-                label = None if group.tasks[i] in named else _title(group.tasks[i])
+                label = None if group.tasks[i] in named else title(group.tasks[i])
                 if ax is axes[0] and label and k == len(group.cells) - 1:
                     named.add(group.tasks[i])
                     style["label"] = label
@@ -251,8 +235,8 @@ def draw_predicted(arrays, path: pathlib.Path) -> None:
                 ends += [*predicted, *observed]
         ends = (max(min(ends) - 0.03, -0.1), min(max(ends) + 0.03, 1.3))
         ax.plot(ends, ends, color=plots.FAINT, lw=1, zorder=0)
-        ax.set(xlabel="predicted slope", title=title, xlim=ends, ylim=ends, box_aspect=1)
-        ax.grid(**GRID)
+        ax.set(xlabel="predicted slope", title=words, xlim=ends, ylim=ends, box_aspect=1)
+        ax.grid(**plots.GRID)
     axes[0].set_ylabel("slope of the network")
     axes[0].legend(fontsize=7.5, title="filled: lazy", title_fontsize=7.5, loc="upper left")
     plots.save(fig, path)
@@ -272,7 +256,7 @@ def draw_types(arrays, group: Group, path: pathlib.Path) -> None:
             style = {"color": plots.COLOURS[t], "marker": "o", "ms": 4, "lw": 1.4}
             _by_axis(ax, arrays, group, kind, i, label=kind, **style)
         _axis(ax, group)
-        ax.set_title(_title(task))
+        ax.set_title(title(task))
         ax.set_ylim(bottom=0)
     axes[0].set_ylabel("mean |value|")
     _legend_below(fig, axes[0])
@@ -287,7 +271,7 @@ def draw_shortcut(arrays, group: Group, path: pathlib.Path) -> None:
     left, right = fig.subplots(1, 2)
     for i, task in enumerate(group.tasks):
         style = {"color": plots.COLOURS[i], "marker": "o", "ms": 4, "lw": 1.4}
-        _by_axis(left, arrays, group, "accuracy", i, 0.08 * (i - 1), label=_title(task), **style)
+        _by_axis(left, arrays, group, "accuracy", i, 0.08 * (i - 1), label=title(task), **style)
         if task == "cd_3":
             _by_axis(right, arrays, group, "relative margin", i, label="networks", **style)
             thin = {"color": plots.INK, "linestyle": ":", "label": "closed form, initial features"}
@@ -317,14 +301,14 @@ def draw_accuracy(arrays, group: Group, path: pathlib.Path) -> None:
             curves = arrays[f"{prefix}history/{part}_accuracy"][:, kept, 0, j]
             if curves.shape[1] == 0:
                 continue
-            mean, error = _mean(curves.T)
+            mean, error = mean_and_error(curves.T)
             # Where both are the same, the trained pairs' line shows on either side.
             ax.plot(steps, mean, color=plots.COLOURS[c], label=label, lw=3 if c == 0 else 1.4)
             ax.fill_between(steps, mean - error, mean + error, color=plots.COLOURS[c], alpha=0.2,
                             lw=0)  # fmt: skip
         ax.axhline(0.5, color=plots.FAINT, lw=1, linestyle=":")
         ax.set(title=group.label(k), xlabel="step", xscale="log", ylim=(0, 1.05))
-        ax.grid(axis="y", **GRID)
+        ax.grid(axis="y", **plots.GRID)
     axes[0].set_ylabel("accuracy")
     axes[0].legend(fontsize=8, loc="lower right")
     plots.save(fig, path)
@@ -389,12 +373,12 @@ def draw_frozen(arrays, path: pathlib.Path) -> None:
                 values = read(arrays, group.cells[k], key, i)
                 if values is None:
                     continue
-                mean, error = _mean(values)
+                mean, error = mean_and_error(values)
                 ax.bar(i + 0.27 * (b - 1), mean, 0.25, yerr=error, color=plots.COLOURS[b],
                        label=label if i == 0 else None, error_kw={"lw": 1})  # fmt: skip
-        ax.set_xticks(range(len(group.tasks)), [_title(task) for task in group.tasks], fontsize=7)
+        ax.set_xticks(range(len(group.tasks)), [title(task) for task in group.tasks], fontsize=7)
         ax.set(title=group.label(k), ylabel=score, ylim=(0, 1.1))
-        ax.grid(axis="y", **GRID)
+        ax.grid(axis="y", **plots.GRID)
         ax.set_axisbelow(True)
     _legend_below(fig, axes[0])
     plots.save(fig, path)

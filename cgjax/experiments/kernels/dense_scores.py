@@ -109,13 +109,22 @@ def scores_of(task: tasks.Task, outputs: np.ndarray) -> dict:
     """Of outputs [networks, N] on the test inputs: slope and error, or accuracy and margin."""
     test = ~task.is_train
     y, f = task.y[test], outputs[:, test]
-    if np.all(np.abs(task.y) == 1):
+    if tasks.is_classification(task):
         return {"accuracy": np.mean(np.sign(f) == y, axis=1), "margin": np.mean(y * f, axis=1)}
+    return {"slope": slope(y, f), "test MSE": np.mean((f - y) ** 2, axis=1)}
+
+
+def slope(y: np.ndarray, f: np.ndarray) -> np.ndarray:
+    """Of the least-squares line through (y [n], f [..., n]): [...]."""
     centred = y - y.mean()
-    return {
-        "slope": f @ centred / np.sum(centred**2),
-        "test MSE": np.mean((f - y) ** 2, axis=1),
-    }
+    return f @ centred / np.sum(centred**2)
+
+
+def closed_form(kappa: np.ndarray, task: tasks.Task) -> closed_forms.Addition:
+    """The machine on addition that a kernel's values by overlap [..., 3] lead to."""
+    s = np.asarray(salience.salience(kappa))[..., 0]
+    constant = kappa[..., 0] / (kappa[..., -1] - kappa[..., 0])
+    return closed_forms.addition(s, tasks.VALUES, tasks.anchors(task), "constant", constant)
 
 
 # --- features -------------------------------------------------------------------------------------
@@ -181,17 +190,14 @@ def _addition(cell: Cell) -> tuple[dict, dict]:
     labels, coefficients = cell.account.labels, cell.account.coefficients
     items = [additivity.item_values(labels, coefficients, c)[1] for c in (0, 1)]
     saved = {"items": np.mean(items, axis=0)}
-    anchors = tasks.ANCHORS.get(short(cell.task.name))
-    if anchors is None:  # dispersed training sets have no closed form
+    is_anchor = tasks.anchors(cell.task)
+    if not is_anchor.any():  # dispersed training sets have no closed form
         return scores, saved
-    values = np.array(tasks.VALUES, float)
-    is_anchor = np.isin(np.arange(len(values)), anchors)
-    constant = cell.kappa[..., 0] / (cell.kappa[..., -1] - cell.kappa[..., 0])
-    machine = closed_forms.addition(found, values, is_anchor, "constant", constant)
+    machine = closed_form(cell.kappa, cell.task)
     for k, time in enumerate(TIMES):
         scores[f"predicted slope {time}"] = np.asarray(machine.slope)[k]
     scores["predicted slope, kernel"] = scores_of(cell.task, linearised(cell))["slope"]
-    predicted = np.asarray(closed_forms.item_values(machine, values, is_anchor))
+    predicted = np.asarray(closed_forms.item_values(machine, tasks.VALUES, is_anchor))
     return scores, {**saved, "closed form": predicted[0], "is_anchor": is_anchor}
 
 

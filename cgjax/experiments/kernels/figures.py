@@ -15,7 +15,6 @@ LABELS = {
     "gaussian": "Gaussian",
 }
 LIMITS = (1 / 3, 1 / 3, 1.0)  # upper bounds of S(1..3; 3)
-GRID = {"color": "#e3e6ea", "linewidth": 0.7}
 NOTE = {"fontsize": 7.5, "color": plots.GREY}
 SIGNS = {"cmap": "PuOr", "vmin": -1.8, "vmax": 1.8}  # of responses -1 and +1
 
@@ -70,7 +69,7 @@ def draw_salience(arrays, folder: pathlib.Path) -> None:
             ax.plot(np.arange(len(values)), values, color=plots.COLOURS[i], label=label)
         ax.axhline(limit, color=plots.FAINT, linestyle=":")
         ax.set(title=f"S({k + 1};3)", xlabel="layer", ylim=(0, 1.05 * limit))
-        ax.grid(axis="y", **GRID)
+        ax.grid(axis="y", **plots.GRID)
     axes[0].legend(fontsize=7, loc="center right")
     fig.suptitle("Deep random networks become look-up tables", x=0.01, ha="left")
     plots.save(fig, folder / "salience.png")
@@ -99,7 +98,7 @@ def _draw_more_salience(arrays, folder):
         single.set(title=f"shares {share} and {other}: single", ylim=(0, 0.95))
         both.set(title=f"shares {share} and {other}: both", ylim=(0, 1.05), xlabel="layer")
     for ax in rows.flat:
-        ax.grid(axis="y", **GRID)
+        ax.grid(axis="y", **plots.GRID)
     rows[0, 0].legend(fontsize=7, loc="upper right")
     rows[1, 3].text(2, 0.8, "solid: the smaller share\ndashed: the larger", **NOTE)
     fig.suptitle("Four components, and two of unequal share", x=0.01, ha="left")
@@ -123,7 +122,7 @@ def draw_leak(arrays, folder: pathlib.Path) -> None:
         right.plot(values, items, "o-", markersize=3, color=plots.COLOURS[i], label=label)
     right.set(xlabel="item", ylabel="its value to the machine", title="one anchor (0)")
     for ax in (left, right):
-        ax.grid(**GRID)
+        ax.grid(**plots.GRID)
         ax.legend(fontsize=7)
     plots.save(fig, folder / "leak.png")
 
@@ -136,7 +135,7 @@ def draw_partial(arrays, folder: pathlib.Path) -> None:
     for i, name in enumerate(("invariance", "partial exposure")):
         ax.plot(arrays["k"], arrays[name], color=plots.COLOURS[i], label=name)
     ax.set(xlabel="kappa(1)", ylabel="margin on new inputs", title="two by two inputs")
-    ax.grid(**GRID)
+    ax.grid(**plots.GRID)
     ax.legend()
     plots.save(fig, folder / "partial.png")
 
@@ -232,7 +231,7 @@ def draw_dispersed(arrays, folder: pathlib.Path) -> None:
         ax.plot(arrays["salience"], rows.T, color=plots.COLOURS[i], alpha=0.08, lw=0.7)
         ax.plot(arrays["salience"], rows.mean(0), color=plots.COLOURS[i], label=label)
     ax.set(xlabel="salience S(1;2)", ylabel="test MSE", title="addition, dispersed training sets")
-    ax.grid(**GRID)
+    ax.grid(**plots.GRID)
     ax.legend()
     plots.save(fig, folder / "dispersed.png")
 
@@ -290,7 +289,7 @@ def draw_perturbed(arrays, folder: pathlib.Path) -> None:
         ax.set(xscale="log", xlabel="spread of similarity at one shared component")
         ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         ax.set_xticks((), minor=True)
-        ax.grid(**GRID)
+        ax.grid(**plots.GRID)
     left.legend()
     plots.save(fig, folder / "perturbed.png")
 
@@ -328,7 +327,7 @@ def draw_design(arrays, folder: pathlib.Path) -> None:
     shaped.text(1.1, 0.93, "as a ridge", **NOTE)
     shaped.legend(fontsize=7, loc="lower left")
     for ax in (*axes[0], slopes, shaped):
-        ax.grid(**GRID)
+        ax.grid(**plots.GRID)
     plots.save(fig, folder / "design.png")
 
 

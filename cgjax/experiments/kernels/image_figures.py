@@ -6,11 +6,11 @@ import numpy as np
 
 from cgjax import plots
 from cgjax.analysis.additivity import TYPES, type_magnitudes
-from cgjax.experiments.kernels.dense_scores import RELEVANT
-from cgjax.experiments.kernels.tasks import VALUES
+from cgjax.analysis.stats import mean_and_error
+from cgjax.experiments.kernels.dense_scores import RELEVANT, short
+from cgjax.experiments.kernels.tasks import VALUES, title
 from cgjax.published import PUBLISHED
 
-GRID = {"color": "#e3e6ea", "linewidth": 0.7}
 SPLITS = {"train": "training samples", "in": "unseen images", "comp": "new combinations"}
 PAPER = {"marker": "o", "mfc": "white", "ms": 6, "lw": 0, "mew": 1.3}
 
@@ -36,24 +36,18 @@ def draw(arrays, folder: pathlib.Path) -> None:
     draw_history(arrays, cells, "mse" if kind == "addition" else "accuracy", folder / "history.png")
 
 
-def title(task: str) -> str:
-    """A task's name as people say it."""
-    name = task.removeprefix("addition_")
-    if name.startswith("te_"):
-        return f"TE, hubs {name[-1]}"
-    return name.upper().replace("_", "-") if name.startswith("cd_") else name
-
-
-def _mean(values):
-    """Mean and two standard errors over seeds, the first axis."""
-    values = np.asarray(values, float)
-    error = values.std(axis=0, ddof=1) / len(values) ** 0.5 if len(values) > 1 else 0 * values[0]
-    return values.mean(axis=0), 2 * error
-
-
 def _panels(cells, width=2.6, height=3.1, **options):
     fig = plots.new_figure(width * len(cells) + 0.8, height, layout="constrained")
     return fig, fig.subplots(1, len(cells), squeeze=False, **options)[0]
+
+
+def _paper(ax, x, published, names, colour) -> None:
+    """The paper's numbers, where it has them, as hollow points."""
+    points = [
+        (place, published[name]["mean"]) for place, name in zip(x, names) if name in published
+    ]
+    if points:
+        ax.plot(*zip(*points), **PAPER, mec=colour)
 
 
 @plots.styled
@@ -66,11 +60,11 @@ def draw_values(arrays, cells, path) -> None:
         for colour, distance in zip(plots.shades(len(distances)), distances):
             name = f"{task}-d{distance}"
             unseen = ~arrays[f"{name}/is_anchor"]
-            mean, error = _mean(arrays[f"{name}/item values"])
+            mean, error = mean_and_error(arrays[f"{name}/item values"])
             ax.errorbar(items[unseen], mean[unseen], error[unseen], marker="o", ms=3.5, lw=1.2,
                         color=colour, label=f"{distance} pixels apart")  # fmt: skip
         ax.set(title=title(task), xlabel="item", xticks=items[::2])
-        ax.grid(**GRID)
+        ax.grid(**plots.GRID)
     axes[0].set_ylabel("its value to the network")
     axes[0].legend(fontsize=7)
     fig.suptitle("Values of unseen items", x=0.01, ha="left")
@@ -85,14 +79,12 @@ def draw_slopes(arrays, cells, published, path) -> None:
     for i, (task, distances) in enumerate(cells.items()):
         style = {"color": plots.COLOURS[i], "label": title(task), "marker": "o", "ms": 3.5}
         for ax, metric in zip(axes, ("slope", "additivity", "salience")):
-            found = [_mean(arrays[f"{task}-d{d}/{metric}"]) for d in distances]
+            found = [mean_and_error(arrays[f"{task}-d{d}/{metric}"]) for d in distances]
             ax.errorbar(distances, *zip(*found), **style)
-            theirs = [published.get(f"{title(task)}, d={d}: {metric}") for d in distances]
-            points = [(d, p["mean"]) for d, p in zip(distances, theirs) if p]
-            if points:
-                ax.plot(*zip(*points), **PAPER, mec=plots.COLOURS[i])
-            ax.set(title=metric, xlabel="distance (pixels)")
-            ax.grid(axis="y", **GRID)
+            names = [f"{short(task)}, d={d}: {metric}" for d in distances]
+            _paper(ax, distances, published, names, plots.COLOURS[i])
+            ax.set(title=metric, xlabel="distance (pixels)", xticks=distances)
+            ax.grid(axis="y", **plots.GRID)
     axes[2].set_title("S(1;2) before training")
     axes[0].legend(fontsize=7.5)
     fig.suptitle("Further apart: more salient, less leak (hollow: the paper)", x=0.01, ha="left")
@@ -116,7 +108,7 @@ def draw_predicted(arrays, cells, path) -> None:
                     y.append(arrays[f"{name}/slope"])
             ax.plot(np.ravel(x), np.ravel(y), "o", ms=3.5, color=colour, label=f"layer {layer}")
         ax.set(title=f"salience {when} training", xlabel="slope in closed form")
-        ax.grid(**GRID)
+        ax.grid(**plots.GRID)
     axes[0].set_ylabel("slope of the network")
     axes[0].legend(fontsize=7, loc="upper left")
     plots.save(fig, path)
@@ -128,18 +120,16 @@ def draw_accuracy(arrays, cells, published, path) -> None:
     fig, axes = _panels(cells, sharey=True)
     for ax, (task, distances) in zip(axes, cells.items()):
         for colour, (split, label) in zip(plots.COLOURS, SPLITS.items()):
-            found = [_mean(arrays[f"{task}-d{d}/{split} accuracy"]) for d in distances]
+            found = [mean_and_error(arrays[f"{task}-d{d}/{split} accuracy"]) for d in distances]
             ax.errorbar(distances, *zip(*found), marker="o", ms=3.5, color=colour, label=label)
-            theirs = [published.get(f"{task}, d={d}: {split} accuracy") for d in distances]
-            points = [(d, p["mean"]) for d, p in zip(distances, theirs) if p]
-            if points:
-                ax.plot(*zip(*points), **PAPER, mec=colour)
+            names = [f"{task}, d={d}: {split} accuracy" for d in distances]
+            _paper(ax, distances, published, names, colour)
         ax.axhline(0.5, color=plots.FAINT, linestyle=":")
-        ax.set(title=title(task), xlabel="distance (pixels)", ylim=(0, 1.03))
-        ax.grid(axis="y", **GRID)
+        ax.set(title=title(task), xlabel="distance (pixels)", xticks=distances, ylim=(0, 1.03))
+        ax.grid(axis="y", **plots.GRID)
     axes[0].set_ylabel("accuracy")
     axes[0].legend(fontsize=7, loc="lower left")
-    fig.suptitle("Hollow: the paper", x=0.01, ha="left")
+    fig.suptitle("Known and new combinations (hollow: the paper)", x=0.01, ha="left")
     plots.save(fig, path)
 
 
@@ -152,13 +142,11 @@ def draw_types(arrays, cells, published, path) -> None:
         mean = arrays[f"{name}/coefficients"].mean(axis=0)
         found = type_magnitudes(arrays[f"{name}/labels"], mean, RELEVANT, "sum")
         ax.bar(range(len(TYPES)), [found[t] for t in TYPES], color=plots.COLOURS[: len(TYPES)])
-        theirs = [published.get(f"{task}, d={max(distances)}: magnitude {t}") for t in TYPES]
-        points = [(i, p["mean"]) for i, p in enumerate(theirs) if p]
-        if points:
-            ax.plot(*zip(*points), **PAPER, mec=plots.INK)
+        names = [f"{task}, d={max(distances)}: magnitude {t}" for t in TYPES]
+        _paper(ax, range(len(TYPES)), published, names, plots.INK)
         ax.set_xticks(range(len(TYPES)), TYPES, rotation=40, ha="right")
-        ax.set(title=f"{title(task)}, {max(distances)} pixels apart")
-        ax.grid(axis="y", **GRID)
+        ax.set(title=f"{title(task)}, {max(distances)} pixels apart", axisbelow=True)
+        ax.grid(axis="y", **plots.GRID)
     axes[0].set_ylabel("mean |value|, relative")
     fig.suptitle("Value by type of conjunction (hollow: the paper)", x=0.01, ha="left")
     plots.save(fig, path)
@@ -174,9 +162,9 @@ def draw_history(arrays, cells, metric, path) -> None:
             for split, line in (("in", ":"), ("comp", "-")):
                 label = f"{SPLITS[split]}, d = {distance}"
                 scores = arrays[f"{name}/{split} {metric}"].mean(axis=1)
-                ax.plot(arrays[f"{name}/step"], scores, line, color=colour, label=label)
+                ax.plot(arrays[f"{name}/step"], scores, f".{line}", color=colour, label=label)
         ax.set(title=title(task), xlabel="step")
-        ax.grid(axis="y", **GRID)
+        ax.grid(axis="y", **plots.GRID)
     axes[0].set_ylabel({"mse": "MSE"}.get(metric, metric))
     axes[0].legend(fontsize=6.5)
     plots.save(fig, path)

@@ -11,11 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cgjax.analysis import additivity, closed_forms, machines, ntk
+from cgjax.analysis import additivity, machines, ntk, salience
 from cgjax.core import tree
 from cgjax.core.logging import say
 from cgjax.experiments.kernels import images, tasks
-from cgjax.experiments.kernels.dense_scores import RELEVANT, scores_of
+from cgjax.experiments.kernels.dense_scores import RELEVANT, closed_form, scores_of, short, slope
 
 N_SAMPLES = 11  # of each combination in similarities, as in the paper
 
@@ -29,9 +29,11 @@ def study(config, workdir: pathlib.Path):
             shown = images.load(config, task, distance)
             trained = images.run(config, shown, pathlib.Path(workdir) / name, name)
             scores, found = analyse(config, trained)
-            short = task.removeprefix("addition_")
             seeds = list(config.train.seeds)
-            metrics |= {f"{short}, d={distance}: {k}": (v, seeds) for k, v in scores.items()}
+            for key, value in scores.items():
+                each = np.ndim(value) == 1  # else one number of all networks together
+                entry = (value, seeds) if each else ([value], [0])
+                metrics[f"{short(task)}, d={distance}: {key}"] = entry
             arrays |= {f"{name}/{k}": np.asarray(v) for k, v in (found | scores).items()}
             for metric in ("slope", "comp accuracy"):
                 if metric in scores:
@@ -42,7 +44,7 @@ def study(config, workdir: pathlib.Path):
 def analyse(config, trained: images.Trained) -> tuple[dict, dict]:
     """Of one task at one distance: metrics [seeds], and what figures need."""
     task = trained.images.task
-    kept = ("accuracy", "margin") if is_classification(task) else ("mse",)
+    kept = ("accuracy", "margin") if tasks.is_classification(task) else ("mse",)
     metrics = {k: v for k, v in trained.scores.items() if k.split()[-1] in kept}
     arrays = {f"outputs/{name}": means for name, means in trained.outputs.items()}
     arrays |= {f"history/{k}": v for k, v in trained.history["eval"].items()}
@@ -63,11 +65,6 @@ def analyse(config, trained: images.Trained) -> tuple[dict, dict]:
     return metrics, arrays
 
 
-def is_classification(task: tasks.Task) -> bool:
-    """Whether targets are -1 and 1."""
-    return bool(np.all(np.abs(task.y) == 1))
-
-
 def fit_additive(task: tasks.Task, outputs: dict) -> additivity.SplitAdditivity:
     """Additivity of mean outputs; the split "comp" is new combinations of unseen images."""
     x, f, splits = [], [], []
@@ -86,26 +83,19 @@ def values(task: tasks.Task, found: additivity.SplitAdditivity, arrays: dict) ->
     if len(task.sizes) == 3:
         mean = found.coefficients.mean(axis=0)  # values are averaged over seeds first
         sizes = additivity.type_magnitudes(found.labels, mean, RELEVANT, "sum")
-        return {f"magnitude {name}": np.atleast_1d(size) for name, size in sizes.items()}
-    if is_classification(task):
+        return {f"magnitude {name}": size for name, size in sizes.items()}
+    if tasks.is_classification(task):
         return {}
     items, worth = zip(
         *(additivity.item_values(found.labels, found.coefficients, c) for c in (0, 1))
     )
     worth = np.mean(worth, axis=0)  # [seeds, items], both components alike
     arrays |= {"items": items[0], "item values": worth}
-    arrays["is_anchor"] = anchors(task)
+    arrays["is_anchor"] = tasks.anchors(task)
     unseen = ~arrays["is_anchor"]
     v = np.asarray(tasks.VALUES, float)[unseen]
-    centred = v - v.mean()
-    slope = worth[:, unseen] @ centred / np.sum(centred**2)
-    return {"slope": slope, "value at 0": worth[:, unseen].mean(axis=1) - slope * v.mean()}
-
-
-def anchors(task: tasks.Task) -> np.ndarray:
-    """Which items of component 0 are trained with every item of component 1."""
-    n = task.sizes[0]
-    return np.array([np.all(task.is_train[task.x[:, 0] == i]) for i in range(n)])
+    m = slope(v, worth[:, unseen])
+    return {"slope": m, "value at 0": worth[:, unseen].mean(axis=1) - m * v.mean()}
 
 
 # --- kernels of networks --------------------------------------------------------------------------
@@ -164,23 +154,18 @@ def of_gram(task: tasks.Task, gram: np.ndarray, rows: np.ndarray, is_train: np.n
     new = np.flatnonzero(~is_train)
     similar = additivity.similarity_of_gram(task.x[rows[new]], gram[np.ix_(new, new)])
     structure = additivity.structure(similar)
-    kappa = structure.kappa
-    found = {"kappa": kappa, "spread": structure.spread}
-    found["salience"] = (kappa[1] - kappa[0]) / (kappa[-1] - kappa[0])
+    found = {"kappa": structure.kappa, "spread": structure.spread}
+    found["salience"] = np.asarray(salience.salience(structure.kappa))[0]
     old = np.flatnonzero(is_train)
+    # What rounding of float32 products leaves of zero eigenvalues.
     penalty = 1e-6 * np.trace(gram[np.ix_(old, old)]) / len(old)
     f = machines.ridge(gram[np.ix_(old, old)], task.y[rows[old]], gram[np.ix_(new, old)], penalty)
     means = np.bincount(rows[new], np.asarray(f), len(task.x)) / np.bincount(rows[new])
     found["readout"] = means
     found["readout additivity"] = additivity.additivity(task.x, means, task.is_train).r2_test
     found |= {f"readout {k}": v[0] for k, v in scores_of(task, means[None]).items()}
-    if is_classification(task):
-        return found
-    k0 = kappa[0] / (kappa[-1] - kappa[0])
-    machine = closed_forms.addition(
-        found["salience"], tasks.VALUES, anchors(task), "constant", max(k0, 0.0)
-    )
-    found["predicted slope"] = np.asarray(machine.slope)
+    if not tasks.is_classification(task):
+        found["predicted slope"] = np.asarray(closed_form(structure.kappa, task).slope)
     return found
 
 

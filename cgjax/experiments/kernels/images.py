@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from cgjax.core import parallel, rng, train, tree
+from cgjax.core import parallel, train, tree
 from cgjax.core.errors import BadInput
 from cgjax.data import arrays, sources
 from cgjax.experiments.kernels import inputs, tasks
@@ -81,10 +81,12 @@ def run(config, images: Images, workdir, name: str) -> Trained:
     settings = periods(config, images)
     experiment = build(settings, images)
     state, history = train.fit(experiment, settings, workdir, name)
+    start = train.SetUp(experiment, settings).init()
+    initial = parallel.fetch((start.params, start.extra))
     params, extra = parallel.fetch((state.params, state.extra))
     outputs = averages(network(config), images, params, extra)
     scores = {k: v[-1] for k, v in history["eval"].items() if k != "step"}
-    return Trained(images, outputs, scores, history, params, extra, initial(experiment))
+    return Trained(images, outputs, scores, history, params, extra, initial)
 
 
 def periods(config, images: Images):
@@ -194,10 +196,3 @@ def averages(model, images: Images, params, extra) -> dict:
             means.append(total / np.where(counts, counts, np.nan))
         found[name] = np.stack(means)
     return found
-
-
-def initial(experiment: train.Experiment) -> tuple:
-    """(params, extra) of every seed before training."""
-    keys = jax.vmap(jax.random.key)(jnp.asarray(experiment.replicas["seed"]))
-    init = jax.vmap(lambda key: experiment.init(rng.stream(key, "init"), None))
-    return parallel.fetch(jax.jit(init)(keys))

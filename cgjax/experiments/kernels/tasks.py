@@ -28,6 +28,24 @@ def grid(sizes: Sequence[int]) -> np.ndarray:
     return np.indices(tuple(sizes)).reshape(len(sizes), -1).T
 
 
+def is_classification(task: Task) -> bool:
+    """Whether targets are -1 and 1."""
+    return bool(np.all(np.abs(task.y) == 1))
+
+
+def anchors(task: Task) -> np.ndarray:
+    """Which items of component 0 are trained with everything: bool [n]."""
+    return np.array([np.all(task.is_train[task.x[:, 0] == i]) for i in range(task.sizes[0])])
+
+
+def title(name: str) -> str:
+    """A task's name as people say it: "CD-3" for "cd_3", "both" for "addition_both"."""
+    name = name.removeprefix("addition_")
+    if name.startswith("te_") and "hubs" in name:
+        return f"TE, hubs {name[-1]}"
+    return name.upper().replace("_", "-") if name.startswith("cd_") else name.replace("_", " ")
+
+
 # --- symbolic addition ----------------------------------------------------------------------------
 
 VALUES = tuple(range(-4, 5))

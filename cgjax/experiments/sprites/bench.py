@@ -4,21 +4,18 @@ against a loop over Pillow's polygons. Absolute times are printed; ratios are wh
 import importlib.util
 import math
 import pathlib
-import time
 
 import jax
 import numpy as np
-import rich.console
-import rich.table
 
 from cgjax import config as configs
 from cgjax.core import parallel, train
 from cgjax.core.logging import say
+from cgjax.core.timing import fastest, ratios
 from cgjax.experiments.sprites import models, scenes, sets
 from cgjax.experiments.sprites import run as sprites
 
 CONFIG = pathlib.Path(configs.__file__).parents[1] / "configs" / "sprites.py"
-REPEATS = 3
 
 
 def run(batch: int = 0, steps: int = 0) -> None:
@@ -26,30 +23,8 @@ def run(batch: int = 0, steps: int = 0) -> None:
     on_cpu = jax.default_backend() == "cpu"
     batch, steps = batch or (64 if on_cpu else 512), steps or (2 if on_cpu else 1000)
     say(f"jax {jax.__version__} · {parallel.describe_devices()} · batch {batch} · scan of {steps}")
-    table("train step, compositional model, one seed", "ms per step", train_steps(batch, steps))
-    table("render 64 x 64 RGB uint8", "µs per sprite", rendering(1024 if on_cpu else 1_000_000))
-
-
-def table(title: str, unit: str, rows: dict) -> None:
-    """The first row is ours; the others are divided by it."""
-    table = rich.table.Table(title=title, box=None, title_justify="left")
-    for column in ("form", unit, "ours is faster by"):
-        table.add_column(column, justify="left" if column == "form" else "right")
-    ours = next(iter(rows.values()))
-    for name, value in rows.items():
-        table.add_row(name, f"{value:.3f}", f"{value / ours:.2f} x")
-    rich.console.Console(width=100).print(table)
-
-
-def fastest(fn) -> float:
-    """Seconds of the quickest of a few calls; fn waits for its own result."""
-    fn()
-    times = []
-    for _ in range(REPEATS):
-        started = time.perf_counter()
-        fn()
-        times.append(time.perf_counter() - started)
-    return min(times)
+    ratios("train step, compositional model, one seed", "ms per step", train_steps(batch, steps))
+    ratios("render 64 x 64 RGB uint8", "µs per sprite", rendering(1024 if on_cpu else 1_000_000))
 
 
 # --- training -------------------------------------------------------------------------------------

@@ -10,8 +10,8 @@ import numpy as np
 from cgjax.analysis import support as theory
 from cgjax.core import parallel
 from cgjax.core.logging import say
+from cgjax.core.timing import fastest, ratios
 from cgjax.experiments.sprites import audits, sets
-from cgjax.experiments.sprites.bench import fastest, table
 from cgjax.experiments.sprites.compositions import COMPOSITIONS
 
 N_VALUES = 256
@@ -24,7 +24,7 @@ def run(batch: int = 0, steps: int = 0) -> None:
     for composition in ("occlude_step", "occlude_sigmoid"):
         seconds = full_size(composition)
         say(f"64 x 64, {N_VALUES} values of each slot, {composition}: {seconds:.1f} s")
-    table("8 points at 16 x 16, sigmoid occlusion", "ms", against_dense())
+    ratios("8 points at 16 x 16, sigmoid occlusion", "ms", against_dense())
 
 
 def full_size(composition: str) -> float:

@@ -159,7 +159,7 @@ def draw_curves(arrays, folder) -> list:
     ax.plot(ends, ends, ":", color=plots.FAINT, label="equal", zorder=0)
     ax.set(xscale="log", yscale="log", xlim=ends, ylim=ends, box_aspect=1)
     ax.set(xlabel="MSE on the training support", ylabel="MSE on the whole cube")
-    ax.grid(which="both", color="#e3e6ea", linewidth=0.5)
+    ax.grid(which="both", **plots.GRID)
     ax.legend()
     title = "New combinations against known ones: each evaluation of training, the last one large"
     fig.suptitle(plots.wrap(title, 4.0, 10.5), x=0.01, ha="left")

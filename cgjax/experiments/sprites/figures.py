@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib import patches
 
 from cgjax import plots
-from cgjax.experiments.sprites import beyond, scenes
+from cgjax.experiments.sprites import beyond, scenes, traversals
 from cgjax.published import PUBLISHED
 
 # Raw latents live in [0, 1]; axes show the values that the renderer and the networks see.
@@ -20,9 +20,6 @@ ENDS[scenes.LATENTS.index("shape")] = ("tri", "circ")
 SCALE = "MSE, mean over other latents"
 MOST_LATENTS = 10  # of matrices over pairs of latents: more sprites than two would not be readable
 COLOURS = {"compositional": plots.COLOURS[0], "monolithic": plots.COLOURS[1]}
-# Shown of the traversals: walks within a sprite, then across. All others are 0, which puts one
-# sprite upon the other: a walk that moves neither would show the front one only.
-WALKS = ("0_1", "2_4", "3_4", "5_6", "0_5", "1_6", "0_9", "5_8")
 SCENES = {
     "target": "new combination",
     "support_0": "sprite 2 as in training",
@@ -41,16 +38,10 @@ def parts_of(arrays, prefix, suffixes, needed=()):
     return [p for p in parts if all(f"{prefix}/{p}/{suffix}" in arrays for suffix in suffixes)]
 
 
-def latent_name(index):
-    """0 -> "sprite 1 x", 5 -> "sprite 2 x", ...: slot 0, the front sprite, is sprite 1."""
-    sprite, latent = divmod(index, len(scenes.LATENTS))
-    return f"sprite {sprite + 1} {scenes.LATENTS[latent]}"
-
-
 def latent_axes(n, margin):
     """Labels, limits and end ticks of n raw latents, as the matrices of plots want them."""
     ticks = [list(zip((0.0, 1.0), ENDS[index % len(ENDS)])) for index in range(n)]
-    return list(map(latent_name, range(n))), [(-margin, 1 + margin)] * n, ticks
+    return list(map(scenes.latent_name, range(n))), [(-margin, 1 + margin)] * n, ticks
 
 
 def grid_levels(latents):
@@ -136,7 +127,9 @@ def heatmap_of(named, path):
     half = 0.5 * wide / max(1, len(levels) - 1)
     extent, ticks = (low - half, low + wide + half) * 2, low + wide * np.linspace(0, 1, 5)
     title = "Error over the whole latent cube, by the sprites' horizontal positions"
-    fig = plots.heat_maps(panels, extent, latent_name(0), latent_name(5), title, SCALE, ticks)
+    fig = plots.heat_maps(
+        panels, extent, scenes.latent_name(0), scenes.latent_name(5), title, SCALE, ticks
+    )
     return plots.save(fig, path)
 
 
@@ -193,51 +186,6 @@ def draw_latents(arrays, folder):
     title = "The training support: every pair of latents, and each alone"
     fig = plots.scatter_matrix(points, *latent_axes(points.shape[1], 0.04), title)
     return [plots.save(fig, folder / "latents.png")]
-
-
-def _face(images, most=7):
-    """Traversal [g, g, h, w, 3] -> one image, first axis upward; at most `most` steps a side."""
-    images = np.asarray(images)
-    rows, columns = (np.linspace(0, g - 1, min(g, most)).astype(int) for g in images.shape[:2])
-    return plots.tile(plots.displayable(images[rows[::-1]][:, columns]), background=0.45)
-
-
-def _walk_label(pair):
-    """ "0_6" -> which latent grows to the right, and which upward."""
-    right, up = (latent_name(int(dim)) for dim in pair.split("_"))
-    return f"{right} \u2192\n{up} \u2191"
-
-
-def draw_traversals(arrays, folder):
-    """Two latents walked over a grid, target above prediction: the pairs of WALKS, then every pair.
-
-    Reads traversal/<a>_<b>/target and traversal/<a>_<b>/<part> [g, g, h, w, 3]: latent b grows
-    along the first axis (shown upward), latent a along the second (to the right).
-    """
-    found = {tuple(key.split("/")[1:]) for key in arrays if key.startswith("traversal/")}
-    paths = []
-    for part in sorted({name for _, name in found} - {"target"}):
-        both = {pair for pair, _ in found if {(pair, "target"), (pair, part)} <= found}
-        sheets = {"": ([pair for pair in WALKS if pair in both], 5, 4)}
-        sheets["_every_pair"] = (sorted(both), 3, 9)
-        for name, (walks, most, per_row) in sheets.items():
-            if walks:
-                fig = _traversal_sheet(arrays, part, walks, most, per_row)
-                paths.append(plots.save(fig, folder / f"traversals_{part}{name}.png"))
-    return paths
-
-
-def _traversal_sheet(arrays, part, walks, most, per_row):
-    """`per_row` walks side by side, each thinned to `most` by `most` images."""
-    faces = [[_face(arrays[f"traversal/{p}/{n}"], most) for n in ("target", part)] for p in walks]
-    blocks = []
-    for start in range(0, len(walks), per_row):
-        chunk = slice(start, start + per_row)
-        targets, predictions = map(np.stack, zip(*faces[chunk]))
-        rows = {"target": targets, part: predictions}
-        blocks.append(plots.Block(rows, columns=tuple(map(_walk_label, walks[chunk]))))
-    title = f"Walks along two latents at a time, the others at 0: the {part} model"
-    return plots.image_grid(blocks, title, width=1800, largest=400)
 
 
 def draw_history(arrays, folder):
@@ -398,7 +346,7 @@ def draw(arrays, results, folder):
     """
     folder = pathlib.Path(folder)
     figures = (draw_motivation, draw_supports, draw_heatmap, draw_pairs, draw_reconstructions)
-    figures += (draw_latents, draw_traversals, draw_history, beyond.draw_curves)
+    figures += (draw_latents, traversals.draw_traversals, draw_history, beyond.draw_curves)
     paths = draw_concept(folder) + sum((figure(arrays, folder) for figure in figures), [])
     rows = by_part(results)
     return paths + (write_tables(rows, folder, tuple(rows)) if rows else [])

@@ -309,3 +309,9 @@ def scene_images(spans: jax.Array, colours: jax.Array, composition: str | Callab
     alpha = channels(composition) == 4
     compose = composition if callable(composition) else COMPOSITIONS[composition]
     return compose([paint(spans[:, k], colours[:, k], alpha) for k in range(spans.shape[1])])
+
+
+def latent_name(index):
+    """0 -> "sprite 1 x", 5 -> "sprite 2 x", ...: slot 0, the front sprite, is sprite 1."""
+    sprite, latent = divmod(index, len(LATENTS))
+    return f"sprite {sprite + 1} {LATENTS[latent]}"

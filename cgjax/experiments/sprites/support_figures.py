@@ -121,7 +121,7 @@ def labelled_scatters(panels: dict, y, labels, ylabel: str, title: str):
         for i, at in enumerate(zip(x, y)):
             ax.annotate(str(i + 1), at, (3, 3), textcoords="offset points", fontsize=7)
         ax.set(xlabel=name)
-        ax.grid(color="#e3e6ea", linewidth=0.7)
+        ax.grid(**plots.GRID)
     axes[0].set_ylabel(ylabel)
     key = "\n".join(f"{i + 1:2d}  {label}" for i, label in enumerate(labels))
     axes[-1].annotate(

@@ -1,0 +1,52 @@
+"""Figures from arrays: image grids, heat maps, pair matrices, scatters, learning curves.
+
+Every function takes arrays and text and returns a `matplotlib.figure.Figure` that belongs to no
+window and no global list; `save` writes it, and with its last name it is gone.
+"""
+
+from cgjax.plots.charts import (
+    heat_maps,
+    learning_curves,
+    pair_matrix,
+    scatter_matrix,
+    scatter_panels,
+)
+from cgjax.plots.grids import Block, displayable, image_grid, tile
+from cgjax.plots.style import (
+    COLOURS,
+    DPI,
+    FAINT,
+    GREY,
+    GRID,
+    HEADLINE,
+    INK,
+    new_figure,
+    save,
+    shades,
+    styled,
+    wrap,
+)
+
+__all__ = [
+    "Block",
+    "COLOURS",
+    "DPI",
+    "FAINT",
+    "GREY",
+    "GRID",
+    "HEADLINE",
+    "INK",
+    "displayable",
+    "heat_maps",
+    "image_grid",
+    "learning_curves",
+    "new_figure",
+    "pair_matrix",
+    "save",
+    "scatter_matrix",
+    "scatter_panels",
+    "shades",
+    "styled",
+    "tile",
+    "wrap",
+]
