@@ -13,8 +13,9 @@ Accuracy on transitive equivalence: rich 1, lazy 0.50.
 
 from cgjax.config import SIZES, base, split_variant
 from cgjax.experiments.kernels import image_rows
+from cgjax.experiments.kernels.tasks import ADDITION_SETS as ADDITION
+from cgjax.experiments.kernels.tasks import CD_SETS as CD
 
-ADDITION, CD = image_rows.ADDITION, image_rows.CD
 SCALES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
 # A fixed rate for every scale that reaches the stop: the solution is analysed, not the path.

@@ -13,7 +13,6 @@ from cgjax.core.logging import say
 from cgjax.experiments.kernels import tasks
 
 BINS = np.linspace(-0.5, 1.5, 81)  # of normalised similarities: 0 distinct, 1 identical
-RELEVANT = (1, 2)  # component that each context asks about
 TIMES = ("before", "after")  # training
 
 
@@ -206,11 +205,11 @@ def _context(cell: Cell) -> tuple[dict, dict]:
     labels, coefficients = cell.account.labels, cell.account.coefficients
     # Values are averaged over networks first, as in the paper: what they share remains.
     mean = coefficients.mean(axis=0)
-    shares = additivity.type_magnitudes(labels, mean, RELEVANT, relative_to="sum")
+    shares = additivity.type_magnitudes(labels, mean, tasks.RELEVANT, relative_to="sum")
     scores = {f"{kind} share": share for kind, share in shares.items()}
-    each = additivity.type_magnitudes(labels, coefficients, RELEVANT)
+    each = additivity.type_magnitudes(labels, coefficients, tasks.RELEVANT)
     saved = {"types": np.array(list(each)), "magnitudes": np.array(list(each.values()))}
-    saved |= additivity.type_magnitudes(labels, mean, RELEVANT)
+    saved |= additivity.type_magnitudes(labels, mean, tasks.RELEVANT)
     if cell.task.name == "cd_3":
         scores |= _shortcut(cell)
     return scores, saved

@@ -7,8 +7,8 @@ import numpy as np
 from cgjax import plots
 from cgjax.analysis.additivity import TYPES, type_magnitudes
 from cgjax.analysis.stats import mean_and_error
-from cgjax.experiments.kernels.dense_scores import RELEVANT, short
-from cgjax.experiments.kernels.tasks import VALUES, title
+from cgjax.experiments.kernels.dense_scores import short
+from cgjax.experiments.kernels.tasks import RELEVANT, VALUES, title
 from cgjax.published import PUBLISHED
 
 SPLITS = {"train": "training samples", "in": "unseen images", "comp": "new combinations"}
@@ -36,9 +36,13 @@ def draw(arrays, folder: pathlib.Path) -> None:
     draw_history(arrays, cells, "mse" if kind == "addition" else "accuracy", folder / "history.png")
 
 
-def _panels(cells, width=2.6, height=3.1, **options):
-    fig = plots.new_figure(width * len(cells) + 0.8, height, layout="constrained")
-    return fig, fig.subplots(1, len(cells), squeeze=False, **options)[0]
+def _panels(cells, headline=""):
+    """A figure with one panel per task and a headline that fits its width."""
+    width = 2.6 * len(cells) + 0.8
+    fig = plots.new_figure(width, 3.1, layout="constrained")
+    if headline:
+        fig.suptitle(plots.wrap(headline, width - 0.5, 10.5), x=0.01, ha="left")
+    return fig, fig.subplots(1, len(cells), squeeze=False, sharey=True)[0]
 
 
 def _paper(ax, x, published, names, colour) -> None:
@@ -53,7 +57,7 @@ def _paper(ax, x, published, names, colour) -> None:
 @plots.styled
 def draw_values(arrays, cells, path) -> None:
     """What each unseen item is worth to the networks, by distance."""
-    fig, axes = _panels(cells, sharey=True)
+    fig, axes = _panels(cells, "Values of unseen items")
     items = np.array(VALUES)
     for ax, (task, distances) in zip(axes, cells.items()):
         ax.plot(items, items, color=plots.FAINT, linestyle=":", label="true values")
@@ -67,7 +71,6 @@ def draw_values(arrays, cells, path) -> None:
         ax.grid(**plots.GRID)
     axes[0].set_ylabel("its value to the network")
     axes[0].legend(fontsize=7)
-    fig.suptitle("Values of unseen items", x=0.01, ha="left")
     plots.save(fig, path)
 
 
@@ -117,7 +120,7 @@ def draw_predicted(arrays, cells, path) -> None:
 @plots.styled
 def draw_accuracy(arrays, cells, published, path) -> None:
     """Accuracy by distance on training samples, unseen images and new combinations."""
-    fig, axes = _panels(cells, sharey=True)
+    fig, axes = _panels(cells, "Known and new combinations (hollow: the paper)")
     for ax, (task, distances) in zip(axes, cells.items()):
         for colour, (split, label) in zip(plots.COLOURS, SPLITS.items()):
             found = [mean_and_error(arrays[f"{task}-d{d}/{split} accuracy"]) for d in distances]
@@ -129,14 +132,13 @@ def draw_accuracy(arrays, cells, published, path) -> None:
         ax.grid(axis="y", **plots.GRID)
     axes[0].set_ylabel("accuracy")
     axes[0].legend(fontsize=7, loc="lower left")
-    fig.suptitle("Known and new combinations (hollow: the paper)", x=0.01, ha="left")
     plots.save(fig, path)
 
 
 @plots.styled
 def draw_types(arrays, cells, published, path) -> None:
     """What networks use, by type of conjunction, at the largest distance."""
-    fig, axes = _panels(cells, sharey=True)
+    fig, axes = _panels(cells, "Value by type of conjunction (hollow: the paper)")
     for ax, (task, distances) in zip(axes, cells.items()):
         name = f"{task}-d{max(distances)}"
         mean = arrays[f"{name}/coefficients"].mean(axis=0)
@@ -148,14 +150,13 @@ def draw_types(arrays, cells, published, path) -> None:
         ax.set(title=f"{title(task)}, {max(distances)} pixels apart", axisbelow=True)
         ax.grid(axis="y", **plots.GRID)
     axes[0].set_ylabel("mean |value|, relative")
-    fig.suptitle("Value by type of conjunction (hollow: the paper)", x=0.01, ha="left")
     plots.save(fig, path)
 
 
 @plots.styled
 def draw_history(arrays, cells, metric, path) -> None:
     """The score along training, on known and on new combinations of unseen images."""
-    fig, axes = _panels(cells, sharey=True)
+    fig, axes = _panels(cells)
     for ax, (task, distances) in zip(axes, cells.items()):
         for colour, distance in zip(plots.shades(len(distances)), distances):
             name = f"{task}-d{distance}/history"

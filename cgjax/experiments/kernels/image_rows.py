@@ -1,9 +1,8 @@
 """Rows and sizes of the image experiments, for `configs/kernels.py`."""
 
-ADDITION = tuple(
-    f"addition_{name}" for name in ("extrapolation", "asymmetric", "interpolation", "both")
-)
-CD = ("cd_1", "cd_2", "cd_3")
+from cgjax.experiments.kernels.tasks import ADDITION_SETS as ADDITION
+from cgjax.experiments.kernels.tasks import CD_SETS as CD
+
 TE = ("te_5_5_hubs_1", "te_5_5_hubs_4")
 
 # What a data set and a network bring along, as published.

@@ -15,7 +15,7 @@ from cgjax.analysis import additivity, machines, ntk, salience
 from cgjax.core import tree
 from cgjax.core.logging import say
 from cgjax.experiments.kernels import images, tasks
-from cgjax.experiments.kernels.dense_scores import RELEVANT, closed_form, scores_of, short, slope
+from cgjax.experiments.kernels.dense_scores import closed_form, scores_of, short, slope
 
 N_SAMPLES = 11  # of each combination in similarities, as in the paper
 
@@ -82,7 +82,7 @@ def values(task: tasks.Task, found: additivity.SplitAdditivity, arrays: dict) ->
     """Slope of unseen items' values (addition), or magnitudes by type (context dependence)."""
     if len(task.sizes) == 3:
         mean = found.coefficients.mean(axis=0)  # values are averaged over seeds first
-        sizes = additivity.type_magnitudes(found.labels, mean, RELEVANT, "sum")
+        sizes = additivity.type_magnitudes(found.labels, mean, tasks.RELEVANT, "sum")
         return {f"magnitude {name}": size for name, size in sizes.items()}
     if tasks.is_classification(task):
         return {}

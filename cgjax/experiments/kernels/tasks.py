@@ -12,6 +12,8 @@ import numpy as np
 
 from cgjax.core.errors import BadInput
 
+RELEVANT = (1, 2)  # context dependence: the component that each context asks about
+
 
 class Task(NamedTuple):
     """Combinations x [N, C] (indices from 0), targets y [N], is_train [N], values per component."""
@@ -62,6 +64,13 @@ ANCHORS = {
     "extrapolation_3": (3, 4, 5),
     "extrapolation_4": (2, 3, 5, 6),
 }
+
+
+# The training sets of the paper's figures, by the names `make` knows.
+ADDITION_SETS = tuple(
+    f"addition_{name}" for name in ("extrapolation", "asymmetric", "interpolation", "both")
+)
+CD_SETS = ("cd_1", "cd_2", "cd_3")
 
 
 def addition(

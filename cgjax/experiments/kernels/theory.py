@@ -13,7 +13,6 @@ from cgjax.experiments.kernels import inputs, tasks
 # Saliences (S(1;3), S(2;3)) that the paper's bars are labelled with: the rectified-quadratic and
 # the ReLU network at depth 3.
 REPRESENTATIONS = {"rep_1": (0.10100758, 0.13911539), "rep_2": (0.20350064, 0.09423825)}
-RELEVANT = (1, 2)  # component that each context asks about
 DEPTHS = (1, 2, 5, 10, 20)  # of the table
 PRICE = 1e10  # of slack: a hard margin, and what the paper uses
 EPSILON = 0.1  # of support-vector regression: the paper keeps its library's default
@@ -22,10 +21,7 @@ SHARES = (0.1, 0.3, 0.4, 0.5)  # of the first of two components in the input
 
 def masks(config):
     """The tasks: which combinations are trained, and their targets."""
-    names = [
-        f"addition_{name}" for name in ("extrapolation", "asymmetric", "interpolation", "both")
-    ]
-    names += ["addition_dispersed_1", "cd_1", "cd_2", "cd_3", "te_3_3", "to_7"]
+    names = [*tasks.ADDITION_SETS, "addition_dispersed_1", *tasks.CD_SETS, "te_3_3", "to_7"]
     metrics, arrays = {}, {}
     for name in names:
         task = tasks.make(name)
@@ -188,7 +184,7 @@ def magnitudes(config):
                 theory.overlap_kernel(task.x, train, kappa), PRICE,
             )  # fmt: skip
         found = additivity.additivity(task.x, np.asarray(f), task.is_train)
-        values = additivity.type_magnitudes(found.labels, found.coefficients, RELEVANT)
+        values = additivity.type_magnitudes(found.labels, found.coefficients, tasks.RELEVANT)
         for kind, value in values.items():
             metrics[f"{representation}, CD-{k}: {kind}"] = float(value)
         arrays[f"{representation}/cd_{k}"] = np.array(list(map(float, values.values())))
