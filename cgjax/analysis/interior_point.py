@@ -11,8 +11,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-# Newton steps: most problems need 4 to 10. Those that need more are solved in blocks of their own.
-_STEPS, _FIRST_STEPS, _BLOCK = 100, 12, 16
+# Newton steps: most problems need 4 to 8. Those that need more go on in blocks of their own.
+_STEPS, _FIRST_STEPS, _BLOCK = 100, 8, 16
 
 
 class Path(NamedTuple):
@@ -48,17 +48,19 @@ def central_path(
     problems = [a.reshape(-1, *a.shape[len(lead) :]) for a in (k, signs, costs, box, mask, border)]
     n = math.prod(lead)
 
-    def solved(index, n_steps):
-        return jax.vmap(functools.partial(_follow, n_steps))(*(a[index] for a in problems))
+    def follow(paths, index, n_steps):
+        chosen = jax.tree.map(lambda a: a[index], (paths, *problems))
+        return jax.vmap(functools.partial(_follow, n_steps))(*chosen)
 
+    paths = jax.vmap(_start)(*problems)
     if jax.default_backend() == "cpu":
         block = min(n, _BLOCK)
         index = jnp.arange(-(-n // block) * block).reshape(-1, block) % n
-        found = jax.lax.map(lambda block: solved(block, _STEPS), index)
+        found = jax.lax.map(lambda block: follow(paths, block, _STEPS), index)
         found = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:])[:n], found)
     else:
-        found = solved(jnp.arange(n), _FIRST_STEPS)
-        found = _finished(found, lambda index: solved(index, _STEPS), max(1, n // 8))
+        found = follow(paths, jnp.arange(n), _FIRST_STEPS)
+        found = _finished(found, follow, max(1, n // 32))
     return jax.tree.map(lambda a: a.reshape(*lead, *a.shape[1:]), found)
 
 
@@ -71,17 +73,18 @@ def _(size, is_batched, *problems):
     return central_path(*problems), Path(*[True] * len(Path._fields))
 
 
-def _finished(found, solved, block):
-    """Blocks of the problems that are not done, until all are."""
+def _finished(found, follow, block):
+    """Blocks of the problems that are not done go on, until all are."""
     n = len(found.is_done)
-    # Rounding up, the last block repeats problem 0: solving it again changes nothing.
+    # Rounding up, the last block repeats problem 0: going on from its end changes nothing.
     (waiting,) = jnp.nonzero(~found.is_done, size=n + block, fill_value=0)
     n_waiting = jnp.sum(~found.is_done)
 
     def step(state):
         i, found = state
         index = jax.lax.dynamic_slice(waiting, (i,), (block,))
-        return i + block, jax.tree.map(lambda a, b: a.at[index].set(b), found, solved(index))
+        ends = follow(found, index, _STEPS)
+        return i + block, jax.tree.map(lambda a, b: a.at[index].set(b), found, ends)
 
     return jax.lax.while_loop(lambda state: state[0] < n_waiting, step, (0, found))[1]
 
@@ -89,14 +92,18 @@ def _finished(found, solved, block):
 # --- one problem ----------------------------------------------------------------------------------
 
 
-def _follow(n_steps, k, signs, costs, box, mask, border):
+def _start(k, signs, costs, box, mask, border):
     v = jnp.full_like(costs, 1) * jnp.minimum(1, box / 2)
     points = jnp.stack([v, box - v, jnp.ones_like(v), v / (box - v)])
-    problem = (k, signs, costs, mask, border)
+    return _path(points, jnp.zeros_like(box), 0, k, signs, costs, mask, border)
+
+
+def _follow(n_steps, path, k, signs, costs, box, mask, border):
+    del box  # the path's points hold v and box - v
     return jax.lax.while_loop(
         lambda path: ~path.is_done & (path.n_steps < n_steps),
-        lambda path: _newton(path, *problem),
-        _path(points, jnp.zeros_like(box), 0, *problem),
+        lambda path: _newton(path, k, signs, costs, mask, border),
+        path,
     )
 
 

@@ -81,13 +81,14 @@ def draw_slopes(arrays, cells, published, path) -> None:
     axes = fig.subplots(1, 3)
     for i, (task, distances) in enumerate(cells.items()):
         style = {"color": plots.COLOURS[i], "label": title(task), "marker": "o", "ms": 3.5}
-        for ax, metric in zip(axes, ("slope", "additivity", "salience")):
+        for ax, metric in zip(axes, ("slope", "mean additivity", "salience")):
             found = [mean_and_error(arrays[f"{task}-d{d}/{metric}"]) for d in distances]
             ax.errorbar(distances, *zip(*found), **style)
             names = [f"{short(task)}, d={d}: {metric}" for d in distances]
             _paper(ax, distances, published, names, plots.COLOURS[i])
             ax.set(title=metric, xlabel="distance (pixels)", xticks=distances)
             ax.grid(axis="y", **plots.GRID)
+    axes[1].set_title("additivity, mean over splits")
     axes[2].set_title("S(1;2) before training")
     axes[0].legend(fontsize=7.5)
     fig.suptitle("Further apart: more salient, less leak (hollow: the paper)", x=0.01, ha="left")

@@ -51,6 +51,7 @@ def analyse(config, trained: images.Trained) -> tuple[dict, dict]:
     found = fit_additive(task, trained.outputs)
     arrays |= {"labels": found.labels, "coefficients": found.coefficients}
     metrics["additivity"] = found.r2[:, list(found.splits).index("comp")]
+    metrics["mean additivity"] = found.r2.mean(axis=1)  # what the paper's numbers agree with
     metrics |= values(task, found, arrays)
     arrays |= kernels(config, trained)
     layer = config.eval.layer
