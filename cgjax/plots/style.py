@@ -74,9 +74,9 @@ def save(fig, path):
 
 
 def shades(n, low="#9ecae1", high="#08306b"):
-    """n colours from light to dark, for lines along one quantity."""
+    """n colours from light to dark, for lines along one quantity; a single one is dark."""
     low, high = (np.array(to_rgb(end)) for end in (low, high))
-    return [to_hex(low + share * (high - low)) for share in np.linspace(0, 1, max(n, 2))[:n]]
+    return [to_hex(high + share * (low - high)) for share in np.linspace(0, 1, n)[::-1]]
 
 
 def wrap(text, width, size=9.5):

@@ -76,22 +76,32 @@ def draw_values(arrays, cells, path) -> None:
 
 @plots.styled
 def draw_slopes(arrays, cells, published, path) -> None:
-    """Slope, additivity and salience by distance; hollow: the paper's."""
+    """Slope, additivity and salience by distance, or by training set; hollow: the paper's."""
     fig = plots.new_figure(8.8, 3.2, layout="constrained")
     axes = fig.subplots(1, 3)
+    by_distance = any(len(distances) > 1 for distances in cells.values())
     for i, (task, distances) in enumerate(cells.items()):
         style = {"color": plots.COLOURS[i], "label": title(task), "marker": "o", "ms": 3.5}
+        x = distances if by_distance else [i]
         for ax, metric in zip(axes, ("slope", "mean additivity", "salience")):
             found = [mean_and_error(arrays[f"{task}-d{d}/{metric}"]) for d in distances]
-            ax.errorbar(distances, *zip(*found), **style)
+            ax.errorbar(x, *zip(*found), **style)
             names = [f"{short(task)}, d={d}: {metric}" for d in distances]
-            _paper(ax, distances, published, names, plots.COLOURS[i])
-            ax.set(title=metric, xlabel="distance (pixels)", xticks=distances)
+            _paper(ax, x, published, names, plots.COLOURS[i])
+            ax.set(title=metric)
             ax.grid(axis="y", **plots.GRID)
+            if by_distance:
+                ax.set(xlabel="distance (pixels)", xticks=distances)
+            else:
+                ax.set(xlim=(-0.5, len(cells) - 0.5), xticks=range(len(cells)))
+                ax.set_xticklabels([title(task) for task in cells])
     axes[1].set_title("additivity, mean over splits")
     axes[2].set_title("S(1;2) before training")
-    axes[0].legend(fontsize=7.5)
-    fig.suptitle("Further apart: more salient, less leak (hollow: the paper)", x=0.01, ha="left")
+    said = "By training set"
+    if by_distance:
+        axes[0].legend(fontsize=7.5)
+        said = "Further apart: more salient, less leak"
+    fig.suptitle(f"{said} (hollow: the paper)", x=0.01, ha="left")
     plots.save(fig, path)
 
 
