@@ -1,10 +1,14 @@
-"""Shared test set-up: eight virtual CPU devices, silent broadcasting across ranks is an error."""
+"""Shared test set-up: eight virtual CPU devices, silent broadcasting across ranks is an error.
+
+Tests compile more than they compute: XLA optimises less here.
+"""
 
 import os
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ["XLA_FLAGS"] = (
-    os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
+    os.environ.get("XLA_FLAGS", "")
+    + " --xla_force_host_platform_device_count=8 --xla_backend_optimization_level=1"
 ).strip()
 
 import pathlib
