@@ -3,12 +3,15 @@
 import ast
 import importlib
 import inspect
+import json
+import pathlib
 import statistics
 
 import pytest
 
 from cgjax.published import PUBLISHED, SOURCES
 
+FIGURES = pathlib.Path(__file__).parent / "golden" / "kernels" / "paper_figures.json"
 METRICS = ("mse_id", "mse_all", "r2_id", "r2_all")
 SPRITES = [
     (row, metric, entry)
@@ -64,6 +67,26 @@ def test_collapsed_runs_are_kept_apart():
     assert max(alpha["r2_all"]["left_out"]) < 0 < min(alpha["r2_all"]["values"])
     others = [entry for row, _, entry in SPRITES if row != "orthogonal_rgba"]
     assert not any("left_out" in entry for entry in others)
+
+
+@pytest.mark.parametrize("network", ("mnist", "cifar_resnet", "cifar_vit"))
+def test_shares_follow_from_the_heights_of_the_figures(network):
+    figures = json.loads(FIGURES.read_text())
+    if network == "mnist":
+        heights = figures["figS_cd_mnist_relative_to_max_by_distance"]
+    else:
+        relative = figures["figS_cd_cifar_relative_to_max"][network.removeprefix("cifar_")]
+        heights = {
+            task: {kind: {"0": height} for kind, height in kinds.items()}
+            for task, kinds in relative.items()
+        }
+    for task, kinds in heights.items():
+        for distance in kinds["right_conj"]:
+            total = sum(by_distance[distance] for by_distance in kinds.values())
+            for kind, by_distance in kinds.items():
+                name = f"{task.lower().replace('-', '_')}, d={distance}: magnitude "
+                entry = PUBLISHED["kernels"][f"cd_{network}"][name + kind.split("_")[0]]
+                assert entry["mean"] == pytest.approx(by_distance[distance] / total, abs=0.002)
 
 
 @pytest.mark.parametrize("family", (*PUBLISHED, "images"))

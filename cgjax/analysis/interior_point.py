@@ -45,14 +45,14 @@ def central_path(
     all problems take the first steps together, and the few slow ones go on in blocks.
     """
     lead = box.shape
-    problems = [a.reshape(-1, *a.shape[len(lead) :]) for a in (k, signs, costs, box, mask, border)]
+    problems = [a.reshape(-1, *a.shape[len(lead) :]) for a in (k, signs, costs, mask, border)]
     n = math.prod(lead)
 
     def follow(paths, index, n_steps):
         chosen = jax.tree.map(lambda a: a[index], (paths, *problems))
         return jax.vmap(functools.partial(_follow, n_steps))(*chosen)
 
-    paths = jax.vmap(_start)(*problems)
+    paths = jax.vmap(_start)(box.reshape(-1), *problems)
     if jax.default_backend() == "cpu":
         block = min(n, _BLOCK)
         index = jnp.arange(-(-n // block) * block).reshape(-1, block) % n
@@ -92,17 +92,16 @@ def _finished(found, follow, block):
 # --- one problem ----------------------------------------------------------------------------------
 
 
-def _start(k, signs, costs, box, mask, border):
+def _start(box, k, signs, costs, mask, border):
     v = jnp.full_like(costs, 1) * jnp.minimum(1, box / 2)
     points = jnp.stack([v, box - v, jnp.ones_like(v), v / (box - v)])
     return _path(points, jnp.zeros_like(box), 0, k, signs, costs, mask, border)
 
 
-def _follow(n_steps, path, k, signs, costs, box, mask, border):
-    del box  # the path's points hold v and box - v
+def _follow(n_steps, path, *problem):
     return jax.lax.while_loop(
         lambda path: ~path.is_done & (path.n_steps < n_steps),
-        lambda path: _newton(path, k, signs, costs, mask, border),
+        lambda path: _newton(path, *problem),
         path,
     )
 

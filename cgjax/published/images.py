@@ -2,6 +2,7 @@
 
 Means over ten seeds. "comp": new combinations of unseen images; "in": trained combinations of
 unseen images. "mean additivity": over the splits, which is what the paper's numbers agree with.
+Magnitudes "as shares" were read as heights relative to the highest, and divided by their sum.
 """
 
 # Laid out by hand, a table to read: row, where it stands, {metric: (number, its reading error)}.

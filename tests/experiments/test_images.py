@@ -6,7 +6,7 @@ import pytest
 from cgjax import config as configs
 from cgjax.analysis import closed_forms, salience
 from cgjax.core.errors import BadInput
-from cgjax.experiments.kernels import image_study, images, run, tasks
+from cgjax.experiments.kernels import image_figures, image_study, images, run, tasks
 
 
 @pytest.fixture(scope="module")
@@ -78,9 +78,31 @@ def test_a_run_writes_its_numbers_and_figures(tiny, tmp_path):
     assert metrics["extrapolation, d=0: comp mse"]["ours"] > 0
     names = {path.name for path in (tmp_path / "figures").iterdir()}
     assert names == {"values.png", "slopes.png", "predicted.png", "history.png"}
-    with np.load(tmp_path / "arrays.npz") as arrays:
-        outputs = arrays["addition_extrapolation-d0/outputs/train"]
-    assert np.isfinite(outputs[0]).sum() == 17  # only trained combinations have training samples
+    with np.load(tmp_path / "arrays.npz") as file:
+        arrays = dict(file)
+    name = "addition_extrapolation-d0"
+    outputs = {key: arrays[f"{name}/outputs/{key}"] for key in ("train", "val_1", "val_2")}
+    assert np.isfinite(outputs["train"][0]).sum() == 17  # only of trained combinations
+    found = image_study.fit_additive(tasks.make("addition_extrapolation"), outputs)
+    assert len(found.splits) == 5
+    additivity = metrics["extrapolation, d=0: mean additivity"]["values"]
+    np.testing.assert_allclose(additivity, found.r2.mean(axis=1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("distances", [[0], [0, 20]])
+def test_slopes_are_drawn_by_distance_where_there_are_several(distances, monkeypatch):
+    figures = []
+    monkeypatch.setattr(image_figures.plots, "save", lambda fig, path: figures.append(fig))
+    cells = {task: distances for task in ("addition_extrapolation", "addition_both")}
+    metrics = ("slope", "mean additivity", "salience")
+    arrays = {
+        f"{task}-d{d}/{metric}": np.array([0.4, 0.5])
+        for task in cells for d in distances for metric in metrics
+    }  # fmt: skip
+    image_figures.draw_slopes(arrays, cells, {}, "slopes.png")
+    for ax in figures[0].axes:
+        shown = [label.get_text() for label in ax.get_xticklabels()]
+        assert shown == (["0", "20"] if len(distances) > 1 else ["extrapolation", "both"])
 
 
 @pytest.mark.parametrize(
