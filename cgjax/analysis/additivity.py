@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cgjax.analysis import checks
 from cgjax.analysis.salience import subsets
 
 # What stands for an absent component in a conjunction's label.
@@ -47,7 +48,9 @@ def additivity(x: np.ndarray, yhat: np.ndarray, is_train: np.ndarray) -> Additiv
     >>> additivity(x, machines.ridgeless(k[train][:, train], y[train], k[:, train]), train).r2_test
     1.0
     """
-    x, is_train = np.asarray(x), np.asarray(is_train, bool)
+    x = _combinations("x", x)
+    checks.mask("is_train", is_train, (len(x),))
+    is_train = np.asarray(is_train)
     splits = np.where(is_train, "train", "test")
     found = additivity_by_split(x, yhat, splits, x[is_train])
     r2 = {split: found.r2[..., i] for i, split in enumerate(found.splits)}
@@ -67,13 +70,16 @@ def additivity_by_split(
     Outputs are averaged for each combination and split; one ridge regression with an intercept is
     fitted to all of them, and scored in each split about that split's own mean.
     """
-    x, yhat = _combinations(x), np.asarray(yhat, np.float64)
-    splits = np.asarray(splits)
+    checks.finite(yhat=yhat)
+    x, yhat = _combinations("x", x), np.asarray(yhat, np.float64)
+    splits = _names(splits)
     if yhat.shape[-1:] != (len(x),) or splits.shape != (len(x),):
         raise ValueError(f"{len(x)} samples, but outputs {yhat.shape} and splits {splits.shape}")
     groups = _groups(x, splits)
     mean = np.stack([yhat[..., rows].mean(axis=-1) for rows in groups.rows], axis=-1)
     labels = conjunctions(x_train)
+    if labels.shape[1] != x.shape[1]:
+        raise ValueError(f"x_train has {labels.shape[1]} components, x has {x.shape[1]}")
     design = _design(groups.x, labels)
     coefficients = _ridge(design, mean)
     fitted = coefficients @ design.T
@@ -90,7 +96,7 @@ def conjunctions(x_train: np.ndarray) -> np.ndarray:
 
     Sorted by size, then by components, then by values, those of the first component fastest.
     """
-    x_train = _combinations(x_train)
+    x_train = _combinations("x_train", x_train)
     n_components = x_train.shape[1]
     rows = []
     for size in range(1, n_components + 1):
@@ -106,7 +112,8 @@ def conjunctions(x_train: np.ndarray) -> np.ndarray:
 
 def _design(x, labels):
     """Whether each conjunction is in each combination: [n, p + 1]; the intercept is in all."""
-    columns = [np.all((label == ABSENT) | (label == x.astype(str)), axis=1) for label in labels]
+    names = x.astype(str)
+    columns = [np.all((label == ABSENT) | (label == names), axis=1) for label in labels]
     return np.stack(columns, axis=1).astype(np.float64)
 
 
@@ -138,6 +145,10 @@ def item_values(
 
     Their own coefficient plus an equal share of the intercept: half of it for two components.
     """
+    labels, coefficients = _account(labels, coefficients)
+    checks.integer("component", component, 0, labels.shape[1] - 1)
+    if np.any(labels[-1] != ABSENT):
+        raise ValueError("labels end with the intercept, as `additivity` gives them")
     others = np.delete(labels, component, axis=1)
     is_item = np.all(others == ABSENT, axis=1) & (labels[:, component] != ABSENT)
     share = coefficients[..., -1:] / labels.shape[1]
@@ -158,8 +169,16 @@ def conjunction_types(labels: np.ndarray, relevant: Sequence[int]) -> np.ndarray
     >>> conjunction_types([["0", "2", "all"], ["0", "all", "2"]], relevant=(1, 2)).tolist()
     ['right', 'wrong']
     """
+    labels = _labels(labels)
+    contexts = [int(label[0]) for label in labels if label[0] != ABSENT]
+    if contexts and not 0 <= min(contexts) <= max(contexts) < len(relevant):
+        raise ValueError(
+            f"relevant names a component for {len(relevant)} contexts, labels have more"
+        )
+    for component in relevant:
+        checks.integer("relevant: each component", component, 1, labels.shape[1] - 1)
     types = []
-    for label in np.asarray(labels):
+    for label in labels:
         features = [c for c in range(1, len(label)) if label[c] != ABSENT]
         if label[0] == ABSENT:
             types.append("sensory" if features else "intercept")
@@ -184,6 +203,7 @@ def type_magnitudes(
     """
     if relative_to not in (None, "sum", "max"):
         raise ValueError(f"magnitudes relative to '{relative_to}': sum, max or None")
+    labels, coefficients = _account(labels, coefficients)
     types = conjunction_types(labels, relevant)
     absolute = np.abs(np.asarray(coefficients, np.float64))
     counted = (*TYPES, "intercept") if with_intercept else TYPES
@@ -192,6 +212,22 @@ def type_magnitudes(
         return found
     total = getattr(np, relative_to)(np.stack(list(found.values())), axis=0)
     return {name: value / total for name, value in found.items()}
+
+
+def _labels(labels):
+    labels = np.asarray(labels)
+    if labels.ndim != 2 or labels.size == 0:
+        raise ValueError(f"labels are [p, C], got shape {labels.shape}")
+    return labels
+
+
+def _account(labels, coefficients):
+    """Labels [p, C] and coefficients [..., p] that belong together."""
+    checks.finite(coefficients=coefficients)
+    labels, coefficients = _labels(labels), np.asarray(coefficients)
+    if coefficients.shape[-1:] != (len(labels),):
+        raise ValueError(f"coefficients are [..., {len(labels)}], got {coefficients.shape}")
+    return labels, coefficients
 
 
 # --- similarity of representations ----------------------------------------------------------------
@@ -226,7 +262,10 @@ def similarity(
     n_samples: only the first so many of each group enter, 11 in the paper; None for all.
     with_self: a sample's product with itself counts in its own group, as in the paper.
     """
+    checks.finite(features=features)
     features = np.asarray(features, np.float64)
+    if features.ndim == 0:
+        raise ValueError("features are [n, ...], got a single number")
     features = features.reshape(len(features), -1)
     return similarity_of_gram(x, features @ features.T, splits, n_samples, with_self)
 
@@ -239,10 +278,15 @@ def similarity_of_gram(
     with_self: bool = True,
 ) -> Similarity:
     """`similarity` from the samples' dot products [n, n] themselves, for example an NTK."""
-    x, gram = _combinations(x), np.asarray(gram, np.float64)
-    splits = np.full(len(x), ABSENT) if splits is None else np.asarray(splits)
+    checks.symmetric("gram", gram)
+    x, gram = _combinations("x", x), np.asarray(gram, np.float64)
+    splits = np.full(len(x), ABSENT) if splits is None else _names(splits)
+    if n_samples is not None:
+        checks.integer("n_samples", n_samples, 1)
     if gram.shape != (len(x), len(x)) or splits.shape != (len(x),):
         raise ValueError(f"{len(x)} samples, but products {gram.shape} and splits {splits.shape}")
+    if np.any(np.diag(gram) < 0):
+        raise ValueError("gram has a negative diagonal: no dot products of samples with themselves")
     groups = _groups(x, splits)
     average = np.zeros((len(groups.x), len(x)))
     for row, members in zip(average, groups.rows):
@@ -259,6 +303,8 @@ def similarity_of_gram(
 def normalised(found: Similarity) -> np.ndarray:
     """Similarity [g, g] on the scale where distinct combinations have mean 0, identical ones 1."""
     kappa = structure(found).kappa
+    if not np.isfinite(kappa[-1] - kappa[0]) or kappa[-1] == kappa[0]:
+        raise ValueError("found has no scale: distinct and identical pairs, and a difference")
     return (found.values - kappa[0]) / (kappa[-1] - kappa[0])
 
 
@@ -267,6 +313,11 @@ def structure(found: Similarity) -> Structure:
 
     Entries are nan where no two groups share exactly so much.
     """
+    n = len(found.x)
+    if found.values.shape != (n, n):
+        raise ValueError(f"found holds {n} groups, but similarities {found.values.shape}")
+    if not np.all(np.isfinite(found.values[~np.eye(n, dtype=bool)])):
+        raise ValueError("found holds similarities of distinct groups that are not finite")
     shared = found.x[:, None] == found.x[None]
     overlap = shared.sum(axis=-1)
     by_overlap = [found.values[overlap == o] for o in range(shared.shape[-1] + 1)]
@@ -302,8 +353,15 @@ def _groups(x, splits):
     return _Groups(unique[:, 1:], names[unique[:, 0]], rows)
 
 
-def _combinations(x):
+def _combinations(name, x):
     x = np.asarray(x)
     if x.ndim != 2 or not np.issubdtype(x.dtype, np.integer) or len(x) == 0:
-        raise ValueError(f"combinations are integers [n, C], got {x.dtype} {x.shape}")
+        raise ValueError(f"{name} is combinations, integers [n, C], got {x.dtype} {x.shape}")
     return x
+
+
+def _names(splits):
+    splits = np.asarray(splits)
+    if splits.dtype.kind in "fc" and not np.all(np.isfinite(splits)):
+        raise ValueError("splits hold NaN: each sample has the name of its split")
+    return splits

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cgjax.analysis import checks
 from cgjax.analysis.support import SupportAudit
 
 CHUNK = 16  # points whose Jacobians in the latents are held at once
@@ -50,15 +51,18 @@ def certificate(
     errors of f and of df/dz. dims: latents to differentiate in; leave out discrete ones.
     A4 is a technicality of the proof that training never grants: it is named, not tested.
     """
-    latents = jnp.asarray(latents)
-    if latents.ndim != 2 or not len(latents):
-        raise ValueError(f"latents are points of P, [n, D] with n > 0, got {latents.shape}")
-    dims = tuple(range(latents.shape[1])) if dims is None else tuple(dims)
+    checks.bounded("fit_limit", fit_limit, 0)
+    checks.bounded("jacobian_limit", jacobian_limit, 0)
+    if not support.components:
+        raise ValueError("support audits no component: make it with `audit_support`")
+    latents, dims = _points(latents, dims)
     true, fitted = (
         np.asarray(jax.lax.map(_one(f), latents, batch_size=CHUNK)) for f in (truth, model)
     )
     if true.shape != fitted.shape:
         raise ValueError(f"truth gives {true.shape[1:]}, model {fitted.shape[1:]} for one point")
+    if not np.any(np.ptp(true, axis=0)):
+        raise ValueError("truth is constant at latents: there is nothing to fit")
     misfit = _relative(true - fitted, true - true.mean(0))
     error, steepest = jacobian_error(truth, model, latents, dims)
     share = min(one.share for one in support.components)
@@ -83,20 +87,39 @@ def certificate(
 
 def jacobian_error(truth, model, latents, dims) -> tuple[float, float]:
     """|df/dz - dfhat/dz| / |df/dz| over all points, and the largest |df/dz| of a single one."""
-
-    @functools.partial(jax.jit, static_argnums=0)
-    def jacobian(f, chunk):
-        return jax.vmap(lambda z: jax.jacfwd(_one(f))(z)[..., jnp.array(dims)])(chunk)
-
+    latents, dims = _points(latents, dims)
     wrong = size = steepest = 0.0
     for start in range(0, len(latents), CHUNK):
         chunk = latents[start : start + CHUNK]
-        true, fitted = jacobian(truth, chunk), jacobian(model, chunk)
+        true, fitted = (_jacobian(f, chunk, dims) for f in (truth, model))
         squares = np.asarray(jnp.sum(true**2, axis=tuple(range(1, true.ndim))), np.float64)
         wrong += float(jnp.sum((true - fitted) ** 2))
         size += float(squares.sum())
         steepest = max(steepest, float(np.sqrt(squares.max())))
+    if size == 0:
+        raise ValueError("truth has no slope anywhere at latents: soften its edges")
     return (wrong / size) ** 0.5, steepest
+
+
+@functools.partial(jax.jit, static_argnames=("f", "dims"))
+def _jacobian(f, chunk, dims):
+    return jax.vmap(lambda z: jax.jacfwd(_one(f))(z)[..., jnp.array(dims)])(chunk)
+
+
+def _points(latents, dims):
+    """Latents [n, D] in floating point, and the latents to differentiate in."""
+    checks.finite(latents=latents)
+    latents = jnp.asarray(latents)
+    if latents.ndim != 2 or not len(latents) or not jnp.issubdtype(latents.dtype, jnp.floating):
+        raise ValueError(
+            f"latents are points of P, floating point [n, D] with n > 0, got {latents.dtype} "
+            f"{latents.shape}"
+        )
+    dims = tuple(range(latents.shape[1])) if dims is None else tuple(dims)
+    checks.indices("dims", dims, latents.shape[1])
+    if not dims:
+        raise ValueError("dims is empty: name one latent at least")
+    return latents, dims
 
 
 def _one(f):

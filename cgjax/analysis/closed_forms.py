@@ -9,6 +9,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from cgjax.analysis import checks
 from cgjax.analysis.salience import float64
 
 # --- symbolic addition ----------------------------------------------------------------------------
@@ -34,6 +35,7 @@ def memorization_slope(salience: jax.Array, n_anchors: int) -> jax.Array:
     salience: S(1; 2) [...]. n_anchors: p, the items seen with all others.
     It holds where all items' values and the anchors' both average to zero.
     """
+    checks.salience(salience, n_anchors, "n_anchors")
     salience = jnp.asarray(salience, jnp.float64)
     return n_anchors * salience / (1 + (n_anchors - 2) * salience)
 
@@ -54,6 +56,9 @@ def addition(
     """
     if bias not in BIASES:
         raise ValueError(f"unknown bias '{bias}': one of {', '.join(BIASES)}")
+    _check_items(values, is_anchor, some=True)
+    checks.salience(salience, len(values))
+    checks.finite(k0=k0)
     s, k0 = jnp.broadcast_arrays(jnp.asarray(salience, jnp.float64), jnp.asarray(k0, jnp.float64))
     values, is_anchor = jnp.asarray(values, jnp.float64), jnp.asarray(is_anchor, bool)
     n, p = len(values), jnp.sum(is_anchor)
@@ -82,6 +87,9 @@ def addition(
 @float64
 def item_values(machine: Addition, values: jax.Array, is_anchor: jax.Array) -> jax.Array:
     """What each item is worth to the machine [..., n]; two unseen items sum to f on a test pair."""
+    _check_items(values, is_anchor)
+    for field in machine:
+        checks.finite(machine=field)
     machine = [jnp.asarray(field, jnp.float64)[..., None] for field in machine]
     slope, slope_seen, shift, shift_seen, bias = machine
     shape = (*slope.shape[:-1], len(values))
@@ -91,12 +99,19 @@ def item_values(machine: Addition, values: jax.Array, is_anchor: jax.Array) -> j
     return jnp.where(is_anchor, seen, unseen) + bias / 2
 
 
+def _check_items(values, is_anchor, some=False):
+    checks.finite(values=values)
+    n = len(checks.real("values", values, 1, "n"))
+    checks.mask("is_anchor", is_anchor, (n,), some)
+
+
 # --- invariance and partial exposure --------------------------------------------------------------
 
 
 @float64
 def invariance_margin(k: jax.Array) -> jax.Array:
     """y f on the items never seen with the other value of component 2; kappa = (0, k, 1)."""
+    checks.bounded("k", k, -0.5 - 1e-9, 0.5 + 1e-9)
     k = jnp.asarray(k, jnp.float64)
     return k / (1 - k)
 
@@ -104,6 +119,7 @@ def invariance_margin(k: jax.Array) -> jax.Array:
 @float64
 def partial_exposure_margin(k: jax.Array) -> jax.Array:
     """y f on the one input left out, where one item was seen with both values of component 2."""
+    checks.bounded("k", k, -0.5 - 1e-9, 0.5 + 1e-9)
     k = jnp.asarray(k, jnp.float64)
     return 2 * k**2 / (1 - 2 * k**2)
 
@@ -126,6 +142,8 @@ def shortcut_bias(s1: jax.Array, s2: jax.Array, n_values: int = 3) -> ShortcutBi
     n_values: r, the values of each feature in each class. A bias, or kappa(0) > 0, changes nothing:
     exchanging the contexts and flipping the features negates the task.
     """
+    checks.finite(s1=s1, s2=s2)
+    checks.integer("n_values", n_values, 1)
     s1, s2 = jnp.broadcast_arrays(jnp.asarray(s1, jnp.float64), jnp.asarray(s2, jnp.float64))
     s3, r = 1 - 3 * s1 - 3 * s2, n_values
     regression = (r**2 * (2 * s2**2 + 2 * r * s1 * s2 - s1 * s3)) / (
@@ -173,6 +191,8 @@ def shortcut_boundary(s1: jax.Array, machine: str = "svm", n_values: int = 3) ->
     """
     if machine not in ("svm", "regression"):
         raise ValueError(f"unknown machine '{machine}': svm or regression")
+    checks.bounded("s1", s1, 0, 1 / 3 + 1e-9)
+    checks.integer("n_values", n_values, 1)
     s1, r = jnp.asarray(s1, jnp.float64), n_values
     regression = _positive_root(2.0, (2 * r + 3) * s1, -s1 * (1 - 3 * s1))
     if machine == "regression":

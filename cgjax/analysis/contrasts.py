@@ -14,6 +14,9 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+
+from cgjax.analysis import checks
 
 
 def jacobians(f: Callable, x: jax.Array) -> jax.Array:
@@ -36,7 +39,7 @@ def compositional_contrast(jacobians: jax.Array, signed: bool = False) -> jax.Ar
 
     signed: without the absolute values, so that terms may cancel and no lower bound exists.
     """
-    _check(jacobians, 2, "Jacobians", "outputs, inputs")
+    _check("jacobians", jacobians, 2, "outputs, inputs")
     return jnp.mean(jnp.sum(_pairs(_magnitude(jacobians, signed), axis=-1), axis=-1))
 
 
@@ -45,7 +48,7 @@ def block_contrast(jacobians: jax.Array, n_parts: int, signed: bool = False) -> 
 
     Zero exactly when every input feeds one part of the outputs only.
     """
-    _check(jacobians, 2, "Jacobians", "outputs, inputs")
+    _check("jacobians", jacobians, 2, "outputs, inputs")
     *lead, n_outputs, n_inputs = jacobians.shape
     _check_parts("outputs", n_outputs, n_parts)
     parts = _magnitude(jacobians, signed).reshape(*lead, n_parts, -1, n_inputs)
@@ -54,13 +57,13 @@ def block_contrast(jacobians: jax.Array, n_parts: int, signed: bool = False) -> 
 
 def hessian_l0(hessians: jax.Array) -> jax.Array:
     """Mean number of non-zero Hessian entries; piecewise constant, so it trains nothing."""
-    _check(hessians, 3, "Hessians", "outputs, inputs, inputs")
+    _check("hessians", hessians, 3, "outputs, inputs, inputs")
     return jnp.mean(jnp.sum(hessians != 0, axis=(-3, -2, -1)).astype(hessians.dtype))
 
 
 def hessian_l1(hessians: jax.Array) -> jax.Array:
     """Mean over samples of the sum of absolute Hessian entries."""
-    _check(hessians, 3, "Hessians", "outputs, inputs, inputs")
+    _check("hessians", hessians, 3, "outputs, inputs, inputs")
     return jnp.mean(jnp.sum(jnp.abs(hessians), axis=(-3, -2, -1)))
 
 
@@ -69,7 +72,7 @@ def hessian_offblock(hessians: jax.Array, n_parts: int, signed: bool = True) -> 
 
     signed: as in the reference, where entries of both signs cancel; False adds absolute values.
     """
-    _check(hessians, 3, "Hessians", "outputs, inputs, inputs")
+    _check("hessians", hessians, 3, "outputs, inputs, inputs")
     n_outputs, n_inputs = hessians.shape[-3:-1]
     _check_parts("outputs", n_outputs, n_parts)
     _check_parts("inputs", n_inputs, n_parts)
@@ -122,19 +125,24 @@ def _magnitude(values, signed):
 
 def _sizes(f, x):
     """Numbers of outputs and inputs of f, which takes one row of x."""
-    if x.ndim != 2:
+    checks.finite(x=x)
+    if x.ndim != 2 or x.size == 0:
         raise ValueError(f"x must be samples in rows, [n, inputs], got shape {x.shape}")
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        raise ValueError(f"x must be floating point to be differentiated, got {x.dtype}")
     out = jax.eval_shape(f, jax.ShapeDtypeStruct(x.shape[1:], x.dtype))
     if not hasattr(out, "shape") or len(out.shape) != 1:
         raise ValueError(f"f must map one sample [{x.shape[1]}] to a vector, it returns {out}")
     return out.shape[0], x.shape[1]
 
 
-def _check(array, n_axes, what, axes):
-    if array.ndim < n_axes or (n_axes == 3 and array.shape[-1] != array.shape[-2]):
-        raise ValueError(f"{what} must be [..., {axes}], got shape {array.shape}")
+def _check(name, array, n_axes, axes):
+    checks.finite(**{name: array})
+    is_square = n_axes == 2 or array.shape[-1] == array.shape[-2]
+    if array.ndim < n_axes or array.size == 0 or not is_square:
+        raise ValueError(f"{name} must be [..., {axes}], got shape {array.shape}")
 
 
 def _check_parts(what, size, n_parts):
-    if n_parts < 1 or size % n_parts:
-        raise ValueError(f"{size} {what} do not divide into {n_parts} parts of equal size")
+    if not isinstance(n_parts, int | np.integer) or n_parts < 1 or size % n_parts:
+        raise ValueError(f"n_parts: {size} {what} do not divide into {n_parts} parts of equal size")

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cgjax.analysis import jacobians
+from cgjax.analysis import checks, jacobians
 
 
 class Design(NamedTuple):
@@ -45,14 +45,23 @@ def design(
     component varies, the others stay. Ties go to the larger smallest singular value.
     condition, where, rtol, atol: as in `support.audit` ("sum" or "stack").
     """
+    checks.tolerances(rtol, atol)
+    checks.finite(slots=slots, candidates=candidates)
+    checks.integer("most", most, 1)
     slots, candidates = np.asarray(slots), np.asarray(candidates)
     _check(slots, component, candidates, condition)
+    if where is not None:
+        checks.positions(where, slots.shape, pixelwise)
     chosen, curve = [], []
     with jax.enable_x64(True):
         others = tuple(
             jnp.asarray(candidates[:, k], jnp.float64) for k in range(candidates.shape[1])
         )
         values = jnp.asarray(slots, jnp.float64)
+        if pixelwise:
+            own = jnp.broadcast_to(values[0], others[component].shape)
+            some = tuple(own if k == component else slot for k, slot in enumerate(others))
+            jacobians.check_pixelwise(composition, some, component)
         while len(chosen) < min(most, len(candidates)):
             totals = []
             for i in range(len(values)):
@@ -94,6 +103,8 @@ def _trials(composition, value, others, chosen, component, pixelwise, stacked):
 
 def _score(sigma, rtol, atol, pixelwise):
     """Failing positions (or directions) [c] and smallest singular value [c] of one value."""
+    if not np.all(np.isfinite(sigma)):
+        raise ValueError("the Jacobian is not finite: composition is not differentiable there")
     largest = sigma.max(axis=(1, 2), keepdims=True, initial=0)
     lacking = sigma <= np.maximum(rtol * largest, atol)
     lacking = lacking.any(axis=2) if pixelwise else lacking.reshape(len(sigma), -1)

@@ -10,6 +10,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+
+from cgjax.analysis import checks
 
 # Newton steps: most problems need 4 to 8. Those that need more go on in blocks of their own.
 _STEPS, _FIRST_STEPS, _BLOCK = 100, 8, 16
@@ -27,7 +30,6 @@ class Path(NamedTuple):
     is_done: jax.Array  # [...] or cannot go on
 
 
-@jax.custom_batching.custom_vmap
 def central_path(
     k: jax.Array,
     signs: jax.Array,
@@ -44,6 +46,17 @@ def central_path(
     On a CPU small blocks stay in its cache and end when their own slowest problem does. Elsewhere
     all problems take the first steps together, and the few slow ones go on in blocks.
     """
+    checks.psd("k", k)
+    checks.finite(costs=costs, border=border)
+    checks.bounded("box", box, 0, above=True)
+    checks.mask("mask", mask, k.shape[-1:])
+    if checks.known(signs) and np.any(np.abs(np.asarray(signs)) != 1):
+        raise ValueError("signs are -1 and 1")
+    return _central_path(k, signs, costs, box, mask, border)
+
+
+@jax.custom_batching.custom_vmap
+def _central_path(k, signs, costs, box, mask, border):
     lead = box.shape
     problems = [a.reshape(-1, *a.shape[len(lead) :]) for a in (k, signs, costs, mask, border)]
     n = math.prod(lead)
@@ -64,13 +77,13 @@ def central_path(
     return jax.tree.map(lambda a: a.reshape(*lead, *a.shape[1:]), found)
 
 
-@central_path.def_vmap
+@_central_path.def_vmap
 def _(size, is_batched, *problems):
     problems = [
         a if batched else jnp.broadcast_to(a, (size, *a.shape))
         for a, batched in zip(problems, is_batched)
     ]
-    return central_path(*problems), Path(*[True] * len(Path._fields))
+    return _central_path(*problems), Path(*[True] * len(Path._fields))
 
 
 def _finished(found, follow, block):

@@ -10,6 +10,9 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+
+from cgjax.analysis import checks
 
 SMALL = 8  # columns up to which orthogonalising by hand beats one LAPACK call per block
 CHUNK = 128  # columns of a dense Jacobian computed at once
@@ -20,7 +23,16 @@ def blocks(composition: Callable, points, component: int, pixelwise: bool) -> ja
 
     points: K arrays [p, ...]; composition: `C(slots)` from such a sequence to one array [p, ...].
     """
+    _check_points(points, component)
     return (_pixel_blocks if pixelwise else _dense)(composition, points, component)
+
+
+def _check_points(points, component):
+    checks.integer("component", component, 0, len(points) - 1)
+    for slot in points:
+        checks.finite(points=slot)
+    if len({len(slot) for slot in points}) > 1:
+        raise ValueError(f"points: slots hold {[len(slot) for slot in points]} points, not as many")
 
 
 def _replaced(points, component, value):
@@ -68,11 +80,24 @@ def _dense(composition, points, component):
     return jax.lax.map(lambda slots: one_point(*slots), tuple(points))[:, None]
 
 
+def check_pixelwise(composition: Callable, points, component: int) -> None:
+    """A composition that mixes positions would get wrong ranks without a word."""
+    _check_points(points, component)
+    if len(points[0]) and points[component].ndim > 2:
+        some = tuple(slot[:1] for slot in points)
+        try:
+            mixes = _reach(composition, some, component) > 0
+        except (TypeError, ValueError):  # its output has no such positions at all
+            mixes = True
+        if mixes:
+            raise ValueError("the composition mixes positions: pass pixelwise=False")
+
+
 @functools.partial(jax.jit, static_argnames=("composition", "component"))
-def reach(composition, points, component):
+def _reach(composition, points, component):
     """What moving a random half of the positions changes at the others: 0 if C is pixelwise."""
     own = points[component]
-    moved = jax.random.bernoulli(jax.random.key(0), 0.5, own.shape[:-1])[..., None]
+    moved = np.random.default_rng(0).random(own.shape[:-1])[..., None] < 0.5
     direction = jnp.where(moved, 1.0, 0.0) * jnp.ones_like(own)
     _, change = jax.jvp(
         lambda value: composition(_replaced(points, component, value)), (own,), (direction,)
@@ -85,6 +110,7 @@ def reach(composition, points, component):
 
 def triangular(matrices: jax.Array) -> jax.Array:
     """R [..., M, M] with R'R = A'A for A [..., rows, M]: all that matters of stacked Jacobians."""
+    _check_matrices(matrices)
     if matrices.shape[-1] > SMALL:
         r = jnp.linalg.qr(matrices, mode="r")
         pad = [(0, 0)] * (r.ndim - 2) + [(0, r.shape[-1] - r.shape[-2]), (0, 0)]
@@ -106,13 +132,21 @@ def triangular(matrices: jax.Array) -> jax.Array:
 
 def singular_values(matrices: jax.Array) -> jax.Array:
     """Singular values [..., M], descending; with fewer rows than M the surplus ones are zero."""
+    _check_matrices(matrices)
     return _surplus(jnp.linalg.svd(matrices, compute_uv=False), matrices)
 
 
 def spectrum(matrices: jax.Array) -> tuple[jax.Array, jax.Array]:
     """`singular_values`, and all right singular vectors as columns [..., M, M]."""
+    _check_matrices(matrices)
     _, sigma, vectors = jnp.linalg.svd(matrices, full_matrices=True)
     return _surplus(sigma, matrices), jnp.swapaxes(vectors, -2, -1)
+
+
+def _check_matrices(matrices):
+    checks.finite(matrices=matrices)
+    if matrices.ndim < 2:
+        raise ValueError(f"matrices are [..., rows, columns], got shape {matrices.shape}")
 
 
 def _surplus(sigma, matrices):

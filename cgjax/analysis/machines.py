@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cgjax.analysis import checks
 from cgjax.analysis.interior_point import central_path
 from cgjax.analysis.salience import float64
 
@@ -25,6 +26,8 @@ from cgjax.analysis.salience import float64
 _RIDGE = 1e-12
 # Dual coefficients above this, for a kernel of mean diagonal one, are out of float64's reach.
 LARGEST = 1e6
+# Entries of k_train from which on looking for an indefinite kernel takes a noticeable time.
+_MANY = 2**20
 
 
 class Interpolation(NamedTuple):
@@ -61,9 +64,10 @@ def ridgeless(
 ) -> jax.Array:
     """Minimum-norm interpolation, what gradient descent from zero on fixed features converges to.
 
-    bias: with a free, unpenalised bias. Where the kernel is singular, the pseudo-inverse.
+    bias: with a free, unpenalised bias. Where the kernel is singular, the pseudo-inverse: a point
+    that is there twice with two targets gets their mean, and `solve_ridge` reports the residual.
     """
-    return predict(solve_ridge(k_train, y, 0.0, bias, mask), k_test)
+    return _predicted(k_test, solve_ridge, k_train, y, 0.0, bias, mask)
 
 
 @float64
@@ -76,7 +80,7 @@ def ridge(
     mask: jax.Array | None = None,
 ) -> jax.Array:
     """Least squares with `penalty` [...] times the squared norm of the weights."""
-    return predict(solve_ridge(k_train, y, penalty, bias, mask), k_test)
+    return _predicted(k_test, solve_ridge, k_train, y, penalty, bias, mask)
 
 
 @float64
@@ -88,8 +92,9 @@ def solve_ridge(
     mask: jax.Array | None = None,
 ) -> Interpolation:
     """The dual coefficients and the bias of `ridge`, or without a penalty of `ridgeless`."""
-    lead, (k, y, mask, penalty) = _flat(k_train, y, mask, penalty)
-    return _unflat(lead, _solve_ridge(k, y, mask, penalty, bool(bias)))
+    checks.bounded("penalty", penalty, 0)
+    lead, problem = _flat(k_train, y, bias, mask, penalty=penalty)
+    return _unflat(lead, _checked(_solve_ridge, k_train, mask, *problem, bool(bias)))
 
 
 @functools.partial(jax.jit, static_argnames="has_bias")
@@ -184,7 +189,7 @@ def svc(
     A large c (inf, or the 1e10 of the paper) is the hard margin, which gradient descent on the
     logistic loss converges to in direction.
     """
-    return predict(solve_svc(k_train, y, c, bias, mask), k_test)
+    return _predicted(k_test, solve_svc, k_train, y, c, bias, mask)
 
 
 @float64
@@ -198,7 +203,7 @@ def svr(
     mask: jax.Array | None = None,
 ) -> jax.Array:
     """Support-vector regression: residuals up to epsilon [...] are free, more has price c."""
-    return predict(solve_svr(k_train, y, c, epsilon, bias, mask), k_test)
+    return _predicted(k_test, solve_svr, k_train, y, c, epsilon, bias, mask)
 
 
 @float64
@@ -214,10 +219,10 @@ def solve_svc(
     A training set whose dual coefficients would exceed LARGEST / mean(diag K) is not separable in
     float64: it gets the soft margin at that price, and `separable` is False.
     """
-    lead, (k, y, mask, c) = _flat(k_train, y, mask, c)
-    _check_labels(y, mask, bias)
     _check_positive(c, "the price c of slack")
-    return _unflat(lead, _solve_svc(k, y, mask, c, bool(bias)))
+    lead, problem = _flat(k_train, y, bias, mask, c=c)
+    _check_labels(*problem[1:3], bias)
+    return _unflat(lead, _checked(_solve_svc, k_train, mask, *problem, bool(bias)))
 
 
 @float64
@@ -230,10 +235,11 @@ def solve_svr(
     mask: jax.Array | None = None,
 ) -> SupportVectors:
     """The support vectors of `svr`; c as in `solve_svc`."""
-    lead, (k, y, mask, c, epsilon) = _flat(k_train, y, mask, c, epsilon)
     _check_positive(c, "the price c of slack")
     _check_positive(epsilon, "epsilon, the width of the tube (use ridgeless for none),")
-    return _unflat(lead, _solve_svr(k, y, mask, c, epsilon, bool(bias)))
+    checks.finite(epsilon=epsilon)
+    lead, problem = _flat(k_train, y, bias, mask, c=c, epsilon=epsilon)
+    return _unflat(lead, _checked(_solve_svr, k_train, mask, *problem, bool(bias)))
 
 
 @functools.partial(jax.jit, static_argnames="has_bias")
@@ -328,29 +334,55 @@ def _violation(k, signs, costs, box, mask, border, dual, bias):
 @float64
 def predict(machine: Interpolation | SupportVectors, k_test: jax.Array) -> jax.Array:
     """f = K a + b [..., m] on the inputs of k_test [..., m, n]."""
+    _check_tests(k_test, np.shape(machine.dual))
     dual, bias, k_test = (jnp.asarray(a, jnp.float64) for a in (machine.dual, machine.bias, k_test))
-    if k_test.ndim < 2 or k_test.shape[-1] != dual.shape[-1]:
-        n = dual.shape[-1]
-        raise ValueError(f"k_test is [..., m, {n}], tests by training points: got {k_test.shape}")
     found = jnp.einsum("...mn,...n->...m", k_test, dual)
     return found + jnp.broadcast_to(bias[..., None], found.shape)
 
 
-def _flat(k_train, y, mask, *numbers):
+def _predicted(k_test, solve, k_train, *arguments):
+    """`predict` of the machine solved for; a bad k_test is told before."""
+    *dual, _ = checks.matrices("k_train", k_train)
+    _check_tests(k_test, dual)
+    return predict(solve(k_train, *arguments), k_test)
+
+
+def _check_tests(k_test, dual):
+    """k_test is finite and fits dual coefficients of this shape."""
+    checks.finite(k_test=k_test)
+    shape = np.shape(k_test)
+    if len(shape) < 2 or shape[-1] != dual[-1]:
+        raise ValueError(f"k_test is [..., m, {dual[-1]}], tests by training points: got {shape}")
+    checks.broadcast(k_test=shape[:-2], dual=dual[:-1])
+
+
+def _flat(k_train, y, bias, mask, **numbers):
     """The leading axes, and the arguments with these as one axis: k, y, mask, then the numbers."""
+    checks.flag("bias", bias)
+    checks.finite(y=y)
+    *_, n = checks.matrices("k_train", k_train)
     k, y = jnp.asarray(k_train, jnp.float64), jnp.asarray(y, jnp.float64)
-    n = k.shape[-1] if k.ndim > 1 else 0
-    mask = jnp.ones(n, bool) if mask is None else jnp.asarray(mask, bool)
-    if k.shape[-2:] != (n, n) or n == 0 or y.shape[-1:] != (n,) or mask.shape[-1:] != (n,):
-        raise ValueError(
-            "k_train is [..., n, n], y [..., n], mask [..., n]: "
-            f"got {k.shape}, {y.shape} and {mask.shape}"
-        )
-    arrays = [(k, 2), (y, 1), (mask, 1)]
-    arrays += [(jnp.asarray(number, jnp.float64), 0) for number in numbers]
-    lead = jnp.broadcast_shapes(*(a.shape[: a.ndim - rank] for a, rank in arrays))
-    full = [jnp.broadcast_to(a, (*lead, *a.shape[a.ndim - rank :])) for a, rank in arrays]
+    if y.shape[-1:] != (n,):
+        raise ValueError(f"k_train is [..., n, n] and y [..., n]: got {k.shape} and {y.shape}")
+    mask = jnp.ones(n, bool) if mask is None else mask
+    checks.mask("mask", mask, (n,))
+    arrays = {"k_train": (k, 2), "y": (y, 1), "mask": (jnp.asarray(mask), 1)}
+    arrays |= {name: (jnp.asarray(number, jnp.float64), 0) for name, number in numbers.items()}
+    lead = checks.broadcast(
+        **{name: a.shape[: a.ndim - rank] for name, (a, rank) in arrays.items()}
+    )
+    full = [jnp.broadcast_to(a, (*lead, *a.shape[a.ndim - rank :])) for a, rank in arrays.values()]
     return lead, [a.reshape(-1, *a.shape[len(lead) :]) for a in full]
+
+
+def _checked(solve, k_train, mask, *problem):
+    """solve(*problem), if the kernels are kernels."""
+    if np.size(k_train) < _MANY:
+        checks.psd("k_train", k_train, mask)
+        return solve(*problem)
+    found = solve(*problem)
+    checks.psd("k_train", k_train, mask)  # the host looks at them while the device solves
+    return found
 
 
 def _unflat(lead, found):
@@ -358,15 +390,15 @@ def _unflat(lead, found):
 
 
 def _check_labels(y, mask, has_bias):
-    if isinstance(y, jax.core.Tracer) or isinstance(mask, jax.core.Tracer):
+    if not checks.known(y, mask):
         return
     y, mask = np.asarray(y), np.asarray(mask)
     if np.any(np.abs(y[mask]) != 1):
-        raise ValueError("svc needs labels -1 and +1")
+        raise ValueError("y: svc needs labels -1 and +1")
     if has_bias and not np.all(np.any(mask & (y > 0), axis=1) & np.any(mask & (y < 0), axis=1)):
-        raise ValueError("svc needs training points of both classes")
+        raise ValueError("y: svc needs training points of both classes")
 
 
 def _check_positive(number, name):
-    if not isinstance(number, jax.core.Tracer) and not np.all(np.asarray(number) > 0):
+    if checks.known(number) and not np.all(np.asarray(number) > 0):
         raise ValueError(f"{name} must be positive")

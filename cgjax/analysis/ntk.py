@@ -16,7 +16,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from cgjax.analysis import machines, ntk_blocks, ntk_layers, ntk_plan
+from cgjax.analysis import checks, machines, ntk_blocks, ntk_layers, ntk_plan
 from cgjax.core import parallel
 from cgjax.core.logging import say
 
@@ -52,7 +52,8 @@ def empirical(
     x2 = None if x2 is x1 else x2
     if memory is None and tile is None and devices is None:
         try:
-            return _small(f, params, x1, x2, form, algorithm, precision, verbose)
+            found = _small(f, params, x1, x2, form, algorithm, precision, verbose)
+            return _blamed(found, params=params, x1=x1, x2=x2)
         except _NotSmall:
             pass
     plan = ntk_plan.plan(f, params, x1, x2, form, algorithm, memory, tile, devices)
@@ -63,23 +64,44 @@ def empirical(
     devices = list(jax.devices() if devices is None else devices)[: plan.n_devices]
     with jax.default_device(devices[0]) if is_one else contextlib.nullcontext():
         if plan.is_whole:
-            return _whole(f, params, x1, x2, how)
-        return _streamed(f, params, x1, x2, how, plan, devices)
+            found = _whole(f, params, x1, x2, how)
+        else:
+            found = _streamed(f, params, x1, x2, how, plan, devices)
+    return _blamed(found, params=params, x1=x1, x2=x2)
+
+
+def _blamed(found, **given):
+    """What was found; where it is not finite, the argument that is to blame is named.
+
+    That takes one look, where looking at every argument would take as long as a small kernel.
+    """
+    if checks.known(found) and not checks.is_finite(found):
+        checks.finite_leaves(**given)
+    return found
 
 
 def jacobian(f: Callable, params, x, precision: str = "highest"):
     """Per-sample Jacobians: params' tree with leaves [n, outputs, *leaf]."""
+    checks.finite_leaves(params=params, x=x)
+    ntk_plan.check_samples(x=x)
     return _jacobian(f, params, x, precision)
 
 
 @functools.partial(jax.jit, static_argnames=("f", "precision"))
 def _jacobian(f, params, x, precision):
-    with jax.default_matmul_precision(precision):
+    with _digits(precision):
         one = jax.jacrev(functools.partial(ntk_layers.single, f))
         return jax.vmap(one, in_axes=(None, 0))(params, x)
 
 
-@functools.partial(jax.jit, static_argnames=("f", "batch", "precision"))
+def _digits(precision):
+    """Matrix products with so many digits."""
+    try:
+        return jax.default_matmul_precision(precision)
+    except ValueError:
+        raise ValueError(f"precision '{precision}' is none of JAX's, such as 'highest'") from None
+
+
 def kernel_vector_product(
     f: Callable, params, x1, x2, v, batch: int | None = None, precision: str = "highest"
 ) -> jax.Array:
@@ -88,8 +110,20 @@ def kernel_vector_product(
     x2 None: x1. v may be [n2] where f has one output. batch: samples at a time, where all at once
     need too much memory.
     """
+    if batch is not None:
+        checks.integer("batch", batch, 1)
+    found = _kernel_vector_product(f, params, x1, x2, checks.real("v", v), batch, precision)
+    return _blamed(found, params=params, x1=x1, x2=x2, v=v)
+
+
+@functools.partial(jax.jit, static_argnames=("f", "batch", "precision"))
+def _kernel_vector_product(f, params, x1, x2, v, batch, precision):
     x2 = x1 if x2 is None else x2
-    v = jnp.asarray(v).reshape(_length(x2), -1)
+    ntk_plan.check_samples(x1=x1, x2=x2)
+    out = jax.eval_shape(f, params, x2)
+    if not _is_of(v.shape, out.shape):
+        raise ValueError(f"v is {out.shape}, as f gives at x2: got {v.shape}")
+    v = v.reshape(_length(x2), -1)
     free, merge = ntk_blocks.floats(params)
 
     def outputs(free, x):
@@ -103,13 +137,19 @@ def kernel_vector_product(
     def pushed(x):
         return jax.jvp(lambda free: outputs(free, x), (free,), (direction,))[1]
 
-    with jax.default_matmul_precision(precision):
+    with _digits(precision):
         total = [jnp.zeros_like(leaf) for leaf in free]
         # A repeated sample with v = 0 adds nothing.
         parts = (_batches(x2, batch), _batches(v, batch, pad_with_zeros=True))
         direction, _ = jax.lax.scan(pulled, total, parts)
         result = jax.lax.map(pushed, _batches(x1, batch))
     return result.reshape(-1, result.shape[-1])[: _length(x1)]
+
+
+def _is_of(shape, outputs):
+    """Whether arrays of this shape hold a number for each of the outputs, [n, ...], of f."""
+    flat = (outputs[0], math.prod(outputs[1:]))
+    return shape in (outputs, flat) or (flat[1] == 1 and shape == flat[:1])
 
 
 def _batches(x, batch, pad_with_zeros=False):
@@ -151,7 +191,7 @@ def _small(f, params, x1, x2, form, algorithm, precision, verbose):
 @functools.partial(jax.jit, static_argnames=("f", "how"))
 def _whole(f, params, x1, x2, how):
     form, algorithm, directions, precision = how
-    with jax.default_matmul_precision(precision):
+    with _digits(precision):
         if algorithm == "vector":
             x2 = x1 if x2 is None else x2
             return ntk_blocks.vector_block(f, params, x1, x2, form, directions)
@@ -165,7 +205,7 @@ def _tile_factors(f, params, x, how, mesh):
     form, algorithm, _, precision = how
 
     def factors(params, x):
-        with jax.default_matmul_precision(precision):
+        with _digits(precision):
             return ntk_blocks.factors(f, params, x, form, algorithm)
 
     return _over(mesh, factors, (P(), P("data")))(params, x)
@@ -177,7 +217,7 @@ def _tile_contract(left, right, how, mesh):
 
     def contract(left, right):
         gather = functools.partial(jax.lax.all_gather, axis_name="data", tiled=True)
-        with jax.default_matmul_precision(precision):
+        with _digits(precision):
             return ntk_blocks.contract(left, jax.tree.map(gather, right) if mesh else right, form)
 
     return _over(mesh, contract, (P("data"), P("data")))(left, right)
@@ -188,7 +228,7 @@ def _tile_vector(f, params, x1, x2, how, mesh):
     form, _, directions, precision = how
 
     def block(params, x1, x2):
-        with jax.default_matmul_precision(precision):
+        with _digits(precision):
             return ntk_blocks.vector_block(f, params, x1, x2, form, directions)
 
     return _over(mesh, block, (P(), P("data"), P()))(params, x1, x2)
@@ -273,11 +313,20 @@ def ntk_regression(
     regression instead; by default none in float64, else what rounding leaves of zero eigenvalues.
     options: those of `empirical`.
     """
+    checks.finite_leaves(x_train=x_train, x_test=x_test)
+    checks.finite(y_train=y_train)
+    ntk_plan.check_samples(x_train=x_train, x_test=x_test)
+    if penalty is not None:
+        checks.bounded("penalty", penalty, 0)
+    f_train, f_test = (f(params, x) for x in (x_train, x_test))
+    if not _is_of(np.shape(y_train), f_train.shape):
+        raise ValueError(f"y_train is {np.shape(y_train)}, but f gives {f_train.shape}")
+    f_train, f_test = (out.reshape(len(out), -1) for out in (f_train, f_test))
+    form = options.get("form", "full")
+    if form == "per_output" or (form != "full" and f_train.shape[1] > 1):
+        raise ValueError(f"form '{form}': regression takes the full kernel of all outputs")
     k_train = _matrix(empirical(f, params, x_train, **options))
     k_test = _matrix(empirical(f, params, x_test, x_train, **options))
-    f_train, f_test = (f(params, x).reshape(_length(x), -1) for x in (x_train, x_test))
-    if np.size(y_train) != f_train.size:
-        raise ValueError(f"y_train is {np.shape(y_train)}, but f gives {f_train.shape}")
     if penalty is None:
         eps = float(jnp.finfo(k_train.dtype).eps)
         penalty = eps * float(jnp.trace(k_train)) if eps > 1e-10 else 0.0
@@ -296,13 +345,16 @@ def _matrix(kernel):
 
 def drift(before: jax.Array, after: jax.Array) -> jax.Array:
     """How far a kernel moved: Frobenius norm of the change over that of the kernel before."""
-    return jnp.linalg.norm((after - before).ravel()) / jnp.linalg.norm(before.ravel())
+    _check_pair(before=before, after=after)
+    found = jnp.linalg.norm((after - before).ravel()) / jnp.linalg.norm(before.ravel())
+    return _scored(found, before=before, after=after)
 
 
 def alignment(a: jax.Array, b: jax.Array) -> jax.Array:
     """Cosine between two kernels of one shape: 1 when they differ by a factor only."""
-    a, b = a.ravel(), b.ravel()
-    return jnp.vdot(a, b) / (jnp.linalg.norm(a) * jnp.linalg.norm(b))
+    _check_pair(a=a, b=b)
+    found = _cosine(a, b)
+    return _scored(found, a=a, b=b)
 
 
 def target_alignment(kernel: jax.Array, y: jax.Array) -> jax.Array:
@@ -310,7 +362,37 @@ def target_alignment(kernel: jax.Array, y: jax.Array) -> jax.Array:
 
     With [n, n] the target kernel is the dot product of targets; with outputs, of every pair.
     """
+    checks.real("kernel", kernel)
+    if kernel.ndim not in (2, 4):
+        raise ValueError(f"kernel is [n, n] or [n, n, o, o], got {kernel.shape}")
+    matrix = _matrix(kernel)
+    checks.symmetric("kernel", matrix)
+    y = checks.real("y", y)
+    is_whole = kernel.ndim == 2 or y.size == len(matrix)
+    if y.shape[:1] != kernel.shape[:1] or y.ndim > 2 or not is_whole:
+        raise ValueError(f"y is [n] or [n, o] for a kernel {kernel.shape}, got {y.shape}")
     if kernel.ndim == 2:
         y = y.reshape(len(y), -1)
-        return alignment(kernel, y @ y.T)
-    return alignment(_matrix(kernel), jnp.outer(y.ravel(), y.ravel()))
+        return _scored(_cosine(kernel, y @ y.T), kernel=kernel, y=y)
+    return _scored(_cosine(matrix, jnp.outer(y.ravel(), y.ravel())), kernel=kernel, y=y)
+
+
+def _cosine(a, b):
+    a, b = a.ravel(), b.ravel()
+    return jnp.vdot(a, b) / (jnp.linalg.norm(a) * jnp.linalg.norm(b))
+
+
+def _check_pair(**given):
+    shapes = [checks.real(name, kernel).shape for name, kernel in given.items()]
+    if shapes[0] != shapes[1]:
+        raise ValueError(f"{' and '.join(given)} are of one shape, got {shapes[0]} and {shapes[1]}")
+
+
+def _scored(found, **given):
+    """A score; where it is not finite, the argument that is to blame is named."""
+    if checks.known(found) and not np.isfinite(found):
+        checks.finite(**given)
+        for name, kernel in given.items():
+            if not np.any(np.asarray(kernel)):
+                raise ValueError(f"{name} is zero everywhere: nothing can be relative to it")
+    return found

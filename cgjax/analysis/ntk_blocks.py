@@ -5,7 +5,8 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from cgjax.analysis import ntk_layers
+from cgjax.analysis import checks, ntk_layers
+from cgjax.analysis.ntk_plan import FORMS
 
 
 def floats(params):
@@ -28,6 +29,9 @@ def factors(f, params, x, form, algorithm):
     Returns (dense, flat): dense a list of a [n, fan_in] and d [n, o, width], whose Jacobian is
     their outer product; flat a list of Jacobians [n, o, size].
     """
+    _check_form(form)
+    if algorithm not in ("structured", "jacobian"):
+        raise ValueError(f"algorithm '{algorithm}' has no factors: 'structured' or 'jacobian'")
     one = _layer_factors if algorithm == "structured" else _leaf_factors
     return jax.vmap(functools.partial(one, f, form, params))(x)
 
@@ -64,6 +68,11 @@ def _layer_factors(f, form, params, x):
     return dense, _joined(flat)
 
 
+def _check_form(form):
+    if form not in FORMS:
+        raise ValueError(f"form '{form}': use one of {', '.join(FORMS)}")
+
+
 def _formed(out, form):
     return jnp.mean(out)[None] if form == "mean_output" else out
 
@@ -78,6 +87,9 @@ def _joined(flat, small=4096):
 
 def contract(left, right, form):
     """The kernel between two sets of factors, leaf by leaf."""
+    _check_form(form)
+    if jax.tree.structure(left) != jax.tree.structure(right):
+        raise ValueError("left and right are factors of one f")
     (dense1, flat1), (dense2, flat2) = left, right
     total = 0.0
     for j1, j2 in zip(flat1, flat2):
@@ -101,6 +113,8 @@ def _products(j1, j2, form):
 
 def vector_block(f, params, x1, x2, form, directions):
     """The kernel of a pair of tiles, column by column: J1 (J2^T e), a push of a pull."""
+    _check_form(form)
+    checks.integer("directions", directions, 1)
     free, merge = floats(params)
 
     def outputs(free, x):

@@ -77,6 +77,8 @@ def single(f: Callable, params, x) -> jax.Array:
     out = f(params, jax.tree.map(lambda a: a[None], x))
     if not hasattr(out, "shape") or out.ndim < 1 or len(out) != 1:
         raise ValueError("f(params, x) has to map x [n, ...] to one array [n, outputs]")
+    if not is_float(out):
+        raise ValueError(f"f(params, x) has to give real outputs, floating point, not {out.dtype}")
     return out.reshape(-1)
 
 
@@ -271,6 +273,11 @@ def run(found: Trace, leaves: list, x, nudges: list) -> tuple[jax.Array, list]:
 
     a: [positions, fan_in], with one more column where the layer has a bias.
     """
+    if len(leaves) != len(found.leaves):
+        raise ValueError(f"leaves are {len(found.leaves)} as in the trace, got {len(leaves)}")
+    shapes = [found.steps[layer.step].avals[0].shape for layer in found.layers]
+    if [jnp.shape(nudge) for nudge in nudges] != shapes:
+        raise ValueError(f"nudges have the shapes of the layers' y, {shapes}: see no_nudges")
     env = dict(zip(found.leaves, leaves)) | dict(zip(found.inputs, jax.tree.leaves(x)))
 
     def read(atom):
@@ -296,6 +303,8 @@ def no_nudges(found: Trace) -> list:
 def cotangent(layer: Layer, d: jax.Array) -> jax.Array:
     """Cotangents of y [o, *y] as [o, positions, width]."""
     channels = tuple(axis + 1 for axis in layer.channels)
+    if math.prod(d.shape[axis] for axis in channels) != layer.width:
+        raise ValueError(f"d is [o, *y] with width {layer.width} on axes {channels}: {d.shape}")
     rest = tuple(axis for axis in range(1, d.ndim) if axis not in channels)
     return d.transpose(0, *rest, *channels).reshape(len(d), layer.positions, layer.width)
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from cgjax.analysis import ntk_layers
+from cgjax.analysis import checks, ntk_layers
 
 FORMS = ("full", "trace", "per_output", "mean_output")
 ALGORITHMS = ("structured", "jacobian", "vector")
@@ -63,6 +63,8 @@ def plan(
     """How `ntk.empirical` would go about these arguments; nothing is computed."""
     insist = devices is not None
     devices = list(devices) if insist else jax.devices()
+    if not devices:
+        raise ValueError("devices is empty: name one at least, or leave it out")
     memory = available(devices) if memory is None else memory
     leaves, tree = jax.tree.flatten((params, x1, x2))
     inside = False
@@ -79,12 +81,9 @@ def plan(
 @functools.lru_cache(maxsize=256)
 def _planned(f, tree, avals, form, algorithm, memory, tile, n_devices, insist, inside, x64):
     del x64  # part of the key alone: it decides what a dtype means
-    for given, known in ((form, FORMS), (algorithm, ("auto", *ALGORITHMS))):
-        if given not in known:
-            raise ValueError(f"no '{given}': use one of {', '.join(known)}")
     structs = [jax.ShapeDtypeStruct(shape, jnp.result_type(dtype)) for shape, dtype in avals]
     params, x1, x2 = tree.unflatten(structs)
-    n1, n2 = (None if x is None else jax.tree.leaves(x)[0].shape[0] for x in (x1, x2))
+    n1, n2 = check_samples(x1=x1, x2=x2)
     sizes = facts(f, params, x1)
     if inside:  # of someone's jit or vmap: one program, and no tiles
         tile = max(n1, n2 or 0)
@@ -100,8 +99,25 @@ def small(f: Callable, params, x1, x2, form, algorithm) -> Plan | None:
     return plan if plan.is_whole and plan.flops < _WORTH_SPLITTING and plan.peak < _SMALL else None
 
 
+def check_samples(**given) -> list:
+    """The numbers of samples of trees with leaves [n, ...], of the same ranks; None of None."""
+    lengths, ranks = [], set()
+    for name, x in given.items():
+        leaves = jax.tree.leaves(x)
+        n = {leaf.shape[:1] for leaf in leaves}
+        if leaves and (len(n) > 1 or () in n or (0,) in n):
+            raise ValueError(f"{name} has samples on its first axis, as many in each leaf")
+        lengths.append(leaves[0].shape[0] if leaves else None)
+        if leaves:
+            ranks.add(tuple(len(leaf.shape) for leaf in leaves))
+    if len(ranks) > 1:
+        raise ValueError(f"{' and '.join(given)} are alike, but have different numbers of axes")
+    return lengths
+
+
 def facts(f: Callable, params, x) -> Facts:
     """Sizes of f(params, x), from shapes alone; x [n, ...]."""
+    check_samples(x=x)
     x = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), x)
     leaves = jax.tree.leaves(params)
     found = ntk_layers.trace(f, params, x)
@@ -110,6 +126,8 @@ def facts(f: Callable, params, x) -> Facts:
         for layer in found.layers
     ]
     floats = [a for a in leaves if ntk_layers.is_float(a)]
+    if any(jnp.issubdtype(jnp.result_type(a), jnp.complexfloating) for a in leaves):
+        raise ValueError("params holds a complex leaf: give its real and imaginary parts")
     if not floats:
         raise ValueError("params holds no floating-point leaf to differentiate")
     values = [math.prod(ntk_layers.shape(aval)) for step in found.steps for aval in step.avals]
@@ -131,6 +149,8 @@ def available(devices) -> float:
     Rounded down to one of four steps per doubling: were it exact, each call would plan anew, and
     perhaps compile other tiles.
     """
+    if not devices:
+        raise ValueError("devices is empty")
     stats = devices[0].memory_stats() or {}
     if "bytes_limit" in stats:
         free = stats["bytes_limit"] - stats.get("bytes_in_use", 0)
@@ -157,6 +177,14 @@ def choose(
     memory: bytes on each device. n_devices: how many may be used; little work uses one, unless
     `insist`.
     """
+    for given, known in ((form, FORMS), (algorithm, ("auto", *ALGORITHMS))):
+        if given not in known:
+            raise ValueError(f"no '{given}': use one of {', '.join(known)}")
+    counts = {"n1": n1, "n2": n2, "tile": tile, "n_devices": n_devices}
+    for name, count in counts.items():
+        if count is not None:
+            checks.integer(name, count, 1)
+    checks.bounded("memory", memory, 0, above=True)
     names = ALGORITHMS if algorithm == "auto" else (algorithm,)
     plans = [_plan(sizes, n1, n2, form, name, memory, n_devices, tile, insist) for name in names]
     fitting = [plan for plan in plans if plan.peak <= memory] or plans[-1:]

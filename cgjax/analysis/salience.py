@@ -17,6 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cgjax.analysis import checks
+
 
 def float64(fn: Callable) -> Callable:
     """`fn` in double precision, wherever it is called.
@@ -52,7 +54,8 @@ def salience(kappa: jax.Array) -> jax.Array:
     >>> salience([0, 0.3, 1])
     array([0.3, 0.4])
     """
-    kappa = _table(kappa, 2)
+    kappa = _table("kappa", kappa, 2)
+    _check_ends(kappa)
     n_components = kappa.shape[-1] - 1
     weights = kappa @ _binomials(n_components, signed=True).T
     return weights[..., 1:] / (kappa[..., -1:] - kappa[..., :1])
@@ -61,32 +64,42 @@ def salience(kappa: jax.Array) -> jax.Array:
 @float64
 def kappa(salience: jax.Array) -> jax.Array:
     """kappa(0..C) [..., C + 1] from the saliences S(1..C) [..., C]; kappa(0) = 0, kappa(C) = 1."""
-    salience = _table(salience, 1)
+    salience = _table("salience", salience, 1)
     n_components = salience.shape[-1]
     found = salience @ _binomials(n_components)[:, 1:].T
-    total = found[..., -1]
-    if not isinstance(total, jax.core.Tracer) and np.any(np.abs(total - 1) > 1e-5):
-        raise ValueError(
-            f"give all saliences S(1..C): weighted by C over k they sum to {np.ravel(total)[0]:.4g}"
-            " instead of 1; `complete` adds the last one"
-        )
+    _check_total(found[..., -1], "S(1..C): weighted by C over k", "; `complete` adds the last one")
     return found
 
 
 @float64
 def complete(salience: jax.Array) -> jax.Array:
     """All saliences S(1..C) [..., C] from the free ones S(1..C-1) [..., C - 1]."""
-    salience = _table(salience, 0)
+    salience = _table("salience", salience, 0)
     n_components = salience.shape[-1] + 1
     weights = np.array([math.comb(n_components, k) for k in range(1, n_components)], float)
     return jnp.concatenate([salience, 1 - (salience @ weights)[..., None]], axis=-1)
 
 
-def _table(values, least):
+def _table(name, values, least, by_subset=False):
+    checks.finite(**{name: values})
     values = jnp.asarray(values, jnp.float64)
     if values.ndim < 1 or values.shape[-1] < least:
-        raise ValueError(f"a table needs {least} entries or more on its last axis: {values.shape}")
+        raise ValueError(f"{name} needs {least} entries or more on its last axis: {values.shape}")
+    if by_subset:
+        _n_components(values.shape[-1], name)
     return values
+
+
+def _check_ends(kappa):
+    """Whether the salience exists: what it is relative to is not zero."""
+    if checks.known(kappa) and np.any(np.asarray(kappa[..., -1] == kappa[..., 0])):
+        raise ValueError("kappa ends as it starts: an input is like itself as like any other")
+
+
+def _check_total(total, which, hint=""):
+    if checks.known(total) and np.any(np.abs(np.asarray(total) - 1) > 1e-5):
+        wrong = np.ravel(total)[np.argmax(np.abs(np.ravel(total) - 1))]
+        raise ValueError(f"salience: give all {which} they sum to {wrong:.4g} instead of 1{hint}")
 
 
 def _binomials(n_components, signed=False):
@@ -104,20 +117,21 @@ def subsets(n_components: int) -> np.ndarray:
     >>> subsets(2).astype(int).tolist()
     [[0, 0], [1, 0], [0, 1], [1, 1]]
     """
+    checks.integer("n_components", n_components, 0)
     return (np.arange(2**n_components)[:, None] >> np.arange(n_components)) % 2 == 1
 
 
 @float64
 def by_subset(kappa: jax.Array) -> jax.Array:
     """The table by subset [..., 2^C] of a table by overlap count [..., C + 1]."""
-    kappa = _table(kappa, 2)
+    kappa = _table("kappa", kappa, 2)
     return kappa[..., subsets(kappa.shape[-1] - 1).sum(axis=1)]
 
 
 @float64
 def moebius(kappa: jax.Array) -> jax.Array:
     """s_J: the weight of sharing the conjunction J; tables by subset [..., 2^C], both of them."""
-    kappa = _table(kappa, 1)
+    kappa = _table("kappa", kappa, 1, by_subset=True)
     is_within = _is_within(kappa.shape[-1])
     size = subsets(_n_components(kappa.shape[-1])).sum(axis=1)
     return kappa @ np.where(is_within, (-1.0) ** (size - size[:, None]), 0)
@@ -126,7 +140,7 @@ def moebius(kappa: jax.Array) -> jax.Array:
 @float64
 def moebius_inverse(weights: jax.Array) -> jax.Array:
     """kappa_J, the sum of s_J' over the subsets J' of J; tables by subset [..., 2^C]."""
-    weights = _table(weights, 1)
+    weights = _table("weights", weights, 1, by_subset=True)
     return weights @ _is_within(weights.shape[-1]).astype(float)
 
 
@@ -137,22 +151,25 @@ def subset_salience(kappa: jax.Array) -> jax.Array:
     >>> subset_salience([0, 0.1, 0.9, 1])  # components of input share 0.1 and 0.9
     array([0.1, 0.9, 0. ])
     """
-    kappa = _table(kappa, 2)
+    kappa = _table("kappa", kappa, 2, by_subset=True)
+    _check_ends(kappa)
     return moebius(kappa)[..., 1:] / (kappa[..., -1:] - kappa[..., :1])
 
 
 @float64
 def subset_kappa(salience: jax.Array) -> jax.Array:
     """kappa_J [..., 2^C] from S_J of the non-empty subsets [..., 2^C - 1]; 0 on the empty one."""
-    salience = _table(salience, 1)
+    salience = _table("salience", salience, 1)
+    _n_components(salience.shape[-1] + 1, "salience with the empty subset")
+    _check_total(jnp.sum(salience, axis=-1), "S_J:")
     empty = jnp.zeros((*salience.shape[:-1], 1))
     return moebius_inverse(jnp.concatenate([empty, salience], axis=-1))
 
 
-def _n_components(size):
+def _n_components(size, name="table"):
     n_components = size.bit_length() - 1
     if size != 2**n_components:
-        raise ValueError(f"a table by subset has 2^C entries, got {size}")
+        raise ValueError(f"{name}: by subset it has 2^C entries, got {size}")
     return n_components
 
 
@@ -171,7 +188,7 @@ def overlap_kernel(x1: jax.Array, x2: jax.Array, kappa: jax.Array) -> jax.Array:
 
     x1, x2: combinations, integers [n1, C] and [n2, C]. kappa: [..., C + 1].
     """
-    shared, kappa = _shared(x1, x2), _table(kappa, 1)
+    shared, kappa = _shared(x1=x1, x2=x2), _table("kappa", kappa, 1)
     if kappa.shape[-1] != shared.shape[-1] + 1:
         raise ValueError(f"{shared.shape[-1]} components need kappa(0..C), got {kappa.shape}")
     return kappa[..., jnp.sum(shared, axis=-1)]
@@ -180,17 +197,22 @@ def overlap_kernel(x1: jax.Array, x2: jax.Array, kappa: jax.Array) -> jax.Array:
 @float64
 def subset_kernel(x1: jax.Array, x2: jax.Array, kappa: jax.Array) -> jax.Array:
     """K [..., n1, n2] = kappa_J of the set J of shared components; kappa: [..., 2^C]."""
-    shared, kappa = _shared(x1, x2), _table(kappa, 1)
+    shared, kappa = _shared(x1=x1, x2=x2), _table("kappa", kappa, 1)
     if kappa.shape[-1] != 2 ** shared.shape[-1]:
-        raise ValueError(f"{shared.shape[-1]} components need 2^C entries, got {kappa.shape}")
+        raise ValueError(
+            f"{shared.shape[-1]} components need kappa with 2^C entries, got {kappa.shape}"
+        )
     return kappa[..., shared @ 2 ** np.arange(shared.shape[-1])]
 
 
-def _shared(x1, x2):
+def _shared(**combinations):
     """Whether two inputs share a component: [n1, n2, C]."""
-    x1, x2 = jnp.asarray(x1), jnp.asarray(x2)
-    if x1.ndim != 2 or x2.ndim != 2 or x1.shape[1] != x2.shape[1]:
-        raise ValueError(f"combinations are [n, C], got {x1.shape} and {x2.shape}")
+    for name, x in combinations.items():
+        checks.combinations(name, x)
+    x1, x2 = (jnp.asarray(x) for x in combinations.values())
+    if x1.shape[1] != x2.shape[1]:
+        names = " and ".join(combinations)
+        raise ValueError(f"{names} are [n, C] with one C, got {x1.shape} and {x2.shape}")
     return x1[:, None] == x2[None]
 
 
@@ -201,9 +223,13 @@ def features(x: jax.Array, sizes: Sequence[int], weights: jax.Array) -> jax.Arra
     x: [n, C]. sizes: the number of values of each component. weights: s_J [2^C], none negative.
     Returns [n, sum over J of prod of its sizes]; phi phi^T is the kernel of `moebius_inverse`.
     """
-    x, weights = jnp.asarray(x), _table(weights, 1)
-    if not isinstance(weights, jax.core.Tracer) and np.any(weights < 0):
-        raise ValueError("a negative weight s_J has no features: use the kernel itself")
+    sizes = _sizes(sizes)
+    checks.combinations("x", x, sizes)
+    x, weights = jnp.asarray(x), _table("weights", weights, 1)
+    if weights.shape != (2 ** len(sizes),):
+        raise ValueError(f"weights are [2^C] for the C of sizes {sizes}, got {weights.shape}")
+    if checks.known(weights) and np.any(np.asarray(weights) < 0):
+        raise ValueError("weights: a negative weight s_J has no features: use the kernel itself")
     codes = [jax.nn.one_hot(x[:, c], size, dtype=jnp.float64) for c, size in enumerate(sizes)]
     blocks = []
     for weight, members in zip(weights, subsets(len(sizes))):
@@ -223,8 +249,13 @@ def conjunction_terms(
     x: [n, C]. x_train: [m, C]. dual: a_i [..., m]. weights: s_J [..., 2^C].
     A term is zero where its conjunction was never trained on.
     """
-    shared, dual, weights = _shared(x, x_train), jnp.asarray(dual, jnp.float64), _table(weights, 1)
-    needed = subsets(_n_components(weights.shape[-1]))
+    shared, weights = _shared(x=x, x_train=x_train), _table("weights", weights, 1)
+    dual = _table("dual", dual, 1)
+    if dual.shape[-1] != shared.shape[1]:
+        raise ValueError(f"dual is [..., {shared.shape[1]}] as x_train has rows, got {dual.shape}")
+    needed = subsets(shared.shape[-1])
+    if weights.shape[-1] != len(needed):
+        raise ValueError(f"weights are [..., {len(needed)}], by subset, got {weights.shape}")
     has_all = jnp.all(shared[None] | ~needed[:, None, None], axis=-1)
     sums = jnp.einsum("jnm,...m->...jn", has_all.astype(jnp.float64), dual)
     return jnp.einsum("...j,...jn->...jn", weights, sums)
@@ -240,7 +271,7 @@ def spectrum(kappa: jax.Array, sizes: Sequence[int]) -> tuple[jax.Array, np.ndar
     kappa: by overlap count [..., C + 1] or by subset [..., 2^C]. sizes: values per component.
     lambda_J sums s_J' times the sizes outside J' over the supersets J'; prod of n_c - 1 over J.
     """
-    kappa, sizes = _table(kappa, 2), np.asarray(sizes)
+    kappa, sizes = _table("kappa", kappa, 2), np.array(_sizes(sizes))
     if kappa.shape[-1] == len(sizes) + 1:
         kappa = by_subset(kappa)
     if kappa.shape[-1] != 2 ** len(sizes):
@@ -253,9 +284,16 @@ def spectrum(kappa: jax.Array, sizes: Sequence[int]) -> tuple[jax.Array, np.ndar
 
 @float64
 def is_psd(kappa: jax.Array, sizes: Sequence[int], tolerance: float = 1e-8) -> jax.Array:
-    """Whether the smallest eigenvalue on the full grid is at least -tolerance: bool [...]."""
+    """Whether no eigenvalue on the full grid is below -tolerance times the largest: bool [...]."""
+    checks.bounded("tolerance", tolerance, 0, np.nextafter(1, 0))
     eigenvalues, multiplicity = spectrum(kappa, sizes)
-    return jnp.all(eigenvalues[..., multiplicity > 0] >= -tolerance, axis=-1)
+    eigenvalues = eigenvalues[..., multiplicity > 0]
+    largest = jnp.max(jnp.abs(eigenvalues), axis=-1, keepdims=True)
+    return jnp.all(eigenvalues >= -tolerance * largest, axis=-1)
+
+
+def _sizes(sizes):
+    return tuple(checks.integer("sizes: each of them", size, 1) for size in sizes)
 
 
 # --- random networks, layer by layer --------------------------------------------------------------
@@ -272,10 +310,21 @@ def layers(kappa: jax.Array, layer_map: Callable, depth: int) -> jax.Array:
     >>> salience(layers([0, 0.5, 1], relu, 20))[-1].round(4)
     array([0.1325, 0.735 ])
     """
-    tables = [_table(kappa, 2)]
+    checks.integer("depth", depth, 0)
+    if not callable(layer_map):
+        raise ValueError(f"layer_map is a function such as relu, one of LAYER_MAPS: {layer_map!r}")
+    tables = [_table("kappa", kappa, 2)]
+    if checks.known(tables[0]):
+        first = np.asarray(tables[0])
+        if np.any(first[..., -1:] <= 0) or np.any(np.abs(first) > first[..., -1:] * (1 + 1e-6)):
+            raise ValueError("kappa is no kernel: its last entry is positive and the largest")
     for _ in range(depth):
         tables.append(layer_map(tables[-1] / tables[-1][..., -1:]))
     return jnp.stack(tables, axis=-2)
+
+
+def _check_similarity(x):
+    checks.bounded("x, a similarity,", x, -1 - 1e-6, 1 + 1e-6)
 
 
 def _angle(x):
@@ -286,6 +335,7 @@ def _angle(x):
 
 def step(x: jax.Array) -> jax.Array:
     """Heaviside step."""
+    _check_similarity(x)
     return np.pi - _angle(x)
 
 
@@ -296,6 +346,8 @@ def relu(x: jax.Array) -> jax.Array:
 
 def leaky_relu(x: jax.Array, slope: float = 0.1) -> jax.Array:
     """Rectified linear, with a slope for negative inputs."""
+    _check_similarity(x)
+    checks.finite(slope=slope)
     theta = _angle(x)
     rectified = (jnp.sin(theta) + (np.pi - theta) * x) / (2 * np.pi)
     return (1 - slope) ** 2 * rectified + slope * x
@@ -303,12 +355,15 @@ def leaky_relu(x: jax.Array, slope: float = 0.1) -> jax.Array:
 
 def rectified_quadratic(x: jax.Array) -> jax.Array:
     """Rectified, then squared."""
+    _check_similarity(x)
     theta = _angle(x)
     return 3 * jnp.sin(theta) * x + (np.pi - theta) * (1 + 2 * x**2)
 
 
 def gaussian(x: jax.Array, width: float = 1.0) -> jax.Array:
     """exp(-width u^2); its slope at 1 is below one, so that salience settles with depth."""
+    _check_similarity(x)
+    checks.bounded("width", width, 0)
     return ((2 * width + 1) ** 2 - (2 * width * x) ** 2) ** -0.5
 
 

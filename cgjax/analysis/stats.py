@@ -4,10 +4,14 @@ from collections.abc import Callable
 
 import numpy as np
 
+from cgjax.analysis import checks
+
 
 def mean_and_error(values) -> tuple[np.ndarray, np.ndarray]:
     """Mean and two standard errors over the first axis; no error where it has one entry."""
-    values = np.asarray(values, float)
+    values = np.asarray(checks.real("values", values), float)
+    if values.ndim == 0 or len(values) == 0:
+        raise ValueError(f"values are [n, ...] with n > 0, got shape {values.shape}")
     n = len(values)
     error = values.std(axis=0, ddof=1) / n**0.5 if n > 1 else np.zeros(values.shape[1:])
     return values.mean(axis=0), 2 * error
@@ -15,6 +19,7 @@ def mean_and_error(values) -> tuple[np.ndarray, np.ndarray]:
 
 def kendall_tau_b(x, y) -> float:
     """Rank correlation of x and y [n] that allows for ties; nan where one of them is constant."""
+    checks.finite(x=x, y=y)
     x, y = np.asarray(x, float), np.asarray(y, float)
     if x.shape != y.shape or x.ndim != 1 or len(x) < 2:
         raise ValueError(f"tau needs two sequences of one length n > 1, got {x.shape}, {y.shape}")
@@ -29,6 +34,14 @@ def bootstrap(
 ) -> tuple[float, float]:
     """Percentile interval of `statistic(*columns)`, rows drawn with replacement."""
     columns = [np.asarray(column) for column in columns]
+    lengths = {len(column) if column.ndim else 0 for column in columns}
+    if len(lengths) != 1 or 0 in lengths:
+        raise ValueError(f"columns are one or more of one length, not empty: got {sorted(lengths)}")
+    for column in columns:
+        if np.issubdtype(column.dtype, np.inexact):  # names may stand beside numbers
+            checks.finite(columns=column)
+    checks.integer("n", n, 1)
+    checks.bounded("level", level, 0, np.nextafter(1, 0), above=True)
     rng = np.random.default_rng(seed)
     draws = rng.integers(0, len(columns[0]), (n, len(columns[0])))
     found = np.array([statistic(*(column[rows] for column in columns)) for rows in draws])

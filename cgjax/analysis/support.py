@@ -16,11 +16,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cgjax.analysis import jacobians
+from cgjax.analysis import checks, jacobians
 
 CONDITIONS = ("sum", "stack", "relaxed")
 BLOCK = 32  # points of P' whose Jacobians are held at once
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
+_SAME = 1e-3  # how far the component's own slot in P' may be from the value that is tested
 
 
 class Audit(NamedTuple):
@@ -61,9 +62,13 @@ def jacobian_rank(jacobians: jax.Array, rtol: float, atol: float) -> tuple[jax.A
 
     Counts the singular values above max(rtol * the matrix's largest, atol).
     """
+    checks.tolerances(rtol, atol)
+    checks.finite(jacobians=jacobians)
     jacobians = jnp.asarray(jacobians)
     if jacobians.ndim < 2:
-        raise ValueError(f"ranks need matrices [..., rows, columns], got shape {jacobians.shape}")
+        raise ValueError(f"jacobians are matrices [..., rows, columns], got {jacobians.shape}")
+    if not jnp.issubdtype(jacobians.dtype, jnp.floating):
+        jacobians = jacobians.astype(float)
     _check_precision(jacobians, rtol, atol)
     sigma = jnp.linalg.svd(jacobians, compute_uv=False)
     largest = jnp.max(sigma, axis=-1, keepdims=True, initial=0)
@@ -98,6 +103,8 @@ def audit(
     >>> audit(lambda slots: slots[0] + slots[1], images, 0, tuples).share
     1.0
     """
+    checks.tolerances(rtol, atol)
+    checks.finite(slots=slots)
     slots = np.asarray(slots)
     _check_arguments(slots, partners, where, pixelwise, condition, unseen)
     shape = slots.shape[1:]
@@ -105,16 +112,16 @@ def audit(
     # Rank is a question about small numbers: float64, whatever the arrays are.
     with jax.enable_x64(True):
         for i in range(len(slots)):
-            points = _points(partners, i, component, shape)
+            points = _points("partners", partners, i, component, slots[i])
             if i == 0 and pixelwise:
-                _check_reach(composition, points, component)
+                jacobians.check_pixelwise(composition, points, component)
             sigma, vectors = _sigma(
                 composition, points, component, pixelwise, condition, rtol, atol
             )
             least = max(rtol * sigma.max(initial=0), atol)
             hidden, leak = sigma <= least, np.zeros(len(sigma))
             if condition == "relaxed":
-                others = _points(unseen, i, component, shape)
+                others = _points("unseen", unseen, i, component, slots[i])
                 leak = _leak(composition, others, component, pixelwise, vectors, hidden)
                 hidden = hidden & (leak > least)[:, None]
             judged = slice(None) if where is None else np.asarray(where[i], bool).ravel()
@@ -128,11 +135,15 @@ def coverage(p: jax.Array, q: jax.Array, bins: int = 20, names: Sequence[str] = 
     Bins span q's range; a bin counts as reached with a single sample, so n must be well above
     `bins`, and gaps narrower than a bin go unseen.
     """
+    checks.finite(p=p, q=q)
+    checks.integer("bins", bins, 1)
     p, q = np.asarray(p), np.asarray(q)
     if p.ndim != 2 or q.ndim != 2 or p.shape[1] != q.shape[1]:
         raise ValueError(f"latents are [n, D] and [m, D] with one D, got {p.shape} and {q.shape}")
     if not len(p) or not len(q):
         raise ValueError("the support is empty: there is no latent to compare")
+    if len(names) not in (0, p.shape[1]):
+        raise ValueError(f"names are one for each of {p.shape[1]} latents, got {len(names)}")
     shares, gaps = [], []
     for d in range(p.shape[1]):
         edges = np.linspace(q[:, d].min(), q[:, d].max(), bins + 1)
@@ -159,10 +170,11 @@ def audit_support(
 
     slots, partners (and `where`, `unseen`, where given): one entry per component.
     """
-    each = ("where", "unseen")
+    each = {name: value for name, value in options.items() if name in ("where", "unseen")}
+    _check_components(slots, partners, each)
     audits = []
     for k in range(len(slots)):
-        own = {name: value[k] if name in each else value for name, value in options.items()}
+        own = {**options, **{name: value[k] for name, value in each.items()}}
         audits.append(audit(composition, slots[k], k, partners[k], **own))
     failing = {word for one in audits for word in one.assumption.split(" and ") if word}
     if found and not found.holds:
@@ -221,6 +233,8 @@ def _leak(composition, points, component, pixelwise, vectors, hidden):
     for start in range(0, len(points[0]), BLOCK):
         part = tuple(slot[start : start + BLOCK] for slot in points)
         worst = np.maximum(worst, _shown(composition, part, component, pixelwise, directions))
+    if not np.all(np.isfinite(worst)):
+        raise ValueError("the Jacobian is not finite at points of unseen")
     return worst
 
 
@@ -234,45 +248,64 @@ def _shown(composition, points, component, pixelwise, directions):
 # --- what was asked, and the answer ---------------------------------------------------------------
 
 
-def _points(partners, i, component, shape):
+def _points(name, tuples, i, component, value):
     """The slot tuples of P' for value i: K arrays [p, ...] in float64."""
-    points = partners(i) if callable(partners) else partners[i]
+    points = tuples(i) if callable(tuples) else tuples[i]
     if not isinstance(points, tuple | list):
         points = [points[:, k] for k in range(points.shape[1])]
-    if not 0 <= component < len(points):
-        raise ValueError(f"component {component}: partners hold slots 0 to {len(points) - 1}")
-    if points[component].shape[1:] != shape:
+    if not isinstance(component, int | np.integer) or not 0 <= component < len(points):
+        raise ValueError(f"component {component}: {name} hold slots 0 to {len(points) - 1}")
+    if points[component].shape[1:] != value.shape:
         raise ValueError(
-            f"values are {shape}, but slot {component} of their partners is "
-            f"{points[component].shape[1:]}: partners are [m, points, slots, ...]"
+            f"values are {value.shape}, but slot {component} of their {name} is "
+            f"{points[component].shape[1:]}: {name} are [m, points, slots, ...]"
         )
-    return tuple(np.asarray(slot, np.float64) for slot in points)
+    if len({len(slot) for slot in points}) > 1:
+        raise ValueError(f"{name}: slots have {[len(slot) for slot in points]} points, not as many")
+    for slot in points if callable(tuples) else ():
+        checks.finite(**{name: slot})
+    points = tuple(np.asarray(slot, np.float64) for slot in points)
+    off = np.max(np.abs(points[component] - value), initial=0)
+    if off > _SAME * max(1, np.max(np.abs(value), initial=0)):
+        raise ValueError(
+            f"{name} of value {i} hold another value in slot {component}, off by {off:.2g}: P' is "
+            "points in which the component has the value tested"
+        )
+    return points
 
 
 def _check_arguments(slots, partners, where, pixelwise, condition, unseen):
-    if len(slots) == 0:
-        raise ValueError("no values to test: slots is empty")
+    if slots.ndim < 1 + pixelwise or slots.size == 0:
+        raise ValueError(f"no values to test: slots is empty or no [m, ...]: {slots.shape}")
     if condition not in CONDITIONS:
         raise ValueError(f"unknown condition '{condition}': one of {', '.join(CONDITIONS)}")
     if condition == "relaxed" and unseen is None:
         raise ValueError("the relaxed condition compares P' with Q: pass unseen, tuples of Q")
-    if where is not None and not pixelwise:
-        raise ValueError("where picks positions, which only pixelwise=True has")
+    if where is not None:
+        checks.positions(where, slots.shape, pixelwise)
     for name, given in (("partners", partners), ("unseen", unseen)):
-        if given is not None and not callable(given) and len(given) != len(slots):
+        if given is None or callable(given):
+            continue
+        if len(given) != len(slots):
             raise ValueError(f"{name} is for {len(given)} values, slots holds {len(slots)}")
+        for points in given:
+            for slot in points if isinstance(points, tuple | list) else (points,):
+                checks.finite(**{name: slot})
 
 
-def _check_reach(composition, points, component):
-    """A composition that mixes positions would get wrong ranks without a word."""
-    if len(points[0]) and points[component].ndim > 2:
-        some = tuple(slot[:1] for slot in points)
-        try:
-            mixes = jacobians.reach(composition, some, component) > 0
-        except (TypeError, ValueError):  # its output has no such positions at all
-            mixes = True
-        if mixes:
-            raise ValueError("the composition mixes positions: pass pixelwise=False")
+def _check_components(slots, partners, each):
+    """Entries for every component, and for all of them."""
+    for name, value in {"slots": slots, "partners": partners, **each}.items():
+        is_each = isinstance(value, tuple | list) or np.ndim(value) > 0
+        if not is_each or len(value) != len(slots):
+            raise ValueError(f"{name} has one entry for each of {len(slots)} components")
+    if not len(slots):
+        raise ValueError("slots is empty: there is no component to audit")
+    for tuples in partners:
+        first = tuples(0) if callable(tuples) else tuples[0]
+        n_slots = len(first) if isinstance(first, tuple | list) else first.shape[1]
+        if n_slots != len(slots):
+            raise ValueError(f"slots are of {len(slots)} components, partners of {n_slots}")
 
 
 def _check_precision(matrices, rtol, atol):

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cgjax.analysis import closed_forms, machines
+from cgjax.analysis import checks, closed_forms, machines
 from cgjax.analysis import salience as structure
 from cgjax.analysis.salience import float64
 
@@ -57,6 +57,9 @@ class Anchors(NamedTuple):
 def scores(kernel: jax.Array, targets: jax.Array, is_train: jax.Array) -> Scores:
     """Error and slope of given training sets, bool [..., N], by solving each one."""
     kernel, targets = _problem(kernel, targets)
+    checks.mask("is_train", is_train, (len(kernel),))
+    if checks.known(is_train) and np.any(np.all(is_train, axis=-1)):
+        raise ValueError("is_train is True everywhere: nothing is left to test")
     is_train = jnp.asarray(is_train, bool)[..., None, :]
     found = machines.ridgeless(kernel, targets, kernel, mask=is_train)
     targets = jnp.broadcast_to(targets, found.shape)
@@ -98,6 +101,8 @@ def greedy(
     the combinations trained so far, r -> r - R[:, c] r[c] / R[c, c].
     """
     kernel, targets = _problem(kernel, targets)
+    checks.indices("start", start, len(kernel))
+    checks.integer("n", n, 1)
     n_left = len(kernel) - len(start)
     if not 0 < n <= n_left:
         raise ValueError(f"{n_left} combinations are left to choose from: n is between 1 and that")
@@ -120,6 +125,10 @@ def exchange(
     """
     kernel, targets = _problem(kernel, targets)
     _check_goal(goal)
+    checks.indices("rows", rows, len(kernel))
+    checks.integer("most", most, 0)
+    if not 0 < len(rows) < len(kernel):
+        raise ValueError(f"rows leave nothing to swap: give 1 to {len(kernel) - 1}")
     rows = jnp.asarray(rows, int)
     found = [_after(kernel, targets, rows)]
     for _ in range(most):
@@ -215,6 +224,8 @@ def _swap(kernel, targets, rows, goal):
 
 def _problem(kernel, targets):
     """kernel [N, N] and targets [T, N], checked."""
+    checks.psd("kernel", kernel)
+    checks.finite(targets=targets)
     kernel, targets = (jnp.asarray(a, jnp.float64) for a in (kernel, targets))
     n = len(kernel) if kernel.ndim else 0
     if kernel.shape != (n, n) or targets.ndim not in (1, 2) or targets.shape[-1] != n or n == 0:
@@ -235,6 +246,7 @@ def any_sum(x: np.ndarray) -> np.ndarray:
     x: combinations, integers [N, C]. One target for each item of each component, 1 where it is
     shown: an error is quadratic in the values, so these stand for all independent ones.
     """
+    checks.combinations("x", x)
     x = np.asarray(x)
     targets = [x[:, c] == item for c in range(x.shape[1]) for item in np.unique(x[:, c])]
     return np.stack(targets).astype(np.float64)
@@ -252,6 +264,8 @@ def regular_slope(salience: jax.Array, n_partners: int, likeness: jax.Array = 0.
     is one number for all items, and values average to zero: partners of equal value (r = 1) do the
     work of 2 k anchors, partners of opposite value none.
     """
+    checks.salience(salience, n_partners, "n_partners")
+    checks.finite(likeness=likeness)
     salience = jnp.asarray(salience, jnp.float64)
     weight = n_partners * (1 + jnp.asarray(likeness, jnp.float64)) * salience
     return weight / (1 - 2 * salience + weight)
@@ -264,8 +278,11 @@ def best_anchors(
 
     salience: S(1; 2). values: [n], of both components. bias, k0: as in `closed_forms.addition`.
     """
-    values = np.asarray(values, np.float64)
+    checks.finite(values=values, k0=k0)
+    values = np.asarray(checks.real("values", values, 1, "n"), np.float64)
     n = len(values)
+    checks.salience(checks.real("salience", salience, 0, ""), n)
+    checks.integer("n_anchors", n_anchors, 1)
     if not 0 < n_anchors < n - 1:
         raise ValueError(
             f"{n} items allow 1 to {n - 2} anchors, so that a slope is left to measure"
@@ -304,9 +321,15 @@ def reweighted(kappa: jax.Array, factors: jax.Array) -> jax.Array:
     >>> structure.salience(reweighted([0, 0.3, 1], [1, 0]))
     array([0.5, 0. ])
     """
+    checks.bounded("factors", factors, 0)
     weights, factors = structure.salience(kappa), jnp.asarray(factors, jnp.float64)
+    if factors.shape[-1:] != weights.shape[-1:]:
+        raise ValueError(f"factors are [..., {weights.shape[-1]}], got {factors.shape}")
     shape = jnp.broadcast_shapes(weights.shape, factors.shape)
     weights = jnp.broadcast_to(weights, shape) * jnp.broadcast_to(factors, shape)
     n_components = weights.shape[-1]
     counts = np.array([math.comb(n_components, k + 1) for k in range(n_components)], float)
-    return structure.kappa(weights / (weights @ counts)[..., None])
+    total = weights @ counts
+    if checks.known(total) and np.any(np.asarray(total) == 0):
+        raise ValueError("factors leave no salience at all: one of them has to be positive")
+    return structure.kappa(weights / total[..., None])

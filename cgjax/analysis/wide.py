@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cgjax.analysis import checks
 from cgjax.analysis.ntk import empirical
 from cgjax.analysis.salience import float64
 
@@ -53,6 +54,8 @@ def relu_mlp(
 
     >>> nngp, ntk = relu_mlp(x, None, depth=3)
     """
+    _check_inputs(x1, x2, "n, d", weight_var, bias_var)
+    checks.integer("depth", depth, 0)
     same = _same(x1, x2)
     x1 = jnp.asarray(x1, jnp.float64)
     x2 = x1 if same else jnp.asarray(x2, jnp.float64)
@@ -62,10 +65,21 @@ def relu_mlp(
     return _dense(cov, cov, var1, var2, same, depth, weight_var, bias_var)
 
 
+def _check_inputs(x1, x2, axes, weight_var, bias_var):
+    """Inputs of one shape [n, ...], given in words, and variances."""
+    rank = axes.count(",") + 1
+    for name, x in (("x1", x1), ("x2", x1 if x2 is None else x2)):
+        checks.finite(**{name: x})
+        if checks.real(name, x, rank, axes).shape[1:] != np.shape(x1)[1:]:
+            raise ValueError(f"x1 and x2 are of one shape but for n: {np.shape(x1)}, {np.shape(x)}")
+    checks.bounded("weight_var", weight_var, 0)
+    checks.bounded("bias_var", bias_var, 0)
+
+
 def _same(x1, x2):
     if x2 is None or x2 is x1:
         return True
-    if isinstance(x1, jax.core.Tracer) or isinstance(x2, jax.core.Tracer):
+    if not checks.known(x1, x2):
         return False
     return np.array_equal(np.asarray(x1), np.asarray(x2))
 
@@ -114,17 +128,16 @@ def convnet(
     and no padding; BatchNorm is in evaluation mode at initialisation, its scale and shift not
     trained. chunk: pairs of images at once; by default what fits in about 256 MB.
     """
+    _check_inputs(x1, x2, "n, height, width, channels", weight_var, bias_var)
+    checks.integer("n_dense", n_dense, 0)
+    _check_images(np.shape(x1), n_blocks, kernel, pool)
     same = _same(x1, x2)
     x1 = jnp.asarray(x1, jnp.float64)
     x2 = x1 if same else jnp.asarray(x2, jnp.float64)
     n1, n2, (height, width) = len(x1), len(x2), x1.shape[1:3]
-    least = n_blocks * (kernel - 1) + pool
-    if min(height, width) < least:
-        raise ValueError(
-            f"images of {height} x {width} leave nothing to pool after {n_blocks} convolutions "
-            f"of {kernel} x {kernel}: use images of {least} x {least} or larger"
-        )
-    if chunk is None:
+    if chunk is not None:
+        checks.integer("chunk", chunk, 1)
+    else:
         chunk = max(1, 2**28 // (48 * height * width * (2 * pool - 1) ** 2))
     images = x1 if same else jnp.concatenate([x1, x2])
     rows, columns = np.triu_indices(n1) if same else np.indices((n1, n2)).reshape(2, -1)
@@ -140,6 +153,19 @@ def convnet(
     var1, var2 = var[:n1], var[-n2:]
     nngp, ntk = _dense(cov, tangent, var1, var2, same, n_dense, weight_var, bias_var)
     return ConvKernels(nngp, ntk, features)
+
+
+def _check_images(shape, n_blocks, kernel, pool):
+    """Whether something is left of images [n, height, width, channels] to be pooled."""
+    for name, value in (("n_blocks", n_blocks), ("kernel", kernel), ("pool", pool)):
+        checks.integer(name, value, 1)
+    height, width = shape[1:3]
+    least = n_blocks * (kernel - 1) + pool
+    if min(height, width) < least:
+        raise ValueError(
+            f"x1: images of {height} x {width} leave nothing to pool after {n_blocks} convolutions "
+            f"of {kernel} x {kernel}: use images of {least} x {least} or larger"
+        )
 
 
 def _square(values, place, shape, same):
@@ -237,8 +263,17 @@ def sampled_convnet(
     """
     if pooling not in ("max", "average"):
         raise ValueError(f"unknown pooling '{pooling}': 'max' or 'average'")
-    if n_draws < 2:
+    if checks.integer("n_draws", n_draws, 1) < 2:
         raise ValueError(f"a standard error needs two draws or more, got n_draws = {n_draws}")
+    _check_inputs(x1, x2, "n, height, width, channels", weight_var, bias_var)
+    for name, widths in (("filters", filters), ("dense", dense)):
+        for width in widths:
+            checks.integer(f"{name}: each of them", width, 1)
+    if not filters:
+        raise ValueError("filters is empty: name the width of one convolution at least")
+    _check_images(np.shape(x1), len(filters), kernel, pool)
+    if not jnp.issubdtype(jnp.result_type(x1), jnp.floating):
+        raise ValueError(f"x1 is {jnp.result_type(x1)}: scale the images to floating point")
     settings = (filters, dense, kernel, pool, pooling, float(weight_var), float(bias_var))
     x1 = jnp.asarray(x1)
     x2 = None if _same(x1, x2) else jnp.asarray(x2)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 # Sums of squares up to this count as zero, as in the metric library the papers used.
 NEGLIGIBLE = 1e-4
@@ -11,6 +12,7 @@ NEGLIGIBLE = 1e-4
 
 def mse(y: jax.Array, yhat: jax.Array) -> jax.Array:
     """Mean squared error over everything."""
+    y, yhat = _pair(y, yhat)
     return jnp.mean(jnp.square(y - yhat))
 
 
@@ -30,18 +32,39 @@ def r2_uniform(y: jax.Array, yhat: jax.Array) -> jax.Array:
 
 def _r2_per_output(y, yhat):
     """1 - rss / tss and tss, each [outputs]; 1 where rss vanishes, else 0 where tss does."""
-    if y.ndim != 2 or y.shape != yhat.shape:
-        raise ValueError(f"R2 needs two arrays [n, outputs], got {y.shape} and {yhat.shape}")
+    y, yhat = _pair(y, yhat)
+    if y.ndim != 2:
+        raise ValueError(f"R2 needs y and yhat [n, outputs], got {y.shape}")
     rss = jnp.sum(jnp.square(y - yhat), axis=0)
     tss = jnp.sum(jnp.square(y), axis=0) - jnp.square(jnp.sum(y, axis=0)) / len(y)
-    varies = jnp.abs(tss) > NEGLIGIBLE
+    varies = ~(jnp.abs(tss) <= NEGLIGIBLE)  # a target that is NaN has no score: it is NaN, not 0
     score = jnp.where(varies, 1 - rss / jnp.where(varies, tss, 1), 0)
     return jnp.where(rss <= NEGLIGIBLE, 1, score), tss
 
 
+def _pair(y, yhat):
+    """Both in floating point: differences of uint8 would wrap around. No broadcasting."""
+    if y.shape != yhat.shape or y.size == 0:
+        raise ValueError(f"y and yhat are of one shape, not empty: got {y.shape}, {yhat.shape}")
+    if any(jnp.issubdtype(a.dtype, jnp.complexfloating) for a in (y, yhat)):
+        raise ValueError("y and yhat are real: score the parts of complex numbers on their own")
+    return [a if jnp.issubdtype(a.dtype, jnp.floating) else 1.0 * a for a in (y, yhat)]
+
+
 def batched(metric: Callable, y: jax.Array, yhat: jax.Array, batch: int) -> jax.Array:
     """Mean of `metric` over consecutive batches of rows: how the papers report R2."""
+    if y.shape[:1] != yhat.shape[:1] or len(y) == 0:
+        raise ValueError(f"y and yhat have as many rows, not none: got {y.shape}, {yhat.shape}")
     if batch < 1 or len(y) % batch:
         raise ValueError(f"batches of {batch} do not divide {len(y)} rows")
     pairs = [a.reshape(-1, batch, *a.shape[1:]) for a in (y, yhat)]
     return jnp.mean(jax.lax.map(lambda pair: metric(*pair), tuple(pairs)))
+
+
+def entries(name: str, array: jax.Array) -> dict[str, jax.Array]:
+    """One named number per entry: `entries("D", matrix)` -> {"D[0,0]": ..., "D[0,1]": ...}.
+
+    For `loss` and `evaluate`, whose metrics are single numbers.
+    """
+    array = jnp.asarray(array)
+    return {f"{name}[{','.join(map(str, at))}]": array[at] for at in np.ndindex(array.shape)}

@@ -3,7 +3,6 @@
 import itertools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -15,19 +14,22 @@ from cgjax.experiments.sprites.compositions import COMPOSITIONS
 SIZE = 16
 
 
-def rendered(raw):
-    return np.asarray(scenes.render(scenes.scale_latents(jnp.asarray(raw)), SIZE))
+@pytest.fixture(scope="module")
+def images():
+    """Six values; then small front sprites on the named planes, and one that hides what O hides."""
+    fronts = [*scenes.PLANES.values(), (0.02, 0.02, 0.0, 0.0, 0.3)]
+    raw = np.concatenate([jax.random.uniform(jax.random.key(0), (6, 5)), fronts])
+    return np.asarray(scenes.render(scenes.scale_latents(raw), SIZE))
 
 
 @pytest.fixture(scope="module")
-def values():
-    return rendered(jax.random.uniform(jax.random.key(0), (6, 5)))
+def values(images):
+    return images[:6]
 
 
 @pytest.fixture(scope="module")
-def candidates():
-    """Small front sprites on the named planes, and one that hides what O hides."""
-    fronts = rendered([*scenes.PLANES.values(), (0.02, 0.02, 0.0, 0.0, 0.3)])
+def candidates(images):
+    fronts = images[6:]
     return np.stack([fronts, np.zeros_like(fronts)], axis=1)  # slot 1 is replaced by each value
 
 

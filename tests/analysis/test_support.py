@@ -9,6 +9,12 @@ from cgjax.analysis import jacobians, support
 from cgjax.experiments.sprites import scenes
 from cgjax.experiments.sprites.compositions import COMPOSITIONS, channels
 
+
+def quick(function):
+    """Compiled in half the time: for programs that run once."""
+    return jax.jit(function, compiler_options={"xla_backend_optimization_level": 0})
+
+
 # --- ranks ----------------------------------------------------------------------------------------
 
 
@@ -21,14 +27,29 @@ def test_jacobian_rank_counts_above_both_tolerances():
     np.testing.assert_array_equal(ranks, [2, 0])
 
 
+def rendered(size, *latents):
+    """RGBA images of several sets of raw latents: the renderer is compiled for one shape only."""
+    latents = [np.asarray(raw) for raw in latents]
+    images = np.asarray(scenes.render(scenes.scale_latents(np.concatenate(latents)), size, True))
+    return np.split(images, np.cumsum([len(raw) for raw in latents])[:-1])
+
+
+@pytest.fixture(scope="module")
+def ranked(golden):
+    """The stored arrays, and RGBA images of their values and planes."""
+    arrays = golden("sprites/rank")
+    scaled = np.concatenate([arrays["zstar_scaled"], arrays["plane_scaled"]])
+    return arrays, *np.split(np.asarray(scenes.render(scaled, 8, alpha=True)), [4])
+
+
 @pytest.mark.parametrize(
     "name", ["add", "occlude_step", "occlude_sigmoid", "occlude_hardsigmoid", "alpha"]
 )
-def test_golden_ranks_and_singular_values(golden, name):
-    arrays = golden("sprites/rank")
-    composition, has_alpha = COMPOSITIONS[name], channels(name) == 4
-    values = np.asarray(scenes.render(arrays["zstar_scaled"], 8, has_alpha))
-    planes = np.asarray(scenes.render(arrays["plane_scaled"], 8, has_alpha))
+def test_golden_ranks_and_singular_values(ranked, name):
+    arrays, values, planes = ranked
+    composition, n_channels = COMPOSITIONS[name], channels(name)
+    has_alpha = n_channels == 4
+    values, planes = values[..., :n_channels], planes[..., :n_channels]
     codomain = int(arrays[f"codomain_{name}"])
     results = arrays[f"res_{name}"]
     for row in results[results[:, 2] == 2]:  # those with two partners
@@ -67,16 +88,20 @@ SIZE = 32
 
 
 @pytest.fixture(scope="module")
-def values():
+def images():
+    """RGBA of twelve values and of the planes."""
     raw = jax.random.uniform(jax.random.key(0), (12, 5))
-    return np.asarray(scenes.render(scenes.scale_latents(raw), SIZE))
+    return rendered(SIZE, raw, list(scenes.PLANES.values()))
 
 
 @pytest.fixture(scope="module")
-def planes():
-    raw = jnp.array(list(scenes.PLANES.values()))
-    images = np.asarray(scenes.render(scenes.scale_latents(raw), SIZE))
-    return dict(zip(scenes.PLANES, images))
+def values(images):
+    return images[0][..., :3]
+
+
+@pytest.fixture(scope="module")
+def planes(images):
+    return dict(zip(scenes.PLANES, images[1][..., :3]))
 
 
 def audit(name, values, planes, slot, others, **options):
@@ -122,9 +147,8 @@ def test_sigmoid_satisfies_the_condition_everywhere(values, planes, slot, others
     np.testing.assert_allclose(np.median(found.sigma_min), smallest, atol=6e-4)
 
 
-def test_alpha_never_does(planes):
-    raw = jax.random.uniform(jax.random.key(0), (2, 5))
-    values = np.asarray(scenes.render(scenes.scale_latents(raw), SIZE, alpha=True))
+def test_alpha_never_does(images):
+    values = images[0][:2]
     tuples = np.stack([values, values[::-1]], axis=1)[:, None]
     found = support.audit(COMPOSITIONS["alpha"], values, 0, tuples)
     assert found.share == 0.0 and np.all(found.sigma_min == 0)
@@ -171,19 +195,11 @@ def test_a_sum_can_cancel_where_the_stack_does_not():
 @pytest.fixture(scope="module")
 def sprites():
     """RGBA values, planes, 64 sprites of Q, and so many of P that no pixel of those is missed."""
-    keys = jax.random.split(jax.random.key(1), 3)
-
-    def rendered(raw):
-        return np.asarray(scenes.render(scenes.scale_latents(raw), 8, alpha=True))
-
-    planes = rendered(jnp.array(list(scenes.PLANES.values())))
-    uniform = [rendered(jax.random.uniform(key, (n, 5))) for key, n in zip(keys, (6, 480, 64))]
-    return {
-        "values": uniform[0],
-        "p": uniform[1],
-        "q": uniform[2],
-        **dict(zip(scenes.PLANES, planes)),
-    }
+    raw = np.asarray(jax.random.uniform(jax.random.key(1), (550, 5)))
+    values, p, q, planes = rendered(
+        8, raw[:6], raw[6:486], raw[486:], list(scenes.PLANES.values())
+    )  # fmt: skip
+    return {"values": values, "p": p, "q": q, **dict(zip(scenes.PLANES, planes))}
 
 
 def relaxed(name, sprites, slot, others, change=lambda images: images):
@@ -335,8 +351,11 @@ def test_blocks_are_those_of_the_dense_jacobian():
     rng = np.random.default_rng(0)
     points = [jnp.asarray(rng.normal(size=(2, 3, 2, 3)), jnp.float32) for _ in range(2)]
     composition = COMPOSITIONS["occlude_sigmoid"]
-    small = jacobians.blocks(composition, points, 0, True)
-    dense = np.asarray(jacobians.blocks(composition, points, 0, False))[:, 0]
+    both = quick(
+        lambda *points: [jacobians.blocks(composition, points, 0, p) for p in (True, False)]
+    )
+    small, dense = (np.asarray(found) for found in both(*points))
+    dense = dense[:, 0]
     dense = dense.reshape(2, 6, 3, 6, 3)
     for i in range(6):
         np.testing.assert_allclose(small[:, i], dense[:, i, :, i], rtol=1e-5, atol=1e-6)
@@ -349,7 +368,7 @@ def test_the_triangular_factor_keeps_the_gram_matrix():
     for rows, columns in ((7, 3), (2, 4), (30, 12)):
         a = rng.normal(size=(5, rows, columns))
         a[0, :, -1] = a[0, :, 0]
-        r = np.asarray(jacobians.triangular(jnp.asarray(a, jnp.float32)))
+        r = np.asarray(quick(jacobians.triangular)(jnp.asarray(a, jnp.float32)))
         gram = np.swapaxes(a, 1, 2) @ a
         np.testing.assert_allclose(np.swapaxes(r, 1, 2) @ r, gram, atol=1e-4)
 

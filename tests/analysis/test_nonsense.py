@@ -1,0 +1,1027 @@
+"""What cannot be meant is refused by name, in every public function: no finite wrong answer.
+
+CASES: function -> (word that the message must hold, call). Small NumPy inputs, nothing compiles.
+"""
+
+import importlib
+import inspect
+import pkgutil
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import cgjax.analysis
+from cgjax.analysis import (
+    additivity,
+    certificate,
+    checks,
+    closed_forms,
+    contrasts,
+    design,
+    interior_point,
+    jacobians,
+    machines,
+    ntk,
+    ntk_blocks,
+    ntk_layers,
+    ntk_plan,
+    salience,
+    stats,
+    support,
+    training_sets,
+    wide,
+)
+from cgjax.core import metrics
+
+NAN = float("nan")
+
+
+def spoilt(array, value=NAN, at=0):
+    """A copy with one entry changed."""
+    array = np.array(array)
+    array = array if array.dtype.kind == "f" else array.astype(float)
+    array.flat[at] = value
+    return array
+
+
+# --- sound arguments, of which each case changes one ----------------------------------------------
+
+# machines
+K, Y = np.eye(4) + 1, np.array([1.0, -1, 1, -1])
+K_TEST = K[:3]
+SOME = np.array([True, True, True, False])
+INDEFINITE, ASYMMETRIC = np.diag([1, 1, -0.5, 1]), K + np.triu(np.ones((4, 4)), 1)
+BATCH = np.stack([K, INDEFINITE])  # the second of two
+
+# combinations of two components with two values each
+X = np.indices((2, 2)).reshape(2, -1).T
+TRAIN = np.array([True, True, True, False])
+SPLITS = np.where(TRAIN, "train", "test")
+LABELS = np.array([["0", "all"], ["1", "all"], ["all", "0"], ["all", "1"], ["all", "all"]])
+CONTEXT = np.array([["0", "1", "all"], ["1", "all", "0"], ["all", "all", "all"]])
+VALUES = np.arange(-2.0, 3.0)
+ANCHOR = np.arange(5) == 0
+FLAT = additivity.Similarity(X, SPLITS, np.ones((4, 4)))
+
+# support
+SLOTS = np.linspace(0, 1, 2 * 4 * 3).reshape(2, 4, 3)  # two values, four positions, three channels
+TUPLES = np.stack([SLOTS, SLOTS[::-1]], axis=1)[:, None]  # [2 values, 1 point, 2 slots, 4, 3]
+WHERE = np.ones((2, 4), bool)
+LATENTS = np.linspace(0, 1, 20).reshape(10, 2)
+
+
+def add(slots):
+    return slots[0] + slots[1]
+
+
+def root(slots):
+    """Its derivative at 0 is infinite."""
+    return jnp.sqrt(slots[0]) + slots[1]
+
+
+def mixing(slots):
+    return slots[0] + jnp.roll(slots[1], 1, axis=1)
+
+
+def same_value(images):
+    """Values 0 and 1 of component 0 with other slots that give no derivative."""
+    return np.stack([SLOTS, images], axis=1)[:, None]
+
+
+def behind_a_root(slots):
+    """Fine on P', where slot 1 is positive; an infinite derivative on Q, where it is zero."""
+    return jnp.sqrt(slots[0] * slots[1])
+
+
+def audit(**changes):
+    given = {"composition": add, "slots": SLOTS, "component": 0, "partners": TUPLES}
+    return support.audit(**(given | changes))
+
+
+def audit_support(**changes):
+    given = {"slots": [SLOTS, SLOTS[::-1]], "partners": [TUPLES, TUPLES]}
+    return support.audit_support(add, **(given | changes))
+
+
+def designed(**changes):
+    given = {"composition": add, "slots": SLOTS, "component": 0, "candidates": TUPLES[0]}
+    return design.design(**(given | changes))
+
+
+_PASSED = support.Audit(
+    np.ones(1, bool), np.ones(1), np.zeros(0, int), 1.0, "", np.zeros(1), None, np.ones(5),
+    np.zeros(1), "",
+)  # fmt: skip
+SOUND = support.SupportAudit((_PASSED,), None, True, "", "")
+
+
+def certify(**changes):
+    given = {"support": SOUND, "truth": jnp.sin, "model": jnp.sin, "latents": LATENTS}
+    return certificate.certificate(**(given | changes))
+
+
+def derivative_error(latents=LATENTS, dims=(0, 1), truth=jnp.sin):
+    return certificate.jacobian_error(truth, jnp.sin, latents, dims)
+
+
+# tangent kernels
+W = np.ones((3, 2), np.float32)
+INPUTS = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
+
+
+def linear(params, x):
+    return x @ params
+
+
+def single(params, x):
+    return (x @ params)[:, 0]
+
+
+def kernel(f=linear, params=W, x1=INPUTS, x2=None, **options):
+    return ntk.empirical(f, params, x1, x2, verbose=False, **options)
+
+
+def product(v, x1=INPUTS, x2=None, params=W, **options):
+    return ntk.kernel_vector_product(linear, params, x1, x2, v, **options)
+
+
+def regression(y, x=INPUTS, x_test=INPUTS, f=linear, **options):
+    return ntk.ntk_regression(f, W, x, y, x_test, verbose=False, **options)
+
+
+def planned(**changes):
+    return ntk_plan.plan(linear, W, **({"x1": INPUTS, "memory": 2.0**20} | changes))
+
+
+FACTS = ntk_plan.Facts(2, 6, 12, 2, ((3, 2),), (), (), 8)
+
+
+def chosen(**changes):
+    given = {"n1": 4, "n2": None, "form": "full", "algorithm": "auto", "memory": 1e6}
+    return ntk_plan.choose(FACTS, **(given | {"n_devices": 1} | changes))
+
+
+FACTORS = ([], [np.ones((4, 2, 3))])
+NNGP_INPUTS = np.linspace(-1, 1, 6).reshape(2, 3)
+IMAGES = np.linspace(-1, 1, 2 * 8 * 8).reshape(2, 8, 8, 1)
+SMALL = {"n_blocks": 1, "kernel": 3}
+
+
+def sampled(x=IMAGES, **options):
+    given = {"n_draws": 2, "filters": (2,), "dense": (2,), "kernel": 3}
+    return wide.sampled_convnet(jax.random.key(0), x, **(given | options))
+
+
+def path(**changes):
+    given = {
+        "k": np.eye(2)[None], "signs": np.ones((1, 1, 2)), "costs": -np.ones((1, 1, 2)),
+        "box": np.ones(1), "mask": np.ones((1, 2), bool), "border": np.zeros((1, 2)),
+    }  # fmt: skip
+    return interior_point.central_path(*(given | changes).values())
+
+
+JAC, HESS = np.ones((2, 4, 6)), np.ones((2, 4, 6, 6))
+
+# --- the table ------------------------------------------------------------------------------------
+
+CASES = {
+    "machines.ridgeless": [
+        ("k_train", lambda: machines.ridgeless(spoilt(K), Y, K_TEST)),
+        ("k_train", lambda: machines.ridgeless(spoilt(K, np.inf), Y, K_TEST)),
+        ("k_train", lambda: machines.ridgeless(K + 1j, Y, K_TEST)),
+        ("k_train", lambda: machines.ridgeless([[1.0, 0.0], [0.0]], Y[:2], K_TEST)),
+        ("k_train", lambda: machines.ridgeless(INDEFINITE, Y, K_TEST)),
+        ("k_train", lambda: machines.ridgeless(-K, Y, K_TEST)),
+        ("k_train", lambda: machines.ridgeless(1e-9 * INDEFINITE, Y, K_TEST)),
+        ("k_train", lambda: machines.ridgeless([[0, 1], [1, 0]], Y[:2], K_TEST[:, :2])),
+        ("k_train", lambda: machines.ridgeless(ASYMMETRIC, Y, K_TEST)),
+        ("k_train", lambda: machines.ridgeless(BATCH, Y, K_TEST)),
+        ("k_train", lambda: machines.ridgeless(K[0], Y, K_TEST)),
+        ("k_train", lambda: machines.ridgeless(np.zeros((0, 0)), np.zeros(0), np.zeros((3, 0)))),
+        ("k_train", lambda: machines.ridgeless(np.stack([K] * 2), np.stack([Y] * 3), K_TEST)),
+        ("y", lambda: machines.ridgeless(K, spoilt(Y), K_TEST)),
+        ("y", lambda: machines.ridgeless(K, Y * 1j, K_TEST)),
+        ("y", lambda: machines.ridgeless(K, Y[:, None], K_TEST)),
+        ("y", lambda: machines.ridgeless(K, np.stack([Y] * 3, axis=1), K_TEST)),
+        ("k_test", lambda: machines.ridgeless(K, Y, spoilt(K_TEST))),
+        ("k_test", lambda: machines.ridgeless(K, Y, K_TEST.T)),
+        ("k_test", lambda: machines.ridgeless(np.stack([K] * 2), Y, np.stack([K_TEST] * 3))),
+        ("bias", lambda: machines.ridgeless(K, Y, K_TEST, 1e-3)),  # a penalty in the wrong place
+        ("mask", lambda: machines.ridgeless(K, Y, K_TEST, mask=[0, 1, 2])),
+        ("mask", lambda: machines.ridgeless(K, Y, K_TEST, mask=[0, 1, 2, 3])),
+        ("mask", lambda: machines.ridgeless(K, Y, K_TEST, mask=SOME[:3])),
+        ("mask", lambda: machines.ridgeless(K, Y, K_TEST, mask=~SOME & SOME)),
+    ],
+    "machines.ridge": [
+        ("penalty", lambda: machines.ridge(K, Y, K_TEST, -0.1)),
+        ("penalty", lambda: machines.ridge(K, Y, K_TEST, NAN)),
+        ("penalty", lambda: machines.ridge(K, Y, K_TEST, np.inf)),
+        ("penalty", lambda: machines.ridge(np.stack([K] * 2), Y, K_TEST, [0.1, -0.1])),
+        ("k_train", lambda: machines.ridge(INDEFINITE, Y, K_TEST, 1.0)),
+    ],
+    "machines.solve_ridge": [
+        ("penalty", lambda: machines.solve_ridge(K, Y, -1e-3)),
+        ("k_train", lambda: machines.solve_ridge(ASYMMETRIC, Y)),
+    ],
+    "machines.svc": [
+        ("c", lambda: machines.svc(K, Y, K_TEST, 0.0)),
+        ("c", lambda: machines.svc(K, Y, K_TEST, NAN)),
+        ("labels", lambda: machines.svc(K, np.array([0, 1, 0, 1]), K_TEST, 1.0)),
+        ("y", lambda: machines.svc(K, spoilt(Y), K_TEST, 1.0)),
+        ("k_train", lambda: machines.svc(BATCH, Y, K_TEST, 1.0)),
+        ("k_test", lambda: machines.svc(K, Y, spoilt(K_TEST), 1.0)),
+        ("bias", lambda: machines.svc(K, Y, K_TEST, 1.0, 0.1)),
+        ("mask", lambda: machines.svc(K, Y, K_TEST, 1.0, mask=[0, 1])),
+        ("mask", lambda: machines.svc(K, Y, K_TEST, 1.0, bias=False, mask=~SOME & SOME)),
+    ],
+    "machines.svr": [
+        ("epsilon", lambda: machines.svr(K, Y, K_TEST, 1.0, -0.1)),
+        ("epsilon", lambda: machines.svr(K, Y, K_TEST, 1.0, NAN)),
+        ("epsilon", lambda: machines.svr(K, Y, K_TEST, 1.0, np.inf)),
+        ("c", lambda: machines.svr(K, Y, K_TEST, -1.0, 0.1)),
+        ("y", lambda: machines.svr(K, spoilt(Y), K_TEST, 1.0, 0.1)),
+    ],
+    "machines.solve_svc": [
+        ("k_train", lambda: machines.solve_svc(INDEFINITE, Y, 1.0)),
+        ("c", lambda: machines.solve_svc(K, Y, [1.0, NAN])),
+    ],
+    "machines.solve_svr": [("k_train", lambda: machines.solve_svr(ASYMMETRIC, Y, 1.0, 0.1))],
+    "machines.predict": [
+        ("k_test", lambda: machines.predict(machines.Interpolation(Y, 0.0, 0.0), spoilt(K))),
+        ("k_test", lambda: machines.predict(machines.Interpolation(Y, 0.0, 0.0), K_TEST.T)),
+    ],
+    "interior_point.central_path": [
+        ("k", lambda: path(k=spoilt(np.eye(2)[None]))),
+        ("k", lambda: path(k=-np.eye(2)[None])),
+        ("signs", lambda: path(signs=np.zeros((1, 1, 2)))),
+        ("costs", lambda: path(costs=np.full((1, 1, 2), NAN))),
+        ("box", lambda: path(box=np.zeros(1))),
+        ("box", lambda: path(box=np.full(1, np.inf))),
+        ("mask", lambda: path(mask=np.ones((1, 2)))),
+        ("border", lambda: path(border=np.full((1, 2), NAN))),
+    ],
+    "salience.salience": [
+        ("kappa", lambda: salience.salience([0, NAN, 1])),
+        ("kappa", lambda: salience.salience([0, 0.3j, 1])),
+        ("kappa", lambda: salience.salience(1.0)),
+        ("kappa", lambda: salience.salience([0.5, 0.2, 0.5])),
+        ("kappa", lambda: salience.salience([[0, 0.3, 1], [1, 1, 1]])),
+    ],
+    "salience.kappa": [
+        ("salience", lambda: salience.kappa([NAN, 0.4])),
+        ("salience", lambda: salience.kappa([0.3, 0.3])),
+    ],
+    "salience.complete": [("salience", lambda: salience.complete([NAN]))],
+    "salience.subsets": [
+        ("n_components", lambda: salience.subsets(-1)),
+        ("n_components", lambda: salience.subsets(1.5)),
+    ],
+    "salience.by_subset": [("kappa", lambda: salience.by_subset([0, NAN, 1]))],
+    "salience.moebius": [
+        ("kappa", lambda: salience.moebius([0, 0.1, NAN, 1])),
+        ("kappa", lambda: salience.moebius([0, 0.1, 1])),
+    ],
+    "salience.moebius_inverse": [
+        ("weights", lambda: salience.moebius_inverse([0, NAN])),
+        ("weights", lambda: salience.moebius_inverse([0, 0.1, 1])),
+    ],
+    "salience.subset_salience": [
+        ("kappa", lambda: salience.subset_salience([0, 0.1, NAN, 1])),
+        ("kappa", lambda: salience.subset_salience([1, 0.1, 0.1, 1])),
+        ("kappa", lambda: salience.subset_salience([0, 0.1, 1])),
+    ],
+    "salience.subset_kappa": [
+        ("salience", lambda: salience.subset_kappa([0.1, NAN, 0.0])),
+        ("salience", lambda: salience.subset_kappa([0.1, 0.9])),
+        ("salience", lambda: salience.subset_kappa([0.1, 0.1, 0.1])),
+    ],
+    "salience.overlap_kernel": [
+        ("x1", lambda: salience.overlap_kernel(spoilt(X), X, [0, 0.3, 1])),
+        ("x1", lambda: salience.overlap_kernel(X + 0.5, X, [0, 0.3, 1])),
+        ("x2", lambda: salience.overlap_kernel(X, X[:0], [0, 0.3, 1])),
+        ("kappa", lambda: salience.overlap_kernel(X, X, [0, NAN, 1])),
+        ("kappa", lambda: salience.overlap_kernel(X, X, [0, 0.3, 0.4, 1])),
+    ],
+    "salience.subset_kernel": [
+        ("x2", lambda: salience.subset_kernel(X, spoilt(X), [0, 0.1, 0.2, 1])),
+        ("kappa", lambda: salience.subset_kernel(X, X, [0, 0.1, NAN, 1])),
+    ],
+    "salience.features": [
+        ("x", lambda: salience.features(spoilt(X), (2, 2), np.ones(4))),
+        ("x", lambda: salience.features(X, (2, 1), np.ones(4))),
+        ("x", lambda: salience.features(X - 1, (2, 2), np.ones(4))),
+        ("x", lambda: salience.features(X[0], (2, 2), np.ones(4))),
+        ("sizes", lambda: salience.features(X, (2, 2, 2), np.ones(8))),
+        ("sizes", lambda: salience.features(X, (2, 2.5), np.ones(4))),
+        ("weights", lambda: salience.features(X, (2, 2), np.ones(3))),
+        ("weights", lambda: salience.features(X, (2, 2), np.ones(8))),
+        ("weights", lambda: salience.features(X, (2, 2), spoilt(np.ones(4)))),
+        ("weights", lambda: salience.features(X, (2, 2), spoilt(np.ones(4), -1))),
+    ],
+    "salience.conjunction_terms": [
+        ("dual", lambda: salience.conjunction_terms(X, X, spoilt(np.ones(4)), np.ones(4))),
+        ("dual", lambda: salience.conjunction_terms(X, X, np.ones(3), np.ones(4))),
+        ("dual", lambda: salience.conjunction_terms(X, X, np.ones((4, 2)), np.ones(4))),
+        ("weights", lambda: salience.conjunction_terms(X, X, np.ones(4), np.ones(2))),
+        ("weights", lambda: salience.conjunction_terms(X, X, np.ones(4), spoilt(np.ones(4)))),
+        ("x_train", lambda: salience.conjunction_terms(X, spoilt(X), np.ones(4), np.ones(4))),
+    ],
+    "salience.spectrum": [
+        ("kappa", lambda: salience.spectrum([0, NAN, 1], (2, 3))),
+        ("sizes", lambda: salience.spectrum([0, 0.3, 1], (2, 0))),
+        ("sizes", lambda: salience.spectrum([0, 0.3, 1], (2, 2.5))),
+        ("sizes", lambda: salience.spectrum([0, 0.3, 1], (2, NAN))),
+    ],
+    "salience.is_psd": [
+        ("kappa", lambda: salience.is_psd([0, NAN, 1], (2, 3))),
+        ("sizes", lambda: salience.is_psd([0, 0.3, 1], (2, -3))),
+        ("tolerance", lambda: salience.is_psd([0, 0.3, 1], (2, 3), NAN)),
+        ("tolerance", lambda: salience.is_psd([0, 0.3, 1], (2, 3), -1e-8)),
+        ("tolerance", lambda: salience.is_psd([0, 0.3, 1], (2, 3), 1.0)),
+    ],
+    "salience.layers": [
+        ("kappa", lambda: salience.layers([0, NAN, 1], salience.relu, 2)),
+        ("kappa", lambda: salience.layers([0, 0.3, 0], salience.relu, 2)),
+        ("kappa", lambda: salience.layers([0, 1.3, 1], salience.relu, 2)),
+        ("kappa", lambda: salience.layers([0, -0.3, -1], salience.relu, 2)),
+        ("depth", lambda: salience.layers([0, 0.3, 1], salience.relu, -1)),
+        ("depth", lambda: salience.layers([0, 0.3, 1], salience.relu, 1.5)),
+        ("layer_map", lambda: salience.layers([0, 0.3, 1], "relu", 2)),
+    ],
+    **{
+        f"salience.{name}": [
+            ("x", lambda f=f: f(np.array([0.3, NAN]))),
+            ("x", lambda f=f: f(np.array([0.3, 1.2]))),
+            ("x", lambda f=f: f(np.array([0.3, -2]))),
+        ]
+        for name, f in salience.LAYER_MAPS.items()
+    },
+    "salience.leaky_relu (slope)": [
+        ("slope", lambda: salience.leaky_relu(np.array([0.3]), NAN)),
+    ],
+    "salience.gaussian (width)": [
+        ("width", lambda: salience.gaussian(np.array([0.3]), -1.0)),
+        ("width", lambda: salience.gaussian(np.array([0.3]), NAN)),
+    ],
+    "closed_forms.memorization_slope": [
+        ("salience", lambda: closed_forms.memorization_slope(NAN, 1)),
+        ("salience", lambda: closed_forms.memorization_slope(0.7, 1)),
+        ("salience", lambda: closed_forms.memorization_slope([0.3, -2], 4)),
+        ("n_anchors", lambda: closed_forms.memorization_slope(0.3, 0)),
+        ("n_anchors", lambda: closed_forms.memorization_slope(0.3, -1)),
+        ("n_anchors", lambda: closed_forms.memorization_slope(0.3, 1.5)),
+    ],
+    "closed_forms.addition": [
+        ("salience", lambda: closed_forms.addition(NAN, VALUES, ANCHOR)),
+        ("salience", lambda: closed_forms.addition(0.6, VALUES, ANCHOR)),
+        ("values", lambda: closed_forms.addition(0.3, spoilt(VALUES), ANCHOR)),
+        ("values", lambda: closed_forms.addition(0.3, VALUES[:, None], ANCHOR)),
+        ("is_anchor", lambda: closed_forms.addition(0.3, VALUES, [0])),
+        ("is_anchor", lambda: closed_forms.addition(0.3, VALUES, np.arange(5))),
+        ("is_anchor", lambda: closed_forms.addition(0.3, VALUES, ANCHOR[:4])),
+        ("is_anchor", lambda: closed_forms.addition(0.3, VALUES, np.zeros(5, bool))),
+        ("k0", lambda: closed_forms.addition(0.3, VALUES, ANCHOR, "constant", NAN)),
+    ],
+    "closed_forms.item_values": [
+        ("is_anchor", lambda: closed_forms.item_values(np.ones(5), VALUES, [0])),
+        ("values", lambda: closed_forms.item_values(np.ones(5), spoilt(VALUES), ANCHOR)),
+        ("machine", lambda: closed_forms.item_values(spoilt(np.ones(5)), VALUES, ANCHOR)),
+    ],
+    "closed_forms.invariance_margin": [
+        ("k", lambda: closed_forms.invariance_margin(NAN)),
+        ("k", lambda: closed_forms.invariance_margin([0.3, 2.0])),
+        ("k", lambda: closed_forms.invariance_margin(-0.7)),
+    ],
+    "closed_forms.partial_exposure_margin": [
+        ("k", lambda: closed_forms.partial_exposure_margin(NAN)),
+        ("k", lambda: closed_forms.partial_exposure_margin(0.8)),
+    ],
+    "closed_forms.shortcut_bias": [
+        ("s1", lambda: closed_forms.shortcut_bias(NAN, 0.1)),
+        ("s2", lambda: closed_forms.shortcut_bias(0.1, np.inf)),
+        ("n_values", lambda: closed_forms.shortcut_bias(0.1, 0.1, 0)),
+        ("n_values", lambda: closed_forms.shortcut_bias(0.1, 0.1, 2.5)),
+    ],
+    "closed_forms.shortcut_boundary": [
+        ("s1", lambda: closed_forms.shortcut_boundary([0.1, NAN])),
+        ("s1", lambda: closed_forms.shortcut_boundary(0.5)),
+        ("s1", lambda: closed_forms.shortcut_boundary(-0.1)),
+        ("n_values", lambda: closed_forms.shortcut_boundary(0.1, n_values=-1)),
+    ],
+    "additivity.additivity": [
+        ("yhat", lambda: additivity.additivity(X, spoilt(Y), TRAIN)),
+        ("yhat", lambda: additivity.additivity(X, spoilt(Y, np.inf), TRAIN)),
+        ("yhat", lambda: additivity.additivity(X, Y * 1j, TRAIN)),
+        ("yhat|outputs", lambda: additivity.additivity(X, Y[:, None], TRAIN)),
+        ("is_train", lambda: additivity.additivity(X, Y, [0, 1, 2])),
+        ("is_train", lambda: additivity.additivity(X, Y, [0, 1, 2, 3])),
+        ("is_train", lambda: additivity.additivity(X, Y, TRAIN[:3])),
+        ("is_train", lambda: additivity.additivity(X, Y, TRAIN & ~TRAIN)),
+        ("x", lambda: additivity.additivity(spoilt(X), Y, TRAIN)),
+        ("x", lambda: additivity.additivity(X[:0], Y[:0], TRAIN[:0])),
+    ],
+    "additivity.additivity_by_split": [
+        ("yhat", lambda: additivity.additivity_by_split(X, spoilt(Y), SPLITS, X)),
+        ("x_train", lambda: additivity.additivity_by_split(X, Y, SPLITS, X[:, :1])),
+        ("x_train", lambda: additivity.additivity_by_split(X, Y, SPLITS, X[:0])),
+        ("splits", lambda: additivity.additivity_by_split(X, Y, spoilt(Y), X)),
+        ("splits", lambda: additivity.additivity_by_split(X, Y, SPLITS[:3], X)),
+    ],
+    "additivity.conjunctions": [
+        ("x_train", lambda: additivity.conjunctions(X[0])),
+        ("x_train", lambda: additivity.conjunctions(X[:0])),
+    ],
+    "additivity.item_values": [
+        ("coefficients", lambda: additivity.item_values(LABELS, spoilt(np.ones(5)), 0)),
+        ("coefficients", lambda: additivity.item_values(LABELS, np.ones(4), 0)),
+        ("coefficients", lambda: additivity.item_values(LABELS, np.ones((5, 3)), 0)),
+        ("component", lambda: additivity.item_values(LABELS, np.ones(5), 2)),
+        ("component", lambda: additivity.item_values(LABELS, np.ones(5), 0.5)),
+        ("labels", lambda: additivity.item_values(LABELS[:4], np.ones(4), 0)),
+        ("labels", lambda: additivity.item_values(LABELS[0], np.ones(5), 0)),
+    ],
+    "additivity.conjunction_types": [
+        ("relevant", lambda: additivity.conjunction_types(CONTEXT, (0, 1))),
+        ("relevant", lambda: additivity.conjunction_types(CONTEXT, (1, 3))),
+        ("relevant", lambda: additivity.conjunction_types(CONTEXT, (1,))),
+        ("labels", lambda: additivity.conjunction_types(CONTEXT[0], (1, 2))),
+    ],
+    "additivity.type_magnitudes": [
+        ("coefficients", lambda: additivity.type_magnitudes(CONTEXT, np.ones(2), (1, 2))),
+        ("coefficients", lambda: additivity.type_magnitudes(CONTEXT, spoilt(np.ones(3)), (1, 2))),
+        ("relevant", lambda: additivity.type_magnitudes(CONTEXT, np.ones(3), (1, -1))),
+    ],
+    "additivity.similarity": [
+        ("features", lambda: additivity.similarity(X, spoilt(np.ones((4, 2))))),
+        ("features", lambda: additivity.similarity(X, np.ones((4, 2)) * 1j)),
+        ("features", lambda: additivity.similarity(X, 1.0)),
+        ("n_samples", lambda: additivity.similarity(X, np.ones((4, 2)), n_samples=0)),
+        ("n_samples", lambda: additivity.similarity(X, np.ones((4, 2)), n_samples=-1)),
+    ],
+    "additivity.similarity_of_gram": [
+        ("gram", lambda: additivity.similarity_of_gram(X, spoilt(K))),
+        ("gram", lambda: additivity.similarity_of_gram(X, ASYMMETRIC)),
+        ("gram", lambda: additivity.similarity_of_gram(X, INDEFINITE)),
+        ("gram|products", lambda: additivity.similarity_of_gram(X, K[:3])),
+        ("x", lambda: additivity.similarity_of_gram(X + 0.5, K)),
+        ("n_samples", lambda: additivity.similarity_of_gram(X, K, n_samples=1.5)),
+        ("splits", lambda: additivity.similarity_of_gram(X, K, splits=spoilt(Y))),
+    ],
+    "additivity.normalised": [
+        ("found", lambda: additivity.normalised(FLAT)),
+        ("found", lambda: additivity.normalised(FLAT._replace(values=spoilt(K, at=1)))),
+        ("found", lambda: additivity.normalised(FLAT._replace(x=X[:1], values=K[:1, :1]))),
+    ],
+    "additivity.structure": [
+        ("found", lambda: additivity.structure(FLAT._replace(values=spoilt(K, at=1)))),
+        ("found", lambda: additivity.structure(FLAT._replace(x=X[:3]))),
+    ],
+    "training_sets.scores": [
+        ("kernel", lambda: training_sets.scores(spoilt(K), Y, TRAIN)),
+        ("kernel", lambda: training_sets.scores(INDEFINITE, Y, TRAIN)),
+        ("kernel", lambda: training_sets.scores(ASYMMETRIC, Y, TRAIN)),
+        ("kernel", lambda: training_sets.scores(K * 1j, Y, TRAIN)),
+        ("targets", lambda: training_sets.scores(K, spoilt(Y), TRAIN)),
+        ("targets", lambda: training_sets.scores(K, np.stack([Y] * 3, axis=1), TRAIN)),
+        ("is_train", lambda: training_sets.scores(K, Y, [0, 1])),
+        ("is_train", lambda: training_sets.scores(K, Y, TRAIN[:3])),
+        ("is_train", lambda: training_sets.scores(K, Y, TRAIN & ~TRAIN)),
+        ("is_train", lambda: training_sets.scores(K, Y, TRAIN | ~TRAIN)),
+    ],
+    "training_sets.greedy": [
+        ("kernel", lambda: training_sets.greedy(spoilt(K), Y, 1)),
+        ("kernel", lambda: training_sets.greedy(INDEFINITE, Y, 1)),
+        ("targets", lambda: training_sets.greedy(K, spoilt(Y), 1)),
+        ("n", lambda: training_sets.greedy(K, Y, 0)),
+        ("n", lambda: training_sets.greedy(K, Y, 1.5)),
+        ("start", lambda: training_sets.greedy(K, Y, 1, [4])),
+        ("start", lambda: training_sets.greedy(K, Y, 1, [-1])),
+        ("start", lambda: training_sets.greedy(K, Y, 1, [1, 1])),
+        ("start", lambda: training_sets.greedy(K, Y, 1, TRAIN)),
+        ("start", lambda: training_sets.greedy(K, Y, 1, [0.5])),
+    ],
+    "training_sets.exchange": [
+        ("kernel", lambda: training_sets.exchange(ASYMMETRIC, Y, [0])),
+        ("targets", lambda: training_sets.exchange(K, spoilt(Y), [0])),
+        ("rows", lambda: training_sets.exchange(K, Y, [])),
+        ("rows", lambda: training_sets.exchange(K, Y, TRAIN)),
+        ("rows", lambda: training_sets.exchange(K, Y, [0, 7])),
+        ("rows", lambda: training_sets.exchange(K, Y, [0, 0])),
+        ("rows", lambda: training_sets.exchange(K, Y, [0, 1, 2, 3])),
+        ("most", lambda: training_sets.exchange(K, Y, [0], most=-1)),
+    ],
+    "training_sets.any_sum": [
+        ("x", lambda: training_sets.any_sum(spoilt(X))),
+        ("x", lambda: training_sets.any_sum(X[0])),
+        ("x", lambda: training_sets.any_sum(X[:0])),
+    ],
+    "training_sets.regular_slope": [
+        ("salience", lambda: training_sets.regular_slope(NAN, 1)),
+        ("salience", lambda: training_sets.regular_slope(0.9, 1)),
+        ("n_partners", lambda: training_sets.regular_slope(0.3, 0)),
+        ("likeness", lambda: training_sets.regular_slope(0.3, 1, NAN)),
+    ],
+    "training_sets.best_anchors": [
+        ("salience", lambda: training_sets.best_anchors(NAN, VALUES, 1)),
+        ("salience", lambda: training_sets.best_anchors(0.8, VALUES, 1)),
+        ("salience", lambda: training_sets.best_anchors([0.2, 0.3], VALUES, 1)),
+        ("values", lambda: training_sets.best_anchors(0.3, spoilt(VALUES), 1)),
+        ("values", lambda: training_sets.best_anchors(0.3, VALUES[None], 1)),
+        ("n_anchors|anchors", lambda: training_sets.best_anchors(0.3, VALUES, 0)),
+        ("n_anchors", lambda: training_sets.best_anchors(0.3, VALUES, 1.5)),
+        ("bias", lambda: training_sets.best_anchors(0.3, VALUES, 1, "some")),
+        ("k0", lambda: training_sets.best_anchors(0.3, VALUES, 1, "constant", NAN)),
+    ],
+    "training_sets.reweighted": [
+        ("kappa", lambda: training_sets.reweighted([0, NAN, 1], [1, 0.5])),
+        ("factors", lambda: training_sets.reweighted([0, 0.3, 1], [1, NAN])),
+        ("factors", lambda: training_sets.reweighted([0, 0.3, 1], [1, -0.5])),
+        ("factors", lambda: training_sets.reweighted([0, 0.3, 1], [0, 0])),
+        ("factors", lambda: training_sets.reweighted([0, 0.3, 1], [0.5])),
+        ("factors", lambda: training_sets.reweighted([0, 0.3, 1], 0.5)),
+    ],
+    "support.jacobian_rank": [
+        ("jacobians", lambda: support.jacobian_rank(spoilt(np.eye(3)), 1e-5, 0)),
+        ("jacobians", lambda: support.jacobian_rank(np.eye(3) * 1j, 1e-5, 0)),
+        ("rtol", lambda: support.jacobian_rank(np.eye(3), NAN, 0)),
+        ("rtol", lambda: support.jacobian_rank(np.eye(3), -1e-5, 0)),
+        ("rtol", lambda: support.jacobian_rank(np.eye(3), 1.0, 0)),
+        ("atol", lambda: support.jacobian_rank(np.eye(3), 1e-5, NAN)),
+        ("atol", lambda: support.jacobian_rank(np.eye(3), 1e-5, -1)),
+    ],
+    "support.audit": [
+        ("slots", lambda: audit(slots=spoilt(SLOTS))),
+        ("slots", lambda: audit(slots=SLOTS * 1j)),
+        ("slots", lambda: audit(slots=SLOTS[0, 0, 0])),
+        ("partners", lambda: audit(partners=spoilt(TUPLES, at=-1))),
+        ("partners", lambda: audit(partners=lambda i: spoilt(TUPLES[i], at=-1))),
+        ("partners", lambda: audit(partners=TUPLES[:, :, ::-1])),  # slots in another order
+        ("partners", lambda: audit(partners=lambda i: (SLOTS[i][None], np.zeros((2, 4, 3))))),
+        ("component", lambda: audit(component=-1)),
+        ("component", lambda: audit(component=0.0)),
+        ("rtol", lambda: audit(rtol=NAN)),
+        ("rtol", lambda: audit(rtol=-1e-5)),
+        ("atol", lambda: audit(atol=NAN)),
+        ("atol", lambda: audit(atol=-1.0)),
+        ("where", lambda: audit(where=WHERE & False)),
+        ("where", lambda: audit(where=WHERE & np.array([[True], [False]]))),
+        ("where", lambda: audit(where=np.array([0, 1]))),
+        ("where", lambda: audit(where=1 * WHERE)),
+        ("where", lambda: audit(where=WHERE[:, :3])),
+        ("where", lambda: audit(where=WHERE.T)),
+        ("unseen", lambda: audit(condition="relaxed", unseen=spoilt(TUPLES, at=-1))),
+        (
+            "unseen",
+            lambda: audit(
+                composition=behind_a_root,
+                slots=SLOTS[1:],
+                partners=np.stack([SLOTS[1:], 1 + SLOTS[1:]], axis=1)[:, None],
+                condition="relaxed",
+                unseen=np.stack([SLOTS[1:], 0 * SLOTS[1:]], axis=1)[:, None],
+                atol=10.0,
+            ),
+        ),
+    ],
+    "support.coverage": [
+        ("p", lambda: support.coverage(spoilt(LATENTS), LATENTS)),
+        ("q", lambda: support.coverage(LATENTS, spoilt(LATENTS))),
+        ("q", lambda: support.coverage(LATENTS, spoilt(LATENTS, np.inf))),
+        ("bins", lambda: support.coverage(LATENTS, LATENTS, bins=0)),
+        ("bins", lambda: support.coverage(LATENTS, LATENTS, bins=2.5)),
+        ("names", lambda: support.coverage(LATENTS, LATENTS, names=("x",))),
+    ],
+    "support.audit_support": [
+        ("slots", lambda: audit_support(slots=[], partners=[])),
+        ("partners", lambda: audit_support(slots=[SLOTS])),
+        ("slots", lambda: audit_support(slots=[SLOTS], partners=[TUPLES])),  # of two components
+        ("partners", lambda: audit_support(partners=[TUPLES])),
+        ("where", lambda: audit_support(where=[WHERE])),
+        ("where", lambda: audit_support(where=WHERE[0, 0])),
+        ("unseen", lambda: audit_support(condition="relaxed", unseen=[TUPLES])),
+    ],
+    "jacobians.blocks": [
+        ("component", lambda: jacobians.blocks(add, (SLOTS, SLOTS), -1, True)),
+        ("component", lambda: jacobians.blocks(add, (SLOTS, SLOTS), 2, True)),
+        ("points", lambda: jacobians.blocks(add, (spoilt(SLOTS), SLOTS), 0, True)),
+        ("points", lambda: jacobians.blocks(add, (SLOTS, SLOTS[:1]), 0, True)),
+    ],
+    "jacobians.check_pixelwise": [
+        ("pixelwise", lambda: jacobians.check_pixelwise(mixing, (SLOTS, SLOTS), 1)),
+    ],
+    "jacobians.triangular": [
+        ("matrices", lambda: jacobians.triangular(spoilt(np.eye(3)))),
+        ("matrices", lambda: jacobians.triangular(np.ones(3))),
+    ],
+    "jacobians.singular_values": [
+        ("matrices", lambda: jacobians.singular_values(spoilt(np.eye(3)))),
+        ("matrices", lambda: jacobians.singular_values(np.ones(3))),
+    ],
+    "jacobians.spectrum": [("matrices", lambda: jacobians.spectrum(spoilt(np.eye(3))))],
+    "certificate.certificate": [
+        ("latents", lambda: certify(latents=spoilt(LATENTS))),
+        ("latents", lambda: certify(latents=LATENTS * 1j)),
+        ("latents", lambda: certify(latents=np.zeros((3, 2), int))),
+        ("latents", lambda: certify(latents=LATENTS[:1])),  # nothing varies
+        ("fit_limit", lambda: certify(fit_limit=NAN)),
+        ("fit_limit", lambda: certify(fit_limit=-0.1)),
+        ("fit_limit", lambda: certify(fit_limit=np.inf)),
+        ("jacobian_limit", lambda: certify(jacobian_limit=NAN)),
+        ("dims", lambda: certify(dims=(0, 2))),
+        ("dims", lambda: certify(dims=())),
+        ("dims", lambda: certify(dims=(0, 0))),
+        ("dims", lambda: certify(dims=(0.5,))),
+        ("support", lambda: certify(support=SOUND._replace(components=()))),
+        ("truth", lambda: certify(truth=lambda z: 0 * z + NAN)),
+    ],
+    "certificate.jacobian_error": [
+        ("latents", lambda: derivative_error(spoilt(LATENTS))),
+        ("latents", lambda: derivative_error(LATENTS[0])),
+        ("dims", lambda: derivative_error(dims=(2,))),
+        ("dims", lambda: derivative_error(dims=(-1,))),
+        ("truth", lambda: derivative_error(truth=jnp.round)),  # no derivative anywhere
+    ],
+    "design.design": [
+        ("slots", lambda: designed(slots=spoilt(SLOTS))),
+        ("candidates", lambda: designed(candidates=spoilt(TUPLES[0]))),
+        ("rtol", lambda: designed(rtol=NAN)),
+        ("atol", lambda: designed(atol=NAN)),
+        ("atol", lambda: designed(atol=-1.0)),
+        ("most", lambda: designed(most=0)),
+        ("most", lambda: designed(most=1.5)),
+        ("where", lambda: designed(where=WHERE & False)),
+        ("where", lambda: designed(where=[0, 1])),
+        ("where", lambda: designed(where=WHERE, pixelwise=False)),
+        ("component", lambda: designed(component=-1)),
+        ("composition", lambda: designed(composition=root, slots=0 * SLOTS)),
+        ("pixelwise", lambda: designed(composition=mixing, component=1)),
+    ],
+    "contrasts.jacobians": [
+        ("x", lambda: contrasts.jacobians(jnp.sin, spoilt(INPUTS))),
+        ("x", lambda: contrasts.jacobians(jnp.sin, INPUTS[:0])),
+        ("x", lambda: contrasts.jacobians(jnp.sin, np.ones((4, 3), int))),
+        ("x", lambda: contrasts.jacobians(jnp.sin, INPUTS * 1j)),
+    ],
+    "contrasts.hessians": [
+        ("x", lambda: contrasts.hessians(jnp.sin, spoilt(INPUTS))),
+        ("x", lambda: contrasts.hessians(jnp.sin, INPUTS[:0])),
+    ],
+    "contrasts.compositional_contrast": [
+        ("jacobians", lambda: contrasts.compositional_contrast(spoilt(JAC))),
+        ("jacobians", lambda: contrasts.compositional_contrast(JAC * 1j)),
+        ("jacobians", lambda: contrasts.compositional_contrast(JAC[:0])),
+    ],
+    "contrasts.block_contrast": [
+        ("jacobians", lambda: contrasts.block_contrast(spoilt(JAC), 2)),
+        ("n_parts", lambda: contrasts.block_contrast(JAC, 0)),
+        ("n_parts", lambda: contrasts.block_contrast(JAC, 3)),
+        ("n_parts", lambda: contrasts.block_contrast(JAC, 2.0)),
+    ],
+    "contrasts.hessian_l0": [
+        ("hessians", lambda: contrasts.hessian_l0(spoilt(HESS))),
+        ("hessians", lambda: contrasts.hessian_l0(HESS[:0])),
+        ("hessians", lambda: contrasts.hessian_l0(HESS.T)),
+    ],
+    "contrasts.hessian_l1": [("hessians", lambda: contrasts.hessian_l1(spoilt(HESS)))],
+    "contrasts.hessian_offblock": [
+        ("hessians", lambda: contrasts.hessian_offblock(spoilt(HESS), 2)),
+        ("n_parts", lambda: contrasts.hessian_offblock(HESS, -1)),
+    ],
+    "ntk.empirical": [
+        ("x1", lambda: kernel(x1=spoilt(INPUTS))),
+        ("x1", lambda: kernel(x1=INPUTS[:0])),
+        ("x1", lambda: kernel(x1={"a": INPUTS, "b": INPUTS[:2]})),
+        ("x2", lambda: kernel(x2=spoilt(INPUTS))),
+        ("x2", lambda: kernel(x2=INPUTS[:0])),
+        ("x2", lambda: kernel(x2=np.ones((2, 1, 3)))),
+        ("params", lambda: kernel(params=spoilt(W), f=lambda w, x: jnp.tanh(x @ w))),
+        ("params", lambda: kernel(params=W * 1j, f=lambda w, x: jnp.real(x @ w))),
+        ("params", lambda: kernel(params={"w": W, "z": 1j}, f=lambda p, x: x @ p["w"])),
+        ("outputs", lambda: kernel(f=lambda w, x: x @ w * 1j)),
+        ("outputs", lambda: kernel(f=lambda w, x: (x @ w).astype(int))),
+        ("tile", lambda: kernel(tile=0)),
+        ("tile", lambda: kernel(tile=-2)),
+        ("tile", lambda: kernel(tile=1.5)),
+        ("memory", lambda: kernel(memory=0)),
+        ("memory", lambda: kernel(memory=NAN)),
+        ("devices", lambda: kernel(devices=[])),
+        ("precision", lambda: kernel(precision="low")),
+    ],
+    "ntk.jacobian": [
+        ("x", lambda: ntk.jacobian(linear, W, spoilt(INPUTS))),
+        ("x", lambda: ntk.jacobian(linear, W, INPUTS[:0])),
+        ("params", lambda: ntk.jacobian(linear, spoilt(W), INPUTS)),
+        ("params", lambda: ntk.jacobian(linear, W * 1j, INPUTS)),
+    ],
+    "ntk.kernel_vector_product": [
+        ("v", lambda: product(np.ones((2, 4)))),  # transposed
+        ("v", lambda: product(np.ones(8))),
+        ("v", lambda: product(np.ones((4, 2, 1)))),
+        ("v", lambda: product(np.ones((3, 2)))),
+        ("v", lambda: product(np.ones((4, 2)) * 1j)),
+        ("v", lambda: product(spoilt(np.ones((4, 2))))),
+        ("x1", lambda: product(np.ones((4, 2)), x1=spoilt(INPUTS), x2=INPUTS)),
+        ("x1", lambda: product(np.ones((4, 2)), x1=INPUTS[:0], x2=INPUTS)),
+        ("x2", lambda: product(np.ones((4, 2)), x2=np.ones((4, 1, 3)))),
+        ("batch", lambda: product(np.ones((4, 2)), batch=0)),
+        ("batch", lambda: product(np.ones((4, 2)), batch=-1)),
+    ],
+    "ntk.ntk_regression": [
+        ("y_train", lambda: regression(np.ones((2, 4)))),  # transposed
+        ("y_train", lambda: regression(np.ones(8))),
+        ("y_train", lambda: regression(spoilt(np.ones((4, 2))))),
+        ("x_train", lambda: regression(np.ones((4, 2)), x=spoilt(INPUTS))),
+        ("x_train", lambda: regression(np.ones((0, 2)), x=INPUTS[:0])),
+        ("x_test", lambda: regression(np.ones((4, 2)), x_test=spoilt(INPUTS))),
+        ("penalty", lambda: regression(np.ones((4, 2)), penalty=-1.0)),
+        ("penalty", lambda: regression(np.ones((4, 2)), penalty=NAN)),
+        ("form", lambda: regression(np.ones((4, 2)), form="per_output")),
+        ("form", lambda: regression(np.ones((4, 2)), form="trace")),
+    ],
+    "ntk.drift": [
+        ("before", lambda: ntk.drift(spoilt(K), K)),
+        ("before", lambda: ntk.drift(0 * K, K)),
+        ("after", lambda: ntk.drift(K, spoilt(K))),
+        ("after", lambda: ntk.drift(K, K[:, :1])),
+    ],
+    "ntk.alignment": [
+        ("a", lambda: ntk.alignment(spoilt(K), K)),
+        ("a", lambda: ntk.alignment(0 * K, K)),
+        ("b", lambda: ntk.alignment(K, np.ones((2, 8)))),
+        ("b", lambda: ntk.alignment(K, K * 1j)),
+    ],
+    "ntk.target_alignment": [
+        ("kernel", lambda: ntk.target_alignment(spoilt(K), Y)),
+        ("kernel", lambda: ntk.target_alignment(K[:3], Y)),
+        ("kernel", lambda: ntk.target_alignment(ASYMMETRIC, Y)),
+        ("kernel", lambda: ntk.target_alignment(np.ones((4, 4, 2)), np.ones((4, 2)))),
+        ("y", lambda: ntk.target_alignment(K, spoilt(Y))),
+        ("y", lambda: ntk.target_alignment(K, Y[None])),
+        ("y", lambda: ntk.target_alignment(np.ones((4, 4, 2, 2)), np.ones((2, 4)))),
+        ("y", lambda: ntk.target_alignment(K, 0 * Y)),
+    ],
+    "ntk_plan.plan": [
+        ("tile", lambda: planned(tile=0)),
+        ("memory", lambda: planned(memory=-1.0)),
+        ("memory", lambda: planned(memory=NAN)),
+        ("devices", lambda: planned(devices=[])),
+        ("x1", lambda: planned(x1=INPUTS[:0])),
+        ("x2", lambda: planned(x2=INPUTS[0])),
+    ],
+    "ntk_plan.choose": [
+        ("tile", lambda: chosen(tile=0)),
+        ("n1", lambda: chosen(n1=0)),
+        ("n2", lambda: chosen(n2=-1)),
+        ("n_devices", lambda: chosen(n_devices=0)),
+        ("memory", lambda: chosen(memory=NAN)),
+        ("form|use one of", lambda: chosen(form="diagonal")),
+        ("algorithm|use one of", lambda: chosen(algorithm="fast")),
+    ],
+    "ntk_plan.available": [("devices", lambda: ntk_plan.available([]))],
+    "ntk_plan.facts": [
+        ("params", lambda: ntk_plan.facts(linear, W * 1j, INPUTS)),
+        ("x", lambda: ntk_plan.facts(linear, W, INPUTS[0, 0])),
+    ],
+    "ntk_layers.single": [
+        ("outputs", lambda: ntk_layers.single(lambda w, x: x @ w * 1j, W, INPUTS[0])),
+        ("outputs", lambda: ntk_layers.single(lambda w, x: jnp.sum(x), W, INPUTS[0])),
+    ],
+    "ntk_layers.trace": [
+        ("outputs", lambda: ntk_layers.trace(lambda w, x: x @ w * 1j, W, INPUTS[0])),
+    ],
+    "ntk_layers.run": [
+        ("leaves", lambda: traced_run(leaves=[])),
+        ("nudges", lambda: traced_run(nudges=[])),
+        ("nudges", lambda: traced_run(nudges=[np.zeros((1, 1))])),
+    ],
+    "ntk_layers.cotangent": [
+        ("d", lambda: ntk_layers.cotangent(LAYER, np.ones((3, 2, 1)))),
+    ],
+    "ntk_blocks.factors": [
+        ("form", lambda: ntk_blocks.factors(linear, W, INPUTS, "diagonal", "jacobian")),
+        ("algorithm", lambda: ntk_blocks.factors(linear, W, INPUTS, "full", "vector")),
+    ],
+    "ntk_blocks.contract": [
+        ("form", lambda: ntk_blocks.contract(FACTORS, FACTORS, "diagonal")),
+        ("right", lambda: ntk_blocks.contract(FACTORS, ([], []), "full")),
+    ],
+    "ntk_blocks.vector_block": [
+        ("form", lambda: ntk_blocks.vector_block(linear, W, INPUTS, INPUTS, "diagonal", 1)),
+        ("directions", lambda: ntk_blocks.vector_block(linear, W, INPUTS, INPUTS, "full", 0)),
+    ],
+    "wide.relu_mlp": [
+        ("x1", lambda: wide.relu_mlp(spoilt(NNGP_INPUTS))),
+        ("x1", lambda: wide.relu_mlp(NNGP_INPUTS[:0])),
+        ("x1", lambda: wide.relu_mlp(NNGP_INPUTS[:, :0])),
+        ("x1", lambda: wide.relu_mlp(NNGP_INPUTS[0])),
+        ("x1", lambda: wide.relu_mlp(NNGP_INPUTS * 1j)),
+        ("x2", lambda: wide.relu_mlp(NNGP_INPUTS, spoilt(NNGP_INPUTS))),
+        ("x2", lambda: wide.relu_mlp(NNGP_INPUTS, NNGP_INPUTS[:, :2])),
+        ("depth", lambda: wide.relu_mlp(NNGP_INPUTS, None, -1)),
+        ("depth", lambda: wide.relu_mlp(NNGP_INPUTS, None, 1.5)),
+        ("weight_var", lambda: wide.relu_mlp(NNGP_INPUTS, None, 1, -1.0)),
+        ("weight_var", lambda: wide.relu_mlp(NNGP_INPUTS, None, 1, NAN)),
+        ("bias_var", lambda: wide.relu_mlp(NNGP_INPUTS, None, 1, 1.0, -1e-3)),
+    ],
+    "wide.convnet": [
+        ("x1", lambda: wide.convnet(spoilt(IMAGES), **SMALL)),
+        ("x1", lambda: wide.convnet(IMAGES[..., 0], **SMALL)),
+        ("x1", lambda: wide.convnet(IMAGES[:0], **SMALL)),
+        ("x2", lambda: wide.convnet(IMAGES, spoilt(IMAGES), **SMALL)),
+        ("x2", lambda: wide.convnet(IMAGES, IMAGES[:, :7], **SMALL)),
+        ("n_blocks", lambda: wide.convnet(IMAGES, n_blocks=0)),
+        ("kernel", lambda: wide.convnet(IMAGES, kernel=0)),
+        ("pool", lambda: wide.convnet(IMAGES, pool=0, **SMALL)),
+        ("n_dense", lambda: wide.convnet(IMAGES, n_dense=-1, **SMALL)),
+        ("chunk", lambda: wide.convnet(IMAGES, chunk=0, **SMALL)),
+        ("weight_var", lambda: wide.convnet(IMAGES, weight_var=-2.0, **SMALL)),
+        ("bias_var", lambda: wide.convnet(IMAGES, bias_var=NAN, **SMALL)),
+    ],
+    "wide.sampled_convnet": [
+        ("x1", lambda: sampled(spoilt(IMAGES))),
+        ("x1", lambda: sampled(IMAGES.astype(np.uint8))),
+        ("x1", lambda: sampled(IMAGES[:, :3, :3])),
+        ("x1", lambda: sampled(IMAGES[0])),
+        ("x2", lambda: sampled(x2=IMAGES[:, :7])),
+        ("x2", lambda: sampled(x2=spoilt(IMAGES))),
+        ("filters", lambda: sampled(filters=())),
+        ("filters", lambda: sampled(filters=(0,))),
+        ("dense", lambda: sampled(dense=(0,))),
+        ("kernel", lambda: sampled(kernel=0)),
+        ("pool", lambda: sampled(pool=0)),
+        ("weight_var", lambda: sampled(weight_var=-1.0)),
+        ("bias_var", lambda: sampled(bias_var=NAN)),
+        ("n_draws", lambda: sampled(n_draws=2.5)),
+    ],
+    "stats.mean_and_error": [
+        ("values", lambda: stats.mean_and_error([])),
+        ("values", lambda: stats.mean_and_error(1.0)),
+        ("values", lambda: stats.mean_and_error([1j, 2])),
+    ],
+    "stats.kendall_tau_b": [
+        ("x", lambda: stats.kendall_tau_b([1, NAN, 2], [1, 2, 3])),
+        ("y", lambda: stats.kendall_tau_b([1, 2, 3], [1, NAN, 2])),
+    ],
+    "stats.bootstrap": [
+        ("columns", lambda: stats.bootstrap(np.mean)),
+        ("columns", lambda: stats.bootstrap(np.mean, [])),
+        ("columns", lambda: stats.bootstrap(stats.kendall_tau_b, [1, 2], [1, 2, 3])),
+        ("columns", lambda: stats.bootstrap(np.mean, [1, NAN, 2])),
+        ("n", lambda: stats.bootstrap(np.mean, [1, 2], n=0)),
+        ("level", lambda: stats.bootstrap(np.mean, [1, 2], level=95)),
+        ("level", lambda: stats.bootstrap(np.mean, [1, 2], level=NAN)),
+    ],
+    "metrics.mse": [
+        ("yhat", lambda: metrics.mse(np.ones((4, 1)), np.ones(4))),
+        ("yhat", lambda: metrics.mse(np.ones((4, 2)), np.ones((1, 2)))),
+        ("y", lambda: metrics.mse(np.ones((0, 2)), np.ones((0, 2)))),
+        ("y", lambda: metrics.mse(np.ones((4, 2)) * 1j, np.ones((4, 2)))),
+    ],
+    "metrics.r2_uniform": [
+        ("y", lambda: metrics.r2_uniform(np.ones((0, 2)), np.ones((0, 2)))),
+        ("y", lambda: metrics.r2_uniform(np.ones((4, 2)) * 1j, np.ones((4, 2)))),
+    ],
+    "metrics.r2_variance_weighted": [
+        ("y", lambda: metrics.r2_variance_weighted(np.ones((0, 2)), np.ones((0, 2)))),
+    ],
+    "metrics.batched": [
+        ("yhat", lambda: metrics.batched(metrics.mse, np.ones((4, 2)), np.ones((6, 2)), 2)),
+        ("y", lambda: metrics.batched(metrics.mse, np.ones((0, 2)), np.ones((0, 2)), 2)),
+    ],
+}
+
+LAYER = ntk_layers.Layer(0, 1, 0, None, (), (), (1,), 1, 3, 2)
+
+
+def traced_run(leaves=(W,), nudges=None):
+    found = ntk_layers.trace(linear, W, INPUTS[0])
+    nudges = ntk_layers.no_nudges(found) if nudges is None else nudges
+    return ntk_layers.run(found, list(leaves), INPUTS[0], nudges)
+
+
+FLAT_CASES = [
+    pytest.param(word, call, id=f"{name}-{i}-{word}")
+    for name, cases in CASES.items()
+    for i, (word, call) in enumerate(cases)
+]
+
+
+@pytest.mark.parametrize("word, call", FLAT_CASES)
+def test_nonsense_is_refused_by_name(word, call):
+    with pytest.raises(ValueError) as refused:
+        call()
+    message = str(refused.value)
+    assert re.search(rf"\b({word})\b", message), message
+    assert "\n" not in message
+
+
+# Made of other functions' results, for which no argument is wrong; checks are for the others.
+PLUMBING = {
+    "salience.float64",
+    "ntk_blocks.floats",
+    "ntk_layers.is_float",
+    "ntk_layers.no_nudges",
+    "ntk_layers.shape",
+    "ntk_plan.check_samples",
+    "ntk_plan.small",
+}
+
+
+def public_functions():
+    for info in pkgutil.iter_modules(cgjax.analysis.__path__):
+        module = importlib.import_module(f"cgjax.analysis.{info.name}")
+        for name, value in vars(module).items():
+            is_own = getattr(value, "__module__", "") == module.__name__
+            if is_own and callable(value) and not inspect.isclass(value) and name[0] != "_":
+                yield f"{info.name}.{name}"
+
+
+def test_no_public_function_is_left_out():
+    found = {name for name in public_functions() if not name.startswith("checks.")}
+    assert len(found) > 80
+    assert found - PLUMBING <= CASES.keys(), sorted(found - PLUMBING - CASES.keys())
+
+
+# --- what only looks like nonsense ----------------------------------------------------------------
+
+
+def test_kernels_rounded_to_float32_are_kernels():
+    """Singular ones with slightly negative eigenvalues, of any scale, alone and in batches."""
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(5, 30, 3))
+    kernels = (points @ points.transpose(0, 2, 1)).astype(np.float32)
+    assert np.linalg.eigvalsh(kernels.astype(float)).min() < -1e-8
+    for scale in (1e-6, 1, 1e6):
+        checks.psd("kernel", scale * kernels)
+        checks.psd("kernel", scale * kernels[0])
+    noise = 1e-7 * np.abs(kernels).max() * rng.normal(size=kernels.shape)
+    checks.psd("kernel", kernels + noise)
+    checks.symmetric("kernel", kernels + noise)
+    checks.psd("kernel", np.zeros((2, 3, 3)))
+
+
+def test_an_accelerator_s_kernels_are_checked_where_they_are(monkeypatch):
+    monkeypatch.setattr(checks, "_home", lambda array: jnp)
+    checks.psd("kernel", jnp.asarray(np.stack([K, K])))
+    for kernel, words in (
+        (BATCH, "eigenvalues from -0.5 to 1"),
+        (np.stack([K, ASYMMETRIC]), "differ by up to 1"),
+        (np.stack([K, spoilt(K)]), r"first at \[1, 0, 0\]"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            checks.psd("kernel", jnp.asarray(kernel))
+
+
+def test_nobody_looks_at_masked_points():
+    """Padding may be anything but NaN."""
+    padded = np.pad(K, (0, 1), constant_values=-3.0)
+    checks.psd("kernel", padded, np.arange(5) < 4)
+    with pytest.raises(ValueError, match="kernel is not positive semi-definite"):
+        checks.psd("kernel", padded, np.arange(5) < 5)
+
+
+def test_large_batches_are_checked_while_they_are_solved(monkeypatch):
+    monkeypatch.setattr(machines, "_MANY", 0)
+    calls = []
+    monkeypatch.setattr(machines, "_solve_ridge", lambda *problem: calls.append(problem))
+    with pytest.raises(ValueError, match="k_train is not positive semi-definite"):
+        machines.ridgeless(BATCH, Y, K_TEST)
+    assert len(calls) == 1
+
+
+def test_repeated_points_get_the_mean_of_their_targets():
+    """Ridgeless regression on a singular kernel: the pseudo-inverse, and the residual tells."""
+    kernel = np.kron(np.eye(6) + 1, np.ones((2, 2)))  # twelve points, which are six
+    agreed, torn = np.repeat(np.arange(6.0), 2), np.repeat(np.arange(6.0), 2)
+    torn[:2] = (-1, 1)
+    targets = np.stack([agreed, torn, agreed, agreed, agreed, agreed])
+    found = machines.solve_ridge(kernel, targets)
+    f = machines.predict(found, kernel)
+    np.testing.assert_allclose(f, [agreed] * 6, atol=1e-9)  # -1 and 1 have the mean 0
+    np.testing.assert_allclose(found.residual, [0, 1, 0, 0, 0, 0], atol=1e-9)
+
+
+def test_values_are_not_looked_at_under_a_transformation():
+    """Only shapes and dtypes are: what is traced has no values."""
+
+    @jax.jit
+    def traced(kappa, x):
+        table = salience.layers(kappa, salience.relu, 1)
+        return salience.salience(table), contrasts.compositional_contrast(x), metrics.mse(x, x)
+
+    found = traced(np.array([0, NAN, 1.0]), JAC)
+    assert np.isnan(found[0][-1]).all() and found[2] == 0
+    with pytest.raises(ValueError, match="jacobians"):
+        traced(np.array([0, 0.3, 1.0]), JAC[:0])
+
+
+def test_scores_of_nan_are_nan_and_bytes_do_not_wrap():
+    y = np.arange(8.0).reshape(4, 2)
+    for target, predicted in ((spoilt(y), y), (y, spoilt(y))):
+        assert np.isnan(metrics.mse(target, predicted))
+        assert np.isnan(metrics.r2_uniform(target, predicted))
+        assert np.isnan(metrics.r2_variance_weighted(target, predicted))
+    dark, bright = np.zeros((4, 2), np.uint8), np.full((4, 2), 200, np.uint8)
+    assert metrics.mse(dark, bright) == metrics.mse(bright, dark) == 200**2
