@@ -1,6 +1,8 @@
 """Drawing helpers: what lands in the file is what was given, and odd input does not stop them."""
 
 import gc
+import os
+import resource
 import weakref
 
 import matplotlib
@@ -8,8 +10,10 @@ import numpy as np
 import pytest
 from matplotlib import pyplot
 from matplotlib.image import imread
+from matplotlib.text import Text
 
 from cgjax import plots
+from cgjax.core.errors import BadInput
 
 LABELS = ["sprite 1 x", "sprite 1 y", "sprite 1 hue"]
 LIMITS = [(-0.25, 1.25)] * 3
@@ -23,20 +27,75 @@ def size_of(path):
     return image.shape[:2]
 
 
-def test_save_is_whole_or_absent(tmp_path):
-    path = tmp_path / "new" / "figure.png"
+@pytest.fixture
+def small():
+    """A figure with something in it."""
     fig = plots.new_figure(2, 1)
     fig.text(0.5, 0.5, "text")
-    assert plots.save(fig, path) == path
+    return fig
+
+
+def test_save_is_whole_or_absent(tmp_path, small):
+    path = tmp_path / "new" / "figure.png"
+    assert plots.save(small, path) == path
     assert size_of(path) == (plots.DPI, 2 * plots.DPI)
     before = path.read_bytes()
 
     broken = plots.new_figure(2, 1)
-    broken.savefig = lambda file, **_: file.write_bytes(b"half") and 1 / 0
+    broken.savefig = lambda file, **_: file.write(b"half") and 1 / 0
     with pytest.raises(ZeroDivisionError):
         plots.save(broken, path)
     assert path.read_bytes() == before
     assert [file.name for file in path.parent.iterdir()] == ["figure.png"]
+
+
+def test_a_full_disk_is_one_line_and_leaves_the_old_figure(tmp_path, small):
+    path = plots.save(small, tmp_path / "figure.png")
+    before = path.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(BadInput, match="^cannot write '.*figure.png': File too large; free"):
+            plots.save(small, path)
+        with pytest.raises(BadInput, match="^cannot write '.*new.png': File too large; free"):
+            plots.save(small, tmp_path / "new.png")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["figure.png"]
+
+
+def test_places_where_no_figure_can_lie(tmp_path, small):
+    (tmp_path / "file").write_text("not a folder")
+    (tmp_path / "figure.png").mkdir()
+    for path, reason in (
+        (tmp_path / "file" / "figure.png", "Not a directory|File exists"),
+        (tmp_path / "file" / "deeper" / "figure.png", "Not a directory"),
+        (tmp_path / "figure.png", "Is a directory"),
+        (tmp_path / ("long" * 80) / "figure.png", "File name too long"),
+        (tmp_path / ("long" * 62), "File name too long"),
+    ):
+        with pytest.raises(BadInput, match=f"^cannot write '{path}': ({reason}); free") as found:
+            plots.save(small, path)
+        assert "\n" not in str(found.value)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["figure.png", "file"]
+    assert not list((tmp_path / "figure.png").iterdir())
+
+
+@pytest.mark.parametrize("moment", ["fsync", "replace"])
+def test_a_signal_leaves_the_old_figure(tmp_path, small, monkeypatch, moment):
+    path = plots.save(small, tmp_path / "figure.png")
+    before = path.read_bytes()
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    small.text(0, 0, "more")
+    monkeypatch.setattr(os, moment, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        plots.save(small, path)
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["figure.png"]
 
 
 def test_drawing_leaves_settings_and_global_figures_alone(tmp_path):
@@ -132,11 +191,91 @@ def test_scatter_panels_balance_their_rows(tmp_path):
 def test_learning_curves_survive_dead_replicas(tmp_path):
     x, y = np.arange(4), np.array([[1.0, 4.0], [2.0, np.nan], [3.0, np.inf], [0.0, np.nan]])
     panels = {
-        "loss": {"curves": {"a": (x, y), "dead": (x, y * np.nan)}, "log": True, "floor": None},
-        "r2": {"curves": {"a": (x[:1], [-90.0]), "b": (x[:1], [0.9])}, "log": False, "floor": -1},
+        "loss": {"curves": {"a": (x, y), "dead": (x, y * np.nan)}, "scale": "log"},
+        "r2": {"curves": {"a": (x[:1], [-90.0]), "b": (x[:1], [0.9])}, "scale": "r2"},
     }
     fig = plots.learning_curves(panels, "title")
     median = fig.axes[0].lines[2].get_ydata()
     np.testing.assert_array_equal(median, [2.5, 2.0, 3.0, np.nan])
-    assert fig.axes[1].get_ylim()[0] == -1
+    low, high = fig.axes[1].get_ylim()
+    assert low < -90 and high > 0.9
+    # Each curve is named once, in the last panel that has it.
+    names = [[text.get_text() for text in ax.texts] for ax in fig.axes]
+    assert names == [["dead (nothing finite)"], ["a", "b"]]
     size_of(plots.save(fig, tmp_path / "curves.png"))
+
+
+@pytest.mark.parametrize(
+    "shape, words",
+    [
+        ((3,), "title"),
+        ((3, 1), "title (one seed)"),
+        ((3, 2), "title (2 seeds thin, their median thick)"),
+    ],
+)
+def test_learning_curves_say_how_many_seeds(shape, words):
+    panels = {"a": {"curves": {"b": (np.arange(3), np.ones(shape))}, "scale": "linear"}}
+    fig = plots.learning_curves(panels, "title")
+    assert " ".join(fig.get_suptitle().split()) == words
+
+
+def test_spread_moves_names_apart_and_no_further():
+    np.testing.assert_allclose(plots.spread([5.0, 1.0], 2, 0, 10), [5, 1])
+    np.testing.assert_allclose(plots.spread([5.0, 5.0, 5.0], 2, 0, 10), [3, 5, 7])
+    np.testing.assert_allclose(plots.spread([0.0, 0.0, 10.0], 2, 0, 10), [0, 2, 10])
+    np.testing.assert_allclose(plots.spread([9.0, 10.0], 4, 0, 10), [6, 10])
+    np.testing.assert_allclose(plots.spread([1.0, 2.0], 4, 0, 3), [0, 4])  # no room
+    assert plots.spread([], 2, 0, 10).shape == (0,)
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        places = rng.uniform(0, 10, 5)
+        moved = plots.spread(places, 1.5, 0, 10)
+        assert (np.argsort(moved) == np.argsort(places)).all()
+        assert np.diff(np.sort(moved)).min() > 1.5 - 1e-9
+        assert moved.min() > -1e-9 and moved.max() < 10 + 1e-9
+
+
+def boxes(ax):
+    """Where the texts of an axes lie, in pixels."""
+    ax.get_figure().draw_without_rendering()
+    return [Text.get_window_extent(text) for text in ax.texts]  # without the lines to them
+
+
+def test_names_of_curves_do_not_overlap():
+    fig = plots.new_figure(4, 3, layout="constrained")
+    ax = fig.subplots()
+    ax.plot([0, 1], [[0, 0, 0.01, 1]] * 2)
+    plots.label_ends(ax, [(1, y, f"curve {y}", "red") for y in (0, 0, 0.01, 1)])
+    found = sorted(boxes(ax), key=lambda box: box.y0)
+    assert all(low.y1 <= high.y0 for low, high in zip(found, found[1:]))
+    assert all(box.x0 > ax.get_window_extent().x1 for box in found)
+    assert max(box.x1 for box in found) <= fig.bbox.x1
+
+    ax = plots.new_figure(4, 3).subplots()
+    ax.set(xlim=(0, 1), ylim=(0, 1))
+    x, y = np.array([0.5, 0.5, 0.51, 0.9]), np.array([0.5, 0.5, 0.51, 0.5])
+    plots.label_points(ax, x, y, list("abcd"))
+    found = boxes(ax)
+    assert not any(one.overlaps(other) for one in found for other in found if one is not other)
+
+
+def test_any_r2_has_its_place():
+    ax = plots.new_figure(2, 2).subplots()
+    values = [np.array([0.999, -400.0, np.nan]), [0.0]]
+    plots.r2_axis(ax, values)
+    places = ax.transData.transform([(0, r2) for r2 in (-400, -99, -9, 0, 0.9, 0.99, 0.999)])[:, 1]
+    box = ax.get_window_extent()
+    assert box.y0 < places[0] and places[-1] < box.y1
+    np.testing.assert_allclose(np.diff(places[1:]), places[2] - places[1])
+    assert list(ax.get_yticks()) == pytest.approx([0.999, 0.99, 0.9, 0, -9, -99])
+    assert [ax.yaxis.get_major_formatter()(tick) for tick in (0.99, -9)] == ["0.99", "−9"]
+
+
+def test_headlines_fit_their_figure():
+    fig = plots.new_figure(3, 2)
+    plots.headline(fig, "WWW MMM many wide words " * 4)
+    fig.draw_without_rendering()
+    (title,) = fig.texts
+    assert title.get_window_extent().x1 <= fig.bbox.x1
+    assert title.get_text().count("\n") >= 2
+    assert plots.wrap("one\n\ntwo", 5) == "one\n\ntwo" and plots.wrap("", 5) == ""

@@ -7,7 +7,9 @@ or have just been downloaded. Whatever the bytes came from, they are compared wi
 import gzip
 import hashlib
 import io
+import os
 import pathlib
+import stat
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -38,6 +40,9 @@ SHA256 = {
     "test_batch.bin": "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b",
     "SCAN-master.zip": "ae9038488f880aedf9a5ed9e9693f22f0a3e33d6a4e3aa4d1e8006d9c038594a",
 }
+
+# Bytes of a published file, at most: a batch of CIFAR-10 has 30.7 million.
+LARGEST = 1 << 25
 
 CIFAR_FOLDER = "cifar-10-batches-bin"
 CIFAR_CLASSES = (
@@ -80,20 +85,44 @@ def places(name: str, split: str, raw_dir) -> dict[str, pathlib.Path]:
     return {file: folder / file for file in files(name, split)}
 
 
+def kind(path) -> str:
+    """What lies at a path: "file", "folder", "device, pipe or socket"; "" where nothing does."""
+    try:
+        mode = os.stat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except OSError as error:
+        raise BadInput(f"cannot read '{path}': {error.strerror}") from None
+    if stat.S_ISDIR(mode):
+        return "folder"
+    return "file" if stat.S_ISREG(mode) else "device, pipe or socket"
+
+
 def from_folder(name: str, split: str, raw_dir) -> Callable:
     """`get` for files that lie in the raw folder."""
     paths = places(name, split, raw_dir)
 
     def get(file: str) -> bytes:
-        content = paths[file].read_bytes()
-        if name == "cifar10":
-            try:
-                content = gzip.decompress(content)
-            except (OSError, EOFError, zlib.error):
-                content = b""
-        return checked(file, content, str(paths[file]))
+        path = paths[file]
+        if kind(path) != "file":
+            raise BadInput(f"'{path}' is not a file: put the published one there")
+        try:
+            with open(path, "rb") as handle:
+                content = handle.read(LARGEST)
+        except OSError as error:
+            raise BadInput(f"cannot read '{path}': {error.strerror}") from None
+        return checked(file, _gunzip(content) if name == "cifar10" else content, str(path))
 
     return get
+
+
+def _gunzip(content):
+    """At most LARGEST bytes; b"" where there is no telling."""
+    try:
+        with gzip.open(io.BytesIO(content)) as handle:
+            return handle.read(LARGEST)
+    except (OSError, EOFError, zlib.error):
+        return b""
 
 
 def checked(file: str, content: bytes, where: str) -> bytes:

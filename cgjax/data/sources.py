@@ -2,20 +2,21 @@
 
 Order of sources: npz cache, raw files, a prepared tensorflow-datasets folder, download. The cache
 holds the order of the published files, whichever source filled it, since experiments name records
-("the first 200 of a class"). tensorflow-datasets is imported last, so that a machine without it
-reads cache and raw files.
+("the first 200 of a class"). Whatever the source, its arrays are compared with CANONICAL: a cache
+that differs is made anew, any other source is refused. tensorflow-datasets is imported last, so
+that a machine without it reads cache and raw files.
 """
 
 import hashlib
 import logging
 import os
 import pathlib
-import tempfile
+import uuid
 import zipfile
 
 import numpy as np
 
-from cgjax.core.errors import BadInput
+from cgjax.core.errors import BadInput, first_line
 from cgjax.data import raw
 
 log = logging.getLogger("cgjax")
@@ -23,17 +24,69 @@ log = logging.getLogger("cgjax")
 DEFAULT_DIR = "~/.cache/cgjax/data"
 SHAPES = {"mnist": (28, 28, 1), "cifar10": (32, 32, 3)}
 N_CLASSES = 10
+SPLITS = ("train", "test")
 
-# sha256 of the labels (SCAN: the commands) in canonical order: a prepared folder that is short of
-# records, or was shuffled in an unknown way, is found out.
+# `fingerprint` of the published arrays: train, test.
 CANONICAL = {
-    "mnist-train": "1feba77c54802fa5339a11837ea4b2866434b83314ec45192930f1df69120c13",
-    "mnist-test": "ddeff807876a9661a1110d45c266c86239a3a1b7d37da0c3716a7a683c852ff5",
-    "cifar10-train": "2b7cd2f24487317614016b72ffd53071c3062f592f0eb300c18a770d41ae1253",
-    "cifar10-test": "cec8a24a1e92aa2ecaa0bbd3dbfa86bf6cd8759fbd209a832824c8cf0afca9d5",
-    "scan-addprim_jump-train": "219f9acb6a54aa68652b56b745cebca0dae83073861fb8c961fc2858c782b906",
-    "scan-addprim_jump-test": "a2d23e0fcd4caa7ff99e5cf5cd1306fc42970094a907ad581f8c14e1b74e7d02",
+    "mnist": (
+        "8568286669b1d82438557ec4509ad40d0797891d5fa9f59e0fd4cb46ca1c4c80",
+        "7e7dc954ed7d8cbd78afa03c2e9c1f7e3602233b909ea1217e90e8a07f97b8ee",
+    ),
+    "cifar10": (
+        "292809ca206f9ffd021f34694378fc2ab84ae6f1d9b3c0942a0436799b873735",
+        "bd78da09e7efe2a7d9dea53deb8e9f79e2d931a192764504f1fc620b99e949c4",
+    ),
+    "scan/simple": (
+        "7237b76bd91f14335a55d479a7414d8e158a95914168e0d15ad84762d07ead93",
+        "0deff7fe4336bb705fc1de08bda0e16352ed69bd1b2bf2364ad7ce893de63aaf",
+    ),
+    "scan/length": (
+        "251ea63ff91d6319ca03a0c62ccf3915bbb46959b017b60bac58915a371fe94a",
+        "17b19163c6e750ce429988b14337db4cc1dead3c86cfb4d2bdd7d76df76b057b",
+    ),
+    "scan/addprim_jump": (
+        "d34283c8c5245b298b2fb5639cc9804abb8c33ad5e01a2545fb00cb16bac497e",
+        "331cfb5ca9acdbdc192290949e6706f2cdd8cf6bd0b336ec4a9277c8a4b56840",
+    ),
+    "scan/addprim_turn_left": (
+        "4c7138f5654d3e5b49a1c5f3b64c9b78c856fad483d4cab1e743ba31a384995b",
+        "a90c0d40199b8630129e490251282fe566857d2c91010756e68ec1178345fcb0",
+    ),
+    "scan/filler_num0": (
+        "b1d5a3077a9ef96c2411c596b08c2063fbecd60430d5bf03fbc4d3d4032ad994",
+        "3ff681292a1c26324e72d449c2a61024380bfc3c40f31e010e3247e5ac6bc624",
+    ),
+    "scan/filler_num1": (
+        "301218f5b169b76fd84e3b3554702301224c740ca1fa01a0f62e6d0fa1df1422",
+        "3ff681292a1c26324e72d449c2a61024380bfc3c40f31e010e3247e5ac6bc624",
+    ),
+    "scan/filler_num2": (
+        "86508721987c56ef2596264cf2b04928e1fcb4d70b66e2fe6900d4734110befb",
+        "3ff681292a1c26324e72d449c2a61024380bfc3c40f31e010e3247e5ac6bc624",
+    ),
+    "scan/filler_num3": (
+        "25bf1364c51b1172080d2a8239552cfd61c38e6aa7b822efad33b4264124ca8a",
+        "3ff681292a1c26324e72d449c2a61024380bfc3c40f31e010e3247e5ac6bc624",
+    ),
+    "scan/template_around_right": (
+        "b1d5a3077a9ef96c2411c596b08c2063fbecd60430d5bf03fbc4d3d4032ad994",
+        "5c115d2e7cf2125f69a39b83c3af7138ebe936daf3a544e2281163dd34f58bdc",
+    ),
+    "scan/template_jump_around_right": (
+        "25bf1364c51b1172080d2a8239552cfd61c38e6aa7b822efad33b4264124ca8a",
+        "3ff681292a1c26324e72d449c2a61024380bfc3c40f31e010e3247e5ac6bc624",
+    ),
+    "scan/template_opposite_right": (
+        "938191ecd96f8d65c90b11a3427b8b874a8c83d22eab02c6add22788fe1de135",
+        "25c96d1d1562661c6968cdeb4bbdb5c5fcb343ed80415a5cb1925dc6b3c8d78b",
+    ),
+    "scan/template_right": (
+        "7756a9822163cb40ae7115899a72bbd8f48e5c41310c2517080bf0c5652f937e",
+        "0d4c40a49d6f191758d1cf4e4bb00df9ea779ea064fb0ec65ec86916565b7d12",
+    ),
 }
+# Bytes of a cache, at most; the largest, CIFAR-10's training images, has 154 million.
+LARGEST_CACHE = 1 << 28
 
 
 def load(name: str, split: str, data_dir=None, raw_dir=None, download: bool = True) -> dict:
@@ -48,17 +101,32 @@ def load(name: str, split: str, data_dir=None, raw_dir=None, download: bool = Tr
     (60000, 28, 28, 1)
     """
     name = _known(name, split)
-    data_dir = data_dir or os.environ.get("CGJAX_DATA_DIR") or DEFAULT_DIR
-    data_dir = pathlib.Path(data_dir).expanduser()
-    raw_dir = raw_dir or os.environ.get("CGJAX_RAW_DIR") or None
-    cache = data_dir / f"{_file_name(name, split)}.npz"
-    if cache.exists():
-        return _read_cache(cache)
-    arrays = _from_raw(name, split, raw_dir)
-    if arrays is None:
-        arrays = _from_tfds(name, split, data_dir, raw_dir, download)
+    data_dir = _folder(data_dir, "CGJAX_DATA_DIR", DEFAULT_DIR)
+    raw_dir = _folder(raw_dir, "CGJAX_RAW_DIR", None)
+    cache = data_dir / f"{name.replace('/', '-')}-{split}.npz"
+    arrays, problem = _read_cache(cache, name, split)
+    if arrays is not None:
+        return arrays
+    try:
+        arrays = _from_sources(name, split, data_dir, raw_dir, download)
+    except BadInput as error:
+        if not problem:
+            raise
+        raise BadInput(f"cache '{cache}' is not used: {problem}; besides, {error}") from None
+    if problem:
+        log.warning("cache '%s' is not used: %s; it is made anew", cache, problem)
     _write_cache(cache, arrays)
     return arrays
+
+
+def fingerprint(arrays: dict) -> str:
+    """sha256 of all arrays: their names, types, shapes and values in order."""
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        values = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name} {values.dtype.str} {values.shape}\n".encode())
+        digest.update(values)
+    return digest.hexdigest()
 
 
 def synthetic(name: str = "mnist", n: int = 2000, seed: int = 0) -> dict:
@@ -72,6 +140,8 @@ def synthetic(name: str = "mnist", n: int = 2000, seed: int = 0) -> dict:
     """
     if name not in SHAPES:
         raise BadInput(f"no synthetic '{name}': made-up images are {', '.join(SHAPES)}")
+    if n < 1:
+        raise BadInput(f"made-up images must be one or more, got {n}")
     shape = SHAPES[name]
     templates = np.random.default_rng(0).uniform(0, 255, (N_CLASSES, *shape))
     rng = np.random.default_rng([seed, 1])
@@ -87,58 +157,110 @@ def _known(name, split):
     scans = [f"scan/{config}" for config in raw.SCAN_FOLDERS]
     if name not in (*SHAPES, *scans):
         raise BadInput(f"unknown data set '{name}': one of mnist, cifar10, {', '.join(scans)}")
-    if split not in ("train", "test"):
+    if split not in SPLITS:
         raise BadInput(f"unknown split '{split}' of {name}: train or test")
     return name
 
 
-def _file_name(name, split):
-    return f"{name.replace('/', '-')}-{split}"
+def _folder(given, variable, default):
+    """A folder as an argument, an environment variable or the default has it, "~" expanded."""
+    path = given or os.environ.get(variable) or default
+    try:
+        return path and pathlib.Path(path).expanduser()
+    except RuntimeError:
+        raise BadInput(f"no home directory for '{path}': set {variable} to a folder") from None
+
+
+def _is_published(arrays, name, split):
+    return fingerprint(arrays) == CANONICAL[name][SPLITS.index(split)]
 
 
 # --- cache ----------------------------------------------------------------------------------------
 
 
-def _read_cache(path):
+def _read_cache(path, name, split):
+    """Arrays and ""; None and why they are not used; None and "" where there is no cache."""
+    columns = ("commands", "actions") if name.startswith("scan") else ("image", "label")
     try:
-        with np.load(path) as arrays:  # the archive has a checksum for each array
-            return dict(arrays)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise BadInput(f"cache '{path}' is damaged ({error}): delete it and run again") from None
+        found = raw.kind(path)
+        if found != "file":
+            return None, f"it is a {found}" if found else ""
+        with zipfile.ZipFile(path) as archive:
+            if sorted(archive.namelist()) != sorted(f"{column}.npy" for column in columns):
+                return None, f"it holds other arrays than {' and '.join(columns)}"
+            if sum(member.file_size for member in archive.infolist()) > LARGEST_CACHE:
+                return None, "it is too large"
+            arrays = {column: _read_npy(archive, f"{column}.npy") for column in columns}
+    except BadInput as error:
+        return None, str(error)
+    except Exception as error:  # whatever zipfile and numpy make of a strange file
+        return None, f"it cannot be read ({first_line(error)})"
+    if not _is_published(arrays, name, split):
+        return None, f"it does not hold {name} {split} as published (wrong sha256)"
+    return arrays, ""
+
+
+def _read_npy(archive, member):
+    with archive.open(member) as handle:
+        values = np.lib.format.read_array(handle, allow_pickle=False)
+        if handle.read(1):  # to the end: only there does zipfile compare its checksum
+            raise ValueError(f"{member} is longer than its header says")
+    return values
 
 
 def _write_cache(path, arrays):
     """In one step, under a name of its own first: processes may race, readers see whole files."""
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as handle:
-            try:
+        try:
+            with open(part, "xb") as handle:
                 np.savez(handle, **arrays)
                 handle.flush()
                 os.fsync(handle.fileno())
-                os.replace(handle.name, path)
-            except BaseException:
-                os.unlink(handle.name)
-                raise
+            os.replace(part, path)
+        finally:
+            part.unlink(missing_ok=True)
     except OSError as error:
-        log.warning("no cache at '%s' (%s): the data are read anew each time", path, error.strerror)
+        reason = error.strerror or first_line(error)
+        log.warning("no cache at '%s' (%s): the data are read anew each time", path, reason)
 
 
 # --- sources --------------------------------------------------------------------------------------
+
+
+def _from_sources(name, split, data_dir, raw_dir, download):
+    """Arrays from the first source there is, refused when they are not those published."""
+    arrays, where = _from_raw(name, split, raw_dir), raw_dir
+    if arrays is None:
+        arrays, where = _from_tfds(name, split, data_dir, raw_dir, download), data_dir / name
+    if not _is_published(arrays, name, split):
+        raise BadInput(
+            f"'{where}' does not hold the whole of {name} {split} in a known order: "
+            "move that folder away and run again"
+        )
+    return arrays
 
 
 def _from_raw(name, split, raw_dir):
     """Arrays from published files in raw_dir; None where any is missing."""
     if raw_dir is None:
         return None
-    if not all(path.exists() for path in raw.places(name, split, raw_dir).values()):
+    if raw.kind(raw_dir) not in ("folder", ""):
+        raise BadInput(
+            f"'{raw_dir}' is not a folder: set CGJAX_RAW_DIR to the one with the published files"
+        )
+    if not all(raw.kind(path) for path in raw.places(name, split, raw_dir).values()):
         return None
     return raw.read(name, split, raw.from_folder(name, split, raw_dir))
 
 
 def _from_tfds(name, split, data_dir, raw_dir, download):
+    if raw.kind(data_dir) not in ("folder", ""):
+        raise BadInput(f"'{data_dir}' is not a folder: set CGJAX_DATA_DIR to one")
     # Folders are named by version; one that was interrupted starts with "incomplete".
-    prepared = any((data_dir / name).glob("[0-9]*/*.array_record*"))
+    folder = data_dir / name
+    prepared = raw.kind(folder) == "folder" and any(folder.glob("[0-9]*/*.array_record*"))
     if not prepared and not download:
         raise BadInput(_nothing(name, split, data_dir, raw_dir, "downloads are switched off"))
     try:
@@ -152,28 +274,15 @@ def _from_tfds(name, split, data_dir, raw_dir, download):
         except BadInput:
             raise
         except Exception as error:  # whatever the network, its proxies and tfds come up with
-            reason = f"the download failed ({_first_line(error)})"
+            reason = f"the download failed ({first_line(error)})"
             raise BadInput(_nothing(name, split, data_dir, raw_dir, reason)) from None
-    arrays = builders.read(name, split, data_dir)
-    wanted = CANONICAL.get(_file_name(name, split))
-    if wanted and fingerprint(arrays) != wanted:
+    try:
+        return builders.read(name, split, data_dir)
+    except Exception as error:  # whatever tfds and array_record make of strange files
         raise BadInput(
-            f"'{data_dir / name}' does not hold the whole of {name} {split} in a known order: "
-            "delete that folder and run again"
-        )
-    return arrays
-
-
-def fingerprint(arrays: dict) -> str:
-    """sha256 of the labels, or of SCAN's commands, in their order."""
-    if "label" in arrays:
-        return hashlib.sha256(arrays["label"].astype(np.uint8).tobytes()).hexdigest()
-    return hashlib.sha256(b"\n".join(arrays["commands"])).hexdigest()
-
-
-def _first_line(error):
-    lines = str(error).strip().splitlines()
-    return lines[0][:200] if lines else type(error).__name__
+            f"the prepared set '{folder}' cannot be read ({first_line(error)}): "
+            "move that folder away and run again"
+        ) from None
 
 
 def _nothing(name, split, data_dir, raw_dir, reason):

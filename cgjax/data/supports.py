@@ -5,6 +5,7 @@ Samples that leave a support are rejected and drawn anew, never clipped.
 """
 
 import difflib
+import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -48,8 +49,8 @@ def _kept(key, n, name, slots, parameters):
     rounds, n_kept = [], 0
     for i in itertools.count(1):
         round_key = jax.random.fold_in(key, i)
-        candidates = _round(round_key, max(n, _MIN_ROUND), name, slots, **parameters)
-        points, inside, order = (np.asarray(a) for a in candidates)
+        drawn = _round(round_key, max(n, _MIN_ROUND), name, slots, **parameters)
+        points, inside, order = drawn
         rounds.append((points[inside], order[inside]))
         n_kept += np.count_nonzero(inside)
         if n_kept >= n:
@@ -64,14 +65,19 @@ def _kept(key, n, name, slots, parameters):
 def _round(key, m, name, slots, gaps=(), **parameters):
     """Candidates [m or more, D], whether each is in the support, a random number for each.
 
-    Not compiled as a whole: all supports share the few compiled draws, which take the time.
+    Only draws are compiled, and all supports share them; numpy, which need not be, does the rest.
     """
     draw_key, order_key = jax.random.split(key)
-    points = SUPPORTS[name](draw_key, m, slots, **parameters)
-    inside = jnp.all((points >= 0) & (points <= 1), axis=1)
+    points = np.asarray(SUPPORTS[name](draw_key, m, slots, **parameters))
+    inside = np.all((points >= 0) & (points <= 1), axis=1)
     for dim, start, stop in gaps:
-        inside &= (points[:, dim] < start) | (points[:, dim] > stop)
-    return points, inside, jax.random.bits(order_key, (len(points),), jnp.uint32)
+        inside &= (points[:, dim] < np.float32(start)) | (points[:, dim] > np.float32(stop))
+    return points, inside, np.asarray(_bits(order_key, len(points)))
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def _bits(key, m):
+    return jax.random.bits(key, (m,), jnp.uint32)
 
 
 # --- candidates: key, m, slots, parameters -> [m or more, D], before rejection --------------------
@@ -88,17 +94,17 @@ def _orthogonal(key, m, slots, planes, distribution="uniform", mean=0.5, std=1.0
     for plane_key, (slot, coords) in zip(jax.random.split(key, len(planes)), planes):
         shape = (m, slots[slot])
         if distribution == "uniform":
-            varying = jax.random.uniform(plane_key, shape, jnp.float32)
+            varying = np.asarray(jax.random.uniform(plane_key, shape, jnp.float32))
         else:
             # Independent normals rejected together outside a cube are independent truncated
             # normals; with std 1 rejection would keep one vector of five in a hundred.
             low, high = (-mean / std, (1 - mean) / std)
             normal = jax.random.truncated_normal(plane_key, low, high, shape, jnp.float32)
-            varying = mean + std * normal
+            varying = np.float32(mean) + np.float32(std) * np.asarray(normal)
         start = sum(slots[:slot])
-        fixed = jnp.broadcast_to(jnp.array([coords], jnp.float32), (m, len(coords)))
-        blocks.append(jnp.concatenate([fixed[:, :start], varying, fixed[:, start:]], axis=1))
-    return jnp.concatenate(blocks)
+        fixed = np.broadcast_to(np.array([coords], np.float32), (m, len(coords)))
+        blocks.append(np.concatenate([fixed[:, :start], varying, fixed[:, start:]], axis=1))
+    return np.concatenate(blocks)
 
 
 def _diagonal(key, m, slots, delta):
@@ -231,7 +237,9 @@ def face_grid(g: int, dims: tuple[int, int], n_dims: int) -> jax.Array:
     first, second = dims
     if first == second or not all(0 <= dim < n_dims for dim in dims):
         raise ValueError(f"a face needs two different latents below {n_dims}, got {dims}")
-    return jnp.zeros((g * g, n_dims), jnp.float32).at[:, jnp.array(dims)].set(full_grid(g, 2))
+    points = np.zeros((g * g, n_dims), np.float32)
+    points[:, dims] = full_grid(g, 2)
+    return jnp.asarray(points)
 
 
 def all_faces(g: int, n_dims: int) -> jax.Array:

@@ -1,9 +1,10 @@
 """Heat maps, matrices over pairs of latents, scatters, learning curves."""
 
 import numpy as np
-from matplotlib.ticker import EngFormatter
+from matplotlib.ticker import EngFormatter, MaxNLocator
 
-from cgjax.plots.style import COLOURS, GREY, GRID, HEADLINE, new_figure, styled, wrap
+from cgjax.plots.labels import label_ends, last_point, r2_axis
+from cgjax.plots.style import COLOURS, GREY, GRID, HEADLINE, headline, new_figure, styled, wrap
 
 
 def _common_scale(matrices):
@@ -40,7 +41,7 @@ def heat_maps(panels, extent, xlabel="", ylabel="", title="", scale_label="", ti
     axes[0].set_ylabel(ylabel)
     bar = fig.colorbar(image, ax=list(axes), label=scale_label, fraction=0.05, pad=0.02)
     bar.outline.set_visible(False)
-    fig.suptitle(wrap(title, 2.75 * n + 1.1, 10.5), x=0.01, ha="left")
+    headline(fig, title)
     return fig
 
 
@@ -77,7 +78,7 @@ def _triangle(labels, limits, ticks, title, cell=0.95):
         axes[n - 1, i].set_xlabel(labels[i])
         middle = (bottom + (n - 0.5 - i) * cell) / height
         fig.text(0.12 / width, middle, labels[i], va="center")
-    fig.text(0.42, 1 - 0.3 / height, wrap(title, 0.54 * width, 11), va="top", **HEADLINE)
+    fig.text(0.42, 1 - 0.3 / height, wrap(title, 0.54 * width, **HEADLINE), va="top", **HEADLINE)
     return fig, axes
 
 
@@ -141,7 +142,8 @@ def scatter_panels(panels, xlabel="", ylabel="", title="", columns=5, most=1500)
     """
     rows = -(-len(panels) // columns)
     columns = -(-len(panels) // rows)
-    fig = new_figure(2.1 * columns + 0.3, 2.65 * rows + 0.5, layout="constrained")
+    width = max(2.1 * columns + 0.3, 4.2)  # a single panel has a headline too
+    fig = new_figure(width, 2.65 * rows + 0.5, layout="constrained")
     fig.get_layout_engine().set(h_pad=0.07)
     words = {name: wrap(text, 2.0, 7.5) for name, (_, text) in panels.items()}
     above = max(text.count("\n") + 1 if text else 0 for text in words.values())
@@ -161,35 +163,62 @@ def scatter_panels(panels, xlabel="", ylabel="", title="", columns=5, most=1500)
             ax.tick_params(labelbottom=True)
     for ax in axes[:, 0]:
         ax.set_ylabel(ylabel)
-    fig.suptitle(wrap(title, 2.1 * columns, 10.5), x=0.01, ha="left")
+    headline(fig, title)
     return fig
 
 
 @styled
-def learning_curves(panels, title="", xlabel="step", colours=None):
-    """Curves over training, thin for every replica and thick for their median.
+def learning_curves(panels, title="", xlabel="step", colours=None, log2_x=False, one_y=False):
+    """Curves, thin for every replica and thick for their median, named at their right ends.
 
-    panels {title: {"curves": {label: (x [r], y [r] or [r, replicas])}, "log": bool, "floor": the
-    lowest value shown, or None}}.
+    panels {title: {"curves": {label: (x [r], y [r] or [r, replicas])}, "scale": "linear", "log" or
+    "r2"}}. one_y: all panels have the same vertical axis. A curve's name stands in the last panel
+    that has it; the headline says how many seeds there are, where there is an axis of them.
     """
     colours = dict(colours or {})
-    fig = new_figure(3.3 * len(panels), 2.9 + 0.3 * bool(title), layout="constrained")
-    axes = fig.subplots(1, len(panels), squeeze=False)[0]
+    fig = new_figure(3.3 * len(panels) + 1.0, 2.9 + 0.3 * bool(title), layout="constrained")
+    headline(fig, title + _seeds(panels) if title else "")
+    axes = fig.subplots(1, len(panels), squeeze=False, sharey=one_y)[0]
+    ends = {}  # label: (axes, x, y, label, colour)
     for ax, (name, panel) in zip(axes, panels.items()):
         for label, (x, y) in panel["curves"].items():
             colour = colours.setdefault(label, COLOURS[len(colours) % len(COLOURS)])
             y = np.asarray(y, float).reshape(len(x), -1)
-            y = np.where(np.isfinite(y) & ((y > 0) | (not panel["log"])), y, np.nan)
+            y = np.where(np.isfinite(y) & ((y > 0) | (panel["scale"] != "log")), y, np.nan)
             marker = {"marker": "o", "markersize": 3} if len(x) < 12 else {}
             ax.plot(x, y, color=colour, linewidth=0.7, alpha=0.4)
             median = np.ma.median(np.ma.masked_invalid(y), axis=1).filled(np.nan)
             ax.plot(x, median, color=colour, linewidth=1.8, label=label, **marker)
-        ax.set(title=name, xlabel=xlabel, yscale="log" if panel["log"] else "linear")
+            ends[label] = (ax, *last_point(x, median), label, colour)
+        ax.set(title=name, xlabel=xlabel)
         ax.grid(axis="y", **GRID)
-        ax.xaxis.set_major_formatter(EngFormatter(sep=""))
-        low, high = ax.get_ylim()
-        if panel["floor"] is not None and low < panel["floor"] < high:
-            ax.set_ylim(bottom=panel["floor"])
-    axes[0].legend()
-    fig.suptitle(wrap(title, 3.3 * len(panels), 10.5), x=0.01, ha="left")
+        _scale_x(ax, [x for x, _ in panel["curves"].values()], log2_x)
+        if panel["scale"] == "r2":
+            alike = panels.values() if one_y else (panel,)
+            r2_axis(ax, [y for one in alike for _, y in one["curves"].values()])
+        else:
+            ax.set_yscale(panel["scale"])
+    for ax in axes:
+        label_ends(ax, [end for at, *end in ends.values() if at is ax])
     return fig
+
+
+def _seeds(panels) -> str:
+    """ " (one seed)", or how several are drawn; nothing where curves have no replicas."""
+    curves = (np.shape(y) for panel in panels.values() for _, y in panel["curves"].values())
+    n = max((shape[1] for shape in curves if len(shape) == 2), default=0)
+    return {0: "", 1: " (one seed)"}.get(n, f" ({n} seeds thin, their median thick)")
+
+
+def _scale_x(ax, values, log2):
+    """Whole numbers have whole ticks, large ones the letters k and M."""
+    values = np.unique(np.concatenate([np.ravel(np.asarray(x, float)) for x in values]))
+    if log2:
+        ax.set_xscale("log", base=2)
+        shown = values[:: -(-len(values) // 5)]  # five of them have room
+        ax.set_xticks(shown, [f"{value:,g}" for value in shown])
+        return
+    whole = bool((values == np.round(values)).all())
+    ax.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=whole, min_n_ticks=1))
+    if values.max() >= 1000:
+        ax.xaxis.set_major_formatter(EngFormatter(sep=""))

@@ -98,7 +98,7 @@ def image_grid(blocks, title="", width=1000, largest=96):
     notes = [text for block in blocks for text in block.notes.values()]
     right = 12 + max((8 + _text_size(text, **SMALL)[0] for text in notes), default=0)
     full = max(left + grid + right, 4 * DPI)
-    title = wrap(title, (full - 24) / DPI, HEADLINE["fontsize"])
+    title = wrap(title, (full - 24) / DPI, **HEADLINE)
 
     y = 12 + (round(_text_size(title, **HEADLINE)[1]) + 16 if title else 0)
     starts = []
@@ -124,9 +124,12 @@ def _draw_block(ax, block, shown, scale, start, left, right):
         note = block.notes.get(row, "")
         ax.text(right + 8, y + height / 2, note, va="center", color=GREY, **SMALL)
         y, cell = y + height + 2, images.shape[2] * scale
+    # Texts wider than the images below them are made smaller.
+    widest = max((_text_size(text)[0] for text in block.columns), default=1)
+    size = 9 * min(1.0, (cell - 6) / widest)
     for index, text in enumerate(block.columns):
         middle = left + index * (cell + 2) + cell / 2
-        ax.text(middle, start - 6, text, ha="center", va="bottom")
+        ax.text(middle, start - 6, text, ha="center", va="bottom", fontsize=size)
     if block.label:
         middle = (start + y) / 2
         ax.text(22, middle, block.label, rotation=90, ha="center", va="center", fontweight="bold")

@@ -1,15 +1,19 @@
 """One look for all figures: colours, sizes, a figure of its own, a file in one step."""
 
 import functools
+import io
 import os
 import pathlib
-import textwrap
 
 import matplotlib
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import TextToPath
+
+from cgjax.core.workdir import disk_errors
 
 DPI = 160
 INK, GREY, FAINT = "#22262b", "#59616a", "#8a929b"
@@ -63,13 +67,19 @@ def new_figure(width, height, **options):
 def save(fig, path):
     """Write `fig` as PNG in one step, so no reader ever meets half a file; returns the path."""
     path = pathlib.Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    content = io.BytesIO()  # drawing takes long and writing does not: little can come in between
+    fig.savefig(content, format="png")
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        fig.savefig(part, format="png")
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with open(part, "wb") as handle:
+                handle.write(content.getbuffer())
+                handle.flush()
+                os.fsync(handle.fileno())
+            os.replace(part, path)
+        finally:
+            part.unlink(missing_ok=True)
     return path
 
 
@@ -79,7 +89,29 @@ def shades(n, low="#9ecae1", high="#08306b"):
     return [to_hex(high + share * (low - high)) for share in np.linspace(0, 1, n)[::-1]]
 
 
-def wrap(text, width, size=9.5):
-    """Break `text` into lines that fit `width` inches at `size` points."""
-    characters = max(12, int(width * 72 / (0.56 * size)))
-    return "\n".join(textwrap.fill(line, characters) for line in text.splitlines())
+def headline(fig, text):
+    """A sentence above everything, from the left edge on, in lines that fit."""
+    fig.suptitle(wrap(text, 0.98 * fig.get_figwidth(), **HEADLINE), x=0.01, ha="left")
+
+
+def wrap(text, width, fontsize=9.5, fontweight="normal"):
+    """Break `text` into lines that fit `width` inches; a word that does not has a line alone."""
+    font = FontProperties(family=STYLE["font.family"], size=fontsize, weight=fontweight)
+
+    def fits(line):
+        return _measure.get_text_width_height_descent(line, font, ismath=False)[0] <= 72 * width
+
+    lines = []
+    for paragraph in text.splitlines():
+        line = ""
+        for word in paragraph.split():
+            longer = f"{line} {word}".strip()
+            if line and not fits(longer):
+                lines.append(line)
+                longer = word
+            line = longer
+        lines.append(line)
+    return "\n".join(lines)
+
+
+_measure = TextToPath()

@@ -109,8 +109,8 @@ def test_diagonal_band_has_its_width(drawn, case, delta):
 
 
 def test_diagonal_of_three_slots():
-    points = supports.sample(jax.random.key(2), 4000, "diagonal", slots=(2, 2, 2), delta=0.2)
-    z = np.asarray(points).reshape(-1, 3, 2)
+    points = supports.sample(jax.random.key(2), 3000, "diagonal", slots=(5, 5, 5), delta=0.2)
+    z = np.asarray(points).reshape(-1, 3, 5)
     radius = np.linalg.norm(z - z.mean(axis=1, keepdims=True), axis=1)
     assert radius.max() <= 0.2 + 1e-6
     # Uniform on a disc around the diagonal, where the disc lies within the cube.
@@ -126,9 +126,9 @@ def test_grid_values(drawn):
 
 
 def test_slots_of_different_sizes():
-    points = np.asarray(supports.sample(jax.random.key(0), 200, "orthogonal", slots=(2, 1)))
-    varies_0, varies_1 = points[:, 2] == 0, np.all(points[:, :2] == 0, axis=1)
-    assert points.shape == (200, 3) and np.all(varies_0 ^ varies_1)
+    points = np.asarray(supports.sample(jax.random.key(0), 3000, "orthogonal", slots=(5, 1)))
+    varies_0, varies_1 = points[:, 5] == 0, np.all(points[:, :5] == 0, axis=1)
+    assert points.shape == (3000, 6) and np.all(varies_0 ^ varies_1)
 
 
 def test_a_sample_is_a_function_of_the_key():
@@ -139,7 +139,8 @@ def test_a_sample_is_a_function_of_the_key():
     assert not np.any(draw(0) == draw(1))
 
 
-def test_rare_points_are_found_in_further_rounds():
+def test_rare_points_are_found_in_further_rounds(monkeypatch):
+    monkeypatch.setattr(supports, "_MIN_ROUND", 3000)  # a size that is compiled already
     gaps = tuple((dim, 0.1, 0.9) for dim in range(3))  # keeps 8 in 1000
     points = np.asarray(supports.sample(jax.random.key(0), 40, "random_gap", gaps=gaps))
     assert points.shape == (40, 10)
@@ -183,7 +184,7 @@ def test_all_faces_have_one_block_per_pair():
         ("orthogonal", {"distribution": "normal", "std": 0.0}, "std must be positive"),
         ("random_gap", {"gaps": ((10, 0.0, 0.5),)}, "latents are 0 to 9"),
         ("random_gap", {"gaps": ((0, 0.6, 0.5),)}, "after its end"),
-        ("random_gap", {"gaps": ((0, 0.0, 1.0),)}, "nearly nothing"),
+        ("random_gap", {"gaps": ((0, 0.0, 1.0),), "n": 3000}, "nearly nothing"),
         ("grid", {"g": 1}, "two or more values"),
     ],
 )

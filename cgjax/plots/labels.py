@@ -1,0 +1,121 @@
+"""Words beside what they name, instead of a legend that covers it; an axis on which any R2 fits."""
+
+import numpy as np
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from cgjax.plots.style import FAINT, SMALL
+
+
+def spread(places, gap, low, high):
+    """Places moved by as little as it takes to stand `gap` apart between `low` and `high`.
+
+    places [n] in any order; their order is kept. With too little room they start at `low`.
+    """
+    order = np.argsort(places, kind="stable")
+    steps = gap * np.arange(len(order))
+    blocks = []  # (mean, count): neighbours that push each other move together
+    for place in np.asarray(places, float)[order] - steps:
+        mean, count = place, 1
+        while blocks and blocks[-1][0] > mean:
+            other, n = blocks.pop()
+            mean, count = (mean * count + other * n) / (count + n), count + n
+        blocks.append((mean, count))
+    moved = np.repeat([mean for mean, _ in blocks], [count for _, count in blocks])
+    room = max(low, high - (steps[-1] if len(steps) else 0))
+    found = np.empty(len(order))
+    found[order] = np.clip(moved, low, room) + steps
+    return found
+
+
+def label_ends(ax, ends, side="right", fontsize=SMALL["fontsize"]):
+    """Writes the name of each curve beside one end of it, in its colour, names moved apart.
+
+    ends [(x, y, text, colour)] in data coordinates; y may be NaN where a curve has no point at all.
+    side "right": right of the axes; "left": inside them, left of the points, which needs room.
+    Limits and scales of the axes must be final: the names are placed for them.
+    """
+    if not ends:
+        return
+    fig = ax.get_figure()
+    fig.draw_without_rendering()  # a layout engine moves axes only now
+    box = ax.get_window_extent()
+    at = np.array([ax.transData.transform((x, y)) for x, y, *_ in ends])
+    at = np.nan_to_num(at, nan=box.y0)
+    at[:, 1] = np.clip(at[:, 1], box.y0, box.y1)
+    line = fontsize * fig.dpi / 72
+    heights = spread(at[:, 1], 1.25 * line, box.y0 + 0.4 * line, box.y1)
+    pixels = ax.transAxes.inverted()
+    for (_, y, text, colour), (px, py), height in zip(ends, at, heights):
+        where = box.x1 + 0.9 * line if side == "right" else px - 1.1 * line
+        line_to = {"arrowstyle": "-", "color": colour, "lw": 0.6, "alpha": 0.6}
+        line_to |= {"shrinkA": 1, "shrinkB": 3}
+        ax.annotate(
+            text if np.isfinite(y) else f"{text} (nothing finite)",
+            pixels.transform((px, py)), pixels.transform((where, height)),
+            "axes fraction", "axes fraction", color=colour, fontsize=fontsize, va="center",
+            ha="left" if side == "right" else "right", arrowprops=line_to, annotation_clip=False,
+        )  # fmt: skip
+
+
+def label_points(ax, x, y, texts, fontsize=7):
+    """Writes a short text to the right of each point, moved apart where points lie together.
+
+    x, y [n] in data coordinates; limits and scales of the axes must be final.
+    """
+    fig = ax.get_figure()
+    fig.draw_without_rendering()
+    box, line = ax.get_window_extent(), fontsize * fig.dpi / 72
+    at = ax.transData.transform(np.stack([x, y], axis=1))
+    pixels = ax.transAxes.inverted()
+    order = np.argsort(at[:, 0])
+    columns = np.split(order, np.nonzero(np.diff(at[order, 0]) > 2.5 * line)[0] + 1)
+    for column in columns:
+        heights = spread(at[column, 1], 1.2 * line, box.y0 + 0.5 * line, box.y1)
+        for i, height in zip(column, heights):
+            alone = abs(height - at[i, 1]) < 1
+            where = (at[i, 0] if alone else at[column, 0].max()) + 1.2 * line
+            line_to = {"arrowstyle": "-", "color": FAINT, "lw": 0.5, "shrinkA": 0, "shrinkB": 2}
+            ax.annotate(
+                texts[i], pixels.transform(at[i]), pixels.transform((where, height)),
+                "axes fraction", "axes fraction", fontsize=fontsize, va="center",
+                arrowprops=line_to, annotation_clip=False,
+            )  # fmt: skip
+
+
+def legend_below(fig, ax):
+    """The legend of one axes under the whole figure, in as many columns as there is room for."""
+    handles, labels = ax.get_legend_handles_labels()
+    columns = max(1, int(fig.get_figwidth() / (0.9 + 0.06 * max(map(len, labels), default=0))))
+    fig.legend(handles, labels, loc="outside lower center", ncols=columns, **SMALL)
+
+
+def last_point(x, y):
+    """(x, y) of a curve's last finite point; x of its end and NaN where there is none."""
+    x, y = np.asarray(x, float), np.asarray(y, float)
+    (finite,) = np.nonzero(np.isfinite(y))
+    return (x[finite[-1]], y[finite[-1]]) if len(finite) else (x[-1], np.nan)
+
+
+def r2_axis(ax, values):
+    """Makes y an axis of R2 on which the worst and the best value fit: even steps of log(1 - R2).
+
+    values: every R2 that is drawn. 0.99, 0.9, 0, -9, -99 stand at equal distances.
+    """
+    values = np.concatenate([np.ravel(np.asarray(value, float)) for value in values])
+    left = 1 - values[np.isfinite(values)]
+    powers = np.log10(np.clip(left, 1e-6, None)) if left.size else np.array([-1.0, 0.0])
+    low, high = powers.min(), powers.max()
+    margin = 0.06 * (high - low) + 0.2 * (high - low < 0.5)
+    ax.set_yscale(
+        "function",
+        functions=(lambda r: -np.log10(np.clip(1 - r, 1e-7, None)), lambda t: 1 - 10.0**-t),
+    )
+    ax.set_ylim(1 - 10 ** (high + margin), 1 - 10 ** (low - margin))
+    width = high - low
+    between = (1, 1.5, 2, 3, 5, 7) if width < 1 else (1, 2, 5) if width < 3 else (1,)
+    powers = range(int(np.floor(low)), int(np.ceil(high)) + 1)
+    ticks = [1 - n * 10.0**k for k in powers for n in between]
+    bottom, top = ax.get_ylim()
+    ax.yaxis.set_major_locator(FixedLocator([tick for tick in ticks if bottom <= tick <= top]))
+    ax.yaxis.set_minor_locator(NullLocator())
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda tick, _: f"{tick:.6g}".replace("-", "−")))
