@@ -2,24 +2,27 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
-from cgjax.config import base
+from cgjax.core.keys import key
 from cgjax.core.train import Experiment
 from cgjax.data import arrays
+from cgjax.declare import base, declare, declare_training
 
 
 def config(**train):
     """20 rows in batches of 8: the last batch of an epoch is half full."""
     settings = base("toy")
-    settings.data.batch = 8
+    declare_training(settings)
+    declare(settings, {"data.batch": key(8, "rows"), "optim.lr": key(1e-3, "rate", above=0)})
     settings.train.update({"steps": 12, "steps_per_call": 2, "log_every": 1, **train})
     settings.eval.every = 4
     settings.checkpoint.every = 4
     return settings
 
 
-def experiment(settings, n=20, poison=-1, control=None):
+def experiment(settings, n=20, poison=99, **changes):
     """`poison`: the seed whose loss turns NaN at step 5."""
     inputs = jax.random.normal(jax.random.key(7), (n, 3))
     data = {"x": inputs, "y": inputs @ jnp.array([1.0, -2.0, 0.5])}
@@ -37,11 +40,12 @@ def experiment(settings, n=20, poison=-1, control=None):
         return value, ({"count": extra["count"] + 1}, {"rows": jnp.sum(batch["mask"])})
 
     def evaluate(params, extra, data, key, replica):
-        return {"mse": jnp.mean((data["x"] @ params["w"] - data["y"]) ** 2)}, {}
+        predicted = data["x"] @ params["w"]
+        return {"mse": jnp.mean((predicted - data["y"]) ** 2)}, {"predicted": predicted}
 
-    return Experiment(
+    made = Experiment(
         data=data,
-        replicas={"seed": jnp.array(settings.train.seeds)},
+        replicas={"seed": np.array(settings.train.seeds)},
         init=init,
         plan=arrays.epochs(n, settings.data.batch),
         batch=batch,
@@ -49,5 +53,5 @@ def experiment(settings, n=20, poison=-1, control=None):
         evaluate=evaluate,
         tx=lambda replica: optax.adamw(settings.optim.lr * 100),
         headline=("mse", "min"),
-        control=control,
     )
+    return made._replace(**changes)

@@ -1,41 +1,218 @@
-"""Checkpoints: Orbax, the latest two, every leaf with a checksum that is verified on restore."""
+"""Checkpoints: Orbax, the latest two, every leaf with a checksum that is verified on restore.
 
+A *group* is the replicas that were trained together; each has a folder of its own under
+`checkpoints/`, and beside it a json file with their names.
+"""
+
+import json
 import logging
 import os
 import pathlib
 import re
 import shutil
+import sys
+import zlib
+from typing import NamedTuple
 
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
+from orbax.checkpoint import checkpoint_managers as policies
 
 from cgjax.core import parallel, tree, workdir
-from cgjax.core.errors import BadInput
+from cgjax.core.errors import BadInput, first_line
 
 log = logging.getLogger("cgjax")
-# Orbax narrates every save at INFO and warns of its own defaults; the run's own lines say enough.
-logging.getLogger("absl").setLevel(logging.ERROR)
+# Orbax narrates its saves, and prints tracebacks of threads whose errors it raises afterwards.
+logging.getLogger("absl").setLevel(logging.CRITICAL)
+
+
+def silence_echoes() -> None:
+    """For programs: no tracebacks from storage threads that outlive the call that has failed.
+
+    They report to an event loop that is closed by then; the failure itself was raised before.
+    """
+    hook = sys.unraisablehook
+
+    def filtered(found):
+        if str(found.exc_value) != "Event loop is closed":
+            hook(found)
+
+    sys.unraisablehook = filtered
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+
+
+class Damaged(Exception):
+    """A checkpoint whose files cannot be read, or are not what was written."""
+
+
+class Saved(NamedTuple):
+    """One checkpoint as it was written."""
+
+    leaves: dict  # {"params/dense_0/kernel": array [R, ...], ...} on the host
+    meta: dict  # step, steps, finished, part, replicas, wall_s, log
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def steps(folder: pathlib.Path) -> list[int]:
+    """The steps that were saved in a group's folder, newest first."""
+    if not folder.is_dir():
+        return []
+    return sorted(
+        (int(path.name) for path in folder.iterdir() if path.name.isdigit()), reverse=True
+    )
+
+
+def read(folder: pathlib.Path, step: int) -> Saved:
+    """The checkpoint of one step, every checksum verified; nothing is written.
+
+    Raises Damaged where a file is missing, unreadable or changed. Anything else (memory, devices,
+    permissions) is no damage and propagates.
+    """
+    place = pathlib.Path(folder).absolute() / str(step)
+    try:
+        # As it was saved, without a target: what can fail here lies in the files alone.
+        meta = ocp.Checkpointer(ocp.JsonCheckpointHandler()).restore(place / "meta")
+        leaves = ocp.Checkpointer(ocp.PyTreeCheckpointHandler()).restore(place / "state")
+        sums = meta["checksums"]
+        wrong = sorted(set(sums) ^ set(leaves))
+        wrong += [
+            name for name in leaves if name in sums and tree.checksum(leaves[name]) != sums[name]
+        ]
+        if wrong:
+            raise Damaged(f"checksum of '{wrong[0]}' does not match")
+        _check_meta(leaves, meta, step)
+    except (ValueError, KeyError, TypeError, FileNotFoundError, NotADirectoryError) as error:
+        raise Damaged(first_line(error)) from None
+    except OSError as error:
+        raise BadInput(f"cannot read '{place}': {error.strerror or error}") from None
+    return Saved(leaves, meta)
+
+
+def _check_meta(leaves: dict, meta: dict, step: int) -> None:
+    """What is said of a state must follow from it: its step, its replicas, whether it is done."""
+    running = (leaves["died_at"] < 0) & ~leaves["done"]
+    said = (meta["step"], len(meta["replicas"]), bool(meta["finished"]))
+    over = step >= meta["steps"] or not running.any()
+    if said != (step, len(running), over) or int(leaves["step"]) != step:
+        raise Damaged(f"its meta says {said} of a state at step {int(leaves['step'])}")
+
+
+def place(saved: Saved, like, rows=None, where: str = ""):
+    """The state as `like` (a tree of ShapeDtypeStructs with shardings) asks for it.
+
+    rows: replicas to take, in this order. What 8 devices saved opens on one.
+    """
+    named = tree.flat(like)
+    if odd := sorted(set(named) ^ set(saved.leaves)):
+        raise BadInput(
+            f"{where} is of another model (leaf '{odd[0]}'): use a new --workdir, "
+            "or the config that trained it"
+        )
+    found = {}
+    for name, wanted in named.items():
+        leaf = saved.leaves[name]
+        leaf = leaf if rows is None or name == "step" else leaf[rows]
+        if leaf.shape != wanted.shape or leaf.dtype != wanted.dtype:
+            raise BadInput(
+                f"{where} is of another model ('{name}' is {leaf.dtype}{list(leaf.shape)}, not "
+                f"{wanted.dtype}{list(wanted.shape)}): use a new --workdir"
+            )
+        found[name] = jax.device_put(leaf, wanted.sharding)
+    return tree.unflat(found, like)
+
+
+def open_finished(part_folder: pathlib.Path, names: list[str], step=None) -> tuple[dict, dict]:
+    """Reads the replicas `names` of one trained part: (leaves [R, ...] by name, steps by replica).
+
+    step: None opens a finished run only; "latest" any run as it stands; a number one of the steps
+    that were kept. Takes no lock and writes nothing.
+    """
+    found, at, where = {}, {}, pathlib.Path(part_folder) / "checkpoints"
+    missing = set(names)
+    for group in begun(where):
+        wanted = [name for name in group.replicas if name in missing]
+        if not wanted:
+            continue
+        saved = open_group(where / group.folder, step)
+        rows = {name: row for row, name in enumerate(saved.meta["replicas"])}
+        for name in wanted:
+            found[name] = {
+                leaf: value if leaf == "step" else value[rows[name]]
+                for leaf, value in saved.leaves.items()
+            }
+            at[name] = saved.meta["step"]
+        missing -= set(wanted)
+    if missing:
+        raise BadInput(f"'{part_folder}' has not trained {_some(sorted(missing))}: run it first")
+    stacked = {leaf: np.stack([found[name][leaf] for name in names]) for leaf in found[names[0]]}
+    return stacked, at
+
+
+def open_group(folder: pathlib.Path, step=None) -> Saved:
+    """One group's checkpoint, `step` as of `open_finished`."""
+    for _ in range(3):  # a live run may delete what was listed a moment ago
+        known = steps(folder)
+        if isinstance(step, int) and step not in known:
+            raise BadInput(f"'{folder}' holds no step {step}: there are {known}")
+        if not known:
+            raise BadInput(f"'{folder}' holds no checkpoint yet: run its command first")
+        wanted = step if isinstance(step, int) else known[0]
+        try:
+            saved = read(folder, wanted)
+        except Damaged as error:
+            if wanted in steps(folder):
+                raise BadInput(
+                    f"checkpoint {wanted} in '{folder}' is damaged ({error}): "
+                    "run the same command again to go on from the one before"
+                ) from None
+            continue
+        if step is None and not saved.meta["finished"]:
+            raise BadInput(
+                f"the run in '{folder.parent.parent}' is not finished: it stands at step "
+                f"{wanted:,} of {saved.meta['steps']:,}; run its command again, or open it as it "
+                'is with step="latest"'
+            )
+        return saved
+    raise BadInput(f"'{folder}' changes while it is read: try again")
+
+
+# --- writing --------------------------------------------------------------------------------------
 
 
 class Checkpoints:
-    """The checkpoints of one group of replicas, newest first on restore."""
+    """The checkpoints of one group, for the process that trains it."""
 
-    def __init__(self, folder: pathlib.Path):
+    def __init__(self, folder: pathlib.Path, keep: tuple[int, ...] = ()):
         self.folder = pathlib.Path(folder).absolute()
-        with workdir.disk_errors(self.folder):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self.manager = ocp.CheckpointManager(
-                self.folder, options=ocp.CheckpointManagerOptions(max_to_keep=2)
+        self.keep, self.manager = keep, None
+
+    def restore(self) -> Saved | None:
+        """The newest sound checkpoint; None if nothing was saved. Damaged ones are set aside."""
+        for step in steps(self.folder):
+            try:
+                return read(self.folder, step)
+            except Damaged as error:
+                log.warning("checkpoint %d is damaged (%s); trying the one before", step, error)
+                self._set_aside(step)
+        if any(self.folder.parent.glob(f"damaged-{self.folder.name}-*")):
+            raise BadInput(
+                f"no sound checkpoint is left in '{self.folder}': put back a copy, or train from "
+                "the beginning with --start_anew (what is there is kept aside)"
             )
+        return None
 
     def save(self, step: int, state, meta: dict) -> None:
         """Snapshots the state now and writes it while training goes on."""
-        if step in self.manager.all_steps():
-            return
-        snapshot = tree.flat(parallel.fetch(state))
-        sums = {name: tree.checksum(leaf) for name, leaf in snapshot.items()}
         with workdir.disk_errors(self.folder):
+            if self.manager is None:
+                self._open()
+            if step in self.manager.all_steps():
+                return
+            snapshot = tree.flat(parallel.fetch(state))
+            sums = {name: tree.checksum(leaf) for name, leaf in snapshot.items()}
             self.manager.save(
                 step,
                 args=ocp.args.Composite(
@@ -44,92 +221,94 @@ class Checkpoints:
                 ),
             )
 
+    def _open(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        stays = [policies.LatestN(2), policies.CustomSteps(list(self.keep))]
+        options = ocp.CheckpointManagerOptions(
+            preservation_policy=policies.AnyPreservationPolicy(stays)
+        )
+        self.manager = ocp.CheckpointManager(self.folder, options=options)
+
     def finish(self) -> None:
         """Waits until the last save is on disk."""
-        with workdir.disk_errors(self.folder):
-            self.manager.wait_until_finished()
+        if self.manager is not None:
+            with workdir.disk_errors(self.folder):
+                self.manager.wait_until_finished()
 
     def close(self) -> None:
-        self.finish()
-        self.manager.close()
-
-    def restore(self, like):
-        """(state, meta) of the newest sound checkpoint, laid out as `like`; None if there is none.
-
-        `like` is a tree of ShapeDtypeStructs with shardings: what 8 devices saved opens on one.
-        """
-        steps = sorted(self.manager.all_steps(), reverse=True)
-        for step in steps:
-            try:
-                return self._read(step, like)
-            except BadInput:
-                raise
-            except Exception as error:  # Orbax and its storage layers raise whatever they like
-                reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
-                log.warning(
-                    "checkpoint %d is damaged (%s); trying the one before", step, reason[:200]
-                )
-                self._set_aside(step)
-        if steps:
-            raise BadInput(
-                f"no sound checkpoint in '{self.folder}': delete that folder to start anew"
-            )
-        return None
-
-    def _read(self, step: int, like):
-        named = tree.flat(like)
-        args = ocp.args.Composite(
-            state=ocp.args.StandardRestore(named), meta=ocp.args.JsonRestore()
-        )
-        meta = self.manager.restore(step, args=ocp.args.Composite(meta=args["meta"]))["meta"]
-        if set(meta["checksums"]) != set(named):
-            odd = sorted(set(meta["checksums"]) ^ set(named))[0]
-            raise BadInput(
-                f"checkpoint {step} in '{self.folder}' is of another model (leaf '{odd}'): "
-                "use a new --workdir"
-            )
-        state = self.manager.restore(step, args=args)["state"]
-        for name, leaf in parallel.fetch(state).items():
-            if tree.checksum(leaf) != meta["checksums"][name]:
-                raise ValueError(f"checksum of '{name}' does not match")
-        return tree.unflat(state, like), meta
+        if self.manager is not None:
+            self.finish()
+            self.manager.close()
 
     def _set_aside(self, step: int) -> None:
-        # Kept for inspection, under a name that Orbax does not take for a step: a later save of
-        # the same step must not find it in its way.
+        # Kept for inspection, under a name that is no step: a later save of the same step must not
+        # find it in its way.
         if parallel.is_writer():
             target = self.folder.parent / f"damaged-{self.folder.name}-{step}"
-            shutil.rmtree(target, ignore_errors=True)
-            os.replace(self.folder / str(step), target)
-        self.manager.reload()
+            with workdir.disk_errors(target):
+                shutil.rmtree(target, ignore_errors=True)
+                os.replace(self.folder / str(step), target)
 
 
-def group_name(seeds) -> str:
-    """`(0, 1, 2, 7)` -> "seeds_0-2_7"; negative seeds do not occur."""
+# --- groups ---------------------------------------------------------------------------------------
+
+
+class Group(NamedTuple):
+    """Replicas that are trained as one program, by name."""
+
+    folder: str
+    replicas: tuple[str, ...]
+
+
+def group_of(names) -> Group:
+    """A group of replicas; `("seed 0", "seed 1", "seed 7")` lives in "seeds_0-1_7"."""
+    names = tuple(names)
+    seeds = [re.fullmatch(r"seed (\d+)", name) for name in names]
     runs = []
-    for seed in sorted(set(int(s) for s in seeds)):
+    for seed in sorted({int(re.match(r"seed (\d+)", name)[1]) for name in names}):
         if runs and seed == runs[-1][1] + 1:
             runs[-1][1] = seed
         else:
             runs.append([seed, seed])
-    return "seeds_" + "_".join(f"{a}" if a == b else f"{a}-{b}" for a, b in runs)
+    folder = "seeds_" + "_".join(f"{a}" if a == b else f"{a}-{b}" for a, b in runs)
+    if not all(seeds) or len(folder) > 80:
+        folder = f"{folder[:60]}.{zlib.crc32(json.dumps(sorted(names)).encode()):08x}"
+    return Group(folder, names)
 
 
-def group_seeds(name: str) -> tuple[int, ...]:
-    """Inverse of `group_name`."""
-    seeds = []
-    for first, last in re.findall(r"(\d+)(?:-(\d+))?", name):
-        seeds += range(int(first), int(last or first) + 1)
-    return tuple(seeds)
+def begun(folder: pathlib.Path) -> list[Group]:
+    """The groups that training has begun with; no replica is in two of them."""
+    found, seen = [], {}
+    for path in sorted(folder.glob("seeds_*.json")):
+        replicas = workdir.read_json(path, "put back a copy, or use --start_anew").get("replicas")
+        if not isinstance(replicas, list) or not all(isinstance(name, str) for name in replicas):
+            raise BadInput(f"'{path}' does not list replicas: put back a copy, or use --start_anew")
+        for name in replicas:
+            if name in seen:
+                raise BadInput(f"{name} is in both '{seen[name]}' and '{path.name}' of '{folder}'")
+            seen[name] = path.name
+        found.append(Group(path.name.removesuffix(".json"), tuple(replicas)))
+    return found
 
 
-def groups(folder: pathlib.Path, seeds) -> list[tuple[int, ...]]:
-    """Seeds trained together: the groups already begun in `folder`, then all new seeds as one."""
-    wanted = set(int(seed) for seed in np.asarray(seeds))
-    begun = [group_seeds(path.name) for path in sorted(folder.glob("seeds_*"))]
-    done = [group for group in begun if wanted.issuperset(group)]
-    rest = sorted(wanted.difference(*done))
-    return done + ([tuple(rest)] if rest else [])
+def begin(folder: pathlib.Path, group: Group) -> None:
+    """Notes which replicas a group holds."""
+    with workdir.disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    workdir.write_atomic(folder / f"{group.folder}.json", json.dumps({"replicas": group.replicas}))
+
+
+def groups(folder: pathlib.Path, names) -> list[Group]:
+    """Who trains with whom: the groups already begun that hold any of `names`, then the rest."""
+    old = begun(folder)
+    known = {name for group in old for name in group.replicas}
+    rest = [name for name in names if name not in known]
+    wanted = [group for group in old if set(group.replicas) & set(names)]
+    return wanted + ([group_of(rest)] if rest else [])
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def abstract(state_shapes, sharding_of):

@@ -1,7 +1,15 @@
 """The ways a run can end early, each with its exit code."""
 
+import errno
 import functools
+import os
 import sys
+
+# What the file system may say of any path; other OSErrors are faults of the program.
+_FILES = {
+    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO,
+    errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.ESTALE,
+}  # fmt: skip
 
 
 class RunError(Exception):
@@ -28,16 +36,46 @@ class Diverged(RunError):
     exit_code = 4
 
 
+def first_line(error: BaseException) -> str:
+    """What an exception says, cut to one line; its type where it says nothing."""
+    lines = str(error).strip().splitlines()
+    return lines[0][:200] if lines else type(error).__name__
+
+
+def shown(value) -> str:
+    """A value as an error shows it: in quotes where it is text, short whatever was given."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python prints no number of more than 4300 digits
+        return "a number of thousands of digits"
+    return text if len(text) <= 100 else f"{text[:80]} ... ({len(text)} characters)"
+
+
 def command(main):
-    """Decorates a command's main: a RunError becomes one line on stderr and its exit code."""
+    """Decorates a command's main: a RunError becomes one line on stderr and its exit code.
+
+    So do a full disk and a path that cannot be used, wherever they are met.
+    """
 
     @functools.wraps(main)
     def guarded(argv=None) -> int:
         try:
             main(argv)
         except RunError as error:
-            print(f"cgjax: {error}", file=sys.stderr)
+            print(f"cgjax: {' '.join(str(error).split())}", file=sys.stderr)
             return error.exit_code
+        except KeyboardInterrupt:  # before or after the part of a run that handles signals
+            print("cgjax: SIGINT: stopped; run the same command to go on", file=sys.stderr)
+            return Preempted.exit_code
+        except BrokenPipeError:  # `| head` has seen enough; nothing more can be printed
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 1
+        except OSError as error:
+            if error.errno not in _FILES:
+                raise
+            where = shown(str(error.filename)) if error.filename else "a file"
+            print(f"cgjax: cannot use {where}: {error.strerror}", file=sys.stderr)
+            return BadInput.exit_code
         return 0
 
     return guarded

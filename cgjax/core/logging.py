@@ -7,6 +7,8 @@ import os
 import pathlib
 import sys
 import time
+import zipfile
+import zlib
 
 import numpy as np
 import rich.console
@@ -15,6 +17,7 @@ import rich.table
 import rich.text
 
 from cgjax.core import workdir as folders
+from cgjax.core.errors import BadInput, first_line
 
 log = logging.getLogger("cgjax")
 
@@ -25,58 +28,94 @@ def say(text: str) -> None:
 
 
 class Metrics:
-    """metrics.jsonl: one object per line, `{"kind", "seeds", "step", metric: [per replica]}`."""
+    """metrics.jsonl: one object per line, `{"kind", "group", "seeds", "step", metric: [R], "crc"}`.
 
-    def __init__(self, path: pathlib.Path, seeds):
-        self.path = path
+    Each checksum covers its line and the checksum before it, and each checkpoint knows the last one
+    of its time: a line that is torn, changed or missing is found, whatever it held.
+    """
+
+    def __init__(self, path: pathlib.Path, group: str, seeds):
+        self.path, self.group = path, group
         self.seeds = [int(seed) for seed in seeds]
+        self.mark = (0, "")  # lines of this group so far, and the last one's checksum
 
     def write(self, kind: str, step: int, values: dict) -> None:
-        record = {"kind": kind, "seeds": self.seeds, "step": int(step)}
-        record |= {name: _plain(value) for name, value in values.items()}
+        record = {"kind": kind, "group": self.group, "seeds": self.seeds, "step": int(step)}
+        text = json.dumps(record | {name: _plain(value) for name, value in values.items()})
+        crc = _chain(self.mark[1], text)
         with folders.disk_errors(self.path), open(self.path, "a") as handle:
-            handle.write(json.dumps(record) + "\n")
+            handle.write(f'{text[:-1]}, "crc": "{crc}"}}\n')
+        self.mark = (self.mark[0] + 1, crc)
 
-    def cut(self, step: int) -> None:
-        """Forgets what these seeds wrote after `step`, and a last line that a kill cut in two."""
+    def cut(self, mark) -> None:
+        """Goes back to the lines that a checkpoint knows of; a kill may have torn the last one."""
+        self.mark = (int(mark[0]), str(mark[1]))
+        own = {text for text, _ in self._own()}
         if self.path.exists():
             kept = [
-                record
-                for record in read_lines(self.path)
-                if record["seeds"] != self.seeds or record["step"] <= step
+                line
+                for line in self._lines()
+                if (record := _parsed(line)) and (record["group"] != self.group or line in own)
             ]
-            text = "".join(json.dumps(record) + "\n" for record in kept)
-            folders.write_atomic(self.path, text)
+            folders.write_atomic(self.path, "".join(line + "\n" for line in kept))
 
     def history(self) -> dict:
         """`{"step": [n], "loss": [n, R], ..., "eval": {"step": [m], "r2_all": [m, R]}}`."""
-        records = read_lines(self.path) if self.path.exists() else []
-        mine = [record for record in records if record["seeds"] == self.seeds]
-        columns = {}
+        mine = [record for _, record in self._own()]
+        columns, fixed = {}, ("kind", "group", "seeds", "crc")
         for kind in ("train", "eval"):
             rows = [record for record in mine if record["kind"] == kind]
-            names = [name for name in (rows[0] if rows else {}) if name not in ("kind", "seeds")]
+            names = [name for name in (rows[0] if rows else {}) if name not in fixed]
             columns[kind] = {
                 name: np.array([row[name] for row in rows], dtype=float) for name in names
             }
         return {**columns["train"], "eval": columns["eval"]}
+
+    def _lines(self) -> list[str]:
+        try:
+            return self.path.read_text().splitlines() if self.path.exists() else []
+        except (OSError, ValueError) as error:
+            raise BadInput(f"cannot read '{self.path}': {first_line(error)}; {_MEND}") from None
+
+    def _own(self) -> list[tuple[str, dict]]:
+        """(line, object) of this group up to the mark, every checksum verified."""
+        found, crc = [], ""
+        for line in self._lines():
+            record = _parsed(line)
+            if len(found) == self.mark[0] or not record or record["group"] != self.group:
+                continue
+            text = line.rpartition(', "crc": ')[0] + "}"
+            crc = _chain(crc, text)
+            if crc != record["crc"]:
+                break
+            found.append((line, record))
+        if (len(found), found[-1][1]["crc"] if found else "") != self.mark:
+            raise BadInput(
+                f"'{self.path}' was changed: line {len(found) + 1} of {self.group} is not the one "
+                f"that was written; {_MEND}"
+            )
+        return found
+
+
+_MEND = "put back a copy of it, or train again from the beginning with --start_anew"
+
+
+def _chain(before: str, text: str) -> str:
+    return f"{zlib.crc32((before + text).encode()):08x}"
+
+
+def _parsed(line: str) -> dict | None:
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) and {"group", "crc"} <= set(record) else None
 
 
 def _plain(value):
     # json knows no NaN: a replica without a number is null there and NaN again when read.
     array = np.asarray(value, dtype=float)
     return [x if math.isfinite(x) else None for x in array.tolist()] if array.ndim else float(array)
-
-
-def read_lines(path: pathlib.Path) -> list[dict]:
-    """All whole lines of a metrics file."""
-    records = []
-    for line in path.read_text().splitlines():
-        try:
-            records.append(json.loads(line))
-        except ValueError:
-            continue  # the line a kill cut in two
-    return records
 
 
 class Progress:
@@ -86,7 +125,7 @@ class Progress:
         self.total, self.headline, self.every_s = total, headline, every_s
         self.score = float("nan")
         self.started = self.first_step = None
-        self.last_line, self.text, self.said = 0.0, "", ""
+        self.last_line, self.head, self.tail, self.said = 0.0, "", "", ""
         self.live = None
         if sys.stdout.isatty():
             self.live = rich.live.Live(console=rich.console.Console(), auto_refresh=False)
@@ -97,25 +136,29 @@ class Progress:
         if self.started is None:
             self.started, self.first_step = now, step
         rate = (step - self.first_step) / (now - self.started) if step > self.first_step else 0.0
-        text = f"step {step:,}/{self.total:,}  loss {loss:.2e}"
-        if math.isfinite(self.score):
-            text += f"  {self.headline} {self.score:.3f}"
+        head, text = f"step {step:,}/{self.total:,}  loss {loss:.2e}", ""
         if rate:
             eta = int((self.total - step) / rate)
             speed = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2f}"
             text += f"  {speed} it/s  ETA {eta // 60}:{eta % 60:02d}"
-        self.text = text
+        self.head, self.tail = head, text
         if self.live:
-            self.live.update(rich.text.Text(text), refresh=True)
+            self.live.update(rich.text.Text(self.line()), refresh=True)
         elif now - self.last_line > self.every_s:
-            self.last_line, self.said = now, text
-            say(text)
+            self.last_line, self.said = now, self.line()
+            say(self.said)
+
+    def line(self) -> str:
+        """The state of affairs, with the newest score: it may have come after the last step."""
+        known = self.headline and math.isfinite(self.score)
+        return self.head + (f"  {self.headline} {self.score:.3f}" if known else "") + self.tail
 
     def close(self) -> None:
         if self.live:
+            self.live.update(rich.text.Text(self.line()), refresh=True)
             self.live.stop()
-        elif self.text != self.said:
-            say(self.text)
+        elif self.line() != self.said:
+            say(self.line())
 
 
 def compiling(what: str = ""):
@@ -166,38 +209,78 @@ def write_results(path: pathlib.Path, metrics: dict, config_hash: str, extra: di
 
 
 def write_arrays(path: pathlib.Path, arrays: dict) -> None:
-    """arrays.npz, replaced in one step."""
-    temporary = path.with_name("arrays.tmp.npz")
+    """An npz file such as arrays.npz, replaced in one step."""
+    temporary = path.with_name(f".{path.stem}.tmp.npz")
     with folders.disk_errors(path):
-        np.savez_compressed(temporary, **arrays)
-        os.replace(temporary, path)
+        try:
+            np.savez_compressed(temporary, **arrays)
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
-def print_table(metrics: dict, verdict: bool) -> None:
-    """Ours against the paper; a verdict only where the run is of the published scale."""
+def keep_arrays(folder: pathlib.Path, step: int, names: list[str], arrays: dict) -> None:
+    """evals/<step>.npz: what `evaluate` returned, [R, ...], and "replicas", the names of its rows.
+
+    Replicas that are trained later join those that are there.
+    """
+    path = folder / f"{step}.npz"
+    found = {**arrays, "replicas": np.array(names)}
+    if path.exists():
+        old = read_kept(path)
+        others = ~np.isin(old["replicas"], found["replicas"])
+        found = {key: np.concatenate([old[key][others], found[key]]) for key in found}
+    with folders.disk_errors(folder):
+        folder.mkdir(exist_ok=True)
+    write_arrays(path, found)
+
+
+def read_kept(path: pathlib.Path) -> dict:
+    """The arrays of one evals/<step>.npz."""
+    try:
+        with np.load(path) as arrays:
+            return dict(arrays)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise BadInput(f"cannot read '{path}': {first_line(error)}; delete it") from None
+
+
+SHOWN = 16  # lines of the closing table; the rest by --full_table and in results.json
+
+
+def print_table(results: dict, verdict: bool, full: bool = False) -> None:
+    """Ours against the paper; a verdict only where the run is of the published scale.
+
+    First the metrics that the run calls its headlines (`results["headlines"]`), then those with a
+    paper's number, then the rest as far as there is room.
+    """
+    metrics, first = results["metrics"], results.get("headlines", ())
+    ranked = sorted(
+        metrics, key=lambda name: (name not in first, metrics[name]["paper"] is None)
+    )  # stable: otherwise in the order of the run
+    shown = list(metrics) if full else ranked[:SHOWN]
     table = rich.table.Table(box=None, pad_edge=False)
     for name in ("metric", "ours", "paper", "diff"):
         table.add_column(name, justify="left" if name == "metric" else "right")
     if verdict:
         table.add_column("verdict")
-    for name, entry in metrics.items():
-        row = [name, _number(entry["ours"], entry["sd"]), "-", "-"]
-        word = ""
-        if entry["paper"] is not None:
-            row[2] = _number(entry["paper"], entry["paper_sd"])
-            if entry["ours"] is not None:
-                difference = entry["ours"] - entry["paper"]
-                row[3] = (
-                    f"{difference:+.4f}" if abs(entry["paper"]) >= 0.01 else f"{difference:+.2e}"
-                )
-                spread = 2 * math.hypot(entry["sd"] or 0.0, entry["paper_sd"] or 0.0)
-                word = (
-                    "agrees"
-                    if abs(difference) <= max(spread, 0.01 * abs(entry["paper"]))
-                    else "differs"
-                )
-        table.add_row(*row, *([word] if verdict else []))
+    for name in shown:
+        table.add_row(name, *_cells(metrics[name], verdict))
     rich.console.Console(width=None if sys.stdout.isatty() else 100).print(table)
+    if len(shown) < len(metrics):
+        say(f"… and {len(metrics) - len(shown)} more: --full_table, or results.json")
+
+
+def _cells(entry: dict, verdict: bool) -> list[str]:
+    cells, word = [_number(entry["ours"], entry["sd"]), "-", "-"], ""
+    if entry["paper"] is not None:
+        cells[1] = _number(entry["paper"], entry["paper_sd"])
+        if entry["ours"] is not None:
+            difference = entry["ours"] - entry["paper"]
+            cells[2] = f"{difference:+.4f}" if abs(entry["paper"]) >= 0.01 else f"{difference:+.2e}"
+            spread = 2 * math.hypot(entry["sd"] or 0.0, entry["paper_sd"] or 0.0)
+            close = abs(difference) <= max(spread, 0.01 * abs(entry["paper"]))
+            word = "agrees" if close else "differs"
+    return cells + ([word] if verdict else [])
 
 
 def _number(mean, sd) -> str:

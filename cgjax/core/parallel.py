@@ -9,7 +9,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from cgjax.core.errors import BadInput
+from cgjax.core.errors import BadInput, first_line
 
 
 class Layout(NamedTuple):
@@ -63,6 +63,14 @@ def fetch(tree):
         return np.array(leaf, copy=True)
 
     return jax.tree.map(one, tree)
+
+
+def require_devices() -> None:
+    """Refuses to go on without a device: a platform that this machine does not have."""
+    try:
+        jax.devices()
+    except RuntimeError as error:
+        raise BadInput(f"no device: {first_line(error)}") from None
 
 
 def describe_devices() -> str:

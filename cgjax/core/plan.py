@@ -1,4 +1,4 @@
-"""Which rows of the data make up the batches of each compiled call."""
+"""When what happens in a run, and which rows of the data make up the batches of each call."""
 
 import math
 
@@ -43,3 +43,19 @@ class Plan:
             epoch: self.cache.get(epoch) or self.draw(self.keys, epoch) for epoch in wanted
         }
         return self.cut(list(self.cache.values()), step - first * self.per_epoch)
+
+
+class Due:
+    """What happens at which step."""
+
+    def __init__(self, config):
+        self.eval, self.checkpoints, self.total = config.eval, config.checkpoint, config.train.steps
+
+    def evaluation(self, step: int) -> bool:
+        return step in self.eval.at or self._regular(step, self.eval.every)
+
+    def checkpoint(self, step: int) -> bool:
+        return step in self.checkpoints.keep or self._regular(step, self.checkpoints.every)
+
+    def _regular(self, step: int, period: int) -> bool:
+        return step > 0 and (step >= self.total or bool(period and step % period == 0))

@@ -1,36 +1,72 @@
-"""Signals: finish the call that runs, save, leave."""
+"""Signals: finish the call that runs, save, leave.
+
+Inside `patiently` (the training loop) a signal only sets a flag, which the loop reads after each
+call. Anywhere else inside `handled` (between parts, after a compilation, while drawing) nothing is
+under way that another start would not repeat: the run ends there and then.
+"""
 
 import contextlib
 import signal
 import threading
 
+from cgjax.core.errors import Preempted
 
-class StopRequest:
-    """True once SIGTERM or SIGUSR1 has arrived."""
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+
+
+class Stop:
+    """True once a signal has asked this process to stop."""
 
     def __init__(self):
-        self.name = ""
+        self.name, self.waits = "", 0
 
     def __bool__(self):
         return bool(self.name)
 
 
+_handled: Stop | None = None  # of the outermost `handled` block
+
+
 @contextlib.contextmanager
-def stop_request(signals=(signal.SIGTERM, signal.SIGUSR1)):
-    """Within the block the signals only set a flag; the old handlers come back afterwards."""
-    request = StopRequest()
+def handled():
+    """Within the block signals end the run with one line; old handlers come back afterwards."""
+    global _handled
     # Only the main thread may install handlers; elsewhere (a notebook's worker) signals keep
     # their usual meaning.
-    if threading.current_thread() is not threading.main_thread():
-        yield request
+    if _handled is not None or threading.current_thread() is not threading.main_thread():
+        yield Stop() if _handled is None else _handled
         return
+    stop = _handled = Stop()
 
-    def remember(number, frame):
-        request.name = signal.Signals(number).name
+    def receive(number, frame):
+        asked_before = bool(stop)
+        stop.name = signal.Signals(number).name
+        if asked_before and number == signal.SIGINT:
+            raise KeyboardInterrupt  # the second Ctrl-C does not wait
+        if not stop.waits:
+            raise Preempted(_words(stop))
 
-    previous = {number: signal.signal(number, remember) for number in signals}
+    previous = {number: signal.signal(number, receive) for number in SIGNALS}
     try:
-        yield request
+        yield stop
     finally:
+        _handled = None
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def patiently():
+    """Within the block signals only set the flag it yields; the end of the block heeds it."""
+    with handled() as stop:
+        stop.waits += 1
+        try:
+            yield stop
+        finally:
+            stop.waits -= 1
+        if stop and not stop.waits:
+            raise Preempted(_words(stop))
+
+
+def _words(stop: Stop) -> str:
+    return f"{stop.name}: stopped; what was trained is saved, run the same command to go on"

@@ -5,6 +5,7 @@ of all replicas inside one compiled `lax.scan`; nothing on the host happens per 
 step needs is a function of (seed, step), so a run killed anywhere and started again repeats itself.
 """
 
+import contextvars
 import functools
 import logging
 import math
@@ -18,27 +19,32 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from cgjax.core import checkpoint, parallel, rng, signals, tree
+from cgjax.core import checkpoint, contract, parallel, rng, signals, tree
 from cgjax.core.errors import BadInput, Diverged, Preempted
-from cgjax.core.logging import Metrics, Progress, compiling, say
-from cgjax.core.plan import Plan
+from cgjax.core.logging import Metrics, Progress, compiling, keep_arrays, say
+from cgjax.core.plan import Due, Plan
 
 log = logging.getLogger("cgjax")
+# Within a command that asks for some of the trained replicas, `fit` reads and never trains.
+ONLY_READS = contextvars.ContextVar("only_reads", default=False)
 
 
 class Experiment(NamedTuple):
     """What one experiment tells the loop; all functions are pure and see one replica."""
 
-    data: Any  # on the device, shared by all replicas (stacked per replica where data.seed is -1)
-    replicas: dict  # {"seed": [R], any swept number: [R]}
+    data: Any  # on the device, shared by all replicas; frozen weights too
+    replicas: dict  # {"seed": [R], any swept number: [R]}; "stream": [R] where keys need another
     init: Callable  # key, replica -> (params, extra)
     plan: Callable | None  # key, epoch -> (indices [steps, batch], mask); None: fresh samples
     batch: Callable  # data, indices, key, step -> dict; the loop adds the plan's "mask"
     loss: Callable  # params, extra, batch, key, step, replica -> (scalar, (extra, metrics))
     evaluate: Callable  # params, extra, data, key, replica -> (scalars, arrays)
     tx: Callable  # replica -> optax.GradientTransformation
-    headline: tuple  # ("r2_all", "max"): the number that decides "best"
+    headline: tuple | None  # ("r2_all", "max"): decides "best"; None: the last iterate counts
     control: Callable | None = None  # scalars, best, step, lr_scale -> (done, lr_scale)
+    grads: Callable | None = None  # in place of jax.value_and_grad, with its signature
+    identity: tuple = ("seed",)  # the numbers of a replica that tell it from all others
+    own_data: bool = False  # data has a leading replica axis
 
 
 class Best(NamedTuple):
@@ -60,86 +66,119 @@ class State(NamedTuple):
     died_at: jax.Array  # step at which the replica turned non-finite; -1 while it lives
     done: jax.Array  # stopped early by `control`
     lr_scale: jax.Array
-    best: Best
+    best: Best | None  # None without a headline
 
 
 def fit(experiment: Experiment, config, workdir, name: str = "") -> tuple[State, dict]:
     """Trains every replica to `config.train.steps`; resumes what the workdir holds.
 
     Returns the final state and the history: `{"step": [n], "loss": [n, R], ..., "eval": {...}}`.
-    Seeds added to a finished run are trained beside the old ones, which are only read back.
+    Replicas added to a finished run are trained beside the old ones, which are only read back; of
+    a finished group any replicas can be asked for, in any order.
     """
-    check_periods(config)
     workdir = pathlib.Path(workdir)
-    seeds = np.asarray(experiment.replicas["seed"])
+    names = replica_names(experiment)
     states, histories, order = [], [], []
-    for group in checkpoint.groups(workdir / "checkpoints", seeds):
-        rows = np.flatnonzero(np.isin(seeds, group))
+    for group in checkpoint.groups(workdir / "checkpoints", names):
+        wanted = [name for name in group.replicas if name in names]
+        rows = np.array([names.index(name) for name in wanted])
         part = experiment._replace(replicas=tree.take(experiment.replicas, rows))
-        if config.data.seed == -1:
+        if experiment.own_data:
             part = part._replace(data=tree.take(experiment.data, rows))
-        state, history = _fit_group(part, config, workdir, name)
+        state, history = _fit_group(part, config, workdir, name, group, wanted)
         states.append(state)
         histories.append(history)
         order.append(rows)
     return _merge(states, histories, np.argsort(np.concatenate(order)))
 
 
-def _fit_group(experiment: Experiment, config, workdir: pathlib.Path, name: str):
-    seeds = np.asarray(experiment.replicas["seed"])
+def _fit_group(experiment, config, workdir: pathlib.Path, name: str, group, wanted: list[str]):
     total, per_call = config.train.steps, config.train.steps_per_call
+    due = Due(config)
+    folder = workdir / "checkpoints" / group.folder
+    store = checkpoint.Checkpoints(folder, config.checkpoint.keep)
+    metrics = Metrics(workdir / "metrics.jsonl", group.folder, experiment.replicas["seed"])
     set_up = SetUp(experiment, config)
-    store = checkpoint.Checkpoints(workdir / "checkpoints" / checkpoint.group_name(seeds))
-    metrics = Metrics(workdir / "metrics.jsonl", seeds)
 
-    restored = store.restore(set_up.abstract_state())
-    state, meta = restored or (set_up.init(), {"step": 0, "wall_s": 0.0})
-    metrics.cut(meta["step"])
-    step, started = meta["step"], time.monotonic() - meta["wall_s"]
-    if step >= total or meta.get("finished"):
-        store.close()
-        return state, _history(metrics, meta["wall_s"])
+    saved = checkpoint.open_group(folder) if ONLY_READS.get() else store.restore()
+    if saved is None:
+        step, wall_s, mark = 0, 0.0, (0, "")
+    else:
+        contract.check_saved(saved.meta, name, group, folder)
+        step, wall_s, mark = (saved.meta[key] for key in ("step", "wall_s", "log"))
+        everyone = np.array([group.replicas.index(one) for one in wanted])
+        state = checkpoint.place(saved, set_up.abstract_state(), everyone, f"'{folder}'")
+        if step >= total or not np.any(parallel.fetch(_running(state))):
+            metrics.mark = tuple(mark)
+            return state, _history(metrics, wall_s, everyone)
+    if len(wanted) < len(group.replicas):
+        raise BadInput(
+            f"{group.folder} in '{workdir}' is not finished: train all of it before asking for some"
+        )
+    metrics.cut(mark)
+    if saved is None:
+        state = set_up.init()
     say(
-        f"{name or workdir.name}: {tree.size(state.params) // len(seeds):,} parameters"
-        f" x {len(seeds)} replicas" + (f", resumed at step {step:,}" if step else "")
+        f"{name or workdir.name}: {tree.size(state.params) // len(wanted):,} parameters"
+        f" x {len(wanted)} replicas" + (f", resumed at step {step:,}" if step else "")
     )
 
+    started = time.monotonic() - wall_s
     data, plan = set_up.data(), Plan(experiment, set_up.keys, per_call, set_up.place)
     with compiling():
         call = set_up.compile_call(state, data, plan.rows(step))
         evaluate = set_up.compile_evaluate(state, data)
-    progress = Progress(total, experiment.headline[0])
-    pending, finished = None, False
+    if saved is None:  # not before all functions of the experiment have been traced
+        checkpoint.begin(folder.parent, group)
+    progress = Progress(total, experiment.headline[0] if experiment.headline else "")
+
+    def score(state, step):
+        state, scalars, arrays = evaluate(state, data)
+        scalars = parallel.fetch(scalars)
+        metrics.write("eval", step, scalars)
+        if step in config.eval.keep:
+            keep_arrays(workdir / "evals", step, wanted, parallel.fetch(arrays))
+        if experiment.headline:
+            values = scalars[experiment.headline[0]]
+            alive = values[np.isfinite(values)]
+            progress.score = float(np.mean(alive)) if len(alive) else np.nan
+        return state
+
+    def save(state, step, over):
+        meta = {"part": name, "replicas": wanted, "steps": total, "finished": over}
+        meta |= {"wall_s": time.monotonic() - started, "log": metrics.mark}
+        store.save(step, state, meta)
+
+    pending, over = None, False
     try:
-        with signals.stop_request() as stop:
-            while step < total and not finished:
+        with signals.patiently() as stop:
+            if step == 0 and due.evaluation(0):
+                state = score(state, 0)
+            if step == 0 and due.checkpoint(0):
+                save(state, 0, over)
+            while step < total and not over:
                 state, stats = call(state, data, plan.rows(step))
                 if pending:  # one call late, so that the device never waits for the host
-                    _log(metrics, progress, *pending, config.train.log_every)
+                    _log(metrics, progress, *pending, config.train.log_every, wanted)
                 pending = (step, stats)
                 step += per_call
-                if _due(step, config.eval.every, total):
-                    _log(metrics, progress, *pending, config.train.log_every)
+                evaluates, saves = due.evaluation(step), due.checkpoint(step) or stop
+                if evaluates or saves:
+                    _log(metrics, progress, *pending, config.train.log_every, wanted)
                     pending = None
-                    state, scalars = evaluate(state, data)
-                    scalars = parallel.fetch(scalars)
-                    metrics.write("eval", step, scalars)
-                    progress.score = float(np.nanmean(scalars[experiment.headline[0]]))
-                    finished = not np.any(parallel.fetch(_running(state)))
-                if _due(step, config.checkpoint.every, total) or stop or finished:
-                    if pending:
-                        _log(metrics, progress, *pending, config.train.log_every)
-                        pending = None
-                    wall = time.monotonic() - started
-                    finished = finished or step >= total
-                    store.save(step, state, {"wall_s": wall, "finished": finished})
-                if stop and not finished:
+                if evaluates:
+                    state = score(state, step)
+                    over = step >= total or not np.any(parallel.fetch(_running(state)))
+                if saves or over:
+                    save(state, step, over)
+                if saves and stop and not over:
                     store.finish()
                     raise Preempted(f"{stop.name}: saved at step {step:,}; run again to go on")
+            store.finish()
     finally:
         progress.close()
         store.close()
-    _report_deaths(state, seeds)
+    _report_deaths(state, wanted)
     return state, _history(metrics, time.monotonic() - started)
 
 
@@ -148,16 +187,18 @@ def _fit_group(experiment: Experiment, config, workdir: pathlib.Path, name: str)
 
 def _init(experiment: Experiment, keys) -> State:
     def one(key, replica):
-        params, extra = experiment.init(rng.stream(key, "init"), replica)
+        found = experiment.init(rng.stream(key, "init"), replica)
+        params, extra = contract.pair("init", found, "(params, extra)")
         return params, extra, experiment.tx(replica).init(params)
 
     replicas = jax.tree.map(jnp.asarray, experiment.replicas)
     params, extra, opt_state = jax.vmap(one)(keys, replicas)
     n = len(keys)
-    worst = -jnp.inf if experiment.headline[1] == "max" else jnp.inf
-    minus = jnp.full(n, -1, jnp.int32)
-    # The best state starts as a copy: donated buffers must not appear twice.
-    best = Best(jnp.full(n, worst), minus, *jax.tree.map(jnp.copy, (params, extra)))
+    minus, best = jnp.full(n, -1, jnp.int32), None
+    if experiment.headline:
+        worst = -jnp.inf if experiment.headline[1] == "max" else jnp.inf
+        # The best state starts as a copy: donated buffers must not appear twice.
+        best = Best(jnp.full(n, worst), minus, *jax.tree.map(jnp.copy, (params, extra)))
     return State(
         step=jnp.zeros((), jnp.int32),
         params=params,
@@ -176,7 +217,8 @@ def _running(state: State):
 
 def _update(experiment: Experiment, state: State, batch, key, replica):
     """One optimiser step of one replica; a non-finite step leaves everything as it was."""
-    grad = jax.value_and_grad(experiment.loss, has_aux=True)
+    loss_fn = contract.checked_loss(experiment.loss)
+    grad = (experiment.grads or jax.value_and_grad)(loss_fn, has_aux=True)
     (loss, (extra, stats)), grads = grad(state.params, state.extra, batch, key, state.step, replica)
     updates, opt_state = experiment.tx(replica).update(grads, state.opt_state, state.params)
     grad_norm = tree.norm(grads)
@@ -199,17 +241,25 @@ class SetUp:
     """Where everything lives, and the two compiled programs of a group of replicas."""
 
     def __init__(self, experiment: Experiment, config):
+        # Unsigned, so that the upper half of all seeds is not folded onto the lower one.
+        unsigned = {
+            key: np.asarray(experiment.replicas[key], np.uint32)
+            for key in ("seed", "stream")
+            if key in experiment.replicas
+        }
+        experiment = experiment._replace(replicas=experiment.replicas | unsigned)
         self.experiment, self.config = experiment, config
-        seeds = jnp.asarray(experiment.replicas["seed"])
-        self.place = parallel.layout(len(seeds), config.data.batch if experiment.plan else None)
-        self.keys = jax.device_put(jax.vmap(jax.random.key)(seeds), self.place.replicas)
+        streams = jnp.asarray(unsigned.get("stream", unsigned["seed"]))
+        batch = contract.batch_size(experiment.plan)
+        self.place = parallel.layout(len(streams), batch)
+        self.keys = jax.device_put(jax.vmap(jax.random.key)(streams), self.place.replicas)
         self.replicas = jax.device_put(experiment.replicas, self.place.replicas)
         self.shapes = jax.eval_shape(functools.partial(_init, experiment, self.keys))
         per_replica = jax.tree.map(lambda _: self.place.replicas, self.shapes)
         self.shardings = per_replica._replace(step=self.place.everywhere)
         # Only the step is shared: schedules that read it need no select under vmap.
         self.axes = jax.tree.map(lambda _: 0, self.shapes)._replace(step=None)
-        self.data_axis = 0 if config.data.seed == -1 else None
+        self.data_axis = 0 if experiment.own_data else None
 
     def init(self) -> State:
         init = functools.partial(_init, self.experiment)
@@ -280,66 +330,70 @@ class SetUp:
         return lambda state, data, rows: compiled(state, data, rows, self.keys, self.replicas)
 
     def compile_evaluate(self, state, data):
-        """Scalars of every replica, with the best state and `control` brought up to date."""
+        """Scalars and arrays of every replica, the best state and `control` brought up to date."""
         experiment = self.experiment
-        metric, sense = experiment.headline
+        keeps_arrays = bool(self.config.eval.keep)  # else they are not even computed
 
         def one(state, data, key, replica):
             key = rng.at(key, "eval", state.step)
-            scalars, _ = experiment.evaluate(state.params, state.extra, data, key, replica)
-            value = scalars[metric]
-            better = value > state.best.value if sense == "max" else value < state.best.value
-            now = Best(value.astype(state.best.value.dtype), state.step, state.params, state.extra)
-            state = state._replace(best=tree.where(better, now, state.best))
+            found = experiment.evaluate(state.params, state.extra, data, key, replica)
+            scalars, arrays = contract.evaluation(found, experiment.headline)
+            if keeps_arrays and not arrays:
+                raise BadInput("eval.keep has nothing to keep: evaluate returns no arrays here")
+            if experiment.headline:
+                metric, sense = experiment.headline
+                value, best = scalars[metric], state.best
+                better = value > best.value if sense == "max" else value < best.value
+                now = Best(value.astype(best.value.dtype), state.step, state.params, state.extra)
+                state = state._replace(best=tree.where(better, now, best))
             if experiment.control:
-                done, lr_scale = experiment.control(scalars, state.best, state.step, state.lr_scale)
+                found = experiment.control(scalars, state.best, state.step, state.lr_scale)
+                done, lr_scale = contract.pair("control", found, "(done, lr_scale)")
                 state = state._replace(done=state.done | done, lr_scale=lr_scale)
-            return state, scalars
+            return state, (scalars, arrays if keeps_arrays else {})
 
         def evaluate(state, data, keys, replicas):
             return self.over_replicas(one, state, data, keys, replicas)
 
         jitted = jax.jit(evaluate, donate_argnums=0, out_shardings=(self.shardings, None))
         compiled = jitted.lower(state, data, self.keys, self.replicas).compile()
-        return lambda state, data: compiled(state, data, self.keys, self.replicas)
+
+        def call(state, data):
+            state, (scalars, arrays) = compiled(state, data, self.keys, self.replicas)
+            return state, scalars, arrays
+
+        return call
 
 
 # --- small things ---------------------------------------------------------------------------------
 
 
-def check_periods(config) -> None:
-    train = config.train
-    if train.steps < 1 or train.steps_per_call < 1 or train.log_every < 1:
-        raise BadInput("train.steps, train.steps_per_call and train.log_every must be at least 1")
-    if len(set(train.seeds)) < len(train.seeds) or not train.seeds:
-        raise BadInput(f"train.seeds must be distinct and not empty, not {train.seeds}")
-    for name, period in (
-        ("train.steps", train.steps),
-        ("eval.every", config.eval.every),
-        ("checkpoint.every", config.checkpoint.every),
-    ):
-        if period % train.steps_per_call:
-            raise BadInput(
-                f"train.steps_per_call={train.steps_per_call} must divide {name}={period}"
-            )
-    if train.steps_per_call % train.log_every:
-        raise BadInput(
-            f"train.log_every={train.log_every} must divide "
-            f"train.steps_per_call={train.steps_per_call}"
-        )
+def replica_names(experiment: Experiment) -> list[str]:
+    """`["seed 0, scale 1e-06", ...]`: how replicas are named in files and warnings."""
+    names = names_of(experiment.replicas, experiment.identity)
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise BadInput(f"two replicas are '{twice}': Experiment.identity must tell them apart")
+    return names
 
 
-def _due(step: int, period: int, total: int) -> bool:
-    return step >= total or bool(period and step % period == 0)
+def names_of(replicas: dict, identity: tuple) -> list[str]:
+    """The replicas' names, from the numbers that tell them apart."""
+    columns = [np.asarray(replicas[key]) for key in identity]
+    form = ["{} {:.9g}" if column.dtype.kind == "f" else "{} {}" for column in columns]
+    return [
+        ", ".join(text.format(key, value) for text, key, value in zip(form, identity, row))
+        for row in zip(*columns)
+    ]
 
 
-def _log(metrics: Metrics, progress: Progress, start: int, stats: dict, every: int) -> None:
+def _log(metrics: Metrics, progress: Progress, start: int, stats: dict, every: int, names) -> None:
     stats = parallel.fetch(stats)
     alive = stats.pop("alive")
     if start == 0 and np.any(dead := stats["grad_norm"][0] == 0):
         log.warning(
-            "seeds %s have a zero gradient at the first step: nothing will train them",
-            [seed for seed, is_dead in zip(metrics.seeds, dead) if is_dead],
+            "zero gradient at the first step, nothing will train: %s",
+            "; ".join(name for name, is_dead in zip(names, dead) if is_dead),
         )
     for end in range(every, len(stats["loss"]) + 1, every):
         window = {name: values[end - every : end].mean(0) for name, values in stats.items()}
@@ -355,28 +409,44 @@ def _log(metrics: Metrics, progress: Progress, start: int, stats: dict, every: i
         )
 
 
-def _report_deaths(state: State, seeds) -> None:
-    for seed, step in zip(seeds, parallel.fetch(state.died_at)):
+def _report_deaths(state: State, names) -> None:
+    for name, step in zip(names, parallel.fetch(state.died_at)):
         if step >= 0:
-            log.warning("seed %d turned non-finite at step %d and was frozen there", seed, step)
+            log.warning("%s turned non-finite at step %d and was frozen there", name, step)
 
 
-def _history(metrics: Metrics, wall_s: float) -> dict:
-    return {**metrics.history(), "wall_s": wall_s}
+def _history(metrics: Metrics, wall_s: float, rows=slice(None)) -> dict:
+    def take(column):
+        return column[:, rows] if column.ndim > 1 else column  # the steps themselves
+
+    return {**jax.tree.map(take, metrics.history()), "wall_s": wall_s}
 
 
 def _merge(states, histories, order):
-    """Groups side by side, replicas in the order of the config's seeds."""
-    if len(states) == 1:
+    """Groups side by side, replicas in the order in which they were asked for."""
+    if len(states) == 1 and np.array_equal(order, np.arange(len(order))):
         return states[0], histories[0]
     step = states[0].step
     joined = tree.concatenate([state._replace(step=jnp.zeros(1)) for state in states])
     state = tree.take(joined._replace(step=order), order)._replace(step=step)
-
-    def join(*columns):
-        if columns[0].ndim == 1:  # the steps themselves
-            return columns[0]
-        return np.concatenate(columns, axis=1)[:, order]
-
     walls = sum(history.pop("wall_s") for history in histories)
-    return state, {**jax.tree.map(join, *histories), "wall_s": walls}
+    evals = _join([history.pop("eval") for history in histories], order)
+    return state, {**_join(histories, order), "eval": evals, "wall_s": walls}
+
+
+def _join(columns: list[dict], order) -> dict:
+    """`{"step": [n], metric: [n, R]}` of all groups; those that stopped early stay as they were."""
+    steps = max((one["step"] for one in columns), key=len)
+    if any(not np.array_equal(one["step"], steps[: len(one["step"])]) for one in columns):
+        raise BadInput(
+            "these replicas were logged or evaluated at different steps (the run was extended "
+            "between them): ask for those that were trained together"
+        )
+
+    def padded(values):
+        rest = np.repeat(values[-1:], len(steps) - len(values), axis=0)
+        return np.concatenate([values, rest])
+
+    names = [name for name in columns[0] if name != "step"]
+    joined = {name: np.concatenate([padded(one[name]) for one in columns], 1) for name in names}
+    return {"step": steps, **{name: values[:, order] for name, values in joined.items()}}

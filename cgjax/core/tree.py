@@ -49,6 +49,20 @@ def unflat(named: dict, like):
     return jax.tree.unflatten(jax.tree.structure(like), [named[name] for name in flat(like)])
 
 
+def nested(named: dict, root: str) -> dict:
+    """The dict of dicts under `root` of `flat`'s names: a tree of parameters without its module."""
+    found = {}
+    for name, leaf in named.items():
+        first, *parents = name.split("/")
+        if first != root or not parents:
+            continue
+        node = found
+        for parent in parents[:-1]:
+            node = node.setdefault(parent, {})
+        node[parents[-1]] = leaf
+    return found
+
+
 def checksum(array) -> int:
     """CRC-32 of the bytes of one array."""
     return zlib.crc32(np.ascontiguousarray(array).view(np.uint8).reshape(-1).data)

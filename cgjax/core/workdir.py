@@ -12,18 +12,28 @@ import subprocess
 import jax
 
 from cgjax.core import parallel
-from cgjax.core.errors import BadInput
+from cgjax.core.errors import BadInput, RunError, first_line, shown
+
+LOCK = ".lock"
+ASIDE = "abandoned-"  # what --start_anew has put aside
 
 
 @contextlib.contextmanager
 def locked(workdir: pathlib.Path):
-    """Creates the folder and keeps a second process out of it while the block runs."""
+    """Creates the folder and keeps a second process out of it while the block runs.
+
+    A block that fails before anything is trained leaves nothing behind.
+    """
     try:
+        made = [folder for folder in (workdir, *workdir.parents) if not folder.exists()]
+        first = [workdir / name for name in ("config.json", "env.json", LOCK)]
+        first = [path for path in first if not path.exists()]
         workdir.mkdir(parents=True, exist_ok=True)
-        handle = open(workdir / ".lock", "a+")
-    except OSError as error:
+        handle = open(workdir / LOCK, "a+")
+    except (OSError, ValueError) as error:
+        what = getattr(error, "strerror", None) or first_line(error)
         raise BadInput(
-            f"cannot create workdir '{workdir}': {error.strerror}; choose --workdir"
+            f"cannot create workdir {shown(str(workdir))}: {what}; choose --workdir"
         ) from None
     # flock dies with its process, so a killed run leaves no stale lock behind.
     with handle:
@@ -36,10 +46,37 @@ def locked(workdir: pathlib.Path):
                 f"workdir '{workdir}' is in use by process {handle.read().strip() or '?'}: "
                 "wait for it, or choose another --workdir"
             ) from None
-        handle.truncate(0)
-        handle.write(str(os.getpid()))
-        handle.flush()
-        yield
+        with disk_errors(workdir / LOCK):
+            handle.truncate(0)
+            handle.write(str(os.getpid()))
+            handle.flush()
+        try:
+            yield
+        finally:
+            if not is_owned(workdir):
+                _remove(workdir, first, made)
+
+
+def is_owned(workdir: pathlib.Path) -> bool:
+    """Whether something was trained or measured there: then the folder belongs to one config."""
+    found = (*workdir.glob("**/checkpoints/*/*"), *workdir.glob("**/checkpoints/damaged-*"))
+    trained = (
+        path.name.isdigit() or path.name.startswith("damaged-")
+        for path in found
+        if not path.relative_to(workdir).parts[0].startswith(ASIDE)
+    )
+    return (workdir / "results.json").exists() or any(trained)
+
+
+def _remove(workdir: pathlib.Path, files, made: list[pathlib.Path]) -> None:
+    """Takes back what this process made, if there is nothing else: a log may be worth a look."""
+    if any(path.is_file() and path not in files for path in workdir.rglob("*")):
+        return
+    for path in files:
+        path.unlink(missing_ok=True)
+    for folder in sorted(workdir.glob("**/"), reverse=True) * bool(made) + made:
+        with contextlib.suppress(OSError):  # not empty: somebody's, or worth a look
+            folder.rmdir()
 
 
 def write_atomic(path: pathlib.Path, text: str) -> None:
@@ -52,15 +89,29 @@ def write_atomic(path: pathlib.Path, text: str) -> None:
         os.replace(temporary, path)
 
 
+# What the layers below say of a disk, in exceptions of their own types.
+_DISK = (
+    "No space left on device", "Disk quota exceeded", "Read-only file system", "File too large",
+    "Input/output error", "Permission denied",
+)  # fmt: skip
+
+
 @contextlib.contextmanager
 def disk_errors(path):
     """Turns a full or unwritable disk into one line that says what to do."""
     try:
         yield
-    except OSError as error:
+    except RunError:
+        raise
+    except Exception as error:
+        # Orbax and TensorStore wrap the system's error in a ValueError or RuntimeError.
+        said = next((text for text in _DISK if text in str(error)), None)
+        if not isinstance(error, OSError) and said is None:
+            raise
         raise BadInput(
-            f"cannot write '{path}': {error.strerror or error}; free some space or choose another "
-            "--workdir, then run the same command again (it goes on from the last checkpoint)"
+            f"cannot write '{path}': {said or getattr(error, 'strerror', None) or error}; free "
+            "some space or choose another --workdir, then run the same command again (it goes on "
+            "from the last checkpoint)"
         ) from None
 
 
@@ -89,19 +140,28 @@ def environment() -> dict:
 
 
 def _commit() -> str:
-    folder = pathlib.Path(__file__).parent
-    try:
+    """The commit of this code, "+changes" behind it where the files are not those of the commit."""
+
+    def git(*words):
+        folder = pathlib.Path(__file__).parents[1]
         out = subprocess.run(
-            ["git", "rev-parse", "HEAD"], cwd=folder, capture_output=True, text=True, timeout=10
+            ["git", *words], cwd=folder, capture_output=True, text=True, timeout=10
         )
+        return out.stdout.strip() if out.returncode == 0 else ""
+
+    try:
+        commit = git("rev-parse", "HEAD")
+        return commit + ("+changes" if commit and git("status", "--porcelain", ".") else "")
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return out.stdout.strip() if out.returncode == 0 else ""
 
 
-def read_json(path: pathlib.Path):
-    """Reads a json file that a run wrote; a damaged one is named."""
+def read_json(path: pathlib.Path, mend: str = "delete it to write it anew") -> dict:
+    """Reads a json object that a run wrote; a damaged one is named, and how to mend it."""
     try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise BadInput(f"cannot read '{path}': {error}; delete it to write it anew") from None
+        found = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError) as error:
+        raise BadInput(f"cannot read '{path}': {first_line(error)}; {mend}") from None
+    if not isinstance(found, dict):
+        raise BadInput(f"cannot read '{path}': it holds no json object; {mend}")
+    return found

@@ -1,8 +1,8 @@
 """The loop: replicas as an axis, devices, resuming, replicas that die, periods."""
 
-import json
 import os
 import pathlib
+import shutil
 import signal
 
 import jax
@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import toy
 
+from cgjax import claim
+from cgjax import config as configs
 from cgjax.core import checkpoint, parallel, train
 from cgjax.core.errors import BadInput, Diverged, Preempted
 
@@ -45,18 +47,17 @@ def test_seeds_as_an_axis_equal_single_runs(whole, tmp_path):
         np.testing.assert_allclose(history["loss"][:, 0], whole[1]["loss"][:, seed], rtol=1e-4)
 
 
-@pytest.mark.parametrize("data_seed", [0, -1])
-def test_seeds_in_turn_equal_seeds_together(data_seed, tmp_path):
+@pytest.mark.parametrize("own_data", [False, True])
+def test_seeds_in_turn_equal_seeds_together(own_data, tmp_path):
     found = []
     for at_once in (0, 2):
         settings = toy.config(seeds=(0, 1, 2, 3), at_once=at_once)
-        settings.data.seed = data_seed
         experiment = toy.experiment(settings)
-        if data_seed == -1:
+        if own_data:
             each = jax.tree.map(
                 lambda leaf: jnp.stack([leaf * k for k in range(1, 5)]), experiment.data
             )
-            experiment = experiment._replace(data=each)
+            experiment = experiment._replace(data=each, own_data=True)
         state, history = train.fit(experiment, settings, tmp_path / str(at_once))
         found.append((state.params["w"], history["loss"], history["eval"]["mse"]))
     for together, in_turn in zip(*found):
@@ -68,7 +69,8 @@ def test_seeds_can_be_added_to_a_finished_run(whole, tmp_path):
     state, history = run(toy.config(seeds=(0, 1, 2)), tmp_path)
     np.testing.assert_allclose(history["loss"], whole[1]["loss"], rtol=1e-4)
     np.testing.assert_allclose(state.params["w"], whole[0].params["w"], rtol=1e-4)
-    assert sorted(p.name for p in (tmp_path / "checkpoints").iterdir()) == ["seeds_0_2", "seeds_1"]
+    folders = sorted(p.name for p in (tmp_path / "checkpoints").iterdir() if p.is_dir())
+    assert folders == ["seeds_0_2", "seeds_1"]
 
 
 @pytest.mark.parametrize("n_seeds, mesh", [(1, (1, 8)), (2, (2, 4)), (8, (8, 1))])
@@ -160,7 +162,7 @@ def test_zero_gradient_at_the_first_step_is_reported(tmp_path, caplog):
         return 0.0 * params["w"].sum(), (extra, {})
 
     train.fit(experiment._replace(loss=flat_loss), settings, tmp_path)
-    assert "seeds [3] have a zero gradient" in caplog.text
+    assert "zero gradient at the first step, nothing will train: seed 3" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -170,14 +172,25 @@ def test_zero_gradient_at_the_first_step_is_reported(tmp_path, caplog):
         ("checkpoint.every", 3, "must divide checkpoint.every=3"),
         ("train.steps", 13, "must divide train.steps=13"),
         ("train.log_every", 3, "train.log_every=3 must divide"),
-        ("train.seeds", (1, 1), "distinct"),
+        ("eval.at", (3,), "must divide eval.at=3"),
+        ("eval.at", (14,), "beyond train.steps=12"),
+        ("eval.keep", (2,), "no evaluation"),
+        ("checkpoint.keep", (14,), "beyond"),
+        ("train.seeds", (1, 1), "twice"),
+        ("train.seeds", (), "must not be empty"),
+        ("train.seeds", (-1,), "at least 0"),
+        ("train.seeds", (2**32,), "beyond 32 bits"),
+        ("train.seeds", (0.5,), "a whole number"),
+        ("train.seeds", (True,), "a whole number"),
+        ("optim.lr", float("nan"), "finite"),
+        ("optim.lr", -1.0, "above 0"),
     ],
 )
-def test_periods_that_do_not_divide_are_refused(key, value, message, tmp_path):
+def test_values_that_nothing_could_be_trained_with_are_refused(key, value, message):
     settings = toy.config()
     settings.update_from_flattened_dict({key: value})
     with pytest.raises(BadInput, match=message):
-        run(settings, tmp_path)
+        configs.check_values(settings)
 
 
 def test_batch_that_does_not_divide_over_devices_is_refused(tmp_path):
@@ -215,14 +228,18 @@ def test_a_damaged_newest_checkpoint_falls_back(damage, tmp_path, caplog):
     equal(history_again["loss"], history["loss"])
 
 
-def test_no_sound_checkpoint_is_an_error(tmp_path):
+def test_no_sound_checkpoint_is_an_error_until_told_to_start_anew(tmp_path):
     settings = toy.config()
     run(settings, tmp_path)
     for path in (tmp_path / "checkpoints/seeds_0").iterdir():
         if path.name.isdigit():
             flip_a_bit(path / "state")
-    with pytest.raises(BadInput, match="no sound checkpoint"):
-        run(settings, tmp_path)
+    for _ in range(2):  # the same command again must not begin at step 0 either
+        with pytest.raises(BadInput, match="--start_anew"):
+            run(settings, tmp_path)
+    assert (claim.start_anew(tmp_path) / "checkpoints/damaged-seeds_0-12").is_dir()
+    _, history = run(settings, tmp_path)
+    assert history["step"][-1] == 12
 
 
 def test_only_two_checkpoints_are_kept(tmp_path):
@@ -231,16 +248,27 @@ def test_only_two_checkpoints_are_kept(tmp_path):
     assert sorted(kept) == ["12", "8"]
 
 
-def test_logs_are_cut_back_to_the_restored_step(tmp_path):
+def test_logs_are_cut_back_to_the_restored_step(tmp_path, monkeypatch):
     settings = toy.config()
-    run(settings, tmp_path)
-    with open(tmp_path / "metrics.jsonl", "a") as handle:
-        handle.write(json.dumps({"kind": "train", "seeds": [0], "step": 99, "loss": [1.0]}) + "\n")
-        handle.write('{"kind": "train", "se')  # what a kill leaves
     _, history = run(settings, tmp_path)
-    assert history["step"][-1] == 12
+    shutil.rmtree(newest(tmp_path))  # as if killed between the checkpoints of steps 8 and 12
+    with open(tmp_path / "metrics.jsonl", "a") as handle:
+        handle.write('{"kind": "train", "se')  # what a kill leaves
+    _, again = run(settings, tmp_path)
+    equal(history["loss"], again["loss"])
 
 
-def test_group_names_round_trip():
-    assert checkpoint.group_name((0, 1, 2, 7)) == "seeds_0-2_7"
-    assert checkpoint.group_seeds("seeds_0-2_7") == (0, 1, 2, 7)
+@pytest.mark.parametrize(
+    "names, folder",
+    [
+        (("seed 0", "seed 1", "seed 2", "seed 7"), "seeds_0-2_7"),
+        (("seed 7", "seed 0"), "seeds_0_7"),
+        (("seed 0, lr 0.1", "seed 0, lr 0.2"), "seeds_0."),
+        (tuple(f"seed {2 * i}" for i in range(999)), "seeds_0_2_4_"),
+    ],
+)
+def test_group_names_are_short_and_tell_replicas_apart(names, folder):
+    group = checkpoint.group_of(names)
+    assert group.folder.startswith(folder) and len(group.folder) <= 80
+    assert group.replicas == names
+    assert checkpoint.group_of((*names, "seed 5000")).folder != group.folder

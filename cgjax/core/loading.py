@@ -1,0 +1,36 @@
+"""Trained networks, read back: what `cgjax.load` returns for every family."""
+
+import pathlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cgjax.core import checkpoint, tree
+from cgjax.core.errors import BadInput
+
+
+class Loaded(NamedTuple):
+    """Networks of a run, opened for reading."""
+
+    predict: Callable  # params, inputs -> outputs, for one replica
+    params: Any  # leading axis: the replicas, in the order of the config's seeds
+    config: Any
+    step: np.ndarray  # [R] at which each replica stands
+
+
+def read(folder: pathlib.Path, names: list[str], step=None) -> tuple[dict, dict, np.ndarray]:
+    """(params, extra, steps) of the replicas `names` that were trained in a part's folder."""
+    leaves, at = checkpoint.open_finished(folder, names, step)
+    steps = np.array([at[name] for name in names])
+    return tree.nested(leaves, "params"), tree.nested(leaves, "extra"), steps
+
+
+def choose(part: str, parts, workdir) -> str:
+    """The part that was asked for; no word is needed where there is one."""
+    parts = list(parts)
+    if not part and len(parts) == 1:
+        return parts[0]
+    if part not in parts:
+        raise BadInput(f"'{workdir}' holds {', '.join(parts)}: name one of them as part")
+    return part
