@@ -8,7 +8,7 @@ from cgjax.core.errors import BadInput, command
 
 FAMILIES = {
     "sprites": "cgjax.experiments.sprites.bench",
-    "support": "cgjax.experiments.sprites.bench_support",
+    "support": "cgjax.experiments.sprites.support.bench",
     "kernels": "cgjax.experiments.kernels.bench",
 }
 

@@ -11,11 +11,18 @@ a half on two CPU cores). Slope of lazy networks 0.744 on extrapolation, 0.851 o
 Accuracy on transitive equivalence: rich 1, lazy 0.50.
 """
 
-from cgjax.config import SIZES, base, split_variant
-from cgjax.experiments.kernels import image_rows
+from cgjax.config import split_variant
+from cgjax.core.keys import key
+from cgjax.declare import base, declare, declare_parts, declare_training, undeclare
+from cgjax.experiments.kernels.dense.networks import TRAINED
+from cgjax.experiments.kernels.images.networks import NETS
+from cgjax.experiments.kernels.scores import LOSSES
 from cgjax.experiments.kernels.tasks import ADDITION_SETS as ADDITION
 from cgjax.experiments.kernels.tasks import CD_SETS as CD
+from cgjax.experiments.kernels.tasks import is_task
+from cgjax.published import PUBLISHED
 
+EQUIVALENCE = ("te_5_5_hubs_1", "te_5_5_hubs_4")
 SCALES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
 # A fixed rate for every scale that reaches the stop: the solution is analysed, not the path.
@@ -32,24 +39,35 @@ EQUIVALENCE_PART = {
 # Depth changes the program: one part for each. All else as published.
 DEPTHS = {f"depth_{depth}": {"model": {"depth": depth}} for depth in (1, 2, 3, 4)}
 DEEP = {
-    "parts": DEPTHS,
-    "model.hidden": 100,
-    "model.scales": (0.1,),
-    "optim.optimiser": "adam",
-    "optim.lrs": (1e-4,),
-    "train.steps": 20_000,
-    "train.steps_per_call": 100,
-    "train.log_every": 100,
-    "eval.every": 100,
-    "checkpoint.every": 5000,
-}
+    "parts": DEPTHS, "model.hidden": 100, "model.scales": (0.1,), "optim.optimiser": "adam",
+    "optim.lrs": (1e-4,), "train.steps": 20_000, "train.steps_per_call": 100,
+    "train.log_every": 100, "eval.every": 100, "checkpoint.every": 5000,
+}  # fmt: skip
+# What a data set of images and a network bring along, as published.
+MNIST = {"data.images": "mnist", "data.n_pool": 200, "data.n_total": 20_000,
+         "data.distances": (0, 5, 10, 15, 20)}  # fmt: skip
+CIFAR = {"data.images": "cifar10", "data.n_pool": 4000, "data.n_total": 40_000,
+         "data.augment": True}  # fmt: skip
+CONVNET = {
+    "model.net": "convnet", "optim.optimiser": "sgd", "optim.lr": 1e-4, "train.epochs": 100,
+    "eval.layers": (2, 5, 8, 11, 13, 16, 18), "eval.layer": 11,
+}  # fmt: skip
+RESNET = {
+    "model.net": "resnet", "optim.optimiser": "adam", "optim.lr": 1e-3, "train.epochs": 100,
+    "eval.layers": (1, 3, 5, 7, 9, 10), "eval.layer": 9,
+}  # fmt: skip
+VIT = {
+    "model.net": "vit", "optim.optimiser": "adam", "optim.lr": 1e-4, "train.epochs": 200,
+    "eval.layers": (1, 2, 3, 4, 5, 6), "eval.layer": 5,
+}  # fmt: skip
+NETWORKS = {"convnet": CONVNET, "resnet": RESNET, "vit": VIT}
+LOGISTIC = {"optim.loss": "logistic"}
 
 # row: (what it shows, study, changes); "parts" of a dense study are trained one after another, each
 # with keys of its own, in a sub-folder of its name
 ROWS = {
     "demo": (
-        "Thirty rich and thirty lazy networks on each training set of addition, and on transitive "
-        "equivalence: slopes as the leak says, and what only rich networks solve",
+        "Thirty rich and thirty lazy networks: slopes as the leak says; only rich ones solve TE",
         "dense",
         {
             "parts": {"addition": ADDITION_PART, "equivalence": EQUIVALENCE_PART},
@@ -90,8 +108,7 @@ ROWS = {
         {**DEEP, "data.tasks": ADDITION},
     ),
     "cd_rich": (
-        "Context dependence from rich to lazy: regression solves CD-3, the logistic loss takes the "
-        "shortcut",
+        "Context dependence from rich to lazy: regression solves CD-3, logistic takes the shortcut",
         "dense",
         {
             "data.tasks": CD,
@@ -135,8 +152,7 @@ ROWS = {
         },
     ),
     "frozen": (
-        "Frozen features: readouts of initial features are kernel machines, those of trained ones "
-        "generalise as their networks do",
+        "Frozen features: initial ones make kernel machines, trained ones do as their networks",
         "dense",
         {
             "eval.frozen": True,
@@ -151,86 +167,231 @@ ROWS = {
             },
         },
     ),
-}
+    "addition_mnist": (
+        "ConvNets add digits: values shrink by the leak, less so the further digits are apart",
+        "images",
+        {**MNIST, **CONVNET, "data.tasks": ADDITION},
+    ),
+    "cd_mnist": (
+        "ConvNets and context: the shortcut wins CD-3 once digits are apart",
+        "images",
+        {**MNIST, **CONVNET, **LOGISTIC, "data.tasks": CD, "data.n_total": 30_000},
+    ),
+    "te_mnist": (
+        "ConvNets and transitive equivalence, which no kernel solves",
+        "images",
+        {**MNIST, **CONVNET, **LOGISTIC, "data.tasks": EQUIVALENCE, "train.epochs": 150},
+    ),
+    **{
+        f"{name}_cifar_{net['model.net']}": (
+            f"{title} {what}",
+            "images",
+            {**CIFAR, **net, **changes},
+        )
+        for net, title in ((RESNET, "A ResNet:"), (VIT, "A vision transformer:"))
+        for name, what, changes in (
+            ("addition", "addition of CIFAR-10 images", {"data.tasks": ADDITION}),
+            ("cd", "context dependence of CIFAR-10 images", {"data.tasks": CD, **LOGISTIC}),
+            ("te", "transitive equivalence of CIFAR-10 images (not in the paper)",
+             {"data.tasks": EQUIVALENCE, **LOGISTIC}),
+        )
+    },
+}  # fmt: skip
 
+# By kind of study. Closed forms have one size, dense networks nearly so (cd_rich has six seeds
+# instead of three at `paper`).
+_SAME = {"fast": "as the default", "paper": "as the default"}
 TIMES = {
-    "default": "minutes on two CPU cores",
-    "smoke": "seconds",
-    "fast": "as the default",
-    "paper": "as the default; cd_rich with six seeds instead of three",
+    "closed forms": {"default": "seconds to minutes on two CPU cores", "smoke": "seconds", **_SAME},
+    "dense": {"default": "minutes on two CPU cores (the demonstration 1.5)", "smoke": "seconds",
+              **_SAME},
+    "images": {"default": "minutes on two CPU cores", "smoke": "seconds, mostly compiling",
+               "fast": "7 minutes for each task and distance on one H200 (ResNet 1.5 to 3, ViT 8)",
+               "paper": "not measured; by the number of seeds 23 minutes each (ViT 42)"},
+}  # fmt: skip
+
+
+# The number that stands for a row in `--list`, where it is not the first published one.
+EXPECT = {
+    "phase": "all three solved", "cd_mnist": "cd_3, d=20: comp accuracy",
+    "cd_cifar_resnet": "cd_3, d=0: comp accuracy", "cd_cifar_vit": "cd_3, d=0: comp accuracy",
+}  # fmt: skip
+
+# Closed-form studies and the keys they read.
+DEPTH = {"data.depth": key(20, "layers of the random networks", low=1)}
+SALIENCES = {"data.n_saliences": key(51, "saliences along an axis", low=2)}
+N_GRID = {"data.n_grid": key(50, "kernels along each side of the phase map", low=3)}
+SETS = {"data.training_sets": key(tuple(range(1, 51)), "seeds of dispersed training sets", low=0,
+                                  distinct=True)}  # fmt: skip
+CLOSED_FORMS = {
+    "tasks": {}, "leak": {}, "partial": {}, "transitive": {}, "magnitudes": {},
+    "salience": DEPTH, "phase": N_GRID, "context_share": SALIENCES | DEPTH, "perturbed": SETS,
+    "design": SETS, "dispersed": SALIENCES | SETS,
+}  # fmt: skip
+DENSE = {
+    "data.tasks": key(ADDITION, "training sets, of one grid", test=is_task, wanted="tasks",
+                      distinct=True),
+    "model.hidden": key(1000, "width of the hidden layers", low=1),
+    "model.depth": key(1, "hidden layers", low=1),
+    "model.scales": key((1.0,), "of the initial weights, rich to lazy", above=0, distinct=True),
+    "model.trained": key("all", "layers: all, or the readout alone, from zero", choices=TRAINED),
+    "optim.lrs": key((2e-3,), "learning rate of every scale", above=0),
+    "optim.loss": key("mse", "what is minimised", choices=tuple(LOSSES)),
+    "optim.optimiser": key("gd", "full batches", choices=("gd", "adam")),
+    "optim.stop": key(1e-4, "training loss at which a network rests", low=0),
+    # As in the paper, whose means leave such networks out.
+    "eval.converged": key(1e-3, "a larger final training loss is left out", above=0),
+    "eval.frozen": key(False, "also readouts of features before and after training"),
+}  # fmt: skip
+IMAGES = {
+    "data.tasks": key(ADDITION, "training sets", test=is_task, wanted="tasks", distinct=True),
+    "data.images": key("mnist", "data set", choices=("mnist", "cifar10")),
+    "data.distances": key((0,), "pixels between images", low=0, high=64, distinct=True),
+    "data.n_pool": key(200, "training images of each class", low=1),
+    "data.n_total": key(20_000, "training samples, over the training combinations", low=1),
+    "data.n_val": key(100, "samples of each combination in either validation set", low=1),
+    "data.batch": key(128, "samples of one step", low=1),
+    "data.augment": key(False, "crop and flip"),
+    "data.synthetic": key(0, "so many made-up images instead of the data set; 0: none", low=0),
+    "model.net": key("convnet", "which network", choices=tuple(NETS)),
+    "model.dtype": key("float32", "of activations", choices=("float32", "bfloat16")),
+    "optim.lr": key(1e-4, "learning rate", above=0),
+    "optim.loss": key("mse", "what is minimised", choices=tuple(LOSSES)),
+    "optim.optimiser": key("sgd", "sgd has momentum 0.9", choices=("sgd", "adam")),
+    "eval.layers": key((2,), "whose kernels are analysed", low=0, distinct=True),
+    "eval.layer": key(0, "the one that the metrics name", low=0),
+    "eval.ntk": key(0, "samples of each combination in tangent kernels; 0: none", low=0),
+}
+SIZES_OF = {
+    "convnet": {
+        "model.convnet.channels": key((32, 32, 64, 64), "of its convolutions", low=1),
+        "model.convnet.hidden": key((512, 1024), "of its dense layers", low=1),
+    },
+    "resnet": {"model.resnet.channels": key((16, 32, 64, 128), "of its blocks", low=1)},
+    "vit": {
+        "model.vit.dim": key(256, "of tokens", low=1),
+        "model.vit.depth": key(4, "blocks", low=1),
+        "model.vit.heads": key(6, "of attention", low=1),
+        "model.vit.head_dim": key(64, "of each head", low=1),
+        "model.vit.mlp_dim": key(256, "width of its dense layers", low=1),
+    },
 }
 
 
 def get_config(arg=""):
     """`arg` is "", "<row>", "<size>" or "<row>,<size>"."""
-    rows = ROWS | image_rows.ROWS
-    row, size = split_variant(arg, rows)
-    _, study, changes = rows[row]
+    row, size = split_variant(arg, ROWS)
+    _, study, changes = ROWS[row]
     config = base("kernels")
-    config.row, config.size = row, size
-    declare(config)
-    image_rows.declare(config)
-    config.study = study
-    for name, keys in changes.get("parts", {}).items():
-        with config.unlocked():
-            config.parts[name] = keys
-    config.update_from_flattened_dict({k: v for k, v in changes.items() if k != "parts"})
-    if study == "images":
-        image_rows.resize(config, size)
-        return config
-    if size == "paper" and row == "cd_rich":
-        config.train.seeds = tuple(range(6))
-    if size == "smoke":
-        smoke(config)
-    return config
-
-
-def declare(config):
-    """Every key of this family."""
     with config.unlocked():
-        config.study = "dense"
-        config.parts = {}
-        config.data.update(
-            {
-                "tasks": ADDITION,
-                "depth": 20,  # layers of the random networks
-                "n_grid": 50,  # kernels along each side of the phase map
-                "n_saliences": 51,
-                "training_sets": tuple(range(1, 51)),  # seeds of the dispersed ones
-            }
-        )
-        # scales: of the initial weights, from rich to lazy; depth counts hidden layers;
-        # trained: all layers, or the readout alone, from zero
-        config.model.update({"hidden": 1000, "depth": 1, "scales": (1.0,), "trained": "all"})
-        config.optim.update({"lrs": (2e-3,), "loss": "mse", "optimiser": "gd", "stop": 1e-4})
-        # converged: networks whose final training loss is above it are left out, as in the paper;
-        # frozen: also solve for the readout of each network's features before and after training
-        config.eval.update({"converged": 1e-3, "frozen": False})
+        config.row, config.size, config.study = row, size, study
+    if study in CLOSED_FORMS:
+        declare(config, CLOSED_FORMS[study])
+        config.update_from_flattened_dict(changes)
+        if size == "smoke":
+            small = {"depth": 3, "n_grid": 6, "n_saliences": 3, "training_sets": (1, 2)}
+            own = config.get("data", {})
+            own.update({name: value for name, value in small.items() if name in own})
+        return config
+    if study == "images":
+        declare_training(config, in_epochs=True)
+        declare(config, IMAGES)
+        config.eval.epochs = config.checkpoint.epochs = 10
+        config.update_from_flattened_dict(changes)
+        resize_images(config, size)
+        return config
+    declare_training(config)
+    declare(config, DENSE)
     config.train.update({"seeds": tuple(range(6)), "steps": 4000, "steps_per_call": 50})
     config.train.log_every = 50
     config.eval.every, config.checkpoint.every = 50, 1000
+    config.update_from_flattened_dict({k: v for k, v in changes.items() if k != "parts"})
+    if size == "paper" and row == "cd_rich":
+        config.train.seeds = tuple(range(6))
+    parts = changes.get("parts", {})
+    if size == "smoke":
+        smoke(config)
+        short = ("train", "eval")  # set by `smoke` for all parts
+        parts = {
+            name: {section: own for section, own in part.items() if section not in short}
+            for name, part in parts.items()
+        }
+    declare_parts(config, parts)
+    return config
 
 
 def smoke(config):
-    """Seconds: few steps, few kernels."""
-    config.data.update({"depth": 3, "n_grid": 6, "n_saliences": 3, "training_sets": (1, 2)})
+    """Seconds: few steps of narrow networks."""
     config.model.hidden = 20
     config.train.update({"seeds": (0, 1), "steps": 20, "steps_per_call": 10, "log_every": 10})
     config.eval.update({"every": 10, "converged": 1e9})
     config.checkpoint.every = 10
-    for part in config.parts.values():
-        with part.unlocked():
-            for name in ("train", "eval"):
-                if name in part:
-                    del part[name]
+
+
+CHOICES = ("model.net",)
+
+
+def adapt(config):
+    """Another network brings along its optimiser, its layers and sizes of its own."""
+    config.update_from_flattened_dict({**ROWS[config.row][2], **NETWORKS[config.model.net]})
+    resize_images(config, config.size)
+
+
+def declare_sizes(config):
+    """The sizes of the row's network, and of no other."""
+    for net, sizes in SIZES_OF.items():
+        (declare if net == config.model.net else undeclare)(config, sizes)
+
+
+def resize_images(config, size: str) -> None:
+    """default: a small network, few images, on a laptop; fast: the record; paper: as published."""
+    declare_sizes(config)
+    tasks = config.data.tasks
+    if size in ("fast", "paper"):
+        # On a GPU, convolutions of several seeds at once are slow, matrix products are not.
+        config.train.at_once = 2 if config.model.net == "vit" else 1
+        config.eval.ntk = 4 if config.row == "addition_mnist" else 0
+    if size == "paper":
+        config.train.seeds = tuple(range(10))
+        return
+    if size == "fast":
+        pick = {"addition": (0, 3), "cd": (0, 1, 2), "te": (1,)}[config.row.split("_")[0]]
+        if "cifar" in config.row and config.row.startswith("cd"):
+            pick = (0, 2)
+        config.data.tasks = tuple(tasks[i] for i in pick)
+        config.data.distances = (0, 20) if config.data.images == "mnist" else (0,)
+        config.train.seeds = (0, 1, 2) if config.data.images == "mnist" else (0, 1)
+        return
+    config.train.seeds = (0,) if size == "default" else (0, 1)
+    config.data.tasks, config.data.distances = tasks[:1], config.data.distances[::4]
+    config.data.update({"n_total": 2000, "n_val": 20})
+    small = {
+        "convnet": {"channels": (8, 8, 16, 16), "hidden": (64, 64)},
+        "resnet": {"channels": (8, 8, 16, 16)},
+        "vit": {"dim": 64, "depth": 4, "heads": 2, "head_dim": 32, "mlp_dim": 64},
+    }
+    net = config.model.net
+    config.model[net].update(small[net])
+    config.train.epochs, config.eval.epochs = 10, 2
+    if size == "smoke":
+        config.data.update({"synthetic": 400, "n_pool": 20, "n_total": 200, "n_val": 12})
+        config.data.distances = config.data.distances[:1]
+        config.data.batch = 32
+        config.train.epochs, config.eval.epochs = 1, 1
+        tiny = {
+            "convnet": {"channels": (4, 4, 4, 4), "hidden": (8, 8)},
+            "resnet": {"channels": (4, 4, 4, 4)},
+            "vit": {},
+        }
+        config.model[net].update(tiny[net])
+        config.eval.layers = config.eval.layers[:2]
 
 
 def describe_rows():
     """One line per row for `--list`."""
-    for name, (doc, *_) in (ROWS | image_rows.ROWS).items():
-        yield {
-            "name": name,
-            "doc": doc,
-            "times": "; ".join(f"{size}: {TIMES[size]}" for size in SIZES),
-            "expect": "see published.py for its numbers",
-        }
+    for name, (doc, study, _) in ROWS.items():
+        numbers = PUBLISHED["kernels"].get(name, {})
+        first = EXPECT.get(name, next(iter(numbers), ""))
+        expect = f"{first} {numbers[first]['mean']:g}" if first else ""
+        times = TIMES["closed forms" if study in CLOSED_FORMS else study]
+        yield {"name": name, "doc": doc, "times": times, "expect": expect}

@@ -8,8 +8,29 @@ fast (200 epochs; 50 beyond the paper) and paper (2000 epochs, the published sca
 `python -m cgjax.main --list` prints times and numbers too.
 """
 
-from cgjax.config import SIZES, base, split_variant
-from cgjax.experiments.sprites.sets import SUPPORTS, orthogonal_planes
+from cgjax.config import split_variant
+from cgjax.core.keys import key
+from cgjax.declare import (
+    base,
+    declare,
+    declare_schedule,
+    declare_training,
+    keys,
+    leaves,
+    undeclare,
+)
+from cgjax.experiments.sprites.compositions import COMPOSITIONS
+from cgjax.experiments.sprites.learned import NAMES
+from cgjax.experiments.sprites.models import DECODERS, DTYPES, KINDS, LOSSES
+from cgjax.experiments.sprites.options import SUPPORT_KEYS, needed
+from cgjax.experiments.sprites.sets import (
+    PLANES_BESIDE_GAPS,
+    SUPPORTS,
+    is_gap,
+    is_plane,
+    orthogonal_planes,
+)
+from cgjax.nets.decoders import FORMS
 from cgjax.published import PUBLISHED
 
 # row: (what it shows, support, model kind, changes)
@@ -153,15 +174,16 @@ BEYOND = {
             ("shift", "The gap, decoders that draw in the middle and only move the drawing"),
         )
     },
-    # Supports between sufficient and insufficient.
+    # Supports between sufficient and insufficient. The widest gap would swallow the published plane
+    # at x = 0.5, and with it a plane of the back sprite: here no gap touches any plane.
     **{
         f"gap_{wide}": (
-            f"The gap, {wide} wide",
+            f"The gap, {wide} wide; all planes outside it",
             "orthogonal_gap",
             ("compositional",),
-            {"data.gaps": ((0, 0.05, round(0.05 + wide, 2)),)},
+            {"data.gaps": ((0, 0.05, round(0.05 + wide, 2)),), "data.planes": PLANES_BESIDE_GAPS},
         )
-        for wide in (0.1, 0.2, 0.6, 0.8)
+        for wide in (0.1, 0.2, 0.4, 0.6, 0.8)
     },
     **{
         f"delta_{delta}": (
@@ -194,12 +216,62 @@ BEYOND = {
 }
 
 TIMES = {
-    "default": "up to 5 minutes on two CPU cores",
-    "smoke": "about a minute, mostly compiling",
-    "fast": "2 minutes for 3 seeds on one H200 (monolithic 4)",
-    "paper": "6 minutes per seed on one H200 (monolithic 11), from the measured step",
+    "default": "5 minutes on two CPU cores",
+    "smoke": "a minute, mostly compiling",
+    "fast": "2 to 6 minutes for 3 seeds on one H200",
+    "paper": "7 minutes for a seed on one H200 (monolithic 11, from its measured step)",
 }
-BEYOND_TIMES = {**TIMES, "fast": "50 epochs, one seed: half a minute on one H200"}
+BEYOND_TIMES = {**TIMES, "fast": "50 epochs: a minute for one seed on one H200 (up to 3)"}
+
+
+# Keys of every row, then those that some choices read (sprites.options says which).
+KEYS = {
+    "data.seed": key(0, "draws the training and evaluation scenes", low=0),
+    "data.n_train": key(0, "training scenes", low=1),
+    "data.batch": key(64, "scenes of one step", low=1),
+    "data.n_slots": key(2, "sprites of a scene", low=2, high=8),
+    "data.image_size": key(64, "pixels along each side", choices=(16, 32, 64, 128)),
+    "data.support": key("random", "which latents are trained on", choices=tuple(SUPPORT_KEYS)),
+    # The paper's images were made with hard occlusion, its model composes softly.
+    "data.composition": key("occlude_step", "C of the images", choices=tuple(COMPOSITIONS)),
+    "model.kinds": key(("compositional",), "models that are trained", choices=KINDS, distinct=True),
+    "model.dtype": key("float32", "of activations; parameters are float32", choices=DTYPES),
+    "optim.lr": key(1e-3, "first learning rate", above=0),
+    "optim.lr_final": key(1e-5, "last learning rate, along a cosine", low=0),
+    "optim.lr_every": key(1, "steps at a constant rate: 1, or an epoch's length", low=1),
+    "optim.weight_decay": key(1e-5, "of AdamW, on every parameter", low=0),
+    "optim.loss": key("mse", "what is minimised", choices=tuple(LOSSES)),
+    "eval.n": key(0, "scenes of each evaluation set", low=1),
+    "eval.batch": key(1000, "scenes over which one R2 is taken; divides eval.n", low=2),
+    "eval.n_grid": key(0, "scenes of the error figures", low=1),
+    "eval.n_traversal": key(5, "steps along each side of a traversal", low=2),
+    "eval.regions": key(False, "error by region: overlap, outline, gap"),
+    "eval.curve": key(False, "draw error outside against error inside, along training"),
+}
+OPTIONAL = {
+    "data.planes": key((), "(slot, coordinates of the others): planes of the support",
+                       test=is_plane, wanted="pairs (slot, coordinates)"),
+    "data.gaps": key((), "(latent, from, to): bands that are missing",
+                     test=is_gap, wanted="triples (latent, from, to) in [0, 1]"),
+    "data.delta": key(0.1, "half width of the diagonal band", above=0, high=1),
+    "data.distribution": key("uniform", "of latents on a plane", choices=("uniform", "normal")),
+    "data.mean": key(0.5, "of normal latents"),
+    "data.std": key(1.0, "of normal latents", above=0),
+    "model.composition": key("occlude_sigmoid", "C of the model", choices=NAMES),
+    "model.decoder": key("upsample", "of components", choices=DECODERS),
+    "model.component.hidden": key(256, "width of a component's dense layers", low=1),
+    "model.component.channels": key(32, "channels of a component's convolutions", low=1),
+    "model.broadcast.hidden": key(48, "width of a decoder that works pixel by pixel", low=1),
+    "model.broadcast.n_layers": key(5, "its layers", low=2),
+    "model.monolith.hidden": key(320, "width of the monolithic network's dense layers", low=1),
+    "model.monolith.channels": key(64, "channels of its convolutions", low=1),
+    "model.alpha_init": key("reference", "bias of alpha; half: 0.5", choices=("reference", "half")),
+    "model.anneal": key((1.0, 10.0), "first and last sharpness of C", above=0, length=2),
+    "model.form": key("auto", "how upsampling and convolution are computed", choices=FORMS),
+    "optim.loss_weight": key(1.0, "of the loss's second term", low=0),
+    "eval.n_columns": key(15, "scenes of the motivation figure", low=1),
+    "eval.recovery": key(False, "how well each component alone matches its sprite"),
+}  # fmt: skip
 
 
 def get_config(arg=""):
@@ -209,70 +281,61 @@ def get_config(arg=""):
     _, support, kinds, changes = rows[row]
     config = base("sprites")
     config.row, config.size = row, size
-    declare(config)
-    config.data.update(SUPPORTS[support])
-    config.model.kinds = kinds
-    config.update_from_flattened_dict(changes)
-    sizes = {"default": laptop, "smoke": smoke, "fast": fast, "paper": paper}
-    (sizes if row in ROWS else {**sizes, "fast": short})[size](config)
-    if row in BEYOND:
-        beyond(config, changes)
+    declare_training(config)
+    declare(config, KEYS)
+    declare_schedule(config)
+    chosen = {f"data.{name}": value for name, value in SUPPORTS[support].items()}
+    declare_choices(config, chosen | {"model.kinds": kinds, **changes})
+    resize(config)
     return config
 
 
-def declare(config):
-    """Every key of this family."""
-    with config.unlocked():
-        data, model, optim, evaluation = (
-            config[name] for name in ("data", "model", "optim", "eval")
-        )
-        data.update(
-            {
-                "n_slots": 2,
-                "image_size": 64,
-                "support": "random",
-                "planes": (),
-                "gaps": (),
-                "delta": 0.1,
-                "distribution": "uniform",
-                "mean": 0.5,
-                "std": 1.0,
-                # The paper's images were made with hard occlusion, its model composes softly.
-                "composition": "occlude_step",
-            }
-        )
-        model.update(
-            {
-                "kinds": ("compositional",),
-                "composition": "occlude_sigmoid",
-                "anneal": (1.0, 10.0),  # first and last sharpness of annealed_sharpness
-                "decoder": "upsample",  # of components; or "broadcast", "shift"
-                "component": {"hidden": 256, "channels": 32},
-                "broadcast": {"hidden": 48, "n_layers": 5},
-                "monolith": {"hidden": 320, "channels": 64},
-                "alpha_init": "reference",  # or "half": bias 0.5
-                "form": "auto",
-                "dtype": "float32",  # of activations; parameters and optimiser are float32
-            }
-        )
-        optim.update(
-            {
-                "loss": "mse",
-                "loss_weight": 1.0,
-                "lr_every": 1,  # steps at a constant learning rate: 1, or an epoch's length
-            }
-        )
-        # n scenes per evaluation set, scored in batches; the rest sizes the figures
-        evaluation.update({"n": 0, "batch": 1000, "n_columns": 15, "n_grid": 0, "n_traversal": 5})
-        # reported too: error by region, component recovery, error outside against inside
-        evaluation.update({"regions": False, "recovery": False, "curve": False})
-        config.optim.lr, config.optim.lr_final, config.optim.weight_decay = 1e-3, 1e-5, 1e-5
+# Keys that decide which others there are: overrides of them come first, then `adapt`.
+CHOICES = (
+    "data.support", "data.distribution", "data.n_slots", "model.kinds", "model.composition",
+    "model.decoder", "optim.loss",
+)  # fmt: skip
+
+
+def adapt(config):
+    """After a choice was overridden: the keys that it reads, and no others, at the row's size."""
+    chosen = {name: value for name, value in leaves(config) if name in CHOICES}
+    named = SUPPORTS.get(config.data.support, {})
+    undeclare(config, OPTIONAL.keys() - needed(config))
+    declare_choices(config, {f"data.{name}": value for name, value in named.items()} | chosen)
+    undeclare(config, OPTIONAL.keys() - needed(config))
+    resize(config)
+
+
+def declare_choices(config, chosen):
+    """The keys that the row's choices read, and the choices themselves."""
+    config.update_from_flattened_dict({k: v for k, v in chosen.items() if k in KEYS})
+    while missing := needed(config) - set(keys(config)):  # one choice may need another
+        declare(config, {name: OPTIONAL[name] for name in missing})
+        own = {name: value for name, value in chosen.items() if name in missing}
+        config.update_from_flattened_dict(own)
+
+
+def resize(config):
+    """The row's size, and what all rows beyond the paper report."""
+    sizes = {"default": laptop, "smoke": smoke, "fast": fast, "paper": paper}
+    (sizes if config.row in ROWS else {**sizes, "fast": short})[config.size](config)
+    if config.row in BEYOND:
+        beyond(config, BEYOND[config.row][-1])
+
+
+def widths(config, sizes):
+    """Sizes of those networks that the row has."""
+    for name, changes in sizes.items():
+        if name in config.model:
+            config.model[name].update(changes)
 
 
 def laptop(config):
     """Minutes on two CPU cores: 12,800 scenes, batch 32, 1,200 steps, cosine over the run."""
     config.data.update({"n_train": 12_800, "batch": 32})
-    config.model.broadcast.update({"hidden": 32, "n_layers": 4})  # half the time of 48 and 5
+    # 32 and 4 take half the time of 48 and 5
+    widths(config, {"broadcast": {"hidden": 32, "n_layers": 4}})
     config.train.update({"steps": 1200, "steps_per_call": 20, "log_every": 10})
     config.eval.update({"every": 400, "n": 2000, "n_grid": 1156})
     config.checkpoint.every = 200
@@ -281,12 +344,12 @@ def laptop(config):
 def smoke(config):
     """Seconds: a tiny network, the whole path."""
     config.data.update({"n_train": 40, "batch": 16})
-    config.model.component.update({"hidden": 16, "channels": 4})
-    config.model.monolith.update({"hidden": 16, "channels": 4})
-    config.model.broadcast.hidden = 8
+    small = {"hidden": 16, "channels": 4}
+    widths(config, {"component": small, "monolith": small, "broadcast": {"hidden": 8}})
     config.train.update({"steps": 12, "steps_per_call": 3, "log_every": 1})
-    config.eval.update({"every": 6, "n": 20, "batch": 10, "n_columns": 3, "n_grid": 20})
-    config.eval.n_traversal = 2
+    config.eval.update({"every": 6, "n": 20, "batch": 10, "n_grid": 20, "n_traversal": 2})
+    if "n_columns" in config.eval:
+        config.eval.n_columns = 3
     config.checkpoint.every = 3
 
 
@@ -313,7 +376,9 @@ def short(config):
 
 def beyond(config, changes):
     """What all rows beyond the paper report; the row's own number of scenes, except in `smoke`."""
-    config.eval.update({"regions": True, "recovery": True})
+    config.eval.regions = True
+    if "recovery" in config.eval:
+        config.eval.recovery = True
     if config.eval.curve:  # once per epoch, more often where a run is only three epochs long
         every = {"default": 100, "smoke": 3, "fast": 196, "paper": 196}
         config.eval.every = every[config.size]
@@ -323,14 +388,10 @@ def beyond(config, changes):
 
 def describe_rows():
     """One line per row for `--list`: the paper's, then those beyond it."""
+    number = {name: metrics["r2_all"]["mean"] for name, metrics in PUBLISHED["sprites"].items()}
+    expect = {name: f"r2_all {value:.4f}" for name, value in number.items()}
+    both = {kind: number[f"orthogonal_{kind}"] for kind in ("compositional", "monolithic")}
+    expect["demo"] = ", ".join(f"{kind}/r2_all {value:.4f}" for kind, value in both.items())
     for name, (doc, *_) in (ROWS | BEYOND).items():
-        number = PUBLISHED["sprites"].get(name, {}).get("r2_all")
         times = TIMES if name in ROWS else BEYOND_TIMES
-        yield {
-            "name": name,
-            "doc": doc,
-            "times": "; ".join(f"{size}: {times[size]}" for size in SIZES),
-            "expect": f"paper's R2 all {number['mean']:.4f}"
-            if number
-            else "not in the paper's table",
-        }
+        yield {"name": name, "doc": doc, "times": times, "expect": expect.get(name, "")}

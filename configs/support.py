@@ -7,68 +7,109 @@ Nothing is trained. Sizes: default and paper audit at least 256 values of each c
 smoke takes seconds.
 """
 
-from cgjax.config import SIZES, base, split_variant
+from cgjax.config import split_variant
+from cgjax.core.keys import key
+from cgjax.declare import base, declare
+from cgjax.experiments.sprites.compositions import COMPOSITIONS
+from cgjax.experiments.sprites.sets import SUPPORTS
+from cgjax.published import PUBLISHED
 
 _ALL = (
     "random", "orthogonal", "orthogonal_star", "orthogonal_broad", "diagonal_broad", "diagonal",
     "diagonal_narrow", "orthogonal_gap",
 )  # fmt: skip
 
-# row: (what it shows, expected time at the default size, changes)
+# row: (what it shows, expected time at the default size, its keys beside `data.seed`, changes)
 ROWS = {
     "demo": (
         "Which supports identify both sprites, and at which pixels they do not",
         "half a minute",
+        ("image_size", "n_values", "n_partners", "supports"),
         {"supports": ("orthogonal", "orthogonal_star", "diagonal_narrow", "orthogonal_gap"),
          "n_values": 32},
     ),
     "table": (
         "Every support against hard, soft and alpha composition: share of values that pass",
         "2.5 minutes",
+        ("image_size", "n_values", "n_partners", "supports"),
         {},
     ),
     "partners": (
         "The diagonal: its verdict by width and by number of partners",
         "45 seconds",
+        ("image_size", "n_values", "partner_counts", "deltas"),
         {"n_values": 64},
     ),
     "predict": (
         "Audits of the recorded runs' supports against their scores: rank correlation",
         "2 minutes",
+        ("image_size", "n_values", "n_partners", "n_unseen", "record"),
         {"n_values": 64},
     ),
     "design": (
-        "Fewest planes that identify every slot, for two to four sprites",
+        "Planes chosen greedily until every slot is identified, for two to four sprites",
         "20 seconds",
+        ("image_size", "n_values", "slot_counts", "n_candidates"),
         {"image_size": 32, "n_values": 32},
     ),
     "relaxed": (
         "What C ignores need not be known: the condition that only asks about the rest",
         "40 seconds",
+        ("image_size", "n_values", "n_partners", "n_unseen"),
         {"image_size": 16, "n_values": 64, "n_partners": 1024, "n_unseen": 64},
     ),
     "opacity": (
         "Saturated opacities explain a trained alpha model (--config.data.run=<workdir>)",
         "a minute",
+        ("n_values", "n_partners", "n_unseen", "run", "part"),
         {"n_values": 32, "run": "runs/sprites/orthogonal_rgba_cured", "part": "shared"},
     ),
     "certificate": (
         "Which premises of the theorem hold for a trained model (--config.data.run=<workdir>)",
         "a minute",
+        ("n_values", "n_partners", "run", "part", "softness"),
         {"n_values": 64},
     ),
 }  # fmt: skip
 
-TIMES = {"smoke": "seconds", "fast": "a quarter of the default", "paper": "as the default"}
+KEYS = {
+    "image_size": key(64, "pixels along each side", choices=(8, 16, 32, 64)),
+    "supports": key(_ALL, "which are audited", choices=tuple(SUPPORTS), distinct=True),
+    "n_values": key(256, "values of z_k* per component", low=1),
+    "n_partners": key(48, "points of P' where the support is not made of planes", low=1),
+    "n_unseen": key(64, "points of Q per value, for the relaxed condition", low=1),
+    "deltas": key((0.03, 0.05, 0.07, 0.1, 0.2), "half widths of the diagonal", above=0, high=0.7,
+                  distinct=True),
+    "partner_counts": key((48, 512), "numbers of partners", low=1, distinct=True),
+    "slot_counts": key((2, 3, 4), "numbers of sprites", low=2, high=6, distinct=True),
+    "n_candidates": key(24, "planes to choose from", low=1),
+    "record": key("", "folder of recorded sprites runs; empty: the package's own"),
+    "run": key("runs/sprites/demo", "workdir of a finished sprites run"),
+    "part": key("compositional", "which of its models"),
+    "softness": key(1.0, "pixels over which the certificate's sprites fade out", above=0),
+}  # fmt: skip
+
+TIMES = {
+    "default": "on two CPU cores, as given",
+    "smoke": "seconds",
+    "fast": "a quarter of the default",
+    "paper": "as the default",
+}
 
 
 def get_config(arg=""):
     """`arg` is "", "<row>", "<size>" or "<row>,<size>"."""
     row, size = split_variant(arg, ROWS)
+    _, _, names, changes = ROWS[row]
     config = base("support")
     config.row, config.size = row, size
-    declare(config)
-    config.data.update(ROWS[row][2])
+    declare(config, {"data.seed": key(0, "draws values and partners", low=0)})
+    declare(config, {f"data.{name}": KEYS[name] for name in names})
+    if row == "certificate":
+        doc = "C of the model, as the theory sees it"
+        choices = tuple(COMPOSITIONS)
+        declare(config, {"model.composition": key("occlude_sigmoid", doc, choices=choices)})
+    config.data.update(changes)
     if size == "fast":
         config.data.n_values = min(config.data.n_values, 64)
     if size == "smoke":
@@ -76,45 +117,26 @@ def get_config(arg=""):
     return config
 
 
-def declare(config):
-    """Every key of this family."""
-    with config.unlocked():
-        config.data.update(
-            {
-                "image_size": 64,
-                "supports": _ALL,
-                "n_values": 256,  # values of z_k* per component
-                "n_partners": 48,  # points of P' where the support is not made of planes
-                "n_unseen": 64,  # points of Q per value, for the relaxed condition
-                "deltas": (0.03, 0.05, 0.07, 0.1, 0.2),
-                "partner_counts": (48, 512),
-                "slot_counts": (2, 3, 4),
-                "n_candidates": 24,  # planes to choose from
-                "record": "",  # folder of recorded sprites runs; empty: the package's own
-                "run": "runs/sprites/demo",  # a finished sprites run, and which of its models
-                "part": "compositional",
-                "softness": 1.0,  # pixels over which the certificate's sprites fade out
-            }
-        )
-        config.model.update({"composition": "occlude_sigmoid"})
-    # Nothing is trained: one step keeps the periods that all configs share valid.
-    config.train.steps = 1
-
-
 def smoke(config):
     """Seconds: few values of small images."""
-    config.data.update({"image_size": 16, "n_values": 4, "n_partners": 4, "n_unseen": 4})
-    config.data.update({"deltas": (0.05, 0.2), "partner_counts": (4, 8), "slot_counts": (2,)})
-    config.data.update({"n_candidates": 6, "supports": config.data.supports[:3]})
+    small = {"image_size": 16, "n_values": 4, "n_partners": 4, "n_unseen": 4, "n_candidates": 6}
+    small |= {"deltas": (0.05, 0.2), "partner_counts": (4, 8), "slot_counts": (2,)}
+    if "supports" in config.data:
+        small["supports"] = config.data.supports[:3]
+    config.data.update({name: value for name, value in small.items() if name in config.data})
+
+
+# The numbers recomputed before, by the names of `published`.
+EXPECT = {
+    "demo": ("table", "orthogonal/step_back"),
+    "table": ("table", "orthogonal/step_back"),
+    "partners": ("partners", "delta 0.1, 512 partners"),
+}
 
 
 def describe_rows():
     """One line per row for `--list`."""
-    for name, (doc, time, _) in ROWS.items():
-        times = {"default": f"{time} on two CPU cores", **TIMES}
-        yield {
-            "name": name,
-            "doc": doc,
-            "times": "; ".join(f"{size}: {times[size]}" for size in SIZES),
-            "expect": "nothing is trained",
-        }
+    for name, (doc, time, *_) in ROWS.items():
+        study, metric = EXPECT.get(name, ("", ""))
+        expect = f"{metric} {PUBLISHED['support'][study][metric]['mean']:g}" if study else ""
+        yield {"name": name, "doc": f"{doc} ({time})", "times": TIMES, "expect": expect}

@@ -14,8 +14,10 @@ ALLOWED = {
     "analysis": {"core", "analysis"},
     "plots": {"core", "plots"},
     "published": {"published"},
-    "config": {"core", "config"},
-    "experiments": {"core", "data", "nets", "analysis", "plots", "published", "config"},
+    "config": {"core", "config", "declare", "overrides"},
+    "declare": {"core"},
+    "overrides": {"core", "declare"},
+    "experiments": {"core", "data", "nets", "analysis", "plots", "published", "config", "declare"},
 }
 
 
@@ -35,17 +37,33 @@ def room(module):
     return parts[1] if parts[0] == "cgjax" and len(parts) > 1 else None
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: p.stem)
+def parts_of(path):
+    return path.relative_to(PACKAGE).with_suffix("").parts
+
+
+@pytest.mark.parametrize(
+    "path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: "/".join(parts_of(path))
+)
 def test_rooms(path):
-    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    parts = parts_of(path)
     for module in imports(path):
         assert not module.startswith("jax._src"), f"{path.name} uses private JAX: {module}"
         assert not module.startswith("tensorflow.") and module != "tensorflow"
         target = room(module)
         if parts[0] in ALLOWED and target:
-            if parts[0] == "experiments":
-                family = module.split(".")[2:3]
-                own = target == "experiments" and (len(parts) < 3 or family in ([], [parts[1]]))
-                assert own or target in ALLOWED["experiments"], f"{path.name} imports {module}"
-            else:
-                assert target in ALLOWED[parts[0]], f"{path.name} imports {module}"
+            own = target == "experiments" == parts[0] and is_own_family(parts, module)
+            assert own or target in ALLOWED[parts[0]], f"{'/'.join(parts)} imports {module}"
+
+
+def is_own_family(parts, module):
+    """Families never import each other; a family's folders are parts of it."""
+    return len(parts) < 3 or module.split(".")[2:3] in ([], [parts[1]])
+
+
+def test_families_are_told_apart():
+    vectors = ("experiments", "vectors", "run")
+    support = ("experiments", "sprites", "support", "run")
+    assert is_own_family(vectors, "cgjax.experiments.vectors.parts")
+    assert is_own_family(support, "cgjax.experiments.sprites.scenes")
+    assert not is_own_family(vectors, "cgjax.experiments.sprites.scenes")
+    assert not is_own_family(support, "cgjax.experiments.vectors")

@@ -6,10 +6,11 @@ import inspect
 import json
 import pathlib
 import statistics
+import types
 
 import pytest
 
-from cgjax.published import PUBLISHED, SOURCES
+from cgjax.published import PUBLISHED, SOURCES, read
 
 FIGURES = pathlib.Path(__file__).parent / "golden" / "kernels" / "paper_figures.json"
 METRICS = ("mse_id", "mse_all", "r2_id", "r2_all")
@@ -87,6 +88,32 @@ def test_shares_follow_from_the_heights_of_the_figures(network):
                 name = f"{task.lower().replace('-', '_')}, d={distance}: magnitude "
                 entry = PUBLISHED["kernels"][f"cd_{network}"][name + kind.split("_")[0]]
                 assert entry["mean"] == pytest.approx(by_distance[distance] / total, abs=0.002)
+
+
+@pytest.mark.parametrize("files", (("vectors",), ("support",), ("kernels", "images")))
+def test_no_number_stands_twice(files):
+    """Every cell of the tables is an entry of its own."""
+    tables = [importlib.import_module(f"cgjax.published.{name}").TABLES for name in files]
+    cells = [
+        cell
+        for table in sum(tables, ())
+        for line in table["lines"].values()
+        for cell in line * len(table["metrics"])
+        if cell is not None
+    ]
+    assert len(cells) == sum(map(len, PUBLISHED[files[0]].values()))
+
+
+def test_cells_may_have_an_error_of_their_own_or_be_absent():
+    table = {"metrics": {"row_{line}": "m {column}"}, "error": 0.1, "where": "at {column}",
+             "columns": (1, 2, 3), "lines": {"a": (5, (6, 0.2), None)}}  # fmt: skip
+    found = read(types.SimpleNamespace(PAPER="A paper", TABLES=(table,)))
+    assert found == {
+        "row_a": {
+            "m 1": {"mean": 5, "sd": 0.1, "values": (), "where": "A paper, at 1"},
+            "m 2": {"mean": 6, "sd": 0.2, "values": (), "where": "A paper, at 2"},
+        }
+    }
 
 
 @pytest.mark.parametrize("family", (*PUBLISHED, "images"))

@@ -1,15 +1,21 @@
-"""The reproduction record: what goes in, and that the README shows what it holds."""
+"""The reproduction record: what goes in; the READMEs: their tables, commands and links."""
 
 import json
 import pathlib
+import re
+import shlex
 
 import pytest
 
 from cgjax import config as configs
-from cgjax import report
+from cgjax import experiments, report
+from cgjax.core import tables
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import summary
+from cgjax.main import parse
 from cgjax.report.__main__ import main
+
+ROOT = pathlib.Path(__file__).parent.parent
 
 
 def test_a_finished_run_can_be_added(tmp_path):
@@ -23,9 +29,11 @@ def test_a_finished_run_can_be_added(tmp_path):
     entry = json.loads(path.read_text())
     assert path.name == "diagonal-fast-again.json"
     assert entry["config"]["data"]["delta"] == 0.1 and entry["models"]["compositional"]
-    table = report.headline_table("sprites", record=tmp_path / "record")
+    record = report.entries("sprites", tmp_path / "record")
+    table = tables.headline_table(record)
     assert "| diagonal (again) | fast | 0.800, 0.900 | 0.850 | 0.900 | -0.050 | 12 s |" in table
-    assert report.by_row("sprites", "fast", "again", tmp_path / "record")["diagonal"]
+    assert tables.by_row(record, "fast", "again")["diagonal"]
+    assert not tables.by_row(record, "fast")
 
 
 def test_an_unfinished_run_is_refused(tmp_path):
@@ -33,14 +41,25 @@ def test_an_unfinished_run_is_refused(tmp_path):
         report.add(tmp_path)
 
 
-def test_recorded_configs_are_still_known():
+# Early records hold every key of their family in every row, and these, which no row ever read.
+UNREAD = {
+    "sprites": set(),
+    "kernels": {"data.n_train", "data.seed", "optim.lr_final", "optim.weight_decay"},
+}
+
+
+@pytest.mark.parametrize("family", UNREAD)
+def test_recorded_configs_are_still_known(family):
     """Keys may be added to a family; one that is gone would make a recorded run unrepeatable."""
     free = ("train.seeds", "model.dtype", "data.tasks", "data.distances")  # parts of a row
-    for entry in report.entries("sprites") + report.entries("kernels"):
-        path = f"configs/{entry['family']}.py"
-        config = configs.load(f"{path}:{entry['row']},{entry['size']}")
+    module = configs.load_file(f"configs/{family}.py")
+    rows = [row["name"] for row in module.describe_rows()]
+    known = {name for row in rows for name in configs.keys(module.get_config(f"{row},fast"))}
+    known |= set(getattr(module, "OPTIONAL", ()))  # those that other choices read
+    for entry in report.entries(family):
+        config = configs.load(f"{family}:{entry['row']},{entry['size']}")
         recorded = configs.from_json(json.dumps(entry["config"]))
-        assert set(configs.keys(recorded)) <= set(configs.keys(config))
+        assert set(configs.keys(recorded)) <= known | UNREAD[family]
         changed = [
             line
             for line in configs.differences(recorded, config)
@@ -49,14 +68,55 @@ def test_recorded_configs_are_still_known():
         assert not changed, (entry["row"], changed)
 
 
-def test_the_readme_shows_the_record():
-    readme = (pathlib.Path(__file__).parent.parent / "README.md").read_text()
-    assert report.headline_table("sprites") in readme
-    assert report.metric_table("kernels", ("slope", "accuracy")) in readme
+READMES = [ROOT / "README.md", *sorted((ROOT / "cgjax" / "experiments").rglob("README.md"))]
+
+
+def test_the_readmes_show_the_record():
+    """Each family's README holds the tables of its record, word for word."""
+    folder = ROOT / "cgjax" / "experiments"
+    sprites, kernels = report.entries("sprites"), report.entries("kernels")
+    readme = (folder / "sprites" / "README.md").read_text()
+    assert tables.headline_table(sprites) in readme
+    assert (
+        dict(experiments.family("sprites").tables(sprites))["sprites, beyond the paper"] in readme
+    )
+    readme = (folder / "kernels" / "README.md").read_text()
+    assert tables.metric_table(kernels, ("slope", "accuracy")) in readme
+
+
+def test_the_readme_is_short_and_names_every_family():
+    text = READMES[0].read_text()
+    assert len(text.splitlines()) <= 200
+    for family in experiments.FAMILIES:
+        assert f"`--config={family}`" in text
+
+
+@pytest.mark.parametrize("path", READMES, ids=lambda path: str(path.parent.relative_to(ROOT)))
+def test_commands_in_the_readmes_are_understood(path):
+    """Rows, sizes, keys and flags of every command are there; so are the files that are linked."""
+    text = path.read_text()
+    for line in re.findall(r"^[^`\n]*python -m cgjax\.main (--.*)", text, re.MULTILINE):
+        flags, overrides, _ = parse(shlex.split(line, comments=True))
+        if flags.config:
+            configs.load(flags.config, overrides)
+    for link in re.findall(r"\]\(([^)#]+)", text):
+        assert (path.parent / link).exists(), link
 
 
 def test_the_report_prints_every_table(capsys):
     assert main([]) == 0
     printed = capsys.readouterr().out
-    assert "## sprites, size fast" in printed
+    titles = [line.removeprefix("## ") for line in printed.splitlines() if line.startswith("#")]
+    own = ["sprites", "sprites, beyond the paper", "sprites, size fast"]
+    assert titles == [*own, "sprites, size fast, bfloat16", "sprites, size paper", "kernels"]
     assert "| gap_shift | fast | 0.933 | 0.929 |" in printed
+
+
+@pytest.mark.parametrize("family", experiments.FAMILIES)
+def test_every_family_states_its_tables(family):
+    """Of a run with one number, ours beside the paper's."""
+    metric = summary([0.5], [0], {"mean": 0.75, "sd": 0.1, "where": "a table"})
+    entry = {"row": "one", "size": "fast", "label": "", "devices": "1x test", "wall_s": 1.0}
+    entry["metrics"] = {"r2_all": metric, "new pairs: slope": metric}
+    found = experiments.family(family).tables([entry])
+    assert found and any("0.500 | 0.750 | -0.250" in table for _, table in found)

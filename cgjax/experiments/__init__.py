@@ -1,19 +1,89 @@
-"""The families: a literal table, each module imported when asked for."""
+"""The families: a literal table, each module imported when asked for.
+
+A family's front door has `run(config, workdir, figures) -> (metrics, arrays, extra)` and
+`load(config, workdir, part, step)`. It may have `check(config)`, which refuses a config before
+anything is written, `plan(config)` for `--dry_run` ({part: core.sizes.of(...)}), and
+`tables(record)` for the report. A config may name a module outside this package as its family;
+README.md beside this file shows one.
+"""
 
 import importlib
+import json
 
-from cgjax.core.errors import BadInput
+import numpy as np
+
+from cgjax.config import look_here
+from cgjax.core.errors import BadInput, first_line
 
 FAMILIES = {
-    "support": "cgjax.experiments.sprites.support",
-    "kernels": "cgjax.experiments.kernels.run",
     "sprites": "cgjax.experiments.sprites.run",
-    "vectors": "cgjax.experiments.sprites.vectors",
+    "support": "cgjax.experiments.sprites.support.run",
+    "vectors": "cgjax.experiments.vectors.run",
+    "kernels": "cgjax.experiments.kernels.run",
 }
+ENTRY = {"ours", "sd", "values", "seeds", "paper", "paper_sd", "where"}  # of results.json
 
 
 def family(name: str):
-    """The module with `run(config, workdir)` and `load(config, workdir, part)` of a family."""
-    if name not in FAMILIES:
-        raise BadInput(f"unknown family '{name}': families are {', '.join(FAMILIES)}")
-    return importlib.import_module(FAMILIES[name])
+    """The front door of a family."""
+    if name not in FAMILIES and "." not in name:
+        raise BadInput(
+            f"unknown family '{name}': families are {', '.join(FAMILIES)}, or a module's full name"
+        )
+    look_here()
+    try:
+        module = importlib.import_module(FAMILIES.get(name, name))
+    except (Exception, SystemExit) as error:
+        if name in FAMILIES:
+            raise
+        what = f"{type(error).__name__}: {first_line(error)}"
+        raise BadInput(f"cannot import the family '{name}': {what}") from None
+    if missing := [word for word in ("run", "load") if not callable(getattr(module, word, None))]:
+        raise BadInput(f"the family '{name}' has no function {' and no '.join(missing)}")
+    return module
+
+
+def check(module, config) -> None:
+    """What a family refuses of a config whose single values are all allowed."""
+    if hasattr(module, "check"):
+        module.check(config)
+
+
+def checked_results(config, found) -> tuple[dict, dict, dict]:
+    """What `run` returned, held against the contract."""
+    who, wanted = f"family '{config.family}'", "(metrics, arrays, extra)"
+    if not isinstance(found, tuple) or len(found) != 3:
+        got = f"{len(found)} values" if isinstance(found, tuple) else type(found).__name__
+        raise BadInput(f"run of {who} returned {got}: it must return {wanted}")
+    if not all(isinstance(part, dict) for part in found):
+        raise BadInput(f"run of {who} must return three dicts, {wanted}")
+    metrics, arrays, extra = found
+    for name, entry in metrics.items():
+        if not is_entry(entry):
+            raise BadInput(
+                f"metric '{name}' of {who} is no entry of results.json: make it with "
+                "cgjax.core.logging.summary(values, seeds, published)"
+            )
+    try:
+        json.dumps([metrics, extra])
+    except (TypeError, ValueError) as error:
+        raise BadInput(f"metrics or extra of {who} are no json: {first_line(error)}") from None
+    for name, values in arrays.items():
+        if not isinstance(name, str) or np.asarray(values).dtype == object:
+            raise BadInput(f"'{name}' among the arrays of {who} is no array of numbers or words")
+    return metrics, arrays, extra
+
+
+def is_entry(entry) -> bool:
+    """Whether it can stand in results.json as one metric, and be shown in the table."""
+    return (
+        isinstance(entry, dict)
+        and set(entry) >= ENTRY
+        and all(_is_number(entry[key]) for key in ("ours", "sd", "paper", "paper_sd"))
+        and all(isinstance(entry[key], list) for key in ("values", "seeds"))
+    )
+
+
+def _is_number(value) -> bool:
+    known = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return value is None or (known and np.isfinite(value))

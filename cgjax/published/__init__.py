@@ -1,4 +1,4 @@
-"""Every published number we compare with, and where it stands; literals only.
+"""Every published number we compare with, and where it stands; the modules hold literals only.
 
 `PUBLISHED[family][row][metric]` holds `mean` and `sd` as printed (sample standard deviation over
 the seeds), `values` (the score of every seed in that mean, in seed order), `where`, and `left_out`
@@ -36,21 +36,46 @@ SOURCES = {
 }
 
 
-def _read_off(rows: dict) -> dict:
-    """`{row: {where: {metric: (number, its error)}}}` in the form of PUBLISHED."""
-    return {
-        row: {
-            metric: {"mean": mean, "sd": error, "values": (), "where": where}
-            for where, metrics in places.items()
-            for metric, (mean, error) in metrics.items()
-        }
-        for row, places in rows.items()
-    }
+def read(module) -> dict:
+    """The tables of a module in the form of PUBLISHED, without the values of single seeds.
+
+    A table has `lines` {word: a cell for each of its `columns`}: a number with the table's `error`,
+    (number, its own error), or None where there is none. `metrics` {row: metric} says what a cell
+    is, and `where` in the paper it stands, with {line} and {column} for its words.
+    """
+    found = {}
+    for table in module.TABLES:
+        for line, cells in table["lines"].items():
+            for column, cell in zip(table["columns"], cells, strict=True):
+                if cell is None:
+                    continue
+                words = {"line": line, "column": column}
+                mean, error = cell if isinstance(cell, tuple) else (cell, table["error"])
+                where = ", ".join(filter(None, (module.PAPER, table["where"].format(**words))))
+                entry = {"mean": mean, "sd": error, "values": (), "where": where}
+                for row, metric in table["metrics"].items():
+                    metrics = found.setdefault(row.format(**words), {})
+                    metrics[metric.format(**words)] = dict(entry)
+    return found
+
+
+def read_seeds(module) -> dict:
+    """The scores of a module, seed by seed, in the form of PUBLISHED."""
+    found = {}
+    for row, (title, metrics) in module.SEEDS.items():
+        found[row] = {}
+        for metric, (mean, sd, *values) in metrics.items():
+            where = f"{module.PAPER}, {title}: {module.METRICS[metric]}"
+            entry = {"mean": mean, "sd": sd, "values": tuple(values), "where": where}
+            if row in module.LEFT_OUT:
+                entry["left_out"] = module.LEFT_OUT[row][metric]
+            found[row][metric] = entry
+    return found
 
 
 PUBLISHED = {
-    "sprites": sprites.NUMBERS,
-    "vectors": _read_off(vectors.READ_OFF),
-    "support": _read_off(support.READ_OFF),
-    "kernels": _read_off(kernels.READ_OFF | images.READ_OFF),
+    "sprites": read_seeds(sprites),
+    "vectors": read(vectors),
+    "support": read(support),
+    "kernels": read(kernels) | read(images),
 }

@@ -4,21 +4,8 @@ python -m cgjax.report --add=<workdir> ...  puts finished runs into the record""
 import argparse
 import sys
 
-from cgjax import report
+from cgjax import experiments, report
 from cgjax.core.errors import command
-from cgjax.experiments.sprites import figures
-
-BEYOND = (
-    "r2_id",
-    "r2_all",
-    "mse_overlap",
-    "mse_outline",
-    "mse_gap",
-    "recovery_front",
-    "recovery_back",
-)
-
-KERNELS = ("slope", "accuracy", "mse", "additivity")
 
 
 @command
@@ -33,15 +20,15 @@ def main(argv=None):
     flags = parser.parse_args(argv)
     for workdir in flags.add:
         print(f"wrote {report.add(workdir, label=flags.label).name}")
-    if flags.add:
-        return
-    print(report.headline_table("sprites"))
-    print(f"\n## sprites, beyond the paper\n\n{report.beyond_table('sprites', BEYOND)}")
-    print(f"\n## kernels\n\n{report.metric_table('kernels', KERNELS)}")
-    for size in ("fast", "paper"):
-        rows = report.by_row("sprites", size, flags.label)
-        if rows:
-            print(f"\n## sprites, size {size}\n\n{figures.table_markdown(rows)}")
+    if not flags.add:
+        print("\n".join(f"## {title}\n\n{table.rstrip()}\n" for title, table in tables()))
+
+
+def tables():
+    """(title, Markdown) of every family that has a record, as it states them itself."""
+    for name in experiments.FAMILIES:
+        if record := report.entries(name):
+            yield from experiments.family(name).tables(record)
 
 
 if __name__ == "__main__":

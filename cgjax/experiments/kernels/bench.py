@@ -22,7 +22,8 @@ from cgjax.core import parallel
 from cgjax.core.errors import BadInput, command
 from cgjax.core.logging import say
 from cgjax.core.timing import fastest, table
-from cgjax.experiments.kernels import bench_ntk, tasks, theory
+from cgjax.experiments.kernels import bench_ntk, tasks
+from cgjax.experiments.kernels.theory.classification import PRICE, phase_kernels
 
 PARTS = ("phase", "ntk", "convnet")
 N_GRID = 50
@@ -62,14 +63,14 @@ def run(batch: int = 0, steps: int = 0, parts: str = "all", n_pairs: int = 0) ->
 # --- phase map ------------------------------------------------------------------------------------
 
 MACHINES = {
-    "SVM": lambda k, y, k_test, mask: machines.svc(k, y, k_test, theory.PRICE, mask=mask),
+    "SVM": lambda k, y, k_test, mask: machines.svc(k, y, k_test, PRICE, mask=mask),
     "ridgeless": lambda k, y, k_test, mask: machines.ridgeless(k, y, k_test, mask=mask),
 }
 
 
 def phase(chunk: int = 0, n_grid: int = N_GRID, every: int = EVERY) -> None:
     """Both machines on CD-1, CD-2, CD-3 for every kernel of the map, against scikit-learn."""
-    kappas = theory.phase_kernels(n_grid)
+    kappas = phase_kernels(n_grid)
     members = [tasks.cd(k) for k in (1, 2, 3)]
     n, seconds = len(kappas), {}
     with jax.enable_x64(True):
@@ -204,7 +205,7 @@ def svc_loop(kappas: np.ndarray, task: tasks.Task) -> np.ndarray:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the cap
         for kappa in kappas:
-            machine = SVC(kernel="precomputed", C=theory.PRICE, max_iter=CAP)
+            machine = SVC(kernel="precomputed", C=PRICE, max_iter=CAP)
             machine.fit(kappa[shared], task.y[task.is_train])
             found.append(machine.decision_function(kappa[shared_test]))
     return np.stack(found) * task.y[~task.is_train][None]

@@ -1,57 +1,67 @@
 """One study of the kernels family: closed forms, dense networks, networks on images."""
 
 import pathlib
-import time
 
-from cgjax.config import fingerprint
+from cgjax.core import tables as markdown
 from cgjax.core.errors import BadInput
-from cgjax.core.logging import summary, write_arrays, write_results
-from cgjax.experiments.kernels import (
-    dense,
-    dense_figures,
-    figures,
-    image_figures,
-    image_study,
-    theory,
-)
+from cgjax.core.logging import summary
+from cgjax.experiments.kernels.dense import figures as dense_figures
+from cgjax.experiments.kernels.dense import study as dense
+from cgjax.experiments.kernels.images import figures as image_figures
+from cgjax.experiments.kernels.images import study as images
+from cgjax.experiments.kernels.theory.figures import FIGURES
+from cgjax.experiments.kernels.theory.studies import STUDIES
 from cgjax.published import PUBLISHED
 
-# Figures of every study, by its name.
-DRAW = {**figures.FIGURES, "dense": dense_figures.draw, "images": image_figures.draw}
+# Studies that train networks, and figures of every study, by name.
+NETWORKS = {"dense": dense, "images": images}
+DRAW = {**FIGURES, "dense": dense_figures.draw, "images": image_figures.draw}
+SCORES = ("slope", "accuracy", "mse", "additivity")  # that the report shows
 
 
-def run(config, workdir, figures: bool = True) -> dict:
-    """Runs the row's study and writes results.json, arrays.npz and figures."""
-    started, workdir = time.monotonic(), pathlib.Path(workdir)
-    if config.study in theory.STUDIES:
-        metrics, arrays = theory.STUDIES[config.study](config)
+def check(config) -> None:
+    """What the keys' own ranges cannot say."""
+    if config.study in NETWORKS:
+        NETWORKS[config.study].check(config)
+
+
+def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
+    """Runs the row's study: (metrics, arrays, extra), and its figures."""
+    workdir = pathlib.Path(workdir)
+    if config.study in STUDIES:
+        metrics, arrays = STUDIES[config.study](config)
         metrics = {name: ([value], [0]) for name, value in metrics.items()}
-    elif config.study == "images":
-        metrics, arrays = image_study.study(config, workdir)
-    elif config.study == "dense":
-        metrics, arrays = dense.study(config, workdir)
     else:
-        names = ", ".join([*theory.STUDIES, "dense", "images"])
-        raise BadInput(f"unknown study '{config.study}': one of {names}")
+        metrics, arrays = NETWORKS[config.study].study(config, workdir)
     # A few kernels or steps are no measurement: `smoke` shows that the path works.
     published = {} if config.size == "smoke" else PUBLISHED["kernels"].get(config.row, {})
     results = {
         name: summary(values, seeds, published.get(name))
         for name, (values, seeds) in metrics.items()
     }
-    write_arrays(workdir / "arrays.npz", arrays)
     if figures:
         draw(config, arrays, workdir / "figures")
-    extra = {"wall_s": time.monotonic() - started}
-    return write_results(workdir / "results.json", results, fingerprint(config), extra)
+    return results, arrays, {}
 
 
-def load(config, workdir, part: str = ""):
-    """Studies keep arrays; the sweep's networks are in its checkpoints."""
-    raise BadInput(f"'{workdir}' holds a study: read its arrays.npz and results.json")
+def plan(config) -> dict:
+    """How large each part's training is."""
+    return NETWORKS[config.study].plan(config) if config.study in NETWORKS else {}
+
+
+def load(config, workdir, part: str = "", step=None):
+    """Networks of a dense or image row; closed forms train none."""
+    if config.study in STUDIES:
+        raise BadInput(f"'{workdir}' is a closed form: it holds arrays and figures, no network")
+    return NETWORKS[config.study].load(config, workdir, part, step)
 
 
 def draw(config, arrays: dict, folder: pathlib.Path) -> None:
     """The study's figures, from its saved arrays."""
     if config.study in DRAW:
         DRAW[config.study](arrays, folder)
+
+
+def tables(record: list[dict]) -> list[tuple[str, str]]:
+    """(title, Markdown) of recorded runs."""
+    return [("kernels", markdown.metric_table(record, SCORES))]

@@ -280,6 +280,11 @@ def make(name: str) -> Task:
     return TASKS[name]()._replace(name=name)
 
 
+def is_task(name) -> bool:
+    """Whether `make` knows the name; for an unknown one it says which is near."""
+    return isinstance(name, str) and make(name) is not None
+
+
 def epoch_zero_mse(task: Task) -> tuple[float, float]:
     """Mean squared target on training and test combinations: the error of a network that says 0."""
     return tuple(float(np.mean(task.y[rows] ** 2)) for rows in (task.is_train, ~task.is_train))

@@ -92,4 +92,5 @@ def support_data(config, **keys) -> ml_collections.ConfigDict:
 
 def sizes(config) -> dict:
     """How many values, partners and points of Q an audit takes."""
-    return {name: config.data[name] for name in ("n_values", "n_partners", "n_unseen")}
+    names = ("n_values", "n_partners", "n_unseen")  # the last one where a row asks about Q
+    return {name: config.data[name] for name in names if name in config.data}

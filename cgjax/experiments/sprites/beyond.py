@@ -160,7 +160,10 @@ def draw_curves(arrays, folder) -> list:
     ax.set(xscale="log", yscale="log", xlim=ends, ylim=ends, box_aspect=1)
     ax.set(xlabel="MSE on the training support", ylabel="MSE on the whole cube")
     ax.grid(which="both", **plots.GRID)
-    ax.legend()
-    title = "New combinations against known ones: each evaluation of training, the last one large"
-    fig.suptitle(plots.wrap(title, 4.0, 10.5), x=0.01, ha="left")
+    ax.legend(loc="lower right")  # error on the cube is rarely the smaller one
+    title = (
+        "New combinations against known ones: every evaluation along training, the last one large; "
+        "a line for every seed"
+    )
+    plots.headline(fig, title)
     return [plots.save(fig, folder / "curves.png")]

@@ -91,7 +91,7 @@ def draw_motivation(arrays, folder):
             rows = {label: arrays[f"motivation/{part}/{scene}"] for scene, label in SCENES.items()}
             notes = {row: error_note(targets[row], rows[row]) for row in rows}
             blocks.append(plots.Block(rows, part, notes=notes))
-        title = f"Known sprites in new combinations: {' and '.join(members)} model"
+        title = f"Known sprites in new combinations: {' and '.join(members)} model, first seed"
         paths.append(plots.save(plots.image_grid(blocks, title), folder / f"{name}.png"))
     return paths
 
@@ -108,7 +108,10 @@ def draw_supports(arrays, folder):
     for name in names:
         verdict = str(np.asarray(arrays.get(f"supports/{name}/verdict", "")))
         panels[name.replace("_", " ")] = (arrays[f"supports/{name}"], verdict)
-    title = "Training supports, seen in the two horizontal positions, and whether they suffice"
+    title = (
+        "Training supports, seen in the two horizontal positions, "
+        "and the share of sprites that each identifies under hard occlusion"
+    )
     fig = plots.scatter_panels(panels, "sprite 1 x (raw)", "sprite 2 x (raw)", title)
     return [plots.save(fig, folder / "supports.png")]
 
@@ -126,7 +129,7 @@ def heatmap_of(named, path):
     low, wide = scenes.LOWEST[0], scenes.WIDTH[0]
     half = 0.5 * wide / max(1, len(levels) - 1)
     extent, ticks = (low - half, low + wide + half) * 2, low + wide * np.linspace(0, 1, 5)
-    title = "Error over the whole latent cube, by the sprites' horizontal positions"
+    title = "Error over the whole latent cube, by the sprites' horizontal positions (first seed)"
     fig = plots.heat_maps(
         panels, extent, scenes.latent_name(0), scenes.latent_name(5), title, SCALE, ticks
     )
@@ -151,7 +154,9 @@ def draw_pairs(arrays, folder):
         maps = {pair: marginal_mean(latents, mse, pair, levels) for pair in pairs}
         lines = [(levels, marginal_mean(latents, mse, (i,), levels)) for i in range(n)]
         axes = latent_axes(n, 0.5 / max(1, len(levels) - 1))
-        title = f"Error of the {part} model over every pair of latents, and over each alone (lines)"
+        title = (
+            f"Error of the {part} model over pairs of latents, and over each (lines); first seed"
+        )
         fig = plots.pair_matrix(maps, lines, *axes, title, SCALE)
         paths.append(plots.save(fig, folder / f"pairs_{part}.png"))
     return paths
@@ -173,7 +178,8 @@ def draw_reconstructions(arrays, folder):
             name = "composed" if rows else "predicted"
             rows |= {name: made, "target": target}
             block = plots.Block(rows, notes={name: error_note(target, made)})
-            fig = plots.image_grid([block], f"{part} model, scenes from {text}", largest=128)
+            title = f"What the {part} model draws: scenes from {text}, first seed"
+            fig = plots.image_grid([block], title, largest=128)
             paths.append(plots.save(fig, folder / f"reconstruction_{where}_{part}.png"))
     return paths
 
@@ -193,16 +199,16 @@ def draw_history(arrays, folder):
     titles = ("training loss", "R\u00b2 on the training support", "R\u00b2 on the whole cube")
     panels = {}
     for metric, title in zip(("loss", "r2_id", "r2_all"), titles):
-        axis, log, floor = ("step", True, None) if metric == "loss" else ("eval_step", False, -1.5)
+        axis, scale = ("step", "log") if metric == "loss" else ("eval_step", "r2")
         curves = {
             part: (arrays[f"history/{part}/{axis}"], arrays[f"history/{part}/{metric}"])
             for part in parts_of(arrays, "history", (metric, axis))
         }
         if curves:
-            panels[title] = {"curves": curves, "log": log, "floor": floor}
+            panels[title] = {"curves": curves, "scale": scale}
     if not panels:
         return []
-    fig = plots.learning_curves(panels, "Training: each seed, and their median", colours=COLOURS)
+    fig = plots.learning_curves(panels, "Loss and R\u00b2 along training", colours=COLOURS)
     return [plots.save(fig, folder / "learning_curves.png")]
 
 

@@ -9,13 +9,15 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from cgjax.core.errors import BadInput
+from cgjax.core import tree
+from cgjax.core.errors import BadInput, first_line
 from cgjax.experiments.sprites import learned, scenes
 from cgjax.nets.broadcast import BroadcastMLP, ShiftMLP
 from cgjax.nets.decoders import UpsampleMLP
 
 KINDS = ("compositional", "shared", "monolithic")
 DECODERS = ("upsample", "broadcast", "shift")
+DTYPES = ("float32", "bfloat16")
 
 
 class Model(NamedTuple):
@@ -35,20 +37,18 @@ def join(params, scheduled: dict):
 
 def build(config, kind: str) -> Model:
     """The model `kind` with the widths, composition and precision of the config."""
-    model = config.model
-    if kind not in KINDS:
-        raise BadInput(f"unknown model kind '{kind}': kinds are {', '.join(KINDS)}")
-    if model.composition not in learned.NAMES:
-        names = ", ".join(learned.NAMES)
-        raise BadInput(f"unknown model.composition '{model.composition}': one of {names}")
-    if model.decoder not in DECODERS:
-        raise BadInput(f"unknown model.decoder '{model.decoder}': one of {', '.join(DECODERS)}")
-    if model.decoder != "upsample" and (kind == "monolithic" or model.alpha_init != "reference"):
-        raise BadInput(
-            f"model.decoder={model.decoder} draws one sprite, with alpha_init=reference: "
-            "a monolithic model, or another alpha_init, needs model.decoder=upsample"
-        )
     return _monolithic(config) if kind == "monolithic" else _compositional(config, kind)
+
+
+def check(config, kind: str) -> int:
+    """Refuses sizes that no network can be built with; how many parameters there are."""
+    model, z = build(config, kind), jnp.zeros((1, 5 * config.data.n_slots))
+    try:
+        params = jax.eval_shape(model.init, jax.random.key(0))
+        jax.eval_shape(lambda p: model.predict(join(p, model.scheduled(0)), z), params)
+    except (ValueError, TypeError) as error:
+        raise BadInput(f"this {kind} model cannot be built: {first_line(error)}") from None
+    return tree.size(params)
 
 
 def _decoder(config, widths, n_channels: int, name: str = "upsample"):
@@ -56,7 +56,7 @@ def _decoder(config, widths, n_channels: int, name: str = "upsample"):
     shape, dtype = (size, size, n_channels), jnp.dtype(model.dtype)
     if name == "broadcast":
         ranges = tuple((low, low + wide) for low, wide in zip(scenes.LOWEST, scenes.WIDTH))
-        return BroadcastMLP(shape, **model.broadcast.to_dict(), ranges=ranges, dtype=dtype)
+        return BroadcastMLP(shape, **model.broadcast, ranges=ranges, dtype=dtype)
     module = {"upsample": UpsampleMLP, "shift": ShiftMLP}[name]
     return module(
         out_shape=shape,
@@ -82,11 +82,13 @@ def _monolithic(config) -> Model:
 
 def _compositional(config, kind: str) -> Model:
     n_slots, composition = config.data.n_slots, learned.composition(config.model.composition)
-    decoder = _decoder(config, config.model.component, composition.channels, config.model.decoder)
+    widths = None if config.model.decoder == "broadcast" else config.model.component
+    decoder = _decoder(config, widths, composition.channels, config.model.decoder)
+    opens = config.model.composition == "alpha" and config.model.alpha_init == "half"
 
     def init_component(key):
         params = decoder.init(key, jnp.zeros((1, 5)))["params"]
-        return _open_alpha(params) if config.model.alpha_init == "half" else params
+        return _open_alpha(params) if opens else params
 
     def init_components(key):
         if kind == "shared":
@@ -116,7 +118,10 @@ def _compositional(config, kind: str) -> Model:
     def scheduled(step):
         if config.model.composition != "annealed_sharpness":
             return {}
-        return {"composition": learned.annealed(step, config.train.steps, *config.model.anneal)}
+        end = config.optim.schedule_end or config.train.steps
+        if end < config.train.steps:  # an extended run stays where its schedule ended
+            step = jnp.minimum(step, end - 1)
+        return {"composition": learned.annealed(step, end, *config.model.anneal)}
 
     return Model(init, predict, slots, scheduled)
 

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import ml_collections
 import numpy as np
 
 from cgjax.core import rng
@@ -154,11 +153,12 @@ def _supports(config) -> dict:
 
     With two slots every named support beside the run's own; the names' planes fit no other number.
     """
-    own = config.data.to_dict()
-    named = sets.SUPPORTS if config.data.n_slots == 2 else {own["support"]: {}}
+    if config.data.n_slots == 2:
+        named = {name: audits.support_data(config, **keys) for name, keys in sets.SUPPORTS.items()}
+    else:
+        named = {config.data.support: config.data}
     found = {}
-    for name, keys in named.items():
-        data = ml_collections.ConfigDict({**own, **keys})
+    for name, data in named.items():
         raw = sets.sample(data, jax.random.key(3), 400)
         found[f"supports/{name}"] = np.asarray(raw[:, (0, 5)])
         words = verdict(data)

@@ -1,30 +1,47 @@
 """One sprites run: scenes, models, training, the theory's verdict, figures, results."""
 
 import pathlib
-import time
-from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cgjax.config import fingerprint
-from cgjax.core import metrics, optim, parallel, train, tree
+from cgjax.core import loading, metrics, optim, parallel, sizes, train, tree
+from cgjax.core import tables as markdown
 from cgjax.core.errors import BadInput
-from cgjax.core.logging import say, summary, write_arrays, write_results
+from cgjax.core.logging import say, summary
 from cgjax.data import arrays
-from cgjax.experiments.sprites import beyond, learned, models, panels, scenes, sets
-from cgjax.experiments.sprites.figures import draw
+from cgjax.experiments.sprites import beyond, learned, models, options, panels, scenes, sets
+from cgjax.experiments.sprites.figures import draw, table_markdown
 from cgjax.published import PUBLISHED
 
 METRICS = ("mse_id", "mse_all", "r2_id", "r2_all")
+# Columns of the table of runs that the paper has no number for.
+BEYOND = ("r2_id", "r2_all", "mse_overlap", "mse_outline", "mse_gap", "recovery_front",
+          "recovery_back")  # fmt: skip
 N_ALPHA_DRAWS = 100
 N_BACKGROUND = 100  # scenes behind the front network's background level
 
 
-def run(config, workdir, figures: bool = True) -> dict:
-    """Trains every model kind of the config on one training set and writes all outputs."""
-    started, workdir = time.monotonic(), pathlib.Path(workdir)
+def check(config) -> None:
+    """What the keys' own ranges cannot say."""
+    if config.eval.n % config.eval.batch:
+        raise BadInput(f"eval.batch={config.eval.batch} must divide eval.n={config.eval.n}")
+    kinds = config.model.kinds
+    if config.model.get("decoder", "upsample") != "upsample":
+        if "monolithic" in kinds or config.model.get("alpha_init", "reference") != "reference":
+            raise BadInput(
+                f"model.decoder={config.model.decoder} draws one sprite, with alpha_init=reference:"
+                " a monolithic model, or another alpha_init, needs model.decoder=upsample"
+            )
+    sets.sample(config.data, jax.random.key(0), 1)  # planes and gaps against the number of slots
+    for kind in kinds:
+        models.check(config, kind)
+
+
+def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
+    """Trains every model kind of the config on one training set: (metrics, arrays, extra)."""
+    workdir = pathlib.Path(workdir)
     data = sets.make(config)
     say(f"{config.data.n_train:,} train / {config.eval.n:,} eval scenes · {config.data.support}")
     say("theory: " + panels.verdict(config.data))
@@ -32,19 +49,18 @@ def run(config, workdir, figures: bool = True) -> dict:
     for kind in config.model.kinds:
         model = models.build(config, kind)
         folder, prefix = part(config, workdir, kind)
-        folder.mkdir(exist_ok=True)
         state, history = train.fit(experiment(config, model, data), config, folder, kind)
         params = models.join(state.params, state.extra)
         results |= _results(config, history, prefix, kind)
-        if config.eval.recovery and kind != "monolithic":
+        if kind != "monolithic" and config.eval.recovery:
             results |= _recovery(config, model, params, data["all"], prefix)
         extra[kind] = {"train_s": history["wall_s"], "died_at": _deaths(config, state)}
         if kind != "monolithic":
             extra[kind]["front_background"] = beyond.front_background(
                 model, params, tree.take(data["all"], slice(0, N_BACKGROUND))
             )
-        if config.model.composition == "alpha" and kind != "monolithic":
-            extra[kind] |= _alpha_census(model, config)
+            if config.model.composition == "alpha":
+                extra[kind] |= _alpha_census(model, config)
         if figures:
             say(f"{kind}: drawing")
             figure_arrays |= panels.of_model(config, model, tree.take(params, 0), kind)
@@ -53,33 +69,26 @@ def run(config, workdir, figures: bool = True) -> dict:
                 figure_arrays |= beyond.curve_arrays(config, history, workdir)
     if figures:
         figure_arrays |= panels.of_support(config)
-        write_arrays(workdir / "arrays.npz", figure_arrays)
         draw(figure_arrays, {config.row: results}, workdir / "figures")
-    extra["wall_s"] = time.monotonic() - started
-    return write_results(workdir / "results.json", results, fingerprint(config), extra)
+    return results, figure_arrays, extra
 
 
-class Loaded(NamedTuple):
-    """A finished run, opened: `predict(params, scaled latents [n, 5 K])` for one replica."""
-
-    predict: Any
-    params: Any  # leading axis: seeds
-    config: Any
-
-
-def load(config, workdir: pathlib.Path, kind: str = "") -> Loaded:
+def load(config, workdir: pathlib.Path, kind: str = "", step=None) -> loading.Loaded:
     """The trained model `kind` (needed only where the run trained several)."""
-    kinds = config.model.kinds
-    if not kind and len(kinds) == 1:
-        kind = kinds[0]
-    if kind not in kinds:
-        raise BadInput(f"'{workdir}' holds the models {', '.join(kinds)}: name one of them as part")
-    model = models.build(config, kind)
+    kind = loading.choose(kind, config.model.kinds, workdir)
     folder, _ = part(config, workdir, kind)
-    # A finished fit only reads its checkpoints back; it needs no scenes for that.
-    parts = experiment(config, model, sets.placeholder(config))
-    state, _ = train.fit(parts, config, folder, kind)
-    return Loaded(model.predict, models.join(state.params, state.extra), config)
+    names = [f"seed {seed}" for seed in config.train.seeds]
+    params, extra, steps = loading.read(folder, names, step)
+    predict = models.build(config, kind).predict
+    return loading.Loaded(predict, models.join(params, extra), config, steps)
+
+
+def plan(config) -> dict:
+    """How large each model's training is."""
+    return {
+        kind: sizes.of(experiment(config, models.build(config, kind), {}), config)
+        for kind in config.model.kinds
+    }
 
 
 def part(config, workdir: pathlib.Path, kind: str) -> tuple[pathlib.Path, str]:
@@ -89,12 +98,26 @@ def part(config, workdir: pathlib.Path, kind: str) -> tuple[pathlib.Path, str]:
     return workdir / kind, f"{kind}/"
 
 
+def tables(record: list[dict]) -> list[tuple[str, str]]:
+    """(title, Markdown) of recorded runs: the headline, beyond the paper, the paper's table."""
+    found = [
+        ("sprites", markdown.headline_table(record)),
+        ("sprites, beyond the paper", markdown.beyond_table(record, BEYOND)),
+    ]
+    for size, label in sorted({(entry["size"], entry["label"]) for entry in record}):
+        rows = markdown.by_row(record, size, label)
+        title = f"sprites, size {size}" + (f", {label}" if label else "")
+        found.append((title, table_markdown(rows, rows if label else None)))
+    return found
+
+
 # --- the experiment -------------------------------------------------------------------------------
 
 
 def experiment(config, model: models.Model, data: dict) -> train.Experiment:
     """The pieces of one model's training, for the loop."""
     loss_fn = models.LOSSES[config.optim.loss]
+    weight = config.optim.loss_weight if config.optim.loss in options.WEIGHTED else 0.0
 
     def images(rows):
         return sets.images(rows, config.data.composition)
@@ -106,7 +129,7 @@ def experiment(config, model: models.Model, data: dict) -> train.Experiment:
     def loss(params, extra, batch, key, step, replica):
         extra = model.scheduled(step)
         prediction = model.predict(models.join(params, extra), batch["latents"])
-        value = loss_fn(prediction, batch["images"], batch["mask"], config.optim.loss_weight)
+        value = loss_fn(prediction, batch["images"], batch["mask"], weight)
         return value, (extra, {})
 
     def score(params, rows, by_region=False):
@@ -138,9 +161,8 @@ def experiment(config, model: models.Model, data: dict) -> train.Experiment:
         # An all-black output is the collapse that dead alphas end in.
         return {**scalars, "collapsed": (brightest <= 1e-6).astype(jnp.float32)}, {}
 
-    schedule = optim.cosine(
-        config.optim.lr, config.optim.lr_final, config.train.steps, config.optim.lr_every
-    )
+    end = config.optim.schedule_end or config.train.steps
+    schedule = optim.cosine(config.optim.lr, config.optim.lr_final, end, config.optim.lr_every)
     return train.Experiment(
         data=data,
         replicas={"seed": np.array(config.train.seeds)},

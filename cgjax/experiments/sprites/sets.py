@@ -8,9 +8,13 @@ from cgjax.core.errors import BadInput
 from cgjax.data import supports
 from cgjax.experiments.sprites import scenes
 from cgjax.experiments.sprites.compositions import COMPOSITIONS
+from cgjax.experiments.sprites.options import SUPPORT_KEYS
 
 _O, _A, _H, _A7, _H3 = (scenes.PLANES[name] for name in ("O", "A", "H", "A7", "H3"))
 _ORTHOGONAL = ((0, _A), (1, _O), (1, _H))
+
+# The same with the front sprite's second place at x = 0.95, beside every gap from 0.05 to 0.85.
+PLANES_BESIDE_GAPS = ((0, _A), (1, _O), (1, (0.95, *_H[1:])))
 
 # Keys of `config.data` for each support. Plane (i, coords): slot i varies, the other is at coords.
 SUPPORTS = {
@@ -45,13 +49,17 @@ SUPPORTS = {
     "half": {"support": "random_gap", "gaps": ((0, 0.35, 1.0), (5, 0.0, 0.65))},
 }
 
-_KEYWORDS = {
-    "random": (),
-    "random_gap": ("gaps",),
-    "orthogonal": ("planes", "distribution", "mean", "std"),
-    "orthogonal_gap": ("planes", "gaps"),
-    "diagonal": ("delta",),
-}
+
+def is_plane(plane) -> bool:
+    """Whether `(slot, coordinates)` has the form of a plane; `supports` checks it against K."""
+    slot, coords = plane
+    return type(slot) is int and slot >= 0 and all(0 <= c <= 1 for c in coords)
+
+
+def is_gap(gap) -> bool:
+    """Whether `(latent, from, to)` is a band of one latent."""
+    latent, start, stop = gap
+    return type(latent) is int and latent >= 0 and 0 <= start <= stop <= 1
 
 
 def orthogonal_planes(n_slots: int) -> tuple:
@@ -69,7 +77,9 @@ def orthogonal_planes(n_slots: int) -> tuple:
 
 def sample(data, key: jax.Array, n: int) -> jax.Array:
     """n raw latents [n, 5 K] from the training support that `config.data` describes."""
-    parameters = {name: data[name] for name in _KEYWORDS.get(data.support, ())}
+    parameters = {name: data[name] for name in SUPPORT_KEYS[data.support]}
+    if parameters.get("distribution") == "normal":
+        parameters |= {"mean": data.mean, "std": data.std}
     try:
         return supports.sample(key, n, data.support, slots=(5,) * data.n_slots, **parameters)
     except ValueError as error:
@@ -88,12 +98,6 @@ def make(config) -> dict:
     gaps, "all" holds `in_gap` too: which of its scenes lie in one.
     """
     data = config.data
-    if data.composition not in COMPOSITIONS:
-        raise BadInput(f"unknown data.composition '{data.composition}': {', '.join(COMPOSITIONS)}")
-    if config.eval.n % config.eval.batch:
-        raise BadInput(f"eval.batch={config.eval.batch} must divide eval.n={config.eval.n}")
-    if data.seed < 0:
-        raise BadInput("data.seed must be 0 or more: all sprites seeds share one training set")
     key = rng.stream(jax.random.key(data.seed), "data")
     train_key, id_key, all_key = jax.random.split(key, 3)
     raw = sample_everywhere(data, all_key, config.eval.n)
@@ -117,13 +121,6 @@ def in_gap(data, raw: jax.Array) -> jax.Array:
     """Which raw latents [n, 5 K] have a coordinate inside a gap: boolean [n]."""
     inside = [(raw[:, dim] >= start) & (raw[:, dim] <= stop) for dim, start, stop in data.gaps]
     return jnp.any(jnp.stack(inside), axis=0)
-
-
-def placeholder(config) -> dict:
-    """Sets of one scene each, for a model that is only read back."""
-    nothing = jnp.zeros((1, 5 * config.data.n_slots))
-    one = scenes.describe(nothing, config.data.image_size)
-    return {name: one for name in ("train", "id", "all")}
 
 
 def images(rows: dict, composition: str) -> jax.Array:

@@ -51,5 +51,5 @@ def _traversal_sheet(arrays, part, walks, most, per_row):
         targets, predictions = map(np.stack, zip(*faces[chunk]))
         rows = {"target": targets, part: predictions}
         blocks.append(plots.Block(rows, columns=tuple(map(_walk_label, walks[chunk]))))
-    title = f"Walks along two latents at a time, the others at 0: the {part} model"
+    title = f"Walks along two latents at a time, the others at 0: the {part} model, first seed"
     return plots.image_grid(blocks, title, width=1800, largest=400)

@@ -1,0 +1,1 @@
+"""Dense networks on symbolic inputs, from rich to lazy and by depth."""

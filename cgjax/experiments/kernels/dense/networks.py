@@ -1,0 +1,226 @@
+"""Dense networks on symbolic inputs, from lazy to rich (Lippl and Stachenfeld 2025).
+
+The scale of the initial weights decides the regime: at 1 the network behaves like its kernel, at
+1e-6 it learns features. All scales, training sets and seeds are replicas of one compiled program;
+what changes a shape or a loss is a part of the run, in a sub-folder of its own.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cgjax.core import optim, parallel, train
+from cgjax.core.errors import BadInput
+from cgjax.experiments.kernels import inputs, tasks
+from cgjax.experiments.kernels.scores import LOSSES
+from cgjax.nets.mlp import MLP
+
+
+class Sweep(NamedTuple):
+    """Every trained network; first axes: seeds, training sets, initial scales."""
+
+    tasks: tuple[tasks.Task, ...]
+    starts: np.ndarray  # [seeds, tasks, scales, N] outputs on the whole grid before training
+    outputs: np.ndarray  # [seeds, tasks, scales, N] and after
+    train_loss: np.ndarray  # [seeds, tasks, scales]
+    history: dict  # step [n], and every score [n, seeds, tasks, scales]
+    params: dict  # leaves [seeds, tasks, scales, ...]
+    grams: np.ndarray  # [2, seeds, tasks, scales, N, N] last hidden layer, before and after
+
+
+def run(config, workdir, name: str = "") -> Sweep:
+    """Trains the whole sweep; networks that reach `optim.stop` rest while the others go on."""
+    shown = members(config)
+    found = experiment(config, shown)
+    state, history = train.fit(found, config, workdir, name)
+    start = train.SetUp(found, config).init()
+    networks = [
+        parallel.fetch({**state.extra, **state.params}) for state in (start, state)
+    ]  # before and after
+    (starts, before), (outputs, after) = (_read_out(config, shown, params) for params in networks)
+    scores = {k: v.reshape(-1, *axes(config)) for k, v in history["eval"].items() if k != "step"}
+
+    def by_axes(leaf):
+        return np.asarray(leaf).reshape(*axes(config), *leaf.shape[1:])
+
+    return Sweep(
+        shown,
+        by_axes(starts),
+        by_axes(outputs),
+        scores["train_loss"][-1],
+        {"step": history["eval"]["step"], **scores},
+        jax.tree.map(by_axes, networks[1]),
+        np.stack([by_axes(before), by_axes(after)]),
+    )
+
+
+def members(config) -> tuple[tasks.Task, ...]:
+    """The training sets of the sweep."""
+    return tuple(tasks.make(task) for task in config.data.tasks)
+
+
+def _read_out(config, members, params):
+    """Outputs [R, N] of all networks on the grid; products [R, N, N] of their last features."""
+    model, encoded = network(config), jnp.asarray(inputs.one_hot(members[0].x, members[0].sizes))
+
+    def one(params):
+        return model.apply({"params": params}, encoded), features(model, params, encoded)
+
+    batched = jax.jit(lambda params: jax.lax.map(one, params, batch_size=8))
+    outputs, hidden = jax.tree.map(np.asarray, batched(params))
+    # Rich features have few directions: float32 products would drown the others in rounding.
+    return outputs, np.stack([np.float64(one) @ np.float64(one).T for one in hidden])
+
+
+def check(config) -> None:
+    """All training sets of a sweep share one grid; a learning rate for every scale."""
+    shown = members(config)
+    if any(not np.array_equal(task.x, shown[0].x) for task in shown):
+        raise BadInput(f"data.tasks={config.data.tasks} have different grids: sweep them apart")
+    if len(config.optim.lrs) != len(config.model.scales):
+        raise BadInput(
+            f"optim.lrs has {len(config.optim.lrs)} learning rates for "
+            f"{len(config.model.scales)} model.scales: give one for each"
+        )
+    largest = (2**32 - 1) // (len(shown) * len(config.model.scales)) - 1
+    if max(config.train.seeds) > largest:
+        raise BadInput(f"train.seeds go up to {largest} here: tasks and scales share their 32 bits")
+
+
+# --- the network ----------------------------------------------------------------------------------
+
+
+def network(config, scale=1.0) -> MLP:
+    """ReLU layers, one linear output; He-normal weights times the scale, which may be traced."""
+    return MLP(
+        (), config.model.hidden, config.model.depth + 1, "relu", weights="he_normal",
+        init_scale=scale,
+    )  # fmt: skip
+
+
+def features(model: MLP, params, x):
+    """Activations [n, hidden] of the last hidden layer."""
+    last = f"dense_{model.n_layers - 2}"
+    _, kept = model.apply(
+        {"params": params}, x, mutable="intermediates",
+        capture_intermediates=lambda module, _: module.name == last,
+    )  # fmt: skip
+    return jax.nn.relu(kept["intermediates"][last]["__call__"][0])
+
+
+def split(params, trained: str):
+    """(params, frozen): all layers train, or the readout alone, from zero: then f is a kernel
+    machine on the random features of the last hidden layer."""
+    if trained == "all":
+        return params, {}
+    *hidden, last = sorted(params)
+    readout = jax.tree.map(jnp.zeros_like, params[last])
+    return {last: readout}, {name: params[name] for name in hidden}
+
+
+TRAINED = ("all", "readout")
+
+
+# --- all networks as one experiment ---------------------------------------------------------------
+
+
+IDENTITY = ("seed", "task", "scale")
+
+
+def replicas(config) -> dict:
+    """Every network of the sweep; "stream" gives each random numbers of its own."""
+    n_tasks, n_scales = len(config.data.tasks), len(config.model.scales)
+    found = [
+        {
+            "seed": seed,
+            "stream": (seed * n_tasks + task) * n_scales + i,
+            "task": task,
+            "scale": np.float32(config.model.scales[i]),
+            "lr": np.float32(config.optim.lrs[i]),
+        }
+        for seed in config.train.seeds
+        for task in range(n_tasks)
+        for i in range(n_scales)
+    ]
+    return {name: np.array([one[name] for one in found]) for name in found[0]}
+
+
+def names(config, task: str, scale: float) -> list[str]:
+    """The replicas of one training set and scale, one per seed."""
+    place = config.data.tasks.index(task), config.model.scales.index(scale)
+    rows = np.arange(np.prod(shape := axes(config))).reshape(shape)[:, place[0], place[1]]
+    everyone = train.names_of(replicas(config), IDENTITY)
+    return [everyone[row] for row in rows]
+
+
+def axes(config) -> tuple[int, int, int]:
+    """Replicas are seeds x training sets x initial scales."""
+    return len(config.train.seeds), len(config.data.tasks), len(config.model.scales)
+
+
+def arrays(members) -> dict:
+    """The grid once; for each task its training rows, padded to one length with weight 0."""
+    encoded = inputs.one_hot(members[0].x, members[0].sizes)
+    most = max(int(task.is_train.sum()) for task in members)
+    rows = np.stack(
+        [np.pad(np.flatnonzero(t.is_train), (0, most - t.is_train.sum())) for t in members]
+    )
+    return {
+        "x": jnp.asarray(encoded, jnp.float32),
+        "y": jnp.asarray(np.stack([task.y for task in members]), jnp.float32),
+        "is_train": jnp.asarray(np.stack([task.is_train for task in members])),
+        "rows": jnp.asarray(rows, jnp.int32),
+        "weight": jnp.asarray(
+            np.stack([np.arange(most) < task.is_train.sum() for task in members]), jnp.float32
+        ),
+    }
+
+
+def experiment(config, members) -> train.Experiment:
+    """Full-batch training of all networks at once."""
+    model, value = network(config), LOSSES[config.optim.loss]
+
+    def forward(params, extra, x):
+        return model.apply({"params": {**extra, **params}}, x)
+
+    def loss(params, extra, batch, key, step, replica):
+        task = replica["task"]
+        rows, weight = batch["rows"][task], batch["weight"][task]
+        found = value(batch["y"][task][rows], forward(params, extra, batch["x"][rows]))
+        return jnp.sum(found * weight) / jnp.sum(weight), (extra, {})
+
+    def evaluate(params, extra, data, key, replica):
+        y, is_train = data["y"][replica["task"]], data["is_train"][replica["task"]]
+        f = forward(params, extra, data["x"])
+        scores = {"loss": value(y, f), "mse": jnp.square(f - y), "margin": y * f}
+        scores["accuracy"] = (jnp.sign(f) == jnp.sign(y)).astype(jnp.float32)
+        parts = {"train": is_train, "test": ~is_train}
+        return {
+            f"{part}_{name}": jnp.sum(jnp.where(mask, score, 0)) / jnp.sum(mask)
+            for part, mask in parts.items()
+            for name, score in scores.items()
+        }, {}
+
+    def control(scalars, best, step, lr_scale):
+        return scalars["train_loss"] < config.optim.stop, lr_scale
+
+    def init(key, replica):
+        scaled = network(config, replica["scale"])
+        params = scaled.init(key, jnp.zeros((1, sum(members[0].sizes))))["params"]
+        return split(params, config.model.trained)
+
+    return train.Experiment(
+        data=arrays(members),
+        replicas=replicas(config),
+        init=init,
+        plan=None,
+        batch=lambda data, indices, key, step: data,
+        loss=loss,
+        evaluate=evaluate,
+        tx=lambda replica: optim.by_name(config.optim.optimiser, replica["lr"]),
+        headline=("train_loss", "min"),
+        control=control,
+        identity=IDENTITY,
+    )

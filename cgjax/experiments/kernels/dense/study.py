@@ -1,0 +1,61 @@
+"""Studies of dense networks: a row's parts are trained and scored one after another."""
+
+import itertools
+import pathlib
+
+import numpy as np
+
+from cgjax.config import parts
+from cgjax.core import loading, sizes
+from cgjax.experiments.kernels.dense import networks
+from cgjax.experiments.kernels.dense.scores import measure
+
+
+def study(config, workdir) -> tuple[dict, dict]:
+    """Trains every part of the row: its metrics {name: (values, seeds)}, and arrays to draw."""
+    metrics, arrays = {}, {"parts": np.array([name for name, _ in parts(config)])}
+    for name, settings in parts(config):
+        sweep = networks.run(settings, pathlib.Path(workdir) / name, name)
+        scores, saved = measure(settings, sweep)
+        prefix = f"{name}/" if name else ""
+        metrics |= {prefix + key: value for key, value in scores.items()}
+        arrays |= {prefix + key: value for key, value in saved.items()}
+    return metrics, arrays
+
+
+def check(config) -> None:
+    """Every part's training sets, scales and seeds together."""
+    for _, settings in parts(config):
+        networks.check(settings)
+
+
+def plan(config) -> dict:
+    """How large each part's training is."""
+    return {
+        name: sizes.of(networks.experiment(settings, networks.members(settings)), settings)
+        for name, settings in parts(config)
+    }
+
+
+def load(config, workdir, part: str = "", step=None) -> loading.Loaded:
+    """The networks "<part>/<task>/<scale>", without the words that are the same for the whole row.
+
+    `predict(params, x [n, features])` -> outputs [n]; params: leading axis seeds.
+    """
+    found = {}
+    several = len(parts(config)) > 1
+    for name, settings in parts(config):
+        words = settings.data.tasks, settings.model.scales
+        for task, scale in itertools.product(*words):
+            place = [name] * several + [task] * (several or len(words[0]) > 1)
+            place += [f"{scale:g}"] * (several or len(words[1]) > 1)
+            found["/".join(place)] = (name, settings, task, scale)
+    name, settings, task, scale = found[loading.choose(part, found, workdir)]
+    names = networks.names(settings, task, scale)
+    params, extra, steps = loading.read(pathlib.Path(workdir) / name, names, step)
+    model = networks.network(settings)
+
+    def predict(params, x):
+        return model.apply({"params": params}, x)
+
+    return loading.Loaded(predict, {**extra, **params}, settings, steps)

@@ -1,0 +1,1 @@
+"""Convolutional networks, residual networks and vision transformers on composed images."""

@@ -1,0 +1,213 @@
+"""Figures of image networks, from saved arrays (Lippl and Stachenfeld 2025, Fig. 5 and others)."""
+
+import pathlib
+
+import numpy as np
+from matplotlib.ticker import MaxNLocator
+
+from cgjax import plots
+from cgjax.analysis.additivity import TYPES, type_magnitudes
+from cgjax.analysis.stats import mean_and_error
+from cgjax.experiments.kernels.scores import short
+from cgjax.experiments.kernels.tasks import RELEVANT, VALUES, title
+from cgjax.published import PUBLISHED
+
+SPLITS = {"train": "training samples", "in": "unseen images", "comp": "new combinations"}
+PAPER = {"marker": "o", "mfc": "white", "ms": 6, "lw": 0, "mew": 1.3}
+
+
+def draw(arrays, folder: pathlib.Path) -> None:
+    """Every figure that the row's tasks call for."""
+    arrays = dict(arrays)  # an archive reads an array anew each time it is asked for
+    cells = {}  # task -> distances
+    for key in arrays:
+        if key.endswith("/coefficients"):
+            task, _, distance = key.split("/")[0].rpartition("-d")
+            cells.setdefault(task, []).append(int(distance))
+    published = PUBLISHED["kernels"].get(str(arrays["row"]), {})
+    kind = next(iter(cells)).split("_")[0]
+    if kind == "addition":
+        draw_values(arrays, cells, folder / "values.png")
+        draw_slopes(arrays, cells, published, folder / "slopes.png")
+        draw_predicted(arrays, cells, folder / "predicted.png")
+    else:
+        draw_accuracy(arrays, cells, published, folder / "accuracy.png")
+    if kind == "cd":
+        draw_types(arrays, cells, published, folder / "types.png")
+    draw_history(arrays, cells, "mse" if kind == "addition" else "accuracy", folder / "history.png")
+
+
+def _panels(cells):
+    """A figure with one panel per task."""
+    fig = plots.new_figure(max(2.6 * len(cells) + 0.8, 4.8), 3.7, layout="constrained")
+    return fig, fig.subplots(1, len(cells), squeeze=False, sharey=True)[0]
+
+
+def _headline(fig, values, words: str, n_paper: int = 0) -> None:
+    """A sentence that says how many seeds there are (the first axis of `values`), and what else."""
+    seeds = "one seed" if len(values) == 1 else f"mean of {len(values)} seeds"
+    hollow = "; hollow: the paper" if n_paper else ""
+    plots.headline(fig, f"{words} ({seeds}{hollow})")
+
+
+def _first(arrays, cells, name: str):
+    """One of the arrays of the first task and distance."""
+    task, distances = next(iter(cells.items()))
+    return arrays[f"{task}-d{distances[0]}/{name}"]
+
+
+def _paper(ax, x, published, names, colour) -> int:
+    """The paper's numbers, where it has them, as hollow points; how many they are."""
+    points = [
+        (place, published[name]["mean"]) for place, name in zip(x, names) if name in published
+    ]
+    if points:
+        ax.plot(*zip(*points), **PAPER, mec=colour)
+    return len(points)
+
+
+@plots.styled
+def draw_values(arrays, cells, path) -> None:
+    """What each unseen item is worth to the networks, by distance."""
+    fig, axes = _panels(cells)
+    items = np.array(VALUES)
+    for ax, (task, distances) in zip(axes, cells.items()):
+        ax.plot(items, items, color=plots.FAINT, linestyle=":", label="true values")
+        for colour, distance in zip(plots.shades(len(distances)), distances):
+            name = f"{task}-d{distance}"
+            unseen = ~arrays[f"{name}/is_anchor"]
+            mean, error = mean_and_error(arrays[f"{name}/item values"])
+            ax.errorbar(items[unseen], mean[unseen], error[unseen], marker="o", ms=3.5, lw=1.2,
+                        color=colour, label=f"{distance} pixels apart")  # fmt: skip
+        ax.set(title=title(task), xlabel="item", xticks=items[::2])
+        ax.grid(**plots.GRID)
+    axes[0].set_ylabel("its value to the network")
+    words = "What unseen items are worth to networks, by distance"
+    _headline(fig, _first(arrays, cells, "coefficients"), words)
+    plots.legend_below(fig, axes[0])
+    plots.save(fig, path)
+
+
+@plots.styled
+def draw_slopes(arrays, cells, published, path) -> None:
+    """Slope, additivity and salience by distance, or by training set; hollow: the paper's."""
+    fig = plots.new_figure(8.8, 3.6, layout="constrained")
+    axes = fig.subplots(1, 3)
+    by_distance, n_paper = any(len(distances) > 1 for distances in cells.values()), 0
+    for i, (task, distances) in enumerate(cells.items()):
+        style = {"color": plots.COLOURS[i], "label": title(task), "marker": "o", "ms": 3.5}
+        x = distances if by_distance else [i]
+        for ax, metric in zip(axes, ("slope", "mean additivity", "salience")):
+            found = [mean_and_error(arrays[f"{task}-d{d}/{metric}"]) for d in distances]
+            ax.errorbar(x, *zip(*found), **style)
+            names = [f"{short(task)}, d={d}: {metric}" for d in distances]
+            n_paper += _paper(ax, x, published, names, plots.COLOURS[i])
+            ax.set(title=metric)
+            ax.grid(axis="y", **plots.GRID)
+            if by_distance:
+                ax.set(xlabel="distance (pixels)", xticks=distances)
+            else:
+                ax.set(xlim=(-0.5, len(cells) - 0.5), xticks=range(len(cells)))
+                ax.set_xticklabels([title(task) for task in cells])
+    axes[1].set_title("additivity, mean over splits")
+    axes[2].set_title("S(1;2) before training")
+    if by_distance:
+        plots.legend_below(fig, axes[0])
+    by = "distance of the images" if by_distance else "training set"
+    words = f"Slope, additivity and salience by {by}"
+    _headline(fig, _first(arrays, cells, "slope"), words, n_paper)
+    plots.save(fig, path)
+
+
+@plots.styled
+def draw_predicted(arrays, cells, path) -> None:
+    """Slope that the closed form gives for each layer's salience, against the network's."""
+    fig = plots.new_figure(7.2, 4.3, layout="constrained")
+    plots.headline(
+        fig,
+        "Slope of every network against the closed form with one layer's salience (dotted: equal)",
+    )
+    axes = fig.subplots(1, 2, sharex=True, sharey=True)
+    layers = sorted({int(k.split("layer ")[1].split("/")[0]) for k in arrays if "/layer " in k})
+    for ax, when in zip(axes, ("before", "after")):
+        ax.plot((0, 1), (0, 1), color=plots.FAINT, linestyle=":")
+        for colour, layer in zip(plots.shades(len(layers)), layers):
+            x, y = [], []
+            for task, distances in cells.items():
+                for d in distances:
+                    name = f"{task}-d{d}"
+                    x.append(arrays[f"{name}/{when}/layer {layer}/predicted slope"])
+                    y.append(arrays[f"{name}/slope"])
+            ax.plot(np.ravel(x), np.ravel(y), "o", ms=3.5, color=colour, label=f"layer {layer}")
+        ax.set(title=f"salience {when} training", xlabel="slope in closed form")
+        ax.grid(**plots.GRID)
+    axes[0].set_ylabel("slope of the network")
+    plots.legend_below(fig, axes[0])
+    plots.save(fig, path)
+
+
+@plots.styled
+def draw_accuracy(arrays, cells, published, path) -> None:
+    """Accuracy by distance on training samples, unseen images and new combinations."""
+    (fig, axes), n_paper = _panels(cells), 0
+    for ax, (task, distances) in zip(axes, cells.items()):
+        for colour, (split, label) in zip(plots.COLOURS, SPLITS.items()):
+            found = [mean_and_error(arrays[f"{task}-d{d}/{split} accuracy"]) for d in distances]
+            ax.errorbar(distances, *zip(*found), marker="o", ms=3.5, color=colour, label=label)
+            names = [f"{task}, d={d}: {split} accuracy" for d in distances]
+            n_paper += _paper(ax, distances, published, names, colour)
+        ax.axhline(0.5, color=plots.FAINT, linestyle=":")
+        ax.set(title=title(task), xlabel="distance (pixels)", xticks=distances, ylim=(0, 1.03))
+        ax.grid(axis="y", **plots.GRID)
+    axes[0].set_ylabel("accuracy")
+    words = "Accuracy on known and new combinations"
+    _headline(fig, _first(arrays, cells, "coefficients"), words, n_paper)
+    plots.legend_below(fig, axes[0])
+    plots.save(fig, path)
+
+
+@plots.styled
+def draw_types(arrays, cells, published, path) -> None:
+    """What networks use, by type of conjunction, at the largest distance."""
+    (fig, axes), n_paper = _panels(cells), 0
+    for ax, (task, distances) in zip(axes, cells.items()):
+        name = f"{task}-d{max(distances)}"
+        mean = arrays[f"{name}/coefficients"].mean(axis=0)
+        found = type_magnitudes(arrays[f"{name}/labels"], mean, RELEVANT, "sum")
+        ax.bar(range(len(TYPES)), [found[t] for t in TYPES], color=plots.COLOURS[: len(TYPES)])
+        names = [f"{task}, d={max(distances)}: magnitude {t}" for t in TYPES]
+        n_paper += _paper(ax, range(len(TYPES)), published, names, plots.INK)
+        ax.set_xticks(range(len(TYPES)), TYPES, rotation=40, ha="right")
+        ax.set(title=f"{title(task)}, {max(distances)} pixels apart", axisbelow=True)
+        ax.grid(axis="y", **plots.GRID)
+    axes[0].set_ylabel("mean |value|, relative")
+    words = "What networks use, by type of conjunction"
+    _headline(fig, _first(arrays, cells, "coefficients"), words, n_paper)
+    plots.save(fig, path)
+
+
+@plots.styled
+def draw_history(arrays, cells, metric, path) -> None:
+    """The score along training, on known and on new combinations of unseen images."""
+    name = {"mse": "MSE"}.get(metric, metric)
+    fig, axes = _panels(cells)
+    for ax, (task, distances) in zip(axes, cells.items()):
+        for colour, distance in zip(plots.shades(len(distances)), distances):
+            history = f"{task}-d{distance}/history"
+            # Where both are the same, the ring shows around the point.
+            for split, line, inside, ms in (("in", ":", "white", 7), ("comp", "-", colour, 3.5)):
+                label = f"{SPLITS[split]}, d = {distance}"
+                scores = arrays[f"{history}/{split} {metric}"].mean(axis=1)
+                style = {"color": colour, "marker": "o", "ms": ms, "mfc": inside, "ls": line}
+                ax.plot(arrays[f"{history}/step"], scores, label=label, **style)
+        ax.set(title=title(task), xlabel="step")
+        ax.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True, min_n_ticks=1))
+        ax.grid(axis="y", **plots.GRID)
+    axes[0].set_ylabel(name)
+    if metric == "accuracy":
+        axes[0].set_ylim(0, 1.03)
+    _headline(
+        fig, _first(arrays, cells, "coefficients"), f"Along training: {name} on unseen images"
+    )
+    plots.legend_below(fig, axes[0])
+    plots.save(fig, path)

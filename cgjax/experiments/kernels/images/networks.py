@@ -1,0 +1,229 @@
+"""ConvNet, ResNet and ViT on composed images (Lippl and Stachenfeld 2025).
+
+Seeds are replicas: each has its own network, its own assignment of image classes to values, and its
+own images. The data set is on the device once, as uint8; a replica carries indices into it.
+"""
+
+import functools
+import itertools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cgjax import config as configs
+from cgjax.core import optim, parallel, train, tree
+from cgjax.core.errors import BadInput, first_line
+from cgjax.data import arrays, sources
+from cgjax.experiments.kernels import inputs, tasks
+from cgjax.experiments.kernels.scores import LOSSES
+from cgjax.nets.conv import ConvNet
+from cgjax.nets.resnet import ResNet
+from cgjax.nets.vit import ViT
+
+NETS = {"convnet": ConvNet, "resnet": ResNet, "vit": ViT}
+OPTIMISERS = {"sgd": "momentum", "adam": "adam"}  # as the paper calls them
+SMALLEST = {"mnist": 5421, "cifar10": 5000}  # training images of the smallest class
+CHUNK = 256  # samples of one forward pass, as in the paper's evaluations
+# (whether the combinations are trained, which samples): the splits that are reported
+SPLITS = {"train": (True, "train"), "in": (True, "val_2"), "comp": (False, "val_2")}
+
+
+class Images(NamedTuple):
+    """A task shown as images: everything but the networks."""
+
+    task: tasks.Task
+    name: str  # of the data set
+    pixels: np.ndarray  # uint8 [M, H, W, c]
+    sets: tuple[inputs.ImageSets, ...]  # one per seed
+    distance: int
+
+
+class Trained(NamedTuple):
+    """What a group of networks gives back; N combinations."""
+
+    images: Images
+    outputs: dict  # sample set -> mean output [seeds, N], nan where a combination has no samples
+    scores: dict  # "comp mse" -> [seeds], after training
+    history: dict
+    params: dict  # leaves [seeds, ...]
+    extra: dict
+    initial: tuple  # (params, extra) before training
+
+
+def load(config, task: str, distance: int, labels_only: bool = False) -> Images:
+    """The samples of every seed of one task; labels_only: of made-up labels, with one image."""
+    data = config.data
+    if labels_only:
+        labels = np.arange(20 * data.n_pool) % sources.N_CLASSES
+        found = {"image": np.zeros((1, *sources.SHAPES[data.images]), np.uint8), "label": labels}
+    elif data.synthetic:
+        found = sources.synthetic(data.images, n=data.synthetic)
+    else:
+        found = sources.load(data.images, "train")
+    made = tasks.make(task)
+    sets = tuple(
+        inputs.image_sets(made, found["label"], seed, data.n_pool, data.n_total, data.n_val)
+        for seed in config.train.seeds
+    )
+    return Images(made, data.images, found["image"], sets, distance)
+
+
+def network(config):
+    """The row's network; `config.model.<net>` holds its sizes."""
+    sizes = config.model[config.model.net]
+    return NETS[config.model.net](**sizes, dtype=jnp.dtype(config.model.dtype))
+
+
+def check(config) -> None:
+    """Whether there are images enough, and the network can be built on them; computes nothing."""
+    data = config.data
+    smallest = data.synthetic // sources.N_CLASSES if data.synthetic else SMALLEST[data.images]
+    if data.n_pool >= smallest:
+        raise BadInput(
+            f"data.n_pool={data.n_pool} leaves no image unseen: some classes have {smallest}"
+        )
+    shown = [tasks.make(name) for name in data.tasks]
+    for task in shown:
+        if not inputs.samples_per_combination(task, data.n_total):
+            raise BadInput(
+                f"data.n_total={data.n_total} does not cover the {np.count_nonzero(task.is_train)} "
+                f"training combinations of {task.name}"
+            )
+    by_form = {len(task.sizes): task for task in shown}.values()  # images shown side by side
+    for task, distance in itertools.product(by_form, data.distances):
+        _check_network(config, task, distance, None)
+    last = max(*config.eval.layers, config.eval.layer)
+    _check_network(config, shown[0], data.distances[0], last)
+
+
+def _check_network(config, task: tasks.Task, distance: int, layer: int | None) -> None:
+    blank = np.zeros((1, *sources.SHAPES[config.data.images]), np.uint8)
+    images = Images(task, config.data.images, blank, (), distance)
+
+    def build(key, pixels):
+        samples = jnp.zeros((1, len(task.sizes)), jnp.int32)
+        return network(config).init(key, show(images, pixels, samples), tap=layer)
+
+    try:
+        jax.eval_shape(build, jax.random.key(0), blank)
+    except IndexError:
+        raise BadInput(f"eval.layers, eval.layer: there is no layer {layer}") from None
+    except (ArithmeticError, TypeError, ValueError) as error:
+        raise BadInput(f"this network cannot be built: {first_line(error)}") from None
+
+
+def run(config, images: Images, workdir, name: str) -> Trained:
+    """Trains one network per seed on one task at one distance."""
+    in_steps = settings(config, images)
+    experiment = build(in_steps, images)
+    state, history = train.fit(experiment, in_steps, workdir, name)
+    start = train.SetUp(experiment, in_steps).init()
+    initial = parallel.fetch((start.params, start.extra))
+    params, extra = parallel.fetch((state.params, state.extra))
+    outputs = averages(network(config), images, params, extra)
+    scores = {k: v[-1] for k, v in history["eval"].items() if k != "step"}
+    return Trained(images, outputs, scores, history, params, extra, initial)
+
+
+def settings(config, images: Images):
+    """The config with its epochs as steps, for the loop."""
+    n_train = len(images.sets[0].train.images)
+    return configs.in_steps(config, arrays.n_batches(n_train, config.data.batch))
+
+
+def build(config, images: Images) -> train.Experiment:
+    """Mini-batch training of all seeds, each on its own images."""
+    model, value = network(config), LOSSES[config.optim.loss]
+    task, first = images.task, images.sets[0]
+    targets = jnp.asarray(task.y, jnp.float32)
+
+    def init(key, replica):
+        blank = jnp.zeros((1, *images.pixels.shape[1:]), jnp.uint8)
+        samples = jnp.zeros((1, len(task.sizes)), jnp.int32)
+        found = model.init(key, show(images, blank, samples))
+        return found.pop("params"), found
+
+    def loss(params, extra, batch, key, step, replica):
+        crop_key, drop_key = jax.random.split(key)
+        crop_key = crop_key if config.data.augment else None
+        x = show(images, batch["pixels"], replica["train"][batch["rows"]], crop_key)
+        f, extra = model.apply(
+            {"params": params, **extra}, x, train=True, mask=batch["mask"],
+            mutable=list(extra), rngs={"dropout": drop_key},
+        )  # fmt: skip
+        losses = value(batch["y"], f) * batch["mask"]
+        return jnp.sum(losses) / jnp.sum(batch["mask"]), (extra, {})
+
+    def evaluate(params, extra, data, key, replica):
+        scores = {}
+        for split, (trained, name) in SPLITS.items():
+            rows = getattr(first, name).combination  # the same for every seed
+            kept = np.flatnonzero(task.is_train[rows] == trained)
+            f = outputs(model, images, params, extra, data["pixels"], replica[name][kept])
+            y = targets[rows[kept]]
+            scores |= {
+                f"{split} loss": jnp.mean(value(y, f)),
+                f"{split} mse": jnp.mean(jnp.square(f - y)),
+                f"{split} accuracy": jnp.mean(jnp.sign(f) == jnp.sign(y)),
+                f"{split} margin": jnp.mean(y * f),
+            }
+        return scores, {}
+
+    replicas = {"seed": np.array(config.train.seeds)}
+    for name in ("train", "val_2"):
+        replicas[name] = np.stack([getattr(one, name).images for one in images.sets])
+    optimiser = optim.by_name(OPTIMISERS[config.optim.optimiser], config.optim.lr)
+    return train.Experiment(
+        data={"pixels": images.pixels, "y": targets[first.train.combination]},
+        replicas=replicas,
+        init=init,
+        plan=arrays.epochs(len(first.train.images), config.data.batch),
+        batch=lambda data, rows, key, step: {
+            "pixels": data["pixels"], "rows": rows, "y": data["y"][rows]
+        },
+        loss=loss,
+        evaluate=evaluate,
+        tx=lambda replica: optimiser,
+        headline=("train loss", "min"),
+    )  # fmt: skip
+
+
+# --- what networks see and say --------------------------------------------------------------------
+
+
+def show(images: Images, pixels, samples, augment_key=None) -> jax.Array:
+    """Samples [n, C] of the data set's pixels as network input [n, H, W', C c]."""
+    return inputs.network_input(pixels, samples, images.name, images.distance, augment_key)
+
+
+def outputs(model, images: Images, params, extra, pixels, samples, taps=(None,)):
+    """What the network, in evaluation mode, says to samples [n, C]: [n]; or its layers `taps`."""
+    n = len(samples)
+    padded = jnp.pad(samples, ((0, -n % CHUNK), (0, 0))).reshape(-1, CHUNK, samples.shape[1])
+
+    def chunk(samples):
+        x = show(images, pixels, samples)
+        return [model.apply({"params": params, **extra}, x, tap=tap) for tap in taps]
+
+    found = [f.reshape(-1, *f.shape[2:])[:n] for f in jax.lax.map(chunk, padded)]
+    return found[0] if taps == (None,) else found
+
+
+def averages(model, images: Images, params, extra) -> dict:
+    """Mean output for each combination and sample set: [seeds, N], nan where it has no samples."""
+    n_combinations = len(images.task.x)
+    pixels = jnp.asarray(images.pixels)
+    compiled = jax.jit(functools.partial(outputs, model, images))
+    found = {}
+    for name in inputs.ImageSets._fields:
+        rows = getattr(images.sets[0], name).combination
+        counts = np.bincount(rows, minlength=n_combinations)
+        means = []
+        for i, one in enumerate(images.sets):
+            f = compiled(*tree.take((params, extra), i), pixels, getattr(one, name).images)
+            total = np.bincount(rows, np.asarray(f, np.float64), n_combinations)
+            means.append(total / np.where(counts, counts, np.nan))
+        found[name] = np.stack(means)
+    return found

@@ -1,0 +1,234 @@
+"""Studies of image networks: scores, additivity, salience, and kernels beside the networks.
+
+Every task and distance of a row is trained in a folder of its own. Names of metrics: "<task>,
+d=<distance>: <metric>".
+"""
+
+import functools
+import itertools
+import pathlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cgjax.analysis import additivity, machines, ntk, salience
+from cgjax.core import loading, sizes, tree
+from cgjax.core.errors import BadInput
+from cgjax.core.logging import say
+from cgjax.experiments.kernels import tasks
+from cgjax.experiments.kernels.images import networks
+from cgjax.experiments.kernels.scores import closed_form, scores_of, short, slope
+
+N_SAMPLES = 11  # of each combination in similarities, as in the paper
+
+
+def study(config, workdir: pathlib.Path):
+    """Trains every task at every distance; metrics {name: (values, seeds)} and arrays."""
+    metrics, arrays = {}, {"row": np.array(config.row)}
+    for task in config.data.tasks:
+        for distance in config.data.distances:
+            name = f"{task}-d{distance}"
+            shown = networks.load(config, task, distance)
+            trained = networks.run(config, shown, pathlib.Path(workdir) / name, name)
+            scores, found = analyse(config, trained)
+            seeds = list(config.train.seeds)
+            for key, value in scores.items():
+                each = np.ndim(value) == 1  # else one number of all networks together
+                entry = (value, seeds) if each else ([value], [0])
+                metrics[f"{short(task)}, d={distance}: {key}"] = entry
+            arrays |= {f"{name}/{k}": np.asarray(v) for k, v in (found | scores).items()}
+            for metric in ("slope", "comp accuracy"):
+                if metric in scores:
+                    say(f"{name}: {metric} {np.mean(scores[metric]):.3f}")
+    return metrics, arrays
+
+
+def check(config) -> None:
+    """The tasks, the network and its layers, before any image is read."""
+    for task in map(tasks.make, config.data.tasks):
+        if not tasks.is_classification(task) and not tasks.anchors(task).any():
+            raise BadInput(f"data.tasks: {task.name} has no anchors, which slopes are told from")
+        if len(task.sizes) == 3 and task.sizes[0] > len(tasks.RELEVANT):
+            raise BadInput(f"data.tasks: {task.name} has {task.sizes[0]} contexts, not two")
+    networks.check(config)
+
+
+def plan(config) -> dict:
+    """How large the training of each task at each distance is; nothing of the data set is read."""
+    found = {}
+    for task, distance in itertools.product(config.data.tasks, config.data.distances):
+        shown = networks.load(config, task, distance, labels_only=True)
+        settings = networks.settings(config, shown)
+        found[f"{task}-d{distance}"] = sizes.of(networks.build(settings, shown), settings)
+    return found
+
+
+def load(config, workdir, part: str = "", step=None) -> loading.Loaded:
+    """The networks of "<task>-d<distance>"; `predict(params, images [n, H, W, c])` -> [n].
+
+    params: leading axis seeds, batch statistics included.
+    """
+    names = [f"{task}-d{d}" for task in config.data.tasks for d in config.data.distances]
+    name = loading.choose(part, names, workdir)
+    seeds = [f"seed {seed}" for seed in config.train.seeds]
+    params, extra, steps = loading.read(pathlib.Path(workdir) / name, seeds, step)
+    model = networks.network(config)
+    return loading.Loaded(model.apply, {"params": params, **extra}, config, steps)
+
+
+def analyse(config, trained: networks.Trained) -> tuple[dict, dict]:
+    """Of one task at one distance: metrics [seeds], and what figures need."""
+    task = trained.images.task
+    kept = ("accuracy", "margin") if tasks.is_classification(task) else ("mse",)
+    metrics = {k: v for k, v in trained.scores.items() if k.split()[-1] in kept}
+    arrays = {f"outputs/{name}": means for name, means in trained.outputs.items()}
+    arrays |= {f"history/{k}": v for k, v in trained.history["eval"].items()}
+    found = fit_additive(task, trained.outputs)
+    arrays |= {"labels": found.labels, "coefficients": found.coefficients}
+    metrics["additivity"] = found.r2[:, list(found.splits).index("comp")]
+    metrics["mean additivity"] = found.r2.mean(axis=1)  # what the paper's numbers agree with
+    metrics |= values(task, found, arrays)
+    arrays |= kernels(config, trained)
+    layer = config.eval.layer
+    metrics["salience"] = arrays[f"before/layer {layer}/salience"]
+    for key in ("predicted slope", "readout slope", "readout accuracy", "readout additivity"):
+        if f"before/layer {layer}/{key}" in arrays:
+            metrics[key] = arrays[f"before/layer {layer}/{key}"]
+    if config.eval.ntk:
+        found = tangent(config, trained)
+        arrays |= {f"ntk/{key}": value for key, value in found.items()}
+        metrics |= {f"NTK {key}": value for key, value in found.items() if value.ndim == 1}
+    return metrics, arrays
+
+
+def fit_additive(task: tasks.Task, outputs: dict) -> additivity.SplitAdditivity:
+    """Additivity of mean outputs; the split "comp" is new combinations of unseen images."""
+    x, f, splits = [], [], []
+    for name, means in outputs.items():
+        rows = np.flatnonzero(np.isfinite(means[0]))
+        x.append(task.x[rows])
+        f.append(means[:, rows])
+        new = name == "val_2"
+        splits.append(np.where(task.is_train[rows], name, "comp" if new else f"{name} comp"))
+    x, f, splits = np.concatenate(x), np.concatenate(f, axis=1), np.concatenate(splits)
+    return additivity.additivity_by_split(x, f, splits, task.x[task.is_train])
+
+
+def values(task: tasks.Task, found: additivity.SplitAdditivity, arrays: dict) -> dict:
+    """Slope of unseen items' values (addition), or magnitudes by type (context dependence)."""
+    if len(task.sizes) == 3:
+        mean = found.coefficients.mean(axis=0)  # values are averaged over seeds first
+        sizes = additivity.type_magnitudes(found.labels, mean, tasks.RELEVANT, "sum")
+        return {f"magnitude {name}": size for name, size in sizes.items()}
+    if tasks.is_classification(task):
+        return {}
+    items, worth = zip(
+        *(additivity.item_values(found.labels, found.coefficients, c) for c in (0, 1))
+    )
+    worth = np.mean(worth, axis=0)  # [seeds, items], both components alike
+    arrays |= {"items": items[0], "item values": worth}
+    arrays["is_anchor"] = tasks.anchors(task)
+    unseen = ~arrays["is_anchor"]
+    v = np.asarray(tasks.VALUES, float)[unseen]
+    m = slope(v, worth[:, unseen])
+    return {"slope": m, "value at 0": worth[:, unseen].mean(axis=1) - m * v.mean()}
+
+
+# --- kernels of networks --------------------------------------------------------------------------
+
+
+def samples(task: tasks.Task, one, n: int = N_SAMPLES):
+    """The first n samples of each combination: indices of images, rows of task.x, is_train.
+
+    Training samples of trained combinations, then unseen images of all combinations.
+    """
+    picked, rows = [], []
+    for name in ("train", "val_2"):
+        found = getattr(one, name)
+        place = np.concatenate(
+            [np.flatnonzero(found.combination == r)[:n] for r in range(len(task.x))]
+        )
+        picked.append(found.images[place])
+        rows.append(found.combination[place])
+    is_train = np.repeat([True, False], [len(p) for p in picked])
+    return np.concatenate(picked), np.concatenate(rows), is_train
+
+
+def kernels(config, trained: networks.Trained) -> dict:
+    """Of each layer in `eval.layers`, before and after training: salience, spread, a readout.
+
+    The readout is the frozen-feature control: a kernel machine on the layer's dot products.
+    """
+    task, model = trained.images.task, networks.network(config)
+    pixels = jnp.asarray(trained.images.pixels)
+    layers = tuple(sorted({*config.eval.layers, config.eval.layer}))
+    grams = jax.jit(functools.partial(_grams, model, trained.images, layers))
+    found = {}
+    for when, states in (("before", trained.initial), ("after", (trained.params, trained.extra))):
+        per_seed = {layer: [] for layer in layers}
+        for i, one in enumerate(trained.images.sets):
+            picked, rows, is_train = samples(task, one)
+            products = grams(*tree.take(states, i), pixels, picked)
+            for layer, gram in zip(layers, products):
+                gram = np.asarray(gram, np.float64)
+                per_seed[layer].append(of_gram(task, gram, rows, is_train))
+        for layer, ones in per_seed.items():
+            for key in ones[0]:
+                found[f"{when}/layer {layer}/{key}"] = np.stack([one[key] for one in ones])
+    return found
+
+
+def _grams(model, shown, layers, params, extra, pixels, picked):
+    """Dot products [n, n] of the samples in every layer."""
+    found = networks.outputs(model, shown, params, extra, pixels, picked, layers)
+    flat = [features.reshape(len(picked), -1).astype(jnp.float32) for features in found]
+    return [jnp.matmul(features, features.T, precision="highest") for features in flat]
+
+
+def of_gram(task: tasks.Task, gram: np.ndarray, rows: np.ndarray, is_train: np.ndarray) -> dict:
+    """What a kernel [n, n] between samples says: salience, spread, prediction, its own machine."""
+    new = np.flatnonzero(~is_train)
+    similar = additivity.similarity_of_gram(task.x[rows[new]], gram[np.ix_(new, new)])
+    structure = additivity.structure(similar)
+    found = {"kappa": structure.kappa, "spread": structure.spread}
+    found["salience"] = np.asarray(salience.salience(structure.kappa))[0]
+    old = np.flatnonzero(is_train)
+    # What rounding of float32 products leaves of zero eigenvalues.
+    penalty = 1e-6 * np.trace(gram[np.ix_(old, old)]) / len(old)
+    f = machines.ridge(gram[np.ix_(old, old)], task.y[rows[old]], gram[np.ix_(new, old)], penalty)
+    means = np.bincount(rows[new], np.asarray(f), len(task.x)) / np.bincount(rows[new])
+    found["readout"] = means
+    found["readout additivity"] = additivity.additivity(task.x, means, task.is_train).r2_test
+    found |= {f"readout {k}": v[0] for k, v in scores_of(task, means[None]).items()}
+    if not tasks.is_classification(task):
+        found["predicted slope"] = np.asarray(closed_form(structure.kappa, task).slope)
+    return found
+
+
+def tangent(config, trained: networks.Trained) -> dict:
+    """Kernel regression with each network's own tangent kernel, its drift and its alignment."""
+    task, model = trained.images.task, networks.network(config)
+    pixels = jnp.asarray(trained.images.pixels)
+    per_seed = []
+    for i, one in enumerate(trained.images.sets):
+        picked, rows, is_train = samples(task, one, config.eval.ntk)
+        x = networks.show(trained.images, pixels, jnp.asarray(picked))
+        grams = []
+        for params, extra in (trained.initial, (trained.params, trained.extra)):
+            params, extra = tree.take((params, extra), i)
+            kernel = ntk.empirical(
+                functools.partial(_scalar, model, extra), params, x, form="trace"
+            )
+            grams.append(np.asarray(kernel, np.float64))
+        found = {f"{k} before": v for k, v in of_gram(task, grams[0], rows, is_train).items()}
+        found |= {f"{k} after": v for k, v in of_gram(task, grams[1], rows, is_train).items()}
+        found["drift"] = np.asarray(ntk.drift(*grams))
+        for when, gram in zip(("before", "after"), grams):
+            found[f"alignment {when}"] = np.asarray(ntk.target_alignment(gram, task.y[rows]))
+        per_seed.append(found)
+    return {key: np.stack([one[key] for one in per_seed]) for key in per_seed[0]}
+
+
+def _scalar(model, extra, params, x):
+    return model.apply({"params": params, **extra}, x)[:, None]

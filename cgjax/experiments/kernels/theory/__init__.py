@@ -1,0 +1,1 @@
+"""Kernel models in closed form and solved numerically: nothing here trains a network."""

@@ -1,0 +1,1 @@
+"""Support theory on sprites: does a training support identify every component?"""

@@ -1,0 +1,188 @@
+"""Figures of the support studies, from their saved arrays."""
+
+import pathlib
+import re
+
+import numpy as np
+from matplotlib.colors import PowerNorm
+
+from cgjax import plots
+from cgjax.analysis.stats import kendall_tau_b
+
+NAMES = {
+    "random": "random",
+    "orthogonal": "orthogonal",
+    "orthogonal_star": "orthogonal*",
+    "orthogonal_broad": "orthogonal+",
+    "orthogonal_gap": "gap",
+    "diagonal_broad": "diagonal 0.2",
+    "diagonal": "diagonal 0.1",
+    "diagonal_narrow": "diagonal 0.05",
+}
+
+
+def _ends_with(arrays, ending: str) -> dict:
+    """`{name: array}` of the keys "<name><ending>"."""
+    return {key.removesuffix(ending): arrays[key] for key in arrays if key.endswith(ending)}
+
+
+def draw_table(arrays, folder: pathlib.Path) -> None:
+    """Where the back sprite stays unknown: share of values that fail at each pixel."""
+    maps = {
+        NAMES.get(name, name): where
+        for name, where in _ends_with(arrays, "/step_back/where").items()
+    }
+    title = "Share of back sprites left unidentified at each pixel under hard occlusion, by support"
+    fig = image_maps(maps, title)
+    plots.save(fig, folder / "failing_pixels.png")
+
+
+def draw_relaxed(arrays, folder: pathlib.Path) -> None:
+    """The pixels at which the relaxed condition fails, case by case."""
+    maps = {name.replace(", ", "\n"): m for name, m in _ends_with(arrays, "/relaxed/where").items()}
+    words = "share of values with a hidden direction that Q shows"
+    fig = image_maps(maps, f"Where the relaxed condition fails: {words}", columns=6)
+    plots.save(fig, folder / "relaxed_failing_pixels.png")
+
+
+def draw_predict(arrays, folder: pathlib.Path) -> None:
+    """Each of the audit's numbers against the score on all of Q, runs numbered from the best."""
+    names = {"values": "values identified", "pixels": "pixels identified"}
+    names |= {"own pixels": "own pixels identified", "sigma": "median sigma_min"}
+    order = np.argsort(-np.asarray(arrays["r2_all"]))
+    r2 = np.asarray(arrays["r2_all"])[order]
+    panels = {words: np.asarray(arrays[name])[order] for name, words in names.items()}
+    title = f"Audits of {len(r2)} supports before training, against the score after it"
+    fig = labelled_scatters(
+        panels, r2, [str(row) for row in np.asarray(arrays["rows"])[order]],
+        ylabel="R2 on all of Q, mean of a run's seeds", title=title,
+    )  # fmt: skip
+    plots.save(fig, folder / "predict.png")
+
+
+@plots.styled
+def draw_design(arrays, folder: pathlib.Path) -> None:
+    """How the condition comes to hold as planes are added: a column per number of sprites."""
+    rows = {"/share": "share of values that pass", "/n_failing": "failing pixels, mean"}
+    by_count = {}  # number of sprites: {slot: name of its arrays}
+    for name in _ends_with(arrays, "/share"):
+        count, slot = (int(word) for word in re.findall(r"\d+", name))
+        by_count.setdefault(count, {})[slot] = name
+    fig = plots.new_figure(2.7 * len(by_count) + 0.9, 5.0, layout="constrained")
+    plots.headline(fig, _design_headline(arrays, by_count))
+    axes = fig.subplots(2, len(by_count), squeeze=False, sharex=True, sharey="row")
+    names = [name for slots in by_count.values() for name in slots.values()]
+    longest = max(len(arrays[f"{name}/share"]) for name in names)
+    for i, (ending, ylabel) in enumerate(rows.items()):
+        starts = {}  # all curves of a row first: they share its axis
+        for ax, (count, slots) in zip(axes[i], by_count.items()):
+            starts[ax] = [_design_curve(ax, arrays[slots[k] + ending], k, count) for k in slots]
+            ax.set(xlim=(0.1, max(longest, 2) + 0.2), xticks=range(1, longest + 1))
+            ax.grid(axis="y", **plots.GRID)
+        for ax, found in starts.items():
+            plots.label_ends(ax, found, side="left")
+        axes[i, 0].set_ylabel(ylabel)
+    for ax, count in zip(axes[0], by_count):
+        ax.set_title(f"{count} sprites")
+    for ax in axes[1]:
+        ax.set_xlabel("planes")
+    plots.save(fig, folder / "design.png")
+
+
+def _design_curve(ax, y, slot: int, count: int) -> tuple:
+    """Draws one slot's curve; where it starts, what the slot is called, its colour."""
+    y, colour = np.asarray(y, float), plots.COLOURS[slot % len(plots.COLOURS)]
+    ax.plot(np.arange(1, len(y) + 1), y, marker="os^Dv<>"[slot % 7], ms=4.5, lw=1.4, color=colour)
+    depth = "back" if slot == count - 1 else ("front", "2nd", "3rd", "4th", "5th")[slot]
+    return 1, y[0] if len(y) else np.nan, depth, colour
+
+
+def _design_headline(arrays, by_count: dict) -> str:
+    """How many planes were chosen in all, and whether they identify every value."""
+    totals, open_ = {}, False
+    for count, slots in by_count.items():
+        shares = [arrays[f"{name}/share"] for name in slots.values()]
+        totals[count] = sum(map(len, shares))
+        open_ |= any(not len(share) or share[-1] < 1 for share in shares)
+    numbers = ", ".join(f"{total} for {count} sprites" for count, total in totals.items())
+    words = "not every value is identified" if open_ else "until every value is identified"
+    return f"Planes chosen greedily, {words}: {numbers}"
+
+
+def draw_partners(arrays, folder: pathlib.Path) -> None:
+    """Share of back sprites identified, by the diagonal's width and the number of partners."""
+    found = _ends_with(arrays, "/n_failing")
+    counts = sorted({int(name.split("/")[1]) for name in found})
+    panels = {"share identified": {}, "failing pixels, mean": {}}
+    for n in counts:
+        deltas = sorted(float(name.split("/")[0]) for name in found if name.endswith(f"/{n}"))
+        rows = [found[f"{delta:g}/{n}"] for delta in deltas]
+        panels["share identified"][f"{n} partners"] = (deltas, [np.mean(r == 0) for r in rows])
+        panels["failing pixels, mean"][f"{n} partners"] = (deltas, [np.mean(r) for r in rows])
+    panels = {name: {"curves": curves, "scale": "linear"} for name, curves in panels.items()}
+    title = (
+        "Back sprites that a diagonal support identifies under hard occlusion, by its half width"
+    )
+    fig = plots.learning_curves(panels, title, xlabel="delta")
+    plots.save(fig, folder / "partners.png")
+
+
+# --- kinds of figures -----------------------------------------------------------------------------
+
+
+@plots.styled
+def image_maps(maps: dict, title: str, columns: int = 4):
+    """Images [h, w] in [0, 1] under one colour scale, as they lie on the screen (row 0 on top)."""
+    columns = min(columns, len(maps))
+    rows = -(-len(maps) // columns)
+    lines = 1 + max(name.count("\n") for name in maps)
+    height = (2.15 + 0.17 * lines) * rows + 0.5
+    fig = plots.new_figure(1.9 * columns + 0.9, height, layout="constrained")
+    fig.get_layout_engine().set(h_pad=0.06)
+    axes = fig.subplots(rows, columns, squeeze=False)
+    for ax in axes.flat[len(maps) :]:
+        ax.set_visible(False)
+    for ax, (name, image) in zip(axes.flat, maps.items()):
+        shown = ax.imshow(image, norm=PowerNorm(0.4, 0, 1), cmap="magma")  # a few per cent show too
+        # The sum of shares is how many pixels fail for one value, in the mean; 0 is all black.
+        ax.set(title=name, xticks=(), yticks=())
+        count = f"{np.sum(image):,.0f}" if np.sum(image) >= 100 else f"{np.sum(image):.3g}"
+        words = {"fontsize": 7.5, "color": plots.GREY, "loc": "left"}
+        ax.set_xlabel(f"{count} pixels fail in the mean", **words)
+    bar = fig.colorbar(shown, ax=axes.ravel().tolist(), fraction=0.03, pad=0.02)
+    bar.outline.set_visible(False)
+    plots.headline(fig, title)
+    return fig
+
+
+@plots.styled
+def labelled_scatters(panels: dict, r2, labels, ylabel: str, title: str):
+    """Scatters {xlabel: x [n]} of one R2 [n] side by side; points are numbered, with a key."""
+    fig = plots.new_figure(2.7 * len(panels) + 2.2, 3.9, layout="constrained")
+    plots.headline(fig, title)
+    axes = fig.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+    for ax, (name, x) in zip(axes, panels.items()):
+        ax.plot(x, r2, "o", color=plots.COLOURS[0], markersize=4)
+        ax.set(xlabel=name, title=f"tau-b {kendall_tau_b(x, r2):.2f}")
+        ax.margins(x=0.12)
+        ax.locator_params(axis="x", nbins=5)
+        ax.grid(**plots.GRID)
+    plots.r2_axis(axes[0], [r2])
+    axes[0].set_ylabel(ylabel)
+    key = "\n".join(f"{i + 1:2d}  {label}" for i, label in enumerate(labels))
+    place = {"xycoords": "axes fraction", "va": "top", "fontsize": 7, "color": plots.GREY}
+    axes[-1].annotate(key, (1.06, 1.0), **place)
+    for ax, x in zip(axes, panels.values()):
+        plots.label_points(ax, x, r2, [str(i + 1) for i in range(len(r2))])
+    return fig
+
+
+FIGURES = {
+    "demo": draw_table,
+    "table": draw_table,
+    "partners": draw_partners,
+    "predict": draw_predict,
+    "design": draw_design,
+    "relaxed": draw_relaxed,
+    "opacity": draw_relaxed,
+}

@@ -1,0 +1,266 @@
+"""Studies of the support theory: the table of verdicts, prediction, design, the relaxed condition.
+
+None of them trains: they render sprites, ask `analysis.support`, and compare with what is known.
+Each returns (metrics, arrays, words).
+"""
+
+import functools
+import json
+import pathlib
+
+import jax
+import numpy as np
+
+from cgjax.analysis import stats
+from cgjax.analysis import support as theory
+from cgjax.analysis.design import design as design_support
+from cgjax.core.errors import BadInput
+from cgjax.core.logging import say
+from cgjax.core.workdir import read_json
+from cgjax.experiments.sprites import audits, scenes, sets
+from cgjax.experiments.sprites.compositions import COMPOSITIONS
+from cgjax.experiments.sprites.options import SUPPORT_KEYS
+
+RECORD = pathlib.Path(__file__).parents[3] / "report" / "record" / "sprites"
+
+# column: composition, component, judged on the sprite's own pixels only
+COLUMNS = {
+    "step_back": ("occlude_step", 1, False),
+    "step_front_own": ("occlude_step", 0, True),
+    "step_front": ("occlude_step", 0, False),
+    "sigmoid_front": ("occlude_sigmoid", 0, False),
+    "sigmoid_back": ("occlude_sigmoid", 1, False),
+    "alpha_front": ("alpha", 0, False),
+}
+
+
+# --- table: every support against every composition -----------------------------------------------
+
+
+def table(config):
+    """Share of values that pass, by support and composition, and where hard occlusion fails."""
+    metrics, arrays, words = {}, {}, []
+    for name in config.data.supports:
+        data = audits.support_data(config, **sets.SUPPORTS[name])
+        for column, (composition, component, own) in COLUMNS.items():
+            key = jax.random.fold_in(jax.random.key(config.data.seed), component)
+            found, _ = audits.audit(data, composition, component, key, own, **audits.sizes(config))
+            metrics[f"{name}/{column}"] = found.share
+            arrays[f"{name}/{column}/sigma_min"] = found.sigma_min
+            arrays[f"{name}/{column}/n_failing"] = found.n_failing
+            if column == "step_back":
+                metrics[f"{name}/{column} failing pixels"] = found.n_failing.mean()
+                arrays[f"{name}/{column}/where"] = found.where.mean(0)
+            if column.startswith("sigmoid"):
+                metrics[f"{name}/{column} sigma"] = np.median(found.sigma_min)
+            words.append(f"{name}, {column}: {found.verdict}")
+            say(words[-1])
+    return metrics, arrays, words
+
+
+def partners(config):
+    """The diagonal's verdict on the back sprite as its width and the number of partners grow."""
+    metrics, arrays = {}, {}
+    for delta in config.data.deltas:
+        data = audits.support_data(config, support="diagonal", delta=delta)
+        for n in config.data.partner_counts:
+            key = jax.random.key(config.data.seed)
+            found, _ = audits.audit(
+                data, "occlude_step", 1, key, **(audits.sizes(config) | {"n_partners": n})
+            )
+            name = f"delta {delta:g}, {n} partners"
+            metrics[name] = found.share
+            metrics[f"{name}: failing pixels"] = found.n_failing.mean()
+            arrays[f"{delta:g}/{n}/n_failing"] = found.n_failing
+            say(f"{name}: {found.verdict}")
+    return metrics, arrays, []
+
+
+# --- predict: the audit against what training gave ------------------------------------------------
+
+
+def predict(config):
+    """Rank correlation between audits of recorded runs' supports and their scores on all of Q."""
+    entries = check_record(config)
+    rows = {entry["row"]: numbers(config, entry) for entry in entries}
+    names = next(iter(rows.values()))
+    columns = {name: np.array([row[name] for row in rows.values()]) for name in names}
+    metrics, words = {}, []
+    for outcome in ("r2_all", "r2_id - r2_all"):
+        for name in ("values", "pixels", "own pixels", "sigma"):
+            # A larger gap between ID and all is worse, so its sign is turned.
+            y = columns[outcome] * (1 if outcome == "r2_all" else -1)
+            tau = stats.kendall_tau_b(columns[name], y)
+            low, high = stats.bootstrap(stats.kendall_tau_b, columns[name], y)
+            metrics[f"tau-b({name}, {outcome})"] = tau
+            words.append(
+                f"tau-b of {name} with {outcome}: {tau:+.2f}, 95 % [{low:+.2f}, {high:+.2f}], "
+                f"{len(rows)} supports"
+            )
+            say(words[-1])
+    arrays = {name: column for name, column in columns.items()}
+    return metrics, {**arrays, "rows": np.array(list(rows))}, words
+
+
+def check_record(config) -> list[dict]:
+    """The recorded runs that can be predicted, three or more."""
+    folder = pathlib.Path(config.data.record or RECORD)
+    try:
+        entries = recorded(folder)
+    except (KeyError, TypeError) as error:
+        raise BadInput(f"'{folder}' holds other json than recorded runs: no {error}") from None
+    if len(entries) < 3:
+        raise BadInput(
+            f"'{folder}' holds {len(entries)} compositional sprites runs: prediction needs three"
+        )
+    return entries
+
+
+def recorded(folder: pathlib.Path) -> list[dict]:
+    """Recorded runs of the published compositional model on hard images, one per support.
+
+    Of several runs on one support the longest counts.
+    """
+    best = {}
+    for path in sorted(folder.glob("*.json")):
+        entry = read_json(path)
+        model, data = entry["config"]["model"], entry["config"]["data"]
+        usual = (
+            model["kinds"] == ["compositional"]
+            and model["composition"] == "occlude_sigmoid"
+            and data["composition"] == "occlude_step"
+            and model.get("component") == {"hidden": 256, "channels": 32}
+            and model.get("decoder", "upsample") == "upsample"
+            and (data["n_slots"], data["n_train"]) == (2, 100_000)
+            and not entry["label"]
+        )
+        if usual:
+            support = json.dumps(described(data), sort_keys=True)
+            steps = entry["config"]["train"]["steps"]
+            if support not in best or best[support]["config"]["train"]["steps"] < steps:
+                best[support] = entry
+    return list(best.values())
+
+
+def described(data: dict) -> dict:
+    """The keys of a recorded `config.data` that its support reads."""
+    keys = ("support", *SUPPORT_KEYS[data["support"]])
+    if data.get("distribution") == "normal":
+        keys += ("mean", "std")
+    return {key: data[key] for key in keys}
+
+
+def numbers(config, entry: dict) -> dict:
+    """What the audit says of one recorded run's support, and what the run reached."""
+    data = audits.support_data(config, **described(entry["config"]["data"]))
+    found = {"values": [], "pixels": [], "own pixels": [], "sigma": []}
+    for component in (0, 1):
+        key = jax.random.fold_in(jax.random.key(config.data.seed), component)
+        hard, points = audits.audit(
+            data, "occlude_step", component, key, condition="relaxed", **audits.sizes(config)
+        )
+        soft_, _ = audits.audit(data, "occlude_sigmoid", component, key, **audits.sizes(config))
+        found["values"].append(hard.share)
+        found["pixels"].append(1 - hard.n_failing.mean() / points.covered[0].size)
+        own = audits.own_failing(hard, points).sum() / points.covered.sum()
+        found["own pixels"].append(1 - own)
+        found["sigma"].append(np.median(soft_.sigma_min))
+    r2_all, r2_id = (entry["metrics"][name]["ours"] for name in ("r2_all", "r2_id"))
+    say(f"{entry['row']}: values {np.mean(found['values']):.2f}, r2_all {r2_all:.3f}")
+    return {
+        **{name: float(np.mean(values)) for name, values in found.items()},
+        "r2_all": r2_all,
+        "r2_id - r2_all": r2_id - r2_all,
+    }
+
+
+# --- design: how many planes are needed -----------------------------------------------------------
+
+
+def design(config):
+    """Fewest planes per slot under hard occlusion, for scenes of two and more sprites."""
+    metrics, arrays, words = {}, {}, []
+    for n_slots in config.data.slot_counts:
+        total = 0
+        for component in range(n_slots):
+            found, planes = design_slot(config, n_slots, component)
+            name = f"{n_slots} slots/slot {component}"
+            metrics[f"{name} planes"] = len(found.chosen)
+            arrays[f"{name}/sigma_min"], arrays[f"{name}/share"] = found.sigma_min, found.share
+            arrays[f"{name}/n_failing"] = found.n_failing
+            arrays[f"{name}/planes"] = planes[list(found.chosen)]
+            total += len(found.chosen)
+            words.append(f"{name}: {found.verdict}")
+            say(words[-1])
+        metrics[f"{n_slots} slots planes"] = total
+    return metrics, arrays, words
+
+
+def design_slot(config, n_slots: int, component: int):
+    """Greedy planes for one slot; candidates hold the other sprites still, at the smallest size."""
+    data = audits.support_data(config, support="random", n_slots=n_slots)
+    key = jax.random.fold_in(jax.random.key(config.data.seed), 10 * n_slots + component)
+    n = config.data.n_candidates
+    points = audits.points(data, component, key, config.data.n_values, n)
+    raw = np.array(jax.random.uniform(key, (n, n_slots, 5)))
+    raw[..., 3] = 0.0
+    flat = scenes.render(scenes.scale_latents(raw.reshape(-1, 5)), data.image_size)
+    candidates = np.asarray(flat).reshape(n, n_slots, *flat.shape[1:])
+    # Behind the last sprite there is nothing to show: its empty pixels count too.
+    where = points.covered if component < n_slots - 1 else None
+    found = design_support(
+        COMPOSITIONS["occlude_step"], points.images, component, candidates, where=where
+    )
+    return found, np.delete(raw, component, axis=1)
+
+
+# --- relaxed: what C ignores need not be known ----------------------------------------------------
+
+
+def saturated(scaled, size: int):
+    """True sprites with opacities beyond the clip, -1/2 and 3/2: in the picture nothing changes."""
+    images = scenes.render(scaled, size, alpha=True)
+    return images.at[..., 3].set(2 * images[..., 3] - 0.5)
+
+
+# case: support, composition, component, whether opacities are saturated
+CASES = {
+    "step, front, orthogonal": ("orthogonal", "occlude_step", 0, False),
+    "step, back, orthogonal": ("orthogonal", "occlude_step", 1, False),
+    "step, back, orthogonal*": ("orthogonal_star", "occlude_step", 1, False),
+    "step, front, gap": ("orthogonal_gap", "occlude_step", 0, False),
+    "alpha, front, random": ("random", "alpha", 0, False),
+    "alpha, back, random": ("random", "alpha", 1, False),
+    "alpha, front, orthogonal": ("orthogonal", "alpha", 0, False),
+    "alpha, back, orthogonal": ("orthogonal", "alpha", 1, False),
+    "alpha saturated, front, orthogonal": ("orthogonal", "alpha", 0, True),
+    "alpha saturated, back, orthogonal": ("orthogonal", "alpha", 1, True),
+    "alpha saturated, back, orthogonal*": ("orthogonal_star", "alpha", 1, True),
+}
+
+
+def relaxed(config):
+    """The three conditions side by side, with the pixels at which each fails."""
+    size = config.data.image_size
+    metrics, arrays, words = {}, {}, []
+    for name, (support, composition, component, saturate) in CASES.items():
+        data = audits.support_data(config, **sets.SUPPORTS[support])
+        draw = functools.partial(saturated, size=size) if saturate else None
+        key = jax.random.fold_in(jax.random.key(config.data.seed), component)
+        for condition in theory.CONDITIONS:
+            found, points = audits.audit(
+                data,
+                composition,
+                component,
+                key,
+                condition=condition,
+                draw=draw,
+                **audits.sizes(config),
+            )
+            metrics[f"{name}: {condition}"] = found.share
+            arrays[f"{name}/{condition}/n_failing"] = found.n_failing
+            arrays[f"{name}/{condition}/own_failing"] = audits.own_failing(found, points)
+            arrays[f"{name}/{condition}/where"] = found.where.mean(0)
+            words.append(f"{name}: {found.verdict}")
+            say(words[-1])
+    return metrics, arrays, words

@@ -1,0 +1,64 @@
+"""Models that regress latents on stacked parts, and the optimiser that forgets its momentum."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from cgjax.core import tree
+from cgjax.nets.mlp import ACTIVATIONS, MLP
+
+KINDS = ("mlp", "compositional")
+
+
+class Model(NamedTuple):
+    """Pure functions of (params, x [n, K * size])."""
+
+    init: Callable  # key -> params
+    predict: Callable  # params, x -> latents [n, K * latents]
+
+
+def build(config, kind: str) -> Model:
+    """One network for all parts, or one for each that sees the input with the others zeroed."""
+    data, model = config.data, config.model
+    n_inputs = data.n_parts * data.part_size
+    n_networks = 1 if kind == "mlp" else data.n_parts
+    network = MLP(
+        out_shape=(data.n_parts * data.n_latents // n_networks,),
+        hidden=model.hidden // n_networks,
+        n_layers=model.n_layers,
+        activation=model.activation,
+    )
+    activate = ACTIVATIONS[model.activation]
+    # The others are zeroed, not cut away: the width of the input sets the initial weights.
+    seen = jnp.repeat(jnp.eye(n_networks), n_inputs // n_networks, axis=1)  # [networks, inputs]
+
+    def init(key):
+        keys = jax.random.split(key, n_networks)
+        return jax.vmap(lambda key: network.init(key, jnp.zeros((1, n_inputs)))["params"])(keys)
+
+    def predict(params, x):
+        out = jax.vmap(lambda p, own: network.apply({"params": p}, x * own[None]))(params, seen)
+        latents = jnp.moveaxis(out, 0, 1).reshape(len(x), -1)
+        return activate(latents, jnp.float32)
+
+    return Model(init, predict)
+
+
+def sgd(lr: float, momentum: float, restart_every: int) -> optax.GradientTransformation:
+    """SGD whose momentum is forgotten every so many steps; 0: never."""
+    inner = optax.flatten(optax.sgd(lr, momentum))  # one vector: small leaves cost a start each
+    if not restart_every:
+        return inner
+
+    def update(grads, state, params=None):
+        count, state = state
+        fresh = tree.where(count % restart_every == 0, inner.init(grads), state)
+        updates, state = inner.update(grads, fresh, params)
+        return updates, (count + 1, state)
+
+    return optax.GradientTransformation(
+        lambda params: (jnp.zeros((), jnp.int32), inner.init(params)), update
+    )

@@ -1,0 +1,202 @@
+"""One run of the vector simulation: parts, models, training, figures, results."""
+
+import itertools
+import pathlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cgjax.analysis import contrasts
+from cgjax.core import loading, metrics, parallel, sizes, train, tree
+from cgjax.core import tables as markdown
+from cgjax.core.errors import BadInput
+from cgjax.core.logging import say, summary
+from cgjax.experiments.vectors import models, parts
+from cgjax.experiments.vectors.figures import SCORES, draw
+from cgjax.published import PUBLISHED
+
+
+def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
+    """Trains every model on every support and training-set size: (metrics, arrays, extra)."""
+    workdir = pathlib.Path(workdir)
+    data = parts.make(config)
+    span = f"{config.data.sizes[0]:,} to {config.data.sizes[-1]:,}"
+    say(f"{config.data.n_parts} parts · {', '.join(config.data.supports)} · sets of {span}")
+    results, arrays, extra = {}, {"n_train": np.array(config.data.sizes)}, {}
+    for kind in config.model.kinds:
+        folder = part(config, workdir, kind)
+        state, history = train.fit(experiment(config, kind, data), config, folder, kind)
+        arrays["step"] = history["eval"].pop("step")
+        found = {name: v.reshape(-1, *axes(config)) for name, v in history["eval"].items()}
+        numbers, curves = _collect(config, kind, found)
+        results, arrays = results | numbers, arrays | curves
+        extra[kind] = {"train_s": history["wall_s"], "died_at": _deaths(config, state)}
+    if figures:
+        draw(arrays, workdir / "figures")
+    return results, arrays, extra
+
+
+def load(config, workdir: pathlib.Path, name: str = "", step=None) -> loading.Loaded:
+    """The model `kind/support` (words needed only where the run trained several).
+
+    `predict(params, x [n, inputs])` -> latents; params: seeds, each trained on the largest set.
+    """
+    names = {
+        part_name(config, kind, support): (kind, support)
+        for kind in config.model.kinds
+        for support in config.data.supports
+    }
+    kind, support = names[loading.choose(name, names, workdir)]
+    everyone = train.replica_names(experiment(config, kind, {}))
+    rows = np.arange(np.prod(axes(config))).reshape(axes(config))
+    wanted = [everyone[row] for row in rows[:, config.data.supports.index(support), -1]]
+    params, _, steps = loading.read(part(config, pathlib.Path(workdir), kind), wanted, step)
+    return loading.Loaded(models.build(config, kind).predict, params, config, steps)
+
+
+def plan(config) -> dict:
+    """How large each model's training is."""
+    return {kind: sizes.of(experiment(config, kind, {}), config) for kind in config.model.kinds}
+
+
+def part(config, workdir: pathlib.Path, kind: str) -> pathlib.Path:
+    """Folder of one model: its own only where a run trains several."""
+    return workdir if len(config.model.kinds) == 1 else workdir / kind
+
+
+def part_name(config, kind: str, support: str) -> str:
+    """`"mlp/diagonal"`, without the words that are the same for the whole run."""
+    words = (kind, config.model.kinds), (support, config.data.supports)
+    return "/".join(word for word, several in words if len(several) > 1)
+
+
+def tables(record: list[dict]) -> list[tuple[str, str]]:
+    """(title, Markdown) of recorded runs."""
+    return [("vectors", markdown.metric_table(record, ("r2_all",)))]
+
+
+# --- the experiment -------------------------------------------------------------------------------
+
+
+def axes(config) -> tuple[int, int, int]:
+    """Replicas are seeds x supports x training-set sizes."""
+    return len(config.train.seeds), len(config.data.supports), len(config.data.sizes)
+
+
+def replicas(config) -> dict:
+    """Everything that is trained at once; "stream" gives each replica random numbers of its own."""
+    _, n_supports, n_sizes = axes(config)
+    found = [
+        {
+            "seed": seed,
+            "stream": (seed * n_supports + support) * n_sizes + size,
+            "generator": index if config.data.generators == "per_seed" else 0,
+            "support": support,
+            "n_train": config.data.sizes[size],
+        }
+        for index, seed in enumerate(config.train.seeds)
+        for support in range(n_supports)
+        for size in range(n_sizes)
+    ]
+    return {
+        name: np.array([one[name] for one in found], "u4" if name in ("seed", "stream") else "i4")
+        for name in found[0]
+    }
+
+
+def experiment(config, kind: str, data: dict) -> train.Experiment:
+    """The pieces of one model's training, on all supports and sizes at once."""
+    model, optim = models.build(config, kind), config.optim
+    regularise = contrasts.REGULARISERS[optim.regulariser]
+    weight = optim.regulariser_weight if optim.regulariser != "none" else 0.0
+
+    def measured(measure, params, x):
+        return measure(lambda one: model.predict(params, one[None])[0], x, config.data.n_parts)
+
+    def batch(data, indices, key, step):
+        # Which rows there are to choose from only the loss knows, which sees the replica.
+        return {"train": data["train"], "draw": jax.random.uniform(key, (config.data.batch,))}
+
+    def loss(params, extra, batch, key, step, replica):
+        rows = jnp.floor(batch["draw"] * replica["n_train"]).astype(jnp.int32)
+        rows = jnp.minimum(rows, replica["n_train"] - 1)  # the product may be rounded up
+        place = replica["generator"], replica["support"], rows
+        x, z = batch["train"]["x"][place], batch["train"]["z"][place]
+        error = metrics.mse(z, model.predict(params, x))
+        penalty = measured(regularise, params, x)
+        return error + weight * penalty, (extra, {"mse": error})
+
+    def evaluate(params, extra, data, key, replica):
+        everything = tree.take(data["all"], replica["generator"])
+        own = tree.take(data["id"], (replica["generator"], replica["support"]))
+        scalars = {
+            name: metrics.r2_uniform(rows["z"], model.predict(params, rows["x"]))
+            for name, rows in (("r2_id", own), ("r2_all", everything))
+        }
+        for name in config.eval.measures:
+            x = everything["x"][: config.eval.n_measured]
+            scalars[name] = measured(contrasts.MEASURES[name], params, x)
+        return scalars, {}
+
+    return train.Experiment(
+        data=data,
+        replicas=replicas(config),
+        init=lambda key, replica: (model.init(key), {}),
+        plan=None,
+        batch=batch,
+        loss=loss,
+        evaluate=evaluate,
+        tx=lambda replica: models.sgd(optim.lr, optim.momentum, config.train.round),
+        headline=("r2_all", "max"),
+        identity=("seed", "support", "n_train"),
+    )
+
+
+def check(config) -> None:
+    """What the keys' own ranges cannot say."""
+    data, hidden, measures = config.data, config.model.hidden, config.eval.measures
+    n, rising = data.n_train, sorted(set(data.sizes))
+    largest = (2**32 - 1) // (len(data.supports) * len(data.sizes)) - 1
+    splits = "compositional" in config.model.kinds and hidden % data.n_parts
+    n_measured = config.eval.n_measured if measures else 0
+    for wrong, text in (
+        (list(data.sizes) != rising, f"data.sizes must rise, not {data.sizes}"),
+        (rising[-1] > n, f"data.sizes {data.sizes} go beyond data.n_train={n}"),
+        (splits, f"model.hidden={hidden} must divide into data.n_parts={data.n_parts}"),
+        (n_measured > config.eval.n,
+         f"eval.n_measured={n_measured} is more than there are: eval.n={config.eval.n}"),
+        (max(config.train.seeds) > largest,
+         f"train.seeds go up to {largest} here: supports and sizes share their 32 bits"),
+    ):  # fmt: skip
+        if wrong:
+            raise BadInput(text)
+
+
+# --- results --------------------------------------------------------------------------------------
+
+
+def _collect(config, kind: str, found: dict) -> tuple[dict, dict]:
+    """Results of the largest set at the end, and per model and support the arrays of the figures.
+
+    found: {metric: [m, seeds, supports, sizes]}; final is [sizes, seeds], history [m, seeds].
+    """
+    results, arrays = {}, {}
+    for index, support in enumerate(config.data.supports):
+        row = config.row if config.row != "demo" else f"{kind}_{support}"
+        published = PUBLISHED["vectors"].get(row, {})
+        prefix = part_name(config, kind, support)
+        for name in (*SCORES, *config.eval.measures):
+            values = found[name][:, :, index]
+            arrays[f"final/{kind}/{support}/{name}"] = values[-1].T
+            arrays[f"history/{kind}/{support}/{name}"] = values[:, :, -1]
+            entry = summary(values[-1, :, -1], config.train.seeds, published.get(name))
+            results[f"{prefix}/{name}" if prefix else name] = entry
+    return results, arrays
+
+
+def _deaths(config, state) -> dict:
+    """`{"seed 0, diagonal, n 16": step}` of the replicas that turned non-finite."""
+    names = itertools.product(config.train.seeds, config.data.supports, config.data.sizes)
+    steps = zip(names, parallel.fetch(state.died_at))
+    return {f"seed {s}, {support}, n {n}": int(t) for (s, support, n), t in steps if t >= 0}

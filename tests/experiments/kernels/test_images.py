@@ -1,0 +1,121 @@
+"""Image networks: their samples, what their analyses say of known kernels, and one tiny run."""
+
+import jax
+import numpy as np
+import pytest
+
+from cgjax import config as configs
+from cgjax.analysis import closed_forms, salience
+from cgjax.core.errors import BadInput
+from cgjax.experiments.kernels import run, tasks
+from cgjax.experiments.kernels.images import figures, networks, study
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    config = configs.load("configs/kernels.py:addition_mnist,smoke")
+    config.data.n_val = 4
+    return config
+
+
+@pytest.fixture(scope="module")
+def shown(tiny):
+    return networks.load(tiny, "addition_extrapolation", distance=3)
+
+
+def test_a_call_is_an_epoch(tiny, shown):
+    settings = networks.settings(tiny, shown)
+    n = 17 * (tiny.data.n_total // 17)
+    assert settings.train.steps_per_call == -(-n // 32)
+    assert settings.train.steps == tiny.train.epochs * settings.train.steps_per_call
+
+
+def test_what_networks_see(shown):
+    seen = networks.show(shown, shown.pixels, shown.sets[0].train.images[:2])
+    assert seen.shape == (2, 28, 31, 2)
+
+
+def test_analysed_samples_are_grouped_by_combination(shown):
+    picked, rows, is_train = study.samples(shown.task, shown.sets[0], n=2)
+    assert len(picked) == 2 * 17 + 2 * 81 and is_train.sum() == 34
+    assert np.all(shown.task.is_train[rows[is_train]])
+    np.testing.assert_array_equal(rows[~is_train], np.repeat(np.arange(81), 2))
+
+
+@pytest.mark.parametrize("name, s", [("extrapolation", 0.3), ("both", 0.2), ("asymmetric", 0.4)])
+def test_a_compositional_kernel_is_read_as_what_it_is(name, s):
+    """Salience, slope of its machine and the closed form agree where theory is exact."""
+    task = tasks.make(f"addition_{name}")
+    kernel = np.asarray(salience.overlap_kernel(task.x, task.x, np.array([0.0, s, 1.0])))
+    train = np.flatnonzero(task.is_train)
+    rows = np.concatenate([train, np.arange(81)])
+    is_train = np.arange(len(rows)) < len(train)
+    found = study.of_gram(task, kernel[np.ix_(rows, rows)], rows, is_train)
+    slope = closed_forms.memorization_slope(s, tasks.anchors(task).sum())
+    assert found["salience"] == pytest.approx(s, abs=1e-12)
+    assert found["predicted slope"] == pytest.approx(float(slope), abs=1e-12)
+    assert found["readout slope"] == pytest.approx(float(slope), abs=1e-4)
+    assert found["readout additivity"] == pytest.approx(1, abs=1e-6)
+    assert np.all(found["spread"] < 1e-12)
+
+
+def test_slopes_of_additive_outputs():
+    """Outputs that shrink unseen items by 0.6 have slope 0.6 and are additive."""
+    task = tasks.make("addition_both")
+    worth = np.where(tasks.anchors(task), 1.0, 0.6) * np.array(tasks.VALUES)
+    outputs = worth[task.x].sum(axis=1)[None]
+    trained = np.where(task.is_train, outputs, np.nan)
+    found = study.fit_additive(task, {"train": trained, "val_1": outputs, "val_2": outputs})
+    arrays = {}
+    metrics = study.values(task, found, arrays)
+    assert metrics["slope"] == pytest.approx([0.6], abs=1e-3)
+    assert found.r2[0, list(found.splits).index("comp")] == pytest.approx(1, abs=1e-6)
+    assert arrays["is_anchor"].sum() == 2
+
+
+def test_a_run_writes_its_numbers_and_figures(tiny, tmp_path):
+    metrics, arrays, _ = run.run(tiny, tmp_path)
+    assert len(metrics["extrapolation, d=0: slope"]["values"]) == 2
+    assert metrics["extrapolation, d=0: comp mse"]["ours"] > 0
+    names = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert names == {"values.png", "slopes.png", "predicted.png", "history.png"}
+    name = "addition_extrapolation-d0"
+    outputs = {key: arrays[f"{name}/outputs/{key}"] for key in ("train", "val_1", "val_2")}
+    assert np.isfinite(outputs["train"][0]).sum() == 17  # only of trained combinations
+    found = study.fit_additive(tasks.make("addition_extrapolation"), outputs)
+    assert len(found.splits) == 5
+    additivity = metrics["extrapolation, d=0: mean additivity"]["values"]
+    np.testing.assert_allclose(additivity, found.r2.mean(axis=1), rtol=1e-6)
+    opened = run.load(tiny, tmp_path)  # the one task at its one distance
+    blank = np.zeros((3, 28, 28, 2), np.float32)
+    outputs = opened.predict(jax.tree.map(lambda leaf: leaf[0], opened.params), blank)
+    assert outputs.shape == (3,) and np.ptp(outputs) == 0 and len(opened.step) == 2
+
+
+@pytest.mark.parametrize("distances", [[0], [0, 20]])
+def test_slopes_are_drawn_by_distance_where_there_are_several(distances, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(figures.plots, "save", lambda fig, path: drawn.append(fig))
+    cells = {task: distances for task in ("addition_extrapolation", "addition_both")}
+    metrics = ("slope", "mean additivity", "salience")
+    arrays = {
+        f"{task}-d{d}/{metric}": np.array([0.4, 0.5])
+        for task in cells for d in distances for metric in metrics
+    }  # fmt: skip
+    figures.draw_slopes(arrays, cells, {}, "slopes.png")
+    for ax in drawn[0].axes:
+        shown = [label.get_text() for label in ax.get_xticklabels()]
+        assert shown == (["0", "20"] if len(distances) > 1 else ["extrapolation", "both"])
+
+
+@pytest.mark.parametrize(
+    "changes, words",
+    [
+        ({"model.net": "mlp"}, "one of convnet, resnet, vit"),
+        ({"eval.layers": "(2, 40)"}, "there is no layer 40"),
+        ({"model.convnet.channels": "(4,)"}, "there is no layer 11"),
+    ],
+)
+def test_networks_that_cannot_be_are_refused(changes, words):
+    with pytest.raises(BadInput, match=words):
+        run.check(configs.load("configs/kernels.py:addition_mnist,smoke", changes))

@@ -1,0 +1,93 @@
+"""The kernels study: closed-form rows against known numbers, and what the command line says."""
+
+import numpy as np
+import pytest
+
+from cgjax import config as configs
+from cgjax.analysis import salience
+from cgjax.core.errors import BadInput
+from cgjax.core.workdir import read_json
+from cgjax.experiments.kernels import run, tasks
+from cgjax.experiments.kernels.theory import classification, studies
+from cgjax.main import main
+from cgjax.published import PUBLISHED
+
+
+def config(row, *changes):
+    return configs.load(f"configs/kernels.py:{row}", dict(changes))
+
+
+def test_closed_form_rows_give_the_published_numbers():
+    for row in ("leak", "partial"):
+        metrics, _ = studies.STUDIES[row](config(row))
+        for name, entry in PUBLISHED["kernels"][row].items():
+            assert metrics[name] == pytest.approx(entry["mean"], abs=5e-5), name
+
+
+def test_salience_by_depth_equals_the_reference(golden):
+    metrics, arrays = studies.salience(config("salience"))
+    reference = golden("kernels/layer_salience")
+    names = {"step": "step", "relu": "relu", "gaussian": "gaussian_A1"}
+    for ours, theirs in names.items():
+        np.testing.assert_allclose(arrays[f"{ours}/3"], reference[f"{theirs}_C3"], atol=1e-10)
+    assert metrics["relu, depth 5: S(2;3)"] == pytest.approx(0.1038, abs=5e-5)
+
+
+def test_phase_kernels_are_the_positive_ones(golden):
+    kappas = classification.phase_kernels(50)
+    stored = golden("kernels/cd_phase_and_dispersed")
+    (name,) = [key for key in stored.files if key.startswith("cd_phase")]
+    stored = stored[name]
+    assert len(kappas) == len(stored) == 1728
+    ours = np.asarray(salience.salience(kappas))[:, :2]  # the same kernels, in another order
+    for column in (0, 1):
+        np.testing.assert_allclose(np.sort(ours[:, column]), np.sort(stored[:, column]), atol=1e-9)
+    some = stored[::96]
+    chosen = salience.kappa(salience.complete(some[:, :2]))
+    for k in (2, 3):
+        found = classification.margins(chosen, tasks.cd(k))
+        for machine, column in (("svm", 1 + k), ("regression", 4 + k)):
+            solved, wanted = np.all(found[machine] > 0, axis=1), some[:, column] == 1
+            decided = np.abs(found[machine]).min(axis=1) > 1e-6  # f = 0 where S1 = S2 = 0
+            np.testing.assert_array_equal(solved[decided], wanted[decided])
+            assert decided.sum() > 12
+
+
+def test_magnitudes_are_those_recomputed_before():
+    metrics, _ = classification.magnitudes(config("magnitudes"))
+    for name, entry in PUBLISHED["kernels"]["magnitudes"].items():
+        assert metrics[name] == pytest.approx(entry["mean"], abs=1e-3), name
+
+
+# --- whole rows -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("row", ["dispersed", "phase"])
+def test_row_runs_and_draws(row, tmp_path):
+    assert main([f"--config=configs/kernels.py:{row},smoke", f"--workdir={tmp_path}"]) == 0
+    assert (tmp_path / "arrays.npz").exists()
+    assert len(list((tmp_path / "figures").glob("*.png"))) == 1
+    assert "metrics" in read_json(tmp_path / "results.json")
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"study": "phase"}, "'study' belongs to the row"),
+        ({"parts.addition.optim.lrs": "(0.1,)"}, "one for each"),
+        ({"parts.addition.data.tasks": "('addition_both', 'cd_1')"}, "different grids"),
+        ({"parts.addition.data.tasks": "('addition_bth',)"}, "did you mean 'addition_both'"),
+        ({"optim.lrs": "(1.0, 2.0)"}, "set parts.addition.optim.lrs"),
+        ({"optim.stop": "0.1"}, "set by part 'equivalence' itself"),
+        ({"train.seeds": "(2147483648,)"}, "train.seeds go up to"),
+    ],
+)
+def test_values_that_contradict_each_other_are_refused(changes, message):
+    with pytest.raises(BadInput, match=message):
+        run.check(config("smoke", *changes.items()))
+
+
+def test_a_part_takes_any_key_of_its_row():
+    found = config("smoke", ("parts.addition.optim.stop", "0.5"))
+    stops = {name: settings.optim.stop for name, settings in configs.parts(found)}
+    assert stops == {"addition": 0.5, "equivalence": 1e-6}

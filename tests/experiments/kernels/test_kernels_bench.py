@@ -1,0 +1,85 @@
+"""The benchmark of the kernels study, at sizes that say nothing about speed."""
+
+import json
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from cgjax import bench as command
+from cgjax.core.errors import BadInput
+from cgjax.experiments.kernels import bench, bench_ntk, tasks
+from cgjax.experiments.kernels.theory import classification
+
+TASK = tasks.cd(3)
+KAPPAS = np.array([[0, 0.15, 0.4, 1], [0, 0.2, 0.5, 1], [0, 0.1, 0.3, 1]])
+
+
+@pytest.fixture(scope="module")
+def margins():
+    return classification.margins(KAPPAS, TASK)
+
+
+def test_one_call_solves_every_task_with_every_machine(margins):
+    """The shorter training set is masked; kernels in two chunks."""
+    with jax.enable_x64(True):
+        found = np.asarray(bench.whole_map([tasks.cd(1), TASK], chunk=3)(KAPPAS))
+    assert found.shape == (2, 2, 3, 18)
+    for machine, name in enumerate(("svm", "regression")):
+        np.testing.assert_allclose(found[machine, 1], margins[name], atol=1e-7)
+    assert np.all(found[:, 0, :, :2] != 0) and np.all(found[:, 0, :, 2:] == 0)
+
+
+def test_scikit_learn_s_loop_solves_the_same_problems(margins):
+    pytest.importorskip("sklearn")
+    np.testing.assert_allclose(bench.svc_loop(KAPPAS, TASK), margins["svm"], atol=5e-3)
+
+
+@pytest.mark.parametrize("form", ["full", "trace"])
+def test_all_forms_give_one_kernel(form):
+    case = bench_ntk.Case(bench_ntk.mlp(5, 4, 3, 2), 3, form)
+    f, params, x = case.network(case.n)
+    found = [kernel(params, x) for kernel in bench_ntk.forms(f, case).values()]
+    for kernel in found[1:]:
+        np.testing.assert_allclose(kernel, found[0], rtol=2e-5, atol=1e-6)
+
+
+def test_a_process_answers_until_it_is_left_alone():
+    """What the workers of a case report, and what becomes of one that dies."""
+    name = "MLP 8-7-7-2, n 64"
+    found = bench_ntk.measure(name, (bench_ntk.OURS, "no such form"), budget=0.1)
+    assert found.pop("no such form") == "failed (exit 1)"
+    assert found[bench_ntk.OURS]["seconds"] > 0 and found[bench_ntk.OURS]["peak"] > 0
+    found[bench_ntk.PLAIN] = dict(found[bench_ntk.OURS])
+    lines = bench_ntk.rows(name, found)
+    assert [line[1] for line in lines] == [bench_ntk.OURS, bench_ntk.PLAIN]
+    assert lines[0][-1] == "" and lines[1][-1] == "1.00 x"
+    found[bench_ntk.PLAIN]["norm"] *= 2
+    with pytest.raises(RuntimeError, match="different kernels"):
+        bench_ntk.rows(name, found)
+
+
+def test_running_out_of_memory_is_said(monkeypatch, capsys):
+    def kernel(params, x):
+        raise MemoryError
+
+    monkeypatch.setattr(sys, "stdin", ["\n"])
+    monkeypatch.setattr(bench_ntk, "forms", lambda f, case: {bench_ntk.OURS: kernel})
+    bench_ntk.worker("MLP 8-7-7-2, n 64", bench_ntk.OURS)
+    assert json.loads(capsys.readouterr().out) == {"failed": "out of memory"}
+
+
+def test_the_convnet_s_part_says_time_and_share(monkeypatch, capsys):
+    monkeypatch.setattr(bench_ntk, "digit_pairs", bench_ntk.mlp(6, 5, 3, 1))
+    bench.convnet(8, rows=64)
+    out = capsys.readouterr().out
+    assert "ntk 8 x 8" in out and "NTK, 8 pairs, float32" in out and out.count(" / ") >= 6
+
+
+def test_parts_are_chosen_and_named(capsys):
+    bench.run(parts="convnet")
+    assert "on an accelerator" in capsys.readouterr().out
+    with pytest.raises(BadInput, match="no part 'phases': all, or some of phase,ntk,convnet"):
+        bench.run(parts="phase,phases")
+    assert command.FAMILIES["kernels"] == bench.__name__

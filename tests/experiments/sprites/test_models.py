@@ -1,0 +1,153 @@
+"""Models against the reference training runs: losses, learning rates, norms, gradients."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from cgjax import config as configs
+from cgjax.core import optim
+from cgjax.experiments.sprites import models
+from cgjax.nets import convert
+from cgjax.nets.decoders import UpsampleMLP
+
+# name: (kind, composition, widths, scenes, batch, epochs)
+RUNS = {
+    "comp_sigmoid": ("compositional", "occlude_sigmoid", (48, 8), 20, 8, 8),
+    "comp_alpha_shared": ("shared", "alpha", (48, 8), 8, 8, 20),
+    "mono": ("monolithic", "occlude_sigmoid", (40, 10), 8, 8, 20),
+}
+
+
+def settings(kind, composition, widths):
+    config = configs.load("configs/sprites.py:smoke", {"model.composition": composition})
+    for name in ("component", "monolith"):
+        config.model[name].update({"hidden": widths[0], "channels": widths[1]})
+    return config
+
+
+def reference(golden, name, kind, stage, channels, widths):
+    """Our parameter tree from the reference's names."""
+    module = UpsampleMLP(out_shape=(64, 64, channels), hidden=widths[0], channels=widths[1])
+    prefix = f"{name}/{stage}/"
+    state = {key.removeprefix(prefix): golden[key] for key in golden if key.startswith(prefix)}
+    if kind == "monolithic":
+        return convert.from_torch(module, state)
+    slots = []
+    for slot in (0, 1):
+        head = f"slots.slot_functions.{slot}."
+        own = {key.removeprefix(head): v for key, v in state.items() if key.startswith(head)}
+        slots.append(convert.from_torch(module, own))
+    if kind == "shared":
+        return slots[0]
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *slots)
+
+
+@pytest.fixture(scope="module")
+def trained(golden):
+    """Repeats each reference run: unshuffled batches, AdamW, cosine per epoch."""
+    arrays = golden("sprites/train")
+    z, x = jnp.asarray(arrays["z"]), jnp.asarray(arrays["x_step_u8"] / np.float32(255))
+    found = {}
+    for name, (kind, composition, widths, n, batch, epochs) in RUNS.items():
+        model = models.build(settings(kind, composition, widths), kind)
+        channels = 4 if composition == "alpha" else 3
+        params = reference(arrays, name, kind, "init", channels, widths)
+        per_epoch = -(-n // batch)
+        schedule = optim.cosine(1e-3, 1e-5, epochs * per_epoch, per_epoch)
+        tx = optim.adamw(schedule, 1e-5)
+        found[name] = _train(model, params, tx, schedule, z[:n], x[:n], batch, epochs * per_epoch)
+    return arrays, found, z
+
+
+def _train(model, params, tx, schedule, z, x, batch, steps):
+    """Scanned with the last batch padded and masked, as the loop does it."""
+    per_epoch = -(-len(z) // batch)
+    rows = np.resize(np.arange(len(z)), per_epoch * batch).reshape(per_epoch, batch)
+    mask = (np.arange(per_epoch * batch) < len(z)).reshape(per_epoch, batch)
+
+    def loss(params, row):
+        prediction = model.predict(params, z[rows_[row]])
+        return models.squared_error(prediction, x[rows_[row]], mask_[row])
+
+    rows_, mask_ = jnp.asarray(rows), jnp.asarray(mask, jnp.float32)
+
+    def step(carry, t):
+        params, opt_state = carry
+        value, grads = jax.value_and_grad(loss)(params, t % per_epoch)
+        updates, opt_state = tx.update(grads, opt_state, params)
+        params = optax.apply_updates(params, updates)
+        stats = (value, schedule(t), optax.tree.norm(grads), optax.tree.norm(params))
+        return (params, opt_state), stats
+
+    run = jax.jit(functools.partial(jax.lax.scan, step))
+    first = jax.jit(jax.grad(loss))(params, 0)
+    (params, _), stats = run((params, tx.init(params)), jnp.arange(steps))
+    return params, first, jax.tree.map(np.asarray, stats), model
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_training_follows_the_reference(name, trained):
+    arrays, found, z = trained
+    params, _, (loss, lr, grad_norm, param_norm), model = found[name]
+    np.testing.assert_allclose(loss[:5], arrays[f"{name}/loss"][:5], rtol=1e-5)
+    np.testing.assert_allclose(loss[-1], arrays[f"{name}/loss"][-1], rtol=1e-3)
+    np.testing.assert_allclose(lr, arrays[f"{name}/lr"], atol=1e-9)
+    np.testing.assert_allclose(grad_norm[:5], arrays[f"{name}/grad_norm"][:5], rtol=1e-4)
+    np.testing.assert_allclose(param_norm, arrays[f"{name}/param_norm"], rtol=1e-4)
+    out = model.predict(params, z[:3])
+    np.testing.assert_allclose(out, arrays[f"{name}/final_out"], atol=2e-3)
+
+
+@pytest.mark.parametrize("name", ["mono"])
+def test_first_gradient_is_the_reference_gradient(name, trained):
+    arrays, found, _ = trained
+    grads = found[name][1]
+    np.testing.assert_allclose(
+        grads["dense_0"]["kernel"].T, arrays[f"{name}/grad0/0.weight"], rtol=1e-3, atol=1e-7
+    )
+    np.testing.assert_allclose(
+        grads["conv_3"]["bias"], arrays[f"{name}/grad0/19.bias"], rtol=1e-4, atol=1e-7
+    )
+
+
+@pytest.mark.parametrize(
+    "kind, composition, count",
+    [
+        ("compositional", "occlude_sigmoid", 554_950),
+        ("shared", "alpha", 277_604),
+        ("monolithic", "occlude_sigmoid", 587_779),
+    ],
+)
+def test_parameter_counts(kind, composition, count):
+    config = configs.load("configs/sprites.py:demo,paper", {"model.composition": composition})
+    shapes = jax.eval_shape(models.build(config, kind).init, jax.random.key(0))
+    assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == count
+
+
+def test_alpha_bias_cures_dead_initialisations():
+    config = configs.load("configs/sprites.py:orthogonal_rgba,smoke")
+    keys = jax.random.split(jax.random.key(0), 40)
+    z = jax.random.uniform(jax.random.key(1), (4, 10))
+    shares = jax.jit(models.alpha_at_initialisation, static_argnums=0)
+    reference = np.asarray(shares(models.build(config, "shared"), keys, z))
+    config.model.alpha_init = "half"
+    cured = np.asarray(shares(models.build(config, "shared"), keys, z))
+    assert np.any(reference == 0) and np.all(cured > 0)
+
+
+def test_losses(golden):
+    arrays = golden("sprites/regularisers")
+    image, ones = jnp.asarray(arrays["obj_img"]), jnp.ones(4)
+    np.testing.assert_allclose(models.objectness(image, ones), arrays["objectness"], rtol=1e-4)
+    np.testing.assert_allclose(models.sparsity(image, ones), arrays["sparsity_l1"], rtol=1e-4)
+    target, mask = jnp.zeros_like(image), jnp.array([1.0, 1.0, 0.0, 0.0])
+    for name, loss in models.LOSSES.items():
+        both = loss(image, target, mask, 0.5)
+        changed = loss(image.at[3].mul(0.9), target, mask, 0.5)
+        assert np.isfinite(both)
+        if name != "mse_objectness":  # its light is scaled over the whole batch
+            np.testing.assert_allclose(both, changed, rtol=1e-6)

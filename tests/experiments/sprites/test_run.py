@@ -1,0 +1,115 @@
+"""The sprites run as a whole: seeds, devices, sets, the theory's verdict."""
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+import pytest
+
+from cgjax import config as configs
+from cgjax.core import train
+from cgjax.core.errors import BadInput
+from cgjax.experiments.sprites import audits, models, panels, sets
+from cgjax.experiments.sprites import run as sprites
+
+
+def settings(row="orthogonal_compositional", **train_keys):
+    config = configs.load(f"configs/sprites.py:{row},smoke")
+    config.train.update({"steps": 20, "steps_per_call": 20, **train_keys})
+    config.eval.every = config.checkpoint.every = 0
+    return config
+
+
+@pytest.fixture
+def one_device(monkeypatch):
+    """Programs for eight devices take a minute each to compile."""
+    monkeypatch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
+
+
+@pytest.fixture(scope="module")
+def data():
+    return sets.make(settings())
+
+
+def losses(config, workdir, data=None):
+    experiment = sprites.experiment(
+        config, models.build(config, "compositional"), data or sets.make(config)
+    )
+    return train.fit(experiment, config, workdir)[1]["loss"]
+
+
+def test_five_seeds_as_an_axis_equal_five_single_runs(one_device, data, tmp_path):
+    five = losses(settings(seeds=(0, 1, 2, 3, 4)), tmp_path / "five", data)
+    for seed in range(5):
+        alone = losses(settings(seeds=(seed,)), tmp_path / str(seed), data)
+        np.testing.assert_allclose(alone[:, 0], five[:, seed], rtol=1e-4)
+    assert np.ptp(five[0]) > 1e-4  # the seeds do differ
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_seeds", [1, 2, 8])
+def test_eight_devices_agree_with_one(n_seeds, data, tmp_path, monkeypatch):
+    """Meshes (1, 8), (2, 4), (8, 1)."""
+    config = settings(seeds=tuple(range(n_seeds)))
+    eight = losses(config, tmp_path / "eight", data)
+    monkeypatch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
+    np.testing.assert_allclose(eight, losses(config, tmp_path / "one", data), rtol=1e-5)
+
+
+def test_random_support_scores_the_same_scenes_twice():
+    made = sets.make(settings("random_compositional"))
+    assert np.array_equal(made["id"]["latents"], made["all"]["latents"])
+    assert not np.array_equal(made["train"]["latents"][:20], made["all"]["latents"])
+
+
+def test_targets_are_made_with_the_data_composition():
+    config = settings()
+    rows = sets.make(config)["train"]
+    hard, soft = (sets.images(rows, name) for name in ("occlude_step", "occlude_sigmoid"))
+    assert float(jnp.max(jnp.abs(hard - soft))) > 0.1
+    assert np.array_equal(hard, sets.images(rows, "alpha"))
+
+
+def test_evaluation_sets_that_do_not_divide_are_refused():
+    config = settings()
+    config.eval.n = 25
+    with pytest.raises(BadInput, match="eval.batch=10 must divide eval.n=25"):
+        sprites.check(config)
+
+
+def support(name):
+    config = settings()
+    return ml_collections.ConfigDict({**config.data.to_dict(), **sets.SUPPORTS[name]})
+
+
+def test_partners_of_each_kind_of_support():
+    values, key = jnp.full((2, 5), 0.5), jax.random.key(0)
+    planes = sets.partners(support("orthogonal"), 1, values, key, 7)
+    assert planes.shape == (2, 2, 5) and np.array_equal(planes[0, 1], [0.5, 0.5, 0.5, 0, 0.5])
+    near = sets.partners(support("diagonal"), 0, values, key, 7)
+    assert near.shape == (2, 7, 5) and float(jnp.abs(near - 0.5).max()) <= 2**0.5 * 0.1
+    inside = values.at[0, 0].set(0.2)
+    gap = sets.partners(support("orthogonal_gap"), 0, inside, key, 7)
+    assert bool(jnp.isnan(gap[0]).all()) and not bool(jnp.isnan(gap[1]).any())
+
+
+@pytest.mark.parametrize(
+    "name, verdict",
+    [
+        ("orthogonal", "back 100%, front 100% identified"),
+        ("orthogonal_star", "back 0%, front 100% identified"),
+    ],
+)
+def test_verdicts(name, verdict):
+    assert panels.verdict(support(name)) == verdict
+
+
+def test_a_value_inside_the_gap_is_not_identified():
+    sizes = {"n_values": 8, "n_partners": 1}
+    key = jax.random.key(0)
+    found, points = audits.audit(
+        support("orthogonal_gap"), "occlude_step", 0, key, own=True, **sizes
+    )
+    x = np.asarray(points.raw[:, 0])
+    inside = (x >= 0.05) & (x <= 0.45)
+    assert 0 < inside.sum() < 8 and np.array_equal(found.passes, ~inside)
