@@ -1,23 +1,31 @@
 """When do neural networks compose what they have learned? Five theories, one JAX codebase."""
 
+import numbers
 import pathlib
 
 
-def load(workdir, part: str = ""):
+def load(workdir, part: str = "", step=None):
     """Opens a finished run: `predict(params, inputs)`, `params` (first axis: seeds), `config`.
 
-    part: the model of a run that trained several, e.g. "compositional".
+    part: the model of a run that trained several, e.g. "compositional". step: "latest" opens a run
+    that is not finished, as it stands; a number one of the steps in `checkpoint.keep`. Loading
+    reads: it takes no lock, trains nothing and writes nothing.
 
     >>> run = cgjax.load("runs/sprites/demo", "compositional")
     >>> params = jax.tree.map(lambda leaf: leaf[0], run.params)
     >>> run.predict(params, latents).shape
     (8, 64, 64, 3)
     """
-    from cgjax import config, experiments
+    from cgjax import experiments
+    from cgjax.claim import read_config
     from cgjax.core.errors import BadInput
 
     workdir = pathlib.Path(workdir)
     if not (workdir / "config.json").exists():
         raise BadInput(f"'{workdir}' holds no run: no config.json there")
-    settings = config.from_json((workdir / "config.json").read_text())
-    return experiments.family(settings.family).load(settings, workdir, part)
+    if not (step is None or isinstance(step, str) and step == "latest"):
+        if isinstance(step, bool) or not isinstance(step, numbers.Integral) or step < 0:
+            raise BadInput(f'step must be None, "latest" or a number, not {step!r}')
+        step = int(step)
+    config = read_config(workdir)
+    return experiments.family(config.family).load(config, workdir, part, step)

@@ -1,46 +1,26 @@
-"""Configs: what every family declares, how a row, a size and overrides become one locked config."""
+"""Configs: how a row, a size and overrides become one locked config; its text and differences."""
 
-import ast
-import difflib
 import hashlib
-import importlib.util
 import json
+import math
+import os
 import pathlib
+import re
+import sys
+import traceback
+import types
 
 import ml_collections
 
-from cgjax.core.errors import BadInput
-from cgjax.core.workdir import write_atomic
+from cgjax.core.errors import BadInput, first_line, shown
+from cgjax.core.keys import check
+from cgjax.declare import declared_keys, leaves
+from cgjax.declare import keys as keys  # `configs.keys`, for those who compare configs
+from cgjax.overrides import nearest, override, part_of, refuse_shadowed
 
 SIZES = ("default", "smoke", "fast", "paper")
 
-
-def base(family: str) -> ml_collections.ConfigDict:
-    """Every key that all families share, locked: a misspelt assignment fails at once."""
-    config = ml_collections.ConfigDict(
-        {
-            "family": family,
-            "row": "demo",
-            "size": "default",
-            # seed -1 draws a training set of its own for every replica
-            "data": {"seed": 0, "n_train": 0, "batch": 64},
-            "model": {},
-            "optim": {"lr": 1e-3, "lr_final": 0.0, "weight_decay": 0.0},
-            # steps: optimiser steps in all; steps_per_call: how many run in one compiled call;
-            # at_once: replicas that run together, the others wait their turn; 0: all
-            "train": {"seeds": (0,), "steps": 0, "steps_per_call": 1, "log_every": 1, "at_once": 0},
-            # periods in steps; 0: only at the end
-            "eval": {"every": 0},
-            "checkpoint": {"every": 0},
-        }
-    )
-    return config.lock()
-
-
-def nearest(word: str, words) -> str:
-    """`" (did you mean 'x'?)"`, or nothing when no word is close."""
-    close = difflib.get_close_matches(word, list(words), n=1, cutoff=0.5)
-    return f" (did you mean '{close[0]}'?)" if close else ""
+# --- from a flag to a config ----------------------------------------------------------------------
 
 
 def split_variant(arg: str, rows) -> tuple[str, str]:
@@ -57,75 +37,226 @@ def split_variant(arg: str, rows) -> tuple[str, str]:
     row = ",".join(words)
     if row not in rows:
         raise BadInput(
-            f"unknown row '{row}'{nearest(row, list(rows) + list(SIZES))}: "
+            f"unknown row {shown(row)}{nearest(row, list(rows) + list(SIZES))}: "
             "`python -m cgjax.main --list` prints them all"
         )
     return row, size
 
 
-def load_file(path: str):
-    """Imports a config file by its path."""
-    if not pathlib.Path(path).is_file():
-        raise BadInput(
-            f"no config file '{path}': give the path of a file such as configs/sprites.py"
-        )
-    spec = importlib.util.spec_from_file_location(f"cgjax_config_{pathlib.Path(path).stem}", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    if not hasattr(module, "get_config"):
+def folder() -> pathlib.Path:
+    """The config files that come with the package: beside it, or inside it when installed."""
+    package = pathlib.Path(__file__).parent
+    inside = package / "configs"
+    return inside if inside.is_dir() else package.parent / "configs"
+
+
+def find(name: str) -> pathlib.Path:
+    """The config file that `name` means: a path, or a family's name."""
+    path = pathlib.Path(name)
+    if os.path.isfile(path):
+        return path
+    if re.fullmatch(r"(configs/)?\w+(\.py)?", name):
+        for place in (folder(), pathlib.Path("configs")):
+            if os.path.isfile(place / f"{path.stem}.py"):
+                return place / f"{path.stem}.py"
+    known = sorted(path.stem for path in folder().glob("*.py"))
+    raise BadInput(
+        f"no config file {shown(name)}{nearest(path.stem, known)}: "
+        f"give a family ({', '.join(known)}) or the path of a file"
+    )
+
+
+def split_flag(flag: str) -> tuple[str, str]:
+    """`"path[:row[,size]]"` -> (path, "row,size"); a file's own name may hold a colon."""
+    if os.path.isfile(pathlib.Path(flag)):
+        return flag, ""
+    name, _, arg = flag.rpartition(":")
+    return (name, arg) if os.path.isfile(pathlib.Path(name)) else flag.partition(":")[::2]
+
+
+def load_file(path):
+    """Runs a config file, found by its path or a family's name."""
+    path = find(str(path))
+    if path.suffix != ".py":
+        raise BadInput(f"'{path}' is no Python file: the name of a config file ends in .py")
+    look_here()
+    module = types.ModuleType(f"cgjax_config_{path.stem}")
+    module.__file__ = str(path)
+    # Not through the import system: it would leave __pycache__ beside the file, and take a file
+    # that was edited twice within a second for the first one.
+    guarded(path, lambda: exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__))
+    if not callable(getattr(module, "get_config", None)):
         raise BadInput(f"'{path}' has no get_config(arg): it is not a config file")
     return module
 
 
+def look_here() -> None:
+    """Modules of one's own lie where one works: `python -m` looks there, a script does not."""
+    try:
+        here = os.getcwd()
+    except FileNotFoundError:  # the folder was deleted under us
+        return
+    if here not in sys.path and "" not in sys.path:
+        sys.path.append(here)
+
+
+def guarded(path, action):
+    """Runs code of a config file; whatever it raises becomes one line with the place."""
+    try:
+        return action()
+    except BadInput:
+        raise
+    except (Exception, SystemExit) as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == str(path)]
+        if isinstance(error, SyntaxError) and error.filename == str(path):
+            lines.append(error.lineno)
+        place = f", line {lines[-1]}" if lines and lines[-1] else ""
+        what = f"{type(error).__name__}: {first_line(error)}"
+        raise BadInput(f"config file '{path}'{place}: {what}") from None
+
+
 def load(flag: str, overrides: dict[str, str] | None = None) -> ml_collections.ConfigDict:
-    """`--config=path[:row[,size]]` and `{"train.steps": "400"}` -> one locked config."""
-    path, _, arg = flag.partition(":")
-    config = load_file(path).get_config(arg)
-    for key, text in (overrides or {}).items():
-        override(config, key, text)
+    """`--config=path[:row[,size]]` and `{"train.steps": "400"}` -> one locked, checked config."""
+    name, arg = split_flag(flag)
+    path = find(name)
+    module = load_file(path)
+    config = guarded(path, lambda: module.get_config(arg))
+    guarded(path, lambda: _check_form(config, path))
+    config.lock()
+    overrides = overrides or {}
+    choices = [name for name in overrides if name in getattr(module, "CHOICES", ())]
+    for name in choices:  # they decide which other keys there are
+        override(config, name, overrides[name])
+    if choices:
+        check_values(config)
+        guarded(path, lambda: module.adapt(config))
+    for name in (name for name in overrides if name not in choices):
+        override(config, name, overrides[name])
+    for name in overrides:  # one override may give a part a value of its own
+        refuse_shadowed(config, name)
+    guarded(path, lambda: check_values(config))
     return config
 
 
-def override(config: ml_collections.ConfigDict, key: str, text: str) -> None:
-    """Sets `a.b.c` from command-line text, in the type it already has."""
-    known = keys(config)
-    if key not in known:
-        raise BadInput(f"unknown config key '{key}'{nearest(key, known)}")
-    *parents, name = key.split(".")
-    node = config
-    for parent in parents:
-        node = node[parent]
-    node[name] = _parse(key, text, node[name])
+def _check_form(config, path) -> None:
+    """What every config is: a family, a row and a size, and values that json can hold."""
+    if not isinstance(config, ml_collections.ConfigDict):
+        raise BadInput(f"get_config of '{path}' returned {type(config).__name__}, not a config")
+    for field in ("family", "row", "size"):
+        if not isinstance(config.get(field), str):
+            raise BadInput(f"the config of '{path}' has no {field}: start from declare.base()")
+    if not re.fullmatch(r"\w[\w.+-]*", config.row):
+        raise BadInput(f"'{path}' calls its row {shown(config.row)}: use letters, digits and _")
+    if config.size not in SIZES:
+        raise BadInput(f"'{path}' calls its size {shown(config.size)}: {', '.join(SIZES)} exist")
+    for name, value in leaves(config):
+        if not _is_plain(value):
+            raise BadInput(
+                f"the config of '{path}' has {name}={shown(value)}: values are numbers, words, "
+                "True or False, and tuples of them"
+            )
 
 
-def _parse(key: str, text: str, old):
-    kinds = {bool: "true or false", int: "a whole number", float: "a number", tuple: "a tuple"}
-    try:
-        if isinstance(old, str):
-            return text
-        if isinstance(old, bool):
-            return {"true": True, "false": False, "1": True, "0": False}[text.lower()]
-        if isinstance(old, int):
-            return int(text)
-        if isinstance(old, float):
-            return float(text)
-        value = ast.literal_eval(text)
-        return tuple(value) if isinstance(value, (tuple, list)) else (value,)
-    except (ValueError, KeyError, SyntaxError):
-        raise BadInput(
-            f"config key '{key}' takes {kinds[type(old)]}, not '{text}' (now {old!r})"
-        ) from None
+def _is_plain(value) -> bool:
+    if isinstance(value, tuple):
+        return all(_is_plain(item) for item in value)
+    return type(value) in (bool, int, str) or (type(value) is float and math.isfinite(value))
 
 
-def keys(config) -> list[str]:
-    """Every leaf as a dotted name."""
-    names = []
-    for name, value in config.items():
-        if isinstance(value, ml_collections.ConfigDict):
-            names += [f"{name}.{inner}" for inner in keys(value)]
-        else:
-            names.append(name)
-    return names
+# --- checks ---------------------------------------------------------------------------------------
+
+
+def check_values(config) -> None:
+    """Holds every value, those of parts too, against its declaration, and the periods together."""
+    declared = declared_keys(config)
+    for name, value in leaves(config):
+        inner = part_of(config, name)[1] or name
+        if inner in declared:
+            check(name, declared[inner], value)
+    for part, settings in parts(config):
+        try:
+            check_periods(settings)
+        except BadInput as error:
+            raise BadInput(f"part '{part}': {error}" if part else str(error)) from None
+
+
+def check_periods(config) -> None:
+    """`steps_per_call` divides everything that happens between two calls; nothing is too late."""
+    train = config.get("train", {})
+    unit = "steps" if "steps_per_call" in train else "epochs"
+    if unit not in train:
+        return
+    end = train[unit]
+    single = [(name, step) for name in ("eval.at", "eval.keep", "checkpoint.keep")
+              for step in _get(config, name)]  # fmt: skip
+    for name, step in single:
+        if step > end:
+            raise BadInput(f"{name}={step} is beyond train.{unit}={end}")
+    if unit == "steps":
+        per_call, every = train.steps_per_call, train.log_every
+        periods = [("train.steps", end), ("eval.every", config.eval.every)]
+        periods += [("checkpoint.every", config.checkpoint.every), *single]
+        for name, period in periods:
+            if period % per_call:
+                raise BadInput(f"train.steps_per_call={per_call} must divide {name}={period}")
+        if per_call % every:
+            raise BadInput(f"train.log_every={every} must divide train.steps_per_call={per_call}")
+    if odd := set(config.eval.keep) - set(evaluations(config)):
+        raise BadInput(f"eval.keep={min(odd)} is no evaluation: name it in eval.at too")
+
+
+def evaluations(config) -> list[int]:
+    """When a run is evaluated, in steps or epochs: every so often, at odd times, at the end."""
+    in_epochs = "steps" not in config.train
+    total = config.train.epochs if in_epochs else config.train.steps
+    every = config.eval.epochs if in_epochs else config.eval.every
+    regular = range(every, total + 1, every) if every else ()
+    return sorted({*regular, *config.eval.at, total})
+
+
+# --- one row, several programs --------------------------------------------------------------------
+
+
+def parts(config) -> list[tuple]:
+    """(name, config) of each part: the row's config with the part's own keys; one without name.
+
+    `config.parts.<name>` holds the keys in which a part differs; each trains in a sub-folder.
+    """
+    if not config.get("parts"):
+        return [("", config)]
+    found = []
+    for name in sorted(config.parts):
+        settings = config.copy_and_resolve_references()
+        with settings.unlocked():
+            settings.update(config.parts[name])
+        found.append((name, settings))
+    return found
+
+
+def in_steps(config, per_epoch: int):
+    """The config with its epochs as steps, for `fit`: a call is one epoch."""
+    settings = config.copy_and_resolve_references()
+    epochs = config.train.epochs
+    with settings.unlocked():
+        settings.train.steps = epochs * per_epoch
+        settings.train.steps_per_call = settings.train.log_every = per_epoch
+        for section in (settings.eval, settings.checkpoint):
+            section.every = per_epoch * min(section.epochs, epochs)
+        settings.eval.at = tuple(epoch * per_epoch for epoch in config.eval.at)
+        settings.eval.keep = tuple(epoch * per_epoch for epoch in config.eval.keep)
+        settings.checkpoint.keep = tuple(epoch * per_epoch for epoch in config.checkpoint.keep)
+    check_periods(settings)
+    return settings
+
+
+# --- names, text, differences ---------------------------------------------------------------------
+
+
+def _get(config, name: str):
+    for word in name.split("."):
+        config = config[word]
+    return config
 
 
 def to_json(config) -> str:
@@ -153,44 +284,10 @@ def fingerprint(config) -> str:
 
 def differences(old, new) -> list[str]:
     """`"optim.lr: 0.001 -> 0.002"` for every key that differs."""
-
-    def leaves(config):
-        return {name: value for name, value in _leaves(config.to_dict())}
-
-    before, after = leaves(old), leaves(new)
+    before, after = dict(leaves(old)), dict(leaves(new))
     absent = "(absent)"
     return [
         f"{name}: {before.get(name, absent)} -> {after.get(name, absent)}"
         for name in sorted(before.keys() | after.keys())
         if before.get(name, absent) != after.get(name, absent)
     ]
-
-
-def claim(workdir: pathlib.Path, config, force_resume: bool = False) -> None:
-    """Writes config.json, or compares with the one there: a workdir belongs to one config.
-
-    Seeds may be added to a run; everything else must agree unless `force_resume`.
-    """
-    path = workdir / "config.json"
-    if path.exists() and not force_resume:
-        old = from_json(path.read_text())
-        changed = [line for line in differences(old, config) if not line.startswith("train.seeds:")]
-        if changed:
-            raise BadInput(
-                f"'{workdir}' holds a run of another config ({'; '.join(changed)}): "
-                "use a new --workdir, or --force_resume to go on with the new values"
-            )
-        if missing := set(old.train.seeds) - set(config.train.seeds):
-            raise BadInput(
-                f"'{workdir}' has trained seeds {old.train.seeds}: seeds can be added, "
-                f"not taken away (missing {sorted(missing)})"
-            )
-    write_atomic(path, to_json(config))
-
-
-def _leaves(tree, prefix=""):
-    for name, value in tree.items():
-        if isinstance(value, dict):
-            yield from _leaves(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name, value

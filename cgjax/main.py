@@ -1,4 +1,4 @@
-"""python -m cgjax.main --config=configs/<family>.py[:<row>[,<size>]] [--config.<key>=<value>]"""
+"""cgjax --config=<family>[:<row>[,<size>]] [--config.<key>=<value> ...]"""
 
 import argparse
 import contextlib
@@ -7,91 +7,206 @@ import logging
 import os
 import pathlib
 import sys
+import time
+import zipfile
 
 import jax
-import rich.console
-import rich.logging
 
 from cgjax import config as configs
-from cgjax import experiments
-from cgjax.core import parallel
-from cgjax.core.errors import BadInput, command
-from cgjax.core.logging import print_table, say
+from cgjax import experiments, listing
+from cgjax.claim import claim, compare, start_anew
+from cgjax.core import checkpoint, parallel, signals, train
+from cgjax.core.errors import BadInput, command, shown
+from cgjax.core.logging import print_table, say, write_arrays, write_results
 from cgjax.core.workdir import environment, locked, read_json, write_atomic
 
 
 @command
 def main(argv=None):
     """Runs one experiment from data to figures."""
-    flags, overrides = parse(sys.argv[1:] if argv is None else argv)
-    set_up_logging()
-    if flags.list:
-        list_rows()
+    flags, overrides, parser = parse(sys.argv[1:] if argv is None else argv)
+    set_up_output()
+    if flags.list is not None:
+        listing.print_rows(flags.list)
         return
+    if not flags.config:
+        parser.print_help()
+        return
+    config = configs.load(flags.config, overrides)
+    if flags.help:
+        listing.print_keys(config)
+        return
+    family = experiments.family(config.family)
+    if not flags.dry_run:
+        parallel.initialize_hosts()  # before anything asks for a device
+    parallel.require_devices()
+    experiments.check(family, config)
+    workdir = flags.workdir or default_workdir(config)
     use_compilation_cache()
-    parallel.initialize_hosts()
-    run(configs.load(flags.config, overrides), flags)
+    if flags.dry_run:
+        found = compare(workdir, config, flags.extend)
+        listing.print_plan(found, family, workdir, flags.config)
+        return
+    with signals.handled():
+        run(config, family, workdir, flags)
 
 
 def parse(argv):
-    """Flags, and the overrides `{"train.steps": "400"}`."""
-    parser = argparse.ArgumentParser(prog="python -m cgjax.main", description=__doc__)
-    parser.add_argument("--config", help="a config file, with an optional :row,size")
-    parser.add_argument(
-        "--workdir", type=pathlib.Path, help="default: runs/<family>/<row>[-<size>]"
-    )
-    parser.add_argument("--list", action="store_true", help="print every row and stop")
-    parser.add_argument("--profile", action="store_true", help="write a trace to <workdir>/profile")
-    parser.add_argument("--debug_nans", action="store_true", help="stop at the first NaN")
-    parser.add_argument("--no_figures", action="store_true", help="train and score only")
-    parser.add_argument("--force_resume", action="store_true", help="go on although keys changed")
-    overrides = {}
-    rest = []
-    for word in argv:
+    """Flags, the overrides `{"train.steps": "400"}`, and the parser."""
+    parser = argparse.ArgumentParser(
+        prog="cgjax", usage=__doc__, add_help=False, allow_abbrev=False,
+        epilog="`python -m cgjax.main` is the same. Exit codes: 0 done, 2 bad input, 3 preempted "
+        "and saved, 4 diverged.",
+    )  # fmt: skip
+    add = parser.add_argument
+    add("--config", help="a family or a config file, with an optional :row,size")
+    add("--workdir", type=folder, help="default: runs/<family>/<row>[-<size>]")
+    add("--list", nargs="*", metavar="WORD", help="print rows (with these words, of this folder)")
+    add("--help", "-h", action="store_true", help="with --config: the row's keys; else this text")
+    add("--dry_run", action="store_true", help="print what would run, and stop")
+    add("--extend", action="store_true", help="train longer, evaluate and save at other times")
+    add("--start_anew", action="store_true", help="put what the workdir holds aside, begin again")
+    add("--no_figures", action="store_true", help="train and score only")
+    add("--full_table", action="store_true", help="close with every metric, not the main ones")
+    add("--profile", action="store_true", help="write a trace to <workdir>/profile")
+    add("--debug_nans", action="store_true", help="stop at the first NaN")
+    overrides, rest, given = {}, [], set()
+    for word in map(str, argv):
+        flag = word.partition("=")[0]
+        if flag in ("--config", "--workdir", "--list") and flag in given:
+            raise BadInput(f"{flag} is given twice")
+        given.add(flag)
         if word.startswith("--config."):
             key, equals, value = word.removeprefix("--config.").partition("=")
             if not equals:
                 raise BadInput(f"'{word}' has no value: write {word}=<value>")
+            if key in overrides:
+                raise BadInput(f"'{key}' is given twice")
             overrides[key] = value
         else:
             rest.append(word)
+    parser.error = _refuse  # argparse would print its usage and leave
     flags, unknown = parser.parse_known_args(rest)
     if unknown:
-        names = ["--config", "--workdir", "--list", "--profile", "--debug_nans", "--no_figures"]
-        raise BadInput(f"unknown argument '{unknown[0]}'{configs.nearest(unknown[0], names)}")
-    if not (flags.config or flags.list):
-        raise BadInput(
-            "nothing to run: give --config=configs/sprites.py, or --list to see all rows"
-        )
-    return flags, overrides
+        names = [action.option_strings[0] for action in parser._actions]
+        near = configs.nearest(unknown[0].partition("=")[0], names)
+        if unknown[0].partition(":")[0] in experiments.FAMILIES:
+            near = f" (did you mean --config={unknown[0]}?)"
+        raise BadInput(f"unknown argument {shown(unknown[0])}{near}")
+    check_flags(flags, overrides)
+    return flags, overrides, parser
 
 
-def run(config, flags) -> None:
+def check_flags(flags, overrides: dict) -> None:
+    """Refuses flags that say nothing, or contradict each other."""
+    used = [name for name, value in vars(flags).items() if value not in (None, False)]
+    if "list" in used and (len(used) > 1 or overrides):
+        raise BadInput("--list prints rows and runs nothing: give it alone, with words to look for")
+    if not flags.config and not {"list", "help"} & set(used):
+        raise BadInput("nothing to run: give --config=sprites, or --list to see all rows")
+    for one, other in (("extend", "start_anew"), ("dry_run", "start_anew"), ("dry_run", "help"),
+                       ("dry_run", "profile"), ("dry_run", "debug_nans")):  # fmt: skip
+        if one in used and other in used:
+            raise BadInput(f"--{one} and --{other} contradict each other: give one of them")
+
+
+def folder(text: str) -> pathlib.Path:
+    """A path from the command line; ~ is the home directory, as shells leave it after an =."""
+    if not text.strip():
+        raise BadInput("--workdir needs the name of a folder")
+    try:
+        return pathlib.Path(text).expanduser()
+    except RuntimeError:
+        raise BadInput(f"--workdir={text}: there is no home directory") from None
+
+
+def _refuse(message: str):
+    raise BadInput(message)
+
+
+def default_workdir(config) -> pathlib.Path:
+    """runs/<family>/<row>[-<size>]"""
+    return pathlib.Path("runs") / config.family / listing.full_name(config)
+
+
+def run(config, family, workdir: pathlib.Path, flags) -> None:
     """One experiment in its workdir: train what is missing, draw, print the table."""
-    name = config.row + ("" if config.size == "default" else f"-{config.size}")
-    workdir = flags.workdir or pathlib.Path("runs") / config.family / name
-    family = experiments.family(config.family)
-    with locked(workdir):
-        configs.claim(workdir, config, flags.force_resume)
-        seeds = ", ".join(map(str, config.train.seeds))
-        say(f"{config.family} · {name} · seeds {seeds} → {workdir}")
-        if not finished(workdir, config):
+    reads_only = not flags.start_anew and compare(workdir, config, flags.extend).reads_only
+    with contextlib.nullcontext() if reads_only else locked(workdir):  # reading needs no lock
+        if flags.start_anew and (aside := start_anew(workdir)):
+            say(f"what was there is now in {aside}")
+        config, reads_only, came_from, _ = claim(workdir, config, flags.extend)
+        draws = not (flags.no_figures or reads_only)
+        say(f"{config.family} · {listing.full_name(config)}{listing.seeds(config)} → {workdir}")
+        results = None if reads_only else finished(workdir, config, draws)
+        if results is None:
             say(f"jax {jax.__version__} · {parallel.describe_devices()}")
-            write_atomic(workdir / "env.json", json.dumps(environment(), indent=1))
+            if not reads_only:
+                write_atomic(workdir / "env.json", json.dumps(environment(), indent=1))
             with tools(flags, workdir):
-                family.run(config, workdir, figures=not flags.no_figures)
+                results = run_family(config, family, workdir, draws, reads_only, came_from)
         else:
             say("already finished: nothing to train")
-        results = read_json(workdir / "results.json")
-        print_table(results["metrics"], verdict=config.size == "paper")
-        figures = sorted((workdir / "figures").glob("*.png"))
-        say(f"{len(figures)} figures in {workdir}/figures; numbers in {workdir}/results.json")
+        print_table(results, verdict=config.size == "paper", full=flags.full_table)
+        if reads_only:
+            say(f"some of the replicas in {workdir}: nothing was written")
+            return
+        drawn = results["figures"] or ()
+        say((f"{len(drawn)} figures in {workdir}/figures; " if drawn else "")
+            + f"numbers in {workdir}/results.json")  # fmt: skip
 
 
-def finished(workdir: pathlib.Path, config) -> bool:
-    """Whether results.json is there and of this very config (seeds included)."""
+def run_family(config, family, workdir, draws: bool, reads_only: bool, came_from: list) -> dict:
+    """Runs the row, and writes what came out: arrays.npz, then results.json."""
+    started = time.monotonic()
+    token = train.ONLY_READS.set(reads_only)
+    try:
+        found = family.run(config, workdir, figures=draws)
+    finally:
+        train.ONLY_READS.reset(token)
+    metrics, arrays, extra = experiments.checked_results(config, found)
+    figures = sorted(path.name for path in (workdir / "figures").glob("*.png")) if draws else None
+    extra = {**extra, "figures": figures, "arrays": sorted(arrays), "came_from": came_from}
+    extra["wall_s"] = time.monotonic() - started
+    if reads_only:
+        return {"metrics": metrics, **extra}
+    if arrays:
+        write_arrays(workdir / "arrays.npz", arrays)
+    return write_results(workdir / "results.json", metrics, configs.fingerprint(config), extra)
+
+
+def finished(workdir: pathlib.Path, config, draws: bool) -> dict | None:
+    """results.json, where it is of this very config and nothing that belongs to it is missing."""
     path = workdir / "results.json"
-    return path.exists() and read_json(path)["config_hash"] == configs.fingerprint(config)
+    if not path.exists():
+        return None
+    results = read_json(path)
+    wrong = [name for name, is_sound in RESULTS.items() if not is_sound(results.get(name))]
+    if wrong:
+        raise BadInput(f"'{path}' has no sound {', '.join(wrong)}: delete it to write it anew")
+    if results["config_hash"] != configs.fingerprint(config):
+        return None
+    if results["arrays"] and not zipfile.is_zipfile(workdir / "arrays.npz"):
+        return None
+    if draws and results["figures"] is None:
+        return None
+    figures = (results["figures"] or ()) if draws else ()
+    return results if all((workdir / "figures" / name).exists() for name in figures) else None
+
+
+def _are_names(value) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
+
+
+# What `finished` relies on: name in results.json -> whether its value can be used.
+RESULTS = {
+    "metrics": lambda value: (
+        isinstance(value, dict) and all(map(experiments.is_entry, value.values()))
+    ),
+    "config_hash": lambda value: isinstance(value, str),
+    "figures": lambda value: value is None or _are_names(value),  # None: not drawn
+    "arrays": _are_names,
+}
 
 
 @contextlib.contextmanager
@@ -105,31 +220,28 @@ def tools(flags, workdir: pathlib.Path):
         yield
 
 
-def list_rows(folder: str = "configs") -> None:
-    """Every row: what it shows, its sizes with their expected times, the number to reach."""
-    console = rich.console.Console(highlight=False, soft_wrap=True)
-    for path in sorted(pathlib.Path(folder).glob("*.py")):
-        module = configs.load_file(str(path))
-        for row in module.describe_rows():
-            console.print(f"[bold]--config={path}:{row['name']}[/bold]  {row['doc']}")
-            console.print(f"    {row['times']}; {row['expect']}", style="dim")
-
-
 def use_compilation_cache() -> None:
     """Compiled programs are kept between runs, so the second start is quick."""
-    default = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache"))
-    folder = os.environ.get("CGJAX_CACHE", str(default / "cgjax"))
+    folder = os.environ.get("CGJAX_CACHE") or os.environ.get("XDG_CACHE_HOME")
+    if not os.environ.get("CGJAX_CACHE"):
+        try:
+            folder = str(pathlib.Path(folder or pathlib.Path.home() / ".cache") / "cgjax")
+        except RuntimeError:  # no home directory: every start compiles
+            return
     jax.config.update("jax_compilation_cache_dir", folder)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 
-def set_up_logging() -> None:
-    """Warnings of cgjax as single lines on stderr."""
+def set_up_output() -> None:
+    """Warnings of cgjax as single lines on stderr; letters that a terminal lacks as "?"."""
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="replace")
     logger = logging.getLogger("cgjax")
     if not logger.handlers:
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
         logger.addHandler(handler)
+        checkpoint.silence_echoes()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,40 @@
+"""The README's family, as text and as files: what the tests of the command line run."""
+
+import pathlib
+import re
+
+import cgjax
+
+README = pathlib.Path(cgjax.__file__).parent / "experiments" / "README.md"
+
+
+def blocks() -> list[str]:
+    """The Python blocks of the README: the family, its config file."""
+    return re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.S)
+
+
+def write_family(folder: pathlib.Path, name: str, change=lambda text: text) -> pathlib.Path:
+    """`<name>/study.py` and `<name>/config.py`; the path of the latter, relative to the folder.
+
+    Every test has a name of its own: Python imports a module once.
+    """
+    study, config = blocks()
+    (folder / name).mkdir(exist_ok=True)
+    (folder / name / "study.py").write_text(change(study))
+    (folder / name / "config.py").write_text(config.replace("mylab", name))
+    return pathlib.Path(name) / "config.py"
+
+
+def one_line(capsys, *words) -> str:
+    """What was said on stderr is one line with these words."""
+    error = capsys.readouterr().err.strip()
+    assert len(error.splitlines()) == 1, error
+    for word in words:
+        assert word in error
+    return error
+
+
+def snapshot(folder: pathlib.Path) -> dict:
+    """Every file with its content and time: what reading must leave alone."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
