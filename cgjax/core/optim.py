@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import optax
 
 
-def constant(lr, end: int):
+def constant(lr):
     """The same rate at every step."""
     return lambda step: lr
 

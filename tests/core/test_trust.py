@@ -353,7 +353,7 @@ def test_schedules():
     assert [float(cosine(s)) for s in (0, 9, 100, 5000)] == pytest.approx([1, 1, 0.1, 0.1])
     exponential = optim.exponential(1.0, 0.5, 10)
     assert [float(exponential(jnp.int32(s))) for s in (0, 9, 10, 25)] == [1, 1, 0.5, 0.25]
-    assert float(optim.constant(0.3, 10)(5)) == pytest.approx(0.3)
+    assert float(optim.constant(0.3)(5)) == pytest.approx(0.3)
 
 
 def test_the_rate_falls_where_the_metric_stands_still(tmp_path):
