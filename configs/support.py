@@ -47,9 +47,9 @@ ROWS = {
         {"n_values": 64},
     ),
     "design": (
-        "Planes chosen greedily until every slot is identified, for two to four sprites",
+        "Planes chosen until every slot is identified, for two to four sprites",
         "20 seconds",
-        ("image_size", "n_values", "slot_counts", "n_candidates"),
+        ("image_size", "n_values", "slot_counts", "n_candidates", "exact", "most"),
         {"image_size": 32, "n_values": 32},
     ),
     "relaxed": (
@@ -83,6 +83,8 @@ KEYS = {
     "partner_counts": key((48, 512), "numbers of partners", low=1, distinct=True),
     "slot_counts": key((2, 3, 4), "numbers of sprites", low=2, high=6, distinct=True),
     "n_candidates": key(24, "planes to choose from", low=1),
+    "exact": key(False, "look at every set of planes, the small ones first; else greedily"),
+    "most": key(8, "planes per slot at most", low=1),
     "record": key("", "folder of recorded sprites runs; empty: the package's own"),
     "run": key("runs/sprites/demo", "workdir of a finished sprites run"),
     "part": key("compositional", "which of its models"),

@@ -4,31 +4,42 @@ P has sufficient support (Def. 3) when, for each component k and each of its val
 points P' of the support with p_k = z_k such that the Jacobian of C with respect to the component's
 output phi_k, summed over P', has full column rank. The sum can lose rank by cancellation; what
 identification needs is the *stack* of the Jacobians. Both ask too much where C ignores some
-directions everywhere: the *relaxed* condition only asks that whatever P' hides stays hidden on Q.
+directions everywhere: the *relaxed* condition only asks that whatever P' hides stays hidden on Q,
+to first or second order. It is no theorem.
+
+`audit` asks about one component and scenes that you give, `audit_support` puts components and the
+other premises together, `audit_latents` finds the scenes itself, from samples of P and Q.
 """
 
-import functools
 import math
 from collections.abc import Callable, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cgjax.analysis import checks, jacobians
+from cgjax.analysis import checks, evidence, jacobians, tuples, verdicts
+from cgjax.analysis import coverage as latent_space
+from cgjax.analysis.continuity import Continuity, continuity
+from cgjax.analysis.coverage import Connection, Coverage, connection, coverage
 
-CONDITIONS = ("sum", "stack", "relaxed")
-BLOCK = 32  # points of P' whose Jacobians are held at once
+__all__ = [
+    "audit", "audit_latents", "audit_support", "connection", "coverage", "jacobian_rank",
+]  # fmt: skip
+
+CONDITIONS = tuples.CONDITIONS
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
-_SAME = 1e-3  # how far the component's own slot in P' may be from the value that is tested
+CHECKED = 4  # values at which a composition is tried for mixing positions
+LINES = 32  # between scenes, on which C is looked at for jumps
 
 
 class Audit(NamedTuple):
     """What `audit` found for m values of one component."""
 
     passes: np.ndarray  # [m] whether the condition holds
-    sigma_min: np.ndarray  # [m] smallest singular value; 0 with more columns than rows
+    sigma_min: np.ndarray  # [m] smallest singular value over P'; grows with P', see sigma_mean
     failing: np.ndarray  # indices of the values that fail
     share: float  # of values that pass
     verdict: str  # in one line
@@ -37,24 +48,22 @@ class Audit(NamedTuple):
     quantiles: np.ndarray  # [5] of sigma_min over the values: least, quarters, largest
     leak: np.ndarray  # [m] relaxed: how much of what P' hides shows on Q; else 0
     assumption: str  # "" or what fails: "A2" (values never seen), "A3" (rank), "A2 and A3"
-
-
-class Coverage(NamedTuple):
-    """Compositional support (Def. 2): does P reach every value that Q has, one latent at a time?"""
-
-    share: np.ndarray  # [D] of Q's occupied bins that P reaches
-    gaps: tuple  # (latent, start, stop) of every run of bins that P misses
-    holds: bool
+    sigma_mean: np.ndarray | None = None  # [m] sigma_min of the mean Jacobian (of the stack: of its
+    # root mean square): comparable between supports with few and with many points
+    subsets: tuple = ()  # [m] indices of the points P' whose evidence this is; None: all of them
 
 
 class SupportAudit(NamedTuple):
-    """The theorem's verdict on a support: all components and the coverage together."""
+    """The premises on a support: all components, coverage, connection, continuity of C."""
 
     components: tuple[Audit, ...]
     coverage: Coverage | None
-    holds: bool
-    assumption: str
+    holds: bool  # every premise was measured, and none fails
+    assumption: str  # what fails, of "A1", "A2", "A3", "connection", joined by "and"
     verdict: str  # one paragraph
+    connection: Connection | None = None
+    continuity: dict = MappingProxyType({})  # of "C" and, where given, of "component k"
+    unmeasured: tuple = ()  # premises that nobody looked at
 
 
 def jacobian_rank(jacobians: jax.Array, rtol: float, atol: float) -> tuple[jax.Array, jax.Array]:
@@ -86,6 +95,7 @@ def audit(
     where: jax.Array | None = None,
     condition: str = "sum",
     unseen: jax.Array | Callable | None = None,
+    order: int = 1,
 ) -> Audit:
     """Whether each value of one component is identified by the points P' it is seen in.
 
@@ -96,8 +106,10 @@ def audit(
     pixelwise: C acts at each position of all but the last axis on its own, so that the Jacobian is
         block diagonal and one small block per position is enough. False: any C.
     where: boolean [m, ...], without the last axis: judge only these positions. Pixelwise only.
-    condition: "sum" (the theorem's), "stack" (weaker: all that identification needs), or "relaxed"
-        (weaker still: directions that P' hides may stay unknown if C hides them on Q too).
+    condition: "sum" (the theorem's; where the sum over all points fails and the stack does not,
+        some of the points are tried, `evidence.search`), "stack" (weaker: all that identification
+        needs), or "relaxed" (weaker still: directions that P' hides may stay unknown if C hides
+        them on Q too, to this `order`, 1 or 2).
     unseen: tuples of Q for each value, in the form of `partners`; for "relaxed".
 
     >>> audit(lambda slots: slots[0] + slots[1], images, 0, tuples).share
@@ -105,58 +117,90 @@ def audit(
     """
     checks.tolerances(rtol, atol)
     checks.finite(slots=slots)
+    checks.integer("order", order, 1, 2)
     slots = np.asarray(slots)
-    _check_arguments(slots, partners, where, pixelwise, condition, unseen)
-    shape = slots.shape[1:]
+    tuples.check_arguments(slots, partners, where, pixelwise, condition, unseen)
     rows = []
     # Rank is a question about small numbers: float64, whatever the arrays are.
     with jax.enable_x64(True):
+        n_checked = min(CHECKED, len(slots))
+        checked = set(np.linspace(0, len(slots) - 1, n_checked).astype(int)) if pixelwise else ()
         for i in range(len(slots)):
-            points = _points("partners", partners, i, component, slots[i])
-            if i == 0 and pixelwise:
+            points = tuples.points("partners", partners, i, component, slots[i])
+            if i in checked:
                 jacobians.check_pixelwise(composition, points, component)
-            sigma, vectors = _sigma(
-                composition, points, component, pixelwise, condition, rtol, atol
-            )
-            least = max(rtol * sigma.max(initial=0), atol)
-            hidden, leak = sigma <= least, np.zeros(len(sigma))
-            if condition == "relaxed":
-                others = _points("unseen", unseen, i, component, slots[i])
-                leak = _leak(composition, others, component, pixelwise, vectors, hidden)
-                hidden = hidden & (leak > least)[:, None]
             judged = slice(None) if where is None else np.asarray(where[i], bool).ravel()
-            rows.append((sigma[judged], hidden[judged], leak[judged], judged, len(points[0])))
-    return _collect(rows, shape, pixelwise, condition)
+            others = None
+            if condition == "relaxed":
+                others = tuples.points("unseen", unseen, i, component, slots[i])
+                if not len(others[0]):
+                    raise ValueError(
+                        "unseen is empty: the relaxed condition needs points of Q for every value"
+                    )
+            rows.append(
+                _value(
+                    composition, points, component, pixelwise, condition, rtol, atol, judged,
+                    others, order,
+                )
+            )  # fmt: skip
+    return _collect(rows, slots.shape[1:], pixelwise, condition, order)
 
 
-def coverage(p: jax.Array, q: jax.Array, bins: int = 20, names: Sequence[str] = ()) -> Coverage:
-    """Compositional support of latents p [n, D] with respect to q [m, D], by one-latent histograms.
+class _Value(NamedTuple):
+    """One value's evidence, at the judged blocks."""
 
-    Bins span q's range; a bin counts as reached with a single sample, so n must be well above
-    `bins`, and gaps narrower than a bin go unseen.
-    """
-    checks.finite(p=p, q=q)
-    checks.integer("bins", bins, 1)
-    p, q = np.asarray(p), np.asarray(q)
-    if p.ndim != 2 or q.ndim != 2 or p.shape[1] != q.shape[1]:
-        raise ValueError(f"latents are [n, D] and [m, D] with one D, got {p.shape} and {q.shape}")
-    if not len(p) or not len(q):
-        raise ValueError("the support is empty: there is no latent to compare")
-    if len(names) not in (0, p.shape[1]):
-        raise ValueError(f"names are one for each of {p.shape[1]} latents, got {len(names)}")
-    shares, gaps = [], []
-    for d in range(p.shape[1]):
-        edges = np.linspace(q[:, d].min(), q[:, d].max(), bins + 1)
-        wanted, found = (np.histogram(values[:, d], edges)[0] > 0 for values in (q, p))
-        missing = wanted & ~found
-        shares.append(1 - missing.sum() / wanted.sum())
-        for run in np.split(
-            np.flatnonzero(missing), np.flatnonzero(np.diff(np.flatnonzero(missing)) > 1) + 1
-        ):
-            if len(run):
-                name = names[d] if names else d
-                gaps.append((name, float(edges[run[0]]), float(edges[run[-1] + 1])))
-    return Coverage(np.array(shares), tuple(gaps), not gaps)
+    sigma: np.ndarray  # [blocks, M]
+    hidden: np.ndarray  # [blocks, M] directions that count as unknown
+    leak: np.ndarray  # [blocks]
+    judged: np.ndarray | slice
+    n_points: int
+    subset: np.ndarray | None
+    n_rows: tuple  # rows and columns of a block
+
+
+def _value(
+    composition, points, component, pixelwise, condition, rtol, atol, judged, others, order
+) -> _Value:
+    own, subset = points[component], None
+    n_columns = own.shape[-1] if pixelwise else math.prod(own.shape[1:])
+    if not len(own):
+        sigma, vectors = evidence.nothing(own, pixelwise)
+        n_rows = 0
+    else:
+        stacked = condition != "sum"
+        whole = evidence.merged(composition, points, component, pixelwise, stacked)
+        _check_precision(whole, rtol, atol)
+        n_rows = whole.shape[1]
+        if condition == "relaxed":
+            sigma, vectors = (np.asarray(found) for found in evidence.spectrum(whole))
+        else:  # only what P' hides needs directions, and they cost most of the SVD
+            sigma, vectors = np.asarray(evidence.singular_values(whole)), None
+    least = max(rtol * sigma.max(initial=0), atol)
+    hidden, leak = sigma <= least, np.zeros(len(sigma))
+
+    def passes(values):
+        return not np.any(values <= max(rtol * values.max(initial=0), atol))
+
+    if condition == "sum" and n_columns <= n_rows and len(own) > 1 and hidden[judged].any():
+        stack = evidence.merged(composition, points, component, pixelwise, True)
+        # No sum has a higher rank than the stack.
+        if passes(np.asarray(evidence.singular_values(stack))[judged]):
+            found = evidence.search(composition, points, component, pixelwise, judged, passes)
+            if found[0] is not None:
+                subset, sigma = found[0], np.array(sigma)
+                sigma[judged], hidden[judged] = found[1], False
+    if condition == "relaxed":
+        sizes = (composition, others, component, pixelwise, vectors, hidden)
+        leak = evidence.leak(*sizes)
+        if order == 2 and len(own):
+            bent = evidence.second_leak(
+                composition, points, others, component, pixelwise, vectors, hidden, least
+            )
+            leak = np.maximum(leak, bent)
+        hidden = hidden & (leak > least)[:, None]
+    return _Value(
+        sigma[judged], hidden[judged], leak[judged], judged, len(own), subset, (n_rows, n_columns)
+    )
 
 
 def audit_support(
@@ -164,148 +208,127 @@ def audit_support(
     slots: Sequence[jax.Array],
     partners: Sequence[jax.Array | Callable],
     found: Coverage | None = None,
+    connected: Connection | None = None,
+    jumps: dict[str, Continuity] = MappingProxyType({}),
     **options,
 ) -> SupportAudit:
-    """`audit` of every component, with the coverage where known, as one verdict.
+    """`audit` of every component and the other premises on a support, as one verdict.
 
     slots, partners (and `where`, `unseen`, where given): one entry per component.
+    found: `coverage` of P with respect to Q. connected: `connection` of P. Left out, they stay
+    unmeasured, and the verdict says so. C is looked at for jumps between scenes of P'. jumps: what
+    `continuity` found of the components, by name.
     """
     each = {name: value for name, value in options.items() if name in ("where", "unseen")}
-    _check_components(slots, partners, each)
+    tuples.check_components(slots, partners, each)
     audits = []
     for k in range(len(slots)):
         own = {**options, **{name: value[k] for name, value in each.items()}}
         audits.append(audit(composition, slots[k], k, partners[k], **own))
+    jumps = _continuity(composition, slots, partners) | dict(jumps)
     failing = {word for one in audits for word in one.assumption.split(" and ") if word}
-    if found and not found.holds:
-        failing.add("A2")
-    assumption = " and ".join(sorted(failing))
-    verdict = _paragraph(audits, found, assumption)
-    return SupportAudit(tuple(audits), found, not assumption, assumption, verdict)
+    measured = {"A2": found, "connection": connected}
+    failing |= {name for name, one in measured.items() if one is not None and not one.holds}
+    failing |= {"A1"} if any(not one.holds for one in jumps.values()) else set()
+    unmeasured = () if "C" in jumps else ("A1",)
+    unmeasured += tuple(name for name, one in measured.items() if one is None)
+    failing = sorted(failing)
+    relaxed = options.get("condition") == "relaxed"
+    verdict = verdicts.of_support(
+        audits, found, connected, jumps, failing, unmeasured, relaxed
+    )  # fmt: skip
+    return SupportAudit(
+        tuple(audits), found, not failing and not unmeasured, " and ".join(failing), verdict,
+        connected, jumps, unmeasured,
+    )  # fmt: skip
 
 
-# --- singular values over P' ----------------------------------------------------------------------
+def audit_latents(
+    composition: Callable,
+    components: Sequence[Callable],
+    latents_P: jax.Array,
+    latents_Q: jax.Array,
+    sizes: Sequence[int] = (),
+    n_values: int = 64,
+    n_partners: int = 32,
+    radius: float | None = None,
+    names: Sequence[str] = (),
+    bins: int = 20,
+    **options,
+) -> SupportAudit:
+    """Every premise on a support, from samples of P and Q [n, D] and the true components.
+
+    components: K functions [n, d_k] -> [n, ...] of consecutive latents; sizes: d_1 ... d_K where
+    they differ. Tested are n_values component values of Q. The scenes of P that show a value are
+    those, the n_partners nearest at most, whose own value is within `radius` of it; without one,
+    within the `coverage.resolution` of P's values. The tested value itself takes their slot's
+    place. So the answer holds at that resolution, which the verdict names.
+    options: those of `audit`: condition, order, pixelwise, rtol, atol.
+
+    >>> audit_latents(lambda slots: slots[0] + slots[1], [jnp.sin, jnp.cos], p, q).verdict
+    """
+    if not len(components):
+        raise ValueError("components is empty: give one function of the latents for each slot")
+    sizes = tuple(sizes) or (np.shape(latents_P)[-1] // len(components),) * len(components)
+    if len(sizes) != len(components):
+        raise ValueError(f"sizes are of {len(components)} components, got {sizes}")
+    for name, low in (("n_values", n_values), ("n_partners", n_partners)):
+        checks.integer(name, low, 1)
+    found = coverage(latents_P, latents_Q, bins, names, sizes, radius)
+    p, q = (np.asarray(latents) for latents in (latents_P, latents_Q))
+    dims = latent_space.components(sizes)
+    of_p, of_q = (
+        [np.asarray(phi(z[:, list(d)])) for phi, d in zip(components, dims)] for z in (p, q)
+    )
+    for k, outputs in enumerate(of_p):
+        if outputs.shape[:1] != p.shape[:1]:
+            raise ValueError(
+                f"components[{k}] gives {outputs.shape} for {len(p)} points: one output for each"
+            )
+    tested = np.unique(np.linspace(0, len(q) - 1, min(n_values, len(q))).astype(int))
+    asks_q = options.get("condition") == "relaxed"
+    slots, partners, unseen, jumps = [], [], [], {}
+    for k, d in enumerate(dims):
+        lines = p[np.linspace(0, len(p) - 1, LINES + 1).astype(int)][:, list(d)]
+        jumps[f"component {k}"] = continuity(components[k], lines[:-1], lines[1:])
+        values = q[tested][:, list(d)]
+        slots.append(of_q[k][tested])
+        for outputs, latents, scenes in ((of_p, p, partners), (of_q, q, unseen)):
+            near = latent_space.neighbours(values, latents[:, list(d)], n_partners, radius)
+            scenes.append(_scenes_near(outputs, slots[k], k, near))
+    options |= {"unseen": unseen} if asks_q else {}
+    connected = latent_space.connection(latents_P, names, radius)
+    return audit_support(composition, slots, partners, found, connected, jumps, **options)
 
 
-def _sigma(composition, points, component, pixelwise, condition, rtol, atol):
-    """Singular values [blocks, M] over P', and for "relaxed" their right vectors [blocks, M, M]."""
-    own = points[component]
-    if not len(own):
-        size = math.prod(own.shape[1:])
-        n_columns = own.shape[-1] if pixelwise else size
-        return np.zeros((size // n_columns, n_columns)), np.eye(n_columns)[None]
-    whole = None
-    for start in range(0, len(own), BLOCK):
-        part = tuple(slot[start : start + BLOCK] for slot in points)
-        evidence = _evidence(composition, part, component, pixelwise, condition != "sum")
-        whole = evidence if whole is None else _merge(whole, evidence, condition != "sum")
-    _check_precision(whole, rtol, atol)
-    if not np.all(np.isfinite(whole)):
-        raise ValueError(
-            "the Jacobian is not finite: the composition is not differentiable at these slots"
-        )
-    if condition != "relaxed":  # only what P' hides needs directions, and they cost most of the SVD
-        return np.asarray(_singular_values(whole)), None
-    return tuple(np.asarray(found) for found in _spectrum(whole))
+def _scenes_near(outputs, values, component, near):
+    """i -> K arrays [p, ...]: the slots of the scenes near[i], with value i as the component."""
+
+    def scenes(i):
+        slots = [slot[near[i]] for slot in outputs]
+        slots[component] = np.broadcast_to(values[i], slots[component].shape)
+        return tuple(slots)
+
+    return scenes
 
 
-@functools.partial(jax.jit, static_argnames=("composition", "component", "pixelwise", "stacked"))
-def _evidence(composition, points, component, pixelwise, stacked):
-    """The summed Jacobian [blocks, rows, M] of some points, or the R factor of their stack."""
-    found = jacobians.blocks(composition, points, component, pixelwise)
-    return jacobians.triangular(jnp.concatenate(found, axis=1)) if stacked else jnp.sum(found, 0)
+def _continuity(composition, slots, partners):
+    """Whether C jumps on lines between scenes of P' of different values; {} without two."""
+    scenes = []
+    with jax.enable_x64(True):
+        for k, scenes_of in enumerate(partners):
+            for i in range(min(len(slots[k]), LINES)):
+                points = tuples.points("partners", scenes_of, i, k, np.asarray(slots[k][i]))
+                scenes += [tuple(slot[j] for slot in points) for j in range(min(2, len(points[0])))]
+        if len(scenes) < 2:
+            return {}
+        starts = tuple(np.stack(slot) for slot in zip(*scenes[:LINES]))
+        stops = tuple(np.stack(slot) for slot in zip(*(scenes[1:] + scenes[:1])[:LINES]))
+        found = continuity(jax.jit(lambda scene: composition(list(scene))), starts, stops)
+        return {"C": found}
 
 
-@functools.partial(jax.jit, static_argnames="stacked")
-def _merge(a, b, stacked):
-    return jacobians.triangular(jnp.concatenate([a, b], axis=1)) if stacked else a + b
-
-
-_spectrum, _singular_values = jax.jit(jacobians.spectrum), jax.jit(jacobians.singular_values)
-
-
-def _leak(composition, points, component, pixelwise, vectors, hidden):
-    """Largest |dC/dphi_k v| over the points of Q and the directions v that P' hides: [blocks]."""
-    if not len(points[0]):
-        raise ValueError("unseen is empty: the relaxed condition needs points of Q for every value")
-    directions = vectors * hidden[:, None, :]
-    worst = np.zeros(len(hidden))
-    for start in range(0, len(points[0]), BLOCK):
-        part = tuple(slot[start : start + BLOCK] for slot in points)
-        worst = np.maximum(worst, _shown(composition, part, component, pixelwise, directions))
-    if not np.all(np.isfinite(worst)):
-        raise ValueError("the Jacobian is not finite at points of unseen")
-    return worst
-
-
-@functools.partial(jax.jit, static_argnames=("composition", "component", "pixelwise"))
-def _shown(composition, points, component, pixelwise, directions):
-    found = jacobians.blocks(composition, points, component, pixelwise)
-    moved = jnp.einsum("pbrm,bmv->pbrv", found, directions)
-    return jnp.max(jnp.linalg.norm(moved, axis=2), axis=(0, 2))
-
-
-# --- what was asked, and the answer ---------------------------------------------------------------
-
-
-def _points(name, tuples, i, component, value):
-    """The slot tuples of P' for value i: K arrays [p, ...] in float64."""
-    points = tuples(i) if callable(tuples) else tuples[i]
-    if not isinstance(points, tuple | list):
-        points = [points[:, k] for k in range(points.shape[1])]
-    if not isinstance(component, int | np.integer) or not 0 <= component < len(points):
-        raise ValueError(f"component {component}: {name} hold slots 0 to {len(points) - 1}")
-    if points[component].shape[1:] != value.shape:
-        raise ValueError(
-            f"values are {value.shape}, but slot {component} of their {name} is "
-            f"{points[component].shape[1:]}: {name} are [m, points, slots, ...]"
-        )
-    if len({len(slot) for slot in points}) > 1:
-        raise ValueError(f"{name}: slots have {[len(slot) for slot in points]} points, not as many")
-    for slot in points if callable(tuples) else ():
-        checks.finite(**{name: slot})
-    points = tuple(np.asarray(slot, np.float64) for slot in points)
-    off = np.max(np.abs(points[component] - value), initial=0)
-    if off > _SAME * max(1, np.max(np.abs(value), initial=0)):
-        raise ValueError(
-            f"{name} of value {i} hold another value in slot {component}, off by {off:.2g}: P' is "
-            "points in which the component has the value tested"
-        )
-    return points
-
-
-def _check_arguments(slots, partners, where, pixelwise, condition, unseen):
-    if slots.ndim < 1 + pixelwise or slots.size == 0:
-        raise ValueError(f"no values to test: slots is empty or no [m, ...]: {slots.shape}")
-    if condition not in CONDITIONS:
-        raise ValueError(f"unknown condition '{condition}': one of {', '.join(CONDITIONS)}")
-    if condition == "relaxed" and unseen is None:
-        raise ValueError("the relaxed condition compares P' with Q: pass unseen, tuples of Q")
-    if where is not None:
-        checks.positions(where, slots.shape, pixelwise)
-    for name, given in (("partners", partners), ("unseen", unseen)):
-        if given is None or callable(given):
-            continue
-        if len(given) != len(slots):
-            raise ValueError(f"{name} is for {len(given)} values, slots holds {len(slots)}")
-        for points in given:
-            for slot in points if isinstance(points, tuple | list) else (points,):
-                checks.finite(**{name: slot})
-
-
-def _check_components(slots, partners, each):
-    """Entries for every component, and for all of them."""
-    for name, value in {"slots": slots, "partners": partners, **each}.items():
-        is_each = isinstance(value, tuple | list) or np.ndim(value) > 0
-        if not is_each or len(value) != len(slots):
-            raise ValueError(f"{name} has one entry for each of {len(slots)} components")
-    if not len(slots):
-        raise ValueError("slots is empty: there is no component to audit")
-    for tuples in partners:
-        first = tuples(0) if callable(tuples) else tuples[0]
-        n_slots = len(first) if isinstance(first, tuple | list) else first.shape[1]
-        if n_slots != len(slots):
-            raise ValueError(f"slots are of {len(slots)} components, partners of {n_slots}")
+# --- the answer ---------------------------------------------------------------
 
 
 def _check_precision(matrices, rtol, atol):
@@ -318,67 +341,35 @@ def _check_precision(matrices, rtol, atol):
         )
 
 
-def _collect(rows, shape, pixelwise, condition):
-    passes, sigma_min, n_failing, leaks, seen, masks = [], [], [], [], [], []
-    for sigma, hidden, leak, judged, n_points in rows:
-        lacking = hidden.any(axis=1) if pixelwise else hidden
+def _collect(rows, shape, pixelwise, condition, order):
+    n_failing, masks = [], []
+    for one in rows:
+        lacking = one.hidden.any(axis=1) if pixelwise else one.hidden
         n_failing.append(int(lacking.sum()))
-        passes.append(not lacking.any())
-        sigma_min.append(sigma.min(initial=np.inf))
-        leaks.append(leak.max(initial=0.0))
-        seen.append(n_points > 0)
         if pixelwise:
             mask = np.zeros(math.prod(shape[:-1]), bool)
-            mask[judged] = lacking
+            mask[one.judged] = lacking
             masks.append(mask.reshape(shape[:-1]))
-    passes, sigma_min, n_failing = np.array(passes), np.array(sigma_min), np.array(n_failing)
+    n_failing = np.array(n_failing)
+    passes, sigma_min = n_failing == 0, np.array([one.sigma.min(initial=np.inf) for one in rows])
+    used = np.array([one.n_points if one.subset is None else len(one.subset) for one in rows])
     failing = np.flatnonzero(~passes)
-    unseen = ~np.array(seen)[failing]
+    unseen = np.array([one.n_points == 0 for one in rows])[failing]
     names = (("A2", unseen.any()), ("A3", (~unseen).any()))
+    verdict = verdicts.of_component(
+        passes, sigma_min, n_failing, pixelwise, condition, order, unseen.sum(), rows[0].n_rows
+    )
     return Audit(
         passes=passes,
         sigma_min=sigma_min,
         failing=failing,
         share=float(np.mean(passes)),
-        verdict=_verdict(passes, sigma_min, n_failing, pixelwise, condition, unseen.sum()),
+        verdict=verdict,
         n_failing=n_failing,
         where=np.stack(masks) if pixelwise else None,
         quantiles=np.quantile(sigma_min, QUANTILES),
-        leak=np.array(leaks),
+        leak=np.array([one.leak.max(initial=0.0) for one in rows]),
         assumption=" and ".join(name for name, fails in names if fails),
+        sigma_mean=sigma_min / np.maximum(used, 1) ** (1.0 if condition == "sum" else 0.5),
+        subsets=tuple(one.subset for one in rows),
     )
-
-
-def _verdict(passes, sigma_min, n_failing, pixelwise, condition, n_unseen):
-    name = "sufficient support" + {"sum": "", "stack": " (stacked)", "relaxed": " (relaxed)"}[
-        condition
-    ]  # fmt: skip
-    smallest = f"smallest singular value {sigma_min.min():.3g}"
-    if passes.all():
-        return f"{name}: all {len(passes)} values pass, {smallest}"
-    unit = "positions" if pixelwise else "directions"
-    text = (
-        f"no {name}: {np.sum(~passes)} of {len(passes)} values fail, on average at "
-        f"{n_failing[~passes].mean():.0f} {unit}, {smallest}"
-    )
-    return text + (f"; {n_unseen} of them are in no point of P at all" if n_unseen else "")
-
-
-def _paragraph(audits, found, assumption):
-    parts = [f"Component {k}: {one.verdict}." for k, one in enumerate(audits)]
-    if found is not None:
-        missing = ", ".join(f"latent {name} in ({a:.2g}, {b:.2g})" for name, a, b in found.gaps)
-        parts.append(f"P misses {missing}." if missing else "P reaches every marginal value of Q.")
-    reasons = {
-        "A2": "A2, compositional support, fails: some component values are never seen",
-        "A3": "A3, sufficient support, fails: some seen values are not determined where they count",
-    }
-    if assumption:
-        why = "; ".join(reasons[word] for word in assumption.split(" and "))
-        parts.append(f"No guarantee: {why}.")
-    else:
-        parts.append(
-            "The support allows a guarantee: a model with this C that fits P, and agrees with the "
-            "truth in one point's components, is right on every recombination."
-        )
-    return " ".join(parts)

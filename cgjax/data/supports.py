@@ -44,6 +44,27 @@ def sample(
     return jnp.asarray(points[np.argsort(order, kind="stable")[:n]])
 
 
+def contains(points, name: str, slots: Sequence[int] = (5, 5), **parameters) -> np.ndarray:
+    """Which raw latents [n, sum(slots)] lie in the support `name`: boolean [n].
+
+    The test by which `sample` keeps its candidates, and what those are: a plane's fixed
+    coordinates, the diagonal's width, a grid's values, to float32 rounding.
+    """
+    slots = tuple(int(size) for size in slots)
+    parameters = _checked(name, slots, parameters)
+    points = np.asarray(points, np.float32)
+    inside = _kept_by(points, parameters.pop("gaps", ()))
+    return inside & _SHAPES[name](points, slots, **parameters)
+
+
+def _kept_by(points, gaps):
+    """Candidates that stay: inside the cube and outside every gap."""
+    inside = np.all((points >= 0) & (points <= 1), axis=1)
+    for dim, start, stop in gaps:
+        inside &= (points[:, dim] < np.float32(start)) | (points[:, dim] > np.float32(stop))
+    return inside
+
+
 def _kept(key, n, name, slots, parameters):
     """n or more points of the support, and a random number for each to shuffle them by."""
     rounds, n_kept = [], 0
@@ -69,10 +90,7 @@ def _round(key, m, name, slots, gaps=(), **parameters):
     """
     draw_key, order_key = jax.random.split(key)
     points = np.asarray(SUPPORTS[name](draw_key, m, slots, **parameters))
-    inside = np.all((points >= 0) & (points <= 1), axis=1)
-    for dim, start, stop in gaps:
-        inside &= (points[:, dim] < np.float32(start)) | (points[:, dim] > np.float32(stop))
-    return points, inside, np.asarray(_bits(order_key, len(points)))
+    return points, _kept_by(points, gaps), np.asarray(_bits(order_key, len(points)))
 
 
 @functools.partial(jax.jit, static_argnums=1)
@@ -135,6 +153,46 @@ SUPPORTS = {
     "orthogonal_gap": _orthogonal,
     "diagonal": _diagonal,
     "grid": _grid,
+}
+
+# --- membership: points, slots, parameters -> [n], before gaps and the cube's borders -------------
+
+_ROUNDING = 1e-6
+
+
+def _anywhere(points, slots):
+    return np.ones(len(points), bool)
+
+
+def _on_planes(points, slots, planes, **_):
+    """On one plane at least: all slots but one at its coordinates."""
+    found = np.zeros(len(points), bool)
+    for slot, coords in planes:
+        start = sum(slots[:slot])
+        fixed = np.delete(points, np.s_[start : start + slots[slot]], axis=1)
+        found |= np.all(np.abs(fixed - np.array([coords], np.float32)) <= _ROUNDING, axis=1)
+    return found
+
+
+def _near_diagonal(points, slots, delta):
+    """In each latent, the slots' distance from their mean is delta or less."""
+    each = points.reshape(len(points), len(slots), -1)
+    away = np.linalg.norm(each - each.mean(axis=1, keepdims=True), axis=1)
+    return np.all(away <= delta + _ROUNDING, axis=1)
+
+
+def _on_grid(points, slots, g=10):
+    steps = points * (g - 1)
+    return np.all(np.abs(steps - np.round(steps)) <= _ROUNDING * g, axis=1)
+
+
+_SHAPES = {
+    "random": _anywhere,
+    "random_gap": _anywhere,
+    "orthogonal": _on_planes,
+    "orthogonal_gap": _on_planes,
+    "diagonal": _near_diagonal,
+    "grid": _on_grid,
 }
 
 PARAMETERS = {

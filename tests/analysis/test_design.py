@@ -67,15 +67,42 @@ def test_what_cannot_be_reached_is_said(values, candidates):
     overlapping = candidates[[list(scenes.PLANES).index("O"), 5]]
     found = design(COMPOSITIONS["occlude_step"], values, 1, overlapping)
     assert not found.holds and len(found.chosen) == 2
-    assert "candidates found that suffice: 0% of the values pass" in found.verdict
+    assert "found that suffice (chosen greedily): 0% of the values pass" in found.verdict
+
+
+def product(slots):
+    return slots[0] * slots[1]
+
+
+def test_greedy_can_take_more_than_needed_and_exact_search_does_not():
+    """Six positions: the largest candidate shows four of them, the two others three each."""
+    shown = np.array([[1, 1, 1, 1, 0, 0], [1, 0, 1, 0, 1, 0], [0, 1, 0, 1, 0, 1.0]])
+    candidates = np.stack([np.ones_like(shown), shown], axis=1)[..., None]  # [3, 2, 6, 1]
+    value = np.full((1, 6, 1), 0.5)
+    greedy = design(product, value, 0, candidates)
+    assert greedy.holds and greedy.chosen[0] == 0 and len(greedy.chosen) == 3
+    assert "chosen greedily, fewer may" in greedy.verdict
+    found = design(product, value, 0, candidates, exact=True)
+    assert found.holds and found.chosen == (1, 2) and "no fewer do" in found.verdict
+    np.testing.assert_array_equal(found.n_failing, [3, 0])
+
+
+def test_exact_search_takes_some_of_the_points_for_each_value():
+    """Partners +1 and -1: together they cancel, each alone is enough."""
+    candidates = np.array([[[0.0], [1.0]], [[0.0], [-1.0]]])
+    found = design(product, np.array([[1.0], [2.0]]), 0, candidates, exact=True)
+    assert found.holds and len(found.chosen) == 1
+
+
+def test_exact_search_refuses_too_many_sets():
+    candidates = np.zeros((40, 2, 1))
+    with pytest.raises(ValueError, match="pass fewer candidates, or most=3"):
+        design(product, np.ones((1, 1)), 0, candidates, exact=True)
+    assert not design(product, np.ones((1, 1)), 0, candidates[:5], exact=True, most=2).holds
 
 
 def test_stacks_need_fewer_points_where_sums_cancel():
     """C = a b: with b = 2 and b = -2 the sum of Jacobians is zero, their stack is not."""
-
-    def product(slots):
-        return slots[0] * slots[1]
-
     value, tuples = np.ones((1, 1)), np.array([[[0.0], [0.0]], [[0.0], [-2.0]]])
     found = design(product, value, 0, tuples, condition="stack")
     assert found.chosen == (1,) and found.sigma_min[0] == 2

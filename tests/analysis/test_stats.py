@@ -29,3 +29,12 @@ def test_intervals_cover_the_mean_and_shrink():
         widths.append(high - low)
     assert widths[1] < widths[0] / 3
     np.testing.assert_allclose(widths[1], 2 * 1.96 / 500**0.5, rtol=0.15)
+
+
+def test_the_largest_share_leaves_the_observed_failures_a_chance_of_one_in_twenty():
+    binomial = pytest.importorskip("scipy.stats").binom
+    for failures, n in ((0, 40), (3, 50), (20, 300)):
+        share = stats.largest_share(failures, n)
+        assert binomial.cdf(failures, n, share) == pytest.approx(0.05, rel=1e-6)
+    assert stats.largest_share(0, 1000) == pytest.approx(3 / 1000, rel=0.01)
+    assert stats.largest_share(7, 7) == 1

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cgjax.analysis import jacobians, support
+from cgjax.analysis import evidence, jacobians, support
 from cgjax.experiments.sprites import scenes
 from cgjax.experiments.sprites.compositions import COMPOSITIONS, channels
 
@@ -185,8 +185,10 @@ def test_a_sum_can_cancel_where_the_stack_does_not():
     def product(slots):
         return slots[0] * slots[1]
 
-    assert support.audit(product, a, 0, tuples).share == 0.0
-    assert support.audit(product, a, 0, tuples, condition="stack").share == 1.0
+    # What the definition asks for is some finite set, and one of the two is enough.
+    found = support.audit(product, a, 0, tuples)
+    assert found.share == 1.0 and len(found.subsets[0]) == 1
+    assert support.audit(product, a, 0, tuples, condition="stack").subsets == (None,)
 
 
 # --- the relaxed condition ------------------------------------------------------------------------
@@ -226,7 +228,7 @@ def test_relaxed_passes_for_the_front_slot_under_hard_occlusion(sprites):
     """Its empty pixels stay unknown, and C never shows them."""
     found = relaxed("occlude_step", sprites, 0, sprites["A"][None])
     assert found.share == 1.0 and np.all(found.sigma_min == 0) and np.all(found.leak == 0)
-    assert found.verdict.startswith("sufficient support (relaxed): all 6")
+    assert found.verdict.startswith("no first-order obstacle found: all 6")
 
 
 def test_relaxed_fails_behind_a_sprite_that_never_moves(sprites):
@@ -290,6 +292,9 @@ def test_coverage_finds_gaps():
     np.testing.assert_allclose((start, stop), (0.05, 0.45), atol=1e-3)
     np.testing.assert_allclose(found.share, (0.6, 1, 1))
     assert support.coverage(q, q).holds
+    # A single value of Q at the edge of a bin, and P's nearest beside it in the next one.
+    split = np.concatenate([np.linspace(0, 0.4, 50), np.linspace(0.6, 1, 50)])[:, None]
+    assert support.coverage(split, np.concatenate([split, [[0.5999]]])).holds
 
 
 def test_audit_support_names_what_fails(values, planes):
@@ -308,12 +313,14 @@ def test_audit_support_names_what_fails(values, planes):
         COMPOSITIONS["occlude_step"], [values] * 2,
         [partners(0, ["A"]), partners(1, ["O", "H"])], **options,
     )  # fmt: skip
-    assert good.holds and good.assumption == "" and "allows a guarantee" in good.verdict
+    # The step jumps, and nothing was said of P's marginals.
+    assert good.assumption == "A1" and set(good.unmeasured) == {"A2", "connection"}
+    assert not good.holds and all(one.share == 1 for one in good.components)
     star = support.audit_support(
         COMPOSITIONS["occlude_step"], [values] * 2,
         [partners(0, ["A"]), partners(1, ["O"])], **options,
     )  # fmt: skip
-    assert not star.holds and star.assumption == "A3"
+    assert not star.holds and star.assumption == "A1 and A3"
     assert [one.share for one in star.components] == [1.0, 0.0]
     assert "A3, sufficient support, fails" in star.verdict
     latents = np.random.default_rng(0).uniform(size=(1000, 1))
@@ -322,7 +329,7 @@ def test_audit_support_names_what_fails(values, planes):
         COMPOSITIONS["occlude_step"], [values] * 2,
         [partners(0, ["A"]), partners(1, ["O", "H"])], missing, **options,
     )  # fmt: skip
-    assert gap.assumption == "A2" and "P misses latent 0 in (0.5, 1)" in gap.verdict
+    assert gap.assumption == "A1 and A2" and "P misses latent 0 in (0.5, 1)" in gap.verdict
     np.testing.assert_array_equal(star.components[1].quantiles, np.zeros(5))
 
 
@@ -381,7 +388,7 @@ def test_many_points_are_taken_in_blocks(monkeypatch):
     for condition in ("sum", "stack"):
         whole = support.audit(composition, tuples[:, 0, 0], 0, tuples, condition=condition)
         with monkeypatch.context() as patch:
-            patch.setattr(support, "BLOCK", 3)
+            patch.setattr(evidence, "BLOCK", 3)
             parts = support.audit(composition, tuples[:, 0, 0], 0, tuples, condition=condition)
         np.testing.assert_allclose(parts.sigma_min, whole.sigma_min, rtol=1e-10)
 

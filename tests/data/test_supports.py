@@ -191,3 +191,32 @@ def test_all_faces_have_one_block_per_pair():
 def test_bad_input_is_named(name, options, message):
     with pytest.raises(ValueError, match=message):
         supports.sample(jax.random.key(0), options.pop("n", 10), name, **options)
+
+
+@pytest.mark.parametrize(
+    "name, slots, parameters",
+    [
+        ("random", (2, 3), {}),
+        ("random_gap", (2, 2), {"gaps": ((0, 0.2, 0.6), (3, 0.0, 0.5))}),
+        ("orthogonal", (2, 3), {"planes": ((0, (0.1, 0.2, 0.3)), (1, (0.5, 0.7)))}),
+        ("orthogonal_gap", (2, 2), {"gaps": ((0, 0.3, 0.9),)}),
+        ("diagonal", (2, 2, 2), {"delta": 0.1}),
+        ("grid", (1, 2), {"g": 4}),
+    ],
+)
+def test_samples_are_in_their_support_and_others_are_not(name, slots, parameters):
+    points = supports.sample(jax.random.key(0), 300, name, slots, **parameters)
+    assert supports.contains(points, name, slots, **parameters).all()
+    elsewhere = np.asarray(jax.random.uniform(jax.random.key(1), (300, sum(slots))))
+    inside = supports.contains(elsewhere, name, slots, **parameters)
+    if name == "random":
+        assert inside.all() and not supports.contains(elsewhere + 1, name, slots).any()
+    elif name == "random_gap":
+        outside = (elsewhere[:, 0] < 0.2) | (elsewhere[:, 0] > 0.6)
+        np.testing.assert_array_equal(inside, outside & (elsewhere[:, 3] > 0.5))
+    elif name == "diagonal":
+        each = elsewhere.reshape(300, 3, 2)
+        spread = np.sqrt(np.sum((each - each.mean(1, keepdims=True)) ** 2, axis=1)).max(1)
+        np.testing.assert_array_equal(inside, spread <= 0.1)
+    else:
+        assert not inside.any()

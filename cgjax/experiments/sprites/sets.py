@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from cgjax.core import rng
 from cgjax.core.errors import BadInput
@@ -10,9 +11,11 @@ from cgjax.experiments.sprites import scenes
 from cgjax.experiments.sprites.compositions import COMPOSITIONS
 from cgjax.experiments.sprites.options import SUPPORT_KEYS
 
+_ROUNDS = 50  # of drawing partners, after which a support that keeps few has to do with those
+_FIRST = 10  # rounds after which a value without a single partner has none
+
 _O, _A, _H, _A7, _H3 = (scenes.PLANES[name] for name in ("O", "A", "H", "A7", "H3"))
 _ORTHOGONAL = ((0, _A), (1, _O), (1, _H))
-
 # The same with the front sprite's second place at x = 0.95, beside every gap from 0.05 to 0.85.
 PLANES_BESIDE_GAPS = ((0, _A), (1, _O), (1, (0.95, *_H[1:])))
 
@@ -77,13 +80,18 @@ def orthogonal_planes(n_slots: int) -> tuple:
 
 def sample(data, key: jax.Array, n: int) -> jax.Array:
     """n raw latents [n, 5 K] from the training support that `config.data` describes."""
+    try:
+        return supports.sample(key, n, data.support, slots=(5,) * data.n_slots, **_parameters(data))
+    except ValueError as error:
+        raise BadInput(f"data.support: {error}") from None
+
+
+def _parameters(data) -> dict:
+    """What `data.support` takes, of the keys of `config.data`."""
     parameters = {name: data[name] for name in SUPPORT_KEYS[data.support]}
     if parameters.get("distribution") == "normal":
         parameters |= {"mean": data.mean, "std": data.std}
-    try:
-        return supports.sample(key, n, data.support, slots=(5,) * data.n_slots, **parameters)
-    except ValueError as error:
-        raise BadInput(f"data.support: {error}") from None
+    return parameters
 
 
 def sample_everywhere(data, key: jax.Array, n: int) -> jax.Array:
@@ -128,28 +136,54 @@ def images(rows: dict, composition: str) -> jax.Array:
     return scenes.scene_images(rows["spans"], rows["colours"], COMPOSITIONS[composition])
 
 
-def partners(data, component: int, values: jax.Array, key: jax.Array, n: int) -> jax.Array:
+def contains(data, raw) -> np.ndarray:
+    """Which raw latents [n, 5 K] lie in the training support: boolean [n]."""
+    return supports.contains(raw, data.support, (5,) * data.n_slots, **_parameters(data))
+
+
+def partners(data, component: int, values: jax.Array, key: jax.Array, n: int) -> np.ndarray:
     """P'(z_k*): raw latents of the other slots that the support pairs with each value [m, 5].
 
-    Returns [m, p, 5 (K - 1)], the slots in order; p = 0 where the support excludes the value
-    altogether is marked by NaN rows, since a value inside a gap has no partner at all.
+    Returns [m, p, 5 (K - 1)], the slots in order. p is the number of planes on which the component
+    varies, else n; NaN where there is none: the sampler's own membership test decides, and a value
+    inside a gap has no partner at all.
     """
+    values = np.asarray(values)
+    own = slice(5 * component, 5 * component + 5)
+    found = np.full((len(values), n, 5 * (data.n_slots - 1)), np.nan, np.float32)
+    if data.support.startswith("orthogonal"):
+        coords = np.array([c for slot, c in data.planes if slot == component], np.float32)
+        found = np.full((len(values), *coords.shape), np.nan, np.float32)
+    count = np.zeros(len(values), int)
+    for i in range(_ROUNDS):
+        drawn = _candidates(data, component, values, jax.random.fold_in(key, i) if i else key, n)
+        m, p, width = drawn.shape
+        scenes = np.empty((m, p, width + 5), np.float32)
+        scenes[..., own] = values[:, None]
+        scenes[..., : own.start], scenes[..., own.stop :] = np.split(drawn, [own.start], axis=2)
+        inside = contains(data, scenes.reshape(m * p, -1)).reshape(m, p)
+        for j in np.flatnonzero(inside.any(axis=1)):
+            kept = drawn[j, inside[j]][: found.shape[1] - count[j]]
+            found[j, count[j] : count[j] + len(kept)] = kept
+            count[j] += len(kept)
+        missing = count < found.shape[1]
+        if data.support.startswith("orthogonal") or not missing.any():  # planes are fixed
+            break
+        if i + 1 >= _FIRST and not count[missing].any():
+            break
+    return found
+
+
+def _candidates(data, component, values, key, n) -> np.ndarray:
+    """Other slots that may stand with each value: [m, p, 5 (K - 1)], before the membership test."""
     m, others = len(values), data.n_slots - 1
     if data.support.startswith("orthogonal"):
-        coords = jnp.array([c for slot, c in data.planes if slot == component], jnp.float32)
-        found = jnp.broadcast_to(coords, (m, *coords.shape))
-    elif data.support == "diagonal":
+        coords = np.array([c for slot, c in data.planes if slot == component], np.float32)
+        return np.broadcast_to(coords, (m, *coords.shape))
+    if data.support == "diagonal":  # within this box of the value, for two slots exactly
         reach = 2**0.5 * data.delta
         near = jnp.tile(values, (1, others))
         low, high = jnp.maximum(near - reach, 0.0), jnp.minimum(near + reach, 1.0)
         u = jax.random.uniform(key, (m, n, 5 * others))
-        found = low[:, None] + u * (high - low)[:, None]
-    else:
-        found = jax.random.uniform(key, (m, n, 5 * others))
-    if data.support.endswith("gap"):
-        for dim, start, stop in data.gaps:
-            slot, latent = divmod(dim, 5)
-            if slot == component:
-                inside = (values[:, latent] >= start) & (values[:, latent] <= stop)
-                found = jnp.where(inside[:, None, None], jnp.nan, found)
-    return found
+        return np.asarray(low[:, None] + u * (high - low)[:, None])
+    return np.asarray(jax.random.uniform(key, (m, n, 5 * others)))

@@ -48,7 +48,7 @@ def draw_relaxed(arrays, folder: pathlib.Path) -> None:
 def draw_predict(arrays, folder: pathlib.Path) -> None:
     """Each of the audit's numbers against the score on all of Q, runs numbered from the best."""
     names = {"values": "values identified", "pixels": "pixels identified"}
-    names |= {"own pixels": "own pixels identified", "sigma": "median sigma_min"}
+    names |= {"own pixels": "own pixels identified", "sigma": "median sigma_min of the mean"}
     order = np.argsort(-np.asarray(arrays["r2_all"]))
     r2 = np.asarray(arrays["r2_all"])[order]
     panels = {words: np.asarray(arrays[name])[order] for name, words in names.items()}
@@ -106,7 +106,7 @@ def _design_headline(arrays, by_count: dict) -> str:
         open_ |= any(not len(share) or share[-1] < 1 for share in shares)
     numbers = ", ".join(f"{total} for {count} sprites" for count, total in totals.items())
     words = "not every value is identified" if open_ else "until every value is identified"
-    return f"Planes chosen greedily, {words}: {numbers}"
+    return f"Planes chosen, {words}: {numbers}"
 
 
 def draw_partners(arrays, folder: pathlib.Path) -> None:

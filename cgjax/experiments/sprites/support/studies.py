@@ -164,7 +164,7 @@ def numbers(config, entry: dict) -> dict:
         found["pixels"].append(1 - hard.n_failing.mean() / points.covered[0].size)
         own = audits.own_failing(hard, points).sum() / points.covered.sum()
         found["own pixels"].append(1 - own)
-        found["sigma"].append(np.median(soft_.sigma_min))
+        found["sigma"].append(np.median(soft_.sigma_mean))
     r2_all, r2_id = (entry["metrics"][name]["ours"] for name in ("r2_all", "r2_id"))
     say(f"{entry['row']}: values {np.mean(found['values']):.2f}, r2_all {r2_all:.3f}")
     return {
@@ -178,7 +178,7 @@ def numbers(config, entry: dict) -> dict:
 
 
 def design(config):
-    """Fewest planes per slot under hard occlusion, for scenes of two and more sprites."""
+    """Planes that identify each slot under hard occlusion, for scenes of two and more sprites."""
     metrics, arrays, words = {}, {}, []
     for n_slots in config.data.slot_counts:
         total = 0
@@ -197,7 +197,7 @@ def design(config):
 
 
 def design_slot(config, n_slots: int, component: int):
-    """Greedy planes for one slot; candidates hold the other sprites still, at the smallest size."""
+    """Planes for one slot; candidates hold the other sprites still, at the smallest size."""
     data = audits.support_data(config, support="random", n_slots=n_slots)
     key = jax.random.fold_in(jax.random.key(config.data.seed), 10 * n_slots + component)
     n = config.data.n_candidates
@@ -209,8 +209,9 @@ def design_slot(config, n_slots: int, component: int):
     # Behind the last sprite there is nothing to show: its empty pixels count too.
     where = points.covered if component < n_slots - 1 else None
     found = design_support(
-        COMPOSITIONS["occlude_step"], points.images, component, candidates, where=where
-    )
+        COMPOSITIONS["occlude_step"], points.images, component, candidates, where=where,
+        exact=config.data.exact, most=config.data.most,
+    )  # fmt: skip
     return found, np.delete(raw, component, axis=1)
 
 

@@ -90,7 +90,8 @@ def certificate(config):
     data = settings.data
     key = jax.random.key(config.data.seed)
     raw = sets.sample(data, key, 4000)
-    reached = theory.coverage(raw, sets.sample_everywhere(data, key, 4000))
+    everywhere = sets.sample_everywhere(data, key, 4000)
+    reached = theory.coverage(raw, everywhere, sizes=(5,) * data.n_slots)
     found = [
         audits.points(data, k, jax.random.fold_in(key, k), **audits.sizes(config))
         for k in range(data.n_slots)
@@ -100,6 +101,7 @@ def certificate(config):
         [one.images for one in found],
         [one.partners for one in found],
         reached,
+        theory.connection(raw),
     )
     say(verdict.verdict)
     smooth = [i for i in range(5 * data.n_slots) if i % 5 != 2]  # the shape is discrete
@@ -112,8 +114,14 @@ def certificate(config):
         dims=tuple(smooth),
     )
     say(issued.verdict)
-    metrics = {f"{one.name}: {one.words}": one.value for one in issued.premises}
-    metrics["guaranteed"] = float(issued.guaranteed)
+    metrics = {}
+    for one in issued.premises:
+        numbers = {"": one.value, ", worst": one.worst, ", may fail on": one.bound}
+        numbers |= dict(zip((", median", ", 95 %", ", 99 %"), one.quantiles))
+        # What was not measured has no number.
+        found = {words: value for words, value in numbers.items() if not np.isnan(value)}
+        metrics |= {f"{one.name}: {one.words}{words}": value for words, value in found.items()}
+    metrics["consistent with the theorem"] = float(issued.consistent)
     return metrics, {"sigma_min": verdict.components[0].sigma_min}, [issued.verdict]
 
 
