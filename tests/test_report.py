@@ -36,6 +36,27 @@ def test_a_finished_run_can_be_added(tmp_path):
     assert not tables.by_row(record, "fast")
 
 
+def test_other_seeds_of_a_recorded_config_join_it(tmp_path):
+    def finished(seeds, values, **changes):
+        config = configs.load("configs/sprites.py:diagonal,fast", changes)
+        config.train.seeds = seeds
+        (tmp_path / "config.json").write_text(configs.to_json(config))
+        results = {"metrics": {"r2_all": summary(values, seeds, None)}, "wall_s": 1.0}
+        (tmp_path / "results.json").write_text(json.dumps(results | {"devices": "1x test"}))
+        return json.loads(report.add(tmp_path, record=tmp_path / "record").read_text())
+
+    finished((0,), [0.5])
+    entry = finished((2, 1), [0.9, 0.7])
+    found = entry["metrics"]["r2_all"]
+    assert found["values"] == [0.5, 0.9, 0.7] and found["seeds"] == [0, 2, 1]
+    assert found["ours"] == pytest.approx(0.7) and entry["config"]["train"]["seeds"] == [0, 2, 1]
+    assert entry["earlier"][0]["seeds"] == [0]
+    # The same seed again, or another config, is another run: it takes the old one's place.
+    assert finished((0,), [0.6])["metrics"]["r2_all"]["values"] == [0.6]
+    changed = finished((1,), [0.8], **{"optim.lr": "2e-3"})
+    assert changed["metrics"]["r2_all"]["values"] == [0.8] and "earlier" not in changed
+
+
 def test_an_unfinished_run_is_refused(tmp_path):
     with pytest.raises(BadInput, match="no finished run"):
         report.add(tmp_path)
