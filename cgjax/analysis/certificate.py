@@ -146,17 +146,15 @@ def _of_support(support):
     radius = np.nan if support.connection is None else support.connection.radius
     failing = support.assumption.split(" and ")
 
-    def holds(name, found=True):
-        return None if found is None else name not in failing
+    def premise(name, words, value, limit, found=True, bound=np.nan):
+        holds = None if found is None else name not in failing
+        return Premise(name, holds, value, limit, words, bound=bound)
 
     return (
-        Premise("A2", holds("A2", support.coverage), covered, 1.0, "P reaches every component value of Q"),
-        Premise(
-            "A3", holds("A3"), share, 1.0, "the rank condition holds on P",
-            bound=largest_share(fails, n),
-        ),
-        Premise("connection", holds("connection", support.connection), apart, radius, "P is in one piece"),
-    )  # fmt: skip
+        premise("A2", "P reaches every component value of Q", covered, 1.0, support.coverage),
+        premise("A3", "the rank condition holds on P", share, 1.0, bound=largest_share(fails, n)),
+        premise("connection", "P is in one piece", apart, radius, support.connection),
+    )
 
 
 def _everywhere(name, errors, limit, words):

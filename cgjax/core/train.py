@@ -23,6 +23,7 @@ from cgjax.core import checkpoint, contract, parallel, rng, signals, tree
 from cgjax.core.errors import BadInput, Diverged, Preempted
 from cgjax.core.logging import Metrics, Progress, compiling, keep_arrays, say
 from cgjax.core.plan import Due, Plan
+from cgjax.core.replicas import merge, replica_names
 
 log = logging.getLogger("cgjax")
 # Within a command that asks for some of the trained replicas, `fit` reads and never trains.
@@ -89,7 +90,7 @@ def fit(experiment: Experiment, config, workdir, name: str = "") -> tuple[State,
         states.append(state)
         histories.append(history)
         order.append(rows)
-    return _merge(states, histories, np.argsort(np.concatenate(order)))
+    return merge(states, histories, np.argsort(np.concatenate(order)))
 
 
 def _fit_group(experiment, config, workdir: pathlib.Path, name: str, group, wanted: list[str]):
@@ -368,25 +369,6 @@ class SetUp:
 # --- small things ---------------------------------------------------------------------------------
 
 
-def replica_names(experiment: Experiment) -> list[str]:
-    """`["seed 0, scale 1e-06", ...]`: how replicas are named in files and warnings."""
-    names = names_of(experiment.replicas, experiment.identity)
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise BadInput(f"two replicas are '{twice}': Experiment.identity must tell them apart")
-    return names
-
-
-def names_of(replicas: dict, identity: tuple) -> list[str]:
-    """The replicas' names, from the numbers that tell them apart."""
-    columns = [np.asarray(replicas[key]) for key in identity]
-    form = ["{} {:.9g}" if column.dtype.kind == "f" else "{} {}" for column in columns]
-    return [
-        ", ".join(text.format(key, value) for text, key, value in zip(form, identity, row))
-        for row in zip(*columns)
-    ]
-
-
 def _log(metrics: Metrics, progress: Progress, start: int, stats: dict, every: int, names) -> None:
     stats = parallel.fetch(stats)
     alive = stats.pop("alive")
@@ -420,33 +402,3 @@ def _history(metrics: Metrics, wall_s: float, rows=slice(None)) -> dict:
         return column[:, rows] if column.ndim > 1 else column  # the steps themselves
 
     return {**jax.tree.map(take, metrics.history()), "wall_s": wall_s}
-
-
-def _merge(states, histories, order):
-    """Groups side by side, replicas in the order in which they were asked for."""
-    if len(states) == 1 and np.array_equal(order, np.arange(len(order))):
-        return states[0], histories[0]
-    step = states[0].step
-    joined = tree.concatenate([state._replace(step=jnp.zeros(1)) for state in states])
-    state = tree.take(joined._replace(step=order), order)._replace(step=step)
-    walls = sum(history.pop("wall_s") for history in histories)
-    evals = _join([history.pop("eval") for history in histories], order)
-    return state, {**_join(histories, order), "eval": evals, "wall_s": walls}
-
-
-def _join(columns: list[dict], order) -> dict:
-    """`{"step": [n], metric: [n, R]}` of all groups; those that stopped early stay as they were."""
-    steps = max((one["step"] for one in columns), key=len)
-    if any(not np.array_equal(one["step"], steps[: len(one["step"])]) for one in columns):
-        raise BadInput(
-            "these replicas were logged or evaluated at different steps (the run was extended "
-            "between them): ask for those that were trained together"
-        )
-
-    def padded(values):
-        rest = np.repeat(values[-1:], len(steps) - len(values), axis=0)
-        return np.concatenate([values, rest])
-
-    names = [name for name in columns[0] if name != "step"]
-    joined = {name: np.concatenate([padded(one[name]) for one in columns], 1) for name in names}
-    return {"step": steps, **{name: values[:, order] for name, values in joined.items()}}

@@ -12,6 +12,7 @@ from cgjax.core import loading, metrics, parallel, sizes, train, tree
 from cgjax.core import tables as markdown
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say, summary
+from cgjax.core.replicas import replica_names
 from cgjax.experiments.vectors import models, parts
 from cgjax.experiments.vectors.figures import SCORES, draw
 from cgjax.published import PUBLISHED
@@ -48,7 +49,7 @@ def load(config, workdir: pathlib.Path, name: str = "", step=None) -> loading.Lo
         for support in config.data.supports
     }
     kind, support = names[loading.choose(name, names, workdir)]
-    everyone = train.replica_names(experiment(config, kind, {}))
+    everyone = replica_names(experiment(config, kind, {}))
     rows = np.arange(np.prod(axes(config))).reshape(axes(config))
     wanted = [everyone[row] for row in rows[:, config.data.supports.index(support), -1]]
     params, _, steps = loading.read(part(config, pathlib.Path(workdir), kind), wanted, step)

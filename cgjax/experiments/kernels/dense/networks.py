@@ -13,6 +13,7 @@ import numpy as np
 
 from cgjax.core import optim, parallel, train
 from cgjax.core.errors import BadInput
+from cgjax.core.replicas import names_of
 from cgjax.experiments.kernels import inputs, tasks
 from cgjax.experiments.kernels.scores import LOSSES
 from cgjax.nets.mlp import MLP
@@ -151,7 +152,7 @@ def names(config, task: str, scale: float) -> list[str]:
     """The replicas of one training set and scale, one per seed."""
     place = config.data.tasks.index(task), config.model.scales.index(scale)
     rows = np.arange(np.prod(shape := axes(config))).reshape(shape)[:, place[0], place[1]]
-    everyone = train.names_of(replicas(config), IDENTITY)
+    everyone = names_of(replicas(config), IDENTITY)
     return [everyone[row] for row in rows]
 
 

@@ -87,7 +87,8 @@ def predict(config):
     columns = {name: np.array([row[name] for row in rows.values()]) for name in names}
     metrics, words = {}, []
     for outcome in ("r2_all", "r2_id - r2_all"):
-        for name in ("values", "pixels", "own pixels", "sigma"):
+        # Recorded runs differ in length too, and that alone predicts some of the scores.
+        for name in ("values", "pixels", "own pixels", "sigma", "steps"):
             # A larger gap between ID and all is worse, so its sign is turned.
             y = columns[outcome] * (1 if outcome == "r2_all" else -1)
             tau = stats.kendall_tau_b(columns[name], y)
@@ -169,6 +170,7 @@ def numbers(config, entry: dict) -> dict:
     say(f"{entry['row']}: values {np.mean(found['values']):.2f}, r2_all {r2_all:.3f}")
     return {
         **{name: float(np.mean(values)) for name, values in found.items()},
+        "steps": float(entry["config"]["train"]["steps"]),
         "r2_all": r2_all,
         "r2_id - r2_all": r2_id - r2_all,
     }
