@@ -12,23 +12,23 @@ Accuracy on transitive equivalence: rich 1, lazy 0.50.
 """
 
 from cgjax.config import split_variant
-from cgjax.core.keys import key
 from cgjax.declare import base, declare, declare_parts, declare_training, undeclare
-from cgjax.experiments.kernels.dense.networks import TRAINED
-from cgjax.experiments.kernels.images.networks import NETS
-from cgjax.experiments.kernels.scores import LOSSES
+from cgjax.experiments.kernels.keys import CLOSED_FORMS, DENSE, IMAGES, SIZES_OF
 from cgjax.experiments.kernels.tasks import ADDITION_SETS as ADDITION
+from cgjax.experiments.kernels.tasks import ANCHOR_SETS as ANCHORS
 from cgjax.experiments.kernels.tasks import CD_SETS as CD
-from cgjax.experiments.kernels.tasks import is_task
+from cgjax.experiments.kernels.tasks import DISPERSED_SETS as DISPERSED
 from cgjax.published import PUBLISHED
 
 EQUIVALENCE = ("te_5_5_hubs_1", "te_5_5_hubs_4")
 SCALES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
-# A fixed rate for every scale that reaches the stop: the solution is analysed, not the path.
+# The paper looks for a rate anew in each run; here each scale has one that reaches the stop. The
+# solution is analysed, not the path.
 ADDITION_LRS = (0.04,) * 5 + (0.02, 5e-3)
 RICH_AND_LAZY = {"model": {"scales": (1e-6, 1.0)}}
 ADDITION_PART = {"data": {"tasks": ADDITION}, "optim": {"lrs": (0.04, 5e-3)}, **RICH_AND_LAZY}
+# 1,000 units, as the paper's text says; its configuration files say 10,000.
 EQUIVALENCE_PART = {
     "data": {"tasks": ("te_2_2",)},
     "optim": {"lrs": (0.1, 1e-3), "stop": 1e-6},
@@ -36,7 +36,9 @@ EQUIVALENCE_PART = {
     "eval": {"every": 10},
     **RICH_AND_LAZY,
 }
-# Depth changes the program: one part for each. All else as published.
+# Depth changes the program: one part for each. Networks rest at the published loss long before the
+# paper's 100,000 steps: 20,000 are the limit here. All else as published, but for the fixed rate of
+# cd_deep and te_deep, whose settings for the latter were not published.
 DEPTHS = {f"depth_{depth}": {"model": {"depth": depth}} for depth in (1, 2, 3, 4)}
 DEEP = {
     "parts": DEPTHS, "model.hidden": 100, "model.scales": (0.1,), "optim.optimiser": "adam",
@@ -48,6 +50,7 @@ MNIST = {"data.images": "mnist", "data.n_pool": 200, "data.n_total": 20_000,
          "data.distances": (0, 5, 10, 15, 20)}  # fmt: skip
 CIFAR = {"data.images": "cifar10", "data.n_pool": 4000, "data.n_total": 40_000,
          "data.augment": True}  # fmt: skip
+CIFAR_DISTANCES = (0, 8, 16, 24)  # whole patches of the ViT
 CONVNET = {
     "model.net": "convnet", "optim.optimiser": "sgd", "optim.lr": 1e-4, "train.epochs": 100,
     "eval.layers": (2, 5, 8, 11, 13, 16, 18), "eval.layer": 11,
@@ -62,6 +65,8 @@ VIT = {
 }  # fmt: skip
 NETWORKS = {"convnet": CONVNET, "resnet": RESNET, "vit": VIT}
 LOGISTIC = {"optim.loss": "logistic"}
+CD_MNIST = {**MNIST, **CONVNET, "data.tasks": CD, "data.n_total": 30_000}
+TE_MNIST = {**MNIST, **CONVNET, "data.tasks": EQUIVALENCE, "train.epochs": 150}
 
 # row: (what it shows, study, changes); "parts" of a dense study are trained one after another, each
 # with keys of its own, in a sub-folder of its name
@@ -101,6 +106,11 @@ ROWS = {
         "Dense networks on addition from rich to lazy",
         "dense",
         {"data.tasks": ADDITION, "model.scales": SCALES, "optim.lrs": ADDITION_LRS},
+    ),
+    "addition_anchors": (
+        "Dense networks on addition by number of anchors, p = 1 to 4 (anchors: our choice)",
+        "dense",
+        {"data.tasks": ANCHORS, "optim.lrs": (0.04, 5e-3), "model.scales": (1e-6, 1.0)},
     ),
     "addition_deep": (
         "Dense networks on addition by depth",
@@ -172,16 +182,28 @@ ROWS = {
         "images",
         {**MNIST, **CONVNET, "data.tasks": ADDITION},
     ),
+    "addition_mnist_dispersed": (
+        "ConvNets add digits without anchors: three dispersed training sets",
+        "images",
+        {**MNIST, **CONVNET, "data.tasks": DISPERSED},
+    ),
+    "addition_mnist_anchors": (
+        "ConvNets add digits by number of anchors, p = 1 to 4 (anchors: our choice)",
+        "images",
+        {**MNIST, **CONVNET, "data.tasks": ANCHORS},
+    ),
     "cd_mnist": (
         "ConvNets and context: the shortcut wins CD-3 once digits are apart",
         "images",
-        {**MNIST, **CONVNET, **LOGISTIC, "data.tasks": CD, "data.n_total": 30_000},
+        {**CD_MNIST, **LOGISTIC},
     ),
+    "cd_mnist_mse": ("ConvNets and context with squared error", "images", CD_MNIST),
     "te_mnist": (
-        "ConvNets and transitive equivalence, which no kernel solves",
+        "ConvNets and transitive equivalence, which no kernel solves: one hub per class, and four",
         "images",
-        {**MNIST, **CONVNET, **LOGISTIC, "data.tasks": EQUIVALENCE, "train.epochs": 150},
+        {**TE_MNIST, **LOGISTIC},
     ),
+    "te_mnist_mse": ("ConvNets and transitive equivalence with squared error", "images", TE_MNIST),
     **{
         f"{name}_cifar_{net['model.net']}": (
             f"{title} {what}",
@@ -194,6 +216,8 @@ ROWS = {
             ("cd", "context dependence of CIFAR-10 images", {"data.tasks": CD, **LOGISTIC}),
             ("te", "transitive equivalence of CIFAR-10 images (not in the paper)",
              {"data.tasks": EQUIVALENCE, **LOGISTIC}),
+            ("addition_distances", "addition of CIFAR-10 images by distance (pixels: our choice)",
+             {"data.tasks": ADDITION, "data.distances": CIFAR_DISTANCES}),
         )
     },
 }  # fmt: skip
@@ -216,66 +240,6 @@ EXPECT = {
     "phase": "all three solved", "cd_mnist": "cd_3, d=20: comp accuracy",
     "cd_cifar_resnet": "cd_3, d=0: comp accuracy", "cd_cifar_vit": "cd_3, d=0: comp accuracy",
 }  # fmt: skip
-
-# Closed-form studies and the keys they read.
-DEPTH = {"data.depth": key(20, "layers of the random networks", low=1)}
-SALIENCES = {"data.n_saliences": key(51, "saliences along an axis", low=2)}
-N_GRID = {"data.n_grid": key(50, "kernels along each side of the phase map", low=3)}
-SETS = {"data.training_sets": key(tuple(range(1, 51)), "seeds of dispersed training sets", low=0,
-                                  distinct=True)}  # fmt: skip
-CLOSED_FORMS = {
-    "tasks": {}, "leak": {}, "partial": {}, "transitive": {}, "magnitudes": {},
-    "salience": DEPTH, "phase": N_GRID, "context_share": SALIENCES | DEPTH, "perturbed": SETS,
-    "design": SETS, "dispersed": SALIENCES | SETS,
-}  # fmt: skip
-DENSE = {
-    "data.tasks": key(ADDITION, "training sets, of one grid", test=is_task, wanted="tasks",
-                      distinct=True),
-    "model.hidden": key(1000, "width of the hidden layers", low=1),
-    "model.depth": key(1, "hidden layers", low=1),
-    "model.scales": key((1.0,), "of the initial weights, rich to lazy", above=0, distinct=True),
-    "model.trained": key("all", "layers: all, or the readout alone, from zero", choices=TRAINED),
-    "optim.lrs": key((2e-3,), "learning rate of every scale", above=0),
-    "optim.loss": key("mse", "what is minimised", choices=tuple(LOSSES)),
-    "optim.optimiser": key("gd", "full batches", choices=("gd", "adam")),
-    "optim.stop": key(1e-4, "training loss at which a network rests", low=0),
-    # As in the paper, whose means leave such networks out.
-    "eval.converged": key(1e-3, "a larger final training loss is left out", above=0),
-    "eval.frozen": key(False, "also readouts of features before and after training"),
-}  # fmt: skip
-IMAGES = {
-    "data.tasks": key(ADDITION, "training sets", test=is_task, wanted="tasks", distinct=True),
-    "data.images": key("mnist", "data set", choices=("mnist", "cifar10")),
-    "data.distances": key((0,), "pixels between images", low=0, high=64, distinct=True),
-    "data.n_pool": key(200, "training images of each class", low=1),
-    "data.n_total": key(20_000, "training samples, over the training combinations", low=1),
-    "data.n_val": key(100, "samples of each combination in either validation set", low=1),
-    "data.batch": key(128, "samples of one step", low=1),
-    "data.augment": key(False, "crop and flip"),
-    "data.synthetic": key(0, "so many made-up images instead of the data set; 0: none", low=0),
-    "model.net": key("convnet", "which network", choices=tuple(NETS)),
-    "model.dtype": key("float32", "of activations", choices=("float32", "bfloat16")),
-    "optim.lr": key(1e-4, "learning rate", above=0),
-    "optim.loss": key("mse", "what is minimised", choices=tuple(LOSSES)),
-    "optim.optimiser": key("sgd", "sgd has momentum 0.9", choices=("sgd", "adam")),
-    "eval.layers": key((2,), "whose kernels are analysed", low=0, distinct=True),
-    "eval.layer": key(0, "the one that the metrics name", low=0),
-    "eval.ntk": key(0, "samples of each combination in tangent kernels; 0: none", low=0),
-}
-SIZES_OF = {
-    "convnet": {
-        "model.convnet.channels": key((32, 32, 64, 64), "of its convolutions", low=1),
-        "model.convnet.hidden": key((512, 1024), "of its dense layers", low=1),
-    },
-    "resnet": {"model.resnet.channels": key((16, 32, 64, 128), "of its blocks", low=1)},
-    "vit": {
-        "model.vit.dim": key(256, "of tokens", low=1),
-        "model.vit.depth": key(4, "blocks", low=1),
-        "model.vit.heads": key(6, "of attention", low=1),
-        "model.vit.head_dim": key(64, "of each head", low=1),
-        "model.vit.mlp_dim": key(256, "width of its dense layers", low=1),
-    },
-}
 
 
 def get_config(arg=""):
@@ -355,11 +319,9 @@ def resize_images(config, size: str) -> None:
         config.train.seeds = tuple(range(10))
         return
     if size == "fast":
-        pick = {"addition": (0, 3), "cd": (0, 1, 2), "te": (1,)}[config.row.split("_")[0]]
-        if "cifar" in config.row and config.row.startswith("cd"):
-            pick = (0, 2)
-        config.data.tasks = tuple(tasks[i] for i in pick)
-        config.data.distances = (0, 20) if config.data.images == "mnist" else (0,)
+        few = {ADDITION: (0, 3), ANCHORS: (0, 3, 4, 6)}.get(tasks, range(len(tasks)))
+        config.data.tasks = tuple(tasks[i] for i in few)
+        config.data.distances = config.data.distances[:: max(1, len(config.data.distances) - 1)]
         config.train.seeds = (0, 1, 2) if config.data.images == "mnist" else (0, 1)
         return
     config.train.seeds = (0,) if size == "default" else (0, 1)
@@ -393,5 +355,6 @@ def describe_rows():
         numbers = PUBLISHED["kernels"].get(name, {})
         first = EXPECT.get(name, next(iter(numbers), ""))
         expect = f"{first} {numbers[first]['mean']:g}" if first else ""
+        expect += " (recomputed)" if first and numbers[first]["kind"] == "recomputed" else ""
         times = TIMES["closed forms" if study in CLOSED_FORMS else study]
         yield {"name": name, "doc": doc, "times": times, "expect": expect}

@@ -384,7 +384,6 @@ I --config.eval.layers=(2,40)           | there is no layer 40
 I --config.eval.layer=99                | there is no layer 99
 I --config.model.convnet.channels=(4,)  | there is no layer 11
 I --config.data.n_pool=40               | leaves no image unseen: some classes have 40
-I --config.data.tasks=addition_dispersed_1 | addition_dispersed_1 has no anchors
 I --config.data.tasks=context_substitution | context_substitution has 4 contexts, not two
 I --config.data.n_total=5               | does not cover the 17 training combinations
 --config=kernels:addition_mnist --config.data.n_pool=6000 | some classes have 5421

@@ -8,9 +8,11 @@ import pathlib
 import statistics
 import types
 
+import numpy as np
 import pytest
 
-from cgjax.published import PUBLISHED, SOURCES, read
+from cgjax.core.logging import print_table, summary
+from cgjax.published import KINDS, PUBLISHED, SOURCES, read
 
 FIGURES = pathlib.Path(__file__).parent / "golden" / "kernels" / "paper_figures.json"
 METRICS = ("mse_id", "mse_all", "r2_id", "r2_all")
@@ -101,17 +103,87 @@ def test_no_number_stands_twice(files):
         for cell in line * len(table["metrics"])
         if cell is not None
     ]
-    assert len(cells) == sum(map(len, PUBLISHED[files[0]].values()))
+    entries = [entry for row in PUBLISHED[files[0]].values() for entry in row.values()]
+    assert len(cells) == len(entries) + sum("recomputed" in entry for entry in entries)
+
+
+def test_every_number_says_where_it_is_from():
+    """Printed, read off a figure, or recomputed: only the first two are the paper's."""
+    found = {}
+    for family, rows in PUBLISHED.items():
+        for row, metrics in rows.items():
+            for name, entry in metrics.items():
+                assert entry["kind"] in KINDS and entry["where"].endswith(KINDS[entry["kind"]])
+                found.setdefault((family, row), set()).add(entry["kind"])
+                if "recomputed" in entry:
+                    assert entry["kind"] != "recomputed" == entry["recomputed"]["kind"], name
+    assert {
+        kind for (family, _), kinds in found.items() for kind in kinds if family == "sprites"
+    } == {"printed"}
+    assert found["vectors", "mlp_random"] == {"read"}
+    assert found["support", "table"] == found["kernels", "phase"] == {"recomputed"}
+    assert found["kernels", "leak"] == {"printed"} and found["kernels", "cd_mnist"] == {"read"}
+
+
+def test_the_bars_of_figure_3e_and_what_was_recomputed():
+    bars = json.loads(FIGURES.read_text())["fig3e_cd_kernel_mean_abs_value"]
+    for bar, line in (
+        ("rep1_CD3", "rep_1, CD-3"),
+        ("rep1_CD2", "rep_1, CD-2"),
+        ("rep2_CD3", "rep_2, CD-3"),
+    ):
+        for kind, height in bars[bar].items():
+            entry = PUBLISHED["kernels"]["magnitudes"][f"{line}: {kind.split('_')[0]}"]
+            assert entry["kind"] == "read" and entry["mean"] == height
+            shown = summary([0.4], [0], entry)
+            assert shown["paper"] == height and shown["recomputed"] == entry["recomputed"]["mean"]
+
+
+def test_slopes_of_deep_networks_follow_from_the_values_of_the_figure():
+    values = json.loads(FIGURES.read_text())["figS_addition_deep_values"]
+    for line, found in values.items():
+        for depth in (1, 2, 3, 4):
+            slope = np.polyfit(found["items"], found[f"depth{depth}"], 1)[0]
+            entry = PUBLISHED["kernels"]["addition_deep"][f"depth_{depth}/{line}: slope"]
+            assert entry["mean"] == pytest.approx(slope, abs=1e-3), (line, depth)
+
+
+def test_what_was_recomputed_never_stands_under_paper(capsys):
+    entry = summary([0.4], [0], PUBLISHED["support"]["table"]["random/step_back"])
+    assert entry["paper"] is None and entry["recomputed"] == 1.0 and "recomputed" in entry["where"]
+    printed = summary([0.4], [0], PUBLISHED["kernels"]["leak"]["slope, p=1, S=0.30"])
+    assert printed["paper"] == 0.4286 and "recomputed" not in printed
+    print_table({"metrics": {"a": entry, "b": printed}}, verdict=True)
+    head, a, b = capsys.readouterr().out.splitlines()[:3]
+    assert head.split() == ["metric", "ours", "paper", "diff", "verdict", "recomputed"]
+    assert (
+        a.split() == ["a", "0.4000", "-", "-", "1.0000"] and "differs" in b and b.split()[-1] == "-"
+    )
+    print_table({"metrics": {"b": printed}}, verdict=True)
+    assert "recomputed" not in capsys.readouterr().out
 
 
 def test_cells_may_have_an_error_of_their_own_or_be_absent():
-    table = {"metrics": {"row_{line}": "m {column}"}, "error": 0.1, "where": "at {column}",
-             "columns": (1, 2, 3), "lines": {"a": (5, (6, 0.2), None)}}  # fmt: skip
+    table = {"kind": "read", "metrics": {"row_{line}": "m {column}"}, "error": 0.1,
+             "where": "at {column}", "columns": (1, 2, 3),
+             "lines": {"a": (5, (6, 0.2), None)}}  # fmt: skip
     found = read(types.SimpleNamespace(PAPER="A paper", TABLES=(table,)))
     assert found == {
         "row_a": {
-            "m 1": {"mean": 5, "sd": 0.1, "values": (), "where": "A paper, at 1"},
-            "m 2": {"mean": 6, "sd": 0.2, "values": (), "where": "A paper, at 2"},
+            "m 1": {
+                "mean": 5,
+                "sd": 0.1,
+                "values": (),
+                "where": "A paper, at 1 (read off)",
+                "kind": "read",
+            },
+            "m 2": {
+                "mean": 6,
+                "sd": 0.2,
+                "values": (),
+                "where": "A paper, at 2 (read off)",
+                "kind": "read",
+            },
         }
     }
 

@@ -74,7 +74,10 @@ def additivity_by_split(
     x, yhat = _combinations("x", x), np.asarray(yhat, np.float64)
     splits = _names(splits)
     if yhat.shape[-1:] != (len(x),) or splits.shape != (len(x),):
-        raise ValueError(f"{len(x)} samples, but outputs {yhat.shape} and splits {splits.shape}")
+        raise ValueError(
+            f"x has {len(x)} samples: yhat is [..., {len(x)}], one output each, and splits "
+            f"[{len(x)}]; got {yhat.shape} and {splits.shape}"
+        )
     groups = _groups(x, splits)
     mean = np.stack([yhat[..., rows].mean(axis=-1) for rows in groups.rows], axis=-1)
     labels = conjunctions(x_train)

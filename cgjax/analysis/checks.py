@@ -4,6 +4,7 @@ Values are looked at where they are known. Under jit, vmap and grad they are not
 and dtypes are checked. NumPy looks at what the host holds; what an accelerator holds stays there.
 """
 
+import math
 import operator
 
 import jax
@@ -68,7 +69,7 @@ def finite_leaves(**trees) -> None:
     """`finite` for trees of arrays; leaves that are no numbers, such as keys, are let through."""
     for name, tree in trees.items():
         for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
-            if jnp.issubdtype(jnp.result_type(leaf), jnp.inexact):
+            if jnp.issubdtype(getattr(leaf, "dtype", type(leaf)), jnp.inexact):
                 finite(**{f"{name}{jax.tree_util.keystr(path)}": leaf})
 
 
@@ -119,6 +120,12 @@ def bounded(name: str, value, low: float, high: float = LARGEST, above: bool = F
         raise ValueError(f"{name} is {wanted}, got {array[~inside].ravel()[0]:g}")
 
 
+def positive(name: str, value) -> None:
+    """Numbers above zero, up to and including infinity."""
+    if known(value) and not np.all(np.asarray(value) > 0):
+        raise ValueError(f"{name} must be positive")
+
+
 def tolerances(rtol: float, atol: float) -> None:
     """rtol from 0 to 1, which it must not reach; atol from 0 on."""
     bounded("rtol", rtol, 0, np.nextafter(1, 0))
@@ -129,6 +136,17 @@ def flag(name: str, value) -> None:
     """True or False, and no number that a mistaken order of arguments brought here."""
     if not isinstance(value, bool | np.bool_):
         raise ValueError(f"{name} is True or False, got {value!r}")
+
+
+def labels(y, mask, both: bool) -> None:
+    """Classes -1 and +1 in y [..., n] where mask [..., n] is True; both: some of each."""
+    if not known(y, mask):
+        return
+    y, mask = np.asarray(y), np.asarray(mask)
+    if np.any(np.abs(y[mask]) != 1):
+        raise ValueError("y: svc needs labels -1 and +1")
+    if both and not np.all(np.any(mask & (y > 0), axis=-1) & np.any(mask & (y < 0), axis=-1)):
+        raise ValueError("y: svc needs training points of both classes")
 
 
 # --- choices among n ------------------------------------------------------------------------------
@@ -273,3 +291,19 @@ def salience(salience, n, name: str = "n") -> None:
         s, n = np.asarray(salience), np.asarray(n)
         if np.any(1 - 2 * s < -1e-4) or np.any(1 - 2 * s + n * s < -1e-4):
             raise ValueError("salience: S(1; 2) is 1/2 at most, and hardly below 0, for a kernel")
+        if _is_whole_salience(s):
+            raise ValueError(
+                f"salience looks like S(1..{s.shape[-1]}; {s.shape[-1]}) of one kernel: give "
+                "S(1; 2), of two components; several that happen to sum so as salience[:, None]"
+            )
+
+
+def _is_whole_salience(s):
+    """Whether the last axis holds the saliences of all sizes of conjunctions, which sum to one.
+
+    Two numbers may well sum so by chance.
+    """
+    if s.ndim == 0 or s.shape[-1] < 3:
+        return False
+    weights = np.array([math.comb(s.shape[-1], k) for k in range(1, s.shape[-1] + 1)], float)
+    return bool(np.all(np.abs(s @ weights - 1) < 1e-9))

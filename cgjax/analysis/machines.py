@@ -8,7 +8,8 @@ which points are trained on, so that training sets of several sizes fit one call
 The support-vector problems are solved by a primal-dual interior-point method, then once more as a
 linear system on the support vectors found. That system is what derivatives go through: they are
 those of the machine wherever its support vectors stay the same. Nothing is asked of the kernel but
-that it is positive semi-definite; `solve_svc` and `solve_svr` report what could not be done.
+that it is positive semi-definite; `solve_svc` and `solve_svr` report what could not be done, and
+`svc` and `svr` predict NaN where the machine was not found.
 """
 
 import functools
@@ -19,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.analysis import checks
+from cgjax.analysis.cholesky import factorised, solved
 from cgjax.analysis.interior_point import central_path
 from cgjax.analysis.salience import float64
 
@@ -146,22 +148,22 @@ def _pseudo_solve(system, target, min_norm):
     """
     norm = jax.lax.stop_gradient(jnp.max(jnp.sum(jnp.abs(system), axis=0)))
 
-    def factorised(ridge):
-        return jnp.linalg.cholesky(system + ridge * jnp.eye(len(system)))
+    def with_ridge(ridge):
+        return factorised(system + ridge * jnp.eye(len(system)))
 
     def solve(_, target):
         # An indefinite "kernel" has no factor: the ridge grows until there is one.
         ridge, factor = jax.lax.while_loop(
             lambda state: jnp.isnan(state[1][-1, -1]) & (state[0] < norm),
-            lambda state: (100 * state[0], factorised(100 * state[0])),
-            (_RIDGE * norm, factorised(_RIDGE * norm)),
+            lambda state: (100 * state[0], with_ridge(100 * state[0])),
+            (_RIDGE * norm, with_ridge(_RIDGE * norm)),
         )
         # Each round removes the null space up to the rounding error of a solve with r, 1e-4.
         is_singular = jnp.min(jnp.diag(factor)) ** 2 < 1e-8 * norm
         n_rounds = jnp.where(is_singular, 4, 0) if min_norm else 0
 
         def shrunk(x):
-            return jax.scipy.linalg.cho_solve((factor, True), ridge * x)
+            return solved(factor, ridge * x)
 
         def without_null(x):
             return jax.lax.fori_loop(0, n_rounds, lambda _, x: x - shrunk(shrunk(x)), x)
@@ -187,7 +189,8 @@ def svc(
     """Decision values of a support-vector classifier, labels -1 and +1, slack at price c [...].
 
     A large c (inf, or the 1e10 of the paper) is the hard margin, which gradient descent on the
-    logistic loss converges to in direction.
+    logistic loss converges to in direction. NaN where `solve_svc` did not converge: that takes a
+    set that cannot be separated, a singular kernel and inputs that are there several times.
     """
     return _predicted(k_test, solve_svc, k_train, y, c, bias, mask)
 
@@ -202,7 +205,10 @@ def svr(
     bias: bool = True,
     mask: jax.Array | None = None,
 ) -> jax.Array:
-    """Support-vector regression: residuals up to epsilon [...] are free, more has price c."""
+    """Support-vector regression: residuals up to epsilon [...] are free, more has price c.
+
+    NaN where `solve_svr` did not converge.
+    """
     return _predicted(k_test, solve_svr, k_train, y, c, epsilon, bias, mask)
 
 
@@ -219,9 +225,9 @@ def solve_svc(
     A training set whose dual coefficients would exceed LARGEST / mean(diag K) is not separable in
     float64: it gets the soft margin at that price, and `separable` is False.
     """
-    _check_positive(c, "the price c of slack")
+    checks.positive("the price c of slack", c)
     lead, problem = _flat(k_train, y, bias, mask, c=c)
-    _check_labels(*problem[1:3], bias)
+    checks.labels(*problem[1:3], bias)
     return _unflat(lead, _checked(_solve_svc, k_train, mask, *problem, bool(bias)))
 
 
@@ -235,8 +241,8 @@ def solve_svr(
     mask: jax.Array | None = None,
 ) -> SupportVectors:
     """The support vectors of `svr`; c as in `solve_svc`."""
-    _check_positive(c, "the price c of slack")
-    _check_positive(epsilon, "epsilon, the width of the tube (use ridgeless for none),")
+    checks.positive("the price c of slack", c)
+    checks.positive("epsilon, the width of the tube (use ridgeless for none),", epsilon)
     checks.finite(epsilon=epsilon)
     lead, problem = _flat(k_train, y, bias, mask, c=c, epsilon=epsilon)
     return _unflat(lead, _checked(_solve_svr, k_train, mask, *problem, bool(bias)))
@@ -299,7 +305,9 @@ def _solve(k, signs, costs, mask, c, has_bias):
 def _polished(k, signs, costs, box, mask, has_bias, path):
     """Dual and bias once the support vectors are known: f is given where they are inside the box.
 
-    The interior point has the support vectors right and the rest to about 1e-7.
+    The interior point has the support vectors right and the rest to about 1e-7. Only what is still
+    missing is solved for: where the kernel is singular on the support vectors many duals give this
+    f, and one near the interior point stays inside the box.
     """
     v, w, z, t = path.points
     is_upper = (w < t) & mask[None]
@@ -307,8 +315,9 @@ def _polished(k, signs, costs, box, mask, has_bias, path):
     fixed = jnp.sum(jnp.where(is_upper, signs * box, 0), axis=0)
     target = jnp.sum(jnp.where(is_free, -signs * costs, 0), axis=0)
     inside = jnp.any(is_free, axis=0) & ~jnp.any(is_upper, axis=0)
-    rest = target - k @ fixed
-    free, bias = _interpolate(k, rest, inside, has_bias, -jnp.sum(fixed), min_norm=False)
+    near = fixed + jnp.where(inside, path.dual, 0)
+    rest = target - k @ near
+    more, bias = _interpolate(k, rest, inside, has_bias, -jnp.sum(near))
     if has_bias:
         # Without a free support vector any bias of an interval will do: take its middle.
         tight = -signs * costs - (k @ fixed)[None]
@@ -316,7 +325,7 @@ def _polished(k, signs, costs, box, mask, has_bias, path):
         low = jnp.max(jnp.where(is_below, tight, -jnp.inf))
         high = jnp.min(jnp.where(~is_below & mask[None], tight, jnp.inf))
         bias = jnp.where(jnp.any(inside), bias, (low + high) / 2)
-    return fixed + free, bias
+    return near + more, bias
 
 
 def _violation(k, signs, costs, box, mask, border, dual, bias):
@@ -344,7 +353,12 @@ def _predicted(k_test, solve, k_train, *arguments):
     """`predict` of the machine solved for; a bad k_test is told before."""
     *dual, _ = checks.matrices("k_train", k_train)
     _check_tests(k_test, dual)
-    return predict(solve(k_train, *arguments), k_test)
+    machine = solve(k_train, *arguments)
+    f = predict(machine, k_test)
+    if isinstance(machine, SupportVectors):
+        converged = jnp.broadcast_to(jnp.asarray(machine.converged)[..., None], f.shape)
+        f = jnp.where(converged, f, jnp.nan)  # a number would look sound
+    return f
 
 
 def _check_tests(k_test, dual):
@@ -387,18 +401,3 @@ def _checked(solve, k_train, mask, *problem):
 
 def _unflat(lead, found):
     return jax.tree.map(lambda a: a.reshape(*lead, *a.shape[1:]), found)
-
-
-def _check_labels(y, mask, has_bias):
-    if not checks.known(y, mask):
-        return
-    y, mask = np.asarray(y), np.asarray(mask)
-    if np.any(np.abs(y[mask]) != 1):
-        raise ValueError("y: svc needs labels -1 and +1")
-    if has_bias and not np.all(np.any(mask & (y > 0), axis=1) & np.any(mask & (y < 0), axis=1)):
-        raise ValueError("y: svc needs training points of both classes")
-
-
-def _check_positive(number, name):
-    if checks.known(number) and not np.all(np.asarray(number) > 0):
-        raise ValueError(f"{name} must be positive")

@@ -2,7 +2,11 @@
 
 Theta(x, x')_ab = sum over parameters of (df_a(x)/dtheta)(df_b(x')/dtheta). f maps x [n, ...] to
 [n, outputs], each sample on its own (BatchNorm in evaluation mode), and is compiled once: pass the
-same function object again to reuse its programs. Everything works in the dtype of params.
+same function object again to reuse its programs. Everything works in the dtype of params; leaves
+that are no floating-point numbers, such as counters and keys, are no parameters. With flax.nnx:
+
+    graph, params, rest = nnx.split(model, nnx.Param, ...)  # after model.eval()
+    kernel = empirical(lambda params, x: nnx.merge(graph, params, rest)(x), params, x)
 """
 
 import contextlib
@@ -17,6 +21,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from cgjax.analysis import checks, machines, ntk_blocks, ntk_layers, ntk_plan
+from cgjax.analysis.ntk_mixing import warn_of_mixing
 from cgjax.core import parallel
 from cgjax.core.logging import say
 
@@ -37,7 +42,8 @@ def empirical(
     """The NTK between x1 [n1, ...] and x2 [n2, ...]; x2 None: x1 with itself, by symmetry.
 
     form: "full" [n1, n2, outputs, outputs]; "per_output" [n1, n2, outputs], its diagonal; "trace"
-        [n1, n2], the diagonal's mean; "mean_output" [n1, n2], the kernel of the mean output.
+        [n1, n2], the diagonal's sum, and "mean_trace", its mean; "mean_output" [n1, n2], the kernel
+        of the mean output.
     algorithm: "jacobian" contracts per-sample Jacobians; "vector" takes NTK-vector products, one
         parameter vector at a time; "structured" goes layer by layer (`ntk_layers` says which
         layers it finds by itself); "auto" takes the cheapest that fits, and prints why.
@@ -50,6 +56,7 @@ def empirical(
     (6, 6, 2, 2)
     """
     x2 = None if x2 is x1 else x2
+    warn_of_mixing(f, params, x1)
     if memory is None and tile is None and devices is None:
         try:
             found = _small(f, params, x1, x2, form, algorithm, precision, verbose)
@@ -81,7 +88,7 @@ def _blamed(found, **given):
 
 
 def jacobian(f: Callable, params, x, precision: str = "highest"):
-    """Per-sample Jacobians: params' tree with leaves [n, outputs, *leaf]."""
+    """Per-sample Jacobians: params' tree with leaves [n, outputs, *leaf], None for no parameter."""
     checks.finite_leaves(params=params, x=x)
     ntk_plan.check_samples(x=x)
     return _jacobian(f, params, x, precision)
@@ -90,8 +97,12 @@ def jacobian(f: Callable, params, x, precision: str = "highest"):
 @functools.partial(jax.jit, static_argnames=("f", "precision"))
 def _jacobian(f, params, x, precision):
     with _digits(precision):
-        one = jax.jacrev(functools.partial(ntk_layers.single, f))
-        return jax.vmap(one, in_axes=(None, 0))(params, x)
+        free, merge = ntk_blocks.floats(params)
+        one = jax.jacrev(lambda free, x: ntk_layers.single(f, merge(free), x))
+        found = jax.vmap(one, in_axes=(None, 0))(free, x)
+    leaves, tree = jax.tree.flatten(params)
+    found = iter(found)
+    return tree.unflatten([next(found) if ntk_layers.is_float(a) else None for a in leaves])
 
 
 def _digits(precision):

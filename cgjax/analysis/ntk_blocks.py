@@ -108,7 +108,8 @@ def _products(j1, j2, form):
         return (j1.reshape(-1, size) @ j2.reshape(-1, size).T).reshape(n1, o, n2, o)
     if form == "per_output":
         return jnp.einsum("ias,jas->ija", j1, j2)
-    return j1.reshape(n1, -1) @ j2.reshape(n2, -1).T / o
+    total = j1.reshape(n1, -1) @ j2.reshape(n2, -1).T
+    return total / o if form == "mean_trace" else total
 
 
 def vector_block(f, params, x1, x2, form, directions):
@@ -136,4 +137,6 @@ def vector_block(f, params, x1, x2, form, directions):
     if form == "full":
         return columns.transpose(2, 0, 3, 1)
     columns = columns.transpose(2, 0, 1)
-    return columns if form == "per_output" else jnp.mean(columns, axis=-1)
+    if form == "per_output":
+        return columns
+    return jnp.mean(columns, axis=-1) if form == "mean_trace" else jnp.sum(columns, axis=-1)

@@ -159,7 +159,14 @@ def _flops(jaxpr) -> int:
 
 def is_float(leaf) -> bool:
     """Whether a leaf can be differentiated; counters and the like cannot."""
-    return jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
+    return jnp.issubdtype(dtype(leaf), jnp.floating)
+
+
+def dtype(leaf):
+    """That of an array, a number or a key, for which `jnp.result_type` has no answer."""
+    found = getattr(leaf, "dtype", None)
+    is_key = found is not None and jnp.issubdtype(found, jax.dtypes.extended)
+    return found if is_key else jnp.result_type(leaf)
 
 
 def shape(aval) -> tuple:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from cgjax.analysis import checks, ntk_layers
 
-FORMS = ("full", "trace", "per_output", "mean_output")
+FORMS = ("full", "per_output", "trace", "mean_trace", "mean_output")
 ALGORITHMS = ("structured", "jacobian", "vector")
 
 # Below this, several devices or several tiles cost more than they save.
@@ -81,7 +81,10 @@ def plan(
 @functools.lru_cache(maxsize=256)
 def _planned(f, tree, avals, form, algorithm, memory, tile, n_devices, insist, inside, x64):
     del x64  # part of the key alone: it decides what a dtype means
-    structs = [jax.ShapeDtypeStruct(shape, jnp.result_type(dtype)) for shape, dtype in avals]
+    structs = [
+        jax.ShapeDtypeStruct(shape, ntk_layers.dtype(jax.ShapeDtypeStruct(shape, dtype)))
+        for shape, dtype in avals
+    ]
     params, x1, x2 = tree.unflatten(structs)
     n1, n2 = check_samples(x1=x1, x2=x2)
     sizes = facts(f, params, x1)
@@ -126,7 +129,7 @@ def facts(f: Callable, params, x) -> Facts:
         for layer in found.layers
     ]
     floats = [a for a in leaves if ntk_layers.is_float(a)]
-    if any(jnp.issubdtype(jnp.result_type(a), jnp.complexfloating) for a in leaves):
+    if any(jnp.issubdtype(ntk_layers.dtype(a), jnp.complexfloating) for a in leaves):
         raise ValueError("params holds a complex leaf: give its real and imaginary parts")
     if not floats:
         raise ValueError("params holds no floating-point leaf to differentiate")

@@ -56,6 +56,7 @@ def salience(kappa: jax.Array) -> jax.Array:
     """
     kappa = _table("kappa", kappa, 2)
     _check_ends(kappa)
+    _check_largest(kappa)
     n_components = kappa.shape[-1] - 1
     weights = kappa @ _binomials(n_components, signed=True).T
     return weights[..., 1:] / (kappa[..., -1:] - kappa[..., :1])
@@ -94,6 +95,17 @@ def _check_ends(kappa):
     """Whether the salience exists: what it is relative to is not zero."""
     if checks.known(kappa) and np.any(np.asarray(kappa[..., -1] == kappa[..., 0])):
         raise ValueError("kappa ends as it starts: an input is like itself as like any other")
+
+
+def _check_largest(kappa):
+    """No kernel is larger between two inputs than of one with itself; features and Grams may be."""
+    if checks.known(kappa):
+        kappa = np.asarray(kappa)
+        if np.any(np.abs(kappa) > (1 + 1e-6) * np.abs(kappa[..., -1:])):
+            raise ValueError(
+                "kappa is a kernel's value by overlap, kappa(0..C), and ends with its largest, of "
+                "an input with itself; for features or a Gram matrix see additivity.structure"
+            )
 
 
 def _check_total(total, which, hint=""):

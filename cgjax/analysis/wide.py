@@ -284,7 +284,7 @@ def sampled_convnet(
         h1 = _hidden(params, x1, settings)
         h2 = h1 if x2 is None else _hidden(params, x2, settings)
         nngp = weight_var * (h1 @ h2.T) / h1.shape[1] + bias_var
-        ntk = empirical(f, params, x1, x2, form="trace", verbose=False)
+        ntk = empirical(f, params, x1, x2, form="mean_trace", verbose=False)
         draws.append((np.asarray(nngp), np.asarray(ntk)))
     statistics = []
     for values in zip(*draws):

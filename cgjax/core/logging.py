@@ -180,7 +180,11 @@ class _Compiling:
 
 
 def summary(values, seeds, published: dict | None) -> dict:
-    """One entry of results.json: ours with every seed's value, beside the paper's number."""
+    """One entry of results.json: ours with every seed's value, beside the paper's number.
+
+    published: its `mean`, `sd`, `where`, and as in `cgjax.published` its `kind`. What others have
+    recomputed with the paper's settings is no number of the paper's: it stands under `recomputed`.
+    """
     values = [float(v) for v in values]
     finite = [v for v in values if math.isfinite(v)]
     entry = {
@@ -192,12 +196,16 @@ def summary(values, seeds, published: dict | None) -> dict:
         "paper_sd": None,
         "where": None,
     }
-    if published:
+    if published and published.get("kind") != "recomputed":
         entry |= {
             "paper": published["mean"],
             "paper_sd": published["sd"],
             "where": published["where"],
         }
+        published = published.get("recomputed")
+    if published:
+        entry["recomputed"], entry["recomputed_sd"] = published["mean"], published["sd"]
+        entry["where"] = "; ".join(filter(None, (entry["where"], published["where"])))
     return entry
 
 
@@ -251,11 +259,16 @@ def print_table(results: dict, verdict: bool, full: bool = False) -> None:
     """Ours against the paper; a verdict only where the run is of the published scale.
 
     First the metrics that the run calls its headlines (`results["headlines"]`), then those with a
-    paper's number, then the rest as far as there is room.
+    paper's number, then the rest as far as there is room. What others recomputed has a column of
+    its own, and no verdict.
     """
     metrics, first = results["metrics"], results.get("headlines", ())
     ranked = sorted(
-        metrics, key=lambda name: (name not in first, metrics[name]["paper"] is None)
+        metrics,
+        key=lambda name: (
+            name not in first,
+            metrics[name]["paper"] is None and "recomputed" not in metrics[name],
+        ),
     )  # stable: otherwise in the order of the run
     shown = list(metrics) if full else ranked[:SHOWN]
     table = rich.table.Table(box=None, pad_edge=False)
@@ -263,8 +276,13 @@ def print_table(results: dict, verdict: bool, full: bool = False) -> None:
         table.add_column(name, justify="left" if name == "metric" else "right")
     if verdict:
         table.add_column("verdict")
+    has_recomputed = any("recomputed" in metrics[name] for name in shown)
+    if has_recomputed:
+        table.add_column("recomputed", justify="right")
     for name in shown:
-        table.add_row(name, *_cells(metrics[name], verdict))
+        entry = metrics[name]
+        more = [_number(entry.get("recomputed"), entry.get("recomputed_sd") or None)]
+        table.add_row(name, *_cells(entry, verdict), *more[: int(has_recomputed)])
     rich.console.Console(width=None if sys.stdout.isatty() else 100).print(table)
     if len(shown) < len(metrics):
         say(f"… and {len(metrics) - len(shown)} more: --full_table, or results.json")

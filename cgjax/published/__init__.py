@@ -1,8 +1,15 @@
 """Every published number we compare with, and where it stands; the modules hold literals only.
 
-`PUBLISHED[family][row][metric]` holds `mean` and `sd` as printed (sample standard deviation over
-the seeds), `values` (the score of every seed in that mean, in seed order), `where`, and `left_out`
-(scores of runs that were trained but are not in the mean). `SOURCES[family]` names the paper.
+`PUBLISHED[family][row][metric]` holds `mean` and `sd` (sample standard deviation over the seeds, or
+the error of reading), `values` (the score of every seed in that mean, in seed order), `where`,
+`left_out` (scores of runs that were trained but are not in the mean), and `kind`:
+
+    printed     the paper says it, as a number or as a formula
+    read        off one of its figures
+    recomputed  by other code with the paper's settings: not the paper's word, and never shown as it
+
+Where the paper has a number and so have others, theirs is the entry `recomputed` in the paper's.
+`SOURCES[family]` names the paper.
 """
 
 from cgjax.published import images, kernels, sprites, support, vectors
@@ -36,12 +43,15 @@ SOURCES = {
 }
 
 
+KINDS = {"printed": "", "read": " (read off)", "recomputed": " (recomputed)"}
+
+
 def read(module) -> dict:
     """The tables of a module in the form of PUBLISHED, without the values of single seeds.
 
-    A table has `lines` {word: a cell for each of its `columns`}: a number with the table's `error`,
-    (number, its own error), or None where there is none. `metrics` {row: metric} says what a cell
-    is, and `where` in the paper it stands, with {line} and {column} for its words.
+    A table has a `kind`, and `lines` {word: a cell for each of its `columns`}: a number with the
+    table's `error`, (number, its own error), or None where there is none. `metrics` {row: metric}
+    says what a cell is, and `where` in the paper it stands, with {line} and {column} for its words.
     """
     found = {}
     for table in module.TABLES:
@@ -52,10 +62,16 @@ def read(module) -> dict:
                 words = {"line": line, "column": column}
                 mean, error = cell if isinstance(cell, tuple) else (cell, table["error"])
                 where = ", ".join(filter(None, (module.PAPER, table["where"].format(**words))))
+                where += KINDS[table["kind"]]
                 entry = {"mean": mean, "sd": error, "values": (), "where": where}
+                entry["kind"] = table["kind"]
                 for row, metric in table["metrics"].items():
                     metrics = found.setdefault(row.format(**words), {})
-                    metrics[metric.format(**words)] = dict(entry)
+                    name = metric.format(**words)
+                    if name in metrics and table["kind"] == "recomputed":
+                        metrics[name]["recomputed"] = dict(entry)
+                    else:
+                        metrics[name] = dict(entry)
     return found
 
 
@@ -67,6 +83,7 @@ def read_seeds(module) -> dict:
         for metric, (mean, sd, *values) in metrics.items():
             where = f"{module.PAPER}, {title}: {module.METRICS[metric]}"
             entry = {"mean": mean, "sd": sd, "values": tuple(values), "where": where}
+            entry["kind"] = "printed"
             if row in module.LEFT_OUT:
                 entry["left_out"] = module.LEFT_OUT[row][metric]
             found[row][metric] = entry

@@ -9,8 +9,8 @@ PAPER = "Wiedemer et al. 2023"
 # The layout of these tables is told in `published.read`.
 # fmt: off
 TABLES = (
-    {"metrics": {"{line}_{column}": "r2_all"}, "error": 0.01,
-     "where": "notebook plot (read off): {column}",
+    {"kind": "read", "metrics": {"{line}_{column}": "r2_all"}, "error": 0.01,
+     "where": "notebook plot: {column}",
      "columns": ("random", "diagonal", "orthogonal"), "lines": {
          "mlp": (0.97, 0.14, (0.475, 0.0375)),
          "compositional": (0.97, 0.97, 0.93),

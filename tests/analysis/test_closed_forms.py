@@ -163,3 +163,13 @@ def test_margins_change_sign_at_the_boundary(machine):
         assert np.all(above[inside] > 0) and np.all(below[inside] < 0)
     with pytest.raises(ValueError, match="svm or regression"):
         closed_forms.shortcut_boundary(s1, "ridge")
+
+
+def test_all_saliences_of_a_kernel_are_not_taken_for_several():
+    values, is_anchor = np.arange(-2.0, 3), np.arange(5) == 2
+    with pytest.raises(ValueError, match=r"S\(1..3; 3\) of one kernel"):
+        closed_forms.addition(salience.salience([0, 0.2, 0.5, 1]), values, is_anchor)
+    several = np.array([0.2, 0.1, 0.1])  # S(1; 2) that happen to sum so
+    found = closed_forms.addition(several[:, None], values, is_anchor)
+    single = [closed_forms.addition(s, values, is_anchor).slope for s in several]
+    np.testing.assert_allclose(found.slope[:, 0], single)

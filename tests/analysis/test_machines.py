@@ -2,6 +2,9 @@
 
 import functools
 import itertools
+import subprocess
+import sys
+import textwrap
 
 import jax
 import jax.numpy as jnp
@@ -345,6 +348,70 @@ def test_the_scale_of_a_kernel_does_not_matter(noisy):
         np.testing.assert_allclose(f, svc, atol=1e-6)
         f = machines.svr(kernel, scale * targets, kernel, np.inf, scale * 0.1)
         np.testing.assert_allclose(f / scale, svr, atol=1e-6)
+
+
+def low_rank(seed, n_cases, points):
+    """Kernels of rank 1 to 6 with random labels: hardly any is separable."""
+    rng = np.random.default_rng(seed)
+    rank = rng.integers(1, 7, size=n_cases)
+    features = rng.normal(size=(n_cases, points, 6)) * (np.arange(6) < rank[:, None, None])
+    labels = np.where(rng.random((n_cases, points)) < 0.5, 1.0, -1.0)
+    labels[:, :2] = (-1, 1)
+    return features @ features.transpose(0, 2, 1), labels
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_hard_margins_of_sets_that_cannot_be_separated(bias):
+    """Duals at the largest price, kernels singular on the support vectors."""
+    kernel, labels = low_rank(0, 300, 2 * POINTS)
+    solved = quick(machines.solve_svc, bias=bias)(kernel, labels, HARD)
+    assert np.all(solved.converged) and np.mean(solved.separable) < 0.1
+    # Beyond the price nothing is gained: f is that of the soft margin.
+    f = machines.predict(solved, kernel)
+    assert np.all(np.abs(f) < 1e3)
+
+
+def test_machines_that_were_not_found_predict_nan(noisy, monkeypatch):
+    kernel, labels, targets = noisy
+    monkeypatch.setattr(interior_point, "_STEPS", 2)
+    # Other shapes than elsewhere: nothing compiled before is used again.
+    kernel, labels, targets = kernel[:, :11, :11], labels[:, :11], targets[:, :11]
+    solved = machines.solve_svc(kernel, labels, 100.0)
+    assert not np.all(solved.converged)
+    for machine in (machines.svc, jax.jit(machines.svc)):
+        f = np.asarray(machine(kernel, labels, kernel, 100.0))
+        np.testing.assert_array_equal(np.isnan(f).any(axis=1), ~solved.converged)
+        np.testing.assert_array_equal(np.isnan(f).all(axis=1), ~solved.converged)
+    solved = machines.solve_svr(kernel, targets, 100.0, 0.1)
+    f = np.asarray(machines.svr(kernel, targets, kernel, 100.0, 0.1))
+    assert not np.all(solved.converged)
+    np.testing.assert_array_equal(np.isnan(f).all(axis=1), ~solved.converged)
+
+
+def test_independent_machines_in_one_program_return():
+    """They once waited for each other's threads, in one of ten calls or so on two cores."""
+    program = """
+        import os
+        os.environ["JAX_PLATFORMS"] = "cpu"
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, list(os.sched_getaffinity(0))[:2])
+        import jax, numpy as np
+        from cgjax.analysis import machines
+        jax.config.update("jax_enable_x64", True)
+        points = np.random.default_rng(0).normal(size=(2, 64, 54, 54))
+        kernels, y = points @ points.swapaxes(-1, -2), np.where(np.arange(54) % 2, 1.0, -1.0)
+        solve = jax.jit(
+            lambda a, b: (
+                machines.svc(a, y, a[:, :1], 1e10),
+                machines.svc(b, y, b[:, :1], 1e10),
+                machines.ridgeless(a, y, a[:, :1]),
+            ),
+            compiler_options={"xla_backend_optimization_level": 0},
+        )
+        for _ in range(60):
+            jax.block_until_ready(solve(*kernels))
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True, timeout=180)
 
 
 # --- batches and derivatives ----------------------------------------------------------------------

@@ -19,7 +19,9 @@ from cgjax.analysis import (
     certificate,
     checks,
     closed_forms,
+    continuity,
     contrasts,
+    coverage,
     design,
     interior_point,
     jacobians,
@@ -106,6 +108,11 @@ def audit_support(**changes):
     return support.audit_support(add, **(given | changes))
 
 
+def audit_latents(**changes):
+    given = {"components": (np.sin, np.cos), "latents_P": LATENTS, "latents_Q": LATENTS}
+    return support.audit_latents(add, **(given | changes))
+
+
 def designed(**changes):
     given = {"composition": add, "slots": SLOTS, "component": 0, "candidates": TUPLES[0]}
     return design.design(**(given | changes))
@@ -124,7 +131,7 @@ def certify(**changes):
 
 
 def derivative_error(latents=LATENTS, dims=(0, 1), truth=jnp.sin):
-    return certificate.jacobian_error(truth, jnp.sin, latents, dims)
+    return certificate.jacobian_errors(truth, jnp.sin, latents, dims)
 
 
 # tangent kernels
@@ -269,6 +276,11 @@ CASES = {
         ("kappa", lambda: salience.salience(1.0)),
         ("kappa", lambda: salience.salience([0.5, 0.2, 0.5])),
         ("kappa", lambda: salience.salience([[0, 0.3, 1], [1, 1, 1]])),
+        (
+            "kappa",
+            lambda: salience.salience(np.random.default_rng(0).normal(size=(6, 4))),
+        ),  # features
+        ("kappa", lambda: salience.salience(np.eye(4) + 0.5)),  # a Gram matrix
     ],
     "salience.kappa": [
         ("salience", lambda: salience.kappa([NAN, 0.4])),
@@ -377,6 +389,7 @@ CASES = {
     "closed_forms.addition": [
         ("salience", lambda: closed_forms.addition(NAN, VALUES, ANCHOR)),
         ("salience", lambda: closed_forms.addition(0.6, VALUES, ANCHOR)),
+        ("salience", lambda: closed_forms.addition([0.2, 0.1, 0.1], VALUES, ANCHOR)),  # S(1..3; 3)
         ("values", lambda: closed_forms.addition(0.3, spoilt(VALUES), ANCHOR)),
         ("values", lambda: closed_forms.addition(0.3, VALUES[:, None], ANCHOR)),
         ("is_anchor", lambda: closed_forms.addition(0.3, VALUES, [0])),
@@ -585,13 +598,50 @@ CASES = {
             ),
         ),
     ],
-    "support.coverage": [
+    "coverage.coverage": [
         ("p", lambda: support.coverage(spoilt(LATENTS), LATENTS)),
         ("q", lambda: support.coverage(LATENTS, spoilt(LATENTS))),
         ("q", lambda: support.coverage(LATENTS, spoilt(LATENTS, np.inf))),
         ("bins", lambda: support.coverage(LATENTS, LATENTS, bins=0)),
         ("bins", lambda: support.coverage(LATENTS, LATENTS, bins=2.5)),
         ("names", lambda: support.coverage(LATENTS, LATENTS, names=("x",))),
+        ("sizes", lambda: support.coverage(LATENTS, LATENTS, sizes=(1,))),
+        ("sizes", lambda: support.coverage(LATENTS, LATENTS, sizes=(0, 2))),
+        ("radius", lambda: support.coverage(LATENTS, LATENTS, sizes=(1, 1), radius=NAN)),
+    ],
+    "coverage.connection": [
+        ("p", lambda: support.connection(spoilt(LATENTS))),
+        ("p", lambda: support.connection(LATENTS[:2])),
+        ("names", lambda: support.connection(LATENTS, names=("x",))),
+        ("radius", lambda: support.connection(LATENTS, radius=-1.0)),
+    ],
+    "coverage.resolution": [
+        ("values", lambda: coverage.resolution(spoilt(LATENTS))),
+        ("values", lambda: coverage.resolution(LATENTS[0])),
+        ("values", lambda: coverage.resolution(LATENTS[:1])),
+    ],
+    "coverage.neighbours": [
+        ("values", lambda: coverage.neighbours(spoilt(LATENTS), LATENTS, 3)),
+        ("samples", lambda: coverage.neighbours(LATENTS, spoilt(LATENTS), 3)),
+        ("samples", lambda: coverage.neighbours(LATENTS, LATENTS[:, :1], 3)),
+        ("most", lambda: coverage.neighbours(LATENTS, LATENTS, 0)),
+        ("radius", lambda: coverage.neighbours(LATENTS, LATENTS, 3, NAN)),
+    ],
+    "continuity.continuity": [
+        ("starts", lambda: continuity.continuity(np.sin, spoilt(LATENTS), LATENTS)),
+        ("stops", lambda: continuity.continuity(np.sin, LATENTS, spoilt(LATENTS))),
+        ("stops", lambda: continuity.continuity(np.sin, LATENTS, LATENTS[:1])),
+        ("starts", lambda: continuity.continuity(np.sin, LATENTS[:0], LATENTS[:0])),
+        ("halvings", lambda: continuity.continuity(np.sin, LATENTS, LATENTS, 0)),
+    ],
+    "support.audit_latents": [
+        ("p", lambda: audit_latents(latents_P=spoilt(LATENTS))),
+        ("q", lambda: audit_latents(latents_Q=spoilt(LATENTS))),
+        ("sizes", lambda: audit_latents(sizes=(2,))),
+        ("components", lambda: audit_latents(components=())),
+        ("components", lambda: audit_latents(components=(np.sin, lambda z: z[:1]))),
+        ("n_values", lambda: audit_latents(n_values=0)),
+        ("n_partners", lambda: audit_latents(n_partners=2.5)),
     ],
     "support.audit_support": [
         ("slots", lambda: audit_support(slots=[], partners=[])),
@@ -636,7 +686,7 @@ CASES = {
         ("support", lambda: certify(support=SOUND._replace(components=()))),
         ("truth", lambda: certify(truth=lambda z: 0 * z + NAN)),
     ],
-    "certificate.jacobian_error": [
+    "certificate.jacobian_errors": [
         ("latents", lambda: derivative_error(spoilt(LATENTS))),
         ("latents", lambda: derivative_error(LATENTS[0])),
         ("dims", lambda: derivative_error(dims=(2,))),
@@ -738,7 +788,7 @@ CASES = {
         ("penalty", lambda: regression(np.ones((4, 2)), penalty=-1.0)),
         ("penalty", lambda: regression(np.ones((4, 2)), penalty=NAN)),
         ("form", lambda: regression(np.ones((4, 2)), form="per_output")),
-        ("form", lambda: regression(np.ones((4, 2)), form="trace")),
+        ("form", lambda: regression(np.ones((4, 2)), form="mean_trace")),
     ],
     "ntk.drift": [
         ("before", lambda: ntk.drift(spoilt(K), K)),
@@ -860,6 +910,11 @@ CASES = {
         ("values", lambda: stats.mean_and_error(1.0)),
         ("values", lambda: stats.mean_and_error([1j, 2])),
     ],
+    "stats.largest_share": [
+        ("n", lambda: stats.largest_share(0, 0)),
+        ("failures", lambda: stats.largest_share(3, 2)),
+        ("level", lambda: stats.largest_share(0, 2, 95)),
+    ],
     "stats.kendall_tau_b": [
         ("x", lambda: stats.kendall_tau_b([1, NAN, 2], [1, 2, 3])),
         ("y", lambda: stats.kendall_tau_b([1, 2, 3], [1, NAN, 2])),
@@ -918,12 +973,19 @@ def test_nonsense_is_refused_by_name(word, call):
 
 
 # Made of other functions' results, for which no argument is wrong; checks are for the others.
+INSIDE = ("checks.", "evidence.", "tuples.", "verdicts.")
 PLUMBING = {
+    "coverage.components",
+    "coverage.projections",
+    "cholesky.factorised",
+    "cholesky.solved",
     "salience.float64",
     "ntk_blocks.floats",
+    "ntk_layers.dtype",
     "ntk_layers.is_float",
     "ntk_layers.no_nudges",
     "ntk_layers.shape",
+    "ntk_mixing.warn_of_mixing",
     "ntk_plan.check_samples",
     "ntk_plan.small",
 }
@@ -939,7 +1001,7 @@ def public_functions():
 
 
 def test_no_public_function_is_left_out():
-    found = {name for name in public_functions() if not name.startswith("checks.")}
+    found = {name for name in public_functions() if not name.startswith(INSIDE)}
     assert len(found) > 80
     assert found - PLUMBING <= CASES.keys(), sorted(found - PLUMBING - CASES.keys())
 

@@ -4,6 +4,7 @@ import ast
 import itertools
 import pathlib
 import re
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -46,7 +47,9 @@ def relu_net(params, x):
 def stored(arrays, form):
     if form == "per_output":
         return np.einsum("ijaa->ija", arrays["entk_full"])
-    return arrays[f"entk_{form}"]
+    if form == "trace":
+        return np.einsum("ijaa->ij", arrays["entk_full"])
+    return arrays["entk_trace" if form == "mean_trace" else f"entk_{form}"]
 
 
 def normal(seed, *shape):
@@ -299,7 +302,7 @@ def test_only_the_upper_triangle_is_computed(mlp, monkeypatch):
 
 def test_what_cannot_be_done_is_said(mlp):
     params, x, _ = mlp
-    with pytest.raises(ValueError, match="use one of full, trace"):
+    with pytest.raises(ValueError, match="use one of full, per_output, trace"):
         ntk.empirical(relu_net, params, x, form="diagonal")
     with pytest.raises(ValueError, match=r"\[n, outputs\]"):
         ntk.empirical(lambda p, x: (x, x), params, x)
@@ -405,3 +408,69 @@ def test_no_module_uses_private_jax():
     assert len(sources) > 20
     found = {path.name: names for path in sources if (names := private_names(path.read_text()))}
     assert not found
+
+
+# --- networks as their libraries hold them --------------------------------------------------------
+
+
+def test_an_f_that_mixes_samples_is_told_once(mlp):
+    params, x, _ = mlp
+
+    def centred(params, x):
+        out = relu_net(params, x)
+        return out - jnp.mean(out, axis=0, keepdims=True)
+
+    with pytest.warns(UserWarning, match="f mixes samples.*evaluation mode"):
+        ntk.empirical(centred, params, x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ntk.empirical(centred, params, x)
+        ntk.empirical(lambda params, x: relu_net(params, x), params, x)
+        quick(lambda params: ntk.empirical(lambda p, x: centred(p, x), params, x))(params)
+
+
+def test_batch_norm_in_training_mode_is_told(mlp):
+    linen = pytest.importorskip("flax.linen")
+    x, net = mlp[1].astype(jnp.float32), linen.BatchNorm(use_running_average=False)
+    state = net.init(jax.random.key(0), x)
+
+    def f(params, x):
+        return net.apply(state | {"params": params}, x, mutable=["batch_stats"])[0]
+
+    with pytest.warns(UserWarning, match="f mixes samples"):
+        ntk.empirical(f, state["params"], x)
+
+
+def test_an_nnx_state_with_its_counters_and_keys(mlp):
+    nnx = pytest.importorskip("flax.nnx")
+
+    class Net(nnx.Module):
+        def __init__(self, rngs):
+            self.first = nnx.Linear(8, 7, rngs=rngs)
+            self.norm = nnx.BatchNorm(7, rngs=rngs)
+            self.dropout = nnx.Dropout(0.5, rngs=rngs)
+            self.last = nnx.Linear(7, 2, rngs=rngs)
+
+        def __call__(self, x):
+            return self.last(self.dropout(nnx.relu(self.norm(self.first(x)))))
+
+    def parts(model):
+        graph, params, rest = nnx.split(model, nnx.Param, ...)
+        return lambda params, x: nnx.merge(graph, params, rest)(x), params
+
+    x, model = mlp[1].astype(jnp.float32), Net(nnx.Rngs(0))
+    model.eval()
+    f, params = parts(model)
+    found = jnp.concatenate(
+        [leaf.reshape(6, 2, -1) for leaf in jax.tree.leaves(ntk.jacobian(f, params, x))], axis=-1
+    )
+    expected = jnp.einsum("iap,jbp->ijab", found, found)
+    np.testing.assert_allclose(ntk.empirical(f, params, x), expected, rtol=1e-4, atol=1e-5)
+    # The whole state holds counters and keys too; running statistics would count as parameters.
+    graph, state = nnx.split(model)
+    assert any(not ntk_layers.is_float(leaf) for leaf in jax.tree.leaves(state))
+    for algorithm in ALGORITHMS:
+        kernel = ntk.empirical(
+            lambda state, x: nnx.merge(graph, state)(x), state, x, algorithm=algorithm
+        )
+        assert kernel.shape == (6, 6, 2, 2) and np.all(np.isfinite(kernel))

@@ -118,15 +118,14 @@ def compare_signs(name: str, ours: np.ndarray, theirs: np.ndarray) -> None:
 def whole_map(members: list, chunk: int):
     """kappas [n, 4] -> margins [machines, tasks, n, tests] in one program.
 
-    All tasks and kernels are one batch. The machines come one after the other: as independent
-    branches of one program their loops wait for each other's threads on XLA's CPU, for ever.
+    All tasks and kernels are one batch; the machines are independent branches of the program.
     """
     branches = [mapped(solver(members, name), chunk) for name in MACHINES]
 
     @jax.jit
     def solve(kappas):
         pairs = every_pair(len(members), kappas)
-        found = jax.lax.map(lambda i: jax.lax.switch(i, branches, *pairs), np.arange(len(branches)))
+        found = jnp.stack([branch(*pairs) for branch in branches])
         return found.reshape(len(branches), len(members), len(kappas), -1)
 
     return solve

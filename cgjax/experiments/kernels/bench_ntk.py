@@ -77,18 +77,18 @@ CASES = {
     "MLP 18-1000-1, n 81": Case(mlp(18, 1000, 2, 1), 81),
     "MLP 18-100-100-100-1, n 81": Case(mlp(18, 100, 4, 1), 81),
     "MLP 784-128-10, n 32": Case(mlp(784, 128, 2, 10), 32),
-    "MLP 784-128-10, n 32, trace": Case(mlp(784, 128, 2, 10), 32, "trace"),
+    "MLP 784-128-10, n 32, trace": Case(mlp(784, 128, 2, 10), 32, "mean_trace"),
     "MLP 784-512-512-10, n 8": Case(mlp(784, 512, 3, 10), 8),
     "ConvNet, n 4": Case(digit_pairs, 4),
     "MLP 784-512-512-10, n 512, in 4 GiB": Case(mlp(784, 512, 3, 10), 512, "full", 4 * GIB),
-    "ConvNet, n 64, in 4 GiB": Case(digit_pairs, 64, "trace", 4 * GIB),
+    "ConvNet, n 64, in 4 GiB": Case(digit_pairs, 64, "mean_trace", 4 * GIB),
 }
 SMALL = tuple(CASES)[:4]  # an accelerator would be idle most of the time
 
 
 def forms(f: Callable, case: Case) -> dict:
     """The ways to the kernel: functions of params and x."""
-    trace = case.form == "trace"
+    trace = case.form == "mean_trace"
     memory = case.limit / 2 if case.limit else None
 
     def contracted(jacobian):

@@ -71,6 +71,14 @@ ADDITION_SETS = tuple(
     f"addition_{name}" for name in ("extrapolation", "asymmetric", "interpolation", "both")
 )
 CD_SETS = ("cd_1", "cd_2", "cd_3")
+# By number of anchors: p = 1 to 4 from the inside out, then p = 2 to 4 from the outside in. The
+# paper varies p but does not name its anchors.
+ANCHOR_SETS = tuple(
+    f"addition_{name}"
+    for name in ("extrapolation", "extrapolation_2", "extrapolation_3", "extrapolation_4",
+                 "interpolation", "interpolation_3", "interpolation_4")
+)  # fmt: skip
+DISPERSED_SETS = tuple(f"addition_dispersed_{seed}" for seed in (0, 1, 2))
 
 
 def addition(

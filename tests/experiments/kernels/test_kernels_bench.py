@@ -36,7 +36,7 @@ def test_scikit_learn_s_loop_solves_the_same_problems(margins):
     np.testing.assert_allclose(bench.svc_loop(KAPPAS, TASK), margins["svm"], atol=5e-3)
 
 
-@pytest.mark.parametrize("form", ["full", "trace"])
+@pytest.mark.parametrize("form", ["full", "mean_trace"])
 def test_all_forms_give_one_kernel(form):
     case = bench_ntk.Case(bench_ntk.mlp(5, 4, 3, 2), 3, form)
     f, params, x = case.network(case.n)

@@ -13,6 +13,7 @@ from cgjax import plots
 from cgjax.analysis.additivity import TYPES
 from cgjax.analysis.stats import mean_and_error
 from cgjax.experiments.kernels.dense.scores import TIMES
+from cgjax.experiments.kernels.figures import colours
 from cgjax.experiments.kernels.tasks import VALUES, title
 
 RICH, LAZY = plots.COLOURS[1], plots.COLOURS[0]
@@ -174,7 +175,7 @@ def draw_sweep(arrays, group: Group, path: pathlib.Path) -> None:
     fig = plots.new_figure(7.6, 3.2, layout="constrained")
     left, right = fig.subplots(1, 2)
     for i, task in enumerate(group.tasks):
-        style = {"color": plots.COLOURS[i], "marker": "o", "ms": 4, "lw": 1.4}
+        style = {"color": colours(len(group.tasks))[i], "marker": "o", "ms": 4, "lw": 1.4}
         _by_axis(left, arrays, group, "slope", i, label=title(task), **style)
         thin = style | {"marker": "", "lw": 1, "linestyle": ":"}
         _by_axis(left, arrays, group, "predicted slope before", i, **thin)
@@ -238,8 +239,9 @@ def draw_predicted(arrays, path: pathlib.Path) -> None:
                     continue
                 prefix, j = group.cells[k]
                 is_lazy = arrays[f"{prefix}scales"][j] == 1
-                style = {"color": plots.COLOURS[i], "ms": 4, "mew": 0.7, "alpha": 0.8}
-                style["markerfacecolor"] = plots.COLOURS[i] if is_lazy else "none"
+                colour = colours(len(group.tasks))[i]
+                style = {"color": colour, "ms": 4, "mew": 0.7, "alpha": 0.8}
+                style["markerfacecolor"] = colour if is_lazy else "none"
                 label = None if group.tasks[i] in named else title(group.tasks[i])
                 if ax is axes[0] and label and k == len(group.cells) - 1:
                     named.add(group.tasks[i])
@@ -289,7 +291,7 @@ def draw_shortcut(arrays, group: Group, path: pathlib.Path) -> None:
     fig = plots.new_figure(7.6, 3.2, layout="constrained")
     left, right = fig.subplots(1, 2)
     for i, task in enumerate(group.tasks):
-        style = {"color": plots.COLOURS[i], "marker": "o", "ms": 4, "lw": 1.4}
+        style = {"color": colours(len(group.tasks))[i], "marker": "o", "ms": 4, "lw": 1.4}
         _by_axis(left, arrays, group, "accuracy", i, 0.08 * (i - 1), label=title(task), **style)
         if task == "cd_3":
             _by_axis(right, arrays, group, "relative margin", i, label="networks", **style)

@@ -8,6 +8,7 @@ from matplotlib.ticker import MaxNLocator
 from cgjax import plots
 from cgjax.analysis.additivity import TYPES, type_magnitudes
 from cgjax.analysis.stats import mean_and_error
+from cgjax.experiments.kernels.figures import colours
 from cgjax.experiments.kernels.scores import short
 from cgjax.experiments.kernels.tasks import RELEVANT, VALUES, title
 from cgjax.published import PUBLISHED
@@ -29,7 +30,8 @@ def draw(arrays, folder: pathlib.Path) -> None:
     if kind == "addition":
         draw_values(arrays, cells, folder / "values.png")
         draw_slopes(arrays, cells, published, folder / "slopes.png")
-        draw_predicted(arrays, cells, folder / "predicted.png")
+        if any(key.endswith("/predicted slope") for key in arrays):
+            draw_predicted(arrays, cells, folder / "predicted.png")
     else:
         draw_accuracy(arrays, cells, published, folder / "accuracy.png")
     if kind == "cd":
@@ -95,13 +97,14 @@ def draw_slopes(arrays, cells, published, path) -> None:
     axes = fig.subplots(1, 3)
     by_distance, n_paper = any(len(distances) > 1 for distances in cells.values()), 0
     for i, (task, distances) in enumerate(cells.items()):
-        style = {"color": plots.COLOURS[i], "label": title(task), "marker": "o", "ms": 3.5}
+        colour = colours(len(cells))[i]
+        style = {"color": colour, "label": title(task), "marker": "o", "ms": 3.5}
         x = distances if by_distance else [i]
         for ax, metric in zip(axes, ("slope", "mean additivity", "salience")):
             found = [mean_and_error(arrays[f"{task}-d{d}/{metric}"]) for d in distances]
             ax.errorbar(x, *zip(*found), **style)
             names = [f"{short(task)}, d={d}: {metric}" for d in distances]
-            n_paper += _paper(ax, x, published, names, plots.COLOURS[i])
+            n_paper += _paper(ax, x, published, names, colour)
             ax.set(title=metric)
             ax.grid(axis="y", **plots.GRID)
             if by_distance:
@@ -136,8 +139,9 @@ def draw_predicted(arrays, cells, path) -> None:
             for task, distances in cells.items():
                 for d in distances:
                     name = f"{task}-d{d}"
-                    x.append(arrays[f"{name}/{when}/layer {layer}/predicted slope"])
-                    y.append(arrays[f"{name}/slope"])
+                    if f"{name}/{when}/layer {layer}/predicted slope" in arrays:  # has anchors
+                        x.append(arrays[f"{name}/{when}/layer {layer}/predicted slope"])
+                        y.append(arrays[f"{name}/slope"])
             ax.plot(np.ravel(x), np.ravel(y), "o", ms=3.5, color=colour, label=f"layer {layer}")
         ax.set(title=f"salience {when} training", xlabel="slope in closed form")
         ax.grid(**plots.GRID)

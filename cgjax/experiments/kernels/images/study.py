@@ -41,14 +41,25 @@ def study(config, workdir: pathlib.Path):
             for metric in ("slope", "comp accuracy"):
                 if metric in scores:
                     say(f"{name}: {metric} {np.mean(scores[metric]):.3f}")
-    return metrics, arrays
+    return metrics | pooled(config, metrics), arrays
+
+
+def pooled(config, metrics: dict) -> dict:
+    """Accuracy on transitive equivalence over both numbers of hubs, as Fig. 5e shows it."""
+    hubs = [task for task in config.data.tasks if task.startswith("te_")]
+    if len(hubs) < 2:
+        return {}
+    found = {}
+    for distance, split in itertools.product(config.data.distances, ("train", "in", "comp")):
+        each = [metrics[f"{task}, d={distance}: {split} accuracy"] for task in hubs]
+        mean = np.mean([values for values, _ in each], axis=0)
+        found[f"all hubs, d={distance}: {split} accuracy"] = (mean, each[0][1])
+    return found
 
 
 def check(config) -> None:
     """The tasks, the network and its layers, before any image is read."""
     for task in map(tasks.make, config.data.tasks):
-        if not tasks.is_classification(task) and not tasks.anchors(task).any():
-            raise BadInput(f"data.tasks: {task.name} has no anchors, which slopes are told from")
         if len(task.sizes) == 3 and task.sizes[0] > len(tasks.RELEVANT):
             raise BadInput(f"data.tasks: {task.name} has {task.sizes[0]} contexts, not two")
     networks.check(config)
@@ -201,7 +212,7 @@ def of_gram(task: tasks.Task, gram: np.ndarray, rows: np.ndarray, is_train: np.n
     found["readout"] = means
     found["readout additivity"] = additivity.additivity(task.x, means, task.is_train).r2_test
     found |= {f"readout {k}": v[0] for k, v in scores_of(task, means[None]).items()}
-    if not tasks.is_classification(task):
+    if not tasks.is_classification(task) and tasks.anchors(task).any():  # else no closed form
         found["predicted slope"] = np.asarray(closed_form(structure.kappa, task).slope)
     return found
 
@@ -218,7 +229,7 @@ def tangent(config, trained: networks.Trained) -> dict:
         for params, extra in (trained.initial, (trained.params, trained.extra)):
             params, extra = tree.take((params, extra), i)
             kernel = ntk.empirical(
-                functools.partial(_scalar, model, extra), params, x, form="trace"
+                functools.partial(_scalar, model, extra), params, x, form="mean_trace"
             )
             grams.append(np.asarray(kernel, np.float64))
         found = {f"{k} before": v for k, v in of_gram(task, grams[0], rows, is_train).items()}
