@@ -13,8 +13,8 @@ from cgjax.experiments.sprites import audits, models, panels, sets
 from cgjax.experiments.sprites import run as sprites
 
 
-def settings(row="orthogonal_compositional", **train_keys):
-    config = configs.load(f"configs/sprites.py:{row},smoke")
+def settings(row="orthogonal_compositional", changes=None, **train_keys):
+    config = configs.load(f"configs/sprites.py:{row},smoke", changes or {})
     config.train.update({"steps": 20, "steps_per_call": 20, **train_keys})
     config.eval.every = config.checkpoint.every = 0
     return config
@@ -31,6 +31,11 @@ def data():
     return sets.make(settings())
 
 
+@pytest.fixture(scope="module")
+def small():
+    return sets.make(quick())
+
+
 def losses(config, workdir, data=None):
     experiment = sprites.experiment(
         config, models.build(config, "compositional"), data or sets.make(config)
@@ -38,12 +43,26 @@ def losses(config, workdir, data=None):
     return train.fit(experiment, config, workdir)[1]["loss"]
 
 
-def test_five_seeds_as_an_axis_equal_five_single_runs(one_device, data, tmp_path):
-    five = losses(settings(seeds=(0, 1, 2, 3, 4)), tmp_path / "five", data)
+def quick(**train_keys):
+    """The decoder that compiles in the shortest time, on small images."""
+    changes = {"data.image_size": "16", "model.decoder": "broadcast"}
+    return settings(changes=changes | {"model.broadcast.n_layers": "2"}, **train_keys)
+
+
+def test_five_seeds_as_an_axis_equal_five_single_runs(one_device, small, tmp_path):
+    five = losses(quick(seeds=(0, 1, 2, 3, 4)), tmp_path / "five", small)
     for seed in range(5):
-        alone = losses(settings(seeds=(seed,)), tmp_path / str(seed), data)
+        alone = losses(quick(seeds=(seed,)), tmp_path / str(seed), small)
         np.testing.assert_allclose(alone[:, 0], five[:, seed], rtol=1e-4)
     assert np.ptp(five[0]) > 1e-4  # the seeds do differ
+
+
+def test_eight_devices_agree_with_one_on_small_images(small, tmp_path, monkeypatch):
+    """Mesh (2, 4)."""
+    config = quick(seeds=(0, 1))
+    eight = losses(config, tmp_path / "eight", small)
+    monkeypatch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
+    np.testing.assert_allclose(eight, losses(config, tmp_path / "one", small), rtol=1e-5)
 
 
 @pytest.mark.slow
@@ -90,7 +109,7 @@ def test_partners_of_each_kind_of_support():
     assert near.shape == (2, 7, 5) and float(jnp.abs(near - 0.5).max()) <= 2**0.5 * 0.1
     inside = values.at[0, 0].set(0.2)
     gap = sets.partners(support("orthogonal_gap"), 0, inside, key, 7)
-    assert bool(jnp.isnan(gap[0]).all()) and not bool(jnp.isnan(gap[1]).any())
+    assert np.isnan(gap[0]).all() and not np.isnan(gap[1]).any()
 
 
 @pytest.mark.parametrize(
