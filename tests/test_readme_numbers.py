@@ -1,12 +1,14 @@
 """Numbers in the READMEs' sentences, held against the record: a sentence is written from it anew.
 
 A case is a README, a sentence with {} for its numbers, and where in the record each one stands:
-"<file> <metric>", followed by " paper", " difference", " sd" or " [i]" for a seed other than all.
+"<file> <metric>", followed by " paper", " difference", " sd", " %" (the number in per cent) or
+" [i]" for one seed.
 """
 
 import pathlib
 import re
 
+import numpy as np
 import pytest
 
 from cgjax import report
@@ -17,6 +19,10 @@ SPRITES, SUPPORT, KERNELS = (
     ROOT / "cgjax" / "experiments" / folder / "README.md"
     for folder in ("sprites", "sprites/support", "kernels")
 )
+
+
+SLOPES = ("slope", "predicted slope, kernel")
+ADDITION = ("extrapolation", "asymmetric", "interpolation", "both")
 
 
 def number(path: str) -> float:
@@ -31,6 +37,8 @@ def number(path: str) -> float:
     if rest in found:
         return found[rest]["ours"]
     found = found[metric]
+    if which == "%":
+        return 100 * found["ours"]
     if which == "difference":
         return found["ours"] - found["paper"]
     if which.startswith("["):
@@ -143,6 +151,192 @@ SENTENCES = [
         "*Three to five sprites*: {:.3f}, {:.3f}, {:.3f}",
         rows("sprites/slots_{}-fast", (3, 4, 5), "r2_all"),
     ),
+    (
+        SUPPORT,
+        "at {:.0f} % on `diagonal`, at {:.0f} % on `diagonal_narrow` and at {:.0f} % on "
+        "`orthogonal_star`, which never shows what lies behind the front sprite's one place "
+        "({:.0f} pixels)",
+        [
+            *rows("support/table-default {}/step_back",
+                  ("diagonal", "diagonal_narrow", "orthogonal_star"), "%"),
+            "support/table-default orthogonal_star/step_back failing pixels",
+        ],
+    ),
+    (
+        SUPPORT,
+        "At delta 0.07, {:.0f} % of 64 values pass with 48 partners and {:.0f} % with 512; at 0.03 "
+        "{:.0f} and {:.0f} %, at 0.2 {:.0f} and {:.0f} %",
+        [
+            f"support/partners-default delta {delta}, {n} partners %"
+            for delta in (0.07, 0.03, 0.2)
+            for n in (48, 512)
+        ],
+    ),
+    (
+        SUPPORT,
+        "over the {:.0f} supports of the record (planes, diagonals of eight widths, six gaps, "
+        "everything) the rank correlation with R2 on all combinations is {:.2f} for the share of "
+        "identified values (tau-b, 95 % [{:.2f}, {:.2f}]), {:.2f} for the share of identified "
+        "pixels ([{:.2f}, {:.2f}]), {:.2f} for the median singular value of the mean Jacobian "
+        "([{:.2f}, {:.2f}])",
+        [
+            "support/predict-default supports",
+            *(
+                f"support/predict-default tau-b({name}, r2_all){end}"
+                for name in ("values", "pixels", "sigma")
+                for end in ("", ", 2.5 %", ", 97.5 %")
+            ),
+        ],
+    ),
+    (
+        SUPPORT,
+        "the length of training alone has {:.2f} ([{:.2f}, {:.2f}])",
+        [
+            f"support/predict-default tau-b(steps, r2_all){end}"
+            for end in ("", ", 2.5 %", ", 97.5 %")
+        ],
+    ),
+    (
+        SUPPORT,
+        "{:.0f}, {:.0f} and {:.0f} planes for two, three and four sprites",
+        [f"support/design-default {n} slots planes" for n in (2, 3, 4)],
+    ),
+    (
+        SUPPORT,
+        "The relaxed condition holds at {:.0f} and {:.0f} % of them for the back sprite on "
+        "`random` and `orthogonal`, for the front sprite at {:.0f} and {:.0f} %",
+        [
+            f"support/relaxed-default alpha, {slot}, {name}: relaxed %"
+            for slot in ("back", "front")
+            for name in ("random", "orthogonal")
+        ],
+    ),
+    (
+        SUPPORT,
+        "With opacities beyond the clip's corners 0 and 1 it holds at {:.0f} % on `orthogonal`",
+        ["support/relaxed-default alpha saturated, front, orthogonal: relaxed %"],
+    ),
+    (
+        SUPPORT,
+        "they are at least 1 at {:.0f} and {:.0f} % of a sprite's pixels and at most 0 at {:.1f} "
+        "and {:.1f} % of the others; the relaxed condition at the trained front components fails "
+        "at {:.1f} and {:.1f} % of all pixels and {:.1f} and {:.1f} % of a sprite's own",
+        [
+            f"support/opacity-default seed {seed}: {what} %"
+            for what in ("sprite pixels with alpha >= 1", "other pixels with alpha <= 0",
+                         "front, pixels that fail", "front, sprite pixels that fail")
+            for seed in (1, 2)
+        ],
+    ),
+    (
+        SUPPORT,
+        "the fit does not (root mean square {:.2f} of the images' deviation on the training "
+        "planes, worst of 64 scenes {:.2f}, 0.1 asked for), nor do derivatives ({:.2f}, worst "
+        "{:.2f})",
+        [
+            f"support/certificate-default {name}{worst}"
+            for name in ("fit: the model fits f on P", "derivatives: the model fits df/dz on P")
+            for worst in ("", ", worst")
+        ],
+    ),
+    (
+        KERNELS,
+        "solved by {:.0f} of the grid's 1,728 kernels under a hard margin, CD-1 and CD-2 by "
+        "{:.0f}, CD-1 alone by {:.0f}, none by {:.0f}",
+        [
+            f"kernels/phase-default {name}"
+            for name in ("all three solved", "CD-2 and CD-1 only", "CD-1 only", "none")
+        ],
+    ),
+    (
+        KERNELS,
+        "disagree on CD-3 for {:.1f} % of kernels",
+        ["kernels/phase-default CD-3: objectives disagree %"],
+    ),
+    (
+        KERNELS,
+        "17 pairs with one anchor and 18 dispersed ones have slope {:.2f} and {:.2f} and test MSE "
+        "{:.1f} and {:.1f}; 18 pairs chosen greedily by someone who knows the values {:.2f} and "
+        "{:.2f}; 9 pairs of equal values {:.2f} and {:.2f}",
+        [
+            f"kernels/design-default S=0.3, {name}"
+            for name in ("anchors, 17 pairs: slope", "dispersed, 18 pairs: slope",
+                         "anchors, 17 pairs: test MSE", "dispersed, 18 pairs: test MSE",
+                         "chosen, 18 pairs: slope", "chosen, 18 pairs: test MSE",
+                         "like values, 9 pairs: slope", "like values, 9 pairs: test MSE")
+        ],
+    ),
+    (
+        KERNELS,
+        "Not knowing the values, the best of 18 pairs has {:.2f} times the error of dispersed ones",
+        ["kernels/design-default S=0.3, values unknown, 18 pairs: error over dispersed"],
+    ),
+    (
+        KERNELS,
+        "lazy {:.3f} ({:.3f}) extrapolation, {:.3f} ({:.3f}) asymmetric, {:.3f} ({:.3f}) "
+        "interpolation, {:.3f} ({:.3f}) both; rich {:.3f} ({:.3f}), {:.3f} ({:.3f}), {:.3f} "
+        "({:.3f}), {:.3f} ({:.3f})",
+        [
+            f"kernels/demo-default addition/{name}, sigma {scale}: slope{which}"
+            for scale in ("1", "1e-06")
+            for name in ADDITION
+            for which in ("", " paper")
+        ],
+    ),
+    (
+        KERNELS,
+        "accuracy on new pairs {:.2f} rich, {:.2f} lazy ({:.2f} and {:.3f})",
+        [
+            f"kernels/demo-default equivalence/te_2_2, sigma {scale}: accuracy{which}"
+            for which in ("", " paper")
+            for scale in ("1e-06", "1")
+        ],
+    ),
+    (
+        KERNELS,
+        "slope {:.2f} and {:.2f} (extrapolation, distance 0 and 20). The closed form with the "
+        "salience of layer 11 before training says {:.2f} and {:.2f}. A kernel machine on the "
+        "network's initial tangent kernel, four images per combination, has {:.2f} and {:.2f}",
+        [
+            f"kernels/addition_mnist-fast-ext_d{d} extrapolation, d={d}: {name}"
+            for name in ("slope", "predicted slope", "NTK readout slope before")
+            for d in (0, 20)
+        ],
+    ),
+    (
+        KERNELS,
+        "gives {:.2f} and {:.2f} (extrapolation, both) where the ViT has {:.2f} and {:.2f}, and "
+        "{:.2f} and {:.2f} where the ResNet has {:.2f} and {:.2f}",
+        [
+            f"kernels/addition_cifar_{net}-fast-{label} {name}, d=0: {metric}"
+            for net in ("vit", "resnet")
+            for metric in ("predicted slope", "slope")
+            for label, name in (("ext", "extrapolation"), ("both", "both"))
+        ],
+    ),
+    (
+        KERNELS,
+        "on CD-3 ConvNets have {:.2f} on new combinations at distance 0 and {:.2f} at distance 20",
+        [f"kernels/cd_mnist-fast-cd3_d{d} cd_3, d={d}: comp accuracy" for d in (0, 20)],
+    ),
+    (
+        KERNELS,
+        "while CD-1 and CD-2 rise ({:.2f} and {:.2f}, then {:.2f} and {:.2f})",
+        [
+            f"kernels/cd_mnist-fast-cd{i}_d{d} cd_{i}, d={d}: comp accuracy"
+            for d in (0, 20)
+            for i in (1, 2)
+        ],
+    ),
+    (
+        KERNELS,
+        "(ViT on CD-1: {:.3f}, paper {:.3f}; ConvNets on CD-3 at distance 0: {:.3f}, paper {:.3f})",
+        [
+            f"kernels/{row} {name}, d=0: mean additivity{which}"
+            for row, name in (("cd_cifar_vit-fast-cd1", "cd_1"), ("cd_mnist-fast-cd3_d0", "cd_3"))
+            for which in ("", " paper")
+        ],
+    ),
 ]  # fmt: skip
 
 
@@ -153,6 +347,44 @@ def test_a_sentence_says_what_the_record_holds(readme, sentence, paths):
     assert len(re.findall(r"{[^}]*}", sentence)) == len(paths)
     expected = sentence.format(*map(number, paths))
     assert expected in plain(readme.read_text()), expected
+
+
+def differences(ending: str, rows: str) -> list[float]:
+    """Ours less the paper's, of recorded kernels metrics whose names hold these words."""
+    return [
+        metric["ours"] - metric["paper"]
+        for entry in report.entries("kernels")
+        if re.fullmatch(rows, entry["row"])
+        for name, metric in entry["metrics"].items()
+        if ending in name and metric["paper"] is not None
+    ]
+
+
+def test_predictions_of_lazy_slopes():
+    metrics = read_json(report.RECORD / "kernels" / "demo-default.json")["metrics"]
+    text = plain(KERNELS.read_text())
+    lazy = [f"addition/{name}, sigma 1" for name in ADDITION]
+    gaps = [
+        metrics[f"{cell}: predicted slope before"]["ours"] - metrics[f"{cell}: slope"]["ours"]
+        for cell in lazy
+    ]
+    assert f"says the mean lazy slope to {max(map(abs, gaps)):.3f}" in text
+    each = [[np.array(metrics[f"{cell}: {name}"]["values"]) for name in SLOPES] for cell in lazy]
+    tau = sorted(np.corrcoef(slope, predicted)[0, 1] for slope, predicted in each)
+    low = sorted(np.mean(predicted - slope) for slope, predicted in each)
+    expected = (
+        f"correlate by {tau[0]:.3f} to {tau[-1]:.3f} over seeds on each training set, the slopes "
+        f"{low[0]:.3f} to {low[-1]:.3f} lower in the mean"
+    )
+    assert expected in text, expected
+
+
+def test_additivity_and_shares_of_image_networks():
+    gaps = sorted(map(abs, differences("mean additivity", r"\w+_(mnist|cifar)\w*")))
+    text = plain(KERNELS.read_text())
+    assert f"within {gaps[-3]:.3f} of the paper's in every recorded run but two" in text
+    shares = max(map(abs, differences("magnitude", "cd_mnist")))
+    assert f"within {shares:.3f} of the paper in every share" in text
 
 
 def test_the_rows_below_the_paper_are_counted():

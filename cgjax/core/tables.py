@@ -3,6 +3,8 @@
 record: a list of entries, each a run with its row, size, label, metrics, time and hardware.
 """
 
+MOST_VALUES = 5  # in a cell
+
 
 def by_row(record: list[dict], size: str, label: str = "") -> dict:
     """`{row: metrics}` of the recorded runs of one size and label."""
@@ -38,21 +40,27 @@ def headline_table(record: list[dict], metric: str = "r2_all") -> str:
     return "\n".join(lines)
 
 
-def metric_table(record: list[dict], endings: tuple[str, ...] = ("",)) -> str:
-    """One line per recorded metric with a paper's number, whose name ends so; by default each."""
+def metric_table(
+    record: list[dict], endings: tuple[str, ...] = ("",), reference: str = "paper"
+) -> str:
+    """One line per recorded metric with a paper's number, whose name ends so; by default each.
+
+    reference: "recomputed" for the numbers that others recomputed with the paper's settings.
+    """
     lines = [
-        "| row | size | metric | every seed | ours | paper | difference |",
+        f"| row | size | metric | every seed | ours | {reference} | difference |",
         "|---|---|---|---|---:|---:|---:|",
     ]
     for entry in record:
         for name, found in entry["metrics"].items():
-            if found["paper"] is None or not name.endswith(endings):
+            ours, theirs = found["ours"], found.get(reference)
+            if None in (ours, theirs) or not name.endswith(endings):
                 continue
-            values = ", ".join(f"{v:.3f}" for v in found["values"])
-            ours, paper = found["ours"], found["paper"]
+            values = [f"{v:.3f}" for v in found["values"] if v is not None]
+            values = ", ".join(values) if len(values) <= MOST_VALUES else f"{len(values)} seeds"
             lines.append(
                 f"| {entry['row']} | {entry['size']} | {name} | {values} | {ours:.3f} "
-                f"| {paper:.3f} | {ours - paper:+.3f} |"
+                f"| {theirs:.3f} | {ours - theirs:+.3f} |"
             )
     return "\n".join(lines)
 

@@ -58,4 +58,4 @@ def draw(config, arrays: dict, folder: pathlib.Path) -> None:
 
 def tables(record: list[dict]) -> list[tuple[str, str]]:
     """(title, Markdown) of recorded studies."""
-    return [("support", markdown.metric_table(record))]
+    return [("support", markdown.metric_table(record, reference="recomputed"))]

@@ -85,7 +85,7 @@ def predict(config):
     rows = {entry["row"]: numbers(config, entry) for entry in entries}
     names = next(iter(rows.values()))
     columns = {name: np.array([row[name] for row in rows.values()]) for name in names}
-    metrics, words = {}, []
+    metrics, words = {"supports": len(rows)}, []
     for outcome in ("r2_all", "r2_id - r2_all"):
         # Recorded runs differ in length too, and that alone predicts some of the scores.
         for name in ("values", "pixels", "own pixels", "sigma", "steps"):
@@ -93,7 +93,10 @@ def predict(config):
             y = columns[outcome] * (1 if outcome == "r2_all" else -1)
             tau = stats.kendall_tau_b(columns[name], y)
             low, high = stats.bootstrap(stats.kendall_tau_b, columns[name], y)
-            metrics[f"tau-b({name}, {outcome})"] = tau
+            metrics |= {
+                f"tau-b({name}, {outcome}){end}": value
+                for end, value in (("", tau), (", 2.5 %", low), (", 97.5 %", high))
+            }
             words.append(
                 f"tau-b of {name} with {outcome}: {tau:+.2f}, 95 % [{low:+.2f}, {high:+.2f}], "
                 f"{len(rows)} supports"
