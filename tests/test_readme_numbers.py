@@ -294,6 +294,17 @@ SENTENCES = [
     ),
     (
         KERNELS,
+        "with squared error lazy networks solve CD-3 (accuracy {:.0f}, margin {:.2f}; closed form "
+        "with their initial features {:.2f}), with the logistic loss they take the shortcut "
+        "(accuracy {:.0f}, margin {:.2f} of the least training margin; closed form {:.2f})",
+        [
+            f"kernels/cd_rich-default {loss}/cd_3, sigma 1: {name}"
+            for loss in ("mse", "logistic")
+            for name in ("accuracy", "relative margin", "predicted margin")
+        ],
+    ),
+    (
+        KERNELS,
         "slope {:.2f} and {:.2f} (extrapolation, distance 0 and 20). The closed form with the "
         "salience of layer 11 before training says {:.2f} and {:.2f}. A kernel machine on the "
         "network's initial tangent kernel, four images per combination, has {:.2f} and {:.2f}",

@@ -152,6 +152,7 @@ def test_a_live_run_can_be_read_and_is_left_alone(whole, tmp_path):
             seen.append(int(cgjax.load(workdir, step="latest").step[0]))
         except BadInput as error:  # before the first, or between two: said, not hidden
             assert "no checkpoint yet" in str(error) or "changes while" in str(error)
+    process.communicate()  # closes its pipes
     assert process.returncode == 0 and len(seen) > 1 and seen == sorted(seen)
     assert_same_bits(whole / "run", workdir)
 
