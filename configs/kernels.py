@@ -216,7 +216,7 @@ ROWS = {
             ("cd", "context dependence of CIFAR-10 images", {"data.tasks": CD, **LOGISTIC}),
             ("te", "transitive equivalence of CIFAR-10 images (not in the paper)",
              {"data.tasks": EQUIVALENCE, **LOGISTIC}),
-            ("addition_distances", "addition of CIFAR-10 images by distance (pixels: our choice)",
+            ("distances", "addition of CIFAR-10 images by distance (pixels: our choice)",
              {"data.tasks": ADDITION, "data.distances": CIFAR_DISTANCES}),
         )
     },

@@ -9,7 +9,7 @@ from cgjax.experiments.kernels.images import study
 
 ROWS = (
     "addition_mnist_dispersed", "addition_mnist_anchors", "cd_mnist_mse", "te_mnist_mse",
-    "addition_distances_cifar_resnet", "addition_distances_cifar_vit", "te_mnist",
+    "distances_cifar_resnet", "distances_cifar_vit", "te_mnist",
 )  # fmt: skip
 
 
@@ -32,6 +32,7 @@ def test_what_fast_leaves_out():
     assert len(tasks["addition_mnist_dispersed"]) == 3
 
 
+@pytest.mark.slow
 def test_dispersed_sets_have_slopes_and_no_closed_form(tmp_path):
     config = configs.load("kernels:addition_mnist_dispersed,smoke")
     metrics, arrays, _ = run.run(config, tmp_path)
@@ -54,6 +55,7 @@ def test_accuracy_is_pooled_over_hubs_by_seed():
     assert study.pooled(one, metrics) == {}
 
 
+@pytest.mark.slow
 def test_anchors_of_dense_networks(tmp_path):
     metrics, _, _ = run.run(configs.load("kernels:addition_anchors,smoke"), tmp_path)
     for name in ("extrapolation", "extrapolation_4", "interpolation_3"):
