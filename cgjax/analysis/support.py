@@ -276,40 +276,55 @@ def audit_latents(
         checks.integer(name, low, 1)
     found = coverage(latents_P, latents_Q, bins, names, sizes, radius)
     p, q = (np.asarray(latents) for latents in (latents_P, latents_Q))
-    dims = latent_space.components(sizes)
-    of_p, of_q = (
-        [np.asarray(phi(z[:, list(d)])) for phi, d in zip(components, dims)] for z in (p, q)
-    )
-    for k, outputs in enumerate(of_p):
-        if outputs.shape[:1] != p.shape[:1]:
-            raise ValueError(
-                f"components[{k}] gives {outputs.shape} for {len(p)} points: one output for each"
-            )
+    dims = [list(d) for d in latent_space.components(sizes)]
     tested = np.unique(np.linspace(0, len(q) - 1, min(n_values, len(q))).astype(int))
-    asks_q = options.get("condition") == "relaxed"
-    slots, partners, unseen, jumps = [], [], [], {}
-    for k, d in enumerate(dims):
-        lines = p[np.linspace(0, len(p) - 1, LINES + 1).astype(int)][:, list(d)]
-        jumps[f"component {k}"] = continuity(components[k], lines[:-1], lines[1:])
-        values = q[tested][:, list(d)]
-        slots.append(of_q[k][tested])
-        for outputs, latents, scenes in ((of_p, p, partners), (of_q, q, unseen)):
-            near = latent_space.neighbours(values, latents[:, list(d)], n_partners, radius)
-            scenes.append(_scenes_near(outputs, slots[k], k, near))
-    options |= {"unseen": unseen} if asks_q else {}
+    lines = p[np.linspace(0, len(p) - 1, LINES + 1).astype(int)]
+    slots, jumps = [], {}
+    for k, (phi, d) in enumerate(zip(components, dims)):
+        slots.append(_outputs(k, phi, q[tested][:, d]))
+        jumps[f"component {k}"] = continuity(phi, lines[:-1, d], lines[1:, d])
+
+    def scenes(latents):
+        near = [
+            latent_space.neighbours(q[tested][:, d], latents[:, d], n_partners, radius)
+            for d in dims
+        ]
+        return _scenes_near(components, dims, latents, slots, near)
+
+    if options.get("condition") == "relaxed":
+        options["unseen"] = scenes(q)
     connected = latent_space.connection(latents_P, names, radius)
-    return audit_support(composition, slots, partners, found, connected, jumps, **options)
+    return audit_support(composition, slots, scenes(p), found, connected, jumps, **options)
 
 
-def _scenes_near(outputs, values, component, near):
-    """i -> K arrays [p, ...]: the slots of the scenes near[i], with value i as the component."""
+def _outputs(k, phi, latents):
+    outputs = np.asarray(phi(latents))
+    if outputs.shape[:1] != latents.shape[:1]:
+        raise ValueError(
+            f"components[{k}] gives {outputs.shape} for {len(latents)} points: one output for each"
+        )
+    return outputs
 
-    def scenes(i):
-        slots = [slot[near[i]] for slot in outputs]
-        slots[component] = np.broadcast_to(values[i], slots[component].shape)
-        return tuple(slots)
 
-    return scenes
+def _scenes_near(components, dims, latents, slots, near):
+    """For each component, i -> K arrays [p, ...]: scenes near[k][i] with value i as component k."""
+    # Samples may be many and outputs large: only scenes that are near some value are drawn.
+    used = np.unique(np.concatenate([[0], *(rows for each in near for rows in each)])).astype(int)
+    outputs = [
+        _outputs(k, phi, latents[used][:, d]) for k, (phi, d) in enumerate(zip(components, dims))
+    ]
+
+    def of(component):
+        def scenes(i):
+            rows = np.searchsorted(used, near[component][i])
+            found = [output[rows] for output in outputs]
+            own = slots[component][i]
+            found[component] = np.broadcast_to(own, (len(rows), *own.shape))
+            return tuple(found)
+
+        return scenes
+
+    return [of(component) for component in range(len(components))]
 
 
 def _continuity(composition, slots, partners):
