@@ -20,12 +20,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.analysis import checks
-from cgjax.analysis.cholesky import factorised, solved
 from cgjax.analysis.interior_point import central_path
+from cgjax.analysis.interpolation import interpolate, rows
 from cgjax.analysis.salience import float64
 
-# Relative to the kernel's norm, eigenvalues from here down count as zero.
-_RIDGE = 1e-12
 # Dual coefficients above this, for a kernel of mean diagonal one, are out of float64's reach.
 LARGEST = 1e6
 # Entries of k_train from which on looking for an indefinite kernel takes a noticeable time.
@@ -63,13 +61,16 @@ def ridgeless(
     k_test: jax.Array,
     bias: bool = False,
     mask: jax.Array | None = None,
+    outputs: bool = False,
 ) -> jax.Array:
     """Minimum-norm interpolation, what gradient descent from zero on fixed features converges to.
 
     bias: with a free, unpenalised bias. Where the kernel is singular, the pseudo-inverse: a point
     that is there twice with two targets gets their mean, and `solve_ridge` reports the residual.
+    outputs: y is [..., n, outputs], predictions are [..., m, outputs]; the kernel is factorised
+    once for all of them.
     """
-    return _predicted(k_test, solve_ridge, k_train, y, 0.0, bias, mask)
+    return ridge(k_train, y, k_test, 0.0, bias, mask, outputs)
 
 
 @float64
@@ -80,9 +81,15 @@ def ridge(
     penalty: jax.Array,
     bias: bool = False,
     mask: jax.Array | None = None,
+    outputs: bool = False,
 ) -> jax.Array:
-    """Least squares with `penalty` [...] times the squared norm of the weights."""
-    return _predicted(k_test, solve_ridge, k_train, y, penalty, bias, mask)
+    """Least squares with `penalty` [...] times the squared norm of the weights.
+
+    outputs: as in `ridgeless`.
+    """
+    *dual, _ = checks.matrices("k_train", k_train)
+    _check_tests(k_test, dual)
+    return predict(solve_ridge(k_train, y, penalty, bias, mask, outputs), k_test, outputs)
 
 
 @float64
@@ -92,10 +99,15 @@ def solve_ridge(
     penalty: jax.Array = 0.0,
     bias: bool = False,
     mask: jax.Array | None = None,
+    outputs: bool = False,
 ) -> Interpolation:
-    """The dual coefficients and the bias of `ridge`, or without a penalty of `ridgeless`."""
+    """The dual coefficients and the bias of `ridge`, or without a penalty of `ridgeless`.
+
+    outputs: for y [..., n, outputs] dual is [..., n, outputs], bias and residual [..., outputs].
+    """
     checks.bounded("penalty", penalty, 0)
-    lead, problem = _flat(k_train, y, bias, mask, penalty=penalty)
+    checks.flag("outputs", outputs)
+    lead, problem = _flat(k_train, y, bias, mask, outputs, penalty=penalty)
     return _unflat(lead, _checked(_solve_ridge, k_train, mask, *problem, bool(bias)))
 
 
@@ -103,75 +115,12 @@ def solve_ridge(
 def _solve_ridge(k, y, mask, penalty, has_bias):
     def solve(k, y, mask, penalty):
         k = k + penalty * jnp.eye(len(k))
-        dual, bias = _interpolate(k, y, mask, has_bias)
-        residual = jnp.max(jnp.where(mask, jnp.abs(k @ dual + bias - y), 0))
+        dual, bias = interpolate(k, y, mask, has_bias)
+        off = jnp.abs(k @ dual + bias[None] - y)
+        residual = jnp.max(jnp.where(rows(mask, y), off, 0), axis=0)
         return Interpolation(dual, bias, residual)
 
     return jax.vmap(solve)(k, y, mask, penalty)
-
-
-def _interpolate(k, target, mask, has_bias, total=0.0, min_norm=True):
-    """Dual [n] and bias, with K dual + bias = target on the masked-in points.
-
-    total: what the dual sums to; only with a bias, whose optimality condition it is.
-    min_norm: where the kernel is singular, the smallest such dual; else there is a solution.
-    """
-    inside = mask.astype(k.dtype)
-    count = jnp.maximum(jnp.sum(inside), 1)
-    k = k * (inside[:, None] * inside[None])
-    level = jax.lax.stop_gradient(jnp.trace(k)) / count
-    fill = jnp.diag(1 - inside)
-    start, system, rest = jnp.zeros_like(target), k, inside * target
-    if has_bias:
-        # On centred features the bias is gone; the constant direction, now empty, is filled.
-        start = inside * (total / count)
-        rest = _centred(rest - k @ start, inside, count)
-        system = jax.vmap(lambda row: _centred(row, inside, count))(k)
-        system = jax.vmap(lambda row: _centred(row, inside, count))(system.T)
-        fill = fill + inside[:, None] * inside[None] / count
-    system = system + jnp.where(level > 0, level, 1) * fill
-    dual = start + inside * _pseudo_solve(system, rest, min_norm)
-    bias = jnp.sum(inside * (target - k @ dual)) / count if has_bias else jnp.zeros(())
-    return dual, bias
-
-
-def _centred(values, inside, count):
-    return inside * (values - jnp.sum(inside * values) / count)
-
-
-def _pseudo_solve(system, target, min_norm):
-    """The pseudo-inverse of a positive semi-definite system [n, n] times target [n].
-
-    Without its eigenvectors, which batches of small matrices are slow to give. With M the system
-    plus a small ridge r, R = r / M is 1 on the null space and r / l next to eigenvalues l > 0: the
-    solution is (1 + R) / M up to (r / l)^2, after 1 - R^2 has removed the null space.
-    """
-    norm = jax.lax.stop_gradient(jnp.max(jnp.sum(jnp.abs(system), axis=0)))
-
-    def with_ridge(ridge):
-        return factorised(system + ridge * jnp.eye(len(system)))
-
-    def solve(_, target):
-        # An indefinite "kernel" has no factor: the ridge grows until there is one.
-        ridge, factor = jax.lax.while_loop(
-            lambda state: jnp.isnan(state[1][-1, -1]) & (state[0] < norm),
-            lambda state: (100 * state[0], with_ridge(100 * state[0])),
-            (_RIDGE * norm, with_ridge(_RIDGE * norm)),
-        )
-        # Each round removes the null space up to the rounding error of a solve with r, 1e-4.
-        is_singular = jnp.min(jnp.diag(factor)) ** 2 < 1e-8 * norm
-        n_rounds = jnp.where(is_singular, 4, 0) if min_norm else 0
-
-        def shrunk(x):
-            return solved(factor, ridge * x)
-
-        def without_null(x):
-            return jax.lax.fori_loop(0, n_rounds, lambda _, x: x - shrunk(shrunk(x)), x)
-
-        x = shrunk(without_null(target)) / ridge
-        return without_null(x + shrunk(x))
-
-    return jax.lax.custom_linear_solve(lambda x: system @ x, target, solve, symmetric=True)
 
 
 # --- support-vector machines ----------------------------------------------------------------------
@@ -317,7 +266,7 @@ def _polished(k, signs, costs, box, mask, has_bias, path):
     inside = jnp.any(is_free, axis=0) & ~jnp.any(is_upper, axis=0)
     near = fixed + jnp.where(inside, path.dual, 0)
     rest = target - k @ near
-    more, bias = _interpolate(k, rest, inside, has_bias, -jnp.sum(near))
+    more, bias = interpolate(k, rest, inside, has_bias, -jnp.sum(near))
     if has_bias:
         # Without a free support vector any bias of an interval will do: take its middle.
         tight = -signs * costs - (k @ fixed)[None]
@@ -341,10 +290,16 @@ def _violation(k, signs, costs, box, mask, border, dual, bias):
 
 
 @float64
-def predict(machine: Interpolation | SupportVectors, k_test: jax.Array) -> jax.Array:
-    """f = K a + b [..., m] on the inputs of k_test [..., m, n]."""
-    _check_tests(k_test, np.shape(machine.dual))
+def predict(
+    machine: Interpolation | SupportVectors, k_test: jax.Array, outputs: bool = False
+) -> jax.Array:
+    """f = K a + b [..., m] on the inputs of k_test [..., m, n]; outputs: [..., m, outputs]."""
+    checks.flag("outputs", outputs)
+    _check_tests(k_test, np.shape(machine.dual)[:-1] if outputs else np.shape(machine.dual))
     dual, bias, k_test = (jnp.asarray(a, jnp.float64) for a in (machine.dual, machine.bias, k_test))
+    if outputs:
+        found = jnp.einsum("...mn,...no->...mo", k_test, dual)
+        return found + jnp.broadcast_to(bias[..., None, :], found.shape)
     found = jnp.einsum("...mn,...n->...m", k_test, dual)
     return found + jnp.broadcast_to(bias[..., None], found.shape)
 
@@ -370,17 +325,18 @@ def _check_tests(k_test, dual):
     checks.broadcast(k_test=shape[:-2], dual=dual[:-1])
 
 
-def _flat(k_train, y, bias, mask, **numbers):
+def _flat(k_train, y, bias, mask, outputs=False, **numbers):
     """The leading axes, and the arguments with these as one axis: k, y, mask, then the numbers."""
     checks.flag("bias", bias)
     checks.finite(y=y)
     *_, n = checks.matrices("k_train", k_train)
     k, y = jnp.asarray(k_train, jnp.float64), jnp.asarray(y, jnp.float64)
-    if y.shape[-1:] != (n,):
-        raise ValueError(f"k_train is [..., n, n] and y [..., n]: got {k.shape} and {y.shape}")
+    axis, axes = (-2, "[..., n, outputs]") if outputs else (-1, "[..., n]")
+    if y.ndim < -axis or y.shape[axis] != n or y.size == 0:
+        raise ValueError(f"k_train is [..., n, n] and y {axes}: got {k.shape} and {y.shape}")
     mask = jnp.ones(n, bool) if mask is None else mask
     checks.mask("mask", mask, (n,))
-    arrays = {"k_train": (k, 2), "y": (y, 1), "mask": (jnp.asarray(mask), 1)}
+    arrays = {"k_train": (k, 2), "y": (y, -axis), "mask": (jnp.asarray(mask), 1)}
     arrays |= {name: (jnp.asarray(number, jnp.float64), 0) for name, number in numbers.items()}
     lead = checks.broadcast(
         **{name: a.shape[: a.ndim - rank] for name, (a, rank) in arrays.items()}

@@ -1,4 +1,4 @@
-"""Scores of predictions [n, outputs] against targets of the same shape."""
+"""Scores of predictions against targets of the same shape: [n, outputs], or images."""
 
 from collections.abc import Callable
 
@@ -40,6 +40,37 @@ def _r2_per_output(y, yhat):
     varies = ~(jnp.abs(tss) <= NEGLIGIBLE)  # a target that is NaN has no score: it is NaN, not 0
     score = jnp.where(varies, 1 - rss / jnp.where(varies, tss, 1), 0)
     return jnp.where(rss <= NEGLIGIBLE, 1, score), tss
+
+
+def ssim(y: jax.Array, yhat: jax.Array, data_range: float = 1.0, window: int = 7) -> jax.Array:
+    """Structural similarity of images [..., H, W], averaged over each image: [...].
+
+    Means, variances and covariance (unbiased) in square windows that lie inside the image, with the
+    usual constants (0.01 data_range)^2 and (0.03 data_range)^2 (Wang et al. 2004).
+    """
+    y, yhat = _pair(y, yhat)
+    if y.ndim < 2 or window < 2 or min(y.shape[-2:]) < window:
+        raise ValueError(f"y and yhat are images no smaller than window {window}: got {y.shape}")
+    if not data_range > 0:
+        raise ValueError(f"data_range is above 0, got {data_range}")
+    dims = (1,) * (y.ndim - 2) + (window, window)
+
+    def local_mean(x):
+        total = jax.lax.reduce_window(x, 0.0, jax.lax.add, dims, (1,) * x.ndim, "VALID")
+        return total / window**2
+
+    # Around one value for each pair of images, so that the squares to be subtracted stay small.
+    level = jnp.mean((y + yhat) / 2, axis=(-2, -1), keepdims=True)
+    y, yhat = y - level, yhat - level
+    mean, mean_hat = local_mean(y), local_mean(yhat)
+    unbiased = window**2 / (window**2 - 1)
+    var = unbiased * (local_mean(y * y) - mean**2)
+    var_hat = unbiased * (local_mean(yhat * yhat) - mean_hat**2)
+    cov = unbiased * (local_mean(y * yhat) - mean * mean_hat)
+    mean, mean_hat = mean + level, mean_hat + level
+    c1, c2 = (0.01 * data_range) ** 2, (0.03 * data_range) ** 2
+    likeness = (2 * mean * mean_hat + c1) / (mean**2 + mean_hat**2 + c1)
+    return jnp.mean(likeness * (2 * cov + c2) / (var + var_hat + c2), axis=(-2, -1))
 
 
 def _pair(y, yhat):

@@ -44,8 +44,23 @@ def he_normal(fan_in: int, scale=1.0):
     return init
 
 
+def he_uniform(fan_in: int, scale=1.0):
+    """Initialiser scale * U(-sqrt(6/fan_in), sqrt(6/fan_in)), of variance 2/fan_in."""
+    return uniform_fan_in(fan_in, math.sqrt(6) * scale)
+
+
+def lecun_normal(fan_in: int, scale=1.0):
+    """Initialiser scale * N(0, 1/fan_in)."""
+    return he_normal(fan_in, math.sqrt(1 / 2) * scale)
+
+
 # Of the kernels; biases are always uniform.
-WEIGHTS = {"uniform": uniform_fan_in, "he_normal": he_normal}
+WEIGHTS = {
+    "uniform": uniform_fan_in,
+    "he_normal": he_normal,
+    "he_uniform": he_uniform,
+    "lecun_normal": lecun_normal,
+}
 
 
 class Dense(nn.Module):

@@ -23,8 +23,12 @@ from cgjax.analysis import (
     contrasts,
     coverage,
     design,
+    factor_kernels,
+    factorization,
+    geometry,
     interior_point,
     jacobians,
+    linearised,
     machines,
     ntk,
     ntk_blocks,
@@ -192,6 +196,18 @@ def path(**changes):
 
 JAC, HESS = np.ones((2, 4, 6)), np.ones((2, 4, 6, 6))
 
+# pairs of factors
+GRID = np.random.default_rng(0).normal(size=(3, 4, 5))  # three values of y, four of x, five units
+HELD_OUT = np.arange(12).reshape(3, 4) > 7
+PRODUCT = np.kron(np.eye(4) + 1, np.eye(3) + 1)
+CODES = np.linspace(0, 1, 24).reshape(4, 6)
+
+
+def fitted(**changes):
+    given = {"y_train": np.ones((4, 2)), "x_train": INPUTS, "x_test": INPUTS, "params": W}
+    return linearised.linearised_fit(linear, **(given | changes))
+
+
 # --- the table ------------------------------------------------------------------------------------
 
 CASES = {
@@ -232,6 +248,11 @@ CASES = {
     "machines.solve_ridge": [
         ("penalty", lambda: machines.solve_ridge(K, Y, -1e-3)),
         ("k_train", lambda: machines.solve_ridge(ASYMMETRIC, Y)),
+        ("y", lambda: machines.solve_ridge(K, Y, outputs=True)),
+        ("y", lambda: machines.solve_ridge(K, np.ones((3, 4)), outputs=True)),
+        ("y", lambda: machines.solve_ridge(K, np.ones((4, 0)), outputs=True)),
+        ("y", lambda: machines.solve_ridge(K, spoilt(np.ones((4, 3))), outputs=True)),
+        ("outputs", lambda: machines.solve_ridge(K, Y, outputs=3)),
     ],
     "machines.svc": [
         ("c", lambda: machines.svc(K, Y, K_TEST, 0.0)),
@@ -257,6 +278,7 @@ CASES = {
     ],
     "machines.solve_svr": [("k_train", lambda: machines.solve_svr(ASYMMETRIC, Y, 1.0, 0.1))],
     "machines.predict": [
+        ("outputs", lambda: machines.predict(machines.Interpolation(Y, 0.0, 0.0), K, 2)),
         ("k_test", lambda: machines.predict(machines.Interpolation(Y, 0.0, 0.0), spoilt(K))),
         ("k_test", lambda: machines.predict(machines.Interpolation(Y, 0.0, 0.0), K_TEST.T)),
     ],
@@ -928,6 +950,134 @@ CASES = {
         ("level", lambda: stats.bootstrap(np.mean, [1, 2], level=95)),
         ("level", lambda: stats.bootstrap(np.mean, [1, 2], level=NAN)),
     ],
+    "factor_kernels.binary": [
+        ("z1", lambda: factor_kernels.binary(X[:, :1], X)),
+        ("z2", lambda: factor_kernels.binary(X, spoilt(X))),
+        ("z1", lambda: factor_kernels.binary(X + 0.5, X)),
+        ("k1", lambda: factor_kernels.binary(X, X, -1.0)),
+        ("k2", lambda: factor_kernels.binary(X, X, 1.0, NAN)),
+    ],
+    "factor_kernels.factorised": [
+        ("z1", lambda: factor_kernels.factorised(X[0], X)),
+        ("z2", lambda: factor_kernels.factorised(X, spoilt(X))),
+        ("lx", lambda: factor_kernels.factorised(X, X, 0.0)),
+        ("ly", lambda: factor_kernels.factorised(X, X, 1.0, NAN)),
+    ],
+    "factor_kernels.radial": [("length", lambda: factor_kernels.radial(X, X, -1.0))],
+    "factor_kernels.additive": [
+        ("z1", lambda: factor_kernels.additive(X[:0], X)),
+        ("ly", lambda: factor_kernels.additive(X, X, 1.0, np.inf)),
+    ],
+    "factorization.metric": [
+        ("activations", lambda: factorization.metric(spoilt(GRID))),
+        ("activations", lambda: factorization.metric(GRID[0])),
+        ("activations", lambda: factorization.metric(GRID[:1])),
+        ("activations", lambda: factorization.metric(GRID * 1j)),
+        ("where", lambda: factorization.metric(GRID, HELD_OUT.T)),
+        ("where", lambda: factorization.metric(GRID, HELD_OUT & ~HELD_OUT)),
+        ("where", lambda: factorization.metric(GRID, HELD_OUT.astype(int))),
+    ],
+    "factorization.grid_kernel": [
+        ("activations", lambda: factorization.grid_kernel(spoilt(GRID))),
+        ("cosine", lambda: factorization.grid_kernel(GRID, 1)),
+    ],
+    "factorization.schmidt_values": [
+        ("kernel", lambda: factorization.schmidt_values(spoilt(PRODUCT), 4, 3)),
+        ("kernel", lambda: factorization.schmidt_values(PRODUCT, 4, 4)),
+        ("kernel", lambda: factorization.schmidt_values(PRODUCT[:4], 4, 3)),
+        ("n_y", lambda: factorization.schmidt_values(PRODUCT, 4, 3.5)),
+    ],
+    "factorization.operator_schmidt": [
+        ("kernel", lambda: factorization.operator_schmidt(np.triu(PRODUCT), 4, 3)),
+        ("kernel", lambda: factorization.operator_schmidt(0 * PRODUCT, 4, 3)),
+        ("n_x", lambda: factorization.operator_schmidt(PRODUCT, 0, 3)),
+    ],
+    "factorization.two_way": [
+        ("activations", lambda: factorization.two_way(spoilt(GRID))),
+        ("activations", lambda: factorization.two_way(GRID[..., :0])),
+    ],
+    "factorization.additive_part": [
+        ("activations", lambda: factorization.additive_part(GRID[..., 0])),
+        ("where", lambda: factorization.additive_part(GRID, HELD_OUT[:2])),
+    ],
+    "factorization.additive_share": [
+        ("activations", lambda: factorization.additive_share(spoilt(GRID))),
+        ("where", lambda: factorization.additive_share(GRID, HELD_OUT[:, :2])),
+    ],
+    "factorization.selective_share": [
+        ("activations", lambda: factorization.selective_share(spoilt(GRID))),
+        ("level", lambda: factorization.selective_share(GRID, 0.3)),
+        ("level", lambda: factorization.selective_share(GRID, 90)),
+    ],
+    "factorization.explained": [
+        ("outputs", lambda: factorization.explained(spoilt(GRID), GRID)),
+        ("account", lambda: factorization.explained(GRID, GRID[..., :1])),
+        ("account", lambda: factorization.explained(GRID, spoilt(GRID))),
+    ],
+    "factorization.shared_sum": [
+        ("outputs", lambda: factorization.shared_sum(spoilt(GRID), HELD_OUT)),
+        ("is_train", lambda: factorization.shared_sum(GRID, HELD_OUT.T)),
+        ("is_train", lambda: factorization.shared_sum(GRID, HELD_OUT & ~HELD_OUT)),
+    ],
+    "factorization.isolated": [
+        ("codes", lambda: factorization.isolated(spoilt(CODES), CODES, 3)),
+        ("train_codes", lambda: factorization.isolated(CODES, CODES[:, :4], 3)),
+        ("train_codes", lambda: factorization.isolated(CODES, CODES[:0], 3)),
+        ("split", lambda: factorization.isolated(CODES, CODES, 6)),
+    ],
+    "factorization.superposition": [
+        ("outputs", lambda: factorization.superposition(spoilt(GRID), GRID, GRID)),
+        ("kernel", lambda: factorization.superposition(GRID, GRID, GRID[:2])),
+        ("truth", lambda: factorization.superposition(GRID, spoilt(GRID), GRID)),
+        ("where", lambda: factorization.superposition(GRID, GRID, GRID, HELD_OUT.T)),
+    ],
+    "geometry.pullback": [
+        ("z", lambda: geometry.pullback(jnp.sin, spoilt(LATENTS))),
+        ("z", lambda: geometry.pullback(jnp.sin, np.ones((3, 2), int))),
+    ],
+    "geometry.grid_tensor": [
+        ("activations", lambda: geometry.grid_tensor(spoilt(GRID))),
+        ("activations", lambda: geometry.grid_tensor(GRID[:, :1])),
+    ],
+    "geometry.volume_element": [
+        ("tensor", lambda: geometry.volume_element(np.ones((3, 2)))),
+        ("tensor", lambda: geometry.volume_element(spoilt(np.ones((2, 2))))),
+    ],
+    "geometry.rank_map": [
+        ("rtol", lambda: geometry.rank_map(jnp.sin, LATENTS, 2.0)),
+        ("z", lambda: geometry.rank_map(jnp.sin, LATENTS[0])),
+    ],
+    "geometry.probe": [
+        ("activations", lambda: geometry.probe(spoilt(CODES), np.ones((4, 2)))),
+        ("targets", lambda: geometry.probe(CODES, np.full((4, 2), NAN))),
+        ("targets", lambda: geometry.probe(CODES, np.ones(4))),
+        ("targets", lambda: geometry.probe(CODES, np.ones((3, 2)))),
+        ("is_fitted", lambda: geometry.probe(CODES, np.ones((4, 2)), SOME[:3])),
+        ("is_fitted", lambda: geometry.probe(CODES, np.ones((4, 2)), [0, 1])),
+    ],
+    "geometry.effective_rank": [
+        ("activations", lambda: geometry.effective_rank(spoilt(CODES))),
+        ("activations", lambda: geometry.effective_rank(CODES[:1])),
+        ("rtol", lambda: geometry.effective_rank(CODES, 1.0)),
+        ("share", lambda: geometry.effective_rank(CODES, share=99)),
+    ],
+    "linearised.linearised_fit": [
+        ("params", lambda: fitted(params=spoilt(W))),
+        ("x_train", lambda: fitted(x_train=spoilt(INPUTS))),
+        ("x_test", lambda: fitted(x_test=spoilt(INPUTS))),
+        ("y_train", lambda: fitted(y_train=np.full((4, 2), NAN))),
+        ("y_train", lambda: fitted(y_train=np.ones((2, 4)))),
+        ("y_train", lambda: fitted(y_train=np.ones(4))),
+        ("tolerance", lambda: fitted(tolerance=0.0)),
+        ("tolerance", lambda: fitted(tolerance=5)),
+        ("most_iterations", lambda: fitted(most_iterations=0)),
+        ("batch", lambda: fitted(batch=2.5)),
+    ],
+    "metrics.ssim": [
+        ("yhat", lambda: metrics.ssim(np.ones((2, 8, 8)), np.ones((8, 8)))),
+        ("window", lambda: metrics.ssim(np.ones((5, 5)), np.ones((5, 5)))),
+        ("data_range", lambda: metrics.ssim(np.ones((8, 8)), np.ones((8, 8)), 0.0)),
+    ],
     "metrics.mse": [
         ("yhat", lambda: metrics.mse(np.ones((4, 1)), np.ones(4))),
         ("yhat", lambda: metrics.mse(np.ones((4, 2)), np.ones((1, 2)))),
@@ -973,7 +1123,7 @@ def test_nonsense_is_refused_by_name(word, call):
 
 
 # Made of other functions' results, for which no argument is wrong; checks are for the others.
-INSIDE = ("checks.", "evidence.", "tuples.", "verdicts.")
+INSIDE = ("checks.", "evidence.", "interpolation.", "tuples.", "verdicts.")
 PLUMBING = {
     "coverage.components",
     "coverage.projections",

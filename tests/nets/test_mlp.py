@@ -1,5 +1,7 @@
 """Fully connected networks against the reference, and their initialisation."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +9,7 @@ import optax
 import pytest
 
 from cgjax.nets.convert import from_torch
-from cgjax.nets.mlp import MLP, activation_fn
+from cgjax.nets.mlp import MLP, WEIGHTS, activation_fn
 from cgjax.nets.upsample import elu
 
 NETS = {
@@ -114,3 +116,14 @@ def test_elu_and_its_derivatives():
 def test_unknown_activation():
     with pytest.raises(ValueError, match="unknown activation 'relu6'; choose from elu"):
         activation_fn("relu6")
+
+
+@pytest.mark.parametrize(
+    "name, variance, largest",
+    [("he_uniform", 2 / 50, math.sqrt(6 / 50)), ("lecun_normal", 1 / 50, math.inf)],
+)
+def test_variance_of_initial_kernels(name, variance, largest):
+    """20,000 numbers: their variance is known to 1 %."""
+    values = np.asarray(WEIGHTS[name](50)(jax.random.key(0), (50, 400)))
+    np.testing.assert_allclose(np.var(values), variance, rtol=0.04)
+    assert np.abs(values).max() <= largest

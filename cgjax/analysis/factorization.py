@@ -1,0 +1,246 @@
+"""In which sense is a representation of two factors x and y factorised? (Liang et al. 2025)
+
+Three questions with three answers. `metric`: do x and y move the activations at right angles?
+`operator_schmidt`: is their kernel a product K_x(x, x') K_y(y, y')? `additive_share`: are the
+activations a sum a(x) + b(y)? A code that puts one part for x beside one for y is additive, an
+image of a spot is multiplicative; both have metric 1. What a model paints for a pair it never saw
+is held against sums of what it saw: `shared_sum`, `isolated`, `superposition`.
+
+Activations are on the grid of the factors, [n_y, n_x, ...], first axis y, second x. NumPy, float64;
+they are run once per model and layer.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cgjax.analysis import checks, geometry
+
+# --- by lengths and angles ------------------------------------------------------------------------
+
+
+def metric(activations: np.ndarray, where: np.ndarray | None = None) -> float:
+    """F = 1 - mean|g01| / mean(|g00| + |g11|), g the metric tensor of finite differences.
+
+    activations: [n_y, n_x, ...]. where: boolean [n_y, n_x], the points to average over (a hole, or
+    what surrounds it), by default all; differences are those of the whole grid.
+
+    From 1/2 (x and y move the activations along one line) to 1 (at right angles everywhere). A
+    rotation (x + y, x - y) has F = 1 too.
+    """
+    tensor = geometry.grid_tensor(activations)
+    inside = _inside(where, tensor.shape[:2])
+    across = np.mean(np.abs(tensor[..., 0, 1])[inside])
+    along = np.mean((np.abs(tensor[..., 0, 0]) + np.abs(tensor[..., 1, 1]))[inside])
+    return 1 - across / (along + 1e-9)
+
+
+# --- by the kernel --------------------------------------------------------------------------------
+
+
+def grid_kernel(activations: np.ndarray, cosine: bool = False) -> np.ndarray:
+    """Dot products (or cosines) of activations [n_y, n_x, ...] with one another: [n, n].
+
+    Points are ordered with x as the slow index, as `operator_schmidt` takes them. The cosine with
+    activations that are all zero is 0.
+    """
+    checks.flag("cosine", cosine)
+    grid = _grid("activations", activations)
+    points = np.swapaxes(grid, 0, 1).reshape(-1, grid.shape[-1])
+    if cosine:
+        length = np.linalg.norm(points, axis=1, keepdims=True)
+        points = points / np.where(length > 0, length, 1)
+    return points @ points.T
+
+
+def schmidt_values(kernel: np.ndarray, n_x: int, n_y: int) -> np.ndarray:
+    """Singular values s_k / sqrt(sum s^2) [min(n_x, n_y)^2] of M[(x, x'), (y, y')], descending.
+
+    kernel: K [n_x n_y, n_x n_y], points ordered with x as the slow index; M holds its entries.
+    """
+    checks.integer("n_x", n_x, 1)
+    checks.integer("n_y", n_y, 1)
+    checks.symmetric("kernel", kernel)
+    kernel = np.asarray(kernel, np.float64)
+    if kernel.shape != (n_x * n_y,) * 2:
+        raise ValueError(f"kernel is [{n_x * n_y}, {n_x * n_y}], n_x n_y points: {kernel.shape}")
+    if not np.any(kernel):
+        raise ValueError("kernel is zero everywhere: nothing can be a share of it")
+    turned = kernel.reshape(n_x, n_y, n_x, n_y).transpose(0, 2, 1, 3).reshape(n_x**2, n_y**2)
+    found = np.linalg.svd(turned, compute_uv=False)
+    return found / np.linalg.norm(found)
+
+
+def operator_schmidt(kernel: np.ndarray, n_x: int, n_y: int) -> float:
+    """F_K = s_1^2 / sum_k s_k^2, the share of the largest term in the operator-Schmidt sum.
+
+    1 exactly when K((x, y), (x', y')) = K_x(x, x') K_y(y, y'). Arguments as in `schmidt_values`.
+
+    >>> operator_schmidt(np.kron(k_x, k_y), len(k_x), len(k_y))
+    1.0
+    """
+    return schmidt_values(kernel, n_x, n_y)[0] ** 2
+
+
+# --- by sums --------------------------------------------------------------------------------------
+
+
+class TwoWay(NamedTuple):
+    """Two-way analysis of variance on a full grid, unit by unit: sums of squares [D]."""
+
+    x: np.ndarray  # of a(x)
+    y: np.ndarray  # of b(y)
+    interaction: np.ndarray  # of what is left of the activations around their mean
+
+
+def two_way(activations: np.ndarray) -> TwoWay:
+    """Activations [n_y, n_x, ...] as mean + a(x) + b(y) + interaction; the parts are orthogonal."""
+    grid = _grid("activations", activations)
+    n_y, n_x, _ = grid.shape
+    mean = grid.mean(axis=(0, 1))
+    a, b = (grid.mean(axis=axis) - mean for axis in (0, 1))
+    rest = grid - mean - a - b[:, None]
+    sums = (n_y * np.sum(a**2, axis=0), n_x * np.sum(b**2, axis=0), np.sum(rest**2, axis=(0, 1)))
+    return TwoWay(*sums)
+
+
+def additive_part(activations: np.ndarray, where: np.ndarray | None = None) -> np.ndarray:
+    """The a(x) + b(y) nearest to activations [n_y, n_x, ...], in the same shape.
+
+    where: boolean [n_y, n_x], the points to fit; elsewhere 0. By default all.
+    """
+    grid = _grid("activations", activations)
+    if where is None:
+        mean = np.mean(grid, axis=(0, 1), keepdims=True)
+        a, b = (np.mean(grid, axis=axis, keepdims=True) for axis in (0, 1))
+        return (a + (b - mean)).reshape(np.shape(activations))
+    inside = _inside(where, grid.shape[:2])
+    rows, columns = np.nonzero(inside)
+    design = np.concatenate([np.eye(len(grid))[rows], np.eye(grid.shape[1])[columns]], axis=1)
+    fitted = np.zeros_like(grid)
+    fitted[inside] = design @ np.linalg.lstsq(design, grid[inside], rcond=None)[0]
+    return fitted.reshape(np.shape(activations))
+
+
+def additive_share(activations: np.ndarray, where: np.ndarray | None = None) -> float:
+    """Share of the activations' variance over the grid (`where`: there) that a(x) + b(y) explains.
+
+    1 for a code of x beside a code of y. What is missing to 1 is the share of interaction energy.
+    """
+    return explained(activations, additive_part(activations, where), where)
+
+
+def selective_share(activations: np.ndarray, level: float = 0.9) -> float:
+    """Share of units that respond to one factor only: `level` of their variance is a(x), or b(y).
+
+    Units that do not vary respond to none and are not counted; NaN where none varies.
+    """
+    checks.bounded("level", level, 0.5, 1, above=True)
+    sums = two_way(activations)
+    total = sum(sums)
+    # What rounding leaves of a unit that is constant.
+    varies = total > 1e-24 * np.sum(_grid("activations", activations) ** 2, axis=(0, 1))
+    is_selective = np.maximum(sums.x, sums.y) >= level * total
+    return np.sum(is_selective[varies]) / np.sum(varies) if varies.any() else np.nan
+
+
+def explained(outputs: np.ndarray, account: np.ndarray, where: np.ndarray | None = None) -> float:
+    """R2 of an account of outputs, both [n_y, n_x, ...]: 1 - |outputs - account|^2 / |centred|^2.
+
+    All units together, each around its own mean over the grid (`where`: over these points). 1 when
+    the account is exact, below 0 when each unit's mean is a better one; NaN where nothing varies.
+    """
+    outputs, account = _grid("outputs", outputs), _grid("account", account)
+    if outputs.shape != account.shape:
+        raise ValueError(f"account is {outputs.shape} as outputs, got {account.shape}")
+    inside = _inside(where, outputs.shape[:2])
+    outputs, account = outputs[inside], account[inside]
+    total = np.sum((outputs - outputs.mean(axis=0)) ** 2)
+    return 1 - np.sum((outputs - account) ** 2) / total if total > 0 else np.nan
+
+
+def _inside(where, shape):
+    """Boolean [n_y, n_x]: the points that count."""
+    if where is None:
+        return np.ones(shape, bool)
+    if np.shape(where) != shape:
+        raise ValueError(f"where is boolean {shape}, got shape {np.shape(where)}")
+    checks.mask("where", where, shape)
+    return np.asarray(where)
+
+
+def _grid(name, values):
+    """[n_y, n_x, D] in float64."""
+    checks.finite(**{name: values})
+    grid = np.asarray(values, np.float64)
+    if grid.ndim < 3 or grid.size == 0:
+        raise ValueError(f"{name}: [n_y, n_x, ...], none of them empty, got shape {grid.shape}")
+    return grid.reshape(*grid.shape[:2], -1)
+
+
+# --- superposition --------------------------------------------------------------------------------
+
+
+def shared_sum(outputs: np.ndarray, is_train: np.ndarray) -> np.ndarray:
+    """At each grid point, the sum of outputs at all training points with its x or its y.
+
+    outputs: [n_y, n_x, ...]. is_train: boolean [n_y, n_x]. Returns the shape of outputs.
+    What a model that superposes paints for a pair it never saw looks like this sum.
+    """
+    grid = _grid("outputs", outputs)
+    checks.mask("is_train", is_train, grid.shape[:2])
+    kept = np.where(np.asarray(is_train)[..., None], grid, 0)
+    # A training point shares both with itself, and counts once.
+    total = kept.sum(axis=0, keepdims=True) + kept.sum(axis=1, keepdims=True) - kept
+    return total.reshape(np.shape(outputs))
+
+
+def isolated(
+    codes: np.ndarray, train_codes: np.ndarray, split: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs with one factor alone: ([e(x), mean e(y)], [mean e(x), e(y)]), each [k, d].
+
+    codes: [k, d], e(x) in the first `split` columns, e(y) in the others. train_codes: [m, d], over
+    which the factor that is absent is averaged.
+    """
+    checks.finite(codes=codes, train_codes=train_codes)
+    codes = np.asarray(checks.real("codes", codes, 2, "k, d"), np.float64)
+    train_codes = np.asarray(checks.real("train_codes", train_codes, 2, "m, d"), np.float64)
+    if codes.shape[1] != train_codes.shape[1]:
+        raise ValueError(f"train_codes are [m, {codes.shape[1]}] as codes, not {train_codes.shape}")
+    checks.integer("split", split, 1, codes.shape[1] - 1)
+    mean = np.broadcast_to(train_codes.mean(axis=0), codes.shape)
+    only_x = np.concatenate([codes[:, :split], mean[:, split:]], axis=1)
+    only_y = np.concatenate([mean[:, :split], codes[:, split:]], axis=1)
+    return only_x, only_y
+
+
+class Superposition(NamedTuple):
+    """Three accounts of what a model paints for pairs it never saw, each an R2."""
+
+    additive: float  # its outputs by the best a(x) + b(y): high where it memorises
+    kernel: float  # its outputs by the kernel's prediction
+    truth: float  # its outputs by the true ones: high where it composes
+    composition: float  # the true ones by its outputs: the model's own R2
+
+
+def superposition(
+    outputs: np.ndarray, truth: np.ndarray, kernel: np.ndarray, where: np.ndarray | None = None
+) -> Superposition:
+    """How far outputs are a superposition, a kernel machine's, or right; all [n_y, n_x, ...].
+
+    kernel: predictions of a kernel machine with the same training points. where: boolean
+    [n_y, n_x], the points that were held out; by default all that are given.
+    """
+    for name, account in {"truth": truth, "kernel": kernel}.items():
+        checks.finite(**{name: account})
+        if np.shape(account) != np.shape(outputs):
+            shapes = f"{np.shape(outputs)} as outputs, got {np.shape(account)}"
+            raise ValueError(f"{name} is {shapes}")
+    _grid("outputs", outputs)
+    return Superposition(
+        additive_share(outputs, where),
+        explained(outputs, kernel, where),
+        explained(outputs, truth, where),
+        explained(truth, outputs, where),
+    )

@@ -1,0 +1,1 @@
+"""Forced rendering of disentangled latents (Liang, Qian, Ziyin and Fiete 2025)."""

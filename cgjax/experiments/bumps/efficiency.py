@@ -1,0 +1,82 @@
+"""How much data composing takes, and how that grows with the size of the image.
+
+Accuracy is measured for several training-set sizes; the data needed is the smallest size that
+reaches a threshold (60 % of positions). The paper claims that it grows like N^3 without isolated
+factors among the data and like N with them: slopes 3 and 1 on logarithmic axes.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cgjax.core.errors import BadInput
+
+THRESHOLD = 0.6
+
+
+def data_needed(sizes: np.ndarray, accuracy: np.ndarray, threshold: float = THRESHOLD) -> float:
+    """The training-set size at which accuracy first reaches the threshold; inf where it never does.
+
+    sizes: increasing [m]. accuracy: [m]. Between two sizes, by a line on the logarithm of the size;
+    where the smallest size is enough already, that size, an upper bound. One that never reaches the
+    threshold is censored: it needs more than the largest size.
+    """
+    sizes, accuracy = np.asarray(sizes, float), np.asarray(accuracy, float)
+    if sizes.ndim != 1 or sizes.shape != accuracy.shape or not len(sizes):
+        raise BadInput(f"sizes and accuracy are [m]: got {sizes.shape} and {accuracy.shape}")
+    if np.any(np.diff(sizes) <= 0) or sizes[0] <= 0:
+        raise BadInput("sizes are positive and increase")
+    reached = accuracy >= threshold
+    if not reached.any():
+        return float("inf")
+    i = int(np.argmax(reached))
+    if i == 0:
+        return float(sizes[0])
+    share = (threshold - accuracy[i - 1]) / (accuracy[i] - accuracy[i - 1])
+    low, high = np.log(sizes[i - 1 : i + 1])
+    return float(np.exp(low + share * (high - low)))
+
+
+class Exponent(NamedTuple):
+    """The slope of log(needed) on log(n), with its interval over seeds."""
+
+    slope: float
+    low: float
+    high: float
+    n_points: int  # pairs of image size and seed that were used
+    n_censored: int  # pairs that never reached the threshold, and are left out
+
+
+def exponent(
+    n: np.ndarray, needed: np.ndarray, level: float = 0.95, draws: int = 2000, seed: int = 0
+) -> Exponent:
+    """The power with which `needed` [sizes, seeds] grows with image sizes n [sizes].
+
+    Least squares on logarithms; the interval is a percentile bootstrap over seeds, drawn anew for
+    each image size. NaN where fewer than two sizes have a point. Censored points (inf) are left
+    out, which makes the slope too small where large images are the ones that fail: read it with
+    n_censored.
+    """
+    n, needed = np.asarray(n, float), np.asarray(needed, float)
+    if n.ndim != 1 or needed.ndim != 2 or len(n) != len(needed) or needed.size == 0:
+        raise BadInput(f"n is [sizes], needed [sizes, seeds]: got {n.shape} and {needed.shape}")
+    if np.any(n <= 0) or np.any(needed <= 0) or np.any(np.isnan(needed)):
+        raise BadInput("n and needed are positive; what never reached the threshold is inf")
+    rng = np.random.default_rng(seed)
+    picks = rng.integers(needed.shape[1], size=(draws, *needed.shape))
+    slopes = [_slope(n, np.take_along_axis(needed, pick, axis=1)) for pick in picks]
+    tail = 100 * (1 - level) / 2
+    known = np.array([slope for slope in slopes if np.isfinite(slope)])
+    low, high = np.percentile(known, [tail, 100 - tail]) if len(known) else (np.nan, np.nan)
+    n_points = int(np.sum(np.isfinite(needed)))
+    return Exponent(_slope(n, needed), low, high, n_points, needed.size - n_points)
+
+
+def _slope(n, needed):
+    points = np.isfinite(needed)
+    x = np.broadcast_to(np.log(n)[:, None], needed.shape)[points]
+    y = np.log(needed[points])
+    if len(x) == 0 or np.ptp(x) == 0:
+        return float("nan")
+    x = x - x.mean()
+    return float(x @ y / (x @ x))

@@ -1,0 +1,232 @@
+"""The decoders, and the encoder, of the bump experiments (Liang et al. 2025).
+
+Every decoder maps codes [B, d] to (image [B, n, n], activations): the tensors after each
+nonlinearity, in order, and the image last. Decoders of no paper's own are in `cgjax.nets`.
+
+Two of them have a *field* in pixel space for each value of each factor: the embedding network
+(remedy A) mixes the fields of x and y by a tiny convolutional network, the product field
+multiplies them. They take one-hot codes; with `absent`, the all-zero code of a factor that is not
+shown has a field of its own, initially 1: a field of zeros would paint nothing.
+"""
+
+import math
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from cgjax.core.errors import BadInput
+from cgjax.nets.conv import Conv, convolve
+from cgjax.nets.decoders import Conv as Kernel
+from cgjax.nets.mlp import Dense
+from cgjax.nets.norm import BatchNorm
+from cgjax.nets.pixel_tokens import PixelMLP, PixelTransformer, PReLU
+from cgjax.nets.transposed import TransposedDecoder
+
+COMBINE = ("cnn", "product", "sum")
+
+
+class MLPDecoder(nn.Module):
+    """Dense(width) and ReLU, n_hidden times, then Dense(n * n).
+
+    weights: initialisation of the kernels, one of `nets.mlp.WEIGHTS`; batch_norm: between dense
+    layer and ReLU (`train`, `mask` as in `nets.norm.BatchNorm`); background: added to the image,
+    as if the last bias started there.
+    """
+
+    n: int = 28
+    width: int = 256
+    n_hidden: int = 3
+    weights: str = "uniform"
+    batch_norm: bool = False
+    background: float = 0.0
+
+    @nn.compact
+    def __call__(self, codes, train: bool = False, mask=None):
+        x, activations = codes, []
+        for i in range(self.n_hidden):
+            x = Dense(self.width, weights=self.weights, name=f"dense_{i}")(x)
+            if self.batch_norm:
+                x = BatchNorm(name=f"norm_{i}")(x, train, mask)
+            x = nn.relu(x)
+            activations.append(x)
+        out = Dense(self.n**2, weights=self.weights, name=f"dense_{self.n_hidden}")(x)
+        image = out.reshape(-1, self.n, self.n) + self.background
+        return image, [*activations, image]
+
+
+# --- fields in pixel space ------------------------------------------------------------------------
+
+
+def values(codes: jax.Array, n: int) -> tuple[jax.Array, jax.Array]:
+    """x and y [B] of one-hot codes [B, 2n]; n where a factor is absent, its half all zero."""
+    if codes.ndim != 2 or codes.shape[1] != 2 * n:
+        raise BadInput(f"fields of {n} values take one-hot codes [B, {2 * n}], got {codes.shape}")
+    halves = codes.reshape(len(codes), 2, n)
+    found = jnp.where(jnp.any(halves != 0, axis=-1), jnp.argmax(halves, axis=-1), n)
+    return found[:, 0], found[:, 1]
+
+
+def _picked(tables, codes, n):
+    """The fields [B, n, n] of x and of y; tables [n or n + 1, n, n]."""
+    # Beyond the table, where there is no field for an absent factor, the field is NaN.
+    return [
+        jnp.take(table, value, axis=0, mode="fill")
+        for table, value in zip(tables, values(codes, n))
+    ]
+
+
+class EmbeddingNetwork(nn.Module):
+    """The regularised embedding network (remedy A): fields L diag(lam) R, mixed by a tiny CNN.
+
+    Columns of L and rows of R are normalised in the forward pass, and not orthogonal: lam are like
+    singular values. rank: columns of L (0: n, any rank). combine: "cnn", "product" or "sum" of the
+    two fields, pixel by pixel. activations: the two fields, what each hidden layer gives after
+    PReLU, the image.
+    """
+
+    n: int = 32
+    hidden_layers: int = 2
+    rank: int = 0
+    combine: str = "cnn"
+    absent: bool = False
+    form: str = "auto"
+
+    def setup(self):
+        if self.combine not in COMBINE:
+            raise BadInput(f"unknown combine '{self.combine}': one of {', '.join(COMBINE)}")
+        n, rank = self.n, self.rank or self.n
+        normal = nn.initializers.normal
+        for f in ("x", "y"):
+            self._add(f"lam_{f}", normal(1 / math.sqrt(n)), (n, rank))
+            self._add(f"left_{f}", _unit_normal(-2), (n, n, rank))
+            self._add(f"right_{f}", _unit_normal(-1), (n, rank, n))
+            if self.absent:
+                self._add(f"absent_{f}", nn.initializers.ones, (1, n, n))
+        if self.combine == "cnn":
+            self.slopes = [PReLU() for _ in range(self.hidden_layers + 1)]
+            features = [2] * self.hidden_layers + [1]
+            # PyTorch counts output channels for transposed convolutions.
+            self.convs = [Kernel(o, 3, 9 * o) for o in features]
+
+    def _add(self, name, init, shape):
+        setattr(self, name, self.param(name, init, shape))
+
+    def fields(self):
+        """Emb_x and Emb_y [n, n, n] (n + 1 with `absent`): one matrix in pixel space each value."""
+        tables = []
+        for f in ("x", "y"):
+            left, right = (
+                _unit(getattr(self, f"left_{f}"), -2),
+                _unit(getattr(self, f"right_{f}"), -1),
+            )
+            field = jnp.einsum("vik,vk,vkj->vij", left, getattr(self, f"lam_{f}"), right)
+            if self.absent:
+                field = jnp.concatenate([field, getattr(self, f"absent_{f}")])
+            tables.append(field)
+        return tables
+
+    def __call__(self, codes):
+        pair = jnp.stack(_picked(self.fields(), codes, self.n), axis=-1)
+        activations = [pair]
+        if self.combine == "cnn":
+            x = pair
+            for slope, conv in zip(self.slopes, self.convs):
+                x = slope(x)
+                activations.append(x)
+                kernel, bias = conv(x.shape[-1])
+                x = convolve(x, kernel, padding=1, form=self.form) + bias.reshape(1, 1, 1, -1)
+            image = x[..., 0]
+        else:
+            image = _combined(pair, self.combine)
+        return image, [*activations, image]
+
+
+def _unit(values, axis):
+    return values / jnp.linalg.norm(values, axis=axis, keepdims=True)
+
+
+def _unit_normal(axis):
+    def init(key, shape, dtype=jnp.float32):
+        return _unit(jax.random.normal(key, shape, dtype), axis)
+
+    return init
+
+
+def _combined(pair, combine):
+    return pair[..., 0] * pair[..., 1] if combine == "product" else pair[..., 0] + pair[..., 1]
+
+
+class ProductField(nn.Module):
+    """Two free tables of fields, A[x] and B[y]; the image is A[x] * B[y], pixel by pixel.
+
+    combine: "product" or "sum". stripes: A[x] is one profile along the columns, the same in every
+    row, and B[y] one along the rows: flat by construction. scale: of the initial values, N(0, 1)
+    times it. activations: the two fields, the image.
+    """
+
+    n: int = 28
+    combine: str = "product"
+    stripes: bool = False
+    absent: bool = False
+    scale: float = 0.1
+
+    def setup(self):
+        if self.combine not in COMBINE[1:]:
+            raise BadInput(f"unknown combine '{self.combine}': one of {', '.join(COMBINE[1:])}")
+        n, normal = self.n, nn.initializers.normal(self.scale)
+        self.a = self.param("a", normal, (n, 1, n) if self.stripes else (n, n, n))
+        self.b = self.param("b", normal, (n, n, 1) if self.stripes else (n, n, n))
+        if self.absent:
+            ones = nn.initializers.ones
+            self.absent_a = self.param("absent_a", ones, (1, *self.a.shape[1:]))
+            self.absent_b = self.param("absent_b", ones, (1, *self.b.shape[1:]))
+
+    def fields(self):
+        """A and B [n, n, n] (n + 1 with `absent`), rows before columns."""
+        tables = [self.a, self.b]
+        if self.absent:
+            pairs = zip(tables, (self.absent_a, self.absent_b))
+            tables = [jnp.concatenate(pair) for pair in pairs]
+        return [jnp.broadcast_to(table, (len(table), self.n, self.n)) for table in tables]
+
+    def __call__(self, codes):
+        pair = jnp.stack(_picked(self.fields(), codes, self.n), axis=-1)
+        image = _combined(pair, self.combine)
+        return image, [pair, image]
+
+
+# --- the inverse task -----------------------------------------------------------------------------
+
+
+class Encoder(nn.Module):
+    """image [B, n, n] -> (code [B, features], activations): convolutions, then two dense layers."""
+
+    features: int = 56
+    channels: tuple[int, ...] = (32, 64, 128)
+    hidden: int = 128
+    form: str = "auto"
+
+    @nn.compact
+    def __call__(self, images):
+        x, activations = images[..., None], []
+        for i, channels in enumerate(self.channels):
+            conv = Conv(channels, 3, stride=2, padding=1, form=self.form, name=f"conv_{i}")
+            x = nn.relu(conv(x))
+            activations.append(x)
+        x = nn.relu(Dense(self.hidden, name="dense_0")(x.reshape(len(x), -1)))
+        code = Dense(self.features, name="dense_1")(x)
+        return code, [*activations, x, code]
+
+
+MODELS = {
+    "mlp": MLPDecoder,
+    "cnn": TransposedDecoder,
+    "embed": EmbeddingNetwork,
+    "pixel_mlp": PixelMLP,
+    "transformer": PixelTransformer,
+    "product": ProductField,
+    "encoder": Encoder,
+}
+# Those with a field for each value, to which penalties on fields apply.
+WITH_FIELDS = ("embed", "product")

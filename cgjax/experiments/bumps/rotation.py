@@ -1,0 +1,131 @@
+"""One image at all angles but a gap: does a decoder rotate through it, or cross-fade? (section 8)
+
+Inputs are (cos, sin) of the angle. In the gap, what the decoder paints is held against the true
+rotation, against the cross-fade between the images at the gap's two edges, and against any mixture
+of those two.
+"""
+
+import math
+from typing import NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cgjax.core.errors import BadInput
+from cgjax.nets.conv import convolve
+from cgjax.nets.norm import BatchNorm
+from cgjax.nets.transposed import choose, double
+
+GAP = (160.0, 200.0)
+
+
+def rotated(image: np.ndarray, degrees: np.ndarray) -> np.ndarray:
+    """The image [n, m] turned by each of the angles [k] about its middle: [k, n, m].
+
+    Bilinear between pixels; what comes from outside is 0.
+    """
+    image = np.asarray(image, float)
+    if image.ndim != 2:
+        raise BadInput(f"image is [n, m], got shape {image.shape}")
+    middle = (np.array(image.shape) - 1) / 2
+    away = np.indices(image.shape).reshape(2, -1) - middle[:, None]
+    angle = np.deg2rad(np.asarray(degrees, float))
+    turn = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
+    source = np.einsum("ijk,jp->kip", turn, away) + middle[:, None]
+    last = np.array(image.shape)[:, None] - 1
+    # Rounding must not push a pixel on the border outside.
+    inside = np.all((source > -1e-9) & (source < last + 1e-9), axis=1)
+    source = np.clip(source, 0, last)
+    low = np.minimum(np.floor(source).astype(int), last - 1)
+    share = source - low
+    found = 0
+    for dy in (0, 1):
+        for dx in (0, 1):
+            weights = np.abs(1 - dy - share[:, 0]) * np.abs(1 - dx - share[:, 1])
+            found = found + weights * image[low[:, 0] + dy, low[:, 1] + dx]
+    return np.where(inside, found, 0).reshape(-1, *image.shape)
+
+
+def angles(n: int = 1000, gap: tuple[float, float] = GAP) -> tuple[np.ndarray, np.ndarray]:
+    """n angles in degrees from 0 to 360, both included: those outside the gap, and those in it.
+
+    With both ends, 888 of 1000 are left, as published; without the second it would be 889.
+    """
+    # Rounding must not push an angle on the gap's edge outside.
+    every = np.round(np.linspace(0, 360, n), 9)
+    held_out = (every >= gap[0]) & (every <= gap[1])
+    if held_out.all() or not held_out.any():
+        raise BadInput(f"a gap {gap} leaves nothing on one side of {n} angles")
+    return every[~held_out], every[held_out]
+
+
+def encode(degrees: np.ndarray) -> np.ndarray:
+    """(cos, sin) [k, 2] of angles [k]."""
+    angle = np.deg2rad(np.asarray(degrees, float))
+    return np.stack([np.cos(angle), np.sin(angle)], axis=1)
+
+
+class CrossFade(NamedTuple):
+    """Accounts of what is painted in the gap, each an R2 around the mean image of the gap."""
+
+    fade: float  # the pixelwise linear cross-fade between the edges
+    mixture: float  # for each image, the best mixture of the two edges
+    truth: float  # the true rotations
+
+
+def cross_fade(
+    painted: np.ndarray, truth: np.ndarray, degrees: np.ndarray, edges: np.ndarray, gap=GAP
+) -> CrossFade:
+    """Whether images painted in the gap [k, n, m] superpose its two edges [2, n, m], or rotate."""
+    painted, truth, edges = (
+        np.asarray(a, float).reshape(len(a), -1) for a in (painted, truth, edges)
+    )
+    if painted.shape != truth.shape or len(degrees) != len(painted) or len(edges) != 2:
+        raise BadInput(f"as many angles as images, and two edges: {painted.shape}, {truth.shape}")
+    share = ((np.asarray(degrees, float) - gap[0]) / (gap[1] - gap[0]))[:, None]
+    fade = (1 - share) * edges[:1] + share * edges[1:]
+    mixture = painted @ np.linalg.pinv(edges) @ edges
+    total = np.sum((painted - painted.mean(axis=0)) ** 2)
+    if not total > 0:
+        return CrossFade(*[float("nan")] * 3)
+    accounts = (fade, mixture, truth)
+    return CrossFade(*(float(1 - np.sum((painted - a) ** 2) / total) for a in accounts))
+
+
+def kaiming_fan_out(fan_out: int):
+    """Initialiser N(0, 2 / fan_out)."""
+    return nn.initializers.normal(math.sqrt(2 / fan_out))
+
+
+class RotationDecoder(nn.Module):
+    """z [B, d] -> (image [B, 28, 28] in (0, 1), activations): dense, two doublings, a convolution.
+
+    Batch normalisation and ReLU after each doubling; train, mask as in `nets.norm.BatchNorm`.
+    activations: the dense layer's, what each doubling gives after ReLU, the image.
+    """
+
+    channels: tuple[int, int] = (128, 64)
+    start: int = 7
+    form: str = "auto"
+
+    @nn.compact
+    def __call__(self, z, train: bool = False, mask=None):
+        first, zeros = self.channels[0], nn.initializers.zeros
+        size = self.start**2 * first
+        kernel = self.param("dense_kernel", kaiming_fan_out(size), (z.shape[-1], size))
+        x = jnp.matmul(z, kernel) + self.param("dense_bias", zeros, (size,))[None]
+        activations = [x.reshape(-1, self.start, self.start, first)]
+        for i, features in enumerate(self.channels):
+            x = activations[-1]
+            # PyTorch counts input channels here: it stores the kernels of transposed ones turned.
+            init = kaiming_fan_out(16 * x.shape[-1])
+            kernel = self.param(f"conv_{i}_kernel", init, (4, 4, x.shape[-1], features))
+            x = double(x, kernel, self.param(f"conv_{i}_bias", zeros, (features,)), self.form)
+            activations.append(jax.nn.relu(BatchNorm(name=f"norm_{i}")(x, train, mask)))
+        x = activations[-1]
+        kernel = self.param("out_kernel", kaiming_fan_out(9), (3, 3, x.shape[-1], 1))
+        x = convolve(x, kernel, padding=1, form=choose(self.form))
+        image = jax.nn.sigmoid(x[..., 0] + self.param("out_bias", zeros, ()))
+        return image, [*activations, image]

@@ -1,0 +1,310 @@
+"""Bumps, stripes, their codes and the regions that are held out (Liang et al. 2025).
+
+x is the column of a bump's centre, y its row; `image[row, column] = image[y, x]`, pixels sit at
+0..n-1. A bump is the product of two bells, one along each axis; a stripe is one bell alone. Images
+are *positive* (bright on 0) or *inverted* (1 minus that).
+
+A label is a pair (x, y) and, for each of the two, whether it is shown. On a *canvas* larger than
+the image it is shown when it falls into the image; otherwise it is a choice of the training set,
+and the half of the code that belongs to an absent factor is zero.
+"""
+
+import functools
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cgjax.core.errors import BadInput
+
+REGIONS = ("donut", "cross", "corner")
+ENCODINGS = ("bump", "onehot", "ramp", "ramp01", "coords")
+PIXEL_GRIDS = ("integer", "stretched")
+STRIPES = ("none", "canvas_stripe", "canvas_crop", "canvas_sos", "null_stripe")
+# A pixel that no training image makes brighter than this is never lit.
+LIT = 0.05
+
+
+# --- images ---------------------------------------------------------------------------------------
+
+
+def bump(
+    xy: jax.Array, n: int, sigma: float, inverted: bool = True, pixel_grid: str = "integer"
+) -> jax.Array:
+    """Images [k, n, n] of bumps of width sigma at xy [k, 2]; centres may lie between pixels.
+
+    pixel_grid: pixels at 0..n-1 ("integer") or at `linspace(0, n, n)` ("stretched").
+
+    >>> bump([[3, 5]], n=28, sigma=1.0, inverted=False)[0, 5, 3]
+    Array(1., dtype=float32)
+    """
+    xy = _pairs("xy", xy)
+    return images(Labels(xy, None), n, sigma, "none", None, inverted, pixel_grid)
+
+
+def _bell(centre, positions, variance):
+    """[k, n] around centres [k] at positions [n]."""
+    away = jnp.asarray(positions, centre.dtype)[None] - centre[:, None]
+    return jnp.exp(-(away**2) / (2 * variance))
+
+
+class Labels(NamedTuple):
+    """What images show; on a canvas xy are its coordinates."""
+
+    xy: np.ndarray  # [k, 2]
+    shown: np.ndarray | None  # bool [k, 2]; only "none" and the canvas can do without
+
+
+def images(
+    labels: Labels,
+    n: int,
+    sigma: float,
+    stripes: str = "none",
+    canvas: int | None = None,
+    inverted: bool = True,
+    pixel_grid: str = "integer",
+) -> jax.Array:
+    """Images [k, n, n] of labels: a bump where both factors are shown, a stripe where one is.
+
+    stripes: "none", bumps only; "null_stripe" and "canvas_stripe", the bell of the factor shown,
+    constant along the other axis, nothing where none is; "canvas_crop" and "canvas_sos", the
+    image's part of the bump, or of the sum of both stripes, on the canvas: what is centred outside
+    still shows its tail.
+    canvas: its size, for the kinds that have one; the image is its middle.
+    """
+    _check_stripes(stripes, n, canvas)
+    _check_positive("sigma", sigma)
+    if pixel_grid not in PIXEL_GRIDS:
+        raise BadInput(f"unknown pixel_grid '{pixel_grid}': one of {', '.join(PIXEL_GRIDS)}")
+    margin = (canvas - n) // 2 if stripes.startswith("canvas") else 0
+    pixels = np.arange(n) if pixel_grid == "integer" else np.linspace(0, n, n)
+    positive = _painted(_pairs("xy", labels.xy), labels.shown, pixels + margin, sigma, stripes)
+    return 1 - positive if inverted else positive
+
+
+@functools.partial(jax.jit, static_argnames="stripes")
+def _painted(xy, shown, pixels, sigma, stripes):
+    vertical = _bell(xy[:, 0], pixels, sigma**2)[:, None, :]
+    horizontal = _bell(xy[:, 1], pixels, sigma**2)[:, :, None]
+    if stripes == "canvas_sos":
+        return vertical + horizontal
+    if stripes in ("none", "canvas_crop"):
+        return vertical * horizontal
+    x_shown, y_shown = (shown[:, i, None, None] for i in range(2))
+    bells = jnp.where(x_shown, vertical, 1) * jnp.where(y_shown, horizontal, 1)
+    return jnp.where(x_shown | y_shown, bells, 0)
+
+
+def _check_stripes(stripes, n, canvas):
+    if stripes not in STRIPES:
+        raise BadInput(f"unknown stripes '{stripes}': one of {', '.join(STRIPES)}")
+    if stripes.startswith("canvas") and (canvas is None or canvas < n or (canvas - n) % 2):
+        raise BadInput(f"stripes '{stripes}' need a canvas of {n} plus an even margin: {canvas}")
+
+
+# --- codes ----------------------------------------------------------------------------------------
+
+
+def encode(
+    xy: jax.Array,
+    n: int,
+    kind: str,
+    sigma: float = 1.0,
+    width_multiplier: float = 1,
+    shown: jax.Array | None = None,
+) -> jax.Array:
+    """Codes e(x) beside e(y), [k, d], of centres xy [k, 2] with coordinates 0..n-1.
+
+    kind: "bump", a bell over n units whose variance is width_multiplier sigma^2 (d = 2n);
+    "onehot", for whole numbers (2n); "ramp" or "coords", the numbers themselves (2); "ramp01",
+    divided by n - 1 (2). shown: boolean [k, 2]; the code of an absent factor is zero, which the
+    ramps cannot have: their zero is a place. On a canvas n is the canvas.
+    """
+    if kind not in ENCODINGS:
+        raise BadInput(f"unknown encoding '{kind}': one of {', '.join(ENCODINGS)}")
+    xy = _pairs("xy", xy)
+    if kind in ("ramp", "coords", "ramp01"):
+        if shown is not None and not np.all(shown):
+            raise BadInput(f"encoding '{kind}' has no code for an absent factor: bump or onehot do")
+        return xy / (n - 1) if kind == "ramp01" else xy
+    _check_positive("width_multiplier", width_multiplier)
+    _check_positive("sigma", sigma)
+    if kind == "onehot":
+        _check_whole(xy, n)
+    return _coded(xy, shown, n, kind, width_multiplier * sigma**2)
+
+
+@functools.partial(jax.jit, static_argnames=("n", "kind"))
+def _coded(xy, shown, n, kind, variance):
+    if kind == "onehot":
+        codes = jax.nn.one_hot(xy.astype(int), n, dtype=xy.dtype)
+    else:
+        codes = jax.vmap(lambda pair: _bell(pair, np.arange(n), variance))(xy)
+    if shown is not None:
+        codes = jnp.where(shown[..., None], codes, 0)
+    return codes.reshape(len(xy), -1)
+
+
+def _pairs(name, xy):
+    """[k, 2] in floating point."""
+    xy = jnp.asarray(xy)
+    if xy.ndim != 2 or xy.shape[1] != 2:
+        raise BadInput(f"{name} are pairs [k, 2], got shape {xy.shape}")
+    return xy if jnp.issubdtype(xy.dtype, jnp.floating) else xy.astype(float)
+
+
+def _check_positive(name, value):
+    if not isinstance(value, jax.core.Tracer) and not value > 0:
+        raise BadInput(f"{name} is above 0, got {value}")
+
+
+def _check_whole(xy, n):
+    if isinstance(xy, jax.core.Tracer):
+        return
+    values = np.asarray(xy)
+    if np.any(values != np.round(values)) or np.any((values < 0) | (values >= n)):
+        raise BadInput(f"encoding 'onehot' takes whole numbers from 0 to {n - 1}")
+
+
+# --- regions --------------------------------------------------------------------------------------
+
+
+def region(
+    name: str, n: int, lb: int | None = None, ub: int | None = None, corner: int | None = None
+) -> np.ndarray:
+    """Which centres of an n x n grid are held out: boolean [y, x].
+
+    "donut": lb <= x <= ub and lb <= y <= ub. "cross": lb <= x < ub or lb <= y < ub, where some
+    values of x and y never occur, so that nothing can be composed. "corner": x >= corner and
+    y >= corner.
+    """
+    if name not in REGIONS:
+        raise BadInput(f"unknown region '{name}': one of {', '.join(REGIONS)}")
+    y, x = np.indices((n, n))
+    if name == "corner":
+        if corner is None or not 0 < corner < n:
+            raise BadInput(f"region 'corner' starts at a corner from 1 to {n - 1}, got {corner}")
+        return (x >= corner) & (y >= corner)
+    if lb is None or ub is None or not 0 <= lb <= ub < n:
+        raise BadInput(f"region '{name}' has 0 <= lb <= ub < {n}, got lb {lb} and ub {ub}")
+    if name == "donut":
+        held_out = (x >= lb) & (x <= ub) & (y >= lb) & (y <= ub)
+    else:
+        held_out = ((x >= lb) & (x < ub)) | ((y >= lb) & (y < ub))
+    if held_out.all() or not held_out.any():
+        raise BadInput(f"region '{name}' from {lb} to {ub} leaves nothing on one side")
+    return held_out
+
+
+def centres(mask: np.ndarray) -> np.ndarray:
+    """Grid points (x, y) [k, 2] where the mask [y, x] is True, row by row."""
+    y, x = np.nonzero(mask)
+    return np.stack([x, y], axis=1)
+
+
+def hole_side(n: int, p: float) -> int:
+    """K = floor(p n), the side of the hole of the continuous donut."""
+    # 0.3 times 40 is a little below 12 in floating point.
+    return math.floor(round(p * n, 9))
+
+
+def continuous_sizes(n: int, p: float, total: int = 1000) -> tuple[int, int]:
+    """Numbers of training and held-out points, int(total (n - K)^2 / n^2), int(total K^2 / n^2)."""
+    side = hole_side(n, p)
+    return total * (n - side) ** 2 // n**2, total * side**2 // n**2
+
+
+def continuous(
+    rng: np.random.Generator, n_points: int, n: int, p: float, held_out: bool
+) -> np.ndarray:
+    """Centres uniform in [0, n)^2 outside (or, held_out, inside) the hole of side K in the middle.
+
+    The hole is n/2 - K/2 <= x < n/2 + K/2, the same for y. Returns [n_points, 2].
+    """
+    side = hole_side(n, p)
+    if not 0 < side < n:
+        raise BadInput(f"a hole of {p} of {n} pixels has side {side}: it must leave both sides")
+    low, high = (n - side) / 2, (n + side) / 2
+    where = rng.random((n_points, 2))
+    if held_out:
+        return low + side * where
+    # The frame is two whole columns beside the hole and two pieces above and below it.
+    starts = np.array([[0, 0], [high, 0], [low, 0], [low, high]])
+    sizes = np.array([[low, n], [low, n], [side, low], [side, low]])
+    area = np.prod(sizes, axis=1)
+    which = rng.choice(4, n_points, p=area / np.sum(area))
+    return starts[which] + sizes[which] * where
+
+
+# --- training sets --------------------------------------------------------------------------------
+
+
+def bump_labels(xy: np.ndarray) -> Labels:
+    """Both factors shown."""
+    xy = np.asarray(xy)
+    return Labels(xy, np.ones(xy.shape, bool))
+
+
+def null_stripes(n: int) -> Labels:
+    """Every vertical and every horizontal stripe once [2n]; the absent coordinate is 0."""
+    values, nothing = np.arange(n), np.zeros(n, int)
+    xy = np.concatenate([np.stack([values, nothing], 1), np.stack([nothing, values], 1)])
+    return Labels(xy, np.repeat(np.array([[True, False], [False, True]]), n, axis=0))
+
+
+def canvas_labels(held_out: np.ndarray, canvas: int) -> Labels:
+    """All cells of the canvas but the hole; held_out is a mask [n, n] of the image, its middle."""
+    n = len(held_out)
+    _check_stripes("canvas_crop", n, canvas)
+    margin = (canvas - n) // 2
+    xy = centres(~np.pad(held_out, margin))
+    return Labels(xy, (xy >= margin) & (xy < margin + n))
+
+
+def take(labels: Labels, rows: np.ndarray) -> Labels:
+    """The labels of these rows."""
+    return Labels(labels.xy[rows], labels.shown[rows])
+
+
+def subsample(rng: np.random.Generator, labels: Labels, share: float) -> Labels:
+    """A fraction lambda of the labels, rounded, one at least; each at most once, in their order."""
+    if not 0 < share <= 1:
+        raise BadInput(f"bump_subsample is above 0, up to 1: got {share}")
+    n = len(labels.xy)
+    kept = rng.choice(n, max(1, round(share * n)), replace=False)
+    return take(labels, np.sort(kept))
+
+
+def draw(rng: np.random.Generator, labels: Labels, n: int) -> Labels:
+    """n labels with replacement."""
+    return take(labels, rng.integers(len(labels.xy), size=n))
+
+
+def mixture(
+    rng: np.random.Generator, bumps: Labels, stripes: Labels, n: int, stripe_fraction: float
+) -> Labels:
+    """n draws with replacement, round(n stripe_fraction) of them stripes; bumps come first."""
+    if not 0 <= stripe_fraction <= 1:
+        raise BadInput(f"stripe_fraction is from 0 to 1, got {stripe_fraction}")
+    n_stripes = round(n * stripe_fraction)
+    parts = (draw(rng, bumps, n - n_stripes), draw(rng, stripes, n_stripes))
+    return Labels(*(np.concatenate(pair) for pair in zip(*parts)))
+
+
+# --- what the training images light ---------------------------------------------------------------
+
+
+def largest_brightness(positive: jax.Array) -> jax.Array:
+    """The largest value [n, n] of each pixel over positive images [k, n, n]."""
+    return jnp.max(jnp.asarray(positive), axis=0)
+
+
+def n_never_lit(positive: jax.Array, level: float = LIT) -> int:
+    """How many pixels no image makes brighter than `level`.
+
+    Separate output weights of such a pixel are never told how to light it: there a decoder without
+    weights shared over pixels must fail, whatever its hidden layers represent.
+    """
+    return int(jnp.sum(largest_brightness(positive) <= level))

@@ -1,0 +1,101 @@
+"""What is said of painted images: nMSE, position, peak height, likeness; always together.
+
+Images are [k, n, n], centres xy [k, 2]. nMSE is the error in units of that of a blank image: 1 is
+as good as painting nothing, and an OOD error of 0.004, small as it looks, is nMSE 1.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+
+from cgjax.core import metrics
+from cgjax.core.errors import BadInput
+
+
+def image_mse(truth: jax.Array, painted: jax.Array) -> jax.Array:
+    """Mean squared error [k] of each image."""
+    _check_pair(truth, painted)
+    return jnp.mean((truth - painted) ** 2, axis=(1, 2))
+
+
+def blank_mse(truth: jax.Array, inverted: bool = True) -> jax.Array:
+    """The error [k] of painting background only: about pi sigma^2 / n^2 for a bump inside."""
+    return jnp.mean((truth - float(inverted)) ** 2, axis=(1, 2))
+
+
+def nmse(truth: jax.Array, painted: jax.Array, inverted: bool = True) -> jax.Array:
+    """Mean squared error over that of blank images of the same region."""
+    return jnp.mean(image_mse(truth, painted)) / jnp.mean(blank_mse(truth, inverted))
+
+
+def extremum(painted: jax.Array, inverted: bool = True) -> jax.Array:
+    """(x, y) [k, 2] of the brightest pixel, inverted: the darkest; the first of several."""
+    n = painted.shape[-1]
+    flat = painted.reshape(len(painted), -1)
+    place = jnp.argmin(flat, axis=1) if inverted else jnp.argmax(flat, axis=1)
+    return jnp.stack([place % n, place // n], axis=1)
+
+
+def position_error(painted: jax.Array, xy: jax.Array, inverted: bool = True) -> jax.Array:
+    """Distance [k] in pixels between the extremum and the target."""
+    return jnp.linalg.norm(extremum(painted, inverted) - jnp.asarray(xy), axis=1)
+
+
+def position_accuracy(painted: jax.Array, xy: jax.Array, inverted: bool = True) -> jax.Array:
+    """Share of images whose extremum is within one pixel of the target, along both axes."""
+    away = jnp.abs(extremum(painted, inverted) - jnp.asarray(xy))
+    return jnp.mean(jnp.all(away <= 1, axis=1))
+
+
+def peak_height(painted: jax.Array, xy: jax.Array, inverted: bool = True) -> jax.Array:
+    """Height [k] above the background at the pixel nearest to the target; 1 is right."""
+    x, y = jnp.round(jnp.asarray(xy)).astype(int).T
+    value = painted[jnp.arange(len(painted)), y, x]
+    return 1 - value if inverted else value
+
+
+@functools.partial(jax.jit, static_argnames="inverted")
+def all_scores(truth: jax.Array, painted: jax.Array, xy: jax.Array, inverted: bool = True) -> dict:
+    """The numbers that are only ever reported together, for one region."""
+    errors = image_mse(truth, painted)
+    return {
+        "mse": jnp.mean(errors),
+        "median_mse": jnp.median(errors),
+        "nmse": nmse(truth, painted, inverted),
+        "position_error": jnp.mean(position_error(painted, xy, inverted)),
+        "position_accuracy": position_accuracy(painted, xy, inverted),
+        "peak_height": jnp.mean(peak_height(painted, xy, inverted)),
+        "ssim_error": 1 - jnp.mean(metrics.ssim(truth, painted)),
+    }
+
+
+def _check_pair(truth, painted):
+    if truth.shape != painted.shape or truth.ndim != 3:
+        raise BadInput(f"truth and painted are [k, n, n]: got {truth.shape} and {painted.shape}")
+
+
+# --- likeness of all pairs ------------------------------------------------------------------------
+
+
+def cosine(images: jax.Array) -> jax.Array:
+    """Cosine similarity [k, k] of images."""
+    flat = images.reshape(len(images), -1)
+    length = jnp.linalg.norm(flat, axis=1)
+    return flat @ flat.T / (length[:, None] * length[None])
+
+
+def distance(images: jax.Array) -> jax.Array:
+    """Euclidean distance [k, k] of images."""
+
+    def from_one(image):
+        return jnp.sqrt(jnp.sum((images - image[None]) ** 2, axis=(1, 2)))
+
+    # Image by image: the difference of two large squares would lose the digits of a small one.
+    return jax.lax.map(from_one, images)
+
+
+def pixel_overlap(images: jax.Array, threshold: float = 0.3) -> jax.Array:
+    """Share of pixels that are below the threshold in both of two inverted images: [k, k]."""
+    dark = (images < threshold).reshape(len(images), -1).astype(images.dtype)
+    return dark @ dark.T / dark.shape[1]

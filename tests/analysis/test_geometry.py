@@ -1,0 +1,112 @@
+"""Pull-back metrics against closed forms and differences; ranks, probes, dimensions."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from cgjax.analysis import geometry
+
+POLAR = np.array([[1.0, 0.3], [2.0, -1.0], [0.5, 2.0]])
+
+
+pullback = jax.jit(geometry.pullback, static_argnames="f")
+
+
+def polar(z):
+    """The plane in polar coordinates: g = diag(1, r^2), area r."""
+    return z[0] * jnp.stack([jnp.cos(z[1]), jnp.sin(z[1])])
+
+
+def test_pullback_of_polar_coordinates():
+    with jax.enable_x64(True):
+        tensor = np.asarray(pullback(polar, POLAR))
+    expected = np.stack([np.diag([1, r**2]) for r in POLAR[:, 0]])
+    np.testing.assert_allclose(tensor, expected, atol=1e-14)
+    np.testing.assert_allclose(geometry.volume_element(tensor), POLAR[:, 0])
+
+
+def test_exact_metric_agrees_with_differences_of_a_quadratic():
+    """Central differences of a quadratic are exact; those at the border are not."""
+
+    def f(z):
+        return jnp.stack([z[0] ** 2 - z[1], z[0] * z[1], 3 * z[1] ** 2])
+
+    z = np.stack(np.meshgrid(np.arange(5.0), np.arange(6.0), indexing="ij"), axis=-1)
+    z = z.reshape(-1, 2)
+    with jax.enable_x64(True):
+        exact = np.asarray(pullback(f, z)).reshape(5, 6, 2, 2)
+    values = np.stack([z[:, 0] ** 2 - z[:, 1], z[:, 0] * z[:, 1], 3 * z[:, 1] ** 2], axis=1)
+    tensor = geometry.grid_tensor(values.reshape(5, 6, 3))
+    np.testing.assert_allclose(tensor[1:-1, 1:-1], exact[1:-1, 1:-1], atol=1e-10)
+    assert np.abs(tensor - exact)[0].max() > 0.1
+
+
+def test_volume_of_three_factors():
+    rng = np.random.default_rng(0)
+    jac = rng.normal(size=(4, 7, 3))
+    volume = geometry.volume_element(np.einsum("noi,noj->nij", jac, jac))
+    expected = [np.prod(np.linalg.svd(j, compute_uv=False)) for j in jac]
+    np.testing.assert_allclose(volume, expected)
+
+
+def test_ranks_where_a_layer_folds():
+    """ReLU units: dead, one alive, two that see the same direction, two that do not."""
+    kernel = np.array([[1.0, 0.0], [0.0, 1.0], [2.0, 0.0]])
+
+    def f(z):
+        return jax.nn.relu(jnp.asarray(kernel, z.dtype) @ z)
+
+    def nearly(z):
+        return jnp.stack([z[0], z[0] + 1e-4 * z[1]])
+
+    z = np.array([[-1, -1], [1, -1], [-1, 1], [1, 1]], np.float32)
+    ranks = jax.jit(geometry.rank_map, static_argnames=("f", "rtol"))
+    np.testing.assert_array_equal(ranks(f, z), [0, 1, 1, 2])
+    assert ranks(nearly, z[:1])[0] == 1
+    assert ranks(nearly, z[:1], rtol=1e-6)[0] == 2
+
+
+def test_probe_is_least_squares_with_an_intercept():
+    rng = np.random.default_rng(0)
+    features, noise = rng.normal(size=(40, 2, 3)), rng.normal(size=(40, 2))
+    weights = rng.normal(size=(6, 2))
+    targets = features.reshape(40, 6) @ weights + [5.0, -3] + 0.1 * noise
+    found = geometry.probe(features, targets)
+    design = np.concatenate([features.reshape(40, 6), np.ones((40, 1))], axis=1)
+    expected = np.linalg.lstsq(design, targets, rcond=None)[0]
+    np.testing.assert_allclose(found.weights, expected[:-1], atol=1e-10)
+    np.testing.assert_allclose(found.intercept, expected[-1], atol=1e-10)
+    left = np.var(targets - design @ expected, axis=0) / np.var(targets, axis=0)
+    np.testing.assert_allclose(found.r2, 1 - left)
+    assert np.isnan(found.r2_held_out).all()
+
+
+def test_probe_on_points_held_out():
+    """Fitted where activations are linear in the target; outside they fold back."""
+    x = np.arange(10.0)
+    activations = np.where(x < 6, x, 12 - x)[:, None]
+    found = geometry.probe(activations, x[:, None], x < 6)
+    np.testing.assert_allclose(found.r2, 1)
+    out = x[6:]
+    wrong = np.sum((out - (12 - out)) ** 2) / np.sum((out - out.mean()) ** 2)
+    np.testing.assert_allclose(found.r2_held_out, 1 - wrong)
+    constant = geometry.probe(activations, np.ones((10, 1)))
+    assert np.isnan(constant.r2)
+
+
+@pytest.mark.parametrize("shape", [(200, 8), (8, 200)])
+def test_effective_rank_counts(shape):
+    """Variances 1, 1/2, 1/100 and one below the threshold, whichever side is longer."""
+    rng = np.random.default_rng(0)
+    left, right = (np.linalg.qr(rng.normal(size=(n, 4)))[0] for n in shape)
+    left = np.linalg.qr(left - left.mean(axis=0))[0]
+    variances = np.array([1, 0.5, 0.01, 5e-4])
+    activations = left @ np.diag(np.sqrt((shape[0] - 1) * variances)) @ right.T + 7.0
+    found = geometry.effective_rank(activations)
+    np.testing.assert_allclose(found.eigenvalues[:4], variances, rtol=1e-8)
+    assert found.n_above == 3 and found.n_components == 2  # 1.5 of 1.5105 is above 99 %
+    assert geometry.effective_rank(activations, 1e-4, 0.9999).n_above == 4
+    assert geometry.effective_rank(activations, 1e-4, 0.999).n_components == 3
+    assert geometry.effective_rank(activations, share=1.0).n_components == 4
+    assert geometry.effective_rank(np.ones(shape))[:2] == (0, 0)

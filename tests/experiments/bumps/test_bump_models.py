@@ -1,0 +1,259 @@
+"""Decoders and penalties: counts, closed forms, stored penalties, failure and remedy in seconds."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from cgjax.core.errors import BadInput
+from cgjax.experiments.bumps import losses, models, scenes, scores
+
+# Initialisers take longer to compile than to run.
+QUICK = {"xla_backend_optimization_level": 0}
+
+
+def outline(module, inputs, **options):
+    """Shapes of what the module gives, and of its variables."""
+    return jax.eval_shape(
+        lambda key, inputs: module.init_with_output(key, inputs, **options),
+        jax.random.key(0), inputs,
+    )  # fmt: skip
+
+
+def count(variables):
+    return sum(a.size for a in jax.tree.leaves(variables["params"]))
+
+
+# --- shapes and counts ----------------------------------------------------------------------------
+
+
+def test_every_decoder_paints_and_shows_its_layers():
+    small = {
+        "mlp": {"width": 8},
+        "cnn": {"hidden": 2, "n_hidden": 2},
+        "pixel_mlp": {"features": 8},
+        "transformer": {"features": 8, "heads": 2, "depth": 1, "feed_forward": 4},
+        "embed": {},
+        "product": {},
+    }
+    assert {*small, "encoder"} == models.MODELS.keys() and {*models.WITH_FIELDS} <= small.keys()
+    for name, options in small.items():
+        module = models.MODELS[name](n=28, **options)
+        (image, activations), _ = outline(module, jnp.zeros((3, 56)))
+        assert image.shape == activations[-1].shape == (3, 28, 28), name
+        assert all(len(a.shape) > 1 and a.shape[0] == 3 for a in activations), name
+
+
+def test_published_sizes():
+    _, variables = outline(models.EmbeddingNetwork(), jnp.zeros((1, 64)))
+    assert count(variables) == 133_218
+    _, variables = outline(models.MLPDecoder(), jnp.zeros((1, 56)))
+    assert count(variables) == 57 * 256 + 2 * 257 * 256 + 257 * 784
+    (code, activations), _ = outline(models.Encoder(), jnp.zeros((2, 28, 28)))
+    assert code.shape == (2, 56)
+    assert [a.shape[1:] for a in activations] == [
+        (14, 14, 32), (7, 7, 64), (4, 4, 128), (128,), (56,),
+    ]  # fmt: skip
+    ten = models.MLPDecoder(width=1024, n_hidden=10, weights="he_uniform", batch_norm=True)
+    (_, activations), variables = outline(ten, jnp.zeros((2, 56)), train=True)
+    assert len(activations) == 11 and len(variables["batch_stats"]) == 10
+
+
+# --- fields ---------------------------------------------------------------------------------------
+
+
+def drawn(module, codes):
+    """Parameters of order one, and the module's own functions compiled."""
+    shapes = jax.eval_shape(module.init, jax.random.key(0), codes)["params"]
+    leaves, structure = jax.tree.flatten(shapes)
+    rng = np.random.default_rng(1)
+    return structure.unflatten([rng.normal(size=a.shape).astype(np.float32) for a in leaves])
+
+
+def convolved(x, kernel, bias):
+    """3 x 3, zeros around the image: position by position."""
+    padded = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    n = x.shape[1]
+    seen = [padded[:, i : i + n, j : j + n] @ kernel[i, j] for i in range(3) for j in range(3)]
+    return sum(seen) + bias
+
+
+def test_embedding_network_written_out():
+    n, xy = 5, np.array([[1, 4], [3, 0]])
+    codes = np.asarray(scenes.encode(xy, n, "onehot"))
+    module = models.EmbeddingNetwork(n)
+    params = drawn(module, codes)
+    image, activations = jax.jit(module.apply)({"params": params}, codes)
+    pair = []
+    for f, value in zip("xy", xy.T):
+        left, right = params[f"left_{f}"][value], params[f"right_{f}"][value]
+        left = left / np.linalg.norm(left, axis=1, keepdims=True)
+        right = right / np.linalg.norm(right, axis=2, keepdims=True)
+        pair.append((left * params[f"lam_{f}"][value][:, None]) @ right)
+    x = np.stack(pair, axis=-1)
+    np.testing.assert_allclose(activations[0], x, atol=1e-5)
+    for i in range(3):
+        x = np.where(x > 0, x, params[f"slopes_{i}"]["slope"] * x)
+        np.testing.assert_allclose(activations[i + 1], x, rtol=1e-4, atol=1e-4)
+        x = convolved(x, params[f"convs_{i}"]["kernel"], params[f"convs_{i}"]["bias"])
+    np.testing.assert_allclose(image, x[..., 0], rtol=1e-4, atol=1e-4)
+
+
+def test_low_rank_absent_factors_and_initial_values():
+    n = 20
+    module = models.EmbeddingNetwork(n, rank=1, combine="product", absent=True)
+    labels = scenes.null_stripes(n)
+    codes = np.asarray(scenes.encode(labels.xy, n, "onehot", shown=labels.shown))
+    program = jax.jit(module.init_with_output, compiler_options=QUICK)
+    (image, (pair, _)), params = program(jax.random.key(0), codes)
+    pair = np.asarray(pair)
+    # A factor that is not shown has a field of ones at first.
+    assert np.all(pair[:n, ..., 1] == 1) and np.all(pair[n:, ..., 0] == 1)
+    np.testing.assert_allclose(image[:n], pair[:n, ..., 0], rtol=1e-6)
+    np.testing.assert_allclose(image[n:], pair[n:, ..., 1], rtol=1e-6)
+    assert np.all(np.linalg.matrix_rank(pair[:n, ..., 0]) == 1)
+    params = params["params"]
+    np.testing.assert_allclose(np.linalg.norm(params["left_x"], axis=-2), 1, rtol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(params["right_y"], axis=-1), 1, rtol=1e-5)
+    lam = np.concatenate([params["lam_x"], params["lam_y"]]) * np.sqrt(n)
+    assert 0.6 < np.mean(lam**2) < 1.5  # 40 squares of normal numbers
+
+
+def test_no_field_for_an_absent_factor():
+    """No answer rather than a wrong one."""
+    module = models.ProductField(5)
+    codes = np.eye(10, dtype=np.float32)[:1]
+    params = drawn(module, codes)
+    assert np.all(np.isnan(jax.jit(module.apply)({"params": params}, codes)[0]))
+
+
+def test_stripes_are_flat_by_construction():
+    codes = np.asarray(scenes.encode([[1, 4], [3, 0]], 5, "onehot"))
+    module = models.ProductField(5, stripes=True)
+    params = drawn(module, codes)
+    (image, (pair, _)) = jax.jit(module.apply)({"params": params}, codes)
+    a, b = params["a"][[1, 3]], params["b"][[4, 0]]
+    np.testing.assert_allclose(image, a * b, rtol=1e-6)
+    assert np.all(np.ptp(pair[..., 0], axis=1) == 0) and np.all(np.ptp(pair[..., 1], axis=2) == 0)
+    added, _ = jax.jit(module.clone(combine="sum").apply)({"params": params}, codes)
+    np.testing.assert_allclose(added, a + b, rtol=1e-6)
+
+
+def test_bad_models_are_refused():
+    codes = jnp.zeros((1, 10))
+    for module, inputs, words in (
+        (models.EmbeddingNetwork(5, combine="mean"), codes, "unknown combine 'mean'"),
+        (models.ProductField(5, combine="cnn"), codes, "unknown combine 'cnn'"),
+        (models.ProductField(5), codes[:, :2], r"one-hot codes \[B, 10\]"),
+    ):
+        with pytest.raises(BadInput, match=words):
+            outline(module, inputs)
+
+
+# --- penalties ------------------------------------------------------------------------------------
+
+
+def test_stored_penalties(golden):
+    stored = golden("bumps/regulariser")
+    with open(stored.zip.filename.replace("regulariser.npz", "values.json")) as file:
+        values = json.load(file)
+
+    @jax.jit
+    def penalties(lam, vectors):
+        return losses.entropy(lam), *(losses.vector_variance(vectors, axis) for axis in (-2, -1))
+
+    with jax.enable_x64(True):
+        found = penalties(stored["singular_values"], stored["vectors"])
+        found = [float(value) for value in found]
+    names = ("entropy_of_squared", *(f"variance_sum_axis_minus{i}_ddof1" for i in (2, 1)))
+    np.testing.assert_allclose(found, [values[name] for name in names], rtol=1e-10)
+
+
+def test_embedding_penalty_adds_up():
+    rng = np.random.default_rng(0)
+    shapes = {"lam": (4, 4), "left": (4, 4, 4), "right": (4, 4, 4)}
+    params = {f"{k}_{f}": rng.normal(size=s) for k, s in shapes.items() for f in "xy"}
+    penalty = jax.jit(losses.embedding_penalty)
+    found = penalty(params, 0.1, 0.01)
+    expected = 0
+    for f in "xy":
+        share = params[f"lam_{f}"] ** 2
+        share /= share.sum(axis=1, keepdims=True)
+        expected -= 0.1 * np.sum(share * np.log(share))
+        expected += 0.01 * np.var(params[f"left_{f}"], axis=1, ddof=1).sum()
+        expected += 0.01 * np.var(params[f"right_{f}"], axis=2, ddof=1).sum()
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    # One lam each, and constant vectors: nothing to pay but the floor under the logarithm.
+    flat = {k: jnp.ones_like(v) for k, v in params.items()} | {f"lam_{f}": jnp.eye(4) for f in "xy"}
+    floor = -0.1 * 2 * 12 * 1e-8 * np.log(1e-8)
+    np.testing.assert_allclose(penalty(flat, 0.1, 0.01), floor, rtol=1e-4)
+    assert losses.size_independent(32) == (1, 1) and losses.size_independent(16) == (2, 4)
+
+
+def test_penalties_on_fields():
+    """A vertical stripe is flat for x and not for y; the nuclear norm does not see which."""
+    stripe = np.tile(np.array([0.0, 1, 3]), (1, 3, 1))
+    turned = stripe.swapaxes(1, 2)
+
+    @jax.jit
+    def measured(of_x, of_y):
+        fields = [of_x, of_y]
+        return [m(fields) for m in (losses.null_axis_variance, losses.nuclear_norm)]
+
+    flat, uneven = measured(stripe, turned), measured(turned, stripe)
+    np.testing.assert_allclose([flat[0], uneven[0]], [0, 6 * np.var([0, 1, 3])], rtol=1e-6)
+    np.testing.assert_allclose([flat[1], uneven[1]], 2 * np.sqrt(3 * 10), rtol=1e-5)
+    share = jax.jit(lambda *fields: losses.stripe_share(fields))(stripe, stripe)
+    np.testing.assert_allclose(share, [1, 0], atol=1e-6)
+
+
+def test_squared_error_leaves_padding_out():
+    truth, painted = np.zeros((3, 2, 2)), np.arange(3.0).reshape(3, 1, 1) * np.ones((3, 2, 2))
+    squared_error = jax.jit(losses.squared_error)
+    np.testing.assert_allclose(squared_error(painted, truth), 5 / 3, rtol=1e-6)
+    assert squared_error(painted, truth, np.array([1.0, 1, 0])) == 0.5
+
+
+# --- failure and remedy ---------------------------------------------------------------------------
+
+
+def test_product_field_composes_with_flatness_only():
+    """Section 13's cleanest demonstration: free fields fail in the hole, flat ones compose."""
+    n, batch, n_steps = 20, 32, 1000
+    hole = scenes.region("donut", n, 4, 15)
+    frame, held_out = scenes.centres(~hole), scenes.centres(hole)
+    (codes, images), (new_codes, truth) = (
+        (scenes.encode(xy, n, "onehot"), scenes.bump(xy, n, 1.0, inverted=False))
+        for xy in (frame, held_out)
+    )
+    module, tx = models.ProductField(n), optax.adam(1e-2)
+
+    @jax.jit
+    def trained(weight):
+        def loss(params, rows):
+            painted, _ = module.apply(params, codes[rows])
+            flatness = losses.null_axis_variance(module.apply(params, method="fields"))
+            return losses.squared_error(painted, images[rows]) + weight * flatness
+
+        def step(state, rows):
+            params, opt = state
+            updates, opt = tx.update(jax.grad(loss)(params, rows), opt)
+            return (optax.apply_updates(params, updates), opt), None
+
+        params = module.init(jax.random.key(0), codes[:1])
+        rows = jax.random.randint(jax.random.key(1), (n_steps, batch), 0, len(frame))
+        (params, _), _ = jax.lax.scan(step, (params, tx.init(params)), rows)
+        seen, unseen = (module.apply(params, c)[0] for c in (codes, new_codes))
+        return (
+            scores.nmse(images, seen, False),
+            scores.nmse(truth, unseen, False),
+            scores.position_accuracy(unseen, held_out, False),
+        )
+
+    id_nmse, ood_nmse, accuracy = trained(0.0)
+    assert id_nmse < 0.1 and ood_nmse > 0.8 and accuracy < 0.5
+    id_nmse, ood_nmse, accuracy = trained(1e-3)
+    assert id_nmse < 0.01 and ood_nmse < 0.01 and accuracy == 1
