@@ -8,7 +8,7 @@ from cgjax import config as configs
 from cgjax.core.errors import BadInput
 from cgjax.core.workdir import read_json
 from cgjax.experiments.sprites import audits, sets
-from cgjax.experiments.sprites.support import run, studies
+from cgjax.experiments.sprites.support import bench, run, studies
 from cgjax.main import main
 from cgjax.published import PUBLISHED
 
@@ -102,6 +102,14 @@ def test_opacity_of_a_barely_trained_model(trained, tmp_path):
     metrics = read_json(tmp_path / "results.json")["metrics"]
     assert metrics["seed 0: sprite pixels with alpha >= 1"]["ours"] < 0.5
     assert metrics["seed 0: front, sprite pixels that fail"]["ours"] > 0.3
+
+
+def test_the_benchmark_audits_the_orthogonal_support(monkeypatch):
+    monkeypatch.setattr(bench, "N_VALUES", 1)
+    monkeypatch.setattr(bench, "N_VALUES_DENSE", 1)
+    monkeypatch.setattr(bench, "SIZES", (16, 8))
+    assert bench.full_size("occlude_step") > 0
+    assert len(bench.against_dense()) == 3
 
 
 def test_bad_input_is_named(trained, tmp_path):

@@ -16,6 +16,7 @@ from cgjax.experiments.sprites.compositions import COMPOSITIONS
 
 N_VALUES = 256
 N_VALUES_DENSE = 4  # with two partners each: eight points
+SIZES = (64, 16)  # pixels: of the whole audit, and of the one against dense Jacobians
 
 
 def run(batch: int = 0, steps: int = 0) -> None:
@@ -32,7 +33,7 @@ def full_size(composition: str) -> float:
     started = time.perf_counter()
     for component in (0, 1):
         audits.audit(
-            _data(64), composition, component, jax.random.key(component),
+            _data(SIZES[0]), composition, component, jax.random.key(component),
             n_values=N_VALUES, n_partners=1,
         )  # fmt: skip
     return time.perf_counter() - started
@@ -40,7 +41,7 @@ def full_size(composition: str) -> float:
 
 def against_dense() -> dict:
     """ms for the back slot's ranks on the same points, by three routes."""
-    points = audits.points(_data(16), 1, jax.random.key(0), N_VALUES_DENSE, 1)
+    points = audits.points(_data(SIZES[1]), 1, jax.random.key(0), N_VALUES_DENSE, 1)
     composition = COMPOSITIONS["occlude_sigmoid"]
 
     def audit(pixelwise):
@@ -69,6 +70,5 @@ def against_dense() -> dict:
 
 
 def _data(size: int) -> ml_collections.ConfigDict:
-    return ml_collections.ConfigDict(
-        {"image_size": size, "n_slots": 2, **sets.SUPPORTS["orthogonal"]}
-    )
+    config = ml_collections.ConfigDict({"data": {"image_size": size}})
+    return audits.support_data(config, **sets.SUPPORTS["orthogonal"])
