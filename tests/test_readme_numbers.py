@@ -1,8 +1,8 @@
 """Numbers in the READMEs' sentences, held against the record: a sentence is written from it anew.
 
 A case is a README, a sentence with {} for its numbers, and where in the record each one stands:
-"<file> <metric>", followed by " paper", " difference", " sd", " %" (the number in per cent) or
-" [i]" for one seed.
+"<file> <metric>", followed by " paper", " difference", " sd", " %" (the number in per cent),
+" e-3" (in thousandths) or " [i]" for one seed.
 """
 
 import pathlib
@@ -37,6 +37,8 @@ def number(path: str) -> float:
     if rest in found:
         return found[rest]["ours"]
     found = found[metric]
+    if which == "e-3":
+        return 1000 * found["ours"]
     if which == "%":
         return 100 * found["ours"]
     if which == "difference":
@@ -130,6 +132,22 @@ SENTENCES = [
         SPRITES,
         "from coordinates (R2 {:.3f}) or only move a drawing ({:.3f})",
         rows("sprites/{}-fast", ("gap_broadcast", "gap_shift"), "r2_all"),
+    ),
+    (
+        SPRITES,
+        "({:.2f}e-3 and {:.2f}e-3; {:.2f}e-3 and {:.2f}e-3). One network for both sprites: {:.3f} "
+        "({:.1f}e-3 and {:.1f}e-3)",
+        [
+            *(f"sprites/{row}-fast mse_{where} e-3" for row in ("gap_broadcast", "gap_shift")
+              for where in ("gap", "outside")),
+            "sprites/gap_shared-fast r2_all",
+            *(f"sprites/gap_shared-fast mse_{where} e-3" for where in ("gap", "outside")),
+        ],
+    ),
+    (
+        SPRITES,
+        "The error inside the gap is {:.1f}e-3, {:.1f}e-3, {:.1f}e-3, {:.1f}e-3 and {:.1f}e-3",
+        rows("sprites/gap_{}-fast mse_gap", (0.1, 0.2, 0.4, 0.6, 0.8), "e-3"),
     ),
     (
         SPRITES,
@@ -341,6 +359,22 @@ SENTENCES = [
     ),
     (
         KERNELS,
+        "{:.2f} for ConvNets on CD-3 at distance 0, where the mean is {:.2f}",
+        [
+            f"kernels/cd_mnist-fast-cd3_d0 cd_3, d=0: {name}"
+            for name in ("additivity", "mean additivity")
+        ],
+    ),
+    (
+        KERNELS,
+        "ResNet and ViT have {:.2f} and {:.2f}.",
+        [
+            f"kernels/cd_cifar_{net}-fast-cd3 cd_3, d=0: comp accuracy"
+            for net in ("resnet", "vit")
+        ],
+    ),
+    (
+        KERNELS,
         "(ViT on CD-1: {:.3f}, paper {:.3f}; ConvNets on CD-3 at distance 0: {:.3f}, paper {:.3f})",
         [
             f"kernels/{row} {name}, d=0: mean additivity{which}"
@@ -396,6 +430,34 @@ def test_additivity_and_shares_of_image_networks():
     assert f"within {gaps[-3]:.3f} of the paper's in every recorded run but two" in text
     shares = max(map(abs, differences("magnitude", "cd_mnist")))
     assert f"within {shares:.3f} of the paper in every share" in text
+
+
+def test_models_with_a_sigmoid_whatever_composed_the_images():
+    metrics = [
+        read_json(path)["metrics"]
+        for path in sorted((report.RECORD / "sprites").glob("match_*-fast.json"))
+        if re.search(r"_sigmoid(_a10)?-fast", path.name)
+    ]
+    scores = [found["r2_all"]["ours"] for found in metrics]
+    shares = [100 * found["share_outline"]["ours"] for found in metrics]
+    text = plain(SPRITES.read_text())
+    assert f"to R2 {min(scores):.3f} to {max(scores):.3f}, matched or not" in text
+    assert f"{min(shares):.0f} to {max(shares):.0f} % of the error left is on outlines" in text
+
+
+def test_rows_in_both_precisions():
+    pairs = [
+        [
+            read_json(report.RECORD / "sprites" / f"{row}-fast{label}.json")
+            for label in ("", "-bfloat16")
+        ]
+        for row in (
+            "orthogonal_compositional", "orthogonal_gap", "orthogonal_star", "random_compositional",
+        )
+    ]  # fmt: skip
+    means = [np.mean([one["metrics"]["r2_all"]["ours"] for one in each]) for each in zip(*pairs)]
+    expected = "four rows stand in both precisions, means {:.3f} (float32) and {:.3f}"
+    assert expected.format(*means) in plain(SPRITES.read_text())
 
 
 def test_the_rows_below_the_paper_are_counted():
