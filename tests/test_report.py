@@ -51,8 +51,13 @@ def test_other_seeds_of_a_recorded_config_join_it(tmp_path):
     assert found["values"] == [0.5, 0.9, 0.7] and found["seeds"] == [0, 2, 1]
     assert found["ours"] == pytest.approx(0.7) and entry["config"]["train"]["seeds"] == [0, 2, 1]
     assert entry["earlier"][0]["seeds"] == [0]
-    # The same seed again, or another config, is another run: it takes the old one's place.
-    assert finished((0,), [0.6])["metrics"]["r2_all"]["values"] == [0.6]
+    assert entry["wall_s"] == 2.0
+    recorded = configs.from_json(json.dumps(entry["config"]))
+    assert entry["config_hash"] == configs.fingerprint(recorded)
+    # The same seed again takes its own place, and leaves the others; another config all of it.
+    again = finished((0,), [0.6])
+    assert again["metrics"]["r2_all"]["values"] == [0.9, 0.7, 0.6]
+    assert again["metrics"]["r2_all"]["seeds"] == again["config"]["train"]["seeds"] == [2, 1, 0]
     changed = finished((1,), [0.8], **{"optim.lr": "2e-3"})
     assert changed["metrics"]["r2_all"]["values"] == [0.8] and "earlier" not in changed
 

@@ -145,13 +145,15 @@ def _of_support(support):
     apart = np.nan if support.connection is None else support.connection.widest
     radius = np.nan if support.connection is None else support.connection.radius
     failing = support.assumption.split(" and ")
+    # One latent at a time can only fail it.
+    whole = None if "A2" in support.unmeasured else support.coverage
 
     def premise(name, words, value, limit, found=True, bound=np.nan):
         holds = None if found is None else name not in failing
         return Premise(name, holds, value, limit, words, bound=bound)
 
     return (
-        premise("A2", "P reaches every component value of Q", covered, 1.0, support.coverage),
+        premise("A2", "P reaches every component value of Q", covered, 1.0, whole),
         premise("A3", "the rank condition holds on P", share, 1.0, bound=largest_share(fails, n)),
         premise("connection", "P is in one piece", apart, radius, support.connection),
     )

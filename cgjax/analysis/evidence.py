@@ -17,6 +17,7 @@ from cgjax.analysis import jacobians
 BLOCK = 32  # points of P' whose Jacobians are held at once
 SEARCHED = 64  # points among which subsets are searched
 TRIES = 32  # random subsets
+GREEDY = 16  # points up to which they are also added one by one
 DIRECTIONS = 8  # hidden directions of a dense Jacobian that are followed to second order
 
 
@@ -54,12 +55,12 @@ def _merge(a, b, stacked):
 # --- some finite P' -------------------------------------------------------------------------------
 
 
-def search(composition, points, component, pixelwise, judged, passes):
+def search(composition, points, component, pixelwise, judged, n_hidden):
     """Points whose summed Jacobian passes where that of all does not: their indices, or None.
 
     A sum can cancel, and the definition asks for *some* finite P'. Tried, in this order: each point
-    alone, the first ones, points added greedily, random subsets; among the first 64 points.
-    judged: the blocks that count. passes: singular values [blocks, M] -> bool.
+    alone, the first ones, up to 16 points added greedily, random subsets; among the first 64.
+    judged: the blocks that count. n_hidden: singular values [blocks, M] -> how many count as zero.
     Returns the indices and the singular values of their sum. Not finding any proves nothing.
     """
     n = min(len(points[0]), SEARCHED)
@@ -77,10 +78,9 @@ def search(composition, points, component, pixelwise, judged, passes):
         chosen = []
         for _ in range(n):
             free = [i for i in range(n) if i not in chosen]
-            least = {i: sigma((*chosen, i))[:, -1] for i in free}
-            # The most positions told apart from zero, then the largest of the smallest values.
-            best = max(free, key=lambda i: (np.sum(least[i] > 1e-3), least[i].min()))
-            chosen.append(best)
+            found_with = {i: sigma((*chosen, i)) for i in free}
+            score = {i: (-n_hidden(values), values.min()) for i, values in found_with.items()}
+            chosen.append(max(free, key=score.get))
             yield tuple(chosen)
 
     rng = np.random.default_rng(0)
@@ -88,11 +88,11 @@ def search(composition, points, component, pixelwise, judged, passes):
     tries = itertools.chain(
         ((i,) for i in range(n)),
         (tuple(range(i)) for i in range(2, n)),
-        greedy() if n <= 16 else (),
+        greedy() if n <= GREEDY else (),
         (chosen for chosen in drawn if chosen),
     )
     for chosen in tries:
-        if passes(values := sigma(chosen)):
+        if not n_hidden(values := sigma(chosen)):
             return np.array(chosen), values
     return None, None
 

@@ -14,7 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cgjax.analysis import checks, ntk, ntk_plan
+from cgjax.analysis import checks, ntk_plan
+from cgjax.analysis.ntk_vector import kernel_vector_product
 
 TOLERANCE = 1e-3
 MOST_ITERATIONS = 500
@@ -72,7 +73,7 @@ def linearised_fit(
 def _fitted(f, params, x_train, y, x_test, stop, batch, precision):
     def product(v, x=None):
         x1, x2 = (x_train, None) if x is None else (x, x_train)
-        return ntk.kernel_vector_product(f, params, x1, x2, v, batch, precision)
+        return kernel_vector_product(f, params, x1, x2, v, batch, precision)
 
     def outputs(x):
         found = f(params, x)

@@ -21,9 +21,16 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from cgjax.analysis import checks, machines, ntk_blocks, ntk_layers, ntk_plan
+from cgjax.analysis.linearised import linearised_fit
 from cgjax.analysis.ntk_mixing import warn_of_mixing
+from cgjax.analysis.ntk_vector import blamed, digits, is_of, kernel_vector_product, length
 from cgjax.core import parallel
 from cgjax.core.logging import say
+
+__all__ = [
+    "alignment", "drift", "empirical", "jacobian", "kernel_vector_product", "linearised_fit",
+    "ntk_regression", "target_alignment",
+]  # fmt: skip
 
 
 def empirical(
@@ -60,7 +67,7 @@ def empirical(
     if memory is None and tile is None and devices is None:
         try:
             found = _small(f, params, x1, x2, form, algorithm, precision, verbose)
-            return _blamed(found, params=params, x1=x1, x2=x2)
+            return blamed(found, params=params, x1=x1, x2=x2)
         except _NotSmall:
             pass
     plan = ntk_plan.plan(f, params, x1, x2, form, algorithm, memory, tile, devices)
@@ -74,17 +81,7 @@ def empirical(
             found = _whole(f, params, x1, x2, how)
         else:
             found = _streamed(f, params, x1, x2, how, plan, devices)
-    return _blamed(found, params=params, x1=x1, x2=x2)
-
-
-def _blamed(found, **given):
-    """What was found; where it is not finite, the argument that is to blame is named.
-
-    That takes one look, where looking at every argument would take as long as a small kernel.
-    """
-    if checks.known(found) and not checks.is_finite(found):
-        checks.finite_leaves(**given)
-    return found
+    return blamed(found, params=params, x1=x1, x2=x2)
 
 
 def jacobian(f: Callable, params, x, precision: str = "highest"):
@@ -96,89 +93,13 @@ def jacobian(f: Callable, params, x, precision: str = "highest"):
 
 @functools.partial(jax.jit, static_argnames=("f", "precision"))
 def _jacobian(f, params, x, precision):
-    with _digits(precision):
+    with digits(precision):
         free, merge = ntk_blocks.floats(params)
         one = jax.jacrev(lambda free, x: ntk_layers.single(f, merge(free), x))
         found = jax.vmap(one, in_axes=(None, 0))(free, x)
     leaves, tree = jax.tree.flatten(params)
     found = iter(found)
     return tree.unflatten([next(found) if ntk_layers.is_float(a) else None for a in leaves])
-
-
-def _digits(precision):
-    """Matrix products with so many digits."""
-    try:
-        return jax.default_matmul_precision(precision)
-    except ValueError:
-        raise ValueError(f"precision '{precision}' is none of JAX's, such as 'highest'") from None
-
-
-def kernel_vector_product(
-    f: Callable, params, x1, x2, v, batch: int | None = None, precision: str = "highest"
-) -> jax.Array:
-    """sum_jb Theta(x1, x2)_ijab v_jb without the kernel: [n1, outputs] from v [n2, outputs].
-
-    x2 None: x1. v may be [n2] where f has one output. batch: samples at a time, where all at once
-    need too much memory.
-    """
-    if batch is not None:
-        checks.integer("batch", batch, 1)
-    found = _kernel_vector_product(f, params, x1, x2, checks.real("v", v), batch, precision)
-    return _blamed(found, params=params, x1=x1, x2=x2, v=v)
-
-
-@functools.partial(jax.jit, static_argnames=("f", "batch", "precision"))
-def _kernel_vector_product(f, params, x1, x2, v, batch, precision):
-    x2 = x1 if x2 is None else x2
-    ntk_plan.check_samples(x1=x1, x2=x2)
-    out = jax.eval_shape(f, params, x2)
-    if not _is_of(v.shape, out.shape):
-        raise ValueError(f"v is {out.shape}, as f gives at x2: got {v.shape}")
-    v = v.reshape(_length(x2), -1)
-    free, merge = ntk_blocks.floats(params)
-
-    def outputs(free, x):
-        return f(merge(free), x).reshape(_length(x), -1)
-
-    def pulled(total, batch):
-        x, v = batch
-        out, pull = jax.vjp(lambda free: outputs(free, x), free)
-        return jax.tree.map(jnp.add, total, pull(v.astype(out.dtype))[0]), None
-
-    def pushed(x):
-        return jax.jvp(lambda free: outputs(free, x), (free,), (direction,))[1]
-
-    with _digits(precision):
-        total = [jnp.zeros_like(leaf) for leaf in free]
-        # A repeated sample with v = 0 adds nothing.
-        parts = (_batches(x2, batch), _batches(v, batch, pad_with_zeros=True))
-        direction, _ = jax.lax.scan(pulled, total, parts)
-        result = jax.lax.map(pushed, _batches(x1, batch))
-    return result.reshape(-1, result.shape[-1])[: _length(x1)]
-
-
-def _is_of(shape, outputs):
-    """Whether arrays of this shape hold a number for each of the outputs, [n, ...], of f."""
-    flat = (outputs[0], math.prod(outputs[1:]))
-    return shape in (outputs, flat) or (flat[1] == 1 and shape == flat[:1])
-
-
-def _batches(x, batch, pad_with_zeros=False):
-    """[n, ...] as [n_batches, batch, ...], the last batch filled up."""
-    n = _length(x)
-    batch = n if batch is None else min(batch, n)
-    missing = -n % batch
-    mode = "constant" if pad_with_zeros else "edge"
-
-    def cut(a):
-        a = jnp.pad(a, [(0, missing)] + [(0, 0)] * (a.ndim - 1), mode=mode)
-        return a.reshape(-1, batch, *a.shape[1:])
-
-    return jax.tree.map(cut, x)
-
-
-def _length(x):
-    return len(jax.tree.leaves(x)[0])
 
 
 # --- programs -------------------------------------------------------------------------------------
@@ -202,7 +123,7 @@ def _small(f, params, x1, x2, form, algorithm, precision, verbose):
 @functools.partial(jax.jit, static_argnames=("f", "how"))
 def _whole(f, params, x1, x2, how):
     form, algorithm, directions, precision = how
-    with _digits(precision):
+    with digits(precision):
         if algorithm == "vector":
             x2 = x1 if x2 is None else x2
             return ntk_blocks.vector_block(f, params, x1, x2, form, directions)
@@ -216,7 +137,7 @@ def _tile_factors(f, params, x, how, mesh):
     form, algorithm, _, precision = how
 
     def factors(params, x):
-        with _digits(precision):
+        with digits(precision):
             return ntk_blocks.factors(f, params, x, form, algorithm)
 
     return _over(mesh, factors, (P(), P("data")))(params, x)
@@ -228,7 +149,7 @@ def _tile_contract(left, right, how, mesh):
 
     def contract(left, right):
         gather = functools.partial(jax.lax.all_gather, axis_name="data", tiled=True)
-        with _digits(precision):
+        with digits(precision):
             return ntk_blocks.contract(left, jax.tree.map(gather, right) if mesh else right, form)
 
     return _over(mesh, contract, (P("data"), P("data")))(left, right)
@@ -239,7 +160,7 @@ def _tile_vector(f, params, x1, x2, how, mesh):
     form, _, directions, precision = how
 
     def block(params, x1, x2):
-        with _digits(precision):
+        with digits(precision):
             return ntk_blocks.vector_block(f, params, x1, x2, form, directions)
 
     return _over(mesh, block, (P(), P("data"), P()))(params, x1, x2)
@@ -260,7 +181,7 @@ def _streamed(f, params, x1, x2, how, plan, devices):
     mesh = None if len(devices) == 1 else Mesh(np.array(devices), ("data",))
     if mesh:
         params = jax.device_put(params, NamedSharding(mesh, P()))
-    n1, n2 = _length(x1), _length(x1 if x2 is None else x2)
+    n1, n2 = length(x1), length(x1 if x2 is None else x2)
     kernel = None
     for i, j, block in _one_late(_blocks(f, params, x1, x2, how, plan, mesh)):
         block = parallel.fetch(block)
@@ -291,16 +212,16 @@ def _blocks(f, params, x1, x2, how, plan, mesh):
     vector = plan.algorithm == "vector"
 
     def side(x, k, spec):
-        rows = np.minimum(np.arange(k * plan.tile, (k + 1) * plan.tile), _length(x) - 1)
+        rows = np.minimum(np.arange(k * plan.tile, (k + 1) * plan.tile), length(x) - 1)
         tile = jax.tree.map(lambda a: a[rows], x)
         tile = jax.device_put(tile, NamedSharding(mesh, spec)) if mesh else tile
         return tile if vector else _tile_factors(f, params, tile, how, mesh)
 
-    n_tiles = math.ceil(_length(x1) / plan.tile)
+    n_tiles = math.ceil(length(x1) / plan.tile)
     for start in range(0, n_tiles, plan.held):
         group = range(start, min(start + plan.held, n_tiles))
         held = {i: side(x1, i, P("data")) for i in group}
-        for j in range(start if symmetric else 0, math.ceil(_length(x2) / plan.tile)):
+        for j in range(start if symmetric else 0, math.ceil(length(x2) / plan.tile)):
             known = symmetric and not vector and j in held
             right = held[j] if known else side(x2, j, P() if vector else P("data"))
             for i, left in held.items():
@@ -330,7 +251,7 @@ def ntk_regression(
     if penalty is not None:
         checks.bounded("penalty", penalty, 0)
     f_train, f_test = (f(params, x) for x in (x_train, x_test))
-    if not _is_of(np.shape(y_train), f_train.shape):
+    if not is_of(np.shape(y_train), f_train.shape):
         raise ValueError(f"y_train is {np.shape(y_train)}, but f gives {f_train.shape}")
     f_train, f_test = (out.reshape(len(out), -1) for out in (f_train, f_test))
     form = options.get("form", "full")

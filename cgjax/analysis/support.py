@@ -178,14 +178,14 @@ def _value(
     least = max(rtol * sigma.max(initial=0), atol)
     hidden, leak = sigma <= least, np.zeros(len(sigma))
 
-    def passes(values):
-        return not np.any(values <= max(rtol * values.max(initial=0), atol))
+    def n_hidden(values):
+        return np.sum(values <= max(rtol * values.max(initial=0), atol))
 
     if condition == "sum" and n_columns <= n_rows and len(own) > 1 and hidden[judged].any():
         stack = evidence.merged(composition, points, component, pixelwise, True)
         # No sum has a higher rank than the stack.
-        if passes(np.asarray(evidence.singular_values(stack))[judged]):
-            found = evidence.search(composition, points, component, pixelwise, judged, passes)
+        if not n_hidden(np.asarray(evidence.singular_values(stack))[judged]):
+            found = evidence.search(composition, points, component, pixelwise, judged, n_hidden)
             if found[0] is not None:
                 subset, sigma = found[0], np.array(sigma)
                 sigma[judged], hidden[judged] = found[1], False
@@ -215,9 +215,9 @@ def audit_support(
     """`audit` of every component and the other premises on a support, as one verdict.
 
     slots, partners (and `where`, `unseen`, where given): one entry per component.
-    found: `coverage` of P with respect to Q. connected: `connection` of P. Left out, they stay
-    unmeasured, and the verdict says so. C is looked at for jumps between scenes of P'. jumps: what
-    `continuity` found of the components, by name.
+    found: `coverage` of P with respect to Q, of whole components (`sizes`). connected: `connection`
+    of P. Left out, they stay unmeasured, and the verdict says so. C is looked at for jumps between
+    scenes of P'. jumps: what `continuity` found of the components, by name.
     """
     each = {name: value for name, value in options.items() if name in ("where", "unseen")}
     tuples.check_components(slots, partners, each)
@@ -232,11 +232,11 @@ def audit_support(
     failing |= {"A1"} if any(not one.holds for one in jumps.values()) else set()
     unmeasured = () if "C" in jumps else ("A1",)
     unmeasured += tuple(name for name, one in measured.items() if one is None)
+    if found is not None and found.holds and not found.components:
+        unmeasured += ("A2",)  # which is about components, not about their latents one by one
     failing = sorted(failing)
-    relaxed = options.get("condition") == "relaxed"
-    verdict = verdicts.of_support(
-        audits, found, connected, jumps, failing, unmeasured, relaxed
-    )  # fmt: skip
+    condition = options.get("condition", "sum")
+    verdict = verdicts.of_support(audits, found, connected, jumps, failing, unmeasured, condition)
     return SupportAudit(
         tuple(audits), found, not failing and not unmeasured, " and ".join(failing), verdict,
         connected, jumps, unmeasured,

@@ -13,9 +13,13 @@ REASONS = {
     "connection": "P is not connected, and the proof follows paths in P: nothing ties its parts "
     "to each other",
 }
+NOT_THE_THEOREM = {
+    "stack": "The stack of Jacobians is not the theorem's condition, which sums them.",
+    "relaxed": "The relaxed condition is not the theorem's: higher orders are unknown.",
+}
 NOT_MEASURED = {
     "A1": "whether C jumps (A1)",
-    "A2": "whether P reaches every component value of Q (A2: pass coverage)",
+    "A2": "whether P reaches every component value of Q (A2: pass coverage with sizes)",
     "connection": "whether P is connected (pass connected)",
 }
 
@@ -47,7 +51,7 @@ def of_component(passes, sigma_min, n_failing, pixelwise, condition, order, n_un
     return text
 
 
-def of_support(audits, coverage, connection, jumps, failing, unmeasured, relaxed) -> str:
+def of_support(audits, coverage, connection, jumps, failing, unmeasured, condition) -> str:
     """All components, coverage, connection and continuity in one paragraph."""
     parts = [f"Component {k}: {one.verdict}." for k, one in enumerate(audits)]
     parts += [of_coverage(coverage)] if coverage is not None else []
@@ -64,12 +68,11 @@ def of_support(audits, coverage, connection, jumps, failing, unmeasured, relaxed
         parts.append(f"Not measured: {missing}.")
     if not failing and not unmeasured:
         n, radius = sum(len(one.passes) for one in audits), resolution(coverage, connection)
+        what = "the theorem" if condition == "sum" else "identification"
         parts.append(
-            f"Consistent with {'identification' if relaxed else 'the theorem'}: "
-            f"premises hold on {n} values at resolution {radius:.2g}."
+            f"Consistent with {what}: premises hold on {n} values at resolution {radius:.2g}."
         )
-        if relaxed:
-            parts.append("The relaxed condition is not the theorem's: higher orders are unknown.")
+        parts += [NOT_THE_THEOREM[condition]] if condition in NOT_THE_THEOREM else []
     return " ".join(parts)
 
 

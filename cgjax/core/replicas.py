@@ -1,5 +1,6 @@
 """Replicas by name, and groups of them that were trained at different times put side by side."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -24,6 +25,15 @@ def names_of(replicas: dict, identity: tuple) -> list[str]:
         ", ".join(text.format(key, value) for text, key, value in zip(form, identity, row))
         for row in zip(*columns)
     ]
+
+
+def history_of(metrics, wall_s: float, rows=slice(None)) -> dict:
+    """What a log holds of these replicas."""
+
+    def take(column):
+        return column[:, rows] if column.ndim > 1 else column  # the steps themselves
+
+    return {**jax.tree.map(take, metrics.history()), "wall_s": wall_s}
 
 
 def merge(states, histories, order):

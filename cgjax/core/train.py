@@ -23,7 +23,7 @@ from cgjax.core import checkpoint, contract, parallel, rng, signals, tree
 from cgjax.core.errors import BadInput, Diverged, Preempted
 from cgjax.core.logging import Metrics, Progress, compiling, keep_arrays, say
 from cgjax.core.plan import Due, Plan
-from cgjax.core.replicas import merge, replica_names
+from cgjax.core.replicas import history_of, merge, replica_names
 
 log = logging.getLogger("cgjax")
 # Within a command that asks for some of the trained replicas, `fit` reads and never trains.
@@ -111,7 +111,7 @@ def _fit_group(experiment, config, workdir: pathlib.Path, name: str, group, want
         state = checkpoint.place(saved, set_up.abstract_state(), everyone, f"'{folder}'")
         if step >= total or not np.any(parallel.fetch(_running(state))):
             metrics.mark = tuple(mark)
-            return state, _history(metrics, wall_s, everyone)
+            return state, history_of(metrics, wall_s, everyone)
     if len(wanted) < len(group.replicas):
         raise BadInput(
             f"{group.folder} in '{workdir}' is not finished: train all of it before asking for some"
@@ -180,7 +180,7 @@ def _fit_group(experiment, config, workdir: pathlib.Path, name: str, group, want
         progress.close()
         store.close()
     _report_deaths(state, wanted)
-    return state, _history(metrics, time.monotonic() - started)
+    return state, history_of(metrics, time.monotonic() - started)
 
 
 # --- one compiled call ----------------------------------------------------------------------------
@@ -395,10 +395,3 @@ def _report_deaths(state: State, names) -> None:
     for name, step in zip(names, parallel.fetch(state.died_at)):
         if step >= 0:
             log.warning("%s turned non-finite at step %d and was frozen there", name, step)
-
-
-def _history(metrics: Metrics, wall_s: float, rows=slice(None)) -> dict:
-    def take(column):
-        return column[:, rows] if column.ndim > 1 else column  # the steps themselves
-
-    return {**jax.tree.map(take, metrics.history()), "wall_s": wall_s}

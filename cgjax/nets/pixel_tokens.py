@@ -5,13 +5,11 @@ pixel's row and column is added; the rest is shared by all pixels. `PixelMLP` tr
 its own, `PixelTransformer` lets them attend to one another.
 """
 
-import math
-
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cgjax.nets.attention import attend
 from cgjax.nets.mlp import Dense
 
 
@@ -111,7 +109,4 @@ class PixelTransformer(nn.Module):
             raise ValueError(f"{self.heads} heads do not divide {self.features} features")
         qkv = Dense(3 * self.features, name=f"{name}_qkv")(x)
         qkv = qkv.reshape(*x.shape[:2], 3, self.heads, -1)
-        query, key, value = jnp.moveaxis(qkv, 2, 0)
-        scores = jnp.einsum("bqhd,bkhd->bhqk", query, key) / math.sqrt(query.shape[-1])
-        mixed = jnp.einsum("bhqk,bkhd->bqhd", drop(jax.nn.softmax(scores)), value)
-        return Dense(self.features, name=f"{name}_out")(mixed.reshape(x.shape))
+        return Dense(self.features, name=f"{name}_out")(attend(qkv, drop))

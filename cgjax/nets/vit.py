@@ -1,12 +1,12 @@
 """A small vision transformer (Lippl and Stachenfeld 2025)."""
 
-import math
 from typing import Any
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from cgjax.nets.attention import attend
 from cgjax.nets.mlp import Dense
 
 
@@ -58,11 +58,7 @@ class ViT(nn.Module):
             self.normalise(x, f"{name}_norm_1")
         )
         qkv = qkv.reshape(*x.shape[:2], 3, self.heads, self.head_dim).astype(self.dtype)
-        query, key, value = jnp.moveaxis(qkv, 2, 0)
-        scores = jnp.einsum("bqhd,bkhd->bhqk", query, key) / math.sqrt(self.head_dim)
-        mixed = jnp.einsum("bhqk,bkhd->bqhd", nn.softmax(scores), value)
-        mixed = mixed.reshape(*x.shape[:2], inner)
-        return Dense(self.dim, self.dtype, name=f"{name}_out")(mixed)
+        return Dense(self.dim, self.dtype, name=f"{name}_out")(attend(qkv))
 
     def mlp(self, x, drop, name):
         """Two dense layers with GELU between them, token by token."""

@@ -5,11 +5,13 @@ import json
 import math
 import pathlib
 
+from cgjax.config import fingerprint, from_json
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import summary
 from cgjax.core.workdir import read_json, write_atomic
 
 RECORD = pathlib.Path(__file__).parent / "record"
+EARLIER = ("date", "wall_s", "devices", "note", "commit", "models")
 KEPT = ("metrics", "config_hash", "wall_s", "python", "versions", "devices", "hosts", "commit")
 
 
@@ -49,44 +51,49 @@ def _joined(old: dict, new: dict) -> dict:
     """Both entries' seeds under the newer one's hardware and date; the newer where they overlap.
 
     Seeds of one config are one experiment, whenever they ran: their values stand side by side, the
-    mean is over all. Another config replaces what was there.
+    mean is over all, the time is the sum. Another config replaces what was there.
     """
-    seeds = [tuple(entry["config"].get("train", {}).get("seeds", ())) for entry in (old, new)]
-    same = _agrees(old["config"], new["config"])
-    if not same or not all(seeds) or set(seeds[0]) & set(seeds[1]):
+    before, now = (list(entry["config"].get("train", {}).get("seeds", ())) for entry in (old, new))
+    kept = [seed for seed in before if seed not in now]
+    if not now or not kept or not _agrees(old["config"], new["config"]):
         return new
-    if set(old["metrics"]) != set(new["metrics"]) or any(
-        len(entry["metrics"][name]["values"]) != len(own)
-        for entry, own in zip((old, new), seeds)
-        for name in new["metrics"]
-    ):
-        raise BadInput(f"{new['row']}: seeds {seeds[0]} are recorded with other metrics")
     metrics = {}
-    for name, entry in new["metrics"].items():
-        before = old["metrics"][name]
-        values = [math.nan if v is None else v for v in before["values"] + entry["values"]]
-        found = summary(values, before["seeds"] + entry["seeds"], None)
-        metrics[name] = entry | {key: found[key] for key in ("ours", "sd", "values", "seeds")}
-    config = json.loads(json.dumps(new["config"]))
-    config["train"]["seeds"] = [*seeds[0], *seeds[1]]
-    earlier = {
-        key: old[key]
-        for key in ("date", "wall_s", "devices", "note", "commit", "models")
-        if key in old
-    }
+    for name in {**old["metrics"], **new["metrics"]}:  # some are of some seeds only
+        parts = [(old, kept), (new, now)]
+        found = [
+            (seed, value)
+            for entry, seeds in parts
+            for seed, value in _by_seed(entry["metrics"].get(name)).items()
+            if seed in seeds
+        ]
+        values = [math.nan if value is None else value for _, value in found]
+        joined = summary(values, [seed for seed, _ in found], None)
+        base = new["metrics"].get(name, old["metrics"].get(name))
+        metrics[name] = base | {key: joined[key] for key in ("ours", "sd", "values", "seeds")}
     models = {}
     for kind, found in new["models"].items():  # numbers of every seed are lists
-        before = old["models"].get(kind, {})
+        one = old["models"].get(kind, {})
         models[kind] = {
-            name: before[name] + value if isinstance(value, list) and name in before else value
+            name: [one[name][before.index(seed)] for seed in kept] + value
+            if isinstance(value, list) and len(one.get(name, ())) == len(before)
+            else value
             for name, value in found.items()
         }
+    config = json.loads(json.dumps(new["config"]))
+    config["train"]["seeds"] = kept + now
+    part = {key: old[key] for key in EARLIER if key in old}
     return new | {
         "metrics": metrics,
         "config": config,
+        "config_hash": fingerprint(from_json(json.dumps(config))),
+        "wall_s": old.get("wall_s", 0.0) + new.get("wall_s", 0.0),
         "models": models,
-        "earlier": [*old.get("earlier", []), {"seeds": list(seeds[0]), **earlier}],
+        "earlier": [*old.get("earlier", []), {"seeds": kept, **part}],
     }
+
+
+def _by_seed(metric: dict | None) -> dict:
+    return dict(zip(metric["seeds"], metric["values"])) if metric else {}
 
 
 def _agrees(old, new, path: str = "") -> bool:

@@ -309,6 +309,24 @@ def test_what_was_not_measured_is_said():
     assert "onsistent" not in found.verdict and "guarantee" not in found.verdict
 
 
+def test_latents_one_by_one_do_not_measure_coverage(rng):
+    """z_1 = z_0 inside a component passes there; so it is no evidence for A2."""
+    p, q = rng.uniform(size=(400, 2)), rng.uniform(size=(400, 2))
+    p[:, 1] = p[:, 0]
+    value, scenes = np.ones((2, 1)), np.ones((2, 1, 2, 1))
+    for found, unmeasured in ((coverage(p, q), ("A2",)), (coverage(q, q, sizes=(2,)), ())):
+        audited = support.audit_support(add, [value] * 2, [scenes] * 2, found, connection(q))
+        assert found.holds and audited.unmeasured == unmeasured
+        assert audited.holds == (not unmeasured) == ("Consistent" in audited.verdict)
+
+
+def test_a_stacked_verdict_claims_no_theorem(rng):
+    p, q = rng.uniform(size=(300, 2)), rng.uniform(size=(300, 2))
+    found = support.audit_latents(add, (identity, identity), p, q, condition="stack")
+    assert found.holds and "Consistent with identification" in found.verdict
+    assert "not the theorem's condition" in found.verdict
+
+
 def test_a_relaxed_verdict_claims_no_theorem(rng):
     p, q = rng.uniform(size=(300, 2)), rng.uniform(size=(300, 2))
     found = support.audit_latents(add, (identity, identity), p, q, condition="relaxed", order=2)

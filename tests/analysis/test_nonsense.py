@@ -787,7 +787,7 @@ CASES = {
         ("params", lambda: ntk.jacobian(linear, spoilt(W), INPUTS)),
         ("params", lambda: ntk.jacobian(linear, W * 1j, INPUTS)),
     ],
-    "ntk.kernel_vector_product": [
+    "ntk_vector.kernel_vector_product": [
         ("v", lambda: product(np.ones((2, 4)))),  # transposed
         ("v", lambda: product(np.ones(8))),
         ("v", lambda: product(np.ones((4, 2, 1)))),
@@ -1137,6 +1137,10 @@ PLUMBING = {
     "ntk_layers.shape",
     "ntk_mixing.warn_of_mixing",
     "ntk_plan.check_samples",
+    "ntk_vector.blamed",
+    "ntk_vector.digits",
+    "ntk_vector.is_of",
+    "ntk_vector.length",
     "ntk_plan.small",
 }
 

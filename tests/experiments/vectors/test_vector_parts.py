@@ -4,17 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from vector_settings import settings
 
-from cgjax import config as configs
 from cgjax.experiments.vectors import parts, run
-
-FILE = "configs/vectors.py"
-
-
-def settings(arg="smoke", **changes):
-    config = configs.load(f"{FILE}:{arg}")
-    config.update_from_flattened_dict(changes)
-    return config
 
 
 @pytest.fixture(scope="module")

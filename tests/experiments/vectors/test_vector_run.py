@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from vector_settings import FILE, settings
 
 import cgjax
 from cgjax import config as configs
@@ -13,14 +14,6 @@ from cgjax.core.errors import BadInput
 from cgjax.experiments.vectors import models, parts, run
 from cgjax.main import main
 from cgjax.published import PUBLISHED
-
-FILE = "configs/vectors.py"
-
-
-def settings(arg="smoke", **changes):
-    config = configs.load(f"{FILE}:{arg}")
-    config.update_from_flattened_dict(changes)
-    return config
 
 
 @pytest.fixture(scope="module")

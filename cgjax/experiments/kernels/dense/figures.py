@@ -4,7 +4,6 @@ Networks are compared along one axis: the initial scale, from rich to lazy, or t
 """
 
 import pathlib
-from typing import NamedTuple
 
 import numpy as np
 from matplotlib.ticker import FuncFormatter
@@ -12,63 +11,10 @@ from matplotlib.ticker import FuncFormatter
 from cgjax import plots
 from cgjax.analysis.additivity import TYPES
 from cgjax.analysis.stats import mean_and_error
+from cgjax.experiments.kernels.dense.groups import LAZY, RICH, Group, groups, read
 from cgjax.experiments.kernels.dense.scores import TIMES
 from cgjax.experiments.kernels.figures import colours
 from cgjax.experiments.kernels.tasks import VALUES, title
-
-RICH, LAZY = plots.COLOURS[1], plots.COLOURS[0]
-
-
-class Group(NamedTuple):
-    """Networks of one kind of task along one axis; a cell is (part's prefix, index of scale)."""
-
-    name: str
-    axis: str
-    ticks: tuple[str, ...]
-    cells: tuple[tuple[str, int], ...]
-    tasks: tuple[str, ...]
-
-    def colour(self, k: int) -> str:
-        n = len(self.cells)
-        if self.axis == "initial scale":
-            return {0: RICH, max(n - 1, 1): LAZY}.get(k, plots.COLOURS[2])
-        return plots.shades(n)[k]
-
-    def label(self, k: int) -> str:
-        if self.axis != "initial scale":
-            return f"{self.ticks[k]} hidden layer{'s' * (self.ticks[k] != '1')}"
-        words = {"1e-06": "rich, σ = $10^{-6}$", "1": "lazy, σ = 1"}
-        return words.get(self.ticks[k], f"σ = {self.ticks[k]}")
-
-
-def groups(arrays, kind: str) -> list[Group]:
-    """Parts with several scales stand alone; those with one scale form one group, by depth."""
-    found, single = [], []
-    for part in map(str, arrays["parts"]):
-        prefix = f"{part}/" if part else ""
-        tasks = tuple(map(str, arrays[f"{prefix}tasks"]))
-        if tasks[0].split("_")[0] != kind:
-            continue
-        scales = arrays[f"{prefix}scales"]
-        if len(scales) == 1:
-            single.append((prefix, part, tasks))
-            continue
-        ticks = tuple(f"{scale:g}" for scale in scales)
-        cells = tuple((prefix, j) for j in range(len(scales)))
-        found.append(Group(part, "initial scale", ticks, cells, tasks))
-    if single:
-        cells = tuple((prefix, 0) for prefix, *_ in single)
-        depths = tuple(str(int(arrays[f"{prefix}depth"])) for prefix, *_ in single)
-        name = "" if len(single) > 1 else single[0][1]
-        found.append(Group(name, "hidden layers", depths, cells, single[0][2]))
-    return found
-
-
-def read(arrays, cell, key: str, task: int):
-    """A saved array of one cell, or None where no network converged."""
-    prefix, j = cell
-    name = f"{prefix}{key}/{task}/{j}"
-    return np.asarray(arrays[name]) if name in arrays else None
 
 
 def draw(arrays, folder: pathlib.Path) -> None:
