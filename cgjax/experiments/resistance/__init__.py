@@ -1,0 +1,1 @@
+"""Does gradient descent use what it should ignore? (anonymous, under review)"""

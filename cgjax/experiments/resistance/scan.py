@@ -1,0 +1,282 @@
+"""SCAN (Lake and Baroni 2018): its grammar, its splits, its lines as padded symbols.
+
+[[c]] is the action list of command c. A *line* is a pair (command, actions) of text. Every clause
+of a command ("s1 and s2" has two) holds at most one action word, its *slot*; which symbols of
+command and actions come from which slot is kept, so that words can be exchanged on the device.
+"""
+
+import functools
+import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cgjax.core.errors import BadInput
+from cgjax.data import sources
+from cgjax.nets.rnn import END, PAD
+
+ACTION_WORDS = {"walk": "I_WALK", "look": "I_LOOK", "run": "I_RUN", "jump": "I_JUMP"}
+TURNS = {"left": "I_TURN_LEFT", "right": "I_TURN_RIGHT"}
+REPEATS = {"twice": 2, "thrice": 3}
+# Action words first: symbol FIRST + k is word k, in commands and in actions.
+WORDS = (
+    *ACTION_WORDS, "turn", "left", "right", "opposite", "around", "twice", "thrice", "and", "after",
+)  # fmt: skip
+ACTIONS = (*ACTION_WORDS.values(), *TURNS.values())
+FIRST = END + 1
+N_WORDS, N_SYMBOLS = FIRST + len(WORDS), FIRST + len(ACTIONS)
+LONGEST_COMMAND, LONGEST_ACTIONS = 10, 49  # with END
+LIMIT = 50  # symbols that greedy decoding may give
+JUMP = FIRST + list(ACTION_WORDS).index("jump")
+
+# --- the grammar ----------------------------------------------------------------------------------
+
+
+def verbs() -> list[str]:
+    """Level V: the 34 commands "u", "w d", "w opposite d", "w around d"."""
+    turned = itertools.product((*ACTION_WORDS, "turn"), ("", "opposite ", "around "), TURNS)
+    return [*ACTION_WORDS, *(f"{w} {how}{d}" for w, how, d in turned)]
+
+
+def clauses() -> list[str]:
+    """Level S: the 102 commands v, "v twice", "v thrice"."""
+    return [v + times for v in verbs() for times in ("", *(f" {word}" for word in REPEATS))]
+
+
+@functools.cache
+def commands() -> tuple[tuple[str, str], ...]:
+    """Level C: all 20,910 (command, actions) pairs, in the order of the grammar."""
+    meaning = {clause: interpret(clause) for clause in clauses()}
+    found = list(meaning.items())
+    for (s1, a1), (s2, a2) in itertools.product(meaning.items(), repeat=2):
+        found += [(f"{s1} and {s2}", f"{a1} {a2}"), (f"{s1} after {s2}", f"{a2} {a1}")]
+    return tuple(found)
+
+
+def interpret(command: str) -> str:
+    """[[command]], e.g. "jump twice after turn left" -> "I_TURN_LEFT I_JUMP I_JUMP"."""
+    return " ".join(action for action, _ in _meaning(command.split()))
+
+
+def _meaning(words):
+    """[(action, slot)] of a command; slot: 1 or 2 for the clause whose word it is, else 0."""
+    for link in ("and", "after"):
+        if link in words:
+            at = words.index(link)
+            parts = [_clause(words[:at], 1), _clause(words[at + 1 :], 2)]
+            return sum(parts if link == "and" else parts[::-1], [])
+    return _clause(words, 1)
+
+
+def _clause(words, slot):
+    times = REPEATS.get(words[-1], 1) if words else 1
+    verb = words[:-1] if times > 1 else words
+    return times * _verb(verb, slot)
+
+
+def _verb(words, slot):
+    match words:
+        case [u] if u in ACTION_WORDS:
+            return [(ACTION_WORDS[u], slot)]
+        case [w, *how, d] if (w in ACTION_WORDS or w == "turn") and d in TURNS:
+            own = [(ACTION_WORDS[w], slot)] if w in ACTION_WORDS else []
+            turn = [(TURNS[d], 0)]
+            forms = {(): turn + own, ("opposite",): 2 * turn + own, ("around",): 4 * (turn + own)}
+            if tuple(how) in forms:
+                return forms[tuple(how)]
+    raise BadInput(f"SCAN has no command '{' '.join(words)}'")
+
+
+# --- splits ---------------------------------------------------------------------------------------
+
+
+def jump_split() -> tuple[list, list]:
+    """Training lines without "jump", and "jump" alone 1,467 times; the others are the test."""
+    return _added_primitive("jump")
+
+
+def split(name: str) -> tuple[list, list]:
+    """(train, test) lines of a published split that the grammar determines; SPLITS names them.
+
+    The published files have the same lines in another order.
+    """
+    if name not in SPLITS:
+        raise BadInput(f"the grammar determines {', '.join(SPLITS)}: not '{name}'")
+    return SPLITS[name]()
+
+
+def read(name: str, part: str, **where) -> list[tuple[str, str]]:
+    """Lines of a published file, in its order: `read("simple", "train")`.
+
+    part: "train" or "test". where: `data_dir`, `raw_dir`, `download` of `data.sources.load`.
+    """
+    arrays = sources.load(f"scan/{name}", part, **where)
+    return list(zip(*(np.char.decode(arrays[key]).tolist() for key in ("commands", "actions"))))
+
+
+def _added_primitive(primitive):
+    """All commands without the primitive, and the primitive alone as one line in ten."""
+    others = [line for line in commands() if primitive not in line[0]]
+    alone = [(primitive, interpret(primitive))]
+    test = [line for line in commands() if primitive in line[0] and line[0] != primitive]
+    return others + len(others) // 9 * alone, test
+
+
+def _by_length():
+    """Up to 22 actions in training, 24 and more in the test."""
+    return _parted(commands(), lambda _, actions: len(actions.split()) > 22)
+
+
+def _template(template, held_out=tuple(ACTION_WORDS), seen=()):
+    """Test: commands with "u template" for a word u held out.
+
+    Commands with "turn template" are in neither part. Training has "u template" for the words seen
+    only; others that are not held out are left out too.
+    """
+    left_out = {"turn", *ACTION_WORDS} - {*held_out, *seen}
+
+    def holds(command, words):
+        return any(f"{word} {template}" in command for word in words)
+
+    train, test = _parted(commands(), lambda command, _: holds(command, held_out))
+    test = [line for line in test if not holds(line[0], {"turn"})]
+    return [line for line in train if not holds(line[0], left_out)], test
+
+
+def _filler(n):
+    """Test: "jump around right"; training has "around right" with the first n other words only."""
+    return _template("around right", ("jump",), ("look", "walk", "run")[:n])
+
+
+def _parted(lines, is_test):
+    parts = ([], [])
+    for line in lines:
+        parts[bool(is_test(*line))].append(line)
+    return parts
+
+
+SPLITS = {
+    "addprim_jump": jump_split,
+    "addprim_turn_left": lambda: _added_primitive("turn left"),
+    "length": _by_length,
+    "template_right": lambda: _template("right"),
+    "template_opposite_right": lambda: _template("opposite right"),
+    "template_around_right": lambda: _template("around right"),
+    "template_jump_around_right": lambda: _filler(3),
+    **{f"filler_num{n}": functools.partial(_filler, n) for n in range(4)},
+}
+
+
+# --- symbols --------------------------------------------------------------------------------------
+
+
+class Lines(NamedTuple):
+    """n lines as symbols, END behind the last, PAD behind END; slots of the same shapes."""
+
+    commands: jax.Array  # int32 [n, T]
+    actions: jax.Array  # int32 [n, L]
+    command_slot: jax.Array  # int8 [n, T]: 1 or 2, the clause whose action word it is, else 0
+    action_slot: jax.Array  # int8 [n, L]
+
+
+def encode(lines: Sequence, n_words: int = LONGEST_COMMAND, n_actions: int = LIMIT) -> Lines:
+    """Lines (command, actions) as NumPy arrays, padded to n_words and n_actions symbols."""
+    n = len(lines)
+    commands, command_slot = (np.zeros((n, n_words), t) for t in (np.int32, np.int8))
+    actions, action_slot = (np.zeros((n, n_actions), t) for t in (np.int32, np.int8))
+    word_code = {word: FIRST + k for k, word in enumerate(WORDS)}
+    action_code = {action: FIRST + k for k, action in enumerate(ACTIONS)}
+    rows = {}  # the bare "jump" comes 1,467 times
+    for row, line in enumerate(lines):
+        if line not in rows:
+            words, meaning = line[0].split(), _meaning(line[0].split())
+            if line[1] != " ".join(action for action, _ in meaning):
+                raise BadInput(f"not what '{line[0]}' means: '{line[1]}'")
+            if len(words) >= n_words or len(meaning) >= n_actions:
+                sizes = f"{n_words} and {n_actions}"
+                raise BadInput(f"'{line[0]}' and its actions do not fit into {sizes} symbols")
+            rows[line] = (
+                [word_code[word] for word in words] + [END], _word_slots(words),
+                [action_code[action] for action, _ in meaning] + [END], [s for _, s in meaning],
+            )  # fmt: skip
+        targets = (commands, command_slot, actions, action_slot)
+        for array, values in zip(targets, rows[line]):
+            array[row, : len(values)] = values
+    return Lines(commands, actions, command_slot, action_slot)
+
+
+def _word_slots(words):
+    clause = 1 + np.cumsum([word in ("and", "after") for word in words])
+    return [int(c) if word in ACTION_WORDS else 0 for word, c in zip(words, clause)]
+
+
+def text(symbols, names: Sequence[str] = ACTIONS) -> str:
+    """Symbols [L] up to END as text; names: ACTIONS, or WORDS for a command."""
+    symbols = np.asarray(symbols).tolist()
+    symbols = symbols[: symbols.index(END)] if END in symbols else symbols
+    return " ".join(names[s - FIRST] if s >= FIRST else "PAD" for s in symbols if s != PAD)
+
+
+# --- settings -------------------------------------------------------------------------------------
+
+
+def original(key: jax.Array, lines: Lines) -> Lines:
+    """Setting A: lines as they are."""
+    del key
+    return lines
+
+
+def resample_slots(key: jax.Array, lines: Lines) -> Lines:
+    """Setting B: every slot gets a new action word, uniform on all four, independently.
+
+    Actions follow by the grammar. To be applied whenever training lines are drawn; the test stays.
+    """
+    n = lines.commands.shape[0]
+    return _with_words(lines, jax.random.randint(key, (n, 2), FIRST, FIRST + len(ACTION_WORDS)))
+
+
+def replace_jump(key: jax.Array, lines: Lines) -> Lines:
+    """Setting B in the appendix's words: "jump" becomes one of the other three, in every slot.
+
+    One word for each line, uniform. Applied to training and test lines alike.
+    """
+    n = lines.commands.shape[0]
+    # "jump" is the last of the four.
+    other = jax.random.randint(key, (n, 1), FIRST, FIRST + len(ACTION_WORDS) - 1)
+    now = jnp.stack(
+        [jnp.max(jnp.where(lines.command_slot == s, lines.commands, 0), axis=1) for s in (1, 2)],
+        axis=1,
+    )
+    return _with_words(lines, jnp.where(now == JUMP, other, now))
+
+
+def _with_words(lines, words):
+    """Lines whose slots 1 and 2 hold words [n, 2]; word and action have the same symbol."""
+
+    def exchanged(symbols, slot):
+        new = jnp.take_along_axis(words, jnp.maximum(slot - 1, 0).astype(jnp.int32), axis=1)
+        return jnp.where(slot > 0, new, symbols)
+
+    return lines._replace(
+        commands=exchanged(lines.commands, lines.command_slot),
+        actions=exchanged(lines.actions, lines.action_slot),
+    )
+
+
+# name -> (key, lines) -> lines: what training sees.
+TRAINING = {"A": original, "resample_slots": resample_slots, "replace_jump": replace_jump}
+# What the test shows.
+TEST = {"A": original, "resample_slots": original, "replace_jump": replace_jump}
+
+
+def is_right(found: jax.Array, actions: jax.Array) -> jax.Array:
+    """Whether every symbol up to and including END is right: boolean [n]; both [n, L] alike."""
+    return jnp.all(found == actions, axis=1)
+
+
+def is_bare(lines: Lines) -> jax.Array:
+    """Whether a line is one action word alone, as "jump" is in training: boolean [n]."""
+    return (lines.command_slot[:, 0] > 0) & (lines.commands[:, 1] == END)
