@@ -22,12 +22,14 @@ from cgjax.analysis import (
     continuity,
     contrasts,
     coverage,
+    dependence,
     design,
     factor_kernels,
     factorization,
     geometry,
     interior_point,
     jacobians,
+    landscape,
     linearised,
     machines,
     ntk,
@@ -37,6 +39,7 @@ from cgjax.analysis import (
     salience,
     stats,
     support,
+    tangent_split,
     training_sets,
     wide,
 )
@@ -206,6 +209,27 @@ CODES = np.linspace(0, 1, 24).reshape(4, 6)
 def fitted(**changes):
     given = {"y_train": np.ones((4, 2)), "x_train": INPUTS, "x_test": INPUTS, "params": W}
     return linearised.linearised_fit(linear, **(given | changes))
+
+
+# dependence
+KEY = jax.random.key(0)
+THIRDS = np.arange(3)  # each of the three inputs is a component
+DENSE = [(np.ones((2, 3)), np.ones(3)), (np.ones((3, 2)), np.ones(2))]
+
+
+def depends(**changes):
+    given = {"f": linear, "params": W, "x": INPUTS, "inputs": THIRDS}
+    return dependence.gradient_dependence(**(given | changes))
+
+
+def swapped_information(**changes):
+    given = {"params": W, "x": INPUTS, "y2": [0, 1, 1, 0], "inputs": THIRDS, "component": 1}
+    return dependence.interventional_information(KEY, linear, **(given | changes))
+
+
+def early(**changes):
+    given = {"update": W, "rates": [0.1]}
+    return tangent_split.early_dependence(linear, W, x=INPUTS, inputs=THIRDS, **(given | changes))
 
 
 # --- the table ------------------------------------------------------------------------------------
@@ -1094,6 +1118,128 @@ CASES = {
     "metrics.batched": [
         ("yhat", lambda: metrics.batched(metrics.mse, np.ones((4, 2)), np.ones((6, 2)), 2)),
         ("y", lambda: metrics.batched(metrics.mse, np.ones((0, 2)), np.ones((0, 2)), 2)),
+    ],
+    "dependence.parts": [
+        ("n", lambda: dependence.parts((4,), 3, 0)),
+        ("n", lambda: dependence.parts((4,), 0, 0)),
+        ("axis", lambda: dependence.parts((4,), 2, 1)),
+        ("shape", lambda: dependence.parts((4, 0), 2, 0)),
+    ],
+    "dependence.gradient_dependence": [
+        ("params", lambda: depends(params=spoilt(W))),
+        ("x", lambda: depends(x=spoilt(INPUTS))),
+        ("x", lambda: depends(x=INPUTS[:0])),
+        ("x", lambda: depends(x=INPUTS.astype(int))),
+        ("f", lambda: depends(f=lambda w, x: jnp.sum(x @ w))),
+        ("inputs", lambda: depends(inputs=np.array([0, 1]))),
+        ("inputs", lambda: depends(inputs=np.array([0.0, 1.0, 1.0]))),
+        ("inputs", lambda: depends(inputs=np.array([-1, -1, -1]))),
+        ("outputs", lambda: depends(outputs=np.array([0, 1, 2]))),
+        ("sizes", lambda: depends(sizes=(1, 0))),
+        ("sizes", lambda: jax.eval_shape(lambda x: depends(inputs=x), THIRDS)),
+        ("centred", lambda: depends(centred=1)),
+        ("chunk", lambda: depends(chunk=0)),
+    ],
+    "dependence.shares": [
+        ("dependence", lambda: dependence.shares(np.ones(2))),
+        ("dependence", lambda: dependence.shares(-np.ones((1, 2)))),
+        ("dependence", lambda: dependence.shares(np.ones((1, 2)) * 1j)),
+    ],
+    "dependence.information": [
+        ("a", lambda: dependence.information([], [])),
+        ("b", lambda: dependence.information([0, 1], [0])),
+        ("a", lambda: dependence.information([0, NAN], [0, 1])),
+        ("b", lambda: dependence.information([0, 1], [0.5, 1])),
+        ("b", lambda: dependence.information([0, 1], [[0, 1]])),
+        ("a", lambda: dependence.information([0, 5], [0, 1], (2, 2))),
+        ("b", lambda: dependence.information([0, 1], [-1, 1], (2, 2))),
+        ("sizes", lambda: dependence.information([0, 1], [0, 1], (2,))),
+        ("sizes", lambda: jax.eval_shape(dependence.information, THIRDS, THIRDS)),
+    ],
+    "dependence.conditional_information": [
+        ("y1", lambda: dependence.conditional_information([0, 1], [0, 1], [0])),
+        ("y2", lambda: dependence.conditional_information([0, NAN], [0, 1], [0, 0])),
+        ("yhat", lambda: dependence.conditional_information([0, 1], [0, 2], [0, 0], (2, 2, 1))),
+        ("sizes", lambda: dependence.conditional_information([0, 1], [0, 1], [0, 0], (2, 2))),
+    ],
+    "dependence.permutation_test": [
+        ("n_draws", lambda: dependence.permutation_test(KEY, [0, 1], [0, 1], n_draws=0)),
+        ("y2", lambda: dependence.permutation_test(KEY, [], [])),
+        ("yhat", lambda: dependence.permutation_test(KEY, [0, 1], [0, 1, 1])),
+        ("y1", lambda: dependence.permutation_test(KEY, [0, 1], [0, 1], [0.5, 1])),
+    ],
+    "dependence.intervene": [
+        ("x", lambda: dependence.intervene(KEY, spoilt(INPUTS), THIRDS, 0)),
+        ("x", lambda: dependence.intervene(KEY, INPUTS[:1], THIRDS, 0)),
+        ("inputs", lambda: dependence.intervene(KEY, INPUTS, THIRDS[:2], 0)),
+        ("inputs", lambda: dependence.intervene(KEY, INPUTS, np.tile(THIRDS, (4, 1)), 0)),
+        ("component", lambda: dependence.intervene(KEY, INPUTS, THIRDS, 3)),
+        ("component", lambda: dependence.intervene(KEY, INPUTS, THIRDS, -1)),
+    ],
+    "dependence.interventional_information": [
+        ("y2", lambda: swapped_information(y2=[0, 1])),
+        ("y2", lambda: swapped_information(y2=[0, NAN, 1, 0])),
+        ("x", lambda: swapped_information(x=spoilt(INPUTS))),
+        ("params", lambda: swapped_information(params=spoilt(W))),
+        ("component", lambda: swapped_information(component=7)),
+        ("chunk", lambda: swapped_information(chunk=0)),
+        ("sizes", lambda: swapped_information(sizes=(2,))),
+    ],
+    "dependence.swap_rate": [
+        ("params", lambda: dependence.swap_rate(KEY, linear, spoilt(W), INPUTS, THIRDS, 0)),
+        ("inputs", lambda: dependence.swap_rate(KEY, linear, W, INPUTS, THIRDS[:1], 0)),
+        ("chunk", lambda: dependence.swap_rate(KEY, linear, W, INPUTS, THIRDS, 0, 1.5)),
+    ],
+    "dependence.confusion": [
+        ("yhat", lambda: dependence.confusion([0, 10], [0, 1], [[0], [1]], 10)),
+        ("y", lambda: dependence.confusion([0, 1], [0, -1], [[0], [1]], 10)),
+        ("yhat", lambda: dependence.confusion([0], [0, 1], [[0], [1]], 10)),
+        ("suggested", lambda: dependence.confusion([0, 1], [0, 1], [0, 1], 10)),
+        ("n_classes", lambda: dependence.confusion([0, 0], [0, 0], [[0], [0]], 1)),
+    ],
+    "dependence.one_step": [
+        ("params", lambda: dependence.one_step(jnp.sum, lambda p: {}, spoilt(W))),
+        ("length", lambda: dependence.one_step(jnp.sum, lambda p: {}, W, 0.0)),
+    ],
+    "landscape.distance": [
+        ("a", lambda: landscape.distance({"w": spoilt(W)}, {"w": W})),
+        ("b", lambda: landscape.distance({"w": W}, {"w": spoilt(W)})),
+        ("b", lambda: landscape.distance({"w": W}, {"v": W})),
+        ("b", lambda: landscape.distance({"w": W}, {"w": W[:1]})),
+        ("a", lambda: landscape.distance({}, {})),
+    ],
+    "landscape.barrier": [
+        ("n", lambda: landscape.barrier(jnp.sum, W, W, 1)),
+        ("b", lambda: landscape.barrier(jnp.sum, W, W[:1])),
+    ],
+    "landscape.matched": [
+        ("a", lambda: landscape.matched(DENSE[:1], DENSE)),
+        ("a", lambda: landscape.matched(DENSE[::-1], DENSE)),
+        ("b", lambda: landscape.matched(DENSE, [(spoilt(k), c) for k, c in DENSE])),
+        ("b", lambda: landscape.matched(DENSE, [*DENSE, (np.eye(2), np.ones(2))])),
+        ("b", lambda: landscape.matched(DENSE, [(k, c[:1]) for k, c in DENSE])),
+        ("most_rounds", lambda: landscape.matched(DENSE, DENSE, 0)),
+    ],
+    "landscape.cancellation": [
+        ("updates", lambda: landscape.cancellation([W])),
+        ("updates", lambda: landscape.cancellation([W, spoilt(W)])),
+        ("updates", lambda: landscape.cancellation([W, W[:1]])),
+    ],
+    "tangent_split.recombined": [
+        ("x", lambda: tangent_split.recombined(spoilt(INPUTS), THIRDS)),
+        ("x", lambda: tangent_split.recombined(INPUTS[:1], THIRDS)),
+        ("inputs", lambda: tangent_split.recombined(INPUTS, THIRDS)),
+        ("inputs", lambda: tangent_split.recombined(INPUTS, np.array([0, 1]))),
+    ],
+    "tangent_split.tangent_split": [
+        ("inputs", lambda: tangent_split.tangent_split(linear, W, INPUTS, 0 * THIRDS)),
+    ],
+    "tangent_split.early_dependence": [
+        ("update", lambda: early(update=spoilt(W))),
+        ("update", lambda: early(update={"w": W})),
+        ("rates", lambda: early(rates=[NAN])),
+        ("rates", lambda: early(rates=0.1)),
+        ("rates", lambda: early(rates=[])),
     ],
 }
 

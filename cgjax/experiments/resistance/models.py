@@ -1,0 +1,187 @@
+"""Networks and losses for paired MNIST, the plane and SCAN.
+
+`module.init` gives the shapes; what training starts from is drawn by `initial`, so that a scale or
+the spread of biases can be a number of a replica.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import optax
+
+from cgjax.analysis import dependence
+from cgjax.core.errors import BadInput
+from cgjax.experiments.resistance import scan
+from cgjax.nets.conv import Conv, max_pool
+from cgjax.nets.mlp import MLP, Dense
+from cgjax.nets.rnn import PAD, Seq2Seq
+
+# --- networks -------------------------------------------------------------------------------------
+
+# Channels of the convolutions; "pool" halves height and width.
+ARCHITECTURES = {
+    "appendix": (32, "pool", 64),
+    "three_conv": (32, "pool", 64, "pool", 64),
+}
+
+
+class PairNet(nn.Module):
+    """Convolutions 3 x 3, dense 64, dense 10: x [B, H, W, 1] -> logits [B, 10].
+
+    arch: one of ARCHITECTURES, as the paper's appendix or as its main text has it. heads: with two,
+    [B, 2, 10], one for each digit.
+    """
+
+    arch: str = "appendix"
+    heads: int = 1
+    classes: int = 10
+    hidden: int = 64
+    form: str = "auto"
+
+    @nn.compact
+    def __call__(self, x):
+        if self.arch not in ARCHITECTURES:
+            raise BadInput(f"unknown arch '{self.arch}': one of {', '.join(ARCHITECTURES)}")
+        for i, layer in enumerate(ARCHITECTURES[self.arch]):
+            if layer == "pool":
+                x = max_pool(x)
+            else:
+                x = nn.relu(Conv(layer, 3, form=self.form, name=f"conv_{i}")(x))
+        x = nn.relu(Dense(self.hidden, name="dense_0")(x.reshape(x.shape[0], -1)))
+        return _headed(Dense(self.heads * self.classes, name="dense_1")(x), self.heads)
+
+
+class PlaneNet(nn.Module):
+    """Dense 2 -> 8 -> 8 -> 8 -> 2 with ReLU: x [B, inputs] -> logits [B, 2]; two heads [B, 2, 2].
+
+    tanh: one output t in [-1, 1] for each head, given as (-t, t).
+    """
+
+    heads: int = 1
+    width: int = 8
+    n_hidden: int = 3
+    tanh: bool = False
+
+    @nn.compact
+    def __call__(self, x):
+        each = 1 if self.tanh else 2
+        net = MLP((self.heads * each,), self.width, self.n_hidden + 1, "relu", name="net")
+        y = net(x).reshape(-1, self.heads, each)
+        if self.tanh:
+            y = jnp.concatenate([-jnp.tanh(y), jnp.tanh(y)], axis=-1)
+        return _headed(y.reshape(len(x), -1), self.heads)
+
+
+class Towers(nn.Module):
+    """A tower for each half of the input: tower_1(X_1) + gate * tower_2(X_2), the gate learned.
+
+    tower: a module of logits; axis: along which x [B, ...] is halved. A gate for each head starts
+    at 1; `initial` leaves it there.
+    """
+
+    tower: nn.Module
+    axis: int
+
+    @nn.compact
+    def __call__(self, x):
+        halves = jnp.split(x, 2, axis=self.axis)
+        first, second = (self.tower.copy(name=f"tower_{i}")(h) for i, h in enumerate(halves))
+        gate = self.param("gate", nn.initializers.ones, first.shape[1:-1])
+        return first + gate[None, ..., None] * second
+
+
+def _headed(logits, heads):
+    return logits if heads == 1 else logits.reshape(logits.shape[0], heads, -1)
+
+
+def scan_net() -> Seq2Seq:
+    """The network for SCAN, with the sizes of the paper's appendix."""
+    return Seq2Seq(scan.N_WORDS, scan.N_SYMBOLS)
+
+
+# --- initialisation -------------------------------------------------------------------------------
+
+
+def _playground(key, shape, dtype):
+    return jax.random.uniform(key, shape, dtype, -0.5, 0.5)
+
+
+# name -> (kernels, biases' value)
+INITS = {
+    "glorot": (nn.initializers.glorot_uniform(), 0.0),
+    "he": (nn.initializers.he_normal(), 0.0),
+    "playground": (_playground, 0.1),
+}
+
+
+def initial(key: jax.Array, shapes: Any, init: str = "glorot", scale=1.0, bias_std=0.0) -> Any:
+    """Parameters of the given shapes, by the name of each leaf.
+
+    Kernels as INITS has them times `scale`; biases that init's value plus N(0, bias_std^2); gates
+    1. scale and bias_std may be traced.
+    """
+    if init not in INITS:
+        raise BadInput(f"unknown init '{init}': one of {', '.join(INITS)}")
+    kernel_init, level = INITS[init]
+    leaves, structure = jax.tree_util.tree_flatten_with_path(shapes)
+    found = []
+    for i, (path, leaf) in enumerate(leaves):
+        own, name = jax.random.fold_in(key, i), path[-1].key
+        if name == "kernel":
+            found.append(scale * kernel_init(own, leaf.shape, leaf.dtype))
+        elif name == "bias":
+            found.append(level + bias_std * jax.random.normal(own, leaf.shape, leaf.dtype))
+        elif name == "gate":
+            found.append(jnp.ones(leaf.shape, leaf.dtype))
+        else:
+            raise BadInput(f"no initialisation for a parameter named '{name}'")
+    return jax.tree.unflatten(structure, found)
+
+
+# --- losses: logits [..., classes] and labels [...] -> [...] --------------------------------------
+
+
+def categorical_hinge(logits: jax.Array, labels: jax.Array) -> jax.Array:
+    """max(0, 1 + max(0, max_{k != y} s_k) - s_y)."""
+    one = jax.nn.one_hot(labels, logits.shape[-1])
+    # Scores times 1 - one-hot, as published: the zero in place of s_y is where the inner max is.
+    others = jnp.max((1 - one) * logits, axis=-1)
+    return jnp.maximum(0, 1 + others - jnp.sum(one * logits, axis=-1))
+
+
+def one_vs_rest_hinge(logits: jax.Array, labels: jax.Array) -> jax.Array:
+    """The mean over classes of max(0, 1 - t_k s_k), t_k = 1 for the class and -1 otherwise."""
+    t = 2 * jax.nn.one_hot(labels, logits.shape[-1]) - 1
+    return jnp.mean(jnp.maximum(0, 1 - t * logits), axis=-1)
+
+
+def half_squared(logits: jax.Array, labels: jax.Array) -> jax.Array:
+    """(t - target)^2 / 2 with target -1 or 1, of outputs (-t, t)."""
+    return (logits[..., 1] - (2 * labels - 1)) ** 2 / 2
+
+
+LOSSES = {
+    "categorical_hinge": categorical_hinge,
+    "one_vs_rest_hinge": one_vs_rest_hinge,
+    "cross_entropy": optax.softmax_cross_entropy_with_integer_labels,
+    "half_squared": half_squared,
+}
+
+
+def token_loss(logits: jax.Array, actions: jax.Array) -> jax.Array:
+    """Cross-entropy of logits [B, L, symbols], averaged over actions [B, L] that are not PAD."""
+    each = optax.softmax_cross_entropy_with_integer_labels(logits, actions)
+    real = actions != PAD
+    return jnp.sum(jnp.where(real, each, 0)) / jnp.maximum(jnp.sum(real), 1)
+
+
+def gradient_penalty(f: Callable, params, x: jax.Array, inputs, component: int = 1) -> jax.Array:
+    """D_j^2, to be added to the loss times lambda.
+
+    f(params, x): logits [n, classes]; x, inputs: as in `dependence.gradient_dependence`.
+    """
+    matrix = dependence.gradient_dependence(f, params, x, inputs, chunk=x.shape[0])
+    return jnp.sum(matrix[:, component] ** 2)

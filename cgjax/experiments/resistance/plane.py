@@ -1,0 +1,62 @@
+"""The plane: X_i = Y_i - U[0, 1], target Y_1; the square of (Y_1, Y_2) = (1, 1) is the test.
+
+Training points fill the other three unit squares of [-1, 1]^2, their *cells*. The compositional
+boundary is the line X_1 = 0.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+# (Y_1, Y_2)
+TRAIN_CELLS = ((0, 0), (0, 1), (1, 0))
+TEST_CELLS = ((1, 1),)
+# Steps whose boundary is shown, figure 5.
+PANELS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+
+
+class Points(NamedTuple):
+    """Points and both labels."""
+
+    x: jax.Array  # float32 [n, 2]
+    y: jax.Array  # int32 [n, 2]; the target is y[:, 0]
+
+
+def draw(key: jax.Array, n: int, cells=TRAIN_CELLS, control=False) -> Points:
+    """n points, uniform on the cells.
+
+    control: X_2 is an independent U[-1, 1] and Y_2 says on which side of 0 it lies; it may be
+    traced. Cells and X_1 are the same with and without.
+    """
+    cell_key, noise_key, control_key = jax.random.split(key, 3)
+    y = jnp.asarray(cells)[jax.random.randint(cell_key, (n,), 0, len(cells))]
+    x = y - jax.random.uniform(noise_key, (n, 2))
+    free = jax.random.uniform(control_key, (n,), minval=-1, maxval=1)
+    second = jnp.where(control, free, x[:, 1])
+    x = jnp.stack([x[:, 0], second], axis=1)
+    y2 = jnp.where(control, second > 0, y[:, 1])
+    return Points(x, jnp.stack([y[:, 0], y2.astype(y.dtype)], axis=1))
+
+
+def in_cell(points: Points, cell) -> jax.Array:
+    """Which points are of one cell (Y_1, Y_2): boolean [n]."""
+    return jnp.all(points.y == jnp.asarray(cell)[None], axis=1)
+
+
+def grid(n: int = 101) -> np.ndarray:
+    """[n, n, 2] points of [-1, 1]^2, rows from X_2 = -1 up, columns from X_1 = -1 on."""
+    axis = np.linspace(-1, 1, n, dtype=np.float32)
+    x1, x2 = np.meshgrid(axis, axis)
+    return np.stack([x1, x2], axis=-1)
+
+
+def boundary_angle(slopes: jax.Array) -> jax.Array:
+    """Degrees from -180 to 180 by which the boundary is turned away from the line X_1 = 0.
+
+    slopes: d(logit of 1 minus logit of 0)/dX at points [n, 2], whose mean is the boundary's normal:
+    0 when it points along X_1, positive when it leans towards X_2.
+    """
+    normal = jnp.mean(slopes, axis=0)
+    return jnp.degrees(jnp.arctan2(normal[1], normal[0]))

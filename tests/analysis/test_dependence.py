@@ -1,0 +1,259 @@
+"""Dependence of models with known answers: derivatives, information, swaps, one step."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from cgjax.analysis import dependence
+
+HALVES = dependence.parts((6,), 2, 0)
+X = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
+W = np.random.default_rng(1).normal(size=(6, 4)).astype(np.float32)
+
+
+def linear(w, x):
+    return x @ w
+
+
+# --- derivatives ----------------------------------------------------------------------------------
+
+
+def test_parts():
+    halves = dependence.parts((28, 56, 1), 2, 1)
+    assert halves.shape == (28, 56, 1)
+    assert not halves[:, :28].any() and halves[:, 28:].all()
+
+
+def test_a_linear_model_has_the_norms_of_its_blocks():
+    blocks = [[W[:3, :2], W[3:, :2]], [W[:3, 2:], W[3:, 2:]]]
+    expected = [[np.linalg.norm(block) for block in row] for row in blocks]
+    found = dependence.gradient_dependence(
+        linear, W, X, HALVES, dependence.parts((4,), 2, 0), centred=False, chunk=7
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    centred = W - W.mean(axis=1, keepdims=True)
+    expected = [np.linalg.norm(centred[:3]), np.linalg.norm(centred[3:])]
+    found = dependence.gradient_dependence(linear, W, X, HALVES)
+    np.testing.assert_allclose(found, [expected], rtol=1e-5)
+    np.testing.assert_allclose(
+        dependence.shares(found)[0, 1], expected[1] / sum(expected), rtol=1e-5
+    )
+
+
+def test_both_directions_of_differentiation_agree_with_closed_forms():
+    """Many outputs of few inputs, and few of many: sin(x W)' is cos(x W) W."""
+    for w in (W, W.T[:, :2]):
+        x = X[:, : len(w)]
+        labels = dependence.parts((len(w),), 2, 0)
+        found = dependence.gradient_dependence(
+            lambda w, x: jnp.sin(x @ w), w, x, labels, centred=False
+        )
+        jac = np.cos(x @ w)[:, None] * w[None]
+        norms = [np.linalg.norm(jac[:, labels == k], axis=(1, 2)).mean() for k in (0, 1)]
+        np.testing.assert_allclose(found[0], norms, rtol=1e-5)
+
+
+def test_components_of_each_sample_and_what_is_held_constant():
+    """Labels may differ between samples; those without a component do not count."""
+    scale = np.linspace(1, 2, 40, dtype=np.float32)
+    labels = np.where(np.arange(40)[:, None] % 2 == 0, HALVES[None], -1)
+    labels[1::2, 0] = 0  # odd samples: one entry of component 0, none of component 1
+
+    @jax.jit
+    def found(labels):
+        return dependence.gradient_dependence(
+            lambda w, x, scale: scale[:, None] * (x @ w), W, X, labels, None, scale, (1, 2), False
+        )
+
+    first = [np.linalg.norm(W[:3]), np.linalg.norm(W[0])]
+    first = np.mean(scale * np.tile(first, 20))
+    second = np.mean(scale[::2]) * np.linalg.norm(W[3:])
+    np.testing.assert_allclose(found(labels), [[first, second]], rtol=1e-5)
+
+
+def test_a_penalty_can_be_met():
+    """The derivative of D is finite where D is 0."""
+
+    def d2(w):
+        return dependence.gradient_dependence(linear, w, X, HALVES, centred=False)[0, 1] ** 2
+
+    blind = W * (HALVES == 0)[:, None]
+    assert np.isfinite(jax.jit(jax.grad(d2))(blind)).all()
+
+
+# --- information ----------------------------------------------------------------------------------
+
+
+@functools.cache
+def labels(setting, n=5000):
+    rng = np.random.default_rng(0)
+    y1 = rng.integers(0, 10, n)
+    offset = {"A": rng.integers(0, 2, n), "B": rng.integers(0, 10, n)}[setting]
+    return y1, (y1 + offset) % 10
+
+
+LN = np.log
+
+
+@pytest.mark.parametrize(
+    "setting, output, observational, conditional",
+    [
+        ("A", "y1", LN(10) - LN(2), 0),
+        ("A", "y2", LN(10), LN(2)),
+        ("B", "y1", 0, 0),
+        ("B", "y2", LN(10), LN(10)),
+    ],
+)
+def test_models_with_known_information(setting, output, observational, conditional):
+    y1, y2 = labels(setting)
+    yhat = {"y1": y1, "y2": y2}[output]
+    # 81 / 2n is the correction; conditional on one of ten labels n is a tenth.
+    slack = 0.02 if conditional < 1 else 0.1
+    assert dependence.information(y2, yhat) == pytest.approx(observational, abs=0.02)
+    found = dependence.conditional_information(y2, yhat, y1)
+    assert found == pytest.approx(conditional, abs=slack)
+
+
+def test_a_mixture_lies_between():
+    y1, y2 = labels("A")
+    follows = np.random.default_rng(1).random(len(y1)) < 0.5
+    yhat = np.where(follows, y2, y1)
+    # Given Y_1, Y_2 is Y_1 or the next; the next is said in half of its cases.
+    joint = np.array([[0.5, 0.0], [0.25, 0.25]])
+    expected = np.sum(
+        np.where(
+            joint > 0,
+            joint * LN(np.where(joint > 0, joint, 1) / np.outer([0.5, 0.5], joint.sum(0))),
+            0,
+        )
+    )
+    found = dependence.conditional_information(y2, yhat, y1)
+    assert found == pytest.approx(expected, abs=0.02)
+
+
+def test_the_plane_s_information():
+    """Three equally likely cells: 0.1744 nats."""
+    cells = np.tile([[0, 0], [0, 1], [1, 0]], (4000, 1))
+    assert dependence.information(*cells.T) == pytest.approx(0.1744, abs=1e-3)
+
+
+def test_the_correction():
+    a, b = np.tile([0, 0, 1, 1], 25), np.tile([0, 1, 0, 1], 25)
+    assert dependence.information(a, b) == 0  # independent; floored
+    a = b = np.tile([0, 1, 2], 30)
+    assert dependence.information(a, b) == pytest.approx(LN(3) - 4 / 180)
+    assert dependence.information(["x", "y"] * 50, [3, 8] * 50) == pytest.approx(LN(2) - 1 / 200)
+
+
+@functools.partial(jax.jit, static_argnames="sizes")
+def compiled(y2, yhat, y1, sizes=(10, 10, 10)):
+    return (
+        dependence.information(y2, yhat, sizes[:2]),
+        dependence.conditional_information(y2, yhat, y1, sizes),
+        dependence.permutation_test(jax.random.key(0), y2, yhat, y1, 100, sizes),
+    )
+
+
+def test_compiled_information_and_its_null():
+    y1, y2 = labels("A")
+    rng = np.random.default_rng(2)
+    wrong = np.where(rng.random(len(y1)) < 0.3, rng.integers(0, 10, len(y1)), y1)
+    leaning = np.where(rng.random(len(y1)) < 0.05, y2, wrong)
+    for yhat, depends in ((wrong, False), (leaning, True)):
+        plain, conditional, tested = compiled(y2, yhat, y1)
+        assert plain == pytest.approx(dependence.information(y2, yhat), abs=1e-4)
+        expected = dependence.conditional_information(y2, yhat, y1)
+        assert conditional == pytest.approx(expected, abs=1e-4) == tested.value
+        assert tested.null.shape == (100,) and np.std(tested.null) > 0
+        assert (tested.value > tested.high) == depends
+        assert tested.p < 0.02 if depends else tested.p > 0.05
+
+
+def test_shuffled_within_each_stratum_or_in_all():
+    """Where Y_1 determines Y_2, there is nothing to shuffle; without Y_1 there is."""
+    y1 = np.repeat(np.arange(3), 20)
+    tested = dependence.permutation_test(jax.random.key(0), y1, y1, y1, 20)
+    assert tested.value == 0 and tested.p == 1
+    tested = dependence.permutation_test(jax.random.key(0), y1, y1, n_draws=20)
+    assert tested.value == pytest.approx(LN(3) - 4 / 120, abs=1e-5)
+    assert tested.p == pytest.approx(1 / 21) and tested.high < 0.2
+
+
+# --- interventions --------------------------------------------------------------------------------
+
+Y1, Y2 = (each[:2000] for each in labels("A"))
+# One-hot digits side by side: labels that can be read off the inputs.
+PAIRS = np.concatenate([np.eye(10)[Y1], np.eye(10)[Y2]], axis=1).astype(np.float32)
+SIDES = dependence.parts((20,), 2, 0)
+LEFT, RIGHT = np.eye(20, 10, dtype=np.float32), np.eye(20, 10, -10, dtype=np.float32)
+
+
+@jax.jit
+def intervened(w):
+    key = jax.random.key(0)
+    information = dependence.interventional_information(
+        key, linear, w, PAIRS, Y2, SIDES, 1, (10, 10), chunk=300
+    )
+    return information, dependence.swap_rate(key, linear, w, PAIRS, SIDES, 1)
+
+
+def test_interventional_information_and_swaps():
+    information, rate = intervened(LEFT)
+    assert information == pytest.approx(0, abs=0.01) and rate == 0
+    information, rate = intervened(RIGHT)
+    assert information == pytest.approx(LN(10), abs=0.03)
+    assert rate == pytest.approx(0.9, abs=0.03)
+
+
+def test_an_intervention_changes_one_component_only():
+    swapped, order = dependence.intervene(jax.random.key(3), X, HALVES, 1)
+    np.testing.assert_array_equal(swapped[:, :3], X[:, :3])
+    np.testing.assert_array_equal(swapped[:, 3:], X[order][:, 3:])
+    assert np.all(order != np.arange(40)) and len(np.unique(order)) == 40
+
+
+def test_heads_are_told_apart():
+    def heads(w, x):
+        return jnp.stack([x @ LEFT, x @ RIGHT], axis=1)
+
+    rate = dependence.swap_rate(jax.random.key(0), heads, LEFT, PAIRS, SIDES, 1)
+    assert rate.shape == (2,) and rate[0] == 0 and rate[1] > 0.8
+    found = dependence.interventional_information(
+        jax.random.key(0), heads, LEFT, PAIRS, Y2, SIDES, 1, (10, 10)
+    )
+    np.testing.assert_allclose(found, [0, LN(10)], atol=0.03)
+
+
+def test_confusion():
+    y, y2 = np.array([0, 0, 0, 0]), np.array([3, 3, 3, 5])
+    found = dependence.confusion(
+        np.array([0, 3, 2, 9]), y, np.stack([y2, y2 - 1], axis=1), n_classes=10
+    )
+    np.testing.assert_allclose(found.of_all, [0.25, 0.25])
+    np.testing.assert_allclose(found.of_errors, [1 / 3, 1 / 3], rtol=1e-6)
+    assert found.n_errors == 3 and found.by_chance == 1 / 9
+
+
+# --- one step -------------------------------------------------------------------------------------
+
+
+def test_one_step_uses_what_tells_of_the_target():
+    """Propositions 3 and 4, from zero: D_2 rises where X_2 helps, hardly where it is re-drawn."""
+    redrawn, _ = dependence.intervene(jax.random.key(0), PAIRS, SIDES, 1)
+
+    def loss(x):
+        return lambda w: -jnp.mean(jax.nn.log_softmax(x @ w)[jnp.arange(len(x)), Y1])
+
+    def measures(w):
+        matrix = dependence.gradient_dependence(linear, w, PAIRS[:8], SIDES)
+        return {"D_1": matrix[0, 0], "D_2": matrix[0, 1]}
+
+    step = jax.jit(lambda w, x: dependence.one_step(loss(x), measures, w, length=0.1))
+    helps, useless = (step(jnp.zeros((20, 10)), x) for x in (PAIRS, redrawn))
+    assert helps.change["D_2"] > 3 * useless.change["D_2"] > 0
+    assert helps.change["loss"] < useless.change["loss"] < 0
+    assert helps.before["D_2"] == 0
+    np.testing.assert_allclose(np.hypot(helps.after["D_1"], helps.after["D_2"]), 0.1, rtol=1e-4)

@@ -1,0 +1,111 @@
+"""Distances, barriers, matched units, cancelling updates; the tangent kernel's split."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from cgjax.analysis import dependence, landscape, tangent_split
+
+A, B = {"w": jnp.array([1.0, 0.0])}, {"w": jnp.array([-1.0, 0.0])}
+
+
+def test_distance_and_barrier():
+    assert landscape.distance(A, B) == 2
+
+    def double_well(params):
+        return jnp.sum((params["w"] ** 2 - jnp.array([1.0, 0.0])) ** 2)
+
+    found = landscape.barrier(double_well, A, B, 5)
+    np.testing.assert_allclose(found.losses, [0, 0.5625, 1, 0.5625, 0], atol=1e-6)
+    assert found.height == 1
+    slope = landscape.barrier(lambda params: params["w"][0], A, B)
+    assert slope.height == pytest.approx(0, abs=1e-6)
+
+
+def test_units_in_another_order_are_found_again():
+    rng = np.random.default_rng(0)
+    sizes = (2, 5, 4, 3)
+    a = [(rng.normal(size=s), rng.normal(size=s[1])) for s in itertools.pairwise(sizes)]
+    b, order = [(k.copy(), c.copy()) for k, c in a], None
+    for i, n in enumerate(sizes[1:-1]):
+        order = rng.permutation(n)
+        b[i] = (b[i][0][:, order], b[i][1][order])
+        b[i + 1] = (b[i + 1][0][order], b[i + 1][1])
+    assert landscape.distance(a, b) > 1
+    found = landscape.matched(a, b)
+    assert landscape.distance(a, found) == 0
+
+    def run(layers, x):
+        for kernel, bias in layers[:-1]:
+            x = np.maximum(x @ kernel + bias, 0)
+        return x @ layers[-1][0] + layers[-1][1]
+
+    other = [(rng.normal(size=k.shape), rng.normal(size=c.shape)) for k, c in a]
+    found = landscape.matched(a, other)
+    assert landscape.distance(a, found) <= landscape.distance(a, other)
+    x = rng.normal(size=(7, 2))
+    np.testing.assert_allclose(run(found, x), run(other, x))
+
+
+def test_cancellation():
+    found = landscape.cancellation([A, B])
+    assert found.ratio == 0
+    np.testing.assert_allclose(found.cosines, [[1, -1], [-1, 1]])
+    aside = {"w": jnp.array([0.0, 1.0])}
+    found = landscape.cancellation([A, aside])
+    assert found.ratio == pytest.approx(2**-0.5) and found.cosines[0, 1] == 0
+
+
+# --- the tangent kernel ---------------------------------------------------------------------------
+
+X = np.random.default_rng(0).normal(size=(6, 2)).astype(np.float32)
+PLANE = np.array([0, 1])
+W = jnp.array([[1.0], [2.0]])
+
+
+def linear(w, x):
+    return x @ w
+
+
+def product(w, x):
+    return w[0, 0] * (x[:, :1] * x[:, 1:])
+
+
+def test_recombined():
+    grid = tangent_split.recombined(X, PLANE)
+    np.testing.assert_array_equal(grid[2, 4], [X[2, 0], X[4, 1]])
+
+
+def test_the_kernel_of_a_linear_model_is_a_sum():
+    """Theta(x, x') = x_1 x_1' + x_2 x_2': no part is carried by both."""
+    found = tangent_split.tangent_split(linear, W, X, PLANE)
+    parts = [np.var(X[:, k]) * np.sum(X[:, k] ** 2) for k in (0, 1)]
+    np.testing.assert_allclose(found, [*parts / np.sum(parts), 0], atol=1e-5)
+    # The update a residual asks for is x . (X' r).
+    residuals = np.linspace(-1, 1, 6)[:, None]
+    found = tangent_split.tangent_split(linear, W, X, PLANE, residuals)
+    parts = np.var(X, axis=0) * (X.T @ residuals)[:, 0] ** 2
+    np.testing.assert_allclose(found, [*parts / np.sum(parts), 0], atol=1e-5)
+
+
+def test_a_product_of_centred_inputs_is_carried_by_both():
+    x = X - X.mean(axis=0)
+    found = tangent_split.tangent_split(product, W, x, PLANE)
+    np.testing.assert_allclose(found, [0, 0, 1], atol=1e-5)
+
+
+def test_early_dependence_is_that_of_one_small_step():
+    def net(w, x):
+        return jnp.tanh(x @ w) @ w.T
+
+    w = jax.random.normal(jax.random.key(0), (2, 3))
+    update = jax.random.normal(jax.random.key(1), (2, 3))
+    found = tangent_split.early_dependence(net, w, update, X, PLANE, [0.0, 1e-3])
+    measure = jax.jit(lambda w: dependence.gradient_dependence(net, w, X, PLANE))
+    now, then = measure(w), measure(w + 1e-3 * update)
+    np.testing.assert_allclose(found[0], now, rtol=1e-5)
+    np.testing.assert_allclose(found[1], then, rtol=1e-4)
+    assert np.abs(then - now).max() > 1e-4

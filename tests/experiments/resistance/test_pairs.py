@@ -1,0 +1,259 @@
+"""Paired digits, the plane, their networks and losses."""
+
+import functools
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from cgjax.analysis import dependence
+from cgjax.core.errors import BadInput
+from cgjax.data import sources
+from cgjax.experiments.resistance import models, pairs, plane, scan
+from cgjax.nets.rnn import previous
+
+LABELS = np.repeat(np.arange(10), np.arange(3, 13))  # classes of different sizes
+IMAGES = np.broadcast_to(np.arange(len(LABELS), dtype=np.uint8)[:, None, None], (75, 28, 28))
+DIGITS = pairs.digits(IMAGES, LABELS)
+draw = jax.jit(pairs.draw, static_argnums=3)
+
+# --- pairs of digits ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name, coverage", [("A", 20), ("B", 100), ("test", 80)])
+def test_label_rules(name, coverage):
+    found = draw(jax.random.key(0), DIGITS, pairs.LAWS[name], 10_000)
+    y1, y2 = np.asarray(found.y1), np.asarray(found.y2)
+    offset = (y2 - y1) % 10
+    allowed = {"A": {0, 1}, "B": set(range(10)), "test": set(range(2, 10))}[name]
+    assert set(offset.tolist()) == allowed
+    assert np.abs(np.bincount(offset, minlength=10) / 10_000 - pairs.LAWS[name]).max() < 0.02
+    assert np.abs(np.bincount(y1, minlength=10) / 10_000 - 0.1).max() < 0.02
+    assert len(np.unique(10 * y1 + y2)) == coverage
+    np.testing.assert_array_equal(LABELS[found.left], y1)
+    np.testing.assert_array_equal(LABELS[found.right], y2)
+    of_nine = np.bincount(np.asarray(found.right)[y2 == 9], minlength=75)[-12:]
+    assert of_nine.min() > 0.6 * of_nine.mean()  # uniform within a class
+    if name == "test":  # who follows X_2 is never right
+        assert not np.any(pairs.suggested(y2) == y1[:, None])
+    if name == "A":  # the best guess from X_2 alone is right half of the time
+        assert np.mean(y2 == y1) == pytest.approx(0.5, abs=0.02)
+
+
+def test_settings_share_their_left_digits():
+    a, b = (draw(jax.random.key(1), DIGITS, pairs.LAWS[name], 50) for name in ("A", "B"))
+    np.testing.assert_array_equal(a.left, b.left)
+    assert np.any(a.right != b.right)
+    redrawn = jax.jit(pairs.redraw_right)(jax.random.key(2), DIGITS, a)
+    np.testing.assert_array_equal(redrawn.left, a.left)
+    np.testing.assert_array_equal(LABELS[redrawn.right], redrawn.y2)
+
+
+def test_doses_and_widths():
+    np.testing.assert_allclose(pairs.law(), pairs.LAWS["A"])
+    for same in (pairs.law(10), pairs.law(2, 0.0)):
+        np.testing.assert_allclose(same, pairs.LAWS["B"])
+    np.testing.assert_allclose(pairs.law(2, 0.5), [0.3, 0.3] + 8 * [0.05], rtol=1e-6)
+    laws = jax.vmap(pairs.law)(jnp.arange(1, 11))
+    np.testing.assert_allclose(laws.sum(axis=1), 1, rtol=1e-6)
+    assert np.all((laws > 0).sum(axis=1) == np.arange(1, 11))
+
+
+def test_inputs():
+    some = pairs.Pairs(*np.array([[3, 5], [7, 74], [0, 1], [1, 9]]))
+    x = pairs.network_input(IMAGES, some)
+    assert x.shape == (2, 28, 56, 1) and x.dtype == jnp.float32
+    np.testing.assert_allclose(x[1, 0, [0, 27, 28, 55], 0], np.array([5, 5, 74, 74]) / 255)
+    made_up = pairs.load("test", 40)
+    np.testing.assert_array_equal(made_up.counts, 4)
+    assert made_up.images.shape == (40, 28, 28)
+    with pytest.raises(BadInput, match="of all 10 classes"):
+        pairs.digits(IMAGES, LABELS % 9)
+    assert np.any(pairs.load("train", 40).images != made_up.images)
+    assert sources.SHAPES["mnist"] == (28, 28, 1)
+
+
+# --- networks -------------------------------------------------------------------------------------
+
+
+def shapes(module, x):
+    return jax.eval_shape(module.init_with_output, jax.random.key(0), jnp.zeros(x))
+
+
+def count(variables):
+    return sum(leaf.size for leaf in jax.tree.leaves(variables))
+
+
+def test_published_sizes():
+    out, variables = shapes(models.PairNet(), (2, 28, 56, 1))
+    assert out.shape == (2, 10) and count(variables) == 1_145_930
+    kernels = {name: layer["kernel"].shape for name, layer in variables["params"].items()}
+    assert kernels == {
+        "conv_0": (3, 3, 1, 32), "conv_2": (3, 3, 32, 64),
+        "dense_0": (17_600, 64), "dense_1": (64, 10),
+    }  # fmt: skip
+    out, variables = shapes(models.PairNet(arch="three_conv", heads=2), (2, 28, 56, 1))
+    assert out.shape == (2, 2, 10)
+    assert variables["params"]["dense_0"]["kernel"].shape == (3 * 10 * 64, 64)
+    out, variables = shapes(models.PlaneNet(), (5, 2))
+    assert out.shape == (5, 2) and count(variables) == 186
+    out, _ = shapes(models.PlaneNet(heads=2), (5, 2))
+    assert out.shape == (5, 2, 2)
+    out, variables = shapes(models.Towers(models.PairNet(), 2), (2, 28, 56, 1))
+    assert out.shape == (2, 10) and variables["params"]["gate"].shape == ()
+    with pytest.raises(BadInput, match="unknown arch"):
+        shapes(models.PairNet(arch="vgg"), (2, 28, 56, 1))
+
+
+def of_plane(module):
+    return shapes(module, (1, 2))[1]["params"]
+
+
+def test_initial_values():
+    net = shapes(models.PairNet(), (2, 28, 56, 1))[1]["params"]
+    small = {name: net[name] for name in ("conv_0", "conv_2", "dense_1")}
+    found = jax.jit(models.initial)(jax.random.key(0), jax.tree.map(jnp.zeros_like, small))
+    for name, (fan_in, fan_out) in {
+        "conv_0": (9, 288), "conv_2": (288, 576), "dense_1": (64, 10),
+    }.items():  # fmt: skip
+        kernel, bound = np.asarray(found[name]["kernel"]), np.sqrt(6 / (fan_in + fan_out))
+        assert 0.9 * bound < np.abs(kernel).max() <= bound
+        assert kernel.std() == pytest.approx(bound / 3**0.5, rel=0.15)
+        assert not found[name]["bias"].any()
+    towers = of_plane(models.Towers(models.PlaneNet(), 1))
+    plain, scaled = (
+        models.initial(jax.random.key(1), towers, scale=s, bias_std=b) for s, b in ((1, 0), (3, 1))
+    )
+    assert plain["gate"] == scaled["gate"] == 1
+    layers = [tree["tower_0"]["net"]["dense_1"] for tree in (plain, scaled)]
+    np.testing.assert_allclose(3 * layers[0]["kernel"], layers[1]["kernel"], rtol=1e-6)
+    assert not layers[0]["bias"].any() and layers[1]["bias"].all()
+    playground = models.initial(
+        jax.random.key(0), of_plane(models.PlaneNet(tanh=True)), "playground"
+    )
+    for layer in playground["net"].values():
+        assert np.abs(layer["kernel"]).max() <= 0.5 and np.all(layer["bias"] == np.float32(0.1))
+    with pytest.raises(BadInput, match="unknown init"):
+        models.initial(jax.random.key(0), towers, "orthogonal")
+
+
+def test_towers_depend_on_the_second_half_through_the_gate_alone():
+    net = models.Towers(models.PlaneNet(), 1)
+    params = models.initial(jax.random.key(0), of_plane(net))
+    x = jax.random.normal(jax.random.key(1), (20, 2))
+    measure = jax.jit(
+        lambda params: dependence.gradient_dependence(
+            lambda p, x: net.apply({"params": p}, x), params, x, np.array([0, 1])
+        )[0]
+    )
+    open_, half, shut = (measure({**params, "gate": jnp.array(g)}) for g in (1.0, 0.5, 0.0))
+    np.testing.assert_allclose(half[1], open_[1] / 2, rtol=1e-5)
+    assert shut[1] == 0 and shut[0] == open_[0] > 0
+
+
+def test_losses():
+    s = jnp.array([[2.0, 0.5, -1.0], [-3.0, -2.0, -4.0]])
+    y = jnp.array([0, 1])
+    # Second: all scores are negative, and the inner maximum is 0.
+    np.testing.assert_allclose(models.categorical_hinge(s, y), [0, 3])
+    expected = [(0 + 1.5 + 0) / 3, (0 + 3 + 0) / 3]
+    np.testing.assert_allclose(models.one_vs_rest_hinge(s, y), expected, rtol=1e-6)
+    np.testing.assert_allclose(models.half_squared(jnp.array([[0.5, -0.5]]), jnp.array([1])), 1.125)
+    assert {"categorical_hinge", "one_vs_rest_hinge", "cross_entropy"} <= models.LOSSES.keys()
+
+
+def test_the_penalty_is_the_square_of_the_dependence():
+    w = jax.random.normal(jax.random.key(0), (2, 3))
+    centred = w - w.mean(axis=1, keepdims=True)
+
+    def penalty(w):
+        return models.gradient_penalty(lambda w, x: x @ w, w, jnp.ones((4, 2)), np.array([0, 1]))
+
+    value, gradient = jax.jit(jax.value_and_grad(penalty))(w)
+    assert value == pytest.approx(float(jnp.sum(centred[1] ** 2)), rel=1e-5)
+    np.testing.assert_allclose(gradient, [[0, 0, 0], 2 * centred[1]], atol=1e-5)
+
+
+def test_tokens_are_scored_up_to_the_end():
+    line = ("jump twice", "I_JUMP I_JUMP")
+    short, long = (scan.encode([line], 10, n).actions for n in (4, 9))
+    logits = jax.random.normal(jax.random.key(0), (1, 9, 8))
+    found = models.token_loss(logits[:, :4], short)
+    assert models.token_loss(logits, long) == pytest.approx(float(found), rel=1e-6)
+    each = -nn.log_softmax(logits)[0, np.arange(3), short[0, :3]]
+    assert found == pytest.approx(float(each.mean()), rel=1e-5)
+    net = models.scan_net()
+    words = jax.ShapeDtypeStruct((2, 10), jnp.int32)
+    out, _ = jax.eval_shape(net.init_with_output, jax.random.key(0), words, words)
+    assert out.shape[-1] == 8
+    np.testing.assert_array_equal(previous(short, 8)[0], [8, *short[0, :3]])
+
+
+# --- the plane ------------------------------------------------------------------------------------
+
+
+def test_cells():
+    train = plane.draw(jax.random.key(0), 3000)
+    assert np.all((train.x > 0) == (train.y == 1)) and np.abs(train.x).max() <= 1
+    counts = [int(plane.in_cell(train, cell).sum()) for cell in plane.TRAIN_CELLS]
+    assert sum(counts) == 3000 and min(counts) > 900
+    information = dependence.information(train.y[:, 0], train.y[:, 1])
+    assert information == pytest.approx(0.1744, abs=0.03)
+    test = plane.draw(jax.random.key(0), 100, plane.TEST_CELLS)
+    assert np.all(test.x > 0) and np.all(test.y == 1)
+    control = plane.draw(jax.random.key(0), 3000, control=True)
+    np.testing.assert_array_equal(control.x[:, 0], train.x[:, 0])
+    np.testing.assert_array_equal(control.y[:, 1], control.x[:, 1] > 0)
+    assert dependence.information(control.y[:, 0], control.y[:, 1]) < 0.005
+    assert len(plane.PANELS) == 12
+
+
+def test_grid_and_angle():
+    grid = plane.grid(5)
+    assert grid.shape == (5, 5, 2)
+    np.testing.assert_array_equal(grid[0, 4], [1, -1])
+    assert plane.boundary_angle(jnp.array([[2.0, 0], [1, 0]])) == 0
+    assert plane.boundary_angle(jnp.array([[1.0, 1], [1, 1]])) == pytest.approx(45)
+
+
+def test_the_plane_is_learned_and_the_control_generalises():
+    """The acceptance band of the spec, with the smallest runs that show it: 5 seeds, 256 epochs."""
+    net = models.PlaneNet()
+    like = of_plane(net)
+
+    def accuracy(params, points):
+        return jnp.mean(jnp.argmax(net.apply({"params": params}, points.x), -1) == points.y[:, 0])
+
+    def loss(params, points):
+        logits = net.apply({"params": params}, points.x)
+        return jnp.mean(models.LOSSES["cross_entropy"](logits, points.y[:, 0]))
+
+    @functools.partial(jax.vmap, in_axes=(0, None))
+    @functools.partial(jax.vmap, in_axes=(None, 0))
+    def run(key, control):
+        init_key, data_key, order_key, eval_key = jax.random.split(key, 4)
+        points = plane.draw(data_key, 250, control=control)
+
+        def epoch(params, i):
+            order = jax.random.permutation(jax.random.fold_in(order_key, i), 250).reshape(25, 10)
+
+            def step(params, rows):
+                batch = jax.tree.map(lambda a: a[rows], points)
+                grads = jax.grad(loss)(params, batch)
+                return optax.apply_updates(params, jax.tree.map(lambda g: -0.1 * g, grads)), None
+
+            return jax.lax.scan(step, params, order)[0], None
+
+        params, _ = jax.lax.scan(epoch, models.initial(init_key, like), jnp.arange(256))
+        fresh = plane.draw(eval_key, 1500)
+        test = plane.draw(eval_key, 1500, plane.TEST_CELLS)
+        return accuracy(params, fresh), accuracy(params, test)
+
+    keys = jax.random.split(jax.random.key(0), 5)
+    train, test = jax.jit(run)(keys, jnp.array([False, True]))
+    a, b = np.mean(test, axis=0)
+    print(np.asarray(train), np.asarray(test))
+    assert np.mean(train) > 0.97 and 0.7 < a < 0.97 < b
