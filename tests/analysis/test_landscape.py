@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from torch_nets import quick_key
 
 from cgjax.analysis import dependence, landscape, tangent_split
 
@@ -27,9 +28,9 @@ def test_distance_and_barrier():
 
 def test_units_in_another_order_are_found_again():
     rng = np.random.default_rng(0)
-    sizes = (2, 5, 4, 3)
+    sizes = (2, 5, 5, 3)
     a = [(rng.normal(size=s), rng.normal(size=s[1])) for s in itertools.pairwise(sizes)]
-    b, order = [(k.copy(), c.copy()) for k, c in a], None
+    b = list(a)
     for i, n in enumerate(sizes[1:-1]):
         order = rng.permutation(n)
         b[i] = (b[i][0][:, order], b[i][1][order])
@@ -101,11 +102,15 @@ def test_early_dependence_is_that_of_one_small_step():
     def net(w, x):
         return jnp.tanh(x @ w) @ w.T
 
-    w = jax.random.normal(jax.random.key(0), (2, 3))
-    update = jax.random.normal(jax.random.key(1), (2, 3))
-    found = tangent_split.early_dependence(net, w, update, X, PLANE, [0.0, 1e-3])
-    measure = jax.jit(lambda w: dependence.gradient_dependence(net, w, X, PLANE))
-    now, then = measure(w), measure(w + 1e-3 * update)
+    w, update = jax.random.normal(quick_key(0), (2, 2, 3))
+
+    @jax.jit
+    def compared(w, update):
+        found = tangent_split.early_dependence(net, w, update, X, PLANE, [0.0, 1e-3])
+        ends = (w, w + 1e-3 * update)
+        return found, [dependence.gradient_dependence(net, end, X, PLANE) for end in ends]
+
+    found, (now, then) = compared(w, update)
     np.testing.assert_allclose(found[0], now, rtol=1e-5)
     np.testing.assert_allclose(found[1], then, rtol=1e-4)
     assert np.abs(then - now).max() > 1e-4

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
+from torch_nets import quick_key
 
 from cgjax.core import grads
 from cgjax.core.errors import BadInput
@@ -20,7 +21,7 @@ def loss(params, extra, batch, key, step, replica):
     return value, (extra, {"length": jnp.sum(vector**2)})
 
 
-ARGUMENTS = (PARAMS, {}, jnp.full(6, 0.7), jax.random.key(0), 0, {})
+ARGUMENTS = (PARAMS, {}, jnp.full(6, 0.7), quick_key(0), 0, {})
 
 
 def of(way):
@@ -62,32 +63,28 @@ def squares(params, data):
 
 
 def test_guess_and_check():
-    """In a square of area 4 the discs of radius 1/2 and 1/4 hold pi/16 and pi/64 of the draws."""
-    levels = jnp.array([0.25, 0.0625, 0.0])
+    """In a square of area 4 the discs of radius 1/2 and 1/20 hold pi/16 and pi/1600 of the draws."""
+    levels = jnp.array([0.25, 0.0025, 0.0])
     found = grads.guess_and_check(
-        jax.random.key(0), draw, squares, jnp.zeros(2), levels, n_draws=8000, n_keep=200, batch=400
+        quick_key(0), draw, squares, jnp.zeros(2), levels, n_draws=8000, n_keep=200, batch=400
     )
     shares = np.asarray(found.n_accepted) / found.n_draws
-    np.testing.assert_allclose(shares, [np.pi / 16, np.pi / 64, 0], atol=0.015)
-    losses = np.asarray(found.losses)
-    assert np.isfinite(losses[:2]).all() and np.isinf(losses[2]).all()
-    assert np.all(losses[:2] <= levels[:2, None])
-    np.testing.assert_allclose(np.sum(found.params["x"][:2] ** 2, axis=-1), losses[:2], rtol=1e-5)
-    assert len(np.unique(losses[0])) == 200  # different ones
-
-
-def test_guess_and_check_keeps_fewer_than_asked_for():
-    found = grads.guess_and_check(
-        jax.random.key(0), draw, squares, jnp.zeros(2), jnp.array([0.0625]), 400, 200, 400
-    )
-    n = int(found.n_accepted[0])
-    assert 0 < n < 200
-    assert np.isfinite(found.losses[0, :n]).all() and np.isinf(found.losses[0, n:]).all()
+    np.testing.assert_allclose(shares, [np.pi / 16, np.pi / 1600, 0], rtol=0.5, atol=0)
+    assert shares[0] == pytest.approx(np.pi / 16, abs=0.015)
+    # As many as were asked for, as many as there were, none.
+    losses, x = np.asarray(found.losses), np.asarray(found.params["x"])
+    n = np.minimum(found.n_accepted, 200)
+    assert n[0] == 200 > n[1] > 0 == n[2]
+    for level in range(3):
+        kept = losses[level, : n[level]]
+        assert np.all(kept <= levels[level]) and np.isinf(losses[level, n[level] :]).all()
+        assert len(np.unique(kept)) == n[level]  # different ones
+        np.testing.assert_allclose(np.sum(x[level, : n[level]] ** 2, axis=-1), kept, rtol=1e-5)
 
 
 def test_metropolis():
     start = {"x": jnp.array([[0.9, -0.8], [0.0, 0.01], [0.5, 0.5]])}
-    keys = jax.random.split(jax.random.key(0), 3)
+    keys = jax.random.split(quick_key(0), 3)
 
     def walk(most_steps):
         def one(key, params):
@@ -111,7 +108,7 @@ def test_nonsense_is_refused():
         "step": lambda: grads.finite_differences(0.0),
         "sigma": lambda: grads.evolution(-1.0),
         "batches of 3": lambda: grads.guess_and_check(
-            jax.random.key(0), draw, squares, jnp.zeros(2), jnp.ones(1), 10, 2, 3
+            quick_key(0), draw, squares, jnp.zeros(2), jnp.ones(1), 10, 2, 3
         ),
     }.items():
         with pytest.raises(BadInput, match=words):

@@ -5,35 +5,46 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
+from torch_nets import quick_key
 
 from cgjax.nets import rnn
 
 NET = rnn.Seq2Seq(n_words=15, n_symbols=8)
 SMALL = rnn.Seq2Seq(n_words=6, n_symbols=5, embedding=4, encoder=3)
-LENGTHS = (1, 3, 2, 4)
-COMMANDS = np.array([[1, 0, 0, 0], [2, 3, 1, 0], [5, 1, 0, 0], [4, 2, 3, 1]])
-SYMBOLS = np.array([[2, 3, 1, 0], [4, 4, 4, 1], [1, 0, 0, 0], [3, 1, 0, 0]])
+LIMIT = 7
+# Every length from one word, the end alone, to ten.
+LENGTHS = np.arange(1, 11)
+RNG = np.random.default_rng(0)
 
 
-@functools.cache
-def params(seed=0):
-    init = jax.jit(SMALL.init, compiler_options={"xla_backend_optimization_level": 0})
-    found = init(jax.random.key(seed), COMMANDS, SYMBOLS)["params"]
-    return jax.tree.map(lambda leaf: 2 * leaf, found)  # far from uniform outputs
+def ended(lengths, width, high):
+    symbols = RNG.integers(2, high, (len(lengths), width))
+    at = np.arange(width)[None]
+    found = np.where(at == lengths[:, None] - 1, rnn.END, symbols) * (at < lengths[:, None])
+    return found.astype(np.int32)
 
 
-def padded(array, n):
-    return np.pad(array, ((0, 0), (0, n)))
+COMMANDS = ended(LENGTHS, 10, 6)
+SYMBOLS = ended(np.minimum(LENGTHS, LIMIT), LIMIT, 5)
 
 
 @jax.jit
-def logits(params, commands, symbols):
+def drawn(key):
+    params = SMALL.init(key, COMMANDS, SYMBOLS)["params"]
+    return jax.tree.map(lambda leaf: 2 * leaf, params)  # far from uniform outputs
+
+
+params = functools.cache(lambda seed=0: drawn(quick_key(seed)))
+
+
+@jax.jit
+def outputs(params, commands, symbols):
+    """States, logits given the symbols, greedy symbols."""
+    variables = {"params": params}
+    encoded = SMALL.apply(variables, commands, method="encode_commands")
     seen = rnn.previous(symbols, SMALL.n_symbols)
-    return SMALL.apply({"params": params}, commands, seen)
-
-
-greedy = jax.jit(lambda params, commands: rnn.greedy(SMALL, params, commands, limit=7))
+    logits = SMALL.apply(variables, commands, seen)
+    return encoded, logits, rnn.greedy(SMALL, params, commands, LIMIT)
 
 
 def test_sizes():
@@ -50,31 +61,24 @@ def test_sizes():
     assert shapes["symbols"]["embedding"].shape == (9, 32)  # the start symbol is an input
 
 
-@pytest.mark.parametrize("more", [1, 6])
-def test_padding_changes_nothing(more):
-    encode = functools.partial(SMALL.apply, {"params": params()}, method="encode_commands")
-    short, long = encode(COMMANDS), encode(padded(COMMANDS, more))
+def test_padding_changes_nothing():
+    short, logits, found = outputs(params(), COMMANDS, SYMBOLS)
+    wider = (np.pad(array, ((0, 0), (0, 3))) for array in (COMMANDS, SYMBOLS))
+    long, other_logits, other_found = outputs(params(), *wider)
     for a, b in zip(short.start, long.start):
-        assert a.shape == (4, 12)
+        assert a.shape == (10, 12)
         np.testing.assert_allclose(a, b, atol=1e-6)
-    for row, n in enumerate(LENGTHS):  # [H_1 ; H_T], T the last real position; each length alone
-        ends = short.states[row, jnp.array([0, n - 1])].ravel()
+    for row, n in enumerate(LENGTHS):  # [H_1 ; H_T], T the last real position
+        ends = short.states[row, np.array([0, n - 1])].ravel()
         np.testing.assert_array_equal(short.start[0][row], ends)
         np.testing.assert_allclose(short.states[row, :n], long.states[row, :n], atol=1e-6)
-        alone = encode(COMMANDS[row : row + 1, :n])
-        np.testing.assert_allclose(short.states[row, :n], alone.states[0], atol=1e-6)
-    found = logits(params(), COMMANDS, SYMBOLS)
-    other = logits(params(), padded(COMMANDS, more), padded(SYMBOLS, more))
-    np.testing.assert_allclose(found, other[:, : SYMBOLS.shape[1]], atol=1e-6)
-    np.testing.assert_array_equal(
-        greedy(params(), COMMANDS), greedy(params(), padded(COMMANDS, more))
-    )
+    np.testing.assert_allclose(logits, other_logits[:, :LIMIT], atol=1e-6)
+    np.testing.assert_array_equal(found, other_found)
 
 
 def test_a_plain_loop_gives_the_same_states():
-    """The recursion written out in NumPy, forwards and backwards."""
+    """The recursion written out in NumPy, forwards and backwards, for each length on its own."""
     own = jax.tree.map(np.asarray, params())
-    x = own["words"]["embedding"][COMMANDS[3]]
 
     def run(layer, x):
         h, c, found = np.zeros(3), np.zeros(3), []
@@ -86,33 +90,36 @@ def test_a_plain_loop_gives_the_same_states():
             found.append(h)
         return np.stack(found)
 
-    encoded = SMALL.apply({"params": params()}, COMMANDS, method="encode_commands")
-    states = np.concatenate([run(own["forward"], x), run(own["backward"], x[::-1])[::-1]], axis=1)
-    np.testing.assert_allclose(encoded.states[3], states, atol=1e-6)
+    states = np.asarray(outputs(params(), COMMANDS, SYMBOLS)[0].states)
+    for row, n in enumerate(LENGTHS):
+        x = own["words"]["embedding"][COMMANDS[row, :n]]
+        both = [run(own["forward"], x), run(own["backward"], x[::-1])[::-1]]
+        np.testing.assert_allclose(states[row, :n], np.concatenate(both, axis=1), atol=1e-6)
 
 
 def test_greedy_symbols_are_the_likeliest_given_themselves():
-    found = np.asarray(greedy(params(), COMMANDS))
-    assert found.shape == (4, 7)
-    likeliest = np.argmax(logits(params(), COMMANDS, found), axis=-1)
-    for row, symbols in enumerate(found):
+    found = np.asarray(outputs(params(), COMMANDS, SYMBOLS)[2])
+    logits = np.asarray(outputs(params(), COMMANDS, found)[1])
+    assert found.shape == (10, LIMIT)
+    for symbols, scores in zip(found, logits):
         ends = np.flatnonzero(symbols == rnn.END)
         n = ends[0] + 1 if len(ends) else len(symbols)
-        np.testing.assert_array_equal(symbols[:n], likeliest[row, :n])
+        np.testing.assert_array_equal(symbols[:n], np.argmax(scores[:n], axis=-1))
         assert not symbols[n:].any()
 
 
 def test_greedy_stops_at_end():
-    always = jax.tree.map(jnp.zeros_like, params())
-    always["readout"]["bias"] = always["readout"]["bias"].at[rnn.END].set(1.0)
-    np.testing.assert_array_equal(greedy(always, COMMANDS), [[1, 0, 0, 0, 0, 0, 0]] * 4)
+    always = jax.tree.map(np.zeros_like, params())
+    always["readout"]["bias"][rnn.END] = 1.0
+    found = outputs(always, COMMANDS, SYMBOLS)[2]
+    np.testing.assert_array_equal(found, [[1] + (LIMIT - 1) * [0]] * 10)
 
 
 def test_seeds_as_an_axis():
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), params(0), params(1))
-    together = jax.jit(jax.vmap(greedy, in_axes=(0, None)))(stacked, COMMANDS)
-    for row, seed in enumerate((0, 1)):
-        np.testing.assert_array_equal(together[row], greedy(params(seed), COMMANDS))
+    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), params(0), params(1))
+    greedy = jax.jit(jax.vmap(lambda params: rnn.greedy(SMALL, params, COMMANDS, LIMIT)))
+    for row, found in enumerate(greedy(stacked)):
+        np.testing.assert_array_equal(found, outputs(params(row), COMMANDS, SYMBOLS)[2])
 
 
 def test_the_forget_gate_starts_open():

@@ -128,8 +128,8 @@ def initial(key: jax.Array, shapes: Any, init: str = "glorot", scale=1.0, bias_s
     kernel_init, level = INITS[init]
     leaves, structure = jax.tree_util.tree_flatten_with_path(shapes)
     found = []
-    for i, (path, leaf) in enumerate(leaves):
-        own, name = jax.random.fold_in(key, i), path[-1].key
+    for own, (path, leaf) in zip(jax.random.split(key, len(leaves)), leaves):
+        name = path[-1].key
         if name == "kernel":
             found.append(scale * kernel_init(own, leaf.shape, leaf.dtype))
         elif name == "bias":

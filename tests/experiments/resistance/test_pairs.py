@@ -2,12 +2,12 @@
 
 import functools
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from torch_nets import quick_key
 
 from cgjax.analysis import dependence
 from cgjax.core.errors import BadInput
@@ -25,7 +25,7 @@ draw = jax.jit(pairs.draw, static_argnums=3)
 
 @pytest.mark.parametrize("name, coverage", [("A", 20), ("B", 100), ("test", 80)])
 def test_label_rules(name, coverage):
-    found = draw(jax.random.key(0), DIGITS, pairs.LAWS[name], 10_000)
+    found = draw(quick_key(0), DIGITS, pairs.LAWS[name], 10_000)
     y1, y2 = np.asarray(found.y1), np.asarray(found.y2)
     offset = (y2 - y1) % 10
     allowed = {"A": {0, 1}, "B": set(range(10)), "test": set(range(2, 10))}[name]
@@ -44,10 +44,10 @@ def test_label_rules(name, coverage):
 
 
 def test_settings_share_their_left_digits():
-    a, b = (draw(jax.random.key(1), DIGITS, pairs.LAWS[name], 50) for name in ("A", "B"))
+    a, b = (draw(quick_key(1), DIGITS, pairs.LAWS[name], 10_000) for name in ("A", "B"))
     np.testing.assert_array_equal(a.left, b.left)
     assert np.any(a.right != b.right)
-    redrawn = jax.jit(pairs.redraw_right)(jax.random.key(2), DIGITS, a)
+    redrawn = jax.jit(pairs.redraw_right)(quick_key(2), DIGITS, a)
     np.testing.assert_array_equal(redrawn.left, a.left)
     np.testing.assert_array_equal(LABELS[redrawn.right], redrawn.y2)
 
@@ -80,7 +80,7 @@ def test_inputs():
 
 
 def shapes(module, x):
-    return jax.eval_shape(module.init_with_output, jax.random.key(0), jnp.zeros(x))
+    return jax.eval_shape(module.init_with_output, quick_key(0), jnp.zeros(x))
 
 
 def count(variables):
@@ -114,36 +114,33 @@ def of_plane(module):
 
 def test_initial_values():
     net = shapes(models.PairNet(), (2, 28, 56, 1))[1]["params"]
-    small = {name: net[name] for name in ("conv_0", "conv_2", "dense_1")}
-    found = jax.jit(models.initial)(jax.random.key(0), jax.tree.map(jnp.zeros_like, small))
-    for name, (fan_in, fan_out) in {
-        "conv_0": (9, 288), "conv_2": (288, 576), "dense_1": (64, 10),
-    }.items():  # fmt: skip
+    small = {name: net[name] for name in ("conv_2", "dense_1")}
+    found = jax.jit(lambda key: models.initial(key, small))(quick_key(0))
+    for name, (fan_in, fan_out) in {"conv_2": (288, 576), "dense_1": (64, 10)}.items():
         kernel, bound = np.asarray(found[name]["kernel"]), np.sqrt(6 / (fan_in + fan_out))
         assert 0.9 * bound < np.abs(kernel).max() <= bound
         assert kernel.std() == pytest.approx(bound / 3**0.5, rel=0.15)
         assert not found[name]["bias"].any()
-    towers = of_plane(models.Towers(models.PlaneNet(), 1))
-    plain, scaled = (
-        models.initial(jax.random.key(1), towers, scale=s, bias_std=b) for s, b in ((1, 0), (3, 1))
-    )
+    towers = of_plane(models.Towers(models.PlaneNet(n_hidden=1), 1))
+    initial = jax.jit(lambda scale, std: models.initial(quick_key(1), towers, "glorot", scale, std))
+    plain, scaled = initial(1.0, 0.0), initial(3.0, 1.0)
     assert plain["gate"] == scaled["gate"] == 1
     layers = [tree["tower_0"]["net"]["dense_1"] for tree in (plain, scaled)]
     np.testing.assert_allclose(3 * layers[0]["kernel"], layers[1]["kernel"], rtol=1e-6)
     assert not layers[0]["bias"].any() and layers[1]["bias"].all()
-    playground = models.initial(
-        jax.random.key(0), of_plane(models.PlaneNet(tanh=True)), "playground"
-    )
+    like = of_plane(models.PlaneNet(tanh=True))
+    playground = jax.jit(lambda key: models.initial(key, like, "playground"))(quick_key(0))
     for layer in playground["net"].values():
         assert np.abs(layer["kernel"]).max() <= 0.5 and np.all(layer["bias"] == np.float32(0.1))
     with pytest.raises(BadInput, match="unknown init"):
-        models.initial(jax.random.key(0), towers, "orthogonal")
+        models.initial(quick_key(0), towers, "orthogonal")
 
 
 def test_towers_depend_on_the_second_half_through_the_gate_alone():
-    net = models.Towers(models.PlaneNet(), 1)
-    params = models.initial(jax.random.key(0), of_plane(net))
-    x = jax.random.normal(jax.random.key(1), (20, 2))
+    net = models.Towers(models.PlaneNet(n_hidden=1), 1)
+    like = of_plane(net)
+    params = jax.jit(lambda key: models.initial(key, like))(quick_key(0))
+    x = np.random.default_rng(0).normal(size=(20, 2)).astype(np.float32)
     measure = jax.jit(
         lambda params: dependence.gradient_dependence(
             lambda p, x: net.apply({"params": p}, x), params, x, np.array([0, 1])
@@ -166,7 +163,7 @@ def test_losses():
 
 
 def test_the_penalty_is_the_square_of_the_dependence():
-    w = jax.random.normal(jax.random.key(0), (2, 3))
+    w = jax.random.normal(quick_key(0), (2, 3))
     centred = w - w.mean(axis=1, keepdims=True)
 
     def penalty(w):
@@ -180,15 +177,14 @@ def test_the_penalty_is_the_square_of_the_dependence():
 def test_tokens_are_scored_up_to_the_end():
     line = ("jump twice", "I_JUMP I_JUMP")
     short, long = (scan.encode([line], 10, n).actions for n in (4, 9))
-    logits = jax.random.normal(jax.random.key(0), (1, 9, 8))
-    found = models.token_loss(logits[:, :4], short)
-    assert models.token_loss(logits, long) == pytest.approx(float(found), rel=1e-6)
-    each = -nn.log_softmax(logits)[0, np.arange(3), short[0, :3]]
-    assert found == pytest.approx(float(each.mean()), rel=1e-5)
-    net = models.scan_net()
-    words = jax.ShapeDtypeStruct((2, 10), jnp.int32)
-    out, _ = jax.eval_shape(net.init_with_output, jax.random.key(0), words, words)
-    assert out.shape[-1] == 8
+    logits = np.random.default_rng(0).normal(size=(1, 9, 8)).astype(np.float32)
+    loss = jax.jit(models.token_loss)
+    found = loss(logits[:, :4], short)
+    assert loss(logits, long) == pytest.approx(float(found), rel=1e-6)
+    odds = np.exp(logits[0, :3])
+    each = -np.log(odds / odds.sum(axis=-1, keepdims=True))[np.arange(3), short[0, :3]]
+    assert found == pytest.approx(each.mean(), rel=1e-5)
+    assert models.scan_net().n_symbols == 8
     np.testing.assert_array_equal(previous(short, 8)[0], [8, *short[0, :3]])
 
 
@@ -196,15 +192,18 @@ def test_tokens_are_scored_up_to_the_end():
 
 
 def test_cells():
-    train = plane.draw(jax.random.key(0), 3000)
+    @jax.jit
+    def drawn(key):
+        test = plane.draw(key, 100, plane.TEST_CELLS)
+        return plane.draw(key, 3000), plane.draw(key, 3000, control=True), test
+
+    train, control, test = jax.tree.map(np.asarray, drawn(quick_key(0)))
     assert np.all((train.x > 0) == (train.y == 1)) and np.abs(train.x).max() <= 1
     counts = [int(plane.in_cell(train, cell).sum()) for cell in plane.TRAIN_CELLS]
     assert sum(counts) == 3000 and min(counts) > 900
     information = dependence.information(train.y[:, 0], train.y[:, 1])
     assert information == pytest.approx(0.1744, abs=0.03)
-    test = plane.draw(jax.random.key(0), 100, plane.TEST_CELLS)
     assert np.all(test.x > 0) and np.all(test.y == 1)
-    control = plane.draw(jax.random.key(0), 3000, control=True)
     np.testing.assert_array_equal(control.x[:, 0], train.x[:, 0])
     np.testing.assert_array_equal(control.y[:, 1], control.x[:, 1] > 0)
     assert dependence.information(control.y[:, 0], control.y[:, 1]) < 0.005
@@ -220,7 +219,7 @@ def test_grid_and_angle():
 
 
 def test_the_plane_is_learned_and_the_control_generalises():
-    """The acceptance band of the spec, with the smallest runs that show it: 5 seeds, 256 epochs."""
+    """Early on, by 16 epochs: 20 paired seeds, in the prototype 0.878 against 0.971."""
     net = models.PlaneNet()
     like = of_plane(net)
 
@@ -247,13 +246,14 @@ def test_the_plane_is_learned_and_the_control_generalises():
 
             return jax.lax.scan(step, params, order)[0], None
 
-        params, _ = jax.lax.scan(epoch, models.initial(init_key, like), jnp.arange(256))
+        params, _ = jax.lax.scan(epoch, models.initial(init_key, like), jnp.arange(16))
         fresh = plane.draw(eval_key, 1500)
         test = plane.draw(eval_key, 1500, plane.TEST_CELLS)
         return accuracy(params, fresh), accuracy(params, test)
 
-    keys = jax.random.split(jax.random.key(0), 5)
+    keys = jax.random.split(quick_key(0), 20)
     train, test = jax.jit(run)(keys, jnp.array([False, True]))
-    a, b = np.mean(test, axis=0)
-    print(np.asarray(train), np.asarray(test))
-    assert np.mean(train) > 0.97 and 0.7 < a < 0.97 < b
+    (a, b), gain = np.mean(test, axis=0), test[:, 1] - test[:, 0]
+    print(np.mean(train, axis=0), a, b)
+    assert np.mean(train) > 0.97 and 0.8 < a < 0.94 < b
+    assert np.mean(gain) > 3 * np.std(gain) / 20**0.5

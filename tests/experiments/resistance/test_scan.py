@@ -6,6 +6,7 @@ import os
 import jax
 import numpy as np
 import pytest
+from torch_nets import quick_key
 
 from cgjax.core.errors import BadInput
 from cgjax.experiments.resistance import scan
@@ -105,7 +106,7 @@ def test_symbols_and_back():
 @pytest.mark.parametrize("setting", scan.TRAINING)
 def test_settings_follow_the_grammar(setting):
     lines = scan.encode(SOME)
-    new = jax.jit(scan.TRAINING[setting])(jax.random.key(0), lines)
+    new = jax.jit(scan.TRAINING[setting])(quick_key(0), lines)
     for row, (command, _) in enumerate(SOME):
         found = scan.text(new.commands[row], scan.WORDS)
         assert scan.interpret(found) == scan.text(new.actions[row])
@@ -121,11 +122,11 @@ def test_settings_follow_the_grammar(setting):
 def test_words_are_uniform_and_independent():
     line = "jump left and jump twice"
     lines = scan.encode([(line, scan.interpret(line))] * 4000)
-    new = scan.resample_slots(jax.random.key(1), lines)
+    new = jax.jit(scan.resample_slots)(quick_key(1), lines)
     pairs = np.asarray(new.commands)[:, [0, 3]] - scan.FIRST
     shares = np.bincount(pairs @ [4, 1], minlength=16) / 4000
     assert np.abs(shares - 1 / 16).max() < 0.02
-    new = scan.replace_jump(jax.random.key(1), lines)
+    new = jax.jit(scan.replace_jump)(quick_key(1), lines)
     pairs = np.asarray(new.commands)[:, [0, 3]] - scan.FIRST
     assert np.all(pairs[:, 0] == pairs[:, 1])  # one word for each line
     shares = np.bincount(pairs[:, 0], minlength=4) / 4000
