@@ -161,10 +161,10 @@ def compiled(y2, yhat, y1):
 
 
 def test_compiled_information_and_its_null():
-    y1, y2 = labels("A")
+    y1, y2 = labels("A", 2000)
     rng = np.random.default_rng(2)
     wrong = np.where(rng.random(len(y1)) < 0.3, rng.integers(0, 10, len(y1)), y1)
-    leaning = np.where(rng.random(len(y1)) < 0.05, y2, wrong)
+    leaning = np.where(rng.random(len(y1)) < 0.1, y2, wrong)
     for yhat, depends in ((wrong, False), (leaning, True)):
         plain, conditional, tested, _ = compiled(y2, yhat, y1)
         assert plain == pytest.approx(dependence.information(y2, yhat), abs=1e-4)
@@ -177,7 +177,7 @@ def test_compiled_information_and_its_null():
 
 def test_shuffled_within_each_stratum_or_in_all():
     """Where Y_1 determines Y_2, there is nothing to shuffle; without Y_1 there is."""
-    y1, _ = labels("A")
+    y1, _ = labels("A", 2000)
     plain, _, within, in_all = compiled(y1, y1, y1)
     assert within.value == 0 and within.p == pytest.approx(1)
     assert in_all.value == pytest.approx(float(plain)) and plain > 2

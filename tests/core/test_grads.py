@@ -1,5 +1,7 @@
 """Other gradients against value_and_grad; searches without one find what there is to find."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -45,13 +47,13 @@ def test_without_auxiliary_values():
 
 
 def test_an_evolution_strategy_estimates_the_gradient():
-    (value, _), found = of(grads.evolution(0.1, 4000))
+    (value, _), found = of(grads.evolution(0.1, 1000))
     (expected_value, _), expected = of(jax.value_and_grad)
     assert value == expected_value
     found, expected = (ravel_pytree(each)[0] for each in (found, expected))
     cosine = found @ expected / (jnp.linalg.norm(found) * jnp.linalg.norm(expected))
-    assert cosine > 0.99
-    assert jnp.linalg.norm(found) == pytest.approx(float(jnp.linalg.norm(expected)), rel=0.1)
+    assert cosine > 0.98
+    assert jnp.linalg.norm(found) == pytest.approx(float(jnp.linalg.norm(expected)), rel=0.15)
 
 
 def draw(key):
@@ -63,7 +65,7 @@ def squares(params, data):
 
 
 def test_guess_and_check():
-    """In a square of area 4 the discs of radius 1/2 and 1/20 hold pi/16 and pi/1600 of the draws."""
+    """Discs of radius 1/2 and 1/20 hold pi/16 and pi/1600 of a square of side 2."""
     levels = jnp.array([0.25, 0.0025, 0.0])
     found = grads.guess_and_check(
         quick_key(0), draw, squares, jnp.zeros(2), levels, n_draws=8000, n_keep=200, batch=400
@@ -86,19 +88,18 @@ def test_metropolis():
     start = {"x": jnp.array([[0.9, -0.8], [0.0, 0.01], [0.5, 0.5]])}
     keys = jax.random.split(quick_key(0), 3)
 
-    def walk(most_steps):
-        def one(key, params):
-            return grads.metropolis(
-                key, params, lambda p: squares(p, 0.0), 1e-3, most_steps, 0.05, 0.99
-            )
+    @jax.jit
+    @functools.partial(jax.vmap, in_axes=(0, 0, None))
+    def walks(key, params, most_steps):
+        return grads.metropolis(
+            key, params, lambda p: squares(p, 0.0), 1e-3, most_steps, 0.05, 0.99
+        )
 
-        return jax.jit(jax.vmap(one))(keys, start)
-
-    found = walk(5000)
+    found = walks(keys, start, 5000)
     assert found.found.all() and (found.loss <= 1e-3).all()
     assert found.n_steps[1] == 0 and found.n_steps[0] > 20
     assert (found.n_accepted <= found.n_steps).all()
-    censored = walk(3)
+    censored = walks(keys, start, 3)
     np.testing.assert_array_equal(censored.found, [False, True, False])
     np.testing.assert_array_equal(censored.n_steps, [3, 0, 3])
 
