@@ -280,3 +280,17 @@ def is_right(found: jax.Array, actions: jax.Array) -> jax.Array:
 def is_bare(lines: Lines) -> jax.Array:
     """Whether a line is one action word alone, as "jump" is in training: boolean [n]."""
     return (lines.command_slot[:, 0] > 0) & (lines.commands[:, 1] == END)
+
+
+def components(lines: Lines, embedding: int) -> tuple[jax.Array, jax.Array]:
+    """Labels for `analysis.dependence.gradient_dependence`: of logits, and of word embeddings.
+
+    int8 [n, L, N_SYMBOLS] and [n, T, embedding]: 1 where an action word is said or meant, 0 at
+    structure (turns and END; all other words), -1 at PAD.
+    """
+    labels = []
+    parts = ((lines.actions, lines.action_slot), (lines.commands, lines.command_slot))
+    for (symbols, slot), n in zip(parts, (N_SYMBOLS, embedding)):
+        label = jnp.where(symbols == PAD, -1, (slot > 0).astype(jnp.int8)).astype(jnp.int8)
+        labels.append(jnp.broadcast_to(label[..., None], (*label.shape, n)))
+    return tuple(labels)

@@ -140,3 +140,11 @@ def test_right_to_the_end():
     longer[:, 2] = scan.FIRST
     assert not scan.is_right(longer, lines.actions)[0]
     np.testing.assert_array_equal(scan.is_bare(lines), [True, False])
+
+
+def test_components():
+    line = "turn left and jump right"
+    outputs, inputs = scan.components(scan.encode([(line, scan.interpret(line))], 7, 5), 3)
+    assert outputs.shape == (1, 5, 8) and inputs.shape == (1, 7, 3)
+    np.testing.assert_array_equal(outputs[0, :, 0], [0, 0, 1, 0, -1])
+    np.testing.assert_array_equal(inputs[0, :, 0], [0, 0, 0, 1, 0, 0, -1])
