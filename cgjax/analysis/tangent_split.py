@@ -48,15 +48,17 @@ def tangent_split(f: Callable, params, x, inputs, residuals=None, **options) -> 
     """
     grid = recombined(x, inputs)
     n = len(grid)
+    if residuals is not None:
+        checks.finite(residuals=residuals)
+        residuals = np.asarray(residuals, np.float64)
+        out = jax.eval_shape(f, params, jnp.asarray(x))
+        if residuals.shape != out.shape or options.get("form", "full") != "full":
+            raise ValueError(f"residuals is {out.shape}, of a full kernel: got {residuals.shape}")
     points = jnp.asarray(grid.reshape(n * n, *grid.shape[2:]))
     options = {"verbose": False, **options}
     kernel = ntk.empirical(f, params, points, jnp.asarray(x), **options)
     carried = np.asarray(kernel, np.float64).reshape(n, n, n, *kernel.shape[2:])
     if residuals is not None:
-        checks.finite(residuals=residuals)
-        residuals = np.asarray(residuals, np.float64)
-        if carried.ndim != 5 or residuals.shape != (n, carried.shape[-1]):
-            raise ValueError(f"residuals is [n, outputs] of a full kernel, got {residuals.shape}")
         carried = np.einsum("abiok,ik->abo", carried, residuals)
     sums = factorization.two_way(carried)
     parts = np.array([np.sum(sums.y), np.sum(sums.x), np.sum(sums.interaction)])

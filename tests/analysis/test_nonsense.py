@@ -227,6 +227,11 @@ def swapped_information(**changes):
     return dependence.interventional_information(KEY, linear, **(given | changes))
 
 
+def split(**changes):
+    given = {"x": INPUTS, "inputs": np.array([0, 1, 1])}
+    return tangent_split.tangent_split(linear, W, **(given | changes))
+
+
 def early(**changes):
     given = {"update": W, "rates": [0.1]}
     return tangent_split.early_dependence(linear, W, x=INPUTS, inputs=THIRDS, **(given | changes))
@@ -1232,7 +1237,11 @@ CASES = {
         ("inputs", lambda: tangent_split.recombined(INPUTS, np.array([0, 1]))),
     ],
     "tangent_split.tangent_split": [
-        ("inputs", lambda: tangent_split.tangent_split(linear, W, INPUTS, 0 * THIRDS)),
+        ("inputs", lambda: split(inputs=0 * THIRDS)),
+        ("x", lambda: split(x=spoilt(INPUTS))),
+        ("residuals", lambda: split(residuals=np.full((4, 2), NAN))),
+        ("residuals", lambda: split(residuals=np.ones((2, 4)))),
+        ("residuals", lambda: split(residuals=np.ones((4, 2)), form="trace")),
     ],
     "tangent_split.early_dependence": [
         ("update", lambda: early(update=spoilt(W))),
