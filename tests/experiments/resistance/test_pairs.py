@@ -5,7 +5,6 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from torch_nets import quick_key
 
@@ -191,13 +190,22 @@ def test_tokens_are_scored_up_to_the_end():
 # --- the plane ------------------------------------------------------------------------------------
 
 
-def test_cells():
-    @jax.jit
-    def drawn(key):
-        test = plane.draw(key, 100, plane.TEST_CELLS)
-        return plane.draw(key, 3000), plane.draw(key, 3000, control=True), test
+@functools.cache
+def drawn():
+    """3000 training points, as many of the control, 500 of the test."""
 
-    train, control, test = jax.tree.map(np.asarray, drawn(quick_key(0)))
+    @jax.jit
+    def points(key):
+        draw = functools.partial(plane.draw, key, 3000)
+        pair = jax.vmap(lambda control: draw(control=control))(jnp.array([False, True]))
+        return pair, plane.draw(key, 500, plane.TEST_CELLS)
+
+    (x, y), test = jax.tree.map(np.asarray, points(quick_key(0)))
+    return plane.Points(x[0], y[0]), plane.Points(x[1], y[1]), test
+
+
+def test_cells():
+    train, control, test = drawn()
     assert np.all((train.x > 0) == (train.y == 1)) and np.abs(train.x).max() <= 1
     counts = [int(plane.in_cell(train, cell).sum()) for cell in plane.TRAIN_CELLS]
     assert sum(counts) == 3000 and min(counts) > 900
@@ -219,9 +227,10 @@ def test_grid_and_angle():
 
 
 def test_the_plane_is_learned_and_the_control_generalises():
-    """Early on, by 16 epochs: 20 paired seeds, in the prototype 0.878 against 0.971."""
+    """Early on, by 16 epochs: 12 pairs of runs, in the prototype 0.878 against 0.971."""
     net = models.PlaneNet()
     like = of_plane(net)
+    *settings, test = drawn()
 
     def accuracy(params, points):
         return jnp.mean(jnp.argmax(net.apply({"params": params}, points.x), -1) == points.y[:, 0])
@@ -230,30 +239,29 @@ def test_the_plane_is_learned_and_the_control_generalises():
         logits = net.apply({"params": params}, points.x)
         return jnp.mean(models.LOSSES["cross_entropy"](logits, points.y[:, 0]))
 
-    @functools.partial(jax.vmap, in_axes=(0, None))
-    @functools.partial(jax.vmap, in_axes=(None, 0))
-    def run(key, control):
-        init_key, data_key, order_key, eval_key = jax.random.split(key, 4)
-        points = plane.draw(data_key, 250, control=control)
+    @jax.jit
+    @jax.vmap
+    def start(key):
+        return models.initial(key, like)
 
-        def epoch(params, i):
-            order = jax.random.permutation(jax.random.fold_in(order_key, i), 250).reshape(25, 10)
+    @jax.jit
+    @jax.vmap
+    def run(params, points):
+        batches = jax.tree.map(lambda a: a.reshape(25, 10, 2), points)
 
-            def step(params, rows):
-                batch = jax.tree.map(lambda a: a[rows], points)
-                grads = jax.grad(loss)(params, batch)
-                return optax.apply_updates(params, jax.tree.map(lambda g: -0.1 * g, grads)), None
+        def step(params, i):
+            grads = jax.grad(loss)(params, jax.tree.map(lambda a: a[i % 25], batches))
+            return jax.tree.map(lambda p, g: p - 0.1 * g, params, grads), None
 
-            return jax.lax.scan(step, params, order)[0], None
+        params, _ = jax.lax.scan(step, params, jnp.arange(16 * 25))
+        return accuracy(params, points), accuracy(params, test)
 
-        params, _ = jax.lax.scan(epoch, models.initial(init_key, like), jnp.arange(16))
-        fresh = plane.draw(eval_key, 1500)
-        test = plane.draw(eval_key, 1500, plane.TEST_CELLS)
-        return accuracy(params, fresh), accuracy(params, test)
-
-    keys = jax.random.split(quick_key(0), 20)
-    train, test = jax.jit(run)(keys, jnp.array([False, True]))
-    (a, b), gain = np.mean(test, axis=0), test[:, 1] - test[:, 0]
-    print(np.mean(train, axis=0), a, b)
-    assert np.mean(train) > 0.97 and 0.8 < a < 0.94 < b
-    assert np.mean(gain) > 3 * np.std(gain) / 20**0.5
+    params = start(jax.random.split(quick_key(0), 12))
+    runs = [
+        run(params, jax.tree.map(lambda a: a.reshape(12, 250, 2), points)) for points in settings
+    ]
+    (train_a, test_a), (train_b, test_b) = np.asarray(runs)
+    assert np.mean([train_a, train_b]) > 0.97
+    gain = test_b - test_a
+    assert 0.75 < test_a.mean() < 0.94 < test_b.mean()
+    assert gain.mean() > 3 * gain.std() / 12**0.5
