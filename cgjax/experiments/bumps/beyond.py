@@ -1,0 +1,113 @@
+"""What is made of a row's networks together: data needed, phases, percolation.
+
+Each maps (config, metrics, arrays) of the row's parts to more metrics {name: (values, seeds)} and
+more arrays.
+"""
+
+import numpy as np
+
+from cgjax.analysis import stats
+from cgjax.config import parts
+from cgjax.experiments.bumps import efficiency, percolation, sets, training
+
+ACCURACY = "ood position accuracy"
+
+
+def _by_cell(config, metrics, name: str) -> dict:
+    """{part: [seeds, cells]} of one metric."""
+    found = {}
+    for part, settings in parts(config):
+        prefix = f"{part}/" if part else ""
+        cells = training.cells(settings, sets.make(settings).axes)
+        columns = [
+            metrics[prefix + (f"{cell.name}: " if cell.name else "") + name][0] for cell in cells
+        ]
+        found[part] = np.stack(columns, axis=1)
+    return found
+
+
+def needed(config, metrics, arrays):
+    """Bumps that it takes to place 60 % of those in the hole, by image size; its power of the size.
+
+    Of every kind of hole, with and without stripes; sizes that never get there are censored.
+    """
+    accuracy = _by_cell(config, metrics, ACCURACY)
+    sides = np.array([settings.data.n for _, settings in parts(config)])
+    first = parts(config)[0][1].data
+    shape = len(first.regions), len(first.copies), len(first.shares)
+    found, numbers = [], {}
+    for part, settings in parts(config):
+        shown, seeds = sets.make(settings), settings.train.seeds
+        n_bumps = np.array([
+            np.isin(shown.of(seeds[0], cell).rows, shown.points).sum()
+            for cell in training.set_words(shown.axes)
+        ]).reshape(shape)  # fmt: skip
+        scores = accuracy[part].reshape(-1, *shape)  # [seeds, regions, copies, shares]
+        found.append([
+            [[efficiency.data_needed(n_bumps[r, c], one[r, c]) for one in scores]
+             for c in range(shape[1])] for r in range(shape[0])
+        ])  # fmt: skip
+    found = np.array(found)  # [sizes, regions, copies, seeds]
+    for r, c in np.ndindex(shape[:2]):
+        power = efficiency.exponent(sides, found[:, r, c])
+        word = f"hole {r + 1}, {'stripes' if first.copies[c] else 'no stripes'}: "
+        for name in ("slope", "low", "high", "n_points", "n_censored"):
+            label = {"slope": "exponent", "low": "exponent, 2.5 %", "high": "exponent, 97.5 %"}
+            numbers[word + label.get(name, name.replace("_", " "))] = ([getattr(power, name)], [0])
+    more = {"needed": np.where(np.isfinite(found), found, np.nan), "sides": sides}
+    more |= {"copies": np.array(first.copies), "shares": np.array(first.shares)}
+    return numbers, more
+
+
+def phase(config, metrics, arrays):
+    """How well F_K on the trained frame, and in the hole, tells OOD errors apart (rank correlation).
+
+    Cells are sizes of the hole and numbers of stripes; the interval is a bootstrap over networks.
+    """
+    error = _by_cell(config, metrics, "ood nmse")[""]
+    numbers = {}
+    for where in ("frame", "hole"):
+        share = _by_cell(config, metrics, f"F_K {where}, image")[""]
+        known = np.isfinite(share) & np.isfinite(error)
+        columns = share[known], error[known]
+        low, high = stats.bootstrap(stats.kendall_tau_b, *columns, n=500)
+        word = f"F_K {where} and OOD nMSE: "
+        numbers[word + "tau-b"] = ([stats.kendall_tau_b(*columns)], [0])
+        numbers[word + "2.5 %"], numbers[word + "97.5 %"] = ([low], [0]), ([high], [0])
+    shape = len(config.train.seeds), len(config.data.regions), len(config.data.copies)
+    names = {"nmse": "ood nmse", "accuracy": ACCURACY, "F_K hole": "F_K hole, image",
+             "F_K frame": "F_K frame, image", "peak": "ood peak height"}  # fmt: skip
+    more = {f"phase/{k}": _by_cell(config, metrics, v)[""].reshape(shape) for k, v in names.items()}
+    more["phase/sides"] = np.array(
+        [sets.parse(word, config.data.n).any(axis=(0, 1)).sum() for word in config.data.regions]
+    )
+    more["phase/copies"] = np.array(config.data.copies)
+    return numbers, more
+
+
+def percolate(config, metrics, arrays):
+    """The largest cluster of the bumps that are kept, beside the accuracy of what they train."""
+    accuracy = _by_cell(config, metrics, ACCURACY)
+    more, numbers = {}, {}
+    for part, settings in parts(config):
+        data, rng = settings.data, np.random.default_rng(0)
+        ratio = [
+            percolation.mass_ratio(rng, data.n, share, data.sigmas[0]).mean()
+            for share in data.shares
+        ]
+        placed = accuracy[part].mean(axis=0)
+        prefix = f"{part}/" if part else ""
+        more |= {f"{prefix}mass_ratio": np.array(ratio), f"{prefix}accuracy": accuracy[part]}
+        more[f"{prefix}shares"] = np.array(data.shares)
+        # Half of the way up, both curves: no parameter is fitted.
+        numbers[f"{prefix}share at which half are placed"] = ([_half(data.shares, placed)], [0])
+        numbers[f"{prefix}share at which half hang together"] = ([_half(data.shares, ratio)], [0])
+    return numbers, more
+
+
+def _half(shares, values) -> float:
+    """Where a rising curve first reaches 1/2; inf where it does not."""
+    return efficiency.data_needed(np.asarray(shares), np.asarray(values), 0.5)
+
+
+AFTERWARDS = {"needed": needed, "phase": phase, "percolation": percolate}
