@@ -1,7 +1,7 @@
 """What is computed of trained decoders beside their scores, each asked for by a key of `eval`.
 
-Every analysis maps (config, trained, number of a cell) to metrics {name: values [seeds]} and arrays
-for figures, which are of the first seed.
+Every analysis maps (config, trained, number of a cell) to metrics {name: values of the seeds, or of
+the first ones}, and arrays for figures, which are of the first seed.
 """
 
 import jax
@@ -9,10 +9,21 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.analysis import factorization
+from cgjax.core import tree
 from cgjax.experiments.bumps import accounts, layers, scenes, scores, sets, training
 
 # Where examples are shown, as shares of the side: of 28 pixels these are the paper's.
 EXAMPLES = ((11 / 28, 14 / 28), (12 / 28, 18 / 28), (17 / 28, 12 / 28), (17 / 28, 17 / 28))
+
+# What stands for compositionality, factorization, disentanglement and modularity.
+WORDS = {
+    "compositionality (OOD R2)": "OOD R2",
+    "factorization (F)": "F",
+    "factorization (F_K)": "F_K",
+    "disentanglement (probe R2 in the hole)": "probe R2 hole",
+    "disentanglement (units of one factor)": "selective share",
+    "modularity (share without interaction)": "additive share",
+}
 
 
 def examples(shown: sets.Scenes, one: sets.Set) -> np.ndarray:
@@ -106,7 +117,7 @@ def tangent(config, trained, c):
 
     for s in range(len(config.train.seeds)):
         one = trained.set_of(config, s, c)
-        params = jax.tree.map(lambda leaf: leaf[s * len(trained.cells) + c], start)
+        params = tree.take(start, s * len(trained.cells) + c)
         kernel = accounts.tangent(f, params, shown, one)
         grid, where = trained.painted[s, c].reshape(n, n, -1), one.is_ood.reshape(n, n)
         numbers = {f"tangent kernel {name}": kernel[name] for name in ("residual", "iterations")}
@@ -142,6 +153,16 @@ def by_layer(config, trained, c):
     return numbers, arrays
 
 
+def words(config, trained, c):
+    """The numbers behind four words, of the first seed's last hidden layer (section 15)."""
+    shown, n, one = trained.scenes, config.data.n, trained.set_of(config, 0, c)
+    every = layers.activations(config, *training.one(trained, 0, c), shown)
+    found = layers.measures(every[-2], one)
+    truth, painted = (grid.reshape(n, n, -1) for grid in (shown.truth, trained.painted[0, c]))
+    found["OOD R2"] = factorization.explained(truth, painted, one.is_ood.reshape(n, n))
+    return {word: [found[score]] for word, score in WORDS.items()}, {}
+
+
 def between_pixels(config, trained, c):
     """Scores at real-valued centres in [0, n - 1]^2, `eval.centres` along each side."""
     data, shown, side = config.data, trained.scenes, config.eval.centres
@@ -156,7 +177,8 @@ def between_pixels(config, trained, c):
         painted = program(*training.one(trained, s, c))
         numbers = {}
         for region, where in (("id", ~held_out), ("ood", held_out)):
-            every = scores.all_scores(truth, painted, xy, shown.inverted, where)
+            place = xy * shown.spacing
+            every = scores.all_scores(truth, painted, place, shown.inverted, where)
             for name, value in every.items():
                 numbers[f"{region} {name.replace('_', ' ')}, between pixels"] = value
         found.append(numbers)
@@ -174,5 +196,6 @@ ANALYSES = {
     "kernels": kernels,
     "tangent": tangent,
     "layers": by_layer,
+    "words": words,
     "centres": between_pixels,
 }

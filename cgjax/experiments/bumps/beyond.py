@@ -1,16 +1,20 @@
-"""What is made of a row's networks together: data needed, phases, percolation.
+"""What is made of a row's networks together: four words, data needed, phases, percolation.
 
 Each maps (config, metrics, arrays) of the row's parts to more metrics {name: (values, seeds)} and
 more arrays.
 """
+
+import itertools
 
 import numpy as np
 
 from cgjax.analysis import stats
 from cgjax.config import parts
 from cgjax.experiments.bumps import efficiency, percolation, sets, training
+from cgjax.experiments.bumps.analyses import WORDS as _WORDS
 
 ACCURACY = "ood position accuracy"
+WORDS = tuple(_WORDS)
 
 
 def _by_cell(config, metrics, name: str) -> dict:
@@ -60,7 +64,7 @@ def needed(config, metrics, arrays):
 
 
 def phase(config, metrics, arrays):
-    """How well F_K on the trained frame, and in the hole, tells OOD errors apart (rank correlation).
+    """Rank correlation of OOD errors with F_K of the images on the trained frame, and in the hole.
 
     Cells are sizes of the hole and numbers of stripes; the interval is a bootstrap over networks.
     """
@@ -110,4 +114,21 @@ def _half(shares, values) -> float:
     return efficiency.data_needed(np.asarray(shares), np.asarray(values), 0.5)
 
 
-AFTERWARDS = {"needed": needed, "phase": phase, "percolation": percolate}
+def words(config, metrics, arrays):
+    """Rank correlations (tau-b) of the numbers behind four words, over all cells of the table."""
+    found = {word: _by_cell(config, metrics, word) for word in WORDS}
+    table = np.stack([np.concatenate([one[0] for one in of.values()]) for of in found.values()])
+    numbers = {}
+    for i, j in itertools.combinations(range(len(WORDS)), 2):
+        known = np.isfinite(table[i]) & np.isfinite(table[j])
+        pair = f"{WORDS[i]} and {WORDS[j]}: tau-b"
+        numbers[pair] = ([stats.kendall_tau_b(table[i][known], table[j][known])], [0])
+    cells = [
+        "/".join(filter(None, (part, cell.name)))
+        for part, settings in parts(config)
+        for cell in training.cells(settings, sets.make(settings).axes)
+    ]
+    return numbers, {"words": table, "word_cells": np.array(cells), "word_names": np.array(WORDS)}
+
+
+AFTERWARDS = {"table": words, "needed": needed, "phase": phase, "percolation": percolate}

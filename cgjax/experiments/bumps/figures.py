@@ -7,5 +7,5 @@ def decoders(arrays, folder):
     """Nothing yet."""
 
 
-for _name in ("decoders", "continuous", "needed", "phase", "percolation"):
+for _name in ("decoders", "continuous", "table", "needed", "phase", "percolation"):
     DRAW[_name] = decoders

@@ -36,6 +36,7 @@ GRID = SHARED | {
     "eval.kernels": key(False, "kernels fitted to the networks' images"),
     "eval.tangent": key(False, "the networks' own tangent kernels (mlp and cnn)"),
     "eval.layers": key(False, "factorization, probes and ranks layer by layer"),
+    "eval.words": key(False, "four words on the last hidden layer, of the first seed"),
     "eval.centres": key(0, "also real-valued centres, so many along a side; 0: none", low=0),
 }  # fmt: skip
 CONTINUOUS = SHARED | {

@@ -63,7 +63,7 @@ def measures(layer: np.ndarray, one: sets.Set) -> dict:
     inside, outside = _blocks(hole)
     return {
         "F": factorization.metric(layer),
-        "F hole": factorization.metric(layer, hole),
+        "F hole": factorization.metric(layer, hole) if hole.any() else np.nan,
         "F frame": factorization.metric(layer, ~hole),
         "F_K": schmidt(layer),
         "F_K hole": schmidt(layer[inside]) if inside else np.nan,

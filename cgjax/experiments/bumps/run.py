@@ -1,4 +1,4 @@
-"""One study of the bumps family: decoders and what is made of them, the digit that turns, encoders."""
+"""One study of the bumps family: decoders and what is made of them, a turning digit, encoders."""
 
 import pathlib
 

@@ -53,11 +53,17 @@ def is_placed(painted: jax.Array, xy: jax.Array, inverted: bool = True) -> jax.A
     return jnp.all(away <= 1, axis=1)
 
 
-def peak_height(painted: jax.Array, xy: jax.Array, inverted: bool = True) -> jax.Array:
-    """Height [k] above the background at the pixel nearest to the target; 1 is right."""
+def peak_height(
+    truth: jax.Array, painted: jax.Array, xy: jax.Array, inverted: bool = True
+) -> jax.Array:
+    """Height [k] above the background at the pixel nearest to the target, over the true one.
+
+    1 is right. xy are in pixels: on a stretched grid, centres times (n - 1) / n.
+    """
     x, y = jnp.round(jnp.asarray(xy)).astype(int).T
-    value = painted[jnp.arange(len(painted)), y, x]
-    return 1 - value if inverted else value
+    rows = jnp.arange(len(painted))
+    ours, true = (images[rows, y, x] for images in (painted, truth))
+    return (1 - ours) / (1 - true) if inverted else ours / true
 
 
 def all_scores(
@@ -87,7 +93,7 @@ def _all_scores(truth, painted, xy, where, inverted):
         "nmse": mean(errors) / mean(blank_mse(truth, inverted)),
         "position_error": mean(position_error(painted, xy, inverted)),
         "position_accuracy": mean(is_placed(painted, xy, inverted)),
-        "peak_height": mean(peak_height(painted, xy, inverted)),
+        "peak_height": mean(peak_height(truth, painted, xy, inverted)),
         "ssim_error": 1 - mean(metrics.ssim(truth, painted)),
     }
 

@@ -34,6 +34,7 @@ class Scenes(NamedTuple):
     labels: scenes.Labels  # xy [M, 2] in pixels, shown [M, 2]
     points: np.ndarray  # [P] rows of the images; of a grid all n * n, row by row, width by width
     inverted: bool
+    spacing: float  # pixels for one unit of x
     axes: dict  # name -> values; a set for each combination
     sets: dict  # (seed, *combination) -> Set; seed -1 where all seeds share their sets
 
@@ -46,6 +47,11 @@ class Scenes(NamedTuple):
     def xy(self) -> np.ndarray:
         """Their centres [P, 2]."""
         return self.labels.xy[self.points]
+
+    @property
+    def place(self) -> np.ndarray:
+        """Where their spots are, in pixels [P, 2]."""
+        return self.xy * self.spacing
 
     def of(self, seed: int, combination: tuple) -> Set:
         """The set that a network is trained on."""
@@ -131,6 +137,7 @@ def make(config) -> Scenes:
         scenes.Labels(*(np.concatenate([part] * n_widths) for part in labels)),
         np.flatnonzero(np.tile(labels.shown.all(axis=1), n_widths)),
         inverted,
+        (data.n - 1) / data.n if data.pixel_grid == "stretched" else 1.0,
         {"region": data.regions, "copies": data.copies, "share": data.shares},
         {},
     )

@@ -76,7 +76,7 @@ def analyse(config, trained: training.Trained) -> tuple[dict, dict]:
 
     def add(cell, name, values):
         prefix = f"{cell.name}: " if cell.name else ""
-        metrics[prefix + name] = (np.asarray(values, float), seeds)
+        metrics[prefix + name] = (np.asarray(values, float), seeds[: len(values)])
 
     for c, cell in enumerate(trained.cells):
         for name, values in trained.scores.items():

@@ -238,7 +238,7 @@ def experiment(config, shown: sets.Scenes) -> train.Experiment:
         for region in ("id", "ood"):
             where = data[f"is_{region}"][own]
             every = scores.all_scores(
-                data["images"][points], painted, data["xy"], shown.inverted, where
+                data["images"][points], painted, data["place"], shown.inverted, where
             )
             found |= {f"{region}_{name}": value for name, value in every.items()}
         if config.model.name in models.WITH_FIELDS:
@@ -260,7 +260,7 @@ def experiment(config, shown: sets.Scenes) -> train.Experiment:
             "images": jnp.asarray(shown.images),
             "codes": jnp.asarray(shown.codes),
             "points": jnp.asarray(shown.points),
-            "xy": jnp.asarray(shown.xy, jnp.float32),
+            "place": jnp.asarray(shown.place, jnp.float32),
             **jax.tree.map(jnp.asarray, drawn),
         },
         replicas=replicas(config, shown),
