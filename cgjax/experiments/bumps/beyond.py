@@ -39,7 +39,7 @@ def needed(config, metrics, arrays):
     sides = np.array([settings.data.n for _, settings in parts(config)])
     first = parts(config)[0][1].data
     shape = len(first.regions), len(first.copies), len(first.shares)
-    found, numbers = [], {}
+    found, numbers, tried, reached = [], {}, [], []
     for part, settings in parts(config):
         shown, seeds = sets.make(settings), settings.train.seeds
         n_bumps = np.array([
@@ -47,6 +47,7 @@ def needed(config, metrics, arrays):
             for cell in training.set_words(shown.axes)
         ]).reshape(shape)  # fmt: skip
         scores = accuracy[part].reshape(-1, *shape)  # [seeds, regions, copies, shares]
+        tried, reached = [*tried, n_bumps], [*reached, scores]
         found.append([
             [[efficiency.data_needed(n_bumps[r, c], one[r, c]) for one in scores]
              for c in range(shape[1])] for r in range(shape[0])
@@ -60,6 +61,7 @@ def needed(config, metrics, arrays):
             numbers[word + label.get(name, name.replace("_", " "))] = ([getattr(power, name)], [0])
     more = {"needed": np.where(np.isfinite(found), found, np.nan), "sides": sides}
     more |= {"copies": np.array(first.copies), "shares": np.array(first.shares)}
+    more |= {"n_bumps": np.array(tried), "accuracy": np.array(reached)}
     return numbers, more
 
 
@@ -69,14 +71,16 @@ def phase(config, metrics, arrays):
     Cells are sizes of the hole and numbers of stripes; the interval is a bootstrap over networks.
     """
     error = _by_cell(config, metrics, "ood nmse")[""]
-    numbers = {}
+    numbers, taus = {}, {}
     for where in ("frame", "hole"):
         share = _by_cell(config, metrics, f"F_K {where}, image")[""]
         known = np.isfinite(share) & np.isfinite(error)
         columns = share[known], error[known]
         low, high = stats.bootstrap(stats.kendall_tau_b, *columns, n=500)
         word = f"F_K {where} and OOD nMSE: "
-        numbers[word + "tau-b"] = ([stats.kendall_tau_b(*columns)], [0])
+        tau = stats.kendall_tau_b(*columns)
+        numbers[word + "tau-b"] = ([tau], [0])
+        taus[f"phase/tau {where}"] = np.array([tau, low, high])
         numbers[word + "2.5 %"], numbers[word + "97.5 %"] = ([low], [0]), ([high], [0])
     shape = len(config.train.seeds), len(config.data.regions), len(config.data.copies)
     names = {"nmse": "ood nmse", "accuracy": ACCURACY, "F_K hole": "F_K hole, image",
@@ -86,7 +90,7 @@ def phase(config, metrics, arrays):
         [sets.parse(word, config.data.n).any(axis=(0, 1)).sum() for word in config.data.regions]
     )
     more["phase/copies"] = np.array(config.data.copies)
-    return numbers, more
+    return numbers, more | taus
 
 
 def percolate(config, metrics, arrays):

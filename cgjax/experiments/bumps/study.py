@@ -87,6 +87,10 @@ def analyse(config, trained: training.Trained) -> tuple[dict, dict]:
     arrays = pictures(config, trained)
     arrays |= {f"history/{name}": values for name, values in trained.history.items()}
     arrays["cells"] = np.array([cell.name for cell in trained.cells])
+    for axis, values in zip(trained.scenes.axes, zip(*(c.combination for c in trained.cells))):
+        arrays[f"cell/{axis}"] = np.array(values)
+    arrays["cell/penalty"] = np.array([cell.penalty for cell in trained.cells])
+    arrays["model"], arrays["criterion"] = np.array(config.model.name), np.array(config.optim.stop)
     for key, analysis in ANALYSES.items():
         if config.eval.get(key):
             for c, cell in enumerate(trained.cells):
@@ -118,7 +122,7 @@ def pictures(config, trained) -> dict:
     shown, arrays = trained.scenes, {"xy": trained.scenes.xy}
     errors = np.mean((trained.painted - shown.truth) ** 2, axis=(-2, -1))
     first = [trained.set_of(config, 0, c) for c in range(len(trained.cells))]
-    arrays["errors"] = errors.mean(axis=0)  # [cells, P]
+    arrays["errors"], arrays["inverted"] = errors.mean(axis=0), np.array(shown.inverted)
     arrays["is_ood"] = np.stack([one.is_ood for one in first])
     picked = np.stack([examples(shown, one) for one in first])
     arrays["example_xy"] = shown.xy[picked]
@@ -132,12 +136,35 @@ def pictures(config, trained) -> dict:
         arrays["sweep_truth"] = np.stack([shown.truth[row] for row in rows])
         arrays["sweep_painted"] = np.stack([trained.painted[0, c, r] for c, r in enumerate(rows)])
         arrays["sweep_is_ood"] = np.stack([one.is_ood[r] for one, r in zip(first, rows)])
+    if len(config.data.get("sigmas", ())) > 1:
+        arrays |= _by_width(config, trained, errors)
     if config.model.name in models.WITH_FIELDS:
         model = training.network(config)
-        params = jax.tree.map(lambda leaf: jnp.asarray(leaf[0, :MOST_FIELDS]), trained.params)
+        # From the best to the worst of them.
+        order = np.argsort(trained.scores["ood_nmse"].mean(axis=0))
+        places = np.linspace(0, len(order) - 1, min(len(order), MOST_FIELDS)).round().astype(int)
+        arrays["field_cells"] = np.sort(order[places])
+        params = jax.tree.map(
+            lambda leaf: jnp.asarray(leaf[0, arrays["field_cells"]]), trained.params
+        )
         fields = jax.vmap(lambda one: model.apply({"params": one}, method="fields"))(params)
         arrays["fields"] = np.stack(fields, axis=1)  # [cells, 2, values, n, n]
     return arrays
+
+
+def _by_width(config, trained, errors) -> dict:
+    """nMSE [seeds, cells, widths] of each width alone; NaN where a region has none of its bumps."""
+    shown, found = trained.scenes, {"sigmas": np.array(config.data.sigmas)}
+    blank = np.mean((shown.truth - float(shown.inverted)) ** 2, axis=(-2, -1))
+    split = [part.reshape(*part.shape[:-1], len(found["sigmas"]), -1) for part in (errors, blank)]
+    for region in ("id", "ood"):
+        where = np.array([
+            [getattr(trained.set_of(config, s, c), f"is_{region}") for c in range(errors.shape[1])]
+            for s in range(len(errors))
+        ]).reshape(split[0].shape)  # fmt: skip
+        sums = [np.sum(part * where, axis=-1) for part in split]
+        found[f"by_width/{region}_nmse"] = sums[0] / np.where(sums[1] > 0, sums[1], np.nan)
+    return found
 
 
 def _middle_row(shown, one):

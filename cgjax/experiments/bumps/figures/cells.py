@@ -1,0 +1,135 @@
+"""The cells of a row as figures name and colour them: the same in all figures of the row."""
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+from cgjax import plots
+
+MOST = 16  # cells that have a line or a row of images of their own
+
+
+class Cell(NamedTuple):
+    """One cell of one part."""
+
+    prefix: str  # of its arrays
+    place: int  # along their axis of cells
+    part: str
+    label: str
+    colour: str
+
+    def of(self, arrays, name: str) -> np.ndarray:
+        """The cell's own entry of an array [cells, ...]."""
+        return arrays[self.prefix + name][self.place]
+
+    def key(self, analysis: str, name: str) -> str:
+        """The name of an array of one analysis."""
+        return f"{self.prefix}{analysis}/{self.place}/{name}"
+
+    def history(self, arrays, score: str) -> tuple[np.ndarray, np.ndarray]:
+        """Steps [m] and a score [m, seeds]."""
+        steps = arrays[f"{self.prefix}history/step"]
+        return steps, arrays[f"{self.prefix}history/{score}"][:, :, self.place]
+
+    def last(self, arrays, score: str) -> np.ndarray:
+        """A score after training [seeds]."""
+        return self.history(arrays, score)[1][-1]
+
+    def mean(self, arrays, score: str) -> float:
+        """Its mean over seeds."""
+        return float(self.last(arrays, score).mean())
+
+    def missed(self, arrays) -> bool:
+        """Whether some seed never reached the ID criterion, where there is one."""
+        stop = float(arrays.get(f"{self.prefix}criterion", 0.0))
+        return bool(stop and (self.last(arrays, "id_nmse") >= stop).any())
+
+
+def words(name: str) -> str:
+    """Names of parts and cells as text: "donut_6_22, stripes x0" is "donut 6–22, no stripes"."""
+    name = re.sub(r"(?<=[a-z]_)(\d+)_(\d+)", r"\1–\2", name)
+    name = name.replace("stripes x0", "no stripes").replace("stripes x1", "stripes")
+    return re.sub(r"stripes x(\d)", r"stripes ×\1", name).replace("_", " ")
+
+
+def natural(name: str) -> list:
+    """Sorts "cnn_10" after "cnn_2"."""
+    return [int(word) if word.isdigit() else word for word in re.split(r"(\d+)", str(name))]
+
+
+def parts(arrays) -> list[str]:
+    """The row's parts, in the order of the numbers in their names."""
+    return sorted((str(part) for part in arrays["parts"]), key=natural)
+
+
+def cells(arrays) -> list[Cell]:
+    """Every cell of the row."""
+    found = []
+    for part in parts(arrays):
+        prefix = f"{part}/" if part else ""
+        for place, name in enumerate(arrays[f"{prefix}cells"]):
+            label = ", ".join(words(word) for word in (part, str(name)) if word)
+            label = label or words(str(arrays.get(f"{prefix}model", "the network")))
+            found.append(Cell(prefix, place, part, label, ""))
+    return [cell._replace(colour=colour) for cell, colour in zip(found, _colours(found))]
+
+
+def _colours(found: list[Cell]) -> list[str]:
+    """A colour for each; where there are too many, a hue for each kind of part, in shades."""
+    if len(found) <= len(plots.COLOURS):
+        return list(plots.COLOURS[: len(found)])
+    kinds = [cell.part.split("_")[0] for cell in found]
+    hues = dict(zip(dict.fromkeys(kinds), plots.COLOURS))
+    if len(set(kinds)) == 1 or len(hues) < len(set(kinds)):
+        return plots.shades(len(found))
+    shades = {}
+    for kind, hue in hues.items():
+        shades[kind] = iter(plots.shades(kinds.count(kind), "#d5dbe1", hue))
+    # From the second on: the lightest of several is no line to be seen.
+    return [_darker(next(shades[kind]), hues[kind]) for kind in kinds]
+
+
+def _darker(shade: str, hue: str) -> str:
+    return plots.shades(3, shade, hue)[1]
+
+
+def selected(arrays, most: int = MOST) -> list[Cell]:
+    """All cells, or of too many those of the first region, or else each part's best and worst."""
+    every = cells(arrays)
+    if len(every) <= most:
+        return every
+    first = [cell for cell in every if _in_first_region(arrays, cell)]
+    if len(first) <= most:
+        return first
+    found = []
+    for part in parts(arrays):
+        own = [cell for cell in every if cell.part == part]
+        own.sort(key=lambda cell: cell.mean(arrays, "ood_nmse"))
+        found += [cell for cell in every if cell in (own[0], own[-1])]
+    return found[:most]
+
+
+def _in_first_region(arrays, cell: Cell) -> bool:
+    regions = arrays.get(f"{cell.prefix}cell/region")
+    return regions is None or regions[cell.place] == regions[0]
+
+
+def of_how_many(arrays, shown: list[Cell]) -> str:
+    """Says so where a figure does not show all cells."""
+    n = len(cells(arrays))
+    return f"; {len(shown)} of {n} cells" if len(shown) < n else ""
+
+
+def seeds(arrays, cell: Cell) -> str:
+    """ "5 seeds" or "one seed"."""
+    n = len(cell.last(arrays, "id_nmse"))
+    return "one seed" if n == 1 else f"{n} seeds"
+
+
+def number(value: float) -> str:
+    """Two digits, without the zeros of an exponent: 0.93, 3e-11; a dash for none."""
+    if not np.isfinite(value):
+        return "–"
+    text = f"{value:.2g}" if not 9.95 <= abs(value) < 1e4 else f"{value:,.0f}"
+    return re.sub(r"e([+-])0*(\d)", r"e\1\2", text).replace("e+", "e").replace("-", "−")
