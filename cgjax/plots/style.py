@@ -85,9 +85,7 @@ def save_frames(fig, show, n, path, seconds=0.2):
     palette = Image.fromarray(every).quantize(96)
     frames = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
     content, times = io.BytesIO(), round(1000 * seconds)
-    frames[0].save(
-        content, "GIF", save_all=True, append_images=frames[1:], duration=times, loop=0
-    )
+    frames[0].save(content, "GIF", save_all=True, append_images=frames[1:], duration=times, loop=0)
     return _write(content, pathlib.Path(path))
 
 

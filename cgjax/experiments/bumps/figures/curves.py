@@ -7,8 +7,14 @@ from cgjax import plots
 from cgjax.analysis.stats import mean_and_interval
 from cgjax.experiments.bumps import layers
 from cgjax.experiments.bumps.figures.cells import (
-    cells, number, of_how_many, parts, seeds, selected, words,
-)  # fmt: skip
+    cells,
+    number,
+    of_how_many,
+    parts,
+    seeds,
+    selected,
+    words,
+)
 from cgjax.experiments.bumps.figures.pictures import bare, fitting, outline
 
 BLANK = {"color": plots.FAINT, "linewidth": 1, "linestyle": ":"}
@@ -263,8 +269,8 @@ def draw_accuracy(arrays, folder) -> None:
             ax.plot(x, y, "o-", color=colours[i], ms=3, lw=1.4)
             ends.append((x[-1], y[-1], f"N = {side}", colours[i]))
         ax.axhline(0.6, **BLANK)
-        ax.set(xscale="log", ylim=(-0.03, 1.03), title=f"hole {r + 1}, "
-               f"{_stripes(arrays['copies'][c])}", xlabel="bumps" * (r == shape[0] - 1))  # fmt: skip
+        ax.set(xscale="log", ylim=(-0.03, 1.03), xlabel="bumps" * (r == shape[0] - 1))
+        ax.set_title(f"hole {r + 1}, {_stripes(arrays['copies'][c])}")
         ax.grid(axis="y", **plots.GRID)
         if c == shape[1] - 1:
             plots.label_ends(ax, ends)
@@ -318,7 +324,8 @@ def draw_ablation(arrays, folder) -> None:
         missed = cell.mean(arrays, "id_nmse") > 0.1
         face = "white" if missed else plots.INK
         ax.plot(10**mean, place, "o", color=plots.INK, mfc=face, ms=4.5, mew=1)
-        told = f"{number(cell.mean(arrays, 'id_nmse'))}   {cell.mean(arrays, 'ood_position_accuracy'):.0%}"
+        placed = cell.mean(arrays, "ood_position_accuracy")
+        told = f"{number(cell.mean(arrays, 'id_nmse'))}   {placed:.0%}"
         ax.annotate(told, (1, place), (6, 0), ("axes fraction", "data"), "offset points",
                     va="center", fontsize=7, color=plots.GREY, annotation_clip=False)  # fmt: skip
         places.append(place)

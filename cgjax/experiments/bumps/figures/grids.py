@@ -85,17 +85,20 @@ def draw_phase(arrays, folder) -> None:
         scale = log_scale(values) if key == "nmse" else Normalize(0, 1)
         if key == "peak":
             scale = Normalize(0, max(1.0, np.nanmax(values)))
-        texts = np.vectorize(lambda value: number(value) if key == "nmse" else f"{value:.2f}")
-        numbers(ax, values, scale, texts(values), "viridis_r" if key == "nmse" else "viridis")
+        texts = np.vectorize(number if key == "nmse" else "{:.2f}".format)(values)
+        numbers(ax, values, scale, texts, "viridis_r" if key == "nmse" else "viridis")
         ax.set_xticks(range(len(copies)), copies)
         ax.set_yticks(range(len(sides)), sides)
         ax.set(title=title, xlabel="copies of each stripe", ylabel="side of the hole")
     colours = plots.shades(len(sides))
     for ax, where in zip(axes.flat[4:], ("frame", "hole")):
-        ends = []
         for i, side in enumerate(sides):
-            share, error = (arrays[f"phase/{key}"][:, i].ravel() for key in (f"F_K {where}", "nmse"))
-            ax.plot(share, error, "o", color=colours[i], ms=4, mew=0, alpha=0.8, label=f"side {side}")
+            share, error = (
+                arrays[f"phase/{key}"][:, i].ravel() for key in (f"F_K {where}", "nmse")
+            )
+            ax.plot(
+                share, error, "o", color=colours[i], ms=4, mew=0, alpha=0.8, label=f"side {side}"
+            )
         tau = arrays.get(f"phase/tau {where}")
         title = f"F_K on the {where} and nMSE"
         if tau is not None:
@@ -159,7 +162,13 @@ def draw_words(arrays, folder) -> None:
     left.set_xticks(range(len(names)), names, rotation=35, ha="right", fontsize=7.5)
     left.set_yticks(range(len(labels)), labels, fontsize=7.5)
     tau = arrays["words/tau"]
-    numbers(right, tau, Normalize(-1, 1), np.vectorize(lambda t: f"{t:.2f}".replace("-", "−"))(tau), "PuOr")
+    numbers(
+        right,
+        tau,
+        Normalize(-1, 1),
+        np.vectorize(lambda t: f"{t:.2f}".replace("-", "−"))(tau),
+        "PuOr",
+    )
     right.set_xticks(range(len(names)), names, rotation=35, ha="right", fontsize=7.5)
     right.set_yticks(range(len(names)), names, fontsize=7.5)
     right.set(title="rank correlation, tau-b", box_aspect=1)

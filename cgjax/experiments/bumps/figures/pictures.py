@@ -6,10 +6,14 @@ from matplotlib.colors import LogNorm
 
 from cgjax import plots
 from cgjax.experiments.bumps.figures.cells import (
-    cells, number, of_how_many, parts, seeds, selected, words,
-)  # fmt: skip
-
-BLANK = "nMSE 1: as good as a blank image"
+    cells,
+    number,
+    of_how_many,
+    parts,
+    seeds,
+    selected,
+    words,
+)
 
 
 def shown(images) -> np.ndarray:
@@ -277,7 +281,7 @@ def draw_superposition(arrays, folder) -> None:
 
 @plots.styled
 def draw_sweep(arrays, folder) -> None:
-    """A GIF: the bump moves along one row, through the hole, as the worst and best cell paint it."""
+    """A GIF: a bump moves along one row, through the hole, as the worst and best cell paint it."""
     found = [cell for cell in cells(arrays) if f"{cell.prefix}sweep_painted" in arrays]
     if not found:
         return
