@@ -58,9 +58,18 @@ def natural(name: str) -> list:
     return [int(word) if word.isdigit() else word for word in re.split(r"(\d+)", str(name))]
 
 
+# Of parts by how their names begin: decoders as in the table, widths by size.
+ORDER = ("mlp", "cnn", "pixel", "transformer", "embed", "product", "narrow", "middle", "wide")
+
+
 def parts(arrays) -> list[str]:
-    """The row's parts, in the order of the numbers in their names."""
-    return sorted((str(part) for part in arrays["parts"]), key=natural)
+    """The row's parts, by decoder and by the numbers in their names."""
+
+    def place(part):
+        known = [i for i, name in enumerate(ORDER) if part.startswith(name)]
+        return (*known, len(ORDER))[0], natural(part)
+
+    return sorted((str(part) for part in arrays["parts"]), key=place)
 
 
 def cells(arrays) -> list[Cell]:
@@ -95,24 +104,30 @@ def _darker(shade: str, hue: str) -> str:
 
 
 def selected(arrays, most: int = MOST) -> list[Cell]:
-    """All cells, or of too many those of the first region, or else each part's best and worst."""
+    """All cells, or of too many those of the first region, or else each part's best and worst.
+
+    With the first region goes the last, where there is room.
+    """
     every = cells(arrays)
     if len(every) <= most:
         return every
-    first = [cell for cell in every if _in_first_region(arrays, cell)]
-    if len(first) <= most:
-        return first
+    for ends in ((0, -1), (0,)):
+        some = [cell for cell in every if _in_region(arrays, cell, ends)]
+        if len(some) <= most:
+            return some
     found = []
     for part in parts(arrays):
         own = [cell for cell in every if cell.part == part]
         own.sort(key=lambda cell: cell.mean(arrays, "ood_nmse"))
-        found += [cell for cell in every if cell in (own[0], own[-1])]
-    return found[:most]
+        picked = (own[0], own[-1]) if 2 * len(parts(arrays)) <= most else own[:1]
+        found += [cell for cell in every if cell in picked]
+    return found
 
 
-def _in_first_region(arrays, cell: Cell) -> bool:
+def _in_region(arrays, cell: Cell, places: tuple) -> bool:
+    """Whether a cell's region is one of these, by their places among the part's regions."""
     regions = arrays.get(f"{cell.prefix}cell/region")
-    return regions is None or regions[cell.place] == regions[0]
+    return regions is None or regions[cell.place] in [regions[place] for place in places]
 
 
 def of_how_many(arrays, shown: list[Cell]) -> str:

@@ -1,7 +1,7 @@
 """Scores along training, layers, depth, width and shares."""
 
 import numpy as np
-from matplotlib.ticker import NullFormatter, ScalarFormatter
+from matplotlib.ticker import NullFormatter
 
 from cgjax import plots
 from cgjax.analysis.stats import mean_and_interval
@@ -17,6 +17,7 @@ from cgjax.experiments.bumps.figures.cells import (
 )
 from cgjax.experiments.bumps.figures.pictures import bare, fitting, outline
 
+FEW = 8  # curves that end alike and can still be named at their ends
 BLANK = {"color": plots.FAINT, "linewidth": 1, "linestyle": ":"}
 
 
@@ -29,7 +30,8 @@ def draw_training(arrays, folder) -> None:
             panels[f"{title} nMSE"] = {"curves": curves, "scale": "log"}
     colours = {cell.label: cell.colour for cell in picked}
     title = "Errors along training, dotted: a blank image" + of_how_many(arrays, picked)
-    fig = plots.learning_curves(panels, title, colours=colours, one_y=True)
+    below = len(picked) > FEW
+    fig = plots.learning_curves(panels, title, colours=colours, one_y=True, legend=below)
     for ax in fig.axes:
         ax.axhline(1, zorder=0, **BLANK)
     plots.save(fig, folder / "training.png")
@@ -66,8 +68,9 @@ def draw_layers(arrays, folder, shown=BY_LAYER) -> None:
     if not panels:
         return
     colours = {cell.label: cell.colour for cell in picked}
-    title = "From the code (layer 0) to the image (last)" + of_how_many(arrays, picked)
-    fig = plots.learning_curves(panels, title, xlabel="layer", colours=colours)
+    title = "Layer by layer, from the code to the image" + of_how_many(arrays, picked)
+    below = len(picked) > FEW
+    fig = plots.learning_curves(panels, title, xlabel="layer", colours=colours, legend=below)
     plots.save(fig, folder / "layers.png")
 
 
@@ -99,8 +102,11 @@ def draw_volume(arrays, folder) -> None:
             ax.imshow(rank.reshape(n, n), origin="lower", cmap="cividis", vmin=0, vmax=2)
             _map(ax, hole, f"rank, mean {rank.mean():.2g}")
         row[0].set_ylabel(plots.wrap(cell.label, 1.3, 8), fontsize=8)
-    words = "log volume element of each layer, its mean ± 3 standard deviations; dashed: held out"
-    plots.headline(fig, words[0].upper() + words[1:])
+    title = "Log volume element of each layer, mean ± 3 standard deviations"
+    title += "; dashed: held out" * any(cell.of(arrays, "is_ood").any() for cell in picked)
+    if any(rank is not None for rank in ranks):
+        title += "; last: the rank of the image's derivative, 0 to 2"
+    plots.headline(fig, title)
     plots.save(fig, folder / "volume.png")
 
 
@@ -236,9 +242,12 @@ def draw_needed(arrays, folder) -> None:
             means = np.full(len(sides), np.nan)
             means[sound] = np.exp(np.log(values[sound]).mean(axis=1))
             ax.plot(sides, means, color=colour, lw=1.6)
-            ends.append((*plots.last_point(sides, means), _stripes(copies), colour))
-        start = np.median(reached) if len(reached) else 10.0
-        for power in (3, 1):
+            end = plots.last_point(sides, means) if sound[-1] else (sides[-1], most[-1])
+            ends.append((*end, _stripes(copies), colour))
+        # Without stripes the claim is the power 3, with them 1: lines start where points do.
+        for power, c in ((3, 0), (1, -1)):
+            known = needed[0, r, c][np.isfinite(needed[0, r, c])]
+            start = np.median(known if len(known) else reached if len(reached) else 10.0)
             line = start * (sides / sides[0]) ** power
             ax.plot(sides, line, color=plots.FAINT, lw=1, linestyle="--", zorder=0)
             ends.append((sides[-1], line[-1], f"slope {power}", plots.GREY))
@@ -295,7 +304,8 @@ def draw_percolation(arrays, folder) -> None:
         ax.plot(shares, ratio, "s--", color=second, ms=3.5, lw=1.5)
         ax.axhline(0.5, **BLANK)
         ax.set(title=words(part), xlabel="share of bumps kept", xscale="log", ylim=(-0.03, 1.05))
-        ax.xaxis.set_major_formatter(ScalarFormatter())
+        ticks = shares[:: -(-len(shares) // 5)]
+        ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         ax.xaxis.set_minor_formatter(NullFormatter())
         ax.grid(axis="y", **plots.GRID)
     axes[0].set_ylabel("share")
@@ -306,6 +316,9 @@ def draw_percolation(arrays, folder) -> None:
 
 
 # --- penalties ------------------------------------------------------------------------------------
+
+
+SIDE = {"fontsize": 7, "color": plots.GREY}
 
 
 @plots.styled
@@ -325,12 +338,13 @@ def draw_ablation(arrays, folder) -> None:
         face = "white" if missed else plots.INK
         ax.plot(10**mean, place, "o", color=plots.INK, mfc=face, ms=4.5, mew=1)
         placed = cell.mean(arrays, "ood_position_accuracy")
-        told = f"{number(cell.mean(arrays, 'id_nmse'))}   {placed:.0%}"
-        ax.annotate(told, (1, place), (6, 0), ("axes fraction", "data"), "offset points",
-                    va="center", fontsize=7, color=plots.GREY, annotation_clip=False)  # fmt: skip
+        for x, told in ((6, number(cell.mean(arrays, "id_nmse"))), (52, f"{placed:.0%}")):
+            at = ((1, place), (x, 0), ("axes fraction", "data"), "offset points")
+            ax.annotate(told, *at, va="center", annotation_clip=False, **SIDE)
         places.append(place)
-    ax.annotate("ID nMSE, places", (1, 1), (6, 4), "axes fraction", "offset points", fontsize=7,
-                color=plots.GREY, annotation_clip=False)  # fmt: skip
+    for x, told in ((6, "ID nMSE"), (52, "places")):
+        at = ((1, 1), (x, 4), "axes fraction", "offset points")
+        ax.annotate(told, *at, annotation_clip=False, **SIDE)
     ax.axvline(1, **BLANK)
     ax.set_yticks(places, [fitting(cell.label, 9) for cell in every], fontsize=7.5)
     ax.set(xscale="log", xlabel="OOD nMSE (dotted: a blank image)")

@@ -97,7 +97,14 @@ def draw_phase(arrays, folder) -> None:
                 arrays[f"phase/{key}"][:, i].ravel() for key in (f"F_K {where}", "nmse")
             )
             ax.plot(
-                share, error, "o", color=colours[i], ms=4, mew=0, alpha=0.8, label=f"side {side}"
+                share,
+                error,
+                "o",
+                color=colours[i],
+                ms=4,
+                mew=0,
+                alpha=0.8,
+                label=f"hole of side {side}",
             )
         tau = arrays.get(f"phase/tau {where}")
         title = f"F_K on the {where} and nMSE"
@@ -106,7 +113,7 @@ def draw_phase(arrays, folder) -> None:
         ax.axhline(1, color=plots.FAINT, lw=1, linestyle=":")
         ax.set(title=title, xlabel=f"F_K of images, {where}", ylabel="OOD nMSE", yscale="log")
         ax.grid(**plots.GRID)
-    axes.flat[5].legend(fontsize=7, title="hole", title_fontsize=7)
+    plots.legend_below(fig, axes.flat[5])
     plots.save(fig, folder / "phase.png")
 
 
@@ -117,30 +124,32 @@ def draw_scaling(arrays, folder) -> None:
     for cell in cells(arrays):
         code, side = cell.part.rpartition("_")[0], cell.of(arrays, "example_truth").shape[-1]
         at = (int(side), float(cell.of(arrays, "cell/hole")))
-        codes.setdefault(code, {})[at] = cell.mean(arrays, "ood_mse")
+        codes.setdefault(code, {})[at] = 1e3 * cell.mean(arrays, "ood_mse")
     fig = plots.new_figure(4.0 * len(codes) + 1.2, 3.8, layout="constrained")
     plots.headline(fig, "OOD errors by side of the image and of the hole, lines of equal error")
     axes = fig.subplots(1, len(codes), squeeze=False, sharey=True)[0]
     every = np.array([error for found in codes.values() for error in found.values()])
-    scale = Normalize(np.nanmin(every), np.nanmax(every) + 1e-12)
+    scale = Normalize(np.nanmin(every), np.nanmax(every) + 1e-9)
     for ax, (code, found) in zip(axes, codes.items()):
         sides, holes = (sorted({at[i] for at in found}) for i in (0, 1))
         grid = np.array([[found.get((side, hole), np.nan) for side in sides] for hole in holes])
         if min(grid.shape) > 2:
-            image = ax.contourf(sides, holes, grid, 20, norm=scale, cmap="viridis")
-            levels = np.linspace(np.nanmin(grid), np.nanmax(grid), 7)[1:-1]
-            lines = ax.contour(sides, holes, grid, levels, colors="white", linewidths=0.8)
-            ax.clabel(lines, fmt=lambda level: f"{1e3 * level:.2f}", fontsize=7)
+            levels = np.linspace(scale.vmin, scale.vmax, 19)  # every third has a line: five
+            image = ax.contourf(sides, holes, grid, levels, norm=scale, cmap="viridis")
+            lines = ax.contour(sides, holes, grid, levels[3:-3:3], colors="white", linewidths=0.8)
+            ax.clabel(lines, fmt="%.2f", fontsize=7)
             ax.set(xticks=sides, yticks=holes)
         else:  # too few sizes for lines
-            texts = np.vectorize(lambda value: f"{1e3 * value:.2f}")(grid)
+            texts = np.vectorize(lambda value: f"{value:.2f}")(grid)
             image = numbers(ax, grid, scale, texts)
             ax.set_xticks(range(len(sides)), sides)
             ax.set_yticks(range(len(holes)), [f"{hole:g}" for hole in holes])
             ax.set_ylim(-0.5, len(holes) - 0.5)
         ax.set(title=f"{words(code)} code", xlabel="side of the image, N")
     axes[0].set_ylabel("side of the hole, share of N")
-    bar = fig.colorbar(image, ax=list(axes), label="OOD MSE (on lines: in thousandths)", pad=0.02)
+    bar = fig.colorbar(
+        image, ax=list(axes), label="OOD MSE in thousandths", pad=0.02, format="%.2f"
+    )
     bar.outline.set_visible(False)
     plots.save(fig, folder / "scaling.png")
 

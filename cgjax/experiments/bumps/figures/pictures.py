@@ -21,6 +21,11 @@ def shown(images) -> np.ndarray:
     return np.asarray(images)[..., ::-1, :, None]
 
 
+def spots(arrays, cell, images) -> np.ndarray:
+    """Images ready to show, the spot bright: dark spots on white would end nowhere on a page."""
+    return shown(1 - images if arrays.get(f"{cell.prefix}inverted", False) else images)
+
+
 def scores(arrays, cell) -> str:
     """How well a cell does, ID before OOD."""
     means = [cell.mean(arrays, f"{region}_nmse") for region in ("id", "ood")]
@@ -34,9 +39,11 @@ def draw_examples(arrays, folder) -> None:
     picked, blocks = selected(arrays), {}
     for cell in picked:
         truth, at = cell.of(arrays, "example_truth"), cell.of(arrays, "example_xy")
-        block = blocks.setdefault(truth.tobytes(), plots.Block({"truth": shown(truth)}, notes={}))
+        block = blocks.setdefault(
+            truth.tobytes(), plots.Block({"truth": spots(arrays, cell, truth)}, notes={})
+        )
         columns = tuple(f"({x:.3g}, {y:.3g})" for x, y in at)
-        block.rows[cell.label] = shown(cell.of(arrays, "example_painted"))
+        block.rows[cell.label] = spots(arrays, cell, cell.of(arrays, "example_painted"))
         block.notes[cell.label] = scores(arrays, cell)
         blocks[truth.tobytes()] = block._replace(columns=columns)
     held_out = any(cell.of(arrays, "is_ood").any() for cell in picked)
@@ -44,6 +51,9 @@ def draw_examples(arrays, folder) -> None:
     title += of_how_many(arrays, picked)
     size = 84 if len(picked) <= 8 else 56
     plots.save(plots.image_grid(list(blocks.values()), title, 900, size), folder / "examples.png")
+
+
+SIDE = 84  # pixels of a page
 
 
 def draw_matrix(arrays, folder, rows: dict, columns: tuple, title: str) -> None:
@@ -54,9 +64,13 @@ def draw_matrix(arrays, folder, rows: dict, columns: tuple, title: str) -> None:
     strips = {}
     for label, row in rows.items():
         painted = [cell.of(arrays, "example_painted")[0] for cell in row]
-        strips[label] = shown(np.stack([row[-1].of(arrays, "example_truth")[0], *painted]))
+        truth = row[-1].of(arrays, "example_truth")[0]
+        images = spots(arrays, row[-1], np.stack([truth, *painted]))
+        # Images of all sides are shown alike: rows of small ones would have no room for names.
+        at = np.arange(SIDE) * images.shape[1] // SIDE
+        strips[label] = images[:, at][:, :, at]
     block = plots.Block(strips, columns=("truth", *columns))
-    plots.save(plots.image_grid([block], title, 1100, 84), folder / "examples.png")
+    plots.save(plots.image_grid([block], title, 1100, SIDE), folder / "examples.png")
 
 
 # --- maps -----------------------------------------------------------------------------------------
@@ -118,11 +132,12 @@ def draw_errors(arrays, folder) -> None:
         image = ax.imshow(np.maximum(one, scale.vmin), origin="lower", cmap="viridis", norm=scale)
         outline(ax, cell.of(arrays, "is_ood")[-n * n :].reshape(n, n))
         bare(ax)
-        ax.set_title(fitting(cell.label, 1.75), fontsize=8.5)
+        ax.set_title(fitting(cell.label, 1.6), fontsize=8.5)
         ax.set_xlabel(scores(arrays, cell), fontsize=7.5, color=plots.GREY)
     bar = fig.colorbar(image, ax=list(axes), label="MSE", shrink=0.8, pad=0.02, extend="min")
     bar.outline.set_visible(False)
-    text = f"Errors at every place (mean of {seeds(arrays, picked[0])}; dashed: held out)"
+    dashed = "; dashed: held out" * any(cell.of(arrays, "is_ood").any() for cell in picked)
+    text = f"Errors at every place (mean of {seeds(arrays, picked[0])}{dashed})"
     text += "; the widest bumps" * (len(widths) > 1) + of_how_many(arrays, picked)
     plots.headline(fig, text)
     plots.save(fig, folder / "errors.png")
@@ -151,7 +166,7 @@ def draw_fields(arrays, folder) -> None:
         values = np.arange(n)
         if len(picked) > 2:
             values = np.unique(np.linspace(1, n - 2, 12).round().astype(int))
-        rows, name = {}, cell.label.replace(", ", "\n", 1) + "\n"
+        rows, name = {}, f"{cell.label}\n"
         for factor, field in zip("xy", fields):
             for some in np.array_split(values, 1 if len(values) <= 16 else 2):
                 rows[f"{name}{factor} = {some[0]} to {some[-1]}"] = signed(field[some])
@@ -250,8 +265,8 @@ def draw_kernel_examples(arrays, folder) -> None:
         if cell.key("accounts", "binary") in arrays:
             rows["binary kernel, of the data"] = arrays[cell.key("accounts", "binary")]
         columns = tuple(f"({x:.3g}, {y:.3g})" for x, y in cell.of(arrays, "example_xy"))
-        shown_rows = {label: shown(images) for label, images in rows.items()}
-        blocks.append(plots.Block(shown_rows, words(cell.label), columns, notes))
+        rows = {label: spots(arrays, cell, images) for label, images in rows.items()}
+        blocks.append(plots.Block(rows, words(cell.label), columns, notes))
     title = "Networks and kernels at four held-out places (fitted to the network, first seed)"
     plots.save(plots.image_grid(blocks, title, 900, 64), folder / "kernel_examples.png")
 
@@ -260,18 +275,17 @@ def draw_superposition(arrays, folder) -> None:
     """Held-out images beside sums of trained ones and images of one factor alone (7.4)."""
     blocks = []
     for cell in with_kernels(arrays):
-        ground = float(arrays.get(f"{cell.prefix}inverted", 0))
-        rows = {"truth": np.abs(cell.of(arrays, "example_truth") - ground)}
-        painted = cell.of(arrays, "example_painted")
-        rows["network"] = ground - painted if ground else painted
-        rows["sum of trained images\nthat share x or y"] = arrays[cell.key("kernels", "shared_sum")]
+        rows = {"truth": spots(arrays, cell, cell.of(arrays, "example_truth"))}
+        rows["network"] = spots(arrays, cell, cell.of(arrays, "example_painted"))
+        # Sums are of spots already: a sum of backgrounds is no image.
+        summed = shown(arrays[cell.key("kernels", "shared_sum")])
+        rows["sum of trained images\nthat share x or y"] = summed
         if cell.key("kernels", "isolated") in arrays:
-            alone = arrays[cell.key("kernels", "isolated")]
+            alone = shown(arrays[cell.key("kernels", "isolated")])
             rows |= dict(zip(("network, x alone", "network, y alone", "sum of the two"), alone))
         columns = tuple(f"({x:.3g}, {y:.3g})" for x, y in cell.of(arrays, "example_xy"))
-        shown_rows = {label: shown(images) for label, images in rows.items()}
         notes = {"network": scores(arrays, cell)}
-        blocks.append(plots.Block(shown_rows, words(cell.label), columns, notes))
+        blocks.append(plots.Block(rows, words(cell.label), columns, notes))
     title = "Images in the hole beside sums of images (spots bright, sums over their maximum)"
     plots.save(plots.image_grid(blocks, title, 900, 64), folder / "superposition.png")
 
