@@ -9,6 +9,13 @@ from PIL import Image
 
 from cgjax.experiments.bumps import layers
 from cgjax.experiments.bumps.figures import DRAW, FIGURES, cells, curves, pictures
+from cgjax.plots import style
+
+
+@pytest.fixture(autouse=True)
+def coarse(monkeypatch):
+    """Few pixels: what takes time is drawing them."""
+    monkeypatch.setitem(style.STYLE, "figure.dpi", 64)
 
 
 def bumps(n, xy, sigma=1.0):
@@ -127,8 +134,8 @@ def table(n=8, **options):
     return arrays | {"words/tau": np.corrcoef(rng.random((3, 9)))}
 
 
-def needed(n=8, sides=(12, 16, 20), n_seeds=2):
-    axes = {"region": ("donut_1", "donut_2"), "copies": (0, 1), "share": (0.1, 0.3, 1.0)}
+def needed(n=8, sides=(12, 20), n_seeds=2):
+    axes = {"region": ("donut_1", "donut_2"), "copies": (0, 1), "share": (0.1, 1.0)}
     arrays = made_up({f"n_{side}": crossed(**axes) for side in sides}, n, n_seeds)
     rng, shape = np.random.default_rng(5), (len(sides), 2, 2, n_seeds)
     grown = np.array(sides)[:, None, None, None] * 10.0
@@ -136,8 +143,8 @@ def needed(n=8, sides=(12, 16, 20), n_seeds=2):
     found[-1, :, 0] = np.nan  # never reached
     arrays |= {"needed": found, "sides": np.array(sides), "copies": np.array((0, 1))}
     tried = grown * np.array(axes["share"])
-    arrays["n_bumps"] = np.broadcast_to(tried, (len(sides), 2, 2, 3))
-    arrays["accuracy"] = np.sort(rng.random((len(sides), n_seeds, 2, 2, 3)), axis=-1)
+    arrays["n_bumps"] = np.broadcast_to(tried, (len(sides), 2, 2, 2))
+    arrays["accuracy"] = np.sort(rng.random((len(sides), n_seeds, 2, 2, 2)), axis=-1)
     return arrays
 
 
@@ -221,28 +228,29 @@ def test_figures(row, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == set(names.split())
     for path in tmp_path.glob("*.png"):
         image = matplotlib.image.imread(path)
-        assert min(image.shape[:2]) > 150 and image[..., :3].std() > 0.02, path.name
+        assert min(image.shape[:2]) > 60 and image[..., :3].std() > 0.02, path.name
     for path in tmp_path.glob("*.gif"):
         with Image.open(path) as found:
             assert found.n_frames == 8 and found.info["loop"] == 0
         assert path.stat().st_size < 400_000
 
 
-# What the usual figures must cope with: nothing held out, several widths, too many cells.
+# What maps must cope with: nothing held out, several widths, too many cells.
 @pytest.mark.parametrize("make", [without_hole, three, table])
-def test_unusual_rows(make, tmp_path):
+def test_maps(make, tmp_path):
     arrays = make()
     pictures.draw_errors(arrays, tmp_path)
-    curves.draw_training(arrays, tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {"errors.png", "training.png"}
+    assert (tmp_path / "errors.png").exists()
 
 
 def test_every_draw_is_tested():
     assert set(DRAW) == set(FIGURES) == set(ROWS)
 
 
-def test_many_cells_are_chosen_from():
+def test_many_cells_are_chosen_from(tmp_path):
     arrays = table()
+    curves.draw_training(arrays, tmp_path)  # more curves than have names at their ends
+    assert (tmp_path / "training.png").exists()
     picked = cells.selected(arrays)
     assert len(cells.cells(arrays)) == 36 and len(picked) == 12
     assert all("donut 6–22" in cell.label for cell in picked)
