@@ -81,8 +81,10 @@ def save_frames(fig, show, n, path, seconds=0.2):
         fig.canvas.draw()
         frames.append(Image.fromarray(np.asarray(fig.canvas.buffer_rgba())[..., :3]))
     # One palette for all frames: colours of their own would flicker, and take room.
-    every = np.concatenate([np.asarray(frame) for frame in frames[:: max(1, n // 4)]])
-    palette = Image.fromarray(every).quantize(96)
+    # Every colour counts once in it, so that small coloured words do not turn grey.
+    some = np.concatenate([np.asarray(frame) for frame in frames[:: max(1, n // 4)]])
+    colours = np.unique(some.reshape(-1, 3), axis=0)
+    palette = Image.fromarray(colours[None]).quantize(128)
     frames = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
     content, times = io.BytesIO(), round(1000 * seconds)
     frames[0].save(content, "GIF", save_all=True, append_images=frames[1:], duration=times, loop=0)

@@ -136,10 +136,10 @@ def of_how_many(arrays, shown: list[Cell]) -> str:
     return f"; {len(shown)} of {n} cells" if len(shown) < n else ""
 
 
-def seeds(arrays, cell: Cell) -> str:
-    """ "5 seeds" or "one seed"."""
+def seeds(arrays, cell: Cell, several: str = "") -> str:
+    """ "one seed", or with words before it "mean of 5 seeds"."""
     n = len(cell.last(arrays, "id_nmse"))
-    return "one seed" if n == 1 else f"{n} seeds"
+    return "one seed" if n == 1 else f"{several} {n} seeds".strip()
 
 
 def number(value: float) -> str:

@@ -159,17 +159,22 @@ def draw_along(arrays, path, xlabel: str, title: str) -> None:
     plots.save(fig, path)
 
 
+def _interval(arrays, cell) -> str:
+    """What lines and bands are; one seed has no interval."""
+    return seeds(arrays, cell, "mean of logs and 95 % interval of")
+
+
 def draw_depth(arrays, folder) -> None:
     """B2: no depth helps."""
     first = cells(arrays)[0]
-    title = f"Errors by depth ({seeds(arrays, first)}; line and band: mean of logs, 95 %)"
+    title = f"Errors by depth ({_interval(arrays, first)})"
     draw_along(arrays, folder / "depth.png", "hidden layers", title)
 
 
 def draw_code_width(arrays, folder) -> None:
     """B3: wider bumps in the code."""
     first = cells(arrays)[0]
-    title = f"Errors by width of the code ({seeds(arrays, first)}; mean of logs, 95 %)"
+    title = f"Errors by width of the code ({_interval(arrays, first)})"
     draw_along(arrays, folder / "code_width.png", "variance of the code's bumps, factor", title)
 
 
@@ -181,7 +186,7 @@ def draw_by_width(arrays, folder) -> None:
         return
     regions = list(dict.fromkeys(str(cell.of(arrays, "cell/region")) for cell in every))
     fig = plots.new_figure(3.3 * len(regions) + 1.9, 3.4, layout="constrained")
-    plots.headline(fig, f"Errors in the hole, by width ({seeds(arrays, every[0])}, their median)")
+    plots.headline(fig, f"Errors in the hole, by width ({seeds(arrays, every[0], 'median of')})")
     axes = fig.subplots(1, len(regions), squeeze=False, sharey=True)[0]
     # Colours are of what both panels have: decoder and stripes.
     kinds = list(dict.fromkeys((cell.part, int(cell.of(arrays, "cell/copies"))) for cell in every))
@@ -353,6 +358,6 @@ def draw_ablation(arrays, folder) -> None:
     ax.set(xscale="log", xlabel="OOD nMSE (dotted: a blank image)")
     ax.set_ylim(places[-1] + 0.8, places[0] - 0.8)
     ax.grid(axis="x", **plots.GRID)
-    told = "mean of logs and 95 % interval; open: ID nMSE above 0.1"
-    plots.headline(fig, f"Which penalty composes ({seeds(arrays, every[0])}, {told})")
+    told = f"{_interval(arrays, every[0])}; open: ID nMSE above 0.1"
+    plots.headline(fig, f"Which penalty composes ({told})")
     plots.save(fig, folder / "ablation.png")

@@ -110,6 +110,8 @@ def draw_phase(arrays, folder) -> None:
         title = f"F_K on the {where} and nMSE"
         if tau is not None:
             title += f"\ntau-b {tau[0]:.2f} [{tau[1]:.2f}, {tau[2]:.2f}]".replace("-0", "−0")
+        ax.locator_params(axis="x", nbins=4)
+        ax.ticklabel_format(axis="x", useOffset=False)
         ax.axhline(1, color=plots.FAINT, lw=1, linestyle=":")
         ax.set(title=title, xlabel=f"F_K of images, {where}", ylabel="OOD nMSE", yscale="log")
         ax.grid(**plots.GRID)

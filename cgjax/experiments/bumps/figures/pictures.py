@@ -47,8 +47,8 @@ def draw_examples(arrays, folder) -> None:
         block.notes[cell.label] = scores(arrays, cell)
         blocks[truth.tobytes()] = block._replace(columns=columns)
     held_out = any(cell.of(arrays, "is_ood").any() for cell in picked)
-    title = f"Painted at four {'held-out ' * held_out}places by the first of {seeds(arrays, cell)}"
-    title += of_how_many(arrays, picked)
+    by = seeds(arrays, picked[0], "the first of")
+    title = f"Painted at four {'held-out ' * held_out}places ({by}{of_how_many(arrays, picked)})"
     size = 84 if len(picked) <= 8 else 56
     plots.save(plots.image_grid(list(blocks.values()), title, 900, size), folder / "examples.png")
 
@@ -97,7 +97,7 @@ def panels(n: int, width: float, height: float, columns: int, **options):
     """A figure with n axes in rows of at most `columns`."""
     rows = -(-n // columns)
     columns = -(-n // rows)
-    size = max(width * columns + 0.9, 4.4), height * rows + 0.5
+    size = max(width * columns + 0.9, 5.2), height * rows + 0.7
     fig = plots.new_figure(*size, layout="constrained")
     axes = fig.subplots(rows, columns, squeeze=False, **options)
     for ax in axes.flat[n:]:
@@ -137,7 +137,7 @@ def draw_errors(arrays, folder) -> None:
     bar = fig.colorbar(image, ax=list(axes), label="MSE", shrink=0.8, pad=0.02, extend="min")
     bar.outline.set_visible(False)
     dashed = "; dashed: held out" * any(cell.of(arrays, "is_ood").any() for cell in picked)
-    text = f"Errors at every place (mean of {seeds(arrays, picked[0])}{dashed})"
+    text = f"Errors at every place ({seeds(arrays, picked[0], 'mean of')}{dashed})"
     text += "; the widest bumps" * (len(widths) > 1) + of_how_many(arrays, picked)
     plots.headline(fig, text)
     plots.save(fig, folder / "errors.png")
