@@ -122,17 +122,19 @@ def words(config, metrics, arrays):
     """Rank correlations (tau-b) of the numbers behind four words, over all cells of the table."""
     found = {word: _by_cell(config, metrics, word) for word in WORDS}
     table = np.stack([np.concatenate([one[0] for one in of.values()]) for of in found.values()])
-    numbers = {}
+    numbers, taus = {}, np.eye(len(WORDS))
     for i, j in itertools.combinations(range(len(WORDS)), 2):
         known = np.isfinite(table[i]) & np.isfinite(table[j])
         pair = f"{WORDS[i]} and {WORDS[j]}: tau-b"
-        numbers[pair] = ([stats.kendall_tau_b(table[i][known], table[j][known])], [0])
+        taus[i, j] = taus[j, i] = stats.kendall_tau_b(table[i][known], table[j][known])
+        numbers[pair] = ([taus[i, j]], [0])
     cells = [
         "/".join(filter(None, (part, cell.name)))
         for part, settings in parts(config)
         for cell in training.cells(settings, sets.make(settings).axes)
     ]
-    return numbers, {"words": table, "word_cells": np.array(cells), "word_names": np.array(WORDS)}
+    more = {"words": table, "word_cells": np.array(cells), "word_names": np.array(WORDS)}
+    return numbers, more | {"word_taus": taus}
 
 
 AFTERWARDS = {"table": words, "needed": needed, "phase": phase, "percolation": percolate}

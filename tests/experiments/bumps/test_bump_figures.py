@@ -127,11 +127,11 @@ def table(n=8, **options):
     axes = {"region": ("donut_6_22", "corner_14", "cross_11_17"), "copies": (0, 1)}
     parts = {part: crossed(**axes, penalty=(0,)) for part in ("mlp", "cnn")}
     parts |= {part: crossed(**axes, penalty=(0, 1)) for part in ("embed", "product")}
-    arrays = with_layers(with_fields(made_up(parts, n, **options), "embed", "product", n=n), n)
+    arrays = with_fields(made_up(parts, n, **options), "embed", "product", n=n)
     rng, names = np.random.default_rng(4), ("compositionality", "factorization F", "F_K")
-    arrays |= {"words/names": np.array(names), "words/values": rng.random((12, 3)) - 0.2}
-    arrays |= {"words/cells": np.array([f"mlp/cell {i}" for i in range(12)])}
-    return arrays | {"words/tau": np.corrcoef(rng.random((3, 9)))}
+    arrays |= {"word_names": np.array(names), "words": rng.random((3, 12)) - 0.2}
+    arrays |= {"word_cells": np.array([f"mlp/cell {i}" for i in range(12)])}
+    return arrays | {"word_taus": np.corrcoef(rng.random((3, 9)))}
 
 
 def needed(n=8, sides=(12, 20), n_seeds=2):
@@ -204,6 +204,8 @@ ROWS = {
            "kernels.png similarity.png kernel_examples.png"),
     "B6": (lambda: with_kernels(made_up({"bump": ONE, "ramp": ONE}, inverted=True)),
            "superposition.png"),
+    "B11": (lambda: made_up({"pixel_2": ONE}), ""),
+    "B11_transformer": (lambda: made_up({"depth_2": ONE}), ""),
     "B8": (lambda: with_fields(made_up({"": PENALTIES}), ""), ""),
     "table": (table, "table.png words.png"),
     "ablation": (lambda: made_up({"embed": 9 * PENALTIES, "product": PENALTIES}), "ablation.png"),

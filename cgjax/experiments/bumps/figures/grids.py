@@ -156,30 +156,29 @@ def draw_scaling(arrays, folder) -> None:
     plots.save(fig, folder / "scaling.png")
 
 
+def _short(value: float) -> str:
+    return f"{value:.2f}".replace("-", "−")
+
+
 @plots.styled
 def draw_words(arrays, folder) -> None:
     """Compositionality, factorization, disentanglement and modularity of each cell."""
-    if "words/values" not in arrays:
+    if "words" not in arrays:
         return
-    names, values = [str(name) for name in arrays["words/names"]], arrays["words/values"]
-    labels = [words(str(name)).replace("/", ", ") for name in arrays["words/cells"]]
-    wide = 0.62 * len(names)
+    names = [str(name).replace(" (", "\n(") for name in arrays["word_names"]]
+    values = arrays["words"].T
+    labels = [words(str(name)).replace("/", ", ") for name in arrays["word_cells"]]
+    wide = 0.75 * len(names)
     fig = plots.new_figure(wide + 6.8, max(0.2 * len(labels) + 1.9, 4.2), layout="constrained")
     plots.headline(fig, "Four words on the same activations, and how their orders agree")
     left, right = fig.subplots(1, 2, width_ratios=(wide + 0.4, 2.6))
     # R2 may be as negative as it likes; all that counts below zero is that it is.
-    numbers(left, np.clip(values, -0.25, 1), Normalize(-0.25, 1),
-            np.vectorize(lambda value: f"{value:.2f}".replace("-", "−"))(values))  # fmt: skip
+    texts = np.vectorize(lambda value: _short(value) if value > -10 else number(value))(values)
+    numbers(left, np.clip(values, -0.25, 1), Normalize(-0.25, 1), texts)
     left.set_xticks(range(len(names)), names, rotation=35, ha="right", fontsize=7.5)
     left.set_yticks(range(len(labels)), labels, fontsize=7.5)
-    tau = arrays["words/tau"]
-    numbers(
-        right,
-        tau,
-        Normalize(-1, 1),
-        np.vectorize(lambda t: f"{t:.2f}".replace("-", "−"))(tau),
-        "PuOr",
-    )
+    tau = arrays["word_taus"]
+    numbers(right, tau, Normalize(-1, 1), np.vectorize(_short)(tau), "PuOr")
     right.set_xticks(range(len(names)), names, rotation=35, ha="right", fontsize=7.5)
     right.set_yticks(range(len(names)), names, fontsize=7.5)
     right.set(title="rank correlation, tau-b", box_aspect=1)
