@@ -81,26 +81,34 @@ def cells(arrays) -> list[Cell]:
             label = ", ".join(words(word) for word in (part, str(name)) if word)
             label = label or words(str(arrays.get(f"{prefix}model", "the network")))
             found.append(Cell(prefix, place, part, label, ""))
-    return [cell._replace(colour=colour) for cell, colour in zip(found, _colours(found))]
+    return [cell._replace(colour=colour) for cell, colour in zip(found, _colours(arrays, found))]
 
 
-def _colours(found: list[Cell]) -> list[str]:
-    """A colour for each; where there are too many, a hue for each kind of part, in shades."""
+def _colours(arrays, found: list[Cell]) -> list[str]:
+    """A colour for each; where there are too many, a hue for each kind of part, in shades.
+
+    Where not all are shown, the shades are those of one region's cells, to be told apart.
+    """
     if len(found) <= len(plots.COLOURS):
         return list(plots.COLOURS[: len(found)])
     kinds = [cell.part.split("_")[0] for cell in found]
     hues = dict(zip(dict.fromkeys(kinds), plots.COLOURS))
     if len(set(kinds)) == 1 or len(hues) < len(set(kinds)):
         return plots.shades(len(found))
-    shades = {}
-    for kind, hue in hues.items():
-        shades[kind] = iter(plots.shades(kinds.count(kind), "#d5dbe1", hue))
-    # From the second on: the lightest of several is no line to be seen.
-    return [_darker(next(shades[kind]), hues[kind]) for kind in kinds]
-
-
-def _darker(shade: str, hue: str) -> str:
-    return plots.shades(3, shade, hue)[1]
+    groups = {}
+    for i, (kind, cell) in enumerate(zip(kinds, found)):
+        regions = arrays.get(f"{cell.prefix}cell/region")
+        region = str(regions[cell.place]) if regions is not None and len(found) > MOST else ""
+        groups.setdefault((kind, region), []).append(i)
+    colours = [""] * len(found)
+    for (kind, _), places in groups.items():
+        light, dark = (
+            plots.shades(3, "#ffffff", hues[kind])[1],
+            plots.shades(4, hues[kind], "#000")[1],
+        )
+        for i, colour in zip(places, plots.shades(len(places), light, dark)):
+            colours[i] = colour
+    return colours
 
 
 def selected(arrays, most: int = MOST) -> list[Cell]:

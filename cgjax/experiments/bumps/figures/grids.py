@@ -179,7 +179,8 @@ def draw_words(arrays, folder) -> None:
     left.set_yticks(range(len(labels)), labels, fontsize=7.5)
     tau = arrays["word_taus"]
     numbers(right, tau, Normalize(-1, 1), np.vectorize(_short)(tau), "PuOr")
-    right.set_xticks(range(len(names)), names, rotation=35, ha="right", fontsize=7.5)
     right.set_yticks(range(len(names)), names, fontsize=7.5)
-    right.set(title="rank correlation, tau-b", box_aspect=1)
+    right.set(
+        title="rank correlation, tau-b\n(columns as rows)", xticks=(), box_aspect=1, anchor="N"
+    )
     plots.save(fig, folder / "words.png")
