@@ -39,12 +39,12 @@ def draw_training(arrays, folder) -> None:
 
 # --- layers ---------------------------------------------------------------------------------------
 
-LEAST_R2 = -9  # that is drawn
+R2_DRAWN = (-9, 0.9999)
 BY_LAYER = {
     "F": ("factorization F", "linear"),
     "F_K": ("of the kernel, F_K", "linear"),
     "additive share": ("additive share", "linear"),
-    "probe R2 hole": (f"probe R2, held out (from {LEAST_R2})".replace("-", "−"), "r2"),
+    "probe R2 hole": ("probe R2, held out (from −9)", "r2"),
 }
 RANKS = {"rank": ("rank (above 1e-3)", "log"), "components": ("components for 99 %", "log"),
          "F": BY_LAYER["F"], "probe R2": ("probe R2", "r2")}  # fmt: skip
@@ -62,8 +62,8 @@ def draw_layers(arrays, folder, shown=BY_LAYER) -> None:
         curves = {}
         for cell in picked:
             values = arrays[cell.key("layers", "scores")][:, :, layers.SCORES.index(name)].T
-            if scale == "r2":  # a probe that says nothing in the hole may be wrong without bound
-                values = np.maximum(values, LEAST_R2)
+            if scale == "r2":  # the code's is 1, and a useless probe may be wrong without bound
+                values = np.clip(values, *R2_DRAWN)
             if np.isfinite(values).any():
                 curves[cell.label] = (np.arange(len(values)), values)
         if curves:
