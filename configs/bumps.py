@@ -340,6 +340,10 @@ def get_config(arg=""):
     config.update_from_flattened_dict(changes)
     parts = {name: _own(part, changes) for name, part in parts.items()}
     parts = resize(config, row, size, parts)
+    if parts:  # decoders that only other sizes train have no sizes here
+        used = {_decoder(part, changes) for part in parts.values()}
+        known = {key for name in used for key in of_model(name)}
+        undeclare(config, {key for name in SIZES_OF for key in of_model(name)} - known)
     remove(config, _shadowed(changes, parts))
     declare_parts(config, {name: _nested(part) for name, part in parts.items()})
     return config
@@ -406,7 +410,8 @@ LIMITS = {
         "model.cnn.n_hidden": 4, "model.cnn.start": 4, "model.pixel_mlp.features": 64,
         "model.pixel_mlp.depth": 2, "model.transformer.features": 32,
         "model.transformer.depth": 2, "model.transformer.feed_forward": 64,
-        "model.rotation_cnn.channels": (32, 16), "model.equivariant.features": 32,
+        "model.rotation_cnn.channels": (16, 8), "model.equivariant.features": 32,
+        "model.equivariant.depth": 2,
     },
     "smoke": {
         "data.n": 8, "data.n_samples": 40, "data.n_points": 80, "train.steps": 20,
@@ -426,7 +431,7 @@ FEW = {
     "B2": ("mlp_3", "mlp_5", "cnn_2", "cnn_4"), "B3": ("width_1", "width_5"),
     "B4": ("depth_3", "depth_3_published"), "B10": ("bump_24", "bump_28"),
     "B11": ("pixel_2",), "B11_transformer": ("depth_2",), "needed": ("n_12", "n_16"),
-    "percolation": ("middle",),
+    "percolation": ("middle",), "B7": ("cnn", "equivariant"),
     "table": ("mlp", "cnn", "embed", "product"), "three": ("mlp", "pixel_mlp"),
 }  # fmt: skip
 SEEDS = {"demo": 2, "long": 2, "B3": 2, "B11_transformer": 2, "needed": 2, "percolation": 3}

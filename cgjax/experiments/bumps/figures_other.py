@@ -4,6 +4,7 @@ import pathlib
 
 import numpy as np
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from cgjax import plots
 
@@ -120,9 +121,10 @@ def _layers(parts: dict):
         for i, ax in enumerate(row[: counts[name]]):
             points, shares = own[f"layer_{i}"], own[f"layer_{i}_shares"]
             ax.set_axis_on()
-            dots = ax.scatter(*points.T, c=degrees, cmap="hsv", vmin=0, vmax=360, s=9, linewidths=0)
-            ax.scatter(*points[inside].T, s=22, facecolors="none", edgecolors=plots.INK,
-                       linewidths=0.6)  # fmt: skip
+            look = {"cmap": "hsv", "vmin": 0, "vmax": 360}
+            dots = ax.scatter(*points.T, c=degrees, s=9, linewidths=0, **look)
+            look |= {"edgecolors": plots.INK, "linewidths": 0.6}
+            ax.scatter(*points[inside].T, c=degrees[inside], s=18, **look)
             ax.set(xticks=(), yticks=(), aspect="equal", adjustable="datalim")
             word = "image" if i == counts[name] - 1 else f"layer {i + 1}"
             ax.set_title(f"{word}: {shares.sum():.0%}", fontsize=8, fontweight="normal")
@@ -150,9 +152,9 @@ def draw_inverse(arrays: dict, folder: pathlib.Path) -> None:
 
 def _outline(ax, is_ood):
     """A dashed line around what is held out."""
-    n = len(is_ood)
-    ax.contour(np.arange(n), np.arange(n), is_ood.astype(float), levels=[0.5], colors="white",
-               linestyles="--", linewidths=1)  # fmt: skip
+    fine = is_ood.astype(float).repeat(16, axis=0).repeat(16, axis=1)  # contours cut corners
+    place = (np.arange(len(fine)) + 0.5) / 16 - 0.5
+    ax.contour(place, place, fine, levels=[0.5], colors="white", linestyles="--", linewidths=1)
 
 
 @plots.styled
@@ -174,7 +176,7 @@ def _error_maps(parts: dict):
 @plots.styled
 def _positions(parts: dict):
     """From where each bump is to where the encoder of the first seed says it is."""
-    fig = plots.new_figure(3.5 * len(parts), 4.0, layout="constrained")
+    fig = plots.new_figure(3.5 * len(parts), 4.4, layout="constrained")
     axes = fig.subplots(1, len(parts), squeeze=False, sharex=True, sharey=True)[0]
     for ax, (name, own) in zip(axes, parts.items()):
         xy, said, is_ood = own["xy"], own["positions"], own["is_ood"].reshape(-1)
@@ -183,6 +185,8 @@ def _positions(parts: dict):
             ax.plot(*np.moveaxis(ends, -1, 0), color=colour, linewidth=0.7)
             ax.plot(*said[where].T, ".", color=colour, markersize=2.5)
         ax.set(title=_word(name), xlabel="x", box_aspect=1)
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_major_locator(MaxNLocator(integer=True))
     axes[0].set_ylabel("y")
     looks = ((plots.FAINT, "trained"), (plots.COLOURS[1], "held out"))
     handles = [Line2D([], [], color=colour, marker=".", label=label) for colour, label in looks]
@@ -210,15 +214,16 @@ def _examples(parts: dict):
                     label=_word(name), clip_on=False, **face)  # fmt: skip
         ax.set(xticks=(), yticks=(), title=f"x = {x}, y = {y}", xlim=(-0.5, n - 0.5),
                ylim=(-0.5, n - 0.5))  # fmt: skip
+        ax.spines[:].set_visible(False)
     for row, (name, own) in zip(axes[1:], coded.items()):
         for i, ax in enumerate(row):
             halves = zip(
                 own["example_codes"][i].reshape(2, n), own["example_read"][i].reshape(2, n)
             )
-            for (truth, read), colour, half in zip(halves, plots.COLOURS[2:], "xy"):
+            for (truth, read), colour, half in zip(halves, plots.COLOURS[::3], "xy"):
                 ax.plot(truth, color=colour, linestyle=":", linewidth=1)
                 ax.plot(read, color=colour, linewidth=1.5, label=f"{half} as read (dotted: right)")
-            ax.set(ylim=(-0.35, 1.15), xlabel="unit", yticks=(0, 1))
+            ax.set(ylim=(-0.5, 1.3), xlabel="unit", yticks=(0, 1))
             if i:
                 ax.set_yticklabels([])
         row[0].set_ylabel(_word(name))

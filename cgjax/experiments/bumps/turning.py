@@ -264,9 +264,9 @@ def analyse(config, trained: Trained, name: str = "") -> tuple[dict, dict]:
     fade_mse = np.mean((rotation.faded(degrees, edges, gap) - truth) ** 2)
     mean = {key: np.mean(value) for key, value in values.items()}
     say(f"{name or config.model.name}: MSE {mean['outside mse']:.2g} outside the gap, "
-        f"{mean['gap mse']:.2g} in it (the cross-fade {fade_mse:.2g}); of what is painted there, R2 of "
-        f"the cross-fade {mean['cross-fade r2']:.2f}, mixtures {mean['mixture r2']:.2f}, rotation "
-        f"{mean['truth r2']:.2f}")  # fmt: skip
+        f"{mean['gap mse']:.2g} in it (the cross-fade {fade_mse:.2g}); what is painted there is "
+        f"the cross-fade with R2 {mean['cross-fade r2']:.2f}, a mixture {mean['mixture r2']:.2f}, "
+        f"the rotation {mean['truth r2']:.2f}")  # fmt: skip
     drawn = pictures(config, trained, edges) | layers(config, trained)
     drawn["accounts"] = np.array(accounts)  # [seeds, 3]: cross-fade, mixtures, rotation
     drawn |= {f"history/{key}": value for key, value in trained.history.items()}
