@@ -132,7 +132,7 @@ def test_nothing_to_hold_out_is_refused():
 
 def test_turning_study_in_small(tmp_path):
     """A control that is equivariant passes the gap better than the cross-fade does."""
-    changes = {"train.steps": "150", "eval.every": "50", "checkpoint.every": "0"}
+    changes = {"train.steps": "100", "eval.every": "50", "checkpoint.every": "0"}
     changes |= {"train.steps_per_call": "50", "train.log_every": "50", "train.seeds": "(0,)"}
     changes |= {"optim.lr": "0.02", "data.batch": "8"}
     config = configs.load("bumps:B7,smoke", changes)
