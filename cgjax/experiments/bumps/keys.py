@@ -1,9 +1,12 @@
 """The keys that each kind of study reads, beside those of the training loop."""
 
 from cgjax.core.keys import key
+from cgjax.experiments.bumps.glyphs import SOURCES
+from cgjax.experiments.bumps.inverse import READ_OFF
 from cgjax.experiments.bumps.models import COMBINE, WITH_FIELDS
 from cgjax.experiments.bumps.scenes import ENCODINGS, PIXEL_GRIDS, STRIPES
 from cgjax.experiments.bumps.sets import INVERTED, is_region
+from cgjax.experiments.bumps.turning import NETWORKS
 from cgjax.nets.mlp import WEIGHTS
 
 DECODERS = ("mlp", "cnn", "embed", "pixel_mlp", "transformer", "product")
@@ -88,13 +91,52 @@ SIZES_OF = {
         "model.product.stripes": key(False, "fields that are flat by construction"),
         "model.product.scales": key((0.1,), "of the initial fields", above=0, distinct=True),
     },
+    # Of the digit that turns; it has `pixel_mlp` too.
+    "rotation_cnn": {
+        "model.rotation_cnn.channels": key((128, 64), "of its two doublings", low=1, length=2),
+    },
+    "equivariant": {
+        "model.equivariant.features": key(64, "of each pixel", low=1),
+        "model.equivariant.depth": key(3, "layers", low=1),
+        "model.equivariant.frequencies": key(5, "of each coordinate's code", low=1),
+    },
 }  # fmt: skip
 
 
 def of_model(name: str) -> dict:
-    """The sizes of a decoder, and its penalties where it has fields."""
-    return SIZES_OF[name] | (PENALTIES if name in WITH_FIELDS else {})
+    """The sizes of a decoder, and its penalties where it has fields; an encoder has neither."""
+    return SIZES_OF.get(name, {}) | (PENALTIES if name in WITH_FIELDS else {})
 
 
-TURNING = {}
-INVERSE = {}
+TURNING = {
+    "data.image": key("mnist", "first training images, or built-in glyphs", choices=SOURCES),
+    "data.digits": key((4,), "that turn; the gap is that of the 4 alone", low=0, high=9,
+                       distinct=True),
+    "data.name_digit": key(False, "whether the input says which digit is meant"),
+    "data.n_angles": key(1000, "of each digit, from 0 to 360 degrees", low=10),
+    "data.gap": key((160.0, 200.0), "degrees that are held out, both ends included", low=0,
+                    high=360, length=2),
+    "data.validation": key(0.1, "share of the views that decides the rate", above=0, high=0.5),
+    "data.seed": key(0, "draws the views for validation", low=0),
+    "data.batch": key(32, "images of one step", low=1),
+    "model.name": key("rotation_cnn", "which decoder", choices=tuple(NETWORKS)),
+    "optim.lr": key(1e-3, "learning rate", above=0),
+    "optim.weight_decay": key(1e-4, "of AdamW", low=0),
+    "optim.l1": key(0.1, "weight of the absolute error beside the squared one", low=0),
+    "optim.clip": key(1.0, "largest norm of a gradient", above=0),
+    "optim.patience": key(5, "evaluations without a new best before the rate is halved", low=0),
+    "optim.floor": key(1e-6, "rate below which it is not halved", above=0),
+}  # fmt: skip
+INVERSE = {
+    "data.n": SHARED["data.n"],
+    "data.sigma": CONTINUOUS["data.sigma"],
+    "data.regions": key(("donut_6_22",), "held out: donut_<lb>_<ub>, cross_<lb>_<ub> or "
+                        "corner_<c>", test=is_region, wanted="a region", length=1),
+    "data.encoding": key("bump", "of x and y, what is read off", choices=READ_OFF),
+    "data.n_samples": key(2000, "drawn with replacement", low=1),
+    "data.seed": key(0, "draws the training set", low=0),
+    "data.batch": SHARED["data.batch"],
+    "model.encoder.channels": key((32, 64, 128), "of the convolutions, each of stride 2", low=1),
+    "model.encoder.hidden": key(128, "units of the dense layer", low=1),
+    "optim.lr": SHARED["optim.lr"],
+}  # fmt: skip

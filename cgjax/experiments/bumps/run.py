@@ -4,12 +4,14 @@ import pathlib
 
 from cgjax.core import tables as markdown
 from cgjax.core.logging import summary
-from cgjax.experiments.bumps import beyond, study
+from cgjax.experiments.bumps import beyond, figures_other, inverse, study, turning
 from cgjax.experiments.bumps.figures import DRAW
 from cgjax.published import PUBLISHED
 
 # Studies that train decoders share everything but what is made of them afterwards.
 STUDIES = {name: study for name in ("decoders", "continuous", *beyond.AFTERWARDS)}
+STUDIES |= {"turning": turning, "inverse": inverse}
+HEADLINES = ("id nmse", "ood nmse", "gap nmse", "outside nmse", "cross-fade r2", "truth r2")
 SCORES = ("mse", "ssim error", "exponent")  # that the report shows
 
 
@@ -34,7 +36,7 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
     }
     if figures:
         draw(config, arrays, workdir / "figures")
-    shown = headlines or [name for name in results if name.endswith(("id nmse", "ood nmse"))]
+    shown = headlines or [name for name in results if name.endswith(HEADLINES)]
     return results, arrays, {"headlines": shown}
 
 
@@ -50,7 +52,8 @@ def load(config, workdir, part: str = "", step=None):
 
 def draw(config, arrays: dict, folder: pathlib.Path) -> None:
     """The row's figures, from its saved arrays."""
-    DRAW.get(config.row, DRAW[config.study])(arrays, folder)
+    known = DRAW | figures_other.DRAW
+    known.get(config.row, known.get(config.study))(arrays, folder)
 
 
 def tables(record: list[dict]) -> list[tuple[str, str]]:
