@@ -10,6 +10,7 @@ FAMILIES = {
     "sprites": "cgjax.experiments.sprites.bench",
     "support": "cgjax.experiments.sprites.support.bench",
     "kernels": "cgjax.experiments.kernels.bench",
+    "bumps": "cgjax.experiments.bumps.bench",
 }
 
 

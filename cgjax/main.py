@@ -165,7 +165,8 @@ def run_family(config, family, workdir, draws: bool, reads_only: bool, came_from
     finally:
         train.ONLY_READS.reset(token)
     metrics, arrays, extra = experiments.checked_results(config, found)
-    figures = sorted(path.name for path in (workdir / "figures").glob("*.png")) if draws else None
+    drawn = (path for kind in ("png", "gif") for path in (workdir / "figures").glob(f"*.{kind}"))
+    figures = sorted(path.name for path in drawn) if draws else None
     extra = {**extra, "figures": figures, "arrays": sorted(arrays), "came_from": came_from}
     extra["wall_s"] = time.monotonic() - started
     if reads_only:

@@ -17,6 +17,7 @@ from cgjax import config as configs
 from cgjax import declare, experiments
 from cgjax.core import loading, train
 from cgjax.core.keys import key
+from cgjax.experiments.bumps import run as bumps
 from cgjax.experiments.kernels.dense import scores
 from cgjax.experiments.kernels.images import networks, study
 from cgjax.experiments.sprites import panels
@@ -37,6 +38,9 @@ KINDS = {
         *((row, {}) for row in ("demo", "addition_rich", "cd_rich", "addition_mnist")),
         *((row, {}) for row in configs.load_file("kernels").CLOSED_FORMS),
     ),
+    "bumps": tuple(
+        (row, {}) for row in ("demo", "B7", "B8", "B10", "B11", "B11_transformer", "B12")
+    ),
 }
 # Rows that look at a trained run, and a row that trains one.
 TRAINED = {"opacity": "orthogonal_rgba_cured", "certificate": "orthogonal_compositional"}
@@ -55,6 +59,7 @@ def few_stops(monkeypatch):
     """One device; and without what takes long and sees no config: pictures, audits, machines."""
     monkeypatch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
     monkeypatch.setattr(sprites, "draw", lambda *arguments: [])
+    monkeypatch.setattr(bumps, "draw", lambda *arguments: [])
     monkeypatch.setattr(panels, "verdict", lambda data: "not asked")
     monkeypatch.setattr(scores, "KINDS", {})
     monkeypatch.setattr(study, "of_gram", lambda *arguments: {"salience": np.array(0.5)})

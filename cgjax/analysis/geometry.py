@@ -164,3 +164,31 @@ def effective_rank(activations, rtol: float = RTOL, share: float = 0.99) -> Rank
     # Rounding may leave the last sum below 1.
     reached = np.cumsum(values) >= share * total * (1 - 1e-12)
     return Rank(int(np.sum(values > rtol * values[0])), int(np.argmax(reached)) + 1, values)
+
+
+class Components(NamedTuple):
+    """Principal components of points."""
+
+    coordinates: np.ndarray  # [n, components] around their mean
+    shares: np.ndarray  # [components] of the variance
+
+
+def principal_components(activations, components: int = 2) -> Components:
+    """The points [n, ...] along the directions of their largest variance, for pictures.
+
+    A direction's sign is arbitrary; components beyond the points' own are 0.
+    """
+    x = np.asarray(activations, np.float64)
+    if x.ndim < 2 or len(x) < 2 or x.size == 0:
+        raise ValueError(f"activations are [n, ...] with 2 points or more, got shape {x.shape}")
+    x = x.reshape(len(x), -1)
+    x = x - x.mean(axis=0)
+    # By the points' inner products: layers have many more units than there are points.
+    values, vectors = np.linalg.eigh(x @ x.T)
+    values = np.maximum(values[::-1][:components], 0)
+    found = np.zeros((len(x), components))
+    found[:, : len(values)] = vectors[:, ::-1][:, :components] * np.sqrt(values)
+    total = np.sum(x**2)
+    shares = np.zeros(components)
+    shares[: len(values)] = values / total if total else 0
+    return Components(found, shares)

@@ -7,6 +7,8 @@ import jax
 import rich.console
 import rich.table
 
+from cgjax.core import train
+
 
 def fastest(fn: Callable, repeats: int = 3) -> float:
     """Seconds of the quickest of a few calls after a first one; the results are waited for."""
@@ -34,3 +36,19 @@ def ratios(title: str, unit: str, rows: dict) -> None:
     ours = next(iter(rows.values()))
     lines = [(name, f"{value:.3f}", f"{value / ours:.2f} x") for name, value in rows.items()]
     table(title, ("form", unit, "ours is faster by"), lines)
+
+
+def seconds_per_step(experiment: train.Experiment, config, steps: int) -> float:
+    """Of all replicas, in the loop's own compiled call of so many steps; changes config.train."""
+    config.train.update({"steps": steps, "steps_per_call": steps, "log_every": steps})
+    set_up = train.SetUp(experiment, config)
+    held = {"state": set_up.init()}
+    data = set_up.data()
+    rows = train.Plan(experiment, set_up.keys, steps, set_up.place).rows(0)
+    call = set_up.compile_call(held["state"], data, rows)
+
+    def once():
+        held["state"], stats = call(held["state"], data, rows)
+        jax.block_until_ready(stats)
+
+    return fastest(once) / steps

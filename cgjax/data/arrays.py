@@ -25,3 +25,34 @@ def epochs(n: int, batch: int):
         return padded.reshape(steps, batch), mask.reshape(steps, batch)
 
     return plan
+
+
+def strata(n: int, batch: int):
+    """A plan for replicas whose training sets differ in size; n is the largest.
+
+    Returns `plan(key, epoch) -> (places [steps, batch], mask)`: whole numbers below n * parts(n),
+    one in each of n equal intervals, in an order drawn from the key. `row_of` turns a place into a
+    row of a set of any size up to n: each of n rows once in an epoch, of fewer rows each as often
+    as any other, up to chance.
+    """
+    shuffled = epochs(n, batch)
+
+    def plan(key: jax.Array, epoch):
+        order, within = jax.random.split(key)
+        interval, mask = shuffled(order, epoch)
+        return interval * parts(n) + jax.random.randint(within, interval.shape, 0, parts(n)), mask
+
+    return plan
+
+
+def parts(n: int) -> int:
+    """Into how many parts an interval of `strata` is divided; products stay within 31 bits."""
+    found = (2**31 - 1) // n**2
+    if not found:
+        raise ValueError(f"strata of {n} rows: more than 46,340 are beyond 32 bits")
+    return min(found, 1024)
+
+
+def row_of(place: jax.Array, n_rows: jax.Array, n: int) -> jax.Array:
+    """The row, of n_rows <= n, that a place of `strata(n, ...)` stands for."""
+    return place * n_rows // (n * parts(n))

@@ -20,6 +20,7 @@ FAMILIES = {
     "support": "cgjax.experiments.sprites.support.run",
     "vectors": "cgjax.experiments.vectors.run",
     "kernels": "cgjax.experiments.kernels.run",
+    "bumps": "cgjax.experiments.bumps.run",
 }
 ENTRY = {"ours", "sd", "values", "seeds", "paper", "paper_sd", "where"}  # of results.json
 

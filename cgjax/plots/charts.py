@@ -3,7 +3,7 @@
 import numpy as np
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
-from cgjax.plots.labels import label_ends, last_point, r2_axis
+from cgjax.plots.labels import label_ends, last_point, legend_below, r2_axis
 from cgjax.plots.style import COLOURS, GREY, GRID, HEADLINE, headline, new_figure, styled, wrap
 
 
@@ -168,15 +168,20 @@ def scatter_panels(panels, xlabel="", ylabel="", title="", columns=5, most=1500)
 
 
 @styled
-def learning_curves(panels, title="", xlabel="step", colours=None, log2_x=False, one_y=False):
+def learning_curves(
+    panels, title="", xlabel="step", colours=None, log2_x=False, one_y=False, legend=False
+):
     """Curves, thin for every replica and thick for their median, named at their right ends.
 
     panels {title: {"curves": {label: (x [r], y [r] or [r, replicas])}, "scale": "linear", "log" or
     "r2"}}. one_y: all panels have the same vertical axis. A curve's name stands in the last panel
     that has it; the headline says how many seeds there are, where there is an axis of them.
+    legend: names stand below, for more curves than there is room for at the right.
     """
     colours = dict(colours or {})
-    fig = new_figure(3.3 * len(panels) + 1.0, 2.9 + 0.3 * bool(title), layout="constrained")
+    names = dict.fromkeys(label for panel in panels.values() for label in panel["curves"])
+    more = 0.1 * len(names) if legend else 0.0  # in two columns
+    fig = new_figure(3.3 * len(panels) + 1.0, 2.9 + 0.3 * bool(title) + more, layout="constrained")
     headline(fig, title + _seeds(panels) if title else "")
     axes = fig.subplots(1, len(panels), squeeze=False, sharey=one_y)[0]
     ends = {}  # label: (axes, x, y, label, colour)
@@ -198,6 +203,9 @@ def learning_curves(panels, title="", xlabel="step", colours=None, log2_x=False,
             r2_axis(ax, [y for one in alike for _, y in one["curves"].values()])
         else:
             ax.set_yscale(panel["scale"])
+    if legend:
+        legend_below(fig, axes[0])
+        return fig
     for ax in axes:
         label_ends(ax, [end for at, *end in ends.values() if at is ax])
     return fig

@@ -12,6 +12,7 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextToPath
+from PIL import Image
 
 from cgjax.core.workdir import disk_errors
 
@@ -66,9 +67,31 @@ def new_figure(width, height, **options):
 @styled
 def save(fig, path):
     """Write `fig` as PNG in one step, so no reader ever meets half a file; returns the path."""
-    path = pathlib.Path(path)
     content = io.BytesIO()  # drawing takes long and writing does not: little can come in between
     fig.savefig(content, format="png")
+    return _write(content, pathlib.Path(path))
+
+
+@styled
+def save_frames(fig, show, n, path, seconds=0.2):
+    """Write a GIF that repeats, in one step: `show(i)` changes `fig` into its frame i of n."""
+    frames = []
+    for i in range(n):
+        show(i)
+        fig.canvas.draw()
+        frames.append(Image.fromarray(np.asarray(fig.canvas.buffer_rgba())[..., :3]))
+    # One palette for all frames: colours of their own would flicker, and take room.
+    # Every colour counts once in it, so that small coloured words do not turn grey.
+    some = np.concatenate([np.asarray(frame) for frame in frames[:: max(1, n // 4)]])
+    colours = np.unique(some.reshape(-1, 3), axis=0)
+    palette = Image.fromarray(colours[None]).quantize(128)
+    frames = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
+    content, times = io.BytesIO(), round(1000 * seconds)
+    frames[0].save(content, "GIF", save_all=True, append_images=frames[1:], duration=times, loop=0)
+    return _write(content, pathlib.Path(path))
+
+
+def _write(content, path):
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ Where the paper has a number and so have others, theirs is the entry `recomputed
 `SOURCES[family]` names the paper.
 """
 
-from cgjax.published import images, kernels, sprites, support, vectors
+from cgjax.published import bumps, images, kernels, sprites, support, vectors
 
 SOURCES = {
     "sprites": {
@@ -39,6 +39,12 @@ SOURCES = {
         "authors": "Lippl, Stachenfeld",
         "venue": "ICLR 2025",
         "arxiv": "2405.16391",
+    },
+    "bumps": {
+        "title": "Compositional Generalization via Forced Rendering of Disentangled Latents",
+        "authors": "Liang, Qian, Ziyin, Fiete",
+        "venue": "ICML 2025",
+        "arxiv": "2501.18797",
     },
 }
 
@@ -95,4 +101,5 @@ PUBLISHED = {
     "vectors": read(vectors),
     "support": read(support),
     "kernels": read(kernels) | read(images),
+    "bumps": read(bumps),
 }

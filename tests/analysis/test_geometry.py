@@ -110,3 +110,21 @@ def test_effective_rank_counts(shape):
     assert geometry.effective_rank(activations, 1e-4, 0.999).n_components == 3
     assert geometry.effective_rank(activations, share=1.0).n_components == 4
     assert geometry.effective_rank(np.ones(shape))[:2] == (0, 0)
+
+
+def test_principal_components_of_a_plane():
+    """Points of a plane in many dimensions keep their distances; what is not there is 0."""
+    rng = np.random.default_rng(0)
+    plane = rng.normal(size=(12, 2)) * (3, 1)
+    axes = np.linalg.qr(rng.normal(size=(40, 2)))[0]
+    found = geometry.principal_components(plane @ axes.T + 5)
+    assert found.shares.sum() == pytest.approx(1) and found.shares[0] > found.shares[1]
+
+    def distances(points):
+        return np.linalg.norm(points[:, None] - points[None], axis=-1)
+
+    np.testing.assert_allclose(distances(found.coordinates), distances(plane), atol=1e-10)
+    alone = geometry.principal_components(np.array([[0.0], [2.0]]))
+    np.testing.assert_allclose(alone.shares, [1, 0], atol=1e-12)
+    with pytest.raises(ValueError, match="2 points"):
+        geometry.principal_components(np.zeros((1, 3)))

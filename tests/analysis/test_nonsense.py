@@ -956,6 +956,10 @@ CASES = {
         ("bias_var", lambda: sampled(bias_var=NAN)),
         ("n_draws", lambda: sampled(n_draws=2.5)),
     ],
+    "stats.mean_and_interval": [
+        ("values", lambda: stats.mean_and_interval([])),
+        ("values", lambda: stats.mean_and_interval(1.0)),
+    ],
     "stats.mean_and_error": [
         ("values", lambda: stats.mean_and_error([])),
         ("values", lambda: stats.mean_and_error(1.0)),

@@ -15,6 +15,7 @@ import numpy as np
 
 from cgjax.core.errors import BadInput
 from cgjax.nets.conv import convolve
+from cgjax.nets.mlp import Dense
 from cgjax.nets.norm import BatchNorm
 from cgjax.nets.transposed import choose, double
 
@@ -67,6 +68,13 @@ def encode(degrees: np.ndarray) -> np.ndarray:
     return np.stack([np.cos(angle), np.sin(angle)], axis=1)
 
 
+def faded(degrees: np.ndarray, edges: np.ndarray, gap=GAP) -> np.ndarray:
+    """The linear cross-fade [k, ...] between the images at the gap's two edges [2, ...]."""
+    share = (np.asarray(degrees, float) - gap[0]) / (gap[1] - gap[0])
+    share = share.reshape(-1, *[1] * (np.ndim(edges) - 1))
+    return (1 - share) * edges[:1] + share * edges[1:]
+
+
 class CrossFade(NamedTuple):
     """Accounts of what is painted in the gap, each an R2 around the mean image of the gap."""
 
@@ -84,8 +92,7 @@ def cross_fade(
     )
     if painted.shape != truth.shape or len(degrees) != len(painted) or len(edges) != 2:
         raise BadInput(f"as many angles as images, and two edges: {painted.shape}, {truth.shape}")
-    share = ((np.asarray(degrees, float) - gap[0]) / (gap[1] - gap[0]))[:, None]
-    fade = (1 - share) * edges[:1] + share * edges[1:]
+    fade = faded(degrees, edges, gap)
     mixture = painted @ np.linalg.pinv(edges) @ edges
     total = np.sum((painted - painted.mean(axis=0)) ** 2)
     if not total > 0:
@@ -128,4 +135,41 @@ class RotationDecoder(nn.Module):
         kernel = self.param("out_kernel", kaiming_fan_out(9), (3, 3, x.shape[-1], 1))
         x = convolve(x, kernel, padding=1, form=choose(self.form))
         image = jax.nn.sigmoid(x[..., 0] + self.param("out_bias", zeros, ()))
+        return image, [*activations, image]
+
+
+class EquivariantDecoder(nn.Module):
+    """z [B, 2 + d] -> (image [B, n, n] in (0, 1), activations): an MLP at every pixel, turned back.
+
+    z: cos and sin of the angle, and d more numbers. A pixel enters as the place that the rotation
+    brings there, coded by sines and cosines, so that other angles are turned images whatever the
+    weights: the control that must pass the gap. activations: [B, n * n, features] after each ReLU,
+    then the image.
+    """
+
+    n: int = 28
+    features: int = 64
+    depth: int = 3
+    frequencies: int = 5
+
+    @nn.compact
+    def __call__(self, z):
+        cos, sin = z[:, :1], z[:, 1:2]
+        row, column = (
+            (np.indices((self.n, self.n)).reshape(2, 1, -1) - (self.n - 1) / 2) * 2 / self.n
+        )
+        # The same turn as in `rotated`.
+        place = jnp.stack([cos * row + sin * column, cos * column - sin * row], axis=-1)
+        # Half a wave over the image, then twice as many each time.
+        waves = np.pi / 2 * 2.0 ** np.arange(self.frequencies)
+        phase = (place[..., None] * waves.reshape(1, 1, 1, -1)).reshape(len(z), self.n**2, -1)
+        x = jnp.concatenate([jnp.sin(phase), jnp.cos(phase)], axis=-1)
+        x = Dense(self.features, name="dense_0")(x)
+        if z.shape[1] > 2:
+            x = x + Dense(self.features, name="context")(z[:, 2:])[:, None]
+        activations = [nn.relu(x)]
+        for i in range(1, self.depth):
+            activations.append(nn.relu(Dense(self.features, name=f"dense_{i}")(activations[-1])))
+        x = Dense(1, name="out")(activations[-1])
+        image = jax.nn.sigmoid(x.reshape(-1, self.n, self.n))
         return image, [*activations, image]

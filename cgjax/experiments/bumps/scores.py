@@ -44,29 +44,57 @@ def position_error(painted: jax.Array, xy: jax.Array, inverted: bool = True) -> 
 
 def position_accuracy(painted: jax.Array, xy: jax.Array, inverted: bool = True) -> jax.Array:
     """Share of images whose extremum is within one pixel of the target, along both axes."""
+    return jnp.mean(is_placed(painted, xy, inverted))
+
+
+def is_placed(painted: jax.Array, xy: jax.Array, inverted: bool = True) -> jax.Array:
+    """Whether the extremum of each image [k] is within one pixel of the target, along both axes."""
     away = jnp.abs(extremum(painted, inverted) - jnp.asarray(xy))
-    return jnp.mean(jnp.all(away <= 1, axis=1))
+    return jnp.all(away <= 1, axis=1)
 
 
-def peak_height(painted: jax.Array, xy: jax.Array, inverted: bool = True) -> jax.Array:
-    """Height [k] above the background at the pixel nearest to the target; 1 is right."""
+def peak_height(
+    truth: jax.Array, painted: jax.Array, xy: jax.Array, inverted: bool = True
+) -> jax.Array:
+    """Height [k] above the background at the pixel nearest to the target, over the true one.
+
+    1 is right. xy are in pixels: on a stretched grid, centres times (n - 1) / n.
+    """
     x, y = jnp.round(jnp.asarray(xy)).astype(int).T
-    value = painted[jnp.arange(len(painted)), y, x]
-    return 1 - value if inverted else value
+    rows = jnp.arange(len(painted))
+    ours, true = (images[rows, y, x] for images in (painted, truth))
+    return (1 - ours) / (1 - true) if inverted else ours / true
+
+
+def all_scores(
+    truth: jax.Array,
+    painted: jax.Array,
+    xy: jax.Array,
+    inverted: bool = True,
+    where: jax.Array | None = None,
+) -> dict:
+    """The numbers that are only ever reported together, for one region.
+
+    where: boolean [k], the images that count; by default all.
+    """
+    where = jnp.ones(len(truth), bool) if where is None else where
+    return _all_scores(truth, painted, xy, where, inverted)
 
 
 @functools.partial(jax.jit, static_argnames="inverted")
-def all_scores(truth: jax.Array, painted: jax.Array, xy: jax.Array, inverted: bool = True) -> dict:
-    """The numbers that are only ever reported together, for one region."""
+def _all_scores(truth, painted, xy, where, inverted):
+    def mean(values):
+        return jnp.sum(jnp.where(where, values, 0)) / jnp.sum(where)
+
     errors = image_mse(truth, painted)
     return {
-        "mse": jnp.mean(errors),
-        "median_mse": jnp.median(errors),
-        "nmse": nmse(truth, painted, inverted),
-        "position_error": jnp.mean(position_error(painted, xy, inverted)),
-        "position_accuracy": position_accuracy(painted, xy, inverted),
-        "peak_height": jnp.mean(peak_height(painted, xy, inverted)),
-        "ssim_error": 1 - jnp.mean(metrics.ssim(truth, painted)),
+        "mse": mean(errors),
+        "median_mse": jnp.nanmedian(jnp.where(where, errors, jnp.nan)),
+        "nmse": mean(errors) / mean(blank_mse(truth, inverted)),
+        "position_error": mean(position_error(painted, xy, inverted)),
+        "position_accuracy": mean(is_placed(painted, xy, inverted)),
+        "peak_height": mean(peak_height(truth, painted, xy, inverted)),
+        "ssim_error": 1 - mean(metrics.ssim(truth, painted)),
     }
 
 

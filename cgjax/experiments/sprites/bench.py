@@ -9,9 +9,9 @@ import jax
 import numpy as np
 
 from cgjax import config as configs
-from cgjax.core import parallel, train
+from cgjax.core import parallel
 from cgjax.core.logging import say
-from cgjax.core.timing import fastest, ratios
+from cgjax.core.timing import fastest, ratios, seconds_per_step
 from cgjax.experiments.sprites import models, scenes, sets
 from cgjax.experiments.sprites import run as sprites
 
@@ -48,22 +48,11 @@ def jax_step(batch: int, steps: int, form: str, dtype: str) -> float:
     """Seconds per step of the published compositional model, in the loop's own compiled call."""
     config = configs.load(f"{CONFIG}:orthogonal_compositional,paper")
     config.data.update({"n_train": 20_000, "batch": batch})
-    config.train.update({"steps": steps, "steps_per_call": steps, "log_every": steps})
     config.eval.n = 1000
     config.model.update({"form": form, "dtype": dtype})
     model = models.build(config, "compositional")
     experiment = sprites.experiment(config, model, sets.make(config))
-    set_up = train.SetUp(experiment, config)
-    held = {"state": set_up.init()}
-    data = set_up.data()
-    rows = train.Plan(experiment, set_up.keys, steps, set_up.place).rows(0)
-    call = set_up.compile_call(held["state"], data, rows)
-
-    def once():
-        held["state"], stats = call(held["state"], data, rows)
-        jax.block_until_ready(stats)
-
-    return fastest(once) / steps
+    return seconds_per_step(experiment, config, steps)
 
 
 def torch_steps(batch: int) -> tuple[float, float]:

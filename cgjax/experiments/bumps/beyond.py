@@ -1,0 +1,140 @@
+"""What is made of a row's networks together: four words, data needed, phases, percolation.
+
+Each maps (config, metrics, arrays) of the row's parts to more metrics {name: (values, seeds)} and
+more arrays.
+"""
+
+import itertools
+
+import numpy as np
+
+from cgjax.analysis import stats
+from cgjax.config import parts
+from cgjax.experiments.bumps import efficiency, percolation, sets, training
+from cgjax.experiments.bumps.analyses import WORDS as _WORDS
+
+ACCURACY = "ood position accuracy"
+WORDS = tuple(_WORDS)
+
+
+def _by_cell(config, metrics, name: str) -> dict:
+    """{part: [seeds, cells]} of one metric."""
+    found = {}
+    for part, settings in parts(config):
+        prefix = f"{part}/" if part else ""
+        cells = training.cells(settings, sets.make(settings).axes)
+        columns = [
+            metrics[prefix + (f"{cell.name}: " if cell.name else "") + name][0] for cell in cells
+        ]
+        found[part] = np.stack(columns, axis=1)
+    return found
+
+
+def needed(config, metrics, arrays):
+    """Bumps that it takes to place 60 % of those in the hole, by image size; its power of the size.
+
+    Of every kind of hole, with and without stripes; sizes that never get there are censored.
+    """
+    accuracy = _by_cell(config, metrics, ACCURACY)
+    sides = np.array([settings.data.n for _, settings in parts(config)])
+    first = parts(config)[0][1].data
+    shape = len(first.regions), len(first.copies), len(first.shares)
+    found, numbers, tried, reached = [], {}, [], []
+    for part, settings in parts(config):
+        shown, seeds = sets.make(settings), settings.train.seeds
+        n_bumps = np.array([
+            np.isin(shown.of(seeds[0], cell).rows, shown.points).sum()
+            for cell in training.set_words(shown.axes)
+        ]).reshape(shape)  # fmt: skip
+        scores = accuracy[part].reshape(-1, *shape)  # [seeds, regions, copies, shares]
+        tried, reached = [*tried, n_bumps], [*reached, scores]
+        found.append([
+            [[efficiency.data_needed(n_bumps[r, c], one[r, c]) for one in scores]
+             for c in range(shape[1])] for r in range(shape[0])
+        ])  # fmt: skip
+    found = np.array(found)  # [sizes, regions, copies, seeds]
+    for r, c in np.ndindex(shape[:2]):
+        power = efficiency.exponent(sides, found[:, r, c])
+        word = f"hole {r + 1}, {'stripes' if first.copies[c] else 'no stripes'}: "
+        for name in ("slope", "low", "high", "n_points", "n_censored"):
+            label = {"slope": "exponent", "low": "exponent, 2.5 %", "high": "exponent, 97.5 %"}
+            numbers[word + label.get(name, name.replace("_", " "))] = ([getattr(power, name)], [0])
+    more = {"needed": np.where(np.isfinite(found), found, np.nan), "sides": sides}
+    more |= {"copies": np.array(first.copies), "shares": np.array(first.shares)}
+    more |= {"n_bumps": np.array(tried), "accuracy": np.array(reached)}
+    return numbers, more
+
+
+def phase(config, metrics, arrays):
+    """Rank correlation of OOD errors with F_K of the images on the trained frame, and in the hole.
+
+    Cells are sizes of the hole and numbers of stripes; the interval is a bootstrap over networks.
+    """
+    error = _by_cell(config, metrics, "ood nmse")[""]
+    numbers, taus = {}, {}
+    for where in ("frame", "hole"):
+        share = _by_cell(config, metrics, f"F_K {where}, image")[""]
+        known = np.isfinite(share) & np.isfinite(error)
+        columns = share[known], error[known]
+        low, high = stats.bootstrap(stats.kendall_tau_b, *columns, n=500)
+        word = f"F_K {where} and OOD nMSE: "
+        tau = stats.kendall_tau_b(*columns)
+        numbers[word + "tau-b"] = ([tau], [0])
+        taus[f"phase/tau {where}"] = np.array([tau, low, high])
+        numbers[word + "2.5 %"], numbers[word + "97.5 %"] = ([low], [0]), ([high], [0])
+    shape = len(config.train.seeds), len(config.data.regions), len(config.data.copies)
+    names = {"nmse": "ood nmse", "accuracy": ACCURACY, "F_K hole": "F_K hole, image",
+             "F_K frame": "F_K frame, image", "peak": "ood peak height"}  # fmt: skip
+    more = {f"phase/{k}": _by_cell(config, metrics, v)[""].reshape(shape) for k, v in names.items()}
+    more["phase/sides"] = np.array(
+        [sets.parse(word, config.data.n).any(axis=(0, 1)).sum() for word in config.data.regions]
+    )
+    more["phase/copies"] = np.array(config.data.copies)
+    return numbers, more | taus
+
+
+def percolate(config, metrics, arrays):
+    """The largest cluster of the bumps that are kept, beside the accuracy of what they train."""
+    accuracy = _by_cell(config, metrics, ACCURACY)
+    more, numbers = {}, {}
+    for part, settings in parts(config):
+        data, rng = settings.data, np.random.default_rng(0)
+        ratio = [
+            percolation.mass_ratio(rng, data.n, share, data.sigmas[0]).mean()
+            for share in data.shares
+        ]
+        placed = accuracy[part].mean(axis=0)
+        prefix = f"{part}/" if part else ""
+        more |= {f"{prefix}mass_ratio": np.array(ratio), f"{prefix}accuracy": accuracy[part]}
+        more[f"{prefix}shares"] = np.array(data.shares)
+        # Half of the way up, both curves: no parameter is fitted.
+        numbers[f"{prefix}share at which half are placed"] = ([_half(data.shares, placed)], [0])
+        numbers[f"{prefix}share at which half hang together"] = ([_half(data.shares, ratio)], [0])
+    return numbers, more
+
+
+def _half(shares, values) -> float:
+    """Where a rising curve first reaches 1/2; inf where it does not."""
+    return efficiency.data_needed(np.asarray(shares), np.asarray(values), 0.5)
+
+
+def words(config, metrics, arrays):
+    """Rank correlations (tau-b) of the numbers behind four words, over all cells of the table."""
+    found = {word: _by_cell(config, metrics, word) for word in WORDS}
+    table = np.stack([np.concatenate([one[0] for one in of.values()]) for of in found.values()])
+    numbers, taus = {}, np.eye(len(WORDS))
+    for i, j in itertools.combinations(range(len(WORDS)), 2):
+        known = np.isfinite(table[i]) & np.isfinite(table[j])
+        pair = f"{WORDS[i]} and {WORDS[j]}: tau-b"
+        taus[i, j] = taus[j, i] = stats.kendall_tau_b(table[i][known], table[j][known])
+        numbers[pair] = ([taus[i, j]], [0])
+    cells = [
+        "/".join(filter(None, (part, cell.name)))
+        for part, settings in parts(config)
+        for cell in training.cells(settings, sets.make(settings).axes)
+    ]
+    more = {"words": table, "word_cells": np.array(cells), "word_names": np.array(WORDS)}
+    return numbers, more | {"word_taus": taus}
+
+
+AFTERWARDS = {"table": words, "needed": needed, "phase": phase, "percolation": percolate}

@@ -1,0 +1,86 @@
+"""Figures of the bumps family, from saved arrays: what each row draws."""
+
+import pathlib
+
+from cgjax.experiments.bumps.figures import cells, curves, grids, pictures
+
+# What every row shows whose centres are on the grid.
+USUAL = (pictures.draw_examples, pictures.draw_errors, curves.draw_training)
+KERNELS = (pictures.draw_kernels, pictures.draw_similarity, pictures.draw_kernel_examples)
+
+
+def _ranks(arrays, folder):
+    curves.draw_layers(arrays, folder, curves.RANKS)
+
+
+def _by_share(arrays, folder):
+    """One place in the hole as it is painted after training on more and more bumps."""
+    rows, shares, every = {}, (), cells.parts(arrays)
+    for cell in cells.cells(arrays):
+        share, copies = cell.of(arrays, "cell/share"), cell.of(arrays, "cell/copies")
+        region = str(cell.of(arrays, "cell/region"))
+        if cell.part not in (every[0], every[-1]) and len(every) > 3:
+            continue
+        told = "with stripes" if copies else "no stripes"
+        label = f"{cells.words(cell.part)}, {cells.words(region)}\n{told}"
+        rows.setdefault(label, []).append(cell)
+        shares = tuple(dict.fromkeys((*shares, f"{share:g}")))
+    title = "One held-out place, by share of the trained bumps that are kept (first seed)"
+    pictures.draw_matrix(arrays, folder, rows, shares, title)
+
+
+def _by_copies(arrays, folder):
+    """One place in the hole for every side of the hole and number of stripes."""
+    rows = {}
+    for cell in cells.cells(arrays):
+        rows.setdefault(cells.words(str(cell.of(arrays, "cell/region"))), []).append(cell)
+    copies = tuple(f"stripes ×{n}" if n else "no stripes" for n in arrays["phase/copies"])
+    title = "One held-out place, by hole and copies of stripes (first seed)"
+    pictures.draw_matrix(arrays, folder, rows, copies, title)
+
+
+def _by_hole(arrays, folder):
+    """One place in each hole, by code and side of the image."""
+    rows = {}
+    for cell in cells.cells(arrays):
+        rows.setdefault(cells.words(cell.part), []).append(cell)
+    holes = [cell.of(arrays, "cell/hole") for cell in next(iter(rows.values()))]
+    title = "One held-out place, by code, side of the image and hole (first seed)"
+    pictures.draw_matrix(arrays, folder, rows, tuple(f"hole {hole:g}" for hole in holes), title)
+
+
+# Row or study -> what is drawn; a row's own come before its study's.
+FIGURES = {
+    "decoders": USUAL,
+    "demo": (*USUAL, pictures.draw_fields, pictures.draw_sweep),
+    "B2": (*USUAL, curves.draw_depth),
+    "B3": (*USUAL, curves.draw_code_width),
+    "B4": (*USUAL, curves.draw_layers, curves.draw_volume),
+    "B5": (*USUAL, *KERNELS),
+    "B6": (*USUAL, pictures.draw_kernels, pictures.draw_superposition),
+    "B8": (*USUAL, pictures.draw_fields, pictures.draw_sweep),
+    "B11": (*USUAL, curves.draw_depth),
+    "B11_transformer": (*USUAL, curves.draw_depth),
+    "table": (*USUAL, pictures.draw_fields, grids.draw_table, grids.draw_words),
+    "ablation": (*USUAL, pictures.draw_fields, curves.draw_ablation),
+    "ranks": (*USUAL, _ranks, curves.draw_volume),
+    "three": (*USUAL, curves.draw_by_width),
+    "continuous": (_by_hole, curves.draw_training, grids.draw_scaling),
+    "needed": (_by_share, curves.draw_training, curves.draw_needed, curves.draw_accuracy),
+    "phase": (_by_copies, pictures.draw_errors, curves.draw_training, grids.draw_phase),
+    "percolation": (_by_share, curves.draw_training, curves.draw_percolation),
+}  # fmt: skip
+
+
+def _draw(draws):
+    """One function that draws all of a row's figures."""
+
+    def draw(arrays, folder) -> None:
+        arrays = dict(arrays)  # an archive reads an array anew each time it is asked for
+        for one in draws:
+            one(arrays, pathlib.Path(folder))
+
+    return draw
+
+
+DRAW = {name: _draw(draws) for name, draws in FIGURES.items()}

@@ -1,0 +1,363 @@
+"""Scores along training, layers, depth, width and shares."""
+
+import numpy as np
+from matplotlib.ticker import NullFormatter
+
+from cgjax import plots
+from cgjax.analysis.stats import mean_and_interval
+from cgjax.experiments.bumps import layers
+from cgjax.experiments.bumps.figures.cells import (
+    cells,
+    number,
+    of_how_many,
+    parts,
+    seeds,
+    selected,
+    words,
+)
+from cgjax.experiments.bumps.figures.pictures import bare, fitting, outline
+
+FEW = 8  # curves that end alike and can still be named at their ends
+BLANK = {"color": plots.FAINT, "linewidth": 1, "linestyle": ":"}
+
+
+def draw_training(arrays, folder) -> None:
+    """ID and OOD nMSE over steps."""
+    picked, panels = selected(arrays), {}
+    for region, title in (("id", "ID"), ("ood", "OOD")):
+        curves = {cell.label: cell.history(arrays, f"{region}_nmse") for cell in picked}
+        if any(np.isfinite(values).any() for _, values in curves.values()):
+            panels[f"{title} nMSE"] = {"curves": curves, "scale": "log"}
+    colours = {cell.label: cell.colour for cell in picked}
+    title = "Errors along training, dotted: a blank image" + of_how_many(arrays, picked)
+    below = len(picked) > FEW
+    fig = plots.learning_curves(panels, title, colours=colours, one_y=True, legend=below)
+    for ax in fig.axes:
+        ax.axhline(1, zorder=0, **BLANK)
+    plots.save(fig, folder / "training.png")
+
+
+# --- layers ---------------------------------------------------------------------------------------
+
+R2_DRAWN = (-9, 0.9999)
+BY_LAYER = {
+    "F": ("factorization F", "linear"),
+    "F_K": ("of the kernel, F_K", "linear"),
+    "additive share": ("additive share", "linear"),
+    "probe R2 hole": ("probe R2, held out (from −9)", "r2"),
+}
+RANKS = {"rank": ("rank (above 1e-3)", "log"), "components": ("components for 99 %", "log"),
+         "F": BY_LAYER["F"], "probe R2": ("probe R2", "r2")}  # fmt: skip
+
+
+def with_layers(arrays) -> list:
+    """Cells that were looked at layer by layer."""
+    return [cell for cell in selected(arrays) if cell.key("layers", "scores") in arrays]
+
+
+def draw_layers(arrays, folder, shown=BY_LAYER) -> None:
+    """What holds of each layer, from the code to the image."""
+    picked, panels = with_layers(arrays), {}
+    for name, (title, scale) in shown.items():
+        curves = {}
+        for cell in picked:
+            values = arrays[cell.key("layers", "scores")][:, :, layers.SCORES.index(name)].T
+            if scale == "r2":  # the code's is 1, and a useless probe may be wrong without bound
+                values = np.clip(values, *R2_DRAWN)
+            if np.isfinite(values).any():
+                curves[cell.label] = (np.arange(len(values)), values)
+        if curves:
+            panels[title] = {"curves": curves, "scale": scale}
+    if not panels:
+        return
+    colours = {cell.label: cell.colour for cell in picked}
+    title = "Layer by layer, from the code to the image" + of_how_many(arrays, picked)
+    below = len(picked) > FEW
+    fig = plots.learning_curves(panels, title, xlabel="layer", colours=colours, legend=below)
+    plots.save(fig, folder / "layers.png")
+
+
+@plots.styled
+def draw_volume(arrays, folder) -> None:
+    """log10 of the volume element of every layer, and the exact rank of the image's derivative."""
+    picked = [cell for cell in with_layers(arrays) if cell.key("layers", "volume") in arrays]
+    picked = picked[:6]  # rows that a page has room for
+    if not picked:
+        return
+    volumes = [arrays[cell.key("layers", "volume")] for cell in picked]
+    ranks = [arrays.get(cell.key("layers", "image_rank")) for cell in picked]
+    columns = max(len(volume) for volume in volumes) + any(rank is not None for rank in ranks)
+    fig = plots.new_figure(1.3 * columns + 0.6, 1.5 * len(picked) + 0.8, layout="constrained")
+    axes = fig.subplots(len(picked), columns, squeeze=False)
+    for ax in axes.flat:
+        ax.set_visible(False)
+    for row, cell, volume, rank in zip(axes, picked, volumes, ranks):
+        n = volume.shape[-1]
+        hole = cell.of(arrays, "is_ood").reshape(n, n)
+        named = ["code", *(f"layer {i}" for i in range(1, len(volume) - 1)), "image"]
+        for ax, name, one in zip(row, named, volume):
+            middle, spread = one.mean(), max(3 * one.std(), 1e-6)
+            style = {"origin": "lower", "cmap": "viridis"}
+            ax.imshow(one, vmin=middle - spread, vmax=middle + spread, **style)
+            _map(ax, hole, name)
+        if rank is not None:
+            ax = row[len(volume)]
+            ax.imshow(rank.reshape(n, n), origin="lower", cmap="cividis", vmin=0, vmax=2)
+            _map(ax, hole, f"rank, mean {rank.mean():.2g}")
+        row[0].set_ylabel(plots.wrap(cell.label, 1.3, 8), fontsize=8)
+    title = "Log volume element of each layer, mean ± 3 standard deviations"
+    title += "; dashed: held out" * any(cell.of(arrays, "is_ood").any() for cell in picked)
+    if any(rank is not None for rank in ranks):
+        title += "; last: the rank of the image's derivative, 0 to 2"
+    plots.headline(fig, title)
+    plots.save(fig, folder / "volume.png")
+
+
+def _map(ax, hole, name):
+    ax.set_visible(True)
+    outline(ax, hole)
+    bare(ax)
+    ax.set_title(name, fontsize=8)
+
+
+# --- one number along an axis ---------------------------------------------------------------------
+
+
+@plots.styled
+def draw_along(arrays, path, xlabel: str, title: str) -> None:
+    """ID and OOD MSE against the number that ends each part's name, one colour for each kind."""
+    kinds = {}
+    for cell in cells(arrays):
+        kind, _, value = cell.part.rpartition("_")
+        kinds.setdefault(kind, []).append((float(value), cell))
+    fig = plots.new_figure(7.4, 3.5, layout="constrained")
+    plots.headline(fig, title)
+    axes = fig.subplots(1, 2, sharey=True)
+    for ax, region in zip(axes, ("id", "ood")):
+        ends = []
+        for (kind, found), colour in zip(kinds.items(), plots.COLOURS):
+            x = [value for value, _ in found]
+            values = np.stack([cell.last(arrays, f"{region}_mse") for _, cell in found], axis=1)
+            mean, error = mean_and_interval(np.log10(np.maximum(values, 1e-30)))
+            low, high = 10 ** (mean - error), 10 ** (mean + error)
+            ax.plot(x, values.T, ".", color=colour, ms=3, alpha=0.5)
+            ax.plot(x, 10**mean, "o-", color=colour, ms=4, lw=1.6)
+            ax.fill_between(x, low, high, color=colour, alpha=0.15, lw=0)
+            ends.append((x[-1], 10 ** mean[-1], words(kind), colour))
+        blank = np.mean([
+            cell.mean(arrays, f"{region}_mse") / cell.mean(arrays, f"{region}_nmse")
+            for _, cell in found
+        ])  # fmt: skip
+        ax.axhline(blank, **BLANK)
+        ends.append((x[-1], blank, "a blank image", plots.GREY))
+        ax.set(title=region.upper(), xlabel=xlabel, yscale="log")
+        ticks = sorted({value for found in kinds.values() for value, _ in found})
+        ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        ax.grid(axis="y", **plots.GRID)
+    axes[0].set_ylabel("MSE")
+    plots.label_ends(axes[1], ends)
+    plots.save(fig, path)
+
+
+def _interval(arrays, cell) -> str:
+    """What lines and bands are; one seed has no interval."""
+    return seeds(arrays, cell, "mean of logs and 95 % interval of")
+
+
+def draw_depth(arrays, folder) -> None:
+    """B2: no depth helps."""
+    first = cells(arrays)[0]
+    title = f"Errors by depth ({_interval(arrays, first)})"
+    draw_along(arrays, folder / "depth.png", "hidden layers", title)
+
+
+def draw_code_width(arrays, folder) -> None:
+    """B3: wider bumps in the code."""
+    first = cells(arrays)[0]
+    title = f"Errors by width of the code ({_interval(arrays, first)})"
+    draw_along(arrays, folder / "code_width.png", "variance of the code's bumps, factor", title)
+
+
+@plots.styled
+def draw_by_width(arrays, folder) -> None:
+    """OOD nMSE by width of the bump, one panel for each region."""
+    every = cells(arrays)
+    if f"{every[0].prefix}sigmas" not in arrays:
+        return
+    regions = list(dict.fromkeys(str(cell.of(arrays, "cell/region")) for cell in every))
+    fig = plots.new_figure(3.3 * len(regions) + 1.9, 3.4, layout="constrained")
+    plots.headline(fig, f"Errors in the hole, by width ({seeds(arrays, every[0], 'median of')})")
+    axes = fig.subplots(1, len(regions), squeeze=False, sharey=True)[0]
+    # Colours are of what both panels have: decoder and stripes.
+    kinds = list(dict.fromkeys((cell.part, int(cell.of(arrays, "cell/copies"))) for cell in every))
+    colours = dict(zip(kinds, plots.COLOURS))
+    for ax, region in zip(axes, regions):
+        ends = []
+        for cell in every:
+            if str(cell.of(arrays, "cell/region")) != region:
+                continue
+            kind = cell.part, int(cell.of(arrays, "cell/copies"))
+            sigmas = arrays[f"{cell.prefix}sigmas"]
+            values = arrays[f"{cell.prefix}by_width/ood_nmse"][:, cell.place]
+            ax.plot(sigmas, values.T, color=colours[kind], lw=0.7, alpha=0.4)
+            median = np.median(values, axis=0)
+            ax.plot(sigmas, median, "o-", color=colours[kind], lw=1.8, ms=4)
+            name = f"{words(kind[0])}, {'stripes' if kind[1] else 'no stripes'}"
+            ends.append((*plots.last_point(sigmas, median), name, colours[kind]))
+        ax.axhline(1, **BLANK)
+        ax.set(title=words(region), xlabel="width of the bump, sigma", yscale="log")
+        ax.set_xticks(sigmas, [f"{sigma:g}" for sigma in sigmas])
+        ax.set_xlim(sigmas[0] - 0.1, sigmas[-1] + 0.1)
+        ax.grid(axis="y", **plots.GRID)
+    axes[0].set_ylabel("OOD nMSE")
+    plots.label_ends(axes[-1], ends)
+    plots.save(fig, folder / "widths.png")
+
+
+# --- how much data --------------------------------------------------------------------------------
+
+
+def _stripes(copies) -> str:
+    return "with stripes" if copies else "no stripes"
+
+
+@plots.styled
+def draw_needed(arrays, folder) -> None:
+    """Bumps needed against the side of the image, and the claimed powers 3 and 1."""
+    needed, sides = arrays["needed"], np.asarray(arrays["sides"], float)
+    n_regions = needed.shape[1]
+    fig = plots.new_figure(3.6 * n_regions + 1.2, 3.9, layout="constrained")
+    words = "open triangles: never reached with all bumps; lines: mean of logs"
+    plots.headline(fig, f"Bumps it takes to place 60 % of those in the hole ({words})")
+    axes = fig.subplots(1, n_regions, squeeze=False, sharey=True)[0]
+    reached = needed[np.isfinite(needed)]
+    for r, ax in enumerate(axes):
+        ends = []
+        for c, copies in enumerate(arrays["copies"]):
+            colour, values = plots.COLOURS[c], needed[:, r, c]
+            most = arrays["n_bumps"][:, r, c, -1] if "n_bumps" in arrays else np.full(len(sides), 1)
+            for i, side in enumerate(sides):
+                known = np.isfinite(values[i])
+                at = side * (1 + 0.02 * (c - 0.5))  # seeds of both kinds side by side
+                ax.plot(np.full(known.sum(), at), values[i][known], "o", color=colour, ms=4,
+                        alpha=0.6, mew=0)  # fmt: skip
+                if not known.all():
+                    ax.plot(at, most[i], "^", color=colour, mfc="none", ms=7)
+                    told = f"{(~known).sum()} of {len(known)}"
+                    ax.annotate(told, (at, most[i]), (0, 6), textcoords="offset points",
+                                ha="center", fontsize=6.5, color=colour)  # fmt: skip
+            sound = np.isfinite(values).all(axis=1)
+            means = np.full(len(sides), np.nan)
+            means[sound] = np.exp(np.log(values[sound]).mean(axis=1))
+            ax.plot(sides, means, color=colour, lw=1.6)
+            end = plots.last_point(sides, means) if sound[-1] else (sides[-1], most[-1])
+            ends.append((*end, _stripes(copies), colour))
+        # Without stripes the claim is the power 3, with them 1: lines start where points do.
+        for power, c in ((3, 0), (1, -1)):
+            known = needed[0, r, c][np.isfinite(needed[0, r, c])]
+            start = np.median(known if len(known) else reached if len(reached) else 10.0)
+            line = start * (sides / sides[0]) ** power
+            ax.plot(sides, line, color=plots.FAINT, lw=1, linestyle="--", zorder=0)
+            ends.append((sides[-1], line[-1], f"slope {power}", plots.GREY))
+        ax.set(title=f"hole {r + 1}", xlabel="side of the image, N", xscale="log", yscale="log")
+        ax.set_xticks(sides, [f"{side:g}" for side in sides])
+        ax.xaxis.set_minor_formatter(NullFormatter())
+        ax.grid(axis="y", **plots.GRID)
+    axes[0].set_ylabel("bumps needed")
+    plots.label_ends(axes[-1], ends)
+    plots.save(fig, folder / "needed.png")
+
+
+@plots.styled
+def draw_accuracy(arrays, folder) -> None:
+    """Places right in the hole by number of bumps: what the data needed are read from."""
+    if "accuracy" not in arrays:
+        return
+    accuracy, sides = arrays["accuracy"], arrays["sides"]  # [sizes, seeds, regions, copies, shares]
+    shape = accuracy.shape[2:4]
+    fig = plots.new_figure(3.2 * shape[1] + 1.2, 2.5 * shape[0] + 0.5, layout="constrained")
+    plots.headline(fig, "Places right in the hole by number of bumps (mean over seeds)")
+    axes = fig.subplots(*shape, squeeze=False, sharex=True, sharey=True)
+    colours = plots.shades(len(sides))
+    for (r, c), ax in np.ndenumerate(axes):
+        ends = []
+        for i, side in enumerate(sides):
+            x, y = arrays["n_bumps"][i, r, c], accuracy[i, :, r, c].mean(axis=0)
+            ax.plot(x, y, "o-", color=colours[i], ms=3, lw=1.4)
+            ends.append((x[-1], y[-1], f"N = {side}", colours[i]))
+        ax.axhline(0.6, **BLANK)
+        ax.set(xscale="log", ylim=(-0.03, 1.03), xlabel="bumps" * (r == shape[0] - 1))
+        ax.set_title(f"hole {r + 1}, {_stripes(arrays['copies'][c])}")
+        ax.grid(axis="y", **plots.GRID)
+        if c == shape[1] - 1:
+            plots.label_ends(ax, ends)
+    for ax in axes[:, 0]:
+        ax.set_ylabel("places right")
+    plots.save(fig, folder / "accuracy.png")
+
+
+@plots.styled
+def draw_percolation(arrays, folder) -> None:
+    """Places right in the hole, and the largest cluster of kept bumps, by the share kept."""
+    every = parts(arrays)
+    fig = plots.new_figure(3.1 * len(every) + 1.4, 3.4, layout="constrained")
+    plots.headline(fig, "Placing bumps, and the clusters of those that are kept")
+    axes = fig.subplots(1, len(every), squeeze=False, sharey=True)[0]
+    for ax, part in zip(axes, every):
+        prefix, first, second = f"{part}/" if part else "", *plots.COLOURS[:2]
+        shares, accuracy = arrays[f"{prefix}shares"], arrays[f"{prefix}accuracy"]
+        ratio, mean = arrays[f"{prefix}mass_ratio"], accuracy.mean(axis=0)
+        ax.plot(shares, accuracy.T, color=first, lw=0.7, alpha=0.4)
+        ax.plot(shares, mean, "o-", color=first, ms=4, lw=1.8)
+        ax.plot(shares, ratio, "s--", color=second, ms=3.5, lw=1.5)
+        ax.axhline(0.5, **BLANK)
+        ax.set(title=words(part), xlabel="share of bumps kept", xscale="log", ylim=(-0.03, 1.05))
+        ticks = shares[:: -(-len(shares) // 5)]
+        ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        ax.xaxis.set_minor_formatter(NullFormatter())
+        ax.grid(axis="y", **plots.GRID)
+    axes[0].set_ylabel("share")
+    ends = [(shares[-1], mean[-1], "places right", first)]
+    ends.append((shares[-1], ratio[-1], "largest cluster", second))
+    plots.label_ends(axes[-1], ends)
+    plots.save(fig, folder / "percolation.png")
+
+
+# --- penalties ------------------------------------------------------------------------------------
+
+
+SIDE = {"fontsize": 7, "color": plots.GREY}
+
+
+@plots.styled
+def draw_ablation(arrays, folder) -> None:
+    """OOD nMSE of every penalty, with intervals over seeds."""
+    every = cells(arrays)
+    fig = plots.new_figure(8.2, 0.21 * len(every) + 1.3, layout="constrained")
+    ax = fig.subplots()
+    places, place, last = [], 0.0, every[0].part
+    for cell in every:
+        place += 1.5 if cell.part != last else 1.0
+        last, values = cell.part, np.maximum(cell.last(arrays, "ood_nmse"), 1e-30)
+        mean, error = mean_and_interval(np.log10(values))
+        ax.plot(values, np.full(len(values), place), ".", color=cell.colour, ms=4, alpha=0.6)
+        ax.plot(10 ** (mean + error * np.array([-1, 1])), (place, place), color=plots.INK, lw=1)
+        missed = cell.mean(arrays, "id_nmse") > 0.1
+        face = "white" if missed else plots.INK
+        ax.plot(10**mean, place, "o", color=plots.INK, mfc=face, ms=4.5, mew=1)
+        placed = cell.mean(arrays, "ood_position_accuracy")
+        for x, told in ((6, number(cell.mean(arrays, "id_nmse"))), (52, f"{placed:.0%}")):
+            at = ((1, place), (x, 0), ("axes fraction", "data"), "offset points")
+            ax.annotate(told, *at, va="center", annotation_clip=False, **SIDE)
+        places.append(place)
+    for x, told in ((6, "ID nMSE"), (52, "places")):
+        at = ((1, 1), (x, 4), "axes fraction", "offset points")
+        ax.annotate(told, *at, annotation_clip=False, **SIDE)
+    ax.axvline(1, **BLANK)
+    ax.set_yticks(places, [fitting(cell.label, 9) for cell in every], fontsize=7.5)
+    ax.set(xscale="log", xlabel="OOD nMSE (dotted: a blank image)")
+    ax.set_ylim(places[-1] + 0.8, places[0] - 0.8)
+    ax.grid(axis="x", **plots.GRID)
+    told = f"{_interval(arrays, every[0])}; open: ID nMSE above 0.1"
+    plots.headline(fig, f"Which penalty composes ({told})")
+    plots.save(fig, folder / "ablation.png")

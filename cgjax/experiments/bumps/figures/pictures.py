@@ -1,0 +1,327 @@
+"""What decoders paint: examples, maps of errors, fields, sums of images, a bump that moves."""
+
+import matplotlib
+import numpy as np
+from matplotlib.colors import LogNorm
+
+from cgjax import plots
+from cgjax.experiments.bumps.figures.cells import (
+    cells,
+    number,
+    of_how_many,
+    parts,
+    seeds,
+    selected,
+    words,
+)
+
+
+def shown(images) -> np.ndarray:
+    """Images [..., n, n] as grids want them; the origin is at the lower left, as in the paper."""
+    return np.asarray(images)[..., ::-1, :, None]
+
+
+def spots(arrays, cell, images) -> np.ndarray:
+    """Images ready to show, the spot bright: dark spots on white would end nowhere on a page."""
+    return shown(1 - images if arrays.get(f"{cell.prefix}inverted", False) else images)
+
+
+def scores(arrays, cell) -> str:
+    """How well a cell does, ID before OOD."""
+    means = [cell.mean(arrays, f"{region}_nmse") for region in ("id", "ood")]
+    placed = cell.mean(arrays, "ood_position_accuracy")
+    told = f"nMSE ID {number(means[0])}, OOD {number(means[1])}\n{placed:.0%} of places right"
+    return told if np.isfinite(means[1]) else f"nMSE {number(means[0])}"
+
+
+def draw_examples(arrays, folder) -> None:
+    """Truth and painted images at four places, one row of images for each cell."""
+    picked, blocks = selected(arrays), {}
+    for cell in picked:
+        truth, at = cell.of(arrays, "example_truth"), cell.of(arrays, "example_xy")
+        block = blocks.setdefault(
+            truth.tobytes(), plots.Block({"truth": spots(arrays, cell, truth)}, notes={})
+        )
+        columns = tuple(f"({x:.3g}, {y:.3g})" for x, y in at)
+        block.rows[cell.label] = spots(arrays, cell, cell.of(arrays, "example_painted"))
+        block.notes[cell.label] = scores(arrays, cell)
+        blocks[truth.tobytes()] = block._replace(columns=columns)
+    held_out = any(cell.of(arrays, "is_ood").any() for cell in picked)
+    by = seeds(arrays, picked[0], "the first of")
+    title = f"Painted at four {'held-out ' * held_out}places ({by}{of_how_many(arrays, picked)})"
+    size = 84 if len(picked) <= 8 else 56
+    plots.save(plots.image_grid(list(blocks.values()), title, 900, size), folder / "examples.png")
+
+
+SIDE = 84  # pixels of a page
+
+
+def draw_matrix(arrays, folder, rows: dict, columns: tuple, title: str) -> None:
+    """One held-out place as each of many cells paints it.
+
+    rows {label: cells}, one for each of the columns; the truth of each row's last cell comes first.
+    """
+    strips = {}
+    for label, row in rows.items():
+        painted = [cell.of(arrays, "example_painted")[0] for cell in row]
+        truth = row[-1].of(arrays, "example_truth")[0]
+        images = spots(arrays, row[-1], np.stack([truth, *painted]))
+        # Images of all sides are shown alike: rows of small ones would have no room for names.
+        at = np.arange(SIDE) * images.shape[1] // SIDE
+        strips[label] = images[:, at][:, :, at]
+    block = plots.Block(strips, columns=("truth", *columns))
+    plots.save(plots.image_grid([block], title, 1100, SIDE), folder / "examples.png")
+
+
+# --- maps -----------------------------------------------------------------------------------------
+
+
+def outline(ax, is_ood) -> None:
+    """A dashed line round what was held out, is_ood [n, n]."""
+    n = len(is_ood)
+    padded = np.pad(is_ood, 1)
+    edges = []
+    for y, x in np.argwhere(padded[1:, 1:-1] != padded[:-1, 1:-1]):
+        edges.append(((x - 0.5, x + 0.5), (y - 0.5, y - 0.5)))
+    for y, x in np.argwhere(padded[1:-1, 1:] != padded[1:-1, :-1]):
+        edges.append(((x - 0.5, x - 0.5), (y - 0.5, y + 0.5)))
+    # One line through all edges would join what is apart: NaN lifts the pen.
+    across = [value for xs, _ in edges for value in (*xs, np.nan)]
+    up = [value for _, ys in edges for value in (*ys, np.nan)]
+    for colour, width, style in (("white", 1.6, "-"), (plots.INK, 1.0, (0, (2, 2)))):
+        ax.plot(across, up, color=colour, lw=width, linestyle=style, clip_on=False)
+    ax.set(xlim=(-0.5, n - 0.5), ylim=(-0.5, n - 0.5))
+
+
+def panels(n: int, width: float, height: float, columns: int, **options):
+    """A figure with n axes in rows of at most `columns`."""
+    rows = -(-n // columns)
+    columns = -(-n // rows)
+    size = max(width * columns + 0.9, 5.2), height * rows + 0.7
+    fig = plots.new_figure(*size, layout="constrained")
+    axes = fig.subplots(rows, columns, squeeze=False, **options)
+    for ax in axes.flat[n:]:
+        ax.set_visible(False)
+    return fig, axes.flat[:n]
+
+
+def fitting(label: str, width: float) -> str:
+    """A panel's title in lines that fit its width in inches."""
+    return plots.wrap(label, width, 8.5, "bold")
+
+
+def bare(ax) -> None:
+    """No ticks, no frame."""
+    ax.set(xticks=(), yticks=(), box_aspect=1)
+    ax.spines[:].set_visible(False)
+
+
+@plots.styled
+def draw_errors(arrays, folder) -> None:
+    """MSE at every point of the grid for each cell, under one scale."""
+    picked = selected(arrays)
+    sides = [cell.of(arrays, "example_truth").shape[-1] for cell in picked]
+    widths = arrays.get(f"{picked[0].prefix}sigmas", (1,))
+    # Of several widths the largest, which is held out wherever another is.
+    maps = [cell.of(arrays, "errors")[-n * n :].reshape(n, n) for cell, n in zip(picked, sides)]
+    top = max(one[np.isfinite(one)].max(initial=0) for one in maps) or 1.0
+    bottom = min(one[np.isfinite(one)].min(initial=top) for one in maps)
+    scale = LogNorm(min(max(bottom, 1e-4 * top), 0.1 * top), top)
+    fig, axes = panels(len(picked), 1.85, 2.35, 6 if len(picked) > 4 else 4)
+    for ax, cell, one, n in zip(axes, picked, maps, sides):
+        image = ax.imshow(np.maximum(one, scale.vmin), origin="lower", cmap="viridis", norm=scale)
+        outline(ax, cell.of(arrays, "is_ood")[-n * n :].reshape(n, n))
+        bare(ax)
+        ax.set_title(fitting(cell.label, 1.6), fontsize=8.5)
+        ax.set_xlabel(scores(arrays, cell), fontsize=7.5, color=plots.GREY)
+    bar = fig.colorbar(image, ax=list(axes), label="MSE", shrink=0.8, pad=0.02, extend="min")
+    bar.outline.set_visible(False)
+    dashed = "; dashed: held out" * any(cell.of(arrays, "is_ood").any() for cell in picked)
+    text = f"Errors at every place ({seeds(arrays, picked[0], 'mean of')}{dashed})"
+    text += "; the widest bumps" * (len(widths) > 1) + of_how_many(arrays, picked)
+    plots.headline(fig, text)
+    plots.save(fig, folder / "errors.png")
+
+
+# --- fields ---------------------------------------------------------------------------------------
+
+
+def draw_fields(arrays, folder) -> None:
+    """The image of every value of x and of y; of several parts, that of the best cell."""
+    every, picked = cells(arrays), []
+    with_fields = [part for part in parts(arrays) if f"{part}/fields".lstrip("/") in arrays]
+    for part in with_fields:
+        prefix = f"{part}/" if part else ""
+        kept = arrays.get(f"{prefix}field_cells", range(len(arrays[f"{prefix}fields"])))
+        own = [(i, cell) for i, c in enumerate(kept) for cell in every
+               if cell.prefix == prefix and cell.place == c]  # fmt: skip
+        own.sort(key=lambda one: one[1].mean(arrays, "ood_nmse"), reverse=True)
+        picked += own if len(with_fields) == 1 else own[-1:]
+    if not picked:
+        return
+    blocks = []
+    for i, cell in picked:
+        fields, n = arrays[f"{cell.prefix}fields"][i], cell.of(arrays, "example_truth").shape[-1]
+        # A figure of one network or two shows every value, one of many some of them.
+        values = np.arange(n)
+        if len(picked) > 2:
+            values = np.unique(np.linspace(1, n - 2, 12).round().astype(int))
+        rows, name = {}, f"{cell.label}\n"
+        for factor, field in zip("xy", fields):
+            for some in np.array_split(values, 1 if len(values) <= 16 else 2):
+                rows[f"{name}{factor} = {some[0]} to {some[-1]}"] = signed(field[some])
+                name = ""
+        blocks.append(plots.Block(rows))
+    title = "Fields of x and of y (orange below zero, purple above)"
+    title += "; each part's best cell" * (len(with_fields) > 1)
+    plots.save(plots.image_grid(blocks, title, 1100, 64), folder / "fields.png")
+
+
+def signed(images) -> np.ndarray:
+    """Images of either sign [m, n, n] as colours, each over its own largest value."""
+    largest = np.abs(images).max(axis=(1, 2), keepdims=True)
+    share = 0.5 + 0.5 * images / np.where(largest, largest, 1)
+    # A little darker than white, so that images end where they end.
+    return 0.93 * matplotlib.colormaps["PuOr"](share)[:, ::-1, :, :3]
+
+
+# --- kernels --------------------------------------------------------------------------------------
+
+KINDS = ("factorised", "radial", "additive", "binary")
+
+
+def with_kernels(arrays) -> list:
+    """Cells that have fitted kernels."""
+    return [cell for cell in cells(arrays) if cell.key("kernels", "cosine") in arrays]
+
+
+@plots.styled
+def draw_kernels(arrays, folder) -> None:
+    """How far fitted kernels are from a network's images: everywhere, ID and OOD."""
+    picked = with_kernels(arrays)
+    fig = plots.new_figure(3.6 * len(picked) + 0.6, 3.7, layout="constrained")
+    axes = fig.subplots(1, len(picked), squeeze=False, sharey=True)[0]
+    for ax, cell in zip(axes, picked):
+        is_ood = cell.of(arrays, "is_ood")
+        regions = {"all": slice(None), "ID": ~is_ood, "OOD": is_ood}
+        ticks = []
+        for k, kind in enumerate(KINDS):
+            errors = arrays[cell.key("kernels", f"{kind}/errors")]
+            for r, (region, where) in enumerate(regions.items()):
+                place, colour = k + 0.27 * (r - 1), (plots.FAINT, *plots.COLOURS[:2])[r]
+                ax.bar(place, errors[where].mean(), 0.25, color=colour, label=region * (k == 0))
+            lengths = arrays[cell.key("kernels", f"{kind}/lengths")]
+            name = "k2 / k1" if kind == "binary" else "length"
+            ticks.append(f"{kind}\n{name} {', '.join(f'{length:g}' for length in lengths)}")
+        ax.set_xticks(range(len(KINDS)), ticks, fontsize=7)
+        ax.set_title(fitting(cell.label, 3.4))
+        ax.grid(axis="y", **plots.GRID)
+        ax.set_axisbelow(True)
+    # Kernels that interpolate what was trained have no ID error to speak of: no bar, either.
+    top = max(ax.dataLim.ymax for ax in axes)
+    axes[0].set(yscale="log", ylim=(1e-4 * top, 2 * top), ylabel="MSE, kernel against network")
+    plots.legend_below(fig, axes[0])
+    plots.headline(fig, "Kernels fitted to a network's own images (first seed)")
+    plots.save(fig, folder / "kernels.png")
+
+
+LIKENESS = {"cosine": "cosine", "distance": "distance", "overlap": "overlap of pixels"}
+
+
+@plots.styled
+def draw_similarity(arrays, folder) -> None:
+    """Likeness of all painted images, those of trained places first."""
+    picked = with_kernels(arrays)
+    fig = plots.new_figure(8.6, 2.75 * len(picked) + 0.4, layout="constrained")
+    axes = fig.subplots(len(picked), len(LIKENESS), squeeze=False)
+    for row, cell in zip(axes, picked):
+        n, n_ood = len(cell.of(arrays, "is_ood")), int(cell.of(arrays, "is_ood").sum())
+        split = n - n_ood - 0.5
+        for ax, (key, name) in zip(row, LIKENESS.items()):
+            image = ax.imshow(arrays[cell.key("kernels", key)], cmap="viridis")
+            ax.axhline(split, color="white", lw=1)
+            ax.axvline(split, color="white", lw=1)
+            bare(ax)
+            middles = ((n - n_ood) / 2, n - n_ood / 2)
+            ax.set_xticks(middles, ("ID", "OOD"), fontsize=7.5)
+            ax.set_yticks(middles, ("ID", "OOD"), fontsize=7.5)
+            ax.tick_params(length=0)
+            ax.set_title(name if ax is not row[0] else f"{cell.label}: {name}", fontsize=9)
+            bar = fig.colorbar(image, ax=ax, fraction=0.046, pad=0.03)
+            bar.outline.set_visible(False)
+    plots.headline(fig, "Likeness of the images that a network paints, place by place")
+    plots.save(fig, folder / "similarity.png")
+
+
+def draw_kernel_examples(arrays, folder) -> None:
+    """What fitted kernels, and a network's own tangent kernel, paint at the four places."""
+    blocks = []
+    for cell in with_kernels(arrays):
+        rows = {"truth": cell.of(arrays, "example_truth")}
+        rows["network"] = cell.of(arrays, "example_painted")
+        notes = {"network": scores(arrays, cell)}
+        for kind in KINDS:
+            rows[f"{kind} kernel"] = arrays[cell.key("kernels", f"{kind}/examples")]
+        if cell.key("tangent", "examples") in arrays:
+            rows["its tangent kernel"] = arrays[cell.key("tangent", "examples")]
+        if cell.key("accounts", "binary") in arrays:
+            rows["binary kernel, of the data"] = arrays[cell.key("accounts", "binary")]
+        columns = tuple(f"({x:.3g}, {y:.3g})" for x, y in cell.of(arrays, "example_xy"))
+        rows = {label: spots(arrays, cell, images) for label, images in rows.items()}
+        blocks.append(plots.Block(rows, words(cell.label), columns, notes))
+    title = "Networks and kernels at four held-out places (fitted to the network, first seed)"
+    plots.save(plots.image_grid(blocks, title, 900, 64), folder / "kernel_examples.png")
+
+
+def draw_superposition(arrays, folder) -> None:
+    """Held-out images beside sums of trained ones and images of one factor alone (7.4)."""
+    blocks = []
+    for cell in with_kernels(arrays):
+        rows = {"truth": spots(arrays, cell, cell.of(arrays, "example_truth"))}
+        rows["network"] = spots(arrays, cell, cell.of(arrays, "example_painted"))
+        # Sums are of spots already: a sum of backgrounds is no image.
+        summed = shown(arrays[cell.key("kernels", "shared_sum")])
+        rows["sum of trained images\nthat share x or y"] = summed
+        if cell.key("kernels", "isolated") in arrays:
+            alone = shown(arrays[cell.key("kernels", "isolated")])
+            rows |= dict(zip(("network, x alone", "network, y alone", "sum of the two"), alone))
+        columns = tuple(f"({x:.3g}, {y:.3g})" for x, y in cell.of(arrays, "example_xy"))
+        notes = {"network": scores(arrays, cell)}
+        blocks.append(plots.Block(rows, words(cell.label), columns, notes))
+    title = "Images in the hole beside sums of images (spots bright, sums over their maximum)"
+    plots.save(plots.image_grid(blocks, title, 900, 64), folder / "superposition.png")
+
+
+# --- a bump that moves ----------------------------------------------------------------------------
+
+
+@plots.styled
+def draw_sweep(arrays, folder) -> None:
+    """A GIF: a bump moves along one row, through the hole, as the worst and best cell paint it."""
+    found = [cell for cell in cells(arrays) if f"{cell.prefix}sweep_painted" in arrays]
+    if not found:
+        return
+    found.sort(key=lambda cell: cell.mean(arrays, "ood_nmse"))
+    best, worst = found[0], found[-1]
+    rows = {"truth": (best.of(arrays, "sweep_truth"), "")}
+    for cell in (worst, best) if best != worst else (best,):
+        told = f"OOD nMSE {number(cell.mean(arrays, 'ood_nmse'))}"
+        rows[cell.label] = (cell.of(arrays, "sweep_painted"), told)
+    held_out = best.of(arrays, "sweep_is_ood")
+    fig = plots.new_figure(2.05 * len(rows), 2.75, dpi=100)
+    title = fig.text(0.5, 0.955, "", ha="center", va="center", **plots.HEADLINE)
+    images = []
+    for i, (label, (painted, told)) in enumerate(rows.items()):
+        ax = fig.add_axes(((i + 0.03) / len(rows), 0.04, 0.94 / len(rows), 0.70))
+        style = {"origin": "lower", "cmap": "gray", "vmin": 0, "vmax": 1}
+        images.append((ax.imshow(painted[0], **style), painted))
+        bare(ax)
+        ax.set_title("\n".join(filter(None, (fitting(label, 1.9), told))), fontsize=8)
+
+    def show(frame):
+        title.set_text("held out" if held_out[frame] else "trained")
+        title.set_color(plots.COLOURS[1] if held_out[frame] else plots.COLOURS[0])
+        for image, painted in images:
+            image.set_data(painted[frame])
+
+    plots.save_frames(fig, show, len(held_out), folder / "sweep.gif")

@@ -1,0 +1,114 @@
+"""Layer by layer, in which sense a decoder's representation is factorised.
+
+Activations are those at all points of the grid, [n, n, units], first axis y. Layer 0 is the code.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cgjax.analysis import factorization, geometry
+from cgjax.experiments.bumps import sets, training
+
+MOST_UNITS = 4096  # of a layer that are looked at, so that all points fit in memory
+UNITS = 1500  # of those, the ones that probes and ranks look at, as published
+SCORES = (
+    "F", "F hole", "F frame", "F_K", "F_K hole", "F_K frame", "additive share", "selective share",
+    "probe R2", "probe R2 hole", "rank", "components",
+)  # fmt: skip
+
+
+def activations(config, params, extra, shown: sets.Scenes) -> list[np.ndarray]:
+    """The code and every layer of one network, each [n, n, units]; the image is the last.
+
+    Of layers with more than MOST_UNITS units, so many drawn at random, the same at every point.
+    """
+    codes, n = jnp.asarray(shown.codes[shown.points]), config.data.n
+    shapes = jax.eval_shape(lambda: training.paint(config, params, extra, codes[:1])[1])
+    rng = np.random.default_rng(0)
+    picked = [
+        np.sort(rng.choice(layer.size, min(layer.size, MOST_UNITS), replace=False))
+        for layer in shapes
+    ]
+
+    @jax.jit
+    def forward(params, extra, codes):
+        def one(code):
+            layers = training.paint(config, params, extra, code[None])[1]
+            return [layer.reshape(-1)[units] for layer, units in zip(layers, picked)]
+
+        return jax.lax.map(one, codes, batch_size=training.CHUNK)
+
+    found = forward(params, extra, codes)
+    return [np.asarray(layer).reshape(n, n, -1) for layer in (codes, *found)]
+
+
+def measures(layer: np.ndarray, one: sets.Set) -> dict:
+    """Every number of SCORES for one layer [n, n, units]; "hole" and "frame" are parts of the grid.
+
+    The kernel's share F_K needs a full grid: of the frame it takes the rows and columns that are
+    trained together, where there are any (NaN where not). A probe reads x and y (their mean) from
+    the layer; it is fitted on the frame, and also on all points.
+    """
+    n = len(layer)
+    hole = one.is_ood.reshape(n, n)
+    y, x = np.indices((n, n))
+    targets = np.stack([x.reshape(-1), y.reshape(-1)], axis=1)
+    rng = np.random.default_rng(0)
+    flat = layer.reshape(n * n, -1)
+    some = flat[:, rng.choice(flat.shape[1], min(UNITS, flat.shape[1]), replace=False)]
+    everywhere = geometry.probe(some, targets)
+    held_out = geometry.probe(some, targets, ~hole.reshape(-1))
+    rank = geometry.effective_rank(some)
+    inside, outside = _blocks(hole)
+    return {
+        "F": factorization.metric(layer),
+        "F hole": factorization.metric(layer, hole) if hole.any() else np.nan,
+        "F frame": factorization.metric(layer, ~hole),
+        "F_K": schmidt(layer),
+        "F_K hole": schmidt(layer[inside]) if inside else np.nan,
+        "F_K frame": schmidt(layer[outside]) if outside else np.nan,
+        "additive share": factorization.additive_share(layer),
+        "selective share": factorization.selective_share(layer),
+        "probe R2": np.mean(everywhere.r2),
+        "probe R2 hole": np.mean(held_out.r2_held_out),
+        "rank": rank.n_above,
+        "components": rank.n_components,
+    }
+
+
+def schmidt(layer: np.ndarray) -> float:
+    """F_K of the dot products of a layer [n_y, n_x, units]; NaN where it is zero everywhere."""
+    if not np.any(layer):
+        return np.nan
+    kernel = factorization.grid_kernel(layer)
+    return factorization.operator_schmidt(kernel, layer.shape[1], layer.shape[0])
+
+
+def _blocks(hole):
+    """Index pairs of the held-out block, and of the largest block of whole trained rows."""
+    rows, columns = np.flatnonzero(hole.any(axis=1)), np.flatnonzero(hole.any(axis=0))
+    inside = np.ix_(rows, columns) if hole[np.ix_(rows, columns)].all() else None
+    whole = np.flatnonzero(~hole.any(axis=1))
+    outside = np.ix_(whole, np.arange(len(hole))) if len(whole) > 1 else None
+    return inside, outside
+
+
+def volume_maps(layers: list[np.ndarray]) -> np.ndarray:
+    """log10 of the volume element [layers, n, n], by finite differences."""
+    found = [geometry.volume_element(geometry.grid_tensor(layer)) for layer in layers]
+    return np.log10(np.stack(found) + 1e-12)
+
+
+def exact_ranks(config, params, extra, xy: np.ndarray) -> np.ndarray:
+    """Rank [P] of d image / d (x, y) by forward derivatives; a one-hot code has none."""
+
+    @jax.jit
+    def ranks(params, extra, z):
+        def image(one):
+            code = training.encode(config, one[None])
+            return training.paint(config, params, extra, code)[0].reshape(-1)
+
+        return geometry.rank_map(image, z)
+
+    return np.asarray(ranks(params, extra, jnp.asarray(xy, jnp.float32)))

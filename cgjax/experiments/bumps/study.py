@@ -1,0 +1,173 @@
+"""Studies of decoders: a row's parts are trained one after another, scored and accounted for.
+
+Names of metrics: "<part>/<cell>: <region> <score>", without the words that a row does not need.
+Every score of a region stands beside the others: an error of 0.004 alone says nothing.
+"""
+
+import pathlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cgjax.config import parts
+from cgjax.core import loading, sizes
+from cgjax.core.errors import BadInput
+from cgjax.core.logging import say
+from cgjax.experiments.bumps import continuous, models, sets, training
+from cgjax.experiments.bumps.analyses import ANALYSES, examples
+
+MOST_FIELDS = 4  # cells of a part whose fields are kept
+
+
+def source(config):
+    """The module that makes a part's images and sets."""
+    return continuous if "holes" in config.data else sets
+
+
+def check(config) -> None:
+    """Every part's sets and network together."""
+    for name, settings in parts(config):
+        try:
+            source(settings).check(settings)
+            training.check(settings)
+            if settings.eval.get("tangent") and settings.model.name not in ("mlp", "cnn"):
+                raise BadInput("eval.tangent is of model.name=mlp and cnn alone")
+        except BadInput as error:
+            raise BadInput(f"part '{name}': {error}" if name else str(error)) from None
+
+
+def plan(config) -> dict:
+    """How large each part's training is."""
+    found = {}
+    for name, settings in parts(config):
+        shown = source(settings).make(settings)
+        found[name] = sizes.of(training.experiment(settings, shown), settings)
+    return found
+
+
+def load(config, workdir, part: str = "", step=None) -> loading.Loaded:
+    """The networks "<part>/<cell>", one for each seed: `predict(params, codes)` -> images."""
+    found = {}
+    for name, settings in parts(config):
+        for cell in training.cells(settings, source(settings).make(settings).axes):
+            found["/".join(filter(None, (name, cell.name)))] = (name, settings, cell.name)
+    name, settings, cell = found[loading.choose(part, found, workdir)]
+    shown = source(settings).make(settings)
+    return training.load(settings, shown, pathlib.Path(workdir) / name, cell, step)
+
+
+def study(config, workdir) -> tuple[dict, dict]:
+    """Trains every part of the row: metrics {name: (values, seeds)}, and arrays to draw."""
+    metrics, arrays = {}, {"parts": np.array([name for name, _ in parts(config)])}
+    for name, settings in parts(config):
+        shown = source(settings).make(settings)
+        sets.tell(shown, training.set_words(shown.axes))
+        trained = training.run(settings, shown, pathlib.Path(workdir) / name, name)
+        prefix = f"{name}/" if name else ""
+        for found, target in zip(analyse(settings, trained), (metrics, arrays)):
+            target |= {prefix + key: value for key, value in found.items()}
+    return metrics, arrays
+
+
+def analyse(config, trained: training.Trained) -> tuple[dict, dict]:
+    """One part: metrics {name: (values, seeds)}, and what figures need."""
+    seeds, metrics = list(config.train.seeds), {}
+
+    def add(cell, name, values):
+        prefix = f"{cell.name}: " if cell.name else ""
+        metrics[prefix + name] = (np.asarray(values, float), seeds[: len(values)])
+
+    for c, cell in enumerate(trained.cells):
+        for name, values in trained.scores.items():
+            add(cell, name.replace("_", " "), values[:, c])
+        if config.optim.stop:
+            add(cell, "criterion reached", trained.scores["id_nmse"][:, c] < config.optim.stop)
+        say(_line(config, trained, c))
+    arrays = pictures(config, trained)
+    arrays |= {f"history/{name}": values for name, values in trained.history.items()}
+    arrays["cells"] = np.array([cell.name for cell in trained.cells])
+    for axis, values in zip(trained.scenes.axes, zip(*(c.combination for c in trained.cells))):
+        arrays[f"cell/{axis}"] = np.array(values)
+    arrays["cell/penalty"] = np.array([cell.penalty for cell in trained.cells])
+    arrays["model"], arrays["criterion"] = np.array(config.model.name), np.array(config.optim.stop)
+    for key, analysis in ANALYSES.items():
+        if config.eval.get(key):
+            for c, cell in enumerate(trained.cells):
+                numbers, saved = analysis(config, trained, c)
+                for name, values in numbers.items():
+                    add(cell, name, values)
+                arrays |= {f"{key}/{c}/{name}": value for name, value in saved.items()}
+    return metrics, arrays
+
+
+def _line(config, trained, c) -> str:
+    """What came out of one cell, ID before OOD."""
+    mean = {name: np.mean(values[:, c]) for name, values in trained.scores.items()}
+    word = trained.cells[c].name or config.model.name
+    missed = int(np.sum(trained.scores["id_nmse"][:, c] >= config.optim.stop))
+    note = f" ({missed} of {len(config.train.seeds)} seeds never reached the ID criterion)"
+    return (
+        f"{word}: ID nMSE {mean['id_nmse']:.3g}, OOD nMSE {mean['ood_nmse']:.3g}, "
+        f"position {mean['ood_position_accuracy']:.2f}, peak {mean['ood_peak_height']:.2f}"
+        + (note if config.optim.stop and missed else "")
+    )
+
+
+# --- what figures show ----------------------------------------------------------------------------
+
+
+def pictures(config, trained) -> dict:
+    """Of the first seed: errors at every point, examples, fields; errors are means over seeds."""
+    shown, arrays = trained.scenes, {"xy": trained.scenes.xy}
+    errors = np.mean((trained.painted - shown.truth) ** 2, axis=(-2, -1))
+    first = [trained.set_of(config, 0, c) for c in range(len(trained.cells))]
+    arrays["errors"], arrays["inverted"] = errors.mean(axis=0), np.array(shown.inverted)
+    arrays["is_ood"] = np.stack([one.is_ood for one in first])
+    picked = np.stack([examples(shown, one) for one in first])
+    arrays["example_xy"] = shown.xy[picked]
+    arrays["example_truth"] = shown.truth[picked]  # [cells, 4, n, n]
+    arrays["example_painted"] = np.stack(
+        [trained.painted[0, c, rows] for c, rows in enumerate(picked)]
+    )
+    if len(shown.points) == config.data.n**2:
+        # One row of the grid, through the middle of what is held out: a bump that moves.
+        rows = [_middle_row(shown, one) for one in first]
+        arrays["sweep_truth"] = np.stack([shown.truth[row] for row in rows])
+        arrays["sweep_painted"] = np.stack([trained.painted[0, c, r] for c, r in enumerate(rows)])
+        arrays["sweep_is_ood"] = np.stack([one.is_ood[r] for one, r in zip(first, rows)])
+    if len(config.data.get("sigmas", ())) > 1:
+        arrays |= _by_width(config, trained, errors)
+    if config.model.name in models.WITH_FIELDS:
+        model = training.network(config)
+        # From the best to the worst of them.
+        order = np.argsort(trained.scores["ood_nmse"].mean(axis=0))
+        places = np.linspace(0, len(order) - 1, min(len(order), MOST_FIELDS)).round().astype(int)
+        arrays["field_cells"] = np.sort(order[places])
+        params = jax.tree.map(
+            lambda leaf: jnp.asarray(leaf[0, arrays["field_cells"]]), trained.params
+        )
+        fields = jax.vmap(lambda one: model.apply({"params": one}, method="fields"))(params)
+        arrays["fields"] = np.stack(fields, axis=1)  # [cells, 2, values, n, n]
+    return arrays
+
+
+def _by_width(config, trained, errors) -> dict:
+    """nMSE [seeds, cells, widths] of each width alone; NaN where a region has none of its bumps."""
+    shown, found = trained.scenes, {"sigmas": np.array(config.data.sigmas)}
+    blank = np.mean((shown.truth - float(shown.inverted)) ** 2, axis=(-2, -1))
+    split = [part.reshape(*part.shape[:-1], len(found["sigmas"]), -1) for part in (errors, blank)]
+    for region in ("id", "ood"):
+        where = np.array([
+            [getattr(trained.set_of(config, s, c), f"is_{region}") for c in range(errors.shape[1])]
+            for s in range(len(errors))
+        ]).reshape(split[0].shape)  # fmt: skip
+        sums = [np.sum(part * where, axis=-1) for part in split]
+        found[f"by_width/{region}_nmse"] = sums[0] / np.where(sums[1] > 0, sums[1], np.nan)
+    return found
+
+
+def _middle_row(shown, one):
+    """Points along the row of the grid that is in the middle of the held-out ones."""
+    rows = np.unique(shown.xy[one.is_ood if one.is_ood.any() else one.is_id][:, 1])
+    return np.flatnonzero(shown.xy[:, 1] == rows[len(rows) // 2])

@@ -1,0 +1,328 @@
+"""Decoders trained on bumps: every seed, training set and penalty is a replica of one program."""
+
+import itertools
+import pathlib
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cgjax.core import loading, optim, parallel, train
+from cgjax.core.errors import BadInput
+from cgjax.core.replicas import names_of
+from cgjax.data import arrays
+from cgjax.experiments.bumps import losses, models, scenes, scores, sets
+
+# Images of one forward pass outside training: some networks have a large activation for each pixel.
+CHUNK = 56
+PENALTIES = ("lam_entropy", "vec_variance", "nuclear", "null_axis")
+OF_EMBEDDINGS = PENALTIES[:2]  # the others are of fields, whatever they are made of
+
+
+class Trained(NamedTuple):
+    """Networks after training; first axes: seeds, cells."""
+
+    scenes: sets.Scenes
+    cells: tuple["Cell", ...]
+    painted: np.ndarray  # float32 [seeds, cells, P, n, n], what they paint at the scored points
+    scores: dict  # "ood_nmse" -> [seeds, cells]
+    history: dict  # "step" [m], and every score [m, seeds, cells]
+    params: dict  # leaves [seeds, cells, ...]
+    extra: dict
+
+    def set_of(self, config, seed: int, cell: int) -> sets.Set:
+        """The training set of one network, by its place."""
+        return self.scenes.of(config.train.seeds[seed], self.cells[cell].combination)
+
+
+class Cell(NamedTuple):
+    """All that is alike for the seeds of one entry of a table."""
+
+    name: str  # the words in which it differs from the other cells of its part
+    combination: tuple  # of `Scenes.axes`
+    penalty: int
+    scale: float
+
+
+# --- networks -------------------------------------------------------------------------------------
+
+
+def network(config, scale=None):
+    """The row's decoder; `config.model.<name>` holds its sizes. scale: of a product field."""
+    name = config.model.name
+    if name not in config.model:
+        raise BadInput(f"model.name={name}, but the row has no sizes for it, model.{name}")
+    sizes = dict(config.model[name])
+    if name == "product":
+        scales = sizes.pop("scales")
+        sizes["scale"] = scales[0] if scale is None else scale
+    if name in models.WITH_FIELDS:
+        sizes["absent"] = config.data.get("stripes") == "null_stripe"
+    else:
+        sizes["background"] = float(sets.INVERTED[config.data.polarity])
+    return models.MODELS[name](n=config.data.n, **sizes)
+
+
+def has_modes(config) -> bool:
+    """Whether the network behaves differently while it is trained."""
+    name = config.model.name
+    return name == "transformer" or (name == "mlp" and config.model.mlp.batch_norm)
+
+
+def paint(config, params, extra, codes):
+    """(images [B, n, n], activations) of one network after training."""
+    return network(config).apply({"params": params, **extra}, codes)
+
+
+def paint_all(config, params, extra, codes):
+    """Images [B, n, n], some codes at a time."""
+
+    def image(code):
+        return paint(config, params, extra, code[None])[0][0]
+
+    return jax.lax.map(image, codes, batch_size=CHUNK)
+
+
+def encode(config, xy):
+    """Codes of bumps anywhere in the image, xy in its pixels."""
+    data = config.data
+    sigma = data.sigma if "sigma" in data else data.sigmas[0]
+    margin = data.get("margin", 0)
+    side = data.n + 2 * margin
+    return scenes.encode(xy + margin, side, data.encoding, sigma, data.width_multiplier)
+
+
+# --- cells ----------------------------------------------------------------------------------------
+
+
+def penalties(config) -> list[dict]:
+    """The weights of each penalty, one dict for each; a network without fields has none."""
+    if config.model.name not in models.WITH_FIELDS:
+        return [{name: 0.0 for name in PENALTIES}]
+    columns = [config.reg[name] for name in PENALTIES]
+    return [dict(zip(PENALTIES, weights)) for weights in zip(*columns, strict=True)]
+
+
+def _scales(config) -> tuple:
+    return config.model.product.scales if config.model.name == "product" else (1.0,)
+
+
+def _penalty_word(weights: dict) -> str:
+    words = [f"{name} {weight:g}" for name, weight in weights.items() if weight]
+    return " + ".join(words) or "no penalty"
+
+
+WORDS = {
+    "region": "{}",
+    "copies": "stripes x{}",
+    "share": "share {:g}",
+    "hole": "hole {:g}",
+    "kept": "{}",
+}
+
+
+def cells(config, axes: dict) -> tuple[Cell, ...]:
+    """Every cell of the part, named by what differs within it."""
+    found = []
+    weights, scales = penalties(config), _scales(config)
+    for combination in itertools.product(*axes.values()):
+        words = [
+            WORDS[name].format(value)
+            for (name, values), value in zip(axes.items(), combination)
+            if len(values) > 1
+        ]
+        for (i, weight), scale in itertools.product(enumerate(weights), scales):
+            more = [_penalty_word(weight)] if len(weights) > 1 else []
+            more += [f"scale {scale:g}"] if len(scales) > 1 else []
+            found.append(Cell(", ".join(words + more), combination, i, scale))
+    return tuple(found)
+
+
+def set_words(axes: dict) -> dict:
+    """{combination: its words} of every set, in full."""
+    return {
+        combination: ", ".join(WORDS[name].format(v) for name, v in zip(axes, combination))
+        for combination in itertools.product(*axes.values())
+    }
+
+
+def check(config) -> None:
+    """What the keys' own ranges cannot say."""
+    if config.model.name in models.WITH_FIELDS:
+        lengths = {name: len(config.reg[name]) for name in PENALTIES}
+        if len(set(lengths.values())) > 1:
+            raise BadInput(f"penalties are {lengths} long: reg.* has one weight each for every one")
+        if config.data.encoding != "onehot":
+            raise BadInput(f"model.name={config.model.name} has a field for each value: it needs "
+                           "data.encoding=onehot")  # fmt: skip
+        if len(config.data.sigmas) > 1:
+            raise BadInput(f"model.name={config.model.name} has fields for two factors: one width, "
+                           "one of data.sigmas")  # fmt: skip
+        if config.model.name == "product" and any(any(config.reg[n]) for n in OF_EMBEDDINGS):
+            raise BadInput("reg.lam_entropy and reg.vec_variance are of model.name=embed alone")
+    network(config)
+
+
+# --- the experiment -------------------------------------------------------------------------------
+
+
+IDENTITY = ("seed", "cell")
+
+
+def replicas(config, shown: sets.Scenes) -> dict:
+    """Seeds x cells; the same seed starts from the same key in every cell."""
+    _, which = sets.stacked(shown, config.train.seeds)
+    combinations = list(itertools.product(*shown.axes.values()))
+    weights = penalties(config)
+    found = [
+        {
+            "seed": seed,
+            "cell": c,
+            "set": which[s, combinations.index(cell.combination)],
+            "scale": np.float32(cell.scale),
+            **{name: np.float32(weight) for name, weight in weights[cell.penalty].items()},
+        }
+        for s, seed in enumerate(config.train.seeds)
+        for c, cell in enumerate(cells(config, shown.axes))
+    ]
+    return {name: np.array([one[name] for one in found]) for name in found[0]}
+
+
+def experiment(config, shown: sets.Scenes) -> train.Experiment:
+    """Minibatches of each replica's own set, squared error and penalties, to an ID criterion."""
+    drawn, _ = sets.stacked(shown, config.train.seeds)
+    most, model = drawn["rows"].shape[1], network(config)
+    modes = has_modes(config)
+    factors = {name: 1.0 for name in PENALTIES}
+    if config.model.name in models.WITH_FIELDS and config.reg.per_size:
+        factors |= dict(zip(OF_EMBEDDINGS, losses.size_independent(config.data.n)))
+        factors |= dict(zip(PENALTIES[2:], losses.size_independent(config.data.n)))
+    is_used = {name: any(one[name] for one in penalties(config)) for name in PENALTIES}
+
+    def forward(params, extra, codes, key, mask):
+        if not modes:
+            return model.apply({"params": params}, codes)[0], extra
+        if "batch_stats" in extra:
+            (image, _), extra = model.apply({"params": params, **extra}, codes, train=True,
+                                            mask=mask, mutable="batch_stats")  # fmt: skip
+            return image, extra
+        image, _ = model.apply({"params": params}, codes, train=True, rngs={"dropout": key})
+        return image, extra
+
+    def penalty(params, replica):
+        total, weight = 0.0, {name: factors[name] * replica[name] for name in PENALTIES}
+        if any(is_used[name] for name in OF_EMBEDDINGS):
+            total += losses.embedding_penalty(params, *(weight[name] for name in OF_EMBEDDINGS))
+        if is_used["nuclear"] or is_used["null_axis"]:
+            # The field of an absent factor is the data's to decide.
+            fields = model.apply({"params": params}, method="fields")
+            fields = [field[: config.data.n] for field in fields]
+            if is_used["nuclear"]:
+                total += weight["nuclear"] * losses.nuclear_norm(fields)
+            if is_used["null_axis"]:
+                total += weight["null_axis"] * losses.null_axis_variance(fields)
+        return total
+
+    def loss(params, extra, batch, key, step, replica):
+        own = replica["set"]
+        rows = batch["rows"][own][arrays.row_of(batch["place"], batch["count"][own], most)]
+        painted, extra = forward(params, extra, batch["codes"][rows], key, batch["mask"])
+        error = losses.squared_error(painted, batch["images"][rows], batch["mask"])
+        return error + penalty(params, replica), (extra, {"squared_error": error})
+
+    def evaluate(params, extra, data, key, replica):
+        own, points = replica["set"], data["points"]
+        painted = paint_all(config, params, extra, data["codes"][points])
+        found = {}
+        for region in ("id", "ood"):
+            where = data[f"is_{region}"][own]
+            every = scores.all_scores(
+                data["images"][points], painted, data["place"], shown.inverted, where
+            )
+            found |= {f"{region}_{name}": value for name, value in every.items()}
+        if config.model.name in models.WITH_FIELDS:
+            fields = model.apply({"params": params}, method="fields")
+            share = losses.stripe_share([field[: config.data.n] for field in fields])
+            found |= {"stripe_share_x": share[0], "stripe_share_y": share[1]}
+        return found, {}
+
+    def init(key, replica):
+        codes = jnp.zeros((2, shown.codes.shape[1])).at[:, 0].set(1)
+        variables = network(config, replica["scale"]).init(key, codes)
+        return variables["params"], {k: v for k, v in variables.items() if k != "params"}
+
+    def control(scalars, best, step, lr_scale):
+        return scalars["id_nmse"] < config.optim.stop, lr_scale
+
+    return train.Experiment(
+        data={
+            "images": jnp.asarray(shown.images),
+            "codes": jnp.asarray(shown.codes),
+            "points": jnp.asarray(shown.points),
+            "place": jnp.asarray(shown.place, jnp.float32),
+            **jax.tree.map(jnp.asarray, drawn),
+        },
+        replicas=replicas(config, shown),
+        init=init,
+        plan=arrays.strata(most, config.data.batch),
+        batch=lambda data, places, key, step: {**data, "place": places},
+        loss=loss,
+        evaluate=evaluate,
+        tx=lambda replica: optim.adamw(optim.constant(config.optim.lr), config.optim.weight_decay),
+        headline=None,
+        control=control if config.optim.stop else None,
+        identity=IDENTITY,
+    )
+
+
+def run(config, shown: sets.Scenes, workdir: pathlib.Path, name: str = "") -> Trained:
+    """Trains all networks of a part and paints every point that is scored."""
+    found = cells(config, shown.axes)
+    state, history = train.fit(experiment(config, shown), config, workdir, name)
+    axes = len(config.train.seeds), len(found)
+    codes = jnp.asarray(shown.codes[shown.points])
+    program = jax.jit(
+        lambda params, extra, codes: jax.lax.map(
+            lambda one: paint_all(config, *one, codes), (params, extra)
+        )
+    )
+    painted = np.asarray(program(state.params, state.extra, codes))
+
+    def by_axes(leaf):
+        return np.asarray(leaf).reshape(*axes, *np.shape(leaf)[1:])
+
+    record = {k: v.reshape(-1, *axes) for k, v in history["eval"].items() if k != "step"}
+    return Trained(
+        shown,
+        found,
+        by_axes(painted),
+        {name: values[-1] for name, values in record.items()},
+        {"step": history["eval"]["step"], **record},
+        *jax.tree.map(by_axes, parallel.fetch((state.params, state.extra))),
+    )
+
+
+def start(config, shown: sets.Scenes):
+    """Parameters before training, leaves [seeds * cells, ...]."""
+    return train.SetUp(experiment(config, shown), config).init().params
+
+
+def one(trained: Trained, seed: int, cell: int) -> tuple:
+    """(params, extra) of one network, by its place."""
+    found = (trained.params, trained.extra)
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf[seed, cell]), found)
+
+
+def load(config, shown: sets.Scenes, folder: pathlib.Path, cell: str, step=None) -> loading.Loaded:
+    """The networks of one cell, one for each seed: `predict(params, codes [B, d])` -> images."""
+    names = [one.name for one in cells(config, shown.axes)]
+    place = names.index(loading.choose(cell, names, folder))
+    everyone = names_of(replicas(config, shown), IDENTITY)
+    wanted = everyone[place :: len(names)]
+    params, extra, steps = loading.read(folder, wanted, step)
+
+    def predict(params, codes):
+        return network(config).apply(params, codes)[0]
+
+    return loading.Loaded(predict, {"params": params, **extra}, config, steps)

@@ -1,0 +1,524 @@
+"""Bumps: why decoders superpose instead of composing, and what makes them compose (Liang et al.).
+
+    python -m cgjax.main --config=configs/bumps.py                 failure and remedy side by side
+    python -m cgjax.main --config=configs/bumps.py:<row>[,<size>]  one figure, or one beyond
+
+Rows are listed in ROWS below; sizes are default (images of 16 pixels on a laptop, the demonstration
+28), smoke, fast (for one accelerator, a tenth of the published length or the criterion) and paper.
+Where `optim.stop` is set, networks train until their ID error is that share of a blank image's: an
+OOD error means nothing before.
+"""
+
+from cgjax.config import split_variant
+from cgjax.declare import base, declare, declare_parts, declare_training, remove, undeclare
+from cgjax.declare import keys as names
+from cgjax.experiments.bumps.keys import CONTINUOUS, GRID, INVERSE, SIZES_OF, TURNING, of_model
+from cgjax.published import PUBLISHED
+
+CRITERION = {"optim.stop": 0.05}
+ONE_HOT = {"data.encoding": "onehot", "data.polarity": "positive"}
+CODES = {
+    "onehot": {"data.encoding": "onehot"},
+    "bump": {"data.encoding": "bump"},
+    # The paper's networks on the raw ramp are half as wide.
+    "ramp": {"data.encoding": "ramp", "model.mlp.width": 128},
+}
+DRAWN = {"data.n_samples": 2000, **CRITERION, "train.steps": 8000}
+MLP, CNN = {"model.name": "mlp"}, {"model.name": "cnn"}
+STRIPES = {"data.stripes": "null_stripe"}
+# The paper's penalty and none; of a product field, flatness and none.
+REMEDY = {"reg.lam_entropy": (0.0, 0.1), "reg.vec_variance": (0.0, 0.01),
+          "reg.nuclear": (0.0, 0.0), "reg.null_axis": (0.0, 0.0)}  # fmt: skip
+FLATNESS = {"reg.lam_entropy": (0.0, 0.0), "reg.vec_variance": (0.0, 0.0),
+            "reg.nuclear": (0.0, 0.0), "reg.null_axis": (0.0, 1e-3)}  # fmt: skip
+LONG = {
+    **CNN, "model.cnn.hidden": 256, "model.cnn.n_hidden": 10, "data.regions": ("donut_10_18",),
+    "data.n_samples": 1000, "optim.weight_decay": 1e-3, "train.steps": 8000,
+}  # fmt: skip
+PIXELS = {
+    "model.name": "pixel_mlp", **ONE_HOT, "data.regions": ("corner_14",),
+    "data.pixel_grid": "stretched", "optim.weight_decay": 1e-4, "train.steps": 38_000,
+}  # fmt: skip
+REMEDY_A = {
+    "model.name": "embed", **ONE_HOT, "data.n": 32, "data.sigmas": (1.5,),
+    "data.regions": ("corner_12",), "optim.weight_decay": 1e-4, "train.steps": 20_000, **REMEDY,
+}  # fmt: skip
+EVERYWHERE = ("donut_6_22", "corner_14", "cross_11_17")
+CANVAS = {"data.margin": 6, "data.copies": (1,)}
+# 200 epochs: 25 steps for 800 views, after each of which the rate is decided. Of ten digits an
+# epoch is 28 steps for 885 views; the rate is decided as often.
+TURNED = {"train.steps": 5000, "train.steps_per_call": 25, "train.log_every": 25, "eval.every": 25}
+DIGITS = {
+    **TURNED, "data.digits": tuple(range(10)), "data.n_angles": 100, "data.gap": (140.0, 200.0),
+    "train.steps": 5600,
+}  # fmt: skip
+TURNING_CNN, EQUIVARIANT = {"model.name": "rotation_cnn"}, {"model.name": "equivariant"}
+
+
+def _weights(name, *weights):
+    """Penalties of one kind: a column of weights, zeros in the others."""
+    return [{name: weight} for weight in weights]
+
+
+def _zipped(penalties):
+    """The four columns of a list of penalties, after none at all."""
+    names = ("lam_entropy", "vec_variance", "nuclear", "null_axis")
+    return {f"reg.{name}": tuple(one.get(name, 0.0) for one in [{}, *penalties]) for name in names}
+
+
+ABLATION = _zipped([
+    *_weights("lam_entropy", 0.01, 0.1, 1.0), *_weights("vec_variance", 1e-3, 0.01, 0.1),
+    {"lam_entropy": 0.1, "vec_variance": 0.01}, *_weights("null_axis", 1e-4, 1e-3, 0.01),
+])  # fmt: skip
+NUCLEAR = _zipped(_weights("nuclear", 1e-6, 1e-5, 1e-4))
+FIELDS = _zipped(_weights("null_axis", 1e-5, 1e-3, 0.01) + _weights("nuclear", 3e-7, 3e-6))
+RANKS = {f"rank_{rank}": {"model.embed.rank": rank} for rank in (1, 2, 4)}
+
+
+HOLES = (0.2, 0.35, 0.5)
+
+
+def hole(n: int, share: float) -> str:
+    """The donut whose hole is about a share of the side, in the middle."""
+    lb = round(n * (1 - share) / 2)
+    return f"donut_{lb}_{n - 1 - lb}"
+
+
+# row: (what it shows, study, changes); "parts" are trained one after another, each with keys of its
+# own, in a sub-folder of its name. Sizes below `paper` shrink it, see `resize`.
+ROWS = {
+    "demo": (
+        "An MLP paints nothing in the hole; fields that must be flat compose there",
+        "decoders",
+        {
+            **ONE_HOT, "train.steps": 2400, "eval.every": 200, "eval.accounts": True,
+            "parts": {
+                "mlp": {**MLP, "optim.lr": 2e-3, "train.steps": 1200},
+                "product": {"model.name": "product", "optim.lr": 0.01, "optim.weight_decay": 0.0,
+                            **FLATNESS},
+            },
+        },
+    ),
+    "B1": (
+        "Failure: MLP and CNN on three codes fit the frame, not the hole",
+        "decoders",
+        {
+            **DRAWN, "eval.accounts": True,
+            "parts": {
+                f"{net['model.name']}_{code}": {**net, **changes}
+                for net in (MLP, CNN) for code, changes in CODES.items()
+            },
+        },
+    ),
+    "B2": (
+        "No depth helps: MLP of 3 to 7 layers, CNN of 2 to 10",
+        "decoders",
+        {
+            **DRAWN,
+            "parts": {f"mlp_{n}": {**MLP, "model.mlp.n_hidden": n} for n in (3, 4, 5, 6, 7)}
+            | {f"cnn_{n}": {**CNN, "model.cnn.n_hidden": n} for n in range(2, 11)},
+        },
+    ),
+    "B3": (
+        "Wider bumps in the code help little",
+        "decoders",
+        {
+            **LONG,
+            "parts": {f"width_{m}": {"data.width_multiplier": float(m)} for m in range(1, 12, 2)},
+        },
+    ),
+    "B4": (
+        "Factorization by layer, at the published length and once ID is learned",
+        "decoders",
+        {
+            **MLP, **DRAWN, "eval.layers": True,
+            "parts": {f"depth_{n}": {"model.mlp.n_hidden": n} for n in (3, 5, 7)}
+            | {f"depth_{n}_published": {"model.mlp.n_hidden": n, "train.steps": 1200,
+                                        "optim.stop": 0.0} for n in (3, 5, 7)},
+        },
+    ),
+    "B5": (
+        "Kernels beside networks: binary, factorised, radial, additive, the networks' own",
+        "decoders",
+        {
+            **DRAWN, "data.n_samples": 1500, "eval.accounts": True, "eval.kernels": True,
+            "parts": {
+                "cnn": {**CNN, **CODES["ramp"]},
+                "mlp": {**MLP, **ONE_HOT, "data.n_samples": 0, "eval.tangent": True},
+            },
+        },
+    ),
+    "B6": (
+        "Superposition: images in the hole are sums of training images",
+        "decoders",
+        {
+            **CNN, "data.n_samples": 20_000, "train.steps": 12_400, "eval.kernels": True,
+            "eval.accounts": True, "parts": {"ramp": CODES["ramp"], "bump": CODES["bump"]},
+        },
+    ),
+    "B7": (
+        "A digit at all angles but a gap: rotated through it, or cross-faded",
+        "turning",
+        {
+            **TURNED,
+            "parts": {"cnn": TURNING_CNN, "pixel_mlp": {"model.name": "pixel_mlp"},
+                      "equivariant": EQUIVARIANT},
+        },
+    ),
+    "B7_digits": (
+        "Ten digits turned, a gap in the angles of one: unnamed as published, and named",
+        "turning",
+        {
+            **DIGITS,
+            "parts": {"unnamed": {**TURNING_CNN, "data.name_digit": False},
+                      "named": {**TURNING_CNN, "data.name_digit": True},
+                      "named_equivariant": {**EQUIVARIANT, "data.name_digit": True}},
+        },
+    ),
+    "B8": (
+        "Remedy A: embeddings regularised to stripes compose, free ones do not",
+        "decoders",
+        {**REMEDY_A, "eval.accounts": True},
+    ),
+    "B9": (
+        "Remedy B: stripes among the training images",
+        "decoders",
+        {
+            **CNN, **DRAWN, "eval.accounts": True,
+            "parts": {
+                "null_stripe": {**STRIPES, "data.copies": (0, 1)},
+                **{kind: {"data.stripes": kind, **CANVAS}
+                   for kind in ("canvas_stripe", "canvas_crop", "canvas_sos")},
+            },
+        },
+    ),
+    "B10": (
+        "OOD error over size of image and of hole, real-valued centres",
+        "continuous",
+        {
+            **CNN, "model.cnn.hidden": 128, "data.holes": (0.2, 0.3, 0.4, 0.5, 0.6),
+            "train.steps": 400,
+            "parts": {f"{code}_{n}": {"data.n": n, "data.encoding": code}
+                      for code in ("bump", "ramp") for n in (24, 28, 32, 36, 40)},
+        },
+    ),
+    "B11": (
+        "The pixel-token MLP, of 2 and 4 layers, composes",
+        "decoders",
+        {**PIXELS, "parts": {f"pixel_{n}": {"model.pixel_mlp.depth": n} for n in (2, 4)}},
+    ),
+    "B11_transformer": (
+        "Transformers of 2 to 5 layers on the same tokens",
+        "decoders",
+        {
+            **DRAWN, "model.name": "transformer", "train.steps": 1200, "optim.stop": 0.0,
+            "parts": {f"depth_{n}": {"model.transformer.depth": n} for n in (2, 3, 4, 5)},
+        },
+    ),
+    "B12": (
+        "The inverse task: an encoder reads the place off the image",
+        "inverse",
+        {
+            # 20 epochs of 2000 draws, 63 steps each.
+            "train.steps": 1260, "train.steps_per_call": 20, "train.log_every": 20,
+            "eval.every": 420, "checkpoint.every": 420,
+            "parts": {code: {"data.encoding": code} for code in ("bump", "ramp")},
+        },
+    ),
+    "long": (
+        "The long demonstration: a CNN of 256 channels and 10 layers, also between pixels",
+        "decoders",
+        {**LONG, "eval.centres": 50, "eval.accounts": True},
+    ),
+    "table": (
+        "48 cells on one budget: six decoders, two remedies and both, three regions",
+        "table",
+        {
+            **ONE_HOT, **STRIPES, "data.copies": (0, 1), "data.regions": EVERYWHERE,
+            **CRITERION, "train.steps": 8000, "eval.accounts": True, "eval.words": True,
+            "reg.per_size": True,
+            "parts": {
+                "mlp": MLP, "cnn": CNN, "pixel_mlp": {"model.name": "pixel_mlp"},
+                "transformer": {"model.name": "transformer", "model.transformer.depth": 2,
+                                "train.seeds": (0, 1), "train.at_once": 1},
+                "embed": {"model.name": "embed", **REMEDY},
+                "product": {"model.name": "product", **FLATNESS},
+            },
+        },
+    ),
+    "ablation": (
+        "Which penalty makes fields compose: rank or flatness, at several strengths",
+        "decoders",
+        {
+            **ONE_HOT, "optim.lr": 2e-3, "optim.weight_decay": 1e-4, "train.steps": 8000,
+            "reg.per_size": True,
+            "parts": {
+                "embed": {"model.name": "embed", **ABLATION},
+                "embed_nuclear": {"model.name": "embed", **NUCLEAR},
+                **{name: {"model.name": "embed", **rank, **_zipped([])}
+                   for name, rank in RANKS.items()},
+                "product": {"model.name": "product", "optim.lr": 0.01,
+                            "model.product.scales": (0.1, 0.3), **FIELDS},
+                "profiles": {"model.name": "product", "optim.lr": 0.03,
+                             "model.product.stripes": True, **_zipped([])},
+            },
+        },
+    ),
+    "needed": (
+        "How many bumps it takes to place those in the hole, with and without stripes",
+        "needed",
+        {
+            **CNN, **ONE_HOT, **STRIPES, "data.copies": (0, 1), "data.seed": -1,
+            "data.shares": (0.06, 0.12, 0.25, 0.5, 1.0), "model.cnn.hidden": 32,
+            "model.cnn.n_hidden": 6, "train.steps": 3000, "optim.lr": 2e-3,
+            "parts": {f"n_{n}": {"data.n": n, "data.regions": tuple(hole(n, p) for p in HOLES),
+                                 "model.cnn.start": n // 4} for n in (12, 16, 20, 24, 28, 32)},
+        },
+    ),
+    "phase": (
+        "Memorise, misshape or compose, by size of the hole and number of stripes",
+        "phase",
+        {
+            **CNN, **ONE_HOT, **STRIPES, "data.n": 16, "model.cnn.hidden": 16,
+            "model.cnn.n_hidden": 4, "model.cnn.start": 4, "data.copies": (0, 1, 2, 4, 8),
+            "data.regions": tuple(f"donut_{lb}_{15 - lb}" for lb in (6, 5, 4, 3, 2)),
+            "train.steps": 4000, "optim.lr": 2e-3, "eval.layers": True,
+        },
+    ),
+    "percolation": (
+        "Placing bumps by the share of them that is kept, beside percolation of what is kept",
+        "percolation",
+        {
+            **CNN, **ONE_HOT, **STRIPES, "data.n": 20, "data.copies": (1,), "data.seed": -1,
+            "data.regions": ("donut_5_14",), "model.cnn.hidden": 32, "model.cnn.n_hidden": 6,
+            "model.cnn.start": 5,
+            "data.shares": (0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0), "train.steps": 4000,
+            "optim.lr": 2e-3,
+            "parts": {name: {"data.sigmas": (sigma,)}
+                      for name, sigma in (("narrow", 0.6), ("middle", 1.0), ("wide", 1.5))},
+        },
+    ),
+    "ranks": (
+        "Ranks by layer of ten layers with batch normalisation, nothing held out",
+        "decoders",
+        {
+            **MLP, "data.regions": ("whole",), "data.n_samples": 2000, "model.mlp.width": 1024,
+            "model.mlp.n_hidden": 10, "model.mlp.weights": "he_uniform",
+            "model.mlp.batch_norm": True, "train.steps": 6300, "eval.layers": True,
+            "parts": {code: {"data.encoding": code} for code in ("bump", "ramp")},
+        },
+    ),
+    "three": (
+        "A third factor, the width: held out at all widths, or at the larger ones",
+        "decoders",
+        {
+            **ONE_HOT, **STRIPES, "data.copies": (0, 1), "data.sigmas": (0.7, 1.0, 1.4, 2.0),
+            "data.regions": ("donut_6_22", "wide_6_22"), **CRITERION, "train.steps": 8000,
+            "parts": {"mlp": MLP, "cnn": CNN, "pixel_mlp": {"model.name": "pixel_mlp"}},
+        },
+    ),
+}  # fmt: skip
+STUDIES = {"decoders": GRID, "table": GRID, "needed": GRID, "phase": GRID, "percolation": GRID,
+           "continuous": CONTINUOUS, "turning": TURNING, "inverse": INVERSE}  # fmt: skip
+
+
+def get_config(arg=""):
+    """`arg` is "", "<row>", "<size>" or "<row>,<size>"."""
+    row, size = split_variant(arg, ROWS)
+    _, study, changes = ROWS[row]
+    config = base("bumps")
+    with config.unlocked():
+        config.row, config.size, config.study = row, size, study
+    declare_training(config)
+    declare(config, STUDIES[study])
+    config.train.update({"seeds": tuple(range(5)), "steps_per_call": 100, "log_every": 100})
+    config.eval.every = config.checkpoint.every = 400
+    changes = dict(changes)
+    parts = {name: dict(part) for name, part in changes.pop("parts", {}).items()}
+    for name in sorted(_decoders(changes, parts)):
+        declare(config, of_model(name))
+    config.update_from_flattened_dict(changes)
+    parts = {name: _own(part, changes) for name, part in parts.items()}
+    parts = resize(config, row, size, parts)
+    if parts:  # decoders that only other sizes train have no sizes here
+        used = {_decoder(part, changes) for part in parts.values()}
+        known = {key for name in used for key in of_model(name)}
+        undeclare(config, {key for name in SIZES_OF for key in of_model(name)} - known)
+    remove(config, _shadowed(changes, parts))
+    declare_parts(config, {name: _nested(part) for name, part in parts.items()})
+    return config
+
+
+def _shadowed(changes: dict, parts: dict) -> set[str]:
+    """Sizes and penalties that every part whose decoder has them sets itself."""
+    found = set()
+    for name in _decoders(changes, parts) if parts else ():
+        for key in of_model(name):
+            users = [p for p in parts.values() if key in of_model(_decoder(p, changes))]
+            if users and all(key in part for part in users):
+                found.add(key)
+    return found
+
+
+def _decoder(part: dict, changes: dict) -> str:
+    return part.get("model.name") or changes.get("model.name", "")
+
+
+def _decoders(changes: dict, parts: dict) -> set[str]:
+    """Those that a row trains."""
+    every = [changes, *parts.values()]
+    return {one["model.name"] for one in every if "model.name" in one}
+
+
+def _own(part: dict, changes: dict) -> dict:
+    """A part without the sizes and penalties of other decoders than its own."""
+    own = of_model(_decoder(part, changes))
+    others = {key for name in SIZES_OF for key in of_model(name)} - set(own)
+    return {key: value for key, value in part.items() if key not in others}
+
+
+def _nested(flat: dict) -> dict:
+    """{"a.b": 1} as {"a": {"b": 1}}"""
+    found = {}
+    for name, value in flat.items():
+        *parents, last = name.split(".")
+        node = found
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        node[last] = value
+    return found
+
+
+CHOICES = ("model.name",)
+
+
+def adapt(config):
+    """Another decoder brings along sizes of its own, and penalties where it has fields."""
+    for name in SIZES_OF:
+        undeclare(config, of_model(name))
+    declare(config, of_model(config.model.name))
+    limit(config, LIMITS.get(config.size, {}))
+
+
+# --- sizes ----------------------------------------------------------------------------------------
+
+# The largest values at sizes below the published one.
+LIMITS = {
+    "default": {
+        "data.n": 16, "data.n_samples": 400, "data.n_points": 400, "train.steps": 1000,
+        "eval.every": 200, "checkpoint.every": 200, "eval.centres": 20, "model.cnn.hidden": 16,
+        "model.cnn.n_hidden": 4, "model.cnn.start": 4, "model.pixel_mlp.features": 64,
+        "model.pixel_mlp.depth": 2, "model.transformer.features": 32,
+        "model.transformer.depth": 2, "model.transformer.feed_forward": 64,
+        "model.rotation_cnn.channels": (16, 8), "model.equivariant.features": 32,
+        "model.equivariant.depth": 2,
+    },
+    "smoke": {
+        "data.n": 8, "data.n_samples": 40, "data.n_points": 80, "train.steps": 20,
+        "train.steps_per_call": 10, "train.log_every": 10, "eval.every": 10,
+        "checkpoint.every": 10, "eval.centres": 3, "model.mlp.width": 16, "model.mlp.n_hidden": 2,
+        "model.cnn.hidden": 4, "model.cnn.n_hidden": 2, "model.cnn.start": 4,
+        "model.pixel_mlp.features": 8, "model.pixel_mlp.depth": 1,
+        "model.transformer.features": 8, "model.transformer.depth": 1,
+        "model.transformer.heads": 2, "model.transformer.feed_forward": 16,
+        "data.n_angles": 60, "model.rotation_cnn.channels": (4, 4), "model.equivariant.features": 8,
+        "model.encoder.channels": (4, 4), "model.encoder.hidden": 16,
+    },
+}  # fmt: skip
+# Of what a row sweeps, a laptop trains the two ends, and these parts.
+ENDS = ("data.regions", "data.copies", "data.shares", "data.holes")
+FEW = {
+    "B2": ("mlp_3", "mlp_5", "cnn_2", "cnn_4"), "B3": ("width_1", "width_5"),
+    "B4": ("depth_3", "depth_3_published"), "B10": ("bump_24", "bump_28"),
+    "B11": ("pixel_2",), "B11_transformer": ("depth_2",), "needed": ("n_12", "n_16"),
+    "percolation": ("middle",), "B7": ("cnn", "equivariant"),
+    "table": ("mlp", "cnn", "embed", "product"), "three": ("mlp", "pixel_mlp"),
+}  # fmt: skip
+SEEDS = {"demo": 2, "long": 2, "B3": 2, "B11_transformer": 2, "needed": 2, "percolation": 3}
+
+
+def resize(config, row: str, size: str, parts: dict) -> dict:
+    """Changes the config to a size; returns the parts that are trained at it.
+
+    default: images of 16 pixels, one seed, the ends of every sweep; fast: two seeds, a tenth of the
+    steps where there is no ID criterion; paper: as published, five seeds where nothing else is.
+    """
+    n_seeds = SEEDS.get(row, 5)
+    if size in ("fast", "paper") or (row == "demo" and size == "default"):
+        config.train.seeds = tuple(range(n_seeds if size != "fast" else 2))
+        for own in [_Flat(config), *parts.values()] if size == "fast" else ():
+            if "train.steps" in own and not own.get("optim.stop", config.optim.get("stop", 0)):
+                own["train.steps"] = max(400, own["train.steps"] // 4000 * 400)
+        return parts
+    config.train.seeds = (0, 1) if size == "smoke" else (0,)
+    if parts:
+        names = FEW.get(row, tuple(parts))[: 2 if size == "smoke" else None]
+        parts = {name: parts[name] for name in names}
+    if "image" in config.data:
+        config.data.image = "glyph"  # nothing to download
+    n = config.data.get("n", 0)
+    for part in parts.values():
+        limit(part, LIMITS[size], n)
+    limit(config, LIMITS[size], n)
+    return parts
+
+
+def limit(own, largest: dict, n: int = 28) -> None:
+    """No value above its limit; regions keep their place in an image that was n pixels wide."""
+    flat = own if isinstance(own, dict) else _Flat(own)
+    n = flat.get("data.n", n)
+    for name in largest.keys() & flat.keys():
+        flat[name] = min(flat[name], largest[name])
+    if "data.regions" in flat and largest:
+        side = min(n, largest["data.n"])
+        flat["data.regions"] = tuple(_moved(word, side / n) for word in flat["data.regions"])
+    for name in ENDS if largest else ():
+        if name in flat:
+            flat[name] = tuple(dict.fromkeys((flat[name][0], flat[name][-1])))
+
+
+def _moved(word: str, share: float) -> str:
+    """ "donut_6_22" of 28 pixels is "donut_3_13" of 16."""
+    name, *numbers = word.split("_")
+    return "_".join([name, *(str(round(int(number) * share)) for number in numbers)])
+
+
+class _Flat:
+    """A config by dotted names, as far as it is read and written like a dict."""
+
+    def __init__(self, config):
+        self.config = config
+
+    def keys(self):
+        return set(names(self.config))
+
+    def __contains__(self, name):
+        return name in self.keys()
+
+    def get(self, name, default):
+        return self[name] if name in self else default
+
+    def __getitem__(self, name):
+        node = self.config
+        for word in name.split("."):
+            node = node[word]
+        return node
+
+    def __setitem__(self, name, value):
+        self.config.update_from_flattened_dict({name: value})
+
+
+_MINUTES = {"default": "minutes on two CPU cores (the demonstration 1)", "smoke": "seconds",
+            "fast": "about a minute on one H200", "paper": "minutes on one H200"}  # fmt: skip
+# The number that stands for a row in `--list`, where it is not the first published one.
+EXPECT = {}
+
+
+def describe_rows():
+    """One line per row for `--list`."""
+    for name, (doc, *_) in ROWS.items():
+        numbers = PUBLISHED["bumps"].get(name, {})
+        first = EXPECT.get(name, next(iter(numbers), ""))
+        expect = f"{first} {numbers[first]['mean']:g}" if first else ""
+        expect += " (recomputed)" if first and numbers[first]["kind"] == "recomputed" else ""
+        yield {"name": name, "doc": doc, "times": _MINUTES, "expect": expect}

@@ -1,0 +1,193 @@
+"""The digit that turns and the inverse task: what is shown, the networks, both studies in small."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from cgjax import config as configs
+from cgjax.core import train
+from cgjax.core.errors import BadInput
+from cgjax.experiments.bumps import figures_other, glyphs, inverse, rotation, turning
+
+
+@pytest.fixture(autouse=True)
+def one_device(monkeypatch):
+    """Programs for eight devices take longer to compile, and share nothing here."""
+    monkeypatch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
+
+
+def settings(row, part, **changes):
+    return dict(configs.parts(configs.load(f"bumps:{row},smoke", changes)))[part]
+
+
+# --- what is shown --------------------------------------------------------------------------------
+
+
+def test_glyphs_stay_inside_at_every_angle():
+    for digit in range(10):
+        image = glyphs.glyph(digit)
+        turned = rotation.rotated(image, [0, 45, 100])
+        assert image.max() == 1 and 50 < image.sum() < 300
+        np.testing.assert_allclose(turned.sum(axis=(1, 2)), image.sum(), rtol=0.02)
+    # Upside down, a 4 is not itself: a rotation through half a turn can be told.
+    four = glyphs.glyph(4)
+    assert np.mean((four - np.rot90(four, 2)) ** 2) > 0.5 * np.mean(four**2)
+
+
+def test_views_of_the_paper():
+    """888 angles outside the gap, a tenth of them for validation: 25 batches of 32."""
+    config = configs.load("bumps:B7,paper", {"data.image": "glyph"})
+    views = turning.make(dict(configs.parts(config))["cnn"])
+    assert (len(views.train), len(views.validation), len(views.gap)) == (800, 88, 112)
+    assert config.train.steps == 200 * 25 and config.eval.every == 25
+    every = np.concatenate([views.train, views.validation, views.gap])
+    assert sorted(every) == list(range(1000))
+    np.testing.assert_allclose(views.images[0], views.picture, atol=1e-6)
+
+
+@pytest.mark.parametrize("part, features", [("unnamed", 2), ("named", 12)])
+def test_only_the_4_has_a_gap(part, features):
+    config = dict(configs.parts(configs.load("bumps:B7_digits")))[part]
+    views = turning.make(config)
+    assert views.codes.shape == (1000, features) and len(views.train) == 885
+    assert set(views.gap) <= set(range(400, 500)) and len(views.gap) == 17
+    code = turning.encode(config, views.degrees[400:500], 4)
+    np.testing.assert_array_equal(views.codes[400:500], code)
+
+
+@pytest.mark.parametrize(
+    "changes, words",
+    [
+        ({"data.digits": "(1, 2)"}, "lacks the digit"),
+        ({"data.gap": "(200.0, 160.0)"}, "no interval"),
+        ({"data.gap": "(0.1, 0.2)"}, "leaves nothing"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused(changes, words):
+    with pytest.raises(BadInput, match=words):
+        turning.check(configs.load("bumps:B7,smoke", changes))
+
+
+# --- networks -------------------------------------------------------------------------------------
+
+
+def test_equivariant_decoder_is_equivariant():
+    """With any weights: a quarter turn of the angle is one of the image; it turns as `rotated`."""
+    model = rotation.EquivariantDecoder(n=15, features=8, depth=2)
+    z = rotation.encode(np.array([20.0, 110, 200, 0, 90])).astype(np.float32)
+    params = model.init(jax.random.key(0), z)
+    params = jax.tree.map(lambda leaf: 3 * leaf, params)  # far from constant
+    image, activations = model.apply(params, z)
+    assert image.std() > 0.05 and [a.shape for a in activations[:-1]] == [(5, 225, 8)] * 2
+    np.testing.assert_allclose(image[1], np.rot90(image[0]), atol=1e-4)
+    np.testing.assert_allclose(image[2], np.rot90(image[0], 2), atol=1e-4)
+    expected = rotation.rotated(np.asarray(image[3]), [90.0])[0]
+    np.testing.assert_allclose(image[4], expected, atol=1e-4)
+
+
+def test_the_rate_is_halved_on_a_plateau_down_to_its_floor():
+    config = settings("B7", "cnn", **{"optim.patience": "1", "optim.floor": "4e-4"})
+    control = turning.control(config)
+    every = config.eval.every
+    best = train.Best(jnp.array(1.0), jnp.array(every), None, None)
+    scale, scales = jnp.array(1.0), []
+    for evaluation in range(1, 10):
+        loss = {"validation_loss": jnp.array(1.0 if evaluation == 1 else 1.5)}
+        done, scale = control(loss, best, jnp.array(evaluation * every), scale)
+        assert not done
+        scales.append(float(scale))
+    # One evaluation without a new best is forgiven, the second halves, and so on.
+    np.testing.assert_allclose(scales, [1, 1, 0.5, 0.5, 0.4, 0.4, 0.4, 0.4, 0.4])
+
+
+def test_loss_is_squared_and_a_tenth_of_absolute_error():
+    config = settings("B7", "cnn")
+    painted, truth = jnp.full((2, 3, 3), 0.5), jnp.zeros((2, 3, 3))
+    np.testing.assert_allclose(turning.error(config, painted, truth), 0.25 + 0.1 * 0.5)
+
+
+def test_places_read_off_codes():
+    xy = np.array([[2, 5], [7, 0]])
+    for encoding in inverse.READ_OFF:
+        codes = jnp.asarray(inverse.scenes.encode(xy, 8, encoding), jnp.float32)
+        np.testing.assert_array_equal(inverse.position(codes, encoding), xy)
+        where, constant = jnp.ones(2, bool), codes.mean(axis=0)
+        right = inverse.scores(codes, codes, xy, encoding, where, constant)
+        assert right["mse"] == right["position_error"] == 0 and right["position_accuracy"] == 1
+        flat = jnp.broadcast_to(constant[None], codes.shape)
+        found = inverse.scores(flat, codes, xy, encoding, where, constant)
+        assert found["nmse"] == pytest.approx(1)
+    swapped = inverse.scores(codes[:, ::-1], codes, xy, "ramp", where, constant)
+    assert swapped["position_accuracy"] == 0  # x comes first
+
+
+def test_nothing_to_hold_out_is_refused():
+    with pytest.raises(BadInput, match="nothing to test"):
+        inverse.check(configs.load("bumps:B12,smoke", {"data.regions": "('whole',)"}))
+
+
+# --- the studies ----------------------------------------------------------------------------------
+
+
+def test_turning_study_in_small(tmp_path):
+    """A control that is equivariant passes the gap better than the cross-fade does."""
+    changes = {"train.steps": "100", "eval.every": "50", "checkpoint.every": "0"}
+    changes |= {"train.steps_per_call": "50", "train.log_every": "50", "train.seeds": "(0,)"}
+    changes |= {"optim.lr": "0.02", "data.batch": "8"}
+    config = configs.load("bumps:B7,smoke", changes)
+    with config.unlocked():
+        config.parts = {"equivariant": {"model": {"name": "equivariant"}}}
+        sizes = {"features": 16, "depth": 1, "frequencies": 4}
+        config.model = {"equivariant": sizes}
+    turning.check(config)
+    metrics, arrays = turning.study(config, tmp_path)
+    found = {name.split("/")[1]: values[0] for name, (values, _) in metrics.items()}
+    fade = np.mean(arrays["equivariant/fade_errors"])
+    assert found["gap mse"] < 0.7 * fade and found["truth r2"] > found["cross-fade r2"]
+    assert found["gap nmse"] < 2 * found["outside nmse"]
+    figures_other.draw_turning(arrays, tmp_path)
+    assert {path.stem for path in tmp_path.glob("*.png")} == {"gap", "around", "layers"}
+    loaded = turning.load(config, tmp_path)
+    one = jax.tree.map(lambda leaf: leaf[0], loaded.params)
+    codes = turning.encode(config, arrays["equivariant/shown_degrees"])
+    painted = loaded.predict(one, codes)
+    np.testing.assert_allclose(painted, arrays["equivariant/shown_painted"], atol=1e-5)
+
+
+def test_batch_statistics_travel_in_extra():
+    """Padded rows of a batch count neither in them nor in the loss."""
+    made = turning.experiment(config := settings("B7", "cnn"), turning.make(config))
+
+    @jax.jit
+    def losses(key):
+        params, extra = made.init(key, {})
+        places = jnp.array([[0, 1, 2, 3], [0, 1, 5, 6]])
+        mask = jnp.array([1.0, 1, 0, 0])
+
+        def one(places):
+            batch = made.batch(made.data, places, key, 0) | {"mask": mask}
+            return made.loss(params, extra, batch, key, 0, {})
+
+        return extra, jax.vmap(one)(places)
+
+    before, (loss, (after, _)) = losses(jax.random.key(0))
+    mean = after["batch_stats"]["norm_0"]["mean"]
+    assert np.any(mean[0] != before["batch_stats"]["norm_0"]["mean"])
+    np.testing.assert_allclose(mean[0], mean[1], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(loss[0], loss[1], rtol=1e-5)
+
+
+def test_inverse_study_in_small(tmp_path):
+    config = configs.load("bumps:B12,smoke", {"train.seeds": "(0, 1)"})
+    with config.unlocked():
+        del config.parts.ramp
+    metrics, arrays = inverse.study(config, tmp_path)
+    names = {f"{r} {s}" for r in ("id", "ood") for s in ("mse", "nmse", "position error")}
+    assert {f"bump/{name}" for name in names} <= metrics.keys()
+    errors, held_out = arrays["bump/errors"], arrays["bump/is_ood"]
+    assert errors.shape == held_out.shape == (8, 8)
+    values, seeds = metrics["bump/ood mse"]
+    assert seeds == [0, 1] and errors[held_out].mean() == pytest.approx(values.mean(), rel=1e-4)
+    figures_other.draw_inverse(arrays, tmp_path)
+    assert {path.stem for path in tmp_path.glob("*.png")} == {"errors", "positions", "examples"}
