@@ -7,6 +7,8 @@ import numpy as np
 
 from cgjax.analysis import checks
 
+EXACT = 1 << 14  # as many arrangements are all gone through; of more, so many are drawn
+
 
 def mean_and_error(values) -> tuple[np.ndarray, np.ndarray]:
     """Mean and two standard errors over the first axis; no error where it has one entry."""
@@ -85,3 +87,42 @@ def bootstrap(
     tail = 100 * (1 - level) / 2
     low, high = np.nanpercentile(found, [tail, 100 - tail])
     return float(low), float(high)
+
+
+# --- tests without a distribution -----------------------------------------------------------------
+
+
+def sign_flip_test(values, clusters, seed: int = 0) -> float:
+    """Two-sided p of mean 0, from the signs of the clusters' means; values, clusters [n].
+
+    All 2^G signs where they are few, else draws. With G clusters no p is below 2^(1-G).
+    """
+    checks.finite(values=values)
+    values = np.asarray(checks.real("values", values, 1, "n"), float)
+    which = _numbered(clusters, len(values))
+    checks.integer("seed", seed, 0)
+    means = np.bincount(which, values) / np.bincount(which)
+    return _share_as_large(_signs(len(means), seed) @ means, abs(means.sum()))
+
+
+def _numbered(clusters, n):
+    clusters = np.asarray(clusters)
+    if clusters.shape != (n,):
+        raise ValueError(f"clusters are [{n}], one for each of y: got shape {clusters.shape}")
+    which = np.unique(clusters, return_inverse=True)[1]
+    if which.max() == 0:
+        raise ValueError("clusters are all the same: nothing was drawn independently")
+    return which
+
+
+def _signs(n, seed):
+    """All 2^n rows of signs, or EXACT of them after the row of ones."""
+    if 2**n <= EXACT:
+        return 1.0 - 2.0 * (np.arange(2**n)[:, None] >> np.arange(n) & 1)
+    drawn = np.random.default_rng(seed).integers(0, 2, (EXACT, n)) * 2.0 - 1
+    return np.concatenate([np.ones((1, n)), drawn])
+
+
+def _share_as_large(values, observed):
+    """How many are at least as far from zero as what was seen, but for rounding."""
+    return float(np.mean(np.abs(values) >= observed * (1 - 1e-9) - 1e-12))

@@ -286,6 +286,21 @@ def print_table(results: dict, verdict: bool, full: bool = False) -> None:
     rich.console.Console(width=None if sys.stdout.isatty() else 100).print(table)
     if len(shown) < len(metrics):
         say(f"… and {len(metrics) - len(shown)} more: --full_table, or results.json")
+    if results.get("claims"):
+        _print_claims(results["claims"])
+
+
+def _print_claims(claims: list[dict]) -> None:
+    """Orderings that a paper claims: what is compared, ours, the claimed direction, a verdict."""
+    table = rich.table.Table(box=None, pad_edge=False)
+    for name in ("claim", "ours", "against", "claimed", "p", "verdict"):
+        table.add_column(name, justify="left" if name in ("claim", "verdict") else "right")
+    for one in claims:
+        p = "-" if one["p"] is None else f"{one['p']:.3g}"
+        cells = [_number(one[side], None) for side in ("ours", "against")]
+        table.add_row(one["claim"], *cells, one["direction"], p, one["verdict"])
+    say("")
+    rich.console.Console(width=None if sys.stdout.isatty() else 100).print(table)
 
 
 def _cells(entry: dict, verdict: bool) -> list[str]:

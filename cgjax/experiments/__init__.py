@@ -21,6 +21,7 @@ FAMILIES = {
     "vectors": "cgjax.experiments.vectors.run",
     "kernels": "cgjax.experiments.kernels.run",
     "bumps": "cgjax.experiments.bumps.run",
+    "resistance": "cgjax.experiments.resistance.run",
 }
 ENTRY = {"ours", "sd", "values", "seeds", "paper", "paper_sd", "where"}  # of results.json
 

@@ -10,9 +10,13 @@ the error of reading), `values` (the score of every seed in that mean, in seed o
 
 Where the paper has a number and so have others, theirs is the entry `recomputed` in the paper's.
 `SOURCES[family]` names the paper.
+
+`CLAIMS[family][row]` are orderings that a paper states without numbers: `claim` (short), `sentence`
+and `where` in the paper, the metric `left` that is compared with `right` (a metric or a number),
+and the `direction`, "above" or "below", that is claimed.
 """
 
-from cgjax.published import bumps, images, kernels, sprites, support, vectors
+from cgjax.published import bumps, images, kernels, resistance, sprites, support, vectors
 
 SOURCES = {
     "sprites": {
@@ -45,6 +49,12 @@ SOURCES = {
         "authors": "Liang, Qian, Ziyin, Fiete",
         "venue": "ICML 2025",
         "arxiv": "2501.18797",
+    },
+    "resistance": {
+        "title": "Gradient Descent Resists Compositionality",
+        "authors": "anonymous",
+        "venue": "under review",
+        "arxiv": "",
     },
 }
 
@@ -102,4 +112,6 @@ PUBLISHED = {
     "support": read(support),
     "kernels": read(kernels) | read(images),
     "bumps": read(bumps),
+    "resistance": read(resistance),
 }
+CLAIMS = {"resistance": resistance.CLAIMS}

@@ -1,0 +1,71 @@
+"""One study of the resistance family: training, what is made of it, the paper's claims, figures."""
+
+import pathlib
+
+from cgjax.core import tables as markdown
+from cgjax.core.logging import summary
+from cgjax.experiments.resistance import claims, study
+from cgjax.experiments.resistance import figures as drawing
+from cgjax.published import CLAIMS, PUBLISHED
+
+HEADLINES = ("train accuracy", "test accuracy", "gap", "S_2", "interventional information")
+
+
+def check(config) -> None:
+    """What the keys' own ranges cannot say."""
+    study.check(config)
+
+
+def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
+    """Runs the row's study: (metrics, arrays, extra), and its figures."""
+    workdir = pathlib.Path(workdir)
+    metrics, arrays = study.study(config, workdir)
+    # A few steps are no measurement: `smoke` shows that the path works.
+    is_small = config.size == "smoke"
+    published = {} if is_small else PUBLISHED["resistance"].get(config.row, {})
+    results = {
+        name: summary(values, seeds, published.get(name))
+        for name, (values, seeds) in metrics.items()
+    }
+    if figures:
+        draw(config, arrays, workdir / "figures")
+    known = () if is_small else CLAIMS["resistance"].get(config.row, ())
+    extra = {"claims": claims.judge(known, metrics), "headlines": headlines(results)}
+    return results, arrays, extra
+
+
+def headlines(results: dict) -> list[str]:
+    """What the closing table shows first: the usual scores, or else what only this row has."""
+    usual = [name for name in results if name.split(": ")[-1] in HEADLINES]
+    own = [name for name in results if ": " not in name or "distance" in name or "share" in name]
+    return own or usual
+
+
+def plan(config) -> dict:
+    """How large each part's training is."""
+    return study.plan(config)
+
+
+def load(config, workdir, part: str = "", step=None):
+    """The networks of one setting of one part."""
+    return study.load(config, workdir, part, step)
+
+
+def draw(config, arrays: dict, folder: pathlib.Path) -> None:
+    """The row's figures, from its saved arrays."""
+    drawing.draw(config.row, config.study, arrays, folder)
+
+
+def tables(record: list[dict]) -> list[tuple[str, str]]:
+    """(title, Markdown) of recorded runs: the paper's orderings, and numbers of other code."""
+    lines = ["| row | size | claim | ours | against | claimed | p | verdict |",
+             "|---|---|---|---:|---:|---|---:|---|"]  # fmt: skip
+    for entry in record:
+        for one in entry.get("claims", ()):
+            p = "-" if one["p"] is None else f"{one['p']:.2g}"
+            lines.append(
+                f"| {entry['row']} | {entry['size']} | {one['claim']} | {one['ours']:.3f} "
+                f"| {one['against']:.3f} | {one['direction']} | {p} | {one['verdict']} |"
+            )
+    return [("resistance: orderings", "\n".join(lines)),
+            ("resistance: recomputed", markdown.metric_table(record, reference="recomputed"))]  # fmt: skip

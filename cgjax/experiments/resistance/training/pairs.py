@@ -1,0 +1,281 @@
+"""Networks on pairs of digits: setting A, setting B, and all doses and widths between them.
+
+Training samples are fresh at every step; a seed fixes the initial weights, the stream and the sets
+that score it.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cgjax import config as configs
+from cgjax.analysis import dependence
+from cgjax.core import loading, optim, rng, train
+from cgjax.core.errors import BadInput, first_line
+from cgjax.core.logging import say
+from cgjax.core.metrics import entries
+from cgjax.experiments.resistance import models, pairs, training
+from cgjax.experiments.resistance.training.plane import cancelling, outputs_of
+
+INPUTS = dependence.parts((28, 56, 1), 2, 1)
+DIGITS = ("mnist", "synthetic", "any")
+N_SYNTHETIC = 2000
+CHUNK = 50  # samples of one forward pass outside training
+DISTRIBUTIONS = ("train", "A", "B", "test")
+C = pairs.N_CLASSES
+
+
+def network(config):
+    """The row's network: x [B, 28, 56, 1] -> logits [B, 10], or [B, heads, 10]."""
+    model = config.model
+    net = models.PairNet(model.arch, model.heads, hidden=model.hidden, form=model.form)
+    return models.Towers(net, 2) if model.towers else net
+
+
+def _word(width, rho):
+    if width == 2 and rho == 1:
+        return "A"
+    if width == C or rho == 0:
+        return "B"
+    return f"width {width}" if rho == 1 else f"rho {rho:g}" + (f", width {width}" * (width != 2))
+
+
+def settings(config) -> tuple[training.Setting, ...]:
+    """A (width 2, dose 1), B (width 10 or dose 0) and what lies between, at every penalty."""
+    laws = [
+        (_word(width, rho), {"width": np.float32(width), "rho": np.float32(rho)})
+        for width in config.data.widths
+        for rho in config.data.rhos
+    ]
+    return training.settings([
+        laws, training.axis("scale", "scale", config.model.scales),
+        training.axis("rate", "lr", config.optim.lrs),
+        training.axis("penalty", "penalty", config.reg.penalties),
+    ])  # fmt: skip
+
+
+def check(config) -> None:
+    """What the keys' own ranges cannot say."""
+    if config.optim.loss == "half_squared":
+        raise BadInput("optim.loss=half_squared is of one output between -1 and 1: the plane's")
+    if config.model.heads > 1 and config.model.towers:
+        raise BadInput("model.towers has one target: model.heads=1")
+    words = [one.name for one in settings(config)]
+    if len(set(words)) < len(words):
+        raise BadInput("data.widths and data.rhos give setting B twice: width 10 is dose 0")
+
+
+def digits(config) -> dict:
+    """Images of both parts: MNIST, or made up."""
+    return _digits(config.data.digits)
+
+
+@functools.cache
+def _digits(kind):
+    if kind != "synthetic":
+        try:
+            return {part: pairs.load(part) for part in ("train", "test")}
+        except BadInput as error:
+            if kind == "mnist":
+                raise
+            say(f"MADE-UP DIGITS instead of MNIST, which is not here: {first_line(error)}")
+    return {part: pairs.load(part, N_SYNTHETIC) for part in ("train", "test")}
+
+
+def predictor(config):
+    """f(params, x [n, 28, 56, 1]) -> logits."""
+    net = network(config)
+    return lambda params, x: net.apply({"params": params}, x)
+
+
+def targets(config, drawn):
+    """[n] for one head, else [n, heads]."""
+    return drawn.y1 if config.model.heads == 1 else jnp.stack([drawn.y1, drawn.y2], axis=1)
+
+
+def predicted(f, params, images, drawn):
+    """The first head's answers [n], some samples at a time."""
+
+    def one(sample):
+        x = pairs.network_input(images, jax.tree.map(lambda leaf: leaf[None], sample))
+        logits = f(params, x)[0]
+        return jnp.argmax(logits if logits.ndim == 1 else logits[0])
+
+    return jax.lax.map(one, drawn, batch_size=min(CHUNK, len(drawn.y1)))
+
+
+def sets(config, data, replica, n: int) -> dict:
+    """Samples that score a run, drawn from its seed: its training law, X_2 re-drawn, the test."""
+    keys = jax.random.split(rng.stream(jax.random.key(replica["seed"]), "data"), 3)
+    own = pairs.draw(keys[0], data["train"], pairs.law(replica["width"], replica["rho"]), n)
+    return {
+        "train": own,
+        "do": pairs.redraw_right(keys[1], data["train"], own),
+        "test": pairs.draw(keys[2], data["test"], pairs.LAWS["test"], n),
+    }
+
+
+def answers(config, params, data, drawn) -> dict:
+    """Answers to each of `sets`."""
+    f = predictor(config)
+    return {
+        name: predicted(f, params, data["test" if name == "test" else "train"].images, one)
+        for name, one in drawn.items()
+    }
+
+
+def scores(config, params, data, drawn) -> dict:
+    """Accuracies, information, swaps and confusions of one network."""
+    yhat = answers(config, params, data, drawn)
+    right = {name: jnp.mean(yhat[name] == drawn[name].y1) for name in ("train", "test")}
+    own, do, test = (drawn[name] for name in ("train", "do", "test"))
+    confused = dependence.confusion(yhat["test"], test.y1, pairs.suggested(test.y2), C)
+    return {
+        "train accuracy": right["train"],
+        "test accuracy": right["test"],
+        "gap": right["train"] - right["test"],
+        "information": dependence.information(own.y2, yhat["train"], (C, C)),
+        "conditional information": dependence.conditional_information(
+            own.y2, yhat["train"], own.y1, (C, C, C)
+        ),
+        "interventional information": dependence.information(do.y2, yhat["do"], (C, C)),
+        # Proposition 2: what both digits tell of the answer is at least what the target tells.
+        "information of both": dependence.information(
+            C * own.y1 + own.y2, yhat["train"], (C * C, C)
+        ),
+        "information of the target": dependence.information(own.y1, yhat["train"], (C, C)),
+        "swap rate": jnp.mean(yhat["train"] != yhat["do"]),
+        "says Y_2": confused.of_all[0],
+        "says Y_2 - 1": confused.of_all[1],
+    }
+
+
+def matrices(config, params, data, replica) -> dict:
+    """D_ij and S_2 on inputs of each of `eval.inputs`."""
+    found, f = {}, predictor(config)
+    key = rng.stream(jax.random.key(replica["seed"]), "data")
+    for name in config.eval.inputs:
+        law = pairs.LAWS.get(name, pairs.law(replica["width"], replica["rho"]))
+        part = data["test" if name == "test" else "train"]
+        drawn = pairs.draw(jax.random.fold_in(key, 7), part, law, config.eval.n_jacobian)
+        x = pairs.network_input(part.images, drawn)
+        outputs = outputs_of(config.model.heads, C)
+        matrix = dependence.gradient_dependence(f, params, x, INPUTS, outputs, chunk=16)
+        suffix = "" if name == config.eval.inputs[0] else f" on {name}"
+        shares = dependence.shares(matrix)
+        found |= {f"{k}{suffix}": v for k, v in entries("D", matrix).items()}
+        found[f"S_2{suffix}"] = shares[0, 1]
+        if config.model.heads > 1:
+            found[f"S_1 of head 2{suffix}"] = shares[1, 0]
+    return found
+
+
+def stepped(config, params, data, replica) -> dict:
+    """Section 5.5: what one small step changes, X_2 telling of the target (A) and re-drawn."""
+    f, key = predictor(config), rng.stream(jax.random.key(replica["seed"]), "data")
+    batch = pairs.draw(
+        jax.random.fold_in(key, 8), data["train"], pairs.LAWS["A"], config.eval.n_step
+    )
+    free = pairs.redraw_right(jax.random.fold_in(key, 9), data["train"], batch)
+    some = jax.tree.map(lambda leaf: leaf[: config.eval.n_jacobian], free)
+    x = pairs.network_input(data["train"].images, some)
+
+    def measures(params):
+        outputs = outputs_of(config.model.heads, C)
+        matrix = dependence.gradient_dependence(f, params, x, INPUTS, outputs, chunk=16)
+        yhat = predicted(f, params, data["train"].images, free)
+        told = dependence.information(free.y2, yhat, (C, C))
+        return {"D_2": matrix[0, 1], "S_2": dependence.shares(matrix)[0, 1], "I_do": told}
+
+    found = {}
+    for word, drawn in (("A", batch), ("re-drawn", free)):
+        step = dependence.one_step(
+            lambda p: jnp.sum(head_losses(config, p, data["train"].images, drawn)),
+            measures,
+            params,
+            config.eval.one_step,
+        )
+        found |= {f"one step on {word}: {name}": value for name, value in step.change.items()}
+    return found
+
+
+def head_losses(config, params, images, drawn):
+    """The mean loss of each head [heads]."""
+    logits = predictor(config)(params, pairs.network_input(images, drawn))
+    each = models.LOSSES[config.optim.loss](logits, targets(config, drawn))
+    return jnp.mean(each.reshape(len(each), -1), axis=0)
+
+
+# --- the experiment -------------------------------------------------------------------------------
+
+
+def experiment(config) -> train.Experiment:
+    """Fresh pairs at every step, the row's loss, evaluation on sets drawn once for each seed."""
+    f, net = predictor(config), network(config)
+    shapes = jax.eval_shape(net.init, jax.random.key(0), jnp.zeros((1, 28, 56, 1)))["params"]
+    penalised = any(config.reg.penalties)
+
+    def init(key, replica):
+        return models.initial(key, shapes, config.model.init, replica["scale"]), {}
+
+    def loss(params, extra, batch, key, step, replica):
+        law = pairs.law(replica["width"], replica["rho"])
+        drawn = pairs.draw(key, batch["train"], law, config.data.batch)
+        x = pairs.network_input(batch["train"].images, drawn)
+        logits = f(params, x)
+        each = models.LOSSES[config.optim.loss](logits, targets(config, drawn))
+        value = jnp.sum(jnp.mean(each.reshape(len(each), -1), axis=0))
+        if penalised:
+            value += replica["penalty"] * models.gradient_penalty(f, params, x, INPUTS)
+        first = logits if logits.ndim == 2 else logits[:, 0]
+        accuracy = jnp.mean(jnp.argmax(first, axis=-1) == drawn.y1)
+        return value, (extra, {"accuracy": accuracy})
+
+    def evaluate(params, extra, data, key, replica):
+        drawn = sets(config, data, replica, config.eval.n_samples)
+        found = scores(config, params, data, drawn)
+        if config.eval.n_jacobian:
+            found |= matrices(config, params, data, replica)
+        if config.model.heads > 1:
+            some = jax.tree.map(lambda leaf: leaf[: config.data.batch], drawn["train"])
+            images = data["train"].images
+            found |= cancelling(lambda p, h: head_losses(config, p, images, some)[h], params)
+        if config.eval.get("one_step"):
+            found |= stepped(config, params, data, replica)
+        return found, {}
+
+    return train.Experiment(
+        data=digits(config),
+        replicas=training.replicas(config, settings(config)),
+        init=init,
+        plan=None,
+        batch=lambda data, indices, key, step: data,
+        loss=loss,
+        evaluate=evaluate,
+        tx=lambda replica: _optimiser(config, replica),
+        headline=None,
+        identity=training.IDENTITY,
+    )
+
+
+def _optimiser(config, replica):
+    options = {"eps": 1e-7} if config.optim.name == "adam" else {}
+    return optim.by_name(config.optim.name, replica["lr"], **options)
+
+
+def run(config, workdir, name: str = "") -> training.Trained:
+    """Trains all runs of a part."""
+    return training.run(experiment(config), settings(config), in_steps(config), workdir, name)
+
+
+def in_steps(config):
+    """The part's config counted in updates, of which a step of the paper is one."""
+    return configs.in_steps(config, 1) if "epochs" in config.train else config
+
+
+def load(config, folder, setting: str, step=None) -> loading.Loaded:
+    """`predict(params, x [n, 28, 56, 1])` -> logits of one setting's networks."""
+    params, steps = training.read(experiment(config), settings(config), folder, setting, step)
+    return loading.Loaded(predictor(config), params, config, steps)

@@ -1,0 +1,345 @@
+"""Networks on the plane: setting A and its control, by any optimiser, to any length.
+
+The paper's "step" is a pass over 250 fixed points (`data.step_unit=epoch`) or one update on fresh
+ones; `config.train.epochs` counts those. Training accuracy is measured on fresh points of A in all
+settings.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from cgjax import config as configs
+from cgjax.analysis import dependence, landscape
+from cgjax.core import grads, loading, optim, rng, train, tree
+from cgjax.core.errors import BadInput
+from cgjax.core.metrics import entries
+from cgjax.data import arrays
+from cgjax.experiments.resistance import models, plane, training
+
+INPUTS = np.array([0, 1])
+SETTINGS = ("A", "control")
+
+
+def network(config):
+    """The row's network: x [B, 2] -> logits [B, 2], or [B, heads, 2]."""
+    model, factored = config.model, config.model.towers
+    tanh = config.optim.loss == "half_squared"
+    net = models.PlaneNet(model.heads, model.width, model.n_hidden, tanh)
+    return models.Towers(net, 1) if factored else net
+
+
+def outputs_of(heads: int, classes: int):
+    """Labels of logits' entries by head, for `gradient_dependence`."""
+    return np.zeros(classes, int) if heads == 1 else np.arange(heads)[:, None] + [0] * classes
+
+
+def settings(config) -> tuple[training.Setting, ...]:
+    """A and control, at every initial scale, learning rate and penalty of the part."""
+    words = [(name, {"control": name == "control"}) for name in config.data.settings]
+    priors = [
+        (f"scale {s:g}, biases {b:g}", {"scale": np.float32(s), "bias_std": np.float32(b)})
+        for s, b in zip(config.model.scales, config.model.bias_stds, strict=True)
+    ]
+    found = training.settings([
+        words, priors, training.axis("rate", "lr", config.optim.lrs),
+        training.axis("penalty", "penalty", config.reg.penalties),
+    ])  # fmt: skip
+    return found
+
+
+def check(config) -> None:
+    """What the keys' own ranges cannot say."""
+    if len(config.model.scales) != len(config.model.bias_stds):
+        raise BadInput("model.scales and model.bias_stds are zipped: one of each for every start")
+    if config.data.batch > config.data.n_points:
+        raise BadInput(f"data.batch={config.data.batch} is more than data.n_points")
+    if config.optim.get("gradient") == "gauss_newton" and (
+        config.model.heads > 1 or config.optim.loss != "cross_entropy"
+    ):
+        raise BadInput("optim.gradient=gauss_newton is of one head and cross_entropy")
+    if config.model.heads > 1 and config.model.towers:
+        raise BadInput("model.towers has one target: model.heads=1")
+
+
+def per_step(config) -> int:
+    """Updates of one of the paper's steps."""
+    if config.data.step_unit == "update":
+        return 1
+    return arrays.n_batches(config.data.n_points, config.data.batch)
+
+
+# --- data -----------------------------------------------------------------------------------------
+
+
+def draw(config, seed, control) -> dict:
+    """All points of one run: those it is trained on, and fresh ones to score it.
+
+    "fresh" are of A, "test" of the square never shown, "do" are as "fresh" with a free X_2.
+    """
+    keys = jax.random.split(rng.stream(jax.random.key(seed), "data"), 3)
+    n = config.eval.n_points
+    return {
+        "train": plane.draw(keys[0], config.data.n_points, control=control),
+        "fresh": plane.draw(keys[1], n),
+        "do": plane.draw(keys[1], n, control=True),
+        "test": plane.draw(keys[2], n, plane.TEST_CELLS),
+    }
+
+
+def targets(config, points):
+    """[n] for one head, else [n, heads]."""
+    return points.y[:, 0] if config.model.heads == 1 else points.y
+
+
+# --- loss and scores ------------------------------------------------------------------------------
+
+
+def predictor(config):
+    """f(params, x [n, 2]) -> logits."""
+    net = network(config)
+    return lambda params, x: net.apply({"params": params}, x)
+
+
+def head_losses(config, params, points, weights=None):
+    """The loss of each head [heads], over points with weights [n]."""
+    each = models.LOSSES[config.optim.loss](
+        predictor(config)(params, points.x), targets(config, points)
+    )
+    each = each.reshape(len(each), -1)
+    if weights is None:
+        return jnp.mean(each, axis=0)
+    return jnp.sum(weights[:, None] * each, axis=0) / jnp.sum(weights)
+
+
+def whole_loss(config, params, points):
+    """The training loss on all points, heads summed."""
+    return jnp.sum(head_losses(config, params, points))
+
+
+def _first(logits):
+    """Logits of the first head."""
+    return logits if logits.ndim == 2 else logits[:, 0]
+
+
+def measure(config, params, data) -> dict:
+    """Accuracies, dependence and information of one network."""
+    f = predictor(config)
+    yhat = {name: jnp.argmax(_first(f(params, data[name].x)), axis=-1)
+            for name in ("fresh", "test", "do")}  # fmt: skip
+    right = {name: jnp.mean(yhat[name] == data[name].y[:, 0]) for name in ("fresh", "test")}
+    n = min(config.eval.n_jacobian, config.eval.n_points)
+    matrix = dependence.gradient_dependence(
+        f, params, data["fresh"].x[:n], INPUTS, outputs_of(config.model.heads, 2), chunk=n
+    )
+    shares = dependence.shares(matrix)
+    y1, y2 = data["fresh"].y.T
+    found = {
+        "train accuracy": right["fresh"],
+        "test accuracy": right["test"],
+        "gap": right["fresh"] - right["test"],
+        "S_2": shares[0, 1],
+        "information": dependence.information(y2, yhat["fresh"], (2, 2)),
+        "conditional information": dependence.conditional_information(
+            y2, yhat["fresh"], y1, (2, 2, 2)
+        ),
+        "interventional information": dependence.information(
+            data["do"].y[:, 1], yhat["do"], (2, 2)
+        ),
+        "swap rate": jnp.mean(yhat["fresh"] != yhat["do"]),
+        "angle": plane.boundary_angle(slopes(config, params, data["fresh"].x)),
+        "norm": tree.norm(params),
+        "training loss": whole_loss(config, params, data["train"]),
+        **entries("D", matrix),
+    }
+    if config.model.heads > 1:
+        found["S_1 of head 2"] = shares[1, 0]
+        found |= cancelling(lambda p, h: head_losses(config, p, data["train"])[h], params)
+    return found
+
+
+def slopes(config, params, x):
+    """d(logit of 1 minus logit of 0)/dX [n, 2]."""
+    f = predictor(config)
+
+    def difference(point):
+        logits = _first(f(params, point[None]))[0]
+        return logits[1] - logits[0]
+
+    return jax.vmap(jax.grad(difference))(x)
+
+
+def cancelling(loss, params) -> dict:
+    """Whether the updates of two heads cancel; loss: params, head -> number."""
+    found = landscape.cancellation([jax.grad(loss)(params, h) for h in (0, 1)])
+    return {"heads: ratio of norms": found.ratio, "heads: cosine": found.cosines[0, 1]}
+
+
+def stepped(config, params, data) -> dict:
+    """Section 5.5: what one small step changes, X_2 telling of the target and re-drawn."""
+
+    def measures(params):
+        own = measure(config, params, data)
+        names = {"D_2": "D[0,1]", "S_2": "S_2", "I_do": "interventional information"}
+        return {word: own[name] for word, name in names.items()}
+
+    found = {}
+    for word, points in (("A", data["fresh"]), ("re-drawn", data["do"])):
+        step = dependence.one_step(
+            lambda p: whole_loss(config, p, points), measures, params, config.eval.one_step
+        )
+        found |= {f"one step on {word}: {name}": value for name, value in step.change.items()}
+    return found
+
+
+# --- crossings ------------------------------------------------------------------------------------
+
+
+def no_crossing(config, params) -> dict:
+    """What a run remembers: parameters when its training loss first was at most each level."""
+    if not config.eval.get("levels"):
+        return {}
+    n = len(config.eval.levels)
+    held = jax.tree.map(lambda leaf: jnp.zeros((n, *leaf.shape), leaf.dtype), params)
+    extra = {"params": held, "step": jnp.full(n, -1, jnp.int32)}
+    return extra | ({"mean": params} if config.optim.average else {})
+
+
+def crossed(config, params, extra, points, step) -> dict:
+    """Brought up to date before each update; with `optim.average`, for the mean of iterates."""
+    if not config.eval.get("levels"):
+        return extra
+    if config.optim.average:
+        mean = jax.tree.map(lambda m, p: m + (p - m) / (step + 1), extra["mean"], params)
+        extra, params = {**extra, "mean": mean}, mean
+    value = whole_loss(config, params, points)
+    now = (value <= jnp.array(config.eval.levels)) & (extra["step"] < 0)
+    here = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (len(now), *leaf.shape)), params)
+    held = tree.where(now, here, extra["params"])
+    found = {**extra, "params": held, "step": jnp.where(now, step, extra["step"])}
+    return jax.lax.stop_gradient(found)
+
+
+# --- the experiment -------------------------------------------------------------------------------
+
+
+def gauss_newton(config):
+    """`Experiment.grads`: the gradient times the inverse of J' H J + damping, of one batch."""
+    f = predictor(config)
+
+    def as_value_and_grad(fn, has_aux=True):
+        def value_and_grad(params, extra, batch, key, step, replica):
+            found, gradient = jax.value_and_grad(fn, has_aux=has_aux)(
+                params, extra, batch, key, step, replica
+            )
+            vector, unravel = ravel_pytree(params)
+            points = _points(config, batch, key, replica)
+            jacobian = jax.jacrev(lambda v: f(unravel(v), points.x))(vector)  # [n, 2, P]
+            p = jax.nn.softmax(f(params, points.x))
+            weighted = p[..., None] * (jacobian - jnp.einsum("nc,ncp->np", p, jacobian)[:, None])
+            curvature = jnp.einsum("ncp,ncq->pq", jacobian, weighted) / len(p)
+            curvature += config.optim.damping * jnp.eye(len(vector))
+            return found, unravel(jnp.linalg.solve(curvature, ravel_pytree(gradient)[0]))
+
+        return value_and_grad
+
+    return as_value_and_grad
+
+
+def gradient_of(config):
+    """What stands in for jax.value_and_grad."""
+    name = config.optim.get("gradient", "reverse")
+    if name == "reverse":
+        return None
+    if name == "forward":
+        return grads.forward_mode
+    if name == "gauss_newton":
+        return gauss_newton(config)
+    if name == "finite":
+        return grads.finite_differences(config.optim.difference)
+    return grads.evolution(config.optim.difference, config.optim.n_pairs)
+
+
+def _points(config, batch, key, replica):
+    if config.data.step_unit == "epoch":
+        return batch["points"]
+    return plane.draw(key, config.data.batch, control=replica["control"])
+
+
+def experiment(config) -> train.Experiment:
+    """Points, network and optimiser of a part; its config counts in updates (`in_steps`)."""
+    known = settings(config)
+    replicas = training.replicas(config, known)
+    net = network(config)
+    shapes = jax.eval_shape(net.init, jax.random.key(0), jnp.zeros((1, 2)))["params"]
+    seeds = jnp.asarray(np.asarray(replicas["seed"], np.uint32))
+    data = jax.jit(jax.vmap(lambda s, c: draw(config, s, c)))(seeds, replicas["control"])
+    fixed = config.data.step_unit == "epoch"
+    penalised = any(config.reg.penalties)
+
+    def init(key, replica):
+        start = models.initial(
+            key, shapes, config.model.init, replica["scale"], replica["bias_std"]
+        )
+        return start, no_crossing(config, start)
+
+    def batch(data, indices, key, step):
+        if not fixed:
+            return {"all": data["train"]}
+        points = jax.tree.map(lambda leaf: leaf[indices], data["train"])
+        return {"points": points, "all": data["train"]}
+
+    def loss(params, extra, batch, key, step, replica):
+        points = _points(config, batch, key, replica)
+        value = jnp.sum(head_losses(config, params, points, batch.get("mask")))
+        if penalised:
+            value += replica["penalty"] * models.gradient_penalty(
+                lambda p, x: predictor(config)(p, x), params, points.x, INPUTS
+            )
+        yhat = jnp.argmax(_first(predictor(config)(params, points.x)), axis=-1)
+        accuracy = jnp.mean(yhat == points.y[:, 0])
+        extra = crossed(config, params, extra, batch["all"], step)
+        return value, (extra, {"accuracy": accuracy})
+
+    def evaluate(params, extra, data, key, replica):
+        found = measure(config, params, data)
+        if config.eval.get("one_step"):
+            found |= stepped(config, params, data)
+        grid = jnp.asarray(plane.grid(config.eval.grid))
+        logits = _first(predictor(config)(params, grid.reshape(-1, 2)))
+        shown = jax.nn.softmax(logits)[:, 1].reshape(grid.shape[:2])
+        return found, {"shown": shown, "params": ravel_pytree(params)[0]}
+
+    return train.Experiment(
+        data=data,
+        replicas=replicas,
+        init=init,
+        plan=arrays.epochs(config.data.n_points, config.data.batch) if fixed else None,
+        batch=batch,
+        loss=loss,
+        evaluate=evaluate,
+        tx=lambda replica: optim.by_name(config.optim.name, replica["lr"]),
+        headline=None,
+        grads=gradient_of(config),
+        identity=training.IDENTITY,
+        own_data=True,
+    )
+
+
+def in_steps(config):
+    """The part's config counted in updates."""
+    return configs.in_steps(config, per_step(config))
+
+
+def run(config, workdir, name: str = "") -> training.Trained:
+    """Trains all runs of a part."""
+    found = experiment(config)
+    return training.run(found, settings(config), in_steps(config), workdir, name, per_step(config))
+
+
+def load(config, folder, setting: str, step=None) -> loading.Loaded:
+    """`predict(params, x [n, 2])` -> logits of one setting's networks."""
+    at = None if step is None else step * per_step(config)
+    params, steps = training.read(experiment(config), settings(config), folder, setting, at)
+    return loading.Loaded(predictor(config), params, config, steps)

@@ -1,0 +1,311 @@
+"""Resistance: does gradient descent use what it should ignore? (anonymous, under review)
+
+    python -m cgjax.main --config=configs/resistance.py                 plane and digits, A against B
+    python -m cgjax.main --config=configs/resistance.py:<row>[,<size>]  one figure, or one question
+
+Rows are listed in ROWS below; sizes are default (minutes on two CPU cores), smoke, fast (for one
+accelerator) and paper (the paper's lengths, 20 seeds where it has 5, of SCAN 5). The paper claims
+orderings and prints no number: every run closes with its claims and a paired test of each.
+"""
+
+from cgjax.config import split_variant
+from cgjax.declare import base, declare, declare_parts, declare_training, keys
+from cgjax.experiments.resistance import keys as known
+from cgjax.experiments.resistance.plane import PANELS
+from cgjax.published import CLAIMS
+
+A_ONLY = {"data.settings": ("A",)}
+# The paper's settings of each task.
+MNIST = {
+    "data.batch": 64, "optim.name": "adam", "optim.lrs": (1e-3,), "optim.loss": "categorical_hinge",
+    "eval.early": 200,
+}  # fmt: skip
+PLANE = {
+    "data.batch": 10, "optim.name": "sgd", "optim.lrs": (0.1,), "optim.loss": "cross_entropy",
+    "eval.early": 2, "eval.at": PANELS, "train.epochs": 1024, "eval.epochs": 64,
+}  # fmt: skip
+FEW_EVALS = {"eval.at": (), "eval.keep": ()}
+STEPS = {"train.steps": 200, "eval.every": 1, "eval.at": (0,)}
+# Digits in rows that count in the paper's steps beside the plane.
+DIGITS = {**MNIST, "train.epochs": 200, "eval.epochs": 5, "eval.at": (0,), "eval.keep": ()}
+SHOWN = {**PLANE, "eval.keep": PANELS}
+STARTS = {"model.scales": (1.0, 2.0, 3.0, 2.0, 3.0), "model.bias_stds": (0.0, 0.0, 0.0, 1.0, 1.0)}
+RATES = {"optim.lrs": (1e-3, 1e-2, 1e-1, 1.0)}
+CROSS = {**PLANE, **A_ONLY, **FEW_EVALS, **RATES, "train.epochs": 400, "eval.epochs": 400}
+# One update an epoch: as many updates as there are epochs.
+FULL = {"data.batch": 250, "train.epochs": 10_000, "eval.epochs": 10_000}
+OPTIMISERS = {
+    **{name: {"optim.name": name}
+       for name in ("sgd", "momentum", "adagrad", "adadelta", "rmsprop", "adam", "sign")},
+    "average": {"optim.name": "sgd", "optim.average": True},
+    "gd": {"optim.name": "gd", **FULL},
+    "gauss_newton": {"optim.name": "gd", "optim.gradient": "gauss_newton", "data.batch": 250,
+                     "train.epochs": 400, "eval.epochs": 400},
+    "evolution": {"optim.name": "sgd", "optim.gradient": "evolution"},
+}  # fmt: skip
+
+# row: (what it shows, study, changes); "parts" are trained one after another in sub-folders.
+ROWS = {
+    "demo": (
+        "Plane and digits: where X_2 tells of the target, networks use it, and fail without it",
+        "both",
+        {"parts": {"plane": SHOWN, "mnist": {**DIGITS, "data.digits": "any"}}},
+    ),
+    "mnist": ("Figure 3a: two digits, A against B; dependence and information", "mnist",
+              {**MNIST, **STEPS, "eval.inputs": ("train", "A", "B", "test")}),
+    "architectures": (
+        "Both networks that the paper describes, and both hinge losses",
+        "mnist",
+        {**MNIST, **STEPS,
+         "parts": {f"{arch}_{loss}": {"model.arch": arch, "optim.loss": loss}
+                   for arch in ("appendix", "three_conv")
+                   for loss in ("categorical_hinge", "one_vs_rest_hinge")}},
+    ),
+    "scan": (
+        "Figure 3b: SCAN's jump split, A against both readings of B",
+        "scan",
+        {"data.settings": ("A", "resample_slots", "replace_jump"), "train.steps": 2000,
+         "eval.every": 25, "eval.at": tuple(range(51))},
+    ),
+    "plane": ("Figures 4, 5, 6: the boundary on the plane over training, 8 seeds of it", "plane",
+              SHOWN),
+    "starts": (
+        "The plane from other starts, with single updates, and as the cited demo has it",
+        "plane",
+        {**PLANE,
+         "parts": {
+             "he": {"model.init": "he"},
+             "updates": {"data.step_unit": "update", "eval.early": 50},
+             "playground": {"model.init": "playground", "optim.loss": "half_squared"},
+         }},
+    ),
+    "dose": (
+        "Test accuracy by the share of samples in which X_2 tells of the target",
+        "mnist",
+        {**MNIST, **STEPS, "data.widths": (2,),
+         "data.rhos": (0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0)},
+    ),
+    "widths": ("Test accuracy by how many labels Y_2 may have, from 1 to 10 (B)", "mnist",
+               {**MNIST, **STEPS, "data.widths": tuple(range(1, 11))}),
+    "heal": (
+        "Does it heal? 100 times longer than the paper, digits, and 8 times, the plane",
+        "both",
+        {"parts": {"plane": {**PLANE, "train.epochs": 8192},
+                   "mnist": {**DIGITS, "train.epochs": 20_000, "eval.epochs": 200}}},
+    ),
+    "one_step": (
+        "Propositions 3 and 4: does one small step raise the dependence on X_2?",
+        "both",
+        {"parts": {"plane": {**PLANE, "train.epochs": 256, "eval.at": PANELS[:10]},
+                   "mnist": {**DIGITS, "eval.epochs": 20}}},
+    ),
+    "heads": (
+        "Proposition 5: a head for each component; do their updates cancel?",
+        "both",
+        {"model.heads": 2, "parts": {"plane": PLANE, "mnist": DIGITS}},
+    ),
+    "remedies": (
+        "Towers with a gate, and a penalty on D_2: how much does each repair?",
+        "both",
+        {"parts": {
+            "plane_plain": {**PLANE, "model.towers": False, "reg.penalties": (0.0, 0.01, 0.1, 1.0)},
+            "plane_towers": {**PLANE, "model.towers": True, "reg.penalties": (0.0, 0.1)},
+            "mnist_plain": {**DIGITS, "model.towers": False, "reg.penalties": (0.0, 0.01, 0.1)},
+            "mnist_towers": {**DIGITS, "model.towers": True, "reg.penalties": (0.0,)},
+        }},
+    ),
+    "optimisers": (
+        "Eleven optimisers, guesses and walks at equal training loss, from one start",
+        "crossing",
+        {**CROSS, "model.scales": (2.0,), "parts": OPTIMISERS},
+    ),
+    "control": (
+        "The gradient-free control: SGD, full batch, guesses and walks from five starts",
+        "crossing",
+        {**CROSS, **STARTS, "optim.lrs": (0.1,),
+         "parts": {"sgd": {"optim.name": "sgd"}, "gd": {"optim.name": "gd", **FULL}}},
+    ),
+    "gradients": (
+        "The same runs by forward mode and by finite differences",
+        "gradients",
+        {**PLANE, "train.epochs": 64, "eval.at": PANELS[:8],
+         "parts": {name: {"optim.gradient": name} for name in ("reverse", "forward", "finite")}},
+    ),
+    "landscape": (
+        "Figure 1: distances from the start to both solutions, and the barrier between them",
+        "landscape",
+        {**SHOWN, "eval.epochs": 1024},
+    ),
+    "first_step": ("Which cell places the boundary: its angle after the first step, by cell",
+                   "first_step", {**PLANE, **A_ONLY, "train.epochs": 1, "eval.at": (0, 1)}),
+    "tangent": (
+        "The early share of X_2, predicted from the tangent kernel at the start",
+        "tangent",
+        {**PLANE, "data.batch": 250, "optim.lrs": (0.02,), "model.width": 256,
+         "train.epochs": 16, "eval.epochs": 1, "eval.at": (0,)},
+    ),
+}  # fmt: skip
+CROSSING = known.PLANE | known.CROSSING
+# study: keys, and whether it counts in the paper's steps.
+STUDIES = {
+    "both": (known.PAIRS | known.PLANE, True),
+    "mnist": (known.PAIRS, False),
+    "scan": (known.SCAN, False),
+    "plane": (known.PLANE, True),
+    "crossing": (CROSSING, True),
+    "gradients": (known.PLANE | known.GRADIENTS, True),
+    "landscape": (known.PLANE | known.LANDSCAPE, True),
+    "first_step": (known.PLANE, True),
+    "tangent": (known.PLANE | known.TANGENT, True),
+}
+MORE = {"one_step": known.ONE_STEP}
+
+
+def get_config(arg=""):
+    """`arg` is "", "<row>", "<size>" or "<row>,<size>"."""
+    row, size = split_variant(arg, ROWS)
+    _, study, changes = ROWS[row]
+    own, in_epochs = STUDIES[study]
+    config = base("resistance")
+    with config.unlocked():
+        config.row, config.size, config.study = row, size, study
+    declare_training(config, in_epochs)
+    declare(config, own | MORE.get(row, {}))
+    changes = dict(changes)
+    parts = {name: dict(part) for name, part in changes.pop("parts", {}).items()}
+    config.update_from_flattened_dict(changes)
+    if "epochs" in config.checkpoint:
+        config.checkpoint.epochs = 100_000  # at the end
+    parts = resize(config, row, size, parts)
+    declare_parts(config, {name: _nested(part) for name, part in parts.items()})
+    return config
+
+
+def _nested(flat: dict) -> dict:
+    """{"a.b": 1} as {"a": {"b": 1}}"""
+    found = {}
+    for name, value in flat.items():
+        section, last = name.split(".")
+        found.setdefault(section, {})[last] = value
+    return found
+
+
+# --- sizes ----------------------------------------------------------------------------------------
+
+# The largest values at sizes below the published one.
+LIMITS = {
+    "default": {
+        "train.steps": 200, "eval.n_samples": 300, "eval.n_information": 1000, "eval.n_whole": 1500,
+        "eval.n_step": 256, "search.n_draws": 200_000, "search.walk_steps": 30_000,
+    },
+    "smoke": {
+        "train.steps": 4, "train.epochs": 4, "eval.epochs": 2, "eval.every": 2, "data.batch": 8,
+        "data.n_points": 24, "eval.n_points": 40, "eval.n_jacobian": 4, "eval.grid": 9,
+        "eval.n_samples": 20, "eval.n_information": 20, "eval.n_step": 8, "eval.n_whole": 16,
+        "eval.n_split": 4, "eval.early": 4, "model.hidden": 8, "model.embedding": 4,
+        "model.encoder": 2, "model.width": 8, "search.n_draws": 1000, "search.n_sets": 1,
+        "search.n_keep": 4, "search.walk_steps": 50, "optim.n_pairs": 4, "eval.n_line": 5,
+    },
+}  # fmt: skip
+SEEDS = {"scan": 5, "optimisers": 100, "control": 100, "gradients": 5, "mnist": 20}
+# Of parts and swept values, what two CPU cores train.
+FEW = {
+    "heal": ("plane",), "remedies": ("plane_plain", "plane_towers"), "heads": ("plane",),
+    "one_step": ("plane",), "architectures": ("appendix_categorical_hinge",
+                                              "three_conv_categorical_hinge"),
+    "control": ("sgd", "gd"),
+}  # fmt: skip
+DEFAULT = {
+    "demo": {"train.seeds": tuple(range(5))},
+    "mnist": {"train.seeds": tuple(range(5)), "eval.every": 20, "eval.inputs": ("train",)},
+    "architectures": {"train.seeds": (0, 1), "train.steps": 100, "eval.every": 20},
+    "scan": {"train.seeds": (0,), "train.steps": 800, "eval.at": (0,), "eval.n_jacobian": 8,
+             "eval.every": 50, "eval.n_samples": 256, "data.settings": ("A", "resample_slots")},
+    "dose": {"train.seeds": (0, 1), "train.steps": 100, "eval.every": 50,
+             "data.rhos": (0.0, 0.5, 0.9, 1.0)},
+    "widths": {"train.seeds": (0, 1), "train.steps": 100, "eval.every": 50,
+               "data.widths": (1, 2, 5, 10)},
+    "optimisers": {"train.seeds": tuple(range(20))},
+    "control": {"train.seeds": tuple(range(20))},
+    "gradients": {"train.seeds": tuple(range(5))},
+}  # fmt: skip
+# Digits beside the plane on two cores.
+SHORT = {"train.epochs": 100, "eval.epochs": 20, "eval.n_jacobian": 32, "eval.n_information": 600}
+
+
+def resize(config, row: str, size: str, parts: dict) -> dict:
+    """Changes the config to a size; returns the parts that are trained at it.
+
+    fast: five seeds at full length, evaluated less often; paper: all seeds.
+    """
+    config.train.seeds = tuple(range(SEEDS.get(row, 20) if size == "paper" else 5))
+    flat = _Flat(config)
+    if size == "fast" and "eval.every" in flat:
+        flat["eval.every"] = max(flat["eval.every"], 20)
+        flat["eval.at"] = (0,)
+    if size == "smoke":
+        config.train.seeds = (0, 1)
+    if size == "default":
+        config.train.seeds = tuple(range(20))
+        config.update_from_flattened_dict(DEFAULT.get(row, {}))
+        parts = {name: parts[name] for name in FEW.get(row, parts)}
+        if "mnist" in parts:
+            parts["mnist"] = {**parts["mnist"], **SHORT}
+        if config.study == "mnist":
+            flat["eval.n_jacobian"] = 32
+    for one in [flat, *parts.values()]:
+        limit(one, LIMITS.get(size, {}))
+        if size == "smoke" and "data.digits" in one:
+            one["data.digits"] = "synthetic"  # nothing to download
+    return parts
+
+
+def limit(flat, largest: dict) -> None:
+    """No value above its limit; evaluations beyond the end of training are left out."""
+    for name in largest.keys() & flat.keys():
+        flat[name] = min(flat[name], largest[name])
+    end = largest.get("train.epochs", largest.get("train.steps"))
+    for name in ("eval.at", "eval.keep"):
+        if name in flat and "train.steps" in largest:
+            last = flat.get("train.epochs", flat.get("train.steps", end))
+            flat[name] = tuple(step for step in flat[name] if step <= last)
+    if len(largest) > 10:  # smoke: the ends of every sweep
+        for name in ("data.rhos", "data.widths", "optim.lrs", "reg.penalties"):
+            if name in flat:
+                flat[name] = tuple(dict.fromkeys((flat[name][0], flat[name][-1])))
+        if "eval.levels" in flat:
+            flat["eval.levels"] = (0.7, 0.1)
+
+
+class _Flat:
+    """A config by dotted names, as far as it is read and written like a dict."""
+
+    def __init__(self, config):
+        self.config = config
+
+    def keys(self):
+        return set(keys(self.config))
+
+    def __contains__(self, name):
+        return name in self.keys()
+
+    def get(self, name, default):
+        return self[name] if name in self else default
+
+    def __getitem__(self, name):
+        section, last = name.split(".")
+        return self.config[section][last]
+
+    def __setitem__(self, name, value):
+        self.config.update_from_flattened_dict({name: value})
+
+
+_MINUTES = {"default": "1 to 5 minutes on two CPU cores", "smoke": "seconds",
+            "fast": "minutes on one H200", "paper": "minutes on one H200"}  # fmt: skip
+
+
+def describe_rows():
+    """One line per row for `--list`."""
+    for name, (doc, *_) in ROWS.items():
+        n = len(CLAIMS["resistance"].get(name, ()))
+        yield {"name": name, "doc": doc, "times": _MINUTES, "expect": f"{n} claims" if n else ""}
