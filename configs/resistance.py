@@ -1,6 +1,6 @@
 """Resistance: does gradient descent use what it should ignore? (anonymous, under review)
 
-    python -m cgjax.main --config=configs/resistance.py                 plane and digits, A against B
+    python -m cgjax.main --config=configs/resistance.py                 plane and digits, A and B
     python -m cgjax.main --config=configs/resistance.py:<row>[,<size>]  one figure, or one question
 
 Rows are listed in ROWS below; sizes are default (minutes on two CPU cores), smoke, fast (for one

@@ -20,6 +20,7 @@ from cgjax.core.keys import key
 from cgjax.experiments.bumps import run as bumps
 from cgjax.experiments.kernels.dense import scores
 from cgjax.experiments.kernels.images import networks, study
+from cgjax.experiments.resistance import run as resistance
 from cgjax.experiments.sprites import panels
 from cgjax.experiments.sprites import run as sprites
 from cgjax.experiments.sprites.support import trained
@@ -37,6 +38,10 @@ KINDS = {
     "kernels": (
         *((row, {}) for row in ("demo", "addition_rich", "cd_rich", "addition_mnist")),
         *((row, {}) for row in configs.load_file("kernels").CLOSED_FORMS),
+    ),
+    "resistance": tuple(
+        (row, {})
+        for row in ("one_step", "mnist", "scan", "gradients", "optimisers", "landscape", "tangent")
     ),
     "bumps": tuple(
         (row, {}) for row in ("demo", "B7", "B8", "B10", "B11", "B11_transformer", "B12")
@@ -60,6 +65,7 @@ def few_stops(monkeypatch):
     monkeypatch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
     monkeypatch.setattr(sprites, "draw", lambda *arguments: [])
     monkeypatch.setattr(bumps, "draw", lambda *arguments: [])
+    monkeypatch.setattr(resistance, "draw", lambda *arguments: [])
     monkeypatch.setattr(panels, "verdict", lambda data: "not asked")
     monkeypatch.setattr(scores, "KINDS", {})
     monkeypatch.setattr(study, "of_gram", lambda *arguments: {"salience": np.array(0.5)})

@@ -1,4 +1,4 @@
-"""What "Gradient Descent Resists Compositionality" claims, and numbers of a prototype; literals only.
+"""Claims of "Gradient Descent Resists Compositionality", and a prototype's numbers; literals only.
 
 The paper prints curves and no number: its claims are orderings. The numbers are of other code with
 the paper's settings (PyTorch for digits, NumPy for the plane, JAX for SCAN), mean and standard

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.analysis import dependence, landscape, tangent_split
-from cgjax.core import train
+from cgjax.core import train, tree
 from cgjax.core.logging import read_kept
 from cgjax.core.replicas import names_of
 from cgjax.experiments.resistance import plane, training
@@ -71,7 +71,10 @@ def from_layers(found: list) -> dict:
     """Inverse of `layers`."""
     return {
         "net": {
-            f"dense_{i}": {"kernel": jnp.asarray(k, jnp.float32), "bias": jnp.asarray(b, jnp.float32)}
+            f"dense_{i}": {
+                "kernel": jnp.asarray(k, jnp.float32),
+                "bias": jnp.asarray(b, jnp.float32),
+            }
             for i, (k, b) in enumerate(found)
         }
     }
@@ -106,10 +109,10 @@ def distances(config, found):
     rows = {"before": [], "after": [], "apart": [], "matched": [], "A": [], "control": []}
     curves = {"before": [], "after": []}
     for s in range(len(seeds)):
-        at = {i: jax.tree.map(lambda leaf: jnp.asarray(leaf[s, i]), trained.params) for i in (a, b)}
-        zero = jax.tree.map(lambda leaf: jnp.asarray(leaf[s, a]), first)
+        at = {i: tree.take(trained.params, (s, i)) for i in (a, b)}
+        zero = tree.take(first, (s, a))
         near = from_layers(landscape.matched(layers(at[a]), layers(at[b])))
-        some = jax.tree.map(lambda leaf: leaf[s], points["train"])
+        some = tree.take(points["train"], s)
         for word, other in (("before", at[b]), ("after", near)):
             between = line(at[a], other, some)
             rows[word].append(between.height)
@@ -199,18 +202,18 @@ def tangent(config, found):
 
     @jax.jit
     def residuals(params, points):
-        return -jax.grad(
-            lambda logits: jnp.mean(_cross_entropy(logits, points.y[:, 0]))
-        )(f(params, points.x))
+        return -jax.grad(lambda logits: jnp.mean(_cross_entropy(logits, points.y[:, 0])))(
+            f(params, points.x)
+        )
 
     for i, setting in enumerate(trained.settings):
         points = points_of(own, setting.numbers["control"])
         guess, splits = [], []
         for s in range(len(seeds)):
-            params = jax.tree.map(lambda leaf: jnp.asarray(leaf[s, i]), first)
-            own_points = jax.tree.map(lambda leaf: leaf[s], points)
+            params = tree.take(first, (s, i))
+            own_points = tree.take(points, s)
             guess.append(np.asarray(predicted(params, own_points)))
-            some = jax.tree.map(lambda leaf: leaf[: own.eval.n_split], own_points["train"])
+            some = tree.take(own_points["train"], slice(own.eval.n_split))
             kernel = tangent_split.tangent_split(f, params, some.x, of_plane.INPUTS)
             asked = tangent_split.tangent_split(
                 f, params, some.x, of_plane.INPUTS, residuals(params, some)

@@ -14,7 +14,7 @@ LEVEL = 0.05
 
 
 def judge(claims, metrics: dict) -> list[dict]:
-    """Claims whose metrics a run has, with ours, p and a verdict; metrics {name: (values, seeds)}."""
+    """Claims whose metrics a run has, with ours, p and a verdict; {name: (values, seeds)}."""
     found = []
     for claim in claims:
         sides = [claim["left"], claim["right"]]

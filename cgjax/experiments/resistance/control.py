@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.analysis import stats
-from cgjax.core import grads, rng
+from cgjax.core import grads, rng, tree
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
 from cgjax.experiments.resistance import models
@@ -24,6 +24,8 @@ def check(config) -> None:
     """The level of the metrics is one of those whose crossing is kept."""
     if config.search.level not in config.eval.levels:
         raise BadInput(f"search.level={config.search.level} is none of eval.levels")
+    if config.model.init != "glorot":
+        raise BadInput("searches start from model.init=glorot")
     if config.search.n_draws % (BATCH * config.search.n_sets):
         raise BadInput(f"search.n_draws is a multiple of {BATCH} for each of search.n_sets")
 
@@ -33,7 +35,11 @@ def priors(config) -> list[tuple[str, np.ndarray, np.ndarray]]:
     several = len(config.model.scales) > 1
     found = zip(config.model.scales, config.model.bias_stds)
     return [
-        (f", scale {s:g}, biases {b:g}" if several else f", scale {s:g}", np.float32(s), np.float32(b))
+        (
+            f", scale {s:g}, biases {b:g}" if several else f", scale {s:g}",
+            np.float32(s),
+            np.float32(b),
+        )
         for s, b in found
     ]
 
@@ -55,15 +61,16 @@ def compare(config, found):
         every = measure(jax.tree.map(jnp.asarray, params), data)
         return {name: np.asarray(every[name]) for name in SCORES}
 
+    searches = Searches(config, own, points, scored)
     for p, prior in enumerate(priors(config)):
         for name, (settings, trained, _) in found.items():
             _add(numbers, arrays, config, f"{name}{prior[0]}", level,
                  _crossings(settings, trained, p, level, scored, points))  # fmt: skip
         if config.search.walk_steps:
-            _add(numbers, arrays, config, f"metropolis{prior[0]}", level,
-                 _walks(config, own, prior, scored, points))  # fmt: skip
+            ways = searches.walks(*prior[1:])
+            _add(numbers, arrays, config, f"metropolis{prior[0]}", level, ways)
         if config.search.n_draws:
-            ways = _guesses(config, own, prior, scored, points)
+            ways = searches.guesses(*prior[1:])
             _add(numbers, arrays, config, f"guess{prior[0]}", level, ways)
             numbers |= _matched(arrays, [*found, "metropolis"], prior[0], level)
     return numbers, arrays
@@ -99,9 +106,7 @@ def _crossings(settings, trained, prior, level, scored, points):
     reached = steps[:, :, level] >= 0  # [seeds, rates]
     took = np.where(reached, steps[:, :, level], np.inf)
     # Most seeds first, then the fewest steps.
-    order = sorted(
-        range(len(lrs)), key=lambda r: (-reached[:, r].sum(), np.median(took[:, r]))
-    )
+    order = sorted(range(len(lrs)), key=lambda r: (-reached[:, r].sum(), np.median(took[:, r])))
     best = order[0]
     params = jax.tree.map(
         lambda leaf: leaf.reshape(n_seeds, n_priors, len(lrs), *leaf.shape[2:])[:, prior, best],
@@ -109,7 +114,7 @@ def _crossings(settings, trained, prior, level, scored, points):
     )  # [seeds, levels, ...]
     scores = {name: np.full((n_levels, n_seeds), np.nan) for name in SCORES}
     for i in range(n_levels):
-        found = scored(jax.tree.map(lambda leaf: leaf[:, i], params), points)
+        found = scored(tree.take(params, (slice(None), i)), points)
         for name in SCORES:
             scores[name][i] = np.where(steps[:, best, i] >= 0, found[name], np.nan)
     known = steps[:, best, level]
@@ -123,77 +128,87 @@ def _crossings(settings, trained, prior, level, scored, points):
 # --- without --------------------------------------------------------------------------------------
 
 
-def _drawing(own, prior):
+def _start(own):
+    """Weights of scale 1, biases of deviation 1: `_scaled` makes any start of them."""
     net = of_plane.network(own)
     shapes = jax.eval_shape(net.init, jax.random.key(0), jnp.zeros((1, 2)))["params"]
-    _, scale, bias_std = prior
-    return lambda key: models.initial(key, shapes, own.model.init, scale, bias_std)
+    return lambda key: models.initial(key, shapes, own.model.init, 1.0, 1.0)
 
 
-def _guesses(config, own, prior, scored, points):
-    """Weights drawn until their loss is at most each level, on several seeds' training sets."""
-    draw, levels = _drawing(own, prior), np.array(config.eval.levels, np.float32)
-    n_sets = min(config.search.n_sets, len(own.train.seeds))
-
-    def loss(params, some):
-        return of_plane.whole_loss(own, params, some)
-
-    parts, accepted = [], 0
-    for s in range(n_sets):
-        data = jax.tree.map(lambda leaf: leaf[s], points)
-        key = jax.random.fold_in(jax.random.key(own.train.seeds[s]), 99)
-        n = config.search.n_draws // config.search.n_sets
-        found = grads.guess_and_check(
-            key, draw, loss, data["train"], levels, n, config.search.n_keep, BATCH
-        )
-        accepted = accepted + np.asarray(found.n_accepted)
-        n_kept = found.losses.shape[1]
-        every = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (n_kept, *leaf.shape)), data)
-        rows = [
-            scored(jax.tree.map(lambda leaf: leaf[i], found.params), every)
-            for i in range(len(levels))
-        ]
-        held = np.isfinite(np.asarray(found.losses))
-        parts.append({
-            name: np.where(held, np.stack([row[name] for row in rows]), np.nan) for name in SCORES
-        })  # fmt: skip
-    scores = {name: np.concatenate([part[name] for part in parts], axis=1) for name in SCORES}
-    n_draws = n * n_sets
-    level = config.eval.levels.index(config.search.level)
-    enough = [x for x, count in zip(config.eval.levels, accepted) if count >= config.search.n_keep]
-    return scores, {
-        "accepted of a million": 1e6 * accepted[level] / n_draws,
-        "lowest level with enough": min(enough) if enough else np.nan,
-    }
+def _scaled(params, scale, bias_std):
+    """The same draw from another start, as `models.initial` has it where biases are around 0."""
+    factor = {"kernel": scale, "bias": bias_std, "gate": 1.0}
+    return jax.tree_util.tree_map_with_path(lambda path, leaf: factor[path[-1].key] * leaf, params)
 
 
-def _walks(config, own, prior, scored, points):
-    """One walk for each seed, from where gradient descent starts too."""
-    draw, search = _drawing(own, prior), config.search
-    seeds = jnp.asarray(np.asarray(own.train.seeds, np.uint32))
+class Searches:
+    """Both searches of a row, each compiled once for all of its starts."""
 
-    @jax.jit
-    @jax.vmap
-    def walk(seed, data):
-        key = jax.random.key(seed)
-        start = draw(rng.stream(key, "init"))  # as the loop does
+    def __init__(self, config, own, points, scored):
+        self.config, self.own, self.points, self.scored = config, own, points, scored
+        self.draw = _start(own)
+        self.loss = self._loss  # a method is a new object each time: it would be compiled anew
+        self.walk = jax.jit(jax.vmap(self._walk, in_axes=(0, 0, None, None)))
+
+    def _loss(self, params, data):
+        points, *prior = data
+        return of_plane.whole_loss(self.own, _scaled(params, *prior), points)
+
+    def guesses(self, scale, bias_std):
+        """Weights drawn until their loss is at most each level, on several training sets."""
+        search, levels = self.config.search, np.array(self.config.eval.levels, np.float32)
+        n_sets = min(search.n_sets, len(self.own.train.seeds))
+        n, parts, accepted = search.n_draws // search.n_sets, [], 0
+        for s in range(n_sets):
+            data = tree.take(self.points, s)
+            key = jax.random.fold_in(jax.random.key(self.own.train.seeds[s]), 99)
+            found = grads.guess_and_check(
+                key, self.draw, self.loss, (data["train"], scale, bias_std), levels, n,
+                search.n_keep, BATCH,
+            )  # fmt: skip
+            accepted = accepted + np.asarray(found.n_accepted)
+            n_kept = found.losses.shape[1]
+            every = tree.take(self.points, np.full(n_kept, s))
+            params = _scaled(found.params, scale, bias_std)
+            rows = [self.scored(tree.take(params, i), every) for i in range(len(levels))]
+            held = np.isfinite(np.asarray(found.losses))
+            parts.append({
+                name: np.where(held, np.stack([row[name] for row in rows]), np.nan)
+                for name in SCORES
+            })  # fmt: skip
+        scores = {name: np.concatenate([part[name] for part in parts], axis=1) for name in SCORES}
+        level = self.config.eval.levels.index(search.level)
+        counts = zip(self.config.eval.levels, accepted)
+        enough = [x for x, count in counts if count >= search.n_keep]
+        return scores, {
+            "accepted of a million": 1e6 * accepted[level] / (n * n_sets),
+            "lowest level with enough": min(enough) if enough else np.nan,
+        }
+
+    def _walk(self, seed, data, scale, bias_std):
+        key, search = jax.random.key(seed), self.config.search
+        start = _scaled(self.draw(rng.stream(key, "init")), scale, bias_std)  # as the loop starts
         return grads.metropolis(
             jax.random.fold_in(key, 98), start,
-            lambda params: of_plane.whole_loss(own, params, data["train"]),
+            lambda params: of_plane.whole_loss(self.own, params, data["train"]),
             search.level, search.walk_steps, search.walk_scale, search.walk_decay,
         )  # fmt: skip
 
-    found = walk(seeds, points)
-    every = scored(found.params, points)
-    n_levels, level = len(config.eval.levels), config.eval.levels.index(search.level)
-    scores = {name: np.full((n_levels, len(seeds)), np.nan) for name in SCORES}
-    ended = np.asarray(found.found)
-    for name in SCORES:
-        scores[name][level] = np.where(ended, every[name], np.nan)
-    return scores, {
-        "updates": float(np.median(np.asarray(found.n_steps))),
-        "censored": int(np.sum(~ended)),
-    }
+    def walks(self, scale, bias_std):
+        """One walk for each seed, from where gradient descent starts too."""
+        seeds = jnp.asarray(np.asarray(self.own.train.seeds, np.uint32))
+        found = self.walk(seeds, self.points, scale, bias_std)
+        every = self.scored(found.params, self.points)
+        levels = self.config.eval.levels
+        scores = {name: np.full((len(levels), len(seeds)), np.nan) for name in SCORES}
+        ended = np.asarray(found.found)
+        for name in SCORES:
+            row = np.where(ended, every[name], np.nan)
+            scores[name][levels.index(self.config.search.level)] = row
+        return scores, {
+            "updates": float(np.median(np.asarray(found.n_steps))),
+            "censored": int(np.sum(~ended)),
+        }
 
 
 def _matched(arrays, names, word, level) -> dict:

@@ -12,7 +12,7 @@ import numpy as np
 
 from cgjax.analysis import dependence
 from cgjax.config import parts
-from cgjax.core import loading, rng, sizes
+from cgjax.core import loading, rng, sizes, tree
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import read_kept, say
 from cgjax.core.replicas import names_of
@@ -136,7 +136,9 @@ def panels(config, trained, folder) -> dict:
     for step in sorted(config.eval.keep):
         kept = read_kept(folder / "evals" / f"{step * of_plane.per_step(config)}.npz")
         order = [kept["replicas"].tolist().index(name) for name in names]
-        found.append(kept["shown"][order].reshape(-1, len(trained.settings), *kept["shown"].shape[1:]))
+        found.append(
+            kept["shown"][order].reshape(-1, len(trained.settings), *kept["shown"].shape[1:])
+        )
     arrays["panels"] = np.stack(found)[:, :shown].astype(np.float32)
     arrays["panel_steps"] = np.array(sorted(config.eval.keep))
     return arrays
@@ -172,7 +174,7 @@ def told(config, trained) -> dict:
     rows = []
     for s, seed in enumerate(trained.seeds):
         for i, setting in enumerate(trained.settings):
-            params = jax.tree.map(lambda leaf: leaf[s, i], trained.params)
+            params = tree.take(trained.params, (s, i))
             rows.append(one(params, {"seed": np.uint32(seed), **setting.numbers}, data))
     shape = len(trained.seeds), len(trained.settings)
     return {name: np.array([row[name] for row in rows], float).reshape(shape) for name in rows[0]}

@@ -192,7 +192,7 @@ def stepped(config, params, data, replica) -> dict:
     found = {}
     for word, drawn in (("A", batch), ("re-drawn", free)):
         step = dependence.one_step(
-            lambda p: jnp.sum(head_losses(config, p, data["train"].images, drawn)),
+            lambda p, drawn=drawn: jnp.sum(head_losses(config, p, data["train"].images, drawn)),
             measures,
             params,
             config.eval.one_step,

@@ -187,7 +187,10 @@ def stepped(config, params, data) -> dict:
     found = {}
     for word, points in (("A", data["fresh"]), ("re-drawn", data["do"])):
         step = dependence.one_step(
-            lambda p: whole_loss(config, p, points), measures, params, config.eval.one_step
+            lambda p, points=points: whole_loss(config, p, points),
+            measures,
+            params,
+            config.eval.one_step,
         )
         found |= {f"one step on {word}: {name}": value for name, value in step.change.items()}
     return found

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.analysis import dependence
-from cgjax.core import loading, optim, rng, train
+from cgjax.core import loading, optim, rng, train, tree
 from cgjax.core.metrics import entries
 from cgjax.experiments.resistance import models, scan, training
 from cgjax.nets.rnn import PAD, Seq2Seq, greedy, previous
@@ -49,7 +49,7 @@ def sets(config, data, replica, n: int) -> dict:
     for i, (part, known) in enumerate((("train", scan.TRAINING), ("test", scan.TEST))):
         row_key, word_key = jax.random.split(jax.random.fold_in(key, i))
         rows = jax.random.randint(row_key, (n,), 0, len(data[part].commands))
-        some = jax.tree.map(lambda leaf: leaf[rows], data[part])
+        some = tree.take(data[part], rows)
         found[part] = shown(known, word_key, replica["task"], some)
     return found
 
@@ -146,19 +146,19 @@ def whole(config, trained: training.Trained) -> dict:
         n = min(most, len(data[part].commands))
         rows = np.linspace(0, len(data[part].commands) - 1, n).astype(int)
         padded = np.resize(rows, -(-n // CHUNK) * CHUNK).reshape(-1, CHUNK)
-        some = jax.tree.map(lambda leaf: leaf[padded], data[part])
+        some = tree.take(data[part], padded)
 
         @jax.jit
         def score(params, key, task, some, known=known):
             flat = jax.tree.map(lambda leaf: leaf.reshape(-1, leaf.shape[-1]), some)
             flat = shown(known, key, task, flat)
             parts = jax.tree.map(lambda new, old: new.reshape(old.shape), flat, some)
-            return jax.lax.map(lambda one: right(config, params, one), parts).ravel()
+            return jax.lax.map(lambda chunk: right(config, params, chunk), parts).ravel()
 
         values = np.zeros((len(trained.seeds), len(trained.settings)))
         for s, seed in enumerate(trained.seeds):
             for i, one in enumerate(trained.settings):
-                params = jax.tree.map(lambda leaf: leaf[s, i], trained.params)
+                params = tree.take(trained.params, (s, i))
                 key = rng.stream(jax.random.key(seed), "eval")
                 values[s, i] = np.mean(score(params, key, one.numbers["task"], some)[:n])
         found[f"{part} accuracy, whole set"] = values

@@ -1,0 +1,199 @@
+"""Figures of single questions: doses, remedies, solutions of equal loss, paths, angles, kernels."""
+
+import numpy as np
+
+from cgjax import plots
+from cgjax.experiments.resistance.figures.curves import band, colours, prefixes, step_axis
+
+
+def _dots(ax, rows, xlabel):
+    """A line of dots for each of {word: values [n]}, the mean as a bar; the first one on top."""
+    for i, (word, values) in enumerate(rows.items()):
+        values = np.asarray(values, float)
+        values = values[np.isfinite(values)]
+        y = len(rows) - 1 - i
+        jitter = np.random.default_rng(0).uniform(-0.22, 0.22, len(values))
+        colour = plots.COLOURS[1 if word.startswith(("guess", "metropolis")) else 0]
+        ax.scatter(values, y + jitter, s=7, color=colour, alpha=0.45, linewidths=0)
+        if len(values):
+            ax.plot([values.mean()] * 2, [y - 0.36, y + 0.36], color=plots.INK, linewidth=1.6)
+        else:
+            ax.text(0.02, y, "none", transform=ax.get_yaxis_transform(), va="center",
+                    color=plots.GREY)  # fmt: skip
+    ax.set_yticks(range(len(rows)), [w.replace("_", " ") for w in rows][::-1])
+    ax.set(xlabel=xlabel, ylim=(-0.6, len(rows) - 0.4))
+
+
+@plots.styled
+def _dot_panels(panels, title):
+    """panels {xlabel: rows}"""
+    n = max(len(rows) for rows in panels.values())
+    fig = plots.new_figure(2.9 * len(panels) + 1.8, 0.3 * n + 1.5, layout="constrained")
+    axes = fig.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+    for ax, (xlabel, rows) in zip(axes, panels.items()):
+        _dots(ax, rows, xlabel)
+    plots.headline(fig, title)
+    return fig
+
+
+def draw_solutions(arrays, folder):
+    """Every way to a solution at the level of the metrics: accuracy, S_2, information."""
+    levels = arrays["levels"]
+    names = sorted({name.split("/")[1] for name in arrays if name.startswith("solutions/")})
+    first = [n for n in names if not n.startswith(("guess", "metropolis"))]
+    names = first + [n for n in names if n not in first]
+    if ", biases" in " ".join(names):  # several starts: those of one start side by side
+        names.sort(key=lambda n: n.split(", ", 1)[1])
+    level = int(np.argmin(np.abs(levels - 0.1)))
+    panels = {
+        score: {n: arrays[f"solutions/{n}/{score}"][level] for n in names}
+        for score in ("test accuracy", "S_2", "interventional information", "norm")
+    }
+    title = f"Solutions at training loss {levels[level]:g}, with gradients and without"
+    plots.save(_dot_panels(panels, title), folder / "solutions.png")
+    plots.save(_by_level(arrays, levels, names), folder / "levels.png")
+
+
+@plots.styled
+def _by_level(arrays, levels, names):
+    fig = plots.new_figure(7.6, 3.6, layout="constrained")
+    ax = fig.subplots()
+    shades = plots.shades(len(names), "#9ecae1", "#08306b")
+    for name, colour in zip(names, shades):
+        values = arrays[f"solutions/{name}/test accuracy"]
+        known = np.isfinite(values).sum(axis=1) > 1
+        mean = np.array([np.nanmean(row) if ok else np.nan for row, ok in zip(values, known)])
+        free = name.startswith(("guess", "metropolis"))
+        colour = plots.COLOURS[1] if free else colour
+        marker = "s" if name.startswith("metropolis") else "o"
+        ax.plot(levels, mean, marker=marker, markersize=4, color=colour, linewidth=1,
+                label=name.replace("_", " "), linestyle="--" if free else "-")  # fmt: skip
+    ax.set(xscale="log", xlabel="training loss of the solutions", ylabel="test accuracy")
+    ax.set_xticks(levels, [f"{x:g}" for x in levels])
+    ax.minorticks_off()
+    ax.invert_xaxis()
+    plots.headline(fig, "Test accuracy of solutions by their training loss (mean)")
+    fig.legend(loc="outside right upper", fontsize=7)
+    return fig
+
+
+def draw_settings(arrays, folder):
+    """Test accuracy and S_2 of every part and setting after training."""
+    rows = {}
+    for prefix, word in prefixes(arrays):
+        for i, name in enumerate(arrays[f"{prefix}settings"].tolist()):
+            rows[f"{word}: {name}"] = (prefix, i)
+    panels = {
+        score: {w: arrays[f"{p}scores/{score}"][-1, :, i] for w, (p, i) in rows.items()}
+        for score in ("test accuracy", "S_2", "interventional information")
+    }
+    plots.save(_dot_panels(panels, "After training, every seed; bars are means"),
+               folder / "settings.png")  # fmt: skip
+
+
+def draw_dose(arrays, folder):
+    """Test accuracy and S_2 by dose or width."""
+    name = "rho" if len(set(arrays["setting/rho"].tolist())) > 1 else "width"
+    plots.save(_dose(arrays, name), folder / "dose.png")
+
+
+@plots.styled
+def _dose(arrays, name):
+    fig = plots.new_figure(7.4, 3.3, layout="constrained")
+    x = arrays[f"setting/{name}"]
+    order = np.argsort(x)
+    words = {"rho": "share of samples in which X_2 tells of Y_1", "width": "labels Y_2 may have"}
+    for ax, score in zip(fig.subplots(1, 2), ("test accuracy", "S_2")):
+        band(ax, x[order], arrays[f"scores/{score}"][-1].T[order], plots.COLOURS[0], score)
+        ax.set(xlabel=words[name], ylabel=score)
+    plots.headline(fig, "The more X_2 tells in training, the worse the test" if name == "rho"
+                   else "Test accuracy by how much X_2 leaves open")  # fmt: skip
+    return fig
+
+
+@plots.styled
+def _over_steps(steps, lines, title, ylabel, log=False):
+    """lines {word: values [m, seeds]}"""
+    fig = plots.new_figure(5.4, 3.6, layout="constrained")
+    ax = fig.subplots()
+    for colour, (word, values) in zip(plots.COLOURS * 2, lines.items()):
+        band(ax, steps, values, colour, word)
+    step_axis(ax, steps)
+    ax.set_ylabel(ylabel)
+    if log:
+        ax.set_yscale("log")
+    plots.headline(fig, title)
+    plots.legend_below(fig, ax)
+    return fig
+
+
+def draw_apart(arrays, folder):
+    """How far other gradients lead away from reverse mode."""
+    steps = arrays["reverse/scores/step"]
+    lines = {
+        f"{name.split('/')[1]}: {name.split('/')[2]}": np.maximum(values, 1e-9)
+        for name, values in arrays.items()
+        if name.startswith("apart/") and not name.endswith("train accuracy")
+    }
+    title = "Difference from the runs by reverse mode"
+    plots.save(_over_steps(steps, lines, title, "largest difference", True), folder / "apart.png")
+
+
+def draw_paths(arrays, folder):
+    """Figure 1: distances along the paths, and the loss between the ends."""
+    plots.save(_paths(arrays), folder / "paths.png")
+
+
+@plots.styled
+def _paths(arrays):
+    fig = plots.new_figure(8.6, 3.7, layout="constrained")
+    left, right = fig.subplots(1, 2)
+    steps = arrays["path/step"]
+    words = {"A to control": "A's path to control's end", "control to A": "control's to A's end"}
+    for (name, word), colour in zip(words.items(), ("#1f4fd8", "#d62728")):
+        band(left, steps, arrays[f"path/{name}"], colour, word)
+    step_axis(left, steps)
+    left.set_ylabel("distance")
+    left.legend(fontsize=7)
+    share = np.linspace(0, 1, arrays["line/before"].shape[1])
+    for (name, word), colour in zip(
+        {"before": "as trained", "after": "hidden units matched"}.items(), plots.COLOURS
+    ):
+        band(right, share, arrays[f"line/{name}"].T, colour, word)
+    right.set(xlabel="from A's end (0) to control's end (1)", ylabel="training loss of A")
+    right.legend(fontsize=7)
+    plots.headline(fig, "Distances between paths and solutions, and the loss on the line between")
+    return fig
+
+
+def draw_turns(arrays, folder):
+    """By which angle each cell alone turns the boundary."""
+    rows = {name.split("/")[1]: v for name, v in arrays.items() if name.startswith("turn/")}
+    title = "Turn of the boundary in the first step, by the cell whose gradient is used"
+    plots.save(_dot_panels({"degrees": rows}, title), folder / "turns.png")
+
+
+def draw_tangent(arrays, folder):
+    """S_2 as measured, and as the linearised network predicts it."""
+    plots.save(_tangent(arrays), folder / "tangent.png")
+
+
+@plots.styled
+def _tangent(arrays):
+    names, steps = arrays["settings"].tolist(), arrays["tangent/step"]
+    fig = plots.new_figure(8.2, 3.6, layout="constrained")
+    left, right = fig.subplots(1, 2)
+    for name, (dark, light) in zip(names, colours(names)):
+        measured, guess = (arrays[f"tangent/{name}/{k}"] for k in ("measured", "predicted"))
+        band(left, steps, measured.T, dark, f"{name}, measured")
+        band(left, steps, guess.T, light, f"{name}, predicted", "--")
+        change = [each[:, -1] - each[:, 0] for each in (guess, measured)]
+        right.scatter(*change, s=14, color=dark, label=name)
+    step_axis(left, steps)
+    left.set_ylabel("S_2")
+    left.legend(fontsize=7)
+    right.axline((0, 0), slope=1, color=plots.FAINT, linewidth=1)
+    right.set(xlabel="predicted change of S_2", ylabel="measured change")
+    right.legend(fontsize=7)
+    plots.headline(fig, "The early share of X_2, and what the tangent kernel at the start predicts")
+    return fig

@@ -1,0 +1,159 @@
+"""One tiny run of each kind of study, from its config to claims and figures."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+import cgjax
+from cgjax import config as configs
+from cgjax.core.errors import BadInput
+from cgjax.core.logging import print_table
+from cgjax.experiments.resistance import claims, control, run
+from cgjax.experiments.resistance.training import pairs as of_pairs
+from cgjax.experiments.resistance.training import plane as of_plane
+from cgjax.published import CLAIMS
+
+QUICK = {"train.epochs": "2", "eval.epochs": "1", "eval.at": "0"}
+
+
+@pytest.fixture(autouse=True)
+def one_device(monkeypatch):
+    monkeypatch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
+
+
+def smoke(row, changes=None):
+    return configs.load(f"resistance:{row},smoke", changes or {})
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory):
+    """The row `plane`, with its figures; drawn once."""
+    config, workdir = smoke("plane"), tmp_path_factory.mktemp("plane")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
+        found = run.run(config, workdir)
+    return config, workdir, found
+
+
+def test_pairs_of_runs_start_alike_and_part(plane):
+    config, _, (metrics, arrays, extra) = plane
+    test = arrays["scores/test accuracy"]  # [times, seeds, settings]
+    assert test.shape == (4, 2, 2) and arrays["scores/step"].tolist() == [0, 1, 2, 4]
+    np.testing.assert_array_equal(test[0, :, 0], test[0, :, 1])
+    assert np.any(arrays["scores/S_2"][-1, :, 0] != arrays["scores/S_2"][-1, :, 1])
+    assert np.any(arrays["scores/S_2"][:, 0] != arrays["scores/S_2"][:, 1])
+    assert len(metrics["A: test accuracy"]["values"]) == 2 and extra["claims"] == []
+    assert arrays["losses/accuracy"].shape == (4, 2, 2)  # of every pass
+    assert arrays["panels"].shape == (4, 2, 2, 9, 9)
+    logits_at_start = arrays["panels"][0]
+    np.testing.assert_array_equal(logits_at_start[:, 0], logits_at_start[:, 1])
+
+
+def test_figures_are_drawn(plane):
+    _, workdir, _ = plane
+    drawn = {path.name for path in (workdir / "figures").iterdir()}
+    assert drawn == {"points.png", "panels.png", "seeds.png", "boundary.gif", "accuracy.png",
+                     "dependence.png", "information.png"}  # fmt: skip
+
+
+def test_a_run_is_read_back(plane):
+    config, workdir, (_, arrays, _) = plane
+    (workdir / "config.json").write_text(configs.to_json(config))
+    loaded = cgjax.load(workdir, "control")
+    x = np.array([[0.5, 0.5], [-0.5, 0.2]], np.float32)
+    params = jax.tree.map(lambda leaf: leaf[0], loaded.params)
+    assert loaded.predict(params, x).shape == (2, 2) and loaded.step.tolist() == [12, 12]
+
+
+def test_crossings_are_the_first(tmp_path):
+    config = smoke("control", {"search.n_draws": "0", "search.walk_steps": "0"})
+    own = dict(configs.parts(config))["gd"]
+    trained = of_plane.run(own, tmp_path)
+    steps = trained.extra["step"]  # [seeds, settings, levels]
+    assert steps.shape == (2, 5, 2) and np.all((steps[..., 1] < 0) | (steps[..., 0] >= 0))
+    points = jax.jit(lambda: of_plane.draw(own, np.uint32(0), False)["train"])()
+    held = jax.tree.map(lambda leaf: leaf[0, :, 0], trained.extra["params"])
+    losses = jax.jit(jax.vmap(lambda p: of_plane.whole_loss(own, p, points)))(held)
+    reached = steps[0, :, 0] >= 0
+    assert reached.any() and np.all(np.asarray(losses)[reached] <= own.eval.levels[0])
+
+
+def test_searches_start_where_training_starts():
+    own = dict(configs.parts(smoke("control")))["sgd"]
+    drawn = control._start(own)(jax.random.key(3))
+    net = of_plane.network(own)
+    shapes = jax.eval_shape(net.init, jax.random.key(0), np.zeros((1, 2), np.float32))["params"]
+    expected = of_plane.models.initial(jax.random.key(3), shapes, "glorot", 2.0, 0.5)
+    for one, other in zip(
+        jax.tree.leaves(control._scaled(drawn, 2.0, 0.5)), jax.tree.leaves(expected)
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+def test_settings_of_digits_by_width_and_dose():
+    config = smoke("mnist", {"data.widths": "2,5", "data.rhos": "1,0.5"})
+    assert [one.name for one in of_pairs.settings(config)] == [
+        "A", "rho 0.5", "width 5", "rho 0.5, width 5",
+    ]  # fmt: skip
+    with pytest.raises(BadInput, match="setting B twice"):
+        run.check(smoke("mnist", {"data.rhos": "1,0", "data.widths": "2,10"}))
+    with pytest.raises(BadInput, match="half_squared"):
+        run.check(smoke("mnist", {"optim.loss": "half_squared"}))
+    with pytest.raises(BadInput, match="zipped"):
+        run.check(smoke("plane", {"model.scales": "1,2"}))
+
+
+def test_other_rows_run(tmp_path):
+    """Heads, one step, towers and a penalty on the plane: no figure, no digits."""
+    for row, changes in {
+        "heads": {}, "remedies": {},
+    }.items():  # fmt: skip
+        config = smoke(row, changes)
+        name, own = next((n, o) for n, o in configs.parts(config) if n.startswith("plane"))
+        trained = of_plane.run(own, tmp_path / row, name)
+        assert np.all(np.isfinite(trained.scores["test accuracy"]))
+        if row == "heads":
+            assert np.all(np.abs(trained.scores["heads: cosine"]) <= 1 + 1e-5)
+            assert {"D[1,0]", "S_1 of head 2"} <= trained.scores.keys()
+
+
+def test_verdicts():
+    seeds = list(range(5))
+    metrics = {
+        "A: gap": (np.array([0.2, 0.3, 0.25, 0.2, 0.22]), seeds),
+        "B: gap": (np.zeros(5), seeds),
+        "B: |gap|": (np.array([0.1, -0.1, 0.1, -0.1, 0.0]), seeds),
+    }
+    claim = {"claim": "c", "sentence": "s", "where": "w", "left": "A: gap", "right": "B: gap"}
+    (up,) = claims.judge([{**claim, "direction": "above"}], metrics)
+    assert up["verdict"] == "holds" and up["p"] == pytest.approx(1 / 32)
+    (down,) = claims.judge([{**claim, "direction": "below"}], metrics)
+    assert down["verdict"] == "does not hold"
+    (odd,) = claims.judge(
+        [{**claim, "left": "B: |gap|", "right": 0, "direction": "above"}], metrics
+    )
+    assert odd["verdict"] == "underpowered"
+    assert claims.judge([{**claim, "left": "C: gap", "direction": "above"}], metrics) == []
+    fewer = {"A: gap": (np.linspace(1, 2, 8), list(range(8))), "B: gap": (np.zeros(5), seeds)}
+    (unpaired,) = claims.judge([{**claim, "direction": "above"}], fewer)
+    assert unpaired["verdict"] == "holds"
+    json.dumps(up)
+
+
+def test_claims_close_the_table(capsys):
+    one = {"claim": "A has the larger gap", "ours": 0.2, "against": 0.0, "direction": "above",
+           "p": 0.03125, "verdict": "holds"}  # fmt: skip
+    print_table({"metrics": {}, "claims": [one]}, verdict=False)
+    out = capsys.readouterr().out
+    assert "A has the larger gap" in out and "holds" in out and "0.0312" in out
+
+
+def test_every_claim_says_where_it_stands():
+    rows = configs.load_file("resistance").ROWS
+    for row, known in CLAIMS["resistance"].items():
+        assert row in rows
+        for claim in known:
+            assert set(claim) == {"claim", "sentence", "where", "left", "right", "direction"}
+            assert claim["direction"] in ("above", "below") and len(claim["claim"]) <= 40
