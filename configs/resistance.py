@@ -217,7 +217,7 @@ FEW = {
 }  # fmt: skip
 DEFAULT = {
     "demo": {"train.seeds": tuple(range(5))},
-    "mnist": {"train.seeds": tuple(range(5)), "eval.every": 20, "eval.inputs": ("train",)},
+    "mnist": {"train.seeds": tuple(range(5)), "train.steps": 100, "eval.every": 20, "eval.inputs": ("train",)},
     "architectures": {"train.seeds": (0, 1), "train.steps": 100, "eval.every": 20},
     "scan": {"train.seeds": (0,), "train.steps": 800, "eval.at": (0,), "eval.n_jacobian": 8,
              "eval.every": 50, "eval.n_samples": 256, "data.settings": ("A", "resample_slots")},
@@ -230,7 +230,7 @@ DEFAULT = {
     "gradients": {"train.seeds": tuple(range(5))},
 }  # fmt: skip
 # Digits beside the plane on two cores.
-SHORT = {"train.epochs": 100, "eval.epochs": 20, "eval.n_jacobian": 32, "eval.n_information": 600}
+SHORT = {"train.epochs": 50, "eval.epochs": 10, "eval.n_jacobian": 32, "eval.n_information": 600}
 
 
 def resize(config, row: str, size: str, parts: dict) -> dict:
