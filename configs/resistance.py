@@ -215,9 +215,11 @@ FEW = {
                                               "three_conv_categorical_hinge"),
     "control": ("sgd", "gd"),
 }  # fmt: skip
+SOME = {"optimisers": ("average", "gauss_newton", "evolution")}  # of parts, at size smoke
 DEFAULT = {
     "demo": {"train.seeds": tuple(range(5))},
-    "mnist": {"train.seeds": tuple(range(5)), "train.steps": 100, "eval.every": 20, "eval.inputs": ("train",)},
+    "mnist": {"train.seeds": tuple(range(5)), "train.steps": 100, "eval.every": 20,
+              "eval.inputs": ("train",)},
     "architectures": {"train.seeds": (0, 1), "train.steps": 100, "eval.every": 20},
     "scan": {"train.seeds": (0,), "train.steps": 800, "eval.at": (0,), "eval.n_jacobian": 8,
              "eval.every": 50, "eval.n_samples": 256, "data.settings": ("A", "resample_slots")},
@@ -240,11 +242,12 @@ def resize(config, row: str, size: str, parts: dict) -> dict:
     """
     config.train.seeds = tuple(range(SEEDS.get(row, 20) if size == "paper" else 5))
     flat = _Flat(config)
-    if size == "fast" and "eval.every" in flat:
+    if size in ("fast", "smoke") and "eval.every" in flat:
         flat["eval.every"] = max(flat["eval.every"], 20)
         flat["eval.at"] = (0,)
     if size == "smoke":
         config.train.seeds = (0, 1)
+        parts = {name: parts[name] for name in SOME.get(row, parts)}
     if size == "default":
         config.train.seeds = tuple(range(20))
         config.update_from_flattened_dict(DEFAULT.get(row, {}))

@@ -10,9 +10,7 @@ import numpy as np
 
 from cgjax.analysis import dependence, landscape, tangent_split
 from cgjax.core import train, tree
-from cgjax.core.logging import read_kept
-from cgjax.core.replicas import names_of
-from cgjax.experiments.resistance import plane, training
+from cgjax.experiments.resistance import plane
 from cgjax.experiments.resistance.training import plane as of_plane
 
 CURVES = ("train accuracy", "test accuracy", "S_2")
@@ -88,13 +86,7 @@ def distances(config, found):
     names = [one.name for one in trained.settings]
     a, b = names.index("A"), names.index("control")
     first, points, seeds = start(own), points_of(own, False), list(trained.seeds)
-    order = names_of(training.replicas(own, trained.settings), training.IDENTITY)
-    steps, path = sorted(own.eval.keep), []
-    for step in steps:
-        kept = read_kept(folder / "evals" / f"{step * of_plane.per_step(own)}.npz")
-        rows = [kept["replicas"].tolist().index(name) for name in order]
-        path.append(kept["params"][rows].reshape(len(seeds), len(names), -1))
-    path = np.stack(path)  # [times, seeds, settings, P]
+    steps, path = of_plane.kept(own, trained, folder, "params")  # [times, seeds, settings, P]
     ends = path[-1]
     away = np.linalg.norm(path[:, :, a] - ends[None, :, b], axis=-1)
     back = np.linalg.norm(path[:, :, b] - ends[None, :, a], axis=-1)

@@ -14,8 +14,7 @@ from cgjax.analysis import dependence
 from cgjax.config import parts
 from cgjax.core import loading, rng, sizes, tree
 from cgjax.core.errors import BadInput
-from cgjax.core.logging import read_kept, say
-from cgjax.core.replicas import names_of
+from cgjax.core.logging import say
 from cgjax.experiments.resistance import analyses, control, training
 from cgjax.experiments.resistance.training import pairs as of_pairs
 from cgjax.experiments.resistance.training import plane as of_plane
@@ -125,22 +124,13 @@ def analyse(config, task, trained: training.Trained, folder) -> tuple[dict, dict
 def panels(config, trained, folder) -> dict:
     """P(Y_1 = 1) on a grid at the steps of `eval.keep`, and the training points of each seed."""
     shown = min(MOST_SHOWN, len(trained.seeds))
-    replicas = training.replicas(config, trained.settings)
-    names = names_of(replicas, training.IDENTITY)
     draw = jax.jit(jax.vmap(lambda seed: of_plane.draw(config, seed, False)["train"]))
     points = draw(jnp.asarray(np.asarray(trained.seeds[:shown], np.uint32)))
     arrays = {"points/x": np.asarray(points.x), "points/y": np.asarray(points.y)}
     if not config.eval.keep:
         return arrays
-    found = []
-    for step in sorted(config.eval.keep):
-        kept = read_kept(folder / "evals" / f"{step * of_plane.per_step(config)}.npz")
-        order = [kept["replicas"].tolist().index(name) for name in names]
-        found.append(
-            kept["shown"][order].reshape(-1, len(trained.settings), *kept["shown"].shape[1:])
-        )
-    arrays["panels"] = np.stack(found)[:, :shown].astype(np.float32)
-    arrays["panel_steps"] = np.array(sorted(config.eval.keep))
+    steps, found = of_plane.kept(config, trained, folder, "shown")
+    arrays["panels"], arrays["panel_steps"] = found[:, :shown].astype(np.float32), np.array(steps)
     return arrays
 
 

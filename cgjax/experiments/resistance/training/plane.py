@@ -14,7 +14,9 @@ from cgjax import config as configs
 from cgjax.analysis import dependence, landscape
 from cgjax.core import grads, loading, optim, rng, train, tree
 from cgjax.core.errors import BadInput
+from cgjax.core.logging import read_kept
 from cgjax.core.metrics import entries
+from cgjax.core.replicas import names_of
 from cgjax.data import arrays
 from cgjax.experiments.resistance import models, plane, training
 
@@ -339,6 +341,21 @@ def run(config, workdir, name: str = "") -> training.Trained:
     """Trains all runs of a part."""
     found = experiment(config)
     return training.run(found, settings(config), in_steps(config), workdir, name, per_step(config))
+
+
+def kept(config, trained: training.Trained, folder, name: str) -> tuple[list, np.ndarray]:
+    """(steps, arrays [steps, seeds, settings, ...]) of what `evaluate` returned, where it is."""
+    names = names_of(training.replicas(config, trained.settings), training.IDENTITY)
+    steps, found = [], []
+    for step in sorted(config.eval.keep):
+        path = folder / "evals" / f"{step * per_step(config)}.npz"
+        if path.exists():  # a run may have ended before
+            arrays_of = read_kept(path)
+            order = [arrays_of["replicas"].tolist().index(one) for one in names]
+            rows = arrays_of[name][order]
+            found.append(rows.reshape(-1, len(trained.settings), *rows.shape[1:]))
+            steps.append(step)
+    return steps, np.stack(found)
 
 
 def load(config, folder, setting: str, step=None) -> loading.Loaded:
