@@ -4,7 +4,7 @@ import pathlib
 
 from cgjax.core import tables as markdown
 from cgjax.core.logging import summary
-from cgjax.experiments.bumps import beyond, figures_other, inverse, study, turning
+from cgjax.experiments.bumps import beyond, inverse, study, turning
 from cgjax.experiments.bumps.figures import DRAW
 from cgjax.published import PUBLISHED
 
@@ -52,8 +52,7 @@ def load(config, workdir, part: str = "", step=None):
 
 def draw(config, arrays: dict, folder: pathlib.Path) -> None:
     """The row's figures, from its saved arrays."""
-    known = DRAW | figures_other.DRAW
-    known.get(config.row, known.get(config.study))(arrays, folder)
+    DRAW.get(config.row, DRAW[config.study])(arrays, folder)
 
 
 def tables(record: list[dict]) -> list[tuple[str, str]]:
