@@ -83,7 +83,12 @@ FIELDS = _zipped(_weights("null_axis", 1e-5, 1e-3, 0.01) + _weights("nuclear", 3
 RANKS = {f"rank_{rank}": {"model.embed.rank": rank} for rank in (1, 2, 4)}
 
 
-HOLES = (0.2, 0.35, 0.5)
+HOLES = (0.2, 0.35)
+
+
+def from_few(n: int) -> tuple[float, ...]:
+    """Eight shares of n * n bumps, from two of them to all, at equal ratios."""
+    return tuple(round((2 / n**2) ** (1 - i / 7), 6) for i in range(8))
 
 
 def hole(n: int, share: float) -> str:
@@ -277,10 +282,10 @@ ROWS = {
         "needed",
         {
             **CNN, **ONE_HOT, **STRIPES, "data.copies": (0, 1), "data.seed": -1,
-            "data.shares": (0.06, 0.12, 0.25, 0.5, 1.0), "model.cnn.hidden": 32,
-            "model.cnn.n_hidden": 6, "train.steps": 3000, "optim.lr": 2e-3,
+            "model.cnn.hidden": 32, "model.cnn.n_hidden": 6, "train.steps": 2000, "optim.lr": 2e-3,
             "parts": {f"n_{n}": {"data.n": n, "data.regions": tuple(hole(n, p) for p in HOLES),
-                                 "model.cnn.start": n // 4} for n in (12, 16, 20, 24, 28, 32)},
+                                 "data.shares": from_few(n), "model.cnn.start": n // 4}
+                      for n in (12, 16, 20, 24, 28, 32)},
         },
     ),
     "phase": (

@@ -33,7 +33,8 @@ def _by_cell(config, metrics, name: str) -> dict:
 def needed(config, metrics, arrays):
     """Bumps that it takes to place 60 % of those in the hole, by image size; its power of the size.
 
-    Of every kind of hole, with and without stripes; sizes that never get there are censored.
+    Of every kind of hole, with and without stripes; sizes that never get there, and those for
+    which the smallest set is enough, are censored.
     """
     accuracy = _by_cell(config, metrics, ACCURACY)
     sides = np.array([settings.data.n for _, settings in parts(config)])
@@ -56,10 +57,10 @@ def needed(config, metrics, arrays):
     for r, c in np.ndindex(shape[:2]):
         power = efficiency.exponent(sides, found[:, r, c])
         word = f"hole {r + 1}, {'stripes' if first.copies[c] else 'no stripes'}: "
-        for name in ("slope", "low", "high", "n_points", "n_censored"):
+        for name in ("slope", "low", "high", "n_points", "n_censored", "n_enough"):
             label = {"slope": "exponent", "low": "exponent, 2.5 %", "high": "exponent, 97.5 %"}
             numbers[word + label.get(name, name.replace("_", " "))] = ([getattr(power, name)], [0])
-    more = {"needed": np.where(np.isfinite(found), found, np.nan), "sides": sides}
+    more = {"needed": found, "sides": sides}
     more |= {"copies": np.array(first.copies), "shares": np.array(first.shares)}
     more |= {"n_bumps": np.array(tried), "accuracy": np.array(reached)}
     return numbers, more
@@ -114,7 +115,7 @@ def percolate(config, metrics, arrays):
 
 
 def _half(shares, values) -> float:
-    """Where a rising curve first reaches 1/2; inf where it does not."""
+    """Where a rising curve first reaches 1/2; inf where it does not, 0 where it begins above."""
     return efficiency.data_needed(np.asarray(shares), np.asarray(values), 0.5)
 
 

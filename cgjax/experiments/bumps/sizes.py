@@ -36,7 +36,7 @@ FEW = {
 }  # fmt: skip
 # Rows about the size of images: by how many halves their parts' are divided.
 BY_SIZE = {"B10": {"default": 4, "smoke": 6}, "needed": {"default": 2, "smoke": 3}}
-SEEDS = {"demo": 2, "long": 2, "B3": 2, "B11_transformer": 2, "needed": 2, "percolation": 3}
+SEEDS = {"demo": 2, "long": 2, "B3": 2, "B11_transformer": 2, "needed": 3, "percolation": 3}
 
 
 def resize(config, row: str, size: str, parts: dict) -> dict:
