@@ -12,7 +12,6 @@ from cgjax.published import PUBLISHED
 STUDIES = {name: study for name in ("decoders", "continuous", *beyond.AFTERWARDS)}
 STUDIES |= {"turning": turning, "inverse": inverse}
 HEADLINES = ("id nmse", "ood nmse", "gap nmse", "outside nmse", "cross-fade r2", "truth r2")
-SCORES = ("mse", "ssim error", "exponent")  # that the report shows
 
 
 def check(config) -> None:
@@ -57,4 +56,4 @@ def draw(config, arrays: dict, folder: pathlib.Path) -> None:
 
 def tables(record: list[dict]) -> list[tuple[str, str]]:
     """(title, Markdown) of recorded runs."""
-    return [("bumps", markdown.metric_table(record, SCORES))]
+    return [("bumps", markdown.metric_table(record))]
