@@ -80,7 +80,8 @@ CHANGED = {("needed", "from_6_percent")}
 @pytest.mark.parametrize("family", UNREAD)
 def test_recorded_configs_are_still_known(family):
     """Keys may be added to a family; one that is gone would make a recorded run unrepeatable."""
-    free = ("train.seeds", "model.dtype", "data.tasks", "data.distances")  # parts of a row
+    # Parts of a row, and how many replicas ran at once.
+    free = ("train.seeds", "train.at_once", "model.dtype", "data.tasks", "data.distances")
     module = configs.load_file(f"configs/{family}.py")
     rows = [row["name"] for row in module.describe_rows()]
     known = {name for row in rows for name in configs.keys(module.get_config(f"{row},fast"))}
