@@ -25,6 +25,8 @@ LIMITS = {
         "model.encoder.channels": (4, 4), "model.encoder.hidden": 16,
     },
 }  # fmt: skip
+# Decoders that a laptop takes ten times as long for.
+SLOW = {"cnn": 400, "transformer": 400}
 # Of what a row sweeps, a laptop trains the two ends, and these parts.
 ENDS = ("data.regions", "data.copies", "data.shares", "data.holes")
 FEW = {
@@ -65,15 +67,19 @@ def resize(config, row: str, size: str, parts: dict) -> dict:
             side = part["data.n"] * 2 // BY_SIZE[row][size]
             _move(part, side / part["data.n"])
             part["data.n"] = side
-    for part in parts.values():
-        limit(part, largest, n)
-    limit(config, largest, n)
+    own = Dotted(config)
+    for flat in (own, *parts.values()):
+        limit(flat, largest, n)
+    for flat in (own, *parts.values()):
+        most = SLOW.get(flat.get("model.name") or own.get("model.name"), largest["train.steps"])
+        if most < own["train.steps"]:
+            flat["train.steps"] = most
     return parts
 
 
 def limit(own, largest: dict, n: int = 28) -> None:
     """No value above its limit; regions keep their place in an image that was n pixels wide."""
-    flat = own if isinstance(own, dict) else Dotted(own)
+    flat = own if isinstance(own, (dict, Dotted)) else Dotted(own)
     n = flat.get("data.n", n)
     _move(flat, min(n, largest.get("data.n", n)) / n if n else 1)
     for name in largest.keys() & flat.keys():
