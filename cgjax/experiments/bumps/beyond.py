@@ -15,6 +15,7 @@ from cgjax.experiments.bumps.analyses import WORDS as _WORDS
 
 ACCURACY = "ood position accuracy"
 WORDS = tuple(_WORDS)
+FEWEST = 12  # networks, for an interval of their rank correlation
 
 
 def _by_cell(config, metrics, name: str) -> dict:
@@ -69,7 +70,8 @@ def needed(config, metrics, arrays):
 def phase(config, metrics, arrays):
     """Rank correlation of OOD errors with F_K of the images on the trained frame, and in the hole.
 
-    Cells are sizes of the hole and numbers of stripes; the interval is a bootstrap over networks.
+    Cells are sizes of the hole and numbers of stripes; the interval is a bootstrap over networks,
+    NaN where they are fewer than FEWEST.
     """
     error = _by_cell(config, metrics, "ood nmse")[""]
     numbers, taus = {}, {}
@@ -77,7 +79,11 @@ def phase(config, metrics, arrays):
         share = _by_cell(config, metrics, f"F_K {where}, image")[""]
         known = np.isfinite(share) & np.isfinite(error)
         columns = share[known], error[known]
-        low, high = stats.bootstrap(stats.kendall_tau_b, *columns, n=500)
+        # Of a few networks, draws with replacement repeat the same few pairs.
+        enough = len(columns[0]) >= FEWEST
+        low, high = (
+            stats.bootstrap(stats.kendall_tau_b, *columns, n=500) if enough else (np.nan, np.nan)
+        )
         word = f"F_K {where} and OOD nMSE: "
         tau = stats.kendall_tau_b(*columns)
         numbers[word + "tau-b"] = ([tau], [0])
