@@ -90,6 +90,43 @@ def leaves(config, prefix: str = ""):
             yield prefix + name, value
 
 
+def nested(flat: dict) -> dict:
+    """{"a.b": 1} as {"a": {"b": 1}}"""
+    found = {}
+    for name, value in flat.items():
+        *parents, last = name.split(".")
+        node = found
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        node[last] = value
+    return found
+
+
+class Dotted:
+    """A config by dotted names, as far as it is read and written like a dict."""
+
+    def __init__(self, config):
+        self.config = config
+
+    def keys(self) -> set[str]:
+        return set(keys(self.config))
+
+    def __contains__(self, name):
+        return name in self.keys()
+
+    def get(self, name, default=None):
+        return self[name] if name in self else default
+
+    def __getitem__(self, name):
+        node = self.config
+        for word in name.split("."):
+            node = node[word]
+        return node
+
+    def __setitem__(self, name, value):
+        self.config.update_from_flattened_dict({name: value})
+
+
 def declare_training(config, in_epochs: bool = False) -> None:
     """What `core.train.fit` reads: how long, how often, which seeds.
 

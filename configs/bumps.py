@@ -10,9 +10,17 @@ OOD error means nothing before.
 """
 
 from cgjax.config import split_variant
-from cgjax.declare import base, declare, declare_parts, declare_training, remove, undeclare
-from cgjax.declare import keys as names
+from cgjax.declare import (
+    base,
+    declare,
+    declare_parts,
+    declare_training,
+    nested,
+    remove,
+    undeclare,
+)
 from cgjax.experiments.bumps.keys import CONTINUOUS, GRID, INVERSE, SIZES_OF, TURNING, of_model
+from cgjax.experiments.bumps.sizes import LIMITS, limit, resize
 from cgjax.published import PUBLISHED
 
 CRITERION = {"optim.stop": 0.05}
@@ -75,7 +83,12 @@ FIELDS = _zipped(_weights("null_axis", 1e-5, 1e-3, 0.01) + _weights("nuclear", 3
 RANKS = {f"rank_{rank}": {"model.embed.rank": rank} for rank in (1, 2, 4)}
 
 
-HOLES = (0.2, 0.35, 0.5)
+HOLES = (0.2, 0.35)
+
+
+def from_few(n: int) -> tuple[float, ...]:
+    """Eight shares of n * n bumps, from two of them to all, at equal ratios."""
+    return tuple(round((2 / n**2) ** (1 - i / 7), 6) for i in range(8))
 
 
 def hole(n: int, share: float) -> str:
@@ -88,7 +101,7 @@ def hole(n: int, share: float) -> str:
 # own, in a sub-folder of its name. Sizes below `paper` shrink it, see `resize`.
 ROWS = {
     "demo": (
-        "An MLP paints nothing in the hole; fields that must be flat compose there",
+        "An MLP superposes in the hole; fields that must be flat compose there",
         "decoders",
         {
             **ONE_HOT, "train.steps": 2400, "eval.every": 200, "eval.accounts": True,
@@ -269,10 +282,10 @@ ROWS = {
         "needed",
         {
             **CNN, **ONE_HOT, **STRIPES, "data.copies": (0, 1), "data.seed": -1,
-            "data.shares": (0.06, 0.12, 0.25, 0.5, 1.0), "model.cnn.hidden": 32,
-            "model.cnn.n_hidden": 6, "train.steps": 3000, "optim.lr": 2e-3,
+            "model.cnn.hidden": 32, "model.cnn.n_hidden": 6, "train.steps": 2000, "optim.lr": 2e-3,
             "parts": {f"n_{n}": {"data.n": n, "data.regions": tuple(hole(n, p) for p in HOLES),
-                                 "model.cnn.start": n // 4} for n in (12, 16, 20, 24, 28, 32)},
+                                 "data.shares": from_few(n), "model.cnn.start": n // 4}
+                      for n in (12, 16, 20, 24, 28, 32)},
         },
     ),
     "phase": (
@@ -345,7 +358,7 @@ def get_config(arg=""):
         known = {key for name in used for key in of_model(name)}
         undeclare(config, {key for name in SIZES_OF for key in of_model(name)} - known)
     remove(config, _shadowed(changes, parts))
-    declare_parts(config, {name: _nested(part) for name, part in parts.items()})
+    declare_parts(config, {name: nested(part) for name, part in parts.items()})
     return config
 
 
@@ -377,18 +390,6 @@ def _own(part: dict, changes: dict) -> dict:
     return {key: value for key, value in part.items() if key not in others}
 
 
-def _nested(flat: dict) -> dict:
-    """{"a.b": 1} as {"a": {"b": 1}}"""
-    found = {}
-    for name, value in flat.items():
-        *parents, last = name.split(".")
-        node = found
-        for parent in parents:
-            node = node.setdefault(parent, {})
-        node[last] = value
-    return found
-
-
 CHOICES = ("model.name",)
 
 
@@ -400,118 +401,13 @@ def adapt(config):
     limit(config, LIMITS.get(config.size, {}))
 
 
-# --- sizes ----------------------------------------------------------------------------------------
-
-# The largest values at sizes below the published one.
-LIMITS = {
-    "default": {
-        "data.n": 16, "data.n_samples": 400, "data.n_points": 400, "train.steps": 1000,
-        "eval.every": 200, "checkpoint.every": 200, "eval.centres": 20, "model.cnn.hidden": 16,
-        "model.cnn.n_hidden": 4, "model.cnn.start": 4, "model.pixel_mlp.features": 64,
-        "model.pixel_mlp.depth": 2, "model.transformer.features": 32,
-        "model.transformer.depth": 2, "model.transformer.feed_forward": 64,
-        "model.rotation_cnn.channels": (16, 8), "model.equivariant.features": 32,
-        "model.equivariant.depth": 2,
-    },
-    "smoke": {
-        "data.n": 8, "data.n_samples": 40, "data.n_points": 80, "train.steps": 20,
-        "train.steps_per_call": 10, "train.log_every": 10, "eval.every": 10,
-        "checkpoint.every": 10, "eval.centres": 3, "model.mlp.width": 16, "model.mlp.n_hidden": 2,
-        "model.cnn.hidden": 4, "model.cnn.n_hidden": 2, "model.cnn.start": 4,
-        "model.pixel_mlp.features": 8, "model.pixel_mlp.depth": 1,
-        "model.transformer.features": 8, "model.transformer.depth": 1,
-        "model.transformer.heads": 2, "model.transformer.feed_forward": 16,
-        "data.n_angles": 60, "model.rotation_cnn.channels": (4, 4), "model.equivariant.features": 8,
-        "model.encoder.channels": (4, 4), "model.encoder.hidden": 16,
-    },
-}  # fmt: skip
-# Of what a row sweeps, a laptop trains the two ends, and these parts.
-ENDS = ("data.regions", "data.copies", "data.shares", "data.holes")
-FEW = {
-    "B2": ("mlp_3", "mlp_5", "cnn_2", "cnn_4"), "B3": ("width_1", "width_5"),
-    "B4": ("depth_3", "depth_3_published"), "B10": ("bump_24", "bump_28"),
-    "B11": ("pixel_2",), "B11_transformer": ("depth_2",), "needed": ("n_12", "n_16"),
-    "percolation": ("middle",), "B7": ("cnn", "equivariant"),
-    "table": ("mlp", "cnn", "embed", "product"), "three": ("mlp", "pixel_mlp"),
-}  # fmt: skip
-SEEDS = {"demo": 2, "long": 2, "B3": 2, "B11_transformer": 2, "needed": 2, "percolation": 3}
-
-
-def resize(config, row: str, size: str, parts: dict) -> dict:
-    """Changes the config to a size; returns the parts that are trained at it.
-
-    default: images of 16 pixels, one seed, the ends of every sweep; fast: two seeds, a tenth of the
-    steps where there is no ID criterion; paper: as published, five seeds where nothing else is.
-    """
-    n_seeds = SEEDS.get(row, 5)
-    if size in ("fast", "paper") or (row == "demo" and size == "default"):
-        config.train.seeds = tuple(range(n_seeds if size != "fast" else 2))
-        for own in [_Flat(config), *parts.values()] if size == "fast" else ():
-            if "train.steps" in own and not own.get("optim.stop", config.optim.get("stop", 0)):
-                own["train.steps"] = max(400, own["train.steps"] // 4000 * 400)
-        return parts
-    config.train.seeds = (0, 1) if size == "smoke" else (0,)
-    if parts:
-        names = FEW.get(row, tuple(parts))[: 2 if size == "smoke" else None]
-        parts = {name: parts[name] for name in names}
-    if "image" in config.data:
-        config.data.image = "glyph"  # nothing to download
-    n = config.data.get("n", 0)
-    for part in parts.values():
-        limit(part, LIMITS[size], n)
-    limit(config, LIMITS[size], n)
-    return parts
-
-
-def limit(own, largest: dict, n: int = 28) -> None:
-    """No value above its limit; regions keep their place in an image that was n pixels wide."""
-    flat = own if isinstance(own, dict) else _Flat(own)
-    n = flat.get("data.n", n)
-    for name in largest.keys() & flat.keys():
-        flat[name] = min(flat[name], largest[name])
-    if "data.regions" in flat and largest:
-        side = min(n, largest["data.n"])
-        flat["data.regions"] = tuple(_moved(word, side / n) for word in flat["data.regions"])
-    for name in ENDS if largest else ():
-        if name in flat:
-            flat[name] = tuple(dict.fromkeys((flat[name][0], flat[name][-1])))
-
-
-def _moved(word: str, share: float) -> str:
-    """ "donut_6_22" of 28 pixels is "donut_3_13" of 16."""
-    name, *numbers = word.split("_")
-    return "_".join([name, *(str(round(int(number) * share)) for number in numbers)])
-
-
-class _Flat:
-    """A config by dotted names, as far as it is read and written like a dict."""
-
-    def __init__(self, config):
-        self.config = config
-
-    def keys(self):
-        return set(names(self.config))
-
-    def __contains__(self, name):
-        return name in self.keys()
-
-    def get(self, name, default):
-        return self[name] if name in self else default
-
-    def __getitem__(self, name):
-        node = self.config
-        for word in name.split("."):
-            node = node[word]
-        return node
-
-    def __setitem__(self, name, value):
-        self.config.update_from_flattened_dict({name: value})
-
-
-_MINUTES = {"default": "minutes on two CPU cores (the demonstration 1)", "smoke": "seconds",
-            "fast": "about a minute on one H200", "paper": "minutes on one H200"}  # fmt: skip
+_MINUTES = {"default": "minutes on two CPU cores (the demonstration 0.5)", "smoke": "seconds",
+            "fast": "not measured; about a tenth of `paper`",
+            "paper": "2 to 5 minutes on one H200 (table and needed about 10)"}  # fmt: skip
 # The number that stands for a row in `--list`, where it is not the first published one.
-EXPECT = {}
+EXPECT = {
+    "B8": "lam_entropy 0.1 + vec_variance 0.01: ood mse", "long": "ood mse, between pixels",
+}  # fmt: skip
 
 
 def describe_rows():

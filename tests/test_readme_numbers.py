@@ -2,7 +2,7 @@
 
 A case is a README, a sentence with {} for its numbers, and where in the record each one stands:
 "<file> <metric>", followed by " paper", " difference", " sd", " %" (the number in per cent),
-" e-3" (in thousandths) or " [i]" for one seed.
+" e-3" (in thousandths), " [i]" for one seed, " least" or " most" of all seeds.
 """
 
 import pathlib
@@ -15,10 +15,11 @@ from cgjax import report
 from cgjax.core.workdir import read_json
 
 ROOT = pathlib.Path(__file__).parent.parent
-SPRITES, SUPPORT, KERNELS = (
+SPRITES, SUPPORT, KERNELS, BUMPS = (
     ROOT / "cgjax" / "experiments" / folder / "README.md"
-    for folder in ("sprites", "sprites/support", "kernels")
+    for folder in ("sprites", "sprites/support", "kernels", "bumps")
 )
+REMEDY = "lam_entropy 0.1 + vec_variance 0.01"
 
 
 SLOPES = ("slope", "predicted slope, kernel")
@@ -45,6 +46,8 @@ def number(path: str) -> float:
         return found["ours"] - found["paper"]
     if which.startswith("["):
         return found["values"][int(which[1:-1])]
+    if which in ("least", "most"):
+        return {"least": min, "most": max}[which](found["values"])
     return found[{"paper": "paper", "sd": "paper_sd"}[which]]
 
 
@@ -382,6 +385,108 @@ SENTENCES = [
             for which in ("", " paper")
         ],
     ),
+    (
+        BUMPS,
+        "the MLP has OOD nMSE {:.2f} on one-hot codes and {:.2f} on bump codes, the CNN of 64 "
+        "channels {:.2f}, {:.2f} and on the raw ramp {:.2f}",
+        [
+            f"bumps/B1-paper {part}/ood nmse"
+            for part in ("mlp_onehot", "mlp_bump", "cnn_onehot", "cnn_bump", "cnn_ramp")
+        ],
+    ),
+    (BUMPS, "never learns ID ({:.2f}) in 8,000 steps", ["bumps/B1-paper mlp_ramp/id nmse"]),
+    (
+        BUMPS,
+        "OOD MSE {:.4f} and 1 - SSIM {:.3f}, the paper's {:.4f} and {:.3f}; ID MSE {:.1e} "
+        "({:.1e}). {:.0f} % of the spots",
+        [
+            *(
+                f"bumps/long-paper ood {name}, between pixels{which}"
+                for which in ("", " paper")
+                for name in ("mse", "ssim error")
+            ),
+            *(f"bumps/long-paper id mse, between pixels{which}" for which in ("", " paper")),
+            "bumps/long-paper ood position accuracy %",
+        ],
+    ),
+    (
+        BUMPS,
+        "OOD MSE {:.1e} (paper {:.1e}; single seeds from {:.1e} to {:.1e}), ID {:.1e} ({:.1e}). "
+        "Without penalty OOD {:.3f} (single seeds {:.3f} to {:.3f}; read off the paper {:.3f})",
+        [
+            *(f"bumps/B8-paper {REMEDY}: ood mse{w}" for w in ("", " paper", " least", " most")),
+            *(f"bumps/B8-paper {REMEDY}: id mse{w}" for w in ("", " paper")),
+            *(f"bumps/B8-paper no penalty: ood mse{w}" for w in ("", " least", " most", " paper")),
+        ],
+    ),
+    (
+        BUMPS,
+        "OOD MSE {:.1e} with 4 layers (paper {:.1e}), {:.1e} with 2",
+        [
+            f"bumps/B11-paper {name}"
+            for name in ("pixel_4/ood mse", "pixel_4/ood mse paper", "pixel_2/ood mse")
+        ],
+    ),
+    (
+        BUMPS,
+        "from {:.0f} % to {:.0f} %, and the nMSE from {:.2f} only to {:.2f}, because spots are too "
+        "bright (peak {:.2f}). On a canvas with stripes {:.0f} % are placed (nMSE {:.2f}); cropped "
+        "bumps, as in the released script, show no stripe and do nothing ({:.0f} %)",
+        [
+            *(f"bumps/B9-paper null_stripe/stripes x{c}: ood position accuracy %" for c in (0, 1)),
+            *(f"bumps/B9-paper null_stripe/stripes x{c}: ood nmse" for c in (0, 1)),
+            "bumps/B9-paper null_stripe/stripes x1: ood peak height",
+            "bumps/B9-paper canvas_stripe/ood position accuracy %",
+            "bumps/B9-paper canvas_stripe/ood nmse",
+            "bumps/B9-paper canvas_crop/ood position accuracy %",
+        ],
+    ),
+    (
+        BUMPS,
+        "no penalty {:.1f}, entropy (low rank) {:.1f}, hard rank one {:.1f}, nuclear norm {:.1f} "
+        "at the weight that still fits ID; variance {:.3f}, null-axis variance {:.4f}. The paper's "
+        "sum of entropy and variance has {:.2f}. In product fields the null-axis variance gives "
+        "{:.1e} and {:.1e} from either initial scale, nuclear norm {:.2f}",
+        [
+            f"bumps/ablation-paper {name}{': ' if ' ' in name else '/'}ood nmse"
+            for name in (
+                "embed/no penalty", "embed/lam_entropy 0.1", "rank_1",
+                "embed_nuclear/nuclear 1e-06",
+                "embed/vec_variance 0.001", "embed/null_axis 0.001", f"embed/{REMEDY}",
+                "product/null_axis 0.001, scale 0.1", "product/null_axis 0.001, scale 0.3",
+                "product/nuclear 3e-07, scale 0.1",
+            )
+        ],
+    ),
+    (
+        BUMPS,
+        "in the hole {:.0f} % of the one-hot MLP's variance is a sum a(x) + b(y), the binary "
+        "kernel explains {:.2f} of it (best k2 {:.2f}). Its own tangent kernel at initialisation "
+        "does not: R2 {:.2f} (mean over pixels), and {:.2f} by conjugate gradients, which "
+        "{:.0f} iterations leave at a residual of {:.2f}",
+        [
+            f"bumps/B5-paper mlp/{name}"
+            for name in (
+                "additive R2 %", "binary kernel R2", "binary kernel R2, best k2",
+                "tangent kernel R2, mean over pixels", "tangent kernel R2, all outputs",
+                "tangent kernel iterations", "tangent kernel residual",
+            )
+        ],
+    ),
+    (BUMPS, "{:.0f} % is a sum, and the binary kernel", ["bumps/B5-paper cnn/additive R2 %"]),
+    (
+        BUMPS,
+        "grows like N to the {:.1f} ({:.1f} to {:.1f}) for a small hole, {:.0f} points, N from 12 "
+        "to 32; for larger ones {:.0f} of 12 and {:.0f} of 12 points never get there",
+        [
+            f"bumps/needed-paper-from_6_percent hole {name}"
+            for name in (
+                "1, no stripes: exponent", "1, no stripes: exponent, 2.5 %",
+                "1, no stripes: exponent, 97.5 %", "1, no stripes: n points",
+                "2, no stripes: n censored", "3, no stripes: n censored",
+            )
+        ],
+    ),
 ]  # fmt: skip
 
 
@@ -392,6 +497,30 @@ def test_a_sentence_says_what_the_record_holds(readme, sentence, paths):
     assert len(re.findall(r"{[^}]*}", sentence)) == len(paths)
     expected = sentence.format(*map(number, paths))
     assert expected in plain(readme.read_text()), expected
+
+
+def test_no_depth_of_a_decoder_helps():
+    """The spans of B2 in the README, over depths."""
+    metrics = read_json(report.RECORD / "bumps" / "B2-paper.json")["metrics"]
+    errors = {
+        net: [m["ours"] for name, m in metrics.items() if re.fullmatch(rf"{net}_\d+/ood mse", name)]
+        for net in ("cnn", "mlp")
+    }
+    spans = [(min(values), max(values)) for values in errors.values()]
+    expected = (
+        "OOD MSE from {:.4f} to {:.4f} for CNNs of 2 to 10 layers, {:.4f} to {:.4f} for MLPs of 3 "
+        "to 7"
+    ).format(*spans[0], *spans[1])
+    assert expected in plain(BUMPS.read_text()), expected
+    learned = [m["ours"] for name, m in metrics.items() if name.endswith("criterion reached")]
+    assert len(learned) == 14 and min(learned) == 1
+
+
+def test_profiles_compose_for_four_of_five_seeds():
+    metrics = read_json(report.RECORD / "bumps" / "ablation-paper.json")["metrics"]
+    values = np.array(metrics["profiles/ood nmse"]["values"])
+    assert np.sum(values < 0.02) == 4 and np.sum(values > 100) == 1
+    assert "compose for four of five seeds; one is stuck" in plain(BUMPS.read_text())
 
 
 def differences(ending: str, rows: str) -> list[float]:

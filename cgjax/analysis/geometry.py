@@ -178,6 +178,8 @@ def principal_components(activations, components: int = 2) -> Components:
 
     A direction's sign is arbitrary; components beyond the points' own are 0.
     """
+    checks.finite(activations=activations)
+    checks.integer("components", components, 1)
     x = np.asarray(activations, np.float64)
     if x.ndim < 2 or len(x) < 2 or x.size == 0:
         raise ValueError(f"activations are [n, ...] with 2 points or more, got shape {x.shape}")

@@ -56,11 +56,12 @@ def metric_table(
             ours, theirs = found["ours"], found.get(reference)
             if None in (ours, theirs) or not name.endswith(endings):
                 continue
-            values = [f"{v:.3f}" for v in found["values"] if v is not None]
+            form = ".1e" if 0 < abs(theirs) < 0.01 else ".3f"
+            values = [f"{v:{form}}" for v in found["values"] if v is not None]
             values = ", ".join(values) if len(values) <= MOST_VALUES else f"{len(values)} seeds"
             lines.append(
-                f"| {entry['row']} | {entry['size']} | {name} | {values} | {ours:.3f} "
-                f"| {theirs:.3f} | {ours - theirs:+.3f} |"
+                f"| {entry['row']} | {entry['size']} | {name} | {values} | {ours:{form}} "
+                f"| {theirs:{form}} | {ours - theirs:+{form}} |"
             )
     return "\n".join(lines)
 

@@ -1088,6 +1088,13 @@ CASES = {
         ("is_fitted", lambda: geometry.probe(CODES, np.ones((4, 2)), SOME[:3])),
         ("is_fitted", lambda: geometry.probe(CODES, np.ones((4, 2)), [0, 1])),
     ],
+    "geometry.principal_components": [
+        ("activations", lambda: geometry.principal_components(spoilt(CODES))),
+        ("activations", lambda: geometry.principal_components(CODES[:1])),
+        ("activations", lambda: geometry.principal_components(CODES[0])),
+        ("components", lambda: geometry.principal_components(CODES, 0)),
+        ("components", lambda: geometry.principal_components(CODES, 1.5)),
+    ],
     "geometry.effective_rank": [
         ("activations", lambda: geometry.effective_rank(spoilt(CODES))),
         ("activations", lambda: geometry.effective_rank(CODES[:1])),

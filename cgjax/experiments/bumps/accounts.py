@@ -32,9 +32,8 @@ def binary(shown: sets.Scenes, one: sets.Set, k2: float = 1.0) -> np.ndarray:
 
 def _matches(shown, rows, others, k2):
     """[x = x'] + [y = y'] + k2 [x = x'][y = y'] of labels."""
-    a, b = (shown.labels.xy[some].astype(float) for some in (rows, others))
-    a_shown, b_shown = (shown.labels.shown[some] for some in (rows, others))
-    same = (a[:, None] == b[None]) & a_shown[:, None] & b_shown[None]
+    xy, is_coded = shown.labels.xy, shown.labels.shown | (not shown.has_absent)
+    same = (xy[rows][:, None] == xy[others][None]) & is_coded[rows][:, None] & is_coded[others]
     return same.sum(axis=-1) + k2 * same.all(axis=-1)
 
 
@@ -89,10 +88,12 @@ class Fit(NamedTuple):
 def kernel_fits(shown: sets.Scenes, one: sets.Set, painted: np.ndarray) -> dict[str, Fit]:
     """Of each kind of kernel the one, over LENGTHS, with the least error at all points.
 
-    With lx = ly the factorised kernel is the radial one: it is never worse, by construction.
+    With lx = ly the factorised kernel is the radial one: it is never worse, by construction. What
+    is fitted is above the background, to which smooth kernels without training points near fall.
     """
     is_trained = np.isin(shown.points, one.rows)
-    z, images = shown.xy, painted.reshape(len(painted), -1)
+    background = float(shown.inverted)
+    z, images = shown.xy, painted.reshape(len(painted), -1) - background
     pairs = [(lx, ly) for lx in LENGTHS for ly in LENGTHS]
     kinds = {
         "factorised": (factor_kernels.factorised, pairs),
@@ -108,7 +109,8 @@ def kernel_fits(shown: sets.Scenes, one: sets.Set, painted: np.ndarray) -> dict[
             errors = np.mean((predicted - images) ** 2, axis=1)
             parts = [np.mean(errors[w]) for w in (slice(None), one.is_id, one.is_ood)]
             if name not in found or parts[0] < found[name].total:
-                found[name] = Fit(setting, *parts, predicted.reshape(painted.shape))
+                predicted = predicted.reshape(painted.shape) + background
+                found[name] = Fit(setting, *parts, predicted)
     return found
 
 

@@ -4,7 +4,6 @@ Every analysis maps (config, trained, number of a cell) to metrics {name: values
 the first ones}, and arrays for figures, which are of the first seed.
 """
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -97,9 +96,9 @@ def _isolated(config, trained, c, one) -> np.ndarray:
     """Images [3, 4, n, n] of x alone, of y alone, and their sum over its maximum."""
     codes, half = trained.scenes.codes, trained.scenes.codes.shape[1] // 2
     picked = trained.scenes.points[examples(trained.scenes, one)]
-    params, extra = training.one(trained, 0, c)
+    model, (params, extra) = training.network(config), training.one(trained, 0, c)
     x, y = (
-        np.asarray(training.paint(config, params, extra, jnp.asarray(code, jnp.float32))[0])
+        np.asarray(training.paint_all(model, params, extra, jnp.asarray(code, jnp.float32)))
         for code in factorization.isolated(codes[picked], codes[one.rows], half)
     )
     if trained.scenes.inverted:
@@ -136,7 +135,7 @@ def by_layer(config, trained, c):
     tables, arrays = [], {}
     for s in range(len(config.train.seeds)):
         params, extra = training.one(trained, s, c)
-        every = layers.activations(config, params, extra, trained.scenes)
+        every = layers.activations(training.network(config), params, extra, trained.scenes)
         one = trained.set_of(config, s, c)
         found = [layers.measures(layer, one) for layer in every]
         tables.append([[measured[name] for name in layers.SCORES] for measured in found])
@@ -156,7 +155,7 @@ def by_layer(config, trained, c):
 def words(config, trained, c):
     """The numbers behind four words, of the first seed's last hidden layer (section 15)."""
     shown, n, one = trained.scenes, config.data.n, trained.set_of(config, 0, c)
-    every = layers.activations(config, *training.one(trained, 0, c), shown)
+    every = layers.activations(training.network(config), *training.one(trained, 0, c), shown)
     found = layers.measures(every[-2], one)
     truth, painted = (grid.reshape(n, n, -1) for grid in (shown.truth, trained.painted[0, c]))
     found["OOD R2"] = factorization.explained(truth, painted, one.is_ood.reshape(n, n))
@@ -172,9 +171,9 @@ def between_pixels(config, trained, c):
     codes = training.encode(config, xy)
     lb, ub = (int(word) for word in trained.cells[c].combination[0].split("_")[1:])
     held_out = np.all((xy >= lb) & (xy <= ub), axis=1)
-    program, found = jax.jit(lambda *network: training.paint_all(config, *network, codes)), []
+    model, found = training.network(config), []
     for s in range(len(config.train.seeds)):
-        painted = program(*training.one(trained, s, c))
+        painted = training.paint_all(model, *training.one(trained, s, c), codes)
         numbers = {}
         for region, where in (("id", ~held_out), ("ood", held_out)):
             place = xy * shown.spacing

@@ -15,6 +15,7 @@ from cgjax.experiments.bumps.analyses import WORDS as _WORDS
 
 ACCURACY = "ood position accuracy"
 WORDS = tuple(_WORDS)
+FEWEST = 12  # networks, for an interval of their rank correlation
 
 
 def _by_cell(config, metrics, name: str) -> dict:
@@ -33,7 +34,8 @@ def _by_cell(config, metrics, name: str) -> dict:
 def needed(config, metrics, arrays):
     """Bumps that it takes to place 60 % of those in the hole, by image size; its power of the size.
 
-    Of every kind of hole, with and without stripes; sizes that never get there are censored.
+    Of every kind of hole, with and without stripes; sizes that never get there, and those for
+    which the smallest set is enough, are censored.
     """
     accuracy = _by_cell(config, metrics, ACCURACY)
     sides = np.array([settings.data.n for _, settings in parts(config)])
@@ -56,10 +58,10 @@ def needed(config, metrics, arrays):
     for r, c in np.ndindex(shape[:2]):
         power = efficiency.exponent(sides, found[:, r, c])
         word = f"hole {r + 1}, {'stripes' if first.copies[c] else 'no stripes'}: "
-        for name in ("slope", "low", "high", "n_points", "n_censored"):
+        for name in ("slope", "low", "high", "n_points", "n_censored", "n_enough"):
             label = {"slope": "exponent", "low": "exponent, 2.5 %", "high": "exponent, 97.5 %"}
             numbers[word + label.get(name, name.replace("_", " "))] = ([getattr(power, name)], [0])
-    more = {"needed": np.where(np.isfinite(found), found, np.nan), "sides": sides}
+    more = {"needed": found, "sides": sides}
     more |= {"copies": np.array(first.copies), "shares": np.array(first.shares)}
     more |= {"n_bumps": np.array(tried), "accuracy": np.array(reached)}
     return numbers, more
@@ -68,7 +70,8 @@ def needed(config, metrics, arrays):
 def phase(config, metrics, arrays):
     """Rank correlation of OOD errors with F_K of the images on the trained frame, and in the hole.
 
-    Cells are sizes of the hole and numbers of stripes; the interval is a bootstrap over networks.
+    Cells are sizes of the hole and numbers of stripes; the interval is a bootstrap over networks,
+    NaN where they are fewer than FEWEST.
     """
     error = _by_cell(config, metrics, "ood nmse")[""]
     numbers, taus = {}, {}
@@ -76,7 +79,11 @@ def phase(config, metrics, arrays):
         share = _by_cell(config, metrics, f"F_K {where}, image")[""]
         known = np.isfinite(share) & np.isfinite(error)
         columns = share[known], error[known]
-        low, high = stats.bootstrap(stats.kendall_tau_b, *columns, n=500)
+        # Of a few networks, draws with replacement repeat the same few pairs.
+        enough = len(columns[0]) >= FEWEST
+        low, high = (
+            stats.bootstrap(stats.kendall_tau_b, *columns, n=500) if enough else (np.nan, np.nan)
+        )
         word = f"F_K {where} and OOD nMSE: "
         tau = stats.kendall_tau_b(*columns)
         numbers[word + "tau-b"] = ([tau], [0])
@@ -114,7 +121,7 @@ def percolate(config, metrics, arrays):
 
 
 def _half(shares, values) -> float:
-    """Where a rising curve first reaches 1/2; inf where it does not."""
+    """Where a rising curve first reaches 1/2; inf where it does not, 0 where it begins above."""
     return efficiency.data_needed(np.asarray(shares), np.asarray(values), 0.5)
 
 

@@ -20,7 +20,7 @@ def make(config) -> sets.Scenes:
     """A set for each hole; its own points, trained and held out, are the ones that are scored."""
     data, everywhere, found = config.data, [], {}
     inverted = sets.INVERTED[data.polarity]
-    shown = sets.Scenes(None, None, None, None, inverted, 1.0, {"hole": data.holes}, found)
+    shown = sets.Scenes(None, None, None, None, inverted, 1.0, False, {"hole": data.holes}, found)
     ends = 0
     for seed, (hole,) in sets.draws(config, shown):
         rng = np.random.default_rng((max(seed, data.seed), round(hole * 1e6)))

@@ -15,11 +15,11 @@ THRESHOLD = 0.6
 
 
 def data_needed(sizes: np.ndarray, accuracy: np.ndarray, threshold: float = THRESHOLD) -> float:
-    """The training-set size at which accuracy first reaches the threshold; inf where it never does.
+    """The training-set size at which accuracy first reaches the threshold.
 
-    sizes: increasing [m]. accuracy: [m]. Between two sizes, by a line on the logarithm of the size;
-    where the smallest size is enough already, that size, an upper bound. One that never reaches the
-    threshold is censored: it needs more than the largest size.
+    sizes: increasing [m]. accuracy: [m]. Between two sizes, by a line on the logarithm of the size.
+    Two answers are censored: inf where the threshold is never reached, so that more than the
+    largest size is needed, and 0 where the smallest size is enough already.
     """
     sizes, accuracy = np.asarray(sizes, float), np.asarray(accuracy, float)
     if sizes.ndim != 1 or sizes.shape != accuracy.shape or not len(sizes):
@@ -31,7 +31,7 @@ def data_needed(sizes: np.ndarray, accuracy: np.ndarray, threshold: float = THRE
         return float("inf")
     i = int(np.argmax(reached))
     if i == 0:
-        return float(sizes[0])
+        return 0.0
     share = (threshold - accuracy[i - 1]) / (accuracy[i] - accuracy[i - 1])
     low, high = np.log(sizes[i - 1 : i + 1])
     return float(np.exp(low + share * (high - low)))
@@ -45,6 +45,7 @@ class Exponent(NamedTuple):
     high: float
     n_points: int  # pairs of image size and seed that were used
     n_censored: int  # pairs that never reached the threshold, and are left out
+    n_enough: int  # pairs for which the smallest size was enough, and are left out
 
 
 def exponent(
@@ -53,14 +54,14 @@ def exponent(
     """The power with which `needed` [sizes, seeds] grows with image sizes n [sizes].
 
     Least squares on logarithms; the interval is a percentile bootstrap over seeds, drawn anew for
-    each image size. NaN where fewer than two sizes have a point. Censored points (inf) are left
-    out, which makes the slope too small where large images are the ones that fail: read it with
-    n_censored.
+    each image size. NaN where fewer than two sizes have a point. Censored points (inf and 0) are
+    left out, which makes the slope too small where large images are the ones that fail: read it
+    with n_censored and n_enough.
     """
     n, needed = np.asarray(n, float), np.asarray(needed, float)
     if n.ndim != 1 or needed.ndim != 2 or len(n) != len(needed) or needed.size == 0:
         raise BadInput(f"n is [sizes], needed [sizes, seeds]: got {n.shape} and {needed.shape}")
-    if np.any(n <= 0) or np.any(needed <= 0) or np.any(np.isnan(needed)):
+    if np.any(n <= 0) or np.any(needed < 0) or np.any(np.isnan(needed)):
         raise BadInput("n and needed are positive; what never reached the threshold is inf")
     rng = np.random.default_rng(seed)
     picks = rng.integers(needed.shape[1], size=(draws, *needed.shape))
@@ -68,12 +69,13 @@ def exponent(
     tail = 100 * (1 - level) / 2
     known = np.array([slope for slope in slopes if np.isfinite(slope)])
     low, high = np.percentile(known, [tail, 100 - tail]) if len(known) else (np.nan, np.nan)
-    n_points = int(np.sum(np.isfinite(needed)))
-    return Exponent(_slope(n, needed), low, high, n_points, needed.size - n_points)
+    n_censored, n_enough = int(np.sum(np.isinf(needed))), int(np.sum(needed == 0))
+    n_points = needed.size - n_censored - n_enough
+    return Exponent(_slope(n, needed), low, high, n_points, n_censored, n_enough)
 
 
 def _slope(n, needed):
-    points = np.isfinite(needed)
+    points = np.isfinite(needed) & (needed > 0)
     x = np.broadcast_to(np.log(n)[:, None], needed.shape)[points]
     y = np.log(needed[points])
     if len(x) == 0 or np.ptp(x) == 0:

@@ -3,6 +3,8 @@
 Activations are those at all points of the grid, [n, n, units], first axis y. Layer 0 is the code.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,29 +20,31 @@ SCORES = (
 )  # fmt: skip
 
 
-def activations(config, params, extra, shown: sets.Scenes) -> list[np.ndarray]:
+def activations(model, params, extra, shown: sets.Scenes) -> list[np.ndarray]:
     """The code and every layer of one network, each [n, n, units]; the image is the last.
 
-    Of layers with more than MOST_UNITS units, so many drawn at random, the same at every point.
+    Of layers with more than MOST_UNITS units, so many drawn at random, the same at every point. The
+    image is what is painted above the background, which would be most of its kernel.
     """
-    codes, n = jnp.asarray(shown.codes[shown.points]), config.data.n
-    shapes = jax.eval_shape(lambda: training.paint(config, params, extra, codes[:1])[1])
+    codes, n = jnp.asarray(shown.codes[shown.points]), shown.images.shape[-1]
+    shapes = jax.eval_shape(lambda: training.paint(model, params, extra, codes[:1])[1])
     rng = np.random.default_rng(0)
     picked = [
         np.sort(rng.choice(layer.size, min(layer.size, MOST_UNITS), replace=False))
         for layer in shapes
     ]
-
-    @jax.jit
-    def forward(params, extra, codes):
-        def one(code):
-            layers = training.paint(config, params, extra, code[None])[1]
-            return [layer.reshape(-1)[units] for layer, units in zip(layers, picked)]
-
-        return jax.lax.map(one, codes, batch_size=training.CHUNK)
-
-    found = forward(params, extra, codes)
+    *found, image = _some_units(model, params, extra, codes, picked)
+    found.append(1 - image if shown.inverted else image)
     return [np.asarray(layer).reshape(n, n, -1) for layer in (codes, *found)]
+
+
+@functools.partial(jax.jit, static_argnames="model")
+def _some_units(model, params, extra, codes, picked):
+    def one(code):
+        layers = training.paint(model, params, extra, code[None])[1]
+        return [layer.reshape(-1)[units] for layer, units in zip(layers, picked)]
+
+    return jax.lax.map(one, codes, batch_size=training.CHUNK)
 
 
 def measures(layer: np.ndarray, one: sets.Set) -> dict:
@@ -102,12 +106,13 @@ def volume_maps(layers: list[np.ndarray]) -> np.ndarray:
 
 def exact_ranks(config, params, extra, xy: np.ndarray) -> np.ndarray:
     """Rank [P] of d image / d (x, y) by forward derivatives; a one-hot code has none."""
+    model = training.network(config)
 
     @jax.jit
     def ranks(params, extra, z):
         def image(one):
             code = training.encode(config, one[None])
-            return training.paint(config, params, extra, code)[0].reshape(-1)
+            return training.paint(model, params, extra, code)[0].reshape(-1)
 
         return geometry.rank_map(image, z)
 

@@ -4,7 +4,7 @@ import pathlib
 
 from cgjax.core import tables as markdown
 from cgjax.core.logging import summary
-from cgjax.experiments.bumps import beyond, figures_other, inverse, study, turning
+from cgjax.experiments.bumps import beyond, inverse, study, turning
 from cgjax.experiments.bumps.figures import DRAW
 from cgjax.published import PUBLISHED
 
@@ -12,7 +12,6 @@ from cgjax.published import PUBLISHED
 STUDIES = {name: study for name in ("decoders", "continuous", *beyond.AFTERWARDS)}
 STUDIES |= {"turning": turning, "inverse": inverse}
 HEADLINES = ("id nmse", "ood nmse", "gap nmse", "outside nmse", "cross-fade r2", "truth r2")
-SCORES = ("mse", "ssim error", "exponent")  # that the report shows
 
 
 def check(config) -> None:
@@ -52,10 +51,9 @@ def load(config, workdir, part: str = "", step=None):
 
 def draw(config, arrays: dict, folder: pathlib.Path) -> None:
     """The row's figures, from its saved arrays."""
-    known = DRAW | figures_other.DRAW
-    known.get(config.row, known.get(config.study))(arrays, folder)
+    DRAW.get(config.row, DRAW[config.study])(arrays, folder)
 
 
 def tables(record: list[dict]) -> list[tuple[str, str]]:
     """(title, Markdown) of recorded runs."""
-    return [("bumps", markdown.metric_table(record, SCORES))]
+    return [("bumps", markdown.metric_table(record))]

@@ -35,6 +35,7 @@ class Scenes(NamedTuple):
     points: np.ndarray  # [P] rows of the images; of a grid all n * n, row by row, width by width
     inverted: bool
     spacing: float  # pixels for one unit of x
+    has_absent: bool  # whether a factor that is not shown has no code
     axes: dict  # name -> values; a set for each combination
     sets: dict  # (seed, *combination) -> Set; seed -1 where all seeds share their sets
 
@@ -138,6 +139,7 @@ def make(config) -> Scenes:
         np.flatnonzero(np.tile(labels.shown.all(axis=1), n_widths)),
         inverted,
         (data.n - 1) / data.n if data.pixel_grid == "stretched" else 1.0,
+        data.stripes == "null_stripe",
         {"region": data.regions, "copies": data.copies, "share": data.shares},
         {},
     )

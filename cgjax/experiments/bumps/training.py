@@ -1,5 +1,6 @@
 """Decoders trained on bumps: every seed, training set and penalty is a replica of one program."""
 
+import functools
 import itertools
 import pathlib
 from typing import NamedTuple
@@ -70,16 +71,18 @@ def has_modes(config) -> bool:
     return name == "transformer" or (name == "mlp" and config.model.mlp.batch_norm)
 
 
-def paint(config, params, extra, codes):
+def paint(model, params, extra, codes):
     """(images [B, n, n], activations) of one network after training."""
-    return network(config).apply({"params": params, **extra}, codes)
+    return model.apply({"params": params, **extra}, codes)
 
 
-def paint_all(config, params, extra, codes):
+# Modules compare by their fields: all networks of one kind share one program.
+@functools.partial(jax.jit, static_argnames="model")
+def paint_all(model, params, extra, codes):
     """Images [B, n, n], some codes at a time."""
 
     def image(code):
-        return paint(config, params, extra, code[None])[0][0]
+        return paint(model, params, extra, code[None])[0][0]
 
     return jax.lax.map(image, codes, batch_size=CHUNK)
 
@@ -233,7 +236,7 @@ def experiment(config, shown: sets.Scenes) -> train.Experiment:
 
     def evaluate(params, extra, data, key, replica):
         own, points = replica["set"], data["points"]
-        painted = paint_all(config, params, extra, data["codes"][points])
+        painted = paint_all(model, params, extra, data["codes"][points])
         found = {}
         for region in ("id", "ood"):
             where = data[f"is_{region}"][own]
@@ -282,12 +285,11 @@ def run(config, shown: sets.Scenes, workdir: pathlib.Path, name: str = "") -> Tr
     state, history = train.fit(experiment(config, shown), config, workdir, name)
     axes = len(config.train.seeds), len(found)
     codes = jnp.asarray(shown.codes[shown.points])
+    model = network(config)
     program = jax.jit(
-        lambda params, extra, codes: jax.lax.map(
-            lambda one: paint_all(config, *one, codes), (params, extra)
-        )
+        lambda networks, codes: jax.lax.map(lambda one: paint_all(model, *one, codes), networks)
     )
-    painted = np.asarray(program(state.params, state.extra, codes))
+    painted = np.asarray(program((state.params, state.extra), codes))
 
     def by_axes(leaf):
         return np.asarray(leaf).reshape(*axes, *np.shape(leaf)[1:])

@@ -13,7 +13,7 @@ def test_data_needed():
     needed = efficiency.data_needed
     np.testing.assert_allclose(needed(SIZES, [0, 0.2, 1, 1]), 20 * 2**0.5)  # halfway between logs
     assert needed(SIZES, [0, 0.6, 0.7, 1]) == pytest.approx(20)
-    assert needed(SIZES, [0.8, 0.9, 1, 1]) == 10
+    assert needed(SIZES, [0.8, 0.9, 1, 1]) == 0  # 10 are enough, perhaps fewer
     assert needed(SIZES, [0, 0.1, 0.2, 0.59]) == np.inf
     assert needed(SIZES, [0, 0.7, 0.5, 0.9]) < 20  # first, though it falls again
     assert needed(SIZES, [0, 0.2, 1, 1], threshold=0.2) == pytest.approx(20)
@@ -37,6 +37,9 @@ def test_censored_points_are_left_out_and_counted():
     found = efficiency.exponent(n, needed, draws=100)
     np.testing.assert_allclose(found[:3], 2, atol=1e-9)
     assert (found.n_points, found.n_censored) == (5, 1)
+    # Where the smallest set is enough at every size, its size is no law of what is needed.
+    enough = efficiency.exponent(n, np.zeros((3, 2)), draws=10)
+    assert np.isnan(enough.slope) and (enough.n_points, enough.n_enough) == (0, 6)
     needed[:2] = np.inf
     assert np.isnan(efficiency.exponent(n, needed, draws=10)[:3]).all()
 

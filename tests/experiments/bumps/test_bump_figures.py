@@ -246,7 +246,8 @@ def test_maps(make, tmp_path):
 
 
 def test_every_draw_is_tested():
-    assert set(DRAW) == set(FIGURES) == set(ROWS)
+    others = {"turning", "inverse"}  # drawn where they are run, in test_bump_turning
+    assert set(DRAW) - others == set(FIGURES) - others == set(ROWS)
 
 
 def test_many_cells_are_chosen_from(tmp_path):

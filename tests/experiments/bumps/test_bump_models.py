@@ -5,11 +5,10 @@ import json
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
 from cgjax.core.errors import BadInput
-from cgjax.experiments.bumps import losses, models, scenes, scores
+from cgjax.experiments.bumps import losses, models, scenes
 
 # Initialisers take longer to compile than to run.
 QUICK = {"xla_backend_optimization_level": 0}
@@ -215,45 +214,3 @@ def test_squared_error_leaves_padding_out():
     squared_error = jax.jit(losses.squared_error)
     np.testing.assert_allclose(squared_error(painted, truth), 5 / 3, rtol=1e-6)
     assert squared_error(painted, truth, np.array([1.0, 1, 0])) == 0.5
-
-
-# --- failure and remedy ---------------------------------------------------------------------------
-
-
-def test_product_field_composes_with_flatness_only():
-    """Section 13's cleanest demonstration: free fields fail in the hole, flat ones compose."""
-    n, batch, n_steps = 20, 32, 1000
-    hole = scenes.region("donut", n, 4, 15)
-    frame, held_out = scenes.centres(~hole), scenes.centres(hole)
-    (codes, images), (new_codes, truth) = (
-        (scenes.encode(xy, n, "onehot"), scenes.bump(xy, n, 1.0, inverted=False))
-        for xy in (frame, held_out)
-    )
-    module, tx = models.ProductField(n), optax.adam(1e-2)
-
-    @jax.jit
-    def trained(weight):
-        def loss(params, rows):
-            painted, _ = module.apply(params, codes[rows])
-            flatness = losses.null_axis_variance(module.apply(params, method="fields"))
-            return losses.squared_error(painted, images[rows]) + weight * flatness
-
-        def step(state, rows):
-            params, opt = state
-            updates, opt = tx.update(jax.grad(loss)(params, rows), opt)
-            return (optax.apply_updates(params, updates), opt), None
-
-        params = module.init(jax.random.key(0), codes[:1])
-        rows = jax.random.randint(jax.random.key(1), (n_steps, batch), 0, len(frame))
-        (params, _), _ = jax.lax.scan(step, (params, tx.init(params)), rows)
-        seen, unseen = (module.apply(params, c)[0] for c in (codes, new_codes))
-        return (
-            scores.nmse(images, seen, False),
-            scores.nmse(truth, unseen, False),
-            scores.position_accuracy(unseen, held_out, False),
-        )
-
-    id_nmse, ood_nmse, accuracy = trained(0.0)
-    assert id_nmse < 0.1 and ood_nmse > 0.8 and accuracy < 0.5
-    id_nmse, ood_nmse, accuracy = trained(1e-3)
-    assert id_nmse < 0.01 and ood_nmse < 0.01 and accuracy == 1

@@ -8,7 +8,8 @@ import pytest
 from cgjax import config as configs
 from cgjax.core import train
 from cgjax.core.errors import BadInput
-from cgjax.experiments.bumps import figures_other, glyphs, inverse, rotation, turning
+from cgjax.experiments.bumps import glyphs, inverse, rotation, turning
+from cgjax.experiments.bumps.figures import other
 
 
 @pytest.fixture(autouse=True)
@@ -146,7 +147,7 @@ def test_turning_study_in_small(tmp_path):
     fade = np.mean(arrays["equivariant/fade_errors"])
     assert found["gap mse"] < 0.7 * fade and found["truth r2"] > found["cross-fade r2"]
     assert found["gap nmse"] < 2 * found["outside nmse"]
-    figures_other.draw_turning(arrays, tmp_path)
+    other.draw_turning(arrays, tmp_path)
     assert {path.stem for path in tmp_path.glob("*.png")} == {"gap", "around", "layers"}
     loaded = turning.load(config, tmp_path)
     one = jax.tree.map(lambda leaf: leaf[0], loaded.params)
@@ -189,5 +190,5 @@ def test_inverse_study_in_small(tmp_path):
     assert errors.shape == held_out.shape == (8, 8)
     values, seeds = metrics["bump/ood mse"]
     assert seeds == [0, 1] and errors[held_out].mean() == pytest.approx(values.mean(), rel=1e-4)
-    figures_other.draw_inverse(arrays, tmp_path)
+    other.draw_inverse(arrays, tmp_path)
     assert {path.stem for path in tmp_path.glob("*.png")} == {"errors", "positions", "examples"}

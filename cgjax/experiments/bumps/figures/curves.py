@@ -227,34 +227,39 @@ def draw_needed(arrays, folder) -> None:
     needed, sides = arrays["needed"], np.asarray(arrays["sides"], float)
     n_regions = needed.shape[1]
     fig = plots.new_figure(3.6 * n_regions + 1.2, 3.9, layout="constrained")
-    words = "open triangles: never reached with all bumps; lines: mean of logs"
+    words = "open triangles: never reached (up), or by the smallest set already (down)"
     plots.headline(fig, f"Bumps it takes to place 60 % of those in the hole ({words})")
     axes = fig.subplots(1, n_regions, squeeze=False, sharey=True)[0]
-    reached = needed[np.isfinite(needed)]
+    is_known = np.isfinite(needed) & (needed > 0)
+    reached = needed[is_known]
     for r, ax in enumerate(axes):
         ends = []
         for c, copies in enumerate(arrays["copies"]):
             colour, values = plots.COLOURS[c], needed[:, r, c]
-            most = arrays["n_bumps"][:, r, c, -1] if "n_bumps" in arrays else np.full(len(sides), 1)
+            tried = arrays["n_bumps"][:, r, c]
+            ends_at = {"^": (np.isinf(values), tried[:, -1]), "v": (values == 0, tried[:, 0])}
             for i, side in enumerate(sides):
-                known = np.isfinite(values[i])
+                known = is_known[i, r, c]
                 at = side * (1 + 0.02 * (c - 0.5))  # seeds of both kinds side by side
                 ax.plot(np.full(known.sum(), at), values[i][known], "o", color=colour, ms=4,
                         alpha=0.6, mew=0)  # fmt: skip
-                if not known.all():
-                    ax.plot(at, most[i], "^", color=colour, mfc="none", ms=7)
-                    told = f"{(~known).sum()} of {len(known)}"
-                    ax.annotate(told, (at, most[i]), (0, 6), textcoords="offset points",
-                                ha="center", fontsize=6.5, color=colour)  # fmt: skip
-            sound = np.isfinite(values).all(axis=1)
+                for mark, (is_censored, size) in ends_at.items():
+                    if is_censored[i].any():
+                        ax.plot(at, size[i], mark, color=colour, mfc="none", ms=7)
+                        told = f"{is_censored[i].sum()} of {len(known)}"
+                        ax.annotate(told, (at, size[i]), (0, 6), textcoords="offset points",
+                                    ha="center", fontsize=6.5, color=colour)  # fmt: skip
+            sound = is_known[:, r, c].all(axis=1)
             means = np.full(len(sides), np.nan)
             means[sound] = np.exp(np.log(values[sound]).mean(axis=1))
             ax.plot(sides, means, color=colour, lw=1.6)
-            end = plots.last_point(sides, means) if sound[-1] else (sides[-1], most[-1])
+            never = np.isinf(values[-1]).any()
+            end = (sides[-1], tried[-1, -1 if never else 0])
+            end = plots.last_point(sides, means) if sound[-1] else end
             ends.append((*end, _stripes(copies), colour))
         # Without stripes the claim is the power 3, with them 1: lines start where points do.
         for power, c in ((3, 0), (1, -1)):
-            known = needed[0, r, c][np.isfinite(needed[0, r, c])]
+            known = needed[0, r, c][is_known[0, r, c]]
             start = np.median(known if len(known) else reached if len(reached) else 10.0)
             line = start * (sides / sides[0]) ** power
             ax.plot(sides, line, color=plots.FAINT, lw=1, linestyle="--", zorder=0)

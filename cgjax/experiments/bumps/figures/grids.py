@@ -109,7 +109,8 @@ def draw_phase(arrays, folder) -> None:
         tau = arrays.get(f"phase/tau {where}")
         title = f"F_K on the {where} and nMSE"
         if tau is not None:
-            title += f"\ntau-b {tau[0]:.2f} [{tau[1]:.2f}, {tau[2]:.2f}]".replace("-0", "−0")
+            interval = f" [{tau[1]:.2f}, {tau[2]:.2f}]" if np.isfinite(tau).all() else ""
+            title += f"\ntau-b {tau[0]:.2f}{interval}".replace("-0", "−0")
         ax.locator_params(axis="x", nbins=4)
         ax.ticklabel_format(axis="x", useOffset=False)
         ax.axhline(1, color=plots.FAINT, lw=1, linestyle=":")

@@ -232,6 +232,3 @@ def _examples(parts: dict):
                fontsize=8)  # fmt: skip
     plots.headline(fig, "Bumps from the hole: places and codes that encoders read (first seed)")
     return fig
-
-
-DRAW = {"turning": draw_turning, "inverse": draw_inverse}

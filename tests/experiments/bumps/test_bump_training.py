@@ -1,0 +1,250 @@
+"""Training sets, networks as replicas, accounts beside them; failure and remedy in small."""
+
+import itertools
+import json
+import pathlib
+
+import jax
+import numpy as np
+import pytest
+
+from cgjax import config as configs
+from cgjax.analysis import factor_kernels, machines
+from cgjax.core import train
+from cgjax.core.errors import BadInput
+from cgjax.data import arrays
+from cgjax.experiments.bumps import accounts, analyses, continuous, layers, sets, study, training
+
+VALUES = json.loads(
+    (pathlib.Path(__file__).parents[2] / "golden" / "bumps" / "values.json").read_text()
+)
+
+
+def part(row="B1", name="", **changes):
+    """The settings of one part, at the published size, with changes by dotted name."""
+    config = configs.load(f"bumps:{row},paper" if row != "demo" else "bumps")
+    config = dict(configs.parts(config))[name or configs.parts(config)[0][0]]
+    with config.unlocked():
+        config.update_from_flattened_dict(changes)
+    return config
+
+
+# --- training sets --------------------------------------------------------------------------------
+
+
+def test_sets_are_the_published_ones():
+    """Counts of spec 2.2 and 12, pixels that no training image lights (7.5)."""
+    table = sets.make(part("table", "mlp"))
+    for region, n_id, n_ood, dark in (
+        ("donut_6_22", 495, 289, VALUES["pixels_never_lit_above_0.05"]),
+        ("corner_14", 588, 196, 144),
+        ("cross_11_17", 484, 300, 112),
+    ):
+        alone, striped = (table.of(0, (region, copies, 1.0)) for copies in (0, 1))
+        assert (alone.is_id.sum(), alone.is_ood.sum(), len(alone.rows)) == (n_id, n_ood, n_id)
+        assert sets.n_never_lit(table, alone) == dark
+        assert len(striped.rows) == n_id + 2 * 28 + 1 and sets.n_never_lit(table, striped) == 0
+        # Stripes come on top of the same bumps.
+        np.testing.assert_array_equal(striped.rows[:n_id], alone.rows)
+    canvas = sets.make(part("B9", "canvas_crop", **{"data.n_samples": 0}))
+    one = next(iter(canvas.sets.values()))
+    n_shown = canvas.labels.shown[one.rows].sum(axis=1)
+    assert [int(np.sum(n_shown == n)) for n in (2, 1, 0)] == [495, 672, 144]
+    assert canvas.codes.shape[1] == 80 and np.all(canvas.xy.max(axis=0) == 27)
+
+
+def test_shares_are_nested_and_drawn_anew_for_each_seed():
+    shown = sets.make(part("needed", "n_12"))
+    region, shares = shown.axes["region"][0], shown.axes["share"]
+    rows = {
+        (seed, share): set(shown.of(seed, (region, 0, share)).rows.tolist())
+        for seed, share in itertools.product((0, 1), shares)
+    }
+    for small, large in itertools.pairwise(shares):
+        assert rows[0, small] < rows[0, large]
+    assert rows[0, shares[3]] != rows[1, shares[3]] and rows[0, 1.0] == rows[1, 1.0]
+    assert len(rows[0, shares[0]]) == 2
+    drawn = sets.make(part("B1", "mlp_bump"))
+    one = drawn.of(0, ("donut_6_22", 0, 1.0))
+    assert len(one.rows) == 2000 and drawn.of(1, ("donut_6_22", 0, 1.0)) is one
+    assert not one.is_ood[one.rows].any()
+
+
+def test_widths_are_a_third_factor():
+    shown = sets.make(part("three", "mlp"))
+    assert shown.codes.shape[1] == 2 * 28 + 4 and len(shown.points) == 4 * 784
+    wide, donut = (shown.of(0, (f"{name}_6_22", 0, 1.0)) for name in ("wide", "donut"))
+    by_width = wide.is_ood.reshape(4, -1).sum(axis=1)
+    np.testing.assert_array_equal(by_width, [0, 0, 289, 289])
+    assert donut.is_ood.sum() == 4 * 289
+    sums = shown.truth.reshape(4, -1).sum(axis=1)
+    assert np.all(np.diff(sums) > 0)  # wider spots are brighter in all
+
+
+def test_continuous_sets_score_their_own_points():
+    config = part("B10", "bump_24", **{"train.seeds": (0,), "data.holes": (0.2, 0.5)})
+    shown = continuous.make(config)
+    for hole, one in zip((0.2, 0.5), shown.sets.values()):
+        side = int(hole * 24)
+        inside = np.all(np.abs(shown.xy - 12) <= side / 2, axis=1)
+        assert np.all(inside[one.is_ood]) and not np.any(inside[one.rows])
+        assert (len(one.rows), one.is_ood.sum()) == (
+            1000 * (24 - side) ** 2 // 24**2, 1000 * side**2 // 24**2,
+        )  # fmt: skip
+        np.testing.assert_array_equal(np.flatnonzero(one.is_id), one.rows)
+
+
+@pytest.mark.parametrize(
+    "changes, words",
+    [
+        ({"data.regions": ("wide_6_22",)}, "several widths"),
+        ({"data.margin": 6}, "a canvas has a margin"),
+        ({"data.copies": (1,)}, "stripes are shown once"),
+        ({"data.stripes": "null_stripe", "data.copies": (1,), "data.encoding": "ramp"}, "absent"),
+        ({"data.regions": ("donut_6_40",)}, "donut"),
+        ({"model.name": "embed"}, "no sizes"),
+    ],
+)
+def test_contradictions_are_refused(changes, words):
+    config = part("B1", "mlp_bump", **changes)
+    with pytest.raises(BadInput, match=words):
+        sets.check(config)
+        training.network(config)
+
+
+def test_penalties_are_zipped_and_of_fields():
+    for changes, words in (
+        ({"reg.null_axis": (0.0,)}, "long"),
+        ({"data.encoding": "bump"}, "onehot"),
+        ({"reg.lam_entropy": (0.0, 1.0)}, "embed alone"),
+        ({"data.sigmas": (1.0, 2.0)}, "two factors"),
+    ):
+        with pytest.raises(BadInput, match=words):
+            training.check(part("demo", "product", **changes))
+
+
+def test_every_row_of_a_set_is_seen_once_in_an_epoch():
+    """Strata: exact for the largest set, even in the mean for smaller ones."""
+    n, batch = 37, 8
+    plan = jax.jit(jax.vmap(lambda key: arrays.strata(n, batch)(key, 0)))
+    places, mask = plan(jax.random.split(jax.random.key(0), 200))
+    places = np.asarray(places).reshape(200, -1)[:, :n]
+    assert np.all(np.sort(arrays.row_of(places, n, n), axis=1) == np.arange(n))
+    assert np.asarray(mask).reshape(200, -1).sum(axis=1).tolist() == [n] * 200
+    rows = np.asarray(arrays.row_of(places, 10, n))
+    counts = np.stack([np.bincount(one, minlength=10) for one in rows])
+    assert counts.shape == (200, 10) and set(np.unique(counts)) <= {2, 3, 4, 5}
+    np.testing.assert_allclose(counts.mean(axis=0), 3.7, atol=0.15)
+    with pytest.raises(ValueError, match="32 bits"):
+        arrays.parts(50_000)
+
+
+# --- accounts -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def small():
+    """A donut on 10 pixels, with stripes and without."""
+    changes = {"data.n": 10, "data.regions": ("donut_3_6",)}
+    return part("table", "mlp", **changes), sets.make(part("table", "mlp", **changes))
+
+
+def test_binary_account_is_the_kernels_machine(small):
+    _, shown = small
+    one = shown.of(0, ("donut_3_6", 0, 1.0))
+    z, images = shown.xy, shown.truth.reshape(100, -1)
+    k = factor_kernels.binary(z, z[one.rows], 1.0, 3.0)
+    expected = machines.ridge(k[one.rows], images[one.rows], k, 0.0, outputs=True)
+    found = accounts.binary(shown, one, 3.0)
+    np.testing.assert_allclose(found.reshape(100, -1), expected, atol=1e-9)
+    np.testing.assert_allclose(found[one.rows], shown.truth[one.rows], atol=1e-9)
+
+
+def test_an_absent_factor_matches_nothing(small):
+    """With stripes the kernel is that of the codes; on a canvas every place has a code."""
+    _, shown = small
+    some = np.array([0, 55, 100, 115, 120])
+    x, y = np.split(shown.codes[some].astype(float), 2, axis=1)
+    same = x @ x.T + y @ y.T + 2.0 * (x @ x.T) * (y @ y.T)
+    np.testing.assert_array_equal(accounts._matches(shown, some, some, 2.0), same)
+    canvas = sets.make(part("B9", "canvas_stripe"))
+    corner = np.array([0])
+    assert not canvas.labels.shown[0].any()
+    assert accounts._matches(canvas, corner, corner, 2.0) == 4
+
+
+def test_accounts_of_known_images(small):
+    """The truth composes; the kernel's own images are a sum in the hole."""
+    _, shown = small
+    one = shown.of(0, ("donut_3_6", 0, 1.0))
+    kernels = {k2: accounts.binary(shown, one, k2) for k2 in (1.0, 10.0)}
+    right = accounts.superposition(shown, one, shown.truth, kernels)
+    assert right["truth R2"] == right["composition R2"] == 1 and right["binary kernel R2"] < 0.5
+    summed = accounts.superposition(shown, one, kernels[10.0], kernels)
+    np.testing.assert_allclose(summed["additive R2"], 1, atol=1e-12)
+    assert summed["best k2"] == 10 and summed["binary kernel R2, best k2"] == 1
+    fits = accounts.kernel_fits(shown, one, shown.truth)
+    assert fits["factorised"].total <= fits["radial"].total and fits["binary"].id < 1e-12
+
+
+def test_layers_of_known_representations(small):
+    """Code beside code is additive and flat; images are a product of kernels."""
+    _, shown = small
+    one = shown.of(0, ("donut_3_6", 0, 1.0))
+    code, image = (
+        values[shown.points].reshape(10, 10, -1) for values in (shown.codes, shown.images)
+    )
+    of_code, of_image = (layers.measures(layer, one) for layer in (code, image))
+    assert set(of_code) == set(layers.SCORES)
+    np.testing.assert_allclose([of_code["additive share"], of_code["F"]], 1, atol=1e-6)
+    assert of_code["selective share"] == 1 and of_code["F_K"] < 0.95
+    np.testing.assert_allclose([of_image[f"F_K{w}"] for w in ("", " hole", " frame")], 1, atol=1e-6)
+    assert of_image["additive share"] < 0.5
+
+
+# --- failure and remedy ---------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def fields(tmp_path_factory):
+    """Section 13's cleanest demonstration, as the study runs it: (config, metrics, arrays)."""
+    changes = {"data.n": 14, "data.regions": ("donut_3_10",), "optim.lr": 0.02}
+    changes |= {f"train.{name}": 600 for name in ("steps", "steps_per_call", "log_every")}
+    changes |= {"eval.every": 600, "checkpoint.every": 600, "train.seeds": (0,)}
+    config = part("demo", "product", **changes)
+    shown = sets.make(config)
+    trained = training.run(config, shown, tmp_path_factory.mktemp("fields"))
+    return config, trained, *study.analyse(config, trained)
+
+
+def test_product_field_composes_with_flatness_only(fields):
+    _, _, metrics, arrays = fields
+    free, flat = (f"{word}: " for word in ("no penalty", "null_axis 0.001"))
+    assert metrics[free + "id nmse"][0] < 0.1 and metrics[free + "ood nmse"][0] > 0.8
+    assert metrics[flat + "id nmse"][0] < 0.01 and metrics[flat + "ood nmse"][0] < 0.01
+    assert metrics[flat + "ood position accuracy"][0] == 1
+    np.testing.assert_allclose(metrics[flat + "ood peak height"][0], 1, atol=0.05)
+    assert metrics[flat + "composition R2"][0] > 0.99 > 0.1 > metrics[free + "composition R2"][0]
+    assert metrics[flat + "stripe share x"][0] > 0.99
+    assert arrays["errors"].shape == (2, 196) and list(arrays["cells"]) == [free[:-2], flat[:-2]]
+
+
+def test_words_and_layers_of_trained_fields(fields):
+    config, trained, *_ = fields
+    numbers, saved = analyses.by_layer(config, trained, 1)
+    assert saved["scores"].shape == (1, 3, len(layers.SCORES))
+    words, _ = analyses.words(config, trained, 1)
+    assert words["compositionality (OOD R2)"][0] > 0.99 and len(words) == len(analyses.WORDS)
+
+
+def test_seeds_start_alike_in_every_cell(fields):
+    """Paired comparisons: what differs between cells of a seed is the cell."""
+    config, trained, *_ = fields
+    found = train.SetUp(training.experiment(config, trained.scenes), config).init()
+    a = np.asarray(found.params["a"])
+    np.testing.assert_array_equal(a[0], a[1])
+    with config.unlocked():
+        config.train.seeds = (0, 1)
+    replicas = training.replicas(config, trained.scenes)
+    config.train.seeds = (0,)
+    assert replicas["seed"].tolist() == [0, 0, 1, 1] and replicas["cell"].tolist() == [0, 1, 0, 1]
