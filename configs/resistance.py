@@ -33,7 +33,7 @@ STARTS = {"model.scales": (1.0, 2.0, 3.0, 2.0, 3.0), "model.bias_stds": (0.0, 0.
 RATES = {"optim.lrs": (1e-3, 1e-2, 1e-1, 1.0)}
 CROSS = {**PLANE, **A_ONLY, **FEW_EVALS, **RATES, "train.epochs": 400, "eval.epochs": 400}
 # One update an epoch: as many updates as there are epochs.
-FULL = {"data.batch": 250, "train.epochs": 10_000, "eval.epochs": 10_000}
+FULL = {"data.batch": 250, "train.epochs": 4000, "eval.epochs": 4000}
 OPTIMISERS = {
     **{name: {"optim.name": name}
        for name in ("sgd", "momentum", "adagrad", "adadelta", "rmsprop", "adam", "sign")},
