@@ -15,9 +15,9 @@ from cgjax import report
 from cgjax.core.workdir import read_json
 
 ROOT = pathlib.Path(__file__).parent.parent
-SPRITES, SUPPORT, KERNELS, BUMPS = (
+SPRITES, SUPPORT, KERNELS, BUMPS, RESISTANCE = (
     ROOT / "cgjax" / "experiments" / folder / "README.md"
-    for folder in ("sprites", "sprites/support", "kernels", "bumps")
+    for folder in ("sprites", "sprites/support", "kernels", "bumps", "resistance")
 )
 REMEDY = "lam_entropy 0.1 + vec_variance 0.01"
 
@@ -487,6 +487,64 @@ SENTENCES = [
             )
         ],
     ),
+    (
+        RESISTANCE,
+        "train {:.3f}, test {:.3f} in A, {:.3f} and {:.3f} in B; gap {:.3f} against {:.3f}, S_2 "
+        "{:.3f} against {:.3f}, interventional information {:.3f} against {:.3f} nats",
+        [
+            *(
+                f"resistance/demo-default mnist/{setting}: {score} accuracy"
+                for setting in "AB"
+                for score in ("train", "test")
+            ),
+            *(
+                f"resistance/demo-default mnist/{setting}: {score}"
+                for score in ("gap", "S_2", "interventional information")
+                for setting in "AB"
+            ),
+        ],
+    ),
+    (
+        RESISTANCE,
+        "test {:.3f} in A, {:.3f} in the control (p 3e-5); training is ahead in A after 1 and 2 "
+        "steps, {:.3f} against {:.3f} (2e-4); S_2 {:.3f} against {:.3f} (0.011); interventional "
+        "information {:.4f} against {:.4f} nats",
+        [
+            f"resistance/plane-default {setting}: {score}"
+            for score in ("test accuracy", "early train accuracy", "S_2",
+                          "interventional information")
+            for setting in ("A", "control")
+        ],
+    ),
+    (
+        RESISTANCE,
+        "A's test falls to {:.3f} (control {:.3f})",
+        [f"resistance/heads-default plane/{s}: test accuracy" for s in ("A", "control")],
+    ),
+    (
+        RESISTANCE,
+        "changes D_2 by {:.4f} in the mean over training, so \"a step raises D_2\" does not hold; "
+        "it lowers D_2 less than a step on re-drawn X_2 does, {:.4f}",
+        [
+            f"resistance/one_step-default plane/A: mean one step on {where}: D_2"
+            for where in ("A", "re-drawn")
+        ],
+    ),
+    (
+        RESISTANCE,
+        "the start is {:.2f} from A's end and {:.2f} from the control's",
+        [f"resistance/landscape-default distance from start to {s}" for s in ("A", "control")],
+    ),
+    (
+        RESISTANCE,
+        "X_2 alone carries {:.2f} of the variance, in the control {:.2f}; of the kernel itself "
+        "{:.2f} and {:.2f}",
+        [
+            f"resistance/tangent-default {s}: {what}: share of X_2"
+            for what in ("first update", "kernel")
+            for s in ("A", "control")
+        ],
+    ),
 ]  # fmt: skip
 
 
@@ -521,6 +579,21 @@ def test_profiles_compose_for_four_of_five_seeds():
     values = np.array(metrics["profiles/ood nmse"]["values"])
     assert np.sum(values < 0.02) == 4 and np.sum(values > 100) == 1
     assert "compose for four of five seeds; one is stuck" in plain(BUMPS.read_text())
+
+
+def test_claims_are_judged_as_the_readme_says():
+    """Every claim of the paper that a recorded run judged: those that do not hold are named."""
+    verdicts = {
+        (entry["row"], one["claim"]): one["verdict"]
+        for entry in report.entries("resistance")
+        for one in entry["claims"]
+    }
+    others = {key: word for key, word in verdicts.items() if word != "holds"}
+    assert len(verdicts) == 17 and others == {
+        ("demo", "plane: A uses X_2 more"): "underpowered",
+        ("landscape", "A's end is nearer to the start"): "underpowered",
+        ("one_step", "plane: a step raises D_2, X_2 telling"): "does not hold",
+    }
 
 
 def differences(ending: str, rows: str) -> list[float]:

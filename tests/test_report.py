@@ -72,6 +72,7 @@ UNREAD = {
     "sprites": set(),
     "kernels": {"data.n_train", "data.seed", "optim.lr_final", "optim.weight_decay"},
     "bumps": set(),
+    "resistance": set(),
 }
 # Rows that have changed since: (row, label).
 CHANGED = {("needed", "from_6_percent")}
@@ -146,7 +147,8 @@ def test_the_report_prints_every_table(capsys):
     titles = [line.removeprefix("## ") for line in printed.splitlines() if line.startswith("#")]
     own = ["sprites", "sprites, beyond the paper", "sprites, size fast"]
     own += ["sprites, size fast, bfloat16", "sprites, size paper"]
-    assert titles == [*own, "support", "kernels", "kernels, recomputed", "bumps"]
+    own += ["support", "kernels", "kernels, recomputed", "bumps"]
+    assert titles == [*own, "resistance: orderings", "resistance: recomputed"]
     assert "| gap_shift | fast | 0.933 | 0.929 |" in printed
 
 

@@ -12,7 +12,10 @@ from cgjax.core.workdir import read_json, write_atomic
 
 RECORD = pathlib.Path(__file__).parent / "record"
 EARLIER = ("date", "wall_s", "devices", "note", "commit", "models")
-KEPT = ("metrics", "config_hash", "wall_s", "python", "versions", "devices", "hosts", "commit")
+KEPT = (
+    "metrics", "claims", "config_hash", "wall_s", "python", "versions", "devices", "hosts",
+    "commit",
+)  # fmt: skip
 
 
 def add(workdir, record: pathlib.Path = RECORD, label: str = "", note: str = "") -> pathlib.Path:
@@ -82,6 +85,7 @@ def _joined(old: dict, new: dict) -> dict:
     config = json.loads(json.dumps(new["config"]))
     config["train"]["seeds"] = kept + now
     part = {key: old[key] for key in EARLIER if key in old}
+    new = {key: value for key, value in new.items() if key != "claims"}  # of these seeds alone
     return new | {
         "metrics": metrics,
         "config": config,

@@ -1,9 +1,10 @@
 """Orderings that the paper claims, held against our runs by a paired test.
 
-Runs of one seed are pairs. The test flips the signs of their differences, all 2^n ways, so it
-assumes nothing of their distribution; p is that of the claimed direction alone. "holds" needs
-p < 0.05, "does not hold" p < 0.05 in the other direction, and everything else is underpowered: five
-seeds that all agree give p = 1/32, four can give no verdict.
+Runs of one seed are pairs. The test flips the signs of their differences, all 2^n ways where they
+are few and else in draws, so it assumes only that they are symmetric; p is that of the claimed
+direction alone, and claims are judged one by one. "holds" needs p < 0.05, "does not hold" p < 0.05
+in the other direction, and everything else is underpowered: five seeds that all agree give
+p = 1/32, four can give no verdict.
 """
 
 import numpy as np
