@@ -960,6 +960,13 @@ CASES = {
         ("values", lambda: stats.mean_and_interval([])),
         ("values", lambda: stats.mean_and_interval(1.0)),
     ],
+    "stats.sign_flip_test": [
+        ("values", lambda: stats.sign_flip_test([1.0, NAN, 2.0], [0, 1, 2])),
+        ("values", lambda: stats.sign_flip_test([[1.0], [2.0]], [0, 1])),
+        ("clusters", lambda: stats.sign_flip_test([1.0, 2.0], [0, 1, 2])),
+        ("clusters", lambda: stats.sign_flip_test([1.0, 2.0], [0, 0])),
+        ("seed", lambda: stats.sign_flip_test([1.0, 2.0], [0, 1], seed=-1)),
+    ],
     "stats.mean_and_error": [
         ("values", lambda: stats.mean_and_error([])),
         ("values", lambda: stats.mean_and_error(1.0)),

@@ -48,3 +48,13 @@ def test_interval_of_few_values():
     assert stats.mean_and_interval([1.0])[1] == 0
     wide, narrow = (stats.mean_and_interval(np.arange(n) % 2)[1] for n in (10, 40))
     assert narrow < wide
+
+
+def test_sign_flips_of_known_differences():
+    """All signs alike: 2 of 2^n rows are as large; symmetric differences: all are."""
+    assert stats.sign_flip_test([1.0, 2.0, 0.5, 3.0, 1.0], np.arange(5)) == 2 / 32
+    assert stats.sign_flip_test([1.0, -1.0], [0, 1]) == 1
+    # Values of one cluster are one draw.
+    assert stats.sign_flip_test([1.0] * 6, [0, 0, 1, 1, 2, 2]) == 2 / 8
+    many = stats.sign_flip_test(np.ones(20), np.arange(20))
+    assert 0 < many < 2e-4

@@ -171,6 +171,7 @@ def numbers(results):
     return {name: entry["ours"] for name, entry in results[0].items()}
 
 
+@pytest.mark.slow  # half a minute of compiling; the row is traced in test_unread_keys
 def test_learned_composition_trains(finished):
     results, workdir = finished("slots_3")
     found = numbers(results)

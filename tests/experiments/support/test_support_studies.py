@@ -83,6 +83,8 @@ def test_row_runs_and_draws(row, tmp_path):
     )  # already done
 
 
+# The paths are traced by default, in test_unread_keys.
+@pytest.mark.slow
 def test_certificate_of_a_barely_trained_model_names_the_fit(trained, tmp_path):
     opened = trained / "orthogonal_compositional"
     assert main(["--config=configs/support.py:certificate,smoke", f"--workdir={tmp_path}",
@@ -95,6 +97,7 @@ def test_certificate_of_a_barely_trained_model_names_the_fit(trained, tmp_path):
     assert 0.1 < metrics[fit]["ours"] < metrics[f"{fit}, worst"]["ours"]
 
 
+@pytest.mark.slow
 def test_opacity_of_a_barely_trained_model(trained, tmp_path):
     opened = trained / "orthogonal_rgba_cured"
     assert main(["--config=configs/support.py:opacity,smoke", f"--workdir={tmp_path}",
@@ -112,13 +115,17 @@ def test_the_benchmark_audits_the_orthogonal_support(monkeypatch):
     assert len(bench.against_dense()) == 3
 
 
-def test_bad_input_is_named(trained, tmp_path):
-    with pytest.raises(BadInput, match="no sprites run at 'nowhere'"):
-        run.STUDIES["certificate"](config("certificate", ("data.run", "nowhere")))
+@pytest.mark.slow
+def test_opacity_is_of_one_shared_network(trained):
     opened = str(trained / "orthogonal_compositional")
     wrong = config("opacity", ("data.run", opened), ("data.part", "compositional"))
     with pytest.raises(BadInput, match="no run of one shared network"):
         run.STUDIES["opacity"](wrong)
+
+
+def test_bad_input_is_named(tmp_path):
+    with pytest.raises(BadInput, match="no sprites run at 'nowhere'"):
+        run.STUDIES["certificate"](config("certificate", ("data.run", "nowhere")))
     with pytest.raises(BadInput, match="prediction needs three"):
         studies.predict(config("predict", ("data.record", str(tmp_path))))
     with pytest.raises(BadInput, match="no model"):
