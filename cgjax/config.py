@@ -11,6 +11,7 @@ import traceback
 import types
 
 import ml_collections
+import numpy as np
 
 from cgjax.core.errors import BadInput, first_line, shown
 from cgjax.core.keys import check
@@ -232,6 +233,19 @@ def parts(config) -> list[tuple]:
             settings.update(config.parts[name])
         found.append((name, settings))
     return found
+
+
+def over_parts(config, study) -> tuple[dict, dict]:
+    """Metrics and arrays of every part, under its name; "parts" among the arrays lists them.
+
+    study: (name, the part's config) -> (metrics, arrays).
+    """
+    metrics, arrays = {}, {}
+    for name, settings in parts(config):
+        prefix = f"{name}/" if name else ""
+        for found, target in zip(study(name, settings), (metrics, arrays)):
+            target |= {prefix + key: value for key, value in found.items()}
+    return metrics, arrays | {"parts": np.array([name for name, _ in parts(config)])}
 
 
 def in_steps(config, per_epoch: int):

@@ -9,7 +9,7 @@ orderings and prints no number: every run closes with its claims and a paired te
 """
 
 from cgjax.config import split_variant
-from cgjax.declare import base, declare, declare_parts, declare_training, keys
+from cgjax.declare import Dotted, base, declare, declare_parts, declare_training, nested
 from cgjax.experiments.resistance import keys as known
 from cgjax.experiments.resistance.plane import PANELS
 from cgjax.published import CLAIMS
@@ -177,17 +177,8 @@ def get_config(arg=""):
     if "epochs" in config.checkpoint:
         config.checkpoint.epochs = 100_000  # at the end
     parts = resize(config, row, size, parts)
-    declare_parts(config, {name: _nested(part) for name, part in parts.items()})
+    declare_parts(config, {name: nested(part) for name, part in parts.items()})
     return config
-
-
-def _nested(flat: dict) -> dict:
-    """{"a.b": 1} as {"a": {"b": 1}}"""
-    found = {}
-    for name, value in flat.items():
-        section, last = name.split(".")
-        found.setdefault(section, {})[last] = value
-    return found
 
 
 # --- sizes ----------------------------------------------------------------------------------------
@@ -241,7 +232,7 @@ def resize(config, row: str, size: str, parts: dict) -> dict:
     fast: five seeds at full length, evaluated less often; paper: all seeds.
     """
     config.train.seeds = tuple(range(SEEDS.get(row, 20) if size == "paper" else 5))
-    flat = _Flat(config)
+    flat = Dotted(config)
     if size in ("fast", "smoke") and "eval.every" in flat:
         flat["eval.every"] = max(flat["eval.every"], 20)
         flat["eval.at"] = (0,)
@@ -280,31 +271,9 @@ def limit(flat, largest: dict) -> None:
             flat["eval.levels"] = (0.7, 0.1)
 
 
-class _Flat:
-    """A config by dotted names, as far as it is read and written like a dict."""
-
-    def __init__(self, config):
-        self.config = config
-
-    def keys(self):
-        return set(keys(self.config))
-
-    def __contains__(self, name):
-        return name in self.keys()
-
-    def get(self, name, default):
-        return self[name] if name in self else default
-
-    def __getitem__(self, name):
-        section, last = name.split(".")
-        return self.config[section][last]
-
-    def __setitem__(self, name, value):
-        self.config.update_from_flattened_dict({name: value})
-
-
-_MINUTES = {"default": "1 to 5 minutes on two CPU cores", "smoke": "seconds",
-            "fast": "minutes on one H200", "paper": "minutes on one H200"}  # fmt: skip
+_MINUTES = {"default": "minutes on two CPU cores (demo 4; plane, heads, one_step, gradients, "
+                       "landscape and first_step 1)", "smoke": "seconds",
+            "fast": "not measured", "paper": "not measured"}  # fmt: skip
 
 
 def describe_rows():

@@ -21,6 +21,7 @@ from cgjax.experiments.bumps import run as bumps
 from cgjax.experiments.kernels.dense import scores
 from cgjax.experiments.kernels.images import networks, study
 from cgjax.experiments.resistance import run as resistance
+from cgjax.experiments.resistance.training import plane as of_plane
 from cgjax.experiments.sprites import panels
 from cgjax.experiments.sprites import run as sprites
 from cgjax.experiments.sprites.support import trained
@@ -59,6 +60,11 @@ def load(family: str, row: str, changes: dict):
     return configs.load(f"{family}:{arg}", changes | ({"model.form": "direct"} if quick else {}))
 
 
+def nothing_kept(config, trained, *rest):
+    """Two evaluations of four numbers."""
+    return [0, 1], np.zeros((2, len(trained.seeds), len(trained.settings), 4))
+
+
 @pytest.fixture(autouse=True)
 def few_stops(monkeypatch):
     """One device; and without what takes long and sees no config: pictures, audits, machines."""
@@ -68,6 +74,8 @@ def few_stops(monkeypatch):
     monkeypatch.setattr(resistance, "draw", lambda *arguments: [])
     monkeypatch.setattr(panels, "verdict", lambda data: "not asked")
     monkeypatch.setattr(scores, "KINDS", {})
+    # Of a run that was only traced there are no files to read back.
+    monkeypatch.setattr(of_plane, "kept", nothing_kept)
     monkeypatch.setattr(study, "of_gram", lambda *arguments: {"salience": np.array(0.5)})
 
 

@@ -26,6 +26,14 @@ def read(folder: pathlib.Path, names: list[str], step=None) -> tuple[dict, dict,
     return tree.nested(leaves, "params"), tree.nested(leaves, "extra"), steps
 
 
+def read_part(known: dict, workdir, part: str = "", step=None) -> tuple[Any, dict, np.ndarray]:
+    """(config, variables, steps) of a part whose replicas are seeds; known {part: its config}."""
+    name = choose(part, known, workdir)
+    names = [f"seed {seed}" for seed in known[name].train.seeds]
+    params, extra, steps = read(pathlib.Path(workdir) / name, names, step)
+    return known[name], {"params": params, **extra}, steps
+
+
 def choose(part: str, parts, workdir) -> str:
     """The part that was asked for; no word is needed where there is one."""
     parts = list(parts)

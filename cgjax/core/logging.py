@@ -245,6 +245,8 @@ def keep_arrays(folder: pathlib.Path, step: int, names: list[str], arrays: dict)
 
 def read_kept(path: pathlib.Path) -> dict:
     """The arrays of one evals/<step>.npz."""
+    if not path.exists():
+        raise BadInput(f"'{path}' is gone, and cannot be remade: --start_anew trains again")
     try:
         with np.load(path) as arrays:
             return dict(arrays)

@@ -91,6 +91,28 @@ def read(module) -> dict:
     return found
 
 
+PARTS = {"": "", "mnist/": "digits: ", "plane/": "plane: "}  # in the words of a claim
+
+
+def read_claims(module) -> dict:
+    """The claims of a module in the form of CLAIMS, row by row.
+
+    `rows` {row: prefixes}: where the claim is judged, and of which parts of that row.
+    """
+    found = {}
+    for one in module.CLAIMS:
+        for row, prefixes in one["rows"].items():
+            for prefix in prefixes:
+                sides = {
+                    side: prefix + one[side] if isinstance(one[side], str) else one[side]
+                    for side in ("left", "right")
+                }
+                words = {key: one[key] for key in ("sentence", "where", "direction")}
+                claim = {"claim": PARTS[prefix] + one["claim"], **words, **sides}
+                found.setdefault(row, []).append(claim)
+    return {row: tuple(claims) for row, claims in found.items()}
+
+
 def read_seeds(module) -> dict:
     """The scores of a module, seed by seed, in the form of PUBLISHED."""
     found = {}
@@ -114,4 +136,4 @@ PUBLISHED = {
     "bumps": read(bumps),
     "resistance": read(resistance),
 }
-CLAIMS = {"resistance": resistance.CLAIMS}
+CLAIMS = {"resistance": read_claims(resistance)}

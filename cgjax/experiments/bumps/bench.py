@@ -8,7 +8,7 @@ import jax
 from cgjax import config as configs
 from cgjax.core import parallel
 from cgjax.core.logging import say
-from cgjax.core.timing import fastest, ratios, seconds_per_step
+from cgjax.core.timing import ratios, seconds_per_step, torch_seconds
 from cgjax.experiments.bumps import sets, training
 
 SEEDS = 5
@@ -71,7 +71,6 @@ def torch_steps(part: str, sizes: dict, batch: int) -> tuple[float, float]:
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.set_float32_matmul_precision("high")
-    steps = 20 if device == "cuda" else 2
     own = settings(part, sizes, batch, 1).model[part]
     n = 28
     if part == "mlp":
@@ -94,15 +93,4 @@ def torch_steps(part: str, sizes: dict, batch: int) -> tuple[float, float]:
     def loss():
         return ((network(x) - target) ** 2).mean()
 
-    def measure(loss_fn):
-        def once():
-            for _ in range(steps):
-                optimiser.zero_grad()
-                loss_fn().backward()
-                optimiser.step()
-            if device == "cuda":
-                torch.cuda.synchronize()
-
-        return fastest(once) / steps
-
-    return measure(loss), measure(torch.compile(loss))
+    return torch_seconds(loss, optimiser, device == "cuda")

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cgjax.config import parts
+from cgjax.config import over_parts, parts
 from cgjax.core import loading, optim, sizes, train
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
@@ -178,30 +178,24 @@ def plan(config) -> dict:
 
 def load(config, workdir, part: str = "", step=None) -> loading.Loaded:
     """The encoders of one part, one for each seed: `predict(params, images)` -> codes."""
-    found = dict(parts(config))
-    name = loading.choose(part, found, workdir)
-    settings = found[name]
-    seeds = [f"seed {seed}" for seed in settings.train.seeds]
-    params, extra, steps = loading.read(pathlib.Path(workdir) / name, seeds, step)
+    settings, params, steps = loading.read_part(dict(parts(config)), workdir, part, step)
 
     def predict(params, images):
         return network(settings).apply(params, images)[0]
 
-    return loading.Loaded(predict, {"params": params, **extra}, settings, steps)
+    return loading.Loaded(predict, params, settings, steps)
 
 
 def study(config, workdir) -> tuple[dict, dict]:
     """Trains every part of the row: metrics {name: (values, seeds)}, and arrays to draw."""
-    metrics, drawn = {}, {"parts": np.array([name for name, _ in parts(config)])}
-    for name, settings in parts(config):
+
+    def one(name, settings):
         places = make(settings)
         say(f"{len(places.train):,} draws of {np.sum(~places.is_ood):,} places trained, "
             f"{places.is_ood.sum():,} held out")  # fmt: skip
-        trained = run(settings, places, pathlib.Path(workdir) / name, name)
-        prefix = f"{name}/" if name else ""
-        for found, target in zip(analyse(settings, trained, name), (metrics, drawn)):
-            target |= {prefix + key: value for key, value in found.items()}
-    return metrics, drawn
+        return analyse(settings, run(settings, places, pathlib.Path(workdir) / name, name), name)
+
+    return over_parts(config, one)
 
 
 def analyse(config, trained: Trained, name: str = "") -> tuple[dict, dict]:

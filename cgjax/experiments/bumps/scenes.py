@@ -304,7 +304,7 @@ def largest_brightness(positive: jax.Array) -> jax.Array:
 def n_never_lit(positive: jax.Array, level: float = LIT) -> int:
     """How many pixels no image makes brighter than `level`.
 
-    Separate output weights of such a pixel are never told how to light it: there a decoder without
-    weights shared over pixels must fail, whatever its hidden layers represent.
+    No image tells separate output weights of such a pixel how to light it, whatever hidden layers
+    represent: only weights shared over pixels, or a penalty that ties them, can.
     """
     return int(jnp.sum(largest_brightness(positive) <= level))

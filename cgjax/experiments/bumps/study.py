@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cgjax.config import parts
+from cgjax.config import over_parts, parts
 from cgjax.core import loading, sizes
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
@@ -59,15 +59,13 @@ def load(config, workdir, part: str = "", step=None) -> loading.Loaded:
 
 def study(config, workdir) -> tuple[dict, dict]:
     """Trains every part of the row: metrics {name: (values, seeds)}, and arrays to draw."""
-    metrics, arrays = {}, {"parts": np.array([name for name, _ in parts(config)])}
-    for name, settings in parts(config):
+
+    def one(name, settings):
         shown = source(settings).make(settings)
         sets.tell(shown, training.set_words(shown.axes))
-        trained = training.run(settings, shown, pathlib.Path(workdir) / name, name)
-        prefix = f"{name}/" if name else ""
-        for found, target in zip(analyse(settings, trained), (metrics, arrays)):
-            target |= {prefix + key: value for key, value in found.items()}
-    return metrics, arrays
+        return analyse(settings, training.run(settings, shown, pathlib.Path(workdir) / name, name))
+
+    return over_parts(config, one)
 
 
 def analyse(config, trained: training.Trained) -> tuple[dict, dict]:

@@ -14,7 +14,7 @@ import numpy as np
 import optax
 
 from cgjax.analysis import geometry
-from cgjax.config import parts
+from cgjax.config import over_parts, parts
 from cgjax.core import loading, optim, parallel, sizes, train
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
@@ -216,30 +216,24 @@ def plan(config) -> dict:
 
 def load(config, workdir, part: str = "", step=None) -> loading.Loaded:
     """The networks of one part, one for each seed: `predict(params, codes)` -> images."""
-    found = dict(parts(config))
-    name = loading.choose(part, found, workdir)
-    settings = found[name]
-    seeds = [f"seed {seed}" for seed in settings.train.seeds]
-    params, extra, steps = loading.read(pathlib.Path(workdir) / name, seeds, step)
+    settings, params, steps = loading.read_part(dict(parts(config)), workdir, part, step)
 
     def predict(params, codes):
         return network(settings).apply(params, codes)[0]
 
-    return loading.Loaded(predict, {"params": params, **extra}, settings, steps)
+    return loading.Loaded(predict, params, settings, steps)
 
 
 def study(config, workdir) -> tuple[dict, dict]:
     """Trains every part of the row: metrics {name: (values, seeds)}, and arrays to draw."""
-    metrics, drawn = {}, {"parts": np.array([name for name, _ in parts(config)])}
-    for name, settings in parts(config):
+
+    def one(name, settings):
         views = make(settings)
         say(f"{len(views.train):,} views trained, {len(views.validation):,} for validation, "
             f"{len(views.gap):,} in the gap {settings.data.gap}")  # fmt: skip
-        trained = run(settings, views, pathlib.Path(workdir) / name, name)
-        prefix = f"{name}/" if name else ""
-        for found, target in zip(analyse(settings, trained, name), (metrics, drawn)):
-            target |= {prefix + key: value for key, value in found.items()}
-    return metrics, drawn
+        return analyse(settings, run(settings, views, pathlib.Path(workdir) / name, name), name)
+
+    return over_parts(config, one)
 
 
 def analyse(config, trained: Trained, name: str = "") -> tuple[dict, dict]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from cgjax.analysis import dependence, landscape, tangent_split
 from cgjax.core import train, tree
-from cgjax.experiments.resistance import plane
+from cgjax.experiments.resistance import models, plane
 from cgjax.experiments.resistance.training import plane as of_plane
 
 CURVES = ("train accuracy", "test accuracy", "S_2")
@@ -194,9 +194,10 @@ def tangent(config, found):
 
     @jax.jit
     def residuals(params, points):
-        return -jax.grad(lambda logits: jnp.mean(_cross_entropy(logits, points.y[:, 0])))(
-            f(params, points.x)
-        )
+        def loss(logits):
+            return jnp.mean(models.LOSSES[own.optim.loss](logits, points.y[:, 0]))
+
+        return -jax.grad(loss)(f(params, points.x))
 
     for i, setting in enumerate(trained.settings):
         points = points_of(own, setting.numbers["control"])
@@ -227,10 +228,6 @@ def tangent(config, found):
         arrays |= {f"tangent/{setting.name}/predicted": guess,
                    f"tangent/{setting.name}/measured": measured}  # fmt: skip
     return numbers, arrays
-
-
-def _cross_entropy(logits, labels):
-    return -jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], axis=1)[:, 0]
 
 
 AFTERWARDS = {

@@ -52,7 +52,10 @@ def one_sided(left, right, direction: str) -> tuple:
 
 
 def unpaired(left, right, direction: str, n: int = 1 << 14) -> tuple:
-    """(p, verdict, all) of samples that are no pairs, such as guesses, by exchanging labels."""
+    """(p, verdict, all) of samples that are no pairs, such as guesses, by exchanging labels.
+
+    It takes all samples for independent, also guesses that were checked on the same points.
+    """
     left, right = (side[np.isfinite(side)] for side in (left, right))
     if min(len(left), len(right)) < 2:
         return None, "underpowered", len(left) + len(right)

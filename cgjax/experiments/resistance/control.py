@@ -227,6 +227,7 @@ def _matched(arrays, names, word, level) -> dict:
         near = np.abs(own[known][:, None] - norm[held][None]).argmin(axis=1)
         apart = ours[known] - right[held][near]
         mean, half = stats.mean_and_interval(apart)
-        numbers[f"{name}{word}: less guesses of equal norm"] = (apart, list(range(len(apart))))
-        say(f"{name}{word}: {mean:+.3f} ± {half:.3f} against guesses of equal norm")
+        numbers[f"{name}{word}: less guesses of nearest norm"] = (apart, list(range(len(apart))))
+        # Several may have the same guess: the interval takes them for independent.
+        say(f"{name}{word}: {mean:+.3f} ± {half:.3f} against guesses of nearest norm")
     return numbers

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.analysis import dependence
-from cgjax.config import parts
+from cgjax.config import over_parts, parts
 from cgjax.core import loading, rng, sizes, tree
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
@@ -70,15 +70,15 @@ def load(config, workdir, part: str = "", step=None) -> loading.Loaded:
 
 def study(config, workdir) -> tuple[dict, dict]:
     """Trains every part of the row: metrics {name: (values, seeds)}, and arrays to draw."""
-    metrics, arrays = {}, {"parts": np.array([name for name, _, _ in tasks(config)])}
     found = {}
-    for name, own, task in tasks(config):
-        folder = pathlib.Path(workdir) / name
+
+    def one(name, own):
+        task, folder = task_of(config, name), pathlib.Path(workdir) / name
         trained = task.run(own, folder, name)
         found[name] = (own, trained, folder)
-        prefix = f"{name}/" if name else ""
-        for own_found, target in zip(analyse(own, task, trained, folder), (metrics, arrays)):
-            target |= {prefix + key: value for key, value in own_found.items()}
+        return analyse(own, task, trained, folder)
+
+    metrics, arrays = over_parts(config, one)
     afterwards = (analyses.AFTERWARDS | {"crossing": control.compare}).get(config.study)
     if afterwards:
         more = afterwards(config, found)

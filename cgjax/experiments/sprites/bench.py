@@ -11,7 +11,7 @@ import numpy as np
 from cgjax import config as configs
 from cgjax.core import parallel
 from cgjax.core.logging import say
-from cgjax.core.timing import fastest, ratios, seconds_per_step
+from cgjax.core.timing import fastest, ratios, seconds_per_step, torch_seconds
 from cgjax.experiments.sprites import models, scenes, sets
 from cgjax.experiments.sprites import run as sprites
 
@@ -61,7 +61,6 @@ def torch_steps(batch: int) -> tuple[float, float]:
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.set_float32_matmul_precision("high")
-    steps = 20 if device == "cuda" else 2
 
     def network():
         act, up = torch.nn.ELU, lambda: torch.nn.Upsample(
@@ -86,18 +85,7 @@ def torch_steps(batch: int) -> tuple[float, float]:
         image = front * torch.sigmoid(mask) + back * torch.sigmoid(-mask)
         return ((image - target) ** 2).mean()
 
-    def measure(loss_fn):
-        def once():
-            for _ in range(steps):
-                optimiser.zero_grad()
-                loss_fn().backward()
-                optimiser.step()
-            if device == "cuda":
-                torch.cuda.synchronize()
-
-        return fastest(once) / steps
-
-    return measure(loss), measure(torch.compile(loss))
+    return torch_seconds(loss, optimiser, device == "cuda")
 
 
 # --- rendering ------------------------------------------------------------------------------------

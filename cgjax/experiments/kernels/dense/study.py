@@ -3,9 +3,7 @@
 import itertools
 import pathlib
 
-import numpy as np
-
-from cgjax.config import parts
+from cgjax.config import over_parts, parts
 from cgjax.core import loading, sizes
 from cgjax.experiments.kernels.dense import networks
 from cgjax.experiments.kernels.dense.scores import measure
@@ -13,14 +11,11 @@ from cgjax.experiments.kernels.dense.scores import measure
 
 def study(config, workdir) -> tuple[dict, dict]:
     """Trains every part of the row: its metrics {name: (values, seeds)}, and arrays to draw."""
-    metrics, arrays = {}, {"parts": np.array([name for name, _ in parts(config)])}
-    for name, settings in parts(config):
-        sweep = networks.run(settings, pathlib.Path(workdir) / name, name)
-        scores, saved = measure(settings, sweep)
-        prefix = f"{name}/" if name else ""
-        metrics |= {prefix + key: value for key, value in scores.items()}
-        arrays |= {prefix + key: value for key, value in saved.items()}
-    return metrics, arrays
+
+    def one(name, settings):
+        return measure(settings, networks.run(settings, pathlib.Path(workdir) / name, name))
+
+    return over_parts(config, one)
 
 
 def check(config) -> None:

@@ -344,17 +344,14 @@ def run(config, workdir, name: str = "") -> training.Trained:
 
 
 def kept(config, trained: training.Trained, folder, name: str) -> tuple[list, np.ndarray]:
-    """(steps, arrays [steps, seeds, settings, ...]) of what `evaluate` returned, where it is."""
+    """(steps, arrays [steps, seeds, settings, ...]) of what `evaluate` returned at `eval.keep`."""
     names = names_of(training.replicas(config, trained.settings), training.IDENTITY)
-    steps, found = [], []
-    for step in sorted(config.eval.keep):
-        path = folder / "evals" / f"{step * per_step(config)}.npz"
-        if path.exists():  # a run may have ended before
-            arrays_of = read_kept(path)
-            order = [arrays_of["replicas"].tolist().index(one) for one in names]
-            rows = arrays_of[name][order]
-            found.append(rows.reshape(-1, len(trained.settings), *rows.shape[1:]))
-            steps.append(step)
+    steps, found = sorted(config.eval.keep), []
+    for step in steps:
+        arrays_of = read_kept(folder / "evals" / f"{step * per_step(config)}.npz")
+        order = [arrays_of["replicas"].tolist().index(one) for one in names]
+        rows = arrays_of[name][order]
+        found.append(rows.reshape(-1, len(trained.settings), *rows.shape[1:]))
     return steps, np.stack(found)
 
 

@@ -134,11 +134,15 @@ def experiment(config) -> train.Experiment:
 
 
 def _mean(hit, where):
-    return jnp.sum(hit & where) / jnp.maximum(jnp.sum(where), 1)
+    """NaN where there is no such line."""
+    return jnp.sum(hit & where) / jnp.sum(where)
 
 
 def whole(config, trained: training.Trained) -> dict:
-    """Sentence accuracy on `eval.n_whole` lines of both parts, evenly spaced: [seeds, settings]."""
+    """Sentence accuracy on `eval.n_whole` lines of both parts, evenly spaced: [seeds, settings].
+
+    Called that of the whole set only where these are all of its lines.
+    """
     data = jax.tree.map(jnp.asarray, lines(config))
     most = config.eval.n_whole
     found = {}
@@ -161,7 +165,8 @@ def whole(config, trained: training.Trained) -> dict:
                 params = tree.take(trained.params, (s, i))
                 key = rng.stream(jax.random.key(seed), "eval")
                 values[s, i] = np.mean(score(params, key, one.numbers["task"], some)[:n])
-        found[f"{part} accuracy, whole set"] = values
+        whole_set = n == len(data[part].commands)
+        found[f"{part} accuracy, {'whole set' if whole_set else f'{n:,} lines'}"] = values
     return found
 
 
