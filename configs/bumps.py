@@ -18,8 +18,8 @@ from cgjax.declare import (
     nested,
     remove,
     undeclare,
-)
-from cgjax.experiments.bumps.keys import CONTINUOUS, GRID, INVERSE, SIZES_OF, TURNING, of_model
+)  # fmt: skip
+from cgjax.experiments.bumps import keys
 from cgjax.experiments.bumps.sizes import LIMITS, limit, resize
 from cgjax.published import PUBLISHED
 
@@ -331,8 +331,8 @@ ROWS = {
         },
     ),
 }  # fmt: skip
-STUDIES = {"decoders": GRID, "table": GRID, "needed": GRID, "phase": GRID, "percolation": GRID,
-           "continuous": CONTINUOUS, "turning": TURNING, "inverse": INVERSE}  # fmt: skip
+STUDIES = {"decoders": keys.GRID, "table": keys.GRID, "needed": keys.GRID, "phase": keys.GRID, "percolation": keys.GRID,
+           "continuous": keys.CONTINUOUS, "turning": keys.TURNING, "inverse": keys.INVERSE}  # fmt: skip
 
 
 def get_config(arg=""):
@@ -348,46 +348,18 @@ def get_config(arg=""):
     config.eval.every = config.checkpoint.every = 400
     changes = dict(changes)
     parts = {name: dict(part) for name, part in changes.pop("parts", {}).items()}
-    for name in sorted(_decoders(changes, parts)):
-        declare(config, of_model(name))
+    for name in sorted(keys.decoders(changes, parts)):
+        declare(config, keys.of_model(name))
     config.update_from_flattened_dict(changes)
-    parts = {name: _own(part, changes) for name, part in parts.items()}
+    parts = {name: keys.own_keys(part, changes) for name, part in parts.items()}
     parts = resize(config, row, size, parts)
     if parts:  # decoders that only other sizes train have no sizes here
-        used = {_decoder(part, changes) for part in parts.values()}
-        known = {key for name in used for key in of_model(name)}
-        undeclare(config, {key for name in SIZES_OF for key in of_model(name)} - known)
-    remove(config, _shadowed(changes, parts))
+        undeclare(
+            config, keys.of_other_models({keys.decoder(part, changes) for part in parts.values()})
+        )
+    remove(config, keys.shadowed(changes, parts))
     declare_parts(config, {name: nested(part) for name, part in parts.items()})
     return config
-
-
-def _shadowed(changes: dict, parts: dict) -> set[str]:
-    """Sizes and penalties that every part whose decoder has them sets itself."""
-    found = set()
-    for name in _decoders(changes, parts) if parts else ():
-        for key in of_model(name):
-            users = [p for p in parts.values() if key in of_model(_decoder(p, changes))]
-            if users and all(key in part for part in users):
-                found.add(key)
-    return found
-
-
-def _decoder(part: dict, changes: dict) -> str:
-    return part.get("model.name") or changes.get("model.name", "")
-
-
-def _decoders(changes: dict, parts: dict) -> set[str]:
-    """Those that a row trains."""
-    every = [changes, *parts.values()]
-    return {one["model.name"] for one in every if "model.name" in one}
-
-
-def _own(part: dict, changes: dict) -> dict:
-    """A part without the sizes and penalties of other decoders than its own."""
-    own = of_model(_decoder(part, changes))
-    others = {key for name in SIZES_OF for key in of_model(name)} - set(own)
-    return {key: value for key, value in part.items() if key not in others}
 
 
 CHOICES = ("model.name",)
@@ -395,9 +367,9 @@ CHOICES = ("model.name",)
 
 def adapt(config):
     """Another decoder brings along sizes of its own, and penalties where it has fields."""
-    for name in SIZES_OF:
-        undeclare(config, of_model(name))
-    declare(config, of_model(config.model.name))
+    for name in keys.SIZES_OF:
+        undeclare(config, keys.of_model(name))
+    declare(config, keys.of_model(config.model.name))
     limit(config, LIMITS.get(config.size, {}))
 
 

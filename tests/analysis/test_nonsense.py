@@ -37,6 +37,7 @@ from cgjax.analysis import (
     ntk_layers,
     ntk_plan,
     salience,
+    search,
     stats,
     support,
     tangent_split,
@@ -215,6 +216,17 @@ def fitted(**changes):
 KEY = jax.random.key(0)
 THIRDS = np.arange(3)  # each of the three inputs is a component
 DENSE = [(np.ones((2, 3)), np.ones(3)), (np.ones((3, 2)), np.ones(2))]
+
+
+def guessed(levels=(0.5,), **changes):
+    options = {"n_draws": 10, "n_keep": 2, "batch": 5} | changes
+    return search.guess_and_check(
+        jax.random.key(0), lambda key: W, lambda params, data: 1.0, None, levels, **options
+    )
+
+
+def walked(params=W, **options):
+    return search.metropolis(jax.random.key(0), params, jnp.sum, 0.1, 5, **options)
 
 
 def depends(**changes):
@@ -959,6 +971,20 @@ CASES = {
     "stats.mean_and_interval": [
         ("values", lambda: stats.mean_and_interval([])),
         ("values", lambda: stats.mean_and_interval(1.0)),
+    ],
+    "search.guess_and_check": [
+        ("levels", lambda: guessed(levels=[NAN])),
+        ("levels", lambda: guessed(levels=0.5)),
+        ("n_draws", lambda: guessed(n_draws=0)),
+        ("n_keep", lambda: guessed(n_keep=0)),
+        ("batch", lambda: guessed(batch=3)),
+        ("batch", lambda: guessed(batch=1.5)),
+    ],
+    "search.metropolis": [
+        ("params", lambda: walked(spoilt(W))),
+        ("scale", lambda: walked(scale=0.0)),
+        ("decay", lambda: walked(decay=1.5)),
+        ("decay", lambda: walked(decay=NAN)),
     ],
     "stats.sign_flip_test": [
         ("values", lambda: stats.sign_flip_test([1.0, NAN, 2.0], [0, 1, 2])),

@@ -103,11 +103,6 @@ SIZES_OF = {
 }  # fmt: skip
 
 
-def of_model(name: str) -> dict:
-    """The sizes of a decoder, and its penalties where it has fields; an encoder has neither."""
-    return SIZES_OF.get(name, {}) | (PENALTIES if name in WITH_FIELDS else {})
-
-
 TURNING = {
     "data.image": key("mnist", "first training images, or built-in glyphs", choices=SOURCES),
     "data.digits": key((4,), "that turn; the gap is that of the 4 alone", low=0, high=9,
@@ -140,3 +135,43 @@ INVERSE = {
     "model.encoder.hidden": key(128, "units of the dense layer", low=1),
     "optim.lr": SHARED["optim.lr"],
 }  # fmt: skip
+
+
+def of_model(name: str) -> dict:
+    """The sizes of a decoder, and its penalties where it has fields; an encoder has neither."""
+    return SIZES_OF.get(name, {}) | (PENALTIES if name in WITH_FIELDS else {})
+
+
+# --- whose key is it, in a row of several parts (flat dicts of changes) ---------------------------
+
+
+def decoder(part: dict, changes: dict) -> str:
+    """The one that a part trains: its own, or the row's."""
+    return part.get("model.name") or changes.get("model.name", "")
+
+
+def decoders(changes: dict, parts: dict) -> set[str]:
+    """Those that a row trains."""
+    every = [changes, *parts.values()]
+    return {one["model.name"] for one in every if "model.name" in one}
+
+
+def of_other_models(names: set[str]) -> set[str]:
+    """Sizes and penalties of decoders that are none of these."""
+    own, every = ({word for name in some for word in of_model(name)} for some in (names, SIZES_OF))
+    return every - own
+
+
+def own_keys(part: dict, changes: dict) -> dict:
+    """A part without the sizes and penalties of other decoders than its own."""
+    others = of_other_models({decoder(part, changes)})
+    return {word: value for word, value in part.items() if word not in others}
+
+
+def shadowed(changes: dict, parts: dict) -> set[str]:
+    """Sizes and penalties that every part whose decoder has them sets itself."""
+    users = {}  # key: whether each part that has it sets it
+    for part in parts.values():
+        for word in of_model(decoder(part, changes)):
+            users.setdefault(word, []).append(word in part)
+    return {word for word, sets in users.items() if all(sets)}

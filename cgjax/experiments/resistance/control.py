@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cgjax.analysis import stats
-from cgjax.core import grads, rng, tree
+from cgjax.analysis import search, stats
+from cgjax.core import rng, tree
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
 from cgjax.experiments.resistance import models
@@ -156,15 +156,15 @@ class Searches:
 
     def guesses(self, scale, bias_std):
         """Weights drawn until their loss is at most each level, on several training sets."""
-        search, levels = self.config.search, np.array(self.config.eval.levels, np.float32)
-        n_sets = min(search.n_sets, len(self.own.train.seeds))
-        n, parts, accepted = search.n_draws // search.n_sets, [], 0
+        asked, levels = self.config.search, np.array(self.config.eval.levels, np.float32)
+        n_sets = min(asked.n_sets, len(self.own.train.seeds))
+        n, parts, accepted = asked.n_draws // asked.n_sets, [], 0
         for s in range(n_sets):
             data = tree.take(self.points, s)
             key = jax.random.fold_in(jax.random.key(self.own.train.seeds[s]), 99)
-            found = grads.guess_and_check(
+            found = search.guess_and_check(
                 key, self.draw, self.loss, (data["train"], scale, bias_std), levels, n,
-                search.n_keep, BATCH,
+                asked.n_keep, BATCH,
             )  # fmt: skip
             accepted = accepted + np.asarray(found.n_accepted)
             n_kept = found.losses.shape[1]
@@ -177,21 +177,21 @@ class Searches:
                 for name in SCORES
             })  # fmt: skip
         scores = {name: np.concatenate([part[name] for part in parts], axis=1) for name in SCORES}
-        level = self.config.eval.levels.index(search.level)
+        level = self.config.eval.levels.index(asked.level)
         counts = zip(self.config.eval.levels, accepted)
-        enough = [x for x, count in counts if count >= search.n_keep]
+        enough = [x for x, count in counts if count >= asked.n_keep]
         return scores, {
             "accepted of a million": 1e6 * accepted[level] / (n * n_sets),
             "lowest level with enough": min(enough) if enough else np.nan,
         }
 
     def _walk(self, seed, data, scale, bias_std):
-        key, search = jax.random.key(seed), self.config.search
+        key, asked = jax.random.key(seed), self.config.search
         start = _scaled(self.draw(rng.stream(key, "init")), scale, bias_std)  # as the loop starts
-        return grads.metropolis(
+        return search.metropolis(
             jax.random.fold_in(key, 98), start,
             lambda params: of_plane.whole_loss(self.own, params, data["train"]),
-            search.level, search.walk_steps, search.walk_scale, search.walk_decay,
+            asked.level, asked.walk_steps, asked.walk_scale, asked.walk_decay,
         )  # fmt: skip
 
     def walks(self, scale, bias_std):
