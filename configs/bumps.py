@@ -331,8 +331,8 @@ ROWS = {
         },
     ),
 }  # fmt: skip
-STUDIES = {"decoders": keys.GRID, "table": keys.GRID, "needed": keys.GRID, "phase": keys.GRID, "percolation": keys.GRID,
-           "continuous": keys.CONTINUOUS, "turning": keys.TURNING, "inverse": keys.INVERSE}  # fmt: skip
+STUDIES = dict.fromkeys(("decoders", "table", "needed", "phase", "percolation"), keys.GRID)
+STUDIES |= {"continuous": keys.CONTINUOUS, "turning": keys.TURNING, "inverse": keys.INVERSE}
 
 
 def get_config(arg=""):

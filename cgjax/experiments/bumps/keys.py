@@ -28,8 +28,9 @@ GRID = SHARED | {
     "data.sigmas": key((1.0,), "widths of the bumps; several are a third factor", above=0,
                        distinct=True),
     "data.pixel_grid": key("integer", "pixels at 0..n-1, or stretched to n", choices=PIXEL_GRIDS),
-    "data.regions": key(("donut_6_22",), "held out: donut_<lb>_<ub>, cross_<lb>_<ub>, corner_<c>, "
-                        "wide_<lb>_<ub>, whole", test=is_region, wanted="regions", distinct=True),
+    "data.regions": key(("donut_6_22",), "held out, from pixel to pixel", test=is_region,
+                        wanted="like donut_6_22, cross_11_17, corner_14, wide_6_22 or whole",
+                        distinct=True),
     "data.stripes": key("none", "images of one factor alone", choices=STRIPES),
     "data.margin": key(0, "pixels of the canvas on each side of the image", low=0),
     "data.copies": key((0,), "times each stripe is in a training set", low=0, distinct=True),
@@ -125,8 +126,8 @@ TURNING = {
 INVERSE = {
     "data.n": SHARED["data.n"],
     "data.sigma": CONTINUOUS["data.sigma"],
-    "data.regions": key(("donut_6_22",), "held out: donut_<lb>_<ub>, cross_<lb>_<ub> or "
-                        "corner_<c>", test=is_region, wanted="a region", length=1),
+    "data.regions": key(("donut_6_22",), "held out, from pixel to pixel", test=is_region,
+                        wanted="like donut_6_22, cross_11_17 or corner_14", length=1),
     "data.encoding": key("bump", "of x and y, what is read off", choices=READ_OFF),
     "data.n_samples": key(2000, "drawn with replacement", low=1),
     "data.seed": key(0, "draws the training set", low=0),

@@ -87,7 +87,10 @@ def parse(word: str, n: int, n_widths: int = 1) -> np.ndarray:
 
 def is_region(word: str) -> bool:
     """Whether it names a region, of an image that is large enough."""
-    parse(word, 2**10, 2)
+    try:
+        parse(word, 2**10, 2)
+    except (BadInput, ValueError):  # no such name, other numbers, or none
+        return False
     return True
 
 
