@@ -1,0 +1,105 @@
+"""Trees of masks: like a tree of parameters, with holes (None) where a leaf is not masked."""
+
+import jax
+import jax.numpy as jnp
+
+from cgjax.analysis import checks
+from cgjax.core import tree
+
+
+def named(params):
+    """`tree.flat`, with the names that linen would give to the variables of nnx."""
+    return {name.removesuffix("/value"): leaf for name, leaf in tree.flat(params).items()}
+
+
+def map_named(function, params):
+    """A tree like params of function(name, leaf), which may be None."""
+    new = [function(name, leaf) for name, leaf in named(params).items()]
+    return jax.tree.unflatten(jax.tree.structure(params), new)
+
+
+def map_keys(function, key, masks):
+    """function(key, leaf), with a key for each leaf."""
+    leaves, structure = jax.tree.flatten(masks)
+    new = [function(jax.random.fold_in(key, i), leaf) for i, leaf in enumerate(leaves)]
+    return jax.tree.unflatten(structure, new)
+
+
+def mapped(function, masks, *others):
+    """function of each leaf; holes of the first tree reach it as None."""
+    return jax.tree.map(function, masks, *others, is_leaf=_is_hole)
+
+
+def _is_hole(leaf):
+    return leaf is None
+
+
+def matching(masks, params):
+    """The masks, if they are a tree like params and fit the weights."""
+    structures = [jax.tree.structure(each, is_leaf=_is_hole) for each in (masks, params)]
+    if structures[0] != structures[1]:
+        raise ValueError("masks are no tree like params: make them with init or magnitude")
+
+    def fit(m, w):
+        if m is None:
+            return None
+        m = real("masks", m)
+        if m.ndim != jnp.ndim(w) or any(a not in (1, b) for a, b in zip(m.shape, jnp.shape(w))):
+            raise ValueError(f"masks {m.shape} do not fit weights {jnp.shape(w)} of params")
+        return m
+
+    return mapped(fit, masks, params)
+
+
+def switched(masks, on, off=1):
+    """Masks where `on` is not 0, else `off`: a number, or other masks."""
+    if on is None:
+        return masks
+    names, numbers = named(masks), named(on)
+    if names.keys() - numbers.keys():
+        raise ValueError(f"on has no number for {sorted(names.keys() - numbers.keys())[0]}")
+    off = named(off) if jax.tree.structure(off) == jax.tree.structure(masks) else off
+
+    def switch(name, m):
+        number = numbers[name]
+        checks.bounded("on", number, 0, 1)
+        other = off[name] if isinstance(off, dict) else off
+        return jnp.where(jnp.asarray(number) > 0, m, jnp.asarray(other, m.dtype))
+
+    return map_named(switch, masks)
+
+
+def total(masks, on):
+    """Sum of all entries of the leaves that are on."""
+    sums = jax.tree.map(lambda m: jnp.sum(real("masks", m)), masks)
+    leaves = jax.tree.leaves(switched(sums, on, off=0))
+    if not leaves:
+        raise ValueError("masks hold no leaf: nothing was selected")
+    return sum(leaves)
+
+
+def largest(values, count):
+    """1 for the `count` largest (a number, rounded), else 0; earlier entries win ties."""
+    order = jnp.argsort(-values.ravel(), stable=True)
+    ones = jnp.arange(values.size) < jnp.round(count)
+    mask = jnp.zeros(values.size, jnp.float32).at[order].set(ones.astype(jnp.float32))
+    return mask.reshape(values.shape)
+
+
+def real(name, leaf):
+    checks.finite(**{name: leaf})
+    leaf = jnp.asarray(leaf)
+    return leaf if jnp.issubdtype(leaf.dtype, jnp.number) else leaf.astype(jnp.float32)
+
+
+def one_of(name, value, choices):
+    if value not in choices:
+        raise ValueError(f"{name} is one of {', '.join(choices)}: got {value!r}")
+
+
+def same_network(name, several):
+    if len(several) < 2:
+        raise ValueError(f"{name} are two or more masks, got {len(several)}")
+    shapes = [jax.tree.map(jnp.shape, masks) for masks in several]
+    if any(each != shapes[0] for each in shapes[1:]):
+        raise ValueError(f"{name} are masks of one network, got trees of several shapes")
