@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from cgjax.analysis import checks
 from cgjax.core import tree
@@ -63,6 +64,8 @@ def switched(masks, on, off=1):
     def switch(name, m):
         number = numbers[name]
         checks.bounded("on", number, 0, 1)
+        if jnp.ndim(number):
+            raise ValueError(f"on is one number a leaf, got {jnp.shape(number)}: vmap over sets")
         other = off[name] if isinstance(off, dict) else off
         return jnp.where(jnp.asarray(number) > 0, m, jnp.asarray(other, m.dtype))
 
@@ -87,19 +90,42 @@ def largest(values, count):
 
 
 def real(name, leaf):
+    """The leaf as an array of numbers, none of them NaN."""
     checks.finite(**{name: leaf})
     leaf = jnp.asarray(leaf)
     return leaf if jnp.issubdtype(leaf.dtype, jnp.number) else leaf.astype(jnp.float32)
 
 
+def indicator(name, leaf, compare):
+    """1 where leaf compares with 0, else 0, in the leaf's own precision."""
+    leaf = real(name, leaf)
+    return compare(leaf, 0).astype(leaf.dtype)
+
+
+def binary(name, masks):
+    """The masks, if they hold 0 and 1 only, where that can be seen."""
+
+    def look(m):
+        m = real(name, m)
+        if checks.known(m) and not np.isin(np.asarray(m), (0, 1)).all():
+            raise ValueError(f"{name} are hard masks, of 0 and 1: got others; see hard")
+        return m
+
+    return jax.tree.map(look, masks)
+
+
 def one_of(name, value, choices):
+    """A word among the choices."""
     if value not in choices:
         raise ValueError(f"{name} is one of {', '.join(choices)}: got {value!r}")
 
 
 def same_network(name, several):
+    """Two or more hard masks of the same shapes."""
     if len(several) < 2:
         raise ValueError(f"{name} are two or more masks, got {len(several)}")
-    shapes = [jax.tree.map(jnp.shape, masks) for masks in several]
-    if any(each != shapes[0] for each in shapes[1:]):
-        raise ValueError(f"{name} are masks of one network, got trees of several shapes")
+    several = [binary(name, masks) for masks in several]
+    shapes = [{leaf: m.shape for leaf, m in named(masks).items()} for masks in several]
+    if not shapes[0] or any(each != shapes[0] for each in shapes[1:]):
+        raise ValueError(f"{name} are masks of the same leaves and shapes, which these are not")
+    return several

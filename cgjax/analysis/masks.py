@@ -89,12 +89,25 @@ def expand(masks: Tree, params: Tree) -> Tree:
 def soft(s: Tree, beta: float) -> Tree:
     """The mask while it is learned: sigmoid(beta s)."""
     checks.bounded("beta", beta, 0, above=True)
-    return jax.tree.map(lambda leaf: jax.nn.sigmoid(beta * mask_trees.real("s", leaf)), s)
+    return jax.tree.map(lambda leaf: _sigmoid(beta * mask_trees.real("s", leaf)), s)
+
+
+@jax.custom_jvp
+def _sigmoid(x):
+    return jax.nn.sigmoid(x)
+
+
+@_sigmoid.defjvp
+def _sigmoid_jvp(primals, tangents):
+    # m (1 - m) loses the digits of 1 - m where m is near 1, and Adam divides by what is left.
+    (x,), (dx,) = primals, tangents
+    m = jax.nn.sigmoid(x)
+    return m, m * jax.nn.sigmoid(-x) * dx
 
 
 def hard(s: Tree) -> Tree:
     """The mask itself: 1 where s > 0, else 0."""
-    return jax.tree.map(_above_zero, s)
+    return jax.tree.map(lambda leaf: mask_trees.indicator("s", leaf, jnp.greater), s)
 
 
 def beta_schedule(epoch, n_epochs: int, beta_max: float = 200.0, from_one: bool = False):
@@ -152,8 +165,13 @@ def concrete_penalty(log_alpha: Tree, on: Tree | None = None) -> jax.Array:
 
 
 def concrete_hard(log_alpha: Tree) -> Tree:
-    """1 where the mask without noise is above 1/2, which is where log alpha > 0."""
-    return jax.tree.map(_above_zero, log_alpha)
+    """1 where the mask without noise is above 1/2, which is where log alpha > 0; else 0.
+
+    So is log alpha = 0, a keep rate of one half: the reference's float64 ends just above 1/2.
+    """
+    return jax.tree.map(
+        lambda a: mask_trees.indicator("log_alpha", a, jnp.greater_equal), log_alpha
+    )
 
 
 # --- magnitude ------------------------------------------------------------------------------------
@@ -246,6 +264,7 @@ def kept(masks: Tree, on: Tree | None = None) -> jax.Array:
 
 def random_like(key: jax.Array, masks: Tree, on: Tree | None = None) -> Tree:
     """Masks that keep as many of each leaf, drawn uniformly."""
+    masks = mask_trees.binary("masks", masks)
 
     def draw(key, m):
         return mask_trees.largest(jax.random.uniform(key, m.shape), jnp.sum(m)).astype(m.dtype)
@@ -259,9 +278,10 @@ def complement_like(key: jax.Array, masks: Tree, on: Tree | None = None) -> Tree
     A leaf of which more than half is kept has no such mask: refused by name where its values are
     known; under jit it gets all of its complement, and `has_complement` tells.
     """
+    masks = mask_trees.binary("masks", masks)
     if checks.known(masks, on):
         for name, m in mask_trees.named(masks).items():
-            is_on = on is None or mask_trees.named(on)[name]
+            is_on = on is None or mask_trees.named(on).get(name, 1)
             if is_on and 2 * np.sum(np.asarray(m)) > m.size:
                 raise ValueError(f"masks keep more than half of {name}: no room outside of them")
 
@@ -274,6 +294,7 @@ def complement_like(key: jax.Array, masks: Tree, on: Tree | None = None) -> Tree
 
 def has_complement(masks: Tree, on: Tree | None = None) -> jax.Array:
     """Whether every leaf keeps half at most, so that `complement_like` has room."""
+    masks = mask_trees.binary("masks", masks)
     leaves = jax.tree.leaves(mask_trees.switched(masks, on, off=0))
     return jnp.all(jnp.stack([2 * jnp.sum(m) <= m.size for m in leaves]))
 
@@ -285,14 +306,14 @@ class Overlap(NamedTuple):
     """How far masks are the same, leaf by leaf (by name) and in all."""
 
     iou: dict  # size of the intersection of all by that of their union; nan where all are empty
-    expected: dict  # the same for random masks of these sizes, up to a share 1 / weights
+    expected: dict  # the same of the expected sizes, for random masks that keep as many
     total: jax.Array
     expected_total: jax.Array
 
 
 def intersect(several: list) -> Tree:
     """What all masks keep."""
-    mask_trees.same_network("several", several)
+    several = mask_trees.same_network("several", several)
     return jax.tree.map(lambda *leaves: jnp.prod(jnp.stack(leaves), axis=0), *several)
 
 
@@ -300,9 +321,10 @@ def overlap(several: list) -> Overlap:
     """Intersection over union of two or more hard masks, and what chance gives.
 
     Chance: expected intersection by expected union of independent masks, each of which keeps as
-    many of every leaf as the given one.
+    many of every leaf as the given one. The mean of their ratio is a little above, by a share of
+    about 1 / (weights in the union).
     """
-    mask_trees.same_network("several", several)
+    several = mask_trees.same_network("several", several)
     named = [mask_trees.named(masks) for masks in several]
     counts = {}
     for name in named[0]:
@@ -362,8 +384,3 @@ FAMILIES = {
         learns=False,
     ),
 }
-
-
-def _above_zero(s):
-    s = mask_trees.real("s", s)
-    return (s > 0).astype(s.dtype)

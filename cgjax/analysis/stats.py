@@ -1,7 +1,13 @@
-"""Statistics of small studies: intervals, rank correlation, resampling."""
+"""Statistics of small studies: intervals, rank correlation, resampling, clustered regressions.
+
+Runs of one trained network are one draw, not many: they form a cluster. `clustered_glm` has errors
+that allow for it, which are too small when clusters are few; `wild_cluster` and `sign_flip_test`
+ask the same with the signs of the clusters, and with G of them never answer below 2^(1-G).
+"""
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -89,6 +95,132 @@ def bootstrap(
     return float(low), float(high)
 
 
+# --- regressions with clusters --------------------------------------------------------------------
+
+SIDES = ("both", "below", "above")
+
+
+class Wald(NamedTuple):
+    """A linear combination of coefficients held against zero."""
+
+    estimate: float
+    error: float
+    z: float  # its square is Wald's chi-squared with one degree of freedom
+    p: float  # two-sided, normal; nan where the error is 0
+
+
+def clustered_glm(y, design, clusters) -> tuple[np.ndarray, np.ndarray]:
+    """Least squares: coefficients [k] and their standard errors [k], which allow for clusters.
+
+    y, clusters [n]; design [n, k] with its column of ones.
+    """
+    coefficients, covariance = clustered_covariance(y, design, clusters)
+    return coefficients, np.sqrt(np.diag(covariance))
+
+
+def clustered_covariance(y, design, clusters) -> tuple[np.ndarray, np.ndarray]:
+    """Coefficients [k] and their covariance [k, k]; arguments as `clustered_glm`.
+
+    (X'X)^-1 [sum_g (X_g'u_g)(X_g'u_g)'] (X'X)^-1 G / (G - 1), with residuals u and G clusters.
+    """
+    y, design, which = _regression(y, design, clusters)
+    bread, coefficients = _least_squares(y, design)
+    residuals = y - design @ coefficients
+    # What rounding leaves of an exact fit is no variance.
+    residuals[np.abs(residuals) < 1e-12 * np.abs(y).max()] = 0
+    scores = _by_cluster(design * residuals[:, None], which)
+    few = len(scores) / (len(scores) - 1)
+    return coefficients, few * bread @ (scores.T @ scores) @ bread
+
+
+def wald(coefficients, covariance, contrast) -> Wald:
+    """z test of contrast'b = 0, as `Ablation + Intercept = 0` is contrast (1, 1)."""
+    checks.finite(coefficients=coefficients, covariance=covariance, contrast=contrast)
+    coefficients = np.asarray(checks.real("coefficients", coefficients, 1, "k"), float)
+    covariance = np.asarray(checks.real("covariance", covariance, 2, "k, k"), float)
+    if covariance.shape != 2 * coefficients.shape:
+        raise ValueError(f"covariance is [k, k] for coefficients {coefficients.shape}")
+    contrast = _contrast(contrast, len(coefficients))
+    variance = float(contrast @ covariance @ contrast)
+    if variance < -1e-12:
+        raise ValueError(f"covariance gives the contrast a variance of {variance:.2g}")
+    estimate, error = float(contrast @ coefficients), math.sqrt(max(variance, 0.0))
+    z = estimate / error if error else math.nan
+    return Wald(estimate, error, z, math.erfc(abs(z) / 2**0.5))
+
+
+def interaction_design(ablation, random) -> np.ndarray:
+    """Columns of `y ~ ablation * random` for 0/1 variables [n]: ones, each, and their product.
+
+    Trained against random weights: contrast (0, 0, 1, 0) for subnetworks, (0, 0, 1, 1) for
+    ablations.
+    """
+    given = {"ablation": ablation, "random": random}
+    for name, values in given.items():
+        checks.bounded(name, checks.real(name, values, 1, "n"), 0, 1)
+    ablation, random = (np.asarray(values, float) for values in given.values())
+    if ablation.shape != random.shape:
+        raise ValueError(f"random is [n] like ablation {ablation.shape}, got {random.shape}")
+    return np.stack([np.ones_like(ablation), ablation, random, ablation * random], axis=1)
+
+
+def wild_cluster(y, design, clusters, contrast, seed: int = 0) -> float:
+    """Two-sided p of contrast'b = 0 by the wild cluster bootstrap, the null imposed on residuals.
+
+    All 2^G signs of the clusters' residuals where they are few, else draws.
+    """
+    y, design, which = _regression(y, design, clusters)
+    contrast = _contrast(contrast, design.shape[1])
+    checks.integer("seed", seed, 0)
+    bread, coefficients = _least_squares(y, design)
+    step = bread @ contrast / (contrast @ bread @ contrast)
+    restricted = design @ (coefficients - step * (contrast @ coefficients))
+    signs = _signs(which.max() + 1, seed)[:, which]
+    drawn = np.concatenate([y[None], restricted + signs * (y - restricted)])
+
+    weights = design @ bread @ contrast  # of the outcomes in contrast'b
+    estimates = drawn @ weights
+    residuals = drawn - drawn @ design @ bread @ design.T
+    scores = _by_cluster((residuals * weights).T, which)
+    errors = np.sqrt(np.sum(scores**2, axis=0))
+    # Estimates of 0 are no evidence, whatever their error.
+    is_zero = np.abs(estimates) < 1e-12 * np.abs(y).max()
+    z = np.where(is_zero, 0.0, estimates / np.maximum(errors, 1e-300))
+    return _share_as_large(z[1:], abs(z[0]))
+
+
+def _regression(y, design, clusters):
+    """y [n] and design [n, k] as floats, and the number of each one's cluster."""
+    checks.finite(y=y, design=design)
+    y = np.asarray(checks.real("y", y, 1, "n"), float)
+    design = np.asarray(checks.real("design", design, 2, "n, k"), float)
+    if len(design) != len(y):
+        raise ValueError(f"design is [{len(y)}, k], a row for each of y: got {design.shape}")
+    if np.linalg.matrix_rank(design) < design.shape[1]:
+        raise ValueError("design has columns that follow from the others: leave them out")
+    return y, design, _numbered(clusters, len(y))
+
+
+def _contrast(contrast, k):
+    checks.finite(contrast=contrast)
+    contrast = np.asarray(contrast, float)
+    if contrast.shape != (k,) or not contrast.any():
+        raise ValueError(f"contrast is [{k}], not all zero: got shape {contrast.shape}")
+    return contrast
+
+
+def _least_squares(y, design):
+    bread = np.linalg.inv(design.T @ design)
+    return bread, bread @ (design.T @ y)
+
+
+def _by_cluster(rows, which):
+    """Sums of rows [n, ...] over each cluster."""
+    sums = np.zeros((which.max() + 1, *rows.shape[1:]))
+    np.add.at(sums, which, rows)
+    return sums
+
+
 # --- tests without a distribution -----------------------------------------------------------------
 
 
@@ -103,6 +235,24 @@ def sign_flip_test(values, clusters, seed: int = 0) -> float:
     checks.integer("seed", seed, 0)
     means = np.bincount(which, values) / np.bincount(which)
     return _share_as_large(_signs(len(means), seed) @ means, abs(means.sum()))
+
+
+def null_p(observed: float, null, side: str = "both") -> float:
+    """p of a number against a sample [n] of it under the null: (1 + how many are as far) / (1 + n).
+
+    side: "below", "above", or "both", which doubles the smaller of the two.
+    """
+    checks.finite(observed=observed, null=null)
+    null = np.asarray(checks.real("null", null, 1, "n"), float)
+    checks.real("observed", observed)
+    if np.ndim(observed):
+        raise ValueError(f"observed is one number, got shape {np.shape(observed)}")
+    if side not in SIDES:
+        raise ValueError(f"side is one of {', '.join(SIDES)}: got {side!r}")
+    slack = 1e-12 * max(np.abs(null).max(), abs(observed))
+    below = (1 + np.sum(null <= observed + slack)) / (1 + len(null))
+    above = (1 + np.sum(null >= observed - slack)) / (1 + len(null))
+    return float({"below": below, "above": above, "both": min(1, 2 * min(below, above))}[side])
 
 
 def _numbered(clusters, n):

@@ -1,0 +1,393 @@
+"""Masks against stored arrays, against counting, and on linen and nnx models."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import linen, nnx
+from jax import lax
+
+from cgjax.analysis import masks
+from conftest import GOLDEN
+
+KEY = jax.random.key(0)
+LAYERS = ("conv1", "conv2", "fc1", "fc2")
+W = np.arange(-6.0, 6.0, dtype=np.float32).reshape(3, 4)
+PARAMS = {"a": {"kernel": W, "bias": np.ones(4, np.float32)}, "b": {"kernel": W[:2] / 10}}
+
+
+# --- one weight, against stored arrays ------------------------------------------------------------
+
+
+def test_continuous_sparsification_follows_the_reference(golden):
+    stored = golden("subnetworks/cs_masks")
+    s, beta = jnp.asarray(stored["s"]), jnp.asarray(stored["beta"], jnp.float32)
+
+    @jax.jit
+    @jax.vmap
+    def found(beta):
+        soft, slope = jax.vmap(jax.value_and_grad(masks.soft), (0, None))(s, beta)
+        return soft, slope, masks.penalty(s, beta)
+
+    soft, slope, penalty = found(beta)
+    np.testing.assert_allclose(soft, stored["soft_mask"], atol=1e-6)
+    np.testing.assert_allclose(slope, stored["dmask_ds"], atol=1e-6, rtol=1e-5)
+    np.testing.assert_allclose(penalty, stored["l0_soft"], rtol=1e-6)
+    hard = masks.hard(s)
+    np.testing.assert_array_equal(hard, stored["hard_mask"])
+    np.testing.assert_array_equal(masks.invert(hard), stored["ablation_mask"])
+    assert masks.kept(hard) * masks.size(hard) == stored["hard_l0"]
+
+
+def test_the_temperature_rises_before_the_first_epoch_or_does_not(golden):
+    stored = golden("subnetworks/cs_masks")
+    epochs = stored["beta_schedule_epochs"]
+    for from_one, name in ((False, "official"), (True, "nominal")):
+        found = masks.beta_schedule(epochs, 90, 200.0, from_one=from_one)
+        np.testing.assert_allclose(found, stored[f"beta_schedule_{name}"], rtol=2e-6)
+    assert masks.beta_schedule(1, 90, from_one=True) == 1
+
+
+def test_hard_concrete_follows_the_reference(golden):
+    stored = golden("subnetworks/hard_concrete")
+    keep, start = stored["init_log_alpha_for_keep"].T
+
+    @jax.jit
+    def found(log_alpha, u):
+        sample = jax.vmap(masks.concrete_sample, (None, 0))
+        return {
+            "sample": sample(log_alpha, u),
+            "dsum_dlog_alpha": jax.grad(lambda a: jnp.sum(sample(a, u)))(log_alpha),
+            "expected_l0": jax.vmap(masks.concrete_penalty)(log_alpha),
+            "expected_l0_total": masks.concrete_penalty(log_alpha),
+            "hard_mask": masks.concrete_hard(log_alpha),
+            "init": masks.concrete_init(keep),
+        }
+
+    found = found(stored["log_alpha"], stored["u"])
+    np.testing.assert_allclose(found.pop("init"), start, rtol=1e-6, atol=1e-6)
+    for name, value in found.items():
+        np.testing.assert_allclose(value, stored[name], atol=1e-6, rtol=1e-6)
+
+
+def test_a_weight_nobody_needs_falls_as_fast_as_the_reference(golden):
+    """Only the penalty has a gradient, of the size of Adam's eps: 1e-8, nothing under the root."""
+    stored = golden("subnetworks/adam_l0_only")
+    rates, starts, *expected = stored["rows"].T
+    steps = int(stored["steps_per_epoch"])
+    adam = optax.scale_by_adam(eps=1e-8, eps_root=0.0)
+
+    def step(carry, epoch):
+        s, state = carry
+        gradient = jax.grad(lambda s: 1e-8 * masks.penalty(s, masks.beta_schedule(epoch, 90)))(s)
+        update, state = adam.update(gradient, state)
+        return (s - jnp.asarray(rates, s.dtype) * update, state), s
+
+    s = jnp.asarray(starts, jnp.float32)
+    (last, _), path = jax.jit(lambda s: lax.scan(step, (s, adam.init(s)), EPOCHS))(s)
+    path = np.concatenate([path, last[None]])
+    np.testing.assert_allclose(path[steps::steps], expected, atol=1e-4)
+
+
+EPOCHS = np.repeat(np.arange(1, 4), 157)
+
+
+# --- a small network, against stored arrays -------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def stored():
+    return dict(np.load(GOLDEN / "subnetworks" / "masked_net.npz"))
+
+
+def ours(stored, prefix, dtype=np.float32):
+    """Kernels with outputs last: {"conv1": {"kernel": [3, 3, in, out]}, ...}."""
+    found = {}
+    for layer in LAYERS:
+        kernel = stored[prefix + layer]
+        axes = (2, 3, 1, 0) if kernel.ndim == 4 else (1, 0)
+        found[layer] = {"kernel": jnp.asarray(kernel.transpose(axes), dtype)}
+        if layer.startswith("fc"):
+            bias = stored["b_" + layer]
+            found[layer]["bias"] = jnp.asarray(bias, dtype) if prefix == "w_" else None
+    return found
+
+
+def embed(params, images):
+    def conv(x, layer, stride):
+        x = lax.conv_general_dilated(
+            x, params[layer]["kernel"], (stride, stride), ((1, 1), (1, 1)),
+            dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        )  # fmt: skip
+        mean, variance = x.mean((1, 2), keepdims=True), x.var((1, 2), keepdims=True)
+        return jax.nn.relu((x - mean) / jnp.sqrt(variance + 1e-5))
+
+    def dense(x, layer):
+        return x @ params[layer]["kernel"] + params[layer]["bias"][None]
+
+    x = conv(conv(images, "conv1", 2), "conv2", 1).mean((1, 2))
+    return dense(jax.nn.relu(dense(x, "fc1")), "fc2")
+
+
+def odd_one_out(embeddings):
+    z = embeddings / jnp.maximum(jnp.linalg.norm(embeddings, axis=-1, keepdims=True), 1e-12)
+    z = z.reshape(-1, 4, z.shape[-1])
+    return -jnp.einsum("nid,njd->ni", z, z)
+
+
+@jax.jit
+def forward(params, images):
+    embeddings = embed(params, images)
+    return embeddings, odd_one_out(embeddings)
+
+
+@jax.jit
+def total(s, params, images, labels, beta, price):
+    """Cross-entropy plus the price of the mask, with its parts and its gradient in the scores."""
+
+    def loss(s):
+        embeddings, logits = forward(masks.apply(params, masks.soft(s, beta)), images)
+        entropy = optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
+        size = masks.penalty(s, beta)
+        return entropy + price * size, (embeddings, logits, entropy, size)
+
+    return jax.value_and_grad(loss, has_aux=True)(s)
+
+
+def images_of(stored, dtype=np.float32):
+    images = stored["x_nchw"].reshape(-1, 3, 8, 8).transpose(0, 2, 3, 1)
+    return jnp.asarray(images, dtype), jnp.asarray(stored["labels"])
+
+
+def test_a_masked_network_and_its_gradients_follow_the_reference(stored):
+    params, s, data = ours(stored, "w_"), ours(stored, "s_"), images_of(stored)
+    for beta in (1, 20, 200):
+        (loss, parts), slope = total(s, params, *data, float(beta), stored["lam"])
+        names = ("embeddings", "logits", "ce", "l0")
+        for name, found in zip((*names, "total"), (*parts, loss)):
+            np.testing.assert_allclose(found, stored[f"b{beta}_{name}"], atol=1e-5, rtol=1e-6)
+        for layer, expected in ours(stored, f"b{beta}_grad_s_").items():
+            found = slope[layer]["kernel"]
+            np.testing.assert_allclose(found, expected["kernel"], atol=1e-5)
+
+
+def test_subnetwork_and_ablations_follow_the_reference(stored):
+    params, s, (images, _) = ours(stored, "w_"), ours(stored, "s_"), images_of(stored)
+    hard = masks.hard(s)
+    networks = {
+        "dense": params,
+        "sub": masks.apply(params, hard),
+        "ablate_zero": masks.ablate(params, hard),
+        "ablate_random": masks.replace(params, hard, ours(stored, "rand_")),
+    }
+    for name, network in networks.items():
+        embeddings, logits = forward(network, images)
+        np.testing.assert_allclose(embeddings, stored[f"{name}_embeddings"], atol=1e-5)
+        np.testing.assert_allclose(logits, stored[f"{name}_logits"], atol=1e-5)
+    assert masks.size(hard) == stored["l0_max"]
+    assert masks.kept(hard) == pytest.approx(stored["hard_l0"] / stored["l0_max"])
+
+
+@pytest.mark.parametrize("x64", (False, True))
+def test_adam_learns_the_reference_s_masks(stored, x64):
+    dtype, tolerance = (np.float64, 1e-6) if x64 else (np.float32, 1e-4)
+    with jax.enable_x64(x64):
+        params, data = ours(stored, "w_", dtype), images_of(stored, dtype)
+        n = int(stored["adam_steps"])
+        adam = optax.adam(float(stored["adam_lr"]))
+        s = masks.init(params, "kernel", float(stored["adam_s_init"]))
+        s = jax.tree.map(lambda leaf: jnp.full(leaf.shape, stored["adam_s_init"], dtype), s)
+
+        def step(carry, i):
+            s, state = carry
+            beta = masks.beta_schedule(i, n)
+            (loss, _), slope = total(s, params, *data, beta, float(stored["adam_lambda"]))
+            update, state = adam.update(slope, state)
+            return (optax.apply_updates(s, update), state), loss
+
+        steps = jnp.arange(1, n + 1)
+        (s, _), losses = jax.jit(lambda s: lax.scan(step, (s, adam.init(s)), steps))(s)
+        np.testing.assert_allclose(losses, stored["adam_loss_trace"], atol=tolerance)
+        for layer, expected in ours(stored, "adam_final_s_").items():
+            np.testing.assert_allclose(s[layer]["kernel"], expected["kernel"], atol=tolerance)
+
+
+# --- any model ------------------------------------------------------------------------------------
+
+
+def test_three_lines_on_linen_and_on_nnx():
+    """The same weights, the same scores: the same subnetwork and the same ablation."""
+    x = jnp.asarray(W)
+    theirs = nnx.Sequential(nnx.Linear(4, 5, rngs=nnx.Rngs(0)), nnx.Linear(5, 2, rngs=nnx.Rngs(1)))
+    model = linen.Sequential([linen.Dense(5), linen.Dense(2)])
+    params = {
+        f"layers_{i}": {"kernel": layer.kernel.get_value(), "bias": layer.bias.get_value()}
+        for i, layer in enumerate(theirs.layers)
+    }
+    found = {}
+    # linen
+    scores = masks.init(params, r"layers_\d/kernel", 0.0)
+    scores = jax.tree.map(lambda leaf: leaf + noise(leaf.shape), scores)
+    found["linen"] = model.apply({"params": masks.apply(params, masks.hard(scores))}, x)
+    found["linen", "ablated"] = model.apply({"params": masks.ablate(params, masks.hard(scores))}, x)
+    # nnx
+    graph, state = nnx.split(theirs)
+    scores = masks.init(state, r"layers/\d/kernel", 0.0)
+    scores = jax.tree.map(lambda leaf: leaf + noise(leaf.shape), scores)
+    found["nnx"] = nnx.merge(graph, masks.apply(state, masks.hard(scores)))(x)
+    found["nnx", "ablated"] = nnx.merge(graph, masks.ablate(state, masks.hard(scores)))(x)
+
+    np.testing.assert_allclose(found["linen"], found["nnx"], rtol=1e-6)
+    np.testing.assert_allclose(found["linen", "ablated"], found["nnx", "ablated"], rtol=1e-6)
+    whole = model.apply({"params": params}, x)
+    assert np.abs(found["linen"] - whole).max() > 0.1 < np.abs(whole - theirs(x) + 1).max()
+
+
+def noise(shape):
+    return np.random.default_rng(sum(shape)).normal(size=shape).astype(np.float32)
+
+
+def test_leaves_are_chosen_by_expression_or_function():
+    assert list(masks.selected(PARAMS, "kernel")) == ["a/kernel", "b/kernel"]
+    assert list(masks.selected(PARAMS, lambda name: name.startswith("a"))) == ["a/bias", "a/kernel"]
+    s = masks.init(PARAMS, "^b/", 0.25)
+    assert s["a"] == {"kernel": None, "bias": None}
+    np.testing.assert_array_equal(s["b"]["kernel"], np.full((2, 4), 0.25, np.float32))
+    small = masks.apply({"w": jnp.asarray(W, jnp.bfloat16)}, masks.init({"w": W}, "w", 0.5))
+    assert small["w"].dtype == jnp.bfloat16
+
+
+def test_units_are_masked_whole():
+    s = masks.init(PARAMS, "a/kernel", 0.1, per="unit")
+    s["a"]["kernel"] = s["a"]["kernel"].at[0, 1].set(-1)
+    hard = masks.hard(s)
+    found = masks.apply(PARAMS, hard)["a"]["kernel"]
+    np.testing.assert_array_equal(found, W * np.array([[1, 0, 1, 1]]))
+    assert masks.size(hard) == 4 and masks.size(masks.expand(hard, PARAMS)) == 12
+    assert masks.kept(hard) == masks.kept(masks.expand(hard, PARAMS)) == 0.75
+
+
+def test_a_set_of_layers_is_a_number():
+    """Layers that are off stay whole, count for nothing, get no gradient; sets are one program."""
+    s = jax.tree.map(lambda leaf: leaf + noise(leaf.shape), masks.init(PARAMS, "kernel", 0.0))
+
+    def one(a, b):
+        on = {"a/kernel": a, "b/kernel": b}
+        output = lambda s: sum(
+            map(jnp.sum, jax.tree.leaves(masks.apply(PARAMS, masks.soft(s, 2.0), on)))
+        )  # noqa: E501, E731
+        hard = masks.hard(s)
+        return (
+            jax.grad(output)(s), masks.penalty(s, 2.0, on), masks.size(hard, on),
+            masks.kept(hard, on), masks.ablate(PARAMS, hard, "zero", None, on),
+        )  # fmt: skip
+
+    slope, penalty, size, kept, ablated = jax.jit(jax.vmap(one))(
+        jnp.array([1.0, 0.0, 1.0]), jnp.array([1.0, 1.0, 0.0])
+    )
+    np.testing.assert_array_equal(size, [20, 8, 12])
+    only_b = masks.penalty({"k": s["b"]["kernel"]}, 2.0)
+    np.testing.assert_allclose(penalty, [penalty[0], only_b, penalty[0] - only_b], rtol=1e-6)
+    only_a = masks.kept({"k": masks.hard(s["a"]["kernel"])})
+    np.testing.assert_allclose(kept[2], only_a)
+    is_moved = np.abs(slope["a"]["kernel"]).max((1, 2)) > 0
+    np.testing.assert_array_equal(is_moved, [True, False, True])
+    np.testing.assert_array_equal(ablated["a"]["kernel"][1], W)
+    np.testing.assert_array_equal(ablated["a"]["kernel"][0], W * (s["a"]["kernel"] <= 0))
+    nested = {"a": {"kernel": 0}, "b": {"kernel": 1}}
+    assert masks.penalty(s, 2.0, nested) == pytest.approx(float(only_b))
+
+
+def test_random_ablation_draws_at_the_removed_places_only():
+    params = {"kernel": jnp.ones((4, 4, 3, 50))}
+    hard = {"kernel": jnp.asarray(noise((4, 4, 3, 50)) > 0, jnp.float32)}
+    found = masks.ablate(params, hard, "random", KEY)["kernel"]
+    removed = np.asarray(found)[np.asarray(hard["kernel"]) > 0]
+    assert np.all(found[hard["kernel"] == 0] == 1)
+    assert 0.97 / 48**0.5 < np.abs(removed).max() <= 1 / 48**0.5
+    np.testing.assert_allclose(removed.std(), 48**-0.5 / 3**0.5, rtol=0.05)
+    again = masks.ablate(params, hard, "random", KEY)["kernel"]
+    np.testing.assert_array_equal(found, again)
+
+
+# --- sizes and overlap ----------------------------------------------------------------------------
+
+HARD = {"a": (np.arange(60).reshape(6, 10) % 5 == 0) * 1.0, "b": (np.arange(8) < 3) * 1.0}
+
+
+@jax.jit
+@jax.vmap
+def drawn(key):
+    return masks.random_like(key, HARD), masks.complement_like(key, HARD)
+
+
+def test_masks_of_the_same_size_are_drawn_evenly():
+    anywhere, outside = drawn(jax.random.split(KEY, 2000))
+    for name, m in HARD.items():
+        axes = tuple(range(1, m.ndim + 1))
+        for each in (anywhere, outside):
+            assert np.all(np.sum(each[name], axes) == m.sum())
+        assert not np.any(np.asarray(outside[name]) * m)
+        np.testing.assert_allclose(np.mean(anywhere[name], 0), m.mean(), atol=0.05)
+        share = m.sum() / (m.size - m.sum())
+        np.testing.assert_allclose(np.mean(outside[name], 0), (1 - m) * share, atol=0.05)
+    assert masks.has_complement(HARD)
+    full = {"a": 1 - HARD["a"], "b": HARD["b"]}
+    assert not masks.has_complement(full) and masks.has_complement(full, {"a": 0, "b": 1})
+    kept_whole = masks.complement_like(KEY, full, {"a": 0, "b": 1})
+    np.testing.assert_array_equal(kept_whole["a"], full["a"])
+
+
+def test_overlap_counts_all_masks_and_knows_what_chance_gives():
+    a, b, c = (np.isin(np.arange(8), places) * 1.0 for places in ([0, 1, 2], [1, 2, 3], [2, 3, 7]))
+    found = masks.overlap([{"w": a}, {"w": b}, {"w": c}])
+    assert found.iou["w"] == pytest.approx(1 / 5) and found.total == pytest.approx(1 / 5)
+    both = masks.intersect([{"w": a}, {"w": b}])
+    np.testing.assert_array_equal(both["w"], [0, 1, 1, 0, 0, 0, 0, 0])
+
+    same = masks.overlap([HARD, HARD])
+    assert same.total == 1 and same.iou["b"] == 1
+    assert np.isnan(masks.overlap([{"w": 0 * a}, {"w": 0 * b}]).total)
+
+    def chance(key):
+        pair = [masks.random_like(k, HARD) for k in jax.random.split(key)]
+        return masks.overlap(pair)
+
+    draws = jax.jit(jax.vmap(chance))(jax.random.split(KEY, 2000))
+    for found, expected in (
+        (draws.iou["a"], same.expected["a"]),
+        (draws.total, same.expected_total),
+    ):
+        np.testing.assert_allclose(np.mean(found), expected, rtol=0.04)
+
+
+# --- families -------------------------------------------------------------------------------------
+
+
+def test_magnitude_keeps_the_largest():
+    by_leaf = masks.magnitude(PARAMS, "kernel", 0.25)
+    assert by_leaf["a"]["bias"] is None
+    np.testing.assert_array_equal(np.flatnonzero(by_leaf["a"]["kernel"]), [0, 1, 11])
+    np.testing.assert_array_equal(np.flatnonzero(by_leaf["b"]["kernel"]), [0, 1])
+    everywhere = masks.magnitude(PARAMS, "kernel", 0.25, scope="global")
+    assert np.sum(everywhere["a"]["kernel"]) == 5 and np.sum(everywhere["b"]["kernel"]) == 0
+    signed = masks.magnitude(PARAMS, "kernel", 0.25, signed=True)
+    np.testing.assert_array_equal(np.flatnonzero(signed["a"]["kernel"]), [9, 10, 11])
+
+
+@pytest.mark.parametrize("name", masks.FAMILIES)
+def test_families_share_one_way_to_search(name):
+    """A step down the penalty's gradient removes weights, where a family learns."""
+    family = masks.FAMILIES[name]
+    s = family.init(PARAMS, "kernel", 0.3)
+    trained = masks.apply(PARAMS, family.train_mask(s, KEY, 5.0))
+    assert trained["a"]["kernel"].shape == W.shape
+    hard = family.hard(s)
+    assert all(set(np.unique(m)) <= {0, 1} for m in jax.tree.leaves(hard))
+    slope = jax.grad(lambda s: family.penalty(s, 5.0, {"a/kernel": 1, "b/kernel": 0}))(s)
+    assert bool(np.any(slope["a"]["kernel"])) == family.learns
+    assert not np.any(slope["b"]["kernel"])
+    fallen = jax.tree.map(lambda s, slope: s - 10 * slope, s, slope)
+    assert family.penalty(fallen, 5.0) <= family.penalty(s, 5.0)
+    assert (np.sum(family.hard(fallen)["a"]["kernel"]) == 0) == family.learns
