@@ -35,21 +35,29 @@ def _is_hole(leaf):
     return leaf is None
 
 
-def matching(masks, params):
+def matching(masks, params, name="masks"):
     """The masks, if they are a tree like params and fit the weights."""
     structures = [jax.tree.structure(each, is_leaf=_is_hole) for each in (masks, params)]
     if structures[0] != structures[1]:
-        raise ValueError("masks are no tree like params: make them with init or magnitude")
+        raise ValueError(f"{name} are no tree like params, with None where a leaf has none")
 
     def fit(m, w):
         if m is None:
             return None
-        m = real("masks", m)
+        m = real(name, m)
         if m.ndim != jnp.ndim(w) or any(a not in (1, b) for a, b in zip(m.shape, jnp.shape(w))):
-            raise ValueError(f"masks {m.shape} do not fit weights {jnp.shape(w)} of params")
+            raise ValueError(f"{name} {m.shape} do not fit weights {jnp.shape(w)} of params")
         return m
 
     return mapped(fit, masks, params)
+
+
+def like(name, given, masks):
+    """What was given, if it has the names and shapes of masks."""
+    shapes = [{n: jnp.shape(leaf) for n, leaf in named(each).items()} for each in (given, masks)]
+    if shapes[0] != shapes[1]:
+        raise ValueError(f"{name} has other leaves or shapes than the scores it goes with")
+    return given
 
 
 def switched(masks, on, off=1):

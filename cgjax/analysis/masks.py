@@ -43,9 +43,10 @@ def selected(params: Tree, where: Where) -> dict:
 
     where: a regular expression found anywhere in the name, or a predicate of the name.
     """
-    chosen = re.compile(where).search if isinstance(where, str) else where
-    if not callable(chosen):
-        raise ValueError(f"where is a regular expression or a function of a name, got {where!r}")
+    try:
+        chosen = where if callable(where) else re.compile(where).search
+    except (re.error, TypeError):
+        raise ValueError(f"where is a regular expression or a function, got {where!r}") from None
     names = mask_trees.named(params)
     found = {name: leaf for name, leaf in names.items() if chosen(name)}
     if not found:
@@ -53,7 +54,7 @@ def selected(params: Tree, where: Where) -> dict:
         raise ValueError(f"where: {where!r} selects nothing of params, which hold {shown}")
     for name, leaf in found.items():
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
-            raise ValueError(f"where selects {name}, which holds {leaf.dtype}: floats are masked")
+            raise ValueError(f"where selects {name}, which holds {leaf.dtype}, not floats")
     return found
 
 
@@ -64,6 +65,8 @@ def init(params: Tree, where: Where, s0: float, per: str = "weight") -> Tree:
     """
     mask_trees.one_of("per", per, PER)
     checks.finite(s0=s0)
+    if jnp.ndim(s0):
+        raise ValueError(f"s0 is one number, got shape {jnp.shape(s0)}: vmap over several")
     names = selected(params, where)
 
     def scores(name, leaf):
@@ -144,6 +147,8 @@ def concrete_init(keep) -> jax.Array:
 def concrete_sample(log_alpha: Tree, u: Tree) -> Tree:
     """Masks drawn by uniform noise u, like log_alpha: a stretched sigmoid cut to [0, 1]."""
 
+    u = mask_trees.like("u", u, log_alpha)
+
     def sample(log_alpha, u):
         checks.bounded("u", u, 0, 1)
         u = jnp.clip(jnp.asarray(u), EDGE, 1 - EDGE)
@@ -188,6 +193,7 @@ def magnitude(
     checks.bounded("keep", keep, 0, 1)
     checks.flag("signed", signed)
     names = selected(params, where)
+    checks.finite_leaves(params=names)
     sizes = jax.tree.map(lambda w: (w if signed else jnp.abs(w)).astype(jnp.float32), names)
     if scope == "leaf":
         found = jax.tree.map(lambda size: mask_trees.largest(size, keep * size.size), sizes)
@@ -227,11 +233,19 @@ def ablate(
 
 
 def replace(params: Tree, masks: Tree, others: Tree, on: Tree | None = None) -> Tree:
-    """w * (1 - m) + other * m: removed weights give their places to others, a tree like masks."""
+    """w * (1 - m) + other * m: removed weights give their places to others.
+
+    others: a tree like params, of which the masked leaves matter.
+    """
     kept = mask_trees.switched(invert(mask_trees.matching(masks, params)), on)
+    others = mask_trees.matching(others, params, "others")
 
     def put(m, other, w):
-        return w if m is None else w * m.astype(w.dtype) + (other * (1 - m)).astype(w.dtype)
+        if m is None:
+            return w
+        if other is None:
+            raise ValueError("others have no weights for a leaf that masks have")
+        return w * m.astype(w.dtype) + (other * (1 - m)).astype(w.dtype)
 
     return mask_trees.mapped(put, kept, others, params)
 

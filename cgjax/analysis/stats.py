@@ -157,7 +157,8 @@ def interaction_design(ablation, random) -> np.ndarray:
     """
     given = {"ablation": ablation, "random": random}
     for name, values in given.items():
-        checks.bounded(name, checks.real(name, values, 1, "n"), 0, 1)
+        if not np.isin(checks.real(name, values, 1, "n"), (0, 1)).all():
+            raise ValueError(f"{name} is 0 or 1 for each of y, got others")
     ablation, random = (np.asarray(values, float) for values in given.values())
     if ablation.shape != random.shape:
         raise ValueError(f"random is [n] like ablation {ablation.shape}, got {random.shape}")

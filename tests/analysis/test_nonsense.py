@@ -32,6 +32,7 @@ from cgjax.analysis import (
     landscape,
     linearised,
     machines,
+    masks,
     ntk,
     ntk_blocks,
     ntk_layers,
@@ -248,6 +249,16 @@ def early(**changes):
     given = {"update": W, "rates": [0.1]}
     return tangent_split.early_dependence(linear, W, x=INPUTS, inputs=THIRDS, **(given | changes))
 
+
+# masks
+NET = {"a": {"kernel": W, "bias": np.ones(2, np.float32)}, "b": {"kernel": W}}
+SCORES = {"a": {"kernel": W / 2, "bias": None}, "b": {"kernel": W / 2}}
+ONES = {"a": {"kernel": np.eye(3, 2), "bias": None}, "b": {"kernel": np.eye(3, 2) * 0}}
+SPOILT = {"a": {"kernel": spoilt(W), "bias": None}, "b": {"kernel": W}}
+FULL = {"w": np.array([1.0, 1, 0])}
+# clustered regressions
+OUTCOMES, PLAIN = np.array([0.1, 0.3, -0.2, 0.4]), np.stack([np.ones(4), [0, 1, 0, 1]], axis=1)
+PAIRS = [0, 0, 1, 1]
 
 # --- the table ------------------------------------------------------------------------------------
 
@@ -1294,6 +1305,150 @@ CASES = {
         ("rates", lambda: early(rates=0.1)),
         ("rates", lambda: early(rates=[])),
     ],
+    "masks.selected": [
+        ("where", lambda: masks.selected(NET, "conv")),
+        ("where", lambda: masks.selected(NET, "(")),
+        ("where", lambda: masks.selected(NET, 3)),
+        ("where", lambda: masks.selected(NET, lambda name: False)),
+        ("where", lambda: masks.selected({"count": np.arange(3)}, "count")),
+        ("params", lambda: masks.selected({}, "kernel")),
+    ],
+    "masks.init": [
+        ("where", lambda: masks.init(NET, "conv", 0.1)),
+        ("s0", lambda: masks.init(NET, "kernel", NAN)),
+        ("s0", lambda: masks.init(NET, "kernel", [0.1, 0.2])),
+        ("per", lambda: masks.init(NET, "kernel", 0.1, per="layer")),
+    ],
+    "masks.expand": [
+        ("masks", lambda: masks.expand(ONES, {"a": W})),
+        ("masks", lambda: masks.expand({"w": np.ones((1, 3))}, {"w": W})),
+        ("masks", lambda: masks.expand({"w": np.ones(2)}, {"w": W})),
+    ],
+    "masks.soft": [
+        ("s", lambda: masks.soft(SPOILT, 1.0)),
+        ("s", lambda: masks.soft(W * 1j, 1.0)),
+        ("beta", lambda: masks.soft(SCORES, 0.0)),
+        ("beta", lambda: masks.soft(SCORES, NAN)),
+    ],
+    "masks.hard": [("s", lambda: masks.hard(SPOILT)), ("s", lambda: masks.hard(np.array(["a"])))],
+    "masks.beta_schedule": [
+        ("epoch", lambda: masks.beta_schedule(0, 90)),
+        ("epoch", lambda: masks.beta_schedule(91, 90)),
+        ("n_epochs", lambda: masks.beta_schedule(1, 0)),
+        ("beta_max", lambda: masks.beta_schedule(1, 90, -200.0)),
+        ("from_one", lambda: masks.beta_schedule(1, 90, 200.0, 1)),
+    ],
+    "masks.penalty": [
+        ("beta", lambda: masks.penalty(SCORES, -1.0)),
+        ("on", lambda: masks.penalty(SCORES, 1.0, {"a/kernel": 1})),
+        ("on", lambda: masks.penalty(SCORES, 1.0, {"a/kernel": 1, "b/kernel": 2})),
+        ("on", lambda: masks.penalty(SCORES, 1.0, {"a/kernel": 1, "b/kernel": np.ones(2)})),
+        ("masks", lambda: masks.penalty({"a": None}, 1.0)),
+    ],
+    "masks.concrete_init": [
+        ("keep", lambda: masks.concrete_init(1.5)),
+        ("keep", lambda: masks.concrete_init(NAN)),
+    ],
+    "masks.concrete_sample": [
+        ("u", lambda: masks.concrete_sample(W, 2 * W)),
+        ("u", lambda: masks.concrete_sample(SCORES, W)),
+        ("u", lambda: masks.concrete_sample(W, np.full(2, 0.5))),
+        ("log_alpha", lambda: masks.concrete_sample(spoilt(W), np.full((3, 2), 0.5))),
+    ],
+    "masks.concrete_penalty": [
+        ("log_alpha", lambda: masks.concrete_penalty(SPOILT)),
+        ("on", lambda: masks.concrete_penalty(SCORES, {})),
+    ],
+    "masks.concrete_hard": [("log_alpha", lambda: masks.concrete_hard(SPOILT))],
+    "masks.magnitude": [
+        ("keep", lambda: masks.magnitude(NET, "kernel", 5)),
+        ("scope", lambda: masks.magnitude(NET, "kernel", 0.5, "layer")),
+        ("signed", lambda: masks.magnitude(NET, "kernel", 0.5, "leaf", 1)),
+        ("where", lambda: masks.magnitude(NET, "conv", 0.5)),
+        ("params", lambda: masks.magnitude({"w": spoilt(W)}, "w", 0.5)),
+    ],
+    "masks.apply": [
+        ("masks", lambda: masks.apply(NET, SCORES["a"])),
+        ("masks", lambda: masks.apply({"w": W}, {"w": W.T})),
+        ("masks", lambda: masks.apply({"w": W}, {"w": spoilt(W)})),
+        ("on", lambda: masks.apply(NET, ONES, {"a/kernel": NAN, "b/kernel": 1})),
+    ],
+    "masks.invert": [("masks", lambda: masks.invert(SPOILT))],
+    "masks.ablate": [
+        ("how", lambda: masks.ablate(NET, ONES, "mean")),
+        ("key", lambda: masks.ablate(NET, ONES, "random")),
+        ("masks", lambda: masks.ablate(NET, {"a": None})),
+    ],
+    "masks.replace": [
+        ("others", lambda: masks.replace(NET, ONES, SPOILT)),
+        ("others", lambda: masks.replace(NET, ONES, {"a": W})),
+        ("others", lambda: masks.replace({"w": W}, {"w": W}, {"w": None})),
+        ("masks", lambda: masks.replace({"w": W}, {"w": W.T}, {"w": W})),
+    ],
+    "masks.fresh": [("masks", lambda: masks.fresh(KEY, NET, {"a": W}))],
+    "masks.size": [
+        ("masks", lambda: masks.size({})),
+        ("on", lambda: masks.size(ONES, {"a/kernel": 1})),
+    ],
+    "masks.kept": [("masks", lambda: masks.kept(SPOILT)), ("masks", lambda: masks.kept(None))],
+    "masks.random_like": [("masks", lambda: masks.random_like(KEY, SCORES))],
+    "masks.complement_like": [
+        ("masks", lambda: masks.complement_like(KEY, SCORES)),
+        ("half of w", lambda: masks.complement_like(KEY, FULL)),
+        ("half of w", lambda: masks.complement_like(KEY, FULL, {"w": 1})),
+        ("on", lambda: masks.complement_like(KEY, ONES, {"a/kernel": 1})),
+    ],
+    "masks.has_complement": [("masks", lambda: masks.has_complement(SCORES))],
+    "masks.intersect": [
+        ("several", lambda: masks.intersect([ONES])),
+        ("several", lambda: masks.intersect([FULL, {"w": np.eye(3)}])),
+    ],
+    "masks.overlap": [
+        ("several", lambda: masks.overlap([ONES])),
+        ("several", lambda: masks.overlap([ONES, ONES["a"]])),
+        ("several", lambda: masks.overlap([SCORES, SCORES])),
+        ("several", lambda: masks.overlap([{}, {}])),
+    ],
+    "stats.clustered_glm": [
+        ("y", lambda: stats.clustered_glm(spoilt(OUTCOMES), PLAIN, PAIRS)),
+        ("y", lambda: stats.clustered_glm(PLAIN, PLAIN, PAIRS)),
+        ("design", lambda: stats.clustered_glm(OUTCOMES, spoilt(PLAIN), PAIRS)),
+        ("design", lambda: stats.clustered_glm(OUTCOMES, PLAIN.T, PAIRS)),
+        ("design", lambda: stats.clustered_glm(OUTCOMES, PLAIN[:, 0], PAIRS)),
+        ("design", lambda: stats.clustered_glm(OUTCOMES, np.ones((4, 2)), PAIRS)),
+        ("clusters", lambda: stats.clustered_glm(OUTCOMES, PLAIN, [0, 0, 0, 0])),
+        ("clusters", lambda: stats.clustered_glm(OUTCOMES, PLAIN, [0, 1])),
+    ],
+    "stats.clustered_covariance": [
+        ("design", lambda: stats.clustered_covariance(OUTCOMES, PLAIN[:2], PAIRS)),
+        ("y", lambda: stats.clustered_covariance(OUTCOMES * 1j, PLAIN, PAIRS)),
+    ],
+    "stats.wald": [
+        ("coefficients", lambda: stats.wald([NAN, 1], np.eye(2), (1, 1))),
+        ("covariance", lambda: stats.wald([1.0, 1], np.eye(3), (1, 1))),
+        ("covariance", lambda: stats.wald([1.0, 1], -np.eye(2), (1, 1))),
+        ("contrast", lambda: stats.wald([1.0, 1], np.eye(2), (1, 1, 0))),
+        ("contrast", lambda: stats.wald([1.0, 1], np.eye(2), (0, 0))),
+    ],
+    "stats.interaction_design": [
+        ("ablation", lambda: stats.interaction_design([0, 2], [0, 1])),
+        ("random", lambda: stats.interaction_design([0, 1], [0, 0.5])),
+        ("random", lambda: stats.interaction_design([0, 1], [0, 1, 1])),
+    ],
+    "stats.wild_cluster": [
+        ("y", lambda: stats.wild_cluster(spoilt(OUTCOMES), PLAIN, PAIRS, (1, 1))),
+        ("contrast", lambda: stats.wild_cluster(OUTCOMES, PLAIN, PAIRS, (1,))),
+        ("contrast", lambda: stats.wild_cluster(OUTCOMES, PLAIN, PAIRS, (1, NAN))),
+        ("clusters", lambda: stats.wild_cluster(OUTCOMES, PLAIN, [1] * 4, (1, 1))),
+        ("seed", lambda: stats.wild_cluster(OUTCOMES, PLAIN, PAIRS, (1, 1), -1)),
+    ],
+    "stats.null_p": [
+        ("observed", lambda: stats.null_p(NAN, OUTCOMES)),
+        ("observed", lambda: stats.null_p([0.1, 0.2], OUTCOMES)),
+        ("null", lambda: stats.null_p(0.1, [])),
+        ("null", lambda: stats.null_p(0.1, spoilt(OUTCOMES))),
+        ("side", lambda: stats.null_p(0.1, OUTCOMES, "left")),
+    ],
 }
 
 LAYER = ntk_layers.Layer(0, 1, 0, None, (), (), (1,), 1, 3, 2)
@@ -1322,7 +1477,7 @@ def test_nonsense_is_refused_by_name(word, call):
 
 
 # Made of other functions' results, for which no argument is wrong; checks are for the others.
-INSIDE = ("checks.", "evidence.", "interpolation.", "tuples.", "verdicts.")
+INSIDE = ("checks.", "evidence.", "interpolation.", "mask_trees.", "tuples.", "verdicts.")
 PLUMBING = {
     "coverage.components",
     "coverage.projections",

@@ -1,4 +1,8 @@
-"""Rank correlation with ties and bootstrap intervals."""
+"""Rank correlation with ties, bootstrap intervals, and regressions with clusters against R's."""
+
+import csv
+import json
+import pathlib
 
 import numpy as np
 import pytest
@@ -58,3 +62,167 @@ def test_sign_flips_of_known_differences():
     assert stats.sign_flip_test([1.0] * 6, [0, 0, 1, 1, 2, 2]) == 2 / 8
     many = stats.sign_flip_test(np.ones(20), np.arange(20))
     assert 0 < many < 2e-4
+
+
+# --- clusters -------------------------------------------------------------------------------------
+
+TABLES = pathlib.Path(__file__).parents[1] / "golden" / "subnetworks"
+
+
+def table(name):
+    with open(TABLES / f"{name}.csv") as file:
+        return list(csv.DictReader(file))
+
+
+def columns(rows, *names):
+    return (np.array([float(row[name]) for row in rows]) for name in names)
+
+
+def plain_design(ablation):
+    return np.stack([np.ones(len(ablation)), ablation], axis=1)
+
+
+def of_task(name, task):
+    rows = [row for row in table(name) if row["Task"] == task]
+    return columns(rows, "Performance", "Ablation", "Base_Model")
+
+
+@pytest.fixture(scope="module")
+def printed():
+    return json.loads((TABLES / "stats_expected.json").read_text())
+
+
+@pytest.mark.parametrize("task", ("Inside", "Number"))
+def test_errors_by_cluster_are_those_that_r_prints(printed, task):
+    expected = printed["inside_number_wideresnet50"][task]
+    y, ablation, base = of_task("stats_inside_number_wideresnet50", task)
+    fitted = np.transpose(stats.clustered_glm(y, plain_design(ablation), base))
+    np.testing.assert_allclose(fitted[0], expected["intercept"], atol=1e-5)
+    np.testing.assert_allclose(fitted[1], expected["ablation"], atol=1e-5)
+    estimated = stats.clustered_covariance(y, plain_design(ablation), base)
+    ablated = stats.wald(*estimated, (1, 1))
+    np.testing.assert_allclose(ablated[:2], expected["ablated_mean"], atol=1e-5)
+    assert ablated.p == pytest.approx(expected["ablated_mean_p"], abs=1e-5)
+    assert ablated.z**2 == pytest.approx(expected["chisq"], abs=5e-5)  # four digits printed
+    if "ablation_p" in expected:
+        assert stats.wald(*estimated, (0, 1)).p == pytest.approx(expected["ablation_p"], abs=1e-5)
+
+
+@pytest.mark.parametrize("task", ("Contact", "Number"))
+def test_trained_against_random_weights_as_r_prints(printed, task):
+    expected = printed["number_contact_resnet50_trained_vs_random"][task]
+    names = ("stats_number_contact_resnet50_trained", "stats_number_contact_resnet50_random")
+    tables = [list(of_task(name, task)) for name in names]
+    tables[1][2] += 100  # bases of their own
+    y, ablation, base = (np.concatenate(both) for both in zip(*tables))
+    random = np.repeat([0, 1], [len(each[0]) for each in tables])
+    design = stats.interaction_design(ablation, random)
+    fitted = np.transpose(stats.clustered_glm(y, design, base))
+    for i, name in enumerate(("intercept", "ablation", "random", "ablation_x_random")):
+        np.testing.assert_allclose(fitted[i], expected[name], atol=1e-5)
+    both = stats.wald(*stats.clustered_covariance(y, design, base), (0, 0, 1, 1))
+    np.testing.assert_allclose(both[:2], expected["random_plus_interaction"], atol=1e-5)
+    chisq = expected["random_plus_interaction_chisq"]
+    assert both.z**2 == pytest.approx(chisq, rel=1e-5, abs=5e-5)
+
+
+@pytest.fixture(scope="module")
+def runs():
+    """Published runs of valid bases by (kind, task, model, target); numbers of a family pooled."""
+    found = {}
+    for row in table("published_runs"):
+        if row["base_excluded"] == "False":
+            task = row["exp"].removesuffix("_singular").removesuffix("_plural")
+            row["cluster"] = row["kind"] + row["exp"] + row["base_model"]
+            found.setdefault((row["kind"], task, row["model"], row["target"]), []).append(row)
+    return found
+
+
+def stacked(rows):
+    """Outcomes, ablation and cluster, two for each run."""
+    y = np.concatenate(list(columns(rows, "sub_diff", "abl_diff")))
+    return y, np.repeat([0, 1], len(rows)), np.array([row["cluster"] for row in rows] * 2)
+
+
+def assert_printed(found, text, digits):
+    """Equal to what is printed, up to its last digit; a p below 1e-15 is rounding there."""
+    if text:
+        allowed = 0.51 * 10.0**-digits if digits else max(0.051 * abs(float(text)), 1e-15)
+        assert found == pytest.approx(float(text), abs=allowed)
+
+
+def test_published_significance_follows_from_the_published_runs(runs):
+    rows = table("published_significance")
+    for row in rows:
+        cell = runs[row["kind"], row["task"], row["model"], row["target"]]
+        y, ablation, clusters = stacked(cell)
+        assert len(cell) == int(row["n_runs"]) and len(set(clusters)) == int(row["n_base"])
+        estimated = stats.clustered_covariance(y, plain_design(ablation), clusters)
+        for name, contrast in (("sub", (1, 0)), ("abl", (1, 1))):
+            test = stats.wald(*estimated, contrast)
+            assert_printed(test.estimate, row[f"{name}_diff"], 3)
+            assert_printed(test.error, row[f"{name}_se"], 3)
+            assert_printed(test.p, row[f"{name}_p"], 0)
+            if not row[f"{name}_se"]:
+                assert test.error == 0 and np.isnan(test.p)
+    assert len(rows) == 49
+
+
+def test_published_effects_of_random_weights_follow_from_the_published_runs(runs):
+    rows = table("published_trained_vs_random")
+    for row in rows:
+        cells = [
+            stacked(runs[kind, row["task"], row["model"], row["target"]])
+            for kind in ("trained", "random_weights")
+        ]
+        y, ablation, clusters = (np.concatenate(both) for both in zip(*cells))
+        random = np.repeat([0, 1], [len(cell[0]) for cell in cells])
+        design = stats.interaction_design(ablation, random)
+        estimated = stats.clustered_covariance(y, design, clusters)
+        for name, contrast in (("sub", (0, 0, 1, 0)), ("abl", (0, 0, 1, 1))):
+            test = stats.wald(*estimated, contrast)
+            assert_printed(test.estimate, row[f"random_effect_{name}"], 3)
+            assert_printed(test.p, row[f"p_{name}"], 0)
+    assert len(rows) == 20
+
+
+def drawn_study(rng, n_clusters, effect):
+    """Three runs a cluster, subnetwork and ablation, with an offset for each cluster."""
+    clusters = np.tile(np.repeat(np.arange(n_clusters), 3), 2)
+    ablation = np.repeat([0, 1], 3 * n_clusters)
+    offset = rng.normal(size=(2, n_clusters))
+    y = effect * ablation + offset[ablation, clusters] + 0.3 * rng.normal(size=len(ablation))
+    return y, plain_design(ablation), clusters
+
+
+def test_few_clusters_make_z_tests_reject_too_often_and_signs_do_not():
+    """Nothing to find, six bases: p < 0.05 in how many of 400 studies?"""
+    rng = np.random.default_rng(0)
+    by_z, by_signs = [], []
+    for _ in range(400):
+        study = drawn_study(rng, 6, 0.0)
+        by_z.append(stats.wald(*stats.clustered_covariance(*study), (1, 1)).p < 0.05)
+        by_signs.append(stats.wild_cluster(*study, (1, 1)) < 0.05)
+    assert np.mean(by_z) > 0.09
+    assert np.mean(by_signs) < 0.075
+
+
+def test_wild_clusters_find_what_is_there_and_no_more_than_signs_allow():
+    rng = np.random.default_rng(1)
+    y, design, clusters = drawn_study(rng, 8, -10.0)
+    assert stats.wild_cluster(y, design, clusters, (1, 1)) == 2 / 2**8
+    assert stats.wild_cluster(-y, design, clusters, (1, 1)) == 2 / 2**8
+    # A mean without a design is what the sign flips test, where clusters are equally large.
+    mean, ones = y[design[:, 1] == 1][:12], np.ones((12, 1))
+    flips = stats.sign_flip_test(mean + 9, clusters[:12])
+    assert stats.wild_cluster(mean + 9, ones, clusters[:12], (1,)) == pytest.approx(flips)
+    many = drawn_study(rng, 16, -10.0)
+    assert 0 < stats.wild_cluster(*many, (1, 1)) < 1e-3
+
+
+def test_p_against_a_null_sample_counts_what_is_as_far():
+    null = np.linspace(-1, 1, 19)
+    assert stats.null_p(-2.0, null, "below") == 1 / 20
+    assert stats.null_p(-2.0, null) == 2 / 20
+    assert stats.null_p(-1.0, null, "below") == 2 / 20  # what is as far counts
+    assert stats.null_p(-2.0, null, "above") == 1 == stats.null_p(0.0, null)
