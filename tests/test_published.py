@@ -1,6 +1,8 @@
 """The published numbers are complete, and their means and deviations follow from the seeds."""
 
 import ast
+import collections
+import csv
 import importlib
 import inspect
 import json
@@ -15,6 +17,7 @@ from cgjax.core.logging import print_table, summary
 from cgjax.published import KINDS, PUBLISHED, SOURCES, read
 
 FIGURES = pathlib.Path(__file__).parent / "golden" / "kernels" / "paper_figures.json"
+SUBNETWORKS = FIGURES.parents[1] / "subnetworks"
 METRICS = ("mse_id", "mse_all", "r2_id", "r2_all")
 SPRITES = [
     (row, metric, entry)
@@ -92,7 +95,9 @@ def test_shares_follow_from_the_heights_of_the_figures(network):
                 assert entry["mean"] == pytest.approx(by_distance[distance] / total, abs=0.002)
 
 
-@pytest.mark.parametrize("files", (("vectors",), ("support",), ("kernels", "images")))
+@pytest.mark.parametrize(
+    "files", (("vectors",), ("support",), ("kernels", "images"), ("subnetworks",))
+)
 def test_no_number_stands_twice(files):
     """Every cell of the tables is an entry of its own."""
     tables = [importlib.import_module(f"cgjax.published.{name}").TABLES for name in files]
@@ -186,6 +191,109 @@ def test_cells_may_have_an_error_of_their_own_or_be_absent():
             },
         }
     }
+
+
+CONDITIONS = {
+    "bert_small_scratch": "scratch",
+    "bert_small_pretrained": "pretrained",
+    "resnet50_simclr": "simclr",
+}
+COLUMNS = {
+    "sub target": "sub_target",
+    "sub other": "sub_other",
+    "abl target": "abl_target",
+    "abl other": "abl_other",
+    "sub_diff": "sub_diff",
+    "abl_diff": "abl_diff",
+    "kept": "kept_fraction",
+}
+
+
+@pytest.fixture(scope="module")
+def mask_runs():
+    """Runs of valid bases, by (kind, rule, condition)."""
+    found = collections.defaultdict(list)
+    with open(SUBNETWORKS / "published_runs.csv") as file:
+        for run in csv.DictReader(file):
+            condition = CONDITIONS.get(run["model"], run["model"])
+            if run["base_excluded"] == "False":
+                found[run["kind"], run["exp"], condition].append(run)
+    return found
+
+
+def place(kind, rule, condition):
+    """Row and prefix under which these runs are published."""
+    if kind == "pruned_base":
+        return "pruned", rule
+    if kind == "random_weights":
+        is_first = condition in ("scratch", "resnet50")
+        return rule, "random_weights" if is_first else f"{condition}_random_weights"
+    return rule, condition
+
+
+def test_numbers_of_masks_follow_from_the_released_runs(mask_runs):
+    n = 0
+    for (kind, rule, condition), runs in mask_runs.items():
+        row, prefix = place(kind, rule, condition)
+        for target in {run["target"] for run in runs}:
+            for name, column in COLUMNS.items():
+                by_base = collections.defaultdict(list)
+                for run in runs:
+                    if run["target"] == target:
+                        by_base[run["base_model"]].append(float(run[column]))
+                entry = PUBLISHED["subnetworks"][row][f"{prefix}/{target}: {name}"]
+                mean = statistics.mean(sum(by_base.values(), []))
+                means = list(map(statistics.mean, by_base.values()))
+                sd = statistics.stdev(means) if len(means) > 1 else 0
+                assert entry["mean"] == pytest.approx(mean, abs=5.1e-4)
+                assert entry["sd"] == pytest.approx(sd, abs=5.1e-4)
+                n += 1
+    assert n == 66 * 7
+    wide, rule = PUBLISHED["subnetworks"]["wide"], PUBLISHED["subnetworks"]["inside_number"]
+    assert wide["inside_number/number: abl_diff"] == rule["wideresnet50/number: abl_diff"]
+
+
+def test_means_and_shares_of_masks_follow_from_the_released_runs(mask_runs):
+    by_condition = collections.defaultdict(list)
+    for (kind, _, condition), runs in mask_runs.items():
+        if kind == "trained":
+            by_condition[condition] += [(float(r["sub_diff"]), float(r["abl_diff"])) for r in runs]
+    for condition, runs in by_condition.items():
+        found = {name: PUBLISHED["subnetworks"]["means"][f"{condition}: {name}"]["mean"]
+                 for name in ("sub_diff", "abl_diff", "share with the full pattern")}  # fmt: skip
+        share = np.mean([sub > 0 > abl for sub, abl in runs])
+        expected = [*np.mean(runs, axis=0), share]
+        np.testing.assert_allclose(list(found.values()), expected, atol=5.1e-4)
+    assert len(by_condition) == 5
+
+
+def test_p_of_masks_are_those_of_the_table():
+    """Which tests/analysis/test_stats.py derives from the released runs."""
+    n = 0
+    with open(SUBNETWORKS / "published_significance.csv") as file:
+        for line in csv.DictReader(file):
+            if line["kind"] != "trained":
+                continue
+            prefix = f"{CONDITIONS.get(line['model'], line['model'])}/{line['target']}"
+            for diff in ("sub", "abl"):
+                entry = PUBLISHED["subnetworks"][line["task"]][f"{prefix}: p of {diff}_diff"]
+                assert entry["mean"] == float(line[f"{diff}_p"])
+                assert entry["kind"] == "recomputed"
+                if "bert" in line["model"]:
+                    entry = PUBLISHED["subnetworks"][line["task"]][f"{prefix}: {diff}_diff"]
+                    expected = float(line[f"{diff}_diff"]), float(line[f"{diff}_se"])
+                    assert (entry["mean"], entry["sd"]) == expected
+                n += 1
+    assert n == 2 * 26
+
+
+def test_failed_bases_are_kept_apart():
+    rows = PUBLISHED["subnetworks"]
+    assert rows["inside_contact"]["resnet50/base: test accuracy"]["left_out"] == (0.756,)
+    assert len(rows["anaphora_singular"]["pretrained/base: test accuracy"]["left_out"]) == 2
+    counted = [e for row in rows.values() for name, e in row.items() if name.endswith(" accuracy")]
+    assert len(counted) == 24
+    assert all(e["mean"] > 0.9 for e in counted if "ViT" not in e["where"])
 
 
 @pytest.mark.parametrize("family", (*PUBLISHED, "images"))

@@ -60,22 +60,31 @@ def like(name, given, masks):
     return given
 
 
+def numbers(masks, on):
+    """The number 0 or 1 of each masked leaf, by name; None where all are on."""
+    if on is None:
+        return None
+    names, found = named(masks), named(on)
+    if names.keys() - found.keys():
+        raise ValueError(f"on has no number for {sorted(names.keys() - found.keys())[0]}")
+    for name in names:
+        checks.bounded("on", found[name], 0, 1)
+        if jnp.ndim(found[name]):
+            shape = jnp.shape(found[name])
+            raise ValueError(f"on is one number a leaf, got shape {shape}: vmap over several")
+    return found
+
+
 def switched(masks, on, off=1):
     """Masks where `on` is not 0, else `off`: a number, or other masks."""
-    if on is None:
+    found = numbers(masks, on)
+    if found is None:
         return masks
-    names, numbers = named(masks), named(on)
-    if names.keys() - numbers.keys():
-        raise ValueError(f"on has no number for {sorted(names.keys() - numbers.keys())[0]}")
-    off = named(off) if jax.tree.structure(off) == jax.tree.structure(masks) else off
+    others = named(off) if jax.tree.structure(off) == jax.tree.structure(masks) else None
 
     def switch(name, m):
-        number = numbers[name]
-        checks.bounded("on", number, 0, 1)
-        if jnp.ndim(number):
-            raise ValueError(f"on is one number a leaf, got {jnp.shape(number)}: vmap over sets")
-        other = off[name] if isinstance(off, dict) else off
-        return jnp.where(jnp.asarray(number) > 0, m, jnp.asarray(other, m.dtype))
+        other = off if others is None else others[name]
+        return jnp.where(jnp.asarray(found[name]) > 0, m, jnp.asarray(other, m.dtype))
 
     return map_named(switch, masks)
 

@@ -293,9 +293,10 @@ def complement_like(key: jax.Array, masks: Tree, on: Tree | None = None) -> Tree
     known; under jit it gets all of its complement, and `has_complement` tells.
     """
     masks = mask_trees.binary("masks", masks)
+    numbers = mask_trees.numbers(masks, on)
     if checks.known(masks, on):
         for name, m in mask_trees.named(masks).items():
-            is_on = on is None or mask_trees.named(on).get(name, 1)
+            is_on = numbers is None or numbers[name]
             if is_on and 2 * np.sum(np.asarray(m)) > m.size:
                 raise ValueError(f"masks keep more than half of {name}: no room outside of them")
 

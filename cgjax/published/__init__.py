@@ -16,7 +16,16 @@ and `where` in the paper, the metric `left` that is compared with `right` (a met
 and the `direction`, "above" or "below", that is claimed.
 """
 
-from cgjax.published import bumps, images, kernels, resistance, sprites, support, vectors
+from cgjax.published import (
+    bumps,
+    images,
+    kernels,
+    resistance,
+    sprites,
+    subnetworks,
+    support,
+    vectors,
+)
 
 SOURCES = {
     "sprites": {
@@ -56,6 +65,12 @@ SOURCES = {
         "venue": "under review",
         "arxiv": "",
     },
+    "subnetworks": {
+        "title": "Break It Down: Evidence for Structural Compositionality in Neural Networks",
+        "authors": "Lepori, Serre, Pavlick",
+        "venue": "NeurIPS 2023",
+        "arxiv": "2301.10884",
+    },
 }
 
 
@@ -68,6 +83,7 @@ def read(module) -> dict:
     A table has a `kind`, and `lines` {word: a cell for each of its `columns`}: a number with the
     table's `error`, (number, its own error), or None where there is none. `metrics` {row: metric}
     says what a cell is, and `where` in the paper it stands, with {line} and {column} for its words.
+    `left_out` {line: scores} where there are such.
     """
     found = {}
     for table in module.TABLES:
@@ -81,6 +97,8 @@ def read(module) -> dict:
                 where += KINDS[table["kind"]]
                 entry = {"mean": mean, "sd": error, "values": (), "where": where}
                 entry["kind"] = table["kind"]
+                if line in table.get("left_out", {}):
+                    entry["left_out"] = table["left_out"][line]
                 for row, metric in table["metrics"].items():
                     metrics = found.setdefault(row.format(**words), {})
                     name = metric.format(**words)
@@ -135,5 +153,6 @@ PUBLISHED = {
     "kernels": read(kernels) | read(images),
     "bumps": read(bumps),
     "resistance": read(resistance),
+    "subnetworks": read(subnetworks),
 }
 CLAIMS = {"resistance": read_claims(resistance)}
