@@ -6,11 +6,11 @@ temperature beta rises, 1[s > 0] at the end. Hard concrete draws m from a distri
 0 and 1; magnitude keeps the largest weights and learns nothing.
 
 Scores and masks are trees like the parameters, with None where a leaf is not masked. Parameters are
-any tree of arrays: linen's, or the state that `nnx.split` gives. Three lines make a subnetwork:
+any tree of arrays: linen's, or the state of `graph, params = nnx.split(model)`.
 
-    s = masks.init(params, "kernel", s0=0.05)
-    params = masks.apply(params, masks.soft(s, beta))  # to learn s by its gradient
-    params = masks.apply(params, masks.hard(s))
+    s = masks.init(params, "kernel", s0=0.05)  # learned through apply(params, soft(s, beta))
+    subnetwork = masks.apply(params, masks.hard(s))  # then model.apply({"params": subnetwork}, x)
+    ablated = masks.ablate(params, masks.hard(s))  # or nnx.merge(graph, ablated)(x)
 
 `on` narrows masks to a set of layers by numbers, so that many sets are one program: 0 or 1 for each
 masked leaf, as a tree or by name; a leaf with 0 is left whole and counts for nothing.

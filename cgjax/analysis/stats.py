@@ -184,10 +184,12 @@ def wild_cluster(y, design, clusters, contrast, seed: int = 0) -> float:
     residuals = drawn - drawn @ design @ bread @ design.T
     scores = _by_cluster((residuals * weights).T, which)
     errors = np.sqrt(np.sum(scores**2, axis=0))
-    # Estimates of 0 are no evidence, whatever their error.
-    is_zero = np.abs(estimates) < 1e-12 * np.abs(y).max()
-    z = np.where(is_zero, 0.0, estimates / np.maximum(errors, 1e-300))
-    return _share_as_large(z[1:], abs(z[0]))
+    # Rounding is neither an estimate nor an error: outcomes that are all the same have infinite z.
+    tiny = 1e-12 * np.abs(y).max()
+    is_exact = errors <= tiny * np.abs(weights).max()
+    z = np.where(is_exact, np.inf, np.abs(estimates) / np.where(is_exact, 1.0, errors))
+    z[np.abs(estimates) <= tiny] = 0
+    return _share_as_large(z[1:], z[0])
 
 
 def _regression(y, design, clusters):

@@ -132,7 +132,6 @@ def odd_one_out(embeddings):
     return -jnp.einsum("nid,njd->ni", z, z)
 
 
-@jax.jit
 def forward(params, images):
     embeddings = embed(params, images)
     return embeddings, odd_one_out(embeddings)
@@ -170,19 +169,21 @@ def test_a_masked_network_and_its_gradients_follow_the_reference(stored):
 
 def test_subnetwork_and_ablations_follow_the_reference(stored):
     params, s, (images, _) = ours(stored, "w_"), ours(stored, "s_"), images_of(stored)
-    hard = masks.hard(s)
-    networks = {
-        "dense": params,
-        "sub": masks.apply(params, hard),
-        "ablate_zero": masks.ablate(params, hard),
-        "ablate_random": masks.replace(params, hard, ours(stored, "rand_")),
-    }
-    for name, network in networks.items():
-        embeddings, logits = forward(network, images)
-        np.testing.assert_allclose(embeddings, stored[f"{name}_embeddings"], atol=1e-5)
-        np.testing.assert_allclose(logits, stored[f"{name}_logits"], atol=1e-5)
-    assert masks.size(hard) == stored["l0_max"]
-    assert masks.kept(hard) == pytest.approx(stored["hard_l0"] / stored["l0_max"])
+
+    @jax.jit
+    def networks(params, s, others):
+        hard = masks.hard(s)
+        ablated = masks.ablate(params, hard), masks.replace(params, hard, others)
+        found = params, masks.apply(params, hard), *ablated
+        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *found)
+        return jax.vmap(forward, (0, None))(stacked, images), masks.size(hard), masks.kept(hard)
+
+    found, size, kept = networks(params, s, ours(stored, "rand_"))
+    for i, name in enumerate(("dense", "sub", "ablate_zero", "ablate_random")):
+        np.testing.assert_allclose(found[0][i], stored[f"{name}_embeddings"], atol=1e-5)
+        np.testing.assert_allclose(found[1][i], stored[f"{name}_logits"], atol=1e-5)
+    assert size == stored["l0_max"]
+    assert kept == pytest.approx(stored["hard_l0"] / stored["l0_max"])
 
 
 @pytest.mark.parametrize("x64", (False, True))

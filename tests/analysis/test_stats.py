@@ -216,6 +216,10 @@ def test_wild_clusters_find_what_is_there_and_no_more_than_signs_allow():
     mean, ones = y[design[:, 1] == 1][:12], np.ones((12, 1))
     flips = stats.sign_flip_test(mean + 9, clusters[:12])
     assert stats.wild_cluster(mean + 9, ones, clusters[:12], (1,)) == pytest.approx(flips)
+    # Subnetworks that all score 0.75, as some published ones, leave no error to divide by.
+    exact = np.where(design[:, 1] == 0, 0.75, y)
+    assert stats.wild_cluster(exact, design, clusters, (1, 0)) == 2 / 2**8
+    assert stats.wild_cluster(0 * y, design, clusters, (1, 0)) == 1
     many = drawn_study(rng, 16, -10.0)
     assert 0 < stats.wild_cluster(*many, (1, 1)) < 1e-3
 
