@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cgjax.core import tree
+from cgjax.nets.bert import Bert
 from cgjax.nets.conv import ConvNet
 from cgjax.nets.decoders import STAGES, DeconvMLP, UpsampleMLP
 from cgjax.nets.mlp import MLP
@@ -15,7 +17,10 @@ from cgjax.nets.vit import ViT
 
 
 class Layer(NamedTuple):
-    """One layer with parameters: its place among PyTorch's modules, our name, its kind."""
+    """One layer with parameters: its place among PyTorch's modules, our name, its kind.
+
+    A name "layer_0/query" is that layer inside another one.
+    """
 
     place: str | int
     name: str
@@ -34,10 +39,22 @@ LEAVES = {
         "bias": ("bias", np.asarray),
     },
     "norm": {"weight": ("scale", np.asarray), "bias": ("bias", np.asarray)},
+    "embedding": {"weight": ("embedding", np.asarray)},
 }
 LEAVES["layer_norm"] = LEAVES["norm"]
 for _kind in ("dense", "conv"):
     LEAVES[f"{_kind}_no_bias"] = {"weight": LEAVES[_kind]["weight"]}
+# Of one layer of a transformer: PyTorch's place -> our name.
+TRANSFORMER = {
+    "attention.output.dense": "attention_out",
+    "intermediate.dense": "ffn_in",
+    "output.dense": "ffn_out",
+}
+BERT_NORMS = {"attention.output.LayerNorm": "attention_norm", "output.LayerNorm": "ffn_norm"}
+# What stands in front of all names where a network is the trunk of a larger one.
+PREFIXES = {Bert: "bert."}
+# Arrays that a network may come with and does not need: heads of the task it was trained on.
+UNUSED = {Bert: ("embeddings.position_ids", "pooler", "cls.")}
 STATISTICS = {"running_mean": ("mean", np.asarray), "running_var": ("var", np.asarray)}
 
 
@@ -47,7 +64,7 @@ def from_torch(module, state_dict: Mapping) -> dict:
     The number in a name is the layer's position in the sequential stack, where activations,
     reshapes and upsamplings count too. Missing, unexpected or misshapen entries are refused.
     """
-    layers = _layers(module)
+    layers, state_dict = _layers(module), _plain_names(module, state_dict)
     known = {entry for layer in layers for entry in _entries(layer)}
     optional = {
         f"{layer.place}.{leaf}"
@@ -57,18 +74,19 @@ def from_torch(module, state_dict: Mapping) -> dict:
     }
     if missing := sorted(known - set(state_dict)):
         raise ValueError(f"state_dict lacks {', '.join(missing)} for {type(module).__name__}")
-    if extra := sorted(set(state_dict) - known - optional):
+    left = set(state_dict) - known - optional
+    if extra := sorted(name for name in left if not name.startswith(_unused(module))):
         raise ValueError(f"state_dict has unexpected {', '.join(extra)}")
-    params = {x.name: _leaves(state_dict, x) for x in layers}
+    params = _tree(state_dict, layers)
     _check_shapes(module, params, params, "params")
     return params
 
 
 def batch_stats_from_torch(module, state_dict: Mapping) -> dict:
     """Running mean and variance of the normalisation layers of `module`, as "batch_stats"."""
-    layers = _layers(module)
-    stats = {x.name: _leaves(state_dict, x, STATISTICS) for x in layers if x.kind == "norm"}
-    params = {x.name: _leaves(state_dict, x) for x in layers}
+    layers, state_dict = _layers(module), _plain_names(module, state_dict)
+    stats = _tree(state_dict, [x for x in layers if x.kind == "norm"], STATISTICS)
+    params = _tree(state_dict, layers)
     _check_shapes(module, params, stats, "batch_stats")
     return stats
 
@@ -80,16 +98,41 @@ def _entries(layer):
     return [f"{layer.place}.{leaf}" for leaf in LEAVES[layer.kind]]
 
 
-def _leaves(state_dict, layer, table=None):
+def _tree(state_dict, layers, table=None):
+    """Our tree of these layers; table: as an entry of LEAVES, for all of them."""
+
     def array(name):
         return np.asarray(state_dict[name], np.float32)
 
-    if layer.kind == "array":
-        return jnp.asarray(array(layer.place))
-    return {
-        ours: jnp.asarray(change(array(f"{layer.place}.{theirs}")))
-        for theirs, (ours, change) in (table or LEAVES[layer.kind]).items()
-    }
+    leaves = {}
+    for layer in layers:
+        if layer.kind == "array":
+            leaves[f"params/{layer.name}"] = jnp.asarray(array(str(layer.place)))
+            continue
+        for theirs, (ours, change) in (table or LEAVES[layer.kind]).items():
+            leaf = change(array(f"{layer.place}.{theirs}"))
+            leaves[f"params/{layer.name}/{ours}"] = jnp.asarray(leaf)
+    return tree.nested(leaves, "params")
+
+
+def _plain_names(module, state_dict):
+    """Without what a checkpoint may put around the usual names: "bert.", and gamma for weight."""
+    prefix = PREFIXES.get(type(module))
+    if prefix is None:
+        return state_dict
+    older = {"gamma": "weight", "beta": "bias"}
+    plain = {}
+    for name, array in state_dict.items():
+        *parents, leaf = name.removeprefix(prefix).split(".")
+        plain[".".join([*parents, older.get(leaf, leaf)])] = array
+    return plain
+
+
+def _unused(module) -> tuple[str, ...]:
+    """Names start so whose arrays this network has no use for."""
+    unused = UNUSED.get(type(module), ())
+    wanted = ("pooler",) if getattr(module, "pooler", False) else ()
+    return tuple(name for name in unused if name not in wanted)
 
 
 def _check_shapes(module, params, tree, collection):
@@ -111,6 +154,8 @@ def _example(module, params):
         return jnp.zeros((1, border + 2, border + 2 * width, params["conv_0"]["kernel"].shape[2]))
     if isinstance(module, ResNet):
         return jnp.zeros((1, 32, 32, params["conv1"]["kernel"].shape[2]))
+    if isinstance(module, Bert):
+        return jnp.zeros((1, 1), int)
     if isinstance(module, ViT):
         n_patches = params["position_embedding"].shape[1] - 1
         channels = params["embedding"]["kernel"].shape[0] // module.patch**2
@@ -203,7 +248,32 @@ def _vit_layers(module):
     ]
 
 
+def _bert_layers(module):
+    layers = [
+        Layer(f"embeddings.{name}_embeddings", ours, "embedding")
+        for name, ours in (("word", "word"), ("position", "position"), ("token_type", "type"))
+    ]
+    layers.append(Layer("embeddings.LayerNorm", "norm", "layer_norm"))
+    for i in range(module.layers):
+        layers += _transformer_layers(i, "attention.self", BERT_NORMS)
+    if module.pooler:
+        layers.append(Layer("pooler.dense", "pooler", "dense"))
+    return layers
+
+
+def _transformer_layers(i, attention, norms):
+    """Layer i; attention: where its queries, keys and values stand; norms: and its two norms."""
+    maps = {f"{attention}.{name}": name for name in ("query", "key", "value")} | TRANSFORMER
+    places = [(place, name, "dense") for place, name in maps.items()]
+    places += [(place, name, "layer_norm") for place, name in norms.items()]
+    return [
+        Layer(f"encoder.layer.{i}.{place}", f"layer_{i}/{name}", kind)
+        for place, name, kind in places
+    ]
+
+
 LAYERS = {
+    Bert: _bert_layers,
     MLP: _mlp_layers,
     UpsampleMLP: _upsample_layers,
     DeconvMLP: _deconv_layers,
