@@ -12,8 +12,8 @@ from cgjax.nets.bert import Bert
 from cgjax.nets.conv import ConvNet
 from cgjax.nets.decoders import STAGES, DeconvMLP, UpsampleMLP
 from cgjax.nets.mlp import MLP
-from cgjax.nets.resnet import ResNet
-from cgjax.nets.vit import ViT
+from cgjax.nets.resnet import ResNet, StagedResNet
+from cgjax.nets.vit import VisionTransformer, ViT
 
 
 class Layer(NamedTuple):
@@ -34,6 +34,13 @@ LEAVES = {
         "weight": ("kernel", lambda w: np.transpose(w, (2, 3, 1, 0))),
         "bias": ("bias", np.asarray),
     },
+    "patches": {
+        "weight": (
+            "kernel",
+            lambda w: np.transpose(w, (2, 3, 1, 0)).reshape(-1, len(w)),
+        ),
+        "bias": ("bias", np.asarray),
+    },
     "deconv": {
         "weight": ("kernel", lambda w: np.transpose(w[:, :, ::-1, ::-1], (2, 3, 0, 1))),
         "bias": ("bias", np.asarray),
@@ -51,10 +58,15 @@ TRANSFORMER = {
     "output.dense": "ffn_out",
 }
 BERT_NORMS = {"attention.output.LayerNorm": "attention_norm", "output.LayerNorm": "ffn_norm"}
+VIT_NORMS = {"layernorm_before": "attention_norm", "layernorm_after": "ffn_norm"}
 # What stands in front of all names where a network is the trunk of a larger one.
-PREFIXES = {Bert: "bert."}
+PREFIXES = {Bert: "bert.", VisionTransformer: "vit."}
 # Arrays that a network may come with and does not need: heads of the task it was trained on.
-UNUSED = {Bert: ("embeddings.position_ids", "pooler", "cls.")}
+UNUSED = {
+    Bert: ("embeddings.position_ids", "pooler", "cls."),
+    VisionTransformer: ("pooler", "classifier."),
+    StagedResNet: ("fc.",),
+}
 STATISTICS = {"running_mean": ("mean", np.asarray), "running_var": ("var", np.asarray)}
 
 
@@ -154,8 +166,15 @@ def _example(module, params):
         return jnp.zeros((1, border + 2, border + 2 * width, params["conv_0"]["kernel"].shape[2]))
     if isinstance(module, ResNet):
         return jnp.zeros((1, 32, 32, params["conv1"]["kernel"].shape[2]))
+    if isinstance(module, StagedResNet):
+        # Two pixels a side after the last stage, for instance norm.
+        size = 2 ** (len(module.widths) + 2)
+        return jnp.zeros((1, size, size, params["stem"]["conv"]["kernel"].shape[2]))
     if isinstance(module, Bert):
         return jnp.zeros((1, 1), int)
+    if isinstance(module, VisionTransformer):
+        channels = params["embedding"]["kernel"].shape[0] // module.patch**2
+        return jnp.zeros((1, module.image, module.image, channels))
     if isinstance(module, ViT):
         n_patches = params["position_embedding"].shape[1] - 1
         channels = params["embedding"]["kernel"].shape[0] // module.patch**2
@@ -261,6 +280,26 @@ def _bert_layers(module):
     return layers
 
 
+def _vision_transformer_layers(module):
+    embeddings = "embeddings.patch_embeddings.projection"
+    layers = [
+        Layer("embeddings.cls_token", "class_token", "array"),
+        Layer("embeddings.position_embeddings", "position_embedding", "array"),
+        Layer(embeddings, "embedding", "patches"),
+        Layer("layernorm", "norm", "layer_norm"),
+    ]
+    for i in range(module.layers):
+        layers += _transformer_layers(i, "attention.attention", VIT_NORMS)
+    return layers + _head_layers(module)
+
+
+def _head_layers(module):
+    """The two maps of a head, as a sequential stack with ReLU between them."""
+    return [
+        Layer(f"head.{2 * i}", f"head/dense_{i}", "dense") for i in range(2 * bool(module.head))
+    ]
+
+
 def _transformer_layers(i, attention, norms):
     """Layer i; attention: where its queries, keys and values stand; norms: and its two norms."""
     maps = {f"{attention}.{name}": name for name in ("query", "key", "value")} | TRANSFORMER
@@ -272,8 +311,37 @@ def _transformer_layers(i, attention, norms):
     ]
 
 
+def _staged_resnet_layers(module):
+    """torchvision's names; instance norm has no parameters."""
+    layers, bottleneck = [], module.block == "bottleneck"
+
+    def conv_norm(conv, norm, ours_conv, ours_norm):
+        layers.append(Layer(conv, ours_conv, "conv_no_bias"))
+        if module.norm != "instance":
+            kind = "norm" if module.norm == "batch" else "layer_norm"
+            layers.append(Layer(norm, ours_norm, kind))
+
+    conv_norm("conv1", "bn1", "stem/conv", "stem/norm")
+    width = module.widths[0]
+    for stage, (n_blocks, features) in enumerate(zip(module.stage_sizes, module.widths), 1):
+        features *= 4 if bottleneck else 1
+        for block in range(n_blocks):
+            place, name = f"layer{stage}.{block}", f"stage_{stage}/block_{block}"
+            for i in range(1, 4 if bottleneck else 3):
+                conv_norm(
+                    f"{place}.conv{i}", f"{place}.bn{i}", f"{name}/conv_{i}", f"{name}/norm_{i}"
+                )
+            if (stage > 1 and block == 0) or width != features:
+                down, ours = f"{place}.downsample", f"{name}/norm_downsample"
+                conv_norm(f"{down}.0", f"{down}.1", f"{name}/downsample", ours)
+            width = features
+    return layers + _head_layers(module)
+
+
 LAYERS = {
     Bert: _bert_layers,
+    VisionTransformer: _vision_transformer_layers,
+    StagedResNet: _staged_resnet_layers,
     MLP: _mlp_layers,
     UpsampleMLP: _upsample_layers,
     DeconvMLP: _deconv_layers,
