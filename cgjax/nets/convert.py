@@ -1,5 +1,7 @@
-"""PyTorch parameter names and layouts -> our parameter trees."""
+"""PyTorch and safetensors parameter names and layouts -> our parameter trees."""
 
+import json
+import pathlib
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -8,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.core import tree
+from cgjax.core.errors import BadInput, first_line, shown
+from cgjax.nets import safetensors
 from cgjax.nets.bert import Bert
 from cgjax.nets.conv import ConvNet
 from cgjax.nets.decoders import STAGES, DeconvMLP, UpsampleMLP
@@ -85,13 +89,38 @@ def from_torch(module, state_dict: Mapping) -> dict:
         for leaf in (*STATISTICS, "num_batches_tracked")
     }
     if missing := sorted(known - set(state_dict)):
-        raise ValueError(f"state_dict lacks {', '.join(missing)} for {type(module).__name__}")
+        raise ValueError(f"state_dict lacks {_some(missing)} for {type(module).__name__}")
     left = set(state_dict) - known - optional
     if extra := sorted(name for name in left if not name.startswith(_unused(module))):
-        raise ValueError(f"state_dict has unexpected {', '.join(extra)}")
+        raise ValueError(f"state_dict has unexpected {_some(extra)}")
     params = _tree(state_dict, layers)
     _check_shapes(module, params, params, "params")
     return params
+
+
+def from_safetensors(module, path) -> dict:
+    """Parameters of `module` from a safetensors file with PyTorch's names."""
+    arrays = safetensors.read(path)
+    try:
+        return from_torch(module, arrays)
+    except ValueError as error:
+        raise BadInput(f"'{path}' does not hold this network: {error}") from None
+
+
+def bert_from_folder(folder, **fields) -> tuple[Bert, dict]:
+    """The network of a folder's config.json, and its parameters from model.safetensors.
+
+    fields: of `Bert`, where they should differ, such as `pooler` and `dtype`.
+    """
+    path = pathlib.Path(folder) / "config.json"
+    try:
+        config = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError) as error:
+        raise BadInput(f"cannot read the config '{path}': {first_line(error)}") from None
+    if not isinstance(config, dict):
+        raise BadInput(f"'{path}' holds no BERT config")
+    net = Bert.from_config(config, **fields)
+    return net, from_safetensors(net, path.with_name("model.safetensors"))
 
 
 def batch_stats_from_torch(module, state_dict: Mapping) -> dict:
@@ -101,6 +130,12 @@ def batch_stats_from_torch(module, state_dict: Mapping) -> dict:
     params = _tree(state_dict, layers)
     _check_shapes(module, params, stats, "batch_stats")
     return stats
+
+
+def _some(names: list[str], most: int = 8) -> str:
+    """Names for a line that a person reads; they may come from a file."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(shown(name).strip("'\"") for name in names[:most]) + more
 
 
 def _entries(layer):

@@ -91,7 +91,7 @@ def test_maskable_weights(width_factor, counts):
 
 @pytest.fixture(scope="module")
 def tiny():
-    """Parameters, outputs of the whole network and of the last stage on the first one's, and those."""
+    """Parameters; outputs of the whole network, and of its end on what its beginning gave; that."""
 
     @jax.jit
     def run(key, x):
