@@ -1,20 +1,22 @@
 """WordPiece against ids of the reference, on the extract of the vocabulary that they need."""
 
 import json
+import pathlib
 
 import numpy as np
 import pytest
-from conftest import GOLDEN
 
 from cgjax.core.errors import BadInput
 from cgjax.data import pretrained
 from cgjax.data.wordpiece import encode, pieces, read_vocabulary, tokenize, words
 
+PIECES = pathlib.Path(__file__).parents[1] / "golden" / "subnetworks" / "vocabulary.json"
+
 
 @pytest.fixture(scope="module")
 def vocabulary():
     """{piece: id} with the ids of the whole vocabulary."""
-    return json.loads((GOLDEN / "subnetworks/vocabulary.json").read_text(encoding="utf-8"))
+    return json.loads(PIECES.read_text(encoding="utf-8"))
 
 
 def test_golden(golden, vocabulary):

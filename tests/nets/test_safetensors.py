@@ -9,6 +9,7 @@ from cgjax.core.errors import BadInput
 from cgjax.nets import safetensors
 from cgjax.nets.convert import bert_from_folder, from_safetensors
 from cgjax.nets.mlp import MLP
+from cgjax.nets.resnet import ResNet18
 
 
 def file_bytes(header, data=b""):
@@ -109,6 +110,13 @@ def test_network_from_file(tmp_path):
     del arrays["2.bias"]
     with pytest.raises(BadInput, match="does not hold this network: state_dict lacks 2.bias for"):
         from_safetensors(net, saved(tmp_path / "net", arrays))
+
+
+def test_array_of_the_wrong_rank(tmp_path):
+    path = saved(tmp_path / "net", {"conv1.weight": np.ones(3)})
+    net = ResNet18(stage_sizes=(0,), widths=(4,), head=0)
+    with pytest.raises(BadInput, match="conv1.weight is not the weight of a conv_no_bias layer"):
+        from_safetensors(net, path)
 
 
 def test_folder_of_a_network(tmp_path):
