@@ -1,5 +1,7 @@
 """ResNets with bottlenecks and basic blocks: reference blocks, sizes, names, initialisation."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -169,6 +171,12 @@ def test_torchvision_names(build):
     assert jax.tree.structure(shapes) == jax.tree.structure(
         {"params": params, "batch_stats": stats}
     )
+    train = functools.partial(
+        net.clone(dtype=jnp.bfloat16).apply, train=True, mutable="batch_stats"
+    )
+    out, changed = jax.eval_shape(train, shapes, jnp.zeros((2, 16, 16, 3)))
+    assert out.dtype == jnp.float32 and out.shape[0] == 2
+    assert jax.tree.structure(changed["batch_stats"]) == jax.tree.structure(stats)
     with pytest.raises(ValueError, match="state_dict has unexpected bn1.bias"):
         from_torch(net.clone(norm="instance"), state)
     with pytest.raises(ValueError, match="lacks head.0.bias, head.0.weight, head.2.bias"):
