@@ -25,8 +25,9 @@ def convolve(
     """x [B, H, W, c], kernel [k, k, c, o] -> [B, H', W', o], with zeros around the image."""
     if form not in FORMS:
         raise ValueError(f"unknown form {form!r}; choose from {', '.join(FORMS)}")
-    if form == "auto":
-        form = "patches" if jax.default_backend() == "cpu" else "direct"
+    if form == "auto":  # a 1x1 kernel is a matrix on every backend
+        matrix = jax.default_backend() == "cpu" or len(kernel) == 1
+        form = "patches" if matrix else "direct"
     if form == "direct":
         return lax.conv_general_dilated(
             x, kernel, (stride, stride), [(padding, padding)] * 2,
@@ -40,6 +41,8 @@ def patches(x: jax.Array, size: int, stride: int = 1, padding: int = 0) -> jax.A
     """What a size x size kernel sees at each position: [B, H', W', size * size * c]."""
     if padding:
         x = jnp.pad(x, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
+    if size == 1:
+        return x[:, ::stride, ::stride]
     batch, height, width, channels = x.shape
     rows, columns = (
         stride * np.arange((n - size) // stride + 1)[:, None] + np.arange(size)
@@ -54,7 +57,8 @@ def patches(x: jax.Array, size: int, stride: int = 1, padding: int = 0) -> jax.A
 class Conv(nn.Module):
     """Convolution x [B, H, W, c] -> [B, H', W', features]; x and result in `dtype`.
 
-    weights: initialisation of the kernel, one of WEIGHTS; the bias is uniform.
+    weights: initialisation of the kernel, one of WEIGHTS, by the number of values that a unit reads
+    or, with fan_out, that read a unit; the bias is uniform.
     """
 
     features: int
@@ -63,14 +67,16 @@ class Conv(nn.Module):
     padding: int = 0
     use_bias: bool = True
     weights: str = "uniform"
+    fan_out: bool = False
     form: str = "auto"
     dtype: Any = jnp.float32
 
     @nn.compact
     def __call__(self, x):
         shape = (self.size, self.size, x.shape[-1], self.features)
-        fan_in = self.size**2 * x.shape[-1]
-        kernel = self.param("kernel", WEIGHTS[self.weights](fan_in), shape)
+        fan_in, fan_out = (self.size**2 * n for n in shape[2:])
+        fan = fan_out if self.fan_out else fan_in
+        kernel = self.param("kernel", WEIGHTS[self.weights](fan), shape)
         x, kernel = x.astype(self.dtype), kernel.astype(self.dtype)
         y = convolve(x, kernel, self.stride, self.padding, self.form)
         if not self.use_bias:

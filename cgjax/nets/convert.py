@@ -1,26 +1,21 @@
-"""PyTorch parameter names and layouts -> our parameter trees."""
+"""PyTorch and safetensors parameter names and layouts -> our parameter trees."""
 
+import json
+import pathlib
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cgjax.core import tree
+from cgjax.core.errors import BadInput, first_line, shown
+from cgjax.nets import safetensors
+from cgjax.nets.bert import Bert
 from cgjax.nets.conv import ConvNet
-from cgjax.nets.decoders import STAGES, DeconvMLP, UpsampleMLP
-from cgjax.nets.mlp import MLP
-from cgjax.nets.resnet import ResNet
-from cgjax.nets.vit import ViT
-
-
-class Layer(NamedTuple):
-    """One layer with parameters: its place among PyTorch's modules, our name, its kind."""
-
-    place: str | int
-    name: str
-    kind: str
-
+from cgjax.nets.resnet import ResNet, StagedResNet
+from cgjax.nets.torch_layers import layers_of
+from cgjax.nets.vit import VisionTransformer, ViT
 
 # Per kind: PyTorch's leaf name -> (our leaf name, change of layout).
 LEAVES = {
@@ -29,15 +24,28 @@ LEAVES = {
         "weight": ("kernel", lambda w: np.transpose(w, (2, 3, 1, 0))),
         "bias": ("bias", np.asarray),
     },
+    "patches": {
+        "weight": ("kernel", lambda w: np.transpose(w, (2, 3, 1, 0)).reshape(-1, len(w))),
+        "bias": ("bias", np.asarray),
+    },
     "deconv": {
         "weight": ("kernel", lambda w: np.transpose(w[:, :, ::-1, ::-1], (2, 3, 0, 1))),
         "bias": ("bias", np.asarray),
     },
     "norm": {"weight": ("scale", np.asarray), "bias": ("bias", np.asarray)},
+    "embedding": {"weight": ("embedding", np.asarray)},
 }
 LEAVES["layer_norm"] = LEAVES["norm"]
 for _kind in ("dense", "conv"):
     LEAVES[f"{_kind}_no_bias"] = {"weight": LEAVES[_kind]["weight"]}
+# What stands in front of all names where a network is the trunk of a larger one.
+PREFIXES = {Bert: "bert.", VisionTransformer: "vit."}
+# Arrays that a network may come with and does not need: heads of the task it was trained on.
+UNUSED = {
+    Bert: ("embeddings.position_ids", "pooler", "cls."),
+    VisionTransformer: ("pooler", "classifier."),
+    StagedResNet: ("fc.",),
+}
 STATISTICS = {"running_mean": ("mean", np.asarray), "running_var": ("var", np.asarray)}
 
 
@@ -47,7 +55,7 @@ def from_torch(module, state_dict: Mapping) -> dict:
     The number in a name is the layer's position in the sequential stack, where activations,
     reshapes and upsamplings count too. Missing, unexpected or misshapen entries are refused.
     """
-    layers = _layers(module)
+    layers, state_dict = layers_of(module), _plain_names(module, state_dict)
     known = {entry for layer in layers for entry in _entries(layer)}
     optional = {
         f"{layer.place}.{leaf}"
@@ -56,21 +64,53 @@ def from_torch(module, state_dict: Mapping) -> dict:
         for leaf in (*STATISTICS, "num_batches_tracked")
     }
     if missing := sorted(known - set(state_dict)):
-        raise ValueError(f"state_dict lacks {', '.join(missing)} for {type(module).__name__}")
-    if extra := sorted(set(state_dict) - known - optional):
-        raise ValueError(f"state_dict has unexpected {', '.join(extra)}")
-    params = {x.name: _leaves(state_dict, x) for x in layers}
+        raise ValueError(f"state_dict lacks {_some(missing)} for {type(module).__name__}")
+    left = set(state_dict) - known - optional
+    if extra := sorted(name for name in left if not name.startswith(_unused(module))):
+        raise ValueError(f"state_dict has unexpected {_some(extra)}")
+    params = _tree(state_dict, layers)
     _check_shapes(module, params, params, "params")
     return params
 
 
+def from_safetensors(module, path) -> dict:
+    """Parameters of `module` from a safetensors file with PyTorch's names."""
+    arrays = safetensors.read(path)
+    try:
+        return from_torch(module, arrays)
+    except ValueError as error:
+        raise BadInput(f"'{path}' does not hold this network: {error}") from None
+
+
+def bert_from_folder(folder, **fields) -> tuple[Bert, dict]:
+    """The network of a folder's config.json, and its parameters from model.safetensors.
+
+    fields: of `Bert`, where they should differ, such as `pooler` and `dtype`.
+    """
+    path = pathlib.Path(folder) / "config.json"
+    try:
+        config = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError) as error:
+        raise BadInput(f"cannot read the config '{path}': {first_line(error)}") from None
+    if not isinstance(config, dict):
+        raise BadInput(f"'{path}' holds no BERT config")
+    net = Bert.from_config(config, **fields)
+    return net, from_safetensors(net, path.with_name("model.safetensors"))
+
+
 def batch_stats_from_torch(module, state_dict: Mapping) -> dict:
     """Running mean and variance of the normalisation layers of `module`, as "batch_stats"."""
-    layers = _layers(module)
-    stats = {x.name: _leaves(state_dict, x, STATISTICS) for x in layers if x.kind == "norm"}
-    params = {x.name: _leaves(state_dict, x) for x in layers}
+    layers, state_dict = layers_of(module), _plain_names(module, state_dict)
+    stats = _tree(state_dict, [x for x in layers if x.kind == "norm"], STATISTICS)
+    params = _tree(state_dict, layers)
     _check_shapes(module, params, stats, "batch_stats")
     return stats
+
+
+def _some(names: list[str], most: int = 8) -> str:
+    """Names for a line that a person reads; they may come from a file."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(shown(name).strip("'\"") for name in names[:most]) + more
 
 
 def _entries(layer):
@@ -80,22 +120,52 @@ def _entries(layer):
     return [f"{layer.place}.{leaf}" for leaf in LEAVES[layer.kind]]
 
 
-def _leaves(state_dict, layer, table=None):
+def _tree(state_dict, layers, table=None):
+    """Our tree of these layers; table: as an entry of LEAVES, for all of them."""
+
     def array(name):
         return np.asarray(state_dict[name], np.float32)
 
-    if layer.kind == "array":
-        return jnp.asarray(array(layer.place))
-    return {
-        ours: jnp.asarray(change(array(f"{layer.place}.{theirs}")))
-        for theirs, (ours, change) in (table or LEAVES[layer.kind]).items()
-    }
+    leaves = {}
+    for layer in layers:
+        if layer.kind == "array":
+            leaves[f"params/{layer.name}"] = jnp.asarray(array(str(layer.place)))
+            continue
+        for theirs, (ours, change) in (table or LEAVES[layer.kind]).items():
+            given = array(f"{layer.place}.{theirs}")
+            try:
+                leaves[f"params/{layer.name}/{ours}"] = jnp.asarray(change(given))
+            except ValueError:
+                wanted = f"the {theirs} of a {layer.kind} layer"
+                message = f"{layer.place}.{theirs} is not {wanted}: its shape is {given.shape}"
+                raise ValueError(message) from None
+    return tree.nested(leaves, "params")
 
 
-def _check_shapes(module, params, tree, collection):
+def _plain_names(module, state_dict):
+    """Without what a checkpoint may put around the usual names: "bert.", and gamma for weight."""
+    prefix = PREFIXES.get(type(module))
+    if prefix is None:
+        return state_dict
+    older = {"gamma": "weight", "beta": "bias"}
+    plain = {}
+    for name, array in state_dict.items():
+        *parents, leaf = name.removeprefix(prefix).split(".")
+        plain[".".join([*parents, older.get(leaf, leaf)])] = array
+    return plain
+
+
+def _unused(module) -> tuple[str, ...]:
+    """Names start so whose arrays this network has no use for."""
+    unused = UNUSED.get(type(module), ())
+    wanted = ("pooler",) if getattr(module, "pooler", False) else ()
+    return tuple(name for name in unused if name not in wanted)
+
+
+def _check_shapes(module, params, converted, collection):
     variables = jax.eval_shape(module.init, jax.random.key(0), _example(module, params))
     wanted = variables.get(collection, {})
-    found = dict(jax.tree_util.tree_leaves_with_path(tree))
+    found = dict(jax.tree_util.tree_leaves_with_path(converted))
     for path, leaf in jax.tree_util.tree_leaves_with_path(wanted):
         if found[path].shape != leaf.shape:
             name = "/".join(entry.key for entry in path)
@@ -111,103 +181,17 @@ def _example(module, params):
         return jnp.zeros((1, border + 2, border + 2 * width, params["conv_0"]["kernel"].shape[2]))
     if isinstance(module, ResNet):
         return jnp.zeros((1, 32, 32, params["conv1"]["kernel"].shape[2]))
+    if isinstance(module, StagedResNet):
+        # Two pixels a side after the last stage, for instance norm.
+        size = 2 ** (len(module.widths) + 2)
+        return jnp.zeros((1, size, size, params["stem"]["conv"]["kernel"].shape[2]))
+    if isinstance(module, Bert):
+        return jnp.zeros((1, 1), int)
+    if isinstance(module, VisionTransformer):
+        channels = params["embedding"]["kernel"].shape[0] // module.patch**2
+        return jnp.zeros((1, module.image, module.image, channels))
     if isinstance(module, ViT):
         n_patches = params["position_embedding"].shape[1] - 1
         channels = params["embedding"]["kernel"].shape[0] // module.patch**2
         return jnp.zeros((1, module.patch, module.patch * n_patches, channels))
     return jnp.zeros((1, params["dense_0"]["kernel"].shape[0]))
-
-
-def _layers(module) -> list[Layer]:
-    for kind, layers in LAYERS.items():
-        if isinstance(module, kind):
-            return layers(module)
-    raise ValueError(f"no PyTorch layout known for {type(module).__name__}; add it to LAYERS")
-
-
-def _mlp_layers(module):
-    return [Layer(2 * i, f"dense_{i}", "dense") for i in range(module.n_layers)]
-
-
-def _upsample_layers(module):
-    # After the head: reshape, then (activation, upsampling, convolution) per stage.
-    first = 2 * module.n_layers + 2
-    convs = [Layer(first + 3 * i, f"conv_{i}", "conv") for i in range(STAGES)]
-    return _mlp_layers(module) + convs
-
-
-def _deconv_layers(module):
-    layers, index = [Layer(0, "dense_0", "dense")], 0
-    for i in range(1, module.n_layers):
-        index += 2
-        if module.batch_norm and i < module.n_layers - 1:
-            layers.append(Layer(index, f"dense_norm_{i}", "norm"))
-            index += 1
-        layers.append(Layer(index, f"dense_{i}", "dense"))
-    index += 1
-    for i in range(STAGES):
-        index += 2
-        if module.batch_norm and i < STAGES - 1:
-            layers.append(Layer(index, f"conv_norm_{i}", "norm"))
-            index += 1
-        layers.append(Layer(index, f"conv_{i}", "deconv"))
-    return layers
-
-
-def _convnet_layers(module):
-    # Per block: convolution, ReLU, norm; then pool and flatten; then dense and ReLU in turn.
-    n = len(module.channels)
-    convs = [Layer(3 * i, f"conv_{i}", "conv") for i in range(n)]
-    norms = [Layer(3 * i + 2, f"norm_{i}", "norm") for i in range(n)]
-    dense = range(len(module.hidden) + 1)
-    return convs + norms + [Layer(3 * n + 2 + 2 * i, f"dense_{i}", "dense") for i in dense]
-
-
-def _resnet_layers(module):
-    layers = [Layer("conv1", "conv1", "conv_no_bias"), Layer("bn1", "bn1", "norm")]
-    width = module.channels[0]
-    for stage, features in enumerate(module.channels, 1):
-        for block in range(module.blocks):
-            place, name = f"layer{stage}.{block}", f"layer{stage}_{block}"
-            for i in (1, 2):
-                layers.append(Layer(f"{place}.conv{i}", f"{name}_conv{i}", "conv_no_bias"))
-                layers.append(Layer(f"{place}.bn{i}", f"{name}_bn{i}", "norm"))
-            if (stage > 1 and block == 0) or width != features:
-                shortcut = f"{name}_shortcut"
-                layers.append(Layer(f"{place}.shortcut.0", f"{shortcut}_conv", "conv_no_bias"))
-                layers.append(Layer(f"{place}.shortcut.1", f"{shortcut}_bn", "norm"))
-            width = features
-    return [*layers, Layer("linear", "linear", "dense")]
-
-
-def _vit_layers(module):
-    layers = [
-        Layer("pos_embedding", "position_embedding", "array"),
-        Layer("cls_token", "class_token", "array"),
-        Layer("to_patch_embedding.1", "embedding", "dense"),
-    ]
-    for i in range(module.depth):
-        attention, mlp = (f"transformer.layers.{i}.{part}" for part in (0, 1))
-        layers += [
-            Layer(f"{attention}.norm", f"block_{i}_norm_1", "layer_norm"),
-            Layer(f"{attention}.fn.to_qkv", f"block_{i}_qkv", "dense_no_bias"),
-            Layer(f"{attention}.fn.to_out.0", f"block_{i}_out", "dense"),
-            Layer(f"{mlp}.norm", f"block_{i}_norm_2", "layer_norm"),
-            Layer(f"{mlp}.fn.net.0", f"block_{i}_dense_1", "dense"),
-            Layer(f"{mlp}.fn.net.3", f"block_{i}_dense_2", "dense"),
-        ]
-    return [
-        *layers,
-        Layer("mlp_head.0", "norm", "layer_norm"),
-        Layer("mlp_head.1", "head", "dense"),
-    ]
-
-
-LAYERS = {
-    MLP: _mlp_layers,
-    UpsampleMLP: _upsample_layers,
-    DeconvMLP: _deconv_layers,
-    ConvNet: _convnet_layers,
-    ResNet: _resnet_layers,
-    ViT: _vit_layers,
-}

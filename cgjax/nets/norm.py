@@ -1,8 +1,10 @@
-"""Batch normalisation in PyTorch's convention."""
+"""Batch, instance and group normalisation in PyTorch's conventions."""
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+
+from cgjax.core.errors import BadInput
 
 
 class BatchNorm(nn.Module):
@@ -49,3 +51,60 @@ def moments(x: jax.Array, mask=None) -> tuple[jax.Array, jax.Array, jax.Array]:
     # Around the mean: the difference of two large squares would lose the digits of a small one.
     centred = x - mean.reshape((1,) * (x.ndim - 1) + (-1,))
     return mean, jnp.sum(weights * centred**2, axes) / count, count
+
+
+class InstanceNorm(nn.Module):
+    """Each channel of each image of x [B, H, W, c] to mean 0, variance 1; nothing is learned.
+
+    train, mask: accepted as by `BatchNorm`; images do not depend on one another here.
+    """
+
+    epsilon: float = 1e-5
+
+    @nn.compact
+    def __call__(self, x, train: bool = False, mask=None):
+        if x.shape[1] * x.shape[2] == 1:
+            raise BadInput(
+                "instance norm of one pixel is zero whatever the image: take larger images, or "
+                "another norm"
+            )
+        return standardise(x, (1, 2), self.epsilon)
+
+
+class GroupNorm(nn.Module):
+    """Each of `groups` runs of channels of each image to mean 0, variance 1; then scale and bias.
+
+    x [B, H, W, c]; train, mask: as in `InstanceNorm`.
+    """
+
+    groups: int = 32
+    epsilon: float = 1e-5
+
+    @nn.compact
+    def __call__(self, x, train: bool = False, mask=None):
+        features = x.shape[-1]
+        if features % self.groups:
+            raise BadInput(f"{features} channels do not divide into {self.groups} groups")
+        scale = self.param("scale", nn.initializers.ones, (features,))
+        bias = self.param("bias", nn.initializers.zeros, (features,))
+        grouped = x.reshape(*x.shape[:3], self.groups, -1)
+        y = standardise(grouped, (1, 2, 4), self.epsilon).reshape(x.shape)
+        return (y * scale.reshape(1, 1, 1, -1) + bias.reshape(1, 1, 1, -1)).astype(x.dtype)
+
+
+NORMS = {"instance": InstanceNorm, "batch": BatchNorm, "group": GroupNorm}
+
+
+def norm_of(kind: str):
+    """The normalisation of that name: a linen module called with (x, train, mask)."""
+    if kind not in NORMS:
+        raise BadInput(f"unknown norm {kind!r}; choose from {', '.join(NORMS)}")
+    return NORMS[kind]
+
+
+def standardise(x: jax.Array, axes: tuple[int, ...], epsilon: float) -> jax.Array:
+    """(x - mean) / sqrt(variance + epsilon) along `axes`, in float32 at least; dtype of x."""
+    wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+    centred = wide - jnp.mean(wide, axes, keepdims=True)
+    var = jnp.mean(centred**2, axes, keepdims=True)
+    return (centred * jax.lax.rsqrt(var + epsilon)).astype(x.dtype)

@@ -1,13 +1,19 @@
-"""A narrow ResNet-18 for 32 x 32 images (Lippl and Stachenfeld 2025)."""
+"""ResNets: a narrow one for 32 x 32 images (Lippl and Stachenfeld 2025), and He et al.'s.
 
+The latter with instance norm are those of Lepori, Serre and Pavlick 2023.
+"""
+
+import functools
 from typing import Any
 
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 
+from cgjax.core.errors import BadInput
 from cgjax.nets.conv import Conv
-from cgjax.nets.mlp import Dense
-from cgjax.nets.norm import BatchNorm
+from cgjax.nets.mlp import MLP, Dense
+from cgjax.nets.norm import BatchNorm, norm_of
 
 
 class ResNet(nn.Module):
@@ -51,3 +57,159 @@ def basic_block(conv_norm, x, features, stride, name):
     if stride > 1 or x.shape[-1] != features:
         x = conv_norm(x, features, 1, stride, f"{name}_shortcut_conv", f"{name}_shortcut_bn")
     return nn.relu(y + x)
+
+
+class StagedResNet(nn.Module):
+    """Stem, stages of blocks, average, MLP head: x [B, H, W, c] -> [B, head].
+
+    Stage i has stage_sizes[i] blocks of widths[i]; all but the first halve the image, which the
+    stem has made four times smaller. width_factor widens the inside of bottlenecks (2: the wide
+    ResNet). norm: one of NORMS; train, mask [B]: as in `BatchNorm`. head: outputs of the MLP on the
+    average, as wide inside as what it reads; 0: the average itself. Kernels lie under stem,
+    stage_1, stage_2, ..., head. form: as in `convolve`; "patches" where kernels are vmapped, for
+    the compiler's own convolution is slow in groups.
+
+    start, stop: only the parts from `start` on, before `stop`, where 0 is the stem, i is stage i,
+    and average and head come last; so x may be what a part that stays as it is gave, once.
+    """
+
+    stage_sizes: tuple[int, ...] = (3, 4, 6, 3)
+    widths: tuple[int, ...] = (64, 128, 256, 512)
+    block: str = "bottleneck"
+    width_factor: int = 1
+    norm: str = "instance"
+    head: int = 128
+    form: str = "auto"
+    dtype: Any = jnp.float32
+
+    @nn.compact
+    def __call__(self, x, train: bool = False, mask=None, start: int = 0, stop: int | None = None):
+        if self.block not in BLOCKS:
+            raise BadInput(f"unknown block {self.block!r}; choose from {', '.join(BLOCKS)}")
+        if len(self.stage_sizes) != len(self.widths):
+            raise BadInput(
+                f"{len(self.stage_sizes)} stages, but {len(self.widths)} widths: give one for each"
+            )
+        build = {"norm": self.norm, "form": self.form, "dtype": self.dtype}
+        parts = [Stem(self.widths[0], **build, name="stem")]
+        for i, (n_blocks, width) in enumerate(zip(self.stage_sizes, self.widths), 1):
+            stride = 1 if i == 1 else 2
+            block = functools.partial(BLOCKS[self.block], width, width_factor=self.width_factor)
+            parts.append(Stage(block, n_blocks, stride, build, name=f"stage_{i}"))
+        parts.append(self.readout)
+        for part in parts[start:stop]:
+            x = part(x, train, mask)
+        return x
+
+    def readout(self, x, train, mask):
+        """Average over the image, then the head."""
+        x = jnp.mean(x.astype(jnp.promote_types(self.dtype, jnp.float32)), (1, 2))
+        if not self.head:
+            return x
+        # PyTorch's initialisation, biases included.
+        mlp = MLP((self.head,), x.shape[-1], activation="relu", dtype=self.dtype, name="head")
+        return mlp(x)
+
+
+class Stem(nn.Module):
+    """7x7 convolution with stride 2, norm, ReLU, largest of 3x3 with stride 2."""
+
+    features: int
+    norm: str = "instance"
+    form: str = "auto"
+    dtype: Any = jnp.float32
+
+    @nn.compact
+    def __call__(self, x, train: bool = False, mask=None):
+        x = conv_norm(self, self.features, 7, 2, "conv", "norm")(x, train, mask)
+        return overlapping_max_pool(nn.relu(x))
+
+
+class Stage(nn.Module):
+    """Blocks in a row; the first has the stride. build: norm, form and dtype of all."""
+
+    block: Any
+    n_blocks: int
+    stride: int
+    build: Any
+
+    @nn.compact
+    def __call__(self, x, train: bool = False, mask=None):
+        for i in range(self.n_blocks):
+            stride = 1 if i else self.stride
+            x = self.block(stride=stride, **self.build, name=f"block_{i}")(x, train, mask)
+        return x
+
+
+class Bottleneck(nn.Module):
+    """ReLU(1x1, 3x3, 1x1 convolutions + shortcut), 4 * width outside; stride on the 3x3."""
+
+    width: int
+    stride: int = 1
+    width_factor: int = 1
+    norm: str = "instance"
+    form: str = "auto"
+    dtype: Any = jnp.float32
+
+    @nn.compact
+    def __call__(self, x, train: bool = False, mask=None):
+        inside, outside = self.width * self.width_factor, 4 * self.width
+        y = nn.relu(conv_norm(self, inside, 1, 1, "conv_1", "norm_1")(x, train, mask))
+        y = nn.relu(conv_norm(self, inside, 3, self.stride, "conv_2", "norm_2")(y, train, mask))
+        y = conv_norm(self, outside, 1, 1, "conv_3", "norm_3")(y, train, mask)
+        return nn.relu(y + shortcut(self, outside, x, train, mask))
+
+
+class BasicBlock(nn.Module):
+    """ReLU(two 3x3 convolutions + shortcut); stride on the first. It has no width_factor but 1."""
+
+    width: int
+    stride: int = 1
+    width_factor: int = 1
+    norm: str = "instance"
+    form: str = "auto"
+    dtype: Any = jnp.float32
+
+    @nn.compact
+    def __call__(self, x, train: bool = False, mask=None):
+        if self.width_factor != 1:
+            raise BadInput("width_factor widens the inside of bottlenecks: change widths instead")
+        y = nn.relu(conv_norm(self, self.width, 3, self.stride, "conv_1", "norm_1")(x, train, mask))
+        y = conv_norm(self, self.width, 3, 1, "conv_2", "norm_2")(y, train, mask)
+        return nn.relu(y + shortcut(self, self.width, x, train, mask))
+
+
+BLOCKS = {"bottleneck": Bottleneck, "basic": BasicBlock}
+# ResNet-50 (with width_factor=2 its wide form) and ResNet-18, unless sizes are given.
+BottleneckResNet = functools.partial(StagedResNet, block="bottleneck")
+ResNet18 = functools.partial(StagedResNet, block="basic", stage_sizes=(2, 2, 2, 2))
+
+
+def conv_norm(block, features, size, stride, conv_name, norm_name):
+    """Function of x, train, mask: convolution without bias, N(0, 2/fan_out) at first; then norm."""
+    conv = Conv(
+        features, size, stride, padding=size // 2, use_bias=False, weights="he_normal",
+        fan_out=True, form=block.form, dtype=block.dtype, name=conv_name,
+    )  # fmt: skip
+    norm = norm_of(block.norm)(name=norm_name)
+    return lambda x, train, mask: norm(conv(x), train, mask)
+
+
+def shortcut(block, features, x, train, mask):
+    """What a block adds to its convolutions: x, projected where the shape changes."""
+    if block.stride == 1 and x.shape[-1] == features:
+        return x
+    project = conv_norm(block, features, 1, block.stride, "downsample", "norm_downsample")
+    return project(x, train, mask)
+
+
+def overlapping_max_pool(x: jax.Array) -> jax.Array:
+    """Largest of each 3 x 3 block around every second pixel; outside the image is -inf."""
+    for axis in (1, 2):
+        n = (x.shape[axis] + 1) // 2
+        padded = jnp.pad(
+            x, [(1, 1) if i == axis else (0, 0) for i in range(4)], constant_values=-jnp.inf
+        )
+        seen = [jax.lax.slice_in_dim(padded, i, i + 2 * n - 1, 2, axis) for i in range(3)]
+        x = functools.reduce(jnp.maximum, seen)
+    return x

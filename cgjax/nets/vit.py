@@ -1,4 +1,7 @@
-"""A small vision transformer (Lippl and Stachenfeld 2025)."""
+"""Vision transformers: a small one (Lippl and Stachenfeld 2025), and that of Dosovitskiy et al.
+
+The latter is the one of Lepori, Serre and Pavlick 2023.
+"""
 
 from typing import Any
 
@@ -6,8 +9,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from cgjax.core.errors import BadInput
 from cgjax.nets.attention import attend
-from cgjax.nets.mlp import Dense
+from cgjax.nets.mlp import MLP, Dense
+from cgjax.nets.transformer import NORMAL, TransformerLayer, layer_norm
 
 
 class ViT(nn.Module):
@@ -66,6 +71,63 @@ class ViT(nn.Module):
         x = Dense(self.mlp_dim, self.dtype, name=f"{name}_dense_1")(x)
         x = drop(nn.gelu(x, approximate=False))
         return drop(Dense(self.dim, self.dtype, name=f"{name}_dense_2")(x))
+
+
+class VisionTransformer(nn.Module):
+    """Class token of a transformer with norms before, MLP: x [B, image, image, c] -> [B, head].
+
+    Its layers have the names of `Bert`'s. head: outputs of the MLP on the class token, as wide
+    inside as what it reads; 0: the normalised class token itself. train, mask: as in `ViT`.
+    """
+
+    image: int = 128
+    patch: int = 16
+    hidden: int = 768
+    layers: int = 12
+    heads: int = 12
+    intermediate: int = 3072
+    eps: float = 1e-12
+    head: int = 128
+    dtype: Any = jnp.float32
+
+    def setup(self):
+        n_tokens = 1 + (self.image // self.patch) ** 2
+        self.embedding = nn.Dense(self.hidden, dtype=self.dtype, kernel_init=NORMAL)
+        self.class_token = self.param("class_token", NORMAL, (1, 1, self.hidden))
+        self.position = self.param("position_embedding", NORMAL, (1, n_tokens, self.hidden))
+        self.layer = [
+            TransformerLayer(self.heads, self.intermediate, self.eps, True, self.dtype)
+            for _ in range(self.layers)
+        ]
+        self.norm = layer_norm(self.eps)
+        if self.head:
+            self.readout = MLP(
+                (self.head,), self.hidden, activation="relu", dtype=self.dtype, name="head"
+            )
+
+    def __call__(self, x, train: bool = False, mask=None):
+        tokens = self.embed(x)
+        for layer in self.layer[:-1]:
+            tokens = layer(tokens)
+        # The head reads no other token.
+        first = self.norm(self.layer[-1](tokens, n_wanted=1)[:, 0])
+        return self.readout(first) if self.head else first
+
+    def embed(self, x) -> jax.Array:
+        """Class token and patches, with their positions: [B, n, hidden]."""
+        if x.shape[1:3] != (self.image, self.image):
+            height, width = x.shape[1:3]
+            raise BadInput(f"images of {height} x {width}: the network is made for {self.image}")
+        patches = self.embedding(cut(x, self.patch))
+        first = jnp.broadcast_to(self.class_token, (len(x), 1, self.hidden))
+        return jnp.concatenate([first, patches], axis=1) + self.position
+
+    def hidden_states(self, x) -> list[jax.Array]:
+        """The embedding, what each layer gives, and the last of them normalised."""
+        states = [self.embed(x)]
+        for layer in self.layer:
+            states.append(layer(states[-1]))
+        return [*states, self.norm(states[-1])]
 
 
 def cut(x: jax.Array, size: int) -> jax.Array:

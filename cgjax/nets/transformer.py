@@ -1,0 +1,61 @@
+"""One layer of a transformer, as BERT (norm after the sum) and ViT (norm before) share it."""
+
+from typing import Any
+
+import flax.linen as nn
+import jax.numpy as jnp
+
+from cgjax.core.errors import BadInput
+from cgjax.nets.attention import gather
+
+NORMAL = nn.initializers.normal(0.02)
+
+
+class TransformerLayer(nn.Module):
+    """Attention, then two linear maps with exact GELU between them: [B, n, hidden] -> the same.
+
+    Products have operands in `dtype`; sums along the layers, norms and softmax are float32. Weights
+    start as N(0, 0.02), biases as zero.
+    """
+
+    heads: int
+    intermediate: int
+    eps: float = 1e-12
+    norm_first: bool = False
+    dtype: Any = jnp.float32
+
+    @nn.compact
+    def __call__(self, x, bias=None, n_wanted: int | None = None):
+        """bias: added to the scores [B, heads, n, n]. n_wanted: only so many tokens come out."""
+        norms = [layer_norm(self.eps, f"{name}_norm") for name in ("attention", "ffn")]
+        before, after = (norms, (_same, _same)) if self.norm_first else ((_same, _same), norms)
+        x = after[0](x[:, :n_wanted] + self.attention(before[0](x), bias, n_wanted))
+        return after[1](x + self.ffn(before[1](x)))
+
+    def attention(self, x, bias, n_wanted):
+        hidden = x.shape[-1]
+        if hidden % self.heads:
+            raise BadInput(f"hidden size {hidden} does not divide into {self.heads} heads")
+
+        def per_head(name, x):
+            return self.linear(hidden, name)(x).reshape(*x.shape[:2], self.heads, -1)
+
+        query = per_head("query", x[:, :n_wanted])
+        gathered = gather(query, per_head("key", x), per_head("value", x), bias)
+        return self.linear(hidden, "attention_out")(gathered)
+
+    def ffn(self, x):
+        wide = nn.gelu(self.linear(self.intermediate, "ffn_in")(x), approximate=False)
+        return self.linear(x.shape[-1], "ffn_out")(wide)
+
+    def linear(self, features, name):
+        return nn.Dense(features, dtype=self.dtype, kernel_init=NORMAL, name=name)
+
+
+def layer_norm(eps: float, name: str | None = None) -> nn.LayerNorm:
+    """Layer norm in float32, with the variance around the mean."""
+    return nn.LayerNorm(epsilon=eps, use_fast_variance=False, dtype=jnp.float32, name=name)
+
+
+def _same(x):
+    return x
