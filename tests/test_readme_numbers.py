@@ -20,6 +20,7 @@ SPRITES, SUPPORT, KERNELS, BUMPS, RESISTANCE = (
     for folder in ("sprites", "sprites/support", "kernels", "bumps", "resistance")
 )
 REMEDY = "lam_entropy 0.1 + vec_variance 0.01"
+DONUT, STRIPED = "donut_6_22, stripes x0", "donut_6_22, stripes x1"
 
 
 SLOPES = ("slope", "predicted slope, kernel")
@@ -476,16 +477,105 @@ SENTENCES = [
     (BUMPS, "{:.0f} % is a sum, and the binary kernel", ["bumps/B5-paper cnn/additive R2 %"]),
     (
         BUMPS,
-        "grows like N to the {:.1f} ({:.1f} to {:.1f}) for a small hole, {:.0f} points, N from 12 "
-        "to 32; for larger ones {:.0f} of 12 and {:.0f} of 12 points never get there",
+        "On the donut without any remedy OOD nMSE is {:.2f} for the MLP, {:.2f} for the CNN, "
+        "{:.2f} for the transformer, {:.2f} for the pixel-token MLP, {:.2f} for the embedding "
+        "network and {:.2f} for product fields",
         [
-            f"bumps/needed-paper-from_6_percent hole {name}"
-            for name in (
-                "1, no stripes: exponent", "1, no stripes: exponent, 2.5 %",
-                "1, no stripes: exponent, 97.5 %", "1, no stripes: n points",
-                "2, no stripes: n censored", "3, no stripes: n censored",
+            f"bumps/table-paper {part}: ood nmse"
+            for part in (
+                *(f"{net}/{DONUT}" for net in ("mlp", "cnn", "transformer", "pixel_mlp")),
+                *(f"{net}/{DONUT}, no penalty" for net in ("embed", "product")),
             )
         ],
+    ),
+    (
+        BUMPS,
+        "Stripes bring the CNN to {:.2f} and the transformer to {:.2f}, leave the MLP at {:.2f} "
+        "and raise the pixel-token MLP to {:.2f}, though it places {:.1f} % of the spots. "
+        "Penalties bring the embedding network to {:.3f} and product fields to {:.3f}; with "
+        "stripes as well they have {:.3f} (ID not learned: {:.3f}) and {:.3f}",
+        [
+            *(f"bumps/table-paper {net}/{STRIPED}: ood nmse"
+              for net in ("cnn", "transformer", "mlp", "pixel_mlp")),
+            f"bumps/table-paper pixel_mlp/{STRIPED}: ood position accuracy %",
+            f"bumps/table-paper embed/{DONUT}, {REMEDY}: ood nmse",
+            f"bumps/table-paper product/{DONUT}, null_axis 0.001: ood nmse",
+            f"bumps/table-paper embed/{STRIPED}, {REMEDY}: ood nmse",
+            f"bumps/table-paper embed/{STRIPED}, {REMEDY}: id nmse",
+            f"bumps/table-paper product/{STRIPED}, null_axis 0.001: ood nmse",
+        ],
+    ),
+    (
+        BUMPS,
+        "Kendall's tau-b is {:.2f} with F, {:.2f} with F_K, {:.2f} with probes, {:.2f} with units "
+        "of one factor, {:.2f} with modularity",
+        [
+            f"bumps/table-paper compositionality (OOD R2) and {word}: tau-b"
+            for word in (
+                "factorization (F)", "factorization (F_K)",
+                "disentanglement (probe R2 in the hole)", "disentanglement (units of one factor)",
+                "modularity (share without interaction)",
+            )
+        ],
+    ),
+    (
+        BUMPS,
+        "grows like N to the {:.1f} ({:.1f} to {:.1f}) for the smaller hole, and to the {:.1f} "
+        "({:.1f} to {:.1f}) for the larger, where {:.0f} of 18 points never get there",
+        [
+            f"bumps/needed-paper hole {hole}, no stripes: exponent{which}"
+            for hole in (1, 2) for which in ("", ", 2.5 %", ", 97.5 %")
+        ] + ["bumps/needed-paper hole 2, no stripes: n censored"],
+    ),
+    (
+        BUMPS,
+        "With stripes two bumps are enough at {:.0f} of 18 and {:.0f} of 18 points, so the few "
+        "others (powers {:.1f}, from {:.1f} to {:.1f}, and {:.1f}, from {:.1f} to {:.1f})",
+        [f"bumps/needed-paper hole {hole}, stripes: n enough" for hole in (1, 2)] + [
+            f"bumps/needed-paper hole {hole}, stripes: exponent{which}"
+            for hole in (1, 2) for which in ("", ", 2.5 %", ", 97.5 %")
+        ],
+    ),
+    (
+        BUMPS,
+        "holds half from {:.0f} %, {:.0f} % and {:.0f} % on. Single seeds differ widely "
+        "({:.2f} to {:.2f} at the middle width)",
+        [
+            *(f"bumps/percolation-paper {width}/share at which half hang together %"
+              for width in ("narrow", "middle", "wide")),
+            *(f"bumps/percolation-paper middle/share 0.02: ood position accuracy {which}"
+              for which in ("least", "most")),
+        ],
+    ),
+    (
+        BUMPS,
+        "held out at all widths, OOD nMSE {:.2f} (MLP), {:.2f} (CNN), {:.2f} (pixel-token MLP); "
+        "held out at the larger two widths only, {:.2f}, {:.2f} and {:.2f}",
+        [
+            f"bumps/three-paper {net}/{region}, stripes x0: ood nmse"
+            for region in ("donut_6_22", "wide_6_22") for net in ("mlp", "cnn", "pixel_mlp")
+        ],
+    ),
+    (
+        BUMPS,
+        "F of the last hidden layer is {:.2f}, {:.2f} and {:.2f} for MLPs of 3, 5 and 7 layers",
+        [f"bumps/B4-paper depth_{n}/F hole, last hidden layer" for n in (3, 5, 7)],
+    ),
+    (
+        BUMPS,
+        "in the gap nMSE is {:.2f} for the paper's CNN ({:.3f} outside), {:.2f} for the "
+        "pixel-token MLP, {:.1e} for a network that is equivariant by construction. What is "
+        "painted there is no cross-fade of the gap's edges: R2 {:.2f} and {:.2f}",
+        [
+            f"bumps/B7-paper {name}"
+            for name in ("cnn/gap nmse", "cnn/outside nmse", "pixel_mlp/gap nmse",
+                         "equivariant/gap nmse", "cnn/cross-fade r2", "pixel_mlp/cross-fade r2")
+        ],
+    ),
+    (
+        BUMPS,
+        "read {:.0f} % (bump code) and {:.0f} % (ramp) of those in the hole",
+        [f"bumps/B12-paper {code}/ood position accuracy %" for code in ("bump", "ramp")],
     ),
     (
         RESISTANCE,
@@ -572,6 +662,34 @@ def test_no_depth_of_a_decoder_helps():
     assert expected in plain(BUMPS.read_text()), expected
     learned = [m["ours"] for name, m in metrics.items() if name.endswith("criterion reached")]
     assert len(learned) == 14 and min(learned) == 1
+
+
+def test_superposition_cell_by_cell():
+    """What the README counts over the cells of the table."""
+    metrics = read_json(report.RECORD / "bumps" / "table-paper.json")["metrics"]
+
+    def cells(ending):
+        return {name.removesuffix(f": {ending}"): found["ours"]
+                for name, found in metrics.items() if name.endswith(f": {ending}")}  # fmt: skip
+
+    sums = cells("additive R2")
+    superposed = {name: r2 for name, r2 in cells("binary kernel R2").items() if r2 > 0}
+    regions = ("donut_6_22", "corner_14", "cross_11_17")
+    of_mlp = [superposed.pop(f"mlp/{region}, stripes x0") for region in regions]
+    (of_embedding,) = superposed.values()
+    assert list(superposed) == [f"embed/cross_11_17, stripes x0, {REMEDY}"]
+    expected = (
+        "in {} of the {} cells a sum a(x) + b(y) explains more than 0.6 of the images in the hole. "
+        "The binary kernel explains some of them, R2 above 0, in 4 cells: the MLP without stripes "
+        "({:.2f}, {:.2f} and {:.2f} by region) and the embedding network with penalties on the "
+        "cross ({:.2f})"
+    ).format(sum(r2 > 0.6 for r2 in sums.values()), len(sums), *of_mlp, of_embedding)
+    assert expected in plain(BUMPS.read_text()), expected
+    errors = cells("ood nmse")
+    cross = [error for name, error in errors.items() if "/cross_11_17, stripes x0" in name]
+    assert len(cross) == 8 and min(cross) >= 1.0
+    flat = errors["product/cross_11_17, stripes x1, null_axis 0.001"]
+    assert f"product fields that must be flat have {flat:.2f}" in plain(BUMPS.read_text())
 
 
 def test_profiles_compose_for_four_of_five_seeds():

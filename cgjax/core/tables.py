@@ -22,7 +22,7 @@ def headline_table(record: list[dict], metric: str = "r2_all") -> str:
         "|---|---|---|---:|---:|---:|---:|---|",
     ]
     for entry in record:
-        name = entry["row"] + (f" ({entry['label']})" if entry["label"] else "")
+        name = _run(entry)
         hardware = ", ".join(filter(None, (entry["devices"], entry.get("note"))))
         # The paper's mean leaves collapsed seeds out: those that live get a line of their own.
         for key, suffix in ((metric, ""), (f"{metric} (alive)", ", alive seeds")):
@@ -60,7 +60,7 @@ def metric_table(
             values = [f"{v:{form}}" for v in found["values"] if v is not None]
             values = ", ".join(values) if len(values) <= MOST_VALUES else f"{len(values)} seeds"
             lines.append(
-                f"| {entry['row']} | {entry['size']} | {name} | {values} | {ours:{form}} "
+                f"| {_run(entry)} | {entry['size']} | {name} | {values} | {ours:{form}} "
                 f"| {theirs:{form}} | {ours - theirs:+{form}} |"
             )
     return "\n".join(lines)
@@ -76,3 +76,8 @@ def beyond_table(record: list[dict], columns: tuple[str, ...]) -> str:
         cells = (f"{found[c]['ours']:.3g}" if c in found else "-" for c in columns)
         lines.append(f"| {entry['row']} | {entry['size']} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _run(entry: dict) -> str:
+    """The row of a recorded run, with what tells it from another of the same row."""
+    return entry["row"] + (f" ({entry['label']})" if entry["label"] else "")

@@ -4,6 +4,7 @@ import datetime
 import json
 import math
 import pathlib
+import re
 
 from cgjax.config import fingerprint, from_json
 from cgjax.core.errors import BadInput
@@ -18,12 +19,16 @@ KEPT = (
 )  # fmt: skip
 
 
-def add(workdir, record: pathlib.Path = RECORD, label: str = "", note: str = "") -> pathlib.Path:
+def add(
+    workdir, record: pathlib.Path = RECORD, label: str = "", note: str = "", only: str = ""
+) -> pathlib.Path:
     """Writes the record of a finished run: config, seeds, hardware, numbers, date.
 
     Where other seeds of the same config are recorded already, these join them.
     label: distinguishes a second run of the same row and size, e.g. "bfloat16".
     note: what a reader of its time should know, e.g. that runs shared the accelerator.
+    only: a pattern; of a run with thousands of numbers those whose names it is found in are kept,
+    and those that have another's beside them. How many are left out is recorded.
     """
     workdir = pathlib.Path(workdir)
     if not (workdir / "results.json").exists():
@@ -42,6 +47,13 @@ def add(workdir, record: pathlib.Path = RECORD, label: str = "", note: str = "")
         "models": {k: results[k] for k in config.get("model", {}).get("kinds", ()) if k in results},
         "config": config,
     }
+    if only:
+        kept = {
+            name: metric
+            for name, metric in results["metrics"].items()
+            if re.search(only, name) or metric["paper"] is not None or "recomputed" in metric
+        }
+        entry |= {"metrics": kept, "left_out": len(results["metrics"]) - len(kept)}
     path = record / config["family"] / f"{name}.json"
     if path.exists():
         entry = _joined(read_json(path), entry)

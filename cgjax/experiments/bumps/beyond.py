@@ -115,14 +115,20 @@ def percolate(config, metrics, arrays):
         more |= {f"{prefix}mass_ratio": np.array(ratio), f"{prefix}accuracy": accuracy[part]}
         more[f"{prefix}shares"] = np.array(data.shares)
         # Half of the way up, both curves: no parameter is fitted.
-        numbers[f"{prefix}share at which half are placed"] = ([_half(data.shares, placed)], [0])
-        numbers[f"{prefix}share at which half hang together"] = ([_half(data.shares, ratio)], [0])
+        for what, curve in (("are placed", placed), ("hang together", ratio)):
+            bound, share = _half(data.shares, curve)
+            numbers[f"{prefix}share at which half {what}{bound}"] = ([share], [0])
     return numbers, more
 
 
-def _half(shares, values) -> float:
-    """Where a rising curve first reaches 1/2; inf where it does not, 0 where it begins above."""
-    return efficiency.data_needed(np.asarray(shares), np.asarray(values), 0.5)
+def _half(shares, values) -> tuple[str, float]:
+    """Where a rising curve first reaches 1/2; a bound, and its word, where no share is so small
+    that it does not, or so large that it does.
+    """
+    share = efficiency.data_needed(np.asarray(shares), np.asarray(values), 0.5)
+    if share == 0:
+        return ", at most", shares[0]
+    return (", more than", shares[-1]) if np.isinf(share) else ("", share)
 
 
 def words(config, metrics, arrays):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cgjax.core.errors import BadInput
-from cgjax.experiments.bumps import efficiency
+from cgjax.experiments.bumps import beyond, efficiency
 
 SIZES = np.array([10, 20, 40, 80])
 
@@ -17,6 +17,13 @@ def test_data_needed():
     assert needed(SIZES, [0, 0.1, 0.2, 0.59]) == np.inf
     assert needed(SIZES, [0, 0.7, 0.5, 0.9]) < 20  # first, though it falls again
     assert needed(SIZES, [0, 0.2, 1, 1], threshold=0.2) == pytest.approx(20)
+
+
+def test_a_share_outside_of_those_tried_is_told_as_a_bound():
+    shares = (0.1, 0.2, 0.4)
+    assert beyond._half(shares, [0.0, 0.5, 1.0]) == ("", pytest.approx(0.2))
+    assert beyond._half(shares, [0.6, 0.8, 1.0]) == (", at most", 0.1)
+    assert beyond._half(shares, [0.0, 0.1, 0.4]) == (", more than", 0.4)
 
 
 def test_exponents_of_known_laws():
