@@ -1,0 +1,289 @@
+"""The three rules, each a AND b, and the scenes in which they hold or are broken.
+
+A scene function turns the keys of n problems, and for each of their 4 images whether a and b hold,
+into objects. The sets of a rule differ only in which of the four cases its images are drawn from.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from cgjax.core.errors import BadInput
+from cgjax.experiments.subnetworks.vision import draws, placement
+from cgjax.experiments.subnetworks.vision.contours import contours
+from cgjax.experiments.subnetworks.vision.rendering import Objects
+
+IMAGES = 4  # of a problem, the odd one last
+# (whether a holds, whether b holds): of a rule image, of the odd one; each case as likely.
+_BOTH, _A, _B, _NONE = (True, True), (True, False), (False, True), (False, False)
+SETS = {
+    "compositional": ((_BOTH,), (_A, _B, _NONE)),
+    "mask_a": ((_BOTH, _A), (_B, _NONE)),
+    "mask_b": ((_BOTH, _B), (_A, _NONE)),
+    "test_a": ((_BOTH,), (_B,)),
+    "test_b": ((_BOTH,), (_A,)),
+    "odd_breaks_both": ((_BOTH,), (_NONE,)),
+}
+# What a key is folded with for each purpose.
+_CASE, _SIZE, _PLACE, _BIG, _SMALL, _COUNT, _ANGLE, _LONE = range(8)
+COLOUR = 8
+# (gap, hole) of contours.
+_IC_BIG, _IN_BIG, _SMALL_SHAPE, _NC_SHAPE = (0.07, 0.2), (0.08, 0.2), (0.01, 0.05), (0.007, 0.05)
+# Keeps outlines from meeting once they are pixels: a share of the big side, as the paper has it,
+# and in images of less than 90 pixels, where that is too little, at least so many pixels.
+_MARGIN, _MARGIN_PIXELS, _MOST_MARGIN = 0.2, 4.5, 0.3
+
+
+class Options(NamedTuple):
+    """Departures from the paper's data, none by default."""
+
+    balanced: bool = False  # number-contact: the odd image has as often fewer objects as more
+    resample: bool = False  # inside-number: a pair that does not fit is drawn anew, not left out
+
+
+class Rule(NamedTuple):
+    """words: the subroutines (a, b); n_objects: the most an image can hold; scenes: see above."""
+
+    words: tuple[str, str]
+    n_objects: int
+    scenes: Callable  # keys [n], is_a [n, 4], is_b [n, 4], options, image_size -> list of Objects
+
+
+def cases(keys: np.ndarray, which: str) -> tuple[np.ndarray, np.ndarray]:
+    """Whether a and b hold in the images of the problems: two boolean [n, 4]."""
+    of_rule, of_odd = (np.array(options) for options in SETS[which])
+    keys = draws.fold(draws.fold(keys, _CASE)[:, None], np.arange(IMAGES))
+    chosen = of_rule[draws.choice(keys, len(of_rule))]
+    chosen[:, -1] = of_odd[draws.choice(keys[:, -1], len(of_odd))]
+    return chosen[..., 0], chosen[..., 1]
+
+
+def set_name(rule: str, which: str) -> str:
+    """The name with a and b in it, of a set given by it or by a subroutine: mask_inside, mask_a."""
+    if rule not in RULES:
+        raise BadInput(f"unknown rule '{rule}': one of {', '.join(RULES)}")
+    kind, _, word = which.partition("_")
+    if kind in ("mask", "test") and word in RULES[rule].words:
+        which = f"{kind}_{'ab'[RULES[rule].words.index(word)]}"
+    if which not in SETS:
+        raise BadInput(f"unknown set '{which}' of {rule}: one of {', '.join(SETS)}")
+    return which
+
+
+def _images(keys, *flags):
+    """Keys of all images [4n], and each flag [n, 4] in the same order."""
+    keys = draws.fold(keys[:, None], np.arange(IMAGES)).reshape(-1)
+    return keys, *(flag.reshape(-1) for flag in flags)
+
+
+def _between(u, low, high):
+    return low + u * (high - low)
+
+
+# --- inside-contact -------------------------------------------------------------------------------
+
+
+def _inside_contact(keys, is_inside, is_contact, options, image_size):
+    keys, is_inside, is_contact = _images(keys, is_inside, is_contact)
+    u, v = draws.uniform(draws.fold(keys, _SIZE), 2).T
+    size_a = _between(u, 0.25, 0.5)
+    size_b = size_a * _between(v, 1 / 4, 1 / 2.5)
+    centre = placement.uniform_in(draws.fold(keys, _PLACE), size_a[:, None])
+    small = contours(draws.fold(keys, _SMALL), *_SMALL_SHAPE)
+    parts = []
+    for (inside, touching), place in _IC_CASES.items():
+        rows = np.flatnonzero((is_inside == inside) & (is_contact == touching))
+        if len(rows):
+            args = [each[rows] for each in (keys, size_a, size_b, centre, small)]
+            big, centre_a, centre_b = place(*args, image_size)
+            zero = np.zeros_like(rows)
+            parts.append(Objects(rows, zero, big, centre_a, size_a[rows]))
+            parts.append(Objects(rows, zero + 1, small[rows], centre_b, size_b[rows]))
+    return parts
+
+
+def _inside_touching(keys, size_a, size_b, centre, small, image_size):
+    scale = size_b / size_a
+    room = placement.nested(draws.fold(keys, _BIG), scale, *_IC_BIG)
+    moved = [
+        placement.inside_contact(*each, image_size)
+        for each in zip(room.big, small, room.centre, scale)
+    ]
+    return room.big, centre, np.stack(moved) * size_a[:, None] + centre
+
+
+def _inside_free(keys, size_a, size_b, centre, small, image_size):
+    margin = np.clip(_MARGIN_PIXELS / (image_size * size_a), _MARGIN, _MOST_MARGIN)
+    scale = size_b / size_a + margin
+    room = placement.nested(draws.fold(keys, _BIG), scale, *_IC_BIG, n_candidates=500)
+    return room.big, centre, room.centre * size_a[:, None] + centre
+
+
+def _outside_touching(keys, size_a, size_b, centre, small, image_size):
+    big = contours(draws.fold(keys, _BIG), *_IC_BIG)
+    angle = 2 * np.pi * draws.uniform(draws.fold(keys, _ANGLE), 1)
+    clumps = [
+        placement.contact(each[:2], each[2:4], each[4], image_size)
+        for each in zip(big, small, size_a, size_b, angle)
+    ]
+    centres, boxes = (np.stack(each) for each in zip(*clumps))
+    centres += placement.uniform_in(draws.fold(keys, _PLACE), boxes)[:, None]
+    return big, centres[:, 0], centres[:, 1]
+
+
+def _outside_free(keys, size_a, size_b, centre, small, image_size):
+    big = contours(draws.fold(keys, _BIG), *_IC_BIG)
+    return big, centre, placement.apart(draws.fold(keys, _LONE), centre, size_a, size_b)
+
+
+_IC_CASES = {
+    (True, True): _inside_touching,
+    (True, False): _inside_free,
+    (False, True): _outside_touching,
+    (False, False): _outside_free,
+}
+
+
+# --- inside-number --------------------------------------------------------------------------------
+
+_TRIES = 20
+
+
+def _inside_number(keys, is_inside, is_number, options, image_size):
+    number = np.repeat(2 + draws.choice(draws.fold(keys, _COUNT), 2), IMAGES)  # N, of pairs
+    keys, is_inside, is_number = _images(keys, is_inside, is_number)
+    anchors, size, inner = _anchors(keys, number)
+    coin = draws.choice(draws.fold(keys, _COUNT), 2)
+    n_pairs = np.select(
+        [is_inside & is_number, is_inside, is_number],
+        [number, number + 2 * coin - 1, number - 1],
+        number - coin,
+    )
+    image, j = np.nonzero(np.arange(anchors.shape[1]) < n_pairs[:, None])
+    pair = draws.fold(keys[image], j)
+    big, small, scale = anchors[image, j], size[image, j], inner[image, j] / size[image, j]
+    room = placement.nested(
+        draws.fold(pair, _BIG), scale, *_IN_BIG, tries=None if options.resample else _TRIES
+    )
+    outline = contours(draws.fold(pair, _SMALL), *_SMALL_SHAPE)
+    within = room.centre * small[:, None] + big
+    fits = np.flatnonzero(room.is_found)
+    pairs = [
+        Objects(image, 2 * j, room.big, big, small),
+        Objects(image, 2 * j + 1, outline, within, inner[image, j]),
+    ]
+    lone = np.flatnonzero(~is_inside)
+    args = (each[lone] for each in (keys, is_number, number, anchors, size, inner))
+    return [Objects(*(each[fits] for each in part)) for part in pairs] + [
+        part._replace(image=lone[part.image]) for part in _lone(*args)
+    ]
+
+
+def _anchors(keys, number):
+    """N + 1 places, whatever the case, so that sizes tell nothing of it: [n, 4, 2], [n, 4] x 2."""
+    most = number.max(initial=0) + 1
+    anchors, size = np.full((len(keys), most, 2), np.nan), np.full((len(keys), most), np.nan)
+    for n in np.unique(number):
+        rows = np.flatnonzero(number == n)
+        least = min(0.9 / (n + 1), 0.3)
+        boxes = np.full((len(rows), n + 1, 2), least)
+        centres, is_found = placement.groups(draws.fold(keys[rows], _PLACE), boxes, 100 * _TRIES)
+        if not is_found.all():
+            raise ValueError(f"no {n + 1} places that far apart in {100 * _TRIES} draws")
+        to_edge = 2 * np.minimum(centres, 1 - centres).min(-1)
+        between = np.abs(centres[:, :, None] - centres[:, None]).max(-1)
+        between[:, np.arange(n + 1), np.arange(n + 1)] = np.inf
+        largest = np.minimum(to_edge, between.min(-1))
+        anchors[rows, : n + 1], size[rows, : n + 1] = centres, largest
+    u, v = np.moveaxis(draws.uniform(draws.fold(keys, _SIZE), most, 2), -1, 0)
+    size = size * _between(u, 1 / 2, 1)
+    return anchors, size, size * _between(v, 1 / 4, 1 / 2.5)
+
+
+def _lone(keys, is_number, number, anchors, size, inner):
+    """The objects that are in no pair, of images where "inside" is broken.
+
+    With the right number a big one and a small one, else one whose outline and size are drawn.
+    """
+    rows, key = np.arange(len(keys)), draws.fold(keys, _LONE)
+    last, before = (rows, number), (rows, number - 1)
+    has_big_outline, has_big_size = draws.uniform(draws.fold(key, 0), 2).T < 0.5
+    drawn = np.where(has_big_size, size[last], inner[last])
+    small_size = np.where(is_number, inner[before], drawn)
+    big_size = np.where(is_number, size[before], drawn)
+    big_at = np.where(is_number[:, None], anchors[before], anchors[last])
+    big = np.flatnonzero(is_number | has_big_outline)
+    small = np.flatnonzero(is_number | ~has_big_outline)
+    outlines = (
+        contours(draws.fold(key[big], 1), *_IN_BIG),
+        contours(draws.fold(key[small], 2), *_SMALL_SHAPE),
+    )
+    return [
+        Objects(big, 2 * number[big] - is_number[big] * 2, outlines[0], big_at[big], big_size[big]),
+        Objects(
+            small,
+            2 * number[small] - is_number[small],
+            outlines[1],
+            anchors[last][small],
+            small_size[small],
+        ),
+    ]
+
+
+# --- number-contact -------------------------------------------------------------------------------
+
+_LEAST, _MOST = 2, 4  # objects of an image
+_ROOM = 1.1  # of a clump's bounding box
+
+
+def _number_contact(keys, is_contact, is_number, options, image_size):
+    outline = contours(draws.fold(keys, _BIG), *_NC_SHAPE)
+    number = draws.choice(draws.fold(keys, _COUNT), 4)
+    # Balanced: (N, another number) is as likely as the other way round.
+    number = np.array([2, 3, 3, 4])[number] if options.balanced else 2 + number % 2
+    largest = 0.9 / np.sqrt(4 * number)
+    size = largest * _between(draws.uniform(draws.fold(keys, _SIZE)), 1 / 2, 1)
+    problem = np.repeat(np.arange(len(keys)), IMAGES)
+    keys, is_contact, is_number = _images(keys, is_contact, is_number)
+    total = np.where(is_number, number[problem], _another(keys, number[problem]))
+    centres = _clumps(keys, outline, size, problem, total, is_contact, image_size)
+    image, slot = np.nonzero(np.arange(_MOST) < total[:, None])
+    of = problem[image]
+    return [Objects(image, slot, outline[of], centres[image, slot], size[of])]
+
+
+def _another(keys, number):
+    """One more or one less; three where that would be one object, or more than four."""
+    other = number + 2 * draws.choice(draws.fold(keys, _COUNT), 2) - 1
+    return np.where((other < _LEAST) | (other > _MOST), 3, other)
+
+
+def _clumps(keys, outline, size, problem, total, is_contact, image_size):
+    """Centres [n, 4, 2]: all objects in one clump, or the last one by itself."""
+    angles = 2 * np.pi * draws.uniform(draws.fold(keys, _ANGLE), _MOST - 1)
+    centres, boxes = np.zeros((len(keys), _MOST, 2)), np.zeros((len(keys), 2))
+    shapes = [_distinct(shape) for shape in outline]
+    n_clump = total - ~is_contact
+    for i, (k, p) in enumerate(zip(n_clump, problem)):
+        centres[i, :k], boxes[i] = placement.contact(
+            [shapes[p]] * k, [size[p]] * k, angles[i], image_size
+        )
+    key = draws.fold(keys, _PLACE)
+    boxes = _ROOM * np.stack([boxes, np.repeat(size[problem, None], 2, 1)], 1)
+    places, _ = placement.groups(key, boxes, 1000)
+    places[is_contact, 0] = placement.uniform_in(key[is_contact], boxes[is_contact, 0])
+    in_clump = np.arange(_MOST) < n_clump[:, None]
+    return centres + np.where(in_clump[..., None], places[:, :1], places[:, 1:])
+
+
+def _distinct(contour):
+    """Without the copies at its end."""
+    return contour[: np.flatnonzero((contour != contour[-1]).any(1))[-1] + 2]
+
+
+RULES = {
+    "inside-contact": Rule(("inside", "contact"), 2, _inside_contact),
+    "inside-number": Rule(("inside", "number"), 8, _inside_number),
+    "number-contact": Rule(("contact", "number"), _MOST, _number_contact),
+}
