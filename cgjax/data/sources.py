@@ -101,7 +101,7 @@ def load(name: str, split: str, data_dir=None, raw_dir=None, download: bool = Tr
     (60000, 28, 28, 1)
     """
     name = _known(name, split)
-    data_dir = _folder(data_dir, "CGJAX_DATA_DIR", DEFAULT_DIR)
+    data_dir = cache_folder(data_dir)
     raw_dir = _folder(raw_dir, "CGJAX_RAW_DIR", None)
     cache = data_dir / f"{name.replace('/', '-')}-{split}.npz"
     arrays, problem = _read_cache(cache, name, split)
@@ -117,6 +117,28 @@ def load(name: str, split: str, data_dir=None, raw_dir=None, download: bool = Tr
         log.warning("cache '%s' is not used: %s; it is made anew", cache, problem)
     _write_cache(cache, arrays)
     return arrays
+
+
+def cache_folder(given=None) -> pathlib.Path:
+    """Where data are kept: the argument, else $CGJAX_DATA_DIR, else ~/.cache/cgjax/data."""
+    return _folder(given, "CGJAX_DATA_DIR", DEFAULT_DIR)
+
+
+def save(path: pathlib.Path, arrays: dict, compressed: bool = False) -> None:
+    """An npz file in one step, under a name of its own first.
+
+    Processes may race, readers see whole files. What the file system says of it is raised.
+    """
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with open(part, "xb") as handle:
+            (np.savez_compressed if compressed else np.savez)(handle, **arrays)
+            handle.flush()
+            os.fsync(handle.fileno())
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def fingerprint(arrays: dict) -> str:
@@ -209,18 +231,8 @@ def _read_npy(archive, member):
 
 
 def _write_cache(path, arrays):
-    """In one step, under a name of its own first: processes may race, readers see whole files."""
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with open(part, "xb") as handle:
-                np.savez(handle, **arrays)
-                handle.flush()
-                os.fsync(handle.fileno())
-            os.replace(part, path)
-        finally:
-            part.unlink(missing_ok=True)
+        save(path, arrays)
     except OSError as error:
         reason = error.strerror or first_line(error)
         log.warning("no cache at '%s' (%s): the data are read anew each time", path, reason)

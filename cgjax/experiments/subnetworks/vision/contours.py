@@ -3,7 +3,7 @@
 One point in each quadrant of a disc of radius 1/2; between neighbours the midpoint is displaced by
 up to a fifth of their distance, and so on until they are `gap` apart. An outline that enters the
 hole around the centre is drawn anew. At last it is turned, and scaled so that its bounding box is
-the unit square around 0.
+the unit square around 0. Until then points are complex numbers.
 """
 
 import numpy as np
@@ -12,8 +12,8 @@ from cgjax.experiments.subnetworks.vision import draws
 
 RADIUS = 0.5
 DISPLACEMENT = 0.2  # of a segment's length, the radius of the disc for its midpoint
-_AT_ONCE = 64  # attempts at fewer outlines than this are made several at a time
-_BLOCK = 128  # outlines that are drawn together: what they need stays in the processor's cache
+_BLOCK = 512  # outlines that are drawn together: what they need stays in the processor's cache
+_AHEAD = 0.5  # attempts made at a time, as a share of those that an outline takes
 _DEEPEST, _OWNER = 32, 36  # levels of halving; bits of a place along an outline
 
 
@@ -26,14 +26,13 @@ def contours(keys: np.ndarray, gap: float, hole: float) -> np.ndarray:
         return np.zeros((0, 1, 2))
     blocks = range(0, len(keys), _BLOCK)
     found = [each for i in blocks for each in _outlines(keys[i : i + _BLOCK], gap, hole)]
-    return _unit_boxes(_padded(found), draws.uniform(draws.fold(keys, -1)) * 2 * np.pi)
+    return _unit_boxes(_padded(found), _turn(draws.uniform(draws.fold(keys, -1))))
 
 
 def _outlines(keys, gap, hole):
-    """The vertices [V, 2] of one outline for each key, neither turned nor scaled."""
-    found, pending, first = [None] * len(keys), np.arange(len(keys)), 0
+    """The vertices, complex [V], of one outline for each key, neither turned nor scaled."""
+    found, pending, first, width = [None] * len(keys), np.arange(len(keys)), 0, 1
     while len(pending):
-        width = max(1, min(16, _AT_ONCE // len(pending)))
         tries = draws.fold(keys[pending, None], np.arange(first, first + width))
         points, owner = _attempt(tries.reshape(-1), gap, hole)
         starts = np.flatnonzero(np.diff(owner, prepend=-1))
@@ -43,69 +42,85 @@ def _outlines(keys, gap, hole):
         for i, k in zip(pending[of], earliest):
             found[i] = points[starts[k] : ends[k]]
         pending, first = np.delete(pending, of), first + width
+        # Where most attempts fail, several are made at a time.
+        needed = first * len(keys) / max(1, len(keys) - len(pending))
+        width = max(1, min(round(_AHEAD * needed), 16))
     return found
 
 
 def _attempt(keys, gap, hole):
-    """Vertices [P, 2] of the outlines that stay out of the hole, and whose they are [P]."""
+    """Vertices complex [P] of the outlines that stay out of the hole, and whose they are [P]."""
     p, q, owner, node = _corners(keys, hole)
     is_lost, places, vertices = np.zeros(len(keys), bool), [], []
     for level in range(_DEEPEST):
-        split = (np.abs(q[0] - p[0]) > gap) | (np.abs(q[1] - p[1]) > gap)
-        places.append(owner[~split] << _OWNER | node[~split] << (_DEEPEST - level))
-        vertices.append(p[:, ~split])
-        p, q, owner, node = p[:, split], q[:, split], owner[split], node[split]
-        if not len(owner):
+        step = q - p
+        split = (np.abs(step.real) > gap) | (np.abs(step.imag) > gap)
+        last = np.flatnonzero(~split)
+        places.append(owner[last] << _OWNER | node[last] << (_DEEPEST - level))
+        vertices.append(p[last])
+        rows = np.flatnonzero(split)
+        if not len(rows):
             break
-        middle = _midpoints(keys[owner], node, p, q)
+        middle = _midpoints(keys[owner[rows]], node[rows], p[rows], q[rows])
         # Every vertex is the start of some last segment, so it can be judged at once.
-        is_lost[owner[np.hypot(*middle) < hole]] = True
-        kept = ~is_lost[owner]
-        p, q, middle, owner, node = p[:, kept], q[:, kept], middle[:, kept], owner[kept], node[kept]
-        p, q = np.concatenate([p, middle], 1), np.concatenate([middle, q], 1)
-        owner, node = np.concatenate([owner, owner]), np.concatenate([2 * node, 2 * node + 1])
-    place, vertex = np.concatenate(places), np.concatenate(vertices, 1)
-    place = place[kept := ~is_lost[place >> _OWNER]]
-    order = np.argsort(place)
-    return vertex[:, kept].T[order], place[order] >> _OWNER
+        is_lost[owner[rows[_squared(middle) < hole**2]]] = True
+        kept = np.flatnonzero(~is_lost[owner[rows]])
+        rows, middle = rows[kept], middle[kept]
+        p, q = np.concatenate([p[rows], middle]), np.concatenate([middle, q[rows]])
+        owner, node = np.tile(owner[rows], 2), np.concatenate([2 * node[rows], 2 * node[rows] + 1])
+    place, vertex = np.concatenate(places), np.concatenate(vertices)
+    kept = np.flatnonzero(~is_lost[place >> _OWNER])
+    order = kept[np.argsort(place[kept])]
+    return vertex[order], place[order] >> _OWNER
 
 
 def _corners(keys, hole):
-    """The four first segments of every outline: from [2, 4n], to, owner, node of the tree."""
+    """The four first segments of every outline: from [4n], to, owner, node of the tree."""
     u, v = draws.pairs(keys[:, None], np.arange(4, dtype=np.uint64))
-    angle = (np.arange(4) + u) * (np.pi / 2)
     radius = np.sqrt(hole**2 + v * (RADIUS**2 - hole**2))  # uniform in the ring
-    p = np.stack([radius * np.cos(angle), radius * np.sin(angle)])
-    q = np.roll(p, -1, axis=2)
+    p = radius * _turn((np.arange(4) + u) / 4)
     owner, node = np.repeat(np.arange(len(keys)), 4), np.tile(np.arange(4, 8), len(keys))
-    return p.reshape(2, -1), q.reshape(2, -1), owner, node
+    return p.reshape(-1), np.roll(p, -1, axis=1).reshape(-1), owner, node
 
 
 def _midpoints(keys, node, p, q):
     """Displaced, uniformly in a disc, and again where they fall out of the large one."""
-    centre, reach = (p + q) / 2, DISPLACEMENT * np.hypot(*(q - p))
-    middle, todo, retry = np.empty_like(p), np.arange(len(keys)), 0
-    while len(todo):
-        u, v = draws.pairs(keys[todo], node[todo] + (retry << 32))
-        radius, angle = reach[todo] * np.sqrt(u), 2 * np.pi * v
-        new = centre[:, todo] + radius * np.stack([np.cos(angle), np.sin(angle)])
-        middle[:, todo] = new
-        todo, retry = todo[np.hypot(*new) > RADIUS], retry + 1
+    centre, reach = (p + q) / 2, DISPLACEMENT * np.sqrt(_squared(q - p))
+    u, v = draws.pairs(keys, node)
+    middle = centre + reach * np.sqrt(u) * _turn(v)
+    out, retry = np.flatnonzero(_squared(middle) > RADIUS**2), 1
+    while len(out):
+        u, v = draws.pairs(keys[out], node[out] + (retry << 32))
+        middle[out] = centre[out] + reach[out] * np.sqrt(u) * _turn(v)
+        out, retry = out[_squared(middle[out]) > RADIUS**2], retry + 1
     return middle
 
 
+def _turn(share):
+    """The point of the unit circle after that share of a turn."""
+    found = np.empty(np.shape(share), complex)
+    angle = 2 * np.pi * share
+    found.real, found.imag = np.cos(angle), np.sin(angle)
+    return found
+
+
+def _squared(z):
+    return z.real**2 + z.imag**2
+
+
 def _padded(found):
-    lengths = np.array([len(points) for points in found])
-    padded = np.empty((len(found), lengths.max(), 2))
+    padded = np.empty((len(found), max(map(len, found))), complex)
     for row, points in zip(padded, found):
         row[: len(points)] = points
         row[len(points) :] = points[-1]
     return padded
 
 
-def _unit_boxes(points, angle):
-    cos, sin = np.cos(angle)[:, None], np.sin(angle)[:, None]
-    x, y = points[..., 0], points[..., 1]
-    points = np.stack([cos * x - sin * y, sin * x + cos * y], -1)
-    low, high = points.min(1, keepdims=True), points.max(1, keepdims=True)
-    return (points - (low + high) / 2) / (high - low)
+def _unit_boxes(points, turn):
+    """Complex [n, V], turned, to real [n, V, 2] with the unit square around 0 as bounding box."""
+    x, y, cos, sin = points.real, points.imag, turn.real[:, None], turn.imag[:, None]
+    unit = np.empty((*points.shape, 2))
+    for axis, values in enumerate((cos * x - sin * y, sin * x + cos * y)):
+        low, high = values.min(1, keepdims=True), values.max(1, keepdims=True)
+        unit[..., axis] = (values - (low + high) / 2) / (high - low)
+    return unit

@@ -42,6 +42,9 @@ class Options(NamedTuple):
     resample: bool = False  # inside-number: a pair that does not fit is drawn anew, not left out
 
 
+PAPER = Options()
+
+
 class Rule(NamedTuple):
     """words: the subroutines (a, b); n_objects: the most an image can hold; scenes: see above."""
 

@@ -1,0 +1,150 @@
+"""The data sets of the vision rules, and their pixels on the device.
+
+Sets are named as in the paper's procedure, a and b being the words of `rules.RULES`: compositional,
+mask_a, mask_b, test_a, test_b, odd_breaks_both. `mask_inside` and the like are understood too. The
+odd image of a problem is the last one until `shuffled` moves it.
+"""
+
+import os
+import pathlib
+import tempfile
+import time
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cgjax.core.errors import BadInput, shown
+from cgjax.core.logging import say
+from cgjax.data import sources
+from cgjax.experiments.subnetworks.vision import cache
+from cgjax.experiments.subnetworks.vision.rules import IMAGES, PAPER, RULES, SETS, Options
+
+__all__ = ["IMAGES", "RULES", "SETS", "Options", "images", "load", "shuffled"]
+
+N_PROBLEMS = {"train": 10_000, "val": 500, "test": 1_000}  # the paper's
+MEAN, SCALE = 0.9, 0.1  # of normalised pixels
+
+
+class Problems(NamedTuple):
+    """The 4 images of n problems: which object a pixel shows, and the objects' colours."""
+
+    maps: np.ndarray  # uint8 [n, 4, H, W]; 0 is the background
+    palettes: np.ndarray  # uint8 [n, 4, objects + 1, 3]; the first colour is white
+
+
+def load(
+    rule: str,
+    split: str,
+    which: str,
+    n: int | None = None,
+    image_size: int = 128,
+    seed: int = 0,
+    cache_dir=None,
+    options: Options = PAPER,
+    processes: int | None = None,
+) -> Problems:
+    """The first n problems of a set, the paper's number by default; drawn once, then read.
+
+    split: train, val or test, three streams of their own. cache_dir: default as in
+    `cgjax.data.sources`. options: departures from the paper's data. processes: as many as there are
+    processors by default; the problems do not depend on it.
+
+    >>> load("inside-contact", "val", "mask_inside", n=8, image_size=64).maps.shape
+    (8, 4, 64, 64)
+    """
+    recipe = cache.recipe(rule, split, which, image_size, seed, options)
+    n = N_PROBLEMS[split] if n is None else n
+    if not 1 <= n <= 10**6:
+        raise BadInput(f"problems of {rule}: 1 to a million, not {shown(n)}")
+    folder = sources.cache_folder(cache_dir) / "subnetworks" / recipe.name
+    found = Problems(
+        np.empty((n, IMAGES, image_size, image_size), np.uint8),
+        np.empty((n, IMAGES, RULES[rule].n_objects + 1, 3), np.uint8),
+    )
+
+    def is_read(span):
+        return _put(found, span, cache.read(recipe, folder, span))
+
+    missing = [span for span in cache.spans(n) if not is_read(span)]
+    if missing:
+        processes = len(os.sched_getaffinity(0)) if processes is None else processes
+        cache.make(recipe, folder, missing, min(processes, len(missing)), say)
+    for span in missing:
+        if not is_read(span):  # no disk to keep it on
+            _put(found, span, cache.draw(recipe, *span))
+    return found
+
+
+def _put(found, span, arrays):
+    if arrays is not None:
+        for name, values in arrays.items():
+            getattr(found, name)[slice(*span)] = values
+    return arrays is not None
+
+
+def images(maps: jax.Array, palettes: jax.Array) -> jax.Array:
+    """Normalised pixels float32 [..., H, W, 3] of maps [..., H, W] and palettes [..., k, 3]."""
+    return normalised(pixels(maps, palettes))
+
+
+def pixels(maps: jax.Array, palettes: jax.Array) -> jax.Array:
+    """Pixels in [0, 1], float32 [..., H, W, 3], of maps [..., H, W] and palettes [..., k, 3]."""
+    colours = jnp.asarray(palettes, jnp.float32) / 255
+    flat = jnp.reshape(maps, (-1, *maps.shape[-2:]))
+    found = jax.vmap(lambda one, colour: colour[one])(
+        flat, colours.reshape(-1, *colours.shape[-2:])
+    )
+    return found.reshape(*maps.shape, 3)
+
+
+def normalised(pixels: jax.Array) -> jax.Array:
+    """What networks see of pixels in [0, 1]."""
+    return (pixels - MEAN) / SCALE
+
+
+def shuffled(
+    key: jax.Array, maps: jax.Array, palettes: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The images of each problem in an order drawn from the key, and where the odd one is [n]."""
+    order = jnp.argsort(jax.random.uniform(key, maps.shape[:2]), axis=1)
+    rows = jnp.arange(maps.shape[0])[:, None]
+    return maps[rows, order], palettes[rows, order], jnp.argmax(order == IMAGES - 1, axis=1)
+
+
+# --- speed ----------------------------------------------------------------------------------------
+
+
+class Speed(NamedTuple):
+    """How fast problems are made."""
+
+    per_second: float  # drawn, written and read again, by all processes
+    per_cpu_second: float  # drawn by one process, in its own processor time
+    processes: int
+
+
+def problems_per_second(
+    rule: str, n: int = 4_000, image_size: int = 128, processes: int | None = None
+) -> Speed:
+    """Measures `load` of n compositional problems that are nowhere kept, and drawing alone."""
+    recipe = cache.recipe(rule, "train", "compositional", image_size, 0)
+    started = time.process_time()
+    drawn = min(n, 200)
+    cache.draw(recipe, 0, drawn)
+    per_cpu_second = drawn / (time.process_time() - started)
+    processes = len(os.sched_getaffinity(0)) if processes is None else processes
+    with tempfile.TemporaryDirectory() as folder:
+        started = time.perf_counter()
+        load(
+            rule,
+            "train",
+            "compositional",
+            n,
+            image_size,
+            0,
+            pathlib.Path(folder),
+            processes=processes,
+        )
+        per_second = n / (time.perf_counter() - started)
+    return Speed(per_second, per_cpu_second, processes)
