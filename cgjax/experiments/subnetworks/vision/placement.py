@@ -89,7 +89,6 @@ def nested(
     """
     rows, attempt, parts = np.arange(len(keys)), 0, []
     is_found, centre = np.zeros(len(keys), bool), np.zeros((len(keys), 2))
-    big = np.zeros((len(keys), 0, 2))
     while len(rows) and (tries is None or attempt < tries):
         key = draws.fold(keys[rows], attempt)
         shape = contours(draws.fold(key, 0), gap, hole)

@@ -20,9 +20,9 @@ class Objects(NamedTuple):
 def maps(objects: list[Objects], n_images: int, image_size: int) -> np.ndarray:
     """Object-index maps uint8 [n_images, H, W]: 0 where there is nothing, else the slot plus 1."""
     canvas = np.zeros((n_images, image_size, image_size), np.uint8)
-    pixels = [_pixels(part, image_size) for part in objects if len(part.image)]
-    for slot in range(max((part.slot.max() for part in objects if len(part.slot)), default=-1) + 1):
-        for part, (owner, x, y) in zip((p for p in objects if len(p.image)), pixels):
+    drawn = [(part, _pixels(part, image_size)) for part in objects if len(part.image)]
+    for slot in range(max((part.slot.max() for part, _ in drawn), default=-1) + 1):
+        for part, (owner, x, y) in drawn:
             mine = part.slot[owner] == slot
             canvas[part.image[owner[mine]], y[mine], x[mine]] = slot + 1
     return canvas

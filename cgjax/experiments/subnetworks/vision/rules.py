@@ -26,8 +26,7 @@ SETS = {
     "odd_breaks_both": ((_BOTH,), (_NONE,)),
 }
 # What a key is folded with for each purpose.
-_CASE, _SIZE, _PLACE, _BIG, _SMALL, _COUNT, _ANGLE, _LONE = range(8)
-COLOUR = 8
+_CASE, _IMAGE, _SIZE, _PLACE, _BIG, _SMALL, _COUNT, _ANGLE, _PAIR, _LONE, COLOUR = range(11)
 # (gap, hole) of contours.
 _IC_BIG, _IN_BIG, _SMALL_SHAPE, _NC_SHAPE = (0.07, 0.2), (0.08, 0.2), (0.01, 0.05), (0.007, 0.05)
 # Keeps outlines from meeting once they are pixels: a share of the big side, as the paper has it,
@@ -76,7 +75,7 @@ def set_name(rule: str, which: str) -> str:
 
 def _images(keys, *flags):
     """Keys of all images [4n], and each flag [n, 4] in the same order."""
-    keys = draws.fold(keys[:, None], np.arange(IMAGES)).reshape(-1)
+    keys = draws.fold(draws.fold(keys, _IMAGE)[:, None], np.arange(IMAGES)).reshape(-1)
     return keys, *(flag.reshape(-1) for flag in flags)
 
 
@@ -164,23 +163,28 @@ def _inside_number(keys, is_inside, is_number, options, image_size):
         number - coin,
     )
     image, j = np.nonzero(np.arange(anchors.shape[1]) < n_pairs[:, None])
-    pair = draws.fold(keys[image], j)
-    big, small, scale = anchors[image, j], size[image, j], inner[image, j] / size[image, j]
-    room = placement.nested(
-        draws.fold(pair, _BIG), scale, *_IN_BIG, tries=None if options.resample else _TRIES
+    pair_keys = draws.fold(draws.fold(keys[image], _PAIR), j)
+    pairs = _pairs(pair_keys, *(each[image, j] for each in (anchors, size, inner)), options)
+    alone = np.flatnonzero(~is_inside)
+    lone = _lone(*(each[alone] for each in (keys, is_number, number, anchors, size, inner)))
+    big, small = (
+        part._replace(image=image[part.image], slot=2 * j[part.image] + part.slot) for part in pairs
     )
-    outline = contours(draws.fold(pair, _SMALL), *_SMALL_SHAPE)
-    within = room.centre * small[:, None] + big
-    fits = np.flatnonzero(room.is_found)
-    pairs = [
-        Objects(image, 2 * j, room.big, big, small),
-        Objects(image, 2 * j + 1, outline, within, inner[image, j]),
-    ]
-    lone = np.flatnonzero(~is_inside)
-    args = (each[lone] for each in (keys, is_number, number, anchors, size, inner))
-    return [Objects(*(each[fits] for each in part)) for part in pairs] + [
-        part._replace(image=lone[part.image]) for part in _lone(*args)
-    ]
+    return [big, small, *(part._replace(image=alone[part.image]) for part in lone)]
+
+
+def _pairs(keys, anchor, size, inner, options):
+    """A small object in each big one; the big ones have slot 0, the small ones 1."""
+    tries = None if options.resample else _TRIES
+    room = placement.nested(draws.fold(keys, _BIG), inner / size, *_IN_BIG, tries=tries)
+    i = np.flatnonzero(room.is_found)
+    small = contours(draws.fold(keys[i], _SMALL), *_SMALL_SHAPE)
+    within = room.centre[i] * size[i, None] + anchor[i]
+    zero = np.zeros_like(i)
+    return (
+        Objects(i, zero, room.big[i], anchor[i], size[i]),
+        Objects(i, zero + 1, small, within, inner[i]),
+    )
 
 
 def _anchors(keys, number):
@@ -209,28 +213,20 @@ def _lone(keys, is_number, number, anchors, size, inner):
 
     With the right number a big one and a small one, else one whose outline and size are drawn.
     """
-    rows, key = np.arange(len(keys)), draws.fold(keys, _LONE)
-    last, before = (rows, number), (rows, number - 1)
-    has_big_outline, has_big_size = draws.uniform(draws.fold(key, 0), 2).T < 0.5
-    drawn = np.where(has_big_size, size[last], inner[last])
-    small_size = np.where(is_number, inner[before], drawn)
-    big_size = np.where(is_number, size[before], drawn)
-    big_at = np.where(is_number[:, None], anchors[before], anchors[last])
-    big = np.flatnonzero(is_number | has_big_outline)
-    small = np.flatnonzero(is_number | ~has_big_outline)
-    outlines = (
-        contours(draws.fold(key[big], 1), *_IN_BIG),
-        contours(draws.fold(key[small], 2), *_SMALL_SHAPE),
-    )
+    keys, rows, before = draws.fold(keys, _LONE), np.arange(len(keys)), number - 1
+    has_big_outline, has_big_size = draws.uniform(draws.fold(keys, 0), 2).T < 0.5
+    drawn = np.where(has_big_size, size[rows, number], inner[rows, number])
+
+    def alone(those, shape, slot, anchor, size):
+        i = np.flatnonzero(those)
+        outline = contours(draws.fold(keys[i], 1 + slot[i] % 2), *shape)
+        return Objects(i, slot[i], outline, anchors[i, anchor[i]], size[i])
+
     return [
-        Objects(big, 2 * number[big] - is_number[big] * 2, outlines[0], big_at[big], big_size[big]),
-        Objects(
-            small,
-            2 * number[small] - is_number[small],
-            outlines[1],
-            anchors[last][small],
-            small_size[small],
-        ),
+        alone(is_number, _IN_BIG, 2 * before, before, size[rows, before]),
+        alone(is_number, _SMALL_SHAPE, 2 * before + 1, number, inner[rows, before]),
+        alone(~is_number & has_big_outline, _IN_BIG, 2 * number, number, drawn),
+        alone(~is_number & ~has_big_outline, _SMALL_SHAPE, 2 * number, number, drawn),
     ]
 
 

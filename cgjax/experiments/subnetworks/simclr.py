@@ -1,0 +1,118 @@
+"""Contrastive pretraining on the vision problems: two views of an image attract each other.
+
+The loss is NT-Xent; views are flips, colour jitter, affine maps, turns and lost colours. Everything
+is a function of a key and pixels in [0, 1]. Both images of a problem share one draw of the view.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from cgjax.experiments.subnetworks.vision.sets import normalised
+
+TEMPERATURE = 0.07
+WHITE = 1.0
+GRAY = (0.2989, 0.587, 0.114)  # how much the channels count for brightness
+
+
+class Contrast(NamedTuple):
+    """How well each of 2n views finds the other view of its image."""
+
+    nll: jax.Array  # [2n]; the loss is their mean
+    rank: jax.Array  # [2n], views that are more alike than the right one; 0 is best
+
+
+def nt_xent(features: jax.Array, temperature: float = TEMPERATURE) -> Contrast:
+    """Features [2n, d]: first view of all images, then the second in the same order."""
+    n = features.shape[0] // 2
+    norms = jnp.linalg.norm(features, axis=1, keepdims=True)
+    unit = features / jnp.maximum(norms, 1e-8)
+    alike = jnp.matmul(unit, unit.T, precision="highest") / temperature
+    alike = jnp.where(jnp.eye(2 * n, dtype=bool), -jnp.inf, alike)
+    rows = jnp.arange(2 * n)
+    right = alike[rows, (rows + n) % (2 * n)]
+    return Contrast(
+        jax.nn.logsumexp(alike, axis=1) - right, jnp.sum(alike > right[:, None], axis=1)
+    )
+
+
+def top(rank: jax.Array, k: int) -> jax.Array:
+    """The share of views whose partner is among the k most alike."""
+    return jnp.mean(rank < k)
+
+
+# --- views ----------------------------------------------------------------------------------------
+
+
+def views(key: jax.Array, pixels: jax.Array) -> jax.Array:
+    """Two views of all images, ready for a network and `nt_xent`: [2 n k, H, W, 3].
+
+    pixels: [n, k, H, W, 3] in [0, 1], the k images of a problem (the paper: its last two).
+    """
+    both = jnp.stack([view(each, pixels) for each in jax.random.split(key)])
+    return normalised(both).reshape(-1, *pixels.shape[2:])
+
+
+def view(key: jax.Array, pixels: jax.Array) -> jax.Array:
+    """One random view of each problem's images [n, k, H, W, 3], in [0, 1] as they are."""
+    return jax.vmap(_view)(jax.random.split(key, pixels.shape[0]), pixels)
+
+
+def _view(key, pixels):
+    """Of the images [k, H, W, 3] of one problem, all by the same draw."""
+    flip, jitter, bend, turn, gray = jax.random.split(key, 5)
+    pixels = jnp.where(jax.random.bernoulli(flip), pixels[:, :, ::-1], pixels)
+    pixels = jnp.where(jax.random.bernoulli(jitter), jittered(jitter, pixels), pixels)
+    pixels = jnp.where(jax.random.bernoulli(bend), _bent(bend, pixels), pixels)
+    angle = jax.random.uniform(turn, minval=-90.0, maxval=90.0)
+    pixels = warp(pixels, inverse_affine(angle))
+    return jnp.where(jax.random.bernoulli(gray, 0.2), _brightness(pixels), pixels)
+
+
+def jittered(key: jax.Array, pixels: jax.Array) -> jax.Array:
+    """Contrast, then saturation, each by a factor from 0.5 to 1.5."""
+    contrast, saturation = jax.random.uniform(
+        jax.random.fold_in(key, 1), (2,), minval=0.5, maxval=1.5
+    )
+    mean = jnp.mean(_brightness(pixels), axis=(1, 2, 3), keepdims=True)
+    pixels = jnp.clip(mean + contrast * (pixels - mean), 0, 1)
+    gray = _brightness(pixels)
+    return jnp.clip(gray + saturation * (pixels - gray), 0, 1)
+
+
+def _brightness(pixels):
+    return jnp.sum(pixels * jnp.array(GRAY).reshape(1, 1, 1, 3), axis=-1, keepdims=True)
+
+
+def _bent(key, pixels):
+    """Turned by up to 30 degrees, shifted by 5 %, shrunk to 90 % and sheared by 20 degrees."""
+    u = jax.random.uniform(jax.random.fold_in(key, 1), (5,), minval=-1)
+    shift = jnp.round(0.05 * u[1:3] * jnp.array(pixels.shape[2:0:-1]))
+    inverse = inverse_affine(30 * u[0], scale=0.95 + 0.05 * u[3], shear=20 * u[4])
+    return warp(pixels, inverse, shift)
+
+
+def inverse_affine(angle, scale=1.0, shear=0.0) -> jax.Array:
+    """The 2 x 2 matrix from a place in the new image to that in the old one; degrees.
+
+    The new image is the old one sheared along x, turned and scaled about its middle.
+    """
+    angle, slope = jnp.deg2rad(angle), jnp.tan(jnp.deg2rad(shear))
+    cos, sin = jnp.cos(angle), jnp.sin(angle)
+    rows = ((cos - slope * sin, sin + slope * cos), (-sin, cos))
+    return jnp.stack([jnp.stack(row) for row in rows]) / scale
+
+
+def warp(pixels: jax.Array, inverse: jax.Array, shift=0.0) -> jax.Array:
+    """Images [k, H, W, 3] with the nearest old pixel at each place; white where there is none."""
+    height, width = pixels.shape[1:3]
+    y, x = jnp.mgrid[:height, :width]
+    middle = jnp.array([width - 1, height - 1]) / 2
+    new = jnp.stack([x, y], -1).reshape(-1, 2) - middle[None] - jnp.broadcast_to(shift, (1, 2))
+    old = jnp.matmul(new, inverse.T, precision="highest") + middle[None]
+    old = jnp.round(old).astype(jnp.int32)
+    is_there = jnp.all((old >= 0) & (old < jnp.array([[width, height]])), axis=1)
+    place = jnp.where(is_there, old[:, 1] * width + old[:, 0], 0)
+    found = pixels.reshape(pixels.shape[0], -1, 3)[:, place]
+    return jnp.where(is_there[None, :, None], found, WHITE).reshape(pixels.shape)
