@@ -50,7 +50,7 @@ def views(key: jax.Array, pixels: jax.Array) -> jax.Array:
 
     pixels: [n, k, H, W, 3] in [0, 1], the k images of a problem (the paper: its last two).
     """
-    both = jnp.stack([view(each, pixels) for each in jax.random.split(key)])
+    both = jax.vmap(view, in_axes=(0, None))(jax.random.split(key), pixels)
     return normalised(both).reshape(-1, *pixels.shape[2:])
 
 

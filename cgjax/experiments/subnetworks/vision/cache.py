@@ -118,7 +118,7 @@ def read(recipe: Recipe, folder: pathlib.Path, span: tuple[int, int]) -> dict | 
         if not path.exists():
             continue
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with open(path, "rb") as handle, np.load(handle, allow_pickle=False) as file:
                 arrays = dict(file)
             if arrays.pop("sha256").item() != _signature(recipe, span[0], arrays):
                 raise ValueError("wrong sha256")
