@@ -153,9 +153,9 @@ def test_shuffled(drawn):
     assert np.abs(counts - 1000).max() < 140  # five standard errors
 
 
-def test_speed_is_measured(monkeypatch):
-    speed = sets.problems_per_second("number-contact", n=4, image_size=32, processes=1)
-    assert speed.per_second > 0 and speed.per_cpu_second > 0 and speed.processes == 1
+def test_speed_is_measured():
+    speed = sets.problems_per_second("number-contact", n=20, image_size=32, processes=1)
+    assert min(speed) > 0 and speed.processes == 1
 
 
 CHILD = """

@@ -6,7 +6,6 @@ odd image of a problem is the last one until `shuffled` moves it.
 """
 
 import os
-import pathlib
 import tempfile
 import time
 from typing import NamedTuple
@@ -69,7 +68,7 @@ def load(
 
     missing = [span for span in cache.spans(n) if not is_read(span)]
     if missing:
-        processes = len(os.sched_getaffinity(0)) if processes is None else processes
+        processes = _n_processors() if processes is None else processes
         cache.make(recipe, folder, missing, min(processes, len(missing)), say)
     for span in missing:
         if not is_read(span):  # no disk to keep it on
@@ -117,10 +116,11 @@ def shuffled(
 
 
 class Speed(NamedTuple):
-    """How fast problems are made."""
+    """How many problems are made; on a busy machine the last two tell more than the first."""
 
     per_second: float  # drawn, written and read again, by all processes
-    per_cpu_second: float  # drawn by one process, in its own processor time
+    per_cpu_second: float  # the same, in the processor time of all processes together
+    drawn_per_cpu_second: float  # drawn only, by this process
     processes: int
 
 
@@ -128,23 +128,23 @@ def problems_per_second(
     rule: str, n: int = 4_000, image_size: int = 128, processes: int | None = None
 ) -> Speed:
     """Measures `load` of n compositional problems that are nowhere kept, and drawing alone."""
+    processes = _n_processors() if processes is None else processes
     recipe = cache.recipe(rule, "train", "compositional", image_size, 0)
-    started = time.process_time()
-    drawn = min(n, 200)
-    cache.draw(recipe, 0, drawn)
-    per_cpu_second = drawn / (time.process_time() - started)
-    processes = len(os.sched_getaffinity(0)) if processes is None else processes
+    n_drawn, started = min(n, 250), time.process_time()
+    cache.draw(recipe, 0, n_drawn)
+    drawn_per_cpu_second = n_drawn / (time.process_time() - started)
+    options = {"image_size": image_size, "processes": processes}
     with tempfile.TemporaryDirectory() as folder:
-        started = time.perf_counter()
-        load(
-            rule,
-            "train",
-            "compositional",
-            n,
-            image_size,
-            0,
-            pathlib.Path(folder),
-            processes=processes,
-        )
-        per_second = n / (time.perf_counter() - started)
-    return Speed(per_second, per_cpu_second, processes)
+        started, cpu = time.perf_counter(), _cpu_seconds()
+        load(rule, "train", "compositional", n, cache_dir=folder, **options)
+        seconds, cpu = time.perf_counter() - started, _cpu_seconds() - cpu
+    return Speed(n / seconds, n / cpu, drawn_per_cpu_second, processes)
+
+
+def _n_processors():
+    return len(os.sched_getaffinity(0))
+
+
+def _cpu_seconds():
+    """Processor time of this process, and of those that it has waited for."""
+    return sum(os.times()[:4])
