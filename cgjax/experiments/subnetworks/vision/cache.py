@@ -155,8 +155,9 @@ def make(
     said = started
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        helpers = [_helper(recipe, folder, missing, i) for i in range(1, processes)]
-        for span in _from(missing, os.getpid() % len(missing)):
+        mine, *others = (_walk(missing, i, processes) for i in range(processes))
+        helpers = [_helper(recipe, folder, spans) for spans in others]
+        for span in mine:
             _write(recipe, folder, span)
             if time.monotonic() - said > _SAY_EVERY:
                 said = time.monotonic()
@@ -175,14 +176,15 @@ def make(
                 helper.terminate()
 
 
-def _from(items, place):
-    return items[place:] + items[:place]
+def _walk(missing, i, processes):
+    """All missing chunks, from where the i-th process starts; other runs start elsewhere."""
+    first = (os.getpid() + i * len(missing) // processes) % len(missing)
+    return missing[first:] + missing[:first]
 
 
-def _helper(recipe, folder, missing, place):
+def _helper(recipe, folder, missing):
     """One more process on the same chunks: it talks to nobody but through the files."""
-    first = (os.getpid() + place * max(1, len(missing) // (place + 1))) % len(missing)
-    task = {"recipe": recipe, "folder": str(folder), "missing": _from(missing, first)}
+    task = {"recipe": recipe, "folder": str(folder), "missing": missing}
     package = str(pathlib.Path(__file__).parents[4])
     path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
     helper = subprocess.Popen(

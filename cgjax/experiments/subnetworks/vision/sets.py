@@ -18,9 +18,7 @@ from cgjax.core.errors import BadInput, shown
 from cgjax.core.logging import say
 from cgjax.data import sources
 from cgjax.experiments.subnetworks.vision import cache
-from cgjax.experiments.subnetworks.vision.rules import IMAGES, PAPER, RULES, SETS, Options
-
-__all__ = ["IMAGES", "RULES", "SETS", "Options", "images", "load", "shuffled"]
+from cgjax.experiments.subnetworks.vision.rules import IMAGES, PAPER, RULES, Options
 
 N_PROBLEMS = {"train": 10_000, "val": 500, "test": 1_000}  # the paper's
 MEAN, SCALE = 0.9, 0.1  # of normalised pixels
@@ -69,7 +67,7 @@ def load(
     missing = [span for span in cache.spans(n) if not is_read(span)]
     if missing:
         processes = _n_processors() if processes is None else processes
-        cache.make(recipe, folder, missing, min(processes, len(missing)), say)
+        cache.make(recipe, folder, missing, max(1, min(processes, len(missing))), say)
     for span in missing:
         if not is_read(span):  # no disk to keep it on
             _put(found, span, cache.draw(recipe, *span))
@@ -142,7 +140,9 @@ def problems_per_second(
 
 
 def _n_processors():
-    return len(os.sched_getaffinity(0))
+    """Those that this process may use, where the system tells."""
+    has_affinity = hasattr(os, "sched_getaffinity")
+    return len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
 
 
 def _cpu_seconds():
