@@ -12,7 +12,9 @@ import numpy as np
 from cgjax.experiments.subnetworks.vision import draws
 from cgjax.experiments.subnetworks.vision.contours import contours
 
-PULL = 4  # pixels of the whole canvas; shapes in contact are drawn together by this share of it
+# Centres of shapes in contact are drawn together by PULL / image_size of their distance, 4 / 128 in
+# the paper, or their pixels would not always meet.
+PULL = 4
 _BLOCK = 25  # candidates that are judged at once
 
 
