@@ -52,22 +52,23 @@ def test_golden_ranks_and_singular_values(ranked, name):
     values, planes = values[..., :n_channels], planes[..., :n_channels]
     codomain = int(arrays[f"codomain_{name}"])
     results = arrays[f"res_{name}"]
-    for row in results[results[:, 2] == 2]:  # those with two partners
-        value, slot = row[:2].astype(int)
+    results = results[results[:, 2] == 2]  # those with two partners
+    for slot in (0, 1):
+        rows = results[results[:, 1] == slot]
+        own = values[rows[:, 0].astype(int)]
         others = planes[[0, 1]] if slot == 0 else planes[[1, 2]]
-        own = np.broadcast_to(values[value], others.shape)
-        tuples = np.stack([own, others] if slot == 0 else [others, own], axis=1)[None]
-        value = values[value][None]
-        for stack, (rank, smallest) in ((False, row[3:5]), (True, row[6:8])):
-            options = {"rtol": 1e-5, "atol": 0.0, "condition": "stack" if stack else "sum"}
-            dense = support.audit(composition, value, slot, tuples, pixelwise=False, **options)
-            assert codomain - dense.n_failing[0] == rank
+        both = np.broadcast_arrays(own[:, None], others[None])
+        tuples = np.stack(both if slot == 0 else both[::-1], axis=2)
+        for condition, (rank, smallest) in {"sum": rows.T[3:5], "stack": rows.T[6:8]}.items():
+            options = {"rtol": 1e-5, "atol": 0.0, "condition": condition}
+            dense = support.audit(composition, own, slot, tuples, pixelwise=False, **options)
+            np.testing.assert_array_equal(codomain - dense.n_failing, rank)
             if not has_alpha:  # stored as 0 there, or as the last of fewer than M values
-                np.testing.assert_allclose(dense.sigma_min[0], smallest, atol=1e-4)
-        blocks = support.audit(composition, value, slot, tuples, rtol=1e-5, atol=0.0)
-        assert blocks.passes[0] == (row[3] == codomain)
+                np.testing.assert_allclose(dense.sigma_min, smallest, atol=1e-4)
+        blocks = support.audit(composition, own, slot, tuples, rtol=1e-5, atol=0.0)
+        np.testing.assert_array_equal(blocks.passes, rows[:, 3] == codomain)
         if not has_alpha:
-            np.testing.assert_allclose(blocks.sigma_min[0], row[4], atol=1e-4)
+            np.testing.assert_allclose(blocks.sigma_min, rows[:, 4], atol=1e-4)
 
 
 def test_sigmoid_front_block_loses_rank_where_its_determinant_vanishes():

@@ -14,7 +14,7 @@ from cgjax.experiments.kernels.images import figures, networks, study
 @pytest.fixture(scope="module")
 def tiny():
     config = configs.load("configs/kernels.py:addition_mnist,smoke")
-    config.data.n_val = 4
+    config.data.n_val, config.data.n_total = 2, 68
     return config
 
 

@@ -229,30 +229,34 @@ _O, _A, _H, _A7, _H3 = (scenes.PLANES[name] for name in ("O", "A", "H", "A7", "H
 _PLANES = ((0, _A), (1, _O), (1, _H))
 
 
+def slow(*values):
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
     "support, parameters, variance, square, share, pixels",
     [
         ("random", {}, 0.0251, 0.0267, 0.19, 6.4),
         ("orthogonal", {"planes": _PLANES}, 0.0161, 0.0182, 0.07, 1.2),
-        ("orthogonal", {"planes": _PLANES[:2]}, 0.0152, 0.0176, 0.04, 0.7),
-        (
+        ("diagonal", {"delta": 0.1}, 0.0193, 0.0203, 0.995, 65),
+        slow("orthogonal", {"planes": _PLANES[:2]}, 0.0152, 0.0176, 0.04, 0.7),
+        slow(
             "orthogonal",
             {"planes": ((0, _A), (0, _A7), (1, _O), (1, _H3))},
             *(0.0160, 0.0175, 0.10, 1.8),
         ),
-        (
+        slow(
             "orthogonal",
             {"planes": _PLANES, "distribution": "normal"},
             *(0.0161, 0.0181, 0.075, 1.2),
         ),
-        (
+        slow(
             "orthogonal_gap",
             {"planes": _PLANES, "gaps": ((0, 0.05, 0.45),)},
             *(0.0161, 0.0183, 0.085, 1.4),
         ),
-        ("diagonal", {"delta": 0.05}, 0.0168, 0.0175, 1.00, 92),
-        ("diagonal", {"delta": 0.1}, 0.0193, 0.0203, 0.995, 65),
-        ("diagonal", {"delta": 0.2}, 0.0222, 0.0237, 0.73, 29),
+        slow("diagonal", {"delta": 0.05}, 0.0168, 0.0175, 1.00, 92),
+        slow("diagonal", {"delta": 0.2}, 0.0222, 0.0237, 0.73, 29),
     ],
 )
 def test_brightness_and_overlap_of_the_supports(
