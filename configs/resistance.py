@@ -186,7 +186,7 @@ def get_config(arg=""):
 # The largest values at sizes below the published one.
 LIMITS = {
     "default": {
-        "train.steps": 200, "eval.n_samples": 300, "eval.n_information": 1000, "eval.n_whole": 1500,
+        "train.steps": 800, "eval.n_samples": 300, "eval.n_information": 1000, "eval.n_whole": 1500,
         "eval.n_step": 256, "search.n_draws": 200_000, "search.walk_steps": 30_000,
     },
     "smoke": {
