@@ -11,6 +11,7 @@ FAMILIES = {
     "support": "cgjax.experiments.sprites.support.bench",
     "kernels": "cgjax.experiments.kernels.bench",
     "bumps": "cgjax.experiments.bumps.bench",
+    "resistance": "cgjax.experiments.resistance.bench",
 }
 
 
