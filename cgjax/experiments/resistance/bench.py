@@ -151,8 +151,8 @@ def torch_network(embedding: int, encoder: int):
     """`nets.rnn.Seq2Seq` in PyTorch: (commands [B, T], lengths [B] on the host, previous symbols
     [B, L]) -> logits [B, L, symbols].
 
-    Its LSTMs have two biases where ours have one. `torch.compile` leaves them as they are, and
-    must not trace into packing.
+    Its LSTMs have two biases where ours have one. `torch.compile` cannot compile them and, left to
+    itself, gives up on all that stands around them: they are kept apart from the rest.
     """
     import torch
     from torch import nn
@@ -172,8 +172,7 @@ def torch_network(embedding: int, encoder: int):
             self.readout = nn.Linear(decoder, scan.N_SYMBOLS)
 
         def forward(self, commands, lengths, before):
-            states, start = self.encode(commands, lengths)
-            queries, _ = self.decoder(self.symbols(before), start)
+            states, queries = self.recur(commands, lengths, before)
             scores = self.attention(queries) @ states.transpose(1, 2)
             is_pad = (commands == PAD).unsqueeze(1)
             scores = scores.masked_fill(is_pad, torch.finfo(scores.dtype).min)
@@ -181,6 +180,11 @@ def torch_network(embedding: int, encoder: int):
             return self.readout(torch.tanh(self.attended(torch.cat([queries, context], dim=-1))))
 
         @torch.compiler.disable
+        def recur(self, commands, lengths, before):
+            """H [B, T, 2 encoder], and the decoder's states [B, L, 4 encoder]."""
+            states, start = self.encode(commands, lengths)
+            return states, self.decoder(self.symbols(before), start)[0]
+
         def encode(self, commands, lengths):
             """H [B, T, 2 encoder]; state and cell of the decoder, each [1, B, 4 encoder]."""
             words = self.words(commands)
