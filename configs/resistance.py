@@ -125,6 +125,14 @@ ROWS = {
         {**CROSS, **STARTS, "optim.lrs": (0.1,),
          "parts": {"sgd": {"optim.name": "sgd"}, "gd": {"optim.name": "gd", **FULL}}},
     ),
+    "capacity": (
+        "The control for narrow and wide networks, and where gradient descent goes on",
+        "crossing",
+        {**CROSS, "model.scales": (2.0,), "optim.lrs": (0.1,), "train.epochs": 1024,
+         "eval.epochs": 1024, "eval.levels": (0.3, 0.1, 0.05, 0.02, 0.01, 0.005),
+         "parts": {f"sgd_width_{w}": {"optim.name": "sgd", "model.width": w}
+                   for w in (4, 8, 16, 32)}},
+    ),
     "gradients": (
         "The same runs by forward mode and by finite differences",
         "gradients",
@@ -198,7 +206,7 @@ LIMITS = {
         "search.n_keep": 4, "search.walk_steps": 50, "optim.n_pairs": 4, "eval.n_line": 5,
     },
 }  # fmt: skip
-SEEDS = {"scan": 5, "optimisers": 100, "control": 100, "gradients": 5, "mnist": 20}
+SEEDS = {"scan": 5, "optimisers": 100, "control": 100, "capacity": 100, "gradients": 5, "mnist": 20}
 # Of parts and swept values, what two CPU cores train.
 FEW = {
     "heal": ("plane",), "remedies": ("plane_plain", "plane_towers"), "heads": ("plane",),
@@ -206,7 +214,10 @@ FEW = {
                                               "three_conv_categorical_hinge"),
     "control": ("sgd", "gd"),
 }  # fmt: skip
-SOME = {"optimisers": ("average", "gauss_newton", "evolution")}  # of parts, at size smoke
+SOME = {
+    "optimisers": ("average", "gauss_newton", "evolution"),
+    "capacity": ("sgd_width_4", "sgd_width_8"),
+}  # of parts, at size smoke
 DEFAULT = {
     "demo": {"train.seeds": tuple(range(5))},
     "mnist": {"train.seeds": tuple(range(5)), "train.steps": 100, "eval.every": 20,
@@ -220,6 +231,7 @@ DEFAULT = {
                "data.widths": (1, 2, 5, 10)},
     "optimisers": {"train.seeds": tuple(range(20))},
     "control": {"train.seeds": tuple(range(20))},
+    "capacity": {"train.seeds": tuple(range(20))},
     "gradients": {"train.seeds": tuple(range(5))},
 }  # fmt: skip
 # Digits beside the plane on two cores.

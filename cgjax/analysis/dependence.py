@@ -147,17 +147,17 @@ def _members(labels, size):
 # --- by information -------------------------------------------------------------------------------
 
 
-def information(a, b, sizes: tuple | None = None):
+def information(a, b, sizes: tuple | None = None, corrected: bool = True):
     """I(a; b) in nats of labels a, b [n]: plug-in, Miller-Madow corrected, at least 0.
 
-    (non-empty rows - 1)(non-empty columns - 1) / 2n is subtracted. sizes: numbers of labels of a
-    and b, whole numbers from 0; needed under jit, otherwise any labels will do.
+    (non-empty rows - 1)(non-empty columns - 1) / 2n is subtracted where `corrected`. sizes: numbers
+    of labels of a and b, whole numbers from 0; needed under jit, otherwise any labels will do.
 
     >>> information([0, 1] * 500, [0, 1] * 500)  # ln 2, and the correction
     0.6926471805599453
     """
     (a, b), sizes = _codes({"a": a, "b": b}, sizes)
-    return _informations(_table((a, b), sizes))
+    return _informations(_table((a, b), sizes), corrected)
 
 
 def conditional_information(y2, yhat, y1, sizes: tuple | None = None):
@@ -210,8 +210,8 @@ def _table(codes, sizes):
     return jnp.bincount(flat, length=n).astype(jnp.result_type(float)).reshape(sizes)
 
 
-def _informations(table):
-    """Corrected information of tables [..., rows, columns]: [...]."""
+def _informations(table, corrected=True):
+    """Information of tables [..., rows, columns]: [...]."""
     xp = np if isinstance(table, np.ndarray) else jnp
     n = table.sum(axis=(-2, -1), keepdims=True)
     n = xp.where(n > 0, n, 1)
@@ -219,6 +219,8 @@ def _informations(table):
     some = table > 0
     ratio = xp.where(some, table * n, 1) / xp.where(some, rows * columns, 1)
     plug_in = (table / n * xp.log(ratio)).sum(axis=(-2, -1))
+    if not corrected:
+        return plug_in
     filled = [(margin > 0).sum(axis=(-2, -1)) - 1 for margin in (rows, columns)]
     return xp.maximum(plug_in - filled[0] * filled[1] / (2 * n[..., 0, 0]), 0)
 

@@ -79,50 +79,62 @@ def _guesses(key, draw, loss, data, levels, n_draws, n_keep, batch):
 
 
 class Walk(NamedTuple):
-    """Where a random walk ended."""
+    """Where a random walk first was at most at each of l levels of the loss."""
 
-    params: Any
-    loss: jax.Array
-    n_steps: jax.Array
-    n_accepted: jax.Array
-    found: jax.Array  # whether the loss came down to the level; else the walk is censored
+    params: Any  # leaves [l, ...]; where it ended at levels that it did not reach
+    losses: jax.Array  # [l]
+    n_steps: jax.Array  # [l]
+    n_accepted: jax.Array  # of all steps
+    found: jax.Array  # [l]: whether the loss came down to the level; else the walk is censored
 
 
 def metropolis(
     key: jax.Array,
     params: Any,
     loss: Callable,
-    level: float,
+    levels: jax.Array,
     most_steps: int,
     scale: float = 0.03,
     decay: float = 0.999,
 ) -> Walk:
-    """A random walk with Gaussian steps from params, until the loss is at most `level`.
+    """A random walk with Gaussian steps from params, until the loss is at most all levels [l].
 
     loss: params -> number. A step of deviation `scale` is accepted when the loss does not rise
-    above a ceiling, which falls from the first loss to the level by `decay` a step; once the
+    above a ceiling, which falls from the first loss to the lowest level by `decay` a step; once the
     ceiling is below the loss, when the loss does not rise. vmap over keys and params for many.
     """
     checks.finite_leaves(params=params)
+    checks.finite(levels=levels)
+    levels = checks.real("levels", levels, 1, "l")
     checks.bounded("scale", scale, 0, above=True)
     checks.bounded("decay", decay, 0, 1, above=True)
     vector, unravel = ravel_pytree(params)
-    first = loss(params)
+    first, lowest = loss(params), jnp.min(levels)
 
     def going_on(state):
-        _, value, n, _ = state
-        return (value > level) & (n < most_steps)
+        _, value, n, _, _ = state
+        return (value > lowest) & (n < most_steps)
 
     def step(state):
-        vector, value, n, n_accepted = state
+        vector, value, n, n_accepted, kept = state
         move = jax.random.normal(jax.random.fold_in(key, n), vector.shape, vector.dtype)
         new = vector + scale * move
         new_value = loss(unravel(new))
-        ceiling = level + (first - level) * decay**n
+        ceiling = lowest + (first - lowest) * decay**n
         accepted = new_value <= jnp.maximum(ceiling, value)
         vector = jnp.where(accepted, new, vector)
-        return vector, jnp.where(accepted, new_value, value), n + 1, n_accepted + accepted
+        value = jnp.where(accepted, new_value, value)
+        return vector, value, n + 1, n_accepted + accepted, keep(kept, vector, value, n + 1)
 
-    start = (vector, first, jnp.zeros((), int), jnp.zeros((), int))
-    vector, value, n, n_accepted = jax.lax.while_loop(going_on, step, start)
-    return Walk(unravel(vector), value, n, n_accepted, value <= level)
+    def keep(kept, vector, value, n):
+        """The walk goes on with every level that it has not reached."""
+        vectors, values, steps = kept
+        ahead = values > levels
+        vectors = jnp.where(ahead[:, None], vector[None], vectors)
+        return vectors, jnp.where(ahead, value, values), jnp.where(ahead, n, steps)
+
+    zero, n = jnp.zeros((), int), len(levels)
+    kept = jnp.tile(vector, (n, 1)), jnp.broadcast_to(first, n), jnp.zeros(n, int)
+    start = (vector, first, zero, zero, kept)
+    *_, n_accepted, (vectors, values, steps) = jax.lax.while_loop(going_on, step, start)
+    return Walk(jax.vmap(unravel)(vectors), values, steps, n_accepted, values <= levels)

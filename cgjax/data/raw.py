@@ -63,6 +63,16 @@ SCAN_FOLDERS = {
     "template_opposite_right": "template_split",
     "template_right": "template_split",
 }
+# Further ones that its authors drew at random, at several sizes and several times.
+SCAN_RANDOM = {
+    **{f"simple_p{n}": "simple_split/size_variations" for n in (1, 2, 4, 8, 16, 32, 64)},
+    **{
+        f"addprim_complex_jump_num{n}_rep{i}": "add_prim_split/with_additional_examples"
+        for n in (1, 2, 4, 8, 16, 32)
+        for i in range(1, 6)
+    },
+    **{f"fewshot_num{2**k}_rep{i}": "few_shot_split" for k in range(11) for i in range(1, 6)},
+}
 
 
 def files(name: str, split: str) -> tuple[str, ...]:
@@ -151,7 +161,8 @@ def read(name: str, split: str, get: Callable) -> dict[str, np.ndarray]:
 
 
 def _scan(config, split, content):
-    member = f"SCAN-master/{SCAN_FOLDERS[config]}/tasks_{split}_{config}.txt"
+    folder = (SCAN_FOLDERS | SCAN_RANDOM)[config]
+    member = f"SCAN-master/{folder}/tasks_{split}_{config}.txt"
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         lines = archive.read(member).splitlines()
     pairs = [line.removeprefix(b"IN: ").split(b" OUT: ", 1) for line in lines if line]

@@ -109,26 +109,38 @@ def read(module) -> dict:
     return found
 
 
-PARTS = {"": "", "mnist/": "digits: ", "plane/": "plane: "}  # in the words of a claim
+# In the words of a claim.
+PARTS = {
+    "": "", "mnist/": "digits: ", "plane/": "plane: ", "he/": "he: ", "updates/": "updates: ",
+    "playground/": "demo: ",
+    "appendix_categorical_hinge/": "appendix: ", "three_conv_categorical_hinge/": "three conv: ",
+    "appendix_one_vs_rest_hinge/": "appendix, rest: ",
+    "three_conv_one_vs_rest_hinge/": "three conv, rest: ",
+}  # fmt: skip
 
 
 def read_claims(module) -> dict:
     """The claims of a module in the form of CLAIMS, row by row.
 
-    `rows` {row: prefixes}: where the claim is judged, and of which parts of that row.
+    `rows` {row: prefixes}: where the claim is judged, and of which parts of that row. Where a claim
+    holds {}, a prefix stands there and not in front.
     """
     found = {}
     for one in module.CLAIMS:
         for row, prefixes in one["rows"].items():
             for prefix in prefixes:
-                sides = {
-                    side: prefix + one[side] if isinstance(one[side], str) else one[side]
-                    for side in ("left", "right")
-                }
+                sides = {side: _placed(prefix, one[side]) for side in ("left", "right")}
                 words = {key: one[key] for key in ("sentence", "where", "direction")}
-                claim = {"claim": PARTS[prefix] + one["claim"], **words, **sides}
+                word = PARTS.get(prefix, prefix)
+                claim = {"claim": _placed(word, one["claim"]), **words, **sides}
                 found.setdefault(row, []).append(claim)
     return {row: tuple(claims) for row, claims in found.items()}
+
+
+def _placed(prefix, text):
+    if not isinstance(text, str):
+        return text
+    return text.format(prefix) if "{}" in text else prefix + text
 
 
 def read_seeds(module) -> dict:

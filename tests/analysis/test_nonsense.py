@@ -226,8 +226,8 @@ def guessed(levels=(0.5,), **changes):
     )
 
 
-def walked(params=W, **options):
-    return search.metropolis(jax.random.key(0), params, jnp.sum, 0.1, 5, **options)
+def walked(params=W, levels=(0.1,), **options):
+    return search.metropolis(jax.random.key(0), params, jnp.sum, levels, 5, **options)
 
 
 def depends(**changes):
@@ -993,6 +993,8 @@ CASES = {
     ],
     "search.metropolis": [
         ("params", lambda: walked(spoilt(W))),
+        ("levels", lambda: walked(levels=[NAN])),
+        ("levels", lambda: walked(levels=0.5)),
         ("scale", lambda: walked(scale=0.0)),
         ("decay", lambda: walked(decay=1.5)),
         ("decay", lambda: walked(decay=NAN)),

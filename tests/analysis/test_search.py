@@ -47,13 +47,17 @@ def test_metropolis():
     @functools.partial(jax.vmap, in_axes=(0, 0, None))
     def walks(key, params, most_steps):
         return search.metropolis(
-            key, params, lambda p: squares(p, 0.0), 1e-3, most_steps, 0.05, 0.99
+            key, params, lambda p: squares(p, 0.0), levels, most_steps, 0.05, 0.99
         )
 
+    levels = np.array([1e-3, 0.1], np.float32)
     found = walks(keys, start, 5000)
-    assert found.found.all() and (found.loss <= 1e-3).all()
-    assert found.n_steps[1] == 0 and found.n_steps[0] > 20
-    assert (found.n_accepted <= found.n_steps).all()
+    assert found.found.all() and (found.losses <= levels[None]).all()
+    np.testing.assert_allclose(np.sum(found.params["x"] ** 2, axis=-1), found.losses, rtol=1e-5)
+    assert found.n_steps[1, 0] == 0 and found.n_steps[0, 0] > 20
+    # The higher level comes first, and what was there is kept.
+    assert (found.n_steps[:, 1] <= found.n_steps[:, 0]).all() and found.losses[0, 1] > 1e-3
+    assert (found.n_accepted <= found.n_steps[:, 0]).all()
     censored = walks(keys, start, 3)
-    np.testing.assert_array_equal(censored.found, [False, True, False])
-    np.testing.assert_array_equal(censored.n_steps, [3, 0, 3])
+    np.testing.assert_array_equal(censored.found, [[False] * 2, [True] * 2, [False] * 2])
+    np.testing.assert_array_equal(censored.n_steps, [[3, 3], [0, 0], [3, 3]])

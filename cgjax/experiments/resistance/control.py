@@ -17,6 +17,7 @@ from cgjax.experiments.resistance import models
 from cgjax.experiments.resistance.training import plane as of_plane
 
 SCORES = ("test accuracy", "S_2", "interventional information", "norm", "training loss")
+COMPARED = SCORES[:3]
 BATCH = 1000  # guesses at a time
 
 
@@ -45,10 +46,24 @@ def priors(config) -> list[tuple[str, np.ndarray, np.ndarray]]:
 
 
 def compare(config, found):
-    """Metrics and arrays of every way to a solution, for each start."""
+    """Metrics and arrays of every way to a solution, for each start and width of the network."""
     check(config)
-    level = config.eval.levels.index(config.search.level)
     numbers, arrays = {}, {"levels": np.array(config.eval.levels)}
+    widths = list(dict.fromkeys(own.model.width for own, *_ in found.values()))
+    for width in widths:
+        word = f", width {width}" if len(widths) > 1 else ""
+        same = {
+            name.removesuffix(f"_width_{width}"): one
+            for name, one in found.items()
+            if one[0].model.width == width
+        }
+        _compare(config, same, word, numbers, arrays)
+    return numbers, arrays
+
+
+def _compare(config, found, width: str, numbers: dict, arrays: dict) -> None:
+    """Adds what was found with networks of one width, which `width` tells."""
+    level = config.eval.levels.index(config.search.level)
     own = next(iter(found.values()))[0]
     points = _points(own)
     measure = jax.jit(
@@ -62,18 +77,16 @@ def compare(config, found):
         return {name: np.asarray(every[name]) for name in SCORES}
 
     searches = Searches(config, own, points, scored)
-    for p, prior in enumerate(priors(config)):
+    for p, (word, *prior) in enumerate(priors(config)):
+        word += width
         for name, (settings, trained, _) in found.items():
-            _add(numbers, arrays, config, f"{name}{prior[0]}", level,
-                 _crossings(settings, trained, p, level, scored, points))  # fmt: skip
+            ways = _crossings(settings, trained, p, level, scored, points)
+            _add(numbers, arrays, config, f"{name}{word}", level, ways)
         if config.search.walk_steps:
-            ways = searches.walks(*prior[1:])
-            _add(numbers, arrays, config, f"metropolis{prior[0]}", level, ways)
+            _add(numbers, arrays, config, f"metropolis{word}", level, searches.walks(*prior))
         if config.search.n_draws:
-            ways = searches.guesses(*prior[1:])
-            _add(numbers, arrays, config, f"guess{prior[0]}", level, ways)
-            numbers |= _matched(arrays, [*found, "metropolis"], prior[0], level)
-    return numbers, arrays
+            _add(numbers, arrays, config, f"guess{word}", level, searches.guesses(*prior))
+            numbers |= _matched(arrays, [*found, "metropolis"], word, level)
 
 
 def _points(own):
@@ -91,8 +104,21 @@ def _add(numbers, arrays, config, word, level, ways) -> None:
         arrays[f"solutions/{word}/{name}"] = scores[name]
         numbers[f"{word}: {name}"] = (values, list(range(len(values))))
     numbers |= {f"{word}: {name}": ([value], [0]) for name, value in more.items()}
+    numbers |= _elsewhere(config, word, level, scores)
     mean = np.nanmean(scores["test accuracy"][level]) if held.any() else np.nan
     say(f"{word}: {held.sum()} solutions at loss {config.search.level:g}, test {mean:.3f}")
+
+
+def _elsewhere(config, word, level, scores) -> dict:
+    """Means over the solutions at the other levels; not every single one, there are thousands."""
+    numbers = {}
+    for i, loss in enumerate(config.eval.levels):
+        if i != level and (n := np.isfinite(scores["test accuracy"][i]).sum()) > 1:
+            ending = f"at loss {loss:g}"
+            means = {name: np.nanmean(scores[name][i]) for name in COMPARED}
+            numbers |= {f"{word}: {name} {ending}": ([x], [0]) for name, x in means.items()}
+            numbers[f"{word}: solutions {ending}"] = ([n], [0])
+    return numbers
 
 
 # --- by gradients ---------------------------------------------------------------------------------
@@ -191,23 +217,26 @@ class Searches:
         return search.metropolis(
             jax.random.fold_in(key, 98), start,
             lambda params: of_plane.whole_loss(self.own, params, data["train"]),
-            asked.level, asked.walk_steps, asked.walk_scale, asked.walk_decay,
+            np.array(self.config.eval.levels, np.float32), asked.walk_steps, asked.walk_scale,
+            asked.walk_decay,
         )  # fmt: skip
 
     def walks(self, scale, bias_std):
         """One walk for each seed, from where gradient descent starts too."""
         seeds = jnp.asarray(np.asarray(self.own.train.seeds, np.uint32))
         found = self.walk(seeds, self.points, scale, bias_std)
-        every = self.scored(found.params, self.points)
-        levels = self.config.eval.levels
-        scores = {name: np.full((len(levels), len(seeds)), np.nan) for name in SCORES}
-        ended = np.asarray(found.found)
-        for name in SCORES:
-            row = np.where(ended, every[name], np.nan)
-            scores[name][levels.index(self.config.search.level)] = row
+        ended, steps = (np.asarray(a).T for a in (found.found, found.n_steps))  # [levels, seeds]
+        rows = [
+            self.scored(tree.take(found.params, (slice(None), i)), self.points)
+            for i in range(len(ended))
+        ]
+        scores = {
+            name: np.where(ended, np.stack([row[name] for row in rows]), np.nan) for name in SCORES
+        }
+        level = self.config.eval.levels.index(self.config.search.level)
         return scores, {
-            "updates": float(np.median(np.asarray(found.n_steps))),
-            "censored": int(np.sum(~ended)),
+            "updates": float(np.median(steps[level])),
+            "censored": int(np.sum(~ended[level])),
         }
 
 

@@ -1,9 +1,14 @@
 """One study of the resistance family: training, what is made of it, the paper's claims, figures."""
 
+import csv
+import itertools
 import pathlib
+
+import numpy as np
 
 from cgjax.core import tables as markdown
 from cgjax.core.logging import summary
+from cgjax.core.workdir import disk_errors
 from cgjax.experiments.resistance import claims, study
 from cgjax.experiments.resistance import figures as drawing
 from cgjax.published import CLAIMS, PUBLISHED
@@ -27,11 +32,29 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
         name: summary(values, seeds, published.get(name))
         for name, (values, seeds) in metrics.items()
     }
+    write_curves(arrays, workdir / "curves.csv")
     if figures:
         draw(config, arrays, workdir / "figures")
     known = () if is_small else CLAIMS["resistance"].get(config.row, ())
     extra = {"claims": claims.judge(known, metrics), "headlines": headlines(results)}
     return results, arrays, extra
+
+
+def write_curves(arrays: dict, path: pathlib.Path) -> None:
+    """Every score over training as the figures show it: mean, deviation and variance over seeds."""
+    with disk_errors(path), open(path, "w", newline="") as handle:
+        out = csv.writer(handle)
+        out.writerow(("part", "setting", "score", "step", "mean", "sd", "variance", "seeds"))
+        for part in arrays["parts"].tolist():
+            prefix = f"{part}/scores/" if part else "scores/"
+            names = [name for name in arrays if name.startswith(prefix) and name != f"{prefix}step"]
+            settings = arrays[f"{part}/settings" if part else "settings"].tolist()
+            for name, (i, setting) in itertools.product(names, enumerate(settings)):
+                for step, values in zip(arrays[f"{prefix}step"], arrays[name][:, :, i]):
+                    values = values[np.isfinite(values)]
+                    told = (values.mean(), values.std(), values.var()) if len(values) else 3 * ("",)
+                    word = name.removeprefix(prefix)
+                    out.writerow((part, setting, word, f"{step:g}", *told, len(values)))
 
 
 def headlines(results: dict) -> list[str]:

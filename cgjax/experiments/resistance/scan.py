@@ -111,7 +111,9 @@ def split(name: str) -> tuple[list, list]:
 def read(name: str, part: str, **where) -> list[tuple[str, str]]:
     """Lines of a published file, in its order: `read("simple", "train")`.
 
-    part: "train" or "test". where: `data_dir`, `raw_dir`, `download` of `data.sources.load`.
+    Its authors' random splits are among them: "simple_p8", "fewshot_num16_rep1" and so on, which
+    `data.raw.SCAN_RANDOM` names. part: "train" or "test". where: `data_dir`, `raw_dir`,
+    `download` of `data.sources.load`.
     """
     arrays = sources.load(f"scan/{name}", part, **where)
     return list(zip(*(np.char.decode(arrays[key]).tolist() for key in ("commands", "actions"))))

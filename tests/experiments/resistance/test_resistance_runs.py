@@ -1,5 +1,6 @@
 """One tiny run of each kind of study, from its config to claims and figures."""
 
+import csv
 import json
 
 import jax
@@ -58,6 +59,18 @@ def test_figures_are_drawn(plane):
                      "dependence.png", "information.png"}  # fmt: skip
 
 
+def test_curves_are_written_as_numbers(plane):
+    _, workdir, (_, arrays, _) = plane
+    with open(workdir / "curves.csv", newline="") as handle:
+        rows = list(csv.DictReader(handle))
+    scores = [name for name in arrays if name.startswith("scores/") and name != "scores/step"]
+    assert len(rows) == 4 * 2 * len(scores)  # steps, settings
+    (row,) = (r for r in rows if (r["setting"], r["score"], r["step"]) == ("control", "S_2", "4"))
+    values = arrays["scores/S_2"][-1, :, 1]
+    found = [float(row[name]) for name in ("mean", "sd", "variance", "seeds")]
+    np.testing.assert_allclose(found, [values.mean(), values.std(), values.var(), 2], rtol=1e-6)
+
+
 def test_a_run_is_read_back(plane):
     config, workdir, (_, arrays, _) = plane
     (workdir / "config.json").write_text(configs.to_json(config))
@@ -78,6 +91,22 @@ def test_crossings_are_the_first(tmp_path):
     losses = jax.jit(jax.vmap(lambda p: of_plane.whole_loss(own, p, points)))(held)
     reached = steps[0, :, 0] >= 0
     assert reached.any() and np.all(np.asarray(losses)[reached] <= own.eval.levels[0])
+
+
+@pytest.mark.slow
+def test_searches_are_held_against_networks_of_their_width(tmp_path):
+    config = smoke("capacity", {"search.walk_steps": "400"})
+    metrics, arrays, _ = run.run(config, tmp_path)
+    for word in ("scale 2, width 4", "scale 2, width 8"):
+        ways = [f"{way}, {word}" for way in ("sgd", "metropolis", "guess")]
+        losses = [arrays[f"solutions/{way}/training loss"] for way in ways]
+        for found, n in zip(losses, (2, 2, 4)):  # seeds; guesses kept of one set
+            assert found.shape == (2, n)
+            assert np.all(~(found > arrays["levels"][:, None] + 1e-6))  # NaN: none found
+        assert all(f"{way}: test accuracy" in metrics for way in ways)
+    found = {name for name in metrics if "at loss 0.7" in name}
+    assert "guess, scale 2, width 8: test accuracy at loss 0.7" in found
+    assert (tmp_path / "figures" / "solutions.png").exists()
 
 
 def test_searches_start_where_training_starts():

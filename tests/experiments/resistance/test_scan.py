@@ -63,6 +63,26 @@ def test_the_simple_split_is_read():
         scan.split("simple")
 
 
+@needs_data
+@pytest.mark.parametrize(
+    "name, n_train",
+    [
+        ("simple_p8", 1672),
+        ("addprim_complex_jump_num4_rep2", 14_668),
+        ("fewshot_num16_rep1", 15_241),
+    ],
+)
+def test_random_splits_are_read(name, n_train):
+    train, test = (scan.read(name, part, raw_dir=RAW_DIR) for part in ("train", "test"))
+    assert len(train) == n_train and test
+    assert set(train + test) <= set(scan.commands())
+
+
+def test_random_splits_stand_in_the_archive_alone(tmp_path):
+    with pytest.raises(BadInput, match="no scan/simple_p8 here: it stands in the archive alone"):
+        scan.read("simple_p8", "train", data_dir=tmp_path, raw_dir=tmp_path)
+
+
 def test_split_sizes():
     """Those of the published files, also where they are absent."""
     sizes = {

@@ -42,7 +42,7 @@ def draw_solutions(arrays, folder):
     names = sorted({name.split("/")[1] for name in arrays if name.startswith("solutions/")})
     first = [n for n in names if not n.startswith(("guess", "metropolis"))]
     names = first + [n for n in names if n not in first]
-    if ", biases" in " ".join(names):  # several starts: those of one start side by side
+    if any(", biases" in n or ", width" in n for n in names):  # those of one start side by side
         names.sort(key=lambda n: n.split(", ", 1)[1])
     level = int(np.argmin(np.abs(levels - 0.1)))
     panels = {
