@@ -70,6 +70,10 @@ def test_sizes():
     assert shapes["forward"]["recurrent"].shape == (16, 64)
     assert shapes["decoder"]["kernel"]["kernel"].shape == (32, 256)
     assert shapes["words"]["embedding"].shape == (15, 32)
+    encoded = jax.eval_shape(
+        lambda p, c: NET.apply({"params": p}, c, method="encode_commands"), shapes, words
+    )
+    assert [part.shape for part in encoded.start] == [(3, 64)] * 2  # [H_1 ; H_T], and cells
     assert shapes["symbols"]["embedding"].shape == (9, 32)  # the start symbol is an input
 
 
