@@ -106,8 +106,7 @@ def _dose(arrays, name):
     for ax, score in zip(fig.subplots(1, 2), ("test accuracy", "S_2")):
         band(ax, x[order], arrays[f"scores/{score}"][-1].T[order], plots.COLOURS[0], score)
         ax.set(xlabel=words[name], ylabel=score)
-    plots.headline(fig, "The more X_2 tells in training, the worse the test" if name == "rho"
-                   else "Test accuracy by how much X_2 leaves open")  # fmt: skip
+    plots.headline(fig, "After training: test accuracy, and the share of X_2 in the derivative")
     return fig
 
 
