@@ -105,8 +105,17 @@ def _add(numbers, arrays, config, word, level, ways) -> None:
         numbers[f"{word}: {name}"] = (values, list(range(len(values))))
     numbers |= {f"{word}: {name}": ([value], [0]) for name, value in more.items()}
     numbers |= _elsewhere(config, word, level, scores)
-    mean = np.nanmean(scores["test accuracy"][level]) if held.any() else np.nan
-    say(f"{word}: {held.sum()} solutions at loss {config.search.level:g}, test {mean:.3f}")
+    told = [_interval(scores[name][level][held]) for name in COMPARED]
+    say(f"{word}: {held.sum()} solutions at loss {config.search.level:g}; "
+        + ", ".join(f"{name} {text}" for name, text in zip(COMPARED, told)))  # fmt: skip
+
+
+def _interval(values) -> str:
+    """Mean and half of its 95 % interval, in words."""
+    if len(values) < 2:
+        return "-"
+    mean, half = stats.mean_and_interval(values)
+    return f"{mean:.3g} ± {half:.2g}"
 
 
 def _elsewhere(config, word, level, scores) -> dict:
