@@ -5,6 +5,8 @@ import numpy as np
 from cgjax import plots
 from cgjax.experiments.resistance.figures.curves import band, colours, prefixes, step_axis
 
+FEWEST = 5  # solutions of which a mean is shown
+
 
 def _dots(ax, rows, xlabel):
     """A line of dots for each of {word: values [n]}, the mean as a bar; the first one on top."""
@@ -56,24 +58,33 @@ def draw_solutions(arrays, folder):
 
 @plots.styled
 def _by_level(arrays, levels, names):
-    fig = plots.new_figure(7.6, 3.6, layout="constrained")
-    ax = fig.subplots()
-    shades = plots.shades(len(names), "#9ecae1", "#08306b")
-    for name, colour in zip(names, shades):
-        values = arrays[f"solutions/{name}/test accuracy"]
-        known = np.isfinite(values).sum(axis=1) > 1
-        mean = np.array([np.nanmean(row) if ok else np.nan for row, ok in zip(values, known)])
-        free = name.startswith(("guess", "metropolis"))
-        colour = plots.COLOURS[1] if free else colour
-        marker = "s" if name.startswith("metropolis") else "o"
-        ax.plot(levels, mean, marker=marker, markersize=4, color=colour, linewidth=1,
-                label=name.replace("_", " "), linestyle="--" if free else "-")  # fmt: skip
-    ax.set(xscale="log", xlabel="training loss of the solutions", ylabel="test accuracy")
-    ax.set_xticks(levels, [f"{x:g}" for x in levels])
-    ax.minorticks_off()
-    ax.invert_xaxis()
+    """A panel for each start, gradient descent's ways in blue."""
+    starts = {}
+    for name in names:
+        way, start = name.split(", ", 1)
+        starts.setdefault(start, []).append((way, arrays[f"solutions/{name}/test accuracy"]))
+    columns = min(len(starts), 3)
+    rows = -(-len(starts) // columns)
+    fig = plots.new_figure(3.4 * columns + 1.9, 2.9 * rows + 0.7, layout="constrained")
+    axes = fig.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
+    for ax, (start, ways) in zip(axes, starts.items()):
+        for (way, values), shade in zip(ways, plots.shades(len(ways), "#9ecae1", "#08306b")):
+            known = np.isfinite(values).sum(axis=1) >= FEWEST
+            mean = np.array([np.nanmean(row) if ok else np.nan for row, ok in zip(values, known)])
+            free = way in ("guess", "metropolis")
+            ax.plot(levels, mean, marker="s" if way == "metropolis" else "o", markersize=4,
+                    color=plots.COLOURS[1] if free else shade, linewidth=1.2,
+                    label=way.replace("_", " "), linestyle="--" if free else "-")  # fmt: skip
+        ax.set(title=start, xscale="log", xlabel="training loss", ylabel="test accuracy")
+        ax.set_xticks(levels, [f"{x:g}" for x in levels])
+        ax.minorticks_off()
+        ax.label_outer()
+    for ax in axes[len(starts) :]:
+        ax.set_visible(False)
+    axes[0].invert_xaxis()  # all share it
     plots.headline(fig, "Test accuracy of solutions by their training loss (mean)")
-    fig.legend(loc="outside right upper", fontsize=7)
+    most = max(axes[: len(starts)], key=lambda ax: len(ax.lines))
+    fig.legend(*most.get_legend_handles_labels(), loc="outside right upper", fontsize=7)
     return fig
 
 
