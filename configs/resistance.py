@@ -234,8 +234,13 @@ DEFAULT = {
     "capacity": {"train.seeds": tuple(range(20))},
     "gradients": {"train.seeds": tuple(range(5))},
 }  # fmt: skip
-# Digits beside the plane on two cores.
-SHORT = {"train.epochs": 50, "eval.epochs": 10, "eval.n_jacobian": 32, "eval.n_information": 600}
+# Parts that two cores train for less long: digits beside the plane, an estimate of the gradient from
+# 256 losses.
+SHORT = {
+    "mnist": {"train.epochs": 50, "eval.epochs": 10, "eval.n_jacobian": 32,
+              "eval.n_information": 600},
+    "evolution": {"train.epochs": 20, "eval.epochs": 20},
+}  # fmt: skip
 
 
 def resize(config, row: str, size: str, parts: dict) -> dict:
@@ -255,8 +260,7 @@ def resize(config, row: str, size: str, parts: dict) -> dict:
         config.train.seeds = tuple(range(20))
         config.update_from_flattened_dict(DEFAULT.get(row, {}))
         parts = {name: parts[name] for name in FEW.get(row, parts)}
-        if "mnist" in parts:
-            parts["mnist"] = {**parts["mnist"], **SHORT}
+        parts = {name: part | SHORT.get(name, {}) for name, part in parts.items()}
         if config.study == "mnist":
             flat["eval.n_jacobian"] = 32
     for one in [flat, *parts.values()]:

@@ -164,6 +164,8 @@ def first_step(config, found):
         word = "all cells" if cell is None else f"cell {cell}"
         numbers[f"{word}: turn of the boundary"] = (turn, seeds)
         numbers[f"{word}: angle after the first step"] = (after, seeds)
+        numbers[f"{word}: tilt after the first step"] = (plane.tilt(after), seeds)
+        numbers[f"{word}: change of tilt"] = (plane.tilt(after) - plane.tilt(before), seeds)
         arrays[f"turn/{word}"] = turn
     arrays["angle/start"] = before
     return numbers, arrays

@@ -60,3 +60,11 @@ def boundary_angle(slopes: jax.Array) -> jax.Array:
     """
     normal = jnp.mean(slopes, axis=0)
     return jnp.degrees(jnp.arctan2(normal[1], normal[0]))
+
+
+def tilt(angle):
+    """Degrees from 0 to 90 between the boundary, as a line, and X_1 = 0, of `boundary_angle`.
+
+    Which side of it is 1 does not count, so it does not jump where angles do.
+    """
+    return abs((angle + 90) % 180 - 90)

@@ -224,6 +224,8 @@ def test_grid_and_angle():
     np.testing.assert_array_equal(grid[0, 4], [1, -1])
     assert plane.boundary_angle(jnp.array([[2.0, 0], [1, 0]])) == 0
     assert plane.boundary_angle(jnp.array([[1.0, 1], [1, 1]])) == pytest.approx(45)
+    angles = np.array([0.0, 180, -180, 90, -90, 30, -30, 150, -150])
+    np.testing.assert_allclose(plane.tilt(angles), [0, 0, 0, 90, 90, 30, 30, 30, 30])
 
 
 def test_the_plane_is_learned_and_the_control_generalises():
