@@ -194,7 +194,7 @@ def get_config(arg=""):
 # The largest values at sizes below the published one.
 LIMITS = {
     "default": {
-        "train.steps": 800, "eval.n_samples": 300, "eval.n_information": 1000, "eval.n_whole": 1500,
+        "train.steps": 2000, "eval.n_samples": 300, "eval.n_information": 1000, "eval.n_whole": 1500,
         "eval.n_step": 256, "search.n_draws": 200_000, "search.walk_steps": 30_000,
     },
     "smoke": {
@@ -223,8 +223,8 @@ DEFAULT = {
     "mnist": {"train.seeds": tuple(range(5)), "train.steps": 100, "eval.every": 20,
               "eval.inputs": ("train",)},
     "architectures": {"train.seeds": (0, 1), "train.steps": 100, "eval.every": 20},
-    "scan": {"train.seeds": (0,), "train.steps": 800, "eval.at": (0,), "eval.n_jacobian": 8,
-             "eval.every": 50, "eval.n_samples": 256, "data.settings": ("A", "resample_slots")},
+    "scan": {"train.seeds": (0,), "eval.at": (0, 25, 50, 75), "eval.n_jacobian": 8,
+             "eval.every": 100, "eval.n_samples": 256, "data.settings": ("A", "resample_slots")},
     "dose": {"train.seeds": (0, 1), "train.steps": 100, "eval.every": 50,
              "data.rhos": (0.0, 0.5, 0.9, 1.0)},
     "widths": {"train.seeds": (0, 1), "train.steps": 100, "eval.every": 50,
@@ -234,8 +234,8 @@ DEFAULT = {
     "capacity": {"train.seeds": tuple(range(20))},
     "gradients": {"train.seeds": tuple(range(5))},
 }  # fmt: skip
-# Parts that two cores train for less long: digits beside the plane, an estimate of the gradient from
-# 256 losses.
+# Parts that two cores train for less long: digits beside the plane, and where a gradient is
+# estimated from 256 losses.
 SHORT = {
     "mnist": {"train.epochs": 50, "eval.epochs": 10, "eval.n_jacobian": 32,
               "eval.n_information": 600},

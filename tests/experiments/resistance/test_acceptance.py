@@ -59,9 +59,7 @@ def test_pairs_of_digits(tmp_path):
 
 def test_scan_s_jump(tmp_path):
     """Figure 3b: one seed of 2,000 steps in A and in B, every slot drawn anew."""
-    means, _ = outcome(
-        "scan", tmp_path, train__steps="2000", eval__every="1000", eval__n_jacobian="0"
-    )
+    means, _ = outcome("scan", tmp_path)
     whole = "test accuracy, 1,500 lines"
     assert means[f"A: {whole}"] < 0.1 and means[f"B: {whole}"] > 0.9
     assert means["A: train accuracy"] > 0.9
