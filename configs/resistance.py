@@ -194,8 +194,9 @@ def get_config(arg=""):
 # The largest values at sizes below the published one.
 LIMITS = {
     "default": {
-        "train.steps": 2000, "eval.n_samples": 300, "eval.n_information": 1000, "eval.n_whole": 1500,
-        "eval.n_step": 256, "search.n_draws": 200_000, "search.walk_steps": 30_000,
+        "train.steps": 2000, "eval.n_samples": 300, "eval.n_information": 1000,
+        "eval.n_whole": 1500, "eval.n_step": 256, "search.n_draws": 200_000,
+        "search.walk_steps": 30_000,
     },
     "smoke": {
         "train.steps": 4, "train.epochs": 4, "eval.epochs": 2, "eval.every": 2, "data.batch": 8,
