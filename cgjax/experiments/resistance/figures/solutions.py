@@ -1,5 +1,7 @@
 """Figures of single questions: doses, remedies, solutions of equal loss, paths, angles, kernels."""
 
+import re
+
 import numpy as np
 
 from cgjax import plots
@@ -45,7 +47,7 @@ def draw_solutions(arrays, folder):
     first = [n for n in names if not n.startswith(("guess", "metropolis"))]
     names = first + [n for n in names if n not in first]
     if any(", biases" in n or ", width" in n for n in names):  # those of one start side by side
-        names.sort(key=lambda n: n.split(", ", 1)[1])
+        names.sort(key=_start)
     level = int(np.argmin(np.abs(levels - 0.1)))
     panels = {
         score: {n: arrays[f"solutions/{n}/{score}"][level] for n in names}
@@ -54,6 +56,11 @@ def draw_solutions(arrays, folder):
     title = f"Solutions at training loss {levels[level]:g}, with gradients and without"
     plots.save(_dot_panels(panels, title), folder / "solutions.png")
     plots.save(_by_level(arrays, levels, names), folder / "levels.png")
+
+
+def _start(name):
+    """Order of starts and widths: numbers by their size."""
+    return [float(word) if word.isdigit() else 0.0 for word in re.split(r"(\d+)", name)]
 
 
 @plots.styled
