@@ -70,10 +70,10 @@ def _by_level(arrays, levels, names):
     for name in names:
         way, start = name.split(", ", 1)
         starts.setdefault(start, []).append((way, arrays[f"solutions/{name}/test accuracy"]))
-    columns = min(len(starts), 3)
+    columns = 2 if len(starts) == 4 else min(len(starts), 3)
     rows = -(-len(starts) // columns)
     fig = plots.new_figure(3.4 * columns + 1.9, 2.9 * rows + 0.7, layout="constrained")
-    axes = fig.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
+    axes = fig.subplots(rows, columns, squeeze=False, sharey=True).ravel()
     for ax, (start, ways) in zip(axes, starts.items()):
         for (way, values), shade in zip(ways, plots.shades(len(ways), "#9ecae1", "#08306b")):
             known = np.isfinite(values).sum(axis=1) >= FEWEST
@@ -85,10 +85,9 @@ def _by_level(arrays, levels, names):
         ax.set(title=start, xscale="log", xlabel="training loss", ylabel="test accuracy")
         ax.set_xticks(levels, [f"{x:g}" for x in levels])
         ax.minorticks_off()
-        ax.label_outer()
+        ax.invert_xaxis()
     for ax in axes[len(starts) :]:
         ax.set_visible(False)
-    axes[0].invert_xaxis()  # all share it
     plots.headline(fig, "Test accuracy of solutions by their training loss (mean)")
     most = max(axes[: len(starts)], key=lambda ax: len(ax.lines))
     fig.legend(*most.get_legend_handles_labels(), loc="outside right upper", fontsize=7)
