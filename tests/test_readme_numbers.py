@@ -19,6 +19,7 @@ SPRITES, SUPPORT, KERNELS, BUMPS, RESISTANCE = (
     ROOT / "cgjax" / "experiments" / folder / "README.md"
     for folder in ("sprites", "sprites/support", "kernels", "bumps", "resistance")
 )
+CONTROL_STARTS = ("1, biases 0", "2, biases 0", "3, biases 0", "2, biases 1", "3, biases 1")
 REMEDY = "lam_entropy 0.1 + vec_variance 0.01"
 DONUT, STRIPED = "donut_6_22, stripes x0", "donut_6_22, stripes x1"
 
@@ -633,6 +634,73 @@ SENTENCES = [
             f"resistance/tangent-default {s}: {what}: share of X_2"
             for what in ("first update", "kernel")
             for s in ("A", "control")
+        ],
+    ),
+    (
+        RESISTANCE,
+        "train {:.3f}, test {:.3f} in A, {:.3f} and {:.3f} in B; S_2 {:.3f} against {:.3f}; when "
+        "X_2 is drawn anew the answer tells {:.3f} and {:.3f} nats of Y_2",
+        [
+            *(
+                f"resistance/mnist-default {setting}: {score} accuracy"
+                for setting in "AB"
+                for score in ("train", "test")
+            ),
+            *(
+                f"resistance/mnist-default {setting}: {score}"
+                for score in ("S_2", "interventional information")
+                for setting in "AB"
+            ),
+        ],
+    ),
+    (
+        RESISTANCE,
+        "test accuracy {:.3f}, {:.3f}, {:.3f}, {:.3f} where X_2 tells in 0, 50, 90 and 100 % of "
+        "samples; S_2 {:.3f}, {:.3f}, {:.3f}, {:.3f}",
+        [
+            f"resistance/dose-default {setting}: {score}"
+            for score in ("test accuracy", "S_2")
+            for setting in ("B", "rho 0.5", "rho 0.9", "A")
+        ],
+    ),
+    (
+        RESISTANCE,
+        "test accuracy {:.3f}, {:.3f}, {:.3f}, {:.3f} where Y_2 may be one of 1, 2, 5 and 10 "
+        "labels",
+        [
+            f"resistance/widths-default {setting}: test accuracy"
+            for setting in ("width 1", "A", "width 5", "B")
+        ],
+    ),
+    (
+        RESISTANCE,
+        "SGD's networks have test accuracy {:.3f}, {:.3f}, {:.3f}, {:.3f}, {:.3f}, guesses none, "
+        "{:.3f}, {:.3f}, {:.3f}, {:.3f}, walks {:.3f}, {:.3f}, {:.3f}, {:.3f}, {:.3f}.",
+        [
+            f"resistance/control-default {way}, scale {start}: test accuracy"
+            for way in ("sgd", "guess", "metropolis")
+            for start in CONTROL_STARTS
+            if (way, start) != ("guess", "1, biases 0")
+        ],
+    ),
+    (
+        RESISTANCE,
+        "at loss 0.1: SGD {:.3f}, {:.3f}, {:.3f}, {:.3f}, walks {:.3f}, {:.3f}, {:.3f}, {:.3f}.",
+        [
+            f"resistance/capacity-default {way}, scale 2, width {width}: test accuracy"
+            for way in ("sgd", "metropolis")
+            for width in (4, 8, 16, 32)
+        ],
+    ),
+    (
+        RESISTANCE,
+        "where gradient descent goes on, SGD {:.3f}, {:.3f}, {:.3f}, {:.3f}, walks {:.3f}, {:.3f}, "
+        "{:.3f}, {:.3f}",
+        [
+            f"resistance/capacity-default {way}, scale 2, width {width}: "
+            "test accuracy at loss 0.005"
+            for way in ("sgd", "metropolis")
+            for width in (4, 8, 16, 32)
         ],
     ),
 ]  # fmt: skip

@@ -85,10 +85,15 @@ def tables(record: list[dict]) -> list[tuple[str, str]]:
              "|---|---|---|---:|---:|---|---:|---|"]  # fmt: skip
     for entry in record:
         for one in entry.get("claims", ()):
-            p = "-" if one["p"] is None else f"{one['p']:.2g}"
+            ours, against = (_shown(one[side], ".3f") for side in ("ours", "against"))
             lines.append(
-                f"| {entry['row']} | {entry['size']} | {one['claim']} | {one['ours']:.3f} "
-                f"| {one['against']:.3f} | {one['direction']} | {p} | {one['verdict']} |"
+                f"| {entry['row']} | {entry['size']} | {one['claim']} | {ours} | {against} "
+                f"| {one['direction']} | {_shown(one['p'], '.2g')} | {one['verdict']} |"
             )
     numbers = markdown.metric_table(record, reference="recomputed")
     return [("resistance: orderings", "\n".join(lines)), ("resistance: recomputed", numbers)]
+
+
+def _shown(value, form: str) -> str:
+    """A dash where nothing was found, such as guesses of a low loss."""
+    return "-" if value is None else format(value, form)

@@ -179,6 +179,15 @@ def test_claims_close_the_table(capsys):
     assert "A has the larger gap" in out and "holds" in out and "0.0312" in out
 
 
+def test_the_table_of_claims_has_dashes_where_nothing_was_found():
+    one = {"claim": "SGD below guesses", "ours": 0.5, "against": None, "direction": "below",
+           "p": None, "verdict": "underpowered"}  # fmt: skip
+    entry = {"row": "control", "size": "fast", "label": "", "metrics": {}, "claims": [one]}
+    table = dict(run.tables([entry]))["resistance: orderings"]
+    line = "| control | fast | SGD below guesses | 0.500 | - | below | - | underpowered |"
+    assert table.splitlines()[-1] == line
+
+
 def test_every_claim_says_where_it_stands():
     rows = configs.load_file("resistance").ROWS
     for row, known in CLAIMS["resistance"].items():
