@@ -166,8 +166,8 @@ def first_step(config, found):
         numbers[f"{word}: angle after the first step"] = (after, seeds)
         numbers[f"{word}: tilt after the first step"] = (plane.tilt(after), seeds)
         numbers[f"{word}: change of tilt"] = (plane.tilt(after) - plane.tilt(before), seeds)
-        arrays[f"turn/{word}"] = turn
-    arrays["angle/start"] = before
+        arrays |= {f"turn/{word}": turn, f"tilt/{word}": plane.tilt(after)}
+    arrays |= {"angle/start": before, "tilt/at the start": plane.tilt(before)}
     return numbers, arrays
 
 

@@ -183,10 +183,12 @@ def _paths(arrays):
 
 
 def draw_turns(arrays, folder):
-    """By which angle each cell alone turns the boundary."""
-    rows = {name.split("/")[1]: v for name, v in arrays.items() if name.startswith("turn/")}
-    title = "Turn of the boundary in the first step, by the cell whose gradient is used"
-    plots.save(_dot_panels({"degrees": rows}, title), folder / "turns.png")
+    """By which angle each cell alone turns the boundary, and how far from upright it leaves it."""
+    words = sorted(name.split("/")[1] for name in arrays if name.startswith("tilt/"))
+    panels = {"degrees from the line X_1 = 0": {w: arrays[f"tilt/{w}"] for w in words},
+              "degrees turned": {w: arrays.get(f"turn/{w}", ()) for w in words}}  # fmt: skip
+    title = "The boundary after the first step, by the cell whose gradient is used"
+    plots.save(_dot_panels(panels, title), folder / "turns.png")
 
 
 def draw_tangent(arrays, folder):
