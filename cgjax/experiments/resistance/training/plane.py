@@ -240,7 +240,11 @@ def gauss_newton(config):
             )
             vector, unravel = ravel_pytree(params)
             points = _points(config, batch, key, replica)
-            jacobian = jax.jacrev(lambda v: f(unravel(v), points.x))(vector)  # [n, 2, P]
+
+            def at(x):  # of one point: of all at once, each would be asked of every other
+                return jax.jacrev(lambda v: f(unravel(v), x[None])[0])(vector)
+
+            jacobian = jax.vmap(at)(points.x)  # [n, 2, P]
             p = jax.nn.softmax(f(params, points.x))
             weighted = p[..., None] * (jacobian - jnp.einsum("nc,ncp->np", p, jacobian)[:, None])
             curvature = jnp.einsum("ncp,ncq->pq", jacobian, weighted) / len(p)
