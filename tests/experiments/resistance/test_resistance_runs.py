@@ -4,8 +4,10 @@ import csv
 import json
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.flatten_util import ravel_pytree
 
 import cgjax
 from cgjax import config as configs
@@ -91,6 +93,35 @@ def test_crossings_are_the_first(tmp_path):
     losses = jax.jit(jax.vmap(lambda p: of_plane.whole_loss(own, p, points)))(held)
     reached = steps[0, :, 0] >= 0
     assert reached.any() and np.all(np.asarray(losses)[reached] <= own.eval.levels[0])
+
+
+def test_gauss_newton_is_newton_s_step_of_the_linearised_network():
+    config = smoke("optimisers", {"model.width": "3", "model.n_hidden": "1"})
+    own = dict(configs.parts(config))["gauss_newton"]
+    f = of_plane.predictor(own)
+
+    def loss(logits, points):
+        return jnp.mean(of_plane.models.LOSSES["cross_entropy"](logits, points.y[:, 0]))
+
+    def whole(params, extra, batch, *_):
+        return loss(f(params, batch["points"].x), batch["points"]), extra
+
+    @jax.jit
+    def both():
+        points = of_plane.draw(own, np.uint32(0), False)["train"]
+        params = of_plane.network(own).init(jax.random.key(0), points.x)["params"]
+        rest = ({}, {"points": points}, jax.random.key(0), 0, {})
+        _, found = of_plane.gauss_newton(own)(whole)(params, *rest)
+        vector, unravel = ravel_pytree(params)
+        logits, along = jax.linearize(lambda v: f(unravel(v), points.x), vector)
+        curvature = jax.hessian(lambda v: loss(logits + along(v), points))(0 * vector)
+        gradient = jax.grad(lambda v: whole(unravel(v), *rest)[0])(vector)
+        damped = curvature + own.optim.damping * jnp.eye(len(vector))
+        return ravel_pytree(found)[0], jnp.linalg.solve(damped, gradient)
+
+    found, expected = both()
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+    assert np.abs(expected).max() > 0.1
 
 
 @pytest.mark.slow
