@@ -72,7 +72,8 @@ def _by_level(arrays, levels, names):
         starts.setdefault(start, []).append((way, arrays[f"solutions/{name}/test accuracy"]))
     columns = 2 if len(starts) == 4 else min(len(starts), 3)
     rows = -(-len(starts) // columns)
-    fig = plots.new_figure(3.4 * columns + 1.9, 2.9 * rows + 0.7, layout="constrained")
+    width = max(3.4 * columns + 1.9, 7.6)  # of the headline
+    fig = plots.new_figure(width, 2.9 * rows + 0.7, layout="constrained")
     axes = fig.subplots(rows, columns, squeeze=False, sharey=True).ravel()
     for ax, (start, ways) in zip(axes, starts.items()):
         for (way, values), shade in zip(ways, plots.shades(len(ways), "#9ecae1", "#08306b")):
