@@ -777,6 +777,18 @@ SENTENCES = [
                         "sign", "gd", "gauss_newton", "evolution", "guess", "metropolis")
         ],
     ),
+    (
+        RESISTANCE,
+        "right in A {:.3f}, in B {:.3f} (1,500 lines each), of training {:.3f} in both; action "
+        "words' share at structure positions {:.2f} and {:.2f}",
+        [
+            "resistance/scan-default A: test accuracy, 1,500 lines",
+            "resistance/scan-default B: test accuracy, 1,500 lines",
+            "resistance/scan-default A: train accuracy, 1,500 lines",
+            "resistance/scan-default A: S of action words in structure",
+            "resistance/scan-default B: S of action words in structure",
+        ],
+    ),
 ]  # fmt: skip
 
 
@@ -858,6 +870,8 @@ def test_claims_are_judged_as_the_readme_says():
         ("landscape", "A's end is nearer to the start"): "underpowered",
         ("one_step", "plane: a step raises D_2, X_2 telling"): "does not hold",
         ("remedies", "towers leave A's information, Y_1 given"): "underpowered",
+        ("scan", "A trains faster"): "underpowered",
+        ("scan", "A has the larger gap"): "underpowered",
     }
 
 
