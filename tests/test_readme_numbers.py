@@ -580,6 +580,46 @@ SENTENCES = [
     ),
     (
         RESISTANCE,
+        "(`mnist`, 20 seeds, 200 steps): train {:.3f}, test {:.3f} in A, {:.3f} and {:.3f} in B; "
+        "gap {:.3f} against {:.3f}, S_2 {:.3f} against {:.3f}, interventional information {:.3f} "
+        "against {:.3f} nats. With the other network of the text (`three_conv`): train {:.3f}, test {:.3f} "
+        "in A, {:.3f} and {:.3f} in B; gap {:.3f} against {:.3f}",
+        [
+            f"resistance/mnist-paper{label} {setting}: {name}"
+            for label, names in (
+                ("", (("train accuracy", "test accuracy"), ("gap",), ("S_2",),
+                      ("interventional information",))),
+                ("-three_conv", (("train accuracy", "test accuracy"), ("gap",))),
+            )
+            for several in names for setting in "AB" for name in several
+        ],
+    ),
+    (
+        RESISTANCE,
+        "sentences of the whole test right in A {:.4f}, in B {:.4f} under both readings; gap "
+        "{:.3f} (sd over seeds 0.021) against {:.3f}",
+        [
+            "resistance/scan-paper A: test accuracy, whole set",
+            "resistance/scan-paper B: test accuracy, whole set",
+            "resistance/scan-paper A: gap", "resistance/scan-paper B: gap",
+        ],
+    ),
+    (
+        RESISTANCE,
+        "from scale 2 SGD's networks have test accuracy {:.3f}, walks {:.3f}, guesses {:.3f}; from "
+        "scale 3 {:.3f}, {:.3f} and {:.3f}. From starts with biases guesses are ahead, {:.3f} "
+        "against SGD's {:.3f} (scale 2) and {:.3f} against {:.3f} (scale 3)",
+        [
+            f"resistance/control-paper {who}, scale {scale}, biases {biases}: test accuracy"
+            for who, scale, biases in (
+                ("sgd", 2, 0), ("metropolis", 2, 0), ("guess", 2, 0), ("sgd", 3, 0),
+                ("metropolis", 3, 0), ("guess", 3, 0), ("guess", 2, 1), ("sgd", 2, 1),
+                ("guess", 3, 1), ("sgd", 3, 1),
+            )
+        ],
+    ),
+    (
+        RESISTANCE,
         "train {:.3f}, test {:.3f} in A, {:.3f} and {:.3f} in B; gap {:.3f} against {:.3f}, S_2 "
         "{:.3f} against {:.3f}, interventional information {:.3f} against {:.3f} nats",
         [
@@ -873,6 +913,39 @@ def test_claims_are_judged_as_the_readme_says():
         ("scan", "A trains faster"): "underpowered",
         ("scan", "A has the larger gap"): "underpowered",
     }
+
+
+def test_claims_at_the_papers_length():
+    """All hold but one; how far SGD's networks are behind guesses; the span of the optimisers."""
+    entries = {(entry["row"], entry["label"]): entry for entry in report.entries("resistance")
+               if entry["size"] == "paper"}  # fmt: skip
+    judged = {(row, one["claim"]): one["verdict"]
+              for (row, _), entry in entries.items() for one in entry["claims"]}  # fmt: skip
+    assert {key for key, word in judged.items() if word != "holds"} == {
+        ("optimisers", "SGD composes less than guesses")
+    }
+    assert len(entries["mnist", ""]["claims"]) == len(entries["mnist", "three_conv"]["claims"]) == 5
+    text = plain(RESISTANCE.read_text())
+    scan = entries["scan", ""]["metrics"]
+    assert f"(sd over seeds {scan['A: gap']['sd']:.3f})" in text
+    assert all(f"{scan[f'{b}: test accuracy, whole set']['ours']:.4f}" == "1.0000"
+               for b in ("B", "B, jump replaced"))  # fmt: skip
+    behind = [
+        entries["control", ""]["metrics"][f"sgd, scale {n}, biases 1: less guesses of nearest norm"]
+        for n in (2, 3)
+    ]
+    expected = "SGD's are {:.3f} and {:.3f} behind, with a deviation of {:.2f} and {:.2f}".format(
+        *(-one["ours"] for one in behind), *(one["sd"] for one in behind)
+    )
+    assert expected in text, expected
+    found = entries["optimisers", ""]["metrics"]
+    means = [
+        metric["ours"]
+        for name, metric in found.items()
+        if name.endswith(", scale 2: test accuracy") and not name.startswith(("guess", "metro"))
+    ]
+    assert len(means) == 11
+    assert f"eleven of them lie between {min(means):.3f} and {max(means):.3f}" in text
 
 
 def test_gradient_descent_is_held_against_searches():
