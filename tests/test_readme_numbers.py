@@ -582,8 +582,8 @@ SENTENCES = [
         RESISTANCE,
         "(`mnist`, 20 seeds, 200 steps): train {:.3f}, test {:.3f} in A, {:.3f} and {:.3f} in B; "
         "gap {:.3f} against {:.3f}, S_2 {:.3f} against {:.3f}, interventional information {:.3f} "
-        "against {:.3f} nats. With the other network of the text (`three_conv`): train {:.3f}, test {:.3f} "
-        "in A, {:.3f} and {:.3f} in B; gap {:.3f} against {:.3f}",
+        "against {:.3f} nats. With the other network of the text (`three_conv`): train {:.3f}, "
+        "test {:.3f} in A, {:.3f} and {:.3f} in B; gap {:.3f} against {:.3f}",
         [
             f"resistance/mnist-paper{label} {setting}: {name}"
             for label, names in (
