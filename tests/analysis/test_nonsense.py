@@ -32,6 +32,7 @@ from cgjax.analysis import (
     landscape,
     linearised,
     machines,
+    mask_kernels,
     masks,
     ntk,
     ntk_blocks,
@@ -256,6 +257,13 @@ SCORES = {"a": {"kernel": W / 2, "bias": None}, "b": {"kernel": W / 2}}
 ONES = {"a": {"kernel": np.eye(3, 2), "bias": None}, "b": {"kernel": np.eye(3, 2) * 0}}
 SPOILT = {"a": {"kernel": spoilt(W), "bias": None}, "b": {"kernel": W}}
 FULL = {"w": np.array([1.0, 1, 0])}
+
+
+def times_w(params, x):
+    return x @ params["w"]
+
+
+ROWS = np.ones((4, 3), np.float32)
 # clustered regressions
 OUTCOMES, PLAIN = np.array([0.1, 0.3, -0.2, 0.4]), np.stack([np.ones(4), [0, 1, 0, 1]], axis=1)
 PAIRS = [0, 0, 1, 1]
@@ -1306,6 +1314,15 @@ CASES = {
         ("rates", lambda: early(rates=[NAN])),
         ("rates", lambda: early(rates=0.1)),
         ("rates", lambda: early(rates=[])),
+    ],
+    "mask_kernels.restricted": [
+        ("several", lambda: mask_kernels.restricted(times_w, {"w": W}, [], ROWS)),
+        ("several", lambda: mask_kernels.restricted(times_w, {"w": W}, [{"w": None}], ROWS)),
+        ("several", lambda: mask_kernels.restricted(times_w, {"w": W}, [{"w": np.ones(2)}], ROWS)),
+        ("several", lambda: mask_kernels.restricted(times_w, {"w": W}, [{"v": W}], ROWS)),
+        ("params", lambda: mask_kernels.restricted(times_w, {"w": W * NAN}, [{"w": W}], ROWS)),
+        ("x", lambda: mask_kernels.restricted(times_w, {"w": W}, [{"w": W}], ROWS * NAN)),
+        ("f", lambda: mask_kernels.restricted(lambda p, x: x.sum(1), {"w": W}, [{"w": W}], ROWS)),
     ],
     "masks.selected": [
         ("where", lambda: masks.selected(NET, "conv")),
