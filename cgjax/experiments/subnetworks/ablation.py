@@ -83,16 +83,13 @@ def accuracies(task, data, sets, networks, noise, order, repeats: int = 1) -> di
     networks: functions of a key that give parameters; of equal ones that follow each other
     (`repeats` of them) the program holds one.
     """
-    ends = np.cumsum([len(rows) for rows in sets.values()])
-    every = jnp.concatenate(list(sets.values()))
 
     def one(i):
         params = jax.lax.switch(i // repeats, networks[::repeats], jax.random.fold_in(noise, i))
-        return tasks.answers(task, params, data["table"], every, order)[1]
+        return tasks.accuracies(task, params, data["table"], sets, order)
 
-    right = jax.lax.map(one, jnp.arange(len(networks)))
-    parts = jnp.split(right, ends[:-1], axis=1)
-    return {name: list(jnp.mean(part, axis=1)) for name, part in zip(sets, parts)}
+    return {name: list(values) for name, values in jax.lax.map(
+        one, jnp.arange(len(networks))).items()}  # fmt: skip
 
 
 def drawn(scores: dict, kind: str, name: str) -> np.ndarray:

@@ -104,8 +104,7 @@ def scored(config, task, params, numbers: dict) -> Bases:
     @jax.jit
     def score(params, table, rows, key):
         def one(params):
-            return {name: jnp.mean(tasks.answers(task, params, table, own, key)[1])
-                    for name, own in rows.items()}  # fmt: skip
+            return tasks.accuracies(task, params, table, rows, key)
 
         return jax.lax.map(one, params)
 

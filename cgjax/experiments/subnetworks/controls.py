@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cgjax.experiments.subnetworks import language, odd_one_out, problems, tasks
+from cgjax.experiments.subnetworks import language, problems, tasks
 
 UNITS = 8  # of each branch
 DIRECTIONS = 4  # entries of each branch's embedding
@@ -136,8 +136,3 @@ def oracle(config, params, target: int) -> dict:
 
 def _filled(branch, keep):
     return jax.tree.map(lambda leaf: jnp.full_like(leaf, float(keep)), branch)
-
-
-def chance() -> float:
-    """Of every set."""
-    return odd_one_out.CHANCE

@@ -64,7 +64,7 @@ def experiment(config, task: tasks.Task, bases: Bases, replicas: dict) -> train.
     per_epoch = steps_per_epoch(config, task)
     like = jax.tree.map(lambda leaf: leaf[0], bases.params)
     on = tasks.layer_sets(task, like, tuple(own.layers))
-    names = tuple(targets(task, replicas))
+    names = tuple(targets(task))
     data = {
         "bases": cast(bases.params, on, task.dtype),
         "table": task.sets.table,
@@ -137,7 +137,7 @@ def cast(params, on: dict, dtype):
     return tree.unflat(cast, params)
 
 
-def targets(task, replicas) -> list[str]:
+def targets(task) -> list[str]:
     """The sets that masks can be trained on: one for each subroutine, then the whole rule."""
     return [*(f"mask_{i}" for i in range(len(task.subroutines))), "compositional"]
 
@@ -159,7 +159,7 @@ def _stacked(rows):
 def steps_per_epoch(config, task) -> int:
     """Batches in a pass over a mask's training set."""
     sets = task.sets.rows["train"]
-    least = min(len(sets[name]) for name in targets(task, None))
+    least = min(len(sets[name]) for name in targets(task))
     return arrays.n_batches(least, config.masks.batch)
 
 

@@ -70,11 +70,14 @@ def _beyond(scores, table, targets, n) -> dict:
             null = np.full((1, len(targets)), np.nan)
         if kind == "complement":
             null = np.where(scores["has complement"] > 0, null, np.nan)
-        lower = np.sum(null <= table["abl_diff"], axis=0)
-        p = (1 + lower) / (1 + len(null))
         found[f"null_{kind}"] = null.mean(axis=0)
         found[f"abl_beyond_{kind}"] = table["abl_diff"] - null.mean(axis=0)
-        found[f"p_{kind}"] = np.where(np.isnan(null).any(axis=0), np.nan, p)
+        found[f"p_{kind}"] = np.array(
+            [
+                stats.null_p(seen, draws, "below") if np.isfinite(draws).all() else np.nan
+                for seen, draws in zip(table["abl_diff"], null.T)
+            ]
+        )
     return found
 
 
@@ -92,8 +95,7 @@ def by_base(table: dict, column: str, n_bases: int) -> np.ndarray:
     for base in range(n_bases):
         own = (table["base"] == base) & table["valid_base"]
         if own.any():
-            values[base] = np.nanmean(table[column][own]) if not np.isnan(
-                table[column][own]).all() else np.nan  # fmt: skip
+            values[base] = np.mean(table[column][own])
     return values
 
 
@@ -113,29 +115,31 @@ def metrics(table: dict, bases: Bases, subroutines, suffix: str = "") -> dict:
 
 
 def tests(table: dict) -> dict:
-    """p of no difference, for subnetworks and ablations of one subroutine.
+    """p of no difference, for subnetworks and ablations of one subroutine, valid bases alone.
 
-    "p by z" are the paper's clustered z tests, too bold with few bases; "p by signs" flips the
-    signs of the bases' means; "p of size-matched" puts a run's rank among removals of its size and
-    takes the median over runs.
+    "by z": the paper's clustered normal tests, too bold with few bases; "by wild clusters" and "by
+    signs" flip the signs of whole bases, so that G of them give no p below 2^(1 - G). "of <kind>
+    removals": the median over runs of each one's rank among removals of its size.
     """
     valid = rows(table, table["valid_base"])
-    found, clusters = {}, valid["base"]
-    if len(np.unique(clusters)) > 1:
-        for half in ("sub", "abl"):
-            values = valid[f"{half}_diff"]
-            found[f"{half} diff, p by signs"] = stats.sign_flip_test(values, clusters)
-            found[f"{half} diff, p by z"] = z_test(values, clusters)
+    found = {}
+    if len(np.unique(valid["base"])) > 1:
+        halves = {"sub": (1.0, 0.0), "abl": (1.0, 1.0)}  # intercept, and intercept + ablation
+        n = len(valid["base"])
+        y = np.concatenate([valid["sub_diff"], valid["abl_diff"]])
+        design = np.stack([np.ones(2 * n), np.repeat([0.0, 1.0], n)], axis=1)
+        clusters = np.tile(valid["base"], 2)
+        fitted = stats.clustered_covariance(y, design, clusters)
+        for half, contrast in halves.items():
+            found[f"{half} diff, p by z"] = stats.wald(*fitted, contrast).p
+            found[f"{half} diff, p by wild clusters"] = stats.wild_cluster(
+                y, design, clusters, contrast
+            )
+            found[f"{half} diff, p by signs"] = stats.sign_flip_test(
+                valid[f"{half}_diff"], valid["base"]
+            )
     for kind in ablation.NULLS:
         p = valid[f"p_{kind}"]
         if np.isfinite(p).any():
             found[f"abl diff, p of {kind} removals"] = float(np.nanmedian(p))
     return found
-
-
-def z_test(values, clusters) -> float:
-    """Two-sided p that the mean is zero, by a normal test with errors clustered on bases."""
-    coefficients, errors = stats.clustered_glm(values, np.ones((len(values), 1)), clusters)[:2]
-    if errors[0] == 0:
-        return 0.0 if coefficients[0] else 1.0
-    return float(stats.two_sided(coefficients[0] / errors[0]))

@@ -18,6 +18,9 @@ from cgjax.experiments.subnetworks import language, odd_one_out, problems
 from cgjax.nets.bert import Bert
 
 CHUNK = 100  # problems whose inputs are embedded at once, outside training
+TOKENS = (*language.TOKENS, "wordpiece")
+STARTS = ("scratch", "random", "pretrained")
+LANGUAGE_NETS = ("bert", "modular", "template")
 DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
 
 
@@ -58,6 +61,13 @@ def answers(task: Task, params, table, rows, key) -> tuple[jax.Array, jax.Array]
     groups = (ordered.reshape(-1, chunk, odd_one_out.N), labels.reshape(-1, chunk))
     losses, right = jax.lax.map(some, groups)
     return losses.ravel()[:n], right.ravel()[:n]
+
+
+def accuracies(task: Task, params, table, sets: dict, key) -> dict:
+    """{set: accuracy}; the program holds one forward pass, whatever the number of sets."""
+    ends = np.cumsum([len(rows) for rows in sets.values()])
+    right = answers(task, params, table, jnp.concatenate(list(sets.values())), key)[1]
+    return {name: jnp.mean(own) for name, own in zip(sets, jnp.split(right, ends[:-1]))}
 
 
 def layer_sets(task: Task, params, firsts: tuple[int, ...]) -> dict[str, np.ndarray]:

@@ -1,0 +1,122 @@
+"""Masks of all subroutines at once, of which no two share a weight.
+
+Each subroutine has a score for each weight. A weight belongs to the one with the highest score, if
+that is above zero: hard, m_i = 1[s_i > 0 and s_i > s_j]; soft, m_i = sigmoid(beta s_i) times
+sigmoid(beta (s_i - s_j)) for every other j, which tends to the hard one. All masks are learned
+together, each on its own set.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cgjax.analysis import masks as library
+from cgjax.core import optim, train
+from cgjax.experiments.subnetworks import ablation, odd_one_out, searches, stages, tasks
+from cgjax.experiments.subnetworks import table as tables
+
+
+def soft(scores: list, beta) -> list:
+    """Soft masks of all subroutines; scores: one tree for each."""
+
+    def one(i):
+        def leaf(own, *others):
+            found = jax.nn.sigmoid(beta * own)
+            for other in others:
+                found = found * jax.nn.sigmoid(beta * (own - other))
+            return found
+
+        return jax.tree.map(leaf, scores[i], *(s for j, s in enumerate(scores) if j != i))
+
+    return [one(i) for i in range(len(scores))]
+
+
+def hard(scores: list) -> list:
+    """Hard masks; where two scores are equal the weight belongs to none."""
+
+    def one(i):
+        def leaf(own, *others):
+            found = own > 0
+            for other in others:
+                found = found & (own > other)
+            return found.astype(own.dtype)
+
+        return jax.tree.map(leaf, scores[i], *(s for j, s in enumerate(scores) if j != i))
+
+    return [one(i) for i in range(len(scores))]
+
+
+def experiment(config, task: tasks.Task, bases, replicas: dict) -> train.Experiment:
+    """As `searches.experiment`, with the masks of all subroutines in one replica."""
+    single = searches.experiment(config, task, bases, replicas)
+    own, n = config.masks, len(task.subroutines)
+    per_epoch = searches.steps_per_epoch(config, task)
+
+    def init(key, replica):
+        # Equal scores would give every subroutine the same gradient of its rivals: a little noise.
+        found = {}
+        for i in range(n):
+            s, _ = single.init(key, replica)
+            leaves, structure = jax.tree.flatten(s)
+            keys = jax.random.split(jax.random.fold_in(key, i), len(leaves))
+            noisy = [leaf + 0.01 * jax.random.normal(k, leaf.shape)
+                     for k, leaf in zip(keys, leaves)]  # fmt: skip
+            found[str(i)] = jax.tree.unflatten(structure, noisy)
+        return found, {}
+
+    def loss(params, extra, batch, key, step, replica):
+        data = batch["data"]
+        base, on = searches.frozen(data, replica)
+        beta = library.beta_schedule(
+            step // per_epoch + 1, own.epochs, own.beta_max, from_one=own.from_one
+        )
+        weights = batch["mask"] / jnp.sum(batch["mask"])
+        value, right = 0.0, 0.0
+        for i, masks in enumerate(soft([params[str(i)] for i in range(n)], beta)):
+            network = library.apply(base, masks, on)
+            problems = data["train"][i][batch["indices"]]
+            rows, labels = odd_one_out.permuted(jax.random.fold_in(batch["key"], i), problems)
+            embedded = task.embed(network, tasks.shown(data["table"], rows))
+            value += jnp.sum(weights * odd_one_out.each_loss(embedded, labels))
+            right += jnp.sum(weights * odd_one_out.right(embedded, labels)) / n
+            value += replica["penalty"] * jax.tree.reduce(
+                jnp.add, jax.tree.map(jnp.sum, masks))  # fmt: skip
+        return value, (extra, {"accuracy": right})
+
+    def evaluate(params, extra, data, key, replica):
+        base, on = searches.frozen(data, replica)
+        found = {}
+        for i, masks in enumerate(hard([params[str(i)] for i in range(n)])):
+            scores = ablation.grid(task, data, base, masks, on, i, key, own.n_draws)
+            found |= {f"{i}: {name}": value for name, value in scores.items()}
+        return found, {}
+
+    return single._replace(
+        init=init, loss=loss, evaluate=evaluate,
+        tx=lambda replica: optim.by_name("adam", replica["lr"]),
+    )  # fmt: skip
+
+
+def run(config, part: stages.Part, workdir, name: str = "") -> dict:
+    """The table of disjoint masks of a part's bases."""
+    replicas = searches.product(config, part.bases, 1)
+    state, history = train.fit(
+        experiment(config, part.task, part.bases, replicas),
+        searches.in_steps(config, part.task), workdir / "joint", name,
+    )  # fmt: skip
+    last = {key: values[-1] for key, values in history["eval"].items() if key != "step"}
+    n = len(part.task.subroutines)
+    found = [_of_target(last, replicas, i) for i in range(n)]
+    every = searches.Found(
+        {key: np.concatenate([one.replicas[key] for one in found]) for key in replicas},
+        {key: np.concatenate([one.scores[key] for one in found]) for key in found[0].scores},
+        state.params, {},
+    )  # fmt: skip
+    return tables.make(every, part.bases, n)
+
+
+def _of_target(last, replicas, i) -> searches.Found:
+    prefix = f"{i}: "
+    scores = {key.removeprefix(prefix): values for key, values in last.items()
+              if key.startswith(prefix)}  # fmt: skip
+    return searches.Found({**replicas, "target": np.full(len(replicas["seed"]), i)}, scores, {}, {})
