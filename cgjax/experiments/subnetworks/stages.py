@@ -1,7 +1,7 @@
 """The stages of one part: its task, its bases, the search among configurations, the masks.
 
-Sub-folders of a part: `base`, `prune`, `search`, `masks`; each is resumed on its own, and a finished
-one is read without compiling its program.
+Sub-folders of a part: `base`, `prune`, `search`, `masks`; each is resumed on its own, and what is
+finished is read without compiling its program.
 """
 
 import pathlib

@@ -96,11 +96,11 @@ def _columns(prefix, table):
 def base_metrics(found: bases.Bases, subroutines) -> dict:
     """Accuracies of the bases themselves, those that count in no mean too."""
     seeds = found.numbers["base_seed"].tolist()
-    words = {"compositional": "base accuracy", "held_out": "base accuracy, held out"}
-    words |= {f"test_{i}": f"base on {name} alone" for i, name in enumerate(subroutines)}
+    words = {"compositional": "base: test accuracy", "held_out": "base: held-out accuracy"}
+    words |= {f"test_{i}": f"base: {name} alone" for i, name in enumerate(subroutines)}
     metrics = {words[name]: (values, seeds) for name, values in found.scores.items()
                if name in words}  # fmt: skip
-    return metrics | {"bases that count": ([found.valid.mean()], [])}
+    return metrics | {"base: share that counts": ([found.valid.mean()], [])}
 
 
 def base_arrays(found: bases.Bases, subroutines) -> dict:
@@ -119,7 +119,7 @@ def spread(search: dict, found: bases.Bases, subroutines) -> dict:
                                                    [])  # fmt: skip
         if len(valid["base"]):
             for share in (0, 50, 100):
-                metrics[f"{name}: abl diff, {share} % of valid configurations"] = (
+                metrics[f"{name}: abl_diff, {share} % of valid configurations"] = (
                     [np.percentile(valid["abl_diff"], share)], [])  # fmt: skip
     return metrics
 
@@ -205,7 +205,7 @@ def only_bases(config, workdir, name: str = "") -> tuple[dict, dict]:
     arrays |= {f"history/{key}": history["eval"][key] for key in ("step", "val accuracy")}
     best = history["eval"]["val accuracy"].max(axis=0)
     metrics = base_metrics(found, task.subroutines)
-    return metrics | {"best validation accuracy": (best, list(config.train.seeds))}, arrays
+    return metrics | {"base: validation accuracy": (best, list(config.train.seeds))}, arrays
 
 
 def families(config, workdir, name: str = "") -> tuple[dict, dict]:
@@ -287,11 +287,11 @@ def _related(structure, scores: dict, where: str) -> dict:
 def over_widths(config, metrics: dict) -> dict:
     """The same over the bases of all parts, which differ in size."""
     structure, scores = [], {"compositional": [], "held_out": []}
-    words = {"compositional": "base accuracy", "held_out": "base accuracy, held out"}
+    words = {"compositional": "base: test accuracy", "held_out": "base: held-out accuracy"}
     for name, _ in parts(config):
         prefix = f"{name}/" if name else ""
         own = [np.asarray(values) for key, (values, seeds) in metrics.items()
-               if key.startswith(prefix) and key.endswith(": abl diff")]  # fmt: skip
+               if key.startswith(prefix) and key.endswith(": abl_diff")]  # fmt: skip
         structure.append(-np.mean(own, axis=0))
         for key, word in words.items():
             if prefix + word in metrics:

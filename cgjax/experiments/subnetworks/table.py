@@ -14,9 +14,9 @@ from cgjax.experiments.subnetworks.searches import Found
 NETWORKS = ("sub", "abl", "rnd")
 # Columns that become metrics, and how their names read there.
 SHOWN = {
-    "sub_diff": "sub diff", "abl_diff": "abl diff", "rnd_diff": "rnd diff",
-    "abl_beyond_random": "abl diff beyond random removals",
-    "abl_beyond_complement": "abl diff beyond removals outside",
+    "sub_diff": "sub_diff", "abl_diff": "abl_diff", "rnd_diff": "rnd_diff",
+    "abl_beyond_random": "abl_diff beyond random removals",
+    "abl_beyond_complement": "abl_diff beyond removals outside",
     "sub_target": "sub target", "sub_other": "sub other",
     "abl_target": "abl target", "abl_other": "abl other", "sub_own": "sub own set",
     "sub_compositional": "sub compositional", "abl_compositional": "abl compositional",
@@ -117,9 +117,9 @@ def metrics(table: dict, bases: Bases, subroutines, suffix: str = "") -> dict:
 def tests(table: dict) -> dict:
     """p of no difference, for subnetworks and ablations of one subroutine, valid bases alone.
 
-    "by z": the paper's clustered normal tests, too bold with few bases; "by wild clusters" and "by
-    signs" flip the signs of whole bases, so that G of them give no p below 2^(1 - G). "of <kind>
-    removals": the median over runs of each one's rank among removals of its size.
+    Without a word: the paper's clustered z tests, too bold with few bases. "wild clusters" and
+    "signs" flip the signs of whole bases, so that G of them give no p below 2^(1 - G). "removals":
+    the median over runs of each one's rank among removals of its size.
     """
     valid = rows(table, table["valid_base"])
     found = {}
@@ -131,15 +131,15 @@ def tests(table: dict) -> dict:
         clusters = np.tile(valid["base"], 2)
         fitted = stats.clustered_covariance(y, design, clusters)
         for half, contrast in halves.items():
-            found[f"{half} diff, p by z"] = stats.wald(*fitted, contrast).p
-            found[f"{half} diff, p by wild clusters"] = stats.wild_cluster(
+            found[f"p of {half}_diff"] = stats.wald(*fitted, contrast).p
+            found[f"p of {half}_diff, wild clusters"] = stats.wild_cluster(
                 y, design, clusters, contrast
             )
-            found[f"{half} diff, p by signs"] = stats.sign_flip_test(
+            found[f"p of {half}_diff, signs"] = stats.sign_flip_test(
                 valid[f"{half}_diff"], valid["base"]
             )
     for kind in ablation.NULLS:
         p = valid[f"p_{kind}"]
         if np.isfinite(p).any():
-            found[f"abl diff, p of {kind} removals"] = float(np.nanmedian(p))
+            found[f"p of abl_diff, {kind} removals"] = float(np.nanmedian(p))
     return found

@@ -1,0 +1,213 @@
+"""Subnetworks: does a network hold a module for each part of a rule? (Lepori, Serre, Pavlick)
+
+    python -m cgjax.main --config=configs/subnetworks.py                 BERT, and two known answers
+    python -m cgjax.main --config=configs/subnetworks.py:<row>[,<size>]  one rule, or one question
+
+Rows are listed in ROWS below; sizes are default (a BERT of two layers on some templates, a ResNet
+of four blocks on small images; minutes on two CPU cores), smoke, fast (the paper's networks of
+language on its data, pre-registered masks of a third of its length; vision reduced; for one
+accelerator) and paper (its lengths and its 24 configurations). Numbers of the paper stand beside
+ours for the rules it has; ours have disjoint splits and a closed vocabulary unless a key says so.
+"""
+
+from cgjax.config import split_variant
+from cgjax.declare import Dotted, base, declare, declare_parts, declare_training, nested
+from cgjax.experiments.subnetworks import keys as known
+from cgjax.experiments.subnetworks.language import FAMILIES
+from cgjax.published import PUBLISHED
+
+# Base training: learning rate and batch, from scratch and pretrained.
+CHOSEN = {
+    "agreement_singular": (1e-4, 32, 1e-5, 32),
+    "agreement_plural": (1e-5, 32, 1e-5, 32),
+    "anaphora_singular": (1e-4, 64, 1e-3, 64),
+    "anaphora_plural": (1e-4, 64, 1e-4, 32),
+}
+MINILM = {"model.hidden": 384, "model.layers": 6, "model.heads": 12, "masks.layers": (0, 3, 4)}
+RANDOM = {"model.start": "random"}
+
+
+def language(name: str) -> dict:
+    """A rule of language: from scratch in two shapes, pretrained, and never trained."""
+    rule, number = name.split("_")
+    lr, batch, pretrained_lr, pretrained_batch = CHOSEN[name]
+    return {
+        "data.rule": rule, "data.number": number, "data.templates": FAMILIES[rule],
+        "data.batch": batch, "optim.lr": lr,
+        "parts": {
+            "scratch": {},
+            "scratch_minilm": MINILM,
+            "pretrained": {**MINILM, "model.start": "pretrained", "data.tokens": "wordpiece",
+                           "optim.lr": pretrained_lr, "data.batch": pretrained_batch,
+                           "masks.lrs": (1e-4, 1e-2)},
+            "random_weights": RANDOM,
+        },
+    }  # fmt: skip
+
+
+BUILT = {name: {"model.arch": name} for name in ("modular", "template")}
+COMBINATIONS = {"data.held_out": "combinations"}
+GRID = {"masks.s0s": (0.05, 0.1, 0.0, -0.05), "masks.lrs": (1e-2, 1e-4), "masks.layers": (0, 2, 3)}
+# row: (what it shows, study, changes); "parts" run one after another in sub-folders.
+ROWS = {
+    "demo": (
+        "A small BERT on agreement, both masks, beside networks whose structure is known",
+        "rule", {"parts": {"bert": {}, **BUILT}},
+    ),
+    **{name: (f"{name.replace('_', ', ')}: scratch and pretrained BERT", "rule", language(name))
+       for name in CHOSEN},
+    "controls": (
+        "What the measure says of a modular network, a template, and random weights",
+        "rule", {"parts": {**BUILT, "random_weights": RANDOM}},
+    ),
+    "search": ("All configurations of masks beside the pre-registered one (7.1)", "rule", GRID),
+    "three": (
+        "A rule of three: subject, verb, tense; 3 x 3 accuracies",
+        "rule", {"data.rule": "three", "data.templates": FAMILIES["three"]},
+    ),
+    "scale": (
+        "Three sizes of BERT: structure and accuracy on held-out combinations",
+        "sizes", {**COMBINATIONS, "parts": {
+            "small": {"model.hidden": 128, "model.layers": 2, "model.heads": 2},
+            "middle": {"model.hidden": 256}, "large": {"model.hidden": 512}}},
+    ),
+    "dynamics": (
+        "Structure and accuracy on held-out combinations along base training",
+        "dynamics", {**COMBINATIONS, "checkpoint.keep": (1, 2, 5, 10, 20, 50)},
+    ),
+    "families": (
+        "Four kinds of masks on the same bases: accuracy by sparsity",
+        "families", {"masks.penalties": (0.0, 1e-9, 1e-8, 1e-7, 1e-6),
+                     "masks.keeps": (0.9, 0.5, 0.2, 0.05)},
+    ),
+    "joint": ("Disjoint masks of both subroutines, learned together", "joint", {}),
+    "objectives": (
+        "Masks for the target alone, and for the target and chance on the other (section 10)",
+        "rule", {"parts": {name: {"masks.objective": name}
+                           for name in ("target", "target_and_chance_on_other")}},
+    ),
+}  # fmt: skip
+STUDIES = {
+    "rule": known.LANGUAGE | known.MASKS | known.ONE_FAMILY,
+    "sizes": known.LANGUAGE | known.MASKS | known.ONE_FAMILY,
+    "dynamics": known.LANGUAGE | known.MASKS | known.ONE_FAMILY,
+    "families": known.LANGUAGE | known.MASKS | known.SEVERAL_FAMILIES,
+    "joint": known.LANGUAGE | known.MASKS | known.ONE_FAMILY,
+}
+
+
+def get_config(arg=""):
+    """`arg` is "", "<row>", "<size>" or "<row>,<size>"."""
+    row, size = split_variant(arg, ROWS)
+    _, study, changes = ROWS[row]
+    config = base("subnetworks")
+    with config.unlocked():
+        config.row, config.size, config.study = row, size, study
+    declare_training(config, in_epochs=True)
+    declare(config, STUDIES[study])
+    config.train.epochs, config.checkpoint.epochs = 100, 10
+    changes = dict(changes)
+    parts = {name: dict(part) for name, part in changes.pop("parts", {}).items()}
+    config.update_from_flattened_dict(changes)
+    parts = resize(config, row, size, parts)
+    declare_parts(config, {name: nested(part) for name, part in parts.items()})
+    return config
+
+
+# --- sizes ----------------------------------------------------------------------------------------
+
+SEEDS = {"demo": 5, "controls": 3, "search": 2, "three": 3, "scale": 3, "dynamics": 2,
+         "families": 2, "joint": 3, "objectives": 3}  # fmt: skip
+# A BERT that two CPU cores train in a minute: its penalty is that of the paper, by weights.
+SMALL = {
+    "model.hidden": 64, "model.layers": 2, "model.heads": 2, "data.n_train": 600,
+    "data.n_val": 150, "data.n_test": 200, "data.n_eval": 150, "data.batch": 32, "optim.lr": 1e-3,
+    "train.epochs": 12, "checkpoint.epochs": 12, "masks.epochs": 30, "masks.seeds": (0,),
+    "masks.n_draws": 10, "masks.penalties": (1e-6,), "masks.layers": (0,),
+}  # fmt: skip
+TEMPLATES = {
+    "agreement": ("simple_agrmt", "prep_inanim"),
+    "anaphora": FAMILIES["anaphora"],
+    "three": ("obj_rel_across_inanim",),
+}
+# What a row keeps of its own at default size, and what differs there.
+DEFAULT = {
+    "search": {"masks.s0s": (0.05, 0.0), "masks.lrs": (1e-2, 1e-3), "masks.layers": (0, 1)},
+    "dynamics": {"checkpoint.keep": (1, 2, 4, 8)},
+    "families": {"masks.penalties": (0.0, 1e-5, 1e-4), "masks.keeps": (0.8, 0.4)},
+    "three": {"train.epochs": 20},
+}
+SIZES = {
+    "small": {"model.hidden": 16, "model.heads": 1}, "middle": {"model.hidden": 32},
+    "large": {"model.hidden": 64},
+}  # fmt: skip
+FEW = ("scratch", "random_weights")  # of the parts of a rule of language, on two cores
+SMOKE = {
+    "model.hidden": 16, "model.layers": 1, "model.heads": 1, "data.n_train": 12, "data.n_val": 4,
+    "data.n_test": 4, "data.n_eval": 4, "data.batch": 8, "masks.batch": 8, "masks.epochs": 1,
+    "masks.n_draws": 1, "train.epochs": 2, "checkpoint.epochs": 2, "eval.least": 0.0,
+    "optim.patience": 2,
+}  # fmt: skip
+
+
+def resize(config, row: str, size: str, parts: dict) -> dict:
+    """Changes the config to a size; returns the parts that run at it."""
+    flat = Dotted(config)
+    config.train.seeds = (0, 1, 2)
+    grid = len(config.masks.s0s) > 1
+    if size == "paper":
+        config.data.splits = "published" if row in CHOSEN else "disjoint"
+        if row in CHOSEN:
+            config.update_from_flattened_dict(GRID)
+    elif size == "fast":
+        config.update_from_flattened_dict({"train.epochs": 30, "masks.epochs": 30})
+        parts = {name: _registered(part) for name, part in parts.items()}
+        if row == "dynamics":
+            config.checkpoint.keep = (1, 2, 5, 10, 20)
+    else:
+        config.train.seeds = tuple(range(SEEDS.get(row, 3)))
+        flat["data.templates"] = TEMPLATES[config.data.rule]
+        config.update_from_flattened_dict(SMALL)
+        config.update_from_flattened_dict(DEFAULT.get(row, {}))
+        if row == "scale":
+            parts = {name: dict(SIZES[name]) for name in parts}
+        if row in CHOSEN:
+            parts = {name: {**_registered(parts[name])} for name in FEW}
+        if row == "dynamics":
+            config.optim.patience = config.train.epochs
+    if size == "smoke":
+        config.train.seeds = (0, 1)
+        config.update_from_flattened_dict(SMOKE)
+        parts = {name: _tiny(part) for name, part in parts.items()}
+        if "masks.keeps" in flat:
+            flat["masks.keeps"], flat["masks.penalties"] = (0.5,), (0.0, 1e-4)
+        if row == "dynamics":
+            config.checkpoint.keep = (1,)
+        if grid:
+            flat["masks.layers"], flat["masks.lrs"] = (0,), (1e-2,)
+    if row == "dynamics":  # every checkpoint is there
+        config.checkpoint.epochs = 1
+        config.optim.patience = config.train.epochs
+    return parts
+
+
+def _registered(part: dict) -> dict:
+    """A part with the pre-registered configuration alone."""
+    return {name: value[:1] if name in ("masks.s0s", "masks.lrs", "masks.layers") else value
+            for name, value in part.items()}  # fmt: skip
+
+
+def _tiny(part: dict) -> dict:
+    return {name: value for name, value in part.items() if name not in SMOKE}
+
+
+_MINUTES = {"default": "minutes on two CPU cores (demo 3)", "smoke": "seconds",
+            "fast": "not measured", "paper": "not measured"}  # fmt: skip
+
+
+def describe_rows():
+    """One line per row for `--list`."""
+    for name, (doc, *_) in ROWS.items():
+        n = len(PUBLISHED["subnetworks"].get(name, ()))
+        expect = f"{n} published numbers" if n else ""
+        yield {"name": name, "doc": doc, "times": _MINUTES, "expect": expect}
