@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax import config as configs
-from cgjax.core import optim, parallel, rng, train
+from cgjax.core import optim, parallel, train
 from cgjax.core.logging import say
 from cgjax.data import arrays
 from cgjax.experiments.subnetworks import odd_one_out, tasks
@@ -91,9 +91,8 @@ def trained(config, task, workdir, name: str = "") -> tuple[Bases, dict]:
 
 def untrained(config, task) -> Bases:
     """The networks before any training: what masks find in random weights."""
-    seeds = jnp.asarray(np.array(config.train.seeds, np.uint32))
-    keys = jax.vmap(lambda seed: rng.stream(jax.random.key(seed), "init"))(seeds)
-    params = jax.jit(jax.vmap(task.init))(keys)
+    seeds = config.train.seeds
+    params = train.SetUp(experiment(config, task), in_steps(config, task)).init().params
     found = scored(config, task, params, {"base_seed": np.array(config.train.seeds)})
     return found._replace(valid=np.ones(len(seeds), bool))
 

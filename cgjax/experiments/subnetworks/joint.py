@@ -9,6 +9,7 @@ together, each on its own set.
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 
 from cgjax.analysis import masks as library
 from cgjax.core import optim, train
@@ -53,16 +54,11 @@ def experiment(config, task: tasks.Task, bases, replicas: dict) -> train.Experim
     per_epoch = searches.steps_per_epoch(config, task)
 
     def init(key, replica):
-        # Equal scores would give every subroutine the same gradient of its rivals: a little noise.
-        found = {}
-        for i in range(n):
-            s, _ = single.init(key, replica)
-            leaves, structure = jax.tree.flatten(s)
-            keys = jax.random.split(jax.random.fold_in(key, i), len(leaves))
-            noisy = [leaf + 0.01 * jax.random.normal(k, leaf.shape)
-                     for k, leaf in zip(keys, leaves)]  # fmt: skip
-            found[str(i)] = jax.tree.unflatten(structure, noisy)
-        return found, {}
+        # Equal scores would belong to none, and so would all that follow: a little noise.
+        s, _ = single.init(key, replica)
+        vector, back = ravel_pytree(s)
+        noise = 0.01 * jax.random.normal(key, (n, len(vector)))
+        return {str(i): back(vector + noise[i]) for i in range(n)}, {}
 
     def loss(params, extra, batch, key, step, replica):
         data = batch["data"]
