@@ -92,8 +92,8 @@ def accuracies(task, data, sets, networks, noise, order, repeats: int = 1) -> di
         one, jnp.arange(len(networks))).items()}  # fmt: skip
 
 
-# A draw of random numbers takes the compiler a second, on a CPU: below, one serves all leaves, where
-# `masks.fresh`, `masks.random_like` and `masks.complement_like` have one for each.
+# A draw of random numbers takes the compiler a second, on a CPU. Below, one serves all leaves;
+# `masks.fresh`, `masks.random_like` and `masks.complement_like` have one for each of them.
 
 
 def fresh(key, base, masks):

@@ -58,35 +58,38 @@ def _counted(kernel, ids):
 
 
 def modular(config) -> tuple:
-    """(init, embed) of the two branches; gains and directions are drawn anew for each seed."""
+    """(init, embed) of the two branches; gains and directions are drawn anew for each seed.
+
+    Both lie in the same leaves, so that removals of the same size cut across them.
+    """
     tables = [columns(config.data.rule, config.data.number, which) for which in (0, 1)]
 
     def init(key):
-        return {f"branch_{i}": _branch(jax.random.fold_in(key, i), table)
-                for i, table in enumerate(tables)}  # fmt: skip
+        hidden, out = zip(*(_branch(jax.random.fold_in(key, i), table)
+                            for i, table in enumerate(tables)))  # fmt: skip
+        return {"hidden": {"kernel": jnp.concatenate(hidden, axis=1)},
+                "out": {"kernel": jax.scipy.linalg.block_diag(*out)}}  # fmt: skip
 
     def embed(params, inputs):
-        found = []
-        for i in range(len(tables)):
-            branch = params[f"branch_{i}"]
-            hidden = jax.nn.relu(_counted(branch["hidden"]["kernel"], inputs["ids"]))
-            found.append(hidden @ branch["out"]["kernel"])
-        return jnp.concatenate(found, axis=-1)
+        hidden = jax.nn.relu(_counted(params["hidden"]["kernel"], inputs["ids"]))
+        return hidden @ params["out"]["kernel"]
 
     return init, embed
 
 
-def _branch(key, table) -> dict:
+def _branch(key, table) -> tuple:
     """Half of the units fire with the rule's number, half with the other; they pull apart."""
     gains, direction = jax.random.split(key)
     sign = np.arange(UNITS) % 2
     scale = jax.random.uniform(gains, (UNITS,), minval=0.5, maxval=1.5)
-    unit = jax.random.normal(direction, (DIRECTIONS,))
-    unit = unit / jnp.linalg.norm(unit)
-    return {
-        "hidden": {"kernel": jnp.asarray(table[:, sign]) * scale},
-        "out": {"kernel": jnp.asarray(1.0 - 2.0 * sign)[:, None] * unit},
-    }
+    hidden = jnp.asarray(table[:, sign]) * scale[None]
+    return hidden, jnp.asarray(1.0 - 2.0 * sign)[:, None] * _unit(direction)[None]
+
+
+def _unit(key):
+    """A direction of the embedding."""
+    found = jax.random.normal(key, (DIRECTIONS,))
+    return found / jnp.linalg.norm(found)
 
 
 def template(config) -> tuple:
@@ -96,18 +99,14 @@ def template(config) -> tuple:
 
     def init(key):
         scale = jax.random.uniform(key, (UNITS,), minval=0.9, maxval=1.1)
-        unit = jax.random.normal(jax.random.fold_in(key, 1), (DIRECTIONS,))
-        unit = unit / jnp.linalg.norm(unit)
-        return {"conjunction": {
-            "hidden": {"kernel": jnp.asarray(words)[:, None] * scale},
-            "out": {"kernel": jnp.ones((UNITS, 1)) * unit},
-            "rest": -unit,  # where no unit fires
-        }}  # fmt: skip
+        unit = _unit(jax.random.fold_in(key, 1))
+        return {"hidden": {"kernel": jnp.asarray(words)[:, None] * scale[None]},
+                "out": {"kernel": jnp.ones((UNITS, 1)) * unit[None]},
+                "rest": -unit}  # where no unit fires  # fmt: skip
 
     def embed(params, inputs):
-        own = params["conjunction"]
-        fires = jax.nn.relu(_counted(own["hidden"]["kernel"], inputs["ids"]) - THRESHOLD)
-        return fires @ own["out"]["kernel"] + own["rest"]
+        fires = jax.nn.relu(_counted(params["hidden"]["kernel"], inputs["ids"]) - THRESHOLD)
+        return fires @ params["out"]["kernel"] + params["rest"][None]
 
     return init, embed
 
@@ -115,24 +114,23 @@ def template(config) -> tuple:
 NETS = {"modular": modular, "template": template}
 
 
+LAYERS = {"hidden/kernel": 0, "out/kernel": 1}
+
+
 def task(config) -> tasks.Task:
     """One of the two networks on a rule of language."""
     sets = problems.of_language(config, lambda text: language.encode(text, "words"))
     init, embed = NETS[config.model.arch](config)
-    return tasks.Task(sets, init, embed, lambda name: 0 if name.endswith("kernel") else None)
+    return tasks.Task(sets, init, embed, LAYERS.get)
 
 
 def oracle(config, params, target: int) -> dict:
     """The mask that the construction itself gives for a subroutine: a tree like params."""
+    hidden, out = (jnp.zeros_like(params[name]["kernel"]) for name in ("hidden", "out"))
     if config.model.arch == "modular":
-        return {name: _filled(branch, name == f"branch_{target}")
-                for name, branch in params.items()}  # fmt: skip
-    own = params["conjunction"]
+        units = slice(target * UNITS, (target + 1) * UNITS)
+        return {"hidden": {"kernel": hidden.at[:, units].set(1.0)},
+                "out": {"kernel": out.at[units].set(1.0)}}  # fmt: skip
     words = columns(config.data.rule, config.data.number, target)[:, :1]
-    hidden = jnp.broadcast_to(jnp.asarray(words), own["hidden"]["kernel"].shape)
-    return {"conjunction": {"hidden": {"kernel": hidden}, "rest": None,
-                            "out": {"kernel": jnp.ones_like(own["out"]["kernel"])}}}  # fmt: skip
-
-
-def _filled(branch, keep):
-    return jax.tree.map(lambda leaf: jnp.full_like(leaf, float(keep)), branch)
+    return {"hidden": {"kernel": jnp.broadcast_to(jnp.asarray(words), hidden.shape)},
+            "out": {"kernel": out + 1}, "rest": None}  # fmt: skip

@@ -93,8 +93,9 @@ def pruned(config, task, found: bases.Bases, workdir, name: str = "") -> bases.B
     params = jax.vmap(library.apply)(found.params, hard)
     new = bases.scored(config, task, params, found.numbers)
     for i, place in enumerate(best):
-        say(f"base_seed {found.numbers['base_seed'][i]}: pruned to {search.scores['kept'][place]:.3f}"
-            f" of the weights, test accuracy {new.scores['compositional'][i]:.3f}")  # fmt: skip
+        kept, accuracy = search.scores["kept"][place], new.scores["compositional"][i]
+        say(f"base_seed {found.numbers['base_seed'][i]}: pruned to {kept:.3f} of the weights, "
+            f"test accuracy {accuracy:.3f}")  # fmt: skip
     return new
 
 

@@ -1,0 +1,235 @@
+"""Bases, masks, ablations and studies on networks small enough to compile in a second."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import cgjax
+from cgjax import config as configs
+from cgjax.core import train, tree
+from cgjax.core.errors import BadInput
+from cgjax.experiments.subnetworks import (
+    ablation,
+    bases,
+    joint,
+    measures,
+    run,
+    searches,
+    stages,
+    study,
+    tasks,
+)
+from cgjax.experiments.subnetworks import table as tables
+
+
+@pytest.fixture(autouse=True)
+def one_device(monkeypatch):
+    monkeypatch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
+
+
+def part(row, name, changes=None):
+    """One part of a row as a config of its own."""
+    own = dict(configs.parts(configs.load(f"subnetworks:{row},smoke")))[name]
+    with own.unlocked():
+        own.update_from_flattened_dict(changes or {})
+    return own
+
+
+# --- measures -------------------------------------------------------------------------------------
+
+
+def test_measures_clip_at_chance_and_refuse_masks_that_fail():
+    np.testing.assert_allclose(measures.difference([1.0, 0.1], [0.2, 0.25]), [0.75, 0.0])
+    quality = measures.quality([0.95, 0.5, 0.9], [0.3, 0.25, 0.9], [0.9, 1.0, 0.3])
+    np.testing.assert_allclose(quality, [0.6, -np.inf, -0.6])
+    assert measures.chosen(quality) == 0 and measures.chosen([-np.inf, -0.6]) == 1
+    assert measures.chosen([-np.inf, -np.inf]) is None  # no valid mask
+    assert measures.full_pattern([0.1, 0.1], [-0.1, 0.1]).tolist() == [True, False]
+
+
+# --- networks of known structure ------------------------------------------------------------------
+
+MANY = {"data.n_eval": 200, "data.n_test": 60, "masks.n_draws": 2}
+
+
+@pytest.mark.parametrize("arch", ["modular", "template"])
+def test_the_measure_finds_modules_where_they_are_and_none_elsewhere(arch):
+    config = part("controls", arch, MANY)
+    task = stages.task_of(config)
+    found = bases.untrained(config, task)
+    np.testing.assert_array_equal(found.scores["compositional"], 1.0)
+    table = stages.oracle(config, task, found)
+    if arch == "modular":
+        np.testing.assert_allclose(table["sub_diff"], 0.75, atol=0.06)
+        np.testing.assert_allclose(table["abl_diff"], -0.75, atol=0.06)
+        assert np.all(table["full_pattern"]) and np.all(table["abl_beyond_random"] < -0.2)
+    else:
+        np.testing.assert_allclose(table["sub_diff"], 0.0, atol=0.1)
+        np.testing.assert_allclose(table["abl_diff"], 0.0, atol=0.1)
+
+
+# --- removals of the same size --------------------------------------------------------------------
+
+
+def test_removals_of_the_same_size():
+    key = jax.random.key(0)
+    masks = {"a": jnp.zeros((6, 7)).at[:2].set(1.0), "b": jnp.ones((3, 2)).at[0].set(0.0)}
+    drawn = ablation.size_matched(key, masks, "random")
+    assert {name: float(leaf.sum()) for name, leaf in drawn.items()} == {"a": 14.0, "b": 4.0}
+    assert np.any(np.asarray(drawn["a"] != masks["a"]))
+    outside = ablation.size_matched(key, masks, "complement")
+    assert float(jnp.sum(outside["a"])) == 14 and float(jnp.sum(outside["a"] * masks["a"])) == 0
+    np.testing.assert_array_equal(outside["b"], 1 - masks["b"])  # all that there is outside
+    fresh = ablation.fresh(key, masks, masks)
+    assert 0.9 * 6**-0.5 < float(jnp.abs(fresh["a"]).max()) <= 6**-0.5
+    shares = jnp.stack([
+        ablation.size_matched(jax.random.key(i), masks, "random")["a"] for i in range(200)
+    ]).mean(axis=0)  # fmt: skip
+    assert float(jnp.abs(shares - 1 / 3).max()) < 0.13  # uniform: 4 standard deviations
+
+
+# --- searches -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def modular():
+    config = part("controls", "modular", {"masks.n_draws": 0, "data.n_train": 16})
+    task = stages.task_of(config)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
+        return config, task, bases.untrained(config, task)
+
+
+def test_a_search_is_the_same_alone_and_beside_others(modular, tmp_path):
+    """Bases, targets, scores, rates and layer sets are numbers of one program."""
+    config, task, found = modular
+    with config.unlocked():
+        config.masks.s0s, config.masks.lrs = (0.05, -0.05), (1e-2, 0.3)
+    replicas = searches.product(config, found, 2)
+    assert len(replicas["seed"]) == 2 * 2 * 2 * 2
+    every = searches.run(config, task, found, replicas, tmp_path / "all")
+    chosen = 11
+    one = {name: values[chosen : chosen + 1] for name, values in replicas.items()}
+    alone = searches.run(config, task, found, one, tmp_path / "one")
+    for a, b in zip(jax.tree.leaves(every.s), jax.tree.leaves(alone.s)):
+        np.testing.assert_allclose(a[chosen], b[0], rtol=1e-5, atol=1e-6)
+    for name in ("sub/test/own", "abl/val/test_0", "kept"):
+        np.testing.assert_allclose(every.scores[name][chosen], alone.scores[name][0])
+
+
+def test_a_layer_set_leaves_others_whole(modular):
+    config, task, found = modular
+    like = tree.take(found.params, 0)
+    on = tasks.layer_sets(task, like, (0, 1))
+    assert on["hidden/kernel"].tolist() == [1, 0] and on["out/kernel"].tolist() == [1, 1]
+    with config.unlocked():
+        config.masks.layers, config.masks.s0s, config.masks.lrs = (0, 1), (0.05,), (1e-2,)
+    experiment = searches.experiment(config, task, found, searches.product(config, found, 2))
+    replica = {name: jnp.asarray(values[1]) for name, values in experiment.replicas.items()}
+    assert int(replica["layers"]) == 1
+    s, _ = experiment.init(jax.random.key(0), replica)
+    batch = {"data": jax.tree.map(jnp.asarray, experiment.data), "indices": jnp.arange(4),
+             "key": jax.random.key(1), "mask": jnp.ones(4)}  # fmt: skip
+    loss = jax.jit(lambda s: experiment.loss(s, {}, batch, jax.random.key(2), 0, replica)[0])
+    grads = jax.grad(loss)(s)
+    assert float(jnp.abs(grads["hidden"]["kernel"]).max()) == 0
+    assert float(jnp.abs(grads["out"]["kernel"]).max()) > 0
+    with pytest.raises(BadInput, match="no layer from 2 on"):
+        tasks.layer_sets(task, like, (2,))
+    with config.unlocked():
+        config.masks.layers = (0,)
+
+
+def test_disjoint_masks_share_no_weight():
+    keys = jax.random.split(jax.random.key(0), 2)
+    scores = [{"w": jax.random.normal(key, (40,))} for key in keys]
+    hard = joint.hard(scores)
+    assert float(jnp.max(hard[0]["w"] + hard[1]["w"])) == 1.0
+    soft = joint.soft(scores, 2000.0)
+    np.testing.assert_allclose(soft[0]["w"], hard[0]["w"], atol=1e-3)
+
+
+# --- studies --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def agreement(tmp_path_factory):
+    """A BERT of one layer from base to figures."""
+    config = configs.load("subnetworks:objectives,smoke", {"masks.seeds": "0,1"})
+    with config.unlocked():
+        config.parts = {"target": config.parts.target}
+    workdir = tmp_path_factory.mktemp("agreement")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
+        found = run.run(config, workdir)
+    (workdir / "config.json").write_text(configs.to_json(config))
+    return config, workdir, found
+
+
+def test_a_rule_from_base_to_figures(agreement):
+    _, workdir, (metrics, arrays, extra) = agreement
+    assert len(metrics["target/subject: abl_diff"]["values"]) == 2  # bases
+    assert arrays["target/runs/abl_diff"].shape == (2 * 2 * 2,)  # bases, targets, mask seeds
+    assert metrics["target/verb: p of abl_diff, signs"]["ours"] >= 0.5  # of two bases
+    assert metrics["target/subject: p of abl_diff, random removals"]["ours"] is not None
+    drawn = {path.name for path in (workdir / "figures").iterdir()}
+    assert drawn == {"absolute_abl.png", "absolute_sub.png", "bases.png", "differences.png",
+                     "heat.png", "layers.png", "overlap.png", "pattern.png"}  # fmt: skip
+    assert "target/subject: abl_diff" in extra["headlines"]
+
+
+def test_a_finished_part_is_read_without_training(agreement, monkeypatch):
+    config, workdir, (metrics, _, _) = agreement
+
+    def refuse(*arguments):
+        raise AssertionError("compiled")
+
+    monkeypatch.setattr(train.SetUp, "compile_call", refuse)
+    again = run.run(config, workdir, figures=False)[0]
+    assert again == metrics
+
+
+def test_bases_are_read_back(agreement):
+    config, workdir, _ = agreement
+    loaded = cgjax.load(workdir, part="target")
+    task = stages.task_of(configs.parts(config)[0][1])
+    rows = jnp.asarray(task.sets.rows["val"]["compositional"])
+    inputs = tasks.shown(jax.tree.map(jnp.asarray, task.sets.table), rows)
+    kept = [
+        float(-jnp.mean(jax.nn.log_softmax(
+            loaded.predict(tree.take(loaded.params, i), inputs))[:, 3]))
+        for i in range(2)
+    ]  # fmt: skip
+    lines = (workdir / "target/base/metrics.jsonl").read_text().splitlines()
+    seen = [line["val loss"] for line in map(json.loads, lines) if line["kind"] == "eval"]
+    np.testing.assert_allclose(kept, np.min(seen, axis=0), rtol=1e-5)
+
+
+def test_failed_bases_are_kept_marked_and_left_out():
+    valid = np.array([True, False])
+    found = bases.Bases({}, {"base_seed": np.array([4, 7])}, {}, valid)
+    table = {"base": np.array([0, 0, 1]), "valid_base": np.array([True, True, False]),
+             "abl_diff": np.array([-0.2, -0.4, 0.7])}  # fmt: skip
+    np.testing.assert_allclose(tables.by_base(table, "abl_diff", 2), [-0.3, np.nan])
+    assert found.numbers["base_seed"].tolist() == [4, 7]
+
+
+def test_selection_takes_the_best_valid_configuration(modular):
+    search = {"base": np.array([0, 0, 0, 1]), "target": np.zeros(4, int),
+              "quality": np.array([-np.inf, 0.1, 0.3, -np.inf]), "s0": np.float32([1, 2, 3, 4]),
+              "lr": np.ones(4), "layers": np.zeros(4, int), "penalty": np.zeros(4)}  # fmt: skip
+    assert stages.choice(search, (0, 0))["s0"] == 3.0
+    assert stages.choice(search, (1, 0)) is None
+
+
+def test_what_a_part_cannot_be():
+    for changes, words in (
+        ({"data.tokens": "stems"}, "built for data.tokens=words"),
+        ({"data.templates": "simple_reflexives"}, "which is none of data.rule"),
+    ):
+        config = configs.load("subnetworks:controls,smoke", changes)
+        with pytest.raises(BadInput, match=words):
+            study.check(config)
