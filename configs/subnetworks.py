@@ -45,6 +45,28 @@ def language(name: str) -> dict:
     }  # fmt: skip
 
 
+# The same of vision: ResNet-50, its wide form, and ResNet-50 after SimCLR.
+VISION = {
+    "inside_contact": {"resnet50": (1e-4, 32), "wideresnet50": (1e-4, 32), "simclr": (1e-4, 32)},
+    "inside_number": {"resnet50": (1e-3, 32), "wideresnet50": (1e-3, 32), "simclr": (1e-3, 64)},
+    "number_contact": {"resnet50": (1e-3, 32), "wideresnet50": (1e-3, 64), "simclr": (1e-4, 64)},
+}
+LONG = {"data.n_train": 10_000, "optim.patience": 75}
+STAGES = {"masks.layers": (0, 3, 4)}
+
+
+def vision(rule: str, condition: str = "resnet50") -> dict:
+    """One rule of vision under one condition."""
+    lr, batch = VISION[rule][condition]
+    own = {"model.start": "simclr"} if condition == "simclr" else {"model.arch": condition}
+    return {"data.rule": rule, "optim.lr": lr, "data.batch": batch, **own}
+
+
+def rules(condition: str, names=tuple(VISION)) -> dict:
+    """A part for each rule."""
+    return {"parts": {name: vision(name, condition) for name in names}, **LONG}
+
+
 BUILT = {name: {"model.arch": name} for name in ("modular", "template")}
 COMBINATIONS = {"data.held_out": "combinations"}
 GRID = {"masks.s0s": (0.05, 0.1, 0.0, -0.05), "masks.lrs": (1e-2, 1e-4), "masks.layers": (0, 2, 3)}
@@ -80,6 +102,21 @@ ROWS = {
         "families", {"masks.penalties": (0.0, 1e-9, 1e-8, 1e-7, 1e-6),
                      "masks.keeps": (0.9, 0.5, 0.2, 0.05)},
     ),
+    **{name: (f"{name.replace('_', ' and ')}: ResNet-50 from scratch, and never trained", "resnet",
+              {**vision(name), **LONG, "parts": {"resnet50": {}, "random_weights": RANDOM}})
+       for name in VISION},
+    "wide": ("Wide ResNet-50-2 on the three rules of vision", "resnet", rules("wideresnet50")),
+    "simclr": ("ResNet-50 pretrained by contrast, on the three rules of vision", "simclr",
+               rules("simclr")),
+    "pruned": ("Bases pruned by a mask for the whole rule, then masked (5.3)", "pruned",
+               rules("resnet50", ("inside_contact", "number_contact"))),
+    "vit": ("A vision transformer on the three rules: base accuracy", "vit", {
+        **LONG, "parts": {name: {"data.rule": name} for name in VISION}}),
+    "balanced": (
+        "Number and contact where more ink tells nothing of the odd image (7.5)",
+        "resnet", {**vision("number_contact"), **LONG,
+                   "parts": {"published": {}, "balanced": {"data.balanced": True}}},
+    ),
     "joint": ("Disjoint masks of both subroutines, learned together", "joint", {}),
     "objectives": (
         "Masks for the target alone, and for the target and chance on the other (section 10)",
@@ -87,7 +124,13 @@ ROWS = {
                            for name in ("target", "target_and_chance_on_other")}},
     ),
 }  # fmt: skip
+RESNET = known.RESNET | known.MASKS | known.ONE_FAMILY
+# study: its keys
 STUDIES = {
+    "resnet": RESNET,
+    "simclr": RESNET | known.SIMCLR,
+    "pruned": RESNET | known.PRUNED,
+    "vit": known.VIT,
     "rule": known.LANGUAGE | known.MASKS | known.ONE_FAMILY,
     "sizes": known.LANGUAGE | known.MASKS | known.ONE_FAMILY,
     "dynamics": known.LANGUAGE | known.MASKS | known.ONE_FAMILY,
@@ -116,13 +159,13 @@ def get_config(arg=""):
 
 # --- sizes ----------------------------------------------------------------------------------------
 
-SEEDS = {"demo": 5, "controls": 3, "search": 2, "three": 3, "scale": 3, "dynamics": 2,
+SEEDS = {"demo": 4, "controls": 3, "search": 2, "three": 3, "scale": 3, "dynamics": 2,
          "families": 2, "joint": 3, "objectives": 3}  # fmt: skip
 # A BERT that two CPU cores train in a minute: its penalty is that of the paper, by weights.
 SMALL = {
     "model.hidden": 64, "model.layers": 2, "model.heads": 2, "data.n_train": 600,
     "data.n_val": 150, "data.n_test": 200, "data.n_eval": 150, "data.batch": 32, "optim.lr": 1e-3,
-    "train.epochs": 12, "checkpoint.epochs": 12, "masks.epochs": 30, "masks.seeds": (0,),
+    "train.epochs": 20, "checkpoint.epochs": 20, "masks.epochs": 30, "masks.seeds": (0,),
     "masks.n_draws": 10, "masks.penalties": (1e-6,), "masks.layers": (0,),
 }  # fmt: skip
 TEMPLATES = {
@@ -154,6 +197,8 @@ def resize(config, row: str, size: str, parts: dict) -> dict:
     """Changes the config to a size; returns the parts that run at it."""
     flat = Dotted(config)
     config.train.seeds = (0, 1, 2)
+    if "data.templates" not in flat:
+        return resize_vision(config, row, size, parts)
     grid = len(config.masks.s0s) > 1
     if size == "paper":
         config.data.splits = "published" if row in CHOSEN else "disjoint"
@@ -188,6 +233,54 @@ def resize(config, row: str, size: str, parts: dict) -> dict:
     if row == "dynamics":  # every checkpoint is there
         config.checkpoint.epochs = 1
         config.optim.patience = config.train.epochs
+    return parts
+
+
+# Vision: what one accelerator, and two CPU cores, train in minutes.
+REDUCED = {
+    "data.image_size": 64, "data.n_train": 3000, "data.n_val": 300, "data.n_test": 500,
+    "train.epochs": 40, "masks.epochs": 30, "model.blocks": (2, 2, 2, 2),
+    "pretraining.n_train": 3000, "pretraining.epochs": 30,
+    "model.patch": 8, "model.hidden": 192, "model.layers": 6, "model.heads": 6,
+}  # fmt: skip
+TINY = {
+    "data.image_size": 64, "data.n_train": 300, "data.n_val": 60, "data.n_test": 60,
+    "data.n_eval": 60, "train.epochs": 12, "masks.epochs": 8, "masks.seeds": (0,),
+    "masks.n_draws": 5, "masks.penalties": (1e-7,), "model.blocks": (1, 1, 1, 1),
+    "model.widths": (8, 16, 32, 64), "optim.patience": 12, "checkpoint.epochs": 12,
+    "pretraining.n_train": 100, "pretraining.n_val": 20, "pretraining.batch": 32,
+    "pretraining.epochs": 5, "model.patch": 8, "model.hidden": 64, "model.layers": 2,
+    "model.heads": 2,
+}  # fmt: skip
+TINIER = {
+    "data.image_size": 32, "data.n_train": 4, "data.n_val": 2, "data.n_test": 2, "data.n_eval": 2,
+    "data.batch": 4, "masks.batch": 4, "train.epochs": 1, "masks.epochs": 1, "masks.n_draws": 1,
+    "model.blocks": (1,), "model.widths": (4,), "eval.least": 0.0, "optim.patience": 1,
+    "pretraining.n_train": 4, "pretraining.n_val": 2, "pretraining.batch": 4,
+    "pretraining.epochs": 1, "checkpoint.epochs": 1, "model.hidden": 8, "model.layers": 1,
+    "model.heads": 1,
+}  # fmt: skip
+
+
+def resize_vision(config, row: str, size: str, parts: dict) -> dict:
+    """The same for rules about images; the pre-registered masks alone below the paper's size."""
+    flat = Dotted(config)
+    has_masks = "masks.layers" in flat
+    if size == "paper":
+        if has_masks:
+            config.update_from_flattened_dict({**GRID, **STAGES})
+    changes = {"fast": REDUCED, "default": TINY, "smoke": {**TINY, **TINIER}}.get(size, {})
+    config.update_from_flattened_dict({k: v for k, v in changes.items() if k in flat})
+    if size in ("fast", "paper"):
+        config.train.at_once = 1  # of grouped convolutions: slow on GPUs
+    else:
+        config.train.seeds = (0, 1)
+        first = next(iter(parts))
+        parts = {name: part for name, part in parts.items() if name in (first, "balanced")}
+        parts = {name: {k: v for k, v in part.items() if k not in changes}
+                 for name, part in parts.items()}  # fmt: skip
+        if has_masks:  # small networks: basic blocks
+            parts = {name: part | {"model.arch": "resnet18"} for name, part in parts.items()}
     return parts
 
 

@@ -2,7 +2,8 @@
 
 from cgjax.analysis.masks import FAMILIES
 from cgjax.core.keys import key
-from cgjax.experiments.subnetworks import language, problems, searches, tasks
+from cgjax.experiments.subnetworks import language, problems, searches, tasks, vision_tasks
+from cgjax.nets.conv import FORMS
 
 RULE = {
     "data.seed": key(0, "draws the problems, which all bases share", low=0),
@@ -60,4 +61,34 @@ SEVERAL_FAMILIES = {
     "masks.keeps": key((0.5,), "shares that hard concrete and magnitude begin with", above=0,
                        high=1, distinct=True),
 }  # fmt: skip
+VISION = RULE | {
+    "data.rule": key("number_contact", "what an image obeys", choices=vision_tasks.RULES),
+    "data.image_size": key(128, "pixels along a side", low=16),
+    "data.balanced": key(False, "odd images have as often fewer objects as more; pairs that do not "
+                         "fit are drawn anew"),
+    "model.start": key("scratch", "random: never trained; simclr: pretrained by contrast",
+                       choices=vision_tasks.STARTS),
+}  # fmt: skip
+RESNET = VISION | {
+    "model.arch": key(
+        "resnet50", "basic blocks, bottlenecks, or wider ones", choices=tuple(vision_tasks.RESNETS)
+    ),
+    "model.blocks": key((3, 4, 6, 3), "of each stage", low=1),
+    "model.widths": key((64, 128, 256, 512), "of each stage", low=1),
+    "model.form": key("auto", "of convolutions", choices=FORMS),
+}
+VIT = VISION | {
+    "model.arch": key("vit", "a vision transformer", choices=("vit",)),
+    "model.patch": key(16, "pixels along a side of a patch", low=1),
+    "model.hidden": key(768, "of the transformer", low=1),
+    "model.layers": key(12, "of the transformer", low=1),
+    "model.heads": key(12, "of attention", low=1),
+}
+SIMCLR = {
+    "pretraining.n_train": key(10_000, "problems of each rule", low=2),
+    "pretraining.n_val": key(64, "problems of each rule, all at once", low=2),
+    "pretraining.batch": key(128, "problems of one update", low=1),
+    "pretraining.epochs": key(100, "passes over all problems", low=1),
+    "pretraining.lr": key(5e-4, "first learning rate", above=0),
+}
 PRUNED = {"masks.prune": key(True, "bases are first pruned by a mask for the whole rule")}

@@ -60,7 +60,8 @@ def sizes(config, n: int) -> dict:
     """{set: {part: problems}}; tests have a training part where an objective needs one."""
     data = config.data
     full = dict(zip(PARTS, (data.n_train, data.n_val, data.n_test)))
-    tests = {"train": data.n_train, "val": data.n_val, "test": data.n_eval}
+    needed = config.get("masks", {}).get("objective", "target") != "target"
+    tests = {"train": data.n_train * needed, "val": data.n_val, "test": data.n_eval}
     found = {name: full for name in cells(n) if not name.startswith("test")}
     return found | {f"test_{i}": tests for i in range(n)}
 
@@ -83,7 +84,7 @@ class Pool:
             some = self.places[self.next : self.next + n]
             found.append(some)
             self.next, n = self.next + len(some), n - len(some)
-        return np.concatenate(found)
+        return np.concatenate(found) if found else np.zeros(0, int)
 
 
 def draw(rng, pools: dict, rule: tuple, odd: tuple, n: int) -> np.ndarray:

@@ -22,8 +22,10 @@ from cgjax.experiments.subnetworks import (
     language,
     measures,
     odd_one_out,
+    pretraining,
     searches,
     tasks,
+    vision_tasks,
 )
 from cgjax.experiments.subnetworks import table as tables
 
@@ -43,6 +45,12 @@ class Part(NamedTuple):
 
 def check(config) -> None:
     """What the keys' own ranges cannot say."""
+    if is_vision(config):
+        if config.model.arch != "vit" and len(config.model.blocks) != len(config.model.widths):
+            raise BadInput("model.blocks and model.widths have one number for each stage")
+        return
+    if config.model.start == "pretrained" and config.data.tokens != "wordpiece":
+        raise BadInput("model.start=pretrained reads data.tokens=wordpiece")
     if is_built(config) and (config.data.rule == "three" or config.data.tokens != "words"):
         raise BadInput(f"model.arch={config.model.arch} is built for data.tokens=words and rules "
                        "of two subroutines")  # fmt: skip
@@ -62,8 +70,15 @@ def is_built(config) -> bool:
     return config.model.arch in controls.NETS
 
 
-def task_of(config) -> tasks.Task:
-    """The rule and the network of a part."""
+def is_vision(config) -> bool:
+    """Whether the rule is about images."""
+    return config.data.rule in vision_tasks.RULES
+
+
+def task_of(config, start=None) -> tasks.Task:
+    """The rule and the network of a part; start: pretrained weights."""
+    if is_vision(config):
+        return vision_tasks.task(config, start)
     return controls.task(config) if is_built(config) else tasks.language_task(config)
 
 
@@ -102,7 +117,10 @@ def pruned(config, task, found: bases.Bases, workdir, name: str = "") -> bases.B
 def run(config, workdir, name: str = "") -> Part:
     """All stages of a part."""
     workdir = pathlib.Path(workdir)
-    task = task_of(config)
+    start = None
+    if config.model.start == "simclr":
+        start = pretraining.run(config, workdir / "simclr", name)
+    task = task_of(config, start)
     found, _ = bases_of(config, task, workdir, name)
     if config.masks.get("prune"):
         found = pruned(config, task, found, workdir, name)

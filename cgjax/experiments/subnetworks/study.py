@@ -312,7 +312,10 @@ def disjoint(config, workdir, name: str = "") -> tuple[dict, dict]:
 
 STUDIES = {
     "rule": rule,
-    "bases": only_bases,
+    "resnet": rule,
+    "simclr": rule,
+    "pruned": rule,
+    "vit": only_bases,
     "families": families,
     "dynamics": dynamics,
     "sizes": rule,

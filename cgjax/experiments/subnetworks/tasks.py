@@ -14,7 +14,9 @@ import numpy as np
 
 from cgjax.core import tree
 from cgjax.core.errors import BadInput
+from cgjax.data import pretrained, wordpiece
 from cgjax.experiments.subnetworks import language, odd_one_out, problems
+from cgjax.nets import convert
 from cgjax.nets.bert import Bert
 
 CHUNK = 100  # problems whose inputs are embedded at once, outside training
@@ -106,13 +108,47 @@ def of_bert(net, params_of) -> tuple[Callable, Callable]:
     return params_of, embed
 
 
+def vocabulary(config) -> dict[str, int]:
+    """Ids of words or pieces."""
+    if config.data.tokens == "wordpiece":
+        return wordpiece.read_vocabulary(pretrained.minilm() / "vocab.txt")
+    return language.vocabulary(config.data.tokens)
+
+
+def encoder(config) -> Callable:
+    """sentence -> ids, as `data.tokens` says."""
+    if config.data.tokens != "wordpiece":
+        return lambda text: language.encode(text, config.data.tokens)
+    known = vocabulary(config)
+
+    def encode(text):
+        pieces = [wordpiece.FIRST, *wordpiece.tokenize(text, known), wordpiece.LAST]
+        return [known[piece] for piece in pieces]
+
+    return encode
+
+
+def pretrained_task(config) -> Task:
+    """MiniLM as it was trained, for every base: bases differ in the order of their problems."""
+    net, params = convert.bert_from_folder(pretrained.minilm(), dtype=DTYPES[config.model.dtype])
+    own = (config.model.hidden, config.model.layers, config.model.heads)
+    if own != (net.hidden, net.layers, net.heads):
+        raise BadInput(f"model.start=pretrained is MiniLM: model.hidden={net.hidden}, "
+                       f"model.layers={net.layers}, model.heads={net.heads}")  # fmt: skip
+    sets = problems.of_language(config, encoder(config))
+    return Task(sets, *of_bert(net, lambda key: jax.tree.map(jnp.asarray, params)), bert_layer,
+                DTYPES[config.model.dtype])  # fmt: skip
+
+
 def language_task(config) -> Task:
     """A rule about sentences, and a BERT that starts at random or from what it read before."""
     model = config.model
-    sets = problems.of_language(config, lambda text: language.encode(text, config.data.tokens))
+    if model.start == "pretrained":
+        return pretrained_task(config)
+    sets = problems.of_language(config, encoder(config))
     length = sets.table["ids"].shape[1]
     net = Bert(
-        vocab=len(language.vocabulary(config.data.tokens)),
+        vocab=len(vocabulary(config)),
         hidden=model.hidden,
         layers=model.layers,
         heads=model.heads,
