@@ -47,6 +47,10 @@ def hard(scores: list) -> list:
     return [one(i) for i in range(len(scores))]
 
 
+def _stacked(several: list):
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *several)
+
+
 def experiment(config, task: tasks.Task, bases, replicas: dict) -> train.Experiment:
     """As `searches.experiment`, with the masks of all subroutines in one replica."""
     single = searches.experiment(config, task, bases, replicas)
@@ -67,25 +71,31 @@ def experiment(config, task: tasks.Task, bases, replicas: dict) -> train.Experim
             step // per_epoch + 1, own.epochs, own.beta_max, from_one=own.from_one
         )
         weights = batch["mask"] / jnp.sum(batch["mask"])
-        value, right = 0.0, 0.0
-        for i, masks in enumerate(soft([params[str(i)] for i in range(n)], beta)):
+
+        def one(i, masks, problems):
             network = library.apply(base, masks, on)
-            problems = data["train"][i][batch["indices"]]
-            rows, labels = odd_one_out.permuted(jax.random.fold_in(batch["key"], i), problems)
+            key = jax.random.fold_in(batch["key"], i)
+            rows, labels = odd_one_out.permuted(key, problems[batch["indices"]])
             embedded = task.embed(network, tasks.shown(data["table"], rows))
-            value += jnp.sum(weights * odd_one_out.each_loss(embedded, labels))
-            right += jnp.sum(weights * odd_one_out.right(embedded, labels)) / n
-            value += replica["penalty"] * jax.tree.reduce(
-                jnp.add, jax.tree.map(jnp.sum, masks))  # fmt: skip
-        return value, (extra, {"accuracy": right})
+            kept = library.kept(masks, on) * library.size(masks, on)
+            value = jnp.sum(weights * odd_one_out.each_loss(embedded, labels))
+            right = jnp.sum(weights * odd_one_out.right(embedded, labels))
+            return value + replica["penalty"] * kept, right
+
+        masks = _stacked(soft([params[str(i)] for i in range(n)], beta))
+        values, right = jax.vmap(one)(jnp.arange(n), masks, data["train"][:n])
+        return jnp.sum(values), (extra, {"accuracy": jnp.mean(right)})
 
     def evaluate(params, extra, data, key, replica):
         base, on = searches.frozen(data, replica)
-        found = {}
-        for i, masks in enumerate(hard([params[str(i)] for i in range(n)])):
-            scores = ablation.grid(task, data, base, masks, on, i, key, own.n_draws)
-            found |= {f"{i}: {name}": value for name, value in scores.items()}
-        return found, {}
+
+        def one(each):
+            i, masks = each
+            return ablation.grid(task, data, base, masks, on, i, key, own.n_draws)
+
+        masks = _stacked(hard([params[str(i)] for i in range(n)]))
+        scores = jax.lax.map(one, (jnp.arange(n), masks))
+        return {f"{i}: {name}": values[i] for name, values in scores.items() for i in range(n)}, {}
 
     return single._replace(
         init=init, loss=loss, evaluate=evaluate,

@@ -1,6 +1,8 @@
 """Bases, masks, ablations and studies on networks small enough to compile in a second."""
 
 import json
+import pathlib
+import re
 
 import jax
 import jax.numpy as jnp
@@ -52,12 +54,13 @@ def test_measures_clip_at_chance_and_refuse_masks_that_fail():
 
 # --- networks of known structure ------------------------------------------------------------------
 
-MANY = {"data.n_eval": 200, "data.n_test": 60, "masks.n_draws": 2}
+MANY = {"data.n_eval": 200, "data.n_test": 60}
 
 
 @pytest.mark.parametrize("arch", ["modular", "template"])
 def test_the_measure_finds_modules_where_they_are_and_none_elsewhere(arch):
-    config = part("controls", arch, MANY)
+    n_draws = 4 if arch == "modular" else 0
+    config = part("controls", arch, {**MANY, "masks.n_draws": n_draws})
     task = stages.task_of(config)
     found = bases.untrained(config, task)
     np.testing.assert_array_equal(found.scores["compositional"], 1.0)
@@ -85,9 +88,8 @@ def test_removals_of_the_same_size():
     np.testing.assert_array_equal(outside["b"], 1 - masks["b"])  # all that there is outside
     fresh = ablation.fresh(key, masks, masks)
     assert 0.9 * 6**-0.5 < float(jnp.abs(fresh["a"]).max()) <= 6**-0.5
-    shares = jnp.stack([
-        ablation.size_matched(jax.random.key(i), masks, "random")["a"] for i in range(200)
-    ]).mean(axis=0)  # fmt: skip
+    many = jax.vmap(lambda key: ablation.size_matched(key, masks, "random")["a"])
+    shares = many(jax.random.split(key, 200)).mean(axis=0)
     assert float(jnp.abs(shares - 1 / 3).max()) < 0.13  # uniform: 4 standard deviations
 
 
@@ -233,3 +235,60 @@ def test_what_a_part_cannot_be():
         config = configs.load("subnetworks:controls,smoke", changes)
         with pytest.raises(BadInput, match=words):
             study.check(config)
+
+
+@pytest.mark.parametrize("row", ["families", "joint"])
+def test_other_studies_of_a_network_built_by_hand(row, tmp_path):
+    changes = {"model.arch": "modular", "masks.n_draws": "0", "train.seeds": "0"}
+    if row == "families":
+        changes["masks.families"] = "neuron,magnitude"
+    config = configs.load(f"subnetworks:{row},smoke", changes)
+    metrics, arrays, _ = run.run(config, tmp_path, figures=row == "families")
+    if row == "families":
+        assert {"families.png", "bases.png"} == {p.name for p in (tmp_path / "figures").iterdir()}
+        assert np.allclose(arrays["magnitude/kept"], 0.5, atol=0.01)
+        assert len(arrays["neuron/kept"]) == 2 * 2  # targets, penalties
+    else:
+        # Of two masks that share nothing at most all weights are kept.
+        assert metrics["subject: kept, disjoint"]["ours"] + metrics["verb: kept, disjoint"][
+            "ours"] <= 1 + 1e-6  # fmt: skip
+
+
+def test_pruning_bakes_a_mask_in(modular, tmp_path):
+    config, task, found = modular
+    with config.unlocked():
+        config.masks.s0s, config.masks.lrs, config.masks.layers = (0.05, -0.05), (1e-2,), (0,)
+    new = stages.pruned(config, task, found, tmp_path)
+    before, after = (np.asarray(one.params["hidden"]["kernel"]) for one in (found, new))
+    assert np.all((after == before) | (after == 0)) and np.any(after != 0)
+    assert new.numbers is found.numbers and "compositional" in new.scores
+
+
+ROWS = [row["name"] for row in configs.load_file("subnetworks").describe_rows()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", ROWS)
+def test_every_row_runs(row, tmp_path):
+    config = configs.load(f"subnetworks:{'' if row == 'demo' else row + ','}smoke")
+    study.check(config)
+    metrics, arrays, _ = run.run(config, tmp_path)
+    assert metrics and len(arrays) and list((tmp_path / "figures").iterdir())
+
+
+def test_the_readme_masks_linen_and_nnx():
+    import flax.linen as nn
+    from flax import nnx
+
+    text = (pathlib.Path(cgjax.__file__).parent / "experiments/subnetworks/README.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, re.S)
+    net = nn.Dense(3)
+    params = net.init(jax.random.key(0), jnp.ones((1, 4)))
+    model = nnx.Linear(4, 3, rngs=nnx.Rngs(0))
+    known = {"params": params, "beta": 2.0, "nnx": nnx, "model": model,
+             "f": lambda params: jnp.sum(net.apply(params, jnp.ones((1, 4))) ** 2)}  # fmt: skip
+    exec(blocks[0], known)
+    assert float(jnp.abs(jax.grad(known["loss"])(known["s"])["params"]["kernel"]).max()) > 0
+    assert not np.any(known["rest"]["params"]["kernel"])
+    exec(blocks[1], known)
+    np.testing.assert_array_equal(known["subnetwork"](jnp.ones((1, 4))), model(jnp.ones((1, 4))))
