@@ -15,6 +15,7 @@ from cgjax.analysis import masks as library
 from cgjax.core import checkpoint, loading, tree
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
+from cgjax.data import pretrained
 from cgjax.experiments.subnetworks import (
     ablation,
     bases,
@@ -58,6 +59,16 @@ def check(config) -> None:
     if odd := [name for name in config.data.templates if name not in known]:
         raise BadInput(f"data.templates has {odd[0]}, which is none of data.rule="
                        f"{config.data.rule}: {', '.join(known)}")  # fmt: skip
+
+
+def missing(config) -> str:
+    """Why a part cannot run here: pretrained weights that are not installed. "" where it can."""
+    if not is_vision(config) and config.data.tokens == "wordpiece":
+        try:
+            pretrained.minilm()
+        except BadInput as error:
+            return str(error)
+    return ""
 
 
 def is_trained(config) -> bool:

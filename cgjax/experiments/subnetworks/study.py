@@ -11,12 +11,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cgjax import config as configs
 from cgjax.analysis import masks as library
 from cgjax.analysis import stats
 from cgjax.config import over_parts, parts
 from cgjax.core import loading, sizes, tree
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
+from cgjax.data.arrays import n_batches
 from cgjax.experiments.subnetworks import bases, joint, searches, stages
 from cgjax.experiments.subnetworks import table as tables
 
@@ -34,10 +36,13 @@ def plan(config) -> dict:
     """How large each part's base training is."""
     found = {}
     for name, own in parts(config):
-        if not stages.is_trained(own):
+        if not stages.is_trained(own) or stages.missing(own):
             continue
-        task = stages.task_of(own)
-        found[name] = sizes.of(bases.experiment(own, task), bases.in_steps(own, task))
+        small = own.copy_and_resolve_references()  # no problems are made to be counted
+        with small.unlocked():
+            small.data.update(dict.fromkeys(("n_train", "n_val", "n_test", "n_eval"), 4))
+        steps = configs.in_steps(own, n_batches(own.data.n_train, own.data.batch))
+        found[name] = sizes.of(bases.experiment(small, stages.task_of(small)), steps)
     return found
 
 
@@ -50,10 +55,14 @@ def load(config, workdir, part: str = "", step=None) -> loading.Loaded:
 
 def study(config, workdir) -> tuple[dict, dict]:
     """Runs every part: metrics {name: (values, seeds)}, and arrays to draw."""
-    one = STUDIES[config.study]
-    metrics, arrays = over_parts(
-        config, lambda name, own: one(own, pathlib.Path(workdir) / name, name)
-    )
+
+    def one(name, own):
+        if reason := stages.missing(own):
+            say(f"part '{name}' is LEFT OUT: {reason}")
+            return {}, {}
+        return STUDIES[config.study](own, pathlib.Path(workdir) / name, name)
+
+    metrics, arrays = over_parts(config, one)
     if config.study in AFTERWARDS:
         metrics |= AFTERWARDS[config.study](config, metrics)
     return metrics, arrays
