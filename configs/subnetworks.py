@@ -103,7 +103,7 @@ ROWS = {
                      "masks.keeps": (0.9, 0.5, 0.2, 0.05)},
     ),
     **{name: (f"{name.replace('_', ' and ')}: ResNet-50 from scratch, and never trained", "resnet",
-              {**vision(name), **LONG, "parts": {"resnet50": {}, "random_weights": RANDOM}})
+              {**vision(name), **LONG, "parts": {"resnet": {}, "random_weights": RANDOM}})
        for name in VISION},
     "wide": ("Wide ResNet-50-2 on the three rules of vision", "resnet", rules("wideresnet50")),
     "simclr": ("ResNet-50 pretrained by contrast, on the three rules of vision", "simclr",
@@ -265,10 +265,8 @@ TINIER = {
 def resize_vision(config, row: str, size: str, parts: dict) -> dict:
     """The same for rules about images; the pre-registered masks alone below the paper's size."""
     flat = Dotted(config)
-    has_masks = "masks.layers" in flat
-    if size == "paper":
-        if has_masks:
-            config.update_from_flattened_dict({**GRID, **STAGES})
+    if size == "paper" and "masks.layers" in flat:
+        config.update_from_flattened_dict({**GRID, **STAGES})
     changes = {"fast": REDUCED, "default": TINY, "smoke": {**TINY, **TINIER}}.get(size, {})
     config.update_from_flattened_dict({k: v for k, v in changes.items() if k in flat})
     if size in ("fast", "paper"):
@@ -279,8 +277,6 @@ def resize_vision(config, row: str, size: str, parts: dict) -> dict:
         parts = {name: part for name, part in parts.items() if name in (first, "balanced")}
         parts = {name: {k: v for k, v in part.items() if k not in changes}
                  for name, part in parts.items()}  # fmt: skip
-        if has_masks:  # small networks: basic blocks
-            parts = {name: part | {"model.arch": "resnet18"} for name, part in parts.items()}
     return parts
 
 

@@ -15,7 +15,7 @@ MARKERS = "o^sDvPX*<>"
 BLUE, RED = plots.COLOURS[0], plots.COLOURS[1]
 HALVES = {"Subnetwork": ("sub", BLUE), "Ablation": ("abl", RED)}
 TABLES = ("runs", "selected", "disjoint", "oracle")
-WORDS = {"runs": "", "selected": ", selected", "disjoint": ", disjoint", "oracle": ", oracle"}
+WORDS = {"runs": "", "selected": "selected", "disjoint": "disjoint", "oracle": "oracle"}
 
 
 def draw(study: str, arrays, folder) -> None:
@@ -39,8 +39,10 @@ def tables(arrays) -> list[tuple[str, dict, list[str]]]:
             start = f"{prefix}{kind}/"
             table = {name.removeprefix(start): values for name, values in arrays.items()
                      if name.startswith(start)}  # fmt: skip
-            title = prefix.rstrip("/").replace("_", " ") + WORDS[kind]
-            found.append((title, table, arrays[f"{prefix}subroutines"].tolist()))
+            words = (prefix.rstrip("/").replace("_", " "), WORDS[kind])
+            if len(table["target"]):  # none were selected where no mask is valid
+                title = ", ".join(filter(None, words))
+                found.append((title, table, arrays[f"{prefix}subroutines"].tolist()))
     return found
 
 
@@ -169,6 +171,7 @@ def draw_layers(arrays, folder):
     for ax, prefix in zip(axes, prefixes):
         start = f"{prefix}kept/"
         leaves = [name.removeprefix(start) for name in arrays if name.startswith(start)]
+        leaves.sort(key=lambda leaf: (leaf.startswith("head"), not leaf.startswith("stem"), leaf))
         targets = arrays[f"{prefix}masks/target"]
         for i, name in enumerate(arrays[f"{prefix}subroutines"]):
             kept = [arrays[start + leaf][targets == i].mean() for leaf in leaves]

@@ -11,6 +11,7 @@ from cgjax.published import PUBLISHED
 HEADLINES = ("sub_diff", "abl_diff", "abl_diff beyond random removals", "full pattern")
 # Runs of another choice of the same masks are held against the same number of the paper.
 SUFFIXES = (", selected",)
+NAMES = {"resnet/": "resnet50/"}  # ours may be a smaller one
 
 
 def check(config) -> None:
@@ -34,8 +35,11 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
 
 
 def _plain(name: str) -> str:
+    """The paper's name of a metric."""
     for suffix in SUFFIXES:
         name = name.removesuffix(suffix)
+    for ours, theirs in NAMES.items():
+        name = theirs + name.removeprefix(ours) if name.startswith(ours) else name
     return name
 
 

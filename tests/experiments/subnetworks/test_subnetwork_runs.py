@@ -1,8 +1,10 @@
 """Bases, masks, ablations and studies on networks small enough to compile in a second."""
 
 import json
+import os
 import pathlib
 import re
+import signal
 
 import jax
 import jax.numpy as jnp
@@ -11,8 +13,8 @@ import pytest
 
 import cgjax
 from cgjax import config as configs
-from cgjax.core import train, tree
-from cgjax.core.errors import BadInput
+from cgjax.core import checkpoint, train, tree
+from cgjax.core.errors import BadInput, Preempted
 from cgjax.experiments.subnetworks import (
     ablation,
     bases,
@@ -292,3 +294,26 @@ def test_the_readme_masks_linen_and_nnx():
     assert not np.any(known["rest"]["params"]["kernel"])
     exec(blocks[1], known)
     np.testing.assert_array_equal(known["subnetwork"](jnp.ones((1, 4))), model(jnp.ones((1, 4))))
+
+
+def test_an_interrupted_search_goes_on_to_the_same_masks(modular, tmp_path, monkeypatch):
+    config, task, found = modular
+    with config.unlocked():
+        config.masks.s0s, config.masks.lrs, config.masks.layers = (0.05,), (0.3,), (0,)
+        config.masks.epochs, config.checkpoint.epochs = 3, 1
+    replicas = searches.product(config, found, 2)
+    whole = searches.run(config, task, found, replicas, tmp_path / "whole")
+    save = checkpoint.Checkpoints.save
+
+    def stop_after(store, step, *rest):
+        save(store, step, *rest)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint.Checkpoints, "save", stop_after)
+        with pytest.raises(Preempted):
+            searches.run(config, task, found, replicas, tmp_path / "parts")
+    again = searches.run(config, task, found, replicas, tmp_path / "parts")
+    for a, b in zip(jax.tree.leaves(whole.s), jax.tree.leaves(again.s)):
+        np.testing.assert_array_equal(a, b)
+    assert all(np.array_equal(whole.scores[name], again.scores[name]) for name in whole.scores)
