@@ -3,11 +3,11 @@ removals, on every set.
 
 Names of scores: "<network>/<part>/<set>", with networks
 
-    sub           the subnetwork, hard mask
-    abl           the network without it, removed weights are zero
-    rnd           the same, removed weights drawn anew
-    random <i>    as many weights of each leaf removed, drawn uniformly
-    complement <i>   as many of each leaf, from outside the subnetwork
+    sub             the subnetwork, hard mask
+    abl             the network without it, removed weights are zero
+    rnd             the same, removed weights drawn anew
+    random <i>      as many weights of each leaf removed, drawn uniformly
+    complement <i>  as many of each leaf, from outside the subnetwork
 
 and sets `own` (the one the mask was trained on), `compositional`, `test_0`, `test_1` ... Beside
 them "kept", "kept/<leaf>", and "has complement": whether every leaf has room outside of the mask.
@@ -111,7 +111,7 @@ def size_matched(key, masks, kind: str):
     """
     vector, back = ravel_pytree(masks)
     leaves = jax.tree.leaves(masks)
-    which = jnp.asarray(np.repeat(np.arange(len(leaves)), [leaf.size for leaf in leaves]))
+    which = jnp.concatenate([jnp.full(leaf.size, i) for i, leaf in enumerate(leaves)])
     counts = jnp.stack([jnp.sum(leaf) for leaf in leaves])
     place = jax.random.uniform(key, vector.shape)
     if kind == "complement":

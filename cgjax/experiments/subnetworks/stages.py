@@ -111,10 +111,11 @@ def pruned(config, task, found: bases.Bases, workdir, name: str = "") -> bases.B
     some = replicas["layers"] == 0
     replicas = {key: values[some] for key, values in replicas.items()}
     replicas["target"] = np.full(some.sum(), everything)
-    search = searches.run(config, task, found, replicas, workdir / "prune", name)
-    accuracy = search.scores["sub/val/own"]
-    best = [int(np.flatnonzero(replicas["base"] == i)[np.argmax(
-        accuracy[replicas["base"] == i])]) for i in range(len(found.valid))]  # fmt: skip
+    search = searches.run(without_nulls(config), task, found, replicas, workdir / "prune", name)
+    best = []
+    for i in range(len(found.valid)):
+        own = np.flatnonzero(replicas["base"] == i)
+        best.append(int(own[np.argmax(search.scores["sub/val/own"][own])]))
     hard = library.hard(jax.tree.map(lambda leaf: leaf[np.array(best)], search.s))
     params = jax.vmap(library.apply)(found.params, hard)
     new = bases.scored(config, task, params, found.numbers)
@@ -123,6 +124,14 @@ def pruned(config, task, found: bases.Bases, workdir, name: str = "") -> bases.B
         say(f"base_seed {found.numbers['base_seed'][i]}: pruned to {kept:.3f} of the weights, "
             f"test accuracy {accuracy:.3f}")  # fmt: skip
     return new
+
+
+def without_nulls(config):
+    """The config of a search that only chooses: no removals of the same size."""
+    settings = config.copy_and_resolve_references()
+    with settings.unlocked():
+        settings.masks.n_draws = 0
+    return settings
 
 
 def run(config, workdir, name: str = "") -> Part:
@@ -153,15 +162,16 @@ def masked(config, task, found: bases.Bases, workdir, name: str = "") -> Part:
     search, chosen = None, {}
     if len(own.s0s) * len(own.lrs) * len(own.layers) * len(own.penalties) > 1:
         replicas = searches.product(config, found, n, own.seeds[:1])
-        tried = searches.run(config, task, found, replicas, workdir / "search", name)
+        settings = without_nulls(config)
+        tried = searches.run(settings, task, found, replicas, workdir / "search", name)
         search = tables.make(tried, found, n)
         for pair in pairs:
             chosen[pair] = choice(search, pair)
             if chosen[pair] and chosen[pair] != first:
                 wanted[pair].append(chosen[pair])
-        missing = [pair for pair in pairs if not chosen[pair]]
-        for base, target in missing:
-            say(f"base {base}, {task.subroutines[target]}: no valid mask among all configurations")
+            if not chosen[pair]:
+                base, subroutine = found.numbers["base_seed"][pair[0]], task.subroutines[pair[1]]
+                say(f"base_seed {base}, {subroutine}: no valid mask among all configurations")
     rows = [{"base": base, "target": target, **one, "seed": seed}
             for (base, target), several in wanted.items() for one in several
             for seed in own.seeds]  # fmt: skip

@@ -64,7 +64,7 @@ def study(config, workdir) -> tuple[dict, dict]:
 
     metrics, arrays = over_parts(config, one)
     if config.study in AFTERWARDS:
-        metrics |= AFTERWARDS[config.study](config, metrics)
+        metrics |= AFTERWARDS[config.study](config, metrics, arrays)
     return metrics, arrays
 
 
@@ -293,7 +293,7 @@ def _related(structure, scores: dict, where: str) -> dict:
     return found
 
 
-def over_widths(config, metrics: dict) -> dict:
+def over_widths(config, metrics: dict, arrays: dict) -> dict:
     """The same over the bases of all parts, which differ in size."""
     structure, scores = [], {"compositional": [], "held_out": []}
     words = {"compositional": "base: test accuracy", "held_out": "base: held-out accuracy"}
@@ -319,6 +319,27 @@ def disjoint(config, workdir, name: str = "") -> tuple[dict, dict]:
     return metrics, arrays | _columns("disjoint", table)
 
 
+def trained_or_random(config, metrics: dict, arrays: dict) -> dict:
+    """Every part's masks held against those of the part `random_weights`, where there is one."""
+    found, control = {}, _table(arrays, "random_weights")
+    for name, own in parts(config):
+        table = _table(arrays, name)
+        if not control or not table or not stages.is_trained(own):
+            continue
+        for i, subroutine in enumerate(arrays[f"{name}/subroutines"]):
+            both = (tables.rows(one, one["target"] == i) for one in (table, control))
+            for words, p in tables.against(*both).items():
+                found[f"{name}/{subroutine}: {words}"] = ([p], [])
+    return found
+
+
+def _table(arrays, part: str) -> dict:
+    """The columns of a part's pre-registered runs; {} where it has none."""
+    start = f"{part}/runs/"
+    return {name.removeprefix(start): values for name, values in arrays.items()
+            if name.startswith(start)}  # fmt: skip
+
+
 STUDIES = {
     "rule": rule,
     "resnet": rule,
@@ -330,4 +351,4 @@ STUDIES = {
     "sizes": rule,
     "joint": disjoint,
 }
-AFTERWARDS = {"sizes": over_widths}
+AFTERWARDS = {"sizes": over_widths, "rule": trained_or_random, "resnet": trained_or_random}

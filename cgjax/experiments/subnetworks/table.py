@@ -143,3 +143,24 @@ def tests(table: dict) -> dict:
         if np.isfinite(p).any():
             found[f"p of abl_diff, {kind} removals"] = float(np.nanmedian(p))
     return found
+
+
+def against(trained: dict, random: dict) -> dict:
+    """p that masks of trained bases and of random weights differ as little: clustered z tests.
+
+    `y ~ ablation * random`, bases of either kind being clusters of their own.
+    """
+    halves = []
+    for is_random, table in enumerate((trained, random)):
+        valid = rows(table, table["valid_base"])
+        clusters = 2 * valid["base"] + is_random
+        for is_ablated, column in enumerate(("sub_diff", "abl_diff")):
+            n = len(clusters)
+            halves.append((valid[column], np.full(n, is_ablated), np.full(n, is_random), clusters))
+    y, ablated, is_random, clusters = (np.concatenate(columns) for columns in zip(*halves))
+    if len(np.unique(is_random)) < 2 or len(np.unique(clusters)) < 3:
+        return {}
+    fitted = stats.clustered_covariance(y, stats.interaction_design(ablated, is_random), clusters)
+    contrasts = {"sub": (0.0, 0.0, 1.0, 0.0), "abl": (0.0, 0.0, 1.0, 1.0)}
+    return {f"p of {half}_diff against random weights": stats.wald(*fitted, contrast).p
+            for half, contrast in contrasts.items()}  # fmt: skip

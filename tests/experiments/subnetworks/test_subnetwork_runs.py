@@ -317,3 +317,16 @@ def test_an_interrupted_search_goes_on_to_the_same_masks(modular, tmp_path, monk
     for a, b in zip(jax.tree.leaves(whole.s), jax.tree.leaves(again.s)):
         np.testing.assert_array_equal(a, b)
     assert all(np.array_equal(whole.scores[name], again.scores[name]) for name in whole.scores)
+
+
+def test_trained_bases_are_held_against_random_weights():
+    rng = np.random.default_rng(0)
+
+    def table(sub, abl):
+        noise = 0.02 * rng.standard_normal((2, 9))
+        return {"base": np.repeat(np.arange(3), 3), "valid_base": np.ones(9, bool),
+                "sub_diff": sub + noise[0], "abl_diff": abl + noise[1]}  # fmt: skip
+
+    found = tables.against(table(0.5, -0.4), table(0.5, 0.3))
+    assert found["p of abl_diff against random weights"] < 1e-6
+    assert found["p of sub_diff against random weights"] > 0.01
