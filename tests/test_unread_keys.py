@@ -46,7 +46,7 @@ KINDS = {
         for row in ("one_step", "mnist", "scan", "gradients", "optimisers", "landscape", "tangent")
     ),
     "subnetworks": tuple(
-        (row, {}) for row in ("search", "families", "simclr", "pruned", "vit")
+        (row, {}) for row in ("search", "families", "joint", "simclr", "pruned", "vit")
     ),
     "bumps": tuple(
         (row, {}) for row in ("demo", "B7", "B8", "B10", "B11", "B11_transformer", "B12")

@@ -41,7 +41,6 @@ def problems_of(config, task, targets: tuple[str, ...]) -> dict:
 
 def grid(task, data, base, masks, on, target, key, n_draws: int) -> dict:
     """All scores of one mask, hard, on one base."""
-    order, noise = jax.random.split(key)
     sets = {f"{part}/{name}": rows[target] if name == "own" else rows
             for part, own in data["eval"].items() for name, rows in own.items()}  # fmt: skip
     networks = (
@@ -50,10 +49,10 @@ def grid(task, data, base, masks, on, target, key, n_draws: int) -> dict:
         lambda key: library.replace(base, masks, fresh(key, base, masks), on),
     )
     found = {}
-    for name, values in accuracies(task, data, sets, networks, noise, order).items():
+    for name, values in accuracies(task, data, sets, networks, key).items():
         found |= {f"{network}/{name}": value for network, value in zip(NETWORKS, values)}
     if n_draws:
-        found |= _nulls(task, data, base, masks, on, sets, (noise, order), n_draws)
+        found |= _nulls(task, data, base, masks, on, sets, jax.random.fold_in(key, 1), n_draws)
     weights = library.expand(masks, base)
     found["kept"] = library.kept(weights, on)
     for name, leaf in tree.flat(weights).items():
@@ -62,7 +61,7 @@ def grid(task, data, base, masks, on, target, key, n_draws: int) -> dict:
     return found
 
 
-def _nulls(task, data, base, masks, on, sets, keys, n_draws) -> dict:
+def _nulls(task, data, base, masks, on, sets, key, n_draws) -> dict:
     """Removals of the same size, on the tests of single subroutines."""
     tests = {name: rows for name, rows in sets.items() if name.startswith("test/test_")}
     networks = tuple(
@@ -71,13 +70,13 @@ def _nulls(task, data, base, masks, on, sets, keys, n_draws) -> dict:
         for _ in range(n_draws)
     )
     found = {}
-    for name, values in accuracies(task, data, tests, networks, *keys, n_draws).items():
+    for name, values in accuracies(task, data, tests, networks, key, n_draws).items():
         for i, value in enumerate(values):
             found[f"{NULLS[i // n_draws]} {i % n_draws}/{name}"] = value
     return found
 
 
-def accuracies(task, data, sets, networks, noise, order, repeats: int = 1) -> dict:
+def accuracies(task, data, sets, networks, key, repeats: int = 1) -> dict:
     """{set: [networks]}; the program holds one forward pass, whatever the number of networks.
 
     networks: functions of a key that give parameters; of equal ones that follow each other
@@ -85,8 +84,8 @@ def accuracies(task, data, sets, networks, noise, order, repeats: int = 1) -> di
     """
 
     def one(i):
-        params = jax.lax.switch(i // repeats, networks[::repeats], jax.random.fold_in(noise, i))
-        return tasks.accuracies(task, params, data["table"], sets, order)
+        params = jax.lax.switch(i // repeats, networks[::repeats], jax.random.fold_in(key, i))
+        return tasks.accuracies(task, params, data["table"], sets)
 
     return {name: list(values) for name, values in jax.lax.map(
         one, jnp.arange(len(networks))).items()}  # fmt: skip

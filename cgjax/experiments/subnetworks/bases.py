@@ -46,7 +46,7 @@ def experiment(config, task: tasks.Task) -> train.Experiment:
         return value, (extra, {"accuracy": right})
 
     def evaluate(params, extra, data, key, replica):
-        losses, right = tasks.answers(task, params, data["table"], data["rows"]["val"], key)
+        losses, right = tasks.answers(task, params, data["table"], data["rows"]["val"])
         return {"val loss": jnp.mean(losses), "val accuracy": jnp.mean(right)}, {}
 
     per_epoch = steps_per_epoch(config, task)
@@ -101,14 +101,14 @@ def scored(config, task, params, numbers: dict) -> Bases:
     """Bases with their accuracies on every test set."""
 
     @jax.jit
-    def score(params, table, rows, key):
+    def score(params, table, rows):
         def one(params):
-            return tasks.accuracies(task, params, table, rows, key)
+            return tasks.accuracies(task, params, table, rows)
 
         return jax.lax.map(one, params)
 
     rows = {name: own for name, own in task.sets.rows["test"].items() if len(own)}
-    found = score(params, task.sets.table, rows, jax.random.key(config.data.seed))
+    found = score(params, task.sets.table, rows)
     found = {name: np.asarray(values, float) for name, values in found.items()}
     valid = found["compositional"] >= config.eval.least
     return Bases(params, numbers, found, valid)

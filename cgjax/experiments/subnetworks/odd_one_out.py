@@ -11,6 +11,7 @@ import optax
 
 N = 4  # inputs of one problem
 CHANCE = 1 / N
+TIED = 1e-6  # logits so close are equal up to rounding
 SMALL = 1e-12  # the least norm by which an embedding is divided
 
 
@@ -39,6 +40,18 @@ def from_uniform(embeddings) -> jax.Array:
 def right(embeddings, labels) -> jax.Array:
     """Whether each problem is solved: boolean [N]."""
     return jnp.argmax(logits(embeddings), axis=-1) == labels
+
+
+def share_right(embeddings, labels) -> jax.Array:
+    """How often each problem is solved over all orders of its inputs [N].
+
+    That is `right`, but for ties (within TIED), which an order breaks: a network that tells none of
+    the four from another then has chance, and not the luck of one order.
+    """
+    found = logits(embeddings)
+    first = found >= jnp.max(found, axis=-1, keepdims=True) - TIED
+    odd = jnp.take_along_axis(first, labels[:, None], axis=-1)[:, 0]
+    return odd / jnp.sum(first, axis=-1)
 
 
 def permuted(key: jax.Array, problems: jax.Array) -> tuple[jax.Array, jax.Array]:

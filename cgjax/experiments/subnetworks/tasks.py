@@ -45,30 +45,25 @@ def shown(table: dict, rows) -> dict:
     return jax.tree.map(lambda leaf: leaf[rows.ravel()], table)
 
 
-def answers(task: Task, params, table, rows, key) -> tuple[jax.Array, jax.Array]:
-    """(loss, whether it is solved) of every problem [n, 4], some at a time.
-
-    They are put in a new order first: a network that tells none from another then has chance.
-    """
+def answers(task: Task, params, table, rows) -> tuple[jax.Array, jax.Array]:
+    """(loss, share solved) of every problem [n, 4], some at a time; their order is no matter."""
     n = len(rows)
     chunk = min(CHUNK, n)
-    padded = jnp.resize(rows, (math.ceil(n / chunk) * chunk, odd_one_out.N))
-    ordered, labels = odd_one_out.permuted(key, padded)
+    padded = jnp.resize(rows, (math.ceil(n / chunk), chunk, odd_one_out.N))
+    labels = jnp.full(chunk, odd_one_out.N - 1)
 
-    def some(group):
-        own, label = group
+    def some(own):
         embedded = task.embed(params, shown(table, own))
-        return odd_one_out.each_loss(embedded, label), odd_one_out.right(embedded, label)
+        return odd_one_out.each_loss(embedded, labels), odd_one_out.share_right(embedded, labels)
 
-    groups = (ordered.reshape(-1, chunk, odd_one_out.N), labels.reshape(-1, chunk))
-    losses, right = jax.lax.map(some, groups)
+    losses, right = jax.lax.map(some, padded)
     return losses.ravel()[:n], right.ravel()[:n]
 
 
-def accuracies(task: Task, params, table, sets: dict, key) -> dict:
+def accuracies(task: Task, params, table, sets: dict) -> dict:
     """{set: accuracy}; the program holds one forward pass, whatever the number of sets."""
     ends = np.cumsum([len(rows) for rows in sets.values()])
-    right = answers(task, params, table, jnp.concatenate(list(sets.values())), key)[1]
+    right = answers(task, params, table, jnp.concatenate(list(sets.values())))[1]
     return {name: jnp.mean(own) for name, own in zip(sets, jnp.split(right, ends[:-1]))}
 
 
