@@ -108,8 +108,8 @@ ROWS = {
     "wide": ("Wide ResNet-50-2 on the three rules of vision", "resnet", rules("wideresnet50")),
     "simclr": ("ResNet-50 pretrained by contrast, on the three rules of vision", "simclr",
                rules("simclr")),
-    "pruned": ("Bases pruned by a mask for the whole rule, then masked (5.3)", "pruned",
-               rules("resnet50", ("inside_contact", "number_contact"))),
+    "pruned": ("Bases pruned by a mask for the whole rule, then masked (5.3)", "resnet",
+               {**rules("resnet50", ("inside_contact", "number_contact")), "masks.prune": True}),
     "vit": ("A vision transformer on the three rules: base accuracy", "vit", {
         **LONG, "parts": {name: {"data.rule": name} for name in VISION}}),
     "balanced": (
@@ -124,18 +124,18 @@ ROWS = {
                            for name in ("target", "target_and_chance_on_other")}},
     ),
 }  # fmt: skip
-RESNET = known.RESNET | known.MASKS | known.ONE_FAMILY
+ONE_RULE = known.MASKS | known.ONE_FAMILY | known.PRUNED
+RESNET = known.RESNET | ONE_RULE
 # study: its keys
 STUDIES = {
-    "resnet": RESNET,
-    "simclr": RESNET | known.SIMCLR,
-    "pruned": RESNET | known.PRUNED,
-    "vit": known.VIT,
-    "rule": known.LANGUAGE | known.MASKS | known.ONE_FAMILY,
-    "sizes": known.LANGUAGE | known.MASKS | known.ONE_FAMILY,
+    "rule": known.LANGUAGE | ONE_RULE,
+    "sizes": known.LANGUAGE | ONE_RULE,
+    "joint": known.LANGUAGE | ONE_RULE,
     "dynamics": known.LANGUAGE | known.MASKS | known.ONE_FAMILY,
     "families": known.LANGUAGE | known.MASKS | known.SEVERAL_FAMILIES,
-    "joint": known.LANGUAGE | known.MASKS | known.ONE_FAMILY,
+    "resnet": RESNET,
+    "simclr": RESNET | known.SIMCLR,
+    "vit": known.VIT,
 }
 
 

@@ -328,7 +328,7 @@ def draw_dynamics(arrays, folder):
 RULE = (draw_differences, draw_absolute, draw_heat, draw_bases, draw_layers, draw_overlap,
         draw_pattern, draw_search, draw_matrices)  # fmt: skip
 FIGURES = {
-    **dict.fromkeys(("rule", "resnet", "simclr", "pruned", "sizes", "joint"), RULE),
+    **dict.fromkeys(("rule", "resnet", "simclr", "sizes", "joint"), RULE),
     "vit": (draw_bases,),
     "families": (draw_bases, draw_families),
     "dynamics": (draw_dynamics, draw_differences),

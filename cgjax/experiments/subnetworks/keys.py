@@ -91,4 +91,4 @@ SIMCLR = {
     "pretraining.epochs": key(100, "passes over all problems", low=1),
     "pretraining.lr": key(5e-4, "first learning rate", above=0),
 }
-PRUNED = {"masks.prune": key(True, "bases are first pruned by a mask for the whole rule")}
+PRUNED = {"masks.prune": key(False, "bases are first pruned by a mask for the whole rule")}

@@ -142,7 +142,7 @@ def run(config, workdir, name: str = "") -> Part:
         start = pretraining.run(config, workdir / "simclr", name)
     task = task_of(config, start)
     found, _ = bases_of(config, task, workdir, name)
-    if config.masks.get("prune"):
+    if config.masks.prune:
         found = pruned(config, task, found, workdir, name)
     return masked(config, task, found, workdir, name)
 

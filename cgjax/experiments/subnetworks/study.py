@@ -344,7 +344,6 @@ STUDIES = {
     "rule": rule,
     "resnet": rule,
     "simclr": rule,
-    "pruned": rule,
     "vit": only_bases,
     "families": families,
     "dynamics": dynamics,
