@@ -31,7 +31,9 @@ def language(name: str) -> dict:
     """A rule of language: from scratch in two shapes, pretrained, and never trained."""
     rule, number = name.split("_")
     lr, batch, pretrained_lr, pretrained_batch = CHOSEN[name]
+    few = {"data.n_train": 2500, "data.n_val": 200, "data.n_test": 200, "data.n_eval": 200}
     return {
+        **(few if rule == "anaphora" else {}),
         "data.rule": rule, "data.number": number, "data.templates": FAMILIES[rule],
         "data.batch": batch, "optim.lr": lr,
         "parts": {
@@ -180,6 +182,10 @@ DEFAULT = {
     "families": {"masks.penalties": (0.0, 1e-5, 1e-4), "masks.keeps": (0.8, 0.4)},
     "three": {"train.epochs": 20},
 }
+FAST = {
+    "dynamics": {"checkpoint.keep": (1, 2, 5, 10, 20)},
+    "search": {"model.hidden": 128, "model.heads": 4, "optim.lr": 1e-3},
+}
 SIZES = {
     "small": {"model.hidden": 16, "model.heads": 1}, "middle": {"model.hidden": 32},
     "large": {"model.hidden": 64},
@@ -207,8 +213,7 @@ def resize(config, row: str, size: str, parts: dict) -> dict:
     elif size == "fast":
         config.update_from_flattened_dict({"train.epochs": 30, "masks.epochs": 30})
         parts = {name: _registered(part) for name, part in parts.items()}
-        if row == "dynamics":
-            config.checkpoint.keep = (1, 2, 5, 10, 20)
+        config.update_from_flattened_dict(FAST.get(row, {}))
     else:
         config.train.seeds = tuple(range(SEEDS.get(row, 3)))
         flat["data.templates"] = TEMPLATES[config.data.rule]
@@ -217,9 +222,7 @@ def resize(config, row: str, size: str, parts: dict) -> dict:
         if row == "scale":
             parts = {name: dict(SIZES[name]) for name in parts}
         if row in CHOSEN:
-            parts = {name: {**_registered(parts[name])} for name in FEW}
-        if row == "dynamics":
-            config.optim.patience = config.train.epochs
+            parts = {name: _registered(parts[name]) for name in FEW}
     if size == "smoke":
         config.train.seeds = (0, 1)
         config.update_from_flattened_dict(SMOKE)
