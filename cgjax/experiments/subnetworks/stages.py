@@ -1,7 +1,7 @@
 """The stages of one part: its task, its bases, the search among configurations, the masks.
 
-Sub-folders of a part: `base`, `prune`, `search`, `masks`; each is resumed on its own, and what is
-finished is read without compiling its program.
+Sub-folders of a part: `base`, `prune`, `search`, `masks` (and of a row: `simclr`). Each is resumed on
+its own, and what is finished is read without compiling its program.
 """
 
 import pathlib
@@ -138,8 +138,9 @@ def run(config, workdir, name: str = "") -> Part:
     """All stages of a part."""
     workdir = pathlib.Path(workdir)
     start = None
-    if config.model.start == "simclr":
-        start = pretraining.run(config, workdir / "simclr", name)
+    if config.model.start == "simclr":  # one network for all parts
+        place = workdir.parent if name else workdir
+        start = pretraining.run(config, place / "simclr", "simclr")
     task = task_of(config, start)
     found, _ = bases_of(config, task, workdir, name)
     if config.masks.prune:
