@@ -1,6 +1,6 @@
 """The stages of one part: its task, its bases, the search among configurations, the masks.
 
-Sub-folders of a part: `base`, `prune`, `search`, `masks` (and of a row: `simclr`). Each is resumed on
+Folders of a part: `base`, `prune`, `search`, `masks` (and of a row: `simclr`). Each is resumed on
 its own, and what is finished is read without compiling its program.
 """
 
