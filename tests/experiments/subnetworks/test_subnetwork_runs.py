@@ -19,6 +19,7 @@ from cgjax.experiments.subnetworks import (
     ablation,
     bases,
     joint,
+    language,
     measures,
     run,
     searches,
@@ -27,6 +28,7 @@ from cgjax.experiments.subnetworks import (
     tasks,
 )
 from cgjax.experiments.subnetworks import table as tables
+from cgjax.nets.bert import Bert
 
 
 @pytest.fixture(autouse=True)
@@ -331,3 +333,42 @@ def test_trained_bases_are_held_against_random_weights():
     found = tables.against(table(0.5, -0.4), table(0.5, 0.3))
     assert found["p of abl_diff against random weights"] < 1e-6
     assert found["p of sub_diff against random weights"] > 0.01
+
+
+def test_a_pretrained_start_is_the_same_for_every_base(tmp_path, monkeypatch):
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "##s"]
+    pieces += [word for word in language.vocabulary("stems") if word not in (*pieces, "##d")]
+    (tmp_path / "vocab.txt").write_text("\n".join(pieces) + "\n")
+    net = Bert(vocab=len(pieces), hidden=16, layers=1, heads=1, intermediate=64, positions=20)
+    ids = jnp.zeros((1, 4), jnp.int32)
+    params = net.init(jax.random.key(3), ids, ids)["params"]
+    monkeypatch.setattr(tasks.pretrained, "minilm", lambda: tmp_path)
+    monkeypatch.setattr(tasks.convert, "bert_from_folder", lambda folder, **fields: (net, params))
+    config = part("objectives", "target")
+    with config.unlocked():
+        config.model.start, config.data.tokens = "pretrained", "wordpiece"
+    assert not stages.missing(config)
+    task = stages.task_of(config)
+    for a, b in zip(jax.tree.leaves(task.init(jax.random.key(0))), jax.tree.leaves(params)):
+        np.testing.assert_array_equal(a, b)
+    rows = task.sets.rows["val"]["compositional"][:1]
+    first = tasks.shown(jax.tree.map(jnp.asarray, task.sets.table), jnp.asarray(rows))
+    assert int(first["ids"][0, 0]) == 2 and 1 not in task.sets.table["ids"]  # [CLS]; all known
+    assert task.embed(params, first).shape == (4, 16)
+    with config.unlocked():
+        config.model.layers = 2
+    with pytest.raises(BadInput, match="model.layers=1"):
+        stages.task_of(config)
+
+
+def test_a_part_without_its_weights_is_left_out(monkeypatch, capsys, tmp_path):
+    def absent():
+        raise BadInput("not installed")
+
+    monkeypatch.setattr(stages.pretrained, "minilm", absent)
+    config = configs.load("subnetworks:agreement_singular,fast")
+    with config.unlocked():
+        config.parts = {"pretrained": config.parts.pretrained}
+    assert study.plan(config) == {}
+    assert set(study.study(config, tmp_path)[1]) == {"parts"}
+    assert "part 'pretrained' is LEFT OUT: not installed" in capsys.readouterr().out
