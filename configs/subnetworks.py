@@ -233,8 +233,7 @@ def resize(config, row: str, size: str, parts: dict) -> dict:
             config.checkpoint.keep = (1,)
         if grid:
             flat["masks.layers"], flat["masks.lrs"] = (0,), (1e-2,)
-    if row == "dynamics":  # every checkpoint is there
-        config.checkpoint.epochs = 1
+    if row == "dynamics":  # nothing stops before the last checkpoint
         config.optim.patience = config.train.epochs
     return parts
 
