@@ -196,11 +196,13 @@ def say_runs(table: dict, subroutines) -> None:
         if not len(own["base"]):
             say(f"{name}: no base counts")
             continue
-        pattern = f"{own['full_pattern'].sum()} of {len(own['base'])} runs show the full pattern"
+        n = len(own["base"])
+        pattern = f"{own['full_pattern'].sum()} of {n} runs show the full pattern"
+        solve = f"{own['valid_mask'].sum()} of {n} masks solve their own set"
         mean = {key: own[key].mean() for key in ("sub_diff", "abl_diff", "null_random", "kept")}
         say(f"{name}: sub diff {mean['sub_diff']:+.3f}, abl diff {mean['abl_diff']:+.3f} (removals "
-            f"of the same size {mean['null_random']:+.3f}), kept {mean['kept']:.3f}; {pattern}"
-            )  # fmt: skip
+            f"of the same size {mean['null_random']:+.3f}), kept {mean['kept']:.3f}; {solve}, "
+            f"{pattern}")  # fmt: skip
 
 
 # --- further studies ------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ SHOWN = {
     "sub_target": "sub target", "sub_other": "sub other",
     "abl_target": "abl target", "abl_other": "abl other", "sub_own": "sub own set",
     "sub_compositional": "sub compositional", "abl_compositional": "abl compositional",
-    "kept": "kept", "full_pattern": "full pattern",
+    "kept": "kept", "full_pattern": "full pattern", "valid_mask": "valid masks",
 }  # fmt: skip
 
 
@@ -51,6 +51,7 @@ def make(found: Found, bases: Bases, n: int) -> dict:
         table[f"{network}_compositional"] = scores[f"{network}/test/compositional"]
     val = target_and_other(scores, "abl", "val", targets, n)
     table["quality"] = measures.quality(scores["sub/val/own"], *val)
+    table["valid_mask"] = np.isfinite(table["quality"])
     table["kept"] = scores["kept"]
     table["full_pattern"] = measures.full_pattern(table["sub_diff"], table["abl_diff"])
     return table | _beyond(scores, table, targets, n)
