@@ -292,7 +292,7 @@ def _tiny(part: dict) -> dict:
     return {name: value for name, value in part.items() if name not in SMOKE}
 
 
-_MINUTES = {"default": "minutes on two CPU cores (demo 3)", "smoke": "seconds",
+_MINUTES = {"default": "minutes on two CPU cores (demo 4)", "smoke": "seconds",
             "fast": "not measured", "paper": "not measured"}  # fmt: skip
 
 
