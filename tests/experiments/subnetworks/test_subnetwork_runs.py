@@ -109,21 +109,32 @@ def modular():
         return config, task, bases.untrained(config, task)
 
 
-def test_a_search_is_the_same_alone_and_beside_others(modular, tmp_path):
-    """Bases, targets, scores, rates and layer sets are numbers of one program."""
+@pytest.fixture(scope="module")
+def searched(modular, tmp_path_factory):
+    """Masks of two bases for both subroutines: (config, task, bases, replicas, what was found)."""
     config, task, found = modular
+    config = config.copy_and_resolve_references()
     with config.unlocked():
-        config.masks.s0s, config.masks.lrs = (0.05, -0.05), (1e-2, 0.3)
+        config.masks.lrs, config.masks.epochs, config.checkpoint.epochs = (0.3,), 3, 1
     replicas = searches.product(config, found, 2)
-    assert len(replicas["seed"]) == 2 * 2 * 2 * 2
-    every = searches.run(config, task, found, replicas, tmp_path / "all")
-    chosen = 11
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
+        whole = searches.run(config, task, found, replicas, tmp_path_factory.mktemp("whole"))
+    return config, task, found, replicas, whole
+
+
+def test_a_search_is_the_same_alone_and_beside_others(searched, tmp_path):
+    """Bases and targets are numbers of one program."""
+    config, task, found, replicas, every = searched
+    assert len(replicas["seed"]) == 2 * 2
+    chosen = 3
     one = {name: values[chosen : chosen + 1] for name, values in replicas.items()}
-    alone = searches.run(config, task, found, one, tmp_path / "one")
+    alone = searches.run(config, task, found, one, tmp_path)
     for a, b in zip(jax.tree.leaves(every.s), jax.tree.leaves(alone.s)):
         np.testing.assert_allclose(a[chosen], b[0], rtol=1e-5, atol=1e-6)
     for name in ("sub/test/own", "abl/val/test_0", "kept"):
         np.testing.assert_allclose(every.scores[name][chosen], alone.scores[name][0])
+    assert any(np.any(np.asarray(leaf[0] != leaf[1])) for leaf in jax.tree.leaves(every.s))
 
 
 def test_a_layer_set_leaves_others_whole(modular):
@@ -299,13 +310,8 @@ def test_the_readme_masks_linen_and_nnx():
     np.testing.assert_array_equal(known["subnetwork"](jnp.ones((1, 4))), model(jnp.ones((1, 4))))
 
 
-def test_an_interrupted_search_goes_on_to_the_same_masks(modular, tmp_path, monkeypatch):
-    config, task, found = modular
-    with config.unlocked():
-        config.masks.s0s, config.masks.lrs, config.masks.layers = (0.05,), (0.3,), (0,)
-        config.masks.epochs, config.checkpoint.epochs = 3, 1
-    replicas = searches.product(config, found, 2)
-    whole = searches.run(config, task, found, replicas, tmp_path / "whole")
+def test_an_interrupted_search_goes_on_to_the_same_masks(searched, tmp_path, monkeypatch):
+    config, task, found, replicas, whole = searched
     save = checkpoint.Checkpoints.save
 
     def stop_after(store, step, *rest):
@@ -341,7 +347,8 @@ def test_a_pretrained_start_is_the_same_for_every_base(tmp_path, monkeypatch):
     (tmp_path / "vocab.txt").write_text("\n".join(pieces) + "\n")
     net = Bert(vocab=len(pieces), hidden=16, layers=1, heads=1, intermediate=64, positions=20)
     ids = jnp.zeros((1, 4), jnp.int32)
-    params = net.init(jax.random.key(3), ids, ids)["params"]
+    shapes = jax.eval_shape(net.init, jax.random.key(3), ids, ids)["params"]
+    params = jax.tree.map(lambda leaf: jnp.full(leaf.shape, 0.1), shapes)
     monkeypatch.setattr(tasks.pretrained, "minilm", lambda: tmp_path)
     monkeypatch.setattr(tasks.convert, "bert_from_folder", lambda folder, **fields: (net, params))
     config = part("objectives", "target")
