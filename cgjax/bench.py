@@ -12,6 +12,7 @@ FAMILIES = {
     "kernels": "cgjax.experiments.kernels.bench",
     "bumps": "cgjax.experiments.bumps.bench",
     "resistance": "cgjax.experiments.resistance.bench",
+    "subnetworks": "cgjax.experiments.subnetworks.bench",
 }
 
 

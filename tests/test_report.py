@@ -85,6 +85,7 @@ UNREAD = {
     "kernels": {"data.n_train", "data.seed", "optim.lr_final", "optim.weight_decay"},
     "bumps": set(),
     "resistance": set(),
+    "subnetworks": set(),
 }
 # Rows that have changed since: (row, label).
 CHANGED = {("needed", "from_6_percent")}

@@ -25,6 +25,7 @@ from cgjax.experiments.resistance.training import plane as of_plane
 from cgjax.experiments.sprites import panels
 from cgjax.experiments.sprites import run as sprites
 from cgjax.experiments.sprites.support import trained
+from cgjax.experiments.subnetworks import run as subnetworks
 
 # family: the runs that together have every key of every row (a row, and choices made in it)
 KINDS = {
@@ -44,6 +45,7 @@ KINDS = {
         (row, {})
         for row in ("one_step", "mnist", "scan", "gradients", "optimisers", "landscape", "tangent")
     ),
+    "subnetworks": tuple((row, {}) for row in ("search", "families", "simclr", "vit")),
     "bumps": tuple(
         (row, {}) for row in ("demo", "B7", "B8", "B10", "B11", "B11_transformer", "B12")
     ),
@@ -72,6 +74,7 @@ def few_stops(monkeypatch):
     monkeypatch.setattr(sprites, "draw", lambda *arguments: [])
     monkeypatch.setattr(bumps, "draw", lambda *arguments: [])
     monkeypatch.setattr(resistance, "draw", lambda *arguments: [])
+    monkeypatch.setattr(subnetworks, "draw", lambda *arguments: [])
     monkeypatch.setattr(panels, "verdict", lambda data: "not asked")
     monkeypatch.setattr(scores, "KINDS", {})
     # Of a run that was only traced there are no files to read back.

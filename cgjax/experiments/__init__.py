@@ -22,6 +22,7 @@ FAMILIES = {
     "kernels": "cgjax.experiments.kernels.run",
     "bumps": "cgjax.experiments.bumps.run",
     "resistance": "cgjax.experiments.resistance.run",
+    "subnetworks": "cgjax.experiments.subnetworks.run",
 }
 ENTRY = {"ours", "sd", "values", "seeds", "paper", "paper_sd", "where"}  # of results.json
 

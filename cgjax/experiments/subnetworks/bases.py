@@ -1,0 +1,124 @@
+"""Base models: networks trained on the whole rule, whose weights are then frozen.
+
+Adam at a constant rate; the weights of the best validation loss are kept, and training ends when it
+has not improved for `optim.patience` epochs. Rule: a base whose accuracy on the compositional test
+set is below `eval.least` is kept and marked, its masks are trained like all others, and no mean
+counts it.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cgjax import config as configs
+from cgjax.core import optim, parallel, train
+from cgjax.core.logging import say
+from cgjax.data import arrays
+from cgjax.experiments.subnetworks import odd_one_out, tasks
+
+
+class Bases(NamedTuple):
+    """Frozen networks; first axis of everything: the bases."""
+
+    params: Any
+    numbers: dict  # what tells one from another: {"base_seed": [B]} and more
+    scores: dict  # accuracy on every set of the test part
+    valid: np.ndarray  # bool [B]: reached `eval.least`
+
+
+def experiment(config, task: tasks.Task) -> train.Experiment:
+    """Seeds as replicas; problems of the compositional set in epochs."""
+    data = {"table": task.sets.table,
+            "rows": {part: task.sets.rows[part]["compositional"] for part in ("train", "val")},
+            }  # fmt: skip
+
+    def batch(data, indices, key, step):
+        rows, labels = odd_one_out.permuted(key, data["rows"]["train"][indices])
+        return {"inputs": tasks.shown(data["table"], rows), "labels": labels}
+
+    def loss(params, extra, batch, key, step, replica):
+        embedded = task.embed(params, batch["inputs"])
+        weights = batch["mask"] / jnp.sum(batch["mask"])
+        value = jnp.sum(weights * odd_one_out.each_loss(embedded, batch["labels"]))
+        right = jnp.sum(weights * odd_one_out.right(embedded, batch["labels"]))
+        return value, (extra, {"accuracy": right})
+
+    def evaluate(params, extra, data, key, replica):
+        losses, right = tasks.answers(task, params, data["table"], data["rows"]["val"])
+        return {"val loss": jnp.mean(losses), "val accuracy": jnp.mean(right)}, {}
+
+    per_epoch = steps_per_epoch(config, task)
+
+    def control(scalars, best, step, lr_scale):
+        waited = (step - jnp.maximum(best.step, 0)) // per_epoch
+        return waited >= config.optim.patience, lr_scale
+
+    return train.Experiment(
+        data=data,
+        replicas={"seed": np.array(config.train.seeds)},
+        init=lambda key, replica: (task.init(key), {}),
+        plan=arrays.epochs(len(data["rows"]["train"]), config.data.batch),
+        batch=batch,
+        loss=loss,
+        evaluate=evaluate,
+        tx=lambda replica: optim.by_name("adam", config.optim.lr),
+        headline=("val loss", "min"),
+        control=control,
+    )
+
+
+def steps_per_epoch(config, task) -> int:
+    """Batches in a pass over the compositional training set."""
+    return arrays.n_batches(len(task.sets.rows["train"]["compositional"]), config.data.batch)
+
+
+def in_steps(config, task):
+    """The config of base training, counted in updates."""
+    return configs.in_steps(config, steps_per_epoch(config, task))
+
+
+def trained(config, task, workdir, name: str = "") -> tuple[Bases, dict]:
+    """Trains the bases of a part, or reads them: (bases, history)."""
+    state, history = train.fit(experiment(config, task), in_steps(config, task), workdir, name)
+    params = state.best.params
+    found = scored(config, task, params, {"base_seed": np.array(config.train.seeds)})
+    at = np.asarray(parallel.fetch(state.best.step)) // steps_per_epoch(config, task)
+    tell(found, at)
+    return found, history
+
+
+def untrained(config, task) -> Bases:
+    """The networks before any training: what masks find in random weights."""
+    seeds = config.train.seeds
+    params = train.SetUp(experiment(config, task), in_steps(config, task)).init().params
+    found = scored(config, task, params, {"base_seed": np.array(config.train.seeds)})
+    return found._replace(valid=np.ones(len(seeds), bool))
+
+
+def scored(config, task, params, numbers: dict) -> Bases:
+    """Bases with their accuracies on every test set."""
+
+    @jax.jit
+    def score(params, table, rows):
+        def one(params):
+            return tasks.accuracies(task, params, table, rows)
+
+        return jax.lax.map(one, params)
+
+    rows = {name: own for name, own in task.sets.rows["test"].items() if len(own)}
+    found = score(params, task.sets.table, rows)
+    found = {name: np.asarray(values, float) for name, values in found.items()}
+    valid = found["compositional"] >= config.eval.least
+    return Bases(params, numbers, found, valid)
+
+
+def tell(bases: Bases, best_epochs) -> None:
+    """One line for each base."""
+    for i, (accuracy, is_valid, epoch) in enumerate(
+        zip(bases.scores["compositional"], bases.valid, best_epochs)
+    ):
+        who = ", ".join(f"{name} {values[i]}" for name, values in bases.numbers.items())
+        mark = "" if is_valid else ": BELOW the accuracy asked for, marked and left out of means"
+        say(f"{who}: test accuracy {accuracy:.3f} (epoch {epoch}){mark}")

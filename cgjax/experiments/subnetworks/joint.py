@@ -1,0 +1,128 @@
+"""Masks of all subroutines at once, of which no two share a weight.
+
+Each subroutine has a score for each weight. A weight belongs to the one with the highest score, if
+that is above zero: hard, m_i = 1[s_i > 0 and s_i > s_j]; soft, m_i = sigmoid(beta s_i) times
+sigmoid(beta (s_i - s_j)) for every other j, which tends to the hard one. All masks are learned
+together, each on its own set.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from cgjax.analysis import masks as library
+from cgjax.core import optim, train
+from cgjax.experiments.subnetworks import ablation, odd_one_out, searches, stages, tasks
+from cgjax.experiments.subnetworks import table as tables
+
+
+def soft(scores: list, beta) -> list:
+    """Soft masks of all subroutines; scores: one tree for each."""
+
+    def one(i):
+        def leaf(own, *others):
+            found = jax.nn.sigmoid(beta * own)
+            for other in others:
+                found = found * jax.nn.sigmoid(beta * (own - other))
+            return found
+
+        return jax.tree.map(leaf, scores[i], *(s for j, s in enumerate(scores) if j != i))
+
+    return [one(i) for i in range(len(scores))]
+
+
+def hard(scores: list) -> list:
+    """Hard masks; where two scores are equal the weight belongs to none."""
+
+    def one(i):
+        def leaf(own, *others):
+            found = own > 0
+            for other in others:
+                found = found & (own > other)
+            return found.astype(own.dtype)
+
+        return jax.tree.map(leaf, scores[i], *(s for j, s in enumerate(scores) if j != i))
+
+    return [one(i) for i in range(len(scores))]
+
+
+def _stacked(several: list):
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *several)
+
+
+def experiment(config, task: tasks.Task, bases, replicas: dict) -> train.Experiment:
+    """As `searches.experiment`, with the masks of all subroutines in one replica."""
+    single = searches.experiment(config, task, bases, replicas)
+    own, n = config.masks, len(task.subroutines)
+    per_epoch = searches.steps_per_epoch(config, task)
+
+    def init(key, replica):
+        # Equal scores would belong to none, and so would all that follow: a little noise.
+        s, _ = single.init(key, replica)
+        vector, back = ravel_pytree(s)
+        noise = 0.01 * jax.random.normal(key, (n, len(vector)))
+        return {str(i): back(vector + noise[i]) for i in range(n)}, {}
+
+    def loss(params, extra, batch, key, step, replica):
+        data = batch["data"]
+        base, on = searches.frozen(data, replica)
+        beta = library.beta_schedule(
+            step // per_epoch + 1, own.epochs, own.beta_max, from_one=own.from_one
+        )
+        weights = batch["mask"] / jnp.sum(batch["mask"])
+
+        def one(i, masks, problems):
+            network = library.apply(base, masks, on)
+            key = jax.random.fold_in(batch["key"], i)
+            rows, labels = odd_one_out.permuted(key, problems[batch["indices"]])
+            embedded = task.embed(network, tasks.shown(data["table"], rows))
+            kept = library.kept(masks, on) * library.size(masks, on)
+            value = jnp.sum(weights * odd_one_out.each_loss(embedded, labels))
+            right = jnp.sum(weights * odd_one_out.right(embedded, labels))
+            return value + replica["penalty"] * kept, right
+
+        masks = _stacked(soft([params[str(i)] for i in range(n)], beta))
+        values, right = jax.vmap(one)(jnp.arange(n), masks, data["train"][:n])
+        return jnp.sum(values), (extra, {"accuracy": jnp.mean(right)})
+
+    def evaluate(params, extra, data, key, replica):
+        base, on = searches.frozen(data, replica)
+
+        def one(each):
+            i, masks = each
+            return ablation.grid(task, data, base, masks, on, i, key, own.n_draws)
+
+        masks = _stacked(hard([params[str(i)] for i in range(n)]))
+        scores = jax.lax.map(one, (jnp.arange(n), masks))
+        return {f"{i}: {name}": values[i] for name, values in scores.items() for i in range(n)}, {}
+
+    return single._replace(
+        init=init, loss=loss, evaluate=evaluate,
+        tx=lambda replica: optim.by_name("adam", replica["lr"]),
+    )  # fmt: skip
+
+
+def run(config, part: stages.Part, workdir, name: str = "") -> dict:
+    """The table of disjoint masks of a part's bases."""
+    replicas = searches.product(config, part.bases, 1)
+    state, history = train.fit(
+        experiment(config, part.task, part.bases, replicas),
+        searches.in_steps(config, part.task), workdir / "joint", name,
+    )  # fmt: skip
+    last = {key: values[-1] for key, values in history["eval"].items() if key != "step"}
+    n = len(part.task.subroutines)
+    found = [_of_target(last, replicas, i) for i in range(n)]
+    every = searches.Found(
+        {key: np.concatenate([one.replicas[key] for one in found]) for key in replicas},
+        {key: np.concatenate([one.scores[key] for one in found]) for key in found[0].scores},
+        state.params, {},
+    )  # fmt: skip
+    return tables.make(every, part.bases, n)
+
+
+def _of_target(last, replicas, i) -> searches.Found:
+    prefix = f"{i}: "
+    scores = {key.removeprefix(prefix): values for key, values in last.items()
+              if key.startswith(prefix)}  # fmt: skip
+    return searches.Found({**replicas, "target": np.full(len(replicas["seed"]), i)}, scores, {}, {})

@@ -1,0 +1,70 @@
+"""One study of the subnetworks family: bases, masks, what is made of them, figures."""
+
+import pathlib
+
+from cgjax.core import tables as markdown
+from cgjax.core.logging import summary
+from cgjax.experiments.subnetworks import figures as drawing
+from cgjax.experiments.subnetworks import study
+from cgjax.published import PUBLISHED
+
+HEADLINES = ("sub_diff", "abl_diff", "abl_diff beyond random removals", "full pattern")
+# Runs of another choice of the same masks are held against the same number of the paper.
+SUFFIXES = (", selected",)
+NAMES = {"resnet/": "resnet50/"}  # ours may be a smaller one
+
+
+def check(config) -> None:
+    """What the keys' own ranges cannot say."""
+    study.check(config)
+
+
+def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
+    """Runs the row's study: (metrics, arrays, extra), and its figures."""
+    workdir = pathlib.Path(workdir)
+    metrics, arrays = study.study(config, workdir)
+    # A few steps are no measurement: `smoke` shows that the path works.
+    known = {} if config.size == "smoke" else PUBLISHED["subnetworks"].get(config.row, {})
+    results = {
+        name: summary(values, seeds, known.get(_plain(name)))
+        for name, (values, seeds) in metrics.items()
+    }
+    if figures:
+        draw(config, arrays, workdir / "figures")
+    return results, arrays, {"headlines": headlines(results)}
+
+
+def _plain(name: str) -> str:
+    """The paper's name of a metric."""
+    for suffix in SUFFIXES:
+        name = name.removesuffix(suffix)
+    for ours, theirs in NAMES.items():
+        name = theirs + name.removeprefix(ours) if name.startswith(ours) else name
+    return name
+
+
+def headlines(results: dict) -> list[str]:
+    """What the closing table shows first: both differences, and how far from removals by chance."""
+    own = [name for name in results if name.startswith("tau") or "/tau" in name]
+    return own + [name for name in results if name.split(": ")[-1].removesuffix(", oracle")
+                  in HEADLINES]  # fmt: skip
+
+
+def plan(config) -> dict:
+    """How large each part's base training is."""
+    return study.plan(config)
+
+
+def load(config, workdir, part: str = "", step=None):
+    """The bases of one part of a row."""
+    return study.load(config, workdir, part, step)
+
+
+def draw(config, arrays: dict, folder: pathlib.Path) -> None:
+    """The row's figures, from its saved arrays."""
+    drawing.draw(config.study, arrays, folder)
+
+
+def tables(record: list[dict]) -> list[tuple[str, str]]:
+    """(title, Markdown) of recorded runs."""
+    return [("subnetworks", markdown.metric_table(record))]

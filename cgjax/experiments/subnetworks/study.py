@@ -1,0 +1,355 @@
+"""Studies: what is made of the stages of a row's parts.
+
+Names of metrics: "<part>/<subroutine>: <measure>", one value for each base (the mean over its
+masks), of the pre-registered configuration; ", selected" marks those of the configuration that a
+search has chosen, ", oracle" those of the masks that a construction gives.
+"""
+
+import pathlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cgjax import config as configs
+from cgjax.analysis import masks as library
+from cgjax.analysis import stats
+from cgjax.config import over_parts, parts
+from cgjax.core import loading, sizes, tree
+from cgjax.core.errors import BadInput
+from cgjax.core.logging import say
+from cgjax.data.arrays import n_batches
+from cgjax.experiments.subnetworks import bases, joint, searches, stages
+from cgjax.experiments.subnetworks import table as tables
+
+
+def check(config) -> None:
+    """What the keys' own ranges cannot say, of every part."""
+    for name, own in parts(config):
+        try:
+            stages.check(own)
+        except BadInput as error:
+            raise BadInput(f"part '{name}': {error}" if name else str(error)) from None
+
+
+def plan(config) -> dict:
+    """How large each part's base training is."""
+    found = {}
+    for name, own in parts(config):
+        if not stages.is_trained(own) or stages.missing(own):
+            continue
+        small = own.copy_and_resolve_references()  # no problems are made to be counted
+        with small.unlocked():
+            small.data.update(dict.fromkeys(("n_train", "n_val", "n_test", "n_eval"), 4))
+        steps = configs.in_steps(own, n_batches(own.data.n_train, own.data.batch))
+        found[name] = sizes.of(bases.experiment(small, stages.task_of(small)), steps)
+    return found
+
+
+def load(config, workdir, part: str = "", step=None) -> loading.Loaded:
+    """The bases of one part."""
+    known = dict(parts(config))
+    name = loading.choose(part, known, workdir)
+    return stages.load(known[name], pathlib.Path(workdir) / name, step)
+
+
+def study(config, workdir) -> tuple[dict, dict]:
+    """Runs every part: metrics {name: (values, seeds)}, and arrays to draw."""
+
+    def one(name, own):
+        if reason := stages.missing(own):
+            say(f"part '{name}' is LEFT OUT: {reason}")
+            return {}, {}
+        return STUDIES[config.study](own, pathlib.Path(workdir) / name, name)
+
+    metrics, arrays = over_parts(config, one)
+    if config.study in AFTERWARDS:
+        metrics |= AFTERWARDS[config.study](config, metrics, arrays)
+    return metrics, arrays
+
+
+# --- one rule -------------------------------------------------------------------------------------
+
+
+def rule(config, workdir, name: str = "") -> tuple[dict, dict]:
+    """Bases and masks of one rule."""
+    return told(config, stages.run(config, workdir, name))
+
+
+def told(config, part: stages.Part) -> tuple[dict, dict]:
+    """Metrics and arrays of one part's stages."""
+    names = part.task.subroutines
+    metrics = base_metrics(part.bases, names)
+    metrics |= tables.metrics(part.registered, part.bases, names)
+    arrays = base_arrays(part.bases, names) | _columns("runs", part.registered)
+    if part.search:
+        metrics |= tables.metrics(part.selected, part.bases, names, ", selected")
+        metrics |= spread(part.search, part.bases, names)
+        arrays |= _columns("selected", part.selected) | _columns("search", part.search)
+    if stages.is_built(config):
+        known = stages.oracle(config, part.task, part.bases)
+        metrics |= tables.metrics(known, part.bases, names, ", oracle")
+        arrays |= _columns("oracle", known)
+    if len(names) > 2:
+        more = matrices(part, names)
+        metrics, arrays = metrics | more[0], arrays | more[1]
+    arrays |= layers(part) | overlaps(part)
+    say_runs(part.registered, names)
+    return metrics, arrays
+
+
+def _columns(prefix, table):
+    return {f"{prefix}/{name}": np.asarray(values) for name, values in table.items()}
+
+
+def base_metrics(found: bases.Bases, subroutines) -> dict:
+    """Accuracies of the bases themselves, those that count in no mean too."""
+    seeds = found.numbers["base_seed"].tolist()
+    words = {"compositional": "base: test accuracy", "held_out": "base: held-out accuracy"}
+    words |= {f"test_{i}": f"base: {name} alone" for i, name in enumerate(subroutines)}
+    metrics = {words[name]: (values, seeds) for name, values in found.scores.items()
+               if name in words}  # fmt: skip
+    return metrics | {"base: share that counts": ([found.valid.mean()], [])}
+
+
+def base_arrays(found: bases.Bases, subroutines) -> dict:
+    """What figures need of bases."""
+    arrays = {f"bases/{name}": values for name, values in (found.scores | found.numbers).items()}
+    return arrays | {"bases/valid": found.valid, "subroutines": np.array(subroutines)}
+
+
+def spread(search: dict, found: bases.Bases, subroutines) -> dict:
+    """All configurations of a search: how many are valid, and their ablations' differences."""
+    metrics = {}
+    for i, name in enumerate(subroutines):
+        own = tables.rows(search, (search["target"] == i) & search["valid_base"])
+        valid = tables.rows(own, np.isfinite(own["quality"]))
+        metrics[f"{name}: valid configurations"] = ([len(valid["base"]) / max(len(own["base"]), 1)],
+                                                   [])  # fmt: skip
+        if len(valid["base"]):
+            for share in (0, 50, 100):
+                metrics[f"{name}: abl_diff, {share} % of valid configurations"] = (
+                    [np.percentile(valid["abl_diff"], share)], [])  # fmt: skip
+    return metrics
+
+
+def matrices(part: stages.Part, subroutines) -> tuple[dict, dict]:
+    """Accuracy of the subnetwork (ablation) of each subroutine on the test of each."""
+    n, metrics, arrays = len(subroutines), {}, {}
+    targets, valid = part.found.replicas["target"], part.bases.valid[part.found.replicas["base"]]
+    for network in ("sub", "abl"):
+        tests = np.stack([part.found.scores[f"{network}/test/test_{j}"] for j in range(n)], axis=1)
+        found = np.full((n, n), np.nan)
+        for i in range(n):
+            if (own := valid & (targets == i)).any():
+                found[i] = tests[own].mean(axis=0)
+            for j in range(n):
+                words = f"{network} of {subroutines[i]} on {subroutines[j]}"
+                metrics[words] = ([found[i, j]], [])
+        arrays[f"matrix/{network}"] = found
+    return metrics, arrays
+
+
+def layers(part: stages.Part) -> dict:
+    """Share kept of every leaf: "kept/<leaf>" [runs], of all masks of the last stage."""
+    scores, replicas = part.found.scores, part.found.replicas
+    found = {name: values for name, values in scores.items() if name.startswith("kept/")}
+    return found | {f"masks/{name}": replicas[name] for name in ("base", "target", "seed")}
+
+
+def overlaps(part: stages.Part) -> dict:
+    """Intersection over union by leaf, first base: seeds of one subroutine, and subroutines.
+
+    Between subroutines the masks are what all seeds of each have in common.
+    """
+    replicas, s = part.found.replicas, part.found.s
+    names, common = list(tree.flat(s)), []
+    arrays = {"overlap/leaves": np.array(names)}
+    alike = np.ones(len(replicas["base"]), bool)
+    for key in stages.CONFIGURATION:
+        alike &= replicas[key] == replicas[key][0]
+    for i, name in enumerate(part.task.subroutines):
+        own = np.flatnonzero((replicas["base"] == 0) & (replicas["target"] == i) & alike)
+        several = [library.hard(tree.take(s, int(place))) for place in own]
+        if not several:
+            continue
+        common.append(library.intersect(several) if len(several) > 1 else several[0])
+        if len(several) > 1:
+            arrays |= _iou(name, library.overlap(several), names)
+    if len(common) == len(part.task.subroutines):
+        arrays |= _iou("between", library.overlap(common), names)
+    return arrays
+
+
+def _iou(word, found, names):
+    return {
+        f"overlap/{word}": np.array([float(found.iou[name]) for name in names]),
+        f"overlap/{word}, expected": np.array([float(found.expected[name]) for name in names]),
+        f"overlap/{word}, in all": np.array([float(found.total), float(found.expected_total)]),
+    }
+
+
+def say_runs(table: dict, subroutines) -> None:
+    """One line for each subroutine."""
+    for i, name in enumerate(subroutines):
+        own = tables.rows(table, (table["target"] == i) & table["valid_base"])
+        if not len(own["base"]):
+            say(f"{name}: no base counts")
+            continue
+        n = len(own["base"])
+        pattern = f"{own['full_pattern'].sum()} of {n} runs show the full pattern"
+        solve = f"{own['valid_mask'].sum()} of {n} masks solve their own set"
+        mean = {key: own[key].mean() for key in ("sub_diff", "abl_diff", "null_random", "kept")}
+        say(f"{name}: sub diff {mean['sub_diff']:+.3f}, abl diff {mean['abl_diff']:+.3f} (removals "
+            f"of the same size {mean['null_random']:+.3f}), kept {mean['kept']:.3f}; {solve}, "
+            f"{pattern}")  # fmt: skip
+
+
+# --- further studies ------------------------------------------------------------------------------
+
+
+def only_bases(config, workdir, name: str = "") -> tuple[dict, dict]:
+    """Base training alone."""
+    task = stages.task_of(config)
+    found, history = stages.bases_of(config, task, pathlib.Path(workdir), name)
+    arrays = base_arrays(found, task.subroutines)
+    arrays |= {f"history/{key}": history["eval"][key] for key in ("step", "val accuracy")}
+    best = history["eval"]["val accuracy"].max(axis=0)
+    metrics = base_metrics(found, task.subroutines)
+    return metrics | {"base: validation accuracy": (best, list(config.train.seeds))}, arrays
+
+
+def families(config, workdir, name: str = "") -> tuple[dict, dict]:
+    """Every family of masks on the same bases: accuracy by sparsity, penalty by penalty."""
+    workdir = pathlib.Path(workdir)
+    task = stages.task_of(config)
+    found, _ = stages.bases_of(config, task, workdir, name)
+    metrics, arrays = base_metrics(found, task.subroutines), base_arrays(found, task.subroutines)
+    arrays["families"] = np.array(config.masks.families)
+    for family in config.masks.families:
+        settings = config.copy_and_resolve_references()
+        with settings.unlocked():
+            settings.masks.family = family
+            if family in ("hard_concrete", "magnitude"):
+                settings.masks.s0s = config.masks.keeps
+            if family == "magnitude":  # nothing is learned: one pass, and no penalty changes it
+                settings.masks.penalties, settings.masks.epochs = (0.0,), 1
+        replicas = searches.product(settings, found, len(task.subroutines))
+        masks = searches.run(settings, task, found, replicas, workdir / family, name)
+        table = tables.make(masks, found, len(task.subroutines))
+        arrays |= _columns(family, table)
+        best = tables.rows(table, np.isfinite(table["quality"]))
+        for i, subroutine in enumerate(task.subroutines):
+            own = tables.rows(best, best["target"] == i)
+            for column in ("abl_diff", "sub_diff", "kept"):
+                metrics[f"{family}/{subroutine}: {tables.SHOWN[column]}, valid masks"] = (
+                    tables.by_base(own, column, len(found.valid)),
+                    found.numbers["base_seed"].tolist(),
+                )
+    return metrics, arrays
+
+
+def dynamics(config, workdir, name: str = "") -> tuple[dict, dict]:
+    """Masks of the bases as they were along training."""
+    workdir = pathlib.Path(workdir)
+    task = stages.task_of(config)
+    bases.trained(config, task, workdir / "base", name)
+    per_epoch = bases.steps_per_epoch(config, task)
+    names = [f"seed {seed}" for seed in config.train.seeds]
+    epochs = sorted({*config.checkpoint.keep, config.train.epochs})
+    params = [loading.read(workdir / "base", names, epoch * per_epoch)[0] for epoch in epochs]
+    numbers = {"base_seed": np.tile(np.array(config.train.seeds), len(epochs)),
+               "base_epoch": np.repeat(epochs, len(names))}  # fmt: skip
+    params = tree.concatenate([jax.tree.map(jnp.asarray, one) for one in params])
+    every = bases.scored(config, task, params, numbers)
+    every = every._replace(valid=np.ones(len(every.valid), bool))  # unfinished is what they are
+    part = stages.masked(config, task, every, workdir, name)
+    metrics, arrays = {}, base_arrays(every, task.subroutines) | _columns("runs", part.registered)
+    arrays["epochs"] = np.array(epochs)
+    table = part.registered
+    for epoch in epochs:
+        own = tables.rows(table, table["base_epoch"] == epoch)
+        rows = np.flatnonzero(numbers["base_epoch"] == epoch)
+        seeds = numbers["base_seed"][rows].tolist()
+        for i, subroutine in enumerate(task.subroutines):
+            for column in ("sub_diff", "abl_diff"):
+                values = tables.by_base(tables.rows(own, own["target"] == i), column,
+                                        len(every.valid))[rows]  # fmt: skip
+                words = f"epoch {epoch}/{subroutine}: {tables.SHOWN[column]}"
+                metrics[words] = (values, seeds)
+        for word, key in (("base accuracy", "compositional"), ("held out", "held_out")):
+            if key in every.scores:
+                metrics[f"epoch {epoch}/{word}"] = (every.scores[key][rows], seeds)
+    score = [tables.by_base(table, "abl_diff", len(every.valid))]
+    metrics |= _related(-np.concatenate(score), every.scores, "over training")
+    return metrics, arrays
+
+
+def _related(structure, scores: dict, where: str) -> dict:
+    """Rank correlation of a structural score [n] (higher: more modular) with accuracies [n]."""
+    found = {}
+    for word, key in (("accuracy", "compositional"), ("held-out accuracy", "held_out")):
+        if key in scores and np.isfinite(structure).all() and len(structure) > 1:
+            tau = stats.kendall_tau_b(structure, scores[key])
+            found[f"tau of structure and {word} {where}"] = ([tau], [])
+    return found
+
+
+def over_widths(config, metrics: dict, arrays: dict) -> dict:
+    """The same over the bases of all parts, which differ in size."""
+    structure, scores = [], {"compositional": [], "held_out": []}
+    words = {"compositional": "base: test accuracy", "held_out": "base: held-out accuracy"}
+    for name, _ in parts(config):
+        prefix = f"{name}/" if name else ""
+        own = [np.asarray(values) for key, (values, seeds) in metrics.items()
+               if key.startswith(prefix) and key.endswith(": abl_diff")]  # fmt: skip
+        structure.append(-np.mean(own, axis=0))
+        for key, word in words.items():
+            if prefix + word in metrics:
+                scores[key].append(np.asarray(metrics[prefix + word][0]))
+    known = np.isfinite(structure := np.concatenate(structure))
+    scores = {key: np.concatenate(values)[known] for key, values in scores.items() if values}
+    return _related(structure[known], scores, "over sizes")
+
+
+def disjoint(config, workdir, name: str = "") -> tuple[dict, dict]:
+    """Masks that share no weight, learned together, beside masks learned one by one."""
+    part = stages.run(config, workdir, name)
+    metrics, arrays = told(config, part)
+    table = joint.run(config, part, pathlib.Path(workdir), name)
+    metrics |= tables.metrics(table, part.bases, part.task.subroutines, ", disjoint")
+    return metrics, arrays | _columns("disjoint", table)
+
+
+def trained_or_random(config, metrics: dict, arrays: dict) -> dict:
+    """Every part's masks held against those of the part `random_weights`, where there is one."""
+    found, control = {}, _table(arrays, "random_weights")
+    for name, own in parts(config):
+        table = _table(arrays, name)
+        if not control or not table or not stages.is_trained(own):
+            continue
+        for i, subroutine in enumerate(arrays[f"{name}/subroutines"]):
+            both = (tables.rows(one, one["target"] == i) for one in (table, control))
+            for words, p in tables.against(*both).items():
+                found[f"{name}/{subroutine}: {words}"] = ([p], [])
+    return found
+
+
+def _table(arrays, part: str) -> dict:
+    """The columns of a part's pre-registered runs; {} where it has none."""
+    start = f"{part}/runs/"
+    return {name.removeprefix(start): values for name, values in arrays.items()
+            if name.startswith(start)}  # fmt: skip
+
+
+STUDIES = {
+    "rule": rule,
+    "resnet": rule,
+    "simclr": rule,
+    "vit": only_bases,
+    "families": families,
+    "dynamics": dynamics,
+    "sizes": rule,
+    "joint": disjoint,
+}
+AFTERWARDS = {"sizes": over_widths, "rule": trained_or_random, "resnet": trained_or_random}

@@ -1,0 +1,167 @@
+"""The table of mask runs: one line for each mask, and what tests make of them.
+
+*Target* is the test of the subroutine a mask was trained for, *other* the mean of the tests of all
+other subroutines. Columns are arrays [runs].
+"""
+
+import numpy as np
+
+from cgjax.analysis import stats
+from cgjax.experiments.subnetworks import ablation, measures
+from cgjax.experiments.subnetworks.bases import Bases
+from cgjax.experiments.subnetworks.searches import Found
+
+NETWORKS = ("sub", "abl", "rnd")
+# Columns that become metrics, and how their names read there.
+SHOWN = {
+    "sub_diff": "sub_diff", "abl_diff": "abl_diff", "rnd_diff": "rnd_diff",
+    "abl_beyond_random": "abl_diff beyond random removals",
+    "abl_beyond_complement": "abl_diff beyond removals outside",
+    "sub_target": "sub target", "sub_other": "sub other",
+    "abl_target": "abl target", "abl_other": "abl other", "sub_own": "sub own set",
+    "sub_compositional": "sub compositional", "abl_compositional": "abl compositional",
+    "kept": "kept", "full_pattern": "full pattern", "valid_mask": "valid masks",
+}  # fmt: skip
+
+
+def target_and_other(scores: dict, network: str, part: str, targets, n: int) -> tuple:
+    """Accuracies [runs] on the test of one's own subroutine, and mean of the others'."""
+    tests = np.stack([scores[f"{network}/{part}/test_{i}"] for i in range(n)])  # [n, runs]
+    return _apart(tests, targets)
+
+
+def _apart(tests, targets):
+    """tests [subroutines, ..., runs] -> own [..., runs], mean of the others."""
+    n = len(tests)
+    own = np.where(np.arange(n).reshape(n, *(1,) * (tests.ndim - 2), 1) == targets, 1.0, 0.0)
+    return (own * tests).sum(axis=0), ((1 - own) * tests).sum(axis=0) / (n - 1)
+
+
+def make(found: Found, bases: Bases, n: int) -> dict:
+    """All columns of a search's runs."""
+    scores, replicas = found.scores, found.replicas
+    targets = replicas["target"]
+    table = {name: np.asarray(values) for name, values in replicas.items()}
+    table["valid_base"] = bases.valid[replicas["base"]]
+    for network in NETWORKS:
+        own, other = target_and_other(scores, network, "test", targets, n)
+        table[f"{network}_target"], table[f"{network}_other"] = own, other
+        table[f"{network}_diff"] = measures.difference(own, other)
+        table[f"{network}_own"] = scores[f"{network}/test/own"]
+        table[f"{network}_compositional"] = scores[f"{network}/test/compositional"]
+    val = target_and_other(scores, "abl", "val", targets, n)
+    table["quality"] = measures.quality(scores["sub/val/own"], *val)
+    table["valid_mask"] = np.isfinite(table["quality"])
+    table["kept"] = scores["kept"]
+    table["full_pattern"] = measures.full_pattern(table["sub_diff"], table["abl_diff"])
+    return table | _beyond(scores, table, targets, n)
+
+
+def _beyond(scores, table, targets, n) -> dict:
+    """abl_diff against removals of the same size: their mean difference, and p of one run.
+
+    p: how often a removal of the same size has so low a difference, the run itself counted. Where a
+    leaf keeps more than half there is no removal of that size outside, and nothing is said.
+    """
+    found = {}
+    for kind in ablation.NULLS:
+        draws = [ablation.drawn(scores, kind, f"test/test_{i}") for i in range(n)]
+        null = measures.difference(*_apart(np.stack(draws), targets))  # [draws, runs]
+        if not len(null):
+            null = np.full((1, len(targets)), np.nan)
+        if kind == "complement":
+            null = np.where(scores["has complement"] > 0, null, np.nan)
+        found[f"null_{kind}"] = null.mean(axis=0)
+        found[f"abl_beyond_{kind}"] = table["abl_diff"] - null.mean(axis=0)
+        found[f"p_{kind}"] = np.array(
+            [
+                stats.null_p(seen, draws, "below") if np.isfinite(draws).all() else np.nan
+                for seen, draws in zip(table["abl_diff"], null.T)
+            ]
+        )
+    return found
+
+
+def rows(table: dict, where) -> dict:
+    """The lines of a table where `where` (bool or indices) holds."""
+    return {name: values[where] for name, values in table.items()}
+
+
+# --- summaries ------------------------------------------------------------------------------------
+
+
+def by_base(table: dict, column: str, n_bases: int) -> np.ndarray:
+    """Means over the runs of each base [bases]; nan for bases that count in no mean."""
+    values = np.full(n_bases, np.nan)
+    for base in range(n_bases):
+        own = (table["base"] == base) & table["valid_base"]
+        if own.any():
+            values[base] = np.mean(table[column][own])
+    return values
+
+
+def metrics(table: dict, bases: Bases, subroutines, suffix: str = "") -> dict:
+    """{"<subroutine>: <measure>": (value of each base, its seed)} and the tests' p."""
+    n_bases = len(bases.valid)
+    seeds = bases.numbers["base_seed"].tolist()
+    found = {}
+    for i, subroutine in enumerate(subroutines):
+        own = rows(table, table["target"] == i)
+        for column, words in SHOWN.items():
+            values = by_base(own, column, n_bases)
+            found[f"{subroutine}: {words}{suffix}"] = (values, seeds)
+        for words, p in tests(own).items():
+            found[f"{subroutine}: {words}{suffix}"] = ([p], [])
+    return found
+
+
+def tests(table: dict) -> dict:
+    """p of no difference, for subnetworks and ablations of one subroutine, valid bases alone.
+
+    Without a word: the paper's clustered z tests, too bold with few bases. "wild clusters" and
+    "signs" flip the signs of whole bases, so that G of them give no p below 2^(1 - G). "removals":
+    the median over runs of each one's rank among removals of its size.
+    """
+    valid = rows(table, table["valid_base"])
+    found = {}
+    if len(np.unique(valid["base"])) > 1:
+        halves = {"sub": (1.0, 0.0), "abl": (1.0, 1.0)}  # intercept, and intercept + ablation
+        n = len(valid["base"])
+        y = np.concatenate([valid["sub_diff"], valid["abl_diff"]])
+        design = np.stack([np.ones(2 * n), np.repeat([0.0, 1.0], n)], axis=1)
+        clusters = np.tile(valid["base"], 2)
+        fitted = stats.clustered_covariance(y, design, clusters)
+        for half, contrast in halves.items():
+            found[f"p of {half}_diff"] = stats.wald(*fitted, contrast).p
+            found[f"p of {half}_diff, wild clusters"] = stats.wild_cluster(
+                y, design, clusters, contrast
+            )
+            found[f"p of {half}_diff, signs"] = stats.sign_flip_test(
+                valid[f"{half}_diff"], valid["base"]
+            )
+    for kind in ablation.NULLS:
+        p = valid[f"p_{kind}"]
+        if np.isfinite(p).any():
+            found[f"p of abl_diff, {kind} removals"] = float(np.nanmedian(p))
+    return found
+
+
+def against(trained: dict, random: dict) -> dict:
+    """p that masks of trained bases and of random weights differ as little: clustered z tests.
+
+    `y ~ ablation * random`, bases of either kind being clusters of their own.
+    """
+    halves = []
+    for is_random, table in enumerate((trained, random)):
+        valid = rows(table, table["valid_base"])
+        clusters = 2 * valid["base"] + is_random
+        for is_ablated, column in enumerate(("sub_diff", "abl_diff")):
+            n = len(clusters)
+            halves.append((valid[column], np.full(n, is_ablated), np.full(n, is_random), clusters))
+    y, ablated, is_random, clusters = (np.concatenate(columns) for columns in zip(*halves))
+    if len(np.unique(is_random)) < 2 or len(np.unique(clusters)) < 3:
+        return {}
+    fitted = stats.clustered_covariance(y, stats.interaction_design(ablated, is_random), clusters)
+    contrasts = {"sub": (0.0, 0.0, 1.0, 0.0), "abl": (0.0, 0.0, 1.0, 1.0)}
+    return {f"p of {half}_diff against random weights": stats.wald(*fitted, contrast).p
+            for half, contrast in contrasts.items()}  # fmt: skip

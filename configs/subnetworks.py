@@ -1,0 +1,304 @@
+"""Subnetworks: does a network hold a module for each part of a rule? (Lepori, Serre, Pavlick)
+
+    python -m cgjax.main --config=configs/subnetworks.py                 BERT, and two known answers
+    python -m cgjax.main --config=configs/subnetworks.py:<row>[,<size>]  one rule, or one question
+
+Rows are listed in ROWS below; sizes are default (a BERT of two layers on some templates, a ResNet
+of four blocks on small images; minutes on two CPU cores), smoke, fast (the paper's networks of
+language on its data, pre-registered masks of a third of its length; vision reduced; for one
+accelerator) and paper (its lengths and its 24 configurations). Numbers of the paper stand beside
+ours for the rules it has; ours have disjoint splits and a closed vocabulary unless a key says so.
+"""
+
+from cgjax.config import split_variant
+from cgjax.declare import Dotted, base, declare, declare_parts, declare_training, nested
+from cgjax.experiments.subnetworks import keys as known
+from cgjax.experiments.subnetworks.language import FAMILIES
+from cgjax.published import PUBLISHED
+
+# Base training: learning rate and batch, from scratch and pretrained.
+CHOSEN = {
+    "agreement_singular": (1e-4, 32, 1e-5, 32),
+    "agreement_plural": (1e-5, 32, 1e-5, 32),
+    "anaphora_singular": (1e-4, 64, 1e-3, 64),
+    "anaphora_plural": (1e-4, 64, 1e-4, 32),
+}
+MINILM = {"model.hidden": 384, "model.layers": 6, "model.heads": 12, "masks.layers": (0, 3, 4)}
+RANDOM = {"model.start": "random"}
+
+
+def language(name: str) -> dict:
+    """A rule of language: from scratch in two shapes, pretrained, and never trained."""
+    rule, number = name.split("_")
+    lr, batch, pretrained_lr, pretrained_batch = CHOSEN[name]
+    few = {"data.n_train": 2500, "data.n_val": 200, "data.n_test": 200, "data.n_eval": 200}
+    return {
+        **(few if rule == "anaphora" else {}),
+        "data.rule": rule, "data.number": number, "data.templates": FAMILIES[rule],
+        "data.batch": batch, "optim.lr": lr,
+        "parts": {
+            "scratch": {},
+            "scratch_minilm": MINILM,
+            "pretrained": {**MINILM, "model.start": "pretrained", "data.tokens": "wordpiece",
+                           "optim.lr": pretrained_lr, "data.batch": pretrained_batch,
+                           "masks.lrs": (1e-4, 1e-2)},
+            "random_weights": RANDOM,
+        },
+    }  # fmt: skip
+
+
+# The same of vision: ResNet-50, its wide form, and ResNet-50 after SimCLR.
+VISION = {
+    "inside_contact": {"resnet50": (1e-4, 32), "wideresnet50": (1e-4, 32), "simclr": (1e-4, 32)},
+    "inside_number": {"resnet50": (1e-3, 32), "wideresnet50": (1e-3, 32), "simclr": (1e-3, 64)},
+    "number_contact": {"resnet50": (1e-3, 32), "wideresnet50": (1e-3, 64), "simclr": (1e-4, 64)},
+}
+LONG = {"data.n_train": 10_000, "optim.patience": 75}
+STAGES = {"masks.layers": (0, 3, 4)}
+
+
+def vision(rule: str, condition: str = "resnet50") -> dict:
+    """One rule of vision under one condition."""
+    lr, batch = VISION[rule][condition]
+    own = {"model.start": "simclr"} if condition == "simclr" else {"model.arch": condition}
+    return {"data.rule": rule, "optim.lr": lr, "data.batch": batch, **own}
+
+
+def rules(condition: str, names=tuple(VISION)) -> dict:
+    """A part for each rule."""
+    return {"parts": {name: vision(name, condition) for name in names}, **LONG}
+
+
+BUILT = {name: {"model.arch": name} for name in ("modular", "template")}
+COMBINATIONS = {"data.held_out": "combinations"}
+GRID = {"masks.s0s": (0.05, 0.1, 0.0, -0.05), "masks.lrs": (1e-2, 1e-4), "masks.layers": (0, 2, 3)}
+# row: (what it shows, study, changes); "parts" run one after another in sub-folders.
+ROWS = {
+    "demo": (
+        "A small BERT on agreement, both masks, beside networks whose structure is known",
+        "rule", {"parts": {"bert": {}, **BUILT}},
+    ),
+    **{name: (f"{name.replace('_', ', ')}: scratch and pretrained BERT", "rule", language(name))
+       for name in CHOSEN},
+    "controls": (
+        "What the measure says of a modular network, a template, and random weights",
+        "rule", {"parts": {**BUILT, "random_weights": RANDOM}},
+    ),
+    "search": ("All configurations of masks beside the pre-registered one (7.1)", "rule", GRID),
+    "three": (
+        "A rule of three: subject, verb, tense; 3 x 3 accuracies",
+        "rule", {"data.rule": "three", "data.templates": FAMILIES["three"]},
+    ),
+    "scale": (
+        "Three sizes of BERT: structure and accuracy on held-out combinations",
+        "sizes", {**COMBINATIONS, "parts": {
+            "small": {"model.hidden": 128, "model.layers": 2, "model.heads": 2},
+            "middle": {"model.hidden": 256}, "large": {"model.hidden": 512}}},
+    ),
+    "dynamics": (
+        "Structure and accuracy on held-out combinations along base training",
+        "dynamics", {**COMBINATIONS, "checkpoint.keep": (1, 2, 5, 10, 20, 50)},
+    ),
+    "families": (
+        "Four kinds of masks on the same bases: accuracy by sparsity",
+        "families", {"masks.penalties": (0.0, 1e-9, 1e-8, 1e-7, 1e-6),
+                     "masks.keeps": (0.9, 0.5, 0.2, 0.05)},
+    ),
+    **{name: (f"{name.replace('_', ' and ')}: ResNet-50 from scratch, and never trained", "resnet",
+              {**vision(name), **LONG, "parts": {"resnet": {}, "random_weights": RANDOM}})
+       for name in VISION},
+    "wide": ("Wide ResNet-50-2 on the three rules of vision", "resnet", rules("wideresnet50")),
+    "simclr": ("ResNet-50 pretrained by contrast, on the three rules of vision", "simclr",
+               rules("simclr")),
+    "pruned": ("Bases pruned by a mask for the whole rule, then masked (5.3)", "resnet",
+               {**rules("resnet50", ("inside_contact", "number_contact")), "masks.prune": True}),
+    "vit": ("A vision transformer on the three rules: base accuracy", "vit", {
+        **LONG, "parts": {name: {"data.rule": name} for name in VISION}}),
+    "balanced": (
+        "Number and contact where more ink tells nothing of the odd image (7.5)",
+        "resnet", {**vision("number_contact"), **LONG,
+                   "parts": {"published": {}, "balanced": {"data.balanced": True}}},
+    ),
+    "joint": ("Disjoint masks of both subroutines, learned together", "joint", {}),
+    "objectives": (
+        "Masks for the target alone, and for the target and chance on the other (section 10)",
+        "rule", {"parts": {name: {"masks.objective": name}
+                           for name in ("target", "target_and_chance_on_other")}},
+    ),
+}  # fmt: skip
+ONE_RULE = known.MASKS | known.ONE_FAMILY | known.PRUNED
+RESNET = known.RESNET | ONE_RULE
+# study: its keys
+STUDIES = {
+    "rule": known.LANGUAGE | ONE_RULE,
+    "sizes": known.LANGUAGE | ONE_RULE,
+    "joint": known.LANGUAGE | ONE_RULE,
+    "dynamics": known.LANGUAGE | known.MASKS | known.ONE_FAMILY,
+    "families": known.LANGUAGE | known.MASKS | known.SEVERAL_FAMILIES,
+    "resnet": RESNET,
+    "simclr": RESNET | known.SIMCLR,
+    "vit": known.VIT,
+}
+
+
+def get_config(arg=""):
+    """`arg` is "", "<row>", "<size>" or "<row>,<size>"."""
+    row, size = split_variant(arg, ROWS)
+    _, study, changes = ROWS[row]
+    config = base("subnetworks")
+    with config.unlocked():
+        config.row, config.size, config.study = row, size, study
+    declare_training(config, in_epochs=True)
+    declare(config, STUDIES[study])
+    config.train.epochs, config.checkpoint.epochs = 100, 10
+    changes = dict(changes)
+    parts = {name: dict(part) for name, part in changes.pop("parts", {}).items()}
+    config.update_from_flattened_dict(changes)
+    parts = resize(config, row, size, parts)
+    declare_parts(config, {name: nested(part) for name, part in parts.items()})
+    return config
+
+
+# --- sizes ----------------------------------------------------------------------------------------
+
+SEEDS = {"demo": 4, "controls": 3, "search": 2, "three": 3, "scale": 3, "dynamics": 2,
+         "families": 2, "joint": 3, "objectives": 3}  # fmt: skip
+# A BERT that two CPU cores train in a minute: its penalty is that of the paper, by weights.
+SMALL = {
+    "model.hidden": 64, "model.layers": 2, "model.heads": 2, "data.n_train": 600,
+    "data.n_val": 150, "data.n_test": 200, "data.n_eval": 150, "data.batch": 32, "optim.lr": 1e-3,
+    "train.epochs": 20, "checkpoint.epochs": 20, "masks.epochs": 30, "masks.seeds": (0,),
+    "masks.n_draws": 10, "masks.penalties": (1e-6,), "masks.layers": (0,),
+}  # fmt: skip
+TEMPLATES = {
+    "agreement": ("simple_agrmt", "prep_inanim"),
+    "anaphora": FAMILIES["anaphora"],
+    "three": ("obj_rel_across_inanim",),
+}
+# What a row keeps of its own at default size, and what differs there.
+DEFAULT = {
+    "search": {"masks.s0s": (0.05, 0.0), "masks.lrs": (1e-2, 1e-3), "masks.layers": (0, 1)},
+    "dynamics": {"checkpoint.keep": (1, 2, 4, 8)},
+    "families": {"masks.penalties": (0.0, 1e-5, 1e-4), "masks.keeps": (0.8, 0.4)},
+    "three": {"train.epochs": 20},
+}
+FAST = {
+    "dynamics": {"checkpoint.keep": (1, 2, 5, 10, 20)},
+    "search": {"model.hidden": 128, "model.heads": 4, "optim.lr": 1e-3},
+}
+SIZES = {
+    "small": {"model.hidden": 16, "model.heads": 1}, "middle": {"model.hidden": 32},
+    "large": {"model.hidden": 64},
+}  # fmt: skip
+FEW = ("scratch", "random_weights")  # of the parts of a rule of language, on two cores
+SMOKE = {
+    "model.hidden": 16, "model.layers": 1, "model.heads": 1, "data.n_train": 12, "data.n_val": 4,
+    "data.n_test": 4, "data.n_eval": 4, "data.batch": 8, "masks.batch": 8, "masks.epochs": 1,
+    "masks.n_draws": 1, "train.epochs": 2, "checkpoint.epochs": 2, "eval.least": 0.0,
+    "optim.patience": 2,
+}  # fmt: skip
+
+
+def resize(config, row: str, size: str, parts: dict) -> dict:
+    """Changes the config to a size; returns the parts that run at it."""
+    flat = Dotted(config)
+    config.train.seeds = (0, 1, 2)
+    if "data.templates" not in flat:
+        return resize_vision(config, row, size, parts)
+    grid = len(config.masks.s0s) > 1
+    if size == "paper":
+        config.data.splits = "published" if row in CHOSEN else "disjoint"
+        if row in CHOSEN:
+            config.update_from_flattened_dict(GRID)
+    elif size == "fast":
+        config.update_from_flattened_dict({"train.epochs": 30, "masks.epochs": 30})
+        parts = {name: _registered(part) for name, part in parts.items()}
+        config.update_from_flattened_dict(FAST.get(row, {}))
+    else:
+        config.train.seeds = tuple(range(SEEDS.get(row, 3)))
+        flat["data.templates"] = TEMPLATES[config.data.rule]
+        config.update_from_flattened_dict(SMALL)
+        config.update_from_flattened_dict(DEFAULT.get(row, {}))
+        if row == "scale":
+            parts = {name: dict(SIZES[name]) for name in parts}
+        if row in CHOSEN:
+            parts = {name: _registered(parts[name]) for name in FEW}
+    if size == "smoke":
+        config.train.seeds = (0, 1)
+        config.update_from_flattened_dict(SMOKE)
+        parts = {name: _tiny(part) for name, part in parts.items()}
+        if "masks.keeps" in flat:
+            flat["masks.keeps"], flat["masks.penalties"] = (0.5,), (0.0, 1e-4)
+        if row == "dynamics":
+            config.checkpoint.keep = (1,)
+        if grid:
+            flat["masks.layers"], flat["masks.lrs"] = (0,), (1e-2,)
+    if row == "dynamics":  # nothing stops before the last checkpoint
+        config.optim.patience = config.train.epochs
+    return parts
+
+
+# Vision: what one accelerator, and two CPU cores, train in minutes.
+REDUCED = {
+    "data.image_size": 64, "data.n_train": 3000, "data.n_val": 300, "data.n_test": 500,
+    "train.epochs": 40, "masks.epochs": 30, "model.blocks": (2, 2, 2, 2),
+    "pretraining.n_train": 3000, "pretraining.epochs": 30,
+    "model.patch": 8, "model.hidden": 192, "model.layers": 6, "model.heads": 6,
+}  # fmt: skip
+TINY = {
+    "data.image_size": 64, "data.n_train": 300, "data.n_val": 60, "data.n_test": 60,
+    "data.n_eval": 60, "train.epochs": 12, "masks.epochs": 8, "masks.seeds": (0,),
+    "masks.n_draws": 5, "masks.penalties": (1e-7,), "model.blocks": (1, 1, 1, 1),
+    "model.widths": (8, 16, 32, 64), "optim.patience": 12, "checkpoint.epochs": 12,
+    "pretraining.n_train": 100, "pretraining.n_val": 20, "pretraining.batch": 32,
+    "pretraining.epochs": 5, "model.patch": 8, "model.hidden": 64, "model.layers": 2,
+    "model.heads": 2,
+}  # fmt: skip
+TINIER = {
+    "data.image_size": 32, "data.n_train": 4, "data.n_val": 2, "data.n_test": 2, "data.n_eval": 2,
+    "data.batch": 4, "masks.batch": 4, "train.epochs": 1, "masks.epochs": 1, "masks.n_draws": 1,
+    "model.blocks": (1,), "model.widths": (4,), "eval.least": 0.0, "optim.patience": 1,
+    "pretraining.n_train": 4, "pretraining.n_val": 2, "pretraining.batch": 4,
+    "pretraining.epochs": 1, "checkpoint.epochs": 1, "model.hidden": 8, "model.layers": 1,
+    "model.heads": 1,
+}  # fmt: skip
+
+
+def resize_vision(config, row: str, size: str, parts: dict) -> dict:
+    """The same for rules about images; the pre-registered masks alone below the paper's size."""
+    flat = Dotted(config)
+    if size == "paper" and "masks.layers" in flat:
+        config.update_from_flattened_dict({**GRID, **STAGES})
+    changes = {"fast": REDUCED, "default": TINY, "smoke": {**TINY, **TINIER}}.get(size, {})
+    config.update_from_flattened_dict({k: v for k, v in changes.items() if k in flat})
+    if size in ("fast", "paper"):
+        config.train.at_once = 1  # of grouped convolutions: slow on GPUs
+    else:
+        config.train.seeds = (0, 1)
+        first = next(iter(parts))
+        parts = {name: part for name, part in parts.items() if name in (first, "balanced")}
+        parts = {name: {k: v for k, v in part.items() if k not in changes}
+                 for name, part in parts.items()}  # fmt: skip
+    return parts
+
+
+def _registered(part: dict) -> dict:
+    """A part with the pre-registered configuration alone."""
+    return {name: value[:1] if name in ("masks.s0s", "masks.lrs", "masks.layers") else value
+            for name, value in part.items()}  # fmt: skip
+
+
+def _tiny(part: dict) -> dict:
+    return {name: value for name, value in part.items() if name not in SMOKE}
+
+
+_MINUTES = {"default": "minutes on two CPU cores (demo 4)", "smoke": "seconds",
+            "fast": "not measured", "paper": "not measured"}  # fmt: skip
+
+
+def describe_rows():
+    """One line per row for `--list`."""
+    for name, (doc, *_) in ROWS.items():
+        n = len(PUBLISHED["subnetworks"].get(name, ()))
+        expect = f"{n} published numbers" if n else ""
+        yield {"name": name, "doc": doc, "times": _MINUTES, "expect": expect}

@@ -1,0 +1,381 @@
+"""Bases, masks, ablations and studies on networks small enough to compile in a second."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import cgjax
+from cgjax import config as configs
+from cgjax.core import checkpoint, train, tree
+from cgjax.core.errors import BadInput, Preempted
+from cgjax.experiments.subnetworks import (
+    ablation,
+    bases,
+    joint,
+    language,
+    measures,
+    run,
+    searches,
+    stages,
+    study,
+    tasks,
+)
+from cgjax.experiments.subnetworks import table as tables
+from cgjax.nets.bert import Bert
+
+
+@pytest.fixture(autouse=True)
+def one_device(monkeypatch):
+    monkeypatch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
+
+
+def part(row, name, changes=None):
+    """One part of a row as a config of its own."""
+    own = dict(configs.parts(configs.load(f"subnetworks:{row},smoke")))[name]
+    with own.unlocked():
+        own.update_from_flattened_dict(changes or {})
+    return own
+
+
+# --- measures -------------------------------------------------------------------------------------
+
+
+def test_measures_clip_at_chance_and_refuse_masks_that_fail():
+    np.testing.assert_allclose(measures.difference([1.0, 0.1], [0.2, 0.25]), [0.75, 0.0])
+    quality = measures.quality([0.95, 0.5, 0.9], [0.3, 0.25, 0.9], [0.9, 1.0, 0.3])
+    np.testing.assert_allclose(quality, [0.6, -np.inf, -0.6])
+    assert measures.chosen(quality) == 0 and measures.chosen([-np.inf, -0.6]) == 1
+    assert measures.chosen([-np.inf, -np.inf]) is None  # no valid mask
+    assert measures.full_pattern([0.1, 0.1], [-0.1, 0.1]).tolist() == [True, False]
+
+
+# --- networks of known structure ------------------------------------------------------------------
+
+MANY = {"data.n_eval": 200, "data.n_test": 60}
+
+
+@pytest.mark.parametrize("arch", ["modular", "template"])
+def test_the_measure_finds_modules_where_they_are_and_none_elsewhere(arch):
+    n_draws = 4 if arch == "modular" else 0
+    config = part("controls", arch, {**MANY, "masks.n_draws": n_draws})
+    task = stages.task_of(config)
+    found = bases.untrained(config, task)
+    np.testing.assert_array_equal(found.scores["compositional"], 1.0)
+    table = stages.oracle(config, task, found)
+    if arch == "modular":
+        np.testing.assert_allclose(table["sub_diff"], 0.75, atol=1e-5)
+        np.testing.assert_allclose(table["abl_diff"], -0.75, atol=1e-5)
+        assert np.all(table["full_pattern"]) and np.all(table["abl_beyond_random"] < -0.2)
+    else:
+        np.testing.assert_allclose(table["sub_diff"], 0.0, atol=1e-5)
+        np.testing.assert_allclose(table["abl_diff"], 0.0, atol=1e-5)
+
+
+# --- removals of the same size --------------------------------------------------------------------
+
+
+def test_removals_of_the_same_size():
+    key = jax.random.key(0)
+    masks = {"a": jnp.zeros((6, 7)).at[:2].set(1.0), "b": jnp.ones((3, 2)).at[0].set(0.0)}
+    drawn = ablation.size_matched(key, masks, "random")
+    assert {name: float(leaf.sum()) for name, leaf in drawn.items()} == {"a": 14.0, "b": 4.0}
+    assert np.any(np.asarray(drawn["a"] != masks["a"]))
+    outside = ablation.size_matched(key, masks, "complement")
+    assert float(jnp.sum(outside["a"])) == 14 and float(jnp.sum(outside["a"] * masks["a"])) == 0
+    np.testing.assert_array_equal(outside["b"], 1 - masks["b"])  # all that there is outside
+    fresh = ablation.fresh(key, masks, masks)
+    assert 0.9 * 6**-0.5 < float(jnp.abs(fresh["a"]).max()) <= 6**-0.5
+    many = jax.vmap(lambda key: ablation.size_matched(key, masks, "random")["a"])
+    shares = many(jax.random.split(key, 200)).mean(axis=0)
+    assert float(jnp.abs(shares - 1 / 3).max()) < 0.13  # uniform: 4 standard deviations
+
+
+# --- searches -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def modular():
+    config = part("controls", "modular", {"masks.n_draws": 0, "data.n_train": 16})
+    task = stages.task_of(config)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
+        return config, task, bases.untrained(config, task)
+
+
+@pytest.fixture(scope="module")
+def searched(modular, tmp_path_factory):
+    """Masks of two bases for both subroutines: (config, task, bases, replicas, what was found)."""
+    config, task, found = modular
+    config = config.copy_and_resolve_references()
+    with config.unlocked():
+        config.masks.lrs, config.masks.epochs, config.checkpoint.epochs = (0.3,), 3, 1
+    replicas = searches.product(config, found, 2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
+        whole = searches.run(config, task, found, replicas, tmp_path_factory.mktemp("whole"))
+    return config, task, found, replicas, whole
+
+
+def test_a_search_is_the_same_alone_and_beside_others(searched, tmp_path):
+    """Bases and targets are numbers of one program."""
+    config, task, found, replicas, every = searched
+    assert len(replicas["seed"]) == 2 * 2
+    chosen = 3
+    one = {name: values[chosen : chosen + 1] for name, values in replicas.items()}
+    alone = searches.run(config, task, found, one, tmp_path)
+    for a, b in zip(jax.tree.leaves(every.s), jax.tree.leaves(alone.s)):
+        np.testing.assert_allclose(a[chosen], b[0], rtol=1e-5, atol=1e-6)
+    for name in ("sub/test/own", "abl/val/test_0", "kept"):
+        np.testing.assert_allclose(every.scores[name][chosen], alone.scores[name][0])
+    assert any(np.any(np.asarray(leaf[0] != leaf[1])) for leaf in jax.tree.leaves(every.s))
+
+
+def test_a_layer_set_leaves_others_whole(modular):
+    config, task, found = modular
+    like = tree.take(found.params, 0)
+    on = tasks.layer_sets(task, like, (0, 1))
+    assert on["hidden/kernel"].tolist() == [1, 0] and on["out/kernel"].tolist() == [1, 1]
+    with config.unlocked():
+        config.masks.layers, config.masks.s0s, config.masks.lrs = (0, 1), (0.05,), (1e-2,)
+    experiment = searches.experiment(config, task, found, searches.product(config, found, 2))
+    replica = {name: jnp.asarray(values[1]) for name, values in experiment.replicas.items()}
+    assert int(replica["layers"]) == 1
+    s, _ = experiment.init(jax.random.key(0), replica)
+    batch = {"data": jax.tree.map(jnp.asarray, experiment.data), "indices": jnp.arange(4),
+             "key": jax.random.key(1), "mask": jnp.ones(4)}  # fmt: skip
+    loss = jax.jit(lambda s: experiment.loss(s, {}, batch, jax.random.key(2), 0, replica)[0])
+    grads = jax.grad(loss)(s)
+    assert float(jnp.abs(grads["hidden"]["kernel"]).max()) == 0
+    assert float(jnp.abs(grads["out"]["kernel"]).max()) > 0
+    with pytest.raises(BadInput, match="no layer from 2 on"):
+        tasks.layer_sets(task, like, (2,))
+    with config.unlocked():
+        config.masks.layers = (0,)
+
+
+def test_disjoint_masks_share_no_weight():
+    keys = jax.random.split(jax.random.key(0), 2)
+    scores = [{"w": jax.random.normal(key, (40,))} for key in keys]
+    hard = joint.hard(scores)
+    assert float(jnp.max(hard[0]["w"] + hard[1]["w"])) == 1.0
+    soft = joint.soft(scores, 2000.0)
+    np.testing.assert_allclose(soft[0]["w"], hard[0]["w"], atol=1e-3)
+
+
+# --- studies --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def agreement(tmp_path_factory):
+    """A BERT of one layer from base to figures."""
+    config = configs.load("subnetworks:objectives,smoke", {"masks.seeds": "0,1"})
+    with config.unlocked():
+        config.parts = {"target": config.parts.target}
+    workdir = tmp_path_factory.mktemp("agreement")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
+        found = run.run(config, workdir)
+    (workdir / "config.json").write_text(configs.to_json(config))
+    return config, workdir, found
+
+
+def test_a_rule_from_base_to_figures(agreement):
+    _, workdir, (metrics, arrays, extra) = agreement
+    assert len(metrics["target/subject: abl_diff"]["values"]) == 2  # bases
+    assert arrays["target/runs/abl_diff"].shape == (2 * 2 * 2,)  # bases, targets, mask seeds
+    assert metrics["target/verb: p of abl_diff, signs"]["ours"] >= 0.5  # of two bases
+    assert metrics["target/subject: p of abl_diff, random removals"]["ours"] is not None
+    drawn = {path.name for path in (workdir / "figures").iterdir()}
+    assert drawn == {"absolute_abl.png", "absolute_sub.png", "bases.png", "differences.png",
+                     "heat.png", "layers.png", "overlap.png", "pattern.png"}  # fmt: skip
+    assert "target/subject: abl_diff" in extra["headlines"]
+
+
+def test_a_finished_part_is_read_without_training(agreement, monkeypatch):
+    config, workdir, (metrics, _, _) = agreement
+
+    def refuse(*arguments):
+        raise AssertionError("compiled")
+
+    monkeypatch.setattr(train.SetUp, "compile_call", refuse)
+    again = run.run(config, workdir, figures=False)[0]
+    assert again == metrics
+
+
+def test_bases_are_read_back(agreement):
+    config, workdir, _ = agreement
+    loaded = cgjax.load(workdir, part="target")
+    task = stages.task_of(configs.parts(config)[0][1])
+    rows = jnp.asarray(task.sets.rows["val"]["compositional"])
+    inputs = tasks.shown(jax.tree.map(jnp.asarray, task.sets.table), rows)
+    kept = [
+        float(-jnp.mean(jax.nn.log_softmax(
+            loaded.predict(tree.take(loaded.params, i), inputs))[:, 3]))
+        for i in range(2)
+    ]  # fmt: skip
+    lines = (workdir / "target/base/metrics.jsonl").read_text().splitlines()
+    seen = [line["val loss"] for line in map(json.loads, lines) if line["kind"] == "eval"]
+    np.testing.assert_allclose(kept, np.min(seen, axis=0), rtol=1e-5)
+
+
+def test_failed_bases_are_kept_marked_and_left_out():
+    valid = np.array([True, False])
+    found = bases.Bases({}, {"base_seed": np.array([4, 7])}, {}, valid)
+    table = {"base": np.array([0, 0, 1]), "valid_base": np.array([True, True, False]),
+             "abl_diff": np.array([-0.2, -0.4, 0.7])}  # fmt: skip
+    np.testing.assert_allclose(tables.by_base(table, "abl_diff", 2), [-0.3, np.nan])
+    assert found.numbers["base_seed"].tolist() == [4, 7]
+
+
+def test_selection_takes_the_best_valid_configuration(modular):
+    search = {"base": np.array([0, 0, 0, 1]), "target": np.zeros(4, int),
+              "quality": np.array([-np.inf, 0.1, 0.3, -np.inf]), "s0": np.float32([1, 2, 3, 4]),
+              "lr": np.ones(4), "layers": np.zeros(4, int), "penalty": np.zeros(4)}  # fmt: skip
+    assert stages.choice(search, (0, 0))["s0"] == 3.0
+    assert stages.choice(search, (1, 0)) is None
+
+
+def test_what_a_part_cannot_be():
+    for changes, words in (
+        ({"data.tokens": "stems"}, "built for data.tokens=words"),
+        ({"data.templates": "simple_reflexives"}, "which is none of data.rule"),
+    ):
+        config = configs.load("subnetworks:controls,smoke", changes)
+        with pytest.raises(BadInput, match=words):
+            study.check(config)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", ["families", "joint"])
+def test_other_studies_of_a_network_built_by_hand(row, tmp_path):
+    changes = {"model.arch": "modular", "masks.n_draws": "0", "train.seeds": "0"}
+    if row == "families":
+        changes["masks.families"] = "neuron,magnitude"
+    config = configs.load(f"subnetworks:{row},smoke", changes)
+    metrics, arrays, _ = run.run(config, tmp_path, figures=row == "families")
+    if row == "families":
+        assert {"families.png", "bases.png"} == {p.name for p in (tmp_path / "figures").iterdir()}
+        assert np.allclose(arrays["magnitude/kept"], 0.5, atol=0.01)
+        assert len(arrays["neuron/kept"]) == 2 * 2  # targets, penalties
+    else:
+        # Of two masks that share nothing at most all weights are kept.
+        assert metrics["subject: kept, disjoint"]["ours"] + metrics["verb: kept, disjoint"][
+            "ours"] <= 1 + 1e-6  # fmt: skip
+
+
+def test_pruning_bakes_a_mask_in(modular, tmp_path):
+    config, task, found = modular
+    with config.unlocked():
+        config.masks.s0s, config.masks.lrs, config.masks.layers = (0.05, -0.05), (1e-2,), (0,)
+    new = stages.pruned(config, task, found, tmp_path)
+    before, after = (np.asarray(one.params["hidden"]["kernel"]) for one in (found, new))
+    assert np.all((after == before) | (after == 0)) and np.any(after != 0)
+    assert new.numbers is found.numbers and "compositional" in new.scores
+
+
+ROWS = [row["name"] for row in configs.load_file("subnetworks").describe_rows()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", ROWS)
+def test_every_row_runs(row, tmp_path):
+    config = configs.load(f"subnetworks:{'' if row == 'demo' else row + ','}smoke")
+    study.check(config)
+    metrics, arrays, _ = run.run(config, tmp_path)
+    assert metrics and len(arrays) and list((tmp_path / "figures").iterdir())
+
+
+def test_the_readme_masks_linen_and_nnx():
+    import flax.linen as nn
+    from flax import nnx
+
+    text = (pathlib.Path(cgjax.__file__).parent / "experiments/subnetworks/README.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, re.S)
+    net = nn.Dense(3)
+    params = net.init(jax.random.key(0), jnp.ones((1, 4)))
+    model = nnx.Linear(4, 3, rngs=nnx.Rngs(0))
+    known = {"params": params, "beta": 2.0, "nnx": nnx, "model": model,
+             "f": lambda params: jnp.sum(net.apply(params, jnp.ones((1, 4))) ** 2)}  # fmt: skip
+    exec(blocks[0], known)
+    assert float(jnp.abs(jax.grad(known["loss"])(known["s"])["params"]["kernel"]).max()) > 0
+    assert not np.any(known["rest"]["params"]["kernel"])
+    exec(blocks[1], known)
+    np.testing.assert_array_equal(known["subnetwork"](jnp.ones((1, 4))), model(jnp.ones((1, 4))))
+
+
+def test_an_interrupted_search_goes_on_to_the_same_masks(searched, tmp_path, monkeypatch):
+    config, task, found, replicas, whole = searched
+    save = checkpoint.Checkpoints.save
+
+    def stop_after(store, step, *rest):
+        save(store, step, *rest)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint.Checkpoints, "save", stop_after)
+        with pytest.raises(Preempted):
+            searches.run(config, task, found, replicas, tmp_path / "parts")
+    again = searches.run(config, task, found, replicas, tmp_path / "parts")
+    for a, b in zip(jax.tree.leaves(whole.s), jax.tree.leaves(again.s)):
+        np.testing.assert_array_equal(a, b)
+    assert all(np.array_equal(whole.scores[name], again.scores[name]) for name in whole.scores)
+
+
+def test_trained_bases_are_held_against_random_weights():
+    rng = np.random.default_rng(0)
+
+    def table(sub, abl):
+        noise = 0.02 * rng.standard_normal((2, 9))
+        return {"base": np.repeat(np.arange(3), 3), "valid_base": np.ones(9, bool),
+                "sub_diff": sub + noise[0], "abl_diff": abl + noise[1]}  # fmt: skip
+
+    found = tables.against(table(0.5, -0.4), table(0.5, 0.3))
+    assert found["p of abl_diff against random weights"] < 1e-6
+    assert found["p of sub_diff against random weights"] > 0.01
+
+
+def test_a_pretrained_start_is_the_same_for_every_base(tmp_path, monkeypatch):
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "##s"]
+    pieces += [word for word in language.vocabulary("stems") if word not in (*pieces, "##d")]
+    (tmp_path / "vocab.txt").write_text("\n".join(pieces) + "\n")
+    net = Bert(vocab=len(pieces), hidden=16, layers=1, heads=1, intermediate=64, positions=20)
+    ids = jnp.zeros((1, 4), jnp.int32)
+    shapes = jax.eval_shape(net.init, jax.random.key(3), ids, ids)["params"]
+    params = jax.tree.map(lambda leaf: jnp.full(leaf.shape, 0.1), shapes)
+    monkeypatch.setattr(tasks.pretrained, "minilm", lambda: tmp_path)
+    monkeypatch.setattr(tasks.convert, "bert_from_folder", lambda folder, **fields: (net, params))
+    config = part("objectives", "target")
+    with config.unlocked():
+        config.model.start, config.data.tokens = "pretrained", "wordpiece"
+    assert not stages.missing(config)
+    task = stages.task_of(config)
+    for a, b in zip(jax.tree.leaves(task.init(jax.random.key(0))), jax.tree.leaves(params)):
+        np.testing.assert_array_equal(a, b)
+    rows = task.sets.rows["val"]["compositional"][:1]
+    first = tasks.shown(jax.tree.map(jnp.asarray, task.sets.table), jnp.asarray(rows))
+    assert int(first["ids"][0, 0]) == 2 and 1 not in task.sets.table["ids"]  # [CLS]; all known
+    assert task.embed(params, first).shape == (4, 16)
+    with config.unlocked():
+        config.model.layers = 2
+    with pytest.raises(BadInput, match="model.layers=1"):
+        stages.task_of(config)
+
+
+def test_a_part_without_its_weights_is_left_out(monkeypatch, capsys, tmp_path):
+    def absent():
+        raise BadInput("not installed")
+
+    monkeypatch.setattr(stages.pretrained, "minilm", absent)
+    config = configs.load("subnetworks:agreement_singular,fast")
+    with config.unlocked():
+        config.parts = {"pretrained": config.parts.pretrained}
+    assert study.plan(config) == {}
+    assert set(study.study(config, tmp_path)[1]) == {"parts"}
+    assert "part 'pretrained' is LEFT OUT: not installed" in capsys.readouterr().out
