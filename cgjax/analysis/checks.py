@@ -109,7 +109,7 @@ def bounded(name: str, value, low: float, high: float = LARGEST, above: bool = F
     array = real(name, value)
     if not known(array):
         return
-    array = np.asarray(array)
+    array = np.asarray(array).astype(float)  # the bounds overflow where numbers are shorter
     inside = (array > low if above else array >= low) & (array <= high)
     if not np.all(inside):
         wanted = f"above {low:g}" if above else f"{low:g} or more"

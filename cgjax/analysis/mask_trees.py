@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 
 from cgjax.analysis import checks
 from cgjax.core import tree
@@ -19,11 +20,33 @@ def map_named(function, params):
     return jax.tree.unflatten(jax.tree.structure(params), new)
 
 
-def map_keys(function, key, masks):
-    """function(key, leaf), with a key for each leaf."""
-    leaves, structure = jax.tree.flatten(masks)
-    new = [function(jax.random.fold_in(key, i), leaf) for i, leaf in enumerate(leaves)]
-    return jax.tree.unflatten(structure, new)
+def uniform(key, masks):
+    """A tree like masks of numbers drawn from 0 to 1.
+
+    One draw serves all leaves: each takes the compiler a second on a CPU.
+    """
+    vector, back = ravel_pytree(masks)
+    return back(jax.random.uniform(key, vector.shape, jnp.promote_types(vector.dtype, float)))
+
+
+def as_many(key, masks, outside=False):
+    """Masks that keep as many of each leaf, drawn from all of it, or from what masks leave out.
+
+    Where less is left out than kept, all of that.
+    """
+    vector, back = ravel_pytree(masks)
+    leaves = jax.tree.leaves(masks)
+    which = jnp.concatenate([jnp.full(leaf.size, i) for i, leaf in enumerate(leaves)])
+    counts = jnp.stack([jnp.sum(leaf) for leaf in leaves])
+    place = jax.random.uniform(key, vector.shape)
+    if outside:
+        counts = jnp.minimum(counts, jnp.stack([jnp.sum(1 - leaf) for leaf in leaves]))
+        place = jnp.where(vector > 0, 2.0, place)
+    # Leaf by leaf in a random order: of each, the first so many are kept.
+    *_, order = jax.lax.sort((which, place, jnp.arange(len(vector))), num_keys=2)
+    starts = jnp.asarray(np.cumsum([0, *(leaf.size for leaf in leaves[:-1])]))
+    is_kept = jnp.arange(len(vector)) - starts[which] < counts[which]
+    return back(jnp.zeros_like(vector).at[order].set(is_kept.astype(vector.dtype)))
 
 
 def mapped(function, masks, *others):

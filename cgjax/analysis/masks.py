@@ -252,14 +252,12 @@ def replace(params: Tree, masks: Tree, others: Tree, on: Tree | None = None) -> 
 
 def fresh(key: jax.Array, params: Tree, masks: Tree) -> Tree:
     """Weights U(-1, 1) / sqrt(fan_in) for every masked leaf; its last axis are the outputs."""
-
-    def draw(key, w):
-        bound = max(w.size // w.shape[-1], 1) ** -0.5
-        return jax.random.uniform(key, w.shape, w.dtype, -bound, bound)
-
-    masks = mask_trees.matching(masks, params)
-    return mask_trees.map_keys(
-        draw, key, mask_trees.mapped(lambda m, w: None if m is None else w, masks, params)
+    weights = mask_trees.mapped(
+        lambda m, w: None if m is None else w, mask_trees.matching(masks, params), params
+    )
+    return jax.tree.map(
+        lambda u: (2 * u - 1) * max(u.size // u.shape[-1], 1) ** -0.5,
+        mask_trees.uniform(key, weights),
     )
 
 
@@ -279,11 +277,7 @@ def kept(masks: Tree, on: Tree | None = None) -> jax.Array:
 def random_like(key: jax.Array, masks: Tree, on: Tree | None = None) -> Tree:
     """Masks that keep as many of each leaf, drawn uniformly."""
     masks = mask_trees.binary("masks", masks)
-
-    def draw(key, m):
-        return mask_trees.largest(jax.random.uniform(key, m.shape), jnp.sum(m)).astype(m.dtype)
-
-    return mask_trees.switched(mask_trees.map_keys(draw, key, masks), on, off=masks)
+    return mask_trees.switched(mask_trees.as_many(key, masks), on, off=masks)
 
 
 def complement_like(key: jax.Array, masks: Tree, on: Tree | None = None) -> Tree:
@@ -300,11 +294,7 @@ def complement_like(key: jax.Array, masks: Tree, on: Tree | None = None) -> Tree
             if is_on and 2 * np.sum(np.asarray(m)) > m.size:
                 raise ValueError(f"masks keep more than half of {name}: no room outside of them")
 
-    def draw(key, m):
-        order = jnp.where(m > 0, -1, jax.random.uniform(key, m.shape))
-        return mask_trees.largest(order, jnp.sum(m)).astype(m.dtype) * (1 - m)
-
-    return mask_trees.switched(mask_trees.map_keys(draw, key, masks), on, off=masks)
+    return mask_trees.switched(mask_trees.as_many(key, masks, outside=True), on, off=masks)
 
 
 def has_complement(masks: Tree, on: Tree | None = None) -> jax.Array:
@@ -371,12 +361,6 @@ class Family(NamedTuple):
     learns: bool = True  # whether the scores have a gradient
 
 
-def _concrete_noise(key, log_alpha):
-    return mask_trees.map_keys(
-        lambda key, leaf: jax.random.uniform(key, leaf.shape), key, log_alpha
-    )
-
-
 FAMILIES = {
     "continuous_sparsification": Family(init, lambda s, key, beta: soft(s, beta), hard, penalty),
     "neuron": Family(
@@ -387,7 +371,7 @@ FAMILIES = {
     ),
     "hard_concrete": Family(
         lambda params, where, start: init(params, where, concrete_init(start)),
-        lambda s, key, beta: concrete_sample(s, _concrete_noise(key, s)),
+        lambda s, key, beta: concrete_sample(s, mask_trees.uniform(key, s)),
         concrete_hard,
         lambda s, beta, on=None: concrete_penalty(s, on),
     ),

@@ -16,14 +16,13 @@ them "kept", "kept/<leaf>", and "has complement": whether every leaf has room ou
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 
 from cgjax.analysis import masks as library
 from cgjax.core import tree
 from cgjax.experiments.subnetworks import tasks
 
 NETWORKS = ("sub", "abl", "rnd")
-NULLS = ("random", "complement")
+NULLS = {"random": library.random_like, "complement": library.complement_like}
 PARTS = ("val", "test")
 
 
@@ -46,7 +45,7 @@ def grid(task, data, base, masks, on, target, key, n_draws: int) -> dict:
     networks = (
         lambda key: library.apply(base, masks, on),
         lambda key: library.ablate(base, masks, on=on),
-        lambda key: library.replace(base, masks, fresh(key, base, masks), on),
+        lambda key: library.ablate(base, masks, "random", key, on),
     )
     found = {}
     for name, values in accuracies(task, data, sets, networks, key).items():
@@ -65,14 +64,14 @@ def _nulls(task, data, base, masks, on, sets, key, n_draws) -> dict:
     """Removals of the same size, on the tests of single subroutines."""
     tests = {name: rows for name, rows in sets.items() if name.startswith("test/test_")}
     networks = tuple(
-        lambda key, kind=kind: library.ablate(base, size_matched(key, masks, kind), on=on)
-        for kind in NULLS
+        lambda key, like=like: library.ablate(base, like(key, masks, on), on=on)
+        for like in NULLS.values()
         for _ in range(n_draws)
     )
     found = {}
     for name, values in accuracies(task, data, tests, networks, key, n_draws).items():
         for i, value in enumerate(values):
-            found[f"{NULLS[i // n_draws]} {i % n_draws}/{name}"] = value
+            found[f"{list(NULLS)[i // n_draws]} {i % n_draws}/{name}"] = value
     return found
 
 
@@ -89,38 +88,6 @@ def accuracies(task, data, sets, networks, key, repeats: int = 1) -> dict:
 
     return {name: list(values) for name, values in jax.lax.map(
         one, jnp.arange(len(networks))).items()}  # fmt: skip
-
-
-# A draw of random numbers takes the compiler a second, on a CPU. Below, one serves all leaves;
-# `masks.fresh`, `masks.random_like` and `masks.complement_like` have one for each of them.
-
-
-def fresh(key, base, masks):
-    """Weights U(-1, 1) / sqrt(fan_in) for every masked leaf, a tree like masks."""
-    kernels = library.expand(jax.tree.map(jnp.ones_like, masks), base)
-    vector, back = ravel_pytree(kernels)
-    drawn = back(jax.random.uniform(key, vector.shape, vector.dtype, -1, 1))
-    return jax.tree.map(lambda u: u * max(u.size // u.shape[-1], 1) ** -0.5, drawn)
-
-
-def size_matched(key, masks, kind: str):
-    """Masks that keep as many of each leaf: of all its entries, or (complement) of those outside.
-
-    A leaf that keeps more than half has no such complement; it gets all that is outside.
-    """
-    vector, back = ravel_pytree(masks)
-    leaves = jax.tree.leaves(masks)
-    which = jnp.concatenate([jnp.full(leaf.size, i) for i, leaf in enumerate(leaves)])
-    counts = jnp.stack([jnp.sum(leaf) for leaf in leaves])
-    place = jax.random.uniform(key, vector.shape)
-    if kind == "complement":
-        counts = jnp.minimum(counts, jnp.stack([jnp.sum(1 - leaf) for leaf in leaves]))
-        place = jnp.where(vector > 0, 2.0, place)
-    # Leaf by leaf in a random order: of each, the first so many are kept.
-    *_, order = jax.lax.sort((which, place, jnp.arange(len(vector))), num_keys=2)
-    starts = jnp.asarray(np.cumsum([0, *(leaf.size for leaf in leaves[:-1])]))
-    is_kept = jnp.arange(len(vector)) - starts[which] < counts[which]
-    return back(jnp.zeros_like(vector).at[order].set(is_kept.astype(vector.dtype)))
 
 
 def drawn(scores: dict, kind: str, name: str) -> np.ndarray:

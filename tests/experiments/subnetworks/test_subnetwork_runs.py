@@ -16,7 +16,6 @@ from cgjax import config as configs
 from cgjax.core import checkpoint, train, tree
 from cgjax.core.errors import BadInput, Preempted
 from cgjax.experiments.subnetworks import (
-    ablation,
     bases,
     joint,
     language,
@@ -76,25 +75,6 @@ def test_the_measure_finds_modules_where_they_are_and_none_elsewhere(arch):
     else:
         np.testing.assert_allclose(table["sub_diff"], 0.0, atol=1e-5)
         np.testing.assert_allclose(table["abl_diff"], 0.0, atol=1e-5)
-
-
-# --- removals of the same size --------------------------------------------------------------------
-
-
-def test_removals_of_the_same_size():
-    key = jax.random.key(0)
-    masks = {"a": jnp.zeros((6, 7)).at[:2].set(1.0), "b": jnp.ones((3, 2)).at[0].set(0.0)}
-    drawn = ablation.size_matched(key, masks, "random")
-    assert {name: float(leaf.sum()) for name, leaf in drawn.items()} == {"a": 14.0, "b": 4.0}
-    assert np.any(np.asarray(drawn["a"] != masks["a"]))
-    outside = ablation.size_matched(key, masks, "complement")
-    assert float(jnp.sum(outside["a"])) == 14 and float(jnp.sum(outside["a"] * masks["a"])) == 0
-    np.testing.assert_array_equal(outside["b"], 1 - masks["b"])  # all that there is outside
-    fresh = ablation.fresh(key, masks, masks)
-    assert 0.9 * 6**-0.5 < float(jnp.abs(fresh["a"]).max()) <= 6**-0.5
-    many = jax.vmap(lambda key: ablation.size_matched(key, masks, "random")["a"])
-    shares = many(jax.random.split(key, 200)).mean(axis=0)
-    assert float(jnp.abs(shares - 1 / 3).max()) < 0.13  # uniform: 4 standard deviations
 
 
 # --- searches -------------------------------------------------------------------------------------
