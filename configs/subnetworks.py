@@ -119,6 +119,10 @@ ROWS = {
         "resnet", {**vision("number_contact"), **LONG,
                    "parts": {"published": {}, "balanced": {"data.balanced": True}}},
     ),
+    "tangent": (
+        "Tangent kernels of what masks keep: do they see the subroutine of the mask?",
+        "tangent", {"parts": {"bert": {}, "modular": BUILT["modular"], "random_weights": RANDOM}},
+    ),
     "joint": ("Disjoint masks of both subroutines, learned together", "joint", {}),
     "objectives": (
         "Masks for the target alone, and for the target and chance on the other (section 10)",
@@ -133,6 +137,7 @@ STUDIES = {
     "rule": known.LANGUAGE | ONE_RULE,
     "sizes": known.LANGUAGE | ONE_RULE,
     "joint": known.LANGUAGE | ONE_RULE,
+    "tangent": known.LANGUAGE | ONE_RULE | known.TANGENT,
     "dynamics": known.LANGUAGE | known.MASKS | known.ONE_FAMILY,
     "families": known.LANGUAGE | known.MASKS | known.SEVERAL_FAMILIES,
     "resnet": RESNET,
@@ -162,7 +167,7 @@ def get_config(arg=""):
 # --- sizes ----------------------------------------------------------------------------------------
 
 SEEDS = {"demo": 4, "controls": 3, "search": 2, "three": 3, "scale": 3, "dynamics": 2,
-         "families": 2, "joint": 3, "objectives": 3}  # fmt: skip
+         "families": 2, "joint": 3, "objectives": 3, "tangent": 3}  # fmt: skip
 # A BERT that two CPU cores train in a minute: its penalty is that of the paper, by weights.
 SMALL = {
     "model.hidden": 64, "model.layers": 2, "model.heads": 2, "data.n_train": 600,
@@ -231,6 +236,8 @@ def resize(config, row: str, size: str, parts: dict) -> dict:
             flat["masks.keeps"], flat["masks.penalties"] = (0.5,), (0.0, 1e-4)
         if row == "dynamics":
             config.checkpoint.keep = (1,)
+        if row == "tangent":
+            config.eval.n_kernel = 2
         if grid:
             flat["masks.layers"], flat["masks.lrs"] = (0,), (1e-2,)
     if row == "dynamics":  # nothing stops before the last checkpoint

@@ -45,7 +45,7 @@ KINDS = {
         (row, {})
         for row in ("one_step", "mnist", "scan", "gradients", "optimisers", "landscape", "tangent")
     ),
-    "subnetworks": tuple((row, {}) for row in ("search", "families", "simclr", "vit")),
+    "subnetworks": tuple((row, {}) for row in ("tangent", "families", "simclr", "vit")),
     "bumps": tuple(
         (row, {}) for row in ("demo", "B7", "B8", "B10", "B11", "B11_transformer", "B12")
     ),

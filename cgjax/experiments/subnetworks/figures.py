@@ -278,6 +278,25 @@ def draw_matrices(arrays, folder):
 
 
 @plots.styled
+def draw_tangent(arrays, folder):
+    """How far the kernels of a mask's weights see its own subroutine, less the others."""
+    for prefix in parts_with(arrays, "tangent/own"):
+        table = {name: arrays[f"{prefix}tangent/{name}"] for name in ("base", "valid_base")}
+        kernels, names = arrays[f"{prefix}tangent/kernels"], arrays[f"{prefix}subroutines"]
+        seen = arrays[f"{prefix}tangent/own"] - arrays[f"{prefix}tangent/other"]
+        fig, axes = _grid(1, len(names), "Tangent kernels: alignment with own less other", 2.6)
+        for i, (ax, name) in enumerate(zip(axes[0], names)):
+            own = arrays[f"{prefix}tangent/target"] == i
+            for k in range(len(kernels)):
+                runs = {key: values[own] for key, values in table.items()}
+                _dots(ax, k, seen[k][own], runs, plots.COLOURS[k])
+            ax.axhline(0, color=plots.GREY, linestyle="--", linewidth=0.8)
+            ax.set_xticks(range(len(kernels)), kernels)
+            ax.set_title(f"mask of {name}")
+        plots.save(fig, folder / f"{prefix.replace('/', '-')}tangent.png")
+
+
+@plots.styled
 def draw_families(arrays, folder):
     """Accuracy on the own set, and the ablation's difference, by the share of weights kept."""
     for prefix in parts_with(arrays, "families"):
@@ -329,6 +348,7 @@ RULE = (draw_differences, draw_absolute, draw_heat, draw_bases, draw_layers, dra
         draw_pattern, draw_search, draw_matrices)  # fmt: skip
 FIGURES = {
     **dict.fromkeys(("rule", "resnet", "simclr", "sizes", "joint"), RULE),
+    "tangent": (*RULE, draw_tangent),
     "vit": (draw_bases,),
     "families": (draw_bases, draw_families),
     "dynamics": (draw_dynamics, draw_differences),

@@ -91,4 +91,5 @@ SIMCLR = {
     "pretraining.epochs": key(100, "passes over all problems", low=1),
     "pretraining.lr": key(5e-4, "first learning rate", above=0),
 }
+TANGENT = {"eval.n_kernel": key(16, "inputs of each kind between which kernels are taken", low=2)}
 PRUNED = {"masks.prune": key(False, "bases are first pruned by a mask for the whole rule")}

@@ -17,9 +17,14 @@ SMALL = 1e-12  # the least norm by which an embedding is divided
 
 def logits(embeddings: jax.Array) -> jax.Array:
     """[4N, D], problem by problem -> [N, 4]: minus the sum of cosines with all four, itself too."""
+    found = units(embeddings).reshape(-1, N, embeddings.shape[-1])
+    return -jnp.einsum("nid,nd->ni", found, jnp.sum(found, axis=1))
+
+
+def units(embeddings) -> jax.Array:
+    """Embeddings [..., D] of length 1."""
     norms = jnp.sqrt(jnp.sum(embeddings**2, axis=-1, keepdims=True) + SMALL**2)
-    units = (embeddings / norms).reshape(-1, N, embeddings.shape[-1])
-    return -jnp.einsum("nid,nd->ni", units, jnp.sum(units, axis=1))
+    return embeddings / norms
 
 
 def each_loss(embeddings, labels) -> jax.Array:

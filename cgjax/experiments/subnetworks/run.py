@@ -8,7 +8,10 @@ from cgjax.experiments.subnetworks import figures as drawing
 from cgjax.experiments.subnetworks import study
 from cgjax.published import PUBLISHED
 
-HEADLINES = ("sub_diff", "abl_diff", "abl_diff beyond random removals", "full pattern")
+HEADLINES = (
+    "sub_diff", "abl_diff", "abl_diff beyond random removals", "full pattern",
+    "alignment with own less other, subnetwork", "alignment with own less other, random",
+)  # fmt: skip
 # Runs of another choice of the same masks are held against the same number of the paper.
 SUFFIXES = (", selected",)
 NAMES = {"resnet/": "resnet50/"}  # ours may be a smaller one

@@ -19,7 +19,7 @@ from cgjax.core import loading, sizes, tree
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
 from cgjax.data.arrays import n_batches
-from cgjax.experiments.subnetworks import bases, joint, searches, stages
+from cgjax.experiments.subnetworks import bases, joint, searches, stages, tangent
 from cgjax.experiments.subnetworks import table as tables
 
 
@@ -342,6 +342,14 @@ def _table(arrays, part: str) -> dict:
             if name.startswith(start)}  # fmt: skip
 
 
+def kernels(config, workdir, name: str = "") -> tuple[dict, dict]:
+    """Bases and masks of one rule, and the tangent kernels of what masks keep."""
+    part = stages.run(config, workdir, name)
+    metrics, arrays = told(config, part)
+    more = tangent.of_masks(config, part)
+    return metrics | more[0], arrays | more[1]
+
+
 STUDIES = {
     "rule": rule,
     "resnet": rule,
@@ -351,5 +359,6 @@ STUDIES = {
     "dynamics": dynamics,
     "sizes": rule,
     "joint": disjoint,
+    "tangent": kernels,
 }
 AFTERWARDS = {"sizes": over_widths, "rule": trained_or_random, "resnet": trained_or_random}

@@ -27,10 +27,10 @@ SHOWN = {
 def target_and_other(scores: dict, network: str, part: str, targets, n: int) -> tuple:
     """Accuracies [runs] on the test of one's own subroutine, and mean of the others'."""
     tests = np.stack([scores[f"{network}/{part}/test_{i}"] for i in range(n)])  # [n, runs]
-    return _apart(tests, targets)
+    return own_and_others(tests, targets)
 
 
-def _apart(tests, targets):
+def own_and_others(tests, targets):
     """tests [subroutines, ..., runs] -> own [..., runs], mean of the others."""
     n = len(tests)
     own = np.where(np.arange(n).reshape(n, *(1,) * (tests.ndim - 2), 1) == targets, 1.0, 0.0)
@@ -66,7 +66,7 @@ def _beyond(scores, table, targets, n) -> dict:
     found = {}
     for kind in ablation.NULLS:
         draws = [ablation.drawn(scores, kind, f"test/test_{i}") for i in range(n)]
-        null = measures.difference(*_apart(np.stack(draws), targets))  # [draws, runs]
+        null = measures.difference(*own_and_others(np.stack(draws), targets))  # [draws, runs]
         if not len(null):
             null = np.full((1, len(targets)), np.nan)
         if kind == "complement":

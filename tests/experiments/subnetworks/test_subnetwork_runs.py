@@ -17,6 +17,7 @@ from cgjax.core import checkpoint, train, tree
 from cgjax.core.errors import BadInput, Preempted
 from cgjax.experiments.subnetworks import (
     bases,
+    controls,
     joint,
     language,
     measures,
@@ -24,6 +25,7 @@ from cgjax.experiments.subnetworks import (
     searches,
     stages,
     study,
+    tangent,
     tasks,
 )
 from cgjax.experiments.subnetworks import table as tables
@@ -115,6 +117,22 @@ def test_a_search_is_the_same_alone_and_beside_others(searched, tmp_path):
     for name in ("sub/test/own", "abl/val/test_0", "kept"):
         np.testing.assert_allclose(every.scores[name][chosen], alone.scores[name][0])
     assert any(np.any(np.asarray(leaf[0] != leaf[1])) for leaf in jax.tree.leaves(every.s))
+
+
+def test_the_kernel_of_a_module_sees_its_own_subroutine(modular):
+    """Of a network of two branches, the kernel of each is aligned with its own part first."""
+    config, task, found = modular
+    base = jax.tree.map(lambda leaf: leaf[0], found.params)
+    shown, labels = tangent.inputs(task, 2)
+    np.testing.assert_array_equal(labels.sum(axis=1), 2)
+    for target in range(2):
+        mask = controls.oracle(config, base, target)
+        on = {name: jnp.ones(()) for name in tree.flat(mask)}
+        seen = tangent.alignments(task, base, mask, on, jax.random.key(0), shown, labels)
+        branch, rest, _, both = seen[:, target] - seen[:, 1 - target]
+        assert branch > 0.1 > both > -0.1 > rest
+    with pytest.raises(BadInput, match="eval.n_kernel=1000"):
+        tangent.inputs(task, 1000)
 
 
 def test_a_layer_set_leaves_others_whole(modular):
