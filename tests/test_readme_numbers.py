@@ -15,9 +15,9 @@ from cgjax import report
 from cgjax.core.workdir import read_json
 
 ROOT = pathlib.Path(__file__).parent.parent
-SPRITES, SUPPORT, KERNELS, BUMPS, RESISTANCE = (
+SPRITES, SUPPORT, KERNELS, BUMPS, RESISTANCE, SUBNETWORKS = (
     ROOT / "cgjax" / "experiments" / folder / "README.md"
-    for folder in ("sprites", "sprites/support", "kernels", "bumps", "resistance")
+    for folder in ("sprites", "sprites/support", "kernels", "bumps", "resistance", "subnetworks")
 )
 CONTROL_STARTS = ("1, biases 0", "2, biases 0", "3, biases 0", "2, biases 1", "3, biases 1")
 REMEDY = "lam_entropy 0.1 + vec_variance 0.01"
@@ -961,6 +961,41 @@ def test_gradient_descent_is_held_against_searches():
     assert f"of {len(distinct)} comparisons of test accuracy" in text
     holds = [one["claim"] for one in judged if one["verdict"] == "holds"]
     assert len(holds) == 2 and all("width 16" in claim for claim in holds)
+
+
+def test_the_demonstration_of_subnetworks():
+    """Its table, and what the tests of its small BERT say."""
+    metrics = read_json(report.RECORD / "subnetworks" / "demo-default.json")["metrics"]
+    text = plain(SUBNETWORKS.read_text())
+    for part, word in (("bert", "BERT"), ("modular", "modular")):
+        for name in ("subject", "verb"):
+            found = {
+                key: metrics[f"{part}/{name}: {key}"]
+                for key in (
+                    "sub_diff",
+                    "abl_diff",
+                    "abl_diff beyond random removals",
+                    "kept",
+                    "full pattern",
+                )
+            }
+            sub, abl, beyond, kept, pattern = (one["ours"] for one in found.values())
+            null = f"{abl - beyond:+.3f}" if abs(abl - beyond) >= 5e-4 else "0.000"
+            n = len(found["full pattern"]["values"])
+            expected = (f"| {word}, {name} | {sub:+.3f} | {abl:+.3f} | {null} | {kept:.3f} | "
+                        f"{round(n * pattern)} of {n} |")  # fmt: skip
+            assert expected in text, expected
+    none = ("sub_diff", "abl_diff", "kept", "full pattern")
+    assert all(metrics[f"template/{name}: {key}"]["ours"] == pytest.approx(0, abs=1e-6)
+               for name in ("subject", "verb") for key in none)  # fmt: skip
+    p = [metrics[f"bert/{name}"]["ours"] for name in (
+        "subject: p of sub_diff", "verb: p of sub_diff", "subject: p of abl_diff")]  # fmt: skip
+    assert "(p {:.3f}, {:.3f}, {:.3f})".format(*p) in text
+    assert metrics["bert/verb: p of abl_diff"]["ours"] > 0.05
+    single = [
+        m for name in ("subject", "verb") for m in metrics[f"bert/{name}: abl_diff"]["values"]
+    ]
+    assert f"abl_diff of single bases goes from {min(single):.2f} to {max(single):.2f}" in text
 
 
 def differences(ending: str, rows: str) -> list[float]:

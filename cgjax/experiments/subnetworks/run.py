@@ -69,5 +69,28 @@ def draw(config, arrays: dict, folder: pathlib.Path) -> None:
 
 
 def tables(record: list[dict]) -> list[tuple[str, str]]:
-    """(title, Markdown) of recorded runs."""
-    return [("subnetworks", markdown.metric_table(record))]
+    """(title, Markdown) of recorded runs: numbers beside the paper's, and the measures of each."""
+    has_published = any(
+        metric["paper"] is not None for entry in record for metric in entry["metrics"].values()
+    )
+    found = [("subnetworks", markdown.metric_table(record))] if has_published else []
+    if lines := [line for entry in record for line in _measures(entry)]:
+        columns = ("row", "size", "network and subroutine", *SHOWN)
+        head = ["| " + " | ".join(columns) + " |", "|---|---|---|" + "---:|" * len(SHOWN)]
+        found.append(("subnetworks: structure", "\n".join(head + lines)))
+    return found
+
+
+SHOWN = ("sub_diff", "abl_diff", "abl_diff beyond random removals", "kept", "full pattern")
+
+
+def _measures(entry: dict) -> list[str]:
+    """A line for each network and subroutine of a recorded run."""
+    metrics, lines = entry["metrics"], []
+    for name in metrics:
+        what, _, measure = name.rpartition(": ")
+        if measure == SHOWN[0]:
+            values = [metrics[f"{what}: {column}"]["ours"] for column in SHOWN]
+            cells = ["-" if value is None else f"{value:.3f}" for value in values]
+            lines.append(f"| {' | '.join([entry['row'], entry['size'], what, *cells])} |")
+    return lines
