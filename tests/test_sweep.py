@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import signal
 import sys
 import threading
@@ -16,7 +17,7 @@ from cgjax import config as configs
 from cgjax import main as front_door
 from cgjax.core.errors import Preempted
 from cgjax.sweep import processes
-from cgjax.sweep.__main__ import main, values
+from cgjax.sweep.__main__ import main, parse, values
 from cgjax.sweep.points import CLOSING, OPENING, expand, folder_name, standing
 from cgjax.sweep.submit import Job
 
@@ -168,6 +169,16 @@ def test_bad_input_is_one_line_and_leaves_nothing(here, capsys):
     assert sorted(here.iterdir()) == before
 
 
+def test_commands_in_the_readme_are_understood():
+    text = (pathlib.Path(__file__).parents[1] / "README.md").read_text()
+    commands = re.findall(r"^python -m cgjax\.sweep (.*)", text, re.MULTILINE)
+    for line in commands:
+        flags, fixed, swept, _ = parse(shlex.split(line))
+        points, _ = expand(flags.config, fixed, swept, flags.runs)
+        assert len(points) == 12  # three rows
+    assert len(commands) == 2
+
+
 # --- which points run -----------------------------------------------------------------------------
 
 
@@ -278,6 +289,7 @@ def test_24_points_of_which_3_fail_at_first(lab, tmp_path, monkeypatch, capsys):
     (tmp_path / "sweeplab").symlink_to(lab / "sweeplab")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(pathlib.Path(__file__).parents[1]))
+    monkeypatch.setenv("XLA_FLAGS", "")  # one device: batches of 2 do not divide over 8
     flags = ["sweeplab/config.py:few,demo,smoke"]
     swept = {"optim.lr": ["0.1", "0.2", "0.4"], "data.batch": ["2", "4", "8", "16"]}
     points, _ = expand(flags, {}, swept, RUNS)

@@ -3,7 +3,7 @@
 Runs every row with every combination of the swept values, each in a workdir of its own. The same
 command again runs what is missing: finished points are skipped, failed ones are tried once more.
 
-  --config=sprites:diagonal,random*,smoke   rows of a family; * for all that match; may be repeated
+  --config='sprites:diagonal,random*,smoke' rows of a family; * for all that match; may be repeated
   --config.train.steps=400                  one value, for every point, as in cgjax.main
   --sweep.optim.lr=1e-3,3e-4                values, of which each point takes one; tuples in
                                             brackets: --sweep.model.scales="(1,2),(3,4)"
@@ -18,11 +18,11 @@ import rich.console
 import rich.table
 
 from cgjax import config as configs
-from cgjax.core.errors import BadInput, RunError, command, shown
+from cgjax.core.errors import BadInput, Preempted, RunError, command, shown
 from cgjax.core.logging import say
 from cgjax.main import folder, set_up_output
 from cgjax.sweep import processes
-from cgjax.sweep.points import Point, Standing, expand, standing
+from cgjax.sweep.points import STOPPED, Point, Standing, expand, standing
 from cgjax.sweep.submit import submit
 
 COLUMNS = 4  # metrics of the table, where none are named
@@ -173,7 +173,7 @@ def run_one(points: list[Point], index: int, draws: bool) -> None:
     codes = processes.run_all([point], 1, [] if draws else ["--no_figures"])
     if code := codes[point.name]:
         error = RunError(f"{point.name}: {standing(point, draws).line or f'exit code {code}'}")
-        error.exit_code = code
+        error.exit_code = Preempted.exit_code if code in STOPPED else code
         raise error
 
 

@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import shlex
+import signal
 import socket
 from typing import Any, NamedTuple
 
@@ -20,6 +21,9 @@ from cgjax.overrides import part_of
 
 CLOSING = "sweep: exit code "  # last line of a log, when its process has ended
 OPENING = "sweep: started by "
+# 3, or the signal itself, where it came before or after the part of a run that handles it: a
+# scheduler may send it to every process, and we hand it on.
+STOPPED = (3, 128 + signal.SIGINT, 128 + signal.SIGUSR1, 128 + signal.SIGTERM)
 
 
 class Point(NamedTuple):
@@ -177,9 +181,9 @@ def logged(point: Point) -> Standing:
         return Standing("open")
     if not last[-1].startswith(CLOSING):
         return Standing("running" if _is_alive(last[0]) else "stopped")
-    code = last[-1].removeprefix(CLOSING)
+    stopped = last[-1].removeprefix(CLOSING) in map(str, STOPPED)
     said = [line for line in last if line.startswith("cgjax: ")] or last[1:-1] or [last[-1]]
-    return Standing("stopped" if code == "3" else "failed", said[-1].removeprefix("cgjax: ")[:200])
+    return Standing("stopped" if stopped else "failed", said[-1].removeprefix("cgjax: ")[:200])
 
 
 def opening(point: Point) -> str:

@@ -10,7 +10,7 @@ import time
 from cgjax.core import signals
 from cgjax.core.logging import say
 from cgjax.core.workdir import disk_errors
-from cgjax.sweep.points import CLOSING, Point, logged, opening
+from cgjax.sweep.points import CLOSING, STOPPED, Point, logged, opening
 
 POLL_S = 0.1
 COMMAND = (sys.executable, "-m", "cgjax.main")
@@ -74,10 +74,10 @@ def run_all(points: list[Point], jobs: int, more: list[str]) -> dict[str, int]:
 
 def _report(child: Child, codes: dict, total: int, left_s: float) -> None:
     code, seconds = codes[child.point.name], time.monotonic() - child.started
-    word = {0: "done", 3: "stopped"}.get(code, f"failed ({code})")
+    word = "stopped" if code in STOPPED else f"failed ({code})" if code else "done"
     eta = f"  ETA {clock(left_s / len(codes))}" if len(codes) < total else ""
     say(f"[{len(codes)}/{total}] {word}  {child.point.name}  {seconds:.0f} s{eta}")
-    if code not in (0, 3):
+    if word.startswith("failed"):
         say(f"    {logged(child.point).line}")
 
 
