@@ -166,6 +166,10 @@ def test_bad_input_is_one_line_and_leaves_nothing(here, capsys):
     for line, words in BAD.items():
         assert main(line.split()) == 2, line
         one_line(capsys, words)
+    # One value alone would do; a family refuses them together.
+    kernels = "--config=kernels:addition_rich,smoke"
+    assert main([kernels, "--sweep.optim.lrs=(0.1,)"]) == 2
+    one_line(capsys, "point kernels addition_rich-smoke optim.lrs=(0.1,): ", "learning rates for")
     assert sorted(here.iterdir()) == before
 
 

@@ -22,7 +22,7 @@ from cgjax.core.errors import BadInput, Preempted, RunError, command, shown
 from cgjax.core.logging import say
 from cgjax.main import folder, set_up_output
 from cgjax.sweep import processes
-from cgjax.sweep.points import STOPPED, Point, Standing, expand, standing
+from cgjax.sweep.points import STOPPED, Point, Standing, check, expand, standing
 from cgjax.sweep.submit import submit
 
 COLUMNS = 4  # metrics of the table, where none are named
@@ -45,6 +45,7 @@ def main(argv=None):
     if flags.index is not None:
         run_one(points, flags.index, draws)
         return
+    check(points)
     before = [standing(point, draws) for point in points]
     print_points(points, before)
     if flags.dry_run:

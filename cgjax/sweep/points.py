@@ -1,5 +1,6 @@
 """The points of a sweep: which there are, where each lives, how each stands."""
 
+import contextlib
 import fnmatch
 import hashlib
 import itertools
@@ -113,12 +114,8 @@ def fold(flag: str, fixed: dict, swept: dict) -> tuple[dict, dict, list[str]]:
 
 
 def _point(flag: str, overrides: dict, swept: dict, runs: pathlib.Path) -> Point:
-    try:
+    with _named(" ".join([flag, *_words(swept)]) if swept else ""):
         config = configs.load(flag, overrides)
-        experiments.check(experiments.family(config.family), config)
-    except BadInput as error:
-        where = f"point {' '.join([flag, *_words(swept)])}: " if swept else ""
-        raise BadInput(f"{where}{error}") from None
     # Replicas can be added to a run: as far as they tell no points apart, they name no folder.
     axes = {name for name, key in declared_keys(config).items() if key.is_axis} - set(swept)
     own = {name: text for name, text in overrides.items() if name not in axes}
@@ -127,6 +124,21 @@ def _point(flag: str, overrides: dict, swept: dict, runs: pathlib.Path) -> Point
         place = runs / "sweeps" / place.relative_to(runs) / folder_name(own)
     name = " ".join([config.family, listing.full_name(config), *_words(swept)])
     return Point(flag, overrides, swept, name, config, place)
+
+
+def check(points: list[Point]) -> None:
+    """What a family refuses, before anything runs."""
+    for point in points:
+        with _named(point.name if point.swept else ""):
+            experiments.check(experiments.family(point.config.family), point.config)
+
+
+@contextlib.contextmanager
+def _named(point: str):
+    try:
+        yield
+    except BadInput as error:
+        raise BadInput(f"point {point}: {error}" if point else str(error)) from None
 
 
 def folder_name(overrides: dict) -> str:
