@@ -157,9 +157,9 @@ def test_slurm_preempts_queues_again_and_ends_with_the_same_bits(tmp_path):
         logs = [f"parts/sweeps/slurmlab.study/few-smoke/{path.name}"
                 for path in sorted(tmp_path.glob("whole/**/*.log"))]  # fmt: skip
         assert len(logs) == 2
-        until(lambda: any("step 4/" in read(tmp_path / log) for log in logs), 60)
+        until(lambda: any("step 4/" in read(tmp_path / log) for log in logs), 120)
         run("sbatch", "-p", "high", "--exclusive", "--output=/dev/null", "--wrap=sleep 1")
-        until(lambda: not run("squeue", "--noheader"), 240)
+        until(lambda: not run("squeue", "--noheader"), 400)
     finally:
         run(LAUNCH / "slurm_one_node.sh", "stop", tmp_path / "slurm")
     texts = [read(tmp_path / log) for log in logs]
