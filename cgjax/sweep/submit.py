@@ -13,6 +13,7 @@ from cgjax.sweep.processes import POLL_S, Child
 
 SAVE_S = 120  # from the warning to the time-out: the call that runs ends, then a checkpoint
 MOST_TIME_OUTS = 1000
+MOST_GRACE_S = 900
 
 
 class Job:
@@ -39,6 +40,9 @@ class Job:
                     time.sleep(POLL_S)
             finally:
                 code = self.child.close()
+            if stop and os.environ.get("SUBMITIT_EXECUTOR") == "slurm":
+                # Slurm queues a pre-empted job again if it is still there when its grace is over.
+                time.sleep(MOST_GRACE_S)
         return code
 
     def checkpoint(self):
