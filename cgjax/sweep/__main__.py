@@ -1,0 +1,248 @@
+"""python -m cgjax.sweep --config=<family>:<row>,<row>[,<size>] --sweep.<key>=<value>,<value> ...
+
+Runs every row with every combination of the swept values, each in a workdir of its own. The same
+command again runs what is missing: finished points are skipped, failed ones are tried once more.
+
+  --config='sprites:diagonal,random*,smoke' rows of a family; * for all that match; may be repeated
+  --config.train.steps=400                  one value, for every point, as in cgjax.main
+  --sweep.optim.lr=1e-3,3e-4                values, of which each point takes one; tuples in
+                                            brackets: --sweep.model.scales="(1,2),(3,4)"
+"""
+
+import argparse
+import collections
+import pathlib
+import sys
+
+import rich.console
+import rich.table
+
+from cgjax import config as configs
+from cgjax.core.errors import BadInput, Preempted, RunError, command, shown
+from cgjax.core.logging import say
+from cgjax.main import folder, set_up_output
+from cgjax.sweep import processes
+from cgjax.sweep.points import STOPPED, Point, Standing, check, expand, standing
+from cgjax.sweep.submit import submit
+
+COLUMNS = 4  # metrics of the table, where none are named
+
+
+@command
+def main(argv=None):
+    """Expands a sweep, then prints, runs or submits its points."""
+    flags, fixed, swept, slurm = parse(sys.argv[1:] if argv is None else argv)
+    if flags is None:
+        return
+    set_up_output()
+    points, remarks = expand(flags.config, fixed, swept, flags.runs)
+    if flags.count:
+        say(str(len(points)))
+        return
+    for line in remarks:
+        say(line)
+    draws = not flags.no_figures
+    if flags.index is not None:
+        run_one(points, flags.index, draws)
+        return
+    check(points)
+    before = [standing(point, draws) for point in points]
+    print_points(points, before)
+    if flags.dry_run:
+        print_table(points, before, flags.metrics)
+        return
+    todo = [point for point, one in zip(points, before) if one.word not in ("done", "running")]
+    more = [] if draws else ["--no_figures"]
+    if flags.submit and todo:
+        place = flags.runs / "sweeps" / "submitit"
+        submit(todo, flags.submit, flags.jobs, flags.minutes, more, slurm, place)
+        if flags.submit == "slurm":
+            return
+    else:
+        processes.run_all(todo, flags.jobs, more)
+    close(points, [standing(point, draws) for point in points], flags.metrics)
+
+
+# --- flags ----------------------------------------------------------------------------------------
+
+
+def parse(argv):
+    """Flags, fixed overrides, swept values, Slurm's options; flags are None after --help."""
+    parser = argparse.ArgumentParser(
+        prog="python -m cgjax.sweep", usage=__doc__, add_help=False, allow_abbrev=False,
+        epilog="Exit codes: 0 all done, 1 some points failed, 2 bad input, 3 stopped and saved.",
+    )  # fmt: skip
+    add = parser.add_argument
+    add("--config", action="append", default=[], help="a family or file, with :row,...[,size]")
+    add("--runs", type=folder, default=pathlib.Path("runs"), help="where workdirs are (runs)")
+    add("--dry_run", "--dry-run", action="store_true", help="print the points, how they stand")
+    add("--count", action="store_true", help="print the number of points, and stop")
+    add("--index", type=int, help="run this point only, from 0: for job arrays")
+    add("--jobs", type=int, default=1, help="processes at a time (1)")
+    add("--submit", choices=("local", "slurm"), help="through submitit (pip extra: launch)")
+    add("--minutes", type=int, default=24 * 60, help="time limit of a submitted point (a day)")
+    add("--metrics", type=names, default=(), help="columns of the table, by commas")
+    add("--no_figures", action="store_true", help="train and score only")
+    add("--help", "-h", action="store_true", help="this text, with --slurm.<option>=<value>: an "
+        "option of Slurm by submitit's name, such as --slurm.partition=gpu")  # fmt: skip
+    keyed, rest = {"config": {}, "sweep": {}, "slurm": {}}, []
+    for word in map(str, argv):
+        name, equals, value = word.partition("=")
+        head, dot, key = name.removeprefix("--").partition(".")
+        if not (word.startswith("--") and dot and head in keyed):
+            rest.append(word)
+            continue
+        if not equals or not value:
+            raise BadInput(f"'{word}' has no value: write {name}=<value>")
+        if key in keyed[head]:
+            raise BadInput(f"'{key}' is given twice")
+        keyed[head][key] = value
+    parser.error = _refuse
+    flags, unknown = parser.parse_known_args(rest)
+    if flags.help:
+        parser.print_help()
+        return None, {}, {}, {}
+    if unknown:
+        known = [action.option_strings[0] for action in parser._actions]
+        near = configs.nearest(unknown[0].partition("=")[0], known)
+        raise BadInput(f"unknown argument {shown(unknown[0])}{near}")
+    check_flags(flags, keyed)
+    swept = {key: values(key, text) for key, text in keyed["sweep"].items()}
+    return flags, keyed["config"], swept, keyed["slurm"]
+
+
+def _refuse(message: str):
+    raise BadInput(message)
+
+
+def names(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def check_flags(flags, keyed: dict) -> None:
+    """Refuses flags that say nothing, or contradict each other."""
+    if not any(flags.config):
+        raise BadInput("nothing to sweep: give --config=<family>:<row>,<row>; --help says more")
+    if both := sorted(set(keyed["config"]) & set(keyed["sweep"])):
+        raise BadInput(f"'{both[0]}' is given by --config. and by --sweep.: give one of them")
+    if flags.jobs < 1 or flags.minutes < 1:
+        raise BadInput("--jobs and --minutes must be at least 1")
+    if keyed["slurm"] and flags.submit != "slurm":
+        raise BadInput("--slurm.<option> needs --submit=slurm")
+    used = [name for name in ("dry_run", "count", "submit") if getattr(flags, name)]
+    used += ["index"] * (flags.index is not None)
+    if len(used) > 1 and used != ["dry_run", "submit"]:
+        raise BadInput(f"--{used[0]} and --{used[1]} contradict each other: give one of them")
+
+
+def values(key: str, text: str) -> list[str]:
+    """`"1,(2,3)"` -> ["1", "(2,3)"]: commas outside brackets and quotes part values."""
+    found, depth, quote = [""], 0, ""
+    for letter in text:
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "'\"":
+            quote = letter
+        elif letter in "([{":
+            depth += 1
+        elif letter in ")]}":
+            depth -= 1
+        if letter == "," and not depth and not quote:
+            found.append("")
+        else:
+            found[-1] += letter
+    found = [value.strip() for value in found]
+    if "" in found or depth or quote:
+        raise BadInput(f"--sweep.{key}={shown(text)} is no list of values: write a,b or (1,2),(3,)")
+    if len(set(found)) < len(found):
+        raise BadInput(f"--sweep.{key} has a value twice: {shown(text)}")
+    return found
+
+
+# --- running and telling --------------------------------------------------------------------------
+
+
+def run_one(points: list[Point], index: int, draws: bool) -> None:
+    """The point of one task of a job array; ends with the exit code of its run."""
+    if not 0 <= index < len(points):
+        raise BadInput(f"--index={index}: there are {len(points)} points, from 0")
+    point = points[index]
+    say(f"point {index} of {len(points)}: {point.name} → {point.workdir}, log {point.log}")
+    if standing(point, draws).word == "done":
+        say("already finished")
+        return
+    codes = processes.run_all([point], 1, [] if draws else ["--no_figures"])
+    if code := codes[point.name]:
+        error = RunError(f"{point.name}: {standing(point, draws).line or f'exit code {code}'}")
+        error.exit_code = Preempted.exit_code if code in STOPPED else code
+        raise error
+
+
+def print_points(points: list[Point], before: list[Standing]) -> None:
+    width = len(str(len(points) - 1))
+    for number, (point, one) in enumerate(zip(points, before)):
+        say(f"{number:{width}} {one.word:7} {point.name} → {point.workdir}")
+    say(f"{len(points)} points: {counts(before)}")
+
+
+def counts(found: list[Standing]) -> str:
+    return ", ".join(
+        f"{n} {word}" for word, n in collections.Counter(s.word for s in found).items()
+    )
+
+
+def close(points: list[Point], after: list[Standing], metrics) -> None:
+    """The table and the failures; not done is an error, with the way on."""
+    print_table(points, after, metrics)
+    say(f"{len(points)} points: {counts(after)}")
+    for point, one in zip(points, after):
+        if one.word != "done":
+            say(f"{one.word}: {point.name}: {one.line or f'see {point.log}'}")
+    if left := sum(one.word != "done" for one in after):
+        raise RunError(f"{left} of {len(points)} points are not done: the same command runs them")
+
+
+def print_table(points: list[Point], found: list[Standing], metrics=()) -> None:
+    """One line for each finished point: what was swept, its headline metrics."""
+    done = [(point, one.results) for point, one in zip(points, found) if one.results]
+    if not done:
+        return
+    shown_metrics = metrics or most_told([results for _, results in done])[:COLUMNS]
+    known = {name for _, results in done for name in results["metrics"]}
+    if unknown := [name for name in shown_metrics if name not in known]:
+        near = configs.nearest(unknown[0], known)
+        raise BadInput(f"no point has a metric {shown(unknown[0])}{near}")
+    keys = list(dict.fromkeys(key for point, _ in done for key in point.swept))
+    table = rich.table.Table(box=None, pad_edge=False)
+    for name in ("row", *keys, *shown_metrics):
+        is_text = name == "row" or name in keys
+        table.add_column(name, justify="left" if is_text else "right", overflow="fold")
+    for point, results in done:
+        row = " ".join(point.name.split(" ")[:2])
+        numbers = (number(results["metrics"].get(name)) for name in shown_metrics)
+        table.add_row(row, *(point.swept.get(key, "-") for key in keys), *numbers)
+    rich.console.Console(width=None if sys.stdout.isatty() else 120).print(table)
+    if left := len(known) - len(shown_metrics):
+        say(f"… and {left} more metrics: --metrics=<name>,<name>, or results.json of a point")
+
+
+def most_told(results: list[dict]) -> list[str]:
+    """Metrics, those of most points first; among these the headlines, then the paper's."""
+    n_points, rank = collections.Counter(), {}
+    for one in results:
+        for place, (name, entry) in enumerate(one["metrics"].items()):
+            n_points[name] += 1
+            order = (name not in one.get("headlines", ()), entry["paper"] is None, place)
+            rank[name] = min(rank.get(name, order), order)
+    return sorted(rank, key=lambda name: (-n_points[name], rank[name]))
+
+
+def number(entry: dict | None) -> str:
+    """`"0.9512 ± 0.0014"`"""
+    if entry is None or entry["ours"] is None:
+        return "-"
+    return f"{entry['ours']:.4g}" + (f" ± {entry['sd']:.2g}" if entry["sd"] is not None else "")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,182 @@
+"""The scripts of launch/: what they would start, and what they do when a process ends."""
+
+import json
+import os
+import pathlib
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from front_door import write_family
+
+LAUNCH = pathlib.Path(__file__).parents[1] / "launch"
+SCRIPTS = sorted(LAUNCH.glob("*.sh"))
+# Stands for Python: what each host does is in HOST_<i>; a sweep has six points.
+FAKE = """#!/usr/bin/env bash
+for word in "$@"; do
+    [[ $word == --count ]] && echo 6
+    [[ $word == --host=* ]] && host=${word#--host=}
+done
+name=HOST_${host:-}
+trap 'exit 3' TERM
+eval "${!name:-}"
+"""
+
+
+@pytest.fixture
+def fake(tmp_path):
+    path = tmp_path / "python"
+    path.write_text(FAKE)
+    path.chmod(0o755)
+    return str(path)
+
+
+def call(name, *words, python="python", **environment):
+    return subprocess.run(
+        [LAUNCH / name, *words], capture_output=True, text=True, timeout=60,
+        env={**os.environ, "PYTHON": python, **environment},
+    )  # fmt: skip
+
+
+def test_the_scripts_are_there():
+    names = [path.name for path in SCRIPTS]
+    assert names == ["local.sh", "slurm_array.sh", "slurm_nodes.sh", "slurm_one_node.sh",
+                     "tpu_pod.sh"]  # fmt: skip
+    readme = (LAUNCH / "README.md").read_text()
+    assert all(name in readme for name in [*names, "skypilot.yaml"])
+
+
+@pytest.mark.skipif(not shutil.which("shellcheck"), reason="shellcheck is not installed")
+def test_shellcheck():
+    found = subprocess.run(["shellcheck", *SCRIPTS], capture_output=True, text=True)
+    assert found.returncode == 0, found.stdout
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
+def test_usage_and_refusal(path):
+    usage = call(path.name, "--help")
+    assert usage.returncode == 0 and f"launch/{path.name} [--dry-run]" in usage.stdout
+    assert "SBATCH" not in usage.stdout and "set -" not in usage.stdout
+    refused = call(path.name)
+    assert refused.returncode == 2 and len(refused.stderr.splitlines()) == 1
+    assert refused.stderr.startswith(f"{path.name}: ")
+
+
+def test_a_dry_run_prints_the_commands(fake):
+    out = call("slurm_array.sh", "--dry-run", "--at-once=2", "--time=60", "--",
+               "--config=sprites:*,fast", "--sweep.optim.lr=1,2", python=fake).stdout  # fmt: skip
+    assert shlex.split(out) == ["sbatch", "--array=0-5%2", "--time=60",
+                                str(LAUNCH / "slurm_array.sh"), "--config=sprites:*,fast",
+                                "--sweep.optim.lr=1,2"]  # fmt: skip
+    out = call("slurm_nodes.sh", "--dry-run", "--nodes=2", "--gpus=4", "--", "--config=x y").stdout
+    assert shlex.split(out) == ["sbatch", "--export=ALL,CGJAX_IN_JOB=1", "--nodes=2",
+                                "--gres=gpu:4", "--ntasks-per-node=4",
+                                str(LAUNCH / "slurm_nodes.sh"), "--config=x y"]  # fmt: skip
+    out = call("local.sh", "--dry-run", "--processes=2", "--gpus", "--port=5", "--", "--config=x")
+    hosts = [["env", f"JAX_LOCAL_DEVICE_IDS={i}", "python", "-m", "cgjax.main", "--config=x",
+              "--coordinator=localhost:5", "--hosts=2", f"--host={i}"] for i in (0, 1)]  # fmt: skip
+    assert list(map(shlex.split, out.stdout.splitlines())) == hosts
+    out = call("tpu_pod.sh", "--dry-run", "--name=n", "--zone=z", "--", "--config=a b").stdout
+    *words, remote = shlex.split(out)
+    assert words[-3:] == ["n", "--zone=z", "--worker=all"]
+    remote = shlex.split(remote.removeprefix("--command="))
+    assert remote[-4:] == [".venv/bin/python", "-m", "cgjax.main", "--config=a b"]
+    out = call("tpu_pod.sh", "--dry-run", "--install", "--name=n", "--zone=z", "--", "--config=a")
+    assert [line.split()[0] for line in out.stdout.splitlines()] == ["tar"] + 3 * ["gcloud"]
+
+
+def test_a_dry_run_of_slurm_writes_nothing(tmp_path):
+    out = call("slurm_one_node.sh", "--dry-run", "--cpus=3", "start", str(tmp_path / "s")).stdout
+    assert "CPUs=3" in out and f"StateSaveLocation={tmp_path}/s/state" in out
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_cloud_yaml_can_be_read():
+    yaml = pytest.importorskip("yaml")
+    found = yaml.safe_load((LAUNCH / "skypilot.yaml").read_text())
+    assert {"resources", "setup", "run", "envs", "num_nodes"} <= set(found)
+    assert subprocess.run(["bash", "-n"], input=found["run"], text=True).returncode == 0
+
+
+def test_local_processes_end_together(fake):
+    words = ("local.sh", "--processes=2", "--grace=1", "--", "--config=x")
+    assert call(*words, python=fake).returncode == 0
+    lost = call(*words, python=fake, HOST_0="sleep 8 >/dev/null 2>&1 & wait", HOST_1="exit 7")
+    assert lost.returncode == 7 and "process 1 of 2: exit code 7" in lost.stdout
+    assert "1 processes still run 1 s after one has failed: killed" in lost.stdout
+    assert "process 0 of 2: exit code 137" in lost.stdout
+
+
+def test_a_signal_reaches_every_local_process(fake, tmp_path):
+    wait = f"touch {tmp_path}/$host; sleep 8 >/dev/null 2>&1 & wait"
+    process = subprocess.Popen(
+        [LAUNCH / "local.sh", "--", "--config=x"], stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHON": fake, "HOST_0": wait, "HOST_1": wait},
+    )  # fmt: skip
+    until(lambda: (tmp_path / "0").exists() and (tmp_path / "1").exists(), 20)
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=20)
+    assert process.returncode == 3 and out.count("exit code 3") == 2
+
+
+def until(is_so, seconds: float):
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.1)
+
+
+# --- a real Slurm ---------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("slurmctld"), reason="Slurm is not installed")
+def test_slurm_preempts_queues_again_and_ends_with_the_same_bits(tmp_path):
+    write_family(tmp_path, "slurmlab")
+    environment = {
+        **os.environ, "PYTHON": sys.executable, "PYTHONPATH": str(LAUNCH.parent), "XLA_FLAGS": "",
+        "SLURM_CONF": str(tmp_path / "slurm/slurm.conf"),
+    }  # fmt: skip
+
+    def run(*words):
+        found = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert found.returncode == 0, found.stdout + found.stderr
+        return found.stdout
+
+    sweep = ["--config=slurmlab/config.py:few,smoke", "--sweep.optim.lr=1e-4,2e-5",
+             "--config.train.steps=40000", "--config.checkpoint.every=400",
+             "--no_figures"]  # fmt: skip
+    run(sys.executable, "-m", "cgjax.sweep", *sweep, "--runs=whole")
+    run(LAUNCH / "slurm_one_node.sh", "start", tmp_path / "slurm")
+    try:
+        run(LAUNCH / "slurm_array.sh", "--at-once=1", "--", *sweep, "--runs=parts")
+        logs = [f"parts/sweeps/slurmlab.study/few-smoke/{path.name}"
+                for path in sorted(tmp_path.glob("whole/**/*.log"))]  # fmt: skip
+        assert len(logs) == 2
+        until(lambda: any("step 4/" in read(tmp_path / log) for log in logs), 120)
+        run("sbatch", "-p", "high", "--exclusive", "--output=/dev/null", "--wrap=sleep 1")
+        until(lambda: not run("squeue", "--noheader"), 400)
+    finally:
+        run(LAUNCH / "slurm_one_node.sh", "stop", tmp_path / "slurm")
+    texts = [read(tmp_path / log) for log in logs]
+    for text in texts + [read(path) for path in tmp_path.glob("slurm-*.out")]:
+        print(text)  # for the record: -s
+    assert sum("SIGTERM: saved at step" in text for text in texts) == 1
+    assert all(text.endswith("exit code 0\n") for text in texts)
+    for path in tmp_path.glob("whole/**/results.json"):
+        other = tmp_path / "parts" / path.relative_to(tmp_path / "whole")
+        assert metrics(path) == metrics(other)
+        # Every step of the log, too.
+        assert read(path.with_name("metrics.jsonl")) == read(other.with_name("metrics.jsonl"))
+
+
+def read(path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+def metrics(path) -> dict:
+    return json.loads(path.read_text())["metrics"]
