@@ -1,5 +1,7 @@
 """The sprites run as a whole: seeds, devices, sets, the theory's verdict."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import ml_collections
@@ -11,6 +13,8 @@ from cgjax.core import train
 from cgjax.core.errors import BadInput
 from cgjax.experiments.sprites import audits, models, panels, sets
 from cgjax.experiments.sprites import run as sprites
+from cgjax.nets import upsample_kernel
+from cgjax.nets.upsample_kernel import Launch, Tuning
 
 
 def settings(row="orthogonal_compositional", changes=None, **train_keys):
@@ -73,6 +77,30 @@ def test_eight_devices_agree_with_one(n_seeds, data, tmp_path, monkeypatch):
     eight = losses(config, tmp_path / "eight", data)
     monkeypatch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
     np.testing.assert_allclose(eight, losses(config, tmp_path / "one", data), rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_gpu_kernels_on_eight_devices_agree_with_one(tmp_path, monkeypatch):
+    """Mesh (2, 4); the kernels in interpret mode, which take long to compile."""
+    wide = Launch(1024)
+    stack = functools.partial(
+        upsample_kernel.upsample_stack, tuning=Tuning(*[wide] * 5), interpret=True
+    )
+    rows_seen = []
+
+    def seen(x, convs):
+        rows_seen.append(len(x))
+        return stack(x, convs)
+
+    monkeypatch.setattr(upsample_kernel, "upsample_stack", seen)
+    changes = {"model.form": "pallas", "model.component.channels": "16", "data.batch": "8"}
+    changes |= {"eval.n": "8", "eval.batch": "8"}
+    config = settings(changes=changes, seeds=(0, 1), steps=3, steps_per_call=3)
+    eight = losses(config, tmp_path / "eight")
+    assert set(rows_seen) == {1, 2}  # 2 of 8 on each device; 1 is the initialisation
+    monkeypatch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
+    np.testing.assert_allclose(eight, losses(config, tmp_path / "one"), rtol=1e-5)
+    assert set(rows_seen) == {1, 2, 8}
 
 
 def test_random_support_scores_the_same_scenes_twice():
