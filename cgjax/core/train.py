@@ -282,7 +282,8 @@ class SetUp:
         Convolutions of several replicas at once are grouped convolutions, which are slow on GPUs.
         """
         axes = (self.axes, self.data_axis, *(0 for _ in each))
-        together = jax.vmap(one, in_axes=axes, out_axes=(self.axes, 0))
+        # The name tells a `shard_map` inside that replicas lie on this axis of the mesh.
+        together = jax.vmap(one, axes, (self.axes, 0), spmd_axis_name="seed")
         n = len(self.keys)
         at_once = math.gcd(n, self.config.train.at_once)  # gcd(n, 0) is n
         if at_once == n or self.place.mesh.shape["seed"] > 1:  # devices already take some each
@@ -327,7 +328,8 @@ class SetUp:
             return state, {**stats, "alive": state.died_at < 0}
 
         jitted = jax.jit(call, donate_argnums=0, out_shardings=(self.shardings, None))
-        compiled = jitted.lower(state, data, rows, self.keys, self.replicas).compile()
+        with jax.set_mesh(self.place.mesh):
+            compiled = jitted.lower(state, data, rows, self.keys, self.replicas).compile()
         return lambda state, data, rows: compiled(state, data, rows, self.keys, self.replicas)
 
     def compile_evaluate(self, state, data):
@@ -357,7 +359,8 @@ class SetUp:
             return self.over_replicas(one, state, data, keys, replicas)
 
         jitted = jax.jit(evaluate, donate_argnums=0, out_shardings=(self.shardings, None))
-        compiled = jitted.lower(state, data, self.keys, self.replicas).compile()
+        with jax.set_mesh(self.place.mesh):
+            compiled = jitted.lower(state, data, self.keys, self.replicas).compile()
 
         def call(state, data):
             state, (scalars, arrays) = compiled(state, data, self.keys, self.replicas)

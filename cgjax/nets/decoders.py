@@ -4,7 +4,7 @@
 convolve" is computed; all forms give the same numbers up to rounding.
 """
 
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import flax.linen as nn
@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from cgjax.core.logging import say
 from cgjax.nets import upsample, upsample_kernel
 from cgjax.nets.mlp import activation_fn, dense_layers, uniform_fan_in
 
@@ -66,9 +67,9 @@ class UpsampleMLP(nn.Module):
         for i, features in enumerate(stage_channels(self.channels, self.out_shape)):
             fan_in = self.channels * self.kernel**2
             convs.append(Conv(features, self.kernel, fan_in, name=f"conv_{i}")(self.channels))
-        form = choose_form(self)
+        form = choose_form(self, len(x))
         if form == "pallas":
-            return upsample_kernel.upsample_stack(x, convs)
+            return upsample_kernel.over_devices(x, convs)
         activate = partial(activation_fn(self.activation), dtype=self.dtype)
         conv = {
             "direct": upsample.direct, "reordered": upsample.reordered, "stencil": upsample.stencil,
@@ -153,8 +154,11 @@ def check_size(out_shape) -> None:
         raise ValueError(f"out_shape must be ({size}, {size}, channels), got {tuple(out_shape)}")
 
 
-def choose_form(module: UpsampleMLP) -> str:
-    """The form that "auto" stands for on this backend; refuses forms that cannot run."""
+def choose_form(module: UpsampleMLP, batch: int) -> str:
+    """The form that "auto" stands for here and now; refuses forms that cannot run.
+
+    The kernels need one GPU, or the mesh that the training loop gives its compiled programs.
+    """
     form = module.form
     if form not in FORMS:
         raise ValueError(f"unknown form {form!r}; choose from {', '.join(FORMS)}")
@@ -170,7 +174,24 @@ def choose_form(module: UpsampleMLP) -> str:
         raise ValueError(f"form 'stencil' needs kernel 2, got {module.kernel}; use form 'auto'")
     if form != "auto":
         return form
-    # XLA cannot split a kernel over devices: it would gather the whole batch on each of them.
-    if fits and jax.device_count() == 1 and jax.devices()[0].device_kind.startswith("NVIDIA"):
-        return "pallas"
+    if _on_nvidia():
+        if fits and upsample_kernel.splits(batch):
+            return "pallas"
+        _say_why_not(batch, fits)
     return "stencil" if module.kernel == 2 and jax.default_backend() == "cpu" else "reordered"
+
+
+def _on_nvidia() -> bool:
+    return jax.devices()[0].device_kind.startswith("NVIDIA")
+
+
+def _say_why_not(batch: int, fits: bool) -> None:
+    """In a training program for several GPUs, which would be faster with the kernels."""
+    mesh = upsample_kernel.mesh_in_use()
+    if mesh is not None and mesh.size > 1:
+        n = mesh.shape["data"]
+        why = f"a batch of {batch} does not divide over {n}" if fits else "not for its sizes"
+        _say_once(f"decoder without its GPU kernels on {mesh.size} GPUs: {why}")
+
+
+_say_once = cache(say)

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jax import ShapeDtypeStruct, lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
+from jax.sharding import PartitionSpec as P
 
 from cgjax.nets import upsample_geometry as geo
 from cgjax.nets.upsample import elu
@@ -101,6 +102,40 @@ def _stack_backward(tuning, interpret, saved, grad):
 
 
 upsample_stack.defvjp(_stack_forward, _stack_backward)
+
+
+# --- several devices ---------------------------------------------------------------------------
+# XLA cannot split a kernel: it would gather the whole batch on each device. So each device is told
+# to run the kernels on its own rows; what is left to exchange is the sum of the weights' gradients.
+
+
+def splits(batch: int) -> bool:
+    """Whether every device in use can run the kernels on rows of its own."""
+    mesh = mesh_in_use()
+    return jax.device_count() == 1 if mesh is None else batch % mesh.shape["data"] == 0
+
+
+def over_devices(x: jax.Array, convs) -> jax.Array:
+    """`upsample_stack`, each device on its own rows of x; where `splits` denies it, on all rows.
+
+    Replicas are split too, if they are an axis made by `jax.vmap(..., spmd_axis_name="seed")`.
+    """
+    mesh = mesh_in_use()
+    if mesh is None or mesh.size == 1 or not splits(len(x)):
+        return upsample_stack(x, convs)
+    # The transpose of a shared input is a `psum` of its gradients over "data". Unchecked, because
+    # the kernels' results do not say over which axes they vary.
+    specs = {"in_specs": (P("data"), P()), "out_specs": P("data")}
+    return jax.shard_map(upsample_stack, **specs, check_vma=False)(x, convs)
+
+
+def mesh_in_use():
+    """The ("seed", "data") mesh that the program being traced is for, or None.
+
+    Inside another `shard_map`, whose axes are manual, a device has its own rows already.
+    """
+    mesh = jax.sharding.get_abstract_mesh()
+    return mesh if mesh.axis_names == ("seed", "data") and mesh.are_all_axes_auto else None
 
 
 # --- launches ----------------------------------------------------------------------------------

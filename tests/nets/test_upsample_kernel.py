@@ -1,12 +1,15 @@
 """Forms of "upsample, then convolve" against each other; the GPU kernels in interpret mode."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cgjax.nets import upsample, upsample_kernel
-from cgjax.nets.upsample_kernel import TUNED, Launch, Tuning, supports, upsample_stack
+from cgjax.core import parallel
+from cgjax.nets import decoders, upsample, upsample_kernel
+from cgjax.nets.upsample_kernel import Launch, Tuning, supports, upsample_stack
 
 SLOTS, BATCH, N, C = 2, 3, 4, 16
 # Tiles of 32 do not divide the 48 pixels, and several tiles fall to one program.
@@ -74,10 +77,10 @@ def test_bfloat16_operands_float32_sums(name):
     assert np.abs(ours - wanted).max() < 0.02 * np.abs(wanted).max()
 
 
-def decoder(key, dtype, widths):
+def decoder(key, dtype, widths, batch=BATCH):
     """Input and a stage per entry of `widths`, its output channels; weights of their own a slot."""
     keys = jax.random.split(key, 1 + 2 * len(widths))
-    x = upsample.elu(jax.random.normal(keys[0], (SLOTS, BATCH, N, N, C)), dtype)
+    x = upsample.elu(jax.random.normal(keys[0], (SLOTS, batch, N, N, C)), dtype)
     convs = [
         (
             0.2 * jax.random.normal(keys[1 + 2 * i], (SLOTS, 2, 2, C, channels)),
@@ -98,17 +101,22 @@ def kernels(x, convs):
     return upsample_stack(x, convs, SMALL, True)
 
 
-def value_and_grads(stack, x, convs):
-    """Images and gradients, the two slots as an array axis."""
+def program(stack, x, convs):
+    """Compiled x, convs -> (_, images), gradients; the two slots as an array axis."""
     size = N * 2 ** len(convs)
-    shape = (SLOTS, BATCH, size, size, convs[-1][1].shape[-1])
+    shape = (*x.shape[:2], size, size, convs[-1][1].shape[-1])
     weight = jax.random.normal(jax.random.key(5), shape)
 
     def loss(x, convs):
-        images = jax.vmap(stack)(x, convs)
+        images = jax.vmap(stack, spmd_axis_name="seed")(x, convs)
         return jnp.sum(weight * images), images
 
-    (_, images), grads = jax.jit(jax.value_and_grad(loss, (0, 1), has_aux=True))(x, convs)
+    return jax.jit(jax.value_and_grad(loss, (0, 1), has_aux=True)).lower(x, convs).compile()
+
+
+def value_and_grads(stack, x, convs):
+    """Images and gradients."""
+    (_, images), grads = program(stack, x, convs)(x, convs)
     return images, grads
 
 
@@ -119,6 +127,46 @@ def test_kernels_agree_with_plain_form():
     assert ours[0].dtype == jnp.float32
     for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(wanted), strict=True):
         np.testing.assert_allclose(a, b, rtol=0, atol=2e-6 * np.abs(b).max())
+
+
+def test_eight_devices_run_the_kernels_on_their_own_rows(monkeypatch):
+    tuning = Tuning(*[Launch(16)] * 5, programs=1)  # which compiles sooner than SMALL
+    monkeypatch.setattr(
+        upsample_kernel, "upsample_stack", lambda x, c: upsample_stack(x, c, tuning, True)
+    )
+    x, convs = decoder(jax.random.key(1), jnp.float32, (C, 1), batch=4)
+    place = parallel.layout(SLOTS, 4)
+    assert place.mesh.devices.shape == (2, 4)
+    rows = jax.NamedSharding(place.mesh, jax.P("seed", "data"))
+    arguments = jax.device_put((x, convs), (rows, place.replicas))
+    with jax.set_mesh(place.mesh):
+        compiled = program(upsample_kernel.over_devices, *arguments)
+    collectives = "all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter"
+    # The loss and the gradients of the weights are summed; no activations travel.
+    assert set(re.findall(rf" ({collectives})(?:-start)?\(", compiled.as_text())) == {"all-reduce"}
+    (_, images), grads = compiled(*arguments)
+    assert images.sharding.is_equivalent_to(rows, images.ndim)
+    wanted = value_and_grads(plain, x, convs)
+    for a, b in zip(jax.tree.leaves((images, grads)), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=2e-6 * np.abs(b).max())
+
+
+def test_kernels_are_chosen_where_each_gpu_has_rows(monkeypatch, capsys):
+    monkeypatch.setattr(decoders, "_on_nvidia", lambda: True)
+    decoders._say_once.cache_clear()
+    module = decoders.UpsampleMLP()
+    assert decoders.choose_form(module, 8) == "stencil"  # eight devices and no mesh
+    assert not capsys.readouterr().out
+    with jax.set_mesh(parallel.layout(2, 8).mesh):
+        assert decoders.choose_form(module, 8) == "pallas"
+        assert decoders.choose_form(module, 6) == "stencil"
+        assert "8 GPUs: a batch of 6 does not divide over 4" in capsys.readouterr().out
+        decoders.choose_form(module, 6)
+        assert not capsys.readouterr().out  # once is enough
+        assert decoders.choose_form(decoders.UpsampleMLP(channels=24), 8) == "stencil"
+        assert "8 GPUs: not for its sizes" in capsys.readouterr().out
+    with jax.set_mesh(parallel.layout(2, 8, jax.devices()[:1]).mesh):
+        assert decoders.choose_form(module, 6) == "pallas"
 
 
 def test_kernels_in_bfloat16_four_channels(monkeypatch):
@@ -138,31 +186,38 @@ def test_kernels_in_bfloat16_four_channels(monkeypatch):
         assert np.linalg.norm(a - b) < 0.01 * np.linalg.norm(b)
 
 
-def abstract_gpu():
-    """A context in which kernels for an NVIDIA GPU can be lowered without one."""
+def abstract_gpus(shape):
+    """A mesh of NVIDIA GPUs for which kernels can be lowered without any."""
     sharding = jax.sharding
     if not (hasattr(sharding, "AbstractDevice") and hasattr(sharding, "use_abstract_mesh")):
         pytest.skip("this JAX has no abstract devices, so lowering for a GPU needs one")
     device = sharding.AbstractDevice("NVIDIA H100 80GB HBM3", None, "cuda")
+    names = ("seed", "data")[: len(shape)]
+    types = (sharding.AxisType.Auto,) * len(shape)
     try:
-        return sharding.use_abstract_mesh(sharding.AbstractMesh((), (), abstract_device=device))
+        return sharding.use_abstract_mesh(
+            sharding.AbstractMesh(shape, names, axis_types=types, abstract_device=device)
+        )
     except TypeError:
         pytest.skip("this JAX has no abstract devices on meshes, so lowering for a GPU needs one")
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
-def test_kernels_lower_for_gpus(dtype):
-    shapes = jax.eval_shape(lambda: decoder(jax.random.key(0), dtype, (C, C, 3)))
+@pytest.mark.parametrize("dtype, mesh", [(jnp.float32, ()), (jnp.bfloat16, (2, 4))])
+def test_kernels_lower_for_gpus(dtype, mesh):
+    shapes = jax.eval_shape(lambda: decoder(jax.random.key(0), dtype, (C, C, 3), batch=4))
 
     def loss(x, convs):
-        return jnp.sum(jax.vmap(lambda x, c: upsample_stack(x, c, TUNED))(x, convs))
+        each = jax.vmap(upsample_kernel.over_devices, spmd_axis_name="seed")
+        return jnp.sum(each(x, convs))
 
-    with abstract_gpu():
+    with abstract_gpus(mesh):
         traced = jax.jit(jax.value_and_grad(loss, (0, 1))).trace(*shapes)
-        lowered = traced.lower(lowering_platforms=("cuda",))
+        lowered = traced.lower(lowering_platforms=("cuda",)).as_text()
     # One kernel per stage each way.
-    assert lowered.as_text().count("xla.gpu.triton") == 6
+    assert lowered.count("xla.gpu.triton") == 6
+    # With a mesh, inside a region where each device sees one slot's one image only.
+    assert ("tensor<1x1x4x4x16xbf16>" in lowered) == bool(mesh)
 
 
 def test_what_the_kernels_support():

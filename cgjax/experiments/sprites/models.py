@@ -105,10 +105,11 @@ def _compositional(config, kind: str) -> Model:
 
     def slots(params, z):
         components = params["components"] if composition.has_parameters else params
-        per_slot = jnp.moveaxis(z.reshape(len(z), n_slots, 5), 1, 0)  # [K, n, 5]
         if kind == "shared":
-            images = decoder.apply({"params": components}, per_slot.reshape(-1, 5))
-            return images.reshape(n_slots, len(z), *images.shape[1:])
+            # Scene by scene, so that a device which has some scenes draws these and no others.
+            images = decoder.apply({"params": components}, z.reshape(-1, 5))
+            return jnp.moveaxis(images.reshape(len(z), n_slots, *images.shape[1:]), 1, 0)
+        per_slot = jnp.moveaxis(z.reshape(len(z), n_slots, 5), 1, 0)  # [K, n, 5]
         return jax.vmap(lambda p, z_k: decoder.apply({"params": p}, z_k))(components, per_slot)
 
     def predict(params, z):

@@ -1,5 +1,8 @@
 """The sprites run as a whole: seeds, devices, sets, the theory's verdict."""
 
+import functools
+import re
+
 import jax
 import jax.numpy as jnp
 import ml_collections
@@ -7,10 +10,12 @@ import numpy as np
 import pytest
 
 from cgjax import config as configs
-from cgjax.core import train
+from cgjax.core import parallel, train
 from cgjax.core.errors import BadInput
 from cgjax.experiments.sprites import audits, models, panels, sets
 from cgjax.experiments.sprites import run as sprites
+from cgjax.nets import upsample_kernel
+from cgjax.nets.upsample_kernel import Launch, Tuning
 
 
 def settings(row="orthogonal_compositional", changes=None, **train_keys):
@@ -73,6 +78,64 @@ def test_eight_devices_agree_with_one(n_seeds, data, tmp_path, monkeypatch):
     eight = losses(config, tmp_path / "eight", data)
     monkeypatch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
     np.testing.assert_allclose(eight, losses(config, tmp_path / "one", data), rtol=1e-5)
+
+
+@pytest.fixture
+def rows_seen(monkeypatch):
+    """The GPU kernels in interpret mode, which take long to compile; rows of each traced call."""
+    stack = functools.partial(
+        upsample_kernel.upsample_stack, tuning=Tuning(*[Launch(1024)] * 5), interpret=True
+    )
+    seen = []
+
+    def upsample_stack(x, convs):
+        seen.append(len(x))
+        return stack(x, convs)
+
+    monkeypatch.setattr(upsample_kernel, "upsample_stack", upsample_stack)
+    return seen
+
+
+def with_kernels():
+    changes = {"model.form": "pallas", "model.component.channels": "16", "data.batch": "8"}
+    changes |= {"eval.n": "8", "eval.batch": "8"}
+    return settings(changes=changes, seeds=(0, 1), steps=3, steps_per_call=3)
+
+
+@pytest.mark.slow
+def test_gpu_kernels_on_eight_devices_agree_with_one(rows_seen, tmp_path, monkeypatch):
+    """Mesh (2, 4)."""
+    config = with_kernels()
+    eight = losses(config, tmp_path / "eight")
+    assert set(rows_seen) == {1, 2}  # 2 of 8 on each device; 1 is the initialisation
+    monkeypatch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
+    np.testing.assert_allclose(eight, losses(config, tmp_path / "one"), rtol=1e-5)
+    assert set(rows_seen) == {1, 2, 8}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["compositional", "shared"])
+def test_no_images_travel_between_devices(kind, rows_seen):
+    model, place = models.build(with_kernels(), kind), parallel.layout(2, 8)
+    rows = jax.NamedSharding(place.mesh, jax.P("seed", "data"))
+    params = jax.eval_shape(jax.vmap(model.init), jax.random.split(jax.random.key(0), 2))
+
+    def abstract(sharding, shape):
+        return jax.ShapeDtypeStruct(shape, jnp.float32, sharding=sharding)
+
+    params = jax.tree.map(lambda leaf: abstract(place.replicas, leaf.shape), params)
+    z, images = abstract(rows, (2, 8, 10)), abstract(rows, (2, 8, 64, 64, 3))
+
+    def gradient(params, z, images):
+        return jax.grad(lambda p: jnp.mean((model.predict(p, z) - images) ** 2))(params)
+
+    with jax.set_mesh(place.mesh):
+        each = jax.jit(jax.vmap(gradient, spmd_axis_name="seed"))
+        compiled = each.lower(params, z, images).compile().as_text()
+    n_slots = 2 if kind == "shared" else 1  # which share one call
+    assert rows_seen[-1] == 2 * n_slots
+    collectives = "all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter"
+    assert set(re.findall(rf" ({collectives})(?:-start)?\(", compiled)) == {"all-reduce"}
 
 
 def test_random_support_scores_the_same_scenes_twice():
