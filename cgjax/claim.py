@@ -11,6 +11,7 @@ import pathlib
 from typing import Any, NamedTuple
 
 from cgjax import config as configs
+from cgjax.core import hosts
 from cgjax.core.errors import BadInput, first_line
 from cgjax.core.workdir import ASIDE, LOCK, disk_errors, is_owned, read_json, write_atomic
 from cgjax.declare import copied, declared_keys, leaves
@@ -58,7 +59,27 @@ def compare(workdir: pathlib.Path, config, extend: bool = False) -> Claim:
 
 
 def claim(workdir: pathlib.Path, config, extend: bool = False) -> Claim:
-    """`compare`, and config.json written where the command trains."""
+    """`compare`, and config.json written where the command trains; of several hosts, by the first.
+
+    The others take over what it found.
+    """
+    if not hosts.several():
+        return _claim(workdir, config, extend)
+    found = hosts.from_writer(lambda: _told(_claim(workdir, config, extend)))
+    config, ours = copied(config), found.config
+    if "schedule_end" in ours.get("optim", {}):
+        config.optim.schedule_end = ours.optim.schedule_end
+    if odd := configs.differences(ours, config):
+        raise BadInput(f"host 0 was given another config ({'; '.join(odd)}): give all the same")
+    return found._replace(config=config)
+
+
+def _told(found: Claim) -> Claim:
+    """As it can be sent: without the declarations of its config, which hold functions."""
+    return found._replace(config=configs.from_json(configs.to_json(found.config)))
+
+
+def _claim(workdir: pathlib.Path, config, extend: bool) -> Claim:
     found = compare(workdir, config, extend)
     if found.reads_only:
         return found

@@ -15,7 +15,7 @@ import jax
 from cgjax import config as configs
 from cgjax import experiments, listing
 from cgjax.claim import claim, compare, start_anew
-from cgjax.core import checkpoint, parallel, signals, train
+from cgjax.core import checkpoint, hosts, parallel, signals, train
 from cgjax.core.errors import BadInput, command, shown
 from cgjax.core.logging import print_table, say, write_arrays, write_results
 from cgjax.core.workdir import environment, locked, read_json, write_atomic
@@ -37,8 +37,13 @@ def main(argv=None):
         listing.print_keys(config)
         return
     family = experiments.family(config.family)
-    if not flags.dry_run:
-        parallel.initialize_hosts()  # before anything asks for a device
+    # Before anything asks for a device.
+    with hosts.joined(None if flags.dry_run else hosts.find(flags)):
+        start(config, family, flags)
+
+
+def start(config, family, flags) -> None:
+    """Checks the config against the devices; then says what it would do, or does it."""
     parallel.require_devices()
     experiments.check(family, config)
     workdir = flags.workdir or default_workdir(config)
@@ -56,7 +61,7 @@ def parse(argv):
     parser = argparse.ArgumentParser(
         prog="cgjax", usage=__doc__, add_help=False, allow_abbrev=False,
         epilog="`python -m cgjax.main` is the same. Exit codes: 0 done, 2 bad input, 3 preempted "
-        "and saved, 4 diverged.",
+        "and saved, 4 diverged, 5 another host was lost.",
     )  # fmt: skip
     add = parser.add_argument
     add("--config", help="a family or a config file, with an optional :row,size")
@@ -66,6 +71,10 @@ def parse(argv):
     add("--dry_run", action="store_true", help="print what would run, and stop")
     add("--extend", action="store_true", help="train longer, evaluate and save at other times")
     add("--start_anew", action="store_true", help="put what the workdir holds aside, begin again")
+    add("--coordinator", metavar="ADDRESS:PORT", help="several hosts: where host 0 is")
+    add("--hosts", metavar="N", help="several hosts: how many (one process each)")
+    add("--host", metavar="I", help="several hosts: which one this is, from 0")
+    add("--host_timeout", metavar="S", help="a host silent for so long ends the others (60)")
     add("--no_figures", action="store_true", help="train and score only")
     add("--full_table", action="store_true", help="close with every metric, not the main ones")
     add("--profile", action="store_true", help="write a trace to <workdir>/profile")
@@ -131,14 +140,18 @@ def default_workdir(config) -> pathlib.Path:
 
 def run(config, family, workdir: pathlib.Path, flags) -> None:
     """One experiment in its workdir: train what is missing, draw, print the table."""
-    reads_only = not flags.start_anew and compare(workdir, config, flags.extend).reads_only
+    reads_only = not flags.start_anew and hosts.from_writer(
+        lambda: compare(workdir, config, flags.extend).reads_only
+    )
     with contextlib.nullcontext() if reads_only else locked(workdir):  # reading needs no lock
-        if flags.start_anew and (aside := start_anew(workdir)):
+        if flags.start_anew and (aside := hosts.from_writer(lambda: start_anew(workdir))):
             say(f"what was there is now in {aside}")
         config, reads_only, came_from, _ = claim(workdir, config, flags.extend)
         draws = not (flags.no_figures or reads_only)
         say(f"{config.family} · {listing.full_name(config)}{listing.seeds(config)} → {workdir}")
-        results = None if reads_only else finished(workdir, config, draws)
+        results = None
+        if not reads_only:
+            results = hosts.from_writer(lambda: finished(workdir, config, draws))
         if results is None:
             say(f"jax {jax.__version__} · {parallel.describe_devices()}")
             if not reads_only:

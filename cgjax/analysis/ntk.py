@@ -75,7 +75,7 @@ def empirical(
         say(plan.text)
     how = (form, plan.algorithm, plan.directions, precision)
     is_one = devices is not None and plan.n_devices == 1
-    devices = list(jax.devices() if devices is None else devices)[: plan.n_devices]
+    devices = list(jax.local_devices() if devices is None else devices)[: plan.n_devices]
     with jax.default_device(devices[0]) if is_one else contextlib.nullcontext():
         if plan.is_whole:
             found = _whole(f, params, x1, x2, how)

@@ -62,7 +62,7 @@ def plan(
 ) -> Plan:
     """How `ntk.empirical` would go about these arguments; nothing is computed."""
     insist = devices is not None
-    devices = list(devices) if insist else jax.devices()
+    devices = list(devices) if insist else jax.local_devices()
     if not devices:
         raise ValueError("devices is empty: name one at least, or leave it out")
     memory = available(devices) if memory is None else memory

@@ -19,7 +19,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers as policies
 
-from cgjax.core import parallel, tree, workdir
+from cgjax.core import hosts, parallel, tree, workdir
 from cgjax.core.errors import BadInput, first_line
 
 log = logging.getLogger("cgjax")
@@ -74,8 +74,8 @@ def read(folder: pathlib.Path, step: int) -> Saved:
     place = pathlib.Path(folder).absolute() / str(step)
     try:
         # As it was saved, without a target: what can fail here lies in the files alone.
-        meta = ocp.Checkpointer(ocp.JsonCheckpointHandler()).restore(place / "meta")
-        leaves = ocp.Checkpointer(ocp.PyTreeCheckpointHandler()).restore(place / "state")
+        meta = _reader(ocp.JsonCheckpointHandler()).restore(place / "meta")
+        leaves = _reader(ocp.PyTreeCheckpointHandler()).restore(place / "state")
         sums = meta["checksums"]
         wrong = sorted(set(sums) ^ set(leaves))
         wrong += [
@@ -89,6 +89,22 @@ def read(folder: pathlib.Path, step: int) -> Saved:
     except OSError as error:
         raise BadInput(f"cannot read '{place}': {error.strerror or error}") from None
     return Saved(leaves, meta)
+
+
+def _alone():
+    """For Orbax: of several hosts, the first reads and writes, and the others do not wait for it.
+
+    What is written is the same for any number of hosts and devices.
+    """
+    if not hosts.several():
+        return ocp.options.MultiprocessingOptions()
+    return ocp.options.MultiprocessingOptions(
+        primary_host=0, active_processes={0}, barrier_sync_key_prefix="host0"
+    )
+
+
+def _reader(handler) -> ocp.Checkpointer:
+    return ocp.Checkpointer(handler, multiprocessing_options=_alone())
 
 
 def _check_meta(leaves: dict, meta: dict, step: int) -> None:
@@ -120,7 +136,7 @@ def place(saved: Saved, like, rows=None, where: str = ""):
                 f"{where} is of another model ('{name}' is {leaf.dtype}{list(leaf.shape)}, not "
                 f"{wanted.dtype}{list(wanted.shape)}): use a new --workdir"
             )
-        found[name] = jax.device_put(leaf, wanted.sharding)
+        found[name] = parallel.put(leaf, wanted.sharding)
     return tree.unflat(found, like)
 
 
@@ -206,6 +222,10 @@ class Checkpoints:
 
     def save(self, step: int, state, meta: dict) -> None:
         """Snapshots the state now and writes it while training goes on."""
+        if hosts.several():
+            state = parallel.fetch(state)  # by all, before the first host goes on alone
+        if not hosts.is_writer():
+            return
         with workdir.disk_errors(self.folder):
             if self.manager is None:
                 self._open()
@@ -225,7 +245,9 @@ class Checkpoints:
         self.folder.mkdir(parents=True, exist_ok=True)
         stays = [policies.LatestN(2), policies.CustomSteps(list(self.keep))]
         options = ocp.CheckpointManagerOptions(
-            preservation_policy=policies.AnyPreservationPolicy(stays)
+            preservation_policy=policies.AnyPreservationPolicy(stays),
+            multiprocessing_options=_alone(),
+            create=False,
         )
         self.manager = ocp.CheckpointManager(self.folder, options=options)
 
@@ -243,11 +265,10 @@ class Checkpoints:
     def _set_aside(self, step: int) -> None:
         # Kept for inspection, under a name that is no step: a later save of the same step must not
         # find it in its way.
-        if parallel.is_writer():
-            target = self.folder.parent / f"damaged-{self.folder.name}-{step}"
-            with workdir.disk_errors(target):
-                shutil.rmtree(target, ignore_errors=True)
-                os.replace(self.folder / str(step), target)
+        target = self.folder.parent / f"damaged-{self.folder.name}-{step}"
+        with workdir.disk_errors(target):
+            shutil.rmtree(target, ignore_errors=True)
+            os.replace(self.folder / str(step), target)
 
 
 # --- groups ---------------------------------------------------------------------------------------
@@ -293,6 +314,8 @@ def begun(folder: pathlib.Path) -> list[Group]:
 
 def begin(folder: pathlib.Path, group: Group) -> None:
     """Notes which replicas a group holds."""
+    if not hosts.is_writer():
+        return
     with workdir.disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     workdir.write_atomic(folder / f"{group.folder}.json", json.dumps({"replicas": group.replicas}))

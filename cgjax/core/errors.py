@@ -36,6 +36,12 @@ class Diverged(RunError):
     exit_code = 4
 
 
+class Lost(RunError):
+    """Another host of the run was killed, or no longer answers."""
+
+    exit_code = 5
+
+
 def first_line(error: BaseException) -> str:
     """What an exception says, cut to one line; its type where it says nothing."""
     lines = str(error).strip().splitlines()

@@ -16,6 +16,7 @@ import rich.live
 import rich.table
 import rich.text
 
+from cgjax.core import hosts
 from cgjax.core import workdir as folders
 from cgjax.core.errors import BadInput, first_line
 
@@ -43,13 +44,16 @@ class Metrics:
         record = {"kind": kind, "group": self.group, "seeds": self.seeds, "step": int(step)}
         text = json.dumps(record | {name: _plain(value) for name, value in values.items()})
         crc = _chain(self.mark[1], text)
-        with folders.disk_errors(self.path), open(self.path, "a") as handle:
-            handle.write(f'{text[:-1]}, "crc": "{crc}"}}\n')
+        if hosts.is_writer():
+            with folders.disk_errors(self.path), open(self.path, "a") as handle:
+                handle.write(f'{text[:-1]}, "crc": "{crc}"}}\n')
         self.mark = (self.mark[0] + 1, crc)
 
     def cut(self, mark) -> None:
         """Goes back to the lines that a checkpoint knows of; a kill may have torn the last one."""
         self.mark = (int(mark[0]), str(mark[1]))
+        if not hosts.is_writer():
+            return
         own = {text for text, _ in self._own()}
         if self.path.exists():
             kept = [
@@ -60,7 +64,13 @@ class Metrics:
             folders.write_atomic(self.path, "".join(line + "\n" for line in kept))
 
     def history(self) -> dict:
-        """`{"step": [n], "loss": [n, R], ..., "eval": {"step": [m], "r2_all": [m, R]}}`."""
+        """`{"step": [n], "loss": [n, R], ..., "eval": {"step": [m], "r2_all": [m, R]}}`.
+
+        Every host has it from the first, whose file it is.
+        """
+        return hosts.from_writer(self._history)
+
+    def _history(self) -> dict:
         mine = [record for _, record in self._own()]
         columns, fixed = {}, ("kind", "group", "seeds", "crc")
         for kind in ("train", "eval"):
@@ -217,7 +227,9 @@ def write_results(path: pathlib.Path, metrics: dict, config_hash: str, extra: di
 
 
 def write_arrays(path: pathlib.Path, arrays: dict) -> None:
-    """An npz file such as arrays.npz, replaced in one step."""
+    """An npz file such as arrays.npz, replaced in one step; of several hosts, the first writes."""
+    if not hosts.is_writer():
+        return
     temporary = path.with_name(f".{path.stem}.tmp.npz")
     with folders.disk_errors(path):
         try:
@@ -230,12 +242,14 @@ def write_arrays(path: pathlib.Path, arrays: dict) -> None:
 def keep_arrays(folder: pathlib.Path, step: int, names: list[str], arrays: dict) -> None:
     """evals/<step>.npz: what `evaluate` returned, [R, ...], and "replicas", the names of its rows.
 
-    Replicas that are trained later join those that are there.
+    Replicas that are trained later join those that are there. Of several hosts, the first writes.
     """
+    if not hosts.is_writer():
+        return
     path = folder / f"{step}.npz"
     found = {**arrays, "replicas": np.array(names)}
     if path.exists():
-        old = read_kept(path)
+        old = _read_npz(path)
         others = ~np.isin(old["replicas"], found["replicas"])
         found = {key: np.concatenate([old[key][others], found[key]]) for key in found}
     with folders.disk_errors(folder):
@@ -244,7 +258,11 @@ def keep_arrays(folder: pathlib.Path, step: int, names: list[str], arrays: dict)
 
 
 def read_kept(path: pathlib.Path) -> dict:
-    """The arrays of one evals/<step>.npz."""
+    """The arrays of one evals/<step>.npz; every host has them from the first."""
+    return hosts.from_writer(lambda: _read_npz(path))
+
+
+def _read_npz(path: pathlib.Path) -> dict:
     if not path.exists():
         raise BadInput(f"'{path}' is gone, and cannot be remade: --start_anew trains again")
     try:

@@ -1,7 +1,6 @@
 """Devices: the ("seed", "data") mesh and where each array of a run lives on it."""
 
 import math
-import os
 from typing import NamedTuple
 
 import jax
@@ -9,6 +8,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from cgjax.core import hosts
 from cgjax.core.errors import BadInput, first_line
 
 
@@ -40,15 +40,30 @@ def layout(n_replicas: int, batch: int | None, devices=None) -> Layout:
     )
 
 
-def initialize_hosts() -> None:
-    """Joins the other hosts, only where asked: a silent failure would train N separate runs."""
-    if os.environ.get("CGJAX_DISTRIBUTED") == "1":
-        jax.distributed.initialize()
+def repeating(place: Layout) -> list[str]:
+    """The devices that would only repeat what others do, where no batch can be split."""
+    return [str(device) for device in place.mesh.devices[:, 1:].ravel()]
 
 
-def is_writer() -> bool:
-    """Host 0 writes; every host computes the same plan."""
-    return jax.process_index() == 0
+def put(tree, sharding):
+    """Puts values that every host has onto a sharding, of which it may hold a part only."""
+    if not hosts.several():
+        return jax.device_put(tree, sharding)
+
+    def one(leaf):
+        if jax.dtypes.issubdtype(jax.numpy.result_type(leaf), jax.dtypes.prng_key):
+            words = one(jax.random.key_data(leaf))
+            return jax.random.wrap_key_data(words, impl=jax.random.key_impl(leaf))
+        # As device_put: numbers of 64 bits become those of 32, where JAX is set so.
+        leaf = np.asarray(jax.numpy.asarray(leaf))
+        return jax.make_array_from_callback(leaf.shape, sharding, lambda index: leaf[index])
+
+    return jax.tree.map(one, tree)
+
+
+def to_own(tree):
+    """A tree that is spread over hosts as one that each of them has; else as it is."""
+    return jax.device_put(fetch(tree)) if hosts.several() else tree
 
 
 def fetch(tree):
@@ -58,6 +73,8 @@ def fetch(tree):
         if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
             from jax.experimental import multihost_utils
 
+            if leaf.is_fully_replicated:
+                return np.array(leaf.addressable_data(0), copy=True)
             return multihost_utils.process_allgather(leaf, tiled=True)
         # A copy, not a view: on a CPU the view would alias a buffer that the next call donates.
         return np.array(leaf, copy=True)
@@ -76,4 +93,5 @@ def require_devices() -> None:
 def describe_devices() -> str:
     """For example "4x NVIDIA H200" or "1x cpu"."""
     kind = jax.devices()[0].device_kind
-    return f"{jax.device_count()}x {kind}"
+    on_hosts = f" on {jax.process_count()} hosts" if hosts.several() else ""
+    return f"{jax.device_count()}x {kind}{on_hosts}"

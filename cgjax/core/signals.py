@@ -18,10 +18,22 @@ class Stop:
     """True once a signal has asked this process to stop."""
 
     def __init__(self):
-        self.name, self.waits = "", 0
+        self.number, self.waits = 0, 0
+
+    @property
+    def name(self) -> str:
+        return name_of(self.number)
 
     def __bool__(self):
-        return bool(self.name)
+        return bool(self.number)
+
+    def poll(self) -> None:
+        """Nothing to ask: the signal handler has set the flag. See `hosts.Agreed`."""
+
+
+def name_of(number: int) -> str:
+    """ "SIGTERM" for 15; nothing for 0."""
+    return signal.Signals(number).name if number else ""
 
 
 _handled: Stop | None = None  # of the outermost `handled` block
@@ -40,7 +52,7 @@ def handled():
 
     def receive(number, frame):
         asked_before = bool(stop)
-        stop.name = signal.Signals(number).name
+        stop.number = number
         if asked_before and number == signal.SIGINT:
             raise KeyboardInterrupt  # the second Ctrl-C does not wait
         if not stop.waits:

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from cgjax.core import checkpoint, contract, parallel, rng, signals, tree
+from cgjax.core import checkpoint, contract, hosts, parallel, rng, signals, tree
 from cgjax.core.errors import BadInput, Diverged, Preempted
 from cgjax.core.logging import Metrics, Progress, compiling, keep_arrays, say
 from cgjax.core.plan import Due, Plan
@@ -80,7 +80,7 @@ def fit(experiment: Experiment, config, workdir, name: str = "") -> tuple[State,
     workdir = pathlib.Path(workdir)
     names = replica_names(experiment)
     states, histories, order = [], [], []
-    for group in checkpoint.groups(workdir / "checkpoints", names):
+    for group in hosts.from_writer(lambda: checkpoint.groups(workdir / "checkpoints", names)):
         wanted = [name for name in group.replicas if name in names]
         rows = np.array([names.index(name) for name in wanted])
         part = experiment._replace(replicas=tree.take(experiment.replicas, rows))
@@ -101,7 +101,8 @@ def _fit_group(experiment, config, workdir: pathlib.Path, name: str, group, want
     metrics = Metrics(workdir / "metrics.jsonl", group.folder, experiment.replicas["seed"])
     set_up = SetUp(experiment, config)
 
-    saved = checkpoint.open_group(folder) if ONLY_READS.get() else store.restore()
+    read = functools.partial(checkpoint.open_group, folder) if ONLY_READS.get() else store.restore
+    saved = hosts.from_writer(read)
     if saved is None:
         step, wall_s, mark = 0, 0.0, (0, "")
     else:
@@ -111,7 +112,7 @@ def _fit_group(experiment, config, workdir: pathlib.Path, name: str, group, want
         state = checkpoint.place(saved, set_up.abstract_state(), everyone, f"'{folder}'")
         if step >= total or not np.any(parallel.fetch(_running(state))):
             metrics.mark = tuple(mark)
-            return state, history_of(metrics, wall_s, everyone)
+            return parallel.to_own(state), history_of(metrics, wall_s, everyone)
     if len(wanted) < len(group.replicas):
         raise BadInput(
             f"{group.folder} in '{workdir}' is not finished: train all of it before asking for some"
@@ -124,6 +125,11 @@ def _fit_group(experiment, config, workdir: pathlib.Path, name: str, group, want
         f" x {len(wanted)} replicas" + (f", resumed at step {step:,}" if step else "")
     )
 
+    if experiment.plan is None and (idle := parallel.repeating(set_up.place)):
+        log.warning(
+            "there is no batch to split, so these devices only repeat the work of others: %s; "
+            "use as many seeds as devices, or fewer devices", ", ".join(idle),
+        )  # fmt: skip
     started = time.monotonic() - wall_s
     data, plan = set_up.data(), Plan(experiment, set_up.keys, per_call, set_up.place)
     with compiling():
@@ -152,7 +158,8 @@ def _fit_group(experiment, config, workdir: pathlib.Path, name: str, group, want
 
     pending, over = None, False
     try:
-        with signals.patiently() as stop:
+        with signals.patiently() as own_stop:
+            stop = hosts.agreed(own_stop)
             if step == 0 and due.evaluation(0):
                 state = score(state, 0)
             if step == 0 and due.checkpoint(0):
@@ -163,6 +170,7 @@ def _fit_group(experiment, config, workdir: pathlib.Path, name: str, group, want
                     _log(metrics, progress, *pending, config.train.log_every, wanted)
                 pending = (step, stats)
                 step += per_call
+                stop.poll()
                 evaluates, saves = due.evaluation(step), due.checkpoint(step) or stop
                 if evaluates or saves:
                     _log(metrics, progress, *pending, config.train.log_every, wanted)
@@ -174,13 +182,18 @@ def _fit_group(experiment, config, workdir: pathlib.Path, name: str, group, want
                     save(state, step, over)
                 if saves and stop and not over:
                     store.finish()
+                    hosts.meet()  # nobody leaves before it is on disk
                     raise Preempted(f"{stop.name}: saved at step {step:,}; run again to go on")
             store.finish()
+    except Diverged:  # on all hosts: none leaves before the last save is on disk
+        store.finish()
+        hosts.meet()
+        raise
     finally:
         progress.close()
         store.close()
     _report_deaths(state, wanted)
-    return state, history_of(metrics, time.monotonic() - started)
+    return parallel.to_own(state), history_of(metrics, time.monotonic() - started)
 
 
 # --- one compiled call ----------------------------------------------------------------------------
@@ -253,8 +266,8 @@ class SetUp:
         streams = jnp.asarray(unsigned.get("stream", unsigned["seed"]))
         batch = contract.batch_size(experiment.plan)
         self.place = parallel.layout(len(streams), batch)
-        self.keys = jax.device_put(jax.vmap(jax.random.key)(streams), self.place.replicas)
-        self.replicas = jax.device_put(experiment.replicas, self.place.replicas)
+        self.keys = parallel.put(jax.vmap(jax.random.key)(streams), self.place.replicas)
+        self.replicas = parallel.put(experiment.replicas, self.place.replicas)
         self.shapes = jax.eval_shape(functools.partial(_init, experiment, self.keys))
         per_replica = jax.tree.map(lambda _: self.place.replicas, self.shapes)
         self.shardings = per_replica._replace(step=self.place.everywhere)
@@ -274,7 +287,7 @@ class SetUp:
 
     def data(self):
         place = self.place.everywhere if self.data_axis is None else self.place.replicas
-        return jax.device_put(self.experiment.data, place)
+        return parallel.put(self.experiment.data, place)
 
     def over_replicas(self, one, state, data, *each):
         """`one(state, data, *each)` for every replica: together, or `train.at_once` at a time.

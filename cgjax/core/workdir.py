@@ -11,7 +11,7 @@ import subprocess
 
 import jax
 
-from cgjax.core import parallel
+from cgjax.core import hosts, parallel
 from cgjax.core.errors import BadInput, RunError, first_line, shown
 
 LOCK = ".lock"
@@ -22,8 +22,12 @@ ASIDE = "abandoned-"  # what --start_anew has put aside
 def locked(workdir: pathlib.Path):
     """Creates the folder and keeps a second process out of it while the block runs.
 
-    A block that fails before anything is trained leaves nothing behind.
+    A block that fails before anything is trained leaves nothing behind. Of several hosts, the
+    first holds the folder for all.
     """
+    if not hosts.is_writer():
+        yield
+        return
     try:
         made = [folder for folder in (workdir, *workdir.parents) if not folder.exists()]
         first = [workdir / name for name in ("config.json", "env.json", LOCK)]
@@ -38,8 +42,7 @@ def locked(workdir: pathlib.Path):
     # flock dies with its process, so a killed run leaves no stale lock behind.
     with handle:
         try:
-            if parallel.is_writer():
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             handle.seek(0)
             raise BadInput(
@@ -80,7 +83,12 @@ def _remove(workdir: pathlib.Path, files, made: list[pathlib.Path]) -> None:
 
 
 def write_atomic(path: pathlib.Path, text: str) -> None:
-    """Replaces a file in one step: a reader, or a kill, sees the old text or the new one."""
+    """Replaces a file in one step: a reader, or a kill, sees the old text or the new one.
+
+    Of several hosts, the first writes.
+    """
+    if not hosts.is_writer():
+        return
     temporary = path.with_name(path.name + ".tmp")
     with disk_errors(path), open(temporary, "w") as handle:
         handle.write(text)

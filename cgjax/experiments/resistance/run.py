@@ -6,6 +6,7 @@ import pathlib
 
 import numpy as np
 
+from cgjax.core import hosts
 from cgjax.core import tables as markdown
 from cgjax.core.logging import summary
 from cgjax.core.workdir import disk_errors
@@ -42,6 +43,8 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
 
 def write_curves(arrays: dict, path: pathlib.Path) -> None:
     """Every score over training as the figures show it: mean, deviation and variance over seeds."""
+    if not hosts.is_writer():
+        return
     with disk_errors(path), open(path, "w", newline="") as handle:
         out = csv.writer(handle)
         out.writerow(("part", "setting", "score", "step", "mean", "sd", "variance", "seeds"))
