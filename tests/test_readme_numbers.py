@@ -579,6 +579,18 @@ SENTENCES = [
         [f"bumps/B12-paper {code}/ood position accuracy %" for code in ("bump", "ramp")],
     ),
     (
+        SUBNETWORKS,
+        "by {:+.2f} (subject) and {:+.2f} (verb), that of the rest by {:+.2f} and {:+.2f}. In the "
+        "small BERT masks hardly matter to it: {:+.2f} and {:+.2f} for subnetworks, {:+.2f} and "
+        "{:+.2f} for as many weights drawn anywhere",
+        [
+            f"subnetworks/tangent-default {part}/{name}: alignment with own less other, {kernel}"
+            for part, kernel in (("modular", "subnetwork"), ("modular", "rest"),
+                                 ("bert", "subnetwork"), ("bert", "random"))
+            for name in ("subject", "verb")
+        ],
+    ),
+    (
         RESISTANCE,
         "(`mnist`, 20 seeds, 200 steps): train {:.3f}, test {:.3f} in A, {:.3f} and {:.3f} in B; "
         "gap {:.3f} against {:.3f}, S_2 {:.3f} against {:.3f}, interventional information {:.3f} "
