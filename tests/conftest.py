@@ -3,6 +3,7 @@
 Tests compile more than they compute: XLA optimises nothing here.
 """
 
+import gc
 import os
 import pathlib
 import shutil
@@ -24,6 +25,9 @@ import jax
 import numpy as np
 import pytest
 
+# Traced programs are many small objects that live long: looking through them for garbage as often
+# as Python does by itself takes a twentieth of the time.
+gc.set_threshold(200_000, 20, 20)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 # Many tests compile the same program in processes or closures of their own.
 _CACHE = os.environ.setdefault("CGJAX_CACHE", tempfile.mkdtemp(prefix="cgjax-test-cache-"))

@@ -408,7 +408,7 @@ def test_independent_machines_in_one_program_return():
             ),
             compiler_options={"xla_backend_optimization_level": 0},
         )
-        for _ in range(60):
+        for _ in range(40):
             jax.block_until_ready(solve(*kernels))
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True, timeout=180)

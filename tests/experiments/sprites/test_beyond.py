@@ -204,6 +204,7 @@ def test_gap_is_scored_apart(finished):
     assert found["mse_all"] < max(found["mse_gap"], found["mse_outside"])
 
 
+@pytest.mark.slow
 def test_three_slots_with_figures(finished):
     results, workdir = finished("slots_3")
     metrics, arrays, _ = results
