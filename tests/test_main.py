@@ -157,7 +157,7 @@ def test_some_seeds_that_are_not_finished_are_refused(copy, monkeypatch, capsys)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(train, "_report_deaths", stop)  # after its last checkpoint
+        patch.setattr(train, "report_deaths", stop)  # after its last checkpoint
         assert command(copy, seeds="0,1,2") == 3
     shutil.rmtree(copy / "checkpoints/seeds_2/12")
     capsys.readouterr()

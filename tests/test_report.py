@@ -72,6 +72,9 @@ def test_of_a_run_with_thousands_of_numbers_some_are_recorded(tmp_path):
     path = report.add(tmp_path, record=tmp_path / "record", only="slope")
     entry = json.loads(path.read_text())
     assert list(entry["metrics"]) == ["a: slope", "r2_all"] and entry["left_out"] == 2
+    assert '"values": [ 0.8 ]' in path.read_text()  # numbers side by side: a record is read
+    with pytest.raises(BadInput, match="no pattern"):
+        report.add(tmp_path, record=tmp_path / "record", only="(")
 
 
 def test_an_unfinished_run_is_refused(tmp_path):

@@ -16,9 +16,9 @@ import rich.live
 import rich.table
 import rich.text
 
-from cgjax.core import hosts
+from cgjax.core import hosts, parallel
 from cgjax.core import workdir as folders
-from cgjax.core.errors import BadInput, first_line
+from cgjax.core.errors import BadInput, Diverged, first_line
 
 log = logging.getLogger("cgjax")
 
@@ -169,6 +169,29 @@ class Progress:
             self.live.stop()
         elif self.line() != self.said:
             say(self.line())
+
+
+def log_call(metrics: Metrics, progress: Progress, start: int, stats: dict, every: int, names):
+    """Writes what one call of the training loop measured, stats [steps, R]; ends if none lives."""
+    stats = parallel.fetch(stats)
+    alive = stats.pop("alive")
+    if start == 0 and np.any(dead := stats["grad_norm"][0] == 0):
+        log.warning(
+            "zero gradient at the first step, nothing will train: %s",
+            "; ".join(name for name, is_dead in zip(names, dead) if is_dead),
+        )
+    for end in range(every, len(stats["loss"]) + 1, every):
+        window = {name: values[end - every : end].mean(0) for name, values in stats.items()}
+        metrics.write("train", start + end, window)
+    losses = stats["loss"][-1]
+    progress.update(
+        start + len(stats["loss"]), float(np.mean(losses[alive])) if any(alive) else np.nan
+    )
+    if not any(alive):
+        raise Diverged(
+            f"every replica turned non-finite by step {start + len(stats['loss']):,}: "
+            "lower optim.lr, or look at metrics.jsonl for where it began"
+        )
 
 
 def compiling(what: str = ""):

@@ -1,5 +1,6 @@
 """Devices: the ("seed", "data") mesh and where each array of a run lives on it."""
 
+import logging
 import math
 from typing import NamedTuple
 
@@ -10,6 +11,8 @@ from jax.sharding import PartitionSpec as P
 
 from cgjax.core import hosts
 from cgjax.core.errors import BadInput, first_line
+
+log = logging.getLogger("cgjax")
 
 
 class Layout(NamedTuple):
@@ -40,9 +43,13 @@ def layout(n_replicas: int, batch: int | None, devices=None) -> Layout:
     )
 
 
-def repeating(place: Layout) -> list[str]:
-    """The devices that would only repeat what others do, where no batch can be split."""
-    return [str(device) for device in place.mesh.devices[:, 1:].ravel()]
+def warn_of_repeats(place: Layout) -> None:
+    """Names the devices that only repeat what others do, where no batch can be split."""
+    if idle := [str(device) for device in place.mesh.devices[:, 1:].ravel()]:
+        log.warning(
+            "there is no batch to split, so these devices only repeat the work of others: %s; "
+            "use as many seeds as devices, or fewer devices", ", ".join(idle),
+        )  # fmt: skip
 
 
 def put(tree, sharding):

@@ -1,11 +1,15 @@
 """Replicas by name, and groups of them that were trained at different times put side by side."""
 
+import logging
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from cgjax.core import tree
 from cgjax.core.errors import BadInput
+
+log = logging.getLogger("cgjax")
 
 
 def replica_names(experiment) -> list[str]:
@@ -25,6 +29,13 @@ def names_of(replicas: dict, identity: tuple) -> list[str]:
         ", ".join(text.format(key, value) for text, key, value in zip(form, identity, row))
         for row in zip(*columns)
     ]
+
+
+def report_deaths(died_at, names: list[str]) -> None:
+    """Warns of the replicas that turned non-finite; died_at [R]: the step, or -1."""
+    for name, step in zip(names, died_at):
+        if step >= 0:
+            log.warning("%s turned non-finite at step %d and was frozen there", name, step)
 
 
 def history_of(metrics, wall_s: float, rows=slice(None)) -> dict:

@@ -7,7 +7,6 @@ step needs is a function of (seed, step), so a run killed anywhere and started a
 
 import contextvars
 import functools
-import logging
 import math
 import pathlib
 import time
@@ -21,11 +20,10 @@ import optax
 
 from cgjax.core import checkpoint, contract, hosts, parallel, rng, signals, tree
 from cgjax.core.errors import BadInput, Diverged, Preempted
-from cgjax.core.logging import Metrics, Progress, compiling, keep_arrays, say
+from cgjax.core.logging import Metrics, Progress, compiling, keep_arrays, log_call, say
 from cgjax.core.plan import Due, Plan
-from cgjax.core.replicas import history_of, merge, replica_names
+from cgjax.core.replicas import history_of, merge, replica_names, report_deaths
 
-log = logging.getLogger("cgjax")
 # Within a command that asks for some of the trained replicas, `fit` reads and never trains.
 ONLY_READS = contextvars.ContextVar("only_reads", default=False)
 
@@ -125,11 +123,8 @@ def _fit_group(experiment, config, workdir: pathlib.Path, name: str, group, want
         f" x {len(wanted)} replicas" + (f", resumed at step {step:,}" if step else "")
     )
 
-    if experiment.plan is None and (idle := parallel.repeating(set_up.place)):
-        log.warning(
-            "there is no batch to split, so these devices only repeat the work of others: %s; "
-            "use as many seeds as devices, or fewer devices", ", ".join(idle),
-        )  # fmt: skip
+    if experiment.plan is None:
+        parallel.warn_of_repeats(set_up.place)
     started = time.monotonic() - wall_s
     data, plan = set_up.data(), Plan(experiment, set_up.keys, per_call, set_up.place)
     with compiling():
@@ -167,13 +162,13 @@ def _fit_group(experiment, config, workdir: pathlib.Path, name: str, group, want
             while step < total and not over:
                 state, stats = call(state, data, plan.rows(step))
                 if pending:  # one call late, so that the device never waits for the host
-                    _log(metrics, progress, *pending, config.train.log_every, wanted)
+                    log_call(metrics, progress, *pending, config.train.log_every, wanted)
                 pending = (step, stats)
                 step += per_call
                 stop.poll()
                 evaluates, saves = due.evaluation(step), due.checkpoint(step) or stop
                 if evaluates or saves:
-                    _log(metrics, progress, *pending, config.train.log_every, wanted)
+                    log_call(metrics, progress, *pending, config.train.log_every, wanted)
                     pending = None
                 if evaluates:
                     state = score(state, step)
@@ -192,7 +187,7 @@ def _fit_group(experiment, config, workdir: pathlib.Path, name: str, group, want
     finally:
         progress.close()
         store.close()
-    _report_deaths(state, wanted)
+    report_deaths(parallel.fetch(state.died_at), wanted)
     return parallel.to_own(state), history_of(metrics, time.monotonic() - started)
 
 
@@ -317,6 +312,12 @@ class SetUp:
         )
         return found._replace(step=state.step), stats
 
+    def compiled(self, function, state, *arguments):
+        """The program of `function(state, *arguments, keys, replicas)` on the mesh."""
+        jitted = jax.jit(function, donate_argnums=0, out_shardings=(self.shardings, None))
+        with jax.set_mesh(self.place.mesh):
+            return jitted.lower(state, *arguments, self.keys, self.replicas).compile()
+
     def compile_call(self, state, data, rows):
         """`steps_per_call` optimiser steps of all replicas as one program."""
         experiment = self.experiment
@@ -340,9 +341,7 @@ class SetUp:
             state, stats = jax.lax.scan(body, state, rows, length=length)
             return state, {**stats, "alive": state.died_at < 0}
 
-        jitted = jax.jit(call, donate_argnums=0, out_shardings=(self.shardings, None))
-        with jax.set_mesh(self.place.mesh):
-            compiled = jitted.lower(state, data, rows, self.keys, self.replicas).compile()
+        compiled = self.compiled(call, state, data, rows)
         return lambda state, data, rows: compiled(state, data, rows, self.keys, self.replicas)
 
     def compile_evaluate(self, state, data):
@@ -371,43 +370,10 @@ class SetUp:
         def evaluate(state, data, keys, replicas):
             return self.over_replicas(one, state, data, keys, replicas)
 
-        jitted = jax.jit(evaluate, donate_argnums=0, out_shardings=(self.shardings, None))
-        with jax.set_mesh(self.place.mesh):
-            compiled = jitted.lower(state, data, self.keys, self.replicas).compile()
+        compiled = self.compiled(evaluate, state, data)
 
         def call(state, data):
             state, (scalars, arrays) = compiled(state, data, self.keys, self.replicas)
             return state, scalars, arrays
 
         return call
-
-
-# --- small things ---------------------------------------------------------------------------------
-
-
-def _log(metrics: Metrics, progress: Progress, start: int, stats: dict, every: int, names) -> None:
-    stats = parallel.fetch(stats)
-    alive = stats.pop("alive")
-    if start == 0 and np.any(dead := stats["grad_norm"][0] == 0):
-        log.warning(
-            "zero gradient at the first step, nothing will train: %s",
-            "; ".join(name for name, is_dead in zip(names, dead) if is_dead),
-        )
-    for end in range(every, len(stats["loss"]) + 1, every):
-        window = {name: values[end - every : end].mean(0) for name, values in stats.items()}
-        metrics.write("train", start + end, window)
-    losses = stats["loss"][-1]
-    progress.update(
-        start + len(stats["loss"]), float(np.mean(losses[alive])) if any(alive) else np.nan
-    )
-    if not any(alive):
-        raise Diverged(
-            f"every replica turned non-finite by step {start + len(stats['loss']):,}: "
-            "lower optim.lr, or look at metrics.jsonl for where it began"
-        )
-
-
-def _report_deaths(state: State, names) -> None:
-    for name, step in zip(names, parallel.fetch(state.died_at)):
-        if step >= 0:
-            log.warning("%s turned non-finite at step %d and was frozen there", name, step)

@@ -48,6 +48,10 @@ def add(
         "config": config,
     }
     if only:
+        try:
+            re.compile(only)
+        except re.error as error:
+            raise BadInput(f"only={only!r} is no pattern: {error}") from None
         kept = {
             name: metric
             for name, metric in results["metrics"].items()
@@ -58,8 +62,14 @@ def add(
     if path.exists():
         entry = _joined(read_json(path), entry)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(path, json.dumps(entry, indent=1))
+    write_atomic(path, text_of(entry))
     return path
+
+
+def text_of(entry: dict) -> str:
+    """An entry as json, lists of numbers on one line each."""
+    text = json.dumps(entry, indent=1)
+    return re.sub(r"\[[^\[\]{}\"]*\]", lambda found: " ".join(found[0].split()), text)
 
 
 def _joined(old: dict, new: dict) -> dict:

@@ -93,7 +93,7 @@ def test_a_checkpoint_of_eight_devices_opens_on_one(tmp_path, monkeypatch, whole
 
 def test_interrupted_and_resumed_gives_the_same_bits(whole, tmp_path, monkeypatch):
     settings = toy.config(seeds=(0, 1, 2))
-    original, calls = train._log, []
+    original, calls = train.log_call, []
 
     def log_then_signal(*arguments):
         calls.append(0)
@@ -101,10 +101,10 @@ def test_interrupted_and_resumed_gives_the_same_bits(whole, tmp_path, monkeypatc
             os.kill(os.getpid(), signal.SIGUSR1)
         return original(*arguments)
 
-    monkeypatch.setattr(train, "_log", log_then_signal)
+    monkeypatch.setattr(train, "log_call", log_then_signal)
     with pytest.raises(Preempted, match="SIGUSR1: saved at step"):
         run(settings, tmp_path)
-    monkeypatch.setattr(train, "_log", original)
+    monkeypatch.setattr(train, "log_call", original)
     state, history = run(settings, tmp_path)
     equal(state, whole[0])
     equal(history["loss"], whole[1]["loss"])

@@ -271,7 +271,7 @@ def test_evaluations_at_uneven_steps_arrays_and_checkpoints_that_stay(finished, 
 
 
 def test_uneven_evaluations_survive_a_stop(tmp_path, monkeypatch):
-    settings, original, calls = uneven(seeds=(0, 1, 2)), train._log, []
+    settings, original, calls = uneven(seeds=(0, 1, 2)), train.log_call, []
 
     def stop_at_third(*arguments):
         calls.append(0)
@@ -279,10 +279,10 @@ def test_uneven_evaluations_survive_a_stop(tmp_path, monkeypatch):
             raise MemoryError
         return original(*arguments)
 
-    monkeypatch.setattr(train, "_log", stop_at_third)
+    monkeypatch.setattr(train, "log_call", stop_at_third)
     with pytest.raises(MemoryError):
         run(settings, tmp_path / "a")
-    monkeypatch.setattr(train, "_log", original)
+    monkeypatch.setattr(train, "log_call", original)
     _, history = run(settings, tmp_path / "a")
     _, whole = run(settings, tmp_path / "b")
     for name, values in whole["eval"].items():

@@ -162,12 +162,25 @@ def draw_bases(arrays, folder):
     plots.save(fig, folder / "bases.png")
 
 
+def _rows(prefixes):
+    """A figure with a panel for each part, one below the other."""
+    fig = plots.new_figure(7.6, 2.5 * len(prefixes) + 0.6, layout="constrained")
+    return fig, fig.subplots(len(prefixes), 1, squeeze=False)[:, 0]
+
+
+def _by_leaf(ax, leaves, label, prefix):
+    """Axes of a share, leaf by leaf."""
+    ax.set(ylim=(0, 1.02), ylabel=label, title=prefix.rstrip("/").replace("_", " "))
+    ax.set_xticks(range(len(leaves)), [leaf.removesuffix("/kernel") for leaf in leaves],
+                  rotation=35, ha="right", fontsize=6.5)  # fmt: skip
+    ax.legend(fontsize=7)
+
+
 @plots.styled
 def draw_layers(arrays, folder):
     """Share kept of every masked leaf, by subroutine."""
     prefixes = parts_with(arrays, "masks/target")
-    fig = plots.new_figure(7.6, 2.5 * len(prefixes) + 0.6, layout="constrained")
-    axes = fig.subplots(len(prefixes), 1, squeeze=False)[:, 0]
+    fig, axes = _rows(prefixes)
     for ax, prefix in zip(axes, prefixes):
         start = f"{prefix}kept/"
         leaves = [name.removeprefix(start) for name in arrays if name.startswith(start)]
@@ -177,10 +190,7 @@ def draw_layers(arrays, folder):
             kept = [arrays[start + leaf][targets == i].mean() for leaf in leaves]
             ax.plot(range(len(leaves)), kept, "o-", markersize=4, linewidth=1,
                     color=plots.COLOURS[i], label=str(name))  # fmt: skip
-        ax.set(ylim=(0, 1.02), ylabel="kept", title=prefix.rstrip("/").replace("_", " "))
-        ax.set_xticks(range(len(leaves)), [leaf.removesuffix("/kernel") for leaf in leaves],
-                      rotation=35, ha="right", fontsize=6.5)  # fmt: skip
-        ax.legend(fontsize=7)
+        _by_leaf(ax, leaves, "kept", prefix)
     plots.headline(fig, "Where the masks lie: share of weights kept, layer by layer")
     plots.save(fig, folder / "layers.png")
 
@@ -191,8 +201,7 @@ def draw_overlap(arrays, folder):
     prefixes = parts_with(arrays, "overlap/between")
     if not prefixes:
         return
-    fig = plots.new_figure(7.6, 2.5 * len(prefixes) + 0.6, layout="constrained")
-    axes = fig.subplots(len(prefixes), 1, squeeze=False)[:, 0]
+    fig, axes = _rows(prefixes)
     for ax, prefix in zip(axes, prefixes):
         leaves = [str(leaf) for leaf in arrays[f"{prefix}overlap/leaves"]]
         curves = [*arrays[f"{prefix}subroutines"].tolist(), "between"]
@@ -203,11 +212,8 @@ def draw_overlap(arrays, folder):
                     color=plots.COLOURS[i], label=name)  # fmt: skip
             ax.plot(arrays[f"{prefix}overlap/{name}, expected"], ":", linewidth=1,
                     color=plots.COLOURS[i])  # fmt: skip
-        ax.set(ylim=(0, 1.02), ylabel="IoU", title=prefix.rstrip("/").replace("_", " "))
-        ax.set_xticks(range(len(leaves)), [leaf.removesuffix("/kernel") for leaf in leaves],
-                      rotation=35, ha="right", fontsize=6.5)  # fmt: skip
-        ax.legend(fontsize=7)
-    plots.headline(fig, "Overlap of masks, and of random ones of the same size (dotted)")
+        _by_leaf(ax, leaves, "IoU", prefix)
+    plots.headline(fig, "Overlap of masks of the first base; dotted: of random ones of that size")
     plots.save(fig, folder / "overlap.png")
 
 
