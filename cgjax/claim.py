@@ -49,7 +49,9 @@ def compare(workdir: pathlib.Path, config, extend: bool = False) -> Claim:
     config = copied(config)
     _keep_schedule(old, config, extended=bool(came_from))
     axes = {name for name, key in declared_keys(config).items() if key.is_axis}
-    changed = [line for line in configs.differences(old, config) if _name(line) not in axes]
+    new = _new_parts(workdir, old, config)
+    changed = [line for line in configs.differences(old, config)
+               if _name(line) not in axes and not _name(line).startswith(new)]  # fmt: skip
     if changed:
         _check_extension(workdir, old, config, changed, extend)
     reads_only = _compare_axes(workdir, old, config, axes)
@@ -122,6 +124,15 @@ def start_anew(workdir: pathlib.Path) -> pathlib.Path | None:
         for path in there:
             os.replace(path, target / path.name)
     return target
+
+
+def _new_parts(workdir, old, config) -> tuple[str, ...]:
+    """How the keys of parts begin that a row gains; none of those it has may be left out."""
+    had, asked = set(old.get("parts", {})), set(config.get("parts", {}))
+    if had - asked:
+        raise BadInput(f"'{workdir}' holds the parts {', '.join(sorted(had))}: name all of them "
+                       "(others can be added), or use a new --workdir")  # fmt: skip
+    return tuple(f"parts.{name}." for name in sorted(asked - had)) if had else ()
 
 
 def _name(line: str) -> str:
@@ -200,7 +211,7 @@ def _compare_axes(workdir, old, config, axes) -> bool:
         if not isinstance(trained, tuple):
             raise BadInput(f"'{workdir / 'config.json'}' has {name}={trained!r}: {MEND}")
         had, asked = set(trained), set(after[name])
-        if asked < had:
+        if had - asked:
             fewer.append(name)
         elif asked > had:
             more.append(name)

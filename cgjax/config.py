@@ -15,7 +15,7 @@ import numpy as np
 
 from cgjax.core.errors import BadInput, first_line, shown
 from cgjax.core.keys import check
-from cgjax.declare import declared_keys, leaves
+from cgjax.declare import copied, declared_keys, leaves
 from cgjax.declare import keys as keys  # `configs.keys`, for those who compare configs
 from cgjax.overrides import nearest, override, part_of, refuse_shadowed
 
@@ -137,6 +137,23 @@ def load(flag: str, overrides: dict[str, str] | None = None) -> ml_collections.C
     for name in overrides:  # one override may give a part a value of its own
         refuse_shadowed(config, name)
     guarded(path, lambda: check_values(config))
+    return config
+
+
+def some_parts(config, names: str):
+    """The config of some parts of a row, given as "scratch,pretrained"."""
+    known = list(config.get("parts", {}))
+    if not known:
+        raise BadInput(f"--parts={names}: {config.family}:{config.row} has no parts to choose from")
+    asked = [name.strip() for name in names.split(",")]
+    for name in asked:
+        if name not in known:
+            raise BadInput(f"no part {shown(name)}{nearest(name, known)}: there are "
+                           + ", ".join(known))  # fmt: skip
+    config = copied(config)
+    with config.unlocked():
+        for name in set(known) - set(asked):
+            del config.parts[name]
     return config
 
 

@@ -33,6 +33,8 @@ def main(argv=None):
         parser.print_help()
         return
     config = configs.load(flags.config, overrides)
+    if flags.parts is not None:
+        config = configs.some_parts(config, flags.parts)
     if flags.help:
         listing.print_keys(config)
         return
@@ -65,6 +67,7 @@ def parse(argv):
     )  # fmt: skip
     add = parser.add_argument
     add("--config", help="a family or a config file, with an optional :row,size")
+    add("--parts", metavar="NAME,...", help="some parts of the row; others can be added later")
     add("--workdir", type=folder, help="default: runs/<family>/<row>[-<size>]")
     add("--list", nargs="*", metavar="WORD", help="print rows (with these words, of this folder)")
     add("--help", "-h", action="store_true", help="with --config: the row's keys; else this text")
@@ -82,7 +85,7 @@ def parse(argv):
     overrides, rest, given = {}, [], set()
     for word in map(str, argv):
         flag = word.partition("=")[0]
-        if flag in ("--config", "--workdir", "--list") and flag in given:
+        if flag in ("--config", "--parts", "--workdir", "--list") and flag in given:
             raise BadInput(f"{flag} is given twice")
         given.add(flag)
         if word.startswith("--config."):

@@ -398,6 +398,36 @@ def test_parts_take_any_key_of_the_row():
     assert found["equivalence"].optim.lrs == (0.1, 0.001) and found["equivalence"].model.depth == 1
 
 
+def test_some_parts_first_and_the_others_later(tmp_path, capsys):
+    """A row's parts one after another in one workdir end with what the whole row gives."""
+
+    def run(folder, *flags):
+        chosen = [
+            "--config=kernels:te_rich,smoke",
+            "--no_figures",
+            f"--workdir={tmp_path / folder}",
+        ]
+        return main([*chosen, *flags])
+
+    assert run("apart", "--parts=mse") == 0
+    first = results(tmp_path / "apart")["metrics"]
+    assert first and all(name.startswith("mse/") for name in first)
+    assert run("apart") == 0 and run("whole") == 0
+    both = results(tmp_path / "apart")["metrics"]
+    assert both == results(tmp_path / "whole")["metrics"] and first.items() <= both.items()
+    capsys.readouterr()
+    before = snapshot(tmp_path / "apart")
+    for flag, words in {
+        "--parts=mse": "holds the parts logistic, mse: name all of them",
+        "--parts=msse": "no part 'msse' (did you mean 'mse'?): there are logistic, mse",
+        "--parts=": "no part ''",
+    }.items():
+        assert run("apart", flag) == 2 and words in one_line(capsys)
+    assert main(["--config=sprites:smoke", "--parts=mse"]) == 2
+    assert "has no parts to choose from" in one_line(capsys)
+    assert without_lock(snapshot(tmp_path / "apart")) == without_lock(before)
+
+
 def test_config_survives_json():
     config = configs.load("sprites:orthogonal_gap,paper")
     again = configs.from_json(configs.to_json(config))

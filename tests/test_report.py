@@ -167,7 +167,7 @@ def test_the_report_prints_every_table(capsys):
     own += ["sprites, size fast, bfloat16", "sprites, size paper"]
     own += ["support", "kernels", "kernels, recomputed", "bumps"]
     own += ["resistance: orderings", "resistance: recomputed"]
-    assert titles == [*own, "subnetworks: structure"]
+    assert titles == [*own, "subnetworks", "subnetworks: structure"]
     assert "| gap_shift | fast | 0.933 | 0.929 |" in printed
 
 
