@@ -254,15 +254,18 @@ def audit_latents(
     radius: float | None = None,
     names: Sequence[str] = (),
     bins: int = 20,
+    tested: Sequence[int] | None = None,
     **options,
 ) -> SupportAudit:
     """Every premise on a support, from samples of P and Q [n, D] and the true components.
 
     components: K functions [n, d_k] -> [n, ...] of consecutive latents; sizes: d_1 ... d_K where
-    they differ. Tested are n_values component values of Q. The scenes of P that show a value are
-    those, the n_partners nearest at most, whose own value is within `radius` of it; without one,
-    within the `coverage.resolution` of P's values. The tested value itself takes their slot's
-    place. So the answer holds at that resolution, which the verdict names.
+    they differ. Tested are n_values component values of Q, or those of its rows `tested`. The
+    scenes of P that show a value are those, the n_partners nearest at most, whose own value is
+    within `radius` of it; without one, within the `coverage.resolution` of P's values. The tested
+    value itself takes their slot's place. So the answer holds at that resolution, which the verdict
+    names. With a radius of 0 only equal values count, as in tables of discrete factors; P connects
+    at its own resolution then.
     options: those of `audit`: condition, order, pixelwise, rtol, atol.
 
     >>> audit_latents(lambda slots: slots[0] + slots[1], [jnp.sin, jnp.cos], p, q).verdict
@@ -277,7 +280,9 @@ def audit_latents(
     found = coverage(latents_P, latents_Q, bins, names, sizes, radius)
     p, q = (np.asarray(latents) for latents in (latents_P, latents_Q))
     dims = [list(d) for d in latent_space.components(sizes)]
-    tested = np.unique(np.linspace(0, len(q) - 1, min(n_values, len(q))).astype(int))
+    if tested is None:
+        tested = np.unique(np.linspace(0, len(q) - 1, min(n_values, len(q))).astype(int))
+    checks.indices("tested", tested, len(q))
     lines = p[np.linspace(0, len(p) - 1, LINES + 1).astype(int)]
     slots, jumps = [], {}
     for k, (phi, d) in enumerate(zip(components, dims)):
@@ -293,7 +298,7 @@ def audit_latents(
 
     if options.get("condition") == "relaxed":
         options["unseen"] = scenes(q)
-    connected = latent_space.connection(latents_P, names, radius)
+    connected = latent_space.connection(latents_P, names, radius or None)
     return audit_support(composition, slots, scenes(p), found, connected, jumps, **options)
 
 

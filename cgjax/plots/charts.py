@@ -49,11 +49,12 @@ def _triangle(labels, limits, ticks, title, cell=0.95):
     """Axes of a lower triangle, outer ticks and labels only.
 
     limits [(low, high)] and ticks [[(position, text)]] for each of the variables.
-    Returns the figure and {(row, column): axes}.
+    Returns the figure, {(row, column): axes}, and where there is room below the title.
     """
     n, labels = len(labels), ["\n".join(label.rsplit(" ", 1)) for label in labels]
     left, bottom, right, top = 1.05, 0.75, 0.55, 0.25
-    width, height = left + n * cell + right, bottom + n * cell + top
+    # Beside the first cell there must be room for the title, however few cells there are.
+    width, height = max(left + n * cell + right, 6.0), bottom + n * cell + top
     fig = new_figure(width, height)
     step_x, step_y, share = cell / width, cell / height, 0.93
     axes = {}
@@ -78,8 +79,10 @@ def _triangle(labels, limits, ticks, title, cell=0.95):
         axes[n - 1, i].set_xlabel(labels[i])
         middle = (bottom + (n - 0.5 - i) * cell) / height
         fig.text(0.12 / width, middle, labels[i], va="center")
-    fig.text(0.42, 1 - 0.3 / height, wrap(title, 0.54 * width, **HEADLINE), va="top", **HEADLINE)
-    return fig, axes
+    title = wrap(title, 0.54 * width, **HEADLINE)
+    fig.text(0.42, 1 - 0.3 / height, title, va="top", **HEADLINE)
+    below = 1 - (0.55 + 0.2 * len(title.splitlines())) / height
+    return fig, axes, below
 
 
 @styled
@@ -90,7 +93,7 @@ def pair_matrix(pairs, lines, labels, limits, ticks, title="", scale_label=""):
     variable; limits and ticks as the axes show them. One colour scale for all heat maps, one
     vertical axis for all lines.
     """
-    fig, axes = _triangle(labels, limits, ticks, title)
+    fig, axes, below = _triangle(labels, limits, ticks, title)
     low, high = _common_scale(pairs.values())
     image = None
     for (i, j), matrix in pairs.items():
@@ -106,7 +109,7 @@ def pair_matrix(pairs, lines, labels, limits, ticks, title="", scale_label=""):
         axes[i, i].spines["left"].set_visible(False)
         axes[i, i].spines["right"].set_visible(True)
     if image is not None:
-        place = fig.add_axes((0.6, 0.88, 0.34, 0.012))
+        place = fig.add_axes((0.6, min(0.88, below), 0.34, 0.012))
         bar = fig.colorbar(image, cax=place, label=scale_label, orientation="horizontal")
         bar.outline.set_visible(False)
     return fig
@@ -123,7 +126,7 @@ def scatter_matrix(points, labels, limits, ticks, title="", most=1500):
 
     points [m, d]; at most `most` of them are drawn, all are counted.
     """
-    fig, axes = _triangle(labels, limits, ticks, title)
+    fig, axes, _ = _triangle(labels, limits, ticks, title)
     drawn = thin_out(points, most)
     for (i, j), ax in axes.items():
         if i == j:

@@ -1,0 +1,120 @@
+"""What a table of factors lacks: values, pairs of values, and whole combinations of them.
+
+A combination that P lacks often contains something smaller that P lacks: a value that it never
+shows, or two values that it never shows together. Every combination of Q with it is lacking too, so
+their number says how much hangs on it. What is lacking without such a part is scattered: P shows
+each two of its values together, only not all of them at once.
+"""
+
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+
+from cgjax.analysis import checks
+
+LARGEST = 5_000_000  # combinations of a grid that are looked through
+
+
+class Held(NamedTuple):
+    """How much of Q a table P holds; shares are of Q's different combinations."""
+
+    n_wanted: int  # different combinations of Q
+    n_held: int  # of them, in P
+    n_scattered: int  # lacking, though P shows each two of their values together
+    n_pairs: tuple[int, int]  # pairs of values that P shows together, of those that Q does
+    values: tuple  # [D] of [L_d]: share of those with this value that P holds; NaN: Q has none
+    pairs: dict  # {(i, j): [L_i, L_j]} for i > j: the same for two values
+    missing: tuple  # `Missing`, those that leave out most of Q first
+    outside: np.ndarray  # rows of P that are in no row of Q
+
+
+class Missing(NamedTuple):
+    """Values of one factor that P never shows, or pairs of values never shown together."""
+
+    factors: tuple[int, ...]  # one or two
+    values: tuple[tuple[int, ...], ...]  # of each factor; two factors: every one with every other
+    n: int  # combinations of Q that contain one of them, all of which P lacks
+
+
+def held(p, q, sizes) -> Held:
+    """What p [n, D] holds of q [m, D]: whole numbers below sizes [D], one for each value.
+
+    >>> held([[0, 0], [1, 1]], grid((2, 2)), (2, 2)).n_held
+    2
+    """
+    for name, table in (("p", p), ("q", q)):
+        checks.combinations(name, table, sizes)
+    p, q = np.asarray(p, np.int64), np.asarray(q, np.int64)
+    numbers = _numbers(np.concatenate([p, q]), sizes)
+    of_p, of_q = numbers[: len(p)], numbers[len(p) :]
+    first = np.unique(of_q, return_index=True)[1]
+    q, is_held = q[first], np.isin(of_q[first], of_p)
+    values, pairs, missing, explained = [], {}, [], np.zeros(len(q), bool)
+    n_pairs = np.zeros(2, int)
+    lost = []  # [D] of [L_d]: values that P never shows
+    for d, size in enumerate(sizes):
+        wanted = np.bincount(q[:, d], minlength=size)
+        values.append(_share(np.bincount(q[is_held, d], minlength=size), wanted))
+        lost.append((wanted > 0) & (np.bincount(p[:, d], minlength=size) == 0))
+        explained |= lost[d][q[:, d]]
+        if lost[d].any():
+            codes = tuple(np.flatnonzero(lost[d]).tolist())
+            missing.append(Missing((d,), (codes,), int(wanted[lost[d]].sum())))
+    for j, i in itertools.combinations(range(len(sizes)), 2):
+        shape, cell = (sizes[i], sizes[j]), q[:, i] * sizes[j] + q[:, j]
+        wanted = _counts(cell, shape)
+        pairs[i, j] = _share(_counts(cell[is_held], shape), wanted)
+        gone = (wanted > 0) & (_counts(p[:, i] * sizes[j] + p[:, j], shape) == 0)
+        n_pairs += np.sum(wanted > 0) - np.array([gone.sum(), 0])
+        gone &= ~(lost[i][:, None] | lost[j][None])  # a smaller part says it already
+        explained |= gone.ravel()[cell]
+        missing += _blocks((i, j), gone, wanted)
+    missing.sort(key=lambda one: -one.n)
+    return Held(
+        len(q), int(is_held.sum()), int(np.sum(~is_held & ~explained)),
+        tuple(n_pairs.tolist()), tuple(values), pairs, tuple(missing),
+        np.flatnonzero(~np.isin(of_p, of_q)),
+    )  # fmt: skip
+
+
+def grid(sizes) -> np.ndarray:
+    """Every combination [N, D] of whole numbers below sizes [D]."""
+    sizes = tuple(checks.integer("sizes", size, 1) for size in sizes)
+    n = np.prod(np.array(sizes, object))
+    if not sizes or n > LARGEST:
+        raise ValueError(f"sizes make {n:,} combinations: from 1 to {LARGEST:,} are looked through")
+    return np.indices(sizes).reshape(len(sizes), -1).T
+
+
+def _numbers(rows, sizes):
+    """One number for each row, the same for equal rows alone."""
+    numbers, n = np.zeros(len(rows), np.int64), 1
+    for column, size in zip(rows.T, sizes):
+        if n * int(size) > 2**62:
+            numbers = np.unique(numbers, return_inverse=True)[1]
+            n = int(numbers.max()) + 1
+        numbers, n = numbers * int(size) + column, n * int(size)
+    return numbers
+
+
+def _counts(cells, shape):
+    return np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
+
+
+def _share(part, whole):
+    return np.where(whole > 0, part / np.maximum(whole, 1), np.nan)
+
+
+def _blocks(factors, gone, wanted):
+    """Missing pairs gone [L_i, L_j] as products of sets: values that lack the same ones."""
+    turned = gone.shape[0] > gone.shape[1]  # fewer values have larger sets in common
+    table = gone.T if turned else gone
+    found = {}
+    for value in np.flatnonzero(table.any(axis=1)):
+        found.setdefault(table[value].tobytes(), []).append(int(value))
+    for members in found.values():
+        others = np.flatnonzero(table[members[0]])
+        block = (others, members) if turned else (members, others)
+        values = tuple(tuple(int(value) for value in side) for side in block)
+        yield Missing(factors, values, int(wanted[np.ix_(*block)].sum()))

@@ -1,0 +1,221 @@
+"""The theorem's verdict on a table, and which combinations to collect where it does not apply.
+
+Each factor is measured in its own steps: a table may have degrees beside pixels, and distances
+between rows decide what is seen and what hangs together.
+"""
+
+import functools
+import importlib
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from cgjax.analysis import coverage, design, jacobians, support
+from cgjax.audit.tables import Factor
+from cgjax.config import look_here
+from cgjax.core.errors import BadInput, first_line
+
+VALUES = 64  # of a component that are tested, those that P never shows first
+PARTNERS = 24  # combinations of Q that are tried for a value
+MOST = 4  # of them that a value may need
+
+
+class Theory(NamedTuple):
+    """What the world is made of: C, and a function of consecutive columns for each slot."""
+
+    composition: Callable
+    components: tuple[Callable, ...]
+    sizes: tuple[int, ...]
+
+
+class Plan(NamedTuple):
+    """Rows of Q to collect, and what they are good for."""
+
+    rows: np.ndarray  # [r, D] values
+    n_values: int  # that failed
+    n_left: int  # of them, that no few of the partners tried identify
+    is_fewest: bool  # no value can do with fewer of the partners tried
+    after: support.SupportAudit | None  # the audit with these rows; None: there are none
+
+
+def theory(composition: str, components: str, sizes, factors: Sequence[Factor]) -> Theory:
+    """`module:function` and `module:function`, or the name of a sequence of functions."""
+    found = imported(components)
+    several = tuple(found) if isinstance(found, Sequence) else (found,)
+    if not isinstance(found, Sequence):  # one function for all slots
+        several *= len(sizes) or len(factors)
+    if not all(map(callable, several)) or not several:
+        raise BadInput(f"--components={components} must be a function, or a list of functions")
+    if not sizes and len(factors) % len(several):
+        raise BadInput(f"{len(factors)} columns are not as many for each of {len(several)} "
+                       "components: give --sizes")  # fmt: skip
+    sizes = tuple(sizes) or (len(factors) // len(several),) * len(several)
+    if len(sizes) != len(several) or sum(sizes) != len(factors) or len(sizes) < 2:
+        raise BadInput(f"--sizes={','.join(map(str, sizes))} must be the columns of each of two or "
+                       f"more components ({len(several)} here), {len(factors)} in all"
+                       )  # fmt: skip
+    if words := [factor.name for factor in factors if factor.levels.dtype.kind == "U"]:
+        raise BadInput(f"factor '{words[0]}' is of words: a composition needs numbers")
+    guarded = [_guarded(f"--components={components}", phi) for phi in several]
+    return Theory(_guarded(f"--composition={composition}", imported(composition)), guarded, sizes)
+
+
+def imported(name: str):
+    """The object `module:name`; modules of the folder one works in count."""
+    module, colon, word = name.partition(":")
+    if not (module and colon and word):
+        raise BadInput(f"'{name}' must be module:function")
+    look_here()
+    try:
+        found = importlib.import_module(module)
+    except (Exception, SystemExit) as error:
+        what = f"{type(error).__name__}: {first_line(error)}"
+        raise BadInput(f"cannot import '{module}' of '{name}': {what}") from None
+    if not hasattr(found, word):
+        raise BadInput(f"module '{module}' has no '{word}'")
+    return getattr(found, word)
+
+
+def _guarded(name, function):
+    """What a user's function raises becomes one line with its name."""
+    if not callable(function):
+        raise BadInput(f"{name} is no function")
+
+    @functools.wraps(function)
+    def called(argument):
+        try:
+            return function(argument)
+        except Exception as error:
+            raise BadInput(f"{name} raised {type(error).__name__}: {first_line(error)}") from error
+
+    return called
+
+
+# --- in steps -------------------------------------------------------------------------------------
+
+
+def in_steps(table: dict, factors: Sequence[Factor]) -> np.ndarray:
+    """[n, D]: values by their place among the factor's levels."""
+    return np.stack([np.interp(table[one.name], one.levels, range(len(one.levels)))
+                     for one in factors], axis=1)  # fmt: skip
+
+
+def from_steps(steps, factors: Sequence[Factor]) -> np.ndarray:
+    """The values themselves [n, d]."""
+    return np.stack([np.interp(column, range(len(one.levels)), one.levels)
+                     for column, one in zip(np.asarray(steps).T, factors)], axis=1)  # fmt: skip
+
+
+class Problem(NamedTuple):
+    """A theory and tables in steps, as the audit takes them."""
+
+    composition: Callable
+    components: tuple[Callable, ...]  # of steps
+    sizes: tuple[int, ...]
+    names: tuple[str, ...]
+    q: np.ndarray  # [m, D] in an order without meaning
+    tested: np.ndarray  # [t] rows of q with VALUES values of each component, or all of them
+    n_values: tuple[int, ...]  # different values of each component in q
+    options: dict
+
+
+def problem(given: Theory, factors: Sequence[Factor], p, q, condition: str) -> Problem:
+    """p [n, D], q [m, D]: combinations in steps."""
+    dims = [list(each) for each in coverage.components(given.sizes)]
+
+    def in_values(phi, own):
+        return lambda steps: phi(from_steps(steps, own))
+
+    phis = tuple(in_values(phi, [factors[i] for i in d]) for phi, d in zip(given.components, dims))
+    rows = [_first_unseen(p[:, d], q[:, d]) for d in dims]
+    tested = np.unique(np.concatenate([each[:VALUES] for each in rows]))
+    some = [np.asarray(phi(q[:2, d])) for phi, d in zip(phis, dims)]
+    if any(one.ndim < 2 or len(one) != len(q[:2]) for one in some):
+        raise BadInput(f"components must map [n, columns] to [n, ...], got "
+                       f"{', '.join(str(one.shape) for one in some)} for 2 rows")  # fmt: skip
+    # Values of a discrete table are seen or not; of samples, near ones count.
+    exact = not any(factor.is_continuous for factor in factors)
+    options = {"condition": condition, "radius": 0.0 if exact else None,
+               "pixelwise": _is_pixelwise(given.composition, some)}  # fmt: skip
+    names = tuple(factor.name for factor in factors)
+    counts = tuple(map(len, rows))
+    return Problem(given.composition, phis, given.sizes, names, q, tested, counts, options)
+
+
+def _first_unseen(p, q):
+    """A row of q for each of its different values, at random but those that p lacks first."""
+    rows = np.concatenate([p, q])
+    unseen = coverage.first_of_each(rows) - len(p)
+    unseen = unseen[unseen >= 0]
+    others = np.setdiff1d(coverage.first_of_each(q), unseen)
+    return np.concatenate([np.sort(unseen), others])
+
+
+def _is_pixelwise(composition, points) -> bool:
+    """Whether C acts at each position of the slots on its own."""
+    with jax.enable_x64(True):
+        points = [point.astype(np.float64) for point in points]
+        try:
+            for k in range(len(points)):
+                jacobians.check_pixelwise(composition, points, k)
+        except ValueError:
+            return False
+        shape = jax.eval_shape(composition, points).shape
+    return shape[:-1] == points[0].shape[:-1]
+
+
+def audit(given: Problem, p: np.ndarray) -> support.SupportAudit:
+    """The theorem's premises on rows p [n, D], in steps."""
+    try:
+        return support.audit_latents(
+            given.composition, given.components, p, given.q, given.sizes,
+            names=given.names, tested=given.tested, **given.options,
+        )  # fmt: skip
+    except ValueError as error:
+        raise BadInput(f"the theory cannot be asked: {first_line(error)}") from error
+
+
+def plan(given: Problem, found: support.SupportAudit, p: np.ndarray) -> Plan:
+    """Rows of Q that identify what p [n, D] does not: for each failing value few partners."""
+    rows, left, fewest, n = [], 0, True, 0
+    for k, (one, d) in enumerate(zip(found.components, coverage.components(given.sizes))):
+        d = list(d)
+        values = given.q[given.tested[one.failing]][:, d]
+        values = values[coverage.first_of_each(values)] if len(values) else values
+        if not len(values):
+            continue
+        n += len(values)
+        near = coverage.neighbours(values, given.q[:, d], PARTNERS, given.options["radius"])
+        seen = coverage.neighbours(values, p[:, d], 1, given.options["radius"])
+        for value, partners, old in zip(values, near, seen):
+            chosen, is_least = _fewest(given, k, d, value, given.q[partners])
+            left += not len(chosen)
+            # One is the least that can be; more may count on what P shows of the value already.
+            fewest &= is_least and (len(chosen) < 2 or not len(old))
+            rows += [given.q[partners[i]] for i in chosen]
+    if not rows:
+        return Plan(np.zeros((0, len(given.names))), n, left, False, None)
+    rows = np.unique(rows, axis=0)
+    return Plan(rows, n, left, fewest, audit(given, np.concatenate([p, rows])))
+
+
+def _fewest(given, component, dims, value, partners):
+    """(indices of partners [c, D] that identify a value together, whether no fewer do)."""
+    slots = [np.asarray(phi(partners[:, list(d)]))
+             for phi, d in zip(given.components, coverage.components(given.sizes))]  # fmt: skip
+    if len({slot.shape for slot in slots}) > 1:
+        raise BadInput("combinations to collect are found for slots of one shape, not "
+                       f"{', '.join(str(slot.shape[1:]) for slot in slots)}")  # fmt: skip
+    own = np.asarray(given.components[component](value[None]))
+    asked = {"component": component, "candidates": np.stack(slots, axis=1),
+             "pixelwise": given.options["pixelwise"],
+             "condition": given.options["condition"]}  # fmt: skip
+    found = design.design(given.composition, own, most=MOST, **asked)
+    if not found.holds:
+        return (), False
+    if len(found.chosen) < 3:  # the greedy choice of one looks at each: with two, one is not enough
+        return found.chosen, True
+    less = design.design(given.composition, own, most=len(found.chosen) - 1, exact=True, **asked)
+    return (less if less.holds else found).chosen, True

@@ -1,0 +1,184 @@
+"""Tables of factors, read from npz and csv: named columns of numbers, or of words."""
+
+import csv
+import pathlib
+import zipfile
+from typing import NamedTuple
+
+import numpy as np
+
+from cgjax.config import nearest
+from cgjax.core.errors import BadInput, first_line, shown
+
+MANY = 64  # different numbers from which on a column counts as continuous
+
+
+class Factor(NamedTuple):
+    """The values of one factor, in P and Q together."""
+
+    name: str
+    levels: np.ndarray  # [L] values in order; of a continuous factor: edges of its bins [L + 1]
+    is_continuous: bool
+
+    @property
+    def size(self) -> int:
+        return len(self.levels) - self.is_continuous
+
+    def code(self, column: np.ndarray) -> np.ndarray:
+        """Whole numbers [n], which level or bin each value is in."""
+        if self.is_continuous:
+            inner = self.levels[1:-1]
+            return np.searchsorted(inner, column, side="right")
+        return np.searchsorted(self.levels, column)
+
+    def text(self, codes) -> str:
+        """Levels in words: `red`, `1 to 4`, `1, 3 and 2 more`."""
+        codes = np.sort(list(codes))
+        # Words have no order, so no runs.
+        ends = np.diff(codes) > (1 if self.levels.dtype.kind != "U" else 0)
+        runs = np.split(codes, np.flatnonzero(ends) + 1)
+        words = []
+        for run in runs:
+            low, high = self.levels[run[0]], self.levels[run[-1] + self.is_continuous]
+            is_one = len(run) == 1 and not self.is_continuous
+            words.append(word(low) if is_one else f"{word(low)} to {word(high)}")
+        more = f" and {len(words) - 4} more" if len(words) > 5 else ""
+        return ", ".join(words[:4] if more else words) + more
+
+
+def word(value) -> str:
+    """A value as it is printed."""
+    return str(value) if isinstance(value, np.str_) else f"{value:.4g}"
+
+
+def factors(p: dict, q: dict, bins: int) -> list[Factor]:
+    """What each column of both tables takes; numbers of MANY values are cut into bins of Q."""
+    found = []
+    for name in p:
+        values = np.unique(np.concatenate([p[name], q[name]]))
+        if len(np.unique(q[name])) < 2:
+            raise BadInput(f"factor '{name}' never varies: leave it out, --columns names the rest")
+        is_continuous = len(values) > MANY and values.dtype.kind != "U"
+        if is_continuous:
+            values = np.linspace(values[0], values[-1], bins + 1)
+        found.append(Factor(name, values, is_continuous))
+    return found
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def read(place: str, columns: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
+    """{name: column [n]} of a file `table.csv`, `table.npz` or `table.npz:array`.
+
+    columns: only these. Numbers are float64. A column without any number is of words, which are
+    categories; both in one column are refused.
+    """
+    path, _, array = place.partition(":") if ".npz:" in place else (place, "", "")
+    path = pathlib.Path(path).expanduser()
+    if not path.is_file():
+        raise BadInput(f"no file '{path}'")
+    if path.suffix not in READ:
+        raise BadInput(f"'{path}' is no table: give a file .npz or .csv")
+    found = READ[path.suffix](path, array)
+    if unknown := [name for name in columns if name not in found]:
+        raise BadInput(f"'{path}' has no column '{unknown[0]}'{nearest(unknown[0], found)}: "
+                       f"it has {', '.join(found)}")  # fmt: skip
+    found = {name: found[name] for name in columns or found}
+    if len(found) < 2:
+        raise BadInput(f"'{path}' has one column, '{next(iter(found))}': combinations need two "
+                       "factors or more (in a csv commas part them)")  # fmt: skip
+    for name, column in found.items():
+        if column.dtype.kind != "U" and not np.isfinite(column).all():
+            row = int(np.flatnonzero(~np.isfinite(column))[0])
+            raise BadInput(f"column '{name}' of '{path}' is NaN or infinite in "
+                           f"{np.sum(~np.isfinite(column)):,} rows, first in row {row + 1}: leave "
+                           "them out")  # fmt: skip
+    return found
+
+
+def _read_csv(path, _):
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as handle:
+            names, *rows = [row for row in csv.reader(handle, strict=True) if row] or [[]]
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise BadInput(f"'{path}' is no csv: {first_line(error)}") from None
+    names = [name.strip() for name in names]
+    if not rows:
+        raise BadInput(f"'{path}' holds no rows: a csv has a line of names, then one for each row")
+    if all(_is_number(name) for name in names):
+        raise BadInput(f"the first line of '{path}' must name the columns, not {shown(names[0])}")
+    if len(set(names)) < len(names) or not all(names):
+        raise BadInput(f"columns of '{path}' need different names: {', '.join(names)}")
+    lengths = np.fromiter(map(len, rows), int, len(rows))
+    if np.any(lengths != len(names)):
+        row = int(np.flatnonzero(lengths != len(names))[0])
+        raise BadInput(
+            f"'{path}' is ragged: row {row + 1} has {lengths[row]} of {len(names)} cells"
+        )
+    return {name: _column(path, name, cells) for name, cells in zip(names, zip(*rows))}
+
+
+def _column(path, name, cells):
+    """Numbers where all cells are; words where none is."""
+    try:
+        return np.fromiter(map(float, cells), np.float64, len(cells))
+    except ValueError:
+        cells = np.array([cell.strip() for cell in cells])
+    are = np.array([_is_number(cell) for cell in cells])
+    if are.any() or (cells == "").any():
+        row = int(np.flatnonzero(~are if are.any() else cells == "")[0])
+        raise BadInput(f"column '{name}' of '{path}' mixes numbers and words: row {row + 1} holds "
+                       f"{shown(str(cells[row]))}; a factor is numbers, or words in every row"
+                       )  # fmt: skip
+    return cells
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _read_npz(path, array):
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            if not hasattr(stored, "files"):
+                raise BadInput(f"'{path}' is no npz: save it with np.savez")
+            return _columns(path, stored, array)
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        if "pickle" in str(error).lower():
+            raise BadInput(f"'{path}' holds Python objects (a pickle), which are not opened: save "
+                           "arrays of numbers or words") from None  # fmt: skip
+        raise BadInput(f"'{path}' cannot be read as npz: {first_line(error)}") from None
+
+
+def _columns(path, stored, array):
+    """Columns of one array [n, D], or arrays [n] that are columns themselves."""
+    names = stored.files
+    if array and array not in names:
+        raise BadInput(f"'{path}' has no array '{array}'{nearest(array, names)}: "
+                       f"it has {', '.join(names)}")  # fmt: skip
+    if not names:
+        raise BadInput(f"'{path}' holds no array")
+    # Other arrays of the file may be large, or no arrays at all: only what is asked for is read.
+    found = {name: stored[name] for name in ([array] if array else names)}
+    shapes = {name: value.shape for name, value in found.items()}
+    if len(found) == 1 and len(*shapes.values()) == 2:
+        (table,) = found.values()
+        found = {str(i): column for i, column in enumerate(table.T)}
+    elif len({*shapes.values()}) > 1 or any(len(shape) != 1 for shape in shapes.values()):
+        each = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
+        raise BadInput(f"'{path}' holds arrays that are no columns of one length: {each}; name one "
+                       f"[rows, factors] as {path.name}:<array>")  # fmt: skip
+    if any(value.dtype.kind not in "buifU" for value in found.values()):
+        raise BadInput(f"'{path}' must hold real numbers or words")
+    if not len(next(iter(found.values()))):
+        raise BadInput(f"'{path}' holds no rows")
+    return {name: value if value.dtype.kind == "U" else value.astype(np.float64)
+            for name, value in found.items()}  # fmt: skip
+
+
+READ = {".csv": _read_csv, ".npz": _read_npz}
