@@ -162,9 +162,10 @@ def neighbours(values, samples, most: int, radius=None) -> list[np.ndarray]:
 
 def first_of_each(values) -> np.ndarray:
     """Indices of the different rows of values [n, d], each where it is first; rows ascending."""
-    values = checks.real("values", values, 2, "n, d")
-    order = np.lexsort(np.asarray(values).T[::-1])  # `np.unique` of rows takes ten times as long
-    rows = np.asarray(values)[order]
+    checks.finite(values=values)
+    values = np.asarray(checks.real("values", values, 2, "n, d"))
+    order = np.lexsort(values.T[::-1])  # `np.unique` of rows takes ten times as long
+    rows = values[order]
     return order[np.concatenate([[True], np.any(rows[1:] != rows[:-1], axis=1)])]
 
 

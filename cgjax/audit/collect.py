@@ -4,6 +4,7 @@ Each factor is measured in its own steps: a table may have degrees beside pixels
 between rows decide what is seen and what hangs together.
 """
 
+import contextlib
 import functools
 import importlib
 from collections.abc import Callable, Sequence
@@ -168,11 +169,18 @@ def _is_pixelwise(composition, points) -> bool:
 
 def audit(given: Problem, p: np.ndarray) -> support.SupportAudit:
     """The theorem's premises on rows p [n, D], in steps."""
-    try:
+    with _in_one_line():
         return support.audit_latents(
             given.composition, given.components, p, given.q, given.sizes,
             names=given.names, tested=given.tested, **given.options,
         )  # fmt: skip
+
+
+@contextlib.contextmanager
+def _in_one_line():
+    """What the library refuses is the user's to mend."""
+    try:
+        yield
     except ValueError as error:
         raise BadInput(f"the theory cannot be asked: {first_line(error)}") from error
 
@@ -212,10 +220,12 @@ def _fewest(given, component, dims, value, partners):
     asked = {"component": component, "candidates": np.stack(slots, axis=1),
              "pixelwise": given.options["pixelwise"],
              "condition": given.options["condition"]}  # fmt: skip
-    found = design.design(given.composition, own, most=MOST, **asked)
-    if not found.holds:
-        return (), False
-    if len(found.chosen) < 3:  # the greedy choice of one looks at each: with two, one is not enough
-        return found.chosen, True
-    less = design.design(given.composition, own, most=len(found.chosen) - 1, exact=True, **asked)
+    with _in_one_line():
+        found = design.design(given.composition, own, most=MOST, **asked)
+        if not found.holds:
+            return (), False
+        if len(found.chosen) < 3:  # each alone was looked at: where it takes two, none is enough
+            return found.chosen, True
+        fewer = len(found.chosen) - 1
+        less = design.design(given.composition, own, most=fewer, exact=True, **asked)
     return (less if less.holds else found).chosen, True

@@ -40,5 +40,7 @@ def choose(part: str, parts, workdir) -> str:
     if not part and len(parts) == 1:
         return parts[0]
     if part not in parts:
-        raise BadInput(f"'{workdir}' holds {', '.join(parts)}: name one of them as part")
+        quote = "'" if any(", " in name for name in parts) else ""  # names may be of several words
+        each = ", ".join(f"{quote}{name}{quote}" for name in parts)
+        raise BadInput(f"'{workdir}' holds {each}: name one of them as part")
     return part

@@ -25,6 +25,7 @@ from cgjax.analysis import (
     dependence,
     design,
     factor_kernels,
+    factor_tables,
     factorization,
     geometry,
     interior_point,
@@ -709,6 +710,25 @@ CASES = {
         ("most", lambda: coverage.neighbours(LATENTS, LATENTS, 0)),
         ("radius", lambda: coverage.neighbours(LATENTS, LATENTS, 3, NAN)),
     ],
+    "coverage.first_of_each": [
+        ("values", lambda: coverage.first_of_each(spoilt(LATENTS))),
+        ("values", lambda: coverage.first_of_each(LATENTS[0])),
+        ("values", lambda: coverage.first_of_each(LATENTS[:0])),
+    ],
+    "factor_tables.held": [
+        ("p", lambda: factor_tables.held(spoilt(LATENTS), [[0, 1]], (2, 2))),
+        ("p", lambda: factor_tables.held([[0, 2]], [[0, 1]], (2, 2))),
+        ("q", lambda: factor_tables.held([[0, 1]], [[0, -1]], (2, 2))),
+        ("q", lambda: factor_tables.held([[0, 1]], np.zeros((0, 2)), (2, 2))),
+        ("p", lambda: factor_tables.held([[0, 0.5]], [[0, 1]], (2, 2))),
+        ("sizes", lambda: factor_tables.held([[0, 1]], [[0, 1]], (2, 2, 2))),
+    ],
+    "factor_tables.grid": [
+        ("sizes", lambda: factor_tables.grid((2, 0))),
+        ("sizes", lambda: factor_tables.grid((2, 2.5))),
+        ("sizes", lambda: factor_tables.grid(())),
+        ("sizes", lambda: factor_tables.grid((10**6, 10**6, 10**6, 10**6))),
+    ],
     "continuity.continuity": [
         ("starts", lambda: continuity.continuity(np.sin, spoilt(LATENTS), LATENTS)),
         ("stops", lambda: continuity.continuity(np.sin, LATENTS, spoilt(LATENTS))),
@@ -724,6 +744,9 @@ CASES = {
         ("components", lambda: audit_latents(components=(np.sin, lambda z: z[:1]))),
         ("n_values", lambda: audit_latents(n_values=0)),
         ("n_partners", lambda: audit_latents(n_partners=2.5)),
+        ("tested", lambda: audit_latents(tested=[0, 10])),
+        ("tested", lambda: audit_latents(tested=[0.5])),
+        ("tested", lambda: audit_latents(tested=[True] * 10)),
     ],
     "support.audit_support": [
         ("slots", lambda: audit_support(slots=[], partners=[])),

@@ -91,10 +91,14 @@ def trained(config, task, workdir, name: str = "") -> tuple[Bases, dict]:
 
 def untrained(config, task) -> Bases:
     """The networks before any training: what masks find in random weights."""
-    seeds = config.train.seeds
-    params = train.SetUp(experiment(config, task), in_steps(config, task)).init().params
-    found = scored(config, task, params, {"base_seed": np.array(config.train.seeds)})
-    return found._replace(valid=np.ones(len(seeds), bool))
+    numbers = {"base_seed": np.array(config.train.seeds)}
+    found = scored(config, task, initial(config, task), numbers)
+    return found._replace(valid=np.ones(len(config.train.seeds), bool))
+
+
+def initial(config, task):
+    """Weights before any training, leaves [bases, ...]."""
+    return train.SetUp(experiment(config, task), in_steps(config, task)).init().params
 
 
 def scored(config, task, params, numbers: dict) -> Bases:

@@ -59,7 +59,7 @@ def plan(config) -> dict:
 
 
 def load(config, workdir, part: str = "", step=None):
-    """The bases of one part of a row."""
+    """The bases of one part of a row, or the subnetworks "<part>/<subroutine>" of its masks."""
     return study.load(config, workdir, part, step)
 
 

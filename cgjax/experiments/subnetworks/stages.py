@@ -15,6 +15,7 @@ from cgjax.analysis import masks as library
 from cgjax.core import checkpoint, loading, tree
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
+from cgjax.core.replicas import names_of
 from cgjax.data import pretrained
 from cgjax.experiments.subnetworks import (
     ablation,
@@ -155,9 +156,7 @@ def masked(config, task, found: bases.Bases, workdir, name: str = "") -> Part:
     best validation quality is trained again with every seed, and so is the first one of each key,
     which no result has chosen.
     """
-    n, own = len(task.subroutines), config.masks
-    first = {"s0": own.s0s[0], "lr": own.lrs[0], "layers": 0, "penalty": own.penalties[0]}
-    first = {key: np.float32(value).item() for key, value in first.items()}  # as replicas have it
+    n, own, first = len(task.subroutines), config.masks, registered(config)
     pairs = [(base, target) for base in range(len(found.valid)) for target in range(n)]
     wanted = {pair: [first] for pair in pairs}
     search, chosen = None, {}
@@ -186,6 +185,13 @@ def masked(config, task, found: bases.Bases, workdir, name: str = "") -> Part:
     ])  # fmt: skip
     selected = tables.rows(table, is_chosen) if search else None
     return Part(task, found, trained, tables.rows(table, is_first), selected, search)
+
+
+def registered(config) -> dict:
+    """The configuration that no result has chosen: the first of each key."""
+    own = config.masks
+    first = {"s0": own.s0s[0], "lr": own.lrs[0], "layers": 0, "penalty": own.penalties[0]}
+    return {key: np.float32(value).item() for key, value in first.items()}  # as replicas have it
 
 
 def choice(search: dict, pair: tuple[int, int]) -> dict | None:
@@ -231,12 +237,43 @@ def load(config, workdir, step=None) -> loading.Loaded:
     """`predict(params, inputs {name: [4n, ...]})` -> logits [n, 4] of a part's bases."""
     task = task_of(config)
     if not is_trained(config):
-        params, steps = bases.untrained(config, task).params, np.zeros(len(config.train.seeds), int)
+        params, steps = bases.initial(config, task), np.zeros(len(config.train.seeds), int)
     else:
         params, steps = best(config, workdir, step)
-    return loading.Loaded(
-        lambda params, inputs: odd_one_out.logits(task.embed(params, inputs)), params, config, steps
+    return loading.Loaded(_predictor(task), params, config, steps)
+
+
+def load_masks(config, workdir, subroutine: str, step=None) -> loading.Loaded:
+    """The subnetworks of one subroutine: weights of a base, 0 where its mask is.
+
+    params: leading axis bases x mask seeds, of the pre-registered configuration.
+    """
+    if config.masks.prune:
+        raise BadInput("masks.prune=True: what is left of the bases was not saved, masks are of it")
+    task, own = task_of(config), config.masks
+    whole = load(config, workdir).params
+    numbers = {"base_seed": np.array(config.train.seeds)}
+    found = bases.Bases(whole, numbers, {}, np.ones(len(config.train.seeds), bool))
+    target = task.subroutines.index(loading.choose(subroutine, task.subroutines, workdir))
+    rows = [{"base": base, "target": target, **registered(config), "seed": seed}
+            for base in range(len(found.valid)) for seed in own.seeds]  # fmt: skip
+    replicas = searches.columns(found, rows)
+    names = names_of(replicas, ("seed", *numbers, *searches.IDENTITY))
+    scores, _, steps = loading.read(pathlib.Path(workdir) / "masks", names, step)
+    like = jax.tree.map(lambda leaf: leaf[0], whole)
+    on = {name: sets[0] for name, sets in tasks.layer_sets(task, like, tuple(own.layers)).items()}
+    taken = jax.tree.map(lambda leaf: jnp.asarray(leaf)[replicas["base"]], whole)
+    scores = {name: jnp.asarray(leaf) for name, leaf in tree.flat(scores).items()}
+    scores = tree.unflat({name: scores.get(name) for name in tree.flat(whole)}, whole)
+    hard = library.FAMILIES[own.family].hard(scores)
+    params = jax.vmap(lambda base, mask: library.apply(base, mask, on))(
+        searches.cast(taken, on, task.dtype), hard
     )
+    return loading.Loaded(_predictor(task), params, config, steps)
+
+
+def _predictor(task):
+    return lambda params, inputs: odd_one_out.logits(task.embed(params, inputs))
 
 
 def best(config, workdir, step=None) -> tuple[dict, np.ndarray]:

@@ -47,10 +47,13 @@ def plan(config) -> dict:
 
 
 def load(config, workdir, part: str = "", step=None) -> loading.Loaded:
-    """The bases of one part."""
-    known = dict(parts(config))
+    """The bases of one part, or "<part>/<subroutine>": the subnetworks that its masks leave."""
+    known, workdir = dict(parts(config)), pathlib.Path(workdir)
+    head, _, subroutine = part.rpartition("/")
+    if part not in known and head in known and config.study in WITH_MASKS:
+        return stages.load_masks(known[head], workdir / head, subroutine, step)
     name = loading.choose(part, known, workdir)
-    return stages.load(known[name], pathlib.Path(workdir) / name, step)
+    return stages.load(known[name], workdir / name, step)
 
 
 def study(config, workdir) -> tuple[dict, dict]:
@@ -361,4 +364,6 @@ STUDIES = {
     "joint": disjoint,
     "tangent": kernels,
 }
+# Studies whose parts have a folder of masks for each base and subroutine.
+WITH_MASKS = ("rule", "resnet", "simclr", "sizes", "joint", "tangent")
 AFTERWARDS = {"sizes": over_widths, "rule": trained_or_random, "resnet": trained_or_random}

@@ -76,7 +76,9 @@ def test_curves_are_written_as_numbers(plane):
 def test_a_run_is_read_back(plane):
     config, workdir, (_, arrays, _) = plane
     (workdir / "config.json").write_text(configs.to_json(config))
-    loaded = cgjax.load(workdir, "control")
+    with pytest.MonkeyPatch.context() as patch:  # what was trained is read, and nothing is drawn
+        patch.setattr(of_plane, "experiment", None)
+        loaded = cgjax.load(workdir, "control")
     x = np.array([[0.5, 0.5], [-0.5, 0.2]], np.float32)
     params = jax.tree.map(lambda leaf: leaf[0], loaded.params)
     assert loaded.predict(params, x).shape == (2, 2) and loaded.step.tolist() == [12, 12]

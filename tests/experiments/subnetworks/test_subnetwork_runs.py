@@ -21,6 +21,7 @@ from cgjax.experiments.subnetworks import (
     joint,
     language,
     measures,
+    odd_one_out,
     run,
     searches,
     stages,
@@ -221,6 +222,36 @@ def test_bases_are_read_back(agreement):
     lines = (workdir / "target/base/metrics.jsonl").read_text().splitlines()
     seen = [line["val loss"] for line in map(json.loads, lines) if line["kind"] == "eval"]
     np.testing.assert_allclose(kept, np.min(seen, axis=0), rtol=1e-5)
+
+
+def test_subnetworks_are_read_back(agreement):
+    """Accuracies of the loaded networks are those of the ablations, bases x mask seeds."""
+    config, workdir, (_, arrays, _) = agreement
+    loaded = cgjax.load(workdir, part="target/verb")
+    task = stages.task_of(configs.parts(config)[0][1])
+    own = arrays["target/runs/target"] == task.subroutines.index("verb")
+    table = jax.tree.map(jnp.asarray, task.sets.table)
+    rows = jnp.asarray(task.sets.rows["test"][f"test_{task.subroutines.index('verb')}"])
+
+    @jax.jit
+    def accuracy(params):
+        logits = loaded.predict(params, tasks.shown(table, rows))
+        first = logits >= logits.max(axis=1, keepdims=True) - odd_one_out.TIED
+        return jnp.mean(first[:, 3] / jnp.sum(first, axis=1))
+
+    found = [float(accuracy(tree.take(loaded.params, i))) for i in range(4)]
+    np.testing.assert_allclose(found, arrays["target/runs/sub_target"][own], atol=1e-6)
+    # Weights that a mask has taken are 0, those that it leaves the base's.
+    whole, part = (tree.flat(one.params) for one in (cgjax.load(workdir, "target"), loaded))
+    masked = [name for name in part if not np.array_equal(part[name][::2], whole[name])]
+    kept = [np.mean(np.concatenate([np.ravel(part[name][i] != 0) for name in masked]))
+            for i in range(4)]  # fmt: skip
+    np.testing.assert_allclose(kept, arrays["target/runs/kept"][own], atol=1e-6)
+    for name in masked:
+        base = np.repeat(whole[name], 2, axis=0)
+        assert np.all((part[name] == 0) | (part[name] == base))
+    with pytest.raises(BadInput, match="holds subject, verb: name one"):
+        cgjax.load(workdir, part="target/noun")
 
 
 def test_failed_bases_are_kept_marked_and_left_out():

@@ -79,10 +79,10 @@ def run(experiment, known, config, workdir, name: str = "", per_step: int = 1) -
     return Trained(known, seeds, columns(history), columns(evals), params, extra, wall_s)
 
 
-def read(experiment, known, folder, name: str, step=None) -> tuple[Any, np.ndarray]:
+def read(config, known, folder, name: str, step=None) -> tuple[Any, np.ndarray]:
     """Parameters of one setting's networks, a leading axis of seeds, and their steps."""
     names = [one.name for one in known]
     place = names.index(loading.choose(name, names, folder))
-    wanted = names_of(experiment.replicas, IDENTITY)[place :: len(names)]
+    wanted = names_of(replicas(config, known), IDENTITY)[place :: len(names)]
     params, _, steps = loading.read(folder, wanted, step)
     return params, steps

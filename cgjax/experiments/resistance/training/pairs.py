@@ -280,5 +280,5 @@ def in_steps(config):
 
 def load(config, folder, setting: str, step=None) -> loading.Loaded:
     """`predict(params, x [n, 28, 56, 1])` -> logits of one setting's networks."""
-    params, steps = training.read(experiment(config), settings(config), folder, setting, step)
+    params, steps = training.read(config, settings(config), folder, setting, step)
     return loading.Loaded(predictor(config), params, config, steps)

@@ -362,5 +362,5 @@ def kept(config, trained: training.Trained, folder, name: str) -> tuple[list, np
 def load(config, folder, setting: str, step=None) -> loading.Loaded:
     """`predict(params, x [n, 2])` -> logits of one setting's networks."""
     at = None if step is None else step * per_step(config)
-    params, steps = training.read(experiment(config), settings(config), folder, setting, at)
+    params, steps = training.read(config, settings(config), folder, setting, at)
     return loading.Loaded(predictor(config), params, config, steps)

@@ -182,7 +182,7 @@ def in_steps(config):
 
 def load(config, folder, setting: str, step=None) -> loading.Loaded:
     """`predict(params, commands [n, T])` -> symbols [n, 50] of one setting's networks."""
-    params, steps = training.read(experiment(config), settings(config), folder, setting, step)
+    params, steps = training.read(config, settings(config), folder, setting, step)
 
     def predict(params, commands):
         return greedy(network(config), params, commands, scan.LIMIT)

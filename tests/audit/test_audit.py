@@ -1,0 +1,229 @@
+"""`python -m cgjax.audit`: tables of one's own, what they lack, and bad ones in one line."""
+
+import csv
+import sys
+
+import numpy as np
+import pytest
+from front_door import one_line
+
+from cgjax.analysis import factor_tables
+from cgjax.audit.__main__ import main
+
+WORLD = """
+import jax.numpy as jnp
+
+def part(z):
+    return jnp.concatenate([z, z**2], axis=1)
+
+def add(slots):
+    return slots[0] + slots[1]
+
+def gated(slots):
+    return slots[0] * slots[1][:, :1] + slots[1]
+
+def fails(slots):
+    raise RuntimeError("no such world")
+
+parts = [part, part]
+number = 3
+"""
+NAMES = ("shape", "x")
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "audited_world.py").write_text(WORLD)
+    yield tmp_path
+    sys.modules.pop("audited_world", None)
+
+
+def table(name, rows, names=NAMES):
+    rows = np.asarray(rows, float)
+    np.savez(name, **{name: column for name, column in zip(names, rows.T)})
+    return name
+
+
+def test_coverage_of_a_grid_by_its_own_values(here, capsys):
+    (here / "own.csv").write_text("colour,size\nred,1\nred,2\nblue, 1\n\ngreen,2\ngreen,3\n")
+    assert main(["--latents=own.csv"]) == 0
+    out = capsys.readouterr().out
+    assert "own.csv · 5 rows of 2 factors · against every combination of its values" in out
+    assert "colour  3 of 3 values, blue, green, red" in out
+    assert "coverage: 5 of 9 combinations (55.6%), 5 of 9 pairs of values" in out
+    assert "2  size = 3 with colour = blue, red (never together)" in out
+    assert (here / "own-audit.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_dsprites_shape_one_corner_left_out(here, capsys):
+    sizes = (3, 6, 40, 32, 32)
+    rows = factor_tables.grid(sizes)
+    # As in dSprites' own file: a colour that never varies, and a pickle beside the factors.
+    everything = np.concatenate([np.ones((len(rows), 1), int), rows], axis=1)
+    np.savez("all.npz", latents=everything.astype(np.uint8), metadata=np.array([{}], object))
+    gone = (rows[:, 0] == 2) & (rows[:, 3] >= 16)
+    np.savez("train.npz", everything[~gone].astype(np.uint8))
+    flags = ["--latents=train.npz", "--against=all.npz:latents", "--columns=1,2,3,4,5"]
+    assert main([*flags, "--out=made/here"]) == 0
+    out = capsys.readouterr().out
+    assert "coverage: 614,400 of 737,280 combinations (83.3%)" in out
+    assert "122,880  4 = 16 to 31 with 1 = 2 (never together)" in out and "scattered" not in out
+    assert (here / "made/here/train-audit.png").exists()
+    assert main(flags[:2]) == 2
+    one_line(capsys, "factor '0' never varies", "--columns")
+
+
+def test_samples_are_cut_into_bins(here, capsys):
+    p = np.random.default_rng(0).uniform(0.01, 0.99, size=(4000, 2))
+    q = np.random.default_rng(1).uniform(size=(4000, 2))
+    p = p[~((p[:, 0] > 0.5) & (p[:, 1] > 0.5))]
+    assert main([f"--latents={table('p.npz', p)}", "--bins=4"]) == 0
+    assert "12 of 16 combinations (75.0%)" in capsys.readouterr().out
+    assert main(["--latents=p.npz", f"--against={table('q.npz', q)}", "--bins=4"]) == 0
+    # Bins span Q, whose middle is not quite 0.5: only the outer corner is surely empty.
+    assert "with shape = 0.7497 to 0.9995 (never together)" in capsys.readouterr().out
+    flags = ["--latents=p.npz", f"--against={table('q.npz', q / 2)}"]
+    assert main(flags) == 2
+    one_line(capsys, "rows of --latents are not in --against")
+
+
+def test_the_theorem_names_what_to_collect_and_is_asked_again(here, capsys):
+    rows = factor_tables.grid((5, 5))
+    p = rows[rows[:, 1] != 4]
+    flags = [f"--latents={table('p.npz', p)}", f"--against={table('q.npz', rows)}",
+             "--composition=audited_world:add"]  # fmt: skip
+    assert main([*flags, "--components=audited_world:part"]) == 0
+    out = capsys.readouterr().out
+    assert "5  x = 4 (never shown)" in out
+    assert "The theorem does not apply: A2" in out
+    assert "to collect: 1 combinations for 1 failing values, the fewest for each value" in out
+    assert "Consistent with the theorem" in out.split("with them: ")[1]
+    with open("p-collect.csv") as handle:
+        head, *collected = list(csv.reader(handle))
+    assert head == list(NAMES) and [row[1] for row in collected] == ["4"]
+    assert main([flags[0].replace("p.npz", "q.npz"), *flags[2:],
+                 "--components=audited_world:parts"]) == 0  # fmt: skip
+    out = capsys.readouterr().out
+    assert "nothing is missing" in out and "Consistent with the theorem" in out
+    assert "to collect" not in out
+
+
+def test_partners_that_hide_a_value_are_replaced(here, capsys):
+    """Shape 0 is shown only beside x = 0, where C hides it: A3, though every value is there."""
+    rows = factor_tables.grid((4, 4))
+    p = rows[(rows[:, 0] > 0) | (rows[:, 1] == 0)]
+    flags = [f"--latents={table('p.npz', p)}", "--composition=audited_world:gated",
+             "--components=audited_world:parts"]  # fmt: skip
+    assert main(flags) == 0
+    out = capsys.readouterr().out
+    assert "The theorem does not apply: A3" in out
+    assert "for 1 failing values, the fewest for each value" in out
+    with open("p-collect.csv") as handle:
+        _, (shape, x) = list(csv.reader(handle))
+    assert shape == "0" and x != "0"
+    assert "Consistent with the theorem" in out.split("with them: ")[1]
+
+
+GOOD = "a,b\n0,0\n0,1\n1,0\n1,1\n2,2\n"
+BAD_FILES = {
+    "ragged.csv": ("a,b\n0,1\n0\n", "ragged: row 2 has 1 of 2 cells"),
+    "one.csv": ("a\n0\n1\n", "one column, 'a'"),
+    "still.csv": ("a,b\n0,1\n1,1\n", "factor 'b' never varies"),
+    "text.csv": ("a,b\n0,1\n1,two\n", "column 'b' of 'text.csv' mixes numbers and words: row 2"),
+    "gap.csv": ("a,b\n0,x\n1,\n", "row 2 holds ''"),
+    "nan.csv": ("a,b\n0,1\n1,nan\n", "NaN or infinite in 1 rows, first in row 2"),
+    "bare.csv": ("0,1\n1,0\n", "must name the columns"),
+    "twice.csv": ("a,a\n0,1\n", "different names"),
+    "empty.csv": ("", "holds no rows"),
+    "head.csv": ("a,b\n", "holds no rows"),
+    "bytes.csv": (b"\xff\xfe\x00", "is no csv"),
+    "odd.npz": (b"no zip", "holds Python objects"),
+    "table.txt": (GOOD, "give a file .npz or .csv"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_a_bad_file_is_one_line(name, here, capsys):
+    content, words = BAD_FILES[name]
+    (here / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    assert main([f"--latents={name}"]) == 2
+    one_line(capsys, words)
+    assert not list(here.glob("*.png"))
+
+
+def test_bad_arrays_are_one_line(here, capsys):
+    columns = {"a": np.arange(3.0), "b": np.arange(3.0)}
+    for arrays, words in (
+        ({"a": np.array([{}], object)}, "a pickle"),
+        ({"p": np.zeros((3, 2)), "q": np.zeros((3, 2))}, "p [3, 2], q [3, 2]; name one"),
+        (columns | {"b": np.arange(2.0)}, "no columns of one length"),
+        (columns | {"b": np.array([0, np.nan, 1])}, "column 'b' of 'bad.npz' is NaN"),
+        (columns | {"b": np.array([0j, 1, 2])}, "real numbers or words"),
+        ({"a": np.zeros((0, 2))}, "holds no rows"),
+        ({}, "holds no array"),
+    ):
+        np.savez("bad.npz", **arrays)
+        assert main(["--latents=bad.npz"]) == 2
+        one_line(capsys, words)
+    assert main(["--latents=bad.npz:q"]) == 2
+    one_line(capsys, "has no array 'q'")
+
+
+WRONG = {
+    "--latents=none.csv": "no file 'none.csv'",
+    "--latent=good.csv": "unknown argument '--latent=good.csv' (did you mean",
+    "--columns=a,c": "no column 'c'",
+    "--bins=1": "--bins must be",
+    "--bins=x": "--bins",
+    "--composition=audited_world:add": "go together",
+    "--sizes=1,1": "are of --components",
+    "--against=other.csv": "column 'b' is in 'good.csv' alone",
+    "--against=small.csv": "2 rows of --latents are not in --against, first row 4 (a=1, b=1)",
+    "--against=words.csv": "numbers in one table, of words in the other",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("flag", WRONG)
+def test_a_wrong_flag_is_one_line(flag, here, capsys):
+    (here / "good.csv").write_text(GOOD)
+    (here / "other.csv").write_text(GOOD.replace("b", "c"))
+    (here / "small.csv").write_text("a,b\n0,0\n0,1\n1,0\n")
+    (here / "words.csv").write_text("b,a\nx,0\ny,1\n")
+    assert main([flag] + ["--latents=good.csv"] * (not flag.startswith("--latent"))) == 2
+    one_line(capsys, WRONG[flag])
+
+
+WORLDS = {
+    ("audited_world:add", "no_module:part"): "cannot import 'no_module'",
+    ("audited_world:add", "audited_world:no_part"): "has no 'no_part'",
+    ("audited_world:add", "audited_world"): "must be module:function",
+    ("audited_world:add", "audited_world:number"): "must be a function, or a list",
+    ("audited_world:number", "audited_world:parts"): "is no function",
+    ("audited_world:fails", "audited_world:parts"): "raised RuntimeError: no such world",
+    ("audited_world:add", "audited_world:parts", "--sizes=1,2"): "2 in all",
+    ("audited_world:add", "audited_world:parts", "--sizes=a"): "whole numbers",
+    ("audited_world:add", "audited_world:parts", "--latents=words.csv"): "'b' is of words",
+}
+
+
+@pytest.mark.parametrize("world", WORLDS, ids=lambda world: " ".join(world))
+def test_a_bad_world_is_one_line(world, here, capsys):
+    (here / "good.csv").write_text(GOOD)
+    (here / "words.csv").write_text("a,b\n0,x\n1,y\n2,x\n")
+    composition, components, *more = world
+    flags = [f"--composition={composition}", f"--components={components}", *more]
+    assert main(["--latents=good.csv", *flags]) == 2
+    one_line(capsys, WORLDS[world])
+
+
+def test_a_grid_too_large_asks_for_another_table(here, capsys):
+    rows = np.random.default_rng(0).uniform(size=(200, 6))
+    assert main([f"--latents={table('p.npz', rows, 'abcdef')}"]) == 2
+    one_line(capsys, "the grid has 64,000,000 combinations", "give --against")
+
+
+def test_help(capsys):
+    assert main(["--help"]) == 0
+    assert "--composition" in capsys.readouterr().out
