@@ -53,12 +53,15 @@ def remove(config, names) -> None:
 def declare_parts(config, parts: dict) -> None:
     """`config.parts.<name>`: the keys in which each program of a row differs from the others.
 
+    parts: {name: {"model.hidden": 100}}, or with a dict for each section.
     Keys that every part sets are taken away from the row, where nothing would read them.
     """
     with config.unlocked():
         # One by one: a dict that two parts share would become one node, and an override of one
         # part one of both.
-        config.parts = {name: ml_collections.ConfigDict(part) for name, part in parts.items()}
+        config.parts = {
+            name: ml_collections.ConfigDict(nested(part)) for name, part in parts.items()
+        }
     own = [set(keys(part)) for part in config.parts.values()]
     remove(config, set.intersection(*own) if own else ())
 

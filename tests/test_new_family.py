@@ -3,6 +3,7 @@
 import json
 import pathlib
 import re
+import shutil
 
 import jax
 import numpy as np
@@ -11,6 +12,7 @@ from front_door import blocks, one_line, write_family
 
 import cgjax
 from cgjax.main import main
+from cgjax.report.__main__ import main as report_main
 
 
 @pytest.fixture
@@ -37,6 +39,35 @@ def test_the_family_of_the_readme_lists_runs_and_opens(here, capsys):
     assert np.asarray(run.params["w"]).shape == (2, 3) and list(run.step) == [12, 12]
     params = jax.tree.map(lambda leaf: leaf[0], run.params)
     assert run.predict(params, np.ones((4, 3))).shape == (4,)
+
+
+def test_a_newcomer_s_family_of_two_parts(here, capsys):
+    """Written by the README alone, unlike its own: one file, two parts, fresh samples."""
+    made = pathlib.Path(__file__).parent / "newcomer"
+    assert len((made / "parity.py").read_text().splitlines()) < 80
+    shutil.copytree(made, here / "newcomer", ignore=shutil.ignore_patterns("__pycache__"))
+    assert main(["--list=newcomer/"]) == 0
+    out = capsys.readouterr().out
+    assert "--config=newcomer/parity.py:<row>" in out
+    assert "demo  A sum, a product  [1]" in out
+    assert main(["--config=newcomer/parity.py:smoke", "--config.train.seeds=0,1"]) == 0
+    *_, head, product, added, last = capsys.readouterr().out.splitlines()
+    assert head.split() == ["metric", "ours", "paper", "diff"]
+    assert product.split() == "product/accuracy 1.0000 ± 0.0000 1.0000 +0.0000".split()
+    assert added.split()[0] == "sum/accuracy" and " 0.5000 " in added
+    assert last.endswith("numbers in runs/newcomer.parity/demo-smoke/results.json")
+    run = cgjax.load("runs/newcomer.parity/demo-smoke", "product")
+    params = jax.tree.map(lambda leaf: leaf[1], run.params)
+    assert run.predict(params, np.array([[1.0, -1.0]]))[0] < 0
+    flags = ["--record=newcomer/record"]
+    assert report_main([*flags, "--add", "runs/newcomer.parity/demo-smoke"]) == 0
+    assert report_main(flags) == 0
+    out = capsys.readouterr().out
+    assert (
+        "## parity" in out and "| demo | smoke | product/accuracy | 1.000, 1.000 | 1.000 |" in out
+    )
+    assert report_main(["--record=nowhere"]) == 2
+    one_line(capsys, "'nowhere' holds no recorded run")
 
 
 RETURNS = ', {"mse": mse}, {}\n'  # the second and third value of `run`

@@ -135,6 +135,11 @@ def _agrees(old, new, path: str = "") -> bool:
     return path == ".train.seeds" or old == new
 
 
+def families(record: pathlib.Path = RECORD) -> list[str]:
+    """The families of which there are recorded runs."""
+    return sorted({path.parent.name for path in pathlib.Path(record).glob("*/*.json")})
+
+
 def entries(family: str, record: pathlib.Path = RECORD) -> list[dict]:
     """Every recorded run of a family, by size, row and label."""
     found = [read_json(path) for path in (record / family).glob("*.json")]

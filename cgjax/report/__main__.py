@@ -1,11 +1,13 @@
 """python -m cgjax.report                      tables of the record, ours beside the paper's
-python -m cgjax.report --add=<workdir> ...  puts finished runs into the record"""
+python -m cgjax.report --add=<workdir> ...  puts finished runs into the record
+  --record=<folder>                         a record of one's own, not the package's"""
 
 import argparse
+import pathlib
 import sys
 
 from cgjax import experiments, report
-from cgjax.core.errors import command
+from cgjax.core.errors import BadInput, command
 
 
 @command
@@ -17,18 +19,25 @@ def main(argv=None):
     )
     parser.add_argument("--add", nargs="*", default=(), metavar="WORKDIR")
     parser.add_argument("--label", default="", help="marks a second run of the same row and size")
+    parser.add_argument("--record", type=pathlib.Path, default=report.RECORD, metavar="FOLDER")
     flags = parser.parse_args(argv)
     for workdir in flags.add:
-        print(f"wrote {report.add(workdir, label=flags.label).name}")
+        print(f"wrote {report.add(workdir, flags.record, flags.label).name}")
     if not flags.add:
-        print("\n".join(f"## {title}\n\n{table.rstrip()}\n" for title, table in tables()))
+        shown = tables(flags.record)
+        print("\n".join(f"## {title}\n\n{table.rstrip()}\n" for title, table in shown))
 
 
-def tables():
+def tables(record: pathlib.Path = report.RECORD):
     """(title, Markdown) of every family that has a record, as it states them itself."""
-    for name in experiments.FAMILIES:
-        if record := report.entries(name):
-            yield from experiments.family(name).tables(record)
+    found = report.families(record)
+    if not found:
+        raise BadInput(f"'{record}' holds no recorded run: --add=<workdir> puts one there")
+    ours = [name for name in experiments.FAMILIES if name in found]
+    for name in ours + [name for name in found if name not in ours]:
+        family = experiments.family(name)
+        if hasattr(family, "tables"):
+            yield from family.tables(report.entries(name, record))
 
 
 if __name__ == "__main__":

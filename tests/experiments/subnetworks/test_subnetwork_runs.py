@@ -13,7 +13,7 @@ import pytest
 
 import cgjax
 from cgjax import config as configs
-from cgjax.core import checkpoint, train, tree
+from cgjax.core import checkpoint, loading, train, tree
 from cgjax.core.errors import BadInput, Preempted
 from cgjax.experiments.subnetworks import (
     bases,
@@ -21,7 +21,6 @@ from cgjax.experiments.subnetworks import (
     joint,
     language,
     measures,
-    odd_one_out,
     run,
     searches,
     stages,
@@ -224,32 +223,33 @@ def test_bases_are_read_back(agreement):
     np.testing.assert_allclose(kept, np.min(seen, axis=0), rtol=1e-5)
 
 
-def test_subnetworks_are_read_back(agreement):
-    """Accuracies of the loaded networks are those of the ablations, bases x mask seeds."""
-    config, workdir, (_, arrays, _) = agreement
+def test_subnetworks_are_read_back(agreement, monkeypatch):
+    """Weights of the bases where a score is positive, else 0; bases x mask seeds."""
+    config, workdir, _ = agreement
+    real, rng, seen = loading.read, np.random.default_rng(0), []
+
+    def some_negative(folder, names, step=None):  # two steps leave every score positive
+        scores, extra, steps = real(folder, names, step)
+        scores = jax.tree.map(lambda leaf: leaf * rng.choice([-1, 1], leaf.shape), scores)
+        seen.append((folder.name, names, tree.flat(scores)))
+        return scores, extra, steps
+
+    monkeypatch.setattr(loading, "read", some_negative)
     loaded = cgjax.load(workdir, part="target/verb")
-    task = stages.task_of(configs.parts(config)[0][1])
-    own = arrays["target/runs/target"] == task.subroutines.index("verb")
-    table = jax.tree.map(jnp.asarray, task.sets.table)
-    rows = jnp.asarray(task.sets.rows["test"][f"test_{task.subroutines.index('verb')}"])
-
-    @jax.jit
-    def accuracy(params):
-        logits = loaded.predict(params, tasks.shown(table, rows))
-        first = logits >= logits.max(axis=1, keepdims=True) - odd_one_out.TIED
-        return jnp.mean(first[:, 3] / jnp.sum(first, axis=1))
-
-    found = [float(accuracy(tree.take(loaded.params, i))) for i in range(4)]
-    np.testing.assert_allclose(found, arrays["target/runs/sub_target"][own], atol=1e-6)
-    # Weights that a mask has taken are 0, those that it leaves the base's.
-    whole, part = (tree.flat(one.params) for one in (cgjax.load(workdir, "target"), loaded))
-    masked = [name for name in part if not np.array_equal(part[name][::2], whole[name])]
-    kept = [np.mean(np.concatenate([np.ravel(part[name][i] != 0) for name in masked]))
-            for i in range(4)]  # fmt: skip
-    np.testing.assert_allclose(kept, arrays["target/runs/kept"][own], atol=1e-6)
-    for name in masked:
+    ((folder, names, scores),) = seen
+    places = [tuple(name.split(", ")[:3]) for name in names]
+    assert folder == "masks" and places == [
+        (f"seed {mask}", f"base_seed {base}", "target 1") for base in (0, 1) for mask in (0, 1)
+    ]
+    monkeypatch.undo()
+    whole = tree.flat(cgjax.load(workdir, part="target").params)
+    for name, leaf in tree.flat(loaded.params).items():
         base = np.repeat(whole[name], 2, axis=0)
-        assert np.all((part[name] == 0) | (part[name] == base))
+        np.testing.assert_array_equal(leaf, base * (scores[name] > 0) if name in scores else base)
+    task = stages.task_of(configs.parts(config)[0][1])
+    rows = jnp.asarray(task.sets.rows["val"]["compositional"])[:1]
+    inputs = tasks.shown(jax.tree.map(jnp.asarray, task.sets.table), rows)
+    assert loaded.predict(tree.take(loaded.params, 0), inputs).shape == (1, 4)
     with pytest.raises(BadInput, match="holds subject, verb: name one"):
         cgjax.load(workdir, part="target/noun")
 
