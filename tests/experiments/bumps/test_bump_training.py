@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 
+import cgjax
 from cgjax import config as configs
 from cgjax.analysis import factor_kernels, machines
 from cgjax.core import train
@@ -206,14 +207,19 @@ def test_layers_of_known_representations(small):
 
 
 @pytest.fixture(scope="module")
-def fields(tmp_path_factory):
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("fields")
+
+
+@pytest.fixture(scope="module")
+def fields(folder):
     """Section 13's cleanest demonstration, as the study runs it: (config, metrics, arrays)."""
     changes = {"data.n": 14, "data.regions": ("donut_3_10",), "optim.lr": 0.02}
     changes |= {f"train.{name}": 600 for name in ("steps", "steps_per_call", "log_every")}
     changes |= {"eval.every": 600, "checkpoint.every": 600, "train.seeds": (0,)}
     config = part("demo", "product", **changes)
     shown = sets.make(config)
-    trained = training.run(config, shown, tmp_path_factory.mktemp("fields"))
+    trained = training.run(config, shown, folder)
     return config, trained, *study.analyse(config, trained)
 
 
@@ -227,6 +233,21 @@ def test_product_field_composes_with_flatness_only(fields):
     assert metrics[flat + "composition R2"][0] > 0.99 > 0.1 > metrics[free + "composition R2"][0]
     assert metrics[flat + "stripe share x"][0] > 0.99
     assert arrays["errors"].shape == (2, 196) and list(arrays["cells"]) == [free[:-2], flat[:-2]]
+
+
+def test_a_cell_is_read_back(fields, folder):
+    config, trained, *_ = fields
+    row = config.copy_and_resolve_references()
+    with row.unlocked():
+        del row.parts  # the fixture trains one of them alone
+    (folder / "config.json").write_text(configs.to_json(row))
+    loaded = cgjax.load(folder, "null_axis 0.001")
+    params = jax.tree.map(lambda leaf: leaf[0], loaded.params)
+    points = trained.scenes.points[:5]
+    painted = loaded.predict(params, trained.scenes.codes[points])
+    np.testing.assert_allclose(painted, trained.painted[0, 1, :5], atol=1e-5)
+    with pytest.raises(BadInput, match="holds no penalty, null_axis 0.001: name one"):
+        cgjax.load(folder)
 
 
 def test_words_and_layers_of_trained_fields(fields):
