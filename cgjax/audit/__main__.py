@@ -52,17 +52,14 @@ def main(argv=None):
         check_inside(found, factors, p, q)
     for line in told(found, factors, codes, flags):
         say(line)
-    folder = flags.out or pathlib.Path(flags.latents.partition(".npz:")[0]).parent
-    name = pathlib.Path(flags.latents.partition(":")[0]).stem
-    picture = plots.save(draw(found, factors), folder / f"{name}-audit.png")
+    path, _ = tables.split(flags.latents)
+    folder = flags.out or path.parent
     if given:
-        grids = in_steps_of(wanted, factors)
-        steps = collect.in_steps(q, factors) if flags.against else grids
-        for line in asked(
-            given, factors, p, steps, flags.condition, folder / f"{name}-collect.csv"
-        ):
+        steps = collect.in_steps(q, factors) if flags.against else in_steps_of(wanted, factors)
+        collected = folder / f"{path.stem}-collect.csv"
+        for line in asked(given, factors, p, steps, flags.condition, collected):
             say(line)
-    say(f"picture: {picture}")
+    say(f"picture: {plots.save(draw(found, factors), folder / f'{path.stem}-audit.png')}")
 
 
 # --- flags ----------------------------------------------------------------------------------------
@@ -243,11 +240,16 @@ def asked(given, factors, p, q, condition, path) -> list[str]:
         write(path, factors, collect.from_steps(plan.rows, factors))
         words = "the fewest for each value" if plan.is_fewest else "a small set"
         lines.append(
-            f"to collect: {len(plan.rows)} combinations for {plan.n_values - plan.n_left} failing "
-            f"values, {words} among {collect.PARTNERS} tried for each: {path}"
+            f"to collect: {counted(len(plan.rows), 'combination')} for "
+            f"{counted(plan.n_values - plan.n_left, 'failing value')}, {words} among "
+            f"{collect.PARTNERS} tried for each: {path}"
         )
         lines.append(f"with them: {plan.after.verdict}")
     return lines
+
+
+def counted(n: int, word: str) -> str:
+    return f"{n:,} {word}{'s' * (n != 1)}"
 
 
 def write(path, factors, rows) -> None:

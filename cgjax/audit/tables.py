@@ -52,7 +52,7 @@ def word(value) -> str:
 
 
 def factors(p: dict, q: dict, bins: int) -> list[Factor]:
-    """What each column of both tables takes; numbers of MANY values are cut into bins of Q."""
+    """What each column of both tables takes; numbers of more than MANY values are cut into bins."""
     found = []
     for name in p:
         values = np.unique(np.concatenate([p[name], q[name]]))
@@ -74,8 +74,7 @@ def read(place: str, columns: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
     columns: only these. Numbers are float64. A column without any number is of words, which are
     categories; both in one column are refused.
     """
-    path, _, array = place.partition(":") if ".npz:" in place else (place, "", "")
-    path = pathlib.Path(path).expanduser()
+    path, array = split(place)
     if not path.is_file():
         raise BadInput(f"no file '{path}'")
     if path.suffix not in READ:
@@ -95,6 +94,12 @@ def read(place: str, columns: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
                            f"{np.sum(~np.isfinite(column)):,} rows, first in row {row + 1}: leave "
                            "them out")  # fmt: skip
     return found
+
+
+def split(place: str) -> tuple[pathlib.Path, str]:
+    """`"table.npz:array"` -> its path, and the array or ""."""
+    path, colon, array = place.partition(".npz:")
+    return pathlib.Path(path + ".npz" * bool(colon)).expanduser(), array
 
 
 def _read_csv(path, _):

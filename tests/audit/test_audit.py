@@ -98,7 +98,7 @@ def test_the_theorem_names_what_to_collect_and_is_asked_again(here, capsys):
     out = capsys.readouterr().out
     assert "5  x = 4 (never shown)" in out
     assert "The theorem does not apply: A2" in out
-    assert "to collect: 1 combinations for 1 failing values, the fewest for each value" in out
+    assert "to collect: 1 combination for 1 failing value, the fewest for each value" in out
     assert "Consistent with the theorem" in out.split("with them: ")[1]
     with open("p-collect.csv") as handle:
         head, *collected = list(csv.reader(handle))
@@ -119,7 +119,7 @@ def test_partners_that_hide_a_value_are_replaced(here, capsys):
     assert main(flags) == 0
     out = capsys.readouterr().out
     assert "The theorem does not apply: A3" in out
-    assert "for 1 failing values, the fewest for each value" in out
+    assert "for 1 failing value, the fewest for each value" in out
     with open("p-collect.csv") as handle:
         _, (shape, x) = list(csv.reader(handle))
     assert shape == "0" and x != "0"
