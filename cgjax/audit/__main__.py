@@ -224,7 +224,7 @@ def asked(given, factors, p, q, condition, path) -> list[str]:
     steps = rng.permutation(collect.in_steps(p, factors))
     problem = collect.problem(given, factors, steps, rng.permutation(q), condition)
     found = collect.audit(problem, steps)
-    lines = [f"theorem: {found.verdict}"]
+    lines = [f"theorem (places and radii in steps of each factor): {found.verdict}"]
     if any(n > collect.VALUES for n in problem.n_values):
         each = ", ".join(f"{n:,}" for n in problem.n_values)
         lines.append(f"tested: {len(problem.tested)} rows; components have {each} values")
@@ -242,7 +242,7 @@ def asked(given, factors, p, q, condition, path) -> list[str]:
         lines.append(
             f"to collect: {counted(len(plan.rows), 'combination')} for "
             f"{counted(plan.n_values - plan.n_left, 'failing value')}, {words} among "
-            f"{collect.PARTNERS} tried for each: {path}"
+            f"{collect.PARTNERS} or fewer tried for each: {path}"
         )
         lines.append(f"with them: {plan.after.verdict}")
     return lines
