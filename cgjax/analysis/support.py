@@ -262,7 +262,8 @@ def audit_latents(
     they differ. Tested are n_values component values of Q. The scenes of P that show a value are
     those, the n_partners nearest at most, whose own value is within `radius` of it; without one,
     within the `coverage.resolution` of P's values. The tested value itself takes their slot's
-    place. So the answer holds at that resolution, which the verdict names.
+    place. So the answer holds at that resolution, which the verdict names. A radius of 0 asks for
+    equal values, which levels of factors have; whether P is connected keeps its own resolution.
     options: those of `audit`: condition, order, pixelwise, rtol, atol.
 
     >>> audit_latents(lambda slots: slots[0] + slots[1], [jnp.sin, jnp.cos], p, q).verdict
@@ -293,7 +294,7 @@ def audit_latents(
 
     if options.get("condition") == "relaxed":
         options["unseen"] = scenes(q)
-    connected = latent_space.connection(latents_P, names, radius)
+    connected = latent_space.connection(latents_P, names, radius or None)
     return audit_support(composition, slots, scenes(p), found, connected, jumps, **options)
 
 
