@@ -32,8 +32,7 @@ def headline(found) -> str:
     if kernel is None or kernel.slope is None:
         return "Lenses on a model; its slope on unseen combinations is undefined"
     text = f"On unseen combinations the model keeps {kernel.slope:z.2f} of the reference"
-    foretold = kernel.slope_salience if kernel.slope_salience is not None else kernel.slope_kernel
-    return text + f"; its tangent kernel foretells {foretold:z.2f}"
+    return text + f"; its tangent kernel foretells {kernel.slope_kernel:z.2f}"
 
 
 def _grouped(reasons):
@@ -106,9 +105,10 @@ def _of_layer(layer):
     if np.isnan(layer.additive):
         return "does not vary on some grid"
     text = f"{layer.additive:.3f}, {layer.schmidt:.3f}, {layer.metric:.3f}"
-    kinds = {"a sum": layer.additive, "a product": layer.schmidt}
-    named = [kind for kind, share in kinds.items() if share >= NEARLY]
-    return text + (f" ({' and '.join(named)})" if named else "")
+    is_sum, is_product = layer.additive >= NEARLY, layer.schmidt >= NEARLY
+    if is_sum and is_product:
+        return text + " (of one factor, or nearly constant)"
+    return text + (" (a sum)" if is_sum else " (a product)" if is_product else "")
 
 
 def _of_dependence(dependence, names):
@@ -134,9 +134,10 @@ def _of_masks(masks, names):
     kept = ", ".join(f"{share:.2f} for {names[c]}" for c, share in zip(masks.factors, masks.kept))
     away = ~np.eye(len(masks.kept), dtype=bool)
     text = (
-        f"Subnetworks of a share of the weights ({kept}) have {np.diag(masks.alone).min():.2f} or "
-        f"more of their own effect and overlap by {masks.overlap[away].mean():.2f} (random ones "
-        f"{masks.overlap_random[away].mean():.2f}); own minus other effects are "
+        f"Subnetworks of a share of the weights ({kept}) have at least "
+        f"{np.diag(masks.alone).min():.2f} of their own effect and overlap by "
+        f"{masks.overlap[away].mean():.2f} (random ones {masks.overlap_random[away].mean():.2f}); "
+        f"own minus other effects are "
         f"{masks.sub_diff:+.2f} in them and {masks.abl_diff:+.2f} without them (random removals "
         f"{masks.abl_diff_random.mean():+.2f})"
     )

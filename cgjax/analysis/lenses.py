@@ -14,7 +14,6 @@ Combinations are compared whole: where one has several inputs, their outputs are
 """
 
 import functools
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
@@ -42,19 +41,8 @@ from cgjax.core.logging import say
 
 # Entries of the first axis of outputs that get a row each in the dependence matrix.
 MOST_ROWS = 16
-# Full grids of two factors, the others held, on which a layer is looked at.
-MOST_GRIDS = 32
 # Inputs that are put through f alone, to see whether it mixes them.
 N_ALONE = 8
-
-
-class Layer(NamedTuple):
-    """In which sense one layer is factorised, by `factorization`; NaN where it does not vary."""
-
-    metric: float  # factors move it at right angles
-    schmidt: float  # its kernel is a product of one for each factor
-    additive: float  # it is a sum of a part for each factor
-    selective: float  # share of units that respond to one factor only
 
 
 class Dependence(NamedTuple):
@@ -70,7 +58,7 @@ class Lenses(NamedTuple):
 
     support: support.SupportAudit | None  # can the trained combinations identify the components?
     kernel: Slopes | None  # additivity, salience and slopes, by the tangent kernel
-    factorization: dict[str, Layer] | None  # by layer
+    factorization: dict[str, factorization.Grids] | None  # by layer
     dependence: Dependence | None
     masks: Subnetworks | None  # a subnetwork for each factor
     reasons: dict  # lens or field -> why it is None
@@ -130,13 +118,18 @@ def look(
     """
     x, factors, is_train = _checked(x, factors, is_train)
     names = _names(names, factors.shape[1])
+    if (composition is None) != (not len(components)):
+        raise ValueError("composition and components go together: give both, or neither")
+    if select is not None:
+        selected(params, select)
     yhat = _outputs(f, params, x)
     flat = yhat.reshape(len(yhat), -1)
+    targets = _targets(targets, flat)
     reasons = {}
     return Lenses(
         support=_support(composition, components, audit, factors, is_train, names, reasons),
-        kernel=_kernel(f, params, x, factors, flat, is_train, targets, reasons),
         factorization=_layers(taps, params, x, factors, reasons),
+        kernel=_kernel(f, params, x, factors, flat, is_train, targets, reasons),
         dependence=_dependence(f, params, x, factors, yhat, inputs, outputs, reasons),
         masks=_masks(f, params, x, factors, flat, select, n_steps, reasons),
         reasons=reasons,
@@ -212,13 +205,22 @@ def _outputs(f, params, x):
     return np.asarray(found, np.float64)
 
 
+def _targets(targets, flat):
+    """Like outputs [n, D], or None."""
+    if targets is None:
+        return None
+    checks.finite(targets=targets)
+    n, d = flat.shape
+    if np.shape(targets)[:1] != (n,) or np.size(targets) != flat.size:
+        raise ValueError(f"targets are {n} x {d} as f's outputs, got shape {np.shape(targets)}")
+    return np.asarray(targets, np.float64).reshape(flat.shape)
+
+
 # --- the lenses -----------------------------------------------------------------------------------
 
 
 def _support(composition, components, audit, factors, is_train, names, reasons):
     """The theorem on the true generator, with levels of factors as latents."""
-    if (composition is None) != (not len(components)):
-        raise ValueError("composition and components go together: give both, or neither")
     if composition is None:
         reasons["support"] = "no composition and components of the true generator were given"
         return None
@@ -244,12 +246,6 @@ def _values(combinations, sizes):
 
 
 def _kernel(f, params, x, factors, yhat, is_train, targets, reasons):
-    if targets is not None:
-        checks.finite(targets=targets)
-        if np.size(targets) != yhat.size or np.shape(targets)[:1] != (len(x),):
-            shape = f"{len(x)} x {yhat.shape[1]} numbers"
-            raise ValueError(f"targets are {shape} as f's outputs, got shape {np.shape(targets)}")
-        targets = np.asarray(targets, np.float64).reshape(yhat.shape)
     gram = np.asarray(ntk.empirical(f, params, x, form="mean_trace", verbose=False))
     if not gram.any():
         reasons["kernel"] = "no output depends on params: the tangent kernel is zero"
@@ -263,57 +259,24 @@ def _layers(taps, params, x, factors, reasons):
     if taps is None:
         reasons["factorization"] = "no taps were given: a function of params and x to activations"
         return None
-    grids = _grids(np.unique(factors, axis=0))
-    if not grids:
+    activations = mask_trees.named(jax.jit(taps)(params, x))
+    if not activations:
+        raise ValueError("taps gives no activations")
+    for name, each in activations.items():
+        if np.shape(each)[:1] != (len(x),):
+            raise ValueError(f"taps: '{name}' is [{len(x)}, ...], got {np.shape(each)}")
+        checks.finite(**{f"taps: '{name}'": each})
+    if not factorization.grids(factors):
         reasons["factorization"] = "no two factors have all their combinations, the others held"
         return None
-    found = {}
-    for name, activations in mask_trees.named(jax.jit(taps)(params, x)).items():
-        if np.shape(activations)[:1] != (len(x),):
-            raise ValueError(f"taps: '{name}' is [{len(x)}, ...], got {np.shape(activations)}")
-        checks.finite(**{f"taps: '{name}'": activations})
-        _, means = combined(factors, np.asarray(activations).reshape(len(x), -1))
-        each = [_layer(means[rows]) for rows in grids]
-        found[_short(name)] = Layer(*np.mean(each, axis=0).tolist())
-    if not found:
-        raise ValueError("taps gives no activations")
-    return found
+    found = {_short(name): factorization.on_grids(a, factors) for name, a in activations.items()}
+    return {name: found[name] for name in sorted(found, key=lambda name: name == "outputs")}
 
 
 def _short(name):
     """linen's name of an intermediate, without the method and the number of the call."""
     name = name.removesuffix("/0").removesuffix("__call__").removesuffix("/")
     return name or "outputs"
-
-
-def _grids(combinations):
-    """Rows [n_b, n_a] of full grids of two factors a, b, the others held; MOST_GRIDS at most."""
-    found = []
-    for pair in itertools.combinations(range(combinations.shape[1]), 2):
-        others = np.delete(combinations, pair, axis=1)
-        _, place = np.unique(others, axis=0, return_inverse=True)
-        for group in range(place.max() + 1):
-            rows = np.flatnonzero(place.ravel() == group)
-            a, b = combinations[rows][:, pair].T
-            sizes = len(np.unique(b)), len(np.unique(a))
-            if min(sizes) > 1 and len(rows) == sizes[0] * sizes[1]:
-                found.append(rows[np.lexsort((a, b))].reshape(sizes))
-    some = np.unique(np.linspace(0, len(found) - 1, MOST_GRIDS).astype(int)) if found else ()
-    return [found[i] for i in some]
-
-
-def _layer(grid):
-    """Layer of activations [n_b, n_a, D]."""
-    centred = grid - grid.mean(axis=(0, 1))
-    if np.sum(centred**2) <= 1e-12 * np.sum(grid**2):
-        return Layer(*[np.nan] * 4)
-    n_b, n_a, _ = grid.shape
-    return Layer(
-        factorization.metric(grid),
-        factorization.operator_schmidt(factorization.grid_kernel(grid), n_a, n_b),
-        factorization.additive_share(grid),
-        factorization.selective_share(grid),
-    )
 
 
 def _dependence(f, params, x, factors, yhat, inputs, outputs, reasons):
@@ -402,7 +365,6 @@ def _masks(f, params, x, factors, yhat, select, n_steps, reasons):
     if select is None:
         reasons["masks"] = "no weights were selected: give select, such as 'kernel'"
         return None
-    selected(params, select)
     chosen, _ = main_effects(factors, yhat)
     if len(chosen) < 2:
         reasons["masks"] = f"{len(chosen)} of the factors move the outputs by themselves, not two"

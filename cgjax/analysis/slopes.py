@@ -65,8 +65,11 @@ def slopes(
         raise ValueError("is_train is True for some samples of a combination, not for all of them")
     if is_train.all():
         raise ValueError("is_train is True everywhere: no combination is unseen")
-    outputs = outputs.reshape(len(outputs), -1)
-    fitted = outputs if targets is None else combined(factors, targets)[1].reshape(outputs.shape)
+    if outputs.ndim != 2:
+        raise ValueError(f"outputs are [n, D], got {outputs.ndim} axes")
+    fitted = outputs if targets is None else combined(factors, targets)[1]
+    if fitted.shape != outputs.shape:
+        raise ValueError(f"targets are [n, {outputs.shape[1]}] as outputs, got {np.shape(targets)}")
     kernel = additivity.similarity_of_gram(np.asarray(factors), gram, n_samples=None)
     eps = float(np.finfo(np.asarray(gram).dtype).eps)
     reasons = {}
@@ -145,8 +148,10 @@ def _machine(kernel, y, is_train, eps):
     """Minimum-norm predictions [g, D] from the trained combinations."""
     # A kernel in float32 has eigenvalues of rounding, which no machine may invert.
     penalty = eps * np.trace(kernel[np.ix_(is_train, is_train)]) if eps > 1e-10 else 0.0
-    found = machines.ridge(kernel, y, kernel, penalty, mask=is_train, outputs=True)
-    return np.asarray(found, np.float64)
+    # The machine is linear in its targets: one program, however many outputs there are.
+    unit = np.eye(len(y)) * is_train[:, None]
+    found = machines.ridge(kernel, unit, kernel, penalty, mask=is_train, outputs=True)
+    return np.asarray(found, np.float64) @ y
 
 
 def _structure(kernel, y, is_train, eps, reasons):
@@ -185,16 +190,14 @@ def _no_salience(table, varies):
 def _additivity(combinations, outputs, is_train, reasons):
     """R2 on unseen combinations by trained conjunctions, of the outputs and of random ones."""
     unseen = outputs[~is_train]
-    weights = np.var(unseen, axis=0)
     random = np.random.default_rng(0).normal(size=(N_RANDOM, len(combinations)))
-    by_chance = float(additivity.additivity(combinations, random, is_train).r2_test.mean())
-    reason = None
-    if by_chance > 0.999:
-        reason = f"any outputs on {len(unseen)} unseen combinations are sums of this kind"
-    elif not _varies(unseen):
-        reason = "outputs do not vary over the unseen combinations"
-    if reason:
-        reasons["additivity"] = reason
+    every = np.concatenate([random, outputs.T])
+    r2 = additivity.additivity(combinations, every, is_train).r2_test
+    at_random = float(r2[:N_RANDOM].mean())
+    if at_random > 0.999:
+        reasons["additivity"] = f"any outputs on {len(unseen)} unseen combinations are such sums"
         return None, None
-    r2 = additivity.additivity(combinations, outputs.T, is_train).r2_test
-    return float(np.average(r2, weights=weights)), by_chance
+    if not _varies(unseen):
+        reasons["additivity"] = "outputs do not vary over the unseen combinations"
+        return None, None
+    return float(np.average(r2[N_RANDOM:], weights=np.var(unseen, axis=0))), at_random

@@ -8,6 +8,7 @@ are the null. A short search finds no smallest mask: overlaps are what it left, 
 """
 
 import functools
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -74,7 +75,8 @@ def subnetworks(
     if len(chosen) < 2:
         raise ValueError(f"factors: {len(chosen)} move the outputs by themselves, two are needed")
     found = _search(f, params, x, scores, jnp.asarray(effects, jnp.float32), n_steps)
-    kept, overlap, overlap_random = (np.asarray(a, np.float64) for a in _overlaps(found))
+    found = jax.tree.map(np.asarray, found)
+    kept, overlap, overlap_random = _overlaps(found, len(chosen))
     keys = jax.random.split(jax.random.key(0) if key is None else key, N_DRAWS)
     alone, without, at_random = _outcomes(f, params, x, found, keys)
 
@@ -153,14 +155,20 @@ def _shuffled(key, mask):
     return back(jax.random.permutation(key, vector))
 
 
-@jax.jit
-def _overlaps(found):
+def _overlaps(found, n):
     """Shares kept [K], and overlaps [K, K] of masks with leaves [K, ...]: theirs, by chance."""
-    n = len(jax.tree.leaves(found)[0])
     each = [tree.take(found, k) for k in range(n)]
-    pairs = [[masks.overlap([a, b]) for b in each] for a in each]
-    totals = jnp.array([[[pair.total, pair.expected_total] for pair in row] for row in pairs])
-    return jnp.stack([masks.kept(mask) for mask in each]), totals[..., 0], totals[..., 1]
+    overlaps = np.ones((2, n, n))
+    for i, j in itertools.combinations(range(n), 2):
+        overlaps[:, i, j] = overlaps[:, j, i] = _overlap(each[i], each[j])
+    kept = [sum(leaf.sum() for leaf in jax.tree.leaves(mask)) for mask in each]
+    return np.array(kept, float) / tree.size(each[0]), *overlaps
+
+
+@jax.jit
+def _overlap(a, b):
+    found = masks.overlap([a, b])
+    return jnp.stack([found.total, found.expected_total])
 
 
 def _scores(factors, outputs, chosen, effects):

@@ -60,9 +60,12 @@ def test_what_is_undefined_says_why():
     assert found.slope is found.slope_kernel is found.r2 is None
     assert "for 0 of 20 unseen" in found.reasons["slope"]
     few = np.arange(25) < 23
-    assert "any outputs on 2 unseen" in slopes(kernel, PAIRS, f, few).reasons["additivity"]
-    part = np.arange(25) != 0
-    found = slopes(kernel[part][:, part], PAIRS[part], f[part], ANCHOR[part])
+    assert (
+        "any outputs on 2 unseen combinations are such sums"
+        in slopes(kernel, PAIRS, f, few).reasons["additivity"]
+    )
+    wider = np.where(np.all(PAIRS == 0, axis=1)[:, None], [0, 5], PAIRS)  # of 5 x 6
+    found = slopes(kernel, wider, f, ANCHOR)
     assert found.slope_salience is None and found.salience is not None
     assert "missing from the grid" in found.reasons["slope_salience"]
     found = slopes(np.ones((25, 25)), PAIRS, f, ANCHOR)
