@@ -9,7 +9,9 @@ import numpy as np
 NEARLY, HARDLY = 0.99, 0.01  # shares
 COMPOSES, MEMORISES = 0.95, 0.05  # slopes, and R2 that go with them
 STRUCTURED = 0.9  # of a kernel, from where on its saliences describe it
+UNLIKE = 0.9  # additive share below which a product is told from a sum
 PARTED = 0.9  # differences of effects, own minus others
+MOST_ROWS = 4  # of a matrix, told one by one
 ALIKE = 0.1  # slopes that differ by less are called alike
 
 
@@ -18,7 +20,7 @@ def paragraph(found) -> str:
     parts = [f"Support: {found.support.verdict}"] if found.support is not None else []
     parts += _of_kernel(found.kernel) if found.kernel is not None else []
     parts += [_of_layers(found.factorization)] if found.factorization is not None else []
-    parts += [_of_dependence(found.dependence, found.names)] if found.dependence else []
+    parts += [_of_dependence(found.dependence, found.names)] if found.dependence is not None else []
     parts += [_of_masks(found.masks, found.names)] if found.masks is not None else []
     if found.reasons:
         each = "; ".join(f"{name}: {why}" for name, why in _grouped(found.reasons).items())
@@ -105,10 +107,11 @@ def _of_layer(layer):
     if np.isnan(layer.additive):
         return "does not vary on some grid"
     text = f"{layer.additive:.3f}, {layer.schmidt:.3f}, {layer.metric:.3f}"
-    is_sum, is_product = layer.additive >= NEARLY, layer.schmidt >= NEARLY
-    if is_sum and is_product:
-        return text + " (of one factor, or nearly constant)"
-    return text + (" (a sum)" if is_sum else " (a product)" if is_product else "")
+    is_product = layer.schmidt >= NEARLY
+    if layer.additive >= NEARLY:
+        return text + (" (of one factor, or nearly constant)" if is_product else " (a sum)")
+    # The kernel of activations that hardly vary is a product, whatever they do.
+    return text + (" (a product)" if is_product and layer.additive < UNLIKE else "")
 
 
 def _of_dependence(dependence, names):
@@ -119,15 +122,20 @@ def _of_dependence(dependence, names):
     text += " is interaction, which no sum over factors explains"
     if worst <= HARDLY:
         text += ": factors add"
-    shares = "; ".join(
-        ", ".join(f"{name} {share:z.3f}" for name, share in zip(names, row)) for row in effects[:4]
-    )
+    shares = "; ".join(_of_row(row, names) for row in effects[:MOST_ROWS])
     text += f". When one factor alone changes, outputs vary by a share of: {shares}"
-    text += f" and {len(effects) - 4} more rows" if len(effects) > 4 else ""
+    text += f"; and {len(effects) - MOST_ROWS} more rows" if len(effects) > MOST_ROWS else ""
     on = np.nan_to_num(effects) > HARDLY
     if len(effects) > 1 and np.all(on.sum(axis=1) == 1) and np.all(on.any(axis=0)):
         text += ": each output depends on one factor, and each factor has its own"
     return text + "."
+
+
+def _of_row(row, names):
+    if np.isnan(row).all():
+        return "(does not vary)"
+    shares = ("unknown" if np.isnan(share) else f"{share:z.3f}" for share in row)
+    return ", ".join(f"{name} {share}" for name, share in zip(names, shares))
 
 
 def _of_masks(masks, names):

@@ -113,6 +113,9 @@ def look(
         entries of their first axis.
     names: of the factors. n_steps: of the search for masks.
 
+    The tangent kernel of several outputs is their mean. A combination counts once, and is trained or
+    not. What is bad input is a ValueError of one line.
+
     Cost: the tangent kernel of n inputs, their Jacobians in x, and for masks n_steps passes of all
     inputs for each factor (some seconds for small networks, `Subnetworks.n_passes`).
     """
@@ -283,12 +286,13 @@ def _dependence(f, params, x, factors, yhat, inputs, outputs, reasons):
     labels = _rows(yhat.shape[1:], outputs)
     flat = yhat.reshape(len(yhat), -1)
     found = total_effects(factors, flat, labels)
-    if np.isnan(found).all():
+    still = np.isnan(found).all(axis=1)
+    if still.all():
         reasons["dependence"] = "no output varies, or no two combinations differ in one factor only"
         return None
     return Dependence(
         found,
-        _interaction(factors, flat, labels),
+        np.where(still, np.nan, _interaction(factors, flat, labels)),
         _gradients(f, params, x, factors, labels.reshape(yhat.shape[1:]), inputs, reasons),
     )
 

@@ -180,6 +180,17 @@ def test_a_value_that_training_never_shows_fails_the_theorem():
     assert "Component 0: no sufficient support: 1 of 5 values fail" in found.support.verdict
 
 
+def test_a_model_that_ignores_everything_has_reasons_only():
+    found = look(_dead, PARAMS, CODES.astype(int), FACTORS, TRAIN, select="a")
+    assert found[:5] == (None,) * 5
+    assert set(found.reasons) == {"support", "kernel", "factorization", "dependence", "masks"}
+    assert found.words().startswith("Undefined: ") and len(plots.lenses(found).axes) == 6
+
+
+def _dead(params, x):
+    return 0.0 * x[:, :2]
+
+
 def test_the_report_is_one_paragraph_and_one_figure(looked, capsys):
     for name, found in looked.items():
         fig = found.report(plots.lenses)
