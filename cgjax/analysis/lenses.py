@@ -9,8 +9,6 @@ trained. With flax, linen or nnx:
     found = look(lambda params, x: nnx.merge(graph, params)(x), params, x, factors, is_train)
 
     found.report()  # one paragraph; found.report(plots.lenses) returns the figure too
-
-Combinations are compared whole: where one has several inputs, their outputs are averaged.
 """
 
 import functools
@@ -113,8 +111,8 @@ def look(
         entries of their first axis.
     names: of the factors. n_steps: of the search for masks.
 
-    The tangent kernel of several outputs is their mean. A combination counts once, and is trained or
-    not. What is bad input is a ValueError of one line.
+    The tangent kernel of several outputs is their mean. A combination counts once, with the mean of
+    its inputs' outputs, and is trained or not.
 
     Cost: the tangent kernel of n inputs, their Jacobians in x, and for masks n_steps passes of all
     inputs for each factor (some seconds for small networks, `Subnetworks.n_passes`).
