@@ -130,8 +130,8 @@ def look(
     return Lenses(
         support=_support(composition, components, audit, factors, is_train, names, reasons),
         factorization=_layers(taps, params, x, factors, reasons),
-        kernel=_kernel(f, params, x, factors, flat, is_train, targets, reasons),
         dependence=_dependence(f, params, x, factors, yhat, inputs, outputs, reasons),
+        kernel=_kernel(f, params, x, factors, flat, is_train, targets, reasons),
         masks=_masks(f, params, x, factors, flat, select, n_steps, reasons),
         reasons=reasons,
         names=names,
