@@ -49,6 +49,11 @@ def test_save_is_whole_or_absent(tmp_path, small):
     assert [file.name for file in path.parent.iterdir()] == ["figure.png"]
 
 
+def test_a_notebook_shows_a_figure_that_no_window_knows(small):
+    assert small._repr_png_().startswith(b"\x89PNG")
+    assert not pyplot.get_fignums()
+
+
 def test_a_full_disk_is_one_line_and_leaves_the_old_figure(tmp_path, small):
     path = plots.save(small, tmp_path / "figure.png")
     before = path.read_bytes()

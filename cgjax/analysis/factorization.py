@@ -10,11 +10,16 @@ Activations are on the grid of the factors, [n_y, n_x, ...], first axis y, secon
 they are run once per model and layer.
 """
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
 
 from cgjax.analysis import checks, geometry
+from cgjax.analysis.effects import combined
+
+# Full grids of two factors, the others held, on which activations are looked at.
+MOST_GRIDS = 32
 
 # --- by lengths and angles ------------------------------------------------------------------------
 
@@ -244,3 +249,63 @@ def superposition(
         explained(outputs, truth, where),
         explained(truth, outputs, where),
     )
+
+
+# --- any number of factors ------------------------------------------------------------------------
+
+
+class Grids(NamedTuple):
+    """The measures above, averaged over grids of two factors; NaN where one does not vary."""
+
+    metric: float  # factors move activations at right angles
+    schmidt: float  # their kernel is a product of one for each factor
+    additive: float  # they are a sum of a part for each factor
+    selective: float  # share of units that respond to one factor only
+
+
+def on_grids(activations: np.ndarray, factors: np.ndarray) -> Grids:
+    """Measures of activations [n, ...] of combinations, whole numbers [n, C]: two, or more.
+
+    Samples of a combination are averaged. The metric takes levels in their order, one step apart.
+    """
+    checks.finite(activations=activations)
+    activations = np.asarray(activations)
+    if activations.shape[:1] != np.shape(factors)[:1]:
+        n = len(factors)
+        raise ValueError(f"activations are [{n}, ...] as factors, got {activations.shape}")
+    combinations, means = combined(factors, activations.reshape(len(activations), -1))
+    found = [_measures(means[rows]) for rows in grids(combinations)]
+    if not found:
+        raise ValueError("factors: no two have all their combinations, the others held")
+    return Grids(*np.mean(found, axis=0).tolist())
+
+
+def grids(factors: np.ndarray) -> list[np.ndarray]:
+    """Full grids of two factors, the others held, among combinations [n, C]: MOST_GRIDS at most.
+
+    Each is rows of the sorted, different combinations, [n_y, n_x].
+    """
+    checks.combinations("factors", factors)
+    combinations, found = np.unique(factors, axis=0), []
+    for pair in itertools.combinations(range(combinations.shape[1]), 2):
+        others = np.delete(combinations, pair, axis=1)
+        _, place = np.unique(others, axis=0, return_inverse=True)
+        for group in range(place.max() + 1):
+            rows = np.flatnonzero(place.ravel() == group)
+            x, y = combinations[rows][:, pair].T
+            sizes = len(np.unique(y)), len(np.unique(x))
+            if min(sizes) > 1 and len(rows) == sizes[0] * sizes[1]:
+                found.append(rows[np.lexsort((x, y))].reshape(sizes))
+    some = np.unique(np.linspace(0, len(found) - 1, MOST_GRIDS).astype(int)) if found else ()
+    return [found[i] for i in some]
+
+
+def _measures(grid):
+    """Grids of activations [n_y, n_x, D]."""
+    centred = grid - grid.mean(axis=(0, 1))
+    if np.sum(centred**2) <= 1e-12 * np.sum(grid**2):
+        return Grids(*[np.nan] * 4)
+    n_y, n_x, _ = grid.shape
+    kernel = grid_kernel(grid)
+    shares = (additive_share(grid), selective_share(grid))
+    return Grids(metric(grid), operator_schmidt(kernel, n_x, n_y), *shares)

@@ -22,7 +22,7 @@ def warn_of_mixing(f: Callable, params, x) -> None:
         return
     with contextlib.suppress(TypeError):  # what cannot be remembered is looked at again
         _SEEN.add(f)
-    gap = float(_mixing(f, params, jax.tree.map(lambda a: a[:8], x)))
+    gap = float(mixing(f, params, jax.tree.map(lambda a: a[:8], x)))
     if gap > 0:
         warnings.warn(
             f"f mixes samples: alone, one has outputs that differ by {gap:.2g} of the largest from "
@@ -33,7 +33,7 @@ def warn_of_mixing(f: Callable, params, x) -> None:
 
 
 @functools.partial(jax.jit, static_argnames="f")
-def _mixing(f, params, x):
+def mixing(f: Callable, params, x) -> jax.Array:
     """By how much of the largest output single samples and a batch of them differ; 0: rounding."""
     with jax.default_matmul_precision("highest"):
         together = f(params, x)

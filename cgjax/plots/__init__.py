@@ -20,6 +20,7 @@ from cgjax.plots.labels import (
     r2_axis,
     spread,
 )
+from cgjax.plots.lenses import lenses
 from cgjax.plots.style import (
     COLOURS,
     DPI,
@@ -55,6 +56,7 @@ __all__ = [
     "last_point",
     "learning_curves",
     "legend_below",
+    "lenses",
     "new_figure",
     "pair_matrix",
     "r2_axis",

@@ -57,10 +57,20 @@ def styled(draw):
     return wrapped
 
 
+class _Figure(Figure):
+    """Shows itself in a notebook, without pyplot and its list of figures."""
+
+    def _repr_png_(self):
+        content = io.BytesIO()
+        with matplotlib.rc_context(STYLE):
+            self.savefig(content, format="png", dpi=DPI / 2)
+        return content.getvalue()
+
+
 @styled
 def new_figure(width, height, **options):
     """An empty figure of `width` x `height` inches with its own canvas."""
-    fig = Figure(figsize=(width, height), **options)
+    fig = _Figure(figsize=(width, height), **options)
     FigureCanvasAgg(fig)
     return fig
 

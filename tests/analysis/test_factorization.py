@@ -231,3 +231,30 @@ def test_three_accounts():
     centred = truth - truth.mean(axis=(0, 1))
     faint = factorization.superposition(centred / 2, centred, added)
     np.testing.assert_allclose([faint.composition, faint.truth], [0.75, 0], atol=1e-12)
+
+
+# --- any number of factors ------------------------------------------------------------------------
+
+
+def test_more_factors_are_looked_at_two_at_a_time():
+    factors = np.indices((2, 3, 4)).reshape(3, -1).T
+    grids = factorization.grids(np.repeat(factors, 2, axis=0))
+    assert sorted(grid.shape for grid in grids) == [(3, 2)] * 4 + [(4, 2)] * 3 + [(4, 3)] * 2
+    for grid in grids:
+        assert len(np.unique(factors[grid].reshape(-1, 3), axis=0)) == grid.size
+    codes = np.concatenate([np.eye(4)[column] for column in factors.T], axis=1)
+    assert factorization.on_grids(codes, factors).additive == pytest.approx(1)
+    spot = np.einsum("na,nb,nc->nabc", *(np.eye(4)[column] for column in factors.T))
+    assert factorization.on_grids(spot, factors).schmidt == pytest.approx(1)
+    assert factorization.on_grids(spot, factors).additive < 0.7
+
+
+def test_on_grids_is_the_measures_of_a_single_grid():
+    values = np.random.default_rng(0).normal(size=(5, 4, 3))  # [n_y, n_x, D]
+    factors = np.stack(np.indices((5, 4))[::-1], axis=-1).reshape(-1, 2)
+    found = factorization.on_grids(values.reshape(-1, 3), factors)
+    kernel = factorization.grid_kernel(values)
+    assert found.metric == pytest.approx(factorization.metric(values))
+    assert found.schmidt == pytest.approx(factorization.operator_schmidt(kernel, 4, 5))
+    assert found.additive == pytest.approx(factorization.additive_share(values))
+    assert np.isnan(factorization.on_grids(np.ones((20, 2)), factors)).all()

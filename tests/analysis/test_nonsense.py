@@ -24,6 +24,7 @@ from cgjax.analysis import (
     coverage,
     dependence,
     design,
+    effects,
     factor_kernels,
     factor_tables,
     factorization,
@@ -31,6 +32,7 @@ from cgjax.analysis import (
     interior_point,
     jacobians,
     landscape,
+    lenses,
     linearised,
     machines,
     mask_kernels,
@@ -41,7 +43,9 @@ from cgjax.analysis import (
     ntk_plan,
     salience,
     search,
+    slopes,
     stats,
+    subnetworks,
     support,
     tangent_split,
     training_sets,
@@ -271,7 +275,109 @@ PAIRS = [0, 0, 1, 1]
 
 # --- the table ------------------------------------------------------------------------------------
 
+
+def looked(f=linear, params=W, x=INPUTS, factors=X, is_train=TRAIN, **options):
+    return lenses.look(f, params, x, factors, is_train, **options)
+
+
+def among_others(params, x):
+    """Its outputs for a sample depend on which others there are."""
+    return (x - jnp.mean(x, axis=0, keepdims=True)) @ params
+
+
+def on_a_pole(params, x):
+    return linear(params, x) / (x[:, :1] - x[:1, :1])
+
+
+def parted(**changes):
+    given = {"f": linear, "params": {"w": W}, "x": INPUTS, "factors": X, "where": "w"}
+    return subnetworks.subnetworks(**(given | changes))
+
+
 CASES = {
+    "lenses.look": [
+        ("several lengths", lambda: looked(factors=[[0, 1], [0], [1, 0], [1, 1]])),
+        ("factors has one column", lambda: looked(factors=X[:, :1])),
+        ("factors is", lambda: looked(factors=X[:, 0])),
+        ("column 1 never varies", lambda: looked(factors=X * [1, 0])),
+        ("fractions", lambda: looked(factors=X + 0.5)),
+        ("factors holds", lambda: looked(factors=spoilt(X))),
+        ("factors holds", lambda: looked(factors=X.astype(str))),
+        ("x is inputs", lambda: looked(x=INPUTS[:3])),
+        ("x holds", lambda: looked(x=spoilt(INPUTS))),
+        ("is_train is bool", lambda: looked(is_train=TRAIN[:3])),
+        ("is_train is boolean", lambda: looked(is_train=[0, 1, 2, 3])),
+        ("is_train is True everywhere", lambda: looked(is_train=[True] * 4)),
+        ("is_train is False everywhere", lambda: looked(is_train=[False] * 4)),
+        ("is_train is True for some", lambda: looked(factors=X[[0, 1, 2, 0]])),
+        ("f is a function", lambda: looked(f=W)),
+        ("f maps", lambda: looked(f=lambda params, x: jnp.sum(x))),
+        ("f maps", lambda: looked(f=lambda params, x: x[1:] @ params)),
+        ("f gives int32", lambda: looked(f=lambda params, x: jnp.argmax(x @ params, axis=-1))),
+        ("f gives NaN", lambda: looked(f=on_a_pole)),
+        ("f mixes inputs", lambda: looked(f=among_others)),
+        ("params", lambda: looked(params=spoilt(W))),
+        ("names", lambda: looked(names=("shape",))),
+        ("composition and components", lambda: looked(composition=add)),
+        ("targets", lambda: looked(targets=Y[:3])),
+        ("targets", lambda: looked(targets=spoilt(np.ones((4, 2))))),
+        ("where", lambda: looked(select="missing", params={"w": W}, f=single)),
+        ("taps", lambda: looked(taps=lambda params, x: {"layer": x[:3]})),
+        ("taps", lambda: looked(taps=lambda params, x: {"layer": x / 0})),
+        ("outputs", lambda: looked(outputs=np.zeros(3, int))),
+        ("inputs", lambda: looked(inputs=np.zeros(2, int))),
+    ],
+    "slopes.slopes": [
+        ("gram", lambda: slopes.slopes(ASYMMETRIC, X, Y[:, None], TRAIN)),
+        ("gram", lambda: slopes.slopes(spoilt(K), X, Y[:, None], TRAIN)),
+        ("factors", lambda: slopes.slopes(K, X + 0.5, Y[:, None], TRAIN)),
+        ("outputs", lambda: slopes.slopes(K, X, spoilt(Y[:, None]), TRAIN)),
+        ("outputs", lambda: slopes.slopes(K, X, Y[:3, None], TRAIN)),
+        ("is_train", lambda: slopes.slopes(K, X, Y[:, None], TRAIN[:3])),
+        ("is_train", lambda: slopes.slopes(K, X, Y[:, None], TRAIN | True)),
+        ("is_train", lambda: slopes.slopes(K, X[[0, 1, 2, 0]], Y[:, None], TRAIN)),
+        ("targets", lambda: slopes.slopes(K, X, Y[:, None], TRAIN, np.ones((4, 3)))),
+    ],
+    "slopes.slope": [
+        ("y", lambda: slopes.slope(np.ones(3), np.arange(3.0))),
+        ("y", lambda: slopes.slope(spoilt(Y), Y)),
+        ("f", lambda: slopes.slope(Y, Y[:3])),
+    ],
+    "factorization.grids": [
+        ("factors", lambda: factorization.grids(X + 0.5)),
+        ("factors", lambda: factorization.grids(X[:, 0])),
+    ],
+    "factorization.on_grids": [
+        ("activations", lambda: factorization.on_grids(INPUTS[:3], X)),
+        ("activations", lambda: factorization.on_grids(spoilt(INPUTS), X)),
+        ("factors", lambda: factorization.on_grids(INPUTS[:3], X[:3])),
+        ("factors", lambda: factorization.on_grids(INPUTS, X + 0.5)),
+    ],
+    "effects.combined": [
+        ("factors", lambda: effects.combined(X + 0.5, Y)),
+        ("outputs", lambda: effects.combined(X, Y[:3])),
+    ],
+    "effects.additive_fit": [
+        ("outputs", lambda: effects.additive_fit(X, Y)),
+        ("outputs", lambda: effects.additive_fit(X, spoilt(Y[:, None]))),
+        ("is_fitted", lambda: effects.additive_fit(X, Y[:, None], TRAIN[:3])),
+        ("is_fitted", lambda: effects.additive_fit(X, Y[:, None], TRAIN & False)),
+    ],
+    "effects.total_effects": [
+        ("factors", lambda: effects.total_effects(X[:, 0], Y[:, None])),
+        ("labels", lambda: effects.total_effects(X, Y[:, None], np.zeros(2, int))),
+        ("labels", lambda: effects.total_effects(X, Y[:, None], np.array([-1]))),
+    ],
+    "subnetworks.main_effects": [
+        ("factors", lambda: subnetworks.main_effects(X + 0.5, Y[:, None])),
+        ("outputs", lambda: subnetworks.main_effects(X, spoilt(Y[:, None]))),
+    ],
+    "subnetworks.subnetworks": [
+        ("n_steps", lambda: parted(n_steps=0)),
+        ("where", lambda: parted(where="missing")),
+        ("factors", lambda: parted(factors=X + 0.5, f=lambda params, x: x @ params["w"])),
+        ("factors", lambda: parted(f=lambda params, x: x @ (0 * params["w"]))),
+    ],
     "machines.ridgeless": [
         ("k_train", lambda: machines.ridgeless(spoilt(K), Y, K_TEST)),
         ("k_train", lambda: machines.ridgeless(spoilt(K, np.inf), Y, K_TEST)),
@@ -1519,7 +1625,9 @@ def test_nonsense_is_refused_by_name(word, call):
 
 
 # Made of other functions' results, for which no argument is wrong; checks are for the others.
-INSIDE = ("checks.", "evidence.", "interpolation.", "mask_trees.", "tuples.", "verdicts.")
+INSIDE = (
+    "checks.", "evidence.", "interpolation.", "lens_words.", "mask_trees.", "tuples.", "verdicts.",
+)  # fmt: skip
 PLUMBING = {
     "coverage.components",
     "coverage.projections",
@@ -1531,6 +1639,7 @@ PLUMBING = {
     "ntk_layers.is_float",
     "ntk_layers.no_nudges",
     "ntk_layers.shape",
+    "ntk_mixing.mixing",
     "ntk_mixing.warn_of_mixing",
     "ntk_plan.check_samples",
     "ntk_vector.blamed",
