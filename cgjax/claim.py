@@ -211,7 +211,7 @@ def _compare_axes(workdir, old, config, axes) -> bool:
         if not isinstance(trained, tuple):
             raise BadInput(f"'{workdir / 'config.json'}' has {name}={trained!r}: {MEND}")
         had, asked = set(trained), set(after[name])
-        if had - asked:
+        if asked < had:
             fewer.append(name)
         elif asked > had:
             more.append(name)
