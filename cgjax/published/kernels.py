@@ -1,7 +1,8 @@
 """Symbolic experiments of Lippl and Stachenfeld 2025; literals only.
 
 Read off the vector figures to three digits, recomputed with the published settings, or printed, as
-each table says; error 0 where a formula or a count gives them.
+each table says; error 0 where a formula or a count gives them, whose tolerance is that of the last
+digit.
 """
 
 PAPER = "Lippl and Stachenfeld 2025"
@@ -10,7 +11,7 @@ PAPER = "Lippl and Stachenfeld 2025"
 # fmt: off
 TABLES = (
     {"kind": "printed", "metrics": {"tasks": "{line}: {column}"}, "error": 0,
-     "where": "tasks", "columns": ("trained", "tested"), "lines": {
+     "where": "tasks", "tolerance": 0.5, "columns": ("trained", "tested"), "lines": {
          "addition_extrapolation": (17, 64),
          "addition_asymmetric": (17, 64),
          "addition_interpolation": (32, 49),
@@ -21,7 +22,7 @@ TABLES = (
          "cd_3": (54, 18),
      }},
     {"kind": "printed", "metrics": {"transitive": "{line}, {column}: largest |mean margin|"},
-     "error": 0.0,
+     "error": 0.0, "tolerance": 1e-6,
      "where": "transitive equivalence is not additive", "columns": ("svm", "regression"), "lines": {
          "te_2_2": (0.0, 0.0),
          "te_5_5_hubs_1": (0.0, 0.0),
@@ -33,16 +34,17 @@ TABLES = (
          "to_7": (1.0, 1.0),
      }},
     {"kind": "printed", "metrics": {"leak": "{line}, S={column}"}, "error": 0.0,
-     "where": "Prop. 5.1", "columns": ("0.30", "0.35", "0.40", "0.45", "0.50"), "lines": {
+     "where": "Prop. 5.1", "tolerance": 1e-4,
+     "columns": ("0.30", "0.35", "0.40", "0.45", "0.50"), "lines": {
          "slope, p=1": (0.4286, 0.5385, 0.6667, 0.8182, 1.0),
      }},
     {"kind": "printed", "metrics": {"partial": "{line}, k={column}"}, "error": 0.0,
-     "where": "margins", "columns": (0.25,), "lines": {
+     "where": "margins", "tolerance": 1e-4, "columns": (0.25,), "lines": {
          "invariance": (0.3333,),
          "partial exposure": (0.1429,),
      }},
     {"kind": "recomputed", "metrics": {"phase": "{column}"}, "error": 0,
-     "where": "Fig. 3d",
+     "where": "Fig. 3d", "tolerance": 0.5,
      "columns": ("kernels", "all three solved", "CD-2 and CD-1 only", "CD-1 only", "none"),
      "lines": {
          "of the grid": (1728, 827, 596, 183, 122),
@@ -93,9 +95,9 @@ TABLES = (
          "interpolation": (0.994, 0.848),
          "both": (0.912, 0.851),
      }},
-    {"kind": "read", "metrics": {"demo": "addition/{line}, sigma {column}: mean additivity"},
-     "error": 0.0005,
-     "where": "supplement, rich and lazy", "columns": ("1e-06", "1"), "lines": {
+    {"kind": "read", "metrics": {"demo": "addition/{line}, sigma {column}: mean additivity",
+                 "addition_rich": "{line}, sigma {column}: mean additivity"},
+     "error": 0.0005, "where": "supplement, rich and lazy", "columns": ("1e-06", "1"), "lines": {
          "extrapolation": (0.9942, 0.9978),
          "asymmetric": (0.8562, 0.9967),
          "interpolation": (1.0, 0.9958),
@@ -104,11 +106,11 @@ TABLES = (
     {"kind": "read", "metrics": {"addition_rich": "{line}, sigma {column}: mean additivity"},
      "error": 0.0005,
      "where": "supplement, rich and lazy",
-     "columns": ("1e-06", "1e-05", "0.0001", "0.001", "0.01", "0.1", "1"), "lines": {
-         "extrapolation": (0.9942, 0.9942, 0.9942, 0.9942, None, 0.9986, 0.9978),
-         "asymmetric": (0.8562, 0.8561, 0.8561, 0.8561, None, 0.9436, 0.9967),
-         "interpolation": (1.0, 1.0, 1.0, 1.0, None, 0.9998, 0.9958),
-         "both": (0.997, 0.997, 0.997, 0.997, 0.997, 0.9988, 0.998),
+     "columns": ("1e-05", "0.0001", "0.001", "0.01", "0.1"), "lines": {
+         "extrapolation": (0.9942, 0.9942, 0.9942, None, 0.9986),
+         "asymmetric": (0.8561, 0.8561, 0.8561, None, 0.9436),
+         "interpolation": (1.0, 1.0, 1.0, None, 0.9998),
+         "both": (0.997, 0.997, 0.997, 0.997, 0.9988),
      }},
     {"kind": "read", "metrics": {"demo": "equivalence/{line}, sigma {column}: accuracy",
                  "te_rich": "mse/{line}, sigma {column}: accuracy"},
