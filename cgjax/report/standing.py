@@ -8,6 +8,7 @@ from cgjax import config as configs
 from cgjax import report
 from cgjax.core import verdict as verdicts
 from cgjax.core.workdir import read_json
+from cgjax.published import PUBLISHED
 from cgjax.published.claims import CLAIMS, Claim
 
 WORDS = ("match", "no match", "underpowered", "no verdict at this size", "not run")
@@ -107,7 +108,8 @@ def _look(place, entries, scales, claim) -> list[Found]:
         if run["row"] != row:
             continue
         # The paper's mean leaves some runs out, and so does this one of ours.
-        alive = f"{name} (alive)" if "left_out" in (claim.published or {}) else name
+        published = PUBLISHED[claim.family].get(row, {}).get(name, {})
+        alive = f"{name} (alive)" if "left_out" in published else name
         metric = run["metrics"].get(alive, run["metrics"].get(name))
         if metric and metric["ours"] is not None:
             found.append(Found(run, metric, scales(run)))
@@ -155,7 +157,11 @@ def _side(side, entries, scales, claim):
     """The best run of a side, or the number it is; None where it was not run."""
     if not isinstance(side, tuple):
         return side
-    return max(_look(side, entries, scales, claim), key=_worth, default=None)
+    row, metric = side
+    published = PUBLISHED[claim.family].get(row, {}).get(metric, {})
+    places = published.get("places", (side,))
+    found = [one for place in places for one in _look(place, entries, scales, claim)]
+    return max(found, key=_worth, default=None)
 
 
 def _above(left, right, scales) -> verdicts.Verdict:
@@ -188,3 +194,10 @@ def command(claim: Claim) -> str:
         f"python -m cgjax.main --config={claim.family}:{row},{claim.size}{changes}"
         for row in claim.rows
     )
+
+
+def described(run: dict) -> str:
+    """A run in words: row, size, label, devices, date."""
+    label = f" ({run['label']})" if run["label"] else ""
+    words = (f"{run['row']}, {run['size']}{label}", run.get("devices"), run.get("date"))
+    return " · ".join(filter(None, words))

@@ -13,8 +13,10 @@ from cgjax.published import PUBLISHED
 from cgjax.published.claims import bumps, kernels, sprites, subnetworks
 from cgjax.published.claims.rows import ROWS
 
-STATED = {"sprites": sprites, "kernels": kernels, "bumps": bumps, "subnetworks": subnetworks}
+STATED = sprites.STATED | kernels.STATED | bumps.STATED | subnetworks.STATED
 KINDS = ("value", "greater", "sign", "ordering")
+# Numbers over several rules, which no single row gives.
+POOLED = {"subnetworks": ("agreement", "anaphora", "means")}
 
 
 class Claim(NamedTuple):
@@ -55,6 +57,8 @@ def slug(text: str) -> str:
 def _values(family: str):
     """A claim for every published number, under the row that shows it best."""
     for row, metrics in PUBLISHED[family].items():
+        if row in POOLED.get(family, ()):
+            continue
         for metric, entry in metrics.items():
             places = entry.get("places", ((row, metric),))
             if places[-1] != (row, metric):
@@ -88,8 +92,8 @@ def _overrides(row: str, metric: str) -> tuple:
 
 def _stated(family: str):
     """Claims in words: literals, with sides from the greatest to the least."""
-    for name, one in STATED[family].STATED.items():
-        chains = tuple(tuple(chain) for chain in one["chains"])
+    for name, one in STATED[family].items():
+        chains = tuple(_filled(one["chains"], one.get("each", ((),))))
         row, metric = next(side for chain in chains for side in chain if isinstance(side, tuple))
         is_sign = all(0 in chain and len(chain) == 2 for chain in chains)
         is_pair = max(map(len, chains)) == 2
@@ -104,6 +108,17 @@ def _stated(family: str):
             source="stated",
             chains=chains,
         )
+
+
+def _filled(chains, each):
+    """Every chain with each of the words, or tuples of words, in the place of {0}, {1} ..."""
+    for words in each:
+        words = words if isinstance(words, tuple) else (words,)
+        for chain in chains:
+            yield tuple(
+                tuple(text.format(*words) for text in side) if isinstance(side, tuple) else side
+                for side in chain
+            )
 
 
 def _ordered(family: str):

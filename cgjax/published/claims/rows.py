@@ -78,8 +78,5 @@ ROWS = {
         "simclr": "Masks of ResNet-50 after contrastive pretraining",
         "pruned": "Masks of bases pruned by a mask for the whole rule",
         "vit": "A vision transformer of 12 layers as a base",
-        "agreement": "Masks of BERT on agreement, both numbers",
-        "anaphora": "Masks of BERT on anaphora, both numbers",
-        "means": "Masks of all valid bases of a kind",
     },
 }
