@@ -95,8 +95,8 @@ def told(found: standings.Standing) -> list[str]:
     claim = found.claim
     lines = [claim.id, claim.sentence, f"where       {claim.where}"]
     if claim.published:
-        lines.append(f"{'recomputed' if claim.source == 'recomputed' else 'paper':11} "
-                     f"{_number(claim.number)}{_spread(claim.published)}")  # fmt: skip
+        whose = "recomputed" if claim.source == "recomputed" else "paper"
+        lines.append(f"{whose:11} {_number(claim.number)}{_spread(claim.published)}")
     else:
         lines += [f"claimed     {_chain(chain)}" for chain in claim.chains]
     if found.word == "not run":
@@ -104,12 +104,16 @@ def told(found: standings.Standing) -> list[str]:
     against = "" if found.against is None else f", against {_number(found.against)}"
     lines.append(f"ours        {_number(found.ours)}{_seeds(found)}{against}")
     lines += [f"run         {standings.described(one)}" for one in found.runs]
-    said = found.verdict
-    ratio = " of logarithms" if claim.published and "factor" in claim.published else ""
-    tolerance = f", tolerance {said.tolerance:.3g}" if claim.published else ""
-    lines.append(f"difference  {said.difference:+.3g}{ratio}, half-width {said.width:.3g}{tolerance}"
-                 + (f"; {found.note}" if found.note else ""))  # fmt: skip
-    return [*lines, f"verdict     {found.word}"]
+    return [*lines, f"difference  {_comparison(found)}", f"verdict     {found.word}"]
+
+
+def _comparison(found) -> str:
+    said, published = found.verdict, found.claim.published
+    words = [f"{said.difference:+.3g}", f"half-width {said.width:.3g}"]
+    if published:
+        words[0] += " of logarithms" if "factor" in published else ""
+        words.append(f"tolerance {said.tolerance:.3g}")
+    return ", ".join(filter(None, [*words, found.note]))
 
 
 def _number(value) -> str:

@@ -42,6 +42,7 @@ def student(degrees: int) -> float:
         (Z**3 + Z) / 4,
         (5 * Z**5 + 16 * Z**3 + 3 * Z) / 96,
         (3 * Z**7 + 19 * Z**5 + 17 * Z**3 - 15 * Z) / 384,
+        (79 * Z**9 + 776 * Z**7 + 1482 * Z**5 - 1920 * Z**3 - 945 * Z) / 92160,
     )
     return Z + sum(term / degrees ** (i + 1) for i, term in enumerate(terms))
 
@@ -98,7 +99,8 @@ def above(left, right, is_drawn: bool = True, paired: bool = False) -> Verdict:
     """Whether left is above right, as a paper claims: each a number, or the values of every seed.
 
     A match where the difference exceeds its half-width, no match where it does so the other way.
-    paired: both are of the same seeds, so the half-width is that of their differences.
+    Half-widths of independent sides add by their squares. paired: both are of the same seeds, so
+    the half-width is that of their differences.
     """
     fixed = [np.ndim(side) == 0 for side in (left, right)]
     left, right = (np.atleast_1d(np.asarray(side, float)) for side in (left, right))
@@ -109,7 +111,7 @@ def above(left, right, is_drawn: bool = True, paired: bool = False) -> Verdict:
     if not len(left) or not len(right):
         return Verdict("underpowered", math.nan, math.inf, 0.0)
     widths = [half_width(side, is_drawn and not known) for side, known in zip((left, right), fixed)]
-    difference, width = float(left.mean() - right.mean()), sum(widths)
+    difference, width = float(left.mean() - right.mean()), math.hypot(*widths)
     # Without any width an equal pair is known not to be above.
     word = "match" if difference > width else "no match" if -difference >= width else "underpowered"
     return Verdict(word, difference, width, 0.0)

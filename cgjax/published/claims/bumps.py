@@ -47,8 +47,8 @@ STATED = {
             ],
         },
         "mlps_superpose": {
-            "sentence": "What an MLP paints in the hole is more a sum over x and y than the truth; a kernel "
-            "that only asks for the same x or y explains some of it",
+            "sentence": "What an MLP paints in the hole is more a sum over x and y than the "
+            "truth; a kernel that only asks for the same x or y explains some of it",
             "where": "claim 3, superposition",
             "chains": [
                 [("B5", "mlp/additive R2"), ("B5", "mlp/truth R2")],
@@ -56,8 +56,8 @@ STATED = {
             ],
         },
         "cnns_superpose": {
-            "sentence": "What a CNN paints in the hole is more a sum over x and y than the truth; a kernel "
-            "that only asks for the same x or y explains some of it",
+            "sentence": "What a CNN paints in the hole is more a sum over x and y than the "
+            "truth; a kernel that only asks for the same x or y explains some of it",
             "where": "claim 3, superposition",
             "chains": [
                 [("B5", "cnn/additive R2"), ("B5", "cnn/truth R2")],

@@ -33,6 +33,7 @@ ROWS = {
     "kernels": {
         "tasks": "Combinations of a task",
         "transitive": "Kernel machines on transitive tasks",
+        "salience": "Salience of conjunctions in wide random networks",
         "leak": "Closed form of the memorization leak",
         "partial": "Closed form of the margins",
         "phase": "Kernels of the grid by which context tasks they solve",

@@ -84,7 +84,8 @@ STATED = {
             "each": VISION,
         },
         "simclr_ablations": {
-            "sentence": "Without its subnetwork SimCLR's ResNet-50 loses a subroutine more than the other",
+            "sentence": "Without its subnetwork SimCLR's ResNet-50 loses a subroutine more than "
+            "the other",
             "where": "trained bases, ResNet-50 after SimCLR",
             "chains": [[0, ("simclr", "{0}/{1}: abl_diff")]],
             "each": VISION,
