@@ -97,13 +97,18 @@ def told(found: standings.Standing) -> list[str]:
     if claim.published:
         whose = "recomputed" if claim.source == "recomputed" else "paper"
         lines.append(f"{whose:11} {_number(claim.number)}{_spread(claim.published)}")
-    else:
+    elif len(found.parts) < 2:  # else each is a line with its numbers
         lines += [f"claimed     {_chain(chain)}" for chain in claim.chains]
     if found.word == "not run":
         return [*lines, "not run: no run has all of these numbers"]
     against = "" if found.against is None else f", against {_number(found.against)}"
     lines.append(f"ours        {_number(found.ours)}{_seeds(found)}{against}")
     lines += [f"run         {standings.described(one)}" for one in found.runs]
+    if len(found.parts) > 1:
+        lines += [
+            f"part        {_chain(sides)}: {said.difference:+.3g} ± {said.width:.3g}, {said.word}"
+            for *sides, said in found.parts
+        ]
     return [*lines, f"difference  {_comparison(found)}", f"verdict     {found.word}"]
 
 
@@ -151,7 +156,10 @@ def print_list(words: list[str]) -> None:
     found = standings.standings(claims=claims)
     width = max(len(claim.id) for claim in claims)
     for one in found:
-        theirs = _number(one.claim.number) + KINDS.get(one.claim.source, "")
+        if one.claim.published:
+            theirs = _number(one.claim.number) + KINDS[one.claim.source]
+        else:
+            theirs = "" if one.against is None else f"against {_number(one.against)}"
         say(f"{one.word:23}  {one.claim.id:{width}}  {theirs:>20}  {_number(one.ours):>10}")
     counts = collections.Counter(one.word for one in found)
     say(", ".join(f"{counts[word]} {word}" for word in standings.WORDS if counts[word])

@@ -216,6 +216,16 @@ def test_an_ordering_over_two_rows(record):
     assert word(record, "sprites.monolithic_fails_outside") == "no match"
 
 
+def test_errors_over_orders_of_magnitude_are_compared_by_ratio(record):
+    name = "bumps.stripes_in_embeddings_compose"
+    free, stripes = (metric for _, metric in CLAIMS[name].chains[0])
+    # A single large error makes the difference unsure, and not the ratio.
+    record("bumps:B8,paper", {free: [6e-3, 7e-3, 4e-2], stripes: [3e-4, 1e-4, 2e-4]})
+    assert word(record, name) == "match"
+    record("bumps:B8,paper", {free: [6e-3, 7e-3, 4e-2], stripes: [3e-2, 1e-3, 2e-4]})
+    assert word(record, name) == "underpowered"
+
+
 def test_what_a_run_says_of_its_own_claims_counts(record):
     name = "resistance.plane.a_uses_x_2_more"
     values = {"A: S_2": [0.08] * 3, "control: S_2": [0.04, 0.05, 0.045]}

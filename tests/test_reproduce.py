@@ -23,7 +23,7 @@ def test_a_recorded_ordering_is_read(capsys):
     assert reproduce.main(["resistance.plane.a_uses_x_2_more"]) == 0
     printed = capsys.readouterr().out
     assert "claimed     plane: A: S_2 > plane: control: S_2" in printed
-    assert "against" in printed and "paired test" in printed
+    assert "against" in printed and "by the run's own test" in printed
 
 
 def test_claims_are_listed_by_words(capsys):

@@ -4,6 +4,8 @@ import json
 import pathlib
 from typing import NamedTuple
 
+import numpy as np
+
 from cgjax import config as configs
 from cgjax import report
 from cgjax.core import verdict as verdicts
@@ -27,6 +29,7 @@ class Standing(NamedTuple):
     verdict: verdicts.Verdict | None = None  # by the rule, also below the published scale
     runs: tuple = ()  # entries of the record it rests on
     note: str = ""
+    parts: tuple = ()  # of an ordering: (side, lesser side, its Verdict), one for each comparison
 
 
 class Found(NamedTuple):
@@ -123,33 +126,40 @@ def _worth(one: Found) -> tuple:
 
 
 def _ordering(claim, entries, scales) -> Standing:
-    said, sides = [], []
+    parts, found, by_ratio = [], {}, False
     for chain in claim.chains:
-        found = [_side(side, entries, scales, claim) for side in chain]
-        if None in found:
+        for side in chain:
+            found[side] = _side(side, entries, scales, claim)
+        if any(found[side] is None for side in chain):
             return Standing(claim, "not run")
-        sides += [found]
-        said += [_above(*pair, scales) for pair in zip(found, found[1:])]
-    verdict, note = verdicts.together(said), ""
-    every = [one for chain in sides for one in chain if isinstance(one, Found)]
+        is_ratio = _is_by_ratio(claim.family, chain)
+        by_ratio |= is_ratio
+        for left, right in zip(chain, chain[1:]):
+            parts.append((left, right, _above(found[left], found[right], scales, is_ratio)))
+    verdict = verdicts.together([said for _, _, said in parts])
+    every = [one for one in found.values() if isinstance(one, Found)]
     runs = tuple({id(one.run): one.run for one in every}.values())
+    notes = ["by logarithms"] * by_ratio
     if own := _own(claim, runs):
         verdict = verdict._replace(word=OWN_WORDS[own["verdict"]])
-        note = "" if own["p"] is None else f"p {own['p']:.2g}, paired test"
-    word = verdict.word if all(map(scales, runs)) else "no verdict at this size"
-    k = claim.chains[0].index((claim.row, claim.metric))
-    shown, other = sides[0][k], sides[0][k + 1 if k + 1 < len(sides[0]) else k - 1]
+        parts = [(left, right, verdict) for left, right, _ in parts]
+        notes += [] if own["p"] is None else [f"p {own['p']:.2g} by the run's own test"]
+    place, chain = (claim.row, claim.metric), claim.chains[0]
+    k = chain.index(place)
+    other = found[chain[k + 1 if k + 1 < len(chain) else k - 1]]
+    ours = found[place].metric
     return Standing(
         claim,
-        word,
-        shown.metric["ours"],
-        shown.metric["sd"],
-        tuple(shown.metric["values"]),
-        tuple(shown.metric["seeds"]),
+        verdict.word if all(map(scales, runs)) else "no verdict at this size",
+        ours["ours"],
+        ours["sd"],
+        tuple(ours["values"]),
+        tuple(ours["seeds"]),
         other.metric["ours"] if isinstance(other, Found) else float(other),
         verdict,
         runs,
-        note,
+        ", ".join(notes),
+        tuple(parts),
     )
 
 
@@ -164,17 +174,26 @@ def _side(side, entries, scales, claim):
     return max(found, key=_worth, default=None)
 
 
-def _above(left, right, scales) -> verdicts.Verdict:
+def _above(left, right, scales, by_ratio: bool) -> verdicts.Verdict:
     both = [one for one in (left, right) if isinstance(one, Found)]
     paired = len(both) == 2 and left.run is right.run
     paired = paired and left.metric["seeds"] == right.metric["seeds"]
     drawn = any(scales.is_drawn(one.run) for one in both)
-    values = [_values(one) if isinstance(one, Found) else one for one in (left, right)]
+    values = [_values(one) if isinstance(one, Found) else np.array(one) for one in (left, right)]
+    if by_ratio and all(np.all(~(side <= 0)) for side in values):
+        values = [np.log(side) for side in values]
     return verdicts.above(*values, is_drawn=drawn, paired=paired)
 
 
-def _values(one: Found) -> list[float]:
-    return [float("nan") if value is None else value for value in one.metric["values"]]
+def _is_by_ratio(family: str, chain) -> bool:
+    """Errors that span orders of magnitude are compared as the rule holds them against a number."""
+    places = [side for side in chain if isinstance(side, tuple)]
+    told = [PUBLISHED[family].get(row, {}).get(metric, {}) for row, metric in places]
+    return all("factor" in one for one in told)
+
+
+def _values(one: Found) -> np.ndarray:
+    return np.array(one.metric["values"], float)  # None, a seed without a number, is NaN
 
 
 def _own(claim, runs) -> dict | None:

@@ -74,19 +74,25 @@ STATED = {
                 ]
             ],
         },
-        "stripes_in_data_compose": {
+        "stripes_in_data_place_spots": {
             "sentence": "With images of isolated factors among the data, spots in the hole are put "
-            "in their places, and with less error",
+            "in their places",
             "where": "claim 5, remedy B",
             "chains": [
                 [
                     ("B9", "null_stripe/stripes x1: ood position accuracy"),
                     ("B9", "null_stripe/stripes x0: ood position accuracy"),
-                ],
+                ]
+            ],
+        },
+        "stripes_in_data_lower_the_error": {
+            "sentence": "With images of isolated factors among the data, the error there falls",
+            "where": "claim 5, remedy B",
+            "chains": [
                 [
                     ("B9", "null_stripe/stripes x0: ood mse"),
                     ("B9", "null_stripe/stripes x1: ood mse"),
-                ],
+                ]
             ],
         },
         "stripes_save_data": {
