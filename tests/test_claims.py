@@ -249,9 +249,14 @@ def test_what_is_of_the_published_scale():
         configs.load("sprites:none_such,paper")
 
 
-def test_the_record_as_it_is():
+@pytest.fixture(scope="module")
+def found():
+    """How every claim stands by the record, by name."""
+    return {one.claim.id: one for one in standings.standings()}
+
+
+def test_the_record_as_it_is(found):
     """Every claim has a standing, and those that a person may look up first are what they are."""
-    found = {one.claim.id: one for one in standings.standings()}
     assert list(found) == list(CLAIMS) and {one.word for one in found.values()} == set(
         standings.WORDS
     )
@@ -259,3 +264,23 @@ def test_the_record_as_it_is():
     assert found["sprites.random_monolithic.r2_all"].word == "no verdict at this size"
     assert all(one.runs for one in found.values() if one.word != "not run")
     assert set(experiments.FAMILIES) >= {claim.family for claim in CLAIMS.values()}
+
+
+def test_the_readme_of_kernels_tells_it(found):
+    def rows(row):
+        values = [one for one in found.values() if one.claim.published]
+        return [one for one in values if (one.claim.family, one.claim.row) == ("kernels", row)]
+
+    def matches(row):
+        return f"{sum(one.word == 'match' for one in rows(row))} of {len(rows(row))}"
+
+    assert (matches("addition_rich"), matches("addition_deep")) == ("33 of 33", "30 of 32")
+    open_ = [one for one in rows("addition_deep") if one.word != "match"]
+    assert all(one.word == "underpowered" and "asymmetric: slope" in one.claim.metric
+               for one in open_)  # fmt: skip
+    assert max(abs(one.verdict.difference) for one in rows("cd_deep")) < 0.015
+    assert all(len(one.values) == 1 for one in rows("cd_deep"))
+    accuracy = [one for one in rows("te_deep") if one.claim.metric.endswith(": accuracy")]
+    assert [one.ours for one in accuracy] == [1.0] * 4
+    late = found["kernels.te_deep.depth_3_te_2_2_first_all_right_test"]
+    assert (late.ours, late.claim.number) == (360, 191)
