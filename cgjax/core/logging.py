@@ -216,8 +216,9 @@ class _Compiling:
 def summary(values, seeds, published: dict | None) -> dict:
     """One entry of results.json: ours with every seed's value, beside the paper's number.
 
-    published: its `mean`, `sd`, `where`, and as in `cgjax.published` its `kind`. What others have
-    recomputed with the paper's settings is no number of the paper's: it stands under `recomputed`.
+    published: its `mean`, `sd`, `where`, and as in `cgjax.published` its `kind`, and what else the
+    rule in `core.verdict` asks of it. What others have recomputed with the paper's settings is no
+    number of the paper's: it stands under `recomputed`.
     """
     values = [float(v) for v in values]
     finite = [v for v in values if math.isfinite(v)]
