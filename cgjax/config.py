@@ -334,10 +334,16 @@ def is_published(config, name: str = "") -> bool:
     """Whether a run has the published scale: that of `paper`, but for seeds, tasks and distances.
 
     name: of the config file, where that is not the family's. Keys that only one of the configs has
-    do not count: recorded ones may be older than the row is now.
+    do not count: recorded ones may be older than the row is now. `smoke` is never a measurement.
     """
+    if config.size == "smoke":
+        return False
     try:
-        paper = _paper(name or config.family, config.row)
+        path = find(name or config.family)
+        # Files of one's own may be edited while this process lives, those of the package are not.
+        load_it = _package_file if path.parent == folder() else load_file
+        module = load_it(path)
+        paper = guarded(path, lambda: module.get_config(f"{config.row},paper"))
     except BadInput:  # rows of one's own need have no such size
         return False
     before, after = dict(leaves(config)), dict(leaves(paper))
@@ -349,13 +355,8 @@ def is_published(config, name: str = "") -> bool:
 
 
 @functools.lru_cache
-def _paper(name: str, row: str):
-    return guarded(name, lambda: _file(name).get_config(f"{row},paper"))
-
-
-@functools.lru_cache
-def _file(name: str):
-    return load_file(name)
+def _package_file(path: pathlib.Path):
+    return load_file(path)
 
 
 def is_drawn(config) -> bool:

@@ -99,6 +99,8 @@ def told(found: standings.Standing) -> list[str]:
         lines.append(f"{whose:11} {_number(claim.number)}{_spread(claim.published)}")
     elif len(found.parts) < 2:  # else each is a line with its numbers
         lines += [f"claimed     {_chain(chain)}" for chain in claim.chains]
+    if claim.caveat:
+        lines.append(f"caveat      {claim.caveat}")
     if found.word == "not run":
         return [*lines, "not run: no run has all of these numbers"]
     against = "" if found.against is None else f", against {_number(found.against)}"

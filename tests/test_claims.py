@@ -53,6 +53,7 @@ def test_claims_are_entries():
         assert (claim.kind == "value") == bool(claim.published) == (not claim.chains)
         assert all(len(chain) > 1 for chain in claim.chains)
     assert {claim.kind for claim in CLAIMS.values()} == set(CLAIM_KINDS)
+    assert "MiniLM" in CLAIMS["subnetworks.pretraining_makes_modules"].caveat
     assert set(PUBLISHED) == {claim.family for claim in CLAIMS.values()}
 
 
@@ -244,6 +245,7 @@ def test_what_is_of_the_published_scale():
     assert configs.is_published(configs.load("sprites:diagonal,paper", {"train.seeds": "0,1"}))
     assert not configs.is_published(configs.load("sprites:diagonal,fast"))
     assert configs.is_published(configs.load("kernels:leak"))  # as published at every size
+    assert not configs.is_published(configs.load("kernels:leak,smoke"))
     assert not configs.is_published(configs.load("kernels:addition_mnist"))
     with pytest.raises(BadInput):
         configs.load("sprites:none_such,paper")

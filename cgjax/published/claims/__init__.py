@@ -15,6 +15,11 @@ from cgjax.published.claims.rows import ROWS
 
 STATED = sprites.STATED | kernels.STATED | bumps.STATED | subnetworks.STATED
 KINDS = ("value", "greater", "sign", "ordering")
+# Families and beginnings of metrics, and in what ours differs there.
+CAVEATS = {
+    ("subnetworks", "pretrained"): "ours is MiniLM (6 layers of 384), fine-tuned for sentences, in "
+    "the place of the pretrained BERT-small",
+}
 # Numbers over several rules, which no single row gives.
 POOLED = {"subnetworks": ("agreement", "anaphora", "means")}
 
@@ -33,6 +38,7 @@ class Claim(NamedTuple):
     chains: tuple = ()  # else: sides from the greatest to the least, each (row, metric) or a number
     size: str = "paper"  # the size at which the row is that of the paper
     overrides: tuple = ()  # (key, value) that run no more of the row than the claim needs
+    caveat: str = ""  # in what ours cannot be the paper's, whatever its size
 
     @property
     def number(self) -> float | None:
@@ -77,7 +83,17 @@ def _values(family: str):
                     published=one,
                     places=places,
                     overrides=_overrides(row, metric),
+                    caveat=_caveat(family, [metric]),
                 )
+
+
+def _caveat(family: str, metrics) -> str:
+    found = [
+        words
+        for (name, start), words in CAVEATS.items()
+        if name == family and any(metric.startswith(start) for metric in metrics)
+    ]
+    return "; ".join(found)
 
 
 def _overrides(row: str, metric: str) -> tuple:
@@ -107,6 +123,9 @@ def _stated(family: str):
             kind="sign" if is_sign else "greater" if is_pair else "ordering",
             source="stated",
             chains=chains,
+            caveat=_caveat(
+                family, [side[1] for side in sum(chains, ()) if isinstance(side, tuple)]
+            ),
         )
 
 
