@@ -1,5 +1,6 @@
 """Configs: how a row, a size and overrides become one locked config; its text and differences."""
 
+import functools
 import hashlib
 import json
 import math
@@ -322,3 +323,42 @@ def differences(old, new) -> list[str]:
         for name in sorted(before.keys() | after.keys())
         if before.get(name, absent) != after.get(name, absent)
     ]
+
+
+# In which a run may differ from the paper's and still be held against it: parts of it, each as
+# published; and how many replicas wait for others.
+PARTIAL = ("train.seeds", "train.at_once", "data.tasks", "data.distances")
+
+
+def is_published(config, name: str = "") -> bool:
+    """Whether a run has the published scale: that of `paper`, but for seeds, tasks and distances.
+
+    name: of the config file, where that is not the family's. Keys that only one of the configs has
+    do not count: recorded ones may be older than the row is now. `smoke` is never a measurement.
+    """
+    if config.size == "smoke":
+        return False
+    try:
+        path = find(name or config.family)
+        # Files of one's own may be edited while this process lives, those of the package are not.
+        load_it = _package_file if path.parent == folder() else load_file
+        module = load_it(path)
+        paper = guarded(path, lambda: module.get_config(f"{config.row},paper"))
+    except BadInput:  # rows of one's own need have no such size
+        return False
+    before, after = dict(leaves(config)), dict(leaves(paper))
+    return all(
+        before[key] == after[key]
+        for key in before.keys() & after.keys() - {"size"}
+        if (part_of(paper, key)[1] or key) not in PARTIAL
+    )
+
+
+@functools.lru_cache
+def _package_file(path: pathlib.Path):
+    return load_file(path)
+
+
+def is_drawn(config) -> bool:
+    """Whether the numbers of a run would be others with another seed."""
+    return bool(config.get("train", {}).get("seeds", ())) or "seed" in config.get("data", {})

@@ -163,7 +163,8 @@ def run(config, family, workdir: pathlib.Path, flags) -> None:
                 results = run_family(config, family, workdir, draws, reads_only, came_from)
         else:
             say("already finished: nothing to train")
-        print_table(results, verdict=config.size == "paper", full=flags.full_table)
+        is_published = configs.is_published(config, configs.split_flag(flags.config)[0])
+        print_table(results, is_published, flags.full_table, configs.is_drawn(config))
         if reads_only:
             say(f"some of the replicas in {workdir}: nothing was written")
             return

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cgjax.analysis import checks
+from cgjax.core.verdict import student
 
 EXACT = 1 << 14  # as many arrangements are all gone through; of more, so many are drawn
 
@@ -26,17 +27,13 @@ def mean_and_error(values) -> tuple[np.ndarray, np.ndarray]:
     return values.mean(axis=0), 2 * error
 
 
-# Two-sided 95 % points of Student's t, by degrees of freedom from 1 on.
-T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
-
-
 def mean_and_interval(values) -> tuple[np.ndarray, np.ndarray]:
     """Mean and half the 95 % interval (Student's t) over the first axis; no interval for one entry.
 
     Beyond ten entries t is that of ten, a little too large.
     """
     mean, errors = mean_and_error(values)
-    return mean, errors / 2 * T95[min(max(len(values) - 2, 0), len(T95) - 1)]
+    return mean, errors / 2 * student(min(max(len(values) - 1, 1), 9))
 
 
 def largest_share(failures: int, n: int, level: float = 0.95) -> float:

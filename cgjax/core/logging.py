@@ -17,6 +17,7 @@ import rich.table
 import rich.text
 
 from cgjax.core import hosts, parallel
+from cgjax.core import verdict as verdicts
 from cgjax.core import workdir as folders
 from cgjax.core.errors import BadInput, Diverged, first_line
 
@@ -215,8 +216,9 @@ class _Compiling:
 def summary(values, seeds, published: dict | None) -> dict:
     """One entry of results.json: ours with every seed's value, beside the paper's number.
 
-    published: its `mean`, `sd`, `where`, and as in `cgjax.published` its `kind`. What others have
-    recomputed with the paper's settings is no number of the paper's: it stands under `recomputed`.
+    published: its `mean`, `sd`, `where`, and as in `cgjax.published` its `kind`, and what else the
+    rule in `core.verdict` asks of it. What others have recomputed with the paper's settings is no
+    number of the paper's: it stands under `recomputed`.
     """
     values = [float(v) for v in values]
     finite = [v for v in values if math.isfinite(v)]
@@ -235,6 +237,8 @@ def summary(values, seeds, published: dict | None) -> dict:
             "paper_sd": published["sd"],
             "where": published["where"],
         }
+        stated = (name for name in verdicts.STATED if name in published)
+        entry |= {f"paper_{name}": published[name] for name in stated}
         published = published.get("recomputed")
     if published:
         entry["recomputed"], entry["recomputed_sd"] = published["mean"], published["sd"]
@@ -298,12 +302,12 @@ def _read_npz(path: pathlib.Path) -> dict:
 SHOWN = 16  # lines of the closing table; the rest by --full_table and in results.json
 
 
-def print_table(results: dict, verdict: bool, full: bool = False) -> None:
+def print_table(results: dict, verdict: bool, full: bool = False, is_drawn: bool = True) -> None:
     """Ours against the paper; a verdict only where the run is of the published scale.
 
     First the metrics that the run calls its headlines (`results["headlines"]`), then those with a
     paper's number, then the rest as far as there is room. What others recomputed has a column of
-    its own, and no verdict.
+    its own, and no verdict. is_drawn: as in `core.verdict`.
     """
     metrics, first = results["metrics"], results.get("headlines", ())
     ranked = sorted(
@@ -325,7 +329,9 @@ def print_table(results: dict, verdict: bool, full: bool = False) -> None:
     for name in shown:
         entry = metrics[name]
         more = [_number(entry.get("recomputed"), entry.get("recomputed_sd") or None)]
-        table.add_row(name, *_cells(entry, verdict), *more[: int(has_recomputed)])
+        word = verdicts.of_entry(entry, is_drawn) if verdict else None
+        said = [word.word if word else ""] * int(verdict)
+        table.add_row(name, *_cells(entry), *said, *more[: int(has_recomputed)])
     rich.console.Console(width=None if sys.stdout.isatty() else 100).print(table)
     if len(shown) < len(metrics):
         say(f"… and {len(metrics) - len(shown)} more: --full_table, or results.json")
@@ -346,17 +352,14 @@ def _print_claims(claims: list[dict]) -> None:
     rich.console.Console(width=None if sys.stdout.isatty() else 100).print(table)
 
 
-def _cells(entry: dict, verdict: bool) -> list[str]:
-    cells, word = [_number(entry["ours"], entry["sd"]), "-", "-"], ""
+def _cells(entry: dict) -> list[str]:
+    cells = [_number(entry["ours"], entry["sd"]), "-", "-"]
     if entry["paper"] is not None:
         cells[1] = _number(entry["paper"], entry["paper_sd"])
         if entry["ours"] is not None:
             difference = entry["ours"] - entry["paper"]
             cells[2] = f"{difference:+.4f}" if abs(entry["paper"]) >= 0.01 else f"{difference:+.2e}"
-            spread = 2 * math.hypot(entry["sd"] or 0.0, entry["paper_sd"] or 0.0)
-            close = abs(difference) <= max(spread, 0.01 * abs(entry["paper"]))
-            word = "agrees" if close else "differs"
-    return cells + ([word] if verdict else [])
+    return cells
 
 
 def _number(mean, sd) -> str:

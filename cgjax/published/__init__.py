@@ -1,14 +1,18 @@
 """Every published number we compare with, and where it stands; the modules hold literals only.
 
-`PUBLISHED[family][row][metric]` holds `mean` and `sd` (sample standard deviation over the seeds, or
-the error of reading), `values` (the score of every seed in that mean, in seed order), `where`,
-`left_out` (scores of runs that were trained but are not in the mean), and `kind`:
+`PUBLISHED[family][row][metric]` holds `mean` and `sd`, `spread` (a key of SPREADS: what that is the
+deviation or the error of) with `n` where it is over n seeds, `values` (the score of every seed in
+that mean, in seed order), `where`, `left_out` (scores of runs that were trained but are not in the
+mean), and `kind`:
 
     printed     the paper says it, as a number or as a formula
     read        off one of its figures
     recomputed  by other code with the paper's settings: not the paper's word, and never shown as it
 
 Where the paper has a number and so have others, theirs is the entry `recomputed` in the paper's.
+Where one number stands under several rows, `places` has all of them, (row, metric), the row that
+shows it best last. `tolerance` (absolute) or `factor` (ours may be so many times more or less) are
+there where `core.verdict` shall use these and not its usual tolerance.
 `SOURCES[family]` names the paper.
 
 `CLAIMS[family][row]` are orderings that a paper states without numbers: `claim` (short), `sentence`
@@ -75,6 +79,15 @@ SOURCES = {
 
 
 KINDS = {"printed": "", "read": " (read off)", "recomputed": " (recomputed)"}
+SPREADS = {
+    "seeds": "deviation over seeds",
+    "reading": "error of reading a plot",
+    "rounding": "error of rounding",
+    "sampling": "error of sampling",
+    "epochs": "deviation over the last epochs of one run",
+    "none": "none is told",
+}
+USUAL = {"printed": "rounding", "read": "reading", "recomputed": "sampling"}
 
 
 def read(module) -> dict:
@@ -83,7 +96,9 @@ def read(module) -> dict:
     A table has a `kind`, and `lines` {word: a cell for each of its `columns`}: a number with the
     table's `error`, (number, its own error), or None where there is none. `metrics` {row: metric}
     says what a cell is, and `where` in the paper it stands, with {line} and {column} for its words.
-    `left_out` {line: scores} where there are such.
+    `left_out` {line: scores} where there are such. Errors are those of USUAL, or of the table's
+    `spread`; `n` seeds, or {line: n} with "" for all others, say that they are deviations over
+    seeds. `tolerance` or `factor` as in PUBLISHED, by column where it is a dict.
     """
     found = {}
     for table in module.TABLES:
@@ -96,17 +111,37 @@ def read(module) -> dict:
                 where = ", ".join(filter(None, (module.PAPER, table["where"].format(**words))))
                 where += KINDS[table["kind"]]
                 entry = {"mean": mean, "sd": error, "values": (), "where": where}
-                entry["kind"] = table["kind"]
+                entry |= {"kind": table["kind"], **_spread(table, line, error)}
+                for name in ("tolerance", "factor"):
+                    if stated := _of(table.get(name), column):
+                        entry[name] = stated
                 if line in table.get("left_out", {}):
                     entry["left_out"] = table["left_out"][line]
-                for row, metric in table["metrics"].items():
-                    metrics = found.setdefault(row.format(**words), {})
-                    name = metric.format(**words)
+                places = [
+                    (row.format(**words), metric.format(**words))
+                    for row, metric in table["metrics"].items()
+                ]
+                if len(places) > 1:
+                    entry["places"] = tuple(places)
+                for row, name in places:
+                    metrics = found.setdefault(row, {})
                     if name in metrics and table["kind"] == "recomputed":
                         metrics[name]["recomputed"] = dict(entry)
                     else:
                         metrics[name] = dict(entry)
     return found
+
+
+def _of(stated, word):
+    """A value for all words, or a dict of them by word with "" for all others."""
+    return stated.get(word, stated.get("")) if isinstance(stated, dict) else stated
+
+
+def _spread(table, line, error) -> dict:
+    n = _of(table.get("n"), line)
+    if n and (error or table["kind"] != "recomputed"):  # of other code, 0 was not told
+        return {"spread": "seeds", "n": n}
+    return {"spread": table.get("spread", USUAL[table["kind"]]) if error else "none"}
 
 
 # In the words of a claim.
@@ -151,7 +186,9 @@ def read_seeds(module) -> dict:
         for metric, (mean, sd, *values) in metrics.items():
             where = f"{module.PAPER}, {title}: {module.METRICS[metric]}"
             entry = {"mean": mean, "sd": sd, "values": tuple(values), "where": where}
-            entry["kind"] = "printed"
+            entry |= {"kind": "printed", "spread": "seeds", "n": len(values)}
+            if metric in module.FACTORS:
+                entry["factor"] = module.FACTORS[metric]
             if row in module.LEFT_OUT:
                 entry["left_out"] = module.LEFT_OUT[row][metric]
             found[row][metric] = entry

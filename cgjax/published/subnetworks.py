@@ -6,8 +6,8 @@ the subnetwork (sub) or of what is left without it (abl), accuracy where the odd
 subroutine (target) or the other one, their difference clipped at chance, and the share of weights
 kept. Conditions: BERT-small from scratch and pretrained, ResNet-50, Wide ResNet-50-2, and ResNet-50
 after SimCLR; "random_weights" are those of the first, others carry their condition's name before.
-Deviations are over bases, of the means of their mask runs; 0 where one base counts. The share kept
-of a BERT counts the pooler, which nothing uses.
+Deviations are over `n` bases, of the means of their mask runs; 0 where one base counts. The share
+kept, which spans orders of magnitude, counts the pooler of a BERT, which nothing uses.
 """
 
 PAPER = "Lepori et al. 2023"
@@ -18,6 +18,7 @@ TABLES = (
     # Test accuracy of the bases; those below 0.9 are left out, here and everywhere. All bases of
     # agreement_singular have 0.997 at least, which is no mean.
     {"kind": "printed", "error": 0.0, "where": "base models, seeds 0 to 2",
+     "n": {"": 3, ("inside_contact", "resnet50"): 2, ("anaphora_singular", "pretrained"): 1},
      "metrics": {"{line[0]}": "{line[1]}/base: {column}"},
      "columns": ("test accuracy",), "lines": {
          ("inside_contact", "resnet50"): ((1.0000, 0.0000),),
@@ -34,6 +35,7 @@ TABLES = (
          ("anaphora_singular", "pretrained"): (0.635, 0.655),
      }},
     {"kind": "printed", "error": 0.0, "where": "base models, seeds 0 to 2",
+     "n": 3,
      "metrics": {"{line[0]}": "{line[1]}/base: {column}", "wide": "{line[0]}/base: {column}"},
      "columns": ("test accuracy",), "lines": {
          ("inside_contact", "wideresnet50"): ((0.9980, 0.0026),),
@@ -41,6 +43,7 @@ TABLES = (
          ("number_contact", "wideresnet50"): ((0.9960, 0.0020),),
      }},
     {"kind": "printed", "error": 0.0, "where": "base models, seeds 0 to 2",
+     "n": 3,
      "metrics": {"{line[0]}": "{line[1]}/base: {column}", "simclr": "{line[0]}/base: {column}"},
      "columns": ("test accuracy",), "lines": {
          ("inside_contact", "simclr"): ((1.0000, 0.0000),),
@@ -53,6 +56,7 @@ TABLES = (
      }},
     # Trained bases: means over mask runs, and deviations of the bases' means.
     {"kind": "printed", "error": 0.0, "where": "trained bases, BERT-small from scratch",
+     "n": 3, "factor": {"kept": 2.0},
      "metrics": {"{line[0]}": "scratch/{line[1]}: {column}"},
      "columns": ("sub target", "sub other", "abl target", "abl other", "sub_diff", "abl_diff",
                  "kept"), "lines": {
@@ -82,6 +86,8 @@ TABLES = (
              (0.644, 0.046), (-0.278, 0.302), (0.017, 0.018)),
      }},
     {"kind": "printed", "error": 0.0, "where": "trained bases, pretrained BERT-small",
+     "n": {"": 3, ("anaphora_singular", "antecedent"): 1, ("anaphora_singular", "pronoun"): 1},
+     "factor": {"kept": 2.0},
      "metrics": {"{line[0]}": "pretrained/{line[1]}: {column}"},
      "columns": ("sub target", "sub other", "abl target", "abl other", "sub_diff", "abl_diff",
                  "kept"), "lines": {
@@ -111,6 +117,8 @@ TABLES = (
              (0.686, 0.018), (-0.431, 0.162), (0.001, 0.001)),
      }},
     {"kind": "printed", "error": 0.0, "where": "trained bases, ResNet-50",
+     "n": {"": 3, ("inside_contact", "contact"): 2, ("inside_contact", "inside"): 2},
+     "factor": {"kept": 2.0},
      "metrics": {"{line[0]}": "resnet50/{line[1]}: {column}"},
      "columns": ("sub target", "sub other", "abl target", "abl other", "sub_diff", "abl_diff",
                  "kept"), "lines": {
@@ -134,6 +142,7 @@ TABLES = (
              (0.563, 0.137), (-0.011, 0.029), (0.040, 0.047)),
      }},
     {"kind": "printed", "error": 0.0, "where": "trained bases, Wide ResNet-50-2",
+     "n": 3, "factor": {"kept": 2.0},
      "metrics": {"{line[0]}": "wideresnet50/{line[1]}: {column}",
                  "wide": "{line[0]}/{line[1]}: {column}"},
      "columns": ("sub target", "sub other", "abl target", "abl other", "sub_diff", "abl_diff",
@@ -158,6 +167,7 @@ TABLES = (
              (0.591, 0.109), (-0.024, 0.036), (0.009, 0.006)),
      }},
     {"kind": "printed", "error": 0.0, "where": "trained bases, ResNet-50 after SimCLR",
+     "n": 3, "factor": {"kept": 2.0},
      "metrics": {"{line[0]}": "simclr/{line[1]}: {column}",
                  "simclr": "{line[0]}/{line[1]}: {column}"},
      "columns": ("sub target", "sub other", "abl target", "abl other", "sub_diff", "abl_diff",
@@ -183,6 +193,7 @@ TABLES = (
      }},
     # The same networks with random weights in the place of trained ones.
     {"kind": "printed", "error": 0.0, "where": "random weights, BERT-small from scratch",
+     "n": 3, "factor": {"kept": 2.0},
      "metrics": {"{line[0]}": "random_weights/{line[1]}: {column}"},
      "columns": ("sub target", "sub other", "abl target", "abl other", "sub_diff", "abl_diff",
                  "kept"), "lines": {
@@ -212,6 +223,7 @@ TABLES = (
              (0.741, 0.008), (0.746, 0.008), (0.021, 0.009)),
      }},
     {"kind": "printed", "error": 0.0, "where": "random weights, pretrained BERT-small",
+     "n": 3, "factor": {"kept": 2.0},
      "metrics": {"{line[0]}": "pretrained_random_weights/{line[1]}: {column}"},
      "columns": ("sub target", "sub other", "abl target", "abl other", "sub_diff", "abl_diff",
                  "kept"), "lines": {
@@ -241,6 +253,7 @@ TABLES = (
              (0.750, 0.000), (0.750, 0.000), (0.018, 0.006)),
      }},
     {"kind": "printed", "error": 0.0, "where": "random weights, ResNet-50",
+     "n": 3, "factor": {"kept": 2.0},
      "metrics": {"{line[0]}": "random_weights/{line[1]}: {column}"},
      "columns": ("sub target", "sub other", "abl target", "abl other", "sub_diff", "abl_diff",
                  "kept"), "lines": {
@@ -264,6 +277,8 @@ TABLES = (
              (0.500, 0.431), (0.000, 0.000), (0.039, 0.014)),
      }},
     {"kind": "printed", "error": 0.0, "where": "random weights, Wide ResNet-50-2",
+     "n": {"": 3, ("inside_number", "inside"): 1, ("inside_number", "number"): 2},
+     "factor": {"kept": 2.0},
      "metrics": {"{line[0]}": "wideresnet50_random_weights/{line[1]}: {column}"},
      "columns": ("sub target", "sub other", "abl target", "abl other", "sub_diff", "abl_diff",
                  "kept"), "lines": {
@@ -288,6 +303,8 @@ TABLES = (
      }},
     # Bases of which a mask for the whole rule has left few weights.
     {"kind": "printed", "error": 0.0, "where": "pruned bases, ResNet-50",
+     "n": {"": 3, ("inside_contact", "contact"): 2, ("inside_contact", "inside"): 2},
+     "factor": {"kept": 2.0},
      "metrics": {"pruned": "{line[0]}/{line[1]}: {column}"},
      "columns": ("sub target", "sub other", "abl target", "abl other", "sub_diff", "abl_diff",
                  "kept"), "lines": {

@@ -1,4 +1,4 @@
-"""The reproduction record: one small json per accelerator run."""
+"""The reproduction record: one small json per run."""
 
 import datetime
 import json
@@ -9,6 +9,8 @@ import re
 from cgjax.config import fingerprint, from_json
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import summary
+from cgjax.core.verdict import Verdict as Verdict
+from cgjax.core.verdict import verdict as verdict  # the one rule, `report.verdict`
 from cgjax.core.workdir import read_json, write_atomic
 
 RECORD = pathlib.Path(__file__).parent / "record"

@@ -45,10 +45,10 @@ def test_the_largest_share_leaves_the_observed_failures_a_chance_of_one_in_twent
 
 
 def test_interval_of_few_values():
-    """Five values: t of four degrees of freedom is 2.776."""
+    """Five values: t of four degrees of freedom is 2.7764."""
     mean, half = stats.mean_and_interval([1.0, 2.0, 3.0, 4.0, 5.0])
     assert mean == 3
-    np.testing.assert_allclose(half, 2.776 * np.std([1, 2, 3, 4, 5], ddof=1) / 5**0.5)
+    np.testing.assert_allclose(half, 2.7764 * np.std([1, 2, 3, 4, 5], ddof=1) / 5**0.5)
     assert stats.mean_and_interval([1.0])[1] == 0
     wide, narrow = (stats.mean_and_interval(np.arange(n) % 2)[1] for n in (10, 40))
     assert narrow < wide

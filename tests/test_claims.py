@@ -1,0 +1,288 @@
+"""Every claim can be looked up and run; how it stands follows from the record by the one rule."""
+
+import ast
+import collections
+import importlib
+import inspect
+import json
+
+import pytest
+
+from cgjax import config as configs
+from cgjax import experiments, report
+from cgjax.core.errors import BadInput
+from cgjax.core.logging import summary
+from cgjax.published import CLAIMS as ORDERED
+from cgjax.published import KINDS, PUBLISHED
+from cgjax.published.claims import CLAIMS, POOLED
+from cgjax.published.claims import KINDS as CLAIM_KINDS
+from cgjax.report import standing as standings
+
+
+def sides(claim):
+    """Every (row, metric) that a claim needs, or may be shown by."""
+    found = [side for chain in claim.chains for side in chain if isinstance(side, tuple)]
+    return [*found, *claim.places]
+
+
+def test_every_published_number_is_a_claim_once():
+    claimed = collections.Counter(
+        (claim.family, place, claim.source) for claim in CLAIMS.values() for place in claim.places
+    )
+    expected = {
+        (family, (row, metric), one["kind"])
+        for family, rows in PUBLISHED.items()
+        for row, metrics in rows.items()
+        if row not in POOLED.get(family, ())
+        for metric, entry in metrics.items()
+        for one in (entry, entry.get("recomputed"))
+        if one
+    }
+    assert set(claimed) == expected and set(claimed.values()) == {1}
+    stated = sum(len(claims) for rows in ORDERED.values() for claims in rows.values())
+    assert stated == sum(
+        claim.family == "resistance" and claim.source == "stated" for claim in CLAIMS.values()
+    )
+
+
+def test_claims_are_entries():
+    for name, claim in CLAIMS.items():
+        assert name == claim.id and name.startswith(f"{claim.family}.") and " " not in name
+        assert claim.kind in CLAIM_KINDS and claim.source in (*KINDS, "stated")
+        assert claim.sentence and claim.where and (claim.row, claim.metric) in sides(claim)
+        assert (claim.kind == "value") == bool(claim.published) == (not claim.chains)
+        assert all(len(chain) > 1 for chain in claim.chains)
+    assert {claim.kind for claim in CLAIMS.values()} == set(CLAIM_KINDS)
+    assert "MiniLM" in CLAIMS["subnetworks.pretraining_makes_modules"].caveat
+    assert set(PUBLISHED) == {claim.family for claim in CLAIMS.values()}
+
+
+@pytest.fixture(scope="module")
+def entries():
+    """The record, by family."""
+    return {family: report.entries(family) for family in PUBLISHED}
+
+
+@pytest.mark.parametrize("family", PUBLISHED)
+def test_every_claim_has_a_row_and_a_metric(family, entries):
+    """Rows as the config file has them, at the size of the claim; metrics as recorded or told.
+
+    Where a part of a row was never run, its metric is one of another row or part.
+    """
+    module = configs.load_file(family)
+    rows = {row["name"] for row in module.describe_rows()}
+    metrics = collections.defaultdict(set)
+    for entry in entries[family]:
+        metrics[entry["row"]] |= set(entry["metrics"])
+    for row, found in PUBLISHED[family].items():
+        metrics[row] |= set(found)
+    known = {name.rpartition("/")[2] for names in metrics.values() for name in names}
+    papers = {}
+    for claim in (claim for claim in CLAIMS.values() if claim.family == family):
+        for row, metric in sides(claim):
+            assert row in rows, claim.id
+            if row not in papers:
+                papers[row] = module.get_config(f"{row},{claim.size}")
+            if metric not in metrics[row]:
+                part, _, name = metric.rpartition("/")
+                assert part in papers[row].get("parts", {"": None}) and name in known, claim.id
+        for key, value in claim.overrides:
+            choices = papers[claim.row].data[key.removeprefix("data.")]
+            assert (int(value) if value.isdigit() else value) in choices, claim.id
+
+
+def test_what_is_claimed_in_words_holds_for_the_papers_own_numbers():
+    """Where it has numbers for both sides."""
+    n = 0
+    for claim in CLAIMS.values():
+        for chain in claim.chains:
+            numbers = [
+                PUBLISHED[claim.family].get(side[0], {}).get(side[1], {}).get("mean")
+                if isinstance(side, tuple)
+                else side
+                for side in chain
+            ]
+            for left, right in zip(numbers, numbers[1:]):
+                if None not in (left, right) and claim.family != "resistance":
+                    assert left > right, (claim.id, chain)
+                    n += 1
+    assert n > 80
+
+
+@pytest.mark.parametrize("name", ("sprites", "kernels", "bumps", "subnetworks", "rows"))
+def test_the_files_hold_literals_only(name):
+    module = importlib.import_module(f"cgjax.published.claims.{name}")
+    names = {}
+    for node in ast.parse(inspect.getsource(module)).body[1:]:
+        assert isinstance(node, ast.Assign)
+        for inner in ast.walk(node.value):
+            assert not isinstance(inner, (ast.Call, ast.BinOp)), node.lineno
+            assert not isinstance(inner, ast.Name) or inner.id in names, node.lineno
+        names[node.targets[0].id] = node
+
+
+# --- how claims stand -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def record(tmp_path):
+    """Writes entries of a record of our own: (flag, {metric: values}, changes, label)."""
+
+    def add(flag, metrics, label="", claims=None, **changes):
+        config = configs.load(flag, changes)
+        n = len(next(iter(metrics.values())))
+        if "train" in config:
+            config.train.seeds = tuple(range(n))
+        entry = {"family": config.family, "row": config.row, "size": config.size, "label": label}
+        entry["metrics"] = {
+            name: summary(values, range(len(values)), None) for name, values in metrics.items()
+        }
+        entry |= {"config": config.to_dict(), "claims": claims or []}
+        folder = tmp_path / config.family
+        folder.mkdir(exist_ok=True)
+        name = "-".join(filter(None, (config.row, config.size, label)))
+        (folder / f"{name}.json").write_text(json.dumps(entry))
+
+    add.folder = tmp_path
+    return add
+
+
+def word(record, name):
+    (found,) = standings.standings(record.folder, [CLAIMS[name]])
+    return found.word
+
+
+FIVE = "sprites.orthogonal_compositional.r2_all"
+
+
+def test_a_value_stands_by_the_best_run(record):
+    assert word(record, FIVE) == "not run"
+    record("sprites:orthogonal_compositional,fast", {"r2_all": [0.9, 0.91, 0.9]})
+    assert word(record, FIVE) == "no verdict at this size"
+    record("sprites:orthogonal_compositional,paper", {"r2_all": [0.951]})
+    assert word(record, FIVE) == "underpowered"
+    record("sprites:orthogonal_compositional,paper", {"r2_all": [0.951, 0.95]}, label="two")
+    assert word(record, FIVE) == "match"
+    record("sprites:orthogonal_compositional,paper", {"r2_all": [0.5, 0.51, 0.5]}, label="three")
+    assert word(record, FIVE) == "no match"
+
+
+def test_a_changed_run_is_not_that_of_the_paper(record):
+    values = {"r2_all": [0.951, 0.95]}
+    record("sprites:orthogonal_compositional,paper", values, **{"optim.lr": "0.002"})
+    assert word(record, FIVE) == "no verdict at this size"
+
+
+def test_of_many_tasks_and_distances_one_will_do(record):
+    name = "kernels.addition_mnist.extrapolation_d_20_slope"
+    changes = dict(CLAIMS[name].overrides)
+    values = {"extrapolation, d=20: slope": [0.78, 0.77, 0.775]}
+    record("kernels:addition_mnist,fast", values, **changes)
+    assert word(record, name) == "match"
+
+
+def test_a_number_that_two_rows_show(record):
+    name = "kernels.addition_rich.interpolation_sigma_1_slope"
+    assert len(CLAIMS[name].places) == 2
+    record("kernels:demo", {"addition/interpolation, sigma 1: slope": [0.85, 0.84]})
+    assert word(record, name) != "not run"
+
+
+def test_runs_that_the_paper_leaves_out(record):
+    name = "sprites.orthogonal_rgba.r2_all"
+    values = {"r2_all": [0.979, -0.06, 0.979], "r2_all (alive)": [0.979, 0.979]}
+    record("sprites:orthogonal_rgba,paper", values)
+    assert word(record, name) == "match"
+
+
+def test_closed_forms_have_no_width(record):
+    name = "kernels.partial.invariance_k_0.25"
+    record("kernels:partial", {"invariance, k=0.25": [1 / 3], "partial exposure, k=0.25": [0.143]})
+    assert word(record, name) == "match"
+    assert word(record, "kernels.partial_exposure_is_harder") == "match"
+    record("kernels:partial", {"invariance, k=0.25": [0.34]})
+    assert word(record, name) == "no match"
+
+
+def test_an_ordering_over_two_rows(record):
+    name = "sprites.only_compositional_carries_over"
+    record("sprites:orthogonal_compositional,paper", {"r2_all": [0.95, 0.951]})
+    assert word(record, name) == "not run"
+    record("sprites:orthogonal_monolithic,fast", {"r2_all": [-0.5, -0.51]})
+    assert word(record, name) == "no verdict at this size"
+    record("sprites:orthogonal_monolithic,paper", {"r2_all": [-0.5, -0.51]})
+    assert word(record, name) == "match"
+    record("sprites:orthogonal_monolithic,paper", {"r2_all": [0.98, 0.981]})
+    assert word(record, name) == "no match"
+    assert word(record, "sprites.monolithic_fails_outside") == "no match"
+
+
+def test_errors_over_orders_of_magnitude_are_compared_by_ratio(record):
+    name = "bumps.stripes_in_embeddings_compose"
+    free, stripes = (metric for _, metric in CLAIMS[name].chains[0])
+    # A single large error makes the difference unsure, and not the ratio.
+    record("bumps:B8,paper", {free: [6e-3, 7e-3, 4e-2], stripes: [3e-4, 1e-4, 2e-4]})
+    assert word(record, name) == "match"
+    record("bumps:B8,paper", {free: [6e-3, 7e-3, 4e-2], stripes: [3e-2, 1e-3, 2e-4]})
+    assert word(record, name) == "underpowered"
+
+
+def test_what_a_run_says_of_its_own_claims_counts(record):
+    name = "resistance.plane.a_uses_x_2_more"
+    values = {"A: S_2": [0.08] * 3, "control: S_2": [0.04, 0.05, 0.045]}
+    own = {"claim": "A uses X_2 more", "left": "A: S_2", "right": "control: S_2", "p": 0.125}
+    record("resistance:plane", values, claims=[own | {"verdict": "underpowered"}])
+    (found,) = standings.standings(record.folder, [CLAIMS[name]])
+    assert found.word == "underpowered" and "0.12" in found.note
+    assert found.ours == pytest.approx(0.08) and found.against == pytest.approx(0.045)
+    record("resistance:plane", values)
+    assert word(record, name) == "match"
+
+
+def test_what_is_of_the_published_scale():
+    paper = configs.load("sprites:diagonal,paper")
+    assert configs.is_published(paper) and configs.is_published(paper, "configs/sprites.py")
+    assert configs.is_published(configs.load("sprites:diagonal,paper", {"train.seeds": "0,1"}))
+    assert not configs.is_published(configs.load("sprites:diagonal,fast"))
+    assert configs.is_published(configs.load("kernels:leak"))  # as published at every size
+    assert not configs.is_published(configs.load("kernels:leak,smoke"))
+    assert not configs.is_published(configs.load("kernels:addition_mnist"))
+    with pytest.raises(BadInput):
+        configs.load("sprites:none_such,paper")
+
+
+@pytest.fixture(scope="module")
+def found():
+    """How every claim stands by the record, by name."""
+    return {one.claim.id: one for one in standings.standings()}
+
+
+def test_the_record_as_it_is(found):
+    """Every claim has a standing, and those that a person may look up first are what they are."""
+    assert list(found) == list(CLAIMS) and {one.word for one in found.values()} == set(
+        standings.WORDS
+    )
+    assert found["kernels.leak.slope_p_1_s_0.30"].word == "match"
+    assert found["sprites.random_monolithic.r2_all"].word == "no verdict at this size"
+    assert all(one.runs for one in found.values() if one.word != "not run")
+    assert set(experiments.FAMILIES) >= {claim.family for claim in CLAIMS.values()}
+
+
+def test_the_readme_of_kernels_tells_it(found):
+    def rows(row):
+        values = [one for one in found.values() if one.claim.published]
+        return [one for one in values if (one.claim.family, one.claim.row) == ("kernels", row)]
+
+    def matches(row):
+        return f"{sum(one.word == 'match' for one in rows(row))} of {len(rows(row))}"
+
+    assert (matches("addition_rich"), matches("addition_deep")) == ("33 of 33", "30 of 32")
+    open_ = [one for one in rows("addition_deep") if one.word != "match"]
+    assert all(one.word == "underpowered" and "asymmetric: slope" in one.claim.metric
+               for one in open_)  # fmt: skip
+    assert max(abs(one.verdict.difference) for one in rows("cd_deep")) < 0.015
+    assert all(len(one.values) == 1 for one in rows("cd_deep"))
+    accuracy = [one for one in rows("te_deep") if one.claim.metric.endswith(": accuracy")]
+    assert [one.ours for one in accuracy] == [1.0] * 4
+    late = found["kernels.te_deep.depth_3_te_2_2_first_all_right_test"]
+    assert (late.ours, late.claim.number) == (360, 191)

@@ -1,0 +1,118 @@
+"""python -m cgjax.reproduce: what it prints, what it runs, what it refuses."""
+
+import json
+import pathlib
+
+import pytest
+
+from cgjax import config as configs
+from cgjax import reproduce
+from cgjax.core.logging import summary
+from cgjax.published.claims import CLAIMS
+
+
+def test_a_recorded_claim_is_read(capsys, monkeypatch):
+    monkeypatch.setattr(reproduce, "run", None)  # nothing is run
+    assert reproduce.main(["kernels.leak.slope_p_1_s_0.30"]) == 0
+    printed = capsys.readouterr().out
+    assert "paper       0.4286" in printed and "ours        0.4286 (1 value)" in printed
+    assert printed.splitlines()[-1] == "verdict     match"
+
+
+def test_a_recorded_ordering_is_read(capsys):
+    assert reproduce.main(["resistance.plane.a_uses_x_2_more"]) == 0
+    printed = capsys.readouterr().out
+    assert "claimed     plane: A: S_2 > plane: control: S_2" in printed
+    assert "against" in printed and "by the run's own test" in printed
+
+
+def test_claims_are_listed_by_words(capsys):
+    assert reproduce.main(["--list", "leak", "Closed"]) == 0
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert len(lines) == 5 and all(line.startswith("match ") for line in lines)
+    assert last == "5 match; of 5 claims"
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    (
+        (["kernels.leak.slope"], "did you mean kernels.leak.slope_p_1_s_0.30"),
+        (["sprites.orthogonal_compositional.r2_al"], "orthogonal_compositional.r2_all"),
+        (["zzzzzz"], "--list prints them all"),
+        ([], "no claim is named"),
+        (["--list", "no_such_word"], "no claim has the words no_such_word"),
+        (["--list", "--run"], "--list prints claims and runs nothing"),
+        (["kernels.leak.slope_p_1_s_0.30", "--size=huge"], "invalid choice"),
+        (["--nonsense"], "nonsense"),
+    ),
+)
+def test_bad_input_is_one_line(capsys, argv, words):
+    assert reproduce.main(argv) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("cgjax: ") and words in line
+
+
+@pytest.fixture
+def runner(monkeypatch, tmp_path):
+    """In the place of `cgjax.main`: writes what a run of this config would, and nothing else."""
+    calls, values = [], {}
+
+    def main(argv):
+        calls.append(argv)
+        if values.get("code"):
+            return values["code"]
+        flags = dict(word.partition("=")[::2] for word in argv)
+        changes = {key[9:]: value for key, value in flags.items() if key.startswith("--config.")}
+        config = configs.load(flags["--config"], changes)
+        config.train.seeds = (0, 1, 2)
+        workdir = pathlib.Path(flags["--workdir"])
+        workdir.mkdir(parents=True)
+        (workdir / "config.json").write_text(configs.to_json(config))
+        metrics = {
+            name: summary(found, (0, 1, 2), None) for name, found in values[config.row].items()
+        }
+        (workdir / "results.json").write_text(json.dumps({"metrics": metrics, "devices": "1x me"}))
+        return 0
+
+    monkeypatch.setattr(reproduce.runner, "main", main)
+    monkeypatch.setattr(reproduce, "FOLDER", tmp_path / "runs")
+    return calls, values
+
+
+def test_what_is_not_recorded_is_run(runner, capsys):
+    """No more of the row than the claim needs."""
+    calls, values = runner
+    name = "kernels.addition_mnist.both_d_5_slope"
+    values["addition_mnist"] = {CLAIMS[name].metric: [0.7, 0.699, 0.698]}
+    assert reproduce.main([name]) == 0
+    printed = capsys.readouterr().out
+    assert "not in the record" in printed and printed.splitlines()[-1] == "verdict     match"
+    assert "run         addition_mnist, paper · 1x me" in printed
+    (argv,) = calls
+    assert "--config=kernels:addition_mnist,paper" in argv
+    assert {"--config.data.tasks=addition_both", "--config.data.distances=5"} <= set(argv)
+
+
+def test_a_run_can_be_forced_at_a_size(runner, capsys):
+    """Every row of an ordering is run; below the published scale there is no verdict."""
+    calls, values = runner
+    values["orthogonal_compositional"] = {"r2_all": [0.9, 0.91, 0.92]}
+    values["orthogonal_monolithic"] = {"r2_all": [-0.4, -0.5, -0.6]}
+    assert reproduce.main(["sprites.only_compositional_carries_over", "--run", "--size=fast"]) == 0
+    assert len(calls) == 2
+    assert capsys.readouterr().out.splitlines()[-1] == "verdict     no verdict at this size"
+
+
+@pytest.mark.parametrize("code", (3, 4))
+def test_a_run_that_does_not_end_says_so(runner, capsys, code):
+    runner[1]["code"] = code
+    assert reproduce.main(["sprites.monolithic_fails_outside", "--run"]) == code
+    assert "did not end" in capsys.readouterr().err
+
+
+def test_a_closed_form_is_run_for_real(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(reproduce, "FOLDER", tmp_path)
+    assert reproduce.main(["kernels.partial_exposure_is_harder", "--run"]) == 0
+    printed = capsys.readouterr().out
+    assert "ours        0.3333 (1 value), against 0.1429" in printed
+    assert printed.splitlines()[-1] == "verdict     match"
