@@ -346,12 +346,15 @@ def is_published(config, name: str = "") -> bool:
         paper = guarded(path, lambda: module.get_config(f"{config.row},paper"))
     except BadInput:  # rows of one's own need have no such size
         return False
-    before, after = dict(leaves(config)), dict(leaves(paper))
-    return all(
-        before[key] == after[key]
-        for key in before.keys() & after.keys() - {"size"}
-        if (part_of(paper, key)[1] or key) not in PARTIAL
-    )
+    theirs = dict(parts(paper))
+    return all(name in theirs and _agrees(own, theirs[name]) for name, own in parts(config))
+
+
+def _agrees(config, paper) -> bool:
+    """Whether one program has the same values in both, as far as both know its keys."""
+    before, after = (dict(leaves(one)) for one in (config, paper))
+    shared = before.keys() & after.keys() - {"size", *PARTIAL}
+    return all(before[key] == after[key] for key in shared if not key.startswith("parts."))
 
 
 @functools.lru_cache

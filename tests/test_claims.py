@@ -246,6 +246,10 @@ def test_what_is_of_the_published_scale():
     assert not configs.is_published(configs.load("sprites:diagonal,fast"))
     assert configs.is_published(configs.load("kernels:leak"))  # as published at every size
     assert not configs.is_published(configs.load("kernels:leak,smoke"))
+    some = configs.some_parts(configs.load("kernels:cd_deep,paper"), "depth_2")
+    assert configs.is_published(some)
+    longer = configs.load("kernels:cd_deep,paper", {"parts.depth_2.optim.stop": "1e-1"})
+    assert not configs.is_published(longer)  # a key that the paper's part leaves to the row
     assert not configs.is_published(configs.load("kernels:addition_mnist"))
     with pytest.raises(BadInput):
         configs.load("sprites:none_such,paper")
