@@ -1,7 +1,7 @@
 """Shared test set-up: eight virtual CPU devices, silent broadcasting across ranks is an error.
 
-Tests compile more than they compute: XLA optimises nothing here, and does not cut programs into
-parts to compile at once (a third of the work is then shared by nobody: the cores have tests to run).
+Tests compile more than they compute. So XLA optimises nothing here and compiles each program in one
+piece: cutting it up to compile the pieces at once is more work, and the cores have other tests.
 """
 
 import gc
@@ -44,6 +44,14 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 def pytest_unconfigure(config):
     if _OWN:  # the one that made it ends last
         shutil.rmtree(_CACHE, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def one_device():
+    """Where nothing is asked about devices: programs for eight take far longer to compile."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
+        yield
 
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"

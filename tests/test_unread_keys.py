@@ -38,7 +38,9 @@ KINDS = {
     "support": tuple((row, {}) for row in ("demo", "partners", "predict", "design", "relaxed")),
     "vectors": (("regularised_random", {}),),
     "kernels": (
-        *((row, {}) for row in ("demo", "addition_rich", "cd_rich", "addition_mnist")),
+        *((row, {}) for row in ("demo", "addition_rich", "cd_rich")),
+        ("addition_mnist",
+         {"model.convnet.channels": "(4,)", "eval.layers": "(2,)", "eval.layer": "2"}),
         *((row, {}) for row in configs.load_file("kernels").CLOSED_FORMS),
     ),
     "resistance": tuple(

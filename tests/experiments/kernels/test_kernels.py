@@ -12,6 +12,8 @@ from cgjax.experiments.kernels.theory import classification, studies
 from cgjax.main import main
 from cgjax.published import PUBLISHED
 
+pytestmark = pytest.mark.usefixtures("one_device")
+
 
 def config(row, *changes):
     return configs.load(f"configs/kernels.py:{row}", dict(changes))
