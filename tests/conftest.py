@@ -38,7 +38,7 @@ if _OWN:
     os.environ["CGJAX_CACHE"] = tempfile.mkdtemp(prefix="cgjax-test-cache-")
 _CACHE = os.environ["CGJAX_CACHE"]
 jax.config.update("jax_compilation_cache_dir", _CACHE)
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
 
 
 def pytest_unconfigure(config):
@@ -48,7 +48,7 @@ def pytest_unconfigure(config):
 
 @pytest.fixture(scope="module")
 def one_device():
-    """Where nothing is asked about devices: programs for eight take far longer to compile."""
+    """For whole files that ask nothing about devices: programs for eight take far longer."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
         yield
