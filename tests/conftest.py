@@ -1,6 +1,7 @@
 """Shared test set-up: eight virtual CPU devices, silent broadcasting across ranks is an error.
 
-Tests compile more than they compute: XLA optimises nothing here.
+Tests compile more than they compute. So XLA optimises nothing here and compiles each program in one
+piece: cutting it up to compile the pieces at once is more work, and the cores have other tests.
 """
 
 import gc
@@ -15,6 +16,7 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ["XLA_FLAGS"] = (
     os.environ.get("XLA_FLAGS", "")
     + " --xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
+    + " --xla_cpu_parallel_codegen_split_count=1"
 ).strip()
 if jaxlib.version.__version_info__ < (0, 11):
     # Programs compile in half the time with the emitters from before. Later versions no longer have
@@ -29,15 +31,27 @@ import pytest
 # as Python does by itself takes a twentieth of the time.
 gc.set_threshold(200_000, 20, 20)
 jax.config.update("jax_numpy_rank_promotion", "raise")
-# Many tests compile the same program in processes or closures of their own.
-_CACHE = os.environ.setdefault("CGJAX_CACHE", tempfile.mkdtemp(prefix="cgjax-test-cache-"))
+# Many tests compile the same program in processes or closures of their own. A folder of the
+# caller's choice is kept, and saves the next run most of the compiling.
+_OWN = "CGJAX_CACHE" not in os.environ
+if _OWN:
+    os.environ["CGJAX_CACHE"] = tempfile.mkdtemp(prefix="cgjax-test-cache-")
+_CACHE = os.environ["CGJAX_CACHE"]
 jax.config.update("jax_compilation_cache_dir", _CACHE)
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
 
 
 def pytest_unconfigure(config):
-    if not hasattr(config, "workerinput"):  # the other processes still read it
+    if _OWN:  # the one that made it ends last
         shutil.rmtree(_CACHE, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def one_device():
+    """For whole files that ask nothing about devices: programs for eight take far longer."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
+        yield
 
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"

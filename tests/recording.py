@@ -129,11 +129,33 @@ class _Traced:
         return self
 
 
+def _value_and_zeros(fn, argnums=0, has_aux=False):
+    """In place of `jax.value_and_grad`: fn is called; what is differentiated reads nothing more."""
+
+    def called(*arguments):
+        own = [arguments[i] for i in np.atleast_1d(argnums)]
+        zeros = jax.tree.map(jax.numpy.zeros_like, own)
+        return fn(*arguments), zeros[0] if np.ndim(argnums) == 0 else tuple(zeros)
+
+    return called
+
+
+def _zeros(fn, argnums=0, has_aux=False):
+    """In place of `jax.grad`."""
+
+    def called(*arguments):
+        found, zeros = _value_and_zeros(fn, argnums)(*arguments)
+        return (zeros, found[1]) if has_aux else zeros
+
+    return called
+
+
 @contextlib.contextmanager
 def nothing_compiles():
     """What the block passes to `jax.jit` is traced only: a run's path without its numbers.
 
-    The analyses compile as ever: they look at the numbers they get.
+    Of what it differentiates, too, only the function is traced. The analyses compile as ever: they
+    look at the numbers they get.
     """
     compiled = jax.jit
 
@@ -144,4 +166,6 @@ def nothing_compiles():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jax, "jit", jit)
+        patch.setattr(jax, "value_and_grad", _value_and_zeros)
+        patch.setattr(jax, "grad", _zeros)
         yield

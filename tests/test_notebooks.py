@@ -8,6 +8,7 @@ import matplotlib
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.usefixtures("one_device")
 NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?")
 NOTEBOOKS = sorted(pathlib.Path("notebooks").glob("*.ipynb"))
 

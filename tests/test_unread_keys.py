@@ -38,12 +38,17 @@ KINDS = {
     "support": tuple((row, {}) for row in ("demo", "partners", "predict", "design", "relaxed")),
     "vectors": (("regularised_random", {}),),
     "kernels": (
-        *((row, {}) for row in ("demo", "addition_rich", "cd_rich", "addition_mnist")),
+        *((row, {}) for row in ("demo", "addition_rich", "cd_rich")),
+        (
+            "addition_mnist",
+            {"model.convnet.channels": "(4,)", "eval.layers": "(2,)", "eval.layer": "2"},
+        ),
         *((row, {}) for row in configs.load_file("kernels").CLOSED_FORMS),
     ),
-    "resistance": tuple(
-        (row, {})
-        for row in ("one_step", "mnist", "scan", "gradients", "optimisers", "landscape", "tangent")
+    "resistance": (
+        ("mnist", {"eval.inputs": "train"}),
+        *((row, {}) for row in ("one_step", "scan", "gradients")),
+        *((row, {}) for row in ("optimisers", "landscape", "tangent")),
     ),
     "subnetworks": tuple((row, {}) for row in ("tangent", "families", "simclr", "vit")),
     "bumps": tuple(

@@ -297,6 +297,11 @@ def predict(
     checks.flag("outputs", outputs)
     _check_tests(k_test, np.shape(machine.dual)[:-1] if outputs else np.shape(machine.dual))
     dual, bias, k_test = (jnp.asarray(a, jnp.float64) for a in (machine.dual, machine.bias, k_test))
+    return _affine(dual, bias, k_test, bool(outputs))
+
+
+@functools.partial(jax.jit, static_argnames="outputs")
+def _affine(dual, bias, k_test, outputs):
     if outputs:
         found = jnp.einsum("...mn,...no->...mo", k_test, dual)
         return found + jnp.broadcast_to(bias[..., None, :], found.shape)
@@ -310,10 +315,13 @@ def _predicted(k_test, solve, k_train, *arguments):
     _check_tests(k_test, dual)
     machine = solve(k_train, *arguments)
     f = predict(machine, k_test)
-    if isinstance(machine, SupportVectors):
-        converged = jnp.broadcast_to(jnp.asarray(machine.converged)[..., None], f.shape)
-        f = jnp.where(converged, f, jnp.nan)  # a number would look sound
-    return f
+    return _sound(f, machine.converged) if isinstance(machine, SupportVectors) else f
+
+
+@jax.jit
+def _sound(f, converged):
+    """NaN where the machine was not found: a number would look sound."""
+    return jnp.where(jnp.broadcast_to(converged[..., None], f.shape), f, jnp.nan)
 
 
 def _check_tests(k_test, dual):
@@ -334,7 +342,7 @@ def _flat(k_train, y, bias, mask, outputs=False, **numbers):
     axis, axes = (-2, "[..., n, outputs]") if outputs else (-1, "[..., n]")
     if y.ndim < -axis or y.shape[axis] != n or y.size == 0:
         raise ValueError(f"k_train is [..., n, n] and y {axes}: got {k.shape} and {y.shape}")
-    mask = jnp.ones(n, bool) if mask is None else mask
+    mask = np.ones(n, bool) if mask is None else mask
     checks.mask("mask", mask, (n,))
     arrays = {"k_train": (k, 2), "y": (y, -axis), "mask": (jnp.asarray(mask), 1)}
     arrays |= {name: (jnp.asarray(number, jnp.float64), 0) for name, number in numbers.items()}

@@ -203,6 +203,11 @@ def overlap_kernel(x1: jax.Array, x2: jax.Array, kappa: jax.Array) -> jax.Array:
     shared, kappa = _shared(x1=x1, x2=x2), _table("kappa", kappa, 1)
     if kappa.shape[-1] != shared.shape[-1] + 1:
         raise ValueError(f"{shared.shape[-1]} components need kappa(0..C), got {kappa.shape}")
+    return _by_count(kappa, shared)
+
+
+@jax.jit
+def _by_count(kappa, shared):
     return kappa[..., jnp.sum(shared, axis=-1)]
 
 
@@ -214,6 +219,11 @@ def subset_kernel(x1: jax.Array, x2: jax.Array, kappa: jax.Array) -> jax.Array:
         raise ValueError(
             f"{shared.shape[-1]} components need kappa with 2^C entries, got {kappa.shape}"
         )
+    return _by_set(kappa, shared)
+
+
+@jax.jit
+def _by_set(kappa, shared):
     return kappa[..., shared @ 2 ** np.arange(shared.shape[-1])]
 
 
@@ -225,6 +235,11 @@ def _shared(**combinations):
     if x1.shape[1] != x2.shape[1]:
         names = " and ".join(combinations)
         raise ValueError(f"{names} are [n, C] with one C, got {x1.shape} and {x2.shape}")
+    return _equal(x1, x2)
+
+
+@jax.jit
+def _equal(x1, x2):
     return x1[:, None] == x2[None]
 
 

@@ -22,9 +22,33 @@ def run(settings, workdir, **options):
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
+def folder(tmp_path_factory):
+    """Where `whole` was trained."""
+    return tmp_path_factory.mktemp("whole")
+
+
+@pytest.fixture(scope="module")
+def whole(folder):
     """Three seeds, uninterrupted."""
-    return run(toy.config(seeds=(0, 1, 2)), tmp_path_factory.mktemp("whole"))
+    return run(toy.config(seeds=(0, 1, 2)), folder)
+
+
+@pytest.fixture
+def whole_copy(whole, folder, tmp_path):
+    return shutil.copytree(folder, tmp_path / "whole")
+
+
+@pytest.fixture(scope="module")
+def single(tmp_path_factory):
+    """One seed, uninterrupted: (folder, state, history)."""
+    folder = tmp_path_factory.mktemp("single")
+    return folder, *run(toy.config(), folder)
+
+
+@pytest.fixture
+def single_copy(single, tmp_path):
+    """A copy of it to be damaged."""
+    return shutil.copytree(single[0], tmp_path / "single")
 
 
 def equal(a, b):
@@ -83,11 +107,9 @@ def test_eight_devices_agree_with_one(n_seeds, mesh, tmp_path, monkeypatch):
     np.testing.assert_allclose(eight["loss"], one["loss"], rtol=1e-5)
 
 
-def test_a_checkpoint_of_eight_devices_opens_on_one(tmp_path, monkeypatch, whole):
-    settings = toy.config(seeds=(0, 1, 2))
-    run(settings, tmp_path)
+def test_a_checkpoint_of_eight_devices_opens_on_one(whole_copy, monkeypatch, whole):
     monkeypatch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
-    state, _ = run(settings, tmp_path)
+    state, _ = run(toy.config(seeds=(0, 1, 2)), whole_copy)
     equal(state.params, whole[0].params)
 
 
@@ -110,11 +132,9 @@ def test_interrupted_and_resumed_gives_the_same_bits(whole, tmp_path, monkeypatc
     equal(history["loss"], whole[1]["loss"])
 
 
-def test_a_finished_run_returns_without_compiling(whole, tmp_path, monkeypatch):
-    settings = toy.config(seeds=(0, 1, 2))
-    run(settings, tmp_path)
+def test_a_finished_run_returns_without_compiling(whole, whole_copy, monkeypatch):
     monkeypatch.setattr(train.SetUp, "compile_call", lambda *a: pytest.fail("compiled"))
-    state, history = run(settings, tmp_path)
+    state, history = run(toy.config(seeds=(0, 1, 2)), whole_copy)
     equal(state, whole[0])
     equal(history["eval"], whole[1]["eval"])
 
@@ -214,47 +234,43 @@ def newest(workdir, group="seeds_0"):
 
 
 @pytest.mark.parametrize("damage", ["flip", "remove"])
-def test_a_damaged_newest_checkpoint_falls_back(damage, tmp_path, caplog):
-    settings = toy.config()
-    state, history = run(settings, tmp_path)
+def test_a_damaged_newest_checkpoint_falls_back(damage, single, single_copy, caplog):
+    _, state, history = single
     if damage == "flip":
-        flip_a_bit(newest(tmp_path) / "state")
+        flip_a_bit(newest(single_copy) / "state")
     else:
-        for path in (newest(tmp_path) / "state").rglob("*"):
+        for path in (newest(single_copy) / "state").rglob("*"):
             path.is_file() and path.unlink()
-    again, history_again = run(settings, tmp_path)
+    again, history_again = run(toy.config(), single_copy)
     assert "checkpoint 12 is damaged" in caplog.text
     equal(again, state)
     equal(history_again["loss"], history["loss"])
 
 
-def test_no_sound_checkpoint_is_an_error_until_told_to_start_anew(tmp_path):
+def test_no_sound_checkpoint_is_an_error_until_told_to_start_anew(single_copy):
     settings = toy.config()
-    run(settings, tmp_path)
-    for path in (tmp_path / "checkpoints/seeds_0").iterdir():
+    for path in (single_copy / "checkpoints/seeds_0").iterdir():
         if path.name.isdigit():
             flip_a_bit(path / "state")
     for _ in range(2):  # the same command again must not begin at step 0 either
         with pytest.raises(BadInput, match="--start_anew"):
-            run(settings, tmp_path)
-    assert (claim.start_anew(tmp_path) / "checkpoints/damaged-seeds_0-12").is_dir()
-    _, history = run(settings, tmp_path)
+            run(settings, single_copy)
+    assert (claim.start_anew(single_copy) / "checkpoints/damaged-seeds_0-12").is_dir()
+    _, history = run(settings, single_copy)
     assert history["step"][-1] == 12
 
 
-def test_only_two_checkpoints_are_kept(tmp_path):
-    run(toy.config(), tmp_path)
-    kept = [p.name for p in (tmp_path / "checkpoints/seeds_0").iterdir() if p.name.isdigit()]
+def test_only_two_checkpoints_are_kept(single):
+    kept = [p.name for p in (single[0] / "checkpoints/seeds_0").iterdir() if p.name.isdigit()]
     assert sorted(kept) == ["12", "8"]
 
 
-def test_logs_are_cut_back_to_the_restored_step(tmp_path, monkeypatch):
-    settings = toy.config()
-    _, history = run(settings, tmp_path)
-    shutil.rmtree(newest(tmp_path))  # as if killed between the checkpoints of steps 8 and 12
-    with open(tmp_path / "metrics.jsonl", "a") as handle:
+def test_logs_are_cut_back_to_the_restored_step(single, single_copy):
+    _, _, history = single
+    shutil.rmtree(newest(single_copy))  # as if killed between the checkpoints of steps 8 and 12
+    with open(single_copy / "metrics.jsonl", "a") as handle:
         handle.write('{"kind": "train", "se')  # what a kill leaves
-    _, again = run(settings, tmp_path)
+    _, again = run(toy.config(), single_copy)
     equal(history["loss"], again["loss"])
 
 

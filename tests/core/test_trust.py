@@ -16,6 +16,8 @@ import toy
 from cgjax.core import loading, metrics, optim, train
 from cgjax.core.errors import BadInput
 
+pytestmark = pytest.mark.usefixtures("one_device")
+
 
 def run(settings, workdir, **options):
     return train.fit(toy.experiment(settings, **options), settings, workdir)
@@ -42,10 +44,9 @@ def copy(finished, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def stopped(tmp_path_factory):
+def stopped(finished, tmp_path_factory):
     """The same as a kill after step 8 leaves it: without its last checkpoint."""
-    folder = tmp_path_factory.mktemp("stopped")
-    run(toy.config(seeds=(0, 1, 2)), folder)
+    folder = shutil.copytree(finished[0], tmp_path_factory.mktemp("stopped") / "run")
     for path in (folder / "checkpoints/seeds_0-2").iterdir():
         if path.name.isdigit() and path.name != "8":
             shutil.rmtree(path)

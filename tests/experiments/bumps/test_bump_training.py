@@ -16,6 +16,7 @@ from cgjax.core.errors import BadInput
 from cgjax.data import arrays
 from cgjax.experiments.bumps import accounts, analyses, continuous, layers, sets, study, training
 
+pytestmark = pytest.mark.usefixtures("one_device")
 VALUES = json.loads(
     (pathlib.Path(__file__).parents[2] / "golden" / "bumps" / "values.json").read_text()
 )

@@ -19,6 +19,8 @@ from cgjax.experiments.kernels.dense import study as dense_study
 from cgjax.experiments.kernels.scores import scores_of
 from cgjax.main import main
 
+pytestmark = pytest.mark.usefixtures("one_device")
+
 
 def config(row, **changes):
     found = {key.replace("__", "."): str(value) for key, value in changes.items()}

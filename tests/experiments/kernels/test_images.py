@@ -10,10 +10,13 @@ from cgjax.core.errors import BadInput
 from cgjax.experiments.kernels import run, tasks
 from cgjax.experiments.kernels.images import figures, networks, study
 
+pytestmark = pytest.mark.usefixtures("one_device")
+
 
 @pytest.fixture(scope="module")
 def tiny():
-    config = configs.load("configs/kernels.py:addition_mnist,smoke")
+    two_blocks = {"model.convnet.channels": "(4, 4)", "eval.layers": "(2, 5)", "eval.layer": "5"}
+    config = configs.load("configs/kernels.py:addition_mnist,smoke", two_blocks)
     config.data.n_val, config.data.n_total = 2, 68
     return config
 

@@ -83,42 +83,50 @@ def test_attention_weights_slots_by_their_scores():
 
 # --- recovery -------------------------------------------------------------------------------------
 
-ROWS = scenes.describe(jax.random.uniform(jax.random.key(3), (40, 10)), 64)
-TRUE = jnp.stack([scenes.paint(ROWS["spans"][:, k], ROWS["colours"][:, k]) for k in (0, 1)])
+
+@pytest.fixture(scope="module")
+def rows():
+    return scenes.describe(jax.random.uniform(jax.random.key(3), (40, 10)), 64)
 
 
-def recovered(drawn):
+@pytest.fixture(scope="module")
+def true(rows):
+    """Both sprites of every scene [2, 40, 64, 64, 3]."""
+    return jnp.stack([scenes.paint(rows["spans"][:, k], rows["colours"][:, k]) for k in (0, 1)])
+
+
+def recovered(drawn, rows):
     """[K] for one seed; `drawn` [K, 40, 64, 64, 3] is looked up by the scene's first latent."""
-    order = jnp.argsort(ROWS["latents"][:, 0])
+    order = jnp.argsort(rows["latents"][:, 0])
 
     def slots(params, z):
-        index = order[jnp.searchsorted(ROWS["latents"][order, 0], z[:, 0])]
+        index = order[jnp.searchsorted(rows["latents"][order, 0], z[:, 0])]
         return params["drawn"][:, index]
 
-    found = learned.recovery(slots, {"drawn": drawn[None]}, ROWS, 20)
+    found = learned.recovery(slots, {"drawn": drawn[None]}, rows, 20)
     assert found.shape == (1, 2)
     return found[0]
 
 
-def test_recovery_is_one_up_to_an_affine_map():
+def test_recovery_is_one_up_to_an_affine_map(true, rows):
     matrix = jnp.array([[1.0, 0.3, -2.0], [0.2, 1.0, 0.5], [-0.4, 0.1, 0.7]])
-    np.testing.assert_allclose(recovered(TRUE @ matrix - 4.0), [1, 1], atol=1e-4)
+    np.testing.assert_allclose(recovered(true @ matrix - 4.0, rows), [1, 1], atol=1e-4)
 
 
-def test_recovery_of_the_wrong_thing_is_poor():
-    noise = jax.random.normal(KEY, TRUE.shape)
-    assert np.all(recovered(noise) < 0.01)
-    np.testing.assert_allclose(recovered(jnp.zeros_like(TRUE)), [0, 0], atol=1e-6)
-    front, back = recovered(jnp.stack([TRUE[0], TRUE[0]]))
+def test_recovery_of_the_wrong_thing_is_poor(true, rows):
+    noise = jax.random.normal(KEY, true.shape)
+    assert np.all(recovered(noise, rows) < 0.01)
+    np.testing.assert_allclose(recovered(jnp.zeros_like(true), rows), [0, 0], atol=1e-6)
+    front, back = recovered(jnp.stack([true[0], true[0]]), rows)
     assert front > 0.99 and back < 0.5
 
 
-def test_what_the_front_sprite_hides_does_not_count():
-    hidden = (jnp.sum(TRUE[0], -1) > 0) & (jnp.sum(TRUE[1], -1) > 0)
+def test_what_the_front_sprite_hides_does_not_count(true, rows):
+    hidden = (jnp.sum(true[0], -1) > 0) & (jnp.sum(true[1], -1) > 0)
     assert jnp.sum(hidden) > 50
-    spoilt = TRUE.at[1].add(5.0 * hidden[..., None])
-    np.testing.assert_allclose(recovered(spoilt), [1, 1], atol=1e-4)
-    assert recovered(TRUE.at[0].add(5.0 * hidden[..., None]))[0] < 0.9
+    spoilt = true.at[1].add(5.0 * hidden[..., None])
+    np.testing.assert_allclose(recovered(spoilt, rows), [1, 1], atol=1e-4)
+    assert recovered(true.at[0].add(5.0 * hidden[..., None]), rows)[0] < 0.9
 
 
 @pytest.mark.parametrize(

@@ -54,9 +54,9 @@ def quick(**train_keys):
     return settings(changes=changes | {"model.broadcast.n_layers": "2"}, **train_keys)
 
 
-def test_five_seeds_as_an_axis_equal_five_single_runs(one_device, small, tmp_path):
+def test_five_seeds_as_an_axis_equal_single_runs(one_device, small, tmp_path):
     five = losses(quick(seeds=(0, 1, 2, 3, 4)), tmp_path / "five", small)
-    for seed in range(5):
+    for seed in (0, 2, 4):  # both ends and the middle of the axis
         alone = losses(quick(seeds=(seed,)), tmp_path / str(seed), small)
         np.testing.assert_allclose(alone[:, 0], five[:, seed], rtol=1e-4)
     assert np.ptp(five[0]) > 1e-4  # the seeds do differ

@@ -17,14 +17,6 @@ from cgjax.published import PUBLISHED
 
 
 @pytest.fixture(scope="module")
-def one_device():
-    """Programs for eight devices take a minute each to compile."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
-        yield
-
-
-@pytest.fixture(scope="module")
 def finished(one_device, tmp_path_factory):
     workdir = tmp_path_factory.mktemp("vectors") / "demo"
     assert main([f"--config={FILE}:smoke", f"--workdir={workdir}"]) == 0
