@@ -19,6 +19,7 @@ SPRITES, SUPPORT, KERNELS, BUMPS, RESISTANCE, SUBNETWORKS = (
     ROOT / "cgjax" / "experiments" / folder / "README.md"
     for folder in ("sprites", "sprites/support", "kernels", "bumps", "resistance", "subnetworks")
 )
+FRONT = ROOT / "README.md"
 CONTROL_STARTS = ("1, biases 0", "2, biases 0", "3, biases 0", "2, biases 1", "3, biases 1")
 REMEDY = "lam_entropy 0.1 + vec_variance 0.01"
 DONUT, STRIPED = "donut_6_22, stripes x0", "donut_6_22, stripes x1"
@@ -628,6 +629,48 @@ SENTENCES = [
                 ("metropolis", 3, 0), ("guess", 3, 0), ("guess", 2, 1), ("sgd", 2, 1),
                 ("guess", 3, 1), ("sgd", 3, 1),
             )
+        ],
+    ),
+    (
+        FRONT,
+        "compositional {:.3f} ({:.3f}), monolithic {:.3f} ({:.3f}); one seed at the published",
+        [
+            f"sprites/orthogonal_{kind}-paper r2_all{who}"
+            for kind in ("compositional", "monolithic")
+            for who in ("", " paper")
+        ],
+    ),
+    (
+        FRONT,
+        "3 seeds: slope of addition {:.3f} ({:.3f}); accuracy on new contexts {:.3f} ({:.3f}), and "
+        "{:.3f} ({:.3f}) where the shortcut misleads",
+        [
+            f"kernels/{name}{who}"
+            for name in (
+                "addition_mnist-fast-ext_d0 extrapolation, d=0: slope",
+                "cd_mnist-fast-cd1_d20 cd_1, d=20: comp accuracy",
+                "cd_mnist-fast-cd3_d20 cd_3, d=20: comp accuracy",
+            )
+            for who in ("", " paper")
+        ],
+    ),
+    (
+        FRONT,
+        "never shown {:.4f} ({:.4f}), with regularised embeddings {:.5f} ({:.5f}); 5 seeds",
+        [
+            f"bumps/B8-paper {name}: ood mse{who}"
+            for name in ("no penalty", REMEDY)
+            for who in ("", " paper")
+        ],
+    ),
+    (
+        FRONT,
+        "gap of training and test {:.3f} with a redundant digit, {:.3f} without (20 seeds); SCAN's "
+        '"jump" {:.4f} and {:.4f} (5 seeds)',
+        [
+            "resistance/mnist-paper A: gap", "resistance/mnist-paper B: gap",
+            "resistance/scan-paper A: test accuracy, whole set",
+            "resistance/scan-paper B: test accuracy, whole set",
         ],
     ),
     (

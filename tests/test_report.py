@@ -1,5 +1,6 @@
 """The reproduction record: what goes in; the READMEs: their tables, commands and links."""
 
+import importlib
 import json
 import pathlib
 import re
@@ -121,7 +122,11 @@ def test_recorded_configs_are_still_known(family):
         assert not changed, (entry["row"], changed)
 
 
-READMES = [ROOT / "README.md", *sorted((ROOT / "cgjax" / "experiments").rglob("README.md"))]
+READMES = [
+    ROOT / "README.md",
+    ROOT / "configs" / "README.md",
+    *sorted((ROOT / "cgjax" / "experiments").rglob("README.md")),
+]
 
 
 def test_the_readmes_show_the_record():
@@ -142,9 +147,21 @@ def test_the_readmes_show_the_record():
 
 def test_the_readme_is_short_and_names_every_family():
     text = READMES[0].read_text()
-    assert len(text.splitlines()) <= 200
+    assert len(text.splitlines()) <= 150
     for family in experiments.FAMILIES:
         assert f"`--config={family}`" in text
+
+
+def test_functions_that_the_readme_names_are_there():
+    (block,) = re.findall(
+        r"```python\n(from cgjax.analysis import.*?)```", READMES[0].read_text(), re.S
+    )
+    modules, calls = block.split("\n", 1)
+    found = re.findall(r"(\w+)\.(\w+)\(", re.sub(r"#.*", "", calls))
+    assert len(found) >= 8
+    for module, name in found:
+        assert module in modules
+        assert callable(getattr(importlib.import_module(f"cgjax.analysis.{module}"), name))
 
 
 @pytest.mark.parametrize("path", READMES, ids=lambda path: str(path.parent.relative_to(ROOT)))
