@@ -105,7 +105,7 @@ def test_the_rate_is_halved_on_a_plateau_down_to_its_floor():
 def test_loss_is_squared_and_a_tenth_of_absolute_error():
     config = settings("B7", "cnn")
     painted, truth = jnp.full((2, 3, 3), 0.5), jnp.zeros((2, 3, 3))
-    np.testing.assert_allclose(turning.error(config, painted, truth), 0.25 + 0.1 * 0.5)
+    np.testing.assert_allclose(turning.error(painted, truth, config.optim.l1), 0.25 + 0.1 * 0.5)
 
 
 def test_places_read_off_codes():
