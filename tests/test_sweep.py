@@ -18,7 +18,7 @@ from cgjax import main as front_door
 from cgjax.core.errors import Preempted
 from cgjax.sweep import processes
 from cgjax.sweep.__main__ import main, parse, values
-from cgjax.sweep.points import CLOSING, OPENING, expand, folder_name, standing
+from cgjax.sweep.points import CLOSING, OPENING, Task, expand, folder_name, standing
 from cgjax.sweep.submit import Job
 
 ROW = "sweeplab/config.py:few,smoke"
@@ -57,10 +57,19 @@ def lab(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def constant(tmp_path_factory):
+    """The family, with a rate that is a constant of its programs: every point is a process."""
+    folder = tmp_path_factory.mktemp("constant")
+    config = folder / write_family(folder, "sweeplab")
+    config.write_text(config.read_text().replace(", is_traced=True", ""))
+    return folder
+
+
 @pytest.fixture
-def here(lab, tmp_path, monkeypatch):
+def here(constant, tmp_path, monkeypatch):
     """A folder with the family and fake runs."""
-    (tmp_path / "sweeplab").symlink_to(lab / "sweeplab")
+    (tmp_path / "sweeplab").symlink_to(constant / "sweeplab")
     (tmp_path / "fake.py").write_text(FAKE)
     (tmp_path / "broken").write_text("")
     monkeypatch.chdir(tmp_path)
@@ -244,7 +253,7 @@ def test_a_signal_is_handed_on_and_the_rest_stays_open(here):
     (here / "broken").write_text("wait")
     threading.Thread(target=interrupt_once_waiting).start()
     with pytest.raises(Preempted):
-        processes.run_all(points, 1, [])
+        processes.run_all([Task((point,)) for point in points], 1, [])
     assert [standing(p, True).word for p in points] == ["stopped"] + 5 * ["open"]
     assert starts(here) == 1
 
@@ -266,7 +275,7 @@ def test_a_log_tells_running_from_killed(here):
 def test_a_time_out_saves_and_queues_again(here):
     submitit = pytest.importorskip("submitit", reason="needs the extra launch")
     (here / "broken").write_text("wait")
-    job, codes = Job(six()[0], [], None), []
+    job, codes = Job(Task((six()[0],)), [], None), []
     thread = threading.Thread(target=lambda: codes.append(job()))
     thread.start()
     while not (here / "waits").exists():
