@@ -10,6 +10,8 @@ import sys
 import threading
 import time
 
+import jax
+import numpy as np
 import pytest
 from front_door import one_line, write_family
 
@@ -18,8 +20,9 @@ from cgjax import main as front_door
 from cgjax.core.errors import Preempted
 from cgjax.sweep import processes
 from cgjax.sweep.__main__ import main, parse, values
-from cgjax.sweep.points import CLOSING, OPENING, Task, expand, folder_name, standing
+from cgjax.sweep.points import CLOSING, OPENING, Task, expand, folder_name, standing, tasks
 from cgjax.sweep.submit import Job
+from cgjax.sweep.together import main as together
 
 ROW = "sweeplab/config.py:few,smoke"
 # Stands for a run: fails where `broken` holds a word of its workdir, waits where it holds "wait".
@@ -269,6 +272,56 @@ def test_a_log_tells_running_from_killed(here):
     assert standing(point, True)[:2] == ("failed", "ValueError: no luck")
 
 
+# --- points together ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def traced(lab, tmp_path, monkeypatch):
+    (tmp_path / "sweeplab").symlink_to(lab / "sweeplab")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
+    return tmp_path
+
+
+def test_points_that_share_a_program(traced):
+    swept = {"optim.lr": ["0.1", "0.2", "0.3"], "data.batch": ["4", "8"]}
+    points, _ = expand(["sweeplab/config.py:few,demo,smoke"], {}, swept, RUNS)
+    found, said = tasks(points, 0)
+    assert [{point.swept["optim.lr"] for point in task.points} for task in found] == 4 * [
+        {"0.1", "0.2", "0.3"}]  # fmt: skip
+    assert len({task.file for task in found}) == 4
+    assert said == [
+        "12 points run as replicas of 4 programs: optim.lr",
+        "a process for each value of data.batch: a shape or a constant",
+    ]
+    assert [len(task.points) for task in tasks(points, 2)[0]] == 4 * [2, 1]
+    assert tasks(points, 1) == ([Task((point,)) for point in points], [])
+    assert tasks(points[:1], 0)[1] == []
+    assert tasks(points[:5:2], 0)[1] == ["3 points run as replicas of one program: optim.lr"]
+
+
+def test_points_together_have_workdirs_and_logs_of_their_own(traced, capsys):
+    """One dies, and the workdir of another cannot be made: the rest does not mind."""
+    points, _ = expand([ROW], {}, {"optim.lr": ["0.1", "0.2", "1e30", "0.4"]}, RUNS)
+    (task,), _ = tasks(points, 0)
+    points[3].workdir.parent.mkdir(parents=True)
+    points[3].workdir.write_text("in the way")
+    task.file.write_text(task.describe())
+    assert together([str(task.file), "--no_figures"]) == 1
+    assert "2 of 4 points have failed" in capsys.readouterr().err
+    stands = [standing(point, False) for point in points]
+    assert [one.word for one in stands] == ["done", "done", "failed", "failed"]
+    assert stands[2].line.startswith("every replica turned non-finite by step 4")
+    assert "cannot create workdir" in stands[3].line
+    point, values = points[1], stands[1].results["metrics"]["mse"]["values"]
+    assert "together with 2 other points" in point.log.read_text()
+    assert (point.workdir / "config.json").read_text() == configs.to_json(point.config)
+    assert front_door.main([*point.arguments()[:-1], "--workdir=alone", "--no_figures"]) == 0
+    alone = json.loads(pathlib.Path("alone/results.json").read_text())["metrics"]["mse"]["values"]
+    np.testing.assert_allclose(values, alone, rtol=1e-5)
+    assert [len(task.points) for task in tasks(points[2:], 0)[0]] == [2]
+
+
 # --- submitit -------------------------------------------------------------------------------------
 
 
@@ -315,6 +368,7 @@ def test_24_points_of_which_3_fail_at_first(lab, tmp_path, monkeypatch, capsys):
         path.write_text("in the way")
     assert main(sweep) == 1
     out = capsys.readouterr().out
+    assert "24 points run as replicas of 8 programs: optim.lr" in out
     assert "24 points: 21 done, 3 failed" in out and out.count("failed: sweeplab") == 3
     assert out.count("cannot create workdir") == 6
     untouched = {p.log: p.log.read_text() for p in points if p.workdir not in blocked}

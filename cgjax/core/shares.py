@@ -133,6 +133,8 @@ def side_by_side(shares: list[Share]):
 
     own = joined([share.experiment.replicas for share in shares])
     data = joined([share.experiment.data for share in shares]) if first.own_data else first.data
+    for share in shares:
+        share.experiment = None  # the data of one are enough
     return first._replace(replicas=own, data=data)
 
 

@@ -134,12 +134,12 @@ def fold(flag: str, fixed: dict, swept: dict) -> tuple[dict, dict, list[str]]:
     fixed, rest, said = dict(fixed), dict(swept), []
     for name, texts in swept.items():
         known = declared.get(part_of(config, name)[1] or name)
-        single = not any(re.search(r"[,(\[]", text) for text in texts)
-        if known and known.is_axis and single and len(texts) > 1:
+        several = len(texts) > 1 and not any(re.search(r"[,(\[]", text) for text in texts)
+        if known and known.is_axis and several:
             fixed[name] = ",".join(texts)
             del rest[name]
             said.append(f"{name}: {len(texts)} replicas of one program, not {len(texts)} points")
-        elif isinstance(own.get(name), tuple) and single and len(texts) > 1:
+        elif isinstance(own.get(name), tuple) and several and not (known and known.is_traced):
             said.append(
                 f"{name} takes several values in one run: --config.{name}={','.join(texts)} may "
                 "train them together; here each is a point"

@@ -159,16 +159,17 @@ def test_turning_study_in_small(tmp_path):
 def test_batch_statistics_travel_in_extra():
     """Padded rows of a batch count neither in them nor in the loss."""
     made = turning.experiment(config := settings("B7", "cnn"), turning.make(config))
+    replica = {name: column[0] for name, column in made.replicas.items()}
 
     @jax.jit
     def losses(key):
-        params, extra = made.init(key, {})
+        params, extra = made.init(key, replica)
         places = jnp.array([[0, 1, 2, 3], [0, 1, 5, 6]])
         mask = jnp.array([1.0, 1, 0, 0])
 
         def one(places):
             batch = made.batch(made.data, places, key, 0) | {"mask": mask}
-            return made.loss(params, extra, batch, key, 0, {})
+            return made.loss(params, extra, batch, key, 0, replica)
 
         return extra, jax.vmap(one)(places)
 
