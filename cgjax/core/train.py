@@ -197,10 +197,12 @@ def train_shares(members: list[Share]) -> State:
                 save(state, step, [share for share in writers if saves or share.ended])
                 if saves and stop and still(members):
                     shares.finish(members)
+                    hosts.meet()  # nobody leaves before it is on disk
                     raise Preempted(f"{stop.name}: saved at step {step:,}; run again to go on")
             shares.finish(members)
-    except Diverged:  # on all hosts
+    except Diverged:  # on all hosts: none leaves before the last save is on disk
         shares.finish(members)
+        hosts.meet()
         raise
     finally:
         progress.close()
