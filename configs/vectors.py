@@ -92,15 +92,17 @@ KEYS = {
     "model.hidden": key(120, "of one network; those of the parts share it equally", low=1),
     "model.n_layers": key(2, "layers of each network", low=2),
     "model.activation": key("leaky_relu", "after every layer", choices=tuple(ACTIVATIONS)),
-    "optim.lr": key(1e-3, "learning rate", above=0),
-    "optim.momentum": key(0.9, "of SGD", low=0, high=1),
+    "optim.lr": key(1e-3, "learning rate", above=0, is_traced=True),
+    "optim.momentum": key(0.9, "of SGD", low=0, high=1, is_traced=True),
     "optim.regulariser": key("none", "added to the loss", choices=tuple(REGULARISERS)),
     "train.round": key(512, "steps after which the momentum is forgotten; 0: never", low=0),
     "eval.n": key(1000, "test samples", low=2),
     "eval.measures": key(("block_contrast",), "of the networks", distinct=True, may_be_empty=True,
                          choices=tuple(name for name in MEASURES if name != "none")),
 }  # fmt: skip
-REGULARISED_KEYS = {"optim.regulariser_weight": key(0.5, "of the regulariser", low=0)}
+REGULARISED_KEYS = {
+    "optim.regulariser_weight": key(0.5, "of the regulariser", low=0, is_traced=True)
+}
 MEASURED_KEYS = {"eval.n_measured": key(64, "test samples of the measures", low=1)}
 
 

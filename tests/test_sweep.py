@@ -10,6 +10,8 @@ import sys
 import threading
 import time
 
+import jax
+import numpy as np
 import pytest
 from front_door import one_line, write_family
 
@@ -18,8 +20,9 @@ from cgjax import main as front_door
 from cgjax.core.errors import Preempted
 from cgjax.sweep import processes
 from cgjax.sweep.__main__ import main, parse, values
-from cgjax.sweep.points import CLOSING, OPENING, expand, folder_name, standing
+from cgjax.sweep.points import CLOSING, OPENING, Task, expand, folder_name, standing, tasks
 from cgjax.sweep.submit import Job
+from cgjax.sweep.together import main as together
 
 ROW = "sweeplab/config.py:few,smoke"
 # Stands for a run: fails where `broken` holds a word of its workdir, waits where it holds "wait".
@@ -57,10 +60,19 @@ def lab(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def constant(tmp_path_factory):
+    """The family, with a rate that is a constant of its programs: every point is a process."""
+    folder = tmp_path_factory.mktemp("constant")
+    config = folder / write_family(folder, "sweeplab")
+    config.write_text(config.read_text().replace(", is_traced=True", ""))
+    return folder
+
+
 @pytest.fixture
-def here(lab, tmp_path, monkeypatch):
+def here(constant, tmp_path, monkeypatch):
     """A folder with the family and fake runs."""
-    (tmp_path / "sweeplab").symlink_to(lab / "sweeplab")
+    (tmp_path / "sweeplab").symlink_to(constant / "sweeplab")
     (tmp_path / "fake.py").write_text(FAKE)
     (tmp_path / "broken").write_text("")
     monkeypatch.chdir(tmp_path)
@@ -174,7 +186,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(here, capsys):
 
 
 def test_commands_in_the_readme_are_understood():
-    text = (pathlib.Path(__file__).parents[1] / "README.md").read_text()
+    text = (pathlib.Path(__file__).parents[1] / "launch" / "README.md").read_text()
     commands = re.findall(r"^python -m cgjax\.sweep (.*)", text, re.MULTILINE)
     for line in commands:
         flags, fixed, swept, _ = parse(shlex.split(line))
@@ -244,7 +256,7 @@ def test_a_signal_is_handed_on_and_the_rest_stays_open(here):
     (here / "broken").write_text("wait")
     threading.Thread(target=interrupt_once_waiting).start()
     with pytest.raises(Preempted):
-        processes.run_all(points, 1, [])
+        processes.run_all([Task((point,)) for point in points], 1, [])
     assert [standing(p, True).word for p in points] == ["stopped"] + 5 * ["open"]
     assert starts(here) == 1
 
@@ -260,13 +272,60 @@ def test_a_log_tells_running_from_killed(here):
     assert standing(point, True)[:2] == ("failed", "ValueError: no luck")
 
 
+# --- points together ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def traced(lab, tmp_path, monkeypatch):
+    (tmp_path / "sweeplab").symlink_to(lab / "sweeplab")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
+    return tmp_path
+
+
+def test_points_that_share_a_program(traced):
+    swept = {"optim.lr": ["0.1", "0.2", "0.3"], "data.batch": ["4", "8"]}
+    points, _ = expand(["sweeplab/config.py:few,demo,smoke"], {}, swept, RUNS)
+    found, said = tasks(points, 0)
+    assert [{point.swept["optim.lr"] for point in task.points} for task in found] == 4 * [
+        {"0.1", "0.2", "0.3"}]  # fmt: skip
+    assert len({task.file for task in found}) == 4
+    assert said == [
+        "12 points run as replicas of 4 programs: optim.lr",
+        "a process for each value of data.batch: a shape or a constant",
+    ]
+    assert [len(task.points) for task in tasks(points, 2)[0]] == 4 * [2, 1]
+    assert tasks(points, 1) == ([Task((point,)) for point in points], [])
+    assert tasks(points[:1], 0)[1] == []
+    assert tasks(points[:5:2], 0)[1] == ["3 points run as replicas of one program: optim.lr"]
+
+
+def test_points_together_have_workdirs_and_logs_of_their_own(traced, capsys):
+    """One dies, and the workdir of another cannot be made: the rest does not mind."""
+    points, _ = expand([ROW], {}, {"optim.lr": ["0.2", "1e30", "0.4"]}, RUNS)
+    (task,), _ = tasks(points, 0)
+    points[2].workdir.parent.mkdir(parents=True)
+    points[2].workdir.write_text("in the way")
+    task.file.write_text(task.describe())
+    assert together([str(task.file), "--no_figures"]) == 1
+    assert "2 of 3 points have failed" in capsys.readouterr().err
+    stands = [standing(point, False) for point in points]
+    assert [one.word for one in stands] == ["done", "failed", "failed"]
+    assert stands[1].line.startswith("every replica turned non-finite by step 4")
+    assert "cannot create workdir" in stands[2].line
+    point = points[0]
+    assert "together with 1 other points" in point.log.read_text()
+    assert (point.workdir / "config.json").read_text() == configs.to_json(point.config)
+    assert [len(task.points) for task in tasks(points[1:], 0)[0]] == [2]
+
+
 # --- submitit -------------------------------------------------------------------------------------
 
 
 def test_a_time_out_saves_and_queues_again(here):
     submitit = pytest.importorskip("submitit", reason="needs the extra launch")
     (here / "broken").write_text("wait")
-    job, codes = Job(six()[0], [], None), []
+    job, codes = Job(Task((six()[0],)), [], None), []
     thread = threading.Thread(target=lambda: codes.append(job()))
     thread.start()
     while not (here / "waits").exists():
@@ -306,6 +365,7 @@ def test_24_points_of_which_3_fail_at_first(lab, tmp_path, monkeypatch, capsys):
         path.write_text("in the way")
     assert main(sweep) == 1
     out = capsys.readouterr().out
+    assert "24 points run as replicas of 8 programs: optim.lr" in out
     assert "24 points: 21 done, 3 failed" in out and out.count("failed: sweeplab") == 3
     assert out.count("cannot create workdir") == 6
     untouched = {p.log: p.log.read_text() for p in points if p.workdir not in blocked}
@@ -315,3 +375,11 @@ def test_24_points_of_which_3_fail_at_first(lab, tmp_path, monkeypatch, capsys):
     out = capsys.readouterr().out
     assert "[3/3]" in out and "24 points: 24 done" in out
     assert all(log.read_text() == text for log, text in untouched.items())
+    point = points[5]
+    monkeypatch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
+    assert front_door.main([*point.arguments()[:-1], "--workdir=alone", "--no_figures"]) == 0
+    found = [
+        json.loads((folder / "results.json").read_text())["metrics"]["mse"]["values"]
+        for folder in (point.workdir, pathlib.Path("alone"))
+    ]
+    np.testing.assert_allclose(*found, rtol=1e-5)

@@ -28,6 +28,7 @@ class Key(NamedTuple):
     distinct: bool  # tuples only: no item twice
     is_axis: bool  # its items are replicas: a finished run can be given more of them
     largest: int  # of whole numbers
+    is_traced: bool  # no shape and no constant of a program: points of a sweep may share one
 
     @property
     def takes(self) -> str:
@@ -54,12 +55,14 @@ def key(
     may_be_empty: bool = False,
     distinct: bool = False,
     is_axis: bool = False,
+    is_traced: bool = False,
 ) -> Key:
     """Declares a key that takes values of the default's type.
 
     low, high: the least and the largest value; above: values must exceed it; choices: the words (or
     numbers) it takes; test, wanted: any other condition, and how it reads; items: the type of a
-    tuple's items, where the default has none to show it.
+    tuple's items, where the default has none to show it; is_traced: the family's programs read it
+    from their replicas alone (`core.replicas.with_numbers`).
     """
     words = [wanted] if wanted else []
     if choices is not None:
@@ -85,7 +88,7 @@ def key(
     largest = LARGEST if high is None else max(high, LARGEST)
     return Key(
         default, doc, " and ".join(words), allows, kind if kind in KINDS else None, length,
-        may_be_empty, distinct or is_axis, is_axis, largest,
+        may_be_empty, distinct or is_axis, is_axis, largest, is_traced,
     )  # fmt: skip
 
 

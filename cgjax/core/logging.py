@@ -16,7 +16,7 @@ import rich.live
 import rich.table
 import rich.text
 
-from cgjax.core import hosts, parallel
+from cgjax.core import hosts
 from cgjax.core import verdict as verdicts
 from cgjax.core import workdir as folders
 from cgjax.core.errors import BadInput, Diverged, first_line
@@ -172,10 +172,8 @@ class Progress:
             say(self.line())
 
 
-def log_call(metrics: Metrics, progress: Progress, start: int, stats: dict, every: int, names):
+def log_replicas(metrics: Metrics, start: int, stats: dict, alive, every: int, names) -> None:
     """Writes what one call of the training loop measured, stats [steps, R]; ends if none lives."""
-    stats = parallel.fetch(stats)
-    alive = stats.pop("alive")
     if start == 0 and np.any(dead := stats["grad_norm"][0] == 0):
         log.warning(
             "zero gradient at the first step, nothing will train: %s",
@@ -184,10 +182,6 @@ def log_call(metrics: Metrics, progress: Progress, start: int, stats: dict, ever
     for end in range(every, len(stats["loss"]) + 1, every):
         window = {name: values[end - every : end].mean(0) for name, values in stats.items()}
         metrics.write("train", start + end, window)
-    losses = stats["loss"][-1]
-    progress.update(
-        start + len(stats["loss"]), float(np.mean(losses[alive])) if any(alive) else np.nan
-    )
     if not any(alive):
         raise Diverged(
             f"every replica turned non-finite by step {start + len(stats['loss']):,}: "

@@ -31,6 +31,17 @@ def names_of(replicas: dict, identity: tuple) -> list[str]:
     ]
 
 
+def with_numbers(replicas: dict, **numbers: float) -> dict:
+    """Replicas, and numbers that all of them share: {"seed": [R], "lr": [R]}.
+
+    A number of the config that is no shape becomes an argument of the program. Another value then
+    finds the program in the cache, and runs that differ in it can be trained side by side; its key
+    says so by `is_traced`.
+    """
+    n = len(replicas["seed"])
+    return replicas | {name: np.full(n, value, np.float32) for name, value in numbers.items()}
+
+
 def report_deaths(died_at, names: list[str]) -> None:
     """Warns of the replicas that turned non-finite; died_at [R]: the step, or -1."""
     for name, step in zip(names, died_at):

@@ -9,7 +9,6 @@ import contextvars
 import functools
 import math
 import pathlib
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -18,14 +17,17 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from cgjax.core import checkpoint, contract, hosts, parallel, rng, signals, tree
+from cgjax.core import checkpoint, contract, hosts, parallel, rng, shares, signals, tree
 from cgjax.core.errors import BadInput, Diverged, Preempted
-from cgjax.core.logging import Metrics, Progress, compiling, keep_arrays, log_call, say
+from cgjax.core.logging import Progress, compiling, say
 from cgjax.core.plan import Due, Plan
-from cgjax.core.replicas import history_of, merge, replica_names, report_deaths
+from cgjax.core.replicas import merge, replica_names
+from cgjax.core.shares import Share, log_call, report_deaths, still
 
 # Within a command that asks for some of the trained replicas, `fit` reads and never trains.
 ONLY_READS = contextvars.ContextVar("only_reads", default=False)
+# Within a command that trains several runs together, `fit` hands over what is not trained yet.
+HANDS_OVER = contextvars.ContextVar("hands_over", default=False)
 
 
 class Experiment(NamedTuple):
@@ -91,116 +93,134 @@ def fit(experiment: Experiment, config, workdir, name: str = "") -> tuple[State,
     return merge(states, histories, np.argsort(np.concatenate(order)))
 
 
-def _fit_group(experiment, config, workdir: pathlib.Path, name: str, group, wanted: list[str]):
-    total, per_call = config.train.steps, config.train.steps_per_call
-    due = Due(config)
-    folder = workdir / "checkpoints" / group.folder
-    store = checkpoint.Checkpoints(folder, config.checkpoint.keep)
-    metrics = Metrics(workdir / "metrics.jsonl", group.folder, experiment.replicas["seed"])
-    set_up = SetUp(experiment, config)
+class HandedOver(Exception):
+    """What `fit` was to train; who trains it calls the run again, which then finds it done."""
 
-    read = functools.partial(checkpoint.open_group, folder) if ONLY_READS.get() else store.restore
-    saved = hosts.from_writer(read)
-    if saved is None:
-        step, wall_s, mark = 0, 0.0, (0, "")
-    else:
-        contract.check_saved(saved.meta, name, group, folder)
-        step, wall_s, mark = (saved.meta[key] for key in ("step", "wall_s", "log"))
-        everyone = np.array([group.replicas.index(one) for one in wanted])
-        state = checkpoint.place(saved, set_up.abstract_state(), everyone, f"'{folder}'")
-        if step >= total or not np.any(parallel.fetch(_running(state))):
-            metrics.mark = tuple(mark)
-            return parallel.to_own(state), history_of(metrics, wall_s, everyone)
+    def __init__(self, share: Share):
+        super().__init__(f"{share.folder} is trained elsewhere")
+        self.share = share
+
+
+def _fit_group(experiment, config, workdir: pathlib.Path, name: str, group, wanted: list[str]):
+    share = Share(experiment, config, workdir, name, group, wanted, ONLY_READS.get())
+    if share.is_trained():
+        return share.read(SetUp(experiment, config).abstract_state())
     if len(wanted) < len(group.replicas):
         raise BadInput(
             f"{group.folder} in '{workdir}' is not finished: train all of it before asking for some"
         )
-    metrics.cut(mark)
-    if saved is None:
+    if HANDS_OVER.get():
+        raise HandedOver(share)
+    state = train_shares([share])
+    return parallel.to_own(state), share.history()
+
+
+def train_shares(members: list[Share]) -> State:
+    """Trains shares of one program from the step at which all of them stand.
+
+    Each ends as it would alone: at the last step, where its replicas are done, or where they are
+    dead, with its `error`. Raises Diverged only where that leaves nothing to train.
+    """
+    first, step = members[0], members[0].step
+    config, name = first.config, first.name
+    total, per_call, every = config.train.steps, config.train.steps_per_call, config.train.log_every
+    experiment = shares.side_by_side(members)
+    due, set_up = Due(config), SetUp(experiment, config)
+    if first.saved is not None:
+        state = shares.restored(members, set_up.abstract_state())
+    for share in members:
+        share.begin()
+    if first.saved is None:
         state = set_up.init()
+    n_replicas = len(set_up.keys)
     say(
-        f"{name or workdir.name}: {tree.size(state.params) // len(wanted):,} parameters"
-        f" x {len(wanted)} replicas" + (f", resumed at step {step:,}" if step else "")
+        f"{name or first.workdir.name}: {tree.size(state.params) // n_replicas:,} parameters"
+        f" x {n_replicas} replicas" + (f", resumed at step {step:,}" if step else "")
     )
 
     if experiment.plan is None:
         parallel.warn_of_repeats(set_up.place)
-    started = time.monotonic() - wall_s
     data, plan = set_up.data(), Plan(experiment, set_up.keys, per_call, set_up.place)
     with compiling():
         call = set_up.compile_call(state, data, plan.rows(step))
         evaluate = set_up.compile_evaluate(state, data)
-    if saved is None:  # not before all functions of the experiment have been traced
-        checkpoint.begin(folder.parent, group)
+    if first.saved is None:  # not before all functions of the experiment have been traced
+        for share in members:
+            checkpoint.begin(share.folder.parent, share.group)
     progress = Progress(total, experiment.headline[0] if experiment.headline else "")
 
     def score(state, step):
-        state, scalars, arrays = evaluate(state, data)
+        state, (scalars, arrays) = evaluate(state, data)
         scalars = parallel.fetch(scalars)
-        metrics.write("eval", step, scalars)
-        if step in config.eval.keep:
-            keep_arrays(workdir / "evals", step, wanted, parallel.fetch(arrays))
+        kept = parallel.fetch(arrays) if step in config.eval.keep else None
+        for share in still(members):
+            share.write("eval", step, scalars)
+            if kept is not None:
+                share.keep(step, kept)
         if experiment.headline:
             values = scalars[experiment.headline[0]]
             alive = values[np.isfinite(values)]
             progress.score = float(np.mean(alive)) if len(alive) else np.nan
         return state
 
-    def save(state, step, over):
-        meta = {"part": name, "replicas": wanted, "steps": total, "finished": over}
-        meta |= {"wall_s": time.monotonic() - started, "log": metrics.mark}
-        store.save(step, state, meta)
+    def save(state, step, writers):
+        if len(members) > 1 and writers:
+            state = parallel.fetch(state)  # once for all
+        for share in writers:
+            share.save(step, state)
 
-    pending, over = None, False
+    pending = None
     try:
         with signals.patiently() as own_stop:
             stop = hosts.agreed(own_stop)
             if step == 0 and due.evaluation(0):
                 state = score(state, 0)
             if step == 0 and due.checkpoint(0):
-                save(state, 0, over)
-            while step < total and not over:
+                save(state, 0, members)
+            while step < total and still(members):
                 state, stats = call(state, data, plan.rows(step))
                 if pending:  # one call late, so that the device never waits for the host
-                    log_call(metrics, progress, *pending, config.train.log_every, wanted)
+                    log_call(members, progress, *pending, every)
                 pending = (step, stats)
                 step += per_call
                 stop.poll()
                 evaluates, saves = due.evaluation(step), due.checkpoint(step) or stop
                 if evaluates or saves:
-                    log_call(metrics, progress, *pending, config.train.log_every, wanted)
+                    log_call(members, progress, *pending, every)
                     pending = None
+                writers = still(members)
                 if evaluates:
                     state = score(state, step)
-                    over = step >= total or not np.any(parallel.fetch(_running(state)))
-                if saves or over:
-                    save(state, step, over)
-                if saves and stop and not over:
-                    store.finish()
+                    running = parallel.fetch(_running(state))
+                    for share in writers:
+                        share.ended = step >= total or not np.any(running[share.rows])
+                save(state, step, [share for share in writers if saves or share.ended])
+                if saves and stop and still(members):
+                    shares.finish(members)
                     hosts.meet()  # nobody leaves before it is on disk
                     raise Preempted(f"{stop.name}: saved at step {step:,}; run again to go on")
-            store.finish()
+            shares.finish(members)
     except Diverged:  # on all hosts: none leaves before the last save is on disk
-        store.finish()
+        shares.finish(members)
         hosts.meet()
         raise
     finally:
         progress.close()
-        store.close()
-    report_deaths(parallel.fetch(state.died_at), wanted)
-    return parallel.to_own(state), history_of(metrics, time.monotonic() - started)
+        for share in members:
+            share.store.close()
+    report_deaths(members, parallel.fetch(state.died_at))
+    return state
 
 
 # --- one compiled call ----------------------------------------------------------------------------
 
 
-def _init(experiment: Experiment, keys) -> State:
+def _init(experiment: Experiment, keys, replicas) -> State:
     def one(key, replica):
         found = experiment.init(rng.stream(key, "init"), replica)
         params, extra = contract.pair("init", found, "(params, extra)")
         return params, extra, experiment.tx(replica).init(params)
 
-    replicas = jax.tree.map(jnp.asarray, experiment.replicas)
     params, extra, opt_state = jax.vmap(one)(keys, replicas)
     n = len(keys)
     minus, best = jnp.full(n, -1, jnp.int32), None
@@ -263,7 +283,8 @@ class SetUp:
         self.place = parallel.layout(len(streams), batch)
         self.keys = parallel.put(jax.vmap(jax.random.key)(streams), self.place.replicas)
         self.replicas = parallel.put(experiment.replicas, self.place.replicas)
-        self.shapes = jax.eval_shape(functools.partial(_init, experiment, self.keys))
+        self.init_fn = functools.partial(_init, experiment)
+        self.shapes = jax.eval_shape(self.init_fn, self.keys, self.replicas)
         per_replica = jax.tree.map(lambda _: self.place.replicas, self.shapes)
         self.shardings = per_replica._replace(step=self.place.everywhere)
         # Only the step is shared: schedules that read it need no select under vmap.
@@ -271,11 +292,10 @@ class SetUp:
         self.data_axis = 0 if experiment.own_data else None
 
     def init(self) -> State:
-        init = functools.partial(_init, self.experiment)
         # On a CPU, random draws take four times as long to compile with all optimisations.
         options = {"xla_backend_optimization_level": 1} if jax.default_backend() == "cpu" else None
-        jitted = jax.jit(init, out_shardings=self.shardings, compiler_options=options)
-        return jitted(self.keys)
+        jitted = jax.jit(self.init_fn, out_shardings=self.shardings, compiler_options=options)
+        return jitted(self.keys, self.replicas)
 
     def abstract_state(self) -> State:
         return checkpoint.abstract(self.shapes, self.shardings)
@@ -312,13 +332,13 @@ class SetUp:
         )
         return found._replace(step=state.step), stats
 
-    def compiled(self, function, state, *arguments):
+    def lowered(self, function, state, *arguments):
         """The program of `function(state, *arguments, keys, replicas)` on the mesh."""
         jitted = jax.jit(function, donate_argnums=0, out_shardings=(self.shardings, None))
         with jax.set_mesh(self.place.mesh):
-            return jitted.lower(state, *arguments, self.keys, self.replicas).compile()
+            return jitted.lower(state, *arguments, self.keys, self.replicas)
 
-    def compile_call(self, state, data, rows):
+    def lowered_call(self, state, data, rows):
         """`steps_per_call` optimiser steps of all replicas as one program."""
         experiment = self.experiment
 
@@ -341,10 +361,9 @@ class SetUp:
             state, stats = jax.lax.scan(body, state, rows, length=length)
             return state, {**stats, "alive": state.died_at < 0}
 
-        compiled = self.compiled(call, state, data, rows)
-        return lambda state, data, rows: compiled(state, data, rows, self.keys, self.replicas)
+        return self.lowered(call, state, data, rows)
 
-    def compile_evaluate(self, state, data):
+    def lowered_evaluate(self, state, data):
         """Scalars and arrays of every replica, the best state and `control` brought up to date."""
         experiment = self.experiment
         keeps_arrays = bool(self.config.eval.keep)  # else they are not even computed
@@ -370,10 +389,14 @@ class SetUp:
         def evaluate(state, data, keys, replicas):
             return self.over_replicas(one, state, data, keys, replicas)
 
-        compiled = self.compiled(evaluate, state, data)
+        return self.lowered(evaluate, state, data)
 
-        def call(state, data):
-            state, (scalars, arrays) = compiled(state, data, self.keys, self.replicas)
-            return state, scalars, arrays
+    def compile_call(self, state, data, rows):
+        """state, data, rows -> (state, metrics [steps, R])"""
+        compiled = self.lowered_call(state, data, rows).compile()
+        return lambda state, data, rows: compiled(state, data, rows, self.keys, self.replicas)
 
-        return call
+    def compile_evaluate(self, state, data):
+        """state, data -> (state, (scalars, arrays))"""
+        compiled = self.lowered_evaluate(state, data).compile()
+        return lambda state, data: compiled(state, data, self.keys, self.replicas)

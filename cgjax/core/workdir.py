@@ -16,6 +16,7 @@ from cgjax.core.errors import BadInput, RunError, first_line, shown
 
 LOCK = ".lock"
 ASIDE = "abandoned-"  # what --start_anew has put aside
+_held: set[pathlib.Path] = set()  # folders that this process holds already
 
 
 @contextlib.contextmanager
@@ -23,9 +24,9 @@ def locked(workdir: pathlib.Path):
     """Creates the folder and keeps a second process out of it while the block runs.
 
     A block that fails before anything is trained leaves nothing behind. Of several hosts, the
-    first holds the folder for all.
+    first holds the folder for all; of blocks inside each other, the outer one.
     """
-    if not hosts.is_writer():
+    if not hosts.is_writer() or workdir.absolute() in _held:
         yield
         return
     try:
@@ -53,9 +54,11 @@ def locked(workdir: pathlib.Path):
             handle.truncate(0)
             handle.write(str(os.getpid()))
             handle.flush()
+        _held.add(workdir.absolute())
         try:
             yield
         finally:
+            _held.discard(workdir.absolute())
             if not is_owned(workdir):
                 _remove(workdir, first, made)
 

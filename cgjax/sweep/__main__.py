@@ -2,6 +2,7 @@
 
 Runs every row with every combination of the swept values, each in a workdir of its own. The same
 command again runs what is missing: finished points are skipped, failed ones are tried once more.
+Points that differ only in numbers that are no shapes (a learning rate) train as one program.
 
   --config='sprites:diagonal,random*,smoke' rows of a family; * for all that match; may be repeated
   --config.train.steps=400                  one value, for every point, as in cgjax.main
@@ -22,7 +23,7 @@ from cgjax.core.errors import BadInput, Preempted, RunError, command, shown
 from cgjax.core.logging import say
 from cgjax.main import folder, set_up_output
 from cgjax.sweep import processes
-from cgjax.sweep.points import STOPPED, Point, Standing, check, expand, standing
+from cgjax.sweep.points import STOPPED, Point, Standing, Task, check, expand, standing, tasks
 from cgjax.sweep.submit import submit
 
 COLUMNS = 4  # metrics of the table, where none are named
@@ -48,10 +49,13 @@ def main(argv=None):
     check(points)
     before = [standing(point, draws) for point in points]
     print_points(points, before)
+    left = [point for point, one in zip(points, before) if one.word not in ("done", "running")]
+    todo, remarks = tasks(left, flags.together)
+    for line in remarks:
+        say(line)
     if flags.dry_run:
         print_table(points, before, flags.metrics)
         return
-    todo = [point for point, one in zip(points, before) if one.word not in ("done", "running")]
     more = [] if draws else ["--no_figures"]
     if flags.submit and todo:
         place = flags.runs / "sweeps" / "submitit"
@@ -79,6 +83,14 @@ def parse(argv):
     add("--count", action="store_true", help="print the number of points, and stop")
     add("--index", type=int, help="run this point only, from 0: for job arrays")
     add("--jobs", type=int, default=1, help="processes at a time (1)")
+    add(
+        "--together",
+        type=int,
+        default=0,
+        metavar="N",
+        help="points that share one program, at "
+        "most, where they can (0: any number; 1: a process each)",
+    )
     add("--submit", choices=("local", "slurm"), help="through submitit (pip extra: launch)")
     add("--minutes", type=int, default=24 * 60, help="time limit of a submitted point (a day)")
     add("--metrics", type=names, default=(), help="columns of the table, by commas")
@@ -127,6 +139,8 @@ def check_flags(flags, keyed: dict) -> None:
         raise BadInput(f"'{both[0]}' is given by --config. and by --sweep.: give one of them")
     if flags.jobs < 1 or flags.minutes < 1:
         raise BadInput("--jobs and --minutes must be at least 1")
+    if flags.together < 0:
+        raise BadInput("--together must be at least 0")
     if keyed["slurm"] and flags.submit != "slurm":
         raise BadInput("--slurm.<option> needs --submit=slurm")
     used = [name for name in ("dry_run", "count", "submit") if getattr(flags, name)]
@@ -171,7 +185,7 @@ def run_one(points: list[Point], index: int, draws: bool) -> None:
     if standing(point, draws).word == "done":
         say("already finished")
         return
-    codes = processes.run_all([point], 1, [] if draws else ["--no_figures"])
+    codes = processes.run_all([Task((point,))], 1, [] if draws else ["--no_figures"])
     if code := codes[point.name]:
         error = RunError(f"{point.name}: {standing(point, draws).line or f'exit code {code}'}")
         error.exit_code = Preempted.exit_code if code in STOPPED else code

@@ -1,9 +1,11 @@
 """The points of a sweep: which there are, where each lives, how each stands."""
 
+import collections
 import contextlib
 import fnmatch
 import hashlib
 import itertools
+import json
 import os
 import pathlib
 import re
@@ -46,6 +48,38 @@ class Point(NamedTuple):
         """Of `cgjax.main`."""
         changes = [f"--config.{name}={text}" for name, text in self.overrides.items()]
         return [f"--config={self.flag}", *changes, f"--workdir={self.workdir}"]
+
+
+class Task(NamedTuple):
+    """What one process runs: a point, or several whose replicas are those of one program."""
+
+    points: tuple[Point, ...]
+
+    @property
+    def name(self) -> str:
+        if len(self.points) == 1:
+            return self.points[0].name
+        first = " ".join(self.points[0].name.split(" ")[:2])
+        return f"{first}, {len(self.points)} points together"
+
+    @property
+    def log(self) -> pathlib.Path:
+        """Of what its points do together; what each does alone is in the point's own log."""
+        if len(self.points) == 1:
+            return self.points[0].log
+        return self.file.with_suffix(".log")
+
+    @property
+    def file(self) -> pathlib.Path:
+        """Names the points, for `cgjax.sweep.together`; the same points share a file."""
+        text = "\n".join(str(point.workdir) for point in self.points)
+        mark = hashlib.sha256(text.encode()).hexdigest()[:8]
+        return self.points[0].workdir.with_name(f"together-{mark}.json")
+
+    def describe(self) -> str:
+        """What `file` holds."""
+        points = [{"log": str(one.log), "arguments": one.arguments()} for one in self.points]
+        return json.dumps({"points": points}, indent=1)
 
 
 def _words(overrides: dict) -> list[str]:
@@ -100,12 +134,12 @@ def fold(flag: str, fixed: dict, swept: dict) -> tuple[dict, dict, list[str]]:
     fixed, rest, said = dict(fixed), dict(swept), []
     for name, texts in swept.items():
         known = declared.get(part_of(config, name)[1] or name)
-        single = not any(re.search(r"[,(\[]", text) for text in texts)
-        if known and known.is_axis and single and len(texts) > 1:
+        several = len(texts) > 1 and not any(re.search(r"[,(\[]", text) for text in texts)
+        if known and known.is_axis and several:
             fixed[name] = ",".join(texts)
             del rest[name]
             said.append(f"{name}: {len(texts)} replicas of one program, not {len(texts)} points")
-        elif isinstance(own.get(name), tuple) and single and len(texts) > 1:
+        elif isinstance(own.get(name), tuple) and several and not (known and known.is_traced):
             said.append(
                 f"{name} takes several values in one run: --config.{name}={','.join(texts)} may "
                 "train them together; here each is a point"
@@ -159,6 +193,59 @@ def _refuse_twins(points: list[Point]) -> None:
             seen[mark] = point.name
 
 
+# --- who shares a program -------------------------------------------------------------------------
+
+
+def tasks(points: list[Point], most: int) -> tuple[list[Task], list[str]]:
+    """Points that differ only in numbers that programs take as arguments, together; what to say.
+
+    Which keys these are their declarations know (`core.keys.Key.is_traced`). most: points of one
+    program; 0: any number, 1: none together.
+    """
+    groups = collections.defaultdict(list)
+    for point in points:
+        groups[_but_for_traced(point) if most != 1 else point.name].append(point)
+    found = []
+    for group in groups.values():
+        size = most or len(group)
+        found += [Task(tuple(group[at : at + size])) for at in range(0, len(group), size)]
+    return found, _told(found) if most != 1 else []
+
+
+def _traced(point: Point) -> set[str]:
+    declared = declared_keys(point.config)
+    own = ((name, declared.get(part_of(point.config, name)[1] or name)) for name in point.swept)
+    return {name for name, key in own if key is not None and key.is_traced}
+
+
+def _but_for_traced(point: Point) -> str:
+    """What points of one program have in common."""
+    values, traced = dict(leaves(point.config)), _traced(point)
+    return json.dumps([
+        point.flag, sorted(traced), {k: v for k, v in values.items() if k not in traced},
+    ], sort_keys=True)  # fmt: skip
+
+
+def _told(found: list[Task]) -> list[str]:
+    """How many programs there are, because of which keys."""
+    several = [task.points for task in found if len(task.points) > 1]
+    swept = {key for task in found for point in task.points for key in point.swept}
+    together = {
+        key
+        for points in several
+        for key in points[0].swept
+        if len({point.swept[key] for point in points}) > 1
+    }
+    lines = []
+    if several:
+        n, programs = sum(map(len, several)), len(several)
+        of = "one program" if programs == 1 else f"{programs} programs"
+        lines.append(f"{n} points run as replicas of {of}: {', '.join(sorted(together))}")
+    if apart := sorted(swept - together) if len(found) > 1 else []:
+        lines.append(f"a process for each value of {', '.join(apart)}: a shape or a constant")
+    return lines
+
+
 # --- how a point stands ---------------------------------------------------------------------------
 
 
@@ -198,10 +285,17 @@ def logged(point: Point) -> Standing:
     return Standing("stopped" if stopped else "failed", said[-1].removeprefix("cgjax: ")[:200])
 
 
-def opening(point: Point) -> str:
+def opening(command: list[str]) -> str:
     """First line of a start in the log: who began it, with which command."""
-    command = shlex.join(["python", "-m", "cgjax.main", *point.arguments()])
-    return f"{OPENING}{os.getpid()} on {socket.gethostname()}: {command}"
+    words = shlex.join(["python", *command[1:]])
+    return f"{OPENING}{os.getpid()} on {socket.gethostname()}: {words}"
+
+
+def exit_code(log: pathlib.Path) -> int | None:
+    """With which the last start in a log has ended; None: it has not."""
+    lines = log.read_text(errors="replace").splitlines()
+    ended = lines and lines[-1].startswith(CLOSING)
+    return int(lines[-1].removeprefix(CLOSING)) if ended else None
 
 
 def _is_alive(line: str) -> bool:

@@ -1,4 +1,4 @@
-"""Runs points, each a process of its own, a bounded number at a time."""
+"""Runs points, one or several to a process, a bounded number of processes at a time."""
 
 import collections
 import os
@@ -10,34 +10,42 @@ import time
 from cgjax.core import signals
 from cgjax.core.logging import say
 from cgjax.core.workdir import disk_errors
-from cgjax.sweep.points import CLOSING, STOPPED, Point, logged, opening
+from cgjax.sweep.points import CLOSING, STOPPED, Point, Task, exit_code, logged, opening
 
 POLL_S = 0.1
 COMMAND = (sys.executable, "-m", "cgjax.main")
+TOGETHER = (sys.executable, "-m", "cgjax.sweep.together")
 
 
 class Child:
-    """The process of one point; what it says goes to the point's log."""
+    """The process of one task; what it says goes to the task's log."""
 
-    def __init__(self, point: Point, more: list[str], environment: dict | None = None):
-        self.point, self.started = point, time.monotonic()
-        with disk_errors(point.log):
-            point.log.parent.mkdir(parents=True, exist_ok=True)
-            self.handle = open(point.log, "a")
-            print(opening(point), file=self.handle, flush=True)
+    def __init__(self, task: Task, more: list[str], environment: dict | None = None):
+        self.task, self.started = task, time.monotonic()
+        alone = len(task.points) == 1
+        command = [*COMMAND, *task.points[0].arguments()] if alone else [*TOGETHER, str(task.file)]
+        with disk_errors(task.log):
+            task.log.parent.mkdir(parents=True, exist_ok=True)
+            if not alone:
+                task.file.write_text(task.describe())
+            for log in {task.log, *(point.log for point in task.points)}:
+                _append(log, opening(command))
+            self.handle = open(task.log, "a")
         # A group of its own: a Ctrl-C on the terminal reaches it once, through us.
         self.process = subprocess.Popen(
-            [*COMMAND, *point.arguments(), *more],
+            [*command, *more],
             stdin=subprocess.DEVNULL, stdout=self.handle, stderr=subprocess.STDOUT,
             process_group=0, env=environment,
         )  # fmt: skip
 
     def close(self) -> int:
-        """The exit code, also as the last line of the log; 128 + n for signal n."""
+        """The exit code, also as the last line of the logs; 128 + n for signal n."""
         code = self.process.wait()
         code = 128 - code if code < 0 else code
-        with self.handle:
-            print(f"{CLOSING}{code}", file=self.handle)
+        self.handle.close()
+        for log in {self.task.log, *(point.log for point in self.task.points)}:
+            if exit_code(log) is None:  # of points together, those that are through say so
+                _append(log, f"{CLOSING}{code}")
         return code
 
     def wait_unreaped(self) -> None:
@@ -45,25 +53,33 @@ class Child:
         os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT)
 
 
-def run_all(points: list[Point], jobs: int, more: list[str]) -> dict[str, int]:
+def _append(log, line: str) -> None:
+    with open(log, "a") as handle:
+        print(line, file=handle)
+
+
+def run_all(tasks: list[Task], jobs: int, more: list[str]) -> dict[str, int]:
     """{point's name: exit code}; a signal is handed on, and what was not begun stays open."""
-    waiting, running, codes = collections.deque(points), [], {}
-    started, asked = time.monotonic(), False
+    waiting, running, codes = collections.deque(tasks), [], {}
+    total, started, asked = sum(len(task.points) for task in tasks), time.monotonic(), False
     with signals.patiently() as stop:
         try:
             while running or (waiting and not stop):
                 while waiting and len(running) < jobs and not stop:
                     running.append(Child(waiting.popleft(), more))
                 if stop and not asked:
-                    say(f"{stop.name}: waiting for {len(running)} points to save")
+                    n = sum(len(child.task.points) for child in running)
+                    say(f"{stop.name}: waiting for {n} points to save")
                     for child in running:
                         child.process.send_signal(signal.Signals[stop.name])
                     asked = True
                 for child in [one for one in running if one.process.poll() is not None]:
                     running.remove(child)
-                    codes[child.point.name] = child.close()
-                    left = len(points) - len(codes)
-                    _report(child, codes, len(points), left * (time.monotonic() - started))
+                    child.close()
+                    for point in child.task.points:
+                        codes[point.name] = exit_code(point.log)
+                        left_s = (total - len(codes)) * (time.monotonic() - started) / len(codes)
+                        _report(point, child.started, codes, total, left_s)
                 time.sleep(POLL_S)
         finally:  # empty, but for a second Ctrl-C
             for child in running:
@@ -72,13 +88,13 @@ def run_all(points: list[Point], jobs: int, more: list[str]) -> dict[str, int]:
     return codes
 
 
-def _report(child: Child, codes: dict, total: int, left_s: float) -> None:
-    code, seconds = codes[child.point.name], time.monotonic() - child.started
+def _report(point: Point, started: float, codes: dict, total: int, left_s: float) -> None:
+    code, seconds = codes[point.name], time.monotonic() - started
     word = "stopped" if code in STOPPED else f"failed ({code})" if code else "done"
-    eta = f"  ETA {clock(left_s / len(codes))}" if len(codes) < total else ""
-    say(f"[{len(codes)}/{total}] {word}  {child.point.name}  {seconds:.0f} s{eta}")
+    eta = f"  ETA {clock(left_s)}" if len(codes) < total else ""
+    say(f"[{len(codes)}/{total}] {word}  {point.name}  {seconds:.0f} s{eta}")
     if word.startswith("failed"):
-        say(f"    {logged(child.point).line}")
+        say(f"    {logged(point).line}")
 
 
 def clock(seconds: float) -> str:

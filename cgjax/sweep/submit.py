@@ -1,4 +1,4 @@
-"""Hands points to submitit: its local executor on one machine, Slurm elsewhere."""
+"""Hands tasks to submitit: its local executor on one machine, Slurm elsewhere."""
 
 import os
 import pathlib
@@ -8,7 +8,7 @@ import time
 from cgjax.core import signals
 from cgjax.core.errors import BadInput, first_line
 from cgjax.core.logging import say
-from cgjax.sweep.points import Point
+from cgjax.sweep.points import Task
 from cgjax.sweep.processes import POLL_S, Child
 
 SAVE_S = 120  # from the warning to the time-out: the call that runs ends, then a checkpoint
@@ -17,11 +17,12 @@ MOST_GRACE_S = 900
 
 
 class Job:
-    """What submitit runs: one point, which saves and is queued again when its time is over."""
+    """What submitit runs: one task, which saves and is queued again when its time is over."""
 
-    def __init__(self, point: Point, more: list[str], visible: str | None):
+    def __init__(self, task: Task, more: list[str], visible: str | None):
         # The config holds functions, which no pickle takes: the process reads it anew.
-        self.point, self.more, self.visible = point._replace(config=None), more, visible
+        points = tuple(point._replace(config=None) for point in task.points)
+        self.task, self.more, self.visible = Task(points), more, visible
         self.child = None
 
     def __call__(self) -> int:
@@ -31,7 +32,7 @@ class Job:
         elif os.environ.get("SUBMITIT_EXECUTOR") == "local":
             environment.pop("CUDA_VISIBLE_DEVICES", None)
         with signals.patiently() as stop:
-            self.child, asked = Child(self.point, self.more, environment), False
+            self.child, asked = Child(self.task, self.more, environment), False
             try:
                 while self.child.process.poll() is None:
                     if stop and not asked:
@@ -52,12 +53,12 @@ class Job:
         if self.child is not None and self.child.process.returncode is None:
             os.kill(self.child.process.pid, signal.SIGTERM)  # a zombie until `close`, never reused
             self.child.wait_unreaped()
-        return submitit.helpers.DelayedSubmission(Job(self.point, self.more, self.visible))
+        return submitit.helpers.DelayedSubmission(Job(self.task, self.more, self.visible))
 
 
-def submit(points: list[Point], cluster: str, jobs: int, minutes: int, more: list[str],
+def submit(tasks: list[Task], cluster: str, jobs: int, minutes: int, more: list[str],
            slurm: dict, folder: pathlib.Path) -> None:  # fmt: skip
-    """Submits every point; on one machine it stays until they are done, at most `jobs` at once."""
+    """Submits every task; on one machine it stays until they are done, at most `jobs` at once."""
     try:
         import submitit
     except ImportError:
@@ -73,18 +74,18 @@ def submit(points: list[Point], cluster: str, jobs: int, minutes: int, more: lis
     except (NameError, RuntimeError, TypeError, ValueError) as error:
         raise BadInput(f"submitit refuses --submit={cluster}: {first_line(error)}") from None
     visible = os.environ.get("CUDA_VISIBLE_DEVICES") if cluster == "local" else None
-    calls = [Job(point, more, visible) for point in points]
+    calls = [Job(task, more, visible) for task in tasks]
     if cluster == "slurm":
         with executor.batch():  # one array
             found = [executor.submit(call) for call in calls]
-        say(f"submitted {len(found)} points as {found[0].job_id.split('_')[0]}; logs in {folder}")
+        say(f"submitted {len(found)} tasks as {found[0].job_id.split('_')[0]}; logs in {folder}")
         say("the same command with --dry_run says how they stand")
         return
     _run_local(executor, calls, jobs)
 
 
 def _run_local(executor, calls: list[Job], jobs: int) -> None:
-    """submitit's local executor starts everything at once: hand it points as others end."""
+    """submitit's local executor starts everything at once: hand it tasks as others end."""
     running, n_ended = [], 0
     with signals.patiently() as stop:
         try:
@@ -96,7 +97,7 @@ def _run_local(executor, calls: list[Job], jobs: int) -> None:
                     break
                 running.append(executor.submit(call))
                 n_ended = calls.index(call) + 1 - len(running)
-                say(f"[{n_ended}/{len(calls)}] started  {call.point.name}")
+                say(f"[{n_ended}/{len(calls)}] started  {call.task.name}")
             while any(not job.done() for job in running) and not stop:
                 time.sleep(POLL_S)
         finally:

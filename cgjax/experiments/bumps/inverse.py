@@ -16,6 +16,7 @@ from cgjax.config import over_parts, parts
 from cgjax.core import loading, optim, sizes, train
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
+from cgjax.core.replicas import with_numbers
 from cgjax.data import arrays
 from cgjax.experiments.bumps import models, scenes, sets
 
@@ -143,13 +144,13 @@ def experiment(config, places: Places) -> train.Experiment:
 
     return train.Experiment(
         data=jax.tree.map(jnp.asarray, places._asdict()),
-        replicas={"seed": np.array(config.train.seeds)},
+        replicas=with_numbers({"seed": np.array(config.train.seeds)}, lr=config.optim.lr),
         init=init,
         plan=arrays.epochs(len(places.train), config.data.batch),
         batch=batch,
         loss=loss,
         evaluate=evaluate,
-        tx=lambda replica: optim.by_name("adam", config.optim.lr),
+        tx=lambda replica: optim.by_name("adam", replica["lr"]),
         headline=None,
     )
 

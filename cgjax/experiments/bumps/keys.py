@@ -20,8 +20,8 @@ SHARED = {
     "data.seed": key(0, "draws training sets; -1: anew for each seed", low=-1),
     "data.batch": key(32, "images of one step", low=1),
     "model.name": key("mlp", "which decoder", choices=DECODERS),
-    "optim.lr": key(1e-3, "learning rate", above=0),
-    "optim.weight_decay": key(0.01, "of AdamW", low=0),
+    "optim.lr": key(1e-3, "learning rate", above=0, is_traced=True),
+    "optim.weight_decay": key(0.01, "of AdamW", low=0, is_traced=True),
     "optim.stop": key(0.0, "ID nMSE at which a network rests; 0: never", low=0),
 }
 GRID = SHARED | {
@@ -51,10 +51,14 @@ CONTINUOUS = SHARED | {
 }  # fmt: skip
 # Penalties are zipped: the first weights of all keys are one penalty, the second ones another.
 PENALTIES = {
-    "reg.lam_entropy": key((0.0,), "of lam, towards rank one (embed)", low=0),
-    "reg.vec_variance": key((0.0,), "of singular vectors, towards flat ones (embed)", low=0),
-    "reg.nuclear": key((0.0,), "norm of the fields", low=0),
-    "reg.null_axis": key((0.0,), "variance of fields along the other factor's axis", low=0),
+    "reg.lam_entropy": key((0.0,), "of lam, towards rank one (embed)", low=0, is_traced=True),
+    "reg.vec_variance": key(
+        (0.0,), "of singular vectors, towards flat ones (embed)", low=0, is_traced=True
+    ),
+    "reg.nuclear": key((0.0,), "norm of the fields", low=0, is_traced=True),
+    "reg.null_axis": key(
+        (0.0,), "variance of fields along the other factor's axis", low=0, is_traced=True
+    ),
     "reg.per_size": key(False, "weights are those of 32 pixels, whatever n is"),
 }
 SIZES_OF = {
@@ -90,7 +94,8 @@ SIZES_OF = {
     "product": {
         "model.product.combine": key("product", "of the fields", choices=COMBINE[1:]),
         "model.product.stripes": key(False, "fields that are flat by construction"),
-        "model.product.scales": key((0.1,), "of the initial fields", above=0, distinct=True),
+        "model.product.scales": key((0.1,), "of the initial fields", above=0, distinct=True,
+                                    is_traced=True),
     },
     # Of the digit that turns; it has `pixel_mlp` too.
     "rotation_cnn": {
@@ -117,9 +122,10 @@ TURNING = {
     "data.batch": key(32, "images of one step", low=1),
     "model.name": key("rotation_cnn", "which decoder", choices=tuple(NETWORKS)),
     "optim.lr": key(1e-3, "learning rate", above=0),
-    "optim.weight_decay": key(1e-4, "of AdamW", low=0),
-    "optim.l1": key(0.1, "weight of the absolute error beside the squared one", low=0),
-    "optim.clip": key(1.0, "largest norm of a gradient", above=0),
+    "optim.weight_decay": key(1e-4, "of AdamW", low=0, is_traced=True),
+    "optim.l1": key(0.1, "weight of the absolute error beside the squared one", low=0,
+                    is_traced=True),
+    "optim.clip": key(1.0, "largest norm of a gradient", above=0, is_traced=True),
     "optim.patience": key(5, "evaluations without a new best before the rate is halved", low=0),
     "optim.floor": key(1e-6, "rate below which it is not halved", above=0),
 }  # fmt: skip

@@ -11,7 +11,7 @@ import numpy as np
 
 from cgjax.core import loading, optim, parallel, train
 from cgjax.core.errors import BadInput
-from cgjax.core.replicas import names_of
+from cgjax.core.replicas import names_of, with_numbers
 from cgjax.data import arrays
 from cgjax.experiments.bumps import losses, models, scenes, scores, sets
 
@@ -266,13 +266,15 @@ def experiment(config, shown: sets.Scenes) -> train.Experiment:
             "place": jnp.asarray(shown.place, jnp.float32),
             **jax.tree.map(jnp.asarray, drawn),
         },
-        replicas=replicas(config, shown),
+        replicas=with_numbers(
+            replicas(config, shown), lr=config.optim.lr, weight_decay=config.optim.weight_decay
+        ),
         init=init,
         plan=arrays.strata(most, config.data.batch),
         batch=lambda data, places, key, step: {**data, "place": places},
         loss=loss,
         evaluate=evaluate,
-        tx=lambda replica: optim.adamw(optim.constant(config.optim.lr), config.optim.weight_decay),
+        tx=lambda replica: optim.adamw(optim.constant(replica["lr"]), replica["weight_decay"]),
         headline=None,
         control=control if config.optim.stop else None,
         identity=IDENTITY,

@@ -10,6 +10,7 @@ from cgjax.core import loading, metrics, optim, parallel, sizes, train, tree
 from cgjax.core import tables as markdown
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say, summary
+from cgjax.core.replicas import with_numbers
 from cgjax.data import arrays
 from cgjax.experiments.sprites import beyond, learned, models, options, panels, scenes, sets
 from cgjax.experiments.sprites.figures import draw, table_markdown
@@ -117,7 +118,8 @@ def tables(record: list[dict]) -> list[tuple[str, str]]:
 def experiment(config, model: models.Model, data: dict) -> train.Experiment:
     """The pieces of one model's training, for the loop."""
     loss_fn = models.LOSSES[config.optim.loss]
-    weight = config.optim.loss_weight if config.optim.loss in options.WEIGHTED else 0.0
+    rates = config.optim
+    weight = rates.loss_weight if rates.loss in options.WEIGHTED else 0.0
 
     def images(rows):
         return sets.images(rows, config.data.composition)
@@ -129,7 +131,7 @@ def experiment(config, model: models.Model, data: dict) -> train.Experiment:
     def loss(params, extra, batch, key, step, replica):
         extra = model.scheduled(step)
         prediction = model.predict(models.join(params, extra), batch["latents"])
-        value = loss_fn(prediction, batch["images"], batch["mask"], weight)
+        value = loss_fn(prediction, batch["images"], batch["mask"], replica["loss_weight"])
         return value, (extra, {})
 
     def score(params, rows, by_region=False):
@@ -161,19 +163,26 @@ def experiment(config, model: models.Model, data: dict) -> train.Experiment:
         # An all-black output is the collapse that dead alphas end in.
         return {**scalars, "collapsed": (brightest <= 1e-6).astype(jnp.float32)}, {}
 
-    end = config.optim.schedule_end or config.train.steps
-    schedule = optim.cosine(config.optim.lr, config.optim.lr_final, end, config.optim.lr_every)
+    end = rates.schedule_end or config.train.steps
+
+    def tx(replica):
+        schedule = optim.cosine(replica["lr"], replica["lr_final"], end, rates.lr_every)
+        return optim.adamw(schedule, replica["weight_decay"])
+
     return train.Experiment(
         data=data,
-        replicas={"seed": np.array(config.train.seeds)},
+        replicas=with_numbers(
+            {"seed": np.array(config.train.seeds)}, lr=rates.lr, lr_final=rates.lr_final,
+            weight_decay=rates.weight_decay, loss_weight=weight,
+        ),
         init=lambda key, replica: (model.init(key), model.scheduled(0)),
         plan=arrays.epochs(config.data.n_train, config.data.batch),
         batch=batch,
         loss=loss,
         evaluate=evaluate,
-        tx=lambda replica: optim.adamw(schedule, config.optim.weight_decay),
+        tx=tx,
         headline=("r2_all", "max"),
-    )
+    )  # fmt: skip
 
 
 # --- results --------------------------------------------------------------------------------------

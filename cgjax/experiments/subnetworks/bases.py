@@ -15,6 +15,7 @@ import numpy as np
 from cgjax import config as configs
 from cgjax.core import optim, parallel, train
 from cgjax.core.logging import say
+from cgjax.core.replicas import with_numbers
 from cgjax.data import arrays
 from cgjax.experiments.subnetworks import odd_one_out, tasks
 
@@ -57,13 +58,13 @@ def experiment(config, task: tasks.Task) -> train.Experiment:
 
     return train.Experiment(
         data=data,
-        replicas={"seed": np.array(config.train.seeds)},
+        replicas=with_numbers({"seed": np.array(config.train.seeds)}, lr=config.optim.lr),
         init=lambda key, replica: (task.init(key), {}),
         plan=arrays.epochs(len(data["rows"]["train"]), config.data.batch),
         batch=batch,
         loss=loss,
         evaluate=evaluate,
-        tx=lambda replica: optim.by_name("adam", config.optim.lr),
+        tx=lambda replica: optim.by_name("adam", replica["lr"]),
         headline=("val loss", "min"),
         control=control,
     )

@@ -12,7 +12,7 @@ RULE = {
     "data.n_test": key(1000, "of the compositional set and of each mask's", low=1),
     "data.n_eval": key(300, "of the tests of single subroutines", low=1),
     "data.batch": key(32, "problems of one update of a base", low=1),
-    "optim.lr": key(1e-4, "of bases, constant", above=0),
+    "optim.lr": key(1e-4, "of bases, constant", above=0, is_traced=True),
     "optim.patience": key(30, "epochs without a better validation loss that end training", low=1),
     "eval.least": key(0.9, "test accuracy below which a base counts in no mean", low=0, high=1),
     "model.dtype": key("float32", "of products; scores and masks are float32", choices=tuple(
@@ -38,11 +38,13 @@ LANGUAGE = RULE | {
 }  # fmt: skip
 MASKS = {
     "masks.s0s": key((0.05,), "first scores, or shares to keep; the first is pre-registered",
-                     distinct=True),
-    "masks.lrs": key((1e-2,), "of scores; the first is pre-registered", above=0, distinct=True),
+                     distinct=True, is_traced=True),
+    "masks.lrs": key((1e-2,), "of scores; the first is pre-registered", above=0, distinct=True,
+                     is_traced=True),
     "masks.layers": key((0,), "first masked layer or stage; the first is pre-registered", low=0,
                         distinct=True),
-    "masks.penalties": key((1e-8,), "lambda, of each kept weight", low=0, distinct=True),
+    "masks.penalties": key((1e-8,), "lambda, of each kept weight", low=0, distinct=True,
+                           is_traced=True),
     "masks.seeds": key((0, 1, 2), "of masks of one configuration", low=0, high=2**32 - 1,
                        distinct=True),
     "masks.epochs": key(90, "passes over a mask's training set", low=1),

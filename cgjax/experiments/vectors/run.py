@@ -12,7 +12,7 @@ from cgjax.core import loading, metrics, parallel, sizes, train, tree
 from cgjax.core import tables as markdown
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say, summary
-from cgjax.core.replicas import replica_names
+from cgjax.core.replicas import replica_names, with_numbers
 from cgjax.experiments.vectors import models, parts
 from cgjax.experiments.vectors.figures import SCORES, draw
 from cgjax.published import PUBLISHED
@@ -126,7 +126,7 @@ def experiment(config, kind: str, data: dict) -> train.Experiment:
         x, z = batch["train"]["x"][place], batch["train"]["z"][place]
         error = metrics.mse(z, model.predict(params, x))
         penalty = measured(regularise, params, x)
-        return error + weight * penalty, (extra, {"mse": error})
+        return error + replica["weight"] * penalty, (extra, {"mse": error})
 
     def evaluate(params, extra, data, key, replica):
         everything = tree.take(data["all"], replica["generator"])
@@ -142,13 +142,15 @@ def experiment(config, kind: str, data: dict) -> train.Experiment:
 
     return train.Experiment(
         data=data,
-        replicas=replicas(config),
+        replicas=with_numbers(
+            replicas(config), lr=optim.lr, momentum=optim.momentum, weight=weight
+        ),
         init=lambda key, replica: (model.init(key), {}),
         plan=None,
         batch=batch,
         loss=loss,
         evaluate=evaluate,
-        tx=lambda replica: models.sgd(optim.lr, optim.momentum, config.train.round),
+        tx=lambda replica: models.sgd(replica["lr"], replica["momentum"], config.train.round),
         headline=("r2_all", "max"),
         identity=("seed", "support", "n_train"),
     )

@@ -105,7 +105,7 @@ def test_the_rate_is_halved_on_a_plateau_down_to_its_floor():
 def test_loss_is_squared_and_a_tenth_of_absolute_error():
     config = settings("B7", "cnn")
     painted, truth = jnp.full((2, 3, 3), 0.5), jnp.zeros((2, 3, 3))
-    np.testing.assert_allclose(turning.error(config, painted, truth), 0.25 + 0.1 * 0.5)
+    np.testing.assert_allclose(turning.error(painted, truth, config.optim.l1), 0.25 + 0.1 * 0.5)
 
 
 def test_places_read_off_codes():
@@ -159,16 +159,17 @@ def test_turning_study_in_small(tmp_path):
 def test_batch_statistics_travel_in_extra():
     """Padded rows of a batch count neither in them nor in the loss."""
     made = turning.experiment(config := settings("B7", "cnn"), turning.make(config))
+    replica = {name: column[0] for name, column in made.replicas.items()}
 
     @jax.jit
     def losses(key):
-        params, extra = made.init(key, {})
+        params, extra = made.init(key, replica)
         places = jnp.array([[0, 1, 2, 3], [0, 1, 5, 6]])
         mask = jnp.array([1.0, 1, 0, 0])
 
         def one(places):
             batch = made.batch(made.data, places, key, 0) | {"mask": mask}
-            return made.loss(params, extra, batch, key, 0, {})
+            return made.loss(params, extra, batch, key, 0, replica)
 
         return extra, jax.vmap(one)(places)
 

@@ -15,6 +15,7 @@ import numpy as np
 from cgjax import config as configs
 from cgjax.core import optim, parallel, train, tree
 from cgjax.core.errors import BadInput, first_line
+from cgjax.core.replicas import with_numbers
 from cgjax.data import arrays, sources
 from cgjax.experiments.kernels import inputs, tasks
 from cgjax.experiments.kernels.scores import LOSSES
@@ -171,10 +172,9 @@ def build(config, images: Images) -> train.Experiment:
             }
         return scores, {}
 
-    replicas = {"seed": np.array(config.train.seeds)}
+    replicas = with_numbers({"seed": np.array(config.train.seeds)}, lr=config.optim.lr)
     for name in ("train", "val_2"):
         replicas[name] = np.stack([getattr(one, name).images for one in images.sets])
-    optimiser = optim.by_name(OPTIMISERS[config.optim.optimiser], config.optim.lr)
     return train.Experiment(
         data={"pixels": images.pixels, "y": targets[first.train.combination]},
         replicas=replicas,
@@ -185,7 +185,7 @@ def build(config, images: Images) -> train.Experiment:
         },
         loss=loss,
         evaluate=evaluate,
-        tx=lambda replica: optimiser,
+        tx=lambda replica: optim.by_name(OPTIMISERS[config.optim.optimiser], replica["lr"]),
         headline=("train loss", "min"),
     )  # fmt: skip
 

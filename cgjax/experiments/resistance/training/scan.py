@@ -7,6 +7,7 @@ import numpy as np
 from cgjax.analysis import dependence
 from cgjax.core import loading, optim, rng, train, tree
 from cgjax.core.metrics import entries
+from cgjax.core.replicas import with_numbers
 from cgjax.experiments.resistance import models, scan, training
 from cgjax.nets.rnn import PAD, Seq2Seq, greedy, previous
 
@@ -116,18 +117,25 @@ def experiment(config) -> train.Experiment:
             found |= matrix(config, params, some)
         return found, {}
 
-    def rate(step):
-        return config.optim.lr * config.optim.decay ** (step / config.optim.decay_every)
+    def tx(replica):
+        def rate(step):
+            return replica["lr"] * replica["decay"] ** (step / config.optim.decay_every)
+
+        return optim.by_name("adam", rate, eps=1e-7)
 
     return train.Experiment(
         data=jax.tree.map(jnp.asarray, lines(config)),
-        replicas=training.replicas(config, settings(config)),
+        replicas=with_numbers(
+            training.replicas(config, settings(config)),
+            lr=config.optim.lr,
+            decay=config.optim.decay,
+        ),
         init=init,
         plan=None,
         batch=batch,
         loss=loss,
         evaluate=evaluate,
-        tx=lambda replica: optim.by_name("adam", rate, eps=1e-7),
+        tx=tx,
         headline=None,
         identity=training.IDENTITY,
     )

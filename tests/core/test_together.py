@@ -1,0 +1,133 @@
+"""Runs that differ in a number of their replicas, side by side in one program and each alone."""
+
+import json
+import os
+import pathlib
+import signal
+
+import jax
+import numpy as np
+import optax
+import pytest
+import toy
+
+from cgjax.core import checkpoint, together, train
+from cgjax.core.errors import Diverged, Preempted
+from cgjax.core.replicas import with_numbers
+
+RATES = {"slow": 0.1, "fast": 0.2, "wild": 1e30}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_device():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
+        yield
+
+
+def settings(rate: float):
+    """One replica at a time: then a program of several has the bits of each alone."""
+    config = toy.config(seeds=(0, 1), at_once=1)
+    config.optim.lr = rate
+    config.eval.keep = (4,)
+    return config
+
+
+def experiment(config, **changes):
+    """A replica rests where its error falls below a quarter."""
+    changes = {"tx": lambda replica: optax.adamw(replica["lr"]), **changes}
+    return toy.experiment(
+        config,
+        replicas=with_numbers({"seed": np.array(config.train.seeds)}, lr=config.optim.lr),
+        control=lambda scalars, best, step, lr_scale: (scalars["mse"] < 0.25, lr_scale),
+        **changes,
+    )
+
+
+def handed_over(folder: pathlib.Path, rate: float, **changes):
+    """What a run has to train, or None where it is trained."""
+    config, token = settings(rate), train.HANDS_OVER.set(True)
+    try:
+        train.fit(experiment(config, **changes), config, folder)
+    except train.HandedOver as found:
+        return found.share
+    finally:
+        train.HANDS_OVER.reset(token)
+
+
+def all_handed_over(folder: pathlib.Path) -> list:
+    return [handed_over(folder / name, rate) for name, rate in RATES.items()]
+
+
+def written(folder: pathlib.Path) -> dict:
+    """Every number that a run has left; not the seconds."""
+    found = {"log": (folder / "metrics.jsonl").read_text().splitlines()}
+    for path in sorted((folder / "checkpoints").rglob("seeds_*.json")):
+        found[path.name] = json.loads(path.read_text())
+        for step in checkpoint.steps(path.with_suffix("")):
+            saved = checkpoint.read(path.with_suffix(""), step)
+            meta = {key: value for key, value in saved.meta.items() if key != "wall_s"}
+            found[str(step)] = {"meta": meta, **saved.leaves}
+    for path in folder.glob("evals/*.npz"):
+        with np.load(path) as arrays:
+            found[path.name] = dict(arrays)
+    return found
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("alone")
+    for name in ("slow", "fast"):
+        config = settings(RATES[name])
+        train.fit(experiment(config), config, folder / name)
+    return {name: written(folder / name) for name in ("slow", "fast")}
+
+
+@pytest.fixture(scope="module")
+def joined(tmp_path_factory):
+    """Stopped after the second call, and gone on with."""
+    folder, original, calls = tmp_path_factory.mktemp("joined"), train.log_call, []
+
+    def log_then_signal(*arguments):
+        calls.append(0)
+        if len(calls) == 2:
+            os.kill(os.getpid(), signal.SIGUSR1)
+        return original(*arguments)
+
+    (shares,) = together.alike(all_handed_over(folder))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train, "log_call", log_then_signal)
+        with pytest.raises(Preempted, match="SIGUSR1: saved at step 4"):
+            together.fit(shares)
+    again = all_handed_over(folder)
+    assert [share.step for share in again] == [4, 4, 0]
+    together.fit(again[:2])
+    return folder, shares
+
+
+def test_each_is_written_as_if_it_were_alone(alone, joined):
+    """Also one that is done before another; a stop on the way or a death changes nothing."""
+    for name in ("slow", "fast"):
+        jax.tree.map(np.testing.assert_array_equal, written(joined[0] / name), alone[name])
+    ends = [[step for step in found if step.isdigit()] for found in alone.values()]
+    assert ends == [["12", "8"], ["8", "4"]]
+
+
+def test_one_that_dies_says_so_and_the_others_read_what_was_trained(joined):
+    folder, shares = joined
+    assert [isinstance(share.error, Diverged) for share in shares] == [False, False, True]
+    assert "by step 2" in str(shares[2].error) and len(written(folder / "wild")["log"]) == 2
+    for name in ("slow", "fast"):
+        assert handed_over(folder / name, RATES[name]) is None
+    assert handed_over(folder / "wild", RATES["wild"]).step == 0  # to be trained again
+
+
+def test_what_is_another_program_is_not_put_together(tmp_path):
+    """A constant that differs, other data; not another learning rate."""
+
+    def share(rate, **changes):
+        return handed_over(tmp_path, rate, **changes)
+
+    constants = [{"tx": lambda replica, rate=rate: optax.adamw(rate)} for rate in (0.1, 0.2)]
+    shares = [share(0.1, **one) for one in constants] + [share(0.1, n=24, **constants[1])]
+    assert [len(group) for group in together.alike(shares)] == [1, 1, 1]
