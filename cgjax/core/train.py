@@ -93,6 +93,11 @@ def fit(experiment: Experiment, config, workdir, name: str = "") -> tuple[State,
     return merge(states, histories, np.argsort(np.concatenate(order)))
 
 
+def initial(experiment: Experiment, config) -> State:
+    """The state before any training; every host has all of it."""
+    return parallel.to_own(SetUp(experiment, config).init())
+
+
 class HandedOver(Exception):
     """What `fit` was to train; who trains it calls the run again, which then finds it done."""
 

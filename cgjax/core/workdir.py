@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import platform
+import re
 import subprocess
 
 import jax
@@ -29,12 +30,17 @@ def locked(workdir: pathlib.Path):
     if not hosts.is_writer() or workdir.absolute() in _held:
         yield
         return
+    if re.search(r"[*?\[]", str(workdir.absolute())):
+        raise BadInput(
+            f"workdir {shown(str(workdir.absolute()))} has * ? or [ in its path, which Orbax takes "
+            "for a pattern when it saves: choose another --workdir"
+        )
     try:
         made = [folder for folder in (workdir, *workdir.parents) if not folder.exists()]
         first = [workdir / name for name in ("config.json", "env.json", LOCK)]
         first = [path for path in first if not path.exists()]
         workdir.mkdir(parents=True, exist_ok=True)
-        handle = open(workdir / LOCK, "a+")
+        handle = open(workdir / LOCK, "a+", opener=_not_through_links)
     except (OSError, ValueError) as error:
         what = getattr(error, "strerror", None) or first_line(error)
         raise BadInput(
@@ -50,6 +56,8 @@ def locked(workdir: pathlib.Path):
                 f"workdir '{workdir}' is in use by process {handle.read().strip() or '?'}: "
                 "wait for it, or choose another --workdir"
             ) from None
+        if not _is_at(handle, workdir / LOCK):  # whoever held it has taken the folder back
+            raise BadInput(f"workdir '{workdir}' was taken away in this moment: try again")
         with disk_errors(workdir / LOCK):
             handle.truncate(0)
             handle.write(str(os.getpid()))
@@ -61,6 +69,18 @@ def locked(workdir: pathlib.Path):
             _held.discard(workdir.absolute())
             if not is_owned(workdir):
                 _remove(workdir, first, made)
+
+
+def _not_through_links(path, flags: int) -> int:
+    """The lock is written over: a link in its place may lead anywhere."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
+
+
+def _is_at(handle, path: pathlib.Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle.fileno()), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 def is_owned(workdir: pathlib.Path) -> bool:
@@ -93,7 +113,7 @@ def write_atomic(path: pathlib.Path, text: str) -> None:
     if not hosts.is_writer():
         return
     temporary = path.with_name(path.name + ".tmp")
-    with disk_errors(path), open(temporary, "w") as handle:
+    with disk_errors(path), open(temporary, "w", encoding="utf-8") as handle:
         handle.write(text)
         handle.flush()
         os.fsync(handle.fileno())
@@ -103,7 +123,8 @@ def write_atomic(path: pathlib.Path, text: str) -> None:
 # What the layers below say of a disk, in exceptions of their own types.
 _DISK = (
     "No space left on device", "Disk quota exceeded", "Read-only file system", "File too large",
-    "Input/output error", "Permission denied",
+    "Input/output error", "Permission denied", "No such file or directory",
+    "NOT_FOUND",  # TensorStore's word for it
 )  # fmt: skip
 
 
@@ -117,6 +138,8 @@ def disk_errors(path):
     except Exception as error:
         # Orbax and TensorStore wrap the system's error in a ValueError or RuntimeError.
         said = next((text for text in _DISK if text in str(error)), None)
+        if isinstance(error, TimeoutError):  # Orbax measures by the clock on the wall
+            said = "it took too long, or the clock was changed meanwhile"
         if not isinstance(error, OSError) and said is None:
             raise
         raise BadInput(
@@ -169,6 +192,8 @@ def _commit() -> str:
 
 def read_json(path: pathlib.Path, mend: str = "delete it to write it anew") -> dict:
     """Reads a json object that a run wrote; a damaged one is named, and how to mend it."""
+    if path.exists() and not path.is_file():  # a pipe would never end
+        raise BadInput(f"cannot read '{path}': it is no file; {mend}")
     try:
         found = json.loads(path.read_text())
     except (OSError, ValueError, RecursionError) as error:
