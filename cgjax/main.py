@@ -8,7 +8,6 @@ import os
 import pathlib
 import sys
 import time
-import zipfile
 
 import jax
 
@@ -17,8 +16,15 @@ from cgjax import experiments, listing
 from cgjax.claim import claim, compare, start_anew
 from cgjax.core import checkpoint, hosts, parallel, signals, train
 from cgjax.core.errors import BadInput, command, shown
-from cgjax.core.logging import print_table, say, write_arrays, write_results
-from cgjax.core.workdir import environment, locked, read_json, write_atomic
+from cgjax.core.logging import (
+    is_sound_npz,
+    print_table,
+    read_results,
+    say,
+    write_arrays,
+    write_results,
+)
+from cgjax.core.workdir import environment, locked, write_atomic
 
 
 @command
@@ -198,13 +204,13 @@ def finished(workdir: pathlib.Path, config, draws: bool) -> dict | None:
     path = workdir / "results.json"
     if not path.exists():
         return None
-    results = read_json(path)
+    results = read_results(path)
     wrong = [name for name, is_sound in RESULTS.items() if not is_sound(results.get(name))]
     if wrong:
         raise BadInput(f"'{path}' has no sound {', '.join(wrong)}: delete it to write it anew")
     if results["config_hash"] != configs.fingerprint(config):
         return None
-    if results["arrays"] and not zipfile.is_zipfile(workdir / "arrays.npz"):
+    if results["arrays"] and not is_sound_npz(workdir / "arrays.npz"):
         return None
     if draws and results["figures"] is None:
         return None

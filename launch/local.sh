@@ -52,6 +52,15 @@ hand_on() {
         [[ ${codes[$host]} ]] || kill "-$1" "${children[$host]}" 2>/dev/null || true
     done
 }
+meaning() {
+    case $1 in
+        2) echo " (bad input)" ;;
+        3) echo " (stopped and saved)" ;;
+        4) echo " (diverged)" ;;
+        5) echo " (another process was lost)" ;;
+    esac
+    if [[ $1 -gt 128 ]]; then echo " (ended by SIG$(kill -l "$1"))"; fi
+}
 trap 'hand_on TERM' TERM
 trap 'hand_on USR1' USR1
 trap 'hand_on INT' INT
@@ -66,7 +75,7 @@ while [[ $left -gt 0 ]]; do
         code=0
         wait "${children[$host]}" || code=$?
         codes[host]=$code left=$((left - 1))
-        echo "process $host of $processes: exit code $code"
+        echo "process $host of $processes: exit code $code$(meaning "$code")"
         if [[ $code -ne 0 && $code -ne 3 && ! $failed ]]; then
             failed=$code deadline=$((SECONDS + grace))
         fi
@@ -76,7 +85,12 @@ while [[ $left -gt 0 ]]; do
         hand_on KILL
     fi
 done
-[[ $failed ]] && exit "$failed"
+if [[ $failed ]]; then
+    if [[ $failed -eq 5 || $failed -gt 128 ]]; then
+        echo "what was saved is kept: the same command goes on, with any number of processes"
+    fi
+    exit "$failed"
+fi
 for code in "${codes[@]}"; do
     [[ $code -eq 0 ]] || exit "$code"
 done

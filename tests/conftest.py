@@ -54,6 +54,17 @@ def one_device():
         yield
 
 
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory):
+    """A folder with the family of `victim`, and in `lab / "whole"` a run of it left in peace."""
+    import victim
+
+    folder = victim.make(tmp_path_factory.mktemp("lab"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)  # `cgjax.load` imports the family
+        yield folder
+
+
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 
 

@@ -50,7 +50,7 @@ class Saved(NamedTuple):
     """One checkpoint as it was written."""
 
     leaves: dict  # {"params/dense_0/kernel": array [R, ...], ...} on the host
-    meta: dict  # step, steps, finished, part, replicas, wall_s, log
+    meta: dict  # step, steps, finished, part, replicas, wall_s, log, checksums, crc
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -84,6 +84,8 @@ def read(folder: pathlib.Path, step: int) -> Saved:
         if wrong:
             raise Damaged(f"checksum of '{wrong[0]}' does not match")
         _check_meta(leaves, meta, step)
+        if meta.get("crc", found := _meta_crc(meta)) != found:  # older checkpoints have none
+            raise Damaged("checksum of its meta does not match")
     except (ValueError, KeyError, TypeError, FileNotFoundError, NotADirectoryError) as error:
         raise Damaged(first_line(error)) from None
     except OSError as error:
@@ -112,8 +114,15 @@ def _check_meta(leaves: dict, meta: dict, step: int) -> None:
     running = (leaves["died_at"] < 0) & ~leaves["done"]
     said = (meta["step"], len(meta["replicas"]), bool(meta["finished"]))
     over = step >= meta["steps"] or not running.any()
+    if missing := {"part", "wall_s", "log"} - set(meta):
+        raise Damaged(f"its meta says no {missing.pop()}")
     if said != (step, len(running), over) or int(leaves["step"]) != step:
         raise Damaged(f"its meta says {said} of a state at step {int(leaves['step'])}")
+
+
+def _meta_crc(meta: dict) -> int:
+    text = json.dumps({name: meta[name] for name in meta if name != "crc"}, sort_keys=True)
+    return zlib.crc32(text.encode())
 
 
 def place(saved: Saved, like, rows=None, where: str = ""):
@@ -233,11 +242,12 @@ class Checkpoints:
                 return
             snapshot = tree.flat(parallel.fetch(state))
             sums = {name: tree.checksum(leaf) for name, leaf in snapshot.items()}
+            meta = {**meta, "step": step, "checksums": sums}
             self.manager.save(
                 step,
                 args=ocp.args.Composite(
                     state=ocp.args.StandardSave(snapshot),
-                    meta=ocp.args.JsonSave({**meta, "step": step, "checksums": sums}),
+                    meta=ocp.args.JsonSave({**meta, "crc": _meta_crc(meta)}),
                 ),
             )
 

@@ -118,7 +118,7 @@ def _chain(before: str, text: str) -> str:
 def _parsed(line: str) -> dict | None:
     try:
         record = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) and {"group", "crc"} <= set(record) else None
 
@@ -249,8 +249,21 @@ def summary(values, seeds, published: dict | None) -> dict:
 def write_results(path: pathlib.Path, metrics: dict, config_hash: str, extra: dict) -> dict:
     """results.json: the metrics, then wall time, devices, versions, config hash."""
     results = {"metrics": metrics, "config_hash": config_hash, **extra, **folders.environment()}
+    results["crc"] = _results_crc(results)
     folders.write_atomic(path, json.dumps(results, indent=1))
     return results
+
+
+def read_results(path: pathlib.Path) -> dict:
+    """results.json as it was written; one that was changed since is refused."""
+    results = folders.read_json(path)
+    if results.get("crc", found := _results_crc(results)) != found:  # older ones have none
+        raise BadInput(f"'{path}' was changed since it was written: delete it to write it anew")
+    return results
+
+
+def _results_crc(results: dict) -> str:
+    return _chain("", json.dumps({name: results[name] for name in results if name != "crc"}))
 
 
 def write_arrays(path: pathlib.Path, arrays: dict) -> None:
@@ -276,7 +289,7 @@ def keep_arrays(folder: pathlib.Path, step: int, names: list[str], arrays: dict)
     path = folder / f"{step}.npz"
     found = {**arrays, "replicas": np.array(names)}
     if path.exists():
-        old = _read_npz(path)
+        old = read_npz(path)
         others = ~np.isin(old["replicas"], found["replicas"])
         found = {key: np.concatenate([old[key][others], found[key]]) for key in found}
     with folders.disk_errors(folder):
@@ -286,17 +299,29 @@ def keep_arrays(folder: pathlib.Path, step: int, names: list[str], arrays: dict)
 
 def read_kept(path: pathlib.Path) -> dict:
     """The arrays of one evals/<step>.npz; every host has them from the first."""
-    return hosts.from_writer(lambda: _read_npz(path))
+    return hosts.from_writer(lambda: read_npz(path))
 
 
-def _read_npz(path: pathlib.Path) -> dict:
+def read_npz(path: pathlib.Path) -> dict:
+    """All arrays of an npz file that a run wrote."""
     if not path.exists():
         raise BadInput(f"'{path}' is gone, and cannot be remade: --start_anew trains again")
     try:
-        with np.load(path) as arrays:
+        if not is_sound_npz(path):
+            raise ValueError("it is not what was written")
+        with np.load(path, allow_pickle=False) as arrays:
             return dict(arrays)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except Exception as error:  # whatever zipfile and numpy make of a strange file
         raise BadInput(f"cannot read '{path}': {first_line(error)}; delete it") from None
+
+
+def is_sound_npz(path: pathlib.Path) -> bool:
+    """Whether every array is there as it was written, by the checksums of the file itself."""
+    try:
+        with zipfile.ZipFile(path) as file:
+            return file.testzip() is None
+    except Exception:  # whatever zipfile and zlib make of a strange file
+        return False
 
 
 SHOWN = 16  # lines of the closing table; the rest by --full_table and in results.json

@@ -91,6 +91,11 @@ def fit(experiment: Experiment, config, workdir, name: str = "") -> tuple[State,
     return merge(states, histories, np.argsort(np.concatenate(order)))
 
 
+def initial(experiment: Experiment, config) -> State:
+    """The state before any training; every host has all of it."""
+    return parallel.to_own(SetUp(experiment, config).init())
+
+
 def _fit_group(experiment, config, workdir: pathlib.Path, name: str, group, wanted: list[str]):
     total, per_call = config.train.steps, config.train.steps_per_call
     due = Due(config)

@@ -49,6 +49,8 @@ def locked(workdir: pathlib.Path):
                 f"workdir '{workdir}' is in use by process {handle.read().strip() or '?'}: "
                 "wait for it, or choose another --workdir"
             ) from None
+        if not _is_at(handle, workdir / LOCK):  # whoever held it has taken the folder back
+            raise BadInput(f"workdir '{workdir}' was taken away in this moment: try again")
         with disk_errors(workdir / LOCK):
             handle.truncate(0)
             handle.write(str(os.getpid()))
@@ -58,6 +60,13 @@ def locked(workdir: pathlib.Path):
         finally:
             if not is_owned(workdir):
                 _remove(workdir, first, made)
+
+
+def _is_at(handle, path: pathlib.Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle.fileno()), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 def is_owned(workdir: pathlib.Path) -> bool:

@@ -8,7 +8,7 @@ import re
 
 from cgjax.config import fingerprint, from_json
 from cgjax.core.errors import BadInput
-from cgjax.core.logging import summary
+from cgjax.core.logging import read_results, summary
 from cgjax.core.verdict import Verdict as Verdict
 from cgjax.core.verdict import verdict as verdict  # the one rule, `report.verdict`
 from cgjax.core.workdir import read_json, write_atomic
@@ -35,7 +35,7 @@ def add(
     workdir = pathlib.Path(workdir)
     if not (workdir / "results.json").exists():
         raise BadInput(f"'{workdir}' holds no finished run: no results.json there")
-    results = read_json(workdir / "results.json")
+    results = read_results(workdir / "results.json")
     config = read_json(workdir / "config.json")
     name = "-".join(filter(None, (config["row"], config["size"], label)))
     entry = {

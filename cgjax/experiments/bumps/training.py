@@ -307,7 +307,7 @@ def run(config, shown: sets.Scenes, workdir: pathlib.Path, name: str = "") -> Tr
 
 def start(config, shown: sets.Scenes):
     """Parameters before training, leaves [seeds * cells, ...]."""
-    return train.SetUp(experiment(config, shown), config).init().params
+    return train.initial(experiment(config, shown), config).params
 
 
 def one(trained: Trained, seed: int, cell: int) -> tuple:

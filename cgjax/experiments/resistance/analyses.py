@@ -19,7 +19,7 @@ SOON = 16  # steps after which rounding has had time to grow
 
 def start(config):
     """Parameters before training, leaves [seeds, settings, ...]."""
-    found = train.SetUp(of_plane.experiment(config), of_plane.in_steps(config)).init().params
+    found = train.initial(of_plane.experiment(config), of_plane.in_steps(config)).params
     n = len(of_plane.settings(config))
     return jax.tree.map(lambda leaf: np.asarray(leaf).reshape(-1, n, *leaf.shape[1:]), found)
 

@@ -1,7 +1,6 @@
 """What the rows beyond the paper report: error by region of the image, by gap, along training."""
 
 import pathlib
-import zipfile
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +9,7 @@ import numpy as np
 from cgjax import plots
 from cgjax.core import tree
 from cgjax.core.errors import BadInput
+from cgjax.core.logging import read_npz
 from cgjax.core.workdir import read_json
 from cgjax.experiments.sprites import scenes
 
@@ -121,10 +121,10 @@ def curve_arrays(config, history: dict, workdir: pathlib.Path) -> dict:
             other = read_json(path.parent / "config.json")
             like = other["size"] == config.size and other["eval"].get("curve")
             if like and other["row"] != config.row:
-                with np.load(path) as saved:
-                    keys = [key for key in saved if key.startswith(f"curve/{other['row']}/")]
-                    found |= {key: saved[key] for key in keys}
-        except (BadInput, KeyError, OSError, ValueError, zipfile.BadZipFile):
+                saved = read_npz(path)
+                keys = [key for key in saved if key.startswith(f"curve/{other['row']}/")]
+                found |= {key: saved[key] for key in keys}
+        except (AttributeError, BadInput, KeyError, TypeError):
             continue  # no run of ours, or a damaged one: not worth losing this one for
     return found
 

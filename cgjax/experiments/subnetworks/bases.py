@@ -98,7 +98,7 @@ def untrained(config, task) -> Bases:
 
 def initial(config, task):
     """Weights before any training, leaves [bases, ...]."""
-    return train.SetUp(experiment(config, task), in_steps(config, task)).init().params
+    return train.initial(experiment(config, task), in_steps(config, task)).params
 
 
 def scored(config, task, params, numbers: dict) -> Bases:

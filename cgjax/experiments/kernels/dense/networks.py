@@ -36,7 +36,7 @@ def run(config, workdir, name: str = "") -> Sweep:
     shown = members(config)
     found = experiment(config, shown)
     state, history = train.fit(found, config, workdir, name)
-    start = train.SetUp(found, config).init()
+    start = train.initial(found, config)
     networks = [
         parallel.fetch({**state.extra, **state.params}) for state in (start, state)
     ]  # before and after

@@ -119,7 +119,7 @@ def run(config, images: Images, workdir, name: str) -> Trained:
     in_steps = settings(config, images)
     experiment = build(in_steps, images)
     state, history = train.fit(experiment, in_steps, workdir, name)
-    start = train.SetUp(experiment, in_steps).init()
+    start = train.initial(experiment, in_steps)
     initial = parallel.fetch((start.params, start.extra))
     params, extra = parallel.fetch((state.params, state.extra))
     outputs = averages(network(config), images, params, extra)

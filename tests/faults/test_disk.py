@@ -1,0 +1,156 @@
+"""Disks that are full, read-only or taken away, and folders with odd names: one line, no loss."""
+
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import jax
+import processes
+import pytest
+import victim
+from front_door import snapshot
+from processes import one_line, wait_until
+from victim import assert_same_bits, newest
+
+import cgjax
+
+pytestmark = pytest.mark.faults
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A disk of its own: `disk("remount", "size=40k")` changes it; its folder is `disk.place`."""
+    place = tmp_path / "disk"
+    place.mkdir()
+
+    def mount(*options):
+        words = ["mount", "-t", "tmpfs", "-o", ",".join(options), "tmpfs", str(place)]
+        return subprocess.run(words, capture_output=True).returncode == 0
+
+    if not mount("size=50m"):
+        pytest.skip("mounting a disk needs root")
+    mount.place = place
+    yield mount
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def stopped(workdir, lab) -> None:
+    """A run that was asked to stop after its first saves."""
+    running = victim.start(workdir, lab)
+    assert wait_until(running, lambda: newest(workdir) > 0)
+    running.send(signal.SIGTERM)
+    one_line(running, 3, "saved at step")
+
+
+@pytest.mark.parametrize("kilobytes", [4, 24, 60, 120, 260])
+def test_a_full_disk_is_one_line_and_loses_nothing(kilobytes, disk, lab):
+    assert disk("remount", f"size={kilobytes}k")
+    running = victim.start(disk.place / "run", lab)
+    one_line(running, 2, "No space left on device", "run the same command again")
+    assert disk("remount", "size=50m")
+    victim.finish(disk.place / "run", lab)
+    assert_same_bits(lab / "whole", disk.place / "run")
+
+
+def test_a_disk_that_fills_up_keeps_the_last_checkpoint(disk, lab):
+    workdir, filler = disk.place / "run", disk.place / "filler"
+    running = victim.start(workdir, lab)
+    assert wait_until(running, lambda: newest(workdir) > 0)
+    with open(filler, "wb", buffering=0) as handle, pytest.raises(OSError):
+        while True:
+            handle.write(bytes(1 << 20)) or pytest.fail("the disk has no end")
+    one_line(running, 2, "No space left on device")
+    saved = newest(workdir)
+    assert saved > 0 and cgjax.load(workdir, step="latest").step[0] == saved
+    filler.unlink()
+    running = victim.finish(workdir, lab)
+    assert f"resumed at step {saved:,}" in running.out
+    assert_same_bits(lab / "whole", workdir)
+
+
+def test_a_read_only_disk_is_one_line_and_can_be_read(disk, lab):
+    workdir = disk.place / "run"
+    stopped(workdir, lab)
+    before = snapshot(workdir)
+    assert disk("remount", "ro")
+    one_line(victim.start(workdir, lab), 2, "Read-only file system", "--workdir")
+    one_line(victim.start(disk.place / "new", lab), 2, "Read-only file system", "--workdir")
+    assert cgjax.load(workdir, step="latest").step[0] == newest(workdir)
+    assert disk("remount", "rw") and snapshot(workdir) == before
+    victim.finish(workdir, lab)
+    assert_same_bits(lab / "whole", workdir)
+
+
+def as_nobody():
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+
+
+def can_be_somebody_else() -> bool:
+    """Whether we may become another user, who may read this code and its packages."""
+    folders = [pathlib.Path(jax.__file__), processes.ROOT / "cgjax", pathlib.Path(sys.executable)]
+    parents = [parent for folder in folders for parent in folder.resolve().parents]
+    return os.getuid() == 0 and all(parent.stat().st_mode & 0o005 == 5 for parent in parents)
+
+
+@pytest.mark.skipif(not can_be_somebody_else(), reason="needs root, and code that all may read")
+def test_folders_of_another_user_are_one_line(lab):
+    """The disk says no: in a folder that may be read only, and in one that may not be entered."""
+    place = pathlib.Path(tempfile.mkdtemp())
+    try:
+        place.chmod(0o755)
+        shutil.copytree(lab / "killab", place / "killab")
+        stopped(place / "run", lab)
+        for mode in (0o555, 0o000):
+            (place / "run").chmod(mode)
+            before = snapshot(place / "run")
+            words = [*victim.FLAGS, f"--workdir={place / 'run'}"]
+            running = processes.start(words, lab / f"nobody-{mode}", place, before=as_nobody)
+            one_line(running, 2, "Permission denied")
+            assert snapshot(place / "run") == before
+        (place / "run").chmod(0o755)
+        victim.finish(place / "run", lab)
+        assert_same_bits(lab / "whole", place / "run")
+    finally:
+        shutil.rmtree(place)
+
+
+def test_a_workdir_that_is_deleted_under_a_run_ends_it_with_one_line(lab, tmp_path):
+    workdir = tmp_path / "run"
+    running = victim.start(workdir, lab, (*victim.CONFIG, "--config.train.steps=400000",
+                                            "--config.checkpoint.every=48"))  # fmt: skip
+    assert wait_until(running, lambda: newest(workdir) > 0)
+    deadline = time.monotonic() + 60
+    while running.poll() is None and time.monotonic() < deadline:
+        shutil.rmtree(workdir, ignore_errors=True)
+    one_line(running, 2, str(workdir))
+
+
+NAMES = ("a b", "ünï·码", "two\nlines", "[a-z]*?", "%s{0}$HOME`id`;#", "-dash", "' \"")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_folders_with_odd_names_run_stop_and_go_on(name, lab, tmp_path):
+    workdir = tmp_path / name / "run"
+    workdir.parent.mkdir()
+    stopped(workdir, lab)
+    victim.finish(workdir, lab)
+    assert_same_bits(lab / "whole", workdir)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_link_to_a_folder_is_that_folder(lab, tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    (tmp_path / "nowhere").symlink_to(tmp_path / "gone")
+    stopped(tmp_path / "link", lab)
+    victim.finish(tmp_path / "real", lab)
+    assert_same_bits(lab / "whole", tmp_path / "link")
+    one_line(victim.start(tmp_path / "nowhere", lab), 2, "cannot create workdir")
+    assert not (tmp_path / "gone").exists()
