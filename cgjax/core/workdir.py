@@ -109,7 +109,8 @@ def write_atomic(path: pathlib.Path, text: str) -> None:
 # What the layers below say of a disk, in exceptions of their own types.
 _DISK = (
     "No space left on device", "Disk quota exceeded", "Read-only file system", "File too large",
-    "Input/output error", "Permission denied",
+    "Input/output error", "Permission denied", "No such file or directory",
+    "NOT_FOUND",  # TensorStore's word for it
 )  # fmt: skip
 
 
@@ -123,6 +124,8 @@ def disk_errors(path):
     except Exception as error:
         # Orbax and TensorStore wrap the system's error in a ValueError or RuntimeError.
         said = next((text for text in _DISK if text in str(error)), None)
+        if isinstance(error, TimeoutError):  # Orbax measures by the clock on the wall
+            said = "it took too long, or the clock was changed meanwhile"
         if not isinstance(error, OSError) and said is None:
             raise
         raise BadInput(

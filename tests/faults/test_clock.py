@@ -1,6 +1,7 @@
 """Two processes in one folder, and a clock that jumps: neither decides what a run believes."""
 
 import datetime
+import itertools
 import os
 import random
 import re
@@ -29,45 +30,64 @@ def test_of_two_processes_in_one_workdir_one_runs(lab, tmp_path):
     assert_same_bits(lab / "whole", workdir)
 
 
-def hop():
-    """The clock of this process is decades ahead, and twenty years behind at every other look."""
-    true, looks, moments = time.time, [0], random.Random(0)
+def set_clock(offset) -> None:
+    """From here on this process sees the time `offset()` seconds from now."""
+    true = time.time
 
-    def now():
-        looks[0] += 1
-        return true() + (30 if looks[0] % 2 else -20) * YEAR_S + moments.uniform(-1e6, 1e6)
-
-    class Hopping(datetime.datetime):
+    class Wrong(datetime.datetime):
         @classmethod
         def now(cls, tz=None):
-            return cls.fromtimestamp(now(), tz)
+            return cls.fromtimestamp(time.time(), tz)
 
-    time.time, time.time_ns = now, lambda: int(1e9 * now())
-    datetime.datetime = Hopping
+    time.time = lambda: true() + offset()
+    time.time_ns = lambda: int(1e9 * time.time())
+    datetime.datetime = Wrong
 
 
-def test_a_clock_that_jumps_changes_nothing(lab, tmp_path):
-    """Neither for the process, nor for the files: the newest checkpoint is that of most steps."""
+def unsteady():
+    """Thirty years ahead, and set by up to two minutes, to and fro, whenever it is looked at."""
+    moments = random.Random(0)
+    set_clock(lambda: 30 * YEAR_S + moments.uniform(-120, 120))
+
+
+def leap():
+    """A jump of fifty years between any two looks."""
+    looks = itertools.count()
+    set_clock(lambda: (30 if next(looks) % 2 else -20) * YEAR_S)
+
+
+def test_a_wrong_and_unsteady_clock_changes_nothing(lab, tmp_path):
+    """Neither that of the process nor that of files: the newest checkpoint has most steps."""
     workdir, moments = tmp_path / "run", random.Random(1)
-    running = victim.start(workdir, lab, before=hop)
+    running = victim.start(workdir, lab, before=unsteady)
     assert wait_until(running, lambda: newest(workdir) > 0)
     running.send(signal.SIGKILL)
     assert running.code() == -signal.SIGKILL
     saved = newest(workdir)
     for path in workdir.rglob("*"):
-        when = time.time() + moments.choice((-40, 40)) * YEAR_S
-        os.utime(path, (when, when))
-    group = workdir / "checkpoints/seeds_0-1"
-    for path in group.iterdir():  # the newest step looks oldest
-        age = -30 if path.name == str(saved) else 30
-        os.utime(path, (time.time() + age * YEAR_S,) * 2)
-    running = victim.start(workdir, lab, before=hop)
+        # The newest step looks oldest.
+        years = -45 if str(saved) in path.parts else moments.choice((-40, 40))
+        os.utime(path, (time.time() + years * YEAR_S,) * 2)
+    running = victim.start(workdir, lab, before=unsteady)
     assert wait_until(running, lambda: newest(workdir) > saved)
-    one_line(victim.start(workdir, lab, before=hop), 2, f"in use by process {running.pid}")
+    one_line(victim.start(workdir, lab, before=leap), 2, f"in use by process {running.pid}")
     assert running.code() == 0, running.err
     assert f"resumed at step {saved:,}" in running.out
     assert_same_bits(lab / "whole", workdir)
     for minutes in re.findall(r"ETA (-?\d+):", running.out):
         assert 0 <= int(minutes) < 60
-    wall = victim.results(workdir)["wall_s"]
-    assert 0 < wall < 600
+    assert 0 < victim.results(workdir)["wall_s"] < 600
+
+
+def test_a_clock_that_leaps_during_a_save_costs_that_save(lab, tmp_path):
+    """Orbax gives up what seems to take years; what was saved before stands."""
+    workdir = tmp_path / "run"
+    running = victim.start(workdir, lab)
+    assert wait_until(running, lambda: newest(workdir) > 0)
+    running.send(signal.SIGTERM)
+    one_line(running, 3, "saved at step")
+    saved = newest(workdir)
+    one_line(victim.start(workdir, lab, before=leap), 2, "the clock was changed", "goes on from")
+    running = victim.finish(workdir, lab)
+    assert int(re.search(r"resumed at step ([\d,]+)", running.out)[1].replace(",", "")) >= saved
+    assert_same_bits(lab / "whole", workdir)
