@@ -1,8 +1,10 @@
 """The scripts of launch/: what they would start, and what they do when a process ends."""
 
+import ast
 import json
 import os
 import pathlib
+import re
 import shlex
 import shutil
 import signal
@@ -48,6 +50,21 @@ def test_the_scripts_are_there():
                      "tpu_pod.sh"]  # fmt: skip
     readme = (LAUNCH / "README.md").read_text()
     assert all(name in readme for name in [*names, "skypilot.yaml"])
+
+
+def test_every_row_of_the_table_of_faults_names_its_tests():
+    section = (LAUNCH / "README.md").read_text().partition("## Faults")[2]
+    rows = [line for line in section.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) >= 20
+    tests = LAUNCH.parent / "tests"
+    for row in rows:
+        fault, _, _, cell = row.strip("| ").split(" | ")
+        names = re.findall(r"`([\w/]+\.py)::(\w+)`", cell)
+        assert names, fault
+        for path, name in names:
+            tree = ast.parse((tests / path).read_text())
+            found = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+            assert name in found, (fault, path, name)
 
 
 @pytest.mark.skipif(not shutil.which("shellcheck"), reason="shellcheck is not installed")

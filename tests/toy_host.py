@@ -12,7 +12,7 @@ import toy
 
 from cgjax.core import hosts, signals
 from cgjax.core.errors import command
-from cgjax.core.train import fit
+from cgjax.core.train import fit, initial
 from cgjax.core.workdir import locked
 
 
@@ -36,6 +36,8 @@ def main(argv=None):
         state, history = fit(made, settings, flags.workdir)
         found = {name: history[name] for name in ("step", "loss", "grad_norm")}
         found |= {"eval_mse": history["eval"]["mse"], "w": np.asarray(state.params["w"])}
+        # Nothing of it may stay with another host: families go on with it.
+        found["start"] = np.asarray(initial(made, settings).params["w"])
         np.savez(flags.found, **found)
 
 
