@@ -21,6 +21,7 @@ import logging
 import os
 import pickle
 import re
+import secrets
 import socket
 import sys
 import threading
@@ -35,6 +36,7 @@ from cgjax.core.errors import BadInput, Lost, Preempted, RunError, first_line
 
 GRACE_S = 5.0  # for a host to end by itself, after another has said that it ends
 START_S = 300  # for all hosts to appear
+KNOCK_S = 5  # for whoever connects to say who it is
 
 
 class Hosts(NamedTuple):
@@ -253,20 +255,27 @@ class Watch:
     def _connect(self, found: Hosts) -> dict[int, socket.socket]:
         server = socket.create_server(("", 0), backlog=512) if self.index == 0 else None
         address = (found.coordinator or "").rpartition(":")[0].strip("[]") or socket.gethostname()
-        address, port = from_writer(lambda: (address, server.getsockname()[1]))
+        secret = secrets.token_hex(8)  # others may knock at the port, too
+        address, port, secret = from_writer(lambda: (address, server.getsockname()[1], secret))
         if self.index:
             line = socket.create_connection((address, port), timeout=START_S)
-            line.sendall(f"{self.index}\n".encode())
+            line.sendall(f"{secret} {self.index}\n".encode())
             return {0: line}
+        names = {f"{secret} {host}": host for host in range(1, jax.process_count())}
         lines = {}
         server.settimeout(START_S)
         with server:
             while len(lines) < jax.process_count() - 1:
                 line, _ = server.accept()
-                line.settimeout(START_S)
-                word = line.recv(16).decode(errors="replace").strip()
-                if word.isdigit():
-                    lines[int(word)] = line
+                line.settimeout(KNOCK_S)
+                try:
+                    word = line.recv(64).decode(errors="replace").strip()
+                except OSError:
+                    word = ""
+                if word in names:
+                    lines[names[word]] = line
+                else:
+                    line.close()
         return lines
 
     def leave(self, code: int, reason: str = "") -> None:

@@ -99,7 +99,7 @@ def write_atomic(path: pathlib.Path, text: str) -> None:
     if not hosts.is_writer():
         return
     temporary = path.with_name(path.name + ".tmp")
-    with disk_errors(path), open(temporary, "w") as handle:
+    with disk_errors(path), open(temporary, "w", encoding="utf-8") as handle:
         handle.write(text)
         handle.flush()
         os.fsync(handle.fileno())

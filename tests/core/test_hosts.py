@@ -1,6 +1,7 @@
 """Several hosts: who takes part, and that two processes make one run, whatever ends one of them."""
 
 import argparse
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -84,6 +85,32 @@ def test_alone_nothing_is_sent():
         pass
     state = {"w": jax.numpy.ones(2)}
     assert parallel.to_own(state) is state
+
+
+def test_strangers_at_the_port_are_no_hosts(monkeypatch):
+    told, found = {}, hosts.Hosts("localhost:1", 2, None, 60)
+
+    def from_first(own):
+        return told["it"] if "it" in told else told.setdefault("it", own())
+
+    monkeypatch.setattr(hosts, "from_writer", from_first)
+    monkeypatch.setattr(hosts, "KNOCK_S", 0.2)
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    first, second = (object.__new__(hosts.Watch) for _ in range(2))
+    first.index, second.index = 0, 1
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        waiting = pool.submit(first._connect, found)
+        while "it" not in told:
+            time.sleep(0.01)
+        for word in (b"1\n", "\u00b2".encode(), b"\xff" * 100, b"GET / HTTP/1.1\r\n", b""):
+            with socket.create_connection(told["it"][:2]) as stranger:
+                stranger.sendall(word)
+        silent = socket.create_connection(told["it"][:2])
+        ours = second._connect(found)[0]
+        (theirs,) = waiting.result(timeout=10).values()
+    assert theirs.getpeername() == ours.getsockname()
+    for line in (silent, ours, theirs):
+        line.close()
 
 
 def test_devices_that_repeat_work_are_named(tmp_path, caplog):

@@ -11,6 +11,8 @@ import numpy as np
 from matplotlib import patches
 
 from cgjax import plots
+from cgjax.core import hosts
+from cgjax.core.workdir import write_atomic
 from cgjax.experiments.sprites import beyond, scenes, traversals
 from cgjax.published import PUBLISHED
 
@@ -328,8 +330,9 @@ def write_tables(results_by_row, folder, rows=None):
     """Write table.md and table.tex; returns their paths."""
     paths = [pathlib.Path(folder) / name for name in ("table.md", "table.tex")]
     for path, text in zip(paths, (table_markdown, table_latex)):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text(results_by_row, rows), encoding="utf-8")
+        if hosts.is_writer():
+            path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, text(results_by_row, rows))
     return paths
 
 
