@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import platform
+import re
 import subprocess
 
 import jax
@@ -28,12 +29,17 @@ def locked(workdir: pathlib.Path):
     if not hosts.is_writer():
         yield
         return
+    if re.search(r"[*?\[]", str(workdir.absolute())):
+        raise BadInput(
+            f"workdir {shown(str(workdir.absolute()))} has * ? or [ in its path, which Orbax takes "
+            "for a pattern when it saves: choose another --workdir"
+        )
     try:
         made = [folder for folder in (workdir, *workdir.parents) if not folder.exists()]
         first = [workdir / name for name in ("config.json", "env.json", LOCK)]
         first = [path for path in first if not path.exists()]
         workdir.mkdir(parents=True, exist_ok=True)
-        handle = open(workdir / LOCK, "a+")
+        handle = open(workdir / LOCK, "a+", opener=_not_through_links)
     except (OSError, ValueError) as error:
         what = getattr(error, "strerror", None) or first_line(error)
         raise BadInput(
@@ -60,6 +66,11 @@ def locked(workdir: pathlib.Path):
         finally:
             if not is_owned(workdir):
                 _remove(workdir, first, made)
+
+
+def _not_through_links(path, flags: int) -> int:
+    """The lock is written over: a link in its place may lead anywhere."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 def _is_at(handle, path: pathlib.Path) -> bool:
@@ -178,6 +189,8 @@ def _commit() -> str:
 
 def read_json(path: pathlib.Path, mend: str = "delete it to write it anew") -> dict:
     """Reads a json object that a run wrote; a damaged one is named, and how to mend it."""
+    if path.exists() and not path.is_file():  # a pipe would never end
+        raise BadInput(f"cannot read '{path}': it is no file; {mend}")
     try:
         found = json.loads(path.read_text())
     except (OSError, ValueError, RecursionError) as error:

@@ -211,6 +211,27 @@ def test_odd_content_is_one_line(odd, trap, copy, finished, capsys):
         one_line(capsys, pathlib.Path(name).name)
 
 
+def test_a_lock_that_is_a_link_is_not_followed(copy, tmp_path, capsys):
+    (copy / ".lock").unlink(missing_ok=True)
+    (tmp_path / "precious").write_text("mine")
+    (copy / ".lock").symlink_to(tmp_path / "precious")
+    assert command(copy) == 2
+    one_line(capsys, "cannot create workdir")
+    assert (tmp_path / "precious").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["results.json", "config.json", "checkpoints/seeds_0-1.json"])
+def test_a_pipe_or_device_in_place_of_a_file_is_one_line(name, copy, capsys):
+    if name.startswith("checkpoints"):
+        (copy / "results.json").unlink()
+    for make in (os.mkfifo, lambda path: path.symlink_to("/dev/zero"), os.mkdir):
+        path = copy / name
+        path.rmdir() if path.is_dir() else path.unlink()
+        make(path)
+        assert command(copy) == 2
+        one_line(capsys, name, "it is no file")
+
+
 def test_the_config_of_another_family_is_refused(copy, capsys):
     path = copy / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"family": "sprites"}))

@@ -123,7 +123,7 @@ def test_a_workdir_that_is_deleted_under_a_run_ends_it_with_one_line(lab, tmp_pa
     one_line(running, 2, str(workdir))
 
 
-NAMES = ("a b", "ünï·码", "two\nlines", "[a-z]*?", "%s{0}$HOME`id`;#", "-dash", "' \"")
+NAMES = ("a b", "ünï·码", "two\nlines", "%s{0}$HOME`id`;#", "-dash", "' \"")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -134,6 +134,15 @@ def test_folders_with_odd_names_run_stop_and_go_on(name, lab, tmp_path):
     victim.finish(workdir, lab)
     assert_same_bits(lab / "whole", workdir)
     assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("name", ["[a-z]", "run*", "what?"])
+def test_patterns_as_names_are_refused(name, lab, tmp_path):
+    """Orbax finds the pieces of a save by a pattern made of the path: none, or somebody else's."""
+    one_line(victim.start(tmp_path / name, lab), 2, "choose another --workdir", name)
+    (tmp_path / name).mkdir()
+    one_line(victim.start(tmp_path / name / "run", lab), 2, "choose another --workdir", name)
+    assert not list((tmp_path / name).iterdir())
 
 
 def test_a_link_to_a_folder_is_that_folder(lab, tmp_path):
