@@ -1,14 +1,13 @@
 """Commands as processes of their own, for tests that kill, starve or mislead them.
 
-`start` is quick: it forks a server that has imported everything and has no device yet. `command`
-is what a person types; it takes seconds longer.
+They are forks of a server that has imported everything and has no device yet: that saves seconds
+at every start.
 """
 
 import contextlib
 import multiprocessing
 import os
 import pathlib
-import subprocess
 import sys
 import time
 
@@ -91,14 +90,6 @@ def start(words, said, here=ROOT, module="cgjax.main", before=None, **environmen
     before: a function of a module, called first in the new process.
     """
     return Running(module, words, said, here, environment, before)
-
-
-def command(*words, here=ROOT, module="cgjax.main", **environment) -> subprocess.CompletedProcess:
-    """The same as a person types it, to its end."""
-    return subprocess.run(
-        [sys.executable, "-m", module, *map(str, words)], cwd=here, capture_output=True, text=True,
-        timeout=300, env={**os.environ, **ENVIRONMENT, **environment},
-    )  # fmt: skip
 
 
 def one_line(running: Running, code: int, *words) -> str:

@@ -3,7 +3,6 @@
 import ast
 import json
 import pathlib
-import shlex
 import shutil
 import sys
 
@@ -167,9 +166,3 @@ def test_missing_data_are_one_line_that_says_where_to_put_them(row, here, monkey
     code = main([f"--config={row}", "--workdir=run"])
     assert code == 2
     one_line(capfd, "no mnist here", "CGJAX_RAW_DIR")
-
-
-def test_odd_words_survive_a_shell(here):
-    """What the launchers hand on is quoted."""
-    for text in TEXTS[:9]:
-        assert shlex.split(shlex.quote(text)) == [text]
