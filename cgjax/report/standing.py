@@ -9,6 +9,7 @@ import numpy as np
 from cgjax import config as configs
 from cgjax import report
 from cgjax.core import verdict as verdicts
+from cgjax.core.logging import read_results
 from cgjax.core.workdir import read_json
 from cgjax.published import PUBLISHED
 from cgjax.published.claims import CLAIMS, Claim
@@ -57,7 +58,7 @@ def standings(record: pathlib.Path = report.RECORD, claims=None, runs=()) -> lis
 def entry_of(workdir) -> dict:
     """A finished run in the form of the record's entries."""
     workdir = pathlib.Path(workdir)
-    config, results = (read_json(workdir / f"{name}.json") for name in ("config", "results"))
+    config, results = read_json(workdir / "config.json"), read_results(workdir / "results.json")
     names = {name: config[name] for name in ("family", "row", "size")}
     return {**names, "label": "", "note": "", "date": "", **results, "config": config}
 
