@@ -66,7 +66,7 @@ def written(folder: pathlib.Path) -> dict:
         found[path.name] = json.loads(path.read_text())
         for step in checkpoint.steps(path.with_suffix("")):
             saved = checkpoint.read(path.with_suffix(""), step)
-            meta = {key: value for key, value in saved.meta.items() if key != "wall_s"}
+            meta = {key: value for key, value in saved.meta.items() if key not in ("wall_s", "crc")}
             found[str(step)] = {"meta": meta, **saved.leaves}
     for path in folder.glob("evals/*.npz"):
         with np.load(path) as arrays:
