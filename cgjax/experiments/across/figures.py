@@ -1,0 +1,71 @@
+"""One figure: every theory's number against the error, and how far their ranks agree."""
+
+import pathlib
+
+import numpy as np
+
+from cgjax import plots
+from cgjax.experiments.across.answers import Table, over_pairs
+from cgjax.experiments.across.theories import THEORIES
+
+AXES = {
+    "support": "values without a guarantee",
+    "tangent": "error of the linearised network",
+    "factorization": "1 - F of the representation",
+    "dependence": "first update's share of other inputs",
+    "masks": "overlap of the routines' masks",
+}
+LEAST = 1e-4  # of what is drawn on a logarithmic axis
+
+
+def draw(table: Table, folder: pathlib.Path) -> list:
+    """Writes `theories.png`."""
+    return [plots.save(theories(table), folder / "theories.png")]
+
+
+@plots.styled
+def theories(table: Table):
+    """A panel of points for each theory, and one with the rank correlations."""
+    fig = plots.new_figure(11, 7.2, layout="constrained")
+    axes = fig.subplots(2, 3).ravel()
+    families = list(dict.fromkeys(table.families))
+    colours = dict(zip(families, plots.COLOURS))
+    found = over_pairs(table)
+    for ax, theory in zip(axes, THEORIES):
+        _points(ax, table, theory, colours)
+    axes[0].set_ylabel("error after training")
+    axes[3].set_ylabel("error after training")
+    _correlations(axes[5], found, colours)
+    plots.headline(fig, "What five theories say before training, and the error on new combinations")
+    plots.legend_below(fig, axes[1])
+    return fig
+
+
+def _points(ax, table: Table, theory: str, colours: dict) -> None:
+    families, x, y = table.where(theory, "error")
+    for family, colour in colours.items():
+        own = families == family
+        ax.plot(x[own], np.maximum(y[own], LEAST), "o", color=colour, label=family, ms=5, alpha=0.8)
+    ax.set_yscale("log")
+    if theory == "tangent":
+        ax.set_xscale("log")
+    ax.set_title(theory)
+    ax.set_xlabel(AXES[theory])
+
+
+def _correlations(ax, found: dict, colours: dict) -> None:
+    """tau within families with its interval, and of each family alone."""
+    names = list(THEORIES)[::-1]
+    for i, theory in enumerate(names):
+        if f"{theory}: tau" not in found:
+            continue
+        ends = [found[f"{theory}: tau, {end}"] for end in ("low", "high")]
+        ax.plot(ends, [i, i], color=plots.INK, lw=2)
+        ax.plot(found[f"{theory}: tau"], i, "D", color=plots.INK, ms=6)
+        for family, colour in colours.items():
+            value = found.get(f"{theory}: tau, {family}", np.nan)
+            ax.plot(value, i - 0.22, "o", color=colour, ms=4)
+    ax.axvline(0, color=plots.GREY, lw=0.8)
+    ax.set(xlim=(-1.05, 1.05), yticks=range(len(names)), yticklabels=names)
+    ax.set_title("rank correlation with the error")
+    ax.set_xlabel("tau-b: within families (95 %), and of each")

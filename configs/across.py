@@ -1,0 +1,159 @@
+"""Across papers: what five theories say before training, beside the error after it.
+
+    python -m cgjax.main --config=configs/across.py          all pairs of a model and a split
+    python -m cgjax.main --config=configs/across.py:smoke    one pair of each family, a few steps
+
+A pair is a row of a family's own config with one model and one split; PAIRS below lists them with
+the changes that make them small. It trains in a sub-folder of its name, and a pair that is finished
+is read. `cgjax/experiments/across/README.md` says what each theory's number is.
+"""
+
+from cgjax.config import split_variant
+from cgjax.core.keys import key
+from cgjax.declare import base, declare, declare_parts
+
+ROWS = {"demo": "What five theories say of networks before training, beside their error after it"}
+KEYS = {
+    "train.seeds": key((0, 1, 2), "replicas of each pair", low=0, high=2**32 - 1, is_axis=True),
+    "pair.row": key("", "a row of a family: one model, one split"),
+    "pair.changes": key((), "to that row's keys, as on the command line", items=str,
+                        may_be_empty=True),
+    "eval.n_train": key(256, "training inputs that theories look at, at most", low=4),
+    "eval.n_new": key(256, "new inputs that errors are measured on, at most", low=4),
+    "eval.iterations": key(200, "of conjugate gradients, for the linearised network", low=1),
+    "masks.keep": key(0.05, "share of the weights in each routine's mask", above=0, high=0.5),
+}  # fmt: skip
+
+VECTORS = (
+    "data.n_train=1024", "data.sizes=1024", "data.batch=32", "data.n_draws=200", "eval.measures=()",
+    "optim.lr=0.01", "train.steps=4000", "train.steps_per_call=1000", "train.log_every=1000",
+    "eval.every=4000", "checkpoint.every=4000",
+)  # fmt: skip
+SPRITES = (
+    "data.n_train=4000", "data.batch=16", "train.steps=800", "train.steps_per_call=100",
+    "train.log_every=100", "eval.every=800", "checkpoint.every=800", "eval.n=100", "eval.batch=50",
+)  # fmt: skip
+COMPONENTS = (*SPRITES, "model.component.hidden=64", "model.component.channels=4",
+              "eval.recovery=false")  # fmt: skip
+MONOLITH = (*SPRITES, "model.monolith.hidden=96", "model.monolith.channels=4")
+KERNELS = ("model.hidden=200",)
+RICH, LAZY = ("model.scales=0.01", "optim.lrs=0.04"), ("model.scales=1.0", "optim.lrs=0.005")
+BUMPS = (
+    "data.encoding=onehot", "data.polarity=positive", "data.regions=donut_4_11",
+    "eval.layers=false", "optim.lr=0.002", "train.steps=1000", "eval.every=1000",
+    "checkpoint.every=1000",
+)  # fmt: skip
+BARE = (*BUMPS, "data.stripes=none", "data.copies=0")
+STRIPED = (*BUMPS, "data.stripes=null_stripe", "data.copies=1")
+FIELDS = ("optim.lr=0.01", "optim.weight_decay=0.0")
+PLANE = ("train.epochs=200", "eval.epochs=200", "eval.at=()", "eval.keep=()", "eval.n_points=500",
+         "eval.n_jacobian=64", "eval.grid=9")  # fmt: skip
+LANGUAGE = ("train.epochs=30", "eval.epochs=10", "checkpoint.epochs=30")
+
+
+def without(changes, *names):
+    """Changes but for those of some keys."""
+    return tuple(word for word in changes if word.partition("=")[0] not in names)
+
+
+def network(name, changes, *more):
+    """A decoder of bumps: another network brings other keys, so its name comes first."""
+    return (f"model.name={name}", *without(changes, *(m.partition("=")[0] for m in more)), *more)
+
+
+# pair: (row of its family, changes)
+PAIRS = {
+    **{
+        f"vectors_{model}_{support}": (f"vectors:{model}_{support}", VECTORS)
+        for model, supports in (("mlp", ("random", "diagonal", "orthogonal")),
+                                ("compositional", ("random", "diagonal", "orthogonal")),
+                                ("hessian", ("diagonal", "orthogonal")))
+        for support in supports
+    },
+    **{
+        f"sprites_compositional_{name}": (f"sprites:{row}", COMPONENTS)
+        for name, row in (("random", "random_compositional"),
+                          ("orthogonal", "orthogonal_compositional"),
+                          ("star", "orthogonal_star"), ("diagonal", "diagonal"))
+    },
+    "sprites_monolithic_orthogonal": ("sprites:orthogonal_monolithic", MONOLITH),
+    **{
+        f"kernels_{regime}_{task}": (
+            "kernels:addition_rich", (f"data.tasks={task}", *KERNELS, *scale)
+        )
+        for task in ("addition_extrapolation", "addition_interpolation", "cd_1", "cd_3", "te_2_2")
+        for regime, scale in (("rich", RICH), ("lazy", LAZY))
+    },
+    "bumps_mlp": ("bumps:phase", network("mlp", BARE)),
+    "bumps_mlp_stripes": ("bumps:phase", network("mlp", STRIPED)),
+    "bumps_cnn": ("bumps:phase", network("cnn", BARE)),
+    "bumps_cnn_stripes": ("bumps:phase", network("cnn", STRIPED)),
+    "bumps_product": ("bumps:phase", network("product", BARE, *FIELDS)),
+    "bumps_product_stripes": ("bumps:phase", network("product", STRIPED, *FIELDS)),
+    "bumps_product_flat": ("bumps:phase", network("product", BARE, *FIELDS,
+                                                  "reg.null_axis=0.001")),
+    "bumps_profiles": ("bumps:phase", network("product", BARE, *FIELDS,
+                                              "model.product.stripes=true")),
+    **{
+        f"plane_{name}_{setting}": (
+            "resistance:plane", (f"data.settings={setting}", *PLANE, *changes)
+        )
+        for name, changes in (("plain", ()), ("towers", ("model.towers=true",)), ("heads", ("model.heads=2",)))
+        for setting in ("A", "control")
+    },
+    **{
+        f"language_{size}_{held_out}": (
+            "subnetworks:joint",
+            (f"data.held_out={held_out}", f"model.hidden={size}", *LANGUAGE),
+        )
+        for size in (16, 64)
+        for held_out in ("combinations", "words")
+    },
+}  # fmt: skip
+
+# Of each family one pair at the family's own smoke size, with the keys that make it one pair.
+SMOKE = {
+    "vectors_compositional_diagonal": ("vectors:compositional_diagonal,smoke",
+                                       ("data.sizes=16", "eval.measures=()")),
+    "kernels_lazy_cd_1": ("kernels:addition_rich,smoke", ("data.tasks=cd_1", *LAZY)),
+    "bumps_product": ("bumps:phase,smoke", (
+        "model.name=product", "data.encoding=onehot", "data.regions=donut_2_5",
+        "data.stripes=none", "data.copies=0", "eval.layers=false")),
+    "plane_towers_A": ("resistance:plane,smoke", (
+        "data.settings=A", "model.towers=true", "eval.at=()", "eval.keep=()")),
+    "language_16_combinations": ("subnetworks:joint,smoke", ("data.held_out=combinations",)),
+}  # fmt: skip
+
+
+def get_config(arg=""):
+    """`arg` is "" or "<size>"."""
+    row, size = split_variant(arg, ROWS)
+    config = base("across")
+    config.row, config.size = row, size
+    declare(config, KEYS)
+    if size == "smoke":
+        config.train.seeds = (0, 1)
+        config.eval.update({"n_train": 16, "n_new": 16, "iterations": 4})
+    parts = SMOKE if size == "smoke" else PAIRS
+    declare_parts(
+        config,
+        {
+            name: {"pair": {"row": row, "changes": changes}}
+            for name, (row, changes) in parts.items()
+        },
+    )
+    return config
+
+
+TIMES = {
+    "default": "not measured",
+    "smoke": "seconds, mostly compiling",
+    "fast": "as the default",
+    "paper": "as the default",
+}
+
+
+def describe_rows():
+    """One line per row for `--list`."""
+    for name, doc in ROWS.items():
+        yield {"name": name, "doc": doc, "times": TIMES, "expect": ""}
