@@ -1,7 +1,7 @@
 """Across papers: what five theories say before training, beside the error after it.
 
     python -m cgjax.main --config=configs/across.py          all pairs of a model and a split
-    python -m cgjax.main --config=configs/across.py:smoke    one pair of each family, a few steps
+    python -m cgjax.main --config=configs/across.py:smoke    three small pairs of one family
 
 A pair is a row of a family's own config with one model and one split; PAIRS below lists them with
 the changes that make them small. It trains in a sub-folder of its name, and a pair that is finished
@@ -98,7 +98,8 @@ PAIRS = {
         f"plane_{name}_{setting}": (
             "resistance:plane", (f"data.settings={setting}", *PLANE, *changes)
         )
-        for name, changes in (("plain", ()), ("towers", ("model.towers=true",)), ("heads", ("model.heads=2",)))
+        for name, changes in (("plain", ()), ("towers", ("model.towers=true",)),
+                              ("heads", ("model.heads=2",)))
         for setting in ("A", "control")
     },
     **{
@@ -111,17 +112,11 @@ PAIRS = {
     },
 }  # fmt: skip
 
-# Of each family one pair at the family's own smoke size, with the keys that make it one pair.
+# Of one family, at its own smoke size: every path, and as many pairs as a correlation takes.
 SMOKE = {
-    "vectors_compositional_diagonal": ("vectors:compositional_diagonal,smoke",
-                                       ("data.sizes=16", "eval.measures=()")),
-    "kernels_lazy_cd_1": ("kernels:addition_rich,smoke", ("data.tasks=cd_1", *LAZY)),
-    "bumps_product": ("bumps:phase,smoke", (
-        "model.name=product", "data.encoding=onehot", "data.regions=donut_2_5",
-        "data.stripes=none", "data.copies=0", "eval.layers=false")),
-    "plane_towers_A": ("resistance:plane,smoke", (
-        "data.settings=A", "model.towers=true", "eval.at=()", "eval.keep=()")),
-    "language_16_combinations": ("subnetworks:joint,smoke", ("data.held_out=combinations",)),
+    f"kernels_{name}": ("kernels:addition_rich,smoke", (f"data.tasks={task}", *scale))
+    for name, task, scale in (("lazy_cd_1", "cd_1", LAZY), ("lazy_te_2_2", "te_2_2", LAZY),
+                              ("rich_te_2_2", "te_2_2", RICH))
 }  # fmt: skip
 
 
