@@ -20,7 +20,7 @@ KEYS = {
                         may_be_empty=True),
     "eval.n_train": key(256, "training inputs that theories look at, at most", low=4),
     "eval.n_new": key(256, "new inputs that errors are measured on, at most", low=4),
-    "eval.iterations": key(200, "of conjugate gradients, for the linearised network", low=1),
+    "eval.iterations": key(100, "of conjugate gradients, for the linearised network", low=1),
     "masks.keep": key(0.05, "share of the weights in each routine's mask", above=0, high=0.5),
 }  # fmt: skip
 
@@ -30,8 +30,8 @@ VECTORS = (
     "eval.every=4000", "checkpoint.every=4000",
 )  # fmt: skip
 SPRITES = (
-    "data.n_train=4000", "data.batch=16", "train.steps=800", "train.steps_per_call=100",
-    "train.log_every=100", "eval.every=800", "checkpoint.every=800", "eval.n=100", "eval.batch=50",
+    "data.n_train=4000", "data.batch=16", "train.steps=600", "train.steps_per_call=100",
+    "train.log_every=100", "eval.every=600", "checkpoint.every=600", "eval.n=100", "eval.batch=50",
 )  # fmt: skip
 COMPONENTS = (*SPRITES, "model.component.hidden=64", "model.component.channels=4",
               "eval.recovery=false")  # fmt: skip
@@ -45,6 +45,7 @@ BUMPS = (
 )  # fmt: skip
 BARE = (*BUMPS, "data.stripes=none", "data.copies=0")
 STRIPED = (*BUMPS, "data.stripes=null_stripe", "data.copies=1")
+NARROW = "model.mlp.width=128"
 FIELDS = ("optim.lr=0.01", "optim.weight_decay=0.0")
 PLANE = ("train.epochs=200", "eval.epochs=200", "eval.at=()", "eval.keep=()", "eval.n_points=500",
          "eval.n_jacobian=64", "eval.grid=9")  # fmt: skip
@@ -61,42 +62,47 @@ def network(name, changes, *more):
     return (f"model.name={name}", *without(changes, *(m.partition("=")[0] for m in more)), *more)
 
 
-# pair: (row of its family, changes)
+# What costs more is looked at less.
+FEWER = {"n_train": 64, "n_new": 96, "iterations": 50}
+
+# pair: (row of its family, changes to it, keys of our own `eval` that differ)
 PAIRS = {
     **{
-        f"vectors_{model}_{support}": (f"vectors:{model}_{support}", VECTORS)
+        f"vectors_{model}_{support}": (f"vectors:{model}_{support}", VECTORS, {})
         for model, supports in (("mlp", ("random", "diagonal", "orthogonal")),
                                 ("compositional", ("random", "diagonal", "orthogonal")),
                                 ("hessian", ("diagonal", "orthogonal")))
         for support in supports
     },
     **{
-        f"sprites_compositional_{name}": (f"sprites:{row}", COMPONENTS)
-        for name, row in (("random", "random_compositional"),
-                          ("orthogonal", "orthogonal_compositional"),
+        f"sprites_compositional_{name}": (f"sprites:{row}", COMPONENTS, FEWER)
+        for name, row in (("orthogonal", "orthogonal_compositional"),
                           ("star", "orthogonal_star"), ("diagonal", "diagonal"))
     },
-    "sprites_monolithic_orthogonal": ("sprites:orthogonal_monolithic", MONOLITH),
+    "sprites_monolithic_orthogonal": ("sprites:orthogonal_monolithic", MONOLITH, FEWER),
     **{
         f"kernels_{regime}_{task}": (
-            "kernels:addition_rich", (f"data.tasks={task}", *KERNELS, *scale)
+            "kernels:addition_rich", (f"data.tasks={task}", *KERNELS, *scale), {}
         )
         for task in ("addition_extrapolation", "addition_interpolation", "cd_1", "cd_3", "te_2_2")
         for regime, scale in (("rich", RICH), ("lazy", LAZY))
     },
-    "bumps_mlp": ("bumps:phase", network("mlp", BARE)),
-    "bumps_mlp_stripes": ("bumps:phase", network("mlp", STRIPED)),
-    "bumps_cnn": ("bumps:phase", network("cnn", BARE)),
-    "bumps_cnn_stripes": ("bumps:phase", network("cnn", STRIPED)),
-    "bumps_product": ("bumps:phase", network("product", BARE, *FIELDS)),
-    "bumps_product_stripes": ("bumps:phase", network("product", STRIPED, *FIELDS)),
-    "bumps_product_flat": ("bumps:phase", network("product", BARE, *FIELDS,
-                                                  "reg.null_axis=0.001")),
-    "bumps_profiles": ("bumps:phase", network("product", BARE, *FIELDS,
-                                              "model.product.stripes=true")),
+    **{
+        f"bumps_{name}": ("bumps:phase", network(*changes), {})
+        for name, changes in {
+            "mlp": ("mlp", BARE, NARROW),
+            "mlp_stripes": ("mlp", STRIPED, NARROW),
+            "mlp_bump_code": ("mlp", BARE, NARROW, "data.encoding=bump"),
+            "embedding": ("embed", BARE),
+            "product": ("product", BARE, *FIELDS),
+            "product_stripes": ("product", STRIPED, *FIELDS),
+            "product_flat": ("product", BARE, *FIELDS, "reg.null_axis=0.001"),
+            "profiles": ("product", BARE, *FIELDS, "model.product.stripes=true"),
+        }.items()
+    },
     **{
         f"plane_{name}_{setting}": (
-            "resistance:plane", (f"data.settings={setting}", *PLANE, *changes)
+            "resistance:plane", (f"data.settings={setting}", *PLANE, *changes), {}
         )
         for name, changes in (("plain", ()), ("towers", ("model.towers=true",)),
                               ("heads", ("model.heads=2",)))
@@ -106,15 +112,16 @@ PAIRS = {
         f"language_{size}_{held_out}": (
             "subnetworks:joint",
             (f"data.held_out={held_out}", f"model.hidden={size}", *LANGUAGE),
+            FEWER,
         )
-        for size in (16, 64)
+        for size in (16, 32)
         for held_out in ("combinations", "words")
     },
 }  # fmt: skip
 
 # Of one family, at its own smoke size: every path, and as many pairs as a correlation takes.
 SMOKE = {
-    f"kernels_{name}": ("kernels:addition_rich,smoke", (f"data.tasks={task}", *scale))
+    f"kernels_{name}": ("kernels:addition_rich,smoke", (f"data.tasks={task}", *scale), {})
     for name, task, scale in (("lazy_cd_1", "cd_1", LAZY), ("lazy_te_2_2", "te_2_2", LAZY),
                               ("rich_te_2_2", "te_2_2", RICH))
 }  # fmt: skip
@@ -133,8 +140,8 @@ def get_config(arg=""):
     declare_parts(
         config,
         {
-            name: {"pair": {"row": row, "changes": changes}}
-            for name, (row, changes) in parts.items()
+            name: {"pair": {"row": row, "changes": changes}, **({"eval": own} if own else {})}
+            for name, (row, changes, own) in parts.items()
         },
     )
     return config

@@ -5,7 +5,7 @@ import functools
 import jax.numpy as jnp
 import numpy as np
 
-from cgjax.experiments.across.pair import Look, Pair, Parts, share_missed, squared
+from cgjax.experiments.across.pair import Look, Pair, Parts, share_missed, some, squared
 from cgjax.experiments.kernels import inputs, tasks
 from cgjax.experiments.kernels.dense import networks
 
@@ -15,15 +15,19 @@ ONE_ROUTINE = "one output and one rule: there are no routines to tell apart"
 
 
 def pair(config, settings) -> Pair:
-    """One training set, one initial scale; all its combinations, and all that are new."""
+    """One training set, one initial scale; its combinations, and those that are new."""
     (task,) = members = networks.members(settings)
     model = networks.network(settings)
     encoded = jnp.asarray(inputs.one_hot(task.x, task.sizes))
     y = jnp.asarray(task.y, jnp.float32)
-    look = Look(
-        encoded[task.is_train], y[task.is_train], encoded[~task.is_train], y[~task.is_train],
-        encoded,
-    )  # fmt: skip
+    rows, new = (
+        np.flatnonzero(which)[some(which.sum(), most)]
+        for which, most in (
+            (task.is_train, config.eval.n_train),
+            (~task.is_train, config.eval.n_new),
+        )
+    )
+    look = Look(encoded[rows], y[rows], encoded[new], y[new], encoded)
 
     def f(params, x):
         return model.apply({"params": params}, x)
@@ -40,28 +44,27 @@ def pair(config, settings) -> Pair:
         support=NO_COMPOSITION,
         layer=lambda params, x: networks.features(model, params, x),
         shape=task.sizes,
-        parts=asked(task) if in_context else ALL_NEEDED,
-        routines=contexts(task, f) if in_context else ONE_ROUTINE,
+        parts=asked(task, rows) if in_context else ALL_NEEDED,
+        routines=contexts(task, f, rows) if in_context else ONE_ROUTINE,
         join=lambda params, extra: {**extra, **params},
     )
 
 
-def asked(task: tasks.Task) -> Parts:
+def asked(task: tasks.Task, rows) -> Parts:
     """What the output needs (0): the context and the feature it asks about; the other is 1."""
     components = np.repeat(np.arange(len(task.sizes)), task.sizes)
-    relevant = np.array(tasks.RELEVANT)[task.x[task.is_train, 0]]
+    relevant = np.array(tasks.RELEVANT)[task.x[rows, 0]]
     needed = (components == 0) | (components[None] == relevant[:, None])
     return Parts(1 - needed.astype(int), np.zeros(1, int), lambda outputs: outputs[:, None])
 
 
-def contexts(task: tasks.Task, f) -> dict:
+def contexts(task: tasks.Task, f, rows) -> dict:
     """The loss of each context alone."""
-    context = task.x[task.is_train, 0]
 
-    def loss(params, look, rows):
-        return squared(look.y[rows], f(params, look.x[rows]))
+    def loss(params, look, own):
+        return squared(look.y[own], f(params, look.x[own]))
 
     return {
-        f"context {c}": functools.partial(loss, rows=np.flatnonzero(context == c))
+        f"context {c}": functools.partial(loss, own=np.flatnonzero(task.x[rows, 0] == c))
         for c in range(task.sizes[0])
     }
