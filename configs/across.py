@@ -119,11 +119,11 @@ PAIRS = {
     },
 }  # fmt: skip
 
-# Of one family, at its own smoke size: every path, and as many pairs as a correlation takes.
+# One task at three scales, at its family's smoke size: as many pairs as a correlation takes.
 SMOKE = {
-    f"kernels_{name}": ("kernels:addition_rich,smoke", (f"data.tasks={task}", *scale), {})
-    for name, task, scale in (("lazy_cd_1", "cd_1", LAZY), ("lazy_te_2_2", "te_2_2", LAZY),
-                              ("rich_te_2_2", "te_2_2", RICH))
+    f"kernels_{name}_cd_1": ("kernels:addition_rich,smoke", ("data.tasks=cd_1", *scale), {})
+    for name, scale in (("rich", RICH), ("lazy", LAZY),
+                        ("between", ("model.scales=0.1", "optim.lrs=0.02")))
 }  # fmt: skip
 
 

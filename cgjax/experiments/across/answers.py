@@ -56,9 +56,7 @@ def _against_error(table: Table, theory: str) -> dict:
     found = {f"{theory}: pairs": float(len(x))}
     if len(x) < LEAST:
         return found
-    found[f"{theory}: tau"] = _stratified(x, y, families)
-    interval = stats.bootstrap(_stratified, x, y, families)
-    found |= dict(zip((f"{theory}: tau, low", f"{theory}: tau, high"), interval))
+    found |= _with_interval(f"{theory}: tau", _stratified, x, y, families)
     found[f"{theory}: tau, pooled"] = stats.kendall_tau_b(x, y)
     for family in np.unique(families):
         own = families == family
@@ -76,14 +74,20 @@ def _beside(table: Table, one: str, other: str) -> dict:
     def less(x1, x2, y, families):
         return _stratified(x1, y, families) - _stratified(x2, y, families)
 
-    low, high = stats.bootstrap(less, x1, x2, y, families)
     return {
         f"{one} and {other}: pairs": float(len(y)),
         f"{one} and {other}: tau": _stratified(x1, x2, families),
-        f"{one} less {other}: tau": less(x1, x2, y, families),
-        f"{one} less {other}: tau, low": low,
-        f"{one} less {other}: tau, high": high,
+        **_with_interval(f"{one} less {other}: tau", less, x1, x2, y, families),
     }
+
+
+def _with_interval(name: str, statistic, *columns) -> dict:
+    """A statistic and its interval; no interval where a theory says the same of all pairs."""
+    value = statistic(*columns)
+    if not np.isfinite(value):
+        return {name: value}
+    low, high = stats.bootstrap(statistic, *columns)
+    return {name: value, f"{name}, low": low, f"{name}, high": high}
 
 
 def _stratified(x, y, families):

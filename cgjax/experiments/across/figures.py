@@ -5,7 +5,7 @@ import pathlib
 import numpy as np
 
 from cgjax import plots
-from cgjax.experiments.across.answers import Table, over_pairs
+from cgjax.experiments.across.answers import Table
 from cgjax.experiments.across.theories import THEORIES
 
 AXES = {
@@ -15,22 +15,22 @@ AXES = {
     "dependence": "first update's share of other inputs",
     "masks": "overlap of the routines' masks",
 }
+ENDS = (", low", ", high")
 LEAST = 1e-4  # of what is drawn on a logarithmic axis
 
 
-def draw(table: Table, folder: pathlib.Path) -> list:
-    """Writes `theories.png`."""
-    return [plots.save(theories(table), folder / "theories.png")]
+def draw(table: Table, found: dict, folder: pathlib.Path) -> list:
+    """Writes `theories.png`; found: what `answers.over_pairs` says of the table."""
+    return [plots.save(theories(table, found), folder / "theories.png")]
 
 
 @plots.styled
-def theories(table: Table):
+def theories(table: Table, found: dict):
     """A panel of points for each theory, and one with the rank correlations."""
     fig = plots.new_figure(11, 7.2, layout="constrained")
     axes = fig.subplots(2, 3).ravel()
     families = list(dict.fromkeys(table.families))
     colours = dict(zip(families, plots.COLOURS))
-    found = over_pairs(table)
     for ax, theory in zip(axes, THEORIES):
         _points(ax, table, theory, colours)
     axes[0].set_ylabel("error after training")
@@ -57,11 +57,9 @@ def _correlations(ax, found: dict, colours: dict) -> None:
     """tau within families with its interval, and of each family alone."""
     names = list(THEORIES)[::-1]
     for i, theory in enumerate(names):
-        if f"{theory}: tau" not in found:
-            continue
-        ends = [found[f"{theory}: tau, {end}"] for end in ("low", "high")]
-        ax.plot(ends, [i, i], color=plots.INK, lw=2)
-        ax.plot(found[f"{theory}: tau"], i, "D", color=plots.INK, ms=6)
+        tau, low, high = (found.get(f"{theory}: tau{end}", np.nan) for end in ("", *ENDS))
+        ax.plot([low, high], [i, i], color=plots.INK, lw=2)
+        ax.plot(tau, i, "D", color=plots.INK, ms=6)
         for family, colour in colours.items():
             value = found.get(f"{theory}: tau, {family}", np.nan)
             ax.plot(value, i - 0.22, "o", color=colour, ms=4)

@@ -46,7 +46,7 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
     over = answers.over_pairs(table)
     results |= {name: summary([value], [0], None) for name, value in over.items()}
     if figures:
-        drawing.draw(table, workdir / "figures")
+        drawing.draw(table, over, workdir / "figures")
     return results, {}, {"reasons": reasons, "headlines": list(over)}
 
 

@@ -27,14 +27,15 @@ def test_smoke_ends_with_numbers_reasons_and_a_figure(workdir):
     results = json.loads((workdir / "results.json").read_text())
     metrics, reasons = results["metrics"], results["reasons"]
     assert results["figures"] == ["theories.png"]
-    for pair in ("kernels_lazy_cd_1", "kernels_lazy_te_2_2", "kernels_rich_te_2_2"):
+    for pair in ("kernels_rich_cd_1", "kernels_between_cd_1", "kernels_lazy_cd_1"):
         for column in ("error", "training error", *theories.THEORIES):
             has_number = f"{pair}: {column}" in metrics
             assert has_number != (column in reasons[pair])
             if has_number:
                 assert metrics[f"{pair}: {column}"]["seeds"] == [0, 1]
     assert metrics["tangent: pairs"]["ours"] == 3 and "tangent: tau" in metrics
-    assert reasons["kernels_lazy_te_2_2"]["dependence"].startswith("every component")
+    assert metrics["support: pairs"]["ours"] == 0 and "support: tau" not in metrics
+    assert reasons["kernels_lazy_cd_1"]["support"].startswith("no network of this family")
     path = report.add(workdir, record=workdir / "record")
     titles = dict(tables.of(json.loads(path.read_text())))
     assert "n/a (1)" in titles["across papers: pairs"]
@@ -50,9 +51,9 @@ def test_a_finished_pair_is_read_and_its_networks_open(workdir, monkeypatch, cap
     assert main(["--config=across:smoke", f"--workdir={workdir}"]) == 0
     assert json.loads(results.read_text())["metrics"] == before
     monkeypatch.undo()
-    opened = cgjax.load(workdir, "kernels_lazy_te_2_2")
+    opened = cgjax.load(workdir, "kernels_lazy_cd_1")
     assert opened.predict(jax.tree.map(lambda leaf: leaf[0], opened.params),
-                          np.ones((5, 8), np.float32)).shape == (5,)  # fmt: skip
+                          np.ones((5, 14), np.float32)).shape == (5,)  # fmt: skip
 
 
 # --- theories on a network whose answer is known --------------------------------------------------

@@ -31,7 +31,13 @@ def config(row, changes):
     })  # fmt: skip
 
 
-@pytest.mark.parametrize("family", SMALL)
+SLOW = ("vectors", "sprites")  # whose data take seconds to draw
+
+
+@pytest.mark.parametrize(
+    "family",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in SMALL],
+)
 def test_a_pair_has_what_theories_ask_for(family):
     own = config(*SMALL[family])
     pair = adapters.build(own, adapters.settings_of(own))
@@ -61,6 +67,7 @@ def replicas(pair):
     return {name: np.asarray(values) for name, values in pair.experiment.replicas.items()}
 
 
+@pytest.mark.slow
 def test_the_theorem_vouches_for_parts_on_every_support_of_vectors():
     settings = adapters.settings_of(config(*SMALL["vectors"]))
     assert vectors.unidentified(settings, "diagonal") == 0
