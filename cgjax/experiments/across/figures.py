@@ -33,8 +33,8 @@ def theories(table: Table, found: dict):
     colours = dict(zip(families, plots.COLOURS))
     for ax, theory in zip(axes, THEORIES):
         _points(ax, table, theory, colours)
-    axes[0].set_ylabel("error after training")
-    axes[3].set_ylabel("error after training")
+    for ax in axes[[0, 3]]:
+        ax.set_ylabel(f"error after training (at least {LEAST:g})")
     _correlations(axes[5], found, colours)
     plots.headline(fig, "What five theories say before training, and the error on new combinations")
     plots.legend_below(fig, axes[1])
@@ -64,6 +64,11 @@ def _correlations(ax, found: dict, colours: dict) -> None:
             value = found.get(f"{theory}: tau, {family}", np.nan)
             ax.plot(value, i - 0.22, "o", color=colour, ms=4)
     ax.axvline(0, color=plots.GREY, lw=0.8)
-    ax.set(xlim=(-1.05, 1.05), yticks=range(len(names)), yticklabels=names)
+    ax.set(
+        xlim=(-1.05, 1.05),
+        xticks=(-1, -0.5, 0, 0.5, 1),
+        yticks=range(len(names)),
+        yticklabels=names,
+    )
     ax.set_title("rank correlation with the error")
     ax.set_xlabel("tau-b: within families (95 %), and of each")

@@ -1,7 +1,8 @@
 """Five theories, one number each, all of a network at its start; larger numbers mean larger errors.
 
     support        share of component values that no theorem vouches for: the Jacobian-rank audit of
-                   the split where the model has the data's composition, 1 where it has another
+                   the split where the model has the data's composition, 1 where it has another (0
+                   where the split holds nothing out)
     tangent        error on new inputs of the network linearised at its start and trained to the end
     factorization  1 - F of the representation over a grid of two factors
     dependence     share of the first update's derivatives that ask inputs of another part

@@ -78,31 +78,33 @@ def profiles(flat, n: int):
 
 
 def unidentified(settings, shown: sets.Scenes, one: sets.Set) -> float:
-    """Values of x and y whose field the split does not identify; 1 where no fields multiply."""
-    name, n = settings.model.name, settings.data.n
-    if name != "product" or settings.model.product.combine != "product":
+    """Values of x and y whose field the split does not identify; 1 where no fields multiply.
+
+    With stripes there is a blank image too, which is no product of two absent factors' fields: the
+    composition is not the data's.
+    """
+    model, data = settings.model, settings.data
+    is_product = model.name == "product" and model.product.combine == "product"
+    if not is_product or data.stripes != "none":
         return 1.0
-    flat = settings.model.product.stripes  # one profile for each value, not an image
-    labels, rows = shown.labels, np.unique(one.rows)
-    bells = np.exp(
-        -((np.arange(n)[:, None] - np.arange(n)) ** 2) / (2 * settings.data.sigmas[0] ** 2)
-    )  # noqa
-    shares = []
-    for k in (0, 1):
-        # Profiles lie along their own axis; a factor that is not shown is 1 everywhere.
-        def field(value, is_shown, along, flat=flat):
-            bell = np.where(is_shown[:, None], bells[value], 1.0)
-            bell = bell[:, None, :] if along == 0 else bell[:, :, None]
-            return bell if flat else np.broadcast_to(bell, (len(bell), n, n))
+    values, xy = np.arange(data.n), shown.labels.xy[np.unique(one.rows)]
+    bells = np.exp(-((values[:, None] - values) ** 2) / (2 * data.sigmas[0] ** 2))
 
-        def partners(i, k=k):
-            own = rows[(labels.xy[rows, k] == i) & labels.shown[rows, k]]
-            xy, shown_of = labels.xy[own], labels.shown[own]
-            return [field(xy[:, j], shown_of[:, j], j)[..., None] for j in (0, 1)]
+    def field(value, k):
+        """A profile along the axis of x (0) or y; an image where fields are free."""
+        bell = bells[value][:, None, :] if k == 0 else bells[value][:, :, None]
+        if not model.product.stripes:
+            bell = np.broadcast_to(bell, (len(bell), data.n, data.n))
+        return bell[..., None]
 
-        found = theory.audit(
-            lambda slots: slots[0] * slots[1], field(np.arange(n), np.ones(n, bool), k)[..., None],
-            k, partners, pixelwise=not flat,
+    def audit(k):
+        def partners(i):
+            own = xy[xy[:, k] == i]
+            return [field(own[:, j], j) for j in (0, 1)]
+
+        return theory.audit(
+            lambda slots: slots[0] * slots[1], field(values, k), k, partners,
+            pixelwise=not model.product.stripes,
         )  # fmt: skip
-        shares.append(found.share)
-    return 1 - float(np.mean(shares))
+
+    return 1 - float(np.mean([audit(k).share for k in (0, 1)]))

@@ -50,7 +50,7 @@ def pair(config, settings) -> Pair:
         looks=tuple(looks),
         error=error,
         loss=loss,
-        support=lambda: unidentified(looks[0].x) if settings.model.towers else 1.0,
+        support=lambda: unidentified(settings, looks[0].x),
         layer=lambda params, x: hidden(settings, params, x),
         shape=(GRID, GRID),
         # Of two heads each needs its own coordinate, of one head the target needs X_1.
@@ -76,8 +76,13 @@ def hidden(settings, params, x):
     return nn.relu(jnp.concatenate(jax.tree.leaves(kept), axis=-1))
 
 
-def unidentified(x) -> float:
-    """Values of X_1 and X_2 that a sum of functions of each does not identify on these points."""
+def unidentified(settings, x) -> float:
+    """Values of X_1 and X_2 that a sum of functions of each does not identify on these points.
+
+    1 for a network of both, unless its points are everywhere, as the control's are.
+    """
+    if not settings.model.towers:
+        return float(settings.data.settings != ("control",))
     everywhere = jax.random.uniform(jax.random.key(0), (500, 2), minval=-1)
     found = theory.audit_latents(
         lambda slots: slots[0] + slots[1], [lambda z: z] * 2, x, everywhere, pixelwise=False

@@ -43,7 +43,7 @@ def pair(config, settings) -> Pair:
         looks=tuple(looks),
         error=share_missed,
         loss=squared,
-        support=lambda: unidentified(settings, support) if kind == "compositional" else 1.0,
+        support=lambda: unidentified(settings, support, kind),
         layer=model.predict,  # the network's task is a representation
         shape=(GRID, GRID),
         parts=Parts(
@@ -62,8 +62,13 @@ def recombined(x, size: int):
     return jnp.concatenate([first, second, rest], axis=1)
 
 
-def unidentified(settings, support: str) -> float:
-    """Values of a part's latents that the stack of parts does not identify on this support."""
+def unidentified(settings, support: str, kind: str) -> float:
+    """Values of a part's latents that the stack of parts does not identify on this support.
+
+    1 for one network of all parts, unless all latents are seen and there is nothing to vouch for.
+    """
+    if kind != "compositional":
+        return float(support != "random")
     data, keys = settings.data, jax.random.split(jax.random.key(settings.data.seed))
     p, q = (
         parts.sample(key, 300, word, data.n_parts, data.n_latents).reshape(300, -1)
