@@ -29,13 +29,6 @@ VECTORS = (
     "optim.lr=0.01", "train.steps=4000", "train.steps_per_call=1000", "train.log_every=1000",
     "eval.every=4000", "checkpoint.every=4000",
 )  # fmt: skip
-SPRITES = (
-    "data.n_train=4000", "data.batch=16", "train.steps=600", "train.steps_per_call=100",
-    "train.log_every=100", "eval.every=600", "checkpoint.every=600", "eval.n=100", "eval.batch=50",
-)  # fmt: skip
-COMPONENTS = (*SPRITES, "model.component.hidden=64", "model.component.channels=4",
-              "eval.recovery=false")  # fmt: skip
-MONOLITH = (*SPRITES, "model.monolith.hidden=96", "model.monolith.channels=4")
 KERNELS = ("model.hidden=200",)
 RICH, LAZY = ("model.scales=0.01", "optim.lrs=0.04"), ("model.scales=1.0", "optim.lrs=0.005")
 BUMPS = (
@@ -74,12 +67,6 @@ PAIRS = {
                                 ("hessian", ("diagonal", "orthogonal")))
         for support in supports
     },
-    **{
-        f"sprites_compositional_{name}": (f"sprites:{row}", COMPONENTS, FEWER)
-        for name, row in (("orthogonal", "orthogonal_compositional"),
-                          ("star", "orthogonal_star"), ("diagonal", "diagonal"))
-    },
-    "sprites_monolithic_orthogonal": ("sprites:orthogonal_monolithic", MONOLITH, FEWER),
     **{
         f"kernels_{regime}_{task}": (
             "kernels:addition_rich", (f"data.tasks={task}", *KERNELS, *scale), {}

@@ -12,7 +12,6 @@ from cgjax.experiments.across.adapters import bumps, kernels, resistance, vector
 # A row of each family at its own smoke size, made one model on one split.
 SMALL = {
     "vectors": ("vectors:compositional_diagonal,smoke", ("data.sizes=16", "eval.measures=()")),
-    "sprites": ("sprites:orthogonal_monolithic,smoke", ("model.form=direct",)),
     "kernels": ("kernels:addition_rich,smoke",
                 ("data.tasks=cd_1", "model.scales=1.0", "optim.lrs=0.01")),
     "bumps": ("bumps:phase,smoke", (
@@ -31,13 +30,11 @@ def config(row, changes):
     })  # fmt: skip
 
 
-SLOW = ("vectors", "sprites")  # whose data take seconds to draw
+# Vectors take seconds to draw.
+FAMILIES = [pytest.param(name, marks=[pytest.mark.slow] * (name == "vectors")) for name in SMALL]
 
 
-@pytest.mark.parametrize(
-    "family",
-    [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in SMALL],
-)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_a_pair_has_what_theories_ask_for(family):
     own = config(*SMALL[family])
     pair = adapters.build(own, adapters.settings_of(own))

@@ -6,7 +6,6 @@ from cgjax.experiments.across.adapters import (
     bumps,
     kernels,
     resistance,
-    sprites,
     subnetworks,
     vectors,
 )
@@ -14,7 +13,6 @@ from cgjax.experiments.across.pair import Pair
 
 ADAPTERS = {
     "vectors": vectors.pair,
-    "sprites": sprites.pair,
     "kernels": kernels.pair,
     "bumps": bumps.pair,
     "resistance": resistance.pair,
