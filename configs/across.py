@@ -135,7 +135,7 @@ def get_config(arg=""):
 
 
 TIMES = {
-    "default": "not measured",
+    "default": "about ten minutes of CPU time, mostly compiling (not measured in one piece)",
     "smoke": "seconds, mostly compiling",
     "fast": "as the default",
     "paper": "as the default",
