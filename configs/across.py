@@ -135,7 +135,7 @@ def get_config(arg=""):
 
 
 TIMES = {
-    "default": "about ten minutes of CPU time, mostly compiling (not measured in one piece)",
+    "default": "estimated ten minutes of CPU time, mostly compiling",
     "smoke": "seconds, mostly compiling",
     "fast": "as the default",
     "paper": "as the default",

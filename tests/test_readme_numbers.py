@@ -111,6 +111,12 @@ SENTENCES = [
         "(error {:.4f}), and without it they do not ({:.2f})",
         [f"{PAPERS} bumps_product{word}: error" for word in ("_flat", "")],
     ),
+    (
+        ACROSS,
+        "the first update of the plain network asks more of X_2 in the control ({:.2f}) than in A "
+        "({:.2f})",
+        [f"{PAPERS} plane_plain_{setting}: dependence" for setting in ("control", "A")],
+    ),
     (ACROSS, "err {:.2f} times as often as chance", [f"{PAPERS} plane_towers_A: error"]),
     (
         SPRITES,

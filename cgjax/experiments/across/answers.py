@@ -14,6 +14,7 @@ import numpy as np
 from cgjax.analysis import stats
 from cgjax.experiments.across.theories import THEORIES
 
+COLUMNS = (*THEORIES, "error", "training error")  # of every pair
 LEAST = 3  # pairs that a correlation is told of
 
 
@@ -22,7 +23,7 @@ class Table(NamedTuple):
 
     names: np.ndarray  # [pairs]
     families: np.ndarray
-    columns: dict  # {theory, "error" or "training error": [pairs]}
+    columns: dict  # {one of COLUMNS: [pairs]}
 
     @classmethod
     def of(cls, parts: dict, metrics: dict) -> "Table":
@@ -30,7 +31,7 @@ class Table(NamedTuple):
         names = sorted(parts)
         families = [parts[name]["pair"]["row"].partition(":")[0] for name in names]
         columns = {}
-        for column in (*THEORIES, "error", "training error"):
+        for column in COLUMNS:
             found = [metrics.get(f"{name}: {column}", {}).get("ours") for name in names]
             columns[column] = np.array([np.nan if v is None else v for v in found], float)
         return cls(np.array(names), np.array(families), columns)

@@ -37,7 +37,7 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
         say(f"{name}: {told(found[name])}")
     results, reasons = {}, {}
     for name, one in found.items():
-        for column in ("error", "training error", *THEORIES):
+        for column in answers.COLUMNS:
             if isinstance(one[column], Reason):
                 reasons.setdefault(name, {})[column] = one[column]
             else:

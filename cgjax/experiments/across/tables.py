@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from cgjax.experiments.across.answers import Table
+from cgjax.experiments.across.answers import COLUMNS, Table
 from cgjax.experiments.across.theories import THEORIES
 
 
@@ -21,12 +21,11 @@ def of(entry: dict) -> list[tuple[str, str]]:
 
 def of_pairs(table: Table, reasons: dict) -> str:
     """One line for each pair; reasons stand under the table, by number."""
-    columns = (*THEORIES, "error", "training error")
-    lines = [f"| pair | {' | '.join(columns)} |", "|---|" + "---:|" * len(columns)]
+    lines = [f"| pair | {' | '.join(COLUMNS)} |", "|---|" + "---:|" * len(COLUMNS)]
     notes: list[str] = []
     for i, name in enumerate(table.names):
         cells = []
-        for column in columns:
+        for column in COLUMNS:
             value, reason = table.columns[column][i], reasons.get(name, {}).get(column, "")
             if reason and reason not in notes:
                 notes.append(reason)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.analysis import support as theory
+from cgjax.core import tree
 from cgjax.experiments.across.pair import Look, Pair, Parts, error_rate, signs, some
 from cgjax.experiments.resistance import models, plane
 from cgjax.experiments.resistance.training import plane as of_plane
@@ -24,7 +25,7 @@ def pair(config, settings) -> Pair:
     data = jax.tree.map(np.asarray, experiment.data)
     looks = []
     for s in range(len(settings.train.seeds)):
-        points, new = (jax.tree.map(lambda leaf: leaf[s], data[word]) for word in ("train", "test"))  # noqa
+        points, new = (tree.take(data[word], s) for word in ("train", "test"))
         chosen = some(len(points.x), config.eval.n_train)
         x_new, y_new = new.x[: config.eval.n_new], new.y[: config.eval.n_new]
         looks.append(

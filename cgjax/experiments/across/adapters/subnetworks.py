@@ -22,11 +22,8 @@ def pair(config, settings) -> Pair:
         raise BadInput("a pair of this family holds something out: data.held_out=combinations")
     task = stages.task_of(settings)
     sets = task.sets.rows
-    rows = [sets["train"]["compositional"], sets["test"]["held_out"]]
-    rows = [
-        one[some(len(one), most)]
-        for one, most in zip(rows, (config.eval.n_train, config.eval.n_new))
-    ]  # noqa
+    seen, new = sets["train"]["compositional"], sets["test"]["held_out"]
+    seen, new = seen[some(len(seen), config.eval.n_train)], new[some(len(new), config.eval.n_new)]
 
     def shown(rows):
         return jax.tree.map(lambda leaf: jnp.asarray(leaf)[rows], task.sets.table)
@@ -35,7 +32,7 @@ def pair(config, settings) -> Pair:
         return signs(jnp.full(len(rows), odd_one_out.N - 1), odd_one_out.N)
 
     sentences = phrases(settings, task)
-    look = Look(shown(rows[0]), answers(rows[0]), shown(rows[1]), answers(rows[1]), sentences)
+    look = Look(shown(seen), answers(seen), shown(new), answers(new), sentences)
 
     def f(params, problems):
         """Logits [n, 4] of problems whose four inputs lie side by side."""
