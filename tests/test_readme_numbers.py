@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 from cgjax import report
+from cgjax.analysis import stats
 from cgjax.core.workdir import read_json
+from cgjax.experiments.across import answers
 
 ROOT = pathlib.Path(__file__).parent.parent
 SPRITES, SUPPORT, KERNELS, BUMPS, RESISTANCE, SUBNETWORKS = (
@@ -20,6 +22,8 @@ SPRITES, SUPPORT, KERNELS, BUMPS, RESISTANCE, SUBNETWORKS = (
     for folder in ("sprites", "sprites/support", "kernels", "bumps", "resistance", "subnetworks")
 )
 FRONT = ROOT / "README.md"
+ACROSS = ROOT / "cgjax" / "experiments" / "across" / "README.md"
+PAPERS = "across/demo-default"
 CONTROL_STARTS = ("1, biases 0", "2, biases 0", "3, biases 0", "2, biases 1", "3, biases 1")
 REMEDY = "lam_entropy 0.1 + vec_variance 0.01"
 DONUT, STRIPED = "donut_6_22, stripes x0", "donut_6_22, stripes x1"
@@ -63,6 +67,57 @@ def rows(pattern: str, names, metric: str) -> list[str]:
 
 
 SENTENCES = [
+    (
+        ACROSS,
+        "support has tau {:+.2f} ({:+.2f} to {:+.2f}), masks {:+.2f} ({:+.2f} to {:+.2f}), tangent "
+        "{:+.2f} ({:+.2f} to {:+.2f}), dependence {:+.2f} ({:+.2f} to {:+.2f}), factorization "
+        "{:+.2f} ({:+.2f} to {:+.2f})",
+        [
+            f"{PAPERS} {theory}: tau{end}"
+            for theory in ("support", "masks", "tangent", "dependence", "factorization")
+            for end in ("", ", low", ", high")
+        ],
+    ),
+    (
+        ACROSS,
+        "that of support and factorization ({:+.2f}, from {:+.2f} to {:+.2f})",
+        [f"{PAPERS} support less factorization: tau{end}" for end in ("", ", low", ", high")],
+    ),
+    (
+        ACROSS,
+        "Dependence and masks order their {:.0f} common pairs most alike ({:+.2f}), then support "
+        "and factorization theirs ({:.0f}, {:+.2f}); tangent and masks have {:.0f} in common, and "
+        "hardly anything else ({:+.2f})",
+        [
+            f"{PAPERS} {both}: {what}"
+            for both in ("dependence and masks", "support and factorization", "tangent and masks")
+            for what in ("pairs", "tau")
+        ],
+    ),
+    (
+        ACROSS,
+        "{:.3f}, {:.3f} and {:.2f} on CD-1, CD-3 and equivalence, and they are {:.3f}, {:.3f} and "
+        "{:.2f}; of the rich ones {:.2f} on equivalence, which they solve ({:.4f}), and {:.2f} on "
+        "CD-3, where they do worse ({:.2f})",
+        [
+            *(f"{PAPERS} kernels_lazy_{task}: {column}" for column in ("tangent", "error")
+              for task in ("cd_1", "cd_3", "te_2_2")),
+            *(f"{PAPERS} kernels_rich_{task}: {column}" for task in ("te_2_2", "cd_3")
+              for column in ("tangent", "error")),
+        ],
+    ),
+    (
+        ACROSS,
+        "(error {:.4f}), and without it they do not ({:.2f})",
+        [f"{PAPERS} bumps_product{word}: error" for word in ("_flat", "")],
+    ),
+    (
+        ACROSS,
+        "the first update of the plain network asks more of X_2 in the control ({:.2f}) than in A "
+        "({:.2f})",
+        [f"{PAPERS} plane_plain_{setting}: dependence" for setting in ("control", "A")],
+    ),
+    (ACROSS, "err {:.2f} times as often as chance", [f"{PAPERS} plane_towers_A: error"]),
     (
         SPRITES,
         "the compositional model has {:.3f} and the monolithic one {:.3f} "
@@ -1115,6 +1170,30 @@ def test_the_demonstration_of_subnetworks():
         m for name in ("subject", "verb") for m in metrics[f"bert/{name}: abl_diff"]["values"]
     ]
     assert f"abl_diff of single bases goes from {min(single):.2f} to {max(single):.2f}" in text
+
+
+def test_what_is_told_across_papers():
+    """Which differences of two theories hold, and what the late rules of support have changed."""
+    (entry,) = report.entries("across")
+    metrics, text = entry["metrics"], plain(ACROSS.read_text())
+    ends = {
+        name: [metrics[f"{name}, {end}"]["ours"] for end in ("low", "high")]
+        for name in metrics
+        if " less " in name and name.endswith(": tau")
+    }
+    told = [name for name, (low, high) in ends.items() if low > 0 or high < 0]
+    assert len(ends) == 10 and told == ["support less factorization: tau"]
+    table = answers.Table.of(entry["config"]["parts"], metrics)
+    assert f"{len(table.names)} pairs, three seeds each" in text
+    before = {"vectors_mlp_random": 1, "plane_plain_control": 1, "plane_heads_control": 1,
+              "bumps_product_stripes": 0}  # fmt: skip
+    for name, value in before.items():
+        (row,) = np.flatnonzero(table.names == name)
+        assert table.columns["support"][row] == 1 - value
+        table.columns["support"][row] = value
+    families, x, y = table.where("support", "error")
+    tau = stats.kendall_tau_b(x, y, families)
+    assert f"without it tau would be {tau:+.2f}" in text
 
 
 def differences(ending: str, rows: str) -> list[float]:

@@ -90,6 +90,7 @@ UNREAD = {
     "bumps": set(),
     "resistance": set(),
     "subnetworks": set(),
+    "across": set(),
 }
 # Rows that have changed since: (row, label).
 CHANGED = {("needed", "from_6_percent")}
@@ -141,6 +142,9 @@ def test_the_readmes_show_the_record():
     readme = (folder / "kernels" / "README.md").read_text()
     accelerated = [entry for entry in kernels if "cpu" not in entry["devices"]]
     assert tables.metric_table(accelerated, ("slope", "accuracy")) in readme
+    readme = (folder / "across" / "README.md").read_text()
+    for _, table in experiments.family("across").tables(report.entries("across")):
+        assert table in readme
     bumps = [entry for entry in report.entries("bumps") if "cpu" not in entry["devices"]]
     assert tables.metric_table(bumps) in (folder / "bumps" / "README.md").read_text()
 
@@ -184,11 +188,13 @@ def test_the_report_prints_every_table(capsys):
     own += ["sprites, size fast, bfloat16", "sprites, size paper"]
     own += ["support", "kernels", "kernels, recomputed", "bumps"]
     own += ["resistance: orderings", "resistance: recomputed"]
-    assert titles == [*own, "subnetworks", "subnetworks: structure"]
+    own += ["subnetworks", "subnetworks: structure", "across papers: pairs"]
+    own += ["across papers: theories", "across papers: theories beside each other"]
+    assert titles == own
     assert "| gap_shift | fast | 0.933 | 0.929 |" in printed
 
 
-@pytest.mark.parametrize("family", experiments.FAMILIES)
+@pytest.mark.parametrize("family", [name for name in experiments.FAMILIES if name != "across"])
 def test_every_family_states_its_tables(family):
     """Of a run with one number, ours beside the paper's."""
     published = {"mean": 0.75, "sd": 0.1, "where": "a table", "kind": "printed"}

@@ -51,6 +51,7 @@ KINDS = {
         *((row, {}) for row in ("optimisers", "landscape", "tangent")),
     ),
     "subnetworks": tuple((row, {}) for row in ("tangent", "families", "simclr", "vit")),
+    "across": (("demo", {}),),
     "bumps": tuple(
         (row, {}) for row in ("demo", "B7", "B8", "B10", "B11", "B11_transformer", "B12")
     ),

@@ -59,14 +59,24 @@ def largest_share(failures: int, n: int, level: float = 0.95) -> float:
     return high
 
 
-def kendall_tau_b(x, y) -> float:
-    """Rank correlation of x and y [n] that allows for ties; nan where one of them is constant."""
+def kendall_tau_b(x, y, strata=None) -> float:
+    """Rank correlation of x and y [n] that allows for ties; nan where one of them is constant.
+
+    strata: labels [n]; then only pairs of one stratum are compared, so that scales that differ
+    between strata do not matter.
+    """
     checks.finite(x=x, y=y)
     x, y = np.asarray(x, float), np.asarray(y, float)
     if x.shape != y.shape or x.ndim != 1 or len(x) < 2:
         raise ValueError(f"tau needs two sequences of one length n > 1, got {x.shape}, {y.shape}")
     pairs = np.triu_indices(len(x), 1)
     dx, dy = (np.sign(v[:, None] - v[None, :])[pairs] for v in (x, y))
+    if strata is not None:
+        strata = np.asarray(strata)
+        if strata.shape != x.shape:
+            raise ValueError(f"strata are a label for each of {len(x)}, got {strata.shape}")
+        together = (strata[:, None] == strata[None, :])[pairs]
+        dx, dy = dx * together, dy * together
     untied = np.sum(dx != 0) * np.sum(dy != 0)
     return float(np.sum(dx * dy) / np.sqrt(untied)) if untied else float("nan")
 

@@ -23,6 +23,7 @@ FAMILIES = {
     "bumps": "cgjax.experiments.bumps.run",
     "resistance": "cgjax.experiments.resistance.run",
     "subnetworks": "cgjax.experiments.subnetworks.run",
+    "across": "cgjax.experiments.across.run",  # it may import the others, none imports it
 }
 ENTRY = {"ours", "sd", "values", "seeds", "paper", "paper_sd", "where"}  # of results.json
 

@@ -16,8 +16,8 @@ from cgjax.core.workdir import read_json, write_atomic
 RECORD = pathlib.Path(__file__).parent / "record"
 EARLIER = ("date", "wall_s", "devices", "note", "commit", "models")
 KEPT = (
-    "metrics", "claims", "config_hash", "wall_s", "python", "versions", "devices", "hosts",
-    "commit",
+    "metrics", "claims", "reasons", "config_hash", "wall_s", "python", "versions", "devices",
+    "hosts", "commit",
 )  # fmt: skip
 
 

@@ -1156,6 +1156,7 @@ CASES = {
     "stats.kendall_tau_b": [
         ("x", lambda: stats.kendall_tau_b([1, NAN, 2], [1, 2, 3])),
         ("y", lambda: stats.kendall_tau_b([1, 2, 3], [1, NAN, 2])),
+        ("strata", lambda: stats.kendall_tau_b([1, 2, 3], [1, 2, 3], ["a", "b"])),
     ],
     "stats.bootstrap": [
         ("columns", lambda: stats.bootstrap(np.mean)),

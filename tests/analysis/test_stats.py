@@ -18,6 +18,19 @@ def test_tau_b_equals_scipy(levels):
     assert stats.kendall_tau_b(x, y) == pytest.approx(reference(x, y).statistic, abs=1e-12)
 
 
+def test_strata_are_compared_within():
+    """Two strata of opposite scales, each in perfect order; together they would look reversed."""
+    x, y = [1, 2, 3, 11, 12, 13], [11, 12, 13, 1, 2, 3]
+    strata = ["a"] * 3 + ["b"] * 3
+    assert stats.kendall_tau_b(x, y) < 0
+    assert stats.kendall_tau_b(x, y, strata) == 1
+    # By hand: of six pairs within strata x tells five apart, y all; three agree and two do not.
+    found = stats.kendall_tau_b([1, 2, 2, 3, 1, 4], [1, 2, 3, 2, 1, 0], strata)
+    assert found == pytest.approx((3 - 2) / (5 * 6) ** 0.5)
+    with pytest.raises(ValueError, match="strata"):
+        stats.kendall_tau_b(x, y, strata[:-1])
+
+
 def test_a_constant_has_no_rank_correlation():
     assert np.isnan(stats.kendall_tau_b([1, 1, 1], [1, 2, 3]))
     with pytest.raises(ValueError, match="one length"):

@@ -1,0 +1,162 @@
+"""Across papers: a small run from its config to its tables, and the answers on made-up numbers."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+import cgjax
+from cgjax import report
+from cgjax.core.logging import summary
+from cgjax.experiments.across import adapters, answers, run, tables, theories
+from cgjax.experiments.across.pair import Look, Pair, Parts
+from cgjax.main import main
+
+
+@pytest.fixture(scope="module")
+def workdir(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("across")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
+        assert main(["--config=across:smoke", f"--workdir={folder}"]) == 0
+    return folder
+
+
+def test_smoke_ends_with_numbers_reasons_and_a_figure(workdir):
+    results = json.loads((workdir / "results.json").read_text())
+    metrics, reasons = results["metrics"], results["reasons"]
+    assert results["figures"] == ["theories.png"]
+    for pair in ("kernels_rich_cd_1", "kernels_between_cd_1", "kernels_lazy_cd_1"):
+        for column in ("error", "training error", *theories.THEORIES):
+            has_number = f"{pair}: {column}" in metrics
+            assert has_number != (column in reasons[pair])
+            if has_number:
+                assert metrics[f"{pair}: {column}"]["seeds"] == [0, 1]
+    assert metrics["tangent: pairs"]["ours"] == 3 and "tangent: tau" in metrics
+    assert metrics["support: pairs"]["ours"] == 0 and "support: tau" not in metrics
+    assert reasons["kernels_lazy_cd_1"]["support"].startswith("no network of this family")
+    path = report.add(workdir, record=workdir / "record")
+    titles = dict(tables.of(json.loads(path.read_text())))
+    assert "n/a (1)" in titles["across papers: pairs"]
+
+
+def test_a_finished_pair_is_read_and_its_networks_open(workdir, monkeypatch, capsys):
+    """Of a run that was stopped between two pairs the first ones are not built again."""
+    results = workdir / "results.json"
+    before = json.loads(results.read_text())["metrics"]
+    results.unlink()
+    monkeypatch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
+    monkeypatch.setattr(adapters, "build", None)
+    assert main(["--config=across:smoke", f"--workdir={workdir}"]) == 0
+    assert json.loads(results.read_text())["metrics"] == before
+    monkeypatch.undo()
+    opened = cgjax.load(workdir, "kernels_lazy_cd_1")
+    assert opened.predict(jax.tree.map(lambda leaf: leaf[0], opened.params),
+                          np.ones((5, 14), np.float32)).shape == (5,)  # fmt: skip
+
+
+# --- theories on a network whose answer is known --------------------------------------------------
+
+
+def linear(params, x):
+    return x @ params["w"]
+
+
+def known(w, parts=None):
+    """Two outputs of two inputs by one matrix, trained where the inputs are equal."""
+    x = np.linspace(-1, 1, 8, dtype=np.float32)
+    seen, new = np.stack([x, x], axis=1), np.stack([x, -x], axis=1)
+    look = Look(seen, seen, new, new, np.stack(np.meshgrid(x, x), axis=-1).reshape(-1, 2))
+
+    def loss(params, look, k):
+        return ((linear(params, look.x) - look.y)[:, k] ** 2).mean()
+
+    pair = Pair(
+        experiment=None, settings=None, rows=(0,), f=linear, looks=(look,),
+        error=lambda y, f: ((y - f) ** 2).mean() / (y**2).mean(),
+        loss=lambda y, f: ((y - f) ** 2).mean(), support=lambda: 0.25, layer=linear, shape=(8, 8),
+        parts=parts or Parts(np.array([0, 1]), np.array([0, 1])),
+        routines={k: lambda params, look, k=k: loss(params, look, k) for k in (0, 1)},
+    )  # fmt: skip
+    return pair, [{"w": np.asarray(w, np.float32)}]
+
+
+class Config:
+    class eval:
+        iterations = 20
+
+    class masks:
+        keep = 0.5
+
+
+def values(name, pair, starts):
+    return float(theories.THEORIES[name](pair, starts, Config)[0])
+
+
+def test_numbers_of_a_linear_network():
+    eye, mixed = known(np.eye(2)), known([[0.4, 0.6], [0.6, 0.4]])
+    assert values("support", *eye) == 0.25
+    # Both are right where the inputs are equal, so nothing is learned. On (t, -t) the second one
+    # says (-0.2 t, 0.2 t).
+    assert values("tangent", *eye) == pytest.approx(0, abs=1e-6)
+    assert values("tangent", *mixed) == pytest.approx(1.2**2, rel=1e-4)
+    assert values("factorization", *eye) == pytest.approx(0)
+    assert values("factorization", *mixed) == pytest.approx(0.48 / (2 * 0.52))
+    # Equal inputs: every update asks as much of the other input as of one's own.
+    wrong = known(0.1 * np.eye(2))
+    assert values("dependence", *wrong) == pytest.approx(0.5)
+    # Output k is changed by column k alone.
+    assert values("masks", *wrong) == 0
+
+
+def test_reasons_pass_through():
+    pair, starts = known(np.eye(2))
+    silent = pair._replace(support="a", layer="b", parts="c", routines="d")
+    found = {name: theory(silent, starts, Config) for name, theory in theories.THEORIES.items()}
+    assert [found[n] for n in ("support", "factorization", "dependence", "masks")] == [*"abcd"]
+    assert run.told(found | {"error": [0.5]}).startswith("support n/a, tangent ")
+
+
+# --- answers --------------------------------------------------------------------------------------
+
+
+def made_up(**columns):
+    """Six pairs of two families with these means; None where a theory does not apply."""
+    names = [f"{family}_{i}" for family in ("a", "b") for i in range(3)]
+    parts = {name: {"pair": {"row": f"{name[0]}:row"}} for name in names}
+    metrics = {
+        f"{name}: {column}": summary([value], [0], None)
+        for column, found in columns.items()
+        for name, value in zip(names, found)
+        if value is not None
+    }
+    return parts, metrics
+
+
+def test_ranks_are_compared_within_families():
+    error = [0.1, 0.2, 0.3, 10, 20, 30]
+    parts, metrics = made_up(
+        error=error, support=[5, 6, 7, 1, 2, 3], tangent=[3, 2, 1, None, None, None],
+        masks=[1, 1, 1, 1, 1, 1],
+    )  # fmt: skip
+    table = answers.Table.of(parts, metrics)
+    assert list(table.families) == ["a"] * 3 + ["b"] * 3
+    found = answers.over_pairs(table)
+    assert found["support: tau"] == 1 and found["support: tau, pooled"] < 0
+    assert found["support: tau, low"] == found["support: tau, high"] == 1
+    assert found["tangent: tau"] == found["tangent: tau, a"] == -1 and found["tangent: pairs"] == 3
+    assert "tangent: tau, b" not in found and found["dependence: pairs"] == 0
+    assert np.isnan(found["masks: tau"])
+    assert found["support and tangent: tau"] == -1 and found["support less tangent: tau"] == 2
+    entry = {"metrics": metrics | {name: summary([value], [0], None)
+                                   for name, value in found.items()},
+             "config": {"parts": parts}, "reasons": {"b_0": {"tangent": "too far"}}}  # fmt: skip
+    shown = dict(tables.of(entry))
+    assert "| a_0 | 5 | 3 | - | - | 1 | 0.1 | - |" in shown["across papers: pairs"]
+    assert "| b_0 | 1 | n/a (1) |" in shown["across papers: pairs"]
+    assert shown["across papers: pairs"].endswith("(1) too far")
+    assert "| support | 6 | +1.00 | +1.00 to +1.00 |" in shown["across papers: theories"]
+    assert "| masks | 6 | - | - to - |" in shown["across papers: theories"]
+    both = shown["across papers: theories beside each other"]
+    assert "| support, tangent | 3 | -1.00 | +2.00 | +2.00 to +2.00 |" in both
