@@ -1,7 +1,7 @@
 """Across papers: what five theories say before training, beside the error after it.
 
     python -m cgjax.main --config=configs/across.py          all pairs of a model and a split
-    python -m cgjax.main --config=configs/across.py:smoke    three small pairs of one family
+    python -m cgjax.main --config=configs/across.py:smoke    one small pair: the path alone
 
 A pair is a row of a family's own config with one model and one split; PAIRS below lists them with
 the changes that make them small. It trains in a sub-folder of its name, and a pair that is finished
@@ -106,12 +106,8 @@ PAIRS = {
     },
 }  # fmt: skip
 
-# One task at three scales, at its family's smoke size: as many pairs as a correlation takes.
-SMOKE = {
-    f"kernels_{name}_cd_1": ("kernels:addition_rich,smoke", ("data.tasks=cd_1", *scale), {})
-    for name, scale in (("rich", RICH), ("lazy", LAZY),
-                        ("between", ("model.scales=0.1", "optim.lrs=0.02")))
-}  # fmt: skip
+# One pair at its family's smoke size: the whole path, and too little for a correlation.
+SMOKE = {"kernels_lazy_cd_1": ("kernels:addition_rich,smoke", ("data.tasks=cd_1", *LAZY), {})}
 
 
 def get_config(arg=""):

@@ -30,8 +30,8 @@ def config(row, changes):
     })  # fmt: skip
 
 
-# Vectors take seconds to draw.
-FAMILIES = [pytest.param(name, marks=[pytest.mark.slow] * (name == "vectors")) for name in SMALL]
+SLOW = ("vectors", "resistance", "subnetworks")  # whose data take seconds to draw
+FAMILIES = [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in SMALL]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -104,6 +104,7 @@ def test_context_says_which_feature_is_redundant():
     assert (first == [0] * 8 + [1] * 6).all() and (second == [0] * 2 + [1] * 6 + [0] * 6).all()
 
 
+@pytest.mark.slow
 def test_towers_stand_side_by_side():
     row, changes = SMALL["resistance"]
     own = config(row, ("data.settings=A", "model.towers=true", *changes[2:]))
