@@ -12,9 +12,10 @@ from cgjax import main as runner
 from cgjax import report
 from cgjax.core.errors import BadInput, RunError, command, shown
 from cgjax.core.logging import say
-from cgjax.published import KINDS, SPREADS
+from cgjax.published import KINDS
 from cgjax.published.claims import CLAIMS, Claim
 from cgjax.report import standing as standings
+from cgjax.report import words
 
 FOLDER = pathlib.Path("runs") / "reproduce"
 
@@ -96,73 +97,38 @@ def told(found: standings.Standing) -> list[str]:
     lines = [claim.id, claim.sentence, f"where       {claim.where}"]
     if claim.published:
         whose = "recomputed" if claim.source == "recomputed" else "paper"
-        lines.append(f"{whose:11} {_number(claim.number)}{_spread(claim.published)}")
+        lines.append(f"{whose:11} {words.number(claim.number)}{words.spread(claim.published)}")
     elif len(found.parts) < 2:  # else each is a line with its numbers
-        lines += [f"claimed     {_chain(chain)}" for chain in claim.chains]
+        lines += [f"claimed     {words.chain(chain)}" for chain in claim.chains]
     if claim.caveat:
         lines.append(f"caveat      {claim.caveat}")
     if found.word == "not run":
         return [*lines, "not run: no run has all of these numbers"]
-    against = "" if found.against is None else f", against {_number(found.against)}"
-    lines.append(f"ours        {_number(found.ours)}{_seeds(found)}{against}")
+    against = "" if found.against is None else f", against {words.number(found.against)}"
+    lines.append(f"ours        {words.number(found.ours)}{words.seeds(found)}{against}")
     lines += [f"run         {standings.described(one)}" for one in found.runs]
     if len(found.parts) > 1:
-        lines += [
-            f"part        {_chain(sides)}: {said.difference:+.3g} ± {said.width:.3g}, {said.word}"
-            for *sides, said in found.parts
-        ]
-    return [*lines, f"difference  {_comparison(found)}", f"verdict     {found.word}"]
+        lines += [f"part        {words.part(*part)}" for part in found.parts]
+    return [*lines, f"difference  {words.comparison(found)}", f"verdict     {found.word}"]
 
 
-def _comparison(found) -> str:
-    said, published = found.verdict, found.claim.published
-    words = [f"{said.difference:+.3g}", f"half-width {said.width:.3g}"]
-    if published:
-        words[0] += " of logarithms" if "factor" in published else ""
-        words.append(f"tolerance {said.tolerance:.3g}")
-    return ", ".join(filter(None, [*words, found.note]))
-
-
-def _number(value) -> str:
-    return "-" if value is None else f"{value:.4g}"
-
-
-def _spread(published: dict) -> str:
-    kind = SPREADS[published["spread"]]
-    if published["spread"] == "none":
-        return f" (spread: {kind})"
-    n = f", n = {published['n']}" if "n" in published else ""
-    return f" ± {published['sd']:.2g} ({kind}{n})"
-
-
-def _seeds(found) -> str:
-    n = len([value for value in found.values if value is not None])
-    sd = f" ± {found.sd:.2g}" if found.sd is not None else ""
-    return f"{sd} ({n} value{'s' if n > 1 else ''})"
-
-
-def _chain(chain) -> str:
-    return " > ".join(": ".join(side) if isinstance(side, tuple) else f"{side:g}" for side in chain)
-
-
-def print_list(words: list[str]) -> None:
+def print_list(wanted: list[str]) -> None:
     """One line per claim: its standing, its name, theirs, ours; then how many stand how."""
-    wanted = [word.lower() for word in words]
     claims = [
         claim
         for claim in CLAIMS.values()
-        if all(word in f"{claim.id} {claim.sentence}".lower() for word in wanted)
+        if all(word.lower() in f"{claim.id} {claim.sentence}".lower() for word in wanted)
     ]
     if not claims:
-        raise BadInput(f"no claim has the words {' '.join(words)}: --list alone prints them all")
+        raise BadInput(f"no claim has the words {' '.join(wanted)}: --list alone prints them all")
     found = standings.standings(claims=claims)
     width = max(len(claim.id) for claim in claims)
     for one in found:
         if one.claim.published:
-            theirs = _number(one.claim.number) + KINDS[one.claim.source]
+            theirs = words.number(one.claim.number) + KINDS[one.claim.source]
         else:
-            theirs = "" if one.against is None else f"against {_number(one.against)}"
-        say(f"{one.word:23}  {one.claim.id:{width}}  {theirs:>20}  {_number(one.ours):>10}")
+            theirs = "" if one.against is None else f"against {words.number(one.against)}"
+        say(f"{one.word:23}  {one.claim.id:{width}}  {theirs:>20}  {words.number(one.ours):>10}")
     counts = collections.Counter(one.word for one in found)
     say(", ".join(f"{counts[word]} {word}" for word in standings.WORDS if counts[word])
         + f"; of {len(found)} claims")  # fmt: skip

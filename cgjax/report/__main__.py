@@ -1,5 +1,7 @@
 """python -m cgjax.report                      tables of the record, ours beside the paper's
 python -m cgjax.report --add=<workdir> ...  puts finished runs into the record
+python -m cgjax.report [RUNS] --out=<folder>  writes the page, folder/index.html: every claim with
+                                            its standing, and the runs in RUNS beside the record
   --record=<folder>                         a record of one's own, not the package's"""
 
 import argparse
@@ -8,6 +10,7 @@ import sys
 
 from cgjax import experiments, report
 from cgjax.core.errors import BadInput, command
+from cgjax.report import page
 
 
 @command
@@ -17,13 +20,20 @@ def main(argv=None):
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("runs", nargs="?", metavar="RUNS", help="a folder that holds workdirs")
+    parser.add_argument("--out", metavar="FOLDER", help="where the page goes")
     parser.add_argument("--add", nargs="*", default=(), metavar="WORKDIR")
     parser.add_argument("--label", default="", help="marks a second run of the same row and size")
     parser.add_argument("--record", type=pathlib.Path, default=report.RECORD, metavar="FOLDER")
     flags = parser.parse_args(argv)
+    if flags.runs and not flags.out:
+        raise BadInput("runs are shown on the page: name its folder with --out=<folder>")
     for workdir in flags.add:
         print(f"wrote {report.add(workdir, flags.record, flags.label).name}")
-    if not flags.add:
+    if flags.out:
+        path = page.write(flags.out, flags.record, flags.runs)
+        print(f"wrote {path} ({path.stat().st_size / 2**20:.1f} MiB)")
+    elif not flags.add:
         shown = tables(flags.record)
         print("\n".join(f"## {title}\n\n{table.rstrip()}\n" for title, table in shown))
 

@@ -1,0 +1,207 @@
+"""One paper on the page: what it asks, how its claims stand, figures, claims, runs, tables."""
+
+import base64
+import collections
+import pathlib
+from typing import NamedTuple
+
+from cgjax import experiments
+from cgjax.report import charts, standing
+from cgjax.report.about import About
+from cgjax.report.claim_rows import Item, table
+from cgjax.report.markup import Html, inline, join, tag
+from cgjax.report.markup import table as markdown_table
+
+PNG = b"\x89PNG\r\n\x1a\n"
+FEWEST = 3  # numbers that make a figure
+
+
+class Paper(NamedTuple):
+    source: dict  # of `published.SOURCES`
+    families: dict[str, About]
+    items: list[Item]
+    entries: dict[str, list[dict]]  # recorded runs by family
+
+
+def section(paper: Paper, anchor: str) -> Html:
+    source, items = paper.source, paper.items
+    arxiv = f"arXiv {source['arxiv']}" if source["arxiv"] else None
+    by = " · ".join(filter(None, (source["authors"], source["venue"], arxiv)))
+    return tag(
+        "section",
+        tag("h2", source["title"]),
+        tag("p", by, class_="by"),
+        bar(items),
+        *(_family(paper, name) for name in paper.families),
+        tag("h3", "Claims"),
+        table(items),
+        _runs(paper),
+        *_tables(paper),
+        id=anchor,
+        class_="paper",
+    )
+
+
+def bar(items: list[Item]) -> Html:
+    """How many stand how, as lengths and as words."""
+    counts = collections.Counter(item.found.word for item in items)
+    found = [(word, counts[word]) for word in standing.WORDS if counts[word]]
+    parts = (
+        tag("i", class_=charts.key(word), style=f"flex:{n}", title=f"{n} {word}")
+        for word, n in found
+    )
+    told = ", ".join(f"{n} {word}" for word, n in found)
+    return join([
+        tag("div", *parts, class_="bar", role="img", aria_label=told),
+        tag("p", f"{len(items)} claims: {told}", class_="counts"),
+    ])  # fmt: skip
+
+
+def _family(paper: Paper, name: str) -> Html:
+    """What a family asks, and its figures."""
+    about = paper.families[name]
+    return join([
+        tag("h3", about.title) if len(paper.families) > 1 else None,
+        tag("p", inline(about.lead)) if about.lead else None,
+        gallery(_figures(paper, name)),
+    ])  # fmt: skip
+
+
+# --- figures --------------------------------------------------------------------------------------
+
+
+def gallery(figures: list[Html]) -> Html | None:
+    return tag("div", *figures, class_="gallery") if figures else None
+
+
+def figure(drawn: Html, caption: str) -> Html:
+    """A figure that opens large when it is clicked."""
+    label = f"Open large: {caption}"
+    return tag(
+        "figure",
+        tag("button", drawn, type="button", class_="open", aria_label=label),
+        tag("figcaption", caption),
+    )
+
+
+def image(path: pathlib.Path, caption: str) -> Html | None:
+    """A png in the page itself; None where the file is no png."""
+    content = path.read_bytes()
+    if not content.startswith(PNG):
+        return None
+    said = base64.b64encode(content).decode()
+    return figure(tag("img", src=f"data:image/png;base64,{said}", alt=caption), caption)
+
+
+def _figures(paper: Paper, name: str) -> list[Html]:
+    of_family = [item.found for item in paper.items if item.found.claim.family == name]
+    run = [one for one in of_family if one.word != "not run"]
+    images = [image(path, caption) for caption, path in paper.families[name].figures]
+    return [
+        *_overviews([one for one in run if charts.is_measured(one)]),
+        *(drawn for drawn in images if drawn),
+        *_panels([one for one in run if one.claim.published]),
+    ]
+
+
+def _overviews(found: list) -> list[Html]:
+    """Of a family's numbers, and of its orderings, how far each is from what is claimed."""
+    kinds = {
+        "All numbers by row: ours less the paper's, over the tolerance. Within it is shaded": True,
+        "All orderings by row: differences over their half-widths. Right of the shade is as claimed": False,
+    }
+    drawn = []
+    for caption, is_value in kinds.items():
+        rows = {}
+        for one in found:
+            if bool(one.claim.published) == is_value:
+                rows.setdefault(one.claim.row, []).append(one)
+        if sum(map(len, rows.values())) >= FEWEST:
+            drawn.append(figure(charts.overview(rows, caption), caption))
+    return drawn
+
+
+def _panels(found: list) -> list[Html]:
+    """Ours beside the paper's, a figure for each measure that several numbers share.
+
+    A metric is called "<what>: <measure>"; one without a colon is a measure that rows share. What
+    is left over of a row stands together.
+    """
+    groups, rest = {}, {}
+    for one in found:
+        what, _, measure = one.claim.metric.rpartition(": ")
+        group = (one.claim.row, measure) if what else ("", measure)
+        groups.setdefault(group, []).append(charts.Line(what or one.claim.row, one))
+    for (row, measure), lines in list(groups.items()):
+        if len(lines) < FEWEST:
+            del groups[row, measure]
+            for line in lines:
+                group = (line.found.claim.row, "")
+                rest.setdefault(group, []).append(line._replace(label=line.found.claim.metric))
+    drawn = []
+    for (row, measure), lines in (*groups.items(), *rest.items()):
+        title = ": ".join(filter(None, (row, measure))) if row else f"{measure}, by row"
+        pages = [lines[i : i + charts.MOST] for i in range(0, len(lines), charts.MOST)]
+        for n, page in enumerate(pages):
+            part = f" ({n + 1} of {len(pages)})" if len(pages) > 1 else ""
+            if len(lines) >= FEWEST:
+                drawn.append(figure(charts.panel(page, title), title + part))
+    return drawn
+
+
+# --- runs and tables ------------------------------------------------------------------------------
+
+
+def _runs(paper: Paper) -> Html | None:
+    entries = [entry for runs in paper.entries.values() for entry in runs]
+    if not entries:
+        return None
+    return tag(
+        "details",
+        tag("summary", f"Recorded runs ({len(entries)})"),
+        run_table(entries),
+        class_="more",
+    )
+
+
+def run_table(entries: list[dict]) -> Html:
+    """One line per run: what, seeds, hardware, date, time, note, and what starts it."""
+    heads = ("run", "seeds", "hardware", "date", "time", "code", "note", "command")
+    rows = []
+    for entry in entries:
+        seeds = entry["config"].get("train", {}).get("seeds", ())
+        label = f" ({entry['label']})" if entry["label"] else ""
+        wall = entry.get("wall_s")
+        cells = (
+            f"{entry['family']}:{entry['row']}, {entry['size']}{label}",
+            len(seeds) or "-",
+            entry.get("devices", "-"),
+            entry.get("date") or "-",
+            "-" if wall is None else f"{wall:.0f} s",
+            str(entry.get("commit") or "-")[:10],
+            entry.get("note") or "",
+            tag("code", f"python -m cgjax.main --config={_config(entry)}", class_="command"),
+        )
+        rows.append(tag("tr", *(tag("td", cell) for cell in cells)))
+    head = tag("thead", tag("tr", *(tag("th", name) for name in heads)))
+    return tag("div", tag("table", head, tag("tbody", *rows)), class_="scroll")
+
+
+def _config(entry: dict) -> str:
+    size = "" if entry["size"] == "default" else f",{entry['size']}"
+    return f"{entry['family']}:{entry['row']}{size}"
+
+
+def _tables(paper: Paper):
+    """The tables that families state of their record themselves."""
+    for name, entries in paper.entries.items():
+        family = experiments.family(name)
+        if not entries or not hasattr(family, "tables"):
+            continue
+        for title, text in family.tables(entries):
+            yield tag(
+                "details",
+                tag("summary", f"Table: {title}"),
+                markdown_table(text),
+                class_="more",
+            )
