@@ -138,8 +138,11 @@ def _agrees(old, new, path: str = "") -> bool:
 
 
 def families(record: pathlib.Path = RECORD) -> list[str]:
-    """The families of which there are recorded runs."""
-    return sorted({path.parent.name for path in pathlib.Path(record).glob("*/*.json")})
+    """The families of which there are recorded runs; there are some."""
+    found = sorted({path.parent.name for path in pathlib.Path(record).glob("*/*.json")})
+    if not found:
+        raise BadInput(f"'{record}' holds no recorded run: --add=<workdir> puts one there")
+    return found
 
 
 def entries(family: str, record: pathlib.Path = RECORD) -> list[dict]:

@@ -107,15 +107,20 @@ def _ours(found) -> Html:
     width = words.half_width(found)
     against = "" if found.against is None else f"against {words.number(found.against)}, "
     n = len([value for value in found.values if value is not None])
-    seeds = "closed form" if width == 0 and n == 1 else f"{n} seed{'s' if n != 1 else ''}"
-    return join([_interval(found.ours, width), tag("small", against + seeds)])
+    noun = "seed" if len(found.seeds) == len(found.values) else "value"
+    seeds = "closed form" if width == 0 and n == 1 else f"{n} {noun}{'s' if n != 1 else ''}"
+    devices = dict.fromkeys(run.get("devices") for run in found.runs)
+    date = max((run.get("date") or "" for run in found.runs), default="")
+    where = ", ".join(filter(None, (*devices, date)))
+    return join([_interval(found.ours, width), tag("small", against + seeds), tag("small", where)])
 
 
 def _interval(number, width) -> Html:
-    return join([
+    return tag(
+        "div",
         tag("span", words.number(number), class_="number"),
         tag("span", f" ± {width:.2g}", class_="width") if width else None,
-    ])  # fmt: skip
+    )
 
 
 def _difference(found) -> Html | None:
@@ -160,9 +165,11 @@ def _lines(found) -> list[tuple]:
 def _values(found) -> str:
     """The value of every seed, or of many how they lie."""
     sd = "" if found.sd is None else f"; sd {found.sd:.2g}"
-    pairs = list(zip(found.seeds, found.values))
-    if len(pairs) <= MOST_VALUES:
-        return ", ".join(f"{seed}: {words.number(value)}" for seed, value in pairs) + sd
     known = [value for value in found.values if value is not None]
-    spread = f"from {words.number(min(known))} to {words.number(max(known))}"
-    return f"{len(known)} of {len(pairs)} have a number, {spread}{sd}"
+    if len(found.values) > MOST_VALUES and known:
+        spread = f"from {words.number(min(known))} to {words.number(max(known))}"
+        return f"{len(known)} of {len(found.values)} have a number, {spread}{sd}"
+    values = [words.number(value) for value in found.values[:MOST_VALUES]]
+    if len(found.seeds) == len(found.values):  # some measures are over all seeds at once
+        values = [f"{seed}: {value}" for seed, value in zip(found.seeds, values)]
+    return ", ".join(values) + sd

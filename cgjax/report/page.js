@@ -56,22 +56,23 @@
   const update = () => {
     const words = one("#search").value.toLowerCase().split(/\s+/).filter(Boolean);
     const wanted = ["family", "kind", "source"].map((name) => [name, one(`#${name}`).value]);
-    const verdicts = pressed(), own = one("#own")?.checked;
+    const verdicts = pressed(), own = Boolean(one("#own")?.checked);
     const isWanted = (claim) =>
       wanted.every(([name, value]) => !value || claim[name] === value)
       && (!verdicts.length || verdicts.includes(claim.word) || verdicts.includes(claim.yours))
       && (!own || claim.yours !== undefined)
       && words.every((word) => claim.text.includes(word));
-    const isFiltered = words.length || verdicts.length || own || wanted.some(([, value]) => value);
+    const isFiltered = words.length + verdicts.length > 0 || own || wanted.some(([, value]) => value);
     let shown = 0;
     for (const { rows, section, show } of tables) {
       const found = rows.filter(isWanted);
       shown += found.length;
       rows.forEach(({ row }) => { row.hidden = true; });
       show(found.map(({ row }) => row));
-      section.hidden = !found.length && Boolean(isFiltered);
+      section.hidden = !found.length && isFiltered;
     }
     galleries.forEach(({ figures, show }) => show(figures));
+    document.body.classList.toggle("filtered", isFiltered);
     one("#nothing").hidden = shown > 0;
     one("#count").textContent = isFiltered ? `${shown} of ${total} claims` : `${total} claims`;
   };

@@ -51,9 +51,10 @@ def gather(record: pathlib.Path = report.RECORD, runs=(), claims=None) -> list[P
     for name in [*SOURCES, *(name for name in recorded if name not in SOURCES)]:
         if name not in items and name not in recorded:
             continue
-        source = SOURCES.get(name, {"title": name, "authors": "", "venue": "", "arxiv": ""})
+        said = about(name)
+        source = SOURCES.get(name, {"title": said.title, "authors": "", "venue": "", "arxiv": ""})
         paper = papers.setdefault(source["arxiv"] or source["title"], Paper(source, {}, [], {}))
-        paper.families[name] = about(name)
+        paper.families[name] = said
         paper.items.extend(items.get(name, ()))
         paper.entries[name] = report.entries(name, record)
     for paper in papers.values():  # what nobody ran comes last
@@ -120,6 +121,12 @@ def _top(papers: list[Paper], anchors: dict) -> Html:
             class_="lede",
         ),
         section.bar(every),
+        tag(
+            "p",
+            "In figures a grey bar is the paper's interval and a point is ours, in the colour of "
+            "its verdict; what that means is told at the end.",
+            class_="note",
+        ),
         tag("ol", *links, class_="papers"),
     )
 
@@ -138,7 +145,7 @@ def _controls(papers: list[Paper], has_runs: bool) -> Html:
             aria_label="Search", autocomplete="off"),
         _select("family", "every family", {name: name for name in families}),
         _select("kind", "every kind", {kind: KIND_WORDS[kind] for kind in KINDS}),
-        _select("source", "printed, read, …",
+        _select("source", "every source",
                 {name: name for name in ("printed", "read", "recomputed", "stated")}),
         tag("div", *verdicts, class_="words", role="group", aria_label="Verdicts"),
         own if has_runs else None,
@@ -173,7 +180,7 @@ def _foot() -> Html:
             "± is half of a 95 % interval: of ours over seeds, of the paper's over its seeds, or "
             "twice its error of reading or rounding. In a difference both are together. The small "
             "drawings show it: the shade is the tolerance, the line no difference, each on its own "
-            "scale; in figures a bar is the paper's interval and a point is ours.",
+            "scale.",
         ),
     )
 

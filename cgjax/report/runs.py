@@ -17,6 +17,7 @@ from cgjax.report import standing
 
 MEND = "run it again, or leave it out of the folder"
 WORDS = ("devices", "commit", "config_hash")  # of results.json, shown where they are there
+LARGEST = 1e100  # beyond it squares overflow
 NUMBERS = ("ours", "sd", "paper", "paper_sd")  # of a metric
 
 
@@ -50,7 +51,9 @@ def entry(workdir: pathlib.Path) -> dict:
     results = read_json(path, MEND)
     if settings.size not in config.SIZES:
         raise BadInput(f"'{workdir / 'config.json'}' has an unknown size: {MEND}")
-    if not all(hasattr(settings.get(part, {}), "get") for part in ("train", "data")):
+    sections = [settings.get(part, {}) for part in ("train", "data")]
+    is_config = all(hasattr(section, "get") for section in sections)
+    if not is_config or not isinstance(sections[0].get("seeds", ()), tuple):
         raise BadInput(f"'{workdir / 'config.json'}' is no config of a run: {MEND}")
     metrics = results.get("metrics")
     if not isinstance(metrics, dict) or not all(map(_is_metric, metrics.values())):
@@ -78,7 +81,6 @@ def _is_metric(metric) -> bool:
         and all(metric.get(name) is None or _is_number(metric[name]) for name in NUMBERS)
         and experiments.is_entry(metric)
         and all(value is None or _is_number(value) for value in metric["values"])
-        and len(metric["values"]) == len(metric["seeds"])
         and all(map(_is_plain, metric["seeds"]))
     )
 
@@ -101,4 +103,4 @@ def _is_plain(value) -> bool:
 
 def _is_number(value) -> bool:
     is_real = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    return is_real and abs(value) < 1e300 and math.isfinite(value)
+    return is_real and abs(value) < LARGEST and math.isfinite(value)

@@ -60,11 +60,13 @@ def bar(items: list[Item]) -> Html:
 def _family(paper: Paper, name: str) -> Html:
     """What a family asks, and its figures."""
     about = paper.families[name]
-    return join([
+    return tag(
+        "div",
         tag("h3", about.title) if len(paper.families) > 1 else None,
         tag("p", inline(about.lead)) if about.lead else None,
         gallery(_figures(paper, name)),
-    ])  # fmt: skip
+        class_="about",
+    )
 
 
 # --- figures --------------------------------------------------------------------------------------
@@ -106,12 +108,15 @@ def _figures(paper: Paper, name: str) -> list[Html]:
 
 def _overviews(found: list) -> list[Html]:
     """Of a family's numbers, and of its orderings, how far each is from what is claimed."""
-    kinds = {
-        "All numbers by row: ours less the paper's, over the tolerance. Within it is shaded": True,
-        "All orderings by row: differences over their half-widths. Right of the shade is as claimed": False,
-    }
+    kinds = (
+        (True, "All numbers by row: ours less the paper's, over the tolerance. Shaded: within it"),
+        (
+            False,
+            "All orderings by row: differences over half-widths. Right of the shade: as claimed",
+        ),
+    )
     drawn = []
-    for caption, is_value in kinds.items():
+    for is_value, caption in kinds:
         rows = {}
         for one in found:
             if bool(one.claim.published) == is_value:
@@ -182,7 +187,8 @@ def run_table(entries: list[dict]) -> Html:
             entry.get("note") or "",
             tag("code", f"python -m cgjax.main --config={_config(entry)}", class_="command"),
         )
-        rows.append(tag("tr", *(tag("td", cell) for cell in cells)))
+        wide = (name == "note" and "wide" for name in heads)
+        rows.append(tag("tr", *(tag("td", cell, class_=w) for cell, w in zip(cells, wide))))
     head = tag("thead", tag("tr", *(tag("th", name) for name in heads)))
     return tag("div", tag("table", head, tag("tbody", *rows)), class_="scroll")
 

@@ -1,0 +1,326 @@
+"""The page: where its numbers come from, what it refuses, and that it asks nobody for anything."""
+
+import ast
+import base64
+import hashlib
+import html.parser
+import json
+import pathlib
+import re
+import shutil
+
+import pytest
+
+from cgjax import experiments, report
+from cgjax.core.errors import BadInput
+from cgjax.core.logging import summary
+from cgjax.core.verdict import Verdict
+from cgjax.published.claims import CLAIMS
+from cgjax.report import charts, markup, page, runs
+from cgjax.report.__main__ import main
+from cgjax.report.about import about, lead
+from cgjax.report.standing import Standing
+
+FAMILY = "bumps"  # one with numbers and orderings, and a small record
+SOME = [claim for claim in CLAIMS.values() if claim.family == FAMILY]
+NOBODY = runs.Runs([], [])
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("record")
+    (folder / FAMILY).mkdir()
+    for name in ("B8-paper", "B2-paper", "B11-paper"):
+        shutil.copy(report.RECORD / FAMILY / f"{name}.json", folder / FAMILY)
+    return folder
+
+
+def shown(record, claims=SOME, found=NOBODY) -> str:
+    return page.document(page.gather(record, found.entries, claims), found)
+
+
+class Rows(html.parser.HTMLParser):
+    """{name of a claim: {column: text}}, and every element with its attributes."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.rows, self.row, self.cell, self.elements = {}, {}, None, []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        attrs = dict(attrs)
+        self.elements.append((tag, attrs))
+        if tag == "tr":
+            self.row = {}
+        elif tag == "td":
+            self.cell = (attrs.get("class") or "").removeprefix("c-")
+
+    def handle_data(self, data):
+        if self.cell:
+            self.row[self.cell] = self.row.get(self.cell, "") + data
+
+    def handle_endtag(self, tag):
+        if tag == "td":
+            self.cell = None
+        elif tag == "tr" and "claim" in self.row:
+            # The details end with the claim's name, after the command that repeats it.
+            name = re.search(r"name([a-z]+\.\S+)$", self.row["claim"])[1]
+            self.rows[name] = self.row
+
+
+@pytest.fixture(scope="module")
+def plain(record):
+    return shown(record)
+
+
+def test_every_claim_has_a_row_with_all_that_is_known_of_it(plain):
+    rows = Rows(plain).rows
+    assert list(rows) and set(rows) == {claim.id for claim in SOME}
+    claim = next(one for one in SOME if one.row == "B8" and one.published)
+    row = rows[claim.id]
+    assert f"{claim.number:.4g}" in row["published"]
+    assert "1x NVIDIA H200, 2026-" in row["ours"] and "seed" in row["ours"]
+    assert "--config=bumps:B8,paper" in row["claim"] and claim.where in row["claim"]
+    absent = next(one for one in SOME if one.row == "B3")
+    assert rows[absent.id]["verdict"] == "not run" and "difference" not in rows[absent.id]
+
+
+def test_every_number_of_ours_is_from_the_record(record, plain, tmp_path):
+    before = Rows(plain).rows
+    for path in (record / FAMILY).glob("*.json"):
+        entry = json.loads(path.read_text())
+        for metric in entry["metrics"].values():
+            metric["values"] = [v if v is None else 1.7 * v + 3 for v in metric["values"]]
+            changed = summary([v or 0 for v in metric["values"]], metric["seeds"], None)
+            metric |= {name: changed[name] for name in ("ours", "sd")}
+        (tmp_path / FAMILY).mkdir(exist_ok=True)
+        (tmp_path / FAMILY / path.name).write_text(json.dumps(entry))
+    text = shown(tmp_path)
+    after = Rows(text).rows
+    run = [name for name, row in before.items() if row["verdict"] != "not run"]
+    assert len(run) > 20
+    for name in run:
+        assert before[name]["ours"] != after[name]["ours"]
+        assert before[name]["published"] == after[name]["published"]
+    assert all(a != b for a, b in zip(figures(plain), figures(text), strict=True))
+
+
+def test_every_number_of_theirs_is_from_published(record, plain):
+    before, changed = Rows(plain).rows, []
+    for claim in SOME:
+        if claim.published:
+            mean = 1.7 * claim.published["mean"] + 3
+            claim = claim._replace(published=claim.published | {"mean": mean})
+        changed.append(claim)
+    after = Rows(shown(record, changed)).rows
+    for claim in changed:
+        differs = before[claim.id]["published"] != after[claim.id]["published"]
+        assert differs == bool(claim.published)
+        assert before[claim.id]["ours"] == after[claim.id]["ours"]
+
+
+def figures(text):
+    return re.findall(r'<svg[^>]*class="chart".*?</svg>', text)
+
+
+def test_the_page_is_the_same_for_the_same_record(record, plain):
+    assert shown(record) == plain
+
+
+def test_nothing_is_loaded_from_anywhere(plain):
+    found = Rows(plain)
+    for tag, attrs in found.elements:
+        assert tag not in ("link", "iframe", "object", "embed", "base")
+        for name in ("src", "href", "srcset", "data", "poster", "action", "xlink:href"):
+            value = attrs.get(name)
+            assert value is None or value.startswith(("data:image/png;base64,", "#")), value
+    style = re.search(r"<style>(.*?)</style>", plain, re.DOTALL)[1]
+    assert "url(" not in style and "@import" not in style
+    assert "://" not in plain
+    (script,) = re.findall(r"<script>(.*?)</script>", plain, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    (policy,) = [a["content"] for _, a in found.elements if "Content-Security" in str(a)]
+    assert f"script-src 'sha256-{digest}'" in policy and "default-src 'none'" in policy
+
+
+def test_no_family_is_named_in_the_report():
+    names = set(experiments.FAMILIES)
+    for path in pathlib.Path(report.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            words = node.value if isinstance(node, ast.Constant) else getattr(node, "module", "")
+            parts = re.split(r"[.:/]", words) if isinstance(words, str) else ()
+            assert not names & set(parts), f"{path.name}: {words}"
+
+
+# --- runs of one's own ----------------------------------------------------------------------------
+
+GOOD = {"ours": 0.5, "sd": None, "values": [0.5], "seeds": [0], "paper": None, "paper_sd": None,
+        "where": None}  # fmt: skip
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>"
+
+
+def workdir(folder, config=None, results=None, recorded="B8-paper"):
+    """A workdir with a recorded run in it, or with what is given in its place."""
+    entry = json.loads((report.RECORD / FAMILY / f"{recorded}.json").read_text())
+    folder.mkdir(parents=True)
+    for name, given, usual in (
+        ("config", config, entry["config"]),
+        ("results", results, {key: entry[key] for key in ("metrics", "wall_s", "devices")}),
+    ):
+        text = given if isinstance(given, str) else json.dumps(usual | (given or {}))
+        (folder / f"{name}.json").write_text(text)
+    return folder
+
+
+def test_runs_of_ones_own_stand_beside_the_record(record, tmp_path, plain):
+    workdir(tmp_path / "deep" / "mine")
+    (tmp_path / "deep" / "mine" / "figures").mkdir()
+    shutil.copy(report.RECORD.parent / "figures" / "motivation.png",
+                tmp_path / "deep" / "mine" / "figures" / "mine.png")  # fmt: skip
+    (tmp_path / "deep" / "mine" / "figures" / "torn.png").write_text("no png")
+    workdir(tmp_path / "abandoned-1", results="{")
+    found = runs.read(tmp_path)
+    text = shown(record, found=found)
+    rows, before = Rows(text).rows, Rows(plain).rows
+    yours = [name for name, row in rows.items() if "yours" in row["ours"]]
+    assert yours and all(CLAIMS[name].row == "B8" for name in yours)
+    assert all(rows[name]["ours"].startswith(before[name]["ours"]) for name in yours)
+    assert 'alt="bumps:B8, mine"' in text and "torn.png" in text
+    assert "Your runs" in text and "with a run of yours" in text and not found.unreadable
+    assert "Your runs" not in plain
+
+
+def test_names_in_a_run_are_shown_as_they_are(record, tmp_path):
+    named = {"family": HOSTILE, "row": HOSTILE}
+    metrics = {"metrics": {HOSTILE: GOOD | {"seeds": [HOSTILE]}}, "devices": HOSTILE}
+    workdir(tmp_path / "mine", named, metrics | {"commit": {"a": [HOSTILE]}})
+    text = shown(record, found=runs.read(tmp_path))
+    tags = [tag for tag, attrs in Rows(text).elements if tag == "script" or "onerror" in attrs]
+    assert tags == ["script"] and "&lt;script&gt;alert(1)" in text
+
+
+@pytest.mark.parametrize(
+    "config, results",
+    [
+        (None, "{"),
+        (None, "[1]"),
+        (None, {"metrics": [1]}),
+        (None, {"metrics": {"a": {"ours": 1}}}),
+        (None, {"metrics": {"a": GOOD | {"values": ["x"]}}}),
+        (None, {"metrics": {"a": GOOD | {"seeds": [[1]]}}}),
+        (None, {"metrics": {"a": GOOD | {"ours": 10**400}}}),
+        (None, {"metrics": {"a": GOOD | {"ours": float("nan")}}}),
+        (None, {"claims": [{"claim": "x"}]}),
+        (None, {"claims": [{"claim": "", "left": "", "right": 0, "verdict": [], "p": 0}]}),
+        ("", {}),
+        ({"size": "huge"}, {}),
+        ({"family": 3}, {}),
+        ({"train": 3}, {}),
+        ({"train": {"seeds": 3}}, {}),
+        ({"data": [1]}, {}),
+        ({"a.b": 3}, {}),
+    ],
+)
+def test_a_garbled_run_is_named_and_left_out(config, results, tmp_path):
+    workdir(tmp_path / "garbled", config, results)
+    found = runs.read(tmp_path)
+    assert not found.entries and len(found.unreadable) == 1
+    (line,) = found.unreadable
+    assert "garbled" in line and "\n" not in line
+
+
+def test_odd_numbers_of_a_known_metric_are_shown(record, tmp_path):
+    """Whatever passes for a run can be judged and drawn."""
+    name = next(claim.metric for claim in SOME if claim.row == "B8" and claim.published)
+    for n, odd in enumerate((
+        {"values": [], "seeds": []},
+        {"values": [None] * 20, "seeds": []},
+        {"ours": -1e99, "values": [-1e99, 1e99], "seeds": [0, 1]},
+        {"ours": 0.0, "values": [0.0]},
+    )):  # fmt: skip
+        workdir(tmp_path / str(n) / "mine", {}, {"metrics": {name: GOOD | odd}})
+        found = runs.read(tmp_path / str(n))
+        assert "yours" in shown(record, found=found) and not found.unreadable
+    workdir(tmp_path / "row" / "mine", {"row": HOSTILE}, {})
+    assert HOSTILE not in shown(record, found=runs.read(tmp_path / "row"))
+
+
+def test_bad_commands_end_with_one_line(tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("")
+    out = f"--out={tmp_path / 'out'}"
+    for argv, said in (
+        ([str(tmp_path / "nowhere"), out], "is no folder"),
+        ([str(tmp_path / "file"), out], "is no folder"),
+        ([str(tmp_path / "empty"), out], "holds no finished run"),
+        ([str(tmp_path / "empty")], "--out=<folder>"),
+        ([f"--record={tmp_path / 'empty'}", out], "holds no recorded run"),
+    ):
+        assert main(argv) == 2
+        captured = capsys.readouterr()
+        assert said in captured.err and captured.err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_page_that_cannot_be_written_is_told(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(page, "gather", lambda *_: [])
+    (tmp_path / "file").write_text("")
+    assert main([f"--out={tmp_path / 'file'}"]) == 2
+    assert "cannot write" in capsys.readouterr().err
+    assert main([f"--out={tmp_path / 'new' / 'folder'}"]) == 0
+    assert "index.html" in capsys.readouterr().out
+    assert (tmp_path / "new" / "folder" / "index.html").read_text().startswith("<!doctype html>")
+
+
+# --- markup, charts, families ---------------------------------------------------------------------
+
+
+def test_markup_escapes_what_is_no_markup():
+    made = markup.tag("p", "<b>", markup.tag("i", "&"), title='"x"', hidden=True, class_=None)
+    assert made == '<p title="&quot;x&quot;" hidden>&lt;b&gt;<i>&amp;</i></p>'
+    assert markup.inline("a `<x>` [l](u) **b**") == (
+        "a <code>&lt;x&gt;</code> l <strong>b</strong>"
+    )
+    table = markup.table("| a | b |\n|---|---:|\n| <i> | 1\\|2 |\n")
+    assert '<td>&lt;i&gt;</td><td class="num">1\\|2</td>' in table
+    assert markup.table("words") == ""
+
+
+@pytest.mark.parametrize("difference", (-0.2, -0.04, 0.0, 0.04, 0.2))
+def test_a_strip_has_the_point_within_the_band_if_the_difference_is(difference):
+    drawn = charts.strip(Standing(None, "match", verdict=Verdict("match", difference, 0.01, 0.05)))
+    x, width = (
+        float(re.search(r'<rect x="([\d.]+)" .*?width="([\d.]+)"', drawn)[i]) for i in (1, 2)
+    )
+    at = float(re.search(r'cx="([\d.]+)"', drawn)[1])
+    assert (x <= at <= x + width) == (abs(difference) <= 0.05)
+    assert (at > 60) == (difference > 0)
+
+
+def test_panels_keep_the_order_of_numbers():
+    def line(ours, mean):
+        claim = next(one for one in SOME if one.published)
+        claim = claim._replace(published={"mean": mean, "sd": 0.0, "spread": "none"})
+        return charts.Line("a", Standing(claim, "match", ours, values=(ours, ours), seeds=(0, 1)))
+
+    for numbers in ((0.001, 0.1, 5.0), (-1.0, 0.0, 2.0), (3.0, 3.0, 3.0), (0.0, 0.0, 0.0)):
+        drawn = charts.panel([line(ours, 0.01) for ours in numbers], "")
+        places = [float(place) for place in re.findall(r'<circle cx="([\d.]+)"', drawn)]
+        ranks = [sorted(set(numbers)).index(number) for number in numbers]
+        assert [sorted(set(places)).index(place) for place in places] == ranks
+        assert all(charts.LEFT <= place <= charts.WIDTH for place in places)
+
+
+def test_families_tell_of_themselves():
+    for name in (FAMILY, "support"):
+        found = about(name)
+        assert found.title and len(found.lead) > 100 and "\n" not in found.lead
+    assert [path.name for _, path in about("support").figures] == ["failing_pixels.png"]
+    assert lead("# T\n\nFirst\nline.\n\n**Bold.** More.\n") == "**Bold.** More."
+    assert lead("# T\n\n```sh\ncode\n```\n\nFirst\nline.") == "First line."
+    assert lead("# T\n") == ""
+
+
+def test_a_record_without_runs_is_refused(tmp_path):
+    with pytest.raises(BadInput, match="no recorded run"):
+        page.write(tmp_path / "out", tmp_path / "nothing")
