@@ -16,7 +16,7 @@ WIDTH, LEFT, RIGHT = 480, 176, 14  # of a chart; of its labels
 LINE, TOP, BOTTOM = 17, 8, 24
 MOST = 24  # lines in a panel
 FARTHEST = 4  # of an overview, in units of what is allowed
-LETTERS = 29  # of a label
+LETTERS = 25  # of a label
 DECADES = 2  # from here on an axis is logarithmic
 
 
@@ -49,7 +49,8 @@ def _dot(x: float, y: float, r: float, class_: str, *children) -> Html:
 
 
 def _label(y: float, text: str) -> Html:
-    short = text if len(text) <= LETTERS else f"{text[: LETTERS - 1]}…"
+    half = LETTERS // 2  # names that share their beginning differ at their end
+    short = text if len(text) <= LETTERS else f"{text[:half]}…{text[-half:]}"
     return _text(LEFT - 8, y + 4, join([short, tag("title", text)]), text_anchor="end")
 
 
@@ -150,9 +151,9 @@ class _Axis:
         if self.is_log:
             step = max(1, math.ceil((self.high - self.low) / 5))
             return [10.0**n for n in range(math.ceil(self.low), math.floor(self.high) + 1, step)]
-        rough = (self.high - self.low) / 4
+        rough = (self.high - self.low) / 5
         size = 10.0 ** math.floor(math.log10(rough))
-        step = size * next(m for m in (1, 2, 5, 10) if m * size >= rough)
+        step = size * next(m for m in (1, 2, 2.5, 5, 10) if m * size >= rough)
         first = math.ceil(self.low / step)
         return [n * step for n in range(first, math.floor(self.high / step) + 1)]
 

@@ -73,8 +73,12 @@ def _claim(claim) -> Html:
     """What is claimed; of a number what was run, and the metric beneath it."""
     if not claim.published:
         return tag("div", claim.sentence, class_="sentence")
-    what = claim.sentence.partition(f": {claim.metric} ")[0]
-    return join([tag("div", what, class_="sentence"), tag("code", claim.metric)])
+    return join([tag("div", what(claim), class_="sentence"), tag("code", claim.metric)])
+
+
+def what(claim) -> str:
+    """Of a number, what was run."""
+    return claim.sentence.partition(f": {claim.metric} ")[0]
 
 
 def _theirs(claim) -> Html:
@@ -111,8 +115,12 @@ def _ours(found) -> Html:
     seeds = "closed form" if width == 0 and n == 1 else f"{n} {noun}{'s' if n != 1 else ''}"
     devices = dict.fromkeys(run.get("devices") for run in found.runs)
     date = max((run.get("date") or "" for run in found.runs), default="")
-    where = ", ".join(filter(None, (*devices, date)))
-    return join([_interval(found.ours, width), tag("small", against + seeds), tag("small", where)])
+    where = "".join(f"{name}, " for name in devices if name)
+    return join([
+        _interval(found.ours, width),
+        tag("small", against + seeds),
+        tag("small", where, tag("span", date, class_="date")),
+    ])  # fmt: skip
 
 
 def _interval(number, width) -> Html:

@@ -22,7 +22,7 @@ from cgjax.report.section import Paper
 HERE = pathlib.Path(__file__).parent
 MOST_BYTES = 8 << 20  # of figures from runs of one's own
 MOST_METRICS = 60  # of such a run
-TITLE = "When do networks compose? What five papers claim, and what came out"
+TITLE = "When do networks compose? What the papers claim, and what came out"
 
 
 def write(out, record: pathlib.Path = report.RECORD, runs=None) -> pathlib.Path:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from cgjax import experiments
 from cgjax.report import charts, standing
 from cgjax.report.about import About
-from cgjax.report.claim_rows import Item, table
+from cgjax.report.claim_rows import Item, table, what
 from cgjax.report.markup import Html, inline, join, tag
 from cgjax.report.markup import table as markdown_table
 
@@ -134,9 +134,9 @@ def _panels(found: list) -> list[Html]:
     """
     groups, rest = {}, {}
     for one in found:
-        what, _, measure = one.claim.metric.rpartition(": ")
-        group = (one.claim.row, measure) if what else ("", measure)
-        groups.setdefault(group, []).append(charts.Line(what or one.claim.row, one))
+        label, _, measure = one.claim.metric.rpartition(": ")
+        group = (one.claim.row, measure) if label else ("", measure)
+        groups.setdefault(group, []).append(charts.Line(label or one.claim.row, one))
     for (row, measure), lines in list(groups.items()):
         if len(lines) < FEWEST:
             del groups[row, measure]
@@ -145,7 +145,9 @@ def _panels(found: list) -> list[Html]:
                 rest.setdefault(group, []).append(line._replace(label=line.found.claim.metric))
     drawn = []
     for (row, measure), lines in (*groups.items(), *rest.items()):
-        title = ": ".join(filter(None, (row, measure))) if row else f"{measure}, by row"
+        title = f"{measure}, by row"
+        if row:
+            title = f"{what(lines[0].found.claim)} ({row}){measure and ': '}{measure}"
         pages = [lines[i : i + charts.MOST] for i in range(0, len(lines), charts.MOST)]
         for n, page in enumerate(pages):
             part = f" ({n + 1} of {len(pages)})" if len(pages) > 1 else ""
@@ -170,22 +172,21 @@ def _runs(paper: Paper) -> Html | None:
 
 
 def run_table(entries: list[dict]) -> Html:
-    """One line per run: what, seeds, hardware, date, time, note, and what starts it."""
-    heads = ("run", "seeds", "hardware", "date", "time", "code", "note", "command")
+    """One line per run: what, seeds, hardware, date, time, code and note."""
+    heads = ("run, for --config", "label", "seeds", "hardware", "date", "time", "code", "note")
     rows = []
     for entry in entries:
         seeds = entry["config"].get("train", {}).get("seeds", ())
-        label = f" ({entry['label']})" if entry["label"] else ""
         wall = entry.get("wall_s")
         cells = (
-            f"{entry['family']}:{entry['row']}, {entry['size']}{label}",
+            tag("code", _config(entry), class_="command"),
+            entry["label"],
             len(seeds) or "-",
             entry.get("devices", "-"),
             entry.get("date") or "-",
             "-" if wall is None else f"{wall:.0f} s",
             str(entry.get("commit") or "-")[:10],
             entry.get("note") or "",
-            tag("code", f"python -m cgjax.main --config={_config(entry)}", class_="command"),
         )
         wide = (name == "note" and "wide" for name in heads)
         rows.append(tag("tr", *(tag("td", cell, class_=w) for cell, w in zip(cells, wide))))
