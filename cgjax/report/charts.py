@@ -12,11 +12,11 @@ from cgjax.core import verdict as verdicts
 from cgjax.report import words
 from cgjax.report.markup import Html, join, tag
 
-WIDTH, LEFT, RIGHT = 480, 176, 14  # of a chart; of its labels
+WIDTH, RIGHT = 480, 14  # of a chart; beside its last tick
 LINE, TOP, BOTTOM = 17, 8, 24
 MOST = 24  # lines in a panel
 FARTHEST = 4  # of an overview, in units of what is allowed
-LETTERS = 25  # of a label
+LETTERS, LETTER = 34, 6.7  # of a label, and how wide one is
 DECADES = 2  # from here on an axis is logarithmic
 
 
@@ -48,10 +48,15 @@ def _dot(x: float, y: float, r: float, class_: str, *children) -> Html:
     return tag("circle", *children, cx=f"{x:.1f}", cy=f"{y:.1f}", r=f"{r:g}", class_=class_)
 
 
-def _label(y: float, text: str) -> Html:
+def _left(labels) -> float:
+    """Where the plot begins, beside its longest label."""
+    return 14 + LETTER * min(LETTERS, max(8, *map(len, labels)))
+
+
+def _label(left: float, y: float, text: str) -> Html:
     half = LETTERS // 2  # names that share their beginning differ at their end
     short = text if len(text) <= LETTERS else f"{text[:half]}…{text[-half:]}"
-    return _text(LEFT - 8, y + 4, join([short, tag("title", text)]), text_anchor="end")
+    return _text(left - 8, y + 4, join([short, tag("title", text)]), text_anchor="end")
 
 
 # --- one comparison -------------------------------------------------------------------------------
@@ -69,7 +74,7 @@ def strip(found, width: int = 120, height: int = 16) -> Html:
     middle, per_unit, y = width / 2, width / 5, height / 2
 
     def x(value):
-        return middle + per_unit * max(-2.4, min(2.4, value / unit))
+        return middle + per_unit * max(-2.3, min(2.3, value / unit))
 
     band = 2 * (x(said.tolerance) - middle)
     return _svg(
@@ -97,15 +102,16 @@ def _allowed(said: verdicts.Verdict) -> float:
 def panel(lines: list[Line], label: str) -> Html:
     """A line for each number: the paper's interval as a bar, ours as a point with its interval."""
     spans = [_span(line.found) for line in lines]
-    axis = _Axis([value for ours, theirs in spans for value in (*ours, *theirs)])
+    left = _left(line.label for line in lines)
+    axis = _Axis([value for ours, theirs in spans for value in (*ours, *theirs)], left)
     height = TOP + LINE * len(lines) + BOTTOM
     drawn = [axis.grid(TOP, height - BOTTOM)]
     for i, (line, (ours, theirs)) in enumerate(zip(lines, spans)):
         y, word = TOP + LINE * (i + 0.5), key(line.found.word)
-        left, middle, right = map(axis, theirs)
+        low, middle, high = map(axis, theirs)
         drawn += [
-            _label(y, line.label),
-            _line(left, y, right, y, "theirs-interval"),
+            _label(left, y, line.label),
+            _line(low, y, high, y, "theirs-interval"),
             _line(middle, y - 5, middle, y + 5, "theirs"),
             _line(axis(ours[0]), y, axis(ours[2]), y, f"whisker {word}"),
             _dot(axis(ours[1]), y, 3.6, f"dot {word}", tag("title", told(line.found))),
@@ -128,9 +134,10 @@ def _span(found) -> tuple[tuple, tuple]:
 
 
 class _Axis:
-    """Values to places between LEFT and the right edge; logarithmic where they span decades."""
+    """Values to places between left and the right edge; logarithmic where they span decades."""
 
-    def __init__(self, values):
+    def __init__(self, values, left: float):
+        self.left = left
         low, high = min(values), max(values)
         # An interval may reach below 0 where no number does: then it is cut off at the edge.
         middles = [abs(value) for value in values[1::3]]
@@ -145,7 +152,7 @@ class _Axis:
         if self.is_log:
             value = math.log10(value) if value > 0 else -math.inf
         share = (value - self.low) / (self.high - self.low)
-        return LEFT + (WIDTH - LEFT - RIGHT) * min(1.0, max(0.0, share))
+        return self.left + (WIDTH - self.left - RIGHT) * min(1.0, max(0.0, share))
 
     def ticks(self) -> list[float]:
         if self.is_log:
@@ -177,8 +184,9 @@ def overview(rows: dict[str, list], label: str) -> Html:
     rows: {name: standings}, of which those are drawn that can be measured. Points that would lie
     upon another are moved up and down; those beyond FARTHEST stand at the edge.
     """
-    height, middle = TOP + LINE * len(rows) + BOTTOM, (LEFT + WIDTH - RIGHT) / 2
-    per_unit = (WIDTH - LEFT - RIGHT) / 2 / (FARTHEST + 0.3)
+    left = _left(rows)
+    height, middle = TOP + LINE * len(rows) + BOTTOM, (left + WIDTH - RIGHT) / 2
+    per_unit = (WIDTH - left - RIGHT) / 2 / (FARTHEST + 0.3)
     bottom = height - BOTTOM
     drawn = [
         tag("rect", x=f"{middle - per_unit:.1f}", y=TOP, width=f"{2 * per_unit:.1f}",
@@ -191,7 +199,7 @@ def overview(rows: dict[str, list], label: str) -> Html:
                            class_="tick"))  # fmt: skip
     for i, (name, standings) in enumerate(rows.items()):
         y, used = TOP + LINE * (i + 0.5), {}
-        drawn.append(_label(y, name))
+        drawn.append(_label(left, y, name))
         for found in filter(is_measured, standings):
             place = round(middle + per_unit * units(found.verdict))
             n = used[place] = used.get(place, 0) + 1

@@ -71,9 +71,11 @@ def _sortable(value) -> str | None:
 
 def _claim(claim) -> Html:
     """What is claimed; of a number what was run, and the metric beneath it."""
+    caveat = tag("small", f"Caveat: {claim.caveat}") if claim.caveat else None
     if not claim.published:
-        return tag("div", claim.sentence, class_="sentence")
-    return join([tag("div", what(claim), class_="sentence"), tag("code", claim.metric)])
+        return join([tag("div", claim.sentence, class_="sentence"), caveat])
+    sentence = tag("div", what(claim), class_="sentence")
+    return join([sentence, tag("code", claim.metric), caveat])
 
 
 def what(claim) -> str:
