@@ -10,6 +10,7 @@ README.md beside this file shows one.
 
 import importlib
 import json
+import sys
 
 import numpy as np
 
@@ -91,4 +92,4 @@ def is_entry(entry) -> bool:
 
 def _is_number(value) -> bool:
     known = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return value is None or (known and np.isfinite(value))
+    return value is None or (known and abs(value) <= sys.float_info.max)

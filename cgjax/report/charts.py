@@ -30,22 +30,29 @@ def key(word: str) -> str:
     return word.split(" at ")[0].replace(" ", "-")
 
 
-def _svg(width: float, height: float, *children, class_: str, label: str) -> Html:
-    box = f"0 0 {width:g} {height:g}"
-    return tag("svg", *children, viewBox=box, class_=class_, role="img", aria_label=label)
+def _svg(width: float, height: float, *children, **attributes) -> Html:
+    return tag("svg", *children, viewBox=f"0 0 {width:g} {height:g}", **attributes)
+
+
+def _at(**places) -> dict:
+    """Places as attributes, to a tenth."""
+    return {name: f"{round(value, 1):g}" for name, value in places.items()}
 
 
 def _text(x: float, y: float, words, **attributes) -> Html:
-    return tag("text", words, x=f"{x:.1f}", y=f"{y:.1f}", **attributes)
+    return tag("text", words, **_at(x=x, y=y), **attributes)
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, class_: str) -> Html:
-    at = {"x1": x1, "y1": y1, "x2": x2, "y2": y2}
-    return tag("line", **{name: f"{value:.1f}" for name, value in at.items()}, class_=class_)
+    return tag("line", **_at(x1=x1, y1=y1, x2=x2, y2=y2), class_=class_)
+
+
+def _rect(x: float, y: float, width: float, height: float, class_: str) -> Html:
+    return tag("rect", **_at(x=x, y=y, width=width, height=height), class_=class_)
 
 
 def _dot(x: float, y: float, r: float, class_: str, *children) -> Html:
-    return tag("circle", *children, cx=f"{x:.1f}", cy=f"{y:.1f}", r=f"{r:g}", class_=class_)
+    return tag("circle", *children, **_at(cx=x, cy=y, r=r), class_=class_)
 
 
 def _left(labels) -> float:
@@ -80,14 +87,13 @@ def strip(found, width: int = 120, height: int = 16) -> Html:
     return _svg(
         width,
         height,
-        tag("rect", x=f"{middle - band / 2:.1f}", y=1, width=f"{band:.1f}", height=height - 2,
-            class_="band") if band else None,
+        _rect(middle - band / 2, 1, band, height - 2, "band") if band else None,
         _line(middle, 0, middle, height, "zero"),
         _line(x(said.difference - said.width), y, x(said.difference + said.width), y,
               f"whisker {key(found.word)}"),
         _dot(x(said.difference), y, 3.4, f"dot {key(found.word)}"),
         class_="strip",
-        label=f"difference {said.difference:+.3g}",
+        aria_hidden="true",
     )  # fmt: skip
 
 
@@ -116,7 +122,7 @@ def panel(lines: list[Line], label: str) -> Html:
             _line(axis(ours[0]), y, axis(ours[2]), y, f"whisker {word}"),
             _dot(axis(ours[1]), y, 3.6, f"dot {word}", tag("title", told(line.found))),
         ]
-    return _svg(WIDTH, height, *drawn, class_="chart", label=label)
+    return _svg(WIDTH, height, *drawn, class_="chart", role="img", aria_label=label)
 
 
 def told(found) -> str:
@@ -189,8 +195,7 @@ def overview(rows: dict[str, list], label: str) -> Html:
     per_unit = (WIDTH - left - RIGHT) / 2 / (FARTHEST + 0.3)
     bottom = height - BOTTOM
     drawn = [
-        tag("rect", x=f"{middle - per_unit:.1f}", y=TOP, width=f"{2 * per_unit:.1f}",
-            height=bottom - TOP, class_="band"),
+        _rect(middle - per_unit, TOP, 2 * per_unit, bottom - TOP, "band"),
         _line(middle, TOP, middle, bottom, "zero"),
     ]  # fmt: skip
     for value in (-FARTHEST, -1, 0, 1, FARTHEST):
@@ -208,7 +213,7 @@ def overview(rows: dict[str, list], label: str) -> Html:
             shift = (n // 2) * 2.6 * (-1) ** n
             drawn.append(_dot(place, y + shift, 2.1, f"dot {key(found.word)}",
                               tag("title", told(found))))  # fmt: skip
-    return _svg(WIDTH, height, *drawn, class_="chart", label=label)
+    return _svg(WIDTH, height, *drawn, class_="chart", role="img", aria_label=label)
 
 
 def is_measured(found) -> bool:

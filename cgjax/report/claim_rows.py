@@ -66,15 +66,15 @@ def _row(item: Item, n: int) -> Html:
 
 
 def _sortable(value) -> str | None:
-    return None if value is None or not math.isfinite(value) else f"{value:.9g}"
+    return None if value is None or not math.isfinite(value) else f"{value:.6g}"
 
 
 def _claim(claim) -> Html:
     """What is claimed; of a number what was run, and the metric beneath it."""
     caveat = tag("small", f"Caveat: {claim.caveat}") if claim.caveat else None
     if not claim.published:
-        return join([tag("div", claim.sentence, class_="sentence"), caveat])
-    sentence = tag("div", what(claim), class_="sentence")
+        return join([tag("div", claim.sentence), caveat])
+    sentence = tag("div", what(claim))
     return join([sentence, tag("code", claim.metric), caveat])
 
 

@@ -59,7 +59,12 @@ def gather(record: pathlib.Path = report.RECORD, runs=(), claims=None) -> list[P
         paper.entries[name] = report.entries(name, record)
     for paper in papers.values():  # what nobody ran comes last
         paper.items.sort(key=lambda item: item.found.word == "not run" and not item.yours)
-    return list(papers.values())
+    return [paper for paper in papers.values() if _is_run(paper)]
+
+
+def _is_run(paper: Paper) -> bool:
+    """A record of one's own may have nothing to do with most papers."""
+    return any(paper.entries.values()) or any(item.yours for item in paper.items)
 
 
 def document(papers: list[Paper], runs: own_runs.Runs) -> str:
@@ -89,7 +94,9 @@ def document(papers: list[Paper], runs: own_runs.Runs) -> str:
         tag("dialog", tag("button", "close", type="button", id="close"), tag("div", id="large")),
         tag("script", Html(script)),
     )
-    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
+    text = f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
+    # Names of files, and texts in results, need not be what a file can hold.
+    return text.encode("ascii", "xmlcharrefreplace").decode()
 
 
 def _policy(script: str) -> str:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from cgjax import claim, config, experiments
 from cgjax.core.errors import BadInput
 from cgjax.core.workdir import ASIDE, read_json
+from cgjax.published import PUBLISHED
 from cgjax.report import standing
 
 MEND = "run it again, or leave it out of the folder"
@@ -49,11 +50,7 @@ def entry(workdir: pathlib.Path) -> dict:
     path = workdir / "results.json"
     settings = claim.read_config(workdir)
     results = read_json(path, MEND)
-    if settings.size not in config.SIZES:
-        raise BadInput(f"'{workdir / 'config.json'}' has an unknown size: {MEND}")
-    sections = [settings.get(part, {}) for part in ("train", "data")]
-    is_config = all(hasattr(section, "get") for section in sections)
-    if not is_config or not isinstance(sections[0].get("seeds", ()), tuple):
+    if settings.size not in config.SIZES or not _is_config(settings):
         raise BadInput(f"'{workdir / 'config.json'}' is no config of a run: {MEND}")
     metrics = results.get("metrics")
     if not isinstance(metrics, dict) or not all(map(_is_metric, metrics.values())):
@@ -73,6 +70,17 @@ def entry(workdir: pathlib.Path) -> dict:
         "note": f"in {workdir}",
         "workdir": workdir,
     }
+
+
+def _is_config(settings) -> bool:
+    """Whether all that the rule and the page ask of a config has an answer."""
+    try:
+        if settings.family in PUBLISHED:  # of others nobody asks, and no file of theirs is opened
+            config.is_published(settings)
+        config.is_drawn(settings)
+        return isinstance(settings.get("train", {}).get("seeds", ()), tuple)
+    except (AttributeError, LookupError, TypeError, ValueError):
+        return False
 
 
 def _is_metric(metric) -> bool:

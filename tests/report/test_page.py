@@ -137,6 +137,7 @@ def test_nothing_is_loaded_from_anywhere(plain):
     style = re.search(r"<style>(.*?)</style>", plain, re.DOTALL)[1]
     assert "url(" not in style and "@import" not in style
     assert "://" not in plain
+    assert plain.isascii()  # else the digest were of other bytes than the browser's
     (script,) = re.findall(r"<script>(.*?)</script>", plain, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     (policy,) = [a["content"] for _, a in found.elements if "Content-Security" in str(a)]
@@ -156,7 +157,7 @@ def test_no_family_is_named_in_the_report():
 
 GOOD = {"ours": 0.5, "sd": None, "values": [0.5], "seeds": [0], "paper": None, "paper_sd": None,
         "where": None}  # fmt: skip
-HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>"
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>\ud800\x00é"
 
 
 def workdir(folder, config=None, results=None, recorded="B8-paper"):
@@ -196,6 +197,7 @@ def test_names_in_a_run_are_shown_as_they_are(record, tmp_path):
     workdir(tmp_path / "mine", named, metrics | {"commit": {"a": [HOSTILE]}})
     text = shown(record, found=runs.read(tmp_path))
     tags = [tag for tag, attrs in Rows(text).elements if tag == "script" or "onerror" in attrs]
+    assert text.isascii()
     assert tags == ["script"] and "&lt;script&gt;alert(1)" in text
 
 
@@ -209,6 +211,7 @@ def test_names_in_a_run_are_shown_as_they_are(record, tmp_path):
         (None, {"metrics": {"a": GOOD | {"values": ["x"]}}}),
         (None, {"metrics": {"a": GOOD | {"seeds": [[1]]}}}),
         (None, {"metrics": {"a": GOOD | {"ours": 10**400}}}),
+        (None, {"metrics": {"a": GOOD | {"sd": 1e200}}}),
         (None, {"metrics": {"a": GOOD | {"ours": float("nan")}}}),
         (None, {"claims": [{"claim": "x"}]}),
         (None, {"claims": [{"claim": "", "left": "", "right": 0, "verdict": [], "p": 0}]}),
@@ -219,6 +222,7 @@ def test_names_in_a_run_are_shown_as_they_are(record, tmp_path):
         ({"train": {"seeds": 3}}, {}),
         ({"data": [1]}, {}),
         ({"a.b": 3}, {}),
+        ({"parts": {"a": 3}}, {}),
     ],
 )
 def test_a_garbled_run_is_named_and_left_out(config, results, tmp_path):
@@ -237,6 +241,7 @@ def test_odd_numbers_of_a_known_metric_are_shown(record, tmp_path):
         {"values": [None] * 20, "seeds": []},
         {"ours": -1e99, "values": [-1e99, 1e99], "seeds": [0, 1]},
         {"ours": 0.0, "values": [0.0]},
+        {"ours": 10**30, "values": [10**30]},
     )):  # fmt: skip
         workdir(tmp_path / str(n) / "mine", {}, {"metrics": {name: GOOD | odd}})
         found = runs.read(tmp_path / str(n))
