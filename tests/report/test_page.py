@@ -220,7 +220,6 @@ def test_names_in_a_run_are_shown_as_they_are(record, tmp_path):
         ({"family": 3}, {}),
         ({"train": 3}, {}),
         ({"train": {"seeds": 3}}, {}),
-        ({"data": [1]}, {}),
         ({"a.b": 3}, {}),
         ({"parts": {"a": 3}}, {}),
     ],
