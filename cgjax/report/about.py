@@ -30,7 +30,7 @@ def about(name: str) -> About:
 
 
 def lead(text: str) -> str:
-    """The paragraph that opens in bold, as in "**What it asks.**", else the first one."""
+    """The paragraph that opens with **What, as in "**What it asks.**", else the first one."""
     blocks = (" ".join(block.split()) for block in re.split(r"\n\s*\n", text))
     prose = [block for block in blocks if re.match(r"\*\*|[^#|`!\-\s]", block)]
-    return next((block for block in prose if block.startswith("**")), prose[0] if prose else "")
+    return next((block for block in prose if block.startswith("**What")), prose[0] if prose else "")

@@ -73,7 +73,7 @@
     }
     galleries.forEach(({ figures, show }) => show(figures));
     document.body.classList.toggle("filtered", isFiltered);
-    one("#nothing").hidden = shown > 0;
+    one("#nothing").hidden = shown > 0 || !isFiltered;
     one("#count").textContent = isFiltered ? `${shown} of ${total} claims` : `${total} claims`;
   };
 

@@ -110,7 +110,7 @@ def _top(papers: list[Paper], anchors: dict) -> Html:
     every = [item for paper in papers for item in paper.items]
     entries = [entry for paper in papers for runs in paper.entries.values() for entry in runs]
     dates = sorted(entry["date"] for entry in entries if entry.get("date"))
-    when = f", {dates[0]} to {dates[-1]}" if dates else ""
+    when = " to ".join(dict.fromkeys((dates[0], dates[-1]))) if dates else "without a date"
     links = (
         tag("li", tag("a", paper.source["title"], href=f"#{anchor}"), " ",
             tag("span", paper.source["venue"], class_="venue"))
@@ -123,11 +123,11 @@ def _top(papers: list[Paper], anchors: dict) -> Html:
         tag("h1", TITLE),
         tag(
             "p",
-            f"Every claim of the papers that a run can be held against, with its standing by one "
-            f"rule: {len(every)} claims, {len(entries)} recorded runs{when}.",
+            "Every claim of the papers that a run can be held against, with its standing by one "
+            f"rule. Recorded runs: {len(entries)}, {when}.",
             class_="lede",
         ),
-        section.bar(every),
+        section.bar(every) if every else None,
         tag(
             "p",
             "In figures a grey bar is the paper's interval and a point is ours, in the colour of "

@@ -31,14 +31,13 @@ def section(paper: Paper, anchor: str) -> Html:
         "section",
         tag("h2", source["title"]),
         tag("p", by, class_="by"),
-        bar(items),
+        bar(items) if items else None,
         *(_family(paper, name) for name in paper.families),
-        tag("h3", "Claims"),
-        table(items),
+        join([tag("h3", "Claims"), table(items)]) if items else None,
         _runs(paper),
         *_tables(paper),
         id=anchor,
-        class_="paper",
+        class_="paper" if items else "other",
     )
 
 

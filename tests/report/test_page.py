@@ -320,7 +320,7 @@ def test_families_tell_of_themselves():
         found = about(name)
         assert found.title and len(found.lead) > 100 and "\n" not in found.lead
     assert [path.name for _, path in about("support").figures] == ["failing_pixels.png"]
-    assert lead("# T\n\nFirst\nline.\n\n**Bold.** More.\n") == "**Bold.** More."
+    assert lead("# T\n\nFirst\nline.\n\n**What it asks.** More.\n") == "**What it asks.** More."
     assert lead("# T\n\n```sh\ncode\n```\n\nFirst\nline.") == "First line."
     assert lead("# T\n") == ""
 
