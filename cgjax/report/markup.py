@@ -63,12 +63,19 @@ def inline(text: str) -> Html:
     return join([*parts, text[end:]])
 
 
-def table(markdown: str) -> Html:
-    """A Markdown table; lines around it are left out."""
-    lines = [line for line in markdown.splitlines() if line.startswith("|")]
-    if len(lines) < 2:
-        return Html()
-    head, marks, *body = ([cell.strip() for cell in _cells(line)] for line in lines)
+def markdown(text: str) -> Html:
+    """Tables and paragraphs."""
+    blocks = [block.splitlines() for block in re.split(r"\n\s*\n", text.strip()) if block]
+    return join(
+        _table(lines)
+        if len(lines) > 1 and lines[0].startswith("|")
+        else tag("p", inline(" ".join(lines)))
+        for lines in blocks
+    )
+
+
+def _table(lines: list[str]) -> Html:
+    head, marks, *body = map(_cells, lines)
     numeric = [mark.endswith(":") for mark in marks]
 
     def row(cells, name):
@@ -87,4 +94,5 @@ def table(markdown: str) -> Html:
 
 
 def _cells(line: str) -> list[str]:
-    return re.split(r"(?<!\\)\|", line.strip())[1:-1]
+    cells = re.split(r"(?<!\\)\|", line.strip())[1:-1]
+    return [cell.replace("\\|", "|").strip() for cell in cells]

@@ -9,8 +9,7 @@ from cgjax import experiments
 from cgjax.report import charts, standing
 from cgjax.report.about import About
 from cgjax.report.claim_rows import Item, table, what
-from cgjax.report.markup import Html, inline, join, tag
-from cgjax.report.markup import table as markdown_table
+from cgjax.report.markup import Html, inline, join, markdown, tag
 
 PNG = b"\x89PNG\r\n\x1a\n"
 FEWEST = 3  # numbers that make a figure
@@ -208,6 +207,6 @@ def _tables(paper: Paper):
             yield tag(
                 "details",
                 tag("summary", f"Table: {title}"),
-                markdown_table(text),
+                markdown(text),
                 class_="more",
             )

@@ -285,9 +285,9 @@ def test_markup_escapes_what_is_no_markup():
     assert markup.inline("a `<x>` [l](u) **b**") == (
         "a <code>&lt;x&gt;</code> l <strong>b</strong>"
     )
-    table = markup.table("| a | b |\n|---|---:|\n| <i> | 1\\|2 |\n")
-    assert '<td>&lt;i&gt;</td><td class="num">1\\|2</td>' in table
-    assert markup.table("words") == ""
+    table = markup.markdown("| a | b |\n|---|---:|\n| <i> | 1\\|2 |\n\na <b>\nnote\n")
+    assert '<td>&lt;i&gt;</td><td class="num">1|2</td>' in table
+    assert table.endswith("</div><p>a &lt;b&gt; note</p>")
 
 
 @pytest.mark.parametrize("difference", (-0.2, -0.04, 0.0, 0.04, 0.2))
