@@ -64,7 +64,7 @@ def first_loss(config, data, draw, **replica):
     batch = experiment.batch(data, None, jax.random.key(0), 0)
     assert batch["draw"].shape == (config.data.batch,)
     batch = {**batch, "draw": jnp.asarray(draw, jnp.float32)}
-    replica = {"generator": jnp.int32(0), "support": jnp.int32(0), **replica}
+    replica = {name: values[0] for name, values in experiment.replicas.items()} | replica
     value, _ = jax.jit(experiment.loss)(params, {}, batch, jax.random.key(0), 0, replica)
     return float(value), params
 
