@@ -6,6 +6,7 @@ under way that another start would not repeat: the run ends there and then.
 """
 
 import contextlib
+import os
 import signal
 import threading
 
@@ -51,6 +52,11 @@ def handled():
     stop = _handled = Stop()
 
     def receive(number, frame):
+        if _is_finaliser(frame):  # what is raised there is swallowed: the signal comes again
+            again = threading.Timer(0.01, os.kill, (os.getpid(), number))
+            again.daemon = True
+            again.start()
+            return
         asked_before = bool(stop)
         stop.number = number
         if asked_before and number == signal.SIGINT:
@@ -65,6 +71,12 @@ def handled():
         _handled = None
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def _is_finaliser(frame) -> bool:
+    while frame is not None and frame.f_code.co_name != "__del__":
+        frame = frame.f_back
+    return frame is not None
 
 
 @contextlib.contextmanager

@@ -2,7 +2,9 @@
 
 import os
 import signal
+import sys
 import threading
+import time
 
 import pytest
 
@@ -38,6 +40,22 @@ def test_outside_the_loop_a_signal_ends_the_run_at_once():
     with signals.handled(), pytest.raises(Preempted, match="run the same command"):
         send(signal.SIGTERM)
         pytest.fail("went on")
+
+
+def test_a_signal_while_an_object_is_deleted_is_neither_lost_nor_printed(monkeypatch):
+    """Python swallows what is raised there, and prints it."""
+
+    class Dying:
+        def __del__(self):
+            send(signal.SIGTERM)
+
+    printed = []
+    monkeypatch.setattr(sys, "unraisablehook", printed.append)
+    with signals.handled(), pytest.raises(Preempted, match="SIGTERM"):
+        Dying()
+        time.sleep(10)
+        pytest.fail("went on")
+    assert not printed
 
 
 def test_the_second_interrupt_does_not_wait():
