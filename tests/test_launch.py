@@ -167,7 +167,7 @@ def test_slurm_preempts_queues_again_and_ends_with_the_same_bits(tmp_path):
     sweep = ["--config=slurmlab/config.py:few,smoke", "--sweep.optim.lr=1e-4,2e-5",
              "--config.train.steps=40000", "--config.checkpoint.every=400",
              "--no_figures"]  # fmt: skip
-    run(sys.executable, "-m", "cgjax.sweep", *sweep, "--runs=whole")
+    run(sys.executable, "-m", "cgjax.sweep", *sweep, "--runs=whole", "--together=1")
     run(LAUNCH / "slurm_one_node.sh", "start", tmp_path / "slurm")
     try:
         run(LAUNCH / "slurm_array.sh", "--at-once=1", "--", *sweep, "--runs=parts")
