@@ -137,10 +137,12 @@ def draw_heat(arrays, folder):
             cells[len(seeds) + row, column] = table["abl_diff"][run]
         image = ax.imshow(cells, cmap="RdBu", vmin=-0.75, vmax=0.75, aspect="auto")
         rows = [f"{word} {i + 1}" for word in HALVES for i in range(len(seeds))]
-        columns = [f"{name} {i + 1}" for name in names for i in range(len(bases))]
+        counts = [np.all(table["valid_base"][table["base"] == base]) for base in bases]
+        marks = ["" if one else " *" for one in counts]
+        columns = [f"{name} {i + 1}{mark}" for name in names for i, mark in enumerate(marks)]
         ax.set_yticks(range(len(rows)), rows)
         ax.set_xticks(range(len(columns)), columns, rotation=30, ha="right")
-        ax.set_title(part)
+        ax.set_title(part if all(counts) else f"{part} (*: base left out of all means)")
         fig.colorbar(image, ax=ax, label="target - other", fraction=0.03)
     plots.headline(fig, "Blue above, red below: the predicted pattern, run by run")
     plots.save(fig, folder / "heat.png")
