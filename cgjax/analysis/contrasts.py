@@ -130,7 +130,7 @@ def _sizes(f, x):
         raise ValueError(f"x must be samples in rows, [n, inputs], got shape {x.shape}")
     if not jnp.issubdtype(x.dtype, jnp.floating):
         raise ValueError(f"x must be floating point to be differentiated, got {x.dtype}")
-    out = jax.eval_shape(f, jax.ShapeDtypeStruct(x.shape[1:], x.dtype))
+    out = jax.eval_shape(f, jnp.asarray(x[0]))
     if not hasattr(out, "shape") or len(out.shape) != 1:
         raise ValueError(f"f must map one sample [{x.shape[1]}] to a vector, it returns {out}")
     return out.shape[0], x.shape[1]
