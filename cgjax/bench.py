@@ -1,10 +1,10 @@
 """python -m cgjax.bench <family>: how fast, as ratios within one run on one machine."""
 
-import argparse
 import importlib
 import sys
 
 from cgjax.core.errors import BadInput, command
+from cgjax.flags import Parser
 
 FAMILIES = {
     "sprites": "cgjax.experiments.sprites.bench",
@@ -19,7 +19,7 @@ FAMILIES = {
 @command
 def main(argv=None):
     """Runs one family's benchmark and prints its tables."""
-    parser = argparse.ArgumentParser(prog="python -m cgjax.bench", description=__doc__)
+    parser = Parser(prog="python -m cgjax.bench", description=__doc__)
     parser.add_argument("family")
     parser.add_argument(
         "--batch", type=int, default=0, help="default: 512 on an accelerator, 64 else"
@@ -27,7 +27,7 @@ def main(argv=None):
     parser.add_argument(
         "--steps", type=int, default=0, help="default: 1,000 on an accelerator, 2 else"
     )
-    flags = parser.parse_args(argv)
+    flags = parser.parse(argv)
     if flags.family not in FAMILIES:
         raise BadInput(f"no benchmark '{flags.family}': there are {', '.join(FAMILIES)}")
     importlib.import_module(FAMILIES[flags.family]).run(flags.batch, flags.steps)

@@ -57,6 +57,8 @@ def compare(workdir: pathlib.Path, config, extend: bool = False) -> Claim:
     reads_only = _compare_axes(workdir, old, config, axes)
     if reads_only and changed:
         raise BadInput("--extend trains every replica: name all of them")
+    if reads_only and new:
+        raise BadInput(f"'{workdir}' lacks parts, which are trained for all replicas: name all")
     return Claim(config, reads_only, came_from, changed)
 
 

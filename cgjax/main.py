@@ -1,6 +1,5 @@
 """cgjax --config=<family>[:<row>[,<size>]] [--config.<key>=<value> ...]"""
 
-import argparse
 import contextlib
 import json
 import logging
@@ -15,7 +14,7 @@ from cgjax import config as configs
 from cgjax import experiments, listing
 from cgjax.claim import claim, compare, start_anew
 from cgjax.core import checkpoint, hosts, parallel, signals, train
-from cgjax.core.errors import BadInput, command, shown
+from cgjax.core.errors import BadInput, command
 from cgjax.core.logging import (
     is_sound_npz,
     print_table,
@@ -25,6 +24,7 @@ from cgjax.core.logging import (
     write_results,
 )
 from cgjax.core.workdir import environment, locked, write_atomic
+from cgjax.flags import Parser
 
 
 @command
@@ -64,10 +64,18 @@ def start(config, family, flags) -> None:
         run(config, family, workdir, flags)
 
 
+class RunParser(Parser):
+    """A family alone may be meant as a config."""
+
+    def near(self, word: str) -> str:
+        is_family = word.partition(":")[0] in experiments.FAMILIES
+        return f" (did you mean --config={word}?)" if is_family else super().near(word)
+
+
 def parse(argv):
     """Flags, the overrides `{"train.steps": "400"}`, and the parser."""
-    parser = argparse.ArgumentParser(
-        prog="cgjax", usage=__doc__, add_help=False, allow_abbrev=False,
+    parser = RunParser(
+        prog="cgjax", usage=__doc__, add_help=False,
         epilog="`python -m cgjax.main` is the same. Exit codes: 0 done, 2 bad input, 3 preempted "
         "and saved, 4 diverged, 5 another host was lost.",
     )  # fmt: skip
@@ -103,14 +111,7 @@ def parse(argv):
             overrides[key] = value
         else:
             rest.append(word)
-    parser.error = _refuse  # argparse would print its usage and leave
-    flags, unknown = parser.parse_known_args(rest)
-    if unknown:
-        names = [action.option_strings[0] for action in parser._actions]
-        near = configs.nearest(unknown[0].partition("=")[0], names)
-        if unknown[0].partition(":")[0] in experiments.FAMILIES:
-            near = f" (did you mean --config={unknown[0]}?)"
-        raise BadInput(f"unknown argument {shown(unknown[0])}{near}")
+    flags = parser.parse(rest)
     check_flags(flags, overrides)
     return flags, overrides, parser
 
@@ -136,10 +137,6 @@ def folder(text: str) -> pathlib.Path:
         return pathlib.Path(text).expanduser()
     except RuntimeError:
         raise BadInput(f"--workdir={text}: there is no home directory") from None
-
-
-def _refuse(message: str):
-    raise BadInput(message)
 
 
 def default_workdir(config) -> pathlib.Path:

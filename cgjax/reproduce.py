@@ -12,6 +12,7 @@ from cgjax import main as runner
 from cgjax import report
 from cgjax.core.errors import BadInput, RunError, command, shown
 from cgjax.core.logging import say
+from cgjax.flags import Parser
 from cgjax.published import KINDS
 from cgjax.published.claims import CLAIMS, Claim
 from cgjax.report import standing as standings
@@ -23,7 +24,7 @@ FOLDER = pathlib.Path("runs") / "reproduce"
 @command
 def main(argv=None):
     """Says how one claim stands, or all of them."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m cgjax.reproduce",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -33,8 +34,7 @@ def main(argv=None):
     parser.add_argument("--list", nargs="*", metavar="WORD", help="claims that have these words")
     parser.add_argument("--run", action="store_true", help="run its rows, recorded or not")
     parser.add_argument("--size", choices=configs.SIZES, help="of the run; without it as published")
-    parser.error = _refuse
-    flags = parser.parse_args(argv)
+    flags = parser.parse(argv)
     runner.set_up_output()
     if flags.list is not None:
         if flags.claim or flags.run or flags.size:
@@ -50,10 +50,6 @@ def main(argv=None):
         found = run(claim, flags.size or claim.size)
     for line in told(found):
         say(line)
-
-
-def _refuse(message: str):
-    raise BadInput(message)
 
 
 def find(name: str) -> Claim:

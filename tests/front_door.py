@@ -1,7 +1,11 @@
 """The README's family, as text and as files: what the tests of the command line run."""
 
+import contextlib
 import pathlib
 import re
+
+import jax
+import pytest
 
 import cgjax
 
@@ -23,6 +27,16 @@ def write_family(folder: pathlib.Path, name: str, change=lambda text: text) -> p
     (folder / name / "study.py").write_text(change(study))
     (folder / name / "config.py").write_text(config.replace("mylab", name))
     return pathlib.Path(name) / "config.py"
+
+
+@contextlib.contextmanager
+def working_in(folder: pathlib.Path, lab: str):
+    """The folder with the family in it, typed from; on one device: programs for eight take long."""
+    write_family(folder, lab)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
+        yield folder
 
 
 def one_line(capsys, *words) -> str:

@@ -8,7 +8,7 @@ import shutil
 import jax
 import numpy as np
 import pytest
-from front_door import one_line, snapshot, write_family
+from front_door import one_line, snapshot, working_in
 
 import cgjax
 from cgjax import config as configs
@@ -19,12 +19,7 @@ from cgjax.main import main
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory):
-    """A folder with the family, typed from; programs for eight devices take long to compile."""
-    folder = tmp_path_factory.mktemp("here")
-    write_family(folder, "linelab")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
+    with working_in(tmp_path_factory.mktemp("here"), "linelab") as folder:
         yield folder
 
 
@@ -423,6 +418,10 @@ def test_some_parts_first_and_the_others_later(tmp_path, capsys):
         "--parts=": "no part ''",
     }.items():
         assert run("apart", flag) == 2 and words in one_line(capsys)
+    assert run("half", "--parts=mse", "--config.train.seeds=0,1") == 0
+    capsys.readouterr()
+    assert run("half", "--config.train.seeds=0") == 2  # reads, and there is nothing to read
+    assert "lacks parts, which are trained for all replicas" in one_line(capsys)
     assert main(["--config=sprites:smoke", "--parts=mse"]) == 2
     assert "has no parts to choose from" in one_line(capsys)
     assert without_lock(snapshot(tmp_path / "apart")) == without_lock(before)

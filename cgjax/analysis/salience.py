@@ -203,12 +203,7 @@ def overlap_kernel(x1: jax.Array, x2: jax.Array, kappa: jax.Array) -> jax.Array:
     shared, kappa = _shared(x1=x1, x2=x2), _table("kappa", kappa, 1)
     if kappa.shape[-1] != shared.shape[-1] + 1:
         raise ValueError(f"{shared.shape[-1]} components need kappa(0..C), got {kappa.shape}")
-    return _by_count(kappa, shared)
-
-
-@jax.jit
-def _by_count(kappa, shared):
-    return kappa[..., jnp.sum(shared, axis=-1)]
+    return _entries(kappa, shared, np.ones(shared.shape[-1], int))
 
 
 @float64
@@ -219,12 +214,13 @@ def subset_kernel(x1: jax.Array, x2: jax.Array, kappa: jax.Array) -> jax.Array:
         raise ValueError(
             f"{shared.shape[-1]} components need kappa with 2^C entries, got {kappa.shape}"
         )
-    return _by_set(kappa, shared)
+    return _entries(kappa, shared, 2 ** np.arange(shared.shape[-1]))
 
 
 @jax.jit
-def _by_set(kappa, shared):
-    return kappa[..., shared @ 2 ** np.arange(shared.shape[-1])]
+def _entries(kappa, shared, places):
+    """Of a table, at the sum of the places of shared components."""
+    return kappa[..., shared @ places]
 
 
 def _shared(**combinations):

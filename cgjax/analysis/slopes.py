@@ -91,10 +91,6 @@ def slope(y: np.ndarray, f: np.ndarray) -> float:
     y, f = (np.asarray(a, np.float64) for a in (y, f))
     if y.shape != f.shape or y.ndim not in (1, 2) or not _varies(y):
         raise ValueError(f"y and f are [n] or [n, D], and y varies: got {y.shape} and {f.shape}")
-    return _slope(y, f)
-
-
-def _slope(y, f):
     centred = y - y.mean(axis=0)
     return float(np.sum(centred * f) / np.sum(centred**2))
 
@@ -126,8 +122,7 @@ def _scores(reference, outputs, predicted, foretold, is_train, is_judged, reason
         reasons |= dict.fromkeys(names, _no_reference(is_judged, is_train))
         return dict.fromkeys(names)
     scores = {
-        name: None if each is None else _slope(y, each[is_judged])
-        for name, each in accounts.items()
+        name: None if each is None else slope(y, each[is_judged]) for name, each in accounts.items()
     }
     scores["r2"] = _r2(y, outputs[is_judged])
     scores["r2_train"] = _r2(reference[is_train], outputs[is_train])

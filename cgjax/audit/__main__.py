@@ -10,20 +10,19 @@ Wiedemer et al. (2023) applies, and which combinations to collect where it does 
   table.npz:array    one [rows, factors] of several arrays
 """
 
-import argparse
 import csv
 import pathlib
 import sys
 
 import numpy as np
 
-from cgjax import config as configs
 from cgjax import plots
 from cgjax.analysis import factor_tables
 from cgjax.audit import collect, tables
-from cgjax.core.errors import BadInput, command, shown
+from cgjax.core.errors import BadInput, command
 from cgjax.core.logging import say
 from cgjax.core.workdir import disk_errors
+from cgjax.flags import Parser, names
 from cgjax.main import set_up_output
 
 SHOWN = 10  # missing parts that are printed
@@ -67,8 +66,8 @@ def main(argv=None):
 
 def parse(argv):
     """Flags; None after --help."""
-    parser = argparse.ArgumentParser(
-        prog="python -m cgjax.audit", usage=__doc__, add_help=False, allow_abbrev=False,
+    parser = Parser(
+        prog="python -m cgjax.audit", usage=__doc__, add_help=False,
         epilog="Exit codes: 0 done, 2 bad input.",
     )  # fmt: skip
     add = parser.add_argument
@@ -82,15 +81,10 @@ def parse(argv):
     add("--condition", default="sum", choices=CONDITIONS, help="the theorem's, or a weaker (sum)")
     add("--out", type=pathlib.Path, help="folder of the picture (beside the table)")
     add("--help", "-h", action="store_true", help="this text")
-    parser.error = _refuse
-    flags, unknown = parser.parse_known_args(list(map(str, argv)))
+    flags = parser.parse(list(map(str, argv)))
     if flags.help:
         parser.print_help()
         return None
-    if unknown:
-        known = [action.option_strings[0] for action in parser._actions]
-        near = configs.nearest(unknown[0].partition("=")[0], known)
-        raise BadInput(f"unknown argument {shown(unknown[0])}{near}")
     if not flags.latents:
         raise BadInput("nothing to audit: give --latents=<table.csv or .npz>; --help says more")
     if bool(flags.composition) != bool(flags.components):
@@ -100,14 +94,6 @@ def parse(argv):
     if not 2 <= flags.bins <= 1000:
         raise BadInput(f"--bins must be from 2 to 1000, not {flags.bins}")
     return flags
-
-
-def _refuse(message: str):
-    raise BadInput(message)
-
-
-def names(text: str) -> tuple[str, ...]:
-    return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
 def numbers(text: str) -> tuple[int, ...]:

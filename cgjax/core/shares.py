@@ -79,6 +79,14 @@ class Share:
         return replicas.history_of(self.metrics, time.monotonic() - self.started)
 
 
+class HandedOver(Exception):
+    """What `fit` was to train; who trains it calls the run again, which then finds it done."""
+
+    def __init__(self, share: Share):
+        super().__init__(f"{share.folder} is trained elsewhere")
+        self.share = share
+
+
 def log_call(shares: list[Share], progress: Progress, start: int, stats: dict, every: int) -> None:
     """Writes what one call measured, stats [steps, R], into every share that is still trained.
 

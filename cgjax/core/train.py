@@ -98,14 +98,6 @@ def initial(experiment: Experiment, config) -> State:
     return parallel.to_own(SetUp(experiment, config).init())
 
 
-class HandedOver(Exception):
-    """What `fit` was to train; who trains it calls the run again, which then finds it done."""
-
-    def __init__(self, share: Share):
-        super().__init__(f"{share.folder} is trained elsewhere")
-        self.share = share
-
-
 def _fit_group(experiment, config, workdir: pathlib.Path, name: str, group, wanted: list[str]):
     share = Share(experiment, config, workdir, name, group, wanted, ONLY_READS.get())
     if share.is_trained():
@@ -115,7 +107,7 @@ def _fit_group(experiment, config, workdir: pathlib.Path, name: str, group, want
             f"{group.folder} in '{workdir}' is not finished: train all of it before asking for some"
         )
     if HANDS_OVER.get():
-        raise HandedOver(share)
+        raise shares.HandedOver(share)
     state = train_shares([share])
     return parallel.to_own(state), share.history()
 

@@ -10,12 +10,13 @@ import sys
 
 from cgjax import experiments, report
 from cgjax.core.errors import BadInput, command
+from cgjax.flags import Parser
 from cgjax.report import page
 
 
 @command
 def main(argv=None):
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m cgjax.report",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -25,7 +26,7 @@ def main(argv=None):
     parser.add_argument("--add", nargs="*", default=(), metavar="WORKDIR")
     parser.add_argument("--label", default="", help="marks a second run of the same row and size")
     parser.add_argument("--record", type=pathlib.Path, default=report.RECORD, metavar="FOLDER")
-    flags = parser.parse_args(argv)
+    flags = parser.parse(argv)
     if flags.runs and not flags.out:
         raise BadInput("runs are shown on the page: name its folder with --out=<folder>")
     for workdir in flags.add:

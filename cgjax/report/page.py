@@ -123,8 +123,8 @@ def _top(papers: list[Paper], anchors: dict) -> Html:
         tag("h1", TITLE),
         tag(
             "p",
-            "Every claim of the papers that a run can be held against, with its standing by one "
-            f"rule. Recorded runs: {len(entries)}, {when}.",
+            "Claims of the papers that a run can be held against, and how each stands. Recorded "
+            f"runs: {len(entries)}, {when}.",
             class_="lede",
         ),
         section.bar(every) if every else None,
@@ -184,7 +184,10 @@ def _foot() -> Html:
         tag("dl", *terms, class_="rule"),
         tag(
             "p",
-            "± is half of a 95 % interval: of ours over seeds, of the paper's over its seeds, or "
+            "The tolerance is max(0.03, 5 %) unless a number states its own. An ordering is a "
+            "match where the difference exceeds its half-width; runs that test their orderings "
+            "themselves keep their own verdict. ± is half of a 95 % interval: of ours over "
+            "seeds, of the paper's over its seeds, or "
             "twice its error of reading or rounding. In a difference both are together. The small "
             "drawings show it: the shade is the tolerance, the line no difference, each on its own "
             "scale.",

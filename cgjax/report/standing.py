@@ -1,4 +1,4 @@
-"""How every claim stands: what the record, or runs of one's own, say of it, by the one rule."""
+"""How claims stand: what the record, or runs of one's own, say of them, by the rule."""
 
 import json
 import pathlib

@@ -10,7 +10,6 @@ Points that differ only in numbers that are no shapes (a learning rate) train as
                                             brackets: --sweep.model.scales="(1,2),(3,4)"
 """
 
-import argparse
 import collections
 import pathlib
 import sys
@@ -21,6 +20,7 @@ import rich.table
 from cgjax import config as configs
 from cgjax.core.errors import BadInput, Preempted, RunError, command, shown
 from cgjax.core.logging import say
+from cgjax.flags import Parser, names
 from cgjax.main import folder, set_up_output
 from cgjax.sweep import processes
 from cgjax.sweep.points import STOPPED, Point, Standing, Task, check, expand, standing, tasks
@@ -72,8 +72,8 @@ def main(argv=None):
 
 def parse(argv):
     """Flags, fixed overrides, swept values, Slurm's options; flags are None after --help."""
-    parser = argparse.ArgumentParser(
-        prog="python -m cgjax.sweep", usage=__doc__, add_help=False, allow_abbrev=False,
+    parser = Parser(
+        prog="python -m cgjax.sweep", usage=__doc__, add_help=False,
         epilog="Exit codes: 0 all done, 1 some points failed, 2 bad input, 3 stopped and saved.",
     )  # fmt: skip
     add = parser.add_argument
@@ -109,26 +109,13 @@ def parse(argv):
         if key in keyed[head]:
             raise BadInput(f"'{key}' is given twice")
         keyed[head][key] = value
-    parser.error = _refuse
-    flags, unknown = parser.parse_known_args(rest)
+    flags = parser.parse(rest)
     if flags.help:
         parser.print_help()
         return None, {}, {}, {}
-    if unknown:
-        known = [action.option_strings[0] for action in parser._actions]
-        near = configs.nearest(unknown[0].partition("=")[0], known)
-        raise BadInput(f"unknown argument {shown(unknown[0])}{near}")
     check_flags(flags, keyed)
     swept = {key: values(key, text) for key, text in keyed["sweep"].items()}
     return flags, keyed["config"], swept, keyed["slurm"]
-
-
-def _refuse(message: str):
-    raise BadInput(message)
-
-
-def names(text: str) -> tuple[str, ...]:
-    return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
 def check_flags(flags, keyed: dict) -> None:

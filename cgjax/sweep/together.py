@@ -18,7 +18,7 @@ import traceback
 
 from cgjax import config as configs
 from cgjax import experiments
-from cgjax.core import hosts, parallel, signals, together, train
+from cgjax.core import hosts, parallel, shares, signals, together, train
 from cgjax.core.errors import BadInput, Preempted, RunError, command, first_line
 from cgjax.core.logging import say
 from cgjax.core.workdir import locked, read_json
@@ -78,7 +78,7 @@ def advance(member: Member, held: contextlib.ExitStack) -> None:
         ):
             held_by_us = command(lambda _: held.enter_context(locked(member.workdir)))
             code = held_by_us() or run_point(member.arguments)
-    except train.HandedOver as found:
+    except shares.HandedOver as found:
         member.share = found.share
         return
     except Exception:  # a fault of this point, which others may not have

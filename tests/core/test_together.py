@@ -11,7 +11,7 @@ import optax
 import pytest
 import toy
 
-from cgjax.core import checkpoint, together, train
+from cgjax.core import checkpoint, shares, together, train
 from cgjax.core.errors import Diverged, Preempted
 from cgjax.core.replicas import with_numbers
 
@@ -49,7 +49,7 @@ def handed_over(folder: pathlib.Path, rate: float, **changes):
     config, token = settings(rate), train.HANDS_OVER.set(True)
     try:
         train.fit(experiment(config, **changes), config, folder)
-    except train.HandedOver as found:
+    except shares.HandedOver as found:
         return found.share
     finally:
         train.HANDS_OVER.reset(token)

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 import pytest
 import toy
-from front_door import one_line, snapshot, write_family
+from front_door import one_line, snapshot, working_in
 
 from cgjax import report
 from cgjax.core import train
@@ -34,11 +34,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("here")
-    write_family(folder, "damagelab")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
+    with working_in(tmp_path_factory.mktemp("here"), "damagelab") as folder:
         yield folder
 
 

@@ -1,4 +1,4 @@
-"""Every claim of the papers that a run can be held against, one entry each.
+"""Claims of the papers that a run can be held against, one entry each.
 
 `CLAIMS` {id: Claim}, in the order of the families. Claims of kind "value" are the numbers of
 `published.PUBLISHED`, one for each number however many rows show it; the others are stated in the
