@@ -102,6 +102,24 @@ def bootstrap(
     return float(low), float(high)
 
 
+def jackknife(statistic: Callable, values) -> np.ndarray:
+    """What each of n draws makes of one number of them all: [n, ...], with that number as mean.
+
+    statistic(values [m, ...]) -> [...] pools draws. Their deviation over sqrt(n) is the jackknife's
+    error of it, so that a pooled number has an interval as the mean of n numbers has; of a single
+    draw there is none.
+    """
+    checks.finite(values=values)
+    values = np.asarray(checks.real("values", values), float)
+    if values.ndim == 0 or len(values) == 0:
+        raise ValueError(f"values are [n, ...] with n > 0, got shape {values.shape}")
+    n, of_all = len(values), np.asarray(statistic(values), float)
+    if n == 1:
+        return of_all[None]
+    others = np.stack([statistic(np.delete(values, i, axis=0)) for i in range(n)])
+    return of_all + (n - 1) * (others.mean(axis=0) - others)
+
+
 # --- regressions with clusters --------------------------------------------------------------------
 
 SIDES = ("both", "below", "above")

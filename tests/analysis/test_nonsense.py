@@ -1167,6 +1167,11 @@ CASES = {
         ("level", lambda: stats.bootstrap(np.mean, [1, 2], level=95)),
         ("level", lambda: stats.bootstrap(np.mean, [1, 2], level=NAN)),
     ],
+    "stats.jackknife": [
+        ("values", lambda: stats.jackknife(np.mean, [])),
+        ("values", lambda: stats.jackknife(np.mean, 1.0)),
+        ("values", lambda: stats.jackknife(np.mean, [1, NAN, 2])),
+    ],
     "factor_kernels.binary": [
         ("z1", lambda: factor_kernels.binary(X[:, :1], X)),
         ("z2", lambda: factor_kernels.binary(X, spoilt(X))),

@@ -48,6 +48,26 @@ def test_intervals_cover_the_mean_and_shrink():
     np.testing.assert_allclose(widths[1], 2 * 1.96 / 500**0.5, rtol=0.15)
 
 
+def test_a_pooled_number_has_the_error_that_other_draws_would_show():
+    """Shares of means, as the types' are: by the jackknife of each draw, and over many draws."""
+
+    def share(some):
+        size = np.abs(some.mean(axis=0))
+        return size / size.sum()
+
+    rng = np.random.default_rng(0)
+    draws = rng.normal((1.0, 0.5, 0.2), 0.2, (2000, 6, 3))
+    each = np.array([stats.jackknife(share, some) for some in draws])
+    found = np.array([share(some) for some in draws])
+    np.testing.assert_allclose(each.mean(axis=1), found, atol=1e-12)
+    errors = each.std(axis=1, ddof=1) / 6**0.5
+    np.testing.assert_allclose(
+        np.sqrt(np.mean(errors**2, axis=0)), found.std(axis=0, ddof=1), rtol=0.05
+    )
+    np.testing.assert_allclose(stats.jackknife(np.mean, draws[0, :, 0]), draws[0, :, 0])
+    assert stats.jackknife(share, draws[0, :1]).shape == (1, 3)
+
+
 def test_the_largest_share_leaves_the_observed_failures_a_chance_of_one_in_twenty():
     binomial = pytest.importorskip("scipy.stats").binom
     for failures, n in ((0, 40), (3, 50), (20, 300)):

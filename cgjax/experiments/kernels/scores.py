@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cgjax.analysis import closed_forms, salience
+from cgjax.analysis import additivity, closed_forms, salience, stats
 from cgjax.experiments.kernels import tasks
 
 LOSSES = {
@@ -31,6 +31,20 @@ def slope(y: np.ndarray, f: np.ndarray) -> np.ndarray:
     """Of the least-squares line through (y [n], f [..., n]): [...]."""
     centred = y - y.mean()
     return f @ centred / np.sum(centred**2)
+
+
+def type_shares(labels: np.ndarray, coefficients: np.ndarray) -> dict:
+    """Shares of each type of conjunction {type: [networks]}, from coefficients [networks, ...].
+
+    Values are averaged over networks first, as in the paper: what they share remains. Each network
+    has what it makes of that one number, by the jackknife; their mean is the number.
+    """
+
+    def shares(some):
+        return additivity.type_magnitudes(labels, some.mean(axis=0), tasks.RELEVANT, "sum")
+
+    each = stats.jackknife(lambda some: np.array(list(shares(some).values())), coefficients)
+    return dict(zip(shares(coefficients), each.T, strict=True))
 
 
 def closed_form(kappa: np.ndarray, task: tasks.Task) -> closed_forms.Addition:

@@ -21,7 +21,9 @@ def quality(weights: jax.Array, rule: str) -> jax.Array:
     "reference": ||W||_F / ||pinv(W)||_F, which favours a large pseudo-inverse; "conditioned": the
     condition number sigma_max / sigma_min.
     """
-    sigma = jnp.linalg.svd(weights, compute_uv=False)
+    # First to a small square: accelerators decompose batches of larger matrices one by one.
+    tall = weights if weights.shape[-2] > weights.shape[-1] else jnp.swapaxes(weights, -1, -2)
+    sigma = jnp.linalg.svd(jnp.linalg.qr(tall, mode="r"), compute_uv=False)
     if rule == "conditioned":
         return sigma[..., 0] / sigma[..., -1]
     return jnp.sqrt(jnp.sum(sigma**2, axis=-1) / jnp.sum(sigma**-2.0, axis=-1))

@@ -211,12 +211,15 @@ def test_the_objectives_disagree_on_cd_3():
 
 def test_magnitudes_average_values_over_networks_first():
     task = tasks.make("cd_2")
-    _, saved = dense_scores._context(
+    scores, saved = dense_scores._context(
         a_cell("cd_2", (0, 0.1, 0.3, 1), np.stack([task.y, -0.5 * task.y]))
     )
     first, second = saved["magnitudes"][0]
     assert first == pytest.approx(2 * second) and first > 0.5
     assert saved["right"] == pytest.approx(first / 4)  # not the mean of both
+    share = saved["right"] / sum(saved[kind] for kind in additivity.TYPES)
+    assert scores["right share"].shape == (2,)  # what each network makes of that one number
+    assert scores["right share"].mean() == pytest.approx(share)
 
 
 def test_signatures_of_the_four_ideal_units():

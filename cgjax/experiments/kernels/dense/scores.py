@@ -11,7 +11,7 @@ import numpy as np
 from cgjax.analysis import additivity, closed_forms, machines, salience
 from cgjax.core.logging import say
 from cgjax.experiments.kernels import tasks
-from cgjax.experiments.kernels.scores import closed_form, scores_of, short
+from cgjax.experiments.kernels.scores import closed_form, scores_of, short, type_shares
 
 BINS = np.linspace(-0.5, 1.5, 81)  # of normalised similarities: 0 distinct, 1 identical
 TIMES = ("before", "after")  # training
@@ -179,13 +179,11 @@ def _addition(cell: Cell) -> tuple[dict, dict]:
 def _context(cell: Cell) -> tuple[dict, dict]:
     """Mean |value| by type of conjunction; on CD-3 the margin in closed form."""
     labels, coefficients = cell.account.labels, cell.account.coefficients
-    # Values are averaged over networks first, as in the paper: what they share remains.
-    mean = coefficients.mean(axis=0)
-    shares = additivity.type_magnitudes(labels, mean, tasks.RELEVANT, relative_to="sum")
+    shares = type_shares(labels, coefficients)
     scores = {f"{kind} share": share for kind, share in shares.items()}
     each = additivity.type_magnitudes(labels, coefficients, tasks.RELEVANT)
     saved = {"types": np.array(list(each)), "magnitudes": np.array(list(each.values()))}
-    saved |= additivity.type_magnitudes(labels, mean, tasks.RELEVANT)
+    saved |= additivity.type_magnitudes(labels, coefficients.mean(axis=0), tasks.RELEVANT)
     if cell.task.name == "cd_3":
         scores |= _shortcut(cell)
     return scores, saved

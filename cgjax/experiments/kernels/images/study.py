@@ -18,7 +18,7 @@ from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
 from cgjax.experiments.kernels import tasks
 from cgjax.experiments.kernels.images import networks
-from cgjax.experiments.kernels.scores import closed_form, scores_of, short, slope
+from cgjax.experiments.kernels.scores import closed_form, scores_of, short, slope, type_shares
 
 N_SAMPLES = 11  # of each combination in similarities, as in the paper
 
@@ -129,9 +129,8 @@ def fit_additive(task: tasks.Task, outputs: dict) -> additivity.SplitAdditivity:
 def values(task: tasks.Task, found: additivity.SplitAdditivity, arrays: dict) -> dict:
     """Slope of unseen items' values (addition), or magnitudes by type (context dependence)."""
     if len(task.sizes) == 3:
-        mean = found.coefficients.mean(axis=0)  # values are averaged over seeds first
-        sizes = additivity.type_magnitudes(found.labels, mean, tasks.RELEVANT, "sum")
-        return {f"magnitude {name}": size for name, size in sizes.items()}
+        shares = type_shares(found.labels, found.coefficients)
+        return {f"magnitude {name}": share for name, share in shares.items()}
     if tasks.is_classification(task):
         return {}
     items, worth = zip(
