@@ -24,11 +24,12 @@ CHOSEN = {
     "anaphora_plural": (1e-4, 64, 1e-4, 32),
 }
 MINILM = {"model.hidden": 384, "model.layers": 6, "model.heads": 12, "masks.layers": (0, 3, 4)}
+PRETRAINED = {**MINILM, "data.tokens": "wordpiece", "masks.lrs": (1e-4, 1e-2)}
 RANDOM = {"model.start": "random"}
 
 
 def language(name: str) -> dict:
-    """A rule of language: from scratch in two shapes, pretrained, and never trained."""
+    """A rule of language: from scratch in two shapes, pretrained, and each never trained."""
     rule, number = name.split("_")
     lr, batch, pretrained_lr, pretrained_batch = CHOSEN[name]
     few = {"data.n_train": 2500, "data.n_val": 200, "data.n_test": 200, "data.n_eval": 200}
@@ -39,10 +40,10 @@ def language(name: str) -> dict:
         "parts": {
             "scratch": {},
             "scratch_minilm": MINILM,
-            "pretrained": {**MINILM, "model.start": "pretrained", "data.tokens": "wordpiece",
-                           "optim.lr": pretrained_lr, "data.batch": pretrained_batch,
-                           "masks.lrs": (1e-4, 1e-2)},
+            "pretrained": {**PRETRAINED, "model.start": "pretrained",
+                           "optim.lr": pretrained_lr, "data.batch": pretrained_batch},
             "random_weights": RANDOM,
+            "pretrained_random_weights": {**PRETRAINED, **RANDOM},
         },
     }  # fmt: skip
 
@@ -105,7 +106,9 @@ ROWS = {
                      "masks.keeps": (0.9, 0.5, 0.2, 0.05)},
     ),
     **{name: (f"{name.replace('_', ' and ')}: ResNet-50 from scratch, and never trained", "resnet",
-              {**vision(name), **LONG, "parts": {"resnet": {}, "random_weights": RANDOM}})
+              {**vision(name), **LONG, "parts": {
+                  "resnet50": {}, "random_weights": RANDOM,
+                  "wideresnet50_random_weights": {"model.arch": "wideresnet50", **RANDOM}}})
        for name in VISION},
     "wide": ("Wide ResNet-50-2 on the three rules of vision", "resnet", rules("wideresnet50")),
     "simclr": ("ResNet-50 pretrained by contrast, on the three rules of vision", "simclr",

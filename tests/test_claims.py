@@ -63,6 +63,12 @@ def entries():
     return {family: report.entries(family) for family in PUBLISHED}
 
 
+def is_of_a_part(config, metric):
+    """Whether a row of several parts has the one that a metric is named after."""
+    parts = config.get("parts", {})
+    return not parts or "/" not in metric or any(metric.startswith(f"{name}/") for name in parts)
+
+
 @pytest.mark.parametrize("family", PUBLISHED)
 def test_every_claim_has_a_row_and_a_metric(family, entries):
     """Rows as the config file has them, at the size of the claim; metrics as recorded or told.
@@ -86,6 +92,10 @@ def test_every_claim_has_a_row_and_a_metric(family, entries):
             if metric not in metrics[row]:
                 part, _, name = metric.rpartition("/")
                 assert part in papers[row].get("parts", {"": None}) and name in known, claim.id
+        for places in [[side] for side in sides(claim) if side not in claim.places] + [
+            list(claim.places)
+        ]:
+            assert not places or any(is_of_a_part(papers[row], name) for row, name in places), claim
         for key, value in claim.overrides:
             choices = papers[claim.row].data[key.removeprefix("data.")]
             assert (int(value) if value.isdigit() else value) in choices, claim.id

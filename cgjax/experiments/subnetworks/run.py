@@ -14,7 +14,6 @@ HEADLINES = (
 )  # fmt: skip
 # Runs of another choice of the same masks are held against the same number of the paper.
 SUFFIXES = (", selected",)
-NAMES = {"resnet/": "resnet50/"}  # ours may be a smaller one
 
 
 def check(config) -> None:
@@ -41,8 +40,6 @@ def _plain(name: str) -> str:
     """The paper's name of a metric."""
     for suffix in SUFFIXES:
         name = name.removesuffix(suffix)
-    for ours, theirs in NAMES.items():
-        name = theirs + name.removeprefix(ours) if name.startswith(ours) else name
     return name
 
 

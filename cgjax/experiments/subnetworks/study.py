@@ -325,10 +325,11 @@ def disjoint(config, workdir, name: str = "") -> tuple[dict, dict]:
 
 
 def trained_or_random(config, metrics: dict, arrays: dict) -> dict:
-    """Every part's masks held against those of the part `random_weights`, where there is one."""
-    found, control = {}, _table(arrays, "random_weights")
+    """Every part's masks held against those of its own random weights, else of `random_weights`."""
+    found = {}
     for name, own in parts(config):
         table = _table(arrays, name)
+        control = _table(arrays, f"{name}_random_weights") or _table(arrays, "random_weights")
         if not control or not table or not stages.is_trained(own):
             continue
         for i, subroutine in enumerate(arrays[f"{name}/subroutines"]):
