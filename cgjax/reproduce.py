@@ -95,7 +95,7 @@ def told(found: standings.Standing) -> list[str]:
         whose = "recomputed" if claim.source == "recomputed" else "paper"
         lines.append(f"{whose:11} {words.number(claim.number)}{words.spread(claim.published)}")
     elif len(found.parts) < 2:  # else each is a line with its numbers
-        lines += [f"claimed     {words.chain(chain)}" for chain in claim.chains]
+        lines += [f"claimed     {words.chain(claim, chain)}" for chain in claim.chains]
     if claim.caveat:
         lines.append(f"caveat      {claim.caveat}")
     if found.word == "not run":
@@ -104,7 +104,7 @@ def told(found: standings.Standing) -> list[str]:
     lines.append(f"ours        {words.number(found.ours)}{words.seeds(found)}{against}")
     lines += [f"run         {standings.described(one)}" for one in found.runs]
     if len(found.parts) > 1:
-        lines += [f"part        {words.part(*part)}" for part in found.parts]
+        lines += [f"part        {words.part(claim, *part)}" for part in found.parts]
     return [*lines, f"difference  {words.comparison(found)}", f"verdict     {found.word}"]
 
 

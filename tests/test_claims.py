@@ -10,6 +10,7 @@ import pytest
 
 from cgjax import config as configs
 from cgjax import experiments, report
+from cgjax.core import verdict as verdicts
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import summary
 from cgjax.published import CLAIMS as ORDERED
@@ -114,9 +115,18 @@ def test_what_is_claimed_in_words_holds_for_the_papers_own_numbers():
             ]
             for left, right in zip(numbers, numbers[1:]):
                 if None not in (left, right) and claim.family != "resistance":
-                    assert left > right, (claim.id, chain)
+                    assert _holds(claim, left, right), (claim.id, chain)
                     n += 1
     assert n > 80
+
+
+def _holds(claim, left, right):
+    if claim.kind != "equal":
+        return left > right
+    allowed = dict(claim.allowed)
+    if "factor" in allowed:
+        return 1 / allowed["factor"] < left / right < allowed["factor"]
+    return verdicts.equal(left, right, tolerance=allowed.get("tolerance")).word == "match"
 
 
 @pytest.mark.parametrize("name", ("sprites", "kernels", "bumps", "subnetworks", "rows"))
@@ -235,6 +245,47 @@ def test_errors_over_orders_of_magnitude_are_compared_by_ratio(record):
     assert word(record, name) == "match"
     record("bumps:B8,paper", {free: [6e-3, 7e-3, 4e-2], stripes: [3e-2, 1e-3, 2e-4]})
     assert word(record, name) == "underpowered"
+
+
+def test_no_difference_is_judged_by_the_same_rule(record):
+    name = "kernels.inside_or_outside_is_alike"
+    inside, outside = (metric for _, metric in CLAIMS[name].chains[0])
+    changes = {"data.distances": "0"}
+
+    def add(task, metric, values):
+        changed = changes | {"data.tasks": f"addition_{task}"}
+        record("kernels:addition_mnist,fast", {metric: values}, label=task, **changed)
+
+    add("interpolation", inside, [0.65, 0.655, 0.66])
+    assert word(record, name) == "not run"
+    add("both", outside, [0.66, 0.655, 0.65])
+    assert word(record, name) == "match"
+    add("both", outside, [0.69, 0.685, 0.68])  # 0.03 apart, and 0.017 wide
+    assert word(record, name) == "match"
+    add("both", outside, [0.70, 0.695, 0.69])
+    assert word(record, name) == "underpowered"
+    add("both", outside, [0.76, 0.755, 0.75])
+    assert word(record, name) == "no match"
+
+
+def test_no_difference_by_a_factor_and_by_a_tolerance_of_its_own(record):
+    name = "kernels.known_sums_do_not_mind_distance"
+    tasks = ("extrapolation", "interpolation", "both", "asymmetric")
+    for last, expected in ((2.1, "match"), (3.0, "no match")):
+        for task in tasks:
+            far = [last, last * 1.01, last * 0.99] if task == "both" else [1.9, 1.95, 1.85]
+            values = {f"{task}, d=0: in mse": [2.0, 2.02, 1.98], f"{task}, d=20: in mse": far}
+            changes = {"data.tasks": f"addition_{task}", "data.distances": "(0,20)"}
+            record("kernels:addition_mnist,fast", values, label=task, **changes)
+        (found,) = standings.standings(record.folder, [CLAIMS[name]])
+        assert found.word == expected and "logarithms" in found.note
+    name = "subnetworks.random_resnets_hold_no_modules"
+    for rule, subroutines in (("inside_contact", ("inside", "contact")),
+                              ("inside_number", ("inside", "number")),
+                              ("number_contact", ("number", "contact"))):  # fmt: skip
+        values = {f"random_weights/{one}: abl_diff": [0.05, 0.04, 0.06] for one in subroutines}
+        record(f"subnetworks:{rule},paper", values)
+    assert word(record, name) == "match"
 
 
 def test_what_a_run_says_of_its_own_claims_counts(record):

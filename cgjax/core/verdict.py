@@ -77,8 +77,11 @@ def verdict(values, published: dict, is_drawn: bool = True) -> Verdict:
         values, mean = np.log(values), math.log(mean)
     if not len(values):
         return Verdict("underpowered", math.nan, math.inf, tolerance)
-    difference = float(values.mean() - mean)
-    width += half_width(values, is_drawn)
+    return _within(float(values.mean() - mean), width + half_width(values, is_drawn), tolerance)
+
+
+def _within(difference: float, width: float, tolerance: float) -> Verdict:
+    """The rule itself."""
     if abs(difference) <= tolerance and width <= tolerance:
         word = "match"
     else:
@@ -99,22 +102,48 @@ def above(left, right, is_drawn: bool = True, paired: bool = False) -> Verdict:
     """Whether left is above right, as a paper claims: each a number, or the values of every seed.
 
     A match where the difference exceeds its half-width, no match where it does so the other way.
-    Half-widths of independent sides add by their squares. paired: both are of the same seeds, so
-    the half-width is that of their differences.
+    paired: both are of the same seeds.
+    """
+    difference, width, _ = _apart(left, right, is_drawn, paired)
+    if math.isnan(difference):
+        return Verdict("underpowered", math.nan, math.inf, 0.0)
+    # Without any width an equal pair is known not to be above.
+    word = "match" if difference > width else "no match" if -difference >= width else "underpowered"
+    return Verdict(word, difference, width, 0.0)
+
+
+def equal(
+    left, right, is_drawn: bool = True, paired: bool = False, tolerance: float | None = None
+) -> Verdict:
+    """Whether it makes no difference, as a paper claims: sides as `above` has them, by the rule.
+
+    tolerance: without it max(0.03, 5 % of the larger side).
+    """
+    difference, width, size = _apart(left, right, is_drawn, paired)
+    tolerance = max(LEAST, SHARE * size) if tolerance is None else tolerance
+    if math.isnan(difference):
+        return Verdict("underpowered", math.nan, math.inf, tolerance)
+    return _within(difference, width, tolerance)
+
+
+def _apart(left, right, is_drawn: bool, paired: bool) -> tuple[float, float, float]:
+    """Difference of two sides' means, its half-width, and the larger mean's size; nan without any.
+
+    Half-widths of independent sides add by their squares; of paired ones it is that of their
+    differences.
     """
     fixed = [np.ndim(side) == 0 for side in (left, right)]
     left, right = (np.atleast_1d(np.asarray(side, float)) for side in (left, right))
+    finite = [side[np.isfinite(side)] for side in (left, right)]
+    size = max((abs(float(side.mean())) for side in finite if len(side)), default=0.0)
     if paired and len(left) == len(right) and not any(fixed):
         both = np.isfinite(left) & np.isfinite(right)
         left, right, fixed = (left - right)[both], np.zeros(1), [False, True]
     left, right = (side[np.isfinite(side)] for side in (left, right))
     if not len(left) or not len(right):
-        return Verdict("underpowered", math.nan, math.inf, 0.0)
+        return math.nan, math.inf, 0.0
     widths = [half_width(side, is_drawn and not known) for side, known in zip((left, right), fixed)]
-    difference, width = float(left.mean() - right.mean()), math.hypot(*widths)
-    # Without any width an equal pair is known not to be above.
-    word = "match" if difference > width else "no match" if -difference >= width else "underpowered"
-    return Verdict(word, difference, width, 0.0)
+    return float(left.mean() - right.mean()), math.hypot(*widths), size
 
 
 def together(found: list[Verdict]) -> Verdict:
@@ -123,5 +152,12 @@ def together(found: list[Verdict]) -> Verdict:
     for word in ("no match", "underpowered", "match"):
         if word in words:
             shown = [one for one in found if one.word == word]
-            return min(shown, key=lambda one: one.difference - one.width)
+            return min(shown, key=_room)
     raise ValueError("a claim has at least one part")
+
+
+def _room(said: Verdict) -> float:
+    """How far a verdict is from another one: of an ordering, or of an equality."""
+    if said.tolerance:
+        return said.tolerance - abs(said.difference) - said.width
+    return said.difference - said.width

@@ -10,7 +10,8 @@ from cgjax.report import charts, standing, words
 from cgjax.report.markup import Html, join, tag
 
 COLUMNS = ("verdict", "claim", "published", "ours", "difference")
-KIND_WORDS = {"value": "a number", "greater": "greater", "sign": "a sign", "ordering": "an order"}
+KIND_WORDS = {"value": "a number", "greater": "greater", "sign": "a sign", "ordering": "an order",
+              "equal": "no difference"}  # fmt: skip
 MOST_VALUES = 12  # of seeds, one by one
 
 
@@ -89,11 +90,12 @@ def _theirs(claim) -> Html:
         read = KINDS[claim.source].strip(" ()")
         return join([_interval(claim.number, width), tag("small", read) if read else None])
     more = f", and {len(claim.chains) - 1} more" if len(claim.chains) > 1 else ""
-    return tag("small", _sides(claim.chains[0]), more, class_="chain")
+    return tag("small", _sides(claim), more, class_="chain")
 
 
-def _sides(chain) -> Html:
-    """An ordering, with what all its sides share said once."""
+def _sides(claim) -> Html:
+    """An ordering, or equals, with what all its sides share said once."""
+    chain = claim.chains[0]
     places = [side for side in chain if isinstance(side, tuple)]
     rows, metrics = ({place[i] for place in places} for i in (0, 1))
     shared = metrics if len(metrics) == 1 and len(places) > 1 else rows if len(rows) == 1 else ()
@@ -102,7 +104,7 @@ def _sides(chain) -> Html:
         if isinstance(side, tuple) else f"{side:g}"
         for side in chain
     ]  # fmt: skip
-    text = "".join(f"{word}: " for word in shared) + " > ".join(shown)
+    text = "".join(f"{word}: " for word in shared) + words.sign(claim).join(shown)
     # Names may break where their words do.
     return join(text.split("_"), between="_<wbr>")
 
@@ -149,7 +151,7 @@ def _details(item: Item) -> Html:
     if claim.published:
         lines.append(("published", words.number(claim.number) + words.spread(claim.published)))
     else:
-        lines += [("claimed", words.chain(chain)) for chain in claim.chains[:MOST_VALUES]]
+        lines += [("claimed", words.chain(claim, chain)) for chain in claim.chains[:MOST_VALUES]]
     lines += _lines(item.found)
     if item.yours:
         lines += [(f"yours: {name}", text) for name, text in _lines(item.yours)]
@@ -166,7 +168,7 @@ def _lines(found) -> list[tuple]:
         return []
     lines = [("seeds", _values(found)), ("difference", words.comparison(found))]
     if len(found.parts) > 1:
-        lines += [("part", words.part(*part)) for part in found.parts[:MOST_VALUES]]
+        lines += [("part", words.part(found.claim, *part)) for part in found.parts[:MOST_VALUES]]
     for run in found.runs:
         lines.append(("run", ". ".join(filter(None, (standing.described(run), run.get("note"))))))
     return lines

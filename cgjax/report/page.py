@@ -186,7 +186,8 @@ def _foot() -> Html:
             "p",
             "The tolerance is max(0.03, 5 %) unless a number states its own. An ordering is a "
             "match where the difference exceeds its half-width; runs that test their orderings "
-            "themselves keep their own verdict. ± is half of a 95 % interval: of ours over "
+            "themselves keep their own verdict. Where no difference is claimed (≈), two numbers of "
+            "ours are held to the same rule. ± is half of a 95 % interval: of ours over "
             "seeds, of the paper's over its seeds, or "
             "twice its error of reading or rounding. In a difference both are together. The small "
             "drawings show it: the shade is the tolerance, the line no difference, each on its own "

@@ -105,19 +105,23 @@ def _figures(paper: Paper, name: str) -> list[Html]:
 
 
 def _overviews(found: list) -> list[Html]:
-    """Of a family's numbers, and of its orderings, how far each is from what is claimed."""
-    kinds = (
-        (True, "All numbers by row: ours less the paper's, over the tolerance. Shaded: within it"),
-        (
-            False,
-            "All orderings by row: differences over half-widths. Right of the shade: as claimed",
+    """Of numbers, of orderings, and of what shall not differ: how far each is from the claim."""
+    kinds = {
+        "All numbers by row: ours less the paper's, over the tolerance. Shaded: within it": (
+            "value",
         ),
-    )
+        "All orderings by row: differences over half-widths. Right of the shade: as claimed": (
+            "greater", "sign", "ordering",
+        ),
+        "What shall not differ, by row: differences over the tolerance. Shaded: within it": (
+            "equal",
+        ),
+    }  # fmt: skip
     drawn = []
-    for is_value, caption in kinds:
+    for caption, wanted in kinds.items():
         rows = {}
         for one in found:
-            if bool(one.claim.published) == is_value:
+            if one.claim.kind in wanted:
                 rows.setdefault(one.claim.row, []).append(one)
         if sum(map(len, rows.values())) >= FEWEST:
             drawn.append(figure(charts.overview(rows, caption), caption))

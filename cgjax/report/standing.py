@@ -1,6 +1,7 @@
 """How claims stand: what the record, or runs of one's own, say of them, by the rule."""
 
 import json
+import math
 import pathlib
 from typing import NamedTuple
 
@@ -133,10 +134,11 @@ def _ordering(claim, entries, scales) -> Standing:
             found[side] = _side(side, entries, scales, claim)
         if any(found[side] is None for side in chain):
             return Standing(claim, "not run")
-        is_ratio = _is_by_ratio(claim.family, chain)
+        is_ratio = _is_by_ratio(claim, chain)
         by_ratio |= is_ratio
         for left, right in zip(chain, chain[1:]):
-            parts.append((left, right, _above(found[left], found[right], scales, is_ratio)))
+            said = _compared(claim, found[left], found[right], scales, is_ratio)
+            parts.append((left, right, said))
     verdict = verdicts.together([said for _, _, said in parts])
     every = [one for one in found.values() if isinstance(one, Found)]
     runs = tuple({id(one.run): one.run for one in every}.values())
@@ -175,7 +177,8 @@ def _side(side, entries, scales, claim):
     return max(found, key=_worth, default=None)
 
 
-def _above(left, right, scales, by_ratio: bool) -> verdicts.Verdict:
+def _compared(claim, left, right, scales, by_ratio: bool) -> verdicts.Verdict:
+    """One side with the next: above it, or equal to it, whichever is claimed."""
     both = [one for one in (left, right) if isinstance(one, Found)]
     paired = len(both) == 2 and left.run is right.run
     paired = paired and left.metric["seeds"] == right.metric["seeds"]
@@ -183,13 +186,19 @@ def _above(left, right, scales, by_ratio: bool) -> verdicts.Verdict:
     values = [_values(one) if isinstance(one, Found) else np.array(one) for one in (left, right)]
     if by_ratio and all(np.all(~(side <= 0)) for side in values):
         values = [np.log(side) for side in values]
-    return verdicts.above(*values, is_drawn=drawn, paired=paired)
+    if claim.kind != "equal":
+        return verdicts.above(*values, is_drawn=drawn, paired=paired)
+    allowed = dict(claim.allowed)
+    tolerance = math.log(allowed["factor"]) if by_ratio else allowed.get("tolerance")
+    return verdicts.equal(*values, is_drawn=drawn, paired=paired, tolerance=tolerance)
 
 
-def _is_by_ratio(family: str, chain) -> bool:
+def _is_by_ratio(claim, chain) -> bool:
     """Errors that span orders of magnitude are compared as the rule holds them against a number."""
+    if claim.kind == "equal":
+        return "factor" in dict(claim.allowed)
     places = [side for side in chain if isinstance(side, tuple)]
-    told = [PUBLISHED[family].get(row, {}).get(metric, {}) for row, metric in places]
+    told = [PUBLISHED[claim.family].get(row, {}).get(metric, {}) for row, metric in places]
     return all("factor" in one for one in told)
 
 

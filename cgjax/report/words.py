@@ -26,13 +26,19 @@ def seeds(found) -> str:
     return f"{sd} ({n} value{'s' if n > 1 else ''})"
 
 
-def chain(sides) -> str:
-    return " > ".join(": ".join(side) if isinstance(side, tuple) else f"{side:g}" for side in sides)
+def sign(claim) -> str:
+    """What stands between the sides of a claim in words."""
+    return " ≈ " if claim.kind == "equal" else " > "
 
 
-def part(left, right, said) -> str:
-    """One comparison of an ordering."""
-    sides = chain((left, right))
+def chain(claim, sides) -> str:
+    told = (": ".join(side) if isinstance(side, tuple) else f"{side:g}" for side in sides)
+    return sign(claim).join(told)
+
+
+def part(claim, left, right, said) -> str:
+    """One comparison of an ordering, or of equals."""
+    sides = chain(claim, (left, right))
     return f"{sides}: {said.difference:+.3g} ± {said.width:.3g}, {said.word}"
 
 
@@ -40,8 +46,8 @@ def comparison(found) -> str:
     """Difference, half-width and tolerance of a standing, as the rule has them."""
     said, published = found.verdict, found.claim.published
     words = [f"{said.difference:+.3g}", f"half-width {said.width:.3g}"]
-    if published:
-        words[0] += " of logarithms" if "factor" in published else ""
+    words[0] += " of logarithms" if published and "factor" in published else ""
+    if published or said.tolerance:
         words.append(f"tolerance {said.tolerance:.3g}")
     return ", ".join(filter(None, [*words, found.note]))
 

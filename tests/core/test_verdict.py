@@ -8,7 +8,7 @@ import scipy.stats
 
 from cgjax.core import verdict as verdicts
 from cgjax.core.logging import summary
-from cgjax.core.verdict import above, of_entry, together, verdict
+from cgjax.core.verdict import above, equal, of_entry, together, verdict
 from cgjax.report import verdict as reported
 
 
@@ -91,6 +91,36 @@ def test_above():
     assert above([0.5], 0.0, is_drawn=False).word == "match"
     assert above([0.5], [0.5], is_drawn=False).word == "no match"
     assert above([math.nan], 0.0).word == "underpowered"
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "word", "stated"),
+    (
+        ([0.51, 0.50, 0.52], 0.5, "match", {}),  # as against a published number
+        ([0.51, 0.48, 0.54], 0.5, "underpowered", {}),
+        ([0.59, 0.60, 0.61], 0.5, "no match", {}),
+        (0.5, [0.59, 0.60, 0.61], "no match", {}),
+        ([0.54, 0.55, 0.56], 0.5, "underpowered", {}),
+        ([0.54, 0.55, 0.56], 0.5, "match", {"tolerance": 0.06}),
+        # Widths of independent sides add by their squares: 0.025 each are 0.035.
+        ([0.51, 0.50, 0.52], [0.51, 0.50, 0.52], "underpowered", {}),
+        ([0.51, 0.50, 0.52], [0.51, 0.50, 0.52], "match", {"paired": True}),
+        ([10.4, 10.4], [10.0, 10.0], "match", {}),  # 5 % of the larger
+        ([10.6, 10.6], [10.0, 10.0], "no match", {}),
+        ([0.5], 0.5, "underpowered", {}),  # one seed, however close
+        ([0.5], 0.5, "match", {"is_drawn": False}),
+        ([math.nan], 0.5, "underpowered", {}),
+    ),
+)
+def test_equal(left, right, word, stated):
+    assert equal(left, right, **stated).word == word
+
+
+def test_of_equals_the_worst_is_shown():
+    near, far = equal([0.50, 0.50], 0.5), equal([0.51, 0.51], 0.5)
+    assert together([near, far]) == together([far, near]) == far
+    below = equal([0.4, 0.4], 0.5)  # as far the other way
+    assert together([near, below, far]) == below and below.word == "no match"
 
 
 def test_a_claim_of_parts_falls_with_one():

@@ -14,11 +14,13 @@ from cgjax.published.claims import bumps, kernels, sprites, subnetworks
 from cgjax.published.claims.rows import ROWS
 
 STATED = sprites.STATED | kernels.STATED | bumps.STATED | subnetworks.STATED
-KINDS = ("value", "greater", "sign", "ordering")
+KINDS = ("value", "greater", "sign", "ordering", "equal")
 # Families and beginnings of metrics, and in what ours differs there.
 CAVEATS = {
-    ("subnetworks", "pretrained"): "ours is MiniLM (6 layers of 384), fine-tuned for sentences, in "
-    "the place of the pretrained BERT-small",
+    ("subnetworks", "pretrained/"): "ours is MiniLM (6 layers of 384), fine-tuned for sentences, "
+    "in the place of the pretrained BERT-small",
+    ("subnetworks", "pretrained_random_weights/"): "ours has the shape of MiniLM (6 layers of 384) "
+    "in the place of BERT-small's",
 }
 # Numbers over several rules, which no single row gives.
 POOLED = {"subnetworks": ("agreement", "anaphora", "means")}
@@ -35,7 +37,9 @@ class Claim(NamedTuple):
     source: str  # "printed", "read", "recomputed" (of `published.KINDS`), or "stated" in words
     published: dict | None = None  # of a value: mean, sd, spread, n, tolerance ... (`published`)
     places: tuple = ()  # of a value: every (row, metric) where a run shows it, the best last
-    chains: tuple = ()  # else: sides from the greatest to the least, each (row, metric) or a number
+    # Else sides, (row, metric) or a number: from the greatest to the least, or pairs of equals.
+    chains: tuple = ()
+    allowed: tuple = ()  # of equals: (("tolerance" or "factor", number),), else the usual one
     size: str = "paper"  # the size at which the row is that of the paper
     overrides: tuple = ()  # (key, value) that run no more of the row than the claim needs
     caveat: str = ""  # in what ours cannot be the paper's, whatever its size
@@ -107,12 +111,15 @@ def _overrides(row: str, metric: str) -> tuple:
 
 
 def _stated(family: str):
-    """Claims in words: literals, with sides from the greatest to the least."""
+    """Claims in words: literals, with sides from the greatest to the least, or of equals."""
     for name, one in STATED[family].items():
-        chains = tuple(_filled(one["chains"], one.get("each", ((),))))
+        sides = one["equal"] if "equal" in one else one["chains"]
+        chains = tuple(_filled(sides, one.get("each", ((),))))
         row, metric = next(side for chain in chains for side in chain if isinstance(side, tuple))
         is_sign = all(0 in chain and len(chain) == 2 for chain in chains)
         is_pair = max(map(len, chains)) == 2
+        kind = "sign" if is_sign else "greater" if is_pair else "ordering"
+        kind = "equal" if "equal" in one else kind
         yield Claim(
             id=f"{family}.{name}",
             sentence=one["sentence"],
@@ -120,9 +127,10 @@ def _stated(family: str):
             family=family,
             row=row,
             metric=metric,
-            kind="sign" if is_sign else "greater" if is_pair else "ordering",
+            kind=kind,
             source="stated",
             chains=chains,
+            allowed=tuple((name, one[name]) for name in ("tolerance", "factor") if name in one),
             caveat=_caveat(
                 family, [side[1] for side in sum(chains, ()) if isinstance(side, tuple)]
             ),

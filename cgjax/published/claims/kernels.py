@@ -84,6 +84,18 @@ STATED = {
                 ],
             ],
         },
+        "lazy_networks_keep_their_features": {
+            "sentence": "Training leaves the features of lazy networks as they were: their "
+            "salience of single components is the same",
+            "where": "supplement, rich and lazy, similarities",
+            "equal": [
+                [
+                    ("addition_rich", "{0}, sigma 1: S(1;2) after"),
+                    ("addition_rich", "{0}, sigma 1: S(1;2) before"),
+                ]
+            ],
+            "each": ("extrapolation", "asymmetric", "interpolation", "both"),
+        },
         "memorization_grows_with_depth": {
             "sentence": "In CD-3 dense networks memorize more, the deeper they are",
             "where": "supplement, deep networks",
@@ -125,6 +137,38 @@ STATED = {
                     ("addition_mnist", "extrapolation, d=0: slope"),
                 ],
             ],
+        },
+        "inside_or_outside_is_alike": {
+            "sentence": "With two anchors it makes no difference whether new items lie between "
+            "them or beyond: sums shrink alike",
+            "where": "figure of values by distance; proposition 5.1 says so of kernels",
+            "equal": [
+                [
+                    ("addition_mnist", "interpolation, d=0: slope"),
+                    ("addition_mnist", "both, d=0: slope"),
+                ]
+            ],
+        },
+        "inside_or_outside_is_alike_apart": {
+            "sentence": "The same of digits that are apart",
+            "where": "figure of values by distance",
+            "equal": [
+                [
+                    ("addition_mnist", "interpolation, d={0}: slope"),
+                    ("addition_mnist", "both, d={0}: slope"),
+                ]
+            ],
+            "each": (5, 10, 15, 20),
+        },
+        "known_sums_do_not_mind_distance": {
+            "sentence": "On known combinations of new images, errors barely depend on how far "
+            "digits are apart (a factor of 1.2, which is ours)",
+            "where": "figure of values by distance, in-distribution MSE",
+            "equal": [
+                [("addition_mnist", "{0}, d=20: in mse"), ("addition_mnist", "{0}, d=0: in mse")]
+            ],
+            "each": ("extrapolation", "interpolation", "both", "asymmetric"),
+            "factor": 1.2,
         },
         "two_anchors_leak_less": {
             "sentence": "With two anchors in place of one, sums shrink less",

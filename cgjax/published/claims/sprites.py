@@ -1,8 +1,9 @@
 """Claims in words of Wiedemer et al. 2023 and its side experiments; literals only.
 
 `STATED` {family: {name: claim}}: a `sentence` in our words, `where` the paper says so, and
-`chains` of sides from the greatest to the least, each (row, metric) or a number; `each` has the
-words that stand for {0}, {1} in them.
+`chains` of sides from the greatest to the least, each (row, metric) or a number, or `equal`, pairs
+of sides that do not differ, by more than a `tolerance` or a `factor` where one is stated; `each`
+has the words that stand for {0}, {1} in them.
 """
 
 STATED = {
@@ -40,6 +41,13 @@ STATED = {
                     ("diagonal_narrow", "r2_all"),
                 ]
             ],
+        },
+        "which_support_does_not_matter": {
+            "sentence": "Where both conditions hold, it makes no difference which support a "
+            "network per sprite is trained on",
+            "where": "table, rows with both conditions",
+            "equal": [[("{0}", "r2_all"), ("orthogonal_compositional", "r2_all")]],
+            "each": ("orthogonal_normal", "orthogonal_broad", "diagonal", "diagonal_broad"),
         },
         "condition_is_not_necessary": {
             "sentence": "With opacities no support can be sufficient, and the error is lower still",
