@@ -8,6 +8,7 @@ import numpy as np
 
 from cgjax.core import checkpoint, tree
 from cgjax.core.errors import BadInput
+from cgjax.core.logging import Metrics
 
 
 class Loaded(NamedTuple):
@@ -24,6 +25,18 @@ def read(folder: pathlib.Path, names: list[str], step=None) -> tuple[dict, dict,
     leaves, at = checkpoint.open_finished(folder, names, step)
     steps = np.array([at[name] for name in names])
     return tree.nested(leaves, "params"), tree.nested(leaves, "extra"), steps
+
+
+def last_scores(folder: pathlib.Path, names: list[str], metric: str) -> np.ndarray:
+    """What a metric was of the replicas `names` when they were last evaluated."""
+    found, where = {}, pathlib.Path(folder) / "checkpoints"
+    for group in checkpoint.begun(where):
+        saved = checkpoint.open_group(where / group.folder)
+        log = Metrics(pathlib.Path(folder) / "metrics.jsonl", group.folder, ())
+        log.mark = tuple(saved.meta["log"])
+        values = log.history()["eval"][metric][-1]
+        found |= dict(zip(saved.meta["replicas"], values, strict=True))
+    return np.array([found[name] for name in names])
 
 
 def read_part(known: dict, workdir, part: str = "", step=None) -> tuple[Any, dict, np.ndarray]:

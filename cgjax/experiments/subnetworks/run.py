@@ -5,7 +5,7 @@ import pathlib
 from cgjax.core import tables as markdown
 from cgjax.core.logging import summary
 from cgjax.experiments.subnetworks import figures as drawing
-from cgjax.experiments.subnetworks import study
+from cgjax.experiments.subnetworks import reading, study
 from cgjax.published import PUBLISHED
 
 HEADLINES = (
@@ -56,8 +56,8 @@ def plan(config) -> dict:
 
 
 def load(config, workdir, part: str = "", step=None):
-    """The bases of one part of a row, or the subnetworks "<part>/<subroutine>" of its masks."""
-    return study.load(config, workdir, part, step)
+    """The bases of one part of a row, or what masks leave of them: `reading` has the names."""
+    return reading.load(config, workdir, part, step)
 
 
 def draw(config, arrays: dict, folder: pathlib.Path) -> None:

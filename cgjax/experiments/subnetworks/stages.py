@@ -12,10 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.analysis import masks as library
-from cgjax.core import checkpoint, loading, tree
+from cgjax.core import tree
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
-from cgjax.core.replicas import names_of
 from cgjax.data import pretrained
 from cgjax.experiments.subnetworks import (
     ablation,
@@ -23,7 +22,6 @@ from cgjax.experiments.subnetworks import (
     controls,
     language,
     measures,
-    odd_one_out,
     pretraining,
     searches,
     tasks,
@@ -107,24 +105,49 @@ def pruned(config, task, found: bases.Bases, workdir, name: str = "") -> bases.B
     One mask for each first score and rate, all layers; of each base that of the best validation
     accuracy is baked in: w * 1[s > 0].
     """
-    everything = len(task.subroutines)  # the target after the last subroutine
-    replicas = searches.product(config, found, 1, config.masks.seeds[:1])
-    some = replicas["layers"] == 0
-    replicas = {key: values[some] for key, values in replicas.items()}
-    replicas["target"] = np.full(some.sum(), everything)
+    replicas = prunings(config, task, found)
     search = searches.run(without_nulls(config), task, found, replicas, workdir / "prune", name)
-    best = []
-    for i in range(len(found.valid)):
-        own = np.flatnonzero(replicas["base"] == i)
-        best.append(int(own[np.argmax(search.scores["sub/val/own"][own])]))
-    hard = library.hard(jax.tree.map(lambda leaf: leaf[np.array(best)], search.s))
-    params = jax.vmap(library.apply)(found.params, hard)
+    best = best_prunings(replicas, search.scores["sub/val/own"])
+    params = baked(found.params, search.s, best)
     new = bases.scored(config, task, params, found.numbers)
     for i, place in enumerate(best):
         kept, accuracy = search.scores["kept"][place], new.scores["compositional"][i]
         say(f"base_seed {found.numbers['base_seed'][i]}: pruned to {kept:.3f} of the weights, "
             f"test accuracy {accuracy:.3f}")  # fmt: skip
     return new
+
+
+def prunings(config, task, found: bases.Bases) -> dict:
+    """Replicas of masks for the whole rule."""
+    replicas = searches.product(config, found, 1, config.masks.seeds[:1])
+    some = replicas["layers"] == 0
+    replicas = {key: values[some] for key, values in replicas.items()}
+    # The target after the last subroutine is the rule.
+    return replicas | {"target": np.full(some.sum(), len(task.subroutines))}
+
+
+def best_prunings(replicas: dict, accuracies) -> np.ndarray:
+    """The replica of the best validation accuracy of each base."""
+    every = [np.flatnonzero(replicas["base"] == i) for i in range(replicas["base"].max() + 1)]
+    return np.array([own[np.argmax(accuracies[own])] for own in every])
+
+
+def baked(params, s, best):
+    """Weights of every base, 0 where its best mask is."""
+    hard = library.hard(jax.tree.map(lambda leaf: leaf[best], s))
+    return jax.vmap(library.apply)(params, hard)
+
+
+def of_family(config, family: str):
+    """The settings of one kind of masks where a row compares several."""
+    settings = config.copy_and_resolve_references()
+    with settings.unlocked():
+        settings.masks.family = family
+        if family in ("hard_concrete", "magnitude"):
+            settings.masks.s0s = config.masks.keeps
+        if family == "magnitude":  # nothing is learned: one pass, and no penalty changes it
+            settings.masks.penalties, settings.masks.epochs = (0.0,), 1
+    return settings
 
 
 def without_nulls(config):
@@ -228,57 +251,3 @@ def oracle(config, task, found: bases.Bases) -> dict:
     scores = {name: np.array([float(one[name]) for one in each]) for name in each[0]}
     replicas = searches.columns(found, rows)
     return tables.make(searches.Found(replicas, scores, {}, {}), found, len(task.subroutines))
-
-
-# --- read back ------------------------------------------------------------------------------------
-
-
-def load(config, workdir, step=None) -> loading.Loaded:
-    """`predict(params, inputs {name: [4n, ...]})` -> logits [n, 4] of a part's bases."""
-    task = task_of(config)
-    if not is_trained(config):
-        params, steps = bases.initial(config, task), np.zeros(len(config.train.seeds), int)
-    else:
-        params, steps = best(config, workdir, step)
-    return loading.Loaded(_predictor(task), params, config, steps)
-
-
-def load_masks(config, workdir, subroutine: str, step=None) -> loading.Loaded:
-    """The subnetworks of one subroutine: weights of a base, 0 where its mask is.
-
-    params: leading axis bases x mask seeds, of the pre-registered configuration.
-    """
-    if config.masks.prune:
-        raise BadInput("masks.prune=True: what is left of the bases was not saved, masks are of it")
-    task, own = task_of(config), config.masks
-    whole = load(config, workdir).params
-    numbers = {"base_seed": np.array(config.train.seeds)}
-    found = bases.Bases(whole, numbers, {}, np.ones(len(config.train.seeds), bool))
-    target = task.subroutines.index(loading.choose(subroutine, task.subroutines, workdir))
-    rows = [{"base": base, "target": target, **registered(config), "seed": seed}
-            for base in range(len(found.valid)) for seed in own.seeds]  # fmt: skip
-    replicas = searches.columns(found, rows)
-    names = names_of(replicas, ("seed", *numbers, *searches.IDENTITY))
-    scores, _, steps = loading.read(pathlib.Path(workdir) / "masks", names, step)
-    like = jax.tree.map(lambda leaf: leaf[0], whole)
-    on = {name: sets[0] for name, sets in tasks.layer_sets(task, like, tuple(own.layers)).items()}
-    taken = jax.tree.map(lambda leaf: jnp.asarray(leaf)[replicas["base"]], whole)
-    scores = {name: jnp.asarray(leaf) for name, leaf in tree.flat(scores).items()}
-    scores = tree.unflat({name: scores.get(name) for name in tree.flat(whole)}, whole)
-    hard = library.FAMILIES[own.family].hard(scores)
-    params = jax.vmap(lambda base, mask: library.apply(base, mask, on))(
-        searches.cast(taken, on, task.dtype), hard
-    )
-    return loading.Loaded(_predictor(task), params, config, steps)
-
-
-def _predictor(task):
-    return lambda params, inputs: odd_one_out.logits(task.embed(params, inputs))
-
-
-def best(config, workdir, step=None) -> tuple[dict, np.ndarray]:
-    """The bases' weights of the best validation loss, and the updates they had."""
-    names = [f"seed {seed}" for seed in config.train.seeds]
-    leaves, _ = checkpoint.open_finished(pathlib.Path(workdir) / "base", names, step)
-    found = tree.nested(leaves, "best")
-    return found["params"], np.asarray(found["step"])

@@ -46,16 +46,6 @@ def plan(config) -> dict:
     return found
 
 
-def load(config, workdir, part: str = "", step=None) -> loading.Loaded:
-    """The bases of one part, or "<part>/<subroutine>": the subnetworks that its masks leave."""
-    known, workdir = dict(parts(config)), pathlib.Path(workdir)
-    head, _, subroutine = part.rpartition("/")
-    if part not in known and head in known and config.study in WITH_MASKS:
-        return stages.load_masks(known[head], workdir / head, subroutine, step)
-    name = loading.choose(part, known, workdir)
-    return stages.load(known[name], workdir / name, step)
-
-
 def study(config, workdir) -> tuple[dict, dict]:
     """Runs every part: metrics {name: (values, seeds)}, and arrays to draw."""
 
@@ -230,13 +220,7 @@ def families(config, workdir, name: str = "") -> tuple[dict, dict]:
     metrics, arrays = base_metrics(found, task.subroutines), base_arrays(found, task.subroutines)
     arrays["families"] = np.array(config.masks.families)
     for family in config.masks.families:
-        settings = config.copy_and_resolve_references()
-        with settings.unlocked():
-            settings.masks.family = family
-            if family in ("hard_concrete", "magnitude"):
-                settings.masks.s0s = config.masks.keeps
-            if family == "magnitude":  # nothing is learned: one pass, and no penalty changes it
-                settings.masks.penalties, settings.masks.epochs = (0.0,), 1
+        settings = stages.of_family(config, family)
         replicas = searches.product(settings, found, len(task.subroutines))
         masks = searches.run(settings, task, found, replicas, workdir / family, name)
         table = tables.make(masks, found, len(task.subroutines))
@@ -365,6 +349,4 @@ STUDIES = {
     "joint": disjoint,
     "tangent": kernels,
 }
-# Studies whose parts have a folder of masks for each base and subroutine.
-WITH_MASKS = ("rule", "resnet", "simclr", "sizes", "joint", "tangent")
 AFTERWARDS = {"sizes": over_widths, "rule": trained_or_random, "resnet": trained_or_random}
