@@ -1,5 +1,7 @@
 """What dense networks and networks on images share: losses, scores on new inputs, a closed form."""
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -33,18 +35,35 @@ def slope(y: np.ndarray, f: np.ndarray) -> np.ndarray:
     return f @ centred / np.sum(centred**2)
 
 
-def type_shares(labels: np.ndarray, coefficients: np.ndarray) -> dict:
-    """Shares of each type of conjunction {type: [networks]}, from coefficients [networks, ...].
+class Pooled(NamedTuple):
+    """One number of all networks together, told by what each makes of it (the jackknife)."""
 
-    Values are averaged over networks first, as in the paper: what they share remains. Each network
-    has what it makes of that one number, by the jackknife; their mean is the number.
+    each: np.ndarray  # [networks], no score of a network; their mean is the number
+
+
+def entry(value, seeds) -> tuple:
+    """A metric as studies return it: (values, seeds), without seeds where networks are pooled."""
+    if isinstance(value, Pooled):
+        return value.each, []
+    return (value, seeds) if np.ndim(value) == 1 else ([value], [])
+
+
+def as_array(value) -> np.ndarray:
+    """A score as figures read it."""
+    return np.asarray(value.each if isinstance(value, Pooled) else value)
+
+
+def type_shares(labels: np.ndarray, coefficients: np.ndarray) -> dict[str, Pooled]:
+    """Shares of each type of conjunction, from coefficients [networks, ...].
+
+    Values are averaged over networks first, as in the paper: what they share remains.
     """
 
     def shares(some):
         return additivity.type_magnitudes(labels, some.mean(axis=0), tasks.RELEVANT, "sum")
 
     each = stats.jackknife(lambda some: np.array(list(shares(some).values())), coefficients)
-    return dict(zip(shares(coefficients), each.T, strict=True))
+    return dict(zip(shares(coefficients), map(Pooled, each.T), strict=True))
 
 
 def closed_form(kappa: np.ndarray, task: tasks.Task) -> closed_forms.Addition:

@@ -16,7 +16,7 @@ from cgjax.experiments.kernels import inputs, tasks
 from cgjax.experiments.kernels.dense import figures, networks
 from cgjax.experiments.kernels.dense import scores as dense_scores
 from cgjax.experiments.kernels.dense import study as dense_study
-from cgjax.experiments.kernels.scores import scores_of
+from cgjax.experiments.kernels.scores import entry, scores_of
 from cgjax.main import main
 
 pytestmark = pytest.mark.usefixtures("one_device")
@@ -206,7 +206,7 @@ def test_the_objectives_disagree_on_cd_3():
         np.testing.assert_allclose(scores["relative margin"], [1, 1])
     assert saved["magnitudes"].shape == (5, 2)
     assert saved["right"] > 0.5 > 10 * saved["context"]
-    assert sum(scores[f"{kind} share"] for kind in additivity.TYPES) == pytest.approx(1)
+    assert sum(scores[f"{kind} share"].each for kind in additivity.TYPES) == pytest.approx(1)
 
 
 def test_magnitudes_average_values_over_networks_first():
@@ -218,8 +218,9 @@ def test_magnitudes_average_values_over_networks_first():
     assert first == pytest.approx(2 * second) and first > 0.5
     assert saved["right"] == pytest.approx(first / 4)  # not the mean of both
     share = saved["right"] / sum(saved[kind] for kind in additivity.TYPES)
-    assert scores["right share"].shape == (2,)  # what each network makes of that one number
-    assert scores["right share"].mean() == pytest.approx(share)
+    values, seeds = entry(scores["right share"], [3, 4])
+    assert values.shape == (2,) and seeds == []  # what each makes of one number, no seed's score
+    assert values.mean() == pytest.approx(share)
 
 
 def test_signatures_of_the_four_ideal_units():

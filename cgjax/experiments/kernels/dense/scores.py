@@ -11,7 +11,14 @@ import numpy as np
 from cgjax.analysis import additivity, closed_forms, machines, salience
 from cgjax.core.logging import say
 from cgjax.experiments.kernels import tasks
-from cgjax.experiments.kernels.scores import closed_form, scores_of, short, type_shares
+from cgjax.experiments.kernels.scores import (
+    as_array,
+    closed_form,
+    entry,
+    scores_of,
+    short,
+    type_shares,
+)
 
 BINS = np.linspace(-0.5, 1.5, 81)  # of normalised similarities: 0 distinct, 1 identical
 TIMES = ("before", "after")  # training
@@ -58,9 +65,8 @@ def measure(config, sweep) -> tuple[dict, dict]:
                 continue
             scores, saved = _measure_cell(config, cell(config, sweep, kept, i, j))
             for score, values in scores.items():
-                each = np.ndim(values) == 1  # else one number of all networks together
-                metrics[f"{name}: {score}"] = (values, seeds[kept]) if each else ([values], [0])
-                arrays[f"{score}/{i}/{j}"] = np.asarray(values)
+                metrics[f"{name}: {score}"] = entry(values, seeds[kept])
+                arrays[f"{score}/{i}/{j}"] = as_array(values)
             arrays |= {f"{key}/{i}/{j}": values for key, values in saved.items()}
     return metrics, arrays
 

@@ -18,7 +18,15 @@ from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
 from cgjax.experiments.kernels import tasks
 from cgjax.experiments.kernels.images import networks
-from cgjax.experiments.kernels.scores import closed_form, scores_of, short, slope, type_shares
+from cgjax.experiments.kernels.scores import (
+    as_array,
+    closed_form,
+    entry,
+    scores_of,
+    short,
+    slope,
+    type_shares,
+)
 
 N_SAMPLES = 11  # of each combination in similarities, as in the paper
 
@@ -34,10 +42,8 @@ def study(config, workdir: pathlib.Path):
             scores, found = analyse(config, trained)
             seeds = list(config.train.seeds)
             for key, value in scores.items():
-                each = np.ndim(value) == 1  # else one number of all networks together
-                entry = (value, seeds) if each else ([value], [0])
-                metrics[f"{short(task)}, d={distance}: {key}"] = entry
-            arrays |= {f"{name}/{k}": np.asarray(v) for k, v in (found | scores).items()}
+                metrics[f"{short(task)}, d={distance}: {key}"] = entry(value, seeds)
+            arrays |= {f"{name}/{k}": as_array(v) for k, v in (found | scores).items()}
             for metric in ("slope", "comp accuracy"):
                 if metric in scores:
                     say(f"{name}: {metric} {np.mean(scores[metric]):.3f}")
