@@ -116,7 +116,7 @@ def _ours(found) -> Html:
     against = "" if found.against is None else f"against {words.number(found.against)}, "
     n = len([value for value in found.values if value is not None])
     noun = "seed" if len(found.seeds) == len(found.values) else "value"
-    seeds = "closed form" if width == 0 and n == 1 else f"{n} {noun}{'s' if n != 1 else ''}"
+    seeds = "nothing drawn" if width == 0 and n == 1 else f"{n} {noun}{'s' if n != 1 else ''}"
     devices = dict.fromkeys(run.get("devices") for run in found.runs)
     date = max((run.get("date") or "" for run in found.runs), default="")
     where = "".join(f"{name}, " for name in devices if name)
@@ -166,7 +166,7 @@ def _details(item: Item) -> Html:
 def _lines(found) -> list[tuple]:
     if found.word == "not run":
         return []
-    lines = [("seeds", _values(found)), ("difference", words.comparison(found))]
+    lines = [("values", _values(found)), ("difference", words.comparison(found))]
     if len(found.parts) > 1:
         lines += [("part", words.part(found.claim, *part)) for part in found.parts[:MOST_VALUES]]
     for run in found.runs:

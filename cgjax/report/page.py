@@ -123,15 +123,17 @@ def _top(papers: list[Paper], anchors: dict) -> Html:
         tag("h1", TITLE),
         tag(
             "p",
-            "Claims of the papers that a run can be held against, and how each stands. Recorded "
-            f"runs: {len(entries)}, {when}.",
+            "Claims of the papers that a run can be held against, and numbers that others computed "
+            "anew with the papers' settings (marked recomputed): how each stands. Recorded runs: "
+            f"{len(entries)}, {when}.",
             class_="lede",
         ),
         section.bar(every) if every else None,
         tag(
             "p",
-            "In figures a grey bar is the paper's interval and a point is ours, in the colour of "
-            "its verdict; what that means is told at the end.",
+            "In figures a grey bar is the published interval and a point is ours, in the colour of "
+            "its verdict; a point without a line has no interval of ours, being one seed, or "
+            "nothing that was drawn. What verdicts mean is told at the end.",
             class_="note",
         ),
         tag("ol", *links, class_="papers"),
@@ -189,9 +191,10 @@ def _foot() -> Html:
             "themselves keep their own verdict. Where no difference is claimed (≈), two numbers of "
             "ours are held to the same rule. ± is half of a 95 % interval: of ours over "
             "seeds, of the paper's over its seeds, or "
-            "twice its error of reading or rounding. In a difference both are together. The small "
-            "drawings show it: the shade is the tolerance, the line no difference, each on its own "
-            "scale.",
+            "twice its error of reading or rounding; a spread that is not told counts as none. In "
+            "a difference both are together. Each claim is judged alone: of so many, some are "
+            "misjudged by chance. The small drawings show the difference: the shade is the "
+            "tolerance, the line no difference, each on its own scale.",
         ),
     )
 

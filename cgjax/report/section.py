@@ -107,7 +107,7 @@ def _figures(paper: Paper, name: str) -> list[Html]:
 def _overviews(found: list) -> list[Html]:
     """Of numbers, of orderings, and of what shall not differ: how far each is from the claim."""
     kinds = {
-        "All numbers by row: ours less the paper's, over the tolerance. Shaded: within it": (
+        "All numbers by row: ours less theirs, over the tolerance. Shaded: within it": (
             "value",
         ),
         "All orderings by row: differences over half-widths. Right of the shade: as claimed": (
@@ -175,7 +175,7 @@ def _runs(paper: Paper) -> Html | None:
 
 def run_table(entries: list[dict]) -> Html:
     """One line per run: what, seeds, hardware, date, time, code and note."""
-    heads = ("run, for --config", "label", "seeds", "hardware", "date", "time", "code", "note")
+    heads = ("row", "label", "seeds", "hardware", "date", "time", "code", "note")
     rows = []
     for entry in entries:
         seeds = entry["config"].get("train", {}).get("seeds", ())
