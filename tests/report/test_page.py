@@ -119,6 +119,16 @@ def test_every_number_of_theirs_is_from_published(record, plain):
         assert before[claim.id]["ours"] == after[claim.id]["ours"]
 
 
+def test_no_difference_is_shown_as_such(tmp_path):
+    name = "kernels.lazy_networks_keep_their_features"
+    (tmp_path / "kernels").mkdir()
+    shutil.copy(report.RECORD / "kernels" / "addition_rich-paper.json", tmp_path / "kernels")
+    row = Rows(shown(tmp_path, [CLAIMS[name]])).rows[name]
+    assert " ≈ " in row["published"] and "and 3 more" in row["published"]
+    assert "half-width" in row["claim"] and "tolerance 0.03" in row["claim"]
+    assert row["verdict"] == "match"
+
+
 def figures(text):
     return re.findall(r'<svg[^>]*class="chart".*?</svg>', text)
 
