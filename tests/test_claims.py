@@ -346,7 +346,8 @@ def test_the_readme_of_kernels_tells_it(found):
     assert all(one.word == "underpowered" and "asymmetric: slope" in one.claim.metric
                for one in open_)  # fmt: skip
     assert max(abs(one.verdict.difference) for one in rows("cd_deep")) < 0.015
-    assert all(len(one.values) == 1 for one in rows("cd_deep"))
+    assert matches("cd_deep") == "60 of 60"
+    assert all((len(one.values), one.seeds) == (6, ()) for one in rows("cd_deep"))
     accuracy = [one for one in rows("te_deep") if one.claim.metric.endswith(": accuracy")]
     assert [one.ours for one in accuracy] == [1.0] * 4
     late = found["kernels.te_deep.depth_3_te_2_2_first_all_right_test"]

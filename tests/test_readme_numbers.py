@@ -1065,12 +1065,31 @@ def test_claims_are_judged_as_the_readme_says():
     }
 
 
+def test_the_plane_at_the_papers_length():
+    entries = {(entry["row"], entry["size"], entry["label"]): entry
+               for entry in report.entries("resistance")}  # fmt: skip
+    n = 0
+    for row in ("heads", "one_step", "remedies", "heal"):
+        short, whole = entries[row, "default", ""], entries[row, "paper", "plane"]
+        found = {one["claim"]: one["verdict"] for one in short["claims"]}
+        for one in whole["claims"]:
+            assert one["verdict"] == found[one["claim"]], (row, one["claim"])
+            n += 1
+    assert n == 3 + 2 + 3 + 1
+    before, now = (next(one for one in entries["demo", size, label]["claims"]
+                        if one["claim"] == "plane: A uses X_2 more")
+                   for size, label in (("default", ""), ("paper", "plane")))  # fmt: skip
+    assert (before["verdict"], now["verdict"]) == ("underpowered", "holds")
+    told = "In `demo` A uses X_2 more (S_2 {ours:.3f} against {against:.3f}, p {p:.3f})"
+    assert plain(told.format(**now)) in plain(RESISTANCE.read_text())
+
+
 def test_claims_at_the_papers_length():
     """All of A against B hold; how far SGD's networks are behind guesses; the optimisers' span."""
     entries = {(entry["row"], entry["label"]): entry for entry in report.entries("resistance")
                if entry["size"] == "paper"}  # fmt: skip
-    judged = {(row, one["claim"]): one["verdict"]
-              for (row, _), entry in entries.items() for one in entry["claims"]}  # fmt: skip
+    judged = {(row, one["claim"]): one["verdict"] for (row, label), entry in entries.items()
+              if label != "plane" for one in entry["claims"]}  # fmt: skip
     odd = {key for key, word in judged.items() if word != "holds"}
     assert {key for key in odd if key[0] not in ("control", "capacity")} == {
         ("optimisers", "SGD composes less than guesses")
