@@ -94,6 +94,11 @@ UNREAD = {
 }
 # Rows that have changed since: (row, label).
 CHANGED = {("needed", "from_6_percent")}
+# Keys that runs of a label were given other values of.
+GIVEN = {
+    "published_splits": ("data.splits",),
+    "published_splits_pretrained": ("data.splits", "masks.epochs", "train.epochs"),
+}
 
 
 @pytest.mark.parametrize("family", UNREAD)
@@ -119,6 +124,7 @@ def test_recorded_configs_are_still_known(family):
             if "(absent)" not in line
             and not line.startswith(free)
             and f": {entry['label']} ->" not in line  # what its label says
+            and not line.startswith(GIVEN.get(entry["label"], ()))
         ]
         assert not changed, (entry["row"], changed)
 
