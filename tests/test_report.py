@@ -95,10 +95,8 @@ UNREAD = {
 # Rows that have changed since: (row, label).
 CHANGED = {("needed", "from_6_percent")}
 # Keys that runs of a label were given other values of.
-GIVEN = {
-    "published_splits": ("data.splits",),
-    "published_splits_pretrained": ("data.splits", "masks.epochs", "train.epochs"),
-}
+_SPLITS = ("data.splits", "masks.epochs", "train.epochs")
+GIVEN = {"published_splits": _SPLITS, "published_splits_pretrained": _SPLITS}
 
 
 @pytest.mark.parametrize("family", UNREAD)
