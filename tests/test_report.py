@@ -96,7 +96,10 @@ UNREAD = {
 CHANGED = {("needed", "from_6_percent")}
 # Keys that runs of a label were given other values of.
 _SPLITS = ("data.splits", "masks.epochs", "train.epochs")
-GIVEN = {"published_splits": _SPLITS, "published_splits_pretrained": _SPLITS}
+GIVEN = {
+    "published_splits": _SPLITS,
+    "published_splits_pretrained": (*_SPLITS, "parts.pretrained.optim.lr"),
+}
 
 
 @pytest.mark.parametrize("family", UNREAD)
