@@ -21,12 +21,13 @@ def quality(weights: jax.Array, rule: str) -> jax.Array:
     "reference": ||W||_F / ||pinv(W)||_F, which favours a large pseudo-inverse; "conditioned": the
     condition number sigma_max / sigma_min.
     """
-    # First to a small square: accelerators decompose batches of larger matrices one by one.
+    # Of the smaller square, sigma^2: accelerators decompose larger matrices of a batch one by one.
     tall = weights if weights.shape[-2] > weights.shape[-1] else jnp.swapaxes(weights, -1, -2)
-    sigma = jnp.linalg.svd(jnp.linalg.qr(tall, mode="r"), compute_uv=False)
+    squares = jnp.einsum("...oi,...oj->...ij", tall, tall, precision="highest")
+    squares = jnp.linalg.eigvalsh(squares)
     if rule == "conditioned":
-        return sigma[..., 0] / sigma[..., -1]
-    return jnp.sqrt(jnp.sum(sigma**2, axis=-1) / jnp.sum(sigma**-2.0, axis=-1))
+        return jnp.sqrt(squares[..., -1] / squares[..., 0])
+    return jnp.sqrt(jnp.sum(squares, axis=-1) / jnp.sum(1 / squares, axis=-1))
 
 
 @functools.partial(jax.jit, static_argnames=("shape", "n_draws", "rule"))
