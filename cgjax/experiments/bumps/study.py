@@ -105,11 +105,13 @@ def _line(config, trained, c) -> str:
     word = trained.cells[c].name or config.model.name
     missed = int(np.sum(trained.scores["id_nmse"][:, c] >= config.optim.stop))
     note = f" ({missed} of {len(config.train.seeds)} seeds never reached the ID criterion)"
-    return (
-        f"{word}: ID nMSE {mean['id_nmse']:.3g}, OOD nMSE {mean['ood_nmse']:.3g}, "
+    has_ood = trained.set_of(config, 0, c).is_ood.any()
+    held_out = "nothing held out" if not has_ood else (
+        f"OOD nMSE {mean['ood_nmse']:.3g}, "
         f"position {mean['ood_position_accuracy']:.2f}, peak {mean['ood_peak_height']:.2f}"
-        + (note if config.optim.stop and missed else "")
-    )
+    )  # fmt: skip
+    note = note if config.optim.stop and missed else ""
+    return f"{word}: ID nMSE {mean['id_nmse']:.3g}, {held_out}{note}"
 
 
 # --- what figures show ----------------------------------------------------------------------------

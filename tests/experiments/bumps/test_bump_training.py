@@ -270,3 +270,16 @@ def test_seeds_start_alike_in_every_cell(fields):
     replicas = training.replicas(config, trained.scenes)
     config.train.seeds = (0,)
     assert replicas["seed"].tolist() == [0, 0, 1, 1] and replicas["cell"].tolist() == [0, 1, 0, 1]
+
+
+def test_what_is_not_held_out_has_no_score_in_words():
+    """Row `ranks` trains on the whole plane: its line said "OOD nMSE nan"."""
+    settings = part("ranks")
+    shown = sets.make(settings)
+    cells = training.cells(settings, shown.axes)
+    names = ("id_nmse", "ood_nmse", "ood_position_accuracy", "ood_peak_height")
+    shape = len(settings.train.seeds), len(cells)
+    scores = {name: np.full(shape, np.nan if "ood" in name else 0.5) for name in names}
+    trained = training.Trained(shown, cells, None, scores, {}, {}, {})
+    line = study._line(settings, trained, 0)
+    assert "nothing held out" in line and "nan" not in line
