@@ -22,6 +22,7 @@ SPRITES, SUPPORT, KERNELS, BUMPS, RESISTANCE, SUBNETWORKS = (
     for folder in ("sprites", "sprites/support", "kernels", "bumps", "resistance", "subnetworks")
 )
 FRONT = ROOT / "README.md"
+VECTORS = ROOT / "cgjax" / "experiments" / "vectors" / "README.md"
 ACROSS = ROOT / "cgjax" / "experiments" / "across" / "README.md"
 PAPERS = "across/demo-default"
 CONTROL_STARTS = ("1, biases 0", "2, biases 0", "3, biases 0", "2, biases 1", "3, biases 1")
@@ -29,6 +30,7 @@ REMEDY = "lam_entropy 0.1 + vec_variance 0.01"
 DONUT, STRIPED = "donut_6_22, stripes x0", "donut_6_22, stripes x1"
 
 
+AGREEMENT = ("subject", "verb")
 SLOPES = ("slope", "predicted slope, kernel")
 ADDITION = ("extrapolation", "asymmetric", "interpolation", "both")
 
@@ -44,11 +46,13 @@ def number(path: str) -> float:
     found = entry["metrics"]
     if rest in found:
         return found[rest]["ours"]
-    found = found[metric]
+    found = found[metric.removesuffix(" own")]
     if which == "e-3":
         return 1000 * found["ours"]
     if which == "%":
         return 100 * found["ours"]
+    if which == "sd" and metric.endswith(" own"):
+        return found["sd"]
     if which == "difference":
         return found["ours"] - found["paper"]
     if which.startswith("["):
@@ -747,6 +751,41 @@ SENTENCES = [
             ),
         ],
     ),
+    *(
+        (
+            SUBNETWORKS,
+            sentence,
+            [f"subnetworks/objectives-default {objective}/{which}: {name}"
+             for objective in ("target", "target_and_chance_on_other")],
+        )
+        for which in AGREEMENT
+        for name, sentence in (
+            ("sub_diff", "{:+.3f} and {:+.3f}"),
+            ("abl_diff", "{:.3f} and {:.3f}"),
+        )
+    ),
+    (
+        SUBNETWORKS,
+        "disjoint, the verb's keeps {:.2f}, the subject's {:.2f} and solves",
+        [f"subnetworks/joint-default {which}: kept, disjoint" for which in AGREEMENT[::-1]],
+    ),
+    (
+        FRONT,
+        "R2 of a network per part {:.3f} ({:.2f}), {:.3f} ({:.2f}) and {:.3f} ({:.2f})",
+        [
+            f"vectors/compositional_{name}-paper r2_all{who}"
+            for name in ("random", "diagonal", "orthogonal")
+            for who in ("", " paper")
+        ],
+    ),
+    *(
+        (
+            VECTORS,
+            f"{name} | {{:.3f}} ± {{:.3f}} | {{:.2f}}",
+            [f"vectors/compositional_{name}-paper r2_all{w}" for w in ("", " own sd", " paper")],
+        )
+        for name in ("random", "diagonal", "orthogonal")
+    ),
     (
         SUBNETWORKS,
         "two of three bases count ({:.3f} and {:.3f}): antecedent sub_diff {:+.3f}, abl_diff "
@@ -1152,6 +1191,45 @@ def test_gradient_descent_is_held_against_searches():
     assert f"of {len(distinct)} comparisons of test accuracy" in text
     holds = [one["claim"] for one in judged if one["verdict"] == "holds"]
     assert len(holds) == 2 and all("width 16" in claim for claim in holds)
+
+
+PUBLISHED_SPLITS = (
+    ("anaphora_singular-fast-published_splits", "scratch", ("antecedent", "pronoun")),
+    ("anaphora_singular-fast-published_splits", "scratch_minilm", ("antecedent", "pronoun")),
+    ("anaphora_singular-fast-published_splits_pretrained", "pretrained", ("antecedent", "pronoun")),
+    ("agreement_singular-fast-published_splits", "scratch", AGREEMENT),
+    ("agreement_singular-fast-published_splits", "scratch_minilm", AGREEMENT),
+)
+
+
+@pytest.mark.parametrize("file, part, subroutines", PUBLISHED_SPLITS)
+def test_masks_with_the_papers_splits(file, part, subroutines):
+    metrics = read_json(report.RECORD / "subnetworks" / f"{file}.json")["metrics"]
+    text = plain(SUBNETWORKS.read_text())
+
+    def signed(value):
+        return f"{value:+.3f}" if abs(value) >= 5e-4 else "0.000"
+
+    def beside(metric, words):
+        theirs = metric.get("paper")
+        return words(metric["ours"]) + (f" ({words(theirs)})" if theirs is not None else "")
+
+    bases = metrics[f"{part}/base: test accuracy"]["values"]
+    each = (
+        "{:.3f}, {:.3f}, {:.3f}".format(*bases) if len(set(bases)) > 1 else f"{bases[0]:.3f} each"
+    )
+    for i, name in enumerate(subroutines):
+        sub, gone, beyond, kept, full = (
+            metrics[f"{part}/{name}: {key}"]
+            for key in ("sub_diff", "abl_diff", "abl_diff beyond random removals", "kept",
+                        "full pattern")
+        )  # fmt: skip
+        expected = " | ".join((
+            "" if i else each, name, beside(sub, signed), beside(gone, signed),
+            signed(gone["ours"] - beyond["ours"]), beside(kept, "{:.3f}".format),
+            f"{9 * full['ours']:.0f} of 9 |",
+        ))  # fmt: skip
+        assert expected in text, expected
 
 
 def test_the_demonstration_of_subnetworks():
