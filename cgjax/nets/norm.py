@@ -1,5 +1,7 @@
 """Batch, instance and group normalisation in PyTorch's conventions."""
 
+import math
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -26,31 +28,32 @@ class BatchNorm(nn.Module):
         running_mean = self.variable("batch_stats", "mean", jnp.zeros, (features,))
         running_var = self.variable("batch_stats", "var", jnp.ones, (features,))
         mean, var = running_mean.value, running_var.value
+        dtype, shape = x.dtype, (1,) * (x.ndim - 1) + (-1,)
         if train:
+            near = some_value(x, range(x.ndim - 1))
+            x = x - near.reshape(shape)
             mean, var, count = moments(x, mask)
             if not self.is_initializing():
                 unbiased = var * count / jnp.maximum(count - 1, 1)
-                for running, now in ((running_mean, mean), (running_var, unbiased)):
+                for running, now in ((running_mean, near + mean), (running_var, unbiased)):
                     running.value += self.momentum * (now - running.value)
         # One product and one sum for each value.
         factor = scale / jnp.sqrt(var + self.epsilon)
-        shape = (1,) * (x.ndim - 1) + (-1,)
         y = x * factor.reshape(shape) + (bias - mean * factor).reshape(shape)
-        return y.astype(x.dtype)
+        return y.astype(dtype)
 
 
-def moments(x: jax.Array, mask=None) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Mean and (biased) variance [features] over all axes but the last, and how many values."""
-    axes = tuple(range(x.ndim - 1))
-    x = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+def moments(apart: jax.Array, mask=None) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Mean and (biased) variance [features] over all axes but the last, and how many values.
+
+    apart: values, float32 at least, less one of them (`some_value`). mask: as in `BatchNorm`.
+    """
     if mask is None:
-        mask = jnp.ones(x.shape[0], x.dtype)
-    weights = mask.astype(x.dtype).reshape((-1,) + (1,) * (x.ndim - 1))
-    count = jnp.sum(mask.astype(x.dtype)) * (x[0].size // x.shape[-1])
-    mean = jnp.sum(weights * x, axes) / count
-    # Around the mean: the difference of two large squares would lose the digits of a small one.
-    centred = x - mean.reshape((1,) * (x.ndim - 1) + (-1,))
-    return mean, jnp.sum(weights * centred**2, axes) / count, count
+        mask = jnp.ones(apart.shape[0])
+    mask = mask.astype(apart.dtype)
+    count = jnp.sum(mask) * (apart[0].size // apart.shape[-1])
+    mean, var = _moments(apart, tuple(range(apart.ndim - 1)), count, mask)
+    return mean.ravel(), var.ravel(), count
 
 
 class InstanceNorm(nn.Module):
@@ -104,7 +107,35 @@ def norm_of(kind: str):
 
 def standardise(x: jax.Array, axes: tuple[int, ...], epsilon: float) -> jax.Array:
     """(x - mean) / sqrt(variance + epsilon) along `axes`, in float32 at least; dtype of x."""
-    wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
-    centred = wide - jnp.mean(wide, axes, keepdims=True)
-    var = jnp.mean(centred**2, axes, keepdims=True)
-    return (centred * jax.lax.rsqrt(var + epsilon)).astype(x.dtype)
+    apart = x.astype(wide(x)) - some_value(x, axes, keepdims=True)
+    mean, var = _moments(apart, axes, math.prod(x.shape[axis] for axis in axes))
+    return ((apart - mean) * jax.lax.rsqrt(var + epsilon)).astype(x.dtype)
+
+
+# --- mean and variance in one pass ----------------------------------------------------------------
+# Mean and variance about the mean are two passes over memory, and three in the gradient. About a
+# fixed number they are one each, but the difference of two large squares would lose the digits of
+# a small one: so the number is one of the values, which is as far from their mean as they are.
+
+
+def some_value(x: jax.Array, axes, keepdims: bool = False) -> jax.Array:
+    """A value from the middle of `axes`, in float32 at least: near the others, and not learned."""
+    for axis in sorted(axes, reverse=True):
+        middle = x.shape[axis] // 2 if axis else 0  # rows at the end of a batch may be padding
+        x = jax.lax.index_in_dim(x, middle, axis, keepdims)
+    return jax.lax.stop_gradient(x.astype(wide(x)))
+
+
+def _moments(apart, axes, count, weights=None):
+    """Mean and variance along `axes`, which stay with length 1; weights: of the first axis."""
+    weighted = apart
+    if weights is not None:
+        weighted = apart * weights.reshape((-1,) + (1,) * (apart.ndim - 1))
+    mean = jnp.sum(weighted, axes, keepdims=True) / count
+    square = jnp.sum(weighted * apart, axes, keepdims=True) / count
+    return mean, jnp.maximum(square - mean**2, 0)
+
+
+def wide(x: jax.Array):
+    """The dtype of sums: that of x, float32 at least."""
+    return jnp.promote_types(x.dtype, jnp.float32)

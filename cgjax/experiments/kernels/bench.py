@@ -1,4 +1,5 @@
-"""Speed of the kernels study: the phase map, empirical NTKs, the ConvNet's NTK on 2,000 pairs.
+"""Speed of the kernels study: the phase map, empirical NTKs, the ConvNet's NTK on 2,000 pairs,
+training steps of the image networks.
 
 python -m cgjax.bench kernels                            all parts
 python -m cgjax.experiments.kernels.bench --parts=phase  one of them
@@ -22,10 +23,10 @@ from cgjax.core import parallel
 from cgjax.core.errors import BadInput, command
 from cgjax.core.logging import say
 from cgjax.core.timing import fastest, table
-from cgjax.experiments.kernels import bench_ntk, tasks
+from cgjax.experiments.kernels import bench_images, bench_ntk, tasks
 from cgjax.experiments.kernels.theory.classification import PRICE, phase_kernels
 
-PARTS = ("phase", "ntk", "convnet")
+PARTS = ("phase", "ntk", "convnet", "images")
 N_GRID = 50
 EVERY = 6  # of the kernels goes through scikit-learn's loop
 CAP = 1_000_000  # its iterations: it stalls where classes cannot be separated
@@ -37,9 +38,8 @@ def run(batch: int = 0, steps: int = 0, parts: str = "all", n_pairs: int = 0) ->
     """Prints the tables of the parts, "all" or some of PARTS with commas between them.
 
     batch: kernels of the phase map at a time, 0 for all at once. n_pairs: 0 for 2,000 on an
-    accelerator, and to leave the ConvNet out on a CPU. `steps` means nothing here.
+    accelerator, and to leave the ConvNet out on a CPU. steps: of image networks in one call.
     """
-    del steps
     chosen = PARTS if parts == "all" else tuple(parts.split(","))
     if unknown := set(chosen) - set(PARTS):
         raise BadInput(f"no part '{min(unknown)}': all, or some of {','.join(PARTS)}")
@@ -48,6 +48,7 @@ def run(batch: int = 0, steps: int = 0, parts: str = "all", n_pairs: int = 0) ->
         "phase": lambda: phase(batch),
         "ntk": against_jacrev,
         "convnet": lambda: convnet(n_pairs or N_PAIRS),
+        "images": lambda: bench_images.run(steps),
     }
     for part in PARTS:
         started = time.perf_counter()

@@ -80,6 +80,8 @@ def test_the_convnet_s_part_says_time_and_share(monkeypatch, capsys):
 def test_parts_are_chosen_and_named(capsys):
     bench.run(parts="convnet")
     assert "on an accelerator" in capsys.readouterr().out
-    with pytest.raises(BadInput, match="no part 'phases': all, or some of phase,ntk,convnet"):
+    with pytest.raises(
+        BadInput, match="no part 'phases': all, or some of phase,ntk,convnet,images"
+    ):
         bench.run(parts="phase,phases")
     assert command.FAMILIES["kernels"] == bench.__name__
