@@ -5,9 +5,11 @@ there already. So the ratios are lower bounds.
 """
 
 import importlib.util
+import itertools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from cgjax import config as configs
 from cgjax.core.logging import say
@@ -32,19 +34,20 @@ def run(steps: int = 0) -> None:
     if not importlib.util.find_spec("torch"):
         say("torch is not installed: no comparison with PyTorch")
     for net in ROWS:
-        compare(net, "smoke" if on_cpu else "fast", SMALL if on_cpu else {}, steps or (
-            2 if on_cpu else 200))  # fmt: skip
+        if on_cpu:
+            compare(net, "smoke", SMALL, steps or 2)
+        else:
+            compare(net, "fast", {}, steps or 200)
 
 
-def compare(net: str, size: str, changes: dict, steps: int, seeds: int = SEEDS) -> None:
-    """Ours in both precisions, one seed and several, then PyTorch's."""
+def compare(net: str, size: str, changes: dict, steps: int, seeds=SEEDS, dtypes=DTYPES) -> None:
+    """Ours by precision, one seed and several, then PyTorch's."""
     config = settings(net, size, changes)
     found = {}
-    for dtype in DTYPES:
-        for n in (1, seeds):
-            own = changes | {"model.dtype": dtype}
-            found[f"{dtype}, {_seeds(n)}"] = step_seconds(net, size, own, n, steps) / n
-    ours = found[f"float32, {_seeds(1)}"]
+    for dtype, n in itertools.product(dtypes, (1, seeds)):
+        seconds = step_seconds(net, size, changes | {"model.dtype": dtype}, n, steps)
+        found[f"{dtype}, {_seeds(n)}"] = seconds / n
+    ours = next(iter(found.values()))
     if importlib.util.find_spec("torch"):
         times = torch_steps(config)
         found |= {f"PyTorch, {word}": t for word, t in zip(("eager", "compiled"), times)}
@@ -92,7 +95,6 @@ def batch(config) -> jax.Array:
 
 def torch_steps(config) -> tuple[float, float]:
     """Seconds of one training step, eager and compiled."""
-    import numpy as np
     import torch
 
     device = "cuda" if torch.cuda.is_available() else "cpu"

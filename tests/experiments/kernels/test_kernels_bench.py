@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from cgjax import bench as command
+from cgjax.core import tree
 from cgjax.core.errors import BadInput
-from cgjax.experiments.kernels import bench, bench_ntk, tasks
+from cgjax.experiments.kernels import bench, bench_images, bench_ntk, tasks
+from cgjax.experiments.kernels.images import networks
 from cgjax.experiments.kernels.theory import classification
 
 TASK = tasks.cd(3)
@@ -85,3 +87,25 @@ def test_parts_are_chosen_and_named(capsys):
     ):
         bench.run(parts="phase,phases")
     assert command.FAMILIES["kernels"] == bench.__name__
+
+
+@pytest.mark.usefixtures("one_device")
+def test_steps_of_image_networks_are_tabled(capsys):
+    sizes = {"model.convnet.channels": (2,), "model.convnet.hidden": (3,), "eval.layers": (2,)}
+    bench_images.compare("convnet", "smoke", bench_images.SMALL | sizes, 1, 2, ("float32",))
+    out = capsys.readouterr().out
+    assert "convnet: train step, batch 4, 28 x 28 x 2" in out
+    assert "float32, one seed" in out and "float32, 2 seeds in one program" in out
+
+
+@pytest.mark.parametrize("net", bench_images.ROWS)
+def test_pytorch_s_networks_are_ours(net):
+    """Their shapes, as a count of parameters, and what they give."""
+    torch = pytest.importorskip("torch")
+    config = bench_images.settings(net, "fast", {"data.batch": 2})
+    x = bench_images.batch(config)
+    shape = (x.shape[-1], *x.shape[1:3])
+    theirs = bench_images.torch_network(config, shape)
+    ours = jax.eval_shape(lambda key: networks.network(config).init(key, x), jax.random.key(0))
+    assert sum(p.numel() for p in theirs.parameters()) == tree.size(ours["params"])
+    assert theirs(torch.zeros(2, *shape)).shape == (2, 1)
