@@ -13,10 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from cgjax.nets import conv_kernel
 from cgjax.nets.mlp import WEIGHTS, Dense, uniform_fan_in
 from cgjax.nets.norm import BatchNorm
 
-FORMS = ("auto", "direct", "patches")
+FORMS = ("auto", "direct", "patches", "kernel")
 
 
 def convolve(
@@ -28,6 +29,10 @@ def convolve(
     if form == "auto":  # a 1x1 kernel is a matrix on every backend
         matrix = jax.default_backend() == "cpu" or len(kernel) == 1
         form = "patches" if matrix else "direct"
+    if form == "kernel":
+        if conv_kernel.supports(*kernel.shape[2:]):
+            return conv_kernel.convolve(x, kernel, stride, padding)
+        form = "patches" if len(kernel) == 1 else "direct"
     if form == "direct":
         return lax.conv_general_dilated(
             x, kernel, (stride, stride), [(padding, padding)] * 2,

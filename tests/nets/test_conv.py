@@ -70,7 +70,9 @@ def test_both_forms_and_their_gradients(size, stride, padding):
 
 
 def test_unknown_form():
-    with pytest.raises(ValueError, match="unknown form 'fft'; choose from auto, direct, patches"):
+    with pytest.raises(
+        ValueError, match="unknown form 'fft'; choose from auto, direct, patches, kernel"
+    ):
         convolve(jnp.zeros((1, 8, 8, 1)), jnp.zeros((3, 3, 1, 1)), form="fft")
 
 
