@@ -62,8 +62,16 @@ class Geometry(NamedTuple):
 
 
 def supports(channels: int, features: int) -> bool:
-    """Whether the kernels can run a convolution with so many channels, on this machine."""
-    return channels in CHANNELS and features in CHANNELS and jax.device_count() == 1
+    """Whether the kernels can run a convolution with so many channels, on this machine.
+
+    XLA cannot split a kernel: on several devices it would gather the whole batch on each.
+    """
+    return channels_fit(channels, features) and jax.device_count() == 1
+
+
+def channels_fit(channels: int, features: int) -> bool:
+    """Whether tiles can have so many channels."""
+    return channels in CHANNELS and features in CHANNELS
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4, 5))
