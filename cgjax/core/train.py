@@ -24,6 +24,7 @@ from cgjax.core.plan import Due, Plan
 from cgjax.core.replicas import in_turn, merge, replica_names, swapped
 from cgjax.core.shares import Share, log_call, report_deaths, still
 
+SMALL = 4096  # numbers of a leaf, of one replica
 # Within a command that asks for some of the trained replicas, `fit` reads and never trains.
 ONLY_READS = contextvars.ContextVar("only_reads", default=False)
 # Within a command that trains several runs together, `fit` hands over what is not trained yet.
@@ -340,13 +341,16 @@ class SetUp:
 
         # Replicas that wait do so for a whole call: taking turns costs nothing in a step.
         def several(state, data, rows, keys, replicas):
-            def body(state, row):
-                state, stats = together(state, data, row, keys, replicas)
-                return state._replace(step=state.step + 1), stats
+            def body(packed, row):
+                state, stats = together(unpack(packed), data, row, keys, replicas)
+                return pack(state._replace(step=state.step + 1)), stats
 
+            # An accelerator starts a kernel for every leaf that a step updates, however small.
+            small = 0 if jax.default_backend() == "cpu" else SMALL
+            pack, unpack = tree.packing(state, small)
             length = self.config.train.steps_per_call
-            state, stats = jax.lax.scan(body, state, swapped(rows), length=length)
-            return state, swapped(stats)
+            packed, stats = jax.lax.scan(body, pack(state), swapped(rows), length=length)
+            return unpack(packed), swapped(stats)
 
         # Keys and replicas are arguments: other seeds then find the same program in the cache.
         def call(state, data, rows, keys, replicas):

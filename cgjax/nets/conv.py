@@ -1,8 +1,9 @@
 """Convolutions, and the ConvNet of Lippl and Stachenfeld 2025.
 
-A convolution has two forms with the same result: "direct", the compiler's own, and "patches", one
-matrix product with what each position sees. Inside `lax.scan`, XLA's CPU backend runs its own
-convolution many times slower than the product; "auto" lets the backend decide.
+A convolution has three forms with the same result: "direct", the compiler's own; "patches", one
+matrix product with what each position sees; "kernel", GPU kernels of our own where they can run,
+which have no forward-mode derivatives. Inside `lax.scan`, XLA's CPU backend runs its own
+convolution many times slower than the product; "auto" lets the backend choose one of these two.
 """
 
 from typing import Any
@@ -26,13 +27,13 @@ def convolve(
     """x [B, H, W, c], kernel [k, k, c, o] -> [B, H', W', o], with zeros around the image."""
     if form not in FORMS:
         raise ValueError(f"unknown form {form!r}; choose from {', '.join(FORMS)}")
-    if form == "auto":  # a 1x1 kernel is a matrix on every backend
-        matrix = jax.default_backend() == "cpu" or len(kernel) == 1
+    if form == "kernel" and conv_kernel.supports(*kernel.shape[2:]):
+        return conv_kernel.convolve(x, kernel, stride, padding)
+    if form in ("auto", "kernel"):
+        # A 1x1 kernel is a matrix on every backend; but a product with every second pixel makes
+        # XLA's compiler for GPUs (JAX 0.11) abort.
+        matrix = jax.default_backend() == "cpu" or len(kernel) == stride == 1
         form = "patches" if matrix else "direct"
-    if form == "kernel":
-        if conv_kernel.supports(*kernel.shape[2:]):
-            return conv_kernel.convolve(x, kernel, stride, padding)
-        form = "patches" if len(kernel) == 1 else "direct"
     if form == "direct":
         return lax.conv_general_dilated(
             x, kernel, (stride, stride), [(padding, padding)] * 2,
@@ -121,7 +122,7 @@ class ConvNet(nn.Module):
             )  # fmt: skip
             modules.append(conv(modules[-1]))
             modules.append(nn.relu(modules[-1]))
-            modules.append(BatchNorm(name=f"norm_{i}")(modules[-1], train, mask))
+            modules.append(BatchNorm(form=self.form, name=f"norm_{i}")(modules[-1], train, mask))
         modules.append(max_pool(modules[-1]))
         # Channel-major, as in the reference.
         modules.append(jnp.moveaxis(modules[-1], -1, 1).reshape(x.shape[0], -1))

@@ -17,6 +17,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
 FLOAT = jnp.float32
+BUSY = 256  # programs: two for each multiprocessor of a large GPU
 CHANNELS = (16, 32, 64, 128)  # powers of two, and at least what a product takes
 
 
@@ -62,21 +63,30 @@ class Geometry(NamedTuple):
 
 
 def supports(channels: int, features: int) -> bool:
-    """Whether the kernels can run a convolution with so many channels, on this machine.
+    """Whether the kernels can run a convolution of so many channels to so many, on this machine.
 
     XLA cannot split a kernel: on several devices it would gather the whole batch on each.
     """
-    return channels_fit(channels, features) and jax.device_count() == 1
+    on_one_gpu = jax.default_backend() == "gpu" and jax.device_count() == 1
+    return on_one_gpu and fits(channels, features)
 
 
-def channels_fit(channels: int, features: int) -> bool:
-    """Whether tiles can have so many channels."""
-    return channels in CHANNELS and features in CHANNELS
+def fits(channels: int, features: int) -> bool:
+    """Whether tiles can have so many channels; those that are read are filled up with zeros."""
+    return channels <= CHANNELS[-1] and features in CHANNELS
+
+
+def convolve(x, kernel, stride: int = 1, padding: int = 0, tuning=None, interpret: bool = False):
+    """x [B, H, W, c], kernel [k, k, c, o] -> [B, H', W', o] in the dtype of x, zeros around x."""
+    missing = next(n for n in CHANNELS if n >= x.shape[-1]) - x.shape[-1]
+    if missing:
+        x = jnp.pad(x, ((0, 0),) * 3 + ((0, missing),))
+        kernel = jnp.pad(kernel, ((0, 0),) * 2 + ((0, missing), (0, 0)))
+    return _convolve(x, kernel, stride, padding, tuning or TUNED, interpret)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4, 5))
-def convolve(x, kernel, stride: int, padding: int, tuning: Tuning = TUNED, interpret: bool = False):
-    """x [B, H, W, c], kernel [k, k, c, o] -> [B, H', W', o] in the dtype of x, zeros around x."""
+def _convolve(x, kernel, stride, padding, tuning, interpret):
     return _forward(x, kernel, stride, padding, tuning, interpret)[0]
 
 
@@ -93,13 +103,12 @@ def _backward(stride, padding, tuning, interpret, saved, grad):
     grad = grad.astype(x.dtype)
     forward = Geometry(x.shape[1:3], grad.shape[1:3], len(kernel), stride, padding)
     back = forward._replace(read=forward.made, made=forward.read, transposed=True)
-    turned = jnp.swapaxes(kernel, 2, 3).astype(x.dtype)
-    dx = _products(grad, turned, back, tuning.back, interpret)
+    dx = _products(grad, kernel.astype(x.dtype), back, tuning.back, interpret)
     d_kernel = _weights(x, grad, forward, tuning, interpret)
     return dx, d_kernel.reshape(kernel.shape).astype(kernel.dtype)
 
 
-convolve.defvjp(_forward, _backward)
+_convolve.defvjp(_forward, _backward)
 
 
 # --- launches -------------------------------------------------------------------------------------
@@ -116,15 +125,27 @@ def _call(body, arguments, grid, shape, launch, interpret):
 
 
 def _products(x, kernel, geometry: Geometry, launch: Launch, interpret):
-    """Sum over taps of what each position sees times the tap's matrix."""
-    batch, c, out = len(x), *kernel.shape[2:]
-    launch = launch._replace(out=min(launch.out, out), read=min(launch.read, c))
+    """Sum over taps of what each position sees times the tap's matrix, transposed or not."""
+    batch, c = len(x), x.shape[-1]
+    out = kernel.shape[2 if geometry.transposed else 3]
     rows = batch * geometry.made[0] * geometry.made[1]
-    grid = (pl.cdiv(rows, launch.tile), out // launch.out)
+    launch = fitted(launch, rows, c, out)
     body = partial(product_body, geometry=geometry, launch=launch)
+    arguments = (x.reshape(-1, c), kernel.reshape(-1, *kernel.shape[2:]))
+    grid = (pl.cdiv(rows, launch.tile), out // launch.out)
     shape = ShapeDtypeStruct((rows, out), x.dtype)
-    y = _call(body, (x.reshape(-1, c), kernel.reshape(-1, c, out)), grid, shape, launch, interpret)
+    y = _call(body, arguments, grid, shape, launch, interpret)
     return y.reshape(batch, *geometry.made, out)
+
+
+def fitted(launch: Launch, rows: int, c: int, out: int) -> Launch:
+    """The launch with tiles no larger than what there is, and so small that most of a GPU works."""
+    tile, n_out = launch.tile, min(launch.out, out)
+    while tile > 32 and pl.cdiv(rows, tile) * (out // n_out) < BUSY:
+        tile //= 2
+    while n_out > 32 and pl.cdiv(rows, tile) * (out // n_out) < BUSY:
+        n_out //= 2
+    return launch._replace(tile=tile, out=n_out, read=min(launch.read, c))
 
 
 def _weights(x, grad, geometry: Geometry, tuning: Tuning, interpret):
@@ -187,6 +208,11 @@ def load(ref, row, inside, first, n):
     return plt.load(ref.at[row, column], mask=inside, other=0)
 
 
+def _dot(a, b, contract):
+    dimensions = ((contract[:1], contract[1:]), ((), ()))
+    return lax.dot_general(a, b, dimensions, preferred_element_type=FLOAT)
+
+
 def product_body(x_ref, kernel_ref, y_ref, *, geometry, launch):
     """A tile of positions and of output channels: one tap and some channels after the other."""
     c, n_out, n_read = x_ref.shape[1], launch.out, launch.read
@@ -197,8 +223,10 @@ def product_body(x_ref, kernel_ref, y_ref, *, geometry, launch):
     def step(q, total):
         tap, chunk = lax.div(q, chunks), lax.rem(q, chunks)
         x = load(x_ref, *seen(p, tap, geometry), chunk * n_read, n_read)
-        matrix = kernel_ref[tap, pl.ds(chunk * n_read, n_read), pl.ds(first, n_out)]
-        return total + jnp.dot(x, matrix, preferred_element_type=FLOAT)
+        read, made = pl.ds(chunk * n_read, n_read), pl.ds(first, n_out)
+        if geometry.transposed:
+            return total + _dot(x, kernel_ref[tap, made, read], (1, 1))
+        return total + _dot(x, kernel_ref[tap, read, made], (1, 0))
 
     zero = jnp.zeros((launch.tile, n_out), FLOAT)
     total = lax.fori_loop(0, geometry.size**2 * chunks, step, zero)
@@ -216,12 +244,9 @@ def weight_body(x_ref, grad_ref, part_ref, *, geometry, tile, tiles, taps):
         p = positions(index * tiles + t, tile, grad_ref.shape[0], *geometry.made)
         grad = load(grad_ref, p.row, p.inside, 0, out)
         return tuple(
-            total + lax.dot_general(
-                load(x_ref, *seen(p, first + i, geometry), 0, c), grad, (((0,), (0,)), ((), ())),
-                preferred_element_type=FLOAT,
-            )
+            total + _dot(load(x_ref, *seen(p, first + i, geometry), 0, c), grad, (0, 0))
             for i, total in enumerate(totals)
-        )  # fmt: skip
+        )
 
     zero = tuple(jnp.zeros((c, out), FLOAT) for _ in range(taps))
     for i, total in enumerate(lax.fori_loop(0, tiles, step, zero)):
