@@ -114,9 +114,10 @@ _convolve.defvjp(_forward, _backward)
 # --- launches -------------------------------------------------------------------------------------
 
 
-def _call(body, arguments, grid, shape, launch, interpret):
+def _call(name, body, arguments, grid, shape, launch, interpret):
     return pl.pallas_call(
         body,
+        name=name,
         grid=grid,
         out_shape=shape,
         interpret=interpret,
@@ -134,7 +135,8 @@ def _products(x, kernel, geometry: Geometry, launch: Launch, interpret):
     arguments = (x.reshape(-1, c), kernel.reshape(-1, *kernel.shape[2:]))
     grid = (pl.cdiv(rows, launch.tile), out // launch.out)
     shape = ShapeDtypeStruct((rows, out), x.dtype)
-    y = _call(body, arguments, grid, shape, launch, interpret)
+    name = "convolution_back" if geometry.transposed else "convolution"
+    y = _call(name, body, arguments, grid, shape, launch, interpret)
     return y.reshape(batch, *geometry.made, out)
 
 
@@ -160,7 +162,8 @@ def _weights(x, grad, geometry: Geometry, tuning: Tuning, interpret):
     body = partial(weight_body, geometry=geometry, tile=launch.tile, tiles=tiles, taps=taps)
     shape = ShapeDtypeStruct((parts, n_taps, c, out), FLOAT)
     grid = (parts, n_taps // taps)
-    found = _call(body, (x.reshape(-1, c), grad.reshape(-1, out)), grid, shape, launch, interpret)
+    seen = (x.reshape(-1, c), grad.reshape(-1, out))
+    found = _call("convolution_weights", body, seen, grid, shape, launch, interpret)
     return jnp.sum(found, axis=0)
 
 

@@ -108,6 +108,7 @@ def _call(body, arguments, grid, shapes, settings):
     tuning = settings.tuning
     return pl.pallas_call(
         body,
+        name=body.func.__name__.replace("body", "of_norm"),
         grid=grid,
         out_shape=shapes,
         interpret=settings.interpret,

@@ -77,6 +77,16 @@ def network(config):
     return NETS[config.model.net](**sizes, dtype=jnp.dtype(config.model.dtype))
 
 
+def for_training(model):
+    """The network with the form of its layers in which it is trained.
+
+    On one GPU that is kernels of our own, elsewhere the network's own choice: small convolutions
+    and normalisations of several seeds at once are one launch each then, where the compiler has
+    grouped convolutions, slower than one seed after another, and a dozen launches for each norm.
+    """
+    return model.clone(form="kernel") if hasattr(model, "form") else model
+
+
 def check(config) -> None:
     """Whether there are images enough, and the network can be built on them; computes nothing."""
     data = config.data
@@ -137,6 +147,7 @@ def settings(config, images: Images):
 def build(config, images: Images) -> train.Experiment:
     """Mini-batch training of all seeds, each on its own images."""
     model, value = network(config), LOSSES[config.optim.loss]
+    trained = for_training(model)
     task, first = images.task, images.sets[0]
     targets = jnp.asarray(task.y, jnp.float32)
 
@@ -150,7 +161,7 @@ def build(config, images: Images) -> train.Experiment:
         crop_key, drop_key = jax.random.split(key)
         crop_key = crop_key if config.data.augment else None
         x = show(images, batch["pixels"], replica["train"][batch["rows"]], crop_key)
-        f, extra = model.apply(
+        f, extra = trained.apply(
             {"params": params, **extra}, x, train=True, mask=batch["mask"],
             mutable=list(extra), rngs={"dropout": drop_key},
         )  # fmt: skip
