@@ -7,12 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cgjax.nets import norm_kernel
+from cgjax.nets import conv_kernel, norm_kernel
 from cgjax.nets.norm import BatchNorm
 from cgjax.nets.norm_kernel import Settings, Tuning, fits
+from cgjax.nets.resnet import ResNet
 
 SHAPE = (3, 4, 6, 16)  # 9 rows of 128: tiles of 2 do not divide them
 SMALL = Tuning(tile=2, programs=2)
+CONV = conv_kernel.Tuning(*[conv_kernel.Launch(16, 16, 16)] * 3, programs=1)
 MASK = jnp.array([1.0, 0.0, 1.0])
 
 
@@ -71,6 +73,31 @@ def test_bfloat16_values(example):
     wanted, _ = plain(params, stats, x.astype(jnp.bfloat16).astype(jnp.float32), None, True)
     assert y.dtype == jnp.bfloat16
     np.testing.assert_allclose(y.astype(jnp.float32), wanted, rtol=2**-8, atol=1e-6)
+
+
+def test_a_network_by_kernels(monkeypatch):
+    """Convolutions, norms, what blocks add: the same loss, statistics and gradients."""
+    own = functools.partial(conv_kernel.convolve, tuning=CONV, interpret=True)
+    monkeypatch.setattr(conv_kernel, "supports", conv_kernel.fits)
+    monkeypatch.setattr(conv_kernel, "convolve", own)
+    monkeypatch.setattr(norm_kernel, "supports", fits)
+    settings = functools.partial(Settings, tuning=SMALL, interpret=True)
+    monkeypatch.setattr(norm_kernel, "Settings", settings)
+    x = jax.random.normal(jax.random.key(1), (3, 4, 4, 3))
+    net = ResNet(channels=(16,), blocks=1)
+    variables = jax.vmap(lambda key: net.init(key, x))(jax.random.split(jax.random.key(0)))
+
+    def of(form):
+        def loss(params, stats):
+            found = {"params": params, "batch_stats": stats}
+            y, moved = net.clone(form=form).apply(found, x, True, MASK, mutable=["batch_stats"])
+            return jnp.sum(MASK * (y - 1) ** 2), moved
+
+        found = jax.jit(jax.vmap(jax.value_and_grad(loss, has_aux=True)))
+        return found(variables["params"], variables["batch_stats"])
+
+    for one, other in zip(*map(jax.tree.leaves, (of("kernel"), of("direct"))), strict=True):
+        np.testing.assert_allclose(one, other, atol=2e-5 * np.abs(other).max())
 
 
 def test_what_the_kernels_take():

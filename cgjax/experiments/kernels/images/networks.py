@@ -78,7 +78,7 @@ def network(config):
 
 
 def for_training(model):
-    """The network with the form of its layers in which it is trained.
+    """The network with the form of its layers in which it is trained, and scored meanwhile.
 
     On one GPU that is kernels of our own, elsewhere the network's own choice: small convolutions
     and normalisations of several seeds at once are one launch each then, where the compiler has
@@ -173,7 +173,7 @@ def build(config, images: Images) -> train.Experiment:
         for split, (trained, name) in SPLITS.items():
             rows = getattr(first, name).combination  # the same for every seed
             kept = np.flatnonzero(task.is_train[rows] == trained)
-            f = outputs(model, images, params, extra, data["pixels"], replica[name][kept])
+            f = outputs(trained, images, params, extra, data["pixels"], replica[name][kept])
             y = targets[rows[kept]]
             scores |= {
                 f"{split} loss": jnp.mean(value(y, f)),
