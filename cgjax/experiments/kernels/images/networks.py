@@ -147,7 +147,7 @@ def settings(config, images: Images):
 def build(config, images: Images) -> train.Experiment:
     """Mini-batch training of all seeds, each on its own images."""
     model, value = network(config), LOSSES[config.optim.loss]
-    trained = for_training(model)
+    net = for_training(model)
     task, first = images.task, images.sets[0]
     targets = jnp.asarray(task.y, jnp.float32)
 
@@ -161,7 +161,7 @@ def build(config, images: Images) -> train.Experiment:
         crop_key, drop_key = jax.random.split(key)
         crop_key = crop_key if config.data.augment else None
         x = show(images, batch["pixels"], replica["train"][batch["rows"]], crop_key)
-        f, extra = trained.apply(
+        f, extra = net.apply(
             {"params": params, **extra}, x, train=True, mask=batch["mask"],
             mutable=list(extra), rngs={"dropout": drop_key},
         )  # fmt: skip
@@ -173,7 +173,7 @@ def build(config, images: Images) -> train.Experiment:
         for split, (trained, name) in SPLITS.items():
             rows = getattr(first, name).combination  # the same for every seed
             kept = np.flatnonzero(task.is_train[rows] == trained)
-            f = outputs(trained, images, params, extra, data["pixels"], replica[name][kept])
+            f = outputs(net, images, params, extra, data["pixels"], replica[name][kept])
             y = targets[rows[kept]]
             scores |= {
                 f"{split} loss": jnp.mean(value(y, f)),
