@@ -22,12 +22,24 @@ LANES = 128
 CHANNELS = (16, 32, 64, 128)
 
 
-class Tuning(NamedTuple):
-    """Rows of a tile, warps, and about how many programs share the sums."""
+class Launch(NamedTuple):
+    """Rows of a tile, and warps."""
 
     tile: int = 16
     warps: int = 4
-    programs: int = 264
+
+
+class Tuning(NamedTuple):
+    """How the kernels are launched: those that write, that sum, and that sum for the gradient.
+
+    parts: programs that share a sum. The sum of fewer than 32 parts needs no kernel of its own: the
+    compiler does it within what follows.
+    """
+
+    each: Launch = Launch()
+    sums: Launch = Launch(128, 16)
+    grad_sums: Launch = Launch(64, 16)
+    parts: int = 31
 
 
 TUNED = Tuning()
@@ -62,39 +74,49 @@ def normalise(x, scale, bias, mask, added, settings: Settings):
 
 
 def _forward(x, scale, bias, mask, added, settings):
+    tuning, c = settings.tuning, x.shape[-1]
     count = jnp.sum(mask) * math.prod(x.shape[1:-1])
-    rows_of_image = _rows(x).shape[0] // len(x)
-    body = partial(sum_body, c=x.shape[-1], rows_of_image=rows_of_image)
-    mean, square = _sums(body, (_rows(x), mask), x, settings) / count
+    body = partial(sum_body, c=c, rows_of_image=_rows(x).shape[0] // len(x))
+    share = 1 / count
+    total, squares = _sums(body, (_rows(x), mask), x, tuning.sums, settings)
+    mean, square = total * share, squares * share
     var = jnp.maximum(square - mean * mean, 0)
     inverse = lax.rsqrt(var + settings.epsilon)
     factor = scale * inverse
-    affine = jnp.stack([factor, bias - mean * factor])
+    channels = _stacked(factor, bias - mean * factor, mean, inverse, var)
     body = partial(normalise_body, rectify=settings.rectify)
-    arguments = (_rows(x), affine, *([] if added is None else [_rows(added)]))
+    arguments = (_rows(x), channels, *([] if added is None else [_rows(added)]))
     (z,) = _each(body, arguments, 1, x, settings)
-    near = x[0, 0, 0].astype(FLOAT)
+    mean = x[0, 0, 0].astype(FLOAT) + channels[2]
     was_added = None if added is None else ()  # no number: known when compiling
-    saved = (x, z if settings.rectify else None, factor, mean, inverse, mask, count, was_added)
-    return (z, near + mean, var, count), saved
+    saved = (x, z if settings.rectify else None, channels, mask, share, was_added)
+    return (z, mean, channels[4], count), saved
 
 
 def _backward(settings, saved, grads):
-    x, z, factor, mean, inverse, mask, count, was_added = saved
+    x, z, channels, mask, share, was_added = saved
     grad, is_added = grads[0], was_added is not None
     seen = [_rows(grad), _rows(x), *([_rows(z)] if settings.rectify else [])]
-    total, product = _sums(partial(grad_sum_body, c=x.shape[-1]), seen, x, settings)
+    body = partial(grad_sum_body, c=x.shape[-1])
+    total, product = _sums(body, seen, x, settings.tuning.grad_sums, settings)
+    factor, _, mean, inverse, _ = channels
     aligned = (product - mean * total) * inverse
-    slope = factor * inverse * aligned / count
-    coefficients = jnp.stack([factor, factor * total / count - mean * slope, slope])
+    slope = factor * inverse * aligned * share
+    level = factor * total * share - mean * slope
+    of_channels = _stacked(factor, level, slope, aligned, total)
     body = partial(grad_body, rectify=settings.rectify, rows_of_image=_rows(x).shape[0] // len(x))
     passes_on = is_added and settings.rectify  # else the gradient goes on as it is
-    dx, *masked = _each(body, (*seen, coefficients, mask), 1 + passes_on, x, settings)
+    dx, *masked = _each(body, (*seen, of_channels, mask), 1 + passes_on, x, settings)
     d_added = (masked[0] if passes_on else grad) if is_added else None
-    return dx, aligned, total, jnp.zeros_like(mask), d_added
+    return dx, of_channels[3], of_channels[4], jnp.zeros_like(mask), d_added
 
 
 normalise.defvjp(_forward, _backward)
+
+
+def _stacked(*numbers):
+    """Numbers of channels as one array: one kernel makes it, and nothing is computed again."""
+    return lax.optimization_barrier(jnp.stack(numbers))
 
 
 # --- launches -------------------------------------------------------------------------------------
@@ -104,34 +126,33 @@ def _rows(x):
     return x.reshape(-1, LANES)
 
 
-def _call(body, arguments, grid, shapes, settings):
-    tuning = settings.tuning
+def _call(body, arguments, grid, shapes, launch, settings):
     return pl.pallas_call(
-        body,
+        partial(body, tile=launch.tile),
         name=body.func.__name__.replace("body", "of_norm"),
         grid=grid,
         out_shape=shapes,
         interpret=settings.interpret,
-        compiler_params=plt.CompilerParams(num_warps=tuning.warps, num_stages=2),
+        compiler_params=plt.CompilerParams(num_warps=launch.warps, num_stages=2),
     )(*arguments)
 
 
-def _sums(body, arguments, x, settings):
+def _sums(body, arguments, x, launch, settings):
     """Sums of two quantities for each channel [2, c]: of parts of the rows, then of the parts."""
-    rows, tile = x.size // LANES, settings.tuning.tile
-    tiles = max(1, pl.cdiv(rows, tile * settings.tuning.programs))
-    parts = pl.cdiv(rows, tile * tiles)
-    shape = ShapeDtypeStruct((parts, 2, LANES), FLOAT)
-    body = partial(body, tile=tile, tiles=tiles)
-    found = _call(body, arguments, (parts,), shape, settings)
-    return jnp.sum(found.reshape(parts, 2, -1, x.shape[-1]), axis=(0, 2))
+    rows = x.size // LANES
+    tiles = pl.cdiv(rows, launch.tile * settings.tuning.parts)
+    parts = pl.cdiv(rows, launch.tile * tiles)
+    shape = ShapeDtypeStruct((parts, 2, x.shape[-1]), FLOAT)
+    body = partial(body, tiles=tiles)
+    return jnp.sum(_call(body, arguments, (parts,), shape, launch, settings), axis=0)
 
 
 def _each(body, arguments, n, x, settings):
     """n arrays like x, made tile by tile."""
-    rows, tile = x.size // LANES, settings.tuning.tile
+    rows, launch = x.size // LANES, settings.tuning.each
     shapes = [ShapeDtypeStruct((rows, LANES), x.dtype)] * n
-    found = _call(partial(body, tile=tile), arguments, (pl.cdiv(rows, tile),), shapes, settings)
+    grid = (pl.cdiv(rows, launch.tile),)
+    found = _call(body, arguments, grid, shapes, launch, settings)
     return [one.reshape(x.shape) for one in found]
 
 
@@ -163,9 +184,10 @@ def per_lane(ref, first, c):
     return plt.load(ref.at[jnp.full((LANES,), first, jnp.int32), lane])[None, :].astype(FLOAT)
 
 
-def per_row(ref, p: Place, rows_of_image):
-    """A value for each image as [tile, LANES]."""
-    return plt.load(ref.at[lax.div(p.row, rows_of_image)], mask=p.inside, other=0)
+def per_row(ref, index, tile, rows, rows_of_image):
+    """A value for each image, at tile number `index` of all rows: [tile, 1]."""
+    row = index * tile + lax.iota(jnp.int32, tile)
+    return plt.load(ref.at[lax.div(row, rows_of_image)], mask=row < rows, other=0)[:, None]
 
 
 def of_tiles(tile_sums, part_ref, tile, tiles):
@@ -177,7 +199,8 @@ def of_tiles(tile_sums, part_ref, tile, tiles):
 
     zero = jnp.zeros((tile, LANES), FLOAT)
     for i, total in enumerate(lax.fori_loop(0, tiles, step, (zero, zero))):
-        part_ref[index, i, :] = jnp.sum(total, axis=0)
+        lanes = jnp.sum(total, axis=0)
+        part_ref[index, i, :] = jnp.sum(lanes.reshape(-1, part_ref.shape[-1]), axis=0)
 
 
 def sum_body(x_ref, mask_ref, part_ref, *, c, rows_of_image, tile, tiles):
@@ -187,19 +210,19 @@ def sum_body(x_ref, mask_ref, part_ref, *, c, rows_of_image, tile, tiles):
     def sums(index):
         p = place(index, tile, x_ref.shape[0])
         apart = load(x_ref, p) - near
-        weighted = per_row(mask_ref, p, rows_of_image) * apart
+        weighted = per_row(mask_ref, index, tile, x_ref.shape[0], rows_of_image) * apart
         return weighted, weighted * apart
 
     of_tiles(sums, part_ref, tile, tiles)
 
 
-def normalise_body(x_ref, affine_ref, *refs, rectify, tile):
+def normalise_body(x_ref, channels_ref, *refs, rectify, tile):
     """One product and one sum for each value, and what follows; refs: [added,] z."""
     *added_refs, z_ref = refs
-    c = affine_ref.shape[1]
+    c = channels_ref.shape[1]
     p = place(pl.program_id(0), tile, x_ref.shape[0])
     apart = load(x_ref, p) - per_lane(x_ref, 0, c)
-    y = apart * per_lane(affine_ref, 0, c) + per_lane(affine_ref, 1, c)
+    y = apart * per_lane(channels_ref, 0, c) + per_lane(channels_ref, 1, c)
     for ref in added_refs:
         y += load(ref, p)
     if rectify:
@@ -227,13 +250,14 @@ def grad_sum_body(grad_ref, x_ref, *refs, c, tile, tiles):
 
 
 def grad_body(grad_ref, x_ref, *refs, rectify, rows_of_image, tile):
-    """refs: [z,] coefficients, mask, gradient of x [, of what was added]."""
-    *z_refs, coefficients_ref, mask_ref = refs[: 2 + rectify]
-    c = coefficients_ref.shape[1]
-    factor, level, slope = (per_lane(coefficients_ref, i, c) for i in range(3))
+    """refs: [z,] numbers of channels, mask, gradient of x [, of what was added]."""
+    *z_refs, channels_ref, mask_ref = refs[: 2 + rectify]
+    c = channels_ref.shape[1]
+    factor, level, slope = (per_lane(channels_ref, i, c) for i in range(3))
     p = place(pl.program_id(0), tile, x_ref.shape[0])
     grad = masked_grad(grad_ref, z_refs, p)
     apart = load(x_ref, p) - per_lane(x_ref, 0, c)
-    dx = factor * grad - per_row(mask_ref, p, rows_of_image) * (level + slope * apart)
+    weight = per_row(mask_ref, pl.program_id(0), tile, x_ref.shape[0], rows_of_image)
+    dx = factor * grad - weight * (level + slope * apart)
     for ref, value in zip(refs[2 + rectify :], (dx, grad)):
         plt.store(ref.at[p.row, p.lane], value.astype(ref.dtype), mask=p.inside)

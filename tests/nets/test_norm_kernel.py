@@ -9,11 +9,11 @@ import pytest
 
 from cgjax.nets import conv_kernel, norm_kernel
 from cgjax.nets.norm import BatchNorm
-from cgjax.nets.norm_kernel import Settings, Tuning, fits
+from cgjax.nets.norm_kernel import Launch, Settings, Tuning, fits
 from cgjax.nets.resnet import ResNet
 
 SHAPE = (3, 4, 6, 16)  # 9 rows of 128: tiles of 2 do not divide them
-SMALL = Tuning(tile=2, programs=2)
+SMALL = Tuning(*[Launch(2)] * 3, parts=3)
 CONV = conv_kernel.Tuning(*[conv_kernel.Launch(16, 16, 16)] * 3, programs=1)
 MASK = jnp.array([1.0, 0.0, 1.0])
 
