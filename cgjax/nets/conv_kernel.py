@@ -16,6 +16,8 @@ from jax import ShapeDtypeStruct, lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
+from cgjax.core import parallel
+
 FLOAT = jnp.float32
 BUSY = 256  # programs: two for each multiprocessor of a large GPU
 CHANNELS = (16, 32, 64, 128)  # powers of two, and at least what a product takes
@@ -67,8 +69,7 @@ def supports(channels: int, features: int) -> bool:
 
     XLA cannot split a kernel: on several devices it would gather the whole batch on each.
     """
-    on_one_gpu = jax.default_backend() == "gpu" and jax.device_count() == 1
-    return on_one_gpu and fits(channels, features)
+    return fits(channels, features) and parallel.on_nvidia() and jax.device_count() == 1
 
 
 def fits(channels: int, features: int) -> bool:

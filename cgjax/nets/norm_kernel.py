@@ -17,6 +17,8 @@ from jax import ShapeDtypeStruct, lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
+from cgjax.core import parallel
+
 FLOAT = jnp.float32
 LANES = 128
 CHANNELS = (16, 32, 64, 128)
@@ -56,7 +58,7 @@ class Settings(NamedTuple):
 
 def supports(shape: tuple[int, ...]) -> bool:
     """Whether the kernels can run on values of this shape, on this machine."""
-    return jax.default_backend() == "gpu" and jax.device_count() == 1 and fits(shape)
+    return fits(shape) and parallel.on_nvidia() and jax.device_count() == 1
 
 
 def fits(shape: tuple[int, ...]) -> bool:
