@@ -101,8 +101,9 @@ def max_pool(x: jax.Array) -> jax.Array:
 class ConvNet(nn.Module):
     """4 x (conv 5x5, ReLU, BatchNorm), max-pool, dense 512, 1024, 1: x [B, H, W, c] -> [B].
 
-    Weights start as N(0, 2/fan_in). train, mask [B]: as in `BatchNorm`. tap: return what module
-    number `tap` gives instead: 0 the input; 1, 2, 3 conv, ReLU, BatchNorm of block 1; ... 10, 11,
+    Weights start as N(0, 2/fan_in). train, mask [B]: as in `BatchNorm`. form, norms: of its
+    convolutions and of its norms, as in `convolve` and `BatchNorm`. tap: return what module number
+    `tap` gives instead: 0 the input; 1, 2, 3 conv, ReLU, BatchNorm of block 1; ... 10, 11,
     12 block 4; 13 pool; 14 flatten; 15 to 19 dense and ReLU, in turn (with the default depths).
     """
 
@@ -110,6 +111,7 @@ class ConvNet(nn.Module):
     hidden: tuple[int, ...] = (512, 1024)
     kernel: int = 5
     form: str = "auto"
+    norms: str = "auto"
     dtype: Any = jnp.float32
 
     @nn.compact
@@ -122,7 +124,7 @@ class ConvNet(nn.Module):
             )  # fmt: skip
             modules.append(conv(modules[-1]))
             modules.append(nn.relu(modules[-1]))
-            modules.append(BatchNorm(form=self.form, name=f"norm_{i}")(modules[-1], train, mask))
+            modules.append(BatchNorm(form=self.norms, name=f"norm_{i}")(modules[-1], train, mask))
         modules.append(max_pool(modules[-1]))
         # Channel-major, as in the reference.
         modules.append(jnp.moveaxis(modules[-1], -1, 1).reshape(x.shape[0], -1))

@@ -20,13 +20,14 @@ class ResNet(nn.Module):
     """Stem, stages of basic blocks, average, linear: x [B, H, W, c] -> [B].
 
     Stage i has `blocks` blocks of channels[i]; all but the first stage halve the image. train,
-    mask [B]: as in `BatchNorm`. tap: return another layer instead: 0 the input, 1 the stem, then
-    one for each block, the average, the output.
+    mask [B], form, norms: as in `ConvNet`. tap: return another layer instead: 0 the input, 1 the
+    stem, then one for each block, the average, the output.
     """
 
     channels: tuple[int, ...] = (16, 32, 64, 128)
     blocks: int = 2
     form: str = "auto"
+    norms: str = "auto"
     dtype: Any = jnp.float32
 
     @nn.compact
@@ -36,7 +37,7 @@ class ResNet(nn.Module):
                 features, size, stride, padding=size // 2, use_bias=False, form=self.form,
                 dtype=self.dtype, name=conv_name,
             )  # fmt: skip
-            return BatchNorm(form=self.form, name=norm_name)(conv(x), train, mask, **then)
+            return BatchNorm(form=self.norms, name=norm_name)(conv(x), train, mask, **then)
 
         layers = [x.astype(self.dtype)]
         first = conv_norm(layers[-1], self.channels[0], 3, 1, "conv1", "bn1", rectify=True)

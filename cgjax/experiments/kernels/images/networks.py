@@ -84,7 +84,7 @@ def for_training(model):
     and normalisations of several seeds at once are one launch each then, where the compiler has
     grouped convolutions, slower than one seed after another, and a dozen launches for each norm.
     """
-    return model.clone(form="kernel") if hasattr(model, "form") else model
+    return model.clone(form="kernel", norms="kernel") if hasattr(model, "form") else model
 
 
 def check(config) -> None:
