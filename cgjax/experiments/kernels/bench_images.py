@@ -1,7 +1,8 @@
 """Steps of the image networks at the published sizes, one seed and several, against PyTorch.
 
 Ours draw, index, crop and compose their images inside the step; PyTorch's see one batch that is
-there already. So the ratios are lower bounds.
+there already. So the ratios are lower bounds. On an NVIDIA GPU also with kernels of our own, of
+which `nets.conv_kernel` and `nets.norm_kernel` tell: as a row trains, and with them.
 """
 
 import importlib.util
@@ -12,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax import config as configs
+from cgjax.core import parallel
 from cgjax.core.logging import say
 from cgjax.core.timing import seconds_per_step, table, torch_seconds
 from cgjax.experiments.kernels.images import networks
@@ -41,12 +43,13 @@ def run(steps: int = 0) -> None:
 
 
 def compare(net: str, size: str, changes: dict, steps: int, seeds=SEEDS, dtypes=DTYPES) -> None:
-    """Ours by precision, one seed and several, then PyTorch's."""
+    """Ours by precision, one seed and several, then with kernels of our own, then PyTorch's."""
     config = settings(net, size, changes)
     found = {}
-    for dtype, n in itertools.product(dtypes, (1, seeds)):
-        seconds = step_seconds(net, size, changes | {"model.dtype": dtype}, n, steps)
-        found[f"{dtype}, {_seeds(n)}"] = seconds / n
+    for (name, forms), dtype, n in itertools.product(forms_of(net).items(), dtypes, (1, seeds)):
+        own = changes | {"model.dtype": dtype} | ({"train.at_once": 0} if "form" in forms else {})
+        seconds = step_seconds(net, size, own, n, steps, forms)
+        found[f"{dtype}, {_seeds(n)}{name}"] = seconds / n
     ours = next(iter(found.values()))
     if importlib.util.find_spec("torch"):
         times = torch_steps(config)
@@ -54,6 +57,15 @@ def compare(net: str, size: str, changes: dict, steps: int, seeds=SEEDS, dtypes=
     rows = [(name, f"{1e3 * t:.3f}", f"{t / ours:.2f} x") for name, t in found.items()]
     columns = ("form", "ms a step and seed", "one seed of ours is faster by")
     table(f"{net}: train step, batch {config.data.batch}, {shape(config)}", columns, rows)
+
+
+def forms_of(net: str) -> dict[str, dict]:
+    """What is measured: {name: forms while training}; kernels of convolutions take all seeds."""
+    found = {"": {}}
+    if net != "vit" and parallel.on_nvidia():
+        found[", norms by kernels"] = {"norms": "kernel"}
+        found[", both by kernels"] = {"form": "kernel", "norms": "kernel"}
+    return found
 
 
 def _seeds(n: int) -> str:
@@ -69,13 +81,13 @@ def settings(net: str, size: str, changes: dict, seeds: int = 1):
     return config
 
 
-def step_seconds(net: str, size: str, changes: dict, seeds: int, steps: int) -> float:
+def step_seconds(net, size: str, changes: dict, seeds: int, steps: int, forms: dict) -> float:
     """Seconds per step of all seeds together."""
     config = settings(net, size, changes, seeds)
     shown = networks.load(config, config.data.tasks[0], config.data.distances[0])
     in_steps = networks.settings(config, shown)
     with in_steps.unlocked():
-        return seconds_per_step(networks.build(in_steps, shown), in_steps, steps)
+        return seconds_per_step(networks.build(in_steps, shown, **forms), in_steps, steps)
 
 
 def shape(config) -> str:

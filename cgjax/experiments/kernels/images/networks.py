@@ -77,16 +77,6 @@ def network(config):
     return NETS[config.model.net](**sizes, dtype=jnp.dtype(config.model.dtype))
 
 
-def for_training(model):
-    """The network with the form of its layers in which it is trained, and scored meanwhile.
-
-    On one GPU that is kernels of our own, elsewhere the network's own choice: small convolutions
-    and normalisations of several seeds at once are one launch each then, where the compiler has
-    grouped convolutions, slower than one seed after another, and a dozen launches for each norm.
-    """
-    return model.clone(form="kernel", norms="kernel") if hasattr(model, "form") else model
-
-
 def check(config) -> None:
     """Whether there are images enough, and the network can be built on them; computes nothing."""
     data = config.data
@@ -144,10 +134,12 @@ def settings(config, images: Images):
     return configs.in_steps(config, arrays.n_batches(n_train, config.data.batch))
 
 
-def build(config, images: Images) -> train.Experiment:
-    """Mini-batch training of all seeds, each on its own images."""
-    model, value = network(config), LOSSES[config.optim.loss]
-    net = for_training(model)
+def build(config, images: Images, **forms: str) -> train.Experiment:
+    """Mini-batch training of all seeds, each on its own images.
+
+    forms: of convolutions (form) and of norms (norms) while networks are trained and scored.
+    """
+    model, value = network(config).clone(**forms), LOSSES[config.optim.loss]
     task, first = images.task, images.sets[0]
     targets = jnp.asarray(task.y, jnp.float32)
 
@@ -161,7 +153,7 @@ def build(config, images: Images) -> train.Experiment:
         crop_key, drop_key = jax.random.split(key)
         crop_key = crop_key if config.data.augment else None
         x = show(images, batch["pixels"], replica["train"][batch["rows"]], crop_key)
-        f, extra = net.apply(
+        f, extra = model.apply(
             {"params": params, **extra}, x, train=True, mask=batch["mask"],
             mutable=list(extra), rngs={"dropout": drop_key},
         )  # fmt: skip
@@ -173,7 +165,7 @@ def build(config, images: Images) -> train.Experiment:
         for split, (trained, name) in SPLITS.items():
             rows = getattr(first, name).combination  # the same for every seed
             kept = np.flatnonzero(task.is_train[rows] == trained)
-            f = outputs(net, images, params, extra, data["pixels"], replica[name][kept])
+            f = outputs(model, images, params, extra, data["pixels"], replica[name][kept])
             y = targets[rows[kept]]
             scores |= {
                 f"{split} loss": jnp.mean(value(y, f)),
