@@ -36,15 +36,15 @@ class Launch(NamedTuple):
 class Tuning(NamedTuple):
     """How the kernels are launched.
 
-    programs: weights' gradients are summed by about so many programs, each of which has a row of
-    taps if those are at most `held` sums, else one tap.
+    programs: weights' gradients are summed by about so many programs; held: sums, of one tap or of
+    several, that such a program has room for.
     """
 
     forward: Launch = Launch()
     back: Launch = Launch()
     weights: Launch = Launch(tile=64, warps=4, stages=2)
     programs: int = 528
-    held: int = 4096
+    held: int = 9216
 
 
 TUNED = Tuning()
@@ -155,7 +155,9 @@ def _weights(x, grad, geometry: Geometry, tuning: Tuning, interpret):
     """Gradient of the kernel [k * k, c, o], float32: parts of the positions, then their sum."""
     launch, c, out = tuning.weights, x.shape[-1], grad.shape[-1]
     rows, n_taps = grad.size // out, geometry.size**2
-    taps = geometry.size if geometry.size * c * out <= tuning.held else 1
+    taps = next(
+        n for n in (geometry.size**2, geometry.size, 1) if n == 1 or n * c * out <= tuning.held
+    )
     tiles = max(1, rows * n_taps // (launch.tile * taps * tuning.programs))
     parts = pl.cdiv(rows, launch.tile * tiles)
     body = partial(weight_body, geometry=geometry, tile=launch.tile, tiles=tiles, taps=taps)
