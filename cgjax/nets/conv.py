@@ -18,15 +18,15 @@ from cgjax.nets import conv_kernel
 from cgjax.nets.mlp import WEIGHTS, Dense, uniform_fan_in
 from cgjax.nets.norm import BatchNorm
 
-FORMS = ("auto", "direct", "patches", "kernel")
+FORMS = ("auto", "direct", "patches")  # with all derivatives
 
 
 def convolve(
     x: jax.Array, kernel: jax.Array, stride: int = 1, padding: int = 0, form: str = "auto"
 ) -> jax.Array:
     """x [B, H, W, c], kernel [k, k, c, o] -> [B, H', W', o], with zeros around the image."""
-    if form not in FORMS:
-        raise ValueError(f"unknown form {form!r}; choose from {', '.join(FORMS)}")
+    if form not in (*FORMS, "kernel"):
+        raise ValueError(f"unknown form {form!r}; choose from {', '.join(FORMS)}, kernel")
     if form == "kernel" and conv_kernel.supports(*kernel.shape[2:]):
         return conv_kernel.convolve(x, kernel, stride, padding)
     if form in ("auto", "kernel"):
