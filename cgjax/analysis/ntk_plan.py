@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 
 from cgjax.analysis import checks, ntk_layers
+from cgjax.analysis.ntk_products import FLOAT32X3, PARTS_AT_ONCE, Passes, passes
+from cgjax.core.logging import say
 
 FORMS = ("full", "per_output", "trace", "mean_trace", "mean_output")
 ALGORITHMS = ("structured", "jacobian", "vector")
@@ -35,18 +37,42 @@ class Facts(NamedTuple):
     itemsize: int
 
 
+class How(NamedTuple):
+    """What a program of a kernel has to know."""
+
+    form: str
+    algorithm: str
+    directions: int  # how many NTK-vector products at once
+    precision: str
+    passes: Passes
+    chunk: int  # samples whose factors are computed at a time in a program of the whole; 0: all
+
+
 class Plan(NamedTuple):
     """How one kernel is computed."""
 
-    algorithm: str
+    how: How
     tile: int  # samples per tile, on all devices together
     held: int  # tiles of x1 whose Jacobians, or factors of them, are alive at once
-    directions: int  # how many NTK-vector products at once
     n_devices: int
-    is_whole: bool  # one tile on one device: a single program
+    is_whole: bool  # a single program on one device
     flops: float  # in all
     peak: float  # bytes, on each device
     text: str  # the plan in one line
+
+    @property
+    def algorithm(self) -> str:
+        return self.how.algorithm
+
+
+_TOLD = set()
+
+
+def tell(plan: Plan) -> None:
+    """Says the plan, where it was not said before."""
+    if plan.text not in _TOLD:
+        _TOLD.add(plan.text)
+        say(plan.text)
 
 
 def plan(
@@ -59,6 +85,7 @@ def plan(
     memory: float | None = None,
     tile: int | None = None,
     devices=None,
+    precision: str = "highest",
 ) -> Plan:
     """How `ntk.empirical` would go about these arguments; nothing is computed."""
     insist = devices is not None
@@ -75,11 +102,25 @@ def plan(
     n_devices = 1 if inside else len(devices)
     x64 = jax.config.jax_enable_x64
     key = (f, tree, tuple(avals), form, algorithm, memory, tile, n_devices, insist, inside, x64)
-    return _planned(*key)
+    return _planned(*key, precision, devices[0].platform)
 
 
 @functools.lru_cache(maxsize=256)
-def _planned(f, tree, avals, form, algorithm, memory, tile, n_devices, insist, inside, x64):
+def _planned(
+    f,
+    tree,
+    avals,
+    form,
+    algorithm,
+    memory,
+    tile,
+    n_devices,
+    insist,
+    inside,
+    x64,
+    precision,
+    platform,
+):
     del x64  # part of the key alone: it decides what a dtype means
     structs = [
         jax.ShapeDtypeStruct(shape, ntk_layers.dtype(jax.ShapeDtypeStruct(shape, dtype)))
@@ -90,15 +131,18 @@ def _planned(f, tree, avals, form, algorithm, memory, tile, n_devices, insist, i
     sizes = facts(f, params, x1)
     if inside:  # of someone's jit or vmap: one program, and no tiles
         tile = max(n1, n2 or 0)
-    return choose(sizes, n1, n2, form, algorithm, memory, n_devices, tile, insist)
+    given = (sizes, n1, n2, form, algorithm, memory, n_devices, tile, insist)
+    return choose(*given, precision, platform)
 
 
-def small(f: Callable, params, x1, x2, form, algorithm) -> Plan | None:
+def small(f: Callable, params, x1, x2, form, algorithm, precision) -> Plan | None:
     """The plan of a kernel so small that no tiles, devices or free memory matter; else None."""
     leaves, tree = jax.tree.flatten((params, x1, x2))
     avals = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
     key = (f, tree, avals, form, algorithm, _SMALL, None, 1, False, False)
-    plan = _planned(*key, jax.config.jax_enable_x64)
+    # Several passes over little data take longer than one.
+    precision = "highest" if precision == FLOAT32X3 else precision
+    plan = _planned(*key, jax.config.jax_enable_x64, precision, jax.default_backend())
     return plan if plan.is_whole and plan.flops < _WORTH_SPLITTING and plan.peak < _SMALL else None
 
 
@@ -174,11 +218,13 @@ def choose(
     n_devices: int,
     tile: int | None = None,
     insist: bool = False,
+    precision: str = "highest",
+    platform: str = "cpu",
 ) -> Plan:
     """The cheapest algorithm whose tiles fit in memory; n2 None: the kernel is symmetric.
 
     memory: bytes on each device. n_devices: how many may be used; little work uses one, unless
-    `insist`.
+    `insist`. platform: the devices' kind.
     """
     for given, known in ((form, FORMS), (algorithm, ("auto", *ALGORITHMS))):
         if given not in known:
@@ -189,18 +235,28 @@ def choose(
             checks.integer(name, count, 1)
     checks.bounded("memory", memory, 0, above=True)
     names = ALGORITHMS if algorithm == "auto" else (algorithm,)
-    plans = [_plan(sizes, n1, n2, form, name, memory, n_devices, tile, insist) for name in names]
+    which = passes(precision, platform)
+    hows = [How(form, name, 0, precision, which, 0) for name in names]
+    plans = [_plan(sizes, n1, n2, how, memory, n_devices, tile, insist, platform) for how in hows]
     fitting = [plan for plan in plans if plan.peak <= memory] or plans[-1:]
     return min(fitting, key=lambda plan: plan.flops)
 
 
-def _plan(sizes, n1, n2, form, name, memory, n_devices, tile, insist):
+def _plan(sizes, n1, n2, how, memory, n_devices, tile, insist, platform):
+    form, name = how.form, how.algorithm
     per_sample, per_pair, _, _ = _costs(sizes, form, name)
     rows = n1 if n2 is None else max(n1, n2)
     pairs = n1 * n1 / 2 if n2 is None else n1 * n2
     flops = per_sample * (n1 + (n2 or 0)) + per_pair * pairs
     if (flops < _WORTH_SPLITTING or rows < n_devices) and not insist:
         n_devices = 1
+    if tile is None and n_devices == 1 and name != "vector":
+        chunk, peak = _chunk(sizes, how, n1, n2, memory, platform)
+        if peak <= memory:
+            if n2 is None:  # what is computed on the other side of the diagonal
+                flops += per_pair * pairs / (4 if per_pair * pairs > _WORTH_SPLITTING else 1)
+            plan = Plan(how._replace(chunk=chunk), rows, 1, 1, True, flops, peak, "")
+            return plan._replace(text=_text(plan, sizes, n1, n2, memory))
     is_triangle = n2 is None and per_pair * pairs > _WORTH_SPLITTING
     t, directions = _tile(sizes, form, name, rows, is_triangle, memory, n_devices)
     t = t if tile is None else math.ceil(tile / n_devices)
@@ -215,8 +271,24 @@ def _plan(sizes, n1, n2, form, name, memory, n_devices, tile, insist):
         flops += per_sample * n2 * again
     peak = once + right + held * left
     whole = n_devices == 1 and rows <= t
-    plan = Plan(name, t * n_devices, held, directions, n_devices, whole, flops, peak, "")
-    return plan._replace(text=_text(plan, sizes, n1, n2, form, memory))
+    how = how._replace(directions=directions)
+    plan = Plan(how, t * n_devices, held, n_devices, whole, flops, peak, "")
+    return plan._replace(text=_text(plan, sizes, n1, n2, memory))
+
+
+def _chunk(sizes, how, n1, n2, memory, platform):
+    """For one program of the whole kernel: samples whose factors are computed at a time; bytes."""
+    _, _, kept, work = _costs(sizes, how.form, how.algorithm)
+    rows = n1 if n2 is None else max(n1, n2)
+    twice = 2 if how.passes.contraction else 1  # numbers and their halves
+    n_blocks = 3 + (PARTS_AT_ONCE if how.passes.contraction else 0)
+    fixed = twice * kept * (n1 + (n2 or 0))
+    fixed += n_blocks * n1 * (n2 or n1) * _values_per_pair(sizes, how.form)
+    chunk = rows
+    # A CPU computes slowly inside a loop of the program.
+    while platform != "cpu" and chunk > 1 and sizes.itemsize * (fixed + chunk * work) > memory:
+        chunk = math.ceil(chunk / 2)
+    return chunk, sizes.itemsize * (fixed + chunk * work)
 
 
 def _outputs(sizes, form):
@@ -276,22 +348,23 @@ def _tile(sizes, form, name, rows, is_triangle, memory, n_devices):
 # --- in words -------------------------------------------------------------------------------------
 
 
-def _text(plan, sizes, n1, n2, form, memory):
-    o = _outputs(sizes, form)
+def _text(plan, sizes, n1, n2, memory):
+    o = _outputs(sizes, plan.how.form)
     whole = o * sizes.params * sizes.itemsize * (n1 if n2 is None else max(n1, n2))
     what = {
         "structured": f"structured ({len(sizes.dense)} dense layers as products of factors, "
         f"{len(sizes.spread)} layers with positions, {len(sizes.rest)} other leaves)",
         "jacobian": "Jacobian contraction",
-        "vector": f"NTK-vector products, {plan.directions} at once",
+        "vector": f"NTK-vector products, {plan.how.directions} at once",
     }[plan.algorithm]
     down, across = math.ceil(n1 / plan.tile), math.ceil((n2 or n1) / plan.tile)
     n_tiles = down * (down + 1) // 2 if n2 is None else down * across
     return (
-        f"ntk {n1:,} x {n2 or n1:,}, {form}, {sizes.outputs} outputs, {sizes.params:,} params: "
-        f"{what}; {_scaled(plan.flops, 1000, 'FLOP')}; Jacobian {_scaled(whole, 1024, 'B')}, "
-        f"peak about {_scaled(plan.peak, 1024, 'B')} of {_scaled(memory, 1024, 'B')} on each of "
-        f"{plan.n_devices} devices; {n_tiles:,} tiles of {plan.tile:,}"
+        f"ntk {n1:,} x {n2 or n1:,}, {plan.how.form}, {sizes.outputs} outputs, "
+        f"{sizes.params:,} params: {what}; {_scaled(plan.flops, 1000, 'FLOP')}; "
+        f"Jacobian {_scaled(whole, 1024, 'B')}, peak about {_scaled(plan.peak, 1024, 'B')} of "
+        f"{_scaled(memory, 1024, 'B')} on each of {plan.n_devices} devices; "
+        f"{n_tiles:,} tiles of {plan.tile:,}"
     )
 
 

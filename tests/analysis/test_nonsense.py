@@ -40,6 +40,7 @@ from cgjax.analysis import (
     ntk,
     ntk_blocks,
     ntk_layers,
+    ntk_outer,
     ntk_plan,
     salience,
     search,
@@ -1057,8 +1058,8 @@ CASES = {
         ("nudges", lambda: traced_run(nudges=[])),
         ("nudges", lambda: traced_run(nudges=[np.zeros((1, 1))])),
     ],
-    "ntk_layers.cotangent": [
-        ("d", lambda: ntk_layers.cotangent(LAYER, np.ones((3, 2, 1)))),
+    "ntk_outer.cotangent": [
+        ("d", lambda: ntk_outer.cotangent(LAYER, np.ones((3, 2, 1)))),
     ],
     "ntk_blocks.factors": [
         ("form", lambda: ntk_blocks.factors(linear, W, INPUTS, "diagonal", "jacobian")),

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import cgjax
-from cgjax.analysis import ntk, ntk_layers, ntk_plan
+from cgjax.analysis import ntk, ntk_layers, ntk_plan, ntk_programs
 
 ALGORITHMS = ntk_plan.ALGORITHMS
 NAMES = ("W1", "b1", "W2", "b2", "W3", "b3")
@@ -292,8 +292,8 @@ def test_automatic_choice(wide, mlp):
 def test_only_the_upper_triangle_is_computed(mlp, monkeypatch):
     params, x, _ = mlp
     calls = []
-    original = ntk._tile_contract
-    monkeypatch.setattr(ntk, "_tile_contract", lambda *a: calls.append(1) or original(*a))
+    original = ntk_programs._tile_contract
+    monkeypatch.setattr(ntk_programs, "_tile_contract", lambda *a: calls.append(1) or original(*a))
     ntk.empirical(relu_net, params, x, tile=2)
     assert len(calls) == 6
     ntk.empirical(relu_net, params, x, jnp.array(x), tile=2)
