@@ -308,17 +308,17 @@ def run(
     places = {layer.step: i for i, layer in enumerate(found.layers)}
     for index, step in enumerate(found.steps):
         operands = [read(atom) for atom in step.operands]
-        results = _evaluated(step, operands, how.convolutions and index in places)
+        results = _evaluated(step, operands, how if index in places else ONE_PASS)
         if index in places:
             results[0] += nudges[places[index]]
         env.update((step.results[i], value) for i, value in results.items())
     return read(found.outputs[0]), [_entered(found, layer, read) for layer in found.layers]
 
 
-def _evaluated(step, operands, in_passes):
-    is_float32 = all(dtype(value) == jnp.float32 for value in operands)
-    if in_passes and is_float32 and step.name == "conv_general_dilated":
-        return {0: ntk_products.convolution(step.params)(*operands)}
+def _evaluated(step, operands, how):
+    if step.name == "conv_general_dilated" and (how.forward or how.backward):
+        if all(dtype(value) == jnp.float32 for value in operands):
+            return {0: ntk_products.convolution(step.params, how)(*operands)}
     return step.evaluate(operands)
 
 

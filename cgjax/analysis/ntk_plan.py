@@ -70,8 +70,9 @@ _TOLD = set()
 
 def tell(plan: Plan) -> None:
     """Says the plan, where it was not said before."""
-    if plan.text not in _TOLD:
-        _TOLD.add(plan.text)
+    told = (plan.how.form, plan.algorithm, plan.tile, plan.n_devices, plan.flops)
+    if told not in _TOLD:
+        _TOLD.add(told)
         say(plan.text)
 
 

@@ -24,7 +24,8 @@ _WORTH_PANELS = 1e9  # operations of a symmetric product
 class Passes(NamedTuple):
     """Which products are taken in several passes."""
 
-    convolutions: bool = False  # inside the network
+    forward: bool = False  # convolutions of the network
+    backward: bool = False
     outer: bool = False  # of what enters a layer and its cotangents
     contraction: bool = False
     # Matrix units cut sums off where float32 rounds, so that long ones of one sign come out small.
@@ -38,7 +39,7 @@ ONE_PASS = Passes()
 def passes(precision: str, platform: str) -> Passes:
     """What `precision` means on "cpu", "gpu" or "tpu"."""
     on = precision == FLOAT32X3 and platform == "gpu"
-    return Passes(on, on, on)
+    return Passes(on, on, on, on)
 
 
 def digits(precision: str):
@@ -124,7 +125,7 @@ def _long_product(a, b, longest):
 # --- convolutions ---------------------------------------------------------------------------------
 
 
-def convolution(params: dict):
+def convolution(params: dict, how: Passes):
     """x, w -> the convolution with these parameters of JAX's primitive, and its gradients."""
     keys = ("window_strides", "padding", "lhs_dilation", "rhs_dilation", "dimension_numbers")
     plain = functools.partial(lax.conv_general_dilated, **{key: params[key] for key in keys})
@@ -132,6 +133,8 @@ def convolution(params: dict):
 
     @jax.custom_vjp
     def convolve(x, w):
+        if not how.forward:
+            return plain(x, w)
         # The three passes are one convolution of three times as many channels.
         return plain(_stacked(x, x_channel, "hlh"), _stacked(w, w_in, "hhl"), precision="default")
 
@@ -140,12 +143,13 @@ def convolution(params: dict):
 
     def backward(saved, d):
         x, w = saved
+        # Where w is a layer's own weight, nobody asks for its gradient, and it is not computed.
+        (for_w,) = jax.linear_transpose(lambda w: plain(x, w), w)(d)
+        if not how.backward:
+            return jax.linear_transpose(lambda x: plain(x, w), x)(d)[0], for_w
         stacked = _stacked(w, w_out, "hhl")
         pull = jax.linear_transpose(lambda x: plain(x, stacked, precision="default"), x)
-        (for_x,) = pull(_stacked(d, y_channel, "hlh"))
-        # Where w is a layer's own weight, nobody asks for this one, and it is not computed.
-        (for_w,) = jax.linear_transpose(lambda w: plain(x, w, precision="highest"), w)(d)
-        return for_x, for_w
+        return pull(_stacked(d, y_channel, "hlh"))[0], for_w
 
     convolve.defvjp(forward, backward)
     return convolve

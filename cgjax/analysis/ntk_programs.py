@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec as P
 
 from cgjax.analysis import checks, ntk_blocks, ntk_plan
 from cgjax.analysis.ntk_products import digits
-from cgjax.analysis.ntk_vector import length
+from cgjax.analysis.ntk_vector import checked, length
 from cgjax.core import parallel
 
 
@@ -22,10 +22,7 @@ class NotSmall(Exception):
 
 @functools.partial(jax.jit, static_argnames=("f", "form", "algorithm", "precision", "verbose"))
 def small(f, params, x1, x2, form, algorithm, precision, verbose):
-    """A small kernel, and whether it is finite; it takes less time than to look up its plan.
-
-    So the plan is made while this is traced.
-    """
+    """Plans while it is traced: a small kernel takes less time than to look up its plan."""
     plan = ntk_plan.small(f, params, x1, x2, form, algorithm, precision)
     if plan is None:
         raise NotSmall
@@ -35,7 +32,7 @@ def small(f, params, x1, x2, form, algorithm, precision, verbose):
 
 
 def planned(f, params, x1, x2, plan, devices):
-    """The kernel of a plan, and whether it is finite."""
+    """The kernel of a plan, as `checked`."""
     used = devices[: plan.n_devices]
     is_one = plan.n_devices == 1 and used[0] != jax.local_devices()[0]
     with jax.default_device(used[0]) if is_one else contextlib.nullcontext():
@@ -55,7 +52,7 @@ def _whole(f, params, x1, x2, how):
             left = _factors(f, params, x1, how)
             right = left if x2 is None else _factors(f, params, x2, how)
             kernel = ntk_blocks.contract(left, right, how.form, how.passes)
-        return kernel, jnp.all(jnp.isfinite(kernel))
+    return checked(kernel)
 
 
 def _factors(f, params, x, how):

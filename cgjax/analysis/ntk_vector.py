@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from cgjax.analysis import checks, ntk_blocks, ntk_plan
 from cgjax.analysis.ntk_products import digits
@@ -52,8 +53,7 @@ def _kernel_vector_product(f, params, x1, x2, v, batch, precision):
         parts = (_batches(x2, batch), _batches(v, batch, pad_with_zeros=True))
         direction, _ = jax.lax.scan(pulled, total, parts)
         result = jax.lax.map(pushed, _batches(x1, batch))
-    result = result.reshape(-1, result.shape[-1])[: length(x1)]
-    return result, jnp.all(jnp.isfinite(result))
+    return checked(result.reshape(-1, result.shape[-1])[: length(x1)])
 
 
 def is_of(shape, outputs):
@@ -80,11 +80,20 @@ def length(x):
     return len(jax.tree.leaves(x)[0])
 
 
+def checked(found):
+    """The end of a program: its result, and whether it is finite; None on a CPU: look there."""
+    return found, None if jax.default_backend() == "cpu" else jnp.all(jnp.isfinite(found))
+
+
 def blamed(found, is_finite, **given):
     """What was found; where it is not finite, the argument that is to blame is named.
 
     That takes one look, where looking at every argument would take as long as a small kernel.
     """
-    if not isinstance(is_finite, jax.core.Tracer) and not is_finite:
+    if isinstance(found, jax.core.Tracer):
+        return found
+    # The sum is quicker than a look at each value; if it overflows, the arguments are looked at.
+    is_finite = np.isfinite(np.sum(np.asarray(found))) if is_finite is None else is_finite
+    if not np.asarray(is_finite):
         checks.finite_leaves(**given)
     return found
