@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import cgjax
-from cgjax.analysis import ntk, ntk_layers, ntk_plan, ntk_programs
+from cgjax.analysis import ntk, ntk_layers, ntk_plan, ntk_products, ntk_programs
+from cgjax.analysis.ntk_products import Passes
 
 ALGORITHMS = ntk_plan.ALGORITHMS
 NAMES = ("W1", "b1", "W2", "b2", "W3", "b3")
@@ -240,6 +241,46 @@ def test_algorithms_agree_on_any_network(case):
     scale = np.abs(expected).max()
     for name, kernel in full.items():
         np.testing.assert_allclose(kernel / scale, expected / scale, atol=1e-12, err_msg=name)
+
+
+# --- products in several passes -------------------------------------------------------------------
+
+
+def test_products_in_passes():
+    """Sums of one sign, where nothing averages out: numbers have 16 bits, and long sums more."""
+    a, b = (np.abs(normal(i, 5, 700)).astype(np.float32) for i in (0, 1))
+    wide_a, wide_b = a.astype(float), b.astype(float)
+    how = Passes(outer=True, contraction=True, longest=256)
+    np.testing.assert_allclose(ntk_products.product(a, b, how), wide_a @ wide_b.T, rtol=1e-6)
+    np.testing.assert_allclose(ntk_products.gram(a, how), wide_a @ wide_a.T, rtol=1e-6)
+    found = ntk_products.outer(a, b[None], how)
+    np.testing.assert_allclose(found[0], wide_a.T @ wide_b, rtol=2**-15)
+
+
+@pytest.mark.parametrize("panels", (1, 3, 4))
+def test_a_symmetric_product_in_panels(panels, monkeypatch):
+    monkeypatch.setattr(ntk_products, "_WORTH_PANELS", 0)
+    a = normal(0, 7, 5)
+    np.testing.assert_allclose(ntk_products.gram(a, Passes(panels=panels)), a @ a.T, atol=1e-12)
+
+
+def test_a_network_in_passes_and_in_chunks():
+    """Convolutions, outer products and the contraction, three samples at a time."""
+    f, shapes, width, *_ = CASES["convolutions"]
+    params = {k: normal(i, *s).astype(np.float32) for i, (k, s) in enumerate(shapes.items())}
+    x = normal(99, 5, width).astype(np.float32)
+    exact = ntk.empirical(f, *jax.tree.map(lambda a: a.astype(float), (params, x)))
+    for passes, chunk in ((Passes(True, True, True, True), 3), (Passes(), 2)):
+        how = ntk_plan.How("full", "structured", 0, "highest", passes, chunk)
+        kernel, _ = ntk_programs._whole(f, params, x, None, how)
+        assert kernel.dtype == jnp.float32
+        np.testing.assert_allclose(kernel / exact.max(), exact / exact.max(), atol=2e-6)
+
+
+def test_precision_is_a_matter_of_the_backend():
+    assert ntk_products.passes("float32x3", "gpu") == Passes(True, True, True, True)
+    assert ntk_products.passes("float32x3", "cpu") == Passes()
+    assert ntk_products.passes("highest", "gpu") == Passes()
 
 
 # --- plans ----------------------------------------------------------------------------------------

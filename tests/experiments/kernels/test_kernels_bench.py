@@ -1,6 +1,7 @@
 """The benchmark of the kernels study, at sizes that say nothing about speed."""
 
 import json
+import re
 import sys
 
 import jax
@@ -72,11 +73,19 @@ def test_running_out_of_memory_is_said(monkeypatch, capsys):
     assert json.loads(capsys.readouterr().out) == {"failed": "out of memory"}
 
 
-def test_the_convnet_s_part_says_time_and_share(monkeypatch, capsys):
-    monkeypatch.setattr(bench_ntk, "digit_pairs", bench_ntk.mlp(6, 5, 3, 1))
+def test_the_convnet_s_part_says_time_share_and_error(monkeypatch, capsys):
+    f, params, x = bench_ntk.mlp(6, 5, 3, 1)(8)
+
+    def stand_in(n, dtype=np.float32):
+        return f, *jax.tree.map(lambda a: np.asarray(a, dtype), (params, x))
+
+    monkeypatch.setattr(bench_ntk, "digit_pairs", stand_in)
     bench.convnet(8, rows=64)
     out = capsys.readouterr().out
-    assert "ntk 8 x 8" in out and "NTK, 8 pairs, float32" in out and out.count(" / ") >= 6
+    assert out.count("ntk 8 x 8") == 1  # the plan once, not for each precision
+    assert all(f"NTK, 8 pairs, {precision}" in out for precision in bench.PRECISIONS)
+    errors = re.findall(r"8 pairs, .*% +(\S+e-\d+)", out)
+    assert len(errors) == 3 and all(float(error) < 1e-5 for error in errors)
 
 
 def test_parts_are_chosen_and_named(capsys):
