@@ -61,11 +61,9 @@ def empirical(
     x2 = None if x2 is x1 else x2
     warn_of_mixing(f, params, x1)
     if memory is None and tile is None and devices is None:
-        try:
-            found = ntk_programs.small(f, params, x1, x2, form, algorithm, precision, verbose)
+        found = ntk_programs.small(f, params, x1, x2, form, algorithm, precision, verbose)
+        if found is not None:
             return blamed(*found, params=params, x1=x1, x2=x2)
-        except ntk_programs.NotSmall:
-            pass
     plan = ntk_plan.plan(f, params, x1, x2, form, algorithm, memory, tile, devices, precision)
     if verbose:
         ntk_plan.tell(plan)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from cgjax.analysis import checks, ntk_layers
-from cgjax.analysis.ntk_products import FLOAT32X3, PARTS_AT_ONCE, Passes, passes
+from cgjax.analysis.ntk_products import ONE_PASS, PARTS_AT_ONCE, Passes, passes
 from cgjax.core.logging import say
 
 FORMS = ("full", "per_output", "trace", "mean_trace", "mean_output")
@@ -19,6 +19,8 @@ ALGORITHMS = ("structured", "jacobian", "vector")
 # Below this, several devices or several tiles cost more than they save.
 _WORTH_SPLITTING = 2e9
 _SMALL = 64 * 2**20  # bytes that every machine has
+# Below this, several passes over little data take longer than one.
+_WORTH_PASSES = 2e10
 # Rows (samples times outputs) of a tile that still keep a matrix product busy.
 _BUSY_ROWS = 256
 _MAX_TILE = 2048
@@ -138,13 +140,14 @@ def _planned(
 
 def small(f: Callable, params, x1, x2, form, algorithm, precision) -> Plan | None:
     """The plan of a kernel so small that no tiles, devices or free memory matter; else None."""
+    devices = jax.local_devices()
+    memory = max(_SMALL, available(devices) / 16)
     leaves, tree = jax.tree.flatten((params, x1, x2))
     avals = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
-    key = (f, tree, avals, form, algorithm, _SMALL, None, 1, False, False)
-    # Several passes over little data take longer than one.
-    precision = "highest" if precision == FLOAT32X3 else precision
-    plan = _planned(*key, jax.config.jax_enable_x64, precision, jax.default_backend())
-    return plan if plan.is_whole and plan.flops < _WORTH_SPLITTING and plan.peak < _SMALL else None
+    key = (f, tree, avals, form, algorithm, memory, None, 1, False, False)
+    plan = _planned(*key, jax.config.jax_enable_x64, precision, devices[0].platform)
+    is_little = plan.flops < _WORTH_SPLITTING or len(devices) == 1
+    return plan if plan.is_whole and plan.peak < memory and is_little else None
 
 
 def check_samples(**given) -> list:
@@ -236,8 +239,7 @@ def choose(
             checks.integer(name, count, 1)
     checks.bounded("memory", memory, 0, above=True)
     names = ALGORITHMS if algorithm == "auto" else (algorithm,)
-    which = passes(precision, platform)
-    hows = [How(form, name, 0, precision, which, 0) for name in names]
+    hows = [How(form, name, 0, precision, ONE_PASS, 0) for name in names]
     plans = [_plan(sizes, n1, n2, how, memory, n_devices, tile, insist, platform) for how in hows]
     fitting = [plan for plan in plans if plan.peak <= memory] or plans[-1:]
     return min(fitting, key=lambda plan: plan.flops)
@@ -249,16 +251,20 @@ def _plan(sizes, n1, n2, how, memory, n_devices, tile, insist, platform):
     rows = n1 if n2 is None else max(n1, n2)
     pairs = n1 * n1 / 2 if n2 is None else n1 * n2
     flops = per_sample * (n1 + (n2 or 0)) + per_pair * pairs
+    if flops > _WORTH_PASSES:
+        how = how._replace(passes=passes(how.precision, platform))
     if (flops < _WORTH_SPLITTING or rows < n_devices) and not insist:
         n_devices = 1
-    if tile is None and n_devices == 1 and name != "vector":
+    is_triangle = n2 is None and per_pair * pairs > _WORTH_SPLITTING
+    # A CPU keeps a tile in its cache.
+    in_tiles = tile is not None or n_devices > 1 or (is_triangle and platform == "cpu")
+    if not in_tiles and name != "vector":
         chunk, peak = _chunk(sizes, how, n1, n2, memory, platform)
         if peak <= memory:
             if n2 is None:  # what is computed on the other side of the diagonal
-                flops += per_pair * pairs / (4 if per_pair * pairs > _WORTH_SPLITTING else 1)
+                flops += per_pair * pairs / (4 if is_triangle else 1)
             plan = Plan(how._replace(chunk=chunk), rows, 1, 1, True, flops, peak, "")
             return plan._replace(text=_text(plan, sizes, n1, n2, memory))
-    is_triangle = n2 is None and per_pair * pairs > _WORTH_SPLITTING
     t, directions = _tile(sizes, form, name, rows, is_triangle, memory, n_devices)
     t = t if tile is None else math.ceil(tile / n_devices)
     once, right, left = _bytes(sizes, form, name, t, directions, n_devices)

@@ -16,16 +16,31 @@ from cgjax.analysis.ntk_vector import checked, length
 from cgjax.core import parallel
 
 
-class NotSmall(Exception):
-    """Raised while `small` is traced."""
+class _NotSmall(Exception):
+    """Raised while a program is traced."""
+
+
+_LARGE = set()  # kernels that were found not to be small: to trace them again takes time
+
+
+def small(f, params, x1, x2, *how):
+    """A small kernel as `checked`, or None where it is large; how: as of the program."""
+    key = (f, *how[:2], *(np.shape(leaf) for leaf in jax.tree.leaves((x1, x2))))
+    if key in _LARGE:
+        return None
+    try:
+        return _small(f, params, x1, x2, *how)
+    except _NotSmall:
+        _LARGE.add(key)
+        return None
 
 
 @functools.partial(jax.jit, static_argnames=("f", "form", "algorithm", "precision", "verbose"))
-def small(f, params, x1, x2, form, algorithm, precision, verbose):
+def _small(f, params, x1, x2, form, algorithm, precision, verbose):
     """Plans while it is traced: a small kernel takes less time than to look up its plan."""
     plan = ntk_plan.small(f, params, x1, x2, form, algorithm, precision)
     if plan is None:
-        raise NotSmall
+        raise _NotSmall
     if verbose:
         ntk_plan.tell(plan)
     return _whole(f, params, x1, x2, plan.how)

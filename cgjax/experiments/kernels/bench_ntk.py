@@ -67,7 +67,7 @@ def digit_pairs(n: int, dtype=np.float32):
     x = inputs.network_input(jnp.asarray(images[used]), indices.reshape(n, 2), "mnist", DISTANCE)
     variables = jax.jit(ConvNet().init)(jax.random.key(0), x[:1])
     variables, x = jax.tree.map(lambda a: a.astype(dtype), (variables, x))
-    net = ConvNet(dtype=dtype)
+    net = ConvNet(dtype=dtype, form="direct")  # outside of a loop, that is quick on a CPU too
 
     def f(params, x):
         return net.apply(variables | {"params": params}, x)[:, None]
