@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from cgjax.analysis import checks, ntk_layers, ntk_outer, ntk_products
-from cgjax.analysis.ntk_plan import FORMS
+from cgjax.analysis.ntk_plan import FORMS, SMALL_LEAF
 from cgjax.analysis.ntk_products import ONE_PASS, Passes
 
 
@@ -82,7 +82,7 @@ def _formed(out, form):
     return jnp.mean(out)[None] if form == "mean_output" else out
 
 
-def _joined(flat, small=4096):
+def _joined(flat, small=SMALL_LEAF):
     """Jacobians [o, *leaf] as [o, size], the small leaves as one."""
     flat = [leaf.reshape(len(leaf), -1) for leaf in flat]
     few = [leaf for leaf in flat if leaf.shape[1] <= small]

@@ -21,9 +21,13 @@ _WORTH_SPLITTING = 2e9
 _SMALL = 64 * 2**20  # bytes that every machine has
 # Below this, several passes over little data take longer than one.
 _WORTH_PASSES = 2e10
+# Operations in a second, seconds of one more step of a program: fitted to times of small kernels
+# on two cores and on an H200.
+_SPEEDS = {"cpu": (5e10, 2e-6), "gpu": (2e13, 5e-6)}
 # Rows (samples times outputs) of a tile that still keep a matrix product busy.
 _BUSY_ROWS = 256
 _MAX_TILE = 2048
+SMALL_LEAF = 4096  # values: smaller leaves are contracted together
 
 
 class Facts(NamedTuple):
@@ -37,6 +41,7 @@ class Facts(NamedTuple):
     spread: tuple  # (positions, fan_in with bias, width) of each layer with several
     rest: tuple  # sizes of the leaves that belong to no layer
     itemsize: int
+    leaves: tuple = ()  # sizes of all
 
 
 class How(NamedTuple):
@@ -191,6 +196,7 @@ def facts(f: Callable, params, x) -> Facts:
         spread=tuple(size for size in sizes if size[0] > 1),
         rest=tuple(leaves[i].size for i in found.rest),
         itemsize=max(a.dtype.itemsize for a in floats),
+        leaves=tuple(a.size for a in floats),
     )
 
 
@@ -242,7 +248,18 @@ def choose(
     hows = [How(form, name, 0, precision, ONE_PASS, 0) for name in names]
     plans = [_plan(sizes, n1, n2, how, memory, n_devices, tile, insist, platform) for how in hows]
     fitting = [plan for plan in plans if plan.peak <= memory] or plans[-1:]
-    return min(fitting, key=lambda plan: plan.flops)
+    return min(fitting, key=lambda plan: _seconds(plan, sizes, n2 or n1, platform))
+
+
+def _seconds(plan, sizes, n2, platform):
+    """About how long a plan takes: operations, and for small kernels the steps of its program."""
+    steps = {
+        "structured": 2 * len(sizes.dense) + 3 * len(sizes.spread),
+        "jacobian": sum(size > SMALL_LEAF for size in sizes.leaves),
+        "vector": math.ceil(n2 * _outputs(sizes, plan.how.form) / max(1, plan.how.directions)),
+    }[plan.algorithm]
+    rate, step = _SPEEDS.get(platform, _SPEEDS["gpu"])
+    return plan.flops / rate + steps * step
 
 
 def _plan(sizes, n1, n2, how, memory, n_devices, tile, insist, platform):

@@ -25,14 +25,17 @@ _LARGE = set()  # kernels that were found not to be small: to trace them again t
 
 def small(f, params, x1, x2, *how):
     """A small kernel as `checked`, or None where it is large; how: as of the program."""
-    key = (f, *how[:2], *(np.shape(leaf) for leaf in jax.tree.leaves((x1, x2))))
-    if key in _LARGE:
+    if _LARGE and _key(f, x1, x2, how) in _LARGE:
         return None
     try:
         return _small(f, params, x1, x2, *how)
     except _NotSmall:
-        _LARGE.add(key)
+        _LARGE.add(_key(f, x1, x2, how))
         return None
+
+
+def _key(f, x1, x2, how):
+    return (f, *how[:2], *(np.shape(leaf) for leaf in jax.tree.leaves((x1, x2))))
 
 
 @functools.partial(jax.jit, static_argnames=("f", "form", "algorithm", "precision", "verbose"))
