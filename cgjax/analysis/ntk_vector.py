@@ -92,8 +92,9 @@ def blamed(found, is_finite, **given):
     """
     if isinstance(found, jax.core.Tracer):
         return found
-    # The sum is quicker than a look at each value; if it overflows, the arguments are looked at.
-    is_finite = np.isfinite(np.sum(np.asarray(found))) if is_finite is None else is_finite
+    if is_finite is None:
+        # One sum is quicker than many looks; where it overflows, the arguments are looked at.
+        is_finite = math.isfinite(np.add.reduce(np.asarray(found.block_until_ready()), axis=None))
     if not np.asarray(is_finite):
         checks.finite_leaves(**given)
     return found
