@@ -330,6 +330,45 @@ def test_automatic_choice(wide, mlp):
     assert tight.algorithm == "vector"
 
 
+def test_steps_count_where_there_is_little_to_compute(mlp):
+    params, x, _ = mlp
+    tiny, larger = (
+        ntk_plan.plan(relu_net, params, x, memory=2**30) for x in (x, jnp.tile(x, (20, 1)))
+    )
+    assert (tiny.algorithm, larger.algorithm) == ("jacobian", "structured")
+
+
+def test_a_plan_is_told_once_and_a_large_kernel_traced_once(wide, capsys, monkeypatch):
+    params, x = wide
+    traced = []
+
+    def f(params, x):
+        traced.append(1)
+        return wide_net(params, x)
+
+    monkeypatch.setattr(ntk_plan, "_TOLD", set())
+    monkeypatch.setattr(ntk_plan, "_WORTH_SPLITTING", 0)  # nothing is small
+    for _ in range(3):
+        ntk.empirical(f, params, x, precision="highest")
+    first = len(traced)
+    ntk.empirical(f, params, x, precision="highest")
+    assert len(traced) == first
+    assert capsys.readouterr().out.count("ntk 40 x 40") == 1
+
+
+def test_a_gpu_s_plan_is_one_program_in_chunks(wide):
+    """Where memory is short, factors are computed for some samples at a time, in the program."""
+    params, x = wide
+    sizes = ntk_plan.facts(wide_net, params, x)
+    given = (sizes, 40, None, "full", "structured")
+    ample = ntk_plan.choose(*given, 2e9, 1, platform="gpu")
+    assert ample.is_whole and ample.how.chunk == 40
+    memory = 0.99 * ample.peak
+    tight = ntk_plan.choose(*given, memory, 1, platform="gpu")
+    assert tight.is_whole and tight.how.chunk == 20 and tight.peak <= memory
+    assert not ntk_plan.choose(*given, memory, 1, platform="cpu").is_whole
+
+
 def test_only_the_upper_triangle_is_computed(mlp, monkeypatch):
     params, x, _ = mlp
     calls = []
