@@ -96,9 +96,13 @@ def contract(left, right, form, how: Passes = ONE_PASS):
     if jax.tree.structure(left) != jax.tree.structure(right):
         raise ValueError("left and right are factors of one f")
     (dense1, flat1), (dense2, flat2) = left, right
+    if how.contraction:  # one long product, for each is tuned to its shape when it is compiled
+        one = _as_one(flat1)
+        flat1, flat2 = one, one if flat2 is flat1 else _as_one(flat2)
     total = 0.0
     for j1, j2 in zip(flat1, flat2):
         total += _products(j1, j2, form, how)
+    how = how._replace(contraction=False)  # little else is left to compute
     for (a1, d1, s1), (a2, d2, s2) in zip(dense1, dense2):
         n1, n2 = len(a1), len(a2)
         shape = {"full": (n1, 1, n2, 1), "per_output": (n1, n2, 1)}.get(form, (n1, n2))
@@ -107,6 +111,11 @@ def contract(left, right, form, how: Passes = ONE_PASS):
             inputs += s1[:, None] * s2[None]
         total += _products(d1, d2, form, how) * inputs.reshape(shape)
     return total.transpose(0, 2, 1, 3) if form == "full" else total
+
+
+def _as_one(flat):
+    """Jacobians [n, o, size] side by side."""
+    return [jnp.concatenate(flat, axis=-1)] if flat else []
 
 
 def _products(j1, j2, form, how):

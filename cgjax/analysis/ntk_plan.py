@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from cgjax.analysis import checks, ntk_layers
-from cgjax.analysis.ntk_products import ONE_PASS, PARTS_AT_ONCE, Passes, passes
+from cgjax.analysis.ntk_products import ONE_PASS, PARTIAL_SUMS, Passes, passes
 from cgjax.core.logging import say
 
 FORMS = ("full", "per_output", "trace", "mean_trace", "mean_output")
@@ -305,9 +305,8 @@ def _chunk(sizes, how, n1, n2, memory, platform):
     _, _, kept, work = _costs(sizes, how.form, how.algorithm)
     rows = n1 if n2 is None else max(n1, n2)
     twice = 2 if how.passes.contraction else 1  # numbers and their halves
-    n_blocks = 3 + (PARTS_AT_ONCE if how.passes.contraction else 0)
-    fixed = twice * kept * (n1 + (n2 or 0))
-    fixed += n_blocks * n1 * (n2 or n1) * _values_per_pair(sizes, how.form)
+    fixed = twice * kept * (n1 + (n2 or 0)) + (PARTIAL_SUMS if how.passes.contraction else 0)
+    fixed += 3 * n1 * (n2 or n1) * _values_per_pair(sizes, how.form)
     chunk = rows
     # A CPU computes slowly inside a loop of the program.
     while platform != "cpu" and chunk > 1 and sizes.itemsize * (fixed + chunk * work) > memory:

@@ -17,8 +17,8 @@ from jax import lax
 
 FLOAT32X3 = "float32x3"
 _TF32, _BFLOAT16 = 10, 7  # digits of the significand, in bits
-PARTS_AT_ONCE = 8  # parts of a long sum
-_WORTH_PANELS = 1e9  # operations of a symmetric product
+PARTIAL_SUMS = 2**28  # values, of parts of long sums at a time
+_WORTH_PANELS = 1e11  # operations of a symmetric product
 
 
 class Passes(NamedTuple):
@@ -29,8 +29,8 @@ class Passes(NamedTuple):
     outer: bool = False  # of what enters a layer and its cotangents
     contraction: bool = False
     # Matrix units cut sums off where float32 rounds, so that long ones of one sign come out small.
-    longest: int = 4096
-    panels: int = 4  # of a symmetric product
+    longest: int = 1024
+    panels: int = 4  # of a symmetric product in one pass
 
 
 ONE_PASS = Passes()
@@ -64,24 +64,18 @@ def product(a: jax.Array, b: jax.Array, how: Passes) -> jax.Array:
 
 def gram(a: jax.Array, how: Passes) -> jax.Array:
     """a a^T of [n, k]."""
-    if not how.contraction or a.dtype != jnp.float32:
-        return _symmetric(lambda a, b: a @ b.T, a, how.panels)
-    high, low = _halves(a)
-    long = functools.partial(_long_product, longest=how.longest)
-    cross = _dot(high, low)
-    squares = _symmetric(long, high, how.panels) + _symmetric(_dot, low, how.panels)
-    return squares + cross + cross.T
-
-
-def _symmetric(dot, a, panels):
-    """dot(a, a), the lower triangle mirrored: in so many panels of rows, from the diagonal on."""
+    if how.contraction and a.dtype == jnp.float32:
+        high, low = _halves(a)
+        cross = _dot(high, low)
+        return _long_product(high, high, how.longest) + _dot(low, low) + cross + cross.T
     n = len(a)
     if 2 * n * a.size < _WORTH_PANELS:
-        return dot(a, a)
-    height = math.ceil(n / panels)
-    total = jnp.zeros((n, n), jnp.promote_types(a.dtype, jnp.float32))
+        return a @ a.T
+    # The lower triangle is mirrored: in panels of rows, each from the diagonal on.
+    height = math.ceil(n / how.panels)
+    total = jnp.zeros((n, n), a.dtype)
     for start in range(0, n, height):
-        panel = dot(a[start : start + height], a[start:])
+        panel = a[start : start + height] @ a[start:].T
         total = total.at[start:, start : start + height].set(panel.T)
         total = total.at[start : start + height, start:].set(panel)
     return total
@@ -112,14 +106,23 @@ def _dot(a, b):
 
 
 def _long_product(a, b, longest):
-    """a b^T, `longest` columns at a time."""
-    total, n_parts = 0.0, a.shape[1] // longest
-    for start in range(0, n_parts, PARTS_AT_ONCE):
-        cut = slice(start * longest, min(start + PARTS_AT_ONCE, n_parts) * longest)
-        parts = [x[:, cut].reshape(len(x), -1, longest) for x in (a, b)]
-        total += jnp.sum(_in_float32("ick,jck->cij", *parts), axis=0)
-    left = n_parts * longest
-    return total + _dot(a[:, left:], b[:, left:]) if left < a.shape[1] else total
+    """a b^T, summed over `longest` columns at a time."""
+    n_parts = math.ceil(a.shape[1] / longest)
+    if n_parts == 1:
+        return _dot(a, b)
+    at_once = min(n_parts, max(1, PARTIAL_SUMS // (len(a) * len(b))))
+    n_groups = math.ceil(n_parts / at_once)
+
+    def parts(x):  # [groups, parts at once, n, longest]
+        x = jnp.pad(x, [(0, 0), (0, n_groups * at_once * longest - x.shape[1])])
+        return x.reshape(len(x), n_groups, at_once, longest).transpose(1, 2, 0, 3)
+
+    def added(total, pair):
+        return total + jnp.sum(_in_float32("cik,cjk->cij", *pair), axis=0), None
+
+    start = jnp.zeros((len(a), len(b)), jnp.float32)
+    parts_a = parts(a)
+    return lax.scan(added, start, (parts_a, parts_a if b is a else parts(b)))[0]
 
 
 # --- convolutions ---------------------------------------------------------------------------------
