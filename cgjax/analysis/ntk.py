@@ -38,7 +38,7 @@ def empirical(
     memory: float | None = None,
     tile: int | None = None,
     devices=None,
-    precision: str = "float32x3",
+    precision: str = "highest",
     verbose: bool = True,
 ) -> jax.Array:
     """The NTK between x1 [n1, ...] and x2 [n2, ...]; x2 None: x1 with itself, by symmetry.
@@ -52,7 +52,7 @@ def empirical(
     memory: bytes to use on each device; by default half of what is free. Larger kernels are
         streamed in tiles of `tile` samples (by default chosen from the memory).
     devices: to share the work; by default all, where there is enough of it.
-    precision: of the products, "float32x3" (`ntk_products` says what it is) or one of JAX's.
+    precision: of the products, one of JAX's, or "float32x3" (see `ntk_products`).
     verbose: say what it will cost, once for each plan.
 
     >>> empirical(f, params, x).shape

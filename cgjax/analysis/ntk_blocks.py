@@ -1,6 +1,7 @@
 """The empirical NTK of one pair of tiles: factors of Jacobians and their contraction."""
 
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -82,8 +83,12 @@ def _formed(out, form):
     return jnp.mean(out)[None] if form == "mean_output" else out
 
 
-def _joined(flat, small=SMALL_LEAF):
-    """Jacobians [o, *leaf] as [o, size], the small leaves as one."""
+def _joined(flat):
+    """Jacobians [o, *leaf] as [o, size]: the small leaves as one, on an accelerator all of them.
+
+    There a product takes long to compile, and many take longer than one.
+    """
+    small = SMALL_LEAF if jax.default_backend() == "cpu" else math.inf
     flat = [leaf.reshape(len(leaf), -1) for leaf in flat]
     few = [leaf for leaf in flat if leaf.shape[1] <= small]
     many = [leaf for leaf in flat if leaf.shape[1] > small]
@@ -96,9 +101,6 @@ def contract(left, right, form, how: Passes = ONE_PASS):
     if jax.tree.structure(left) != jax.tree.structure(right):
         raise ValueError("left and right are factors of one f")
     (dense1, flat1), (dense2, flat2) = left, right
-    if how.contraction:  # one long product, for each is tuned to its shape when it is compiled
-        one = _as_one(flat1)
-        flat1, flat2 = one, one if flat2 is flat1 else _as_one(flat2)
     total = 0.0
     for j1, j2 in zip(flat1, flat2):
         total += _products(j1, j2, form, how)
@@ -111,11 +113,6 @@ def contract(left, right, form, how: Passes = ONE_PASS):
             inputs += s1[:, None] * s2[None]
         total += _products(d1, d2, form, how) * inputs.reshape(shape)
     return total.transpose(0, 2, 1, 3) if form == "full" else total
-
-
-def _as_one(flat):
-    """Jacobians [n, o, size] side by side."""
-    return [jnp.concatenate(flat, axis=-1)] if flat else []
 
 
 def _products(j1, j2, form, how):

@@ -1,10 +1,16 @@
 """How many digits the products of an NTK have: what `precision` means.
 
-JAX's own names, such as "highest" and "default", are handed on to all products. "float32x3" has the
-accuracy of float32 at more of a GPU's speed: its matrix units take fewer digits, but multiply them
-without an error and sum in float32. So each number is split, x = high + low, and three products of
-halves, high high' + high low' + low high', replace one. Where there are no such units, or the
-numbers are not float32, it is "highest".
+JAX's own names, such as "highest" and "default", are handed on to all products. "float32x3" is for
+GPUs, whose matrix units take fewer digits, but multiply them without an error. Each float32 number
+is split into two of bfloat16, x = high + low, which keeps 16 of its 24 bits, and the products of
+layers with positions and of long Jacobians are sums of three or four products of halves. Where
+there are no such units, or the numbers are not float32, it is "highest".
+
+What is known of its error: halves, summed in float32 on a CPU, give the ConvNet's kernel of 16
+pairs of digits to 4e-7 of its largest entry (float32 numbers: 2e-7); the whole was not yet timed or
+compared on a GPU. Matrix units cut sums off where float32 rounds: in one sum over 181,000 columns
+an H200 lost 1.4e-3. So here none is longer than `Passes.longest`, or, of halves 2^8 times smaller,
+than 2^8 times that; parts are added in float32.
 """
 
 import functools
@@ -18,19 +24,19 @@ from jax import lax
 FLOAT32X3 = "float32x3"
 _TF32, _BFLOAT16 = 10, 7  # digits of the significand, in bits
 PARTIAL_SUMS = 2**28  # values, of parts of long sums at a time
-_WORTH_PANELS = 1e11  # operations of a symmetric product
+_WORTH_BLOCKS = 1e11  # operations of a symmetric product
 
 
 class Passes(NamedTuple):
-    """Which products are taken in several passes."""
+    """Which products are taken in several passes, and how sums are cut into parts."""
 
-    forward: bool = False  # convolutions of the network
-    backward: bool = False
     outer: bool = False  # of what enters a layer and its cotangents
     contraction: bool = False
-    # Matrix units cut sums off where float32 rounds, so that long ones of one sign come out small.
-    longest: int = 1024
-    panels: int = 4  # of a symmetric product in one pass
+    longest: int = 1024  # columns that a matrix unit sums by itself
+    blocks: int = 8  # of rows, in a symmetric product in one pass
+    # Convolutions of the network: no part of "float32x3", for their sums are not cut into parts.
+    forward: bool = False
+    backward: bool = False
 
 
 ONE_PASS = Passes()
@@ -39,7 +45,7 @@ ONE_PASS = Passes()
 def passes(precision: str, platform: str) -> Passes:
     """What `precision` means on "cpu", "gpu" or "tpu"."""
     on = precision == FLOAT32X3 and platform == "gpu"
-    return Passes(on, on, on, on)
+    return Passes(on, on)
 
 
 def digits(precision: str):
@@ -57,33 +63,37 @@ def product(a: jax.Array, b: jax.Array, how: Passes) -> jax.Array:
     if not how.contraction or a.dtype != jnp.float32:
         return a @ b.T
     (high1, low1), (high2, low2) = _halves(a), _halves(b)
+    high, low = (functools.partial(_long_product, longest=n * how.longest) for n in (1, 2**8))
     # Low times low counts here: along a diagonal it adds up.
-    total = _long_product(high1, high2, how.longest) + _dot(low1, low2)
-    return total + _dot(high1, low2) + _dot(low1, high2)
+    return high(high1, high2) + low(low1, low2) + low(high1, low2) + low(low1, high2)
 
 
 def gram(a: jax.Array, how: Passes) -> jax.Array:
     """a a^T of [n, k]."""
     if how.contraction and a.dtype == jnp.float32:
-        high, low = _halves(a)
-        cross = _dot(high, low)
-        return _long_product(high, high, how.longest) + _dot(low, low) + cross + cross.T
-    n = len(a)
-    if 2 * n * a.size < _WORTH_PANELS:
-        return a @ a.T
-    # The lower triangle is mirrored: in panels of rows, each from the diagonal on.
-    height = math.ceil(n / how.panels)
+        half, rest = _halves(a)
+        high, low = (functools.partial(_long_product, longest=n * how.longest) for n in (1, 2**8))
+        cross = low(half, rest)
+        return high(half, half) + low(rest, rest) + cross + cross.T
+    return a @ a.T if 2 * len(a) * a.size < _WORTH_BLOCKS else _in_blocks(a, how.blocks)
+
+
+def _in_blocks(a, n_blocks):
+    """a a^T from the blocks of its upper triangle; all of one size, so that one is compiled."""
+    n, size = len(a), math.ceil(len(a) / n_blocks)
+    starts = [min(i * size, n - size) for i in range(math.ceil(n / size))]
     total = jnp.zeros((n, n), a.dtype)
-    for start in range(0, n, height):
-        panel = a[start : start + height] @ a[start:].T
-        total = total.at[start:, start : start + height].set(panel.T)
-        total = total.at[start : start + height, start:].set(panel)
+    for place, i in enumerate(starts):
+        for j in starts[place:]:
+            block = a[i : i + size] @ a[j : j + size].T
+            total = total.at[j : j + size, i : i + size].set(block.T)
+            total = total.at[i : i + size, j : j + size].set(block)
     return total
 
 
 def outer(a: jax.Array, d: jax.Array, how: Passes) -> jax.Array:
     """sum_p a_p d_p^T of a [p, k] and d [o, p, m]: [o, k, m]."""
-    if not how.outer or a.dtype != jnp.float32:
+    if not how.outer or a.dtype != jnp.float32 or len(a) > how.longest:
         return jnp.einsum("pk,opm->okm", a, d)
     (high1, low1), (high2, low2) = _halves(a), _halves(d)
     summed = functools.partial(_in_float32, "pk,opm->okm")

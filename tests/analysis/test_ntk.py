@@ -1,7 +1,9 @@
 """Empirical NTK: stored kernels, algorithms against each other, tiles, devices, private imports."""
 
 import ast
+import functools
 import itertools
+import math
 import pathlib
 import re
 import warnings
@@ -257,11 +259,35 @@ def test_products_in_passes():
     np.testing.assert_allclose(found[0], wide_a.T @ wide_b, rtol=2**-15)
 
 
-@pytest.mark.parametrize("panels", (1, 3, 4))
-def test_a_symmetric_product_in_panels(panels, monkeypatch):
-    monkeypatch.setattr(ntk_products, "_WORTH_PANELS", 0)
+def summed_lengths(jaxpr):
+    """Over how many values the products of bfloat16 numbers sum, each."""
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name == "dot_general" and eqn.invars[0].aval.dtype == jnp.bfloat16:
+            (axes, _), _ = eqn.params["dimension_numbers"]
+            yield math.prod(eqn.invars[0].aval.shape[i] for i in axes)
+        for inner in jax.tree.leaves(eqn.params, is_leaf=lambda p: hasattr(p, "jaxpr")):
+            if hasattr(inner, "jaxpr"):
+                yield from summed_lengths(inner.jaxpr)
+
+
+def test_no_sum_of_a_matrix_unit_is_long():
+    """It would lose digits: highs alone are summed in short parts, and lows in longer ones."""
+    how, a = Passes(True, True, longest=4), jnp.ones((3, 5000), jnp.float32)
+    for function, n_products in ((lambda a: ntk_products.gram(a, how), 3),
+                                 (lambda a: ntk_products.product(a, a + 1, how), 4)):  # fmt: skip
+        lengths = sorted(summed_lengths(jax.make_jaxpr(function)(a).jaxpr))
+        assert lengths == [4] + (n_products - 1) * [4 * 2**8]
+    function = functools.partial(ntk_products.outer, how=how)
+    assert not list(summed_lengths(jax.make_jaxpr(function)(a.T, a.T[None]).jaxpr))
+    found = list(summed_lengths(jax.make_jaxpr(function)(a, a[None]).jaxpr))
+    assert found == [3, 3, 3]
+
+
+@pytest.mark.parametrize("blocks", (1, 3, 4))
+def test_a_symmetric_product_in_blocks(blocks, monkeypatch):
+    monkeypatch.setattr(ntk_products, "_WORTH_BLOCKS", 0)
     a = normal(0, 7, 5)
-    np.testing.assert_allclose(ntk_products.gram(a, Passes(panels=panels)), a @ a.T, atol=1e-12)
+    np.testing.assert_allclose(ntk_products.gram(a, Passes(blocks=blocks)), a @ a.T, atol=1e-12)
 
 
 def test_a_network_in_passes_and_in_chunks():
@@ -270,7 +296,7 @@ def test_a_network_in_passes_and_in_chunks():
     params = {k: normal(i, *s).astype(np.float32) for i, (k, s) in enumerate(shapes.items())}
     x = normal(99, 5, width).astype(np.float32)
     exact = ntk.empirical(f, *jax.tree.map(lambda a: a.astype(float), (params, x)))
-    for passes, chunk in ((Passes(True, True, True, True), 3), (Passes(), 2)):
+    for passes, chunk in ((Passes(True, True, forward=True, backward=True), 3), (Passes(), 2)):
         how = ntk_plan.How("full", "structured", 0, "highest", passes, chunk)
         kernel, _ = ntk_programs._whole(f, params, x, None, how)
         assert kernel.dtype == jnp.float32
@@ -278,7 +304,7 @@ def test_a_network_in_passes_and_in_chunks():
 
 
 def test_precision_is_a_matter_of_the_backend():
-    assert ntk_products.passes("float32x3", "gpu") == Passes(True, True, True, True)
+    assert ntk_products.passes("float32x3", "gpu") == Passes(outer=True, contraction=True)
     assert ntk_products.passes("float32x3", "cpu") == Passes()
     assert ntk_products.passes("highest", "gpu") == Passes()
 
