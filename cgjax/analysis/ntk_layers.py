@@ -316,9 +316,9 @@ def run(
 
 
 def _evaluated(step, operands, how):
-    if step.name == "conv_general_dilated" and (how.forward or how.backward):
-        if all(dtype(value) == jnp.float32 for value in operands):
-            return {0: ntk_products.convolution(step.params, how)(*operands)}
+    is_float32 = all(dtype(value) == jnp.float32 for value in operands)
+    if how.backward and step.name == "conv_general_dilated" and is_float32:
+        return {0: ntk_products.convolution(step.params)(*operands)}
     return step.evaluate(operands)
 
 

@@ -34,8 +34,7 @@ class Passes(NamedTuple):
     contraction: bool = False
     longest: int = 1024  # columns that a matrix unit sums by itself
     blocks: int = 8  # of rows, in a symmetric product in one pass
-    # Convolutions of the network: no part of "float32x3", for their sums are not cut into parts.
-    forward: bool = False
+    # Convolutions, on the way back: no part of "float32x3", for their sums are not cut into parts.
     backward: bool = False
 
 
@@ -44,7 +43,7 @@ ONE_PASS = Passes()
 
 def passes(precision: str, platform: str) -> Passes:
     """What `precision` means on "cpu", "gpu" or "tpu"."""
-    on = precision == FLOAT32X3 and platform == "gpu"
+    on = precision == FLOAT32X3 and platform in ("gpu", "cuda")
     return Passes(on, on)
 
 
@@ -62,19 +61,17 @@ def product(a: jax.Array, b: jax.Array, how: Passes) -> jax.Array:
     """a b^T of [n1, k] and [n2, k]."""
     if not how.contraction or a.dtype != jnp.float32:
         return a @ b.T
-    (high1, low1), (high2, low2) = _halves(a), _halves(b)
-    high, low = (functools.partial(_long_product, longest=n * how.longest) for n in (1, 2**8))
+    (high1, low1), (high2, low2), (large, small) = _halves(a), _halves(b), _sums(how)
     # Low times low counts here: along a diagonal it adds up.
-    return high(high1, high2) + low(low1, low2) + low(high1, low2) + low(low1, high2)
+    return large(high1, high2) + small(low1, low2) + small(high1, low2) + small(low1, high2)
 
 
 def gram(a: jax.Array, how: Passes) -> jax.Array:
     """a a^T of [n, k]."""
     if how.contraction and a.dtype == jnp.float32:
-        half, rest = _halves(a)
-        high, low = (functools.partial(_long_product, longest=n * how.longest) for n in (1, 2**8))
-        cross = low(half, rest)
-        return high(half, half) + low(rest, rest) + cross + cross.T
+        (high, low), (large, small) = _halves(a), _sums(how)
+        cross = small(high, low)
+        return large(high, high) + small(low, low) + cross + cross.T
     return a @ a.T if 2 * len(a) * a.size < _WORTH_BLOCKS else _in_blocks(a, how.blocks)
 
 
@@ -115,6 +112,11 @@ def _dot(a, b):
     return _in_float32("ik,jk->ij", a, b)
 
 
+def _sums(how):
+    """Products of highs, and those with lows, 2^8 times smaller, so that longer sums do."""
+    return [functools.partial(_long_product, longest=n * how.longest) for n in (1, 2**8)]
+
+
 def _long_product(a, b, longest):
     """a b^T, summed over `longest` columns at a time."""
     n_parts = math.ceil(a.shape[1] / longest)
@@ -138,30 +140,26 @@ def _long_product(a, b, longest):
 # --- convolutions ---------------------------------------------------------------------------------
 
 
-def convolution(params: dict, how: Passes):
-    """x, w -> the convolution with these parameters of JAX's primitive, and its gradients."""
+def convolution(params: dict):
+    """x, w -> the convolution with these parameters of JAX's primitive, pulled back in passes.
+
+    Forward it stays as it is: a maximum of nearly equal values may change with the last digit.
+    """
     keys = ("window_strides", "padding", "lhs_dilation", "rhs_dilation", "dimension_numbers")
     plain = functools.partial(lax.conv_general_dilated, **{key: params[key] for key in keys})
-    (_, x_channel, *_), (w_out, w_in, *_), (_, y_channel, *_) = params["dimension_numbers"]
-
-    @jax.custom_vjp
-    def convolve(x, w):
-        if not how.forward:
-            return plain(x, w)
-        # The three passes are one convolution of three times as many channels.
-        return plain(_stacked(x, x_channel, "hlh"), _stacked(w, w_in, "hhl"), precision="default")
+    _, (w_out, *_), (_, y_channel, *_) = params["dimension_numbers"]
+    convolve = jax.custom_vjp(plain)
 
     def forward(x, w):
-        return convolve(x, w), (x, w)
+        return plain(x, w), (x, w)
 
     def backward(saved, d):
         x, w = saved
-        # Where w is a layer's own weight, nobody asks for its gradient, and it is not computed.
-        (for_w,) = jax.linear_transpose(lambda w: plain(x, w), w)(d)
-        if not how.backward:
-            return jax.linear_transpose(lambda x: plain(x, w), x)(d)[0], for_w
+        # The three passes are one convolution of three times as many channels.
         stacked = _stacked(w, w_out, "hhl")
         pull = jax.linear_transpose(lambda x: plain(x, stacked, precision="default"), x)
+        # Where w is a layer's own weight, nobody asks for its gradient, and it is not computed.
+        (for_w,) = jax.linear_transpose(lambda w: plain(x, w), w)(d)
         return pull(_stacked(d, y_channel, "hlh"))[0], for_w
 
     convolve.defvjp(forward, backward)

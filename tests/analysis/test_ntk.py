@@ -296,7 +296,7 @@ def test_a_network_in_passes_and_in_chunks():
     params = {k: normal(i, *s).astype(np.float32) for i, (k, s) in enumerate(shapes.items())}
     x = normal(99, 5, width).astype(np.float32)
     exact = ntk.empirical(f, *jax.tree.map(lambda a: a.astype(float), (params, x)))
-    for passes, chunk in ((Passes(True, True, forward=True, backward=True), 3), (Passes(), 2)):
+    for passes, chunk in ((Passes(True, True, backward=True), 3), (Passes(), 2)):
         how = ntk_plan.How("full", "structured", 0, "highest", passes, chunk)
         kernel, _ = ntk_programs._whole(f, params, x, None, how)
         assert kernel.dtype == jnp.float32
