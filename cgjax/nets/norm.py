@@ -31,7 +31,6 @@ class BatchNorm(nn.Module):
         bias = self.param("bias", nn.initializers.zeros, (features,))
         running_mean = self.variable("batch_stats", "mean", jnp.zeros, (features,))
         running_var = self.variable("batch_stats", "var", jnp.ones, (features,))
-        near = jax.lax.stop_gradient(running_mean.value)
 
         def move(mean, var, count):
             if not self.is_initializing():
@@ -48,9 +47,11 @@ class BatchNorm(nn.Module):
         dtype, shape = x.dtype, (1,) * (x.ndim - 1) + (-1,)
         mean, var = running_mean.value, running_var.value
         if train:
-            x = x.astype(wide(x)) - near.reshape(shape)
+            counted = x if mask is None else jax.lax.dynamic_slice_in_dim(x, jnp.argmax(mask), 1)
+            near = some_value(counted, tuple(range(x.ndim - 1)))
+            x = x.astype(wide(x)) - near
             mean, var, count = moments(x, mask)
-            move(near + mean, var, count)
+            move(near.ravel() + mean, var, count)
         # One product and one sum for each value.
         factor = scale / jnp.sqrt(var + self.epsilon)
         y = (x * factor.reshape(shape) + (bias - mean * factor).reshape(shape)).astype(dtype)
@@ -130,7 +131,7 @@ def standardise(x: jax.Array, axes: tuple[int, ...], epsilon: float) -> jax.Arra
 # --- mean and variance in one pass ----------------------------------------------------------------
 # Mean and variance about the mean are two passes over memory, and three in the gradient. About a
 # fixed number they are one each, but the difference of two large squares would lose the digits of
-# a small one: so the number is near the values, the running mean or one of them.
+# a small one: so the number is one of the values that count.
 
 
 def some_value(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:

@@ -1,4 +1,4 @@
-"""Norms in one pass over memory: as accurate as around the mean, with the same derivatives."""
+"""Norms in one pass over memory keep their digits and have the derivatives of two passes."""
 
 import jax
 import jax.numpy as jnp
@@ -30,6 +30,25 @@ def test_about_zero_the_digits_would_be_lost():
     x = values(1e4)
     _, found, _ = moments(jnp.asarray(x))
     assert np.max(np.abs(found / x.astype(float).var(AXES) - 1)) > 0.1
+
+
+@pytest.mark.parametrize("is_masked", [False, True])
+def test_a_first_batch_far_from_zero_keeps_its_digits(is_masked):
+    """Its running mean is still zero, and rows that do not count may lie elsewhere."""
+    x = values(1e4)
+    mask = np.array([0, 1, 1, 0, 1, 1], np.float32) if is_masked else None
+    if is_masked:
+        x[[0, 3]] = 0.0
+    norm = BatchNorm()
+    variables = norm.init(jax.random.key(0), x)
+    y, changed = norm.apply(variables, x, True, mask, mutable=["batch_stats"])
+    rows = np.flatnonzero(np.ones(6) if mask is None else mask)
+    exact = x[rows].astype(float)
+    expected = (exact - exact.mean(AXES)) / np.sqrt(exact.var(AXES) + 1e-5)
+    np.testing.assert_allclose(y[rows], expected, atol=1e-4)
+    unbiased = exact.var(AXES) * exact[..., 0].size / (exact[..., 0].size - 1)
+    found = changed["batch_stats"]["var"]
+    np.testing.assert_allclose(found, 0.9 + 0.1 * unbiased, rtol=1e-5)
 
 
 def around_the_mean(x, axes, weights):
