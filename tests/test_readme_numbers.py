@@ -30,6 +30,10 @@ REMEDY = "lam_entropy 0.1 + vec_variance 0.01"
 DONUT, STRIPED = "donut_6_22, stripes x0", "donut_6_22, stripes x1"
 
 
+VECTOR_MODELS = {
+    "compositional": "a network per part", "mlp": "one network",
+    "regularised": "one network, regularised",
+}  # fmt: skip
 AGREEMENT = ("subject", "verb")
 SLOPES = ("slope", "predicted slope, kernel")
 ADDITION = ("extrapolation", "asymmetric", "interpolation", "both")
@@ -781,10 +785,56 @@ SENTENCES = [
     *(
         (
             VECTORS,
-            f"{name} | {{:.3f}} ± {{:.3f}} | {{:.2f}}",
-            [f"vectors/compositional_{name}-paper r2_all{w}" for w in ("", " own sd", " paper")],
+            f"{word} | {name} | {{:.3f}} ± {{:.3f}} | {{:.2f}}",
+            [f"vectors/{model}_{name}-paper r2_all{w}" for w in ("", " own sd", " paper")],
         )
+        for model, word in VECTOR_MODELS.items()
         for name in ("random", "diagonal", "orthogonal")
+        if (model, name) != ("mlp", "orthogonal")  # whose published number is an interval
+    ),
+    (
+        RESISTANCE,
+        "Gaps of A and B: {:.3f} and {:.3f} (appendix), {:.3f} and {:.3f} (its one-vs-rest hinge), "
+        "{:.3f} and {:.3f} (three convolutions), {:.3f} and {:.3f} (its one-vs-rest hinge)",
+        [
+            f"resistance/architectures-paper {net}_{loss}/{setting}: gap"
+            for net in ("appendix", "three_conv")
+            for loss in ("categorical_hinge", "one_vs_rest_hinge")
+            for setting in "AB"
+        ],
+    ),
+    (
+        VECTORS,
+        "one network | orthogonal | {:.3f} ± {:.3f} | 0.40 to 0.55",
+        [f"vectors/mlp_orthogonal-paper r2_all{w}" for w in ("", " own sd")],
+    ),
+    (
+        VECTORS,
+        "({:.3f} without, {:.2f} with it); in ours it does not ({:.3f} and {:.3f})",
+        [
+            f"vectors/{model}_orthogonal-paper r2_all{who}"
+            for who in (" paper", "")
+            for model in ("mlp", "regularised")
+        ],
+    ),
+    (
+        VECTORS,
+        "from {:.1f} to {:.1f} down to {:.2f} to {:.2f} and costs",
+        [
+            f"vectors/{row}-paper block_contrast"
+            for row in (
+                "mlp_diagonal", "mlp_orthogonal", "regularised_random", "regularised_diagonal",
+            )
+        ],
+    ),
+    (
+        FRONT,
+        "of one network for all {:.3f} ({:.2f}), {:.3f} ({:.2f}) and {:.3f} ({:.3f}), 20 seeds",
+        [
+            f"vectors/mlp_{name}-paper r2_all{who}"
+            for name in ("random", "diagonal", "orthogonal")
+            for who in ("", " paper")
+        ],
     ),
     (
         SUBNETWORKS,
