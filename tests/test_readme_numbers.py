@@ -785,7 +785,7 @@ SENTENCES = [
     ),
     (
         SUBNETWORKS,
-        "(test accuracy {:.3f} and {:.3f} for number and contact, {:.3f} and {:.3f}, which is chance",
+        "(test accuracy {:.3f} and {:.3f} for number and contact, {:.3f} and {:.3f}, which",
         [
             f"subnetworks/{row}-default resnet50/base: test accuracy [{i}]"
             for row in ("number_contact", "inside_contact")
