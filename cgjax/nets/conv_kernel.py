@@ -7,6 +7,7 @@ axis of the grid. Products are in the dtype of x (float32: TF32), sums in float3
 derivatives exist here; the other forms of `nets.conv.convolve` have both.
 """
 
+import math
 from functools import partial
 from typing import NamedTuple
 
@@ -24,30 +25,36 @@ CHANNELS = (16, 32, 64, 128)  # powers of two, and at least what a product takes
 
 
 class Launch(NamedTuple):
-    """Positions and output channels of a program, channels read at once, warps, loads in flight."""
+    """Positions and output channels of a program, channels read at once, warps, loads in flight.
+
+    ahead: a program loads what it sees through so many taps before it multiplies, at most a row of
+    them or all.
+    """
 
     tile: int = 128
     out: int = 64
     read: int = 32
     warps: int = 4
     stages: int = 3
+    ahead: int = 1
 
 
 class Tuning(NamedTuple):
-    """How the kernels are launched.
+    """How the kernels are launched; programs: about how many sum the gradient of the weights.
 
-    programs: weights' gradients are summed by about so many programs; held: sums, of one tap or of
-    several, that such a program has room for.
+    Such a program sums, for as many taps as are loaded ahead, all products of the channels that it
+    reads and of those of the gradient (out).
     """
 
     forward: Launch = Launch()
     back: Launch = Launch()
-    weights: Launch = Launch(tile=64, warps=4, stages=2)
+    weights: Launch = Launch(tile=64, out=64, read=64, warps=4, stages=1, ahead=3)
     programs: int = 528
-    held: int = 9216
 
 
-TUNED = Tuning()
+def tuned(size: int, c: int, out: int) -> Tuning:
+    """The launches for a kernel of that size from c to `out` channels."""
+    return Tuning()
 
 
 class Geometry(NamedTuple):
@@ -83,7 +90,7 @@ def convolve(x, kernel, stride: int = 1, padding: int = 0, tuning=None, interpre
     if missing:
         x = jnp.pad(x, ((0, 0),) * 3 + ((0, missing),))
         kernel = jnp.pad(kernel, ((0, 0),) * 2 + ((0, missing), (0, 0)))
-    return _convolve(x, kernel, stride, padding, tuning or TUNED, interpret)
+    return _convolve(x, kernel, stride, padding, tuning or tuned(len(kernel), *kernel.shape[2:]), interpret)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4, 5))
@@ -153,19 +160,25 @@ def fitted(launch: Launch, rows: int, c: int, out: int) -> Launch:
 
 def _weights(x, grad, geometry: Geometry, tuning: Tuning, interpret):
     """Gradient of the kernel [k * k, c, o], float32: parts of the positions, then their sum."""
-    launch, c, out = tuning.weights, x.shape[-1], grad.shape[-1]
-    rows, n_taps = grad.size // out, geometry.size**2
-    taps = next(
-        n for n in (geometry.size**2, geometry.size, 1) if n == 1 or n * c * out <= tuning.held
-    )
-    tiles = max(1, rows * n_taps // (launch.tile * taps * tuning.programs))
+    c, out, n_taps = x.shape[-1], grad.shape[-1], geometry.size**2
+    launch, rows = tuning.weights, grad.size // out
+    launch = launch._replace(read=min(launch.read, c), out=min(launch.out, out))
+    taps = at_once(launch.ahead, geometry.size)
+    blocks = (n_taps // taps, c // launch.read, out // launch.out)
+    tiles = max(1, rows * math.prod(blocks) // (launch.tile * tuning.programs))
     parts = pl.cdiv(rows, launch.tile * tiles)
-    body = partial(weight_body, geometry=geometry, tile=launch.tile, tiles=tiles, taps=taps)
+    body = partial(weight_body, geometry=geometry, launch=launch, tiles=tiles, taps=taps)
     shape = ShapeDtypeStruct((parts, n_taps, c, out), FLOAT)
-    grid = (parts, n_taps // taps)
     seen = (x.reshape(-1, c), grad.reshape(-1, out))
-    found = _call("convolution_weights", body, seen, grid, shape, launch, interpret)
+    found = _call(
+        "convolution_weights", body, seen, (parts, *blocks), shape, launch, interpret
+    )
     return jnp.sum(found, axis=0)
+
+
+def at_once(ahead: int, size: int) -> int:
+    """Taps that a program takes together: all, a row of them, or one."""
+    return next(n for n in (size**2, size, 1) if n <= max(ahead, 1))
 
 
 # --- bodies ---------------------------------------------------------------------------------------
@@ -218,40 +231,46 @@ def _dot(a, b, contract):
 
 
 def product_body(x_ref, kernel_ref, y_ref, *, geometry, launch):
-    """A tile of positions and of output channels: one tap and some channels after the other."""
+    """A tile of positions and of output channels: some taps and channels after the other."""
     c, n_out, n_read = x_ref.shape[1], launch.out, launch.read
     first = pl.program_id(1) * n_out
     p = positions(pl.program_id(0), launch.tile, y_ref.shape[0], *geometry.made)
-    chunks = c // n_read
+    chunks, taps = c // n_read, at_once(launch.ahead, geometry.size)
 
     def step(q, total):
-        tap, chunk = lax.div(q, chunks), lax.rem(q, chunks)
-        x = load(x_ref, *seen(p, tap, geometry), chunk * n_read, n_read)
+        tap, chunk = lax.div(q, chunks) * taps, lax.rem(q, chunks)
         read, made = pl.ds(chunk * n_read, n_read), pl.ds(first, n_out)
-        if geometry.transposed:
-            return total + _dot(x, kernel_ref[tap, made, read], (1, 1))
-        return total + _dot(x, kernel_ref[tap, read, made], (1, 0))
+        loaded = [
+            load(x_ref, *seen(p, tap + i, geometry), chunk * n_read, n_read) for i in range(taps)
+        ]
+        for i, x in enumerate(loaded):
+            if geometry.transposed:
+                total += _dot(x, kernel_ref[tap + i, made, read], (1, 1))
+            else:
+                total += _dot(x, kernel_ref[tap + i, read, made], (1, 0))
+        return total
 
     zero = jnp.zeros((launch.tile, n_out), FLOAT)
-    total = lax.fori_loop(0, geometry.size**2 * chunks, step, zero)
+    total = lax.fori_loop(0, geometry.size**2 // taps * chunks, step, zero)
     column = first + lax.broadcasted_iota(jnp.int32, total.shape, 1)
     row, inside = (jnp.broadcast_to(a[:, None], total.shape) for a in (p.row, p.inside))
     plt.store(y_ref.at[row, column], total.astype(y_ref.dtype), mask=inside)
 
 
-def weight_body(x_ref, grad_ref, part_ref, *, geometry, tile, tiles, taps):
-    """Some tiles of positions, some taps: what each tap saw times the gradient there."""
-    c, out = x_ref.shape[1], grad_ref.shape[1]
-    index, first = pl.program_id(0), pl.program_id(1) * taps
+def weight_body(x_ref, grad_ref, part_ref, *, geometry, launch, tiles, taps):
+    """Some tiles of positions, taps and channels: what each tap saw times the gradient there."""
+    n_read, n_out = launch.read, launch.out
+    index = pl.program_id(0)
+    first, read, made = (pl.program_id(1 + i) * n for i, n in enumerate((taps, n_read, n_out)))
 
     def step(t, totals):
-        p = positions(index * tiles + t, tile, grad_ref.shape[0], *geometry.made)
-        grad = load(grad_ref, p.row, p.inside, 0, out)
-        return tuple(
-            total + _dot(load(x_ref, *seen(p, first + i, geometry), 0, c), grad, (0, 0))
-            for i, total in enumerate(totals)
-        )
+        p = positions(index * tiles + t, launch.tile, grad_ref.shape[0], *geometry.made)
+        grad = load(grad_ref, p.row, p.inside, made, n_out)
+        loaded = [
+            load(x_ref, *seen(p, first + i, geometry), read, n_read) for i in range(taps)
+        ]
+        return tuple(total + _dot(x, grad, (0, 0)) for total, x in zip(totals, loaded))
 
-    zero = tuple(jnp.zeros((c, out), FLOAT) for _ in range(taps))
+    zero = tuple(jnp.zeros((n_read, n_out), FLOAT) for _ in range(taps))
     for i, total in enumerate(lax.fori_loop(0, tiles, step, zero)):
-        part_ref[index, first + i] = total
+        part_ref[index, first + i, pl.ds(read, n_read), pl.ds(made, n_out)] = total

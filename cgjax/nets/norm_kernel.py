@@ -34,14 +34,13 @@ class Launch(NamedTuple):
 class Tuning(NamedTuple):
     """How the kernels are launched: those that write, that sum, and that sum for the gradient.
 
-    parts: programs that share a sum. The sum of fewer than 32 parts needs no kernel of its own: the
-    compiler does it within what follows.
+    parts: programs that share a sum, at most.
     """
 
     each: Launch = Launch()
-    sums: Launch = Launch(128, 16)
-    grad_sums: Launch = Launch(64, 16)
-    parts: int = 31
+    sums: Launch = Launch(32, 8)
+    grad_sums: Launch = Launch(32, 8)
+    parts: int = 256
 
 
 TUNED = Tuning()
@@ -71,54 +70,68 @@ def normalise(x, scale, bias, mask, added, settings: Settings):
     """x [B, H, W, c] -> (the same normalised, [added,] [rectified]; mean, variance; their count).
 
     mask [B]: rows with 0 do not count. added: like x, or None. Mean and variance have no gradient.
+    All but the first are [c].
     """
     return _forward(x, scale, bias, mask, added, settings)[0]
 
 
+class Numbers(NamedTuple):
+    """Rows of what the kernels know of each channel; mean: of the differences from `near`."""
+
+    factor: int = 0
+    level: int = 1  # after the product of the differences and the factor
+    near: int = 2  # the pixel from which differences are taken
+    mean: int = 3
+    inverse: int = 4  # of the standard deviation
+    var: int = 5
+    count: int = 6
+
+
+class GradNumbers(NamedTuple):
+    """The same for the gradient, which is factor grad - (level + slope differences)."""
+
+    factor: int = 0
+    level: int = 1
+    near: int = 2
+    slope: int = 3
+    scale: int = 4  # gradients of scale and bias
+    bias: int = 5
+
+
+IS, GRAD = Numbers(), GradNumbers()
+
+
 def _forward(x, scale, bias, mask, added, settings):
-    tuning, c = settings.tuning, x.shape[-1]
-    count = jnp.sum(mask) * math.prod(x.shape[1:-1])
-    body = partial(sum_body, c=c, rows_of_image=_rows(x).shape[0] // len(x))
-    share = 1 / count
-    total, squares = _sums(body, (_rows(x), mask), x, tuning.sums, settings)
-    mean, square = total * share, squares * share
-    var = jnp.maximum(square - mean * mean, 0)
-    inverse = lax.rsqrt(var + settings.epsilon)
-    factor = scale * inverse
-    channels = _stacked(factor, bias - mean * factor, mean, inverse, var)
+    rows, pixels = _rows(x), math.prod(x.shape[1:-1])
+    body = partial(sum_body, c=x.shape[-1], rows_of_image=len(rows) // len(x))
+    parts = _parts(body, (rows, mask), x, settings.tuning.sums, settings)
+    body = partial(numbers_body, pixels=pixels, epsilon=settings.epsilon)
+    arguments = (parts, x.reshape(-1, x.shape[-1]), mask, scale, bias)
+    numbers = _numbers(body, arguments, len(IS), settings)
     body = partial(normalise_body, rectify=settings.rectify)
-    arguments = (_rows(x), channels, *([] if added is None else [_rows(added)]))
+    arguments = (rows, numbers, *([] if added is None else [_rows(added)]))
     (z,) = _each(body, arguments, 1, x, settings)
-    mean = x[0, 0, 0].astype(FLOAT) + channels[2]
     was_added = None if added is None else ()  # no number: known when compiling
-    saved = (x, z if settings.rectify else None, channels, mask, share, was_added)
-    return (z, mean, channels[4], count), saved
+    saved = (x, z if settings.rectify else None, numbers, mask, was_added)
+    mean = numbers[IS.near] + numbers[IS.mean]
+    return (z, mean, numbers[IS.var], numbers[IS.count]), saved
 
 
 def _backward(settings, saved, grads):
-    x, z, channels, mask, share, was_added = saved
+    x, z, numbers, mask, was_added = saved
     grad, is_added = grads[0], was_added is not None
     seen = [_rows(grad), _rows(x), *([_rows(z)] if settings.rectify else [])]
     body = partial(grad_sum_body, c=x.shape[-1])
-    total, product = _sums(body, seen, x, settings.tuning.grad_sums, settings)
-    factor, _, mean, inverse, _ = channels
-    aligned = (product - mean * total) * inverse
-    slope = factor * inverse * aligned * share
-    level = factor * total * share - mean * slope
-    of_channels = _stacked(factor, level, slope, aligned, total)
-    body = partial(grad_body, rectify=settings.rectify, rows_of_image=_rows(x).shape[0] // len(x))
+    parts = _parts(body, (numbers, *seen), x, settings.tuning.grad_sums, settings)
+    of_grad = _numbers(partial(grad_numbers_body), (parts, numbers), len(GRAD), settings)
+    body = partial(grad_body, rectify=settings.rectify, rows_of_image=len(_rows(x)) // len(x))
     passes_on = is_added and settings.rectify  # else the gradient goes on as it is
-    dx, *masked = _each(body, (*seen, of_channels, mask), 1 + passes_on, x, settings)
+    dx, *masked = _each(body, (*seen, of_grad, mask), 1 + passes_on, x, settings)
     d_added = (masked[0] if passes_on else grad) if is_added else None
-    return dx, of_channels[3], of_channels[4], jnp.zeros_like(mask), d_added
+    return dx, of_grad[GRAD.scale], of_grad[GRAD.bias], jnp.zeros_like(mask), d_added
 
 
 normalise.defvjp(_forward, _backward)
-
-
-def _stacked(*numbers):
-    """Numbers of channels as one array: one kernel makes it, and nothing is computed again."""
-    return lax.optimization_barrier(jnp.stack(numbers))
 
 
 # --- launches -------------------------------------------------------------------------------------
@@ -139,14 +152,19 @@ def _call(body, arguments, grid, shapes, launch, settings):
     )(*arguments)
 
 
-def _sums(body, arguments, x, launch, settings):
-    """Sums of two quantities for each channel [2, c]: of parts of the rows, then of the parts."""
+def _parts(body, arguments, x, launch, settings):
+    """Sums of two quantities for each channel, of parts of the rows: [parts, 2, c]."""
     rows = x.size // LANES
     tiles = pl.cdiv(rows, launch.tile * settings.tuning.parts)
     parts = pl.cdiv(rows, launch.tile * tiles)
     shape = ShapeDtypeStruct((parts, 2, x.shape[-1]), FLOAT)
-    body = partial(body, tiles=tiles)
-    return jnp.sum(_call(body, arguments, (parts,), shape, launch, settings), axis=0)
+    return _call(partial(body, tiles=tiles), arguments, (parts,), shape, launch, settings)
+
+
+def _numbers(body, arguments, n, settings):
+    """n numbers for each channel [n, c] from the sums of parts: one program, one kernel."""
+    shape = ShapeDtypeStruct((n, arguments[0].shape[-1]), FLOAT)
+    return _call(body, arguments, (1,), shape, Launch(arguments[0].shape[0], 8), settings)
 
 
 def _each(body, arguments, n, x, settings):
@@ -205,9 +223,26 @@ def of_tiles(tile_sums, part_ref, tile, tiles):
         part_ref[index, i, :] = jnp.sum(lanes.reshape(-1, part_ref.shape[-1]), axis=0)
 
 
+def of_parts(part_ref, parts):
+    """Both sums over all parts: two arrays [c]."""
+    n, c = pl.next_power_of_2(parts), part_ref.shape[-1]
+    part, channel = (lax.broadcasted_iota(jnp.int32, (n, c), axis) for axis in (0, 1))
+    for i in range(2):
+        values = plt.load(part_ref.at[part, i, channel], mask=part < parts, other=0)
+        yield jnp.sum(values, axis=0)
+
+
+def counted(mask_ref):
+    """How many images count, and the first of them."""
+    n = mask_ref.shape[0]
+    image = lax.iota(jnp.int32, pl.next_power_of_2(n))
+    weight = plt.load(mask_ref.at[image], mask=image < n, other=0)
+    return jnp.sum(weight), jnp.min(jnp.where(weight > 0, image, n - 1))
+
+
 def sum_body(x_ref, mask_ref, part_ref, *, c, rows_of_image, tile, tiles):
-    """Sums of the differences from the first pixel and of their squares."""
-    near = per_lane(x_ref, 0, c)
+    """Sums of the differences from a pixel that counts, and of their squares."""
+    near = per_lane(x_ref, counted(mask_ref)[1] * rows_of_image, c)
 
     def sums(index):
         p = place(index, tile, x_ref.shape[0])
@@ -218,13 +253,42 @@ def sum_body(x_ref, mask_ref, part_ref, *, c, rows_of_image, tile, tiles):
     of_tiles(sums, part_ref, tile, tiles)
 
 
-def normalise_body(x_ref, channels_ref, *refs, rectify, tile):
+def numbers_body(part_ref, x_ref, mask_ref, scale_ref, bias_ref, out_ref, *, pixels, epsilon, tile):
+    """What a batch's normalisation is for each channel; x: [B * pixels, c]."""
+    images, first = counted(mask_ref)
+    count = images * pixels
+    total, squares = of_parts(part_ref, tile)
+    mean = total / count
+    var = jnp.maximum(squares / count - mean * mean, 0)
+    inverse = lax.rsqrt(var + epsilon)
+    factor = scale_ref[:] * inverse
+    near = x_ref[first * pixels, :].astype(FLOAT)
+    counts = jnp.broadcast_to(count, mean.shape)
+    found = Numbers(factor, bias_ref[:] - mean * factor, near, mean, inverse, var, counts)
+    for row, value in zip(IS, found):
+        out_ref[row, :] = value
+
+
+def grad_numbers_body(part_ref, numbers_ref, out_ref, *, tile):
+    """What its gradient is for each channel."""
+    total, product = of_parts(part_ref, tile)
+    known = Numbers(*(numbers_ref[row, :] for row in IS))
+    aligned = (product - known.mean * total) * known.inverse
+    slope = known.factor * known.inverse * aligned / known.count
+    level = known.factor * total / known.count - known.mean * slope
+    found = GradNumbers(known.factor, level, known.near, slope, aligned, total)
+    for row, value in zip(GRAD, found):
+        out_ref[row, :] = value
+
+
+def normalise_body(x_ref, numbers_ref, *refs, rectify, tile):
     """One product and one sum for each value, and what follows; refs: [added,] z."""
     *added_refs, z_ref = refs
-    c = channels_ref.shape[1]
+    factor, level, near = (
+        per_lane(numbers_ref, row, numbers_ref.shape[1]) for row in (IS.factor, IS.level, IS.near)
+    )
     p = place(pl.program_id(0), tile, x_ref.shape[0])
-    apart = load(x_ref, p) - per_lane(x_ref, 0, c)
-    y = apart * per_lane(channels_ref, 0, c) + per_lane(channels_ref, 1, c)
+    y = (load(x_ref, p) - near) * factor + level
     for ref in added_refs:
         y += load(ref, p)
     if rectify:
@@ -238,10 +302,10 @@ def masked_grad(grad_ref, z_refs, p: Place):
     return jnp.where(load(z_refs[0], p) > 0, grad, 0) if z_refs else grad
 
 
-def grad_sum_body(grad_ref, x_ref, *refs, c, tile, tiles):
+def grad_sum_body(numbers_ref, grad_ref, x_ref, *refs, c, tile, tiles):
     """Sums of the gradient, and of it times the differences; refs: [z,] parts."""
     *z_refs, part_ref = refs
-    near = per_lane(x_ref, 0, c)
+    near = per_lane(numbers_ref, IS.near, c)
 
     def sums(index):
         p = place(index, tile, x_ref.shape[0])
@@ -253,13 +317,14 @@ def grad_sum_body(grad_ref, x_ref, *refs, c, tile, tiles):
 
 def grad_body(grad_ref, x_ref, *refs, rectify, rows_of_image, tile):
     """refs: [z,] numbers of channels, mask, gradient of x [, of what was added]."""
-    *z_refs, channels_ref, mask_ref = refs[: 2 + rectify]
-    c = channels_ref.shape[1]
-    factor, level, slope = (per_lane(channels_ref, i, c) for i in range(3))
+    *z_refs, numbers_ref, mask_ref = refs[: 2 + rectify]
+    factor, level, near, slope = (
+        per_lane(numbers_ref, row, numbers_ref.shape[1])
+        for row in (GRAD.factor, GRAD.level, GRAD.near, GRAD.slope)
+    )
     p = place(pl.program_id(0), tile, x_ref.shape[0])
     grad = masked_grad(grad_ref, z_refs, p)
-    apart = load(x_ref, p) - per_lane(x_ref, 0, c)
     weight = per_row(mask_ref, pl.program_id(0), tile, x_ref.shape[0], rows_of_image)
-    dx = factor * grad - weight * (level + slope * apart)
+    dx = factor * grad - weight * (level + slope * (load(x_ref, p) - near))
     for ref, value in zip(refs[2 + rectify :], (dx, grad)):
         plt.store(ref.at[p.row, p.lane], value.astype(ref.dtype), mask=p.inside)

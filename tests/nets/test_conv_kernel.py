@@ -10,10 +10,9 @@ import pytest
 from cgjax.nets import conv, conv_kernel
 from cgjax.nets.conv_kernel import Launch, Tuning
 
-# Tiles that do not divide the positions, output channels and channels read in two parts, a row of
-# taps or all of them to a program.
+# Tiles that do not divide the positions, channels in two parts, a row of taps or one at once.
 SMALL = Tuning(
-    Launch(16, 16, 16), Launch(32, 16, 16), Launch(16), programs=3, held=3 * 16 * 32
+    Launch(16, 16, 16), Launch(32, 16, 16, ahead=3), Launch(16, 16, 16, ahead=5), programs=3
 )  # fmt: skip
 
 
