@@ -20,15 +20,15 @@ from jax.experimental.pallas import triton as plt
 from cgjax.core import parallel
 
 FLOAT = jnp.float32
-BUSY = 256  # programs: two for each multiprocessor of a large GPU
 CHANNELS = (16, 32, 64, 128)  # powers of two, and at least what a product takes
 
 
 class Launch(NamedTuple):
     """Positions and output channels of a program, channels read at once, warps, loads in flight.
 
-    ahead: a program loads what it sees through so many taps before it multiplies, at most a row of
-    them or all.
+    ahead: a program loads what it sees through so many taps before it multiplies: all, a row of
+    them or one. programs: tiles are smaller rather than programs fewer; those that sum weights'
+    gradients, for the taps loaded ahead, are about so many.
     """
 
     tile: int = 128
@@ -37,19 +37,15 @@ class Launch(NamedTuple):
     warps: int = 4
     stages: int = 3
     ahead: int = 1
+    programs: int = 256
 
 
 class Tuning(NamedTuple):
-    """How the kernels are launched; programs: about how many sum the gradient of the weights.
-
-    Such a program sums, for as many taps as are loaded ahead, all products of the channels that it
-    reads and of those of the gradient (out).
-    """
+    """How the kernels are launched."""
 
     forward: Launch = Launch()
     back: Launch = Launch()
-    weights: Launch = Launch(tile=64, out=64, read=64, warps=4, stages=1, ahead=3)
-    programs: int = 528
+    weights: Launch = Launch(64, 64, 64, 4, 1, 3, 528)
 
 
 def tuned(size: int, c: int, out: int) -> Tuning:
@@ -90,7 +86,9 @@ def convolve(x, kernel, stride: int = 1, padding: int = 0, tuning=None, interpre
     if missing:
         x = jnp.pad(x, ((0, 0),) * 3 + ((0, missing),))
         kernel = jnp.pad(kernel, ((0, 0),) * 2 + ((0, missing), (0, 0)))
-    return _convolve(x, kernel, stride, padding, tuning or tuned(len(kernel), *kernel.shape[2:]), interpret)
+    return _convolve(
+        x, kernel, stride, padding, tuning or tuned(len(kernel), *kernel.shape[2:]), interpret
+    )
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4, 5))
@@ -112,7 +110,7 @@ def _backward(stride, padding, tuning, interpret, saved, grad):
     forward = Geometry(x.shape[1:3], grad.shape[1:3], len(kernel), stride, padding)
     back = forward._replace(read=forward.made, made=forward.read, transposed=True)
     dx = _products(grad, kernel.astype(x.dtype), back, tuning.back, interpret)
-    d_kernel = _weights(x, grad, forward, tuning, interpret)
+    d_kernel = _weights(x, grad, forward, tuning.weights, interpret)
     return dx, d_kernel.reshape(kernel.shape).astype(kernel.dtype)
 
 
@@ -151,28 +149,26 @@ def _products(x, kernel, geometry: Geometry, launch: Launch, interpret):
 def fitted(launch: Launch, rows: int, c: int, out: int) -> Launch:
     """The launch with tiles no larger than what there is, and so small that most of a GPU works."""
     tile, n_out = launch.tile, min(launch.out, out)
-    while tile > 32 and pl.cdiv(rows, tile) * (out // n_out) < BUSY:
+    while tile > 32 and pl.cdiv(rows, tile) * (out // n_out) < launch.programs:
         tile //= 2
-    while n_out > 32 and pl.cdiv(rows, tile) * (out // n_out) < BUSY:
+    while n_out > 32 and pl.cdiv(rows, tile) * (out // n_out) < launch.programs:
         n_out //= 2
     return launch._replace(tile=tile, out=n_out, read=min(launch.read, c))
 
 
-def _weights(x, grad, geometry: Geometry, tuning: Tuning, interpret):
+def _weights(x, grad, geometry: Geometry, launch: Launch, interpret):
     """Gradient of the kernel [k * k, c, o], float32: parts of the positions, then their sum."""
     c, out, n_taps = x.shape[-1], grad.shape[-1], geometry.size**2
-    launch, rows = tuning.weights, grad.size // out
+    rows = grad.size // out
     launch = launch._replace(read=min(launch.read, c), out=min(launch.out, out))
     taps = at_once(launch.ahead, geometry.size)
     blocks = (n_taps // taps, c // launch.read, out // launch.out)
-    tiles = max(1, rows * math.prod(blocks) // (launch.tile * tuning.programs))
+    tiles = max(1, rows * math.prod(blocks) // (launch.tile * launch.programs))
     parts = pl.cdiv(rows, launch.tile * tiles)
     body = partial(weight_body, geometry=geometry, launch=launch, tiles=tiles, taps=taps)
     shape = ShapeDtypeStruct((parts, n_taps, c, out), FLOAT)
     seen = (x.reshape(-1, c), grad.reshape(-1, out))
-    found = _call(
-        "convolution_weights", body, seen, (parts, *blocks), shape, launch, interpret
-    )
+    found = _call("convolution_weights", body, seen, (parts, *blocks), shape, launch, interpret)
     return jnp.sum(found, axis=0)
 
 
@@ -266,9 +262,7 @@ def weight_body(x_ref, grad_ref, part_ref, *, geometry, launch, tiles, taps):
     def step(t, totals):
         p = positions(index * tiles + t, launch.tile, grad_ref.shape[0], *geometry.made)
         grad = load(grad_ref, p.row, p.inside, made, n_out)
-        loaded = [
-            load(x_ref, *seen(p, first + i, geometry), read, n_read) for i in range(taps)
-        ]
+        loaded = [load(x_ref, *seen(p, first + i, geometry), read, n_read) for i in range(taps)]
         return tuple(total + _dot(x, grad, (0, 0)) for total, x in zip(totals, loaded))
 
     zero = tuple(jnp.zeros((n_read, n_out), FLOAT) for _ in range(taps))

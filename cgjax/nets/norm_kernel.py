@@ -106,7 +106,7 @@ def _forward(x, scale, bias, mask, added, settings):
     body = partial(sum_body, c=x.shape[-1], rows_of_image=len(rows) // len(x))
     parts = _parts(body, (rows, mask), x, settings.tuning.sums, settings)
     body = partial(numbers_body, pixels=pixels, epsilon=settings.epsilon)
-    arguments = (parts, x.reshape(-1, x.shape[-1]), mask, scale, bias)
+    arguments = (parts, x.reshape(-1, x.shape[-1]), mask, jnp.stack([scale, bias]))
     numbers = _numbers(body, arguments, len(IS), settings)
     body = partial(normalise_body, rectify=settings.rectify)
     arguments = (rows, numbers, *([] if added is None else [_rows(added)]))
@@ -253,18 +253,18 @@ def sum_body(x_ref, mask_ref, part_ref, *, c, rows_of_image, tile, tiles):
     of_tiles(sums, part_ref, tile, tiles)
 
 
-def numbers_body(part_ref, x_ref, mask_ref, scale_ref, bias_ref, out_ref, *, pixels, epsilon, tile):
-    """What a batch's normalisation is for each channel; x: [B * pixels, c]."""
+def numbers_body(part_ref, x_ref, mask_ref, then_ref, out_ref, *, pixels, epsilon, tile):
+    """What a batch's normalisation is for each channel; x: [B * pixels, c]; then: scale, bias."""
     images, first = counted(mask_ref)
     count = images * pixels
     total, squares = of_parts(part_ref, tile)
     mean = total / count
     var = jnp.maximum(squares / count - mean * mean, 0)
     inverse = lax.rsqrt(var + epsilon)
-    factor = scale_ref[:] * inverse
+    factor = then_ref[0, :] * inverse
     near = x_ref[first * pixels, :].astype(FLOAT)
     counts = jnp.broadcast_to(count, mean.shape)
-    found = Numbers(factor, bias_ref[:] - mean * factor, near, mean, inverse, var, counts)
+    found = Numbers(factor, then_ref[1, :] - mean * factor, near, mean, inverse, var, counts)
     for row, value in zip(IS, found):
         out_ref[row, :] = value
 

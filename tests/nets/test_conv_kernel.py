@@ -12,7 +12,7 @@ from cgjax.nets.conv_kernel import Launch, Tuning
 
 # Tiles that do not divide the positions, channels in two parts, a row of taps or one at once.
 SMALL = Tuning(
-    Launch(16, 16, 16), Launch(32, 16, 16, ahead=3), Launch(16, 16, 16, ahead=5), programs=3
+    Launch(16, 16, 16), Launch(32, 16, 16, ahead=3), Launch(16, 16, 16, ahead=5, programs=3)
 )  # fmt: skip
 
 
