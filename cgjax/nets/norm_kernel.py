@@ -1,10 +1,10 @@
 """GPU kernels for batch normalisation with what follows it: [+ what a block adds] [, ReLU].
 
 Small networks spend their time starting kernels, and the compiler makes a dozen of each layer's
-normalisation and its gradient. Here they are two each, one that sums and one that writes, with a
-few numbers for each channel in between. Values are rows of LANES: the channels of one or of several
-pixels side by side. Differences are taken from one pixel, so that the variance keeps its digits in
-one pass; sums are float32. Only reverse-mode derivatives exist here; `nets.norm.BatchNorm` has all.
+normalisation and its gradient. Here they are two each: one sums parts of the values, one adds up
+the parts and writes. Values are rows of LANES: the channels of one or of several pixels side by
+side. Differences are taken from one pixel, so that the variance keeps its digits in one pass; sums
+are float32. Only reverse-mode derivatives exist here; `nets.norm.BatchNorm` has all.
 """
 
 import math
@@ -27,20 +27,20 @@ CHANNELS = (16, 32, 64, 128)
 class Launch(NamedTuple):
     """Rows of a tile, and warps."""
 
-    tile: int = 16
-    warps: int = 4
+    tile: int
+    warps: int
 
 
 class Tuning(NamedTuple):
     """How the kernels are launched: those that write, that sum, and that sum for the gradient.
 
-    parts: programs that share a sum, at most.
+    numbers: of all parts together, of each quantity; every program that writes adds them up.
     """
 
-    each: Launch = Launch()
-    sums: Launch = Launch(32, 8)
-    grad_sums: Launch = Launch(32, 8)
-    parts: int = 256
+    each: Launch = Launch(32, 8)
+    sums: Launch = Launch(128, 16)
+    grad_sums: Launch = Launch(64, 16)
+    numbers: int = 2048
 
 
 TUNED = Tuning()
@@ -69,48 +69,35 @@ def fits(shape: tuple[int, ...]) -> bool:
 def normalise(x, scale, bias, mask, added, settings: Settings):
     """x [B, H, W, c] -> (the same normalised, [added,] [rectified]; mean, variance; their count).
 
-    mask [B]: rows with 0 do not count. added: like x, or None. Mean and variance have no gradient.
-    All but the first are [c].
+    mask [B]: rows with 0 do not count. added: like x, or None. Mean, variance and count, [c] each,
+    have no gradient.
     """
     return _forward(x, scale, bias, mask, added, settings)[0]
 
 
 class Numbers(NamedTuple):
-    """Rows of what the kernels know of each channel; mean: of the differences from `near`."""
+    """What is known of each channel, and in which row; mean: of the differences from `near`."""
 
     factor: int = 0
-    level: int = 1  # after the product of the differences and the factor
-    near: int = 2  # the pixel from which differences are taken
-    mean: int = 3
-    inverse: int = 4  # of the standard deviation
-    var: int = 5
-    count: int = 6
+    mean: int = 1
+    inverse: int = 2  # of the standard deviation
+    var: int = 3
+    near: int = 4  # the pixel from which differences are taken
+    count: int = 5
 
 
-class GradNumbers(NamedTuple):
-    """The same for the gradient, which is factor grad - (level + slope differences)."""
-
-    factor: int = 0
-    level: int = 1
-    near: int = 2
-    slope: int = 3
-    scale: int = 4  # gradients of scale and bias
-    bias: int = 5
-
-
-IS, GRAD = Numbers(), GradNumbers()
+IS = Numbers()
 
 
 def _forward(x, scale, bias, mask, added, settings):
-    rows, pixels = _rows(x), math.prod(x.shape[1:-1])
-    body = partial(sum_body, c=x.shape[-1], rows_of_image=len(rows) // len(x))
-    parts = _parts(body, (rows, mask), x, settings.tuning.sums, settings)
-    body = partial(numbers_body, pixels=pixels, epsilon=settings.epsilon)
-    arguments = (parts, x.reshape(-1, x.shape[-1]), mask, jnp.stack([scale, bias]))
-    numbers = _numbers(body, arguments, len(IS), settings)
-    body = partial(normalise_body, rectify=settings.rectify)
-    arguments = (rows, numbers, *([] if added is None else [_rows(added)]))
-    (z,) = _each(body, arguments, 1, x, settings)
+    rows, c = _rows(x), x.shape[-1]
+    body = partial(sum_body, c=c, pixels=math.prod(x.shape[1:-1]))
+    # First image that counts, and how many do: the same for all layers, so computed once.
+    counted = jnp.stack([jnp.argmax(mask > 0).astype(FLOAT), jnp.sum(mask)])
+    parts = _parts(body, (counted, rows, mask), 4, x, settings.tuning.sums, settings)
+    body = partial(normalise_body, c=c, rectify=settings.rectify, epsilon=settings.epsilon)
+    arguments = (parts, jnp.stack([scale, bias]), rows, *([] if added is None else [_rows(added)]))
+    numbers, z = _each(body, arguments, len(IS), 1, x, settings)
     was_added = None if added is None else ()  # no number: known when compiling
     saved = (x, z if settings.rectify else None, numbers, mask, was_added)
     mean = numbers[IS.near] + numbers[IS.mean]
@@ -119,16 +106,16 @@ def _forward(x, scale, bias, mask, added, settings):
 
 def _backward(settings, saved, grads):
     x, z, numbers, mask, was_added = saved
-    grad, is_added = grads[0], was_added is not None
-    seen = [_rows(grad), _rows(x), *([_rows(z)] if settings.rectify else [])]
-    body = partial(grad_sum_body, c=x.shape[-1])
-    parts = _parts(body, (numbers, *seen), x, settings.tuning.grad_sums, settings)
-    of_grad = _numbers(partial(grad_numbers_body), (parts, numbers), len(GRAD), settings)
-    body = partial(grad_body, rectify=settings.rectify, rows_of_image=len(_rows(x)) // len(x))
+    grad, is_added, c = grads[0], was_added is not None, x.shape[-1]
+    seen = (_rows(grad), _rows(x), *([_rows(z)] if settings.rectify else []))
+    body = partial(grad_sum_body, c=c)
+    parts = _parts(body, (numbers, *seen), 2, x, settings.tuning.grad_sums, settings)
     passes_on = is_added and settings.rectify  # else the gradient goes on as it is
-    dx, *masked = _each(body, (*seen, of_grad, mask), 1 + passes_on, x, settings)
+    body = partial(grad_body, c=c, rectify=settings.rectify)
+    arguments = (parts, numbers, mask, *seen)
+    of_channels, dx, *masked = _each(body, arguments, 2, 1 + passes_on, x, settings)
     d_added = (masked[0] if passes_on else grad) if is_added else None
-    return dx, of_grad[GRAD.scale], of_grad[GRAD.bias], jnp.zeros_like(mask), d_added
+    return dx, *of_channels, jnp.zeros_like(mask), d_added
 
 
 normalise.defvjp(_forward, _backward)
@@ -152,28 +139,24 @@ def _call(body, arguments, grid, shapes, launch, settings):
     )(*arguments)
 
 
-def _parts(body, arguments, x, launch, settings):
-    """Sums of two quantities for each channel, of parts of the rows: [parts, 2, c]."""
-    rows = x.size // LANES
-    tiles = pl.cdiv(rows, launch.tile * settings.tuning.parts)
-    parts = pl.cdiv(rows, launch.tile * tiles)
-    shape = ShapeDtypeStruct((parts, 2, x.shape[-1]), FLOAT)
-    return _call(partial(body, tiles=tiles), arguments, (parts,), shape, launch, settings)
+def _parts(body, arguments, n, x, launch, settings):
+    """n quantities for each channel, of parts of the rows: [n * parts * c / LANES, LANES]."""
+    rows, c = x.size // LANES, x.shape[-1]
+    tiles = pl.cdiv(rows * c, launch.tile * settings.tuning.numbers)
+    parts = pl.cdiv(pl.cdiv(rows, launch.tile * tiles), LANES // c) * (LANES // c)
+    shape = ShapeDtypeStruct((n, parts, c), FLOAT)
+    found = _call(partial(body, tiles=tiles), arguments, (parts,), shape, launch, settings)
+    return _rows(found)
 
 
-def _numbers(body, arguments, n, settings):
-    """n numbers for each channel [n, c] from the sums of parts: one program, one kernel."""
-    shape = ShapeDtypeStruct((n, arguments[0].shape[-1]), FLOAT)
-    return _call(body, arguments, (1,), shape, Launch(arguments[0].shape[0], 8), settings)
-
-
-def _each(body, arguments, n, x, settings):
-    """n arrays like x, made tile by tile."""
+def _each(body, arguments, n_numbers, n, x, settings):
+    """Numbers for each channel [n_numbers, c], and n arrays like x, made tile by tile."""
     rows, launch = x.size // LANES, settings.tuning.each
-    shapes = [ShapeDtypeStruct((rows, LANES), x.dtype)] * n
+    shapes = [ShapeDtypeStruct((n_numbers, x.shape[-1]), FLOAT)]
+    shapes += [ShapeDtypeStruct((rows, LANES), x.dtype)] * n
     grid = (pl.cdiv(rows, launch.tile),)
-    found = _call(body, arguments, grid, shapes, launch, settings)
-    return [one.reshape(x.shape) for one in found]
+    numbers, *found = _call(body, arguments, grid, shapes, launch, settings)
+    return numbers, *(one.reshape(x.shape) for one in found)
 
 
 # --- bodies ---------------------------------------------------------------------------------------
@@ -198,16 +181,21 @@ def load(ref, p: Place):
     return plt.load(ref.at[p.row, p.lane], mask=p.inside, other=0).astype(FLOAT)
 
 
-def per_lane(ref, first, c):
-    """A value for each of c channels, from row `first`, as [1, LANES]."""
+def per_lane(ref, row, c):
+    """A value for each of c channels, from that row of a matrix, as [1, LANES]."""
     lane = lax.rem(lax.iota(jnp.int32, LANES), c)
-    return plt.load(ref.at[jnp.full((LANES,), first, jnp.int32), lane])[None, :].astype(FLOAT)
+    return plt.load(ref.at[jnp.full((LANES,), row, jnp.int32), lane])[None, :].astype(FLOAT)
 
 
-def per_row(ref, index, tile, rows, rows_of_image):
+def per_row(ref, index, tile, rows):
     """A value for each image, at tile number `index` of all rows: [tile, 1]."""
-    row = index * tile + lax.iota(jnp.int32, tile)
-    return plt.load(ref.at[lax.div(row, rows_of_image)], mask=row < rows, other=0)[:, None]
+    row, n = index * tile + lax.iota(jnp.int32, tile), ref.shape[0]
+    return plt.load(ref.at[lax.div(row, rows // n)], mask=row < rows, other=0)[:, None]
+
+
+def of_lanes(lanes, c):
+    """Sums over the lanes of a channel: [LANES] -> [c]."""
+    return jnp.sum(lanes.reshape(-1, c), axis=0)
 
 
 def of_tiles(tile_sums, part_ref, tile, tiles):
@@ -219,81 +207,63 @@ def of_tiles(tile_sums, part_ref, tile, tiles):
 
     zero = jnp.zeros((tile, LANES), FLOAT)
     for i, total in enumerate(lax.fori_loop(0, tiles, step, (zero, zero))):
-        lanes = jnp.sum(total, axis=0)
-        part_ref[index, i, :] = jnp.sum(lanes.reshape(-1, part_ref.shape[-1]), axis=0)
+        part_ref[i, index, :] = of_lanes(jnp.sum(total, axis=0), part_ref.shape[-1])
 
 
-def of_parts(part_ref, parts):
-    """Both sums over all parts: two arrays [c]."""
-    n, c = pl.next_power_of_2(parts), part_ref.shape[-1]
-    part, channel = (lax.broadcasted_iota(jnp.int32, (n, c), axis) for axis in (0, 1))
-    for i in range(2):
-        values = plt.load(part_ref.at[part, i, channel], mask=part < parts, other=0)
-        yield jnp.sum(values, axis=0)
+def of_parts(part_ref, i, n, c):
+    """The sum of quantity i of n over all parts, for each channel, as [1, LANES]."""
+    size = part_ref.shape[0] // n
+    row, lane = (
+        lax.broadcasted_iota(jnp.int32, (pl.next_power_of_2(size), LANES), k) for k in (0, 1)
+    )
+    values = plt.load(part_ref.at[i * size + row, lane], mask=row < size, other=0)
+    total = of_lanes(jnp.sum(values, axis=0), c)
+    return jnp.broadcast_to(total[None, :], (LANES // c, c)).reshape(1, LANES)
 
 
-def counted(mask_ref):
-    """How many images count, and the first of them."""
-    n = mask_ref.shape[0]
-    image = lax.iota(jnp.int32, pl.next_power_of_2(n))
-    weight = plt.load(mask_ref.at[image], mask=image < n, other=0)
-    return jnp.sum(weight), jnp.min(jnp.where(weight > 0, image, n - 1))
+def store_numbers(ref, values):
+    """The first program writes numbers of channels, each [1, LANES]."""
+    lane = lax.iota(jnp.int32, LANES)
+    inside = (lane < ref.shape[1]) & (pl.program_id(0) == 0)
+    for i, value in enumerate(values):
+        plt.store(ref.at[jnp.full_like(lane, i), lane], value.reshape(LANES), mask=inside)
 
 
-def sum_body(x_ref, mask_ref, part_ref, *, c, rows_of_image, tile, tiles):
-    """Sums of the differences from a pixel that counts, and of their squares."""
-    near = per_lane(x_ref, counted(mask_ref)[1] * rows_of_image, c)
+def sum_body(counted_ref, x_ref, mask_ref, part_ref, *, c, pixels, tile, tiles):
+    """Sums of differences from a pixel that counts and of their squares; the pixel; the count."""
+    first, images, rows = counted_ref[0].astype(jnp.int32), counted_ref[1], x_ref.shape[0]
+    first *= rows // mask_ref.shape[0]
+    near = per_lane(x_ref, first, c)
 
     def sums(index):
-        p = place(index, tile, x_ref.shape[0])
+        p = place(index, tile, rows)
         apart = load(x_ref, p) - near
-        weighted = per_row(mask_ref, index, tile, x_ref.shape[0], rows_of_image) * apart
+        weighted = per_row(mask_ref, index, tile, rows) * apart
         return weighted, weighted * apart
 
     of_tiles(sums, part_ref, tile, tiles)
+    index = pl.program_id(0)
+    part_ref[2, index, :] = x_ref[first, pl.ds(0, c)].astype(FLOAT)
+    part_ref[3, index, :] = jnp.full((c,), images * pixels)
 
 
-def numbers_body(part_ref, x_ref, mask_ref, then_ref, out_ref, *, pixels, epsilon, tile):
-    """What a batch's normalisation is for each channel; x: [B * pixels, c]; then: scale, bias."""
-    images, first = counted(mask_ref)
-    count = images * pixels
-    total, squares = of_parts(part_ref, tile)
-    mean = total / count
-    var = jnp.maximum(squares / count - mean * mean, 0)
-    inverse = lax.rsqrt(var + epsilon)
-    factor = then_ref[0, :] * inverse
-    near = x_ref[first * pixels, :].astype(FLOAT)
-    counts = jnp.broadcast_to(count, mean.shape)
-    found = Numbers(factor, then_ref[1, :] - mean * factor, near, mean, inverse, var, counts)
-    for row, value in zip(IS, found):
-        out_ref[row, :] = value
-
-
-def grad_numbers_body(part_ref, numbers_ref, out_ref, *, tile):
-    """What its gradient is for each channel."""
-    total, product = of_parts(part_ref, tile)
-    known = Numbers(*(numbers_ref[row, :] for row in IS))
-    aligned = (product - known.mean * total) * known.inverse
-    slope = known.factor * known.inverse * aligned / known.count
-    level = known.factor * total / known.count - known.mean * slope
-    found = GradNumbers(known.factor, level, known.near, slope, aligned, total)
-    for row, value in zip(GRAD, found):
-        out_ref[row, :] = value
-
-
-def normalise_body(x_ref, numbers_ref, *refs, rectify, tile):
-    """One product and one sum for each value, and what follows; refs: [added,] z."""
-    *added_refs, z_ref = refs
-    factor, level, near = (
-        per_lane(numbers_ref, row, numbers_ref.shape[1]) for row in (IS.factor, IS.level, IS.near)
-    )
+def normalise_body(part_ref, then_ref, x_ref, *refs, c, rectify, epsilon, tile):
+    """One product and one sum for each value, and what follows; refs: [added,] numbers, z."""
+    *added_refs, numbers_ref, z_ref = refs
     p = place(pl.program_id(0), tile, x_ref.shape[0])
-    y = (load(x_ref, p) - near) * factor + level
-    for ref in added_refs:
-        y += load(ref, p)
+    x, added = load(x_ref, p), [load(ref, p) for ref in added_refs]
+    near, count = (per_lane(part_ref, i * (part_ref.shape[0] // 4), c) for i in (2, 3))
+    mean, square = (of_parts(part_ref, i, 4, c) / count for i in (0, 1))
+    var = jnp.maximum(square - mean * mean, 0)
+    inverse = lax.rsqrt(var + epsilon)
+    factor = per_lane(then_ref, 0, c) * inverse
+    y = (x - near) * factor + (per_lane(then_ref, 1, c) - mean * factor)
+    for other in added:
+        y += other
     if rectify:
         y = jnp.maximum(y, 0)
     plt.store(z_ref.at[p.row, p.lane], y.astype(z_ref.dtype), mask=p.inside)
+    store_numbers(numbers_ref, Numbers(factor, mean, inverse, var, near, count))
 
 
 def masked_grad(grad_ref, z_refs, p: Place):
@@ -315,16 +285,18 @@ def grad_sum_body(numbers_ref, grad_ref, x_ref, *refs, c, tile, tiles):
     of_tiles(sums, part_ref, tile, tiles)
 
 
-def grad_body(grad_ref, x_ref, *refs, rectify, rows_of_image, tile):
-    """refs: [z,] numbers of channels, mask, gradient of x [, of what was added]."""
-    *z_refs, numbers_ref, mask_ref = refs[: 2 + rectify]
-    factor, level, near, slope = (
-        per_lane(numbers_ref, row, numbers_ref.shape[1])
-        for row in (GRAD.factor, GRAD.level, GRAD.near, GRAD.slope)
-    )
+def grad_body(part_ref, numbers_ref, mask_ref, grad_ref, x_ref, *refs, c, rectify, tile):
+    """refs: [z,] gradients of scale and bias, of x [, of what was added]."""
+    z_refs, (then_ref, *grad_refs) = refs[:rectify], refs[rectify:]
     p = place(pl.program_id(0), tile, x_ref.shape[0])
-    grad = masked_grad(grad_ref, z_refs, p)
-    weight = per_row(mask_ref, pl.program_id(0), tile, x_ref.shape[0], rows_of_image)
-    dx = factor * grad - weight * (level + slope * (load(x_ref, p) - near))
-    for ref, value in zip(refs[2 + rectify :], (dx, grad)):
+    grad, x = masked_grad(grad_ref, z_refs, p), load(x_ref, p)
+    weight = per_row(mask_ref, pl.program_id(0), tile, x_ref.shape[0])
+    known = Numbers(*(per_lane(numbers_ref, row, c) for row in IS))
+    total, product = (of_parts(part_ref, i, 2, c) for i in (0, 1))
+    aligned = (product - known.mean * total) * known.inverse
+    slope = known.factor * known.inverse * aligned / known.count
+    level = known.factor * total / known.count - known.mean * slope
+    dx = known.factor * grad - weight * (level + slope * (x - known.near))
+    for ref, value in zip(grad_refs, (dx, grad)):
         plt.store(ref.at[p.row, p.lane], value.astype(ref.dtype), mask=p.inside)
+    store_numbers(then_ref, (aligned, total))

@@ -13,7 +13,7 @@ from cgjax.nets.norm_kernel import Launch, Settings, Tuning, fits
 from cgjax.nets.resnet import ResNet
 
 SHAPE = (3, 4, 6, 16)  # 9 rows of 128: tiles of 2 do not divide them
-SMALL = Tuning(*[Launch(2)] * 3, parts=3)
+SMALL = Tuning(*[Launch(2, 4)] * 3, numbers=48)
 CONV = conv_kernel.Tuning(*[conv_kernel.Launch(16, 16, 16, programs=1)] * 3)
 MASK = jnp.array([0.0, 1.0, 1.0])
 
