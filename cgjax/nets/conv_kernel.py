@@ -20,6 +20,7 @@ from jax.experimental.pallas import triton as plt
 from cgjax.core import parallel
 
 FLOAT = jnp.float32
+dot = partial(jnp.dot, preferred_element_type=FLOAT)
 CHANNELS = (16, 32, 64, 128)  # powers of two, and at least what a product takes
 
 
@@ -227,11 +228,6 @@ def load(ref, row, inside, first, n):
     return plt.load(ref.at[row, column], mask=inside, other=0)
 
 
-def _dot(a, b, contract):
-    dimensions = ((contract[:1], contract[1:]), ((), ()))
-    return lax.dot_general(a, b, dimensions, preferred_element_type=FLOAT)
-
-
 def product_body(x_ref, kernel_ref, y_ref, *, geometry, launch):
     """A tile of positions and of output channels: some taps and channels after the other."""
     c, n_out, n_read = x_ref.shape[1], launch.out, launch.read
@@ -247,9 +243,9 @@ def product_body(x_ref, kernel_ref, y_ref, *, geometry, launch):
         ]
         for i, x in enumerate(loaded):
             if geometry.transposed:
-                total += _dot(x, kernel_ref[tap + i, made, read], (1, 1))
+                total += dot(x, kernel_ref[tap + i, made, read].T)
             else:
-                total += _dot(x, kernel_ref[tap + i, read, made], (1, 0))
+                total += dot(x, kernel_ref[tap + i, read, made])
         return total
 
     zero = jnp.zeros((launch.tile, n_out), FLOAT)
@@ -269,7 +265,7 @@ def weight_body(x_ref, grad_ref, part_ref, *, geometry, launch, tiles, taps):
         p = positions(index * tiles + t, launch.tile, grad_ref.shape[0], *geometry.made)
         grad = load(grad_ref, p.row, p.inside, made, n_out)
         loaded = [load(x_ref, *seen(p, first + i, geometry), read, n_read) for i in range(taps)]
-        return tuple(total + _dot(x, grad, (0, 0)) for total, x in zip(totals, loaded))
+        return tuple(total + dot(x.T, grad) for total, x in zip(totals, loaded))
 
     zero = tuple(jnp.zeros((n_read, n_out), FLOAT) for _ in range(taps))
     for i, total in enumerate(lax.fori_loop(0, tiles, step, zero)):
