@@ -78,7 +78,8 @@ class Conv(nn.Module):
     dtype: Any = jnp.float32
 
     @nn.compact
-    def __call__(self, x):
+    def __call__(self, x, apart: bool = False):
+        """apart: the result without the bias, and the bias [features]."""
         shape = (self.size, self.size, x.shape[-1], self.features)
         fan_in, fan_out = (self.size**2 * n for n in shape[2:])
         fan = fan_out if self.fan_out else fan_in
@@ -88,7 +89,7 @@ class Conv(nn.Module):
         if not self.use_bias:
             return y
         bias = self.param("bias", uniform_fan_in(fan_in), (self.features,))
-        return y + bias.reshape(1, 1, 1, -1).astype(self.dtype)
+        return (y, bias) if apart else y + bias.reshape(1, 1, 1, -1).astype(self.dtype)
 
 
 def max_pool(x: jax.Array) -> jax.Array:
@@ -122,9 +123,14 @@ class ConvNet(nn.Module):
                 features, self.kernel, weights="he_normal", form=self.form, dtype=self.dtype,
                 name=f"conv_{i}",
             )  # fmt: skip
-            modules.append(conv(modules[-1]))
+            norm = BatchNorm(form=self.norms, name=f"norm_{i}")
+            y, bias = conv(modules[-1], apart=True)
+            modules.append(y + bias.reshape(1, 1, 1, -1).astype(self.dtype))
             modules.append(nn.relu(modules[-1]))
-            modules.append(BatchNorm(form=self.norms, name=f"norm_{i}")(modules[-1], train, mask))
+            if self.norms == "kernel":  # in one pass; the two above are not computed then
+                modules.append(norm(y, train, mask, before=bias))
+            else:
+                modules.append(norm(modules[-1], train, mask))
         modules.append(max_pool(modules[-1]))
         # Channel-major, as in the reference.
         modules.append(jnp.moveaxis(modules[-1], -1, 1).reshape(x.shape[0], -1))

@@ -1,4 +1,4 @@
-"""GPU kernels for batch normalisation with what follows it: [+ what a block adds] [, ReLU].
+"""GPU kernels for batch normalisation between [+ bias, ReLU] and [+ what a block adds] [, ReLU].
 
 Small networks spend their time starting kernels, and the compiler makes a dozen of each layer's
 normalisation and its gradient. Here they are two each: one sums parts of the values, one adds up
@@ -65,14 +65,14 @@ def fits(shape: tuple[int, ...]) -> bool:
     return len(shape) == 4 and shape[-1] in CHANNELS and not math.prod(shape[1:]) % LANES
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(5,))
-def normalise(x, scale, bias, mask, added, settings: Settings):
+@partial(jax.custom_vjp, nondiff_argnums=(6,))
+def normalise(x, before, scale, bias, mask, added, settings: Settings):
     """x [B, H, W, c] -> (the same normalised, [added,] [rectified]; mean, variance; their count).
 
-    mask [B]: rows with 0 do not count. added: like x, or None. Mean, variance and count, [c] each,
-    have no gradient.
+    before [c] in float32, or None: what is normalised is ReLU(x + before). mask [B]: rows with 0 do
+    not count. added: like x, or None. Mean, variance and count, [c] each, have no gradient.
     """
-    return _forward(x, scale, bias, mask, added, settings)[0]
+    return _forward(x, before, scale, bias, mask, added, settings)[0]
 
 
 class Numbers(NamedTuple):
@@ -89,33 +89,35 @@ class Numbers(NamedTuple):
 IS = Numbers()
 
 
-def _forward(x, scale, bias, mask, added, settings):
-    rows, c = _rows(x), x.shape[-1]
-    body = partial(sum_body, c=c, pixels=math.prod(x.shape[1:-1]))
+def _forward(x, before, scale, bias, mask, added, settings):
+    body = partial(sum_body, c=x.shape[-1], pixels=math.prod(x.shape[1:-1]))
     # First image that counts, and how many do: the same for all layers, so computed once.
     counted = jnp.stack([jnp.argmax(mask > 0).astype(FLOAT), jnp.sum(mask)])
-    parts = _parts(body, (counted, rows, mask), 4, x, settings.tuning.sums, settings)
-    body = partial(normalise_body, c=c, rectify=settings.rectify, epsilon=settings.epsilon)
-    arguments = (parts, jnp.stack([scale, bias]), rows, *([] if added is None else [_rows(added)]))
+    values = (_rows(x), None if before is None else before[None])
+    parts = _parts(body, (counted, values, mask), 4, x, settings.tuning.sums, settings)
+    body = partial(normalise_body, rectify=settings.rectify, epsilon=settings.epsilon)
+    arguments = (parts, jnp.stack([scale, bias]), values, _rows(added))
     numbers, z = _each(body, arguments, len(IS), 1, x, settings)
     was_added = None if added is None else ()  # no number: known when compiling
-    saved = (x, z if settings.rectify else None, numbers, mask, was_added)
+    saved = (values, _rows(z) if settings.rectify else None, numbers, mask, was_added)
     mean = numbers[IS.near] + numbers[IS.mean]
     return (z, mean, numbers[IS.var], numbers[IS.count]), saved
 
 
 def _backward(settings, saved, grads):
-    x, z, numbers, mask, was_added = saved
-    grad, is_added, c = grads[0], was_added is not None, x.shape[-1]
-    seen = (_rows(grad), _rows(x), *([_rows(z)] if settings.rectify else []))
-    body = partial(grad_sum_body, c=c)
-    parts = _parts(body, (numbers, *seen), 2, x, settings.tuning.grad_sums, settings)
+    values, z, numbers, mask, was_added = saved
+    grad, is_added = grads[0], was_added is not None
+    seen = (_rows(grad), z, values)
+    body = partial(grad_sum_body, c=grad.shape[-1])
+    parts = _parts(body, (numbers, *seen), 2, grad, settings.tuning.grad_sums, settings)
     passes_on = is_added and settings.rectify  # else the gradient goes on as it is
-    body = partial(grad_body, c=c, rectify=settings.rectify)
     arguments = (parts, numbers, mask, *seen)
-    of_channels, dx, *masked = _each(body, arguments, 2, 1 + passes_on, x, settings)
+    of_channels, dx, *masked = _each(
+        partial(grad_body), arguments, 2, 1 + passes_on, grad, settings
+    )
+    d_before = None if values[1] is None else jnp.sum(dx, (0, 1, 2), FLOAT)
     d_added = (masked[0] if passes_on else grad) if is_added else None
-    return dx, *of_channels, jnp.zeros_like(mask), d_added
+    return dx, d_before, *of_channels, jnp.zeros_like(mask), d_added
 
 
 normalise.defvjp(_forward, _backward)
@@ -125,7 +127,7 @@ normalise.defvjp(_forward, _backward)
 
 
 def _rows(x):
-    return x.reshape(-1, LANES)
+    return None if x is None else x.reshape(-1, LANES)
 
 
 def _call(body, arguments, grid, shapes, launch, settings):
@@ -181,6 +183,17 @@ def load(ref, p: Place):
     return plt.load(ref.at[p.row, p.lane], mask=p.inside, other=0).astype(FLOAT)
 
 
+def load_values(refs, p: Place, c):
+    """The tile of what is normalised; refs: x, and None or what comes before."""
+    x_ref, before_ref = refs
+    return rectified(load(x_ref, p), before_ref, c)
+
+
+def rectified(x, before_ref, c):
+    """ReLU(x + before), or x."""
+    return x if before_ref is None else jnp.maximum(x + per_lane(before_ref, 0, c), 0)
+
+
 def per_lane(ref, row, c):
     """A value for each of c channels, from that row of a matrix, as [1, LANES]."""
     lane = lax.rem(lax.iota(jnp.int32, LANES), c)
@@ -229,74 +242,73 @@ def store_numbers(ref, values):
         plt.store(ref.at[jnp.full_like(lane, i), lane], value.reshape(LANES), mask=inside)
 
 
-def sum_body(counted_ref, x_ref, mask_ref, part_ref, *, c, pixels, tile, tiles):
+def sum_body(counted_ref, refs, mask_ref, part_ref, *, c, pixels, tile, tiles):
     """Sums of differences from a pixel that counts and of their squares; the pixel; the count."""
+    (x_ref, before_ref), index = refs, pl.program_id(0)
     first, images, rows = counted_ref[0].astype(jnp.int32), counted_ref[1], x_ref.shape[0]
-    first *= rows // mask_ref.shape[0]
-    near = per_lane(x_ref, first, c)
+    near = rectified(per_lane(x_ref, first * (rows // mask_ref.shape[0]), c), before_ref, c)
 
     def sums(index):
         p = place(index, tile, rows)
-        apart = load(x_ref, p) - near
+        apart = load_values(refs, p, c) - near
         weighted = per_row(mask_ref, index, tile, rows) * apart
         return weighted, weighted * apart
 
     of_tiles(sums, part_ref, tile, tiles)
-    index = pl.program_id(0)
-    part_ref[2, index, :] = x_ref[first, pl.ds(0, c)].astype(FLOAT)
-    part_ref[3, index, :] = jnp.full((c,), images * pixels)
+    for i, value in enumerate((near, jnp.full_like(near, images * pixels)), 2):
+        lane = lax.iota(jnp.int32, LANES)
+        at = part_ref.at[jnp.full_like(lane, i), jnp.full_like(lane, index), lane]
+        plt.store(at, value.reshape(LANES), mask=lane < c)
 
 
-def normalise_body(part_ref, then_ref, x_ref, *refs, c, rectify, epsilon, tile):
-    """One product and one sum for each value, and what follows; refs: [added,] numbers, z."""
-    *added_refs, numbers_ref, z_ref = refs
-    p = place(pl.program_id(0), tile, x_ref.shape[0])
-    x, added = load(x_ref, p), [load(ref, p) for ref in added_refs]
-    near, count = (per_lane(part_ref, i * (part_ref.shape[0] // 4), c) for i in (2, 3))
+def normalise_body(part_ref, then_ref, refs, added_ref, numbers_ref, z_ref, **how):
+    """One product and one sum for each value, and what follows; then: scale, bias."""
+    c, rows = numbers_ref.shape[1], part_ref.shape[0] // 4
+    p = place(pl.program_id(0), how["tile"], z_ref.shape[0])
+    x, added = load_values(refs, p, c), 0 if added_ref is None else load(added_ref, p)
+    near, count = (per_lane(part_ref, i * rows, c) for i in (2, 3))
     mean, square = (of_parts(part_ref, i, 4, c) / count for i in (0, 1))
     var = jnp.maximum(square - mean * mean, 0)
-    inverse = lax.rsqrt(var + epsilon)
+    inverse = lax.rsqrt(var + how["epsilon"])
     factor = per_lane(then_ref, 0, c) * inverse
-    y = (x - near) * factor + (per_lane(then_ref, 1, c) - mean * factor)
-    for other in added:
-        y += other
-    if rectify:
-        y = jnp.maximum(y, 0)
+    y = (x - near) * factor + (per_lane(then_ref, 1, c) - mean * factor) + added
+    y = jnp.maximum(y, 0) if how["rectify"] else y
     plt.store(z_ref.at[p.row, p.lane], y.astype(z_ref.dtype), mask=p.inside)
     store_numbers(numbers_ref, Numbers(factor, mean, inverse, var, near, count))
 
 
-def masked_grad(grad_ref, z_refs, p: Place):
-    """The gradient in front of the ReLU, if there is one."""
+def masked_grad(grad_ref, z_ref, p: Place):
+    """The gradient in front of the last ReLU, if there is one."""
     grad = load(grad_ref, p)
-    return jnp.where(load(z_refs[0], p) > 0, grad, 0) if z_refs else grad
+    return grad if z_ref is None else jnp.where(load(z_ref, p) > 0, grad, 0)
 
 
-def grad_sum_body(numbers_ref, grad_ref, x_ref, *refs, c, tile, tiles):
-    """Sums of the gradient, and of it times the differences; refs: [z,] parts."""
-    *z_refs, part_ref = refs
+def grad_sum_body(numbers_ref, grad_ref, z_ref, refs, part_ref, *, c, tile, tiles):
+    """Sums of the gradient, and of it times the differences."""
     near = per_lane(numbers_ref, IS.near, c)
 
     def sums(index):
-        p = place(index, tile, x_ref.shape[0])
-        grad = masked_grad(grad_ref, z_refs, p)  # zero where there are no rows
-        return grad, grad * (load(x_ref, p) - near)
+        p = place(index, tile, grad_ref.shape[0])
+        grad = masked_grad(grad_ref, z_ref, p)  # zero where there are no rows
+        return grad, grad * (load_values(refs, p, c) - near)
 
     of_tiles(sums, part_ref, tile, tiles)
 
 
-def grad_body(part_ref, numbers_ref, mask_ref, grad_ref, x_ref, *refs, c, rectify, tile):
-    """refs: [z,] gradients of scale and bias, of x [, of what was added]."""
-    z_refs, (then_ref, *grad_refs) = refs[:rectify], refs[rectify:]
-    p = place(pl.program_id(0), tile, x_ref.shape[0])
-    grad, x = masked_grad(grad_ref, z_refs, p), load(x_ref, p)
-    weight = per_row(mask_ref, pl.program_id(0), tile, x_ref.shape[0])
+def grad_body(part_ref, numbers_ref, mask_ref, grad_ref, z_ref, refs, then_ref, *grads, tile):
+    """then: gradients of scale and bias; grads: of x [, of what was added]."""
+    c, rows = numbers_ref.shape[1], grad_ref.shape[0]
+    p = place(pl.program_id(0), tile, rows)
+    grad, x = masked_grad(grad_ref, z_ref, p), load_values(refs, p, c)
+    weight = per_row(mask_ref, pl.program_id(0), tile, rows)
     known = Numbers(*(per_lane(numbers_ref, row, c) for row in IS))
     total, product = (of_parts(part_ref, i, 2, c) for i in (0, 1))
     aligned = (product - known.mean * total) * known.inverse
     slope = known.factor * known.inverse * aligned / known.count
     level = known.factor * total / known.count - known.mean * slope
     dx = known.factor * grad - weight * (level + slope * (x - known.near))
-    for ref, value in zip(grad_refs, (dx, grad)):
+    if refs[1] is not None:
+        dx = jnp.where(x > 0, dx, 0)
+    for ref, value in zip(grads, (dx, grad)):
         plt.store(ref.at[p.row, p.lane], value.astype(ref.dtype), mask=p.inside)
     store_numbers(then_ref, (aligned, total))

@@ -31,30 +31,32 @@ def example():
     return drawn(3, *SHAPE), drawn(0, *SHAPE), params, stats
 
 
-def by_kernels(params, stats, x, added, rectify):
+def by_kernels(params, stats, x, before, added, rectify):
     settings = Settings(rectify, tuning=SMALL, interpret=True)
     y, mean, var, count = norm_kernel.normalise(
-        x, params["scale"], params["bias"], MASK, added, settings
+        x, before, params["scale"], params["bias"], MASK, added, settings
     )
     now = {"mean": mean, "var": var * count / (count - 1)}
     return y, jax.tree.map(lambda old, new: 0.9 * old + 0.1 * new, stats, now)
 
 
-def plain(params, stats, x, added, rectify):
+def plain(params, stats, x, before, added, rectify):
     variables = {"params": params, "batch_stats": stats}
     norm = functools.partial(BatchNorm().apply, mutable=["batch_stats"])
-    y, changed = norm(variables, x, True, MASK, added, rectify)
+    y, changed = norm(variables, x, True, MASK, before, added, rectify)
     return y, changed["batch_stats"]
 
 
-@pytest.mark.parametrize("is_added, rectify", [(False, False), (False, True), (True, True)])
-def test_two_networks_at_once(example, is_added, rectify):
+@pytest.mark.parametrize("given", [(), ("before",), ("added", "rectify")])
+def test_two_networks_at_once(example, given):
     x, added, params, stats = example
     seen = jnp.asarray(np.random.default_rng(1).normal(size=SHAPE), jnp.float32)
 
     def both(form):
         def loss(params, x, added, stats):
-            y, moved = form(params, stats, x, added if is_added else None, rectify)
+            before = params["bias"] / 4 - 3 if "before" in given else None
+            added = added if "added" in given else None
+            y, moved = form(params, stats, x, before, added, "rectify" in given)
             moved = jax.lax.stop_gradient(moved)
             return jnp.sum(jnp.sin(y * seen)), (y, moved)
 
@@ -69,8 +71,8 @@ def test_two_networks_at_once(example, is_added, rectify):
 
 def test_bfloat16_values(example):
     x, _, params, stats = jax.tree.map(lambda leaf: leaf[0], example)
-    y, _ = by_kernels(params, stats, x.astype(jnp.bfloat16), None, True)
-    wanted, _ = plain(params, stats, x.astype(jnp.bfloat16).astype(jnp.float32), None, True)
+    y, _ = by_kernels(params, stats, x.astype(jnp.bfloat16), None, None, True)
+    wanted, _ = plain(params, stats, x.astype(jnp.bfloat16).astype(jnp.float32), None, None, True)
     assert y.dtype == jnp.bfloat16
     np.testing.assert_allclose(y.astype(jnp.float32), wanted, rtol=2**-8, atol=1e-6)
 
