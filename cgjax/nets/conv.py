@@ -22,13 +22,19 @@ FORMS = ("auto", "direct", "patches")  # with all derivatives
 
 
 def convolve(
-    x: jax.Array, kernel: jax.Array, stride: int = 1, padding: int = 0, form: str = "auto"
-) -> jax.Array:
-    """x [B, H, W, c], kernel [k, k, c, o] -> [B, H', W', o], with zeros around the image."""
+    x: jax.Array, kernel: jax.Array, stride: int = 1, padding: int = 0, form: str = "auto",
+    passes_on: bool = False,
+) -> jax.Array | tuple[jax.Array, jax.Array]:  # fmt: skip
+    """x [B, H, W, c], kernel [k, k, c, o] -> [B, H', W', o], with zeros around the image.
+
+    passes_on: also x, for whoever else reads it; kernels then add up the gradients on the way.
+    """
     if form not in (*FORMS, "kernel"):
         raise ValueError(f"unknown form {form!r}; choose from {', '.join(FORMS)}, kernel")
     if form == "kernel" and conv_kernel.supports(*kernel.shape[2:]):
-        return conv_kernel.convolve(x, kernel, stride, padding)
+        return conv_kernel.convolve(x, kernel, conv_kernel.Settings(stride, padding, passes_on))
+    if passes_on:
+        return convolve(x, kernel, stride, padding, form), x
     if form in ("auto", "kernel"):
         # A 1x1 kernel is a matrix on every backend; but a product with every second pixel makes
         # XLA's compiler for GPUs (JAX 0.11) abort.
@@ -78,14 +84,14 @@ class Conv(nn.Module):
     dtype: Any = jnp.float32
 
     @nn.compact
-    def __call__(self, x, apart: bool = False):
-        """apart: the result without the bias, and the bias [features]."""
+    def __call__(self, x, apart: bool = False, passes_on: bool = False):
+        """apart: the result without the bias, and the bias [features]; passes_on: `convolve`'s."""
         shape = (self.size, self.size, x.shape[-1], self.features)
         fan_in, fan_out = (self.size**2 * n for n in shape[2:])
         fan = fan_out if self.fan_out else fan_in
         kernel = self.param("kernel", WEIGHTS[self.weights](fan), shape)
         x, kernel = x.astype(self.dtype), kernel.astype(self.dtype)
-        y = convolve(x, kernel, self.stride, self.padding, self.form)
+        y = convolve(x, kernel, self.stride, self.padding, self.form, passes_on)
         if not self.use_bias:
             return y
         bias = self.param("bias", uniform_fan_in(fan_in), (self.features,))

@@ -87,37 +87,52 @@ def fits(channels: int, features: int) -> bool:
     return channels <= CHANNELS[-1] and features in CHANNELS
 
 
-def convolve(x, kernel, stride: int = 1, padding: int = 0, tuning=None, interpret: bool = False):
-    """x [B, H, W, c], kernel [k, k, c, o] -> [B, H', W', o] in the dtype of x, zeros around x."""
+class Settings(NamedTuple):
+    """What does not change from call to call; passes_on: x is given back beside the result."""
+
+    stride: int = 1
+    padding: int = 0
+    passes_on: bool = False
+    tuning: Tuning | None = None
+    interpret: bool = False
+
+
+def convolve(x, kernel, settings: Settings):
+    """x [B, H, W, c], kernel [k, k, c, o] -> [B, H', W', o] in the dtype of x, zeros around x.
+
+    With passes_on also x: whoever else reads it, the gradients are added on the way.
+    """
     missing = next(n for n in CHANNELS if n >= x.shape[-1]) - x.shape[-1]
+    if missing and settings.passes_on:
+        return convolve(x, kernel, settings._replace(passes_on=False)), x
     if missing:
         x = jnp.pad(x, ((0, 0),) * 3 + ((0, missing),))
         kernel = jnp.pad(kernel, ((0, 0),) * 2 + ((0, missing), (0, 0)))
-    return _convolve(
-        x, kernel, stride, padding, tuning or tuned(len(kernel), *kernel.shape[2:]), interpret
-    )
+    tuning = settings.tuning or tuned(len(kernel), *kernel.shape[2:])
+    return _convolve(x, kernel, settings._replace(tuning=tuning))
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4, 5))
-def _convolve(x, kernel, stride, padding, tuning, interpret):
-    return _forward(x, kernel, stride, padding, tuning, interpret)[0]
+@partial(jax.custom_vjp, nondiff_argnums=(2,))
+def _convolve(x, kernel, settings):
+    return _forward(x, kernel, settings)[0]
 
 
-def _forward(x, kernel, stride, padding, tuning, interpret):
-    size = len(kernel)
+def _forward(x, kernel, settings):
+    size, (stride, padding) = len(kernel), settings[:2]
     made = tuple((n + 2 * padding - size) // stride + 1 for n in x.shape[1:3])
     geometry = Geometry(x.shape[1:3], made, size, stride, padding)
-    y = _products(x, kernel.astype(x.dtype), geometry, tuning.forward, interpret)
-    return y, (x, kernel)
+    y = _products(x, kernel.astype(x.dtype), None, geometry, settings.tuning.forward, settings)
+    return (y, x) if settings.passes_on else y, (x, kernel)
 
 
-def _backward(stride, padding, tuning, interpret, saved, grad):
+def _backward(settings, saved, grads):
     x, kernel = saved
-    grad = grad.astype(x.dtype)
-    forward = Geometry(x.shape[1:3], grad.shape[1:3], len(kernel), stride, padding)
+    grad, others = grads if settings.passes_on else (grads, None)
+    grad, tuning = grad.astype(x.dtype), settings.tuning
+    forward = Geometry(x.shape[1:3], grad.shape[1:3], len(kernel), *settings[:2])
     back = forward._replace(read=forward.made, made=forward.read, transposed=True)
-    dx = _products(grad, kernel.astype(x.dtype), back, tuning.back, interpret)
-    d_kernel = _weights(x, grad, forward, tuning.weights, interpret)
+    dx = _products(grad, kernel.astype(x.dtype), others, back, tuning.back, settings)
+    d_kernel = _weights(x, grad, forward, tuning.weights, settings)
     return dx, d_kernel.reshape(kernel.shape).astype(kernel.dtype)
 
 
@@ -127,29 +142,30 @@ _convolve.defvjp(_forward, _backward)
 # --- launches -------------------------------------------------------------------------------------
 
 
-def _call(name, body, arguments, grid, shape, launch, interpret):
+def _call(name, body, arguments, grid, shape, launch, settings):
     return pl.pallas_call(
         body,
         name=name,
         grid=grid,
         out_shape=shape,
-        interpret=interpret,
+        interpret=settings.interpret,
         compiler_params=plt.CompilerParams(num_warps=launch.warps, num_stages=launch.stages),
     )(*arguments)
 
 
-def _products(x, kernel, geometry: Geometry, launch: Launch, interpret):
-    """Sum over taps of what each position sees times the tap's matrix, transposed or not."""
+def _products(x, kernel, added, geometry: Geometry, launch: Launch, settings):
+    """[added +] sum over taps of what each position sees times the tap's matrix [transposed]."""
     batch, c = len(x), x.shape[-1]
     out = kernel.shape[2 if geometry.transposed else 3]
     rows = batch * geometry.made[0] * geometry.made[1]
     launch = fitted(launch, rows, c, out)
     body = partial(product_body, geometry=geometry, launch=launch)
-    arguments = (x.reshape(-1, c), kernel.reshape(-1, *kernel.shape[2:]))
+    added = None if added is None else added.reshape(-1, out)
+    arguments = (x.reshape(-1, c), kernel.reshape(-1, *kernel.shape[2:]), added)
     grid = (pl.cdiv(rows, launch.tile), out // launch.out)
     shape = ShapeDtypeStruct((rows, out), x.dtype)
     name = "convolution_back" if geometry.transposed else "convolution"
-    y = _call(name, body, arguments, grid, shape, launch, interpret)
+    y = _call(name, body, arguments, grid, shape, launch, settings)
     return y.reshape(batch, *geometry.made, out)
 
 
@@ -163,7 +179,7 @@ def fitted(launch: Launch, rows: int, c: int, out: int) -> Launch:
     return launch._replace(tile=tile, out=n_out, read=min(launch.read, c))
 
 
-def _weights(x, grad, geometry: Geometry, launch: Launch, interpret):
+def _weights(x, grad, geometry: Geometry, launch: Launch, settings):
     """Gradient of the kernel [k * k, c, o], float32: parts of the positions, then their sum."""
     c, out, n_taps = x.shape[-1], grad.shape[-1], geometry.size**2
     rows = grad.size // out
@@ -175,7 +191,7 @@ def _weights(x, grad, geometry: Geometry, launch: Launch, interpret):
     body = partial(weight_body, geometry=geometry, launch=launch, tiles=tiles, taps=taps)
     shape = ShapeDtypeStruct((parts, n_taps, c, out), FLOAT)
     seen = (x.reshape(-1, c), grad.reshape(-1, out))
-    found = _call("convolution_weights", body, seen, (parts, *blocks), shape, launch, interpret)
+    found = _call("convolution_weights", body, seen, (parts, *blocks), shape, launch, settings)
     return jnp.sum(found, axis=0)
 
 
@@ -228,7 +244,7 @@ def load(ref, row, inside, first, n):
     return plt.load(ref.at[row, column], mask=inside, other=0)
 
 
-def product_body(x_ref, kernel_ref, y_ref, *, geometry, launch):
+def product_body(x_ref, kernel_ref, added_ref, y_ref, *, geometry, launch):
     """A tile of positions and of output channels: some taps and channels after the other."""
     c, n_out, n_read = x_ref.shape[1], launch.out, launch.read
     first = pl.program_id(1) * n_out
@@ -250,6 +266,8 @@ def product_body(x_ref, kernel_ref, y_ref, *, geometry, launch):
 
     zero = jnp.zeros((launch.tile, n_out), FLOAT)
     total = lax.fori_loop(0, geometry.size**2 // taps * chunks, step, zero)
+    if added_ref is not None:
+        total += load(added_ref, p.row, p.inside, first, n_out).astype(FLOAT)
     column = first + lax.broadcasted_iota(jnp.int32, total.shape, 1)
     row, inside = (jnp.broadcast_to(a[:, None], total.shape) for a in (p.row, p.inside))
     plt.store(y_ref.at[row, column], total.astype(y_ref.dtype), mask=inside)

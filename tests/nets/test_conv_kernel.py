@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cgjax.nets import conv, conv_kernel
-from cgjax.nets.conv_kernel import Launch, Tuning
+from cgjax.nets.conv_kernel import Launch, Settings, Tuning
 
 # Tiles that do not divide the positions, channels in two parts, a row of taps or one at once.
 SMALL = Tuning(
@@ -24,11 +24,11 @@ def example(size, c, out, dtype=jnp.float32):
 
 
 def value_and_grads(form, x, kernel):
-    """What both networks give, and gradients of a number made of it."""
+    """What both networks give, and gradients of a number made of it and of x again."""
 
     def loss(x, kernel):
-        y = form(x, kernel)
-        return jnp.sum(jnp.sin(y.astype(jnp.float32))), y
+        y, again = form(x, kernel)
+        return jnp.sum(jnp.sin(y.astype(jnp.float32))) + jnp.sum(jnp.square(again)), y
 
     (_, y), grads = jax.jit(jax.vmap(jax.value_and_grad(loss, (0, 1), has_aux=True)))(x, kernel)
     return y, *grads
@@ -39,19 +39,20 @@ def value_and_grads(form, x, kernel):
 )
 def test_two_networks_at_once(size, stride, padding, c, out):
     x, kernel = example(size, c, out)
-    found = value_and_grads(
-        lambda x, kernel: conv_kernel.convolve(x, kernel, stride, padding, SMALL, True), x, kernel
+    settings = Settings(stride, padding, True, SMALL, True)
+    found = value_and_grads(functools.partial(conv_kernel.convolve, settings=settings), x, kernel)
+    direct = functools.partial(
+        conv.convolve, stride=stride, padding=padding, form="direct", passes_on=True
     )
-    direct = functools.partial(conv.convolve, stride=stride, padding=padding, form="direct")
     for one, other in zip(found, value_and_grads(direct, x, kernel)):
         np.testing.assert_allclose(one, other, atol=3e-6 * np.abs(other).max())
 
 
 def test_bfloat16_operands_float32_sums():
     x, kernel = example(3, 16, 16, jnp.bfloat16)
-    y, dx, d_kernel = value_and_grads(
-        lambda x, kernel: conv_kernel.convolve(x, kernel, 1, 1, SMALL, True), x, kernel
-    )
+    settings = Settings(1, 1, True, SMALL, True)
+    form = functools.partial(conv_kernel.convolve, settings=settings)
+    y, dx, d_kernel = value_and_grads(form, x, kernel)
     assert (y.dtype, dx.dtype, d_kernel.dtype) == (jnp.bfloat16, jnp.bfloat16, jnp.float32)
     rounded = kernel.astype(jnp.bfloat16).astype(jnp.float32)
     wanted = jax.vmap(lambda x, kernel: conv.convolve(x, kernel, 1, 1, "direct"))(

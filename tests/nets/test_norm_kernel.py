@@ -79,9 +79,9 @@ def test_bfloat16_values(example):
 
 def test_a_network_by_kernels(monkeypatch):
     """Convolutions, norms, what blocks add: the same loss, statistics and gradients."""
-    own = functools.partial(conv_kernel.convolve, tuning=CONV, interpret=True)
+    own = functools.partial(conv_kernel.Settings, tuning=CONV, interpret=True)
     monkeypatch.setattr(conv_kernel, "supports", conv_kernel.fits)
-    monkeypatch.setattr(conv_kernel, "convolve", own)
+    monkeypatch.setattr(conv_kernel, "Settings", own)
     monkeypatch.setattr(norm_kernel, "supports", fits)
     settings = functools.partial(Settings, tuning=SMALL, interpret=True)
     monkeypatch.setattr(norm_kernel, "Settings", settings)
