@@ -35,7 +35,7 @@ def run(steps: int = 0) -> None:
     if not importlib.util.find_spec("torch"):
         say("torch is not installed: no comparison with PyTorch")
     if jax.default_backend() == "cpu":
-        compare(tuple(ROWS), "smoke", SMALL, steps or 2)
+        compare(tuple(ROWS), "smoke", SMALL, steps or 2, dtypes=DTYPES[:1])
     else:
         compare(tuple(ROWS), "fast", {}, steps or 100)
 
