@@ -108,8 +108,8 @@ def max_pool(x: jax.Array) -> jax.Array:
 class ConvNet(nn.Module):
     """4 x (conv 5x5, ReLU, BatchNorm), max-pool, dense 512, 1024, 1: x [B, H, W, c] -> [B].
 
-    Weights start as N(0, 2/fan_in). train, mask [B]: as in `BatchNorm`. form, norms: of its
-    convolutions and of its norms, as in `convolve` and `BatchNorm`. tap: return what module number
+    Weights start as N(0, 2/fan_in). train, mask [B]: as in `BatchNorm`. form: of its convolutions,
+    as in `convolve`; with "kernel" also of its norms. tap: return what module number
     `tap` gives instead: 0 the input; 1, 2, 3 conv, ReLU, BatchNorm of block 1; ... 10, 11,
     12 block 4; 13 pool; 14 flatten; 15 to 19 dense and ReLU, in turn (with the default depths).
     """
@@ -118,7 +118,6 @@ class ConvNet(nn.Module):
     hidden: tuple[int, ...] = (512, 1024)
     kernel: int = 5
     form: str = "auto"
-    norms: str = "auto"
     dtype: Any = jnp.float32
 
     @nn.compact
@@ -129,11 +128,11 @@ class ConvNet(nn.Module):
                 features, self.kernel, weights="he_normal", form=self.form, dtype=self.dtype,
                 name=f"conv_{i}",
             )  # fmt: skip
-            norm = BatchNorm(form=self.norms, name=f"norm_{i}")
+            norm = BatchNorm(form=self.form, name=f"norm_{i}")
             y, bias = conv(modules[-1], apart=True)
             modules.append(y + bias.reshape(1, 1, 1, -1).astype(self.dtype))
             modules.append(nn.relu(modules[-1]))
-            if self.norms == "kernel":  # in one pass; the two above are not computed then
+            if self.form == "kernel":  # in one pass; the two above are not computed then
                 modules.append(norm(y, train, mask, before=bias))
             else:
                 modules.append(norm(modules[-1], train, mask))

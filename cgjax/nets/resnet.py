@@ -20,14 +20,13 @@ class ResNet(nn.Module):
     """Stem, stages of basic blocks, average, linear: x [B, H, W, c] -> [B].
 
     Stage i has `blocks` blocks of channels[i]; all but the first stage halve the image. train,
-    mask [B], form, norms: as in `ConvNet`. tap: return another layer instead: 0 the input, 1 the
+    mask [B], form: as in `ConvNet`. tap: return another layer instead: 0 the input, 1 the
     stem, then one for each block, the average, the output.
     """
 
     channels: tuple[int, ...] = (16, 32, 64, 128)
     blocks: int = 2
     form: str = "auto"
-    norms: str = "auto"
     dtype: Any = jnp.float32
 
     @nn.compact
@@ -39,7 +38,7 @@ class ResNet(nn.Module):
                 dtype=self.dtype, name=name.format("conv"),
             )  # fmt: skip
             y, x = conv(x, passes_on=True) if passes_on else (conv(x), x)
-            return BatchNorm(form=self.norms, name=name.format("bn"))(y, train, mask, **then), x
+            return BatchNorm(form=self.form, name=name.format("bn"))(y, train, mask, **then), x
 
         layers = [x.astype(self.dtype)]
         first, _ = conv_norm(layers[-1], self.channels[0], 3, 1, "{}1", rectify=True)

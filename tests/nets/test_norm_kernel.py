@@ -103,9 +103,7 @@ def test_a_network_by_kernels(monkeypatch):
     def of(form):
         def loss(params, stats):
             found = {"params": params, "batch_stats": stats}
-            y, moved = net.clone(form=form, norms=form).apply(
-                found, x, True, MASK, mutable=["batch_stats"]
-            )
+            y, moved = net.clone(form=form).apply(found, x, True, MASK, mutable=["batch_stats"])
             return jnp.sum(MASK * (y - 1) ** 2), moved
 
         found = jax.jit(jax.value_and_grad(loss, has_aux=True))

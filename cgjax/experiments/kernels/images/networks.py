@@ -24,9 +24,9 @@ from cgjax.nets.resnet import ResNet
 from cgjax.nets.vit import ViT
 
 NETS = {"convnet": ConvNet, "resnet": ResNet, "vit": ViT}
-# How they train: by kernels of our own where these can run and were measured to be the fastest. For
-# analyses networks keep the compiler's forms, which have all derivatives.
-TRAINED = {"resnet": {"form": "kernel", "norms": "kernel"}}
+# Those that were measured to train fastest by kernels of our own, where these can run. Analyses keep
+# the compiler's forms, which have all derivatives.
+BY_KERNELS = ("resnet",)
 OPTIMISERS = {"sgd": "momentum", "adam": "adam"}  # as the paper calls them
 SMALLEST = {"mnist": 5421, "cifar10": 5000}  # training images of the smallest class
 CHUNK = 256  # samples of one forward pass, as in the paper's evaluations
@@ -137,14 +137,11 @@ def settings(config, images: Images):
     return configs.in_steps(config, arrays.n_batches(n_train, config.data.batch))
 
 
-def build(config, images: Images, **forms: str) -> train.Experiment:
-    """Mini-batch training of all seeds, each on its own images.
-
-    forms: of convolutions (form) and of norms (norms) while networks are trained and scored, if not
-    those of TRAINED.
-    """
-    forms = TRAINED.get(config.model.net, {}) | forms
-    model, value = network(config).clone(**forms), LOSSES[config.optim.loss]
+def build(config, images: Images) -> train.Experiment:
+    """Mini-batch training of all seeds, each on its own images."""
+    model, value = network(config), LOSSES[config.optim.loss]
+    if config.model.net in BY_KERNELS:
+        model = model.clone(form="kernel")
     task, first = images.task, images.sets[0]
     targets = jnp.asarray(task.y, jnp.float32)
 
