@@ -57,7 +57,7 @@ class Settings(NamedTuple):
 
 def supports(shape: tuple[int, ...]) -> bool:
     """Whether the kernels can run on values of this shape, on this machine."""
-    return fits(shape) and parallel.on_nvidia() and jax.device_count() == 1
+    return fits(shape) and parallel.on_one_nvidia()
 
 
 def fits(shape: tuple[int, ...]) -> bool:
