@@ -312,8 +312,9 @@ def resize_images(config, size: str) -> None:
     declare_sizes(config)
     tasks = config.data.tasks
     if size in ("fast", "paper"):
-        # On a GPU, the compiler's convolutions of several seeds at once are slow, products are not.
-        config.train.at_once = 2 if config.model.net == "vit" else 1
+        # On a GPU, convolutions of several seeds at once are slow unless our own kernels do them
+        # (float32, one GPU), products are not.
+        config.train.at_once = {"convnet": 0, "resnet": 1, "vit": 2}[config.model.net]
         config.eval.ntk = 4 if config.row == "addition_mnist" else 0
     if size == "paper":
         config.train.seeds = tuple(range(10))

@@ -50,22 +50,20 @@ def test_networks_train_by_kernels_on_one_gpu_only(monkeypatch, n_devices):
     assert ("pallas_call" in str(traced)) == (n_devices == 1)
 
 
-def test_which_networks_train_by_kernels_and_how_many_at_once(monkeypatch, tiny, shown):
-    monkeypatch.setattr(parallel, "on_one_nvidia", lambda: True)
-
+def test_which_networks_train_by_kernels(tiny):
     def chosen(**changes):
         config = tiny.copy_and_resolve_references()
         with config.unlocked():
-            config.train.at_once = 1
-            config.update_from_flattened_dict(changes)
-        return networks.by_kernels(config), networks.settings(config, shown).train.at_once
+            config.update_from_flattened_dict({"train.at_once": 0} | changes)
+        return networks.by_kernels(config)
 
     several = {"train.seeds": (0, 1)}
-    assert chosen(**several) == (True, 0)
-    assert chosen(**several | {"model.dtype": "bfloat16"}) == (False, 1)
-    assert chosen(**{"train.seeds": (0,)}) == (False, 1)
-    assert chosen(**several | {"model.net": "resnet"}) == (True, 1)
-    assert chosen(**several | {"model.net": "vit"}) == (False, 1)
+    assert chosen(**several) and chosen(**several | {"train.at_once": 2})
+    assert not chosen(**several | {"train.at_once": 1})
+    assert not chosen(**several | {"model.dtype": "bfloat16"})
+    assert not chosen(**{"train.seeds": (0,)})
+    assert chosen(**several | {"model.net": "resnet"})
+    assert not chosen(**several | {"model.net": "vit"})
 
 
 def test_what_networks_see(shown):

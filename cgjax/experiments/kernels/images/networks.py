@@ -131,11 +131,7 @@ def run(config, images: Images, workdir, name: str) -> Trained:
 def settings(config, images: Images):
     """The config with its epochs as steps, for the loop."""
     n_train = len(images.sets[0].train.images)
-    in_steps = configs.in_steps(config, arrays.n_batches(n_train, config.data.batch))
-    if config.model.net == "convnet" and by_kernels(config) and parallel.on_one_nvidia():
-        with in_steps.unlocked():
-            in_steps.train.at_once = 0  # launches for all seeds: they are faster than in turn
-    return in_steps
+    return configs.in_steps(config, arrays.n_batches(n_train, config.data.batch))
 
 
 def by_kernels(config) -> bool:
@@ -144,8 +140,9 @@ def by_kernels(config) -> bool:
     Where the kernels cannot run, it is the compiler's forms that do. Analyses always keep those,
     for they have all derivatives.
     """
-    several = len(config.train.seeds) > 1 and config.model.dtype == "float32"
-    return config.model.net == "resnet" or (config.model.net == "convnet" and several)
+    several = len(config.train.seeds) > 1 and config.train.at_once != 1
+    convnet = config.model.net == "convnet" and several and config.model.dtype == "float32"
+    return config.model.net == "resnet" or convnet
 
 
 def build(config, images: Images) -> train.Experiment:
