@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 import cgjax
-from cgjax.analysis import ntk, ntk_layers, ntk_plan, ntk_products, ntk_programs
+from cgjax.analysis import ntk, ntk_layers, ntk_mixing, ntk_plan, ntk_products, ntk_programs
+from cgjax.analysis.ntk_mixing import mixing
 from cgjax.analysis.ntk_products import Passes
 
 ALGORITHMS = ntk_plan.ALGORITHMS
@@ -533,6 +534,41 @@ def test_an_f_that_mixes_samples_is_told_once(mlp):
         ntk.empirical(centred, params, x)
         ntk.empirical(lambda params, x: relu_net(params, x), params, x)
         quick(lambda params: ntk.empirical(lambda p, x: centred(p, x), params, x))(params)
+
+
+def test_rounding_is_no_mixing(mlp):
+    """A program for one sample may round in its own way, as coarsely as the numbers of f are."""
+    params, x, _ = mlp
+    params, x = jax.tree.map(lambda a: a.astype(np.float32), (params, x))
+
+    def rounded(bits, n_others, params, x):
+        off = 1 + 2.0**-bits * (len(x) == 1) + n_others * jnp.mean(x)
+        return relu_net(params, x.astype(jnp.bfloat16)).astype(jnp.float32) * off
+
+    def stated(params, x):
+        return jnp.matmul(x, params["W1"], precision="default") * (1 + 2.0**-9 * (len(x) == 1))
+
+    assert mixing(functools.partial(rounded, 6, 0), params, x) == 0
+    assert mixing(functools.partial(rounded, 2, 0), params, x) > 0.1
+    assert 0 < mixing(functools.partial(rounded, 6, 0.01), params, x) < 0.05
+    assert mixing(stated, params, x) == 0
+    assert mixing(lambda params, x: relu_net(params, x) / len(x), params, x) > 0.5
+
+
+def test_digits_that_f_itself_leaves_out_are_told(mlp, monkeypatch):
+    params, x, _ = jax.tree.map(lambda a: jnp.asarray(a, np.float32), mlp)
+
+    def stated(params, x):
+        return relu_net(params, x) + jnp.matmul(x, params["W1"], precision="default")[:, :2]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ntk.empirical(functools.partial(stated), params, x)  # a CPU has all digits
+        monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+        ntk_mixing.warn_once(functools.partial(stated), params, x, "default")
+        ntk_mixing.warn_once(lambda params, x: relu_net(params, x), params, x)
+    with pytest.warns(UserWarning, match="f states precision 'default' itself, in 1 products"):
+        ntk_mixing.warn_once(stated, params, x)
 
 
 def test_batch_norm_in_training_mode_is_told(mlp):
