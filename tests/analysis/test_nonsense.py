@@ -1633,8 +1633,8 @@ def test_nonsense_is_refused_by_name(word, call):
 
 # Made of other functions' results, for which no argument is wrong; checks are for the others.
 INSIDE = (
-    "checks.", "evidence.", "interpolation.", "lens_words.", "mask_trees.", "ntk_products.",
-    "ntk_programs.", "tuples.", "verdicts.",
+    "checks.", "evidence.", "interpolation.", "lens_words.", "mask_trees.", "ntk_digits.",
+    "ntk_kernels.", "ntk_products.", "ntk_programs.", "tuples.", "verdicts.",
 )  # fmt: skip
 PLUMBING = {
     "coverage.components",
@@ -1647,11 +1647,9 @@ PLUMBING = {
     "ntk_layers.is_float",
     "ntk_layers.no_nudges",
     "ntk_layers.shape",
-    "ntk_digits.cut_short",
-    "ntk_digits.equations",
-    "ntk_digits.shortest",
     "ntk_mixing.mixing",
     "ntk_mixing.warn_once",
+    "ntk_outer.jacobian",
     "ntk_outer.sides",
     "ntk_plan.check_samples",
     "ntk_plan.tell",

@@ -3,7 +3,6 @@
 import ast
 import functools
 import itertools
-import math
 import pathlib
 import re
 import warnings
@@ -14,9 +13,19 @@ import numpy as np
 import pytest
 
 import cgjax
-from cgjax.analysis import ntk, ntk_layers, ntk_mixing, ntk_plan, ntk_products, ntk_programs
+from cgjax.analysis import (
+    ntk,
+    ntk_kernels,
+    ntk_layers,
+    ntk_mixing,
+    ntk_plan,
+    ntk_products,
+    ntk_programs,
+)
+from cgjax.analysis.ntk_kernels import Launch
 from cgjax.analysis.ntk_mixing import mixing
 from cgjax.analysis.ntk_products import Passes
+from cgjax.core import parallel
 
 ALGORITHMS = ntk_plan.ALGORITHMS
 NAMES = ("W1", "b1", "W2", "b2", "W3", "b3")
@@ -249,63 +258,72 @@ def test_algorithms_agree_on_any_network(case):
 # --- products in several passes -------------------------------------------------------------------
 
 
-def test_products_in_passes():
-    """Sums of one sign, where nothing averages out: numbers have 16 bits, and long sums more."""
-    a, b = (np.abs(normal(i, 5, 700)).astype(np.float32) for i in (0, 1))
+# Tiles that divide nothing evenly, sums in several parts, some places of a window to a program.
+SMALL = ntk_kernels.Tuning(
+    Launch(16, 16), Launch(16, 16), Launch(16, 16), span=64, longest=32, taps=600, interpret=True
+)
+
+
+def test_a_product_of_halves():
+    """Sums of one sign, where nothing averages out: numbers have 16 bits."""
+    a, b = (jnp.abs(normal(i, 19 + i, 200)).astype(np.float32) for i in (0, 1))
+    left, right = ntk_kernels.halves(a), ntk_kernels.halves(b)
+    np.testing.assert_allclose(ntk_products.whole(left), a, rtol=2**-16)
     wide_a, wide_b = a.astype(float), b.astype(float)
-    how = Passes(outer=True, contraction=True, longest=256)
-    np.testing.assert_allclose(ntk_products.product(a, b, how), wide_a @ wide_b.T, rtol=1e-6)
-    np.testing.assert_allclose(ntk_products.gram(a, how), wide_a @ wide_a.T, rtol=1e-6)
-    found = ntk_products.outer(a, b[None], how)
-    np.testing.assert_allclose(found[0], wide_a.T @ wide_b, rtol=2**-15)
+    found = ntk_kernels.product(left, right, SMALL)
+    np.testing.assert_allclose(found, wide_a @ wide_b.T, rtol=2e-6)
+    found = ntk_kernels.product(left, left, SMALL)
+    np.testing.assert_allclose(found, wide_a @ wide_a.T, rtol=2e-6)
+    np.testing.assert_array_equal(found, found.T)
 
 
-def summed_lengths(jaxpr):
-    """Over how many values the products of bfloat16 numbers sum, each."""
-    for eqn in jaxpr.eqns:
-        if eqn.primitive.name == "dot_general" and eqn.invars[0].aval.dtype == jnp.bfloat16:
-            (axes, _), _ = eqn.params["dimension_numbers"]
-            yield math.prod(eqn.invars[0].aval.shape[i] for i in axes)
-        for inner in jax.tree.leaves(eqn.params, is_leaf=lambda p: hasattr(p, "jaxpr")):
-            if hasattr(inner, "jaxpr"):
-                yield from summed_lengths(inner.jaxpr)
+@pytest.mark.parametrize("scale", (1e-30, 1.0, 1e30))
+def test_scaled_halves_have_22_bits(scale):
+    x = (normal(0, 300) * scale).astype(np.float32)
+    (high, low), factor = ntk_kernels.scaled_halves(x)
+    found = (high.astype(float) + low.astype(float)) / float(factor)
+    np.testing.assert_allclose(found, x.astype(float), rtol=2**-22, atol=2.0**-38 * scale)
 
 
-def test_no_sum_of_a_matrix_unit_is_long():
-    """It would lose digits: highs alone are summed in short parts, and lows in longer ones."""
-    how, a = Passes(True, True, longest=4), jnp.ones((3, 5000), jnp.float32)
-    for function, n_products in ((lambda a: ntk_products.gram(a, how), 3),
-                                 (lambda a: ntk_products.product(a, a + 1, how), 4)):  # fmt: skip
-        lengths = sorted(summed_lengths(jax.make_jaxpr(function)(a).jaxpr))
-        assert lengths == [4] + (n_products - 1) * [4 * 2**8]
-    function = functools.partial(ntk_products.outer, how=how)
-    assert not list(summed_lengths(jax.make_jaxpr(function)(a.T, a.T[None]).jaxpr))
-    found = list(summed_lengths(jax.make_jaxpr(function)(a, a[None]).jaxpr))
-    assert found == [3, 3, 3]
+def padded_convolution(params, x):
+    x = x.reshape(len(x), 4, 5, 16)
+    numbers = ("NHWC", "OHWI", "NCHW")
+    y = jax.lax.conv_general_dilated(x, params["w"], (1, 1), [(1, 0), (0, 1)], None, None, numbers)
+    y = jax.nn.relu(y + params["b"].reshape(1, -1, 1, 1))
+    y = jax.lax.conv_general_dilated(y, 2 * params["v"], (1, 1), "VALID")
+    return jnp.sum(y * y, axis=(2, 3))[:, :2]
 
 
 @pytest.mark.parametrize("blocks", (1, 3, 4))
 def test_a_symmetric_product_in_blocks(blocks, monkeypatch):
     monkeypatch.setattr(ntk_products, "_WORTH_BLOCKS", 0)
     a = normal(0, 7, 5)
-    np.testing.assert_allclose(ntk_products.gram(a, Passes(blocks=blocks)), a @ a.T, atol=1e-12)
+    np.testing.assert_allclose(
+        ntk_products.product(a, a, Passes(blocks=blocks)), a @ a.T, atol=1e-12
+    )
 
 
 def test_a_network_in_passes_and_in_chunks():
-    """Convolutions, outer products and the contraction, three samples at a time."""
-    f, shapes, width, *_ = CASES["convolutions"]
+    """Convolutions, their Jacobians and the contraction; all samples at once, or two at a time."""
+    shapes = {"w": (16, 2, 2, 16), "b": (16,), "v": (16, 16, 1, 2)}
     params = {k: normal(i, *s).astype(np.float32) for i, (k, s) in enumerate(shapes.items())}
-    x = normal(99, 5, width).astype(np.float32)
-    exact = ntk.empirical(f, *jax.tree.map(lambda a: a.astype(float), (params, x)))
-    for passes, chunk in ((Passes(True, True, backward=True), 3), (Passes(), 2)):
+    x = normal(99, 3, 320).astype(np.float32)
+
+    def kernel(passes, chunk, params, x):
         how = ntk_plan.How("full", "structured", 0, "highest", passes, chunk)
-        kernel, _ = ntk_programs._whole(f, params, x, None, how)
-        assert kernel.dtype == jnp.float32
-        np.testing.assert_allclose(kernel / exact.max(), exact / exact.max(), atol=2e-6)
+        return ntk_programs._whole.__wrapped__(padded_convolution, params, x, None, how)[0]
+
+    exact = ntk.empirical(padded_convolution, *jax.tree.map(lambda a: a.astype(float), (params, x)))
+    for passes, chunk in ((Passes(SMALL), 0), (Passes(), 2)):
+        found = quick(functools.partial(kernel, passes, chunk))(params, x)
+        assert found.dtype == jnp.float32
+        np.testing.assert_allclose(found / exact.max(), exact / exact.max(), atol=2e-6)
 
 
-def test_precision_is_a_matter_of_the_backend():
-    assert ntk_products.passes("float32x3", "gpu") == Passes(outer=True, contraction=True)
+def test_precision_is_a_matter_of_the_backend(monkeypatch):
+    assert ntk_products.passes("float32x3", "gpu") == Passes()  # of another make
+    monkeypatch.setattr(parallel, "on_nvidia", lambda: True)
+    assert ntk_products.passes("float32x3", "gpu") == Passes(ntk_kernels.Tuning())
     assert ntk_products.passes("float32x3", "cpu") == Passes()
     assert ntk_products.passes("highest", "gpu") == Passes()
 
