@@ -60,11 +60,12 @@ def empirical(
     (6, 6, 2, 2)
     """
     x2 = None if x2 is x1 else x2
-    warn_once(f, params, x1, precision)
     if memory is None and tile is None and devices is None:
         found = ntk_programs.small(f, params, x1, x2, form, algorithm, precision, verbose)
         if found is not None:
+            warn_once(f, params, x1, precision)  # while the device computes
             return blamed(*found, params=params, x1=x1, x2=x2)
+    warn_once(f, params, x1, precision)
     plan = ntk_plan.plan(f, params, x1, x2, form, algorithm, memory, tile, devices, precision)
     if verbose:
         ntk_plan.tell(plan)

@@ -5,6 +5,7 @@ import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from cgjax.analysis import checks, ntk_layers, ntk_outer, ntk_products
 from cgjax.analysis.ntk_kernels import Halves
@@ -43,7 +44,8 @@ def factors(f, params, x, form, algorithm, how: Passes = ONE_PASS):
 def _leaf_factors(f, form, how, params, x):
     del how  # it is for the layers' products
     free, merge = floats(params)
-    flat = jax.jacrev(lambda free: _formed(ntk_layers.single(f, merge(free), x), form))(free)
+    out, pull = jax.vjp(lambda free: _formed(ntk_layers.single(f, merge(free), x), form), free)
+    (flat,) = jax.vmap(pull)(_units(out))
     return [], _joined(flat)
 
 
@@ -60,7 +62,7 @@ def _layer_factors(f, form, how, params, x):
 
     rest = [leaves[i] for i in found.rest]
     out, pull, entered = jax.vjp(outputs, rest, ntk_layers.no_nudges(found), has_aux=True)
-    flat, cotangents = jax.vmap(pull)(jnp.eye(len(out), dtype=out.dtype))
+    flat, cotangents = jax.vmap(pull)(_units(out))
     dense = []
     for layer, one, d in zip(found.layers, entered, cotangents):
         # Networks may compute in fewer digits than their parameters have; their kernel should not.
@@ -75,6 +77,11 @@ def _layer_factors(f, form, how, params, x):
         if layer.bias is not None:
             flat.append(jnp.sum(ntk_outer.cotangent(layer, d), axis=1) * one.bias_scale)
     return dense, _joined(flat)
+
+
+def _units(out):
+    """All cotangents of outputs [o]; known to the compiler, unlike those of jacrev."""
+    return np.eye(len(out), dtype=out.dtype)
 
 
 def _check_form(form):

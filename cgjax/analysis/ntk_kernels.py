@@ -35,12 +35,12 @@ class Launch(NamedTuple):
 class Tuning(NamedTuple):
     """How the kernels are launched; columns that are summed by one program, by a matrix unit."""
 
-    convolution: Launch = Launch(128, 64)
-    weights: Launch = Launch(64, 64, 4)
+    convolution: Launch = Launch(128, 64, stages=2)
+    weights: Launch = Launch(64, 64, stages=2)
     contraction: Launch = Launch(128, 64)
     span: int = 4096
     longest: int = 1024
-    taps: int = 8192  # sums that a program of weights has room for
+    taps: int = 20480  # sums that a program of weights has room for
     interpret: bool = False
 
 
@@ -91,15 +91,10 @@ def _dot(a, b, contract):
     )
 
 
-def _added(sums, a, b, contract):
-    """Products of highs, and those with a low one, which are small: apart, they lose no digits."""
-    large, small = sums
-    large += _dot(a.high, b.high, contract)
-    return large, small + _dot(a.high, b.low, contract) + _dot(a.low, b.high, contract)
-
-
-def _zeros(*shape):
-    return jnp.zeros(shape, FLOAT), jnp.zeros(shape, FLOAT)
+def _product(a, b, contract):
+    """Small terms first; sums this short lose next to nothing."""
+    small = _dot(a.high, b.low, contract) + _dot(a.low, b.high, contract)
+    return small + _dot(a.high, b.high, contract)
 
 
 def _rows(matrices, row, inside, first, n):
@@ -197,24 +192,21 @@ def correlate(x: jax.Array, w: jax.Array, before, made, tuning: Tuning) -> jax.A
 
 
 def _correlation(x_high, x_low, w_high, w_low, y_ref, *, geometry, launch):
-    """A tile of positions: one row of the window after the other, some channels at a time."""
+    """A tile of positions: one place of the window after the other, some channels at a time."""
     (rows, m), n = y_ref.shape, launch.read
     width, chunks = geometry.window[1], x_high.shape[1] // n
     row = pl.program_id(0) * launch.tile + lax.iota(jnp.int32, launch.tile)
     y, x = lax.div(row, geometry.made[1]), lax.rem(row, geometry.made[1])
 
-    def window_row(i, total):
-        def step(q, sums):
-            j, first = lax.div(q, chunks), lax.rem(q, chunks) * n
-            source, inside = _seen(y, x, row < rows, i, j, geometry)
-            a = _rows((x_high, x_low), source, inside, first, n)
-            b = Halves(*(ref[i * width + j, pl.ds(first, n), :] for ref in (w_high, w_low)))
-            return _added(sums, a, b, (1, 0))
+    def step(q, total):
+        tap, first = lax.div(q, chunks), lax.rem(q, chunks) * n
+        place = lax.div(tap, width), lax.rem(tap, width)
+        a = _rows((x_high, x_low), *_seen(y, x, row < rows, *place, geometry), first, n)
+        b = Halves(*(ref[tap, pl.ds(first, n), :] for ref in (w_high, w_low)))
+        return total + _product(a, b, (1, 0))
 
-        large, small = lax.fori_loop(0, width * chunks, step, _zeros(launch.tile, m))
-        return total + (large + small)
-
-    total = lax.fori_loop(0, geometry.window[0], window_row, jnp.zeros((launch.tile, m), FLOAT))
+    zero = jnp.zeros((launch.tile, m), FLOAT)
+    total = lax.fori_loop(0, math.prod(geometry.window) * chunks, step, zero)
     column = lax.broadcasted_iota(jnp.int32, total.shape, 1)
     row = jnp.broadcast_to(row[:, None], total.shape)
     plt.store(y_ref.at[row, column], total, mask=row < rows)
@@ -242,7 +234,9 @@ def weight_jacobian(a: jax.Array, d: jax.Array, window, before, tuning: Tuning) 
     arguments = [h.reshape(-1, h.shape[-1]) for h in (*a, *d)]
     shape = [ShapeDtypeStruct((n_taps, c, m), jnp.bfloat16)] * 2
     scale = jnp.reshape(1 / (a_factor * d_factor), (1,))
-    name, grid, launch = f"weights_{c}_{m}", (n_taps // taps,), tuning.weights
+    # Small sums have no work for many warps.
+    launch = tuning.weights._replace(warps=min(tuning.weights.warps, max(4, c * m // 256)))
+    name, grid = f"weights_{c}_{m}", (n_taps // taps,)
     found = _call(name, body, (scale, *arguments), grid, shape, launch, tuning.interpret)
     return Halves(*found)
 
@@ -258,15 +252,15 @@ def _weights(scale, a_high, a_low, d_high, d_low, high, low, *, geometry, taps, 
         d = _rows((d_high, d_low), row, inside, 0, m)
 
         def seen(tap):
-            i, j = lax.div(tap, geometry.window[1]), lax.rem(tap, geometry.window[1])
-            return _rows((a_high, a_low), *_seen(y, x, inside, i, j, geometry), 0, c)
+            place = lax.div(tap, geometry.window[1]), lax.rem(tap, geometry.window[1])
+            return _rows((a_high, a_low), *_seen(y, x, inside, *place, geometry), 0, c)
 
-        return tuple(_added(sums, seen(first + k), d, (0, 0)) for k, sums in enumerate(totals))
+        return tuple(total + _product(seen(first + k), d, (0, 0)) for k, total in enumerate(totals))
 
-    start = tuple(_zeros(c, m) for _ in range(taps))
+    start = tuple(jnp.zeros((c, m), FLOAT) for _ in range(taps))
     totals = lax.fori_loop(0, pl.cdiv(rows * columns, launch.tile), step, start)
-    for k, (large, small) in enumerate(totals):
-        total = (large + small) * scale[0]
+    for k, total in enumerate(totals):
+        total = total * scale[0]
         rounded = total.astype(jnp.bfloat16)
         high[first + k] = rounded
         low[first + k] = (total - rounded.astype(FLOAT)).astype(jnp.bfloat16)
@@ -311,7 +305,9 @@ def _contraction(down, across, a_high, a_low, b_high, b_low, out, *, tuning):
             first = part * tuning.span + g * tuning.longest + q * n
             a = _rows((a_high, a_low), near[0], None, first, n)
             b = _rows((b_high, b_low), near[1], None, first, n)
-            return _added(sums, a, b, (1, 1))
+            large, small = sums
+            large += _dot(a.high, b.high, (1, 1))
+            return large, small + _dot(a.high, b.low, (1, 1)) + _dot(a.low, b.high, (1, 1))
 
         large, small = lax.fori_loop(0, steps, step, (zero, small))
         return total + large, small
