@@ -35,11 +35,12 @@ class Launch(NamedTuple):
 class Tuning(NamedTuple):
     """How the kernels are launched; columns that are summed by one program, by a matrix unit."""
 
-    convolution: Launch = Launch(128, 64, stages=2)
+    convolution: Launch = Launch(128, 64)
     weights: Launch = Launch(64, 64, stages=2)
     contraction: Launch = Launch(128, 64)
     span: int = 4096
     longest: int = 1024
+    pairs: bool = True  # neighbours of a row are convolved together
     taps: int = 20480  # sums that a program of weights has room for
     interpret: bool = False
 
@@ -52,12 +53,16 @@ class Halves(NamedTuple):
 
 
 class Geometry(NamedTuple):
-    """Of a correlation: sizes of images read and made and of the window, zeros before."""
+    """Of a correlation: sizes of images read and made and of the window, zeros before.
+
+    together: positions of a row that one wider window stands for.
+    """
 
     read: tuple[int, int]
     made: tuple[int, int]
     window: tuple[int, int]
     before: tuple[int, int]
+    together: int = 1
 
 
 def halves(x: jax.Array) -> Halves:
@@ -68,11 +73,13 @@ def halves(x: jax.Array) -> Halves:
 
 
 def scaled_halves(x: jax.Array) -> tuple[Halves, jax.Array]:
-    """Of float16, x times a power of two with the largest number below 2^14; that factor."""
+    """Of float16, and a power of two: x = (high + low) * unit, the largest below 2^14 units."""
     _, exponent = jnp.frexp(jnp.max(jnp.abs(x)))
-    factor = jnp.ldexp(jnp.ones((), FLOAT), 14 - exponent)
-    high = lax.reduce_precision(x * factor, 5, 10)
-    return Halves(high.astype(jnp.float16), (x * factor - high).astype(jnp.float16)), factor
+    exponent = jnp.maximum(exponent, -112)  # smaller ones have no inverse in float32
+    one = jnp.ones((), FLOAT)
+    x, unit = x * jnp.ldexp(one, 14 - exponent), jnp.ldexp(one, exponent - 14)
+    high = lax.reduce_precision(x, 5, 10)
+    return Halves(high.astype(jnp.float16), (x - high).astype(jnp.float16)), unit
 
 
 def _call(name, body, arguments, grid, shape, launch, interpret):
@@ -178,30 +185,71 @@ def _placed(y, spec):
 
 
 def correlate(x: jax.Array, w: jax.Array, before, made, tuning: Tuning) -> jax.Array:
-    """x [H, W, c], w [h, w, c, m] -> [*made, m], with so many zeros before x, as needed behind."""
-    (a, a_factor), (b, b_factor) = scaled_halves(x), scaled_halves(w)
-    geometry = Geometry(x.shape[:2], made, w.shape[:2], before)
-    rows, m, c = math.prod(made), w.shape[-1], x.shape[-1]
-    launch = tuning.convolution._replace(read=min(tuning.convolution.read, c))
-    body = functools.partial(_correlation, geometry=geometry, launch=launch)
-    arguments = [h.reshape(-1, c) for h in a] + [h.reshape(-1, c, m) for h in b]
-    shape, grid = ShapeDtypeStruct((rows, m), FLOAT), (pl.cdiv(rows, launch.tile),)
-    name = f"correlation_{rows}_{c}_{m}"
-    y = _call(name, body, arguments, grid, shape, launch, tuning.interpret)
-    return y.reshape(*made, m) / (a_factor * b_factor)
+    """x [H, W, c], w [h, w, c, m] -> [*made, m], with so many zeros before x, as needed behind.
+
+    Neighbours in a row are computed together, as more channels of one wider window: what both see
+    is read once.
+    """
+    (a, a_unit), (b, b_unit) = scaled_halves(x), scaled_halves(w)
+    m = w.shape[-1]
+    together = 2 if made[1] % 2 == 0 and tuning.pairs and 2 * m <= CHANNELS[-1] else 1
+    b = Halves(*(_widened(half, together) for half in b))
+    geometry = Geometry(x.shape[:2], made, b.high.shape[:2], before, together)
+    y = _images(geometry, tuning)(*(h[None] for h in a), *b)
+    return y.reshape(*made, m) * a_unit * b_unit
+
+
+def _widened(w, together):
+    """[h, w, c, m] -> [h, w + together - 1, c, together m]: windows of neighbours, side by side."""
+    edges = [(i, together - 1 - i) for i in range(together)]
+    windows = [jnp.pad(w, [(0, 0), edge, (0, 0), (0, 0)]) for edge in edges]
+    return jnp.concatenate(windows, axis=-1)
+
+
+def _images(geometry, tuning):
+    """The correlation of images [B, H, W, c]; vmap makes them more, so that tiles stay full."""
+
+    @jax.custom_batching.custom_vmap
+    def call(*halves):
+        n, c, m = len(halves[0]), halves[0].shape[-1], halves[2].shape[-1]
+        rows = n * math.prod(geometry.made) // geometry.together
+        launch = tuning.convolution._replace(read=min(tuning.convolution.read, c))
+        body = functools.partial(_correlation, geometry=geometry, launch=launch)
+        arguments = [h.reshape(-1, c) for h in halves[:2]] + [
+            h.reshape(-1, c, m) for h in halves[2:]
+        ]
+        shape, grid = ShapeDtypeStruct((rows, m), FLOAT), (pl.cdiv(rows, launch.tile),)
+        name = f"correlation_{math.prod(geometry.made)}_{c}_{m}"
+        y = _call(name, body, arguments, grid, shape, launch, tuning.interpret)
+        return y.reshape(n, *geometry.made, -1)
+
+    @call.def_vmap
+    def several(size, is_batched, *halves):
+        if any(is_batched[2:]):
+            in_axes = [0 if batched else None for batched in is_batched]
+            return jax.vmap(call.fun, in_axes)(*halves), True
+        images = [h.reshape(-1, *h.shape[2:]) for h in halves[:2]]
+        y = call(*images, *halves[2:])
+        return y.reshape(size, -1, *y.shape[1:]), True
+
+    return call
 
 
 def _correlation(x_high, x_low, w_high, w_low, y_ref, *, geometry, launch):
     """A tile of positions: one place of the window after the other, some channels at a time."""
     (rows, m), n = y_ref.shape, launch.read
-    width, chunks = geometry.window[1], x_high.shape[1] // n
+    (height, width), window_width = geometry.made, geometry.window[1]
+    chunks, width = x_high.shape[1] // n, width // geometry.together
     row = pl.program_id(0) * launch.tile + lax.iota(jnp.int32, launch.tile)
-    y, x = lax.div(row, geometry.made[1]), lax.rem(row, geometry.made[1])
+    line, x = lax.div(row, width), lax.rem(row, width) * geometry.together
+    image, y = lax.div(line, height), lax.rem(line, height)
 
     def step(q, total):
         tap, first = lax.div(q, chunks), lax.rem(q, chunks) * n
-        place = lax.div(tap, width), lax.rem(tap, width)
-        a = _rows((x_high, x_low), *_seen(y, x, row < rows, *place, geometry), first, n)
+        place = lax.div(tap, window_width), lax.rem(tap, window_width)
+        source, inside = _seen(y, x, row < rows, *place, geometry)
+        source += image * math.prod(geometry.read)
+        a = _rows((x_high, x_low), source, inside, first, n)
         b = Halves(*(ref[tap, pl.ds(first, n), :] for ref in (w_high, w_low)))
         return total + _product(a, b, (1, 0))
 
@@ -230,18 +278,18 @@ def weight_jacobian(a: jax.Array, d: jax.Array, window, before, tuning: Tuning) 
     n_taps = math.prod(window)
     taps = next(n for n in (window[1], 1) if n == 1 or n * c * m <= tuning.taps)
     body = functools.partial(_weights, geometry=geometry, taps=taps, launch=tuning.weights)
-    (a, a_factor), (d, d_factor) = scaled_halves(a), scaled_halves(d)
+    (a, a_unit), (d, d_unit) = scaled_halves(a), scaled_halves(d)
     arguments = [h.reshape(-1, h.shape[-1]) for h in (*a, *d)]
     shape = [ShapeDtypeStruct((n_taps, c, m), jnp.bfloat16)] * 2
-    scale = jnp.reshape(1 / (a_factor * d_factor), (1,))
+    units = jnp.stack([a_unit, d_unit])
     # Small sums have no work for many warps.
     launch = tuning.weights._replace(warps=min(tuning.weights.warps, max(4, c * m // 256)))
     name, grid = f"weights_{c}_{m}", (n_taps // taps,)
-    found = _call(name, body, (scale, *arguments), grid, shape, launch, tuning.interpret)
+    found = _call(name, body, (units, *arguments), grid, shape, launch, tuning.interpret)
     return Halves(*found)
 
 
-def _weights(scale, a_high, a_low, d_high, d_low, high, low, *, geometry, taps, launch):
+def _weights(units, a_high, a_low, d_high, d_low, high, low, *, geometry, taps, launch):
     """Some places of the window: what each saw times d, over all positions."""
     c, m, (rows, columns) = a_high.shape[1], d_high.shape[1], geometry.made
     first = pl.program_id(0) * taps
@@ -260,7 +308,7 @@ def _weights(scale, a_high, a_low, d_high, d_low, high, low, *, geometry, taps, 
     start = tuple(jnp.zeros((c, m), FLOAT) for _ in range(taps))
     totals = lax.fori_loop(0, pl.cdiv(rows * columns, launch.tile), step, start)
     for k, total in enumerate(totals):
-        total = total * scale[0]
+        total = total * units[0] * units[1]
         rounded = total.astype(jnp.bfloat16)
         high[first + k] = rounded
         low[first + k] = (total - rounded.astype(FLOAT)).astype(jnp.bfloat16)

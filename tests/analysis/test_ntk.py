@@ -277,12 +277,12 @@ def test_a_product_of_halves():
     np.testing.assert_array_equal(found, found.T)
 
 
-@pytest.mark.parametrize("scale", (1e-30, 1.0, 1e30))
+@pytest.mark.parametrize("scale", (0.0, 1e-36, 1.0, 1e37))
 def test_scaled_halves_have_22_bits(scale):
     x = (normal(0, 300) * scale).astype(np.float32)
-    (high, low), factor = ntk_kernels.scaled_halves(x)
-    found = (high.astype(float) + low.astype(float)) / float(factor)
-    np.testing.assert_allclose(found, x.astype(float), rtol=2**-22, atol=2.0**-38 * scale)
+    (high, low), unit = ntk_kernels.scaled_halves(x)
+    found = (high.astype(float) + low.astype(float)) * float(unit)
+    np.testing.assert_allclose(found, x.astype(float), rtol=2**-22, atol=2.0**-36 * scale)
 
 
 def padded_convolution(params, x):
