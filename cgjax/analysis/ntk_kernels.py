@@ -36,7 +36,7 @@ class Tuning(NamedTuple):
     """How the kernels are launched; columns that are summed by one program, by a matrix unit."""
 
     convolution: Launch = Launch(128, 64)
-    weights: Launch = Launch(64, 64, stages=2)
+    weights: Launch = Launch(32, 64, warps=4, stages=4)
     contraction: Launch = Launch(128, 64)
     span: int = 4096
     longest: int = 1024
@@ -282,9 +282,7 @@ def weight_jacobian(a: jax.Array, d: jax.Array, window, before, tuning: Tuning) 
     arguments = [h.reshape(-1, h.shape[-1]) for h in (*a, *d)]
     shape = [ShapeDtypeStruct((n_taps, c, m), jnp.bfloat16)] * 2
     units = jnp.stack([a_unit, d_unit])
-    # Small sums have no work for many warps.
-    launch = tuning.weights._replace(warps=min(tuning.weights.warps, max(4, c * m // 256)))
-    name, grid = f"weights_{c}_{m}", (n_taps // taps,)
+    name, grid, launch = f"weights_{c}_{m}", (n_taps // taps,), tuning.weights
     found = _call(name, body, (units, *arguments), grid, shape, launch, tuning.interpret)
     return Halves(*found)
 
