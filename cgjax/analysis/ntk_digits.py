@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 
 FULL = ("highest", "float32", "float32x3")  # precisions that mean all digits of float32
-_PRODUCTS = ("dot_general", "conv_general_dilated")
+PRODUCTS = ("dot_general", "conv_general_dilated")
 _Preset = lax.DotAlgorithmPreset
 _ENOUGH = (
     lax.Precision.HIGHEST, _Preset.F32_F32_F32, _Preset.F64_F64_F64, _Preset.TF32_TF32_F32_X3,
@@ -60,7 +60,7 @@ def _is_jaxpr(value):
 
 def _is_cut(eqn):
     # Shorter numbers are multiplied without an error, and float64 has no shorter form.
-    if eqn.primitive.name not in _PRODUCTS:
+    if eqn.primitive.name not in PRODUCTS:
         return False
     if jnp.float32 not in [operand.aval.dtype for operand in eqn.invars]:
         return False

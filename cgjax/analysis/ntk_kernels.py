@@ -1,4 +1,4 @@
-"""GPU kernels of "float32x3": convolutions, Jacobians of their weights, contraction of Jacobians.
+"""GPU kernels of "float32x3": convolutions pulled back, their weights' Jacobians, contraction.
 
 Matrix units take numbers of 16 bits, multiply them without an error, and cut off sums where float32
 rounds. So each number is a sum of two halves, x = high + low, three products of halves make one,
@@ -35,13 +35,13 @@ class Launch(NamedTuple):
 class Tuning(NamedTuple):
     """How the kernels are launched; columns that are summed by one program, by a matrix unit."""
 
-    convolution: Launch = Launch(128, 64)
-    weights: Launch = Launch(32, 64, warps=4, stages=4)
+    convolution: Launch = Launch(128, 64, stages=2)
+    weights: Launch = Launch(64, 64, warps=4)
     contraction: Launch = Launch(128, 64)
     span: int = 4096
     longest: int = 1024
-    pairs: bool = True  # neighbours of a row are convolved together
-    taps: int = 20480  # sums that a program of weights has room for
+    pairs: int = 64  # channels up to which neighbours of a row are convolved together
+    taps: int = 10240  # sums that a program of weights has room for
     interpret: bool = False
 
 
@@ -136,21 +136,19 @@ def supports(params: dict, x, m: int) -> bool:
 
 
 def convolution(params: dict, tuning: Tuning):
-    """x, w -> the convolution with these parameters of JAX's primitive, of one image."""
+    """x, w -> the convolution with these parameters of JAX's primitive, pulled back by the kernels.
+
+    Forward it is the plain one: near zero, or where a maximum is nearly shared, the last digits
+    decide which way derivatives go.
+    """
     keys = ("window_strides", "padding", "lhs_dilation", "rhs_dilation", "dimension_numbers")
     plain = functools.partial(lax.conv_general_dilated, **{key: params[key] for key in keys})
     numbers = params["dimension_numbers"]
     (top, _), (left, _) = params["padding"]
-
-    @jax.custom_vjp
-    def convolve(x, w):
-        made = jax.eval_shape(plain, x, w).shape
-        made = tuple(made[i] for i in numbers.out_spec[2:])
-        y = correlate(image(x, numbers.lhs_spec), _window(w, numbers), (top, left), made, tuning)
-        return _placed(y, numbers.out_spec)
+    convolve = jax.custom_vjp(plain)
 
     def forward(x, w):
-        return convolve(x, w), (x, w)
+        return plain(x, w), (x, w)
 
     def backward(saved, d):
         x, w = saved
@@ -187,12 +185,12 @@ def _placed(y, spec):
 def correlate(x: jax.Array, w: jax.Array, before, made, tuning: Tuning) -> jax.Array:
     """x [H, W, c], w [h, w, c, m] -> [*made, m], with so many zeros before x, as needed behind.
 
-    Neighbours in a row are computed together, as more channels of one wider window: what both see
-    is read once.
+    With few channels neighbours in a row are computed together, as more channels of one wider
+    window: what both see is read once.
     """
     (a, a_unit), (b, b_unit) = scaled_halves(x), scaled_halves(w)
     m = w.shape[-1]
-    together = 2 if made[1] % 2 == 0 and tuning.pairs and 2 * m <= CHANNELS[-1] else 1
+    together = 2 if made[1] % 2 == 0 and 2 * m <= tuning.pairs else 1
     b = Halves(*(_widened(half, together) for half in b))
     geometry = Geometry(x.shape[:2], made, b.high.shape[:2], before, together)
     y = _images(geometry, tuning)(*(h[None] for h in a), *b)
@@ -209,25 +207,25 @@ def _widened(w, together):
 def _images(geometry, tuning):
     """The correlation of images [B, H, W, c]; vmap makes them more, so that tiles stay full."""
 
-    @jax.custom_batching.custom_vmap
-    def call(*halves):
-        n, c, m = len(halves[0]), halves[0].shape[-1], halves[2].shape[-1]
+    def plain(x_high, x_low, w_high, w_low):
+        n, c, m = len(x_high), x_high.shape[-1], w_high.shape[-1]
         rows = n * math.prod(geometry.made) // geometry.together
         launch = tuning.convolution._replace(read=min(tuning.convolution.read, c))
         body = functools.partial(_correlation, geometry=geometry, launch=launch)
-        arguments = [h.reshape(-1, c) for h in halves[:2]] + [
-            h.reshape(-1, c, m) for h in halves[2:]
-        ]
+        images, windows = [h.reshape(-1, c) for h in (x_high, x_low)], (w_high, w_low)
+        arguments = (*images, *(h.reshape(-1, c, m) for h in windows))
         shape, grid = ShapeDtypeStruct((rows, m), FLOAT), (pl.cdiv(rows, launch.tile),)
         name = f"correlation_{math.prod(geometry.made)}_{c}_{m}"
         y = _call(name, body, arguments, grid, shape, launch, tuning.interpret)
         return y.reshape(n, *geometry.made, -1)
 
+    call = jax.custom_batching.custom_vmap(plain)
+
     @call.def_vmap
     def several(size, is_batched, *halves):
-        if any(is_batched[2:]):
+        if is_batched != [True, True, False, False]:  # networks, too: one more axis of the grid
             in_axes = [0 if batched else None for batched in is_batched]
-            return jax.vmap(call.fun, in_axes)(*halves), True
+            return jax.vmap(plain, in_axes)(*halves), True
         images = [h.reshape(-1, *h.shape[2:]) for h in halves[:2]]
         y = call(*images, *halves[2:])
         return y.reshape(size, -1, *y.shape[1:]), True

@@ -15,6 +15,7 @@ import pytest
 import cgjax
 from cgjax.analysis import (
     ntk,
+    ntk_digits,
     ntk_kernels,
     ntk_layers,
     ntk_mixing,
@@ -260,7 +261,14 @@ def test_algorithms_agree_on_any_network(case):
 
 # Tiles that divide nothing evenly, sums in several parts, some places of a window to a program.
 SMALL = ntk_kernels.Tuning(
-    Launch(16, 16), Launch(16, 16), Launch(16, 16), span=64, longest=32, taps=600, interpret=True
+    Launch(16, 16),
+    Launch(16, 16),
+    Launch(16, 16),
+    span=64,
+    longest=32,
+    pairs=32,
+    taps=600,
+    interpret=True,
 )
 
 
@@ -285,8 +293,29 @@ def test_scaled_halves_have_22_bits(scale):
     np.testing.assert_allclose(found, x.astype(float), rtol=2**-22, atol=2.0**-36 * scale)
 
 
+def test_convolutions_of_several_networks():
+    """Images, and networks, under vmap; no neighbours together."""
+    x, w = (
+        normal(0, 2, 3, 3, 4, 16).astype(np.float32),
+        normal(1, 2, 2, 2, 16, 16).astype(np.float32),
+    )
+
+    def one(x, w):
+        return ntk_kernels.correlate(x, w, (1, 0), (3, 3), SMALL._replace(pairs=0))
+
+    def plain(x, w):
+        numbers = ("NHWC", "HWIO", "NHWC")
+        pads = [(1, 0), (0, 0)]
+        return jax.lax.conv_general_dilated(
+            x, w, (1, 1), pads, None, None, numbers, precision="highest"
+        )
+
+    found = quick(jax.vmap(jax.vmap(one, (0, None))))(x, w)
+    np.testing.assert_allclose(found, jax.vmap(plain)(x, w), atol=2e-5)
+
+
 def padded_convolution(params, x):
-    x = x.reshape(len(x), 4, 5, 16)
+    x = x.reshape(len(x), 5, 4, 16)
     numbers = ("NHWC", "OHWI", "NCHW")
     y = jax.lax.conv_general_dilated(x, params["w"], (1, 1), [(1, 0), (0, 1)], None, None, numbers)
     y = jax.nn.relu(y + params["b"].reshape(1, -1, 1, 1))
@@ -312,6 +341,18 @@ def test_a_network_in_passes_and_in_chunks():
     def kernel(passes, chunk, params, x):
         how = ntk_plan.How("full", "structured", 0, "highest", passes, chunk)
         return ntk_programs._whole.__wrapped__(padded_convolution, params, x, None, how)[0]
+
+    # The way there is not short of any: last digits turn units on or off.
+    found = ntk_layers.trace(padded_convolution, params, x[0])
+    nudges, leaves = ntk_layers.no_nudges(found), jax.tree.leaves(params)
+    forward = functools.partial(ntk_layers.run, found, leaves, x[0], nudges, Passes(SMALL))
+    with ntk_products.digits("float32x3"):
+        steps = list(ntk_digits.equations(jax.make_jaxpr(forward)().jaxpr))
+    products = [step for step in steps if step.primitive.name in ntk_digits.PRODUCTS]
+    assert len(products) == 2 and not any(step.primitive.name == "pallas_call" for step in steps)
+    for step in products:
+        assert {operand.aval.dtype for operand in step.invars} == {np.dtype(np.float32)}
+        assert set(step.params["precision"]) == {jax.lax.Precision.HIGHEST}
 
     exact = ntk.empirical(padded_convolution, *jax.tree.map(lambda a: a.astype(float), (params, x)))
     for passes, chunk in ((Passes(SMALL), 0), (Passes(), 2)):
