@@ -774,6 +774,25 @@ SENTENCES = [
         [f"subnetworks/joint-default {which}: kept, disjoint" for which in AGREEMENT[::-1]],
     ),
     (
+        SUBNETWORKS,
+        "subject sub_diff {:+.3f}, abl_diff {:.3f} (removals of the same size -0.024), the full "
+        "pattern in 3 of 3; verb {:+.3f}, {:.3f} (+0.005), 2 of 3",
+        [
+            f"subnetworks/agreement_plural-default scratch/{which}: {name}"
+            for which in AGREEMENT
+            for name in ("sub_diff", "abl_diff")
+        ],
+    ),
+    (
+        SUBNETWORKS,
+        "(test accuracy {:.3f} and {:.3f} for number and contact, {:.3f} and {:.3f}, which",
+        [
+            f"subnetworks/{row}-default resnet50/base: test accuracy [{i}]"
+            for row in ("number_contact", "inside_contact")
+            for i in (0, 1)
+        ],
+    ),
+    (
         FRONT,
         "R2 of a network per part {:.3f} ({:.2f}), {:.3f} ({:.2f}) and {:.3f} ({:.2f})",
         [
