@@ -164,13 +164,14 @@ def target_alignment(kernel: jax.Array, y: jax.Array) -> jax.Array:
         raise ValueError(f"y is [n] or [n, o] for a kernel {kernel.shape}, got {y.shape}")
     if kernel.ndim == 2:
         y = y.reshape(len(y), -1)
-        return _scored(_cosine(kernel, y @ y.T), kernel=kernel, y=y)
+        alike = jnp.matmul(y, y.T, precision="highest")
+        return _scored(_cosine(kernel, alike), kernel=kernel, y=y)
     return _scored(_cosine(matrix, jnp.outer(y.ravel(), y.ravel())), kernel=kernel, y=y)
 
 
 def _cosine(a, b):
     a, b = a.ravel(), b.ravel()
-    return jnp.vdot(a, b) / (jnp.linalg.norm(a) * jnp.linalg.norm(b))
+    return jnp.vdot(a, b, precision="highest") / (jnp.linalg.norm(a) * jnp.linalg.norm(b))
 
 
 def _check_pair(**given):

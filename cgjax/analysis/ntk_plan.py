@@ -304,8 +304,7 @@ def _chunk(sizes, how, n1, n2, memory, platform):
     """For one program of the whole kernel: samples whose factors are computed at a time; bytes."""
     _, _, kept, work = _costs(sizes, how.form, how.algorithm)
     rows = n1 if n2 is None else max(n1, n2)
-    fixed = kept * (n1 + (n2 or 0))
-    blocks = 3
+    fixed, blocks = kept * (n1 + (n2 or 0)), 3
     if tuning := how.passes.kernels:  # numbers and their halves; parts of sums
         fixed *= 2
         blocks += math.ceil(max((k * m for _, k, m in sizes.spread), default=0) / tuning.span)
