@@ -18,7 +18,7 @@ import numpy as np
 
 from cgjax.analysis import checks, machines, ntk_blocks, ntk_layers, ntk_plan, ntk_programs
 from cgjax.analysis.linearised import linearised_fit
-from cgjax.analysis.ntk_mixing import warn_of_mixing
+from cgjax.analysis.ntk_mixing import warn_once
 from cgjax.analysis.ntk_products import digits
 from cgjax.analysis.ntk_vector import blamed, is_of, kernel_vector_product
 
@@ -52,18 +52,20 @@ def empirical(
     memory: bytes to use on each device; by default half of what is free. Larger kernels are
         streamed in tiles of `tile` samples (by default chosen from the memory).
     devices: to share the work; by default all, where there is enough of it.
-    precision: of the products, one of JAX's, or "float32x3" (see `ntk_products`).
+    precision: of the products, one of JAX's, or "float32x3" (see `ntk_products`); a product for
+        which f states one itself keeps it, which a warning says where the kernel loses digits.
     verbose: say what it will cost, once for each plan.
 
     >>> empirical(f, params, x).shape
     (6, 6, 2, 2)
     """
     x2 = None if x2 is x1 else x2
-    warn_of_mixing(f, params, x1)
     if memory is None and tile is None and devices is None:
         found = ntk_programs.small(f, params, x1, x2, form, algorithm, precision, verbose)
         if found is not None:
+            warn_once(f, params, x1, precision)  # while the device computes
             return blamed(*found, params=params, x1=x1, x2=x2)
+    warn_once(f, params, x1, precision)
     plan = ntk_plan.plan(f, params, x1, x2, form, algorithm, memory, tile, devices, precision)
     if verbose:
         ntk_plan.tell(plan)
@@ -162,13 +164,14 @@ def target_alignment(kernel: jax.Array, y: jax.Array) -> jax.Array:
         raise ValueError(f"y is [n] or [n, o] for a kernel {kernel.shape}, got {y.shape}")
     if kernel.ndim == 2:
         y = y.reshape(len(y), -1)
-        return _scored(_cosine(kernel, y @ y.T), kernel=kernel, y=y)
+        alike = jnp.matmul(y, y.T, precision="highest")
+        return _scored(_cosine(kernel, alike), kernel=kernel, y=y)
     return _scored(_cosine(matrix, jnp.outer(y.ravel(), y.ravel())), kernel=kernel, y=y)
 
 
 def _cosine(a, b):
     a, b = a.ravel(), b.ravel()
-    return jnp.vdot(a, b) / (jnp.linalg.norm(a) * jnp.linalg.norm(b))
+    return jnp.vdot(a, b, precision="highest") / (jnp.linalg.norm(a) * jnp.linalg.norm(b))
 
 
 def _check_pair(**given):

@@ -5,8 +5,10 @@ import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from cgjax.analysis import checks, ntk_layers, ntk_outer, ntk_products
+from cgjax.analysis.ntk_kernels import Halves
 from cgjax.analysis.ntk_plan import FORMS, SMALL_LEAF
 from cgjax.analysis.ntk_products import ONE_PASS, Passes
 
@@ -29,7 +31,8 @@ def factors(f, params, x, form, algorithm, how: Passes = ONE_PASS):
     """What each sample contributes, whatever it is paired with.
 
     Returns (dense, flat): dense a list of a [n, fan_in], d [n, o, width] and the bias's factor s
-    [n] or None: their Jacobian is (a, s) times d; flat a list of Jacobians [n, o, size].
+    [n] or None: their Jacobian is (a, s) times d; flat a list of Jacobians [n, o, size], or of
+    their `Halves`.
     """
     _check_form(form)
     if algorithm not in ("structured", "jacobian"):
@@ -41,7 +44,8 @@ def factors(f, params, x, form, algorithm, how: Passes = ONE_PASS):
 def _leaf_factors(f, form, how, params, x):
     del how  # it is for the layers' products
     free, merge = floats(params)
-    flat = jax.jacrev(lambda free: _formed(ntk_layers.single(f, merge(free), x), form))(free)
+    out, pull = jax.vjp(lambda free: _formed(ntk_layers.single(f, merge(free), x), form), free)
+    (flat,) = jax.vmap(pull)(_units(out))
     return [], _joined(flat)
 
 
@@ -58,20 +62,26 @@ def _layer_factors(f, form, how, params, x):
 
     rest = [leaves[i] for i in found.rest]
     out, pull, entered = jax.vjp(outputs, rest, ntk_layers.no_nudges(found), has_aux=True)
-    flat, cotangents = jax.vmap(pull)(jnp.eye(len(out), dtype=out.dtype))
+    flat, cotangents = jax.vmap(pull)(_units(out))
     dense = []
     for layer, one, d in zip(found.layers, entered, cotangents):
         # Networks may compute in fewer digits than their parameters have; their kernel should not.
         dtype = leaves[layer.weight].dtype
         one, d = jax.tree.map(functools.partial(jnp.asarray, dtype=dtype), (one, d))
-        a, shifted = ntk_outer.sides(found.steps[layer.step], layer, one, d)
+        step = found.steps[layer.step]
         if layer.positions == 1:
-            dense.append((a[0], shifted[:, 0], one.bias_scale))
+            a, d = ntk_outer.sides(step, layer, one, d)
+            dense.append((a[0], d[:, 0], one.bias_scale))
             continue
-        flat.append(ntk_products.outer(a, shifted, how))
+        flat.append(ntk_outer.jacobian(step, layer, one, d, how))
         if layer.bias is not None:
             flat.append(jnp.sum(ntk_outer.cotangent(layer, d), axis=1) * one.bias_scale)
     return dense, _joined(flat)
+
+
+def _units(out):
+    """All cotangents of outputs [o]; known to the compiler, unlike those of jacrev."""
+    return np.eye(len(out), dtype=out.dtype)
 
 
 def _check_form(form):
@@ -89,9 +99,9 @@ def _joined(flat):
     There a product takes long to compile, and many take longer than one.
     """
     small = SMALL_LEAF if jax.default_backend() == "cpu" else math.inf
-    flat = [leaf.reshape(len(leaf), -1) for leaf in flat]
-    few = [leaf for leaf in flat if leaf.shape[1] <= small]
-    many = [leaf for leaf in flat if leaf.shape[1] > small]
+    flat = [jax.tree.map(lambda a: a.reshape(len(a), -1), leaf) for leaf in flat]
+    few = [leaf for leaf in flat if not isinstance(leaf, Halves) and leaf.shape[1] <= small]
+    many = [leaf for leaf in flat if isinstance(leaf, Halves) or leaf.shape[1] > small]
     return many + ([jnp.concatenate(few, axis=1)] if few else [])
 
 
@@ -104,11 +114,10 @@ def contract(left, right, form, how: Passes = ONE_PASS):
     total = 0.0
     for j1, j2 in zip(flat1, flat2):
         total += _products(j1, j2, form, how)
-    how = how._replace(contraction=False)  # little else is left to compute
     for (a1, d1, s1), (a2, d2, s2) in zip(dense1, dense2):
         n1, n2 = len(a1), len(a2)
         shape = {"full": (n1, 1, n2, 1), "per_output": (n1, n2, 1)}.get(form, (n1, n2))
-        inputs = _product(a1, a2, a1 is a2, how)
+        inputs = ntk_products.product(a1, a2, how)
         if s1 is not None:
             inputs += s1[:, None] * s2[None]
         total += _products(d1, d2, form, how) * inputs.reshape(shape)
@@ -117,18 +126,15 @@ def contract(left, right, form, how: Passes = ONE_PASS):
 
 def _products(j1, j2, form, how):
     """J J'^T of [n, o, size]; "full" comes as [n1, o, n2, o], one matrix product."""
-    (n1, o, size), n2 = j1.shape, len(j2)
     if form == "per_output":
-        return jnp.einsum("ias,jas->ija", j1, j2)
+        return jnp.einsum("ias,jas->ija", ntk_products.whole(j1), ntk_products.whole(j2))
+    (n1, o, size), n2 = jax.tree.leaves(j1)[0].shape, len(jax.tree.leaves(j2)[0])
     length = size if form == "full" else o * size
-    total = _product(j1.reshape(-1, length), j2.reshape(-1, length), j1 is j2, how)
+    rows = [jax.tree.map(lambda j: j.reshape(-1, length), j) for j in (j1, j2)]
+    total = ntk_products.product(rows[0], rows[0] if j1 is j2 else rows[1], how)
     if form == "full":
         return total.reshape(n1, o, n2, o)
     return total / o if form == "mean_trace" else total
-
-
-def _product(a, b, is_same, how):
-    return ntk_products.gram(a, how) if is_same else ntk_products.product(a, b, how)
 
 
 def vector_block(f, params, x1, x2, form, directions):

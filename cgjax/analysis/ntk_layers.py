@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, DropVar, Jaxpr, Literal, jaxpr_as_fun
 
-from cgjax.analysis import ntk_products
+from cgjax.analysis import ntk_kernels
 from cgjax.analysis.ntk_products import ONE_PASS, Passes
 
 
@@ -316,9 +316,11 @@ def run(
 
 
 def _evaluated(step, operands, how):
-    is_float32 = all(dtype(value) == jnp.float32 for value in operands)
-    if how.backward and step.name == "conv_general_dilated" and is_float32:
-        return {0: ntk_products.convolution(step.params)(*operands)}
+    if how.kernels and step.name == "conv_general_dilated":
+        x, w = operands
+        width = w.shape[_numbers(step).rhs_spec[0]]
+        if w.dtype == jnp.float32 and ntk_kernels.supports(step.params, x, width):
+            return {0: ntk_kernels.convolution(step.params, how.kernels)(x, w)}
     return step.evaluate(operands)
 
 

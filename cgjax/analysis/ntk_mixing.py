@@ -1,4 +1,4 @@
-"""Whether f(params, x) treats each sample on its own, as an NTK between samples needs."""
+"""What an NTK asks of f(params, x): each sample treated on its own, products in enough digits."""
 
 import contextlib
 import functools
@@ -10,13 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cgjax.analysis import checks, ntk_layers
+from cgjax.analysis import checks, ntk_digits, ntk_layers
 
-_SEEN = weakref.WeakSet()  # functions that were looked at by `warn_of_mixing`
+_SEEN = weakref.WeakSet()  # functions that `warn_once` looked at
 
 
-def warn_of_mixing(f: Callable, params, x) -> None:
-    """Once for each f, says where a sample's outputs depend on the others: then it has no NTK."""
+def warn_once(f: Callable, params, x, precision: str = "highest") -> None:
+    """Once for each f, says where it mixes samples, or has fewer digits than asked for."""
     if f in _SEEN:  # first, for small kernels take little time
         return
     n = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(x)}
@@ -24,26 +24,47 @@ def warn_of_mixing(f: Callable, params, x) -> None:
         return
     with contextlib.suppress(TypeError):  # what cannot be remembered is looked at again
         _SEEN.add(f)
-    gap = float(mixing(f, params, jax.tree.map(lambda a: a[:8], x)))
+    few = jax.tree.map(lambda a: a[:8], x)
+    gap = float(mixing(f, params, few))
     if gap > 0:
         warnings.warn(
-            f"f mixes samples: alone, one has outputs that differ by {gap:.2g} of the largest from "
-            "those it has among others; the kernel is that of f on single samples. BatchNorm: in "
+            f"f mixes samples: one has outputs that differ by {gap:.2g} of the largest with what "
+            "it is evaluated with; the kernel is that of f on single samples. BatchNorm: in "
             "evaluation mode",
             stacklevel=3,
         )
+    if precision in ntk_digits.FULL and jax.default_backend() != "cpu":  # which has no other
+        if cut := ntk_digits.cut_short(f, params, few):
+            warnings.warn(
+                f"f states precision '{cut[0]}' itself, in {len(cut)} products of float32 "
+                f"numbers: the kernel has no more digits than they, though '{precision}' was "
+                "asked for",
+                stacklevel=3,
+            )
 
 
 @functools.partial(jax.jit, static_argnames="f")
 def mixing(f: Callable, params, x) -> jax.Array:
-    """By how much of the largest output single samples and a batch of them differ; 0: rounding."""
+    """By how much of the largest output a sample's change with what else is in x; 0: rounding.
+
+    Once the others are changed, in the same program: then nothing but mixing moves a sample's
+    outputs. Once the sample is alone, in another program, whose rounding counts: it has the digits
+    of the shortest numbers in f.
+    """
+    n = len(jax.tree.leaves(x)[0])
+    rows = jnp.stack([jnp.arange(n), jnp.arange(n) * (jnp.arange(n) % 2 == 0)])
     with jax.default_matmul_precision("highest"):
-        together = f(params, x)
         alone = jax.lax.map(lambda one: ntk_layers.single(f, params, one), x)
-    if together.size != alone.size:
+        together = jax.lax.map(lambda rows: f(params, jax.tree.map(lambda a: a[rows], x)), rows)
+        eps = ntk_digits.shortest(f, params, x)
+    if together.size != 2 * alone.size:
         return jnp.zeros(())  # no outputs for each sample: told elsewhere
-    together = together.reshape(alone.shape)
+    together, among_others = together.reshape(2, *alone.shape)
     largest = jnp.maximum(jnp.max(jnp.abs(alone)), jnp.max(jnp.abs(together)))
-    gap = jnp.max(jnp.abs(together - alone)) / jnp.maximum(largest, 1e-30)
-    rounding = max(float(jnp.finfo(gap.dtype).eps) ** 0.5, 1e-4)
-    return jnp.where(gap > rounding, gap, 0.0)
+
+    def gap(a, b, eps):
+        found = jnp.max(jnp.abs(a - b)) / jnp.maximum(largest, 1e-30)
+        return jnp.where(found > max(eps**0.5, 1e-4), found, 0.0)
+
+    own = float(jnp.finfo(alone.dtype).eps)
+    return jnp.maximum(gap(together[::2], among_others[::2], own), gap(together, alone, eps))

@@ -15,7 +15,28 @@ import math
 import jax
 import jax.numpy as jnp
 
+from cgjax.analysis import ntk_kernels, ntk_products
 from cgjax.analysis.ntk_layers import Entered, Layer, Step
+from cgjax.analysis.ntk_products import Passes
+
+
+def jacobian(step: Step, layer: Layer, entered: Entered, d: jax.Array, how: Passes):
+    """The weight's Jacobian [o, ...] of a layer with positions, as an array or as its `Halves`.
+
+    d: as in `sides`; in both cases entries come in an order of their own.
+    """
+    is_kernel = how.kernels and step.name == "conv_general_dilated"
+    if is_kernel and ntk_kernels.supports(step.params, entered.value, layer.width):
+        numbers = step.params["dimension_numbers"]
+        a = ntk_kernels.image(entered.value, numbers.lhs_spec) * entered.weight_scale
+        before = tuple(low for low, _ in step.params["padding"])
+
+        def one(d):
+            d = ntk_kernels.image(d, numbers.out_spec)
+            return ntk_kernels.weight_jacobian(a, d, layer.window, before, how.kernels)
+
+        return jax.vmap(one)(d)
+    return ntk_products.outer(*sides(step, layer, entered, d), how)
 
 
 def sides(step: Step, layer: Layer, entered: Entered, d: jax.Array) -> tuple:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from cgjax.analysis import checks, ntk_layers
-from cgjax.analysis.ntk_products import ONE_PASS, PARTIAL_SUMS, Passes, passes
+from cgjax.analysis.ntk_products import ONE_PASS, Passes, passes
 from cgjax.core.logging import say
 
 FORMS = ("full", "per_output", "trace", "mean_trace", "mean_output")
@@ -304,9 +304,11 @@ def _chunk(sizes, how, n1, n2, memory, platform):
     """For one program of the whole kernel: samples whose factors are computed at a time; bytes."""
     _, _, kept, work = _costs(sizes, how.form, how.algorithm)
     rows = n1 if n2 is None else max(n1, n2)
-    twice = 2 if how.passes.contraction else 1  # numbers and their halves
-    fixed = twice * kept * (n1 + (n2 or 0)) + (PARTIAL_SUMS if how.passes.contraction else 0)
-    fixed += 3 * n1 * (n2 or n1) * _values_per_pair(sizes, how.form)
+    fixed, blocks = kept * (n1 + (n2 or 0)), 3
+    if tuning := how.passes.kernels:  # numbers and their halves; parts of sums
+        fixed *= 2
+        blocks += math.ceil(max((k * m for _, k, m in sizes.spread), default=0) / tuning.span)
+    fixed += blocks * n1 * (n2 or n1) * _values_per_pair(sizes, how.form)
     chunk = rows
     # A CPU computes slowly inside a loop of the program.
     while platform != "cpu" and chunk > 1 and sizes.itemsize * (fixed + chunk * work) > memory:

@@ -72,7 +72,7 @@ class Dense(nn.Module):
 
     features: int
     dtype: Any = jnp.float32
-    precision: str = "default"
+    precision: str | None = None  # None: that of the context, `jax.default_matmul_precision`
     weights: str = "uniform"
     init_scale: Any = 1.0
     use_bias: bool = True

@@ -1633,8 +1633,8 @@ def test_nonsense_is_refused_by_name(word, call):
 
 # Made of other functions' results, for which no argument is wrong; checks are for the others.
 INSIDE = (
-    "checks.", "evidence.", "interpolation.", "lens_words.", "mask_trees.", "ntk_products.",
-    "ntk_programs.", "tuples.", "verdicts.",
+    "checks.", "evidence.", "interpolation.", "lens_words.", "mask_trees.", "ntk_digits.",
+    "ntk_kernels.", "ntk_products.", "ntk_programs.", "tuples.", "verdicts.",
 )  # fmt: skip
 PLUMBING = {
     "coverage.components",
@@ -1648,7 +1648,8 @@ PLUMBING = {
     "ntk_layers.no_nudges",
     "ntk_layers.shape",
     "ntk_mixing.mixing",
-    "ntk_mixing.warn_of_mixing",
+    "ntk_mixing.warn_once",
+    "ntk_outer.jacobian",
     "ntk_outer.sides",
     "ntk_plan.check_samples",
     "ntk_plan.tell",

@@ -3,7 +3,6 @@
 import ast
 import functools
 import itertools
-import math
 import pathlib
 import re
 import warnings
@@ -14,8 +13,20 @@ import numpy as np
 import pytest
 
 import cgjax
-from cgjax.analysis import ntk, ntk_layers, ntk_plan, ntk_products, ntk_programs
+from cgjax.analysis import (
+    ntk,
+    ntk_digits,
+    ntk_kernels,
+    ntk_layers,
+    ntk_mixing,
+    ntk_plan,
+    ntk_products,
+    ntk_programs,
+)
+from cgjax.analysis.ntk_kernels import Launch
+from cgjax.analysis.ntk_mixing import mixing
 from cgjax.analysis.ntk_products import Passes
+from cgjax.core import parallel
 
 ALGORITHMS = ntk_plan.ALGORITHMS
 NAMES = ("W1", "b1", "W2", "b2", "W3", "b3")
@@ -248,63 +259,112 @@ def test_algorithms_agree_on_any_network(case):
 # --- products in several passes -------------------------------------------------------------------
 
 
-def test_products_in_passes():
-    """Sums of one sign, where nothing averages out: numbers have 16 bits, and long sums more."""
-    a, b = (np.abs(normal(i, 5, 700)).astype(np.float32) for i in (0, 1))
+# Tiles that divide nothing evenly, sums in several parts, some places of a window to a program.
+SMALL = ntk_kernels.Tuning(
+    Launch(16, 16),
+    Launch(16, 16),
+    Launch(16, 16),
+    span=64,
+    longest=32,
+    pairs=32,
+    taps=600,
+    interpret=True,
+)
+
+
+def test_a_product_of_halves():
+    """Sums of one sign, where nothing averages out: numbers have 16 bits."""
+    a, b = (jnp.abs(normal(i, 19 + i, 200)).astype(np.float32) for i in (0, 1))
+    left, right = ntk_kernels.halves(a), ntk_kernels.halves(b)
+    np.testing.assert_allclose(ntk_products.whole(left), a, rtol=2**-16)
     wide_a, wide_b = a.astype(float), b.astype(float)
-    how = Passes(outer=True, contraction=True, longest=256)
-    np.testing.assert_allclose(ntk_products.product(a, b, how), wide_a @ wide_b.T, rtol=1e-6)
-    np.testing.assert_allclose(ntk_products.gram(a, how), wide_a @ wide_a.T, rtol=1e-6)
-    found = ntk_products.outer(a, b[None], how)
-    np.testing.assert_allclose(found[0], wide_a.T @ wide_b, rtol=2**-15)
+    found = ntk_kernels.product(left, right, SMALL)
+    np.testing.assert_allclose(found, wide_a @ wide_b.T, rtol=2e-6)
+    found = ntk_kernels.product(left, left, SMALL)
+    np.testing.assert_allclose(found, wide_a @ wide_a.T, rtol=2e-6)
+    np.testing.assert_array_equal(found, found.T)
 
 
-def summed_lengths(jaxpr):
-    """Over how many values the products of bfloat16 numbers sum, each."""
-    for eqn in jaxpr.eqns:
-        if eqn.primitive.name == "dot_general" and eqn.invars[0].aval.dtype == jnp.bfloat16:
-            (axes, _), _ = eqn.params["dimension_numbers"]
-            yield math.prod(eqn.invars[0].aval.shape[i] for i in axes)
-        for inner in jax.tree.leaves(eqn.params, is_leaf=lambda p: hasattr(p, "jaxpr")):
-            if hasattr(inner, "jaxpr"):
-                yield from summed_lengths(inner.jaxpr)
+@pytest.mark.parametrize("scale", (0.0, 1e-36, 1.0, 1e37))
+def test_scaled_halves_have_22_bits(scale):
+    x = (normal(0, 300) * scale).astype(np.float32)
+    (high, low), unit = ntk_kernels.scaled_halves(x)
+    found = (high.astype(float) + low.astype(float)) * float(unit)
+    np.testing.assert_allclose(found, x.astype(float), rtol=2**-22, atol=2.0**-36 * scale)
 
 
-def test_no_sum_of_a_matrix_unit_is_long():
-    """It would lose digits: highs alone are summed in short parts, and lows in longer ones."""
-    how, a = Passes(True, True, longest=4), jnp.ones((3, 5000), jnp.float32)
-    for function, n_products in ((lambda a: ntk_products.gram(a, how), 3),
-                                 (lambda a: ntk_products.product(a, a + 1, how), 4)):  # fmt: skip
-        lengths = sorted(summed_lengths(jax.make_jaxpr(function)(a).jaxpr))
-        assert lengths == [4] + (n_products - 1) * [4 * 2**8]
-    function = functools.partial(ntk_products.outer, how=how)
-    assert not list(summed_lengths(jax.make_jaxpr(function)(a.T, a.T[None]).jaxpr))
-    found = list(summed_lengths(jax.make_jaxpr(function)(a, a[None]).jaxpr))
-    assert found == [3, 3, 3]
+def test_convolutions_of_several_networks():
+    """Images, and networks, under vmap; no neighbours together."""
+    x, w = (
+        normal(0, 2, 3, 3, 4, 16).astype(np.float32),
+        normal(1, 2, 2, 2, 16, 16).astype(np.float32),
+    )
+
+    def one(x, w):
+        return ntk_kernels.correlate(x, w, (1, 0), (3, 3), SMALL._replace(pairs=0))
+
+    def plain(x, w):
+        numbers = ("NHWC", "HWIO", "NHWC")
+        pads = [(1, 0), (0, 0)]
+        return jax.lax.conv_general_dilated(
+            x, w, (1, 1), pads, None, None, numbers, precision="highest"
+        )
+
+    found = quick(jax.vmap(jax.vmap(one, (0, None))))(x, w)
+    np.testing.assert_allclose(found, jax.vmap(plain)(x, w), atol=2e-5)
+
+
+def padded_convolution(params, x):
+    x = x.reshape(len(x), 5, 4, 16)
+    numbers = ("NHWC", "OHWI", "NCHW")
+    y = jax.lax.conv_general_dilated(x, params["w"], (1, 1), [(1, 0), (0, 1)], None, None, numbers)
+    y = jax.nn.relu(y + params["b"].reshape(1, -1, 1, 1))
+    y = jax.lax.conv_general_dilated(y, 2 * params["v"], (1, 1), "VALID")
+    return jnp.sum(y * y, axis=(2, 3))[:, :2]
 
 
 @pytest.mark.parametrize("blocks", (1, 3, 4))
 def test_a_symmetric_product_in_blocks(blocks, monkeypatch):
     monkeypatch.setattr(ntk_products, "_WORTH_BLOCKS", 0)
     a = normal(0, 7, 5)
-    np.testing.assert_allclose(ntk_products.gram(a, Passes(blocks=blocks)), a @ a.T, atol=1e-12)
+    np.testing.assert_allclose(
+        ntk_products.product(a, a, Passes(blocks=blocks)), a @ a.T, atol=1e-12
+    )
 
 
 def test_a_network_in_passes_and_in_chunks():
-    """Convolutions, outer products and the contraction, three samples at a time."""
-    f, shapes, width, *_ = CASES["convolutions"]
+    """Convolutions, their Jacobians and the contraction; all samples at once, or two at a time."""
+    shapes = {"w": (16, 2, 2, 16), "b": (16,), "v": (16, 16, 1, 2)}
     params = {k: normal(i, *s).astype(np.float32) for i, (k, s) in enumerate(shapes.items())}
-    x = normal(99, 5, width).astype(np.float32)
-    exact = ntk.empirical(f, *jax.tree.map(lambda a: a.astype(float), (params, x)))
-    for passes, chunk in ((Passes(True, True, backward=True), 3), (Passes(), 2)):
+    x = normal(99, 3, 320).astype(np.float32)
+
+    def kernel(passes, chunk, params, x):
         how = ntk_plan.How("full", "structured", 0, "highest", passes, chunk)
-        kernel, _ = ntk_programs._whole(f, params, x, None, how)
-        assert kernel.dtype == jnp.float32
-        np.testing.assert_allclose(kernel / exact.max(), exact / exact.max(), atol=2e-6)
+        return ntk_programs._whole.__wrapped__(padded_convolution, params, x, None, how)[0]
+
+    # The way there is not short of any: last digits turn units on or off.
+    found = ntk_layers.trace(padded_convolution, params, x[0])
+    nudges, leaves = ntk_layers.no_nudges(found), jax.tree.leaves(params)
+    forward = functools.partial(ntk_layers.run, found, leaves, x[0], nudges, Passes(SMALL))
+    with ntk_products.digits("float32x3"):
+        steps = list(ntk_digits.equations(jax.make_jaxpr(forward)().jaxpr))
+    products = [step for step in steps if step.primitive.name in ntk_digits.PRODUCTS]
+    assert len(products) == 2 and not any(step.primitive.name == "pallas_call" for step in steps)
+    for step in products:
+        assert {operand.aval.dtype for operand in step.invars} == {np.dtype(np.float32)}
+        assert set(step.params["precision"]) == {jax.lax.Precision.HIGHEST}
+
+    exact = ntk.empirical(padded_convolution, *jax.tree.map(lambda a: a.astype(float), (params, x)))
+    for passes, chunk in ((Passes(SMALL), 0), (Passes(), 2)):
+        found = quick(functools.partial(kernel, passes, chunk))(params, x)
+        assert found.dtype == jnp.float32
+        np.testing.assert_allclose(found / exact.max(), exact / exact.max(), atol=2e-6)
 
 
-def test_precision_is_a_matter_of_the_backend():
-    assert ntk_products.passes("float32x3", "gpu") == Passes(outer=True, contraction=True)
+def test_precision_is_a_matter_of_the_backend(monkeypatch):
+    assert ntk_products.passes("float32x3", "gpu") == Passes()  # of another make
+    monkeypatch.setattr(parallel, "on_nvidia", lambda: True)
+    assert ntk_products.passes("float32x3", "gpu") == Passes(ntk_kernels.Tuning())
     assert ntk_products.passes("float32x3", "cpu") == Passes()
     assert ntk_products.passes("highest", "gpu") == Passes()
 
@@ -533,6 +593,41 @@ def test_an_f_that_mixes_samples_is_told_once(mlp):
         ntk.empirical(centred, params, x)
         ntk.empirical(lambda params, x: relu_net(params, x), params, x)
         quick(lambda params: ntk.empirical(lambda p, x: centred(p, x), params, x))(params)
+
+
+def test_rounding_is_no_mixing(mlp):
+    """A program for one sample may round in its own way, as coarsely as the numbers of f are."""
+    params, x, _ = mlp
+    params, x = jax.tree.map(lambda a: a.astype(np.float32), (params, x))
+
+    def rounded(bits, n_others, params, x):
+        off = 1 + 2.0**-bits * (len(x) == 1) + n_others * jnp.mean(x)
+        return relu_net(params, x.astype(jnp.bfloat16)).astype(jnp.float32) * off
+
+    def stated(params, x):
+        return jnp.matmul(x, params["W1"], precision="default") * (1 + 2.0**-9 * (len(x) == 1))
+
+    assert mixing(functools.partial(rounded, 6, 0), params, x) == 0
+    assert mixing(functools.partial(rounded, 2, 0), params, x) > 0.1
+    assert 0 < mixing(functools.partial(rounded, 6, 0.01), params, x) < 0.05
+    assert mixing(stated, params, x) == 0
+    assert mixing(lambda params, x: relu_net(params, x) / len(x), params, x) > 0.5
+
+
+def test_digits_that_f_itself_leaves_out_are_told(mlp, monkeypatch):
+    params, x, _ = jax.tree.map(lambda a: jnp.asarray(a, np.float32), mlp)
+
+    def stated(params, x):
+        return relu_net(params, x) + jnp.matmul(x, params["W1"], precision="default")[:, :2]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ntk.empirical(functools.partial(stated), params, x)  # a CPU has all digits
+        monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+        ntk_mixing.warn_once(functools.partial(stated), params, x, "default")
+        ntk_mixing.warn_once(lambda params, x: relu_net(params, x), params, x)
+    with pytest.warns(UserWarning, match="f states precision 'default' itself, in 1 products"):
+        ntk_mixing.warn_once(stated, params, x)
 
 
 def test_batch_norm_in_training_mode_is_told(mlp):

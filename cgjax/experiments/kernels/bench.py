@@ -222,7 +222,10 @@ def against_jacrev() -> None:
     left_out = () if jax.default_backend() == "cpu" else bench_ntk.SMALL
     cases = [name for name in bench_ntk.CASES if name not in left_out]
     rows = [row for name in cases for row in bench_ntk.rows(name, bench_ntk.measure(name))]
-    title = "empirical NTK; peak memory beyond that of a started process, with compilation"
+    title = (
+        f"empirical NTK, all products in '{bench_ntk.PRECISION}' precision; peak memory beyond "
+        "that of a started process, with compilation"
+    )
     table(title, ("network", "form", "ms", "peak MiB", "ours is faster by"), rows)
 
 

@@ -27,6 +27,7 @@ from cgjax.nets.mlp import MLP
 
 OURS, PLAIN, EACH = "ours", "jacrev", "vmap of jacrev"
 BURST, BUDGET, LIMIT_S = 0.05, 2.0, 100  # seconds: of one turn, of a case, of a process
+PRECISION = "highest"  # of all products, ours and theirs
 DISTANCE = 20  # of the digits: inputs of 28 x 48 x 2
 GIB = 2**30
 
@@ -91,7 +92,7 @@ SMALL = tuple(CASES)[:4]  # an accelerator would be idle most of the time
 
 
 def forms(f: Callable, case: Case) -> dict:
-    """The ways to the kernel: functions of params and x."""
+    """The ways to the kernel, in the same digits: functions of params and x."""
     trace = case.form == "mean_trace"
     memory = case.limit / 2 if case.limit else None
 
@@ -106,11 +107,14 @@ def forms(f: Callable, case: Case) -> dict:
         one = jax.jacrev(lambda params, x: f(params, x[None])[0])
         return contracted(jax.vmap(one, in_axes=(None, 0))(params, x))
 
-    return {
-        OURS: functools.partial(ntk.empirical, f, form=case.form, memory=memory),
-        PLAIN: jax.jit(lambda params, x: contracted(jax.jacrev(f)(params, x))),
-        EACH: jax.jit(of_each),
-    }
+    def of_all(params, x):
+        return contracted(jax.jacrev(f)(params, x))
+
+    ours = functools.partial(ntk.empirical, f, form=case.form, memory=memory, precision=PRECISION)
+    # The context is one of tracing: a call costs them no more for it.
+    plain = {name: jax.jit(jax.default_matmul_precision(PRECISION)(form))
+             for name, form in ((PLAIN, of_all), (EACH, of_each))}  # fmt: skip
+    return {OURS: ours} | plain
 
 
 # --- one process ----------------------------------------------------------------------------------

@@ -43,9 +43,14 @@ def test_scikit_learn_s_loop_solves_the_same_problems(margins):
 def test_all_forms_give_one_kernel(form):
     case = bench_ntk.Case(bench_ntk.mlp(5, 4, 3, 2), 3, form)
     f, params, x = case.network(case.n)
-    found = [kernel(params, x) for kernel in bench_ntk.forms(f, case).values()]
+    forms = bench_ntk.forms(f, case)
+    found = [kernel(params, x) for kernel in forms.values()]
     for kernel in found[1:]:
         np.testing.assert_allclose(kernel, found[0], rtol=2e-5, atol=1e-6)
+    assert forms[bench_ntk.OURS].keywords["precision"] == "highest"
+    for name in (bench_ntk.PLAIN, bench_ntk.EACH):
+        text = forms[name].lower(params, x).as_text()
+        assert "HIGHEST" in text and "DEFAULT" not in text
 
 
 def test_a_process_answers_until_it_is_left_alone():
