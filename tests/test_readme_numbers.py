@@ -793,6 +793,24 @@ SENTENCES = [
         ],
     ),
     (
+        SUBNETWORKS,
+        "antecedent {:+.3f}, {:.3f} (-0.023), pronoun {:+.3f}, {:.3f} (-0.177)",
+        [
+            f"subnetworks/anaphora_plural-default scratch/{which}: {name}"
+            for which in ("antecedent", "pronoun")
+            for name in ("sub_diff", "abl_diff")
+        ],
+    ),
+    (
+        SUBNETWORKS,
+        "{:.3f} and {:.3f} for inside and number; a small ViT {:.3f} and {:.3f} for inside",
+        [
+            f"subnetworks/{row}/base: test accuracy [{i}]"
+            for row in ("inside_number-default resnet50", "vit-default inside_contact")
+            for i in (0, 1)
+        ],
+    ),
+    (
         FRONT,
         "R2 of a network per part {:.3f} ({:.2f}), {:.3f} ({:.2f}) and {:.3f} ({:.2f})",
         [
