@@ -8,15 +8,11 @@ import numpy as np
 import pytest
 
 from cgjax.core import parallel
-from cgjax.nets import decoders, upsample, upsample_kernel
+from cgjax.nets import decoders, upsample, upsample_bodies, upsample_kernel
 from cgjax.nets.upsample_kernel import Launch, Tuning, supports, upsample_stack
 
 SLOTS, BATCH, N, C = 2, 3, 4, 16
-# Tiles of 32 do not divide the 48 pixels, and several tiles fall to one program.
-SMALL = Tuning(
-    stage=Launch(32), stage_mix=Launch(32), last=Launch(32), stage_back=Launch(32, tiles=2),
-    last_back=Launch(64, tiles=3), programs=1,
-)  # fmt: skip
+SMALL = Tuning(*[Launch(tile=2, span=2)] * 5)  # tiles of 2 do not divide the 3 images
 
 
 def reference64(x, kernel, bias):
@@ -130,7 +126,7 @@ def test_kernels_agree_with_plain_form():
 
 
 def test_eight_devices_run_the_kernels_on_their_own_rows(monkeypatch):
-    tuning = Tuning(*[Launch(16)] * 5, programs=1)  # which compiles sooner than SMALL
+    tuning = Tuning(*[Launch(tile=1, span=1)] * 5)
     monkeypatch.setattr(
         upsample_kernel, "upsample_stack", lambda x, c: upsample_stack(x, c, tuning, True)
     )
@@ -171,9 +167,9 @@ def test_kernels_are_chosen_where_each_gpu_has_rows(monkeypatch, capsys):
 
 def test_kernels_in_bfloat16_four_channels(monkeypatch):
     # XLA's CPU backend refuses one of the bfloat16 products; widening its operands is exact.
-    dot = upsample_kernel._dot
+    dot = upsample_bodies._dot
     monkeypatch.setattr(
-        upsample_kernel,
+        upsample_bodies,
         "_dot",
         lambda a, b, contract: dot(a.astype(jnp.float32), b.astype(jnp.float32), contract),
     )

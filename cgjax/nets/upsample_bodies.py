@@ -1,0 +1,254 @@
+"""Bodies of the decoder's GPU kernels: each program follows one row of pixels of some images.
+
+Walking along a row, a program reads and interpolates each column once and keeps what the next
+columns need. Taps of one column are multiplied as one product, their operands side by side: waiting
+for products costs more than the products.
+"""
+
+import math
+
+import jax.numpy as jnp
+from jax import lax
+from jax.experimental import pallas as pl
+
+from cgjax.nets import upsample_geometry as geo
+from cgjax.nets.upsample_geometry import FLOAT, between, seen_from
+
+LOG2_E = math.log2(math.e)
+COLUMNS = 16  # the last stage's 4 taps x up to 4 channels side by side, the least a product takes
+
+
+def _dot(a, b, contract):
+    dimensions = ((contract[:1], contract[1:]), ((), ()))
+    return lax.dot_general(a, b, dimensions, preferred_element_type=FLOAT)
+
+
+def _elu(x):
+    # exp(x) - 1 is never below x; of all exponentials, that of 2 is one instruction.
+    return jnp.maximum(x, jnp.exp2(jnp.minimum(x * LOG2_E, 0.0)) - 1)
+
+
+def _through_elu(grad, y):
+    """Gradient in front of an ELU from that behind it and the ELU's output."""
+    return grad + grad * jnp.minimum(y, 0.0)
+
+
+# --- forward --------------------------------------------------------------------------------------
+
+
+def walk_outputs(x_ref, kernel_ref, bias_ref, tile, r, emit, carry):
+    """All outputs ELU(conv(upsampled x)) of row r, two at a time.
+
+    emit(k, (y of column 2k, y of column 2k + 1), carry) -> carry.
+    """
+    n, dtype = x_ref.shape[0], x_ref.dtype
+    begins, ends = (geo.paired_rows(kernel_ref, kw).astype(dtype) for kw in (0, 1))
+    bias = bias_ref[:][None, :]
+    # Point rows r and r + 1 lie between three rows of x, of which the middle one counts in both.
+    (low, w_low), (high, w_high) = between(r, n)
+    (middle, own), (below, beneath) = between(r + 1, n)
+    even = (r & 1) == 0
+    first = jnp.where(even, low, high)
+    apart, near = jnp.where(even, w_low, w_high), jnp.where(even, w_high, w_low)
+
+    def column(k):
+        """x interpolated vertically at its column k: point rows r and r + 1."""
+        u, v, w = (geo.load(x_ref, tile, row, k).astype(FLOAT) for row in (first, middle, below))
+        return apart * u + near * v, own * v + beneath * w
+
+    def pass_points(q, left, right, sums):
+        """Points of column q: they end the sums of output q - 1 and begin those of output q."""
+        (_, a), (_, b) = between(q, n)
+        points = geo.interleave(*((a * u + b * v).astype(dtype) for u, v in zip(left, right)))
+        return sums + _dot(points, ends, (1, 0)), bias + _dot(points, begins, (1, 0))
+
+    def step(k, state):
+        here, sums, carry = state
+        following = column(jnp.minimum(k + 1, n - 1))
+        y0, sums = pass_points(2 * k + 1, here, following, sums)
+        y1, sums = pass_points(2 * k + 2, here, following, sums)
+        return following, sums, emit(k, (_elu(y0), _elu(y1)), carry)
+
+    here = column(0)
+    _, sums = pass_points(jnp.int32(0), here, here, bias)
+    return lax.fori_loop(0, n, step, (here, sums, carry))[2]
+
+
+def stage_body(x_ref, kernel_ref, bias_ref, *refs, size):
+    """refs: y [2n, 2n, B, c]; or the last kernel and y mixed by it, planes [4 o, 2n, 2n, B]."""
+    r, tile = pl.program_id(0), geo.tile_of(pl.program_id(1), size, x_ref.shape[2])
+    *last_ref, out_ref = refs
+    mixer = geo.mixing_columns(*last_ref, COLUMNS).astype(x_ref.dtype) if last_ref else None
+
+    def emit(k, y, carry):
+        for b in (0, 1):
+            if mixer is None:
+                geo.store(out_ref, tile, r, 2 * k + b, y[b])
+            else:
+                mixed = _dot(y[b].astype(x_ref.dtype), mixer, (1, 0))
+                geo.store_planes(out_ref, tile, r, 2 * k + b, mixed.T)
+        return carry
+
+    walk_outputs(x_ref, kernel_ref, bias_ref, tile, r, emit, ())
+
+
+def doubled(read, m, start, span, n):
+    """Outputs 2m, 2m + 1 of the columns 2 start .. 2 (start + span): yields ((a, b), k, value).
+
+    read(kw, kh, row, column): a pixel of that tap's mixed plane; each is read once.
+    """
+    lines, pixels = {}, {}
+
+    def pixel(kw, kh, row, column, *place):
+        if (kw, kh, place) not in pixels:
+            pixels[kw, kh, place] = read(kw, kh, row, column)
+        return pixels[kw, kh, place]
+
+    def rows(kw, column, place):
+        """Outputs of both rows before the columns are interpolated."""
+        if (kw, place) not in lines:
+            lines[kw, place] = [
+                sum(
+                    w * pixel(kw, kh, row, column, (a + kh - 1) // 2 + side, place)
+                    for kh in (0, 1)
+                    for side, (row, w) in enumerate(between(2 * m + a + kh, n))
+                )
+                for a in (0, 1)
+            ]
+        return lines[kw, place]
+
+    for j in range(span):
+        k = start + j
+        for b in (0, 1):
+            sides = [
+                (w, rows(kw, column, j + (b + kw - 1) // 2 + side))
+                for kw in (0, 1)
+                for side, (column, w) in enumerate(between(2 * k + b + kw, n))
+            ]
+            for a in (0, 1):
+                yield (a, b), k, sum(w * side[a] for w, side in sides)
+
+
+def last_body(mixed_ref, bias_ref, y_ref, *, size, span):
+    """Images as planes [o, 2n, 2n, B] from mixed planes [4 o, n, n, B]; `span` columns a program.
+
+    The products are done, and for few output channels interpolating them is cheaper than
+    interpolating all channels of x.
+    """
+    n, images = mixed_ref.shape[1], mixed_ref.shape[3]
+    o, m = pl.program_id(0), pl.program_id(1)
+    spans = n // span
+    tile = geo.tile_of(pl.program_id(2) // spans, size, images)
+
+    def read(kw, kh, row, column):
+        return geo.load_plane(mixed_ref, tile, 4 * o + 2 * kw + kh, row, column).astype(FLOAT)
+
+    for (a, b), k, value in doubled(read, m, pl.program_id(2) % spans * span, span, n):
+        geo.store_plane(y_ref, tile, o, 2 * m + a, 2 * k + b, value + bias_ref[o])
+
+
+# --- backward -------------------------------------------------------------------------------------
+# The gradient at a pixel times each tap is gathered from 5 x 5 outputs: down their columns first,
+# of which the next pixel needs three again, then across; from it follow, by one product each, the
+# gradients of the kernel and of the pixel.
+
+
+def down(read, m, n):
+    """Of the outputs' gradient in one column: its sums over rows for both row taps of pixel m."""
+    lines = [read(jnp.clip(2 * m - 2 + i, 0, 2 * n - 1)).astype(FLOAT) for i in range(5)]
+    weights = seen_from(m, n)
+    return [_weighted(weights[kh], lines[1 - kh : 5 - kh]) for kh in (0, 1)], lines[2] + lines[3]
+
+
+def across(columns, k, n, kw):
+    """From the sums of columns 2k-1-kw .. 2k+2-kw -> the gradient of tap kw, both row taps."""
+    return [_weighted(seen_from(k, n)[kw], [column[kh] for column in columns]) for kh in (0, 1)]
+
+
+def _weighted(weights, values):
+    return sum(w * value for w, value in zip(weights, values, strict=True))
+
+
+def back_body(grad_ref, x_ref, kernel_ref, dx_ref, parts_ref, *, size, through_elu):
+    """dx, and per program the kernel's gradient and the sum of dx as rows [4 o + 1, c].
+
+    through_elu: x is an ELU's output and dx is wanted in front of that ELU.
+    """
+    n, _, images, c = x_ref.shape
+    out, dtype = grad_ref.shape[-1], x_ref.dtype
+    m, tile = pl.program_id(0), geo.tile_of(pl.program_id(1), size, images)
+    kernel = [geo.paired_rows(kernel_ref, kw, transposed=True).astype(dtype) for kw in (0, 1)]
+
+    def sums_of(column):
+        column = jnp.minimum(column, 2 * n - 1)
+        return down(lambda row: geo.load(grad_ref, tile, row, column), m, n)[0]
+
+    def step(k, state):
+        sums, d_kernel, d_sum = state
+        x = geo.load(x_ref, tile, m, k)
+        dx, d_kernel = jnp.zeros((size, c), FLOAT), list(d_kernel)
+        # The second tap first: it needs one column less, so less is held at a time.
+        for kw in (1, 0):
+            sums = [*sums, sums_of(2 * k + 2 - kw)]
+            taps = geo.interleave(*(t.astype(dtype) for t in across(sums[-4:], k, n, kw)))
+            dx += _dot(taps, kernel[kw], (1, 0))
+            d_kernel[kw] += _dot(taps, x, (0, 0))
+        if through_elu:
+            dx = _through_elu(dx, x.astype(FLOAT))
+            d_sum += dx
+        geo.store(dx_ref, tile, m, k, dx)
+        return sums[2:], d_kernel, d_sum
+
+    first = sums_of(0)
+    nothing = [jnp.zeros_like(part) for part in first]
+    zero = [jnp.zeros((2 * out, c), FLOAT)] * 2, jnp.zeros((size, c), FLOAT)
+    _, d_kernel, d_sum = lax.fori_loop(0, n, step, ([nothing, nothing, first], *zero))
+    at = (m, pl.program_id(1))
+    for kw in (0, 1):
+        parts_ref[*at, 2 * kw * out : 2 * (kw + 1) * out] = d_kernel[kw]
+    parts_ref[*at, 4 * out] = jnp.sum(d_sum, axis=0)
+
+
+def last_back_body(grad_ref, x_ref, kernel_ref, bias_ref, last_ref, dx_ref, parts_ref, *, size):
+    """From the images' gradient, planes [o, 4n, 4n, B], to that of the last ELU's input.
+
+    The ELU's output, the largest array of all, is not read but computed again from the stage's
+    input x. Per program as rows [18, c]: the gradient of the last kernel's columns, the sum of dx,
+    and sums of the images' gradient by plane.
+    """
+    n, dtype, planes = x_ref.shape[0], x_ref.dtype, COLUMNS // 4
+    wide, c = 2 * n, last_ref.shape[2]
+    r, tile = pl.program_id(0), geo.tile_of(pl.program_id(1), size, x_ref.shape[2])
+    last = geo.mixing_columns(last_ref, COLUMNS).astype(dtype)
+
+    def sums_of(column):
+        column = jnp.minimum(column, 2 * wide - 1)
+        return down(lambda row: geo.load_planes(grad_ref, tile, row, column, planes), r, wide)
+
+    def one(k, y, state):
+        sums, columns, d_sum, d_bias = state
+        (odd, own_odd), (even, own_even) = sums_of(2 * k + 1), sums_of(2 * k + 2)
+        d_bias += own_odd + jnp.where(k + 1 < wide, own_even, 0.0)
+        sums = [*sums, odd, even]
+        taps = [across(sums[1 - kw : 5 - kw], k, wide, kw) for kw in (0, 1)]
+        joined = jnp.stack([jnp.stack([taps[0][kh], taps[1][kh]], -1) for kh in (0, 1)], -1)
+        # Adding nothing keeps Triton from folding the reshape into an operand it cannot read.
+        mixed = (joined.transpose(1, 0, 2, 3).reshape(size, COLUMNS) + 0.0).astype(dtype)
+        y = y.astype(dtype)
+        columns += _dot(y, mixed, (0, 0))
+        dx = _through_elu(_dot(mixed, last, (1, 1)), y.astype(FLOAT))
+        geo.store(dx_ref, tile, r, k, dx)
+        return sums[2:], columns, d_sum + dx, d_bias
+
+    def emit(k, y, state):
+        return one(2 * k + 1, y[1], one(2 * k, y[0], state))
+
+    first, own = sums_of(0)
+    nothing = [jnp.zeros_like(part) for part in first]
+    zero = jnp.zeros((c, COLUMNS), FLOAT), jnp.zeros((size, c), FLOAT)
+    state = ([nothing, nothing, first], *zero, own)
+    _, columns, d_sum, d_bias = walk_outputs(x_ref, kernel_ref, bias_ref, tile, r, emit, state)
+    at = (r, pl.program_id(1))
+    parts_ref[*at, :COLUMNS] = columns.T
+    parts_ref[*at, COLUMNS] = jnp.sum(d_sum, axis=0)
+    parts_ref[*at, COLUMNS + 1, :planes] = jnp.sum(d_bias, axis=1)
