@@ -8,6 +8,7 @@ for products costs more than the products.
 import math
 
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.experimental import pallas as pl
 
@@ -92,59 +93,109 @@ def stage_body(x_ref, kernel_ref, bias_ref, *refs, size):
     walk_outputs(x_ref, kernel_ref, bias_ref, tile, r, emit, ())
 
 
-def doubled(read, m, start, span, n):
-    """Outputs 2m, 2m + 1 of the columns 2 start .. 2 (start + span): yields ((a, b), k, value).
+def doubled(read, m, k, height, span, n):
+    """Outputs of the pixels m .. m + height, k .. k + span: yields (row, column, value).
 
-    read(kw, kh, row, column): a pixel of that tap's mixed plane; each is read once.
+    Rows and columns are counted from output (2m, 2k). read(kw, kh, row, column): a pixel of that
+    tap's mixed plane; each is read once.
     """
-    lines, pixels = {}, {}
+    pixels, lines = {}, {}
+    down, along = (
+        [between(2 * at + q, n) for q in range(2 * length + 1)]
+        for at, length in ((m, height), (k, span))
+    )
 
     def pixel(kw, kh, row, column, *place):
         if (kw, kh, place) not in pixels:
             pixels[kw, kh, place] = read(kw, kh, row, column)
         return pixels[kw, kh, place]
 
-    def rows(kw, column, place):
-        """Outputs of both rows before the columns are interpolated."""
-        if (kw, place) not in lines:
-            lines[kw, place] = [
-                sum(
-                    w * pixel(kw, kh, row, column, (a + kh - 1) // 2 + side, place)
-                    for kh in (0, 1)
-                    for side, (row, w) in enumerate(between(2 * m + a + kh, n))
-                )
-                for a in (0, 1)
-            ]
-        return lines[kw, place]
+    def line(kw, column, place, i):
+        """Output row i before the columns are interpolated."""
+        if (kw, place, i) not in lines:
+            lines[kw, place, i] = sum(
+                w * pixel(kw, kh, row, column, (i + kh - 1) // 2 + side, place)
+                for kh in (0, 1)
+                for side, (row, w) in enumerate(down[i + kh])
+            )
+        return lines[kw, place, i]
 
-    for j in range(span):
-        k = start + j
-        for b in (0, 1):
-            sides = [
-                (w, rows(kw, column, j + (b + kw - 1) // 2 + side))
+    for j in range(2 * span):
+        for i in range(2 * height):
+            terms = (
+                w * line(kw, column, (j + kw - 1) // 2 + side, i)
                 for kw in (0, 1)
-                for side, (column, w) in enumerate(between(2 * k + b + kw, n))
-            ]
-            for a in (0, 1):
-                yield (a, b), k, sum(w * side[a] for w, side in sides)
+                for side, (column, w) in enumerate(along[j + kw])
+            )
+            yield i, j, sum(terms)
 
 
-def last_body(mixed_ref, bias_ref, y_ref, *, size, span):
-    """Images as planes [o, 2n, 2n, B] from mixed planes [4 o, n, n, B]; `span` columns a program.
+def draw_plane(mixed_ref, bias_ref, y_ref, tile, p, m, k, height, span, n):
+    """Outputs of one plane p from its mixed planes, [4 o * n * n, B] -> [o * 2n * 2n, B].
+
+    Places are flat: Triton takes long over kernels with many reads, less so with simple ones.
+    """
+
+    def read(kw, kh, row, column):
+        place = ((4 * p + 2 * kw + kh) * n + row) * n + column
+        return geo.load_at(mixed_ref, tile, place).astype(FLOAT)
+
+    for i, j, value in doubled(read, m, k, height, span, n):
+        place = (2 * n * p + 2 * m + i) * 2 * n + 2 * k + j
+        geo.store_at(y_ref, tile, place, value + bias_ref[p])
+
+
+def last_body(mixed_ref, bias_ref, y_ref, *, n, size, height, span):
+    """Images as planes from mixed planes; height x span pixels of each a program.
 
     The products are done, and for few output channels interpolating them is cheaper than
     interpolating all channels of x.
     """
-    n, images = mixed_ref.shape[1], mixed_ref.shape[3]
-    o, m = pl.program_id(0), pl.program_id(1)
-    spans = n // span
-    tile = geo.tile_of(pl.program_id(2) // spans, size, images)
+    at, spans = pl.program_id(2), n // span
+    tile = geo.tile_of(lax.div(at, spans), size, mixed_ref.shape[1])
+    m, k = pl.program_id(1) * height, lax.rem(at, spans) * span
+    draw_plane(mixed_ref, bias_ref, y_ref, tile, pl.program_id(0), m, k, height, span, n)
 
-    def read(kw, kh, row, column):
-        return geo.load_plane(mixed_ref, tile, 4 * o + 2 * kw + kh, row, column).astype(FLOAT)
 
-    for (a, b), k, value in doubled(read, m, pl.program_id(2) % spans * span, span, n):
-        geo.store_plane(y_ref, tile, o, 2 * m + a, 2 * k + b, value + bias_ref[o])
+def loss_body(
+    mixed_ref, bias_ref, rows_ref, facts_ref, weights_ref, grad_ref, parts_ref,
+    *, n, size, height, span, slots, pixel,
+):  # fmt: skip
+    """The last stage of K decoders, a loss at its pixels, and the gradient.
+
+    mixed [K * 4 o * n * n, B], bias [K * o], rows [R * 2n, B], facts [I, B], weights [1, B] ->
+    gradient of the weighted loss [K * o * 2n * 2n, B] and that loss by program [programs, B].
+    pixel: K colours [o], rows [R], facts [I], column [1] -> (loss, gradient by colours).
+    Outputs wait for each other where their gradient will be, in the cache: images as such never
+    reach memory.
+    """
+    planes, wide, spans = bias_ref.shape[0], 2 * n, n // span
+    tile = geo.tile_of(pl.program_id(2), size, mixed_ref.shape[1])
+    m, k = pl.program_id(0) * height, pl.program_id(1) * span
+
+    def draw(p, carry):
+        draw_plane(mixed_ref, bias_ref, grad_ref, tile, p, m, k, height, span, n)
+        return carry
+
+    lax.fori_loop(0, planes, draw, 0)
+    facts = [geo.load_at(facts_ref, tile, i) for i in range(facts_ref.shape[0])]
+    weights = geo.load_at(weights_ref, tile, 0)
+
+    def compare(t, total):
+        row, column = 2 * m + lax.div(t, 2 * span), 2 * k + lax.rem(t, 2 * span)
+        places = [(wide * p + row) * wide + column for p in range(planes)]
+        values = [geo.load_at(grad_ref, tile, place) for place in places]
+        out = planes // slots
+        colours = [values[i : i + out] for i in range(0, planes, out)]
+        rows = [geo.load_at(rows_ref, tile, i + row) for i in range(0, rows_ref.shape[0], wide)]
+        at = jnp.full(size, column, jnp.int32).astype(FLOAT)
+        loss, grads = pixel(colours, rows, facts, [at])
+        for place, grad in zip(places, np.concatenate(grads)):
+            geo.store_at(grad_ref, tile, place, weights * grad)
+        return total + loss.item()
+
+    total = lax.fori_loop(0, 4 * height * span, compare, jnp.zeros(size, FLOAT))
+    geo.store_at(parts_ref, tile, pl.program_id(0) * spans + pl.program_id(1), weights * total)
 
 
 # --- backward -------------------------------------------------------------------------------------

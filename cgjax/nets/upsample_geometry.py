@@ -68,14 +68,14 @@ def store(ref, tile: Tile, row, column, value):
     plt.store(at, value.astype(ref.dtype), mask=mask)
 
 
-def load_plane(ref, tile: Tile, plane, row, column):
-    """One pixel of one plane -> [size]."""
-    return _load(ref.at[plane, row, column, tile.images], tile.inside)
+def load_at(ref, tile: Tile, place):
+    """One place of [places, images] -> [size]."""
+    return _load(ref.at[place, tile.images], tile.inside)
 
 
-def store_plane(ref, tile: Tile, plane, row, column, value):
-    """Write value [size] to one pixel of one plane."""
-    plt.store(ref.at[plane, row, column, tile.images], value.astype(ref.dtype), mask=tile.inside)
+def store_at(ref, tile: Tile, place, value):
+    """Write value [size] to one place of [places, images]."""
+    plt.store(ref.at[place, tile.images], value.astype(ref.dtype), mask=tile.inside)
 
 
 def load_planes(ref, tile: Tile, row, column, width):

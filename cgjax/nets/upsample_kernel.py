@@ -24,10 +24,11 @@ from cgjax.nets.upsample_geometry import FLOAT
 
 
 class Launch(NamedTuple):
-    """Images per tile, warps per program, and (last stage only) columns per program."""
+    """Images per tile, warps per program, and (last stage only) rows and columns per program."""
 
     tile: int = 64
     warps: int = 4
+    height: int = 2
     span: int = 4
 
 
@@ -39,9 +40,10 @@ class Tuning(NamedTuple):
 
     stage: Launch = Launch()
     stage_mix: Launch = Launch()
-    last: Launch = Launch(512, 4, 4)
+    last: Launch = Launch(256)
     stage_back: Launch = Launch()
     last_back: Launch = Launch()
+    loss: Launch = Launch(128)
 
 
 TUNED = Tuning()
@@ -133,7 +135,8 @@ def mesh_in_use():
 # --- launches ----------------------------------------------------------------------------------
 
 
-def _call(body, arguments, grid, out_shape, launch, channels, interpret):
+def call(body, arguments, grid, out_shape, launch, channels, interpret):
+    """One kernel, its program ids as `grid` has them."""
     warps = launch.warps * max(1, channels // 32)
     return pl.pallas_call(
         partial(body, size=launch.tile),
@@ -154,17 +157,19 @@ def stage(x, kernel, bias, last_kernel, tuning, interpret):
         launch, arguments = tuning.stage_mix, (x, kernel, bias, last_kernel)
         shape = ShapeDtypeStruct((4 * last_kernel.shape[-1], 2 * n, 2 * n, images), FLOAT)
     grid = (2 * n, pl.cdiv(images, launch.tile))
-    return _call(bodies.stage_body, arguments, grid, shape, launch, c, interpret)
+    return call(bodies.stage_body, arguments, grid, shape, launch, c, interpret)
 
 
 def last_stage(mixed, bias, tuning, interpret):
     """conv(upsampled x) from x mixed by the kernel: [4 o, n, n, B] -> planes [o, 2n, 2n, B]."""
-    n, images, launch = mixed.shape[1], mixed.shape[3], tuning.last
-    span = min(n, launch.span)
-    shape = ShapeDtypeStruct((bias.shape[0], 2 * n, 2 * n, images), FLOAT)
-    body = partial(bodies.last_body, span=span)
-    grid = (bias.shape[0], n, pl.cdiv(images, launch.tile) * (n // span))
-    return _call(body, (mixed, bias), grid, shape, launch, 1, interpret)
+    _, n, _, images = mixed.shape
+    launch, out = tuning.last, bias.shape[0]
+    height, span = min(n, launch.height), min(n, launch.span)
+    body = partial(bodies.last_body, n=n, height=height, span=span)
+    grid = (out, n // height, pl.cdiv(images, launch.tile) * (n // span))
+    shape = ShapeDtypeStruct((out * 4 * n * n, images), FLOAT)
+    arguments = (mixed.reshape(-1, images), bias)
+    return call(body, arguments, grid, shape, launch, 1, interpret).reshape(out, 2 * n, 2 * n, -1)
 
 
 def stage_back(grad, x, kernel, through_elu, tuning, interpret):
@@ -178,7 +183,7 @@ def stage_back(grad, x, kernel, through_elu, tuning, interpret):
     parts = ShapeDtypeStruct((*grid, 4 * out + 1, c), FLOAT)
     body = partial(bodies.back_body, through_elu=through_elu)
     shapes = (ShapeDtypeStruct(x.shape, x.dtype), parts)
-    dx, parts = _call(body, (grad, x, kernel), grid, shapes, launch, c, interpret)
+    dx, parts = call(body, (grad, x, kernel), grid, shapes, launch, c, interpret)
     total = jnp.sum(parts, axis=(0, 1))
     return dx, total[-1], total[:-1].reshape(2, out, 2, c).transpose(2, 0, 3, 1)
 
@@ -196,7 +201,7 @@ def last_stage_back(grad, x, kernel, bias, last_kernel, tuning, interpret):
         ShapeDtypeStruct((*grid, COLUMNS + 2, kernel.shape[-1]), FLOAT),
     )
     arguments = (grad, x, kernel, bias, last_kernel)
-    dx, parts = _call(bodies.last_back_body, arguments, grid, shapes, launch, c, interpret)
+    dx, parts = call(bodies.last_back_body, arguments, grid, shapes, launch, c, interpret)
     total = jnp.sum(parts, axis=(0, 1))
     d_kernel = total[: 4 * out].reshape(out, 2, 2, -1).transpose(2, 1, 3, 0)
     return dx, total[COLUMNS], d_kernel, total[COLUMNS + 1, :out]

@@ -125,13 +125,14 @@ def experiment(config, model: models.Model, data: dict) -> train.Experiment:
         return sets.images(rows, config.data.composition)
 
     def batch(data, indices, key, step):
-        rows = tree.take(data["train"], indices)
-        return {"latents": rows["latents"], "images": images(rows)}
+        return tree.take(data["train"], indices)
 
     def loss(params, extra, batch, key, step, replica):
         extra = model.scheduled(step)
-        prediction = model.predict(models.join(params, extra), batch["latents"])
-        value = loss_fn(prediction, batch["images"], batch["mask"], replica["loss_weight"])
+        value = models.mean_loss(model, params, batch, batch["mask"], rates.loss)
+        if value is None:
+            prediction = model.predict(models.join(params, extra), batch["latents"])
+            value = loss_fn(prediction, images(batch), batch["mask"], replica["loss_weight"])
         return value, (extra, {})
 
     def score(params, rows, by_region=False):

@@ -1,0 +1,91 @@
+"""A loss at the pixels that several decoders draw together, as one function of their first stages.
+
+On a GPU the images and their gradient are the largest arrays after the activations. Where a loss is
+a sum over pixels, the last stage's kernel can go on to it and to its gradient, and images need not
+be written and read again.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax import ShapeDtypeStruct
+from jax.experimental import pallas as pl
+from jax.sharding import PartitionSpec as P
+
+from cgjax.nets import upsample_bodies as bodies
+from cgjax.nets import upsample_kernel as kernels
+from cgjax.nets.unrolled import unroll
+from cgjax.nets.upsample_geometry import FLOAT
+
+# K colours [o], what is known of the pixel's row [R] and image [I], its column [1] -> loss
+Pixel = Callable
+
+
+def summed_loss(pixel: Pixel, x, convs, rows, images, weights) -> jax.Array:
+    """Sum over all pixels of weights [B] times `pixel`, for K decoders that draw B images together.
+
+    x [K, B, n, n, c] and convs with a leading axis K: as `upsample_stack` takes them; what is known
+    beforehand: rows [R, size, B] of each row of pixels, images [I, B] of each image.
+    Several devices take their own images each, as in `upsample_kernel.over_devices`.
+    """
+    stack = partial(_loss, pixel, tuning=kernels.TUNED, interpret=False)
+    mesh = kernels.mesh_in_use()
+    if mesh is not None and mesh.size > 1 and kernels.splits(x.shape[1]):
+        per_image = [P(None, "data"), P(), P(None, None, "data"), P(None, "data"), P("data")]
+        specs = {"in_specs": tuple(per_image), "out_specs": P("data")}
+        stack = jax.shard_map(stack, **specs, check_vma=False)
+    return jnp.sum(stack(x, convs, rows, images, weights))
+
+
+def _loss(pixel, x, convs, rows, images, weights, tuning, interpret):
+    return _vector_loss(pixel, tuning, interpret, x, convs, rows, images, weights)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
+def _vector_loss(pixel, tuning, interpret, x, convs, rows, images, weights):
+    """The loss [1]: an axis that devices can be put on."""
+    return _forward(pixel, tuning, interpret, x, convs, rows, images, weights)[0]
+
+
+def _forward(pixel, tuning, interpret, x, convs, rows, images, weights):
+    to_mixed = partial(kernels.to_mixed, tuning=tuning, interpret=interpret)
+    mixed, hidden = jax.vmap(to_mixed)(x, convs)
+    loss, grad = last_stage_loss(
+        pixel, mixed, convs[-1][1], rows, images, weights, tuning, interpret
+    )
+    return loss[None], (grad, hidden, convs)
+
+
+def _backward(pixel, tuning, interpret, saved, scale):
+    from_images = partial(kernels.from_images, tuning=tuning, interpret=interpret)
+    found = jax.vmap(from_images)(*saved)
+    # The images' gradient was taken beforehand, of the loss itself: what follows it is linear.
+    d_x, d_convs = jax.tree.map(lambda leaf: (leaf * scale[0]).astype(leaf.dtype), found)
+    return d_x, d_convs, None, None, None
+
+
+_vector_loss.defvjp(_forward, _backward)
+
+
+def last_stage_loss(pixel, mixed, bias, rows, images, weights, tuning, interpret):
+    """From mixed planes [K, 4 o, n, n, B]: the loss, and its gradient [K, o, 2n, 2n, B]."""
+    slots, _, n, _, batch = mixed.shape
+    out, launch = bias.shape[1], tuning.loss
+    height, span = min(n, launch.height), min(n, launch.span)
+    colours, *known = (ShapeDtypeStruct((k,), FLOAT) for k in (out, len(rows), len(images), 1))
+    examples = ([colours] * slots, *known)
+    body = partial(
+        bodies.loss_body, n=n, height=height, span=span, slots=slots,
+        pixel=unroll(jax.value_and_grad(pixel), *examples),
+    )  # fmt: skip
+    grid = (n // height, n // span, pl.cdiv(batch, launch.tile))
+    shapes = (
+        ShapeDtypeStruct((slots * out * 4 * n * n, batch), FLOAT),
+        ShapeDtypeStruct((grid[0] * grid[1], batch), FLOAT),
+    )
+    flat = [array.reshape(-1, batch) for array in (mixed, rows, images, weights)]
+    arguments = (flat[0], bias.reshape(-1), *flat[1:])
+    grad, parts = kernels.call(body, arguments, grid, shapes, launch, 1, interpret)
+    return jnp.sum(parts), grad.reshape(slots, out, 2 * n, 2 * n, batch)
