@@ -30,21 +30,21 @@ def summed_loss(pixel: Pixel, x, convs, rows, images, weights) -> jax.Array:
     beforehand: rows [R, size, B] of each row of pixels, images [I, B] of each image.
     Several devices take their own images each, as in `upsample_kernel.over_devices`.
     """
-    stack = partial(_loss, pixel, tuning=kernels.TUNED, interpret=False)
+    loss = partial(_loss, pixel, *_launch())
     mesh = kernels.mesh_in_use()
     if mesh is not None and mesh.size > 1 and kernels.splits(x.shape[1]):
-        per_image = [P(None, "data"), P(), P(None, None, "data"), P(None, "data"), P("data")]
-        specs = {"in_specs": tuple(per_image), "out_specs": P("data")}
-        stack = jax.shard_map(stack, **specs, check_vma=False)
-    return jnp.sum(stack(x, convs, rows, images, weights))
+        specs = P(None, "data"), P(), P(None, None, "data"), P(None, "data"), P("data")
+        loss = jax.shard_map(loss, in_specs=specs, out_specs=P("data"), check_vma=False)
+    return jnp.sum(loss(x, convs, rows, images, weights))
 
 
-def _loss(pixel, x, convs, rows, images, weights, tuning, interpret):
-    return _vector_loss(pixel, tuning, interpret, x, convs, rows, images, weights)
+def _launch():
+    """Tuning, and whether to interpret the kernels."""
+    return kernels.TUNED, False
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
-def _vector_loss(pixel, tuning, interpret, x, convs, rows, images, weights):
+def _loss(pixel, tuning, interpret, x, convs, rows, images, weights):
     """The loss [1]: an axis that devices can be put on."""
     return _forward(pixel, tuning, interpret, x, convs, rows, images, weights)[0]
 
@@ -66,7 +66,7 @@ def _backward(pixel, tuning, interpret, saved, scale):
     return d_x, d_convs, None, None, None
 
 
-_vector_loss.defvjp(_forward, _backward)
+_loss.defvjp(_forward, _backward)
 
 
 def last_stage_loss(pixel, mixed, bias, rows, images, weights, tuning, interpret):

@@ -1,5 +1,6 @@
 """Forms of "upsample, then convolve" against each other; the GPU kernels in interpret mode."""
 
+import functools
 import re
 
 import jax
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 from cgjax.core import parallel
-from cgjax.nets import decoders, upsample, upsample_bodies, upsample_kernel
+from cgjax.nets import decoders, upsample, upsample_bodies, upsample_kernel, upsample_loss
 from cgjax.nets.upsample_kernel import Launch, Tuning, supports, upsample_stack
 
 SLOTS, BATCH, N, C = 2, 3, 4, 16
@@ -218,6 +219,24 @@ def test_kernels_lower_for_gpus(dtype, mesh):
     assert lowered.count("xla.gpu.triton") == 6
     # With a mesh, inside a region where each device sees one slot's one image only.
     assert ("tensor<1x1x4x4x16xbf16>" in lowered) == bool(mesh)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("mesh", [(), (2, 4)])
+def test_loss_lowers_for_gpus(mesh):
+    x, convs = jax.eval_shape(lambda: decoder(jax.random.key(0), jnp.float32, (C, 3), batch=4))
+    known = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((2, 16, 4), (3, 4), (4,))]
+
+    def pixel(colours, row, image, column):
+        target = jnp.where((row[:1] <= column) & (column <= row[1:]), image, 0.0)
+        return jnp.sum((colours[0] * jax.nn.sigmoid(colours[1]) - target) ** 2)
+
+    loss = functools.partial(upsample_loss.summed_loss, pixel)
+    with abstract_gpus(mesh):
+        traced = jax.jit(jax.value_and_grad(loss, (0, 1))).trace(x, convs, *known)
+        lowered = traced.lower(lowering_platforms=("cuda",)).as_text()
+    # The first stage, the last one with the loss, and the two backward.
+    assert lowered.count("xla.gpu.triton") == 4
 
 
 def test_what_the_kernels_support():
