@@ -37,10 +37,11 @@ def _through_elu(grad, y):
 # --- forward --------------------------------------------------------------------------------------
 
 
-def walk_outputs(x_ref, kernel_ref, bias_ref, tile, r, emit, carry):
+def walk_outputs(x_ref, kernel_ref, bias_ref, tile, r, emit, carry, early):
     """All outputs ELU(conv(upsampled x)) of row r, two at a time.
 
-    emit(k, (y of column 2k, y of column 2k + 1), carry) -> carry.
+    emit(k, (y of column 2k, y of column 2k + 1), carry) -> carry. early: columns are read one step
+    before they are needed, which hides the wait and takes registers.
     """
     n, dtype = x_ref.shape[0], x_ref.dtype
     begins, ends = (geo.paired_rows(kernel_ref, kw).astype(dtype) for kw in (0, 1))
@@ -53,8 +54,11 @@ def walk_outputs(x_ref, kernel_ref, bias_ref, tile, r, emit, carry):
     apart, near = jnp.where(even, w_low, w_high), jnp.where(even, w_high, w_low)
 
     def column(k):
-        """x interpolated vertically at its column k: point rows r and r + 1."""
-        u, v, w = (geo.load(x_ref, tile, row, k).astype(FLOAT) for row in (first, middle, below))
+        return [geo.load(x_ref, tile, row, jnp.minimum(k, n - 1)) for row in (first, middle, below)]
+
+    def upright(pixels):
+        """A column of x interpolated vertically: its point rows r and r + 1."""
+        u, v, w = (pixel.astype(FLOAT) for pixel in pixels)
         return apart * u + near * v, own * v + beneath * w
 
     def pass_points(q, left, right, sums):
@@ -64,18 +68,19 @@ def walk_outputs(x_ref, kernel_ref, bias_ref, tile, r, emit, carry):
         return sums + _dot(points, ends, (1, 0)), bias + _dot(points, begins, (1, 0))
 
     def step(k, state):
-        here, sums, carry = state
-        following = column(jnp.minimum(k + 1, n - 1))
+        here, ahead, sums, carry = state
+        following = upright(ahead if early else column(k + 1))
+        ahead = column(k + 2) if early else ()
         y0, sums = pass_points(2 * k + 1, here, following, sums)
         y1, sums = pass_points(2 * k + 2, here, following, sums)
-        return following, sums, emit(k, (_elu(y0), _elu(y1)), carry)
+        return following, ahead, sums, emit(k, (_elu(y0), _elu(y1)), carry)
 
-    here = column(0)
+    here, ahead = upright(column(jnp.int32(0))), column(jnp.int32(1)) if early else ()
     _, sums = pass_points(jnp.int32(0), here, here, bias)
-    return lax.fori_loop(0, n, step, (here, sums, carry))[2]
+    return lax.fori_loop(0, n, step, (here, ahead, sums, carry))[3]
 
 
-def stage_body(x_ref, kernel_ref, bias_ref, *refs, size):
+def stage_body(x_ref, kernel_ref, bias_ref, *refs, size, early):
     """refs: y [2n, 2n, B, c]; or the last kernel and y mixed by it, planes [4 o, 2n, 2n, B]."""
     r, tile = pl.program_id(0), geo.tile_of(pl.program_id(1), size, x_ref.shape[2])
     *last_ref, out_ref = refs
@@ -90,7 +95,7 @@ def stage_body(x_ref, kernel_ref, bias_ref, *refs, size):
                 geo.store_planes(out_ref, tile, r, 2 * k + b, mixed.T)
         return carry
 
-    walk_outputs(x_ref, kernel_ref, bias_ref, tile, r, emit, ())
+    walk_outputs(x_ref, kernel_ref, bias_ref, tile, r, emit, (), early)
 
 
 def doubled(read, m, k, height, span, n):
@@ -260,7 +265,9 @@ def back_body(grad_ref, x_ref, kernel_ref, dx_ref, parts_ref, *, size, through_e
     parts_ref[*at, 4 * out] = jnp.sum(d_sum, axis=0)
 
 
-def last_back_body(grad_ref, x_ref, kernel_ref, bias_ref, last_ref, dx_ref, parts_ref, *, size):
+def last_back_body(
+    grad_ref, x_ref, kernel_ref, bias_ref, last_ref, dx_ref, parts_ref, *, size, early
+):
     """From the images' gradient, planes [o, 4n, 4n, B], to that of the last ELU's input.
 
     The ELU's output, the largest array of all, is not read but computed again from the stage's
@@ -298,7 +305,8 @@ def last_back_body(grad_ref, x_ref, kernel_ref, bias_ref, last_ref, dx_ref, part
     nothing = [jnp.zeros_like(part) for part in first]
     zero = jnp.zeros((c, COLUMNS), FLOAT), jnp.zeros((size, c), FLOAT)
     state = ([nothing, nothing, first], *zero, own)
-    _, columns, d_sum, d_bias = walk_outputs(x_ref, kernel_ref, bias_ref, tile, r, emit, state)
+    found = walk_outputs(x_ref, kernel_ref, bias_ref, tile, r, emit, state, early)
+    _, columns, d_sum, d_bias = found
     at = (r, pl.program_id(1))
     parts_ref[*at, :COLUMNS] = columns.T
     parts_ref[*at, COLUMNS] = jnp.sum(d_sum, axis=0)

@@ -24,12 +24,17 @@ from cgjax.nets.upsample_geometry import FLOAT
 
 
 class Launch(NamedTuple):
-    """Images per tile, warps per program, and (last stage only) rows and columns per program."""
+    """Images per tile, warps per program, and what only some kernels have.
+
+    height, span: rows and columns of pixels per program, last stage only; early: whether a stage's
+    input is read a step before it is needed.
+    """
 
     tile: int = 64
     warps: int = 4
     height: int = 2
     span: int = 4
+    early: bool = False
 
 
 class Tuning(NamedTuple):
@@ -38,8 +43,8 @@ class Tuning(NamedTuple):
     stage_mix: the last inner stage, which also does the products with the last kernel.
     """
 
-    stage: Launch = Launch()
-    stage_mix: Launch = Launch()
+    stage: Launch = Launch(early=True)
+    stage_mix: Launch = Launch(early=True)
     last: Launch = Launch(256)
     stage_back: Launch = Launch()
     last_back: Launch = Launch()
@@ -157,7 +162,8 @@ def stage(x, kernel, bias, last_kernel, tuning, interpret):
         launch, arguments = tuning.stage_mix, (x, kernel, bias, last_kernel)
         shape = ShapeDtypeStruct((4 * last_kernel.shape[-1], 2 * n, 2 * n, images), FLOAT)
     grid = (2 * n, pl.cdiv(images, launch.tile))
-    return call(bodies.stage_body, arguments, grid, shape, launch, c, interpret)
+    body = partial(bodies.stage_body, early=launch.early)
+    return call(body, arguments, grid, shape, launch, c, interpret)
 
 
 def last_stage(mixed, bias, tuning, interpret):
@@ -201,7 +207,8 @@ def last_stage_back(grad, x, kernel, bias, last_kernel, tuning, interpret):
         ShapeDtypeStruct((*grid, COLUMNS + 2, kernel.shape[-1]), FLOAT),
     )
     arguments = (grad, x, kernel, bias, last_kernel)
-    dx, parts = call(bodies.last_back_body, arguments, grid, shapes, launch, c, interpret)
+    body = partial(bodies.last_back_body, early=launch.early)
+    dx, parts = call(body, arguments, grid, shapes, launch, c, interpret)
     total = jnp.sum(parts, axis=(0, 1))
     d_kernel = total[: 4 * out].reshape(out, 2, 2, -1).transpose(2, 1, 3, 0)
     return dx, total[COLUMNS], d_kernel, total[COLUMNS + 1, :out]

@@ -14,7 +14,7 @@ from cgjax.nets.upsample_kernel import Launch, Tuning, supports, upsample_stack
 
 SLOTS, BATCH, N, C = 2, 3, 4, 16
 # Tiles of 2 do not divide the 3 images.
-SMALL = Tuning(*[Launch(tile=2, height=1, span=2)] * len(Tuning._fields))
+SMALL = Tuning(*[Launch(tile=2, height=1, span=2, early=True)] * len(Tuning._fields))
 # The kernels are large programs for XLA's CPU backend.
 QUICK = {"xla_backend_optimization_level": 0}
 
