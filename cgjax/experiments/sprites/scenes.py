@@ -311,11 +311,16 @@ def scene_images(spans: jax.Array, colours: jax.Array, composition: str | Callab
     return compose([paint(spans[:, k], colours[:, k], alpha) for k in range(spans.shape[1])])
 
 
-def facts(spans: jax.Array, colours: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """What `pixel` reads: of each row [2 K, size, n], of each scene [3 K, n]; float32.
+def side_by_side(array: jax.Array) -> jax.Array:
+    """The same array [n, ...], in memory with its n scenes last.
 
-    Scenes come last, where neighbouring threads of a GPU read neighbouring numbers.
+    GPU kernels draw scenes that way: neighbouring threads then read neighbouring numbers.
     """
+    return jnp.moveaxis(jax.lax.optimization_barrier(jnp.moveaxis(array, 0, -1)), -1, 0)
+
+
+def facts(spans: jax.Array, colours: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """What `pixel` reads: of each row [2 K, size, n], of each scene [3 K, n]; float32."""
     rows = spans.astype(jnp.float32).transpose(1, 3, 2, 0)
     values = _unit_interval(colours).transpose(1, 2, 0)
     return rows.reshape(-1, *rows.shape[2:]), values.reshape(-1, values.shape[2])
