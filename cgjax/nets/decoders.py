@@ -170,7 +170,7 @@ def choose_form(module: UpsampleMLP, batch: int) -> str:
     )
     if form == "pallas" and not fits:
         raise ValueError(
-            "form 'pallas' needs kernel 2, activation elu, channels 16, 32, 64 or 128 and at most "
+            "form 'pallas' needs kernel 2, activation elu, channels 16, 32 or 64 and at most "
             "4 output channels; use form 'auto'"
         )
     if form == "stencil" and module.kernel != 2:
