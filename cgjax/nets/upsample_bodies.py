@@ -81,18 +81,18 @@ def walk_outputs(x_ref, kernel_ref, bias_ref, tile, r, emit, carry, early):
 
 
 def stage_body(x_ref, kernel_ref, bias_ref, *refs, size, early):
-    """refs: y [2n, 2n, B, c]; or the last kernel and y mixed by it, planes [4 o, 2n, 2n, B]."""
+    """refs: y [2n, 2n, B, c]; or the last kernel, y mixed by it, planes [4 o, 2n, 2n, B] [, y]."""
     r, tile = pl.program_id(0), geo.tile_of(pl.program_id(1), size, x_ref.shape[2])
-    *last_ref, out_ref = refs
-    mixer = geo.mixing_columns(*last_ref, COLUMNS).astype(x_ref.dtype) if last_ref else None
+    last_ref, mixed_ref, *y_ref = refs if len(refs) > 1 else (None, None, *refs)
+    mixer = None if last_ref is None else geo.mixing_columns(last_ref, COLUMNS).astype(x_ref.dtype)
 
     def emit(k, y, carry):
         for b in (0, 1):
-            if mixer is None:
-                geo.store(out_ref, tile, r, 2 * k + b, y[b])
-            else:
+            for ref in y_ref:
+                geo.store(ref, tile, r, 2 * k + b, y[b])
+            if mixer is not None:
                 mixed = _dot(y[b].astype(x_ref.dtype), mixer, (1, 0))
-                geo.store_planes(out_ref, tile, r, 2 * k + b, mixed.T)
+                geo.store_planes(mixed_ref, tile, r, 2 * k + b, mixed.T)
         return carry
 
     walk_outputs(x_ref, kernel_ref, bias_ref, tile, r, emit, (), early)
@@ -265,18 +265,17 @@ def back_body(grad_ref, x_ref, kernel_ref, dx_ref, parts_ref, *, size, through_e
     parts_ref[*at, 4 * out] = jnp.sum(d_sum, axis=0)
 
 
-def last_back_body(
-    grad_ref, x_ref, kernel_ref, bias_ref, last_ref, dx_ref, parts_ref, *, size, early
-):
+def last_back_body(grad_ref, *refs, size, early):
     """From the images' gradient, planes [o, 4n, 4n, B], to that of the last ELU's input.
 
-    The ELU's output, the largest array of all, is not read but computed again from the stage's
-    input x. Per program as rows [18, c]: the gradient of the last kernel's columns, the sum of dx,
-    and sums of the images' gradient by plane.
+    refs: that ELU's output y; or, to compute y again, its stage's input, kernel and bias. Then the
+    last kernel, dx, and per program as rows [18, c]: the gradient of the last kernel's columns, the
+    sum of dx, and sums of the images' gradient by plane.
     """
-    n, dtype, planes = x_ref.shape[0], x_ref.dtype, COLUMNS // 4
-    wide, c = 2 * n, last_ref.shape[2]
-    r, tile = pl.program_id(0), geo.tile_of(pl.program_id(1), size, x_ref.shape[2])
+    *source, last_ref, dx_ref, parts_ref = refs
+    wide, _, images, c = dx_ref.shape
+    dtype, planes = dx_ref.dtype, COLUMNS // 4
+    r, tile = pl.program_id(0), geo.tile_of(pl.program_id(1), size, images)
     last = geo.mixing_columns(last_ref, COLUMNS).astype(dtype)
 
     def sums_of(column):
@@ -305,7 +304,12 @@ def last_back_body(
     nothing = [jnp.zeros_like(part) for part in first]
     zero = jnp.zeros((c, COLUMNS), FLOAT), jnp.zeros((size, c), FLOAT)
     state = ([nothing, nothing, first], *zero, own)
-    found = walk_outputs(x_ref, kernel_ref, bias_ref, tile, r, emit, state, early)
+    if len(source) > 1:
+        found = walk_outputs(*source, tile, r, emit, state, early)
+    else:
+        found = lax.fori_loop(
+            0, wide, lambda k, state: one(k, geo.load(*source, tile, r, k), state), state
+        )
     _, columns, d_sum, d_bias = found
     at = (r, pl.program_id(1))
     parts_ref[*at, :COLUMNS] = columns.T

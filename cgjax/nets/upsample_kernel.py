@@ -41,7 +41,8 @@ class Tuning(NamedTuple):
     """How the kernels are launched; warps are for 32 channels, wider stages get more.
 
     few: stages of which a program each for at most FEW rows of images would leave a GPU idle;
-    stage_mix: the last inner stage, which also does the products with the last kernel.
+    stage_mix: the last inner stage, which also does the products with the last kernel; keeps:
+    whether its output is stored for the backward pass instead of computed again.
     """
 
     few: Launch = Launch(32, early=True)
@@ -51,6 +52,7 @@ class Tuning(NamedTuple):
     stage_back: Launch = Launch()
     last_back: Launch = Launch(early=True)
     loss: Launch = Launch(128, span=2)
+    keeps: bool = False
 
 
 # The fastest of those timed on an H200.
@@ -91,16 +93,18 @@ def to_mixed(x, convs, tuning, interpret):
     """All stages but the last: planes [4 o, n, n, B] for it to interpolate; all stages' inputs."""
     hidden = [x.transpose(1, 2, 0, 3)]
     for conv in convs[:-2]:
-        hidden.append(stage(hidden[-1], *conv, None, tuning, interpret))
-    return stage(hidden[-1], *convs[-2], convs[-1][0], tuning, interpret), hidden
+        hidden += stage(hidden[-1], *conv, None, tuning, interpret)
+    mixed, *kept = stage(hidden[-1], *convs[-2], convs[-1][0], tuning, interpret)
+    return mixed, hidden + kept
 
 
 def from_images(grad, hidden, convs, tuning, interpret):
     """The images' gradient as planes [o, 2n, 2n, B] -> those of x and convs."""
-    last = last_stage_back(grad, hidden[-1], *convs[-2], convs[-1][0], tuning, interpret)
+    source = hidden[-1:] if tuning.keeps else (hidden[-1], *convs[-2])
+    last = last_stage_back(grad, source, convs[-1][0], tuning, interpret)
     grad, d_lower, *d_last = last
     d_convs = [tuple(d_last)]
-    for i in reversed(range(len(hidden))):
+    for i in reversed(range(len(convs) - 1)):
         d_bias = d_lower
         grad, d_lower, d_kernel = stage_back(grad, hidden[i], convs[i][0], i > 0, tuning, interpret)
         d_convs.insert(0, (d_kernel, d_bias))
@@ -157,17 +161,20 @@ def call(body, arguments, grid, out_shape, launch, channels, interpret):
 
 
 def stage(x, kernel, bias, last_kernel, tuning, interpret):
-    """ELU(conv(upsampled x)): x [n, n, B, c] -> [2n, 2n, B, o], or that mixed by last_kernel."""
+    """y = ELU(conv(upsampled x)): x [n, n, B, c] -> [y [2n, 2n, B, o]].
+
+    With a last kernel: [y mixed by it, and y if it is to be kept].
+    """
     n, _, images, c = x.shape
-    if last_kernel is None:
-        launch, arguments = tuning.stage if 2 * n > FEW else tuning.few, (x, kernel, bias)
-        shape = ShapeDtypeStruct((2 * n, 2 * n, images, kernel.shape[-1]), x.dtype)
-    else:
-        launch, arguments = tuning.stage_mix, (x, kernel, bias, last_kernel)
-        shape = ShapeDtypeStruct((4 * last_kernel.shape[-1], 2 * n, 2 * n, images), FLOAT)
+    launch, arguments = tuning.stage if 2 * n > FEW else tuning.few, (x, kernel, bias)
+    shapes = [ShapeDtypeStruct((2 * n, 2 * n, images, kernel.shape[-1]), x.dtype)]
+    if last_kernel is not None:
+        launch, arguments = tuning.stage_mix, (*arguments, last_kernel)
+        mixed = ShapeDtypeStruct((4 * last_kernel.shape[-1], 2 * n, 2 * n, images), FLOAT)
+        shapes = [mixed, *shapes] if tuning.keeps else [mixed]
     grid = (2 * n, pl.cdiv(images, launch.tile))
     body = partial(bodies.stage_body, early=launch.early)
-    return call(body, arguments, grid, shape, launch, c, interpret)
+    return call(body, arguments, grid, shapes, launch, c, interpret)
 
 
 def last_stage(mixed, bias, tuning, interpret):
@@ -198,22 +205,24 @@ def stage_back(grad, x, kernel, through_elu, tuning, interpret):
     return dx, total[-1], total[:-1].reshape(2, out, 2, c).transpose(2, 0, 3, 1)
 
 
-def last_stage_back(grad, x, kernel, bias, last_kernel, tuning, interpret):
+def last_stage_back(grad, source, last_kernel, tuning, interpret):
     """Gradients of the last stage, planes [o, 4n, 4n, B] -> dx, its sum, d_kernel, d_bias.
 
-    x, kernel, bias: of the stage in front, whose gradient before its ELU dx is.
+    source: the last stage's input, an ELU's output, or what it is computed from: the input, kernel
+    and bias of the stage in front. dx: the gradient in front of that ELU.
     """
-    n, _, images, c = x.shape
-    out, launch = last_kernel.shape[-1], tuning.last_back
-    grid = (2 * n, pl.cdiv(images, launch.tile))
+    _, size, _, images = grad.shape
+    n, dtype, launch = size // 2, source[0].dtype, tuning.last_back
+    c, out = last_kernel.shape[2:]
+    grid = (n, pl.cdiv(images, launch.tile))
     shapes = (
-        ShapeDtypeStruct((2 * n, 2 * n, images, kernel.shape[-1]), x.dtype),
-        ShapeDtypeStruct((*grid, COLUMNS + 2, kernel.shape[-1]), FLOAT),
+        ShapeDtypeStruct((n, n, images, c), dtype),
+        ShapeDtypeStruct((*grid, COLUMNS + 2, c), FLOAT),
     )
-    arguments = (grad, x, kernel, bias, last_kernel)
     # Reading ahead takes registers that only narrow numbers leave.
-    body = partial(bodies.last_back_body, early=launch.early and x.dtype.itemsize < 4)
+    body = partial(bodies.last_back_body, early=launch.early and dtype.itemsize < 4)
+    arguments = (grad, *source, last_kernel)
     dx, parts = call(body, arguments, grid, shapes, launch, c, interpret)
     total = jnp.sum(parts, axis=(0, 1))
-    d_kernel = total[: 4 * out].reshape(out, 2, 2, -1).transpose(2, 1, 3, 0)
+    d_kernel = total[: 4 * out].reshape(out, 2, 2, c).transpose(2, 1, 3, 0)
     return dx, total[COLUMNS], d_kernel, total[COLUMNS + 1, :out]

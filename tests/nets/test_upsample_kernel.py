@@ -14,7 +14,8 @@ from cgjax.nets.upsample_kernel import Launch, Tuning, supports, upsample_stack
 
 SLOTS, BATCH, N, C = 2, 3, 4, 16
 # Tiles of 2 do not divide the 3 images.
-SMALL = Tuning(*[Launch(tile=2, height=1, span=2, early=True)] * len(Tuning._fields))
+LAUNCHES = [Launch(tile=2, height=1, span=2, early=True)] * 7
+SMALL, KEEPING = Tuning(*LAUNCHES), Tuning(*LAUNCHES, keeps=True)
 # The kernels are large programs for XLA's CPU backend.
 QUICK = {"xla_backend_optimization_level": 0}
 
@@ -131,7 +132,7 @@ def test_kernels_agree_with_plain_form():
 
 
 def test_eight_devices_run_the_kernels_on_their_own_rows(monkeypatch):
-    tuning = Tuning(*[Launch(tile=1, height=1, span=1)] * len(Tuning._fields))
+    tuning = Tuning(*[Launch(tile=1, height=1, span=1)] * 7)
     monkeypatch.setattr(
         upsample_kernel, "upsample_stack", lambda x, c: upsample_stack(x, c, tuning, True)
     )
@@ -170,7 +171,7 @@ def test_kernels_are_chosen_where_each_gpu_has_rows(monkeypatch, capsys):
         assert decoders.choose_form(module, 6) == "pallas"
 
 
-def test_kernels_in_bfloat16_four_channels(monkeypatch):
+def test_kernels_in_bfloat16_four_channels_and_nothing_computed_again(monkeypatch):
     # XLA's CPU backend refuses one of the bfloat16 products; widening its operands is exact.
     dot = upsample_bodies._dot
     monkeypatch.setattr(
@@ -179,7 +180,7 @@ def test_kernels_in_bfloat16_four_channels(monkeypatch):
         lambda a, b, contract: dot(a.astype(jnp.float32), b.astype(jnp.float32), contract),
     )
     x, convs = decoder(jax.random.key(2), jnp.bfloat16, (C, 4))
-    ours = value_and_grads(kernels, x, convs)
+    ours = value_and_grads(lambda x, convs: upsample_stack(x, convs, KEEPING, True), x, convs)
     wanted = value_and_grads(plain, x.astype(jnp.float32), convs)
     assert ours[0].dtype == jnp.float32 and ours[1][0].dtype == jnp.bfloat16
     for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(wanted), strict=True):
