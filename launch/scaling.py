@@ -189,13 +189,15 @@ IMAGES = 50_000
 CONVNET = ntk_plan.Facts(
     outputs=1,
     params=3_853_953,
-    flops=193_752_773,
-    activations=4_568_262,
+    flops=193_752_965,
+    activations=4_568_454,
     dense=((6145, 512), (513, 1024), (1025, 1)),
     spread=((1056, 51, 32), (800, 801, 32), (576, 801, 64), (384, 1601, 64)),
     rest=(32, 32, 32, 32, 64, 64, 64, 64),
     itemsize=FLOAT,
-)
+    leaves=(32, 1600, 32, 25_600, 64, 51_200, 64, 102_400, 512, 3_145_728, 1024, 524_288, 1, 1024,
+            32, 32, 32, 32, 64, 64, 64, 64),
+)  # fmt: skip
 # Values of a sample that are gathered: products per position summed, and both factors elsewhere.
 FACTORS = sum(k * m for _, k, m in CONVNET.spread) + sum(CONVNET.rest)
 FACTORS += sum(k + m for k, m in CONVNET.dense)
@@ -251,8 +253,8 @@ class Masks(NamedTuple):
 # Three rules x three seeds of each vision model, two rules x two starts x three seeds of each
 # language task; every problem has four inputs.
 GRID = {
-    "ResNet50, with and without SimCLR": Masks(18, 2_730_370_651, 4 * 10_000, 27_911_360),
-    "WideResNet50": Masks(9, 7_560_849_499, 4 * 10_000, 71_222_464),
+    "ResNet50, with and without SimCLR": Masks(18, 2_734_398_683, 4 * 10_000, 27_911_360),
+    "WideResNet50": Masks(9, 7_566_067_675, 4 * 10_000, 71_222_464),
     "BERT-small, agreement": Masks(12, 406_642_576, 4 * 9_500, 12_582_912),
     "BERT-small, anaphora": Masks(12, 406_642_576, 4 * 2_500, 12_582_912),
 }

@@ -800,6 +800,15 @@ SENTENCES = [
     ),
     (
         RESISTANCE,
+        "8 seeds on the H200: gap {:.3f} against {:.3f}, S_2 {:.3f} against {:.3f}.",
+        [
+            f"resistance/demo-paper-mnist mnist/{setting}: {score}"
+            for score in ("gap", "S_2")
+            for setting in "AB"
+        ],
+    ),
+    (
+        RESISTANCE,
         "SGD {:.3f}, {:.3f}, {:.3f}, {:.3f}, walks {:.3f}, {:.3f}, {:.3f}, {:.3f}. Of 16",
         [
             f"resistance/capacity-paper {who}, scale 2, width {width}: test accuracy"

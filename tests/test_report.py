@@ -193,7 +193,7 @@ def test_the_report_prints_every_table(capsys):
     titles = [line.removeprefix("## ") for line in printed.splitlines() if line.startswith("#")]
     own = ["sprites", "sprites, beyond the paper", "sprites, size fast"]
     own += ["sprites, size fast, bfloat16", "sprites, size paper"]
-    own += ["support", "kernels", "kernels, recomputed", "bumps"]
+    own += ["support", "vectors", "kernels", "kernels, recomputed", "bumps"]
     own += ["resistance: orderings", "resistance: recomputed"]
     own += ["subnetworks", "subnetworks: structure", "across papers: pairs"]
     own += ["across papers: theories", "across papers: theories beside each other"]

@@ -9,23 +9,18 @@ that are no floating-point numbers, such as counters and keys, are no parameters
     kernel = empirical(lambda params, x: nnx.merge(graph, params, rest)(x), params, x)
 """
 
-import contextlib
 import functools
-import math
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding
-from jax.sharding import PartitionSpec as P
 
-from cgjax.analysis import checks, machines, ntk_blocks, ntk_layers, ntk_plan
+from cgjax.analysis import checks, machines, ntk_blocks, ntk_layers, ntk_plan, ntk_programs
 from cgjax.analysis.linearised import linearised_fit
 from cgjax.analysis.ntk_mixing import warn_of_mixing
-from cgjax.analysis.ntk_vector import blamed, digits, is_of, kernel_vector_product, length
-from cgjax.core import parallel
-from cgjax.core.logging import say
+from cgjax.analysis.ntk_products import digits
+from cgjax.analysis.ntk_vector import blamed, is_of, kernel_vector_product
 
 __all__ = [
     "alignment", "drift", "empirical", "jacobian", "kernel_vector_product", "linearised_fit",
@@ -57,7 +52,8 @@ def empirical(
     memory: bytes to use on each device; by default half of what is free. Larger kernels are
         streamed in tiles of `tile` samples (by default chosen from the memory).
     devices: to share the work; by default all, where there is enough of it.
-    verbose: say what it will cost, a small kernel when it is compiled only.
+    precision: of the products, one of JAX's, or "float32x3" (see `ntk_products`).
+    verbose: say what it will cost, once for each plan.
 
     >>> empirical(f, params, x).shape
     (6, 6, 2, 2)
@@ -65,23 +61,15 @@ def empirical(
     x2 = None if x2 is x1 else x2
     warn_of_mixing(f, params, x1)
     if memory is None and tile is None and devices is None:
-        try:
-            found = _small(f, params, x1, x2, form, algorithm, precision, verbose)
-            return blamed(found, params=params, x1=x1, x2=x2)
-        except _NotSmall:
-            pass
-    plan = ntk_plan.plan(f, params, x1, x2, form, algorithm, memory, tile, devices)
+        found = ntk_programs.small(f, params, x1, x2, form, algorithm, precision, verbose)
+        if found is not None:
+            return blamed(*found, params=params, x1=x1, x2=x2)
+    plan = ntk_plan.plan(f, params, x1, x2, form, algorithm, memory, tile, devices, precision)
     if verbose:
-        say(plan.text)
-    how = (form, plan.algorithm, plan.directions, precision)
-    is_one = devices is not None and plan.n_devices == 1
-    devices = list(jax.local_devices() if devices is None else devices)[: plan.n_devices]
-    with jax.default_device(devices[0]) if is_one else contextlib.nullcontext():
-        if plan.is_whole:
-            found = _whole(f, params, x1, x2, how)
-        else:
-            found = _streamed(f, params, x1, x2, how, plan, devices)
-    return blamed(found, params=params, x1=x1, x2=x2)
+        ntk_plan.tell(plan)
+    devices = list(jax.local_devices() if devices is None else devices)
+    found = ntk_programs.planned(f, params, x1, x2, plan, devices)
+    return blamed(*found, params=params, x1=x1, x2=x2)
 
 
 def jacobian(f: Callable, params, x, precision: str = "highest"):
@@ -100,137 +88,6 @@ def _jacobian(f, params, x, precision):
     leaves, tree = jax.tree.flatten(params)
     found = iter(found)
     return tree.unflatten([next(found) if ntk_layers.is_float(a) else None for a in leaves])
-
-
-# --- programs -------------------------------------------------------------------------------------
-
-
-class _NotSmall(Exception):
-    """Raised while `_small` is traced."""
-
-
-@functools.partial(jax.jit, static_argnames=("f", "form", "algorithm", "precision", "verbose"))
-def _small(f, params, x1, x2, form, algorithm, precision, verbose):
-    """Plans while it is traced: a small kernel takes less time than to look up its plan."""
-    plan = ntk_plan.small(f, params, x1, x2, form, algorithm)
-    if plan is None:
-        raise _NotSmall
-    if verbose:
-        say(plan.text)
-    return _whole(f, params, x1, x2, (form, plan.algorithm, plan.directions, precision))
-
-
-@functools.partial(jax.jit, static_argnames=("f", "how"))
-def _whole(f, params, x1, x2, how):
-    form, algorithm, directions, precision = how
-    with digits(precision):
-        if algorithm == "vector":
-            x2 = x1 if x2 is None else x2
-            return ntk_blocks.vector_block(f, params, x1, x2, form, directions)
-        left = ntk_blocks.factors(f, params, x1, form, algorithm)
-        right = left if x2 is None else ntk_blocks.factors(f, params, x2, form, algorithm)
-        return ntk_blocks.contract(left, right, form)
-
-
-@functools.partial(jax.jit, static_argnames=("f", "how", "mesh"))
-def _tile_factors(f, params, x, how, mesh):
-    form, algorithm, _, precision = how
-
-    def factors(params, x):
-        with digits(precision):
-            return ntk_blocks.factors(f, params, x, form, algorithm)
-
-    return _over(mesh, factors, (P(), P("data")))(params, x)
-
-
-@functools.partial(jax.jit, static_argnames=("how", "mesh"))
-def _tile_contract(left, right, how, mesh):
-    form, _, _, precision = how
-
-    def contract(left, right):
-        gather = functools.partial(jax.lax.all_gather, axis_name="data", tiled=True)
-        with digits(precision):
-            return ntk_blocks.contract(left, jax.tree.map(gather, right) if mesh else right, form)
-
-    return _over(mesh, contract, (P("data"), P("data")))(left, right)
-
-
-@functools.partial(jax.jit, static_argnames=("f", "how", "mesh"))
-def _tile_vector(f, params, x1, x2, how, mesh):
-    form, _, directions, precision = how
-
-    def block(params, x1, x2):
-        with digits(precision):
-            return ntk_blocks.vector_block(f, params, x1, x2, form, directions)
-
-    return _over(mesh, block, (P(), P("data"), P()))(params, x1, x2)
-
-
-def _over(mesh, function, specs):
-    """The same function on each device's rows."""
-    if mesh is None:
-        return function
-    return jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=P("data"), check_vma=False)
-
-
-# --- tiles ----------------------------------------------------------------------------------------
-
-
-def _streamed(f, params, x1, x2, how, plan, devices):
-    """The kernel tile by tile, collected in host memory."""
-    mesh = None if len(devices) == 1 else Mesh(np.array(devices), ("data",))
-    if mesh:
-        params = jax.device_put(params, NamedSharding(mesh, P()))
-    n1, n2 = length(x1), length(x1 if x2 is None else x2)
-    kernel = None
-    for i, j, block in _one_late(_blocks(f, params, x1, x2, how, plan, mesh)):
-        block = parallel.fetch(block)
-        if kernel is None:
-            kernel = np.empty((n1, n2, *block.shape[2:]), block.dtype)
-        rows, columns = (slice(k * plan.tile, (k + 1) * plan.tile) for k in (i, j))
-        here = kernel[rows, columns]
-        here[...] = block[: here.shape[0], : here.shape[1]]
-        if x2 is None and i != j:
-            outputs = (3, 2) if how[0] == "full" else range(2, here.ndim)
-            kernel[columns, rows] = here.transpose(1, 0, *outputs)
-    return jax.device_put(kernel, may_alias=True)
-
-
-def _one_late(blocks):
-    """Hands a block on when the next is under way, so that no device waits for the copy."""
-    waiting = next(blocks)
-    for block in blocks:
-        yield waiting
-        waiting = block
-    yield waiting
-
-
-def _blocks(f, params, x1, x2, how, plan, mesh):
-    """(i, j, kernel of tiles i and j) for all pairs of tiles; if symmetric, for i <= j."""
-    symmetric = x2 is None
-    x2 = x1 if symmetric else x2
-    vector = plan.algorithm == "vector"
-
-    def side(x, k, spec):
-        rows = np.minimum(np.arange(k * plan.tile, (k + 1) * plan.tile), length(x) - 1)
-        tile = jax.tree.map(lambda a: a[rows], x)
-        tile = jax.device_put(tile, NamedSharding(mesh, spec)) if mesh else tile
-        return tile if vector else _tile_factors(f, params, tile, how, mesh)
-
-    n_tiles = math.ceil(length(x1) / plan.tile)
-    for start in range(0, n_tiles, plan.held):
-        group = range(start, min(start + plan.held, n_tiles))
-        held = {i: side(x1, i, P("data")) for i in group}
-        for j in range(start if symmetric else 0, math.ceil(length(x2) / plan.tile)):
-            known = symmetric and not vector and j in held
-            right = held[j] if known else side(x2, j, P() if vector else P("data"))
-            for i, left in held.items():
-                if symmetric and i > j:
-                    continue
-                if vector:
-                    yield i, j, _tile_vector(f, params, left, right, how, mesh)
-                else:
-                    yield i, j, _tile_contract(left, right, how, mesh)
 
 
 # --- what is done with a kernel -------------------------------------------------------------------

@@ -1,12 +1,14 @@
 """The empirical NTK of one pair of tiles: factors of Jacobians and their contraction."""
 
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
 
-from cgjax.analysis import checks, ntk_layers
-from cgjax.analysis.ntk_plan import FORMS
+from cgjax.analysis import checks, ntk_layers, ntk_outer, ntk_products
+from cgjax.analysis.ntk_plan import FORMS, SMALL_LEAF
+from cgjax.analysis.ntk_products import ONE_PASS, Passes
 
 
 def floats(params):
@@ -23,26 +25,27 @@ def floats(params):
     return [leaves[i] for i in places], merge
 
 
-def factors(f, params, x, form, algorithm):
+def factors(f, params, x, form, algorithm, how: Passes = ONE_PASS):
     """What each sample contributes, whatever it is paired with.
 
-    Returns (dense, flat): dense a list of a [n, fan_in] and d [n, o, width], whose Jacobian is
-    their outer product; flat a list of Jacobians [n, o, size].
+    Returns (dense, flat): dense a list of a [n, fan_in], d [n, o, width] and the bias's factor s
+    [n] or None: their Jacobian is (a, s) times d; flat a list of Jacobians [n, o, size].
     """
     _check_form(form)
     if algorithm not in ("structured", "jacobian"):
         raise ValueError(f"algorithm '{algorithm}' has no factors: 'structured' or 'jacobian'")
     one = _layer_factors if algorithm == "structured" else _leaf_factors
-    return jax.vmap(functools.partial(one, f, form, params))(x)
+    return jax.vmap(functools.partial(one, f, form, how, params))(x)
 
 
-def _leaf_factors(f, form, params, x):
+def _leaf_factors(f, form, how, params, x):
+    del how  # it is for the layers' products
     free, merge = floats(params)
     flat = jax.jacrev(lambda free: _formed(ntk_layers.single(f, merge(free), x), form))(free)
     return [], _joined(flat)
 
 
-def _layer_factors(f, form, params, x):
+def _layer_factors(f, form, how, params, x):
     found = ntk_layers.trace(f, params, x)
     leaves = jax.tree.leaves(params)
 
@@ -50,21 +53,24 @@ def _layer_factors(f, form, params, x):
         values = list(leaves)
         for place, leaf in zip(found.rest, rest):
             values[place] = leaf
-        out, entered = ntk_layers.run(found, values, x, nudges)
+        out, entered = ntk_layers.run(found, values, x, nudges, how)
         return _formed(out, form), entered
 
     rest = [leaves[i] for i in found.rest]
     out, pull, entered = jax.vjp(outputs, rest, ntk_layers.no_nudges(found), has_aux=True)
     flat, cotangents = jax.vmap(pull)(jnp.eye(len(out), dtype=out.dtype))
     dense = []
-    for layer, a, d in zip(found.layers, entered, cotangents):
+    for layer, one, d in zip(found.layers, entered, cotangents):
         # Networks may compute in fewer digits than their parameters have; their kernel should not.
         dtype = leaves[layer.weight].dtype
-        a, d = a.astype(dtype), ntk_layers.cotangent(layer, d).astype(dtype)
+        one, d = jax.tree.map(functools.partial(jnp.asarray, dtype=dtype), (one, d))
+        a, shifted = ntk_outer.sides(found.steps[layer.step], layer, one, d)
         if layer.positions == 1:
-            dense.append((a[0], d[:, 0]))
-        else:
-            flat.append(jnp.einsum("pk,opm->okm", a, d))
+            dense.append((a[0], shifted[:, 0], one.bias_scale))
+            continue
+        flat.append(ntk_products.outer(a, shifted, how))
+        if layer.bias is not None:
+            flat.append(jnp.sum(ntk_outer.cotangent(layer, d), axis=1) * one.bias_scale)
     return dense, _joined(flat)
 
 
@@ -77,15 +83,19 @@ def _formed(out, form):
     return jnp.mean(out)[None] if form == "mean_output" else out
 
 
-def _joined(flat, small=4096):
-    """Jacobians [o, *leaf] as [o, size], the small leaves as one."""
+def _joined(flat):
+    """Jacobians [o, *leaf] as [o, size]: the small leaves as one, on an accelerator all of them.
+
+    There a product takes long to compile, and many take longer than one.
+    """
+    small = SMALL_LEAF if jax.default_backend() == "cpu" else math.inf
     flat = [leaf.reshape(len(leaf), -1) for leaf in flat]
     few = [leaf for leaf in flat if leaf.shape[1] <= small]
     many = [leaf for leaf in flat if leaf.shape[1] > small]
     return many + ([jnp.concatenate(few, axis=1)] if few else [])
 
 
-def contract(left, right, form):
+def contract(left, right, form, how: Passes = ONE_PASS):
     """The kernel between two sets of factors, leaf by leaf."""
     _check_form(form)
     if jax.tree.structure(left) != jax.tree.structure(right):
@@ -93,23 +103,32 @@ def contract(left, right, form):
     (dense1, flat1), (dense2, flat2) = left, right
     total = 0.0
     for j1, j2 in zip(flat1, flat2):
-        total += _products(j1, j2, form)
-    for (a1, d1), (a2, d2) in zip(dense1, dense2):
+        total += _products(j1, j2, form, how)
+    how = how._replace(contraction=False)  # little else is left to compute
+    for (a1, d1, s1), (a2, d2, s2) in zip(dense1, dense2):
         n1, n2 = len(a1), len(a2)
         shape = {"full": (n1, 1, n2, 1), "per_output": (n1, n2, 1)}.get(form, (n1, n2))
-        total += _products(d1, d2, form) * (a1 @ a2.T).reshape(shape)
+        inputs = _product(a1, a2, a1 is a2, how)
+        if s1 is not None:
+            inputs += s1[:, None] * s2[None]
+        total += _products(d1, d2, form, how) * inputs.reshape(shape)
     return total.transpose(0, 2, 1, 3) if form == "full" else total
 
 
-def _products(j1, j2, form):
+def _products(j1, j2, form, how):
     """J J'^T of [n, o, size]; "full" comes as [n1, o, n2, o], one matrix product."""
     (n1, o, size), n2 = j1.shape, len(j2)
-    if form == "full":
-        return (j1.reshape(-1, size) @ j2.reshape(-1, size).T).reshape(n1, o, n2, o)
     if form == "per_output":
         return jnp.einsum("ias,jas->ija", j1, j2)
-    total = j1.reshape(n1, -1) @ j2.reshape(n2, -1).T
+    length = size if form == "full" else o * size
+    total = _product(j1.reshape(-1, length), j2.reshape(-1, length), j1 is j2, how)
+    if form == "full":
+        return total.reshape(n1, o, n2, o)
     return total / o if form == "mean_trace" else total
+
+
+def _product(a, b, is_same, how):
+    return ntk_products.gram(a, how) if is_same else ntk_products.product(a, b, how)
 
 
 def vector_block(f, params, x1, x2, form, directions):

@@ -3,11 +3,11 @@
 In a layer y = a W + b, dense or convolutional, the Jacobian of one output with respect to W is
 sum_p a_p d_p^T over the positions p, with a_p [fan_in] what enters the layer and d_p [width] the
 cotangent of y. So dense layers (one position) need no Jacobian: their share of the kernel is
-(a . a')(d . d'), the bias being one more input of a; and layers with positions get theirs from one
-matrix product, where a per-sample convolution gradient would be slow. Nothing has to be declared:
-a weight counts as a layer's when the trace uses it once, in a matrix product or an ungrouped
-convolution, after nothing but reshapes, transposes, casts and products with scalars. Every other
-parameter keeps its plain Jacobian, so the kernel is right for any f.
+(a . a')(d . d'), the bias adding 1 to a . a'; and layers with positions get theirs from one matrix
+product (`ntk_outer`), where a per-sample convolution gradient would be slow. Nothing has to be
+declared: a weight counts as a layer's when the trace uses it once, in a matrix product or an
+ungrouped convolution, after nothing but reshapes, transposes, casts and products with scalars.
+Every other parameter keeps its plain Jacobian, so the kernel is right for any f.
 """
 
 import collections
@@ -19,6 +19,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, DropVar, Jaxpr, Literal, jaxpr_as_fun
+
+from cgjax.analysis import ntk_products
+from cgjax.analysis.ntk_products import ONE_PASS, Passes
 
 
 class Step(NamedTuple):
@@ -45,6 +48,7 @@ class Layer(NamedTuple):
     positions: int
     fan_in: int
     width: int
+    window: tuple = ()  # places of a convolution's kernel along each axis
 
 
 class Trace(NamedTuple):
@@ -209,7 +213,7 @@ def _layers(steps, leaves, outputs):
 
 def _layer(index, step, seen, shapes):
     """The layer that this step computes, if it is one."""
-    y = shapes[step.results[0]]
+    y, window = shapes[step.results[0]], ()
     if step.name == "dot_general":
         contracted, batch = step.params["dimension_numbers"]
         side = 1 if seen[1] and all(seen[1].own) else 0
@@ -227,12 +231,16 @@ def _layer(index, step, seen, shapes):
         if groups != (1, 1) or not ordered or not (seen[1] and all(seen[1].own)):
             return None
         channels = (channel,)
-        fan_in = math.prod(shapes[step.operands[1]]) // y[channels[0]]
+        kernel = shapes[step.operands[1]]
+        fan_in = math.prod(kernel) // y[channel]
+        window = tuple(kernel[i] for i in _numbers(step).rhs_spec[2:])
     else:
         return None
     width = math.prod(y[i] for i in channels)
     alias, positions = seen[side], math.prod(y) // max(width, 1)
-    return Layer(index, side, alias.leaf, None, alias.scale, (), channels, positions, fan_in, width)
+    return Layer(
+        index, side, alias.leaf, None, alias.scale, (), channels, positions, fan_in, width, window
+    )
 
 
 def _take_bias(step, seen, shapes, uses, found, made):
@@ -275,11 +283,18 @@ def _passed_on(step, seen, shapes):
 # --- running a trace ------------------------------------------------------------------------------
 
 
-def run(found: Trace, leaves: list, x, nudges: list) -> tuple[jax.Array, list]:
-    """f at one sample, `nudges[i]` added to the i-th layer's y: outputs [o] and each layer's a.
+class Entered(NamedTuple):
+    """What a layer's product meets beside its weight."""
 
-    a: [positions, fan_in], with one more column where the layer has a bias.
-    """
+    value: jax.Array  # the other operand
+    weight_scale: Any  # factors of weight and bias
+    bias_scale: Any  # None: no bias
+
+
+def run(
+    found: Trace, leaves: list, x, nudges: list, how: Passes = ONE_PASS
+) -> tuple[jax.Array, list]:
+    """f at one sample, `nudges[i]` added to the i-th layer's y: outputs [o], what enters each."""
     if len(leaves) != len(found.leaves):
         raise ValueError(f"leaves are {len(found.leaves)} as in the trace, got {len(leaves)}")
     shapes = [found.steps[layer.step].avals[0].shape for layer in found.layers]
@@ -293,43 +308,24 @@ def run(found: Trace, leaves: list, x, nudges: list) -> tuple[jax.Array, list]:
     places = {layer.step: i for i, layer in enumerate(found.layers)}
     for index, step in enumerate(found.steps):
         operands = [read(atom) for atom in step.operands]
-        results = step.evaluate(operands)
+        results = _evaluated(step, operands, how if index in places else ONE_PASS)
         if index in places:
             results[0] += nudges[places[index]]
         env.update((step.results[i], value) for i, value in results.items())
-    entered = [_entered(found.steps[layer.step], layer, read) for layer in found.layers]
-    return read(found.outputs[0]), entered
+    return read(found.outputs[0]), [_entered(found, layer, read) for layer in found.layers]
 
 
-def no_nudges(found: Trace) -> list:
-    """Zeros of the shape of each layer's y."""
-    avals = [found.steps[layer.step].avals[0] for layer in found.layers]
-    return [jnp.zeros(aval.shape, aval.dtype) for aval in avals]
+def _evaluated(step, operands, how):
+    is_float32 = all(dtype(value) == jnp.float32 for value in operands)
+    if how.backward and step.name == "conv_general_dilated" and is_float32:
+        return {0: ntk_products.convolution(step.params)(*operands)}
+    return step.evaluate(operands)
 
 
-def cotangent(layer: Layer, d: jax.Array) -> jax.Array:
-    """Cotangents of y [o, *y] as [o, positions, width]."""
-    channels = tuple(axis + 1 for axis in layer.channels)
-    if math.prod(d.shape[axis] for axis in channels) != layer.width:
-        raise ValueError(f"d is [o, *y] with width {layer.width} on axes {channels}: {d.shape}")
-    rest = tuple(axis for axis in range(1, d.ndim) if axis not in channels)
-    return d.transpose(0, *rest, *channels).reshape(len(d), layer.positions, layer.width)
-
-
-def _entered(step, layer, read):
-    """What enters a layer, [positions, fan_in (+ 1)], scaled as its weight is."""
-    a = read(step.operands[1 - layer.side])
-    if step.name == "dot_general":
-        contracted = _numbers(step)[0][1 - layer.side]
-        free = tuple(axis for axis in range(a.ndim) if axis not in contracted)
-        a = a.transpose(*free, *contracted)
-    else:
-        a = _patches(a, read(step.operands[1]).shape, step.params)
-    a = a.reshape(layer.positions, layer.fan_in) * _scale(layer.weight_scale, read)
-    if layer.bias is not None:
-        column = jnp.full((layer.positions, 1), _scale(layer.bias_scale, read), a.dtype)
-        a = jnp.concatenate([a, column], axis=1)
-    return a
+def _entered(found, layer, read):
+    value = read(found.steps[layer.step].operands[1 - layer.side])
+    bias_scale = None if layer.bias is None else _scale(layer.bias_scale, read)
+    return Entered(value, _scale(layer.weight_scale, read), bias_scale)
 
 
 def _scale(scalars, read):
@@ -340,23 +336,7 @@ def _scale(scalars, read):
     return scale
 
 
-def _patches(a, kernel, params):
-    """What a convolution sees at each position: [batch, *out, offsets * channels].
-
-    Slices along one axis after the other, rather than a convolution with an identity: only
-    memory moves, and few operations have to be compiled.
-    """
-    numbers = params["dimension_numbers"]
-    a = a.transpose(numbers.lhs_spec[0], *numbers.lhs_spec[2:], numbers.lhs_spec[1])
-    inside = [dilation - 1 for dilation in params["lhs_dilation"]]
-    edges = [(low, high, between) for (low, high), between in zip(params["padding"], inside)]
-    a = jax.lax.pad(a, jnp.zeros((), a.dtype), [(0, 0, 0), *edges, (0, 0, 0)])
-    window = [kernel[i] for i in numbers.rhs_spec[2:]]
-    steps = zip(window, params["rhs_dilation"], params["window_strides"])
-    for axis, (size, spread, stride) in enumerate(steps, start=1):
-        reach = (size - 1) * spread
-        starts = range(0, reach + 1, spread)
-        stops = [start + a.shape[axis] - reach for start in starts]
-        cut = [jax.lax.slice_in_dim(a, *ends, stride, axis) for ends in zip(starts, stops)]
-        a = jnp.concatenate(cut, axis=-1)
-    return a
+def no_nudges(found: Trace) -> list:
+    """Zeros of the shape of each layer's y."""
+    avals = [found.steps[layer.step].avals[0] for layer in found.layers]
+    return [jnp.zeros(aval.shape, aval.dtype) for aval in avals]

@@ -17,8 +17,10 @@ _SEEN = weakref.WeakSet()  # functions that were looked at by `warn_of_mixing`
 
 def warn_of_mixing(f: Callable, params, x) -> None:
     """Once for each f, says where a sample's outputs depend on the others: then it has no NTK."""
+    if f in _SEEN:  # first, for small kernels take little time
+        return
     n = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(x)}
-    if f in _SEEN or not checks.known(params, x) or n & {(), (0,), (1,)} or len(n) != 1:
+    if not checks.known(params, x) or n & {(), (0,), (1,)} or len(n) != 1:
         return
     with contextlib.suppress(TypeError):  # what cannot be remembered is looked at again
         _SEEN.add(f)

@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 
 from cgjax.analysis import checks, ntk_layers
+from cgjax.analysis.ntk_products import ONE_PASS, PARTIAL_SUMS, Passes, passes
+from cgjax.core.logging import say
 
 FORMS = ("full", "per_output", "trace", "mean_trace", "mean_output")
 ALGORITHMS = ("structured", "jacobian", "vector")
@@ -17,9 +19,15 @@ ALGORITHMS = ("structured", "jacobian", "vector")
 # Below this, several devices or several tiles cost more than they save.
 _WORTH_SPLITTING = 2e9
 _SMALL = 64 * 2**20  # bytes that every machine has
+# Below this, several passes over little data take longer than one.
+_WORTH_PASSES = 2e10
+# Operations in a second, seconds of one more step of a program: fitted to small kernels on two
+# cores; on a GPU estimated.
+_SPEEDS = {"cpu": (5e10, 2e-6), "gpu": (2e13, 5e-6)}
 # Rows (samples times outputs) of a tile that still keep a matrix product busy.
 _BUSY_ROWS = 256
 _MAX_TILE = 2048
+SMALL_LEAF = 4096  # values: smaller leaves are contracted together
 
 
 class Facts(NamedTuple):
@@ -33,20 +41,46 @@ class Facts(NamedTuple):
     spread: tuple  # (positions, fan_in with bias, width) of each layer with several
     rest: tuple  # sizes of the leaves that belong to no layer
     itemsize: int
+    leaves: tuple = ()  # sizes of all
+
+
+class How(NamedTuple):
+    """What a program of a kernel has to know."""
+
+    form: str
+    algorithm: str
+    directions: int  # how many NTK-vector products at once
+    precision: str
+    passes: Passes
+    chunk: int  # samples whose factors are computed at a time in a program of the whole; 0: all
 
 
 class Plan(NamedTuple):
     """How one kernel is computed."""
 
-    algorithm: str
+    how: How
     tile: int  # samples per tile, on all devices together
     held: int  # tiles of x1 whose Jacobians, or factors of them, are alive at once
-    directions: int  # how many NTK-vector products at once
     n_devices: int
-    is_whole: bool  # one tile on one device: a single program
+    is_whole: bool  # a single program on one device
     flops: float  # in all
     peak: float  # bytes, on each device
     text: str  # the plan in one line
+
+    @property
+    def algorithm(self) -> str:
+        return self.how.algorithm
+
+
+_TOLD = set()
+
+
+def tell(plan: Plan) -> None:
+    """Says the plan, where it was not said before."""
+    told = (plan.how.form, plan.algorithm, plan.tile, plan.n_devices, plan.flops)
+    if told not in _TOLD:
+        _TOLD.add(told)
+        say(plan.text)
 
 
 def plan(
@@ -59,6 +93,7 @@ def plan(
     memory: float | None = None,
     tile: int | None = None,
     devices=None,
+    precision: str = "highest",
 ) -> Plan:
     """How `ntk.empirical` would go about these arguments; nothing is computed."""
     insist = devices is not None
@@ -75,11 +110,25 @@ def plan(
     n_devices = 1 if inside else len(devices)
     x64 = jax.config.jax_enable_x64
     key = (f, tree, tuple(avals), form, algorithm, memory, tile, n_devices, insist, inside, x64)
-    return _planned(*key)
+    return _planned(*key, precision, devices[0].platform)
 
 
 @functools.lru_cache(maxsize=256)
-def _planned(f, tree, avals, form, algorithm, memory, tile, n_devices, insist, inside, x64):
+def _planned(
+    f,
+    tree,
+    avals,
+    form,
+    algorithm,
+    memory,
+    tile,
+    n_devices,
+    insist,
+    inside,
+    x64,
+    precision,
+    platform,
+):
     del x64  # part of the key alone: it decides what a dtype means
     structs = [
         jax.ShapeDtypeStruct(shape, ntk_layers.dtype(jax.ShapeDtypeStruct(shape, dtype)))
@@ -90,16 +139,20 @@ def _planned(f, tree, avals, form, algorithm, memory, tile, n_devices, insist, i
     sizes = facts(f, params, x1)
     if inside:  # of someone's jit or vmap: one program, and no tiles
         tile = max(n1, n2 or 0)
-    return choose(sizes, n1, n2, form, algorithm, memory, n_devices, tile, insist)
+    given = (sizes, n1, n2, form, algorithm, memory, n_devices, tile, insist)
+    return choose(*given, precision, platform)
 
 
-def small(f: Callable, params, x1, x2, form, algorithm) -> Plan | None:
+def small(f: Callable, params, x1, x2, form, algorithm, precision) -> Plan | None:
     """The plan of a kernel so small that no tiles, devices or free memory matter; else None."""
+    devices = jax.local_devices()
+    memory = max(_SMALL, available(devices) / 16)
     leaves, tree = jax.tree.flatten((params, x1, x2))
     avals = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
-    key = (f, tree, avals, form, algorithm, _SMALL, None, 1, False, False)
-    plan = _planned(*key, jax.config.jax_enable_x64)
-    return plan if plan.is_whole and plan.flops < _WORTH_SPLITTING and plan.peak < _SMALL else None
+    key = (f, tree, avals, form, algorithm, memory, None, 1, False, False)
+    plan = _planned(*key, jax.config.jax_enable_x64, precision, devices[0].platform)
+    is_little = plan.flops < _WORTH_SPLITTING or len(devices) == 1
+    return plan if plan.is_whole and plan.peak < memory and is_little else None
 
 
 def check_samples(**given) -> list:
@@ -143,6 +196,7 @@ def facts(f: Callable, params, x) -> Facts:
         spread=tuple(size for size in sizes if size[0] > 1),
         rest=tuple(leaves[i].size for i in found.rest),
         itemsize=max(a.dtype.itemsize for a in floats),
+        leaves=tuple(a.size for a in floats),
     )
 
 
@@ -174,11 +228,13 @@ def choose(
     n_devices: int,
     tile: int | None = None,
     insist: bool = False,
+    precision: str = "highest",
+    platform: str = "cpu",
 ) -> Plan:
     """The cheapest algorithm whose tiles fit in memory; n2 None: the kernel is symmetric.
 
     memory: bytes on each device. n_devices: how many may be used; little work uses one, unless
-    `insist`.
+    `insist`. platform: the devices' kind.
     """
     for given, known in ((form, FORMS), (algorithm, ("auto", *ALGORITHMS))):
         if given not in known:
@@ -189,19 +245,43 @@ def choose(
             checks.integer(name, count, 1)
     checks.bounded("memory", memory, 0, above=True)
     names = ALGORITHMS if algorithm == "auto" else (algorithm,)
-    plans = [_plan(sizes, n1, n2, form, name, memory, n_devices, tile, insist) for name in names]
+    hows = [How(form, name, 0, precision, ONE_PASS, 0) for name in names]
+    plans = [_plan(sizes, n1, n2, how, memory, n_devices, tile, insist, platform) for how in hows]
     fitting = [plan for plan in plans if plan.peak <= memory] or plans[-1:]
-    return min(fitting, key=lambda plan: plan.flops)
+    return min(fitting, key=lambda plan: _seconds(plan, sizes, n2 or n1, platform))
 
 
-def _plan(sizes, n1, n2, form, name, memory, n_devices, tile, insist):
+def _seconds(plan, sizes, n2, platform):
+    """About how long a plan takes: operations, and for small kernels the steps of its program."""
+    steps = {
+        "structured": 2 * len(sizes.dense) + 3 * len(sizes.spread),
+        "jacobian": sum(size > SMALL_LEAF for size in sizes.leaves),
+        "vector": math.ceil(n2 * _outputs(sizes, plan.how.form) / max(1, plan.how.directions)),
+    }[plan.algorithm]
+    rate, step = _SPEEDS.get(platform, _SPEEDS["gpu"])
+    return plan.flops / rate + steps * step
+
+
+def _plan(sizes, n1, n2, how, memory, n_devices, tile, insist, platform):
+    form, name = how.form, how.algorithm
     per_sample, per_pair, _, _ = _costs(sizes, form, name)
     rows = n1 if n2 is None else max(n1, n2)
     pairs = n1 * n1 / 2 if n2 is None else n1 * n2
     flops = per_sample * (n1 + (n2 or 0)) + per_pair * pairs
+    if flops > _WORTH_PASSES:
+        how = how._replace(passes=passes(how.precision, platform))
     if (flops < _WORTH_SPLITTING or rows < n_devices) and not insist:
         n_devices = 1
     is_triangle = n2 is None and per_pair * pairs > _WORTH_SPLITTING
+    # A CPU keeps a tile in its cache.
+    in_tiles = tile is not None or n_devices > 1 or (is_triangle and platform == "cpu")
+    if not in_tiles and name != "vector":
+        chunk, peak = _chunk(sizes, how, n1, n2, memory, platform)
+        if peak <= memory:
+            if n2 is None:  # what is computed on the other side of the diagonal
+                flops += per_pair * pairs / (4 if is_triangle else 1)
+            plan = Plan(how._replace(chunk=chunk), rows, 1, 1, True, flops, peak, "")
+            return plan._replace(text=_text(plan, sizes, n1, n2, memory))
     t, directions = _tile(sizes, form, name, rows, is_triangle, memory, n_devices)
     t = t if tile is None else math.ceil(tile / n_devices)
     once, right, left = _bytes(sizes, form, name, t, directions, n_devices)
@@ -215,8 +295,23 @@ def _plan(sizes, n1, n2, form, name, memory, n_devices, tile, insist):
         flops += per_sample * n2 * again
     peak = once + right + held * left
     whole = n_devices == 1 and rows <= t
-    plan = Plan(name, t * n_devices, held, directions, n_devices, whole, flops, peak, "")
-    return plan._replace(text=_text(plan, sizes, n1, n2, form, memory))
+    how = how._replace(directions=directions)
+    plan = Plan(how, t * n_devices, held, n_devices, whole, flops, peak, "")
+    return plan._replace(text=_text(plan, sizes, n1, n2, memory))
+
+
+def _chunk(sizes, how, n1, n2, memory, platform):
+    """For one program of the whole kernel: samples whose factors are computed at a time; bytes."""
+    _, _, kept, work = _costs(sizes, how.form, how.algorithm)
+    rows = n1 if n2 is None else max(n1, n2)
+    twice = 2 if how.passes.contraction else 1  # numbers and their halves
+    fixed = twice * kept * (n1 + (n2 or 0)) + (PARTIAL_SUMS if how.passes.contraction else 0)
+    fixed += 3 * n1 * (n2 or n1) * _values_per_pair(sizes, how.form)
+    chunk = rows
+    # A CPU computes slowly inside a loop of the program.
+    while platform != "cpu" and chunk > 1 and sizes.itemsize * (fixed + chunk * work) > memory:
+        chunk = math.ceil(chunk / 2)
+    return chunk, sizes.itemsize * (fixed + chunk * work)
 
 
 def _outputs(sizes, form):
@@ -276,22 +371,23 @@ def _tile(sizes, form, name, rows, is_triangle, memory, n_devices):
 # --- in words -------------------------------------------------------------------------------------
 
 
-def _text(plan, sizes, n1, n2, form, memory):
-    o = _outputs(sizes, form)
+def _text(plan, sizes, n1, n2, memory):
+    o = _outputs(sizes, plan.how.form)
     whole = o * sizes.params * sizes.itemsize * (n1 if n2 is None else max(n1, n2))
     what = {
         "structured": f"structured ({len(sizes.dense)} dense layers as products of factors, "
         f"{len(sizes.spread)} layers with positions, {len(sizes.rest)} other leaves)",
         "jacobian": "Jacobian contraction",
-        "vector": f"NTK-vector products, {plan.directions} at once",
+        "vector": f"NTK-vector products, {plan.how.directions} at once",
     }[plan.algorithm]
     down, across = math.ceil(n1 / plan.tile), math.ceil((n2 or n1) / plan.tile)
     n_tiles = down * (down + 1) // 2 if n2 is None else down * across
     return (
-        f"ntk {n1:,} x {n2 or n1:,}, {form}, {sizes.outputs} outputs, {sizes.params:,} params: "
-        f"{what}; {_scaled(plan.flops, 1000, 'FLOP')}; Jacobian {_scaled(whole, 1024, 'B')}, "
-        f"peak about {_scaled(plan.peak, 1024, 'B')} of {_scaled(memory, 1024, 'B')} on each of "
-        f"{plan.n_devices} devices; {n_tiles:,} tiles of {plan.tile:,}"
+        f"ntk {n1:,} x {n2 or n1:,}, {plan.how.form}, {sizes.outputs} outputs, "
+        f"{sizes.params:,} params: {what}; {_scaled(plan.flops, 1000, 'FLOP')}; "
+        f"Jacobian {_scaled(whole, 1024, 'B')}, peak about {_scaled(plan.peak, 1024, 'B')} of "
+        f"{_scaled(memory, 1024, 'B')} on each of {plan.n_devices} devices; "
+        f"{n_tiles:,} tiles of {plan.tile:,}"
     )
 
 

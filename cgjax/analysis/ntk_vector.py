@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from cgjax.analysis import checks, ntk_blocks, ntk_plan
+from cgjax.analysis.ntk_products import digits
 
 
 def kernel_vector_product(
@@ -21,7 +23,7 @@ def kernel_vector_product(
     if batch is not None:
         checks.integer("batch", batch, 1)
     found = _kernel_vector_product(f, params, x1, x2, checks.real("v", v), batch, precision)
-    return blamed(found, params=params, x1=x1, x2=x2, v=v)
+    return blamed(*found, params=params, x1=x1, x2=x2, v=v)
 
 
 @functools.partial(jax.jit, static_argnames=("f", "batch", "precision"))
@@ -51,7 +53,7 @@ def _kernel_vector_product(f, params, x1, x2, v, batch, precision):
         parts = (_batches(x2, batch), _batches(v, batch, pad_with_zeros=True))
         direction, _ = jax.lax.scan(pulled, total, parts)
         result = jax.lax.map(pushed, _batches(x1, batch))
-    return result.reshape(-1, result.shape[-1])[: length(x1)]
+    return checked(result.reshape(-1, result.shape[-1])[: length(x1)])
 
 
 def is_of(shape, outputs):
@@ -78,19 +80,22 @@ def length(x):
     return len(jax.tree.leaves(x)[0])
 
 
-def digits(precision):
-    """Matrix products with so many digits."""
-    try:
-        return jax.default_matmul_precision(precision)
-    except ValueError:
-        raise ValueError(f"precision '{precision}' is none of JAX's, such as 'highest'") from None
+def checked(found):
+    """The end of a program: its result, and whether it is finite; None on a CPU: look there."""
+    return found, None if jax.default_backend() == "cpu" else jnp.all(jnp.isfinite(found))
 
 
-def blamed(found, **given):
+def blamed(found, is_finite, **given):
     """What was found; where it is not finite, the argument that is to blame is named.
 
     That takes one look, where looking at every argument would take as long as a small kernel.
     """
-    if checks.known(found) and not checks.is_finite(found):
+    if isinstance(found, jax.core.Tracer):
+        return found
+    if is_finite is None:
+        # One product is quicker than many looks; where it overflows, the arguments are looked at.
+        values = np.asarray(found.block_until_ready())
+        is_finite = math.isfinite(np.vdot(values, values))
+    if not is_finite:
         checks.finite_leaves(**given)
     return found

@@ -97,6 +97,11 @@ def require_devices() -> None:
         raise BadInput(f"no device: {first_line(error)}") from None
 
 
+def on_nvidia() -> bool:
+    """Whether kernels written for NVIDIA's GPUs can run here."""
+    return jax.devices()[0].device_kind.startswith("NVIDIA")
+
+
 def describe_devices() -> str:
     """For example "4x NVIDIA H200" or "1x cpu"."""
     kind = jax.devices()[0].device_kind

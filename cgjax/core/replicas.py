@@ -86,3 +86,29 @@ def _join(columns: list[dict], order) -> dict:
     names = [name for name in columns[0] if name != "step"]
     joined = {name: np.concatenate([padded(one[name]) for one in columns], 1) for name in names}
     return {"step": steps, **{name: values[:, order] for name, values in joined.items()}}
+
+
+def in_turn(several, at_once: int, state, data, data_axis, *each):
+    """`several(state, data, *each)` of some replicas after others; at_once divides their number.
+
+    The first axis of everything is the replicas, but for `state.step` and, unless data_axis is 0,
+    the data, which are shared; of what comes back too.
+    """
+
+    def some(group):
+        part, own, *rest = group
+        found, stats = several(
+            part._replace(step=state.step), data if data_axis is None else own, *rest
+        )
+        return found.step, (found._replace(step=None), stats)
+
+    groups = (state._replace(step=None), None if data_axis is None else data, *each)
+    groups = jax.tree.map(lambda leaf: leaf.reshape(-1, at_once, *leaf.shape[1:]), groups)
+    steps, found = jax.lax.map(some, groups)
+    found, stats = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), found)
+    return found._replace(step=steps[0]), stats
+
+
+def swapped(each):
+    """[replicas, steps, ...] as [steps, replicas, ...], and back."""
+    return jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), each)

@@ -21,9 +21,10 @@ from cgjax.core import checkpoint, contract, hosts, parallel, rng, shares, signa
 from cgjax.core.errors import BadInput, Diverged, Preempted
 from cgjax.core.logging import Progress, compiling, say
 from cgjax.core.plan import Due, Plan
-from cgjax.core.replicas import merge, replica_names
+from cgjax.core.replicas import in_turn, merge, replica_names, swapped
 from cgjax.core.shares import Share, log_call, report_deaths, still
 
+SMALL = 4096  # numbers of a leaf, of one replica
 # Within a command that asks for some of the trained replicas, `fit` reads and never trains.
 ONLY_READS = contextvars.ContextVar("only_reads", default=False)
 # Within a command that trains several runs together, `fit` hands over what is not trained yet.
@@ -301,33 +302,22 @@ class SetUp:
         place = self.place.everywhere if self.data_axis is None else self.place.replicas
         return parallel.put(self.experiment.data, place)
 
-    def over_replicas(self, one, state, data, *each):
-        """`one(state, data, *each)` for every replica: together, or `train.at_once` at a time.
+    def together(self, one, n_each: int):
+        """`one(state, data, *each)` of one replica as a function of several at once."""
+        axes = (self.axes, self.data_axis, *(0,) * n_each)
+        # The name tells a `shard_map` inside that replicas lie on this axis of the mesh.
+        return jax.vmap(one, axes, (self.axes, 0), spmd_axis_name="seed")
+
+    def all_of(self, several, state, data, *each):
+        """`several(state, data, *each)` of all replicas, or of `train.at_once` at a time.
 
         Convolutions of several replicas at once are grouped convolutions, which are slow on GPUs.
         """
-        axes = (self.axes, self.data_axis, *(0 for _ in each))
-        # The name tells a `shard_map` inside that replicas lie on this axis of the mesh.
-        together = jax.vmap(one, axes, (self.axes, 0), spmd_axis_name="seed")
         n = len(self.keys)
         at_once = math.gcd(n, self.config.train.at_once)  # gcd(n, 0) is n
         if at_once == n or self.place.mesh.shape["seed"] > 1:  # devices already take some each
-            return together(state, data, *each)
-        shared = None if self.data_axis == 0 else data
-
-        def some(group):
-            state_part, own, *rest = group
-            state_part = state_part._replace(step=state.step)
-            found, stats = together(state_part, own if shared is None else shared, *rest)
-            return found._replace(step=None), stats
-
-        groups = (state._replace(step=None), data if shared is None else None, *each)
-        shape = (n // at_once, at_once)
-        groups = jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), groups)
-        found, stats = jax.tree.map(
-            lambda leaf: leaf.reshape(n, *leaf.shape[2:]), jax.lax.map(some, groups)
-        )
-        return found._replace(step=state.step), stats
+            return several(state, data, *each)
+        return in_turn(several, at_once, state, data, self.data_axis, *each)
 
     def lowered(self, function, state, *arguments):
         """The program of `function(state, *arguments, keys, replicas)` on the mesh."""
@@ -347,16 +337,25 @@ class SetUp:
                 batch = {**batch, "mask": mask}
             return _update(experiment, state, batch, loss_key, replica)
 
+        together = self.together(one, 3)
+
+        # Replicas that wait do so for a whole call: taking turns costs nothing in a step.
+        def several(state, data, rows, keys, replicas):
+            def body(packed, row):
+                state, stats = together(unpack(packed), data, row, keys, replicas)
+                return pack(state._replace(step=state.step + 1)), stats
+
+            # An accelerator starts a kernel for every leaf that a step updates, however small.
+            small = 0 if jax.default_backend() == "cpu" else SMALL
+            pack, unpack = tree.packing(state, small)
+            length = self.config.train.steps_per_call
+            packed, stats = jax.lax.scan(body, pack(state), swapped(rows), length=length)
+            return unpack(packed), swapped(stats)
+
         # Keys and replicas are arguments: other seeds then find the same program in the cache.
         def call(state, data, rows, keys, replicas):
-            def body(state, row):
-                state, stats = self.over_replicas(one, state, data, row, keys, replicas)
-                return state._replace(step=state.step + 1), stats
-
-            rows = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), rows)
-            length = self.config.train.steps_per_call
-            state, stats = jax.lax.scan(body, state, rows, length=length)
-            return state, {**stats, "alive": state.died_at < 0}
+            state, stats = self.all_of(several, state, data, rows, keys, replicas)
+            return state, {**swapped(stats), "alive": state.died_at < 0}
 
         return self.lowered(call, state, data, rows)
 
@@ -384,7 +383,7 @@ class SetUp:
             return state, (scalars, arrays if keeps_arrays else {})
 
         def evaluate(state, data, keys, replicas):
-            return self.over_replicas(one, state, data, keys, replicas)
+            return self.all_of(self.together(one, 2), state, data, keys, replicas)
 
         return self.lowered(evaluate, state, data)
 

@@ -1,6 +1,8 @@
 """Small functions on trees whose leaves carry a leading replica axis."""
 
+import math
 import zlib
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -61,6 +63,44 @@ def nested(named: dict, root: str) -> dict:
             node = node.setdefault(parent, {})
         node[parents[-1]] = leaf
     return found
+
+
+def packing(like, small: int) -> tuple[Callable, Callable]:
+    """(pack, unpack) of trees like this one: their small leaves become one array for each dtype.
+
+    Small: at most so many numbers in a replica. The first axis of leaves, the replicas, stays; a
+    leaf without any is left alone.
+    """
+    leaves, structure = jax.tree.flatten(like)
+    shapes = [leaf.shape for leaf in leaves]
+    kinds = [
+        str(leaf.dtype) if leaf.ndim and leaf.size <= small * len(leaf) else "" for leaf in leaves
+    ]
+
+    def pack(tree):
+        leaves = structure.flatten_up_to(tree)
+        joined = {
+            kind: jnp.concatenate(
+                [leaf.reshape(len(leaf), -1) for leaf, own in zip(leaves, kinds) if own == kind], 1
+            )
+            for kind in sorted(set(kinds) - {""})
+        }
+        return [leaf for leaf, kind in zip(leaves, kinds) if not kind], joined
+
+    def unpack(packed):
+        large, joined = iter(packed[0]), packed[1]
+        starts, leaves = dict.fromkeys(joined, 0), []
+        for shape, kind in zip(shapes, kinds):
+            if kind:
+                start, n = starts[kind], math.prod(shape[1:])
+                starts[kind] += n
+                own = jax.lax.slice_in_dim(joined[kind], start, start + n, axis=1)
+                leaves.append(own.reshape(shape))
+            else:
+                leaves.append(next(large))
+        return jax.tree.unflatten(structure, leaves)
+
+    return pack, unpack
 
 
 def checksum(array) -> int:

@@ -1,8 +1,9 @@
 """Convolutions, and the ConvNet of Lippl and Stachenfeld 2025.
 
-A convolution has two forms with the same result: "direct", the compiler's own, and "patches", one
-matrix product with what each position sees. Inside `lax.scan`, XLA's CPU backend runs its own
-convolution many times slower than the product; "auto" lets the backend decide.
+A convolution has three forms with the same result: "direct", the compiler's own; "patches", one
+matrix product with what each position sees; "kernel", GPU kernels of our own where they can run,
+which have no forward-mode derivatives. Inside `lax.scan`, XLA's CPU backend runs its own
+convolution many times slower than the product; "auto" lets the backend choose one of these two.
 """
 
 from typing import Any
@@ -13,20 +14,25 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from cgjax.nets import conv_kernel
 from cgjax.nets.mlp import WEIGHTS, Dense, uniform_fan_in
 from cgjax.nets.norm import BatchNorm
 
-FORMS = ("auto", "direct", "patches")
+FORMS = ("auto", "direct", "patches")  # with all derivatives
 
 
 def convolve(
     x: jax.Array, kernel: jax.Array, stride: int = 1, padding: int = 0, form: str = "auto"
 ) -> jax.Array:
     """x [B, H, W, c], kernel [k, k, c, o] -> [B, H', W', o], with zeros around the image."""
-    if form not in FORMS:
-        raise ValueError(f"unknown form {form!r}; choose from {', '.join(FORMS)}")
-    if form == "auto":  # a 1x1 kernel is a matrix on every backend
-        matrix = jax.default_backend() == "cpu" or len(kernel) == 1
+    if form not in (*FORMS, "kernel"):
+        raise ValueError(f"unknown form {form!r}; choose from {', '.join(FORMS)}, kernel")
+    if form == "kernel" and conv_kernel.supports(*kernel.shape[2:]):
+        return conv_kernel.convolve(x, kernel, stride, padding)
+    if form in ("auto", "kernel"):
+        # A 1x1 kernel is a matrix on every backend; but a product with every second pixel makes
+        # XLA's compiler for GPUs (JAX 0.11) abort.
+        matrix = jax.default_backend() == "cpu" or len(kernel) == stride == 1
         form = "patches" if matrix else "direct"
     if form == "direct":
         return lax.conv_general_dilated(
@@ -95,8 +101,9 @@ def max_pool(x: jax.Array) -> jax.Array:
 class ConvNet(nn.Module):
     """4 x (conv 5x5, ReLU, BatchNorm), max-pool, dense 512, 1024, 1: x [B, H, W, c] -> [B].
 
-    Weights start as N(0, 2/fan_in). train, mask [B]: as in `BatchNorm`. tap: return what module
-    number `tap` gives instead: 0 the input; 1, 2, 3 conv, ReLU, BatchNorm of block 1; ... 10, 11,
+    Weights start as N(0, 2/fan_in). train, mask [B]: as in `BatchNorm`. form, norms: of its
+    convolutions and of its norms, as in `convolve` and `BatchNorm`. tap: return what module number
+    `tap` gives instead: 0 the input; 1, 2, 3 conv, ReLU, BatchNorm of block 1; ... 10, 11,
     12 block 4; 13 pool; 14 flatten; 15 to 19 dense and ReLU, in turn (with the default depths).
     """
 
@@ -104,6 +111,7 @@ class ConvNet(nn.Module):
     hidden: tuple[int, ...] = (512, 1024)
     kernel: int = 5
     form: str = "auto"
+    norms: str = "auto"
     dtype: Any = jnp.float32
 
     @nn.compact
@@ -116,7 +124,7 @@ class ConvNet(nn.Module):
             )  # fmt: skip
             modules.append(conv(modules[-1]))
             modules.append(nn.relu(modules[-1]))
-            modules.append(BatchNorm(name=f"norm_{i}")(modules[-1], train, mask))
+            modules.append(BatchNorm(form=self.norms, name=f"norm_{i}")(modules[-1], train, mask))
         modules.append(max_pool(modules[-1]))
         # Channel-major, as in the reference.
         modules.append(jnp.moveaxis(modules[-1], -1, 1).reshape(x.shape[0], -1))

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from cgjax.core import parallel
 from cgjax.core.logging import say
 from cgjax.nets import upsample, upsample_kernel
 from cgjax.nets.mlp import activation_fn, dense_layers, uniform_fan_in
@@ -177,15 +178,11 @@ def choose_form(module: UpsampleMLP, batch: int) -> str:
         raise ValueError(f"form 'stencil' needs kernel 2, got {module.kernel}; use form 'auto'")
     if form != "auto":
         return form
-    if _on_nvidia():
+    if parallel.on_nvidia():
         if fits and upsample_kernel.splits(batch):
             return "pallas"
         _say_why_not(batch, fits)
     return "stencil" if module.kernel == 2 and jax.default_backend() == "cpu" else "reordered"
-
-
-def _on_nvidia() -> bool:
-    return jax.devices()[0].device_kind.startswith("NVIDIA")
 
 
 def _say_why_not(batch: int, fits: bool) -> None:

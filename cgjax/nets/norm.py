@@ -1,10 +1,13 @@
 """Batch, instance and group normalisation in PyTorch's conventions."""
 
+import math
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from cgjax.core.errors import BadInput
+from cgjax.nets import norm_kernel
 
 
 class BatchNorm(nn.Module):
@@ -13,44 +16,60 @@ class BatchNorm(nn.Module):
     train=True: with the batch's mean and variance, which move the running ones ("batch_stats") by
     `momentum`; the running variance is the unbiased one. train=False: with the running ones.
     mask [B]: rows with 0 do not count in the batch's statistics, as if they were not there.
+    added: like x, added to the result; rectify: then a ReLU. form: "kernel" trains images by GPU
+    kernels of our own where they can run; they have no forward-mode derivatives.
     """
 
     momentum: float = 0.1
     epsilon: float = 1e-5
+    form: str = "auto"
 
     @nn.compact
-    def __call__(self, x, train: bool = False, mask=None):
+    def __call__(self, x, train: bool = False, mask=None, added=None, rectify: bool = False):
         features = x.shape[-1]
         scale = self.param("scale", nn.initializers.ones, (features,))
         bias = self.param("bias", nn.initializers.zeros, (features,))
         running_mean = self.variable("batch_stats", "mean", jnp.zeros, (features,))
         running_var = self.variable("batch_stats", "var", jnp.ones, (features,))
-        mean, var = running_mean.value, running_var.value
-        if train:
-            mean, var, count = moments(x, mask)
+
+        def move(mean, var, count):
             if not self.is_initializing():
                 unbiased = var * count / jnp.maximum(count - 1, 1)
                 for running, now in ((running_mean, mean), (running_var, unbiased)):
                     running.value += self.momentum * (now - running.value)
+
+        if train and self.form == "kernel" and norm_kernel.supports(x.shape):
+            settings = norm_kernel.Settings(rectify, self.epsilon)
+            mask = jnp.ones(len(x)) if mask is None else mask
+            y, *found = norm_kernel.normalise(x, scale, bias, mask, added, settings)
+            move(*jax.lax.stop_gradient(found))
+            return y
+        dtype, shape = x.dtype, (1,) * (x.ndim - 1) + (-1,)
+        mean, var = running_mean.value, running_var.value
+        if train:
+            counted = x if mask is None else jax.lax.dynamic_slice_in_dim(x, jnp.argmax(mask), 1)
+            near = some_value(counted, tuple(range(x.ndim - 1)))
+            x = x.astype(wide(x)) - near
+            mean, var, count = moments(x, mask)
+            move(near.ravel() + mean, var, count)
         # One product and one sum for each value.
         factor = scale / jnp.sqrt(var + self.epsilon)
-        shape = (1,) * (x.ndim - 1) + (-1,)
-        y = x * factor.reshape(shape) + (bias - mean * factor).reshape(shape)
-        return y.astype(x.dtype)
+        y = (x * factor.reshape(shape) + (bias - mean * factor).reshape(shape)).astype(dtype)
+        y = y if added is None else y + added
+        return nn.relu(y) if rectify else y
 
 
-def moments(x: jax.Array, mask=None) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Mean and (biased) variance [features] over all axes but the last, and how many values."""
-    axes = tuple(range(x.ndim - 1))
-    x = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+def moments(apart: jax.Array, mask=None) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Mean and (biased) variance [features] over all axes but the last, and how many values.
+
+    apart: values, float32 at least, less a number near them. mask: as in `BatchNorm`.
+    """
     if mask is None:
-        mask = jnp.ones(x.shape[0], x.dtype)
-    weights = mask.astype(x.dtype).reshape((-1,) + (1,) * (x.ndim - 1))
-    count = jnp.sum(mask.astype(x.dtype)) * (x[0].size // x.shape[-1])
-    mean = jnp.sum(weights * x, axes) / count
-    # Around the mean: the difference of two large squares would lose the digits of a small one.
-    centred = x - mean.reshape((1,) * (x.ndim - 1) + (-1,))
-    return mean, jnp.sum(weights * centred**2, axes) / count, count
+        mask = jnp.ones(apart.shape[0])
+    mask = mask.astype(apart.dtype)
+    count = jnp.sum(mask) * (apart[0].size // apart.shape[-1])
+    mean, var = _moments(apart, tuple(range(apart.ndim - 1)), count, mask)
+    return mean.ravel(), var.ravel(), count
 
 
 class InstanceNorm(nn.Module):
@@ -104,7 +123,35 @@ def norm_of(kind: str):
 
 def standardise(x: jax.Array, axes: tuple[int, ...], epsilon: float) -> jax.Array:
     """(x - mean) / sqrt(variance + epsilon) along `axes`, in float32 at least; dtype of x."""
-    wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
-    centred = wide - jnp.mean(wide, axes, keepdims=True)
-    var = jnp.mean(centred**2, axes, keepdims=True)
-    return (centred * jax.lax.rsqrt(var + epsilon)).astype(x.dtype)
+    apart = x.astype(wide(x)) - some_value(x, axes)
+    mean, var = _moments(apart, axes, math.prod(x.shape[axis] for axis in axes))
+    return ((apart - mean) * jax.lax.rsqrt(var + epsilon)).astype(x.dtype)
+
+
+# --- mean and variance in one pass ----------------------------------------------------------------
+# Mean and variance about the mean are two passes over memory, and three in the gradient. About a
+# fixed number they are one each, but the difference of two large squares would lose the digits of
+# a small one: so the number is one of the values that count.
+
+
+def some_value(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
+    """A value from the middle of `axes`, each of length 1 then, in float32 at least."""
+    for axis in axes:
+        x = jax.lax.slice_in_dim(x, x.shape[axis] // 2, x.shape[axis] // 2 + 1, axis=axis)
+    # XLA must not pull this into a matrix product: its compiler for GPUs aborts there.
+    return jax.lax.optimization_barrier(jax.lax.stop_gradient(x.astype(wide(x))))
+
+
+def _moments(apart, axes, count, weights=None):
+    """Mean and variance along `axes`, which stay with length 1; weights: of the first axis."""
+    weighted = apart
+    if weights is not None:
+        weighted = apart * weights.reshape((-1,) + (1,) * (apart.ndim - 1))
+    mean = jnp.sum(weighted, axes, keepdims=True) / count
+    square = jnp.sum(weighted * apart, axes, keepdims=True) / count
+    return mean, jnp.maximum(square - mean**2, 0)
+
+
+def wide(x: jax.Array):
+    """The dtype of sums: that of x, float32 at least."""
+    return jnp.promote_types(x.dtype, jnp.float32)

@@ -40,6 +40,7 @@ from cgjax.analysis import (
     ntk,
     ntk_blocks,
     ntk_layers,
+    ntk_outer,
     ntk_plan,
     salience,
     search,
@@ -1057,8 +1058,8 @@ CASES = {
         ("nudges", lambda: traced_run(nudges=[])),
         ("nudges", lambda: traced_run(nudges=[np.zeros((1, 1))])),
     ],
-    "ntk_layers.cotangent": [
-        ("d", lambda: ntk_layers.cotangent(LAYER, np.ones((3, 2, 1)))),
+    "ntk_outer.cotangent": [
+        ("d", lambda: ntk_outer.cotangent(LAYER, np.ones((3, 2, 1)))),
     ],
     "ntk_blocks.factors": [
         ("form", lambda: ntk_blocks.factors(linear, W, INPUTS, "diagonal", "jacobian")),
@@ -1632,7 +1633,8 @@ def test_nonsense_is_refused_by_name(word, call):
 
 # Made of other functions' results, for which no argument is wrong; checks are for the others.
 INSIDE = (
-    "checks.", "evidence.", "interpolation.", "lens_words.", "mask_trees.", "tuples.", "verdicts.",
+    "checks.", "evidence.", "interpolation.", "lens_words.", "mask_trees.", "ntk_products.",
+    "ntk_programs.", "tuples.", "verdicts.",
 )  # fmt: skip
 PLUMBING = {
     "coverage.components",
@@ -1647,9 +1649,11 @@ PLUMBING = {
     "ntk_layers.shape",
     "ntk_mixing.mixing",
     "ntk_mixing.warn_of_mixing",
+    "ntk_outer.sides",
     "ntk_plan.check_samples",
+    "ntk_plan.tell",
     "ntk_vector.blamed",
-    "ntk_vector.digits",
+    "ntk_vector.checked",
     "ntk_vector.is_of",
     "ntk_vector.length",
     "ntk_plan.small",

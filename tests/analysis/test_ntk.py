@@ -1,7 +1,9 @@
 """Empirical NTK: stored kernels, algorithms against each other, tiles, devices, private imports."""
 
 import ast
+import functools
 import itertools
+import math
 import pathlib
 import re
 import warnings
@@ -12,7 +14,8 @@ import numpy as np
 import pytest
 
 import cgjax
-from cgjax.analysis import ntk, ntk_layers, ntk_plan
+from cgjax.analysis import ntk, ntk_layers, ntk_plan, ntk_products, ntk_programs
+from cgjax.analysis.ntk_products import Passes
 
 ALGORITHMS = ntk_plan.ALGORITHMS
 NAMES = ("W1", "b1", "W2", "b2", "W3", "b3")
@@ -242,6 +245,70 @@ def test_algorithms_agree_on_any_network(case):
         np.testing.assert_allclose(kernel / scale, expected / scale, atol=1e-12, err_msg=name)
 
 
+# --- products in several passes -------------------------------------------------------------------
+
+
+def test_products_in_passes():
+    """Sums of one sign, where nothing averages out: numbers have 16 bits, and long sums more."""
+    a, b = (np.abs(normal(i, 5, 700)).astype(np.float32) for i in (0, 1))
+    wide_a, wide_b = a.astype(float), b.astype(float)
+    how = Passes(outer=True, contraction=True, longest=256)
+    np.testing.assert_allclose(ntk_products.product(a, b, how), wide_a @ wide_b.T, rtol=1e-6)
+    np.testing.assert_allclose(ntk_products.gram(a, how), wide_a @ wide_a.T, rtol=1e-6)
+    found = ntk_products.outer(a, b[None], how)
+    np.testing.assert_allclose(found[0], wide_a.T @ wide_b, rtol=2**-15)
+
+
+def summed_lengths(jaxpr):
+    """Over how many values the products of bfloat16 numbers sum, each."""
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name == "dot_general" and eqn.invars[0].aval.dtype == jnp.bfloat16:
+            (axes, _), _ = eqn.params["dimension_numbers"]
+            yield math.prod(eqn.invars[0].aval.shape[i] for i in axes)
+        for inner in jax.tree.leaves(eqn.params, is_leaf=lambda p: hasattr(p, "jaxpr")):
+            if hasattr(inner, "jaxpr"):
+                yield from summed_lengths(inner.jaxpr)
+
+
+def test_no_sum_of_a_matrix_unit_is_long():
+    """It would lose digits: highs alone are summed in short parts, and lows in longer ones."""
+    how, a = Passes(True, True, longest=4), jnp.ones((3, 5000), jnp.float32)
+    for function, n_products in ((lambda a: ntk_products.gram(a, how), 3),
+                                 (lambda a: ntk_products.product(a, a + 1, how), 4)):  # fmt: skip
+        lengths = sorted(summed_lengths(jax.make_jaxpr(function)(a).jaxpr))
+        assert lengths == [4] + (n_products - 1) * [4 * 2**8]
+    function = functools.partial(ntk_products.outer, how=how)
+    assert not list(summed_lengths(jax.make_jaxpr(function)(a.T, a.T[None]).jaxpr))
+    found = list(summed_lengths(jax.make_jaxpr(function)(a, a[None]).jaxpr))
+    assert found == [3, 3, 3]
+
+
+@pytest.mark.parametrize("blocks", (1, 3, 4))
+def test_a_symmetric_product_in_blocks(blocks, monkeypatch):
+    monkeypatch.setattr(ntk_products, "_WORTH_BLOCKS", 0)
+    a = normal(0, 7, 5)
+    np.testing.assert_allclose(ntk_products.gram(a, Passes(blocks=blocks)), a @ a.T, atol=1e-12)
+
+
+def test_a_network_in_passes_and_in_chunks():
+    """Convolutions, outer products and the contraction, three samples at a time."""
+    f, shapes, width, *_ = CASES["convolutions"]
+    params = {k: normal(i, *s).astype(np.float32) for i, (k, s) in enumerate(shapes.items())}
+    x = normal(99, 5, width).astype(np.float32)
+    exact = ntk.empirical(f, *jax.tree.map(lambda a: a.astype(float), (params, x)))
+    for passes, chunk in ((Passes(True, True, backward=True), 3), (Passes(), 2)):
+        how = ntk_plan.How("full", "structured", 0, "highest", passes, chunk)
+        kernel, _ = ntk_programs._whole(f, params, x, None, how)
+        assert kernel.dtype == jnp.float32
+        np.testing.assert_allclose(kernel / exact.max(), exact / exact.max(), atol=2e-6)
+
+
+def test_precision_is_a_matter_of_the_backend():
+    assert ntk_products.passes("float32x3", "gpu") == Passes(outer=True, contraction=True)
+    assert ntk_products.passes("float32x3", "cpu") == Passes()
+    assert ntk_products.passes("highest", "gpu") == Passes()
+
+
 # --- plans ----------------------------------------------------------------------------------------
 
 
@@ -289,11 +356,50 @@ def test_automatic_choice(wide, mlp):
     assert tight.algorithm == "vector"
 
 
+def test_steps_count_where_there_is_little_to_compute(mlp):
+    params, x, _ = mlp
+    tiny, larger = (
+        ntk_plan.plan(relu_net, params, x, memory=2**30) for x in (x, jnp.tile(x, (20, 1)))
+    )
+    assert (tiny.algorithm, larger.algorithm) == ("jacobian", "structured")
+
+
+def test_a_plan_is_told_once_and_a_large_kernel_traced_once(wide, capsys, monkeypatch):
+    params, x = wide
+    traced = []
+
+    def f(params, x):
+        traced.append(1)
+        return wide_net(params, x)
+
+    monkeypatch.setattr(ntk_plan, "_TOLD", set())
+    monkeypatch.setattr(ntk_plan, "_WORTH_SPLITTING", 0)  # nothing is small
+    for _ in range(3):
+        ntk.empirical(f, params, x, precision="highest")
+    first = len(traced)
+    ntk.empirical(f, params, x, precision="highest")
+    assert len(traced) == first
+    assert capsys.readouterr().out.count("ntk 40 x 40") == 1
+
+
+def test_a_gpu_s_plan_is_one_program_in_chunks(wide):
+    """Where memory is short, factors are computed for some samples at a time, in the program."""
+    params, x = wide
+    sizes = ntk_plan.facts(wide_net, params, x)
+    given = (sizes, 40, None, "full", "structured")
+    ample = ntk_plan.choose(*given, 2e9, 1, platform="gpu")
+    assert ample.is_whole and ample.how.chunk == 40
+    memory = 0.99 * ample.peak
+    tight = ntk_plan.choose(*given, memory, 1, platform="gpu")
+    assert tight.is_whole and tight.how.chunk == 20 and tight.peak <= memory
+    assert not ntk_plan.choose(*given, memory, 1, platform="cpu").is_whole
+
+
 def test_only_the_upper_triangle_is_computed(mlp, monkeypatch):
     params, x, _ = mlp
     calls = []
-    original = ntk._tile_contract
-    monkeypatch.setattr(ntk, "_tile_contract", lambda *a: calls.append(1) or original(*a))
+    original = ntk_programs._tile_contract
+    monkeypatch.setattr(ntk_programs, "_tile_contract", lambda *a: calls.append(1) or original(*a))
     ntk.empirical(relu_net, params, x, tile=2)
     assert len(calls) == 6
     ntk.empirical(relu_net, params, x, jnp.array(x), tile=2)

@@ -13,7 +13,7 @@ import toy
 
 from cgjax import claim
 from cgjax import config as configs
-from cgjax.core import checkpoint, parallel, train
+from cgjax.core import checkpoint, parallel, train, tree
 from cgjax.core.errors import BadInput, Diverged, Preempted
 
 
@@ -86,6 +86,23 @@ def test_seeds_in_turn_equal_seeds_together(own_data, tmp_path):
         found.append((state.params["w"], history["loss"], history["eval"]["mse"]))
     for together, in_turn in zip(*found):
         np.testing.assert_allclose(together, in_turn, rtol=1e-5)
+
+
+def test_small_leaves_side_by_side_train_as_apart(whole, tmp_path, monkeypatch):
+    """What an accelerator does: the same state, in its own leaves again after every call."""
+    packing, packed = tree.packing, []
+
+    def small(like, _):
+        pack, unpack = packing(like, 4096)
+        return lambda state: packed.append(pack(state)) or packed[-1], unpack
+
+    monkeypatch.setattr(tree, "packing", small)
+    state, history = run(toy.config(seeds=(0, 1, 2)), tmp_path)
+    large, joined = packed[0]
+    assert len(large) == 1 and {"float32", "int32", "bool"} <= set(joined)  # the step alone
+    assert jax.tree.structure(state) == jax.tree.structure(whole[0])
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), state, whole[0])
+    np.testing.assert_allclose(history["loss"], whole[1]["loss"], rtol=1e-5)
 
 
 def test_seeds_can_be_added_to_a_finished_run(whole, tmp_path):

@@ -23,7 +23,7 @@ spec.loader.exec_module(scaling)
 def test_measured_figures_are_those_of_the_readmes():
     texts = {
         "step": ("sprites", "| ours | {:.2f} |"),
-        "ntk": ("kernels", "takes {:.0f} ms in float32"),
+        "ntk": ("kernels", "took {:.0f} ms in float32"),
         "ntk_tf32": ("kernels", "in TF32 {:.0f} ms"),
     }
     assert texts.keys() == scaling.MEASURED.keys()

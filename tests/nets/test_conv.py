@@ -1,5 +1,7 @@
 """Convolutions in both forms, batch normalisation, and the ConvNet against the reference."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -69,8 +71,23 @@ def test_both_forms_and_their_gradients(size, stride, padding):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-4), *found)
 
 
+@pytest.mark.parametrize("backend, stride, primitive", [
+    ("gpu", 1, "dot_general"), ("gpu", 2, "conv_general_dilated"), ("cpu", 2, "dot_general"),
+])  # fmt: skip
+def test_which_form_a_kernel_of_one_pixel_takes(backend, stride, primitive, monkeypatch):
+    """XLA's compiler for GPUs aborts at a product with every second pixel (JAX 0.11)."""
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    x, kernel = jnp.zeros((1, 4, 4, 3)), jnp.zeros((1, 1, 3, 2))
+    for form in ("auto", "kernel"):
+        program = jax.make_jaxpr(functools.partial(convolve, stride=stride, form=form))(x, kernel)
+        names = {step.primitive.name for step in program.eqns}
+        assert names & {"dot_general", "conv_general_dilated"} == {primitive}
+
+
 def test_unknown_form():
-    with pytest.raises(ValueError, match="unknown form 'fft'; choose from auto, direct, patches"):
+    with pytest.raises(
+        ValueError, match="unknown form 'fft'; choose from auto, direct, patches, kernel"
+    ):
         convolve(jnp.zeros((1, 8, 8, 1)), jnp.zeros((3, 3, 1, 1)), form="fft")
 
 

@@ -154,7 +154,7 @@ def test_eight_devices_run_the_kernels_on_their_own_rows(monkeypatch):
 
 
 def test_kernels_are_chosen_where_each_gpu_has_rows(monkeypatch, capsys):
-    monkeypatch.setattr(decoders, "_on_nvidia", lambda: True)
+    monkeypatch.setattr(parallel, "on_nvidia", lambda: True)
     decoders._say_once.cache_clear()
     module = decoders.UpsampleMLP()
     assert decoders.choose_form(module, 8) == "stencil"  # eight devices and no mesh

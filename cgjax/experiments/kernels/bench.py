@@ -1,4 +1,5 @@
-"""Speed of the kernels study: the phase map, empirical NTKs, the ConvNet's NTK on 2,000 pairs.
+"""Speed of the kernels study: the phase map, empirical NTKs, the ConvNet's NTK on 2,000 pairs,
+training steps of the image networks.
 
 python -m cgjax.bench kernels                            all parts
 python -m cgjax.experiments.kernels.bench --parts=phase  one of them
@@ -22,10 +23,10 @@ from cgjax.core import parallel
 from cgjax.core.errors import BadInput, command
 from cgjax.core.logging import say
 from cgjax.core.timing import fastest, table
-from cgjax.experiments.kernels import bench_ntk, tasks
+from cgjax.experiments.kernels import bench_images, bench_ntk, tasks
 from cgjax.experiments.kernels.theory.classification import PRICE, phase_kernels
 
-PARTS = ("phase", "ntk", "convnet")
+PARTS = ("phase", "ntk", "convnet", "images")
 N_GRID = 50
 EVERY = 6  # of the kernels goes through scikit-learn's loop
 CAP = 1_000_000  # its iterations: it stalls where classes cannot be separated
@@ -37,9 +38,8 @@ def run(batch: int = 0, steps: int = 0, parts: str = "all", n_pairs: int = 0) ->
     """Prints the tables of the parts, "all" or some of PARTS with commas between them.
 
     batch: kernels of the phase map at a time, 0 for all at once. n_pairs: 0 for 2,000 on an
-    accelerator, and to leave the ConvNet out on a CPU. `steps` means nothing here.
+    accelerator, and to leave the ConvNet out on a CPU. steps: of image networks in one call.
     """
-    del steps
     chosen = PARTS if parts == "all" else tuple(parts.split(","))
     if unknown := set(chosen) - set(PARTS):
         raise BadInput(f"no part '{min(unknown)}': all, or some of {','.join(PARTS)}")
@@ -48,6 +48,7 @@ def run(batch: int = 0, steps: int = 0, parts: str = "all", n_pairs: int = 0) ->
         "phase": lambda: phase(batch),
         "ntk": against_jacrev,
         "convnet": lambda: convnet(n_pairs or N_PAIRS),
+        "images": lambda: bench_images.run(steps),
     }
     for part in PARTS:
         started = time.perf_counter()
@@ -233,24 +234,28 @@ def convnet(n_pairs: int = N_PAIRS, rows: int = MATRIX) -> None:
     f, params, x = bench_ntk.digit_pairs(n_pairs)
     # All parameters, each pair of samples once.
     needed = ntk_plan.plan(f, params, x, algorithm="structured", memory=1e18, tile=1).flops
+    say(f"{needed / 1e12:.3g} TFLOP needed; errors against float64, of the largest entry")
     peaks = {name: peak(rows, *how) for name, how in PEAKS.items()}
-    shown = [(f"product of {rows:,} x {rows:,}, {k}", "", f"{v:.1f}", "") for k, v in peaks.items()]
-    found = {}
-    for precision, name in (("highest", "float32"), ("default", "default")):
+    shown = [
+        (f"product of {rows:,} x {rows:,}, {name}", "", f"{value:.1f}", "", "")
+        for name, value in peaks.items()
+    ]
+    with jax.enable_x64(True):
+        given = bench_ntk.digit_pairs(n_pairs, np.float64)
+        exact = np.asarray(ntk.empirical(*given, verbose=False))
+    for precision in PRECISIONS:
         kernel = functools.partial(ntk.empirical, f, params, x, precision=precision)
-        found[name] = np.asarray(kernel())
-        seconds = fastest(functools.partial(kernel, verbose=False))
+        error = np.abs(np.asarray(kernel()) - exact).max() / np.abs(exact).max()
+        seconds = fastest(kernel)
         rate = needed / seconds / 1e12
         shares = " / ".join(f"{rate / value:.1%}" for value in peaks.values())
-        shown.append(
-            (f"NTK, {n_pairs:,} pairs, {name}", f"{1e3 * seconds:.1f}", f"{rate:.2f}", shares)
-        )
-    gap = np.abs(found["default"] - found["float32"]).max() / np.abs(found["float32"]).max()
-    say(f"{needed / 1e12:.3g} TFLOP needed; precisions differ by {gap:.1e} of the largest entry")
+        name = f"NTK, {n_pairs:,} pairs, {precision}"
+        shown.append((name, f"{1e3 * seconds:.1f}", f"{rate:.2f}", shares, f"{error:.1e}"))
     title = f"ConvNet, inputs {'x'.join(map(str, x.shape[1:]))}, precision of the products"
-    table(title, ("", "ms", "TFLOP/s", f"share of {' / '.join(peaks)}"), shown)
+    table(title, ("", "ms", "TFLOP/s", f"share of {' / '.join(peaks)}", "error"), shown)
 
 
+PRECISIONS = ("highest", "float32x3", "default")
 PEAKS = {
     "float32": (jnp.float32, "highest"),
     "default": (jnp.float32, "default"),

@@ -52,8 +52,11 @@ def mlp(d_in: int, hidden: int, n_layers: int, outputs: int) -> Callable:
     return make
 
 
-def digit_pairs(n: int):
-    """f, params of the ConvNet at initialisation, and n pairs of MNIST's digits side by side."""
+def digit_pairs(n: int, dtype=np.float32):
+    """f, params of the ConvNet at initialisation, and n pairs of MNIST's digits side by side.
+
+    dtype: of all of them; the values are those of float32.
+    """
     try:
         images = sources.load("mnist", "train", download=False)["image"]
     except BadInput:
@@ -62,8 +65,9 @@ def digit_pairs(n: int):
     indices = np.random.default_rng(1).integers(len(images), size=(n, 2))
     used, indices = np.unique(indices, return_inverse=True)
     x = inputs.network_input(jnp.asarray(images[used]), indices.reshape(n, 2), "mnist", DISTANCE)
-    net = ConvNet()
-    variables = jax.jit(net.init)(jax.random.key(0), x[:1])
+    variables = jax.jit(ConvNet().init)(jax.random.key(0), x[:1])
+    variables, x = jax.tree.map(lambda a: a.astype(dtype), (variables, x))
+    net = ConvNet(dtype=dtype, form="direct")  # outside of a loop, that is quick on a CPU too
 
     def f(params, x):
         return net.apply(variables | {"params": params}, x)[:, None]

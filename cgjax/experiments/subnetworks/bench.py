@@ -1,5 +1,6 @@
 """Speed of the subnetworks study: all masks of one base in one program against one at a time; steps
-of bases and of masks against PyTorch; problems made in a second. Ratios are what counts."""
+of bases and of masks against PyTorch; the same of a ResNet in both precisions; problems made in a
+second. Ratios are what counts."""
 
 import importlib.util
 
@@ -20,6 +21,8 @@ NETWORKS = {
     "BERT-small, 4 layers of 512": {"model.hidden": 512, "model.layers": 4, "model.heads": 8},
 }
 N_PROBLEMS = 200  # of each vision rule
+# Of the ResNet on a CPU, to show that it runs.
+SMALL_RESNET = {"model.blocks": (1, 1), "model.widths": (4, 8), "data.image_size": 32}
 
 
 def run(batch: int = 0, steps: int = 0) -> None:
@@ -46,6 +49,7 @@ def run(batch: int = 0, steps: int = 0) -> None:
             own |= {f"PyTorch, {word}": t for word, t in zip(FORMS, times["base"])}
         ratios(f"step of {n_masks} masks of one {title}", "ms", _in_ms(rows))
         ratios(f"step of a base, {title}", "ms", _in_ms(own))
+    images(batch if on_cpu else 64, steps, SMALL_RESNET if on_cpu else {})
     rows = []
     for rule in vision.RULES:
         speed = vision.problems_per_second(rule, N_PROBLEMS if on_cpu else 4000, 64)
@@ -60,9 +64,25 @@ def _in_ms(rows):
     return {name: 1e3 * seconds for name, seconds in rows.items()}
 
 
-def settings(sizes: dict, batch: int):
-    """A rule of language with one base and the pre-registered masks."""
-    config = configs.load("subnetworks:joint,fast")
+def images(batch: int, steps: int, sizes: dict) -> None:
+    """A table of the steps of one mask and of one base of a ResNet, batches of so many problems."""
+    found = {}
+    for dtype in ("float32", "bfloat16"):
+        config = settings({**sizes, "model.dtype": dtype}, batch, "number_contact")
+        task = stages.task_of(config)
+        base = bases.untrained(config, task)
+        found[f"mask, {dtype}"] = masks_step(config, task, base, 1, 0, steps)
+        found[f"base, {dtype}"] = base_step(config, task, steps)
+    blocks = "+".join(map(str, config.model.blocks))
+    title = (
+        f"step of a ResNet of {blocks} bottlenecks, {config.data.image_size} px, {batch} problems"
+    )
+    ratios(title, "ms", _in_ms(found))
+
+
+def settings(sizes: dict, batch: int, row: str = "joint"):
+    """A rule, of language if no row is given, with one base and the pre-registered masks."""
+    config = configs.load(f"subnetworks:{row},fast")
     small = {"data.n_train": 4 * batch, "data.n_val": 8, "data.n_test": 8, "data.n_eval": 8,
              "data.batch": batch, "masks.batch": batch, "masks.n_draws": 0}  # fmt: skip
     with config.unlocked():

@@ -1,11 +1,13 @@
 """Image networks: their samples, what their analyses say of known kernels, and one tiny run."""
 
+import functools
+
 import jax
 import numpy as np
 import pytest
 
 from cgjax import config as configs
-from cgjax.analysis import closed_forms, salience
+from cgjax.analysis import closed_forms, ntk, salience
 from cgjax.core.errors import BadInput
 from cgjax.experiments.kernels import run, tasks
 from cgjax.experiments.kernels.images import figures, networks, study
@@ -43,6 +45,17 @@ def test_analysed_samples_are_grouped_by_combination(shown):
     assert len(picked) == 2 * 17 + 2 * 81 and is_train.sum() == 34
     assert np.all(shown.task.is_train[rows[is_train]])
     np.testing.assert_array_equal(rows[~is_train], np.repeat(np.arange(81), 2))
+
+
+def test_statistics_have_no_share_in_a_tangent_kernel(tiny):
+    model, x = networks.network(tiny), jax.random.normal(jax.random.key(1), (3, 12, 12, 2))
+    variables = jax.jit(model.init)(jax.random.key(0), x)
+    params, extra = variables.pop("params"), jax.tree.map(lambda a: a + 0.3, variables)
+    f = functools.partial(study._scalar, model)
+    found = ntk.empirical(f, (params, extra), x, form="trace", verbose=False)
+    jac = ntk.jacobian(lambda params, x: f((params, extra), x), params, x)
+    jac = np.concatenate([leaf.reshape(3, -1) for leaf in jax.tree.leaves(jac)], axis=1)
+    np.testing.assert_allclose(found, jac @ jac.T, rtol=1e-4)
 
 
 @pytest.mark.parametrize("name, s", [("extrapolation", 0.3), ("both", 0.2), ("asymmetric", 0.4)])

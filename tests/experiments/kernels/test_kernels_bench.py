@@ -1,6 +1,7 @@
 """The benchmark of the kernels study, at sizes that say nothing about speed."""
 
 import json
+import re
 import sys
 
 import jax
@@ -8,8 +9,10 @@ import numpy as np
 import pytest
 
 from cgjax import bench as command
+from cgjax.core import tree
 from cgjax.core.errors import BadInput
-from cgjax.experiments.kernels import bench, bench_ntk, tasks
+from cgjax.experiments.kernels import bench, bench_images, bench_ntk, tasks
+from cgjax.experiments.kernels.images import networks
 from cgjax.experiments.kernels.theory import classification
 
 TASK = tasks.cd(3)
@@ -70,16 +73,48 @@ def test_running_out_of_memory_is_said(monkeypatch, capsys):
     assert json.loads(capsys.readouterr().out) == {"failed": "out of memory"}
 
 
-def test_the_convnet_s_part_says_time_and_share(monkeypatch, capsys):
-    monkeypatch.setattr(bench_ntk, "digit_pairs", bench_ntk.mlp(6, 5, 3, 1))
+def test_the_convnet_s_part_says_time_share_and_error(monkeypatch, capsys):
+    f, params, x = bench_ntk.mlp(6, 5, 3, 1)(8)
+
+    def stand_in(n, dtype=np.float32):
+        return f, *jax.tree.map(lambda a: np.asarray(a, dtype), (params, x))
+
+    monkeypatch.setattr(bench_ntk, "digit_pairs", stand_in)
     bench.convnet(8, rows=64)
     out = capsys.readouterr().out
-    assert "ntk 8 x 8" in out and "NTK, 8 pairs, float32" in out and out.count(" / ") >= 6
+    assert out.count("ntk 8 x 8") == 1  # the plan once, not for each precision
+    assert all(f"NTK, 8 pairs, {precision}" in out for precision in bench.PRECISIONS)
+    errors = re.findall(r"8 pairs, .*% +(\S+e-\d+)", out)
+    assert len(errors) == 3 and all(float(error) < 1e-5 for error in errors)
 
 
 def test_parts_are_chosen_and_named(capsys):
     bench.run(parts="convnet")
     assert "on an accelerator" in capsys.readouterr().out
-    with pytest.raises(BadInput, match="no part 'phases': all, or some of phase,ntk,convnet"):
+    with pytest.raises(
+        BadInput, match="no part 'phases': all, or some of phase,ntk,convnet,images"
+    ):
         bench.run(parts="phase,phases")
     assert command.FAMILIES["kernels"] == bench.__name__
+
+
+@pytest.mark.usefixtures("one_device")
+def test_steps_of_image_networks_are_tabled(capsys):
+    sizes = {"model.convnet.channels": (2,), "model.convnet.hidden": (3,), "eval.layers": (2,)}
+    bench_images.compare("convnet", "smoke", bench_images.SMALL | sizes, 1, 2, ("float32",))
+    out = capsys.readouterr().out
+    assert "convnet: train step, batch 4, 28 x 28 x 2" in out
+    assert "float32, one seed" in out and "float32, 2 seeds in one program" in out
+
+
+@pytest.mark.parametrize("net", bench_images.ROWS)
+def test_pytorch_s_networks_are_ours(net):
+    """Their shapes, as a count of parameters, and what they give."""
+    torch = pytest.importorskip("torch")
+    config = bench_images.settings(net, "fast", {"data.batch": 2})
+    x = bench_images.batch(config)
+    shape = (x.shape[-1], *x.shape[1:3])
+    theirs = bench_images.torch_network(config, shape)
+    ours = jax.eval_shape(lambda key: networks.network(config).init(key, x), jax.random.key(0))
+    assert sum(p.numel() for p in theirs.parameters()) == tree.size(ours["params"])
+    assert theirs(torch.zeros(2, *shape)).shape == (2, 1)

@@ -134,9 +134,12 @@ def settings(config, images: Images):
     return configs.in_steps(config, arrays.n_batches(n_train, config.data.batch))
 
 
-def build(config, images: Images) -> train.Experiment:
-    """Mini-batch training of all seeds, each on its own images."""
-    model, value = network(config), LOSSES[config.optim.loss]
+def build(config, images: Images, **forms: str) -> train.Experiment:
+    """Mini-batch training of all seeds, each on its own images.
+
+    forms: of convolutions (form) and of norms (norms) while networks are trained and scored.
+    """
+    model, value = network(config).clone(**forms), LOSSES[config.optim.loss]
     task, first = images.task, images.sets[0]
     targets = jnp.asarray(task.y, jnp.float32)
 

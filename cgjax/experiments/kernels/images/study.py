@@ -226,16 +226,14 @@ def tangent(config, trained: networks.Trained) -> dict:
     """Kernel regression with each network's own tangent kernel, its drift and its alignment."""
     task, model = trained.images.task, networks.network(config)
     pixels = jnp.asarray(trained.images.pixels)
+    f = functools.partial(_scalar, model)  # one program for all networks
     per_seed = []
     for i, one in enumerate(trained.images.sets):
         picked, rows, is_train = samples(task, one, config.eval.ntk)
         x = networks.show(trained.images, pixels, jnp.asarray(picked))
         grams = []
-        for params, extra in (trained.initial, (trained.params, trained.extra)):
-            params, extra = tree.take((params, extra), i)
-            kernel = ntk.empirical(
-                functools.partial(_scalar, model, extra), params, x, form="mean_trace"
-            )
+        for variables in (trained.initial, (trained.params, trained.extra)):
+            kernel = ntk.empirical(f, tree.take(variables, i), x, form="mean_trace")
             grams.append(np.asarray(kernel, np.float64))
         found = {f"{k} before": v for k, v in of_gram(task, grams[0], rows, is_train).items()}
         found |= {f"{k} after": v for k, v in of_gram(task, grams[1], rows, is_train).items()}
@@ -246,5 +244,7 @@ def tangent(config, trained: networks.Trained) -> dict:
     return {key: np.stack([one[key] for one in per_seed]) for key in per_seed[0]}
 
 
-def _scalar(model, extra, params, x):
-    return model.apply({"params": params, **extra}, x)[:, None]
+def _scalar(model, variables, x):
+    params, extra = variables
+    # Statistics are no parameters: they have no share in the kernel.
+    return model.apply({"params": params, **jax.lax.stop_gradient(extra)}, x)[:, None]

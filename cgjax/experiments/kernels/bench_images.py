@@ -1,0 +1,215 @@
+"""Steps of the image networks at the published sizes, one seed and several, against PyTorch.
+
+Ours draw, index, crop and compose their images inside the step; PyTorch's see one batch that is
+there already. So the ratios are lower bounds. On an NVIDIA GPU also with kernels of our own, of
+which `nets.conv_kernel` and `nets.norm_kernel` tell: as a row trains, and with them.
+"""
+
+import importlib.util
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cgjax import config as configs
+from cgjax.core import parallel
+from cgjax.core.logging import say
+from cgjax.core.timing import seconds_per_step, table, torch_seconds
+from cgjax.experiments.kernels.images import networks
+
+ROWS = {
+    "convnet": "addition_mnist",
+    "resnet": "addition_cifar_resnet",
+    "vit": "addition_cifar_vit",
+}
+SEEDS = 4
+DTYPES = ("float32", "bfloat16")
+# The images' content costs no time.
+MADE_UP = {"data.synthetic": 2000, "data.n_pool": 100, "data.n_total": 4000, "data.n_val": 2}
+SMALL = {"data.batch": 4, "data.n_total": 64}
+
+
+def run(steps: int = 0) -> None:
+    """Prints a table for each network; on a CPU small ones, to show that it runs."""
+    on_cpu = jax.default_backend() == "cpu"
+    if not importlib.util.find_spec("torch"):
+        say("torch is not installed: no comparison with PyTorch")
+    for net in ROWS:
+        if on_cpu:
+            compare(net, "smoke", SMALL, steps or 2)
+        else:
+            compare(net, "fast", {}, steps or 200)
+
+
+def compare(net: str, size: str, changes: dict, steps: int, seeds=SEEDS, dtypes=DTYPES) -> None:
+    """Ours by precision, one seed and several, then with kernels of our own, then PyTorch's."""
+    config = settings(net, size, changes)
+    found = {}
+    for (name, forms), dtype, n in itertools.product(forms_of(net).items(), dtypes, (1, seeds)):
+        own = changes | {"model.dtype": dtype} | ({"train.at_once": 0} if "form" in forms else {})
+        seconds = step_seconds(net, size, own, n, steps, forms)
+        found[f"{dtype}, {_seeds(n)}{name}"] = seconds / n
+    ours = next(iter(found.values()))
+    if importlib.util.find_spec("torch"):
+        times = torch_steps(config)
+        found |= {f"PyTorch, {word}": t for word, t in zip(("eager", "compiled"), times)}
+    rows = [(name, f"{1e3 * t:.3f}", f"{t / ours:.2f} x") for name, t in found.items()]
+    columns = ("form", "ms a step and seed", "one seed of ours is faster by")
+    table(f"{net}: train step, batch {config.data.batch}, {shape(config)}", columns, rows)
+
+
+def forms_of(net: str) -> dict[str, dict]:
+    """What is measured: {name: forms while training}; kernels of convolutions take all seeds."""
+    found = {"": {}}
+    if net != "vit" and parallel.on_nvidia():
+        found[", norms by kernels"] = {"norms": "kernel"}
+        found[", both by kernels"] = {"form": "kernel", "norms": "kernel"}
+    return found
+
+
+def _seeds(n: int) -> str:
+    return "one seed" if n == 1 else f"{n} seeds in one program"
+
+
+def settings(net: str, size: str, changes: dict, seeds: int = 1):
+    """The row on which the network adds, with made-up images."""
+    config = configs.load(f"kernels:{ROWS[net]},{size}")
+    with config.unlocked():
+        config.update_from_flattened_dict(MADE_UP | changes)
+        config.train.seeds = tuple(range(seeds))
+    return config
+
+
+def step_seconds(net, size: str, changes: dict, seeds: int, steps: int, forms: dict) -> float:
+    """Seconds per step of all seeds together."""
+    config = settings(net, size, changes, seeds)
+    shown = networks.load(config, config.data.tasks[0], config.data.distances[0])
+    in_steps = networks.settings(config, shown)
+    with in_steps.unlocked():
+        return seconds_per_step(networks.build(in_steps, shown, **forms), in_steps, steps)
+
+
+def shape(config) -> str:
+    """Of what the network sees of one sample, as text."""
+    return " x ".join(map(str, batch(config).shape[1:]))
+
+
+def batch(config) -> jax.Array:
+    """A training batch [B, H, W, c] of the first seed."""
+    shown = networks.load(config, config.data.tasks[0], config.data.distances[0])
+    samples = shown.sets[0].train.images[: config.data.batch]
+    return networks.show(shown, jnp.asarray(shown.pixels), samples)
+
+
+# --- the same networks in PyTorch -----------------------------------------------------------------
+
+
+def torch_steps(config) -> tuple[float, float]:
+    """Seconds of one training step, eager and compiled."""
+    import torch
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.set_float32_matmul_precision("high")
+    torch.backends.cudnn.allow_tf32 = torch.backends.cudnn.benchmark = True
+    x = torch.as_tensor(np.moveaxis(np.asarray(batch(config)), -1, 1).copy(), device=device)
+    network = torch_network(config, x.shape[1:]).to(device)
+    y = torch.zeros(len(x), device=device)
+    rate, optimiser = config.optim.lr, {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
+    own = {"momentum": 0.9} if config.optim.optimiser == "sgd" else {}
+    optimiser = optimiser[config.optim.optimiser](network.parameters(), rate, **own)
+
+    def loss():
+        return torch.mean((network(x)[:, 0] - y) ** 2)
+
+    return torch_seconds(loss, optimiser, device == "cuda")
+
+
+def torch_network(config, shape: tuple[int, int, int]):
+    """The row's network on images [c, H, W]: [B, c, H, W] -> [B, 1]."""
+    sizes = config.model[config.model.net]
+    return {"convnet": torch_convnet, "resnet": torch_resnet, "vit": torch_vit}[config.model.net](
+        shape, **{name: sizes[name] for name in sizes}
+    )
+
+
+def torch_convnet(shape, channels, hidden):
+    """`nets.conv.ConvNet`."""
+    from torch import nn
+
+    read, height, width = shape
+    layers = []
+    for out in channels:
+        layers += [nn.Conv2d(read, out, 5), nn.ReLU(), nn.BatchNorm2d(out)]
+        read, height, width = out, height - 4, width - 4
+    layers += [nn.MaxPool2d(2), nn.Flatten()]
+    widths = (read * (height // 2) * (width // 2), *hidden, 1)
+    for inside, out in zip(widths, widths[1:]):
+        layers += [nn.Linear(inside, out), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+def torch_resnet(shape, channels):
+    """`nets.resnet.ResNet`."""
+    from torch import nn
+
+    def conv_norm(read, out, size, stride):
+        conv = nn.Conv2d(read, out, size, stride, size // 2, bias=False)
+        return nn.Sequential(conv, nn.BatchNorm2d(out))
+
+    class Block(nn.Module):
+        def __init__(self, read, out, stride):
+            super().__init__()
+            self.first, self.second = conv_norm(read, out, 3, stride), conv_norm(out, out, 3, 1)
+            same = stride == 1 and read == out
+            self.shortcut = nn.Identity() if same else conv_norm(read, out, 1, stride)
+
+        def forward(self, x):
+            y = self.second(nn.functional.relu(self.first(x)))
+            return nn.functional.relu(y + self.shortcut(x))
+
+    layers, read = [conv_norm(shape[0], channels[0], 3, 1), nn.ReLU()], channels[0]
+    for stage, out in enumerate(channels):
+        layers += [Block(read, out, 2 if stage else 1), Block(out, out, 1)]
+        read = out
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(read, 1))
+
+
+def torch_vit(shape, dim, depth, heads, head_dim, mlp_dim, patch: int = 8, dropout: float = 0.1):
+    """`nets.vit.ViT`."""
+    import torch
+    from torch import nn
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            inner = heads * head_dim
+            self.norm = nn.LayerNorm(dim)
+            self.qkv, self.out = nn.Linear(dim, 3 * inner, bias=False), nn.Linear(inner, dim)
+            self.mlp = nn.Sequential(
+                nn.LayerNorm(dim), nn.Linear(dim, mlp_dim), nn.GELU(), nn.Dropout(dropout),
+                nn.Linear(mlp_dim, dim), nn.Dropout(dropout),
+            )  # fmt: skip
+
+        def forward(self, x):
+            qkv = self.qkv(self.norm(x)).unflatten(-1, (3, heads, head_dim)).transpose(1, 3)
+            mixed = nn.functional.scaled_dot_product_attention(*qkv.unbind(2)).transpose(1, 2)
+            x = x + nn.functional.dropout(self.out(mixed.flatten(2)), dropout)
+            return x + self.mlp(x)
+
+    class Network(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding = nn.Conv2d(shape[0], dim, patch, patch)
+            n_tokens = 1 + (shape[1] // patch) * (shape[2] // patch)
+            self.first = nn.Parameter(torch.randn(1, 1, dim))
+            self.positions = nn.Parameter(torch.randn(1, n_tokens, dim))
+            self.blocks = nn.Sequential(*(Block() for _ in range(depth)))
+            self.head = nn.Sequential(nn.LayerNorm(dim), nn.Linear(dim, 1))
+
+        def forward(self, x):
+            tokens = self.embedding(x).flatten(2).transpose(1, 2)
+            tokens = torch.cat([self.first.expand(len(x), -1, -1), tokens], 1) + self.positions
+            return self.head(self.blocks(nn.functional.dropout(tokens, dropout))[:, 0])
+
+    return Network()
