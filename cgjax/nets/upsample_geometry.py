@@ -5,6 +5,7 @@ is one pixel of neighbouring images, so that it is contiguous, its interpolation
 scalars, and an image's border needs no mask, only a weight of zero.
 """
 
+from contextvars import ContextVar
 from typing import NamedTuple
 
 import jax
@@ -13,6 +14,42 @@ from jax import lax
 from jax.experimental.pallas import triton as plt
 
 FLOAT = jnp.float32
+# Within the trace of a kernel that is to be interpreted, which knows no GPU's instructions.
+INTERPRETED = ContextVar("interpreted", default=False)
+
+
+# --- arithmetic -----------------------------------------------------------------------------------
+
+
+def multiply_add(a, b, c):
+    """a * b + c as one instruction: XLA has Triton keep products and sums apart."""
+    if INTERPRETED.get():
+        return a * b + c
+    return _instruction("fma.rn.f32", a, b, c)
+
+
+def power_of_two(x):
+    """2^x, zero where that is below the normal numbers: those take four more instructions."""
+    return jnp.exp2(x) if INTERPRETED.get() else _instruction("ex2.approx.ftz.f32", x)
+
+
+def _instruction(name, *arguments):
+    shape = jnp.broadcast_shapes(*(jnp.shape(array) for array in arguments))
+    [found] = plt.elementwise_inline_asm(
+        f"{name} {', '.join(f'${i}' for i in range(len(arguments) + 1))};",
+        args=[jnp.broadcast_to(jnp.asarray(array, FLOAT), shape) for array in arguments],
+        constraints=",".join(["=f"] + ["f"] * len(arguments)),
+        pack=1,
+        result_shape_dtypes=[jax.ShapeDtypeStruct(shape, FLOAT)],
+    )
+    return found
+
+
+def weighted(weights, values, begin=None):
+    """begin + the sum of weights times values."""
+    for weight, value in zip(weights, values, strict=True):
+        begin = weight * value if begin is None else multiply_add(weight, value, begin)
+    return begin
 
 
 # --- weights --------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from jax.experimental.pallas import triton as plt
 from jax.sharding import PartitionSpec as P
 
 from cgjax.nets import upsample_bodies as bodies
+from cgjax.nets import upsample_geometry as geo
 from cgjax.nets.upsample_bodies import COLUMNS
 from cgjax.nets.upsample_geometry import FLOAT
 
@@ -26,14 +27,14 @@ from cgjax.nets.upsample_geometry import FLOAT
 class Launch(NamedTuple):
     """Images per tile, warps per program, and what only some kernels have.
 
-    height, span: rows and columns of pixels per program, last stage only; early: whether a stage's
-    input is read a step before it is needed.
+    height: rows of pixels per program, backward only; span: columns of pixels per program, last
+    stage only; early: whether what a step needs is read a step before.
     """
 
     tile: int = 64
     warps: int = 4
-    height: int = 2
-    span: int = 4
+    height: int = 1
+    span: int = 8
     early: bool = False
 
 
@@ -41,18 +42,16 @@ class Tuning(NamedTuple):
     """How the kernels are launched; warps are for 32 channels, wider stages get more.
 
     few: stages of which a program each for at most FEW rows of images would leave a GPU idle;
-    stage_mix: the last inner stage, which also does the products with the last kernel; keeps:
-    whether its output is stored for the backward pass instead of computed again.
+    stage_mix: the last inner stage, which also does the products with the last kernel.
     """
 
-    few: Launch = Launch(32, early=True)
-    stage: Launch = Launch(early=True)
+    few: Launch = Launch(32)
+    stage: Launch = Launch()
     stage_mix: Launch = Launch(early=True)
-    last: Launch = Launch(256)
+    last: Launch = Launch(128)
     stage_back: Launch = Launch()
     last_back: Launch = Launch(early=True)
-    loss: Launch = Launch(128, span=2)
-    keeps: bool = False
+    loss: Launch = Launch(64, 2)
 
 
 # The fastest of those timed on an H200.
@@ -73,11 +72,11 @@ def upsample_stack(x: jax.Array, convs, tuning: Tuning = TUNED, interpret: bool 
     ELU follows every stage but the last; activations keep the dtype of x. n: a power of two;
     at least two stages; images: [B, 2^stages n, 2^stages n, o], o at most 4.
     """
-    return _stack_forward(x, convs, tuning, interpret)[0]
+    return _stack_forward(x, convs, tuning, interpret, keeps=False)[0]
 
 
-def _stack_forward(x, convs, tuning, interpret):
-    mixed, hidden = to_mixed(x, convs, tuning, interpret)
+def _stack_forward(x, convs, tuning, interpret, keeps=True):
+    mixed, hidden = to_mixed(x, convs, tuning, interpret, keeps)
     image = last_stage(mixed, convs[-1][1], tuning, interpret)
     return image.transpose(3, 1, 2, 0), (hidden, convs)
 
@@ -89,20 +88,22 @@ def _stack_backward(tuning, interpret, saved, grad):
 upsample_stack.defvjp(_stack_forward, _stack_backward)
 
 
-def to_mixed(x, convs, tuning, interpret):
-    """All stages but the last: planes [4 o, n, n, B] for it to interpolate; all stages' inputs."""
+def to_mixed(x, convs, tuning, interpret, keeps=True):
+    """All stages but the last: planes [4 o, n, n, B] for it to interpolate; all stages' inputs.
+
+    keeps: whether the last stage's is among them, which only its gradient asks for.
+    """
     hidden = [x.transpose(1, 2, 0, 3)]
     for conv in convs[:-2]:
-        hidden += stage(hidden[-1], *conv, None, tuning, interpret)
-    mixed, *kept = stage(hidden[-1], *convs[-2], convs[-1][0], tuning, interpret)
+        hidden += stage(hidden[-1], *conv, None, True, tuning, interpret)
+    mixed, *kept = stage(hidden[-1], *convs[-2], convs[-1][0], keeps, tuning, interpret)
     return mixed, hidden + kept
 
 
 def from_images(grad, hidden, convs, tuning, interpret):
     """The images' gradient as planes [o, 2n, 2n, B] -> those of x and convs."""
-    source = hidden[-1:] if tuning.keeps else (hidden[-1], *convs[-2])
-    last = last_stage_back(grad, source, convs[-1][0], tuning, interpret)
-    grad, d_lower, *d_last = last
+    found = last_stage_back(grad, hidden[-1], convs[-1][0], tuning, interpret)
+    grad, d_lower, *d_last = found
     d_convs = [tuple(d_last)]
     for i in reversed(range(len(convs) - 1)):
         d_bias = d_lower
@@ -150,30 +151,36 @@ def mesh_in_use():
 
 def call(body, arguments, grid, out_shape, launch, channels, interpret):
     """One kernel, its program ids as `grid` has them."""
-    warps = launch.warps * max(1, channels // 32)
-    return pl.pallas_call(
-        partial(body, size=launch.tile),
-        grid=grid,
-        out_shape=out_shape,
-        interpret=interpret,
-        compiler_params=plt.CompilerParams(num_warps=warps, num_stages=1),
-    )(*arguments)
+    token = geo.INTERPRETED.set(interpret)
+    try:
+        return pl.pallas_call(
+            partial(body, size=launch.tile),
+            grid=grid,
+            out_shape=out_shape,
+            interpret=interpret,
+            compiler_params=plt.CompilerParams(
+                num_warps=launch.warps * max(1, channels // 32), num_stages=1
+            ),
+        )(*arguments)
+    finally:
+        geo.INTERPRETED.reset(token)
 
 
-def stage(x, kernel, bias, last_kernel, tuning, interpret):
+def stage(x, kernel, bias, last_kernel, keeps, tuning, interpret):
     """y = ELU(conv(upsampled x)): x [n, n, B, c] -> [y [2n, 2n, B, o]].
 
     With a last kernel: [y mixed by it, and y if it is to be kept].
     """
     n, _, images, c = x.shape
-    launch, arguments = tuning.stage if 2 * n > FEW else tuning.few, (x, kernel, bias)
+    launch, arguments = tuning.stage if n > FEW // 2 else tuning.few, (x, kernel, bias)
     shapes = [ShapeDtypeStruct((2 * n, 2 * n, images, kernel.shape[-1]), x.dtype)]
     if last_kernel is not None:
         launch, arguments = tuning.stage_mix, (*arguments, last_kernel)
         mixed = ShapeDtypeStruct((4 * last_kernel.shape[-1], 2 * n, 2 * n, images), FLOAT)
-        shapes = [mixed, *shapes] if tuning.keeps else [mixed]
-    grid = (2 * n, pl.cdiv(images, launch.tile))
-    body = partial(bodies.stage_body, early=launch.early)
+        shapes = [mixed, *shapes] if keeps else [mixed]
+    grid = (n, pl.cdiv(images, launch.tile))
+    # Reading ahead takes registers that only narrow numbers leave.
+    body = partial(bodies.stage_body, early=launch.early and x.dtype.itemsize < 4)
     return call(body, arguments, grid, shapes, launch, c, interpret)
 
 
@@ -181,9 +188,9 @@ def last_stage(mixed, bias, tuning, interpret):
     """conv(upsampled x) from x mixed by the kernel: [4 o, n, n, B] -> planes [o, 2n, 2n, B]."""
     _, n, _, images = mixed.shape
     launch, out = tuning.last, bias.shape[0]
-    height, span = min(n, launch.height), min(n, launch.span)
-    body = partial(bodies.last_body, n=n, height=height, span=span)
-    grid = (out, n // height, pl.cdiv(images, launch.tile) * (n // span))
+    span = min(n, launch.span)
+    body = partial(bodies.last_body, n=n, span=span)
+    grid = (out, n, pl.cdiv(images, launch.tile) * (n // span))
     shape = ShapeDtypeStruct((out * 4 * n * n, images), FLOAT)
     arguments = (mixed.reshape(-1, images), bias)
     return call(body, arguments, grid, shape, launch, 1, interpret).reshape(out, 2 * n, 2 * n, -1)
@@ -196,33 +203,28 @@ def stage_back(grad, x, kernel, through_elu, tuning, interpret):
     """
     n, _, images, c = x.shape
     out, launch = kernel.shape[-1], tuning.stage_back if n > FEW else tuning.few
-    grid = (n, pl.cdiv(images, launch.tile))
+    grid = (n // launch.height, pl.cdiv(images, launch.tile))
     parts = ShapeDtypeStruct((*grid, 4 * out + 1, c), FLOAT)
-    body = partial(bodies.back_body, through_elu=through_elu)
+    body = partial(bodies.back_body, height=launch.height, through_elu=through_elu)
     shapes = (ShapeDtypeStruct(x.shape, x.dtype), parts)
     dx, parts = call(body, (grad, x, kernel), grid, shapes, launch, c, interpret)
     total = jnp.sum(parts, axis=(0, 1))
     return dx, total[-1], total[:-1].reshape(2, out, 2, c).transpose(2, 0, 3, 1)
 
 
-def last_stage_back(grad, source, last_kernel, tuning, interpret):
-    """Gradients of the last stage, planes [o, 4n, 4n, B] -> dx, its sum, d_kernel, d_bias.
+def last_stage_back(grad, y, last_kernel, tuning, interpret):
+    """Gradients of the last stage, planes [o, 2n, 2n, B] -> dx, its sum, d_kernel, d_bias.
 
-    source: the last stage's input, an ELU's output, or what it is computed from: the input, kernel
-    and bias of the stage in front. dx: the gradient in front of that ELU.
+    y [n, n, B, c]: its input, an ELU's output. dx: the gradient in front of that ELU.
     """
-    _, size, _, images = grad.shape
-    n, dtype, launch = size // 2, source[0].dtype, tuning.last_back
-    c, out = last_kernel.shape[2:]
-    grid = (n, pl.cdiv(images, launch.tile))
+    n, _, images, c = y.shape
+    out, launch = last_kernel.shape[3], tuning.last_back
+    grid = (n // launch.height, pl.cdiv(images, launch.tile))
     shapes = (
-        ShapeDtypeStruct((n, n, images, c), dtype),
-        ShapeDtypeStruct((*grid, COLUMNS + 2, c), FLOAT),
-    )
-    # Reading ahead takes registers that only narrow numbers leave.
-    body = partial(bodies.last_back_body, early=launch.early and dtype.itemsize < 4)
-    arguments = (grad, *source, last_kernel)
-    dx, parts = call(body, arguments, grid, shapes, launch, c, interpret)
+        ShapeDtypeStruct(y.shape, y.dtype), ShapeDtypeStruct((*grid, COLUMNS + 2, c), FLOAT)
+    )  # fmt: skip
+    body = partial(bodies.last_back_body, height=launch.height, early=launch.early)
+    dx, parts = call(body, (grad, y, last_kernel), grid, shapes, launch, c, interpret)
     total = jnp.sum(parts, axis=(0, 1))
     d_kernel = total[: 4 * out].reshape(out, 2, 2, c).transpose(2, 1, 3, 0)
     return dx, total[COLUMNS], d_kernel, total[COLUMNS + 1, :out]

@@ -73,14 +73,14 @@ def last_stage_loss(pixel, mixed, bias, rows, images, weights, tuning, interpret
     """From mixed planes [K, 4 o, n, n, B]: the loss, and its gradient [K, o, 2n, 2n, B]."""
     slots, _, n, _, batch = mixed.shape
     out, launch = bias.shape[1], tuning.loss
-    height, span = min(n, launch.height), min(n, launch.span)
+    span = min(n, launch.span)
     colours, *known = (ShapeDtypeStruct((k,), FLOAT) for k in (out, len(rows), len(images), 1))
     examples = ([colours] * slots, *known)
     body = partial(
-        bodies.loss_body, n=n, height=height, span=span, slots=slots,
+        bodies.loss_body, n=n, span=span, slots=slots,
         pixel=unroll(jax.value_and_grad(pixel), *examples),
     )  # fmt: skip
-    grid = (n // height, n // span, pl.cdiv(batch, launch.tile))
+    grid = (n, n // span, pl.cdiv(batch, launch.tile))
     shapes = (
         ShapeDtypeStruct((slots * out * 4 * n * n, batch), FLOAT),
         ShapeDtypeStruct((grid[0] * grid[1], batch), FLOAT),
