@@ -269,7 +269,7 @@ def _in_threads(values):
 
 
 def back_body(grad_ref, x_ref, kernel_ref, dx_ref, parts_ref, *, size, height, through_elu):
-    """dx, and per program the kernel's gradient and the sum of dx as rows [4 o + 1, c].
+    """dx, and per program the kernel's gradient [2, 2, c, o] and the sum of dx [c], side by side.
 
     through_elu: x is an ELU's output and dx is wanted in front of that ELU.
     """
@@ -307,16 +307,16 @@ def back_body(grad_ref, x_ref, kernel_ref, dx_ref, parts_ref, *, size, height, t
     _, d_kernel, d_sum = lax.fori_loop(0, n, step, ([nothing, nothing, first], *zero))
     at = (pl.program_id(0), pl.program_id(1))
     for kw in (0, 1):
-        parts_ref[*at, 2 * kw * out : 2 * (kw + 1) * out] = d_kernel[kw]
-    parts_ref[*at, 4 * out] = jnp.sum(d_sum, axis=0)
+        geo.store_taps(parts_ref, at, d_kernel[kw].T, lambda row: (row & 1, kw, row >> 1), out)
+    parts_ref[*at, 4 * c * out :] = jnp.sum(d_sum, axis=0)
 
 
 def last_back_body(grad_ref, y_ref, last_ref, dx_ref, parts_ref, *, size, height, early):
     """From the images' gradient, planes [o, 2n, 2n, B], to that of the last ELU's input.
 
-    y: that ELU's output. Also per program as rows [18, c]: the gradient of the last kernel's
-    columns, the sum of dx, and sums of the images' gradient by plane. early: y and the gradient
-    are read one step before they are needed.
+    y: that ELU's output. Also per program, side by side: the gradient of the last kernel, the sum
+    of dx, and sums of the images' gradient by plane, as if there were 4 planes. early: the images'
+    gradient is read one step before it is needed.
     """
     n, _, images, c = dx_ref.shape
     dtype, planes = dx_ref.dtype, COLUMNS // 4
@@ -324,19 +324,19 @@ def last_back_body(grad_ref, y_ref, last_ref, dx_ref, parts_ref, *, size, height
     tile = geo.tile_of(pl.program_id(1), size, images)
     last = geo.mixing_columns(last_ref, COLUMNS).astype(dtype)
 
-    def pixels(k):
-        """Of what pixel k needs: y and the outputs' sums in the columns 2k + 1 and 2k + 2."""
-        k = jnp.minimum(k, n - 1)
-        return [geo.load(y_ref, tile, row, k) for row in rows], sums_of(2 * k + 1), sums_of(2 * k + 2)
-
     def sums_of(column):
         column = jnp.minimum(column, 2 * n - 1)
         return down(lambda row: geo.load_planes(grad_ref, tile, row, column, planes), rows, n)
 
+    def pair(k):
+        """Sums of the two columns that pixel k is the first to need."""
+        return sums_of(2 * k + 1), sums_of(2 * k + 2)
+
     def step(k, state):
         sums, ahead, columns, d_sum, d_bias = state
-        y, (odd, own_odd), (even, own_even) = ahead if early else pixels(k)
-        ahead = pixels(k + 1) if early else ()
+        y = [geo.load(y_ref, tile, row, k) for row in rows]
+        (odd, own_odd), (even, own_even) = ahead if early else pair(k)
+        ahead = pair(k + 1) if early else ()
         d_bias += own_odd + jnp.where(k + 1 < n, own_even, 0.0)
         sums = [*sums, odd, even]
         for i, row in enumerate(rows):
@@ -353,10 +353,12 @@ def last_back_body(grad_ref, y_ref, last_ref, dx_ref, parts_ref, *, size, height
     first, own = sums_of(0)
     nothing = [[jnp.zeros_like(part) for part in parts] for parts in first]
     zero = jnp.zeros((c, COLUMNS), FLOAT), _in_threads(jnp.zeros((size, c), FLOAT))
-    ahead = pixels(jnp.int32(0)) if early else ()
+    ahead = pair(jnp.int32(0)) if early else ()
     state = [nothing, nothing, first], ahead, *zero, own
     _, _, columns, d_sum, d_bias = lax.fori_loop(0, n, step, state)
     at = (pl.program_id(0), pl.program_id(1))
-    parts_ref[*at, :COLUMNS] = columns.T
-    parts_ref[*at, COLUMNS] = jnp.sum(d_sum, axis=0)
-    parts_ref[*at, COLUMNS + 1, :planes] = jnp.sum(d_bias, axis=1)
+    geo.store_taps(
+        parts_ref, at, columns, lambda at: (at & 1, (at >> 1) & 1, at >> 2), planes
+    )
+    parts_ref[*at, COLUMNS * c : COLUMNS * c + c] = jnp.sum(d_sum, axis=0)
+    parts_ref[*at, COLUMNS * c + c :] = jnp.sum(d_bias, axis=1)

@@ -5,6 +5,7 @@ is one pixel of neighbouring images, so that it is contiguous, its interpolation
 scalars, and an image's border needs no mask, only a weight of zero.
 """
 
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import NamedTuple
 
@@ -16,6 +17,16 @@ from jax.experimental.pallas import triton as plt
 FLOAT = jnp.float32
 # Within the trace of a kernel that is to be interpreted, which knows no GPU's instructions.
 INTERPRETED = ContextVar("interpreted", default=False)
+
+
+@contextmanager
+def interpreted(value: bool):
+    """Kernels traced within are to be interpreted, or not."""
+    token = INTERPRETED.set(value)
+    try:
+        yield
+    finally:
+        INTERPRETED.reset(token)
 
 
 # --- arithmetic -----------------------------------------------------------------------------------
@@ -169,3 +180,10 @@ def paired_rows(kernel_ref, kw, transposed=False):
     row, column = (lax.broadcasted_iota(jnp.int32, shape, axis) for axis in (0, 1))
     channels = (column, row >> 1) if transposed else (row >> 1, column)
     return plt.load(kernel_ref.at[row & 1, jnp.full_like(row, kw), *channels])
+
+
+def store_taps(ref, at, values, tap_of, out):
+    """Write values [c, columns] to ref[*at] as a kernel [2, 2, c, out]; tap_of: column -> kh, kw, o."""
+    channel, column = (lax.broadcasted_iota(jnp.int32, values.shape, axis) for axis in (0, 1))
+    kh, kw, o = tap_of(column)
+    plt.store(ref.at[*at, ((2 * kh + kw) * values.shape[0] + channel) * out + o], values)

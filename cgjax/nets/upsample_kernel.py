@@ -19,9 +19,8 @@ from jax.experimental.pallas import triton as plt
 from jax.sharding import PartitionSpec as P
 
 from cgjax.nets import upsample_bodies as bodies
-from cgjax.nets import upsample_geometry as geo
 from cgjax.nets.upsample_bodies import COLUMNS
-from cgjax.nets.upsample_geometry import FLOAT
+from cgjax.nets.upsample_geometry import FLOAT, interpreted
 
 
 class Launch(NamedTuple):
@@ -41,21 +40,21 @@ class Launch(NamedTuple):
 class Tuning(NamedTuple):
     """How the kernels are launched; warps are for 32 channels, wider stages get more.
 
-    few: stages of which a program each for at most FEW rows of images would leave a GPU idle;
-    stage_mix: the last inner stage, which also does the products with the last kernel.
+    stage_mix: the last inner stage, which also does the products with the last kernel; few_back:
+    backward, stages of which a program each for at most FEW rows of images would leave a GPU idle.
     """
 
-    few: Launch = Launch(32)
     stage: Launch = Launch()
-    stage_mix: Launch = Launch(early=True)
+    stage_mix: Launch = Launch()
     last: Launch = Launch(128)
     stage_back: Launch = Launch()
-    last_back: Launch = Launch(early=True)
+    few_back: Launch = Launch(32)
+    last_back: Launch = Launch(128)
     loss: Launch = Launch(64, 2)
 
 
-# The fastest of those timed on an H200.
-TUNED = Tuning()
+# By the activations' bytes. Reading ahead takes registers that only narrow numbers leave.
+TUNED = {4: Tuning(), 2: Tuning(stage_mix=Launch(early=True), last_back=Launch(early=True))}
 FEW = 8
 
 
@@ -66,7 +65,7 @@ def supports(channels: int, out_channels: int, kernel: int, activation: str) -> 
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(2, 3))
-def upsample_stack(x: jax.Array, convs, tuning: Tuning = TUNED, interpret: bool = False):
+def upsample_stack(x: jax.Array, convs, tuning: Tuning | None = None, interpret: bool = False):
     """Stages of a decoder: x [B,n,n,c] and [(kernel [2,2,c,o], bias [o]), ...] -> float32 images.
 
     ELU follows every stage but the last; activations keep the dtype of x. n: a power of two;
@@ -76,12 +75,14 @@ def upsample_stack(x: jax.Array, convs, tuning: Tuning = TUNED, interpret: bool 
 
 
 def _stack_forward(x, convs, tuning, interpret, keeps=True):
+    tuning = tuning or TUNED[x.dtype.itemsize]
     mixed, hidden = to_mixed(x, convs, tuning, interpret, keeps)
     image = last_stage(mixed, convs[-1][1], tuning, interpret)
     return image.transpose(3, 1, 2, 0), (hidden, convs)
 
 
 def _stack_backward(tuning, interpret, saved, grad):
+    tuning = tuning or TUNED[saved[0][0].dtype.itemsize]
     return from_images(grad.transpose(3, 1, 2, 0), *saved, tuning, interpret)
 
 
@@ -151,19 +152,15 @@ def mesh_in_use():
 
 def call(body, arguments, grid, out_shape, launch, channels, interpret):
     """One kernel, its program ids as `grid` has them."""
-    token = geo.INTERPRETED.set(interpret)
-    try:
+    warps = launch.warps * max(1, channels // 32)
+    with interpreted(interpret):
         return pl.pallas_call(
             partial(body, size=launch.tile),
             grid=grid,
             out_shape=out_shape,
             interpret=interpret,
-            compiler_params=plt.CompilerParams(
-                num_warps=launch.warps * max(1, channels // 32), num_stages=1
-            ),
+            compiler_params=plt.CompilerParams(num_warps=warps, num_stages=1),
         )(*arguments)
-    finally:
-        geo.INTERPRETED.reset(token)
 
 
 def stage(x, kernel, bias, last_kernel, keeps, tuning, interpret):
@@ -172,15 +169,14 @@ def stage(x, kernel, bias, last_kernel, keeps, tuning, interpret):
     With a last kernel: [y mixed by it, and y if it is to be kept].
     """
     n, _, images, c = x.shape
-    launch, arguments = tuning.stage if n > FEW // 2 else tuning.few, (x, kernel, bias)
+    launch, arguments = tuning.stage, (x, kernel, bias)
     shapes = [ShapeDtypeStruct((2 * n, 2 * n, images, kernel.shape[-1]), x.dtype)]
     if last_kernel is not None:
         launch, arguments = tuning.stage_mix, (*arguments, last_kernel)
         mixed = ShapeDtypeStruct((4 * last_kernel.shape[-1], 2 * n, 2 * n, images), FLOAT)
         shapes = [mixed, *shapes] if keeps else [mixed]
     grid = (n, pl.cdiv(images, launch.tile))
-    # Reading ahead takes registers that only narrow numbers leave.
-    body = partial(bodies.stage_body, early=launch.early and x.dtype.itemsize < 4)
+    body = partial(bodies.stage_body, early=launch.early)
     return call(body, arguments, grid, shapes, launch, c, interpret)
 
 
@@ -202,14 +198,14 @@ def stage_back(grad, x, kernel, through_elu, tuning, interpret):
     through_elu: x is an ELU's output and dx is wanted in front of that ELU.
     """
     n, _, images, c = x.shape
-    out, launch = kernel.shape[-1], tuning.stage_back if n > FEW else tuning.few
+    launch = tuning.stage_back if n > FEW else tuning.few_back
     grid = (n // launch.height, pl.cdiv(images, launch.tile))
-    parts = ShapeDtypeStruct((*grid, 4 * out + 1, c), FLOAT)
+    parts = ShapeDtypeStruct((*grid, kernel.size + c), FLOAT)
     body = partial(bodies.back_body, height=launch.height, through_elu=through_elu)
     shapes = (ShapeDtypeStruct(x.shape, x.dtype), parts)
     dx, parts = call(body, (grad, x, kernel), grid, shapes, launch, c, interpret)
     total = jnp.sum(parts, axis=(0, 1))
-    return dx, total[-1], total[:-1].reshape(2, out, 2, c).transpose(2, 0, 3, 1)
+    return dx, total[kernel.size :], total[: kernel.size].reshape(kernel.shape)
 
 
 def last_stage_back(grad, y, last_kernel, tuning, interpret):
@@ -218,13 +214,12 @@ def last_stage_back(grad, y, last_kernel, tuning, interpret):
     y [n, n, B, c]: its input, an ELU's output. dx: the gradient in front of that ELU.
     """
     n, _, images, c = y.shape
-    out, launch = last_kernel.shape[3], tuning.last_back
+    launch, out, taps = tuning.last_back, last_kernel.shape[3], COLUMNS * c
     grid = (n // launch.height, pl.cdiv(images, launch.tile))
-    shapes = (
-        ShapeDtypeStruct(y.shape, y.dtype), ShapeDtypeStruct((*grid, COLUMNS + 2, c), FLOAT)
-    )  # fmt: skip
+    parts = ShapeDtypeStruct((*grid, taps + c + COLUMNS // 4), FLOAT)
+    shapes = (ShapeDtypeStruct(y.shape, y.dtype), parts)
     body = partial(bodies.last_back_body, height=launch.height, early=launch.early)
     dx, parts = call(body, (grad, y, last_kernel), grid, shapes, launch, c, interpret)
     total = jnp.sum(parts, axis=(0, 1))
-    d_kernel = total[: 4 * out].reshape(out, 2, 2, c).transpose(2, 1, 3, 0)
-    return dx, total[COLUMNS], d_kernel, total[COLUMNS + 1, :out]
+    d_kernel, d_sum, d_bias = jnp.split(total, (taps, taps + c))
+    return dx, d_sum, d_kernel.reshape(2, 2, c, -1)[..., :out], d_bias[:out]
