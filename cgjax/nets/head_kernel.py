@@ -49,13 +49,17 @@ def head(z, layers, channels, dtype, launch: Launch = TUNED, interpret: bool = F
 def _forward(z, layers, channels, dtype, launch, interpret):
     batch, (first, *inner, last) = len(z), layers
     call = partial(_call, launch=launch, interpret=interpret)
-    hidden = [jax.ShapeDtypeStruct((batch, kernel.shape[1]), FLOAT) for kernel, _ in layers[:-1]]
-    h = call(_first_body, (z, *first, *inner[0]), (batch, inner[0][0].shape[1]), hidden[:2])
-    for layer, shape in zip(inner[1:], hidden[2:]):
-        h += call(_layer_body, (h[-1], *layer), shape.shape, [shape])
-    features = last[0].shape[1]
+    # One array: of many small ones XLA would make copies for the kernels.
+    biases = jnp.concatenate([bias for _, bias in layers] + [first[0].reshape(-1)])
+    width, features = first[0].shape[1], last[0].shape[1]
+    hidden = ShapeDtypeStruct((batch, width), FLOAT)
+    h = call(_first_body, (z, inner[0][0], biases), hidden.shape, [hidden] * 2)
+    for i, (kernel, _) in enumerate(inner[1:], start=2):
+        body = partial(_layer_body, begins=i * width)
+        h += call(body, (h[-1], kernel, biases), hidden.shape, [hidden])
+    body = partial(_layer_body, begins=(len(layers) - 1) * width)
     shape = ShapeDtypeStruct((features // channels, batch, channels), dtype)
-    [y] = call(_layer_body, (h[-1], *last), (batch, features), [shape])
+    [y] = call(body, (h[-1], last[0], biases), (batch, features), [shape])
     return y, (z, h, y, layers)
 
 
@@ -110,18 +114,27 @@ def _chunks(total, terms):
     return [pl.ds(start, terms) for start in range(0, total, terms)]
 
 
-def _start(bias_ref, launch):
-    return jnp.broadcast_to(bias_ref[_own(1, launch.columns)][None], (launch.rows, launch.columns))
+def _start(biases_ref, begins, columns, launch):
+    bias = biases_ref[pl.ds(begins + columns.start, columns.size)]
+    return jnp.broadcast_to(bias[None], (launch.rows, columns.size))
 
 
-def _first_body(z_ref, kernel0_ref, bias0_ref, kernel_ref, bias_ref, h0_ref, h_ref, *, launch):
-    """Layers 0 and 1; every program of a row computes all of the former."""
+def _first_body(z_ref, kernel_ref, biases_ref, h0_ref, h_ref, *, launch):
+    """Layers 0 and 1; every program of a row computes all of the former.
+
+    biases: of all layers, and the kernel of layer 0.
+    """
     rows, columns = _own(0, launch.rows), _own(1, launch.columns)
     inputs = [z_ref[rows, i][:, None] for i in range(z_ref.shape[1])]
-    sums = _start(bias_ref, launch)
-    for chunk in _chunks(h0_ref.shape[1], launch.terms // 2):
-        weights = [kernel0_ref[i, chunk][None] for i in range(len(inputs))]
-        begin = jnp.broadcast_to(bias0_ref[chunk][None], (launch.rows, chunk.size))
+    width = h_ref.shape[1]
+    first = biases_ref.shape[0] - len(inputs) * width
+    sums = _start(biases_ref, width, columns, launch)
+    for chunk in _chunks(width, launch.terms // 2):
+        weights = [
+            biases_ref[pl.ds(first + i * width + chunk.start, chunk.size)][None]
+            for i in range(len(inputs))
+        ]
+        begin = _start(biases_ref, 0, chunk, launch)
         h0 = _elu(weighted(inputs, weights, begin))
 
         @pl.when(pl.program_id(1) == 0)
@@ -132,9 +145,10 @@ def _first_body(z_ref, kernel0_ref, bias0_ref, kernel_ref, bias_ref, h0_ref, h_r
     h_ref[rows, columns] = _elu(sums)
 
 
-def _layer_body(x_ref, kernel_ref, bias_ref, y_ref, *, launch):
+def _layer_body(x_ref, kernel_ref, biases_ref, y_ref, *, launch, begins):
+    """begins: where the layer's biases do."""
     rows, columns = _own(0, launch.rows), _own(1, launch.columns)
-    sums = _start(bias_ref, launch)
+    sums = _start(biases_ref, begins, columns, launch)
     for chunk in _chunks(x_ref.shape[1], launch.terms):
         sums += _dot(x_ref[rows, chunk], kernel_ref[chunk, columns], (1, 0))
     y = _elu(sums).astype(y_ref.dtype)

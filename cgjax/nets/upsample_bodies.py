@@ -69,10 +69,10 @@ class Along:
         ]
 
 
-def stage_body(x_ref, kernel_ref, bias_ref, *refs, size, early):
+def stage_body(x_ref, kernel_ref, biases_ref, *refs, size, number, early):
     """ELU(conv(upsampled x)), rows 2m and 2m + 1 of it.
 
-    refs: y [2n, 2n, B, c]; or the last kernel, y mixed by it, planes [4 o, 2n, 2n, B] [, y].
+    biases: of all stages; refs: y [2n, 2n, B, c]; or the last kernel, y mixed by it, planes [4 o, 2n, 2n, B] [, y].
     Points are interpolated down the columns in front of the products with the kernel, along the
     rows behind them, so that every product serves two outputs. early: columns are read one step
     before they are needed, which hides the wait and takes registers.
@@ -82,7 +82,9 @@ def stage_body(x_ref, kernel_ref, bias_ref, *refs, size, early):
     last_ref, mixed_ref, *y_ref = refs if len(refs) > 1 else (None, None, *refs)
     mixer = None if last_ref is None else geo.mixing_columns(last_ref, COLUMNS).astype(dtype)
     kernel = [[kernel_ref[kh, kw].astype(dtype) for kw in (0, 1)] for kh in (0, 1)]
-    walk = Along(n, jnp.broadcast_to(bias_ref[:][None, :], (size, bias_ref.shape[0])))
+    out = kernel_ref.shape[-1]
+    bias = biases_ref[number * out : (number + 1) * out]
+    walk = Along(n, jnp.broadcast_to(bias[None, :], (size, out)))
     rows = jnp.maximum(m - 1, 0), m, jnp.minimum(m + 1, n - 1)
     weights = [[w for _, w in between(2 * m + q, n)] for q in range(3)]
 
@@ -172,7 +174,7 @@ def _mixed_reader(mixed_ref, tile, n):
     return read
 
 
-def last_body(mixed_ref, bias_ref, y_ref, *, n, size, span):
+def last_body(mixed_ref, biases_ref, y_ref, *, n, out, size, span):
     """Images as planes [o * 2n * 2n, B] from mixed planes [4 o * n * n, B].
 
     The products are done, and for few output channels interpolating them is cheaper than
@@ -190,22 +192,23 @@ def last_body(mixed_ref, bias_ref, y_ref, *, n, size, span):
                 geo.store_at(y_ref, tile, place, pair[j])
         return carry
 
-    begin = [jnp.full(size, bias_ref[p])]
+    begin = [jnp.full(size, biases_ref[biases_ref.shape[0] - out + p])]
     walk_planes(lambda _, *rest: read(p, *rest), begin, m, at, span, n, emit, 0)
 
 
 def loss_body(
-    mixed_ref, bias_ref, rows_ref, facts_ref, weights_ref, grad_ref, parts_ref,
-    *, n, size, span, slots, pixel,
+    mixed_ref, biases_ref, rows_ref, facts_ref, weights_ref, grad_ref, parts_ref,
+    *, n, out, size, span, pixel,
 ):  # fmt: skip
     """The last stage of K decoders, a loss at its pixels, and the gradient.
 
-    mixed [K * 4 o * n * n, B], bias [K * o], rows [R * 2n, B], facts [I, B], weights [1, B] ->
+    mixed [K * 4 o * n * n, B], biases [K, the last o of them], rows [R * 2n, B], facts [I, B], weights [1, B] ->
     gradient of the weighted loss [K * o * 2n * 2n, B] and that loss by program [programs, B].
     pixel: K colours [o], rows [R], facts [I], column [1] -> (loss, gradient by colours).
     Images as such never reach memory.
     """
-    planes, wide, out = bias_ref.shape[0], 2 * n, bias_ref.shape[0] // slots
+    (slots, n_biases), wide = biases_ref.shape, 2 * n
+    planes = slots * out
     tile = geo.tile_of(pl.program_id(2), size, mixed_ref.shape[1])
     m, at = pl.program_id(0), pl.program_id(1) * span
     facts = [geo.load_at(facts_ref, tile, i) for i in range(facts_ref.shape[0])]
@@ -226,7 +229,8 @@ def loss_body(
                 total += loss.item()
         return total
 
-    begin = [jnp.full(size, bias_ref[p]) for p in range(planes)]
+    places = [(p // out, n_biases - out + p % out) for p in range(planes)]
+    begin = [jnp.full(size, biases_ref[place]) for place in places]
     read = _mixed_reader(mixed_ref, tile, n)
     total = walk_planes(read, begin, m, at, span, n, emit, jnp.zeros(size, FLOAT))
     part = pl.program_id(0) * pl.num_programs(1) + pl.program_id(1)

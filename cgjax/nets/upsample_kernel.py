@@ -77,7 +77,7 @@ def upsample_stack(x: jax.Array, convs, tuning: Tuning | None = None, interpret:
 def _stack_forward(x, convs, tuning, interpret, keeps=True):
     tuning = tuning or TUNED[x.dtype.itemsize]
     mixed, hidden = to_mixed(x, convs, tuning, interpret, keeps)
-    image = last_stage(mixed, convs[-1][1], tuning, interpret)
+    image = last_stage(mixed, all_biases(convs), convs[-1][1].size, tuning, interpret)
     return image.transpose(3, 1, 2, 0), (hidden, convs)
 
 
@@ -94,11 +94,17 @@ def to_mixed(x, convs, tuning, interpret, keeps=True):
 
     keeps: whether the last stage's is among them, which only its gradient asks for.
     """
-    hidden = [x.transpose(1, 2, 0, 3)]
-    for conv in convs[:-2]:
-        hidden += stage(hidden[-1], *conv, None, True, tuning, interpret)
-    mixed, *kept = stage(hidden[-1], *convs[-2], convs[-1][0], keeps, tuning, interpret)
+    hidden, biases = [x.transpose(1, 2, 0, 3)], all_biases(convs)
+    for i, (kernel, _) in enumerate(convs[:-2]):
+        hidden += stage(hidden[-1], kernel, biases, i, None, True, tuning, interpret)
+    kernels, i = (convs[-2][0], convs[-1][0]), len(convs) - 2
+    mixed, *kept = stage(hidden[-1], kernels[0], biases, i, kernels[1], keeps, tuning, interpret)
     return mixed, hidden + kept
+
+
+def all_biases(convs):
+    """One array [stages * c + o]: of many small ones XLA would make copies for the kernels."""
+    return jnp.concatenate([bias for _, bias in convs], -1)
 
 
 def from_images(grad, hidden, convs, tuning, interpret):
@@ -163,32 +169,35 @@ def call(body, arguments, grid, out_shape, launch, channels, interpret):
         )(*arguments)
 
 
-def stage(x, kernel, bias, last_kernel, keeps, tuning, interpret):
-    """y = ELU(conv(upsampled x)): x [n, n, B, c] -> [y [2n, 2n, B, o]].
+def stage(x, kernel, biases, number, last_kernel, keeps, tuning, interpret):
+    """y = ELU(conv(upsampled x)), the stage of that number: x [n, n, B, c] -> [y [2n, 2n, B, o]].
 
     With a last kernel: [y mixed by it, and y if it is to be kept].
     """
     n, _, images, c = x.shape
-    launch, arguments = tuning.stage, (x, kernel, bias)
+    launch, arguments = tuning.stage, (x, kernel, biases)
     shapes = [ShapeDtypeStruct((2 * n, 2 * n, images, kernel.shape[-1]), x.dtype)]
     if last_kernel is not None:
         launch, arguments = tuning.stage_mix, (*arguments, last_kernel)
         mixed = ShapeDtypeStruct((4 * last_kernel.shape[-1], 2 * n, 2 * n, images), FLOAT)
         shapes = [mixed, *shapes] if keeps else [mixed]
     grid = (n, pl.cdiv(images, launch.tile))
-    body = partial(bodies.stage_body, early=launch.early)
+    body = partial(bodies.stage_body, number=number, early=launch.early)
     return call(body, arguments, grid, shapes, launch, c, interpret)
 
 
-def last_stage(mixed, bias, tuning, interpret):
-    """conv(upsampled x) from x mixed by the kernel: [4 o, n, n, B] -> planes [o, 2n, 2n, B]."""
+def last_stage(mixed, biases, out, tuning, interpret):
+    """conv(upsampled x) from x mixed by the kernel: [4 o, n, n, B] -> planes [o, 2n, 2n, B].
+
+    biases: of all stages, the last `out` of them this one's.
+    """
     _, n, _, images = mixed.shape
-    launch, out = tuning.last, bias.shape[0]
+    launch = tuning.last
     span = min(n, launch.span)
-    body = partial(bodies.last_body, n=n, span=span)
+    body = partial(bodies.last_body, n=n, out=out, span=span)
     grid = (out, n, pl.cdiv(images, launch.tile) * (n // span))
     shape = ShapeDtypeStruct((out * 4 * n * n, images), FLOAT)
-    arguments = (mixed.reshape(-1, images), bias)
+    arguments = (mixed.reshape(-1, images), biases)
     return call(body, arguments, grid, shape, launch, 1, interpret).reshape(out, 2 * n, 2 * n, -1)
 
 

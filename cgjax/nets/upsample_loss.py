@@ -52,8 +52,9 @@ def _loss(pixel, tuning, interpret, x, convs, rows, images, weights):
 def _forward(pixel, tuning, interpret, x, convs, rows, images, weights):
     to_mixed = partial(kernels.to_mixed, tuning=tuning, interpret=interpret)
     mixed, hidden = jax.vmap(to_mixed)(x, convs)
+    biases, out = kernels.all_biases(convs), convs[-1][1].shape[-1]
     loss, grad = last_stage_loss(
-        pixel, mixed, convs[-1][1], rows, images, weights, tuning, interpret
+        pixel, mixed, biases, out, rows, images, weights, tuning, interpret
     )
     return loss[None], (grad, hidden, convs)
 
@@ -69,15 +70,14 @@ def _backward(pixel, tuning, interpret, saved, scale):
 _loss.defvjp(_forward, _backward)
 
 
-def last_stage_loss(pixel, mixed, bias, rows, images, weights, tuning, interpret):
+def last_stage_loss(pixel, mixed, biases, out, rows, images, weights, tuning, interpret):
     """From mixed planes [K, 4 o, n, n, B]: the loss, and its gradient [K, o, 2n, 2n, B]."""
     slots, _, n, _, batch = mixed.shape
-    out, launch = bias.shape[1], tuning.loss
-    span = min(n, launch.span)
+    launch, span = tuning.loss, min(n, tuning.loss.span)
     colours, *known = (ShapeDtypeStruct((k,), FLOAT) for k in (out, len(rows), len(images), 1))
     examples = ([colours] * slots, *known)
     body = partial(
-        bodies.loss_body, n=n, span=span, slots=slots,
+        bodies.loss_body, n=n, out=out, span=span,
         pixel=unroll(jax.value_and_grad(pixel), *examples),
     )  # fmt: skip
     grid = (n, n // span, pl.cdiv(batch, launch.tile))
@@ -86,6 +86,6 @@ def last_stage_loss(pixel, mixed, bias, rows, images, weights, tuning, interpret
         ShapeDtypeStruct((grid[0] * grid[1], batch), FLOAT),
     )
     flat = [array.reshape(-1, batch) for array in (mixed, rows, images, weights)]
-    arguments = (flat[0], bias.reshape(-1), *flat[1:])
+    arguments = (flat[0], biases, *flat[1:])
     grad, parts = kernels.call(body, arguments, grid, shapes, launch, 1, interpret)
     return jnp.sum(parts), grad.reshape(slots, out, 2 * n, 2 * n, batch)
