@@ -81,7 +81,7 @@ def stage_body(x_ref, kernel_ref, biases_ref, *refs, size, number, early):
     m, tile = pl.program_id(0), geo.tile_of(pl.program_id(1), size, x_ref.shape[2])
     last_ref, mixed_ref, *y_ref = refs if len(refs) > 1 else (None, None, *refs)
     mixer = None if last_ref is None else geo.mixing_columns(last_ref, COLUMNS).astype(dtype)
-    kernel = [[kernel_ref[kh, kw].astype(dtype) for kw in (0, 1)] for kh in (0, 1)]
+    kernel = [geo.both_columns(kernel_ref, kh).astype(dtype) for kh in (0, 1)]
     out = kernel_ref.shape[-1]
     bias = biases_ref[number * out : (number + 1) * out]
     walk = Along(n, jnp.broadcast_to(bias[None, :], (size, out)))
@@ -97,13 +97,11 @@ def stage_body(x_ref, kernel_ref, biases_ref, *refs, size, number, early):
         points = [
             weighted(*pair).astype(dtype) for pair in zip(weights, ((u, v), (v, w), (v, w)))
         ]
-        return [
-            [
-                _dot(points[i], kernel[0][kw], (1, 0)) + _dot(points[i + 1], kernel[1][kw], (1, 0))
-                for kw in (0, 1)
-            ]
+        products = [
+            _dot(points[i], kernel[0], (1, 0)) + _dot(points[i + 1], kernel[1], (1, 0))
             for i in (0, 1)
         ]
+        return [lax.split(product, (out, out), 1) for product in products]
 
     def write(i, column, y):
         for ref in y_ref:

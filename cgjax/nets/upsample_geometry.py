@@ -187,3 +187,11 @@ def store_taps(ref, at, values, tap_of, out):
     channel, column = (lax.broadcasted_iota(jnp.int32, values.shape, axis) for axis in (0, 1))
     kh, kw, o = tap_of(column)
     plt.store(ref.at[*at, ((2 * kh + kw) * values.shape[0] + channel) * out + o], values)
+
+
+def both_columns(kernel_ref, kh):
+    """The kernel's taps (kh, 0) and (kh, 1) side by side: [c, 2 o]."""
+    c, out = kernel_ref.shape[2:]
+    row, column = (lax.broadcasted_iota(jnp.int32, (c, 2 * out), axis) for axis in (0, 1))
+    kw = (column >= out).astype(jnp.int32)
+    return plt.load(kernel_ref.at[jnp.full_like(row, kh), kw, row, column - out * kw])
