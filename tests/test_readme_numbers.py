@@ -30,6 +30,10 @@ REMEDY = "lam_entropy 0.1 + vec_variance 0.01"
 DONUT, STRIPED = "donut_6_22, stripes x0", "donut_6_22, stripes x1"
 
 
+VECTOR_MODELS = {
+    "compositional": "a network per part", "mlp": "one network",
+    "regularised": "one network, regularised",
+}  # fmt: skip
 AGREEMENT = ("subject", "verb")
 SLOPES = ("slope", "predicted slope, kernel")
 ADDITION = ("extrapolation", "asymmetric", "interpolation", "both")
@@ -770,6 +774,25 @@ SENTENCES = [
         [f"subnetworks/joint-default {which}: kept, disjoint" for which in AGREEMENT[::-1]],
     ),
     (
+        SUBNETWORKS,
+        "subject sub_diff {:+.3f}, abl_diff {:.3f} (removals of the same size -0.024), the full "
+        "pattern in 3 of 3; verb {:+.3f}, {:.3f} (+0.005), 2 of 3",
+        [
+            f"subnetworks/agreement_plural-default scratch/{which}: {name}"
+            for which in AGREEMENT
+            for name in ("sub_diff", "abl_diff")
+        ],
+    ),
+    (
+        SUBNETWORKS,
+        "(test accuracy {:.3f} and {:.3f} for number and contact, {:.3f} and {:.3f}, which",
+        [
+            f"subnetworks/{row}-default resnet50/base: test accuracy [{i}]"
+            for row in ("number_contact", "inside_contact")
+            for i in (0, 1)
+        ],
+    ),
+    (
         FRONT,
         "R2 of a network per part {:.3f} ({:.2f}), {:.3f} ({:.2f}) and {:.3f} ({:.2f})",
         [
@@ -781,10 +804,56 @@ SENTENCES = [
     *(
         (
             VECTORS,
-            f"{name} | {{:.3f}} ± {{:.3f}} | {{:.2f}}",
-            [f"vectors/compositional_{name}-paper r2_all{w}" for w in ("", " own sd", " paper")],
+            f"{word} | {name} | {{:.3f}} ± {{:.3f}} | {{:.2f}}",
+            [f"vectors/{model}_{name}-paper r2_all{w}" for w in ("", " own sd", " paper")],
         )
+        for model, word in VECTOR_MODELS.items()
         for name in ("random", "diagonal", "orthogonal")
+        if (model, name) != ("mlp", "orthogonal")  # whose published number is an interval
+    ),
+    (
+        RESISTANCE,
+        "Gaps of A and B: {:.3f} and {:.3f} (appendix), {:.3f} and {:.3f} (its one-vs-rest hinge), "
+        "{:.3f} and {:.3f} (three convolutions), {:.3f} and {:.3f} (its one-vs-rest hinge)",
+        [
+            f"resistance/architectures-paper {net}_{loss}/{setting}: gap"
+            for net in ("appendix", "three_conv")
+            for loss in ("categorical_hinge", "one_vs_rest_hinge")
+            for setting in "AB"
+        ],
+    ),
+    (
+        VECTORS,
+        "one network | orthogonal | {:.3f} ± {:.3f} | 0.40 to 0.55",
+        [f"vectors/mlp_orthogonal-paper r2_all{w}" for w in ("", " own sd")],
+    ),
+    (
+        VECTORS,
+        "({:.3f} without, {:.2f} with it); in ours it does not ({:.3f} and {:.3f})",
+        [
+            f"vectors/{model}_orthogonal-paper r2_all{who}"
+            for who in (" paper", "")
+            for model in ("mlp", "regularised")
+        ],
+    ),
+    (
+        VECTORS,
+        "from {:.1f} to {:.1f} down to {:.2f} to {:.2f} and costs",
+        [
+            f"vectors/{row}-paper block_contrast"
+            for row in (
+                "mlp_diagonal", "mlp_orthogonal", "regularised_random", "regularised_diagonal",
+            )
+        ],
+    ),
+    (
+        FRONT,
+        "of one network for all {:.3f} ({:.2f}), {:.3f} ({:.2f}) and {:.3f} ({:.3f}), 20 seeds",
+        [
+            f"vectors/mlp_{name}-paper r2_all{who}"
+            for name in ("random", "diagonal", "orthogonal")
+            for who in ("", " paper")
+        ],
     ),
     (
         SUBNETWORKS,

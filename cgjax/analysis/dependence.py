@@ -101,7 +101,8 @@ def gradient_dependence(
             return y.ravel()
 
         squares = jacobian(single)(at).reshape(row.shape[0], -1) ** 2
-        return row.T @ squares @ column  # [output components, input components]
+        # [output components, input components]
+        return jnp.einsum("ro,rc,ci->oi", row, squares, column, precision="highest")
 
     rows, columns = (jnp.broadcast_to(a, (len(x), *a.shape[1:])) for a in (rows, columns))
     squares = jax.lax.map(one, (x, beside, rows, columns), batch_size=min(chunk, len(x)))

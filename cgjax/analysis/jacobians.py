@@ -70,7 +70,8 @@ def _dense(composition, points, component):
 
         def columns(directions):
             def along(steps):
-                moved = slots[component][0] + jnp.tensordot(steps, directions, 1)
+                step = jnp.tensordot(steps, directions, 1, precision="highest")
+                moved = slots[component][0] + step
                 return composition(_replaced(slots, component, moved[None])).ravel()
 
             return jax.jacfwd(along)(jnp.zeros(CHUNK, own.dtype))  # [N, CHUNK]

@@ -19,6 +19,7 @@ from cgjax.analysis.ntk_vector import kernel_vector_product
 
 TOLERANCE = 1e-3
 MOST_ITERATIONS = 500
+_dot = functools.partial(jnp.vdot, precision="highest")
 
 
 class LinearisedFit(NamedTuple):
@@ -93,23 +94,23 @@ def _conjugate_gradients(product, target, tolerance, most_iterations):
     the residual never grows, and a target that K does not reach gets least squares. Conjugate
     gradients on K v = target would do neither.
     """
-    goal = tolerance**2 * jnp.vdot(target, target)
+    goal = tolerance**2 * _dot(target, target)
 
     def going_on(state):
         _, residual, _, _, slope, n = state
-        return (jnp.vdot(residual, residual) > goal) & (slope > least) & (n < most_iterations)
+        return (_dot(residual, residual) > goal) & (slope > least) & (n < most_iterations)
 
     def step(state):
         v, residual, direction, moved, slope, n = state
-        length = slope / jnp.vdot(moved, moved)
+        length = slope / _dot(moved, moved)
         v, residual = v + length * direction, residual - length * moved
         pulled = product(residual)
-        new = jnp.vdot(residual, pulled)
+        new = _dot(residual, pulled)
         share = new / slope
         return v, residual, residual + share * direction, pulled + share * moved, new, n + 1
 
     moved = product(target)
-    slope = jnp.vdot(target, moved)
+    slope = _dot(target, moved)
     # |J' residual|^2 as rounding leaves it: nothing more can be learned.
     least = (10 * jnp.finfo(target.dtype).eps) ** 2 * slope
     start = (jnp.zeros_like(target), target, target, moved, slope, 0)

@@ -20,6 +20,7 @@ from cgjax.analysis.salience import float64
 
 # BatchNorm in evaluation mode at initialisation divides by the root of this.
 _NORM = 1 + 1e-5
+_product = functools.partial(jnp.matmul, precision="highest")
 
 
 class ConvKernels(NamedTuple):
@@ -283,7 +284,7 @@ def sampled_convnet(
         params = _draw(draw_key, x1.shape[1:], x1.dtype, settings)
         h1 = _hidden(params, x1, settings)
         h2 = h1 if x2 is None else _hidden(params, x2, settings)
-        nngp = weight_var * (h1 @ h2.T) / h1.shape[1] + bias_var
+        nngp = weight_var * _product(h1, h2.T) / h1.shape[1] + bias_var
         ntk = empirical(f, params, x1, x2, form="mean_trace", verbose=False)
         draws.append((np.asarray(nngp), np.asarray(ntk)))
     statistics = []
@@ -300,7 +301,7 @@ def _network(settings):
     def f(params, x):
         hidden = _hidden(params, x, settings)
         weight, bias = params[-1]
-        return _affine(hidden @ weight, weight, bias, weight_var, bias_var)
+        return _affine(_product(hidden, weight), weight, bias, weight_var, bias_var)
 
     return f
 
@@ -310,8 +311,10 @@ def _hidden(params, x, settings):
     """Activations of the last hidden layer [n, dense[-1]]."""
     filters, dense, _, pool, pooling, weight_var, bias_var = settings
     for weight, bias in params[: len(filters)]:
-        numbers = ("NHWC", "HWIO", "NHWC")
-        x = jax.lax.conv_general_dilated(x, weight, (1, 1), "VALID", dimension_numbers=numbers)
+        x = jax.lax.conv_general_dilated(
+            x, weight, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"),
+            precision="highest",
+        )  # fmt: skip
         x = _affine(x, weight, bias, weight_var, bias_var)
         x = jax.nn.relu(x) / math.sqrt(_NORM)
     height, width = (size // pool for size in x.shape[1:3])
@@ -320,7 +323,7 @@ def _hidden(params, x, settings):
     x = jnp.max(windows, axis=(2, 4)) if pooling == "max" else jnp.mean(windows, axis=(2, 4))
     x = x.reshape(len(x), -1)
     for weight, bias in params[len(filters) : -1]:
-        x = jax.nn.relu(_affine(x @ weight, weight, bias, weight_var, bias_var))
+        x = jax.nn.relu(_affine(_product(x, weight), weight, bias, weight_var, bias_var))
     return x
 
 

@@ -10,6 +10,7 @@ _FILES = {
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO,
     errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.ESTALE,
 }  # fmt: skip
+_NO_ROOM = "RESOURCE_EXHAUSTED: "  # how XLA begins when the memory of a device is full
 
 
 class RunError(Exception):
@@ -60,7 +61,7 @@ def shown(value) -> str:
 def command(main):
     """Decorates a command's main: a RunError becomes one line on stderr and its exit code.
 
-    So do a full disk and a path that cannot be used, wherever they are met.
+    So do a full disk, a path that cannot be used and a device without room, wherever they are met.
     """
 
     @functools.wraps(main)
@@ -81,6 +82,13 @@ def command(main):
                 raise
             where = shown(str(error.filename)) if error.filename else "a file"
             print(f"cgjax: cannot use {where}: {error.strerror}", file=sys.stderr)
+            return BadInput.exit_code
+        except RuntimeError as error:
+            if not str(error).startswith(_NO_ROOM):
+                raise
+            asked = first_line(error).removeprefix(_NO_ROOM).split(" [")[0].rstrip(".")
+            advice = "fewer replicas at a time (train.at_once), fewer seeds or smaller batches"
+            print(f"cgjax: {asked}: {advice}; what was saved is kept", file=sys.stderr)
             return BadInput.exit_code
         return 0
 

@@ -22,7 +22,7 @@ from cgjax.experiments.resistance.training.plane import cancelling, outputs_of
 INPUTS = dependence.parts((28, 56, 1), 2, 1)
 DIGITS = ("mnist", "synthetic", "any")
 N_SYNTHETIC = 2000
-CHUNK = 50  # samples of one forward pass outside training
+CHUNK = 50  # samples of one pass outside training
 DISTRIBUTIONS = ("train", "A", "B", "test")
 C = pairs.N_CLASSES
 
@@ -205,10 +205,16 @@ def stepped(config, params, data, replica) -> dict:
 
 
 def head_losses(config, params, images, drawn):
-    """The mean loss of each head [heads]."""
-    logits = predictor(config)(params, pairs.network_input(images, drawn))
-    each = models.LOSSES[config.optim.loss](logits, targets(config, drawn))
-    return jnp.mean(each.reshape(len(each), -1), axis=0)
+    """The mean loss of each head [heads]; activations of some samples at a time are held."""
+    f = predictor(config)
+
+    @jax.checkpoint
+    def one(sample):
+        sample = jax.tree.map(lambda leaf: leaf[None], sample)
+        logits = f(params, pairs.network_input(images, sample))
+        return models.LOSSES[config.optim.loss](logits, targets(config, sample)).reshape(-1)
+
+    return jnp.mean(jax.lax.map(one, drawn, batch_size=min(CHUNK, len(drawn.y1))), axis=0)
 
 
 # --- the experiment -------------------------------------------------------------------------------
