@@ -14,7 +14,7 @@ from jax import lax
 
 from cgjax.core import parallel
 from cgjax.core.logging import say
-from cgjax.nets import head_kernel, upsample, upsample_kernel
+from cgjax.nets import upsample, upsample_kernel
 from cgjax.nets.mlp import activation_fn, dense_layers, uniform_fan_in
 
 STAGES = 4
@@ -39,18 +39,6 @@ class Conv(nn.Module):
         return kernel, self.param("bias", init, (self.features,))
 
 
-class Weights(nn.Module):
-    """Kernel [fan_in, features] and bias [features] of a `Dense` layer, to be applied elsewhere."""
-
-    features: int
-
-    @nn.compact
-    def __call__(self, fan_in):
-        init = uniform_fan_in(fan_in)
-        kernel = self.param("kernel", init, (fan_in, self.features))
-        return kernel, self.param("bias", init, (self.features,))
-
-
 class UpsampleMLP(nn.Module):
     """MLP to [4, 4, channels], then 4 x (activation, bilinear x2, conv): z [B, d_in] -> images.
 
@@ -72,14 +60,18 @@ class UpsampleMLP(nn.Module):
     def __call__(self, z, stages_only: bool = False):
         """stages_only: what the stages take, x [B, 4, 4, channels] and convs, not images."""
         check_size(self.out_shape)
-        form = choose_form(self, len(z))
-        x = self._head(z, form)
+        # The head is a small part of the work and decides where things are: always float32.
+        x = dense_layers(
+            z, self.hidden, START**2 * self.channels, self.n_layers, self.activation, jnp.float32
+        )
+        x = activation_fn(self.activation)(channels_last(x, self.channels), self.dtype)
         convs = []
         for i, features in enumerate(stage_channels(self.channels, self.out_shape)):
             fan_in = self.channels * self.kernel**2
             convs.append(Conv(features, self.kernel, fan_in, name=f"conv_{i}")(self.channels))
         if stages_only:
             return x, convs
+        form = choose_form(self, len(x))
         if form == "pallas":
             return upsample_kernel.over_devices(x, convs)
         activate = partial(activation_fn(self.activation), dtype=self.dtype)
@@ -89,27 +81,6 @@ class UpsampleMLP(nn.Module):
         for kernel, bias in convs[:-1]:
             x = activate(conv(x, kernel, bias))
         return conv(x, *convs[-1])
-
-    def _head(self, z, form):
-        """x [B, 4, 4, channels]. A small part of the work that says where things are: float32."""
-        features = START**2 * self.channels
-        widths = (self.hidden,) * (self.n_layers - 1) + (features,)
-        mesh = upsample_kernel.mesh_in_use()
-        fits = head_kernel.supports(len(z), self.hidden, features, self.channels, self.n_layers)
-        if form != "pallas" or not fits or (mesh is not None and mesh.size > 1):
-            x = dense_layers(z, self.hidden, features, self.n_layers, self.activation, jnp.float32)
-            return activation_fn(self.activation)(channels_last(x, self.channels), self.dtype)
-        layers = [
-            Weights(width, name=f"dense_{i}")(fan_in)
-            for i, (fan_in, width) in enumerate(zip((z.shape[1], *widths), widths))
-        ]
-        # Pixels in front of channels, as the stages take them.
-        layers[-1] = jax.tree.map(
-            lambda leaf: jnp.swapaxes(leaf.reshape(-1, self.channels, START**2), 1, 2), layers[-1]
-        )
-        layers[-1] = layers[-1][0].reshape(-1, features), layers[-1][1].reshape(features)
-        x = head_kernel.head(z, layers, self.channels, self.dtype)
-        return x.reshape(START, START, *x.shape[1:]).transpose(2, 0, 1, 3)
 
 
 class DeconvMLP(nn.Module):

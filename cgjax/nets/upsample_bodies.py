@@ -72,7 +72,8 @@ class Along:
 def stage_body(x_ref, kernel_ref, biases_ref, *refs, size, number, early):
     """ELU(conv(upsampled x)), rows 2m and 2m + 1 of it.
 
-    biases: of all stages; refs: y [2n, 2n, B, c]; or the last kernel, y mixed by it, planes [4 o, 2n, 2n, B] [, y].
+    biases: of all stages. refs: y [2n, 2n, B, c]; or the last kernel, y mixed by it, planes
+    [4 o, 2n, 2n, B] [, y].
     Points are interpolated down the columns in front of the products with the kernel, along the
     rows behind them, so that every product serves two outputs. early: columns are read one step
     before they are needed, which hides the wait and takes registers.
@@ -94,9 +95,7 @@ def stage_body(x_ref, kernel_ref, biases_ref, *refs, size, number, early):
     def sums(pixels):
         """Of a column of x: the sums over row taps."""
         u, v, w = (pixel.astype(FLOAT) for pixel in pixels)
-        points = [
-            weighted(*pair).astype(dtype) for pair in zip(weights, ((u, v), (v, w), (v, w)))
-        ]
+        points = [weighted(*pair).astype(dtype) for pair in zip(weights, ((u, v), (v, w), (v, w)))]
         products = [
             _dot(points[i], kernel[0], (1, 0)) + _dot(points[i + 1], kernel[1], (1, 0))
             for i in (0, 1)
@@ -200,8 +199,9 @@ def loss_body(
 ):  # fmt: skip
     """The last stage of K decoders, a loss at its pixels, and the gradient.
 
-    mixed [K * 4 o * n * n, B], biases [K, the last o of them], rows [R * 2n, B], facts [I, B], weights [1, B] ->
-    gradient of the weighted loss [K * o * 2n * 2n, B] and that loss by program [programs, B].
+    mixed [K * 4 o * n * n, B], biases [K, all stages' side by side], rows [R * 2n, B], facts
+    [I, B], weights [1, B] -> gradient of the weighted loss [K * o * 2n * 2n, B] and that loss by
+    program [programs, B].
     pixel: K colours [o], rows [R], facts [I], column [1] -> (loss, gradient by colours).
     Images as such never reach memory.
     """
@@ -241,25 +241,19 @@ def loss_body(
 # gradients of the kernel and of the pixel.
 
 
-def down(read, rows, n):
-    """Of the outputs' gradient in one column: its sums over lines, [row of pixels][row tap].
+def down(read, m, n):
+    """Of the outputs' gradient in one column: its sums over rows for both row taps of pixel m.
 
-    Also what the outputs of these rows sum up to. rows: neighbours.
+    Also what pixel m's own two outputs sum up to.
     """
-    lines = [
-        read(jnp.clip(2 * rows[0] - 2 + i, 0, 2 * n - 1)).astype(FLOAT)
-        for i in range(2 * len(rows) + 3)
-    ]
-    sums = [
-        [weighted(w, lines[2 * i + 1 - kh :][:4]) for kh, w in enumerate(seen_from(row, n))]
-        for i, row in enumerate(rows)
-    ]
-    return sums, sum(lines[2:-1])
+    lines = [read(jnp.clip(2 * m - 2 + i, 0, 2 * n - 1)).astype(FLOAT) for i in range(5)]
+    weights = seen_from(m, n)
+    return [weighted(weights[kh], lines[1 - kh : 5 - kh]) for kh in (0, 1)], lines[2] + lines[3]
 
 
-def across(columns, row, k, n, kw):
+def across(columns, k, n, kw):
     """From the sums of columns 2k-1-kw .. 2k+2-kw -> the gradient of tap kw, both row taps."""
-    return [weighted(seen_from(k, n)[kw], [column[row][kh] for column in columns]) for kh in (0, 1)]
+    return [weighted(seen_from(k, n)[kw], [column[kh] for column in columns]) for kh in (0, 1)]
 
 
 def _in_threads(values):
@@ -270,97 +264,87 @@ def _in_threads(values):
     return jnp.sum(values.reshape(size // 16, 2, 8, c), axis=1).reshape(size // 2, c)
 
 
-def back_body(grad_ref, x_ref, kernel_ref, dx_ref, parts_ref, *, size, height, through_elu):
+def back_body(grad_ref, x_ref, kernel_ref, dx_ref, parts_ref, *, size, through_elu):
     """dx, and per program the kernel's gradient [2, 2, c, o] and the sum of dx [c], side by side.
 
     through_elu: x is an ELU's output and dx is wanted in front of that ELU.
     """
     n, _, images, c = x_ref.shape
     out, dtype = grad_ref.shape[-1], x_ref.dtype
-    rows = [height * pl.program_id(0) + i for i in range(height)]
-    tile = geo.tile_of(pl.program_id(1), size, images)
-    kernel = [geo.paired_rows(kernel_ref, kw, transposed=True).astype(dtype) for kw in (0, 1)]
+    m, tile = pl.program_id(0), geo.tile_of(pl.program_id(1), size, images)
+    kernel = [geo.paired_rows(kernel_ref, kw).astype(dtype) for kw in (0, 1)]
 
     def sums_of(column):
         column = jnp.minimum(column, 2 * n - 1)
-        return down(lambda row: geo.load(grad_ref, tile, row, column), rows, n)[0]
+        return down(lambda row: geo.load(grad_ref, tile, row, column), m, n)[0]
 
     def step(k, state):
         sums, d_kernel, d_sum = state
-        x = [geo.load(x_ref, tile, row, k) for row in rows]
-        dx, d_kernel = [jnp.zeros((size, c), FLOAT)] * height, list(d_kernel)
+        x = geo.load(x_ref, tile, m, k)
+        dx, d_kernel = jnp.zeros((size, c), FLOAT), list(d_kernel)
         # The second tap first: it needs one column less, so less is held at a time.
         for kw in (1, 0):
             sums = [*sums, sums_of(2 * k + 2 - kw)]
-            for i in range(height):
-                taps = geo.interleave(*(t.astype(dtype) for t in across(sums[-4:], i, k, n, kw)))
-                dx[i] += _dot(taps, kernel[kw], (1, 0))
-                d_kernel[kw] += _dot(taps, x[i], (0, 0))
-        for i, row in enumerate(rows):
-            if through_elu:
-                dx[i] = _through_elu(dx[i], x[i].astype(FLOAT))
-                d_sum += _in_threads(dx[i])
-            geo.store(dx_ref, tile, row, k, dx[i])
+            taps = geo.interleave(*(t.astype(dtype) for t in across(sums[-4:], k, n, kw)))
+            dx += _dot(taps, kernel[kw], (1, 0))
+            d_kernel[kw] += _dot(taps, x, (0, 0))
+        if through_elu:
+            dx = _through_elu(dx, x.astype(FLOAT))
+            d_sum += _in_threads(dx)
+        geo.store(dx_ref, tile, m, k, dx)
         return sums[2:], d_kernel, d_sum
 
     first = sums_of(0)
-    nothing = [[jnp.zeros_like(part) for part in parts] for parts in first]
+    nothing = [jnp.zeros_like(part) for part in first]
     zero = [jnp.zeros((2 * out, c), FLOAT)] * 2, _in_threads(jnp.zeros((size, c), FLOAT))
     _, d_kernel, d_sum = lax.fori_loop(0, n, step, ([nothing, nothing, first], *zero))
-    at = (pl.program_id(0), pl.program_id(1))
+    at = (m, pl.program_id(1))
     for kw in (0, 1):
-        geo.store_taps(parts_ref, at, d_kernel[kw].T, lambda row: (row & 1, kw, row >> 1), out)
+        taps = d_kernel[kw].T  # [c, 2 o + kh]
+        geo.store_taps(parts_ref, at, taps, lambda at, kw=kw: (at & 1, kw, at >> 1), out)
     parts_ref[*at, 4 * c * out :] = jnp.sum(d_sum, axis=0)
 
 
-def last_back_body(grad_ref, y_ref, last_ref, dx_ref, parts_ref, *, size, height, early):
+def last_back_body(grad_ref, y_ref, last_ref, dx_ref, parts_ref, *, size):
     """From the images' gradient, planes [o, 2n, 2n, B], to that of the last ELU's input.
 
     y: that ELU's output. Also per program, side by side: the gradient of the last kernel, the sum
-    of dx, and sums of the images' gradient by plane, as if there were 4 planes. early: the images'
-    gradient is read one step before it is needed.
+    of dx, and sums of the images' gradient by plane, as if there were 4 planes. The gradient is
+    read one step before it is needed.
     """
     n, _, images, c = dx_ref.shape
     dtype, planes = dx_ref.dtype, COLUMNS // 4
-    rows = [height * pl.program_id(0) + i for i in range(height)]
-    tile = geo.tile_of(pl.program_id(1), size, images)
+    r, tile = pl.program_id(0), geo.tile_of(pl.program_id(1), size, images)
     last = geo.mixing_columns(last_ref, COLUMNS).astype(dtype)
 
     def sums_of(column):
         column = jnp.minimum(column, 2 * n - 1)
-        return down(lambda row: geo.load_planes(grad_ref, tile, row, column, planes), rows, n)
+        return down(lambda row: geo.load_planes(grad_ref, tile, row, column, planes), r, n)
 
     def pair(k):
         """Sums of the two columns that pixel k is the first to need."""
         return sums_of(2 * k + 1), sums_of(2 * k + 2)
 
     def step(k, state):
-        sums, ahead, columns, d_sum, d_bias = state
-        y = [geo.load(y_ref, tile, row, k) for row in rows]
-        (odd, own_odd), (even, own_even) = ahead if early else pair(k)
-        ahead = pair(k + 1) if early else ()
+        sums, ((odd, own_odd), (even, own_even)), columns, d_sum, d_bias = state
+        y, ahead = geo.load(y_ref, tile, r, k), pair(k + 1)
         d_bias += own_odd + jnp.where(k + 1 < n, own_even, 0.0)
         sums = [*sums, odd, even]
-        for i, row in enumerate(rows):
-            taps = [across(sums[1 - kw : 5 - kw], i, k, n, kw) for kw in (0, 1)]
-            joined = jnp.stack([jnp.stack([taps[0][kh], taps[1][kh]], -1) for kh in (0, 1)], -1)
-            # Adding nothing keeps Triton from folding the reshape into an operand it cannot read.
-            mixed = (joined.transpose(1, 0, 2, 3).reshape(size, COLUMNS) + 0.0).astype(dtype)
-            columns += _dot(y[i], mixed, (0, 0))
-            dx = _through_elu(_dot(mixed, last, (1, 1)), y[i].astype(FLOAT))
-            geo.store(dx_ref, tile, row, k, dx)
-            d_sum += _in_threads(dx)
-        return sums[2:], ahead, columns, d_sum, d_bias
+        taps = [across(sums[1 - kw : 5 - kw], k, n, kw) for kw in (0, 1)]
+        joined = jnp.stack([jnp.stack([taps[0][kh], taps[1][kh]], -1) for kh in (0, 1)], -1)
+        # Adding nothing keeps Triton from folding the reshape into an operand it cannot read.
+        mixed = (joined.transpose(1, 0, 2, 3).reshape(size, COLUMNS) + 0.0).astype(dtype)
+        columns += _dot(y, mixed, (0, 0))
+        dx = _through_elu(_dot(mixed, last, (1, 1)), y.astype(FLOAT))
+        geo.store(dx_ref, tile, r, k, dx)
+        return sums[2:], ahead, columns, d_sum + _in_threads(dx), d_bias
 
     first, own = sums_of(0)
-    nothing = [[jnp.zeros_like(part) for part in parts] for parts in first]
+    nothing = [jnp.zeros_like(part) for part in first]
     zero = jnp.zeros((c, COLUMNS), FLOAT), _in_threads(jnp.zeros((size, c), FLOAT))
-    ahead = pair(jnp.int32(0)) if early else ()
-    state = [nothing, nothing, first], ahead, *zero, own
+    state = [nothing, nothing, first], pair(jnp.int32(0)), *zero, own
     _, _, columns, d_sum, d_bias = lax.fori_loop(0, n, step, state)
-    at = (pl.program_id(0), pl.program_id(1))
-    geo.store_taps(
-        parts_ref, at, columns, lambda at: (at & 1, (at >> 1) & 1, at >> 2), planes
-    )
+    at = (r, pl.program_id(1))
+    geo.store_taps(parts_ref, at, columns, lambda at: (at & 1, (at >> 1) & 1, at >> 2), planes)
     parts_ref[*at, COLUMNS * c : COLUMNS * c + c] = jnp.sum(d_sum, axis=0)
     parts_ref[*at, COLUMNS * c + c :] = jnp.sum(d_bias, axis=1)

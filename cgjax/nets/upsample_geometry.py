@@ -173,25 +173,26 @@ def mixing_columns(kernel_ref, width):
     return plt.load(kernel_ref.at[kh, kw, channel, o], mask=o < out, other=0)
 
 
-def paired_rows(kernel_ref, kw, transposed=False):
-    """The kernel's taps (0, kw) and (1, kw) as [2 c, o]: row 2 c + kh; transposed: [2 o, c]."""
-    c, out = kernel_ref.shape[2:]
-    shape = (2 * out, c) if transposed else (2 * c, out)
-    row, column = (lax.broadcasted_iota(jnp.int32, shape, axis) for axis in (0, 1))
-    channels = (column, row >> 1) if transposed else (row >> 1, column)
-    return plt.load(kernel_ref.at[row & 1, jnp.full_like(row, kw), *channels])
-
-
-def store_taps(ref, at, values, tap_of, out):
-    """Write values [c, columns] to ref[*at] as a kernel [2, 2, c, out]; tap_of: column -> kh, kw, o."""
-    channel, column = (lax.broadcasted_iota(jnp.int32, values.shape, axis) for axis in (0, 1))
-    kh, kw, o = tap_of(column)
-    plt.store(ref.at[*at, ((2 * kh + kw) * values.shape[0] + channel) * out + o], values)
-
-
 def both_columns(kernel_ref, kh):
     """The kernel's taps (kh, 0) and (kh, 1) side by side: [c, 2 o]."""
     c, out = kernel_ref.shape[2:]
     row, column = (lax.broadcasted_iota(jnp.int32, (c, 2 * out), axis) for axis in (0, 1))
     kw = (column >= out).astype(jnp.int32)
     return plt.load(kernel_ref.at[jnp.full_like(row, kh), kw, row, column - out * kw])
+
+
+def paired_rows(kernel_ref, kw):
+    """The kernel's taps (0, kw) and (1, kw) transposed, [2 o, c]: row 2 o + kh."""
+    c, out = kernel_ref.shape[2:]
+    row, column = (lax.broadcasted_iota(jnp.int32, (2 * out, c), axis) for axis in (0, 1))
+    return plt.load(kernel_ref.at[row & 1, jnp.full_like(row, kw), column, row >> 1])
+
+
+def store_taps(ref, at, values, tap_of, out):
+    """Write values [c, columns] to ref[*at] as a kernel [2, 2, c, out].
+
+    tap_of: column -> kh, kw, o.
+    """
+    channel, column = (lax.broadcasted_iota(jnp.int32, values.shape, axis) for axis in (0, 1))
+    kh, kw, o = tap_of(column)
+    plt.store(ref.at[*at, ((2 * kh + kw) * values.shape[0] + channel) * out + o], values)

@@ -26,14 +26,13 @@ from cgjax.nets.upsample_geometry import FLOAT, interpreted
 class Launch(NamedTuple):
     """Images per tile, warps per program, and what only some kernels have.
 
-    height: rows of pixels per program, backward only; span: columns of pixels per program, last
-    stage only; early: whether what a step needs is read a step before.
+    span: columns of pixels per program, last stage only; early: whether a stage's input, if it is
+    narrower than float32, is read a step before it is needed: that takes registers.
     """
 
     tile: int = 64
     warps: int = 4
-    height: int = 1
-    span: int = 8
+    span: int = 16
     early: bool = False
 
 
@@ -45,16 +44,16 @@ class Tuning(NamedTuple):
     """
 
     stage: Launch = Launch()
-    stage_mix: Launch = Launch()
+    stage_mix: Launch = Launch(early=True)
     last: Launch = Launch(128)
     stage_back: Launch = Launch()
     few_back: Launch = Launch(32)
-    last_back: Launch = Launch(128)
+    last_back: Launch = Launch()
     loss: Launch = Launch(64, 2)
 
 
-# By the activations' bytes. Reading ahead takes registers that only narrow numbers leave.
-TUNED = {4: Tuning(), 2: Tuning(stage_mix=Launch(early=True), last_back=Launch(early=True))}
+# The fastest of those timed on an H200, one by one.
+TUNED = Tuning()
 FEW = 8
 
 
@@ -65,7 +64,7 @@ def supports(channels: int, out_channels: int, kernel: int, activation: str) -> 
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(2, 3))
-def upsample_stack(x: jax.Array, convs, tuning: Tuning | None = None, interpret: bool = False):
+def upsample_stack(x: jax.Array, convs, tuning: Tuning = TUNED, interpret: bool = False):
     """Stages of a decoder: x [B,n,n,c] and [(kernel [2,2,c,o], bias [o]), ...] -> float32 images.
 
     ELU follows every stage but the last; activations keep the dtype of x. n: a power of two;
@@ -75,14 +74,12 @@ def upsample_stack(x: jax.Array, convs, tuning: Tuning | None = None, interpret:
 
 
 def _stack_forward(x, convs, tuning, interpret, keeps=True):
-    tuning = tuning or TUNED[x.dtype.itemsize]
     mixed, hidden = to_mixed(x, convs, tuning, interpret, keeps)
     image = last_stage(mixed, all_biases(convs), convs[-1][1].size, tuning, interpret)
     return image.transpose(3, 1, 2, 0), (hidden, convs)
 
 
 def _stack_backward(tuning, interpret, saved, grad):
-    tuning = tuning or TUNED[saved[0][0].dtype.itemsize]
     return from_images(grad.transpose(3, 1, 2, 0), *saved, tuning, interpret)
 
 
@@ -182,7 +179,7 @@ def stage(x, kernel, biases, number, last_kernel, keeps, tuning, interpret):
         mixed = ShapeDtypeStruct((4 * last_kernel.shape[-1], 2 * n, 2 * n, images), FLOAT)
         shapes = [mixed, *shapes] if keeps else [mixed]
     grid = (n, pl.cdiv(images, launch.tile))
-    body = partial(bodies.stage_body, number=number, early=launch.early)
+    body = partial(bodies.stage_body, number=number, early=launch.early and x.dtype.itemsize < 4)
     return call(body, arguments, grid, shapes, launch, c, interpret)
 
 
@@ -208,9 +205,9 @@ def stage_back(grad, x, kernel, through_elu, tuning, interpret):
     """
     n, _, images, c = x.shape
     launch = tuning.stage_back if n > FEW else tuning.few_back
-    grid = (n // launch.height, pl.cdiv(images, launch.tile))
+    grid = (n, pl.cdiv(images, launch.tile))
     parts = ShapeDtypeStruct((*grid, kernel.size + c), FLOAT)
-    body = partial(bodies.back_body, height=launch.height, through_elu=through_elu)
+    body = partial(bodies.back_body, through_elu=through_elu)
     shapes = (ShapeDtypeStruct(x.shape, x.dtype), parts)
     dx, parts = call(body, (grad, x, kernel), grid, shapes, launch, c, interpret)
     total = jnp.sum(parts, axis=(0, 1))
@@ -224,11 +221,12 @@ def last_stage_back(grad, y, last_kernel, tuning, interpret):
     """
     n, _, images, c = y.shape
     launch, out, taps = tuning.last_back, last_kernel.shape[3], COLUMNS * c
-    grid = (n // launch.height, pl.cdiv(images, launch.tile))
+    grid = (n, pl.cdiv(images, launch.tile))
     parts = ShapeDtypeStruct((*grid, taps + c + COLUMNS // 4), FLOAT)
     shapes = (ShapeDtypeStruct(y.shape, y.dtype), parts)
-    body = partial(bodies.last_back_body, height=launch.height, early=launch.early)
-    dx, parts = call(body, (grad, y, last_kernel), grid, shapes, launch, c, interpret)
+    dx, parts = call(
+        bodies.last_back_body, (grad, y, last_kernel), grid, shapes, launch, c, interpret
+    )
     total = jnp.sum(parts, axis=(0, 1))
     d_kernel, d_sum, d_bias = jnp.split(total, (taps, taps + c))
     return dx, d_sum, d_kernel.reshape(2, 2, c, -1)[..., :out], d_bias[:out]

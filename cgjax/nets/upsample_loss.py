@@ -30,7 +30,7 @@ def summed_loss(pixel: Pixel, x, convs, rows, images, weights) -> jax.Array:
     beforehand: rows [R, size, B] of each row of pixels, images [I, B] of each image.
     Several devices take their own images each, as in `upsample_kernel.over_devices`.
     """
-    loss = partial(_loss, pixel, *_launch(x.dtype))
+    loss = partial(_loss, pixel, *_launch())
     mesh = kernels.mesh_in_use()
     if mesh is not None and mesh.size > 1 and kernels.splits(x.shape[1]):
         specs = P(None, "data"), P(), P(None, None, "data"), P(None, "data"), P("data")
@@ -38,9 +38,9 @@ def summed_loss(pixel: Pixel, x, convs, rows, images, weights) -> jax.Array:
     return jnp.sum(loss(x, convs, rows, images, weights))
 
 
-def _launch(dtype):
+def _launch():
     """Tuning, and whether to interpret the kernels."""
-    return kernels.TUNED[dtype.itemsize], False
+    return kernels.TUNED, False
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))

@@ -14,7 +14,7 @@ from cgjax.nets.upsample_kernel import Launch, Tuning, supports, upsample_stack
 
 SLOTS, BATCH, N, C = 2, 3, 4, 16
 # Tiles of 2 do not divide the 3 images.
-LAUNCHES = [Launch(tile=2, height=2, span=2, early=True)] * 7
+LAUNCHES = [Launch(tile=2, span=2, early=True)] * 7
 SMALL = Tuning(*LAUNCHES)
 # The kernels are large programs for XLA's CPU backend.
 QUICK = {"xla_backend_optimization_level": 0}
@@ -132,7 +132,7 @@ def test_kernels_agree_with_plain_form():
 
 
 def test_eight_devices_run_the_kernels_on_their_own_rows(monkeypatch):
-    tuning = Tuning(*[Launch(tile=1, height=1, span=1)] * 7)
+    tuning = Tuning(*[Launch(tile=1, span=1)] * 7)
     monkeypatch.setattr(
         upsample_kernel, "upsample_stack", lambda x, c: upsample_stack(x, c, tuning, True)
     )
