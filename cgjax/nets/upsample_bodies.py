@@ -1,12 +1,14 @@
 """Bodies of the decoder's GPU kernels: each program follows a row or two of pixels of some images.
 
 Walking along a row, a program reads and interpolates each column once and keeps what the next
-columns need. Rows are taken two at a time where neighbours need the same pixels: after memory, the
-cache is what the kernels wait for.
+columns need. Forward it takes two rows of outputs, which lie between the same pixels: half as much
+is read from the cache.
 """
 
 import math
+from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -37,14 +39,15 @@ def _through_elu(grad, y):
 # --- forward --------------------------------------------------------------------------------------
 
 
-class Along:
+class Along(NamedTuple):
     """Interpolation along a row, walking: two outputs of each of two rows at every pixel.
 
     What is interpolated is the pixels' sums over the row taps, [row 2][column tap 2].
+    n: pixels of a row; begin: what an output starts from, its bias.
     """
 
-    def __init__(self, n, begin):
-        self.n, self.begin = n, begin  # begin: what an output starts from, its bias
+    n: int
+    begin: jax.Array
 
     def pending(self, before, k):
         """Of output 2k of both rows: what the pixel in front gives, by the first column tap."""
@@ -60,9 +63,7 @@ class Along:
             (
                 weighted([own, near, far], [first, second, next_second], waits),
                 weighted(
-                    [near, far, later, last],
-                    [first, next_first, second, next_second],
-                    self.begin,
+                    [near, far, later, last], [first, next_first, second, next_second], self.begin
                 ),
             )
             for waits, (first, second), (next_first, next_second) in zip(pending, here, following)

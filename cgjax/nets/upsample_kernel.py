@@ -1,11 +1,12 @@
 """GPU kernels for a decoder's stages: bilinear x2, 2x2 convolution, bias and ELU in one pass.
 
-To save memory traffic no interpolated activations ever reach memory. Nor does the largest output,
-that of the last inner stage: while it is held, it is multiplied by the last kernel, and the last
-stage interpolates only those 4 o products per pixel; backward it is computed again. Backward, each
-stage is one kernel. Activations are [rows, columns, images, channels] between the kernels,
-`upsample_geometry` says why. Sums are float32 whatever the dtype of the activations. Only
-reverse-mode derivatives exist here; `upsample.reordered` has both.
+To save memory traffic no interpolated activations ever reach memory, and while the largest output,
+that of the last inner stage, is held, it is multiplied by the last kernel: the last stage
+interpolates only those 4 o products per pixel. Only its gradient reads that output itself, from
+memory: computing it again took longer on an H200. Backward, each stage is one kernel. Activations
+are [rows, columns, images, channels] between the kernels, `upsample_geometry` says why. Sums are
+float32 whatever the dtype of the activations. Only reverse-mode derivatives exist here;
+`upsample.reordered` has both.
 """
 
 from functools import partial
