@@ -312,7 +312,7 @@ def resize_images(config, size: str) -> None:
     declare_sizes(config)
     tasks = config.data.tasks
     if size in ("fast", "paper"):
-        # On a GPU, convolutions of several seeds at once are slow, matrix products are not.
+        # On a GPU, the compiler's convolutions of several seeds at once are slow, products are not.
         config.train.at_once = 2 if config.model.net == "vit" else 1
         config.eval.ntk = 4 if config.row == "addition_mnist" else 0
     if size == "paper":

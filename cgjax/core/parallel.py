@@ -102,6 +102,11 @@ def on_nvidia() -> bool:
     return jax.devices()[0].device_kind.startswith("NVIDIA")
 
 
+def on_one_nvidia() -> bool:
+    """Whether there is one such GPU and no other device among which work could be split."""
+    return on_nvidia() and jax.device_count() == 1
+
+
 def describe_devices() -> str:
     """For example "4x NVIDIA H200" or "1x cpu"."""
     kind = jax.devices()[0].device_kind

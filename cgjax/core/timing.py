@@ -1,5 +1,6 @@
 """What benchmarks share: the quickest of a few calls, and tables of what they found."""
 
+import functools
 import time
 from collections.abc import Callable
 
@@ -23,22 +24,26 @@ def fastest(fn: Callable, repeats: int = 3) -> float:
 
 def torch_seconds(loss: Callable, optimiser, on_gpu: bool) -> tuple[float, float]:
     """Seconds per optimiser step of a PyTorch loss without arguments: eager and torch.compile."""
+    calls, steps = torch_calls(loss, optimiser, on_gpu)
+    eager, compiled = (fastest(call) / steps for call in calls)
+    return eager, compiled
+
+
+def torch_calls(loss: Callable, optimiser, on_gpu: bool) -> tuple[tuple, int]:
+    """Functions that make some optimiser steps of a PyTorch loss, eager and compiled; how many."""
     import torch
 
     steps = 20 if on_gpu else 2
 
-    def measure(loss):
-        def once():
-            for _ in range(steps):
-                optimiser.zero_grad()
-                loss().backward()
-                optimiser.step()
-            if on_gpu:
-                torch.cuda.synchronize()
+    def call(loss):
+        for _ in range(steps):
+            optimiser.zero_grad()
+            loss().backward()
+            optimiser.step()
+        if on_gpu:
+            torch.cuda.synchronize()
 
-        return fastest(once) / steps
-
-    return measure(loss), measure(torch.compile(loss))
+    return tuple(functools.partial(call, own) for own in (loss, torch.compile(loss))), steps
 
 
 def table(title: str, columns: tuple[str, ...], rows: list[tuple]) -> None:
@@ -60,6 +65,11 @@ def ratios(title: str, unit: str, rows: dict) -> None:
 
 def seconds_per_step(experiment: train.Experiment, config, steps: int) -> float:
     """Of all replicas, in the loop's own compiled call of so many steps; changes config.train."""
+    return fastest(step_call(experiment, config, steps)) / steps
+
+
+def step_call(experiment: train.Experiment, config, steps: int) -> Callable:
+    """That call, compiled, as a function without arguments that goes on with its state."""
     config.train.update({"steps": steps, "steps_per_call": steps, "log_every": steps})
     set_up = train.SetUp(experiment, config)
     held = {"state": set_up.init()}
@@ -71,4 +81,4 @@ def seconds_per_step(experiment: train.Experiment, config, steps: int) -> float:
         held["state"], stats = call(held["state"], data, rows)
         jax.block_until_ready(stats)
 
-    return fastest(once) / steps
+    return once

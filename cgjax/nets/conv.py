@@ -22,13 +22,19 @@ FORMS = ("auto", "direct", "patches")  # with all derivatives
 
 
 def convolve(
-    x: jax.Array, kernel: jax.Array, stride: int = 1, padding: int = 0, form: str = "auto"
-) -> jax.Array:
-    """x [B, H, W, c], kernel [k, k, c, o] -> [B, H', W', o], with zeros around the image."""
+    x: jax.Array, kernel: jax.Array, stride: int = 1, padding: int = 0, form: str = "auto",
+    passes_on: bool = False,
+) -> jax.Array | tuple[jax.Array, jax.Array]:  # fmt: skip
+    """x [B, H, W, c], kernel [k, k, c, o] -> [B, H', W', o], with zeros around the image.
+
+    passes_on: also x, for whoever else reads it; kernels then add up the gradients on the way.
+    """
     if form not in (*FORMS, "kernel"):
         raise ValueError(f"unknown form {form!r}; choose from {', '.join(FORMS)}, kernel")
     if form == "kernel" and conv_kernel.supports(*kernel.shape[2:]):
-        return conv_kernel.convolve(x, kernel, stride, padding)
+        return conv_kernel.convolve(x, kernel, conv_kernel.Settings(stride, padding, passes_on))
+    if passes_on:
+        return convolve(x, kernel, stride, padding, form), x
     if form in ("auto", "kernel"):
         # A 1x1 kernel is a matrix on every backend; but a product with every second pixel makes
         # XLA's compiler for GPUs (JAX 0.11) abort.
@@ -78,17 +84,18 @@ class Conv(nn.Module):
     dtype: Any = jnp.float32
 
     @nn.compact
-    def __call__(self, x):
+    def __call__(self, x, apart: bool = False, passes_on: bool = False):
+        """apart: the result without the bias, and the bias [features]; passes_on: `convolve`'s."""
         shape = (self.size, self.size, x.shape[-1], self.features)
         fan_in, fan_out = (self.size**2 * n for n in shape[2:])
         fan = fan_out if self.fan_out else fan_in
         kernel = self.param("kernel", WEIGHTS[self.weights](fan), shape)
         x, kernel = x.astype(self.dtype), kernel.astype(self.dtype)
-        y = convolve(x, kernel, self.stride, self.padding, self.form)
+        y = convolve(x, kernel, self.stride, self.padding, self.form, passes_on)
         if not self.use_bias:
             return y
         bias = self.param("bias", uniform_fan_in(fan_in), (self.features,))
-        return y + bias.reshape(1, 1, 1, -1).astype(self.dtype)
+        return (y, bias) if apart else y + bias.reshape(1, 1, 1, -1).astype(self.dtype)
 
 
 def max_pool(x: jax.Array) -> jax.Array:
@@ -101,8 +108,8 @@ def max_pool(x: jax.Array) -> jax.Array:
 class ConvNet(nn.Module):
     """4 x (conv 5x5, ReLU, BatchNorm), max-pool, dense 512, 1024, 1: x [B, H, W, c] -> [B].
 
-    Weights start as N(0, 2/fan_in). train, mask [B]: as in `BatchNorm`. form, norms: of its
-    convolutions and of its norms, as in `convolve` and `BatchNorm`. tap: return what module number
+    Weights start as N(0, 2/fan_in). train, mask [B]: as in `BatchNorm`. form: of its convolutions,
+    as in `convolve`; with "kernel" also of its norms. tap: return what module number
     `tap` gives instead: 0 the input; 1, 2, 3 conv, ReLU, BatchNorm of block 1; ... 10, 11,
     12 block 4; 13 pool; 14 flatten; 15 to 19 dense and ReLU, in turn (with the default depths).
     """
@@ -111,7 +118,6 @@ class ConvNet(nn.Module):
     hidden: tuple[int, ...] = (512, 1024)
     kernel: int = 5
     form: str = "auto"
-    norms: str = "auto"
     dtype: Any = jnp.float32
 
     @nn.compact
@@ -122,9 +128,14 @@ class ConvNet(nn.Module):
                 features, self.kernel, weights="he_normal", form=self.form, dtype=self.dtype,
                 name=f"conv_{i}",
             )  # fmt: skip
-            modules.append(conv(modules[-1]))
+            norm = BatchNorm(form=self.form, name=f"norm_{i}")
+            y, bias = conv(modules[-1], apart=True)
+            modules.append(y + bias.reshape(1, 1, 1, -1).astype(self.dtype))
             modules.append(nn.relu(modules[-1]))
-            modules.append(BatchNorm(form=self.norms, name=f"norm_{i}")(modules[-1], train, mask))
+            if self.form == "kernel":  # in one pass; the two above are not computed then
+                modules.append(norm(y, train, mask, before=bias))
+            else:
+                modules.append(norm(modules[-1], train, mask))
         modules.append(max_pool(modules[-1]))
         # Channel-major, as in the reference.
         modules.append(jnp.moveaxis(modules[-1], -1, 1).reshape(x.shape[0], -1))

@@ -7,6 +7,7 @@ axis of the grid. Products are in the dtype of x (float32: TF32), sums in float3
 derivatives exist here; the other forms of `nets.conv.convolve` have both.
 """
 
+import math
 from functools import partial
 from typing import NamedTuple
 
@@ -19,35 +20,51 @@ from jax.experimental.pallas import triton as plt
 from cgjax.core import parallel
 
 FLOAT = jnp.float32
-BUSY = 256  # programs: two for each multiprocessor of a large GPU
+dot = partial(jnp.dot, preferred_element_type=FLOAT)
 CHANNELS = (16, 32, 64, 128)  # powers of two, and at least what a product takes
 
 
 class Launch(NamedTuple):
-    """Positions and output channels of a program, channels read at once, warps, loads in flight."""
+    """Positions and output channels of a program, channels read at once, warps, loads in flight.
+
+    programs: tiles are smaller rather than programs fewer; those that sum weights' gradients are
+    about so many.
+    """
 
     tile: int = 128
     out: int = 64
     read: int = 32
     warps: int = 4
     stages: int = 3
+    programs: int = 256
 
 
 class Tuning(NamedTuple):
-    """How the kernels are launched.
-
-    programs: weights' gradients are summed by about so many programs; held: sums, of one tap or of
-    several, that such a program has room for.
-    """
+    """How the kernels are launched; by_rows: gradients of a row of taps, not of one, together."""
 
     forward: Launch = Launch()
     back: Launch = Launch()
-    weights: Launch = Launch(tile=64, warps=4, stages=2)
-    programs: int = 528
-    held: int = 9216
+    weights: Launch = Launch(64, 64, 64, 4, 1, 288)
+    by_rows: bool = False
 
 
-TUNED = Tuning()
+SMALL = Launch(32, 32, 32, 2, 1, 264)
+DEEP, DEEPER = Launch(64, 64, 64, 4, 3, 128), Launch(64, 32, 128, 4, 3, 128)
+# The fastest of those timed on an H200, batch 128; 5x5 kernels for four networks at once.
+TUNED = {  # size, channels read, channels made
+    (1, 16, 32): Tuning(weights=Launch(64, 32, 16, 1, 1, 1056)),
+    (3, 16, 16): Tuning(weights=Launch(32, 16, 16, 1, 1, 1056), by_rows=True),
+    (3, 16, 32): Tuning(weights=SMALL, by_rows=True),
+    (3, 32, 32): Tuning(weights=SMALL, by_rows=True),
+    (3, 32, 64): Tuning(back=DEEP),
+    (3, 64, 64): Tuning(back=DEEP),
+    (3, 64, 128): Tuning(DEEPER, DEEPER),
+    (3, 128, 128): Tuning(DEEPER, DEEPER),
+    (5, 16, 32): Tuning(weights=Launch(64, 32, 16, 2, 1, 264), by_rows=True),
+    (5, 32, 32): Tuning(weights=SMALL, by_rows=True),
+    (5, 32, 64): Tuning(weights=Launch(32, 64, 32, 4, 1, 132), by_rows=True),
+    (5, 64, 64): Tuning(*[DEEP._replace(tile=128)] * 2, weights=Launch(64, 64, 64, 4, 1, 150)),
+}
 
 
 class Geometry(NamedTuple):
@@ -69,7 +86,7 @@ def supports(channels: int, features: int) -> bool:
 
     XLA cannot split a kernel: on several devices it would gather the whole batch on each.
     """
-    return fits(channels, features) and parallel.on_nvidia() and jax.device_count() == 1
+    return fits(channels, features) and parallel.on_one_nvidia()
 
 
 def fits(channels: int, features: int) -> bool:
@@ -77,35 +94,52 @@ def fits(channels: int, features: int) -> bool:
     return channels <= CHANNELS[-1] and features in CHANNELS
 
 
-def convolve(x, kernel, stride: int = 1, padding: int = 0, tuning=None, interpret: bool = False):
-    """x [B, H, W, c], kernel [k, k, c, o] -> [B, H', W', o] in the dtype of x, zeros around x."""
+class Settings(NamedTuple):
+    """What does not change from call to call; passes_on: x is given back beside the result."""
+
+    stride: int = 1
+    padding: int = 0
+    passes_on: bool = False
+    tuning: Tuning | None = None
+    interpret: bool = False
+
+
+def convolve(x, kernel, settings: Settings):
+    """x [B, H, W, c], kernel [k, k, c, o] -> [B, H', W', o] in the dtype of x, zeros around x.
+
+    With passes_on also x: whoever else reads it, the gradients are added on the way.
+    """
     missing = next(n for n in CHANNELS if n >= x.shape[-1]) - x.shape[-1]
+    if missing and settings.passes_on:
+        return convolve(x, kernel, settings._replace(passes_on=False)), x
     if missing:
         x = jnp.pad(x, ((0, 0),) * 3 + ((0, missing),))
         kernel = jnp.pad(kernel, ((0, 0),) * 2 + ((0, missing), (0, 0)))
-    return _convolve(x, kernel, stride, padding, tuning or TUNED, interpret)
+    tuning = settings.tuning or TUNED.get((len(kernel), *kernel.shape[2:]), Tuning())
+    return _convolve(x, kernel, settings._replace(tuning=tuning))
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4, 5))
-def _convolve(x, kernel, stride, padding, tuning, interpret):
-    return _forward(x, kernel, stride, padding, tuning, interpret)[0]
+@partial(jax.custom_vjp, nondiff_argnums=(2,))
+def _convolve(x, kernel, settings):
+    return _forward(x, kernel, settings)[0]
 
 
-def _forward(x, kernel, stride, padding, tuning, interpret):
-    size = len(kernel)
+def _forward(x, kernel, settings):
+    size, (stride, padding) = len(kernel), settings[:2]
     made = tuple((n + 2 * padding - size) // stride + 1 for n in x.shape[1:3])
     geometry = Geometry(x.shape[1:3], made, size, stride, padding)
-    y = _products(x, kernel.astype(x.dtype), geometry, tuning.forward, interpret)
-    return y, (x, kernel)
+    y = _products(x, kernel.astype(x.dtype), None, geometry, settings.tuning.forward, settings)
+    return (y, x) if settings.passes_on else y, (x, kernel)
 
 
-def _backward(stride, padding, tuning, interpret, saved, grad):
+def _backward(settings, saved, grads):
     x, kernel = saved
-    grad = grad.astype(x.dtype)
-    forward = Geometry(x.shape[1:3], grad.shape[1:3], len(kernel), stride, padding)
+    grad, others = grads if settings.passes_on else (grads, None)
+    grad, tuning = grad.astype(x.dtype), settings.tuning
+    forward = Geometry(x.shape[1:3], grad.shape[1:3], len(kernel), *settings[:2])
     back = forward._replace(read=forward.made, made=forward.read, transposed=True)
-    dx = _products(grad, kernel.astype(x.dtype), back, tuning.back, interpret)
-    d_kernel = _weights(x, grad, forward, tuning, interpret)
+    dx = _products(grad, kernel.astype(x.dtype), others, back, tuning.back, settings)
+    d_kernel = _weights(x, grad, forward, tuning, settings)
     return dx, d_kernel.reshape(kernel.shape).astype(kernel.dtype)
 
 
@@ -115,56 +149,56 @@ _convolve.defvjp(_forward, _backward)
 # --- launches -------------------------------------------------------------------------------------
 
 
-def _call(name, body, arguments, grid, shape, launch, interpret):
+def _call(name, body, arguments, grid, shape, launch, settings):
     return pl.pallas_call(
         body,
         name=name,
         grid=grid,
         out_shape=shape,
-        interpret=interpret,
+        interpret=settings.interpret,
         compiler_params=plt.CompilerParams(num_warps=launch.warps, num_stages=launch.stages),
     )(*arguments)
 
 
-def _products(x, kernel, geometry: Geometry, launch: Launch, interpret):
-    """Sum over taps of what each position sees times the tap's matrix, transposed or not."""
+def _products(x, kernel, added, geometry: Geometry, launch: Launch, settings):
+    """[added +] sum over taps of what each position sees times the tap's matrix [transposed]."""
     batch, c = len(x), x.shape[-1]
     out = kernel.shape[2 if geometry.transposed else 3]
     rows = batch * geometry.made[0] * geometry.made[1]
     launch = fitted(launch, rows, c, out)
     body = partial(product_body, geometry=geometry, launch=launch)
-    arguments = (x.reshape(-1, c), kernel.reshape(-1, *kernel.shape[2:]))
+    added = None if added is None else added.reshape(-1, out)
+    arguments = (x.reshape(-1, c), kernel.reshape(-1, *kernel.shape[2:]), added)
     grid = (pl.cdiv(rows, launch.tile), out // launch.out)
     shape = ShapeDtypeStruct((rows, out), x.dtype)
     name = "convolution_back" if geometry.transposed else "convolution"
-    y = _call(name, body, arguments, grid, shape, launch, interpret)
+    y = _call(name, body, arguments, grid, shape, launch, settings)
     return y.reshape(batch, *geometry.made, out)
 
 
 def fitted(launch: Launch, rows: int, c: int, out: int) -> Launch:
     """The launch with tiles no larger than what there is, and so small that most of a GPU works."""
     tile, n_out = launch.tile, min(launch.out, out)
-    while tile > 32 and pl.cdiv(rows, tile) * (out // n_out) < BUSY:
+    while tile > 32 and pl.cdiv(rows, tile) * (out // n_out) < launch.programs:
         tile //= 2
-    while n_out > 32 and pl.cdiv(rows, tile) * (out // n_out) < BUSY:
+    while n_out > 32 and pl.cdiv(rows, tile) * (out // n_out) < launch.programs:
         n_out //= 2
     return launch._replace(tile=tile, out=n_out, read=min(launch.read, c))
 
 
-def _weights(x, grad, geometry: Geometry, tuning: Tuning, interpret):
+def _weights(x, grad, geometry: Geometry, tuning: Tuning, settings):
     """Gradient of the kernel [k * k, c, o], float32: parts of the positions, then their sum."""
-    launch, c, out = tuning.weights, x.shape[-1], grad.shape[-1]
-    rows, n_taps = grad.size // out, geometry.size**2
-    taps = next(
-        n for n in (geometry.size**2, geometry.size, 1) if n == 1 or n * c * out <= tuning.held
-    )
-    tiles = max(1, rows * n_taps // (launch.tile * taps * tuning.programs))
+    c, out, n_taps = x.shape[-1], grad.shape[-1], geometry.size**2
+    launch, rows = tuning.weights, grad.size // out
+    launch = launch._replace(read=min(launch.read, c), out=min(launch.out, out))
+    taps = geometry.size if tuning.by_rows else 1
+    blocks = (n_taps // taps, c // launch.read, out // launch.out)
+    tiles = max(1, rows * math.prod(blocks) // (launch.tile * launch.programs))
     parts = pl.cdiv(rows, launch.tile * tiles)
-    body = partial(weight_body, geometry=geometry, tile=launch.tile, tiles=tiles, taps=taps)
+    body = partial(weight_body, geometry=geometry, launch=launch, tiles=tiles, taps=taps)
     shape = ShapeDtypeStruct((parts, n_taps, c, out), FLOAT)
-    grid = (parts, n_taps // taps)
     seen = (x.reshape(-1, c), grad.reshape(-1, out))
-    found = _call("convolution_weights", body, seen, grid, shape, launch, interpret)
+    found = _call("convolution_weights", body, seen, (parts, *blocks), shape, launch, settings)
     return jnp.sum(found, axis=0)
 
 
@@ -212,12 +246,7 @@ def load(ref, row, inside, first, n):
     return plt.load(ref.at[row, column], mask=inside, other=0)
 
 
-def _dot(a, b, contract):
-    dimensions = ((contract[:1], contract[1:]), ((), ()))
-    return lax.dot_general(a, b, dimensions, preferred_element_type=FLOAT)
-
-
-def product_body(x_ref, kernel_ref, y_ref, *, geometry, launch):
+def product_body(x_ref, kernel_ref, added_ref, y_ref, *, geometry, launch):
     """A tile of positions and of output channels: one tap and some channels after the other."""
     c, n_out, n_read = x_ref.shape[1], launch.out, launch.read
     first = pl.program_id(1) * n_out
@@ -229,29 +258,30 @@ def product_body(x_ref, kernel_ref, y_ref, *, geometry, launch):
         x = load(x_ref, *seen(p, tap, geometry), chunk * n_read, n_read)
         read, made = pl.ds(chunk * n_read, n_read), pl.ds(first, n_out)
         if geometry.transposed:
-            return total + _dot(x, kernel_ref[tap, made, read], (1, 1))
-        return total + _dot(x, kernel_ref[tap, read, made], (1, 0))
+            return total + dot(x, kernel_ref[tap, made, read].T)
+        return total + dot(x, kernel_ref[tap, read, made])
 
     zero = jnp.zeros((launch.tile, n_out), FLOAT)
     total = lax.fori_loop(0, geometry.size**2 * chunks, step, zero)
+    if added_ref is not None:
+        total += load(added_ref, p.row, p.inside, first, n_out).astype(FLOAT)
     column = first + lax.broadcasted_iota(jnp.int32, total.shape, 1)
     row, inside = (jnp.broadcast_to(a[:, None], total.shape) for a in (p.row, p.inside))
     plt.store(y_ref.at[row, column], total.astype(y_ref.dtype), mask=inside)
 
 
-def weight_body(x_ref, grad_ref, part_ref, *, geometry, tile, tiles, taps):
-    """Some tiles of positions, some taps: what each tap saw times the gradient there."""
-    c, out = x_ref.shape[1], grad_ref.shape[1]
-    index, first = pl.program_id(0), pl.program_id(1) * taps
+def weight_body(x_ref, grad_ref, part_ref, *, geometry, launch, tiles, taps):
+    """Some tiles of positions, taps and channels: what each tap saw times the gradient there."""
+    n_read, n_out = launch.read, launch.out
+    index = pl.program_id(0)
+    first, read, made = (pl.program_id(1 + i) * n for i, n in enumerate((taps, n_read, n_out)))
 
     def step(t, totals):
-        p = positions(index * tiles + t, tile, grad_ref.shape[0], *geometry.made)
-        grad = load(grad_ref, p.row, p.inside, 0, out)
-        return tuple(
-            total + _dot(load(x_ref, *seen(p, first + i, geometry), 0, c), grad, (0, 0))
-            for i, total in enumerate(totals)
-        )
+        p = positions(index * tiles + t, launch.tile, grad_ref.shape[0], *geometry.made)
+        grad = load(grad_ref, p.row, p.inside, made, n_out)
+        loaded = [load(x_ref, *seen(p, first + i, geometry), read, n_read) for i in range(taps)]
+        return tuple(total + dot(x.T, grad) for total, x in zip(totals, loaded))
 
-    zero = tuple(jnp.zeros((c, out), FLOAT) for _ in range(taps))
+    zero = tuple(jnp.zeros((n_read, n_out), FLOAT) for _ in range(taps))
     for i, total in enumerate(lax.fori_loop(0, tiles, step, zero)):
-        part_ref[index, first + i] = total
+        part_ref[index, first + i, pl.ds(read, n_read), pl.ds(made, n_out)] = total

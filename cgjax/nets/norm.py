@@ -16,8 +16,9 @@ class BatchNorm(nn.Module):
     train=True: with the batch's mean and variance, which move the running ones ("batch_stats") by
     `momentum`; the running variance is the unbiased one. train=False: with the running ones.
     mask [B]: rows with 0 do not count in the batch's statistics, as if they were not there.
-    added: like x, added to the result; rectify: then a ReLU. form: "kernel" trains images by GPU
-    kernels of our own where they can run; they have no forward-mode derivatives.
+    before [features]: ReLU(x + before) is normalised. added: like x, added to the result; rectify:
+    then a ReLU. form: "kernel" trains images by GPU kernels of our own where they can run; they
+    have no forward-mode derivatives.
     """
 
     momentum: float = 0.1
@@ -25,7 +26,9 @@ class BatchNorm(nn.Module):
     form: str = "auto"
 
     @nn.compact
-    def __call__(self, x, train: bool = False, mask=None, added=None, rectify: bool = False):
+    def __call__(
+        self, x, train: bool = False, mask=None, before=None, added=None, rectify: bool = False
+    ):
         features = x.shape[-1]
         scale = self.param("scale", nn.initializers.ones, (features,))
         bias = self.param("bias", nn.initializers.zeros, (features,))
@@ -41,10 +44,11 @@ class BatchNorm(nn.Module):
         if train and self.form == "kernel" and norm_kernel.supports(x.shape):
             settings = norm_kernel.Settings(rectify, self.epsilon)
             mask = jnp.ones(len(x)) if mask is None else mask
-            y, *found = norm_kernel.normalise(x, scale, bias, mask, added, settings)
+            y, *found = norm_kernel.normalise(x, before, scale, bias, mask, added, settings)
             move(*jax.lax.stop_gradient(found))
             return y
         dtype, shape = x.dtype, (1,) * (x.ndim - 1) + (-1,)
+        x = x if before is None else nn.relu(x + before.reshape(shape).astype(dtype))
         mean, var = running_mean.value, running_var.value
         if train:
             counted = x if mask is None else jax.lax.dynamic_slice_in_dim(x, jnp.argmax(mask), 1)

@@ -1,10 +1,10 @@
-"""GPU kernels for batch normalisation with what follows it: [+ what a block adds] [, ReLU].
+"""GPU kernels for batch normalisation between [+ bias, ReLU] and [+ what a block adds] [, ReLU].
 
 Small networks spend their time starting kernels, and the compiler makes a dozen of each layer's
-normalisation and its gradient. Here they are two each, one that sums and one that writes, with a
-few numbers for each channel in between. Values are rows of LANES: the channels of one or of several
-pixels side by side. Differences are taken from one pixel, so that the variance keeps its digits in
-one pass; sums are float32. Only reverse-mode derivatives exist here; `nets.norm.BatchNorm` has all.
+normalisation and its gradient. Here they are two each: one sums parts of the values, one adds up
+the parts and writes. Values are rows of LANES: the channels of one or of several pixels side by
+side. Differences are taken from one pixel, so that the variance keeps its digits in one pass; sums
+are float32. Only reverse-mode derivatives exist here; `nets.norm.BatchNorm` has all.
 """
 
 import math
@@ -27,21 +27,20 @@ CHANNELS = (16, 32, 64, 128)
 class Launch(NamedTuple):
     """Rows of a tile, and warps."""
 
-    tile: int = 16
-    warps: int = 4
+    tile: int
+    warps: int
 
 
 class Tuning(NamedTuple):
     """How the kernels are launched: those that write, that sum, and that sum for the gradient.
 
-    parts: programs that share a sum. The sum of fewer than 32 parts needs no kernel of its own: the
-    compiler does it within what follows.
+    numbers: of all parts together, of each quantity; every program that writes adds them up.
     """
 
-    each: Launch = Launch()
+    each: Launch = Launch(32, 8)
     sums: Launch = Launch(128, 16)
     grad_sums: Launch = Launch(64, 16)
-    parts: int = 31
+    numbers: int = 2048
 
 
 TUNED = Tuning()
@@ -58,7 +57,7 @@ class Settings(NamedTuple):
 
 def supports(shape: tuple[int, ...]) -> bool:
     """Whether the kernels can run on values of this shape, on this machine."""
-    return fits(shape) and parallel.on_nvidia() and jax.device_count() == 1
+    return fits(shape) and parallel.on_one_nvidia()
 
 
 def fits(shape: tuple[int, ...]) -> bool:
@@ -66,66 +65,69 @@ def fits(shape: tuple[int, ...]) -> bool:
     return len(shape) == 4 and shape[-1] in CHANNELS and not math.prod(shape[1:]) % LANES
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(5,))
-def normalise(x, scale, bias, mask, added, settings: Settings):
+@partial(jax.custom_vjp, nondiff_argnums=(6,))
+def normalise(x, before, scale, bias, mask, added, settings: Settings):
     """x [B, H, W, c] -> (the same normalised, [added,] [rectified]; mean, variance; their count).
 
-    mask [B]: rows with 0 do not count. added: like x, or None. Mean and variance have no gradient.
+    before [c] in float32, or None: what is normalised is ReLU(x + before). mask [B]: rows with 0 do
+    not count. added: like x, or None. Mean, variance and count, [c] each, have no gradient.
     """
-    return _forward(x, scale, bias, mask, added, settings)[0]
+    return _forward(x, before, scale, bias, mask, added, settings)[0]
 
 
-def _forward(x, scale, bias, mask, added, settings):
-    tuning, c = settings.tuning, x.shape[-1]
-    count = jnp.sum(mask) * math.prod(x.shape[1:-1])
-    body = partial(sum_body, c=c, rows_of_image=_rows(x).shape[0] // len(x))
-    share = 1 / count
-    total, squares = _sums(body, (_rows(x), mask), x, tuning.sums, settings)
-    mean, square = total * share, squares * share
-    var = jnp.maximum(square - mean * mean, 0)
-    inverse = lax.rsqrt(var + settings.epsilon)
-    factor = scale * inverse
-    channels = _stacked(factor, bias - mean * factor, mean, inverse, var)
-    body = partial(normalise_body, rectify=settings.rectify)
-    arguments = (_rows(x), channels, *([] if added is None else [_rows(added)]))
-    (z,) = _each(body, arguments, 1, x, settings)
-    mean = x[0, 0, 0].astype(FLOAT) + channels[2]
+class Numbers(NamedTuple):
+    """What is known of each channel, and in which row; mean: of the differences from `near`."""
+
+    factor: int = 0
+    mean: int = 1
+    inverse: int = 2  # of the standard deviation
+    var: int = 3
+    near: int = 4  # the pixel from which differences are taken
+    count: int = 5
+
+
+IS = Numbers()
+
+
+def _forward(x, before, scale, bias, mask, added, settings):
+    body = partial(sum_body, c=x.shape[-1], pixels=math.prod(x.shape[1:-1]))
+    # First image that counts, and how many do: the same for all layers, so computed once.
+    counted = jnp.stack([jnp.argmax(mask > 0).astype(FLOAT), jnp.sum(mask)])
+    values = (_rows(x), None if before is None else before[None])
+    parts = _parts(body, (counted, values, mask), 4, x, settings.tuning.sums, settings)
+    body = partial(normalise_body, rectify=settings.rectify, epsilon=settings.epsilon)
+    arguments = (parts, jnp.stack([scale, bias]), values, _rows(added))
+    numbers, z = _each(body, arguments, len(IS), 1, x, settings)
     was_added = None if added is None else ()  # no number: known when compiling
-    saved = (x, z if settings.rectify else None, channels, mask, share, was_added)
-    return (z, mean, channels[4], count), saved
+    saved = (values, _rows(z) if settings.rectify else None, numbers, mask, was_added)
+    mean = numbers[IS.near] + numbers[IS.mean]
+    return (z, mean, numbers[IS.var], numbers[IS.count]), saved
 
 
 def _backward(settings, saved, grads):
-    x, z, channels, mask, share, was_added = saved
+    values, z, numbers, mask, was_added = saved
     grad, is_added = grads[0], was_added is not None
-    seen = [_rows(grad), _rows(x), *([_rows(z)] if settings.rectify else [])]
-    body = partial(grad_sum_body, c=x.shape[-1])
-    total, product = _sums(body, seen, x, settings.tuning.grad_sums, settings)
-    factor, _, mean, inverse, _ = channels
-    aligned = (product - mean * total) * inverse
-    slope = factor * inverse * aligned * share
-    level = factor * total * share - mean * slope
-    of_channels = _stacked(factor, level, slope, aligned, total)
-    body = partial(grad_body, rectify=settings.rectify, rows_of_image=_rows(x).shape[0] // len(x))
+    seen = (_rows(grad), z, values)
+    body = partial(grad_sum_body, c=grad.shape[-1])
+    parts = _parts(body, (numbers, *seen), 2, grad, settings.tuning.grad_sums, settings)
     passes_on = is_added and settings.rectify  # else the gradient goes on as it is
-    dx, *masked = _each(body, (*seen, of_channels, mask), 1 + passes_on, x, settings)
+    arguments = (parts, numbers, mask, *seen)
+    of_channels, dx, *masked = _each(
+        partial(grad_body), arguments, 2, 1 + passes_on, grad, settings
+    )
+    d_before = None if values[1] is None else jnp.sum(dx, (0, 1, 2), FLOAT)
     d_added = (masked[0] if passes_on else grad) if is_added else None
-    return dx, of_channels[3], of_channels[4], jnp.zeros_like(mask), d_added
+    return dx, d_before, *of_channels, jnp.zeros_like(mask), d_added
 
 
 normalise.defvjp(_forward, _backward)
-
-
-def _stacked(*numbers):
-    """Numbers of channels as one array: one kernel makes it, and nothing is computed again."""
-    return lax.optimization_barrier(jnp.stack(numbers))
 
 
 # --- launches -------------------------------------------------------------------------------------
 
 
 def _rows(x):
-    return x.reshape(-1, LANES)
+    return None if x is None else x.reshape(-1, LANES)
 
 
 def _call(body, arguments, grid, shapes, launch, settings):
@@ -139,23 +141,24 @@ def _call(body, arguments, grid, shapes, launch, settings):
     )(*arguments)
 
 
-def _sums(body, arguments, x, launch, settings):
-    """Sums of two quantities for each channel [2, c]: of parts of the rows, then of the parts."""
-    rows = x.size // LANES
-    tiles = pl.cdiv(rows, launch.tile * settings.tuning.parts)
-    parts = pl.cdiv(rows, launch.tile * tiles)
-    shape = ShapeDtypeStruct((parts, 2, x.shape[-1]), FLOAT)
-    body = partial(body, tiles=tiles)
-    return jnp.sum(_call(body, arguments, (parts,), shape, launch, settings), axis=0)
+def _parts(body, arguments, n, x, launch, settings):
+    """n quantities for each channel, of parts of the rows: [n * parts * c / LANES, LANES]."""
+    rows, c = x.size // LANES, x.shape[-1]
+    tiles = pl.cdiv(rows * c, launch.tile * settings.tuning.numbers)
+    parts = pl.cdiv(pl.cdiv(rows, launch.tile * tiles), LANES // c) * (LANES // c)
+    shape = ShapeDtypeStruct((n, parts, c), FLOAT)
+    found = _call(partial(body, tiles=tiles), arguments, (parts,), shape, launch, settings)
+    return _rows(found)
 
 
-def _each(body, arguments, n, x, settings):
-    """n arrays like x, made tile by tile."""
+def _each(body, arguments, n_numbers, n, x, settings):
+    """Numbers for each channel [n_numbers, c], and n arrays like x, made tile by tile."""
     rows, launch = x.size // LANES, settings.tuning.each
-    shapes = [ShapeDtypeStruct((rows, LANES), x.dtype)] * n
+    shapes = [ShapeDtypeStruct((n_numbers, x.shape[-1]), FLOAT)]
+    shapes += [ShapeDtypeStruct((rows, LANES), x.dtype)] * n
     grid = (pl.cdiv(rows, launch.tile),)
-    found = _call(body, arguments, grid, shapes, launch, settings)
-    return [one.reshape(x.shape) for one in found]
+    numbers, *found = _call(body, arguments, grid, shapes, launch, settings)
+    return numbers, *(one.reshape(x.shape) for one in found)
 
 
 # --- bodies ---------------------------------------------------------------------------------------
@@ -180,16 +183,32 @@ def load(ref, p: Place):
     return plt.load(ref.at[p.row, p.lane], mask=p.inside, other=0).astype(FLOAT)
 
 
-def per_lane(ref, first, c):
-    """A value for each of c channels, from row `first`, as [1, LANES]."""
+def load_values(refs, p: Place, c):
+    """The tile of what is normalised; refs: x, and None or what comes before."""
+    x_ref, before_ref = refs
+    return rectified(load(x_ref, p), before_ref, c)
+
+
+def rectified(x, before_ref, c):
+    """ReLU(x + before), or x."""
+    return x if before_ref is None else jnp.maximum(x + per_lane(before_ref, 0, c), 0)
+
+
+def per_lane(ref, row, c):
+    """A value for each of c channels, from that row of a matrix, as [1, LANES]."""
     lane = lax.rem(lax.iota(jnp.int32, LANES), c)
-    return plt.load(ref.at[jnp.full((LANES,), first, jnp.int32), lane])[None, :].astype(FLOAT)
+    return plt.load(ref.at[jnp.full((LANES,), row, jnp.int32), lane])[None, :].astype(FLOAT)
 
 
-def per_row(ref, index, tile, rows, rows_of_image):
+def per_row(ref, index, tile, rows):
     """A value for each image, at tile number `index` of all rows: [tile, 1]."""
-    row = index * tile + lax.iota(jnp.int32, tile)
-    return plt.load(ref.at[lax.div(row, rows_of_image)], mask=row < rows, other=0)[:, None]
+    row, n = index * tile + lax.iota(jnp.int32, tile), ref.shape[0]
+    return plt.load(ref.at[lax.div(row, rows // n)], mask=row < rows, other=0)[:, None]
+
+
+def of_lanes(lanes, c):
+    """Sums over the lanes of a channel: [LANES] -> [c]."""
+    return jnp.sum(lanes.reshape(-1, c), axis=0)
 
 
 def of_tiles(tile_sums, part_ref, tile, tiles):
@@ -201,65 +220,95 @@ def of_tiles(tile_sums, part_ref, tile, tiles):
 
     zero = jnp.zeros((tile, LANES), FLOAT)
     for i, total in enumerate(lax.fori_loop(0, tiles, step, (zero, zero))):
-        lanes = jnp.sum(total, axis=0)
-        part_ref[index, i, :] = jnp.sum(lanes.reshape(-1, part_ref.shape[-1]), axis=0)
+        part_ref[i, index, :] = of_lanes(jnp.sum(total, axis=0), part_ref.shape[-1])
 
 
-def sum_body(x_ref, mask_ref, part_ref, *, c, rows_of_image, tile, tiles):
-    """Sums of the differences from the first pixel and of their squares."""
-    near = per_lane(x_ref, 0, c)
+def of_parts(part_ref, i, n, c):
+    """The sum of quantity i of n over all parts, for each channel, as [1, LANES]."""
+    size = part_ref.shape[0] // n
+    row, lane = (
+        lax.broadcasted_iota(jnp.int32, (pl.next_power_of_2(size), LANES), k) for k in (0, 1)
+    )
+    values = plt.load(part_ref.at[i * size + row, lane], mask=row < size, other=0)
+    total = of_lanes(jnp.sum(values, axis=0), c)
+    return jnp.broadcast_to(total[None, :], (LANES // c, c)).reshape(1, LANES)
+
+
+def store_numbers(ref, values):
+    """The first program writes numbers of channels, each [1, LANES]."""
+    lane = lax.iota(jnp.int32, LANES)
+    inside = (lane < ref.shape[1]) & (pl.program_id(0) == 0)
+    for i, value in enumerate(values):
+        plt.store(ref.at[jnp.full_like(lane, i), lane], value.reshape(LANES), mask=inside)
+
+
+def sum_body(counted_ref, refs, mask_ref, part_ref, *, c, pixels, tile, tiles):
+    """Sums of differences from a pixel that counts and of their squares; the pixel; the count."""
+    (x_ref, before_ref), index = refs, pl.program_id(0)
+    first, images, rows = counted_ref[0].astype(jnp.int32), counted_ref[1], x_ref.shape[0]
+    near = rectified(per_lane(x_ref, first * (rows // mask_ref.shape[0]), c), before_ref, c)
 
     def sums(index):
-        p = place(index, tile, x_ref.shape[0])
-        apart = load(x_ref, p) - near
-        weighted = per_row(mask_ref, index, tile, x_ref.shape[0], rows_of_image) * apart
+        p = place(index, tile, rows)
+        apart = load_values(refs, p, c) - near
+        weighted = per_row(mask_ref, index, tile, rows) * apart
         return weighted, weighted * apart
 
     of_tiles(sums, part_ref, tile, tiles)
+    for i, value in enumerate((near, jnp.full_like(near, images * pixels)), 2):
+        lane = lax.iota(jnp.int32, LANES)
+        at = part_ref.at[jnp.full_like(lane, i), jnp.full_like(lane, index), lane]
+        plt.store(at, value.reshape(LANES), mask=lane < c)
 
 
-def normalise_body(x_ref, channels_ref, *refs, rectify, tile):
-    """One product and one sum for each value, and what follows; refs: [added,] z."""
-    *added_refs, z_ref = refs
-    c = channels_ref.shape[1]
-    p = place(pl.program_id(0), tile, x_ref.shape[0])
-    apart = load(x_ref, p) - per_lane(x_ref, 0, c)
-    y = apart * per_lane(channels_ref, 0, c) + per_lane(channels_ref, 1, c)
-    for ref in added_refs:
-        y += load(ref, p)
-    if rectify:
-        y = jnp.maximum(y, 0)
+def normalise_body(part_ref, then_ref, refs, added_ref, numbers_ref, z_ref, **how):
+    """One product and one sum for each value, and what follows; then: scale, bias."""
+    c, rows = numbers_ref.shape[1], part_ref.shape[0] // 4
+    p = place(pl.program_id(0), how["tile"], z_ref.shape[0])
+    x, added = load_values(refs, p, c), 0 if added_ref is None else load(added_ref, p)
+    near, count = (per_lane(part_ref, i * rows, c) for i in (2, 3))
+    mean, square = (of_parts(part_ref, i, 4, c) / count for i in (0, 1))
+    var = jnp.maximum(square - mean * mean, 0)
+    inverse = lax.rsqrt(var + how["epsilon"])
+    factor = per_lane(then_ref, 0, c) * inverse
+    y = (x - near) * factor + (per_lane(then_ref, 1, c) - mean * factor) + added
+    y = jnp.maximum(y, 0) if how["rectify"] else y
     plt.store(z_ref.at[p.row, p.lane], y.astype(z_ref.dtype), mask=p.inside)
+    store_numbers(numbers_ref, Numbers(factor, mean, inverse, var, near, count))
 
 
-def masked_grad(grad_ref, z_refs, p: Place):
-    """The gradient in front of the ReLU, if there is one."""
+def masked_grad(grad_ref, z_ref, p: Place):
+    """The gradient in front of the last ReLU, if there is one."""
     grad = load(grad_ref, p)
-    return jnp.where(load(z_refs[0], p) > 0, grad, 0) if z_refs else grad
+    return grad if z_ref is None else jnp.where(load(z_ref, p) > 0, grad, 0)
 
 
-def grad_sum_body(grad_ref, x_ref, *refs, c, tile, tiles):
-    """Sums of the gradient, and of it times the differences; refs: [z,] parts."""
-    *z_refs, part_ref = refs
-    near = per_lane(x_ref, 0, c)
+def grad_sum_body(numbers_ref, grad_ref, z_ref, refs, part_ref, *, c, tile, tiles):
+    """Sums of the gradient, and of it times the differences."""
+    near = per_lane(numbers_ref, IS.near, c)
 
     def sums(index):
-        p = place(index, tile, x_ref.shape[0])
-        grad = masked_grad(grad_ref, z_refs, p)  # zero where there are no rows
-        return grad, grad * (load(x_ref, p) - near)
+        p = place(index, tile, grad_ref.shape[0])
+        grad = masked_grad(grad_ref, z_ref, p)  # zero where there are no rows
+        return grad, grad * (load_values(refs, p, c) - near)
 
     of_tiles(sums, part_ref, tile, tiles)
 
 
-def grad_body(grad_ref, x_ref, *refs, rectify, rows_of_image, tile):
-    """refs: [z,] numbers of channels, mask, gradient of x [, of what was added]."""
-    *z_refs, channels_ref, mask_ref = refs[: 2 + rectify]
-    c = channels_ref.shape[1]
-    factor, level, slope = (per_lane(channels_ref, i, c) for i in range(3))
-    p = place(pl.program_id(0), tile, x_ref.shape[0])
-    grad = masked_grad(grad_ref, z_refs, p)
-    apart = load(x_ref, p) - per_lane(x_ref, 0, c)
-    weight = per_row(mask_ref, pl.program_id(0), tile, x_ref.shape[0], rows_of_image)
-    dx = factor * grad - weight * (level + slope * apart)
-    for ref, value in zip(refs[2 + rectify :], (dx, grad)):
+def grad_body(part_ref, numbers_ref, mask_ref, grad_ref, z_ref, refs, then_ref, *grads, tile):
+    """then: gradients of scale and bias; grads: of x [, of what was added]."""
+    c, rows = numbers_ref.shape[1], grad_ref.shape[0]
+    p = place(pl.program_id(0), tile, rows)
+    grad, x = masked_grad(grad_ref, z_ref, p), load_values(refs, p, c)
+    weight = per_row(mask_ref, pl.program_id(0), tile, rows)
+    known = Numbers(*(per_lane(numbers_ref, row, c) for row in IS))
+    total, product = (of_parts(part_ref, i, 2, c) for i in (0, 1))
+    aligned = (product - known.mean * total) * known.inverse
+    slope = known.factor * known.inverse * aligned / known.count
+    level = known.factor * total / known.count - known.mean * slope
+    dx = known.factor * grad - weight * (level + slope * (x - known.near))
+    if refs[1] is not None:
+        dx = jnp.where(x > 0, dx, 0)
+    for ref, value in zip(grads, (dx, grad)):
         plt.store(ref.at[p.row, p.lane], value.astype(ref.dtype), mask=p.inside)
+    store_numbers(then_ref, (aligned, total))

@@ -20,27 +20,28 @@ class ResNet(nn.Module):
     """Stem, stages of basic blocks, average, linear: x [B, H, W, c] -> [B].
 
     Stage i has `blocks` blocks of channels[i]; all but the first stage halve the image. train,
-    mask [B], form, norms: as in `ConvNet`. tap: return another layer instead: 0 the input, 1 the
+    mask [B], form: as in `ConvNet`. tap: return another layer instead: 0 the input, 1 the
     stem, then one for each block, the average, the output.
     """
 
     channels: tuple[int, ...] = (16, 32, 64, 128)
     blocks: int = 2
     form: str = "auto"
-    norms: str = "auto"
     dtype: Any = jnp.float32
 
     @nn.compact
     def __call__(self, x, train: bool = False, mask=None, tap: int | None = None):
-        def conv_norm(x, features, size, stride, conv_name, norm_name, **then):
+        def conv_norm(x, features, size, stride, name, passes_on=False, **then):
+            """Convolution and norm of x; x again, for whoever else reads it."""
             conv = Conv(
                 features, size, stride, padding=size // 2, use_bias=False, form=self.form,
-                dtype=self.dtype, name=conv_name,
+                dtype=self.dtype, name=name.format("conv"),
             )  # fmt: skip
-            return BatchNorm(form=self.norms, name=norm_name)(conv(x), train, mask, **then)
+            y, x = conv(x, passes_on=True) if passes_on else (conv(x), x)
+            return BatchNorm(form=self.form, name=name.format("bn"))(y, train, mask, **then), x
 
         layers = [x.astype(self.dtype)]
-        first = conv_norm(layers[-1], self.channels[0], 3, 1, "conv1", "bn1", rectify=True)
+        first, _ = conv_norm(layers[-1], self.channels[0], 3, 1, "{}1", rectify=True)
         layers.append(first)
         for stage, features in enumerate(self.channels):
             for block in range(self.blocks):
@@ -54,11 +55,10 @@ class ResNet(nn.Module):
 
 def basic_block(conv_norm, x, features, stride, name):
     """ReLU(two 3x3 convolutions + shortcut); the shortcut is projected where the shape changes."""
-    y = conv_norm(x, features, 3, stride, f"{name}_conv1", f"{name}_bn1", rectify=True)
+    y, x = conv_norm(x, features, 3, stride, name + "_{}1", passes_on=True, rectify=True)
     if stride > 1 or x.shape[-1] != features:
-        x = conv_norm(x, features, 1, stride, f"{name}_shortcut_conv", f"{name}_shortcut_bn")
-    then = {"added": x, "rectify": True}
-    return conv_norm(y, features, 3, 1, f"{name}_conv2", f"{name}_bn2", **then)
+        x, _ = conv_norm(x, features, 1, stride, name + "_shortcut_{}")
+    return conv_norm(y, features, 3, 1, name + "_{}2", added=x, rectify=True)[0]
 
 
 class StagedResNet(nn.Module):

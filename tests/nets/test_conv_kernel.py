@@ -7,13 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cgjax.nets import conv, conv_kernel
-from cgjax.nets.conv_kernel import Launch, Tuning
+from cgjax.core import parallel
+from cgjax.nets import conv, conv_kernel, norm_kernel
+from cgjax.nets.conv_kernel import Launch, Settings, Tuning
+from cgjax.nets.norm import BatchNorm
 
-# Tiles that do not divide the positions, output channels and channels read in two parts, a row of
-# taps or all of them to a program.
+# Tiles that do not divide the positions, channels in two parts, a row of taps at once.
 SMALL = Tuning(
-    Launch(16, 16, 16), Launch(32, 16, 16), Launch(16), programs=3, held=3 * 16 * 32
+    Launch(16, 16, 16), Launch(32, 16, 16), Launch(16, 16, 16, programs=3), by_rows=True
 )  # fmt: skip
 
 
@@ -25,34 +26,33 @@ def example(size, c, out, dtype=jnp.float32):
 
 
 def value_and_grads(form, x, kernel):
-    """What both networks give, and gradients of a number made of it."""
+    """What both networks give, and gradients of a number made of it and of x again."""
 
     def loss(x, kernel):
-        y = form(x, kernel)
-        return jnp.sum(jnp.sin(y.astype(jnp.float32))), y
+        y, again = form(x, kernel)
+        return jnp.sum(jnp.sin(y.astype(jnp.float32))) + jnp.sum(jnp.square(again)), y
 
     (_, y), grads = jax.jit(jax.vmap(jax.value_and_grad(loss, (0, 1), has_aux=True)))(x, kernel)
     return y, *grads
 
 
-@pytest.mark.parametrize(
-    "size, stride, padding, c, out", [(3, 1, 1, 16, 32), (3, 2, 1, 32, 16), (5, 1, 0, 3, 16)]
-)
+@pytest.mark.parametrize("size, stride, padding, c, out", [(3, 2, 1, 32, 16), (5, 1, 0, 3, 32)])
 def test_two_networks_at_once(size, stride, padding, c, out):
     x, kernel = example(size, c, out)
-    found = value_and_grads(
-        lambda x, kernel: conv_kernel.convolve(x, kernel, stride, padding, SMALL, True), x, kernel
+    settings = Settings(stride, padding, True, SMALL, True)
+    found = value_and_grads(functools.partial(conv_kernel.convolve, settings=settings), x, kernel)
+    direct = functools.partial(
+        conv.convolve, stride=stride, padding=padding, form="direct", passes_on=True
     )
-    direct = functools.partial(conv.convolve, stride=stride, padding=padding, form="direct")
     for one, other in zip(found, value_and_grads(direct, x, kernel)):
         np.testing.assert_allclose(one, other, atol=3e-6 * np.abs(other).max())
 
 
 def test_bfloat16_operands_float32_sums():
     x, kernel = example(3, 16, 16, jnp.bfloat16)
-    y, dx, d_kernel = value_and_grads(
-        lambda x, kernel: conv_kernel.convolve(x, kernel, 1, 1, SMALL, True), x, kernel
-    )
+    settings = Settings(1, 1, True, SMALL._replace(by_rows=False), True)
+    form = functools.partial(conv_kernel.convolve, settings=settings)
+    y, dx, d_kernel = value_and_grads(form, x, kernel)
     assert (y.dtype, dx.dtype, d_kernel.dtype) == (jnp.bfloat16, jnp.bfloat16, jnp.float32)
     rounded = kernel.astype(jnp.bfloat16).astype(jnp.float32)
     wanted = jax.vmap(lambda x, kernel: conv.convolve(x, kernel, 1, 1, "direct"))(
@@ -61,6 +61,29 @@ def test_bfloat16_operands_float32_sums():
     np.testing.assert_allclose(y.astype(jnp.float32), wanted, rtol=2**-8, atol=1e-6)
 
 
-def test_what_the_kernels_take():
+def test_what_the_kernels_take(monkeypatch):
     assert [n for n in range(1, 300) if conv_kernel.fits(16, n)] == [16, 32, 64, 128]
     assert conv_kernel.fits(3, 16) and not conv_kernel.fits(129, 16)
+    assert not conv_kernel.supports(16, 16)  # no GPU
+    monkeypatch.setattr(parallel, "on_nvidia", lambda: True)
+    for n in (1, 2):  # devices
+        monkeypatch.setattr(jax, "device_count", lambda n=n: n)
+        assert conv_kernel.supports(16, 16) == norm_kernel.supports((1, 8, 8, 16)) == (n == 1)
+
+
+@pytest.mark.parametrize("on_gpu, features", [(False, 16), (True, 24)])
+def test_other_convolutions_are_the_compiler_s(monkeypatch, on_gpu, features):
+    """Where the kernels cannot run at all, and of what they do not take: with all derivatives."""
+    monkeypatch.setattr(parallel, "on_one_nvidia", lambda: on_gpu)
+    x, kernel = (a[0] for a in example(3, 16, features))
+
+    def both(form):
+        def of(x):
+            y, again = conv.convolve(x, kernel, 1, 1, form, passes_on=True)
+            norm = BatchNorm(form=form)
+            return norm.init_with_output(jax.random.key(0), y + jnp.sum(again), True)[0]
+
+        return jax.jvp(of, (x,), (jnp.ones_like(x),))
+
+    for one, other in zip(both("kernel"), both("auto")):
+        np.testing.assert_array_equal(one, other)

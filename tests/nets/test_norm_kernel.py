@@ -13,9 +13,9 @@ from cgjax.nets.norm_kernel import Launch, Settings, Tuning, fits
 from cgjax.nets.resnet import ResNet
 
 SHAPE = (3, 4, 6, 16)  # 9 rows of 128: tiles of 2 do not divide them
-SMALL = Tuning(*[Launch(2)] * 3, parts=3)
-CONV = conv_kernel.Tuning(*[conv_kernel.Launch(16, 16, 16)] * 3, programs=1)
-MASK = jnp.array([1.0, 0.0, 1.0])
+SMALL = Tuning(*[Launch(2, 4)] * 3, numbers=48)
+CONV = conv_kernel.Tuning(*[conv_kernel.Launch(16, 16, 16, programs=1)] * 3)
+MASK = jnp.array([0.0, 1.0, 1.0])
 
 
 @pytest.fixture(scope="module")
@@ -31,30 +31,32 @@ def example():
     return drawn(3, *SHAPE), drawn(0, *SHAPE), params, stats
 
 
-def by_kernels(params, stats, x, added, rectify):
+def by_kernels(params, stats, x, before, added, rectify):
     settings = Settings(rectify, tuning=SMALL, interpret=True)
     y, mean, var, count = norm_kernel.normalise(
-        x, params["scale"], params["bias"], MASK, added, settings
+        x, before, params["scale"], params["bias"], MASK, added, settings
     )
     now = {"mean": mean, "var": var * count / (count - 1)}
     return y, jax.tree.map(lambda old, new: 0.9 * old + 0.1 * new, stats, now)
 
 
-def plain(params, stats, x, added, rectify):
+def plain(params, stats, x, before, added, rectify):
     variables = {"params": params, "batch_stats": stats}
     norm = functools.partial(BatchNorm().apply, mutable=["batch_stats"])
-    y, changed = norm(variables, x, True, MASK, added, rectify)
+    y, changed = norm(variables, x, True, MASK, before, added, rectify)
     return y, changed["batch_stats"]
 
 
-@pytest.mark.parametrize("is_added, rectify", [(False, False), (False, True), (True, True)])
-def test_two_networks_at_once(example, is_added, rectify):
+@pytest.mark.parametrize("given", [(), ("before", "added", "rectify")])
+def test_two_networks_at_once(example, given):
     x, added, params, stats = example
     seen = jnp.asarray(np.random.default_rng(1).normal(size=SHAPE), jnp.float32)
 
     def both(form):
         def loss(params, x, added, stats):
-            y, moved = form(params, stats, x, added if is_added else None, rectify)
+            before = params["bias"] / 4 - 3 if "before" in given else None
+            added = added if "added" in given else None
+            y, moved = form(params, stats, x, before, added, "rectify" in given)
             moved = jax.lax.stop_gradient(moved)
             return jnp.sum(jnp.sin(y * seen)), (y, moved)
 
@@ -67,35 +69,44 @@ def test_two_networks_at_once(example, is_added, rectify):
         np.testing.assert_allclose(one, other, atol=1e-5 * max(np.abs(other).max(), 1e-5))
 
 
+def test_differences_are_from_a_pixel_that_counts(example):
+    """An image that does not count may be far away: nothing of the others is lost."""
+    x, _, params, stats = jax.tree.map(lambda leaf: leaf[0], example)
+    far = x.at[0].add(1e5)
+    normalised = jax.jit(lambda x: by_kernels(params, stats, x, None, None, False))
+    (y, moved), (wanted, wanted_moved) = normalised(far), normalised(x)
+    np.testing.assert_allclose(y[1:], wanted[1:], atol=1e-5)
+    np.testing.assert_allclose(moved["var"], wanted_moved["var"], rtol=1e-5)
+
+
 def test_bfloat16_values(example):
     x, _, params, stats = jax.tree.map(lambda leaf: leaf[0], example)
-    y, _ = by_kernels(params, stats, x.astype(jnp.bfloat16), None, True)
-    wanted, _ = plain(params, stats, x.astype(jnp.bfloat16).astype(jnp.float32), None, True)
+    x = x.astype(jnp.bfloat16)
+    y = jax.jit(lambda x: by_kernels(params, stats, x, None, None, True)[0])(x)
+    wanted = jax.jit(lambda x: plain(params, stats, x, None, None, True)[0])(x.astype(jnp.float32))
     assert y.dtype == jnp.bfloat16
     np.testing.assert_allclose(y.astype(jnp.float32), wanted, rtol=2**-8, atol=1e-6)
 
 
 def test_a_network_by_kernels(monkeypatch):
     """Convolutions, norms, what blocks add: the same loss, statistics and gradients."""
-    own = functools.partial(conv_kernel.convolve, tuning=CONV, interpret=True)
+    own = functools.partial(conv_kernel.Settings, tuning=CONV, interpret=True)
     monkeypatch.setattr(conv_kernel, "supports", conv_kernel.fits)
-    monkeypatch.setattr(conv_kernel, "convolve", own)
+    monkeypatch.setattr(conv_kernel, "Settings", own)
     monkeypatch.setattr(norm_kernel, "supports", fits)
     settings = functools.partial(Settings, tuning=SMALL, interpret=True)
     monkeypatch.setattr(norm_kernel, "Settings", settings)
-    x = jax.random.normal(jax.random.key(1), (3, 4, 4, 3))
+    x = jax.random.normal(jax.random.key(1), (3, 2, 4, 3))
     net = ResNet(channels=(16,), blocks=1)
-    variables = jax.vmap(lambda key: net.init(key, x))(jax.random.split(jax.random.key(0)))
+    variables = net.init(jax.random.key(0), x)
 
     def of(form):
         def loss(params, stats):
             found = {"params": params, "batch_stats": stats}
-            y, moved = net.clone(form=form, norms=form).apply(
-                found, x, True, MASK, mutable=["batch_stats"]
-            )
+            y, moved = net.clone(form=form).apply(found, x, True, MASK, mutable=["batch_stats"])
             return jnp.sum(MASK * (y - 1) ** 2), moved
 
-        found = jax.jit(jax.vmap(jax.value_and_grad(loss, has_aux=True)))
+        found = jax.jit(jax.value_and_grad(loss, has_aux=True))
         return found(variables["params"], variables["batch_stats"])
 
     for one, other in zip(*map(jax.tree.leaves, (of("kernel"), of("direct"))), strict=True):

@@ -1,21 +1,21 @@
 """Steps of the image networks at the published sizes, one seed and several, against PyTorch.
 
 Ours draw, index, crop and compose their images inside the step; PyTorch's see one batch that is
-there already. So the ratios are lower bounds. On an NVIDIA GPU also with kernels of our own, of
-which `nets.conv_kernel` and `nets.norm_kernel` tell: as a row trains, and with them.
+there already. So the ratios are lower bounds.
 """
 
+import concurrent.futures
 import importlib.util
 import itertools
+import os
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from cgjax import config as configs
-from cgjax.core import parallel
 from cgjax.core.logging import say
-from cgjax.core.timing import seconds_per_step, table, torch_seconds
+from cgjax.core.timing import fastest, step_call, table, torch_calls
 from cgjax.experiments.kernels.images import networks
 
 ROWS = {
@@ -32,40 +32,40 @@ SMALL = {"data.batch": 4, "data.n_total": 64}
 
 def run(steps: int = 0) -> None:
     """Prints a table for each network; on a CPU small ones, to show that it runs."""
-    on_cpu = jax.default_backend() == "cpu"
     if not importlib.util.find_spec("torch"):
         say("torch is not installed: no comparison with PyTorch")
-    for net in ROWS:
-        if on_cpu:
-            compare(net, "smoke", SMALL, steps or 2)
-        else:
-            compare(net, "fast", {}, steps or 200)
+    if jax.default_backend() == "cpu":
+        compare(tuple(ROWS), "smoke", SMALL, steps or 2, dtypes=DTYPES[:1])
+    else:
+        compare(tuple(ROWS), "fast", {}, steps or 100)
 
 
-def compare(net: str, size: str, changes: dict, steps: int, seeds=SEEDS, dtypes=DTYPES) -> None:
-    """Ours by precision, one seed and several, then with kernels of our own, then PyTorch's."""
-    config = settings(net, size, changes)
-    found = {}
-    for (name, forms), dtype, n in itertools.product(forms_of(net).items(), dtypes, (1, seeds)):
-        own = changes | {"model.dtype": dtype} | ({"train.at_once": 0} if "form" in forms else {})
-        seconds = step_seconds(net, size, own, n, steps, forms)
-        found[f"{dtype}, {_seeds(n)}{name}"] = seconds / n
-    ours = next(iter(found.values()))
-    if importlib.util.find_spec("torch"):
-        times = torch_steps(config)
-        found |= {f"PyTorch, {word}": t for word, t in zip(("eager", "compiled"), times)}
-    rows = [(name, f"{1e3 * t:.3f}", f"{t / ours:.2f} x") for name, t in found.items()]
-    columns = ("form", "ms a step and seed", "one seed of ours is faster by")
-    table(f"{net}: train step, batch {config.data.batch}, {shape(config)}", columns, rows)
+def compare(nets: tuple, size: str, changes: dict, steps: int, seeds=SEEDS, dtypes=DTYPES) -> None:
+    """Ours by precision, one seed and several, then PyTorch's: a table for each network.
 
-
-def forms_of(net: str) -> dict[str, dict]:
-    """What is measured: {name: forms while training}; kernels of convolutions take all seeds."""
-    found = {"": {}}
-    if net != "vit" and parallel.on_nvidia():
-        found[", norms by kernels"] = {"norms": "kernel"}
-        found[", both by kernels"] = {"form": "kernel", "norms": "kernel"}
-    return found
+    All programs are compiled side by side before the first of them is timed.
+    """
+    theirs = {}
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        ours = {
+            form: pool.submit(compiled, *form, size, changes, steps)
+            for form in itertools.product(nets, dtypes, (1, seeds))
+        }
+        if importlib.util.find_spec("torch"):
+            theirs = {net: torch_steps(settings(net, size, changes)) for net in nets}
+    for net in nets:
+        found = {
+            f"{dtype}, {_seeds(n)}": fastest(ours[net, dtype, n].result()) / steps / n
+            for dtype, n in itertools.product(dtypes, (1, seeds))
+        }
+        calls, n_steps = theirs.get(net, ((), 1))
+        for word, call in zip(("eager", "compiled"), calls):
+            found[f"PyTorch, {word}, TF32"] = fastest(call) / n_steps
+        first = next(iter(found.values()))
+        rows = [(name, f"{1e3 * t:.3f}", f"{t / first:.2f} x") for name, t in found.items()]
+        config = settings(net, size, changes)
+        columns = ("form", "ms a step and seed", "one seed of ours is faster by")
+        table(f"{net}: train step, batch {config.data.batch}, {shape(config)}", columns, rows)
 
 
 def _seeds(n: int) -> str:
@@ -81,13 +81,13 @@ def settings(net: str, size: str, changes: dict, seeds: int = 1):
     return config
 
 
-def step_seconds(net, size: str, changes: dict, seeds: int, steps: int, forms: dict) -> float:
-    """Seconds per step of all seeds together."""
-    config = settings(net, size, changes, seeds)
+def compiled(net: str, dtype: str, seeds: int, size: str, changes: dict, steps: int):
+    """Steps of all seeds together, as a row trains them: a function without arguments."""
+    config = settings(net, size, changes | {"model.dtype": dtype}, seeds)
     shown = networks.load(config, config.data.tasks[0], config.data.distances[0])
     in_steps = networks.settings(config, shown)
     with in_steps.unlocked():
-        return seconds_per_step(networks.build(in_steps, shown, **forms), in_steps, steps)
+        return step_call(networks.build(in_steps, shown), in_steps, steps)
 
 
 def shape(config) -> str:
@@ -105,8 +105,8 @@ def batch(config) -> jax.Array:
 # --- the same networks in PyTorch -----------------------------------------------------------------
 
 
-def torch_steps(config) -> tuple[float, float]:
-    """Seconds of one training step, eager and compiled."""
+def torch_steps(config) -> tuple[tuple, int]:
+    """Functions that make some training steps, eager and compiled, run once each; how many."""
     import torch
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -122,7 +122,10 @@ def torch_steps(config) -> tuple[float, float]:
     def loss():
         return torch.mean((network(x)[:, 0] - y) ** 2)
 
-    return torch_seconds(loss, optimiser, device == "cuda")
+    calls, steps = torch_calls(loss, optimiser, device == "cuda")
+    for call in calls:
+        call()
+    return calls, steps
 
 
 def torch_network(config, shape: tuple[int, int, int]):

@@ -8,6 +8,7 @@ import pytest
 
 from cgjax import config as configs
 from cgjax.analysis import closed_forms, ntk, salience
+from cgjax.core import parallel, tree
 from cgjax.core.errors import BadInput
 from cgjax.experiments.kernels import run, tasks
 from cgjax.experiments.kernels.images import figures, networks, study
@@ -33,6 +34,38 @@ def test_a_call_is_an_epoch(tiny, shown):
     n = 17 * (tiny.data.n_total // 17)
     assert settings.train.steps_per_call == -(-n // 32)
     assert settings.train.steps == tiny.train.epochs * settings.train.steps_per_call
+
+
+@pytest.mark.parametrize("n_devices", [1, 2])
+def test_networks_train_by_kernels_on_one_gpu_only(monkeypatch, n_devices):
+    monkeypatch.setattr(parallel, "on_nvidia", lambda: True)
+    monkeypatch.setattr(jax, "device_count", lambda: n_devices)
+    sizes = {"model.resnet.channels": "(16,)", "data.n_total": "68"}
+    config = configs.load("configs/kernels.py:addition_cifar_resnet,smoke", sizes)
+    experiment = networks.build(config, networks.load(config, config.data.tasks[0], 0))
+    replica, key = tree.take(experiment.replicas, 0), jax.random.key(0)
+    params, extra = jax.eval_shape(experiment.init, key, replica)
+    batch = experiment.batch(experiment.data, np.arange(4), key, 0) | {"mask": np.ones(4)}
+    traced = jax.make_jaxpr(experiment.loss)(params, extra, batch, key, 0, replica)
+    assert ("pallas_call" in str(traced)) == (n_devices == 1)
+
+
+def test_which_networks_train_by_kernels_and_how_many_at_once(monkeypatch, tiny, shown):
+    monkeypatch.setattr(parallel, "on_one_nvidia", lambda: True)
+
+    def chosen(**changes):
+        config = tiny.copy_and_resolve_references()
+        with config.unlocked():
+            config.train.at_once = 1
+            config.update_from_flattened_dict(changes)
+        return networks.by_kernels(config), networks.settings(config, shown).train.at_once
+
+    several = {"train.seeds": (0, 1)}
+    assert chosen(**several) == (True, 0)
+    assert chosen(**several | {"model.dtype": "bfloat16"}) == (False, 1)
+    assert chosen(**{"train.seeds": (0,)}) == (False, 1)
+    assert chosen(**several | {"model.net": "resnet"}) == (True, 1)
+    assert chosen(**several | {"model.net": "vit"}) == (False, 1)
 
 
 def test_what_networks_see(shown):

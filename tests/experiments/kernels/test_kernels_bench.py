@@ -101,7 +101,7 @@ def test_parts_are_chosen_and_named(capsys):
 @pytest.mark.usefixtures("one_device")
 def test_steps_of_image_networks_are_tabled(capsys):
     sizes = {"model.convnet.channels": (2,), "model.convnet.hidden": (3,), "eval.layers": (2,)}
-    bench_images.compare("convnet", "smoke", bench_images.SMALL | sizes, 1, 2, ("float32",))
+    bench_images.compare(("convnet",), "smoke", bench_images.SMALL | sizes, 1, 2, ("float32",))
     out = capsys.readouterr().out
     assert "convnet: train step, batch 4, 28 x 28 x 2" in out
     assert "float32, one seed" in out and "float32, 2 seeds in one program" in out

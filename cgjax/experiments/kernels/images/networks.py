@@ -131,15 +131,28 @@ def run(config, images: Images, workdir, name: str) -> Trained:
 def settings(config, images: Images):
     """The config with its epochs as steps, for the loop."""
     n_train = len(images.sets[0].train.images)
-    return configs.in_steps(config, arrays.n_batches(n_train, config.data.batch))
+    in_steps = configs.in_steps(config, arrays.n_batches(n_train, config.data.batch))
+    if config.model.net == "convnet" and by_kernels(config) and parallel.on_one_nvidia():
+        with in_steps.unlocked():
+            in_steps.train.at_once = 0  # launches for all seeds: they are faster than in turn
+    return in_steps
 
 
-def build(config, images: Images, **forms: str) -> train.Experiment:
-    """Mini-batch training of all seeds, each on its own images.
+def by_kernels(config) -> bool:
+    """Whether networks train by kernels of our own: these were measured to be faster.
 
-    forms: of convolutions (form) and of norms (norms) while networks are trained and scored.
+    Where the kernels cannot run, it is the compiler's forms that do. Analyses always keep those,
+    for they have all derivatives.
     """
-    model, value = network(config).clone(**forms), LOSSES[config.optim.loss]
+    several = len(config.train.seeds) > 1 and config.model.dtype == "float32"
+    return config.model.net == "resnet" or (config.model.net == "convnet" and several)
+
+
+def build(config, images: Images) -> train.Experiment:
+    """Mini-batch training of all seeds, each on its own images."""
+    model, value = network(config), LOSSES[config.optim.loss]
+    if by_kernels(config):
+        model = model.clone(form="kernel")
     task, first = images.task, images.sets[0]
     targets = jnp.asarray(task.y, jnp.float32)
 
