@@ -57,7 +57,8 @@ class UpsampleMLP(nn.Module):
     dtype: Any = jnp.float32
 
     @nn.compact
-    def __call__(self, z):
+    def __call__(self, z, stages_only: bool = False):
+        """stages_only: what the stages take, x [B, 4, 4, channels] and convs, not images."""
         check_size(self.out_shape)
         # The head is a small part of the work and decides where things are: always float32.
         x = dense_layers(
@@ -68,6 +69,8 @@ class UpsampleMLP(nn.Module):
         for i, features in enumerate(stage_channels(self.channels, self.out_shape)):
             fan_in = self.channels * self.kernel**2
             convs.append(Conv(features, self.kernel, fan_in, name=f"conv_{i}")(self.channels))
+        if stages_only:
+            return x, convs
         form = choose_form(self, len(x))
         if form == "pallas":
             return upsample_kernel.over_devices(x, convs)
@@ -168,7 +171,7 @@ def choose_form(module: UpsampleMLP, batch: int) -> str:
     )
     if form == "pallas" and not fits:
         raise ValueError(
-            "form 'pallas' needs kernel 2, activation elu, channels 16, 32, 64 or 128 and at most "
+            "form 'pallas' needs kernel 2, activation elu, channels 16, 32 or 64 and at most "
             "4 output channels; use form 'auto'"
         )
     if form == "stencil" and module.kernel != 2:

@@ -1,10 +1,12 @@
 """Where the pixels that the decoder's GPU kernels read and write lie, and with which weights.
 
-Images are matrices [pixels, channels], pixels of all samples in row-major order. Between n and 2n
-points whose ends coincide, output 2m lies between points m-1 and m, output 2m+1 between m and m+1,
-so a tile of low-resolution pixels needs its 3x3 neighbours only.
+Arrays are [rows, columns, images, channels], or "planes" [channels, rows, columns, images]. A tile
+is one pixel of neighbouring images, so that it is contiguous, its interpolation weights are
+scalars, and an image's border needs no mask, only a weight of zero.
 """
 
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import NamedTuple
 
 import jax
@@ -12,181 +14,185 @@ import jax.numpy as jnp
 from jax import lax
 from jax.experimental.pallas import triton as plt
 
-from cgjax.nets.upsample import axis_weights
-
 FLOAT = jnp.float32
+# Within the trace of a kernel that is to be interpreted, which knows no GPU's instructions.
+INTERPRETED = ContextVar("interpreted", default=False)
 
 
-# --- pixels ------------------------------------------------------------------------------------
+@contextmanager
+def interpreted(value: bool):
+    """Kernels traced within are to be interpreted, or not."""
+    token = INTERPRETED.set(value)
+    try:
+        yield
+    finally:
+        INTERPRETED.reset(token)
 
 
-class Pixels(NamedTuple):
-    """A tile of low-resolution pixels: flat row, place (m, k) in its image, whether it exists."""
-
-    row: jax.Array
-    m: jax.Array
-    k: jax.Array
-    inside: jax.Array
+# --- arithmetic -----------------------------------------------------------------------------------
 
 
-def pixels(index, tile, n, rows, copies=1) -> Pixels:
-    """Tile number `index` of images n x n with `rows` pixels in all, each pixel `copies` times."""
-    place = lax.iota(jnp.int32, tile * copies)
-    row = index * tile + (place >> (copies.bit_length() - 1))
-    shift = n.bit_length() - 1
-    return Pixels(row, (row >> shift) & (n - 1), row & (n - 1), row < rows)
+def multiply_add(a, b, c):
+    """a * b + c as one instruction: XLA has Triton keep products and sums apart."""
+    if INTERPRETED.get():
+        return a * b + c
+    return _instruction("fma.rn.f32", a, b, c)
 
 
-def neighbour(p: Pixels, n, dm, dk):
-    """Row of the pixel dm below and dk to the right, and whether it is in the same image."""
-    inside = p.inside
-    if dm:
-        inside &= (p.m + dm >= 0) & (p.m + dm < n)
-    if dk:
-        inside &= (p.k + dk >= 0) & (p.k + dk < n)
-    return p.row + (dm * n + dk), inside
+def power_of_two(x):
+    """2^x, zero where that is below the normal numbers: those take four more instructions."""
+    return jnp.exp2(x) if INTERPRETED.get() else _instruction("ex2.approx.ftz.f32", x)
 
 
-def fine_row(p: Pixels, n, a, b):
-    """Row of the high-resolution pixel (2m + a, 2k + b)."""
-    return 4 * p.row - 2 * p.k + (2 * n * a + b)
-
-
-def fine_neighbour(p: Pixels, n, a, b, dm, dk):
-    """Row of the high-resolution pixel (2(m + dm) + a, 2(k + dk) + b), and whether it exists."""
-    return fine_row(p, n, a, b) + (4 * n * dm + 2 * dk), neighbour(p, n, dm, dk)[1]
-
-
-# --- memory ------------------------------------------------------------------------------------
-# "Planes" are matrices [channels, pixels].
-
-
-def _at(ref, row, inside):
-    """Where rows [tile] of a matrix lie, as [tile, columns], and whether they exist."""
-    column = lax.broadcasted_iota(jnp.int32, (row.shape[0], ref.shape[1]), 1)
-    row = jnp.broadcast_to(row[:, None], column.shape)
-    return ref.at[row, column], jnp.broadcast_to(inside[:, None], column.shape)
-
-
-def load(ref, row, inside):
-    """Rows [tile] of a matrix -> [tile, columns], zero where they do not exist."""
-    at, mask = _at(ref, row, inside)
-    return plt.load(at, mask=mask, other=0)
-
-
-def store(ref, row, inside, value):
-    """Write value [tile, columns] to rows [tile] of a matrix."""
-    at, mask = _at(ref, row, inside)
-    plt.store(at, value.astype(ref.dtype), mask=mask)
-
-
-def load_plane(ref, plane, row, inside):
-    """Pixels [tile] of one plane -> [tile]."""
-    at = ref.at[jnp.full(row.shape, plane, jnp.int32), row]
-    return plt.load(at, mask=inside, other=0)
-
-
-def store_plane(ref, plane, row, inside, value):
-    """Write value [tile] to pixels [tile] of one plane."""
-    at = ref.at[jnp.full(row.shape, plane, jnp.int32), row]
-    plt.store(at, value.astype(ref.dtype), mask=inside)
-
-
-def store_pairs(ref, p: Pixels, n, a, even, odd):
-    """Write pixels (2m + a, 2k) and (2m + a, 2k + 1), [tile, width] each, to planes.
-
-    p: each low-resolution pixel twice. Planes are contiguous in pixels, so pairs are interleaved
-    and the array turned to [width, 2 tile]: neighbouring threads then write neighbouring pixels.
-    Columns beyond the planes of `ref` are dropped.
-    """
-    width = even.shape[1]
-    value = jnp.stack([even.T, odd.T], axis=-1).reshape(width, -1)
-    row = pair_row(p, n, a)
-    plane = lax.broadcasted_iota(jnp.int32, (width, row.shape[0]), 0)
-    mask = jnp.broadcast_to(p.inside[None, :], plane.shape)
-    if width > ref.shape[0]:
-        mask &= plane < ref.shape[0]
-    at = ref.at[plane, jnp.broadcast_to(row[None, :], plane.shape)]
-    plt.store(at, value.astype(ref.dtype), mask=mask)
-
-
-def pair_row(p: Pixels, n, a):
-    """Rows of the pixels (2m + a, 2k) and (2m + a, 2k + 1); p: each pixel twice."""
-    return fine_row(p, n, a, lax.iota(jnp.int32, p.row.shape[0]) & 1)
-
-
-def interleave(parts, shape):
-    """2^j equal arrays -> one of `shape` whose elements come from the parts in turn."""
-    while len(parts) > 1:
-        # The axis joined last varies fastest, so the first pairs are the ones farthest apart.
-        half = len(parts) // 2
-        parts = [jnp.stack([parts[i], parts[i + half]], axis=-1) for i in range(half)]
-    return parts[0].reshape(shape)
-
-
-# --- weights -----------------------------------------------------------------------------------
-
-
-def weights(m, n):
-    """`axis_weights` [tile] of the tile's places m on an axis of n points."""
-    return axis_weights(m.astype(FLOAT), n)
-
-
-def as_column(w):
-    return type(w)(*(weight[:, None] for weight in w))
-
-
-def points(w):
-    """The interpolated points 2m, 2m+1, 2m+2, which outputs 2m and 2m+1 meet through two taps.
-
-    Each: offset of the lower neighbour, its weight, the weight of the next one.
-    """
-    return (
-        (-1, w.even, 1 - w.even),
-        (0, 1 - w.odd, w.odd),
-        (0, w.next_even, w.inner - w.next_even),
+def _instruction(name, *arguments):
+    shape = jnp.broadcast_shapes(*(jnp.shape(array) for array in arguments))
+    [found] = plt.elementwise_inline_asm(
+        f"{name} {', '.join(f'${i}' for i in range(len(arguments) + 1))};",
+        args=[jnp.broadcast_to(jnp.asarray(array, FLOAT), shape) for array in arguments],
+        constraints=",".join(["=f"] + ["f"] * len(arguments)),
+        pack=1,
+        result_shape_dtypes=[jax.ShapeDtypeStruct(shape, FLOAT)],
     )
+    return found
 
 
-def tap_weights(w):
-    """Neighbours that a tap's mixed channels are read from: (tap, offset) -> weight per parity."""
-    return {
-        (0, -1): (w.even, None),
-        (0, 0): (1 - w.even, 1 - w.odd),
-        (0, 1): (None, w.odd),
-        (1, 0): (1 - w.odd, w.next_even),
-        (1, 1): (w.odd, w.inner - w.next_even),
-    }
+def weighted(weights, values, begin=None):
+    """begin + the sum of weights times values."""
+    for weight, value in zip(weights, values, strict=True):
+        begin = weight * value if begin is None else multiply_add(weight, value, begin)
+    return begin
 
 
-def back_weights(w):
-    """Transposed `tap_weights`: (parity, offset) of a fine point -> its weight per tap."""
-    return {
-        (0, -1): (None, w.previous_odd),
-        (0, 0): (1 - w.even, 1 - w.odd),
-        (0, 1): (w.next_even, None),
-        (1, -1): (w.previous_odd, 1 - w.even),
-        (1, 0): (1 - w.odd, w.next_even),
-    }
+# --- weights --------------------------------------------------------------------------------------
 
 
-def stencil_sums(read_fn, row_weights, column_weights):
-    """Separable weighted sums [[sum for j] for i] of read_fn(i', j', dm, dk), float32.
+def between(q, n):
+    """The two of n points that point q of the doubled axis lies between: (place, weight) of each.
 
-    row_weights, column_weights: as from `tap_weights` or `back_weights`.
+    Without such a point the weights are zero; the places are valid whatever q is.
     """
-    sums = [[None, None], [None, None]]
-    for (j, dk), across in column_weights.items():
-        column = [None, None]
-        for (i, dm), down in row_weights.items():
-            value = read_fn(i, j, dm, dk).astype(FLOAT)
-            column = [_accumulate(t, w, value) for t, w in zip(column, down)]
-        for i in (0, 1):
-            sums[i] = [_accumulate(t, w, column[i]) for t, w in zip(sums[i], across)]
-    return sums
+    low = (q - 1) >> 1
+    above = q * (n - 1) - low * (2 * n - 1)  # of 2n - 1 parts
+    part = ((q >= 0) & (q < 2 * n)).astype(FLOAT) / (2 * n - 1)
+    w_low, w_high = ((2 * n - 1 - above).astype(FLOAT) * part, above.astype(FLOAT) * part)
+    return (jnp.maximum(low, 0), w_low), (jnp.minimum(low + 1, n - 1), w_high)
 
 
-def _accumulate(total, weight, value):
-    if weight is None:
-        return total
-    return weight * value if total is None else total + weight * value
+def seen_from(m, n):
+    """Weights of point m of n in the points 2m-1 .. 2m+2 of the doubled axis, for both taps.
+
+    Tap t meets these points in the outputs 2m-1-t .. 2m+2-t.
+    """
+    first, second = (between(2 * m + q, n)[1][1] for q in (-1, 0))
+    rest = [between(2 * m + q, n)[0][1] for q in (1, 2)]
+    # Point 0 has no output in front of it, which the second tap would meet it in.
+    return (first, second, *rest), (first, jnp.where(m > 0, second, 0.0), *rest)
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+class Tile(NamedTuple):
+    """Neighbouring images; inside: which of them exist, None where all do."""
+
+    images: jax.Array
+    inside: jax.Array | None
+
+
+def tile_of(index, size, images) -> Tile:
+    """Tile number `index` of `images` images."""
+    at = index * size + lax.iota(jnp.int32, size)
+    return Tile(at, at < images if images % size else None)
+
+
+def load(ref, tile: Tile, row, column):
+    """One pixel of [rows, columns, images, channels] -> [size, channels]; zero where missing."""
+    return _load(*_pixel(ref, tile, row, column))
+
+
+def store(ref, tile: Tile, row, column, value):
+    """Write value [size, channels] to one pixel."""
+    at, mask = _pixel(ref, tile, row, column)
+    plt.store(at, value.astype(ref.dtype), mask=mask)
+
+
+def load_at(ref, tile: Tile, place):
+    """One place of [places, images] -> [size]."""
+    return _load(ref.at[place, tile.images], tile.inside)
+
+
+def store_at(ref, tile: Tile, place, value):
+    """Write value [size] to one place of [places, images]."""
+    plt.store(ref.at[place, tile.images], value.astype(ref.dtype), mask=tile.inside)
+
+
+def load_planes(ref, tile: Tile, row, column, width):
+    """One pixel of all planes -> [width, size], zero beyond the last plane."""
+    return _load(*_planes(ref, tile, row, column, width))
+
+
+def store_planes(ref, tile: Tile, row, column, value):
+    """Write value [width, size] to one pixel; what lies beyond the last plane is dropped."""
+    at, mask = _planes(ref, tile, row, column, value.shape[0])
+    plt.store(at, value.astype(ref.dtype), mask=mask)
+
+
+def _load(at, mask):
+    return plt.load(at) if mask is None else plt.load(at, mask=mask, other=0)
+
+
+def _pixel(ref, tile, row, column):
+    shape = (tile.images.shape[0], ref.shape[-1])
+    image = jnp.broadcast_to(tile.images[:, None], shape)
+    channel = lax.broadcasted_iota(jnp.int32, shape, 1)
+    mask = None if tile.inside is None else jnp.broadcast_to(tile.inside[:, None], shape)
+    return ref.at[row, column, image, channel], mask
+
+
+def _planes(ref, tile, row, column, width):
+    shape = (width, tile.images.shape[0])
+    image = jnp.broadcast_to(tile.images[None, :], shape)
+    plane = lax.broadcasted_iota(jnp.int32, shape, 0)
+    mask = None if tile.inside is None else jnp.broadcast_to(tile.inside[None, :], shape)
+    if ref.shape[0] < width:
+        exists = plane < ref.shape[0]
+        mask = exists if mask is None else mask & exists
+    return ref.at[plane, row, column, image], mask
+
+
+def interleave(a, b):
+    """Two [m, n] -> [m, 2 n], their columns in turn."""
+    return jnp.stack([a, b], -1).reshape(a.shape[0], -1)
+
+
+def mixing_columns(kernel_ref, width):
+    """The kernel [2,2,c,o] as [c, width], width >= 4 o: column 4 o + 2 kw + kh."""
+    _, _, c, out = kernel_ref.shape
+    channel, column = (lax.broadcasted_iota(jnp.int32, (c, width), axis) for axis in (0, 1))
+    kw, kh, o = (column >> 1) & 1, column & 1, column >> 2
+    return plt.load(kernel_ref.at[kh, kw, channel, o], mask=o < out, other=0)
+
+
+def both_columns(kernel_ref, kh):
+    """The kernel's taps (kh, 0) and (kh, 1) side by side: [c, 2 o]."""
+    c, out = kernel_ref.shape[2:]
+    row, column = (lax.broadcasted_iota(jnp.int32, (c, 2 * out), axis) for axis in (0, 1))
+    kw = (column >= out).astype(jnp.int32)
+    return plt.load(kernel_ref.at[jnp.full_like(row, kh), kw, row, column - out * kw])
+
+
+def paired_rows(kernel_ref, kw):
+    """The kernel's taps (0, kw) and (1, kw) transposed, [2 o, c]: row 2 o + kh."""
+    c, out = kernel_ref.shape[2:]
+    row, column = (lax.broadcasted_iota(jnp.int32, (2 * out, c), axis) for axis in (0, 1))
+    return plt.load(kernel_ref.at[row & 1, jnp.full_like(row, kw), column, row >> 1])
+
+
+def store_taps(ref, at, values, tap_of, out):
+    """Write values [c, columns] to ref[*at] as a kernel [2, 2, c, out].
+
+    tap_of: column -> kh, kw, o.
+    """
+    channel, column = (lax.broadcasted_iota(jnp.int32, values.shape, axis) for axis in (0, 1))
+    kh, kw, o = tap_of(column)
+    plt.store(ref.at[*at, ((2 * kh + kw) * values.shape[0] + channel) * out + o], values)

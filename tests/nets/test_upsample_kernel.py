@@ -1,5 +1,6 @@
 """Forms of "upsample, then convolve" against each other; the GPU kernels in interpret mode."""
 
+import functools
 import re
 
 import jax
@@ -8,15 +9,16 @@ import numpy as np
 import pytest
 
 from cgjax.core import parallel
-from cgjax.nets import decoders, upsample, upsample_kernel
+from cgjax.nets import decoders, upsample, upsample_bodies, upsample_kernel, upsample_loss
 from cgjax.nets.upsample_kernel import Launch, Tuning, supports, upsample_stack
 
 SLOTS, BATCH, N, C = 2, 3, 4, 16
-# Tiles of 32 do not divide the 48 pixels, and several tiles fall to one program.
-SMALL = Tuning(
-    stage=Launch(32), stage_mix=Launch(32), last=Launch(32), stage_back=Launch(32, tiles=2),
-    last_back=Launch(64, tiles=3), programs=1,
-)  # fmt: skip
+START = 2  # of the decoders: their stages go on to sizes with an interior
+# Tiles of 2 do not divide the 3 images, of all or of one of four devices.
+LAUNCHES = [Launch(tile=2, span=2, early=True)] * 7
+SMALL = Tuning(*LAUNCHES)
+# The kernels are large programs for XLA's CPU backend.
+QUICK = {"xla_backend_optimization_level": 0}
 
 
 def reference64(x, kernel, bias):
@@ -80,7 +82,7 @@ def test_bfloat16_operands_float32_sums(name):
 def decoder(key, dtype, widths, batch=BATCH):
     """Input and a stage per entry of `widths`, its output channels; weights of their own a slot."""
     keys = jax.random.split(key, 1 + 2 * len(widths))
-    x = upsample.elu(jax.random.normal(keys[0], (SLOTS, batch, N, N, C)), dtype)
+    x = upsample.elu(jax.random.normal(keys[0], (SLOTS, batch, START, START, C)), dtype)
     convs = [
         (
             0.2 * jax.random.normal(keys[1 + 2 * i], (SLOTS, 2, 2, C, channels)),
@@ -103,7 +105,7 @@ def kernels(x, convs):
 
 def program(stack, x, convs):
     """Compiled x, convs -> (_, images), gradients; the two slots as an array axis."""
-    size = N * 2 ** len(convs)
+    size = START * 2 ** len(convs)
     shape = (*x.shape[:2], size, size, convs[-1][1].shape[-1])
     weight = jax.random.normal(jax.random.key(5), shape)
 
@@ -111,7 +113,8 @@ def program(stack, x, convs):
         images = jax.vmap(stack, spmd_axis_name="seed")(x, convs)
         return jnp.sum(weight * images), images
 
-    return jax.jit(jax.value_and_grad(loss, (0, 1), has_aux=True)).lower(x, convs).compile()
+    jitted = jax.jit(jax.value_and_grad(loss, (0, 1), has_aux=True))
+    return jitted.lower(x, convs).compile(QUICK)
 
 
 def value_and_grads(stack, x, convs):
@@ -120,22 +123,11 @@ def value_and_grads(stack, x, convs):
     return images, grads
 
 
-def test_kernels_agree_with_plain_form():
+def test_eight_devices_run_the_kernels_on_their_own_rows_and_agree_with_plain_form(monkeypatch):
+    monkeypatch.setattr(upsample_kernel, "upsample_stack", kernels)
     # Three stages: an inner stage that the last kernel follows, and one that it does not.
-    arguments = decoder(jax.random.key(1), jnp.float32, (C, C, 3))
-    ours, wanted = (value_and_grads(stack, *arguments) for stack in (kernels, plain))
-    assert ours[0].dtype == jnp.float32
-    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(wanted), strict=True):
-        np.testing.assert_allclose(a, b, rtol=0, atol=2e-6 * np.abs(b).max())
-
-
-def test_eight_devices_run_the_kernels_on_their_own_rows(monkeypatch):
-    tuning = Tuning(*[Launch(16)] * 5, programs=1)  # which compiles sooner than SMALL
-    monkeypatch.setattr(
-        upsample_kernel, "upsample_stack", lambda x, c: upsample_stack(x, c, tuning, True)
-    )
-    x, convs = decoder(jax.random.key(1), jnp.float32, (C, 1), batch=4)
-    place = parallel.layout(SLOTS, 4)
+    x, convs = decoder(jax.random.key(1), jnp.float32, (C, C, 3), batch=4 * BATCH)
+    place = parallel.layout(SLOTS, 4 * BATCH)
     assert place.mesh.devices.shape == (2, 4)
     rows = jax.NamedSharding(place.mesh, jax.P("seed", "data"))
     arguments = jax.device_put((x, convs), (rows, place.replicas))
@@ -145,7 +137,7 @@ def test_eight_devices_run_the_kernels_on_their_own_rows(monkeypatch):
     # The loss and the gradients of the weights are summed; no activations travel.
     assert set(re.findall(rf" ({collectives})(?:-start)?\(", compiled.as_text())) == {"all-reduce"}
     (_, images), grads = compiled(*arguments)
-    assert images.sharding.is_equivalent_to(rows, images.ndim)
+    assert images.sharding.is_equivalent_to(rows, images.ndim) and images.dtype == jnp.float32
     wanted = value_and_grads(plain, x, convs)
     for a, b in zip(jax.tree.leaves((images, grads)), jax.tree.leaves(wanted), strict=True):
         np.testing.assert_allclose(a, b, rtol=0, atol=2e-6 * np.abs(b).max())
@@ -169,16 +161,16 @@ def test_kernels_are_chosen_where_each_gpu_has_rows(monkeypatch, capsys):
         assert decoders.choose_form(module, 6) == "pallas"
 
 
-def test_kernels_in_bfloat16_four_channels(monkeypatch):
+def test_kernels_in_bfloat16_and_four_channels(monkeypatch):
     # XLA's CPU backend refuses one of the bfloat16 products; widening its operands is exact.
-    dot = upsample_kernel._dot
+    dot = upsample_bodies._dot
     monkeypatch.setattr(
-        upsample_kernel,
+        upsample_bodies,
         "_dot",
         lambda a, b, contract: dot(a.astype(jnp.float32), b.astype(jnp.float32), contract),
     )
     x, convs = decoder(jax.random.key(2), jnp.bfloat16, (C, 4))
-    ours = value_and_grads(kernels, x, convs)
+    ours = value_and_grads(lambda x, convs: upsample_stack(x, convs, SMALL, True), x, convs)
     wanted = value_and_grads(plain, x.astype(jnp.float32), convs)
     assert ours[0].dtype == jnp.float32 and ours[1][0].dtype == jnp.bfloat16
     for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(wanted), strict=True):
@@ -205,7 +197,7 @@ def abstract_gpus(shape):
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("dtype, mesh", [(jnp.float32, ()), (jnp.bfloat16, (2, 4))])
 def test_kernels_lower_for_gpus(dtype, mesh):
-    shapes = jax.eval_shape(lambda: decoder(jax.random.key(0), dtype, (C, C, 3), batch=4))
+    shapes = jax.eval_shape(lambda: decoder(jax.random.key(0), dtype, (C, 3), batch=4))
 
     def loss(x, convs):
         each = jax.vmap(upsample_kernel.over_devices, spmd_axis_name="seed")
@@ -215,9 +207,29 @@ def test_kernels_lower_for_gpus(dtype, mesh):
         traced = jax.jit(jax.value_and_grad(loss, (0, 1))).trace(*shapes)
         lowered = traced.lower(lowering_platforms=("cuda",)).as_text()
     # One kernel per stage each way.
-    assert lowered.count("xla.gpu.triton") == 6
+    assert lowered.count("xla.gpu.triton") == 4
     # With a mesh, inside a region where each device sees one slot's one image only.
-    assert ("tensor<1x1x4x4x16xbf16>" in lowered) == bool(mesh)
+    assert ("tensor<1x1x2x2x16xbf16>" in lowered) == bool(mesh)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("mesh", [(), (2, 4)])
+def test_loss_lowers_for_gpus(mesh):
+    x, convs = jax.eval_shape(lambda: decoder(jax.random.key(0), jnp.float32, (C, 3), batch=4))
+    known = [
+        jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((2, 4 * START, 4), (3, 4), (4,))
+    ]
+
+    def pixel(colours, row, image, column):
+        target = jnp.where((row[:1] <= column) & (column <= row[1:]), image, 0.0)
+        return jnp.sum((colours[0] * jax.nn.sigmoid(colours[1]) - target) ** 2)
+
+    loss = functools.partial(upsample_loss.summed_loss, pixel)
+    with abstract_gpus(mesh):
+        traced = jax.jit(jax.value_and_grad(loss, (0, 1))).trace(x, convs, *known)
+        lowered = traced.lower(lowering_platforms=("cuda",)).as_text()
+    # The first stage, the last one with the loss, and the two backward.
+    assert lowered.count("xla.gpu.triton") == 4
 
 
 def test_what_the_kernels_support():

@@ -12,8 +12,10 @@ import jax.numpy as jnp
 from cgjax.core import tree
 from cgjax.core.errors import BadInput, first_line
 from cgjax.experiments.sprites import learned, scenes
+from cgjax.experiments.sprites.compositions import COMPOSITIONS
 from cgjax.nets.broadcast import BroadcastMLP, ShiftMLP
-from cgjax.nets.decoders import UpsampleMLP
+from cgjax.nets.decoders import UpsampleMLP, choose_form
+from cgjax.nets.upsample_loss import summed_loss
 
 KINDS = ("compositional", "shared", "monolithic")
 DECODERS = ("upsample", "broadcast", "shift")
@@ -26,6 +28,9 @@ class Model(NamedTuple):
     init: Callable  # key -> params
     predict: Callable  # params, z -> images [n, H, W, 3]
     slots: Callable  # params, z -> what each component draws, [K, n, H, W, C]
+    # params, rows as `describe` keeps them, weights [n], loss of colours -> its weighted sum over
+    # all pixels without drawing images first; None where that is not to be had
+    summed: Callable = lambda params, rows, weights, colour_loss: None
     # step -> parameters that follow a schedule and are not trained; `join` adds them to the others
     scheduled: Callable = lambda step: {}
 
@@ -109,12 +114,26 @@ def _compositional(config, kind: str) -> Model:
             # Scene by scene, so that a device which has some scenes draws these and no others.
             images = decoder.apply({"params": components}, z.reshape(-1, 5))
             return jnp.moveaxis(images.reshape(len(z), n_slots, *images.shape[1:]), 1, 0)
-        per_slot = jnp.moveaxis(z.reshape(len(z), n_slots, 5), 1, 0)  # [K, n, 5]
-        return jax.vmap(lambda p, z_k: decoder.apply({"params": p}, z_k))(components, per_slot)
+        return jax.vmap(lambda p, z_k: decoder.apply({"params": p}, z_k))(components, _per_slot(z))
 
     def predict(params, z):
         own = params["composition"] if composition.has_parameters else {}
         return composition.compose(own, list(slots(params, z)))
+
+    known = config.model.composition in COMPOSITIONS
+    fuses = kind == "compositional" and config.model.decoder == "upsample" and known
+
+    def summed(params, rows, weights, colour_loss):
+        if not fuses or choose_form(decoder, len(weights)) != "pallas":
+            return None
+
+        def pixel(colours, row, scene, column):
+            target = scenes.pixel(row, scene, column, config.data.composition)
+            return jnp.sum(colour_loss(composition.compose({}, colours), target))
+
+        stages = jax.vmap(lambda p, z_k: decoder.apply({"params": p}, z_k, stages_only=True))
+        facts = scenes.facts(rows["spans"], rows["colours"])
+        return summed_loss(pixel, *stages(params, _per_slot(rows["latents"])), *facts, weights)
 
     def scheduled(step):
         if config.model.composition != "annealed_sharpness":
@@ -124,7 +143,12 @@ def _compositional(config, kind: str) -> Model:
             step = jnp.minimum(step, end - 1)
         return {"composition": learned.annealed(step, end, *config.model.anneal)}
 
-    return Model(init, predict, slots, scheduled)
+    return Model(init, predict, slots, summed, scheduled)
+
+
+def _per_slot(z):
+    """Latents [n, 5 K] -> [K, n, 5]."""
+    return jnp.moveaxis(z.reshape(len(z), -1, 5), 1, 0)
 
 
 def _open_alpha(params):
@@ -150,14 +174,29 @@ def alpha_at_initialisation(model: Model, keys, latents) -> jax.Array:
 # --- losses ---------------------------------------------------------------------------------------
 
 
+# Of colours; their mean over the batch's real rows, pixels and channels is the loss.
+COLOUR_LOSSES = {
+    "mse": lambda prediction, target: (prediction - target) ** 2,
+    "l1": lambda prediction, target: jnp.abs(prediction - target),
+}
+
+
 def squared_error(prediction, target, mask):
     """Mean squared error over the batch's real rows, pixels and channels."""
-    return _mean((prediction - target) ** 2, mask)
+    return _mean(COLOUR_LOSSES["mse"](prediction, target), mask)
 
 
 def absolute_error(prediction, target, mask):
     """Mean absolute error, likewise."""
-    return _mean(jnp.abs(prediction - target), mask)
+    return _mean(COLOUR_LOSSES["l1"](prediction, target), mask)
+
+
+def mean_loss(model: Model, params, rows, mask, name: str):
+    """The loss `name` of described scenes by `Model.summed`; None where it has no way to that."""
+    if name not in COLOUR_LOSSES:
+        return None
+    weights = mask / (jnp.sum(mask) * 3 * rows["spans"].shape[2] ** 2)
+    return model.summed(params, rows, weights, COLOUR_LOSSES[name])
 
 
 def sparsity(prediction, mask):

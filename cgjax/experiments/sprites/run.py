@@ -120,18 +120,22 @@ def experiment(config, model: models.Model, data: dict) -> train.Experiment:
     loss_fn = models.LOSSES[config.optim.loss]
     rates = config.optim
     weight = rates.loss_weight if rates.loss in options.WEIGHTED else 0.0
+    on_cpu = jax.default_backend() == "cpu"
 
     def images(rows):
+        if not on_cpu:
+            rows = {name: scenes.side_by_side(rows[name]) for name in ("spans", "colours")}
         return sets.images(rows, config.data.composition)
 
     def batch(data, indices, key, step):
-        rows = tree.take(data["train"], indices)
-        return {"latents": rows["latents"], "images": images(rows)}
+        return tree.take(data["train"], indices)
 
     def loss(params, extra, batch, key, step, replica):
         extra = model.scheduled(step)
-        prediction = model.predict(models.join(params, extra), batch["latents"])
-        value = loss_fn(prediction, batch["images"], batch["mask"], replica["loss_weight"])
+        value = models.mean_loss(model, params, batch, batch["mask"], rates.loss)
+        if value is None:
+            prediction = model.predict(models.join(params, extra), batch["latents"])
+            value = loss_fn(prediction, images(batch), batch["mask"], replica["loss_weight"])
         return value, (extra, {})
 
     def score(params, rows, by_region=False):

@@ -311,6 +311,33 @@ def scene_images(spans: jax.Array, colours: jax.Array, composition: str | Callab
     return compose([paint(spans[:, k], colours[:, k], alpha) for k in range(spans.shape[1])])
 
 
+def side_by_side(array: jax.Array) -> jax.Array:
+    """The same array [n, ...], in memory with its n scenes last.
+
+    GPU kernels draw scenes that way: neighbouring threads then read neighbouring numbers.
+    """
+    return jnp.moveaxis(jax.lax.optimization_barrier(jnp.moveaxis(array, 0, -1)), -1, 0)
+
+
+def facts(spans: jax.Array, colours: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """What `pixel` reads: of each row [2 K, size, n], of each scene [3 K, n]; float32."""
+    rows = spans.astype(jnp.float32).transpose(1, 3, 2, 0)
+    values = _unit_interval(colours).transpose(1, 2, 0)
+    return rows.reshape(-1, *rows.shape[2:]), values.reshape(-1, values.shape[2])
+
+
+def pixel(row: jax.Array, scene: jax.Array, column: jax.Array, composition: str) -> jax.Array:
+    """One pixel [3] of `scene_images` from its row's and its scene's `facts`; column [1]."""
+    slots = []
+    for k in range(len(scene) // 3):
+        value = scene[3 * k : 3 * k + 3]
+        if channels(composition) == 4:
+            value = jnp.concatenate([value, jnp.ones_like(value[:1])])
+        first, last = row[2 * k : 2 * k + 1], row[2 * k + 1 : 2 * k + 2]
+        slots.append(jnp.where((first <= column) & (column <= last), value, 0.0))
+    return COMPOSITIONS[composition](slots)
+
+
 def latent_name(index):
     """0 -> "sprite 1 x", 5 -> "sprite 2 x", ...: slot 0, the front sprite, is sprite 1."""
     sprite, latent = divmod(index, len(LATENTS))

@@ -8,8 +8,8 @@ import pytest
 
 from cgjax import config as configs
 from cgjax.core import optim
-from cgjax.experiments.sprites import models
-from cgjax.nets import convert
+from cgjax.experiments.sprites import models, scenes
+from cgjax.nets import convert, upsample
 from cgjax.nets.decoders import UpsampleMLP
 
 # name: (kind, composition, widths, scenes, batch, epochs)
@@ -150,3 +150,41 @@ def test_losses(golden):
         assert np.isfinite(both)
         if name != "mse_objectness":  # its light is scaled over the whole batch
             np.testing.assert_allclose(both, changed, rtol=1e-6)
+
+
+# --- the loss in the decoder's kernel -------------------------------------------------------------
+
+
+def drawn_first(pixel, x, convs, rows, images, weights):
+    """What the kernel computes, from whole images."""
+
+    def draw(x, convs):
+        for conv in convs[:-1]:
+            x = upsample.elu(upsample.stencil(x, *conv))
+        return upsample.stencil(x, *convs[-1])
+
+    drawn = list(jax.vmap(draw)(x, convs))
+    each = jax.vmap(pixel, (0, None, None, 0))
+    each = jax.vmap(jax.vmap(each, (0, 1, None, None)), (0, 2, 1, None))
+    columns = jnp.arange(rows.shape[1], dtype=jnp.float32)[:, None]
+    return jnp.sum(weights * jnp.sum(each(drawn, rows, images, columns), (1, 2)))
+
+
+@pytest.mark.parametrize(
+    "composition, data_composition", [("occlude_sigmoid", "occlude_step"), ("alpha", "alpha")]
+)
+def test_summed_loss_is_that_of_whole_images(monkeypatch, composition, data_composition):
+    monkeypatch.setattr(models, "summed_loss", drawn_first)
+    config = settings("compositional", composition, (8, 4))
+    config.data.composition = data_composition
+    model = models.build(config, "compositional")
+    rows = scenes.describe(jax.random.uniform(jax.random.key(0), (3, 10)))
+    params, mask = jax.jit(model.init)(jax.random.key(1)), jnp.array([1.0, 1.0, 0.0])
+    for name in ("mse", "l1"):
+        assert models.mean_loss(model, params, rows, mask, name) is None  # no kernels here
+    assert models.mean_loss(model, params, rows, mask, "mse_sparsity") is None
+    monkeypatch.setattr(models, "choose_form", lambda decoder, n: "pallas")
+    found = jax.jit(lambda p: models.mean_loss(model, p, rows, mask, "mse"))(params)
+    image = scenes.scene_images(rows["spans"], rows["colours"], data_composition)
+    drawn = jax.jit(model.predict)(params, rows["latents"])
+    np.testing.assert_allclose(found, models.squared_error(drawn, image, mask), rtol=1e-5)

@@ -12,9 +12,9 @@ import pytest
 from cgjax import config as configs
 from cgjax.core import parallel, train
 from cgjax.core.errors import BadInput
-from cgjax.experiments.sprites import audits, models, panels, sets
+from cgjax.experiments.sprites import audits, models, panels, scenes, sets
 from cgjax.experiments.sprites import run as sprites
-from cgjax.nets import upsample_kernel
+from cgjax.nets import upsample_kernel, upsample_loss
 from cgjax.nets.upsample_kernel import Launch, Tuning
 
 
@@ -83,16 +83,21 @@ def test_eight_devices_agree_with_one(n_seeds, data, tmp_path, monkeypatch):
 @pytest.fixture
 def rows_seen(monkeypatch):
     """The GPU kernels in interpret mode, which take long to compile; rows of each traced call."""
-    stack = functools.partial(
-        upsample_kernel.upsample_stack, tuning=Tuning(*[Launch(1024)] * 5), interpret=True
-    )
-    seen = []
+    tuning = Tuning(*[Launch(tile=8, span=1)] * 7)
+    stack = functools.partial(upsample_kernel.upsample_stack, tuning=tuning, interpret=True)
+    loss, seen = upsample_loss._loss, []
 
     def upsample_stack(x, convs):
         seen.append(len(x))
         return stack(x, convs)
 
+    def summed(pixel, tuning, interpret, x, *rest):
+        seen.append(x.shape[1])
+        return loss(pixel, tuning, interpret, x, *rest)
+
     monkeypatch.setattr(upsample_kernel, "upsample_stack", upsample_stack)
+    monkeypatch.setattr(upsample_loss, "_launch", lambda: (tuning, True))
+    monkeypatch.setattr(upsample_loss, "_loss", summed)
     return seen
 
 
@@ -114,24 +119,28 @@ def test_gpu_kernels_on_eight_devices_agree_with_one(rows_seen, tmp_path, monkey
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["compositional", "shared"])
-def test_no_images_travel_between_devices(kind, rows_seen):
+@pytest.mark.parametrize("kind, fused", [("compositional", 0), ("compositional", 1), ("shared", 0)])
+def test_no_images_travel_between_devices(kind, fused, rows_seen):
     model, place = models.build(with_kernels(), kind), parallel.layout(2, 8)
     rows = jax.NamedSharding(place.mesh, jax.P("seed", "data"))
     params = jax.eval_shape(jax.vmap(model.init), jax.random.split(jax.random.key(0), 2))
+    scene = jax.eval_shape(lambda z: scenes.describe(z), jax.ShapeDtypeStruct((2, 8, 10), float))
 
-    def abstract(sharding, shape):
-        return jax.ShapeDtypeStruct(shape, jnp.float32, sharding=sharding)
+    def abstract(sharding, leaf):
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
 
-    params = jax.tree.map(lambda leaf: abstract(place.replicas, leaf.shape), params)
-    z, images = abstract(rows, (2, 8, 10)), abstract(rows, (2, 8, 64, 64, 3))
+    params = jax.tree.map(lambda leaf: abstract(place.replicas, leaf), params)
+    scene = jax.tree.map(lambda leaf: abstract(rows, leaf), scene)
 
-    def gradient(params, z, images):
-        return jax.grad(lambda p: jnp.mean((model.predict(p, z) - images) ** 2))(params)
+    def loss(params, scene):
+        if fused:
+            return models.mean_loss(model, params, scene, jnp.ones(8), "mse")
+        images = sets.images(scene, "occlude_step")
+        return jnp.mean((model.predict(params, scene["latents"]) - images) ** 2)
 
     with jax.set_mesh(place.mesh):
-        each = jax.jit(jax.vmap(gradient, spmd_axis_name="seed"))
-        compiled = each.lower(params, z, images).compile().as_text()
+        each = jax.jit(jax.vmap(jax.grad(loss), spmd_axis_name="seed"))
+        compiled = each.lower(params, scene).compile().as_text()
     n_slots = 2 if kind == "shared" else 1  # which share one call
     assert rows_seen[-1] == 2 * n_slots
     collectives = "all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter"

@@ -1,0 +1,59 @@
+"""The loss in the last stage's kernel, in interpret mode, against images that are drawn first."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cgjax.core import parallel
+from cgjax.nets import upsample, upsample_loss
+from cgjax.nets.upsample_kernel import Launch, Tuning
+
+SLOTS, BATCH, N, C, OUT = 2, 12, 2, 16, 3
+SIZE = 4 * N
+# Tiles of 2 do not divide the 3 images that each of 4 devices has.
+SMALL = Tuning(*[Launch(tile=2, span=1)] * 7)
+
+
+def pixel(colours, row, image, column):
+    """The front slot where it is bright, else the back one; targets are runs of one colour."""
+    front, back = colours
+    shown = jax.nn.sigmoid(jnp.sum(front, keepdims=True))
+    target = jnp.where((row[:1] <= column) & (column <= row[1:]), image, 0.0)
+    return jnp.sum((shown * front + (1 - shown) * back - target) ** 2)
+
+
+def plain(x, convs, rows, images, weights):
+    def draw(x, convs):
+        x = upsample.elu(upsample.reordered(x, *convs[0]))
+        return upsample.reordered(x, *convs[1])
+
+    drawn = jax.vmap(draw)(x, convs)  # [K, B, size, size, o]
+    each = jax.vmap(pixel, (0, None, None, 0))
+    each = jax.vmap(jax.vmap(each, (0, 1, None, None)), (0, 2, 1, None))
+    columns = jnp.arange(SIZE, dtype=jnp.float32)[:, None]
+    return jnp.sum(weights * jnp.sum(each(list(drawn), rows, images, columns), (1, 2)))
+
+
+def test_devices_with_images_of_their_own_agree_with_drawn_images(monkeypatch):
+    monkeypatch.setattr(upsample_loss, "_launch", lambda: (SMALL, True))
+    keys = jax.random.split(jax.random.key(0), 7)
+    x = upsample.elu(jax.random.normal(keys[0], (SLOTS, BATCH, N, N, C)))
+    convs = [
+        (0.2 * jax.random.normal(keys[1 + i], (SLOTS, 2, 2, C, o)), jnp.full((SLOTS, o), 0.1 + i))
+        for i, o in enumerate((C, OUT))
+    ]
+    rows = SIZE * jax.random.uniform(keys[3], (2, SIZE, BATCH))
+    images = jax.random.uniform(keys[4], (OUT, BATCH))
+    known = (rows, images, jnp.arange(BATCH) / BATCH)
+
+    def ours(x, convs):
+        return 3 * upsample_loss.summed_loss(pixel, x, convs, *known)
+
+    mesh = parallel.layout(2, BATCH).mesh
+    assert mesh.devices.shape == (2, 4)
+    with jax.set_mesh(mesh):
+        lowered = jax.jit(jax.value_and_grad(ours, (0, 1))).lower(x, convs)
+    found = lowered.compile({"xla_backend_optimization_level": 0})(x, convs)
+    wanted = jax.jit(jax.value_and_grad(lambda *a: 3 * plain(*a, *known), (0, 1)))(x, convs)
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=2e-6 * np.abs(b).max())
