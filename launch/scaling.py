@@ -34,9 +34,9 @@ class Figure(NamedTuple):
 MEASURED = {
     "step": Figure(0.82e-3, "s a sprites step, compositional, batch 512, one seed, float32",
                    "one H200, cgjax/experiments/sprites/README.md"),
-    "ntk": Figure(73e-3, "s for the ConvNet's NTK on 2,000 pairs of digits, float32",
+    "ntk": Figure(65.9e-3, "s for the ConvNet's NTK on 2,000 pairs of digits, float32",
                   "one H200, cgjax/experiments/kernels/README.md"),
-    "ntk_tf32": Figure(52e-3, "s for the same with products in TF32", "same place"),
+    "ntk_tf32": Figure(27.5e-3, "s for the same with products in TF32", "same place"),
 }  # fmt: skip
 ASSUMED = {
     "nvlink": Figure(450e9, "bytes/s each way of a GPU to its node",

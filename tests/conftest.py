@@ -26,6 +26,7 @@ if jaxlib.version.__version_info__ < (0, 11):
 import jax
 import numpy as np
 import pytest
+from digits import all_digits  # noqa: F401
 
 # Traced programs are many small objects that live long: looking through them for garbage as often
 # as Python does by itself takes a twentieth of the time.

@@ -147,6 +147,7 @@ def test_convnet_in_chunks_between_two_sets_of_images(images):
         np.testing.assert_allclose(found, right[:2, 1:], atol=1e-12)
 
 
+@pytest.mark.slow  # 9 s: closed forms have golden values
 def test_average_pooling_of_sampled_networks_agrees(images):
     small = images.astype(np.float32)
     options = {"weight_var": 2.0, "bias_var": 0.1}

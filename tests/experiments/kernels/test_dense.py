@@ -106,6 +106,7 @@ def test_wide_initial_features_have_the_salience_of_the_limit():
     assert kappa[0] / (kappa[-1] - kappa[0]) == pytest.approx(0.5569, abs=0.03)
 
 
+@pytest.mark.slow  # 10 s: a check of the theory by training
 def test_a_trained_readout_is_a_kernel_machine(tmp_path):
     settings = small(
         data__tasks="('addition_extrapolation',)", model__hidden=100, model__scales="(1.0,)",
@@ -165,6 +166,7 @@ def test_scores_are_slopes_or_accuracies():
     np.testing.assert_allclose(found["margin"], [0.5, -1])
 
 
+@pytest.mark.slow  # 8 s: machines and slopes have tests of their own
 def test_predicted_slopes_are_those_of_the_machine_on_these_features():
     found = a_cell("addition_both", (0.6, 1.0, 1.7))
     scores, saved = dense_scores._addition(found)

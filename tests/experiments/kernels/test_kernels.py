@@ -35,6 +35,7 @@ def test_salience_by_depth_equals_the_reference(golden):
     assert metrics["relu, depth 5: S(2;3)"] == pytest.approx(0.1038, abs=5e-5)
 
 
+@pytest.mark.slow  # 7 s: a map of many machines
 def test_phase_kernels_are_the_positive_ones(golden):
     kappas = classification.phase_kernels(50)
     stored = golden("kernels/cd_phase_and_dispersed")

@@ -114,6 +114,7 @@ def test_departures_shrink_with_width_and_with_dimensions(tmp_path):
     assert drawn("perturbed", arrays, tmp_path) == {"perturbed.png"}
 
 
+@pytest.mark.slow  # 13 s: a finding, not a function
 def test_chosen_pairs_leak_less(monkeypatch, tmp_path):
     monkeypatch.setattr(addition, "PAIRS", (18,))
     metrics, arrays = addition.design(config("design"))

@@ -186,6 +186,7 @@ def test_learned_composition_trains(finished):
     assert 1e-4 < float(jnp.max(jnp.abs(trained[0] - first))) < 1e-2
 
 
+@pytest.mark.slow  # 8 s of CPU: a whole run; other rows' runs are tested
 def test_annealed_sharpness_ends_sharp_and_is_loaded(finished):
     results, workdir = finished("annealed")
     assert numbers(results)["sharpness"] == pytest.approx(10)
@@ -197,6 +198,7 @@ def test_annealed_sharpness_ends_sharp_and_is_loaded(finished):
     assert run.predict(params, np.full((2, 10), 0.5, np.float32)).shape == (2, 64, 64, 3)
 
 
+@pytest.mark.slow  # 9 s of CPU: a whole run; other rows' runs are tested
 def test_gap_is_scored_apart(finished):
     results, _ = finished("gap_shift")
     found = numbers(results)

@@ -127,6 +127,7 @@ def test_parameter_counts(kind, composition, count):
     assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == count
 
 
+@pytest.mark.slow  # 5 s: a finding, not a function
 def test_alpha_bias_cures_dead_initialisations():
     config = configs.load("configs/sprites.py:orthogonal_rgba,smoke")
     keys = jax.random.split(jax.random.key(0), 40)

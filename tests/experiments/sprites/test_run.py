@@ -62,6 +62,7 @@ def test_five_seeds_as_an_axis_equal_single_runs(one_device, small, tmp_path):
     assert np.ptp(five[0]) > 1e-4  # the seeds do differ
 
 
+@pytest.mark.slow  # 8 s: core/test_train asks the same of the loop
 def test_eight_devices_agree_with_one_on_small_images(small, tmp_path, monkeypatch):
     """Mesh (2, 4)."""
     config = quick(seeds=(0, 1))

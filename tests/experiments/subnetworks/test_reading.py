@@ -56,6 +56,7 @@ def told(arrays, table: str, target: int, column="sub_target") -> list[float]:
     return arrays[f"{table}/{column}"][arrays[f"{table}/target"] == target].tolist()
 
 
+@pytest.mark.slow  # 9 s: masks of other studies are read back the same way
 def test_families(tmp_path):
     changes = {"masks.families": "neuron,magnitude", "masks.keeps": "0.05,0.6"}
     arrays = finished(settings("families", BUILT | changes), tmp_path)
