@@ -388,6 +388,7 @@ def test_machines_that_were_not_found_predict_nan(noisy, monkeypatch):
     np.testing.assert_array_equal(np.isnan(f).all(axis=1), ~solved.converged)
 
 
+@pytest.mark.slow  # 12 s: a hang that LAPACK had; many machines in one program
 def test_independent_machines_in_one_program_return():
     """They once waited for each other's threads, in one of ten calls or so on two cores."""
     program = """

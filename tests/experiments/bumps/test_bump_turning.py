@@ -180,6 +180,7 @@ def test_batch_statistics_travel_in_extra():
     np.testing.assert_allclose(loss[0], loss[1], rtol=1e-5)
 
 
+@pytest.mark.slow  # 6 s: a study beside others that run in small
 def test_inverse_study_in_small(tmp_path):
     config = configs.load("bumps:B12,smoke", {"train.seeds": "(0, 1)"})
     with config.unlocked():

@@ -264,6 +264,7 @@ def test_row_runs_and_draws(tmp_path):
         cgjax.load(tmp_path)
 
 
+@pytest.mark.slow  # 11 s: figures of tasks; one is drawn by the row's run
 @pytest.mark.parametrize("kind, single", [("addition", False), ("cd", True)])
 def test_every_kind_of_task_is_drawn(kind, single, tmp_path):
     names = ("addition_both", "addition_interpolation") if kind == "addition" else ("cd_2", "cd_3")

@@ -57,6 +57,7 @@ def test_phase_kernels_are_the_positive_ones(golden):
             assert decided.sum() > 12
 
 
+@pytest.mark.slow  # 5 s: recomputes published numbers
 def test_magnitudes_are_those_recomputed_before():
     metrics, _ = classification.magnitudes(config("magnitudes"))
     for name, entry in PUBLISHED["kernels"]["magnitudes"].items():
@@ -66,7 +67,8 @@ def test_magnitudes_are_those_recomputed_before():
 # --- whole rows -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("row", ["dispersed", "phase"])
+# phase, 14 s: the map has tests of its own in tests/analysis
+@pytest.mark.parametrize("row", ["dispersed", pytest.param("phase", marks=pytest.mark.slow)])
 def test_row_runs_and_draws(row, tmp_path):
     assert main([f"--config=configs/kernels.py:{row},smoke", f"--workdir={tmp_path}"]) == 0
     assert (tmp_path / "arrays.npz").exists()

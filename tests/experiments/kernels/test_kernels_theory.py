@@ -62,6 +62,7 @@ def test_objectives_disagree_on_a_tenth_of_the_kernels():
     assert not np.any(by_margin & ~by_regression)
 
 
+@pytest.mark.slow  # 5 s: a finding, not a function
 def test_margins_of_unequal_components(tmp_path):
     # A context as large as a feature: the closed form of equal components.
     metrics, arrays = classification.context_share(config("context_share", n_saliences=3, depth=6))

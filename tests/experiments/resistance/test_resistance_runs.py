@@ -84,6 +84,7 @@ def test_a_run_is_read_back(plane):
     assert loaded.predict(params, x).shape == (2, 2) and loaded.step.tolist() == [12, 12]
 
 
+@pytest.mark.slow  # 7 s: read off trained runs
 def test_crossings_are_the_first(tmp_path):
     config = smoke("control", {"search.n_draws": "0", "search.walk_steps": "0"})
     own = dict(configs.parts(config))["gd"]

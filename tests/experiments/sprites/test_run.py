@@ -54,6 +54,7 @@ def quick(**train_keys):
     return settings(changes=changes | {"model.broadcast.n_layers": "2"}, **train_keys)
 
 
+@pytest.mark.slow  # 9 s: core/test_train asks the same of the loop
 def test_five_seeds_as_an_axis_equal_single_runs(one_device, small, tmp_path):
     five = losses(quick(seeds=(0, 1, 2, 3, 4)), tmp_path / "five", small)
     for seed in (0, 2, 4):  # both ends and the middle of the axis

@@ -72,6 +72,7 @@ def test_families(tmp_path):
         cgjax.load(tmp_path, "verb")
 
 
+@pytest.mark.slow  # 6 s: masks of other studies are read back the same way
 def test_masks_that_share_no_weight(tmp_path):
     config = settings("joint", BUILT)
     task = stages.task_of(config)
