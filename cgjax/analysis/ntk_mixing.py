@@ -12,28 +12,28 @@ import numpy as np
 
 from cgjax.analysis import checks, ntk_digits, ntk_layers
 
-_SEEN = weakref.WeakSet()  # functions that `warn_once` looked at
+# Functions that were looked at, and for their digits, which not every caller asks for.
+_SEEN, _READ = weakref.WeakSet(), weakref.WeakSet()
 
 
 def warn_once(f: Callable, params, x, precision: str = "highest") -> None:
     """Once for each f, says where it mixes samples, or has fewer digits than asked for."""
-    if f in _SEEN:  # first, for small kernels take little time
+    in_full = precision in ntk_digits.FULL
+    if f in _SEEN and (f in _READ or not in_full):  # first, for small kernels take little time
         return
     n = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(x)}
     if not checks.known(params, x) or n & {(), (0,), (1,)} or len(n) != 1:
         return
-    with contextlib.suppress(TypeError):  # what cannot be remembered is looked at again
-        _SEEN.add(f)
     few = jax.tree.map(lambda a: a[:8], x)
-    gap = float(mixing(f, params, few))
-    if gap > 0:
+    if _is_new(f, _SEEN) and (gap := float(mixing(f, params, few))) > 0:
         warnings.warn(
             f"f mixes samples: one has outputs that differ by {gap:.2g} of the largest with what "
             "it is evaluated with; the kernel is that of f on single samples. BatchNorm: in "
             "evaluation mode",
             stacklevel=3,
         )
-    if precision in ntk_digits.FULL and jax.default_backend() != "cpu":  # which has no other
+    on_cpu = jax.default_backend() == "cpu"  # which has no other digits
+    if in_full and _is_new(f, _READ) and not on_cpu:
         if cut := ntk_digits.cut_short(f, params, few):
             warnings.warn(
                 f"f states precision '{cut[0]}' itself, in {len(cut)} products of float32 "
@@ -41,6 +41,14 @@ def warn_once(f: Callable, params, x, precision: str = "highest") -> None:
                 "asked for",
                 stacklevel=3,
             )
+
+
+def _is_new(f, known):
+    if f in known:
+        return False
+    with contextlib.suppress(TypeError):  # what cannot be remembered is looked at again
+        known.add(f)
+    return True
 
 
 @functools.partial(jax.jit, static_argnames="f")

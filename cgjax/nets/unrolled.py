@@ -72,20 +72,21 @@ def _apply(eqn, values, shape) -> list:
         return [_SHAPES[name](*values, **params)]
     if name in _PARTS:
         return _PARTS[name](*values, **params)
-    if name.startswith("reduce_") and name not in _REDUCTIONS:
-        raise NotImplementedError(f"no rule for {name} on unrolled channels")
     if name in _REDUCTIONS:
         return [_reduce(_REDUCTIONS[name], values[0], params["axes"])]
-    return [_each(eqn.primitive, values, params, eqn.outvars[0].aval.shape)]
-
-
-def _each(primitive, values, params, shape):
-    """An element-wise primitive, number by number."""
+    # Sums along the way, sorting and turning round keep a shape and are of no single number.
+    if not values or any(word in key for key in params for word in ("axis", "axes", "dimension")):
+        raise NotImplementedError(f"no rule for {name} on unrolled channels")
     values = np.broadcast_arrays(*values)
-    if values[0].shape != shape:
-        raise NotImplementedError(f"no rule for {primitive.name} on unrolled channels")
-    box = np.empty(shape, object)
-    for place in np.ndindex(shape):
+    if values[0].shape != eqn.outvars[0].aval.shape:
+        raise NotImplementedError(f"no rule for {name} on unrolled channels")
+    return [_each(eqn.primitive, values, params)]
+
+
+def _each(primitive, values, params):
+    """An element-wise primitive, number by number."""
+    box = np.empty(values[0].shape, object)
+    for place in np.ndindex(box.shape):
         box[place] = primitive.bind(*(value[place] for value in values), **params)
     return box
 

@@ -624,10 +624,13 @@ def test_digits_that_f_itself_leaves_out_are_told(mlp, monkeypatch):
         warnings.simplefilter("error")
         ntk.empirical(functools.partial(stated), params, x)  # a CPU has all digits
         monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-        ntk_mixing.warn_once(functools.partial(stated), params, x, "default")
+        ntk_mixing.warn_once(stated, params, x, "default")  # nobody asks for more
         ntk_mixing.warn_once(lambda params, x: relu_net(params, x), params, x)
     with pytest.warns(UserWarning, match="f states precision 'default' itself, in 1 products"):
         ntk_mixing.warn_once(stated, params, x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ntk_mixing.warn_once(stated, params, x)  # once
 
 
 def test_batch_norm_in_training_mode_is_told(mlp):

@@ -36,7 +36,11 @@ def test_equals_vmap_in_value_and_gradient():
         np.testing.assert_allclose(a, b, rtol=0, atol=2e-6)
 
 
-def test_refuses_what_is_no_function_of_single_numbers():
-    on_lists = unroll(lambda x, y: jnp.dot(x, y), jnp.zeros(3), jnp.zeros(3))
-    with pytest.raises(NotImplementedError, match="dot_general"):
-        on_lists([jnp.zeros(N)] * 3, [jnp.zeros(N)] * 3)
+@pytest.mark.parametrize(
+    "fn",
+    [lambda x: jnp.dot(x, x), jnp.cumsum, jnp.sort, lambda x: x[::-1], lambda x: jnp.argmax(x) * x],
+)
+def test_refuses_what_is_no_function_of_single_numbers(fn):
+    """Cumulative sums have the shape of what they sum: number by number they would be wrong."""
+    with pytest.raises(NotImplementedError, match="no rule for"):
+        unroll(fn, jnp.zeros(3))([jnp.arange(5.0)] * 3)

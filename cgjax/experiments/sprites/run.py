@@ -120,10 +120,10 @@ def experiment(config, model: models.Model, data: dict) -> train.Experiment:
     loss_fn = models.LOSSES[config.optim.loss]
     rates = config.optim
     weight = rates.loss_weight if rates.loss in options.WEIGHTED else 0.0
-    on_cpu = jax.default_backend() == "cpu"
+    turned = parallel.on_nvidia()  # where that was timed
 
     def images(rows):
-        if not on_cpu:
+        if turned:
             rows = {name: scenes.side_by_side(rows[name]) for name in ("spans", "colours")}
         return sets.images(rows, config.data.composition)
 

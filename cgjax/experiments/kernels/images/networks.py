@@ -135,8 +135,9 @@ def settings(config, images: Images):
 
 
 def by_kernels(config) -> bool:
-    """Whether networks train by kernels of our own: these were measured to be faster.
+    """Whether networks train by kernels of our own.
 
+    They were faster for one ResNet, in both precisions, and for four ConvNets at once in float32.
     Where the kernels cannot run, it is the compiler's forms that do. Analyses always keep those,
     for they have all derivatives.
     """
