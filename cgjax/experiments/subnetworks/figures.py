@@ -31,6 +31,11 @@ def parts_with(arrays, name: str) -> list[str]:
     return [prefix for prefix in known if prefix + name in arrays]
 
 
+def _title(prefix: str) -> str:
+    """A part's name as a figure has it."""
+    return prefix.rstrip("/").replace("_", " ")
+
+
 def tables(arrays) -> list[tuple[str, dict, list[str]]]:
     """(title, table of runs, subroutines) of every part and every choice of masks."""
     found = []
@@ -39,7 +44,7 @@ def tables(arrays) -> list[tuple[str, dict, list[str]]]:
             start = f"{prefix}{kind}/"
             table = {name.removeprefix(start): values for name, values in arrays.items()
                      if name.startswith(start)}  # fmt: skip
-            words = (prefix.rstrip("/").replace("_", " "), WORDS[kind])
+            words = (_title(prefix), WORDS[kind])
             if len(table["target"]):  # none were selected where no mask is valid
                 title = ", ".join(filter(None, words))
                 found.append((title, table, arrays[f"{prefix}subroutines"].tolist()))
@@ -82,8 +87,9 @@ def draw_differences(arrays, folder):
             own = {key: values[table["target"] == i] for key, values in table.items()}
             for x, (network, colour) in enumerate(HALVES.values()):
                 _dots(ax, x, own[f"{network}_diff"], own, colour)
-            if np.isfinite(own["null_random"]).any():
-                null = np.nanmean(own["null_random"])
+            nulls = own["null_random"][own["valid_base"]]
+            if np.isfinite(nulls).any():
+                null = np.nanmean(nulls)
                 ax.plot([0.75, 1.25], [null, null], color=plots.GREY, linewidth=3, alpha=0.6)
             ax.axhline(0, color=plots.GREY, linestyle="--", linewidth=0.8)
             ax.set(xlim=(-0.5, 1.5), ylim=(-1, 1), title=names[i] if not part else
@@ -158,7 +164,7 @@ def draw_bases(arrays, folder):
         colours = [BLUE if one else "#c3c8ce" for one in valid]
         ax.bar(range(len(values)), values, color=colours, width=0.7)
         ax.axhline(CHANCE, color=plots.GREY, linestyle=":", linewidth=0.9)
-        ax.set(ylim=(0, 1.05), title=prefix.rstrip("/").replace("_", " "), xlabel="base")
+        ax.set(ylim=(0, 1.05), title=_title(prefix), xlabel="base")
         ax.set_xticks(range(len(values)))
     axes[0, 0].set_ylabel("accuracy")
     plots.save(fig, folder / "bases.png")
@@ -170,30 +176,42 @@ def _rows(prefixes):
     return fig, fig.subplots(len(prefixes), 1, squeeze=False)[:, 0]
 
 
-def _by_leaf(ax, leaves, label, prefix):
+def _from_stem_to_head(leaf: str):
+    """Key of the order in which a network has its leaves."""
+    return leaf.startswith("head"), not leaf.startswith("stem"), leaf
+
+
+def _by_leaf(ax, leaves, label, title):
     """Axes of a share, leaf by leaf."""
-    ax.set(ylim=(0, 1.02), ylabel=label, title=prefix.rstrip("/").replace("_", " "))
+    ax.set(ylim=(0, 1.02), ylabel=label, title=title)
     ax.set_xticks(range(len(leaves)), [leaf.removesuffix("/kernel") for leaf in leaves],
                   rotation=35, ha="right", fontsize=6.5)  # fmt: skip
-    ax.legend(fontsize=7)
+    if ax.get_legend_handles_labels()[0]:
+        ax.legend(fontsize=7)
 
 
 @plots.styled
 def draw_layers(arrays, folder):
-    """Share kept of every masked leaf, by subroutine."""
+    """Share kept of every masked leaf, by subroutine: mean over masks of bases that count."""
     prefixes = parts_with(arrays, "masks/target")
     fig, axes = _rows(prefixes)
     for ax, prefix in zip(axes, prefixes):
         start = f"{prefix}kept/"
         leaves = [name.removeprefix(start) for name in arrays if name.startswith(start)]
-        leaves.sort(key=lambda leaf: (leaf.startswith("head"), not leaf.startswith("stem"), leaf))
-        targets = arrays[f"{prefix}masks/target"]
+        leaves.sort(key=_from_stem_to_head)
+        counts = arrays[f"{prefix}bases/valid"][arrays[f"{prefix}masks/base"]]
+        targets = np.where(counts, arrays[f"{prefix}masks/target"], -1)
         for i, name in enumerate(arrays[f"{prefix}subroutines"]):
+            if i not in targets:
+                continue
             kept = [arrays[start + leaf][targets == i].mean() for leaf in leaves]
             ax.plot(range(len(leaves)), kept, "o-", markersize=4, linewidth=1,
                     color=plots.COLOURS[i], label=str(name))  # fmt: skip
-        _by_leaf(ax, leaves, "kept", prefix)
-    plots.headline(fig, "Where the masks lie: share of weights kept, layer by layer")
+        words = (_title(prefix), "" if counts.any() else "no base counts")
+        _by_leaf(ax, leaves, "kept", ": ".join(filter(None, words)))
+    plots.headline(
+        fig, "Share of weights kept, layer by layer (mean of all masks of bases that count)"
+    )
     plots.save(fig, folder / "layers.png")
 
 
@@ -206,15 +224,16 @@ def draw_overlap(arrays, folder):
     fig, axes = _rows(prefixes)
     for ax, prefix in zip(axes, prefixes):
         leaves = [str(leaf) for leaf in arrays[f"{prefix}overlap/leaves"]]
+        order = sorted(range(len(leaves)), key=lambda i: _from_stem_to_head(leaves[i]))
         curves = [*arrays[f"{prefix}subroutines"].tolist(), "between"]
         for i, name in enumerate(curves):
             if f"{prefix}overlap/{name}" not in arrays:
                 continue
-            ax.plot(arrays[f"{prefix}overlap/{name}"], "o-", markersize=4, linewidth=1,
+            ax.plot(arrays[f"{prefix}overlap/{name}"][order], "o-", markersize=4, linewidth=1,
                     color=plots.COLOURS[i], label=name)  # fmt: skip
-            ax.plot(arrays[f"{prefix}overlap/{name}, expected"], ":", linewidth=1,
+            ax.plot(arrays[f"{prefix}overlap/{name}, expected"][order], ":", linewidth=1,
                     color=plots.COLOURS[i])  # fmt: skip
-        _by_leaf(ax, leaves, "IoU", prefix)
+        _by_leaf(ax, [leaves[i] for i in order], "IoU", _title(prefix))
     plots.headline(fig, "Overlap of masks of the first base; dotted: of random ones of that size")
     plots.save(fig, folder / "overlap.png")
 
@@ -244,20 +263,23 @@ def draw_pattern(arrays, folder):
 
 @plots.styled
 def draw_search(arrays, folder):
-    """All configurations of a search; valid ones in colour, the selected one with a ring."""
+    """All configurations of a search: what counts in colour, what was selected with a ring."""
     prefixes = parts_with(arrays, "search/target")
     if not prefixes:
         return
     n = max(len(arrays[f"{prefix}subroutines"]) for prefix in prefixes)
-    fig, axes = _grid(len(prefixes), n, "Every configuration that was tried (grey: no valid mask)")
+    title = "Every configuration that was tried (grey: mask not valid, or base that does not count)"
+    fig, axes = _grid(len(prefixes), n, title)
     for row, prefix in zip(axes, prefixes):
         for i, name in enumerate(arrays[f"{prefix}subroutines"]):
             own = arrays[f"{prefix}search/target"] == i
-            valid = np.isfinite(arrays[f"{prefix}search/quality"][own])
+            counts = arrays[f"{prefix}search/valid_base"][own]
+            valid = np.isfinite(arrays[f"{prefix}search/quality"][own]) & counts
             row[i].scatter(arrays[f"{prefix}search/sub_diff"][own],
                            arrays[f"{prefix}search/abl_diff"][own], s=14,
                            c=[RED if one else "#c3c8ce" for one in valid])  # fmt: skip
             chosen = arrays[f"{prefix}selected/target"] == i
+            chosen &= arrays[f"{prefix}selected/valid_base"]
             row[i].scatter(arrays[f"{prefix}selected/sub_diff"][chosen],
                            arrays[f"{prefix}selected/abl_diff"][chosen], s=60,
                            facecolors="none", edgecolors=plots.INK)  # fmt: skip
@@ -306,15 +328,16 @@ def draw_tangent(arrays, folder):
 
 @plots.styled
 def draw_families(arrays, folder):
-    """Accuracy on the own set, and the ablation's difference, by the share of weights kept."""
+    """Accuracy on the own set and differences, by the share kept; of bases that count."""
     for prefix in parts_with(arrays, "families"):
         panels = {"sub_own": "accuracy on its own set", "abl_diff": "abl_diff",
                   "sub_diff": "sub_diff"}  # fmt: skip
         fig = plots.new_figure(9.2, 3.2, layout="constrained")
         for ax, (column, label) in zip(fig.subplots(1, 3), panels.items()):
             for i, family in enumerate(arrays[f"{prefix}families"]):
-                kept = arrays[f"{prefix}{family}/kept"]
-                ax.scatter(np.maximum(kept, 1e-4), arrays[f"{prefix}{family}/{column}"], s=16,
+                counts = arrays[f"{prefix}{family}/valid_base"]
+                kept = np.maximum(arrays[f"{prefix}{family}/kept"][counts], 1e-4)
+                ax.scatter(kept, arrays[f"{prefix}{family}/{column}"][counts], s=16,
                            color=plots.COLOURS[i], alpha=0.8,
                            label=str(family).replace("_", " "))  # fmt: skip
             ax.set(xscale="log", xlabel="share of weights kept", ylabel=label)

@@ -1,0 +1,81 @@
+"""What figures of masks show of bases that do not count: dots in grey, and no part of any mean."""
+
+import numpy as np
+import pytest
+
+from cgjax import plots
+from cgjax.experiments.subnetworks import figures
+
+N = 4  # runs: two bases, of which the second does not count, and two subroutines
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """Figures by name, instead of files."""
+    found = {}
+    monkeypatch.setattr(plots, "save", lambda fig, path: found.setdefault(path.stem, fig))
+    return found
+
+
+def arrays(counts=(True, False)):
+    base, target = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
+    runs = {
+        "base": base, "target": target, "seed": np.zeros(N, int),
+        "valid_base": np.array(counts)[base], "null_random": np.array([0.125, 0.25, -0.75, -0.75]),
+        "sub_diff": np.full(N, 0.5), "abl_diff": np.full(N, -0.25), "quality": np.full(N, 0.25),
+        "full_pattern": np.ones(N, bool),
+    }  # fmt: skip
+    return {
+        "parts": np.array([""]), "subroutines": np.array(["subject", "verb"]),
+        "bases/valid": np.array(counts), "masks/base": base, "masks/target": target,
+        "kept/stem/kernel": np.array([0.25, 0.5, 1.0, 1.0]),
+        "kept/head/kernel": np.array([0.0, 0.0, 1.0, 1.0]),
+        "overlap/leaves": np.array(["head/kernel", "stem/kernel"]),
+        "overlap/between": np.array([0.1, 0.9]), "overlap/between, expected": np.array([0.2, 0.8]),
+        **{f"{kind}/{name}": values for kind in ("runs", "search", "selected")
+           for name, values in runs.items()},
+    }  # fmt: skip
+
+
+def bars(fig):
+    """Heights of the removals' bars, panel by panel."""
+    return [[line.get_ydata()[0] for line in ax.get_lines() if line.get_linewidth() == 3]
+            for ax in fig.axes]  # fmt: skip
+
+
+def test_removals_of_bases_that_count(drawn, tmp_path):
+    figures.draw_differences(arrays(), tmp_path)
+    assert bars(drawn["differences"]) == [[0.125], [0.25]] * 2
+
+
+def test_no_bar_where_no_base_counts(drawn, tmp_path):
+    figures.draw_differences(arrays((False, False)), tmp_path)
+    assert bars(drawn["differences"]) == [[], []] * 2
+
+
+def test_layers_of_bases_that_count(drawn, tmp_path):
+    figures.draw_layers(arrays(), tmp_path)
+    curves = [line.get_ydata() for line in drawn["layers"].axes[0].get_lines()]
+    np.testing.assert_array_equal(curves, [[0.25, 0.0], [0.5, 0.0]])  # the stem first
+
+
+def test_layers_say_that_no_base_counts(drawn, tmp_path):
+    figures.draw_layers(arrays((False, False)), tmp_path)
+    (ax,) = drawn["layers"].axes
+    assert not ax.get_lines() and "no base counts" in ax.get_title(loc="left")
+
+
+def test_overlap_goes_from_the_stem_to_the_head(drawn, tmp_path):
+    figures.draw_overlap(arrays(), tmp_path)
+    (ax,) = drawn["overlap"].axes
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["stem", "head"]
+    np.testing.assert_array_equal([line.get_ydata() for line in ax.get_lines()],
+                                  [[0.9, 0.1], [0.8, 0.2]])  # fmt: skip
+
+
+def test_a_search_shows_in_colour_what_counts(drawn, tmp_path):
+    figures.draw_search(arrays(), tmp_path)
+    for ax in drawn["search"].axes:
+        colours = {tuple(one) for one in ax.collections[0].get_facecolors()}
+        assert len(colours) == 2, "the base that does not count is grey"
+        assert len(ax.collections[1].get_offsets()) == 1, "and no ring is of its masks"
