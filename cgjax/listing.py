@@ -136,6 +136,15 @@ def _text(value) -> str:
     return ",".join(map(str, value)) if is_flat else f'"{value}"'
 
 
+def _size(size: dict) -> str:
+    """What `core.sizes.of` counted, and what it did not."""
+    text = (
+        f"{size['parameters']:,} parameters x {size['replicas']} replicas, {size['steps']:,} "
+        f"steps, state {size['bytes'] / 1e6:,.1f} MB"
+    )
+    return "; ".join(filter(None, (text, size.get("note"))))
+
+
 def print_plan(found, family, workdir, flag: str) -> None:
     """What would run: the resolved config, parameters, memory, steps, expected time."""
     config, line = found.config, _printer()
@@ -143,10 +152,7 @@ def print_plan(found, family, workdir, flag: str) -> None:
         line(f"{name} = {value}")
     sizes = family.plan(config) if hasattr(family, "plan") else {}
     for part, size in sizes.items():
-        line(
-            f"{part or config.row}: {size['parameters']:,} parameters x {size['replicas']} "
-            f"replicas, {size['steps']:,} steps, state {size['bytes'] / 1e6:,.1f} MB"
-        )
+        line(f"{part or config.row}: {size if isinstance(size, str) else _size(size)}")
     if not sizes:
         line("nothing is trained")
     try:

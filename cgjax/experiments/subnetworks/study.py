@@ -33,16 +33,21 @@ def check(config) -> None:
 
 
 def plan(config) -> dict:
-    """How large each part's base training is."""
-    found = {}
+    """How large each part's base training is, or why it has none."""
+    found, after = {}, "masks" in config and "masks of them are trained after that"
     for name, own in parts(config):
-        if not stages.is_trained(own) or stages.missing(own):
+        if reason := stages.missing(own):
+            found[name] = f"LEFT OUT: {reason}"
+            continue
+        if not stages.is_trained(own):
+            found[name] = "weights as they are built or drawn; masks of them are trained"
             continue
         small = own.copy_and_resolve_references()  # no problems are made to be counted
         with small.unlocked():
             small.data.update(dict.fromkeys(("n_train", "n_val", "n_test", "n_eval"), 4))
         steps = configs.in_steps(own, n_batches(own.data.n_train, own.data.batch))
         found[name] = sizes.of(bases.experiment(small, stages.task_of(small)), steps)
+        found[name] |= {"note": after} if after else {}
     return found
 
 

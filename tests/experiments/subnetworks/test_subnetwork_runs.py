@@ -29,6 +29,7 @@ from cgjax.experiments.subnetworks import (
     tasks,
 )
 from cgjax.experiments.subnetworks import table as tables
+from cgjax.main import main
 from cgjax.nets.bert import Bert
 
 
@@ -397,6 +398,16 @@ def test_a_pretrained_start_is_the_same_for_every_base(tmp_path, monkeypatch):
         stages.task_of(config)
 
 
+def test_a_dry_run_speaks_of_all_that_is_trained(capsys):
+    """Random weights are not trained, and masks of them are."""
+    row = "--config=subnetworks:agreement_singular,smoke"
+    assert main([row, "--dry_run"]) == 0
+    said = capsys.readouterr().out
+    assert "nothing is trained" not in said
+    assert "random_weights: weights as they are built or drawn; masks of them are trained" in said
+    assert re.search("scratch: .* parameters .*; masks of them are trained after that", said)
+
+
 def test_a_part_without_its_weights_is_left_out(monkeypatch, capsys, tmp_path):
     def absent():
         raise BadInput("not installed")
@@ -405,6 +416,6 @@ def test_a_part_without_its_weights_is_left_out(monkeypatch, capsys, tmp_path):
     config = configs.load("subnetworks:agreement_singular,fast")
     with config.unlocked():
         config.parts = {"pretrained": config.parts.pretrained}
-    assert study.plan(config) == {}
+    assert study.plan(config) == {"pretrained": "LEFT OUT: not installed"}
     assert set(study.study(config, tmp_path)[1]) == {"parts"}
     assert "part 'pretrained' is LEFT OUT: not installed" in capsys.readouterr().out
