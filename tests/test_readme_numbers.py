@@ -34,7 +34,7 @@ VECTOR_MODELS = {
     "compositional": "a network per part", "mlp": "one network",
     "regularised": "one network, regularised",
 }  # fmt: skip
-AGREEMENT = ("subject", "verb")
+AGREEMENT, CONTACT = ("subject", "verb"), ("contact", "number")
 SLOPES = ("slope", "predicted slope, kernel")
 ADDITION = ("extrapolation", "asymmetric", "interpolation", "both")
 
@@ -770,6 +770,42 @@ SENTENCES = [
     ),
     (
         SUBNETWORKS,
+        "abl_diff is {:.3f} for the subject and {:.3f} for the verb with the configuration fixed "
+        "beforehand, {:.3f} and {:.3f} with the selected one, and its median over all valid "
+        "configurations {:.3f} and {:.3f}",
+        [
+            f"subnetworks/search-fast {which}: abl_diff{choice}"
+            for choice in ("", ", selected", ", 50 % of valid configurations")
+            for which in AGREEMENT
+        ],
+    ),
+    (
+        SUBNETWORKS,
+        "({:.2f} and {:.2f} for contact; the paper's {:.2f} and {:.2f})",
+        [
+            f"subnetworks/number_contact-fast resnet50/contact: abl {test}{who}"
+            for who in ("", " paper")
+            for test in ("target", "other")
+        ],
+    ),
+    (
+        SUBNETWORKS,
+        "two bases at {:.2f} and {:.2f}, marked",
+        [f"subnetworks/number_contact-default resnet50/base: test accuracy [{i}]" for i in (0, 1)],
+    ),
+    (
+        BUMPS,
+        "OOD MSE is {:.1e}, {:.1e}, {:.1e}, {:.1e}, {:.1e} and {:.1e} with bumps of the code 1, 3, "
+        "5, 7, 9 and 11 times as wide; the paper has {:.1e}, {:.1e}, {:.1e}, {:.1e}, {:.1e} and "
+        "{:.1e}.",
+        [
+            f"bumps/B3-paper width_{width}/ood mse{who}"
+            for who in ("", " paper")
+            for width in (1, 3, 5, 7, 9, 11)
+        ],
+    ),
+    (
+        SUBNETWORKS,
         "disjoint, the verb's keeps {:.2f}, the subject's {:.2f} and solves",
         [f"subnetworks/joint-default {which}: kept, disjoint" for which in AGREEMENT[::-1]],
     ),
@@ -1295,11 +1331,39 @@ PUBLISHED_SPLITS = (
     ("anaphora_singular-fast-published_splits_pretrained", "pretrained", ("antecedent", "pronoun")),
     ("agreement_singular-fast-published_splits", "scratch", AGREEMENT),
     ("agreement_singular-fast-published_splits", "scratch_minilm", AGREEMENT),
+    ("agreement_singular-fast-published_splits_pretrained", "pretrained", AGREEMENT),
+    ("agreement_plural-fast-published_splits", "scratch", AGREEMENT),
+    ("agreement_plural-fast-published_splits_minilm", "scratch_minilm", AGREEMENT),
+    ("agreement_plural-fast-published_splits_pretrained", "pretrained", AGREEMENT),
 )
+RESNETS = (
+    ("number_contact-fast", "resnet50", CONTACT),
+    ("wide-fast-number_contact", "number_contact", CONTACT),
+)
+MEANS = {
+    "BERT-small {:+.2f} and {:+.2f}": [one for one in PUBLISHED_SPLITS if one[1] == "scratch"],
+    "pretrained MiniLM {:+.2f} and {:+.2f}": [
+        one for one in PUBLISHED_SPLITS if one[1] == "pretrained"
+    ],
+    "Means {:+.2f} and {:+.2f}; the paper's ResNet50": RESNETS[:1],
+}
 
 
-@pytest.mark.parametrize("file, part, subroutines", PUBLISHED_SPLITS)
-def test_masks_with_the_papers_splits(file, part, subroutines):
+@pytest.mark.parametrize("sentence", MEANS)
+def test_means_over_rules(sentence):
+    found = [
+        [
+            number(f"subnetworks/{file} {part}/{name}: {key}")
+            for file, part, names in MEANS[sentence]
+            for name in names
+        ]
+        for key in ("sub_diff", "abl_diff")
+    ]
+    assert sentence.format(*np.mean(found, axis=1)) in plain(SUBNETWORKS.read_text())
+
+
+@pytest.mark.parametrize("file, part, subroutines", [*PUBLISHED_SPLITS, *RESNETS])
+def test_masks_beside_the_papers(file, part, subroutines):
     metrics = read_json(report.RECORD / "subnetworks" / f"{file}.json")["metrics"]
     text = plain(SUBNETWORKS.read_text())
 
@@ -1312,8 +1376,11 @@ def test_masks_with_the_papers_splits(file, part, subroutines):
 
     bases = metrics[f"{part}/base: test accuracy"]["values"]
     each = (
-        "{:.3f}, {:.3f}, {:.3f}".format(*bases) if len(set(bases)) > 1 else f"{bases[0]:.3f} each"
+        "{:.3f}, {:.3f}, {:.3f}".format(*bases)
+        if len(set(bases)) > 1
+        else f"{bases[0]:.3f}" + " each" * (len(bases) > 1)
     )
+    n = {True: len(bases), False: 3 * len(bases)}[subroutines is CONTACT]  # masks
     for i, name in enumerate(subroutines):
         sub, gone, beyond, kept, full = (
             metrics[f"{part}/{name}: {key}"]
@@ -1323,7 +1390,7 @@ def test_masks_with_the_papers_splits(file, part, subroutines):
         expected = " | ".join((
             "" if i else each, name, beside(sub, signed), beside(gone, signed),
             signed(gone["ours"] - beyond["ours"]), beside(kept, "{:.3f}".format),
-            f"{9 * full['ours']:.0f} of 9 |",
+            f"{n * full['ours']:.0f} of {n} |",
         ))  # fmt: skip
         assert expected in text, expected
 
