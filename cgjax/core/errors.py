@@ -3,6 +3,7 @@
 import errno
 import functools
 import os
+import re
 import sys
 
 # What the file system may say of any path; other OSErrors are faults of the program.
@@ -11,6 +12,7 @@ _FILES = {
     errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.ESTALE,
 }  # fmt: skip
 _NO_ROOM = "RESOURCE_EXHAUSTED: "  # how XLA begins when the memory of a device is full
+_DRIVER = re.compile(r"CUDA_ERROR_\w+(: [^\[\n]*[^\[\s])?")  # what a GPU's driver says of its failure
 
 
 class RunError(Exception):
@@ -38,12 +40,12 @@ class Diverged(RunError):
 
 
 class Lost(RunError):
-    """Another host of the run was killed, or no longer answers."""
+    """Another host of the run was killed, or no longer answers; or the device does not."""
 
     exit_code = 5
 
 
-def first_line(error: BaseException) -> str:
+def first_line(error: BaseException | str) -> str:
     """What an exception says, cut to one line; its type where it says nothing."""
     lines = str(error).strip().splitlines()
     return lines[0][:200] if lines else type(error).__name__
@@ -61,7 +63,8 @@ def shown(value) -> str:
 def command(main):
     """Decorates a command's main: a RunError becomes one line on stderr and its exit code.
 
-    So do a full disk, a path that cannot be used and a device without room, wherever they are met.
+    So do a full disk, a path that cannot be used, a device without room and one that fails,
+    wherever they are met.
     """
 
     @functools.wraps(main)
@@ -84,12 +87,22 @@ def command(main):
             print(f"cgjax: cannot use {where}: {error.strerror}", file=sys.stderr)
             return BadInput.exit_code
         except RuntimeError as error:
-            if not str(error).startswith(_NO_ROOM):
+            if not (failure := _of_device(str(error))):
                 raise
-            asked = first_line(error).removeprefix(_NO_ROOM).split(" [")[0].rstrip(".")
-            advice = "fewer replicas at a time (train.at_once), fewer seeds or smaller batches"
-            print(f"cgjax: {asked}: {advice}; what was saved is kept", file=sys.stderr)
-            return BadInput.exit_code
+            print(f"cgjax: {failure}", file=sys.stderr)
+            return failure.exit_code
         return 0
 
     return guarded
+
+
+def _of_device(said: str) -> RunError | None:
+    """What XLA says of a device without room, or of one that fails, with advice."""
+    if said.startswith(_NO_ROOM):
+        asked = first_line(said).removeprefix(_NO_ROOM).split(" [")[0].rstrip(".")
+        advice = "fewer replicas at a time (train.at_once), fewer seeds or smaller batches"
+        return BadInput(f"{asked}: {advice}; what was saved is kept")
+    if found := _DRIVER.search(said):
+        advice = "what was saved is kept; run the same command to go on"
+        return Lost(f"the device failed: {found[0]}; {advice}")
+    return None

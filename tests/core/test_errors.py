@@ -2,8 +2,9 @@
 
 import jax.numpy as jnp
 import pytest
+from jax.errors import JaxRuntimeError
 
-from cgjax.core.errors import BadInput, command
+from cgjax.core.errors import BadInput, Lost, command
 
 
 def test_no_room_on_the_device_is_one_line(capsys):
@@ -26,3 +27,21 @@ def test_other_faults_of_a_program_keep_their_traceback():
 
     with pytest.raises(RuntimeError, match="a fault"):
         main()
+
+
+def test_a_device_that_fails_is_one_line(capsys):
+    """Seen where another process of a shared GPU was killed: a hundred lines, and no advice."""
+
+    @command
+    def main(argv):
+        raise JaxRuntimeError(
+            "INTERNAL: CUDA error: Failed to check stream capturing status: "
+            "CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered "
+            "[executable_name='jit_call']"
+        )
+
+    assert main() == Lost.exit_code
+    assert capsys.readouterr().err == (
+        "cgjax: the device failed: CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was "
+        "encountered; what was saved is kept; run the same command to go on\n"
+    )
