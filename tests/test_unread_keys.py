@@ -32,7 +32,14 @@ KINDS = {
     "sprites": (
         ("orthogonal_monolithic", {"data.distribution": "normal"}),
         ("orthogonal_rgba_cured", {"optim.loss": "mse_sparsity", "data.support": "diagonal"}),
-        ("gap_broadcast", {"model.composition": "annealed_sharpness", "eval.curve": "true"}),
+        (
+            "gap_broadcast",
+            {
+                "model.composition": "annealed_sharpness",
+                "eval.curve": "true",
+                "model.broadcast.n_layers": "2",
+            },
+        ),
         ("slots_3", {"model.decoder": "shift", "eval.regions": "true"}),
     ),
     "support": tuple((row, {}) for row in ("demo", "partners", "predict", "design", "relaxed")),
@@ -47,8 +54,9 @@ KINDS = {
     ),
     "resistance": (
         ("mnist", {"eval.inputs": "train"}),
-        *((row, {}) for row in ("one_step", "scan", "gradients")),
-        *((row, {}) for row in ("optimisers", "landscape", "tangent")),
+        ("scan", {}),
+        *((row, {"model.n_hidden": "1"}) for row in ("one_step", "gradients")),
+        *((row, {"model.n_hidden": "1"}) for row in ("optimisers", "landscape", "tangent")),
     ),
     "subnetworks": tuple((row, {}) for row in ("tangent", "families", "simclr", "vit")),
     "across": (("demo", {}),),
