@@ -7,6 +7,7 @@ part of the config counts for that part.
 """
 
 import contextlib
+import functools
 import sys
 
 import jax
@@ -150,22 +151,70 @@ def _zeros(fn, argnums=0, has_aux=False):
     return called
 
 
+def _first_of(vmap):
+    """In place of `jax.vmap`: a traced fn sees the first of all, and what it returns is repeated.
+
+    Batching rules take as long as the tracing itself, and read nothing more.
+    """
+
+    def of_first(fn, in_axes=0, out_axes=0, **options):
+        def called(*arguments):
+            leaves = jax.tree.leaves(arguments)
+            if not any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+                return vmap(fn, in_axes, out_axes, **options)(*arguments)
+            axes = (
+                tuple(in_axes) if isinstance(in_axes, list | tuple) else (in_axes,) * len(arguments)
+            )
+            sizes = []
+
+            def first(axis, part):
+                if axis is None:
+                    return part
+                sizes.extend(leaf.shape[axis] for leaf in jax.tree.leaves(part))
+                take = functools.partial(jax.lax.index_in_dim, index=0, axis=axis, keepdims=False)
+                return jax.tree.map(lambda leaf: take(jax.numpy.asarray(leaf)), part)
+
+            def repeated(axis, part):
+                if axis is None:
+                    return part
+                return jax.tree.map(
+                    lambda leaf: jax.numpy.repeat(
+                        jax.numpy.expand_dims(leaf, axis), sizes[0], axis=axis
+                    ),
+                    part,
+                )
+
+            found = fn(*jax.tree.map(first, axes, arguments, is_leaf=_is_none))
+            return jax.tree.map(repeated, out_axes, found, is_leaf=_is_none)
+
+        return called
+
+    return of_first
+
+
+def _is_none(value):
+    return value is None
+
+
 @contextlib.contextmanager
 def nothing_compiles():
     """What the block passes to `jax.jit` is traced only: a run's path without its numbers.
 
-    Of what it differentiates, too, only the function is traced. The analyses compile as ever: they
-    look at the numbers they get.
+    Of what it differentiates, too, only the function is traced, and of what it maps only the first.
+    The analyses compile as ever: they look at the numbers they get.
     """
-    compiled = jax.jit
 
-    def jit(*arguments, **options):
-        caller = sys._getframe(1).f_globals["__name__"]
-        is_analysis = caller.startswith("cgjax.analysis")
-        return (compiled if is_analysis else _Traced)(*arguments, **options)
+    def unless_analysis(original, other):
+        def chosen(*arguments, **options):
+            caller = sys._getframe(1).f_globals["__name__"]
+            is_analysis = caller.startswith("cgjax.analysis")
+            return (original if is_analysis else other)(*arguments, **options)
+
+        return chosen
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jax, "jit", jit)
+        patch.setattr(jax, "jit", unless_analysis(jax.jit, _Traced))
+        patch.setattr(jax, "vmap", unless_analysis(jax.vmap, _first_of(jax.vmap)))
         patch.setattr(jax, "value_and_grad", _value_and_zeros)
         patch.setattr(jax, "grad", _zeros)
         yield

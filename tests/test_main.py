@@ -16,6 +16,8 @@ from cgjax.core import train
 from cgjax.core.errors import BadInput
 from cgjax.main import main
 
+pytestmark = pytest.mark.usefixtures("one_device")
+
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory):

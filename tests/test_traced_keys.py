@@ -13,7 +13,7 @@ from cgjax.core import together, train
 from cgjax.declare import Dotted, declared_keys, leaves
 from cgjax.overrides import part_of
 
-JIT = jax.jit
+JIT, VMAP = jax.jit, jax.vmap
 
 
 def traced(config) -> dict:
@@ -34,6 +34,7 @@ def programs(config, folder, monkeypatch) -> list[str]:
     def noted(members):
         with monkeypatch.context() as patch:
             patch.setattr(jax, "jit", JIT)
+            patch.setattr(jax, "vmap", VMAP)
             found.append(together._text(train.SetUp(members[0].experiment, members[0].config)))
         return original(members)
 

@@ -32,7 +32,14 @@ KINDS = {
     "sprites": (
         ("orthogonal_monolithic", {"data.distribution": "normal"}),
         ("orthogonal_rgba_cured", {"optim.loss": "mse_sparsity", "data.support": "diagonal"}),
-        ("gap_broadcast", {"model.composition": "annealed_sharpness", "eval.curve": "true"}),
+        (
+            "gap_broadcast",
+            {
+                "model.composition": "annealed_sharpness",
+                "eval.curve": "true",
+                "model.broadcast.n_layers": "2",
+            },
+        ),
         ("slots_3", {"model.decoder": "shift", "eval.regions": "true"}),
     ),
     "support": tuple((row, {}) for row in ("demo", "partners", "predict", "design", "relaxed")),
@@ -47,8 +54,9 @@ KINDS = {
     ),
     "resistance": (
         ("mnist", {"eval.inputs": "train"}),
-        *((row, {}) for row in ("one_step", "scan", "gradients")),
-        *((row, {}) for row in ("optimisers", "landscape", "tangent")),
+        ("scan", {}),
+        *((row, {"model.n_hidden": "1"}) for row in ("one_step", "gradients")),
+        *((row, {"model.n_hidden": "1"}) for row in ("optimisers", "landscape", "tangent")),
     ),
     "subnetworks": tuple((row, {}) for row in ("tangent", "families", "simclr", "vit")),
     "across": (("demo", {}),),
@@ -103,7 +111,8 @@ def test_rows_about_a_trained_run_read_their_keys(row, tmp_path, monkeypatch):
     (tmp_path / "config.json").write_text(configs.to_json(settings))
     opened = loading.Loaded(None, {"w": np.ones((1, 2))}, settings, np.array([12]))
     monkeypatch.setattr(trained.sprites, "load", lambda *arguments: opened)
-    monkeypatch.setattr(trained.theory, "audit_support", mock.Mock())
+    for name in ("audit_support", "connection"):
+        monkeypatch.setattr(trained.theory, name, mock.Mock())
     monkeypatch.setattr(trained, "certify", lambda verdict, scene, *rest, **dims: scene(rest[1]))
     config = load("support", row, {"data.run": str(tmp_path)})
     with nothing_compiles(), unread(config) as rest:

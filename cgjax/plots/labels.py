@@ -36,9 +36,7 @@ def label_ends(ax, ends, side="right", fontsize=SMALL["fontsize"]):
     """
     if not ends:
         return
-    fig = ax.get_figure()
-    fig.draw_without_rendering()  # a layout engine moves axes only now
-    box = ax.get_window_extent()
+    fig, box = ax.get_figure(), _place(ax)
     at = np.array([ax.transData.transform((x, y)) for x, y, *_ in ends])
     at = np.nan_to_num(at, nan=box.y0)
     at[:, 1] = np.clip(at[:, 1], box.y0, box.y1)
@@ -57,14 +55,21 @@ def label_ends(ax, ends, side="right", fontsize=SMALL["fontsize"]):
         )  # fmt: skip
 
 
+def _place(ax):
+    """Where axes stand in the figure as it is now: a layout engine moves them only when asked."""
+    fig = ax.get_figure()
+    if (engine := fig.get_layout_engine()) is not None:
+        engine.execute(fig)
+    ax.apply_aspect()
+    return ax.get_window_extent()
+
+
 def label_points(ax, x, y, texts, fontsize=7):
     """Writes a short text to the right of each point, moved apart where points lie together.
 
     x, y [n] in data coordinates; limits and scales of the axes must be final.
     """
-    fig = ax.get_figure()
-    fig.draw_without_rendering()
-    box, line = ax.get_window_extent(), fontsize * fig.dpi / 72
+    box, line = _place(ax), fontsize * ax.get_figure().dpi / 72
     at = ax.transData.transform(np.stack([x, y], axis=1))
     pixels = ax.transAxes.inverted()
     order = np.argsort(at[:, 0])

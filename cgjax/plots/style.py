@@ -94,7 +94,9 @@ def save_frames(fig, show, n, path, seconds=0.2):
     # One palette for all frames: colours of their own would flicker, and take room.
     # Every colour counts once in it, so that small coloured words do not turn grey.
     some = np.concatenate([np.asarray(frame) for frame in frames[:: max(1, n // 4)]])
-    colours = np.unique(some.reshape(-1, 3), axis=0)
+    # As one number each: rows of three are sorted as objects, ten times as slowly.
+    numbers = np.unique(some.astype(np.int32) @ [1 << 16, 1 << 8, 1])
+    colours = np.stack([numbers >> 16, numbers >> 8 & 255, numbers & 255], axis=-1).astype(np.uint8)
     palette = Image.fromarray(colours[None]).quantize(128)
     frames = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
     content, times = io.BytesIO(), round(1000 * seconds)

@@ -98,7 +98,7 @@ def test_a_network_by_kernels(monkeypatch):
     monkeypatch.setattr(norm_kernel, "Settings", settings)
     x = jax.random.normal(jax.random.key(1), (3, 2, 4, 3))
     net = ResNet(channels=(16,), blocks=1)
-    variables = net.init(jax.random.key(0), x)
+    variables = jax.jit(net.init)(jax.random.key(0), x)
 
     def of(form):
         def loss(params, stats):

@@ -1,5 +1,6 @@
 """Networks leave the digits of their products to the caller, so that "highest" means float32."""
 
+import functools
 import importlib
 import pkgutil
 
@@ -59,7 +60,6 @@ NETWORKS = {
     "PairNet": (resistance.PairNet(hidden=4), floats(2, 8, 12, 1)),
     "Towers": (resistance.Towers(resistance.PlaneNet(heads=2), -1), floats(2, 4)),
 }
-_CALLED = set()  # classes of the modules inside them
 
 
 def trained(net):
@@ -77,17 +77,25 @@ def trained(net):
     return function
 
 
-@pytest.mark.parametrize("name", NETWORKS)
-def test_highest_is_highest(name):
+@functools.cache
+def initialised(name):
+    """Shapes of a network's variables, and the classes of the modules inside it."""
     net, *inputs = NETWORKS[name]
+    called = set()
 
     def note(call, args, kwargs, context):
-        _CALLED.add(type(context.module))
+        called.add(type(context.module))
         return call(*args, **kwargs)
 
     with nn.intercept_methods(note):
-        variables = jax.eval_shape(net.init, jax.random.key(0), *inputs)
-        assert not ntk_digits.cut_short(trained(net), variables, *inputs)
+        return jax.eval_shape(net.init, jax.random.key(0), *inputs), called
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_highest_is_highest(name):
+    net, *inputs = NETWORKS[name]
+    variables, _ = initialised(name)
+    assert not ntk_digits.cut_short(trained(net), variables, *inputs)
 
 
 def test_every_network_is_among_them():
@@ -96,4 +104,5 @@ def test_every_network_is_among_them():
     known = [value for room in (*rooms, models, rotation, resistance)
              for value in vars(room).values()]  # fmt: skip
     ours = {value for value in known if isinstance(value, type) and issubclass(value, nn.Module)}
-    assert {cls.__name__ for cls in ours - _CALLED} <= {"Module", "InstanceNorm"}
+    called = set().union(*(initialised(name)[1] for name in NETWORKS))
+    assert {cls.__name__ for cls in ours - called} <= {"Module", "InstanceNorm"}

@@ -118,12 +118,13 @@ def _u8(images) -> np.ndarray:
 
 def _map(fn, rows, batch: int) -> np.ndarray:
     """fn over chunks of rows, on the host at the end; the last chunk is padded to full length."""
+    rows = jax.tree.map(np.asarray, rows)  # chunks are cut on the host: nothing more to compile
     n = len(jax.tree.leaves(rows)[0])
     batch = min(batch, n)
     fn = jax.jit(fn)
     parts = []
     for start in range(0, n, batch):
-        index = jnp.minimum(jnp.arange(start, start + batch), n - 1)
+        index = np.minimum(np.arange(start, start + batch), n - 1)
         parts.append(np.asarray(fn(jax.tree.map(lambda x, i=index: x[i], rows))))
     return np.concatenate(parts)[:n]
 

@@ -18,8 +18,8 @@ pytestmark = pytest.mark.usefixtures("one_device")
 
 @pytest.fixture(scope="module")
 def tiny():
-    two_blocks = {"model.convnet.channels": "(4, 4)", "eval.layers": "(2, 5)", "eval.layer": "5"}
-    config = configs.load("configs/kernels.py:addition_mnist,smoke", two_blocks)
+    one_block = {"model.convnet.channels": "(4,)", "eval.layers": "(2,)", "eval.layer": "2"}
+    config = configs.load("configs/kernels.py:addition_mnist,smoke", one_block)
     config.data.n_val, config.data.n_total = 2, 68
     return config
 

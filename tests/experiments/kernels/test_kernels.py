@@ -26,15 +26,6 @@ def test_closed_form_rows_give_the_published_numbers():
             assert metrics[name] == pytest.approx(entry["mean"], abs=5e-5), name
 
 
-def test_salience_by_depth_equals_the_reference(golden):
-    metrics, arrays = studies.salience(config("salience"))
-    reference = golden("kernels/layer_salience")
-    names = {"step": "step", "relu": "relu", "gaussian": "gaussian_A1"}
-    for ours, theirs in names.items():
-        np.testing.assert_allclose(arrays[f"{ours}/3"], reference[f"{theirs}_C3"], atol=1e-10)
-    assert metrics["relu, depth 5: S(2;3)"] == pytest.approx(0.1038, abs=5e-5)
-
-
 @pytest.mark.slow  # 7 s: a map of many machines
 def test_phase_kernels_are_the_positive_ones(golden):
     kappas = classification.phase_kernels(50)

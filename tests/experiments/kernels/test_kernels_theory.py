@@ -40,7 +40,8 @@ def test_tasks_are_the_published_ones(tmp_path):
 
 
 def test_salience_of_four_and_of_unequal_components(golden, tmp_path):
-    _, arrays = studies.salience(config("salience", depth=20))
+    metrics, arrays = studies.salience(config("salience", depth=20))
+    assert metrics["relu, depth 5: S(2;3)"] == pytest.approx(0.1038, abs=5e-5)
     reference = golden("kernels/layer_salience")
     for ours, theirs in NAMES.items():
         for n in (2, 3, 4):
@@ -82,6 +83,7 @@ def test_margins_of_unequal_components(tmp_path):
     assert drawn("context_share", arrays, tmp_path) == {"context_share.png"}
 
 
+@pytest.mark.slow  # 5 s: a finding, not a function
 def test_no_kernel_solves_equivalence_and_every_one_ordering(monkeypatch, tmp_path):
     monkeypatch.setattr(classification, "EQUIVALENCE", ("te_2_2",))
     metrics, arrays = classification.transitive(config("transitive"))
@@ -104,6 +106,7 @@ def test_compositional_kernels_depart_in_nothing():
     np.testing.assert_allclose(found["slope"], found["slope predicted"], atol=1e-10)
 
 
+@pytest.mark.slow  # 3 s: a finding, not a function
 def test_departures_shrink_with_width_and_with_dimensions(tmp_path):
     metrics, arrays = addition.perturbed(config("perturbed"))
     for kind, few, many in (("width", 100, 10000), ("codes", 4, 256)):

@@ -30,25 +30,28 @@ def slots_of(small, name, n_slots):
 
 @pytest.mark.parametrize("name", REFERENCE)
 def test_golden_images_of_two_and_three_slots(small, name):
+    @jax.jit
+    def composed(slots):  # a stacked array is a sequence too, and a single pixel an image
+        pixel = [slot[2, 1, 3] for slot in slots]
+        return [COMPOSITIONS[name](given) for given in (slots, jnp.stack(slots), pixel)]
+
     for n_slots in (2, 3):
-        slots = slots_of(small, name, n_slots)
         expected = small[f"out{n_slots}_{name}"]
-        np.testing.assert_allclose(COMPOSITIONS[name](slots), expected, atol=1e-6)
-        # A stacked array is a sequence too, and a single pixel an image.
-        stacked = COMPOSITIONS[name](jnp.stack(slots))
-        np.testing.assert_array_equal(stacked, COMPOSITIONS[name](slots))
-        pixel = COMPOSITIONS[name]([slot[2, 1, 3] for slot in slots])
+        found, stacked, pixel = composed(slots_of(small, name, n_slots))
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+        np.testing.assert_array_equal(stacked, found)
         np.testing.assert_allclose(pixel, expected[2, 1, 3], atol=1e-6)
 
 
 def test_golden_jacobians(small):
     checked = 0
     for name in REFERENCE:
-        slots = [slot[1] for slot in slots_of(small, name, 2)]
+        slots = [np.asarray(slot)[1] for slot in slots_of(small, name, 2)]
         for k in (0, 1):
             if f"jac2_{name}_wrt{k}" not in small:
                 continue
-            found = jax.jacfwd(lambda *s, fn=COMPOSITIONS[name]: fn(s), argnums=k)(*slots)
+            jacobian = jax.jacfwd(lambda *s, fn=COMPOSITIONS[name]: fn(s), argnums=k)
+            found = jax.jit(jacobian)(*slots)
             expected = small[f"jac2_{name}_wrt{k}"]
             np.testing.assert_allclose(found.reshape(expected.shape), expected, atol=1e-5)
             checked += 1
@@ -63,7 +66,8 @@ def test_straight_through_has_the_value_of_step_and_the_gradient_of_sigmoid(smal
     np.testing.assert_array_equal(ste(slots), step(slots))
 
     def gradient(fn):
-        return jax.grad(lambda s: jnp.sum(jnp.sin(jnp.arange(3.0)) * fn(s)[0, 0, 0]))(slots)
+        weight = np.sin(np.arange(3.0))
+        return jax.jit(jax.grad(lambda s: jnp.sum(weight * fn(s)[0, 0, 0])))(slots)
 
     for found, expected in zip(gradient(ste), gradient(sigmoid)):
         np.testing.assert_allclose(found, expected, atol=1e-6)
@@ -72,7 +76,8 @@ def test_straight_through_has_the_value_of_step_and_the_gradient_of_sigmoid(smal
 @pytest.mark.parametrize("value, slope", [(-0.1, 0), (0.0, 1), (0.4, 1), (1.0, 1), (1.1, 0)])
 def test_clipped_alpha_passes_the_gradient_at_its_borders(value, slope):
     front, back = jnp.array([0.9, 0.2, 0.4, value]), jnp.array([0.1, 0.5, 0.3, 1.0])
-    found = jax.jacfwd(lambda a: COMPOSITIONS["alpha"]([front.at[3].set(a), back]))(front[3])
+    slope_of = jax.jacfwd(lambda a: COMPOSITIONS["alpha"]([front.at[3].set(a), back]))
+    found = jax.jit(slope_of)(jnp.float32(value))
     np.testing.assert_allclose(found, slope * (front - back)[:3], atol=1e-6)
 
 
@@ -80,7 +85,7 @@ def test_sigmoid_alpha_learns_where_clipped_alpha_is_dead():
     slots = [jnp.full((1, 2, 2, 4), -0.3)] * 2
 
     def gradient(name):
-        return jax.grad(lambda s: jnp.sum((COMPOSITIONS[name](s) - 1) ** 2))(slots)[0]
+        return jax.jit(jax.grad(lambda s: jnp.sum((COMPOSITIONS[name](s) - 1) ** 2)))(slots)[0]
 
     assert jnp.all(COMPOSITIONS["alpha"](slots) == 0)
     assert jnp.all(gradient("alpha") == 0)
@@ -91,8 +96,8 @@ def test_all_act_pixel_by_pixel(small):
     for name, fn in COMPOSITIONS.items():
         slots = slots_of(small, name, 3)
         flat = [slot.reshape(-1, slot.shape[-1]) for slot in slots]
-        by_pixel = jax.vmap(lambda *s, fn=fn: fn(s))(*flat)
-        np.testing.assert_allclose(by_pixel.reshape(6, 4, 4, 3), fn(slots), atol=1e-6)
+        by_pixel = jax.jit(jax.vmap(lambda *s, fn=fn: fn(s)))(*flat)
+        np.testing.assert_allclose(by_pixel.reshape(6, 4, 4, 3), jax.jit(fn)(slots), atol=1e-6)
 
 
 def test_channels_by_name_and_by_function():

@@ -1,6 +1,7 @@
 """The rasteriser against stored renders, a float64 transcription of its rule, and Pillow."""
 
 import colorsys
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -214,7 +215,8 @@ def test_planes_are_those_of_the_reference(renders):
     np.testing.assert_array_equal(np.float32(raw), renders["raw"][-5:])
 
 
-@jax.jit
+# Of many images: running the program takes longer than compiling it well.
+@functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 2})
 def statistics(raw):
     """Of a batch: mean variance over pixels, mean square, share of overlaps, overlapping pixels."""
     rows = scenes.describe(raw)

@@ -19,17 +19,20 @@ def test_head_against_reference():
     data = np.load(GOLDEN / "odd_one_out.npz")
     embeddings, labels = data["embeddings"], data["labels"]
     near = {"rtol": 1e-5, "atol": 1e-5}
-    np.testing.assert_allclose(odd_one_out.logits(embeddings), data["logits"], **near)
-    each = odd_one_out.each_loss(embeddings, labels)
+
+    @jax.jit
+    def head(embeddings, labels):
+        functions = (odd_one_out.each_loss, jax.value_and_grad(odd_one_out.loss),
+                     odd_one_out.right, odd_one_out.share_right)  # fmt: skip
+        return odd_one_out.logits(embeddings), *(fn(embeddings, labels) for fn in functions)
+
+    logits, each, (value, grad), right, share_right = head(embeddings, labels)
+    np.testing.assert_allclose(logits, data["logits"], **near)
     np.testing.assert_allclose(each, data["loss_per_problem"], **near)
-    value, grad = jax.value_and_grad(odd_one_out.loss)(embeddings, labels)
     np.testing.assert_allclose(value, data["loss_mean"], **near)
     np.testing.assert_allclose(grad, data["grad_embeddings"], **near)
-    assert np.mean(odd_one_out.right(embeddings, labels)) == data["accuracy"]
-    np.testing.assert_allclose(
-        np.mean(odd_one_out.share_right(embeddings, labels)),
-        np.mean(odd_one_out.right(embeddings, labels)),
-    )  # there are no ties
+    assert np.mean(right) == data["accuracy"]
+    np.testing.assert_allclose(np.mean(share_right), np.mean(right))  # there are no ties
 
 
 def test_every_list_of_sentences_has_its_hash():

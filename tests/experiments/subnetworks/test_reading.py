@@ -91,6 +91,7 @@ def test_masks_that_share_no_weight(tmp_path):
         cgjax.load(tmp_path, "verb")
 
 
+@pytest.mark.slow  # 10 s: a whole row; test_subnetwork_runs prunes, and reads masks back
 def test_masks_of_pruned_bases(tmp_path):
     changes = {"masks.prune": "True", "masks.s0s": "(0.05,-0.05)"}
     arrays = finished(settings("controls", changes, part="modular"), tmp_path)

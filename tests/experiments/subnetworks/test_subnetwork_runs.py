@@ -126,10 +126,11 @@ def test_the_kernel_of_a_module_sees_its_own_subroutine(modular):
     base = jax.tree.map(lambda leaf: leaf[0], found.params)
     shown, labels = tangent.inputs(task, 2)
     np.testing.assert_array_equal(labels.sum(axis=1), 2)
+    aligned = jax.jit(lambda *arguments: tangent.alignments(task, *arguments))
     for target in range(2):
         mask = controls.oracle(config, base, target)
         on = {name: jnp.ones(()) for name in tree.flat(mask)}
-        seen = tangent.alignments(task, base, mask, on, jax.random.key(0), shown, labels)
+        seen = np.asarray(aligned(base, mask, on, jax.random.key(0), shown, labels))
         branch, rest, _, both = seen[:, target] - seen[:, 1 - target]
         assert branch > 0.1 > both > -0.1 > rest
     with pytest.raises(BadInput, match="eval.n_kernel=1000"):
@@ -214,14 +215,15 @@ def test_bases_are_read_back(agreement):
     task = stages.task_of(configs.parts(config)[0][1])
     rows = jnp.asarray(task.sets.rows["val"]["compositional"])
     inputs = tasks.shown(jax.tree.map(jnp.asarray, task.sets.table), rows)
-    kept = [
-        float(-jnp.mean(jax.nn.log_softmax(
-            loaded.predict(tree.take(loaded.params, i), inputs))[:, 3]))
-        for i in range(2)
-    ]  # fmt: skip
+
+    @jax.jit
+    def kept(params):
+        return -jnp.mean(jax.nn.log_softmax(loaded.predict(params, inputs))[:, 3])
+
     lines = (workdir / "target/base/metrics.jsonl").read_text().splitlines()
     seen = [line["val loss"] for line in map(json.loads, lines) if line["kind"] == "eval"]
-    np.testing.assert_allclose(kept, np.min(seen, axis=0), rtol=1e-5)
+    found = [kept(tree.take(loaded.params, i)) for i in range(2)]
+    np.testing.assert_allclose(found, np.min(seen, axis=0), rtol=1e-5)
 
 
 def test_subnetworks_are_read_back(agreement, monkeypatch):
@@ -250,7 +252,8 @@ def test_subnetworks_are_read_back(agreement, monkeypatch):
     task = stages.task_of(configs.parts(config)[0][1])
     rows = jnp.asarray(task.sets.rows["val"]["compositional"])[:1]
     inputs = tasks.shown(jax.tree.map(jnp.asarray, task.sets.table), rows)
-    assert loaded.predict(tree.take(loaded.params, 0), inputs).shape == (1, 4)
+    first = tree.take(loaded.params, 0)
+    assert jax.eval_shape(loaded.predict, first, inputs).shape == (1, 4)
     with pytest.raises(BadInput, match="holds subject, verb: name one"):
         cgjax.load(workdir, part="target/noun")
 
@@ -391,7 +394,7 @@ def test_a_pretrained_start_is_the_same_for_every_base(tmp_path, monkeypatch):
     rows = task.sets.rows["val"]["compositional"][:1]
     first = tasks.shown(jax.tree.map(jnp.asarray, task.sets.table), jnp.asarray(rows))
     assert int(first["ids"][0, 0]) == 2 and 1 not in task.sets.table["ids"]  # [CLS]; all known
-    assert task.embed(params, first).shape == (4, 16)
+    assert jax.eval_shape(task.embed, params, first).shape == (4, 16)
     with config.unlocked():
         config.model.layers = 2
     with pytest.raises(BadInput, match="model.layers=1"):

@@ -18,7 +18,7 @@ def settings(arg="smoke", **changes):
 
 @pytest.fixture(scope="module")
 def data():
-    return parts.make(settings())
+    return jax.tree.map(np.asarray, parts.make(settings()))
 
 
 @pytest.mark.parametrize("kind, count", [("mlp", 5888), ("compositional", 5168)])
@@ -57,46 +57,51 @@ def test_every_replica_has_its_own_number_and_keeps_it():
     assert list(few["n_train"][:4]) == [4, 16, 4, 16] and list(few["support"][:4]) == [0, 0, 1, 1]
 
 
-def first_loss(config, data, draw, **replica):
-    """The loss at fixed parameters, on the rows that `draw` in [0, 1) stands for."""
+def at_first(config, data):
+    """Parameters, and their loss on the rows that `draw` in [0, 1) stands for: one program."""
     experiment = run.experiment(config, "mlp", data)
     params, _ = jax.jit(experiment.init)(jax.random.key(0), {})
-    batch = experiment.batch(data, None, jax.random.key(0), 0)
+    batch = experiment.batch(jax.tree.map(jnp.asarray, data), None, jax.random.key(0), 0)
     assert batch["draw"].shape == (config.data.batch,)
-    batch = {**batch, "draw": jnp.asarray(draw, jnp.float32)}
-    replica = {name: values[0] for name, values in experiment.replicas.items()} | replica
-    value, _ = jax.jit(experiment.loss)(params, {}, batch, jax.random.key(0), 0, replica)
-    return float(value), params
+    first = {name: values[0] for name, values in experiment.replicas.items()}
+
+    @jax.jit
+    def loss(draw, replica):
+        own = {**batch, "draw": draw}
+        return experiment.loss(params, {}, own, jax.random.key(0), 0, first | replica)[0]
+
+    return params, lambda draw, **replica: float(loss(np.array(draw, np.float32), replica))
 
 
-@pytest.mark.parametrize("n, draw, row", [(1, 0.9, 0), (3, 0.34, 1), (16, 0.99999997, 15)])
-def test_a_replica_sees_the_first_n_rows_of_its_support(n, draw, row, data):
+def test_a_replica_sees_the_first_n_rows_of_its_support(data):
     config = settings()
-    for support in range(3):
-        found, params = first_loss(config, data, [draw], n_train=n, support=support)
-        x, z = (data["train"][name][0, support, row] for name in "xz")
-        predicted = models.build(config, "mlp").predict(params, x[None])[0]
-        np.testing.assert_allclose(found, np.mean((predicted - z) ** 2), rtol=1e-5)
+    params, loss = at_first(config, data)
+    predict = jax.jit(models.build(config, "mlp").predict)
+    for n, draw, row in ((1, 0.9, 0), (3, 0.34, 1), (16, 0.99999997, 15)):
+        for support in range(3):
+            found = loss([draw], n_train=n, support=support)
+            x, z = (data["train"][name][0, support, row] for name in "xz")
+            predicted = predict(params, x[None])[0]
+            np.testing.assert_allclose(found, np.mean((predicted - z) ** 2), rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", [n for n in contrasts.REGULARISERS if n != "none"])
 def test_regularisers_enter_the_loss(name, data):
     changes = {"optim.regulariser": name, "model.activation": "tanh"}
     draw, n = [0.1, 0.6], 16
-    plain, params = first_loss(
-        settings(**changes | {"optim.regulariser": "none"}), data, draw, n_train=n
-    )
+    params, plain = at_first(settings(**changes | {"optim.regulariser": "none"}), data)
     config = settings(**changes)
-    model, x = models.build(config, "mlp"), data["train"]["x"][0, 0, jnp.array([1, 9])]
+    model, x = models.build(config, "mlp"), data["train"]["x"][0, 0, [1, 9]]
 
     @jax.jit
     def value(params, x):
         return contrasts.REGULARISERS[name](lambda one: model.predict(params, one[None])[0], x, 4)
 
     penalty = value(params, x)
-    found, _ = first_loss(config, data, draw, n_train=n)
+    _, regularised = at_first(config, data)
+    more = regularised(draw, n_train=n) - plain(draw, n_train=n)
     assert abs(penalty) > 1e-4
-    np.testing.assert_allclose(found - plain, 0.5 * penalty, rtol=1e-3)
+    np.testing.assert_allclose(more, 0.5 * penalty, rtol=1e-3)
 
 
 def test_momentum_starts_anew_every_round():

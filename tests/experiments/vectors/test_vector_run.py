@@ -56,6 +56,7 @@ def test_a_finished_run_opens(finished):
         cgjax.load(finished)
 
 
+@pytest.mark.slow  # 5 s: core/test_train asks the same of the loop
 def test_seeds_can_be_added(one_device, tmp_path):
     flags = [f"--config={FILE}:mlp_diagonal,smoke", f"--workdir={tmp_path}", "--no_figures"]
     flags.append("--config.eval.measures=()")
