@@ -124,42 +124,53 @@ def stage_body(x_ref, kernel_ref, biases_ref, *refs, size, number, early):
     lax.fori_loop(0, n, step, begin)
 
 
-def walk_planes(read, begin, m, at, span, n, emit, carry):
+def walk_planes(read, begin, m, at, span, n, emit, carry, early=False):
     """Rows 2m and 2m + 1 of images drawn from mixed planes, from pixel `at` of the row on.
 
     read(p, kw, kh, row, column): a pixel of that plane and tap; begin: by plane, its bias.
-    emit(k, [plane][row 2][column 2], carry) -> carry.
+    emit(k, [plane][row 2][column 2], carry) -> carry. early: columns are read one step before they
+    are needed, as in `stage_body`.
     """
     walks = [Along(n, bias) for bias in begin]
     rows = jnp.maximum(m - 1, 0), m, jnp.minimum(m + 1, n - 1)
     weights = [[w for _, w in between(2 * m + q, n)] for q in range(3)]
 
-    def sums(p, kw, column):
-        above = [read(p, kw, 0, row, column) for row in rows]
-        below = [read(p, kw, 1, row, column) for row in rows[1:]]
+    def column(k):
+        """[plane][column tap][row tap] of the rows that tap meets."""
+        k = jnp.clip(k, 0, n - 1)
+        return [
+            [[[read(p, kw, kh, row, k) for row in rows[kh:]] for kh in (0, 1)] for kw in (0, 1)]
+            for p in range(len(begin))
+        ]
+
+    def sums(above, below):
         return [
             weighted([*weights[0], *weights[1]], [*above[:2], *below]),
             weighted([*weights[1], *weights[2]], [*above[1:], *below]),
         ]
 
+    waits = 3 if early else 2  # steps in front of the first that draws
+
     def step(t, state):
-        pending, here, carry = state
-        k = at + t - 2
-        column = jnp.clip(k + 1, 0, n - 1)
-        following = [list(zip(*(sums(p, kw, column) for kw in (0, 1)))) for p in range(len(begin))]
+        pending, here, ahead, carry = state
+        k = at + t - waits
+        pixels = ahead if early else column(k + 1)
+        ahead = column(k + 2) if early else ()
+        following = [list(zip(*(sums(*taps) for taps in of_plane))) for of_plane in pixels]
 
         def draw():
             each = zip(walks, pending, here, following)
             return emit(k, [walk.outputs(k, *of_plane) for walk, *of_plane in each], carry)
 
-        # The first two steps only read: Triton takes minutes over loads in front of the loop.
-        carry = lax.cond(t < 2, lambda: carry, draw)
+        # The first steps only read: Triton takes minutes over loads in front of the loop.
+        carry = lax.cond(t < waits, lambda: carry, draw)
         pending = [walk.pending([first for first, _ in v], k + 1) for walk, v in zip(walks, here)]
-        return pending, following, carry
+        return pending, following, ahead, carry
 
     nothing = [jnp.zeros_like(begin[0])] * 2
-    state = [nothing] * len(begin), [list(zip(nothing, nothing))] * len(begin), carry
-    return lax.fori_loop(0, span + 2, step, state)[2]
+    ahead = [[[[nothing[0]] * (3 - kh) for kh in (0, 1)]] * 2] * len(begin) if early else ()
+    state = [nothing] * len(begin), [list(zip(nothing, nothing))] * len(begin), ahead, carry
+    return lax.fori_loop(0, span + waits, step, state)[3]
 
 
 def _mixed_reader(mixed_ref, tile, n):
@@ -196,7 +207,7 @@ def last_body(mixed_ref, biases_ref, y_ref, *, n, out, size, span):
 
 def loss_body(
     mixed_ref, biases_ref, rows_ref, facts_ref, weights_ref, grad_ref, parts_ref,
-    *, n, out, size, span, pixel,
+    *, n, out, size, span, early, pixel,
 ):  # fmt: skip
     """The last stage of K decoders, a loss at its pixels, and the gradient.
 
@@ -231,7 +242,7 @@ def loss_body(
     places = [(p // out, n_biases - out + p % out) for p in range(planes)]
     begin = [jnp.full(size, biases_ref[place]) for place in places]
     read = _mixed_reader(mixed_ref, tile, n)
-    total = walk_planes(read, begin, m, at, span, n, emit, jnp.zeros(size, FLOAT))
+    total = walk_planes(read, begin, m, at, span, n, emit, jnp.zeros(size, FLOAT), early)
     part = pl.program_id(0) * pl.num_programs(1) + pl.program_id(1)
     geo.store_at(parts_ref, tile, part, weights * total)
 
@@ -310,8 +321,7 @@ def last_back_body(grad_ref, y_ref, last_ref, dx_ref, parts_ref, *, size):
     """From the images' gradient, planes [o, 2n, 2n, B], to that of the last ELU's input.
 
     y: that ELU's output. Also per program, side by side: the gradient of the last kernel, the sum
-    of dx, and sums of the images' gradient by plane, as if there were 4 planes. The gradient is
-    read one step before it is needed.
+    of dx, and sums of the images' gradient by plane, as if there were 4 planes.
     """
     n, _, images, c = dx_ref.shape
     dtype, planes = dx_ref.dtype, COLUMNS // 4
@@ -322,13 +332,10 @@ def last_back_body(grad_ref, y_ref, last_ref, dx_ref, parts_ref, *, size):
         column = jnp.minimum(column, 2 * n - 1)
         return down(lambda row: geo.load_planes(grad_ref, tile, row, column, planes), r, n)
 
-    def pair(k):
-        """Sums of the two columns that pixel k is the first to need."""
-        return sums_of(2 * k + 1), sums_of(2 * k + 2)
-
     def step(k, state):
-        sums, ((odd, own_odd), (even, own_even)), columns, d_sum, d_bias = state
-        y, ahead = geo.load(y_ref, tile, r, k), pair(k + 1)
+        sums, columns, d_sum, d_bias = state
+        y = geo.load(y_ref, tile, r, k)
+        (odd, own_odd), (even, own_even) = sums_of(2 * k + 1), sums_of(2 * k + 2)
         d_bias += own_odd + jnp.where(k + 1 < n, own_even, 0.0)
         sums = [*sums, odd, even]
         taps = [across(sums[1 - kw : 5 - kw], k, n, kw) for kw in (0, 1)]
@@ -338,13 +345,12 @@ def last_back_body(grad_ref, y_ref, last_ref, dx_ref, parts_ref, *, size):
         columns += _dot(y, mixed, (0, 0))
         dx = _through_elu(_dot(mixed, last, (1, 1)), y.astype(FLOAT))
         geo.store(dx_ref, tile, r, k, dx)
-        return sums[2:], ahead, columns, d_sum + _in_threads(dx), d_bias
+        return jax.tree.map(geo.held, sums[2:]), columns, d_sum + _in_threads(dx), d_bias
 
     first, own = sums_of(0)
     nothing = [jnp.zeros_like(part) for part in first]
     zero = jnp.zeros((c, COLUMNS), FLOAT), _in_threads(jnp.zeros((size, c), FLOAT))
-    state = [nothing, nothing, first], pair(jnp.int32(0)), *zero, own
-    _, _, columns, d_sum, d_bias = lax.fori_loop(0, n, step, state)
+    _, columns, d_sum, d_bias = lax.fori_loop(0, n, step, ([nothing, nothing, first], *zero, own))
     at = (r, pl.program_id(1))
     geo.store_taps(parts_ref, at, columns, lambda at: (at & 1, (at >> 1) & 1, at >> 2), planes)
     parts_ref[*at, COLUMNS * c : COLUMNS * c + c] = jnp.sum(d_sum, axis=0)

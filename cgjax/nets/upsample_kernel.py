@@ -27,14 +27,17 @@ from cgjax.nets.upsample_geometry import FLOAT, interpreted
 class Launch(NamedTuple):
     """Images per tile, warps per program, and what only some kernels have.
 
-    span: columns of pixels per program, last stage only; early: whether a stage's input, if it is
-    narrower than float32, is read a step before it is needed: that takes registers.
+    span: columns of pixels per program, last stage only; early: whether the loss's input, or a
+    stage's if it is narrower than float32, is read a step before it is needed: that takes
+    registers; stages: steps under way at a time where Triton reads ahead into shared memory, one
+    less than that (with two it reads only when a step is done, which is slower than with one).
     """
 
     tile: int = 64
     warps: int = 4
     span: int = 16
     early: bool = False
+    stages: int = 1
 
 
 class Tuning(NamedTuple):
@@ -49,11 +52,11 @@ class Tuning(NamedTuple):
     last: Launch = Launch(128)
     stage_back: Launch = Launch()
     few_back: Launch = Launch(32)
-    last_back: Launch = Launch()
-    loss: Launch = Launch(64, 2)
+    last_back: Launch = Launch(stages=3)
+    loss: Launch = Launch(64, 2, early=True)
 
 
-# The fastest of those timed on an H200, one by one.
+# The fastest of those timed on an H200, one by one or in a training step.
 TUNED = Tuning()
 FEW = 8
 
@@ -163,7 +166,7 @@ def call(body, arguments, grid, out_shape, launch, channels, interpret):
             grid=grid,
             out_shape=out_shape,
             interpret=interpret,
-            compiler_params=plt.CompilerParams(num_warps=warps, num_stages=1),
+            compiler_params=plt.CompilerParams(num_warps=warps, num_stages=launch.stages),
         )(*arguments)
 
 
