@@ -22,8 +22,8 @@ _SMALL = 64 * 2**20  # bytes that every machine has
 # Below this, several passes over little data take longer than one.
 _WORTH_PASSES = 2e10
 # Operations in a second, seconds of one more step of a program: fitted to small kernels on two
-# cores; on a GPU estimated.
-_SPEEDS = {"cpu": (5e10, 2e-6), "gpu": (2e13, 5e-6)}
+# cores, where the compiler joins the steps of the smallest; on a GPU estimated.
+_SPEEDS = {"cpu": (5e10, 1e-8), "gpu": (2e13, 5e-6)}
 # Rows (samples times outputs) of a tile that still keep a matrix product busy.
 _BUSY_ROWS = 256
 _MAX_TILE = 2048

@@ -24,6 +24,7 @@ from cgjax.core import parallel
 
 FLOAT32X3 = "float32x3"
 _WORTH_BLOCKS = 1e11  # operations of a product: below, one call is quicker
+_WORTH_A_CALL = 1e4  # below, a CPU is quicker in a loop that the compiler joins to its neighbours
 
 
 class Passes(NamedTuple):
@@ -56,7 +57,10 @@ def product(a, b, how: Passes) -> jax.Array:
     """a b^T of [n1, k] and [n2, k], or of their halves; where b is a, by symmetry."""
     if isinstance(a, Halves):
         return ntk_kernels.product(a, b, how.kernels)
-    if 2 * len(b) * a.size < _WORTH_BLOCKS:
+    flops = 2 * len(b) * a.size
+    if flops < _WORTH_A_CALL and jax.default_backend() == "cpu":
+        return jnp.sum(a[:, None] * b[None], axis=-1)
+    if flops < _WORTH_BLOCKS:
         return a @ b.T
     if how.kernels and a.dtype == jnp.float32:
         left = ntk_kernels.halves(a)
