@@ -24,14 +24,17 @@ from cgjax.core import parallel
 
 FLOAT32X3 = "float32x3"
 _WORTH_BLOCKS = 1e11  # operations of a product: below, one call is quicker
-_WORTH_A_CALL = 1e4  # below, a CPU is quicker in a loop that the compiler joins to its neighbours
 
 
 class Passes(NamedTuple):
-    """Kernels for products in several passes, if any; how a product in one is cut."""
+    """Kernels for products in several passes, if any; how a product in one is cut.
+
+    loops: products are loops, which the compiler joins to what is done with them.
+    """
 
     kernels: Tuning | None = None
     blocks: int = 8  # of rows, in a symmetric product
+    loops: bool = False
 
 
 ONE_PASS = Passes()
@@ -57,10 +60,9 @@ def product(a, b, how: Passes) -> jax.Array:
     """a b^T of [n1, k] and [n2, k], or of their halves; where b is a, by symmetry."""
     if isinstance(a, Halves):
         return ntk_kernels.product(a, b, how.kernels)
-    flops = 2 * len(b) * a.size
-    if flops < _WORTH_A_CALL and jax.default_backend() == "cpu":
-        return jnp.sum(a[:, None] * b[None], axis=-1)
-    if flops < _WORTH_BLOCKS:
+    if how.loops:
+        return in_loops(a, b, ((1,), (1,)))
+    if 2 * len(b) * a.size < _WORTH_BLOCKS:
         return a @ b.T
     if how.kernels and a.dtype == jnp.float32:
         left = ntk_kernels.halves(a)
@@ -91,6 +93,17 @@ def outer(a: jax.Array, d: jax.Array, how: Passes) -> jax.Array:
         jnp.einsum, "pk,opm->okm", precision="default", preferred_element_type=jnp.float32
     )
     return summed(high1, high2) + summed(high1, low2) + summed(low1, high2)
+
+
+def in_loops(a: jax.Array, b: jax.Array, contracted: tuple) -> jax.Array:
+    """The sums of products of `lax.dot_general` over these axes of a and of b, no call of it."""
+    (k1, k2), sides = contracted, []
+    for x, axes in ((a, k1), (b, k2)):
+        free = [axis for axis in range(x.ndim) if axis not in axes]
+        sides.append(x.transpose(*free, *axes).reshape(*(x.shape[i] for i in free), -1))
+    a, b = sides
+    a = a.reshape(*a.shape[:-1], *(1,) * (b.ndim - 1), -1)
+    return jnp.sum(a * b, axis=-1)
 
 
 def whole(x) -> jax.Array:
