@@ -102,7 +102,10 @@ def in_loops(a: jax.Array, b: jax.Array, contracted: tuple) -> jax.Array:
         free = [axis for axis in range(x.ndim) if axis not in axes]
         sides.append(x.transpose(*free, *axes).reshape(*(x.shape[i] for i in free), -1))
     a, b = sides
-    a = a.reshape(*a.shape[:-1], *(1,) * (b.ndim - 1), -1)
+    a, b = (
+        jnp.expand_dims(a, range(a.ndim - 1, a.ndim + b.ndim - 2)),
+        jnp.expand_dims(b, range(a.ndim - 1)),
+    )
     return jnp.sum(a * b, axis=-1)
 
 
