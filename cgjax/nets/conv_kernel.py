@@ -61,10 +61,15 @@ TUNED = {  # size, channels read, channels made
     (3, 64, 64): Tuning(back=DEEP),
     (3, 64, 128): Tuning(DEEPER, DEEPER),
     (3, 128, 128): Tuning(DEEPER, DEEPER),
+    (5, 2, 32): Tuning(
+        Launch(128, 32, 2, 4, 1, 128, 32), weights=Launch(64, 32, 2, 4, 1, 528, 32)
+    ),
     (5, 16, 32): Tuning(weights=Launch(64, 32, 16, 2, 1, 264), by_rows=True),
-    (5, 32, 32): Tuning(weights=SMALL, by_rows=True),
-    (5, 32, 64): Tuning(weights=Launch(32, 64, 32, 4, 1, 132), by_rows=True),
-    (5, 64, 64): Tuning(*[DEEP._replace(tile=128)] * 2, weights=Launch(64, 64, 64, 4, 1, 150)),
+    (5, 32, 32): Tuning(weights=Launch(64, 32, 32, 4, 1, 264, 4)),
+    (5, 32, 64): Tuning(weights=Launch(64, 64, 32, 4, 2, 264, 4)),
+    (5, 64, 64): Tuning(
+        Launch(128, 32, 64, 4, 3, 128), DEEP._replace(tile=128), Launch(32, 64, 64, 4, 3, 264, 2)
+    ),
 }
 
 
@@ -110,18 +115,27 @@ def convolve(x, kernel, settings: Settings):
 
     With passes_on also x: whoever else reads it, the gradients are added on the way.
     """
-    size, _, channels, features = kernel.shape
-    narrow = TUNED.get((size, pl.next_power_of_2(channels), features))
-    tuning = settings.tuning or narrow
-    least = 1 if tuning and min(tuning.forward.taps, tuning.weights.taps) > 1 else CHANNELS[0]
-    missing = max(least, pl.next_power_of_2(channels)) - channels
-    if missing and settings.passes_on:
+    channels, tuning = _filled(*kernel.shape[1:], settings.tuning)
+    missing = channels - x.shape[-1]
+    if settings.passes_on and (missing or channels < CHANNELS[0]):
         return convolve(x, kernel, settings._replace(passes_on=False)), x
     if missing:
-        x = jnp.pad(x, ((0, 0),) * 3 + ((0, missing),))
-        kernel = jnp.pad(kernel, ((0, 0),) * 2 + ((0, missing), (0, 0)))
-    tuning = tuning or TUNED.get((size, *kernel.shape[2:]), Tuning())
+        x, kernel = _widened(x, missing, 3), _widened(kernel, missing, 2)
     return _convolve(x, kernel, settings._replace(tuning=tuning))
+
+
+def _filled(size, channels, features, tuning):
+    """To how many channels images are filled up, and the launches; few suffice several taps."""
+    least = pl.next_power_of_2(channels)
+    found = tuning or TUNED.get((size, least, features), Tuning())
+    if least < CHANNELS[0] and min(found.forward.taps, found.weights.taps) == 1:
+        least = CHANNELS[0]
+        found = tuning or TUNED.get((size, least, features), Tuning())
+    return least, found
+
+
+def _widened(x, missing, axis):
+    return jnp.pad(x, [(0, missing if i == axis else 0) for i in range(x.ndim)])
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(2,))
@@ -144,7 +158,7 @@ def _backward(settings, saved, grads):
     forward = Geometry(x.shape[1:3], grad.shape[1:3], len(kernel), *settings[:2])
     back = forward._replace(read=forward.made, made=forward.read, transposed=True)
     c, missing = x.shape[-1], max(0, CHANNELS[0] - x.shape[-1])
-    wide = jnp.pad(kernel, ((0, 0),) * 2 + ((0, missing), (0, 0))).astype(x.dtype)
+    wide = _widened(kernel, missing, 2).astype(x.dtype)
     dx = _products(grad, wide, others, back, tuning.back, settings)[..., :c]
     d_kernel = _weights(x, grad, forward, tuning, settings)
     return dx, d_kernel.reshape(kernel.shape).astype(kernel.dtype)

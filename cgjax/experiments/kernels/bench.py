@@ -221,7 +221,8 @@ def against_jacrev() -> None:
         return
     left_out = () if jax.default_backend() == "cpu" else bench_ntk.SMALL
     cases = [name for name in bench_ntk.CASES if name not in left_out]
-    rows = [row for name in cases for row in bench_ntk.rows(name, bench_ntk.measure(name))]
+    found = bench_ntk.measure(cases)
+    rows = [row for name in cases for row in bench_ntk.rows(name, found[name])]
     title = (
         f"empirical NTK, all products in '{bench_ntk.PRECISION}' precision; peak memory beyond "
         "that of a started process, with compilation"
