@@ -61,9 +61,7 @@ TUNED = {  # size, channels read, channels made
     (3, 64, 64): Tuning(back=DEEP),
     (3, 64, 128): Tuning(DEEPER, DEEPER),
     (3, 128, 128): Tuning(DEEPER, DEEPER),
-    (5, 2, 32): Tuning(
-        Launch(128, 32, 2, 4, 1, 128, 32), weights=Launch(64, 32, 2, 4, 1, 528, 32)
-    ),
+    (5, 2, 32): Tuning(Launch(128, 32, 2, 4, 1, 128, 32), weights=Launch(64, 32, 2, 4, 1, 528, 32)),
     (5, 16, 32): Tuning(weights=Launch(64, 32, 16, 2, 1, 264), by_rows=True),
     (5, 32, 32): Tuning(weights=Launch(64, 32, 32, 4, 1, 264, 4)),
     (5, 32, 64): Tuning(weights=Launch(64, 64, 32, 4, 2, 264, 4)),

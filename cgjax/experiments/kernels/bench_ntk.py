@@ -1,7 +1,6 @@
 """Empirical NTKs against plain jacrev: time and peak memory, each form in a process of its own."""
 
 import functools
-import itertools
 import pathlib
 import resource
 import sys
@@ -209,7 +208,7 @@ def measure(names: list, budget: float = BUDGET) -> dict:
     """{case: what `in_turns` finds}; on an accelerator's machine all cases compile at once."""
     at_once = 1 if jax.default_backend() == "cpu" else len(names)
     found = {}
-    for group in itertools.batched(names, at_once):
+    for group in (names[i : i + at_once] for i in range(0, len(names), at_once)):
         processes = {name: begin(name) for name in group}
         first = {name: compiled(own) for name, own in processes.items()}
         found |= {name: in_turns(processes[name], first[name], budget) for name in group}
