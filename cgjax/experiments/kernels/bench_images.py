@@ -51,7 +51,8 @@ def compare(nets: tuple, size: str, changes: dict, steps: int, seeds=SEEDS, dtyp
     if importlib.util.find_spec("torch"):
         code = "from cgjax.experiments.kernels import bench_images; bench_images.torch_worker{!r}"
         for net, word in itertools.product(nets, TORCH):
-            theirs[net, word] = Asked(code.format((net, word, size, changes)))
+            here = (net, word, size, changes)
+            theirs[net, word] = Asked(code.format(here), {"JAX_PLATFORMS": "cpu"})  # for the batch
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         ours = {
             form: pool.submit(compiled, *form, size, changes, steps)
