@@ -45,35 +45,41 @@ def run(steps: int = 0) -> None:
 def compare(nets: tuple, size: str, changes: dict, steps: int, seeds=SEEDS, dtypes=DTYPES) -> None:
     """Ours by precision, one seed and several, then PyTorch's: a table for each network.
 
-    All programs are compiled side by side before the first of them is timed.
+    All programs are compiled side by side before the first of them is timed; on a CPU, PyTorch's
+    one after the other.
     """
-    theirs = {}
-    if importlib.util.find_spec("torch"):
-        code = "from cgjax.experiments.kernels import bench_images; bench_images.torch_worker{!r}"
-        for net, word in itertools.product(nets, TORCH):
-            here = (net, word, size, changes)
-            theirs[net, word] = Asked(code.format(here), {"JAX_PLATFORMS": "cpu"})  # for the batch
+    theirs = tuple(itertools.product(nets, TORCH)) if importlib.util.find_spec("torch") else ()
+    at_once = () if jax.default_backend() == "cpu" else theirs  # a CPU has too few cores
+    begun = {key: _begin(*key, size, changes) for key in at_once}
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         ours = {
             form: pool.submit(compiled, *form, size, changes, steps)
             for form in itertools.product(nets, dtypes, (1, seeds))
         }
-    first = {key: process.answer() for key, process in theirs.items()}  # all have compiled then
+    first = {key: process.answer() for key, process in begun.items()}
     for net in nets:
         found = {
             f"{dtype}, {_seeds(n)}": fastest(ours[net, dtype, n].result()) / steps / n
             for dtype, n in itertools.product(dtypes, (1, seeds))
         }
-        for word in TORCH if theirs else ():
-            found[f"PyTorch, {word}, TF32"] = _again(theirs[net, word], first[net, word])
+        for key in theirs:
+            if key[0] == net:
+                process = begun.get(key) or _begin(*key, size, changes)
+                found[f"PyTorch, {key[1]}, TF32"] = _again(process, first.get(key))
         rows = [_row(name, t, next(iter(found.values()))) for name, t in found.items()]
         config = settings(net, size, changes)
         columns = ("form", "ms a step and seed", "one seed of ours is faster by")
         table(f"{net}: train step, batch {config.data.batch}, {shape(config)}", columns, rows)
 
 
-def _again(process: Asked, first: dict | str) -> float | str:
+def _begin(*given) -> Asked:
+    code = "from cgjax.experiments.kernels import bench_images; bench_images.torch_worker{!r}"
+    return Asked(code.format(given), {"JAX_PLATFORMS": "cpu"})  # JAX composes the batch alone
+
+
+def _again(process: Asked, first: dict | str | None) -> float | str:
     """Seconds of a step, timed while nothing compiles; or why there are none."""
+    first = process.answer() if first is None else first
     if isinstance(first, dict):
         process.ask()
         first = process.answer()

@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Callable
 
-LIMIT_S = 100  # of a process, from its start
+LIMIT_S = 100  # of one answer; of the first, from the start
 
 
 class Asked:
@@ -28,12 +28,12 @@ class Asked:
             [sys.executable, "-c", code], env=env, text=True, stdin=pipe, stdout=pipe,
             stderr=subprocess.DEVNULL,
         )  # fmt: skip
-        self._timer = threading.Timer(LIMIT_S, self._process.kill)
-        self._timer.start()
         self.ask()
 
     def ask(self) -> None:
         """Asks for one more answer."""
+        self._timer = threading.Timer(LIMIT_S, self._process.kill)
+        self._timer.start()
         with contextlib.suppress(BrokenPipeError):  # it has died: the answer says so
             self._process.stdin.write("\n")
             self._process.stdin.flush()
@@ -42,17 +42,18 @@ class Asked:
         """The next answer; show: what to do with other lines."""
         for line in self._process.stdout:
             if line.startswith("{"):
+                self._timer.cancel()
                 answer = json.loads(line)
                 return answer.get("failed", answer)
             show(line.rstrip())
         code = self._process.wait()
+        self._timer.cancel()
         if code == -9:
             return f"over {LIMIT_S} s"
         return f"out of memory (signal {-code})" if code < 0 else f"failed (exit {code})"
 
     def end(self) -> None:
         """Leaves the process alone, which ends it."""
-        self._timer.cancel()
         with contextlib.suppress(BrokenPipeError):
             self._process.communicate()
 
