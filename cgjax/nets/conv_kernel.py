@@ -2,9 +2,10 @@
 
 The compiler's own convolutions are made for many channels, and for several networks they become
 grouped ones, which are slower than one after another. Here a program multiplies what a tile of
-positions sees through one tap after another, patches never reach memory, and networks are one more
-axis of the grid. Products are in the dtype of x (float32: TF32), sums in float32. Only reverse-mode
-derivatives exist here; the other forms of `nets.conv.convolve` have both.
+positions sees through one tap (or some taps) after another, patches never reach memory, and
+networks are one more axis of the grid. Products are in the dtype of x (float32: TF32), sums in
+float32. Only reverse-mode derivatives exist here; the other forms of `nets.conv.convolve` have
+both.
 """
 
 import math
