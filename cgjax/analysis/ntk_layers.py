@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, DropVar, Jaxpr, Literal, jaxpr_as_fun
 
 from cgjax.analysis import ntk_kernels
-from cgjax.analysis.ntk_products import ONE_PASS, Passes
+from cgjax.analysis.ntk_products import ONE_PASS, Passes, in_loops
 
 
 class Step(NamedTuple):
@@ -316,6 +316,10 @@ def run(
 
 
 def _evaluated(step, operands, how):
+    dtypes = {dtype(value) for value in (*operands, *step.avals)}
+    if how.loops and step.name == "dot_general" and len(dtypes) == 1:
+        contracted, _ = step.params["dimension_numbers"]  # a layer's has no batch
+        return {0: in_loops(*operands, contracted)}
     if how.kernels and step.name == "conv_general_dilated":
         x, w = operands
         width = w.shape[_numbers(step).rhs_spec[0]]

@@ -12,14 +12,14 @@ import numpy as np
 
 from cgjax.analysis import checks, ntk_digits, ntk_layers
 
-# Functions that were looked at, and for their digits, which not every caller asks for.
+# Functions that were looked at, and then for their digits, which not every caller asks for.
 _SEEN, _READ = weakref.WeakSet(), weakref.WeakSet()
 
 
 def warn_once(f: Callable, params, x, precision: str = "highest") -> None:
     """Once for each f, says where it mixes samples, or has fewer digits than asked for."""
     in_full = precision in ntk_digits.FULL
-    if f in _SEEN and (f in _READ or not in_full):  # first, for small kernels take little time
+    if f in (_READ if in_full else _SEEN):  # first, for small kernels take little time
         return
     n = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(x)}
     if not checks.known(params, x) or n & {(), (0,), (1,)} or len(n) != 1:

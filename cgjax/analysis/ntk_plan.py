@@ -19,11 +19,11 @@ ALGORITHMS = ("structured", "jacobian", "vector")
 # Below this, several devices or several tiles cost more than they save.
 _WORTH_SPLITTING = 2e9
 _SMALL = 64 * 2**20  # bytes that every machine has
-# Below this, several passes over little data take longer than one.
-_WORTH_PASSES = 2e10
+_WORTH_PASSES = 2e10  # below, several passes over little data take longer than one
+_WORTH_CALLS = 3e4  # below, a CPU spends more time on calls of products than in them
 # Operations in a second, seconds of one more step of a program: fitted to small kernels on two
-# cores; on a GPU estimated.
-_SPEEDS = {"cpu": (5e10, 2e-6), "gpu": (2e13, 5e-6)}
+# cores, where the compiler joins the steps of the smallest; on a GPU estimated.
+_SPEEDS = {"cpu": (5e10, 1e-8), "gpu": (2e13, 5e-6)}
 # Rows (samples times outputs) of a tile that still keep a matrix product busy.
 _BUSY_ROWS = 256
 _MAX_TILE = 2048
@@ -268,8 +268,8 @@ def _plan(sizes, n1, n2, how, memory, n_devices, tile, insist, platform):
     rows = n1 if n2 is None else max(n1, n2)
     pairs = n1 * n1 / 2 if n2 is None else n1 * n2
     flops = per_sample * (n1 + (n2 or 0)) + per_pair * pairs
-    if flops > _WORTH_PASSES:
-        how = how._replace(passes=passes(how.precision, platform))
+    several = passes(how.precision, platform) if flops > _WORTH_PASSES else ONE_PASS
+    how = how._replace(passes=several._replace(loops=platform == "cpu" and flops < _WORTH_CALLS))
     if (flops < _WORTH_SPLITTING or rows < n_devices) and not insist:
         n_devices = 1
     is_triangle = n2 is None and per_pair * pairs > _WORTH_SPLITTING

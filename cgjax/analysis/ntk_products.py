@@ -6,9 +6,9 @@ Jacobians and the contraction of those are sums of products of halves (`ntk_kern
 others "highest", as they are elsewhere and for numbers that are not float32.
 
 What is known of its error: halves, summed in float32 on a CPU, give the ConvNet's kernel of three
-pairs of digits to 2e-7 of its largest entry. An H200 was measured with the forward pass in halves
-too: 2e-7 (median) against float64, but 5e-5 with one of 128 pairs, where last digits turn a unit on
-or off. So now the forward pass has all digits; in this form a GPU has not been measured.
+pairs of digits to 2e-7 of its largest entry. On an H200, with the forward pass in halves too, it
+was 2e-7 (median) against float64, but 5e-5 with one of 128 pairs, where last digits turn a unit on
+or off. With all digits in the forward pass it was 1.1e-6; that pass has another form since.
 """
 
 import functools
@@ -27,10 +27,14 @@ _WORTH_BLOCKS = 1e11  # operations of a product: below, one call is quicker
 
 
 class Passes(NamedTuple):
-    """Kernels for products in several passes, if any; how a product in one is cut."""
+    """Kernels for products in several passes, if any; how a product in one is cut.
+
+    loops: products are loops, which the compiler joins to what is done with them.
+    """
 
     kernels: Tuning | None = None
     blocks: int = 8  # of rows, in a symmetric product
+    loops: bool = False
 
 
 ONE_PASS = Passes()
@@ -56,6 +60,8 @@ def product(a, b, how: Passes) -> jax.Array:
     """a b^T of [n1, k] and [n2, k], or of their halves; where b is a, by symmetry."""
     if isinstance(a, Halves):
         return ntk_kernels.product(a, b, how.kernels)
+    if how.loops:
+        return in_loops(a, b, ((1,), (1,)))
     if 2 * len(b) * a.size < _WORTH_BLOCKS:
         return a @ b.T
     if how.kernels and a.dtype == jnp.float32:
@@ -87,6 +93,20 @@ def outer(a: jax.Array, d: jax.Array, how: Passes) -> jax.Array:
         jnp.einsum, "pk,opm->okm", precision="default", preferred_element_type=jnp.float32
     )
     return summed(high1, high2) + summed(high1, low2) + summed(low1, high2)
+
+
+def in_loops(a: jax.Array, b: jax.Array, contracted: tuple) -> jax.Array:
+    """The sums of products of `lax.dot_general` over these axes of a and of b, no call of it."""
+    (k1, k2), sides = contracted, []
+    for x, axes in ((a, k1), (b, k2)):
+        free = [axis for axis in range(x.ndim) if axis not in axes]
+        sides.append(x.transpose(*free, *axes).reshape(*(x.shape[i] for i in free), -1))
+    a, b = sides
+    a, b = (
+        jnp.expand_dims(a, range(a.ndim - 1, a.ndim + b.ndim - 2)),
+        jnp.expand_dims(b, range(a.ndim - 1)),
+    )
+    return jnp.sum(a * b, axis=-1)
 
 
 def whole(x) -> jax.Array:

@@ -12,7 +12,9 @@ _FILES = {
     errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.ESTALE,
 }  # fmt: skip
 _NO_ROOM = "RESOURCE_EXHAUSTED: "  # how XLA begins when the memory of a device is full
-_DRIVER = re.compile(r"CUDA_ERROR_\w+(: [^\[\n]*[^\[\s])?")  # what a GPU's driver says of its failure
+_DRIVER = re.compile(
+    r"CUDA_ERROR_\w+(: [^\[\n]*[^\[\s])?"
+)  # what a GPU's driver says of its failure
 
 
 class RunError(Exception):

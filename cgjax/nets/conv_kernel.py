@@ -2,9 +2,10 @@
 
 The compiler's own convolutions are made for many channels, and for several networks they become
 grouped ones, which are slower than one after another. Here a program multiplies what a tile of
-positions sees through one tap after another, patches never reach memory, and networks are one more
-axis of the grid. Products are in the dtype of x (float32: TF32), sums in float32. Only reverse-mode
-derivatives exist here; the other forms of `nets.conv.convolve` have both.
+positions sees through one tap (or some taps) after another, patches never reach memory, and
+networks are one more axis of the grid. Products are in the dtype of x (float32: TF32), sums in
+float32. Only reverse-mode derivatives exist here; the other forms of `nets.conv.convolve` have
+both.
 """
 
 import math
@@ -28,7 +29,7 @@ class Launch(NamedTuple):
     """Positions and output channels of a program, channels read at once, warps, loads in flight.
 
     programs: tiles are smaller rather than programs fewer; those that sum weights' gradients are
-    about so many.
+    about so many. taps: how many are one product, a power of two; with several, all channels are.
     """
 
     tile: int = 128
@@ -37,6 +38,7 @@ class Launch(NamedTuple):
     warps: int = 4
     stages: int = 3
     programs: int = 256
+    taps: int = 1
 
 
 class Tuning(NamedTuple):
@@ -60,10 +62,13 @@ TUNED = {  # size, channels read, channels made
     (3, 64, 64): Tuning(back=DEEP),
     (3, 64, 128): Tuning(DEEPER, DEEPER),
     (3, 128, 128): Tuning(DEEPER, DEEPER),
+    (5, 2, 32): Tuning(Launch(128, 32, 2, 4, 1, 128, 32), weights=Launch(64, 32, 2, 4, 1, 528, 32)),
     (5, 16, 32): Tuning(weights=Launch(64, 32, 16, 2, 1, 264), by_rows=True),
-    (5, 32, 32): Tuning(weights=SMALL, by_rows=True),
-    (5, 32, 64): Tuning(weights=Launch(32, 64, 32, 4, 1, 132), by_rows=True),
-    (5, 64, 64): Tuning(*[DEEP._replace(tile=128)] * 2, weights=Launch(64, 64, 64, 4, 1, 150)),
+    (5, 32, 32): Tuning(weights=Launch(64, 32, 32, 4, 1, 264, 4)),
+    (5, 32, 64): Tuning(weights=Launch(64, 64, 32, 4, 2, 264, 4)),
+    (5, 64, 64): Tuning(
+        Launch(128, 32, 64, 4, 3, 128), DEEP._replace(tile=128), Launch(32, 64, 64, 4, 3, 264, 2)
+    ),
 }
 
 
@@ -109,14 +114,27 @@ def convolve(x, kernel, settings: Settings):
 
     With passes_on also x: whoever else reads it, the gradients are added on the way.
     """
-    missing = next(n for n in CHANNELS if n >= x.shape[-1]) - x.shape[-1]
-    if missing and settings.passes_on:
+    channels, tuning = _filled(*kernel.shape[1:], settings.tuning)
+    missing = channels - x.shape[-1]
+    if settings.passes_on and (missing or channels < CHANNELS[0]):
         return convolve(x, kernel, settings._replace(passes_on=False)), x
     if missing:
-        x = jnp.pad(x, ((0, 0),) * 3 + ((0, missing),))
-        kernel = jnp.pad(kernel, ((0, 0),) * 2 + ((0, missing), (0, 0)))
-    tuning = settings.tuning or TUNED.get((len(kernel), *kernel.shape[2:]), Tuning())
+        x, kernel = _widened(x, missing, 3), _widened(kernel, missing, 2)
     return _convolve(x, kernel, settings._replace(tuning=tuning))
+
+
+def _filled(size, channels, features, tuning):
+    """To how many channels images are filled up, and the launches; few suffice several taps."""
+    least = pl.next_power_of_2(channels)
+    found = tuning or TUNED.get((size, least, features), Tuning())
+    if least < CHANNELS[0] and min(found.forward.taps, found.weights.taps) == 1:
+        least = CHANNELS[0]
+        found = tuning or TUNED.get((size, least, features), Tuning())
+    return least, found
+
+
+def _widened(x, missing, axis):
+    return jnp.pad(x, [(0, missing if i == axis else 0) for i in range(x.ndim)])
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(2,))
@@ -138,7 +156,9 @@ def _backward(settings, saved, grads):
     grad, tuning = grad.astype(x.dtype), settings.tuning
     forward = Geometry(x.shape[1:3], grad.shape[1:3], len(kernel), *settings[:2])
     back = forward._replace(read=forward.made, made=forward.read, transposed=True)
-    dx = _products(grad, kernel.astype(x.dtype), others, back, tuning.back, settings)
+    c, missing = x.shape[-1], max(0, CHANNELS[0] - x.shape[-1])
+    wide = _widened(kernel, missing, 2).astype(x.dtype)
+    dx = _products(grad, wide, others, back, tuning.back, settings)[..., :c]
     d_kernel = _weights(x, grad, forward, tuning, settings)
     return dx, d_kernel.reshape(kernel.shape).astype(kernel.dtype)
 
@@ -168,12 +188,21 @@ def _products(x, kernel, added, geometry: Geometry, launch: Launch, settings):
     launch = fitted(launch, rows, c, out)
     body = partial(product_body, geometry=geometry, launch=launch)
     added = None if added is None else added.reshape(-1, out)
-    arguments = (x.reshape(-1, c), kernel.reshape(-1, *kernel.shape[2:]), added)
+    kernel = kernel.reshape(-1, *kernel.shape[2:])
+    if launch.taps > 1:
+        kernel = _together(kernel.swapaxes(1, 2) if geometry.transposed else kernel, launch.taps)
+    arguments = (x.reshape(-1, c), kernel, added)
     grid = (pl.cdiv(rows, launch.tile), out // launch.out)
     shape = ShapeDtypeStruct((rows, out), x.dtype)
     name = "convolution_back" if geometry.transposed else "convolution"
     y = _call(name, body, arguments, grid, shape, launch, settings)
     return y.reshape(batch, *geometry.made, out)
+
+
+def _together(kernel, taps):
+    """[k * k, c, o] -> [groups, taps * c, o], the last group filled up with zeros."""
+    kernel = jnp.pad(kernel, ((0, -len(kernel) % taps), (0, 0), (0, 0)))
+    return kernel.reshape(-1, taps * kernel.shape[1], kernel.shape[2])
 
 
 def fitted(launch: Launch, rows: int, c: int, out: int) -> Launch:
@@ -183,23 +212,26 @@ def fitted(launch: Launch, rows: int, c: int, out: int) -> Launch:
         tile //= 2
     while n_out > 32 and pl.cdiv(rows, tile) * (out // n_out) < launch.programs:
         n_out //= 2
-    return launch._replace(tile=tile, out=n_out, read=min(launch.read, c))
+    read = c if launch.taps > 1 else min(launch.read, c)
+    return launch._replace(tile=tile, out=n_out, read=read)
 
 
 def _weights(x, grad, geometry: Geometry, tuning: Tuning, settings):
     """Gradient of the kernel [k * k, c, o], float32: parts of the positions, then their sum."""
     c, out, n_taps = x.shape[-1], grad.shape[-1], geometry.size**2
     launch, rows = tuning.weights, grad.size // out
-    launch = launch._replace(read=min(launch.read, c), out=min(launch.out, out))
+    launch = launch._replace(out=min(launch.out, out))
+    launch = launch._replace(read=c if launch.taps > 1 else min(launch.read, c))
     taps = geometry.size if tuning.by_rows else 1
-    blocks = (n_taps // taps, c // launch.read, out // launch.out)
+    groups = pl.cdiv(n_taps, taps * launch.taps)
+    blocks = (groups, c // launch.read, out // launch.out)
     tiles = max(1, rows * math.prod(blocks) // (launch.tile * launch.programs))
     parts = pl.cdiv(rows, launch.tile * tiles)
     body = partial(weight_body, geometry=geometry, launch=launch, tiles=tiles, taps=taps)
-    shape = ShapeDtypeStruct((parts, n_taps, c, out), FLOAT)
+    shape = ShapeDtypeStruct((parts, groups * taps, launch.taps * c, out), FLOAT)
     seen = (x.reshape(-1, c), grad.reshape(-1, out))
     found = _call("convolution_weights", body, seen, (parts, *blocks), shape, launch, settings)
-    return jnp.sum(found, axis=0)
+    return jnp.sum(found, axis=0).reshape(-1, c, out)[:n_taps]
 
 
 # --- bodies ---------------------------------------------------------------------------------------
@@ -246,6 +278,20 @@ def load(ref, row, inside, first, n):
     return plt.load(ref.at[row, column], mask=inside, other=0)
 
 
+def load_taps(ref, p: Positions, tap, launch: Launch, first, geometry: Geometry):
+    """What positions see through `launch.taps` taps, some channels of each: [tile, taps * read]."""
+    if launch.taps == 1:
+        return load(ref, *seen(p, tap, geometry), first, launch.read)
+    tap = tap + lax.broadcasted_iota(jnp.int32, (1, launch.taps), 1)
+    row, inside = seen(Positions(*(a[:, None] for a in p)), tap, geometry)
+    inside &= tap < geometry.size**2
+    shape = (*row.shape, launch.read)
+    column = first + lax.broadcasted_iota(jnp.int32, shape, 2)
+    row, inside = (jnp.broadcast_to(a[:, :, None], shape) for a in (row, inside))
+    found = plt.load(ref.at[row, column], mask=inside, other=0)
+    return found.reshape(row.shape[0], -1)
+
+
 def product_body(x_ref, kernel_ref, added_ref, y_ref, *, geometry, launch):
     """A tile of positions and of output channels: one tap and some channels after the other."""
     c, n_out, n_read = x_ref.shape[1], launch.out, launch.read
@@ -254,15 +300,18 @@ def product_body(x_ref, kernel_ref, added_ref, y_ref, *, geometry, launch):
     chunks = c // n_read
 
     def step(q, total):
-        tap, chunk = lax.div(q, chunks), lax.rem(q, chunks)
-        x = load(x_ref, *seen(p, tap, geometry), chunk * n_read, n_read)
-        read, made = pl.ds(chunk * n_read, n_read), pl.ds(first, n_out)
+        group, chunk = lax.div(q, chunks), lax.rem(q, chunks)
+        x = load_taps(x_ref, p, group * launch.taps, launch, chunk * n_read, geometry)
+        made = pl.ds(first, n_out)
+        if launch.taps > 1:
+            return total + dot(x, kernel_ref[group, :, made])
+        read = pl.ds(chunk * n_read, n_read)
         if geometry.transposed:
-            return total + dot(x, kernel_ref[tap, made, read].T)
-        return total + dot(x, kernel_ref[tap, read, made])
+            return total + dot(x, kernel_ref[group, made, read].T)
+        return total + dot(x, kernel_ref[group, read, made])
 
     zero = jnp.zeros((launch.tile, n_out), FLOAT)
-    total = lax.fori_loop(0, geometry.size**2 * chunks, step, zero)
+    total = lax.fori_loop(0, pl.cdiv(geometry.size**2, launch.taps) * chunks, step, zero)
     if added_ref is not None:
         total += load(added_ref, p.row, p.inside, first, n_out).astype(FLOAT)
     column = first + lax.broadcasted_iota(jnp.int32, total.shape, 1)
@@ -279,9 +328,11 @@ def weight_body(x_ref, grad_ref, part_ref, *, geometry, launch, tiles, taps):
     def step(t, totals):
         p = positions(index * tiles + t, launch.tile, grad_ref.shape[0], *geometry.made)
         grad = load(grad_ref, p.row, p.inside, made, n_out)
-        loaded = [load(x_ref, *seen(p, first + i, geometry), read, n_read) for i in range(taps)]
+        seen_by = [(first + i) * launch.taps for i in range(taps)]
+        loaded = [load_taps(x_ref, p, tap, launch, read, geometry) for tap in seen_by]
         return tuple(total + dot(x.T, grad) for total, x in zip(totals, loaded))
 
-    zero = tuple(jnp.zeros((n_read, n_out), FLOAT) for _ in range(taps))
+    rows = launch.taps * n_read
+    zero = tuple(jnp.zeros((rows, n_out), FLOAT) for _ in range(taps))
     for i, total in enumerate(lax.fori_loop(0, tiles, step, zero)):
-        part_ref[index, first + i, pl.ds(read, n_read), pl.ds(made, n_out)] = total
+        part_ref[index, first + i, pl.ds(read, rows), pl.ds(made, n_out)] = total

@@ -350,6 +350,8 @@ def test_a_network_in_passes_and_in_chunks():
         steps = list(ntk_digits.equations(jax.make_jaxpr(forward)().jaxpr))
     products = [step for step in steps if step.primitive.name in ntk_digits.PRODUCTS]
     assert len(products) == 2 and not any(step.primitive.name == "pallas_call" for step in steps)
+    # Where places of a row are even in number, at steps of two: no library transforms those.
+    assert [step.params["window_strides"] for step in products] == [(1, 2), (1, 1)]
     for step in products:
         assert {operand.aval.dtype for operand in step.invars} == {np.dtype(np.float32)}
         assert set(step.params["precision"]) == {jax.lax.Precision.HIGHEST}
@@ -417,11 +419,17 @@ def test_automatic_choice(wide, mlp):
 
 
 def test_steps_count_where_there_is_little_to_compute(mlp):
+    """On a GPU, where each is a kernel to start; a CPU's smallest programs are loops."""
     params, x, _ = mlp
-    tiny, larger = (
-        ntk_plan.plan(relu_net, params, x, memory=2**30) for x in (x, jnp.tile(x, (20, 1)))
-    )
-    assert (tiny.algorithm, larger.algorithm) == ("jacobian", "structured")
+    sizes = ntk_plan.facts(relu_net, params, x)
+
+    def plan(n, platform):
+        return ntk_plan.choose(sizes, n, None, "full", "auto", 2**30, 1, platform=platform)
+
+    assert [plan(n, "gpu").algorithm for n in (6, 2000)] == ["jacobian", "structured"]
+    assert [plan(n, "cpu").algorithm for n in (2, 6, 120)] == ["structured"] * 3
+    assert [plan(n, "cpu").how.passes.loops for n in (6, 120)] == [True, False]
+    assert not plan(6, "gpu").how.passes.loops
 
 
 def test_a_plan_is_told_once_and_a_large_kernel_traced_once(wide, capsys, monkeypatch):

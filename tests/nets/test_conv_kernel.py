@@ -17,6 +17,9 @@ SMALL = Tuning(
     Launch(16, 16, 16), Launch(32, 16, 16), Launch(16, 16, 16, programs=3), by_rows=True
 )  # fmt: skip
 
+# Several taps are one product, and images keep few channels.
+TOGETHER = Tuning(*[Launch(16, 16, taps=4, programs=3)] * 3)
+
 
 def example(size, c, out, dtype=jnp.float32):
     """Inputs and kernels of two networks."""
@@ -36,10 +39,13 @@ def value_and_grads(form, x, kernel):
     return y, *grads
 
 
-@pytest.mark.parametrize("size, stride, padding, c, out", [(3, 2, 1, 32, 16), (5, 1, 0, 3, 32)])
-def test_two_networks_at_once(size, stride, padding, c, out):
+@pytest.mark.parametrize(
+    "size, stride, padding, c, out, tuning",
+    [(3, 2, 1, 32, 16, SMALL), (5, 1, 0, 3, 32, SMALL), (3, 1, 1, 3, 16, TOGETHER)],
+)
+def test_two_networks_at_once(size, stride, padding, c, out, tuning):
     x, kernel = example(size, c, out)
-    settings = Settings(stride, padding, True, SMALL, True)
+    settings = Settings(stride, padding, True, tuning, True)
     found = value_and_grads(functools.partial(conv_kernel.convolve, settings=settings), x, kernel)
     direct = functools.partial(
         conv.convolve, stride=stride, padding=padding, form="direct", passes_on=True

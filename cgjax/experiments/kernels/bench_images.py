@@ -16,6 +16,7 @@ import numpy as np
 from cgjax import config as configs
 from cgjax.core.logging import say
 from cgjax.core.timing import fastest, step_call, table, torch_calls
+from cgjax.experiments.kernels.bench_processes import Asked, answers
 from cgjax.experiments.kernels.images import networks
 
 ROWS = {
@@ -25,6 +26,7 @@ ROWS = {
 }
 SEEDS = 4
 DTYPES = ("float32", "bfloat16")
+TORCH = ("eager", "compiled")
 # The images' content costs no time.
 MADE_UP = {"data.synthetic": 2000, "data.n_pool": 100, "data.n_total": 4000, "data.n_val": 2}
 SMALL = {"data.batch": 4, "data.n_total": 64}
@@ -43,29 +45,50 @@ def run(steps: int = 0) -> None:
 def compare(nets: tuple, size: str, changes: dict, steps: int, seeds=SEEDS, dtypes=DTYPES) -> None:
     """Ours by precision, one seed and several, then PyTorch's: a table for each network.
 
-    All programs are compiled side by side before the first of them is timed.
+    All programs are compiled side by side before the first of them is timed; on a CPU, PyTorch's
+    one after the other.
     """
-    theirs = {}
+    theirs = tuple(itertools.product(nets, TORCH)) if importlib.util.find_spec("torch") else ()
+    at_once = () if jax.default_backend() == "cpu" else theirs  # a CPU has too few cores
+    begun = {key: _begin(*key, size, changes) for key in at_once}
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         ours = {
             form: pool.submit(compiled, *form, size, changes, steps)
             for form in itertools.product(nets, dtypes, (1, seeds))
         }
-        if importlib.util.find_spec("torch"):
-            theirs = {net: torch_steps(settings(net, size, changes)) for net in nets}
+    first = {key: process.answer() for key, process in begun.items()}
     for net in nets:
         found = {
             f"{dtype}, {_seeds(n)}": fastest(ours[net, dtype, n].result()) / steps / n
             for dtype, n in itertools.product(dtypes, (1, seeds))
         }
-        calls, n_steps = theirs.get(net, ((), 1))
-        for word, call in zip(("eager", "compiled"), calls):
-            found[f"PyTorch, {word}, TF32"] = fastest(call) / n_steps
-        first = next(iter(found.values()))
-        rows = [(name, f"{1e3 * t:.3f}", f"{t / first:.2f} x") for name, t in found.items()]
+        for key in theirs:
+            if key[0] == net:
+                process = begun.get(key) or _begin(*key, size, changes)
+                found[f"PyTorch, {key[1]}, TF32"] = _again(process, first.get(key))
+        rows = [_row(name, t, next(iter(found.values()))) for name, t in found.items()]
         config = settings(net, size, changes)
         columns = ("form", "ms a step and seed", "one seed of ours is faster by")
         table(f"{net}: train step, batch {config.data.batch}, {shape(config)}", columns, rows)
+
+
+def _begin(*given) -> Asked:
+    code = "from cgjax.experiments.kernels import bench_images; bench_images.torch_worker{!r}"
+    return Asked(code.format(given), {"JAX_PLATFORMS": "cpu"})  # JAX composes the batch alone
+
+
+def _again(process: Asked, first: dict | str | None) -> float | str:
+    """Seconds of a step, timed while nothing compiles; or why there are none."""
+    first = process.answer() if first is None else first
+    if isinstance(first, dict):
+        process.ask()
+        first = process.answer()
+    process.end()
+    return first["seconds"] if isinstance(first, dict) else first
+
+
+def _row(name: str, t: float | str, ours: float) -> tuple:
+    return (name, t, "") if isinstance(t, str) else (name, f"{1e3 * t:.3f}", f"{t / ours:.2f} x")
 
 
 def _seeds(n: int) -> str:
@@ -105,8 +128,14 @@ def batch(config) -> jax.Array:
 # --- the same networks in PyTorch -----------------------------------------------------------------
 
 
-def torch_steps(config) -> tuple[tuple, int]:
-    """Functions that make some training steps, eager and compiled, run once each; how many."""
+def torch_worker(net: str, word: str, size: str, changes: dict) -> None:
+    """In a process of its own: seconds of a training step, eager or compiled."""
+    call, steps = torch_steps(settings(net, size, changes))[word]
+    answers(lambda: {"seconds": fastest(call) / steps})
+
+
+def torch_steps(config) -> dict:
+    """Functions that make some training steps, and how many, by a word of TORCH."""
     import torch
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -123,9 +152,7 @@ def torch_steps(config) -> tuple[tuple, int]:
         return torch.mean((network(x)[:, 0] - y) ** 2)
 
     calls, steps = torch_calls(loss, optimiser, device == "cuda")
-    for call in calls:
-        call()
-    return calls, steps
+    return {word: (call, steps) for word, call in zip(TORCH, calls)}
 
 
 def torch_network(config, shape: tuple[int, int, int]):

@@ -1,14 +1,9 @@
 """Empirical NTKs against plain jacrev: time and peak memory, each form in a process of its own."""
 
-import contextlib
 import functools
-import json
-import os
 import pathlib
 import resource
-import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -22,11 +17,12 @@ from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
 from cgjax.data import sources
 from cgjax.experiments.kernels import inputs
+from cgjax.experiments.kernels.bench_processes import Asked, answers
 from cgjax.nets.conv import ConvNet
 from cgjax.nets.mlp import MLP
 
 OURS, PLAIN, EACH = "ours", "jacrev", "vmap of jacrev"
-BURST, BUDGET, LIMIT_S = 0.05, 2.0, 100  # seconds: of one turn, of a case, of a process
+BURST, BUDGET = 0.05, 2.0  # seconds: of one turn, of a case
 PRECISION = "highest"  # of all products, ours and theirs
 DISTANCE = 20  # of the digits: inputs of 28 x 48 x 2
 GIB = 2**30
@@ -127,14 +123,16 @@ def worker(name: str, how: str) -> None:
     kernel = forms(f, case)[how]
     base = _peak()
     _limit(case.limit)
-    for _ in sys.stdin:
+
+    def work():
         try:
-            answer = _burst(functools.partial(kernel, params, x)) | {"peak": _peak() - base}
+            return _burst(functools.partial(kernel, params, x)) | {"peak": _peak() - base}
         except (MemoryError, jax.errors.JaxRuntimeError) as error:
             # Under a limit, the libraries that XLA calls may say no more than that they failed.
             is_memory = case.limit or "emory" in repr(error) or "EXHAUSTED" in repr(error)
-            answer = {"failed": "out of memory" if is_memory else str(error).splitlines()[0]}
-        print(json.dumps(answer), flush=True)
+            return {"failed": "out of memory" if is_memory else str(error).splitlines()[0]}
+
+    answers(work)
 
 
 def _burst(kernel):
@@ -170,61 +168,51 @@ def _limit(n_bytes):
 # --- several of them ------------------------------------------------------------------------------
 
 
-def measure(name: str, hows: tuple = (), budget: float = BUDGET) -> dict:
-    """{form: {"seconds", "peak", "norm"}, or in a few words why there is none}.
+def begin(name: str, hows: tuple = ()) -> dict:
+    """Starts a process for each form.
 
     hows: by default all forms; under a limit, where it is about memory, the plain one alone.
     """
     hows = hows or ((OURS, PLAIN) if CASES[name].limit else (OURS, PLAIN, EACH))
-    processes = {how: _start(name, how) for how in hows}
-    timers = [threading.Timer(LIMIT_S, process.kill) for process in processes.values()]
-    for timer, process in zip(timers, processes.values()):
-        timer.start()
-        _ask(process)
-    # All compile at once; then one at a time, in turns, so that a busy machine tilts nothing.
-    found = {how: _answer(process, say) for how, process in processes.items()}
-    until = time.perf_counter() + budget
-    while time.perf_counter() < until:
-        for how, process in processes.items():
-            if isinstance(found[how], dict):
-                _ask(process)
-                found[how] = _better(found[how], _answer(process))
-    for timer, process in zip(timers, processes.values()):
-        timer.cancel()
-        process.communicate()
-    return found
-
-
-def _start(name, how):
-    code = f"from cgjax.experiments.kernels import bench_ntk; bench_ntk.worker({name!r}, {how!r})"
-    env = os.environ | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-    root = str(pathlib.Path(__file__).parents[3])
-    env["PYTHONPATH"] = os.pathsep.join([root, *filter(None, [env.get("PYTHONPATH")])])
+    env = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     stats = jax.devices()[0].memory_stats() or {}
     if CASES[name].limit and "bytes_limit" in stats:
         device = stats["bytes_limit"] / 0.75  # of which XLA's pool has three quarters
         env["XLA_PYTHON_CLIENT_MEM_FRACTION"] = f"{CASES[name].limit / device:.4f}"
-    pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
-    command = [sys.executable, "-c", code]
-    return subprocess.Popen(command, env=env, text=True, stdin=pipe, stdout=pipe, stderr=nothing)
+    code = "from cgjax.experiments.kernels import bench_ntk; bench_ntk.worker({!r}, {!r})"
+    return {how: Asked(code.format(name, how), env) for how in hows}
 
 
-def _ask(process):
-    with contextlib.suppress(BrokenPipeError):  # it has died: the answer says so
-        process.stdin.write("\n")
-        process.stdin.flush()
+def compiled(processes: dict) -> dict:
+    """The first answers, {form: {"seconds", "peak", "norm"}, or in a few words why there is none}.
+
+    Shows what else the processes say.
+    """
+    return {how: process.answer(say) for how, process in processes.items()}
 
 
-def _answer(process, show=lambda plan: None):
-    for line in process.stdout:
-        if line.startswith("{"):
-            answer = json.loads(line)
-            return answer.get("failed", answer)
-        show(line.rstrip())
-    code = process.wait()
-    if code == -9:
-        return f"over {LIMIT_S} s"
-    return f"out of memory (signal {-code})" if code < 0 else f"failed (exit {code})"
+def in_turns(processes: dict, found: dict, budget: float = BUDGET) -> dict:
+    """The best answers, one form after the other, so that a busy machine tilts nothing."""
+    until = time.perf_counter() + budget
+    while time.perf_counter() < until:
+        for how, process in processes.items():
+            if isinstance(found[how], dict):
+                process.ask()
+                found[how] = _better(found[how], process.answer())
+    for process in processes.values():
+        process.end()
+    return found
+
+
+def measure(names: list, budget: float = BUDGET) -> dict:
+    """{case: what `in_turns` finds}; on an accelerator's machine all cases compile at once."""
+    at_once = 1 if jax.default_backend() == "cpu" else len(names)
+    found = {}
+    for group in (names[i : i + at_once] for i in range(0, len(names), at_once)):
+        processes = {name: begin(name) for name in group}
+        first = {name: compiled(own) for name, own in processes.items()}
+        found |= {name: in_turns(processes[name], first[name], budget) for name in group}
+    return found
 
 
 def _better(before, now):

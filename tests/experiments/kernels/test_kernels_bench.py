@@ -56,7 +56,8 @@ def test_all_forms_give_one_kernel(form):
 def test_a_process_answers_until_it_is_left_alone():
     """What the workers of a case report, and what becomes of one that dies."""
     name = "MLP 8-7-7-2, n 64"
-    found = bench_ntk.measure(name, (bench_ntk.OURS, "no such form"), budget=0.1)
+    processes = bench_ntk.begin(name, (bench_ntk.OURS, "no such form"))
+    found = bench_ntk.in_turns(processes, bench_ntk.compiled(processes), budget=0.1)
     assert found.pop("no such form") == "failed (exit 1)"
     assert found[bench_ntk.OURS]["seconds"] > 0 and found[bench_ntk.OURS]["peak"] > 0
     found[bench_ntk.PLAIN] = dict(found[bench_ntk.OURS])

@@ -137,13 +137,12 @@ def settings(config, images: Images):
 def by_kernels(config) -> bool:
     """Whether networks train by kernels of our own.
 
-    They were faster for one ResNet, in both precisions, and for four ConvNets at once in float32.
+    They were faster for one ResNet and for four ConvNets at once, in both precisions.
     Where the kernels cannot run, it is the compiler's forms that do. Analyses always keep those,
     for they have all derivatives.
     """
     several = len(config.train.seeds) > 1 and config.train.at_once != 1
-    convnet = config.model.net == "convnet" and several and config.model.dtype == "float32"
-    return config.model.net == "resnet" or convnet
+    return config.model.net == "resnet" or (config.model.net == "convnet" and several)
 
 
 def build(config, images: Images) -> train.Experiment:
