@@ -91,11 +91,12 @@ class Conv(nn.Module):
         fan = fan_out if self.fan_out else fan_in
         kernel = self.param("kernel", WEIGHTS[self.weights](fan), shape)
         x, kernel = x.astype(self.dtype), kernel.astype(self.dtype)
-        y = convolve(x, kernel, self.stride, self.padding, self.form, passes_on)
-        if not self.use_bias:
-            return y
-        bias = self.param("bias", uniform_fan_in(fan_in), (self.features,))
-        return (y, bias) if apart else y + bias.reshape(1, 1, 1, -1).astype(self.dtype)
+        found = convolve(x, kernel, self.stride, self.padding, self.form, passes_on)
+        y, *passed = found if passes_on else (found,)
+        if self.use_bias:
+            bias = self.param("bias", uniform_fan_in(fan_in), (self.features,))
+            y = (y, bias) if apart else y + bias.reshape(1, 1, 1, -1).astype(self.dtype)
+        return (y, *passed) if passed else y
 
 
 def max_pool(x: jax.Array) -> jax.Array:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from torch_nets import loaded, quick_key
 
-from cgjax.nets.conv import ConvNet, convolve, max_pool
+from cgjax.nets.conv import Conv, ConvNet, convolve, max_pool
 from cgjax.nets.norm import BatchNorm
 
 NET = ConvNet(channels=(3, 4, 4, 5), hidden=(6, 7))
@@ -82,6 +82,19 @@ def test_which_form_a_kernel_of_one_pixel_takes(backend, stride, primitive, monk
         program = jax.make_jaxpr(functools.partial(convolve, stride=stride, form=form))(x, kernel)
         names = {step.primitive.name for step in program.eqns}
         assert names & {"dot_general", "conv_general_dilated"} == {primitive}
+
+
+def test_an_image_passed_on_and_a_bias():
+    x = np.linspace(-1, 1, 18, dtype=np.float32).reshape(1, 3, 3, 2)
+    net = Conv(features=4, size=1)
+
+    @jax.jit
+    def of(variables):
+        return net.apply(variables, x), net.apply(variables, x, passes_on=True)
+
+    plain, (y, again) = of(jax.jit(net.init)(quick_key(0), x))
+    np.testing.assert_array_equal(y, plain)
+    np.testing.assert_array_equal(again, x)
 
 
 def test_unknown_form():
