@@ -28,11 +28,16 @@ class Asked:
             [sys.executable, "-c", code], env=env, text=True, stdin=pipe, stdout=pipe,
             stderr=subprocess.DEVNULL,
         )  # fmt: skip
+        self._is_late = False
         self.ask()
+
+    def _too_late(self):
+        self._is_late = True
+        self._process.kill()
 
     def ask(self) -> None:
         """Asks for one more answer."""
-        self._timer = threading.Timer(LIMIT_S, self._process.kill)
+        self._timer = threading.Timer(LIMIT_S, self._too_late)
         self._timer.start()
         with contextlib.suppress(BrokenPipeError):  # it has died: the answer says so
             self._process.stdin.write("\n")
@@ -48,9 +53,9 @@ class Asked:
             show(line.rstrip())
         code = self._process.wait()
         self._timer.cancel()
-        if code == -9:
+        if self._is_late:
             return f"over {LIMIT_S} s"
-        return f"out of memory (signal {-code})" if code < 0 else f"failed (exit {code})"
+        return f"out of memory? (signal {-code})" if code < 0 else f"failed (exit {code})"
 
     def end(self) -> None:
         """Leaves the process alone, which ends it."""

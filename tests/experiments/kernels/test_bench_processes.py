@@ -1,0 +1,37 @@
+"""Processes of benchmarks: what they answer, and what is said of those that do not."""
+
+import pytest
+
+from cgjax.experiments.kernels import bench_processes
+from cgjax.experiments.kernels.bench_processes import Asked
+
+LINE = "import sys, os, time\nfor line in sys.stdin:\n    "
+
+
+def test_answers_and_other_lines():
+    shown, process = [], Asked(LINE + "print('a plan'); print('{\"seconds\": 2}', flush=True)")
+    assert process.answer(shown.append) == {"seconds": 2} and shown == ["a plan"]
+    process.ask()
+    assert process.answer() == {"seconds": 2}
+    process.end()
+
+
+@pytest.mark.parametrize(
+    "code, said",
+    [
+        ('print(\'{"failed": "no room"}\', flush=True)', "no room"),
+        ("sys.exit(3)", "failed (exit 3)"),
+        ("os.kill(os.getpid(), 9)", "out of memory? (signal 9)"),  # not by us: it was in time
+    ],
+)
+def test_why_there_is_no_answer(code, said):
+    process = Asked(LINE + code)
+    assert process.answer() == said
+    process.end()
+
+
+def test_one_that_takes_too_long_is_ended(monkeypatch):
+    monkeypatch.setattr(bench_processes, "LIMIT_S", 0.2)
+    process = Asked(LINE + "time.sleep(60)")
+    assert process.answer() == "over 0.2 s"
+    process.end()
