@@ -790,6 +790,14 @@ SENTENCES = [
     ),
     (
         SUBNETWORKS,
+        "of `simclr` {:.3f} and {:.3f}",
+        [
+            f"subnetworks/simclr-default inside_contact/base: test accuracy [{i}]"
+            for i in (0, 1)
+        ],
+    ),
+    (
+        SUBNETWORKS,
         "two bases at {:.2f} and {:.2f}, marked",
         [f"subnetworks/number_contact-default resnet50/base: test accuracy [{i}]" for i in (0, 1)],
     ),
