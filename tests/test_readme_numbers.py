@@ -774,7 +774,7 @@ SENTENCES = [
         "beforehand, {:.3f} and {:.3f} with the selected one, and its median over all valid "
         "configurations {:.3f} and {:.3f}",
         [
-            f"subnetworks/search-fast {which}: abl_diff{choice}"
+            f"subnetworks/search-fast-one_mask {which}: abl_diff{choice}"
             for choice in ("", ", selected", ", 50 % of valid configurations")
             for which in AGREEMENT
         ],
@@ -783,7 +783,7 @@ SENTENCES = [
         SUBNETWORKS,
         "({:.2f} and {:.2f} for contact; the paper's {:.2f} and {:.2f})",
         [
-            f"subnetworks/number_contact-fast resnet50/contact: abl {test}{who}"
+            f"subnetworks/number_contact-fast-10000_problems resnet50/contact: abl {test}{who}"
             for who in ("", " paper")
             for test in ("target", "other")
         ],
@@ -1345,8 +1345,8 @@ PUBLISHED_SPLITS = (
     ("agreement_plural-fast-published_splits_pretrained", "pretrained", AGREEMENT),
 )
 RESNETS = (
-    ("number_contact-fast", "resnet50", CONTACT),
-    ("wide-fast-number_contact", "number_contact", CONTACT),
+    ("number_contact-fast-10000_problems", "resnet50", CONTACT),
+    ("wide-fast-10000_problems", "number_contact", CONTACT),
 )
 MEANS = {
     "BERT-small {:+.2f} and {:+.2f}": [one for one in PUBLISHED_SPLITS if one[1] == "scratch"],

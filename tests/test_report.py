@@ -98,7 +98,10 @@ CHANGED = {("needed", "from_6_percent")}
 _SPLITS = ("data.splits", "masks.epochs", "train.epochs")
 GIVEN = {
     "published_splits": _SPLITS,
+    "published_splits_minilm": (*_SPLITS, "parts.scratch_minilm.optim.lr"),
     "published_splits_pretrained": (*_SPLITS, "parts.pretrained.optim.lr"),
+    "one_mask": ("masks.seeds",),
+    "10000_problems": ("data.n_train", "masks.epochs", "masks.seeds", "train.epochs"),
 }
 
 
