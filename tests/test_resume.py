@@ -58,7 +58,7 @@ def test_a_signal_while_compiling_ends_the_run(number, lab, tmp_path):
     for attempt in range(3):  # where this process waits for its turn, the run trains already
         workdir, empty = tmp_path / f"run {attempt}", tmp_path / f"empty cache {attempt}"
         running = victim.start(workdir, lab, CGJAX_CACHE=str(empty))
-        assert wait_until(running, lambda: "compiling" in running.out)
+        assert wait_until(running, lambda running=running: "compiling" in running.out)
         running.send(number)
         if running.code() != 3 or "saved at step" not in running.err:
             break
