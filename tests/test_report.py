@@ -14,6 +14,8 @@ from cgjax.core import tables
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import summary
 from cgjax.main import parse
+from cgjax.published import PUBLISHED
+from cgjax.published.claims import POOLED
 from cgjax.report.__main__ import main
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -131,6 +133,13 @@ def test_recorded_configs_are_still_known(family):
             and not line.startswith(GIVEN.get(entry["label"], ()))
         ]
         assert not changed, (entry["row"], changed)
+
+
+@pytest.mark.parametrize("family", PUBLISHED)
+def test_every_row_with_a_published_number_has_a_record(family):
+    rows = {row for row, numbers in PUBLISHED[family].items() if numbers}
+    rows -= set(POOLED.get(family, ()))  # of several rows together
+    assert rows <= {entry["row"] for entry in report.entries(family)}
 
 
 READMES = [
