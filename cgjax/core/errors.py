@@ -12,9 +12,8 @@ _FILES = {
     errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.ESTALE,
 }  # fmt: skip
 _NO_ROOM = "RESOURCE_EXHAUSTED: "  # how XLA begins when the memory of a device is full
-_DRIVER = re.compile(
-    r"CUDA_ERROR_\w+(: [^\[\n]*[^\[\s])?"
-)  # what a GPU's driver says of its failure
+# What a GPU's driver says of its failure; the same of its memory.
+_DRIVER, _DRIVER_NO_ROOM = re.compile(r"CUDA_ERROR_\w+(: [^\[\n]*[^\[\s])?"), "OUT_OF_MEMORY"
 
 
 class RunError(Exception):
@@ -100,11 +99,12 @@ def command(main):
 
 def _of_device(said: str) -> RunError | None:
     """What XLA says of a device without room, or of one that fails, with advice."""
-    if said.startswith(_NO_ROOM):
+    found = _DRIVER.search(said)
+    if said.startswith(_NO_ROOM) or (found and _DRIVER_NO_ROOM in found[0]):
         asked = first_line(said).removeprefix(_NO_ROOM).split(" [")[0].rstrip(".")
         advice = "fewer replicas at a time (train.at_once), fewer seeds or smaller batches"
         return BadInput(f"{asked}: {advice}; what was saved is kept")
-    if found := _DRIVER.search(said):
+    if found:
         advice = "what was saved is kept; run the same command to go on"
         return Lost(f"the device failed: {found[0]}; {advice}")
     return None

@@ -2,7 +2,7 @@
 
 A family's front door has `run(config, workdir, figures) -> (metrics, arrays, extra)` and
 `load(config, workdir, part, step)`. It may have `check(config)`, which refuses a config before
-anything is written, `plan(config)` for `--dry_run` ({part: core.sizes.of(...)}), and
+anything is written, `plan(config)` for `--dry_run` ({part: core.sizes.of(...), or a sentence}), and
 `tables(record)` for the report, whose page also shows the title, the lead and the figures of the
 README.md beside it. A config may name a module outside this package as its family;
 README.md beside this file shows one.

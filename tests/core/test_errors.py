@@ -45,3 +45,12 @@ def test_a_device_that_fails_is_one_line(capsys):
         "cgjax: the device failed: CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was "
         "encountered; what was saved is kept; run the same command to go on\n"
     )
+
+
+def test_a_driver_without_room_is_told_like_any(capsys):
+    @command
+    def main(argv):
+        raise JaxRuntimeError("INTERNAL: CUDA_ERROR_OUT_OF_MEMORY: out of memory [name='jit_call']")
+
+    assert main() == BadInput.exit_code
+    assert "train.at_once" in capsys.readouterr().err

@@ -34,7 +34,7 @@ def check(config) -> None:
 
 def plan(config) -> dict:
     """How large each part's base training is, or why it has none."""
-    found, after = {}, "masks" in config and "masks of them are trained after that"
+    found, note = {}, {"note": "masks of them are trained after that"} if "masks" in config else {}
     for name, own in parts(config):
         if reason := stages.missing(own):
             found[name] = f"LEFT OUT: {reason}"
@@ -46,8 +46,7 @@ def plan(config) -> dict:
         with small.unlocked():
             small.data.update(dict.fromkeys(("n_train", "n_val", "n_test", "n_eval"), 4))
         steps = configs.in_steps(own, n_batches(own.data.n_train, own.data.batch))
-        found[name] = sizes.of(bases.experiment(small, stages.task_of(small)), steps)
-        found[name] |= {"note": after} if after else {}
+        found[name] = sizes.of(bases.experiment(small, stages.task_of(small)), steps) | note
     return found
 
 

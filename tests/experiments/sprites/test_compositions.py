@@ -14,6 +14,7 @@ from cgjax.experiments.sprites.compositions import (
     channels,
     occlude,
 )
+from cgjax.nets.unrolled import unroll
 
 REFERENCE = [n for n in COMPOSITIONS if n not in ("alpha_sigmoid", "occlude_sigmoid_clampsoftplus")]
 
@@ -121,3 +122,13 @@ def test_channels_by_name_and_by_function():
 def test_bad_input_is_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_all_can_be_evaluated_channel_by_channel():
+    """As the kernel of a loss does, value and gradient."""
+    for name, fn in COMPOSITIONS.items():
+        slots = [jnp.zeros(channels(name))] * 2
+        on_lists = unroll(jax.value_and_grad(lambda s, fn=fn: jnp.sum(fn(s))), slots)
+        lists = [[jnp.zeros(5)] * channels(name)] * 2
+        value = jax.eval_shape(lambda lists, run=on_lists: run(lists)[0].item(), lists)
+        assert value.shape == (5,), name
