@@ -303,7 +303,7 @@ def _tiny(part: dict) -> dict:
 
 
 _MINUTES = {"default": "minutes on two CPU cores (demo 4)", "smoke": "seconds",
-            "fast": "minutes a part on one H200 (beside other runs: language 3 to 17, search 15)",
+            "fast": "minutes a part on one H200 (beside others: language 3 to 17, vision 5 to 13)",
             "paper": "not measured"}  # fmt: skip
 
 

@@ -1343,17 +1343,23 @@ PUBLISHED_SPLITS = (
     ("agreement_plural-fast-published_splits", "scratch", AGREEMENT),
     ("agreement_plural-fast-published_splits_minilm", "scratch_minilm", AGREEMENT),
     ("agreement_plural-fast-published_splits_pretrained", "pretrained", AGREEMENT),
+    ("agreement_plural-fast-published_splits_pretrained_90", "pretrained", AGREEMENT),
 )
 RESNETS = (
     ("number_contact-fast-10000_problems", "resnet50", CONTACT),
+    ("inside_contact-fast-10000_problems", "resnet50", ("inside", "contact")),
     ("wide-fast-10000_problems", "number_contact", CONTACT),
+    ("simclr-fast-10000_problems", "number_contact", CONTACT),
+    ("pruned-fast-10000_problems", "number_contact", CONTACT),
 )
 MEANS = {
     "BERT-small {:+.2f} and {:+.2f}": [one for one in PUBLISHED_SPLITS if one[1] == "scratch"],
     "pretrained MiniLM {:+.2f} and {:+.2f}": [
-        one for one in PUBLISHED_SPLITS if one[1] == "pretrained"
+        one
+        for one in PUBLISHED_SPLITS
+        if one[1] == "pretrained" and one[0] != "agreement_plural-fast-published_splits_pretrained"
     ],
-    "Means {:+.2f} and {:+.2f}; the paper's ResNet50": RESNETS[:1],
+    "over the two rules {:+.3f} and {:+.3f}; the paper's ResNet50": RESNETS[:2],
 }
 
 
@@ -1388,7 +1394,8 @@ def test_masks_beside_the_papers(file, part, subroutines):
         if len(set(bases)) > 1
         else f"{bases[0]:.3f}" + " each" * (len(bases) > 1)
     )
-    n = {True: len(bases), False: 3 * len(bases)}[subroutines is CONTACT]  # masks
+    counted = round(len(bases) * metrics[f"{part}/base: share that counts"]["ours"])
+    n = counted * (1 if (file, part, subroutines) in RESNETS else 3)  # masks
     for i, name in enumerate(subroutines):
         sub, gone, beyond, kept, full = (
             metrics[f"{part}/{name}: {key}"]
@@ -1401,6 +1408,25 @@ def test_masks_beside_the_papers(file, part, subroutines):
             f"{n * full['ours']:.0f} of {n} |",
         ))  # fmt: skip
         assert expected in text, expected
+
+
+def test_bases_that_learned_one_subroutine_and_those_of_the_vit():
+    inside = read_json(report.RECORD / "subnetworks" / "inside_contact-fast-10000_problems.json")
+    alone = {
+        name: inside["metrics"][f"resnet50/base: {name} alone"]["values"][:2]
+        for name in ("inside", "contact")
+    }
+    text = plain(SUBNETWORKS.read_text())
+    assert "({:.2f} and {:.2f}; ".format(*alone["inside"]) in text
+    assert "contact {:.2f} and {:.2f}, which is chance".format(*alone["contact"]) in text
+    vit = read_json(report.RECORD / "subnetworks" / "vit-fast-10000_problems.json")["metrics"]
+    for rule, form in (
+        ("number_contact", "number and contact {:.3f} (paper {:.3f})"),
+        ("inside_number", "inside and number {:.3f} ({:.3f})"),
+        ("inside_contact", "inside and contact {:.3f} ({:.3f})"),
+    ):
+        found = vit[f"{rule}/base: validation accuracy"]
+        assert form.format(found["ours"], found["paper"]) in text
 
 
 def test_the_demonstration_of_subnetworks():

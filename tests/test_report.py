@@ -102,6 +102,7 @@ GIVEN = {
     "published_splits": _SPLITS,
     "published_splits_minilm": (*_SPLITS, "parts.scratch_minilm.optim.lr"),
     "published_splits_pretrained": (*_SPLITS, "parts.pretrained.optim.lr"),
+    "published_splits_pretrained_90": (*_SPLITS, "parts.pretrained.optim.lr"),
     "one_mask": ("masks.seeds",),
     "10000_problems": ("data.n_train", "masks.epochs", "masks.seeds", "train.epochs"),
 }
