@@ -207,7 +207,7 @@ def last_body(mixed_ref, biases_ref, y_ref, *, n, out, size, span):
 
 def loss_body(
     mixed_ref, biases_ref, rows_ref, facts_ref, weights_ref, grad_ref, parts_ref,
-    *, n, out, size, span, early, pixel,
+    *, n, out, size, span, pixel,
 ):  # fmt: skip
     """The last stage of K decoders, a loss at its pixels, and the gradient.
 
@@ -242,7 +242,7 @@ def loss_body(
     places = [(p // out, n_biases - out + p % out) for p in range(planes)]
     begin = [jnp.full(size, biases_ref[place]) for place in places]
     read = _mixed_reader(mixed_ref, tile, n)
-    total = walk_planes(read, begin, m, at, span, n, emit, jnp.zeros(size, FLOAT), early)
+    total = walk_planes(read, begin, m, at, span, n, emit, jnp.zeros(size, FLOAT), early=True)
     part = pl.program_id(0) * pl.num_programs(1) + pl.program_id(1)
     geo.store_at(parts_ref, tile, part, weights * total)
 
@@ -304,7 +304,7 @@ def back_body(grad_ref, x_ref, kernel_ref, dx_ref, parts_ref, *, size, through_e
             dx = _through_elu(dx, x.astype(FLOAT))
             d_sum += _in_threads(dx)
         geo.store(dx_ref, tile, m, k, dx)
-        return sums[2:], d_kernel, d_sum
+        return jax.tree.map(geo.held, sums[2:]), d_kernel, d_sum
 
     first = sums_of(0)
     nothing = [jnp.zeros_like(part) for part in first]
@@ -321,7 +321,9 @@ def last_back_body(grad_ref, y_ref, last_ref, dx_ref, parts_ref, *, size):
     """From the images' gradient, planes [o, 2n, 2n, B], to that of the last ELU's input.
 
     y: that ELU's output. Also per program, side by side: the gradient of the last kernel, the sum
-    of dx, and sums of the images' gradient by plane, as if there were 4 planes.
+    of dx, and sums of the images' gradient by plane, as if there were 4 planes. y is read a step
+    before it is needed, into registers: as an operand in shared memory it would lie there in an
+    order that the other use of it reads slowly.
     """
     n, _, images, c = dx_ref.shape
     dtype, planes = dx_ref.dtype, COLUMNS // 4
@@ -333,8 +335,8 @@ def last_back_body(grad_ref, y_ref, last_ref, dx_ref, parts_ref, *, size):
         return down(lambda row: geo.load_planes(grad_ref, tile, row, column, planes), r, n)
 
     def step(k, state):
-        sums, columns, d_sum, d_bias = state
-        y = geo.load(y_ref, tile, r, k)
+        sums, y, columns, d_sum, d_bias = state
+        ahead = geo.load(y_ref, tile, r, jnp.minimum(k + 1, n - 1))
         (odd, own_odd), (even, own_even) = sums_of(2 * k + 1), sums_of(2 * k + 2)
         d_bias += own_odd + jnp.where(k + 1 < n, own_even, 0.0)
         sums = [*sums, odd, even]
@@ -345,12 +347,13 @@ def last_back_body(grad_ref, y_ref, last_ref, dx_ref, parts_ref, *, size):
         columns += _dot(y, mixed, (0, 0))
         dx = _through_elu(_dot(mixed, last, (1, 1)), y.astype(FLOAT))
         geo.store(dx_ref, tile, r, k, dx)
-        return jax.tree.map(geo.held, sums[2:]), columns, d_sum + _in_threads(dx), d_bias
+        return jax.tree.map(geo.held, sums[2:]), ahead, columns, d_sum + _in_threads(dx), d_bias
 
     first, own = sums_of(0)
     nothing = [jnp.zeros_like(part) for part in first]
     zero = jnp.zeros((c, COLUMNS), FLOAT), _in_threads(jnp.zeros((size, c), FLOAT))
-    _, columns, d_sum, d_bias = lax.fori_loop(0, n, step, ([nothing, nothing, first], *zero, own))
+    begin = [nothing, nothing, first], geo.load(y_ref, tile, r, 0), *zero, own
+    _, _, columns, d_sum, d_bias = lax.fori_loop(0, n, step, begin)
     at = (r, pl.program_id(1))
     geo.store_taps(parts_ref, at, columns, lambda at: (at & 1, (at >> 1) & 1, at >> 2), planes)
     parts_ref[*at, COLUMNS * c : COLUMNS * c + c] = jnp.sum(d_sum, axis=0)

@@ -27,10 +27,10 @@ from cgjax.nets.upsample_geometry import FLOAT, interpreted
 class Launch(NamedTuple):
     """Images per tile, warps per program, and what only some kernels have.
 
-    span: columns of pixels per program, last stage only; early: whether the loss's input, or a
-    stage's if it is narrower than float32, is read a step before it is needed: that takes
-    registers; stages: steps under way at a time where Triton reads ahead into shared memory, one
-    less than that (with two it reads only when a step is done, which is slower than with one).
+    span: columns of pixels per program, last stage only; early: whether a stage's input is read
+    a step before it is needed: that takes registers; stages: steps under way at a time where Triton
+    reads ahead into shared memory, one less than that (with two it reads only when a step is done,
+    which is slower than with one).
     """
 
     tile: int = 64
@@ -44,16 +44,19 @@ class Tuning(NamedTuple):
     """How the kernels are launched; warps are for 32 channels, wider stages get more.
 
     stage_mix: the last inner stage, which also does the products with the last kernel; few_back:
-    backward, stages of which a program each for at most FEW rows of images would leave a GPU idle.
+    backward, stages of which a program each for at most FEW rows of images would leave a GPU idle;
+    narrow_mix, narrow_back: of activations narrower than float32.
     """
 
     stage: Launch = Launch()
-    stage_mix: Launch = Launch(early=True)
+    stage_mix: Launch = Launch(stages=3)
+    narrow_mix: Launch = Launch(early=True)
     last: Launch = Launch(128)
     stage_back: Launch = Launch()
+    narrow_back: Launch = Launch(stages=3)
     few_back: Launch = Launch(32)
     last_back: Launch = Launch(stages=3)
-    loss: Launch = Launch(64, 2, early=True)
+    loss: Launch = Launch(64, 2)
 
 
 # The fastest of those timed on an H200, one by one or in a training step.
@@ -170,6 +173,10 @@ def call(body, arguments, grid, out_shape, launch, channels, interpret):
         )(*arguments)
 
 
+def _by_width(x, wide: Launch, narrow: Launch) -> Launch:
+    return wide if x.dtype.itemsize == 4 else narrow
+
+
 def stage(x, kernel, biases, number, last_kernel, keeps, tuning, interpret):
     """y = ELU(conv(upsampled x)), the stage of that number: x [n, n, B, c] -> [y [2n, 2n, B, o]].
 
@@ -179,11 +186,14 @@ def stage(x, kernel, biases, number, last_kernel, keeps, tuning, interpret):
     launch, arguments = tuning.stage, (x, kernel, biases)
     shapes = [ShapeDtypeStruct((2 * n, 2 * n, images, kernel.shape[-1]), x.dtype)]
     if last_kernel is not None:
-        launch, arguments = tuning.stage_mix, (*arguments, last_kernel)
+        launch, arguments = (
+            _by_width(x, tuning.stage_mix, tuning.narrow_mix),
+            (*arguments, last_kernel),
+        )
         mixed = ShapeDtypeStruct((4 * last_kernel.shape[-1], 2 * n, 2 * n, images), FLOAT)
         shapes = [mixed, *shapes] if keeps else [mixed]
     grid = (n, pl.cdiv(images, launch.tile))
-    body = partial(bodies.stage_body, number=number, early=launch.early and x.dtype.itemsize < 4)
+    body = partial(bodies.stage_body, number=number, early=launch.early)
     return call(body, arguments, grid, shapes, launch, c, interpret)
 
 
@@ -208,7 +218,8 @@ def stage_back(grad, x, kernel, through_elu, tuning, interpret):
     through_elu: x is an ELU's output and dx is wanted in front of that ELU.
     """
     n, _, images, c = x.shape
-    launch = tuning.stage_back if n > FEW else tuning.few_back
+    many = _by_width(x, tuning.stage_back, tuning.narrow_back)
+    launch = many if n > FEW else tuning.few_back
     grid = (n, pl.cdiv(images, launch.tile))
     parts = ShapeDtypeStruct((*grid, kernel.size + c), FLOAT)
     body = partial(bodies.back_body, through_elu=through_elu)

@@ -77,7 +77,7 @@ def last_stage_loss(pixel, mixed, biases, out, rows, images, weights, tuning, in
     colours, *known = (ShapeDtypeStruct((k,), FLOAT) for k in (out, len(rows), len(images), 1))
     examples = ([colours] * slots, *known)
     body = partial(
-        bodies.loss_body, n=n, out=out, span=span, early=launch.early,
+        bodies.loss_body, n=n, out=out, span=span,
         pixel=unroll(jax.value_and_grad(pixel), *examples),
     )  # fmt: skip
     grid = (n, n // span, pl.cdiv(batch, launch.tile))

@@ -15,8 +15,9 @@ from cgjax.nets.upsample_kernel import Launch, Tuning, supports, upsample_stack
 SLOTS, BATCH, N, C = 2, 3, 4, 16
 START = 2  # of the decoders: their stages go on to sizes with an interior
 # Tiles of 2 do not divide the 3 images, of all or of one of four devices.
-LAUNCHES = [Launch(tile=2, span=2, early=True)] * 7
-SMALL = Tuning(*LAUNCHES)
+SMALL = Tuning(*[Launch(tile=2, span=2)] * len(Tuning._fields))._replace(
+    narrow_mix=Launch(tile=2, early=True)
+)
 # The kernels are large programs for XLA's CPU backend.
 QUICK = {"xla_backend_optimization_level": 0}
 

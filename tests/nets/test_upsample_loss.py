@@ -11,7 +11,7 @@ from cgjax.nets.upsample_kernel import Launch, Tuning
 SLOTS, BATCH, N, C, OUT = 2, 12, 2, 16, 3
 SIZE = 4 * N
 # Tiles of 2 do not divide the 3 images that each of 4 devices has.
-SMALL = Tuning(*[Launch(tile=2, span=1, early=True)] * 7)
+SMALL = Tuning(*[Launch(tile=2, span=1)] * len(Tuning._fields))
 
 
 def pixel(colours, row, image, column):

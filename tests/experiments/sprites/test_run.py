@@ -85,7 +85,7 @@ def test_eight_devices_agree_with_one(n_seeds, data, tmp_path, monkeypatch):
 @pytest.fixture
 def rows_seen(monkeypatch):
     """The GPU kernels in interpret mode, which take long to compile; rows of each traced call."""
-    tuning = Tuning(*[Launch(tile=8, span=1)] * 7)
+    tuning = Tuning(*[Launch(tile=8, span=1)] * len(Tuning._fields))
     stack = functools.partial(upsample_kernel.upsample_stack, tuning=tuning, interpret=True)
     loss, seen = upsample_loss._loss, []
 
