@@ -64,7 +64,7 @@ class UpsampleMLP(nn.Module):
         x = dense_layers(
             z, self.hidden, START**2 * self.channels, self.n_layers, self.activation, jnp.float32
         )
-        x = activation_fn(self.activation)(channels_last(x, self.channels), self.dtype)
+        x = channels_last(activation_fn(self.activation)(x, self.dtype), self.channels)
         convs = []
         for i, features in enumerate(stage_channels(self.channels, self.out_shape)):
             fan_in = self.channels * self.kernel**2
