@@ -163,13 +163,14 @@ def mesh_in_use():
 def call(body, arguments, grid, out_shape, launch, channels, interpret):
     """One kernel, its program ids as `grid` has them."""
     warps = launch.warps * max(1, channels // 32)
+    stages = launch.stages if channels <= 32 else 1  # more do not fit into shared memory
     with interpreted(interpret):
         return pl.pallas_call(
             partial(body, size=launch.tile),
             grid=grid,
             out_shape=out_shape,
             interpret=interpret,
-            compiler_params=plt.CompilerParams(num_warps=warps, num_stages=launch.stages),
+            compiler_params=plt.CompilerParams(num_warps=warps, num_stages=stages),
         )(*arguments)
 
 
@@ -186,10 +187,8 @@ def stage(x, kernel, biases, number, last_kernel, keeps, tuning, interpret):
     launch, arguments = tuning.stage, (x, kernel, biases)
     shapes = [ShapeDtypeStruct((2 * n, 2 * n, images, kernel.shape[-1]), x.dtype)]
     if last_kernel is not None:
-        launch, arguments = (
-            _by_width(x, tuning.stage_mix, tuning.narrow_mix),
-            (*arguments, last_kernel),
-        )
+        launch = _by_width(x, tuning.stage_mix, tuning.narrow_mix)
+        arguments = (*arguments, last_kernel)
         mixed = ShapeDtypeStruct((4 * last_kernel.shape[-1], 2 * n, 2 * n, images), FLOAT)
         shapes = [mixed, *shapes] if keeps else [mixed]
     grid = (n, pl.cdiv(images, launch.tile))
