@@ -107,16 +107,6 @@ def on_one_nvidia() -> bool:
     return on_nvidia() and jax.device_count() == 1
 
 
-def compiler_options() -> dict | None:
-    """For a training program on one NVIDIA GPU: kernels that need no result of each other overlap.
-
-    By default XLA starts each when the last one is done, and most of a step's kernels are small.
-    On several GPUs that was never run.
-    """
-    overlap = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
-    return overlap if on_one_nvidia() else None
-
-
 def describe_devices() -> str:
     """For example "4x NVIDIA H200" or "1x cpu"."""
     kind = jax.devices()[0].device_kind

@@ -389,7 +389,7 @@ class SetUp:
 
     def compile_call(self, state, data, rows):
         """state, data, rows -> (state, metrics [steps, R])"""
-        compiled = self.lowered_call(state, data, rows).compile(parallel.compiler_options())
+        compiled = self.lowered_call(state, data, rows).compile()
         return lambda state, data, rows: compiled(state, data, rows, self.keys, self.replicas)
 
     def compile_evaluate(self, state, data):

@@ -124,13 +124,6 @@ def test_eight_devices_agree_with_one(n_seeds, mesh, tmp_path, monkeypatch):
     np.testing.assert_allclose(eight["loss"], one["loss"], rtol=1e-5)
 
 
-def test_this_jax_knows_the_options_for_one_gpu(monkeypatch):
-    assert parallel.compiler_options() is None
-    monkeypatch.setattr(parallel, "on_one_nvidia", lambda: True)
-    options = parallel.compiler_options()
-    assert options and jax.jit(jnp.cos).lower(0.0).compile(options)(0.0) == 1  # unknown ones raise
-
-
 def test_a_checkpoint_of_eight_devices_opens_on_one(whole_copy, monkeypatch, whole):
     monkeypatch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
     state, _ = run(toy.config(seeds=(0, 1, 2)), whole_copy)
