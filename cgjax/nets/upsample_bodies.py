@@ -326,7 +326,7 @@ def last_back_body(grad_ref, y_ref, last_ref, dx_ref, parts_ref, *, size):
     order that the other use of it reads slowly.
     """
     n, _, images, c = dx_ref.shape
-    dtype, planes = dx_ref.dtype, COLUMNS // 4
+    dtype, planes = y_ref.dtype, COLUMNS // 4
     r, tile = pl.program_id(0), geo.tile_of(pl.program_id(1), size, images)
     last = geo.mixing_columns(last_ref, COLUMNS).astype(dtype)
 
