@@ -44,7 +44,8 @@ class UpsampleMLP(nn.Module):
 
     form: "direct", "reordered", "stencil", "pallas" (GPU kernels; no forward-mode derivatives),
     or "auto", the fastest for the backend. dtype: of activations and operands after the head;
-    parameters, sums and the images [B, *out_shape] stay float32.
+    parameters, sums and the images [B, *out_shape] stay float32. "pallas" keeps its largest
+    gradient in memory as bfloat16 whatever the dtype.
     """
 
     out_shape: tuple[int, int, int] = (64, 64, 3)

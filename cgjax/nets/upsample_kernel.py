@@ -46,10 +46,11 @@ class Tuning(NamedTuple):
 
     stage_mix: the last inner stage, which also does the products with the last kernel; few_back:
     backward, stages of which a program each for at most FEW rows of images would leave a GPU idle;
-    narrow_mix, narrow_back: of activations narrower than float32.
+    narrow_*: of activations narrower than float32.
     """
 
-    stage: Launch = Launch()
+    stage: Launch = Launch(stages=3)
+    narrow_stage: Launch = Launch()
     stage_mix: Launch = Launch(stages=3)
     narrow_mix: Launch = Launch(early=True)
     last: Launch = Launch(128)
@@ -188,7 +189,8 @@ def stage(x, kernel, biases, number, last_kernel, keeps, tuning, interpret):
     With a last kernel: [y mixed by it, and y if it is to be kept].
     """
     n, _, images, c = x.shape
-    launch, arguments = tuning.stage, (x, kernel, biases)
+    launch = _by_width(x, tuning.stage, tuning.narrow_stage)
+    arguments = (x, kernel, biases)
     shapes = [ShapeDtypeStruct((2 * n, 2 * n, images, kernel.shape[-1]), x.dtype)]
     if last_kernel is not None:
         launch = _by_width(x, tuning.stage_mix, tuning.narrow_mix)
