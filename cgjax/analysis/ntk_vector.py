@@ -1,7 +1,9 @@
 """Products of an empirical NTK with vectors, without the kernel; what all its programs share."""
 
+import contextlib
 import functools
 import math
+import weakref
 from collections.abc import Callable
 
 import jax
@@ -10,6 +12,8 @@ import numpy as np
 
 from cgjax.analysis import checks, ntk_blocks, ntk_plan
 from cgjax.analysis.ntk_products import digits
+
+_FINE = {}  # ids of f and of arrays that gave finite numbers, and references that end with them
 
 
 def kernel_vector_product(
@@ -23,7 +27,7 @@ def kernel_vector_product(
     if batch is not None:
         checks.integer("batch", batch, 1)
     found = _kernel_vector_product(f, params, x1, x2, checks.real("v", v), batch, precision)
-    return blamed(*found, params=params, x1=x1, x2=x2, v=v)
+    return blamed(*found, f, params=params, x1=x1, x2=x2, v=v)
 
 
 @functools.partial(jax.jit, static_argnames=("f", "batch", "precision"))
@@ -85,17 +89,38 @@ def checked(found):
     return found, None if jax.default_backend() == "cpu" else jnp.all(jnp.isfinite(found))
 
 
-def blamed(found, is_finite, **given):
-    """What was found; where it is not finite, the argument that is to blame is named.
+def blamed(found, is_finite, f, **given):
+    """What f's arguments gave; where it is not finite, the one that is to blame is named.
 
-    That takes one look, where looking at every argument would take as long as a small kernel.
+    That takes one look, where looking at every argument would take as long as a small kernel. An
+    accelerator's answer takes as long, too: with arrays of JAX's, which cannot change, f is asked
+    once.
     """
     if isinstance(found, jax.core.Tracer):
         return found
     if is_finite is None:
         # One product is quicker than many looks; where it overflows, the arguments are looked at.
         values = np.asarray(found.block_until_ready())
-        is_finite = math.isfinite(np.vdot(values, values))
-    if not is_finite:
-        checks.finite_leaves(**given)
+        if not math.isfinite(np.vdot(values, values)):
+            checks.finite_leaves(**given)
+        return found
+    parts = (f, *jax.tree.leaves(given))
+    if tuple(map(id, parts)) not in _FINE:
+        if is_finite:
+            _remember(parts)
+        else:
+            checks.finite_leaves(**given)
     return found
+
+
+def _remember(parts):
+    """That f gave finite numbers with these arrays, for as long as all of them are there."""
+    if not all(isinstance(part, jax.Array) for part in parts[1:]):
+        return  # NumPy's may change
+    key = tuple(map(id, parts))
+
+    def forget(_):
+        _FINE.pop(key, None)
+
+    with contextlib.suppress(TypeError):  # what cannot be referred to is looked at again
+        _FINE[key] = [weakref.ref(part, forget) for part in parts]
