@@ -74,7 +74,9 @@ def compare(nets: tuple, size: str, changes: dict, steps: int, seeds=SEEDS, dtyp
 
 def _begin(*given) -> Asked:
     code = "from cgjax.experiments.kernels import bench_images; bench_images.torch_worker{!r}"
-    return Asked(code.format(given), {"JAX_PLATFORMS": "cpu"})  # JAX composes the batch alone
+    process = Asked(code.format(given), {"JAX_PLATFORMS": "cpu"})  # JAX composes the batch alone
+    process.ask()
+    return process
 
 
 def _again(process: Asked, first: dict | str | None) -> float | str:

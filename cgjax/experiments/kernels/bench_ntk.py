@@ -186,8 +186,10 @@ def begin(name: str, hows: tuple = ()) -> dict:
 def compiled(processes: dict) -> dict:
     """The first answers, {form: {"seconds", "peak", "norm"}, or in a few words why there is none}.
 
-    Shows what else the processes say.
+    Asks all of them at once, and shows what else they say.
     """
+    for process in processes.values():
+        process.ask()
     return {how: process.answer(say) for how, process in processes.items()}
 
 
@@ -205,7 +207,11 @@ def in_turns(processes: dict, found: dict, budget: float = BUDGET) -> dict:
 
 
 def measure(names: list, budget: float = BUDGET) -> dict:
-    """{case: what `in_turns` finds}; on an accelerator's machine all cases compile at once."""
+    """{case: what `in_turns` finds}.
+
+    On an accelerator's machine all processes start at once and compile case by case, since a GPU's
+    compiler chooses by timing; the first is timed when the last is compiled.
+    """
     at_once = 1 if jax.default_backend() == "cpu" else len(names)
     found = {}
     for group in (names[i : i + at_once] for i in range(0, len(names), at_once)):

@@ -13,11 +13,11 @@ import sys
 import threading
 from collections.abc import Callable
 
-LIMIT_S = 100  # of one answer; of the first, from the start
+LIMIT_S = 100  # of one answer
 
 
 class Asked:
-    """A process that runs `code` and was asked once."""
+    """A process that runs `code`, and answers when it is asked."""
 
     def __init__(self, code: str, env: dict | None = None):
         root = str(pathlib.Path(__file__).parents[3])
@@ -29,14 +29,13 @@ class Asked:
             stderr=subprocess.DEVNULL,
         )  # fmt: skip
         self._is_late = False
-        self.ask()
 
     def _too_late(self):
         self._is_late = True
         self._process.kill()
 
     def ask(self) -> None:
-        """Asks for one more answer."""
+        """Asks for an answer."""
         self._timer = threading.Timer(LIMIT_S, self._too_late)
         self._timer.start()
         with contextlib.suppress(BrokenPipeError):  # it has died: the answer says so

@@ -8,8 +8,14 @@ from cgjax.experiments.kernels.bench_processes import Asked
 LINE = "import sys, os, time\nfor line in sys.stdin:\n    "
 
 
+def asked(code):
+    process = Asked(LINE + code)
+    process.ask()
+    return process
+
+
 def test_answers_and_other_lines():
-    shown, process = [], Asked(LINE + "print('a plan'); print('{\"seconds\": 2}', flush=True)")
+    shown, process = [], asked("print('a plan'); print('{\"seconds\": 2}', flush=True)")
     assert process.answer(shown.append) == {"seconds": 2} and shown == ["a plan"]
     process.ask()
     assert process.answer() == {"seconds": 2}
@@ -25,13 +31,13 @@ def test_answers_and_other_lines():
     ],
 )
 def test_why_there_is_no_answer(code, said):
-    process = Asked(LINE + code)
+    process = asked(code)
     assert process.answer() == said
     process.end()
 
 
 def test_one_that_takes_too_long_is_ended(monkeypatch):
     monkeypatch.setattr(bench_processes, "LIMIT_S", 0.2)
-    process = Asked(LINE + "time.sleep(60)")
+    process = asked("time.sleep(60)")
     assert process.answer() == "over 0.2 s"
     process.end()
