@@ -20,7 +20,7 @@ ALGORITHMS = ("structured", "jacobian", "vector")
 _WORTH_SPLITTING = 2e9
 _SMALL = 64 * 2**20  # bytes that every machine has
 _WORTH_PASSES = 2e10  # below, several passes over little data take longer than one
-_WORTH_CALLS = 3e4  # below, a CPU spends more time on calls of products than in them
+_WORTH_CALLS = 2e4  # below, a CPU spends more time on calls of products than in them
 # Operations in a second, seconds of one more step of a program, bytes of Jacobians in a second.
 # On a CPU fitted to small kernels on two cores, where the compiler joins the steps of the smallest.
 # On a GPU estimated; the last so that a ConvNet of 3.9 million parameters goes layer by layer with

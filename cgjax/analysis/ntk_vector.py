@@ -100,8 +100,8 @@ def blamed(found, is_finite, f, **given):
         return found
     if is_finite is None:
         # One product is quicker than many looks; where it overflows, the arguments are looked at.
-        values = np.asarray(found.block_until_ready())
-        if not math.isfinite(np.vdot(values, values)):
+        values = np.asarray(found.block_until_ready()).ravel()
+        if not math.isfinite(values.dot(values)):
             checks.finite_leaves(**given)
         return found
     parts = (f, *jax.tree.leaves(given))
