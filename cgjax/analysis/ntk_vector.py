@@ -92,35 +92,34 @@ def checked(found):
 def blamed(found, is_finite, f, **given):
     """What f's arguments gave; where it is not finite, the one that is to blame is named.
 
-    That takes one look, where looking at every argument would take as long as a small kernel. An
-    accelerator's answer takes as long, too: with arrays of JAX's, which cannot change, f is asked
-    once.
+    That takes one look, where looking at every argument would take as long as a small kernel. So
+    does waiting for the answer: with the same arrays of JAX's, which do not change, one is enough.
     """
     if isinstance(found, jax.core.Tracer):
         return found
+    parts = (f, *jax.tree.leaves(given))
+    key = tuple(map(id, parts))
+    if key in _FINE:
+        return found
+    references = _references(key, parts, type(found))  # while the device computes
     if is_finite is None:
         # One product is quicker than many looks; where it overflows, the arguments are looked at.
         values = np.asarray(found.block_until_ready()).ravel()
-        if not math.isfinite(values.dot(values)):
-            checks.finite_leaves(**given)
-        return found
-    parts = (f, *jax.tree.leaves(given))
-    if tuple(map(id, parts)) not in _FINE:
-        if is_finite:
-            _remember(parts)
-        else:
-            checks.finite_leaves(**given)
+        is_finite = math.isfinite(values.dot(values))
+    if not is_finite:
+        checks.finite_leaves(**given)
+    elif references:
+        _FINE[key] = references
     return found
 
 
-def _remember(parts):
-    """That f gave finite numbers with these arrays, for as long as all of them are there."""
-    if not all(isinstance(part, jax.Array) for part in parts[1:]):
-        return  # NumPy's may change
-    key = tuple(map(id, parts))
+def _references(key, parts, array):
+    """To f and its arrays: when one of them is gone, so is what is known; None for NumPy's."""
 
     def forget(_):
         _FINE.pop(key, None)
 
+    if any(type(part) is not array for part in parts[1:]):
+        return None  # it may change
     with contextlib.suppress(TypeError):  # what cannot be referred to is looked at again
-        _FINE[key] = [weakref.ref(part, forget) for part in parts]
+        return [weakref.ref(part, forget) for part in parts]
