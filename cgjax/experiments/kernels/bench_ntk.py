@@ -202,6 +202,8 @@ def in_turns(processes: dict, found: dict, budget: float = BUDGET) -> dict:
                 process.ask()
                 found[how] = _better(found[how], process.answer())
     for process in processes.values():
+        process.leave()
+    for process in processes.values():
         process.end()
     return found
 

@@ -56,10 +56,16 @@ class Asked:
             return f"over {LIMIT_S} s"
         return f"out of memory? (signal {-code})" if code < 0 else f"failed (exit {code})"
 
-    def end(self) -> None:
-        """Leaves the process alone, which ends it."""
+    def leave(self) -> None:
+        """Asks no more, which ends the process."""
         with contextlib.suppress(BrokenPipeError):
-            self._process.communicate()
+            self._process.stdin.close()
+
+    def end(self) -> None:
+        """Leaves the process, and waits until it has ended."""
+        self.leave()
+        self._process.wait()
+        self._process.stdout.close()
 
 
 def answers(work: Callable) -> None:

@@ -1,5 +1,6 @@
 """The benchmark of the kernels study, at sizes that say nothing about speed."""
 
+import concurrent.futures
 import json
 import re
 import sys
@@ -111,6 +112,15 @@ def test_steps_of_image_networks_are_tabled(capsys):
     out = capsys.readouterr().out
     assert "convnet: train step, batch 4, 28 x 28 x 2" in out
     assert "float32, one seed" in out and "float32, 2 seeds in one program" in out
+
+
+def test_a_form_that_fails_is_a_line_of_the_table():
+    call = concurrent.futures.Future()
+    call.set_exception(jax.errors.JaxRuntimeError("no room for 3 GiB\nand more"))
+    why = bench_images._timed(call, 2)
+    assert bench_images._row("first", why, why) == ("first", "no room for 3 GiB", "")
+    assert bench_images._row("second", 2e-3, why) == ("second", "2.000", "")
+    assert bench_images._row("second", 2e-3, 1e-3) == ("second", "2.000", "2.00 x")
 
 
 @pytest.mark.parametrize("net", bench_images.ROWS)
