@@ -13,6 +13,7 @@ import os
 import sys
 import time
 import warnings
+from collections.abc import Callable, Iterator
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +29,7 @@ from cgjax.experiments.kernels import bench_images, bench_ntk, tasks
 from cgjax.experiments.kernels.theory.classification import PRICE, phase_kernels
 
 PARTS = ("phase", "ntk", "convnet", "images")
+TOGETHER = (("phase",), ("ntk", "convnet"), ("images",))  # compiled side by side, then timed
 N_GRID = 50
 EVERY = 6  # of the kernels goes through scikit-learn's loop
 CAP = 1_000_000  # its iterations: it stalls where classes cannot be separated
@@ -47,20 +49,41 @@ def run(batch: int = 0, steps: int = 0, parts: str = "all", n_pairs: int = 0) ->
         raise BadInput(f"no part '{min(unknown)}': all, or some of {','.join(PARTS)}")
     say(f"jax {jax.__version__} · {parallel.describe_devices()} · {os.cpu_count()} CPU cores")
     calls = {
-        "phase": lambda: phase(batch),
+        "phase": lambda: whole(lambda: phase(batch)),
         "ntk": against_jacrev,
         "convnet": lambda: convnet(n_pairs or N_PAIRS),
-        "images": lambda: bench_images.run(steps),
+        "images": lambda: whole(lambda: bench_images.run(steps)),
     }
-    for part in PARTS:
-        started = time.perf_counter()
-        if part not in chosen:
-            continue
-        if part == "convnet" and not n_pairs and jax.default_backend() == "cpu":
-            say(f"convnet: {N_PAIRS:,} pairs on an accelerator only; here a few, with --pairs")
-        else:
-            calls[part]()
-            say(f"{part}: {time.perf_counter() - started:.0f} s in all, with compilation\n")
+    if "convnet" in chosen and not n_pairs and jax.default_backend() == "cpu":
+        chosen = tuple(part for part in chosen if part != "convnet")
+        say(f"convnet: {N_PAIRS:,} pairs on an accelerator only; here a few, with --pairs")
+    for group in TOGETHER:
+        in_two_steps({part: calls[part]() for part in group if part in chosen})
+
+
+def in_two_steps(parts: dict) -> None:
+    """Runs parts {name: generator} to their `yield`, where they are compiled, all at once.
+
+    Then they are timed one after the other. One that fails on the device is told.
+    """
+    started = time.perf_counter()
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        compiled = {name: pool.submit(next, part) for name, part in parts.items()}
+    for name, part in parts.items():
+        try:
+            compiled[name].result()
+            next(part, None)
+        except jax.errors.JaxRuntimeError as error:
+            say(f"{name}: {str(error).splitlines()[0]}")
+    if parts:
+        seconds = time.perf_counter() - started
+        say(f"{' and '.join(parts)}: {seconds:.0f} s in all, with compilation\n")
+
+
+def whole(call: Callable) -> Iterator:
+    """A part that compiles in its own time."""
+    yield
+    call()
 
 
 # --- phase map ------------------------------------------------------------------------------------
@@ -216,15 +239,20 @@ def svc_loop(kappas: np.ndarray, task: tasks.Task) -> np.ndarray:
 # --- empirical NTKs -------------------------------------------------------------------------------
 
 
-def against_jacrev() -> None:
-    """Ours, by automatic choice, and the plain contraction of Jacobians."""
-    if jax.default_backend() == "tpu":
+def against_jacrev() -> Iterator:
+    """Ours, by automatic choice, and the plain contraction of Jacobians; a part in two steps."""
+    backend = jax.default_backend()
+    left_out = {"cpu": (), "tpu": tuple(bench_ntk.CASES)}.get(backend, bench_ntk.SMALL)
+    cases = [name for name in bench_ntk.CASES if name not in left_out]
+    begun = {} if backend == "cpu" else bench_ntk.begun(cases)
+    yield
+    if not cases:
         say("empirical NTKs: not on a TPU, which lets in one process at a time")
         return
-    left_out = () if jax.default_backend() == "cpu" else bench_ntk.SMALL
-    cases = [name for name in bench_ntk.CASES if name not in left_out]
-    found = bench_ntk.measure(cases)
-    rows = [row for name in cases for row in bench_ntk.rows(name, found[name])]
+    rows = []
+    for name in cases:
+        own = begun or bench_ntk.begun([name])  # a CPU has too few cores for all of them
+        rows += bench_ntk.rows(name, bench_ntk.in_turns(*own[name]))
     title = (
         f"empirical NTK, all products in '{bench_ntk.PRECISION}' precision; peak memory beyond "
         "that of a started process, with compilation"
@@ -235,20 +263,23 @@ def against_jacrev() -> None:
 # --- the ConvNet's kernel -------------------------------------------------------------------------
 
 
-def convnet(n_pairs: int = N_PAIRS, rows: int = 0) -> None:
-    """NTK of the ConvNet at initialisation on pairs of digits, as a share of the product's peak."""
+def convnet(n_pairs: int = N_PAIRS, rows: int = 0) -> Iterator:
+    """NTK of the ConvNet at initialisation on pairs of digits, as a share of the product's peak.
+
+    A part in two steps.
+    """
     rows = rows or (MATRIX if jax.default_backend() != "cpu" else MATRIX // 16)
     f, params, x = bench_ntk.digit_pairs(n_pairs)
     # All parameters, each pair of samples once.
     needed = ntk_plan.plan(f, params, x, algorithm="structured", memory=1e18, tile=1).flops
     few = min(n_pairs, EXACT)
     say(f"{needed / 1e12:.3g} TFLOP; errors of the first {few} against float64, of their largest")
-    # They compile side by side, and are timed alone.
     with concurrent.futures.ThreadPoolExecutor() as pool:
         exact = pool.submit(in_float64, n_pairs, few)
         ours = {
             precision: pool.submit(timed_by, f, params, x, precision) for precision in PRECISIONS
         }
+    yield
     peaks = {name: peak(rows, *how) for name, how in PEAKS.items()}
     shown = [
         (f"product of {rows:,} x {rows:,}, {name}", "", f"{value:.1f}", "", "")

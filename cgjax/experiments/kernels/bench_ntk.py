@@ -208,19 +208,13 @@ def in_turns(processes: dict, found: dict, budget: float = BUDGET) -> dict:
     return found
 
 
-def measure(names: list, budget: float = BUDGET) -> dict:
-    """{case: what `in_turns` finds}.
+def begun(names: list) -> dict:
+    """{case: its processes and their first answers}, to be timed by `in_turns`.
 
-    On an accelerator's machine all processes start at once and compile case by case, since a GPU's
-    compiler chooses by timing; the first is timed when the last is compiled.
+    All processes start at once, and compile case by case: a GPU's compiler chooses by timing.
     """
-    at_once = 1 if jax.default_backend() == "cpu" else len(names)
-    found = {}
-    for group in (names[i : i + at_once] for i in range(0, len(names), at_once)):
-        processes = {name: begin(name) for name in group}
-        first = {name: compiled(own) for name, own in processes.items()}
-        found |= {name: in_turns(processes[name], first[name], budget) for name in group}
-    return found
+    processes = {name: begin(name) for name in names}
+    return {name: (own, compiled(own)) for name, own in processes.items()}
 
 
 def _better(before, now):

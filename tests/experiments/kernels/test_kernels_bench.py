@@ -87,7 +87,7 @@ def test_the_convnet_s_part_says_time_share_and_error(monkeypatch, capsys):
         return f, *jax.tree.map(lambda a: np.asarray(a, dtype), (params, x))
 
     monkeypatch.setattr(bench_ntk, "digit_pairs", stand_in)
-    bench.convnet(8, rows=64)
+    assert len(list(bench.convnet(8, rows=64))) == 1
     out = capsys.readouterr().out
     assert out.count("ntk 8 x 8") == 1  # the plan once, not for each precision
     assert all(f"NTK, 8 pairs, {precision}" in out for precision in bench.PRECISIONS)
@@ -105,10 +105,27 @@ def test_parts_are_chosen_and_named(capsys):
     assert command.FAMILIES["kernels"] == bench.__name__
 
 
+def test_parts_are_timed_when_all_of_them_are_compiled(capsys):
+    done = []
+
+    def part(name, fails=False):
+        done.append(f"{name} compiled")
+        if fails:
+            raise jax.errors.JaxRuntimeError("no room\nfor it")
+        yield
+        done.append(f"{name} timed")
+
+    bench.in_two_steps({"a": part("a"), "b": part("b", fails=True), "c": part("c")})
+    assert sorted(done[:3]) == ["a compiled", "b compiled", "c compiled"]
+    assert done[3:] == ["a timed", "c timed"]
+    assert "b: no room\n" in capsys.readouterr().out
+
+
 @pytest.mark.usefixtures("one_device")
 def test_steps_of_image_networks_are_tabled(capsys):
     sizes = {"model.convnet.channels": (2,), "model.convnet.hidden": (3,), "eval.layers": (2,)}
-    bench_images.compare(("convnet",), "smoke", bench_images.SMALL | sizes, 1, 2, ("float32",))
+    changes, dtypes = bench_images.SMALL | sizes, {"convnet": ("float32",)}
+    bench_images.compare(("convnet",), "smoke", changes, 1, 2, dtypes)
     out = capsys.readouterr().out
     assert "convnet: train step, batch 4, 28 x 28 x 2" in out
     assert "float32, one seed" in out and "float32, 2 seeds in one program" in out
