@@ -64,14 +64,14 @@ def empirical(
         found = ntk_programs.small(f, params, x1, x2, form, algorithm, precision, verbose)
         if found is not None:
             warn_once(f, params, x1, precision)  # while the device computes
-            return blamed(*found, f, params=params, x1=x1, x2=x2)
+            return blamed(*found, params=params, x1=x1, x2=x2)
     warn_once(f, params, x1, precision)
     plan = ntk_plan.plan(f, params, x1, x2, form, algorithm, memory, tile, devices, precision)
     if verbose:
         ntk_plan.tell(plan)
     devices = list(jax.local_devices() if devices is None else devices)
     found = ntk_programs.planned(f, params, x1, x2, plan, devices)
-    return blamed(*found, f, params=params, x1=x1, x2=x2)
+    return blamed(*found, params=params, x1=x1, x2=x2)
 
 
 def jacobian(f: Callable, params, x, precision: str = "highest"):

@@ -1,9 +1,7 @@
 """Products of an empirical NTK with vectors, without the kernel; what all its programs share."""
 
-import contextlib
 import functools
 import math
-import weakref
 from collections.abc import Callable
 
 import jax
@@ -12,8 +10,6 @@ import numpy as np
 
 from cgjax.analysis import checks, ntk_blocks, ntk_plan
 from cgjax.analysis.ntk_products import digits
-
-_FINE = {}  # ids of f and of arrays that gave finite numbers, and references that end with them
 
 
 def kernel_vector_product(
@@ -27,7 +23,7 @@ def kernel_vector_product(
     if batch is not None:
         checks.integer("batch", batch, 1)
     found = _kernel_vector_product(f, params, x1, x2, checks.real("v", v), batch, precision)
-    return blamed(*found, f, params=params, x1=x1, x2=x2, v=v)
+    return blamed(*found, params=params, x1=x1, x2=x2, v=v)
 
 
 @functools.partial(jax.jit, static_argnames=("f", "batch", "precision"))
@@ -89,37 +85,19 @@ def checked(found):
     return found, None if jax.default_backend() == "cpu" else jnp.all(jnp.isfinite(found))
 
 
-def blamed(found, is_finite, f, **given):
-    """What f's arguments gave; where it is not finite, the one that is to blame is named.
+def blamed(found, is_finite, **given):
+    """What was found; where it is not finite, the argument that is to blame is named.
 
-    That takes one look, where looking at every argument would take as long as a small kernel. So
-    does waiting for the answer: with the same arrays of JAX's, which do not change, one is enough.
+    That takes one look, where looking at every argument would take as long as a small kernel.
     """
     if isinstance(found, jax.core.Tracer):
         return found
-    parts = (f, *jax.tree.leaves(given))
-    key = tuple(map(id, parts))
-    if key in _FINE:
-        return found
-    references = _references(key, parts, type(found))  # while the device computes
     if is_finite is None:
         # One product is quicker than many looks; where it overflows, the arguments are looked at.
         values = np.asarray(found.block_until_ready()).ravel()
         is_finite = math.isfinite(values.dot(values))
+    elif isinstance(is_finite, jax.Array):
+        is_finite.copy_to_host_async()  # on its way while the device computes
     if not is_finite:
         checks.finite_leaves(**given)
-    elif references:
-        _FINE[key] = references
     return found
-
-
-def _references(key, parts, array):
-    """To f and its arrays: when one of them is gone, so is what is known; None for NumPy's."""
-
-    def forget(_):
-        _FINE.pop(key, None)
-
-    if any(type(part) is not array for part in parts[1:]):
-        return None  # it may change
-    with contextlib.suppress(TypeError):  # what cannot be referred to is looked at again
-        return [weakref.ref(part, forget) for part in parts]

@@ -22,7 +22,6 @@ from cgjax.analysis import (
     ntk_plan,
     ntk_products,
     ntk_programs,
-    ntk_vector,
 )
 from cgjax.analysis.ntk_kernels import Launch
 from cgjax.analysis.ntk_mixing import mixing
@@ -596,45 +595,6 @@ def test_no_module_uses_private_jax():
     assert len(sources) > 20
     found = {path.name: names for path in sources if (names := private_names(path.read_text()))}
     assert not found
-
-
-class _Flag:
-    """An accelerator's answer, which takes time; `looks` counts how often it is waited for."""
-
-    looks = 0
-
-    def __init__(self, is_finite):
-        self.is_finite = is_finite
-
-    def __bool__(self):
-        _Flag.looks += 1
-        return self.is_finite
-
-
-def test_the_same_arrays_are_looked_at_once():
-    """And others each time, those that may change and those that are not finite too."""
-
-    def looks(f, is_finite=True, **given):
-        before = _Flag.looks
-        assert ntk_vector.blamed(found, _Flag(is_finite), f, **given) is found
-        return _Flag.looks - before
-
-    def other(params, x):
-        return relu_net(params, x)
-
-    found, before = jnp.ones(1), len(ntk_vector._FINE)
-    params, x = {"w": jnp.ones(3)}, jnp.arange(2.0)
-    assert [looks(relu_net, params=params, x1=x, x2=None) for _ in range(3)] == [1, 0, 0]
-    assert [looks(other, params=params, x1=x, x2=None) for _ in range(2)] == [1, 0]
-    assert [looks(relu_net, params=params, x1=x, x2=x) for _ in range(2)] == [1, 0]
-    assert [looks(relu_net, params=params, x1=x + i, x2=None) for i in range(2)] == [1, 1]
-    assert [looks(relu_net, params=params, x1=np.ones(2), x2=None) for _ in range(2)] == [1, 1]
-    # The numbers are too large, and no argument is to blame.
-    assert [looks(relu_net, False, params=params, x1=2 * x, x2=None) for _ in range(2)] == [1, 1]
-    with pytest.raises(ValueError, match="x1 holds NaN"):
-        looks(relu_net, False, params=params, x1=x * np.nan, x2=None)
-    del params, x
-    assert len(ntk_vector._FINE) == before
 
 
 # --- networks as their libraries hold them --------------------------------------------------------

@@ -254,8 +254,8 @@ def against_jacrev() -> Iterator:
         own = begun or bench_ntk.begun([name])  # a CPU has too few cores for all of them
         rows += bench_ntk.rows(name, bench_ntk.in_turns(*own[name]))
     title = (
-        f"empirical NTK, all products in '{bench_ntk.PRECISION}' precision, of the same arrays at "
-        "each call; peak memory beyond that of a started process, with compilation"
+        f"empirical NTK, all products in '{bench_ntk.PRECISION}' precision; peak memory beyond "
+        "that of a started process, with compilation"
     )
     table(title, ("network", "form", "ms", "peak MiB", "ours is faster by"), rows)
 
