@@ -1569,3 +1569,39 @@ def test_the_rows_below_the_paper_are_counted():
         f"the paper, `orthogonal_monolithic` {-monolithic:.3f}"
     )
     assert expected in plain(SPRITES.read_text()), expected
+
+
+def seeds_of(file, metric):
+    return read_json(report.RECORD / f"{file}.json")["metrics"][metric]["values"]
+
+
+def test_whole_runs_with_the_largest_gradient_rounded():
+    row = "sprites/orthogonal_compositional-fast"
+    float32, bfloat16, older, older_bfloat16 = (
+        seeds_of(f"{row}{label}", "r2_all")
+        for label in ("-rounded_gradient", "-bfloat16_rounded_gradient", "", "-bfloat16")
+    )
+    assert (
+        "seeds 0 and 2 have {:.3f} and {:.3f} in float32, {:.3f} and {:.3f} with bfloat16 "
+        "activations, {:.3f} and {:.3f} in the older run. Seed 1 ends low in both, {:.3f} and "
+        "{:.3f}, as it did in the older bfloat16 run ({:.3f}), and not in the older float32 run "
+        "({:.3f})."
+    ).format(
+        float32[0], float32[2], bfloat16[0], bfloat16[2], older[0], older[2],
+        float32[1], bfloat16[1], older_bfloat16[1], older[1],
+    ) in plain(SPRITES.read_text())  # fmt: skip
+
+
+def test_slopes_by_kernels_and_by_the_compilers_forms():
+    text, metric = plain(KERNELS.read_text()), "extrapolation, d=0: slope"
+    new, old = (
+        seeds_of(f"kernels/addition_mnist-fast-ext_d0{label}", metric) for label in ("_kernels", "")
+    )
+    assert (
+        "{:.3f} and {:.3f} ({:.3f} and {:.3f} before; a third seed {:.3f})".format(*new, *old)
+    ) in text
+    new, old = (
+        seeds_of(f"kernels/addition_cifar_resnet-fast-ext{label}", metric)
+        for label in ("_kernels", "")
+    )
+    assert "{:.3f} and {:.3f} ({:.3f} and {:.3f})".format(*new, *old) in text

@@ -205,7 +205,8 @@ def test_the_report_prints_every_table(capsys):
     printed = capsys.readouterr().out
     titles = [line.removeprefix("## ") for line in printed.splitlines() if line.startswith("#")]
     own = ["sprites", "sprites, beyond the paper", "sprites, size fast"]
-    own += ["sprites, size fast, bfloat16", "sprites, size paper"]
+    own += ["sprites, size fast, bfloat16", "sprites, size fast, bfloat16_rounded_gradient"]
+    own += ["sprites, size fast, rounded_gradient", "sprites, size paper"]
     own += ["support", "vectors", "kernels", "kernels, recomputed", "bumps"]
     own += ["resistance: orderings", "resistance: recomputed"]
     own += ["subnetworks", "subnetworks: structure", "across papers: pairs"]
