@@ -1581,15 +1581,14 @@ def test_whole_runs_with_the_largest_gradient_rounded():
         seeds_of(f"{row}{label}", "r2_all")
         for label in ("-rounded_gradient", "-bfloat16_rounded_gradient", "", "-bfloat16")
     )
-    assert (
-        "seeds 0 and 2 have {:.3f} and {:.3f} in float32, {:.3f} and {:.3f} with bfloat16 "
-        "activations, {:.3f} and {:.3f} in the older run. Seed 1 ends low in both, {:.3f} and "
-        "{:.3f}, as it did in the older bfloat16 run ({:.3f}), and not in the older float32 run "
-        "({:.3f})."
-    ).format(
-        float32[0], float32[2], bfloat16[0], bfloat16[2], older[0], older[2],
-        float32[1], bfloat16[1], older_bfloat16[1], older[1],
-    ) in plain(SPRITES.read_text())  # fmt: skip
+    (a, low, b), (c, low_too, d) = float32, bfloat16
+    sentence = (
+        f"seeds 0 and 2 have {a:.3f} and {b:.3f} in float32, {c:.3f} and {d:.3f} with bfloat16 "
+        f"activations, {older[0]:.3f} and {older[2]:.3f} in the older run. Seed 1 ends low in both, "
+        f"{low:.3f} and {low_too:.3f}, as it did in the older bfloat16 run ({older_bfloat16[1]:.3f}), "
+        f"and not in the older float32 run ({older[1]:.3f})."
+    )
+    assert sentence in plain(SPRITES.read_text())
 
 
 def test_slopes_by_kernels_and_by_the_compilers_forms():
