@@ -1584,9 +1584,9 @@ def test_whole_runs_with_the_largest_gradient_rounded():
     (a, low, b), (c, low_too, d) = float32, bfloat16
     sentence = (
         f"seeds 0 and 2 have {a:.3f} and {b:.3f} in float32, {c:.3f} and {d:.3f} with bfloat16 "
-        f"activations, {older[0]:.3f} and {older[2]:.3f} in the older run. Seed 1 ends low in both, "
-        f"{low:.3f} and {low_too:.3f}, as it did in the older bfloat16 run ({older_bfloat16[1]:.3f}), "
-        f"and not in the older float32 run ({older[1]:.3f})."
+        f"activations, {older[0]:.3f} and {older[2]:.3f} in the older run. Seed 1 ends low in "
+        f"both, {low:.3f} and {low_too:.3f}, as it did in the older bfloat16 run "
+        f"({older_bfloat16[1]:.3f}), and not in the older float32 run ({older[1]:.3f})."
     )
     assert sentence in plain(SPRITES.read_text())
 
