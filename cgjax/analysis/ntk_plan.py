@@ -16,18 +16,15 @@ from cgjax.core.logging import say
 FORMS = ("full", "per_output", "trace", "mean_trace", "mean_output")
 ALGORITHMS = ("structured", "jacobian", "vector")
 
-# Below this, several devices or several tiles cost more than they save.
-_WORTH_SPLITTING = 2e9
+_WORTH_SPLITTING = 2e9  # below, several devices or several tiles cost more than they save
 _SMALL = 64 * 2**20  # bytes that every machine has
 _WORTH_PASSES = 2e10  # below, several passes over little data take longer than one
 _WORTH_CALLS = 2e4  # below, a CPU spends more time on calls of products than in them
 # Operations in a second, seconds of one more step of a program, bytes of Jacobians in a second.
-# On a CPU fitted to small kernels on two cores, where the compiler joins the steps of the smallest.
-# On a GPU estimated; the last so that a ConvNet of 3.9 million parameters goes layer by layer with
-# 4 samples: on an H200 0.49 ms, and 0.69 by whole Jacobians.
+# Fitted to small kernels on two cores; on a GPU estimated, the last so that a ConvNet goes layer by
+# layer with 4 samples: on an H200 0.49 ms, and 0.69 by whole Jacobians.
 _SPEEDS = {"cpu": (5e10, 1e-8, math.inf), "gpu": (2e13, 5e-6, 5e11)}
-# Rows (samples times outputs) of a tile that still keep a matrix product busy.
-_BUSY_ROWS = 256
+_BUSY_ROWS = 256  # samples times outputs of a tile that still keep a matrix product busy
 _MAX_TILE = 2048
 SMALL_LEAF = 4096  # values: smaller leaves are contracted together
 
@@ -255,14 +252,12 @@ def choose(
 
 def _seconds(plan, sizes, n1, n2, platform):
     """About how long a plan takes: operations; for small kernels steps, and what is kept."""
-    directions = max(1, plan.how.directions)
     steps = {
         "structured": 2 * len(sizes.dense) + 3 * len(sizes.spread),
         "jacobian": sum(size > SMALL_LEAF for size in sizes.leaves),
-        "vector": math.ceil((n2 or n1) * _outputs(sizes, plan.how.form) / directions),
+        "vector": (n2 or n1) * _outputs(sizes, plan.how.form) / max(1, plan.how.directions),
     }[plan.algorithm]
-    _, _, kept, _ = _costs(sizes, plan.how.form, plan.algorithm)
-    kept *= sizes.itemsize * (n1 + (n2 or 0))
+    kept = _costs(sizes, plan.how.form, plan.algorithm)[2] * sizes.itemsize * (n1 + (n2 or 0))
     operations, step, moved = _SPEEDS.get(platform, _SPEEDS["gpu"])
     return plan.flops / operations + steps * step + kept / moved
 
