@@ -242,17 +242,22 @@ def svc_loop(kappas: np.ndarray, task: tasks.Task) -> np.ndarray:
 def against_jacrev() -> Iterator:
     """Ours, by automatic choice, and the plain contraction of Jacobians; a part in two steps."""
     backend = jax.default_backend()
-    left_out = {"cpu": (), "tpu": tuple(bench_ntk.CASES)}.get(backend, bench_ntk.SMALL)
-    cases = [name for name in bench_ntk.CASES if name not in left_out]
-    begun = {} if backend == "cpu" else bench_ntk.begun(cases)
-    yield
-    if not cases:
+    if backend == "tpu":
+        yield
         say("empirical NTKs: not on a TPU, which lets in one process at a time")
         return
+    # A CPU has too few cores for several cases; a process of each form is much of a host's memory.
+    large, small = bench_ntk.LARGE, bench_ntk.SMALL
+    groups = [(name,) for name in small + large] if backend == "cpu" else [large, small]
+    begun = {} if backend == "cpu" else bench_ntk.begun(large)
+    yield
     rows = []
-    for name in cases:
-        own = begun or bench_ntk.begun([name])  # a CPU has too few cores for all of them
-        rows += bench_ntk.rows(name, bench_ntk.in_turns(*own[name]))
+    for group in groups:
+        begun |= {} if group[0] in begun else bench_ntk.begun(group)
+        for name in group:
+            found = bench_ntk.in_turns(*begun[name])
+            say(bench_ntk.told(name, found))  # who stops the benchmark has what was timed
+            rows += bench_ntk.rows(name, found)
     title = (
         f"empirical NTK, all products in '{bench_ntk.PRECISION}' precision; peak memory beyond "
         "that of a started process, with compilation"

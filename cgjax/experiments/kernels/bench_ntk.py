@@ -84,7 +84,7 @@ CASES = {
     "MLP 784-512-512-10, n 512, in 4 GiB": Case(mlp(784, 512, 3, 10), 512, "full", 4 * GIB),
     "ConvNet, n 64, in 4 GiB": Case(digit_pairs, 64, "mean_trace", 4 * GIB),
 }
-SMALL = tuple(CASES)[:4]  # an accelerator would be idle most of the time
+SMALL, LARGE = tuple(CASES)[:4], tuple(CASES)[4:]
 
 
 def forms(f: Callable, case: Case) -> dict:
@@ -208,7 +208,7 @@ def in_turns(processes: dict, found: dict, budget: float = BUDGET) -> dict:
     return found
 
 
-def begun(names: list) -> dict:
+def begun(names: tuple) -> dict:
     """{case: its processes and their first answers}, to be timed by `in_turns`.
 
     All processes start at once, and compile case by case: a GPU's compiler chooses by timing.
@@ -221,6 +221,12 @@ def _better(before, now):
     if isinstance(now, dict):
         return now | {"seconds": min(before["seconds"], now["seconds"])}
     return now
+
+
+def told(name: str, found: dict) -> str:
+    """What was found of a case, in one line."""
+    each = (r if isinstance(r, str) else f"{1e3 * r['seconds']:.3f} ms" for r in found.values())
+    return f"{name}: " + ", ".join(f"{how} {words}" for how, words in zip(found, each))
 
 
 def rows(name: str, found: dict) -> list:

@@ -61,6 +61,8 @@ def test_a_process_answers_until_it_is_left_alone():
     found = bench_ntk.in_turns(processes, bench_ntk.compiled(processes), budget=0.1)
     assert found.pop("no such form") == "failed (exit 1)"
     assert found[bench_ntk.OURS]["seconds"] > 0 and found[bench_ntk.OURS]["peak"] > 0
+    told = bench_ntk.told(name, found | {bench_ntk.PLAIN: "out of memory"})
+    assert re.fullmatch(f"{name}: ours [0-9.]+ ms, jacrev out of memory", told)
     found[bench_ntk.PLAIN] = dict(found[bench_ntk.OURS])
     lines = bench_ntk.rows(name, found)
     assert [line[1] for line in lines] == [bench_ntk.OURS, bench_ntk.PLAIN]
@@ -68,6 +70,36 @@ def test_a_process_answers_until_it_is_left_alone():
     found[bench_ntk.PLAIN]["norm"] *= 2
     with pytest.raises(RuntimeError, match="different kernels"):
         bench_ntk.rows(name, found)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "gpu", "tpu"])
+def test_cases_are_told_as_they_are_timed(backend, monkeypatch, capsys):
+    """On every backend but a TPU all of them; an accelerator's many processes in two groups."""
+    groups = []
+
+    def begun(names):
+        groups.append(names)
+        return {
+            name: (name, {bench_ntk.OURS: {"seconds": 1, "peak": 0, "norm": 1}}) for name in names
+        }
+
+    def timed(name, found):
+        if name == "ConvNet, n 4":
+            raise KeyboardInterrupt
+        return found
+
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    monkeypatch.setattr(bench_ntk, "begun", begun)
+    monkeypatch.setattr(bench_ntk, "in_turns", timed)
+    part = bench.against_jacrev()
+    next(part)
+    if backend == "tpu":
+        assert next(part, "ended") == "ended" and not groups
+        return
+    assert groups == ([] if backend == "cpu" else [bench_ntk.LARGE])
+    with pytest.raises(KeyboardInterrupt):
+        next(part)
+    assert "MLP 784-512-512-10, n 8: ours 1000.000 ms\n" in capsys.readouterr().out
 
 
 def test_running_out_of_memory_is_said(monkeypatch, capsys):
