@@ -56,6 +56,10 @@ def empirical(
         which f states one itself keeps it, which a warning says where the kernel loses digits.
     verbose: say what it will cost, once for each plan.
 
+    Where NaN or infinity in an argument reaches the kernel, an error names the argument. On an
+    accelerator kernels of less than 50 MFLOP are looked at in the first call of their program only:
+    to ask takes longer than to compute them.
+
     >>> empirical(f, params, x).shape
     (6, 6, 2, 2)
     """

@@ -21,17 +21,29 @@ class _NotSmall(Exception):
 
 
 _LARGE = set()  # kernels that were found not to be small: to trace them again takes time
+_WORTH_A_LOOK = 5e7  # operations: below, an accelerator has computed before it is asked
+_NEW = []  # programs that do not look at what they found, and have not been called yet
 
 
 def small(f, params, x1, x2, *how):
-    """A small kernel as `checked`, or None where it is large; how: as of the program."""
+    """A small kernel as `checked`, or None where it is large; how: as of the program.
+
+    An accelerator takes longer to answer whether a kernel is finite than to compute a tiny one:
+    such kernels are looked at after the first call of their program, which takes seconds anyway.
+    """
     if _LARGE and _key(f, x1, x2, how) in _LARGE:
         return None
     try:
-        return _small(f, params, x1, x2, *how)
+        kernel, is_finite = _small(f, params, x1, x2, *how)
     except _NotSmall:
         _LARGE.add(_key(f, x1, x2, how))
         return None
+    if not isinstance(is_finite, tuple):
+        return kernel, is_finite
+    if not _NEW or not checks.known(kernel):
+        return kernel, True
+    _NEW.clear()
+    return kernel, checks.is_finite(kernel)
 
 
 def _key(f, x1, x2, how):
@@ -46,7 +58,11 @@ def _small(f, params, x1, x2, form, algorithm, precision, verbose):
         raise _NotSmall
     if verbose:
         ntk_plan.tell(plan)
-    return _whole(f, params, x1, x2, plan.how)
+    kernel, is_finite = _whole(f, params, x1, x2, plan.how)
+    if jax.default_backend() == "cpu" or plan.flops > _WORTH_A_LOOK:
+        return kernel, is_finite
+    _NEW.append(f)
+    return kernel, ()
 
 
 def planned(f, params, x1, x2, plan, devices):

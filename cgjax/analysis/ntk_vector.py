@@ -82,7 +82,10 @@ def length(x):
 
 def checked(found):
     """The end of a program: its result, and whether it is finite; None on a CPU: look there."""
-    return found, None if jax.default_backend() == "cpu" else jnp.all(jnp.isfinite(found))
+    if jax.default_backend() == "cpu":
+        return found, None
+    # Into the host's memory: to be fetched from the device's takes an H200's host 0.15 ms longer.
+    return found, jax.device_put(jnp.all(jnp.isfinite(found)), jax.memory.Space.Host)
 
 
 def blamed(found, is_finite, **given):
@@ -96,8 +99,6 @@ def blamed(found, is_finite, **given):
         # One product is quicker than many looks; where it overflows, the arguments are looked at.
         values = np.asarray(found.block_until_ready()).ravel()
         is_finite = math.isfinite(values.dot(values))
-    elif isinstance(is_finite, jax.Array):
-        is_finite.copy_to_host_async()  # on its way while the device computes
     if not is_finite:
         checks.finite_leaves(**given)
     return found

@@ -654,6 +654,25 @@ def test_digits_that_f_itself_leaves_out_are_told(mlp, monkeypatch):
         ntk_mixing.warn_once(stated, params, x)  # once
 
 
+def test_an_accelerator_looks_at_tiny_kernels_once(mlp, monkeypatch):
+    """Whether they are finite; at larger ones every time, by a flag that is sent to the host."""
+    params, x, _ = jax.tree.map(lambda a: jnp.asarray(a, np.float32), mlp)
+    nan = x.at[2].set(jnp.nan)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    for least, times in ((0, 2), (1e9, 1)):
+        monkeypatch.setattr(ntk_programs, "_WORTH_A_LOOK", least)
+        f = functools.partial(relu_net)
+        kernel = jax.jit(lambda params, x, f=f: ntk.empirical(f, params, x))
+        assert np.isnan(kernel(params, nan)).any()  # in someone's program there is no looking
+        for _ in range(times):
+            with pytest.raises(ValueError, match="x1 .*NaN|x1 .*nan"):
+                ntk.empirical(f, params, nan)
+        assert np.isfinite(ntk.empirical(f, params, x)).all()
+    assert np.isnan(ntk.empirical(f, params, nan)).any()  # not the first call of its program
+    with pytest.raises(ValueError, match="x1"):
+        ntk.empirical(f, params, nan[1:])
+
+
 def test_batch_norm_in_training_mode_is_told(mlp):
     linen = pytest.importorskip("flax.linen")
     x, net = mlp[1].astype(jnp.float32), linen.BatchNorm(use_running_average=False)

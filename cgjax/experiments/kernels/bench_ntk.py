@@ -183,13 +183,13 @@ def begin(name: str, hows: tuple = ()) -> dict:
     return {how: Asked(code.format(name, how), env) for how in hows}
 
 
-def compiled(processes: dict) -> dict:
+def compiled(processes: dict, asked: tuple = ()) -> dict:
     """The first answers, {form: {"seconds", "peak", "norm"}, or in a few words why there is none}.
 
-    Asks all of them at once, and shows what else they say.
+    Asks all at once, but for those that were asked before, and shows what else they say.
     """
-    for process in processes.values():
-        process.ask()
+    for how in processes.keys() - set(asked):
+        processes[how].ask()
     return {how: process.answer(say) for how, process in processes.items()}
 
 
@@ -214,7 +214,12 @@ def begun(names: tuple) -> dict:
     All processes start at once, and compile case by case: a GPU's compiler chooses by timing.
     """
     processes = {name: begin(name) for name in names}
-    return {name: (own, compiled(own)) for name, own in processes.items()}
+    # A compiler looks long for a program that fits where there is none: it may look meanwhile.
+    early = {name: (PLAIN,) if CASES[name].limit else () for name in names}
+    for name, hows in early.items():
+        for how in hows:
+            processes[name][how].ask()
+    return {name: (own, compiled(own, early[name])) for name, own in processes.items()}
 
 
 def _better(before, now):
