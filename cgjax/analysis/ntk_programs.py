@@ -21,8 +21,8 @@ class _NotSmall(Exception):
 
 
 _LARGE = set()  # kernels that were found not to be small: to trace them again takes time
-_WORTH_A_LOOK = 5e7  # operations: below, an accelerator has computed before it is asked
-_NEW = []  # programs that do not look at what they found, and have not been called yet
+_WORTH_A_LOOK = 5e7  # operations: below, to ask an accelerator takes longer than to compute
+_NEW = []  # functions whose tiny kernels were not looked at yet
 
 
 def small(f, params, x1, x2, *how):
@@ -59,9 +59,9 @@ def _small(f, params, x1, x2, form, algorithm, precision, verbose):
     if verbose:
         ntk_plan.tell(plan)
     kernel, is_finite = _whole(f, params, x1, x2, plan.how)
-    if jax.default_backend() == "cpu" or plan.flops > _WORTH_A_LOOK:
+    if is_finite is None or plan.flops > _WORTH_A_LOOK:
         return kernel, is_finite
-    _NEW.append(f)
+    _NEW.append(f)  # while this is traced: in its first call
     return kernel, ()
 
 
