@@ -22,7 +22,7 @@ class _NotSmall(Exception):
 
 _LARGE = set()  # kernels that were found not to be small: to trace them again takes time
 _WORTH_A_LOOK = 5e7  # operations: below, to ask an accelerator takes longer than to compute
-_NEW = []  # functions whose tiny kernels were not looked at yet
+_NEW = set()  # not empty from where a tiny kernel's program is traced to where its kernel is known
 
 
 def small(f, params, x1, x2, *how):
@@ -61,7 +61,7 @@ def _small(f, params, x1, x2, form, algorithm, precision, verbose):
     kernel, is_finite = _whole(f, params, x1, x2, plan.how)
     if is_finite is None or plan.flops > _WORTH_A_LOOK:
         return kernel, is_finite
-    _NEW.append(f)  # while this is traced: in its first call
+    _NEW.add(True)
     return kernel, ()
 
 
