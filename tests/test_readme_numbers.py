@@ -1608,6 +1608,31 @@ def test_whole_runs_with_the_largest_gradient_rounded():
         assert sentence in text, sentence
 
 
+def test_backgrounds_of_sixteen_seeds():
+    """Two kinds of low seeds: of a front network whose background leaks, and others."""
+    row = "sprites/orthogonal_compositional-fast-sixteen_seeds"
+    kinds = ("", "_unrounded", "_bfloat16")
+    entries = [read_json(report.RECORD / f"{row}{kind}.json") for kind in kinds]
+    r2 = np.array([entry["metrics"]["r2_all"]["values"] for entry in entries])
+    backgrounds = [entry["models"]["compositional"]["front_background"] for entry in entries]
+    backgrounds, is_low = np.array(backgrounds), r2 < 0.925
+    leaks = backgrounds > -1.28
+    assert r2.size == 48 and is_low.sum() == 8 and leaks.sum() == 3 and np.all(is_low[leaks])
+
+    def range_of(found, which, form):
+        return " to ".join(f"{value:{form}}" for value in sorted(found[which])[:: which.sum() - 1])
+
+    def deepest_last(which, form):
+        return " to ".join(range_of(backgrounds, which, form).split(" to ")[::-1])
+
+    others = is_low & ~leaks
+    assert (
+        f"three have their background at {deepest_last(leaks, '.2f')}, and they end at "
+        f"{range_of(r2, leaks, '.3f')}; the five other low ones, {range_of(r2, others, '.3f')}, "
+        f"have {deepest_last(others, '.1f')}, like the rest ({deepest_last(~is_low, '.1f')})"
+    ) in plain(SPRITES.read_text())
+
+
 def fisher(a, b, n):
     """Two-sided p of a and b events in two groups of n."""
     ways = [math.comb(n, k) * math.comb(n, a + b - k) for k in range(a + b + 1)]
