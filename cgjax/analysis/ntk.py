@@ -57,8 +57,8 @@ def empirical(
     verbose: say what it will cost, once for each plan.
 
     Where NaN or infinity in an argument reaches the kernel, an error names the argument. On an
-    accelerator kernels of less than 50 MFLOP are looked at in the first call of their program only:
-    to ask takes longer than to compute them.
+    accelerator kernels of less than 50 MFLOP are looked at in the first call of their program at
+    most: to ask takes longer than to compute them.
 
     >>> empirical(f, params, x).shape
     (6, 6, 2, 2)

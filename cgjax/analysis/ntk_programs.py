@@ -29,7 +29,8 @@ def small(f, params, x1, x2, *how):
     """A small kernel as `checked`, or None where it is large; how: as of the program.
 
     An accelerator takes longer to answer whether a kernel is finite than to compute a tiny one:
-    such kernels are looked at after the first call of their program, which takes seconds anyway.
+    such kernels are looked at after the first call of their program, which takes seconds anyway;
+    not even then where it was traced inside of someone's program and others were looked at since.
     """
     if _LARGE and _key(f, x1, x2, how) in _LARGE:
         return None

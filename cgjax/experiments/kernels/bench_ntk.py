@@ -1,5 +1,6 @@
 """Empirical NTKs against plain jacrev: time and peak memory, each form in a process of its own."""
 
+import concurrent.futures
 import functools
 import pathlib
 import resource
@@ -183,13 +184,13 @@ def begin(name: str, hows: tuple = ()) -> dict:
     return {how: Asked(code.format(name, how), env) for how in hows}
 
 
-def compiled(processes: dict, asked: tuple = ()) -> dict:
+def compiled(processes: dict) -> dict:
     """The first answers, {form: {"seconds", "peak", "norm"}, or in a few words why there is none}.
 
-    Asks all at once, but for those that were asked before, and shows what else they say.
+    Asks all of them at once, and shows what else they say.
     """
-    for how in processes.keys() - set(asked):
-        processes[how].ask()
+    for process in processes.values():
+        process.ask()
     return {how: process.answer(say) for how, process in processes.items()}
 
 
@@ -214,12 +215,17 @@ def begun(names: tuple) -> dict:
     All processes start at once, and compile case by case: a GPU's compiler chooses by timing.
     """
     processes = {name: begin(name) for name in names}
-    # A compiler looks long for a program that fits where there is none: it may look meanwhile.
-    early = {name: (PLAIN,) if CASES[name].limit else () for name in names}
-    for name, hows in early.items():
-        for how in hows:
-            processes[name][how].ask()
-    return {name: (own, compiled(own, early[name])) for name, own in processes.items()}
+    limited = [name for name in names if CASES[name].limit]
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        # A compiler looks long for a program that fits where there is none: it may look meanwhile.
+        plain = {n: pool.submit(compiled, {PLAIN: processes[n][PLAIN]}) for n in limited}
+        found = {}
+        for name, own in processes.items():
+            others = {how: own[how] for how in own if how != PLAIN or name not in limited}
+            found[name] = compiled(others)
+        for name in limited:
+            found[name] |= plain[name].result()
+    return {name: (own, found[name]) for name, own in processes.items()}
 
 
 def _better(before, now):

@@ -72,6 +72,26 @@ def test_a_process_answers_until_it_is_left_alone():
         bench_ntk.rows(name, found)
 
 
+def test_what_a_limit_may_stop_compiles_beside_the_others(monkeypatch):
+    """All are asked once and answer under their own names, ours first."""
+    asked = []
+
+    class Process:
+        def __init__(self, how):
+            self.ask, self.answer = lambda: asked.append(how), lambda show: how
+
+    hows = (bench_ntk.OURS, bench_ntk.PLAIN)
+    monkeypatch.setattr(
+        bench_ntk, "begin", lambda name: {how: Process(f"{name}: {how}") for how in hows}
+    )
+    names = bench_ntk.LARGE
+    begun = bench_ntk.begun(names)
+    wanted = {name: {how: f"{name}: {how}" for how in hows} for name in names}
+    assert {name: found for name, (_, found) in begun.items()} == wanted
+    assert all(tuple(found) == hows for _, found in begun.values())
+    assert sorted(asked) == sorted(text for found in wanted.values() for text in found.values())
+
+
 @pytest.mark.parametrize("backend", ["cpu", "gpu", "tpu"])
 def test_cases_are_told_as_they_are_timed(backend, monkeypatch, capsys):
     """On every backend but a TPU all of them; an accelerator's many processes in two groups."""
