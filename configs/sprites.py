@@ -240,6 +240,7 @@ KEYS = {
     "optim.lr_final": key(1e-5, "last learning rate, along a cosine", low=0, is_traced=True),
     "optim.lr_every": key(1, "steps at a constant rate: 1, or an epoch's length", low=1),
     "optim.weight_decay": key(1e-5, "of AdamW, on every parameter", low=0, is_traced=True),
+    "optim.b2": key(0.999, "AdamW keeps this of squared gradients", low=0, high=0.9999),
     "optim.loss": key("mse", "what is minimised", choices=tuple(LOSSES)),
     "eval.n": key(0, "scenes of each evaluation set", low=1),
     "eval.batch": key(1000, "scenes over which one R2 is taken; divides eval.n", low=2),

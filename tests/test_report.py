@@ -104,6 +104,8 @@ GIVEN = {
     "published_splits_pretrained": (*_SPLITS, "parts.pretrained.optim.lr"),
     "published_splits_pretrained_90": (*_SPLITS, "parts.pretrained.optim.lr"),
     "one_mask": ("masks.seeds",),
+    "b2_0.98": ("optim.b2",),
+    "b2_0.98_bfloat16": ("optim.b2",),
     "10000_problems": ("data.n_train", "masks.epochs", "masks.seeds", "train.epochs"),
 }
 
@@ -205,6 +207,7 @@ def test_the_report_prints_every_table(capsys):
     printed = capsys.readouterr().out
     titles = [line.removeprefix("## ") for line in printed.splitlines() if line.startswith("#")]
     own = ["sprites", "sprites, beyond the paper", "sprites, size fast"]
+    own += [f"sprites, size fast, b2_0.98{kind}" for kind in ("", "_bfloat16")]
     own += ["sprites, size fast, bfloat16", "sprites, size fast, bfloat16_rounded_gradient"]
     own += ["sprites, size fast, rounded_gradient", "sprites, size fast, sixteen_seeds"]
     own += [f"sprites, size fast, sixteen_seeds_{kind}" for kind in ("bfloat16", "unrounded")]

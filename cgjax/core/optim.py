@@ -48,12 +48,12 @@ def plateau(metric: str, sense: str, factor: float, patience: int, every: int) -
     return control
 
 
-def adamw(schedule, weight_decay: float) -> optax.GradientTransformation:
-    """AdamW with betas (0.9, 0.999), eps 1e-8 outside the root, decay on every parameter.
+def adamw(schedule, weight_decay: float, b2: float = 0.999) -> optax.GradientTransformation:
+    """AdamW with betas (0.9, b2), eps 1e-8 outside the root, decay on every parameter.
 
     The moments are one vector: leaf by leaf, small networks spend their time starting kernels.
     """
-    adamw = optax.adamw(schedule, b1=0.9, b2=0.999, eps=1e-8, weight_decay=weight_decay)
+    adamw = optax.adamw(schedule, b1=0.9, b2=b2, eps=1e-8, weight_decay=weight_decay)
     return optax.flatten(adamw)
 
 

@@ -47,6 +47,7 @@ class Experiment(NamedTuple):
     grads: Callable | None = None  # in place of jax.value_and_grad, with its signature
     identity: tuple = ("seed",)  # the numbers of a replica that tell it from all others
     own_data: bool = False  # data has a leading replica axis
+    compiler_options: dict | None = None  # of XLA, for the call of training steps
 
 
 class Best(NamedTuple):
@@ -389,7 +390,8 @@ class SetUp:
 
     def compile_call(self, state, data, rows):
         """state, data, rows -> (state, metrics [steps, R])"""
-        compiled = self.lowered_call(state, data, rows).compile()
+        lowered = self.lowered_call(state, data, rows)
+        compiled = lowered.compile(compiler_options=self.experiment.compiler_options)
         return lambda state, data, rows: compiled(state, data, rows, self.keys, self.replicas)
 
     def compile_evaluate(self, state, data):

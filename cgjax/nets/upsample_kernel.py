@@ -5,8 +5,7 @@ that of the last inner stage, is held, it is multiplied by the last kernel: the 
 interpolates only those 4 o products per pixel. Only its gradient reads that output itself, from
 memory: computing it again took longer on an H200. Backward, each stage is one kernel. Activations
 are [rows, columns, images, channels] between the kernels, `upsample_geometry` says why. Sums are
-float32 whatever the dtype of the activations; the largest gradient, that of the last inner stage,
-is bfloat16 in memory even where they are float32. Only reverse-mode derivatives exist here;
+float32 whatever the dtype of the activations. Only reverse-mode derivatives exist here;
 `upsample.reordered` has both.
 """
 
@@ -64,9 +63,6 @@ class Tuning(NamedTuple):
 # The fastest of those timed on an H200, one by one or in a training step.
 TUNED = Tuning()
 FEW = 8
-# In memory only: the gradient in front of the last ELU is written and read once, and half as many
-# bytes are a fifteenth of a float32 step. Where they are read, sums and products are as elsewhere.
-LARGEST = jnp.bfloat16
 
 
 def supports(channels: int, out_channels: int, kernel: int, activation: str) -> bool:
@@ -243,7 +239,7 @@ def last_stage_back(grad, y, last_kernel, tuning, interpret):
     launch, out, taps = tuning.last_back, last_kernel.shape[3], COLUMNS * c
     grid = (n, pl.cdiv(images, launch.tile))
     parts = ShapeDtypeStruct((*grid, taps + c + COLUMNS // 4), FLOAT)
-    shapes = (ShapeDtypeStruct(y.shape, LARGEST), parts)
+    shapes = (ShapeDtypeStruct(y.shape, y.dtype), parts)
     dx, parts = call(
         bodies.last_back_body, (grad, y, last_kernel), grid, shapes, launch, c, interpret
     )

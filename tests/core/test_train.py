@@ -156,6 +156,11 @@ def test_a_finished_run_returns_without_compiling(whole, whole_copy, monkeypatch
     equal(history["eval"], whole[1]["eval"])
 
 
+def test_the_compiler_is_given_the_options_of_an_experiment(tmp_path):
+    with pytest.raises(jax.errors.JaxRuntimeError, match="xla_no_such_option"):
+        run(toy.config(seeds=(0,)), tmp_path, compiler_options={"xla_no_such_option": True})
+
+
 def test_a_replica_that_turns_non_finite_is_frozen_and_named(whole, tmp_path, caplog):
     state, history = run(toy.config(seeds=(0, 1, 2)), tmp_path, poison=1)
     assert list(state.died_at) == [-1, 5, -1]

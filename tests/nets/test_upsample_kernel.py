@@ -126,7 +126,6 @@ def value_and_grads(stack, x, convs):
 
 def test_eight_devices_run_the_kernels_on_their_own_rows_and_agree_with_plain_form(monkeypatch):
     monkeypatch.setattr(upsample_kernel, "upsample_stack", kernels)
-    monkeypatch.setattr(upsample_kernel, "LARGEST", jnp.float32)  # else they differ by its rounding
     # Three stages: an inner stage that the last kernel follows, and one that it does not.
     x, convs = decoder(jax.random.key(1), jnp.float32, (C, C, 3), batch=4 * BATCH)
     place = parallel.layout(SLOTS, 4 * BATCH)
@@ -143,20 +142,6 @@ def test_eight_devices_run_the_kernels_on_their_own_rows_and_agree_with_plain_fo
     wanted = value_and_grads(plain, x, convs)
     for a, b in zip(jax.tree.leaves((images, grads)), jax.tree.leaves(wanted), strict=True):
         np.testing.assert_allclose(a, b, rtol=0, atol=2e-6 * np.abs(b).max())
-
-
-def test_rounding_the_largest_gradient_in_memory_moves_the_others_little():
-    x, convs = decoder(jax.random.key(3), jnp.float32, (C, 3))
-    images, (d_x, d_convs) = value_and_grads(kernels, x, convs)
-    plain_images, (plain_x, plain_convs) = value_and_grads(plain, x, convs)
-    (d_kernel, d_bias), last = d_convs
-    (plain_kernel, plain_bias), plain_last = plain_convs
-    # Neither the images nor what the last stage itself finds has seen it.
-    for a, b in zip((images, d_bias, *last), (plain_images, plain_bias, *plain_last), strict=True):
-        np.testing.assert_allclose(a, b, rtol=0, atol=2e-6 * np.abs(b).max())
-    for a, b in ((d_x, plain_x), (d_kernel, plain_kernel)):
-        assert 1e-5 < np.linalg.norm(a - b) / np.linalg.norm(b) < 2e-3
-        assert a.dtype == jnp.float32
 
 
 def test_kernels_are_chosen_where_each_gpu_has_rows(monkeypatch, capsys):

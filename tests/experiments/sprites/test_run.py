@@ -54,6 +54,28 @@ def quick(**train_keys):
     return settings(changes=changes | {"model.broadcast.n_layers": "2"}, **train_keys)
 
 
+@pytest.mark.parametrize("is_one", [True, False])
+def test_kernels_of_a_step_run_side_by_side_on_one_gpu_only(monkeypatch, is_one):
+    monkeypatch.setattr(parallel, "on_one_nvidia", lambda: is_one)
+    config = quick()
+    options = sprites.experiment(config, models.build(config, "compositional"), {}).compiler_options
+    assert (options is not None) == is_one
+    jax.jit(jnp.sin).lower(1.0).compile(options)  # the compiler knows them
+
+
+@pytest.mark.parametrize("b2", [0.999, 0.98])
+def test_what_adamw_keeps_of_squared_gradients(b2):
+    config = settings(changes={} if b2 == 0.999 else {"optim.b2": str(b2)})
+    experiment = sprites.experiment(config, models.build(config, "compositional"), {})
+    tx = experiment.tx({"lr": 1e-3, "lr_final": 1e-5, "weight_decay": 0.0})
+    params = {"w": jnp.zeros(2)}
+    _, state = tx.update({"w": jnp.array([1.0, 2.0])}, tx.init(params), params)
+    squares = next(
+        leaf for leaf in jax.tree.leaves(state) if np.ndim(leaf) and leaf[1] > 3 * leaf[0]
+    )
+    np.testing.assert_allclose(squares, (1 - b2) * np.array([1.0, 4.0]), rtol=1e-5)
+
+
 @pytest.mark.slow  # 9 s: core/test_train asks the same of the loop
 def test_five_seeds_as_an_axis_equal_single_runs(one_device, small, tmp_path):
     five = losses(quick(seeds=(0, 1, 2, 3, 4)), tmp_path / "five", small)
