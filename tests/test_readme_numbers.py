@@ -1626,7 +1626,9 @@ def test_precisions_agree_where_the_optimiser_forgets_soon():
     inside = entries[0]["metrics"]["r2_id"]["values"][1]
     text = plain(SPRITES.read_text())
     for sentence in (
-        "They end at {:.3f}, {:.3f}, {:.3f} and {:.3f} in float32, at ".format(*found[0])
+        "With 0.98 seeds 0 to 3 end at {:.3f}, {:.3f}, {:.3f} and {:.3f} in float32, at ".format(
+            *found[0]
+        )
         + "{:.3f}, {:.3f}, {:.3f} and {:.3f} with bfloat16 activations.".format(*found[1]),
         "Means of the first three seeds are {:.4f} and {:.4f},".format(*means[:2]),
         "with the published 0.999 they do not ({:.3f} and {:.3f})".format(*means[2:]),
