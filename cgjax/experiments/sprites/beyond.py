@@ -87,7 +87,7 @@ def scores(parts: dict) -> dict:
     return found
 
 
-# --- the front network's background ---------------------------------------------------------------
+# --- what the front network draws outside its sprite ----------------------------------------------
 
 
 def front_background(model, params, rows: dict) -> list[float]:
@@ -96,11 +96,30 @@ def front_background(model, params, rows: dict) -> list[float]:
     Soft occlusion shows the back where s is well below zero. The leak s sg(s) is strongest at
     s = -1.28; networks that stay above that point keep a veil over the back and score low.
     """
+    return _front_level(model, params, rows, True)
+
+
+def front_ghost(model, params, rows: dict, planes: tuple) -> list[float]:
+    """The same where, on planes of the support, sprites behind stand still while it varies.
+
+    planes: as `config.data.planes`, one of them the front sprite's. Above zero the front network
+    paints those sprites itself, over whatever is behind it. Images of the support leave that open
+    where there is one such plane: the sprites are in every image in which the front one varies.
+    """
+    size = rows["spans"].shape[-2]
+    still = np.array([coords for slot, coords in planes if slot == 0], np.float32).reshape(-1, 5)
+    spans = scenes.describe(still, size)["spans"]
+    return _front_level(model, params, rows, jnp.any(_covers(spans), (0, 1))[None])
+
+
+def _front_level(model, params, rows, pixels):
+    """Median colour sum that the front network draws at those pixels outside its own sprite."""
 
     @jax.jit
     def level(params):
         drawn = jnp.sum(model.slots(params, rows["latents"])[0, ..., :3], axis=-1)
-        return jnp.nanmedian(jnp.where(_covers(rows["spans"][:, :1])[:, 0], jnp.nan, drawn))
+        outside = ~_covers(rows["spans"][:, :1])[:, 0]
+        return jnp.nanmedian(jnp.where(outside & pixels, drawn, jnp.nan))
 
     n_seeds = len(jax.tree.leaves(params)[0])
     return [float(level(tree.take(params, seed))) for seed in range(n_seeds)]

@@ -24,7 +24,7 @@ N_ALPHA_DRAWS = 100
 # Small kernels of a step that do not wait for each other run at the same time: a twenty-fifth of a
 # step on an H200, and the same numbers.
 SIDE_BY_SIDE = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
-N_BACKGROUND = 100  # scenes behind the front network's background level
+N_BACKGROUND = 100  # scenes behind the levels of what the front network draws beside its sprite
 
 
 def check(config) -> None:
@@ -60,9 +60,13 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
             results |= _recovery(config, model, params, data["all"], prefix)
         extra[kind] = {"train_s": history["wall_s"], "died_at": _deaths(config, state)}
         if kind != "monolithic":
-            extra[kind]["front_background"] = beyond.front_background(
-                model, params, tree.take(data["all"], slice(0, N_BACKGROUND))
+            rows, planes = (
+                tree.take(data["all"], slice(0, N_BACKGROUND)),
+                config.data.get("planes", ()),
             )
+            extra[kind]["front_background"] = beyond.front_background(model, params, rows)
+            if any(slot == 0 for slot, _ in planes):
+                extra[kind]["front_ghost"] = beyond.front_ghost(model, params, rows, planes)
             if config.model.composition == "alpha":
                 extra[kind] |= _alpha_census(model, config)
         if figures:

@@ -261,3 +261,26 @@ def test_the_background_level_is_read_outside_the_sprite():
 
     found = beyond.front_background(Drawing, jnp.array([-5.0, -0.5]), rows)
     np.testing.assert_allclose(found, [-5.0, -0.5], rtol=1e-6)
+
+
+def test_a_ghost_is_read_where_the_sprite_behind_stood_still():
+    raw = jax.random.uniform(jax.random.key(0), (20, 10))
+    rows, planes = scenes.describe(raw, 64), ((0, scenes.PLANES["A"]), (1, scenes.PLANES["O"]))
+    behind = scenes.describe(jnp.array([scenes.PLANES["A"]]), 64)
+    painted = jnp.sum(scenes.render(behind["latents"]), -1, keepdims=True) > 0
+    own = jnp.sum(scenes.render(rows["latents"][:, :5]), -1, keepdims=True) > 0
+    assert 20 < painted.sum() < 300 and jnp.any(own & painted)
+
+    class Drawing:
+        """Sum 1 inside the front sprite, -5 beside it, `level` where A's sprite stands."""
+
+        @staticmethod
+        def slots(level, latents):
+            front = jnp.where(own, 1.0, jnp.where(painted, level, -5.0)) / 3
+            return jnp.broadcast_to(front, (2, *front.shape[:-1], 3))
+
+    found = beyond.front_ghost(Drawing, jnp.array([-5.0, 1.5]), rows, planes)
+    np.testing.assert_allclose(found, [-5.0, 1.5], rtol=1e-6)
+    np.testing.assert_allclose(
+        beyond.front_background(Drawing, jnp.array([1.5]), rows), -5, rtol=1e-6
+    )
