@@ -90,39 +90,34 @@ def scores(parts: dict) -> dict:
 # --- what the front network draws outside its sprite ----------------------------------------------
 
 
-def front_background(model, params, rows: dict) -> list[float]:
-    """Median colour sum s that the front network draws outside its sprite, one number per seed.
+def front_levels(model, params, rows: dict, planes: tuple = ()) -> dict:
+    """Median colour sums s that the front network draws outside its sprite, one number per seed.
 
-    Soft occlusion shows the back where s is well below zero. The leak s sg(s) is strongest at
-    s = -1.28; networks that stay above that point keep a veil over the back and score low.
-    """
-    return _front_level(model, params, rows, True)
-
-
-def front_ghost(model, params, rows: dict, planes: tuple) -> list[float]:
-    """The same where, on planes of the support, sprites behind stand still while it varies.
-
-    planes: as `config.data.planes`, one of them the front sprite's. Above zero the front network
-    paints those sprites itself, over whatever is behind it. Images of the support leave that open
-    where there is one such plane: the sprites are in every image in which the front one varies.
+    front_background: at all pixels. Soft occlusion shows the back where s is well below zero. The
+    leak s sg(s) is strongest at s = -1.28; networks that stay above that point keep a veil over the
+    back and score low.
+    front_ghost: where, on the support's planes, sprites behind stand still while the front one
+    varies. Above zero the front network paints those sprites itself, over whatever is behind it.
+    With one such plane they are in every image in which the front sprite varies, and images of the
+    support hardly tell who painted them. planes: as `config.data.planes`; none such, no such key.
     """
     size = rows["spans"].shape[-2]
-    still = np.array([coords for slot, coords in planes if slot == 0], np.float32).reshape(-1, 5)
-    spans = scenes.describe(still, size)["spans"]
-    return _front_level(model, params, rows, jnp.any(_covers(spans), (0, 1))[None])
-
-
-def _front_level(model, params, rows, pixels):
-    """Median colour sum that the front network draws at those pixels outside its own sprite."""
+    where = {"front_background": jnp.ones((1, size, size), bool)}
+    if still := [coords for slot, coords in planes if slot == 0]:
+        spans = scenes.describe(np.reshape(still, (-1, 5)).astype(np.float32), size)["spans"]
+        where["front_ghost"] = jnp.any(_covers(spans), (0, 1))[None]
 
     @jax.jit
-    def level(params):
+    def levels(params):
         drawn = jnp.sum(model.slots(params, rows["latents"])[0, ..., :3], axis=-1)
         outside = ~_covers(rows["spans"][:, :1])[:, 0]
-        return jnp.nanmedian(jnp.where(outside & pixels, drawn, jnp.nan))
+        return {
+            name: jnp.nanmedian(jnp.where(outside & pixels, drawn, jnp.nan))
+            for name, pixels in where.items()
+        }
 
-    n_seeds = len(jax.tree.leaves(params)[0])
-    return [float(level(tree.take(params, seed))) for seed in range(n_seeds)]
+    found = [levels(tree.take(params, seed)) for seed in range(len(jax.tree.leaves(params)[0]))]
+    return {name: [float(one[name]) for one in found] for name in where}
 
 
 # --- error outside the support against error inside it, along training ----------------------------

@@ -60,13 +60,9 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
             results |= _recovery(config, model, params, data["all"], prefix)
         extra[kind] = {"train_s": history["wall_s"], "died_at": _deaths(config, state)}
         if kind != "monolithic":
-            rows, planes = (
-                tree.take(data["all"], slice(0, N_BACKGROUND)),
-                config.data.get("planes", ()),
-            )
-            extra[kind]["front_background"] = beyond.front_background(model, params, rows)
-            if any(slot == 0 for slot, _ in planes):
-                extra[kind]["front_ghost"] = beyond.front_ghost(model, params, rows, planes)
+            rows = tree.take(data["all"], slice(0, N_BACKGROUND))
+            planes = config.data.get("planes", ())
+            extra[kind] |= beyond.front_levels(model, params, rows, planes)
             if config.model.composition == "alpha":
                 extra[kind] |= _alpha_census(model, config)
         if figures:

@@ -259,8 +259,9 @@ def test_the_background_level_is_read_outside_the_sprite():
             front = jnp.where(jnp.sum(sprite, -1, keepdims=True) > 0, 1.0, level) / 3
             return jnp.stack([jnp.broadcast_to(front, sprite.shape), sprite])
 
-    found = beyond.front_background(Drawing, jnp.array([-5.0, -0.5]), rows)
-    np.testing.assert_allclose(found, [-5.0, -0.5], rtol=1e-6)
+    found = beyond.front_levels(Drawing, jnp.array([-5.0, -0.5]), rows)
+    np.testing.assert_allclose(found["front_background"], [-5.0, -0.5], rtol=1e-6)
+    assert "front_ghost" not in found  # no sprite stood still
 
 
 def test_a_ghost_is_read_where_the_sprite_behind_stood_still():
@@ -279,8 +280,6 @@ def test_a_ghost_is_read_where_the_sprite_behind_stood_still():
             front = jnp.where(own, 1.0, jnp.where(painted, level, -5.0)) / 3
             return jnp.broadcast_to(front, (2, *front.shape[:-1], 3))
 
-    found = beyond.front_ghost(Drawing, jnp.array([-5.0, 1.5]), rows, planes)
-    np.testing.assert_allclose(found, [-5.0, 1.5], rtol=1e-6)
-    np.testing.assert_allclose(
-        beyond.front_background(Drawing, jnp.array([1.5]), rows), -5, rtol=1e-6
-    )
+    found = beyond.front_levels(Drawing, jnp.array([-5.0, 1.5]), rows, planes)
+    np.testing.assert_allclose(found["front_ghost"], [-5.0, 1.5], rtol=1e-6)
+    np.testing.assert_allclose(found["front_background"], -5, rtol=1e-6)
