@@ -84,7 +84,7 @@ def checked(found):
     """The end of a program: its result, and whether it is finite; None on a CPU: look there."""
     if jax.default_backend() == "cpu":
         return found, None
-    # Into the host's memory: fetched from the device's it took an H200's host 0.1 ms longer or more
+    # Into the host's memory: to fetch it from the device's took an H200's host 0.1 ms and more.
     return found, jax.device_put(jnp.all(jnp.isfinite(found)), jax.memory.Space.Host)
 
 

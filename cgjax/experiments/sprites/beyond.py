@@ -97,9 +97,10 @@ def front_levels(model, params, rows: dict, planes: tuple = ()) -> dict:
     leak s sg(s) is strongest at s = -1.28; networks that stay above that point keep a veil over the
     back and score low.
     front_ghost: where, on the support's planes, sprites behind stand still while the front one
-    varies. Above zero the front network paints those sprites itself, over whatever is behind it.
-    With one such plane they are in every image in which the front sprite varies, and images of the
-    support hardly tell who painted them. planes: as `config.data.planes`; none such, no such key.
+    varies. Above zero more of what it paints there shows than of what is behind: a ghost, where
+    occlusion goes by colour sums. With one such plane those sprites are in every image in which
+    the front sprite varies, and images of the support hardly tell who painted them. planes: as
+    `config.data.planes`; none such, no such key.
     """
     size = rows["spans"].shape[-2]
     where = {"front_background": jnp.ones((1, size, size), bool)}

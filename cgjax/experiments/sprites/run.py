@@ -21,8 +21,8 @@ METRICS = ("mse_id", "mse_all", "r2_id", "r2_all")
 BEYOND = ("r2_id", "r2_all", "mse_overlap", "mse_outline", "mse_gap", "recovery_front",
           "recovery_back")  # fmt: skip
 N_ALPHA_DRAWS = 100
-# Small kernels of a step that do not wait for each other run at the same time: a twenty-fifth of a
-# step on an H200, and the same numbers.
+# Small kernels of a step that do not wait for each other run at the same time: three to five
+# hundredths of a step on an H200, and the same numbers where autotuning chooses the same products.
 SIDE_BY_SIDE = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
 N_BACKGROUND = 100  # scenes behind the levels of what the front network draws beside its sprite
 
@@ -61,7 +61,8 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
         extra[kind] = {"train_s": history["wall_s"], "died_at": _deaths(config, state)}
         if kind != "monolithic":
             rows = tree.take(data["all"], slice(0, N_BACKGROUND))
-            planes = config.data.get("planes", ())
+            hides = config.model.composition.startswith("occlude")  # by its colour sum
+            planes = config.data.get("planes", ()) if hides else ()
             extra[kind] |= beyond.front_levels(model, params, rows, planes)
             if config.model.composition == "alpha":
                 extra[kind] |= _alpha_census(model, config)
