@@ -32,7 +32,7 @@ class Figure(NamedTuple):
 
 
 MEASURED = {
-    "step": Figure(0.545e-3, "s a sprites step, compositional, batch 512, one seed, float32",
+    "step": Figure(0.535e-3, "s a sprites step, compositional, batch 512, one seed, float32",
                    "one H200, cgjax/experiments/sprites/README.md"),
     "ntk": Figure(65.9e-3, "s for the ConvNet's NTK on 2,000 pairs of digits, float32",
                   "one H200, cgjax/experiments/kernels/README.md"),

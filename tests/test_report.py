@@ -104,8 +104,11 @@ GIVEN = {
     "published_splits_pretrained": (*_SPLITS, "parts.pretrained.optim.lr"),
     "published_splits_pretrained_90": (*_SPLITS, "parts.pretrained.optim.lr"),
     "one_mask": ("masks.seeds",),
-    "b2_0.98": ("optim.b2",),
-    "b2_0.98_bfloat16": ("optim.b2",),
+    **{
+        f"b2_{label}{dtype}": ("optim.b2",)
+        for label in ("0.98", "0.98_sixteen_seeds", "0.99")
+        for dtype in ("", "_bfloat16")
+    },
     "10000_problems": ("data.n_train", "masks.epochs", "masks.seeds", "train.epochs"),
 }
 
@@ -207,11 +210,14 @@ def test_the_report_prints_every_table(capsys):
     printed = capsys.readouterr().out
     titles = [line.removeprefix("## ") for line in printed.splitlines() if line.startswith("#")]
     own = ["sprites", "sprites, beyond the paper", "sprites, size fast"]
-    own += [f"sprites, size fast, b2_0.98{kind}" for kind in ("", "_bfloat16")]
+    sooner = [f"b2_{label}" for label in ("0.98", "0.98_bfloat16", "0.98_sixteen_seeds")]
+    sooner += ["b2_0.98_sixteen_seeds_bfloat16", "b2_0.99", "b2_0.99_bfloat16"]
+    own += [f"sprites, size fast, {label}" for label in sooner]
     own += ["sprites, size fast, bfloat16", "sprites, size fast, bfloat16_rounded_gradient"]
     own += ["sprites, size fast, rounded_gradient", "sprites, size fast, sixteen_seeds"]
     own += [f"sprites, size fast, sixteen_seeds_{kind}" for kind in ("bfloat16", "unrounded")]
-    own += ["sprites, size paper"]
+    own += [f"sprites, size fast, three_seeds{kind}" for kind in ("", "_bfloat16")]
+    own += [f"sprites, size paper{kind}" for kind in ("", ", seed_1", ", seed_1_bfloat16")]
     own += ["support", "vectors", "kernels", "kernels, recomputed", "bumps"]
     own += ["resistance: orderings", "resistance: recomputed"]
     own += ["subnetworks", "subnetworks: structure", "across papers: pairs"]
