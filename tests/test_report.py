@@ -40,13 +40,14 @@ def test_a_finished_run_can_be_added(tmp_path):
 
 
 def test_other_seeds_of_a_recorded_config_join_it(tmp_path):
-    def finished(seeds, values, **changes):
+    def finished(seeds, values, replace=False, **changes):
         config = configs.load("configs/sprites.py:diagonal,fast", changes)
         config.train.seeds = seeds
         (tmp_path / "config.json").write_text(configs.to_json(config))
         results = {"metrics": {"r2_all": summary(values, seeds, None)}, "wall_s": 1.0}
         (tmp_path / "results.json").write_text(json.dumps(results | {"devices": "1x test"}))
-        return json.loads(report.add(tmp_path, record=tmp_path / "record").read_text())
+        path = report.add(tmp_path, record=tmp_path / "record", replace=replace)
+        return json.loads(path.read_text())
 
     finished((0,), [0.5])
     entry = finished((2, 1), [0.9, 0.7])
@@ -57,12 +58,39 @@ def test_other_seeds_of_a_recorded_config_join_it(tmp_path):
     assert entry["wall_s"] == 2.0
     recorded = configs.from_json(json.dumps(entry["config"]))
     assert entry["config_hash"] == configs.fingerprint(recorded)
-    # The same seed again takes its own place, and leaves the others; another config all of it.
+    # The same seed again takes its own place, and leaves the others.
     again = finished((0,), [0.6])
     assert again["metrics"]["r2_all"]["values"] == [0.9, 0.7, 0.6]
     assert again["metrics"]["r2_all"]["seeds"] == again["config"]["train"]["seeds"] == [2, 1, 0]
-    changed = finished((1,), [0.8], **{"optim.lr": "2e-3"})
+    # Another config, of the same seeds or others, would lose them: only where that is asked for.
+    (path,) = (tmp_path / "record").rglob("*.json")
+    before = path.read_bytes()
+    for seeds in ((1,), (2, 1, 0), (5,)):
+        with pytest.raises(BadInput, match=r"optim.lr: 0.001 -> 0.002\): keep both .*--replace"):
+            finished(seeds, [0.8] * len(seeds), **{"optim.lr": "2e-3"})
+        assert path.read_bytes() == before
+    changed = finished((1,), [0.8], replace=True, **{"optim.lr": "2e-3"})
     assert changed["metrics"]["r2_all"]["values"] == [0.8] and "earlier" not in changed
+
+
+def test_a_config_from_before_a_key_is_another_config(tmp_path, capsys):
+    """What the code did before it had the key nobody checks here: its seeds are not lost for it."""
+    config = configs.load("configs/sprites.py:diagonal,fast")
+    (tmp_path / "results.json").write_text(json.dumps({"metrics": {}}))
+    (tmp_path / "config.json").write_text(configs.to_json(config))
+    record = tmp_path / "record"
+    path = report.add(tmp_path, record)
+    entry = json.loads(path.read_text())
+    del entry["config"]["optim"]["b2"]
+    path.write_text(json.dumps(entry))
+    flags = [f"--add={tmp_path}", f"--record={record}"]
+    assert main(flags) == 2
+    assert "(optim.b2: (absent) -> 0.999)" in capsys.readouterr().err
+    assert main([*flags, "--label=again"]) == main([*flags, "--replace"]) == 0
+    assert sorted(path.name for path in record.rglob("*.json")) == [
+        "diagonal-fast-again.json",
+        "diagonal-fast.json",
+    ]
 
 
 def test_of_a_run_with_thousands_of_numbers_some_are_recorded(tmp_path):

@@ -6,7 +6,7 @@ import math
 import pathlib
 import re
 
-from cgjax.config import fingerprint, from_json
+from cgjax.config import differences, fingerprint, from_json
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import read_results, summary
 from cgjax.core.verdict import Verdict as Verdict
@@ -22,7 +22,12 @@ KEPT = (
 
 
 def add(
-    workdir, record: pathlib.Path = RECORD, label: str = "", note: str = "", only: str = ""
+    workdir,
+    record: pathlib.Path = RECORD,
+    label: str = "",
+    note: str = "",
+    only: str = "",
+    replace: bool = False,
 ) -> pathlib.Path:
     """Writes the record of a finished run: config, seeds, hardware, numbers, date.
 
@@ -31,6 +36,7 @@ def add(
     note: what a reader of its time should know, e.g. that runs shared the accelerator.
     only: a pattern; of a run with thousands of numbers those whose names it is found in are kept,
     and those that have another's beside them. How many are left out is recorded.
+    replace: what is recorded under this name with another config gives way; else it is refused.
     """
     workdir = pathlib.Path(workdir)
     if not (workdir / "results.json").exists():
@@ -62,7 +68,15 @@ def add(
         entry |= {"metrics": kept, "left_out": len(results["metrics"]) - len(kept)}
     path = record / config["family"] / f"{name}.json"
     if path.exists():
-        entry = _joined(read_json(path), entry)
+        old = read_json(path)
+        changed = _changes(old, entry)
+        if changed and not replace:
+            raise BadInput(
+                f"'{path.name}' is recorded with another config ({'; '.join(changed[:3])}"
+                f"{' ...' if changed[3:] else ''}): keep both with a label (--label=<word>), or "
+                "put this one in its place with --replace"
+            )
+        entry = entry if changed else _joined(old, entry)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, text_of(entry))
     return path
@@ -78,11 +92,11 @@ def _joined(old: dict, new: dict) -> dict:
     """Both entries' seeds under the newer one's hardware and date; the newer where they overlap.
 
     Seeds of one config are one experiment, whenever they ran: their values stand side by side, the
-    mean is over all, the time is the sum. Another config replaces what was there.
+    mean is over all, the time is the sum.
     """
     before, now = (list(entry["config"].get("train", {}).get("seeds", ())) for entry in (old, new))
     kept = [seed for seed in before if seed not in now]
-    if not now or not kept or not _agrees(old["config"], new["config"]):
+    if not now or not kept:
         return new
     metrics = {}
     for name in {**old["metrics"], **new["metrics"]}:  # some are of some seeds only
@@ -124,17 +138,17 @@ def _by_seed(metric: dict | None) -> dict:
     return dict(zip(metric["seeds"], metric["values"])) if metric else {}
 
 
-def _agrees(old, new, path: str = "") -> bool:
-    """Whether configs agree but for their seeds, in what the newer one declares.
+def _changes(old: dict, new: dict) -> list[str]:
+    """Where two entries' configs differ, but for seeds, in what the newer one declares.
 
     A row declares what it reads: a key that only an older config has was never read.
     """
-    if isinstance(new, dict):
-        return isinstance(old, dict) and all(
-            name in old and _agrees(old[name], value, f"{path}.{name}")
-            for name, value in new.items()
-        )
-    return path == ".train.seeds" or old == new
+    before, after = (from_json(json.dumps(entry["config"])) for entry in (old, new))
+    found = differences(before, after)
+    return [
+        line for line in found
+        if not line.startswith("train.seeds:") and not line.endswith("-> (absent)")
+    ]  # fmt: skip
 
 
 def families(record: pathlib.Path = RECORD) -> list[str]:

@@ -25,12 +25,16 @@ def main(argv=None):
     parser.add_argument("--out", metavar="FOLDER", help="where the page goes")
     parser.add_argument("--add", nargs="*", default=(), metavar="WORKDIR")
     parser.add_argument("--label", default="", help="marks a second run of the same row and size")
+    parser.add_argument(
+        "--replace", action="store_true", help="what has another config and this name gives way"
+    )
     parser.add_argument("--record", type=pathlib.Path, default=report.RECORD, metavar="FOLDER")
     flags = parser.parse(argv)
     if flags.runs and not flags.out:
         raise BadInput("runs are shown on the page: name its folder with --out=<folder>")
     for workdir in flags.add:
-        print(f"wrote {report.add(workdir, flags.record, flags.label).name}")
+        path = report.add(workdir, flags.record, flags.label, replace=flags.replace)
+        print(f"wrote {path.name}")
     if flags.out:
         path = page.write(flags.out, flags.record, flags.runs)
         print(f"wrote {path} ({path.stat().st_size / 2**20:.1f} MiB)")
