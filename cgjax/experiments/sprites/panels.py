@@ -1,6 +1,7 @@
 """The arrays behind the figures: what each panel shows, computed once and kept in arrays.npz."""
 
 import itertools
+import math
 from typing import NamedTuple
 
 import jax
@@ -117,10 +118,13 @@ def _u8(images) -> np.ndarray:
 
 
 def _map(fn, rows, batch: int) -> np.ndarray:
-    """fn over chunks of rows, on the host at the end; the last chunk is padded to full length."""
+    """fn over chunks of at most `batch` rows, on the host at the end.
+
+    Chunks are alike, for one program, and as few as can be; the last one is padded by a few rows.
+    """
     rows = jax.tree.map(np.asarray, rows)  # chunks are cut on the host: nothing more to compile
     n = len(jax.tree.leaves(rows)[0])
-    batch = min(batch, n)
+    batch = math.ceil(n / math.ceil(n / batch))
     fn = jax.jit(fn)
     parts = []
     for start in range(0, n, batch):
