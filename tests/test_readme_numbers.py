@@ -170,6 +170,19 @@ SENTENCES = [
     ),
     (
         SPRITES,
+        "Newer runs of the first have means of {:.3f} (three seeds) and {:.3f} (sixteen)",
+        [
+            f"sprites/orthogonal_compositional-fast-{label} r2_all"
+            for label in ("three_seeds", "sixteen_seeds_unrounded")
+        ],
+    ),
+    (
+        SPRITES,
+        "three seeds end at {:.3f} to {:.3f}: the optimiser may have a part in it",
+        [f"sprites/diagonal_narrow-fast-b2_0.98 r2_all {w}" for w in ("least", "most")],
+    ),
+    (
+        SPRITES,
         "one collapsed seed of four; the other three have {:.3f} (paper {:.3f}",
         [f"sprites/orthogonal_rgba-fast r2_all{w}" for w in (" (alive)", " paper")],
     ),
