@@ -5,6 +5,7 @@ import json
 import pathlib
 import re
 import shlex
+import shutil
 
 import pytest
 
@@ -74,7 +75,7 @@ def test_other_seeds_of_a_recorded_config_join_it(tmp_path):
 
 
 def test_a_config_from_before_a_key_is_another_config(tmp_path, capsys):
-    """What the code did before it had the key nobody checks here: its seeds are not lost for it."""
+    """What the code did before it had that key is not known here."""
     config = configs.load("configs/sprites.py:diagonal,fast")
     (tmp_path / "results.json").write_text(json.dumps({"metrics": {}}))
     (tmp_path / "config.json").write_text(configs.to_json(config))
@@ -91,6 +92,39 @@ def test_a_config_from_before_a_key_is_another_config(tmp_path, capsys):
         "diagonal-fast-again.json",
         "diagonal-fast.json",
     ]
+
+
+def test_seeds_of_one_part_do_not_join_those_of_another(tmp_path):
+    whole = configs.load("configs/subnetworks.py:agreement_plural")
+    (tmp_path / "results.json").write_text(json.dumps({"metrics": {}}))
+    first, *others = whole.parts
+
+    def finished(part, seeds):
+        config = configs.some_parts(whole, part)
+        config.train.seeds = seeds
+        (tmp_path / "config.json").write_text(configs.to_json(config))
+        return json.loads(report.add(tmp_path, record=tmp_path / "record").read_text())
+
+    for part, other in [(first, others[0]), (others[0], first)]:
+        finished(part, (0,))
+        assert finished(part, (1,))["config"]["train"]["seeds"] == [0, 1]
+        with pytest.raises(BadInput, match=f"parts.{other}"):
+            finished(other, (2,))
+        shutil.rmtree(tmp_path / "record")
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", '{"config": 3}', '{"config": {}, "metrics": {}}', "[]", "{"]
+)
+def test_what_is_no_recorded_run_is_not_joined(tmp_path, text):
+    config = configs.load("configs/sprites.py:diagonal,fast")
+    (tmp_path / "config.json").write_text(configs.to_json(config))
+    (tmp_path / "results.json").write_text(json.dumps({"metrics": {}}))
+    path = report.add(tmp_path, tmp_path / "record")
+    path.write_text(text)
+    with pytest.raises(BadInput, match="delete it to write it anew"):
+        report.add(tmp_path, tmp_path / "record", replace=True)
+    assert path.read_text() == text
 
 
 def test_of_a_run_with_thousands_of_numbers_some_are_recorded(tmp_path):

@@ -68,7 +68,7 @@ def add(
         entry |= {"metrics": kept, "left_out": len(results["metrics"]) - len(kept)}
     path = record / config["family"] / f"{name}.json"
     if path.exists():
-        old = read_json(path)
+        old = _recorded(path)
         changed = _changes(old, entry)
         if changed and not replace:
             raise BadInput(
@@ -138,17 +138,27 @@ def _by_seed(metric: dict | None) -> dict:
     return dict(zip(metric["seeds"], metric["values"])) if metric else {}
 
 
+def _recorded(path: pathlib.Path) -> dict:
+    """An entry of the record, with what joining it asks for."""
+    entry = read_json(path)
+    if not all(isinstance(entry.get(key), dict) for key in ("config", "metrics", "models")):
+        raise BadInput(f"'{path}' is no recorded run: delete it to write it anew")
+    return entry
+
+
 def _changes(old: dict, new: dict) -> list[str]:
     """Where two entries' configs differ, but for seeds, in what the newer one declares.
 
     A row declares what it reads: a key that only an older config has was never read.
     """
     before, after = (from_json(json.dumps(entry["config"])) for entry in (old, new))
-    found = differences(before, after)
-    return [
-        line for line in found
+    found = [
+        line for line in differences(before, after)
         if not line.startswith("train.seeds:") and not line.endswith("-> (absent)")
     ]  # fmt: skip
+    # A part without values of its own has no key that could differ.
+    parts = set(after.get("parts", ())) - set(before.get("parts", ()))
+    return found + [f"parts.{name}: (absent) -> run" for name in sorted(parts)]
 
 
 def families(record: pathlib.Path = RECORD) -> list[str]:
