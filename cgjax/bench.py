@@ -8,6 +8,7 @@ from cgjax.flags import Parser
 
 FAMILIES = {
     "sprites": "cgjax.experiments.sprites.bench",
+    "jumps": "cgjax.experiments.sprites.jumps",
     "support": "cgjax.experiments.sprites.support.bench",
     "kernels": "cgjax.experiments.kernels.bench",
     "bumps": "cgjax.experiments.bumps.bench",

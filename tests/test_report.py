@@ -14,9 +14,11 @@ from cgjax import experiments, report
 from cgjax.core import tables
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import summary
+from cgjax.core.workdir import read_json
 from cgjax.main import parse
 from cgjax.published import PUBLISHED
 from cgjax.published.claims import POOLED
+from cgjax.report import readme
 from cgjax.report.__main__ import main
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -166,11 +168,6 @@ GIVEN = {
     "published_splits_pretrained": (*_SPLITS, "parts.pretrained.optim.lr"),
     "published_splits_pretrained_90": (*_SPLITS, "parts.pretrained.optim.lr"),
     "one_mask": ("masks.seeds",),
-    **{
-        f"b2_{label}{dtype}": ("optim.b2",)
-        for label in ("0.98", "0.98_sixteen_seeds", "0.99")
-        for dtype in ("", "_bfloat16")
-    },
     "10000_problems": ("data.n_train", "masks.epochs", "masks.seeds", "train.epochs"),
 }
 
@@ -220,20 +217,50 @@ READMES = [
 def test_the_readmes_show_the_record():
     """Each family's README holds the tables of its record, word for word."""
     folder = ROOT / "cgjax" / "experiments"
-    sprites, kernels = report.entries("sprites"), report.entries("kernels")
-    readme = (folder / "sprites" / "README.md").read_text()
-    assert tables.headline_table(sprites) in readme
-    assert (
-        dict(experiments.family("sprites").tables(sprites))["sprites, beyond the paper"] in readme
-    )
-    readme = (folder / "kernels" / "README.md").read_text()
+    kernels = report.entries("kernels")
+    text = (folder / "kernels" / "README.md").read_text()
     accelerated = [entry for entry in kernels if "cpu" not in entry["devices"]]
-    assert tables.metric_table(accelerated, ("slope", "accuracy")) in readme
-    readme = (folder / "across" / "README.md").read_text()
+    assert tables.metric_table(accelerated, ("slope", "accuracy")) in text
+    text = (folder / "across" / "README.md").read_text()
     for _, table in experiments.family("across").tables(report.entries("across")):
-        assert table in readme
+        assert table in text
     bumps = [entry for entry in report.entries("bumps") if "cpu" not in entry["devices"]]
     assert tables.metric_table(bumps) in (folder / "bumps" / "README.md").read_text()
+
+
+@pytest.mark.parametrize("family", readme.folders())
+def test_readmes_are_their_templates_with_the_record_filled_in(family):
+    """After a change of either: python -m cgjax.report --readme."""
+    text = readme.fill(family)
+    assert (readme.folders()[family] / "README.md").read_text() == text
+    assert "{{" not in text and len(text.splitlines()) <= 150
+
+
+@pytest.mark.parametrize(
+    "field, reason",
+    [
+        ("table nothing", "no table 'nothing'"),
+        ("orthogonal_gap-paper r3_all .3f", "the record of sprites has no"),
+        ("orthogonal_gap-paper r2_all mode .3f", "the record of sprites has no"),
+        ("nothing-paper r2_all .3f", "nothing-paper.json"),
+    ],
+)
+def test_a_field_that_the_record_does_not_have_is_an_error(field, reason):
+    with pytest.raises(BadInput, match=reason):
+        readme.field("sprites", field)
+
+
+def test_fields_of_a_recorded_metric():
+    recorded = read_json(report.RECORD / "sprites" / "orthogonal_star-paper.json")
+    metric = recorded["metrics"]["r2_all"]
+    start = "orthogonal_star-paper r2_all"
+    assert readme.field("sprites", f"{start} .4f") == f"{metric['ours']:.4f}"
+    assert readme.field("sprites", f"{start} most .4f") == f"{max(metric['values']):.4f}"
+    assert (
+        readme.field("sprites", f"{start} difference +.4f")
+        == f"{metric['ours'] - metric['paper']:+.4f}"
+    )
+    assert readme.field("sprites", f"{start} n d") == str(len(metric["seeds"]))
 
 
 def test_the_readme_is_short_and_names_every_family():
@@ -272,14 +299,7 @@ def test_the_report_prints_every_table(capsys):
     printed = capsys.readouterr().out
     titles = [line.removeprefix("## ") for line in printed.splitlines() if line.startswith("#")]
     own = ["sprites", "sprites, beyond the paper", "sprites, size fast"]
-    sooner = [f"b2_{label}" for label in ("0.98", "0.98_bfloat16", "0.98_sixteen_seeds")]
-    sooner += ["b2_0.98_sixteen_seeds_bfloat16", "b2_0.99", "b2_0.99_bfloat16"]
-    own += [f"sprites, size fast, {label}" for label in sooner]
-    own += ["sprites, size fast, bfloat16", "sprites, size fast, bfloat16_rounded_gradient"]
-    own += ["sprites, size fast, rounded_gradient", "sprites, size fast, sixteen_seeds"]
-    own += [f"sprites, size fast, sixteen_seeds_{kind}" for kind in ("bfloat16", "unrounded")]
-    own += [f"sprites, size fast, three_seeds{kind}" for kind in ("", "_bfloat16")]
-    own += [f"sprites, size paper{kind}" for kind in ("", ", seed_1", ", seed_1_bfloat16")]
+    own += ["sprites, size paper"]
     own += ["support", "vectors", "kernels", "kernels, recomputed", "bumps"]
     own += ["resistance: orderings", "resistance: recomputed"]
     own += ["subnetworks", "subnetworks: structure", "across papers: pairs"]

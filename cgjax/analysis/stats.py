@@ -59,6 +59,13 @@ def largest_share(failures: int, n: int, level: float = 0.95) -> float:
     return high
 
 
+def share_interval(successes: int, n: int, level: float = 0.95) -> tuple[float, float]:
+    """The exact (Clopper-Pearson) two-sided interval for a share, from successes among n trials."""
+    one_sided = (1 + level) / 2
+    high = largest_share(successes, n, one_sided)
+    return 1 - largest_share(n - successes, n, one_sided), high
+
+
 def kendall_tau_b(x, y, strata=None) -> float:
     """Rank correlation of x and y [n] that allows for ties; nan where one of them is constant.
 

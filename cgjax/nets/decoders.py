@@ -44,8 +44,8 @@ class UpsampleMLP(nn.Module):
 
     form: "direct", "reordered", "stencil", "pallas" (GPU kernels; no forward-mode derivatives),
     or "auto", the fastest for the backend. dtype: of activations and operands after the head;
-    parameters, sums and the images [B, *out_shape] stay float32. "pallas" keeps its largest
-    gradient in memory as bfloat16 whatever the dtype.
+    parameters, sums and the images [B, *out_shape] stay float32 (all is float64 where the
+    parameters are and dtype is).
     """
 
     out_shape: tuple[int, int, int] = (64, 64, 3)
@@ -61,9 +61,10 @@ class UpsampleMLP(nn.Module):
     def __call__(self, z, stages_only: bool = False):
         """stages_only: what the stages take, x [B, 4, 4, channels] and convs, not images."""
         check_size(self.out_shape)
-        # The head is a small part of the work and decides where things are: always float32.
+        # The head is a small part of the work and decides where things are: at least float32.
+        sums = upsample.wide(self.dtype)
         x = dense_layers(
-            z, self.hidden, START**2 * self.channels, self.n_layers, self.activation, jnp.float32
+            z, self.hidden, START**2 * self.channels, self.n_layers, self.activation, sums
         )
         x = channels_last(activation_fn(self.activation)(x, self.dtype), self.channels)
         convs = []

@@ -12,7 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-ACCUMULATE = {"preferred_element_type": jnp.float32}
+
+def wide(dtype):
+    """The dtype that sums are taken in: float32, or float64 for float64 operands."""
+    return jnp.promote_types(dtype, jnp.float32)
 
 
 def interpolation_matrix(n: int) -> np.ndarray:
@@ -67,13 +70,14 @@ def _elu_jvp(dtype, primals, tangents):
 
 
 def direct(x: jax.Array, kernel: jax.Array, bias: jax.Array) -> jax.Array:
-    """Upsample, then convolve. x [B,n,n,c], kernel [k,k,c,o] -> float32 [B,2n,2n,o]."""
-    matrix = jnp.asarray(interpolation_matrix(x.shape[1]), x.dtype)
-    x = jnp.einsum("ip,bpqc->biqc", matrix, x, **ACCUMULATE).astype(x.dtype)
-    x = jnp.einsum("jq,biqc->bijc", matrix, x, **ACCUMULATE).astype(x.dtype)
+    """Upsample, then convolve. x [B,n,n,c], kernel [k,k,c,o] -> `wide` of x [B,2n,2n,o]."""
+    dtype, sums = x.dtype, wide(x.dtype)
+    matrix = jnp.asarray(interpolation_matrix(x.shape[1]), dtype)
+    x = jnp.einsum("ip,bpqc->biqc", matrix, x, preferred_element_type=sums).astype(dtype)
+    x = jnp.einsum("jq,biqc->bijc", matrix, x, preferred_element_type=sums).astype(dtype)
     # A low-precision convolution with a float32 result has no transpose rule, so the operands
     # are widened instead: their values, and hence the result, are the same.
-    x, kernel = x.astype(jnp.float32), kernel.astype(x.dtype).astype(jnp.float32)
+    x, kernel = x.astype(sums), kernel.astype(dtype).astype(sums)
     dimensions = ("NHWC", "HWIO", "NHWC")
     return _shift(lax.conv_general_dilated(x, kernel, (1, 1), "SAME", None, None, dimensions), bias)
 
@@ -81,17 +85,18 @@ def direct(x: jax.Array, kernel: jax.Array, bias: jax.Array) -> jax.Array:
 def reordered(x: jax.Array, kernel: jax.Array, bias: jax.Array) -> jax.Array:
     """Mix channels at low resolution, then interpolate. Shapes as in `direct`."""
     n, taps, dtype = x.shape[1], kernel.shape[0], x.dtype
+    product = partial(jnp.einsum, preferred_element_type=wide(dtype))
     matrix = jnp.asarray(tap_matrices(n, taps), dtype)
-    mixed = jnp.einsum("bpqc,hwco->bpqhwo", x, kernel.astype(dtype), **ACCUMULATE).astype(dtype)
-    columns = jnp.einsum("wjq,bpqhwo->bphjo", matrix, mixed, **ACCUMULATE).astype(dtype)
-    return _shift(jnp.einsum("hip,bphjo->bijo", matrix, columns, **ACCUMULATE), bias)
+    mixed = product("bpqc,hwco->bpqhwo", x, kernel.astype(dtype)).astype(dtype)
+    columns = product("wjq,bpqhwo->bphjo", matrix, mixed).astype(dtype)
+    return _shift(product("hip,bphjo->bijo", matrix, columns), bias)
 
 
 def stencil(x: jax.Array, kernel: jax.Array, bias: jax.Array) -> jax.Array:
     """Mix channels at low resolution, then average neighbours; for 2x2 kernels, as `direct`."""
     c, out = kernel.shape[2:]
     mixer = kernel.astype(x.dtype).transpose(2, 0, 1, 3).reshape(c, 4 * out)
-    mixed = jnp.matmul(x, mixer, **ACCUMULATE)
+    mixed = jnp.matmul(x, mixer, preferred_element_type=wide(x.dtype))
     # `split`, because the transpose of indexing is four padded copies to be added.
     taps = lax.split(mixed, (out,) * 4, 3)
     top, bottom = _double(*taps[:2], 2), _double(*taps[2:], 2)
@@ -105,7 +110,7 @@ def _double(first, second, axis):
     """
     n = first.shape[axis]
     shape = [n if i == axis else 1 for i in range(first.ndim)]
-    w = axis_weights(np.arange(n, dtype=np.float32).reshape(shape), n)
+    w = axis_weights(np.arange(n, dtype=first.dtype).reshape(shape), n)
     before, after = _neighbour(first, axis, -1), _neighbour(first, axis, 1)
     further = _neighbour(second, axis, 1)
     y0 = w.even * before + (1 - w.even) * first + (1 - w.odd) * second + w.odd * further

@@ -163,13 +163,22 @@ def _changes(old: dict, new: dict) -> list[str]:
 
 def families(record: pathlib.Path = RECORD) -> list[str]:
     """The families of which there are recorded runs; there are some."""
-    found = sorted({path.parent.name for path in pathlib.Path(record).glob("*/*.json")})
+    found = sorted({path.parent.name for path in pathlib.Path(record).glob("*/*-*.json")})
     if not found:
         raise BadInput(f"'{record}' holds no recorded run: --add=<workdir> puts one there")
     return found
 
 
 def entries(family: str, record: pathlib.Path = RECORD) -> list[dict]:
-    """Every recorded run of a family, by size, row and label."""
-    found = [read_json(path) for path in (record / family).glob("*.json")]
-    return sorted(found, key=lambda entry: (entry["size"], entry["row"], entry["label"]))
+    """Every recorded run of a family, by size, row and label.
+
+    A run's file is named <row>-<size>[-<label>].json. Other files are studies of several runs.
+    """
+    runs = [read_json(path) for path in (record / family).glob("*-*.json")]
+    return sorted(runs, key=lambda entry: (entry["size"], entry["row"], entry["label"]))
+
+
+def studies(family: str, record: pathlib.Path = RECORD) -> dict:
+    """What is recorded of several runs together: {name: contents}."""
+    paths = (record / family).glob("*.json")
+    return {path.stem: read_json(path) for path in paths if "-" not in path.stem}

@@ -2,7 +2,8 @@
 python -m cgjax.report --add=<workdir> ...  puts finished runs into the record
 python -m cgjax.report [RUNS] --out=<folder>  writes the page, folder/index.html: every claim with
                                             its standing, and the runs in RUNS beside the record
-  --record=<folder>                         a record of one's own, not the package's"""
+  --record=<folder>                         a record of one's own, not the package's
+python -m cgjax.report --readme             fills the record's numbers into a checkout's READMEs"""
 
 import argparse
 import pathlib
@@ -11,7 +12,7 @@ import sys
 from cgjax import experiments, report
 from cgjax.core.errors import BadInput, command
 from cgjax.flags import Parser
-from cgjax.report import page
+from cgjax.report import page, readme
 
 
 @command
@@ -28,6 +29,7 @@ def main(argv=None):
     parser.add_argument(
         "--replace", action="store_true", help="what has another config and this name gives way"
     )
+    parser.add_argument("--readme", action="store_true", help="write READMEs from templates")
     parser.add_argument("--record", type=pathlib.Path, default=report.RECORD, metavar="FOLDER")
     flags = parser.parse(argv)
     if flags.runs and not flags.out:
@@ -35,7 +37,10 @@ def main(argv=None):
     for workdir in flags.add:
         path = report.add(workdir, flags.record, flags.label, replace=flags.replace)
         print(f"wrote {path.name}")
-    if flags.out:
+    if flags.readme:
+        for path in readme.write():
+            print(f"wrote {path}")
+    elif flags.out:
         path = page.write(flags.out, flags.record, flags.runs)
         print(f"wrote {path} ({path.stat().st_size / 2**20:.1f} MiB)")
     elif not flags.add:

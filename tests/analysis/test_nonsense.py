@@ -1154,6 +1154,11 @@ CASES = {
         ("failures", lambda: stats.largest_share(3, 2)),
         ("level", lambda: stats.largest_share(0, 2, 95)),
     ],
+    "stats.share_interval": [
+        ("n", lambda: stats.share_interval(0, 0)),
+        ("failures", lambda: stats.share_interval(3, 2)),
+        ("level", lambda: stats.share_interval(0, 2, 95)),
+    ],
     "stats.kendall_tau_b": [
         ("x", lambda: stats.kendall_tau_b([1, NAN, 2], [1, 2, 3])),
         ("y", lambda: stats.kendall_tau_b([1, 2, 3], [1, NAN, 2])),

@@ -68,6 +68,13 @@ def test_a_pooled_number_has_the_error_that_other_draws_would_show():
     assert stats.jackknife(share, draws[0, :1]).shape == (1, 3)
 
 
+@pytest.mark.parametrize("successes, n", [(0, 8), (5, 8), (8, 8), (3, 100)])
+def test_the_interval_of_a_share_is_clopper_and_pearsons(successes, n):
+    reference = pytest.importorskip("scipy.stats").binomtest
+    expected = reference(successes, n).proportion_ci(0.95, "exact")
+    np.testing.assert_allclose(stats.share_interval(successes, n), expected, atol=1e-9)
+
+
 def test_the_largest_share_leaves_the_observed_failures_a_chance_of_one_in_twenty():
     binomial = pytest.importorskip("scipy.stats").binom
     for failures, n in ((0, 40), (3, 50), (20, 300)):

@@ -12,7 +12,7 @@ from cgjax import config as configs
 from cgjax.core import parallel
 from cgjax.core.logging import say
 from cgjax.core.timing import fastest, ratios, seconds_per_step, torch_seconds
-from cgjax.experiments.sprites import models, scenes, sets
+from cgjax.experiments.sprites import models, scenes, sets, torch_peer
 from cgjax.experiments.sprites import run as sprites
 
 CONFIG = pathlib.Path(configs.__file__).parents[1] / "configs" / "sprites.py"
@@ -76,30 +76,12 @@ def torch_steps(batch: int) -> tuple[float, float]:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.set_float32_matmul_precision("high")
 
-    def network():
-        act, up = torch.nn.ELU, lambda: torch.nn.Upsample(
-            scale_factor=2, mode="bilinear", align_corners=True
-        )  # fmt: skip
-        head = [torch.nn.Linear(5, 256)]
-        for width in (256, 256, 512):
-            head += [act(), torch.nn.Linear(256, width)]
-        body = [torch.nn.Unflatten(1, (32, 4, 4))]
-        for width in (32, 32, 32, 3):
-            body += [act(), up(), torch.nn.Conv2d(32, width, 2, padding="same")]
-        return torch.nn.Sequential(*head, *body)
-
-    slots = torch.nn.ModuleList([network(), network()]).to(device)
+    slots = torch.nn.ModuleList([torch_peer.decoder(), torch_peer.decoder()]).to(device)
     optimiser = torch.optim.AdamW(slots.parameters(), lr=1e-3, weight_decay=1e-5)
     z = torch.rand(batch, 10, device=device)
     target = torch.rand(batch, 3, 64, 64, device=device)
-
-    def loss():
-        front, back = slots[0](z[:, :5]), slots[1](z[:, 5:])
-        mask = front.sum(1, keepdim=True)
-        image = front * torch.sigmoid(mask) + back * torch.sigmoid(-mask)
-        return ((image - target) ** 2).mean()
-
-    return torch_seconds(loss, optimiser, device == "cuda")
+    loss = torch_peer.loss_fn(slots)
+    return torch_seconds(lambda: loss(z, target), optimiser, device == "cuda")
 
 
 # --- rendering ------------------------------------------------------------------------------------

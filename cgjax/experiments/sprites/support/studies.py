@@ -126,7 +126,7 @@ def recorded(folder: pathlib.Path) -> list[dict]:
     Of several runs on one support the longest counts.
     """
     best = {}
-    for path in sorted(folder.glob("*.json")):
+    for path in sorted(folder.glob("*-*.json")):
         entry = read_json(path)
         model, data = entry["config"]["model"], entry["config"]["data"]
         usual = (

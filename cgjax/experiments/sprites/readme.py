@@ -1,0 +1,76 @@
+"""Tables and pictures of the README, from the record.
+
+record: the recorded runs; studies: {"optimiser": the study of low seeds}.
+"""
+
+import pathlib
+
+import numpy as np
+
+from cgjax import plots
+from cgjax.experiments.sprites import jumps
+from cgjax.published import PUBLISHED
+
+
+def paper_table(record: list[dict], studies: dict) -> str:
+    """The paper's table: R2 on all combinations, ours at the published length and at a tenth."""
+    runs = {(entry["row"], entry["size"]): entry for entry in record if not entry["label"]}
+    lines = [
+        "| row | paper, mean ± sd | ours at `paper`, every seed | ours at `fast`, every seed |",
+        "|---|---:|---|---|",
+    ]
+    for row, published in PUBLISHED["sprites"].items():
+        cells = []
+        for size in ("paper", "fast"):
+            entry = runs.get((row, size))
+            values = entry["metrics"]["r2_all"]["values"] if entry else ()
+            cells.append(", ".join(f"{value:.3f}" for value in values) or "not run")
+        number = published["r2_all"]
+        spread = f"{number['mean']:.4f} ± {number['sd']:.4f}"
+        lines.append(f"| `{row}` | {spread} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def jumps_table(record: list[dict], studies: dict) -> str:
+    """Which implementations jump: one line each, with the largest rise of every seed."""
+    lines = [
+        "| implementation | seeds with a jump | 95 % interval | largest rise of each seed, % |",
+        "|---|---:|---|---|",
+    ]
+    for entry in studies["optimiser"]["jumps"]["implementations"]:
+        _, n, n_jumps, interval = jumps.count(entry)
+        rises = ", ".join(f"{100 * rise:.0f}" for rise in entry["largest_rise"])
+        lines.append(f"| {entry['what']} | {n_jumps} of {n} | {interval} | {rises} |")
+    return "\n".join(lines)
+
+
+@plots.styled
+def draw_jumps(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.Path:
+    """Loss of one seed in every implementation; AdamW's stability around a jump of another."""
+    study = studies["optimiser"]
+    fig = plots.new_figure(9.6, 3.6, layout="constrained")
+    left, right = fig.subplots(1, 2)
+    seed = 1
+    for colour, entry in zip(plots.COLOURS, study["jumps"]["implementations"]):
+        losses = 1e3 * np.array(entry["epoch_loss"][entry["seeds"].index(seed)])
+        label = entry["what"].split(" (")[0].replace(", its default precisions", "")
+        left.plot(np.arange(1, len(losses) + 1), losses, color=colour, linewidth=1.1, label=label)
+    left.set(yscale="log", xlabel="epoch", ylabel="mean training loss, 1e-3")
+    left.set_yticks([1, 2, 3, 5, 10], ["1", "2", "3", "5", "10"])
+    left.set_yticks([], minor=True)
+    left.set_title(f"seed {seed}, same weights and batches", fontsize=9)
+    left.legend(fontsize=6.5)
+    replay = study["replays"][-1]
+    steps, values, limits = np.array(sorted(replay["sharpness"])).T
+    right.plot(steps, 1e-3 * values, ".-", color=plots.COLOURS[0], label="largest eigenvalue")
+    right.plot(steps, 1e-3 * limits, "--", color=plots.INK, label="AdamW's limit, 38 / rate")
+    right.axvline(replay["doubling_step"], color=plots.COLOURS[1], label="the loss doubles")
+    right.set(xlabel="step", ylabel="preconditioned Hessian, 1e3", ylim=(0, None))
+    right.set_title(f"seed {replay['seed']}, GPU kernels", fontsize=9)
+    right.legend(fontsize=6.5, loc="lower left")
+    plots.headline(fig, "Every implementation jumps; AdamW trains at its limit of stability")
+    return plots.save(fig, path)
+
+
+TABLES = {"paper": paper_table, "jumps": jumps_table}
+PICTURES = {"jumps.png": draw_jumps}

@@ -1,0 +1,88 @@
+"""READMEs whose numbers come from the record, so that none of them is out of date.
+
+README.template.md beside a family's README is that README with fields:
+
+    {{orthogonal_gap-paper r2_all .3f}}         a recorded mean: file, metric, format
+    {{orthogonal_gap-paper r2_all paper .3f}}   another number of the metric, one of NUMBERS
+    {{table jumps}}                             a table of the family
+
+The family's module `readme` has its tables, {name: (record, studies) -> Markdown}, and pictures,
+{file name: (record, studies, path) -> path}. `python -m cgjax.report --readme` writes all of it.
+"""
+
+import importlib
+import pathlib
+import re
+import statistics
+
+from cgjax import experiments, report
+from cgjax.core.errors import BadInput
+from cgjax.core.workdir import read_json, write_atomic
+
+FIGURES = pathlib.Path(__file__).parent / "figures"
+TEMPLATE = "README.template.md"
+NOTE = f"<!-- Written by `python -m cgjax.report --readme` from {TEMPLATE}: change that. -->\n"
+# name -> metric as recorded -> number
+NUMBERS = {
+    "ours": lambda metric: metric["ours"],
+    "sd": lambda metric: metric["sd"],
+    "paper": lambda metric: metric["paper"],
+    "paper_sd": lambda metric: metric["paper_sd"],
+    "difference": lambda metric: metric["ours"] - metric["paper"],
+    "least": lambda metric: min(metric["values"]),
+    "most": lambda metric: max(metric["values"]),
+    "median": lambda metric: statistics.median(metric["values"]),
+    "n": lambda metric: len(metric["values"]),
+}
+
+
+def folders() -> dict[str, pathlib.Path]:
+    """The families that have a template, with their folders."""
+    places = {
+        name: pathlib.Path(experiments.family(name).__file__).parent
+        for name in experiments.FAMILIES
+    }
+    return {name: folder for name, folder in places.items() if (folder / TEMPLATE).exists()}
+
+
+def write() -> list[pathlib.Path]:
+    """Writes READMEs that changed, and all pictures; returns their paths."""
+    filled = {folder / "README.md": fill(name) for name, folder in folders().items()}
+    changed = [path for path, text in filled.items() if path.read_text() != text]
+    for path in changed:
+        write_atomic(path, filled[path])
+    drawn = [
+        draw(report.entries(name), report.studies(name), FIGURES / file)
+        for name in folders()
+        for file, draw in _module(name).PICTURES.items()
+    ]
+    return changed + drawn
+
+
+def fill(family: str) -> str:
+    """The text of a family's README."""
+    text = (folders()[family] / TEMPLATE).read_text()
+    return NOTE + re.sub(r"\{\{(.+?)\}\}", lambda match: field(family, match[1]), text)
+
+
+def field(family: str, words: str) -> str:
+    """The text of one field; BadInput where the record does not have it."""
+    file, _, rest = words.partition(" ")
+    if file == "table":
+        tables = _module(family).TABLES
+        if rest not in tables:
+            raise BadInput(f"no table '{rest}' of {family}: there are {', '.join(tables)}")
+        return tables[rest](report.entries(family), report.studies(family))
+    metric, _, form = rest.rpartition(" ")
+    recorded = read_json(report.RECORD / family / f"{file}.json")["metrics"]
+    name, _, which = metric.rpartition(" ")
+    if metric in recorded:
+        name, which = metric, "ours"
+    if name not in recorded or which not in NUMBERS:
+        raise BadInput(f"the record of {family} has no '{words}': file, metric, number, format")
+    return format(NUMBERS[which](recorded[name]), form)
+
+
+def _module(family: str):
+    package = experiments.family(family).__package__
+    return importlib.import_module(f"{package}.readme")

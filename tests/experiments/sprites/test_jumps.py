@@ -1,0 +1,132 @@
+"""Jumps of the training loss: how they are counted, replayed, and what the record holds of them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from cgjax import report
+from cgjax.core.workdir import read_json
+from cgjax.experiments.sprites import jumps, models, replay, sets
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    config = jumps.configure((0, 1))
+    jumps.shorten(config, 40, 16)
+    config.model.component.update({"hidden": 8, "channels": 4})
+    return config, sets.make(config)
+
+
+def test_a_jump_is_a_rise_above_the_least_epoch_before_it():
+    means = np.array([[4.0, 4.0], [2.0, 3.0], [2.4, 2.0], [1.0, 1.0]])
+    np.testing.assert_allclose(jumps.largest_rise(means), [0.2, 0.0])
+    entry = {"implementation": "x", "seeds": [0, 1], "largest_rise": [0.2, 0.0]}
+    assert jumps.count(entry) == ("x", "2", "1", "0.01 to 0.99")
+
+
+def test_one_loud_batch_is_not_a_doubling():
+    losses = np.ones(100)
+    losses[50] = 9.0
+    assert jumps.first_doubling(losses, 20) == -1
+    losses[70:] = 2.5
+    assert jumps.first_doubling(losses, 20) == 68  # three of five steps are loud
+
+
+def test_all_forms_begin_the_same_training(tiny):
+    """Same weights, same batches: three epochs agree, whatever the form and precision."""
+    config, data = tiny
+    losses = [
+        np.concatenate([loss for _, loss in jumps.epochs(config, how, 3, data)])
+        for how in (jumps.Implementation(), jumps.Implementation("reordered", "highest"))
+    ]
+    assert losses[0].shape == (9, 2)
+    np.testing.assert_allclose(*losses, rtol=1e-5)
+
+
+def test_a_replay_repeats_the_epoch_and_its_gradients_are_exact(tiny):
+    config, data = tiny
+    how = jumps.IMPLEMENTATIONS["kernels"]
+    kept = list(jumps.epochs(config, how, 3, data, keep=True))
+    before, losses = kept[2]
+    seen = []
+    again = replay.replay(config, before, 2, 1, data, lambda i, *_: seen.append(i))
+    np.testing.assert_allclose(again.loss, losses[:, 1], rtol=1e-5)
+    np.testing.assert_allclose(again.loss, again.exact_loss, rtol=1e-5)
+    assert seen == [0, 1, 2] and len(again.error) == 32  # two slots, eight layers, two leaves
+    assert max(map(np.max, again.error.values())) < 1e-4
+    assert max(map(np.max, again.plain_error.values())) < 1e-4
+
+
+def test_a_wrong_gradient_is_seen_in_its_leaf(tiny):
+    config, data = tiny
+    model = models.build(config, "compositional")
+    params = jax.device_get(model.init(jax.random.key(0)))
+    batch = {**{k: v[:16] for k, v in data["train"].items()}, "mask": jnp.ones(16)}
+    _, gradient = replay.gradient_fn(config, "float64")(params, batch)
+    wrong = jax.tree.map(np.copy, gradient)
+    wrong["conv_2"]["kernel"][1] *= 1.01
+    errors = replay.relative_errors(wrong, gradient)
+    assert errors.pop("back/conv_2/kernel") == pytest.approx(0.01)
+    assert set(errors.values()) == {0.0}
+
+
+def test_sharpness_is_the_largest_eigenvalue_of_the_preconditioned_hessian(tiny):
+    """Against the whole matrix of the last convolution; elsewhere P is so large that H vanishes."""
+    config, data = tiny
+    model = models.build(config, "compositional")
+    params = model.init(jax.random.key(0))
+    flat, unravel = jax.flatten_util.ravel_pytree(params)
+    is_free = jax.tree.map(jnp.zeros_like, params)
+    is_free["conv_3"] = jax.tree.map(jnp.ones_like, params["conv_3"])
+    free = np.flatnonzero(jax.flatten_util.ravel_pytree(is_free)[0])
+    second_moment = np.full(flat.size, 1e12, np.float32)
+    second_moment[free] = np.linspace(0.5, 2.0, len(free)) ** 2 * (1 - replay.B2**7)
+    rows = {name: leaf[:16] for name, leaf in data["train"].items()}
+
+    def loss(values):
+        drawn = model.predict(unravel(flat.at[free].set(values)), rows["latents"])
+        return jnp.mean((drawn - sets.images(rows, config.data.composition)) ** 2)
+
+    hessian = np.asarray(jax.hessian(loss)(flat[free]), np.float64)
+    scale = np.sqrt(np.linspace(0.5, 2.0, len(free)))
+    expected = np.linalg.eigvalsh(hessian / scale[:, None] / scale)[-1]
+    sharpness = replay.sharpness_fn(config, data, 16, 100)
+    start = np.random.default_rng(0).standard_normal(flat.size).astype(np.float32)
+    value, _ = sharpness(params, second_moment, 7.0, start)
+    assert value == pytest.approx(expected, rel=1e-3)
+
+
+def test_the_record_says_that_every_implementation_jumps():
+    study = read_json(report.RECORD / "sprites" / "optimiser.json")
+    counted = {e["implementation"]: e for e in study["jumps"]["implementations"]}
+    assert {"kernels", "kernels_in_order", "first_kernels", "reordered", "pytorch"} <= set(counted)
+    for entry in counted.values():
+        assert len(entry["seeds"]) == len(entry["largest_rise"]) >= 6
+        means = np.array(entry["epoch_loss"]).T
+        assert means.shape == (60, len(entry["seeds"]))
+        np.testing.assert_allclose(jumps.largest_rise(means), entry["largest_rise"], atol=2e-3)
+        assert sum(rise > jumps.JUMP for rise in entry["largest_rise"]) >= 3
+        rises = dict(zip(entry["seeds"], entry["largest_rise"]))
+        assert min(rises[0], rises[1]) > jumps.JUMP and rises.get(7, 0) < jumps.JUMP
+
+
+def test_the_record_says_that_replayed_gradients_are_as_exact_as_the_plain_form():
+    """Largest and median errors of the kernels' gradients against the plain form in TF32."""
+    study = read_json(report.RECORD / "sprites" / "optimiser.json")
+    for one in study["replays"]:
+        assert len(one["gradient"]) == 32
+        for leaf in one["gradient"].values():
+            assert leaf["error_median"] <= 1.1 * leaf["plain_error_median"]
+            assert leaf["error_largest"] <= 1.2 * leaf["plain_error_largest"]
+        growth = [
+            leaf["norm_largest"] / leaf["norm_median"]
+            for name, leaf in one["gradient"].items()
+            if name.startswith("front/")
+        ]
+        assert np.median(growth) > 10
+        # Training runs at AdamW's limit of stability long before the jump.
+        before = [
+            value / limit for step, value, limit in one["sharpness"] if step < one["doubling_step"]
+        ]
+        assert 0.8 < min(before) and np.median(before) > 0.9
