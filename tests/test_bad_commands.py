@@ -447,7 +447,7 @@ FILES = {
     "broken/row.py": BASE.format("sprites") + "    config.row = '../../etc'\n    return config\n",
     "broken/size.py": BASE.format("sprites") + "    config.size = 'huge'\n    return config\n",
     "broken/no_rows.py": BASE.format("sprites") + "    return config\n",
-    "strange/a.json": "{}",
+    "strange/a-fast.json": "{}",
     "foreign/config.json": '{"model_type": "bert"}',
     "runs/torn/config.json": '{"family": "spr',
     "runs/torn/results.json": "{}",
