@@ -17,7 +17,7 @@ def load(workdir, part: str = "", step=None):
     (8, 64, 64, 3)
     """
     from cgjax import experiments
-    from cgjax.claim import read_config
+    from cgjax.config.ownership import read_config
     from cgjax.core.errors import BadInput
 
     workdir = pathlib.Path(workdir)

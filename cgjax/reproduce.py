@@ -10,13 +10,12 @@ import sys
 from cgjax import config as configs
 from cgjax import main as runner
 from cgjax import report
+from cgjax.config.flags import Parser
 from cgjax.core.errors import BadInput, RunError, command, shown
 from cgjax.core.logging import say
-from cgjax.flags import Parser
 from cgjax.published import KINDS
 from cgjax.published.claims import CLAIMS, Claim
 from cgjax.report import standing as standings
-from cgjax.report import words
 
 FOLDER = pathlib.Path("runs") / "reproduce"
 
@@ -93,19 +92,21 @@ def told(found: standings.Standing) -> list[str]:
     lines = [claim.id, claim.sentence, f"where       {claim.where}"]
     if claim.published:
         whose = "recomputed" if claim.source == "recomputed" else "paper"
-        lines.append(f"{whose:11} {words.number(claim.number)}{words.spread(claim.published)}")
+        lines.append(
+            f"{whose:11} {standings.number(claim.number)}{standings.spread(claim.published)}"
+        )
     elif len(found.parts) < 2:  # else each is a line with its numbers
-        lines += [f"claimed     {words.chain(claim, chain)}" for chain in claim.chains]
+        lines += [f"claimed     {standings.chain(claim, chain)}" for chain in claim.chains]
     if claim.caveat:
         lines.append(f"caveat      {claim.caveat}")
     if found.word == "not run":
         return [*lines, "not run: no run has all of these numbers"]
-    against = "" if found.against is None else f", against {words.number(found.against)}"
-    lines.append(f"ours        {words.number(found.ours)}{words.seeds(found)}{against}")
+    against = "" if found.against is None else f", against {standings.number(found.against)}"
+    lines.append(f"ours        {standings.number(found.ours)}{standings.seeds(found)}{against}")
     lines += [f"run         {standings.described(one)}" for one in found.runs]
     if len(found.parts) > 1:
-        lines += [f"part        {words.part(claim, *part)}" for part in found.parts]
-    return [*lines, f"difference  {words.comparison(found)}", f"verdict     {found.word}"]
+        lines += [f"part        {standings.part(claim, *part)}" for part in found.parts]
+    return [*lines, f"difference  {standings.comparison(found)}", f"verdict     {found.word}"]
 
 
 def print_list(wanted: list[str]) -> None:
@@ -121,10 +122,12 @@ def print_list(wanted: list[str]) -> None:
     width = max(len(claim.id) for claim in claims)
     for one in found:
         if one.claim.published:
-            theirs = words.number(one.claim.number) + KINDS[one.claim.source]
+            theirs = standings.number(one.claim.number) + KINDS[one.claim.source]
         else:
-            theirs = "" if one.against is None else f"against {words.number(one.against)}"
-        say(f"{one.word:23}  {one.claim.id:{width}}  {theirs:>20}  {words.number(one.ours):>10}")
+            theirs = "" if one.against is None else f"against {standings.number(one.against)}"
+        say(
+            f"{one.word:23}  {one.claim.id:{width}}  {theirs:>20}  {standings.number(one.ours):>10}"
+        )
     counts = collections.Counter(one.word for one in found)
     say(", ".join(f"{counts[word]} {word}" for word in standings.WORDS if counts[word])
         + f"; of {len(found)} claims")  # fmt: skip

@@ -9,8 +9,7 @@ is read. `cgjax/experiments/across/README.md` says what each theory's number is.
 """
 
 from cgjax.config import split_variant
-from cgjax.core.keys import key
-from cgjax.declare import base, declare, declare_parts
+from cgjax.config.declare import base, declare, declare_parts, key
 
 ROWS = {"demo": "What five theories say of networks before training, beside their error after it"}
 KEYS = {

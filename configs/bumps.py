@@ -10,15 +10,15 @@ OOD error means nothing before.
 """
 
 from cgjax.config import split_variant
-from cgjax.declare import (
+from cgjax.config.declare import (
     base,
     declare,
     declare_parts,
     declare_training,
     nested,
     remove,
-    undeclare,
-)  # fmt: skip
+    undeclare,  # fmt: skip
+)
 from cgjax.experiments.bumps import keys
 from cgjax.experiments.bumps.sizes import LIMITS, limit, resize
 from cgjax.published import PUBLISHED

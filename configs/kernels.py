@@ -12,7 +12,7 @@ Accuracy on transitive equivalence: rich 1, lazy 0.50.
 """
 
 from cgjax.config import split_variant
-from cgjax.declare import base, declare, declare_parts, declare_training, undeclare
+from cgjax.config.declare import base, declare, declare_parts, declare_training, undeclare
 from cgjax.experiments.kernels.keys import CLOSED_FORMS, DENSE, IMAGES, SIZES_OF
 from cgjax.experiments.kernels.tasks import ADDITION_SETS as ADDITION
 from cgjax.experiments.kernels.tasks import ANCHOR_SETS as ANCHORS

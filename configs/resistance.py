@@ -9,7 +9,7 @@ orderings and prints no number: every run closes with its claims and a paired te
 """
 
 from cgjax.config import split_variant
-from cgjax.declare import Dotted, base, declare, declare_parts, declare_training, nested
+from cgjax.config.declare import Dotted, base, declare, declare_parts, declare_training, nested
 from cgjax.experiments.resistance import keys as known
 from cgjax.experiments.resistance.plane import PANELS
 from cgjax.published import CLAIMS

@@ -9,12 +9,12 @@ fast (200 epochs; 50 beyond the paper) and paper (2000 epochs, the published sca
 """
 
 from cgjax.config import split_variant
-from cgjax.core.keys import key
-from cgjax.declare import (
+from cgjax.config.declare import (
     base,
     declare,
     declare_schedule,
     declare_training,
+    key,
     keys,
     leaves,
     undeclare,

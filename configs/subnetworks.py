@@ -11,7 +11,7 @@ ours for the rules it has; ours have disjoint splits and a closed vocabulary unl
 """
 
 from cgjax.config import split_variant
-from cgjax.declare import Dotted, base, declare, declare_parts, declare_training, nested
+from cgjax.config.declare import Dotted, base, declare, declare_parts, declare_training, nested
 from cgjax.experiments.subnetworks import keys as known
 from cgjax.experiments.subnetworks.language import FAMILIES
 from cgjax.published import PUBLISHED

@@ -8,8 +8,7 @@ smoke takes seconds.
 """
 
 from cgjax.config import split_variant
-from cgjax.core.keys import key
-from cgjax.declare import base, declare
+from cgjax.config.declare import base, declare, key
 from cgjax.experiments.sprites.compositions import COMPOSITIONS
 from cgjax.experiments.sprites.sets import SUPPORTS
 from cgjax.published import PUBLISHED

@@ -11,8 +11,7 @@ initialisations, and the published curves show one generator.
 
 from cgjax.analysis.contrasts import MEASURES, REGULARISERS
 from cgjax.config import split_variant
-from cgjax.core.keys import key
-from cgjax.declare import base, declare, declare_training, keys, undeclare
+from cgjax.config.declare import base, declare, declare_training, key, keys, undeclare
 from cgjax.experiments.vectors.models import KINDS
 from cgjax.experiments.vectors.parts import GENERATORS, RULES
 from cgjax.experiments.vectors.parts import SUPPORTS as _SUPPORTS

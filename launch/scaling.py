@@ -15,8 +15,8 @@ import math
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from cgjax.analysis import ntk_plan
-from cgjax.core.timing import table
+from cgjax.analysis.ntk import plan as ntk_plan
+from cgjax.bench.harness import table
 
 DEVICES = (1, 8, 64)
 NODE = 8

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from ml_collections.config_dict import config_dict
 
-from cgjax.declare import keys
-from cgjax.overrides import FIXED
+from cgjax.config.declare import keys
+from cgjax.config.overrides import FIXED
 
 
 class EverythingRead(BaseException):

@@ -427,7 +427,7 @@ def commands():
 
 LONG = {"LONG": "x" * 3000, "NESTED": "(" * 150 + ")" * 150, "DIGITS": "9" * 5000}
 
-BASE = "from cgjax.declare import base\n\ndef get_config(arg=''):\n    config = base({!r})\n"
+BASE = "from cgjax.config.declare import base\n\ndef get_config(arg=''):\n    config = base({!r})\n"
 FILES = {
     "file.txt": "no Python",
     "broken/raises.py": "def get_config(arg=''):\n    one = 1\n    return one / 0\n",

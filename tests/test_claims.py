@@ -10,13 +10,13 @@ import pytest
 
 from cgjax import config as configs
 from cgjax import experiments, report
-from cgjax.core import verdict as verdicts
 from cgjax.core.errors import BadInput
-from cgjax.core.logging import summary
 from cgjax.published import CLAIMS as ORDERED
 from cgjax.published import KINDS, PUBLISHED
+from cgjax.published import verdict as verdicts
 from cgjax.published.claims import CLAIMS, POOLED
 from cgjax.published.claims import KINDS as CLAIM_KINDS
+from cgjax.published.results import summary
 from cgjax.report import standing as standings
 
 

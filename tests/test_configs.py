@@ -5,9 +5,9 @@ import pathlib
 import pytest
 
 from cgjax import config as configs
-from cgjax import declare
+from cgjax.config import declare
+from cgjax.config.declare import check, key
 from cgjax.core.errors import BadInput
-from cgjax.core.keys import check, key
 from cgjax.data import arrays
 
 FILES = sorted(pathlib.Path("configs").glob("*.py"))

@@ -13,8 +13,8 @@ import types
 import numpy as np
 import pytest
 
-from cgjax.core.logging import print_table, summary
 from cgjax.published import KINDS, PUBLISHED, SOURCES, SPREADS, read
+from cgjax.published.results import print_table, summary
 
 FIGURES = pathlib.Path(__file__).parent / "golden" / "kernels" / "paper_figures.json"
 SUBNETWORKS = FIGURES.parents[1] / "subnetworks"

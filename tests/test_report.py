@@ -11,13 +11,12 @@ import pytest
 
 from cgjax import config as configs
 from cgjax import experiments, report
-from cgjax.core import tables
 from cgjax.core.errors import BadInput
-from cgjax.core.logging import summary
 from cgjax.core.workdir import read_json
 from cgjax.main import parse
-from cgjax.published import PUBLISHED
+from cgjax.published import PUBLISHED, tables
 from cgjax.published.claims import POOLED
+from cgjax.published.results import summary
 from cgjax.report import readme
 from cgjax.report.__main__ import main
 

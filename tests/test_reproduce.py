@@ -7,8 +7,8 @@ import pytest
 
 from cgjax import config as configs
 from cgjax import reproduce
-from cgjax.core.logging import summary
 from cgjax.published.claims import CLAIMS
+from cgjax.published.results import summary
 
 
 def test_a_recorded_claim_is_read(capsys, monkeypatch):

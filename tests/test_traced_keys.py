@@ -9,9 +9,10 @@ from recording import nothing_compiles
 from test_unread_keys import KINDS, few_stops, load  # noqa: F401
 
 from cgjax import experiments
-from cgjax.core import together, train
-from cgjax.declare import Dotted, declared_keys, leaves
-from cgjax.overrides import part_of
+from cgjax.config.declare import Dotted, declared_keys, leaves
+from cgjax.config.overrides import part_of
+from cgjax.core import program, train
+from cgjax.sweep import together
 
 JIT, VMAP = jax.jit, jax.vmap
 
@@ -35,7 +36,7 @@ def programs(config, folder, monkeypatch) -> list[str]:
         with monkeypatch.context() as patch:
             patch.setattr(jax, "jit", JIT)
             patch.setattr(jax, "vmap", VMAP)
-            found.append(together._text(train.SetUp(members[0].experiment, members[0].config)))
+            found.append(together._text(program.SetUp(members[0].experiment, members[0].config)))
         return original(members)
 
     with nothing_compiles(), monkeypatch.context() as patch:

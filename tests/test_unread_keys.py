@@ -14,9 +14,10 @@ import toy
 from recording import nothing_compiles, unread
 
 from cgjax import config as configs
-from cgjax import declare, experiments
-from cgjax.core import loading, train
-from cgjax.core.keys import key
+from cgjax import experiments
+from cgjax.config import declare
+from cgjax.config.declare import key
+from cgjax.core import checkpoint, train
 from cgjax.experiments.bumps import run as bumps
 from cgjax.experiments.kernels.dense import scores
 from cgjax.experiments.kernels.images import networks, study
@@ -109,7 +110,7 @@ def test_every_declared_key_is_read(family, tmp_path):
 def test_rows_about_a_trained_run_read_their_keys(row, tmp_path, monkeypatch):
     settings = configs.load(f"sprites:{TRAINED[row]},smoke")
     (tmp_path / "config.json").write_text(configs.to_json(settings))
-    opened = loading.Loaded(None, {"w": np.ones((1, 2))}, settings, np.array([12]))
+    opened = checkpoint.Loaded(None, {"w": np.ones((1, 2))}, settings, np.array([12]))
     monkeypatch.setattr(trained.sprites, "load", lambda *arguments: opened)
     for name in ("audit_support", "connection"):
         monkeypatch.setattr(trained.theory, name, mock.Mock())

@@ -5,10 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from cgjax.core.keys import key
-from cgjax.core.train import Experiment
+from cgjax.config.declare import base, declare, declare_training, key
+from cgjax.core.program import Experiment
 from cgjax.data import arrays
-from cgjax.declare import base, declare, declare_training
 
 
 def config(**train):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cgjax.analysis import checks
-from cgjax.core.verdict import student
+from cgjax.published.verdict import student
 
 EXACT = 1 << 14  # as many arrangements are all gone through; of more, so many are drawn
 

@@ -19,10 +19,10 @@ import numpy as np
 from cgjax import plots
 from cgjax.analysis import factor_tables
 from cgjax.audit import collect, tables
+from cgjax.config.flags import Parser, names
 from cgjax.core.errors import BadInput, command
 from cgjax.core.logging import say
 from cgjax.core.workdir import disk_errors
-from cgjax.flags import Parser, names
 from cgjax.main import set_up_output
 
 SHOWN = 10  # missing parts that are printed

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from cgjax.analysis import coverage, design, jacobians, support
+from cgjax.analysis import support
+from cgjax.analysis.support import design, jacobians, latent_space
 from cgjax.audit.tables import Factor
 from cgjax.config import look_here
 from cgjax.core.errors import BadInput, first_line
@@ -124,7 +125,7 @@ class Problem(NamedTuple):
 
 def problem(given: Theory, factors: Sequence[Factor], p, q, condition: str) -> Problem:
     """p [n, D], q [m, D]: combinations in steps."""
-    dims = [list(each) for each in coverage.components(given.sizes)]
+    dims = [list(each) for each in latent_space.components(given.sizes)]
 
     def in_values(phi, own):
         return lambda steps: phi(from_steps(steps, own))
@@ -148,9 +149,9 @@ def problem(given: Theory, factors: Sequence[Factor], p, q, condition: str) -> P
 def _first_unseen(p, q):
     """A row of q for each of its different values, at random but those that p lacks first."""
     rows = np.concatenate([p, q])
-    unseen = coverage.first_of_each(rows) - len(p)
+    unseen = latent_space.first_of_each(rows) - len(p)
     unseen = unseen[unseen >= 0]
-    others = np.setdiff1d(coverage.first_of_each(q), unseen)
+    others = np.setdiff1d(latent_space.first_of_each(q), unseen)
     return np.concatenate([np.sort(unseen), others])
 
 
@@ -188,15 +189,15 @@ def _in_one_line():
 def plan(given: Problem, found: support.SupportAudit, p: np.ndarray) -> Plan:
     """Rows of Q that identify what p [n, D] does not: for each failing value few partners."""
     rows, left, fewest, n = [], 0, True, 0
-    for k, (one, d) in enumerate(zip(found.components, coverage.components(given.sizes))):
+    for k, (one, d) in enumerate(zip(found.components, latent_space.components(given.sizes))):
         d = list(d)
         values = given.q[given.tested[one.failing]][:, d]
-        values = values[coverage.first_of_each(values)] if len(values) else values
+        values = values[latent_space.first_of_each(values)] if len(values) else values
         if not len(values):
             continue
         n += len(values)
-        near = coverage.neighbours(values, given.q[:, d], PARTNERS, given.options["radius"])
-        seen = coverage.neighbours(values, p[:, d], 1, given.options["radius"])
+        near = latent_space.neighbours(values, given.q[:, d], PARTNERS, given.options["radius"])
+        seen = latent_space.neighbours(values, p[:, d], 1, given.options["radius"])
         for value, partners, old in zip(values, near, seen):
             chosen, is_least = _fewest(given, k, d, value, given.q[partners])
             left += not len(chosen)
@@ -212,7 +213,7 @@ def plan(given: Problem, found: support.SupportAudit, p: np.ndarray) -> Plan:
 def _fewest(given, component, dims, value, partners):
     """(indices of partners [c, D] that identify a value together, whether no fewer do)."""
     slots = [np.asarray(phi(partners[:, list(d)]))
-             for phi, d in zip(given.components, coverage.components(given.sizes))]  # fmt: skip
+             for phi, d in zip(given.components, latent_space.components(given.sizes))]  # fmt: skip
     if len({slot.shape for slot in slots}) > 1:
         raise BadInput("combinations to collect are found for slots of one shape, not "
                        f"{', '.join(str(slot.shape[1:]) for slot in slots)}")  # fmt: skip

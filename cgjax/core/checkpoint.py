@@ -12,15 +12,17 @@ import re
 import shutil
 import sys
 import zlib
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers as policies
 
-from cgjax.core import hosts, parallel, tree, workdir
+from cgjax.core import checkpoint, hosts, parallel, tree, workdir
 from cgjax.core.errors import BadInput, first_line
+from cgjax.core.logging import Metrics
 
 log = logging.getLogger("cgjax")
 # Orbax narrates its saves, and prints tracebacks of threads whose errors it raises afterwards.
@@ -351,3 +353,56 @@ def abstract(state_shapes, sharding_of):
         state_shapes,
         sharding_of,
     )
+
+
+# --- trained networks, read back: what `cgjax.load` returns for every family ----------------------
+
+
+class Loaded(NamedTuple):
+    """Networks of a run, opened for reading."""
+
+    predict: Callable  # params, inputs -> outputs, for one replica
+    params: Any  # leading axis: the replicas, in the order of the config's seeds
+    config: Any
+    step: np.ndarray  # [R] at which each replica stands
+
+
+def read_trained(
+    folder: pathlib.Path, names: list[str], step=None
+) -> tuple[dict, dict, np.ndarray]:
+    """(params, extra, steps) of the replicas `names` that were trained in a part's folder."""
+    leaves, at = checkpoint.open_finished(folder, names, step)
+    steps = np.array([at[name] for name in names])
+    return tree.nested(leaves, "params"), tree.nested(leaves, "extra"), steps
+
+
+def last_scores(folder: pathlib.Path, names: list[str], metric: str) -> np.ndarray:
+    """What a metric was of the replicas `names` when they were last evaluated."""
+    found, where = {}, pathlib.Path(folder) / "checkpoints"
+    for group in checkpoint.begun(where):
+        saved = checkpoint.open_group(where / group.folder)
+        log = Metrics(pathlib.Path(folder) / "metrics.jsonl", group.folder, ())
+        log.mark = tuple(saved.meta["log"])
+        values = log.history()["eval"][metric][-1]
+        found |= dict(zip(saved.meta["replicas"], values, strict=True))
+    return np.array([found[name] for name in names])
+
+
+def read_part(known: dict, workdir, part: str = "", step=None) -> tuple[Any, dict, np.ndarray]:
+    """(config, variables, steps) of a part whose replicas are seeds; known {part: its config}."""
+    name = choose(part, known, workdir)
+    names = [f"seed {seed}" for seed in known[name].train.seeds]
+    params, extra, steps = read_trained(pathlib.Path(workdir) / name, names, step)
+    return known[name], {"params": params, **extra}, steps
+
+
+def choose(part: str, parts, workdir) -> str:
+    """The part that was asked for; no word is needed where there is one."""
+    parts = list(parts)
+    if not part and len(parts) == 1:
+        return parts[0]
+    if part not in parts:
+        quote = "'" if any(", " in name for name in parts) else ""  # names may be of several words
+        each = ", ".join(f"{quote}{name}{quote}" for name in parts)
+        raise BadInput(f"'{workdir}' holds {each}: name one of them as part")
+    return part

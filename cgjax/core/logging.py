@@ -17,7 +17,6 @@ import rich.table
 import rich.text
 
 from cgjax.core import hosts
-from cgjax.core import verdict as verdicts
 from cgjax.core import workdir as folders
 from cgjax.core.errors import BadInput, Diverged, first_line
 
@@ -44,7 +43,7 @@ class Metrics:
     def write(self, kind: str, step: int, values: dict) -> None:
         record = {"kind": kind, "group": self.group, "seeds": self.seeds, "step": int(step)}
         text = json.dumps(record | {name: _plain(value) for name, value in values.items()})
-        crc = _chain(self.mark[1], text)
+        crc = chained(self.mark[1], text)
         if hosts.is_writer():
             with folders.disk_errors(self.path), open(self.path, "a") as handle:
                 handle.write(f'{text[:-1]}, "crc": "{crc}"}}\n')
@@ -96,7 +95,7 @@ class Metrics:
             if len(found) == self.mark[0] or not record or record["group"] != self.group:
                 continue
             text = line.rpartition(', "crc": ')[0] + "}"
-            crc = _chain(crc, text)
+            crc = chained(crc, text)
             if crc != record["crc"]:
                 break
             found.append((line, record))
@@ -111,7 +110,7 @@ class Metrics:
 _MEND = "put back a copy of it, or train again from the beginning with --start_anew"
 
 
-def _chain(before: str, text: str) -> str:
+def chained(before: str, text: str) -> str:
     return f"{zlib.crc32((before + text).encode()):08x}"
 
 
@@ -207,59 +206,6 @@ class _Compiling:
         print("failed" if kind else f"{seconds:.1f} s", flush=True)
 
 
-def summary(values, seeds, published: dict | None) -> dict:
-    """One entry of results.json: ours with every seed's value, beside the paper's number.
-
-    published: its `mean`, `sd`, `where`, and as in `cgjax.published` its `kind`, and what else the
-    rule in `core.verdict` asks of it. What others have recomputed with the paper's settings is no
-    number of the paper's: it stands under `recomputed`.
-    """
-    values = [float(v) for v in values]
-    finite = [v for v in values if math.isfinite(v)]
-    entry = {
-        "ours": float(np.mean(finite)) if finite else None,
-        "sd": float(np.std(finite, ddof=1)) if len(finite) > 1 else None,
-        "values": [v if math.isfinite(v) else None for v in values],
-        "seeds": [int(s) for s in seeds],
-        "paper": None,
-        "paper_sd": None,
-        "where": None,
-    }
-    if published and published.get("kind") != "recomputed":
-        entry |= {
-            "paper": published["mean"],
-            "paper_sd": published["sd"],
-            "where": published["where"],
-        }
-        stated = (name for name in verdicts.STATED if name in published)
-        entry |= {f"paper_{name}": published[name] for name in stated}
-        published = published.get("recomputed")
-    if published:
-        entry["recomputed"], entry["recomputed_sd"] = published["mean"], published["sd"]
-        entry["where"] = "; ".join(filter(None, (entry["where"], published["where"])))
-    return entry
-
-
-def write_results(path: pathlib.Path, metrics: dict, config_hash: str, extra: dict) -> dict:
-    """results.json: the metrics, then wall time, devices, versions, config hash."""
-    results = {"metrics": metrics, "config_hash": config_hash, **extra, **folders.environment()}
-    results["crc"] = _results_crc(results)
-    folders.write_atomic(path, json.dumps(results, indent=1))
-    return results
-
-
-def read_results(path: pathlib.Path) -> dict:
-    """results.json as it was written; one that was changed since is refused."""
-    results = folders.read_json(path)
-    if results.get("crc", found := _results_crc(results)) != found:  # older ones have none
-        raise BadInput(f"'{path}' was changed since it was written: delete it to write it anew")
-    return results
-
-
-def _results_crc(results: dict) -> str:
-    return _chain("", json.dumps({name: results[name] for name in results if name != "crc"}))
-
-
 def write_arrays(path: pathlib.Path, arrays: dict) -> None:
     """An npz file such as arrays.npz, replaced in one step; of several hosts, the first writes."""
     if not hosts.is_writer():
@@ -316,73 +262,3 @@ def is_sound_npz(path: pathlib.Path) -> bool:
             return file.testzip() is None
     except Exception:  # whatever zipfile and zlib make of a strange file
         return False
-
-
-SHOWN = 16  # lines of the closing table; the rest by --full_table and in results.json
-
-
-def print_table(results: dict, verdict: bool, full: bool = False, is_drawn: bool = True) -> None:
-    """Ours against the paper; a verdict only where the run is of the published scale.
-
-    First the metrics that the run calls its headlines (`results["headlines"]`), then those with a
-    paper's number, then the rest as far as there is room. What others recomputed has a column of
-    its own, and no verdict. is_drawn: as in `core.verdict`.
-    """
-    metrics, first = results["metrics"], results.get("headlines", ())
-    ranked = sorted(
-        metrics,
-        key=lambda name: (
-            name not in first,
-            metrics[name]["paper"] is None and "recomputed" not in metrics[name],
-        ),
-    )  # stable: otherwise in the order of the run
-    shown = list(metrics) if full else ranked[:SHOWN]
-    table = rich.table.Table(box=None, pad_edge=False)
-    for name in ("metric", "ours", "paper", "diff"):
-        table.add_column(name, justify="left" if name == "metric" else "right")
-    if verdict:
-        table.add_column("verdict")
-    has_recomputed = any("recomputed" in metrics[name] for name in shown)
-    if has_recomputed:
-        table.add_column("recomputed", justify="right")
-    for name in shown:
-        entry = metrics[name]
-        more = [_number(entry.get("recomputed"), entry.get("recomputed_sd") or None)]
-        word = verdicts.of_entry(entry, is_drawn) if verdict else None
-        said = [word.word if word else ""] * int(verdict)
-        table.add_row(name, *_cells(entry), *said, *more[: int(has_recomputed)])
-    rich.console.Console(width=None if sys.stdout.isatty() else 100).print(table)
-    if len(shown) < len(metrics):
-        say(f"… and {len(metrics) - len(shown)} more: --full_table, or results.json")
-    if results.get("claims"):
-        _print_claims(results["claims"])
-
-
-def _print_claims(claims: list[dict]) -> None:
-    """Orderings that a paper claims: what is compared, ours, the claimed direction, a verdict."""
-    table = rich.table.Table(box=None, pad_edge=False)
-    for name in ("claim", "ours", "against", "claimed", "p", "verdict"):
-        table.add_column(name, justify="left" if name in ("claim", "verdict") else "right")
-    for one in claims:
-        p = "-" if one["p"] is None else f"{one['p']:.3g}"
-        cells = [_number(one[side], None) for side in ("ours", "against")]
-        table.add_row(one["claim"], *cells, one["direction"], p, one["verdict"])
-    say("")
-    rich.console.Console(width=None if sys.stdout.isatty() else 100).print(table)
-
-
-def _cells(entry: dict) -> list[str]:
-    cells = [_number(entry["ours"], entry["sd"]), "-", "-"]
-    if entry["paper"] is not None:
-        cells[1] = _number(entry["paper"], entry["paper_sd"])
-        if entry["ours"] is not None:
-            difference = entry["ours"] - entry["paper"]
-            cells[2] = f"{difference:+.4f}" if abs(entry["paper"]) >= 0.01 else f"{difference:+.2e}"
-    return cells
-
-
-def _number(mean, sd) -> str:
-    if mean is None:
-        return "-"
-    text = (lambda x: f"{x:.4f}") if abs(mean) >= 0.01 or mean == 0 else (lambda x: f"{x:.3e}")
-    return text(mean) + (f" ± {text(sd)}" if sd is not None else "")

@@ -2,10 +2,10 @@
 
 A family's front door has `run(config, workdir, figures) -> (metrics, arrays, extra)` and
 `load(config, workdir, part, step)`. It may have `check(config)`, which refuses a config before
-anything is written, `plan(config)` for `--dry_run` ({part: core.sizes.of(...), or a sentence}), and
-`tables(record)` for the report, whose page also shows the title, the lead and the figures of the
-README.md beside it. A config may name a module outside this package as its family;
-README.md beside this file shows one.
+anything is written; `plan(config)` for `--dry_run`, {part: core.program.training_size(...), or a
+sentence}; and `tables(record)` for the report. The page also shows the title, the lead and the
+figures of the README.md beside the front door. A config may name a module outside this package as
+its family; README.md beside this file shows one.
 """
 
 import importlib
@@ -68,7 +68,7 @@ def checked_results(config, found) -> tuple[dict, dict, dict]:
         if not is_entry(entry):
             raise BadInput(
                 f"metric '{name}' of {who} is no entry of results.json: make it with "
-                "cgjax.core.logging.summary(values, seeds, published)"
+                "cgjax.published.results.summary(values, seeds, published)"
             )
     try:
         json.dumps([metrics, extra])

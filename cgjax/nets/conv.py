@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from cgjax.nets import conv_kernel
 from cgjax.nets.mlp import WEIGHTS, Dense, uniform_fan_in
 from cgjax.nets.norm import BatchNorm
+from cgjax.nets.pallas import conv as conv_kernel
 
 FORMS = ("auto", "direct", "patches")  # with all derivatives
 

@@ -14,8 +14,9 @@ from jax import lax
 
 from cgjax.core import parallel
 from cgjax.core.logging import say
-from cgjax.nets import upsample, upsample_kernel
+from cgjax.nets import upsample
 from cgjax.nets.mlp import activation_fn, dense_layers, uniform_fan_in
+from cgjax.nets.pallas import upsample as upsample_kernel
 
 STAGES = 4
 START = 4

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from cgjax.core.errors import BadInput
-from cgjax.nets import norm_kernel
+from cgjax.nets.pallas import norm
 
 
 class BatchNorm(nn.Module):
@@ -41,10 +41,10 @@ class BatchNorm(nn.Module):
                 for running, now in ((running_mean, mean), (running_var, unbiased)):
                     running.value += self.momentum * (now - running.value)
 
-        if train and self.form == "kernel" and norm_kernel.supports(x.shape):
-            settings = norm_kernel.Settings(rectify, self.epsilon)
+        if train and self.form == "kernel" and norm.supports(x.shape):
+            settings = norm.Settings(rectify, self.epsilon)
             mask = jnp.ones(len(x)) if mask is None else mask
-            y, *found = norm_kernel.normalise(x, before, scale, bias, mask, added, settings)
+            y, *found = norm.normalise(x, before, scale, bias, mask, added, settings)
             move(*jax.lax.stop_gradient(found))
             return y
         dtype, shape = x.dtype, (1,) * (x.ndim - 1) + (-1,)

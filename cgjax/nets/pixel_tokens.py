@@ -9,8 +9,8 @@ import flax.linen as nn
 import jax.numpy as jnp
 import numpy as np
 
-from cgjax.nets.attention import attend
 from cgjax.nets.mlp import Dense
+from cgjax.nets.transformer import attend
 
 
 def position_code(n: int, features: int) -> np.ndarray:

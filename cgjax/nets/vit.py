@@ -10,9 +10,8 @@ import jax
 import jax.numpy as jnp
 
 from cgjax.core.errors import BadInput
-from cgjax.nets.attention import attend
 from cgjax.nets.mlp import MLP, Dense
-from cgjax.nets.transformer import NORMAL, TransformerLayer, layer_norm
+from cgjax.nets.transformer import NORMAL, TransformerLayer, attend, layer_norm
 
 
 class ViT(nn.Module):

@@ -14,6 +14,7 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextToPath
 from PIL import Image
 
+from cgjax import plots
 from cgjax.core import hosts
 from cgjax.core.workdir import disk_errors
 
@@ -153,3 +154,11 @@ def wrap(text, width, fontsize=9.5, fontweight="normal"):
 
 
 _measure = TextToPath()
+
+
+# --- what figures of dense networks and of networks on images share -------------------------------
+
+
+def colours(n_tasks: int):
+    """One for each task: the usual ones, or shades where there are more tasks than those."""
+    return plots.COLOURS if n_tasks <= len(plots.COLOURS) else plots.shades(n_tasks)

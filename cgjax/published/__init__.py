@@ -12,7 +12,7 @@ mean), and `kind`:
 Where the paper has a number and so have others, theirs is the entry `recomputed` in the paper's.
 Where one number stands under several rows, `places` has all of them, (row, metric), the row that
 shows it best last. `tolerance` (absolute) or `factor` (ours may be so many times more or less) are
-there where `core.verdict` shall use these and not its usual tolerance.
+there where `published.verdict` shall use these and not its usual tolerance.
 `SOURCES[family]` names the paper.
 
 `CLAIMS[family][row]` are orderings that a paper states without numbers: `claim` (short), `sentence`

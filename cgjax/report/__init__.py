@@ -8,10 +8,10 @@ import re
 
 from cgjax.config import differences, fingerprint, from_json
 from cgjax.core.errors import BadInput
-from cgjax.core.logging import read_results, summary
-from cgjax.core.verdict import Verdict as Verdict
-from cgjax.core.verdict import verdict as verdict  # the one rule, `report.verdict`
 from cgjax.core.workdir import read_json, write_atomic
+from cgjax.published.results import read_results, summary
+from cgjax.published.verdict import Verdict as Verdict
+from cgjax.published.verdict import verdict as verdict  # the one rule, `report.verdict`
 
 RECORD = pathlib.Path(__file__).parent / "record"
 EARLIER = ("date", "wall_s", "devices", "note", "commit", "models")

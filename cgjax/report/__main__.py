@@ -10,8 +10,8 @@ import pathlib
 import sys
 
 from cgjax import experiments, report
+from cgjax.config.flags import Parser
 from cgjax.core.errors import BadInput, command
-from cgjax.flags import Parser
 from cgjax.report import page, readme
 
 

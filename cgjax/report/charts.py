@@ -8,8 +8,8 @@ every comparison of a family by row, each in units of what the rule allows it.
 import math
 from typing import NamedTuple
 
-from cgjax.core import verdict as verdicts
-from cgjax.report import words
+from cgjax.published import verdict as verdicts
+from cgjax.report import standing
 from cgjax.report.markup import Html, join, tag
 
 WIDTH, RIGHT = 480, 14  # of a chart; beside its last tick
@@ -127,14 +127,14 @@ def panel(lines: list[Line], label: str) -> Html:
 
 def told(found) -> str:
     """A comparison in a few words, for whoever points at it."""
-    theirs = f" against {words.number(found.claim.number)}" if found.claim.published else ""
-    return f"{found.claim.metric}: {words.number(found.ours)}{theirs}, {found.word}"
+    theirs = f" against {standing.number(found.claim.number)}" if found.claim.published else ""
+    return f"{found.claim.metric}: {standing.number(found.ours)}{theirs}, {found.word}"
 
 
 def _span(found) -> tuple[tuple, tuple]:
     """(low, middle, high) of ours and of theirs."""
     published = found.claim.published
-    ours, width = found.ours, words.half_width(found) or 0.0
+    ours, width = found.ours, standing.half_width(found) or 0.0
     mean, theirs = published["mean"], verdicts.published_width(published)
     return (ours - width, ours, ours + width), (mean - theirs, mean, mean + theirs)
 

@@ -4,9 +4,9 @@ behind a click."""
 import math
 from typing import NamedTuple
 
-from cgjax.core import verdict as verdicts
 from cgjax.published import KINDS
-from cgjax.report import charts, standing, words
+from cgjax.published import verdict as verdicts
+from cgjax.report import charts, standing
 from cgjax.report.markup import Html, join, tag
 
 COLUMNS = ("verdict", "claim", "published", "ours", "difference")
@@ -104,7 +104,7 @@ def _sides(claim) -> Html:
         if isinstance(side, tuple) else f"{side:g}"
         for side in chain
     ]  # fmt: skip
-    text = "".join(f"{word}: " for word in shared) + words.sign(claim).join(shown)
+    text = "".join(f"{word}: " for word in shared) + standing.sign(claim).join(shown)
     # Names may break where their words do.
     return join(text.split("_"), between="_<wbr>")
 
@@ -112,8 +112,8 @@ def _sides(claim) -> Html:
 def _ours(found) -> Html:
     if found.word == "not run":
         return tag("span", "not run", class_="none")
-    width = words.half_width(found)
-    against = "" if found.against is None else f"against {words.number(found.against)}, "
+    width = standing.half_width(found)
+    against = "" if found.against is None else f"against {standing.number(found.against)}, "
     n = len([value for value in found.values if value is not None])
     noun = "seed" if len(found.seeds) == len(found.values) else "value"
     seeds = "nothing drawn" if width == 0 and n == 1 else f"{n} {noun}{'s' if n != 1 else ''}"
@@ -130,7 +130,7 @@ def _ours(found) -> Html:
 def _interval(number, width) -> Html:
     return tag(
         "div",
-        tag("span", words.number(number), class_="number"),
+        tag("span", standing.number(number), class_="number"),
         tag("span", f" ± {width:.2g}", class_="width") if width else None,
     )
 
@@ -149,9 +149,11 @@ def _details(item: Item) -> Html:
     claim = item.found.claim
     lines = []
     if claim.published:
-        lines.append(("published", words.number(claim.number) + words.spread(claim.published)))
+        lines.append(
+            ("published", standing.number(claim.number) + standing.spread(claim.published))
+        )
     else:
-        lines += [("claimed", words.chain(claim, chain)) for chain in claim.chains[:MOST_VALUES]]
+        lines += [("claimed", standing.chain(claim, chain)) for chain in claim.chains[:MOST_VALUES]]
     lines += _lines(item.found)
     if item.yours:
         lines += [(f"yours: {name}", text) for name, text in _lines(item.yours)]
@@ -166,9 +168,9 @@ def _details(item: Item) -> Html:
 def _lines(found) -> list[tuple]:
     if found.word == "not run":
         return []
-    lines = [("values", _values(found)), ("difference", words.comparison(found))]
+    lines = [("values", _values(found)), ("difference", standing.comparison(found))]
     if len(found.parts) > 1:
-        lines += [("part", words.part(found.claim, *part)) for part in found.parts[:MOST_VALUES]]
+        lines += [("part", standing.part(found.claim, *part)) for part in found.parts[:MOST_VALUES]]
     for run in found.runs:
         lines.append(("run", ". ".join(filter(None, (standing.described(run), run.get("note"))))))
     return lines
@@ -179,9 +181,9 @@ def _values(found) -> str:
     sd = "" if found.sd is None else f"; sd {found.sd:.2g}"
     known = [value for value in found.values if value is not None]
     if len(found.values) > MOST_VALUES and known:
-        spread = f"from {words.number(min(known))} to {words.number(max(known))}"
+        spread = f"from {standing.number(min(known))} to {standing.number(max(known))}"
         return f"{len(known)} of {len(found.values)} have a number, {spread}{sd}"
-    values = [words.number(value) for value in found.values[:MOST_VALUES]]
+    values = [standing.number(value) for value in found.values[:MOST_VALUES]]
     if len(found.seeds) == len(found.values):  # some measures are over all seeds at once
         values = [f"{seed}: {value}" for seed, value in zip(found.seeds, values)]
     return ", ".join(values) + sd

@@ -12,12 +12,11 @@ from cgjax import report
 from cgjax.core.workdir import disk_errors, write_atomic
 from cgjax.published import SOURCES
 from cgjax.published.claims import CLAIMS, KINDS
-from cgjax.report import charts, section, standing, words
+from cgjax.report import charts, section, standing
 from cgjax.report import runs as own_runs
-from cgjax.report.about import about
 from cgjax.report.claim_rows import KIND_WORDS, Item, chip
 from cgjax.report.markup import Html, join, tag
-from cgjax.report.section import Paper
+from cgjax.report.section import Paper, about
 
 HERE = pathlib.Path(__file__).parent
 MOST_BYTES = 8 << 20  # of figures from runs of one's own
@@ -234,10 +233,10 @@ def _own_metrics(entry: dict) -> Html:
     rows = [
         tag("tr", *(tag("td", cell) for cell in (
             name,
-            words.number(metric["ours"]),
+            standing.number(metric["ours"]),
             "-" if metric["sd"] is None else f"{metric['sd']:.2g}",
             len(metric["values"]),
-            words.number(metric["paper"]),
+            standing.number(metric["paper"]),
         )))
         for name, metric in list(entry["metrics"].items())[:MOST_METRICS]
     ]  # fmt: skip

@@ -10,7 +10,8 @@ import numbers
 import pathlib
 from typing import NamedTuple
 
-from cgjax import claim, config, experiments
+from cgjax import config, experiments
+from cgjax.config import ownership
 from cgjax.core.errors import BadInput
 from cgjax.core.workdir import ASIDE, read_json
 from cgjax.published import PUBLISHED
@@ -48,7 +49,7 @@ def read(folder) -> Runs:
 def entry(workdir: pathlib.Path) -> dict:
     """A finished run in the form of the record's entries; refuses what the page could not use."""
     path = workdir / "results.json"
-    settings = claim.read_config(workdir)
+    settings = ownership.read_config(workdir)
     results = read_json(path, MEND)
     if settings.size not in config.SIZES or not _is_config(settings):
         raise BadInput(f"'{workdir / 'config.json'}' is no config of a run: {MEND}")

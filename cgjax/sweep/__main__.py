@@ -18,9 +18,9 @@ import rich.console
 import rich.table
 
 from cgjax import config as configs
+from cgjax.config.flags import Parser, names
 from cgjax.core.errors import BadInput, Preempted, RunError, command, shown
 from cgjax.core.logging import say
-from cgjax.flags import Parser, names
 from cgjax.main import folder, set_up_output
 from cgjax.sweep import processes
 from cgjax.sweep.points import STOPPED, Point, Standing, Task, check, expand, standing, tasks

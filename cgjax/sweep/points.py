@@ -15,12 +15,12 @@ import socket
 from typing import Any, NamedTuple
 
 from cgjax import config as configs
-from cgjax import experiments, listing
-from cgjax.claim import compare
+from cgjax import experiments, main
+from cgjax.config.declare import declared_keys, leaves
+from cgjax.config.overrides import part_of
+from cgjax.config.ownership import compare
 from cgjax.core.errors import BadInput, shown
-from cgjax.declare import declared_keys, leaves
 from cgjax.main import default_workdir, finished
-from cgjax.overrides import part_of
 
 CLOSING = "sweep: exit code "  # last line of a log, when its process has ended
 OPENING = "sweep: started by "
@@ -156,7 +156,7 @@ def _point(flag: str, overrides: dict, swept: dict, runs: pathlib.Path) -> Point
     place = runs / default_workdir(config).relative_to("runs")
     if own:
         place = runs / "sweeps" / place.relative_to(runs) / folder_name(own)
-    name = " ".join([config.family, listing.full_name(config), *_words(swept)])
+    name = " ".join([config.family, main.full_name(config), *_words(swept)])
     return Point(flag, overrides, swept, name, config, place)
 
 
@@ -199,7 +199,7 @@ def _refuse_twins(points: list[Point]) -> None:
 def tasks(points: list[Point], most: int) -> tuple[list[Task], list[str]]:
     """Points that differ only in numbers that programs take as arguments, together; what to say.
 
-    Which keys these are their declarations know (`core.keys.Key.is_traced`). most: points of one
+    The declarations say which keys these are (`config.declare.Key.is_traced`). most: points of one
     program; 0: any number, 1: none together.
     """
     groups = collections.defaultdict(list)

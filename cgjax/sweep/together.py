@@ -12,15 +12,22 @@ more after it; a family's run goes on from its files anyway.
 """
 
 import contextlib
+import hashlib
+import json
 import pathlib
 import sys
 import traceback
 
+import jax
+import numpy as np
+
 from cgjax import config as configs
 from cgjax import experiments
-from cgjax.core import hosts, parallel, shares, signals, together, train
-from cgjax.core.errors import BadInput, Preempted, RunError, command, first_line
+from cgjax.core import checkpoint, hosts, parallel, program, replicas, signals, train, tree
+from cgjax.core.errors import BadInput, Diverged, Preempted, RunError, command, first_line
 from cgjax.core.logging import say
+from cgjax.core.program import Plan
+from cgjax.core.replicas import Share
 from cgjax.core.workdir import locked, read_json
 from cgjax.main import parse, run, set_up_output, use_compilation_cache
 from cgjax.sweep.points import CLOSING
@@ -78,7 +85,7 @@ def advance(member: Member, held: contextlib.ExitStack) -> None:
         ):
             held_by_us = command(lambda _: held.enter_context(locked(member.workdir)))
             code = held_by_us() or run_point(member.arguments)
-    except shares.HandedOver as found:
+    except replicas.HandedOver as found:
         member.share = found.share
         return
     except Exception:  # a fault of this point, which others may not have
@@ -107,7 +114,7 @@ def train_all(waiting: list[Member]) -> None:
         return
     owner = {member.share: member for member in waiting}
     try:
-        groups = together.alike(list(owner))
+        groups = alike(list(owner))
     except RunError as error:
         stop(waiting, error)
         return
@@ -119,7 +126,7 @@ def train_all(waiting: list[Member]) -> None:
             share.label = member.workdir.name if len(group) > 1 else ""
             member.tell(f"{share.name or 'training'}: together with {len(group) - 1} other points")
         try:
-            together.fit(group)
+            fit(group)
         except Preempted:
             raise
         except RunError as error:
@@ -136,6 +143,61 @@ def train_all(waiting: list[Member]) -> None:
 def stop(members: list[Member], error: RunError) -> None:
     for member in members:
         member.fail(error)
+
+
+# --- runs that differ only in numbers of their replicas, trained as one program -------------------
+# A run hands over what it has to train (`train.HANDS_OVER`). Only runs whose programs are textually
+# identical are joined, so a number that became a constant or a shape never joins another's.
+
+
+def alike(shares: list[Share]) -> list[list[Share]]:
+    """Shares that one program can train, at the step where they stand."""
+    if len(shares) == 1:
+        return [shares]
+    found = {}
+    for share in shares:
+        found.setdefault(_mark(share), []).append(share)
+    return list(found.values())
+
+
+def fit(shares: list[Share]) -> None:
+    """Trains what `alike` has put together; one that dies has its `error`, the others go on."""
+    try:
+        train.train_shares(shares)
+    except Diverged:  # the last one too
+        pass
+
+
+def _mark(share: Share) -> str:
+    experiment, config = share.experiment, share.config
+    times = {name: config[name].to_dict() for name in ("train", "eval", "checkpoint")}
+    del times["train"]["seeds"]
+    parts = [share.name, str(share.step), json.dumps(times, sort_keys=True)]
+    parts.append(_text(program.SetUp(experiment, config)))
+    if not experiment.own_data:
+        parts.append(json.dumps({k: _sum(leaf) for k, leaf in tree.flat(experiment.data).items()}))
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _text(set_up: program.SetUp) -> str:
+    """All programs of a training; where only replicas and data differ they are the same."""
+    experiment, keys = set_up.experiment, set_up.keys
+    state, shapes = set_up.abstract_state(), jax.eval_shape(lambda data: data, experiment.data)
+    where = set_up.place.everywhere if set_up.data_axis is None else set_up.place.replicas
+    data = checkpoint.abstract(shapes, jax.tree.map(lambda _: where, shapes))
+    plan = Plan(experiment, keys, set_up.config.train.steps_per_call, set_up.place)
+    lowered = [
+        jax.jit(set_up.init_fn).lower(keys, set_up.replicas),
+        set_up.lowered_call(state, data, plan.rows(0)),
+        set_up.lowered_evaluate(state, data),
+    ]
+    lowered += [] if plan.empty else [plan.draw.lower(keys, 0)]
+    return "".join(one.as_text() for one in lowered)
+
+
+def _sum(leaf) -> int:
+    is_key = jax.dtypes.issubdtype(jax.numpy.result_type(leaf), jax.dtypes.prng_key)
+    return tree.checksum(np.asarray(jax.random.key_data(leaf) if is_key else leaf))
 
 
 if __name__ == "__main__":

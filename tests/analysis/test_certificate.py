@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cgjax.analysis import support
-from cgjax.analysis.certificate import certificate, jacobian_errors
+from cgjax.analysis.support.certificate import certificate, jacobian_errors
 
 MATRIX = np.array([[1.0, 0.5], [0.0, 2.0], [1.0, -1.0]])
 

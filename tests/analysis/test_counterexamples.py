@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from cgjax.analysis import support
-from cgjax.analysis.continuity import continuity
-from cgjax.analysis.coverage import connection, coverage, resolution
+from cgjax.analysis.support.latent_space import connection, continuity, coverage, resolution
 
 
 def add(slots):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from cgjax.analysis import support
-from cgjax.analysis.design import design
+from cgjax.analysis.support.design import design
 from cgjax.experiments.sprites import scenes
 from cgjax.experiments.sprites.compositions import COMPOSITIONS
 

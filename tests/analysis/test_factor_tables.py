@@ -4,7 +4,8 @@ import itertools
 
 import numpy as np
 
-from cgjax.analysis import coverage, factor_tables
+from cgjax.analysis import factor_tables
+from cgjax.analysis.support import latent_space
 
 
 def test_a_pair_left_out_is_named_with_all_that_it_takes_along():
@@ -62,9 +63,9 @@ def test_random_tables_by_hand():
 def test_equal_values_are_seen_and_near_ones_are_not():
     """A radius of 0 compares every value, however many there are."""
     q = factor_tables.grid((40, 40)).astype(float)
-    full = coverage.coverage(q, q, sizes=(2,), radius=0.0)
+    full = latent_space.coverage(q, q, sizes=(2,), radius=0.0)
     assert full.holds
-    (reach,) = coverage.coverage(q[1:], q, sizes=(2,), radius=0.0).components
+    (reach,) = latent_space.coverage(q[1:], q, sizes=(2,), radius=0.0).components
     assert reach.share == 1 - 1 / 1600 and reach.farthest >= 1
     rows = np.array([[1, 2], [0, 5], [1, 2], [0, 4]])
-    assert coverage.first_of_each(rows).tolist() == [3, 1, 0]
+    assert latent_space.first_of_each(rows).tolist() == [3, 1, 0]

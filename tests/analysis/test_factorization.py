@@ -6,7 +6,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from cgjax.analysis import factor_kernels, factorization, geometry
+from cgjax.analysis import factorization, geometry
 
 VALUES = json.loads(
     (pathlib.Path(__file__).parents[1] / "golden" / "bumps" / "values.json").read_text()
@@ -91,9 +91,9 @@ def points(n=6):
 def test_stored_schmidt_fractions():
     z = points()
     kernels = {
-        "rbf_product": factor_kernels.factorised(z, z, 1.0, 2.0),
-        "additive": factor_kernels.binary(z, z, 1, 0),
-        "additive_plus_conj": factor_kernels.binary(z, z, 1, 1),
+        "rbf_product": factorization.factorised(z, z, 1.0, 2.0),
+        "additive": factorization.binary(z, z, 1, 0),
+        "additive_plus_conj": factorization.binary(z, z, 1, 1),
         "linear_coords": z @ z.T,
     }
     for name, stored in VALUES["kernel_schmidt_fraction_n6"].items():
@@ -124,7 +124,7 @@ def test_kernel_of_images_is_a_product_and_of_codes_is_a_sum(golden):
     # x is the slow index: the second point is one step along y.
     kernel = factorization.grid_kernel(some["onehot_sum"])
     z = np.stack(np.meshgrid(np.arange(7), np.arange(5), indexing="ij"), axis=-1).reshape(-1, 2)
-    np.testing.assert_array_equal(kernel, factor_kernels.binary(z, z, 1, 0))
+    np.testing.assert_array_equal(kernel, factorization.binary(z, z, 1, 0))
     assert factorization.operator_schmidt(kernel, 7, 5) < 0.9
     dark = np.zeros((2, 2, 3))
     dark[0, 1] = (3, 4, 0)

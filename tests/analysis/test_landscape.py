@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from torch_nets import quick_key
 
-from cgjax.analysis import dependence, landscape, tangent_split
+from cgjax.analysis import dependence, landscape
 
 A, B = {"w": jnp.array([1.0, 0.0])}, {"w": jnp.array([-1.0, 0.0])}
 
@@ -76,25 +76,25 @@ def product(w, x):
 
 
 def test_recombined():
-    grid = tangent_split.recombined(X, PLANE)
+    grid = dependence.recombined(X, PLANE)
     np.testing.assert_array_equal(grid[2, 4], [X[2, 0], X[4, 1]])
 
 
 def test_the_kernel_of_a_linear_model_is_a_sum():
     """Theta(x, x') = x_1 x_1' + x_2 x_2': no part is carried by both."""
-    found = tangent_split.tangent_split(linear, W, X, PLANE)
+    found = dependence.tangent_split(linear, W, X, PLANE)
     parts = [np.var(X[:, k]) * np.sum(X[:, k] ** 2) for k in (0, 1)]
     np.testing.assert_allclose(found, [*parts / np.sum(parts), 0], atol=1e-5)
     # The update a residual asks for is x . (X' r).
     residuals = np.linspace(-1, 1, 6)[:, None]
-    found = tangent_split.tangent_split(linear, W, X, PLANE, residuals)
+    found = dependence.tangent_split(linear, W, X, PLANE, residuals)
     parts = np.var(X, axis=0) * (X.T @ residuals)[:, 0] ** 2
     np.testing.assert_allclose(found, [*parts / np.sum(parts), 0], atol=1e-5)
 
 
 def test_a_product_of_centred_inputs_is_carried_by_both():
     x = X - X.mean(axis=0)
-    found = tangent_split.tangent_split(product, W, x, PLANE)
+    found = dependence.tangent_split(product, W, x, PLANE)
     np.testing.assert_allclose(found, [0, 0, 1], atol=1e-5)
 
 
@@ -106,7 +106,7 @@ def test_early_dependence_is_that_of_one_small_step():
 
     @jax.jit
     def compared(w, update):
-        found = tangent_split.early_dependence(net, w, update, X, PLANE, [0.0, 1e-3])
+        found = dependence.early_dependence(net, w, update, X, PLANE, [0.0, 1e-3])
         ends = (w, w + 1e-3 * update)
         return found, [dependence.gradient_dependence(net, end, X, PLANE) for end in ends]
 

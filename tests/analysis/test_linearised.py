@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cgjax.analysis import linearised
+from cgjax.analysis.ntk import linearised
 
 X, X_TEST = np.split(np.random.default_rng(0).normal(size=(13, 3)), [8])
 Y = np.random.default_rng(1).normal(size=(8, 2))

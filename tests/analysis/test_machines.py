@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cgjax.analysis import interior_point, machines, salience
+from cgjax.analysis import machines, salience
+from cgjax.analysis.machines import interior_point
 
 examples = settings(max_examples=15, deadline=None, derandomize=True, database=None)
 HARD = 1e10

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 
-from cgjax.analysis import factor_kernels, factorization, machines
+from cgjax.analysis import factorization, machines
 
 VALUES = json.loads(
     (pathlib.Path(__file__).parents[1] / "golden" / "bumps" / "values.json").read_text()
@@ -75,17 +75,17 @@ def donut(golden):
 
 def test_stored_kernels(golden, donut):
     stored, first = golden("bumps/kernels"), donut[0][:10]
-    np.testing.assert_array_equal(factor_kernels.binary(first, first), stored["K_first10"])
-    found = factor_kernels.factorised(first, first, 1.0, 2.0)
+    np.testing.assert_array_equal(factorization.binary(first, first), stored["K_first10"])
+    found = factorization.factorised(first, first, 1.0, 2.0)
     np.testing.assert_allclose(found, stored["rbf_1_2_first10"], rtol=1e-12)
-    radial = factor_kernels.radial(first, donut[2], 3.0)
+    radial = factorization.radial(first, donut[2], 3.0)
     distance = np.linalg.norm(first[:, None] - donut[2][None], axis=-1)
     np.testing.assert_allclose(radial, np.exp(-(distance**2) / 18), rtol=1e-12)
-    np.testing.assert_array_equal(radial, factor_kernels.factorised(first, donut[2], 3.0, 3.0))
+    np.testing.assert_array_equal(radial, factorization.factorised(first, donut[2], 3.0, 3.0))
     x, y = (
         np.exp(-((first[:, i, None] - first[None, :, i]) ** 2) / 2 / w) for i, w in ((0, 1), (1, 4))
     )
-    np.testing.assert_allclose(factor_kernels.additive(first, first, 1.0, 2.0), x + y, rtol=1e-12)
+    np.testing.assert_allclose(factorization.additive(first, first, 1.0, 2.0), x + y, rtol=1e-12)
 
 
 def predicted(donut, kernel_fn, penalty):
@@ -103,7 +103,7 @@ def test_stored_binary_kernel_regression(golden, donut, setting):
     """It interpolates; in the hole it predicts a(x) + b(y), which is worse than nothing."""
     k1, k2 = setting["k1"], setting["k2"]
     residual, found, error = predicted(
-        donut, lambda z: factor_kernels.binary(z, donut[0], k1, k2), setting["ridge"]
+        donut, lambda z: factorization.binary(z, donut[0], k1, k2), setting["ridge"]
     )
     assert residual**2 < 1e-12
     np.testing.assert_allclose(error, setting["ood_mse"], rtol=1e-10)
@@ -126,6 +126,6 @@ def test_stored_binary_kernel_regression(golden, donut, setting):
 def test_stored_rbf_regression(donut, setting):
     lengths = setting["lx"], setting["ly"]
     _, _, error = predicted(
-        donut, lambda z: factor_kernels.factorised(z, donut[0], *lengths), setting["ridge"]
+        donut, lambda z: factorization.factorised(z, donut[0], *lengths), setting["ridge"]
     )
     np.testing.assert_allclose(error, setting["ood_mse"], rtol=1e-10)

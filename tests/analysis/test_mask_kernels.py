@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cgjax.analysis import mask_kernels, masks, ntk
+from cgjax.analysis import masks, ntk
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def network():
 def test_a_mask_of_everything_has_the_whole_kernel(network):
     f, params, x = network
     ones = jax.tree.map(jnp.ones_like, params)
-    (found,) = mask_kernels.restricted(f, params, [ones], x)
+    (found,) = masks.restricted(f, params, [ones], x)
     whole = ntk.empirical(f, params, x, form="trace", verbose=False)
     np.testing.assert_allclose(found, whole, rtol=1e-5)
 
@@ -32,7 +32,7 @@ def test_a_mask_and_its_complement_share_the_kernel_of_their_leaves(network):
     s = jax.tree.map(lambda leaf: jax.random.normal(jax.random.key(2), leaf.shape), s)
     mask = masks.hard(s)
     several = [mask, masks.invert(mask), jax.tree.map(jnp.ones_like, mask)]
-    sub, rest, both = mask_kernels.restricted(f, params, several, x)
+    sub, rest, both = masks.restricted(f, params, several, x)
     np.testing.assert_allclose(sub + rest, both, rtol=1e-5)
     assert np.abs(sub - rest).max() > 0.1
     fixed = {name: {"bias": layer["bias"]} for name, layer in params.items()}
@@ -55,8 +55,6 @@ def test_units_inputs_in_a_tree_and_compilation(network):
     def in_a_tree(params, x):
         return f(params, x["input"])
 
-    compiled = jax.jit(
-        lambda params, x: mask_kernels.restricted(in_a_tree, params, [units, wide], x)
-    )
+    compiled = jax.jit(lambda params, x: masks.restricted(in_a_tree, params, [units, wide], x))
     narrow, expanded = compiled(params, {"input": x})
     np.testing.assert_allclose(narrow, expanded, rtol=1e-6)

@@ -16,42 +16,31 @@ import pytest
 import cgjax.analysis
 from cgjax.analysis import (
     additivity,
-    certificate,
     checks,
     closed_forms,
-    continuity,
     contrasts,
-    coverage,
     dependence,
-    design,
     effects,
-    factor_kernels,
     factor_tables,
     factorization,
     geometry,
-    interior_point,
-    jacobians,
     landscape,
     lenses,
-    linearised,
     machines,
-    mask_kernels,
     masks,
     ntk,
-    ntk_blocks,
-    ntk_layers,
-    ntk_outer,
-    ntk_plan,
     salience,
     search,
-    slopes,
     stats,
-    subnetworks,
     support,
-    tangent_split,
     training_sets,
     wide,
 )
+from cgjax.analysis.lenses import memorization
+from cgjax.analysis.machines import interior_point
+from cgjax.analysis.masks import search as subnetworks
+from cgjax.analysis.ntk import blocks, layers, linearised, plan
+from cgjax.analysis.support import certificate, design, jacobians, latent_space
 from cgjax.core import metrics
 
 NAN = float("nan")
@@ -176,15 +165,15 @@ def regression(y, x=INPUTS, x_test=INPUTS, f=linear, **options):
 
 
 def planned(**changes):
-    return ntk_plan.plan(linear, W, **({"x1": INPUTS, "memory": 2.0**20} | changes))
+    return plan.plan(linear, W, **({"x1": INPUTS, "memory": 2.0**20} | changes))
 
 
-FACTS = ntk_plan.Facts(2, 6, 12, 2, ((3, 2),), (), (), 8)
+FACTS = plan.Facts(2, 6, 12, 2, ((3, 2),), (), (), 8)
 
 
 def chosen(**changes):
     given = {"n1": 4, "n2": None, "form": "full", "algorithm": "auto", "memory": 1e6}
-    return ntk_plan.choose(FACTS, **(given | {"n_devices": 1} | changes))
+    return plan.choose(FACTS, **(given | {"n_devices": 1} | changes))
 
 
 FACTORS = ([], [np.ones((4, 2, 3))])
@@ -249,12 +238,12 @@ def swapped_information(**changes):
 
 def split(**changes):
     given = {"x": INPUTS, "inputs": np.array([0, 1, 1])}
-    return tangent_split.tangent_split(linear, W, **(given | changes))
+    return dependence.tangent_split(linear, W, **(given | changes))
 
 
 def early(**changes):
     given = {"update": W, "rates": [0.1]}
-    return tangent_split.early_dependence(linear, W, x=INPUTS, inputs=THIRDS, **(given | changes))
+    return dependence.early_dependence(linear, W, x=INPUTS, inputs=THIRDS, **(given | changes))
 
 
 # masks
@@ -328,21 +317,21 @@ CASES = {
         ("outputs", lambda: looked(outputs=np.zeros(3, int))),
         ("inputs", lambda: looked(inputs=np.zeros(2, int))),
     ],
-    "slopes.slopes": [
-        ("gram", lambda: slopes.slopes(ASYMMETRIC, X, Y[:, None], TRAIN)),
-        ("gram", lambda: slopes.slopes(spoilt(K), X, Y[:, None], TRAIN)),
-        ("factors", lambda: slopes.slopes(K, X + 0.5, Y[:, None], TRAIN)),
-        ("outputs", lambda: slopes.slopes(K, X, spoilt(Y[:, None]), TRAIN)),
-        ("outputs", lambda: slopes.slopes(K, X, Y[:3, None], TRAIN)),
-        ("is_train", lambda: slopes.slopes(K, X, Y[:, None], TRAIN[:3])),
-        ("is_train", lambda: slopes.slopes(K, X, Y[:, None], TRAIN | True)),
-        ("is_train", lambda: slopes.slopes(K, X[[0, 1, 2, 0]], Y[:, None], TRAIN)),
-        ("targets", lambda: slopes.slopes(K, X, Y[:, None], TRAIN, np.ones((4, 3)))),
+    "lenses.memorization.slopes": [
+        ("gram", lambda: memorization.slopes(ASYMMETRIC, X, Y[:, None], TRAIN)),
+        ("gram", lambda: memorization.slopes(spoilt(K), X, Y[:, None], TRAIN)),
+        ("factors", lambda: memorization.slopes(K, X + 0.5, Y[:, None], TRAIN)),
+        ("outputs", lambda: memorization.slopes(K, X, spoilt(Y[:, None]), TRAIN)),
+        ("outputs", lambda: memorization.slopes(K, X, Y[:3, None], TRAIN)),
+        ("is_train", lambda: memorization.slopes(K, X, Y[:, None], TRAIN[:3])),
+        ("is_train", lambda: memorization.slopes(K, X, Y[:, None], TRAIN | True)),
+        ("is_train", lambda: memorization.slopes(K, X[[0, 1, 2, 0]], Y[:, None], TRAIN)),
+        ("targets", lambda: memorization.slopes(K, X, Y[:, None], TRAIN, np.ones((4, 3)))),
     ],
-    "slopes.slope": [
-        ("y", lambda: slopes.slope(np.ones(3), np.arange(3.0))),
-        ("y", lambda: slopes.slope(spoilt(Y), Y)),
-        ("f", lambda: slopes.slope(Y, Y[:3])),
+    "lenses.memorization.slope": [
+        ("y", lambda: memorization.slope(np.ones(3), np.arange(3.0))),
+        ("y", lambda: memorization.slope(spoilt(Y), Y)),
+        ("f", lambda: memorization.slope(Y, Y[:3])),
     ],
     "factorization.grids": [
         ("factors", lambda: factorization.grids(X + 0.5)),
@@ -369,11 +358,11 @@ CASES = {
         ("labels", lambda: effects.total_effects(X, Y[:, None], np.zeros(2, int))),
         ("labels", lambda: effects.total_effects(X, Y[:, None], np.array([-1]))),
     ],
-    "subnetworks.main_effects": [
+    "masks.search.main_effects": [
         ("factors", lambda: subnetworks.main_effects(X + 0.5, Y[:, None])),
         ("outputs", lambda: subnetworks.main_effects(X, spoilt(Y[:, None]))),
     ],
-    "subnetworks.subnetworks": [
+    "masks.search.subnetworks": [
         ("n_steps", lambda: parted(n_steps=0)),
         ("where", lambda: parted(where="missing")),
         ("factors", lambda: parted(factors=X + 0.5, f=lambda params, x: x @ params["w"])),
@@ -450,7 +439,7 @@ CASES = {
         ("k_test", lambda: machines.predict(machines.Interpolation(Y, 0.0, 0.0), spoilt(K))),
         ("k_test", lambda: machines.predict(machines.Interpolation(Y, 0.0, 0.0), K_TEST.T)),
     ],
-    "interior_point.central_path": [
+    "machines.interior_point.central_path": [
         ("k", lambda: path(k=spoilt(np.eye(2)[None]))),
         ("k", lambda: path(k=-np.eye(2)[None])),
         ("signs", lambda: path(signs=np.zeros((1, 1, 2)))),
@@ -788,7 +777,7 @@ CASES = {
             ),
         ),
     ],
-    "coverage.coverage": [
+    "support.latent_space.coverage": [
         ("p", lambda: support.coverage(spoilt(LATENTS), LATENTS)),
         ("q", lambda: support.coverage(LATENTS, spoilt(LATENTS))),
         ("q", lambda: support.coverage(LATENTS, spoilt(LATENTS, np.inf))),
@@ -799,28 +788,28 @@ CASES = {
         ("sizes", lambda: support.coverage(LATENTS, LATENTS, sizes=(0, 2))),
         ("radius", lambda: support.coverage(LATENTS, LATENTS, sizes=(1, 1), radius=NAN)),
     ],
-    "coverage.connection": [
+    "support.latent_space.connection": [
         ("p", lambda: support.connection(spoilt(LATENTS))),
         ("p", lambda: support.connection(LATENTS[:2])),
         ("names", lambda: support.connection(LATENTS, names=("x",))),
         ("radius", lambda: support.connection(LATENTS, radius=-1.0)),
     ],
-    "coverage.resolution": [
-        ("values", lambda: coverage.resolution(spoilt(LATENTS))),
-        ("values", lambda: coverage.resolution(LATENTS[0])),
-        ("values", lambda: coverage.resolution(LATENTS[:1])),
+    "support.latent_space.resolution": [
+        ("values", lambda: latent_space.resolution(spoilt(LATENTS))),
+        ("values", lambda: latent_space.resolution(LATENTS[0])),
+        ("values", lambda: latent_space.resolution(LATENTS[:1])),
     ],
-    "coverage.neighbours": [
-        ("values", lambda: coverage.neighbours(spoilt(LATENTS), LATENTS, 3)),
-        ("samples", lambda: coverage.neighbours(LATENTS, spoilt(LATENTS), 3)),
-        ("samples", lambda: coverage.neighbours(LATENTS, LATENTS[:, :1], 3)),
-        ("most", lambda: coverage.neighbours(LATENTS, LATENTS, 0)),
-        ("radius", lambda: coverage.neighbours(LATENTS, LATENTS, 3, NAN)),
+    "support.latent_space.neighbours": [
+        ("values", lambda: latent_space.neighbours(spoilt(LATENTS), LATENTS, 3)),
+        ("samples", lambda: latent_space.neighbours(LATENTS, spoilt(LATENTS), 3)),
+        ("samples", lambda: latent_space.neighbours(LATENTS, LATENTS[:, :1], 3)),
+        ("most", lambda: latent_space.neighbours(LATENTS, LATENTS, 0)),
+        ("radius", lambda: latent_space.neighbours(LATENTS, LATENTS, 3, NAN)),
     ],
-    "coverage.first_of_each": [
-        ("values", lambda: coverage.first_of_each(spoilt(LATENTS))),
-        ("values", lambda: coverage.first_of_each(LATENTS[0])),
-        ("values", lambda: coverage.first_of_each(LATENTS[:0])),
+    "support.latent_space.first_of_each": [
+        ("values", lambda: latent_space.first_of_each(spoilt(LATENTS))),
+        ("values", lambda: latent_space.first_of_each(LATENTS[0])),
+        ("values", lambda: latent_space.first_of_each(LATENTS[:0])),
     ],
     "factor_tables.held": [
         ("p", lambda: factor_tables.held(spoilt(LATENTS), [[0, 1]], (2, 2))),
@@ -836,12 +825,12 @@ CASES = {
         ("sizes", lambda: factor_tables.grid(())),
         ("sizes", lambda: factor_tables.grid((10**6, 10**6, 10**6, 10**6))),
     ],
-    "continuity.continuity": [
-        ("starts", lambda: continuity.continuity(np.sin, spoilt(LATENTS), LATENTS)),
-        ("stops", lambda: continuity.continuity(np.sin, LATENTS, spoilt(LATENTS))),
-        ("stops", lambda: continuity.continuity(np.sin, LATENTS, LATENTS[:1])),
-        ("starts", lambda: continuity.continuity(np.sin, LATENTS[:0], LATENTS[:0])),
-        ("halvings", lambda: continuity.continuity(np.sin, LATENTS, LATENTS, 0)),
+    "support.latent_space.continuity": [
+        ("starts", lambda: latent_space.continuity(np.sin, spoilt(LATENTS), LATENTS)),
+        ("stops", lambda: latent_space.continuity(np.sin, LATENTS, spoilt(LATENTS))),
+        ("stops", lambda: latent_space.continuity(np.sin, LATENTS, LATENTS[:1])),
+        ("starts", lambda: latent_space.continuity(np.sin, LATENTS[:0], LATENTS[:0])),
+        ("halvings", lambda: latent_space.continuity(np.sin, LATENTS, LATENTS, 0)),
     ],
     "support.audit_latents": [
         ("p", lambda: audit_latents(latents_P=spoilt(LATENTS))),
@@ -864,25 +853,25 @@ CASES = {
         ("where", lambda: audit_support(where=WHERE[0, 0])),
         ("unseen", lambda: audit_support(condition="relaxed", unseen=[TUPLES])),
     ],
-    "jacobians.blocks": [
+    "support.jacobians.blocks": [
         ("component", lambda: jacobians.blocks(add, (SLOTS, SLOTS), -1, True)),
         ("component", lambda: jacobians.blocks(add, (SLOTS, SLOTS), 2, True)),
         ("points", lambda: jacobians.blocks(add, (spoilt(SLOTS), SLOTS), 0, True)),
         ("points", lambda: jacobians.blocks(add, (SLOTS, SLOTS[:1]), 0, True)),
     ],
-    "jacobians.check_pixelwise": [
+    "support.jacobians.check_pixelwise": [
         ("pixelwise", lambda: jacobians.check_pixelwise(mixing, (SLOTS, SLOTS), 1)),
     ],
-    "jacobians.triangular": [
+    "support.jacobians.triangular": [
         ("matrices", lambda: jacobians.triangular(spoilt(np.eye(3)))),
         ("matrices", lambda: jacobians.triangular(np.ones(3))),
     ],
-    "jacobians.singular_values": [
+    "support.jacobians.singular_values": [
         ("matrices", lambda: jacobians.singular_values(spoilt(np.eye(3)))),
         ("matrices", lambda: jacobians.singular_values(np.ones(3))),
     ],
-    "jacobians.spectrum": [("matrices", lambda: jacobians.spectrum(spoilt(np.eye(3))))],
-    "certificate.certificate": [
+    "support.jacobians.spectrum": [("matrices", lambda: jacobians.spectrum(spoilt(np.eye(3))))],
+    "support.certificate.certificate": [
         ("latents", lambda: certify(latents=spoilt(LATENTS))),
         ("latents", lambda: certify(latents=LATENTS * 1j)),
         ("latents", lambda: certify(latents=np.zeros((3, 2), int))),
@@ -898,14 +887,14 @@ CASES = {
         ("support", lambda: certify(support=SOUND._replace(components=()))),
         ("truth", lambda: certify(truth=lambda z: 0 * z + NAN)),
     ],
-    "certificate.jacobian_errors": [
+    "support.certificate.jacobian_errors": [
         ("latents", lambda: derivative_error(spoilt(LATENTS))),
         ("latents", lambda: derivative_error(LATENTS[0])),
         ("dims", lambda: derivative_error(dims=(2,))),
         ("dims", lambda: derivative_error(dims=(-1,))),
         ("truth", lambda: derivative_error(truth=jnp.round)),  # no derivative anywhere
     ],
-    "design.design": [
+    "support.design.design": [
         ("slots", lambda: designed(slots=spoilt(SLOTS))),
         ("candidates", lambda: designed(candidates=spoilt(TUPLES[0]))),
         ("rtol", lambda: designed(rtol=NAN)),
@@ -977,7 +966,7 @@ CASES = {
         ("params", lambda: ntk.jacobian(linear, spoilt(W), INPUTS)),
         ("params", lambda: ntk.jacobian(linear, W * 1j, INPUTS)),
     ],
-    "ntk_vector.kernel_vector_product": [
+    "ntk.vector.kernel_vector_product": [
         ("v", lambda: product(np.ones((2, 4)))),  # transposed
         ("v", lambda: product(np.ones(8))),
         ("v", lambda: product(np.ones((4, 2, 1)))),
@@ -1024,7 +1013,7 @@ CASES = {
         ("y", lambda: ntk.target_alignment(np.ones((4, 4, 2, 2)), np.ones((2, 4)))),
         ("y", lambda: ntk.target_alignment(K, 0 * Y)),
     ],
-    "ntk_plan.plan": [
+    "ntk.plan.plan": [
         ("tile", lambda: planned(tile=0)),
         ("memory", lambda: planned(memory=-1.0)),
         ("memory", lambda: planned(memory=NAN)),
@@ -1032,7 +1021,7 @@ CASES = {
         ("x1", lambda: planned(x1=INPUTS[:0])),
         ("x2", lambda: planned(x2=INPUTS[0])),
     ],
-    "ntk_plan.choose": [
+    "ntk.plan.choose": [
         ("tile", lambda: chosen(tile=0)),
         ("n1", lambda: chosen(n1=0)),
         ("n2", lambda: chosen(n2=-1)),
@@ -1041,37 +1030,37 @@ CASES = {
         ("form|use one of", lambda: chosen(form="diagonal")),
         ("algorithm|use one of", lambda: chosen(algorithm="fast")),
     ],
-    "ntk_plan.available": [("devices", lambda: ntk_plan.available([]))],
-    "ntk_plan.facts": [
-        ("params", lambda: ntk_plan.facts(linear, W * 1j, INPUTS)),
-        ("x", lambda: ntk_plan.facts(linear, W, INPUTS[0, 0])),
+    "ntk.plan.available": [("devices", lambda: plan.available([]))],
+    "ntk.plan.facts": [
+        ("params", lambda: plan.facts(linear, W * 1j, INPUTS)),
+        ("x", lambda: plan.facts(linear, W, INPUTS[0, 0])),
     ],
-    "ntk_layers.single": [
-        ("outputs", lambda: ntk_layers.single(lambda w, x: x @ w * 1j, W, INPUTS[0])),
-        ("outputs", lambda: ntk_layers.single(lambda w, x: jnp.sum(x), W, INPUTS[0])),
+    "ntk.layers.single": [
+        ("outputs", lambda: layers.single(lambda w, x: x @ w * 1j, W, INPUTS[0])),
+        ("outputs", lambda: layers.single(lambda w, x: jnp.sum(x), W, INPUTS[0])),
     ],
-    "ntk_layers.trace": [
-        ("outputs", lambda: ntk_layers.trace(lambda w, x: x @ w * 1j, W, INPUTS[0])),
+    "ntk.layers.trace": [
+        ("outputs", lambda: layers.trace(lambda w, x: x @ w * 1j, W, INPUTS[0])),
     ],
-    "ntk_layers.run": [
+    "ntk.layers.run": [
         ("leaves", lambda: traced_run(leaves=[])),
         ("nudges", lambda: traced_run(nudges=[])),
         ("nudges", lambda: traced_run(nudges=[np.zeros((1, 1))])),
     ],
-    "ntk_outer.cotangent": [
-        ("d", lambda: ntk_outer.cotangent(LAYER, np.ones((3, 2, 1)))),
+    "ntk.layers.cotangent": [
+        ("d", lambda: layers.cotangent(LAYER, np.ones((3, 2, 1)))),
     ],
-    "ntk_blocks.factors": [
-        ("form", lambda: ntk_blocks.factors(linear, W, INPUTS, "diagonal", "jacobian")),
-        ("algorithm", lambda: ntk_blocks.factors(linear, W, INPUTS, "full", "vector")),
+    "ntk.blocks.factors": [
+        ("form", lambda: blocks.factors(linear, W, INPUTS, "diagonal", "jacobian")),
+        ("algorithm", lambda: blocks.factors(linear, W, INPUTS, "full", "vector")),
     ],
-    "ntk_blocks.contract": [
-        ("form", lambda: ntk_blocks.contract(FACTORS, FACTORS, "diagonal")),
-        ("right", lambda: ntk_blocks.contract(FACTORS, ([], []), "full")),
+    "ntk.blocks.contract": [
+        ("form", lambda: blocks.contract(FACTORS, FACTORS, "diagonal")),
+        ("right", lambda: blocks.contract(FACTORS, ([], []), "full")),
     ],
-    "ntk_blocks.vector_block": [
-        ("form", lambda: ntk_blocks.vector_block(linear, W, INPUTS, INPUTS, "diagonal", 1)),
-        ("directions", lambda: ntk_blocks.vector_block(linear, W, INPUTS, INPUTS, "full", 0)),
+    "ntk.blocks.vector_block": [
+        ("form", lambda: blocks.vector_block(linear, W, INPUTS, INPUTS, "diagonal", 1)),
+        ("directions", lambda: blocks.vector_block(linear, W, INPUTS, INPUTS, "full", 0)),
     ],
     "wide.relu_mlp": [
         ("x1", lambda: wide.relu_mlp(spoilt(NNGP_INPUTS))),
@@ -1178,23 +1167,23 @@ CASES = {
         ("values", lambda: stats.jackknife(np.mean, 1.0)),
         ("values", lambda: stats.jackknife(np.mean, [1, NAN, 2])),
     ],
-    "factor_kernels.binary": [
-        ("z1", lambda: factor_kernels.binary(X[:, :1], X)),
-        ("z2", lambda: factor_kernels.binary(X, spoilt(X))),
-        ("z1", lambda: factor_kernels.binary(X + 0.5, X)),
-        ("k1", lambda: factor_kernels.binary(X, X, -1.0)),
-        ("k2", lambda: factor_kernels.binary(X, X, 1.0, NAN)),
+    "factorization.binary": [
+        ("z1", lambda: factorization.binary(X[:, :1], X)),
+        ("z2", lambda: factorization.binary(X, spoilt(X))),
+        ("z1", lambda: factorization.binary(X + 0.5, X)),
+        ("k1", lambda: factorization.binary(X, X, -1.0)),
+        ("k2", lambda: factorization.binary(X, X, 1.0, NAN)),
     ],
-    "factor_kernels.factorised": [
-        ("z1", lambda: factor_kernels.factorised(X[0], X)),
-        ("z2", lambda: factor_kernels.factorised(X, spoilt(X))),
-        ("lx", lambda: factor_kernels.factorised(X, X, 0.0)),
-        ("ly", lambda: factor_kernels.factorised(X, X, 1.0, NAN)),
+    "factorization.factorised": [
+        ("z1", lambda: factorization.factorised(X[0], X)),
+        ("z2", lambda: factorization.factorised(X, spoilt(X))),
+        ("lx", lambda: factorization.factorised(X, X, 0.0)),
+        ("ly", lambda: factorization.factorised(X, X, 1.0, NAN)),
     ],
-    "factor_kernels.radial": [("length", lambda: factor_kernels.radial(X, X, -1.0))],
-    "factor_kernels.additive": [
-        ("z1", lambda: factor_kernels.additive(X[:0], X)),
-        ("ly", lambda: factor_kernels.additive(X, X, 1.0, np.inf)),
+    "factorization.radial": [("length", lambda: factorization.radial(X, X, -1.0))],
+    "factorization.additive": [
+        ("z1", lambda: factorization.additive(X[:0], X)),
+        ("ly", lambda: factorization.additive(X, X, 1.0, np.inf)),
     ],
     "factorization.metric": [
         ("activations", lambda: factorization.metric(spoilt(GRID))),
@@ -1296,7 +1285,7 @@ CASES = {
         ("rtol", lambda: geometry.effective_rank(CODES, 1.0)),
         ("share", lambda: geometry.effective_rank(CODES, share=99)),
     ],
-    "linearised.linearised_fit": [
+    "ntk.linearised.linearised_fit": [
         ("params", lambda: fitted(params=spoilt(W))),
         ("x_train", lambda: fitted(x_train=spoilt(INPUTS))),
         ("x_test", lambda: fitted(x_test=spoilt(INPUTS))),
@@ -1436,34 +1425,34 @@ CASES = {
         ("updates", lambda: landscape.cancellation([W, spoilt(W)])),
         ("updates", lambda: landscape.cancellation([W, W[:1]])),
     ],
-    "tangent_split.recombined": [
-        ("x", lambda: tangent_split.recombined(spoilt(INPUTS), THIRDS)),
-        ("x", lambda: tangent_split.recombined(INPUTS[:1], THIRDS)),
-        ("inputs", lambda: tangent_split.recombined(INPUTS, THIRDS)),
-        ("inputs", lambda: tangent_split.recombined(INPUTS, np.array([0, 1]))),
+    "dependence.recombined": [
+        ("x", lambda: dependence.recombined(spoilt(INPUTS), THIRDS)),
+        ("x", lambda: dependence.recombined(INPUTS[:1], THIRDS)),
+        ("inputs", lambda: dependence.recombined(INPUTS, THIRDS)),
+        ("inputs", lambda: dependence.recombined(INPUTS, np.array([0, 1]))),
     ],
-    "tangent_split.tangent_split": [
+    "dependence.tangent_split": [
         ("inputs", lambda: split(inputs=0 * THIRDS)),
         ("x", lambda: split(x=spoilt(INPUTS))),
         ("residuals", lambda: split(residuals=np.full((4, 2), NAN))),
         ("residuals", lambda: split(residuals=np.ones((2, 4)))),
         ("residuals", lambda: split(residuals=np.ones((4, 2)), form="trace")),
     ],
-    "tangent_split.early_dependence": [
+    "dependence.early_dependence": [
         ("update", lambda: early(update=spoilt(W))),
         ("update", lambda: early(update={"w": W})),
         ("rates", lambda: early(rates=[NAN])),
         ("rates", lambda: early(rates=0.1)),
         ("rates", lambda: early(rates=[])),
     ],
-    "mask_kernels.restricted": [
-        ("several", lambda: mask_kernels.restricted(times_w, {"w": W}, [], ROWS)),
-        ("several", lambda: mask_kernels.restricted(times_w, {"w": W}, [{"w": None}], ROWS)),
-        ("several", lambda: mask_kernels.restricted(times_w, {"w": W}, [{"w": np.ones(2)}], ROWS)),
-        ("several", lambda: mask_kernels.restricted(times_w, {"w": W}, [{"v": W}], ROWS)),
-        ("params", lambda: mask_kernels.restricted(times_w, {"w": W * NAN}, [{"w": W}], ROWS)),
-        ("x", lambda: mask_kernels.restricted(times_w, {"w": W}, [{"w": W}], ROWS * NAN)),
-        ("f", lambda: mask_kernels.restricted(lambda p, x: x.sum(1), {"w": W}, [{"w": W}], ROWS)),
+    "masks.restricted": [
+        ("several", lambda: masks.restricted(times_w, {"w": W}, [], ROWS)),
+        ("several", lambda: masks.restricted(times_w, {"w": W}, [{"w": None}], ROWS)),
+        ("several", lambda: masks.restricted(times_w, {"w": W}, [{"w": np.ones(2)}], ROWS)),
+        ("several", lambda: masks.restricted(times_w, {"w": W}, [{"v": W}], ROWS)),
+        ("params", lambda: masks.restricted(times_w, {"w": W * NAN}, [{"w": W}], ROWS)),
+        ("x", lambda: masks.restricted(times_w, {"w": W}, [{"w": W}], ROWS * NAN)),
+        ("f", lambda: masks.restricted(lambda p, x: x.sum(1), {"w": W}, [{"w": W}], ROWS)),
     ],
     "masks.selected": [
         ("where", lambda: masks.selected(NET, "conv")),
@@ -1611,13 +1600,13 @@ CASES = {
     ],
 }
 
-LAYER = ntk_layers.Layer(0, 1, 0, None, (), (), (1,), 1, 3, 2)
+LAYER = layers.Layer(0, 1, 0, None, (), (), (1,), 1, 3, 2)
 
 
 def traced_run(leaves=(W,), nudges=None):
-    found = ntk_layers.trace(linear, W, INPUTS[0])
-    nudges = ntk_layers.no_nudges(found) if nudges is None else nudges
-    return ntk_layers.run(found, list(leaves), INPUTS[0], nudges)
+    found = layers.trace(linear, W, INPUTS[0])
+    nudges = layers.no_nudges(found) if nudges is None else nudges
+    return layers.run(found, list(leaves), INPUTS[0], nudges)
 
 
 FLAT_CASES = [
@@ -1638,41 +1627,56 @@ def test_nonsense_is_refused_by_name(word, call):
 
 # Made of other functions' results, for which no argument is wrong; checks are for the others.
 INSIDE = (
-    "checks.", "evidence.", "interpolation.", "lens_words.", "mask_trees.", "ntk_digits.",
-    "ntk_kernels.", "ntk_products.", "ntk_programs.", "tuples.", "verdicts.",
+    "checks.", "lenses.words.", "masks.trees.", "ntk.kernels.", "ntk.products.", "ntk.programs.",
+    "support.words.",
 )  # fmt: skip
 PLUMBING = {
-    "coverage.components",
-    "coverage.projections",
-    "cholesky.factorised",
-    "cholesky.solved",
+    "support.jacobians.merged",
+    "support.jacobians.nothing",
+    "support.jacobians.compiled_singular_values",
+    "support.jacobians.compiled_spectrum",
+    "support.jacobians.search",
+    "support.jacobians.leak",
+    "support.jacobians.second_leak",
+    "machines.interpolate",
+    "machines.rows",
+    "ntk.traces.cut_short",
+    "ntk.traces.shortest",
+    "ntk.traces.equations",
+    "support.slot_points",
+    "support.check_arguments",
+    "support.check_components",
+    "support.latent_space.components",
+    "support.latent_space.projections",
+    "machines.interior_point.factorised",
+    "machines.interior_point.solved",
     "salience.float64",
-    "ntk_blocks.floats",
-    "ntk_layers.dtype",
-    "ntk_layers.is_float",
-    "ntk_layers.no_nudges",
-    "ntk_layers.shape",
-    "ntk_mixing.mixing",
-    "ntk_mixing.warn_once",
-    "ntk_outer.jacobian",
-    "ntk_outer.sides",
-    "ntk_plan.check_samples",
-    "ntk_plan.tell",
-    "ntk_vector.blamed",
-    "ntk_vector.checked",
-    "ntk_vector.is_of",
-    "ntk_vector.length",
-    "ntk_plan.small",
+    "ntk.blocks.floats",
+    "ntk.layers.dtype",
+    "ntk.layers.is_float",
+    "ntk.layers.no_nudges",
+    "ntk.layers.shape",
+    "ntk.traces.mixing",
+    "ntk.traces.warn_once",
+    "ntk.layers.jacobian",
+    "ntk.layers.sides",
+    "ntk.plan.check_samples",
+    "ntk.plan.tell",
+    "ntk.vector.blamed",
+    "ntk.vector.checked",
+    "ntk.vector.is_of",
+    "ntk.vector.length",
+    "ntk.plan.small",
 }
 
 
 def public_functions():
-    for info in pkgutil.iter_modules(cgjax.analysis.__path__):
-        module = importlib.import_module(f"cgjax.analysis.{info.name}")
+    for info in pkgutil.walk_packages(cgjax.analysis.__path__, "cgjax.analysis."):
+        module = importlib.import_module(info.name)
         for name, value in vars(module).items():
             is_own = getattr(value, "__module__", "") == module.__name__
             if is_own and callable(value) and not inspect.isclass(value) and name[0] != "_":
-                yield f"{info.name}.{name}"
+                yield f"{info.name.removeprefix('cgjax.analysis.')}.{name}"
 
 
 def test_no_public_function_is_left_out():

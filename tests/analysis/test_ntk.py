@@ -13,19 +13,14 @@ import numpy as np
 import pytest
 
 import cgjax
-from cgjax.analysis import (
-    ntk,
-    ntk_digits,
-    ntk_kernels,
-    ntk_layers,
-    ntk_mixing,
-    ntk_plan,
-    ntk_products,
-    ntk_programs,
-)
-from cgjax.analysis.ntk_kernels import Launch
-from cgjax.analysis.ntk_mixing import mixing
-from cgjax.analysis.ntk_products import Passes
+from cgjax.analysis import ntk
+from cgjax.analysis.ntk import kernels as ntk_kernels
+from cgjax.analysis.ntk import layers, programs, traces
+from cgjax.analysis.ntk import plan as ntk_plan
+from cgjax.analysis.ntk import products as ntk_products
+from cgjax.analysis.ntk.kernels import Launch
+from cgjax.analysis.ntk.products import Passes
+from cgjax.analysis.ntk.traces import mixing
 from cgjax.core import parallel
 
 ALGORITHMS = ntk_plan.ALGORITHMS
@@ -233,12 +228,12 @@ def case(request):
 
 def test_layers_are_found(case):
     f, params, x, n_leaves, n_dense = case
-    found = ntk_layers.trace(f, params, x[0])
+    found = layers.trace(f, params, x[0])
     caught = [leaf for layer in found.layers for leaf in (layer.weight, layer.bias)]
     assert sum(leaf is not None for leaf in caught) == n_leaves
     assert sum(layer.positions == 1 for layer in found.layers) == n_dense
-    nudges = ntk_layers.no_nudges(found)
-    run = quick(lambda leaves: ntk_layers.run(found, leaves, x[0], nudges)[0])
+    nudges = layers.no_nudges(found)
+    run = quick(lambda leaves: layers.run(found, leaves, x[0], nudges)[0])
     out = run(jax.tree.leaves(params))
     np.testing.assert_allclose(out, f(params, x[:1])[0], atol=1e-12)
 
@@ -340,15 +335,15 @@ def test_a_network_in_passes_and_in_chunks():
 
     def kernel(passes, chunk, params, x):
         how = ntk_plan.How("full", "structured", 0, "highest", passes, chunk)
-        return ntk_programs._whole.__wrapped__(padded_convolution, params, x, None, how)[0]
+        return programs._whole.__wrapped__(padded_convolution, params, x, None, how)[0]
 
     # The way there is not short of any: last digits turn units on or off.
-    found = ntk_layers.trace(padded_convolution, params, x[0])
-    nudges, leaves = ntk_layers.no_nudges(found), jax.tree.leaves(params)
-    forward = functools.partial(ntk_layers.run, found, leaves, x[0], nudges, Passes(SMALL))
+    found = layers.trace(padded_convolution, params, x[0])
+    nudges, leaves = layers.no_nudges(found), jax.tree.leaves(params)
+    forward = functools.partial(layers.run, found, leaves, x[0], nudges, Passes(SMALL))
     with ntk_products.digits("float32x3"):
-        steps = list(ntk_digits.equations(jax.make_jaxpr(forward)().jaxpr))
-    products = [step for step in steps if step.primitive.name in ntk_digits.PRODUCTS]
+        steps = list(traces.equations(jax.make_jaxpr(forward)().jaxpr))
+    products = [step for step in steps if step.primitive.name in traces.PRODUCTS]
     assert len(products) == 2 and not any(step.primitive.name == "pallas_call" for step in steps)
     # Where places of a row are even in number, at steps of two: no library transforms those.
     assert [step.params["window_strides"] for step in products] == [(1, 2), (1, 1)]
@@ -479,8 +474,8 @@ def test_a_gpu_s_plan_is_one_program_in_chunks(wide):
 def test_only_the_upper_triangle_is_computed(mlp, monkeypatch):
     params, x, _ = mlp
     calls = []
-    original = ntk_programs._tile_contract
-    monkeypatch.setattr(ntk_programs, "_tile_contract", lambda *a: calls.append(1) or original(*a))
+    original = programs._tile_contract
+    monkeypatch.setattr(programs, "_tile_contract", lambda *a: calls.append(1) or original(*a))
     ntk.empirical(relu_net, params, x, tile=2)
     assert len(calls) == 6
     ntk.empirical(relu_net, params, x, jnp.array(x), tile=2)
@@ -645,13 +640,13 @@ def test_digits_that_f_itself_leaves_out_are_told(mlp, monkeypatch):
         warnings.simplefilter("error")
         ntk.empirical(functools.partial(stated), params, x)  # a CPU has all digits
         monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-        ntk_mixing.warn_once(stated, params, x, "default")  # nobody asks for more
-        ntk_mixing.warn_once(lambda params, x: relu_net(params, x), params, x)
+        traces.warn_once(stated, params, x, "default")  # nobody asks for more
+        traces.warn_once(lambda params, x: relu_net(params, x), params, x)
     with pytest.warns(UserWarning, match="f states precision 'default' itself, in 1 products"):
-        ntk_mixing.warn_once(stated, params, x)
+        traces.warn_once(stated, params, x)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        ntk_mixing.warn_once(stated, params, x)  # once
+        traces.warn_once(stated, params, x)  # once
 
 
 def test_an_accelerator_looks_at_tiny_kernels_once(mlp, monkeypatch):
@@ -660,7 +655,7 @@ def test_an_accelerator_looks_at_tiny_kernels_once(mlp, monkeypatch):
     nan = x.at[2].set(jnp.nan)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     for least, times in ((0, 2), (1e9, 1)):
-        monkeypatch.setattr(ntk_programs, "_WORTH_A_LOOK", least)
+        monkeypatch.setattr(programs, "_WORTH_A_LOOK", least)
         f = functools.partial(relu_net)
         kernel = jax.jit(lambda params, x, f=f: ntk.empirical(f, params, x))
         assert np.isnan(kernel(params, nan)).any()  # in someone's program there is no looking
@@ -712,7 +707,7 @@ def test_an_nnx_state_with_its_counters_and_keys(mlp):
     np.testing.assert_allclose(ntk.empirical(f, params, x), expected, rtol=1e-4, atol=1e-5)
     # The whole state holds counters and keys too; running statistics would count as parameters.
     graph, state = nnx.split(model)
-    assert any(not ntk_layers.is_float(leaf) for leaf in jax.tree.leaves(state))
+    assert any(not layers.is_float(leaf) for leaf in jax.tree.leaves(state))
     for algorithm in ALGORITHMS:
         kernel = ntk.empirical(
             lambda state, x: nnx.merge(graph, state)(x), state, x, algorithm=algorithm

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cgjax.analysis import closed_forms, machines, salience
-from cgjax.analysis.slopes import slope, slopes
+from cgjax.analysis.lenses.memorization import slope, slopes
 
 PAIRS = np.indices((5, 5)).reshape(2, -1).T
 VALUES = np.arange(-2.0, 3)

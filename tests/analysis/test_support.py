@@ -5,7 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cgjax.analysis import evidence, jacobians, support
+from cgjax.analysis import support
+from cgjax.analysis.support import jacobians
+from cgjax.analysis.support import jacobians as evidence
 from cgjax.experiments.sprites import scenes
 from cgjax.experiments.sprites.compositions import COMPOSITIONS, channels
 

@@ -11,9 +11,10 @@ import optax
 import pytest
 import toy
 
-from cgjax.core import checkpoint, shares, together, train
+from cgjax.core import checkpoint, replicas, train
 from cgjax.core.errors import Diverged, Preempted
 from cgjax.core.replicas import with_numbers
+from cgjax.sweep import together
 
 RATES = {"slow": 0.1, "fast": 0.2, "wild": 1e30}
 
@@ -49,7 +50,7 @@ def handed_over(folder: pathlib.Path, rate: float, **changes):
     config, token = settings(rate), train.HANDS_OVER.set(True)
     try:
         train.fit(experiment(config, **changes), config, folder)
-    except shares.HandedOver as found:
+    except replicas.HandedOver as found:
         return found.share
     finally:
         train.HANDS_OVER.reset(token)

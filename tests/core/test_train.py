@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import toy
 
-from cgjax import claim
 from cgjax import config as configs
-from cgjax.core import checkpoint, parallel, train, tree
+from cgjax.config import ownership
+from cgjax.core import checkpoint, parallel, program, train, tree
 from cgjax.core.errors import BadInput, Diverged, Preempted
 
 
@@ -150,7 +150,7 @@ def test_interrupted_and_resumed_gives_the_same_bits(whole, tmp_path, monkeypatc
 
 
 def test_a_finished_run_returns_without_compiling(whole, whole_copy, monkeypatch):
-    monkeypatch.setattr(train.SetUp, "compile_call", lambda *a: pytest.fail("compiled"))
+    monkeypatch.setattr(program.SetUp, "compile_call", lambda *a: pytest.fail("compiled"))
     state, history = run(toy.config(seeds=(0, 1, 2)), whole_copy)
     equal(state, whole[0])
     equal(history["eval"], whole[1]["eval"])
@@ -277,7 +277,7 @@ def test_no_sound_checkpoint_is_an_error_until_told_to_start_anew(single_copy):
     for _ in range(2):  # the same command again must not begin at step 0 either
         with pytest.raises(BadInput, match="--start_anew"):
             run(settings, single_copy)
-    assert (claim.start_anew(single_copy) / "checkpoints/damaged-seeds_0-12").is_dir()
+    assert (ownership.start_anew(single_copy) / "checkpoints/damaged-seeds_0-12").is_dir()
     _, history = run(settings, single_copy)
     assert history["step"][-1] == 12
 

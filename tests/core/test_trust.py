@@ -13,7 +13,7 @@ import orbax.checkpoint as ocp
 import pytest
 import toy
 
-from cgjax.core import loading, metrics, optim, train
+from cgjax.core import checkpoint, metrics, optim, program, train
 from cgjax.core.errors import BadInput
 
 pytestmark = pytest.mark.usefixtures("one_device")
@@ -59,7 +59,7 @@ def stopped(finished, tmp_path_factory):
 def test_reading_a_finished_run_writes_nothing(finished):
     folder, state, _ = finished
     before = snapshot(folder)
-    params, extra, steps = loading.read(folder, ["seed 2", "seed 0"])
+    params, extra, steps = checkpoint.read_trained(folder, ["seed 2", "seed 0"])
     assert snapshot(folder) == before
     np.testing.assert_array_equal(params["w"], np.asarray(state.params["w"])[[2, 0]])
     assert list(extra["count"]) == [12, 12] and list(steps) == [12, 12]
@@ -68,18 +68,18 @@ def test_reading_a_finished_run_writes_nothing(finished):
 def test_an_unfinished_run_is_refused_with_its_step_or_opened_as_it_is(stopped):
     before = snapshot(stopped)
     with pytest.raises(BadInput, match='step 8 of 12; .*step="latest"'):
-        loading.read(stopped, ["seed 0"])
-    _, _, steps = loading.read(stopped, ["seed 0"], step="latest")
+        checkpoint.read_trained(stopped, ["seed 0"])
+    _, _, steps = checkpoint.read_trained(stopped, ["seed 0"], step="latest")
     assert list(steps) == [8] and snapshot(stopped) == before
     with pytest.raises(BadInput, match="holds no step 4"):
-        loading.read(stopped, ["seed 0"], step=4)
+        checkpoint.read_trained(stopped, ["seed 0"], step=4)
 
 
 def test_reading_what_was_never_trained(finished, tmp_path):
     with pytest.raises(BadInput, match="has not trained seed 7"):
-        loading.read(finished[0], ["seed 0", "seed 7"])
+        checkpoint.read_trained(finished[0], ["seed 0", "seed 7"])
     with pytest.raises(BadInput, match="has not trained"):
-        loading.read(tmp_path, ["seed 0"])
+        checkpoint.read_trained(tmp_path, ["seed 0"])
 
 
 # --- damage, and what is none ---------------------------------------------------------------------
@@ -187,7 +187,7 @@ def test_some_of_an_unfinished_group_is_refused(stopped):
 
 def test_large_seeds_are_distinct_streams(tmp_path):
     settings = toy.config(seeds=(0, 2**31, 2**32 - 1))
-    state = train.SetUp(toy.experiment(settings), settings).init()
+    state = program.SetUp(toy.experiment(settings), settings).init()
     assert len({tuple(row) for row in np.asarray(state.params["w"])}) == 3
 
 
@@ -258,7 +258,7 @@ def test_evaluations_at_uneven_steps_arrays_and_checkpoints_that_stay(finished, 
     np.testing.assert_array_equal(state.params["w"], finished[1].params["w"])
     kept = {path.name for path in (tmp_path / "checkpoints/seeds_0-2").iterdir()}
     assert {"0", "2", "8", "12"} <= kept and "4" not in kept
-    early, _, _ = loading.read(tmp_path, ["seed 1"], step=2)
+    early, _, _ = checkpoint.read_trained(tmp_path, ["seed 1"], step=2)
     assert not np.array_equal(early["w"][0], state.params["w"][1])
     run(uneven(seeds=(5, 0, 1, 2)), tmp_path)  # a seed that joins later
     with np.load(tmp_path / "evals/6.npz") as arrays:

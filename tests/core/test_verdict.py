@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from cgjax.core import verdict as verdicts
-from cgjax.core.logging import summary
-from cgjax.core.verdict import above, equal, of_entry, together, verdict
+from cgjax.published import verdict as verdicts
+from cgjax.published.results import summary
+from cgjax.published.verdict import above, equal, of_entry, together, verdict
 from cgjax.report import verdict as reported
 
 

@@ -23,7 +23,8 @@ from cgjax.core.errors import BadInput
 from cgjax.core.logging import read_kept
 from cgjax.data import pretrained
 from cgjax.main import main
-from cgjax.nets import convert, safetensors
+from cgjax.nets import convert
+from cgjax.nets.convert import safetensors
 
 pytestmark = [
     pytest.mark.faults,

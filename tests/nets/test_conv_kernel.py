@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from cgjax.core import parallel
-from cgjax.nets import conv, conv_kernel, norm_kernel
-from cgjax.nets.conv_kernel import Launch, Settings, Tuning
+from cgjax.nets import conv
 from cgjax.nets.norm import BatchNorm
+from cgjax.nets.pallas import conv as conv_kernel
+from cgjax.nets.pallas import norm as norm_kernel
+from cgjax.nets.pallas.conv import Launch, Settings, Tuning
 
 # Tiles that do not divide the positions, channels in two parts, a row of taps at once.
 SMALL = Tuning(

@@ -7,14 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cgjax.nets import conv_kernel, norm_kernel
 from cgjax.nets.norm import BatchNorm
-from cgjax.nets.norm_kernel import Launch, Settings, Tuning, fits
+from cgjax.nets.pallas import conv
+from cgjax.nets.pallas import norm as norm_kernel
+from cgjax.nets.pallas.norm import Launch, Settings, Tuning, fits
 from cgjax.nets.resnet import ResNet
 
 SHAPE = (3, 4, 6, 16)  # 9 rows of 128: tiles of 2 do not divide them
 SMALL = Tuning(*[Launch(2, 4)] * 3, numbers=48)
-CONV = conv_kernel.Tuning(*[conv_kernel.Launch(16, 16, 16, programs=1)] * 3)
+CONV = conv.Tuning(*[conv.Launch(16, 16, 16, programs=1)] * 3)
 MASK = jnp.array([0.0, 1.0, 1.0])
 
 
@@ -90,9 +91,9 @@ def test_bfloat16_values(example):
 
 def test_a_network_by_kernels(monkeypatch):
     """Convolutions, norms, what blocks add: the same loss, statistics and gradients."""
-    own = functools.partial(conv_kernel.Settings, tuning=CONV, interpret=True)
-    monkeypatch.setattr(conv_kernel, "supports", conv_kernel.fits)
-    monkeypatch.setattr(conv_kernel, "Settings", own)
+    own = functools.partial(conv.Settings, tuning=CONV, interpret=True)
+    monkeypatch.setattr(conv, "supports", conv.fits)
+    monkeypatch.setattr(conv, "Settings", own)
     monkeypatch.setattr(norm_kernel, "supports", fits)
     settings = functools.partial(Settings, tuning=SMALL, interpret=True)
     monkeypatch.setattr(norm_kernel, "Settings", settings)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from cgjax.core.errors import BadInput
-from cgjax.nets import safetensors
-from cgjax.nets.convert import bert_from_folder, from_safetensors
+from cgjax.nets.convert import bert_from_folder, from_safetensors, safetensors
 from cgjax.nets.mlp import MLP
 from cgjax.nets.resnet import ResNet18
 

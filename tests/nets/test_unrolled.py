@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cgjax.nets.unrolled import unroll
+from cgjax.nets.pallas.unrolled import unroll
 
 N = 5  # pixels
 

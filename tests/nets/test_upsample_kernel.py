@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from cgjax.core import parallel
-from cgjax.nets import decoders, upsample, upsample_bodies, upsample_kernel, upsample_loss
-from cgjax.nets.upsample_kernel import Launch, Tuning, supports, upsample_stack
+from cgjax.nets import decoders, upsample
+from cgjax.nets.pallas import upsample as upsample_kernel
+from cgjax.nets.pallas import upsample_bodies, upsample_loss
+from cgjax.nets.pallas.upsample import Launch, Tuning, supports, upsample_stack
 
 SLOTS, BATCH, N, C = 2, 3, 4, 16
 START = 2  # of the decoders: their stages go on to sizes with an interior

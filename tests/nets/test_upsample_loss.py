@@ -5,8 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.core import parallel
-from cgjax.nets import upsample, upsample_loss
-from cgjax.nets.upsample_kernel import Launch, Tuning
+from cgjax.nets import upsample
+from cgjax.nets.pallas import upsample_loss
+from cgjax.nets.pallas.upsample import Launch, Tuning
 
 SLOTS, BATCH, N, C, OUT = 2, 12, 2, 16, 3
 SIZE = 4 * N

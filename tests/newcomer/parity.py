@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.config import over_parts, parts, split_variant
-from cgjax.core import loading, logging, optim, train
-from cgjax.core import tables as markdown
-from cgjax.core.keys import key
-from cgjax.declare import base, declare, declare_parts, declare_training
+from cgjax.config.declare import base, declare, declare_parts, declare_training, key
+from cgjax.core import checkpoint, optim, program, train
+from cgjax.published import results
+from cgjax.published import tables as markdown
 
 PUBLISHED = {"sum": 0.5, "product": 1.0}
 SIGNS = np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
@@ -34,14 +34,14 @@ def run(config, workdir, figures=True):
         _, history = train.fit(experiment(own), own, workdir / name, name)
         paper = {"mean": PUBLISHED[name], "sd": None, "where": "by hand"}
         accuracy = history["eval"]["accuracy"][-1]
-        return {"accuracy": logging.summary(accuracy, own.train.seeds, paper)}, {}
+        return {"accuracy": results.summary(accuracy, own.train.seeds, paper)}, {}
 
     return *over_parts(config, one), {}
 
 
 def load(config, workdir, part="", step=None):
-    own, variables, steps = loading.read_part(dict(parts(config)), workdir, part, step)
-    return loading.Loaded(predictor(own), variables["params"], own, steps)
+    own, variables, steps = checkpoint.read_part(dict(parts(config)), workdir, part, step)
+    return checkpoint.Loaded(predictor(own), variables["params"], own, steps)
 
 
 def tables(record):
@@ -64,7 +64,7 @@ def experiment(config):
     def evaluate(params, extra, data, key, replica):
         return {"accuracy": jnp.mean((f(params, data) > 0) == (data.prod(-1) > 0))}, {}
 
-    return train.Experiment(
+    return program.Experiment(
         data=SIGNS,
         replicas={"seed": np.array(config.train.seeds)},
         init=lambda key, replica: ({"w": 0.1 * jax.random.normal(key, (2,))}, {}),

@@ -13,12 +13,12 @@ import pytest
 
 from cgjax import experiments, report
 from cgjax.core.errors import BadInput
-from cgjax.core.logging import summary
-from cgjax.core.verdict import Verdict
 from cgjax.published.claims import CLAIMS
+from cgjax.published.results import summary
+from cgjax.published.verdict import Verdict
 from cgjax.report import charts, markup, page, runs
 from cgjax.report.__main__ import main
-from cgjax.report.about import about, lead
+from cgjax.report.section import about, lead
 from cgjax.report.standing import Standing
 
 FAMILY = "bumps"  # one with numbers and orderings, and a small record

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cgjax.core import metrics, train
+from cgjax.core import metrics, program
 
 Reason = str
 
@@ -37,7 +37,7 @@ class Parts(NamedTuple):
 class Pair(NamedTuple):
     """A model and a split before training."""
 
-    experiment: train.Experiment
+    experiment: program.Experiment
     settings: Any  # the family's config, counted in steps
     rows: tuple[int, ...]  # the replica of each seed
     f: Callable  # params, x -> outputs

@@ -11,8 +11,8 @@ import pathlib
 import numpy as np
 
 from cgjax.config import parts
-from cgjax.core import hosts, loading, parallel, sizes, train, tree
-from cgjax.core.logging import say, summary
+from cgjax.core import checkpoint, hosts, parallel, program, train, tree
+from cgjax.core.logging import say
 from cgjax.core.replicas import replica_names
 from cgjax.core.workdir import disk_errors, read_json, write_atomic
 from cgjax.experiments.across import adapters, answers
@@ -20,6 +20,7 @@ from cgjax.experiments.across import figures as drawing
 from cgjax.experiments.across import tables as markdown
 from cgjax.experiments.across.pair import Pair, Reason
 from cgjax.experiments.across.theories import THEORIES
+from cgjax.published.results import summary
 
 
 def check(config) -> None:
@@ -57,7 +58,7 @@ def numbers(config, settings, folder: pathlib.Path, name: str) -> dict:
     if known.get("seeds") == seeds:
         return known
     pair = adapters.build(config, settings)
-    start = train.SetUp(pair.experiment, pair.settings).init()
+    start = program.SetUp(pair.experiment, pair.settings).init()
     begun = networks(pair, start)
     found = {word: theory(pair, begun, config) for word, theory in THEORIES.items()}
     state, _ = train.fit(pair.experiment, pair.settings, folder, name)
@@ -103,18 +104,18 @@ def plan(config) -> dict:
     found = {}
     for name, own in parts(config):
         pair = adapters.build(own, adapters.settings_of(own))
-        found[name] = sizes.of(pair.experiment, pair.settings)
+        found[name] = program.training_size(pair.experiment, pair.settings)
     return found
 
 
-def load(config, workdir, part: str = "", step=None) -> loading.Loaded:
+def load(config, workdir, part: str = "", step=None) -> checkpoint.Loaded:
     """The networks of one pair: `predict(params, x)`, x as its family has it."""
     known = dict(parts(config))
-    name = loading.choose(part, known, workdir)
+    name = checkpoint.choose(part, known, workdir)
     pair = adapters.build(known[name], adapters.settings_of(known[name]))
     wanted = [replica_names(pair.experiment)[row] for row in pair.rows]
-    params, extra, steps = loading.read(pathlib.Path(workdir) / name, wanted, step)
-    return loading.Loaded(pair.f, pair.join(params, extra), pair.settings, steps)
+    params, extra, steps = checkpoint.read_trained(pathlib.Path(workdir) / name, wanted, step)
+    return checkpoint.Loaded(pair.f, pair.join(params, extra), pair.settings, steps)
 
 
 def tables(record: list[dict]) -> list[tuple[str, str]]:

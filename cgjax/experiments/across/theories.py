@@ -17,7 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cgjax.analysis import dependence, factorization, linearised, masks
+from cgjax.analysis import dependence, factorization, masks
+from cgjax.analysis.ntk import linearised
 from cgjax.core import tree
 from cgjax.experiments.across.pair import Pair, Reason
 

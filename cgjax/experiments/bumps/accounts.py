@@ -9,7 +9,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from cgjax.analysis import factor_kernels, factorization, machines, ntk
+from cgjax.analysis import factorization, machines, ntk
 from cgjax.experiments.bumps import sets
 
 K2S = (0.1, 0.3, 1.0, 3.0, 10.0)  # of the binary kernel, k1 = 1
@@ -96,10 +96,10 @@ def kernel_fits(shown: sets.Scenes, one: sets.Set, painted: np.ndarray) -> dict[
     z, images = shown.xy, painted.reshape(len(painted), -1) - background
     pairs = [(lx, ly) for lx in LENGTHS for ly in LENGTHS]
     kinds = {
-        "factorised": (factor_kernels.factorised, pairs),
-        "radial": (factor_kernels.radial, [(length,) for length in LENGTHS]),
-        "additive": (factor_kernels.additive, pairs),
-        "binary": (lambda a, b, k2: factor_kernels.binary(a, b, 1.0, k2), [(k2,) for k2 in K2S]),
+        "factorised": (factorization.factorised, pairs),
+        "radial": (factorization.radial, [(length,) for length in LENGTHS]),
+        "additive": (factorization.additive, pairs),
+        "binary": (lambda a, b, k2: factorization.binary(a, b, 1.0, k2), [(k2,) for k2 in K2S]),
     }
     found = {}
     for name, (kernel, settings) in kinds.items():

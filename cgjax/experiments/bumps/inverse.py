@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.config import over_parts, parts
-from cgjax.core import loading, optim, sizes, train
+from cgjax.core import checkpoint, optim, program, train
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
 from cgjax.core.replicas import with_numbers
@@ -118,7 +118,7 @@ def scores(read, codes, xy, encoding: str, where, constant):
     }
 
 
-def experiment(config, places: Places) -> train.Experiment:
+def experiment(config, places: Places) -> program.Experiment:
     """Squared error of codes, mini-batches of the frame; seeds are replicas."""
     model = network(config)
 
@@ -142,7 +142,7 @@ def experiment(config, places: Places) -> train.Experiment:
         rows = data["train"][rows]
         return {"images": data["images"][rows], "codes": data["codes"][rows]}
 
-    return train.Experiment(
+    return program.Experiment(
         data=jax.tree.map(jnp.asarray, places._asdict()),
         replicas=with_numbers({"seed": np.array(config.train.seeds)}, lr=config.optim.lr),
         init=init,
@@ -172,19 +172,19 @@ def run(config, places: Places, workdir: pathlib.Path, name: str = "") -> Traine
 def plan(config) -> dict:
     """How large each part's training is."""
     return {
-        name: sizes.of(experiment(settings, make(settings)), settings)
+        name: program.training_size(experiment(settings, make(settings)), settings)
         for name, settings in parts(config)
     }
 
 
-def load(config, workdir, part: str = "", step=None) -> loading.Loaded:
+def load(config, workdir, part: str = "", step=None) -> checkpoint.Loaded:
     """The encoders of one part, one for each seed: `predict(params, images)` -> codes."""
-    settings, params, steps = loading.read_part(dict(parts(config)), workdir, part, step)
+    settings, params, steps = checkpoint.read_part(dict(parts(config)), workdir, part, step)
 
     def predict(params, images):
         return network(settings).apply(params, images)[0]
 
-    return loading.Loaded(predict, params, settings, steps)
+    return checkpoint.Loaded(predict, params, settings, steps)
 
 
 def study(config, workdir) -> tuple[dict, dict]:

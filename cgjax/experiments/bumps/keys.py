@@ -1,6 +1,6 @@
 """The keys that each kind of study reads, beside those of the training loop."""
 
-from cgjax.core.keys import key
+from cgjax.config.declare import key
 from cgjax.experiments.bumps.glyphs import SOURCES
 from cgjax.experiments.bumps.inverse import READ_OFF
 from cgjax.experiments.bumps.models import COMBINE, WITH_FIELDS

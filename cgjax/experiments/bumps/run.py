@@ -2,11 +2,11 @@
 
 import pathlib
 
-from cgjax.core import tables as markdown
-from cgjax.core.logging import summary
 from cgjax.experiments.bumps import beyond, inverse, study, turning
 from cgjax.experiments.bumps.figures import DRAW
 from cgjax.published import PUBLISHED
+from cgjax.published import tables as markdown
+from cgjax.published.results import summary
 
 # Studies that train decoders share everything but what is made of them afterwards.
 STUDIES = {name: study for name in ("decoders", "continuous", *beyond.AFTERWARDS)}

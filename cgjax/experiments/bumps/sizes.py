@@ -1,6 +1,6 @@
 """What a row of the bumps family trains at each size below the published one."""
 
-from cgjax.declare import Dotted
+from cgjax.config.declare import Dotted
 
 # The largest values at sizes below the published one.
 LIMITS = {

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.config import over_parts, parts
-from cgjax.core import loading, sizes
+from cgjax.core import checkpoint, program
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
 from cgjax.experiments.bumps import continuous, models, sets, training
@@ -42,17 +42,17 @@ def plan(config) -> dict:
     found = {}
     for name, settings in parts(config):
         shown = source(settings).make(settings)
-        found[name] = sizes.of(training.experiment(settings, shown), settings)
+        found[name] = program.training_size(training.experiment(settings, shown), settings)
     return found
 
 
-def load(config, workdir, part: str = "", step=None) -> loading.Loaded:
+def load(config, workdir, part: str = "", step=None) -> checkpoint.Loaded:
     """The networks "<part>/<cell>", one for each seed: `predict(params, codes)` -> images."""
     found = {}
     for name, settings in parts(config):
         for cell in training.cells(settings, source(settings).make(settings).axes):
             found["/".join(filter(None, (name, cell.name)))] = (name, settings, cell.name)
-    name, settings, cell = found[loading.choose(part, found, workdir)]
+    name, settings, cell = found[checkpoint.choose(part, found, workdir)]
     shown = source(settings).make(settings)
     return training.load(settings, shown, pathlib.Path(workdir) / name, cell, step)
 

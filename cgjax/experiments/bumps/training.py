@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cgjax.core import loading, optim, parallel, train
+from cgjax.core import checkpoint, optim, parallel, program, train
 from cgjax.core.errors import BadInput
 from cgjax.core.replicas import names_of, with_numbers
 from cgjax.data import arrays
@@ -192,7 +192,7 @@ def replicas(config, shown: sets.Scenes) -> dict:
     return {name: np.array([one[name] for one in found]) for name in found[0]}
 
 
-def experiment(config, shown: sets.Scenes) -> train.Experiment:
+def experiment(config, shown: sets.Scenes) -> program.Experiment:
     """Minibatches of each replica's own set, squared error and penalties, to an ID criterion."""
     drawn, _ = sets.stacked(shown, config.train.seeds)
     most, model = drawn["rows"].shape[1], network(config)
@@ -258,7 +258,7 @@ def experiment(config, shown: sets.Scenes) -> train.Experiment:
     def control(scalars, best, step, lr_scale):
         return scalars["id_nmse"] < config.optim.stop, lr_scale
 
-    return train.Experiment(
+    return program.Experiment(
         data={
             "images": jnp.asarray(shown.images),
             "codes": jnp.asarray(shown.codes),
@@ -318,15 +318,17 @@ def one(trained: Trained, seed: int, cell: int) -> tuple:
     return jax.tree.map(lambda leaf: jnp.asarray(leaf[seed, cell]), found)
 
 
-def load(config, shown: sets.Scenes, folder: pathlib.Path, cell: str, step=None) -> loading.Loaded:
+def load(
+    config, shown: sets.Scenes, folder: pathlib.Path, cell: str, step=None
+) -> checkpoint.Loaded:
     """The networks of one cell, one for each seed: `predict(params, codes [B, d])` -> images."""
     names = [one.name for one in cells(config, shown.axes)]
-    place = names.index(loading.choose(cell, names, folder))
+    place = names.index(checkpoint.choose(cell, names, folder))
     everyone = names_of(replicas(config, shown), IDENTITY)
     wanted = everyone[place :: len(names)]
-    params, extra, steps = loading.read(folder, wanted, step)
+    params, extra, steps = checkpoint.read_trained(folder, wanted, step)
 
     def predict(params, codes):
         return network(config).apply(params, codes)[0]
 
-    return loading.Loaded(predict, {"params": params, **extra}, config, steps)
+    return checkpoint.Loaded(predict, {"params": params, **extra}, config, steps)

@@ -15,7 +15,7 @@ import optax
 
 from cgjax.analysis import geometry
 from cgjax.config import over_parts, parts
-from cgjax.core import loading, optim, parallel, sizes, train
+from cgjax.core import checkpoint, optim, parallel, program, train
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
 from cgjax.core.replicas import with_numbers
@@ -136,7 +136,7 @@ def control(config):
     return halve_to_floor
 
 
-def experiment(config, views: Views) -> train.Experiment:
+def experiment(config, views: Views) -> program.Experiment:
     """Mini-batches of the views outside the gap; seeds are replicas."""
     model = network(config)
 
@@ -176,7 +176,7 @@ def experiment(config, views: Views) -> train.Experiment:
         return optax.chain(optax.clip_by_global_norm(replica["clip"]), adamw)
 
     kept = ("images", "codes", "train", "validation", "gap")
-    return train.Experiment(
+    return program.Experiment(
         data={name: jnp.asarray(getattr(views, name)) for name in kept},
         replicas=with_numbers(
             {"seed": np.array(config.train.seeds)}, weight_decay=config.optim.weight_decay,
@@ -214,19 +214,19 @@ def run(config, views: Views, workdir: pathlib.Path, name: str = "") -> Trained:
 def plan(config) -> dict:
     """How large each part's training is; of glyphs, for which nothing is read."""
     return {
-        name: sizes.of(experiment(settings, make(settings, "glyph")), settings)
+        name: program.training_size(experiment(settings, make(settings, "glyph")), settings)
         for name, settings in parts(config)
     }
 
 
-def load(config, workdir, part: str = "", step=None) -> loading.Loaded:
+def load(config, workdir, part: str = "", step=None) -> checkpoint.Loaded:
     """The networks of one part, one for each seed: `predict(params, codes)` -> images."""
-    settings, params, steps = loading.read_part(dict(parts(config)), workdir, part, step)
+    settings, params, steps = checkpoint.read_part(dict(parts(config)), workdir, part, step)
 
     def predict(params, codes):
         return network(settings).apply(params, codes)[0]
 
-    return loading.Loaded(predict, params, settings, steps)
+    return checkpoint.Loaded(predict, params, settings, steps)
 
 
 def study(config, workdir) -> tuple[dict, dict]:

@@ -1,6 +1,6 @@
 """The keys that each kind of study reads, beside those of the training loop."""
 
-from cgjax.core.keys import key
+from cgjax.config.declare import key
 from cgjax.experiments.kernels.dense.networks import TRAINED
 from cgjax.experiments.kernels.images.networks import NETS
 from cgjax.experiments.kernels.scores import LOSSES

@@ -2,9 +2,7 @@
 
 import pathlib
 
-from cgjax.core import tables as markdown
 from cgjax.core.errors import BadInput
-from cgjax.core.logging import summary
 from cgjax.experiments.kernels.dense import figures as dense_figures
 from cgjax.experiments.kernels.dense import study as dense
 from cgjax.experiments.kernels.images import figures as image_figures
@@ -12,6 +10,8 @@ from cgjax.experiments.kernels.images import study as images
 from cgjax.experiments.kernels.theory.figures import FIGURES
 from cgjax.experiments.kernels.theory.studies import STUDIES
 from cgjax.published import PUBLISHED
+from cgjax.published import tables as markdown
+from cgjax.published.results import summary
 
 # Studies that train networks, and figures of every study, by name.
 NETWORKS = {"dense": dense, "images": images}

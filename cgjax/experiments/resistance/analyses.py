@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cgjax.analysis import dependence, landscape, tangent_split
+from cgjax.analysis import dependence, landscape
 from cgjax.core import train, tree
 from cgjax.experiments.resistance import models, plane
 from cgjax.experiments.resistance.training import plane as of_plane
@@ -189,7 +189,7 @@ def tangent(config, found):
     def predicted(params, points):
         update = jax.grad(lambda p: -of_plane.whole_loss(own, p, points["train"]))(params)
         x = points["fresh"].x[: own.eval.n_jacobian]
-        found = tangent_split.early_dependence(
+        found = dependence.early_dependence(
             f, params, update, x, of_plane.INPUTS, rate * steps, chunk=len(x)
         )
         return dependence.shares(found)[:, 0, 1]
@@ -209,8 +209,8 @@ def tangent(config, found):
             own_points = tree.take(points, s)
             guess.append(np.asarray(predicted(params, own_points)))
             some = tree.take(own_points["train"], slice(own.eval.n_split))
-            kernel = tangent_split.tangent_split(f, params, some.x, of_plane.INPUTS)
-            asked = tangent_split.tangent_split(
+            kernel = dependence.tangent_split(f, params, some.x, of_plane.INPUTS)
+            asked = dependence.tangent_split(
                 f, params, some.x, of_plane.INPUTS, residuals(params, some)
             )
             splits.append((*kernel, *asked))

@@ -1,6 +1,6 @@
 """The keys that each kind of study reads, beside those of the training loop."""
 
-from cgjax.core.keys import key
+from cgjax.config.declare import key
 from cgjax.core.optim import OPTIMISERS
 from cgjax.experiments.resistance.models import ARCHITECTURES, INITS, LOSSES
 from cgjax.experiments.resistance.training import pairs, plane, scan

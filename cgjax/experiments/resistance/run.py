@@ -7,12 +7,12 @@ import pathlib
 import numpy as np
 
 from cgjax.core import hosts
-from cgjax.core import tables as markdown
-from cgjax.core.logging import summary
 from cgjax.core.workdir import disk_errors
 from cgjax.experiments.resistance import claims, study
 from cgjax.experiments.resistance import figures as drawing
 from cgjax.published import CLAIMS, PUBLISHED
+from cgjax.published import tables as markdown
+from cgjax.published.results import summary
 
 HEADLINES = ("train accuracy", "test accuracy", "gap", "S_2", "interventional information")
 

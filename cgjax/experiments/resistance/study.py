@@ -12,7 +12,7 @@ import numpy as np
 
 from cgjax.analysis import dependence
 from cgjax.config import over_parts, parts
-from cgjax.core import loading, rng, sizes, tree
+from cgjax.core import checkpoint, program, rng, tree
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
 from cgjax.experiments.resistance import analyses, control, training
@@ -52,19 +52,19 @@ def check(config) -> None:
 def plan(config) -> dict:
     """How large each part's training is."""
     return {
-        name: sizes.of(task.experiment(own), task.in_steps(own))
+        name: program.training_size(task.experiment(own), task.in_steps(own))
         for name, own, task in tasks(config)
     }
 
 
-def load(config, workdir, part: str = "", step=None) -> loading.Loaded:
+def load(config, workdir, part: str = "", step=None) -> checkpoint.Loaded:
     """The networks "<part>/<setting>", one for each seed."""
     found = {
         "/".join(filter(None, (name, one.name))): (name, own, task, one.name)
         for name, own, task in tasks(config)
         for one in task.settings(own)
     }
-    name, own, task, setting = found[loading.choose(part, found, workdir)]
+    name, own, task, setting = found[checkpoint.choose(part, found, workdir)]
     return task.load(own, pathlib.Path(workdir) / name, setting, step)
 
 

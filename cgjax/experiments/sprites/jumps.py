@@ -6,7 +6,6 @@ apart, step by step.
 """
 
 import contextlib
-import importlib.util
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -16,15 +15,11 @@ import numpy as np
 
 from cgjax import config as configs
 from cgjax.analysis import stats
-from cgjax.core import rng, train, tree
-from cgjax.core.logging import say
-from cgjax.core.timing import table
-from cgjax.experiments.sprites import models, scenes, sets, torch_peer
+from cgjax.core import program, rng, train, tree
+from cgjax.experiments.sprites import models, scenes, torch_peer
 from cgjax.experiments.sprites import run as sprites
-from cgjax.experiments.sprites.bench import CONFIG
 
 JUMP = 0.1  # relative rise of an epoch's mean loss above the least before it
-SEEDS, EPOCHS = 8, 60
 
 
 class Implementation(NamedTuple):
@@ -46,34 +41,9 @@ IMPLEMENTATIONS = {
 }
 
 
-def run(batch: int = 0, steps: int = 0) -> None:
-    """Trains eight seeds for 60 epochs with every implementation and prints the table.
-
-    On a CPU: two seeds, three epochs of 1,280 scenes. steps: epochs, where not 0.
-    """
-    on_cpu = jax.default_backend() == "cpu"
-    config = configure(range(2 if on_cpu else SEEDS))
-    if on_cpu:
-        shorten(config, 1280, batch or 64)
-    n_epochs, data = steps or (3 if on_cpu else EPOCHS), sets.make(config)
-    found = []
-    for name, how in IMPLEMENTATIONS.items():
-        losses = np.concatenate([loss for _, loss in epochs(config, how, n_epochs, data)])
-        found.append(entry(name, losses, config))
-        say(f"{name}: largest rises {np.round(found[-1]['largest_rise'], 3).tolist()}")
-    if importlib.util.find_spec("torch"):
-        each = [
-            np.concatenate(list(torch_epochs(config, seed, n_epochs, data)))
-            for seed in range(len(config.train.seeds))
-        ]
-        found.append(entry("pytorch", np.stack(each, axis=1), config))
-    columns = ("implementation", "seeds", "with a jump", "95 % interval of their share")
-    table("jumps of the training loss", columns, [count(one) for one in found])
-
-
 def configure(seeds):
     """The published compositional model on the orthogonal support, size `fast`."""
-    config = configs.load(f"{CONFIG}:orthogonal_compositional,fast")
+    config = configs.load("sprites:orthogonal_compositional,fast")
     config.train.seeds = tuple(seeds)
     return config
 
@@ -161,7 +131,7 @@ def compile_program(config, how: Implementation, steps_per_call: int, data) -> P
     experiment = sprites.experiment(config, models.build(config, "compositional"), data)
     if not how.concurrent:
         experiment = experiment._replace(compiler_options=None)
-    set_up = train.SetUp(experiment, config)
+    set_up = program.SetUp(experiment, config)
     plan = train.Plan(experiment, set_up.keys, steps_per_call, set_up.place)
     state, data = set_up.init(), set_up.data()
     with jax.default_matmul_precision(how.precision) if how.precision else contextlib.nullcontext():
@@ -187,7 +157,7 @@ def epochs(config, how: Implementation, n: int, data, keep: bool = False) -> Ite
 def torch_epochs(config, seed_index: int, n: int, data) -> Iterator[np.ndarray]:
     """The same seed trained by PyTorch: losses of each epoch."""
     experiment = sprites.experiment(config, models.build(config, "compositional"), data)
-    set_up = train.SetUp(experiment, config)
+    set_up = program.SetUp(experiment, config)
     params = jax.device_get(tree.take(set_up.init().params, seed_index))
     plan, key = jax.jit(experiment.plan), set_up.keys[seed_index]
 

@@ -15,7 +15,7 @@ from cgjax.experiments.sprites import learned, scenes
 from cgjax.experiments.sprites.compositions import COMPOSITIONS
 from cgjax.nets.broadcast import BroadcastMLP, ShiftMLP
 from cgjax.nets.decoders import UpsampleMLP, choose_form
-from cgjax.nets.upsample_loss import summed_loss
+from cgjax.nets.pallas.upsample_loss import summed_loss
 
 KINDS = ("compositional", "shared", "monolithic")
 DECODERS = ("upsample", "broadcast", "shift")

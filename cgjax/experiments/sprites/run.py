@@ -6,15 +6,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cgjax.core import loading, metrics, optim, parallel, sizes, train, tree
-from cgjax.core import tables as markdown
+from cgjax.core import checkpoint, metrics, optim, parallel, program, train, tree
 from cgjax.core.errors import BadInput
-from cgjax.core.logging import say, summary
+from cgjax.core.logging import say
 from cgjax.core.replicas import with_numbers
 from cgjax.data import arrays
 from cgjax.experiments.sprites import beyond, learned, models, options, panels, scenes, sets
 from cgjax.experiments.sprites.figures import draw, table_markdown
 from cgjax.published import PUBLISHED
+from cgjax.published import tables as markdown
+from cgjax.published.results import summary
 
 METRICS = ("mse_id", "mse_all", "r2_id", "r2_all")
 # Columns of the table of runs that the paper has no number for.
@@ -78,20 +79,20 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
     return results, figure_arrays, extra
 
 
-def load(config, workdir: pathlib.Path, kind: str = "", step=None) -> loading.Loaded:
+def load(config, workdir: pathlib.Path, kind: str = "", step=None) -> checkpoint.Loaded:
     """The trained model `kind` (needed only where the run trained several)."""
-    kind = loading.choose(kind, config.model.kinds, workdir)
+    kind = checkpoint.choose(kind, config.model.kinds, workdir)
     folder, _ = part(config, workdir, kind)
     names = [f"seed {seed}" for seed in config.train.seeds]
-    params, extra, steps = loading.read(folder, names, step)
+    params, extra, steps = checkpoint.read_trained(folder, names, step)
     predict = models.build(config, kind).predict
-    return loading.Loaded(predict, models.join(params, extra), config, steps)
+    return checkpoint.Loaded(predict, models.join(params, extra), config, steps)
 
 
 def plan(config) -> dict:
     """How large each model's training is."""
     return {
-        kind: sizes.of(experiment(config, models.build(config, kind), {}), config)
+        kind: program.training_size(experiment(config, models.build(config, kind), {}), config)
         for kind in config.model.kinds
     }
 
@@ -119,7 +120,7 @@ def tables(record: list[dict]) -> list[tuple[str, str]]:
 # --- the experiment -------------------------------------------------------------------------------
 
 
-def experiment(config, model: models.Model, data: dict) -> train.Experiment:
+def experiment(config, model: models.Model, data: dict) -> program.Experiment:
     """The pieces of one model's training, for the loop."""
     loss_fn = models.LOSSES[config.optim.loss]
     rates = config.optim
@@ -177,7 +178,7 @@ def experiment(config, model: models.Model, data: dict) -> train.Experiment:
         schedule = optim.cosine(replica["lr"], replica["lr_final"], end, rates.lr_every)
         return optim.adamw(schedule, replica["weight_decay"], rates.b2)
 
-    return train.Experiment(
+    return program.Experiment(
         data=data,
         replicas=with_numbers(
             {"seed": np.array(config.train.seeds)}, lr=rates.lr, lr_final=rates.lr_final,

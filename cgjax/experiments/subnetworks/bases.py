@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax import config as configs
-from cgjax.core import optim, parallel, train
+from cgjax.core import optim, parallel, program, train
 from cgjax.core.logging import say
 from cgjax.core.replicas import with_numbers
 from cgjax.data import arrays
@@ -29,7 +29,7 @@ class Bases(NamedTuple):
     valid: np.ndarray  # bool [B]: reached `eval.least`
 
 
-def experiment(config, task: tasks.Task) -> train.Experiment:
+def experiment(config, task: tasks.Task) -> program.Experiment:
     """Seeds as replicas; problems of the compositional set in epochs."""
     data = {"table": task.sets.table,
             "rows": {part: task.sets.rows[part]["compositional"] for part in ("train", "val")},
@@ -56,7 +56,7 @@ def experiment(config, task: tasks.Task) -> train.Experiment:
         waited = (step - jnp.maximum(best.step, 0)) // per_epoch
         return waited >= config.optim.patience, lr_scale
 
-    return train.Experiment(
+    return program.Experiment(
         data=data,
         replicas=with_numbers({"seed": np.array(config.train.seeds)}, lr=config.optim.lr),
         init=lambda key, replica: (task.init(key), {}),

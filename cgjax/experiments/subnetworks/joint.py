@@ -12,7 +12,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from cgjax.analysis import masks as library
-from cgjax.core import optim, train
+from cgjax.core import optim, program, train
 from cgjax.experiments.subnetworks import ablation, odd_one_out, searches, stages, tasks
 from cgjax.experiments.subnetworks import table as tables
 
@@ -51,7 +51,7 @@ def _stacked(several: list):
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *several)
 
 
-def experiment(config, task: tasks.Task, bases, replicas: dict) -> train.Experiment:
+def experiment(config, task: tasks.Task, bases, replicas: dict) -> program.Experiment:
     """As `searches.experiment`, with the masks of all subroutines in one replica."""
     single = searches.experiment(config, task, bases, replicas)
     own, n = config.masks, len(task.subroutines)

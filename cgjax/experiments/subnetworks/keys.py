@@ -1,7 +1,7 @@
 """The keys that each kind of study reads, beside those of the training loop."""
 
 from cgjax.analysis.masks import FAMILIES
-from cgjax.core.keys import key
+from cgjax.config.declare import key
 from cgjax.experiments.subnetworks import language, problems, searches, tasks, vision_tasks
 from cgjax.nets.conv import FORMS
 

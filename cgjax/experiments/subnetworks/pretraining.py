@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax import config as configs
-from cgjax.core import optim, train
+from cgjax.core import optim, program, train
 from cgjax.experiments.subnetworks import simclr, vision_tasks
 from cgjax.experiments.subnetworks.vision import sets as vision
 
@@ -32,7 +32,7 @@ def images(config) -> dict:
     return found
 
 
-def experiment(config, data: dict) -> train.Experiment:
+def experiment(config, data: dict) -> program.Experiment:
     """One network; a batch is `pretraining.batch` problems, two views of two images of each."""
     net, own, size = vision_tasks.network(config), config.pretraining, config.data.image_size
     n = len(data["train"]["maps"])
@@ -58,7 +58,7 @@ def experiment(config, data: dict) -> train.Experiment:
         rate = optim.cosine(own.lr, own.lr / LAST, own.epochs * per_epoch, 1)
         return optim.adamw(rate, 0.0)
 
-    return train.Experiment(
+    return program.Experiment(
         data=data,
         replicas={"seed": np.array([0])},
         init=lambda key, replica: (net.init(key, jnp.zeros((1, size, size, 3)))["params"], {}),

@@ -19,17 +19,17 @@ import numpy as np
 
 from cgjax.analysis import masks as library
 from cgjax.config import parts
-from cgjax.core import checkpoint, loading, tree
+from cgjax.core import checkpoint, tree
 from cgjax.core.errors import BadInput
 from cgjax.core.replicas import names_of
 from cgjax.experiments.subnetworks import bases, joint, odd_one_out, searches, stages, tasks
 
 
-def load(config, workdir, part: str = "", step=None) -> loading.Loaded:
+def load(config, workdir, part: str = "", step=None) -> checkpoint.Loaded:
     """`predict(params, inputs {name: [4n, ...]})` -> logits [n, 4] of what `part` names."""
     known, workdir = dict(parts(config)), pathlib.Path(workdir)
     heads = [one for one in known if not one or part.startswith(f"{one}/")]
-    name = heads[0] if heads else loading.choose(part, known, workdir)
+    name = heads[0] if heads else checkpoint.choose(part, known, workdir)
     own, rest = known[name], part.removeprefix(name).removeprefix("/")
     task, place = stages.task_of(own), workdir / name
     if not rest:
@@ -40,10 +40,10 @@ def load(config, workdir, part: str = "", step=None) -> loading.Loaded:
 # --- studies --------------------------------------------------------------------------------------
 
 
-def of_rule(config, task, workdir, what: str, step) -> loading.Loaded:
+def of_rule(config, task, workdir, what: str, step) -> checkpoint.Loaded:
     """Subnetworks of one subroutine, or the bases that a mask for the whole rule has left."""
     more = ("pruned",) if config.masks.prune else ()
-    chosen = loading.choose(what, (*task.subroutines, *more), workdir)
+    chosen = checkpoint.choose(what, (*task.subroutines, *more), workdir)
     found, steps = _masked(config, task, workdir)
     if chosen == "pruned":
         return _opened(config, task, found.params, steps)
@@ -52,10 +52,10 @@ def of_rule(config, task, workdir, what: str, step) -> loading.Loaded:
     return _subnetworks(config, task, found, replicas, workdir / "masks", step)
 
 
-def of_families(config, task, workdir, what: str, step) -> loading.Loaded:
+def of_families(config, task, workdir, what: str, step) -> checkpoint.Loaded:
     """Subnetworks of one kind of masks, at every first score and penalty."""
     names = [f"{family}/{one}" for family in config.masks.families for one in task.subroutines]
-    family, _, subroutine = loading.choose(what, names, workdir).partition("/")
+    family, _, subroutine = checkpoint.choose(what, names, workdir).partition("/")
     found, _ = _masked(config, task, workdir)
     own = stages.of_family(config, family)
     every = searches.product(own, found, len(task.subroutines))
@@ -64,13 +64,13 @@ def of_families(config, task, workdir, what: str, step) -> loading.Loaded:
     return _subnetworks(own, task, found, replicas, workdir / family, step)
 
 
-def of_dynamics(config, task, workdir, what: str, step) -> loading.Loaded:
+def of_dynamics(config, task, workdir, what: str, step) -> checkpoint.Loaded:
     """Bases, or their subnetworks, as they were along training."""
     epochs = {f"epoch {n}": n for n in sorted({*config.checkpoint.keep, config.train.epochs})}
     names = [*epochs, *(f"{name}/{one}" for name in epochs for one in task.subroutines)]
-    name, _, subroutine = loading.choose(what, names, workdir).partition("/")
+    name, _, subroutine = checkpoint.choose(what, names, workdir).partition("/")
     at = epochs[name] * bases.steps_per_epoch(config, task)
-    params, _, steps = loading.read(workdir / "base", _names(config), at)
+    params, _, steps = checkpoint.read_trained(workdir / "base", _names(config), at)
     if not subroutine:
         return _opened(config, task, params, steps)
     then = np.full(len(config.train.seeds), epochs[name])
@@ -79,10 +79,10 @@ def of_dynamics(config, task, workdir, what: str, step) -> loading.Loaded:
     return _subnetworks(config, task, found, replicas, workdir / "masks", step)
 
 
-def of_joint(config, task, workdir, what: str, step) -> loading.Loaded:
+def of_joint(config, task, workdir, what: str, step) -> checkpoint.Loaded:
     """Subnetworks that share no weight; of masks learned one by one as `of_rule`."""
     names = [*task.subroutines, *(f"joint/{one}" for one in task.subroutines)]
-    head, _, subroutine = loading.choose(what, names, workdir).rpartition("/")
+    head, _, subroutine = checkpoint.choose(what, names, workdir).rpartition("/")
     if not head:
         return of_rule(config, task, workdir, what, step)
     found, _ = _masked(config, task, workdir)
@@ -95,7 +95,7 @@ def of_joint(config, task, workdir, what: str, step) -> loading.Loaded:
     return _subnetworks(config, task, found, replicas, workdir / "joint", step, hard)
 
 
-def of_vit(config, task, workdir, what: str, step) -> loading.Loaded:
+def of_vit(config, task, workdir, what: str, step) -> checkpoint.Loaded:
     """Refuses: no masks are learned of vision transformers."""
     raise BadInput(f"'{workdir}' holds bases alone: no masks are learned of them")
 
@@ -106,11 +106,11 @@ OPENED = {"families": of_families, "dynamics": of_dynamics, "joint": of_joint, "
 # --- what they share ------------------------------------------------------------------------------
 
 
-def _opened(config, task, params, steps) -> loading.Loaded:
+def _opened(config, task, params, steps) -> checkpoint.Loaded:
     def predict(params, inputs):
         return odd_one_out.logits(task.embed(params, inputs))
 
-    return loading.Loaded(predict, params, config, steps)
+    return checkpoint.Loaded(predict, params, config, steps)
 
 
 def _names(config) -> list[str]:
@@ -139,8 +139,8 @@ def _masked(config, task, workdir) -> tuple[bases.Bases, np.ndarray]:
         return found, steps
     replicas, folder = stages.prunings(config, task, found), workdir / "prune"
     names = names_of(replicas, ("seed", *found.numbers, *searches.IDENTITY))
-    scores, _, _ = loading.read(folder, names)
-    accuracies = loading.last_scores(folder, names, "sub/val/own")
+    scores, _, _ = checkpoint.read_trained(folder, names)
+    accuracies = checkpoint.last_scores(folder, names, "sub/val/own")
     best = stages.best_prunings(replicas, accuracies)
     scores = _with_gaps(scores, params)
     return found._replace(params=stages.baked(params, scores, best)), steps
@@ -162,13 +162,13 @@ def _with_gaps(scores: dict, params) -> dict:
     return tree.unflat({name: flat.get(name) for name in tree.flat(params)}, params)
 
 
-def _subnetworks(config, task, found, replicas, folder, step, hard=None) -> loading.Loaded:
+def _subnetworks(config, task, found, replicas, folder, step, hard=None) -> checkpoint.Loaded:
     """What masks leave: weights of each replica's base, 0 where its mask is.
 
     hard: scores {number: tree} -> masks, where a replica has several.
     """
     names = names_of(replicas, ("seed", *found.numbers, *searches.IDENTITY))
-    scores, _, steps = loading.read(folder, names, step)
+    scores, _, steps = checkpoint.read_trained(folder, names, step)
     like = jax.tree.map(lambda leaf: leaf[0], found.params)
     sets = tasks.layer_sets(task, like, tuple(config.masks.layers))
     on = {name: each[replicas["layers"]] for name, each in sets.items()}

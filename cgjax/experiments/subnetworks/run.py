@@ -2,11 +2,11 @@
 
 import pathlib
 
-from cgjax.core import tables as markdown
-from cgjax.core.logging import summary
 from cgjax.experiments.subnetworks import figures as drawing
 from cgjax.experiments.subnetworks import reading, study
 from cgjax.published import PUBLISHED
+from cgjax.published import tables as markdown
+from cgjax.published.results import summary
 
 HEADLINES = (
     "sub_diff", "abl_diff", "abl_diff beyond random removals", "full pattern",

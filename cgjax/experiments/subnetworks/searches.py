@@ -16,7 +16,7 @@ import numpy as np
 
 from cgjax import config as configs
 from cgjax.analysis import masks
-from cgjax.core import optim, train, tree
+from cgjax.core import optim, program, train, tree
 from cgjax.core.errors import BadInput
 from cgjax.data import arrays
 from cgjax.experiments.subnetworks import ablation, odd_one_out, tasks
@@ -56,7 +56,7 @@ def columns(bases: Bases, rows: list[dict]) -> dict:
                     for name, values in bases.numbers.items()}  # fmt: skip
 
 
-def experiment(config, task: tasks.Task, bases: Bases, replicas: dict) -> train.Experiment:
+def experiment(config, task: tasks.Task, bases: Bases, replicas: dict) -> program.Experiment:
     """Masks for `mask_<target>` under the row's objective."""
     own, n = config.masks, len(task.subroutines)
     family = masks.FAMILIES[own.family]
@@ -116,7 +116,7 @@ def experiment(config, task: tasks.Task, bases: Bases, replicas: dict) -> train.
     def tx(replica):
         return optim.by_name("adam", replica["lr"]) if family.learns else optim.by_name("sgd", 0.0)
 
-    return train.Experiment(
+    return program.Experiment(
         data=data,
         replicas=replicas,
         init=init,

@@ -15,7 +15,7 @@ from cgjax import config as configs
 from cgjax.analysis import masks as library
 from cgjax.analysis import stats
 from cgjax.config import over_parts, parts
-from cgjax.core import loading, sizes, tree
+from cgjax.core import checkpoint, program, tree
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
 from cgjax.data.arrays import n_batches
@@ -46,7 +46,9 @@ def plan(config) -> dict:
         with small.unlocked():
             small.data.update(dict.fromkeys(("n_train", "n_val", "n_test", "n_eval"), 4))
         steps = configs.in_steps(own, n_batches(own.data.n_train, own.data.batch))
-        found[name] = sizes.of(bases.experiment(small, stages.task_of(small)), steps) | note
+        found[name] = (
+            program.training_size(bases.experiment(small, stages.task_of(small)), steps) | note
+        )
     return found
 
 
@@ -248,7 +250,9 @@ def dynamics(config, workdir, name: str = "") -> tuple[dict, dict]:
     per_epoch = bases.steps_per_epoch(config, task)
     names = [f"seed {seed}" for seed in config.train.seeds]
     epochs = sorted({*config.checkpoint.keep, config.train.epochs})
-    params = [loading.read(workdir / "base", names, epoch * per_epoch)[0] for epoch in epochs]
+    params = [
+        checkpoint.read_trained(workdir / "base", names, epoch * per_epoch)[0] for epoch in epochs
+    ]
     numbers = {"base_seed": np.tile(np.array(config.train.seeds), len(epochs)),
                "base_epoch": np.repeat(epochs, len(names))}  # fmt: skip
     params = tree.concatenate([jax.tree.map(jnp.asarray, one) for one in params])

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cgjax.analysis import mask_kernels, masks, ntk
+from cgjax.analysis import masks, ntk
 from cgjax.core import tree
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
@@ -47,7 +47,7 @@ def alignments(task: tasks.Task, base, mask, on, key, shown, labels) -> jax.Arra
     def units(params, shown):
         return odd_one_out.units(task.embed(params, shown))
 
-    kernels = mask_kernels.restricted(units, base, several, shown)
+    kernels = masks.restricted(units, base, several, shown)
     centred = kernels - kernels.mean(axis=1, keepdims=True)
     centred = centred - centred.mean(axis=2, keepdims=True)
     y = labels - labels.mean(axis=1, keepdims=True)

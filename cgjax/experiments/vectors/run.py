@@ -8,14 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.analysis import contrasts
-from cgjax.core import loading, metrics, parallel, sizes, train, tree
-from cgjax.core import tables as markdown
+from cgjax.core import checkpoint, metrics, parallel, program, train, tree
 from cgjax.core.errors import BadInput
-from cgjax.core.logging import say, summary
+from cgjax.core.logging import say
 from cgjax.core.replicas import replica_names, with_numbers
 from cgjax.experiments.vectors import models, parts
 from cgjax.experiments.vectors.figures import SCORES, draw
 from cgjax.published import PUBLISHED
+from cgjax.published import tables as markdown
+from cgjax.published.results import summary
 
 
 def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
@@ -38,7 +39,7 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
     return results, arrays, extra
 
 
-def load(config, workdir: pathlib.Path, name: str = "", step=None) -> loading.Loaded:
+def load(config, workdir: pathlib.Path, name: str = "", step=None) -> checkpoint.Loaded:
     """The model `kind/support` (words needed only where the run trained several).
 
     `predict(params, x [n, inputs])` -> latents; params: seeds, each trained on the largest set.
@@ -48,17 +49,22 @@ def load(config, workdir: pathlib.Path, name: str = "", step=None) -> loading.Lo
         for kind in config.model.kinds
         for support in config.data.supports
     }
-    kind, support = names[loading.choose(name, names, workdir)]
+    kind, support = names[checkpoint.choose(name, names, workdir)]
     everyone = replica_names(experiment(config, kind, {}))
     rows = np.arange(np.prod(axes(config))).reshape(axes(config))
     wanted = [everyone[row] for row in rows[:, config.data.supports.index(support), -1]]
-    params, _, steps = loading.read(part(config, pathlib.Path(workdir), kind), wanted, step)
-    return loading.Loaded(models.build(config, kind).predict, params, config, steps)
+    params, _, steps = checkpoint.read_trained(
+        part(config, pathlib.Path(workdir), kind), wanted, step
+    )
+    return checkpoint.Loaded(models.build(config, kind).predict, params, config, steps)
 
 
 def plan(config) -> dict:
     """How large each model's training is."""
-    return {kind: sizes.of(experiment(config, kind, {}), config) for kind in config.model.kinds}
+    return {
+        kind: program.training_size(experiment(config, kind, {}), config)
+        for kind in config.model.kinds
+    }
 
 
 def part(config, workdir: pathlib.Path, kind: str) -> pathlib.Path:
@@ -106,7 +112,7 @@ def replicas(config) -> dict:
     }
 
 
-def experiment(config, kind: str, data: dict) -> train.Experiment:
+def experiment(config, kind: str, data: dict) -> program.Experiment:
     """The pieces of one model's training, on all supports and sizes at once."""
     model, optim = models.build(config, kind), config.optim
     regularise = contrasts.REGULARISERS[optim.regulariser]
@@ -140,7 +146,7 @@ def experiment(config, kind: str, data: dict) -> train.Experiment:
             scalars[name] = measured(contrasts.MEASURES[name], params, x)
         return scalars, {}
 
-    return train.Experiment(
+    return program.Experiment(
         data=data,
         replicas=with_numbers(
             replicas(config), lr=optim.lr, momentum=optim.momentum, weight=weight

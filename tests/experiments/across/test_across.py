@@ -8,10 +8,10 @@ import pytest
 
 import cgjax
 from cgjax import report
-from cgjax.core.logging import summary
 from cgjax.experiments.across import adapters, answers, run, tables, theories
 from cgjax.experiments.across.pair import Look, Pair, Parts
 from cgjax.main import main
+from cgjax.published.results import summary
 
 
 @pytest.fixture(scope="module")

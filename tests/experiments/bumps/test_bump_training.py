@@ -10,8 +10,8 @@ import pytest
 
 import cgjax
 from cgjax import config as configs
-from cgjax.analysis import factor_kernels, machines
-from cgjax.core import train
+from cgjax.analysis import factorization, machines
+from cgjax.core import program
 from cgjax.core.errors import BadInput
 from cgjax.data import arrays
 from cgjax.experiments.bumps import accounts, analyses, continuous, layers, sets, study, training
@@ -155,7 +155,7 @@ def test_binary_account_is_the_kernels_machine(small):
     _, shown = small
     one = shown.of(0, ("donut_3_6", 0, 1.0))
     z, images = shown.xy, shown.truth.reshape(100, -1)
-    k = factor_kernels.binary(z, z[one.rows], 1.0, 3.0)
+    k = factorization.binary(z, z[one.rows], 1.0, 3.0)
     expected = machines.ridge(k[one.rows], images[one.rows], k, 0.0, outputs=True)
     found = accounts.binary(shown, one, 3.0)
     np.testing.assert_allclose(found.reshape(100, -1), expected, atol=1e-9)
@@ -262,7 +262,7 @@ def test_words_and_layers_of_trained_fields(fields):
 def test_seeds_start_alike_in_every_cell(fields):
     """Paired comparisons: what differs between cells of a seed is the cell."""
     config, trained, *_ = fields
-    found = train.SetUp(training.experiment(config, trained.scenes), config).init()
+    found = program.SetUp(training.experiment(config, trained.scenes), config).init()
     a = np.asarray(found.params["a"])
     np.testing.assert_array_equal(a[0], a[1])
     with config.unlocked():

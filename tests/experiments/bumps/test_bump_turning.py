@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cgjax import config as configs
-from cgjax.core import train
+from cgjax.core import program
 from cgjax.core.errors import BadInput
 from cgjax.experiments.bumps import glyphs, inverse, rotation, turning
 from cgjax.experiments.bumps.figures import other
@@ -91,7 +91,7 @@ def test_the_rate_is_halved_on_a_plateau_down_to_its_floor():
     config = settings("B7", "cnn", **{"optim.patience": "1", "optim.floor": "4e-4"})
     control = turning.control(config)
     every = config.eval.every
-    best = train.Best(jnp.array(1.0), jnp.array(every), None, None)
+    best = program.Best(jnp.array(1.0), jnp.array(every), None, None)
     scale, scales = jnp.array(1.0), []
     for evaluation in range(1, 10):
         loss = {"validation_loss": jnp.array(1.0 if evaluation == 1 else 1.5)}

@@ -2,8 +2,8 @@
 
 import pytest
 
-from cgjax.experiments.kernels import bench_processes
-from cgjax.experiments.kernels.bench_processes import Asked
+from cgjax.bench import harness
+from cgjax.bench.harness import Asked
 
 LINE = "import sys, os, time\nfor line in sys.stdin:\n    "
 
@@ -37,7 +37,7 @@ def test_why_there_is_no_answer(code, said):
 
 
 def test_one_that_takes_too_long_is_ended(monkeypatch):
-    monkeypatch.setattr(bench_processes, "LIMIT_S", 0.2)
+    monkeypatch.setattr(harness, "LIMIT_S", 0.2)
     process = asked("time.sleep(60)")
     assert process.answer() == "over 0.2 s"
     process.end()

@@ -12,11 +12,11 @@ from jax.flatten_util import ravel_pytree
 import cgjax
 from cgjax import config as configs
 from cgjax.core.errors import BadInput
-from cgjax.core.logging import print_table
 from cgjax.experiments.resistance import claims, control, run
 from cgjax.experiments.resistance.training import pairs as of_pairs
 from cgjax.experiments.resistance.training import plane as of_plane
 from cgjax.published import CLAIMS
+from cgjax.published.results import print_table
 
 SHALLOW = {"model.n_hidden": "1"}  # compiles in half the time
 

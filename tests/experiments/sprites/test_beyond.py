@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import cgjax
-from cgjax import claim
 from cgjax import config as configs
+from cgjax.config import ownership
 from cgjax.core import rng, tree
 from cgjax.experiments.sprites import audits, beyond, learned, scenes, sets
 from cgjax.experiments.sprites import run as sprites
@@ -157,7 +157,7 @@ def finished(tmp_path_factory):
             config = configs.load(f"configs/sprites.py:{row},smoke", changes)
             workdir = folder / row
             workdir.mkdir()
-            claim.claim(workdir, config)
+            ownership.claim(workdir, config)
             done[row] = sprites.run(config, workdir, figures=row == "slots_3"), workdir
         return done[row]
 
@@ -228,7 +228,7 @@ def test_curves_of_runs_beside_this_one(tmp_path):
     for row, size in (("width_64", "smoke"), ("width_128", "fast")):
         other = configs.load(f"configs/sprites.py:{row},{size}")
         (tmp_path / row).mkdir()
-        claim.claim(tmp_path / row, other)
+        ownership.claim(tmp_path / row, other)
         arrays = beyond.curve_arrays(other, history, tmp_path / row)
         np.savez(tmp_path / row / "arrays.npz", **arrays)
     (tmp_path / "broken").mkdir()

@@ -14,8 +14,8 @@ from cgjax.core import parallel, train
 from cgjax.core.errors import BadInput
 from cgjax.experiments.sprites import audits, models, panels, scenes, sets
 from cgjax.experiments.sprites import run as sprites
-from cgjax.nets import upsample_kernel, upsample_loss
-from cgjax.nets.upsample_kernel import Launch, Tuning
+from cgjax.nets.pallas import upsample, upsample_loss
+from cgjax.nets.pallas.upsample import Launch, Tuning
 
 
 def settings(row="orthogonal_compositional", changes=None, **train_keys):
@@ -108,7 +108,7 @@ def test_eight_devices_agree_with_one(n_seeds, data, tmp_path, monkeypatch):
 def rows_seen(monkeypatch):
     """The GPU kernels in interpret mode, which take long to compile; rows of each traced call."""
     tuning = Tuning(*[Launch(tile=8, span=1)] * len(Tuning._fields))
-    stack = functools.partial(upsample_kernel.upsample_stack, tuning=tuning, interpret=True)
+    stack = functools.partial(upsample.upsample_stack, tuning=tuning, interpret=True)
     loss, seen = upsample_loss._loss, []
 
     def upsample_stack(x, convs):
@@ -119,7 +119,7 @@ def rows_seen(monkeypatch):
         seen.append(x.shape[1])
         return loss(pixel, tuning, interpret, x, *rest)
 
-    monkeypatch.setattr(upsample_kernel, "upsample_stack", upsample_stack)
+    monkeypatch.setattr(upsample, "upsample_stack", upsample_stack)
     monkeypatch.setattr(upsample_loss, "_launch", lambda: (tuning, True))
     monkeypatch.setattr(upsample_loss, "_loss", summed)
     return seen

@@ -13,7 +13,7 @@ import pytest
 
 import cgjax
 from cgjax import config as configs
-from cgjax.core import checkpoint, loading, train, tree
+from cgjax.core import checkpoint, program, tree
 from cgjax.core.errors import BadInput, Preempted
 from cgjax.experiments.subnetworks import (
     bases,
@@ -204,7 +204,7 @@ def test_a_finished_part_is_read_without_training(agreement, monkeypatch):
     def refuse(*arguments):
         raise AssertionError("compiled")
 
-    monkeypatch.setattr(train.SetUp, "compile_call", refuse)
+    monkeypatch.setattr(program.SetUp, "compile_call", refuse)
     again = run.run(config, workdir, figures=False)[0]
     assert again == metrics
 
@@ -229,7 +229,7 @@ def test_bases_are_read_back(agreement):
 def test_subnetworks_are_read_back(agreement, monkeypatch):
     """Weights of the bases where a score is positive, else 0; bases x mask seeds."""
     config, workdir, _ = agreement
-    real, rng, seen = loading.read, np.random.default_rng(0), []
+    real, rng, seen = checkpoint.read_trained, np.random.default_rng(0), []
 
     def some_negative(folder, names, step=None):  # two steps leave every score positive
         scores, extra, steps = real(folder, names, step)
@@ -237,7 +237,7 @@ def test_subnetworks_are_read_back(agreement, monkeypatch):
         seen.append((folder.name, names, tree.flat(scores)))
         return scores, extra, steps
 
-    monkeypatch.setattr(loading, "read", some_negative)
+    monkeypatch.setattr(checkpoint, "read_trained", some_negative)
     loaded = cgjax.load(workdir, part="target/verb")
     ((folder, names, scores),) = seen
     places = [tuple(name.split(", ")[:3]) for name in names]

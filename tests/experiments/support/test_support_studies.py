@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 
 from cgjax import config as configs
+from cgjax.bench import support
 from cgjax.core.errors import BadInput
 from cgjax.core.workdir import read_json
 from cgjax.experiments.sprites import audits, sets
-from cgjax.experiments.sprites.support import bench, run, studies
+from cgjax.experiments.sprites.support import run, studies
 from cgjax.main import main
 from cgjax.published import PUBLISHED
 
@@ -112,11 +113,11 @@ def test_opacity_of_a_barely_trained_model(trained, tmp_path):
 
 
 def test_the_benchmark_audits_the_orthogonal_support(monkeypatch):
-    monkeypatch.setattr(bench, "N_VALUES", 1)
-    monkeypatch.setattr(bench, "N_VALUES_DENSE", 1)
-    monkeypatch.setattr(bench, "SIZES", (16, 8))
-    assert bench.full_size("occlude_step") > 0
-    assert len(bench.against_dense()) == 3
+    monkeypatch.setattr(support, "N_VALUES", 1)
+    monkeypatch.setattr(support, "N_VALUES_DENSE", 1)
+    monkeypatch.setattr(support, "SIZES", (16, 8))
+    assert support.full_size("occlude_step") > 0
+    assert len(support.against_dense()) == 3
 
 
 @pytest.mark.slow

@@ -13,8 +13,8 @@ from cgjax.analysis.additivity import TYPES
 from cgjax.analysis.stats import mean_and_error
 from cgjax.experiments.kernels.dense.groups import LAZY, RICH, Group, groups, read
 from cgjax.experiments.kernels.dense.scores import TIMES
-from cgjax.experiments.kernels.figures import colours
 from cgjax.experiments.kernels.tasks import VALUES, title
+from cgjax.plots.style import colours
 
 
 def draw(arrays, folder: pathlib.Path) -> None:

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cgjax.core import optim, parallel, train
+from cgjax.core import optim, parallel, program, train
 from cgjax.core.errors import BadInput
 from cgjax.core.replicas import names_of
 from cgjax.experiments.kernels import inputs, tasks
@@ -179,7 +179,7 @@ def arrays(members) -> dict:
     }
 
 
-def experiment(config, members) -> train.Experiment:
+def experiment(config, members) -> program.Experiment:
     """Full-batch training of all networks at once."""
     model, value = network(config), LOSSES[config.optim.loss]
 
@@ -212,7 +212,7 @@ def experiment(config, members) -> train.Experiment:
         params = scaled.init(key, jnp.zeros((1, sum(members[0].sizes))))["params"]
         return split(params, config.model.trained)
 
-    return train.Experiment(
+    return program.Experiment(
         data=arrays(members),
         replicas=replicas(config),
         init=init,

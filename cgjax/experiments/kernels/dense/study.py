@@ -4,7 +4,7 @@ import itertools
 import pathlib
 
 from cgjax.config import over_parts, parts
-from cgjax.core import loading, sizes
+from cgjax.core import checkpoint, program
 from cgjax.experiments.kernels.dense import networks
 from cgjax.experiments.kernels.dense.scores import measure
 
@@ -27,12 +27,14 @@ def check(config) -> None:
 def plan(config) -> dict:
     """How large each part's training is."""
     return {
-        name: sizes.of(networks.experiment(settings, networks.members(settings)), settings)
+        name: program.training_size(
+            networks.experiment(settings, networks.members(settings)), settings
+        )
         for name, settings in parts(config)
     }
 
 
-def load(config, workdir, part: str = "", step=None) -> loading.Loaded:
+def load(config, workdir, part: str = "", step=None) -> checkpoint.Loaded:
     """The networks "<part>/<task>/<scale>", without the words that are the same for the whole row.
 
     `predict(params, x [n, features])` -> outputs [n]; params: leading axis seeds.
@@ -45,12 +47,12 @@ def load(config, workdir, part: str = "", step=None) -> loading.Loaded:
             place = [name] * several + [task] * (several or len(words[0]) > 1)
             place += [f"{scale:g}"] * (several or len(words[1]) > 1)
             found["/".join(place)] = (name, settings, task, scale)
-    name, settings, task, scale = found[loading.choose(part, found, workdir)]
+    name, settings, task, scale = found[checkpoint.choose(part, found, workdir)]
     names = networks.names(settings, task, scale)
-    params, extra, steps = loading.read(pathlib.Path(workdir) / name, names, step)
+    params, extra, steps = checkpoint.read_trained(pathlib.Path(workdir) / name, names, step)
     model = networks.network(settings)
 
     def predict(params, x):
         return model.apply({"params": params}, x)
 
-    return loading.Loaded(predict, {**extra, **params}, settings, steps)
+    return checkpoint.Loaded(predict, {**extra, **params}, settings, steps)

@@ -8,9 +8,9 @@ from matplotlib.ticker import MaxNLocator
 from cgjax import plots
 from cgjax.analysis.additivity import TYPES, type_magnitudes
 from cgjax.analysis.stats import mean_and_error
-from cgjax.experiments.kernels.figures import colours
 from cgjax.experiments.kernels.scores import short
 from cgjax.experiments.kernels.tasks import RELEVANT, VALUES, title
+from cgjax.plots.style import colours
 from cgjax.published import PUBLISHED
 
 SPLITS = {"train": "training samples", "in": "unseen images", "comp": "new combinations"}

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax import config as configs
-from cgjax.core import optim, parallel, train, tree
+from cgjax.core import optim, parallel, program, train, tree
 from cgjax.core.errors import BadInput, first_line
 from cgjax.core.replicas import with_numbers
 from cgjax.data import arrays, sources
@@ -145,7 +145,7 @@ def by_kernels(config) -> bool:
     return config.model.net == "resnet" or (config.model.net == "convnet" and several)
 
 
-def build(config, images: Images) -> train.Experiment:
+def build(config, images: Images) -> program.Experiment:
     """Mini-batch training of all seeds, each on its own images."""
     model, value = network(config), LOSSES[config.optim.loss]
     if by_kernels(config):
@@ -188,7 +188,7 @@ def build(config, images: Images) -> train.Experiment:
     replicas = with_numbers({"seed": np.array(config.train.seeds)}, lr=config.optim.lr)
     for name in ("train", "val_2"):
         replicas[name] = np.stack([getattr(one, name).images for one in images.sets])
-    return train.Experiment(
+    return program.Experiment(
         data={"pixels": images.pixels, "y": targets[first.train.combination]},
         replicas=replicas,
         init=init,

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.analysis import additivity, machines, ntk, salience
-from cgjax.core import loading, sizes, tree
+from cgjax.core import checkpoint, program, tree
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
 from cgjax.experiments.kernels import tasks
@@ -77,21 +77,23 @@ def plan(config) -> dict:
     for task, distance in itertools.product(config.data.tasks, config.data.distances):
         shown = networks.load(config, task, distance, labels_only=True)
         settings = networks.settings(config, shown)
-        found[f"{task}-d{distance}"] = sizes.of(networks.build(settings, shown), settings)
+        found[f"{task}-d{distance}"] = program.training_size(
+            networks.build(settings, shown), settings
+        )
     return found
 
 
-def load(config, workdir, part: str = "", step=None) -> loading.Loaded:
+def load(config, workdir, part: str = "", step=None) -> checkpoint.Loaded:
     """The networks of "<task>-d<distance>"; `predict(params, images [n, H, W, c])` -> [n].
 
     params: leading axis seeds, batch statistics included.
     """
     names = [f"{task}-d{d}" for task in config.data.tasks for d in config.data.distances]
-    name = loading.choose(part, names, workdir)
+    name = checkpoint.choose(part, names, workdir)
     seeds = [f"seed {seed}" for seed in config.train.seeds]
-    params, extra, steps = loading.read(pathlib.Path(workdir) / name, seeds, step)
+    params, extra, steps = checkpoint.read_trained(pathlib.Path(workdir) / name, seeds, step)
     model = networks.network(config)
-    return loading.Loaded(model.apply, {"params": params, **extra}, config, steps)
+    return checkpoint.Loaded(model.apply, {"params": params, **extra}, config, steps)
 
 
 def analyse(config, trained: networks.Trained) -> tuple[dict, dict]:

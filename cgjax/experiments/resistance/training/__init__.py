@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from cgjax.core import loading, parallel, train
+from cgjax.core import checkpoint, parallel, train
 from cgjax.core.replicas import names_of
 
 IDENTITY = ("seed", "setting")
@@ -82,7 +82,7 @@ def run(experiment, known, config, workdir, name: str = "", per_step: int = 1) -
 def read(config, known, folder, name: str, step=None) -> tuple[Any, np.ndarray]:
     """Parameters of one setting's networks, a leading axis of seeds, and their steps."""
     names = [one.name for one in known]
-    place = names.index(loading.choose(name, names, folder))
+    place = names.index(checkpoint.choose(name, names, folder))
     wanted = names_of(replicas(config, known), IDENTITY)[place :: len(names)]
-    params, _, steps = loading.read(folder, wanted, step)
+    params, _, steps = checkpoint.read_trained(folder, wanted, step)
     return params, steps

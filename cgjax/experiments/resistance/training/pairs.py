@@ -12,7 +12,7 @@ import numpy as np
 
 from cgjax import config as configs
 from cgjax.analysis import dependence
-from cgjax.core import loading, optim, rng, train
+from cgjax.core import checkpoint, optim, program, rng
 from cgjax.core.errors import BadInput, first_line
 from cgjax.core.logging import say
 from cgjax.core.metrics import entries
@@ -220,7 +220,7 @@ def head_losses(config, params, images, drawn):
 # --- the experiment -------------------------------------------------------------------------------
 
 
-def experiment(config) -> train.Experiment:
+def experiment(config) -> program.Experiment:
     """Fresh pairs at every step, the row's loss, evaluation on sets drawn once for each seed."""
     f, net = predictor(config), network(config)
     shapes = jax.eval_shape(net.init, jax.random.key(0), jnp.zeros((1, 28, 56, 1)))["params"]
@@ -255,7 +255,7 @@ def experiment(config) -> train.Experiment:
             found |= stepped(config, params, data, replica)
         return found, {}
 
-    return train.Experiment(
+    return program.Experiment(
         data=digits(config),
         replicas=training.replicas(config, settings(config)),
         init=init,
@@ -284,7 +284,7 @@ def in_steps(config):
     return configs.in_steps(config, 1) if "epochs" in config.train else config
 
 
-def load(config, folder, setting: str, step=None) -> loading.Loaded:
+def load(config, folder, setting: str, step=None) -> checkpoint.Loaded:
     """`predict(params, x [n, 28, 56, 1])` -> logits of one setting's networks."""
     params, steps = training.read(config, settings(config), folder, setting, step)
-    return loading.Loaded(predictor(config), params, config, steps)
+    return checkpoint.Loaded(predictor(config), params, config, steps)

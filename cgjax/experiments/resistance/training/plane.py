@@ -12,7 +12,7 @@ from jax.flatten_util import ravel_pytree
 
 from cgjax import config as configs
 from cgjax.analysis import dependence, landscape
-from cgjax.core import grads, loading, optim, rng, train, tree
+from cgjax.core import checkpoint, grads, optim, program, rng, tree
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import read_kept
 from cgjax.core.metrics import entries
@@ -276,7 +276,7 @@ def _points(config, batch, key, replica):
     return plane.draw(key, config.data.batch, control=replica["control"])
 
 
-def experiment(config) -> train.Experiment:
+def experiment(config) -> program.Experiment:
     """Points, network and optimiser of a part; its config counts in updates (`in_steps`)."""
     known = settings(config)
     replicas = training.replicas(config, known)
@@ -320,7 +320,7 @@ def experiment(config) -> train.Experiment:
         shown = jax.nn.softmax(logits)[:, 1].reshape(grid.shape[:2])
         return found, {"shown": shown, "params": ravel_pytree(params)[0]}
 
-    return train.Experiment(
+    return program.Experiment(
         data=data,
         replicas=replicas,
         init=init,
@@ -359,8 +359,8 @@ def kept(config, trained: training.Trained, folder, name: str) -> tuple[list, np
     return steps, np.stack(found)
 
 
-def load(config, folder, setting: str, step=None) -> loading.Loaded:
+def load(config, folder, setting: str, step=None) -> checkpoint.Loaded:
     """`predict(params, x [n, 2])` -> logits of one setting's networks."""
     at = None if step is None else step * per_step(config)
     params, steps = training.read(config, settings(config), folder, setting, at)
-    return loading.Loaded(predictor(config), params, config, steps)
+    return checkpoint.Loaded(predictor(config), params, config, steps)

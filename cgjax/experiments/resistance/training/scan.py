@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.analysis import dependence
-from cgjax.core import loading, optim, rng, train, tree
+from cgjax.core import checkpoint, optim, program, rng, tree
 from cgjax.core.metrics import entries
 from cgjax.core.replicas import with_numbers
 from cgjax.experiments.resistance import models, scan, training
@@ -81,7 +81,7 @@ def matrix(config, params, some) -> dict:
     }
 
 
-def experiment(config) -> train.Experiment:
+def experiment(config) -> program.Experiment:
     """Lines drawn with replacement, teacher forcing, sentence accuracy by greedy decoding."""
     net = network(config)
 
@@ -123,7 +123,7 @@ def experiment(config) -> train.Experiment:
 
         return optim.by_name("adam", rate, eps=1e-7)
 
-    return train.Experiment(
+    return program.Experiment(
         data=jax.tree.map(jnp.asarray, lines(config)),
         replicas=with_numbers(
             training.replicas(config, settings(config)),
@@ -188,11 +188,11 @@ def in_steps(config):
     return config
 
 
-def load(config, folder, setting: str, step=None) -> loading.Loaded:
+def load(config, folder, setting: str, step=None) -> checkpoint.Loaded:
     """`predict(params, commands [n, T])` -> symbols [n, 50] of one setting's networks."""
     params, steps = training.read(config, settings(config), folder, setting, step)
 
     def predict(params, commands):
         return greedy(network(config), params, commands, scan.LIMIT)
 
-    return loading.Loaded(predict, params, config, steps)
+    return checkpoint.Loaded(predict, params, config, steps)

@@ -2,12 +2,12 @@
 
 import pathlib
 
-from cgjax.core import tables as markdown
 from cgjax.core.errors import BadInput
-from cgjax.core.logging import summary
 from cgjax.experiments.sprites.support import studies, trained
 from cgjax.experiments.sprites.support.figures import FIGURES
 from cgjax.published import PUBLISHED
+from cgjax.published import tables as markdown
+from cgjax.published.results import summary
 
 STUDIES = {
     "demo": studies.table,

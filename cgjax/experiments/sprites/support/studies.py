@@ -13,7 +13,7 @@ import numpy as np
 
 from cgjax.analysis import stats
 from cgjax.analysis import support as theory
-from cgjax.analysis.design import design as design_support
+from cgjax.analysis.support.design import design as design_support
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
 from cgjax.core.workdir import read_json

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.analysis import support as theory
-from cgjax.analysis.certificate import certificate as certify
+from cgjax.analysis.support.certificate import certificate as certify
 from cgjax.config import from_json
-from cgjax.core import loading, tree
+from cgjax.core import checkpoint, tree
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
 from cgjax.core.workdir import read_json
@@ -31,7 +31,7 @@ def check(config):
     settings = from_json(json.dumps(read_json(folder / "config.json", "name another run")))
     if settings.get("family") != "sprites":
         raise BadInput(f"'{folder}' holds a run of {settings.get('family')}, not of sprites")
-    loading.choose(config.data.part, settings.model.kinds, folder)
+    checkpoint.choose(config.data.part, settings.model.kinds, folder)
     shared = settings.model.kinds == ("shared",) and settings.model.composition == "alpha"
     if config.row == "opacity" and not shared:
         raise BadInput(f"'{folder}' is no run of one shared network with alpha composition")

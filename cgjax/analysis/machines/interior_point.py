@@ -1,0 +1,207 @@
+"""The quadratic programs of support-vector machines, many at a time, by an interior-point method.
+
+One problem is: minimise dual^T K dual / 2 + sum(costs * v) over 0 <= v <= box, where
+dual = sum(signs * v, axis=0) and border @ dual = 0. `analysis.machines` puts them together.
+"""
+
+import functools
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cgjax.analysis import checks
+
+# Newton steps: most problems need 4 to 8. Off the CPU those that need more go on in blocks.
+_STEPS, _FIRST_STEPS = 100, 8
+
+
+class Path(NamedTuple):
+    """A point on the central path, which ends in the solution: v z = w t = mu, mu falling to 0."""
+
+    points: jax.Array  # [..., 4, q, n]: v; w = box - v; z, t, the multipliers of v >= 0 and w >= 0
+    bias: jax.Array  # [...] the multiplier of the border
+    dual: jax.Array  # [..., n]
+    gradient: jax.Array  # [..., q, n] of the Lagrangian
+    mu: jax.Array  # [...]
+    wrong: jax.Array  # [...] by how much gradient and border are not zero
+    size: jax.Array  # [...] of v, which sets what rounding leaves of them
+    n_steps: jax.Array  # [...]
+    is_done: jax.Array  # [...] or cannot go on
+
+
+def central_path(
+    k: jax.Array,
+    signs: jax.Array,
+    costs: jax.Array,
+    box: jax.Array,
+    mask: jax.Array,
+    border: jax.Array,
+) -> Path:
+    """The end of the central path of every problem; vmap adds a leading axis to the batch.
+
+    k: [..., n, n], zero where masked. signs, costs: [..., q, n]. box: [...]. mask: bool [..., n].
+    border: [..., n], zero where masked; all zero for no such constraint. No derivatives.
+
+    On a CPU one problem after the other stays in its cache and ends when it is done. Elsewhere all
+    problems take the first steps together, and the few slow ones go on in blocks.
+    """
+    checks.psd("k", k)
+    checks.finite(costs=costs, border=border)
+    checks.bounded("box", box, 0, above=True)
+    checks.mask("mask", mask, k.shape[-1:])
+    if checks.known(signs) and np.any(np.abs(np.asarray(signs)) != 1):
+        raise ValueError("signs are -1 and 1")
+    return _central_path(k, signs, costs, box, mask, border)
+
+
+@jax.custom_batching.custom_vmap
+def _central_path(k, signs, costs, box, mask, border):
+    lead = box.shape
+    problems = [a.reshape(-1, *a.shape[len(lead) :]) for a in (k, signs, costs, mask, border)]
+    n = math.prod(lead)
+
+    def follow(paths, index, n_steps):
+        chosen = jax.tree.map(lambda a: a[index], (paths, *problems))
+        return jax.vmap(functools.partial(_follow, n_steps))(*chosen)
+
+    paths = jax.vmap(_start)(box.reshape(-1), *problems)
+    if jax.default_backend() == "cpu":
+        found = jax.lax.map(lambda one: _follow(_STEPS, *one), (paths, *problems))
+    else:
+        found = follow(paths, jnp.arange(n), _FIRST_STEPS)
+        found = _finished(found, follow, max(1, n // 32))
+    return jax.tree.map(lambda a: a.reshape(*lead, *a.shape[1:]), found)
+
+
+@_central_path.def_vmap
+def _(size, is_batched, *problems):
+    problems = [
+        a if batched else jnp.broadcast_to(a, (size, *a.shape))
+        for a, batched in zip(problems, is_batched)
+    ]
+    return _central_path(*problems), Path(*[True] * len(Path._fields))
+
+
+def _finished(found, follow, block):
+    """Blocks of the problems that are not done go on, until all are."""
+    n = len(found.is_done)
+    # Rounding up, the last block repeats problem 0: going on from its end changes nothing.
+    (waiting,) = jnp.nonzero(~found.is_done, size=n + block, fill_value=0)
+    n_waiting = jnp.sum(~found.is_done)
+
+    def step(state):
+        i, found = state
+        index = jax.lax.dynamic_slice(waiting, (i,), (block,))
+        ends = follow(found, index, _STEPS)
+        return i + block, jax.tree.map(lambda a, b: a.at[index].set(b), found, ends)
+
+    return jax.lax.while_loop(lambda state: state[0] < n_waiting, step, (0, found))[1]
+
+
+# --- one problem ----------------------------------------------------------------------------------
+
+
+def _start(box, k, signs, costs, mask, border):
+    v = jnp.full_like(costs, 1) * jnp.minimum(1, box / 2)
+    points = jnp.stack([v, box - v, jnp.ones_like(v), v / (box - v)])
+    return _path(points, jnp.zeros_like(box), 0, k, signs, costs, mask, border)
+
+
+def _follow(n_steps, path, *problem):
+    return jax.lax.while_loop(
+        lambda path: ~path.is_done & (path.n_steps < n_steps),
+        lambda path: _newton(path, *problem),
+        path,
+    )
+
+
+def _path(points, bias, n_steps, k, signs, costs, mask, border):
+    v, _, z, t = points
+    dual = jnp.sum(mask[None] * signs * v, axis=0)
+    gradient = mask[None] * (signs * (k @ dual + bias)[None] + costs - z + t)
+    mu = _mu(points, mask)
+    size = 1 + jnp.max(mask[None] * v)
+    wrong = jnp.maximum(jnp.max(jnp.abs(gradient)), jnp.abs(border @ dual))
+    is_done = (mu < 1e-14 * size) & (wrong < 1e-10 * size)
+    return Path(points, bias, dual, gradient, mu, wrong, size, n_steps, is_done)
+
+
+def _mu(points, mask):
+    products = mask[None, None] * points[:2] * points[2:]
+    return jnp.sum(products) / (2 * points.shape[1] * jnp.sum(mask))
+
+
+def _newton(path, k, signs, costs, mask, border):
+    """A step towards the end of the path: Mehrotra's predictor and corrector, one factorisation."""
+    primal, multipliers = path.points[:2], path.points[2:]
+    v, w = primal
+    weights = jnp.sum(multipliers / primal, axis=0)
+    # Eliminating all but the dual leaves one n x n system; masked points are rows of the identity.
+    # The last summand matters only where the kernel is singular on the support vectors.
+    diagonal = jnp.where(mask, 1 / jnp.sum(1 / weights, axis=0), 1)
+    factor = factorised(k + jnp.diag(diagonal + 1e-14))
+
+    def direction(targets):
+        """How v, w, z, t and the bias must change for v z and w t to change by the targets."""
+        right = targets[0] / v - targets[1] / w - path.gradient
+        reduced = mask * diagonal * jnp.sum(signs * right / weights, axis=0)
+        both = jnp.stack([reduced, border], axis=1)
+        inner, outer = solved(factor, both).T
+        curvature = border @ outer
+        d_bias = border @ (inner + path.dual) / jnp.where(curvature > 0, curvature, 1)
+        d_dual = inner - d_bias * outer
+        d_v = (right - signs * (reduced - diagonal * d_dual)[None]) / weights
+        d_primal = jnp.stack([d_v, -d_v])
+        step = jnp.concatenate([d_primal, (targets - multipliers * d_primal) / primal])
+        return mask[None, None] * step, d_bias
+
+    def longest(step):
+        """How far all stay positive."""
+        return 1 / jnp.maximum(jnp.max(-step / path.points), 1e-30)
+
+    predictor, _ = direction(-primal * multipliers)
+    mu = _mu(path.points + jnp.minimum(longest(predictor), 1) * predictor, mask)
+    goal = path.mu * (mu / path.mu) ** 3
+    step, d_bias = direction(goal - primal * multipliers - predictor[:2] * predictor[2:])
+    length = jnp.minimum(longest(step) * jnp.maximum(0.995, 1 - path.mu), 1)
+    points, bias = path.points + length * step, path.bias + length * d_bias
+    new = _path(points, bias, path.n_steps + 1, k, signs, costs, mask, border)
+    # A step shortens what is wrong by its own length: where it grew, only rounding is left to see.
+    is_better = jnp.isfinite(new.mu) & (new.wrong <= 2 * path.wrong + 1e-12 * new.size)
+    stuck = path._replace(n_steps=new.n_steps, is_done=True)
+    return jax.tree.map(lambda a, b: jnp.where(is_better, a, b), new, stuck)
+
+
+# --- cholesky factors of many small matrices, safe beside others of their kind in one program -----
+# On a CPU, LAPACK calls of jaxlib split a batch over XLA's threads and wait for them. Independent
+# calls of one program run on those same threads: as soon as each thread waits for parts that no
+# thread is left to take up, the program never returns. A single matrix is not split, so on a CPU a
+# batch is a loop over its matrices, which at these sizes is as fast.
+
+
+def factorised(matrix: jax.Array) -> jax.Array:
+    """The lower factor [n, n] of a positive definite matrix [n, n], NaN where there is none."""
+    return _one_at_a_time(_factorised, matrix)
+
+
+def solved(factor: jax.Array, sides: jax.Array) -> jax.Array:
+    """x [n] or [n, k] with factor factor^T x = sides."""
+    return _one_at_a_time(_solved, factor, sides)
+
+
+def _factorised(matrix):
+    return jnp.linalg.cholesky(matrix, symmetrize_input=False)
+
+
+def _solved(factor, sides):
+    return jax.scipy.linalg.cho_solve((factor, True), sides)
+
+
+def _one_at_a_time(fn, *arrays):
+    """fn(*arrays); under vmap a loop on a CPU, one call for the batch elsewhere."""
+    if jax.default_backend() == "cpu":
+        fn = jax.custom_batching.sequential_vmap(fn)
+    return fn(*arrays)

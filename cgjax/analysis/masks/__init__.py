@@ -1,0 +1,437 @@
+"""Masks over the weights of any network: which of them a computation needs.
+
+A subnetwork is M(m * w) with the trained weights w frozen and a mask m in {0, 1}; its ablation is
+M((1 - m) * w). Continuous sparsification learns one score s a weight: m = sigmoid(beta s) while the
+temperature beta rises, 1[s > 0] at the end. Hard concrete draws m from a distribution with mass at
+0 and 1; magnitude keeps the largest weights and learns nothing.
+
+Scores and masks are trees like the parameters, with None where a leaf is not masked. Parameters are
+any tree of arrays: linen's, or the state of `graph, params = nnx.split(model)`.
+
+    s = masks.init(params, "kernel", s0=0.05)  # learned through apply(params, soft(s, beta))
+    subnetwork = masks.apply(params, masks.hard(s))  # then model.apply({"params": subnetwork}, x)
+    ablated = masks.ablate(params, masks.hard(s))  # or nnx.merge(graph, ablated)(x)
+
+`on` narrows masks to a set of layers by numbers, so that many sets are one program: 0 or 1 for each
+masked leaf, as a tree or by name; a leaf with 0 is left whole and counts for nothing.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from cgjax.analysis import checks
+from cgjax.analysis.masks import trees
+
+Tree = Any  # of arrays, like the parameters, None where a leaf is not masked
+Where = str | Callable[[str], bool]
+
+PER = ("weight", "unit")
+SCOPES = ("leaf", "global")
+HOW = ("zero", "random")
+
+
+# --- which weights --------------------------------------------------------------------------------
+
+
+def selected(params: Tree, where: Where) -> dict:
+    """The leaves to mask, by name: `{"encoder/layer_0/query/kernel": leaf}`.
+
+    where: a regular expression found anywhere in the name, or a predicate of the name.
+    """
+    try:
+        chosen = where if callable(where) else re.compile(where).search
+    except (re.error, TypeError):
+        raise ValueError(f"where is a regular expression or a function, got {where!r}") from None
+    names = trees.named(params)
+    found = {name: leaf for name, leaf in names.items() if chosen(name)}
+    if not found:
+        shown = ", ".join(list(names)[:4]) or "no leaf at all"
+        raise ValueError(f"where: {where!r} selects nothing of params, which hold {shown}")
+    for name, leaf in found.items():
+        if not jnp.issubdtype(leaf.dtype, jnp.floating):
+            raise ValueError(f"where selects {name}, which holds {leaf.dtype}, not floats")
+    return found
+
+
+def init(params: Tree, where: Where, s0: float, per: str = "weight") -> Tree:
+    """Scores that are s0 everywhere, in float32, for the selected leaves; None for the others.
+
+    per: "weight", or "unit" for one score an output, which is the last axis of a leaf: [1, ..., n].
+    """
+    trees.one_of("per", per, PER)
+    checks.finite(s0=s0)
+    if jnp.ndim(s0):
+        raise ValueError(f"s0 is one number, got shape {jnp.shape(s0)}: vmap over several")
+    names = selected(params, where)
+
+    def scores(name, leaf):
+        if name not in names:
+            return None
+        shape = leaf.shape if per == "weight" else (1,) * (leaf.ndim - 1) + leaf.shape[-1:]
+        return jnp.full(shape, s0, jnp.float32)
+
+    return trees.map_named(scores, params)
+
+
+def expand(masks: Tree, params: Tree) -> Tree:
+    """Masks of units as masks of weights, so that weights are counted."""
+    masks = trees.matching(masks, params)
+    return trees.mapped(
+        lambda m, w: None if m is None else jnp.broadcast_to(m, w.shape), masks, params
+    )
+
+
+# --- continuous sparsification --------------------------------------------------------------------
+
+
+def soft(s: Tree, beta: float) -> Tree:
+    """The mask while it is learned: sigmoid(beta s)."""
+    checks.bounded("beta", beta, 0, above=True)
+    return jax.tree.map(lambda leaf: _sigmoid(beta * trees.real("s", leaf)), s)
+
+
+@jax.custom_jvp
+def _sigmoid(x):
+    return jax.nn.sigmoid(x)
+
+
+@_sigmoid.defjvp
+def _sigmoid_jvp(primals, tangents):
+    # m (1 - m) loses the digits of 1 - m where m is near 1, and Adam divides by what is left.
+    (x,), (dx,) = primals, tangents
+    m = jax.nn.sigmoid(x)
+    return m, m * jax.nn.sigmoid(-x) * dx
+
+
+def hard(s: Tree) -> Tree:
+    """The mask itself: 1 where s > 0, else 0."""
+    return jax.tree.map(lambda leaf: trees.indicator("s", leaf, jnp.greater), s)
+
+
+def beta_schedule(epoch, n_epochs: int, beta_max: float = 200.0, from_one: bool = False):
+    """Temperature of an epoch, counted from 1: beta_max^(epoch / n_epochs).
+
+    The published runs rise once before the first epoch, as here. from_one: they do not, the first
+    epoch has beta 1 and the last stays below beta_max.
+    """
+    checks.integer("n_epochs", n_epochs, 1)
+    checks.bounded("epoch", epoch, 1, n_epochs)
+    checks.bounded("beta_max", beta_max, 0, above=True)
+    checks.flag("from_one", from_one)
+    return beta_max ** ((jnp.asarray(epoch) - from_one) / n_epochs)
+
+
+def penalty(s: Tree, beta: float, on: Tree | None = None) -> jax.Array:
+    """Sum of the soft mask: what sparsity costs."""
+    return trees.total(soft(s, beta), on)
+
+
+# --- hard concrete --------------------------------------------------------------------------------
+
+TAU, LEFT, RIGHT = 2 / 3, -0.1, 1.1  # temperature and stretch
+EDGE = 1e-4  # uniform noise and keep rates stay so far from 0 and 1
+
+
+def concrete_init(keep) -> jax.Array:
+    """The log alpha at which a weight is kept with this probability before stretching."""
+    checks.bounded("keep", keep, 0, 1)
+    keep = jnp.clip(jnp.asarray(keep), EDGE, 1 - EDGE)
+    return jnp.log(keep / (1 - keep))
+
+
+def concrete_sample(log_alpha: Tree, u: Tree) -> Tree:
+    """Masks drawn by uniform noise u, like log_alpha: a stretched sigmoid cut to [0, 1]."""
+
+    u = trees.like("u", u, log_alpha)
+
+    def sample(log_alpha, u):
+        checks.bounded("u", u, 0, 1)
+        u = jnp.clip(jnp.asarray(u), EDGE, 1 - EDGE)
+        noisy = jax.nn.sigmoid(
+            (jnp.log(u) - jnp.log1p(-u) + trees.real("log_alpha", log_alpha)) / TAU
+        )
+        return jnp.clip(noisy * (RIGHT - LEFT) + LEFT, 0, 1)
+
+    return jax.tree.map(sample, log_alpha, u)
+
+
+def concrete_penalty(log_alpha: Tree, on: Tree | None = None) -> jax.Array:
+    """Expected number of masks that are not 0."""
+    shift = TAU * np.log(-LEFT / RIGHT)
+    alive = jax.tree.map(lambda a: jax.nn.sigmoid(trees.real("log_alpha", a) - shift), log_alpha)
+    return trees.total(alive, on)
+
+
+def concrete_hard(log_alpha: Tree) -> Tree:
+    """1 where the mask without noise is above 1/2, which is where log alpha > 0; else 0.
+
+    So is log alpha = 0, a keep rate of one half: the reference's float64 ends just above 1/2.
+    """
+    return jax.tree.map(lambda a: trees.indicator("log_alpha", a, jnp.greater_equal), log_alpha)
+
+
+# --- magnitude ------------------------------------------------------------------------------------
+
+
+def magnitude(
+    params: Tree, where: Where, keep: float, scope: str = "leaf", signed: bool = False
+) -> Tree:
+    """Mask of the largest |w|, a share `keep` of each leaf or of all together (scope "global").
+
+    signed: the largest w, as one published library has it; for comparison.
+    """
+    trees.one_of("scope", scope, SCOPES)
+    checks.bounded("keep", keep, 0, 1)
+    checks.flag("signed", signed)
+    names = selected(params, where)
+    checks.finite_leaves(params=names)
+    sizes = jax.tree.map(lambda w: (w if signed else jnp.abs(w)).astype(jnp.float32), names)
+    if scope == "leaf":
+        found = jax.tree.map(lambda size: trees.largest(size, keep * size.size), sizes)
+    else:
+        vector, back = ravel_pytree(sizes)
+        found = back(trees.largest(vector, keep * vector.size))
+    return trees.map_named(lambda name, leaf: found.get(name), params)
+
+
+# --- use ------------------------------------------------------------------------------------------
+
+
+def apply(params: Tree, masks: Tree, on: Tree | None = None) -> Tree:
+    """The subnetwork: w * m in the weights' own precision."""
+    masks = trees.switched(trees.matching(masks, params), on)
+    return trees.mapped(lambda m, w: w if m is None else w * m.astype(w.dtype), masks, params)
+
+
+def invert(masks: Tree) -> Tree:
+    """1 - m."""
+    return jax.tree.map(lambda m: 1 - trees.real("masks", m), masks)
+
+
+def ablate(
+    params: Tree, masks: Tree, how: str = "zero", key: jax.Array | None = None, on=None
+) -> Tree:
+    """The network without its subnetwork: w * (1 - m).
+
+    how: "zero", or "random" to put fresh weights by `key` where some are removed.
+    """
+    trees.one_of("how", how, HOW)
+    if how == "zero":
+        return apply(params, invert(masks), on)
+    if key is None:
+        raise ValueError("key: random ablation draws weights, give it a jax.random.key")
+    return replace(params, masks, fresh(key, params, masks), on)
+
+
+def replace(params: Tree, masks: Tree, others: Tree, on: Tree | None = None) -> Tree:
+    """w * (1 - m) + other * m: removed weights give their places to others.
+
+    others: a tree like params, of which the masked leaves matter.
+    """
+    kept = trees.switched(invert(trees.matching(masks, params)), on)
+    others = trees.matching(others, params, "others")
+
+    def put(m, other, w):
+        if m is None:
+            return w
+        if other is None:
+            raise ValueError("others have no weights for a leaf that masks have")
+        return w * m.astype(w.dtype) + (other * (1 - m)).astype(w.dtype)
+
+    return trees.mapped(put, kept, others, params)
+
+
+def fresh(key: jax.Array, params: Tree, masks: Tree) -> Tree:
+    """Weights U(-1, 1) / sqrt(fan_in) for every masked leaf; its last axis are the outputs."""
+    weights = trees.mapped(
+        lambda m, w: None if m is None else w, trees.matching(masks, params), params
+    )
+    return jax.tree.map(
+        lambda u: (2 * u - 1) * max(u.size // u.shape[-1], 1) ** -0.5,
+        trees.uniform(key, weights),
+    )
+
+
+# --- sizes, and masks of the same size ------------------------------------------------------------
+
+
+def size(masks: Tree, on: Tree | None = None) -> jax.Array:
+    """How many entries the masks have: weights, or units where a mask has one entry a unit."""
+    return trees.total(jax.tree.map(lambda m: jnp.ones((), int) * m.size, masks), on)
+
+
+def kept(masks: Tree, on: Tree | None = None) -> jax.Array:
+    """The share that masks keep."""
+    return trees.total(masks, on) / size(masks, on)
+
+
+def random_like(key: jax.Array, masks: Tree, on: Tree | None = None) -> Tree:
+    """Masks that keep as many of each leaf, drawn uniformly."""
+    masks = trees.binary("masks", masks)
+    return trees.switched(trees.as_many(key, masks), on, off=masks)
+
+
+def complement_like(key: jax.Array, masks: Tree, on: Tree | None = None) -> Tree:
+    """Masks that keep as many of each leaf, drawn uniformly from what masks leave out.
+
+    A leaf of which more than half is kept has no such mask: refused by name where its values are
+    known; under jit it gets all of its complement, and `has_complement` tells.
+    """
+    masks = trees.binary("masks", masks)
+    numbers = trees.numbers(masks, on)
+    if checks.known(masks, on):
+        for name, m in trees.named(masks).items():
+            is_on = numbers is None or numbers[name]
+            if is_on and 2 * np.sum(np.asarray(m)) > m.size:
+                raise ValueError(f"masks keep more than half of {name}: no room outside of them")
+
+    return trees.switched(trees.as_many(key, masks, outside=True), on, off=masks)
+
+
+def has_complement(masks: Tree, on: Tree | None = None) -> jax.Array:
+    """Whether every leaf keeps half at most, so that `complement_like` has room."""
+    masks = trees.binary("masks", masks)
+    leaves = jax.tree.leaves(trees.switched(masks, on, off=0))
+    return jnp.all(jnp.stack([2 * jnp.sum(m) <= m.size for m in leaves]))
+
+
+# --- overlap --------------------------------------------------------------------------------------
+
+
+class Overlap(NamedTuple):
+    """How far masks are the same, leaf by leaf (by name) and in all."""
+
+    iou: dict  # size of the intersection of all by that of their union; nan where all are empty
+    expected: dict  # the same of the expected sizes, for random masks that keep as many
+    total: jax.Array
+    expected_total: jax.Array
+
+
+def intersect(several: list) -> Tree:
+    """What all masks keep."""
+    several = trees.same_network("several", several)
+    return jax.tree.map(lambda *leaves: jnp.prod(jnp.stack(leaves), axis=0), *several)
+
+
+def overlap(several: list) -> Overlap:
+    """Intersection over union of two or more hard masks, and what chance gives.
+
+    Chance: expected intersection by expected union of independent masks, each of which keeps as
+    many of every leaf as the given one. The mean of their ratio is a little above, by a share of
+    about 1 / (weights in the union).
+    """
+    several = trees.same_network("several", several)
+    named = [trees.named(masks) for masks in several]
+    counts = {}
+    for name in named[0]:
+        leaves = jnp.stack([masks[name] for masks in named])
+        shares = jnp.mean(leaves.reshape(len(named), -1), axis=1)
+        both, any_of = jnp.sum(jnp.min(leaves, axis=0)), jnp.sum(jnp.max(leaves, axis=0))
+        n = leaves[0].size
+        chance = n * jnp.prod(shares), n * (1 - jnp.prod(1 - shares))
+        counts[name] = jnp.stack([both, any_of, *chance])
+    all_of = sum(counts.values())
+    return Overlap(
+        {name: count[0] / count[1] for name, count in counts.items()},
+        {name: count[2] / count[3] for name, count in counts.items()},
+        all_of[0] / all_of[1],
+        all_of[2] / all_of[3],
+    )
+
+
+# --- families under one roof ----------------------------------------------------------------------
+
+
+class Family(NamedTuple):
+    """A kind of mask, as a search wants it."""
+
+    init: Callable  # params, where, start -> scores; start: a score, or the share to keep
+    train_mask: Callable  # scores, key, beta -> masks to train with
+    hard: Callable  # scores -> masks
+    penalty: Callable  # scores, beta, on=None -> number
+    learns: bool = True  # whether the scores have a gradient
+
+
+FAMILIES = {
+    "continuous_sparsification": Family(init, lambda s, key, beta: soft(s, beta), hard, penalty),
+    "neuron": Family(
+        lambda params, where, start: init(params, where, start, per="unit"),
+        lambda s, key, beta: soft(s, beta),
+        hard,
+        penalty,
+    ),
+    "hard_concrete": Family(
+        lambda params, where, start: init(params, where, concrete_init(start)),
+        lambda s, key, beta: concrete_sample(s, trees.uniform(key, s)),
+        concrete_hard,
+        lambda s, beta, on=None: concrete_penalty(s, on),
+    ),
+    "magnitude": Family(
+        magnitude,
+        lambda s, key, beta: hard(s),
+        hard,
+        lambda s, beta, on=None: trees.total(hard(s), on),
+        learns=False,
+    ),
+}
+
+
+# --- tangent kernels of subnetworks: which inputs a mask's weights would change together, if train-
+# Theta_m(x, x') = sum over outputs and weights of m (df(x)/dw)(df(x')/dw), at the weights w as they
+# are. Of a mask and of what it leaves out the kernels add up to that of all masked leaves.
+
+
+def restricted(f: Callable, params, several: list, x) -> jax.Array:
+    """Kernels [k, n, n] of k masks, each with a sum over the outputs of f.
+
+    f: params, x [n, ...] (or a tree of such) -> [n, outputs], each sample on its own. several:
+    trees like params, None where a leaf is not masked, the same leaves in all.
+    """
+    if not len(several):
+        raise ValueError("several: no mask is given")
+    checks.finite_leaves(params=params, x=x)
+    several = [trees.matching(masks, params, "several") for masks in several]
+    stacked = _stacked(several, params)
+    free = {name: leaf for name, leaf in trees.named(params).items() if name in stacked}
+
+    def outputs(free, one):
+        whole = trees.map_named(lambda name, leaf: free.get(name, leaf), params)
+        return f(whole, jax.tree.map(lambda leaf: leaf[None], one))[0]
+
+    first = jax.tree.map(lambda leaf: leaf[0], x)
+    shape = jax.eval_shape(outputs, free, first).shape
+    if len(shape) != 1:
+        raise ValueError(f"f gives [n, outputs], got [n, {', '.join(map(str, shape))}]")
+
+    def add(total, i):
+        """One output after another: the gradients of all would not fit."""
+        rows = jax.vmap(jax.grad(lambda free, one: outputs(free, one)[i]), (None, 0))(free, x)
+        return total + sum(_contracted(rows[name], stacked[name]) for name in stacked), None
+
+    n = len(jax.tree.leaves(x)[0])
+    kernels = jnp.zeros((len(several), n, n), jax.tree.leaves(free)[0].dtype)
+    return jax.lax.scan(add, kernels, jnp.arange(shape[0]))[0]
+
+
+def _stacked(several, params):
+    """{leaf: [k, weights]} of the masked leaves."""
+    named = [trees.named(trees.mapped(_whole, masks, params)) for masks in several]
+    if not named[0] or any(each.keys() != named[0].keys() for each in named):
+        raise ValueError("several are masks of the same leaves, and of one at least")
+    return {name: jnp.stack([each[name].ravel() for each in named]) for name in named[0]}
+
+
+def _whole(mask, weights):
+    """Of a mask of units, the mask of weights."""
+    return None if mask is None else jnp.broadcast_to(mask, jnp.shape(weights))
+
+
+def _contracted(rows, masks):
+    rows = rows.reshape(len(rows), -1)
+    return jnp.einsum("kp,np,mp->knm", masks.astype(rows.dtype), rows, rows, precision="highest")

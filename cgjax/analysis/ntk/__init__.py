@@ -1,0 +1,196 @@
+"""Empirical neural tangent kernels of any f(params, x), and what is done with them.
+
+Theta(x, x')_ab = sum over parameters of (df_a(x)/dtheta)(df_b(x')/dtheta). f maps x [n, ...] to
+[n, outputs], each sample on its own (BatchNorm in evaluation mode), and is compiled once: pass the
+same function object again to reuse its programs. Everything works in the dtype of params; leaves
+that are no floating-point numbers, such as counters and keys, are no parameters. With flax.nnx:
+
+    graph, params, rest = nnx.split(model, nnx.Param, ...)  # after model.eval()
+    kernel = empirical(lambda params, x: nnx.merge(graph, params, rest)(x), params, x)
+"""
+
+import functools
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cgjax.analysis import checks, machines
+from cgjax.analysis.ntk import blocks, layers, programs
+from cgjax.analysis.ntk import plan as ntk_plan
+from cgjax.analysis.ntk.linearised import linearised_fit
+from cgjax.analysis.ntk.products import digits
+from cgjax.analysis.ntk.traces import warn_once
+from cgjax.analysis.ntk.vector import blamed, is_of, kernel_vector_product
+
+__all__ = [
+    "alignment", "drift", "empirical", "jacobian", "kernel_vector_product", "linearised_fit",
+    "ntk_regression", "target_alignment",
+]  # fmt: skip
+
+
+def empirical(
+    f: Callable,
+    params,
+    x1,
+    x2=None,
+    form: str = "full",
+    algorithm: str = "auto",
+    memory: float | None = None,
+    tile: int | None = None,
+    devices=None,
+    precision: str = "highest",
+    verbose: bool = True,
+) -> jax.Array:
+    """The NTK between x1 [n1, ...] and x2 [n2, ...]; x2 None: x1 with itself, by symmetry.
+
+    form: "full" [n1, n2, outputs, outputs]; "per_output" [n1, n2, outputs], its diagonal; "trace"
+        [n1, n2], the diagonal's sum, and "mean_trace", its mean; "mean_output" [n1, n2], the kernel
+        of the mean output.
+    algorithm: "jacobian" contracts per-sample Jacobians; "vector" takes NTK-vector products, one
+        parameter vector at a time; "structured" goes layer by layer (`ntk.layers` says which
+        layers it finds by itself); "auto" takes the cheapest that fits, and prints why.
+    memory: bytes to use on each device; by default half of what is free. Larger kernels are
+        streamed in tiles of `tile` samples (by default chosen from the memory).
+    devices: to share the work; by default all, where there is enough of it.
+    precision: of the products, one of JAX's, or "float32x3" (see `ntk.products`); a product for
+        which f states one itself keeps it, which a warning says where the kernel loses digits.
+    verbose: say what it will cost, once for each plan.
+
+    Where NaN or infinity in an argument reaches the kernel, an error names the argument. On an
+    accelerator kernels of less than 50 MFLOP are looked at in the first call of their program at
+    most: to ask takes longer than to compute them.
+
+    >>> empirical(f, params, x).shape
+    (6, 6, 2, 2)
+    """
+    x2 = None if x2 is x1 else x2
+    if memory is None and tile is None and devices is None:
+        found = programs.small(f, params, x1, x2, form, algorithm, precision, verbose)
+        if found is not None:
+            warn_once(f, params, x1, precision)  # while the device computes
+            return blamed(*found, params=params, x1=x1, x2=x2)
+    warn_once(f, params, x1, precision)
+    plan = ntk_plan.plan(f, params, x1, x2, form, algorithm, memory, tile, devices, precision)
+    if verbose:
+        ntk_plan.tell(plan)
+    devices = list(jax.local_devices() if devices is None else devices)
+    found = programs.planned(f, params, x1, x2, plan, devices)
+    return blamed(*found, params=params, x1=x1, x2=x2)
+
+
+def jacobian(f: Callable, params, x, precision: str = "highest"):
+    """Per-sample Jacobians: params' tree with leaves [n, outputs, *leaf], None for no parameter."""
+    checks.finite_leaves(params=params, x=x)
+    ntk_plan.check_samples(x=x)
+    return _jacobian(f, params, x, precision)
+
+
+@functools.partial(jax.jit, static_argnames=("f", "precision"))
+def _jacobian(f, params, x, precision):
+    with digits(precision):
+        free, merge = blocks.floats(params)
+        one = jax.jacrev(lambda free, x: layers.single(f, merge(free), x))
+        found = jax.vmap(one, in_axes=(None, 0))(free, x)
+    leaves, tree = jax.tree.flatten(params)
+    found = iter(found)
+    return tree.unflatten([next(found) if layers.is_float(a) else None for a in leaves])
+
+
+# --- what is done with a kernel -------------------------------------------------------------------
+
+
+def ntk_regression(
+    f: Callable, params, x_train, y_train, x_test, penalty: float | None = None, **options
+) -> jax.Array:
+    """f linearised at params and trained to the end: f0 + K_test K_train^+ (y - f0).
+
+    y_train: [n, outputs] (or [n]); returns predictions [n_test, outputs]. penalty: of a ridge
+    regression instead; by default none in float64, else what rounding leaves of zero eigenvalues.
+    options: those of `empirical`.
+    """
+    checks.finite_leaves(x_train=x_train, x_test=x_test)
+    checks.finite(y_train=y_train)
+    ntk_plan.check_samples(x_train=x_train, x_test=x_test)
+    if penalty is not None:
+        checks.bounded("penalty", penalty, 0)
+    f_train, f_test = (f(params, x) for x in (x_train, x_test))
+    if not is_of(np.shape(y_train), f_train.shape):
+        raise ValueError(f"y_train is {np.shape(y_train)}, but f gives {f_train.shape}")
+    f_train, f_test = (out.reshape(len(out), -1) for out in (f_train, f_test))
+    form = options.get("form", "full")
+    if form == "per_output" or (form != "full" and f_train.shape[1] > 1):
+        raise ValueError(f"form '{form}': regression takes the full kernel of all outputs")
+    k_train = _matrix(empirical(f, params, x_train, **options))
+    k_test = _matrix(empirical(f, params, x_test, x_train, **options))
+    if penalty is None:
+        eps = float(jnp.finfo(k_train.dtype).eps)
+        penalty = eps * float(jnp.trace(k_train)) if eps > 1e-10 else 0.0
+    residual = np.reshape(y_train, -1) - np.asarray(f_train, np.float64).reshape(-1)
+    change = machines.ridge(k_train, residual, k_test, penalty)
+    return f_test + jnp.asarray(change, f_test.dtype).reshape(f_test.shape)
+
+
+def _matrix(kernel):
+    """[n1, n2, o, o] as [n1 o, n2 o]; [n1, n2] as it is."""
+    if kernel.ndim == 2:
+        return kernel
+    n1, n2, o, _ = kernel.shape
+    return kernel.transpose(0, 2, 1, 3).reshape(n1 * o, n2 * o)
+
+
+def drift(before: jax.Array, after: jax.Array) -> jax.Array:
+    """How far a kernel moved: Frobenius norm of the change over that of the kernel before."""
+    _check_pair(before=before, after=after)
+    found = jnp.linalg.norm((after - before).ravel()) / jnp.linalg.norm(before.ravel())
+    return _scored(found, before=before, after=after)
+
+
+def alignment(a: jax.Array, b: jax.Array) -> jax.Array:
+    """Cosine between two kernels of one shape: 1 when they differ by a factor only."""
+    _check_pair(a=a, b=b)
+    found = _cosine(a, b)
+    return _scored(found, a=a, b=b)
+
+
+def target_alignment(kernel: jax.Array, y: jax.Array) -> jax.Array:
+    """Cosine between a kernel, [n, n] or [n, n, o, o], and y y^T; y [n, o], or [n].
+
+    With [n, n] the target kernel is the dot product of targets; with outputs, of every pair.
+    """
+    checks.real("kernel", kernel)
+    if kernel.ndim not in (2, 4):
+        raise ValueError(f"kernel is [n, n] or [n, n, o, o], got {kernel.shape}")
+    matrix = _matrix(kernel)
+    checks.symmetric("kernel", matrix)
+    y = checks.real("y", y)
+    is_whole = kernel.ndim == 2 or y.size == len(matrix)
+    if y.shape[:1] != kernel.shape[:1] or y.ndim > 2 or not is_whole:
+        raise ValueError(f"y is [n] or [n, o] for a kernel {kernel.shape}, got {y.shape}")
+    if kernel.ndim == 2:
+        y = y.reshape(len(y), -1)
+        alike = jnp.matmul(y, y.T, precision="highest")
+        return _scored(_cosine(kernel, alike), kernel=kernel, y=y)
+    return _scored(_cosine(matrix, jnp.outer(y.ravel(), y.ravel())), kernel=kernel, y=y)
+
+
+def _cosine(a, b):
+    a, b = a.ravel(), b.ravel()
+    return jnp.vdot(a, b, precision="highest") / (jnp.linalg.norm(a) * jnp.linalg.norm(b))
+
+
+def _check_pair(**given):
+    shapes = [checks.real(name, kernel).shape for name, kernel in given.items()]
+    if shapes[0] != shapes[1]:
+        raise ValueError(f"{' and '.join(given)} are of one shape, got {shapes[0]} and {shapes[1]}")
+
+
+def _scored(found, **given):
+    """A score; where it is not finite, the argument that is to blame is named."""
+    if checks.known(found) and not np.isfinite(found):
+        checks.finite(**given)
+        for name, kernel in given.items():
+            if not np.any(np.asarray(kernel)):
+                raise ValueError(f"{name} is zero everywhere: nothing can be relative to it")
+    return found

@@ -1,0 +1,449 @@
+"""Layers of any f(params, x), found in its trace: what the structured NTK needs to know.
+
+In a layer y = a W + b, dense or convolutional, the Jacobian of one output with respect to W is
+sum_p a_p d_p^T over the positions p, with a_p [fan_in] what enters the layer and d_p [width] the
+cotangent of y. So dense layers (one position) need no Jacobian: their share of the kernel is
+(a . a')(d . d'), the bias adding 1 to a . a'; and layers with positions get theirs from one matrix
+product (below), where a per-sample convolution gradient would be slow. Nothing has to be
+declared: a weight counts as a layer's when the trace uses it once, in a matrix product or an
+ungrouped convolution, after nothing but reshapes, transposes, casts and products with scalars.
+Every other parameter keeps its plain Jacobian, so the kernel is right for any f.
+"""
+
+import collections
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import ClosedJaxpr, DropVar, Jaxpr, Literal, jaxpr_as_fun
+
+from cgjax.analysis.ntk import kernels, products
+from cgjax.analysis.ntk.products import ONE_PASS, Passes, in_loops
+
+
+class Step(NamedTuple):
+    """One primitive of the trace; operands and results by number."""
+
+    name: str
+    params: dict
+    operands: tuple  # numbers, or _Known
+    results: tuple
+    avals: tuple  # shapes and dtypes of the results
+    evaluate: Callable  # operands -> {place among the results: value}
+
+
+class Layer(NamedTuple):
+    """y = a W + b at `positions` places of one sample."""
+
+    step: int  # where the product is taken
+    side: int  # which operand is the weight
+    weight: int  # leaf numbers
+    bias: int | None
+    weight_scale: tuple  # (operand, whether it divides): scalars between leaf and product
+    bias_scale: tuple
+    channels: tuple  # axes of y that run over the width; the others are positions
+    positions: int
+    fan_in: int
+    width: int
+    window: tuple = ()  # places of a convolution's kernel along each axis
+
+
+class Trace(NamedTuple):
+    """f at one sample, taken apart."""
+
+    steps: list
+    leaves: list  # numbers of the parameter leaves
+    inputs: list
+    outputs: list
+    layers: tuple
+    rest: tuple  # leaf numbers with a plain Jacobian
+    n_outputs: int
+    flops: int  # of one evaluation
+
+
+class _Known(NamedTuple):
+    value: Any
+
+
+class _Alias(NamedTuple):
+    """A value that holds one leaf's entries, perhaps reordered, scaled, repeated along axes."""
+
+    leaf: int
+    own: tuple  # per axis: whether it runs over entries of the leaf, or repeats them
+    scale: tuple
+
+
+def single(f: Callable, params, x) -> jax.Array:
+    """f at one sample without its batch axis: [outputs]."""
+    out = f(params, jax.tree.map(lambda a: a[None], x))
+    if not hasattr(out, "shape") or out.ndim < 1 or len(out) != 1:
+        raise ValueError("f(params, x) has to map x [n, ...] to one array [n, outputs]")
+    if not is_float(out):
+        raise ValueError(f"f(params, x) has to give real outputs, floating point, not {out.dtype}")
+    return out.reshape(-1)
+
+
+def trace(f: Callable, params, x) -> Trace:
+    """Takes f apart at the shapes of params and of one sample x."""
+    leaves, tree = jax.tree.flatten(params)
+    flat_x, tree_x = jax.tree.flatten(x)
+
+    def flat(leaves, flat_x):
+        return single(f, tree.unflatten(leaves), tree_x.unflatten(flat_x))
+
+    closed = jax.make_jaxpr(flat)(leaves, flat_x)
+    number = itertools.count()
+    numbers = [next(number) for _ in closed.jaxpr.invars]
+    steps = []
+    outputs = _flatten(closed.jaxpr, closed.consts, numbers, number, steps)
+    own = numbers[: len(leaves)]
+    layers = _layers(steps, dict(zip(own, leaves)), outputs)
+    caught = {leaf for layer in layers for leaf in (layer.weight, layer.bias)}
+    rest = tuple(i for i, leaf in enumerate(leaves) if i not in caught and is_float(leaf))
+    n_outputs, flops = closed.out_avals[0].size, _flops(closed.jaxpr)
+    inputs = numbers[len(leaves) :]
+    return Trace(steps, own, inputs, outputs, tuple(layers), rest, n_outputs, flops)
+
+
+def _flatten(jaxpr, consts, arguments, number, steps):
+    """Appends the steps of a jaxpr, nested jits inlined; returns its outputs."""
+    env = dict(zip(jaxpr.constvars, map(_Known, consts))) | dict(zip(jaxpr.invars, arguments))
+
+    def read(atom):
+        return _Known(atom.val) if isinstance(atom, Literal) else env[atom]
+
+    for eqn in jaxpr.eqns:
+        operands = tuple(read(atom) for atom in eqn.invars)
+        if eqn.primitive.name in ("jit", "pjit"):
+            inner = eqn.params["jaxpr"]
+            results = _flatten(inner.jaxpr, inner.consts, operands, number, steps)
+        else:
+            results = tuple(next(number) for _ in eqn.outvars)
+            avals = tuple(var.aval for var in eqn.outvars)
+            evaluate = _evaluator(eqn, jaxpr.debug_info)
+            steps.append(Step(eqn.primitive.name, eqn.params, operands, results, avals, evaluate))
+        env.update(zip(eqn.outvars, results))
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def _evaluator(eqn, debug_info):
+    """One equation as a function from its operands to a dictionary: result's place -> value."""
+    places = {}  # of each variable among the operands: one may occur twice
+    for place, atom in enumerate(eqn.invars):
+        if not isinstance(atom, Literal):
+            places.setdefault(atom, place)
+    kept = {i: var for i, var in enumerate(eqn.outvars) if not isinstance(var, DropVar)}
+    jaxpr = Jaxpr((), list(places), list(kept.values()), [eqn], eqn.effects, debug_info)
+    function = jaxpr_as_fun(ClosedJaxpr(jaxpr, ()))
+    return lambda operands: dict(zip(kept, function(*(operands[i] for i in places.values()))))
+
+
+def _flops(jaxpr) -> int:
+    """Operations of one evaluation: two per product in dots and convolutions, else one a value."""
+    total = 0
+    for eqn in jaxpr.eqns:
+        size = sum(math.prod(shape(var.aval)) for var in eqn.outvars)
+        inner = [getattr(p, "jaxpr", p) for p in eqn.params.values()]
+        inner = [p for p in inner if hasattr(p, "eqns")]
+        if eqn.primitive.name == "dot_general":
+            contracted = eqn.params["dimension_numbers"][0][0]
+            total += 2 * size * math.prod(eqn.invars[0].aval.shape[i] for i in contracted)
+        elif eqn.primitive.name == "conv_general_dilated":
+            kernel = eqn.invars[1].aval.shape
+            total += 2 * size * math.prod(kernel) // kernel[_numbers(eqn).rhs_spec[0]]
+        elif inner:
+            total += eqn.params.get("length", 1) * sum(map(_flops, inner))
+        else:
+            total += size
+    return total
+
+
+def is_float(leaf) -> bool:
+    """Whether a leaf can be differentiated; counters and the like cannot."""
+    return jnp.issubdtype(dtype(leaf), jnp.floating)
+
+
+def dtype(leaf):
+    """That of an array, a number or a key, for which `jnp.result_type` has no answer."""
+    found = getattr(leaf, "dtype", None)
+    is_key = found is not None and jnp.issubdtype(found, jax.dtypes.extended)
+    return found if is_key else jnp.result_type(leaf)
+
+
+def shape(aval) -> tuple:
+    return getattr(aval, "shape", ())  # a token has none
+
+
+def _numbers(step):
+    return step.params["dimension_numbers"]
+
+
+# --- finding the layers ---------------------------------------------------------------------------
+
+
+def _layers(steps, leaves, outputs):
+    """The layers of a trace; `leaves` maps numbers to arrays."""
+    uses = collections.Counter(n for step in steps for n in step.operands if isinstance(n, int))
+    uses.update(n for n in outputs if isinstance(n, int))
+    aliases, shapes = {}, {}
+    for i, (n, leaf) in enumerate(leaves.items()):
+        shapes[n] = leaf.shape
+        if is_float(leaf):
+            aliases[n] = _Alias(i, (True,) * len(leaf.shape), ())
+    found, made = [], {}  # made: the result's number -> its place in found
+    for index, step in enumerate(steps):
+        shapes.update(zip(step.results, map(shape, step.avals)))
+        seen = [
+            aliases.get(n) if isinstance(n, int) and uses[n] == 1 else None for n in step.operands
+        ]
+        if not any(seen):
+            continue
+        if layer := _layer(index, step, seen, shapes):
+            made[step.results[0]] = len(found)
+            found.append(layer)
+        elif step.name == "add":
+            _take_bias(step, seen, shapes, uses, found, made)
+        elif alias := _passed_on(step, seen, shapes):
+            aliases[step.results[0]] = alias
+    return found
+
+
+def _layer(index, step, seen, shapes):
+    """The layer that this step computes, if it is one."""
+    y, window = shapes[step.results[0]], ()
+    if step.name == "dot_general":
+        contracted, batch = step.params["dimension_numbers"]
+        side = 1 if seen[1] and all(seen[1].own) else 0
+        if any(batch) or not (seen[side] and all(seen[side].own)):
+            return None
+        weight = shapes[step.operands[side]]
+        fan_in = math.prod(weight[i] for i in contracted[side])
+        n_free = len(weight) - len(contracted[side])
+        channels = tuple(range(len(y)))[len(y) - n_free :] if side else tuple(range(n_free))
+    elif step.name == "conv_general_dilated":
+        groups = (step.params["feature_group_count"], step.params["batch_group_count"])
+        batch, channel, *space = _numbers(step).out_spec
+        ordered = sorted([batch, *space]) == [batch, *space]
+        side = 1
+        if groups != (1, 1) or not ordered or not (seen[1] and all(seen[1].own)):
+            return None
+        channels = (channel,)
+        kernel = shapes[step.operands[1]]
+        fan_in = math.prod(kernel) // y[channel]
+        window = tuple(kernel[i] for i in _numbers(step).rhs_spec[2:])
+    else:
+        return None
+    width = math.prod(y[i] for i in channels)
+    alias, positions = seen[side], math.prod(y) // max(width, 1)
+    return Layer(
+        index, side, alias.leaf, None, alias.scale, (), channels, positions, fan_in, width, window
+    )
+
+
+def _take_bias(step, seen, shapes, uses, found, made):
+    """Gives a layer its bias when this sum adds one leaf along the layer's width."""
+    for y, alias, n in zip(step.operands, seen[::-1], step.operands[::-1]):
+        layer = found[made[y]] if isinstance(y, int) and y in made and uses[y] == 1 else None
+        if not layer or not alias or layer.bias is not None or shapes[step.results[0]] != shapes[y]:
+            continue
+        runs = [i for i, (own, size) in enumerate(zip(alias.own, shapes[n])) if own and size > 1]
+        along = set(runs) <= set(layer.channels)
+        if along and math.prod(shapes[n][i] for i in runs) == layer.width:
+            found[made[y]] = layer._replace(bias=alias.leaf, bias_scale=alias.scale)
+            return
+
+
+def _passed_on(step, seen, shapes):
+    """The alias of this step's result, where it only moves, casts or scales a leaf's entries."""
+    name, out = step.name, shapes[step.results[0]]
+    alias = next(filter(None, seen))
+    moved = alias._replace(own=(True,) * len(out))
+    if name in ("mul", "div"):
+        place = seen.index(alias)
+        other = step.operands[1 - place]
+        size = math.prod(shapes[other]) if isinstance(other, int) else jnp.size(other.value)
+        if size == 1 and out == shapes[step.operands[place]]:
+            if name == "mul" or place == 0:
+                return alias._replace(scale=(*alias.scale, (other, name == "div")))
+    elif name == "convert_element_type":
+        if jnp.issubdtype(step.params["new_dtype"], jnp.floating):
+            return alias
+    elif name in ("reshape", "transpose", "squeeze") and all(alias.own):
+        return moved
+    elif name == "broadcast_in_dim" and all(alias.own):
+        before, axes = shapes[step.operands[0]], step.params["broadcast_dimensions"]
+        kept = [axis for axis, size in zip(axes, before) if size == out[axis]]
+        return alias._replace(own=tuple(i in kept or out[i] == 1 for i in range(len(out))))
+    return None
+
+
+# --- running a trace ------------------------------------------------------------------------------
+
+
+class Entered(NamedTuple):
+    """What a layer's product meets beside its weight."""
+
+    value: jax.Array  # the other operand
+    weight_scale: Any  # factors of weight and bias
+    bias_scale: Any  # None: no bias
+
+
+def run(
+    found: Trace, leaves: list, x, nudges: list, how: Passes = ONE_PASS
+) -> tuple[jax.Array, list]:
+    """f at one sample, `nudges[i]` added to the i-th layer's y: outputs [o], what enters each."""
+    if len(leaves) != len(found.leaves):
+        raise ValueError(f"leaves are {len(found.leaves)} as in the trace, got {len(leaves)}")
+    shapes = [found.steps[layer.step].avals[0].shape for layer in found.layers]
+    if [jnp.shape(nudge) for nudge in nudges] != shapes:
+        raise ValueError(f"nudges have the shapes of the layers' y, {shapes}: see no_nudges")
+    env = dict(zip(found.leaves, leaves)) | dict(zip(found.inputs, jax.tree.leaves(x)))
+
+    def read(atom):
+        return atom.value if isinstance(atom, _Known) else env[atom]
+
+    places = {layer.step: i for i, layer in enumerate(found.layers)}
+    for index, step in enumerate(found.steps):
+        operands = [read(atom) for atom in step.operands]
+        results = _evaluated(step, operands, how if index in places else ONE_PASS)
+        if index in places:
+            results[0] += nudges[places[index]]
+        env.update((step.results[i], value) for i, value in results.items())
+    return read(found.outputs[0]), [_entered(found, layer, read) for layer in found.layers]
+
+
+def _evaluated(step, operands, how):
+    dtypes = {dtype(value) for value in (*operands, *step.avals)}
+    if how.loops and step.name == "dot_general" and len(dtypes) == 1:
+        contracted, _ = step.params["dimension_numbers"]  # a layer's has no batch
+        return {0: in_loops(*operands, contracted)}
+    if how.kernels and step.name == "conv_general_dilated":
+        x, w = operands
+        width = w.shape[_numbers(step).rhs_spec[0]]
+        if w.dtype == jnp.float32 and kernels.supports(step.params, x, width):
+            return {0: kernels.convolution(step.params, how.kernels)(x, w)}
+    return step.evaluate(operands)
+
+
+def _entered(found, layer, read):
+    value = read(found.steps[layer.step].operands[1 - layer.side])
+    bias_scale = None if layer.bias is None else _scale(layer.bias_scale, read)
+    return Entered(value, _scale(layer.weight_scale, read), bias_scale)
+
+
+def _scale(scalars, read):
+    scale = 1.0
+    for atom, divides in scalars:
+        value = jnp.reshape(read(atom), ())
+        scale = scale / value if divides else scale * value
+    return scale
+
+
+def no_nudges(found: Trace) -> list:
+    """Zeros of the shape of each layer's y."""
+    avals = [found.steps[layer.step].avals[0] for layer in found.layers]
+    return [jnp.zeros(aval.shape, aval.dtype) for aval in avals]
+
+
+# --- jacobians of layers with positions, as one matrix product for each sample --------------------
+# The Jacobian of a convolution's weight is sum_p a_p d_p^T over positions p, a_p being the window's
+# content there. Writing out every window's content repeats each input as often as the window has
+# places, 25 times for 5 x 5. The place along the first axis may also be counted on the other side:
+#
+#     sum_y a[y + i, (j, c)] d[y, m]  =  sum_z a[z, (j, c)] d[z - i, m]
+#
+# so that a is repeated for the places j of the other axes alone, and d for those of the first: 5
+# times each, and the product is closer to a square.
+
+
+def jacobian(step: Step, layer: Layer, entered: Entered, d: jax.Array, how: Passes):
+    """The weight's Jacobian [o, ...] of a layer with positions, as an array or as its `Halves`.
+
+    d: as in `sides`; in both cases entries come in an order of their own.
+    """
+    is_kernel = how.kernels and step.name == "conv_general_dilated"
+    if is_kernel and kernels.supports(step.params, entered.value, layer.width):
+        numbers = step.params["dimension_numbers"]
+        a = kernels.image(entered.value, numbers.lhs_spec) * entered.weight_scale
+        before = tuple(low for low, _ in step.params["padding"])
+
+        def one(d):
+            d = kernels.image(d, numbers.out_spec)
+            return kernels.weight_jacobian(a, d, layer.window, before, how.kernels)
+
+        return jax.vmap(one)(d)
+    return products.outer(*sides(step, layer, entered, d), how)
+
+
+def sides(step: Step, layer: Layer, entered: Entered, d: jax.Array) -> tuple:
+    """a [p, k] and d [o, p, m], whose sum over p of outer products is the weight's Jacobian.
+
+    d: cotangents of y, [o, *y]. The Jacobian's entries come in an order of their own.
+    """
+    d = cotangent(layer, d)
+    if step.name == "conv_general_dilated":
+        a, d = _windows(entered.value, d, layer, step)
+    else:
+        contracted = step.params["dimension_numbers"][0][1 - layer.side]
+        free = tuple(axis for axis in range(entered.value.ndim) if axis not in contracted)
+        a = entered.value.transpose(*free, *contracted)
+        a = a.reshape(layer.positions, layer.fan_in)
+    return a * entered.weight_scale, d
+
+
+def cotangent(layer: Layer, d: jax.Array) -> jax.Array:
+    """Cotangents of y [o, *y] as [o, positions, width]."""
+    channels = tuple(axis + 1 for axis in layer.channels)
+    if math.prod(d.shape[axis] for axis in channels) != layer.width:
+        raise ValueError(f"d is [o, *y] with width {layer.width} on axes {channels}: {d.shape}")
+    rest = tuple(axis for axis in range(1, d.ndim) if axis not in channels)
+    return d.transpose(0, *rest, *channels).reshape(len(d), layer.positions, layer.width)
+
+
+def _windows(a, d, layer, step):
+    """Both sides of a convolution, one of them written out for each axis of the window."""
+    params, numbers = step.params, step.params["dimension_numbers"]
+    a = a.transpose(numbers.lhs_spec[0], *numbers.lhs_spec[2:], numbers.lhs_spec[1])
+    inside = [dilation - 1 for dilation in params["lhs_dilation"]]
+    edges = [(low, high, between) for (low, high), between in zip(params["padding"], inside)]
+    a = jax.lax.pad(a, jnp.zeros((), a.dtype), [(0, 0, 0), *edges, (0, 0, 0)])
+    rows = step.avals[0].shape[numbers.out_spec[2]]
+    steps = list(zip(layer.window, params["rhs_dilation"], params["window_strides"]))
+    can = len(a) == 1 and layer.positions > 1 and steps[0][2] == 1
+    shared = can and _is_less(layer, rows, a.shape[1], len(d))
+    for axis, (size, spread, stride) in enumerate(steps, start=1):
+        if axis > 1 or not shared:
+            a = _seen(a, axis, size, spread, stride)
+    if shared:
+        d = _shifted(d.reshape(len(d), rows, -1, layer.width), *steps[0][:2])
+    return a.reshape(d.shape[1], -1), d
+
+
+def _is_less(layer, rows, padded_rows, n_outputs):
+    """Whether fewer values are written out when d takes the first axis of the window."""
+    size = layer.window[0]
+    alone = rows * (layer.fan_in + n_outputs * layer.width)
+    return padded_rows * (layer.fan_in / size + n_outputs * layer.width * size) < alone
+
+
+def _seen(a, axis, size, spread, stride):
+    """What each position along one axis sees, side by side on the last axis.
+
+    Slices, rather than a convolution with an identity: only memory moves, and little is compiled.
+    """
+    reach = (size - 1) * spread
+    starts = range(0, reach + 1, spread)
+    stops = [start + a.shape[axis] - reach for start in starts]
+    cut = [jax.lax.slice_in_dim(a, *ends, stride, axis) for ends in zip(starts, stops)]
+    return jnp.concatenate(cut, axis=-1)
+
+
+def _shifted(d, size, spread):
+    """d [o, rows, rest, m] -> [o, (rows + reach) rest, size m]: row y at y + i spread."""
+    reach = (size - 1) * spread
+    edges = [(i, reach - i) for i in range(0, reach + 1, spread)]
+    d = jnp.concatenate([jnp.pad(d, [(0, 0), edge, (0, 0), (0, 0)]) for edge in edges], axis=-1)
+    return d.reshape(len(d), -1, d.shape[-1])

@@ -1,0 +1,401 @@
+"""What an empirical NTK will cost, and how to compute it: algorithm, tiles, devices."""
+
+import functools
+import math
+import os
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from cgjax.analysis import checks
+from cgjax.analysis.ntk import layers
+from cgjax.analysis.ntk.products import ONE_PASS, Passes, passes
+from cgjax.core.logging import say
+
+FORMS = ("full", "per_output", "trace", "mean_trace", "mean_output")
+ALGORITHMS = ("structured", "jacobian", "vector")
+
+_WORTH_SPLITTING = 2e9  # below, several devices or several tiles cost more than they save
+_SMALL = 64 * 2**20  # bytes that every machine has
+_WORTH_PASSES = 2e10  # below, several passes over little data take longer than one
+_WORTH_CALLS = 2e4  # below, a CPU spends more time on calls of products than in them
+# Operations in a second, seconds of one more step of a program, bytes of Jacobians in a second.
+# Fitted to small kernels on two cores; on a GPU estimated, the last so that a ConvNet goes layer by
+# layer with 4 samples: on an H200 0.49 ms, and 0.69 by whole Jacobians.
+_SPEEDS = {"cpu": (5e10, 1e-8, math.inf), "gpu": (2e13, 5e-6, 5e11)}
+_BUSY_ROWS = 256  # samples times outputs of a tile that still keep a matrix product busy
+_MAX_TILE = 2048
+SMALL_LEAF = 4096  # values: smaller leaves are contracted together
+
+
+class Facts(NamedTuple):
+    """Sizes of f at one sample, as numbers of values."""
+
+    outputs: int
+    params: int
+    flops: int  # of one evaluation
+    activations: int  # of all intermediate results
+    dense: tuple  # (fan_in with bias, width) of each layer with one position
+    spread: tuple  # (positions, fan_in with bias, width) of each layer with several
+    rest: tuple  # sizes of the leaves that belong to no layer
+    itemsize: int
+    leaves: tuple = ()  # sizes of all
+
+
+class How(NamedTuple):
+    """What a program of a kernel has to know."""
+
+    form: str
+    algorithm: str
+    directions: int  # how many NTK-vector products at once
+    precision: str
+    passes: Passes
+    chunk: int  # samples whose factors are computed at a time in a program of the whole; 0: all
+
+
+class Plan(NamedTuple):
+    """How one kernel is computed."""
+
+    how: How
+    tile: int  # samples per tile, on all devices together
+    held: int  # tiles of x1 whose Jacobians, or factors of them, are alive at once
+    n_devices: int
+    is_whole: bool  # a single program on one device
+    flops: float  # in all
+    peak: float  # bytes, on each device
+    text: str  # the plan in one line
+
+    @property
+    def algorithm(self) -> str:
+        return self.how.algorithm
+
+
+_TOLD = set()
+
+
+def tell(plan: Plan) -> None:
+    """Says the plan, where it was not said before."""
+    told = (plan.how.form, plan.algorithm, plan.tile, plan.n_devices, plan.flops)
+    if told not in _TOLD:
+        _TOLD.add(told)
+        say(plan.text)
+
+
+def plan(
+    f: Callable,
+    params,
+    x1,
+    x2=None,
+    form: str = "full",
+    algorithm: str = "auto",
+    memory: float | None = None,
+    tile: int | None = None,
+    devices=None,
+    precision: str = "highest",
+) -> Plan:
+    """How `ntk.empirical` would go about these arguments; nothing is computed."""
+    insist = devices is not None
+    devices = list(devices) if insist else jax.local_devices()
+    if not devices:
+        raise ValueError("devices is empty: name one at least, or leave it out")
+    memory = available(devices) if memory is None else memory
+    leaves, tree = jax.tree.flatten((params, x1, x2))
+    inside = False
+    avals = []
+    for leaf in leaves:
+        inside = inside or isinstance(leaf, jax.core.Tracer)
+        avals.append((leaf.shape, leaf.dtype) if hasattr(leaf, "dtype") else ((), float))
+    n_devices = 1 if inside else len(devices)
+    x64 = jax.config.jax_enable_x64
+    key = (f, tree, tuple(avals), form, algorithm, memory, tile, n_devices, insist, inside, x64)
+    return _planned(*key, precision, devices[0].platform)
+
+
+@functools.lru_cache(maxsize=256)
+def _planned(
+    f,
+    tree,
+    avals,
+    form,
+    algorithm,
+    memory,
+    tile,
+    n_devices,
+    insist,
+    inside,
+    x64,
+    precision,
+    platform,
+):
+    del x64  # part of the key alone: it decides what a dtype means
+    structs = [
+        jax.ShapeDtypeStruct(shape, layers.dtype(jax.ShapeDtypeStruct(shape, dtype)))
+        for shape, dtype in avals
+    ]
+    params, x1, x2 = tree.unflatten(structs)
+    n1, n2 = check_samples(x1=x1, x2=x2)
+    sizes = facts(f, params, x1)
+    if inside:  # of someone's jit or vmap: one program, and no tiles
+        tile = max(n1, n2 or 0)
+    given = (sizes, n1, n2, form, algorithm, memory, n_devices, tile, insist)
+    return choose(*given, precision, platform)
+
+
+def small(f: Callable, params, x1, x2, form, algorithm, precision) -> Plan | None:
+    """The plan of a kernel so small that no tiles, devices or free memory matter; else None."""
+    devices = jax.local_devices()
+    memory = max(_SMALL, available(devices) / 16)
+    leaves, tree = jax.tree.flatten((params, x1, x2))
+    avals = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+    key = (f, tree, avals, form, algorithm, memory, None, 1, False, False)
+    plan = _planned(*key, jax.config.jax_enable_x64, precision, devices[0].platform)
+    is_little = plan.flops < _WORTH_SPLITTING or len(devices) == 1
+    return plan if plan.is_whole and plan.peak < memory and is_little else None
+
+
+def check_samples(**given) -> list:
+    """The numbers of samples of trees with leaves [n, ...], of the same ranks; None of None."""
+    lengths, ranks = [], set()
+    for name, x in given.items():
+        leaves = jax.tree.leaves(x)
+        n = {leaf.shape[:1] for leaf in leaves}
+        if leaves and (len(n) > 1 or () in n or (0,) in n):
+            raise ValueError(f"{name} has samples on its first axis, as many in each leaf")
+        lengths.append(leaves[0].shape[0] if leaves else None)
+        if leaves:
+            ranks.add(tuple(len(leaf.shape) for leaf in leaves))
+    if len(ranks) > 1:
+        raise ValueError(f"{' and '.join(given)} are alike, but have different numbers of axes")
+    return lengths
+
+
+def facts(f: Callable, params, x) -> Facts:
+    """Sizes of f(params, x), from shapes alone; x [n, ...]."""
+    check_samples(x=x)
+    x = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), x)
+    leaves = jax.tree.leaves(params)
+    found = layers.trace(f, params, x)
+    sizes = [
+        (layer.positions, layer.fan_in + (layer.bias is not None), layer.width)
+        for layer in found.layers
+    ]
+    floats = [a for a in leaves if layers.is_float(a)]
+    if any(jnp.issubdtype(layers.dtype(a), jnp.complexfloating) for a in leaves):
+        raise ValueError("params holds a complex leaf: give its real and imaginary parts")
+    if not floats:
+        raise ValueError("params holds no floating-point leaf to differentiate")
+    values = [math.prod(layers.shape(aval)) for step in found.steps for aval in step.avals]
+    return Facts(
+        outputs=found.n_outputs,
+        params=sum(a.size for a in floats),
+        flops=found.flops,
+        activations=sum(values),
+        dense=tuple((k, m) for p, k, m in sizes if p == 1),
+        spread=tuple(size for size in sizes if size[0] > 1),
+        rest=tuple(leaves[i].size for i in found.rest),
+        itemsize=max(a.dtype.itemsize for a in floats),
+        leaves=tuple(a.size for a in floats),
+    )
+
+
+def available(devices) -> float:
+    """Bytes on each device that a kernel may use: half of what is free, roughly.
+
+    Rounded down to one of four steps per doubling: were it exact, each call would plan anew, and
+    perhaps compile other tiles.
+    """
+    if not devices:
+        raise ValueError("devices is empty")
+    stats = devices[0].memory_stats() or {}
+    if "bytes_limit" in stats:
+        free = stats["bytes_limit"] - stats.get("bytes_in_use", 0)
+    else:
+        name = "SC_AVPHYS_PAGES" if "SC_AVPHYS_PAGES" in os.sysconf_names else "SC_PHYS_PAGES"
+        free = os.sysconf(name) * os.sysconf("SC_PAGE_SIZE") / len(devices)
+    step = 2.0 ** (math.floor(math.log2(max(free, 8))) - 2)
+    return free // step * step / 2
+
+
+def choose(
+    sizes: Facts,
+    n1: int,
+    n2: int | None,
+    form: str,
+    algorithm: str,
+    memory: float,
+    n_devices: int,
+    tile: int | None = None,
+    insist: bool = False,
+    precision: str = "highest",
+    platform: str = "cpu",
+) -> Plan:
+    """The cheapest algorithm whose tiles fit in memory; n2 None: the kernel is symmetric.
+
+    memory: bytes on each device. n_devices: how many may be used; little work uses one, unless
+    `insist`. platform: the devices' kind.
+    """
+    for given, known in ((form, FORMS), (algorithm, ("auto", *ALGORITHMS))):
+        if given not in known:
+            raise ValueError(f"no '{given}': use one of {', '.join(known)}")
+    counts = {"n1": n1, "n2": n2, "tile": tile, "n_devices": n_devices}
+    for name, count in counts.items():
+        if count is not None:
+            checks.integer(name, count, 1)
+    checks.bounded("memory", memory, 0, above=True)
+    names = ALGORITHMS if algorithm == "auto" else (algorithm,)
+    hows = [How(form, name, 0, precision, ONE_PASS, 0) for name in names]
+    plans = [_plan(sizes, n1, n2, how, memory, n_devices, tile, insist, platform) for how in hows]
+    fitting = [plan for plan in plans if plan.peak <= memory] or plans[-1:]
+    return min(fitting, key=lambda plan: _seconds(plan, sizes, n1, n2, platform))
+
+
+def _seconds(plan, sizes, n1, n2, platform):
+    """About how long a plan takes: operations; for small kernels steps, and what is kept."""
+    steps = {
+        "structured": 2 * len(sizes.dense) + 3 * len(sizes.spread),
+        "jacobian": sum(size > SMALL_LEAF for size in sizes.leaves),
+        "vector": (n2 or n1) * _outputs(sizes, plan.how.form) / max(1, plan.how.directions),
+    }[plan.algorithm]
+    kept = _costs(sizes, plan.how.form, plan.algorithm)[2] * sizes.itemsize * (n1 + (n2 or 0))
+    operations, step, moved = _SPEEDS.get(platform, _SPEEDS["gpu"])
+    return plan.flops / operations + steps * step + kept / moved
+
+
+def _plan(sizes, n1, n2, how, memory, n_devices, tile, insist, platform):
+    form, name = how.form, how.algorithm
+    per_sample, per_pair, _, _ = _costs(sizes, form, name)
+    rows = n1 if n2 is None else max(n1, n2)
+    pairs = n1 * n1 / 2 if n2 is None else n1 * n2
+    flops = per_sample * (n1 + (n2 or 0)) + per_pair * pairs
+    several = passes(how.precision, platform) if flops > _WORTH_PASSES else ONE_PASS
+    how = how._replace(passes=several._replace(loops=platform == "cpu" and flops < _WORTH_CALLS))
+    if (flops < _WORTH_SPLITTING or rows < n_devices) and not insist:
+        n_devices = 1
+    is_triangle = n2 is None and per_pair * pairs > _WORTH_SPLITTING
+    # A CPU keeps a tile in its cache.
+    in_tiles = tile is not None or n_devices > 1 or (is_triangle and platform == "cpu")
+    if not in_tiles and name != "vector":
+        chunk, peak = _chunk(sizes, how, n1, n2, memory, platform)
+        if peak <= memory:
+            if n2 is None:  # what is computed on the other side of the diagonal
+                flops += per_pair * pairs / (4 if is_triangle else 1)
+            plan = Plan(how._replace(chunk=chunk), rows, 1, 1, True, flops, peak, "")
+            return plan._replace(text=_text(plan, sizes, n1, n2, memory))
+    t, directions = _tile(sizes, form, name, rows, is_triangle, memory, n_devices)
+    t = t if tile is None else math.ceil(tile / n_devices)
+    once, right, left = _bytes(sizes, form, name, t, directions, n_devices)
+    n_tiles = math.ceil(n1 / (t * n_devices))
+    held = max(1, min(n_tiles, int((memory - once - right) // max(1, left))))
+    # Beyond the first group of tiles held, what the columns need is computed again.
+    again = math.ceil(n_tiles / held) - 1
+    if n2 is None:
+        flops += per_sample * n1 * again / 2 + per_pair * n1 * t * n_devices / 2
+    else:
+        flops += per_sample * n2 * again
+    peak = once + right + held * left
+    whole = n_devices == 1 and rows <= t
+    how = how._replace(directions=directions)
+    plan = Plan(how, t * n_devices, held, n_devices, whole, flops, peak, "")
+    return plan._replace(text=_text(plan, sizes, n1, n2, memory))
+
+
+def _chunk(sizes, how, n1, n2, memory, platform):
+    """For one program of the whole kernel: samples whose factors are computed at a time; bytes."""
+    _, _, kept, work = _costs(sizes, how.form, how.algorithm)
+    rows = n1 if n2 is None else max(n1, n2)
+    fixed, blocks = kept * (n1 + (n2 or 0)), 3
+    if tuning := how.passes.kernels:  # numbers and their halves; parts of sums
+        fixed *= 2
+        blocks += math.ceil(max((k * m for _, k, m in sizes.spread), default=0) / tuning.span)
+    fixed += blocks * n1 * (n2 or n1) * _values_per_pair(sizes, how.form)
+    chunk = rows
+    # A CPU computes slowly inside a loop of the program.
+    while platform != "cpu" and chunk > 1 and sizes.itemsize * (fixed + chunk * work) > memory:
+        chunk = math.ceil(chunk / 2)
+    return chunk, sizes.itemsize * (fixed + chunk * work)
+
+
+def _outputs(sizes, form):
+    return 1 if form == "mean_output" else sizes.outputs
+
+
+def _values_per_pair(sizes, form):
+    o = _outputs(sizes, form)
+    return {"full": o * o, "per_output": o}.get(form, 1)
+
+
+def _costs(sizes, form, name):
+    """FLOPs per sample and per pair; values kept per sample, and needed for a moment."""
+    o, f = _outputs(sizes, form), sizes.flops
+    products = o * o if form == "full" else o
+    work = (1 + o) * sizes.activations
+    if name == "vector":
+        return 2 * o * f, 2 * o * f, 0, work
+    if name == "jacobian":
+        return f * (1 + 2 * o), 2 * sizes.params * products, o * sizes.params, work
+    flat = sum(k * m for _, k, m in sizes.spread) + sum(sizes.rest)
+    outer = sum(2 * o * p * k * m for p, k, m in sizes.spread)
+    pair = 2 * flat * products + sum(2 * k + (2 * m + 1) * products for k, m in sizes.dense)
+    kept = o * flat + sum(k + o * m for k, m in sizes.dense)
+    work += max((p * k for p, k, _ in sizes.spread), default=0)
+    return f * (1 + o) + outer, pair, kept, work
+
+
+def _bytes(sizes, form, name, t, directions, n_devices):
+    """Bytes on a device: for a moment; of the right side of a block; of each tile held."""
+    _, _, kept, work = _costs(sizes, form, name)
+    block = 3 * t * t * n_devices * _values_per_pair(sizes, form)
+    moving = directions * (sizes.params + t * sizes.activations)
+    # The right side is gathered whole on every device.
+    values = (t * work + block + moving, t * n_devices * kept, t * kept)
+    return tuple(sizes.itemsize * value for value in values)
+
+
+def _tile(sizes, form, name, rows, is_triangle, memory, n_devices):
+    """Samples per tile and device, and NTK-vector products at once."""
+    o = _outputs(sizes, form)
+    t = min(math.ceil(rows / n_devices), _MAX_TILE)
+    if is_triangle:
+        # Four tiles or more leave out most of the lower triangle.
+        t = min(t, math.ceil(max(rows / 4, _BUSY_ROWS / o) / n_devices))
+    directions = o if name == "vector" else 0
+    while sum(_bytes(sizes, form, name, t, directions, n_devices)) > memory:
+        if directions > 1:
+            directions //= 2
+        elif t > 1:
+            t //= 2
+        else:
+            break
+    return t, directions
+
+
+# --- in words -------------------------------------------------------------------------------------
+
+
+def _text(plan, sizes, n1, n2, memory):
+    o = _outputs(sizes, plan.how.form)
+    whole = o * sizes.params * sizes.itemsize * (n1 if n2 is None else max(n1, n2))
+    what = {
+        "structured": f"structured ({len(sizes.dense)} dense layers as products of factors, "
+        f"{len(sizes.spread)} layers with positions, {len(sizes.rest)} other leaves)",
+        "jacobian": "Jacobian contraction",
+        "vector": f"NTK-vector products, {plan.how.directions} at once",
+    }[plan.algorithm]
+    down, across = math.ceil(n1 / plan.tile), math.ceil((n2 or n1) / plan.tile)
+    n_tiles = down * (down + 1) // 2 if n2 is None else down * across
+    return (
+        f"ntk {n1:,} x {n2 or n1:,}, {plan.how.form}, {sizes.outputs} outputs, "
+        f"{sizes.params:,} params: {what}; {_scaled(plan.flops, 1000, 'FLOP')}; "
+        f"Jacobian {_scaled(whole, 1024, 'B')}, peak about {_scaled(plan.peak, 1024, 'B')} of "
+        f"{_scaled(memory, 1024, 'B')} on each of {plan.n_devices} devices; "
+        f"{n_tiles:,} tiles of {plan.tile:,}"
+    )
+
+
+def _scaled(value, base, unit):
+    power = 0
+    while value >= base and power < 5:
+        value, power = value / base, power + 1
+    return f"{value:.3g} {('', 'k', 'M', 'G', 'T', 'P')[power]}{unit}"

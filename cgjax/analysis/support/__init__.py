@@ -1,0 +1,467 @@
+"""Sufficient support (Wiedemer et al. 2023): can the data identify every component value?
+
+P has sufficient support (Def. 3) when, for each component k and each of its values z_k, there are
+points P' of the support with p_k = z_k such that the Jacobian of C with respect to the component's
+output phi_k, summed over P', has full column rank. The sum can lose rank by cancellation; what
+identification needs is the *stack* of the Jacobians. Both ask too much where C ignores some
+directions everywhere: the *relaxed* condition only asks that whatever P' hides stays hidden on Q,
+to first or second order. It is no theorem.
+
+`audit` asks about one component and scenes that you give, `audit_support` puts components and the
+other premises together, `audit_latents` finds the scenes itself, from samples of P and Q.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cgjax.analysis import checks
+from cgjax.analysis.support import jacobians, latent_space, words
+from cgjax.analysis.support.latent_space import (
+    Connection,
+    Continuity,
+    Coverage,
+    connection,
+    continuity,
+    coverage,
+)
+
+__all__ = [
+    "audit", "audit_latents", "audit_support", "connection", "coverage", "jacobian_rank",
+]  # fmt: skip
+
+QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
+CHECKED = 4  # values at which a composition is tried for mixing positions
+LINES = 32  # between scenes, on which C is looked at for jumps
+
+
+class Audit(NamedTuple):
+    """What `audit` found for m values of one component."""
+
+    passes: np.ndarray  # [m] whether the condition holds
+    sigma_min: np.ndarray  # [m] smallest singular value over P'; grows with P', see sigma_mean
+    failing: np.ndarray  # indices of the values that fail
+    share: float  # of values that pass
+    verdict: str  # in one line
+    n_failing: np.ndarray  # [m] positions that fail; not pixelwise: failing directions
+    where: np.ndarray | None  # [m, ...] the failing positions themselves; pixelwise only
+    quantiles: np.ndarray  # [5] of sigma_min over the values: least, quarters, largest
+    leak: np.ndarray  # [m] relaxed: how much of what P' hides shows on Q; else 0
+    assumption: str  # "" or what fails: "A2" (values never seen), "A3" (rank), "A2 and A3"
+    sigma_mean: np.ndarray | None = None  # [m] sigma_min of the mean Jacobian (of the stack: of its
+    # root mean square): comparable between supports with few and with many points
+    subsets: tuple = ()  # [m] indices of the points P' whose evidence this is; None: all of them
+
+
+class SupportAudit(NamedTuple):
+    """The premises on a support: all components, coverage, connection, continuity of C."""
+
+    components: tuple[Audit, ...]
+    coverage: Coverage | None
+    holds: bool  # every premise was measured, and none fails
+    assumption: str  # what fails, of "A1", "A2", "A3", "connection", joined by "and"
+    verdict: str  # one paragraph
+    connection: Connection | None = None
+    continuity: dict = MappingProxyType({})  # of "C" and, where given, of "component k"
+    unmeasured: tuple = ()  # premises that nobody looked at
+
+
+def jacobian_rank(jacobians: jax.Array, rtol: float, atol: float) -> tuple[jax.Array, jax.Array]:
+    """Ranks [...] and singular values [..., min(rows, columns)] of matrices [..., rows, columns].
+
+    Counts the singular values above max(rtol * the matrix's largest, atol).
+    """
+    checks.tolerances(rtol, atol)
+    checks.finite(jacobians=jacobians)
+    jacobians = jnp.asarray(jacobians)
+    if jacobians.ndim < 2:
+        raise ValueError(f"jacobians are matrices [..., rows, columns], got {jacobians.shape}")
+    if not jnp.issubdtype(jacobians.dtype, jnp.floating):
+        jacobians = jacobians.astype(float)
+    _check_precision(jacobians, rtol, atol)
+    sigma = jnp.linalg.svd(jacobians, compute_uv=False)
+    largest = jnp.max(sigma, axis=-1, keepdims=True, initial=0)
+    return jnp.sum(sigma > jnp.maximum(rtol * largest, atol), axis=-1), sigma
+
+
+def audit(
+    composition: Callable,
+    slots: jax.Array,
+    component: int,
+    partners: jax.Array | Callable,
+    pixelwise: bool = True,
+    rtol: float = 1e-5,
+    atol: float = 1e-3,
+    where: jax.Array | None = None,
+    condition: str = "sum",
+    unseen: jax.Array | Callable | None = None,
+    order: int = 1,
+) -> Audit:
+    """Whether each value of one component is identified by the points P' it is seen in.
+
+    composition: `C(slots)`, from a sequence of K arrays [n, ...] to one.
+    slots: m outputs of the component, [m, ...]: the values to test.
+    partners: [m, p, K, ...], for each value the full slot tuples of P'; or a function of the
+        index that returns [p, K, ...] or K arrays [p, ...]. An empty P' identifies nothing.
+    pixelwise: C acts at each position of all but the last axis on its own, so that the Jacobian is
+        block diagonal and one small block per position is enough. False: any C.
+    where: boolean [m, ...], without the last axis: judge only these positions. Pixelwise only.
+    condition: "sum" (the theorem's; where the sum over all points fails and the stack does not,
+        some of the points are tried, `jacobians.search`), "stack" (weaker: all that identification
+        needs), or "relaxed" (weaker still: directions that P' hides may stay unknown if C hides
+        them on Q too, to this `order`, 1 or 2).
+    unseen: tuples of Q for each value, in the form of `partners`; for "relaxed".
+
+    >>> audit(lambda slots: slots[0] + slots[1], images, 0, tuples).share
+    1.0
+    """
+    checks.tolerances(rtol, atol)
+    checks.finite(slots=slots)
+    checks.integer("order", order, 1, 2)
+    slots = np.asarray(slots)
+    check_arguments(slots, partners, where, pixelwise, condition, unseen)
+    rows = []
+    # Rank is a question about small numbers: float64, whatever the arrays are.
+    with jax.enable_x64(True):
+        n_checked = min(CHECKED, len(slots))
+        checked = set(np.linspace(0, len(slots) - 1, n_checked).astype(int)) if pixelwise else ()
+        for i in range(len(slots)):
+            points = slot_points("partners", partners, i, component, slots[i])
+            if i in checked:
+                jacobians.check_pixelwise(composition, points, component)
+            judged = slice(None) if where is None else np.asarray(where[i], bool).ravel()
+            others = None
+            if condition == "relaxed":
+                others = slot_points("unseen", unseen, i, component, slots[i])
+                if not len(others[0]):
+                    raise ValueError(
+                        "unseen is empty: the relaxed condition needs points of Q for every value"
+                    )
+            rows.append(
+                _value(
+                    composition, points, component, pixelwise, condition, rtol, atol, judged,
+                    others, order,
+                )
+            )  # fmt: skip
+    return _collect(rows, slots.shape[1:], pixelwise, condition, order)
+
+
+class _Value(NamedTuple):
+    """One value's evidence, at the judged blocks."""
+
+    sigma: np.ndarray  # [blocks, M]
+    hidden: np.ndarray  # [blocks, M] directions that count as unknown
+    leak: np.ndarray  # [blocks]
+    judged: np.ndarray | slice
+    n_points: int
+    subset: np.ndarray | None
+    n_rows: tuple  # rows and columns of a block
+
+
+def _value(
+    composition, points, component, pixelwise, condition, rtol, atol, judged, others, order
+) -> _Value:
+    own, subset = points[component], None
+    n_columns = own.shape[-1] if pixelwise else math.prod(own.shape[1:])
+    if not len(own):
+        sigma, vectors = jacobians.nothing(own, pixelwise)
+        n_rows = 0
+    else:
+        stacked = condition != "sum"
+        whole = jacobians.merged(composition, points, component, pixelwise, stacked)
+        _check_precision(whole, rtol, atol)
+        n_rows = whole.shape[1]
+        if condition == "relaxed":
+            sigma, vectors = (np.asarray(found) for found in jacobians.compiled_spectrum(whole))
+        else:  # only what P' hides needs directions, and they cost most of the SVD
+            sigma, vectors = np.asarray(jacobians.compiled_singular_values(whole)), None
+    least = max(rtol * sigma.max(initial=0), atol)
+    hidden, leak = sigma <= least, np.zeros(len(sigma))
+
+    def n_hidden(values):
+        return np.sum(values <= max(rtol * values.max(initial=0), atol))
+
+    if condition == "sum" and n_columns <= n_rows and len(own) > 1 and hidden[judged].any():
+        stack = jacobians.merged(composition, points, component, pixelwise, True)
+        # No sum has a higher rank than the stack.
+        if not n_hidden(np.asarray(jacobians.compiled_singular_values(stack))[judged]):
+            found = jacobians.search(composition, points, component, pixelwise, judged, n_hidden)
+            if found[0] is not None:
+                subset, sigma = found[0], np.array(sigma)
+                sigma[judged], hidden[judged] = found[1], False
+    if condition == "relaxed":
+        sizes = (composition, others, component, pixelwise, vectors, hidden)
+        leak = jacobians.leak(*sizes)
+        if order == 2 and len(own):
+            bent = jacobians.second_leak(
+                composition, points, others, component, pixelwise, vectors, hidden, least
+            )
+            leak = np.maximum(leak, bent)
+        hidden = hidden & (leak > least)[:, None]
+    return _Value(
+        sigma[judged], hidden[judged], leak[judged], judged, len(own), subset, (n_rows, n_columns)
+    )
+
+
+def audit_support(
+    composition: Callable,
+    slots: Sequence[jax.Array],
+    partners: Sequence[jax.Array | Callable],
+    found: Coverage | None = None,
+    connected: Connection | None = None,
+    jumps: dict[str, Continuity] = MappingProxyType({}),
+    **options,
+) -> SupportAudit:
+    """`audit` of every component and the other premises on a support, as one verdict.
+
+    slots, partners (and `where`, `unseen`, where given): one entry per component.
+    found: `coverage` of P with respect to Q, of whole components (`sizes`). connected: `connection`
+    of P. Left out, they stay unmeasured, and the verdict says so. C is looked at for jumps between
+    scenes of P'. jumps: what `continuity` found of the components, by name.
+    """
+    each = {name: value for name, value in options.items() if name in ("where", "unseen")}
+    check_components(slots, partners, each)
+    audits = []
+    for k in range(len(slots)):
+        own = {**options, **{name: value[k] for name, value in each.items()}}
+        audits.append(audit(composition, slots[k], k, partners[k], **own))
+    jumps = _continuity(composition, slots, partners) | dict(jumps)
+    failing = {word for one in audits for word in one.assumption.split(" and ") if word}
+    measured = {"A2": found, "connection": connected}
+    failing |= {name for name, one in measured.items() if one is not None and not one.holds}
+    failing |= {"A1"} if any(not one.holds for one in jumps.values()) else set()
+    unmeasured = () if "C" in jumps else ("A1",)
+    unmeasured += tuple(name for name, one in measured.items() if one is None)
+    if found is not None and found.holds and not found.components:
+        unmeasured += ("A2",)  # which is about components, not about their latents one by one
+    failing = sorted(failing)
+    condition = options.get("condition", "sum")
+    verdict = words.of_support(audits, found, connected, jumps, failing, unmeasured, condition)
+    return SupportAudit(
+        tuple(audits), found, not failing and not unmeasured, " and ".join(failing), verdict,
+        connected, jumps, unmeasured,
+    )  # fmt: skip
+
+
+def audit_latents(
+    composition: Callable,
+    components: Sequence[Callable],
+    latents_P: jax.Array,
+    latents_Q: jax.Array,
+    sizes: Sequence[int] = (),
+    n_values: int = 64,
+    n_partners: int = 32,
+    radius: float | None = None,
+    names: Sequence[str] = (),
+    bins: int = 20,
+    tested: Sequence[int] | None = None,
+    **options,
+) -> SupportAudit:
+    """Every premise on a support, from samples of P and Q [n, D] and the true components.
+
+    components: K functions [n, d_k] -> [n, ...] of consecutive latents; sizes: d_1 ... d_K where
+    they differ. Tested are n_values component values of Q, or those of its rows `tested`. The
+    scenes of P that show a value are those, the n_partners nearest at most, whose own value is
+    within `radius` of it; without one, within the `coverage.resolution` of P's values. The tested
+    value itself takes their slot's place. So the answer holds at that resolution, which the verdict
+    names. With a radius of 0 only equal values count, as in tables of discrete factors; P connects
+    at its own resolution then.
+    options: those of `audit`: condition, order, pixelwise, rtol, atol.
+
+    >>> audit_latents(lambda slots: slots[0] + slots[1], [jnp.sin, jnp.cos], p, q).verdict
+    """
+    if not len(components):
+        raise ValueError("components is empty: give one function of the latents for each slot")
+    sizes = tuple(sizes) or (np.shape(latents_P)[-1] // len(components),) * len(components)
+    if len(sizes) != len(components):
+        raise ValueError(f"sizes are of {len(components)} components, got {sizes}")
+    for name, low in (("n_values", n_values), ("n_partners", n_partners)):
+        checks.integer(name, low, 1)
+    found = coverage(latents_P, latents_Q, bins, names, sizes, radius)
+    p, q = (np.asarray(latents) for latents in (latents_P, latents_Q))
+    dims = [list(d) for d in latent_space.components(sizes)]
+    if tested is None:
+        tested = np.unique(np.linspace(0, len(q) - 1, min(n_values, len(q))).astype(int))
+    checks.indices("tested", tested, len(q))
+    lines = p[np.linspace(0, len(p) - 1, LINES + 1).astype(int)]
+    slots, jumps = [], {}
+    for k, (phi, d) in enumerate(zip(components, dims)):
+        slots.append(_outputs(k, phi, q[tested][:, d]))
+        jumps[f"component {k}"] = continuity(phi, lines[:-1, d], lines[1:, d])
+
+    def scenes(latents):
+        near = [
+            latent_space.neighbours(q[tested][:, d], latents[:, d], n_partners, radius)
+            for d in dims
+        ]
+        return _scenes_near(components, dims, latents, slots, near)
+
+    if options.get("condition") == "relaxed":
+        options["unseen"] = scenes(q)
+    connected = latent_space.connection(latents_P, names, radius or None)
+    return audit_support(composition, slots, scenes(p), found, connected, jumps, **options)
+
+
+def _outputs(k, phi, latents):
+    outputs = np.asarray(phi(latents))
+    if outputs.shape[:1] != latents.shape[:1]:
+        raise ValueError(
+            f"components[{k}] gives {outputs.shape} for {len(latents)} points: one output for each"
+        )
+    return outputs
+
+
+def _scenes_near(components, dims, latents, slots, near):
+    """For each component, i -> K arrays [p, ...]: scenes near[k][i] with value i as component k."""
+    # Samples may be many and outputs large: only scenes that are near some value are drawn.
+    used = np.unique(np.concatenate([[0], *(rows for each in near for rows in each)])).astype(int)
+    outputs = [
+        _outputs(k, phi, latents[used][:, d]) for k, (phi, d) in enumerate(zip(components, dims))
+    ]
+
+    def of(component):
+        def scenes(i):
+            rows = np.searchsorted(used, near[component][i])
+            found = [output[rows] for output in outputs]
+            own = slots[component][i]
+            found[component] = np.broadcast_to(own, (len(rows), *own.shape))
+            return tuple(found)
+
+        return scenes
+
+    return [of(component) for component in range(len(components))]
+
+
+def _continuity(composition, slots, partners):
+    """Whether C jumps on lines between scenes of P' of different values; {} without two."""
+    scenes = []
+    with jax.enable_x64(True):
+        for k, scenes_of in enumerate(partners):
+            for i in range(min(len(slots[k]), LINES)):
+                points = slot_points("partners", scenes_of, i, k, np.asarray(slots[k][i]))
+                scenes += [tuple(slot[j] for slot in points) for j in range(min(2, len(points[0])))]
+        if len(scenes) < 2:
+            return {}
+        starts = tuple(np.stack(slot) for slot in zip(*scenes[:LINES]))
+        stops = tuple(np.stack(slot) for slot in zip(*(scenes[1:] + scenes[:1])[:LINES]))
+        found = continuity(jax.jit(lambda scene: composition(list(scene))), starts, stops)
+        return {"C": found}
+
+
+# --- the answer ---------------------------------------------------------------
+
+
+def _check_precision(matrices, rtol, atol):
+    """Singular values carry an error of about eps times the largest: no tolerance below that."""
+    eps = np.finfo(matrices.dtype).eps * max(matrices.shape[-2:])
+    if matrices.dtype != np.float64 and atol < eps and rtol < eps:
+        raise ValueError(
+            f"rtol={rtol:g} needs float64, but the Jacobian is {matrices.dtype}: compute it in "
+            f"float64 (jax.enable_x64), or use rtol of at least {eps:.0e}"
+        )
+
+
+def _collect(rows, shape, pixelwise, condition, order):
+    n_failing, masks = [], []
+    for one in rows:
+        lacking = one.hidden.any(axis=1) if pixelwise else one.hidden
+        n_failing.append(int(lacking.sum()))
+        if pixelwise:
+            mask = np.zeros(math.prod(shape[:-1]), bool)
+            mask[one.judged] = lacking
+            masks.append(mask.reshape(shape[:-1]))
+    n_failing = np.array(n_failing)
+    passes, sigma_min = n_failing == 0, np.array([one.sigma.min(initial=np.inf) for one in rows])
+    used = np.array([one.n_points if one.subset is None else len(one.subset) for one in rows])
+    failing = np.flatnonzero(~passes)
+    unseen = np.array([one.n_points == 0 for one in rows])[failing]
+    names = (("A2", unseen.any()), ("A3", (~unseen).any()))
+    verdict = words.of_component(
+        passes, sigma_min, n_failing, pixelwise, condition, order, unseen.sum(), rows[0].n_rows
+    )
+    return Audit(
+        passes=passes,
+        sigma_min=sigma_min,
+        failing=failing,
+        share=float(np.mean(passes)),
+        verdict=verdict,
+        n_failing=n_failing,
+        where=np.stack(masks) if pixelwise else None,
+        quantiles=np.quantile(sigma_min, QUANTILES),
+        leak=np.array([one.leak.max(initial=0.0) for one in rows]),
+        assumption=" and ".join(name for name, fails in names if fails),
+        sigma_mean=sigma_min / np.maximum(used, 1) ** (1.0 if condition == "sum" else 0.5),
+        subsets=tuple(one.subset for one in rows),
+    )
+
+
+# --- slot tuples of P' and Q as callers give them: [m, p, K, ...], or a function of the index -----
+
+
+CONDITIONS = ("sum", "stack", "relaxed")
+_SAME = 1e-3  # how far the component's own slot in P' may be from the value that is tested
+
+
+def slot_points(name, given, i, component, value):
+    """The slot tuples of P' for value i: K arrays [p, ...] in float64."""
+    points = given(i) if callable(given) else given[i]
+    if not isinstance(points, tuple | list):
+        points = [points[:, k] for k in range(points.shape[1])]
+    if not isinstance(component, int | np.integer) or not 0 <= component < len(points):
+        raise ValueError(f"component {component}: {name} hold slots 0 to {len(points) - 1}")
+    if points[component].shape[1:] != value.shape:
+        raise ValueError(
+            f"values are {value.shape}, but slot {component} of their {name} is "
+            f"{points[component].shape[1:]}: {name} are [m, points, slots, ...]"
+        )
+    if len({len(slot) for slot in points}) > 1:
+        raise ValueError(f"{name}: slots have {[len(slot) for slot in points]} points, not as many")
+    for slot in points if callable(given) else ():
+        checks.finite(**{name: slot})
+    points = tuple(np.asarray(slot, np.float64) for slot in points)
+    off = np.max(np.abs(points[component] - value), initial=0)
+    if off > _SAME * max(1, np.max(np.abs(value), initial=0)):
+        raise ValueError(
+            f"{name} of value {i} hold another value in slot {component}, off by {off:.2g}: P' is "
+            "points in which the component has the value tested"
+        )
+    return points
+
+
+def check_arguments(slots, partners, where, pixelwise, condition, unseen):
+    if slots.ndim < 1 + pixelwise or slots.size == 0:
+        raise ValueError(f"no values to test: slots is empty or no [m, ...]: {slots.shape}")
+    if condition not in CONDITIONS:
+        raise ValueError(f"unknown condition '{condition}': one of {', '.join(CONDITIONS)}")
+    if condition == "relaxed" and unseen is None:
+        raise ValueError("the relaxed condition compares P' with Q: pass unseen, tuples of Q")
+    if where is not None:
+        checks.positions(where, slots.shape, pixelwise)
+    for name, given in (("partners", partners), ("unseen", unseen)):
+        if given is None or callable(given):
+            continue
+        if len(given) != len(slots):
+            raise ValueError(f"{name} is for {len(given)} values, slots holds {len(slots)}")
+        for points in given:
+            for slot in points if isinstance(points, tuple | list) else (points,):
+                checks.finite(**{name: slot})
+
+
+def check_components(slots, partners, each):
+    """Entries for every component, and for all of them."""
+    for name, value in {"slots": slots, "partners": partners, **each}.items():
+        is_each = isinstance(value, tuple | list) or np.ndim(value) > 0
+        if not is_each or len(value) != len(slots):
+            raise ValueError(f"{name} has one entry for each of {len(slots)} components")
+    if not len(slots):
+        raise ValueError("slots is empty: there is no component to audit")
+    for given in partners:
+        first = given(0) if callable(given) else given[0]
+        n_slots = len(first) if isinstance(first, tuple | list) else first.shape[1]
+        if n_slots != len(slots):
+            raise ValueError(f"slots are of {len(slots)} components, partners of {n_slots}")

@@ -1,0 +1,357 @@
+"""Jacobians of a composition with respect to one component's output, and what ranks need of them.
+
+A composition that acts at each position (pixel) on its own has a block-diagonal Jacobian: one small
+block per position, thousands of blocks per scene, and never the dense matrix they stand in.
+"""
+
+import functools
+import itertools
+import math
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cgjax.analysis import checks
+
+SMALL = 8  # columns up to which orthogonalising by hand beats one LAPACK call per block
+CHUNK = 128  # columns of a dense Jacobian computed at once
+TRIED = 4  # points, and directions at each, at which mixing of positions is looked for
+
+
+def blocks(composition: Callable, points, component: int, pixelwise: bool) -> jax.Array:
+    """dC/dphi_k at p points: [p, positions, rows, columns], or [p, 1, N, M] where not pixelwise.
+
+    points: K arrays [p, ...]; composition: `C(slots)` from such a sequence to one array [p, ...].
+    """
+    _check_points(points, component)
+    return (_pixel_blocks if pixelwise else _dense)(composition, points, component)
+
+
+def _check_points(points, component):
+    checks.integer("component", component, 0, len(points) - 1)
+    for slot in points:
+        checks.finite(points=slot)
+    if len({len(slot) for slot in points}) > 1:
+        raise ValueError(f"points: slots hold {[len(slot) for slot in points]} points, not as many")
+
+
+def _replaced(points, component, value):
+    return [value if k == component else slot for k, slot in enumerate(points)]
+
+
+def _pixel_blocks(composition, points, component):
+    """All blocks by one `jacfwd`: a shift common to all positions moves each through its own."""
+    own = points[component]
+
+    def shifted(shift):
+        shift = shift.reshape((1,) * (own.ndim - 1) + (-1,))
+        return composition(_replaced(points, component, own + shift))
+
+    found = jax.jacfwd(shifted)(jnp.zeros(own.shape[-1], own.dtype))  # [p, ..., rows, columns]
+    if found.shape[:-2] != own.shape[:-1]:
+        raise ValueError(
+            f"the composition maps slots {own.shape[1:]} to {found.shape[1:-1]}: it does not act "
+            "position by position; pass pixelwise=False"
+        )
+    return found.reshape(len(own), -1, *found.shape[-2:])
+
+
+def _dense(composition, points, component):
+    """`jacfwd` over the flattened component, a chunk of columns at a time."""
+    own = points[component]
+    n_columns = math.prod(own.shape[1:])
+    pad = -n_columns % CHUNK
+    basis = jnp.pad(jnp.eye(n_columns, dtype=own.dtype), ((0, pad), (0, 0)))
+    basis = basis.reshape(-1, CHUNK, *own.shape[1:])
+
+    def one_point(*slots):
+        slots = [slot[None] for slot in slots]
+
+        def columns(directions):
+            def along(steps):
+                step = jnp.tensordot(steps, directions, 1, precision="highest")
+                moved = slots[component][0] + step
+                return composition(_replaced(slots, component, moved[None])).ravel()
+
+            return jax.jacfwd(along)(jnp.zeros(CHUNK, own.dtype))  # [N, CHUNK]
+
+        found = jax.lax.map(columns, basis)  # [chunks, N, CHUNK]
+        return jnp.moveaxis(found, 0, 1).reshape(found.shape[1], -1)[:, :n_columns]
+
+    return jax.lax.map(lambda slots: one_point(*slots), tuple(points))[:, None]
+
+
+def check_pixelwise(composition: Callable, points, component: int) -> None:
+    """A composition that mixes positions would get wrong ranks without a word.
+
+    Tried at up to TRIED points, in random directions at a random half of the positions. What the
+    composition itself raises is the caller's to see.
+    """
+    _check_points(points, component)
+    own = points[component]
+    if not len(own) or own.ndim < 3:
+        return
+    some = tuple(jnp.asarray(slot[:TRIED]) for slot in points)
+    shape = jax.eval_shape(lambda *slots: composition(list(slots)), *some).shape
+    if shape[:-1] != some[component].shape[:-1]:
+        raise ValueError(
+            f"the composition maps slots {own.shape[1:]} to {shape[1:]}: it has other positions "
+            "and mixes them; pass pixelwise=False"
+        )
+    if _reach(composition, some, component) > 0:
+        raise ValueError("the composition mixes positions: pass pixelwise=False")
+
+
+@functools.partial(jax.jit, static_argnames=("composition", "component"))
+def _reach(composition, points, component):
+    """What moving a random half of the positions changes at the others: 0 if C is pixelwise."""
+    own = points[component]
+    rng = np.random.default_rng(0)
+    worst = 0.0
+    for _ in range(TRIED):
+        moved = rng.random(own.shape[:-1])[..., None] < 0.5
+        # Not the same for all channels: a composition may look at their differences alone.
+        direction = jnp.asarray(np.where(moved, rng.normal(size=own.shape), 0.0), own.dtype)
+        _, change = jax.jvp(
+            lambda value: composition(_replaced(points, component, value)), (own,), (direction,)
+        )
+        worst = jnp.maximum(worst, jnp.max(jnp.where(moved, 0.0, jnp.abs(change))))
+    return worst
+
+
+# --- matrices by the thousand ---------------------------------------------------------------------
+
+
+def triangular(matrices: jax.Array) -> jax.Array:
+    """R [..., M, M] with R'R = A'A for A [..., rows, M]: all that matters of stacked Jacobians."""
+    _check_matrices(matrices)
+    if matrices.shape[-1] > SMALL:
+        r = jnp.linalg.qr(matrices, mode="r")
+        pad = [(0, 0)] * (r.ndim - 2) + [(0, r.shape[-1] - r.shape[-2]), (0, 0)]
+        return jnp.pad(r, pad)
+    columns = [matrices[..., c] for c in range(matrices.shape[-1])]
+    nothing = jnp.zeros(matrices.shape[:-2], matrices.dtype)
+    rows = []
+    for i in range(len(columns)):
+        norm = jnp.linalg.norm(columns[i], axis=-1)
+        unit = columns[i] / jnp.where(norm > 0, norm, 1)[..., None]
+        row = [nothing] * i + [norm]
+        for j in range(i + 1, len(columns)):
+            along = jnp.sum(unit * columns[j], axis=-1)
+            columns[j] = columns[j] - along[..., None] * unit
+            row.append(along)
+        rows.append(jnp.stack(row, axis=-1))
+    return jnp.stack(rows, axis=-2)
+
+
+def singular_values(matrices: jax.Array) -> jax.Array:
+    """Singular values [..., M], descending; with fewer rows than M the surplus ones are zero."""
+    _check_matrices(matrices)
+    return _surplus(jnp.linalg.svd(matrices, compute_uv=False), matrices)
+
+
+def spectrum(matrices: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """`singular_values`, and all right singular vectors as columns [..., M, M]."""
+    _check_matrices(matrices)
+    _, sigma, vectors = jnp.linalg.svd(matrices, full_matrices=True)
+    return _surplus(sigma, matrices), jnp.swapaxes(vectors, -2, -1)
+
+
+def _check_matrices(matrices):
+    checks.finite(matrices=matrices)
+    if matrices.ndim < 2:
+        raise ValueError(f"matrices are [..., rows, columns], got shape {matrices.shape}")
+
+
+def _surplus(sigma, matrices):
+    missing = matrices.shape[-1] - sigma.shape[-1]
+    return jnp.pad(sigma, [(0, 0)] * (sigma.ndim - 1) + [(0, missing)])
+
+
+# --- what points P' of a support tell about one component: singular values of C's Jacobians there -
+# All in float64 (the caller enables it), because rank depends on small numbers. Points are K arrays
+# [p, ...]; a block is one position of a pixelwise composition, or the whole of any other.
+
+
+BLOCK = 32  # points of P' whose Jacobians are held at once
+SEARCHED = 64  # points among which subsets are searched
+TRIES = 32  # random subsets
+GREEDY = 16  # points up to which they are also added one by one
+DIRECTIONS = 8  # hidden directions of a dense Jacobian that are followed to second order
+
+
+def merged(composition, points, component, pixelwise, stacked):
+    """The summed Jacobian [blocks, rows, M] over all points, or the R factor of their stack."""
+    whole = None
+    for part in _parts(points):
+        found = _evidence(composition, part, component, pixelwise, stacked)
+        whole = found if whole is None else _merge(whole, found, stacked)
+    _check_finite(whole, "these slots")
+    return whole
+
+
+def nothing(own, pixelwise):
+    """Singular values and directions where there is no point at all: everything is hidden."""
+    size = math.prod(own.shape[1:])
+    n_columns = own.shape[-1] if pixelwise else size
+    return np.zeros((size // n_columns, n_columns)), np.eye(n_columns)[None]
+
+
+compiled_singular_values, compiled_spectrum = jax.jit(singular_values), jax.jit(spectrum)
+
+
+@functools.partial(jax.jit, static_argnames=("composition", "component", "pixelwise", "stacked"))
+def _evidence(composition, points, component, pixelwise, stacked):
+    found = blocks(composition, points, component, pixelwise)
+    return triangular(jnp.concatenate(found, axis=1)) if stacked else jnp.sum(found, 0)
+
+
+@functools.partial(jax.jit, static_argnames="stacked")
+def _merge(a, b, stacked):
+    return triangular(jnp.concatenate([a, b], axis=1)) if stacked else a + b
+
+
+# --- some finite P' -------------------------------------------------------------------------------
+
+
+def search(composition, points, component, pixelwise, judged, n_hidden):
+    """Points whose summed Jacobian passes where that of all does not: their indices, or None.
+
+    A sum can cancel, and the definition asks for *some* finite P'. Tried, in this order: each point
+    alone, the first ones, up to 16 points added greedily, random subsets; among the first 64.
+    judged: the blocks that count. n_hidden: singular values [blocks, M] -> how many count as zero.
+    Returns the indices and the singular values of their sum. Not finding any proves nothing.
+    """
+    n = min(len(points[0]), SEARCHED)
+    found = np.concatenate(
+        [
+            np.asarray(_blocks(composition, part, component, pixelwise))
+            for part in _parts(tuple(slot[:n] for slot in points))
+        ]
+    )[:, judged]
+
+    def sigma(chosen):
+        return np.asarray(compiled_singular_values(found[list(chosen)].sum(axis=0)))
+
+    def greedy():
+        chosen = []
+        for _ in range(n):
+            free = [i for i in range(n) if i not in chosen]
+            found_with = {i: sigma((*chosen, i)) for i in free}
+            score = {i: (-n_hidden(values), values.min()) for i, values in found_with.items()}
+            chosen.append(max(free, key=score.get))
+            yield tuple(chosen)
+
+    rng = np.random.default_rng(0)
+    drawn = (tuple(np.flatnonzero(rng.random(n) < 0.5)) for _ in range(TRIES))
+    tries = itertools.chain(
+        ((i,) for i in range(n)),
+        (tuple(range(i)) for i in range(2, n)),
+        greedy() if n <= GREEDY else (),
+        (chosen for chosen in drawn if chosen),
+    )
+    for chosen in tries:
+        if not n_hidden(values := sigma(chosen)):
+            return np.array(chosen), values
+    return None, None
+
+
+@functools.partial(jax.jit, static_argnames=("composition", "component", "pixelwise"))
+def _blocks(composition, points, component, pixelwise):
+    return blocks(composition, points, component, pixelwise)
+
+
+# --- what P' hides, on Q --------------------------------------------------------------------------
+
+
+def leak(composition, points, component, pixelwise, vectors, hidden):
+    """Largest |dC/dphi_k v| over points of Q and the directions v that P' hides: [blocks].
+
+    vectors [blocks, M, M], directions as columns; hidden [blocks, M], which of them count.
+    """
+    directions = vectors * hidden[:, None, :]
+    worst = np.zeros(len(hidden))
+    for part in _parts(points):
+        found = _blocks(composition, part, component, pixelwise)
+        worst = np.maximum(worst, np.asarray(_along(found, directions)))
+    _check_finite(worst, "points of unseen")
+    return worst
+
+
+def second_leak(composition, points, unseen, component, pixelwise, vectors, hidden, least):
+    """The same to second order: what a hidden direction v shows on Q beyond what P' rules out.
+
+    Along phi + t v + t^2 w the image changes by t^2 (H[v, v] / 2 + J w). A pair (v, w) that changes
+    nothing on P' must change nothing on Q: for each v, what [J, H[v, v] / 2] over P' hides is
+    looked at in [J, H[v, v] / 2] over Q. v: the hidden directions and the sums of two of them, or
+    for a dense Jacobian eight random ones among them.
+    """
+    worst = np.zeros(len(hidden))
+    for direction in _directions(vectors, hidden, pixelwise):  # [blocks, M]
+        whole = None
+        for part in _parts(points):
+            found = _bent(composition, part, component, pixelwise, direction)
+            found = _stack(found)
+            whole = found if whole is None else _merge(whole, found, True)
+        sigma, columns = (np.asarray(one) for one in compiled_spectrum(whole))
+        out_of_sight = columns * (sigma <= least)[:, None, :]
+        for part in _parts(unseen):
+            found = _bent(composition, part, component, pixelwise, direction)
+            worst = np.maximum(worst, np.asarray(_along(found, out_of_sight)))
+    _check_finite(worst, "points of unseen")
+    return worst
+
+
+def _directions(vectors, hidden, pixelwise):
+    """Unit directions [blocks, M] within what is hidden; zero in blocks that hide none."""
+    basis = np.swapaxes(vectors * hidden[:, None, :], 1, 2)  # [blocks, directions, M]
+    if pixelwise:
+        yield from (basis[:, i] for i in range(basis.shape[1]) if basis[:, i].any())
+        for i, j in itertools.combinations(range(basis.shape[1]), 2):
+            both = hidden[:, i] & hidden[:, j]
+            if both.any():
+                yield (basis[:, i] + basis[:, j]) * both[:, None] / math.sqrt(2)
+    elif hidden.any():
+        drawn = np.random.default_rng(0).normal(size=(DIRECTIONS, hidden.shape[1]))
+        for weights in drawn * hidden:
+            yield (weights @ basis[0])[None] / np.linalg.norm(weights)
+
+
+@functools.partial(jax.jit, static_argnames=("composition", "component", "pixelwise"))
+def _bent(composition, points, component, pixelwise, direction):
+    """[J, H[v, v] / 2] at each point: [p, blocks, rows, M + 1]."""
+    found = blocks(composition, points, component, pixelwise)
+    own = points[component]
+    step = jnp.broadcast_to(direction.reshape(1, *own.shape[1:]), own.shape)
+
+    def moved(t):
+        return composition([s + t * step if k == component else s for k, s in enumerate(points)])
+
+    bend = jax.jacfwd(jax.jacfwd(moved))(jnp.zeros((), own.dtype)) / 2
+    return jnp.concatenate([found, bend.reshape(*found.shape[:3], 1)], axis=3)
+
+
+@jax.jit
+def _stack(found):
+    return triangular(jnp.concatenate(found, axis=1))
+
+
+@jax.jit
+def _along(found, columns):
+    """The longest image of a column under any point's matrix: [blocks]."""
+    moved = jnp.einsum("pbrm,bmv->pbrv", found, columns)
+    return jnp.max(jnp.linalg.norm(moved, axis=2), axis=(0, 2))
+
+
+def _parts(points):
+    for start in range(0, len(points[0]), BLOCK):
+        yield tuple(slot[start : start + BLOCK] for slot in points)
+
+
+def _check_finite(found, where):
+    if not np.all(np.isfinite(found)):
+        raise ValueError(
+            f"the Jacobian is not finite: the composition is not differentiable at {where}"
+        )

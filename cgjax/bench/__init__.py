@@ -1,0 +1,1 @@
+"""Benchmarks: one harness, one file a family; `python -m cgjax.bench <family>`."""

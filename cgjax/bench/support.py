@@ -1,0 +1,74 @@
+"""Speed of the audit: the full-size support, and blocks per pixel against the dense Jacobian."""
+
+import time
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+
+from cgjax.analysis import support as theory
+from cgjax.bench.harness import fastest, ratios
+from cgjax.core import parallel
+from cgjax.core.logging import say
+from cgjax.experiments.sprites import audits, sets
+from cgjax.experiments.sprites.compositions import COMPOSITIONS
+
+N_VALUES = 256
+N_VALUES_DENSE = 4  # with two partners each: eight points
+SIZES = (64, 16)  # pixels: of the whole audit, and of the one against dense Jacobians
+
+
+def run(batch: int = 0, steps: int = 0) -> None:
+    """Prints both tables; the arguments of other benchmarks mean nothing here."""
+    say(f"jax {jax.__version__} · {parallel.describe_devices()}")
+    for composition in ("occlude_step", "occlude_sigmoid"):
+        seconds = full_size(composition)
+        say(f"64 x 64, {N_VALUES} values of each slot, {composition}: {seconds:.1f} s")
+    ratios("8 points at 16 x 16, sigmoid occlusion", "ms", against_dense())
+
+
+def full_size(composition: str) -> float:
+    """Seconds of one whole audit, compilation and rendering included."""
+    started = time.perf_counter()
+    for component in (0, 1):
+        audits.audit(
+            _data(SIZES[0]), composition, component, jax.random.key(component),
+            n_values=N_VALUES, n_partners=1,
+        )  # fmt: skip
+    return time.perf_counter() - started
+
+
+def against_dense() -> dict:
+    """ms for the back slot's ranks on the same points, by three routes."""
+    points = audits.points(_data(SIZES[1]), 1, jax.random.key(0), N_VALUES_DENSE, 1)
+    composition = COMPOSITIONS["occlude_sigmoid"]
+
+    def audit(pixelwise):
+        return lambda: theory.audit(
+            composition, points.images, 1, points.partners, pixelwise=pixelwise
+        )
+
+    def whole(front, back):
+        return composition([front[None], back[None]]).ravel()
+
+    # Both slots and every output at once, as one would with an automatic-differentiation library.
+    jacobian = jax.jit(jax.jacrev(whole, argnums=(0, 1)))
+
+    def autograd():
+        for i in range(N_VALUES_DENSE):
+            scenes = [jnp.asarray(slot) for slot in points.partners(i)]
+            found = [jacobian(*point)[1] for point in zip(*scenes)]
+            total = np.sum([np.asarray(j).reshape(len(j), -1) for j in found], axis=0)
+            np.linalg.svd(total, compute_uv=False)
+
+    return {
+        "ours, a block per pixel": 1e3 * fastest(audit(True)),
+        "ours, dense": 1e3 * fastest(audit(False)),
+        "dense reverse mode and numpy's SVD": 1e3 * fastest(autograd),
+    }
+
+
+def _data(size: int) -> ml_collections.ConfigDict:
+    config = ml_collections.ConfigDict({"data": {"image_size": size}})
+    return audits.support_data(config, **sets.SUPPORTS["orthogonal"])

@@ -1,0 +1,138 @@
+"""Overrides: `--config.a.b=text` becomes a value of the key's own type, or one line of refusal."""
+
+import ast
+import difflib
+import re
+
+import ml_collections
+
+from cgjax.config.declare import declared_keys, keys, leaves
+from cgjax.core.errors import BadInput, shown
+
+# What the row is: under other words its numbers would be mislabelled.
+FIXED = ("family", "row", "size", "study")
+
+# What people call things elsewhere, by the last word of a key: ours, the likeliest first.
+MEANINGS = {
+    "learning_rate": ("lr", "lrs"), "eta": ("lr", "lrs"), "lrs": ("lr",), "lr": ("lrs",),
+    "batch_size": ("batch",), "bs": ("batch",), "seed": ("seeds",), "n_seeds": ("seeds",),
+    "wd": ("weight_decay",), "n_epochs": ("epochs", "steps"), "epochs": ("steps",),
+    "num_epochs": ("epochs", "steps"), "steps": ("epochs",), "iterations": ("steps", "epochs"),
+    "max_steps": ("steps", "epochs"), "n_steps": ("steps", "epochs"),
+    "num_steps": ("steps", "epochs"), "width": ("hidden", "channels"), "hidden_size": ("hidden",),
+    "n_hidden": ("hidden",), "layers": ("n_layers", "depth"), "num_layers": ("n_layers", "depth"),
+    "n_layers": ("depth",), "depth": ("n_layers",), "optimizer": ("optimiser",),
+    "regularizer": ("regulariser",), "regularization": ("regulariser",), "task": ("tasks",),
+    "kind": ("kinds",), "support": ("supports",), "supports": ("support",), "scale": ("scales",),
+    "precision": ("dtype",), "dataset": ("images",), "n_samples": ("n_train", "n_total"),
+    "n_data": ("n_train", "n_total"), "criterion": ("loss",), "objective": ("loss",),
+}  # fmt: skip
+
+
+def nearest(word: str, words) -> str:
+    """`" (did you mean 'x'?)"`, or nothing when no word is close in meaning or spelling."""
+    words, last = list(words), word.split(".")[-1]
+    same = [name for name in words if name.split(".")[-1] == last]
+    meant = [
+        name
+        for meaning in MEANINGS.get(last, ())
+        for name in words
+        if name.split(".")[-1] == meaning
+    ]
+    # A row's own keys before those of its parts.
+    close = sorted([*same, *meant], key=lambda name: name.startswith("parts."))[:3]
+    close = close or difflib.get_close_matches(word[:100], words, n=1, cutoff=0.5)
+    return f" (did you mean {' or '.join(map(repr, close))}?)" if close else ""
+
+
+def override(config: ml_collections.ConfigDict, name: str, text: str) -> None:
+    """Sets `a.b.c` from command-line text, in the type it already has.
+
+    A part may be given any key of its row: `parts.addition.optim.stop`.
+    """
+    inner = part_of(config, name)[1] or name
+    if inner in FIXED:
+        raise BadInput(f"'{inner}' belongs to the row and cannot be changed: choose a row or size")
+    if inner == name:
+        refuse_shadowed(config, name)
+    defaults = {key: declared.default for key, declared in declared_keys(config).items()}
+    own = dict(leaves(config))
+    if name in own:
+        old = own[name]
+    elif inner != name and inner in (known := defaults | own) and not inner.startswith("parts."):
+        old = known[inner]
+    else:
+        raise BadInput(_unknown(name, list(own)))
+    value = _parse(name, text, old)
+    node = config
+    with config.unlocked():
+        *parents, last = name.split(".")
+        for parent in parents:
+            if parent not in node:
+                node[parent] = ml_collections.ConfigDict()
+            node = node[parent]
+        node[last] = value
+
+
+def _unknown(name: str, known: list[str]) -> str:
+    inside = [key for key in known if key.startswith(f"{name}.")]
+    if inside:
+        return f"config key '{name}' is a section: set one of {', '.join(inside[:8])}"
+    return f"unknown config key {shown(name)}{nearest(name, known)}: --help prints the row's keys"
+
+
+def part_of(config, name: str) -> tuple[str, str]:
+    """`"parts.addition.optim.lr"` -> ("addition", "optim.lr"), else two empty words."""
+    head, _, rest = name.partition(".")
+    part, _, inner = rest.partition(".")
+    if head == "parts" and part in config.get("parts", {}):
+        return part, inner
+    return "", ""
+
+
+def refuse_shadowed(config, name: str) -> None:
+    """A key that some part sets for itself must be set there."""
+    owners = [part for part, own in config.get("parts", {}).items() if name in keys(own)]
+    if owners:
+        instead = ", ".join(f"parts.{part}.{name}" for part in config.parts)
+        raise BadInput(
+            f"'{name}' is set by part {', '.join(map(repr, owners))} itself and would be "
+            f"ignored there: set {instead}"
+        )
+
+
+def _parse(name: str, text: str, old):
+    kinds = {bool: "true or false", int: "a whole number", float: "a number", tuple: "a tuple"}
+    try:
+        if isinstance(old, str):
+            return text
+        if isinstance(old, bool):
+            return {"true": True, "false": False, "1": True, "0": False}[text.lower()]
+        if isinstance(old, int):
+            return int(text)
+        if isinstance(old, float):
+            return float(text)
+        words = old and all(isinstance(item, str) for item in old)
+        if words and re.fullmatch(r"[\w.+-]+(\s*,\s*[\w.+-]+)*,?", text):  # without quotes
+            return tuple(re.findall(r"[\w.+-]+", text))
+        return _tuples(ast.literal_eval(text.strip()), old)
+    except (ArithmeticError, LookupError, MemoryError, RecursionError, SyntaxError, TypeError,
+            ValueError):  # fmt: skip
+        raise BadInput(
+            f"config key '{name}' takes {kinds[type(old)]}, not {shown(text)} (now {shown(old)})"
+        ) from None
+
+
+def _tuples(value, old):
+    """Lists and single values as tuples; whole numbers as floats where the old items are floats."""
+    if isinstance(value, (dict, set)):
+        raise ValueError
+    if not isinstance(value, (tuple, list)):
+        value = (value,)
+    as_float = bool(old) and all(isinstance(item, float) for item in old)
+    whole = (int,) if as_float else ()
+    return tuple(
+        _tuples(item, ()) if isinstance(item, (tuple, list))
+        else float(item) if type(item) in whole else item
+        for item in value
+    )  # fmt: skip

@@ -1,0 +1,227 @@
+"""Whose workdir is it? A folder belongs to one config once something is trained in it.
+
+The same config resumes. Replicas (seeds, and whatever a row declares as an axis) can be added, and
+some of those that were trained can be asked for. `--extend` trains longer; everything else needs a
+folder of its own, because results would otherwise stand under a config that did not make them.
+"""
+
+import json
+import os
+import pathlib
+from typing import Any, NamedTuple
+
+from cgjax import config as configs
+from cgjax.config.declare import copied, declared_keys, leaves
+from cgjax.core import hosts
+from cgjax.core.errors import BadInput, first_line
+from cgjax.core.workdir import ASIDE, LOCK, disk_errors, is_owned, read_json, write_atomic
+
+# What --extend may change: the length, and when to evaluate and save (the key's last two words).
+LENGTHS = ("train.steps", "train.epochs")
+PERIODS = (
+    "eval.every", "eval.epochs", "eval.at", "eval.keep",
+    "checkpoint.every", "checkpoint.epochs", "checkpoint.keep",
+)  # fmt: skip
+MEND = "put back a copy of it, or begin again with --start_anew (what is there is kept aside)"
+
+
+class Claim(NamedTuple):
+    """What a command may do in a workdir."""
+
+    config: Any  # of the command, with the end of the schedule where the run was extended
+    reads_only: bool  # some of the trained replicas are asked for: nothing is written
+    came_from: list  # earlier configs of an extended run: [{"config_hash", "changed"}]
+    changed: list  # what --extend changes now
+
+
+def compare(workdir: pathlib.Path, config, extend: bool = False) -> Claim:
+    """Holds the config against the one that the workdir belongs to; only reads."""
+    if not is_owned(workdir):
+        if extend:
+            raise BadInput(f"nothing is trained in '{workdir}': there is nothing to --extend")
+        _check_stranger(workdir / "config.json")
+        return Claim(config, False, [], [])
+    if not any(
+        (workdir / name).exists() for name in ("config.json", "results.json", "checkpoints")
+    ):
+        raise BadInput(f"'{workdir}' holds runs in its sub-folders: choose another --workdir")
+    old, came_from = read_config(workdir), _read_past(workdir)
+    config = copied(config)
+    _keep_schedule(old, config, extended=bool(came_from))
+    axes = {name for name, key in declared_keys(config).items() if key.is_axis}
+    new = _new_parts(workdir, old, config)
+    changed = [line for line in configs.differences(old, config)
+               if _name(line) not in axes and not _name(line).startswith(new)]  # fmt: skip
+    if changed:
+        _check_extension(workdir, old, config, changed, extend)
+    reads_only = _compare_axes(workdir, old, config, axes)
+    if reads_only and changed:
+        raise BadInput("--extend trains every replica: name all of them")
+    if reads_only and new:
+        raise BadInput(f"'{workdir}' lacks parts, which are trained for all replicas: name all")
+    return Claim(config, reads_only, came_from, changed)
+
+
+def claim(workdir: pathlib.Path, config, extend: bool = False) -> Claim:
+    """`compare`, and config.json written where the command trains; of several hosts, by the first.
+
+    The others take over what it found.
+    """
+    if not hosts.several():
+        return _claim(workdir, config, extend)
+    found = hosts.from_writer(lambda: _told(_claim(workdir, config, extend)))
+    config, ours = copied(config), found.config
+    if "schedule_end" in ours.get("optim", {}):
+        config.optim.schedule_end = ours.optim.schedule_end
+    if odd := configs.differences(ours, config):
+        raise BadInput(f"host 0 was given another config ({'; '.join(odd)}): give all the same")
+    return found._replace(config=config)
+
+
+def _told(found: Claim) -> Claim:
+    """As it can be sent: without the declarations of its config, which hold functions."""
+    return found._replace(config=configs.from_json(configs.to_json(found.config)))
+
+
+def _claim(workdir: pathlib.Path, config, extend: bool) -> Claim:
+    found = compare(workdir, config, extend)
+    if found.reads_only:
+        return found
+    if found.changed:
+        last = {"config_hash": configs.fingerprint(read_config(workdir)), "changed": found.changed}
+        found = found._replace(came_from=[*found.came_from, last])
+        past = json.dumps({"came_from": found.came_from}, indent=1)
+        write_atomic(workdir / "extensions.json", past)
+    path, text = workdir / "config.json", configs.to_json(found.config)
+    if not path.exists() or path.read_bytes() != text.encode():
+        write_atomic(path, text)
+    return found
+
+
+def read_config(workdir: pathlib.Path):
+    """The config that a workdir belongs to."""
+    path = workdir / "config.json"
+    try:
+        config = configs.from_json(json.dumps(read_json(path, MEND)))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise BadInput(f"cannot read '{path}': {first_line(error)}; {MEND}") from None
+    for name in ("family", "row", "size"):
+        if not isinstance(config.get(name), str):
+            raise BadInput(f"'{path}' names no {name}: {MEND}")
+    return config
+
+
+def start_anew(workdir: pathlib.Path) -> pathlib.Path | None:
+    """Moves everything in the workdir into a sub-folder; None where nothing was there."""
+    there = [
+        path for path in workdir.iterdir() if path.name != LOCK and not path.name.startswith(ASIDE)
+    ]
+    if not there:
+        return None
+    number = 1
+    while (target := workdir / f"{ASIDE}{number}").exists():
+        number += 1
+    with disk_errors(target):
+        target.mkdir()
+        for path in there:
+            os.replace(path, target / path.name)
+    return target
+
+
+def _new_parts(workdir, old, config) -> tuple[str, ...]:
+    """How the keys of parts begin that a row gains; none of those it has may be left out."""
+    had, asked = set(old.get("parts", {})), set(config.get("parts", {}))
+    if had - asked:
+        raise BadInput(f"'{workdir}' holds the parts {', '.join(sorted(had))}: name all of them "
+                       "(others can be added), or use a new --workdir")  # fmt: skip
+    return tuple(f"parts.{name}." for name in sorted(asked - had)) if had else ()
+
+
+def _name(line: str) -> str:
+    return line.partition(":")[0]
+
+
+def _check_stranger(path: pathlib.Path) -> None:
+    """A config.json of something else is not ours to replace."""
+    if not path.exists():
+        return
+    try:
+        known = read_json(path)
+    except BadInput:  # torn by a kill, before anything was trained
+        known = {"family": "", "row": "", "size": ""} if not path.is_dir() else {}
+    if not {"family", "row", "size"} <= set(known):
+        raise BadInput(f"'{path}' is no config of a run: choose another --workdir")
+
+
+def _read_past(workdir: pathlib.Path) -> list:
+    path = workdir / "extensions.json"
+    if not path.exists():
+        return []
+    past = read_json(path, MEND).get("came_from")
+    if not isinstance(past, list) or not past or not all(isinstance(one, dict) for one in past):
+        raise BadInput(f"'{path}' does not say what the run came from: {MEND}")
+    return past
+
+
+def _keep_schedule(old, config, extended: bool) -> None:
+    """A run that trains longer keeps the schedule it began with, and says where that ends."""
+    if "schedule_end" not in config.get("optim", {}) or config.optim.schedule_end:
+        return
+    length = "train.epochs" if "epochs" in config.train else "train.steps"
+    before = dict(leaves(old))
+    end, had = before.get("optim.schedule_end"), before.get(length)
+    if end:
+        if extended:
+            config.optim.schedule_end = end
+    elif isinstance(had, int) and dict(leaves(config))[length] > had:
+        config.optim.schedule_end = had
+
+
+def _check_extension(workdir, old, config, changed: list[str], extend: bool) -> None:
+    def is_one_of(name, words):
+        return ".".join(name.split(".")[-2:]) in words
+
+    names = [_name(line) for line in changed]
+    # The end of the schedule moves with the length, by _keep_schedule.
+    may_change = (*LENGTHS, *PERIODS, "optim.schedule_end")
+    odd = [line for line in changed if not is_one_of(_name(line), may_change)]
+    if odd:
+        raise BadInput(
+            f"'{workdir}' holds a run of another config ({'; '.join(odd)}): use a new --workdir"
+        )
+    if not extend:
+        raise BadInput(
+            f"'{workdir}' holds a run of another config ({'; '.join(changed)}): use a new "
+            "--workdir, or --extend to train longer or evaluate and save at other times"
+        )
+    before, after = dict(leaves(old)), dict(leaves(config))
+    lengths = [name for name in names if is_one_of(name, LENGTHS)]
+    for name in lengths:
+        if after.get(name, 0) < before.get(name, 0):
+            was, now = before[name], after.get(name, "(absent)")
+            raise BadInput(f"--extend lengthens {name}: {now} is less than {was}")
+    if "optim.schedule_end" in names and not lengths:
+        raise BadInput("--extend keeps the schedule: optim.schedule_end cannot be changed")
+
+
+def _compare_axes(workdir, old, config, axes) -> bool:
+    """Whether only some of the trained replicas are asked for; refuses a mixture of old and new."""
+    before, after = dict(leaves(old)), dict(leaves(config))
+    fewer, more = [], []
+    for name in sorted(axes):
+        trained = before.get(name, ())
+        if not isinstance(trained, tuple):
+            raise BadInput(f"'{workdir / 'config.json'}' has {name}={trained!r}: {MEND}")
+        had, asked = set(trained), set(after[name])
+        if asked < had:
+            fewer.append(name)
+        elif asked > had:
+            more.append(name)
+        elif asked != had:
+            raise BadInput(
+                f"'{workdir}' has trained {name}={trained}: name all of them to add some, "
+                f"or only some of them to read (not {after[name]})"
+            )
+    if fewer and more:
+        raise BadInput(f"'{workdir}': {fewer[0]} asks for less and {more[0]} for more than it has")
+    return bool(fewer)

@@ -1,0 +1,321 @@
+"""What is compiled: an experiment's state, its call of training steps, its evaluation.
+
+`SetUp` places a group of replicas on the devices and compiles their two programs. `Plan` gives the
+rows of each call, `Due` the steps at which something else happens.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from cgjax.core import checkpoint, contract, parallel, rng, tree
+from cgjax.core.errors import BadInput
+from cgjax.core.replicas import in_turn, swapped
+
+SMALL = 4096  # numbers of a leaf, of one replica
+
+
+class Experiment(NamedTuple):
+    """What one experiment tells the loop; all functions are pure and see one replica."""
+
+    data: Any  # on the device, shared by all replicas; frozen weights too
+    replicas: dict  # {"seed": [R], any swept number: [R]}; "stream": [R] where keys need another
+    init: Callable  # key, replica -> (params, extra)
+    plan: Callable | None  # key, epoch -> (indices [steps, batch], mask); None: fresh samples
+    batch: Callable  # data, indices, key, step -> dict; the loop adds the plan's "mask"
+    loss: Callable  # params, extra, batch, key, step, replica -> (scalar, (extra, metrics))
+    evaluate: Callable  # params, extra, data, key, replica -> (scalars, arrays)
+    tx: Callable  # replica -> optax.GradientTransformation
+    headline: tuple | None  # ("r2_all", "max"): decides "best"; None: the last iterate counts
+    control: Callable | None = None  # scalars, best, step, lr_scale -> (done, lr_scale)
+    grads: Callable | None = None  # in place of jax.value_and_grad, with its signature
+    identity: tuple = ("seed",)  # the numbers of a replica that tell it from all others
+    own_data: bool = False  # data has a leading replica axis
+    compiler_options: dict | None = None  # of XLA, for the call of training steps
+
+
+class Best(NamedTuple):
+    """Each replica's best state so far: a checkpoint manager ranks one scalar only."""
+
+    value: jax.Array
+    step: jax.Array
+    params: Any
+    extra: Any
+
+
+class State(NamedTuple):
+    """All leaves but `step` carry the replica axis."""
+
+    step: jax.Array
+    params: Any
+    extra: Any
+    opt_state: Any
+    died_at: jax.Array  # step at which the replica turned non-finite; -1 while it lives
+    done: jax.Array  # stopped early by `control`
+    lr_scale: jax.Array
+    best: Best | None  # None without a headline
+
+
+def _init(experiment: Experiment, keys, replicas) -> State:
+    def one(key, replica):
+        found = experiment.init(rng.stream(key, "init"), replica)
+        params, extra = contract.pair("init", found, "(params, extra)")
+        return params, extra, experiment.tx(replica).init(params)
+
+    params, extra, opt_state = jax.vmap(one)(keys, replicas)
+    n = len(keys)
+    minus, best = jnp.full(n, -1, jnp.int32), None
+    if experiment.headline:
+        worst = -jnp.inf if experiment.headline[1] == "max" else jnp.inf
+        # The best state starts as a copy: donated buffers must not appear twice.
+        best = Best(jnp.full(n, worst), minus, *jax.tree.map(jnp.copy, (params, extra)))
+    return State(
+        step=jnp.zeros((), jnp.int32),
+        params=params,
+        extra=extra,
+        opt_state=opt_state,
+        died_at=minus.copy(),
+        done=jnp.zeros(n, bool),
+        lr_scale=jnp.ones(n),
+        best=best,
+    )
+
+
+def running(state: State) -> jax.Array:
+    """Which replicas still train."""
+    return (state.died_at < 0) & ~state.done
+
+
+def _update(experiment: Experiment, state: State, batch, key, replica):
+    """One optimiser step of one replica; a non-finite step leaves everything as it was."""
+    loss_fn = contract.checked_loss(experiment.loss)
+    grad = (experiment.grads or jax.value_and_grad)(loss_fn, has_aux=True)
+    (loss, (extra, stats)), grads = grad(state.params, state.extra, batch, key, state.step, replica)
+    updates, opt_state = experiment.tx(replica).update(grads, state.opt_state, state.params)
+    grad_norm = tree.norm(grads)
+    finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm) & jnp.isfinite(tree.norm(updates))
+    updates = jax.tree.map(lambda u: u * state.lr_scale, updates)
+    is_running = running(state)
+    new = (optax.apply_updates(state.params, updates), extra, opt_state)
+    old = (state.params, state.extra, state.opt_state)
+    params, extra, opt_state = tree.where(finite & is_running, new, old)
+    state = state._replace(
+        params=params,
+        extra=extra,
+        opt_state=opt_state,
+        died_at=jnp.where(~finite & is_running, state.step, state.died_at),
+    )
+    return state, {"loss": loss, "grad_norm": grad_norm, **stats}
+
+
+class SetUp:
+    """Where everything lives, and the two compiled programs of a group of replicas."""
+
+    def __init__(self, experiment: Experiment, config):
+        # Unsigned, so that the upper half of all seeds is not folded onto the lower one.
+        unsigned = {
+            key: np.asarray(experiment.replicas[key], np.uint32)
+            for key in ("seed", "stream")
+            if key in experiment.replicas
+        }
+        experiment = experiment._replace(replicas=experiment.replicas | unsigned)
+        self.experiment, self.config = experiment, config
+        streams = jnp.asarray(unsigned.get("stream", unsigned["seed"]))
+        batch = contract.batch_size(experiment.plan)
+        self.place = parallel.layout(len(streams), batch)
+        self.keys = parallel.put(jax.vmap(jax.random.key)(streams), self.place.replicas)
+        self.replicas = parallel.put(experiment.replicas, self.place.replicas)
+        self.init_fn = functools.partial(_init, experiment)
+        self.shapes = jax.eval_shape(self.init_fn, self.keys, self.replicas)
+        per_replica = jax.tree.map(lambda _: self.place.replicas, self.shapes)
+        self.shardings = per_replica._replace(step=self.place.everywhere)
+        # Only the step is shared: schedules that read it need no select under vmap.
+        self.axes = jax.tree.map(lambda _: 0, self.shapes)._replace(step=None)
+        self.data_axis = 0 if experiment.own_data else None
+
+    def init(self) -> State:
+        # On a CPU, random draws take four times as long to compile with all optimisations.
+        options = {"xla_backend_optimization_level": 1} if jax.default_backend() == "cpu" else None
+        jitted = jax.jit(self.init_fn, out_shardings=self.shardings, compiler_options=options)
+        return jitted(self.keys, self.replicas)
+
+    def abstract_state(self) -> State:
+        return checkpoint.abstract(self.shapes, self.shardings)
+
+    def data(self):
+        place = self.place.everywhere if self.data_axis is None else self.place.replicas
+        return parallel.put(self.experiment.data, place)
+
+    def together(self, one, n_each: int):
+        """`one(state, data, *each)` of one replica as a function of several at once."""
+        axes = (self.axes, self.data_axis, *(0,) * n_each)
+        # The name tells a `shard_map` inside that replicas lie on this axis of the mesh.
+        return jax.vmap(one, axes, (self.axes, 0), spmd_axis_name="seed")
+
+    def all_of(self, several, state, data, *each):
+        """`several(state, data, *each)` of all replicas, or of `train.at_once` at a time.
+
+        Convolutions of several replicas at once are grouped convolutions, which are slow on GPUs.
+        """
+        n = len(self.keys)
+        at_once = math.gcd(n, self.config.train.at_once)  # gcd(n, 0) is n
+        if at_once == n or self.place.mesh.shape["seed"] > 1:  # devices already take some each
+            return several(state, data, *each)
+        return in_turn(several, at_once, state, data, self.data_axis, *each)
+
+    def lowered(self, function, state, *arguments):
+        """The program of `function(state, *arguments, keys, replicas)` on the mesh."""
+        jitted = jax.jit(function, donate_argnums=0, out_shardings=(self.shardings, None))
+        with jax.set_mesh(self.place.mesh):
+            return jitted.lower(state, *arguments, self.keys, self.replicas)
+
+    def lowered_call(self, state, data, rows):
+        """`steps_per_call` optimiser steps of all replicas as one program."""
+        experiment = self.experiment
+
+        def one(state, data, row, key, replica):
+            batch_key, loss_key = jax.random.split(rng.at(key, "train", state.step))
+            indices, mask = row
+            batch = experiment.batch(data, indices, batch_key, state.step)
+            if mask is not None:
+                batch = {**batch, "mask": mask}
+            return _update(experiment, state, batch, loss_key, replica)
+
+        together = self.together(one, 3)
+
+        # Replicas that wait do so for a whole call: taking turns costs nothing in a step.
+        def several(state, data, rows, keys, replicas):
+            def body(packed, row):
+                state, stats = together(unpack(packed), data, row, keys, replicas)
+                return pack(state._replace(step=state.step + 1)), stats
+
+            # An accelerator starts a kernel for every leaf that a step updates, however small.
+            small = 0 if jax.default_backend() == "cpu" else SMALL
+            pack, unpack = tree.packing(state, small)
+            length = self.config.train.steps_per_call
+            packed, stats = jax.lax.scan(body, pack(state), swapped(rows), length=length)
+            return unpack(packed), swapped(stats)
+
+        # Keys and replicas are arguments: other seeds then find the same program in the cache.
+        def call(state, data, rows, keys, replicas):
+            state, stats = self.all_of(several, state, data, rows, keys, replicas)
+            return state, {**swapped(stats), "alive": state.died_at < 0}
+
+        return self.lowered(call, state, data, rows)
+
+    def lowered_evaluate(self, state, data):
+        """Scalars and arrays of every replica, the best state and `control` brought up to date."""
+        experiment = self.experiment
+        keeps_arrays = bool(self.config.eval.keep)  # else they are not even computed
+
+        def one(state, data, key, replica):
+            key = rng.at(key, "eval", state.step)
+            found = experiment.evaluate(state.params, state.extra, data, key, replica)
+            scalars, arrays = contract.evaluation(found, experiment.headline)
+            if keeps_arrays and not arrays:
+                raise BadInput("eval.keep has nothing to keep: evaluate returns no arrays here")
+            if experiment.headline:
+                metric, sense = experiment.headline
+                value, best = scalars[metric], state.best
+                better = value > best.value if sense == "max" else value < best.value
+                now = Best(value.astype(best.value.dtype), state.step, state.params, state.extra)
+                state = state._replace(best=tree.where(better, now, best))
+            if experiment.control:
+                found = experiment.control(scalars, state.best, state.step, state.lr_scale)
+                done, lr_scale = contract.pair("control", found, "(done, lr_scale)")
+                state = state._replace(done=state.done | done, lr_scale=lr_scale)
+            return state, (scalars, arrays if keeps_arrays else {})
+
+        def evaluate(state, data, keys, replicas):
+            return self.all_of(self.together(one, 2), state, data, keys, replicas)
+
+        return self.lowered(evaluate, state, data)
+
+    def compile_call(self, state, data, rows):
+        """state, data, rows -> (state, metrics [steps, R])"""
+        lowered = self.lowered_call(state, data, rows)
+        compiled = lowered.compile(compiler_options=self.experiment.compiler_options)
+        return lambda state, data, rows: compiled(state, data, rows, self.keys, self.replicas)
+
+    def compile_evaluate(self, state, data):
+        """state, data -> (state, (scalars, arrays))"""
+        compiled = self.lowered_evaluate(state, data).compile()
+        return lambda state, data: compiled(state, data, self.keys, self.replicas)
+
+
+# --- the rows of each call, and the steps at which something else happens -------------------------
+
+
+class Plan:
+    """The rows of each call, from epoch plans that are drawn once per epoch."""
+
+    def __init__(self, experiment, keys, per_call: int, place: parallel.Layout):
+        self.per_call, self.keys, self.cache = per_call, keys, {}
+        self.empty = experiment.plan is None
+        if self.empty:
+            return
+        plan = jax.vmap(lambda key, epoch: experiment.plan(rng.at(key, "plan", epoch), epoch),
+                        in_axes=(0, None))  # fmt: skip
+        self.draw = jax.jit(plan)
+        self.per_epoch = jax.eval_shape(plan, keys, 0)[0].shape[1]
+        # Calls start at multiples of the gcd, so this many epochs always cover one.
+        last_start = self.per_epoch - math.gcd(per_call, self.per_epoch)
+        self.n_epochs = -(-(last_start + per_call) // self.per_epoch)
+
+        def cut(plans, start):
+            def rows(*leaves):
+                joined = jnp.concatenate(leaves, axis=1)
+                return jax.lax.dynamic_slice_in_dim(joined, start, per_call, axis=1)
+
+            return jax.tree.map(rows, *plans)
+
+        self.cut = jax.jit(cut, out_shardings=place.batches)
+
+    def rows(self, step: int):
+        """(indices [R, per_call, batch], mask) of the call that starts at `step`."""
+        if self.empty:
+            return None, None
+        first = step // self.per_epoch
+        wanted = range(first, first + self.n_epochs)
+        self.cache = {
+            epoch: self.cache.get(epoch) or self.draw(self.keys, epoch) for epoch in wanted
+        }
+        return self.cut(list(self.cache.values()), step - first * self.per_epoch)
+
+
+class Due:
+    """What happens at which step."""
+
+    def __init__(self, config):
+        self.eval, self.checkpoints, self.total = config.eval, config.checkpoint, config.train.steps
+
+    def evaluation(self, step: int) -> bool:
+        return step in self.eval.at or self._regular(step, self.eval.every)
+
+    def checkpoint(self, step: int) -> bool:
+        return step in self.checkpoints.keep or self._regular(step, self.checkpoints.every)
+
+    def _regular(self, step: int, period: int) -> bool:
+        return step > 0 and (step >= self.total or bool(period and step % period == 0))
+
+
+# --- size of a run, for `--dry_run` ---------------------------------------------------------------
+
+
+def training_size(experiment: Experiment, config) -> dict:
+    """Parameters of one replica, replicas, steps, bytes of the state that the loop keeps."""
+    state = SetUp(experiment, config).shapes
+    leaves = tree.flat(state).values()
+    n_replicas = len(np.asarray(experiment.replicas["seed"]))
+    return {
+        "parameters": tree.size(state.params) // n_replicas,
+        "replicas": n_replicas,
+        "steps": config.train.steps,
+        "bytes": sum(leaf.size * leaf.dtype.itemsize for leaf in leaves),
+    }
