@@ -13,12 +13,13 @@ import tempfile
 import jaxlib
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-os.environ["XLA_FLAGS"] = (
-    os.environ.get("XLA_FLAGS", "")
-    + " --xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
-    + " --xla_cpu_parallel_codegen_split_count=1"
-).strip()
-if jaxlib.version.__version_info__ < (0, 11):
+if os.environ["JAX_PLATFORMS"] == "cpu":  # tests marked gpu run the programs that users run
+    os.environ["XLA_FLAGS"] = (
+        os.environ.get("XLA_FLAGS", "")
+        + " --xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
+        + " --xla_cpu_parallel_codegen_split_count=1"
+    ).strip()
+if os.environ["JAX_PLATFORMS"] == "cpu" and jaxlib.version.__version_info__ < (0, 11):
     # Programs compile in half the time with the emitters from before. Later versions no longer have
     # them, and XLA ends a process that is given a flag it does not know.
     os.environ["XLA_FLAGS"] += " --xla_cpu_use_fusion_emitters=false"
@@ -53,6 +54,15 @@ def one_device():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
         yield
+
+
+@pytest.fixture(autouse=True)
+def _gpu(request):
+    """Tests marked gpu are skipped where there is none."""
+    if request.node.get_closest_marker("gpu") and jax.default_backend() != "gpu":
+        pytest.skip(
+            "no GPU: JAX_PLATFORMS=cuda,cpu python -m pytest -m gpu -n 0 on a machine with one"
+        )
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ from cgjax.core.errors import BadInput, command
 FAMILIES = {
     "sprites": "cgjax.bench.sprites",
     "jumps": "cgjax.bench.jumps",
+    "gradients": "cgjax.bench.gradients",
     "support": "cgjax.bench.support",
     "kernels": "cgjax.bench.kernels",
     "bumps": "cgjax.bench.bumps",

@@ -47,7 +47,8 @@ def replay(config, state, epoch: int, seed_index: int, data, look=lambda *_: Non
     def of_seed(state):
         one = tree.take((state.params, state.opt_state), seed_index)
         params, opt_state = jax.device_get(one)
-        return params, *adam_moments(opt_state)
+        adam = adam_state(opt_state)
+        return params, adam.mu, adam.nu
 
     state = jax.device_put(state)
     losses, columns = [], {}
@@ -84,7 +85,7 @@ def replay(config, state, epoch: int, seed_index: int, data, look=lambda *_: Non
 
 def gradient_fn(config, dtype: str) -> Callable:
     """(params, batch) -> (loss, gradient) of the plain form in this dtype."""
-    model = _plain_model(config, dtype)
+    model = plain_model(config, dtype)
 
     def loss(params, batch):
         images = sets.images(batch, config.data.composition).astype(dtype)
@@ -107,7 +108,7 @@ def sharpness_fn(config, data, n_scenes: int = 2048, n_iterations: int = 20) -> 
     H: the Hessian of the loss on n_scenes training scenes; P = sqrt(v / (1 - B2^step)) + EPS. By
     power iteration from the vector. AdamW is unstable above THRESHOLD / rate.
     """
-    model = _plain_model(config, "float32")
+    model = plain_model(config, "float32")
     chunk = min(512, n_scenes)
     parts = jax.tree.map(
         lambda leaf: leaf[:n_scenes].reshape(-1, chunk, *leaf.shape[1:]), data["train"]
@@ -149,22 +150,22 @@ def sharpness_fn(config, data, n_scenes: int = 2048, n_iterations: int = 20) -> 
     return sharpness
 
 
-def _plain_model(config, dtype: str) -> models.Model:
+def plain_model(config, dtype: str) -> models.Model:
+    """The compositional model in XLA's plain form, in this dtype."""
     config = config.copy_and_resolve_references()
     config.model.form = "reordered"
     config.model.dtype = dtype
     return models.build(config, "compositional")
 
 
-def adam_moments(opt_state) -> tuple[np.ndarray, np.ndarray]:
-    """First and second moment [N] of AdamW's state."""
+def adam_state(opt_state):
+    """The part of AdamW's state that has the moments `mu` and `nu`."""
 
     def has_moments(node):
         return hasattr(node, "mu")
 
-    nodes = jax.tree.leaves(opt_state, is_leaf=has_moments)
-    (adam,) = filter(has_moments, nodes)
-    return np.asarray(adam.mu), np.asarray(adam.nu)
+    (adam,) = filter(has_moments, jax.tree.leaves(opt_state, is_leaf=has_moments))
+    return adam
 
 
 def by_slot(params) -> dict:

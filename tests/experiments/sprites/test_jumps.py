@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from cgjax import report
+from cgjax.bench import gradients
 from cgjax.core.workdir import read_json
 from cgjax.experiments.sprites import jumps, models, replay, sets
 
@@ -56,6 +57,14 @@ def test_a_replay_repeats_the_epoch_and_its_gradients_are_exact(tiny):
     assert seen == [0, 1, 2] and len(again.error) == 32  # two slots, eight layers, two leaves
     assert max(map(np.max, again.error.values())) < 1e-4
     assert max(map(np.max, again.plain_error.values())) < 1e-4
+
+
+def test_gradients_of_the_loop_s_program_equal_the_plain_form_s(tiny):
+    config, data = tiny
+    errors = gradients.gradient_errors(config, data, 3)
+    assert len(errors) == 32 and {values.shape for values in errors.values()} == {(3, 2)}
+    assert max(values.max() for values in errors.values()) < 1e-4
+    assert gradients.different_repeats(config, data, 1, 3) == 0
 
 
 def test_a_wrong_gradient_is_seen_in_its_leaf(tiny):
