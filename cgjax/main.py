@@ -17,7 +17,7 @@ from cgjax import experiments
 from cgjax.config.declare import declared_keys, leaves
 from cgjax.config.flags import Parser
 from cgjax.config.overrides import FIXED, part_of
-from cgjax.config.ownership import claim, compare, start_anew
+from cgjax.config.ownership import Ownership, compare, start_anew, take_ownership
 from cgjax.core import checkpoint, hosts, parallel, signals, train
 from cgjax.core.errors import BadInput, command
 from cgjax.core.logging import is_sound_npz, say, write_arrays
@@ -43,92 +43,102 @@ def main(argv=None):
         print_keys(config)
         return
     family = experiments.family(config.family)
-    # Before anything asks for a device.
+    # Hosts must be joined before JAX initialises its devices.
     with hosts.joined(None if flags.dry_run else hosts.find(flags)):
         start(config, family, flags)
 
 
 def start(config, family, flags) -> None:
-    """Checks the config against the devices; then says what it would do, or does it."""
+    """Checks the devices and the config; then prints the plan (--dry_run) or runs it."""
     parallel.require_devices()
     experiments.check(family, config)
     workdir = flags.workdir or default_workdir(config)
     use_compilation_cache()
     if flags.dry_run:
-        found = compare(workdir, config, flags.extend)
-        print_plan(found, family, workdir, flags.config)
+        ownership = compare(workdir, config, flags.extend)
+        print_plan(ownership, family, workdir, flags.config)
         return
     with signals.handled():
         run(config, family, workdir, flags)
 
 
 class RunParser(Parser):
-    """A family alone may be meant as a config."""
+    """For the name of a family without a flag, the error suggests --config."""
 
-    def near(self, word: str) -> str:
-        is_family = word.partition(":")[0] in experiments.FAMILIES
-        return f" (did you mean --config={word}?)" if is_family else super().near(word)
+    def near(self, argument: str) -> str:
+        is_family = argument.partition(":")[0] in experiments.FAMILIES
+        return f" (did you mean --config={argument}?)" if is_family else super().near(argument)
 
 
 def parse(argv):
     """Flags, the overrides `{"train.steps": "400"}`, and the parser."""
     parser = RunParser(
-        prog="cgjax", usage=__doc__, add_help=False,
+        prog="cgjax",
+        usage=__doc__,
+        add_help=False,
         epilog="`python -m cgjax.main` is the same. Exit codes: 0 done, 2 bad input, 3 preempted "
         "and saved, 4 diverged, 5 another host was lost.",
-    )  # fmt: skip
+    )
     add = parser.add_argument
     add("--config", help="a family or a config file, with an optional :row,size")
     add("--parts", metavar="NAME,...", help="some parts of the row; others can be added later")
     add("--workdir", type=folder, help="default: runs/<family>/<row>[-<size>]")
-    add("--list", nargs="*", metavar="WORD", help="print rows (with these words, of this folder)")
+    add("--list", nargs="*", metavar="WORD", help="print rows; WORD: text to match, or a folder")
     add("--help", "-h", action="store_true", help="with --config: the row's keys; else this text")
     add("--dry_run", action="store_true", help="print what would run, and stop")
     add("--extend", action="store_true", help="train longer, evaluate and save at other times")
-    add("--start_anew", action="store_true", help="put what the workdir holds aside, begin again")
+    add("--start_anew", action="store_true", help="move the workdir's files aside, begin again")
     add("--coordinator", metavar="ADDRESS:PORT", help="several hosts: where host 0 is")
     add("--hosts", metavar="N", help="several hosts: how many (one process each)")
     add("--host", metavar="I", help="several hosts: which one this is, from 0")
-    add("--host_timeout", metavar="S", help="a host silent for so long ends the others (60)")
+    add("--host_timeout", metavar="S", help="seconds of silence until a host counts as lost (60)")
     add("--no_figures", action="store_true", help="train and score only")
-    add("--full_table", action="store_true", help="close with every metric, not the main ones")
+    add(
+        "--full_table", action="store_true", help="print every metric at the end, not the main ones"
+    )
     add("--profile", action="store_true", help="write a trace to <workdir>/profile")
     add("--debug_nans", action="store_true", help="stop at the first NaN")
     overrides, rest, given = {}, [], set()
-    for word in map(str, argv):
-        flag = word.partition("=")[0]
+    for argument in map(str, argv):
+        flag = argument.partition("=")[0]
         if flag in ("--config", "--parts", "--workdir", "--list") and flag in given:
             raise BadInput(f"{flag} is given twice")
         given.add(flag)
-        if word.startswith("--config."):
-            key, equals, value = word.removeprefix("--config.").partition("=")
+        if argument.startswith("--config."):
+            key, equals, value = argument.removeprefix("--config.").partition("=")
             if not equals:
-                raise BadInput(f"'{word}' has no value: write {word}=<value>")
+                raise BadInput(f"'{argument}' has no value: write {argument}=<value>")
             if key in overrides:
                 raise BadInput(f"'{key}' is given twice")
             overrides[key] = value
         else:
-            rest.append(word)
+            rest.append(argument)
     flags = parser.parse(rest)
     check_flags(flags, overrides)
     return flags, overrides, parser
 
 
 def check_flags(flags, overrides: dict) -> None:
-    """Refuses flags that say nothing, or contradict each other."""
+    """Raises BadInput for flags that are missing or contradict each other."""
     used = [name for name, value in vars(flags).items() if value not in (None, False)]
     if "list" in used and (len(used) > 1 or overrides):
         raise BadInput("--list prints rows and runs nothing: give it alone, with words to look for")
     if not flags.config and not {"list", "help"} & set(used):
         raise BadInput("nothing to run: give --config=sprites, or --list to see all rows")
-    for one, other in (("extend", "start_anew"), ("dry_run", "start_anew"), ("dry_run", "help"),
-                       ("dry_run", "profile"), ("dry_run", "debug_nans")):  # fmt: skip
-        if one in used and other in used:
-            raise BadInput(f"--{one} and --{other} contradict each other: give one of them")
+    contradictions = (
+        ("extend", "start_anew"),
+        ("dry_run", "start_anew"),
+        ("dry_run", "help"),
+        ("dry_run", "profile"),
+        ("dry_run", "debug_nans"),
+    )
+    for first, second in contradictions:
+        if first in used and second in used:
+            raise BadInput(f"--{first} and --{second} contradict each other: give one of them")
 
 
 def folder(text: str) -> pathlib.Path:
-    """A path from the command line; ~ is the home directory, as shells leave it after an =."""
+    """A path from the command line; expands ~, because shells do not expand it after an =."""
     if not text.strip():
         raise BadInput("--workdir needs the name of a folder")
     try:
@@ -143,14 +153,14 @@ def default_workdir(config) -> pathlib.Path:
 
 
 def run(config, family, workdir: pathlib.Path, flags) -> None:
-    """One experiment in its workdir: train what is missing, draw, print the table."""
+    """Runs one experiment in its workdir: trains what is missing, draws, prints the table."""
     reads_only = not flags.start_anew and hosts.from_writer(
         lambda: compare(workdir, config, flags.extend).reads_only
     )
     with contextlib.nullcontext() if reads_only else locked(workdir):  # reading needs no lock
         if flags.start_anew and (aside := hosts.from_writer(lambda: start_anew(workdir))):
-            say(f"what was there is now in {aside}")
-        config, reads_only, came_from, _ = claim(workdir, config, flags.extend)
+            say(f"the old content of the workdir is now in {aside}")
+        config, reads_only, came_from, _ = take_ownership(workdir, config, flags.extend)
         draws = not (flags.no_figures or reads_only)
         say(f"{config.family} · {full_name(config)}{seeds(config)} → {workdir}")
         results = None
@@ -170,19 +180,19 @@ def run(config, family, workdir: pathlib.Path, flags) -> None:
             say(f"some of the replicas in {workdir}: nothing was written")
             return
         drawn = results["figures"] or ()
-        say((f"{len(drawn)} figures in {workdir}/figures; " if drawn else "")
-            + f"numbers in {workdir}/results.json")  # fmt: skip
+        figures = f"{len(drawn)} figures in {workdir}/figures; " if drawn else ""
+        say(f"{figures}numbers in {workdir}/results.json")
 
 
 def run_family(config, family, workdir, draws: bool, reads_only: bool, came_from: list) -> dict:
-    """Runs the row, and writes what came out: arrays.npz, then results.json."""
+    """Runs the row and writes its results: arrays.npz, then results.json."""
     started = time.monotonic()
     token = train.ONLY_READS.set(reads_only)
     try:
-        found = family.run(config, workdir, figures=draws)
+        family_results = family.run(config, workdir, figures=draws)
     finally:
         train.ONLY_READS.reset(token)
-    metrics, arrays, extra = experiments.checked_results(config, found)
+    metrics, arrays, extra = experiments.checked_results(config, family_results)
     drawn = (path for kind in ("png", "gif") for path in (workdir / "figures").glob(f"*.{kind}"))
     figures = sorted(path.name for path in drawn) if draws else None
     extra = {**extra, "figures": figures, "arrays": sorted(arrays), "came_from": came_from}
@@ -195,7 +205,7 @@ def run_family(config, family, workdir, draws: bool, reads_only: bool, came_from
 
 
 def finished(workdir: pathlib.Path, config, draws: bool) -> dict | None:
-    """results.json, where it is of this very config and nothing that belongs to it is missing."""
+    """results.json, if it belongs to this config and no array or figure is missing; else None."""
     path = workdir / "results.json"
     if not path.exists():
         return None
@@ -217,7 +227,7 @@ def _are_names(value) -> bool:
     return isinstance(value, list) and all(isinstance(name, str) for name in value)
 
 
-# What `finished` relies on: name in results.json -> whether its value can be used.
+# Checks in `finished`: name in results.json -> whether its value has the right form.
 RESULTS = {
     "metrics": lambda value: (
         isinstance(value, dict) and all(map(experiments.is_entry, value.values()))
@@ -230,7 +240,7 @@ RESULTS = {
 
 @contextlib.contextmanager
 def tools(flags, workdir: pathlib.Path):
-    """The profiler and the NaN check, where asked for."""
+    """The profiler (--profile) and the NaN check (--debug_nans)."""
     with contextlib.ExitStack() as stack:
         if flags.profile:
             stack.enter_context(jax.profiler.trace(str(workdir / "profile")))
@@ -240,7 +250,7 @@ def tools(flags, workdir: pathlib.Path):
 
 
 def use_compilation_cache() -> None:
-    """Compiled programs are kept between runs, so the second start is quick."""
+    """Keeps compiled programs on disk, so that the next start is fast."""
     folder = os.environ.get("CGJAX_CACHE") or os.environ.get("XDG_CACHE_HOME")
     if not os.environ.get("CGJAX_CACHE"):
         try:
@@ -252,7 +262,7 @@ def use_compilation_cache() -> None:
 
 
 def set_up_output() -> None:
-    """Warnings of cgjax as single lines on stderr; letters that a terminal lacks as "?"."""
+    """Prints cgjax's warnings as single lines on stderr, and "?" for letters a terminal lacks."""
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")
     logger = logging.getLogger("cgjax")
@@ -263,7 +273,7 @@ def set_up_output() -> None:
         checkpoint.silence_echoes()
 
 
-# --- what can be run, said without running it: rows, a row's keys, the size of a run --------------
+# --- printed without a run: rows, a row's keys, the size of a run ---------------------------------
 
 
 def full_name(config) -> str:
@@ -272,9 +282,9 @@ def full_name(config) -> str:
 
 
 def seeds(config) -> str:
-    """ " · seeds 0, 1", or nothing where no seed is drawn."""
-    found = config.get("train", {}).get("seeds", ())
-    return f" · seeds {', '.join(map(str, found))}" if found else ""
+    """ " · seeds 0, 1"; empty if the row has no seeds."""
+    numbers = config.get("train", {}).get("seeds", ())
+    return f" · seeds {', '.join(map(str, numbers))}" if numbers else ""
 
 
 def _printer(bold: bool = False):
@@ -286,10 +296,10 @@ def _printer(bold: bool = False):
 
 
 def print_rows(words: list[str]) -> None:
-    """One line per row: what it shows, the number to reach; times by size above them.
+    """Prints one line per row: what it shows and the number to reach; times by size come first.
 
-    words: folders and files to look into (default: those of the package), names of families among
-    them, and words that a row's name or line must contain.
+    words: folders and files to list (default: the package's), names of families in them, and text
+    that a row's name or line must contain.
     """
     places = [word for word in words if "/" in word or word.endswith(".py")]
     files = _files(places)
@@ -301,7 +311,7 @@ def print_rows(words: list[str]) -> None:
         if families and path.stem not in families:
             continue
         try:
-            rows = [row for row in _described(path) if _has(row, wanted)]
+            rows = [row for row in _described_rows(path) if _contains(row, wanted)]
         except BadInput as error:  # one bad file must not hide the others
             broken += 1
             line(f"{path}: {' '.join(str(error).split())}")
@@ -320,34 +330,34 @@ def print_rows(words: list[str]) -> None:
 
 
 def _lines(rows: list[dict]) -> list[str]:
-    """A line of times, then one for each row that takes as long; then the next times."""
-    width, found = max(len(row["name"]) for row in rows), {}
+    """Lines grouped by time: a line of times, then one line for each row with these times."""
+    width, by_times = max(len(row["name"]) for row in rows), {}
     for row in rows:
         times = "; ".join(f"{size}: {text}" for size, text in row["times"].items())
         expect = f"  [{row['expect']}]" if row["expect"] else ""
-        found.setdefault(times, []).append(f"    {row['name']:{width}}  {row['doc']}{expect}")
-    return [line for times, lines in found.items() for line in (f"  {times}", *lines)]
+        by_times.setdefault(times, []).append(f"    {row['name']:{width}}  {row['doc']}{expect}")
+    return [line for times, lines in by_times.items() for line in (f"  {times}", *lines)]
 
 
 def _files(places: list[str]) -> list[pathlib.Path]:
-    found = []
+    paths = []
     for place in map(pathlib.Path, places or [configs.folder()]):
-        if os.path.isdir(place):  # of other Python files the folder may hold, none is run
-            found += [path for path in sorted(place.glob("*.py")) if _is_config(path)]
+        if os.path.isdir(place):  # other Python files in the folder are not run
+            paths += [path for path in sorted(place.glob("*.py")) if _is_config(path)]
         elif os.path.isfile(place):
-            found.append(place)
+            paths.append(place)
         else:
             raise BadInput(f"no folder or file '{place}' to list")
-    if not found:
+    if not paths:
         raise BadInput(f"no config file in {', '.join(places)}")
-    return found
+    return paths
 
 
 def _is_config(path: pathlib.Path) -> bool:
     return os.path.isfile(path) and b"def get_config" in path.read_bytes()
 
 
-def _described(path: pathlib.Path) -> list[dict]:
+def _described_rows(path: pathlib.Path) -> list[dict]:
     module = configs.load_file(path)
     if not hasattr(module, "describe_rows"):
         raise BadInput("it has no describe_rows(): its rows cannot be listed")
@@ -360,16 +370,16 @@ def _described(path: pathlib.Path) -> list[dict]:
     return [{**row, "name": str(row["name"]), "doc": str(row["doc"])} for row in rows]
 
 
-def _has(row: dict, words: list[str]) -> bool:
+def _contains(row: dict, wanted: list[str]) -> bool:
     text = f"{row['name']} {row['doc']}".lower()
-    return all(word in text for word in words)
+    return all(word in text for word in wanted)
 
 
 # --- one row --------------------------------------------------------------------------------------
 
 
 def print_keys(config) -> None:
-    """One line per key of the row: its value, its meaning, what it takes."""
+    """Prints one line per key of the row: its value, its meaning, the values it takes."""
     declared, line = declared_keys(config), _printer()
     for name, value in leaves(config):
         if name in FIXED:
@@ -382,7 +392,7 @@ def print_keys(config) -> None:
 
 
 def _text(value) -> str:
-    """A value as it can be typed: `0,1` for a tuple, in quotes where a shell needs them."""
+    """A value as typed in a shell: `0,1` for a tuple, with quotes if the shell needs them."""
     if not isinstance(value, tuple):
         return str(value)
     is_flat = value and not any(isinstance(item, tuple) for item in value)
@@ -390,7 +400,7 @@ def _text(value) -> str:
 
 
 def _size(size: dict) -> str:
-    """What `program.training_size` counted, and what it did not."""
+    """The numbers of `program.training_size`, and its note about what it does not count."""
     text = (
         f"{size['parameters']:,} parameters x {size['replicas']} replicas, {size['steps']:,} "
         f"steps, state {size['bytes'] / 1e6:,.1f} MB"
@@ -398,9 +408,9 @@ def _size(size: dict) -> str:
     return "; ".join(filter(None, (text, size.get("note"))))
 
 
-def print_plan(found, family, workdir, flag: str) -> None:
-    """What would run: the resolved config, parameters, memory, steps, expected time."""
-    config, line = found.config, _printer()
+def print_plan(ownership: Ownership, family, workdir, flag: str) -> None:
+    """Prints what would run: the resolved config, parameters, memory, steps, expected time."""
+    config, line = ownership.config, _printer()
     for name, value in leaves(config):
         line(f"{name} = {value}")
     sizes = family.plan(config) if hasattr(family, "plan") else {}
@@ -409,12 +419,13 @@ def print_plan(found, family, workdir, flag: str) -> None:
     if not sizes:
         line("nothing is trained")
     try:
-        rows = {row["name"]: row for row in _described(configs.find(configs.split_flag(flag)[0]))}
+        path = configs.find(configs.split_flag(flag)[0])
+        rows = {row["name"]: row for row in _described_rows(path)}
     except BadInput:  # a config file need not describe its rows
         rows = {}
     times = rows.get(config.row, {}).get("times", {})
     line(f"expected time: {times.get(config.size, 'not known')}")
-    if found.reads_only:
+    if ownership.reads_only:
         line(f"would read some of the replicas in {workdir}; nothing was written")
     elif is_owned(workdir):
         line(f"would go on in {workdir}; nothing was written")

@@ -1,5 +1,5 @@
-"""python -m cgjax.reproduce CLAIM [--run] [--size=SIZE]   does it stand? From the record, or a run
-python -m cgjax.reproduce --list [WORD ...]             every claim with its standing"""
+"""python -m cgjax.reproduce CLAIM [--run] [--size=SIZE]   its verdict, from the record or a run
+python -m cgjax.reproduce --list [WORD ...]             every claim with its verdict"""
 
 import argparse
 import collections
@@ -22,17 +22,17 @@ FOLDER = pathlib.Path("runs") / "reproduce"
 
 @command
 def main(argv=None):
-    """Says how one claim stands, or all of them."""
+    """Prints the verdict on one claim, or on all of them."""
     parser = Parser(
         prog="python -m cgjax.reproduce",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="Exit codes: those of cgjax.main; 0 whether the claim stands or not.",
     )
-    parser.add_argument("claim", nargs="?", help="its name; --list prints them")
-    parser.add_argument("--list", nargs="*", metavar="WORD", help="claims that have these words")
+    parser.add_argument("claim", nargs="?", help="name of the claim; --list prints all names")
+    parser.add_argument("--list", nargs="*", metavar="WORD", help="print claims with these words")
     parser.add_argument("--run", action="store_true", help="run its rows, recorded or not")
-    parser.add_argument("--size", choices=configs.SIZES, help="of the run; without it as published")
+    parser.add_argument("--size", choices=configs.SIZES, help="of the run; default: as published")
     flags = parser.parse(argv)
     runner.set_up_output()
     if flags.list is not None:
@@ -43,16 +43,16 @@ def main(argv=None):
     if not flags.claim:
         raise BadInput("no claim is named: --list prints them all")
     claim = find(flags.claim)
-    found = None if flags.run else recorded(claim, flags.size)
-    if found is None or found.word == "not run":
+    standing = None if flags.run else recorded(claim, flags.size)
+    if standing is None or standing.word == "not run":
         say(f"{'' if flags.run else 'not in the record: '}running {', '.join(claim.rows)}")
-        found = run(claim, flags.size or claim.size)
-    for line in told(found):
+        standing = run(claim, flags.size or claim.size)
+    for line in told(standing):
         say(line)
 
 
 def find(name: str) -> Claim:
-    """The claim of that name; refuses others with the nearest ones."""
+    """The claim of that name; the error for an unknown name suggests the nearest ones."""
     if name in CLAIMS:
         return CLAIMS[name]
     within = [known for known in CLAIMS if name.lower() in known]
@@ -62,17 +62,17 @@ def find(name: str) -> Claim:
 
 
 def recorded(claim: Claim, size: str | None) -> standings.Standing:
-    """What the record says, or as much of it as was run at a size."""
+    """The standing by the record, or by its runs of one size."""
     runs = [run for run in report.entries(claim.family) if size in (None, run["size"])]
     return standings.standing(claim, runs, standings.Scales())
 
 
 def run(claim: Claim, size: str) -> standings.Standing:
-    """Runs the rows behind a claim, each in a folder of its own, and judges what came out."""
+    """Runs the rows of a claim, each in its own folder, and compares the results with the claim."""
     workdirs = []
     for row in claim.rows:
-        words = [row, size, *(value for _, value in claim.overrides)]
-        workdirs.append(FOLDER / claim.family / "-".join(words))
+        names = [row, size, *(value for _, value in claim.overrides)]
+        workdirs.append(FOLDER / claim.family / "-".join(names))
         changes = [f"--config.{key}={value}" for key, value in claim.overrides]
         flags = [f"--config={claim.family}:{row},{size}", f"--workdir={workdirs[-1]}"]
         if code := runner.main([*flags, *changes, "--no_figures"]):
@@ -83,34 +83,40 @@ def run(claim: Claim, size: str) -> standings.Standing:
     return standings.standing(claim, entries, standings.Scales())
 
 
-# --- words ----------------------------------------------------------------------------------------
+# --- text -----------------------------------------------------------------------------------------
 
 
-def told(found: standings.Standing) -> list[str]:
-    """A standing in lines: the claim, theirs, ours, the comparison, the word."""
-    claim = found.claim
+def told(standing: standings.Standing) -> list[str]:
+    """Lines that describe a standing: claim, paper's number, ours, comparison, verdict."""
+    claim = standing.claim
     lines = [claim.id, claim.sentence, f"where       {claim.where}"]
     if claim.published:
         whose = "recomputed" if claim.source == "recomputed" else "paper"
         lines.append(
             f"{whose:11} {standings.number(claim.number)}{standings.spread(claim.published)}"
         )
-    elif len(found.parts) < 2:  # else each is a line with its numbers
+    elif len(standing.parts) < 2:  # several parts get a line each, below
         lines += [f"claimed     {standings.chain(claim, chain)}" for chain in claim.chains]
     if claim.caveat:
         lines.append(f"caveat      {claim.caveat}")
-    if found.word == "not run":
+    if standing.word == "not run":
         return [*lines, "not run: no run has all of these numbers"]
-    against = "" if found.against is None else f", against {standings.number(found.against)}"
-    lines.append(f"ours        {standings.number(found.ours)}{standings.seeds(found)}{against}")
-    lines += [f"run         {standings.described(one)}" for one in found.runs]
-    if len(found.parts) > 1:
-        lines += [f"part        {standings.part(claim, *part)}" for part in found.parts]
-    return [*lines, f"difference  {standings.comparison(found)}", f"verdict     {found.word}"]
+    against = "" if standing.against is None else f", against {standings.number(standing.against)}"
+    lines.append(
+        f"ours        {standings.number(standing.ours)}{standings.seeds(standing)}{against}"
+    )
+    lines += [f"run         {standings.described(entry)}" for entry in standing.runs]
+    if len(standing.parts) > 1:
+        lines += [f"part        {standings.part(claim, *part)}" for part in standing.parts]
+    return [
+        *lines,
+        f"difference  {standings.comparison(standing)}",
+        f"verdict     {standing.word}",
+    ]
 
 
 def print_list(wanted: list[str]) -> None:
-    """One line per claim: its standing, its name, theirs, ours; then how many stand how."""
+    """Prints one line per claim: verdict, name, paper's number, ours; then counts by verdict."""
     claims = [
         claim
         for claim in CLAIMS.values()
@@ -118,19 +124,20 @@ def print_list(wanted: list[str]) -> None:
     ]
     if not claims:
         raise BadInput(f"no claim has the words {' '.join(wanted)}: --list alone prints them all")
-    found = standings.standings(claims=claims)
+    of_claims = standings.standings(claims=claims)
     width = max(len(claim.id) for claim in claims)
-    for one in found:
-        if one.claim.published:
-            theirs = standings.number(one.claim.number) + KINDS[one.claim.source]
+    for standing in of_claims:
+        claim, ours = standing.claim, standings.number(standing.ours)
+        if claim.published:
+            theirs = standings.number(claim.number) + KINDS[claim.source]
+        elif standing.against is None:
+            theirs = ""
         else:
-            theirs = "" if one.against is None else f"against {standings.number(one.against)}"
-        say(
-            f"{one.word:23}  {one.claim.id:{width}}  {theirs:>20}  {standings.number(one.ours):>10}"
-        )
-    counts = collections.Counter(one.word for one in found)
-    say(", ".join(f"{counts[word]} {word}" for word in standings.WORDS if counts[word])
-        + f"; of {len(found)} claims")  # fmt: skip
+            theirs = f"against {standings.number(standing.against)}"
+        say(f"{standing.word:23}  {claim.id:{width}}  {theirs:>20}  {ours:>10}")
+    counts = collections.Counter(standing.word for standing in of_claims)
+    counted = ", ".join(f"{counts[word]} {word}" for word in standings.WORDS if counts[word])
+    say(f"{counted}; of {len(of_claims)} claims")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""Across papers: what five theories say before training, beside the error after it.
+"""Across papers: numbers of five theories before training, against the error after it.
 
     python -m cgjax.main --config=configs/across.py          all pairs of a model and a split
-    python -m cgjax.main --config=configs/across.py:smoke    one small pair: the path alone
+    python -m cgjax.main --config=configs/across.py:smoke    one small pair: tests the whole path
 
-A pair is a row of a family's own config with one model and one split; PAIRS below lists them with
-the changes that make them small. It trains in a sub-folder of its name, and a pair that is finished
-is read. `cgjax/experiments/across/README.md` says what each theory's number is.
+A pair is a row of a family's config with one model and one split; PAIRS below lists them with the
+changes that make them small. A pair trains in a sub-folder of its name; a finished pair is read
+from disk. `cgjax/experiments/across/README.md` defines each theory's number.
 """
 
 from cgjax.config import split_variant
@@ -17,58 +17,82 @@ KEYS = {
     "pair.row": key("", "a row of a family: one model, one split"),
     "pair.changes": key((), "to that row's keys, as on the command line", items=str,
                         may_be_empty=True),
-    "eval.n_train": key(256, "training inputs that theories look at, at most", low=4),
-    "eval.n_new": key(256, "new inputs that errors are measured on, at most", low=4),
+    "eval.n_train": key(256, "training inputs that theories use, at most", low=4),
+    "eval.n_new": key(256, "new inputs for errors, at most", low=4),
     "eval.iterations": key(100, "of conjugate gradients, for the linearised network", low=1),
     "masks.keep": key(0.05, "share of the weights in each routine's mask", above=0, high=0.5),
 }  # fmt: skip
 
 VECTORS = (
-    "data.n_train=1024", "data.sizes=1024", "data.batch=32", "data.n_draws=200", "eval.measures=()",
-    "optim.lr=0.01", "train.steps=4000", "train.steps_per_call=1000", "train.log_every=1000",
-    "eval.every=4000", "checkpoint.every=4000",
-)  # fmt: skip
+    "data.n_train=1024",
+    "data.sizes=1024",
+    "data.batch=32",
+    "data.n_draws=200",
+    "eval.measures=()",
+    "optim.lr=0.01",
+    "train.steps=4000",
+    "train.steps_per_call=1000",
+    "train.log_every=1000",
+    "eval.every=4000",
+    "checkpoint.every=4000",
+)
 KERNELS = ("model.hidden=200",)
 RICH, LAZY = ("model.scales=0.01", "optim.lrs=0.04"), ("model.scales=1.0", "optim.lrs=0.005")
 BUMPS = (
-    "data.encoding=onehot", "data.polarity=positive", "data.regions=donut_4_11",
-    "eval.layers=false", "optim.lr=0.002", "train.steps=1000", "eval.every=1000",
+    "data.encoding=onehot",
+    "data.polarity=positive",
+    "data.regions=donut_4_11",
+    "eval.layers=false",
+    "optim.lr=0.002",
+    "train.steps=1000",
+    "eval.every=1000",
     "checkpoint.every=1000",
-)  # fmt: skip
+)
 BARE = (*BUMPS, "data.stripes=none", "data.copies=0")
 STRIPED = (*BUMPS, "data.stripes=null_stripe", "data.copies=1")
 NARROW = "model.mlp.width=128"
 FIELDS = ("optim.lr=0.01", "optim.weight_decay=0.0")
-PLANE = ("train.epochs=200", "eval.epochs=200", "eval.at=()", "eval.keep=()", "eval.n_points=500",
-         "eval.n_jacobian=64", "eval.grid=9")  # fmt: skip
+PLANE = (
+    "train.epochs=200",
+    "eval.epochs=200",
+    "eval.at=()",
+    "eval.keep=()",
+    "eval.n_points=500",
+    "eval.n_jacobian=64",
+    "eval.grid=9",
+)
 LANGUAGE = ("train.epochs=30", "eval.epochs=10", "checkpoint.epochs=30")
 
 
 def without(changes, *names):
-    """Changes but for those of some keys."""
-    return tuple(word for word in changes if word.partition("=")[0] not in names)
+    """The changes, without those to the keys `names`."""
+    return tuple(change for change in changes if change.partition("=")[0] not in names)
 
 
 def network(name, changes, *more):
-    """A decoder of bumps: another network brings other keys, so its name comes first."""
+    """A decoder of bumps; the name comes first, because the network decides which keys exist."""
     return (f"model.name={name}", *without(changes, *(m.partition("=")[0] for m in more)), *more)
 
 
-# What costs more is looked at less.
+# Theories use fewer inputs of pairs that cost more.
 FEWER = {"n_train": 64, "n_new": 96, "iterations": 50}
 
-# pair: (row of its family, changes to it, keys of our own `eval` that differ)
+# pair: (row of its family, changes to it, changes to `eval` of this config)
 PAIRS = {
     **{
         f"vectors_{model}_{support}": (f"vectors:{model}_{support}", VECTORS, {})
-        for model, supports in (("mlp", ("random", "diagonal", "orthogonal")),
-                                ("compositional", ("random", "diagonal", "orthogonal")),
-                                ("hessian", ("diagonal", "orthogonal")))
+        for model, supports in (
+            ("mlp", ("random", "diagonal", "orthogonal")),
+            ("compositional", ("random", "diagonal", "orthogonal")),
+            ("hessian", ("diagonal", "orthogonal")),
+        )
         for support in supports
     },
     **{
         f"kernels_{regime}_{task}": (
-            "kernels:addition_rich", (f"data.tasks={task}", *KERNELS, *scale), {}
+            "kernels:addition_rich",
+            (f"data.tasks={task}", *KERNELS, *scale),
+            {},
         )
         for task in ("addition_extrapolation", "addition_interpolation", "cd_1", "cd_3", "te_2_2")
         for regime, scale in (("rich", RICH), ("lazy", LAZY))
@@ -88,10 +112,15 @@ PAIRS = {
     },
     **{
         f"plane_{name}_{setting}": (
-            "resistance:plane", (f"data.settings={setting}", *PLANE, *changes), {}
+            "resistance:plane",
+            (f"data.settings={setting}", *PLANE, *changes),
+            {},
         )
-        for name, changes in (("plain", ()), ("towers", ("model.towers=true",)),
-                              ("heads", ("model.heads=2",)))
+        for name, changes in (
+            ("plain", ()),
+            ("towers", ("model.towers=true",)),
+            ("heads", ("model.heads=2",)),
+        )
         for setting in ("A", "control")
     },
     **{
@@ -103,9 +132,9 @@ PAIRS = {
         for size in (16, 32)
         for held_out in ("combinations", "words")
     },
-}  # fmt: skip
+}
 
-# One pair at its family's smoke size: the whole path, and too little for a correlation.
+# One pair at its family's smoke size: it tests the whole path, but gives no correlation.
 SMOKE = {"kernels_lazy_cd_1": ("kernels:addition_rich,smoke", ("data.tasks=cd_1", *LAZY), {})}
 
 
@@ -122,8 +151,8 @@ def get_config(arg=""):
     declare_parts(
         config,
         {
-            name: {"pair": {"row": row, "changes": changes}, **({"eval": own} if own else {})}
-            for name, (row, changes, own) in parts.items()
+            name: {"pair": {"row": row, "changes": changes}, **({"eval": sizes} if sizes else {})}
+            for name, (row, changes, sizes) in parts.items()
         },
     )
     return config

@@ -1,12 +1,12 @@
 """Bumps: why decoders superpose instead of composing, and what makes them compose (Liang et al.).
 
     python -m cgjax.main --config=configs/bumps.py                 failure and remedy side by side
-    python -m cgjax.main --config=configs/bumps.py:<row>[,<size>]  one figure, or one beyond
+    python -m cgjax.main --config=configs/bumps.py:<row>[,<size>]  one figure or further study
 
-Rows are listed in ROWS below; sizes are default (images of 16 pixels on a laptop, the demonstration
-28), smoke, fast (for one accelerator, a tenth of the published length or the criterion) and paper.
-Where `optim.stop` is set, networks train until their ID error is that share of a blank image's: an
-OOD error means nothing before.
+ROWS below lists the rows. Sizes are default (images of 16 pixels on a laptop; 28 for the
+demonstration), smoke, fast (for one accelerator; a tenth of the published length, or up to the
+criterion) and paper. If `optim.stop` is set, networks train until their ID error is that share of a
+blank image's error: an OOD error means nothing before the ID error is small.
 """
 
 from cgjax.config import split_variant
@@ -17,7 +17,7 @@ from cgjax.config.declare import (
     declare_training,
     nested,
     remove,
-    undeclare,  # fmt: skip
+    undeclare,
 )
 from cgjax.experiments.bumps import keys
 from cgjax.experiments.bumps.sizes import LIMITS, limit, resize
@@ -34,7 +34,7 @@ CODES = {
 DRAWN = {"data.n_samples": 2000, **CRITERION, "train.steps": 8000}
 MLP, CNN = {"model.name": "mlp"}, {"model.name": "cnn"}
 STRIPES = {"data.stripes": "null_stripe"}
-# The paper's penalty and none; of a product field, flatness and none.
+# REMEDY: no penalty and the paper's penalty. FLATNESS: no penalty and flatness (product field).
 REMEDY = {"reg.lam_entropy": (0.0, 0.1), "reg.vec_variance": (0.0, 0.01),
           "reg.nuclear": (0.0, 0.0), "reg.null_axis": (0.0, 0.0)}  # fmt: skip
 FLATNESS = {"reg.lam_entropy": (0.0, 0.0), "reg.vec_variance": (0.0, 0.0),
@@ -53,8 +53,8 @@ REMEDY_A = {
 }  # fmt: skip
 EVERYWHERE = ("donut_6_22", "corner_14", "cross_11_17")
 CANVAS = {"data.margin": 6, "data.copies": (1,)}
-# 200 epochs: 25 steps for 800 views, after each of which the rate is decided. Of ten digits an
-# epoch is 28 steps for 885 views; the rate is decided as often.
+# 200 epochs of 25 steps for 800 views; the learning rate is adjusted after each epoch. With ten
+# digits an epoch has 28 steps for 885 views; the rate is adjusted after every 25 steps as well.
 TURNED = {"train.steps": 5000, "train.steps_per_call": 25, "train.log_every": 25, "eval.every": 25}
 DIGITS = {
     **TURNED, "data.digits": tuple(range(10)), "data.n_angles": 100, "data.gap": (140.0, 200.0),
@@ -64,12 +64,12 @@ TURNING_CNN, EQUIVARIANT = {"model.name": "rotation_cnn"}, {"model.name": "equiv
 
 
 def _weights(name, *weights):
-    """Penalties of one kind: a column of weights, zeros in the others."""
+    """Penalties of one kind: one dict per weight."""
     return [{name: weight} for weight in weights]
 
 
 def _zipped(penalties):
-    """The four columns of a list of penalties, after none at all."""
+    """The four reg.* columns of a list of penalties, with "no penalty" first."""
     names = ("lam_entropy", "vec_variance", "nuclear", "null_axis")
     return {f"reg.{name}": tuple(one.get(name, 0.0) for one in [{}, *penalties]) for name in names}
 
@@ -87,18 +87,18 @@ HOLES = (0.2, 0.35)
 
 
 def from_few(n: int) -> tuple[float, ...]:
-    """Eight shares of n * n bumps, from two of them to all, at equal ratios."""
+    """Eight shares of n * n bumps, geometrically spaced from two bumps to all."""
     return tuple(round((2 / n**2) ** (1 - i / 7), 6) for i in range(8))
 
 
 def hole(n: int, share: float) -> str:
-    """The donut whose hole is about a share of the side, in the middle."""
+    """The donut with a central hole whose side is about `share` of the image's side."""
     lb = round(n * (1 - share) / 2)
     return f"donut_{lb}_{n - 1 - lb}"
 
 
-# row: (what it shows, study, changes); "parts" are trained one after another, each with keys of its
-# own, in a sub-folder of its name. Sizes below `paper` shrink it, see `resize`.
+# row: (what it shows, study, changes). "parts" are trained one after another, each with its own
+# keys and in a sub-folder of its name. Sizes below `paper` reduce a row, see `resize`.
 ROWS = {
     "demo": (
         "An MLP superposes in the hole; fields that must be flat compose there",
@@ -353,7 +353,7 @@ def get_config(arg=""):
     config.update_from_flattened_dict(changes)
     parts = {name: keys.own_keys(part, changes) for name, part in parts.items()}
     parts = resize(config, row, size, parts)
-    if parts:  # decoders that only other sizes train have no sizes here
+    if parts:  # remove keys of decoders that only other sizes train
         undeclare(
             config, keys.of_other_models({keys.decoder(part, changes) for part in parts.values()})
         )
@@ -366,7 +366,7 @@ CHOICES = ("model.name",)
 
 
 def adapt(config):
-    """Another decoder brings along sizes of its own, and penalties where it has fields."""
+    """Declares the sizes of another decoder, and penalties if it has fields."""
     for name in keys.SIZES_OF:
         undeclare(config, keys.of_model(name))
     declare(config, keys.of_model(config.model.name))
@@ -377,7 +377,7 @@ _MINUTES = {"default": "minutes on two CPU cores (the demonstration 0.5)", "smok
             "fast": "not measured; about a tenth of `paper`",
             "paper": "2 to 5 minutes on one H200 where measured (B1, B2, B5, B8, B9, B11, long, "
             "ablation); beside other runs B4 8, needed 22, table 21"}  # fmt: skip
-# The number that stands for a row in `--list`, where it is not the first published one.
+# The number that represents a row in `--list`, if it is not the first published one.
 EXPECT = {
     "B8": "lam_entropy 0.1 + vec_variance 0.01: ood mse", "long": "ood mse, between pixels",
 }  # fmt: skip

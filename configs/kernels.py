@@ -3,11 +3,11 @@
     python -m cgjax.main --config=configs/kernels.py                 dense networks, rich and lazy
     python -m cgjax.main --config=configs/kernels.py:<row>[,<size>]  one study
 
-Closed-form rows have one size and take seconds to minutes; network rows have the usual ones.
+Closed-form rows have one size and take seconds to minutes; network rows have the usual sizes.
 
-The demonstration is the paper's claim on dense networks in one command (thirty seeds; a minute and
-a half on two CPU cores). Slope of lazy networks 0.744 on extrapolation, 0.851 on interpolation
-(paper 0.746, 0.848); of rich ones 0.763, 0.998, and 0.366 on asymmetric (0.761, 0.994, 0.368).
+The row `demo` shows the paper's claim on dense networks (thirty seeds; a minute and a half on two
+CPU cores). Slope of lazy networks: 0.744 on extrapolation, 0.851 on interpolation (paper: 0.746,
+0.848). Slope of rich networks: 0.763, 0.998, and 0.366 on asymmetric (paper: 0.761, 0.994, 0.368).
 Accuracy on transitive equivalence: rich 1, lazy 0.50.
 """
 
@@ -23,12 +23,12 @@ from cgjax.published import PUBLISHED
 EQUIVALENCE = ("te_5_5_hubs_1", "te_5_5_hubs_4")
 SCALES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
-# The paper looks for a rate anew in each run; here each scale has one that reaches the stop. The
-# solution is analysed, not the path.
+# The paper searches for a learning rate in each run. Here each scale has one rate, which reaches
+# `optim.stop`. Only the solution is analysed, not the path.
 ADDITION_LRS = (0.04,) * 5 + (0.02, 5e-3)
 RICH_AND_LAZY = {"model": {"scales": (1e-6, 1.0)}}
 ADDITION_PART = {"data": {"tasks": ADDITION}, "optim": {"lrs": (0.04, 5e-3)}, **RICH_AND_LAZY}
-# 1,000 units, as the paper's text says; its configuration files say 10,000.
+# 1,000 units, as in the paper's text; its configuration files have 10,000.
 EQUIVALENCE_PART = {
     "data": {"tasks": ("te_2_2",)},
     "optim": {"lrs": (0.1, 1e-3), "stop": 1e-6},
@@ -36,20 +36,23 @@ EQUIVALENCE_PART = {
     "eval": {"every": 10},
     **RICH_AND_LAZY,
 }
-# Depth changes the program: one part for each. Networks rest at the published loss long before the
-# paper's 100,000 steps: 20,000 are the limit here. All else as published, but for the fixed rate of
-# cd_deep and te_deep, whose settings for the latter were not published.
+# Depth changes the program, so each depth is a part. Networks reach the published loss long before
+# the paper's 100,000 steps; the limit here is 20,000. Everything else is as published, except the
+# fixed rate of cd_deep and te_deep. The paper's settings of te_deep are not published.
 DEPTHS = {f"depth_{depth}": {"model": {"depth": depth}} for depth in (1, 2, 3, 4)}
 DEEP = {
     "parts": DEPTHS, "model.hidden": 100, "model.scales": (0.1,), "optim.optimiser": "adam",
     "optim.lrs": (1e-4,), "train.steps": 20_000, "train.steps_per_call": 100,
     "train.log_every": 100, "eval.every": 100, "checkpoint.every": 5000,
 }  # fmt: skip
-# What a data set of images and a network bring along, as published.
-MNIST = {"data.images": "mnist", "data.n_pool": 200, "data.n_total": 20_000,
-         "data.distances": (0, 5, 10, 15, 20)}  # fmt: skip
-CIFAR = {"data.images": "cifar10", "data.n_pool": 4000, "data.n_total": 40_000,
-         "data.augment": True}  # fmt: skip
+# Published settings of each image data set and each network.
+MNIST = {
+    "data.images": "mnist", "data.n_pool": 200, "data.n_total": 20_000,
+    "data.distances": (0, 5, 10, 15, 20),
+}  # fmt: skip
+CIFAR = {
+    "data.images": "cifar10", "data.n_pool": 4000, "data.n_total": 40_000, "data.augment": True,
+}  # fmt: skip
 CIFAR_DISTANCES = (0, 8, 16, 24)  # whole patches of the ViT
 CONVNET = {
     "model.net": "convnet", "optim.optimiser": "sgd", "optim.lr": 1e-4, "train.epochs": 100,
@@ -68,39 +71,43 @@ LOGISTIC = {"optim.loss": "logistic"}
 CD_MNIST = {**MNIST, **CONVNET, "data.tasks": CD, "data.n_total": 30_000}
 TE_MNIST = {**MNIST, **CONVNET, "data.tasks": EQUIVALENCE, "train.epochs": 150}
 
-# row: (what it shows, study, changes); "parts" of a dense study are trained one after another, each
-# with keys of its own, in a sub-folder of its name
+# row: (what it shows, study, changes). The "parts" of a dense study are trained one after another,
+# each with its own keys, in a sub-folder of its name.
 ROWS = {
     "demo": (
-        "Thirty rich and thirty lazy networks: slopes as the leak says; only rich ones solve TE",
+        "30 rich and 30 lazy networks: slopes follow the leak; only rich networks solve TE",
         "dense",
         {
             "parts": {"addition": ADDITION_PART, "equivalence": EQUIVALENCE_PART},
             "train.seeds": tuple(range(30)),
         },
     ),
-    "tasks": ("The tasks: which combinations are trained, and their targets", "tasks", {}),
+    "tasks": ("Training combinations and targets of the tasks", "tasks", {}),
     "salience": ("Salience of conjunctions by depth of a wide random network", "salience", {}),
     "leak": ("Memorization leak in closed form: slope by salience and anchors", "leak", {}),
     "partial": ("Margins of invariance and partial exposure in closed form", "partial", {}),
     "phase": ("Which kernels solve CD-1, CD-2 and CD-3: shortcut bias", "phase", {}),
     "context_share": (
-        "Shortcut bias where the context is a larger or smaller part of the input than a feature",
+        "Shortcut bias if the context is a larger or smaller part of the input than a feature",
         "context_share",
         {"data.n_saliences": 45},
     ),
-    "transitive": ("Transitive equivalence: no kernel; ordering: every kernel", "transitive", {}),
+    "transitive": (
+        "No kernel solves transitive equivalence; every kernel solves transitive ordering",
+        "transitive",
+        {},
+    ),
     "perturbed": (
-        "Kernels that are not quite compositional: additivity and slope by how far they depart",
+        "Additivity and slope of kernels that are not quite compositional, by their spread",
         "perturbed",
         {},
     ),
     "design": (
-        "Training pairs and saliences chosen so that less leaks, against the paper's training sets",
+        "Training pairs and saliences chosen to reduce the leak, against the paper's training sets",
         "design",
         {},
     ),
-    "magnitudes": ("What the machine uses on CD: value by type of conjunction", "magnitudes", {}),
+    "magnitudes": ("Values by type of conjunction in a machine's solution of CD", "magnitudes", {}),
     "dispersed": ("Addition without anchors: error by salience, 50 training sets", "dispersed", {}),
     "addition_rich": (
         "Dense networks on addition from rich to lazy",
@@ -139,7 +146,7 @@ ROWS = {
         {**DEEP, "data.tasks": CD, "optim.loss": "logistic"},
     ),
     "te_rich": (
-        "Transitive equivalence: rich networks solve what no kernel can",
+        "Transitive equivalence: rich networks solve it, no kernel does",
         "dense",
         {
             "parts": {
@@ -162,7 +169,7 @@ ROWS = {
         },
     ),
     "frozen": (
-        "Frozen features: initial ones make kernel machines, trained ones do as their networks",
+        "Readouts of frozen features: initial ones act as kernels, trained ones as their networks",
         "dense",
         {
             "eval.frozen": True,
@@ -178,7 +185,7 @@ ROWS = {
         },
     ),
     "addition_mnist": (
-        "ConvNets add digits: values shrink by the leak, less so the further digits are apart",
+        "ConvNets add digits: the leak shrinks values, less if digits are further apart",
         "images",
         {**MNIST, **CONVNET, "data.tasks": ADDITION},
     ),
@@ -193,17 +200,17 @@ ROWS = {
         {**MNIST, **CONVNET, "data.tasks": ANCHORS},
     ),
     "cd_mnist": (
-        "ConvNets and context: the shortcut wins CD-3 once digits are apart",
+        "ConvNets on context dependence: the shortcut wins on CD-3 if digits are apart",
         "images",
         {**CD_MNIST, **LOGISTIC},
     ),
-    "cd_mnist_mse": ("ConvNets and context with squared error", "images", CD_MNIST),
+    "cd_mnist_mse": ("ConvNets on context dependence, squared error", "images", CD_MNIST),
     "te_mnist": (
-        "ConvNets and transitive equivalence, which no kernel solves: one hub per class, and four",
+        "ConvNets on transitive equivalence, which no kernel solves: one or four hubs per class",
         "images",
         {**TE_MNIST, **LOGISTIC},
     ),
-    "te_mnist_mse": ("ConvNets and transitive equivalence with squared error", "images", TE_MNIST),
+    "te_mnist_mse": ("ConvNets on transitive equivalence, squared error", "images", TE_MNIST),
     **{
         f"{name}_cifar_{net['model.net']}": (
             f"{title} {what}",
@@ -222,20 +229,20 @@ ROWS = {
     },
 }  # fmt: skip
 
-# By kind of study. Closed forms have one size, dense networks nearly so (cd_rich has six seeds
-# instead of three at `paper`).
+# By kind of study. Closed forms have one size. So do dense networks, except that cd_rich has six
+# seeds instead of three at `paper`.
 _SAME = {"fast": "as the default", "paper": "as the default"}
 TIMES = {
     "closed forms": {"default": "seconds to minutes on two CPU cores", "smoke": "seconds", **_SAME},
-    "dense": {"default": "minutes on two CPU cores (the demonstration 1.5)", "smoke": "seconds",
+    "dense": {"default": "minutes on two CPU cores (demo: 1.5)", "smoke": "seconds",
               **_SAME},
     "images": {"default": "minutes on two CPU cores", "smoke": "seconds, mostly compiling",
                "fast": "7 minutes for each task and distance on one H200 (ResNet 1.5 to 3, ViT 8)",
-               "paper": "not measured; by the number of seeds 23 minutes each (ViT 42)"},
+               "paper": "not measured; scaled by seeds, 23 minutes each (ViT 42)"},
 }  # fmt: skip
 
 
-# The number that stands for a row in `--list`, where it is not the first published one.
+# The metric of a row in `--list`, if it is not the first published one.
 EXPECT = {
     "phase": "all three solved", "cd_mnist": "cd_3, d=20: comp accuracy",
     "cd_cifar_resnet": "cd_3, d=0: comp accuracy", "cd_cifar_vit": "cd_3, d=0: comp accuracy",
@@ -254,8 +261,8 @@ def get_config(arg=""):
         config.update_from_flattened_dict(changes)
         if size == "smoke":
             small = {"depth": 3, "n_grid": 6, "n_saliences": 3, "training_sets": (1, 2)}
-            own = config.get("data", {})
-            own.update({name: value for name, value in small.items() if name in own})
+            data = config.get("data", {})
+            data.update({name: value for name, value in small.items() if name in data})
         return config
     if study == "images":
         declare_training(config, in_epochs=True)
@@ -275,9 +282,9 @@ def get_config(arg=""):
     parts = changes.get("parts", {})
     if size == "smoke":
         smoke(config)
-        short = ("train", "eval")  # set by `smoke` for all parts
+        short = ("train", "eval")  # `smoke` sets them for all parts
         parts = {
-            name: {section: own for section, own in part.items() if section not in short}
+            name: {section: keys for section, keys in part.items() if section not in short}
             for name, part in parts.items()
         }
     declare_parts(config, parts)
@@ -285,7 +292,7 @@ def get_config(arg=""):
 
 
 def smoke(config):
-    """Seconds: few steps of narrow networks."""
+    """Few steps of narrow networks, in seconds."""
     config.model.hidden = 20
     config.train.update({"seeds": (0, 1), "steps": 20, "steps_per_call": 10, "log_every": 10})
     config.eval.update({"every": 10, "converged": 1e9})
@@ -296,24 +303,24 @@ CHOICES = ("model.net",)
 
 
 def adapt(config):
-    """Another network brings along its optimiser, its layers and sizes of its own."""
+    """Sets the optimiser, layers and sizes of a newly chosen network."""
     config.update_from_flattened_dict({**ROWS[config.row][2], **NETWORKS[config.model.net]})
     resize_images(config, config.size)
 
 
 def declare_sizes(config):
-    """The sizes of the row's network, and of no other."""
+    """Declares the sizes of the row's network only."""
     for net, sizes in SIZES_OF.items():
         (declare if net == config.model.net else undeclare)(config, sizes)
 
 
 def resize_images(config, size: str) -> None:
-    """default: a small network, few images, on a laptop; fast: the record; paper: as published."""
+    """default: small network, few images (laptop); fast: recorded runs; paper: as published."""
     declare_sizes(config)
     tasks = config.data.tasks
     if size in ("fast", "paper"):
-        # On a GPU, convolutions of several seeds at once are slow unless our own kernels do them
-        # (float32, one GPU), products are not.
+        # On a GPU, convolutions of several seeds at once are slow without the package's own kernels
+        # (float32, one GPU). Matrix products are not slow.
         config.train.at_once = {"convnet": 0, "resnet": 1, "vit": 2}[config.model.net]
         config.eval.ntk = 4 if config.row == "addition_mnist" else 0
     if size == "paper":

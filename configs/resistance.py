@@ -3,9 +3,9 @@
     python -m cgjax.main --config=configs/resistance.py                 plane and digits, A and B
     python -m cgjax.main --config=configs/resistance.py:<row>[,<size>]  one figure, or one question
 
-Rows are listed in ROWS below; sizes are default (minutes on two CPU cores), smoke, fast (for one
-accelerator) and paper (the paper's lengths, 20 seeds where it has 5, of SCAN 5). The paper claims
-orderings and prints no number: every run closes with its claims and a paired test of each.
+Rows are listed in ROWS below. Sizes are default (minutes on two CPU cores), smoke, fast (for one
+accelerator) and paper (the paper's lengths, with 20 seeds instead of its 5; SCAN has 5). The paper
+claims orderings and prints no numbers, so every run ends with a paired test of each claim.
 """
 
 from cgjax.config import split_variant
@@ -26,13 +26,13 @@ PLANE = {
 }  # fmt: skip
 FEW_EVALS = {"eval.at": (), "eval.keep": ()}
 STEPS = {"train.steps": 200, "eval.every": 1, "eval.at": (0,)}
-# Digits in rows that count in the paper's steps beside the plane.
+# Digits in rows that also train on the plane and count in the paper's steps.
 DIGITS = {**MNIST, "train.epochs": 200, "eval.epochs": 5, "eval.at": (0,), "eval.keep": ()}
 SHOWN = {**PLANE, "eval.keep": PANELS}
 STARTS = {"model.scales": (1.0, 2.0, 3.0, 2.0, 3.0), "model.bias_stds": (0.0, 0.0, 0.0, 1.0, 1.0)}
 RATES = {"optim.lrs": (1e-3, 1e-2, 1e-1, 1.0)}
 CROSS = {**PLANE, **A_ONLY, **FEW_EVALS, **RATES, "train.epochs": 400, "eval.epochs": 400}
-# One update an epoch: as many updates as there are epochs.
+# One update per epoch.
 FULL = {"data.batch": 250, "train.epochs": 4000, "eval.epochs": 4000}
 OPTIMISERS = {
     **{name: {"optim.name": name}
@@ -44,17 +44,17 @@ OPTIMISERS = {
     "evolution": {"optim.name": "sgd", "optim.gradient": "evolution"},
 }  # fmt: skip
 
-# row: (what it shows, study, changes); "parts" are trained one after another in sub-folders.
+# row: (what it shows, study, changes). "parts" are trained one after another in sub-folders.
 ROWS = {
     "demo": (
-        "Plane and digits: where X_2 tells of the target, networks use it, and fail without it",
+        "Plane and digits: if X_2 predicts the target, networks use it, and fail without it",
         "both",
         {"parts": {"plane": SHOWN, "mnist": {**DIGITS, "data.digits": "any"}}},
     ),
     "mnist": ("Figure 3a: two digits, A against B; dependence and information", "mnist",
               {**MNIST, **STEPS, "eval.inputs": ("train", "A", "B", "test")}),
     "architectures": (
-        "Both networks that the paper describes, and both hinge losses",
+        "Both networks of the paper, with both hinge losses",
         "mnist",
         {**MNIST, **STEPS,
          "parts": {f"{arch}_{loss}": {"model.arch": arch, "optim.loss": loss}
@@ -62,15 +62,15 @@ ROWS = {
                    for loss in ("categorical_hinge", "one_vs_rest_hinge")}},
     ),
     "scan": (
-        "Figure 3b: SCAN's jump split, A against both readings of B",
+        "Figure 3b: SCAN's jump split, A against both interpretations of B",
         "scan",
         {"data.settings": ("A", "resample_slots", "replace_jump"), "train.steps": 2000,
          "eval.every": 25, "eval.at": tuple(range(51))},
     ),
-    "plane": ("Figures 4, 5, 6: the boundary on the plane over training, 8 seeds of it", "plane",
+    "plane": ("Figures 4, 5, 6: the boundary on the plane over training, 8 seeds", "plane",
               SHOWN),
     "starts": (
-        "The plane from other starts, with single updates, and as the cited demo has it",
+        "The plane from other starts, with single updates, and as in the cited demo",
         "plane",
         {**PLANE,
          "parts": {
@@ -80,15 +80,15 @@ ROWS = {
          }},
     ),
     "dose": (
-        "Test accuracy by the share of samples in which X_2 tells of the target",
+        "Test accuracy by the share of samples in which X_2 predicts the target",
         "mnist",
         {**MNIST, **STEPS, "data.widths": (2,),
          "data.rhos": (0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0)},
     ),
-    "widths": ("Test accuracy by how many labels Y_2 may have, from 1 to 10 (B)", "mnist",
+    "widths": ("Test accuracy by the number of labels of Y_2, from 1 to 10 (B)", "mnist",
                {**MNIST, **STEPS, "data.widths": tuple(range(1, 11))}),
     "heal": (
-        "Does it heal? 100 times longer than the paper, digits, and 8 times, the plane",
+        "Does longer training repair it? Digits 100 times longer than the paper, plane 8 times",
         "both",
         {"parts": {"plane": {**PLANE, "train.epochs": 8192},
                    "mnist": {**DIGITS, "train.epochs": 20_000, "eval.epochs": 200}}},
@@ -100,12 +100,12 @@ ROWS = {
                    "mnist": {**DIGITS, "eval.epochs": 20}}},
     ),
     "heads": (
-        "Proposition 5: a head for each component; do their updates cancel?",
+        "Proposition 5: one head per component; do their updates cancel?",
         "both",
         {"model.heads": 2, "parts": {"plane": PLANE, "mnist": DIGITS}},
     ),
     "remedies": (
-        "Towers with a gate, and a penalty on D_2: how much does each repair?",
+        "Two remedies: towers with a gate, and a penalty on D_2",
         "both",
         {"parts": {
             "plane_plain": {**PLANE, "model.towers": False, "reg.penalties": (0.0, 0.01, 0.1, 1.0)},
@@ -126,7 +126,7 @@ ROWS = {
          "parts": {"sgd": {"optim.name": "sgd"}, "gd": {"optim.name": "gd", **FULL}}},
     ),
     "capacity": (
-        "The control for narrow and wide networks, and where gradient descent goes on",
+        "The control for narrow and wide networks, and at lower training losses",
         "crossing",
         {**CROSS, "model.scales": (2.0,), "optim.lrs": (0.1,), "train.epochs": 1024,
          "eval.epochs": 1024, "eval.levels": (0.3, 0.1, 0.05, 0.02, 0.01, 0.005),
@@ -144,7 +144,7 @@ ROWS = {
         "landscape",
         {**SHOWN, "eval.epochs": 1024},
     ),
-    "first_step": ("Which cell places the boundary: its angle after the first step, by cell",
+    "first_step": ("Which cell sets the boundary: its angle after the first step, by cell",
                    "first_step", {**PLANE, **A_ONLY, "train.epochs": 1, "eval.at": (0, 1)}),
     "tangent": (
         "The early share of X_2, predicted from the tangent kernel at the start",
@@ -154,7 +154,7 @@ ROWS = {
     ),
 }  # fmt: skip
 CROSSING = known.PLANE | known.CROSSING
-# study: keys, and whether it counts in the paper's steps.
+# study: (keys, whether it counts in the paper's steps).
 STUDIES = {
     "both": (known.PAIRS | known.PLANE, True),
     "mnist": (known.PAIRS, False),
@@ -173,17 +173,17 @@ def get_config(arg=""):
     """`arg` is "", "<row>", "<size>" or "<row>,<size>"."""
     row, size = split_variant(arg, ROWS)
     _, study, changes = ROWS[row]
-    own, in_epochs = STUDIES[study]
+    study_keys, in_epochs = STUDIES[study]
     config = base("resistance")
     with config.unlocked():
         config.row, config.size, config.study = row, size, study
     declare_training(config, in_epochs)
-    declare(config, own | MORE.get(row, {}))
+    declare(config, study_keys | MORE.get(row, {}))
     changes = dict(changes)
     parts = {name: dict(part) for name, part in changes.pop("parts", {}).items()}
     config.update_from_flattened_dict(changes)
     if "epochs" in config.checkpoint:
-        config.checkpoint.epochs = 100_000  # at the end
+        config.checkpoint.epochs = 100_000  # only at the end
     parts = resize(config, row, size, parts)
     declare_parts(config, {name: nested(part) for name, part in parts.items()})
     return config
@@ -191,7 +191,7 @@ def get_config(arg=""):
 
 # --- sizes ----------------------------------------------------------------------------------------
 
-# The largest values at sizes below the published one.
+# Upper limits of values at the smaller sizes.
 LIMITS = {
     "default": {
         "train.steps": 2000, "eval.n_samples": 300, "eval.n_information": 1000,
@@ -208,7 +208,7 @@ LIMITS = {
     },
 }  # fmt: skip
 SEEDS = {"scan": 5, "optimisers": 100, "control": 100, "capacity": 100, "gradients": 5, "mnist": 20}
-# Of parts and swept values, what two CPU cores train.
+# Parts that are trained at size default, on two CPU cores.
 FEW = {
     "heal": ("plane",), "remedies": ("plane_plain", "plane_towers"), "heads": ("plane",),
     "one_step": ("plane",), "architectures": ("appendix_categorical_hinge",
@@ -218,7 +218,7 @@ FEW = {
 SOME = {
     "optimisers": ("average", "gauss_newton", "evolution"),
     "capacity": ("sgd_width_4", "sgd_width_8"),
-}  # of parts, at size smoke
+}  # parts at size smoke
 DEFAULT = {
     "demo": {"train.seeds": tuple(range(5))},
     "mnist": {"train.seeds": tuple(range(5)), "train.steps": 100, "eval.every": 20,
@@ -235,8 +235,8 @@ DEFAULT = {
     "capacity": {"train.seeds": tuple(range(20))},
     "gradients": {"train.seeds": tuple(range(5))},
 }  # fmt: skip
-# Parts that two cores train for less long: digits beside the plane, and where a gradient is
-# estimated from 256 losses.
+# Parts with shorter training at size default: digits in rows that also have the plane, and the
+# evolution strategy, which estimates a gradient from 256 losses.
 SHORT = {
     "mnist": {"train.epochs": 50, "eval.epochs": 10, "eval.n_jacobian": 32,
               "eval.n_information": 600},
@@ -245,9 +245,9 @@ SHORT = {
 
 
 def resize(config, row: str, size: str, parts: dict) -> dict:
-    """Changes the config to a size; returns the parts that are trained at it.
+    """Changes the config to a size; returns the parts of that size.
 
-    fast: five seeds at full length, evaluated less often; paper: all seeds.
+    fast: five seeds at full length, with fewer evaluations; paper: all seeds.
     """
     config.train.seeds = tuple(range(SEEDS.get(row, 20) if size == "paper" else 5))
     flat = Dotted(config)
@@ -264,15 +264,15 @@ def resize(config, row: str, size: str, parts: dict) -> dict:
         parts = {name: part | SHORT.get(name, {}) for name, part in parts.items()}
         if config.study == "mnist":
             flat["eval.n_jacobian"] = 32
-    for one in [flat, *parts.values()]:
-        limit(one, LIMITS.get(size, {}))
-        if size == "smoke" and "data.digits" in one:
-            one["data.digits"] = "synthetic"  # nothing to download
+    for values in [flat, *parts.values()]:
+        limit(values, LIMITS.get(size, {}))
+        if size == "smoke" and "data.digits" in values:
+            values["data.digits"] = "synthetic"  # nothing to download
     return parts
 
 
 def limit(flat, largest: dict) -> None:
-    """No value above its limit; evaluations beyond the end of training are left out."""
+    """Applies the upper limits; evaluations after the end of training are left out."""
     for name in largest.keys() & flat.keys():
         flat[name] = min(flat[name], largest[name])
     end = largest.get("train.epochs", largest.get("train.steps"))
@@ -280,7 +280,7 @@ def limit(flat, largest: dict) -> None:
         if name in flat and "train.steps" in largest:
             last = flat.get("train.epochs", flat.get("train.steps", end))
             flat[name] = tuple(step for step in flat[name] if step <= last)
-    if len(largest) > 10:  # smoke: the ends of every sweep
+    if len(largest) > 10:  # smoke: only the ends of every sweep
         for name in ("data.rhos", "data.widths", "optim.lrs", "reg.penalties"):
             if name in flat:
                 flat[name] = tuple(dict.fromkeys((flat[name][0], flat[name][-1])))
@@ -289,7 +289,7 @@ def limit(flat, largest: dict) -> None:
 
 
 _REST = {"smoke": "seconds", "fast": "not measured", "paper": "not measured"}
-# Measured on two CPU cores that others used too.
+# Measured on two shared CPU cores.
 _DEFAULT = {
     "a minute": ("plane", "starts", "one_step", "heads", "gradients", "landscape", "first_step"),
     "two to five minutes": ("demo", "dose", "heal", "remedies", "control", "tangent"),

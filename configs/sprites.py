@@ -118,13 +118,14 @@ ROWS = {
     ),
 }
 
-# Compositions of the data, and those a model can be trained with: the step itself has no gradient.
+# Compositions of the data, and those of trained models: the step itself has no gradient.
 DATA_C = {name: f"occlude_{name}" for name in ("step", "sigmoid", "sigmoid_a10", "hardsigmoid")}
 MODEL_C = {**DATA_C, "step": "occlude_sigmoid_ste"}
 
 # Beyond the paper, in the same form. One seed; error by region and component recovery reported.
 BEYOND = {
-    # Matched and mismatched C. (With true sprites alpha makes the images of step: orthogonal_rgba.)
+    # Matched and mismatched C. (Of true sprites, alpha and step make the same images:
+    # orthogonal_rgba.)
     **{
         f"match_{data}_{model}": (
             f"Images composed by {data}, the model's C is {model}",
@@ -135,7 +136,7 @@ BEYOND = {
         for data in DATA_C
         for model in MODEL_C
     },
-    # C unknown to the model, or changing.
+    # C is learned, or changes during training.
     **{
         name: (doc, "orthogonal", ("compositional",), {"model.composition": composition})
         for name, composition, doc in (
@@ -174,8 +175,8 @@ BEYOND = {
             ("shift", "The gap, decoders that draw in the middle and only move the drawing"),
         )
     },
-    # Supports between sufficient and insufficient. The widest gap would swallow the published plane
-    # at x = 0.5, and with it a plane of the back sprite: here no gap touches any plane.
+    # Supports between sufficient and insufficient. The widest gap contains the published plane at
+    # x = 0.5, which would remove a plane of the back sprite: here no gap contains a plane.
     **{
         f"gap_{wide}": (
             f"The gap, {wide} wide; all planes outside it",
@@ -194,7 +195,7 @@ BEYOND = {
         )
         for delta in (0.02, 0.03, 0.07, 0.14, 0.3)
     },
-    # Statistics or identifiability? As many steps, more or fewer scenes.
+    # Statistics or identifiability? The same number of steps, more or fewer scenes.
     **{
         f"narrow_{n}": (
             f"Diagonal band, delta 0.05, {n:,} scenes",
@@ -224,24 +225,24 @@ TIMES = {
 BEYOND_TIMES = {**TIMES, "fast": "50 epochs: a minute for one seed on one H200 (up to 3)"}
 
 
-# Keys of every row, then those that some choices read (sprites.options says which).
+# Keys of every row, then keys that only some choices read (see sprites.options).
 KEYS = {
     "data.seed": key(0, "draws the training and evaluation scenes", low=0),
     "data.n_train": key(0, "training scenes", low=1),
     "data.batch": key(64, "scenes of one step", low=1),
     "data.n_slots": key(2, "sprites of a scene", low=2, high=8),
     "data.image_size": key(64, "pixels along each side", choices=(16, 32, 64, 128)),
-    "data.support": key("random", "which latents are trained on", choices=tuple(SUPPORT_KEYS)),
-    # The paper's images were made with hard occlusion, its model composes softly.
+    "data.support": key("random", "support of the training latents", choices=tuple(SUPPORT_KEYS)),
+    # The paper's images have hard occlusion; its model has soft occlusion.
     "data.composition": key("occlude_step", "C of the images", choices=tuple(COMPOSITIONS)),
-    "model.kinds": key(("compositional",), "models that are trained", choices=KINDS, distinct=True),
+    "model.kinds": key(("compositional",), "models to train", choices=KINDS, distinct=True),
     "model.dtype": key("float32", "of activations; parameters are float32", choices=DTYPES),
     "optim.lr": key(1e-3, "first learning rate", above=0, is_traced=True),
     "optim.lr_final": key(1e-5, "last learning rate, along a cosine", low=0, is_traced=True),
     "optim.lr_every": key(1, "steps at a constant rate: 1, or an epoch's length", low=1),
     "optim.weight_decay": key(1e-5, "of AdamW, on every parameter", low=0, is_traced=True),
-    "optim.b2": key(0.999, "AdamW keeps this of squared gradients", low=0, high=0.9999),
-    "optim.loss": key("mse", "what is minimised", choices=tuple(LOSSES)),
+    "optim.b2": key(0.999, "AdamW's decay of squared gradients", low=0, high=0.9999),
+    "optim.loss": key("mse", "training loss", choices=tuple(LOSSES)),
     "eval.n": key(0, "scenes of each evaluation set", low=1),
     "eval.batch": key(1000, "scenes over which one R2 is taken; divides eval.n", low=2),
     "eval.n_grid": key(0, "scenes of the error figures", low=1),
@@ -252,7 +253,7 @@ KEYS = {
 OPTIONAL = {
     "data.planes": key((), "(slot, coordinates of the others): planes of the support",
                        test=is_plane, wanted="pairs (slot, coordinates)"),
-    "data.gaps": key((), "(latent, from, to): bands that are missing",
+    "data.gaps": key((), "(latent, from, to): bands missing from the support",
                      test=is_gap, wanted="triples (latent, from, to) in [0, 1]"),
     "data.delta": key(0.1, "half width of the diagonal band", above=0, high=1),
     "data.distribution": key("uniform", "of latents on a plane", choices=("uniform", "normal")),
@@ -262,7 +263,7 @@ OPTIONAL = {
     "model.decoder": key("upsample", "of components", choices=DECODERS),
     "model.component.hidden": key(256, "width of a component's dense layers", low=1),
     "model.component.channels": key(32, "channels of a component's convolutions", low=1),
-    "model.broadcast.hidden": key(48, "width of a decoder that works pixel by pixel", low=1),
+    "model.broadcast.hidden": key(48, "width of the pixel-by-pixel decoder", low=1),
     "model.broadcast.n_layers": key(5, "its layers", low=2),
     "model.monolith.hidden": key(320, "width of the monolithic network's dense layers", low=1),
     "model.monolith.channels": key(64, "channels of its convolutions", low=1),
@@ -291,15 +292,20 @@ def get_config(arg=""):
     return config
 
 
-# Keys that decide which others there are: overrides of them come first, then `adapt`.
+# Keys that decide which other keys exist: their overrides are applied first, then `adapt`.
 CHOICES = (
-    "data.support", "data.distribution", "data.n_slots", "model.kinds", "model.composition",
-    "model.decoder", "optim.loss",
-)  # fmt: skip
+    "data.support",
+    "data.distribution",
+    "data.n_slots",
+    "model.kinds",
+    "model.composition",
+    "model.decoder",
+    "optim.loss",
+)
 
 
 def adapt(config):
-    """After a choice was overridden: the keys that it reads, and no others, at the row's size."""
+    """After an override of a choice: declares only the keys that it reads, at the row's size."""
     chosen = {name: value for name, value in leaves(config) if name in CHOICES}
     named = SUPPORTS.get(config.data.support, {})
     undeclare(config, OPTIONAL.keys() - needed(config))
@@ -309,16 +315,16 @@ def adapt(config):
 
 
 def declare_choices(config, chosen):
-    """The keys that the row's choices read, and the choices themselves."""
+    """Declares the keys that the row's choices read, and sets the choices."""
     config.update_from_flattened_dict({k: v for k, v in chosen.items() if k in KEYS})
-    while missing := needed(config) - set(keys(config)):  # one choice may need another
+    while missing := needed(config) - set(keys(config)):  # a choice may need another choice
         declare(config, {name: OPTIONAL[name] for name in missing})
-        own = {name: value for name, value in chosen.items() if name in missing}
-        config.update_from_flattened_dict(own)
+        values = {name: value for name, value in chosen.items() if name in missing}
+        config.update_from_flattened_dict(values)
 
 
 def resize(config):
-    """The row's size, and what all rows beyond the paper report."""
+    """Sets the row's size, and the reports of all rows beyond the paper."""
     sizes = {"default": laptop, "smoke": smoke, "fast": fast, "paper": paper}
     (sizes if config.row in ROWS else {**sizes, "fast": short})[config.size](config)
     if config.row in BEYOND:
@@ -326,7 +332,7 @@ def resize(config):
 
 
 def widths(config, sizes):
-    """Sizes of those networks that the row has."""
+    """Sets the sizes of the networks that the row has."""
     for name, changes in sizes.items():
         if name in config.model:
             config.model[name].update(changes)
@@ -335,7 +341,7 @@ def widths(config, sizes):
 def laptop(config):
     """Minutes on two CPU cores: 12,800 scenes, batch 32, 1,200 steps, cosine over the run."""
     config.data.update({"n_train": 12_800, "batch": 32})
-    # 32 and 4 take half the time of 48 and 5
+    # 32 and 4 take half the time of the defaults, 48 and 5.
     widths(config, {"broadcast": {"hidden": 32, "n_layers": 4}})
     config.train.update({"steps": 1200, "steps_per_call": 20, "log_every": 10})
     config.eval.update({"every": 400, "n": 2000, "n_grid": 1156})
@@ -355,7 +361,7 @@ def smoke(config):
 
 
 def paper(config, epochs=2000):
-    """The published scale: 100,000 scenes, batch 512, the rate changes once per epoch."""
+    """The published scale: 100,000 scenes, batch 512; the learning rate changes once per epoch."""
     per_epoch = 196  # 195 full batches and one of 160 scenes
     config.data.update({"n_train": 100_000, "batch": 512})
     config.train.update({"steps": epochs * per_epoch})
@@ -376,11 +382,11 @@ def short(config):
 
 
 def beyond(config, changes):
-    """What all rows beyond the paper report; the row's own number of scenes, except in `smoke`."""
+    """Reports of all rows beyond the paper; the row's own number of scenes, except in `smoke`."""
     config.eval.regions = True
     if "recovery" in config.eval:
         config.eval.recovery = True
-    if config.eval.curve:  # once per epoch, more often where a run is only three epochs long
+    if config.eval.curve:  # once per epoch; more often in a run of only three epochs
         every = {"default": 100, "smoke": 3, "fast": 196, "paper": 196}
         config.eval.every = every[config.size]
     if config.size != "smoke":

@@ -3,11 +3,11 @@
     python -m cgjax.main --config=configs/subnetworks.py                 BERT, and two known answers
     python -m cgjax.main --config=configs/subnetworks.py:<row>[,<size>]  one rule, or one question
 
-Rows are listed in ROWS below; sizes are default (a BERT of two layers on some templates, a ResNet
-of four blocks on small images; minutes on two CPU cores), smoke, fast (the paper's networks of
-language on its data, pre-registered masks of a third of its length; vision reduced; for one
-accelerator) and paper (its lengths and its 24 configurations). Numbers of the paper stand beside
-ours for the rules it has; ours have disjoint splits and a closed vocabulary unless a key says so.
+ROWS below lists the rows. Sizes are default (a BERT of two layers on some templates, a ResNet of
+four blocks on small images; minutes on two CPU cores), smoke, fast (the paper's language networks
+on its data, pre-registered masks trained for a third of its length; reduced vision; for one
+accelerator) and paper (its lengths and its 24 configurations). Results include the paper's numbers
+for its rules. Ours use disjoint splits and a closed vocabulary unless a key says otherwise.
 """
 
 from cgjax.config import split_variant
@@ -29,7 +29,7 @@ RANDOM = {"model.start": "random"}
 
 
 def language(name: str) -> dict:
-    """A rule of language: from scratch in two shapes, pretrained, and each never trained."""
+    """A rule of language: from scratch in two shapes, pretrained, and untrained controls."""
     rule, number = name.split("_")
     lr, batch, pretrained_lr, pretrained_batch = CHOSEN[name]
     few = {"data.n_train": 2500, "data.n_val": 200, "data.n_test": 200, "data.n_eval": 200}
@@ -48,7 +48,7 @@ def language(name: str) -> dict:
     }  # fmt: skip
 
 
-# The same of vision: ResNet-50, its wide form, and ResNet-50 after SimCLR.
+# Learning rate and batch for vision: ResNet-50, Wide ResNet-50, and ResNet-50 after SimCLR.
 VISION = {
     "inside_contact": {"resnet50": (1e-4, 32), "wideresnet50": (1e-4, 32), "simclr": (1e-4, 32)},
     "inside_number": {"resnet50": (1e-3, 32), "wideresnet50": (1e-3, 32), "simclr": (1e-3, 64)},
@@ -61,8 +61,8 @@ STAGES = {"masks.layers": (0, 3, 4)}
 def vision(rule: str, condition: str = "resnet50") -> dict:
     """One rule of vision under one condition."""
     lr, batch = VISION[rule][condition]
-    own = {"model.start": "simclr"} if condition == "simclr" else {"model.arch": condition}
-    return {"data.rule": rule, "optim.lr": lr, "data.batch": batch, **own}
+    network = {"model.start": "simclr"} if condition == "simclr" else {"model.arch": condition}
+    return {"data.rule": rule, "optim.lr": lr, "data.batch": batch, **network}
 
 
 def rules(condition: str, names=tuple(VISION)) -> dict:
@@ -73,7 +73,7 @@ def rules(condition: str, names=tuple(VISION)) -> dict:
 BUILT = {name: {"model.arch": name} for name in ("modular", "template")}
 COMBINATIONS = {"data.held_out": "combinations"}
 GRID = {"masks.s0s": (0.05, 0.1, 0.0, -0.05), "masks.lrs": (1e-2, 1e-4), "masks.layers": (0, 2, 3)}
-# row: (what it shows, study, changes); "parts" run one after another in sub-folders.
+# row: (what it shows, study, changes). "parts" run one after another, each in its sub-folder.
 ROWS = {
     "demo": (
         "A small BERT on agreement, both masks, beside networks whose structure is known",
@@ -82,10 +82,10 @@ ROWS = {
     **{name: (f"{name.replace('_', ', ')}: scratch and pretrained BERT", "rule", language(name))
        for name in CHOSEN},
     "controls": (
-        "What the measure says of a modular network, a template, and random weights",
+        "The measure applied to a modular network, a template, and random weights",
         "rule", {"parts": {**BUILT, "random_weights": RANDOM}},
     ),
-    "search": ("All configurations of masks beside the pre-registered one (7.1)", "rule", GRID),
+    "search": ("All configurations of masks beside the pre-registered one", "rule", GRID),
     "three": (
         "A rule of three: subject, verb, tense; 3 x 3 accuracies",
         "rule", {"data.rule": "three", "data.templates": FAMILIES["three"]},
@@ -113,22 +113,22 @@ ROWS = {
     "wide": ("Wide ResNet-50-2 on the three rules of vision", "resnet", rules("wideresnet50")),
     "simclr": ("ResNet-50 pretrained by contrast, on the three rules of vision", "simclr",
                rules("simclr")),
-    "pruned": ("Bases pruned by a mask for the whole rule, then masked (5.3)", "resnet",
+    "pruned": ("Bases pruned by a mask for the whole rule, then masked", "resnet",
                {**rules("resnet50", ("inside_contact", "number_contact")), "masks.prune": True}),
     "vit": ("A vision transformer on the three rules: base accuracy", "vit", {
         **LONG, "parts": {name: {"data.rule": name} for name in VISION}}),
     "balanced": (
-        "Number and contact where more ink tells nothing of the odd image (7.5)",
+        "Number and contact where the amount of ink does not reveal the odd image",
         "resnet", {**vision("number_contact"), **LONG,
                    "parts": {"published": {}, "balanced": {"data.balanced": True}}},
     ),
     "tangent": (
-        "Tangent kernels of what masks keep: do they see the subroutine of the mask?",
+        "Tangent kernels of subnetworks: are they aligned with the subroutine of the mask?",
         "tangent", {"parts": {"bert": {}, "modular": BUILT["modular"], "random_weights": RANDOM}},
     ),
     "joint": ("Disjoint masks of both subroutines, learned together", "joint", {}),
     "objectives": (
-        "Masks for the target alone, and for the target and chance on the other (section 10)",
+        "Masks for the target alone, and for the target and chance on the other",
         "rule", {"parts": {name: {"masks.objective": name}
                            for name in ("target", "target_and_chance_on_other")}},
     ),
@@ -171,7 +171,7 @@ def get_config(arg=""):
 
 SEEDS = {"demo": 4, "controls": 3, "search": 2, "three": 3, "scale": 3, "dynamics": 2,
          "families": 2, "joint": 3, "objectives": 3, "tangent": 3}  # fmt: skip
-# A BERT that two CPU cores train in a minute: its penalty is that of the paper, by weights.
+# A BERT that two CPU cores train in a minute; its penalty scales with its size.
 SMALL = {
     "model.hidden": 64, "model.layers": 2, "model.heads": 2, "data.n_train": 600,
     "data.n_val": 150, "data.n_test": 200, "data.n_eval": 150, "data.batch": 32, "optim.lr": 1e-3,
@@ -183,7 +183,7 @@ TEMPLATES = {
     "anaphora": FAMILIES["anaphora"],
     "three": ("obj_rel_across_inanim",),
 }
-# What a row keeps of its own at default size, and what differs there.
+# Changes of single rows at default size.
 DEFAULT = {
     "search": {"masks.s0s": (0.05, 0.0), "masks.lrs": (1e-2, 1e-3), "masks.layers": (0, 1)},
     "dynamics": {"checkpoint.keep": (1, 2, 4, 8)},
@@ -198,7 +198,8 @@ SIZES = {
     "small": {"model.hidden": 16, "model.heads": 1}, "middle": {"model.hidden": 32},
     "large": {"model.hidden": 64},
 }  # fmt: skip
-FEW = ("scratch", "random_weights")  # of the parts of a rule of language, on two cores
+# The parts of a language rule that run at default and smoke size.
+FEW = ("scratch", "random_weights")
 SMOKE = {
     "model.hidden": 16, "model.layers": 1, "model.heads": 1, "data.n_train": 12, "data.n_val": 4,
     "data.n_test": 4, "data.n_eval": 4, "data.batch": 8, "masks.batch": 8, "masks.epochs": 1,
@@ -243,12 +244,12 @@ def resize(config, row: str, size: str, parts: dict) -> dict:
             config.eval.n_kernel = 2
         if grid:
             flat["masks.layers"], flat["masks.lrs"] = (0,), (1e-2,)
-    if row == "dynamics":  # nothing stops before the last checkpoint
+    if row == "dynamics":  # no early stopping before the last checkpoint
         config.optim.patience = config.train.epochs
     return parts
 
 
-# Vision: what one accelerator, and two CPU cores, train in minutes.
+# Vision: REDUCED trains in minutes on one accelerator, TINY on two CPU cores.
 REDUCED = {
     "data.image_size": 64, "data.n_train": 3000, "data.n_val": 300, "data.n_test": 500,
     "train.epochs": 40, "masks.epochs": 30, "model.blocks": (2, 2, 2, 2),
@@ -275,27 +276,33 @@ TINIER = {
 
 
 def resize_vision(config, row: str, size: str, parts: dict) -> dict:
-    """The same for rules about images; the pre-registered masks alone below the paper's size."""
+    """`resize` for rules about images; sizes below `paper` train only pre-registered masks."""
     flat = Dotted(config)
     if size == "paper" and "masks.layers" in flat:
         config.update_from_flattened_dict({**GRID, **STAGES})
     changes = {"fast": REDUCED, "default": TINY, "smoke": {**TINY, **TINIER}}.get(size, {})
     config.update_from_flattened_dict({k: v for k, v in changes.items() if k in flat})
     if size in ("fast", "paper"):
-        config.train.at_once = 1  # of grouped convolutions: slow on GPUs
+        config.train.at_once = (
+            1  # several replicas at once are grouped convolutions, which are slow on GPUs
+        )
     else:
         config.train.seeds = (0, 1)
         first = next(iter(parts))
         parts = {name: part for name, part in parts.items() if name in (first, "balanced")}
-        parts = {name: {k: v for k, v in part.items() if k not in changes}
-                 for name, part in parts.items()}  # fmt: skip
+        parts = {
+            name: {k: v for k, v in part.items() if k not in changes}
+            for name, part in parts.items()
+        }
     return parts
 
 
 def _registered(part: dict) -> dict:
-    """A part with the pre-registered configuration alone."""
-    return {name: value[:1] if name in ("masks.s0s", "masks.lrs", "masks.layers") else value
-            for name, value in part.items()}  # fmt: skip
+    """A part with the pre-registered configuration only."""
+    return {
+        name: value[:1] if name in ("masks.s0s", "masks.lrs", "masks.layers") else value
+        for name, value in part.items()
+    }
 
 
 def _tiny(part: dict) -> dict:

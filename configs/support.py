@@ -14,9 +14,15 @@ from cgjax.experiments.sprites.sets import SUPPORTS
 from cgjax.published import PUBLISHED
 
 _ALL = (
-    "random", "orthogonal", "orthogonal_star", "orthogonal_broad", "diagonal_broad", "diagonal",
-    "diagonal_narrow", "orthogonal_gap",
-)  # fmt: skip
+    "random",
+    "orthogonal",
+    "orthogonal_star",
+    "orthogonal_broad",
+    "diagonal_broad",
+    "diagonal",
+    "diagonal_narrow",
+    "orthogonal_gap",
+)
 
 # row: (what it shows, expected time at the default size, its keys beside `data.seed`, changes)
 ROWS = {
@@ -73,7 +79,7 @@ ROWS = {
 
 KEYS = {
     "image_size": key(64, "pixels along each side", choices=(8, 16, 32, 64)),
-    "supports": key(_ALL, "which are audited", choices=tuple(SUPPORTS), distinct=True),
+    "supports": key(_ALL, "supports to audit", choices=tuple(SUPPORTS), distinct=True),
     "n_values": key(256, "values of z_k* per component", low=1),
     "n_partners": key(48, "points of P' where the support is not made of planes", low=1),
     "n_unseen": key(64, "points of Q per value, for the relaxed condition", low=1),
@@ -82,12 +88,12 @@ KEYS = {
     "partner_counts": key((48, 512), "numbers of partners", low=1, distinct=True),
     "slot_counts": key((2, 3, 4), "numbers of sprites", low=2, high=6, distinct=True),
     "n_candidates": key(24, "planes to choose from", low=1),
-    "exact": key(False, "look at every set of planes, the small ones first; else greedily"),
+    "exact": key(False, "search all sets of planes, small ones first; else greedy"),
     "most": key(8, "planes per slot at most", low=1),
     "record": key("", "folder of recorded sprites runs; empty: the package's own"),
     "run": key("runs/sprites/demo", "workdir of a finished sprites run"),
     "part": key("compositional", "which of its models"),
-    "softness": key(1.0, "pixels over which the certificate's sprites fade out", above=0),
+    "softness": key(1.0, "width in pixels of the edges of the certificate's sprites", above=0),
 }  # fmt: skip
 
 TIMES = {
@@ -107,7 +113,7 @@ def get_config(arg=""):
     declare(config, {"data.seed": key(0, "draws values and partners", low=0)})
     declare(config, {f"data.{name}": KEYS[name] for name in names})
     if row == "certificate":
-        doc = "C of the model, as the theory sees it"
+        doc = "C of the model, for the theory"
         choices = tuple(COMPOSITIONS)
         declare(config, {"model.composition": key("occlude_sigmoid", doc, choices=choices)})
     config.data.update(changes)
@@ -127,7 +133,7 @@ def smoke(config):
     config.data.update({name: value for name, value in small.items() if name in config.data})
 
 
-# The numbers recomputed before, by the names of `published`.
+# Recomputed numbers, by the names of `published`.
 EXPECT = {
     "demo": ("table", "orthogonal/step_back"),
     "table": ("table", "orthogonal/step_back"),

@@ -1,11 +1,11 @@
-"""Vectors: latents from stacked parts, the simulation beside Wiedemer et al. 2023 (2307.05596).
+"""Vectors: latents from stacked parts; accompanies Wiedemer et al. 2023 (arXiv 2307.05596).
 
     python -m cgjax.main --config=configs/vectors.py                 the demonstration
     python -m cgjax.main --config=configs/vectors.py:<row>[,<size>]  one model on one support
 
 Rows are listed in ROWS below; sizes are default, smoke, fast (50 rounds) and paper (500 rounds of
 2048 samples, training sets of 1 to 4096). All seeds, supports and sizes of a model train at once.
-Every seed draws a generator of its own: scores differ more between generators than between
+Every seed draws its own generator: scores differ more between generators than between
 initialisations, and the published curves show one generator.
 """
 
@@ -24,9 +24,9 @@ _SEEN = {
     "orthogonal": "one part at a time is non-zero",
 }
 _REGULARISED = {"optim.regulariser": "block_contrast"}
-# The reference adds the signed contrast to the loss, but computes it without a graph, so that it
-# trains nothing: here it is measured. As a regulariser it has no lower bound, and every tanh
-# saturates within a thousand steps.
+# The reference code adds the signed contrast to the loss but computes it without a gradient, so it
+# does not train the network. Here it is only measured. As a regulariser it has no lower bound, and
+# every tanh saturates within a thousand steps.
 _HESSIAN = {
     "model.activation": "tanh",
     "model.n_layers": 3,
@@ -79,22 +79,22 @@ KEYS = {
     "data.n_latents": key(2, "latents of each part", low=1),
     "data.part_size": key(10, "numbers observed of each part", low=1),
     "data.hidden": key(50, "width of the generator", low=1),
-    "data.n_draws": key(7500, "of which each weight matrix is the best one", low=1),
+    "data.n_draws": key(7500, "draws, of which each weight matrix is the best", low=1),
     "data.rule": key("reference", 'what "best" means', choices=RULES),
-    "data.generators": key("per_seed", "one for each seed, or for all", choices=GENERATORS),
-    "data.supports": key(("random",), "latents that are trained on", choices=_SUPPORTS,
+    "data.generators": key("per_seed", "one per seed, or one for all", choices=GENERATORS),
+    "data.supports": key(("random",), "supports of training latents", choices=_SUPPORTS,
                          distinct=True),
     "data.sizes": key((4096,), "of training sets: the first rows of n_train", low=1),
     "data.n_train": key(0, "samples of each support", low=1),
     "data.batch": key(4, "samples of one step", low=1),
-    "model.kinds": key(("mlp",), "models that are trained", choices=KINDS, distinct=True),
-    "model.hidden": key(120, "of one network; those of the parts share it equally", low=1),
+    "model.kinds": key(("mlp",), "models to train", choices=KINDS, distinct=True),
+    "model.hidden": key(120, "width of one network; networks per part divide it equally", low=1),
     "model.n_layers": key(2, "layers of each network", low=2),
     "model.activation": key("leaky_relu", "after every layer", choices=tuple(ACTIVATIONS)),
     "optim.lr": key(1e-3, "learning rate", above=0, is_traced=True),
     "optim.momentum": key(0.9, "of SGD", low=0, high=1, is_traced=True),
     "optim.regulariser": key("none", "added to the loss", choices=tuple(REGULARISERS)),
-    "train.round": key(512, "steps after which the momentum is forgotten; 0: never", low=0),
+    "train.round": key(512, "steps after which the momentum is reset; 0: never", low=0),
     "eval.n": key(1000, "test samples", low=2),
     "eval.measures": key(("block_contrast",), "of the networks", distinct=True, may_be_empty=True,
                          choices=tuple(name for name in MEASURES if name != "none")),
@@ -125,7 +125,7 @@ CHOICES = ("optim.regulariser", "eval.measures")
 
 
 def adapt(config):
-    """A regulariser has a weight, measures have samples of their own."""
+    """Declares the weight of a regulariser and the samples of measures, if the row has them."""
     for is_read, names in (
         (config.optim.regulariser != "none", REGULARISED_KEYS),
         (bool(config.eval.measures), MEASURED_KEYS),

@@ -75,7 +75,7 @@ A --extend --dry_run                    | nothing to --extend
 --config=${HOME}                        | no config file
 "--config=[bold]x[/bold]"               | no config file '[bold]x[/bold]'
 --config=LONG                           | no config file; characters
---config=file.txt                       | 'file.txt' is no Python file
+--config=file.txt                       | 'file.txt' is not a Python file
 --config=broken/raises.py               | 'broken/raises.py', line 3: ZeroDivisionError
 --config=broken/leaves.py               | 'broken/leaves.py', line 3: SystemExit: 7
 --config=broken/syntax.py               | 'broken/syntax.py', line 2: SyntaxError
@@ -356,7 +356,7 @@ S --config.train.log_every=2            | log_every=2 must divide train.steps_pe
 S --config.eval.at=(4,)                 | must divide eval.at=4
 S --config.eval.at=(30,)                | eval.at=30 is beyond train.steps=12
 S --config.eval.at=(3,3)                | has an item twice
-S --config.eval.keep=(3,)               | eval.keep=3 is no evaluation
+S --config.eval.keep=(3,)               | eval.keep=3 is not an evaluation
 S --config.checkpoint.keep=(60,)        | checkpoint.keep=60 is beyond
 I --config.eval.at=(7,)                 | eval.at=7 is beyond train.epochs=1
 I --config.checkpoint.keep=(2,)         | checkpoint.keep=2 is beyond train.epochs=1
@@ -372,14 +372,14 @@ S --config.data.support=random_gap      | 'data.gaps' must not be empty
 S --config.data.support=random_gap --config.data.gaps=((0,0,1),)  | leave nearly nothing of the cube
 S --config.data.support=random_gap --config.data.gaps=((99,0,1),) | latents are 0 to 9
 S --config.data.support=random_gap --config.data.gaps=((0,1,0),)  | triples (latent, from, to)
---config=sprites:orthogonal_normal,smoke --config.data.mean=9     | lies outside [0, 1]
+--config=sprites:orthogonal_normal,smoke --config.data.mean=9     | is outside [0, 1]
 --config=sprites:diagonal,smoke --config.data.delta=0.9           | between 0 and sqrt(2)/2
 S --config.model.decoder=broadcast      | a monolithic model; needs model.decoder=upsample
 V --config.data.sizes=(8,4)             | must rise
 V --config.data.sizes=(4,4)             | must rise
 V --config.data.sizes=(4,64)            | go beyond data.n_train=16
 V --config.model.hidden=18              | model.hidden=18 must divide into data.n_parts=4
-V --config.eval.n_measured=51           | eval.n_measured=51 is more than there are
+V --config.eval.n_measured=51           | eval.n_measured=51 must not exceed eval.n=50
 I --config.eval.layers=(2,40)           | there is no layer 40
 I --config.eval.layer=99                | there is no layer 99
 I --config.model.convnet.channels=(4,)  | there is no layer 11
@@ -393,7 +393,7 @@ I --config.data.n_total=5               | does not cover the 17 training combina
 --config=support:certificate,smoke --config.data.run=runs/other   | holds a run of kernels
 --config=support:certificate,smoke --config.data.run=runs/torn    | cannot read 'runs/torn/
 --config=support:predict,smoke --config.data.record=empty         | prediction needs three
---config=support:predict,smoke --config.data.record=strange       | holds other json
+--config=support:predict,smoke --config.data.record=strange       | json that is not a recorded run
 
 # --- workdirs
 A --workdir=file.txt                    | cannot create workdir 'file.txt': File exists
@@ -402,7 +402,7 @@ A --workdir=/proc/nothing               | cannot create workdir '/proc/nothing'
 A --workdir=/dev/null/run               | cannot create workdir
 A --workdir=loop/run                    | cannot create workdir
 A --workdir=LONG                        | File name too long
-A --workdir=foreign                     | 'foreign/config.json' is no config of a run
+A --workdir=foreign                     | 'foreign/config.json' is not a run's config.json
 A --workdir=many                        | holds runs in its sub-folders
 A --workdir=runs/torn                   | cannot read 'runs/torn/config.json'; --start_anew
 A --workdir=runs/other                  | another config; family: kernels -> support

@@ -79,7 +79,7 @@ def test_the_same_command_again_changes_nothing(finished, capsys):
     assert without_lock(snapshot(finished)) == before
 
 
-def test_a_refused_command_leaves_no_claim(here, capsys):
+def test_a_refused_command_leaves_no_owner(here, capsys):
     """The corrected command runs, also where the folder was there before."""
     (here / "early").mkdir()
     assert command("early", "--config.train.steps=15") == 2
@@ -160,7 +160,7 @@ def test_some_seeds_that_are_not_finished_are_refused(copy, monkeypatch, capsys)
     capsys.readouterr()
     before = snapshot(copy)
     assert command(copy, seeds="2") == 2
-    one_line(capsys, "not finished: it stands at step 8 of 12")
+    one_line(capsys, "not finished: it is at step 8 of 12")
     assert command(copy, seeds="0") == 0
     assert snapshot(copy) == before
 

@@ -46,7 +46,7 @@ def test_a_polite_signal_saves_and_exits_3(number, lab, tmp_path):
     assert wait_until(running, lambda: logged_steps(workdir) >= 20)
     running.send(number)
     one_line(running, 3, "saved at step")
-    with pytest.raises(BadInput, match="not finished: it stands at step"):
+    with pytest.raises(BadInput, match="not finished: it is at step"):
         cgjax.load(workdir)
     assert cgjax.load(workdir, step="latest").step[0] >= 20
     victim.finish(workdir, lab)

@@ -36,7 +36,9 @@ def programs(config, folder, monkeypatch) -> list[str]:
         with monkeypatch.context() as patch:
             patch.setattr(jax, "jit", JIT)
             patch.setattr(jax, "vmap", VMAP)
-            found.append(together._text(program.SetUp(members[0].experiment, members[0].config)))
+            found.append(
+                together._program_text(program.SetUp(members[0].experiment, members[0].config))
+            )
         return original(members)
 
     with nothing_compiles(), monkeypatch.context() as patch:

@@ -1,7 +1,8 @@
-"""Checks of arguments: nonsense gets one line that names it, never an answer that looks sound.
+"""Checks of arguments: an invalid argument raises a one-line error that names it.
 
-Values are looked at where they are known. Under jit, vmap and grad they are not: there only shapes
-and dtypes are checked. NumPy looks at what the host holds; what an accelerator holds stays there.
+Values are checked only where they are concrete. Under jit, vmap and grad they are traced, so only
+shapes and dtypes are checked. NumPy checks arrays in host memory; arrays on an accelerator are
+checked there, without a copy.
 """
 
 import math
@@ -11,19 +12,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-# How far rounding may take a kernel from symmetric (relative to its largest entry) and from
-# positive semi-definite (relative to its trace). Kernels in float32 stay well below.
+# The largest rounding error that is accepted: a kernel's asymmetry relative to its largest entry,
+# and its negative eigenvalues relative to its trace. Kernels in float32 stay well below.
 ROUNDING = 1e-5
 LARGEST = float(np.finfo(np.float64).max)
 
 
 def known(*values) -> bool:
-    """Whether values can be looked at: nothing of them is being traced."""
+    """Whether all values are concrete, not traced."""
     return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
 
 
 def real(name: str, value, rank: int | None = None, axes: str = "") -> np.ndarray | jax.Array:
-    """The value as an array of real numbers; rank: with so many axes, `axes` in words."""
+    """The value as an array of real numbers; rank: its number of axes; axes: their names."""
     if isinstance(value, jax.Array):
         array = value
     elif not known(value):
@@ -32,12 +33,12 @@ def real(name: str, value, rank: int | None = None, axes: str = "") -> np.ndarra
         try:
             array = np.asarray(value)
         except ValueError:
-            raise ValueError(f"{name} has rows of several lengths: give one array") from None
+            raise ValueError(f"{name} has rows of several lengths: pass a single array") from None
     kinds = (jnp.bool_, jnp.integer, jnp.floating)
     if not any(jnp.issubdtype(array.dtype, kind) for kind in kinds):
-        raise ValueError(f"{name} holds {array.dtype}: real numbers only")
+        raise ValueError(f"{name} holds {array.dtype}, but must hold real numbers")
     if rank is not None and (array.ndim != rank or array.size == 0):
-        raise ValueError(f"{name} is [{axes}], none of them empty: got shape {array.shape}")
+        raise ValueError(f"{name} must be [{axes}] without an empty axis, got shape {array.shape}")
     return array
 
 
@@ -61,12 +62,12 @@ def finite(**arrays) -> None:
             wrong = np.argwhere(~np.isfinite(np.asarray(array)))
             raise ValueError(
                 f"{name} holds NaN or infinity in {len(wrong)} of {array.size} entries, first at "
-                f"{wrong[0].tolist()}: leave them out"
+                f"{wrong[0].tolist()}: remove them"
             )
 
 
 def finite_leaves(**trees) -> None:
-    """`finite` for trees of arrays; leaves that are no numbers, such as keys, are let through."""
+    """`finite` for trees of arrays; leaves that are not numbers, such as keys, are ignored."""
     for name, tree in trees.items():
         for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
             if jnp.issubdtype(getattr(leaf, "dtype", type(leaf)), jnp.inexact):
@@ -74,7 +75,7 @@ def finite_leaves(**trees) -> None:
 
 
 def _home(array):
-    """NumPy for what is in the host's memory, JAX for what is on an accelerator."""
+    """NumPy for arrays in host memory, JAX for arrays on an accelerator."""
     if isinstance(array, jax.Array) and {d.platform for d in array.devices()} != {"cpu"}:
         return jnp
     return np
@@ -85,31 +86,31 @@ def broadcast(**shapes) -> tuple:
     try:
         return jnp.broadcast_shapes(*shapes.values())
     except ValueError:
-        each = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-        raise ValueError(f"leading axes do not broadcast: {each}") from None
+        all_shapes = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise ValueError(f"leading axes do not broadcast: {all_shapes}") from None
 
 
 # --- numbers --------------------------------------------------------------------------------------
 
 
 def integer(name: str, value, low: int, high: int | None = None) -> int:
-    """A whole number from low on, up to and including high."""
+    """The value as an integer; it must be at least low and at most high."""
     try:
-        found = operator.index(value)
+        number = operator.index(value)
     except TypeError:
-        raise ValueError(f"{name} is a whole number, got {value!r}") from None
-    if found < low or (high is not None and found > high):
+        raise ValueError(f"{name} must be a whole number, got {value!r}") from None
+    if number < low or (high is not None and number > high):
         wanted = f"{low} or more" if high is None else f"{low} to {high}"
-        raise ValueError(f"{name} is {wanted}, got {found}")
-    return found
+        raise ValueError(f"{name} must be {wanted}, got {number}")
+    return number
 
 
 def bounded(name: str, value, low: float, high: float = LARGEST, above: bool = False) -> None:
-    """Numbers from low to high; above: low itself is refused. NaN always is."""
+    """Numbers from low to high; above: low itself is invalid. NaN is always invalid."""
     array = real(name, value)
     if not known(array):
         return
-    array = np.asarray(array).astype(float)  # the bounds overflow where numbers are shorter
+    array = np.asarray(array).astype(float)  # the bounds overflow in shorter dtypes
     inside = (array > low if above else array >= low) & (array <= high)
     if not np.all(inside):
         wanted = f"above {low:g}" if above else f"{low:g} or more"
@@ -117,7 +118,7 @@ def bounded(name: str, value, low: float, high: float = LARGEST, above: bool = F
             wanted += f", up to {high:g}"
         elif high == LARGEST:
             wanted += " and finite"
-        raise ValueError(f"{name} is {wanted}, got {array[~inside].ravel()[0]:g}")
+        raise ValueError(f"{name} must be {wanted}, got {array[~inside].ravel()[0]:g}")
 
 
 def positive(name: str, value) -> None:
@@ -127,19 +128,19 @@ def positive(name: str, value) -> None:
 
 
 def tolerances(rtol: float, atol: float) -> None:
-    """rtol from 0 to 1, which it must not reach; atol from 0 on."""
+    """0 <= rtol < 1, and atol >= 0."""
     bounded("rtol", rtol, 0, np.nextafter(1, 0))
     bounded("atol", atol, 0)
 
 
 def flag(name: str, value) -> None:
-    """True or False, and no number that a mistaken order of arguments brought here."""
+    """True or False; a number would mean that arguments are in the wrong order."""
     if not isinstance(value, bool | np.bool_):
-        raise ValueError(f"{name} is True or False, got {value!r}")
+        raise ValueError(f"{name} must be True or False, got {value!r}")
 
 
 def labels(y, mask, both: bool) -> None:
-    """Classes -1 and +1 in y [..., n] where mask [..., n] is True; both: some of each."""
+    """Labels -1 and +1 in y [..., n] where mask [..., n] is True; both: each must occur."""
     if not known(y, mask):
         return
     y, mask = np.asarray(y), np.asarray(mask)
@@ -153,58 +154,59 @@ def labels(y, mask, both: bool) -> None:
 
 
 def mask(name: str, value, shape: tuple, some: bool = True) -> None:
-    """Boolean [..., *shape]; some: with a True in each."""
+    """Boolean [..., *shape]; some: each mask must have a True."""
     array = real(name, value)
     if array.dtype != bool or array.shape[-len(shape) :] != shape:
         axes = ", ".join(map(str, shape))
         raise ValueError(
-            f"{name} is boolean [..., {axes}], got {array.dtype} {array.shape}: for indices use "
-            f"np.isin(np.arange({shape[-1]}), indices)"
+            f"{name} must be boolean [..., {axes}], got {array.dtype} {array.shape}; for indices "
+            f"use np.isin(np.arange({shape[-1]}), indices)"
         )
     if some and known(array):
         axes = tuple(range(-len(shape), 0))
         if not np.all(np.any(np.asarray(array), axis=axes)):
-            raise ValueError(f"{name} is False everywhere: it leaves nothing")
+            raise ValueError(f"{name} is False everywhere: select at least one entry")
 
 
 def positions(where, slots: tuple, pixelwise: bool) -> None:
-    """Where to judge slots of this shape [m, ..., channels]: boolean [m, ...], some of each."""
+    """The positions to test, for slots [m, ..., channels]: boolean [m, ...], a True for each m."""
     if not pixelwise:
-        raise ValueError("where picks positions, which only pixelwise=True has")
+        raise ValueError("where selects positions, which only pixelwise=True has")
     if np.shape(where) != slots[:-1]:
-        raise ValueError(f"where is boolean {slots[:-1]}, got shape {np.shape(where)}")
+        raise ValueError(f"where must be boolean {slots[:-1]}, got shape {np.shape(where)}")
     mask("where", where, slots[:-1])
     if not np.all(np.any(np.reshape(where, (len(where), -1)), axis=1)):
-        raise ValueError("where is False everywhere for one of the values: leave it out of slots")
+        raise ValueError("where is False everywhere for one of the values: remove it from slots")
 
 
 def indices(name: str, value, n: int) -> None:
-    """Different whole numbers [k] from 0 to n - 1, and no mask."""
+    """Distinct indices [k] from 0 to n - 1, not a mask."""
     array = real(name, value)
     if array.ndim != 1 or not (array.size == 0 or jnp.issubdtype(array.dtype, jnp.integer)):
         raise ValueError(
-            f"{name} is indices [k], got {array.dtype} {array.shape}: for a mask use np.flatnonzero"
+            f"{name} must be indices [k], got {array.dtype} {array.shape}; for a mask use "
+            "np.flatnonzero"
         )
     if known(array):
         array = np.asarray(array)
         if np.any((array < 0) | (array >= n)) or len(np.unique(array)) < len(array):
-            raise ValueError(f"{name} is different indices from 0 to {n - 1}")
+            raise ValueError(f"{name} must be distinct indices from 0 to {n - 1}")
 
 
 def combinations(name: str, x, sizes=None) -> None:
-    """Whole numbers [n, C] with n > 0; sizes: below so many for each component."""
+    """Whole numbers [n, C] with n > 0; sizes: the number of values of each component."""
     array = real(name, x, 2, "n, C")
     if known(array):
         array = np.asarray(array)
         finite(**{name: array})
         if np.any(array != np.round(array)):
-            raise ValueError(f"{name} is combinations of whole numbers, got fractions")
+            raise ValueError(f"{name} must be combinations of whole numbers, got fractions")
         if sizes is not None and len(sizes) != array.shape[1]:
             raise ValueError(
-                f"sizes {tuple(sizes)} are not one for each of {array.shape[1]} columns"
+                f"sizes must hold one number per column ({array.shape[1]}), got {tuple(sizes)}"
             )
         if sizes is not None and np.any((array < 0) | (array >= np.asarray(sizes))):
-            raise ValueError(f"{name} has values beyond sizes {tuple(sizes)}: they count from 0")
+            raise ValueError(f"{name} must hold values from 0 to below sizes {tuple(sizes)}")
 
 
 # --- kernels --------------------------------------------------------------------------------------
@@ -214,17 +216,17 @@ def matrices(name: str, kernel) -> tuple:
     """The shape [..., n, n] of square matrices of real numbers."""
     shape = real(name, kernel).shape
     if len(shape) < 2 or shape[-1] != shape[-2] or 0 in shape:
-        raise ValueError(f"{name} is [..., n, n], none of them empty: got shape {shape}")
+        raise ValueError(f"{name} must be [..., n, n] without an empty axis, got shape {shape}")
     return shape
 
 
 def symmetric(name: str, kernel) -> None:
-    """Finite and symmetric kernels [..., n, n], but for rounding."""
+    """Finite kernels [..., n, n], symmetric up to rounding."""
     _raise(name, kernel, _asymmetry)
 
 
 def psd(name: str, kernel, mask=None) -> None:
-    """Finite, symmetric and positive semi-definite kernels [..., n, n], but for rounding.
+    """Finite kernels [..., n, n], symmetric and positive semi-definite up to rounding.
 
     mask: boolean [..., n], which points matter.
     """
@@ -232,18 +234,18 @@ def psd(name: str, kernel, mask=None) -> None:
 
 
 def _raise(name, kernel, problem, mask=None):
-    """problem: kernels -> what is wrong with them, in words."""
+    """problem: a function from kernels to the text of the error, empty if they are valid."""
     matrices(name, kernel)
     if not known(kernel, mask):
         return
     finite(**{name: kernel})
     kernel = np.asarray(kernel, np.float64) if _home(kernel) is np else 1.0 * kernel
-    found = problem(kernel)
-    if found and mask is not None:  # perhaps only where nobody looks
+    message = problem(kernel)
+    if message and mask is not None:  # the problem may be in masked-out points only
         inside = np.asarray(mask)
-        found = problem(np.asarray(kernel) * (inside[..., :, None] & inside[..., None, :]))
-    if found:
-        raise ValueError(f"{name} {found}")
+        message = problem(np.asarray(kernel) * (inside[..., :, None] & inside[..., None, :]))
+    if message:
+        raise ValueError(f"{name} {message}")
 
 
 def _asymmetry(kernel):
@@ -253,14 +255,14 @@ def _asymmetry(kernel):
     off = xp.abs(kernel - turned).max(axis=(-2, -1))
     if bool((off <= ROUNDING * xp.abs(kernel).max(axis=(-2, -1))).all()):
         return ""
-    return f"is not symmetric: entries differ by up to {float(off.max()):.2g} from their mirror's"
+    return f"is not symmetric: k[i, j] and k[j, i] differ by up to {float(off.max()):.2g}"
 
 
 def _indefinite(kernel):
-    """Whether the kernel and a little more has no Cholesky factor, the cheapest way to tell."""
+    """The error if the kernel plus a small ridge has no Cholesky factor, which is a cheap test."""
     xp = _home(kernel)
     scale = xp.abs(xp.diagonal(kernel, axis1=-2, axis2=-1)).sum(axis=-1)
-    if not bool((scale > 0).all()):  # without a diagonal only zeros are a kernel
+    if not bool((scale > 0).all()):  # with a zero diagonal, only the zero matrix is a kernel
         scale = xp.maximum(scale, xp.abs(kernel).max(axis=(-2, -1)))
         scale = xp.where(scale > 0, scale, 1)
     eye = xp.eye(kernel.shape[-1]).reshape(*[1] * (kernel.ndim - 2), *kernel.shape[-2:])
@@ -274,34 +276,34 @@ def _indefinite(kernel):
     worst = values[np.argmin(values[:, 0] / np.maximum(np.abs(values).max(axis=1), 1e-300))]
     return (
         "is not positive semi-definite: eigenvalues from "
-        f"{worst[0]:.2g} to {worst[-1]:.2g}; more than rounding leaves"
+        f"{worst[0]:.2g} to {worst[-1]:.2g}, more than rounding explains"
     )
 
 
 def salience(salience, n, name: str = "n") -> None:
-    """S(1; 2) of a kernel that is positive semi-definite for n items, one whole number or several.
+    """S(1; 2) of a kernel that is positive semi-definite for n items, a whole number or an array.
 
-    With measured saliences in mind it may be beyond that by a little.
+    Measured saliences may exceed the bounds by 1e-4.
     """
     finite(salience=salience)
     if known(n):
-        for each in np.ravel(n):
-            integer(name, each, 1)
+        for number in np.ravel(n):
+            integer(name, number, 1)
     if known(salience, n):
         s, n = np.asarray(salience), np.asarray(n)
         if np.any(1 - 2 * s < -1e-4) or np.any(1 - 2 * s + n * s < -1e-4):
-            raise ValueError("salience: S(1; 2) is 1/2 at most, and hardly below 0, for a kernel")
+            raise ValueError("salience: S(1; 2) of a kernel is at most 1/2 and hardly below 0")
         if _is_whole_salience(s):
             raise ValueError(
-                f"salience looks like S(1..{s.shape[-1]}; {s.shape[-1]}) of one kernel: give "
-                "S(1; 2), of two components; several that happen to sum so as salience[:, None]"
+                f"salience looks like S(1..{s.shape[-1]}; {s.shape[-1]}) of one kernel: pass "
+                "S(1; 2), of two components; pass several values of S(1; 2) as salience[:, None]"
             )
 
 
 def _is_whole_salience(s):
     """Whether the last axis holds the saliences of all sizes of conjunctions, which sum to one.
 
-    Two numbers may well sum so by chance.
+    Two numbers are accepted, because they may have this sum by chance.
     """
     if s.ndim == 0 or s.shape[-1] < 3:
         return False

@@ -1,7 +1,7 @@
-"""What kernel machines do on three tasks, in closed form (Lippl and Stachenfeld 2025, section 5).
+"""Closed forms of kernel machines on three tasks (Lippl and Stachenfeld 2025, section 5).
 
 Memorization leak on symbolic addition, invariance and partial exposure, and shortcut bias on
-context dependence. Saliences may have any leading axes; precision as in `analysis.salience`.
+context dependence. Saliences may have any leading axes. All results are in float64.
 """
 
 from typing import NamedTuple
@@ -16,10 +16,10 @@ from cgjax.analysis.salience import float64
 
 
 class Addition(NamedTuple):
-    """The machine on symbolic addition, each field [...]: what it makes of an item's value v."""
+    """The machine on symbolic addition, each field [...]: its response to an item of value v."""
 
-    slope: jax.Array  # m: an unseen item is worth m (v + c) + b / 2
-    slope_seen: jax.Array  # m_n: an anchor is worth m_n (v + d) + b / 2
+    slope: jax.Array  # m: an item that is not an anchor adds m (v + c) + b / 2
+    slope_seen: jax.Array  # m_n: an anchor adds m_n (v + d) + b / 2
     shift: jax.Array  # c
     shift_seen: jax.Array  # d
     bias: jax.Array  # b
@@ -32,8 +32,8 @@ BIASES = ("none", "free", "constant")
 def memorization_slope(salience: jax.Array, n_anchors: int) -> jax.Array:
     """Prop. 5.1: m = p S / (1 + (p - 2) S), the slope of test predictions against targets.
 
-    salience: S(1; 2) [...]. n_anchors: p, the items seen with all others.
-    It holds where all items' values and the anchors' both average to zero.
+    salience: S(1; 2) [...]. n_anchors: p, the number of items that are trained with all others.
+    It holds if the values of all items, and those of the anchors, average to zero.
     """
     checks.salience(salience, n_anchors, "n_anchors")
     salience = jnp.asarray(salience, jnp.float64)
@@ -48,14 +48,14 @@ def addition(
     bias: str = "none",
     k0: jax.Array = 0.0,
 ) -> Addition:
-    """Prop. 5.1 for any values and any anchors: trained where either component is an anchor.
+    """Prop. 5.1 for any values and anchors; pairs with at least one anchor are trained.
 
     salience: S(1; 2) [...]. values: [n], of both components. is_anchor: bool [n].
     bias: "none", "free" (unpenalised, as in support-vector machines) or "constant", the feature
         that a kernel with k0 = kappa(0) / (kappa(2) - kappa(0)) > 0 has; k0: [...].
     """
     if bias not in BIASES:
-        raise ValueError(f"unknown bias '{bias}': one of {', '.join(BIASES)}")
+        raise ValueError(f"unknown bias '{bias}': use one of {', '.join(BIASES)}")
     _check_items(values, is_anchor, some=True)
     checks.salience(salience, len(values))
     checks.finite(k0=k0)
@@ -63,7 +63,7 @@ def addition(
     values, is_anchor = jnp.asarray(values, jnp.float64), jnp.asarray(is_anchor, bool)
     n, p = len(values), jnp.sum(is_anchor)
     mean, mean_anchor = jnp.mean(values), jnp.sum(values * is_anchor) / p
-    # Both slopes divided by S, which may be zero.
+    # Both slopes, divided by S: S may be zero.
     rate, rate_seen = p / (1 - 2 * s + p * s), n / (1 - 2 * s + n * s)
     m, m_seen = s * rate, s * rate_seen
     unseen, seen = (n - p) / n, p / n
@@ -80,13 +80,13 @@ def addition(
         last[bias],
     )
     system = jnp.stack([jnp.stack(row, axis=-1) for row in rows], axis=-2)
-    found = jnp.linalg.solve(system[..., :3], system[..., 3:])[..., 0]
-    return Addition(m, m_seen, found[..., 0], found[..., 1], found[..., 2])
+    solution = jnp.linalg.solve(system[..., :3], system[..., 3:])[..., 0]
+    return Addition(m, m_seen, solution[..., 0], solution[..., 1], solution[..., 2])
 
 
 @float64
 def item_values(machine: Addition, values: jax.Array, is_anchor: jax.Array) -> jax.Array:
-    """What each item is worth to the machine [..., n]; two unseen items sum to f on a test pair."""
+    """The value that each item adds to f [..., n]; f of a test pair is the sum of its two items."""
     _check_items(values, is_anchor)
     for field in machine:
         checks.finite(machine=field)
@@ -110,7 +110,7 @@ def _check_items(values, is_anchor, some=False):
 
 @float64
 def invariance_margin(k: jax.Array) -> jax.Array:
-    """y f on the items never seen with the other value of component 2; kappa = (0, k, 1)."""
+    """y f on items that are trained with one value of component 2 only; kappa = (0, k, 1)."""
     checks.bounded("k", k, -0.5 - 1e-9, 0.5 + 1e-9)
     k = jnp.asarray(k, jnp.float64)
     return k / (1 - k)
@@ -118,7 +118,7 @@ def invariance_margin(k: jax.Array) -> jax.Array:
 
 @float64
 def partial_exposure_margin(k: jax.Array) -> jax.Array:
-    """y f on the one input left out, where one item was seen with both values of component 2."""
+    """y f on the held-out input, if one item is trained with both values of component 2."""
     checks.bounded("k", k, -0.5 - 1e-9, 0.5 + 1e-9)
     k = jnp.asarray(k, jnp.float64)
     return 2 * k**2 / (1 - 2 * k**2)
@@ -128,19 +128,19 @@ def partial_exposure_margin(k: jax.Array) -> jax.Array:
 
 
 class ShortcutBias(NamedTuple):
-    """Test margins y f on CD-3, each [...]; negative where the shortcut wins."""
+    """Test margins y f on CD-3, each [...]; negative if the shortcut dominates."""
 
     regression: jax.Array  # of ridgeless regression
     svm: jax.Array  # of the hard-margin support-vector machine
-    all_support: jax.Array  # whether every training input is a support vector: then they agree
+    all_support: jax.Array  # whether all training inputs are support vectors: then both agree
 
 
 @float64
 def shortcut_bias(s1: jax.Array, s2: jax.Array, n_values: int = 3) -> ShortcutBias:
     """Margin on every test input of CD-3, from the saliences S(1; 3) and S(2; 3), [...].
 
-    n_values: r, the values of each feature in each class. A bias, or kappa(0) > 0, changes nothing:
-    exchanging the contexts and flipping the features negates the task.
+    n_values: r, the values of each feature in each class. A bias, or kappa(0) > 0, has no effect:
+    the task changes sign if contexts are exchanged and features are flipped.
     """
     checks.finite(s1=s1, s2=s2)
     checks.integer("n_values", n_values, 1)
@@ -149,8 +149,8 @@ def shortcut_bias(s1: jax.Array, s2: jax.Array, n_values: int = 3) -> ShortcutBi
     regression = (r**2 * (2 * s2**2 + 2 * r * s1 * s2 - s1 * s3)) / (
         s3**2 + 4 * r * s2 * s3 + 3 * r**2 * s1 * s3 + 2 * r**2 * s2**2 + 2 * r**3 * s1 * s2
     )
-    # Where their dual coefficient would be negative, the inputs (context 0, f1 +, f2 +) and their
-    # mirror images are no support vectors.
+    # If the solution with all inputs as support vectors has a negative dual coefficient at the
+    # inputs (context 0, f1 +, f2 +), then they and their mirror images are not support vectors.
     fewer = (
         r * (2 * r**2 * s1 * s2 + 3 * r * s2**2 + s2 * s3 - 2 * r**2 * s1**2 - r * s1 * s2)
     ) / (
@@ -190,7 +190,7 @@ def shortcut_boundary(s1: jax.Array, machine: str = "svm", n_values: int = 3) ->
     with s3 = 1 - 3 s1 - 3 s2 inserted.
     """
     if machine not in ("svm", "regression"):
-        raise ValueError(f"unknown machine '{machine}': svm or regression")
+        raise ValueError(f"unknown machine '{machine}': use svm or regression")
     checks.bounded("s1", s1, 0, 1 / 3 + 1e-9)
     checks.integer("n_values", n_values, 1)
     s1, r = jnp.asarray(s1, jnp.float64), n_values
@@ -203,6 +203,6 @@ def shortcut_boundary(s1: jax.Array, machine: str = "svm", n_values: int = 3) ->
 
 
 def _positive_root(a, b, c):
-    """Of a x^2 + b x + c with b >= 0 >= c, in the form that also holds for a = 0."""
+    """The positive root of a x^2 + b x + c, b >= 0 >= c, in a form that also holds for a = 0."""
     root = b + jnp.sqrt(jnp.square(b) - 4 * a * c)
     return jnp.where(root > 0, -2 * c / jnp.where(root > 0, root, 1), 0.0)

@@ -1,10 +1,10 @@
-"""How far a function is from acting part by part, read off its Jacobian and Hessian.
+"""Measures of how much a function mixes parts, from its Jacobian and Hessian.
 
-The regularisers beside Wiedemer et al. 2023: the compositional contrast is zero when no output
-mixes inputs (or no input feeds two parts), the Hessian terms when no two parts interact. Inputs and
-outputs are split into parts of equal size, in order; output part k belongs to input part k. All
-functions of Jacobians [..., outputs, inputs] and Hessians [..., outputs, inputs, inputs] average
-over the leading axes, but for `hessian_offblock`, which adds up.
+The regularisers related to Wiedemer et al. 2023: the compositional contrast is zero if no output
+mixes inputs (or no input feeds two parts); the Hessian terms are zero if no two parts interact.
+Inputs and outputs are split into parts of equal size, in order; output part k belongs to input part
+k. All functions of Jacobians [..., outputs, inputs] and Hessians [..., outputs, inputs, inputs]
+average over the leading axes, except `hessian_offblock`, which sums.
 
 >>> block_contrast(jacobians(f, x), n_parts=4)  # f takes one sample, x is [n, inputs]
 >>> MEASURES["hessian_l1"](f, x, 4)
@@ -22,7 +22,7 @@ from cgjax.analysis import checks
 def jacobians(f: Callable, x: jax.Array) -> jax.Array:
     """df/dx at every row of x [n, inputs]: [n, outputs, inputs]; f maps [inputs] to [outputs]."""
     n_outputs, n_inputs = _sizes(f, x)
-    # One pass per output backward, or one per input forward: the fewer.
+    # Reverse mode takes one pass per output, forward mode one per input: use the fewer passes.
     jacobian = jax.jacrev if n_outputs <= n_inputs else jax.jacfwd
     return jax.vmap(jacobian(f))(x)
 
@@ -37,7 +37,7 @@ def hessians(f: Callable, x: jax.Array) -> jax.Array:
 def compositional_contrast(jacobians: jax.Array, signed: bool = False) -> jax.Array:
     """Sum over outputs o and input pairs i < j of |J_oi| |J_oj|, averaged over samples.
 
-    signed: without the absolute values, so that terms may cancel and no lower bound exists.
+    signed: without the absolute values; terms may cancel, and there is no lower bound.
     """
     _check("jacobians", jacobians, 2, "outputs, inputs")
     return jnp.mean(jnp.sum(_pairs(_magnitude(jacobians, signed), axis=-1), axis=-1))
@@ -46,7 +46,7 @@ def compositional_contrast(jacobians: jax.Array, signed: bool = False) -> jax.Ar
 def block_contrast(jacobians: jax.Array, n_parts: int, signed: bool = False) -> jax.Array:
     """Sum over inputs i and output pairs o < o' of different parts of |J_oi| |J_o'i|, averaged.
 
-    Zero exactly when every input feeds one part of the outputs only.
+    Zero if and only if every input feeds only one part of the outputs.
     """
     _check("jacobians", jacobians, 2, "outputs, inputs")
     *lead, n_outputs, n_inputs = jacobians.shape
@@ -56,7 +56,7 @@ def block_contrast(jacobians: jax.Array, n_parts: int, signed: bool = False) -> 
 
 
 def hessian_l0(hessians: jax.Array) -> jax.Array:
-    """Mean number of non-zero Hessian entries; piecewise constant, so it trains nothing."""
+    """Mean number of non-zero Hessian entries; piecewise constant, so its gradient is zero."""
     _check("hessians", hessians, 3, "outputs, inputs, inputs")
     return jnp.mean(jnp.sum(hessians != 0, axis=(-3, -2, -1)).astype(hessians.dtype))
 
@@ -68,9 +68,9 @@ def hessian_l1(hessians: jax.Array) -> jax.Array:
 
 
 def hessian_offblock(hessians: jax.Array, n_parts: int, signed: bool = True) -> jax.Array:
-    """Sum of the Hessian entries outside each output part's own block of inputs, samples included.
+    """Sum over samples of the Hessian entries outside the block of each output part's inputs.
 
-    signed: as in the reference, where entries of both signs cancel; False adds absolute values.
+    signed: as in the reference, where entries of both signs cancel; False sums absolute values.
     """
     _check("hessians", hessians, 3, "outputs, inputs, inputs")
     n_outputs, n_inputs = hessians.shape[-3:-1]
@@ -78,8 +78,8 @@ def hessian_offblock(hessians: jax.Array, n_parts: int, signed: bool = True) -> 
     _check_parts("inputs", n_inputs, n_parts)
     output_part = jnp.arange(n_outputs) // (n_outputs // n_parts)
     input_part = jnp.arange(n_inputs) // (n_inputs // n_parts)
-    own = output_part[:, None] == input_part[None]
-    inside = own[:, :, None] & own[:, None, :]
+    same_part = output_part[:, None] == input_part[None]
+    inside = same_part[:, :, None] & same_part[:, None, :]
     inside = jnp.broadcast_to(inside, hessians.shape)
     return jnp.sum(jnp.where(inside, 0, _magnitude(hessians, signed)))
 
@@ -102,13 +102,13 @@ REGULARISERS = {
     "signed_contrast": _of_jacobians(lambda jac, _: compositional_contrast(jac, signed=True)),
     "hessian_offblock": _of_hessians(hessian_offblock),
 }
-MEASURES = {  # more can be measured than trained
+MEASURES = {  # the last two are for evaluation only
     **REGULARISERS,
     "hessian_l0": _of_hessians(lambda hess, _: hessian_l0(hess)),
     "hessian_l1": _of_hessians(lambda hess, _: hessian_l1(hess)),
 }
 
-# --- small things ---------------------------------------------------------------------------------
+# --- helpers --------------------------------------------------------------------------------------
 
 
 def _pairs(values, axis):
@@ -119,7 +119,7 @@ def _pairs(values, axis):
 
 
 def _magnitude(values, signed):
-    # JAX's |v| has slope 1 at 0, which would push entries that are zero away from it.
+    # JAX's |v| has slope 1 at 0, which would push zero entries away from 0.
     return values if signed else values * jnp.sign(values)
 
 

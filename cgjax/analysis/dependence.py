@@ -1,16 +1,16 @@
 """On which components of its input does a model depend? Derivatives, information, swaps, one step.
 
-Inputs X and outputs Yhat are split into components by arrays of labels: `parts((28, 56, 1), 2, 1)`
-says of every pixel whether it is in the left half (0) or in the right one (1). A compositional
-model has dYhat_i/dX_j = 0 for j != i.
+Arrays of labels split inputs X and outputs Yhat into components: `parts((28, 56, 1), 2, 1)` labels
+every pixel of the left half with 0 and every pixel of the right half with 1. A compositional model
+has dYhat_i/dX_j = 0 for j != i.
 
-"Not zero" says nothing: random weights depend on everything. Compare with the model at its start,
-or with one trained where X_j carries no information. And where components of the inputs are
-dependent, I(X_j; Yhat) > 0 for a model that never looks at X_j: only the conditional and the
+A value above zero means little: random weights depend on all components. Compare with the model at
+initialisation, or with one trained where X_j carries no information. If components of the inputs
+are dependent, I(X_j; Yhat) > 0 even for a model that ignores X_j: only the conditional and the
 interventional information are 0 for it.
 
-f(params, x) takes x [n, ...], each sample on its own. Everything can be jitted, labels and sizes
-being known.
+f(params, x) takes x [n, ...] and treats samples independently. All functions can be jitted, with
+labels and sizes concrete.
 """
 
 from collections.abc import Callable
@@ -20,9 +20,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cgjax.analysis import checks, dependence, factorization, ntk
+from cgjax.analysis import checks, factorization, ntk
 
-# Samples whose Jacobians are taken at once.
+# Samples whose Jacobians are computed at once.
 CHUNK = 32
 
 
@@ -37,7 +37,7 @@ def parts(shape: tuple, n: int, axis: int) -> np.ndarray:
     for size in shape:
         checks.integer("shape", size, 1)
     if shape[axis] % n:
-        raise ValueError(f"n: {shape[axis]} entries do not divide into {n} equal parts")
+        raise ValueError(f"n: {shape[axis]} entries cannot be divided into {n} equal parts")
     along = np.arange(shape[axis]) // (shape[axis] // n)
     along = along.reshape([-1 if k == axis else 1 for k in range(len(shape))])
     return np.broadcast_to(along, shape).copy()
@@ -59,21 +59,22 @@ def gradient_dependence(
 ) -> jax.Array:
     """D_ij = E_x ||dYhat_i / dX_j||_F: [output components, input components].
 
-    x: floating point [n, ...], where to take derivatives; f(params, x) -> [n, ..., classes].
-    inputs: labels of x's entries, whole numbers [*x.shape[1:]], or [n, ...] where samples differ;
-        entries below 0 belong to no component. outputs: likewise of f's; None: one component.
+    x: floating point [n, ...], the points of the derivatives; f(params, x) -> [n, ..., classes].
+    inputs: labels of x's entries, whole numbers [*x.shape[1:]], or [n, ...] if samples differ;
+        entries below 0 belong to no component. outputs: the same for f's outputs; None: one
+        component.
     beside: a tree of arrays [n, ...] that f takes as a third argument and that is held constant.
-    sizes: numbers of output and input components, by default the largest label and one.
-    centred: without the mean over the last axis of outputs, to which a softmax is blind.
+    sizes: numbers of output and input components, by default the largest label plus one.
+    centred: subtract the mean over the last axis of outputs, which does not change a softmax.
     chunk: samples at a time.
 
-    The mean is over the samples that have both components; NaN where none has.
+    The mean is over the samples that have both components; NaN if none has.
     """
     checks.finite_leaves(params=params)
     checks.finite(x=x)
     x = jnp.asarray(x)
     if x.ndim < 2 or x.size == 0 or not jnp.issubdtype(x.dtype, jnp.floating):
-        raise ValueError(f"x is floating point [n, ...], none of them empty: {x.dtype} {x.shape}")
+        raise ValueError(f"x must be floating point [n, ...], not empty: got {x.dtype} {x.shape}")
     checks.flag("centred", centred)
     checks.integer("chunk", chunk, 1)
     out = jax.eval_shape(lambda x, beside: _called(f, params, x, beside), x, beside)
@@ -81,17 +82,17 @@ def gradient_dependence(
         raise ValueError(f"f must map [n, ...] to [n, ..., classes], it returns {out}")
     outputs = np.zeros(out.shape[1:], int) if outputs is None else outputs
     labels = {"outputs": (outputs, out.shape), "inputs": (inputs, x.shape)}
-    found = [_labels(name, *pair) for name, pair in labels.items()]
+    label_arrays = [_labels(name, *pair) for name, pair in labels.items()]
     if sizes is None:
-        if not checks.known(found):
-            raise ValueError("sizes: give the numbers of components where labels are traced")
-        sizes = tuple(max(int(np.max(each)) + 1, 1) for each in found)
+        if not checks.known(label_arrays):
+            raise ValueError("sizes: pass the numbers of components, because labels are traced")
+        sizes = tuple(max(int(np.max(array)) + 1, 1) for array in label_arrays)
     sizes = tuple(checks.integer("sizes", size, 1) for size in sizes)
-    rows, columns = (_members(each, size) for each, size in zip(found, sizes))
+    rows, columns = (_members(array, size) for array, size in zip(label_arrays, sizes))
     few = out.size <= x.size
     jacobian = jax.jacrev if few else jax.jacfwd
 
-    def one(sample):
+    def component_squares(sample):
         at, rest, row, column = sample
 
         def single(at):
@@ -105,21 +106,23 @@ def gradient_dependence(
         return jnp.einsum("ro,rc,ci->oi", row, squares, column, precision="highest")
 
     rows, columns = (jnp.broadcast_to(a, (len(x), *a.shape[1:])) for a in (rows, columns))
-    squares = jax.lax.map(one, (x, beside, rows, columns), batch_size=min(chunk, len(x)))
+    squares = jax.lax.map(
+        component_squares, (x, beside, rows, columns), batch_size=min(chunk, len(x))
+    )
     has = jnp.any(rows > 0, axis=1)[:, :, None] & jnp.any(columns > 0, axis=1)[:, None, :]
-    # The root of 0 has no derivative: a penalty on D must not turn into NaN where it is met.
+    # The square root has no derivative at 0: without this, a penalty on D could give NaN.
     positive = squares > 0
     norms = jnp.where(positive, jnp.sqrt(jnp.where(positive, squares, 1)), 0)
     return jnp.sum(jnp.where(has, norms, 0), axis=0) / jnp.sum(has, axis=0)
 
 
 def shares(dependence: jax.Array) -> jax.Array:
-    """S_ij = D_ij / sum_k D_ik of matrices D [..., outputs, inputs]; NaN where a row is 0."""
+    """S_ij = D_ij / sum_k D_ik of matrices D [..., outputs, inputs]; NaN if a row is 0."""
     dependence = jnp.asarray(checks.real("dependence", dependence))
     if dependence.ndim < 2 or dependence.size == 0:
-        raise ValueError(f"dependence is [..., outputs, inputs], got shape {dependence.shape}")
+        raise ValueError(f"dependence must be [..., outputs, inputs], got shape {dependence.shape}")
     if checks.known(dependence) and np.any(np.asarray(dependence) < 0):
-        raise ValueError("dependence is norms, 0 or more")
+        raise ValueError("dependence must hold norms, 0 or more")
     return dependence / jnp.sum(dependence, axis=-1, keepdims=True)
 
 
@@ -128,11 +131,11 @@ def _called(f, params, x, beside):
 
 
 def _labels(name, labels, shape):
-    """[1 or n, entries]"""
+    """The labels as [1 or n, entries]."""
     array = checks.real(name, labels)
     if not jnp.issubdtype(array.dtype, jnp.integer) or array.shape not in (shape, shape[1:]):
         raise ValueError(
-            f"{name} is whole numbers {list(shape[1:])} or {list(shape)}, a label for each entry: "
+            f"{name} must be whole numbers {list(shape[1:])} or {list(shape)}, a label per entry: "
             f"got {array.dtype} {list(array.shape)}"
         )
     if checks.known(array) and np.max(np.asarray(array)) < 0:
@@ -151,8 +154,8 @@ def _members(labels, size):
 def information(a, b, sizes: tuple | None = None, corrected: bool = True):
     """I(a; b) in nats of labels a, b [n]: plug-in, Miller-Madow corrected, at least 0.
 
-    (non-empty rows - 1)(non-empty columns - 1) / 2n is subtracted where `corrected`. sizes: numbers
-    of labels of a and b, whole numbers from 0; needed under jit, otherwise any labels will do.
+    corrected: (non-empty rows - 1)(non-empty columns - 1) / 2n is subtracted. sizes: numbers of
+    labels of a and b, whole numbers from 0; needed under jit, otherwise labels can be anything.
 
     >>> information([0, 1] * 500, [0, 1] * 500)  # ln 2, and the correction
     0.6926471805599453
@@ -165,7 +168,7 @@ def conditional_information(y2, yhat, y1, sizes: tuple | None = None):
     """I(y2; yhat | y1) in nats: the mean over y1's labels, by their shares, of `information`.
 
     y2, yhat, y1: labels [n]; sizes: numbers of labels of each, as in `information`. 0 for a model
-    that looks at X_1 alone, whatever the distribution of labels.
+    that depends only on X_1, for any distribution of labels.
     """
     (y2, yhat, y1), sizes = _codes({"y2": y2, "yhat": yhat, "y1": y1}, sizes)
     table = _table((y1, y2, yhat), (sizes[2], *sizes[:2]))
@@ -174,29 +177,29 @@ def conditional_information(y2, yhat, y1, sizes: tuple | None = None):
 
 
 def _codes(labels, sizes):
-    """Labels as whole numbers from 0, and how many there are of each."""
+    """Labels as whole numbers from 0, and the number of different labels of each array."""
     arrays = {name: np.asarray(v) if checks.known(v) else v for name, v in labels.items()}
     lengths = {name: array.shape for name, array in arrays.items()}
     if any(len(shape) != 1 for shape in lengths.values()) or len(set(lengths.values())) != 1:
-        raise ValueError(f"{', '.join(labels)} are labels [n], as many of each: got {lengths}")
+        raise ValueError(f"{', '.join(labels)} must be labels [n] of one length: got {lengths}")
     for name, array in arrays.items():
         if array.size == 0:
-            raise ValueError(f"{name} is empty: n is 1 or more")
+            raise ValueError(f"{name} is empty: pass one label or more")
         if array.dtype.kind not in "iubU":
             checks.finite(**{name: array})
             checks.combinations(name, array[:, None])
     if sizes is None:
         if not checks.known(labels):
-            raise ValueError("sizes: give the numbers of labels where they are traced")
-        found = [np.unique(array, return_inverse=True) for array in arrays.values()]
-        return [code for _, code in found], tuple(len(values) for values, _ in found)
+            raise ValueError("sizes: pass the numbers of labels, because labels are traced")
+        coded = [np.unique(array, return_inverse=True) for array in arrays.values()]
+        return [code for _, code in coded], tuple(len(values) for values, _ in coded)
     if len(sizes) != len(arrays):
-        raise ValueError(f"sizes are {len(arrays)} numbers of labels, got {tuple(sizes)}")
+        raise ValueError(f"sizes must be {len(arrays)} numbers of labels, got {tuple(sizes)}")
     sizes = tuple(checks.integer("sizes", size, 1) for size in sizes)
     for (name, array), size in zip(arrays.items(), sizes):
         checks.combinations(name, array[:, None], None)
         if checks.known(array) and (np.min(array) < 0 or np.max(array) >= size):
-            raise ValueError(f"{name} has labels beyond its size {size}: they count from 0")
+            raise ValueError(f"{name} must hold labels from 0 to below its size {size}")
     return [array.astype(int) for array in arrays.values()], sizes
 
 
@@ -217,8 +220,8 @@ def _informations(table, corrected=True):
     n = table.sum(axis=(-2, -1), keepdims=True)
     n = xp.where(n > 0, n, 1)
     rows, columns = table.sum(axis=-1, keepdims=True), table.sum(axis=-2, keepdims=True)
-    some = table > 0
-    ratio = xp.where(some, table * n, 1) / xp.where(some, rows * columns, 1)
+    is_filled = table > 0
+    ratio = xp.where(is_filled, table * n, 1) / xp.where(is_filled, rows * columns, 1)
     plug_in = (table / n * xp.log(ratio)).sum(axis=(-2, -1))
     if not corrected:
         return plug_in
@@ -227,11 +230,11 @@ def _informations(table, corrected=True):
 
 
 class Tested(NamedTuple):
-    """An information beside what it is without any."""
+    """An information, and its null distribution."""
 
     value: jax.Array
     null: jax.Array  # [n_draws], with y2 shuffled
-    high: jax.Array  # below which 95 % of the null are
+    high: jax.Array  # the 95 % quantile of the null
     p: jax.Array  # (1 + draws at or above the value) / (1 + draws)
 
 
@@ -240,7 +243,7 @@ def permutation_test(
 ) -> Tested:
     """`conditional_information` against y2 shuffled within each y1; y1 None: `information`.
 
-    y2, yhat, y1: labels [n]; sizes as there, of two labels where y1 is None.
+    y2, yhat, y1: labels [n]; sizes as there, two numbers if y1 is None.
     """
     checks.integer("n_draws", n_draws, 1)
     labels = {"y2": y2, "yhat": yhat} | ({} if y1 is None else {"y1": y1})
@@ -248,14 +251,16 @@ def permutation_test(
     if y1 is None:
         codes, sizes = [*codes, 0 * codes[0]], (*sizes, 1)
     y2, yhat, y1 = (jnp.asarray(code) for code in codes)
-    of = jnp.argsort(y1)  # stable: the places of each stratum, in order
+    places = jnp.argsort(y1)  # stable: the places of each stratum, in their order
 
-    def shuffled(key):
+    def shuffled_information(key):
         order = jnp.lexsort((jax.random.uniform(key, y1.shape), y1))
-        new = jnp.zeros_like(y2).at[of].set(y2[order])
+        new = jnp.zeros_like(y2).at[places].set(y2[order])
         return _of_table(new, yhat, y1, sizes)
 
-    null = jax.lax.map(shuffled, jax.random.split(key, n_draws), batch_size=min(50, n_draws))
+    null = jax.lax.map(
+        shuffled_information, jax.random.split(key, n_draws), batch_size=min(50, n_draws)
+    )
     value = _of_table(y2, yhat, y1, sizes)
     p = (1 + jnp.sum(null >= value)) / (1 + n_draws)
     return Tested(value, null, jnp.quantile(null, 0.95), p)
@@ -271,25 +276,25 @@ def _of_table(y2, yhat, y1, sizes):
 
 
 def intervene(key: jax.Array, x: jax.Array, inputs, component: int) -> tuple[jax.Array, jax.Array]:
-    """x [n, ...] whose component X_j comes from another sample, and whose: (x', order [n]).
+    """x [n, ...] with component X_j of another sample, and that sample's index: (x', order [n]).
 
-    inputs: labels of x's entries [*x.shape[1:]]. The others stay, so X_j is independent of them;
-    no sample keeps its own.
+    inputs: labels of x's entries [*x.shape[1:]]. The other components stay, so X_j is independent
+    of them. No sample keeps its own X_j.
     """
     checks.finite(x=x)
     x = jnp.asarray(x)
     if x.ndim < 2 or len(x) < 2 or x.size == 0:
-        raise ValueError(f"x is [n, ...] with two samples or more, got shape {x.shape}")
+        raise ValueError(f"x must be [n, ...] with two samples or more, got shape {x.shape}")
     labels = _labels("inputs", inputs, x.shape)
     if len(labels) > 1:
-        raise ValueError("inputs is one label for each entry, the same for all samples")
+        raise ValueError("inputs must be one label per entry, the same for all samples")
     checks.integer("component", component, 0)
-    mine = (labels == component).reshape(1, *x.shape[1:])
-    if checks.known(mine) and not np.any(np.asarray(mine)):
-        raise ValueError(f"component {component} is none of inputs' labels")
-    circle = jax.random.permutation(key, len(x))
-    order = jnp.zeros_like(circle).at[circle].set(jnp.roll(circle, 1))
-    return jnp.where(mine, x[order], x), order
+    in_component = (labels == component).reshape(1, *x.shape[1:])
+    if checks.known(in_component) and not np.any(np.asarray(in_component)):
+        raise ValueError(f"component {component} is not one of inputs' labels")
+    cycle = jax.random.permutation(key, len(x))
+    order = jnp.zeros_like(cycle).at[cycle].set(jnp.roll(cycle, 1))
+    return jnp.where(in_component, x[order], x), order
 
 
 def interventional_information(
@@ -297,21 +302,21 @@ def interventional_information(
 ):
     """I_do(y2; yhat): `information` with X_j, whose labels are y2 [n], from another sample.
 
-    yhat: f's largest output, over the last axis, of x [n, ...]; its other axes are heads, which
-    gives one number for each. inputs, component: as in `intervene`; sizes: of y2 and yhat. chunk:
-    samples at a time, by default all.
+    yhat: the argmax of f's outputs over the last axis, for x [n, ...]. The other axes are heads;
+    there is one number per head. inputs, component: as in `intervene`; sizes: of y2 and yhat.
+    chunk: samples at a time, by default all.
     """
     x, order = intervene(key, x, inputs, component)
     if np.shape(y2) != (len(x),):
-        raise ValueError(f"y2 is labels [{len(x)}], got shape {np.shape(y2)}")
+        raise ValueError(f"y2 must be labels [{len(x)}], got shape {np.shape(y2)}")
     yhat = _predicted(f, params, x, chunk)
-    known = checks.known(y2, order)
-    y2 = np.asarray(y2)[np.asarray(order)] if known else jnp.asarray(y2)[order]
-    found = []
+    is_known = checks.known(y2, order)
+    y2 = np.asarray(y2)[np.asarray(order)] if is_known else jnp.asarray(y2)[order]
+    informations = []
     for head in yhat.reshape(len(x), -1).T:
-        codes, each = _codes({"y2": y2, "yhat": head}, sizes)
-        found.append(_informations(_table(codes, each)))
-    return found[0] if yhat.ndim == 1 else jnp.stack(found).reshape(yhat.shape[1:])
+        codes, head_sizes = _codes({"y2": y2, "yhat": head}, sizes)
+        informations.append(_informations(_table(codes, head_sizes)))
+    return informations[0] if yhat.ndim == 1 else jnp.stack(informations).reshape(yhat.shape[1:])
 
 
 def swap_rate(key: jax.Array, f: Callable, params, x, inputs, component: int, chunk=None):
@@ -320,30 +325,30 @@ def swap_rate(key: jax.Array, f: Callable, params, x, inputs, component: int, ch
     Arguments as in `interventional_information`.
     """
     swapped, _ = intervene(key, x, inputs, component)
-    before, after = (_predicted(f, params, each, chunk) for each in (jnp.asarray(x), swapped))
+    before, after = (_predicted(f, params, batch, chunk) for batch in (jnp.asarray(x), swapped))
     return jnp.mean(before != after, axis=0)
 
 
 def _predicted(f, params, x, chunk):
-    """The largest of f's last axis [n, ...]."""
+    """The argmax of f's last axis: [n, ...]."""
     checks.finite_leaves(params=params)
     if chunk is None:
         return jnp.argmax(f(params, x), axis=-1)
     checks.integer("chunk", chunk, 1)
 
-    def one(sample):
+    def predict_sample(sample):
         return jnp.argmax(f(params, sample[None])[0], axis=-1)
 
-    return jax.lax.map(one, x, batch_size=min(chunk, len(x)))
+    return jax.lax.map(predict_sample, x, batch_size=min(chunk, len(x)))
 
 
 class Confusion(NamedTuple):
-    """How often a model says what another component suggests."""
+    """How often a model predicts the label that another component suggests."""
 
-    of_all: jax.Array  # [k] share of all samples that are wrong and as suggested
-    of_errors: jax.Array  # [k] share of the errors; NaN without any
+    of_all: jax.Array  # [k] share of all samples that are errors with the suggested label
+    of_errors: jax.Array  # [k] share of the errors; NaN if there are none
     n_errors: jax.Array
-    by_chance: float  # share of the errors if they ignored the suggestion
+    by_chance: float  # share of the errors if they were independent of the suggestion
 
 
 def confusion(yhat, y, suggested, n_classes: int) -> Confusion:
@@ -353,9 +358,9 @@ def confusion(yhat, y, suggested, n_classes: int) -> Confusion:
         checks.bounded(name, value, 0, n_classes - 1)
     yhat, y, suggested = jnp.asarray(yhat), jnp.asarray(y), jnp.asarray(suggested)
     if yhat.ndim != 1 or yhat.shape != y.shape or yhat.size == 0:
-        raise ValueError(f"yhat and y are labels [n], got {yhat.shape} and {y.shape}")
+        raise ValueError(f"yhat and y must be labels [n], got {yhat.shape} and {y.shape}")
     if suggested.ndim != 2 or len(suggested) != len(y):
-        raise ValueError(f"suggested is labels [{len(y)}, k], got shape {suggested.shape}")
+        raise ValueError(f"suggested must be labels [{len(y)}, k], got shape {suggested.shape}")
     wrong = yhat != y
     hits = jnp.sum(wrong[:, None] & (suggested == yhat[:, None]), axis=0)
     n_errors = jnp.sum(wrong)
@@ -366,7 +371,7 @@ def confusion(yhat, y, suggested, n_classes: int) -> Confusion:
 
 
 class Step(NamedTuple):
-    """What one small step down the gradient of a loss changes."""
+    """The change of measures in one small gradient step."""
 
     before: dict  # of numbers: `measures`, and "loss"
     after: dict
@@ -377,9 +382,10 @@ class Step(NamedTuple):
 def one_step(loss: Callable, measures: Callable, params, length: float = 1e-2) -> Step:
     """Propositions 3 and 4: measures before and after a plain gradient step of a given length.
 
-    loss: params -> number, of one large batch; measures: params -> dict of numbers, D_2 and the
-    information say. The theory has D_2 rise, and more where X_2 tells of the target than where it
-    is re-drawn: call it with either loss and the same measures. A gradient of 0 takes no step.
+    loss: params -> number, of one large batch; measures: params -> dict of numbers, for example D_2
+    and the information. In theory D_2 rises, and it rises more if X_2 is informative about the
+    target than if X_2 is re-drawn: call the function with both losses and the same measures. With
+    a gradient of 0 there is no step.
     """
     checks.finite_leaves(params=params)
     checks.bounded("length", length, 0, above=True)
@@ -394,7 +400,7 @@ def one_step(loss: Callable, measures: Callable, params, length: float = 1e-2) -
     return Step(before, after, change, norm)
 
 
-# --- what a network learns first of each component of its input, from its tangent kernel at the st-
+# --- what a network learns first of each input component, from its tangent kernel -----------------
 # To first order a gradient step adds u(x) = sum_i Theta(x, x_i) r_i to the network. Theta is its
 # tangent kernel at initialisation, r_i = -dL/df(x_i). As a function of two components, u (and the
 # kernel itself) is a sum of a part of X_1, a part of X_2, and a part of both: an analysis of
@@ -406,7 +412,7 @@ class Split(NamedTuple):
 
     first: float  # carried by X_1 alone
     second: float
-    both: float  # by neither alone
+    both: float  # the interaction
 
 
 def recombined(x, inputs) -> np.ndarray:
@@ -417,19 +423,19 @@ def recombined(x, inputs) -> np.ndarray:
     checks.finite(x=x)
     x = np.asarray(x)
     if x.ndim < 2 or len(x) < 2 or x.size == 0:
-        raise ValueError(f"x is [n, ...] with two samples or more, got shape {x.shape}")
+        raise ValueError(f"x must be [n, ...] with two samples or more, got shape {x.shape}")
     labels = np.asarray(checks.real("inputs", inputs))
     if labels.shape != x.shape[1:] or set(np.unique(labels).tolist()) != {0, 1}:
-        raise ValueError(f"inputs is a label 0 or 1, both there, for each entry {x.shape[1:]}")
+        raise ValueError(f"inputs must be labels {x.shape[1:]}, 0 and 1, both present")
     return np.where(labels == 0, x[:, None], x[None])
 
 
 def tangent_split(f: Callable, params, x, inputs, residuals=None, **options) -> Split:
-    """The tangent kernel of f(params, x) on x [n, ...], split; or the first update it makes.
+    """The split of f's tangent kernel on x [n, ...], or of the first update u.
 
-    inputs: as in `recombined`. residuals: r [n, outputs], the update's; None: the kernel's columns
-    Theta(., x_i), all together. options: of `ntk.empirical`. The kernel has n^3 outputs^2 entries:
-    some 30 inputs will do.
+    inputs: as in `recombined`. residuals: r [n, outputs] of the update; None: the split of all
+    columns Theta(., x_i) of the kernel together. options: of `ntk.empirical`. The kernel has
+    n^3 outputs^2 entries: about 30 inputs are enough.
     """
     grid = recombined(x, inputs)
     n = len(grid)
@@ -438,41 +444,43 @@ def tangent_split(f: Callable, params, x, inputs, residuals=None, **options) -> 
         residuals = np.asarray(residuals, np.float64)
         out = jax.eval_shape(f, params, jnp.asarray(x))
         if residuals.shape != out.shape or options.get("form", "full") != "full":
-            raise ValueError(f"residuals is {out.shape}, of a full kernel: got {residuals.shape}")
+            raise ValueError(f"residuals needs {out.shape} and form 'full': got {residuals.shape}")
     points = jnp.asarray(grid.reshape(n * n, *grid.shape[2:]))
     options = {"verbose": False, **options}
     kernel = ntk.empirical(f, params, points, jnp.asarray(x), **options)
-    carried = np.asarray(kernel, np.float64).reshape(n, n, n, *kernel.shape[2:])
+    values = np.asarray(kernel, np.float64).reshape(n, n, n, *kernel.shape[2:])
     if residuals is not None:
-        carried = np.einsum("abiok,ik->abo", carried, residuals)
-    sums = factorization.two_way(carried)
+        values = np.einsum("abiok,ik->abo", values, residuals)
+    sums = factorization.two_way(values)
     parts = np.array([np.sum(sums.y), np.sum(sums.x), np.sum(sums.interaction)])
     if not np.sum(parts) > 0:
-        raise ValueError("f, or its first update, does not vary over x: there is nothing to split")
+        raise ValueError(
+            "f's kernel or first update is constant over x: it has no variance to split"
+        )
     return Split(*(parts / np.sum(parts)).tolist())
 
 
 def early_dependence(
     f: Callable, params, update, x: jax.Array, inputs, rates, **options
 ) -> jax.Array:
-    """D_ij after a step of each rate, f linearised at params: [rates, outputs, inputs].
+    """D_ij after a step with each rate, f linearised at params: [rates, outputs, inputs].
 
-    update: a tree as params, minus the gradient of the loss for gradient descent; rates [k]. x,
-    inputs, options: of `dependence.gradient_dependence`.
+    update: a tree like params; for gradient descent, minus the gradient of the loss. rates: [k]. x,
+    inputs, options: of `gradient_dependence`.
     """
     checks.finite_leaves(update=update)
     checks.finite(rates=rates)
     rates = jnp.asarray(rates, jnp.result_type(float))
     if rates.ndim != 1 or rates.size == 0:
-        raise ValueError(f"rates is [k], one or more, got shape {rates.shape}")
+        raise ValueError(f"rates must be [k] with k > 0, got shape {rates.shape}")
     if jax.tree.structure(update) != jax.tree.structure(params):
-        raise ValueError("update is a tree of the structure of params")
+        raise ValueError("update must be a tree with the structure of params")
 
-    def at(rate):
+    def dependence_at(rate):
         def linearised(params, x):
             y, slope = jax.jvp(lambda params: f(params, x), (params,), (update,))
             return y + rate * slope
 
-        return dependence.gradient_dependence(linearised, params, x, inputs, **options)
+        return gradient_dependence(linearised, params, x, inputs, **options)
 
-    return jax.lax.map(at, rates)
+    return jax.lax.map(dependence_at, rates)

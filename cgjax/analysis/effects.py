@@ -1,8 +1,9 @@
-"""What each factor does to outputs on a grid of combinations z = (z_1..z_C): sums and shares.
+"""Effects of factors on outputs over combinations z = (z_1..z_C): sums and shares of variance.
 
-Outputs are mean + a_1(z_1) + ... + a_C(z_C) + interaction. `additive_fit` finds the sum, also from
-some of the combinations only, and says where they determine it; `total_effects` is the share of
-variance that goes when all but one factor are held, which needs no sum. NumPy, float64.
+Outputs are mean + a_1(z_1) + ... + a_C(z_C) + interaction. `additive_fit` fits the sum to all or
+some of the combinations, and reports for which rows they determine it. `total_effects` is the share
+of variance that remains when all factors but one are constant; it does not assume a sum. NumPy,
+float64.
 """
 
 from typing import NamedTuple
@@ -11,7 +12,7 @@ import numpy as np
 
 from cgjax.analysis import checks
 
-# Singular values of a design, and what rows have outside of its span, count from here on.
+# Relative tolerance for singular values of a design; its root is that for its span.
 TOLERANCE = 1e-9
 
 
@@ -20,25 +21,25 @@ class AdditiveFit(NamedTuple):
 
     mean: np.ndarray  # [D]
     terms: np.ndarray  # [C, n, D], each with mean 0 over the rows that were fitted
-    determined: np.ndarray  # [n] whether the rows fitted leave one value of the sum here
+    determined: np.ndarray  # [n] whether the fitted rows determine the sum at this row
 
 
 def combined(factors: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The different combinations [g, C] among factors [n, C], sorted, and mean values [g, ...]."""
+    """The distinct combinations [g, C] of factors [n, C], sorted, and mean values [g, ...]."""
     factors, values = _checked(factors, values)
-    found, place = np.unique(factors, axis=0, return_inverse=True)
-    total = np.zeros((len(found), *values.shape[1:]))
+    combinations, place = np.unique(factors, axis=0, return_inverse=True)
+    total = np.zeros((len(combinations), *values.shape[1:]))
     np.add.at(total, place.ravel(), values)
     counts = np.bincount(place.ravel())
-    return found, total / counts.reshape(-1, *[1] * (total.ndim - 1))
+    return combinations, total / counts.reshape(-1, *[1] * (total.ndim - 1))
 
 
 def additive_fit(
     factors: np.ndarray, outputs: np.ndarray, is_fitted: np.ndarray | None = None
 ) -> AdditiveFit:
-    """Least squares on the rows is_fitted [n], by default all; told for all rows.
+    """Least squares on the rows is_fitted [n], by default all; the result is for all rows.
 
-    factors: integers [n, C]. outputs: [n, D]. Where rows leave a choice, the smallest coefficients.
+    factors: integers [n, C]. outputs: [n, D]. Of several solutions, the smallest coefficients.
 
     >>> additive_fit([[0, 0], [0, 1], [1, 0], [1, 1]], y, [True, True, True, False]).determined
     array([ True,  True,  True,  True])
@@ -65,35 +66,39 @@ def total_effects(
 ) -> np.ndarray:
     """E[Var(y | all factors but c)] / Var(y), for outputs i and factors c: [rows, C].
 
-    outputs: [n, D]. labels: whole numbers [D], the row that each output belongs to, by default its
-    own; below 0: none. Combinations count once, with the mean of their samples.
+    outputs: [n, D]. labels: whole numbers [D], the row of each output, by default one row per
+    output; below 0: none. Each combination counts once, with the mean of its samples.
 
-    On a full grid the effects of a sum add up to 1, and to more where factors interact. Averaged
-    over the sets of combinations that differ in factor c alone; NaN where there is none, and for
-    outputs that do not vary.
+    On a full grid the effects of a sum add up to 1; with interactions they add up to more. The mean
+    is over the sets of combinations that differ only in factor c; NaN if there is none, and for
+    constant outputs.
     """
     combinations, outputs = combined(*_checked(factors, outputs, 2))
     labels = np.arange(outputs.shape[1]) if labels is None else np.asarray(labels)
     if labels.shape != outputs.shape[1:] or labels.dtype.kind not in "iu" or labels.max() < 0:
-        raise ValueError(f"labels are whole numbers [{outputs.shape[1]}], got shape {labels.shape}")
+        raise ValueError(f"labels must be integers [{outputs.shape[1]}], got shape {labels.shape}")
     rows = np.eye(labels.max() + 1)[labels] * (labels >= 0)[:, None]  # [D, rows]
     scale = np.sum(outputs**2, axis=0) @ rows / len(outputs)
     variance = np.var(outputs, axis=0) @ rows
     variance = np.where(variance > 1e-12 * scale, variance, np.nan)
-    found = [_within(combinations, outputs, c) @ rows / variance for c in range(factors.shape[1])]
-    return np.stack(found, axis=1)
+    effects = [_within(combinations, outputs, c) @ rows / variance for c in range(factors.shape[1])]
+    return np.stack(effects, axis=1)
 
 
 def _within(combinations, outputs, c):
-    """Mean variance [D] of outputs where all factors but c are held."""
+    """Mean variance [D] of outputs while all factors but c are constant."""
     _, place = np.unique(np.delete(combinations, c, axis=1), axis=0, return_inverse=True)
     place = place.ravel()
     counts = np.bincount(place)
     sums = np.zeros((len(counts), outputs.shape[1]))
     np.add.at(sums, place, outputs)
-    away = (outputs - (sums / counts[:, None])[place]) ** 2
-    several = counts[place] > 1
-    return away[several].mean(axis=0) if several.any() else np.full(outputs.shape[1], np.nan)
+    deviations = (outputs - (sums / counts[:, None])[place]) ** 2
+    has_several = counts[place] > 1
+    return (
+        deviations[has_several].mean(axis=0)
+        if has_several.any()
+        else np.full(outputs.shape[1], np.nan)
+    )
 
 
 def _checked(factors, values, rank=None):
@@ -102,5 +107,5 @@ def _checked(factors, values, rank=None):
     factors, values = np.asarray(factors), np.asarray(values, np.float64)
     if values.shape[:1] != factors.shape[:1] or (rank is not None and values.ndim != rank):
         axes = ", ..." if rank is None else ", D"
-        raise ValueError(f"outputs are [{len(factors)}{axes}], got shape {values.shape}")
+        raise ValueError(f"outputs must be [{len(factors)}{axes}], got shape {values.shape}")
     return factors, values

@@ -1,9 +1,9 @@
 """What a table of factors lacks: values, pairs of values, and whole combinations of them.
 
-A combination that P lacks often contains something smaller that P lacks: a value that it never
-shows, or two values that it never shows together. Every combination of Q with it is lacking too, so
-their number says how much hangs on it. What is lacking without such a part is scattered: P shows
-each two of its values together, only not all of them at once.
+A combination that P lacks often contains a smaller part that P lacks: a value, or a pair of values.
+P then lacks every combination of Q with that part, so their number measures its importance. A
+missing combination without such a part is scattered: P has every pair of its values, but not all
+values at once.
 """
 
 import itertools
@@ -13,32 +13,32 @@ import numpy as np
 
 from cgjax.analysis import checks
 
-LARGEST = 5_000_000  # combinations of a grid that are looked through
+LARGEST = 5_000_000  # the most combinations of a grid
 
 
 class Held(NamedTuple):
-    """How much of Q a table P holds; shares are of Q's different combinations."""
+    """How much of Q a table P holds; shares are of Q's distinct combinations."""
 
-    n_wanted: int  # different combinations of Q
-    n_held: int  # of them, in P
-    n_scattered: int  # lacking, though P shows each two of their values together
-    n_pairs: tuple[int, int]  # pairs of values that P shows together, of those that Q does
-    values: tuple  # [D] of [L_d]: share of those with this value that P holds; NaN: Q has none
+    n_wanted: int  # distinct combinations of Q
+    n_held: int  # those of them that are in P
+    n_scattered: int  # missing combinations whose pairs of values all occur in P
+    n_pairs: tuple[int, int]  # pairs of values of Q that are in P, and all pairs of Q
+    values: tuple  # [D] of [L_d]: share of combinations with this value in P; NaN: Q has none
     pairs: dict  # {(i, j): [L_i, L_j]} for i > j: the same for two values
-    missing: tuple  # `Missing`, those that leave out most of Q first
-    outside: np.ndarray  # rows of P that are in no row of Q
+    missing: tuple  # of `Missing`, sorted by n, the largest first
+    outside: np.ndarray  # indices of rows of P that are not in Q
 
 
 class Missing(NamedTuple):
-    """Values of one factor that P never shows, or pairs of values never shown together."""
+    """Values of one factor that do not occur in P, or pairs of values that do not."""
 
     factors: tuple[int, ...]  # one or two
-    values: tuple[tuple[int, ...], ...]  # of each factor; two factors: every one with every other
-    n: int  # combinations of Q that contain one of them, all of which P lacks
+    values: tuple[tuple[int, ...], ...]  # of each factor; for two factors, all their pairs
+    n: int  # combinations of Q that contain one of them; P lacks them all
 
 
 def held(p, q, sizes) -> Held:
-    """What p [n, D] holds of q [m, D]: whole numbers below sizes [D], one for each value.
+    """What p [n, D] holds of q [m, D]; entries are whole numbers from 0 to below sizes [D].
 
     >>> held([[0, 0], [1, 1]], grid((2, 2)), (2, 2)).n_held
     2
@@ -52,7 +52,7 @@ def held(p, q, sizes) -> Held:
     q, is_held = q[first], np.isin(of_q[first], of_p)
     values, pairs, missing, explained = [], {}, [], np.zeros(len(q), bool)
     n_pairs = np.zeros(2, int)
-    lost = []  # [D] of [L_d]: values that P never shows
+    lost = []  # [D] of [L_d]: values that do not occur in P
     for d, size in enumerate(sizes):
         wanted = np.bincount(q[:, d], minlength=size)
         values.append(_share(np.bincount(q[is_held, d], minlength=size), wanted))
@@ -67,15 +67,20 @@ def held(p, q, sizes) -> Held:
         pairs[i, j] = _share(_counts(cell[is_held], shape), wanted)
         gone = (wanted > 0) & (_counts(p[:, i] * sizes[j] + p[:, j], shape) == 0)
         n_pairs += np.sum(wanted > 0) - np.array([gone.sum(), 0])
-        gone &= ~(lost[i][:, None] | lost[j][None])  # a smaller part says it already
+        gone &= ~(lost[i][:, None] | lost[j][None])  # pairs explained by a missing value
         explained |= gone.ravel()[cell]
         missing += _blocks((i, j), gone, wanted)
-    missing.sort(key=lambda one: -one.n)
+    missing.sort(key=lambda part: -part.n)
     return Held(
-        len(q), int(is_held.sum()), int(np.sum(~is_held & ~explained)),
-        tuple(n_pairs.tolist()), tuple(values), pairs, tuple(missing),
+        len(q),
+        int(is_held.sum()),
+        int(np.sum(~is_held & ~explained)),
+        tuple(n_pairs.tolist()),
+        tuple(values),
+        pairs,
+        tuple(missing),
         np.flatnonzero(~np.isin(of_p, of_q)),
-    )  # fmt: skip
+    )
 
 
 def grid(sizes) -> np.ndarray:
@@ -83,12 +88,12 @@ def grid(sizes) -> np.ndarray:
     sizes = tuple(checks.integer("sizes", size, 1) for size in sizes)
     n = np.prod(np.array(sizes, object))
     if not sizes or n > LARGEST:
-        raise ValueError(f"sizes make {n:,} combinations: from 1 to {LARGEST:,} are looked through")
+        raise ValueError(f"sizes give {n:,} combinations: the limits are 1 and {LARGEST:,}")
     return np.indices(sizes).reshape(len(sizes), -1).T
 
 
 def _numbers(rows, sizes):
-    """One number for each row, the same for equal rows alone."""
+    """One number per row; equal rows, and only they, have equal numbers."""
     numbers, n = np.zeros(len(rows), np.int64), 1
     for column, size in zip(rows.T, sizes):
         if n * int(size) > 2**62:
@@ -107,13 +112,13 @@ def _share(part, whole):
 
 
 def _blocks(factors, gone, wanted):
-    """Missing pairs gone [L_i, L_j] as products of sets: values that lack the same ones."""
-    turned = gone.shape[0] > gone.shape[1]  # fewer values have larger sets in common
+    """Missing pairs, boolean gone [L_i, L_j], as products of sets of values."""
+    turned = gone.shape[0] > gone.shape[1]  # grouping the shorter axis gives larger sets
     table = gone.T if turned else gone
-    found = {}
+    groups = {}
     for value in np.flatnonzero(table.any(axis=1)):
-        found.setdefault(table[value].tobytes(), []).append(int(value))
-    for members in found.values():
+        groups.setdefault(table[value].tobytes(), []).append(int(value))
+    for members in groups.values():
         others = np.flatnonzero(table[members[0]])
         block = (others, members) if turned else (members, others)
         values = tuple(tuple(int(value) for value in side) for side in block)

@@ -1,13 +1,14 @@
 """In which sense is a representation of two factors x and y factorised? (Liang et al. 2025)
 
-Three questions with three answers. `metric`: do x and y move the activations at right angles?
+Three definitions, which disagree. `metric`: do x and y move the activations at right angles?
 `operator_schmidt`: is their kernel a product K_x(x, x') K_y(y, y')? `additive_share`: are the
-activations a sum a(x) + b(y)? A code that puts one part for x beside one for y is additive, an
-image of a spot is multiplicative; both have metric 1. What a model paints for a pair it never saw
-is held against sums of what it saw: `shared_sum`, `isolated`, `superposition`.
+activations a sum a(x) + b(y)? A code that concatenates a part for x and a part for y is additive;
+an image of a spot is multiplicative; both have metric 1. `shared_sum`, `isolated` and
+`superposition` compare a model's outputs for held-out pairs with sums of outputs for training
+pairs.
 
-Activations are on the grid of the factors, [n_y, n_x, ...], first axis y, second x. NumPy, float64;
-they are run once per model and layer.
+Activations are on the grid of the factors, [n_y, n_x, ...], first axis y, second x. The functions
+use NumPy in float64; they run once per model and layer.
 """
 
 import itertools
@@ -19,9 +20,10 @@ from cgjax.analysis import checks, geometry, salience
 from cgjax.analysis.effects import combined
 
 # --- kernels on pairs of factors z = (x, y), points [n, 2]: binary, factorised, radial, additive --
-# The *binary factorised kernel* (Liang et al. 2025) only asks "same x?" and "same y?". Every
-# infinitely wide fully connected network on one-hot codes has such a kernel, plus a constant. For a
-# new pair both are never true at once, so the kernel machine predicts a(x) + b(y) exactly.
+# The *binary factorised kernel* (Liang et al. 2025) depends only on "same x?" and "same y?". Every
+# infinitely wide fully connected network on one-hot codes has such a kernel, plus a constant. A
+# held-out pair never shares both with a training pair, so the kernel machine predicts a(x) + b(y)
+# exactly.
 # Float64, as in `analysis.salience`; predictions are `machines.ridgeless` and `machines.ridge`.
 
 
@@ -61,7 +63,7 @@ def additive(z1: np.ndarray, z2: np.ndarray, lx: float = 1.0, ly: float = 1.0) -
 
 
 def _bells(z1, z2, **lengths):
-    """The factors' own kernels, [n1, n2] each; one length for both, or one each."""
+    """The kernels of x and of y, [n1, n2] each; one length for both, or one each."""
     for name, value in lengths.items():
         checks.bounded(name, value, 0, above=True)
     z1, z2 = _pairs(z1=z1, z2=z2)
@@ -74,13 +76,13 @@ def _pairs(**points):
     for name, z in points.items():
         checks.finite(**{name: z})
         if checks.real(name, z, 2, "n, 2").shape[1] != 2:
-            raise ValueError(f"{name} are pairs of factors, [n, 2]: got shape {np.shape(z)}")
+            raise ValueError(f"{name} must be pairs of factors [n, 2], got shape {np.shape(z)}")
     return [np.asarray(z, np.float64) for z in points.values()]
 
 
 # --- activations ----------------------------------------------------------------------------------
 
-# Full grids of two factors, the others held, on which activations are looked at.
+# The largest number of grids of two factors, with the others constant, that are measured.
 MOST_GRIDS = 32
 
 # --- by lengths and angles ------------------------------------------------------------------------
@@ -90,10 +92,10 @@ def metric(activations: np.ndarray, where: np.ndarray | None = None) -> float:
     """F = 1 - mean|g01| / mean(|g00| + |g11|), g the metric tensor of finite differences.
 
     activations: [n_y, n_x, ...]. where: boolean [n_y, n_x], the points to average over (a hole, or
-    what surrounds it), by default all; differences are those of the whole grid.
+    its surroundings), by default all; the finite differences are those of the whole grid.
 
-    From 1/2 (x and y move the activations along one line) to 1 (at right angles everywhere). A
-    rotation (x + y, x - y) has F = 1 too.
+    F is between 1/2 (x and y move the activations along one line) and 1 (at right angles
+    everywhere). A rotation (x + y, x - y) has F = 1, too.
     """
     tensor = geometry.grid_tensor(activations)
     inside = _inside(where, tensor.shape[:2])
@@ -106,9 +108,9 @@ def metric(activations: np.ndarray, where: np.ndarray | None = None) -> float:
 
 
 def grid_kernel(activations: np.ndarray, cosine: bool = False) -> np.ndarray:
-    """Dot products (or cosines) of activations [n_y, n_x, ...] with one another: [n, n].
+    """Dot products (or cosines) between the activations [n_y, n_x, ...] of all points: [n, n].
 
-    Points are ordered with x as the slow index, as `operator_schmidt` takes them. The cosine with
+    Points are ordered with x as the slow index, as in `operator_schmidt`. The cosine with
     activations that are all zero is 0.
     """
     checks.flag("cosine", cosine)
@@ -130,12 +132,14 @@ def schmidt_values(kernel: np.ndarray, n_x: int, n_y: int) -> np.ndarray:
     checks.symmetric("kernel", kernel)
     kernel = np.asarray(kernel, np.float64)
     if kernel.shape != (n_x * n_y,) * 2:
-        raise ValueError(f"kernel is [{n_x * n_y}, {n_x * n_y}], n_x n_y points: {kernel.shape}")
+        raise ValueError(
+            f"kernel must be [n, n] with n = n_x n_y = {n_x * n_y}, got {kernel.shape}"
+        )
     if not np.any(kernel):
-        raise ValueError("kernel is zero everywhere: nothing can be a share of it")
+        raise ValueError("kernel is zero everywhere: shares of it are undefined")
     turned = kernel.reshape(n_x, n_y, n_x, n_y).transpose(0, 2, 1, 3).reshape(n_x**2, n_y**2)
-    found = np.linalg.svd(turned, compute_uv=False)
-    return found / np.linalg.norm(found)
+    values = np.linalg.svd(turned, compute_uv=False)
+    return values / np.linalg.norm(values)
 
 
 def operator_schmidt(kernel: np.ndarray, n_x: int, n_y: int) -> float:
@@ -157,7 +161,7 @@ class TwoWay(NamedTuple):
 
     x: np.ndarray  # of a(x)
     y: np.ndarray  # of b(y)
-    interaction: np.ndarray  # of what is left of the activations around their mean
+    interaction: np.ndarray  # of the remainder of the centred activations
 
 
 def two_way(activations: np.ndarray) -> TwoWay:
@@ -174,7 +178,7 @@ def two_way(activations: np.ndarray) -> TwoWay:
 def additive_part(activations: np.ndarray, where: np.ndarray | None = None) -> np.ndarray:
     """The a(x) + b(y) nearest to activations [n_y, n_x, ...], in the same shape.
 
-    where: boolean [n_y, n_x], the points to fit; elsewhere 0. By default all.
+    where: boolean [n_y, n_x], the points to fit, by default all; the result is 0 elsewhere.
     """
     grid = _grid("activations", activations)
     if where is None:
@@ -190,9 +194,9 @@ def additive_part(activations: np.ndarray, where: np.ndarray | None = None) -> n
 
 
 def additive_share(activations: np.ndarray, where: np.ndarray | None = None) -> float:
-    """Share of the activations' variance over the grid (`where`: there) that a(x) + b(y) explains.
+    """Share of the activations' variance over the grid (or `where`) that a(x) + b(y) explains.
 
-    1 for a code of x beside a code of y. What is missing to 1 is the share of interaction energy.
+    1 for a code of x concatenated with a code of y. One minus it is the share of the interaction.
     """
     return explained(activations, additive_part(activations, where), where)
 
@@ -200,12 +204,12 @@ def additive_share(activations: np.ndarray, where: np.ndarray | None = None) -> 
 def selective_share(activations: np.ndarray, level: float = 0.9) -> float:
     """Share of units that respond to one factor only: `level` of their variance is a(x), or b(y).
 
-    Units that do not vary respond to none and are not counted; NaN where none varies.
+    Units that do not vary are not counted; NaN if none varies.
     """
     checks.bounded("level", level, 0.5, 1, above=True)
     sums = two_way(activations)
     total = sum(sums)
-    # What rounding leaves of a unit that is constant.
+    # Constant units have a total at the size of rounding errors.
     varies = total > 1e-24 * np.sum(_grid("activations", activations) ** 2, axis=(0, 1))
     is_selective = np.maximum(sums.x, sums.y) >= level * total
     return np.sum(is_selective[varies]) / np.sum(varies) if varies.any() else np.nan
@@ -214,12 +218,12 @@ def selective_share(activations: np.ndarray, level: float = 0.9) -> float:
 def explained(outputs: np.ndarray, account: np.ndarray, where: np.ndarray | None = None) -> float:
     """R2 of an account of outputs, both [n_y, n_x, ...]: 1 - |outputs - account|^2 / |centred|^2.
 
-    All units together, each around its own mean over the grid (`where`: over these points). 1 when
-    the account is exact, below 0 when each unit's mean is a better one; NaN where nothing varies.
+    The sums are over all units; each is centred by its mean over the grid (or over `where`). 1 if
+    the account is exact, below 0 if each unit's mean predicts better; NaN if no unit varies.
     """
     outputs, account = _grid("outputs", outputs), _grid("account", account)
     if outputs.shape != account.shape:
-        raise ValueError(f"account is {outputs.shape} as outputs, got {account.shape}")
+        raise ValueError(f"account needs the shape of outputs {outputs.shape}, got {account.shape}")
     inside = _inside(where, outputs.shape[:2])
     outputs, account = outputs[inside], account[inside]
     total = np.sum((outputs - outputs.mean(axis=0)) ** 2)
@@ -227,21 +231,21 @@ def explained(outputs: np.ndarray, account: np.ndarray, where: np.ndarray | None
 
 
 def _inside(where, shape):
-    """Boolean [n_y, n_x]: the points that count."""
+    """Boolean [n_y, n_x]: the selected points."""
     if where is None:
         return np.ones(shape, bool)
     if np.shape(where) != shape:
-        raise ValueError(f"where is boolean {shape}, got shape {np.shape(where)}")
+        raise ValueError(f"where must be boolean {shape}, got shape {np.shape(where)}")
     checks.mask("where", where, shape)
     return np.asarray(where)
 
 
 def _grid(name, values):
-    """[n_y, n_x, D] in float64."""
+    """The values as [n_y, n_x, D] in float64."""
     checks.finite(**{name: values})
     grid = np.asarray(values, np.float64)
     if grid.ndim < 3 or grid.size == 0:
-        raise ValueError(f"{name}: [n_y, n_x, ...], none of them empty, got shape {grid.shape}")
+        raise ValueError(f"{name} needs [n_y, n_x, ...] without empty axes, got shape {grid.shape}")
     return grid.reshape(*grid.shape[:2], -1)
 
 
@@ -252,29 +256,33 @@ def shared_sum(outputs: np.ndarray, is_train: np.ndarray) -> np.ndarray:
     """At each grid point, the sum of outputs at all training points with its x or its y.
 
     outputs: [n_y, n_x, ...]. is_train: boolean [n_y, n_x]. Returns the shape of outputs.
-    What a model that superposes paints for a pair it never saw looks like this sum.
+    For held-out pairs, the outputs of a model that superposes look like this sum.
     """
     grid = _grid("outputs", outputs)
     checks.mask("is_train", is_train, grid.shape[:2])
-    kept = np.where(np.asarray(is_train)[..., None], grid, 0)
-    # A training point shares both with itself, and counts once.
-    total = kept.sum(axis=0, keepdims=True) + kept.sum(axis=1, keepdims=True) - kept
+    train_outputs = np.where(np.asarray(is_train)[..., None], grid, 0)
+    # A training point shares both x and y with itself, and counts once.
+    total = (
+        train_outputs.sum(axis=0, keepdims=True)
+        + train_outputs.sum(axis=1, keepdims=True)
+        - train_outputs
+    )
     return total.reshape(np.shape(outputs))
 
 
 def isolated(
     codes: np.ndarray, train_codes: np.ndarray, split: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs with one factor alone: ([e(x), mean e(y)], [mean e(x), e(y)]), each [k, d].
+    """Inputs with a single factor: ([e(x), mean e(y)], [mean e(x), e(y)]), each [k, d].
 
-    codes: [k, d], e(x) in the first `split` columns, e(y) in the others. train_codes: [m, d], over
-    which the factor that is absent is averaged.
+    codes: [k, d], e(x) in the first `split` columns, e(y) in the others. train_codes: [m, d], whose
+    mean replaces the code of the absent factor.
     """
     checks.finite(codes=codes, train_codes=train_codes)
     codes = np.asarray(checks.real("codes", codes, 2, "k, d"), np.float64)
     train_codes = np.asarray(checks.real("train_codes", train_codes, 2, "m, d"), np.float64)
     if codes.shape[1] != train_codes.shape[1]:
-        raise ValueError(f"train_codes are [m, {codes.shape[1]}] as codes, not {train_codes.shape}")
+        raise ValueError(f"train_codes must be [m, {codes.shape[1]}], got {train_codes.shape}")
     checks.integer("split", split, 1, codes.shape[1] - 1)
     mean = np.broadcast_to(train_codes.mean(axis=0), codes.shape)
     only_x = np.concatenate([codes[:, :split], mean[:, split:]], axis=1)
@@ -283,27 +291,27 @@ def isolated(
 
 
 class Superposition(NamedTuple):
-    """Three accounts of what a model paints for pairs it never saw, each an R2."""
+    """Accounts of a model's outputs for held-out pairs, each an R2."""
 
-    additive: float  # its outputs by the best a(x) + b(y): high where it memorises
-    kernel: float  # its outputs by the kernel's prediction
-    truth: float  # its outputs by the true ones: high where it composes
-    composition: float  # the true ones by its outputs: the model's own R2
+    additive: float  # the outputs explained by the best a(x) + b(y): high if the model memorises
+    kernel: float  # the outputs explained by the kernel's prediction
+    truth: float  # the outputs explained by the true ones: high if the model composes
+    composition: float  # the true outputs explained by the model's: the model's R2
 
 
 def superposition(
     outputs: np.ndarray, truth: np.ndarray, kernel: np.ndarray, where: np.ndarray | None = None
 ) -> Superposition:
-    """How far outputs are a superposition, a kernel machine's, or right; all [n_y, n_x, ...].
+    """R2 of outputs as a superposition, a kernel machine's, or the truth; all [n_y, n_x, ...].
 
     kernel: predictions of a kernel machine with the same training points. where: boolean
-    [n_y, n_x], the points that were held out; by default all that are given.
+    [n_y, n_x], the held-out points; by default all.
     """
     for name, account in {"truth": truth, "kernel": kernel}.items():
         checks.finite(**{name: account})
         if np.shape(account) != np.shape(outputs):
-            shapes = f"{np.shape(outputs)} as outputs, got {np.shape(account)}"
-            raise ValueError(f"{name} is {shapes}")
+            shapes = f"the shape of outputs {np.shape(outputs)}, got {np.shape(account)}"
+            raise ValueError(f"{name} needs {shapes}")
     _grid("outputs", outputs)
     return Superposition(
         additive_share(outputs, where),
@@ -317,38 +325,38 @@ def superposition(
 
 
 class Grids(NamedTuple):
-    """The measures above, averaged over grids of two factors; NaN where one does not vary."""
+    """The measures above, averaged over grids of two factors; NaN if activations are constant."""
 
-    metric: float  # factors move activations at right angles
-    schmidt: float  # their kernel is a product of one for each factor
-    additive: float  # they are a sum of a part for each factor
+    metric: float  # whether factors move activations at right angles
+    schmidt: float  # whether the kernel is a product of one kernel per factor
+    additive: float  # whether activations are a sum of one part per factor
     selective: float  # share of units that respond to one factor only
 
 
 def on_grids(activations: np.ndarray, factors: np.ndarray) -> Grids:
-    """Measures of activations [n, ...] of combinations, whole numbers [n, C]: two, or more.
+    """Measures of activations [n, ...]; factors: whole numbers [n, C], two columns or more.
 
-    Samples of a combination are averaged. The metric takes levels in their order, one step apart.
+    Samples of a combination are averaged. For the metric, neighbouring levels are one step apart.
     """
     checks.finite(activations=activations)
     activations = np.asarray(activations)
     if activations.shape[:1] != np.shape(factors)[:1]:
         n = len(factors)
-        raise ValueError(f"activations are [{n}, ...] as factors, got {activations.shape}")
+        raise ValueError(f"activations must be [{n}, ...] as factors, got {activations.shape}")
     combinations, means = combined(factors, activations.reshape(len(activations), -1))
-    found = [_measures(means[rows]) for rows in grids(combinations)]
-    if not found:
-        raise ValueError("factors: no two have all their combinations, the others held")
-    return Grids(*np.mean(found, axis=0).tolist())
+    measures = [_measures(means[rows]) for rows in grids(combinations)]
+    if not measures:
+        raise ValueError("factors: no two have all combinations while the others are constant")
+    return Grids(*np.mean(measures, axis=0).tolist())
 
 
 def grids(factors: np.ndarray) -> list[np.ndarray]:
-    """Full grids of two factors, the others held, among combinations [n, C]: MOST_GRIDS at most.
+    """Full grids of two factors, others constant, among combinations [n, C]: MOST_GRIDS at most.
 
-    Each is rows of the sorted, different combinations, [n_y, n_x].
+    Each grid holds indices [n_y, n_x] of rows of the sorted, distinct combinations.
     """
     checks.combinations("factors", factors)
-    combinations, found = np.unique(factors, axis=0), []
+    combinations, full_grids = np.unique(factors, axis=0), []
     for pair in itertools.combinations(range(combinations.shape[1]), 2):
         others = np.delete(combinations, pair, axis=1)
         _, place = np.unique(others, axis=0, return_inverse=True)
@@ -357,13 +365,15 @@ def grids(factors: np.ndarray) -> list[np.ndarray]:
             x, y = combinations[rows][:, pair].T
             sizes = len(np.unique(y)), len(np.unique(x))
             if min(sizes) > 1 and len(rows) == sizes[0] * sizes[1]:
-                found.append(rows[np.lexsort((x, y))].reshape(sizes))
-    some = np.unique(np.linspace(0, len(found) - 1, MOST_GRIDS).astype(int)) if found else ()
-    return [found[i] for i in some]
+                full_grids.append(rows[np.lexsort((x, y))].reshape(sizes))
+    chosen = (
+        np.unique(np.linspace(0, len(full_grids) - 1, MOST_GRIDS).astype(int)) if full_grids else ()
+    )
+    return [full_grids[i] for i in chosen]
 
 
 def _measures(grid):
-    """Grids of activations [n_y, n_x, D]."""
+    """The measures of activations [n_y, n_x, D] on one grid."""
     centred = grid - grid.mean(axis=(0, 1))
     if np.sum(centred**2) <= 1e-12 * np.sum(grid**2):
         return Grids(*[np.nan] * 4)

@@ -1,11 +1,11 @@
 """The geometry of a representation over the space of factors: lengths, areas, ranks, probes.
 
-A layer maps factors z (for images of a spot: its centre) to activations. The Euclidean metric of
-the activations, pulled back, is g = J'J with J = dA/dz: `pullback` has it exactly, by forward
-derivatives; `grid_tensor` by finite differences from activations on a grid, where the code of the
-factors (one-hot) has no derivative. The volume element sqrt(|det g|) is the area that the layer
-gives to a unit of the factors' plane. Derivatives of f are JAX's, in its dtype; what is done with
-arrays, once for each layer, is NumPy's, in float64.
+A layer maps factors z (for images of a spot: its centre) to activations. The pullback of the
+Euclidean metric of the activations is g = J'J with J = dA/dz. `pullback` computes it exactly, by
+forward derivatives. `grid_tensor` computes it by finite differences of activations on a grid, for
+codes of the factors without a derivative (one-hot). The volume element sqrt(|det g|) is the area
+that the layer gives to a unit of the factors' plane. Derivatives of f use JAX and the dtype of f;
+functions of arrays, which run once per layer, use NumPy in float64.
 """
 
 from collections.abc import Callable
@@ -17,8 +17,8 @@ import numpy as np
 
 from cgjax.analysis import checks, contrasts, support
 
-# A singular value of a Jacobian, or an eigenvalue of a covariance, counts from this share of the
-# largest on.
+# A singular value of a Jacobian, or an eigenvalue of a covariance, counts if it is above this share
+# of the largest.
 RTOL = 1e-3
 # Coordinates of activations differentiated at once.
 CHUNK = 4096
@@ -48,12 +48,12 @@ def grid_tensor(activations: np.ndarray) -> np.ndarray:
     array = np.asarray(activations)
     if array.ndim < 3 or array.size == 0 or min(array.shape[:2]) < 2:
         raise ValueError(
-            "activations are [n_y, n_x, ...] with 2 points or more each way, got shape "
+            "activations must be [n_y, n_x, ...] with 2 points or more per axis, got shape "
             f"{array.shape}"
         )
     flat = array.reshape(*array.shape[:2], -1)
     tensor = np.zeros((*flat.shape[:2], 2, 2))
-    # Squares of differences add up over coordinates; a few at a time, in float64, fit in memory.
+    # Squares of differences add up over coordinates; in float64 only a chunk fits in memory.
     for start in range(0, flat.shape[-1], CHUNK):
         slopes = np.gradient(flat[..., start : start + CHUNK].astype(np.float64), axis=(0, 1))
         for i, j in ((0, 0), (0, 1), (1, 1)):
@@ -76,15 +76,15 @@ def volume_element(tensor: np.ndarray) -> np.ndarray:
 def rank_map(f: Callable, z: jax.Array, rtol: float = RTOL) -> jax.Array:
     """Rank [n] of dA/dz at every row of z [n, d]: singular values above rtol of the largest.
 
-    A plane of factors that a layer folds into a line has rank 1 there, a layer that ignores both
-    has rank 0.
+    The rank is 1 where a layer maps the plane of factors to a line, and 0 where it ignores both
+    factors.
     """
     ranks, _ = support.jacobian_rank(_jacobians(f, z), rtol, 0.0)
     return ranks
 
 
 def _jacobians(f, z):
-    """dA/dz [n, D, d], by forward derivatives where factors are fewer than activations."""
+    """dA/dz [n, D, d], by forward derivatives if there are fewer factors than activations."""
     checks.finite(z=z)
     checks.real("z", z, 2, "n, d")
     if not jnp.issubdtype(jnp.result_type(z), jnp.floating):
@@ -96,10 +96,10 @@ def _jacobians(f, z):
 
 
 class Probe(NamedTuple):
-    """How well a linear read-out of activations gives each target."""
+    """A linear read-out of activations, and its R2 for each target."""
 
-    r2: np.ndarray  # [targets] on the points it was fitted to
-    r2_held_out: np.ndarray  # [targets] on the others, about their own mean; NaN without any
+    r2: np.ndarray  # [targets] on the fitted points
+    r2_held_out: np.ndarray  # [targets] on the others, relative to their mean; NaN if none
     weights: np.ndarray  # [D, targets]
     intercept: np.ndarray  # [targets]
 
@@ -108,14 +108,14 @@ def probe(activations, targets, is_fitted=None) -> Probe:
     """Ordinary least squares with an intercept, from activations [n, ...] to targets [n, targets].
 
     is_fitted: boolean [n], the points to fit; the others are held out. By default all are fitted,
-    and R2 is that of the points the probe was fitted to: with as many activations as points it is
-    1 whatever they are. Of several least-squares solutions, the smallest.
+    and R2 is that of the fitted points: with as many activations as points it is always 1. Of
+    several least-squares solutions, the smallest is returned.
     """
     checks.finite(activations=activations, targets=targets)
     x, y = np.asarray(activations, np.float64), np.asarray(targets, np.float64)
     if x.ndim < 2 or y.ndim != 2 or len(x) != len(y) or x.size == 0 or y.size == 0:
         raise ValueError(
-            f"activations are [n, ...] and targets [n, targets], got {x.shape} and {y.shape}"
+            f"activations must be [n, ...], targets [n, targets]: got {x.shape} and {y.shape}"
         )
     is_fitted = np.ones(len(x), bool) if is_fitted is None else is_fitted
     checks.mask("is_fitted", is_fitted, (len(x),))
@@ -128,16 +128,16 @@ def probe(activations, targets, is_fitted=None) -> Probe:
 
 
 def _r2(y, yhat):
-    """[targets]; NaN where there is nothing to explain."""
+    """R2 [targets]; NaN for constant targets and without points."""
     if not len(y):
         return np.full(y.shape[1], np.nan)
     total = np.sum((y - y.mean(axis=0)) ** 2, axis=0)
-    left = np.sum((y - yhat) ** 2, axis=0)
-    return np.where(total > 0, 1 - left / np.where(total > 0, total, 1), np.nan)
+    unexplained = np.sum((y - yhat) ** 2, axis=0)
+    return np.where(total > 0, 1 - unexplained / np.where(total > 0, total, 1), np.nan)
 
 
 class Rank(NamedTuple):
-    """How many directions activations use."""
+    """The number of directions in which activations vary."""
 
     n_above: int  # eigenvalues of their covariance above rtol of the largest
     n_components: int  # principal components that hold `share` of the variance
@@ -145,23 +145,23 @@ class Rank(NamedTuple):
 
 
 def effective_rank(activations, rtol: float = RTOL, share: float = 0.99) -> Rank:
-    """Numerical rank of activations [n, ...] around their mean, by either count.
+    """Numerical rank of activations [n, ...] around their mean, by both counts of `Rank`.
 
-    The eigenvalues are those of the covariance of all coordinates; pass some of the columns to
-    follow studies that draw 1500 of them.
+    The eigenvalues are those of the covariance of all coordinates; pass a subset of the columns to
+    reproduce studies that draw 1500 of them.
     """
     checks.finite(activations=activations)
     checks.tolerances(rtol, 0.0)
     checks.bounded("share", share, 0, 1, above=True)
     x = np.asarray(activations, np.float64)
     if x.ndim < 2 or len(x) < 2 or x.size == 0:
-        raise ValueError(f"activations are [n, ...] with 2 points or more, got shape {x.shape}")
+        raise ValueError(f"activations must be [n, ...] with 2 points or more, got {x.shape}")
     x = x.reshape(len(x), -1)
     values = np.linalg.svd(x - x.mean(axis=0), compute_uv=False) ** 2 / (len(x) - 1)
     total = np.sum(values)
     if total == 0:
         return Rank(0, 0, values)
-    # Rounding may leave the last sum below 1.
+    # Rounding may keep the last sum below the total.
     reached = np.cumsum(values) >= share * total * (1 - 1e-12)
     return Rank(int(np.sum(values > rtol * values[0])), int(np.argmax(reached)) + 1, values)
 
@@ -174,23 +174,23 @@ class Components(NamedTuple):
 
 
 def principal_components(activations, components: int = 2) -> Components:
-    """The points [n, ...] along the directions of their largest variance, for pictures.
+    """Coordinates of points [n, ...] along the directions of largest variance, for figures.
 
-    A direction's sign is arbitrary; components beyond the points' own are 0.
+    A direction's sign is arbitrary; components beyond the number of points are 0.
     """
     checks.finite(activations=activations)
     checks.integer("components", components, 1)
     x = np.asarray(activations, np.float64)
     if x.ndim < 2 or len(x) < 2 or x.size == 0:
-        raise ValueError(f"activations are [n, ...] with 2 points or more, got shape {x.shape}")
+        raise ValueError(f"activations must be [n, ...] with 2 points or more, got {x.shape}")
     x = x.reshape(len(x), -1)
     x = x - x.mean(axis=0)
-    # By the points' inner products: layers have many more units than there are points.
+    # Uses the points' inner products, because layers have many more units than points.
     values, vectors = np.linalg.eigh(x @ x.T)
     values = np.maximum(values[::-1][:components], 0)
-    found = np.zeros((len(x), components))
-    found[:, : len(values)] = vectors[:, ::-1][:, :components] * np.sqrt(values)
+    coordinates = np.zeros((len(x), components))
+    coordinates[:, : len(values)] = vectors[:, ::-1][:, :components] * np.sqrt(values)
     total = np.sum(x**2)
     shares = np.zeros(components)
     shares[: len(values)] = values / total if total else 0
-    return Components(found, shares)
+    return Components(coordinates, shares)

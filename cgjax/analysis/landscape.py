@@ -1,6 +1,6 @@
-"""Where solutions lie in parameter space: distances, barriers between two, updates that cancel.
+"""Solutions in parameter space: distances, barriers between two solutions, updates that cancel.
 
-Trees of parameters, all numbers of which count alike.
+Arguments are trees of parameters; all their numbers have equal weight.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from cgjax.core import tree
 
 
 def distance(a, b) -> jax.Array:
-    """Euclidean distance of two trees of parameters."""
+    """Euclidean distance between two trees of parameters."""
     _pair(a, b)
     return tree.norm(jax.tree.map(lambda x, y: x - y, a, b))
 
@@ -25,7 +25,7 @@ class Barrier(NamedTuple):
     """The loss on the straight line between two trees of parameters."""
 
     losses: jax.Array  # [n], from the first tree to the second
-    height: jax.Array  # how far it rises above the line between the losses of the two; 0 if nowhere
+    height: jax.Array  # largest excess over the linear interpolation of the two losses; 0 if none
 
 
 def barrier(loss: Callable, a, b, n: int = 25) -> Barrier:
@@ -41,16 +41,16 @@ def barrier(loss: Callable, a, b, n: int = 25) -> Barrier:
 
 
 def matched(a: Sequence, b: Sequence, most_rounds: int = 100) -> list:
-    """The dense network b with its hidden units renamed to lie as near to a as they can.
+    """The dense network b with its hidden units permuted to be near to a.
 
-    a, b: layers in order, each (kernel [in, out], bias [out]); b computes the same as before. Layer
-    by layer, the best assignment given the others (Ainsworth et al. 2023), until none changes: a
-    local optimum. On the host.
+    a, b: layers in order, each (kernel [in, out], bias [out]); the result computes the same
+    function as b. Each layer in turn gets the best assignment given the others (Ainsworth et al.
+    2023), until none changes: a local optimum. Runs on the host.
     """
     checks.integer("most_rounds", most_rounds, 1)
     a, b = (_layers(name, layers) for name, layers in {"a": a, "b": b}.items())
     if [k.shape for k, _ in a] != [k.shape for k, _ in b]:
-        raise ValueError("b has layers of the shapes of a's")
+        raise ValueError("b must have layers of the same shapes as a")
     for _ in range(most_rounds):
         changed = False
         for i in range(len(a) - 1):
@@ -71,38 +71,38 @@ def matched(a: Sequence, b: Sequence, most_rounds: int = 100) -> list:
 
 
 def _layers(name, layers):
-    found = []
+    checked = []
     for kernel, bias in layers:
         checks.finite(**{name: kernel})
         checks.finite(**{name: bias})
         kernel, bias = np.asarray(kernel, np.float64), np.asarray(bias, np.float64)
         if kernel.ndim != 2 or bias.shape != kernel.shape[1:]:
-            raise ValueError(f"{name} is (kernel [in, out], bias [out]): {kernel.shape}")
-        if found and found[-1][0].shape[1] != kernel.shape[0]:
-            raise ValueError(f"{name}: a layer takes what the one before it gives")
-        found.append((kernel, bias))
-    if len(found) < 2:
-        raise ValueError(f"{name} is two layers or more, or it has no hidden units")
-    return found
+            raise ValueError(f"{name} needs layers (kernel [in, out], bias [out]): {kernel.shape}")
+        if checked and checked[-1][0].shape[1] != kernel.shape[0]:
+            raise ValueError(f"{name}: a layer's inputs must match the outputs of the one before")
+        checked.append((kernel, bias))
+    if len(checked) < 2:
+        raise ValueError(f"{name} must have two layers or more: with one there are no hidden units")
+    return checked
 
 
 def _assigned(likeness):
-    """Column of each row [n] with the largest sum."""
+    """The column assigned to each row [n], for the largest sum."""
     rows, columns = optax.assignment.hungarian_algorithm(jnp.asarray(-likeness))
     return np.asarray(columns)[np.argsort(rows)]
 
 
 class Cancellation(NamedTuple):
-    """Whether the updates that several terms of a loss ask for cancel."""
+    """Whether the updates of several terms of a loss cancel."""
 
-    ratio: jax.Array  # norm of their sum over the sum of their norms: 1 aligned, 0 they cancel
+    ratio: jax.Array  # norm of the sum over the sum of the norms: 1 if aligned, 0 if they cancel
     cosines: jax.Array  # [k, k]
 
 
 def cancellation(updates: Sequence) -> Cancellation:
-    """Of k trees of parameters, the gradients of each head's loss say; NaN where one is zero."""
+    """For k trees of parameters, for example the gradients of k losses; NaN if one is zero."""
     if len(updates) < 2:
-        raise ValueError(f"updates are two trees or more, got {len(updates)}")
+        raise ValueError(f"updates must be two trees or more, got {len(updates)}")
     for update in updates[1:]:
         _pair(updates[0], update, ("updates", "updates"))
     rows = jnp.stack(
@@ -117,8 +117,8 @@ def cancellation(updates: Sequence) -> Cancellation:
 def _pair(a, b, names=("a", "b")):
     checks.finite_leaves(**{names[0]: a})
     checks.finite_leaves(**{names[1]: b})
-    shapes = [jax.tree.map(jnp.shape, each) for each in (a, b)]
+    shapes = [jax.tree.map(jnp.shape, params) for params in (a, b)]
     if jax.tree.structure(a) != jax.tree.structure(b) or shapes[0] != shapes[1]:
-        raise ValueError(f"{names[1]} is a tree of the structure and shapes of {names[0]}")
+        raise ValueError(f"{names[1]} must be a tree with the structure and shapes of {names[0]}")
     if not jax.tree.leaves(a):
         raise ValueError(f"{names[0]} has no parameters")

@@ -4,9 +4,9 @@ Such a kernel depends only on which components two inputs z, z' share. It is giv
 `kappa`: by overlap count, kappa(0..C), or by the set J of shared components, 2^C entries in the
 order of `subsets`. Both end with the kernel of an input with itself.
 
-Everything here is computed in float64 (see `float64`), takes any leading axes of the tables, and
-can be transformed by vmap, jit and grad; open `jax.enable_x64(True)` around your own jit and grad,
-which otherwise round what passes through them to float32.
+All functions compute in float64 (see `float64`), take tables with any leading axes, and can be
+transformed by vmap, jit and grad. Use `jax.enable_x64(True)` around your own jit and grad:
+otherwise they round their arguments and results to float32.
 """
 
 import functools
@@ -21,18 +21,18 @@ from cgjax.analysis import checks
 
 
 def float64(fn: Callable) -> Callable:
-    """`fn` in double precision, wherever it is called.
+    """`fn` in double precision, whether or not float64 is enabled.
 
-    Where float64 is off the results are NumPy arrays: the next operation on a JAX array of that
-    type would round it to float32. Where it is on, or under a transformation, they are JAX's.
+    If float64 is disabled, the results are NumPy arrays: the next operation on a float64 JAX array
+    would round it to float32. If it is enabled, or under a transformation, they are JAX arrays.
     """
 
     @functools.wraps(fn)
     def wrapped(*args, **kwargs):
         is_on = jax.config.jax_enable_x64
         with jax.enable_x64(True):
-            found = fn(*args, **kwargs)
-        return found if is_on else jax.tree.map(_as_numpy, found)
+            result = fn(*args, **kwargs)
+        return result if is_on else jax.tree.map(_as_numpy, result)
 
     return wrapped
 
@@ -49,7 +49,7 @@ def salience(kappa: jax.Array) -> jax.Array:
     """S(1..C) [..., C] of a kernel by overlap count kappa(0..C) [..., C + 1].
 
     S(k; C) is the weight of sharing a conjunction of k components, by Moebius inversion, divided by
-    kappa(C) - kappa(0). Binomially weighted, the saliences sum to one.
+    kappa(C) - kappa(0). With binomial weights, the saliences sum to one.
 
     >>> salience([0, 0.3, 1])
     array([0.3, 0.4])
@@ -67,9 +67,9 @@ def kappa(salience: jax.Array) -> jax.Array:
     """kappa(0..C) [..., C + 1] from the saliences S(1..C) [..., C]; kappa(0) = 0, kappa(C) = 1."""
     salience = _table("salience", salience, 1)
     n_components = salience.shape[-1]
-    found = salience @ _binomials(n_components)[:, 1:].T
-    _check_total(found[..., -1], "S(1..C): weighted by C over k", "; `complete` adds the last one")
-    return found
+    table = salience @ _binomials(n_components)[:, 1:].T
+    _check_total(table[..., -1], "S(1..C): weighted by C over k", "; `complete` adds the last one")
+    return table
 
 
 @float64
@@ -92,30 +92,30 @@ def _table(name, values, least, by_subset=False):
 
 
 def _check_ends(kappa):
-    """Whether the salience exists: what it is relative to is not zero."""
+    """Checks that the salience is defined: its denominator is not zero."""
     if checks.known(kappa) and np.any(np.asarray(kappa[..., -1] == kappa[..., 0])):
-        raise ValueError("kappa ends as it starts: an input is like itself as like any other")
+        raise ValueError("kappa(C) equals kappa(0): the salience is undefined")
 
 
 def _check_largest(kappa):
-    """No kernel is larger between two inputs than of one with itself; features and Grams may be."""
+    """Checks that kappa(C), the kernel of an input with itself, is the largest entry."""
     if checks.known(kappa):
         kappa = np.asarray(kappa)
         if np.any(np.abs(kappa) > (1 + 1e-6) * np.abs(kappa[..., -1:])):
             raise ValueError(
-                "kappa is a kernel's value by overlap, kappa(0..C), and ends with its largest, of "
-                "an input with itself; for features or a Gram matrix see additivity.structure"
+                "kappa must be a kernel's values by overlap, kappa(0..C), whose last entry is the "
+                "largest; for features or a Gram matrix see additivity.structure"
             )
 
 
 def _check_total(total, which, hint=""):
     if checks.known(total) and np.any(np.abs(np.asarray(total) - 1) > 1e-5):
         wrong = np.ravel(total)[np.argmax(np.abs(np.ravel(total) - 1))]
-        raise ValueError(f"salience: give all {which} they sum to {wrong:.4g} instead of 1{hint}")
+        raise ValueError(f"salience: pass all {which} they sum to {wrong:.4g} instead of 1{hint}")
 
 
 def _binomials(n_components, signed=False):
-    """[C + 1, C + 1]: j over k in row j, column k; signed, its inverse."""
+    """[C + 1, C + 1]: j over k in row j, column k; signed: the inverse matrix."""
     size = range(n_components + 1)
     return np.array([[math.comb(j, k) * (-1.0) ** (signed * (j - k)) for k in size] for j in size])
 
@@ -124,7 +124,7 @@ def _binomials(n_components, signed=False):
 
 
 def subsets(n_components: int) -> np.ndarray:
-    """Which components are in each subset J: bool [2^C, C], in binary order, component 1 fastest.
+    """The components of each subset J: bool [2^C, C], in binary order, component 1 fastest.
 
     >>> subsets(2).astype(int).tolist()
     [[0, 0], [1, 0], [0, 1], [1, 1]]
@@ -142,7 +142,7 @@ def by_subset(kappa: jax.Array) -> jax.Array:
 
 @float64
 def moebius(kappa: jax.Array) -> jax.Array:
-    """s_J: the weight of sharing the conjunction J; tables by subset [..., 2^C], both of them."""
+    """s_J, the weight of sharing the conjunction J; argument and result by subset [..., 2^C]."""
     kappa = _table("kappa", kappa, 1, by_subset=True)
     is_within = _is_within(kappa.shape[-1])
     size = subsets(_n_components(kappa.shape[-1])).sum(axis=1)
@@ -170,7 +170,7 @@ def subset_salience(kappa: jax.Array) -> jax.Array:
 
 @float64
 def subset_kappa(salience: jax.Array) -> jax.Array:
-    """kappa_J [..., 2^C] from S_J of the non-empty subsets [..., 2^C - 1]; 0 on the empty one."""
+    """kappa_J [..., 2^C] from S_J of the non-empty subsets [..., 2^C - 1]; 0 for the empty one."""
     salience = _table("salience", salience, 1)
     _n_components(salience.shape[-1] + 1, "salience with the empty subset")
     _check_total(jnp.sum(salience, axis=-1), "S_J:")
@@ -181,12 +181,12 @@ def subset_kappa(salience: jax.Array) -> jax.Array:
 def _n_components(size, name="table"):
     n_components = size.bit_length() - 1
     if size != 2**n_components:
-        raise ValueError(f"{name}: by subset it has 2^C entries, got {size}")
+        raise ValueError(f"{name} by subset needs 2^C entries, got {size}")
     return n_components
 
 
 def _is_within(size):
-    """[2^C, 2^C]: whether the subset of the row is contained in that of the column."""
+    """[2^C, 2^C]: whether the subset of the row is contained in the subset of the column."""
     members = subsets(_n_components(size))
     return np.all(members[:, None] <= members[None], axis=-1)
 
@@ -219,7 +219,7 @@ def subset_kernel(x1: jax.Array, x2: jax.Array, kappa: jax.Array) -> jax.Array:
 
 @jax.jit
 def _entries(kappa, shared, places):
-    """Of a table, at the sum of the places of shared components."""
+    """Entries of a table, at the sum of the places of shared components."""
     return kappa[..., shared @ places]
 
 
@@ -230,7 +230,7 @@ def _shared(**combinations):
     x1, x2 = (jnp.asarray(x) for x in combinations.values())
     if x1.shape[1] != x2.shape[1]:
         names = " and ".join(combinations)
-        raise ValueError(f"{names} are [n, C] with one C, got {x1.shape} and {x2.shape}")
+        raise ValueError(f"{names} must be [n, C] with the same C, got {x1.shape} and {x2.shape}")
     return _equal(x1, x2)
 
 
@@ -250,9 +250,9 @@ def features(x: jax.Array, sizes: Sequence[int], weights: jax.Array) -> jax.Arra
     checks.combinations("x", x, sizes)
     x, weights = jnp.asarray(x), _table("weights", weights, 1)
     if weights.shape != (2 ** len(sizes),):
-        raise ValueError(f"weights are [2^C] for the C of sizes {sizes}, got {weights.shape}")
+        raise ValueError(f"weights must be [2^C] for C = {len(sizes)} sizes, got {weights.shape}")
     if checks.known(weights) and np.any(np.asarray(weights) < 0):
-        raise ValueError("weights: a negative weight s_J has no features: use the kernel itself")
+        raise ValueError("weights: a negative weight s_J has no features; use the kernel instead")
     codes = [jax.nn.one_hot(x[:, c], size, dtype=jnp.float64) for c, size in enumerate(sizes)]
     blocks = []
     for weight, members in zip(weights, subsets(len(sizes))):
@@ -270,15 +270,15 @@ def conjunction_terms(
     """Theorem 4.2: the terms f_J(z_J) [..., 2^C, n] whose sum is the kernel machine's f(z).
 
     x: [n, C]. x_train: [m, C]. dual: a_i [..., m]. weights: s_J [..., 2^C].
-    A term is zero where its conjunction was never trained on.
+    A term is zero where its conjunction does not occur in x_train.
     """
     shared, weights = _shared(x=x, x_train=x_train), _table("weights", weights, 1)
     dual = _table("dual", dual, 1)
     if dual.shape[-1] != shared.shape[1]:
-        raise ValueError(f"dual is [..., {shared.shape[1]}] as x_train has rows, got {dual.shape}")
+        raise ValueError(f"dual must be [..., {shared.shape[1]}], as x_train, got {dual.shape}")
     needed = subsets(shared.shape[-1])
     if weights.shape[-1] != len(needed):
-        raise ValueError(f"weights are [..., {len(needed)}], by subset, got {weights.shape}")
+        raise ValueError(f"weights must be [..., {len(needed)}], by subset, got {weights.shape}")
     has_all = jnp.all(shared[None] | ~needed[:, None, None], axis=-1)
     sums = jnp.einsum("jnm,...m->...jn", has_all.astype(jnp.float64), dual)
     return jnp.einsum("...j,...jn->...jn", weights, sums)
@@ -289,16 +289,19 @@ def conjunction_terms(
 
 @float64
 def spectrum(kappa: jax.Array, sizes: Sequence[int]) -> tuple[jax.Array, np.ndarray]:
-    """Eigenvalues lambda_J [..., 2^C] on the full grid, and how often each occurs [2^C].
+    """Eigenvalues lambda_J [..., 2^C] on the full grid, and their multiplicities [2^C].
 
     kappa: by overlap count [..., C + 1] or by subset [..., 2^C]. sizes: values per component.
-    lambda_J sums s_J' times the sizes outside J' over the supersets J'; prod of n_c - 1 over J.
+    lambda_J is the sum over the supersets J' of s_J' times the product of the sizes outside J'. Its
+    multiplicity is the product of n_c - 1 over J.
     """
     kappa, sizes = _table("kappa", kappa, 2), np.array(_sizes(sizes))
     if kappa.shape[-1] == len(sizes) + 1:
         kappa = by_subset(kappa)
     if kappa.shape[-1] != 2 ** len(sizes):
-        raise ValueError(f"{len(sizes)} sizes, but a table of {kappa.shape[-1]} entries")
+        raise ValueError(
+            f"kappa has {kappa.shape[-1]} entries: {len(sizes)} sizes need C + 1 or 2^C"
+        )
     members = subsets(len(sizes))
     outside = np.where(members, 1, sizes).prod(axis=1)
     eigenvalues = moebius(kappa) @ (_is_within(kappa.shape[-1]) * outside).T.astype(float)
@@ -326,21 +329,23 @@ def _sizes(sizes):
 def layers(kappa: jax.Array, layer_map: Callable, depth: int) -> jax.Array:
     """The kernel after 0..depth layers of a wide random network: [..., depth + 1, entries].
 
-    kappa: the input's table, of either kind; with one-hot components o / C, or for unequal ones
-    the summed input share of each subset. layer_map: one of LAYER_MAPS, or any function of the
-    similarity kappa / kappa(C). Overall constants drop out of the salience.
+    kappa: the table of the inputs, by overlap or by subset: o / C for one-hot components, or for
+    unequal ones the summed input share of each subset. layer_map: one of LAYER_MAPS, or any
+    function of the similarity kappa / kappa(C). The salience does not depend on overall constants.
 
     >>> salience(layers([0, 0.5, 1], relu, 20))[-1].round(4)
     array([0.1325, 0.735 ])
     """
     checks.integer("depth", depth, 0)
     if not callable(layer_map):
-        raise ValueError(f"layer_map is a function such as relu, one of LAYER_MAPS: {layer_map!r}")
+        raise ValueError(f"layer_map must be a function, such as LAYER_MAPS has: got {layer_map!r}")
     tables = [_table("kappa", kappa, 2)]
     if checks.known(tables[0]):
         first = np.asarray(tables[0])
         if np.any(first[..., -1:] <= 0) or np.any(np.abs(first) > first[..., -1:] * (1 + 1e-6)):
-            raise ValueError("kappa is no kernel: its last entry is positive and the largest")
+            raise ValueError(
+                "kappa is not a kernel: its last entry must be positive and the largest"
+            )
     for _ in range(depth):
         tables.append(layer_map(tables[-1] / tables[-1][..., -1:]))
     return jnp.stack(tables, axis=-2)
@@ -351,7 +356,7 @@ def _check_similarity(x):
 
 
 def _angle(x):
-    """arccos, without its infinite slope at 1: there a table's last entry stays, whatever moves."""
+    """arccos with slope 0 at 1 instead of infinity: a table's last entry is always 1."""
     is_inside = jnp.abs(x) < 1
     return jnp.where(is_inside, jnp.arccos(jnp.where(is_inside, x, 0)), jnp.where(x > 0, 0, np.pi))
 
@@ -384,7 +389,7 @@ def rectified_quadratic(x: jax.Array) -> jax.Array:
 
 
 def gaussian(x: jax.Array, width: float = 1.0) -> jax.Array:
-    """exp(-width u^2); its slope at 1 is below one, so that salience settles with depth."""
+    """exp(-width u^2); its slope at 1 is below one, so the salience converges with depth."""
     _check_similarity(x)
     checks.bounded("width", width, 0)
     return ((2 * width + 1) ** 2 - (2 * width * x) ** 2) ** -0.5

@@ -1,7 +1,7 @@
-"""Searches for parameters that fit, without a gradient: guess and check, and a random walk.
+"""Gradient-free searches for parameters with a low loss: guess and check, and a random walk.
 
-What they find at a level of the loss is what such solutions are like, whoever looks for them: the
-control of claims that gradient descent prefers some of them.
+They show the properties of solutions at a level of the loss, independently of gradient descent. So
+they are the control for claims that gradient descent prefers some solutions.
 """
 
 import functools
@@ -16,12 +16,12 @@ from cgjax.analysis import checks
 
 
 class Guesses(NamedTuple):
-    """What guess and check found at each of l levels of the loss."""
+    """The accepted parameters of guess and check at each of l levels of the loss."""
 
     n_draws: int
     n_accepted: jax.Array  # [l]
-    params: Any  # leaves [l, n_keep, ...]: the first n_keep accepted, zeros behind them
-    losses: jax.Array  # [l, n_keep]; infinite where none was found
+    params: Any  # leaves [l, n_keep, ...]: the first n_keep accepted, then zeros
+    losses: jax.Array  # [l, n_keep]; infinite for unfilled places
 
 
 def guess_and_check(
@@ -34,17 +34,17 @@ def guess_and_check(
     n_keep: int = 100,
     batch: int = 1000,
 ) -> Guesses:
-    """Parameters drawn at random, kept when their loss is at most a level.
+    """Draws parameters at random and keeps those whose loss is at most a level.
 
-    draw: key -> params; loss: params, data -> number; levels [l]. batch: draws at a time, which
-    divides n_draws.
+    draw: key -> params; loss: params, data -> number; levels [l]. batch: draws at a time, a divisor
+    of n_draws.
     """
     checks.finite(levels=levels)
     checks.real("levels", levels, 1, "l")
     for name, value in {"n_draws": n_draws, "n_keep": n_keep, "batch": batch}.items():
         checks.integer(name, value, 1)
     if n_draws % batch:
-        raise ValueError(f"batch: {batch} draws at a time do not divide n_draws, {n_draws}")
+        raise ValueError(f"batch must divide n_draws = {n_draws}, got {batch}")
     return _guesses(key, draw, loss, data, jnp.asarray(levels), n_draws, n_keep, batch)
 
 
@@ -54,13 +54,13 @@ def _guesses(key, draw, loss, data, levels, n_draws, n_keep, batch):
     empty = jax.tree.map(lambda a: jnp.zeros((len(levels), n_keep, *a.shape), a.dtype), shapes)
     most = min(n_keep, batch)
 
-    def step(found, i):
-        count, kept, losses = found
+    def step(state, i):
+        count, buffers, losses = state
         keys = jax.random.split(jax.random.fold_in(key, i), batch)
         params = jax.vmap(draw)(keys)
         values = jax.vmap(loss, in_axes=(0, None))(params, data)
 
-        def at(level, count, kept, losses):
+        def store_accepted(level, count, buffers, losses):
             accepted = values <= level
             (rows,) = jnp.nonzero(accepted, size=most, fill_value=batch)
             places = jnp.where(rows < batch, count + jnp.arange(most), n_keep)
@@ -68,24 +68,24 @@ def _guesses(key, draw, loss, data, levels, n_draws, n_keep, batch):
             def put(buffer, new):
                 return buffer.at[places].set(new.at[rows].get(mode="clip"), mode="drop")
 
-            kept = jax.tree.map(put, kept, params)
-            return count + jnp.sum(accepted), kept, put(losses, values)
+            buffers = jax.tree.map(put, buffers, params)
+            return count + jnp.sum(accepted), buffers, put(losses, values)
 
-        return jax.vmap(at)(levels, count, kept, losses), None
+        return jax.vmap(store_accepted)(levels, count, buffers, losses), None
 
     start = (jnp.zeros(len(levels), int), empty, jnp.full((len(levels), n_keep), jnp.inf))
-    (count, kept, losses), _ = jax.lax.scan(step, start, jnp.arange(n_draws // batch))
-    return Guesses(n_draws, count, kept, losses)
+    (count, buffers, losses), _ = jax.lax.scan(step, start, jnp.arange(n_draws // batch))
+    return Guesses(n_draws, count, buffers, losses)
 
 
 class Walk(NamedTuple):
-    """Where a random walk first was at most at each of l levels of the loss."""
+    """The first points of a random walk with a loss of at most each of l levels."""
 
-    params: Any  # leaves [l, ...]; where it ended at levels that it did not reach
+    params: Any  # leaves [l, ...]; the end of the walk for levels that it did not reach
     losses: jax.Array  # [l]
     n_steps: jax.Array  # [l]
     n_accepted: jax.Array  # of all steps
-    found: jax.Array  # [l]: whether the loss came down to the level; else the walk is censored
+    found: jax.Array  # [l]: whether the walk reached the level; if not, it is censored
 
 
 def metropolis(
@@ -99,9 +99,10 @@ def metropolis(
 ) -> Walk:
     """A random walk with Gaussian steps from params, until the loss is at most all levels [l].
 
-    loss: params -> number. A step of deviation `scale` is accepted when the loss does not rise
-    above a ceiling, which falls from the first loss to the lowest level by `decay` a step; once the
-    ceiling is below the loss, when the loss does not rise. vmap over keys and params for many.
+    loss: params -> number. Steps have standard deviation `scale`. A step is accepted if the new
+    loss is at most a ceiling, which decays from the first loss to the lowest level by the factor
+    `decay` per step; or, if the ceiling is below the current loss, if the loss does not rise. vmap
+    over keys and params for many walks.
     """
     checks.finite_leaves(params=params)
     checks.finite(levels=levels)
@@ -116,7 +117,7 @@ def metropolis(
         return (value > lowest) & (n < most_steps)
 
     def step(state):
-        vector, value, n, n_accepted, kept = state
+        vector, value, n, n_accepted, reached = state
         move = jax.random.normal(jax.random.fold_in(key, n), vector.shape, vector.dtype)
         new = vector + scale * move
         new_value = loss(unravel(new))
@@ -124,17 +125,23 @@ def metropolis(
         accepted = new_value <= jnp.maximum(ceiling, value)
         vector = jnp.where(accepted, new, vector)
         value = jnp.where(accepted, new_value, value)
-        return vector, value, n + 1, n_accepted + accepted, keep(kept, vector, value, n + 1)
+        return (
+            vector,
+            value,
+            n + 1,
+            n_accepted + accepted,
+            update_reached(reached, vector, value, n + 1),
+        )
 
-    def keep(kept, vector, value, n):
-        """The walk goes on with every level that it has not reached."""
-        vectors, values, steps = kept
-        ahead = values > levels
-        vectors = jnp.where(ahead[:, None], vector[None], vectors)
-        return vectors, jnp.where(ahead, value, values), jnp.where(ahead, n, steps)
+    def update_reached(reached, vector, value, n):
+        """Updates the record of every level that the walk has not reached yet."""
+        vectors, values, steps = reached
+        not_reached = values > levels
+        vectors = jnp.where(not_reached[:, None], vector[None], vectors)
+        return vectors, jnp.where(not_reached, value, values), jnp.where(not_reached, n, steps)
 
     zero, n = jnp.zeros((), int), len(levels)
-    kept = jnp.tile(vector, (n, 1)), jnp.broadcast_to(first, n), jnp.zeros(n, int)
-    start = (vector, first, zero, zero, kept)
+    reached = jnp.tile(vector, (n, 1)), jnp.broadcast_to(first, n), jnp.zeros(n, int)
+    start = (vector, first, zero, zero, reached)
     *_, n_accepted, (vectors, values, steps) = jax.lax.while_loop(going_on, step, start)
     return Walk(jax.vmap(unravel)(vectors), values, steps, n_accepted, values <= levels)

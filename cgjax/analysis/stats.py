@@ -1,8 +1,8 @@
 """Statistics of small studies: intervals, rank correlation, resampling, clustered regressions.
 
-Runs of one trained network are one draw, not many: they form a cluster. `clustered_glm` has errors
-that allow for it, which are too small when clusters are few; `wild_cluster` and `sign_flip_test`
-ask the same with the signs of the clusters, and with G of them never answer below 2^(1-G).
+Runs of one trained network are not independent: they form a cluster. The standard errors of
+`clustered_glm` account for clusters, but are too small if there are few. `wild_cluster` and
+`sign_flip_test` use the signs of the clusters; with G clusters their p is never below 2^(1-G).
 """
 
 import math
@@ -14,23 +14,23 @@ import numpy as np
 from cgjax.analysis import checks
 from cgjax.published.verdict import student
 
-EXACT = 1 << 14  # as many arrangements are all gone through; of more, so many are drawn
+EXACT = 1 << 14  # up to this number of sign patterns, all are used; of more, this many are drawn
 
 
 def mean_and_error(values) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and two standard errors over the first axis; no error where it has one entry."""
+    """Mean and two standard errors over the first axis; the error is 0 for one entry."""
     values = np.asarray(checks.real("values", values), float)
     if values.ndim == 0 or len(values) == 0:
-        raise ValueError(f"values are [n, ...] with n > 0, got shape {values.shape}")
+        raise ValueError(f"values must be [n, ...] with n > 0, got shape {values.shape}")
     n = len(values)
     error = values.std(axis=0, ddof=1) / n**0.5 if n > 1 else np.zeros(values.shape[1:])
     return values.mean(axis=0), 2 * error
 
 
 def mean_and_interval(values) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and half the 95 % interval (Student's t) over the first axis; no interval for one entry.
+    """Mean and half the 95 % interval (Student's t) over the first axis; 0 for one entry.
 
-    Beyond ten entries t is that of ten, a little too large.
+    For more than ten entries t is that of ten, which is slightly too large.
     """
     mean, errors = mean_and_error(values)
     return mean, errors / 2 * student(min(max(len(values) - 1, 1), 9))
@@ -39,7 +39,7 @@ def mean_and_interval(values) -> tuple[np.ndarray, np.ndarray]:
 def largest_share(failures: int, n: int, level: float = 0.95) -> float:
     """Upper end of the exact one-sided interval for a share, from failures among n trials.
 
-    Without a failure it is about 3 / n at 95 %: what a sample that shows nothing leaves possible.
+    Without a failure it is about 3 / n at 95 %.
     """
     checks.integer("n", n, 1)
     checks.integer("failures", failures, 0, n)
@@ -49,7 +49,7 @@ def largest_share(failures: int, n: int, level: float = 0.95) -> float:
     k = np.arange(failures + 1)
     counts = np.array([math.lgamma(n + 1) - math.lgamma(i + 1) - math.lgamma(n - i + 1) for i in k])
 
-    def chance(share):  # of so few failures, if the true share is this
+    def chance(share):  # of at most this many failures, if `share` is the true share
         return np.sum(np.exp(counts + k * math.log(share) + (n - k) * math.log1p(-share)))
 
     low, high = failures / n, 1.0
@@ -67,10 +67,10 @@ def share_interval(successes: int, n: int, level: float = 0.95) -> tuple[float, 
 
 
 def kendall_tau_b(x, y, strata=None) -> float:
-    """Rank correlation of x and y [n] that allows for ties; nan where one of them is constant.
+    """Rank correlation of x and y [n] with correction for ties; nan if one of them is constant.
 
-    strata: labels [n]; then only pairs of one stratum are compared, so that scales that differ
-    between strata do not matter.
+    strata: labels [n]; only pairs within a stratum are compared, so that scales may differ between
+    strata.
     """
     checks.finite(x=x, y=y)
     x, y = np.asarray(x, float), np.asarray(y, float)
@@ -81,7 +81,7 @@ def kendall_tau_b(x, y, strata=None) -> float:
     if strata is not None:
         strata = np.asarray(strata)
         if strata.shape != x.shape:
-            raise ValueError(f"strata are a label for each of {len(x)}, got {strata.shape}")
+            raise ValueError(f"strata must be labels [{len(x)}], got shape {strata.shape}")
         together = (strata[:, None] == strata[None, :])[pairs]
         dx, dy = dx * together, dy * together
     untied = np.sum(dx != 0) * np.sum(dy != 0)
@@ -95,36 +95,36 @@ def bootstrap(
     columns = [np.asarray(column) for column in columns]
     lengths = {len(column) if column.ndim else 0 for column in columns}
     if len(lengths) != 1 or 0 in lengths:
-        raise ValueError(f"columns are one or more of one length, not empty: got {sorted(lengths)}")
+        raise ValueError(f"columns must have one length > 0: got lengths {sorted(lengths)}")
     for column in columns:
-        if np.issubdtype(column.dtype, np.inexact):  # names may stand beside numbers
+        if np.issubdtype(column.dtype, np.inexact):  # columns of names are allowed, too
             checks.finite(columns=column)
     checks.integer("n", n, 1)
     checks.bounded("level", level, 0, np.nextafter(1, 0), above=True)
     rng = np.random.default_rng(seed)
     draws = rng.integers(0, len(columns[0]), (n, len(columns[0])))
-    found = np.array([statistic(*(column[rows] for column in columns)) for rows in draws])
+    values = np.array([statistic(*(column[rows] for column in columns)) for rows in draws])
     tail = 100 * (1 - level) / 2
-    low, high = np.nanpercentile(found, [tail, 100 - tail])
+    low, high = np.nanpercentile(values, [tail, 100 - tail])
     return float(low), float(high)
 
 
 def jackknife(statistic: Callable, values) -> np.ndarray:
-    """What each of n draws makes of one number of them all: [n, ...], with that number as mean.
+    """Jackknife pseudo-values [n, ...] of a pooled statistic of n draws.
 
-    statistic(values [m, ...]) -> [...] pools draws. Their deviation over sqrt(n) is the jackknife's
-    error of it, so that a pooled number has an interval as the mean of n numbers has; of a single
-    draw there is none.
+    statistic(values [m, ...]) -> [...] pools draws. The mean of the pseudo-values is the statistic
+    of all draws; their standard deviation over sqrt(n) is its jackknife error. So a pooled number
+    has an interval like the mean of n numbers. A single draw has no error.
     """
     checks.finite(values=values)
     values = np.asarray(checks.real("values", values), float)
     if values.ndim == 0 or len(values) == 0:
-        raise ValueError(f"values are [n, ...] with n > 0, got shape {values.shape}")
-    n, of_all = len(values), np.asarray(statistic(values), float)
+        raise ValueError(f"values must be [n, ...] with n > 0, got shape {values.shape}")
+    n, pooled = len(values), np.asarray(statistic(values), float)
     if n == 1:
-        return of_all[None]
-    others = np.stack([statistic(np.delete(values, i, axis=0)) for i in range(n)])
-    return of_all + (n - 1) * (others.mean(axis=0) - others)
+        return pooled[None]
+    without_one = np.stack([statistic(np.delete(values, i, axis=0)) for i in range(n)])
+    return pooled + (n - 1) * (without_one.mean(axis=0) - without_one)
 
 
 # --- regressions with clusters --------------------------------------------------------------------
@@ -133,18 +133,18 @@ SIDES = ("both", "below", "above")
 
 
 class Wald(NamedTuple):
-    """A linear combination of coefficients held against zero."""
+    """A test of a linear combination of coefficients against zero."""
 
     estimate: float
     error: float
     z: float  # its square is Wald's chi-squared with one degree of freedom
-    p: float  # two-sided, normal; nan where the error is 0
+    p: float  # two-sided, normal; nan if the error is 0
 
 
 def clustered_glm(y, design, clusters) -> tuple[np.ndarray, np.ndarray]:
-    """Least squares: coefficients [k] and their standard errors [k], which allow for clusters.
+    """Least squares: coefficients [k] and their cluster-robust standard errors [k].
 
-    y, clusters [n]; design [n, k] with its column of ones.
+    y, clusters [n]; design [n, k], including its column of ones.
     """
     coefficients, covariance = clustered_covariance(y, design, clusters)
     return coefficients, np.sqrt(np.diag(covariance))
@@ -158,49 +158,49 @@ def clustered_covariance(y, design, clusters) -> tuple[np.ndarray, np.ndarray]:
     y, design, which = _regression(y, design, clusters)
     bread, coefficients = _least_squares(y, design)
     residuals = y - design @ coefficients
-    # What rounding leaves of an exact fit is no variance.
+    # Residuals of an exact fit are rounding errors, not variance.
     residuals[np.abs(residuals) < 1e-12 * np.abs(y).max()] = 0
     scores = _by_cluster(design * residuals[:, None], which)
-    few = len(scores) / (len(scores) - 1)
-    return coefficients, few * bread @ (scores.T @ scores) @ bread
+    correction = len(scores) / (len(scores) - 1)
+    return coefficients, correction * bread @ (scores.T @ scores) @ bread
 
 
 def wald(coefficients, covariance, contrast) -> Wald:
-    """z test of contrast'b = 0, as `Ablation + Intercept = 0` is contrast (1, 1)."""
+    """z test of contrast'b = 0; for example, `Ablation + Intercept = 0` is contrast (1, 1)."""
     checks.finite(coefficients=coefficients, covariance=covariance, contrast=contrast)
     coefficients = np.asarray(checks.real("coefficients", coefficients, 1, "k"), float)
     covariance = np.asarray(checks.real("covariance", covariance, 2, "k, k"), float)
     if covariance.shape != 2 * coefficients.shape:
-        raise ValueError(f"covariance is [k, k] for coefficients {coefficients.shape}")
+        raise ValueError(f"covariance must be [k, k] for coefficients {coefficients.shape}")
     contrast = _contrast(contrast, len(coefficients))
     variance = float(contrast @ covariance @ contrast)
     if variance < -1e-12:
-        raise ValueError(f"covariance gives the contrast a variance of {variance:.2g}")
+        raise ValueError(f"covariance gives the contrast a negative variance, {variance:.2g}")
     estimate, error = float(contrast @ coefficients), math.sqrt(max(variance, 0.0))
     z = estimate / error if error else math.nan
     return Wald(estimate, error, z, math.erfc(abs(z) / 2**0.5))
 
 
 def interaction_design(ablation, random) -> np.ndarray:
-    """Columns of `y ~ ablation * random` for 0/1 variables [n]: ones, each, and their product.
+    """Columns of `y ~ ablation * random` for 0/1 variables [n]: ones, both, and their product.
 
-    Trained against random weights: contrast (0, 0, 1, 0) for subnetworks, (0, 0, 1, 1) for
+    Trained versus random weights: contrast (0, 0, 1, 0) for subnetworks, (0, 0, 1, 1) for
     ablations.
     """
     given = {"ablation": ablation, "random": random}
     for name, values in given.items():
         if not np.isin(checks.real(name, values, 1, "n"), (0, 1)).all():
-            raise ValueError(f"{name} is 0 or 1 for each of y, got others")
+            raise ValueError(f"{name} must be 0 or 1 for each row, got other values")
     ablation, random = (np.asarray(values, float) for values in given.values())
     if ablation.shape != random.shape:
-        raise ValueError(f"random is [n] like ablation {ablation.shape}, got {random.shape}")
+        raise ValueError(f"random must have the shape of ablation {ablation.shape}: {random.shape}")
     return np.stack([np.ones_like(ablation), ablation, random, ablation * random], axis=1)
 
 
 def wild_cluster(y, design, clusters, contrast, seed: int = 0) -> float:
     """Two-sided p of contrast'b = 0 by the wild cluster bootstrap, the null imposed on residuals.
 
-    All 2^G signs of the clusters' residuals where they are few, else draws.
+    Uses all 2^G sign patterns of the clusters' residuals if they are at most EXACT, else draws.
     """
     y, design, which = _regression(y, design, clusters)
     contrast = _contrast(contrast, design.shape[1])
@@ -211,12 +211,12 @@ def wild_cluster(y, design, clusters, contrast, seed: int = 0) -> float:
     signs = _signs(which.max() + 1, seed)[:, which]
     drawn = np.concatenate([y[None], restricted + signs * (y - restricted)])
 
-    weights = design @ bread @ contrast  # of the outcomes in contrast'b
+    weights = design @ bread @ contrast  # contrast'b = weights @ outcomes
     estimates = drawn @ weights
     residuals = drawn - drawn @ design @ bread @ design.T
     scores = _by_cluster((residuals * weights).T, which)
     errors = np.sqrt(np.sum(scores**2, axis=0))
-    # Rounding is neither an estimate nor an error: outcomes that are all the same have infinite z.
+    # Rounding errors are neither estimates nor errors: an exact fit has infinite z.
     tiny = 1e-12 * np.abs(y).max()
     is_exact = errors <= tiny * np.abs(weights).max()
     z = np.where(is_exact, np.inf, np.abs(estimates) / np.where(is_exact, 1.0, errors))
@@ -225,14 +225,14 @@ def wild_cluster(y, design, clusters, contrast, seed: int = 0) -> float:
 
 
 def _regression(y, design, clusters):
-    """y [n] and design [n, k] as floats, and the number of each one's cluster."""
+    """y [n] and design [n, k] as floats, and the cluster index of each row."""
     checks.finite(y=y, design=design)
     y = np.asarray(checks.real("y", y, 1, "n"), float)
     design = np.asarray(checks.real("design", design, 2, "n, k"), float)
     if len(design) != len(y):
-        raise ValueError(f"design is [{len(y)}, k], a row for each of y: got {design.shape}")
+        raise ValueError(f"design must be [{len(y)}, k], a row per entry of y: got {design.shape}")
     if np.linalg.matrix_rank(design) < design.shape[1]:
-        raise ValueError("design has columns that follow from the others: leave them out")
+        raise ValueError("design has linearly dependent columns: remove them")
     return y, design, _numbered(clusters, len(y))
 
 
@@ -240,7 +240,7 @@ def _contrast(contrast, k):
     checks.finite(contrast=contrast)
     contrast = np.asarray(contrast, float)
     if contrast.shape != (k,) or not contrast.any():
-        raise ValueError(f"contrast is [{k}], not all zero: got shape {contrast.shape}")
+        raise ValueError(f"contrast must be [{k}], not all zero: got shape {contrast.shape}")
     return contrast
 
 
@@ -262,7 +262,8 @@ def _by_cluster(rows, which):
 def sign_flip_test(values, clusters, seed: int = 0) -> float:
     """Two-sided p of mean 0, from the signs of the clusters' means; values, clusters [n].
 
-    All 2^G signs where they are few, else draws. With G clusters no p is below 2^(1-G).
+    Uses all 2^G sign patterns if they are at most EXACT, else draws. With G clusters no p is below
+    2^(1-G).
     """
     checks.finite(values=values)
     values = np.asarray(checks.real("values", values, 1, "n"), float)
@@ -273,7 +274,7 @@ def sign_flip_test(values, clusters, seed: int = 0) -> float:
 
 
 def null_p(observed: float, null, side: str = "both") -> float:
-    """p of a number against a sample [n] of it under the null: (1 + how many are as far) / (1 + n).
+    """p of a number, from a sample [n] of the null: (1 + number as extreme) / (1 + n).
 
     side: "below", "above", or "both", which doubles the smaller of the two.
     """
@@ -281,9 +282,9 @@ def null_p(observed: float, null, side: str = "both") -> float:
     null = np.asarray(checks.real("null", null, 1, "n"), float)
     checks.real("observed", observed)
     if np.ndim(observed):
-        raise ValueError(f"observed is one number, got shape {np.shape(observed)}")
+        raise ValueError(f"observed must be one number, got shape {np.shape(observed)}")
     if side not in SIDES:
-        raise ValueError(f"side is one of {', '.join(SIDES)}: got {side!r}")
+        raise ValueError(f"side must be one of {', '.join(SIDES)}: got {side!r}")
     slack = 1e-12 * max(np.abs(null).max(), abs(observed))
     below = (1 + np.sum(null <= observed + slack)) / (1 + len(null))
     above = (1 + np.sum(null >= observed - slack)) / (1 + len(null))
@@ -293,10 +294,10 @@ def null_p(observed: float, null, side: str = "both") -> float:
 def _numbered(clusters, n):
     clusters = np.asarray(clusters)
     if clusters.shape != (n,):
-        raise ValueError(f"clusters are [{n}], one for each of y: got shape {clusters.shape}")
+        raise ValueError(f"clusters must be [{n}], a label per row: got shape {clusters.shape}")
     which = np.unique(clusters, return_inverse=True)[1]
     if which.max() == 0:
-        raise ValueError("clusters are all the same: nothing was drawn independently")
+        raise ValueError("clusters are all the same: two independent clusters or more are needed")
     return which
 
 
@@ -309,5 +310,5 @@ def _signs(n, seed):
 
 
 def _share_as_large(values, observed):
-    """How many are at least as far from zero as what was seen, but for rounding."""
+    """The share of values at least as far from zero as the observed one, up to rounding."""
     return float(np.mean(np.abs(values) >= observed * (1 - 1e-9) - 1e-12))

@@ -1,12 +1,12 @@
-"""Training sets and kernels that leak less (after Lippl and Stachenfeld 2025, Prop. 5.1).
+"""Training sets and kernels with a smaller leak (after Lippl and Stachenfeld 2025, Prop. 5.1).
 
-A kernel machine shrinks what it knows of new combinations: part of every target is remembered by
-the full conjunction. How much depends on which combinations are trained and on how salient full
-conjunctions are; here both are chosen.
+The predictions of a kernel machine for new combinations are too small: the full conjunction absorbs
+a part of every target. The size of this leak depends on the training combinations and on the
+salience of full conjunctions; this module chooses both.
 
 A training set is a mask over the N combinations of `kernel` [N, N]; `targets` is [N], or [T, N]
-for several tasks at once: errors are then their mean, slopes those of all tasks together. Precision
-as in `analysis.salience`.
+for several tasks at once. Errors are then the mean over tasks; slopes are fitted to all tasks
+together. All results are in float64, as in `analysis.salience`.
 """
 
 import functools
@@ -24,17 +24,17 @@ from cgjax.analysis import salience as structure
 from cgjax.analysis.salience import float64
 
 GOALS = ("error", "slope")
-# A combination whose variance, relative to the largest, is below this is known already.
+# If its remaining variance, relative to the largest, is below this, a combination is determined.
 _KNOWN = 1e-10
-# Scores this close are ties, which go to the first: rounding must not choose the training set.
+# Scores within this relative gap are ties; the first wins, so that rounding does not decide.
 _TIE = 1e-9
 
 
 class Scores(NamedTuple):
-    """Ridgeless regression on the combinations that are not trained, each field [...]."""
+    """Scores of ridgeless regression on the test combinations, each field [...]."""
 
     error: jax.Array  # mean squared error
-    slope: jax.Array  # of predictions against targets: 1 without a leak
+    slope: jax.Array  # of predictions against targets: 1 if there is no leak
 
 
 class Path(NamedTuple):
@@ -55,25 +55,25 @@ class Anchors(NamedTuple):
 
 @float64
 def scores(kernel: jax.Array, targets: jax.Array, is_train: jax.Array) -> Scores:
-    """Error and slope of given training sets, bool [..., N], by solving each one."""
+    """Error and slope of the given training sets, bool [..., N], each from its own solve."""
     kernel, targets = _problem(kernel, targets)
     checks.mask("is_train", is_train, (len(kernel),))
     if checks.known(is_train) and np.any(np.all(is_train, axis=-1)):
-        raise ValueError("is_train is True everywhere: nothing is left to test")
+        raise ValueError("is_train is True everywhere: leave at least one combination to test")
     is_train = jnp.asarray(is_train, bool)[..., None, :]
-    found = machines.ridgeless(kernel, targets, kernel, mask=is_train)
-    targets = jnp.broadcast_to(targets, found.shape)
-    return Scores(*_judged(targets - found, targets, is_train))
+    predictions = machines.ridgeless(kernel, targets, kernel, mask=is_train)
+    targets = jnp.broadcast_to(targets, predictions.shape)
+    return Scores(*_judged(targets - predictions, targets, is_train))
 
 
 @jax.jit
 def _judged(residual, targets, is_train):
-    """Error and slope [...] on the untrained of residuals [..., T, N]."""
+    """Error and slope [...] on the test combinations, from residuals [..., T, N]."""
     test = jnp.broadcast_to(~is_train, residual.shape)
     count = jnp.maximum(jnp.sum(test, axis=(-2, -1)), 1)
     error = jnp.sum(jnp.where(test, jnp.square(residual), 0), axis=(-2, -1)) / count
-    each = jnp.maximum(jnp.sum(test, axis=-1, keepdims=True), 1)
-    mean = jnp.sum(jnp.where(test, targets, 0), axis=-1, keepdims=True) / each
+    n_test = jnp.maximum(jnp.sum(test, axis=-1, keepdims=True), 1)
+    mean = jnp.sum(jnp.where(test, targets, 0), axis=-1, keepdims=True) / n_test
     centred = jnp.where(test, targets - mean, 0)
     total = jnp.sum(jnp.square(centred), axis=(-2, -1))
     lost = jnp.sum(centred * residual, axis=(-2, -1))
@@ -91,21 +91,21 @@ def greedy(
     start: Sequence[int] = (),
     goal: str = "error",
 ) -> Path:
-    """n combinations, each the one whose training brings the score down most.
+    """n combinations, chosen one by one; each improves the score most.
 
-    start: rows that are trained anyhow, not counted in n. goal: "error", or "slope" to come as
-    near to slope 1 as can be, whatever the error.
+    start: rows that are trained in any case, not counted in n. goal: "error", or "slope" for the
+    slope nearest to 1 regardless of the error.
 
-    Training one more combination c changes what the machine does not know by a multiple of one
-    column, so that every candidate is judged exactly and without a solve: with R the kernel given
-    the combinations trained so far, r -> r - R[:, c] r[c] / R[c, c].
+    Training one more combination c changes the residuals by a multiple of one column, so that every
+    candidate is scored exactly and without a solve: with R the kernel conditioned on the
+    combinations trained so far, r -> r - R[:, c] r[c] / R[c, c].
     """
     kernel, targets = _problem(kernel, targets)
     checks.indices("start", start, len(kernel))
     checks.integer("n", n, 1)
     n_left = len(kernel) - len(start)
     if not 0 < n <= n_left:
-        raise ValueError(f"{n_left} combinations are left to choose from: n is between 1 and that")
+        raise ValueError(f"n must be 1 to {n_left}, the combinations outside start: got {n}")
     _check_goal(goal)
     return Path(*_greedy(kernel, targets, jnp.asarray(start, int), n, goal))
 
@@ -118,25 +118,25 @@ def exchange(
     goal: str = "error",
     most: int = 100,
 ) -> Path:
-    """A training set improved by swaps of one combination, the best first, until none helps.
+    """Improves a training set by swaps of one combination, each the best, until none helps.
 
-    Returns the rows [n] reached and their scores after each of the swaps (at most `most`), the
-    scores of the rows given being the first.
+    Returns the final rows [n], and the scores of the given rows and after each swap (at most
+    `most` swaps).
     """
     kernel, targets = _problem(kernel, targets)
     _check_goal(goal)
     checks.indices("rows", rows, len(kernel))
     checks.integer("most", most, 0)
     if not 0 < len(rows) < len(kernel):
-        raise ValueError(f"rows leave nothing to swap: give 1 to {len(kernel) - 1}")
+        raise ValueError(f"rows must be 1 to {len(kernel) - 1} combinations, got {len(rows)}")
     rows = jnp.asarray(rows, int)
-    found = [_after(kernel, targets, rows)]
+    history = [_after(kernel, targets, rows)]
     for _ in range(most):
         swapped, score = _swap(kernel, targets, rows, goal)
-        if not _merit(score, goal) < _merit(found[-1], goal) * (1 - _TIE):
+        if not _merit(score, goal) < _merit(history[-1], goal) * (1 - _TIE):
             break
-        rows, found = swapped, [*found, score]
-    return Path(rows, *(jnp.stack(column) for column in zip(*found)))
+        rows, history = swapped, [*history, score]
+    return Path(rows, *(jnp.stack(column) for column in zip(*history)))
 
 
 def _merit(score, goal):
@@ -146,15 +146,15 @@ def _merit(score, goal):
 
 @jax.jit
 def _after(kernel, targets, rows):
-    """Error and slope once the rows are trained."""
+    """Error and slope after training on the rows."""
     _, residual, is_train = _condition(kernel, targets, rows)
     return _judged(residual, targets, is_train[None])
 
 
 def _condition(kernel, targets, rows, left_out=-1):
-    """What is not known after training on rows [n]: kernel [N, N] and residuals [T, N]; mask.
+    """After training on rows [n]: the conditioned kernel [N, N], residuals [T, N] and the mask.
 
-    left_out: the place in `rows` of one that is not trained.
+    left_out: the place in `rows` of a combination that is skipped.
     """
 
     def train(state, row_and_place):
@@ -167,29 +167,29 @@ def _condition(kernel, targets, rows, left_out=-1):
 
 def _trained(kernel, state, row, is_used=True):
     """The state after one more combination."""
-    known, residual, is_train = state
-    column = jnp.where(is_used, _column(known, jnp.diag(kernel), row), 0)
-    known = known - jnp.outer(column, known[row])
+    conditioned, residual, is_train = state
+    column = jnp.where(is_used, _column(conditioned, jnp.diag(kernel), row), 0)
+    conditioned = conditioned - jnp.outer(column, conditioned[row])
     residual = residual - residual[:, row, None] * column[None]
-    return known, residual, is_train.at[row].set(is_used)
+    return conditioned, residual, is_train.at[row].set(is_used)
 
 
-def _column(known, diagonal, row):
-    """R[:, c] / R[c, c]; zero where c is known."""
-    is_new = known[row, row] > _KNOWN * jnp.max(diagonal)
-    return jnp.where(is_new, known[:, row] / jnp.where(is_new, known[row, row], 1), 0)
+def _column(conditioned, diagonal, row):
+    """R[:, c] / R[c, c]; zero if c is already determined."""
+    is_new = conditioned[row, row] > _KNOWN * jnp.max(diagonal)
+    return jnp.where(is_new, conditioned[:, row] / jnp.where(is_new, conditioned[row, row], 1), 0)
 
 
 def _candidates(kernel, targets, state, goal):
-    """Merit, error and slope [N] of training each combination in addition."""
-    known, residual, is_train = state
+    """Merit, error and slope [N] after training each combination in addition."""
+    conditioned, residual, is_train = state
 
-    def try_one(row):
-        column = _column(known, jnp.diag(kernel), row)
+    def score_candidate(row):
+        column = _column(conditioned, jnp.diag(kernel), row)
         left = residual - residual[:, row, None] * column[None]
         return _judged(left, targets, is_train.at[row].set(True)[None])
 
-    error, slope = jax.vmap(try_one)(jnp.arange(len(kernel)))
+    error, slope = jax.vmap(score_candidate)(jnp.arange(len(kernel)))
     merit = jnp.where(is_train, jnp.inf, _merit((error, slope), goal))
     return merit, error, slope
 
@@ -211,7 +211,7 @@ def _greedy(kernel, targets, start, n, goal):
 
 @functools.partial(jax.jit, static_argnames="goal")
 def _swap(kernel, targets, rows, goal):
-    """The best swap of one of the rows for another combination, and its score."""
+    """The rows after the best swap of one of them for another combination, and their score."""
 
     def without(i):
         return _candidates(kernel, targets, _condition(kernel, targets, rows, i), goal)
@@ -230,21 +230,22 @@ def _problem(kernel, targets):
     n = len(kernel) if kernel.ndim else 0
     if kernel.shape != (n, n) or targets.ndim not in (1, 2) or targets.shape[-1] != n or n == 0:
         raise ValueError(
-            f"kernel is [N, N] and targets [N] or [T, N]: got {kernel.shape} and {targets.shape}"
+            f"kernel must be [N, N], targets [N] or [T, N]: got {kernel.shape} and {targets.shape}"
         )
     return kernel, targets.reshape(-1, n)
 
 
 def _check_goal(goal):
     if goal not in GOALS:
-        raise ValueError(f"unknown goal '{goal}': one of {', '.join(GOALS)}")
+        raise ValueError(f"unknown goal '{goal}': use one of {', '.join(GOALS)}")
 
 
 def any_sum(x: np.ndarray) -> np.ndarray:
-    """Targets [T, N] whose mean error is that of sums with random values of all items.
+    """Targets [T, N] whose mean error is that of sums with independent random values of all items.
 
-    x: combinations, integers [N, C]. One target for each item of each component, 1 where it is
-    shown: an error is quadratic in the values, so these stand for all independent ones.
+    x: combinations, integers [N, C]. There is one target per item of each component, 1 where the
+    item occurs. The error is quadratic in the values, so these targets represent all independent
+    values.
     """
     checks.combinations("x", x)
     x = np.asarray(x)
@@ -259,10 +260,10 @@ def any_sum(x: np.ndarray) -> np.ndarray:
 def regular_slope(salience: jax.Array, n_partners: int, likeness: jax.Array = 0.0) -> jax.Array:
     """m = k (1 + r) S / (1 - 2 S + k (1 + r) S) of a sum of two, without anchors.
 
-    salience: S(1; 2) [...]. n_partners: k, with how many items of the other component each item is
-    trained. likeness: r, the mean value of an item's partners over its own. It is exact where that
-    is one number for all items, and values average to zero: partners of equal value (r = 1) do the
-    work of 2 k anchors, partners of opposite value none.
+    salience: S(1; 2) [...]. n_partners: k, the number of items of the other component with which
+    each item is trained. likeness: r, the mean value of an item's partners over its own value. The
+    formula is exact if r is the same for all items and values average to zero. Partners of equal
+    value (r = 1) are as good as 2 k anchors; partners of opposite value have no effect.
     """
     checks.salience(salience, n_partners, "n_partners")
     checks.finite(likeness=likeness)
@@ -274,7 +275,7 @@ def regular_slope(salience: jax.Array, n_partners: int, likeness: jax.Array = 0.
 def best_anchors(
     salience: float, values: np.ndarray, n_anchors: int, bias: str = "none", k0: float = 0.0
 ) -> Anchors:
-    """Every set of p items as anchors, by the error on pairs without one: the best first.
+    """All sets of p anchors, sorted by the error on pairs without an anchor, the best first.
 
     salience: S(1; 2). values: [n], of both components. bias, k0: as in `closed_forms.addition`.
     """
@@ -285,25 +286,25 @@ def best_anchors(
     checks.integer("n_anchors", n_anchors, 1)
     if not 0 < n_anchors < n - 1:
         raise ValueError(
-            f"{n} items allow 1 to {n - 2} anchors, so that a slope is left to measure"
+            f"n_anchors must be 1 to {n - 2} for {n} items: two items must remain for the slope"
         )
     items = np.array(list(itertools.combinations(range(n), n_anchors)))
     is_anchor = np.any(items[:, :, None] == np.arange(n), axis=1)
     with jax.enable_x64(True):
-        found = [_anchor_scores(salience, values, mask, bias, k0) for mask in is_anchor]
-    error, slope = np.array(found, np.float64).T
+        anchor_scores = [_anchor_scores(salience, values, mask, bias, k0) for mask in is_anchor]
+    error, slope = np.array(anchor_scores, np.float64).T
     order = np.argsort(error, kind="stable")
     return Anchors(items[order], error[order], slope[order])
 
 
 @functools.partial(jax.jit, static_argnames="bias")
 def _anchor_scores(salience, values, is_anchor, bias, k0):
-    """Error and slope of one set of anchors, bool [n]: one program for sets of every size."""
+    """Error and slope of one set of anchors, bool [n]; sets of all sizes share one program."""
     machine = closed_forms.addition(salience, values, is_anchor, bias, k0)
-    worth = closed_forms.item_values(machine, values, is_anchor)
+    learned_values = closed_forms.item_values(machine, values, is_anchor)
     is_trained = (is_anchor[:, None] | is_anchor[None]).reshape(1, -1)
-    targets, found = ((v[:, None] + v[None]).reshape(1, -1) for v in (values, worth))
-    return _judged(targets - found, targets, is_trained)
+    targets, predictions = ((v[:, None] + v[None]).reshape(1, -1) for v in (values, learned_values))
+    return _judged(targets - predictions, targets, is_trained)
 
 
 # --- the kernel instead of the training set -------------------------------------------------------
@@ -313,10 +314,10 @@ def _anchor_scores(salience, values, is_anchor, bias, k0):
 def reweighted(kappa: jax.Array, factors: jax.Array) -> jax.Array:
     """kappa(0..C) [..., C + 1] with the salience of conjunctions of k components times a factor.
 
-    factors: [..., C], for k = 1..C. With a last one of 0 nothing is left to remember combinations
-    with, and the leak is gone; S(1; C) alone at 0 takes away the shortcut by single components.
-    On combinations that occur once, a last factor t is ridge regression with the penalty
-    (t - 1) s_C: a ridge leaks more, and no leak takes a negative one.
+    factors: [..., C], for k = 1..C. A last factor of 0 removes the full conjunction, which stores
+    combinations, and so removes the leak. A first factor of 0 removes the shortcut by single
+    components. On combinations that occur once, a last factor t equals ridge regression with the
+    penalty (t - 1) s_C: a positive penalty leaks more, and no leak needs a negative penalty.
 
     >>> structure.salience(reweighted([0, 0.3, 1], [1, 0]))
     array([0.5, 0. ])
@@ -324,12 +325,12 @@ def reweighted(kappa: jax.Array, factors: jax.Array) -> jax.Array:
     checks.bounded("factors", factors, 0)
     weights, factors = structure.salience(kappa), jnp.asarray(factors, jnp.float64)
     if factors.shape[-1:] != weights.shape[-1:]:
-        raise ValueError(f"factors are [..., {weights.shape[-1]}], got {factors.shape}")
+        raise ValueError(f"factors must be [..., {weights.shape[-1]}], got {factors.shape}")
     shape = jnp.broadcast_shapes(weights.shape, factors.shape)
     weights = jnp.broadcast_to(weights, shape) * jnp.broadcast_to(factors, shape)
     n_components = weights.shape[-1]
     counts = np.array([math.comb(n_components, k + 1) for k in range(n_components)], float)
     total = weights @ counts
     if checks.known(total) and np.any(np.asarray(total) == 0):
-        raise ValueError("factors leave no salience at all: one of them has to be positive")
+        raise ValueError("factors leave no salience: at least one must be positive")
     return structure.kappa(weights / total[..., None])

@@ -1,8 +1,8 @@
 """Kernels of infinitely wide random ReLU networks: NNGP and NTK.
 
-NTK parameterisation throughout: weights N(0, 1) times sqrt(weight_var / fan_in), biases N(0, 1)
-times sqrt(bias_var), one scalar output layer included. Closed forms are in float64; the network
-with max pooling has none and is sampled.
+All networks have the NTK parameterisation: weights N(0, 1) times sqrt(weight_var / fan_in), biases
+N(0, 1) times sqrt(bias_var), and one scalar output layer. Closed forms are in float64; the network
+with max pooling has no closed form and is sampled.
 """
 
 import functools
@@ -18,7 +18,7 @@ from cgjax.analysis import checks
 from cgjax.analysis.ntk import empirical
 from cgjax.analysis.salience import float64
 
-# BatchNorm in evaluation mode at initialisation divides by the root of this.
+# BatchNorm in evaluation mode at initialisation divides by the square root of this.
 _NORM = 1 + 1e-5
 _product = functools.partial(jnp.matmul, precision="highest")
 
@@ -50,8 +50,8 @@ def relu_mlp(
 ) -> tuple[jax.Array, jax.Array]:
     """(nngp, ntk), each float64 [n1, n2], of an MLP with `depth` hidden ReLU layers.
 
-    x1 [n1, d], x2 [n2, d]; x2 None: x1 with itself. An input's correlation with itself is 1, not
-    what rounding leaves of it.
+    x1 [n1, d], x2 [n2, d]; x2 None: x1 with itself. An input's correlation with itself is set to
+    exactly 1, without rounding errors.
 
     >>> nngp, ntk = relu_mlp(x, None, depth=3)
     """
@@ -67,12 +67,12 @@ def relu_mlp(
 
 
 def _check_inputs(x1, x2, axes, weight_var, bias_var):
-    """Inputs of one shape [n, ...], given in words, and variances."""
+    """Checks inputs of one shape, with the axes named in `axes`, and variances."""
     rank = axes.count(",") + 1
     for name, x in (("x1", x1), ("x2", x1 if x2 is None else x2)):
         checks.finite(**{name: x})
         if checks.real(name, x, rank, axes).shape[1:] != np.shape(x1)[1:]:
-            raise ValueError(f"x1 and x2 are of one shape but for n: {np.shape(x1)}, {np.shape(x)}")
+            raise ValueError(f"x1 and x2 may differ only in n, got {np.shape(x1)}, {np.shape(x)}")
     checks.bounded("weight_var", weight_var, 0)
     checks.bounded("bias_var", bias_var, 0)
 
@@ -86,7 +86,7 @@ def _same(x1, x2):
 
 
 def _dense(cov, tangent, var1, var2, same, depth, weight_var, bias_var):
-    """NNGP and NTK after `depth` more hidden layers; all of them pre-activations'."""
+    """NNGP and NTK after `depth` more hidden layers; all kernels are of pre-activations."""
     equal = jnp.eye(len(var1), dtype=bool) if same else jnp.zeros((1, 1), bool)
     for _ in range(depth):
         norm = jnp.sqrt(var1[:, None] * var2[None, :])
@@ -98,9 +98,9 @@ def _dense(cov, tangent, var1, var2, same, depth, weight_var, bias_var):
 
 
 def _relu(cov, norm, equal):
-    """E[relu(u) relu(v)] and E[relu'(u) relu'(v)] of Gaussians; norm: root of both variances."""
+    """E[relu(u) relu(v)] and E[relu'(u) relu'(v)] of Gaussians; norm: sqrt(var u var v)."""
     correlation = jnp.clip(cov / jnp.where(norm > 0, norm, 1), -1, 1)
-    # So close to 1 only equal inputs come, and arccos would make 1e-7 of their last digit.
+    # Only equal inputs are this close to 1, and arccos would turn their last digit into 1e-7.
     correlation = jnp.where(equal | (correlation > 1 - 1e-14), 1, correlation)
     angle = jnp.arccos(correlation)
     sine = jnp.sqrt((1 - correlation) * (1 + correlation))
@@ -125,9 +125,9 @@ def convnet(
 ) -> ConvKernels:
     """Kernels, float64, of blocks [convolution, ReLU, BatchNorm], average pooling, dense layers.
 
-    x1 [n1, height, width, channels], x2 alike; None: x1 with itself. Convolutions have stride 1
-    and no padding; BatchNorm is in evaluation mode at initialisation, its scale and shift not
-    trained. chunk: pairs of images at once; by default what fits in about 256 MB.
+    x1 [n1, height, width, channels], x2 likewise; None: x1 with itself. Convolutions have stride 1
+    and no padding. BatchNorm is in evaluation mode at initialisation; its scale and shift are not
+    trained. chunk: pairs of images at once; by default as many as fit in about 256 MB.
     """
     _check_inputs(x1, x2, "n, height, width, channels", weight_var, bias_var)
     checks.integer("n_dense", n_dense, 0)
@@ -142,13 +142,13 @@ def convnet(
         chunk = max(1, 2**28 // (48 * height * width * (2 * pool - 1) ** 2))
     images = x1 if same else jnp.concatenate([x1, x2])
     rows, columns = np.triu_indices(n1) if same else np.indices((n1, n2)).reshape(2, -1)
-    own = np.arange(len(images))
+    diagonal = np.arange(len(images))
     second = columns if same else columns + n1
-    pairs = np.concatenate([[own, own], [rows, second]], axis=1)
-    found = _pairs(images, pairs, (n_blocks, kernel, pool, weight_var, bias_var), chunk)
-    var = weight_var * found[0][: len(own)] + bias_var
+    pairs = np.concatenate([[diagonal, diagonal], [rows, second]], axis=1)
+    values = _pairs(images, pairs, (n_blocks, kernel, pool, weight_var, bias_var), chunk)
+    var = weight_var * values[0][: len(diagonal)] + bias_var
     place = (rows, columns)
-    cov, tangent, features = (_square(v[len(own) :], place, (n1, n2), same) for v in found)
+    cov, tangent, features = (_square(v[len(diagonal) :], place, (n1, n2), same) for v in values)
     cov = weight_var * cov + bias_var
     tangent = cov + weight_var * tangent
     var1, var2 = var[:n1], var[-n2:]
@@ -157,15 +157,15 @@ def convnet(
 
 
 def _check_images(shape, n_blocks, kernel, pool):
-    """Whether something is left of images [n, height, width, channels] to be pooled."""
+    """Checks that images [n, height, width, channels] are large enough for the last pooling."""
     for name, value in (("n_blocks", n_blocks), ("kernel", kernel), ("pool", pool)):
         checks.integer(name, value, 1)
     height, width = shape[1:3]
     least = n_blocks * (kernel - 1) + pool
     if min(height, width) < least:
         raise ValueError(
-            f"x1: images of {height} x {width} leave nothing to pool after {n_blocks} convolutions "
-            f"of {kernel} x {kernel}: use images of {least} x {least} or larger"
+            f"x1: images of {height} x {width} are too small for {n_blocks} convolutions of "
+            f"{kernel} x {kernel} and pooling: use images of {least} x {least} or larger"
         )
 
 
@@ -178,27 +178,27 @@ def _pairs(images, pairs, settings, chunk):
     """`_pair` of images[pairs[0]] and images[pairs[1]]: three arrays [pairs]."""
     n = pairs.shape[1]
     chunk = min(chunk, n)
-    # Whole chunks only: lax.map would compile what is left over a second time.
+    # Pad to whole chunks: lax.map would compile a second program for the remainder.
     pairs = np.pad(pairs, ((0, 0), (0, -n % chunk)))
     return [values[:n] for values in _chunked_pairs(images, pairs, settings, chunk)]
 
 
 @functools.partial(jax.jit, static_argnames=("settings", "chunk"))
 def _chunked_pairs(images, pairs, settings, chunk):
-    def one(pair):
+    def pair_kernels(pair):
         i, j = pair
         return _pair(images[i], images[j], i == j, *settings)
 
-    return jax.lax.map(one, tuple(pairs), batch_size=chunk)
+    return jax.lax.map(pair_kernels, tuple(pairs), batch_size=chunk)
 
 
 def _pair(x1, x2, equal, n_blocks, kernel, pool, weight_var, bias_var):
-    """Covariance and tangent of two images' flattened, pooled features; and before pooling.
+    """Covariance and tangent of two images' flattened, pooled features; features before pooling.
 
-    Dense layers after `flatten` see equal positions only, pooling mixes those of one window, and
-    a convolution moves both positions of a pair alike: so of all pairs of positions those suffice
-    whose offset fits in a window. Planes are [offset, height, width], of x1 at p, x2 at p +
-    offset; the roll is wrong where p + offset leaves the image, and nothing below reads that.
+    Dense layers after `flatten` use equal positions only, pooling mixes positions of one window,
+    and a convolution shifts both positions of a pair equally. So only pairs of positions whose
+    offset fits in a window are needed. Planes are [offset, height, width]: x1 at p, x2 at p +
+    offset. The roll is wrong where p + offset is outside the image; these values are never used.
     """
     offsets = list(itertools.product(range(1 - pool, pool), repeat=2))
 
@@ -230,7 +230,7 @@ def _box_mean(plane, kernel):
 
 
 def _pooled(planes, offsets, pool):
-    """Mean over windows of the covariance of their means; rows left over are dropped."""
+    """Mean over windows of the covariance of their means; incomplete windows are dropped."""
     inside = np.zeros((len(offsets), pool, pool))
     for i, (dy, dx) in enumerate(offsets):
         for y, x in itertools.product(range(pool), repeat=2):
@@ -259,11 +259,11 @@ def sampled_convnet(
 ) -> Sampled:
     """The kernels of `convnet`, with "max" or "average" pooling, as means over random networks.
 
-    Beside the standard error there is a bias of the order of 1 / filters, which wider networks
-    make smaller.
+    In addition to the standard error there is a bias of order 1 / filters, which is smaller for
+    wider networks.
     """
     if pooling not in ("max", "average"):
-        raise ValueError(f"unknown pooling '{pooling}': 'max' or 'average'")
+        raise ValueError(f"unknown pooling '{pooling}': use 'max' or 'average'")
     if checks.integer("n_draws", n_draws, 1) < 2:
         raise ValueError(f"a standard error needs two draws or more, got n_draws = {n_draws}")
     _check_inputs(x1, x2, "n, height, width, channels", weight_var, bias_var)
@@ -271,7 +271,7 @@ def sampled_convnet(
         for width in widths:
             checks.integer(f"{name}: each of them", width, 1)
     if not filters:
-        raise ValueError("filters is empty: name the width of one convolution at least")
+        raise ValueError("filters is empty: pass the width of at least one convolution")
     _check_images(np.shape(x1), len(filters), kernel, pool)
     if not jnp.issubdtype(jnp.result_type(x1), jnp.floating):
         raise ValueError(f"x1 is {jnp.result_type(x1)}: scale the images to floating point")
@@ -295,7 +295,7 @@ def sampled_convnet(
 
 @functools.lru_cache(maxsize=32)
 def _network(settings):
-    """f(params, x) [n, 1]; one object for each setting, so that its programs are reused."""
+    """f(params, x) [n, 1]; one object per settings, so that its compiled programs are reused."""
     weight_var, bias_var = settings[-2:]
 
     def f(params, x):
@@ -312,9 +312,13 @@ def _hidden(params, x, settings):
     filters, dense, _, pool, pooling, weight_var, bias_var = settings
     for weight, bias in params[: len(filters)]:
         x = jax.lax.conv_general_dilated(
-            x, weight, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"),
+            x,
+            weight,
+            (1, 1),
+            "VALID",
+            dimension_numbers=("NHWC", "HWIO", "NHWC"),
             precision="highest",
-        )  # fmt: skip
+        )
         x = _affine(x, weight, bias, weight_var, bias_var)
         x = jax.nn.relu(x) / math.sqrt(_NORM)
     height, width = (size // pool for size in x.shape[1:3])

@@ -1,1 +1,1 @@
-"""Benchmarks: one harness, one file a family; `python -m cgjax.bench <family>`."""
+"""Benchmarks: a shared harness and one file per family; `python -m cgjax.bench <family>`."""

@@ -1,4 +1,4 @@
-"""python -m cgjax.bench <family>: how fast, as ratios within one run on one machine."""
+"""python -m cgjax.bench <family>: speed, as ratios within one run on one machine."""
 
 import importlib
 import sys
@@ -24,10 +24,10 @@ def main(argv=None):
     parser = Parser(prog="python -m cgjax.bench", description=__doc__)
     parser.add_argument("family")
     parser.add_argument(
-        "--batch", type=int, default=0, help="default: 512 on an accelerator, 64 else"
+        "--batch", type=int, default=0, help="default: by family; sprites: 512, on a CPU 64"
     )
     parser.add_argument(
-        "--steps", type=int, default=0, help="default: 1,000 on an accelerator, 2 else"
+        "--steps", type=int, default=0, help="default: by family; sprites: 1,000, on a CPU 2"
     )
     flags = parser.parse(argv)
     if flags.family not in FAMILIES:

@@ -21,7 +21,10 @@ FETCHED = 1000  # steps whose errors come to the host at a time
 
 
 def run(batch: int = 0, steps: int = 0) -> None:
-    """Prints both tables. On a CPU: two seeds, four steps of a small batch, two repeats."""
+    """Prints both tables. On a CPU: two seeds, four steps of a small batch, two repeats.
+
+    steps: of the first table, where not 0; the second has at most as many repeats.
+    """
     on_cpu = jax.default_backend() == "cpu"
     config = jumps.configure(range(2 if on_cpu else SEEDS))
     if on_cpu:
@@ -34,7 +37,7 @@ def run(batch: int = 0, steps: int = 0) -> None:
     n_gradients = next(iter(errors.values())).size
     columns = ("leaf", "median", "largest")
     table(f"errors of {n_gradients:,} gradients over the leaf's median norm", columns, rows)
-    n_repeats, n_steps = (2, 2) if on_cpu else (REPEATS, REPEAT_STEPS)
+    n_repeats, n_steps = (2, 2) if on_cpu else (min(REPEATS, steps or REPEATS), REPEAT_STEPS)
     n_other = different_repeats(config, data, n_repeats, n_steps)
     say(f"{n_other} of {n_repeats} repeats of {n_steps} steps differ from the first")
 

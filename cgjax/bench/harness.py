@@ -1,4 +1,4 @@
-"""What benchmarks share: the quickest of a few calls, and tables of what they found."""
+"""Shared by all benchmarks: timers, tables, and processes that are timed in turn."""
 
 import contextlib
 import functools
@@ -19,7 +19,10 @@ from cgjax.core import program, train
 
 
 def fastest(fn: Callable, repeats: int = 3) -> float:
-    """Seconds of the quickest of a few calls after a first one; the results are waited for."""
+    """Seconds of the quickest of `repeats` calls, after a first call that compiles.
+
+    A call ends when its results are computed.
+    """
     jax.block_until_ready(fn())
     times = []
     for _ in range(repeats):
@@ -37,7 +40,7 @@ def torch_seconds(loss: Callable, optimiser, on_gpu: bool) -> tuple[float, float
 
 
 def torch_calls(loss: Callable, optimiser, on_gpu: bool) -> tuple[tuple, int]:
-    """Functions that make some optimiser steps of a PyTorch loss, eager and compiled; how many."""
+    """Two functions that make optimiser steps, eager and compiled; the number of these steps."""
     import torch
 
     steps = 20 if on_gpu else 2
@@ -50,57 +53,60 @@ def torch_calls(loss: Callable, optimiser, on_gpu: bool) -> tuple[tuple, int]:
         if on_gpu:
             torch.cuda.synchronize()
 
-    return tuple(functools.partial(call, own) for own in (loss, torch.compile(loss))), steps
+    return tuple(functools.partial(call, form) for form in (loss, torch.compile(loss))), steps
 
 
 def table(title: str, columns: tuple[str, ...], rows: list[tuple]) -> None:
-    """Rows of text under their columns, the first one flush left."""
-    shown = rich.table.Table(title=title, box=None, title_justify="left")
+    """Prints rows of text; the first column is aligned left, the others right."""
+    printed = rich.table.Table(title=title, box=None, title_justify="left")
     for i, column in enumerate(columns):
-        shown.add_column(column, justify="right" if i else "left")
+        printed.add_column(column, justify="right" if i else "left")
     for row in rows:
-        shown.add_row(*row)
-    rich.console.Console(width=100).print(shown)
+        printed.add_row(*row)
+    rich.console.Console(width=100).print(printed)
 
 
 def ratios(title: str, unit: str, rows: dict) -> None:
-    """A table of times by form: the first row is ours, the others are divided by it."""
+    """Prints times by form {name: value}, and their ratios to the first one, which is ours."""
     ours = next(iter(rows.values()))
     lines = [(name, f"{value:.3f}", f"{value / ours:.2f} x") for name, value in rows.items()]
     table(title, ("form", unit, "ours is faster by"), lines)
 
 
 def seconds_per_step(experiment: program.Experiment, config, steps: int) -> float:
-    """Of all replicas, in the loop's own compiled call of so many steps; changes config.train."""
+    """Seconds per step of all replicas, in the loop's compiled call of `steps` steps.
+
+    Changes config.train.
+    """
     return fastest(step_call(experiment, config, steps)) / steps
 
 
 def step_call(experiment: program.Experiment, config, steps: int) -> Callable:
-    """That call, compiled, as a function without arguments that goes on with its state."""
+    """The loop's compiled call as a function without arguments; each call continues training."""
     config.train.update({"steps": steps, "steps_per_call": steps, "log_every": steps})
     set_up = program.SetUp(experiment, config)
-    held = {"state": set_up.init()}
+    current = {"state": set_up.init()}
     data = set_up.data()
     rows = train.Plan(experiment, set_up.keys, steps, set_up.place).rows(0)
-    call = set_up.compile_call(held["state"], data, rows)
+    call = set_up.compile_call(current["state"], data, rows)
 
-    def once():
-        held["state"], stats = call(held["state"], data, rows)
+    def train_call():
+        current["state"], stats = call(current["state"], data, rows)
         jax.block_until_ready(stats)
 
-    return once
+    return train_call
 
 
-# --- benchmarks whose ways each have a process of their own: they compile at once, and run in turn-
-# A process answers each line that it reads with one line of JSON; the first answer says that it has
-# compiled. One that takes too long is ended, and its answer is a few words instead.
+# --- benchmarks with one process per form: all compile at the same time, then run in turn ---------
+# A process answers each line on stdin with one line of JSON on stdout. Its first answer comes after
+# compilation. A process that exceeds LIMIT_S is killed, and its answer is a short text instead.
 
 
-LIMIT_S = 100  # of one answer
+LIMIT_S = 100  # seconds for one answer
 
 
 class Asked:
-    """A process that runs `code`, and answers when it is asked."""
+    """A process that runs `code` and sends an answer after each `ask`."""
 
     def __init__(self, code: str, env: dict | None = None):
         root = str(pathlib.Path(__file__).parents[2])
@@ -108,25 +114,32 @@ class Asked:
         env["PYTHONPATH"] = os.pathsep.join([root, *filter(None, [env.get("PYTHONPATH")])])
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(
-            [sys.executable, "-c", code], env=env, text=True, stdin=pipe, stdout=pipe,
+            [sys.executable, "-c", code],
+            env=env,
+            text=True,
+            stdin=pipe,
+            stdout=pipe,
             stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+        )
         self._is_late = False
 
-    def _too_late(self):
+    def _kill_late(self):
         self._is_late = True
         self._process.kill()
 
     def ask(self) -> None:
-        """Asks for an answer."""
-        self._timer = threading.Timer(LIMIT_S, self._too_late)
+        """Requests an answer, and starts its time limit."""
+        self._timer = threading.Timer(LIMIT_S, self._kill_late)
         self._timer.start()
-        with contextlib.suppress(BrokenPipeError):  # it has died: the answer says so
+        with contextlib.suppress(BrokenPipeError):  # the process is dead: `answer` reports it
             self._process.stdin.write("\n")
             self._process.stdin.flush()
 
     def answer(self, show: Callable = lambda line: None) -> dict | str:
-        """The next answer; show: what to do with other lines."""
+        """Waits for the answer: its JSON object, or a text that says why there is none.
+
+        show: called with every other line of stdout.
+        """
         for line in self._process.stdout:
             if line.startswith("{"):
                 self._timer.cancel()
@@ -140,18 +153,18 @@ class Asked:
         return f"out of memory? (signal {-code})" if code < 0 else f"failed (exit {code})"
 
     def leave(self) -> None:
-        """Asks no more, which ends the process."""
+        """Closes stdin, so that the process ends."""
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
 
     def end(self) -> None:
-        """Leaves the process, and waits until it has ended."""
+        """Closes stdin and waits until the process has ended."""
         self.leave()
         self._process.wait()
         self._process.stdout.close()
 
 
 def answers(work: Callable) -> None:
-    """In the process: an answer, as `work()` gives it, for each line that comes in."""
+    """Runs in the process: prints `work()` as JSON for each line on stdin."""
     for _ in sys.stdin:
         print(json.dumps(work()), flush=True)

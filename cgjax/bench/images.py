@@ -1,7 +1,8 @@
-"""Steps of the image networks at the published sizes, one seed and several, against PyTorch.
+"""Training steps of the image networks at the published sizes, with one seed and with several,
+against PyTorch.
 
-Ours draw, index, crop and compose their images inside the step; PyTorch's see one batch that is
-there already. So the ratios are lower bounds.
+Our steps draw, index, crop and compose their images; PyTorch's steps reuse one batch that is
+already on the device. So the ratios are lower bounds.
 """
 
 import concurrent.futures
@@ -24,20 +25,20 @@ ROWS = {
     "vit": "addition_cifar_vit",
 }
 SEEDS = 4
-# The ViT, which has no kernels of its own, takes longest to compile: in one precision.
+# The ViT, which has no Pallas kernels, takes longest to compile: only one precision.
 DTYPES = {
     "convnet": ("float32", "bfloat16"),
     "resnet": ("float32", "bfloat16"),
     "vit": ("float32",),
 }
 TORCH = ("eager", "compiled")
-# The images' content costs no time.
+# Synthetic images: the time of a step does not depend on their content.
 MADE_UP = {"data.synthetic": 2000, "data.n_pool": 100, "data.n_total": 4000, "data.n_val": 2}
 SMALL = {"data.batch": 4, "data.n_total": 64}
 
 
 def run(steps: int = 0) -> None:
-    """Prints a table for each network; on a CPU small ones, to show that it runs."""
+    """Prints a table for each network; on a CPU networks are small, to show that it runs."""
     if not importlib.util.find_spec("torch"):
         say("torch is not installed: no comparison with PyTorch")
     if jax.default_backend() == "cpu":
@@ -47,14 +48,14 @@ def run(steps: int = 0) -> None:
 
 
 def compare(nets: tuple, size: str, changes: dict, steps: int, seeds=SEEDS, dtypes=DTYPES) -> None:
-    """Ours by precision, one seed and several, then PyTorch's: a table for each network.
+    """Prints a table for each network: ours by precision with one seed and several, then PyTorch.
 
-    All programs are compiled side by side before the first of them is timed; on a CPU, PyTorch's
-    one after the other.
+    All programs are compiled in parallel before the first one is timed. On a CPU, PyTorch's are
+    compiled one after the other.
     """
     theirs = tuple(itertools.product(nets, TORCH)) if importlib.util.find_spec("torch") else ()
-    at_once = () if jax.default_backend() == "cpu" else theirs  # a CPU has too few cores
-    begun = {key: _begin(*key, size, changes) for key in at_once}
+    parallel = () if jax.default_backend() == "cpu" else theirs  # a CPU has too few cores
+    begun = {key: _begin(*key, size, changes) for key in parallel}
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         ours = {
             (net, dtype, n): pool.submit(compiled, net, dtype, n, size, changes, steps)
@@ -63,43 +64,48 @@ def compare(nets: tuple, size: str, changes: dict, steps: int, seeds=SEEDS, dtyp
         }
     first = {key: process.answer() for key, process in begun.items()}
     for net in nets:
-        found = {
+        times = {
             f"{dtype}, {_seeds(n)}": _timed(ours[net, dtype, n], steps * n)
             for dtype, n in itertools.product(dtypes[net], (1, seeds))
         }
         for key in theirs:
             if key[0] == net:
                 process = begun.get(key) or _begin(*key, size, changes)
-                found[f"PyTorch, {key[1]}, TF32"] = _again(process, first.get(key))
-        rows = [_row(name, t, next(iter(found.values()))) for name, t in found.items()]
+                times[f"PyTorch, {key[1]}, TF32"] = _time_again(process, first.get(key))
+        rows = [_row(name, t, next(iter(times.values()))) for name, t in times.items()]
         config = settings(net, size, changes)
-        columns = ("form", "ms a step and seed", "one seed of ours is faster by")
+        columns = ("form", "ms per step and seed", "one seed of ours is faster by")
         table(f"{net}: train step, batch {config.data.batch}, {shape(config)}", columns, rows)
 
 
 def _timed(call: concurrent.futures.Future, n: int) -> float | str:
-    """Seconds of each of its n steps, or in a few words why there are none."""
+    """Seconds per step of a call of n steps, or the first line of the error."""
     try:
         return fastest(call.result()) / n
     except jax.errors.JaxRuntimeError as error:
         return str(error).splitlines()[0][:60]
 
 
-def _begin(*given) -> Asked:
+def _begin(*arguments) -> Asked:
+    """Starts a process with `torch_worker` and these arguments."""
     code = "from cgjax.bench import images; images.torch_worker{!r}"
-    process = Asked(code.format(given), {"JAX_PLATFORMS": "cpu"})  # JAX composes the batch alone
+    # The process uses JAX only to compose the batch.
+    process = Asked(code.format(arguments), {"JAX_PLATFORMS": "cpu"})
     process.ask()
     return process
 
 
-def _again(process: Asked, first: dict | str | None) -> float | str:
-    """Seconds of a step, timed while nothing compiles; or why there are none."""
-    first = process.answer() if first is None else first
-    if isinstance(first, dict):
+def _time_again(process: Asked, answer: dict | str | None) -> float | str:
+    """Seconds per step, timed while no program compiles; or a text that says why there are none.
+
+    answer: the first one, if it was read already.
+    """
+    answer = process.answer() if answer is None else answer
+    if isinstance(answer, dict):
         process.ask()
-        first = process.answer()
+        answer = process.answer()
     process.end()
-    return first["seconds"] if isinstance(first, dict) else first
+    return answer["seconds"] if isinstance(answer, dict) else answer
 
 
 def _row(name: str, t: float | str, ours: float | str) -> tuple:
@@ -113,7 +119,7 @@ def _seeds(n: int) -> str:
 
 
 def settings(net: str, size: str, changes: dict, seeds: int = 1):
-    """The row on which the network adds, with made-up images."""
+    """The config of the network's addition row, with synthetic images."""
     config = configs.load(f"kernels:{ROWS[net]},{size}")
     with config.unlocked():
         config.update_from_flattened_dict(MADE_UP | changes)
@@ -122,7 +128,7 @@ def settings(net: str, size: str, changes: dict, seeds: int = 1):
 
 
 def compiled(net: str, dtype: str, seeds: int, size: str, changes: dict, steps: int):
-    """Steps of all seeds together, as a row trains them: a function without arguments."""
+    """The training call of all seeds together: a function without arguments."""
     config = settings(net, size, changes | {"model.dtype": dtype}, seeds)
     shown = networks.load(config, config.data.tasks[0], config.data.distances[0])
     in_steps = networks.settings(config, shown)
@@ -131,7 +137,7 @@ def compiled(net: str, dtype: str, seeds: int, size: str, changes: dict, steps: 
 
 
 def shape(config) -> str:
-    """Of what the network sees of one sample, as text."""
+    """The shape of the network's input for one sample, as text."""
     return " x ".join(map(str, batch(config).shape[1:]))
 
 
@@ -145,14 +151,14 @@ def batch(config) -> jax.Array:
 # --- the same networks in PyTorch -----------------------------------------------------------------
 
 
-def torch_worker(net: str, word: str, size: str, changes: dict) -> None:
-    """In a process of its own: seconds of a training step, eager or compiled."""
-    call, steps = torch_steps(settings(net, size, changes))[word]
+def torch_worker(net: str, form: str, size: str, changes: dict) -> None:
+    """Runs in a separate process: answers with seconds per step; form: one of TORCH."""
+    call, steps = torch_steps(settings(net, size, changes))[form]
     answers(lambda: {"seconds": fastest(call) / steps})
 
 
 def torch_steps(config) -> dict:
-    """Functions that make some training steps, and how many, by a word of TORCH."""
+    """{form of TORCH: (function that makes training steps, number of steps)}."""
     import torch
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -161,15 +167,15 @@ def torch_steps(config) -> dict:
     x = torch.as_tensor(np.moveaxis(np.asarray(batch(config)), -1, 1).copy(), device=device)
     network = torch_network(config, x.shape[1:]).to(device)
     y = torch.zeros(len(x), device=device)
-    rate, optimiser = config.optim.lr, {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
-    own = {"momentum": 0.9} if config.optim.optimiser == "sgd" else {}
-    optimiser = optimiser[config.optim.optimiser](network.parameters(), rate, **own)
+    name, optimisers = config.optim.optimiser, {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
+    options = {"momentum": 0.9} if name == "sgd" else {}
+    optimiser = optimisers[name](network.parameters(), config.optim.lr, **options)
 
     def loss():
         return torch.mean((network(x)[:, 0] - y) ** 2)
 
     calls, steps = torch_calls(loss, optimiser, device == "cuda")
-    return {word: (call, steps) for word, call in zip(TORCH, calls)}
+    return {form: (call, steps) for form, call in zip(TORCH, calls)}
 
 
 def torch_network(config, shape: tuple[int, int, int]):
@@ -181,7 +187,7 @@ def torch_network(config, shape: tuple[int, int, int]):
 
 
 def torch_convnet(shape, channels, hidden):
-    """`nets.conv.ConvNet`."""
+    """`nets.conv.ConvNet` in PyTorch."""
     from torch import nn
 
     read, height, width = shape
@@ -197,7 +203,7 @@ def torch_convnet(shape, channels, hidden):
 
 
 def torch_resnet(shape, channels):
-    """`nets.resnet.ResNet`."""
+    """`nets.resnet.ResNet` in PyTorch."""
     from torch import nn
 
     def conv_norm(read, out, size, stride):
@@ -223,7 +229,7 @@ def torch_resnet(shape, channels):
 
 
 def torch_vit(shape, dim, depth, heads, head_dim, mlp_dim, patch: int = 8, dropout: float = 0.1):
-    """`nets.vit.ViT`."""
+    """`nets.vit.ViT` in PyTorch."""
     import torch
     from torch import nn
 
@@ -234,9 +240,13 @@ def torch_vit(shape, dim, depth, heads, head_dim, mlp_dim, patch: int = 8, dropo
             self.norm = nn.LayerNorm(dim)
             self.qkv, self.out = nn.Linear(dim, 3 * inner, bias=False), nn.Linear(inner, dim)
             self.mlp = nn.Sequential(
-                nn.LayerNorm(dim), nn.Linear(dim, mlp_dim), nn.GELU(), nn.Dropout(dropout),
-                nn.Linear(mlp_dim, dim), nn.Dropout(dropout),
-            )  # fmt: skip
+                nn.LayerNorm(dim),
+                nn.Linear(dim, mlp_dim),
+                nn.GELU(),
+                nn.Dropout(dropout),
+                nn.Linear(mlp_dim, dim),
+                nn.Dropout(dropout),
+            )
 
         def forward(self, x):
             qkv = self.qkv(self.norm(x)).unflatten(-1, (3, heads, head_dim)).transpose(1, 3)

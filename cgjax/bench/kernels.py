@@ -1,8 +1,8 @@
 """Speed of the kernels study: the phase map, empirical NTKs, the ConvNet's NTK on 2,000 pairs,
 training steps of the image networks.
 
-python -m cgjax.bench kernels                            all parts
-python -m cgjax.bench.kernels --parts=phase  one of them
+python -m cgjax.bench kernels                all parts
+python -m cgjax.bench.kernels --parts=phase  only this part
 """
 
 import argparse
@@ -32,20 +32,21 @@ from cgjax.experiments.kernels import tasks
 from cgjax.experiments.kernels.theory.classification import PRICE, phase_kernels
 
 PARTS = ("phase", "ntk", "convnet", "images")
-TOGETHER = (("phase",), ("ntk", "convnet"), ("images",))  # compiled side by side, then timed
+TOGETHER = (("phase",), ("ntk", "convnet"), ("images",))  # each group compiles in parallel
 N_GRID = 50
-EVERY = 6  # of the kernels goes through scikit-learn's loop
-CAP = 1_000_000  # its iterations: it stalls where classes cannot be separated
+EVERY = 6  # scikit-learn's loop solves every sixth kernel
+CAP = 1_000_000  # iterations of scikit-learn: it stalls if the classes are not separable
 N_PAIRS = 2000
-EXACT = 128  # of the pairs are compared with float64
-MATRIX = 8192  # rows of the product that counts as the peak; fewer on a CPU
+EXACT = 128  # the first pairs, which are compared with float64
+MATRIX = 8192  # rows of the matrix product that measures the peak; fewer on a CPU
 
 
 def run(batch: int = 0, steps: int = 0, parts: str = "all", n_pairs: int = 0) -> None:
-    """Prints the tables of the parts, "all" or some of PARTS with commas between them.
+    """Prints the tables of the parts: "all", or a comma-separated list of PARTS.
 
-    batch: kernels of the phase map at a time, 0 for all at once. n_pairs: 0 for 2,000 on an
-    accelerator, and to leave the ConvNet out on a CPU. steps: of image networks in one call.
+    batch: kernels of the phase map that are solved at a time; 0: all at once.
+    n_pairs: for the ConvNet; 0: N_PAIRS on an accelerator, and no ConvNet on a CPU.
+    steps: training steps of the image networks in one call.
     """
     chosen = PARTS if parts == "all" else tuple(parts.split(","))
     if unknown := set(chosen) - set(PARTS):
@@ -59,15 +60,18 @@ def run(batch: int = 0, steps: int = 0, parts: str = "all", n_pairs: int = 0) ->
     }
     if "convnet" in chosen and not n_pairs and jax.default_backend() == "cpu":
         chosen = tuple(part for part in chosen if part != "convnet")
-        say(f"convnet: {N_PAIRS:,} pairs on an accelerator only; here a few, with --pairs")
+        say(
+            f"convnet: left out, {N_PAIRS:,} pairs need an accelerator; on a CPU, use --pairs=<few>"
+        )
     for group in TOGETHER:
         in_two_steps({part: calls[part]() for part in group if part in chosen})
 
 
 def in_two_steps(parts: dict) -> None:
-    """Runs parts {name: generator} to their `yield`, where they are compiled, all at once.
+    """Compiles all parts {name: generator} in parallel, then times them one after the other.
 
-    Then they are timed one after the other. One that fails on the device is told.
+    A part compiles before its `yield` and is timed after it. The first line of a part's device
+    error is printed, and the other parts continue.
     """
     started = time.perf_counter()
     with concurrent.futures.ThreadPoolExecutor() as pool:
@@ -84,7 +88,7 @@ def in_two_steps(parts: dict) -> None:
 
 
 def whole(call: Callable) -> Iterator:
-    """A part that compiles in its own time."""
+    """A part that compiles and is timed in the second step."""
     yield
     call()
 
@@ -98,7 +102,7 @@ MACHINES = {
 
 
 def phase(chunk: int = 0, n_grid: int = N_GRID, every: int = EVERY) -> None:
-    """Both machines on CD-1, CD-2, CD-3 for every kernel of the map, against scikit-learn."""
+    """Times both machines on CD-1, CD-2, CD-3 for every kernel of the map, and scikit-learn's."""
     kappas = phase_kernels(n_grid)
     members = [tasks.cd(k) for k in (1, 2, 3)]
     n, seconds = len(kappas), {}
@@ -131,44 +135,44 @@ def phase(chunk: int = 0, n_grid: int = N_GRID, every: int = EVERY) -> None:
 
 
 def fits(task: str, machine: str, n: int, seconds: float, ours: float | None = None) -> tuple:
-    """A line of the table: n fits in so many seconds; ours: fits per second to compare with."""
+    """A line of the table for n fits; ours: fits per second to compare with."""
     ratio = "" if ours is None else f"{ours * seconds / n:.1f} x"
     name = f"{task}: {machine}" if machine else task
     return name, f"{1e3 * seconds:.1f}", f"{n / seconds:,.0f}", ratio
 
 
 def compare_signs(name: str, ours: np.ndarray, theirs: np.ndarray) -> None:
-    """Of margins [kernels, tests]; where f = 0 the sign is rounding."""
+    """Compares the signs of margins [kernels, tests], except near 0, where rounding decides."""
     decided = np.minimum(np.abs(ours), np.abs(theirs)) > 1e-3
     same = np.sign(ours)[decided] == np.sign(theirs)[decided]
-    say(f"{name}: {same.mean():.2%} of {same.size:,} decisions as scikit-learn's")
+    say(f"{name}: {same.mean():.2%} of {same.size:,} decisions agree with scikit-learn's")
 
 
 def whole_map(members: list, chunk: int):
     """kappas [n, 4] -> margins [machines, tasks, n, tests] in one program.
 
-    All tasks and kernels are one batch; the machines are independent branches of the program.
+    All pairs of task and kernel are one batch; the machines are independent branches.
     """
     branches = [mapped(solver(members, name), chunk) for name in MACHINES]
 
     @jax.jit
     def solve(kappas):
         pairs = every_pair(len(members), kappas)
-        found = jnp.stack([branch(*pairs) for branch in branches])
-        return found.reshape(len(branches), len(members), len(kappas), -1)
+        margins = jnp.stack([branch(*pairs) for branch in branches])
+        return margins.reshape(len(branches), len(members), len(kappas), -1)
 
     return solve
 
 
 def every_pair(n_tasks: int, kappas) -> tuple:
-    """Task numbers [tasks * n] and kernels [tasks * n, 4]."""
+    """All pairs of task and kernel: task indices [tasks * n], kernels [tasks * n, 4]."""
     return jnp.repeat(np.arange(n_tasks), len(kappas)), jnp.tile(jnp.asarray(kappas), (n_tasks, 1))
 
 
 def solver(members: list, machine: str):
-    """Number of a task, kappa(0..3) [4] -> y f [tests] on its test inputs, to be mapped.
+    """A function (task index, kappa(0..3) [4]) -> y f [tests] on the task's test inputs.
 
-    Training sets shorter than the longest are filled up with masked points, test sets with y = 0.
+    Training sets are padded to the longest with masked points, test sets with points of y = 0.
     """
     n_train, n_test = (max(np.sum(t.is_train == part) for t in members) for part in (True, False))
 
@@ -190,14 +194,14 @@ def solver(members: list, machine: str):
 
 
 def mapped(fn, chunk: int):
-    """fn over the first axis of its arguments: all at once, or `chunk` at a time."""
+    """fn mapped over the first axis of its arguments: all at once, or `chunk` at a time."""
     if not chunk:
         return jax.jit(jax.vmap(fn))
     return jax.jit(lambda *xs: jax.lax.map(lambda x: fn(*x), xs, batch_size=min(chunk, len(xs[0]))))
 
 
 def linear_algebra(task: tasks.Task, kappas: jax.Array) -> dict:
-    """Seconds of what a Newton step is made of: a factorisation, solves with two right sides."""
+    """Seconds of the parts of a Newton step: a Cholesky factor, solves with two right sides."""
     train = task.x[task.is_train]
     system = kernels.overlap_kernel(train, train, kappas) + jnp.eye(len(train))[None]
     sides = jnp.ones((*system.shape[:2], 2))
@@ -211,7 +215,7 @@ def linear_algebra(task: tasks.Task, kappas: jax.Array) -> dict:
 
 
 def scikit_learn(kappas: np.ndarray, task: tasks.Task) -> tuple[dict, np.ndarray]:
-    """Seconds of a loop over the kernels on one core and on all; margins [kernels, tests]."""
+    """Seconds of scikit-learn's loop on one core and on all; its margins [kernels, tests]."""
     import joblib
 
     seconds = {"SVC loop, one core": fastest(lambda: svc_loop(kappas, task), 1)}
@@ -229,27 +233,31 @@ def svc_loop(kappas: np.ndarray, task: tasks.Task) -> np.ndarray:
 
     train, test = task.x[task.is_train], task.x[~task.is_train]
     shared, shared_test = (np.sum(x[:, None] == train[None], axis=-1) for x in (train, test))
-    found = []
+    values = []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the cap
+        warnings.simplefilter("ignore")  # it warns when it reaches CAP
         for kappa in kappas:
             machine = SVC(kernel="precomputed", C=PRICE, max_iter=CAP)
             machine.fit(kappa[shared], task.y[task.is_train])
-            found.append(machine.decision_function(kappa[shared_test]))
-    return np.stack(found) * task.y[~task.is_train][None]
+            values.append(machine.decision_function(kappa[shared_test]))
+    return np.stack(values) * task.y[~task.is_train][None]
 
 
 # --- empirical NTKs -------------------------------------------------------------------------------
 
 
 def against_jacrev() -> Iterator:
-    """Ours, by automatic choice, and the plain contraction of Jacobians; a part in two steps."""
+    """Times our NTKs, algorithm chosen automatically, and contractions of Jacobians.
+
+    A part for `in_two_steps`.
+    """
     backend = jax.default_backend()
     if backend == "tpu":
         yield
-        say("empirical NTKs: not on a TPU, which lets in one process at a time")
+        say("empirical NTKs: left out, because a TPU serves one process at a time")
         return
-    # A CPU has too few cores for several cases; a process of each form is much of a host's memory.
+    # A CPU has too few cores for several cases at once. An accelerator's cases are in two groups,
+    # because every form has a process, and all together take much host memory.
     large, small = bench_ntk.LARGE, bench_ntk.SMALL
     groups = [(name,) for name in small + large] if backend == "cpu" else [large, small]
     begun = {} if backend == "cpu" else bench_ntk.begun(large)
@@ -258,12 +266,12 @@ def against_jacrev() -> Iterator:
     for group in groups:
         begun |= {} if group[0] in begun else bench_ntk.begun(group)
         for name in group:
-            found = bench_ntk.in_turns(*begun[name])
-            say(bench_ntk.told(name, found))  # who stops the benchmark has what was timed
-            rows += bench_ntk.rows(name, found)
+            timings = bench_ntk.in_turns(*begun[name])
+            say(bench_ntk.told(name, timings))  # now, so that an interrupted benchmark shows it
+            rows += bench_ntk.rows(name, timings)
     title = (
-        f"empirical NTK, all products in '{bench_ntk.PRECISION}' precision; peak memory beyond "
-        "that of a started process, with compilation"
+        f"empirical NTK, all products in '{bench_ntk.PRECISION}' precision; peak memory above "
+        "that before compilation"
     )
     table(title, ("network", "form", "ms", "peak MiB", "ours is faster by"), rows)
 
@@ -272,16 +280,16 @@ def against_jacrev() -> Iterator:
 
 
 def convnet(n_pairs: int = N_PAIRS, rows: int = 0) -> Iterator:
-    """NTK of the ConvNet at initialisation on pairs of digits, as a share of the product's peak.
+    """Times the ConvNet's NTK on pairs of digits, as a share of a matrix product's FLOP/s.
 
-    A part in two steps.
+    The network is at initialisation. A part for `in_two_steps`.
     """
     rows = rows or (MATRIX if jax.default_backend() != "cpu" else MATRIX // 16)
     f, params, x = bench_ntk.digit_pairs(n_pairs)
-    # All parameters, each pair of samples once.
+    # FLOPs for all parameters, with each pair of samples counted once.
     needed = plan.plan(f, params, x, algorithm="structured", memory=1e18, tile=1).flops
     few = min(n_pairs, EXACT)
-    say(f"{needed / 1e12:.3g} TFLOP; errors of the first {few} against float64, of their largest")
+    say(f"{needed / 1e12:.3g} TFLOP; error: largest of the first {few} pairs, against float64")
     with concurrent.futures.ThreadPoolExecutor() as pool:
         exact = pool.submit(in_float64, n_pairs, few)
         ours = {
@@ -296,8 +304,8 @@ def convnet(n_pairs: int = N_PAIRS, rows: int = 0) -> Iterator:
     exact = exact.result()
     for precision, kernel in ours.items():
         kernel = kernel.result()
-        found = np.asarray(kernel())[:few, :few]
-        error = np.abs(found - exact).max() / np.abs(exact).max()
+        block = np.asarray(kernel())[:few, :few]
+        error = np.abs(block - exact).max() / np.abs(exact).max()
         seconds = fastest(kernel)
         rate = needed / seconds / 1e12
         shares = " / ".join(f"{rate / value:.1%}" for value in peaks.values())
@@ -308,15 +316,15 @@ def convnet(n_pairs: int = N_PAIRS, rows: int = 0) -> Iterator:
 
 
 def in_float64(n_pairs: int, few: int) -> np.ndarray:
-    """The kernel of the first few of so many pairs."""
+    """The float64 kernel of the first `few` of n_pairs pairs."""
     with jax.enable_x64(True):
         f, params, x = bench_ntk.digit_pairs(n_pairs, np.float64)
         return np.asarray(ntk.empirical(f, params, x[:few], verbose=False))
 
 
 def timed_by(f, params, x, precision: str):
-    """The kernel in a precision, compiled: a function without arguments."""
-    verbose = precision == PRECISIONS[0]  # the plan is the same
+    """A function without arguments that computes the kernel in a precision, compiled."""
+    verbose = precision == PRECISIONS[0]  # prints the plan once: all precisions have the same
     kernel = functools.partial(ntk.empirical, f, params, x, precision=precision, verbose=verbose)
     jax.block_until_ready(kernel())
     return kernel
@@ -339,11 +347,15 @@ def peak(rows: int, dtype, precision: str) -> float:
 
 @command
 def main(argv=None):
-    """Some of the parts, with sizes of their own."""
+    """Runs some of the parts, at given sizes."""
     parser = argparse.ArgumentParser(prog="python -m cgjax.bench.kernels")
     parser.add_argument("--parts", default="all", help=f"all, or some of {','.join(PARTS)}")
-    parser.add_argument("--batch", type=int, default=0, help="kernels at a time; default: all")
-    parser.add_argument("--pairs", type=int, default=0, help=f"digits; default: {N_PAIRS}")
+    parser.add_argument(
+        "--batch", type=int, default=0, help="kernels of the phase map at a time; default: all"
+    )
+    parser.add_argument(
+        "--pairs", type=int, default=0, help=f"pairs of digits for convnet; default: {N_PAIRS}"
+    )
     flags = parser.parse_args(argv)
     run(flags.batch, parts=flags.parts, n_pairs=flags.pairs)
 

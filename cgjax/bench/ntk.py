@@ -1,4 +1,4 @@
-"""Empirical NTKs against plain jacrev: time and peak memory, each form in a process of its own."""
+"""Empirical NTKs against plain jacrev: time and peak memory, with one process per form."""
 
 import concurrent.futures
 import functools
@@ -23,19 +23,19 @@ from cgjax.nets.conv import ConvNet
 from cgjax.nets.mlp import MLP
 
 OURS, PLAIN, EACH = "ours", "jacrev", "vmap of jacrev"
-BURST, BUDGET = 0.05, 2.0  # seconds: of one turn, of a case
-PRECISION = "highest"  # of all products, ours and theirs
-DISTANCE = 20  # of the digits: inputs of 28 x 48 x 2
+BURST, BUDGET = 0.05, 2.0  # seconds of timing: per answer, per case
+PRECISION = "highest"  # of all matrix products, ours and jacrev's
+DISTANCE = 20  # between the digits: inputs are 28 x 48 x 2
 GIB = 2**30
 
 
 class Case(NamedTuple):
-    """A network, how many samples, which form of the kernel."""
+    """A network, the number of samples, the form of the kernel."""
 
     network: Callable  # n -> f, params, x
     n: int
     form: str = "full"
-    limit: int = 0  # bytes that a process may take beyond its start; 0: no limit
+    limit: int = 0  # bytes that a process may allocate after its start; 0: no limit
 
 
 def mlp(d_in: int, hidden: int, n_layers: int, outputs: int) -> Callable:
@@ -53,19 +53,19 @@ def mlp(d_in: int, hidden: int, n_layers: int, outputs: int) -> Callable:
 def digit_pairs(n: int, dtype=np.float32):
     """f, params of the ConvNet at initialisation, and n pairs of MNIST's digits side by side.
 
-    dtype: of all of them; the values are those of float32.
+    dtype: of params and inputs; their values are drawn in float32.
     """
     try:
         images = sources.load("mnist", "train", download=False)["image"]
     except BadInput:
-        say("no MNIST here: made-up images, which take the same time")
+        say("MNIST is not there: using synthetic images, which take the same time")
         images = sources.synthetic("mnist")["image"]
     indices = np.random.default_rng(1).integers(len(images), size=(n, 2))
     used, indices = np.unique(indices, return_inverse=True)
     x = inputs.network_input(jnp.asarray(images[used]), indices.reshape(n, 2), "mnist", DISTANCE)
     variables = jax.jit(ConvNet().init)(jax.random.key(0), x[:1])
     variables, x = jax.tree.map(lambda a: a.astype(dtype), (variables, x))
-    net = ConvNet(dtype=dtype, form="direct")  # outside of a loop, that is quick on a CPU too
+    net = ConvNet(dtype=dtype, form="direct")  # also fast on a CPU, if it is not in a loop
 
     def f(params, x):
         return net.apply(variables | {"params": params}, x)[:, None]
@@ -89,7 +89,7 @@ SMALL, LARGE = tuple(CASES)[:4], tuple(CASES)[4:]
 
 
 def forms(f: Callable, case: Case) -> dict:
-    """The ways to the kernel, in the same digits: functions of params and x."""
+    """{form: function of params and x}: the ways to compute the kernel, in the same precision."""
     trace = case.form == "mean_trace"
     memory = case.limit / 2 if case.limit else None
 
@@ -101,16 +101,18 @@ def forms(f: Callable, case: Case) -> dict:
         return total / jac.shape[1] if trace else total
 
     def of_each(params, x):
-        one = jax.jacrev(lambda params, x: f(params, x[None])[0])
-        return contracted(jax.vmap(one, in_axes=(None, 0))(params, x))
+        jacobian = jax.jacrev(lambda params, x: f(params, x[None])[0])
+        return contracted(jax.vmap(jacobian, in_axes=(None, 0))(params, x))
 
     def of_all(params, x):
         return contracted(jax.jacrev(f)(params, x))
 
     ours = functools.partial(ntk.empirical, f, form=case.form, memory=memory, precision=PRECISION)
-    # The context is one of tracing: a call costs them no more for it.
-    plain = {name: jax.jit(jax.default_matmul_precision(PRECISION)(form))
-             for name, form in ((PLAIN, of_all), (EACH, of_each))}  # fmt: skip
+    # The precision is set while jit traces: it adds no time to a call.
+    plain = {
+        name: jax.jit(jax.default_matmul_precision(PRECISION)(form))
+        for name, form in ((PLAIN, of_all), (EACH, of_each))
+    }
     return {OURS: ours} | plain
 
 
@@ -118,7 +120,7 @@ def forms(f: Callable, case: Case) -> dict:
 
 
 def worker(name: str, how: str) -> None:
-    """For each line that comes in: the kernel, again and again for a moment, and one answer."""
+    """For each line on stdin: computes the kernel for BURST seconds and prints one answer."""
     case = CASES[name]
     f, params, x = case.network(case.n)
     kernel = forms(f, case)[how]
@@ -129,7 +131,7 @@ def worker(name: str, how: str) -> None:
         try:
             return _burst(functools.partial(kernel, params, x)) | {"peak": _peak() - base}
         except (MemoryError, jax.errors.JaxRuntimeError) as error:
-            # Under a limit, the libraries that XLA calls may say no more than that they failed.
+            # Under a limit, libraries that XLA calls may not name memory in their errors.
             is_memory = case.limit or "emory" in repr(error) or "EXHAUSTED" in repr(error)
             return {"failed": "out of memory" if is_memory else str(error).splitlines()[0]}
 
@@ -140,17 +142,17 @@ def _burst(kernel):
     times, stop = [], time.perf_counter() + BURST
     while not times or time.perf_counter() < stop:
         started = time.perf_counter()
-        found = jax.block_until_ready(kernel())
+        values = jax.block_until_ready(kernel())
         times.append(time.perf_counter() - started)
-    return {"seconds": min(times), "norm": float(np.linalg.norm(np.asarray(found).ravel()))}
+    return {"seconds": min(times), "norm": float(np.linalg.norm(np.asarray(values).ravel()))}
 
 
 def _peak():
-    """Most bytes so far: of the device where it counts them, else of this process."""
+    """Peak bytes so far: of the device if it counts them, else of this process."""
     stats = jax.devices()[0].memory_stats() or {}
     if "peak_bytes_in_use" in stats:
         return stats["peak_bytes_in_use"]
-    # Not getrusage where there is a choice: Linux starts a child with its parent's peak.
+    # getrusage only if there is no /proc: on Linux a child starts with its parent's peak.
     status = pathlib.Path("/proc/self/status")
     if status.exists():
         return 1024 * int(status.read_text().split("VmHWM:")[1].split()[0])
@@ -159,73 +161,74 @@ def _peak():
 
 
 def _limit(n_bytes):
-    """Bounds what this process may still take; an accelerator's share is set from outside."""
+    """Limits the bytes that this process may still allocate; `begin` limits an accelerator's."""
     pages = pathlib.Path("/proc/self/statm")
     if n_bytes and jax.default_backend() == "cpu" and pages.exists():
         now = int(pages.read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (now + n_bytes, now + n_bytes))
 
 
-# --- several of them ------------------------------------------------------------------------------
+# --- all processes of a case ----------------------------------------------------------------------
 
 
 def begin(name: str, hows: tuple = ()) -> dict:
     """Starts a process for each form.
 
-    hows: by default all forms; under a limit, where it is about memory, the plain one alone.
+    hows: default all forms; under a memory limit ours and the plain one.
     """
     hows = hows or ((OURS, PLAIN) if CASES[name].limit else (OURS, PLAIN, EACH))
     env = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     stats = jax.devices()[0].memory_stats() or {}
     if CASES[name].limit and "bytes_limit" in stats:
-        device = stats["bytes_limit"] / 0.75  # of which XLA's pool has three quarters
+        device = stats["bytes_limit"] / 0.75  # XLA's pool is three quarters of the device
         env["XLA_PYTHON_CLIENT_MEM_FRACTION"] = f"{CASES[name].limit / device:.4f}"
     code = "from cgjax.bench import ntk; ntk.worker({!r}, {!r})"
     return {how: Asked(code.format(name, how), env) for how in hows}
 
 
 def compiled(processes: dict) -> dict:
-    """The first answers, {form: {"seconds", "peak", "norm"}, or in a few words why there is none}.
+    """The first answers, {form: {"seconds", "peak", "norm"}, or a text that says what failed}.
 
-    Asks all of them at once, and shows what else they say.
+    Asks all processes at once, and prints their other lines.
     """
     for process in processes.values():
         process.ask()
     return {how: process.answer(say) for how, process in processes.items()}
 
 
-def in_turns(processes: dict, found: dict, budget: float = BUDGET) -> dict:
-    """The best answers, one form after the other, so that a busy machine tilts nothing."""
+def in_turns(processes: dict, timings: dict, budget: float = BUDGET) -> dict:
+    """The best answers. The forms are timed in turn, so that other load affects all of them."""
     until = time.perf_counter() + budget
     while time.perf_counter() < until:
         for how, process in processes.items():
-            if isinstance(found[how], dict):
+            if isinstance(timings[how], dict):
                 process.ask()
-                found[how] = _better(found[how], process.answer())
+                timings[how] = _better(timings[how], process.answer())
     for process in processes.values():
         process.leave()
     for process in processes.values():
         process.end()
-    return found
+    return timings
 
 
 def begun(names: tuple) -> dict:
-    """{case: its processes and their first answers}, to be timed by `in_turns`.
+    """{case: (its processes, their first answers)}, the arguments of `in_turns`.
 
-    All processes start at once, and compile case by case: a GPU's compiler chooses by timing.
+    All processes start at once, but compile case by case, because a GPU's compiler times its
+    candidates.
     """
     processes = {name: begin(name) for name in names}
     limited = [name for name in names if CASES[name].limit]
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        # A compiler looks long for a program that fits where there is none: it may look meanwhile.
+        # If no program fits into the limit, the compiler searches for long: do it in parallel.
         plain = {n: pool.submit(compiled, {PLAIN: processes[n][PLAIN]}) for n in limited}
-        found = {}
-        for name, own in processes.items():
-            others = {how: own[how] for how in own if how != PLAIN or name not in limited}
-            found[name] = compiled(others)
+        first = {}
+        for name, of_case in processes.items():
+            others = {how: of_case[how] for how in of_case if how != PLAIN or name not in limited}
+            first[name] = compiled(others)
         for name in limited:
-            found[name] |= plain[name].result()
-    return {name: (own, found[name]) for name, own in processes.items()}
+            first[name] |= plain[name].result()
+    return {name: (of_case, first[name]) for name, of_case in processes.items()}
 
 
 def _better(before, now):
@@ -234,24 +237,24 @@ def _better(before, now):
     return now
 
 
-def told(name: str, found: dict) -> str:
-    """What was found of a case, in one line."""
-    each = (r if isinstance(r, str) else f"{1e3 * r['seconds']:.3f} ms" for r in found.values())
-    return f"{name}: " + ", ".join(f"{how} {words}" for how, words in zip(found, each))
+def told(name: str, timings: dict) -> str:
+    """The timings of a case in one line."""
+    texts = (r if isinstance(r, str) else f"{1e3 * r['seconds']:.3f} ms" for r in timings.values())
+    return f"{name}: " + ", ".join(f"{how} {text}" for how, text in zip(timings, texts))
 
 
-def rows(name: str, found: dict) -> list:
-    """Lines of a table: network, form, ms, peak MiB, by how much ours is faster."""
-    norms = [r["norm"] for r in found.values() if isinstance(r, dict)]
+def rows(name: str, timings: dict) -> list:
+    """Lines of a table: network, form, ms, peak MiB, factor by which ours is faster."""
+    norms = [r["norm"] for r in timings.values() if isinstance(r, dict)]
     if not np.allclose(norms, norms[:1], rtol=1e-3):
         raise RuntimeError(f"{name}: the forms give different kernels, norms {norms}")
     lines = []
-    for how, r in found.items():
+    for how, r in timings.items():
         label = name if how == OURS else ""
         if isinstance(r, str):
             lines.append((label, how, r, "", ""))
             continue
-        ours = found[OURS]
+        ours = timings[OURS]
         is_ratio = how != OURS and isinstance(ours, dict)
         ratio = f"{r['seconds'] / ours['seconds']:.2f} x" if is_ratio else ""
         peak = f"{r['peak'] / 2**20:,.0f}"

@@ -1,6 +1,9 @@
-"""Speed of the resistance study: all seeds on pairs of digits in one program against one alone, and
-the network for SCAN against the same one in PyTorch. Absolute times are printed; ratios are what
-counts. On a CPU networks, batches and seeds are small: it shows that the benchmark runs."""
+"""Speed of the resistance study.
+
+On pairs of digits: all seeds in one program against one seed alone. On SCAN: our network against
+the same network in PyTorch. Absolute times are printed too, but only the ratios within one run
+matter. On a CPU networks, batches and seeds are small, to show that the benchmark runs.
+"""
 
 import importlib.util
 
@@ -20,54 +23,54 @@ FORMS = ("direct", "patches")
 AT_ONCE = (1, 4, 20)
 SEEDS = 20
 SCAN_SEEDS = 5
-# What two CPU cores time in two minutes, most of them compiling.
+# Sizes for two minutes on two CPU cores, most of it compilation.
 SMALL_DIGITS = {"data.batch": 4, "model.hidden": 4}
 SMALL_SCAN = {"data.batch": 8, "model.embedding": 4, "model.encoder": 2}
 
 
 def run(batch: int = 0, steps: int = 0) -> None:
-    """Prints a table for digits and one for SCAN; 0 chooses by backend."""
+    """Prints a table for digits and one for SCAN; 0 means the default."""
     on_cpu = jax.default_backend() == "cpu"
     steps = steps or (2 if on_cpu else 200)
     say(f"jax {jax.__version__} · {parallel.describe_devices()} · scan of {steps}")
-    own = {"data.batch": batch} if batch else {}
+    given = {"data.batch": batch} if batch else {}
     if on_cpu:
-        digits(SMALL_DIGITS | own, steps, 4, (1, 2, 4))
-        sentences(SMALL_SCAN | own, steps, 2)
+        digits(SMALL_DIGITS | given, steps, 4, (1, 2, 4))
+        sentences(SMALL_SCAN | given, steps, 2)
     else:
-        digits(own, steps, SEEDS, AT_ONCE)
-        sentences(own, steps, SCAN_SEEDS)
+        digits(given, steps, SEEDS, AT_ONCE)
+        sentences(given, steps, SCAN_SEEDS)
 
 
 # --- pairs of digits ------------------------------------------------------------------------------
 
 
 def digits(changes: dict, steps: int, n_seeds: int, at_once: tuple, forms=FORMS) -> None:
-    """Training throughput of one seed when n_seeds share a program, over that of one seed alone."""
+    """Prints the throughput per seed with n_seeds in one program, over that of one seed alone."""
     alone = {form: digit_seconds(changes, steps, 1, 0, form) for form in forms}
     quickest, rows = min(alone.values()), []
     for form in forms:
         rows.append(digit_row(form, "one seed alone", alone[form], alone[form], quickest))
         for n in at_once:
-            each = digit_seconds(changes, steps, n_seeds, n, form) / n_seeds
-            word = f"{n_seeds} seeds, {n} at once"
-            rows.append(digit_row(form, word, each, alone[form], quickest))
-    columns = ("convolutions", "ms per step and seed", "of this form alone", "of the quicker alone")
+            per_seed = digit_seconds(changes, steps, n_seeds, n, form) / n_seeds
+            label = f"{n_seeds} seeds, {n} at once"
+            rows.append(digit_row(form, label, per_seed, alone[form], quickest))
+    columns = ("convolutions", "ms per step and seed", "vs this form alone", "vs fastest alone")
     title = f"digits: throughput per seed, batch {digit_settings(changes, 1, 0, 'auto').data.batch}"
     table(title + _small(changes), columns, rows)
 
 
-def digit_row(form: str, word: str, seconds: float, own: float, quickest: float) -> tuple:
-    """A line of the table; own, quickest: seconds of one seed alone."""
-    shown = f"{1e3 * seconds:.3f}", f"{own / seconds:.2f} x", f"{quickest / seconds:.2f} x"
-    return f"{form}: {word}", *shown
+def digit_row(form: str, label: str, seconds: float, alone: float, quickest: float) -> tuple:
+    """A line of the table; alone, quickest: seconds of one seed alone, in this and any form."""
+    cells = f"{1e3 * seconds:.3f}", f"{alone / seconds:.2f} x", f"{quickest / seconds:.2f} x"
+    return f"{form}: {label}", *cells
 
 
 def digit_settings(changes: dict, n_seeds: int, at_once: int, form: str):
-    """Figure 3a's network and training in setting A."""
+    """The config of Figure 3a's network and training in setting A."""
     config = _settings("mnist", changes, n_seeds)
     with config.unlocked():
-        # The images' content costs no time.
+        # The time of a step does not depend on the content of the images.
         config.data.update({"widths": (2,), "digits": "synthetic"})
         config.model.form = form
         config.train.at_once = at_once
@@ -84,25 +87,25 @@ def digit_seconds(changes: dict, steps: int, n_seeds: int, at_once: int, form: s
 
 
 def sentences(changes: dict, steps: int, n_seeds: int) -> None:
-    """Tokens a second in training, ours and PyTorch's; tokens are action symbols with their END."""
+    """Prints training tokens per second, ours and PyTorch's; tokens are action symbols and END."""
     seconds = {"ours, one seed": scan_seconds(changes, steps, 1)}
-    seconds[f"ours, {n_seeds} seeds in one program, each"] = (
+    seconds[f"ours, {n_seeds} seeds in one program, per seed"] = (
         scan_seconds(changes, steps, n_seeds) / n_seeds
     )
     config = _settings("scan", changes, 1)
-    some = lines(config)
+    batch = lines(config)
     if importlib.util.find_spec("torch"):
-        eager, compiled = torch_steps(config, some)
+        eager, compiled = torch_steps(config, batch)
         seconds |= {"PyTorch, eager": eager, "torch.compile": compiled}
     else:
         say("torch is not installed: no comparison with PyTorch")
-    tokens, ours = int(np.sum(some.actions != PAD)), seconds["ours, one seed"]
+    tokens, ours = int(np.sum(batch.actions != PAD)), seconds["ours, one seed"]
     rows = [
-        (name, f"{1e3 * each:.3f}", f"{tokens / each:,.0f}", f"{each / ours:.2f} x")
-        for name, each in seconds.items()
+        (name, f"{1e3 * per_step:.3f}", f"{tokens / per_step:,.0f}", f"{per_step / ours:.2f} x")
+        for name, per_step in seconds.items()
     ]
     columns = ("form", "ms per step", "tokens/s", "ours, one seed, is faster by")
-    title = f"SCAN: train step of {len(some.commands)} lines, {tokens:,} tokens"
+    title = f"SCAN: train step of {len(batch.commands)} lines, {tokens:,} tokens"
     table(title + _small(changes), columns, rows)
 
 
@@ -121,10 +124,10 @@ def scan_seconds(changes: dict, steps: int, n_seeds: int) -> float:
     return seconds_per_step(of_scan.experiment(config), config, steps)
 
 
-def torch_steps(config, some: scan.Lines) -> tuple[float, float]:
+def torch_steps(config, batch: scan.Lines) -> tuple[float, float]:
     """Seconds per step of the same network in PyTorch: eager and torch.compile.
 
-    Its lines are drawn beforehand and its rate is constant; ours draws them anew at every step.
+    PyTorch reuses one batch and has a constant learning rate; ours draws a batch at every step.
     """
     import torch
 
@@ -132,11 +135,11 @@ def torch_steps(config, some: scan.Lines) -> tuple[float, float]:
     torch.set_float32_matmul_precision("high")
     network = torch_network(config.model.embedding, config.model.encoder).to(device)
     optimiser = torch.optim.Adam(network.parameters(), lr=config.optim.lr, eps=1e-7)
-    symbols = (some.commands, previous(some.actions, scan.N_SYMBOLS), some.actions)
+    symbols = (batch.commands, previous(batch.actions, scan.N_SYMBOLS), batch.actions)
     commands, before, actions = (
-        torch.tensor(np.array(each, np.int64), device=device) for each in symbols
+        torch.tensor(np.array(rows, np.int64), device=device) for rows in symbols
     )
-    lengths = (commands != PAD).sum(dim=1).cpu()  # packing wants them there
+    lengths = (commands != PAD).sum(dim=1).cpu()  # pack_padded_sequence needs them on the host
 
     def loss():
         logits = network(commands, lengths, before)
@@ -151,8 +154,8 @@ def torch_network(embedding: int, encoder: int):
     """`nets.rnn.Seq2Seq` in PyTorch: (commands [B, T], lengths [B] on the host, previous symbols
     [B, L]) -> logits [B, L, symbols].
 
-    Its LSTMs have two biases where ours have one. `torch.compile` cannot compile them and, left to
-    itself, gives up on all that stands around them: they are kept apart from the rest.
+    PyTorch's LSTMs have two biases, ours have one. `torch.compile` cannot compile LSTMs, and then
+    does not compile the code around them either: so they are in `recur`, which it skips.
     """
     import torch
     from torch import nn
@@ -190,7 +193,7 @@ def torch_network(embedding: int, encoder: int):
             words = self.words(commands)
             n_real = lengths.to(commands.device).unsqueeze(1)
             places = torch.arange(commands.shape[1], device=commands.device).unsqueeze(0)
-            # From the last real position to the first; what comes behind that is never read.
+            # From the last real position to the first; later positions are never read.
             turned = (n_real - 1 - places).clamp(min=0).unsqueeze(-1)
             last = (n_real - 1).unsqueeze(-1)
 
@@ -210,14 +213,14 @@ def torch_network(embedding: int, encoder: int):
             packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
             states, (_, cell) = lstm(packed)
             states, _ = pad_packed_sequence(states, batch_first=True, total_length=x.shape[1])
-            first = lstm(x[:, :1])[1][1]  # an LSTM tells its last cell alone
+            first = lstm(x[:, :1])[1][1]  # an LSTM returns only its last cell
             return states, first[0], cell[0]
 
     return Network()
 
 
 def _settings(row: str, changes: dict, n_seeds: int):
-    """A row at the paper's size, so many seeds of it, with changes."""
+    """The config of a row at the paper's size, with n_seeds seeds and changes."""
     config = configs.load(f"resistance:{row},paper")
     with config.unlocked():
         config.train.seeds = tuple(range(n_seeds))

@@ -1,5 +1,8 @@
 """Speed of the sprites study: the train step against its direct form and PyTorch, rendering
-against a loop over Pillow's polygons. Absolute times are printed; ratios are what counts."""
+against a loop over Pillow's polygons.
+
+Absolute times are printed too, but only the ratios within one run matter.
+"""
 
 import importlib.util
 import math
@@ -14,11 +17,11 @@ from cgjax.core.logging import say
 from cgjax.experiments.sprites import models, scenes, sets, torch_peer
 from cgjax.experiments.sprites import run as sprites
 
-SEEDS = 5  # as many as the paper trains
+SEEDS = 5  # as in the paper
 
 
 def run(batch: int = 0, steps: int = 0) -> None:
-    """Prints both tables; 0 chooses by backend."""
+    """Prints both tables; batch and steps of 0 mean the backend's default."""
     on_cpu = jax.default_backend() == "cpu"
     batch, steps = batch or (64 if on_cpu else 512), steps or (2 if on_cpu else 1000)
     say(f"jax {jax.__version__} · {parallel.describe_devices()} · batch {batch} · scan of {steps}")
@@ -32,31 +35,31 @@ def run(batch: int = 0, steps: int = 0) -> None:
 def train_steps(batch: int, steps: int) -> dict:
     """ms per optimiser step: gather, forward, backward, AdamW, as the loop runs them.
 
-    Each is told as soon as it is timed: who stops the benchmark has what was found.
+    Each is printed as soon as it is timed, so that an interrupted benchmark shows it.
     """
     rows = {}
 
-    def timed(name, seconds):
+    def add(name, seconds):
         rows[name] = 1e3 * seconds
         say(f"{name}: {rows[name]:.3f} ms")
 
-    timed("ours", jax_step(batch, steps, "auto", "float32"))
+    add("ours", jax_step(batch, steps, "auto", "float32"))
     if jax.default_backend() != "cpu":
-        timed("ours, bfloat16 activations", jax_step(batch, steps, "auto", "bfloat16"))
+        add("ours, bfloat16 activations", jax_step(batch, steps, "auto", "bfloat16"))
         several = jax_step(batch, steps, "auto", "float32", range(SEEDS))
-        timed(f"ours, {SEEDS} seeds at once, each", several / SEEDS)
-    timed("upsample, then convolve", jax_step(batch, steps, "direct", "float32"))
+        add(f"ours, {SEEDS} seeds at once, per seed", several / SEEDS)
+    add("upsample, then convolve", jax_step(batch, steps, "direct", "float32"))
     if importlib.util.find_spec("torch"):
         eager, compiled = torch_steps(batch)
-        timed("PyTorch, eager", eager)
-        timed("torch.compile", compiled)
+        add("PyTorch, eager", eager)
+        add("torch.compile", compiled)
     else:
         say("torch is not installed: no comparison with PyTorch")
     return rows
 
 
 def jax_step(batch: int, steps: int, form: str, dtype: str, seeds=(0,)) -> float:
-    """Seconds per step of the published compositional model, all seeds, in the loop's own call."""
+    """Seconds per step of all seeds of the published compositional model, in the loop's call."""
     config = configs.load("sprites:orthogonal_compositional,paper")
     config.train.seeds = tuple(seeds)
     config.data.update({"n_train": 20_000, "batch": batch})
@@ -68,7 +71,7 @@ def jax_step(batch: int, steps: int, form: str, dtype: str, seeds=(0,)) -> float
 
 
 def torch_steps(batch: int) -> tuple[float, float]:
-    """Seconds per step of the same two networks in PyTorch: eager and torch.compile."""
+    """Seconds per step of the same two decoders in PyTorch: eager and torch.compile."""
     import torch
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -86,9 +89,9 @@ def torch_steps(batch: int) -> tuple[float, float]:
 
 
 def rendering(n: int) -> dict:
-    """µs per sprite: our renderer in calls of n, and one core looping over Pillow polygons.
+    """µs per sprite: our renderer in calls of n sprites, and Pillow polygons in a loop on one core.
 
-    On a CPU larger calls would measure how fast the system hands out fresh memory.
+    On a CPU, calls with larger n would measure how fast the system allocates memory.
     """
     raw = jax.random.uniform(jax.random.key(0), (n, 5))
     scaled = scenes.scale_latents(raw)
@@ -102,7 +105,7 @@ def rendering(n: int) -> dict:
 
 
 def pillow_loop(scaled: np.ndarray, size: int = 64) -> np.ndarray:
-    """One sprite at a time: vertices, polygon, flip; the colour is left to a constant."""
+    """Draws one sprite at a time: vertices, polygon, flip; the colour is constant."""
     from PIL import Image, ImageDraw
 
     shapes = []

@@ -1,6 +1,9 @@
-"""Speed of the subnetworks study: all masks of one base in one program against one at a time; steps
-of bases and of masks against PyTorch; the same of a ResNet in both precisions; problems made in a
-second. Ratios are what counts."""
+"""Speed of the subnetworks study.
+
+All masks of one base in one program against one mask at a time; steps of bases and masks against
+PyTorch; steps of a ResNet in both precisions; vision problems generated per second. Only the ratios
+within one run matter.
+"""
 
 import importlib.util
 
@@ -14,19 +17,19 @@ from cgjax.core.logging import say
 from cgjax.experiments.subnetworks import bases, searches, stages
 from cgjax.experiments.subnetworks.vision import sets as vision
 
-MASKS = 24  # of one base: a whole search
-# name: sizes
+MASKS = 24  # of one base, as in a whole search
+# title: sizes
 NETWORKS = {
     "BERT of 2 layers of 64": {"model.hidden": 64, "model.layers": 2, "model.heads": 2},
     "BERT-small, 4 layers of 512": {"model.hidden": 512, "model.layers": 4, "model.heads": 8},
 }
 N_PROBLEMS = 200  # of each vision rule
-# Of the ResNet on a CPU, to show that it runs.
+# Sizes of the ResNet on a CPU, to show that it runs.
 SMALL_RESNET = {"model.blocks": (1, 1), "model.widths": (4, 8), "data.image_size": 32}
 
 
 def run(batch: int = 0, steps: int = 0) -> None:
-    """Prints a table for each network; 0 chooses by backend."""
+    """Prints a table for each network; batch and steps of 0 mean the backend's default."""
     on_cpu = jax.default_backend() == "cpu"
     batch, steps = batch or (16 if on_cpu else 64), steps or (2 if on_cpu else 50)
     n_masks = 4 if on_cpu else MASKS
@@ -36,25 +39,29 @@ def run(batch: int = 0, steps: int = 0) -> None:
     for title, sizes in list(NETWORKS.items())[: 1 if on_cpu else None]:
         config = settings(sizes, batch)
         task = stages.task_of(config)
-        found = bases.untrained(config, task)
-        together = masks_step(config, task, found, n_masks, 0, steps)
-        waiting = masks_step(config, task, found, n_masks, 1, steps)
-        alone = n_masks * masks_step(config, task, found, 1, 0, steps)
-        rows = {"in one program": together, "in one program, one waits for another": waiting,
-                f"{n_masks} programs of one mask": alone}  # fmt: skip
-        own = {"base": base_step(config, task, steps)}
+        base = bases.untrained(config, task)
+        together = masks_step(config, task, base, n_masks, 0, steps)
+        in_turn = masks_step(config, task, base, n_masks, 1, steps)
+        alone = masks_step(config, task, base, 1, 0, steps)
+        mask_times = {
+            "in one program": together,
+            "in one program, one at a time": in_turn,
+            f"{n_masks} programs of one mask": n_masks * alone,
+        }
+        base_times = {"base": base_step(config, task, steps)}
         if importlib.util.find_spec("torch"):
-            times = torch_steps(config, task, batch)
-            rows |= {f"PyTorch, {word}": n_masks * t for word, t in zip(FORMS, times["masks"])}
-            own |= {f"PyTorch, {word}": t for word, t in zip(FORMS, times["base"])}
-        ratios(f"step of {n_masks} masks of one {title}", "ms", _in_ms(rows))
-        ratios(f"step of a base, {title}", "ms", _in_ms(own))
+            theirs = torch_steps(config, task, batch)
+            for form, of_mask, of_base in zip(FORMS, theirs["masks"], theirs["base"]):
+                mask_times[f"PyTorch, {form}"] = n_masks * of_mask
+                base_times[f"PyTorch, {form}"] = of_base
+        ratios(f"step of {n_masks} masks of one {title}", "ms", _in_ms(mask_times))
+        ratios(f"step of a base, {title}", "ms", _in_ms(base_times))
     images(batch if on_cpu else 64, steps, SMALL_RESNET if on_cpu else {})
     rows = []
     for rule in vision.RULES:
         speed = vision.problems_per_second(rule, N_PROBLEMS if on_cpu else 4000, 64)
         rows.append((rule, f"{speed.per_second:.0f}", f"{speed.per_cpu_second:.0f}"))
-    table("vision problems, 64 px", ("rule", "a second", "a processor's second"), rows)
+    table("vision problems, 64 px", ("rule", "per second", "per CPU second"), rows)
 
 
 FORMS = ("eager", "compiled")
@@ -65,26 +72,33 @@ def _in_ms(rows):
 
 
 def images(batch: int, steps: int, sizes: dict) -> None:
-    """A table of the steps of one mask and of one base of a ResNet, batches of so many problems."""
-    found = {}
+    """Prints the times of a step of one mask and of one base of a ResNet, in both precisions."""
+    times = {}
     for dtype in ("float32", "bfloat16"):
         config = settings({**sizes, "model.dtype": dtype}, batch, "number_contact")
         task = stages.task_of(config)
         base = bases.untrained(config, task)
-        found[f"mask, {dtype}"] = masks_step(config, task, base, 1, 0, steps)
-        found[f"base, {dtype}"] = base_step(config, task, steps)
+        times[f"mask, {dtype}"] = masks_step(config, task, base, 1, 0, steps)
+        times[f"base, {dtype}"] = base_step(config, task, steps)
     blocks = "+".join(map(str, config.model.blocks))
     title = (
         f"step of a ResNet of {blocks} bottlenecks, {config.data.image_size} px, {batch} problems"
     )
-    ratios(title, "ms", _in_ms(found))
+    ratios(title, "ms", _in_ms(times))
 
 
 def settings(sizes: dict, batch: int, row: str = "joint"):
-    """A rule, of language if no row is given, with one base and the pre-registered masks."""
+    """The config of a rule (default: a language rule) with one base and pre-registered masks."""
     config = configs.load(f"subnetworks:{row},fast")
-    small = {"data.n_train": 4 * batch, "data.n_val": 8, "data.n_test": 8, "data.n_eval": 8,
-             "data.batch": batch, "masks.batch": batch, "masks.n_draws": 0}  # fmt: skip
+    small = {
+        "data.n_train": 4 * batch,
+        "data.n_val": 8,
+        "data.n_test": 8,
+        "data.n_eval": 8,
+        "data.batch": batch,
+        "masks.batch": batch,
+        "masks.n_draws": 0,
+    }
     with config.unlocked():
         config.update_from_flattened_dict({**sizes, **small})
         config.train.seeds = (0,)
@@ -93,20 +107,20 @@ def settings(sizes: dict, batch: int, row: str = "joint"):
 
 def base_step(config, task, steps: int) -> float:
     """Seconds of one update of one base."""
-    own = bases.in_steps(config, task)
-    with own.unlocked():
-        return seconds_per_step(bases.experiment(config, task), own, steps)
+    in_steps = bases.in_steps(config, task)
+    with in_steps.unlocked():
+        return seconds_per_step(bases.experiment(config, task), in_steps, steps)
 
 
-def masks_step(config, task, found, n: int, at_once: int, steps: int) -> float:
+def masks_step(config, task, base, n: int, at_once: int, steps: int) -> float:
     """Seconds of one update of n masks of one base, half of them for each subroutine."""
-    rows = [{"base": 0, "target": i % 2, "s0": 0.05, "lr": 1e-2, "layers": 0, "penalty": 1e-8,
-             "seed": i} for i in range(n)]  # fmt: skip
-    replicas = searches.columns(found, rows)
-    own = searches.in_steps(config, task)
-    with own.unlocked():
-        own.train.at_once = at_once
-        return seconds_per_step(searches.experiment(config, task, found, replicas), own, steps)
+    fixed = {"s0": 0.05, "lr": 1e-2, "layers": 0, "penalty": 1e-8}
+    rows = [{"base": 0, "target": i % 2, **fixed, "seed": i} for i in range(n)]
+    replicas = searches.columns(base, rows)
+    in_steps = searches.in_steps(config, task)
+    with in_steps.unlocked():
+        in_steps.train.at_once = at_once
+        return seconds_per_step(searches.experiment(config, task, base, replicas), in_steps, steps)
 
 
 def torch_steps(config, task, batch: int) -> dict:
@@ -117,9 +131,13 @@ def torch_steps(config, task, batch: int) -> dict:
     torch.set_float32_matmul_precision("high")
     model, ids = config.model, task.sets.table["ids"]
     layer = torch.nn.TransformerEncoderLayer(
-        model.hidden, model.heads, 4 * model.hidden, dropout=0.0, activation="gelu",
+        model.hidden,
+        model.heads,
+        4 * model.hidden,
+        dropout=0.0,
+        activation="gelu",
         batch_first=True,
-    )  # fmt: skip
+    )
     network = torch.nn.Sequential(
         torch.nn.Embedding(int(ids.max()) + 1, model.hidden),
         torch.nn.TransformerEncoder(layer, model.layers, enable_nested_tensor=False),
@@ -144,8 +162,8 @@ def torch_steps(config, task, batch: int) -> dict:
     def mask_loss():
         soft = {name: torch.sigmoid(s) for name, s in scores.items()}
         masked = {name: weights[name].detach() * m for name, m in soft.items()}
-        found = torch.func.functional_call(network, masked, (x,))
-        return odd_one_out(found) + 1e-8 * sum(m.sum() for m in soft.values())
+        embedded = torch.func.functional_call(network, masked, (x,))
+        return odd_one_out(embedded) + 1e-8 * sum(m.sum() for m in soft.values())
 
     on_gpu = device == "cuda"
     base = torch_seconds(base_loss, torch.optim.Adam(network.parameters(), 1e-4), on_gpu)

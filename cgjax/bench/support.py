@@ -1,4 +1,4 @@
-"""Speed of the audit: the full-size support, and blocks per pixel against the dense Jacobian."""
+"""Speed of the support audit: at full size, and blocks per pixel against the dense Jacobian."""
 
 import time
 
@@ -15,12 +15,12 @@ from cgjax.experiments.sprites import audits, sets
 from cgjax.experiments.sprites.compositions import COMPOSITIONS
 
 N_VALUES = 256
-N_VALUES_DENSE = 4  # with two partners each: eight points
-SIZES = (64, 16)  # pixels: of the whole audit, and of the one against dense Jacobians
+N_VALUES_DENSE = 4  # two partners each: eight points
+SIZES = (64, 16)  # pixels: of the full-size audit, of the one against dense Jacobians
 
 
 def run(batch: int = 0, steps: int = 0) -> None:
-    """Prints both tables; the arguments of other benchmarks mean nothing here."""
+    """Prints the times and a table; batch and steps are not used."""
     say(f"jax {jax.__version__} · {parallel.describe_devices()}")
     for composition in ("occlude_step", "occlude_sigmoid"):
         seconds = full_size(composition)
@@ -33,14 +33,18 @@ def full_size(composition: str) -> float:
     started = time.perf_counter()
     for component in (0, 1):
         audits.audit(
-            _data(SIZES[0]), composition, component, jax.random.key(component),
-            n_values=N_VALUES, n_partners=1,
-        )  # fmt: skip
+            _data(SIZES[0]),
+            composition,
+            component,
+            jax.random.key(component),
+            n_values=N_VALUES,
+            n_partners=1,
+        )
     return time.perf_counter() - started
 
 
 def against_dense() -> dict:
-    """ms for the back slot's ranks on the same points, by three routes."""
+    """ms for the ranks of the back slot at the same points, by three methods."""
     points = audits.points(_data(SIZES[1]), 1, jax.random.key(0), N_VALUES_DENSE, 1)
     composition = COMPOSITIONS["occlude_sigmoid"]
 
@@ -52,14 +56,14 @@ def against_dense() -> dict:
     def whole(front, back):
         return composition([front[None], back[None]]).ravel()
 
-    # Both slots and every output at once, as one would with an automatic-differentiation library.
+    # Jacobian of every output by both slots, as plain use of automatic differentiation gives it.
     jacobian = jax.jit(jax.jacrev(whole, argnums=(0, 1)))
 
     def autograd():
         for i in range(N_VALUES_DENSE):
             scenes = [jnp.asarray(slot) for slot in points.partners(i)]
-            found = [jacobian(*point)[1] for point in zip(*scenes)]
-            total = np.sum([np.asarray(j).reshape(len(j), -1) for j in found], axis=0)
+            jacobians = [jacobian(*point)[1] for point in zip(*scenes)]
+            total = np.sum([np.asarray(j).reshape(len(j), -1) for j in jacobians], axis=0)
             np.linalg.svd(total, compute_uv=False)
 
     return {

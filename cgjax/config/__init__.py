@@ -1,4 +1,4 @@
-"""Configs: how a row, a size and overrides become one locked config; its text and differences."""
+"""Configs: a row, a size and overrides become one locked config; its text and differences."""
 
 import functools
 import hashlib
@@ -15,7 +15,7 @@ import ml_collections
 import numpy as np
 
 from cgjax.config.declare import check, copied, declared_keys, leaves
-from cgjax.config.declare import keys as keys  # `configs.keys`, for those who compare configs
+from cgjax.config.declare import keys as keys  # used elsewhere as `configs.keys`
 from cgjax.config.overrides import nearest, override, part_of, refuse_shadowed
 from cgjax.core.errors import BadInput, first_line, shown
 
@@ -25,17 +25,17 @@ SIZES = ("default", "smoke", "fast", "paper")
 
 
 def split_variant(arg: str, rows) -> tuple[str, str]:
-    """`"orthogonal_star,fast"` -> row and size; a size alone means the demonstration."""
-    words = [word.strip() for word in arg.split(",") if word.strip()]
+    """`"orthogonal_star,fast"` -> row and size; a size alone selects the row `demo`."""
+    names = [name.strip() for name in arg.split(",") if name.strip()]
     size = "default"
-    if words and words[-1] in SIZES:
-        size = words.pop()
-    if not words:
+    if names and names[-1] in SIZES:
+        size = names.pop()
+    if not names:
         return "demo", size
-    if len(words) == 2 and words[0] in rows:
+    if len(names) == 2 and names[0] in rows:
         known = ", ".join(SIZES)
-        raise BadInput(f"unknown size '{words[1]}'{nearest(words[1], SIZES)}: sizes are {known}")
-    row = ",".join(words)
+        raise BadInput(f"unknown size '{names[1]}'{nearest(names[1], SIZES)}: sizes are {known}")
+    row = ",".join(names)
     if row not in rows:
         raise BadInput(
             f"unknown row {shown(row)}{nearest(row, list(rows) + list(SIZES))}: "
@@ -45,14 +45,14 @@ def split_variant(arg: str, rows) -> tuple[str, str]:
 
 
 def folder() -> pathlib.Path:
-    """The config files that come with the package: beside it, or inside it when installed."""
+    """The folder of the package's config files: beside the package, or inside it when installed."""
     package = pathlib.Path(__file__).parents[1]
     inside = package / "configs"
     return inside if inside.is_dir() else package.parent / "configs"
 
 
 def find(name: str) -> pathlib.Path:
-    """The config file that `name` means: a path, or a family's name."""
+    """The config file for `name`, which is a path or a family's name."""
     path = pathlib.Path(name)
     if os.path.isfile(path):
         return path
@@ -68,7 +68,7 @@ def find(name: str) -> pathlib.Path:
 
 
 def split_flag(flag: str) -> tuple[str, str]:
-    """`"path[:row[,size]]"` -> (path, "row,size"); a file's own name may hold a colon."""
+    """`"path[:row[,size]]"` -> (path, "row,size"); the file's name may contain a colon."""
     if os.path.isfile(pathlib.Path(flag)):
         return flag, ""
     name, _, arg = flag.rpartition(":")
@@ -76,15 +76,15 @@ def split_flag(flag: str) -> tuple[str, str]:
 
 
 def load_file(path):
-    """Runs a config file, found by its path or a family's name."""
+    """Runs the config file of a path or a family's name, and returns it as a module."""
     path = find(str(path))
     if path.suffix != ".py":
-        raise BadInput(f"'{path}' is no Python file: the name of a config file ends in .py")
+        raise BadInput(f"'{path}' is not a Python file: the name of a config file ends in .py")
     look_here()
     module = types.ModuleType(f"cgjax_config_{path.stem}")
     module.__file__ = str(path)
-    # Not through the import system: it would leave __pycache__ beside the file, and take a file
-    # that was edited twice within a second for the first one.
+    # The import system is not used: it writes __pycache__ beside the file, and of a file that is
+    # edited twice within a second it would run the first version.
     guarded(path, lambda: exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__))
     if not callable(getattr(module, "get_config", None)):
         raise BadInput(f"'{path}' has no get_config(arg): it is not a config file")
@@ -92,17 +92,17 @@ def load_file(path):
 
 
 def look_here() -> None:
-    """Modules of one's own lie where one works: `python -m` looks there, a script does not."""
+    """Adds the current folder to sys.path, as `python -m` does: users' modules lie there."""
     try:
         here = os.getcwd()
-    except FileNotFoundError:  # the folder was deleted under us
+    except FileNotFoundError:  # the current folder was deleted
         return
     if here not in sys.path and "" not in sys.path:
         sys.path.append(here)
 
 
 def guarded(path, action):
-    """Runs code of a config file; whatever it raises becomes one line with the place."""
+    """Runs code of a config file; any exception becomes a one-line BadInput with file and line."""
     try:
         return action()
     except BadInput:
@@ -127,29 +127,30 @@ def load(flag: str, overrides: dict[str, str] | None = None) -> ml_collections.C
     config.lock()
     overrides = overrides or {}
     choices = [name for name in overrides if name in getattr(module, "CHOICES", ())]
-    for name in choices:  # they decide which other keys there are
+    for name in choices:  # first, because choices decide which other keys exist
         override(config, name, overrides[name])
     if choices:
         check_values(config)
         guarded(path, lambda: module.adapt(config))
     for name in (name for name in overrides if name not in choices):
         override(config, name, overrides[name])
-    for name in overrides:  # one override may give a part a value of its own
+    for name in overrides:  # again at the end: an override may give a part its own value
         refuse_shadowed(config, name)
     guarded(path, lambda: check_values(config))
     return config
 
 
 def some_parts(config, names: str):
-    """The config of some parts of a row, given as "scratch,pretrained"."""
+    """The config with only some parts of its row; names: "scratch,pretrained"."""
     known = list(config.get("parts", {}))
     if not known:
         raise BadInput(f"--parts={names}: {config.family}:{config.row} has no parts to choose from")
     asked = [name.strip() for name in names.split(",")]
     for name in asked:
         if name not in known:
-            raise BadInput(f"no part {shown(name)}{nearest(name, known)}: there are "
-                           + ", ".join(known))  # fmt: skip
+            raise BadInput(
+                f"no part {shown(name)}{nearest(name, known)}: there are {', '.join(known)}"
+            )
     config = copied(config)
     with config.unlocked():
         for name in set(known) - set(asked):
@@ -158,7 +159,7 @@ def some_parts(config, names: str):
 
 
 def _check_form(config, path) -> None:
-    """What every config is: a family, a row and a size, and values that json can hold."""
+    """Every config needs a family, a row and a size, and values that json can hold."""
     if not isinstance(config, ml_collections.ConfigDict):
         raise BadInput(f"get_config of '{path}' returned {type(config).__name__}, not a config")
     for field in ("family", "row", "size"):
@@ -186,7 +187,7 @@ def _is_plain(value) -> bool:
 
 
 def check_values(config) -> None:
-    """Holds every value, those of parts too, against its declaration, and the periods together."""
+    """Checks every value, those of parts too, against its declaration; then checks the periods."""
     declared = declared_keys(config)
     for name, value in leaves(config):
         inner = part_of(config, name)[1] or name
@@ -200,14 +201,17 @@ def check_values(config) -> None:
 
 
 def check_periods(config) -> None:
-    """`steps_per_call` divides everything that happens between two calls; nothing is too late."""
+    """`steps_per_call` must divide every period, and no event may come after the last step."""
     train = config.get("train", {})
     unit = "steps" if "steps_per_call" in train else "epochs"
     if unit not in train:
         return
     end = train[unit]
-    single = [(name, step) for name in ("eval.at", "eval.keep", "checkpoint.keep")
-              for step in _get(config, name)]  # fmt: skip
+    single = [
+        (name, step)
+        for name in ("eval.at", "eval.keep", "checkpoint.keep")
+        for step in _get(config, name)
+    ]
     for name, step in single:
         if step > end:
             raise BadInput(f"{name}={step} is beyond train.{unit}={end}")
@@ -221,11 +225,11 @@ def check_periods(config) -> None:
         if per_call % every:
             raise BadInput(f"train.log_every={every} must divide train.steps_per_call={per_call}")
     if odd := set(config.eval.keep) - set(evaluations(config)):
-        raise BadInput(f"eval.keep={min(odd)} is no evaluation: name it in eval.at too")
+        raise BadInput(f"eval.keep={min(odd)} is not an evaluation: add it to eval.at too")
 
 
 def evaluations(config) -> list[int]:
-    """When a run is evaluated, in steps or epochs: every so often, at odd times, at the end."""
+    """Steps or epochs at which a run is evaluated: every period, those in eval.at, and the last."""
     in_epochs = "steps" not in config.train
     total = config.train.epochs if in_epochs else config.train.steps
     every = config.eval.epochs if in_epochs else config.eval.every
@@ -237,36 +241,37 @@ def evaluations(config) -> list[int]:
 
 
 def parts(config) -> list[tuple]:
-    """(name, config) of each part: the row's config with the part's own keys; one without name.
+    """(name, config) of each part: the row's config with the part's own keys.
 
-    `config.parts.<name>` holds the keys in which a part differs; each trains in a sub-folder.
+    A row without parts gives one pair with an empty name. `config.parts.<name>` holds the keys in
+    which a part differs. Each part trains in a sub-folder.
     """
     if not config.get("parts"):
         return [("", config)]
-    found = []
+    named = []
     for name in sorted(config.parts):
         settings = config.copy_and_resolve_references()
         with settings.unlocked():
             settings.update(config.parts[name])
-        found.append((name, settings))
-    return found
+        named.append((name, settings))
+    return named
 
 
 def over_parts(config, study) -> tuple[dict, dict]:
-    """Metrics and arrays of every part, under its name; "parts" among the arrays lists them.
+    """Metrics and arrays of every part, prefixed by its name; the array "parts" lists the names.
 
     study: (name, the part's config) -> (metrics, arrays).
     """
     metrics, arrays = {}, {}
     for name, settings in parts(config):
         prefix = f"{name}/" if name else ""
-        for found, target in zip(study(name, settings), (metrics, arrays)):
-            target |= {prefix + key: value for key, value in found.items()}
+        for part_values, target in zip(study(name, settings), (metrics, arrays)):
+            target |= {prefix + key: value for key, value in part_values.items()}
     return metrics, arrays | {"parts": np.array([name for name, _ in parts(config)])}
 
 
 def in_steps(config, per_epoch: int):
-    """The config with its epochs as steps, for `fit`: a call is one epoch."""
+    """The config with epochs converted to steps, for `fit`; one call is one epoch."""
     settings = config.copy_and_resolve_references()
     epochs = config.train.epochs
     with settings.unlocked():
@@ -285,8 +290,8 @@ def in_steps(config, per_epoch: int):
 
 
 def _get(config, name: str):
-    for word in name.split("."):
-        config = config[word]
+    for key in name.split("."):
+        config = config[key]
     return config
 
 
@@ -324,36 +329,41 @@ def differences(old, new) -> list[str]:
     ]
 
 
-# In which a run may differ from the paper's and still be held against it: parts of it, each as
-# published; and how many replicas wait for others.
+# A run may differ from the paper's in these keys and is still compared with it. The first, third
+# and fourth select a subset of the published runs; `train.at_once` changes only how many replicas
+# run at the same time.
 PARTIAL = ("train.seeds", "train.at_once", "data.tasks", "data.distances")
 
 
 def is_published(config, name: str = "") -> bool:
-    """Whether a run has the published scale: that of `paper`, but for seeds, tasks and distances.
+    """Whether a run has the published scale: that of `paper`, except for the keys in `PARTIAL`.
 
-    name: of the config file, where that is not the family's. Keys that only one of the configs has
-    do not count: recorded ones may be older than the row is now. `smoke` is never a measurement.
+    name: of the config file, if it is not the family's name. Keys that only one of the two configs
+    has are ignored, because a recorded config may be older than the row. The size `smoke` is never
+    a measurement.
     """
     if config.size == "smoke":
         return False
     try:
         path = find(name or config.family)
-        # Files of one's own may be edited while this process lives, those of the package are not.
-        load_it = _package_file if path.parent == folder() else load_file
-        module = load_it(path)
+        # Only the package's files are cached: users may edit theirs while this process runs.
+        load_fn = _package_file if path.parent == folder() else load_file
+        module = load_fn(path)
         paper = guarded(path, lambda: module.get_config(f"{config.row},paper"))
-    except BadInput:  # rows of one's own need have no such size
+    except BadInput:  # a user's row may lack the size `paper`
         return False
-    theirs = dict(parts(paper))
-    return all(name in theirs and _agrees(own, theirs[name]) for name, own in parts(config))
+    paper_parts = dict(parts(paper))
+    return all(
+        name in paper_parts and _agrees(settings, paper_parts[name])
+        for name, settings in parts(config)
+    )
 
 
 def _agrees(config, paper) -> bool:
-    """Whether one program has the same values in both, as far as both know its keys."""
-    before, after = (dict(leaves(one)) for one in (config, paper))
-    shared = before.keys() & after.keys() - {"size", *PARTIAL}
-    return all(before[key] == after[key] for key in shared if not key.startswith("parts."))
+    """Whether the keys that both configs have, except `PARTIAL`, have the same values."""
+    ours, theirs = dict(leaves(config)), dict(leaves(paper))
+    shared = ours.keys() & theirs.keys() - {"size", *PARTIAL}
+    return all(ours[key] == theirs[key] for key in shared if not key.startswith("parts."))
 
 
 @functools.lru_cache
@@ -362,5 +372,5 @@ def _package_file(path: pathlib.Path):
 
 
 def is_drawn(config) -> bool:
-    """Whether the numbers of a run would be others with another seed."""
+    """Whether another seed would change the numbers of a run."""
     return bool(config.get("train", {}).get("seeds", ())) or "seed" in config.get("data", {})

@@ -8,9 +8,9 @@ import ml_collections
 
 from cgjax.core.errors import BadInput, shown
 
-# --- what a config key is: a default, one line of meaning, and the values it takes ----------------
-# Ranges and choices stand with the declaration. Every config is checked against them before
-# anything is written, so a family cannot forget to check what it declares.
+# --- a config key: a default, one line of meaning, and the values it takes ------------------------
+# The declaration holds the ranges and choices. Every config is checked against them before anything
+# is written, so a family cannot forget to check what it declares.
 
 
 LARGEST = 2**31 - 1  # steps, sizes and indices are 32-bit numbers on the device
@@ -19,19 +19,19 @@ PLURALS = {bool: "truth values", int: "whole numbers", float: "numbers", str: "w
 
 
 class Key(NamedTuple):
-    """The declaration of one key; of a tuple, `allows` judges every item."""
+    """The declaration of one key; for a tuple, `allows` is applied to every item."""
 
     default: Any
     doc: str
-    wanted: str  # the values it takes, in words; "" where its type says all
+    wanted: str  # the values it takes, in words; "" if the type is the only condition
     allows: Callable  # value -> bool
-    kind: type | None  # of the value, or of a tuple's items; None: `allows` judges
-    length: int | None  # tuples only; None: any but 0
+    kind: type | None  # of the value or of a tuple's items; None: only `allows` decides
+    length: int | None  # tuples only; None: any length but 0
     may_be_empty: bool  # tuples only
     distinct: bool  # tuples only: no item twice
-    is_axis: bool  # its items are replicas: a finished run can be given more of them
-    largest: int  # of whole numbers
-    is_traced: bool  # no shape and no constant of a program: points of a sweep may share one
+    is_axis: bool  # its items are replicas: more of them can be added to a finished run
+    largest: int  # largest absolute value of a whole number
+    is_traced: bool  # neither shape nor constant: points of a sweep may share a program
 
     @property
     def takes(self) -> str:
@@ -40,7 +40,7 @@ class Key(NamedTuple):
             kind = " ".join(filter(None, (str(self.length or ""), PLURALS.get(self.kind, "items"))))
         else:
             kind = "" if self.wanted.startswith("one of") else KINDS.get(self.kind, "")
-        return ", ".join(word for word in (kind, self.wanted) if word)
+        return ", ".join(filter(None, (kind, self.wanted)))
 
 
 def key(
@@ -63,16 +63,16 @@ def key(
     """Declares a key that takes values of the default's type.
 
     low, high: the least and the largest value; above: values must exceed it; choices: the words (or
-    numbers) it takes; test, wanted: any other condition, and how it reads; items: the type of a
-    tuple's items, where the default has none to show it; is_traced: the family's programs read it
-    from their replicas alone (`core.replicas.with_numbers`).
+    numbers) it takes; test, wanted: any other condition, and its description; items: the type of a
+    tuple's items, if the default is empty; is_traced: the family's programs read the value only
+    from their replicas (`core.replicas.with_numbers`).
     """
-    words = [wanted] if wanted else []
+    conditions = [wanted] if wanted else []
     if choices is not None:
-        words.append("one of " + ", ".join(map(str, choices)))
+        conditions.append("one of " + ", ".join(map(str, choices)))
     for limit, text in ((low, "at least"), (above, "above"), (high, "at most")):
         if limit is not None:
-            words.append(f"{text} {limit}")
+            conditions.append(f"{text} {limit}")
 
     def allows(value) -> bool:
         return (
@@ -90,13 +90,22 @@ def key(
         kind = type(default)
     largest = LARGEST if high is None else max(high, LARGEST)
     return Key(
-        default, doc, " and ".join(words), allows, kind if kind in KINDS else None, length,
-        may_be_empty, distinct or is_axis, is_axis, largest, is_traced,
-    )  # fmt: skip
+        default,
+        doc,
+        " and ".join(conditions),
+        allows,
+        kind if kind in KINDS else None,
+        length,
+        may_be_empty,
+        distinct or is_axis,
+        is_axis,
+        largest,
+        is_traced,
+    )
 
 
 def check(name: str, declared: Key, value) -> None:
-    """Raises BadInput, in one line, where the key does not take the value."""
+    """Raises BadInput, in one line, if the key does not take the value."""
     if isinstance(declared.default, tuple):
         if not isinstance(value, tuple):
             raise BadInput(f"config key '{name}' takes a tuple, not {shown(value)}")
@@ -123,7 +132,7 @@ def _check_item(name: str, declared: Key, item) -> None:
 
 
 def _is_of(item, kind) -> bool:
-    if kind is None:  # tuples inside tuples: the declaration's own test judges
+    if kind is None:  # tuples inside tuples: only the declaration's test decides
         return True
     if kind is float:
         return isinstance(item, (int, float)) and not isinstance(item, bool)
@@ -133,20 +142,20 @@ def _is_of(item, kind) -> bool:
 def _allowed(declared: Key, item) -> bool:
     try:
         return declared.allows(item)
-    except (TypeError, ValueError, KeyError, IndexError, OverflowError):  # of another form
+    except (TypeError, ValueError, KeyError, IndexError, OverflowError):  # item of another form
         return False
 
 
-# --- what a config declares -----------------------------------------------------------------------
+# --- the declarations of a config -----------------------------------------------------------------
 
 
 def base(family: str) -> ml_collections.ConfigDict:
-    """An empty config of a family, locked: a misspelt assignment fails at once."""
+    """An empty, locked config of a family: a misspelt assignment raises an error."""
     return ml_collections.ConfigDict({"family": family, "row": "demo", "size": "default"}).lock()
 
 
 def declare(config, keys: dict[str, Key]) -> None:
-    """Adds keys by dotted name, with their defaults; `config.check_values` holds it against them.
+    """Adds keys by dotted name, with their defaults; `config.check_values` checks them later.
 
     >>> declare(config, {"model.hidden": key(100, "units of each hidden layer", low=1)})
     """
@@ -159,19 +168,21 @@ def declare(config, keys: dict[str, Key]) -> None:
                     node[parent] = ml_collections.ConfigDict()
                 node = node[parent]
             node[last] = declared.default
-    # Beside the fields, not among them: what a key means is no part of a config's values.
+    # An attribute, not a field: declarations are not part of a config's values.
     object.__setattr__(config, "_declared", {**declared_keys(config), **keys})
 
 
 def undeclare(config, names) -> None:
-    """Takes keys away again, and sections that are empty without them."""
+    """Removes keys with their declarations, and sections that become empty."""
     remove(config, names)
-    rest = {name: one for name, one in declared_keys(config).items() if name not in set(names)}
+    rest = {
+        name: declared for name, declared in declared_keys(config).items() if name not in set(names)
+    }
     object.__setattr__(config, "_declared", rest)
 
 
 def remove(config, names) -> None:
-    """Takes keys away whose declarations stay: every part of the row has a value of its own."""
+    """Removes keys but not their declarations: every part of the row sets its own value."""
     with config.unlocked():
         for name in names:
             *parents, last = name.split(".")
@@ -189,27 +200,27 @@ def declare_parts(config, parts: dict) -> None:
     """`config.parts.<name>`: the keys in which each program of a row differs from the others.
 
     parts: {name: {"model.hidden": 100}}, or with a dict for each section.
-    Keys that every part sets are taken away from the row, where nothing would read them.
+    Keys that every part sets are removed from the row, because nothing reads them there.
     """
     with config.unlocked():
-        # One by one: a dict that two parts share would become one node, and an override of one
-        # part one of both.
+        # Each part gets its own ConfigDict: a dict that two parts share would become one node, and
+        # an override of one part would change both.
         config.parts = {
             name: ml_collections.ConfigDict(nested(part)) for name, part in parts.items()
         }
-    own = [set(keys(part)) for part in config.parts.values()]
-    remove(config, set.intersection(*own) if own else ())
+    part_keys = [set(keys(part)) for part in config.parts.values()]
+    remove(config, set.intersection(*part_keys) if part_keys else ())
 
 
 def copied(config) -> ml_collections.ConfigDict:
-    """A copy with its declarations."""
+    """A copy of the config, with its declarations."""
     copy = config.copy_and_resolve_references()
     object.__setattr__(copy, "_declared", declared_keys(config))
     return copy
 
 
 def declared_keys(config) -> dict[str, Key]:
-    """Every declaration of a config; those read back from a workdir have none."""
+    """Every declaration of a config; a config that is read from a workdir has none."""
     return config.__dict__.get("_declared", {})
 
 
@@ -229,19 +240,19 @@ def leaves(config, prefix: str = ""):
 
 
 def nested(flat: dict) -> dict:
-    """{"a.b": 1} as {"a": {"b": 1}}"""
-    found = {}
+    """{"a.b": 1} -> {"a": {"b": 1}}"""
+    tree = {}
     for name, value in flat.items():
         *parents, last = name.split(".")
-        node = found
+        node = tree
         for parent in parents:
             node = node.setdefault(parent, {})
         node[last] = value
-    return found
+    return tree
 
 
 class Dotted:
-    """A config by dotted names, as far as it is read and written like a dict."""
+    """Reads and writes a config like a dict of dotted names."""
 
     def __init__(self, config):
         self.config = config
@@ -257,8 +268,8 @@ class Dotted:
 
     def __getitem__(self, name):
         node = self.config
-        for word in name.split("."):
-            node = node[word]
+        for key_part in name.split("."):
+            node = node[key_part]
         return node
 
     def __setitem__(self, name, value):
@@ -266,26 +277,29 @@ class Dotted:
 
 
 def declare_training(config, in_epochs: bool = False) -> None:
-    """What `core.train.fit` reads: how long, how often, which seeds.
+    """Declares the keys that `core.train.fit` reads: duration, periods, seeds.
 
-    in_epochs: the row counts in passes over its data, which `config.in_steps` turns into steps.
+    in_epochs: the row counts passes over its data, which `config.in_steps` converts to steps.
     """
     unit = "epochs" if in_epochs else "steps"
     times = {"low": 0, "items": int, "may_be_empty": True, "distinct": True}
-    stay = f"{unit} whose checkpoints stay; of others the latest two"
+    stay = f"{unit} whose checkpoints stay; of the others only the latest two stay"
     declare(
         config,
         {
-            "train.seeds": key((0,), "replicas of one compiled program", low=0, high=2**32 - 1,
-                               is_axis=True),
+            "train.seeds": key(
+                (0,), "replicas of one compiled program", low=0, high=2**32 - 1, is_axis=True
+            ),
             "train.at_once": key(0, "replicas that run together, the others wait; 0: all", low=0),
-            "eval.at": key((), f"further evaluations, at these {unit} (0: before training)",
-                           **times),
-            "eval.keep": key((), f"{unit} whose evaluation's arrays are kept in evals/<step>.npz",
-                             **times),
+            "eval.at": key(
+                (), f"further evaluations, at these {unit} (0: before training)", **times
+            ),
+            "eval.keep": key(
+                (), f"{unit} whose evaluation's arrays are kept in evals/<step>.npz", **times
+            ),
             "checkpoint.keep": key((), stay, **times),
         },
-    )  # fmt: skip
+    )
     if in_epochs:
         declare(
             config,
@@ -309,6 +323,6 @@ def declare_training(config, in_epochs: bool = False) -> None:
 
 
 def declare_schedule(config) -> None:
-    """For rows whose learning rate (or anything else) follows a schedule to the end of training."""
+    """Declares the end of the schedule, for rows that schedule a learning rate or another value."""
     doc = "where the schedule ends, counted as training is; 0: with training"
     declare(config, {"optim.schedule_end": key(0, doc, low=0)})

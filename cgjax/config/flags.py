@@ -1,4 +1,4 @@
-"""Flags of the commands: whatever is wrong with them is one line."""
+"""Flags of the commands: every error is reported in one line."""
 
 import argparse
 
@@ -7,7 +7,7 @@ from cgjax.core.errors import BadInput, shown
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse, which would print its usage and leave, and take a flag's beginning for it."""
+    """argparse without abbreviated flags; an error raises BadInput, not usage text and an exit."""
 
     def __init__(self, **options):
         super().__init__(allow_abbrev=False, **options)
@@ -16,18 +16,18 @@ class Parser(argparse.ArgumentParser):
         raise BadInput(message)
 
     def parse(self, argv) -> argparse.Namespace:
-        """All flags; an unknown one is refused with the nearest."""
+        """Parses all flags; the error for an unknown flag suggests the nearest one."""
         flags, unknown = self.parse_known_args(argv)
         if unknown:
             raise BadInput(f"unknown argument {shown(unknown[0])}{self.near(unknown[0])}")
         return flags
 
-    def near(self, word: str) -> str:
-        """The flag that an unknown word may mean."""
+    def near(self, argument: str) -> str:
+        """The suggestion for an unknown argument."""
         known = [name for action in self._actions for name in action.option_strings[:1]]
-        return nearest(word.partition("=")[0], known)
+        return nearest(argument.partition("=")[0], known)
 
 
 def names(text: str) -> tuple[str, ...]:
     """ "a, b" -> ("a", "b")"""
-    return tuple(word.strip() for word in text.split(",") if word.strip())
+    return tuple(name.strip() for name in text.split(",") if name.strip())

@@ -1,4 +1,4 @@
-"""Overrides: `--config.a.b=text` becomes a value of the key's own type, or one line of refusal."""
+"""Overrides: `--config.a.b=text` becomes a value of the key's type, or a one-line error."""
 
 import ast
 import difflib
@@ -9,10 +9,10 @@ import ml_collections
 from cgjax.config.declare import declared_keys, keys, leaves
 from cgjax.core.errors import BadInput, shown
 
-# What the row is: under other words its numbers would be mislabelled.
+# These keys identify the row. An override of them would mislabel the numbers.
 FIXED = ("family", "row", "size", "study")
 
-# What people call things elsewhere, by the last word of a key: ours, the likeliest first.
+# Common names elsewhere -> the last part of our keys, the likeliest first.
 MEANINGS = {
     "learning_rate": ("lr", "lrs"), "eta": ("lr", "lrs"), "lrs": ("lr",), "lr": ("lrs",),
     "batch_size": ("batch",), "bs": ("batch",), "seed": ("seeds",), "n_seeds": ("seeds",),
@@ -29,26 +29,26 @@ MEANINGS = {
 }  # fmt: skip
 
 
-def nearest(word: str, words) -> str:
-    """`" (did you mean 'x'?)"`, or nothing when no word is close in meaning or spelling."""
-    words, last = list(words), word.split(".")[-1]
-    same = [name for name in words if name.split(".")[-1] == last]
+def nearest(unknown: str, known) -> str:
+    """`" (did you mean 'x'?)"`; empty if no known name is close in meaning or spelling."""
+    known, last = list(known), unknown.split(".")[-1]
+    same = [name for name in known if name.split(".")[-1] == last]
     meant = [
         name
         for meaning in MEANINGS.get(last, ())
-        for name in words
+        for name in known
         if name.split(".")[-1] == meaning
     ]
-    # A row's own keys before those of its parts.
+    # The row's keys come before those of its parts.
     close = sorted([*same, *meant], key=lambda name: name.startswith("parts."))[:3]
-    close = close or difflib.get_close_matches(word[:100], words, n=1, cutoff=0.5)
+    close = close or difflib.get_close_matches(unknown[:100], known, n=1, cutoff=0.5)
     return f" (did you mean {' or '.join(map(repr, close))}?)" if close else ""
 
 
 def override(config: ml_collections.ConfigDict, name: str, text: str) -> None:
-    """Sets `a.b.c` from command-line text, in the type it already has.
+    """Sets `a.b.c` from command-line text; the type of the value stays.
 
-    A part may be given any key of its row: `parts.addition.optim.stop`.
+    Any key of the row can be set for one part: `parts.addition.optim.stop`.
     """
     inner = part_of(config, name)[1] or name
     if inner in FIXED:
@@ -56,13 +56,15 @@ def override(config: ml_collections.ConfigDict, name: str, text: str) -> None:
     if inner == name:
         refuse_shadowed(config, name)
     defaults = {key: declared.default for key, declared in declared_keys(config).items()}
-    own = dict(leaves(config))
-    if name in own:
-        old = own[name]
-    elif inner != name and inner in (known := defaults | own) and not inner.startswith("parts."):
+    present = dict(leaves(config))
+    if name in present:
+        old = present[name]
+    elif (
+        inner != name and inner in (known := defaults | present) and not inner.startswith("parts.")
+    ):
         old = known[inner]
     else:
-        raise BadInput(_unknown(name, list(own)))
+        raise BadInput(_unknown_message(name, list(present)))
     value = _parse(name, text, old)
     node = config
     with config.unlocked():
@@ -74,7 +76,7 @@ def override(config: ml_collections.ConfigDict, name: str, text: str) -> None:
         node[last] = value
 
 
-def _unknown(name: str, known: list[str]) -> str:
+def _unknown_message(name: str, known: list[str]) -> str:
     inside = [key for key in known if key.startswith(f"{name}.")]
     if inside:
         return f"config key '{name}' is a section: set one of {', '.join(inside[:8])}"
@@ -82,7 +84,7 @@ def _unknown(name: str, known: list[str]) -> str:
 
 
 def part_of(config, name: str) -> tuple[str, str]:
-    """`"parts.addition.optim.lr"` -> ("addition", "optim.lr"), else two empty words."""
+    """`"parts.addition.optim.lr"` -> ("addition", "optim.lr"), else two empty strings."""
     head, _, rest = name.partition(".")
     part, _, inner = rest.partition(".")
     if head == "parts" and part in config.get("parts", {}):
@@ -91,8 +93,8 @@ def part_of(config, name: str) -> tuple[str, str]:
 
 
 def refuse_shadowed(config, name: str) -> None:
-    """A key that some part sets for itself must be set there."""
-    owners = [part for part, own in config.get("parts", {}).items() if name in keys(own)]
+    """Raises BadInput if a part sets the key: then the key must be set in the part."""
+    owners = [part for part, node in config.get("parts", {}).items() if name in keys(node)]
     if owners:
         instead = ", ".join(f"parts.{part}.{name}" for part in config.parts)
         raise BadInput(
@@ -112,19 +114,26 @@ def _parse(name: str, text: str, old):
             return int(text)
         if isinstance(old, float):
             return float(text)
-        words = old and all(isinstance(item, str) for item in old)
-        if words and re.fullmatch(r"[\w.+-]+(\s*,\s*[\w.+-]+)*,?", text):  # without quotes
+        takes_strings = old and all(isinstance(item, str) for item in old)
+        if takes_strings and re.fullmatch(r"[\w.+-]+(\s*,\s*[\w.+-]+)*,?", text):  # no quotes
             return tuple(re.findall(r"[\w.+-]+", text))
         return _tuples(ast.literal_eval(text.strip()), old)
-    except (ArithmeticError, LookupError, MemoryError, RecursionError, SyntaxError, TypeError,
-            ValueError):  # fmt: skip
+    except (
+        ArithmeticError,
+        LookupError,
+        MemoryError,
+        RecursionError,
+        SyntaxError,
+        TypeError,
+        ValueError,
+    ):
         raise BadInput(
             f"config key '{name}' takes {kinds[type(old)]}, not {shown(text)} (now {shown(old)})"
         ) from None
 
 
 def _tuples(value, old):
-    """Lists and single values as tuples; whole numbers as floats where the old items are floats."""
+    """Lists and single values become tuples; integers become floats if the old items are floats."""
     if isinstance(value, (dict, set)):
         raise ValueError
     if not isinstance(value, (tuple, list)):
@@ -132,7 +141,10 @@ def _tuples(value, old):
     as_float = bool(old) and all(isinstance(item, float) for item in old)
     whole = (int,) if as_float else ()
     return tuple(
-        _tuples(item, ()) if isinstance(item, (tuple, list))
-        else float(item) if type(item) in whole else item
+        _tuples(item, ())
+        if isinstance(item, (tuple, list))
+        else float(item)
+        if type(item) in whole
+        else item
         for item in value
-    )  # fmt: skip
+    )

@@ -1,8 +1,9 @@
-"""Whose workdir is it? A folder belongs to one config once something is trained in it.
+"""The owner of a workdir: once something is trained in a folder, it belongs to that config.
 
-The same config resumes. Replicas (seeds, and whatever a row declares as an axis) can be added, and
-some of those that were trained can be asked for. `--extend` trains longer; everything else needs a
-folder of its own, because results would otherwise stand under a config that did not make them.
+The same config resumes. Replicas (seeds, and every other key that a row declares as an axis) can be
+added. Naming a subset of the trained replicas only reads them. `--extend` trains longer. Every
+other change needs a new folder; otherwise results would stand under a config that did not produce
+them.
 """
 
 import json
@@ -16,31 +17,32 @@ from cgjax.core import hosts
 from cgjax.core.errors import BadInput, first_line
 from cgjax.core.workdir import ASIDE, LOCK, disk_errors, is_owned, read_json, write_atomic
 
-# What --extend may change: the length, and when to evaluate and save (the key's last two words).
+# --extend may change the length and the times of evaluations and checkpoints. Names are the last
+# two parts of a key.
 LENGTHS = ("train.steps", "train.epochs")
 PERIODS = (
     "eval.every", "eval.epochs", "eval.at", "eval.keep",
     "checkpoint.every", "checkpoint.epochs", "checkpoint.keep",
 )  # fmt: skip
-MEND = "put back a copy of it, or begin again with --start_anew (what is there is kept aside)"
+MEND = "restore a copy of it, or begin again with --start_anew (which keeps the old files aside)"
 
 
-class Claim(NamedTuple):
+class Ownership(NamedTuple):
     """What a command may do in a workdir."""
 
-    config: Any  # of the command, with the end of the schedule where the run was extended
-    reads_only: bool  # some of the trained replicas are asked for: nothing is written
+    config: Any  # of the command; with the end of the schedule if the run was extended
+    reads_only: bool  # a subset of the trained replicas is named: nothing is written
     came_from: list  # earlier configs of an extended run: [{"config_hash", "changed"}]
-    changed: list  # what --extend changes now
+    changed: list  # differences that --extend applies now
 
 
-def compare(workdir: pathlib.Path, config, extend: bool = False) -> Claim:
-    """Holds the config against the one that the workdir belongs to; only reads."""
+def compare(workdir: pathlib.Path, config, extend: bool = False) -> Ownership:
+    """Compares the config with the owner of the workdir; only reads."""
     if not is_owned(workdir):
         if extend:
             raise BadInput(f"nothing is trained in '{workdir}': there is nothing to --extend")
-        _check_stranger(workdir / "config.json")
-        return Claim(config, False, [], [])
+        _check_foreign_file(workdir / "config.json")
+        return Ownership(config, False, [], [])
     if not any(
         (workdir / name).exists() for name in ("config.json", "results.json", "checkpoints")
     ):
@@ -50,8 +52,11 @@ def compare(workdir: pathlib.Path, config, extend: bool = False) -> Claim:
     _keep_schedule(old, config, extended=bool(came_from))
     axes = {name for name, key in declared_keys(config).items() if key.is_axis}
     new = _new_parts(workdir, old, config)
-    changed = [line for line in configs.differences(old, config)
-               if _name(line) not in axes and not _name(line).startswith(new)]  # fmt: skip
+    changed = [
+        line
+        for line in configs.differences(old, config)
+        if _name(line) not in axes and not _name(line).startswith(new)
+    ]
     if changed:
         _check_extension(workdir, old, config, changed, extend)
     reads_only = _compare_axes(workdir, old, config, axes)
@@ -59,47 +64,52 @@ def compare(workdir: pathlib.Path, config, extend: bool = False) -> Claim:
         raise BadInput("--extend trains every replica: name all of them")
     if reads_only and new:
         raise BadInput(f"'{workdir}' lacks parts, which are trained for all replicas: name all")
-    return Claim(config, reads_only, came_from, changed)
+    return Ownership(config, reads_only, came_from, changed)
 
 
-def claim(workdir: pathlib.Path, config, extend: bool = False) -> Claim:
-    """`compare`, and config.json written where the command trains; of several hosts, by the first.
+def take_ownership(workdir: pathlib.Path, config, extend: bool = False) -> Ownership:
+    """Calls `compare` and, if the command trains, writes config.json.
 
-    The others take over what it found.
+    Of several hosts only the first does this, and sends the result to the others.
     """
     if not hosts.several():
-        return _claim(workdir, config, extend)
-    found = hosts.from_writer(lambda: _told(_claim(workdir, config, extend)))
-    config, ours = copied(config), found.config
-    if "schedule_end" in ours.get("optim", {}):
-        config.optim.schedule_end = ours.optim.schedule_end
-    if odd := configs.differences(ours, config):
+        return _take_ownership(workdir, config, extend)
+    ownership = hosts.from_writer(
+        lambda: _without_declarations(_take_ownership(workdir, config, extend))
+    )
+    config, writer_config = copied(config), ownership.config
+    if "schedule_end" in writer_config.get("optim", {}):
+        config.optim.schedule_end = writer_config.optim.schedule_end
+    if odd := configs.differences(writer_config, config):
         raise BadInput(f"host 0 was given another config ({'; '.join(odd)}): give all the same")
-    return found._replace(config=config)
+    return ownership._replace(config=config)
 
 
-def _told(found: Claim) -> Claim:
-    """As it can be sent: without the declarations of its config, which hold functions."""
-    return found._replace(config=configs.from_json(configs.to_json(found.config)))
+def _without_declarations(ownership: Ownership) -> Ownership:
+    """A form that can be sent: the declarations of the config hold functions."""
+    return ownership._replace(config=configs.from_json(configs.to_json(ownership.config)))
 
 
-def _claim(workdir: pathlib.Path, config, extend: bool) -> Claim:
-    found = compare(workdir, config, extend)
-    if found.reads_only:
-        return found
-    if found.changed:
-        last = {"config_hash": configs.fingerprint(read_config(workdir)), "changed": found.changed}
-        found = found._replace(came_from=[*found.came_from, last])
-        past = json.dumps({"came_from": found.came_from}, indent=1)
+def _take_ownership(workdir: pathlib.Path, config, extend: bool) -> Ownership:
+    ownership = compare(workdir, config, extend)
+    if ownership.reads_only:
+        return ownership
+    if ownership.changed:
+        last = {
+            "config_hash": configs.fingerprint(read_config(workdir)),
+            "changed": ownership.changed,
+        }
+        ownership = ownership._replace(came_from=[*ownership.came_from, last])
+        past = json.dumps({"came_from": ownership.came_from}, indent=1)
         write_atomic(workdir / "extensions.json", past)
-    path, text = workdir / "config.json", configs.to_json(found.config)
+    path, text = workdir / "config.json", configs.to_json(ownership.config)
     if not path.exists() or path.read_bytes() != text.encode():
         write_atomic(path, text)
-    return found
+    return ownership
 
 
 def read_config(workdir: pathlib.Path):
-    """The config that a workdir belongs to."""
+    """The config that owns a workdir."""
     path = workdir / "config.json"
     try:
         config = configs.from_json(json.dumps(read_json(path, MEND)))
@@ -107,33 +117,35 @@ def read_config(workdir: pathlib.Path):
         raise BadInput(f"cannot read '{path}': {first_line(error)}; {MEND}") from None
     for name in ("family", "row", "size"):
         if not isinstance(config.get(name), str):
-            raise BadInput(f"'{path}' names no {name}: {MEND}")
+            raise BadInput(f"'{path}' has no {name}: {MEND}")
     return config
 
 
 def start_anew(workdir: pathlib.Path) -> pathlib.Path | None:
-    """Moves everything in the workdir into a sub-folder; None where nothing was there."""
-    there = [
+    """Moves everything in the workdir into a sub-folder; None if the workdir is empty."""
+    contents = [
         path for path in workdir.iterdir() if path.name != LOCK and not path.name.startswith(ASIDE)
     ]
-    if not there:
+    if not contents:
         return None
     number = 1
     while (target := workdir / f"{ASIDE}{number}").exists():
         number += 1
     with disk_errors(target):
         target.mkdir()
-        for path in there:
+        for path in contents:
             os.replace(path, target / path.name)
     return target
 
 
 def _new_parts(workdir, old, config) -> tuple[str, ...]:
-    """How the keys of parts begin that a row gains; none of those it has may be left out."""
+    """Prefixes of the keys of added parts; raises BadInput if an existing part is left out."""
     had, asked = set(old.get("parts", {})), set(config.get("parts", {}))
     if had - asked:
-        raise BadInput(f"'{workdir}' holds the parts {', '.join(sorted(had))}: name all of them "
-                       "(others can be added), or use a new --workdir")  # fmt: skip
+        raise BadInput(
+            f"'{workdir}' holds the parts {', '.join(sorted(had))}: name all of them "
+            "(others can be added), or use a new --workdir"
+        )
     return tuple(f"parts.{name}." for name in sorted(asked - had)) if had else ()
 
 
@@ -141,16 +153,16 @@ def _name(line: str) -> str:
     return line.partition(":")[0]
 
 
-def _check_stranger(path: pathlib.Path) -> None:
-    """A config.json of something else is not ours to replace."""
+def _check_foreign_file(path: pathlib.Path) -> None:
+    """Raises BadInput for a config.json of another program, which must not be replaced."""
     if not path.exists():
         return
     try:
         known = read_json(path)
-    except BadInput:  # torn by a kill, before anything was trained
+    except BadInput:  # torn when a run was killed before it trained anything
         known = {"family": "", "row": "", "size": ""} if not path.is_dir() else {}
     if not {"family", "row", "size"} <= set(known):
-        raise BadInput(f"'{path}' is no config of a run: choose another --workdir")
+        raise BadInput(f"'{path}' is not a run's config.json: choose another --workdir")
 
 
 def _read_past(workdir: pathlib.Path) -> list:
@@ -158,13 +170,13 @@ def _read_past(workdir: pathlib.Path) -> list:
     if not path.exists():
         return []
     past = read_json(path, MEND).get("came_from")
-    if not isinstance(past, list) or not past or not all(isinstance(one, dict) for one in past):
-        raise BadInput(f"'{path}' does not say what the run came from: {MEND}")
+    if not isinstance(past, list) or not past or not all(isinstance(item, dict) for item in past):
+        raise BadInput(f"'{path}' does not list the earlier configs of the run: {MEND}")
     return past
 
 
 def _keep_schedule(old, config, extended: bool) -> None:
-    """A run that trains longer keeps the schedule it began with, and says where that ends."""
+    """Sets schedule_end to the old end, so that a run that trains longer keeps its schedule."""
     if "schedule_end" not in config.get("optim", {}) or config.optim.schedule_end:
         return
     length = "train.epochs" if "epochs" in config.train else "train.steps"
@@ -178,11 +190,11 @@ def _keep_schedule(old, config, extended: bool) -> None:
 
 
 def _check_extension(workdir, old, config, changed: list[str], extend: bool) -> None:
-    def is_one_of(name, words):
-        return ".".join(name.split(".")[-2:]) in words
+    def is_one_of(name, endings):
+        return ".".join(name.split(".")[-2:]) in endings
 
     names = [_name(line) for line in changed]
-    # The end of the schedule moves with the length, by _keep_schedule.
+    # `_keep_schedule` sets the end of the schedule when the length changes.
     may_change = (*LENGTHS, *PERIODS, "optim.schedule_end")
     odd = [line for line in changed if not is_one_of(_name(line), may_change)]
     if odd:
@@ -205,7 +217,7 @@ def _check_extension(workdir, old, config, changed: list[str], extend: bool) -> 
 
 
 def _compare_axes(workdir, old, config, axes) -> bool:
-    """Whether only some of the trained replicas are asked for; refuses a mixture of old and new."""
+    """Whether a subset of the trained replicas is named; a mix of old and new ones is an error."""
     before, after = dict(leaves(old)), dict(leaves(config))
     fewer, more = [], []
     for name in sorted(axes):

@@ -1,1 +1,1 @@
-"""What every run needs, and no science."""
+"""What every run needs: the training loop, checkpoints, logs, devices, hosts. No science."""

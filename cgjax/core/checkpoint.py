@@ -1,7 +1,7 @@
-"""Checkpoints: Orbax, the latest two, every leaf with a checksum that is verified on restore.
+"""Checkpoints by Orbax: the latest two are kept; restore verifies a checksum of every leaf.
 
-A *group* is the replicas that were trained together; each has a folder of its own under
-`checkpoints/`, and beside it a json file with their names.
+A *group* is a set of replicas that were trained together. Each group has a folder under
+`checkpoints/`, and next to it a json file with the names of its replicas.
 """
 
 import json
@@ -25,31 +25,31 @@ from cgjax.core.errors import BadInput, first_line
 from cgjax.core.logging import Metrics
 
 log = logging.getLogger("cgjax")
-# Orbax narrates its saves, and prints tracebacks of threads whose errors it raises afterwards.
+# Orbax logs every save, and tracebacks of threads whose errors it raises later anyway.
 logging.getLogger("absl").setLevel(logging.CRITICAL)
 
 
 def silence_echoes() -> None:
-    """For programs: no tracebacks from storage threads that outlive the call that has failed.
+    """For commands: suppresses tracebacks of storage threads that outlive a failed call.
 
-    They report to an event loop that is closed by then; the failure itself was raised before.
+    These threads find their event loop closed; the failure itself has already been raised.
     """
     hook = sys.unraisablehook
 
-    def filtered(found):
-        if str(found.exc_value) != "Event loop is closed":
-            hook(found)
+    def filtered(unraisable):
+        if str(unraisable.exc_value) != "Event loop is closed":
+            hook(unraisable)
 
     sys.unraisablehook = filtered
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 
 
 class Damaged(Exception):
-    """A checkpoint whose files cannot be read, or are not what was written."""
+    """A checkpoint whose files cannot be read or have changed since they were written."""
 
 
 class Saved(NamedTuple):
-    """One checkpoint as it was written."""
+    """One checkpoint, as saved."""
 
     leaves: dict  # {"params/dense_0/kernel": array [R, ...], ...} on the host
     meta: dict  # step, steps, finished, part, replicas, wall_s, log, checksums, crc
@@ -59,7 +59,7 @@ class Saved(NamedTuple):
 
 
 def steps(folder: pathlib.Path) -> list[int]:
-    """The steps that were saved in a group's folder, newest first."""
+    """The saved steps in a group's folder, newest first."""
     if not folder.is_dir():
         return []
     return sorted(
@@ -68,16 +68,16 @@ def steps(folder: pathlib.Path) -> list[int]:
 
 
 def read(folder: pathlib.Path, step: int) -> Saved:
-    """The checkpoint of one step, every checksum verified; nothing is written.
+    """Reads the checkpoint of one step and verifies every checksum; writes nothing.
 
-    Raises Damaged where a file is missing, unreadable or changed. Anything else (memory, devices,
-    permissions) is no damage and propagates.
+    Raises Damaged if a file is missing, malformed or changed. Other failures (memory, devices,
+    permissions) do not mean damage and propagate.
     """
-    place = pathlib.Path(folder).absolute() / str(step)
+    step_folder = pathlib.Path(folder).absolute() / str(step)
     try:
-        # As it was saved, without a target: what can fail here lies in the files alone.
-        meta = _reader(ocp.JsonCheckpointHandler()).restore(place / "meta")
-        leaves = _reader(ocp.PyTreeCheckpointHandler()).restore(place / "state")
+        # Restored without a target tree, so that only the files themselves can cause an error.
+        meta = _reader(ocp.JsonCheckpointHandler()).restore(step_folder / "meta")
+        leaves = _reader(ocp.PyTreeCheckpointHandler()).restore(step_folder / "state")
         sums = meta["checksums"]
         wrong = sorted(set(sums) ^ set(leaves))
         wrong += [
@@ -86,19 +86,19 @@ def read(folder: pathlib.Path, step: int) -> Saved:
         if wrong:
             raise Damaged(f"checksum of '{wrong[0]}' does not match")
         _check_meta(leaves, meta, step)
-        if meta.get("crc", found := _meta_crc(meta)) != found:  # older checkpoints have none
+        if meta.get("crc", crc := _meta_crc(meta)) != crc:  # optional: a checkpoint may have no crc
             raise Damaged("checksum of its meta does not match")
     except (ValueError, KeyError, TypeError, FileNotFoundError, NotADirectoryError) as error:
         raise Damaged(first_line(error)) from None
     except OSError as error:
-        raise BadInput(f"cannot read '{place}': {error.strerror or error}") from None
+        raise BadInput(f"cannot read '{step_folder}': {error.strerror or error}") from None
     return Saved(leaves, meta)
 
 
-def _alone():
-    """For Orbax: of several hosts, the first reads and writes, and the others do not wait for it.
+def _host_0_only():
+    """Orbax options: host 0 alone reads and writes, and the other hosts do not wait for it.
 
-    What is written is the same for any number of hosts and devices.
+    The files are the same for any number of hosts and devices.
     """
     if not hosts.several():
         return ocp.options.MultiprocessingOptions()
@@ -108,18 +108,21 @@ def _alone():
 
 
 def _reader(handler) -> ocp.Checkpointer:
-    return ocp.Checkpointer(handler, multiprocessing_options=_alone())
+    return ocp.Checkpointer(handler, multiprocessing_options=_host_0_only())
 
 
 def _check_meta(leaves: dict, meta: dict, step: int) -> None:
-    """What is said of a state must follow from it: its step, its replicas, whether it is done."""
+    """Checks that meta agrees with the state: step, number of replicas, whether it is finished."""
     running = (leaves["died_at"] < 0) & ~leaves["done"]
-    said = (meta["step"], len(meta["replicas"]), bool(meta["finished"]))
-    over = step >= meta["steps"] or not running.any()
+    summary = (meta["step"], len(meta["replicas"]), bool(meta["finished"]))
+    finished = step >= meta["steps"] or not running.any()
     if missing := {"part", "wall_s", "log"} - set(meta):
-        raise Damaged(f"its meta says no {missing.pop()}")
-    if said != (step, len(running), over) or int(leaves["step"]) != step:
-        raise Damaged(f"its meta says {said} of a state at step {int(leaves['step'])}")
+        raise Damaged(f"its meta lacks '{missing.pop()}'")
+    if summary != (step, len(running), finished) or int(leaves["step"]) != step:
+        raise Damaged(
+            f"its meta gives (step, replicas, finished) = {summary} for a state at step "
+            f"{int(leaves['step'])} with {len(running)} replicas"
+        )
 
 
 def _meta_crc(meta: dict) -> int:
@@ -128,17 +131,17 @@ def _meta_crc(meta: dict) -> int:
 
 
 def place(saved: Saved, like, rows=None, where: str = ""):
-    """The state as `like` (a tree of ShapeDtypeStructs with shardings) asks for it.
+    """The saved state with the structure, shapes and shardings of `like` (ShapeDtypeStructs).
 
-    rows: replicas to take, in this order. What 8 devices saved opens on one.
+    rows: replicas to take, in this order. A checkpoint from 8 devices can be placed on one.
     """
     named = tree.flat(like)
-    if odd := sorted(set(named) ^ set(saved.leaves)):
+    if unmatched := sorted(set(named) ^ set(saved.leaves)):
         raise BadInput(
-            f"{where} is of another model (leaf '{odd[0]}'): use a new --workdir, "
+            f"{where} is of another model (leaf '{unmatched[0]}'): use a new --workdir, "
             "or the config that trained it"
         )
-    found = {}
+    placed = {}
     for name, wanted in named.items():
         leaf = saved.leaves[name]
         leaf = leaf if rows is None or name == "step" else leaf[rows]
@@ -147,60 +150,64 @@ def place(saved: Saved, like, rows=None, where: str = ""):
                 f"{where} is of another model ('{name}' is {leaf.dtype}{list(leaf.shape)}, not "
                 f"{wanted.dtype}{list(wanted.shape)}): use a new --workdir"
             )
-        found[name] = parallel.put(leaf, wanted.sharding)
-    return tree.unflat(found, like)
+        placed[name] = parallel.put(leaf, wanted.sharding)
+    return tree.unflat(placed, like)
 
 
 def open_finished(part_folder: pathlib.Path, names: list[str], step=None) -> tuple[dict, dict]:
     """Reads the replicas `names` of one trained part: (leaves [R, ...] by name, steps by replica).
 
-    step: None opens a finished run only; "latest" any run as it stands; a number one of the steps
-    that were kept. Takes no lock and writes nothing.
+    step: None requires a finished run; "latest" opens the newest checkpoint of any run; a number
+    opens that step, if it was kept. Takes no lock and writes nothing.
     """
-    found, at, where = {}, {}, pathlib.Path(part_folder) / "checkpoints"
+    by_replica, at, folder = {}, {}, pathlib.Path(part_folder) / "checkpoints"
     missing = set(names)
-    for group in begun(where):
+    for group in begun(folder):
         wanted = [name for name in group.replicas if name in missing]
         if not wanted:
             continue
-        saved = open_group(where / group.folder, step)
+        saved = open_group(folder / group.folder, step)
         rows = {name: row for row, name in enumerate(saved.meta["replicas"])}
         for name in wanted:
-            found[name] = {
+            by_replica[name] = {
                 leaf: value if leaf == "step" else value[rows[name]]
                 for leaf, value in saved.leaves.items()
             }
             at[name] = saved.meta["step"]
         missing -= set(wanted)
     if missing:
-        raise BadInput(f"'{part_folder}' has not trained {_some(sorted(missing))}: run it first")
-    stacked = {leaf: np.stack([found[name][leaf] for name in names]) for leaf in found[names[0]]}
+        raise BadInput(
+            f"'{part_folder}' has not trained {_shortened(sorted(missing))}: run it first"
+        )
+    stacked = {
+        leaf: np.stack([by_replica[name][leaf] for name in names]) for leaf in by_replica[names[0]]
+    }
     return stacked, at
 
 
 def open_group(folder: pathlib.Path, step=None) -> Saved:
-    """One group's checkpoint, `step` as of `open_finished`."""
-    for _ in range(3):  # a live run may delete what was listed a moment ago
-        known = steps(folder)
-        if isinstance(step, int) and step not in known:
-            raise BadInput(f"'{folder}' holds no step {step}: there are {known}")
-        if not known:
+    """One group's checkpoint; step as in `open_finished`."""
+    for _ in range(3):  # a live run may delete a checkpoint between its listing and its reading
+        saved_steps = steps(folder)
+        if isinstance(step, int) and step not in saved_steps:
+            raise BadInput(f"'{folder}' holds no step {step}: the saved steps are {saved_steps}")
+        if not saved_steps:
             raise BadInput(f"'{folder}' holds no checkpoint yet: run its command first")
-        wanted = step if isinstance(step, int) else known[0]
+        wanted = step if isinstance(step, int) else saved_steps[0]
         try:
             saved = read(folder, wanted)
         except Damaged as error:
             if wanted in steps(folder):
                 raise BadInput(
                     f"checkpoint {wanted} in '{folder}' is damaged ({error}): "
-                    "run the same command again to go on from the one before"
+                    "run the same command again to resume from the previous checkpoint"
                 ) from None
             continue
         if step is None and not saved.meta["finished"]:
             raise BadInput(
-                f"the run in '{folder.parent.parent}' is not finished: it stands at step "
-                f"{wanted:,} of {saved.meta['steps']:,}; run its command again, or open it as it "
-                'is with step="latest"'
+                f"the run in '{folder.parent.parent}' is not finished: it is at step "
+                f"{wanted:,} of {saved.meta['steps']:,}; run its command again, or open its newest "
+                'checkpoint with step="latest"'
             )
         return saved
     raise BadInput(f"'{folder}' changes while it is read: try again")
@@ -217,24 +224,24 @@ class Checkpoints:
         self.keep, self.manager = keep, None
 
     def restore(self) -> Saved | None:
-        """The newest sound checkpoint; None if nothing was saved. Damaged ones are set aside."""
+        """The newest undamaged checkpoint; None if nothing was saved. Renames damaged ones."""
         for step in steps(self.folder):
             try:
                 return read(self.folder, step)
             except Damaged as error:
-                log.warning("checkpoint %d is damaged (%s); trying the one before", step, error)
+                log.warning("checkpoint %d is damaged (%s); trying the previous one", step, error)
                 self._set_aside(step)
         if any(self.folder.parent.glob(f"damaged-{self.folder.name}-*")):
             raise BadInput(
-                f"no sound checkpoint is left in '{self.folder}': put back a copy, or train from "
-                "the beginning with --start_anew (what is there is kept aside)"
+                f"all checkpoints in '{self.folder}' are damaged: restore a copy, or train from "
+                "the beginning with --start_anew (it moves the old files aside)"
             )
         return None
 
     def save(self, step: int, state, meta: dict) -> None:
-        """Snapshots the state now and writes it while training goes on."""
+        """Copies the state now and writes it in the background while training continues."""
         if hosts.several():
-            state = parallel.fetch(state)  # by all, before the first host goes on alone
+            state = parallel.fetch(state)  # a collective: all hosts take part before host 0 writes
         if not hosts.is_writer():
             return
         with workdir.disk_errors(self.folder):
@@ -255,10 +262,10 @@ class Checkpoints:
 
     def _open(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        stays = [policies.LatestN(2), policies.CustomSteps(list(self.keep))]
+        kept_steps = [policies.LatestN(2), policies.CustomSteps(list(self.keep))]
         options = ocp.CheckpointManagerOptions(
-            preservation_policy=policies.AnyPreservationPolicy(stays),
-            multiprocessing_options=_alone(),
+            preservation_policy=policies.AnyPreservationPolicy(kept_steps),
+            multiprocessing_options=_host_0_only(),
             create=False,
         )
         self.manager = ocp.CheckpointManager(self.folder, options=options)
@@ -275,8 +282,7 @@ class Checkpoints:
             self.manager.close()
 
     def _set_aside(self, step: int) -> None:
-        # Kept for inspection, under a name that is no step: a later save of the same step must not
-        # find it in its way.
+        # Kept for inspection under another name, so that the same step can be saved again.
         target = self.folder.parent / f"damaged-{self.folder.name}-{step}"
         with workdir.disk_errors(target):
             shutil.rmtree(target, ignore_errors=True)
@@ -287,45 +293,51 @@ class Checkpoints:
 
 
 class Group(NamedTuple):
-    """Replicas that are trained as one program, by name."""
+    """Names of the replicas that are trained as one program, and their checkpoint folder."""
 
     folder: str
     replicas: tuple[str, ...]
 
 
 def group_of(names) -> Group:
-    """A group of replicas; `("seed 0", "seed 1", "seed 7")` lives in "seeds_0-1_7"."""
+    """The group of these replicas; the folder of ("seed 0", "seed 1", "seed 7") is "seeds_0-1_7".
+
+    If other numbers than the seed identify a replica, or if the name is long, it ends in a hash.
+    """
     names = tuple(names)
     seeds = [re.fullmatch(r"seed (\d+)", name) for name in names]
-    runs = []
+    ranges = []
     for seed in sorted({int(re.match(r"seed (\d+)", name)[1]) for name in names}):
-        if runs and seed == runs[-1][1] + 1:
-            runs[-1][1] = seed
+        if ranges and seed == ranges[-1][1] + 1:
+            ranges[-1][1] = seed
         else:
-            runs.append([seed, seed])
-    folder = "seeds_" + "_".join(f"{a}" if a == b else f"{a}-{b}" for a, b in runs)
+            ranges.append([seed, seed])
+    folder = "seeds_" + "_".join(f"{a}" if a == b else f"{a}-{b}" for a, b in ranges)
     if not all(seeds) or len(folder) > 80:
         folder = f"{folder[:60]}.{zlib.crc32(json.dumps(sorted(names)).encode()):08x}"
     return Group(folder, names)
 
 
 def begun(folder: pathlib.Path) -> list[Group]:
-    """The groups that training has begun with; no replica is in two of them."""
-    found, seen = [], {}
+    """The groups whose training has begun; checks that no replica is in two of them."""
+    groups_begun, file_of = [], {}
     for path in sorted(folder.glob("seeds_*.json")):
-        replicas = workdir.read_json(path, "put back a copy, or use --start_anew").get("replicas")
+        replicas = workdir.read_json(path, "restore a copy, or use --start_anew").get("replicas")
         if not isinstance(replicas, list) or not all(isinstance(name, str) for name in replicas):
-            raise BadInput(f"'{path}' does not list replicas: put back a copy, or use --start_anew")
+            raise BadInput(f"'{path}' does not list replicas: restore a copy, or use --start_anew")
         for name in replicas:
-            if name in seen:
-                raise BadInput(f"{name} is in both '{seen[name]}' and '{path.name}' of '{folder}'")
-            seen[name] = path.name
-        found.append(Group(path.name.removesuffix(".json"), tuple(replicas)))
-    return found
+            if name in file_of:
+                raise BadInput(
+                    f"{name} is in both '{file_of[name]}' and '{path.name}' of '{folder}': "
+                    "restore a copy, or use --start_anew"
+                )
+            file_of[name] = path.name
+        groups_begun.append(Group(path.name.removesuffix(".json"), tuple(replicas)))
+    return groups_begun
 
 
 def begin(folder: pathlib.Path, group: Group) -> None:
-    """Notes which replicas a group holds."""
+    """Writes the json file that lists a group's replicas."""
     if not hosts.is_writer():
         return
     with workdir.disk_errors(folder):
@@ -334,20 +346,20 @@ def begin(folder: pathlib.Path, group: Group) -> None:
 
 
 def groups(folder: pathlib.Path, names) -> list[Group]:
-    """Who trains with whom: the groups already begun that hold any of `names`, then the rest."""
-    old = begun(folder)
-    known = {name for group in old for name in group.replicas}
-    rest = [name for name in names if name not in known]
-    wanted = [group for group in old if set(group.replicas) & set(names)]
-    return wanted + ([group_of(rest)] if rest else [])
+    """Groups that cover `names`: those already begun, then one group of all other replicas."""
+    old_groups = begun(folder)
+    old_names = {name for group in old_groups for name in group.replicas}
+    new_names = [name for name in names if name not in old_names]
+    wanted = [group for group in old_groups if set(group.replicas) & set(names)]
+    return wanted + ([group_of(new_names)] if new_names else [])
 
 
-def _some(names: list[str]) -> str:
+def _shortened(names: list[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def abstract(state_shapes, sharding_of):
-    """ShapeDtypeStructs with shardings, from the shapes of a state."""
+    """The shapes of a state as ShapeDtypeStructs with shardings, for `place`."""
     return jax.tree.map(
         lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
         state_shapes,
@@ -355,41 +367,41 @@ def abstract(state_shapes, sharding_of):
     )
 
 
-# --- trained networks, read back: what `cgjax.load` returns for every family ----------------------
+# --- reading trained networks: for `cgjax.load` of every family -----------------------------------
 
 
 class Loaded(NamedTuple):
-    """Networks of a run, opened for reading."""
+    """The trained networks of a run."""
 
     predict: Callable  # params, inputs -> outputs, for one replica
     params: Any  # leading axis: the replicas, in the order of the config's seeds
     config: Any
-    step: np.ndarray  # [R] at which each replica stands
+    step: np.ndarray  # [R] step of each replica's checkpoint
 
 
 def read_trained(
     folder: pathlib.Path, names: list[str], step=None
 ) -> tuple[dict, dict, np.ndarray]:
-    """(params, extra, steps) of the replicas `names` that were trained in a part's folder."""
+    """(params, extra, steps) of the trained replicas `names` in a part's folder."""
     leaves, at = checkpoint.open_finished(folder, names, step)
     steps = np.array([at[name] for name in names])
     return tree.nested(leaves, "params"), tree.nested(leaves, "extra"), steps
 
 
 def last_scores(folder: pathlib.Path, names: list[str], metric: str) -> np.ndarray:
-    """What a metric was of the replicas `names` when they were last evaluated."""
-    found, where = {}, pathlib.Path(folder) / "checkpoints"
-    for group in checkpoint.begun(where):
-        saved = checkpoint.open_group(where / group.folder)
-        log = Metrics(pathlib.Path(folder) / "metrics.jsonl", group.folder, ())
-        log.mark = tuple(saved.meta["log"])
-        values = log.history()["eval"][metric][-1]
-        found |= dict(zip(saved.meta["replicas"], values, strict=True))
-    return np.array([found[name] for name in names])
+    """A metric of the replicas `names` at their last evaluation: [R]."""
+    scores, checkpoints = {}, pathlib.Path(folder) / "checkpoints"
+    for group in checkpoint.begun(checkpoints):
+        saved = checkpoint.open_group(checkpoints / group.folder)
+        metrics = Metrics(pathlib.Path(folder) / "metrics.jsonl", group.folder, ())
+        metrics.mark = tuple(saved.meta["log"])
+        values = metrics.history()["eval"][metric][-1]
+        scores |= dict(zip(saved.meta["replicas"], values, strict=True))
+    return np.array([scores[name] for name in names])
 
 
 def read_part(known: dict, workdir, part: str = "", step=None) -> tuple[Any, dict, np.ndarray]:
-    """(config, variables, steps) of a part whose replicas are seeds; known {part: its config}."""
+    """(config, variables, steps) of a part whose replicas are seeds; known: {part: its config}."""
     name = choose(part, known, workdir)
     names = [f"seed {seed}" for seed in known[name].train.seeds]
     params, extra, steps = read_trained(pathlib.Path(workdir) / name, names, step)
@@ -397,12 +409,12 @@ def read_part(known: dict, workdir, part: str = "", step=None) -> tuple[Any, dic
 
 
 def choose(part: str, parts, workdir) -> str:
-    """The part that was asked for; no word is needed where there is one."""
+    """The requested part; the empty name is allowed if there is only one part."""
     parts = list(parts)
     if not part and len(parts) == 1:
         return parts[0]
     if part not in parts:
-        quote = "'" if any(", " in name for name in parts) else ""  # names may be of several words
-        each = ", ".join(f"{quote}{name}{quote}" for name in parts)
-        raise BadInput(f"'{workdir}' holds {each}: name one of them as part")
+        quote = "'" if any(", " in name for name in parts) else ""  # names may contain a comma
+        names = ", ".join(f"{quote}{name}{quote}" for name in parts)
+        raise BadInput(f"'{workdir}' holds {names}: name one of them as part")
     return part

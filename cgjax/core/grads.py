@@ -1,9 +1,9 @@
-"""Other ways to a gradient.
+"""Gradients without backpropagation, for `Experiment.grads`.
 
-For `Experiment.grads`: called as jax.value_and_grad, `grads(fn, has_aux=True)`, they give a
-function of fn's arguments that returns ((value, aux), gradient of the first). `forward_mode` is
-exact; central differences are, up to their error; an evolution strategy estimates the gradient of a
-smoothed loss, so it is no search without gradients: `analysis.search` has those.
+They have the signature of jax.value_and_grad: `grads(fn, has_aux=True)` is a function of fn's
+arguments that returns ((value, aux), gradient with respect to the first argument). `forward_mode`
+is exact. `finite_differences` have a truncation and a rounding error. `evolution` estimates the
+gradient of a smoothed loss, so it is not a gradient-free search; `analysis.search` has those.
 """
 
 from collections.abc import Callable
@@ -14,19 +14,18 @@ from jax.flatten_util import ravel_pytree
 
 from cgjax.core.errors import BadInput
 
-# Parameters, or directions, at a time.
-CHUNK = 256
+CHUNK = 256  # parameters, or random directions, that are evaluated at a time
 
 
 def forward_mode(fn: Callable, has_aux: bool = False) -> Callable:
-    """The gradient by one forward derivative for each parameter."""
+    """The gradient by one forward-mode derivative (JVP) per parameter."""
 
     def directions(value, vector, key):
         del key
 
         def along(i):
-            one = jnp.zeros_like(vector).at[i].set(1)
-            return jax.jvp(value, (vector,), (one,))[1]
+            unit_vector = jnp.zeros_like(vector).at[i].set(1)
+            return jax.jvp(value, (vector,), (unit_vector,))[1]
 
         return jax.lax.map(along, jnp.arange(vector.size), batch_size=min(CHUNK, vector.size))
 
@@ -36,10 +35,11 @@ def forward_mode(fn: Callable, has_aux: bool = False) -> Callable:
 def finite_differences(step: float = 1e-2) -> Callable:
     """`grads` by (L(theta + h e_i) - L(theta - h e_i)) / 2h for each parameter, h = step.
 
-    In float32 the rounding of L costs 1e-7 L / h, the third derivative h^2 / 6 of it.
+    In float32 the rounding error is 1e-7 L / h; the truncation error is h^2 / 6 times the third
+    derivative.
     """
     if not step > 0:
-        raise BadInput(f"the step of a finite difference is above 0, got {step}")
+        raise BadInput(f"the step of a finite difference must be above 0, got {step}")
 
     def directions(value, vector, key):
         del key
@@ -56,11 +56,13 @@ def finite_differences(step: float = 1e-2) -> Callable:
 def evolution(sigma: float = 0.02, n_pairs: int = 128, key_argument: int = 3) -> Callable:
     """`grads` by an evolution strategy: mean of (L(theta + s e) - L(theta - s e)) e / 2s.
 
-    e ~ N(0, 1), n_pairs of them, s = sigma. key_argument: which of fn's arguments is the random
-    key, that of `Experiment.loss` by default.
+    The mean is over n_pairs directions e ~ N(0, 1); s = sigma. key_argument: the position of the
+    random key among fn's arguments, by default that of `Experiment.loss`.
     """
     if not sigma > 0 or n_pairs < 1:
-        raise BadInput(f"an evolution strategy needs sigma > 0 and pairs, got {sigma}, {n_pairs}")
+        raise BadInput(
+            f"an evolution strategy needs sigma > 0 and n_pairs >= 1, got {sigma}, {n_pairs}"
+        )
 
     def directions(value, vector, key):
         def along(key):
@@ -75,15 +77,15 @@ def evolution(sigma: float = 0.02, n_pairs: int = 128, key_argument: int = 3) ->
 
 
 def _as_value_and_grad(fn, has_aux, directions, key_argument=None):
-    """directions: (value, vector, key) -> gradient; value a function of the parameters' vector."""
+    """directions: (value, vector, key) -> gradient; value: a function of the parameter vector."""
 
     def value_and_grad(params, *rest):
         vector, unravel = ravel_pytree(params)
         key = None if key_argument is None else (params, *rest)[key_argument]
 
         def value(vector):
-            found = fn(unravel(vector), *rest)
-            return found[0] if has_aux else found
+            result = fn(unravel(vector), *rest)
+            return result[0] if has_aux else result
 
         return fn(params, *rest), unravel(directions(value, vector, key))
 

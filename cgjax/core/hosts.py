@@ -1,17 +1,19 @@
-"""Several hosts: who they are, what only host 0 does, and how one of them learns of another's end.
+"""Several hosts: their settings, the work that only host 0 does, and the detection of failures.
 
-Every host runs the same program on the same config. Together they hold one ("seed", "data") mesh in
-`core.train.fit`; what follows a training (scores, analyses, figures) each computes for itself, on
-its own devices. Host 0 alone reads and writes the workdir: the others are told what it found, and
-need not see its disk. Data files are another matter: each host reads its own copy.
+Every host runs the same program on the same config. In `core.train.fit` they share one
+("seed", "data") mesh. After training, each host computes scores, analyses and figures on its own
+devices. Only host 0 reads and writes the workdir; it sends the contents to the other hosts, so they
+need no access to its disk. Data files are different: each host reads its own copy.
 
-A second connection, beside JAX's own, tells the hosts of each other's end (`Watch`). A host that
-fails says why, and the others end with the same line and exit code; one that is killed, or silent
-for longer than the time-out, ends them with exit code 5. What is not supported: going on without a
-lost host (start the command again, with any number of hosts), `--profile` and `--debug_nans` on
-other hosts than the first, and a time-out shorter than what Python code may take without a break.
-A host 0 that is killed is also noticed by JAX, which ends the process with a core dump (exit code
-134): ours is the quicker of the two as a rule, and not by contract.
+`Watch` is a second connection between the hosts, in addition to JAX's own. If a host fails, it
+sends the reason, and the others end with the same message and exit code. If a host is killed, or
+silent for longer than the timeout, the others end with exit code 5. JAX also detects that host 0
+was killed and then aborts the process with a core dump (exit code 134); `Watch` is usually faster,
+but this is not guaranteed.
+
+Not supported: continuing without a lost host (run the command again, with any number of hosts);
+`--profile` and `--debug_nans` on hosts other than host 0; a timeout that is shorter than the
+longest Python code that holds the interpreter without a break.
 """
 
 import atexit
@@ -34,28 +36,29 @@ import numpy as np
 from cgjax.core import signals
 from cgjax.core.errors import BadInput, Lost, Preempted, RunError, first_line
 
-GRACE_S = 5.0  # for a host to end by itself, after another has said that it ends
-START_S = 300  # for all hosts to appear
-KNOCK_S = 5  # for whoever connects to say who it is
+GRACE_S = 5.0  # time for a host to end by itself after another host has ended
+START_S = 300  # time for all hosts to connect
+KNOCK_S = 5  # time for a new connection to identify itself
 
 
 class Hosts(NamedTuple):
-    """Which of the hosts this process is."""
+    """The hosts of a run, and the index of this process among them."""
 
-    coordinator: str | None  # "address:port" of host 0; None: JAX finds out
+    coordinator: str | None  # "address:port" of host 0; None: JAX detects it
     count: int | None
     index: int | None
     timeout_s: float
 
 
-# --- who takes part -------------------------------------------------------------------------------
+# --- settings -------------------------------------------------------------------------------------
 
 
 def find(flags, environ=os.environ) -> Hosts | None:
-    """The hosts that flags and environment ask for; None: this process alone.
+    """The hosts that flags and environment variables request; None: a single process.
 
-    A scheduler's variables complete what was asked for and ask for nothing themselves: within its
-    allocation a single process is a usual thing. CGJAX_DISTRIBUTED=1 asks by itself.
+    A flag or CGJAX_DISTRIBUTED=1 requests several hosts. A scheduler's variables only fill in what
+    is missing: they do not request several hosts, because a single process is common inside an
+    allocation.
     """
 
     def given(name):
@@ -74,18 +77,20 @@ def find(flags, environ=os.environ) -> Hosts | None:
     if count is not None and _number("--hosts", count, least=1) == 1:
         return None
     coordinator = coordinator or environ.get("JAX_COORDINATOR_ADDRESS") or _first_node(environ)
-    found = {"--coordinator": coordinator, "--hosts": count, "--host": index}
-    missing = [name for name, value in found.items() if value is None]
+    settings = {"--coordinator": coordinator, "--hosts": count, "--host": index}
+    missing = [name for name, value in settings.items() if value is None]
     if missing and explicit:
         raise BadInput(f"{' and '.join(missing)} missing: several hosts need all of {_ALL}")
-    if missing:  # JAX knows TPU pods, MPI and, with its package, Kubernetes
+    if missing:  # JAX detects TPU pods, MPI and, with its package, Kubernetes
         return Hosts(None, None, None, timeout_s)
     count, index = _number("--hosts", count, least=1), _number("--host", index, least=0)
     if index >= count:
-        raise BadInput(f"--host={index:g} of --hosts={count:g}: hosts are counted from 0")
+        raise BadInput(f"--host={index:g} is not below --hosts={count:g}: hosts are counted from 0")
     if not re.fullmatch(r"[^\s:]+:\d{1,5}|\[[0-9a-fA-F:.]+\]:\d{1,5}", coordinator):
-        raise BadInput(f"--coordinator={coordinator}: give the address of host 0 and a free port, "
-                       "such as node1:5500")  # fmt: skip
+        raise BadInput(
+            f"--coordinator={coordinator}: give the address of host 0 and a free port, "
+            "such as node1:5500"
+        )
     return Hosts(coordinator, int(count), int(index), timeout_s)
 
 
@@ -107,7 +112,10 @@ def _scheduler(environ, *names) -> str | None:
 
 
 def _first_node(environ) -> str | None:
-    """The first node of a Slurm step ("n[007-009,012],m1": n007), and a port of the job's own."""
+    """The address of host 0 in a Slurm step: its first node, and a port derived from the job id.
+
+    The first node of "n[007-009,012],m1" is n007.
+    """
     nodes = _scheduler(environ, "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST")
     job = environ.get("SLURM_JOB_ID", "")
     if not nodes or not job.isdigit():
@@ -120,16 +128,16 @@ def _first_node(environ) -> str | None:
 
 
 @contextlib.contextmanager
-def joined(found: Hosts | None):
-    """Within the block this process is one of the hosts; without any, nothing happens here.
+def joined(hosts: Hosts | None):
+    """Within the block this process is one of the hosts; None: a single process, no effect.
 
-    Host 0 speaks for all; the others print errors alone.
+    Host 0 prints for all; the other hosts print only errors.
     """
-    if found is None:
+    if hosts is None:
         yield
         return
-    _initialize(found)
-    watch = Watch(found)
+    _initialize(hosts)
+    watch = Watch(hosts)
     with contextlib.ExitStack() as stack:
         if jax.process_index():
             stack.enter_context(contextlib.redirect_stdout(open(os.devnull, "w")))
@@ -143,76 +151,84 @@ def joined(found: Hosts | None):
             watch.leave(Preempted.exit_code, "SIGINT: stopped")
             raise
         except BaseException as error:
-            # A lost host shows here first, as a failed transfer: the watch knows the reason.
+            # A lost host may show first as a failed transfer. The watch then ends this process
+            # with the reason, within the grace time.
             time.sleep(GRACE_S)
             watch.leave(1, first_line(error))
             raise
         watch.leave(0)
 
 
-def _initialize(found: Hosts) -> None:
-    """jax.distributed, before anything asks for a device."""
+def _initialize(hosts: Hosts) -> None:
+    """Starts jax.distributed; must run before any access to a device."""
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    with contextlib.suppress(AttributeError):  # it would take SIGTERM away from us
+    with contextlib.suppress(AttributeError):  # this service would take over SIGTERM
         jax.config.update("jax_enable_preemption_service", False)
     known = inspect.signature(jax.distributed.initialize).parameters
-    # JAX's own watch comes second: it ends a process without a word for the person who waits.
-    options = {"initialization_timeout": START_S, "shutdown_timeout_seconds": int(found.timeout_s),
-               "heartbeat_timeout_seconds": int(2 * found.timeout_s + 10)}  # fmt: skip
+    # JAX's heartbeat ends a process without a message, so its timeout is longer than the watch's.
+    options = {
+        "initialization_timeout": START_S,
+        "shutdown_timeout_seconds": int(hosts.timeout_s),
+        "heartbeat_timeout_seconds": int(2 * hosts.timeout_s + 10),
+    }
     options = {name: value for name, value in options.items() if name in known}
     try:
-        jax.distributed.initialize(found.coordinator, found.count, found.index, **options)
+        jax.distributed.initialize(hosts.coordinator, hosts.count, hosts.index, **options)
     except (RuntimeError, ValueError) as error:
         raise BadInput(f"cannot join the other hosts: {first_line(error)}") from None
 
 
 def several() -> bool:
-    """Whether this process is one of several; asks for no device where it is not."""
+    """Whether this process is one of several hosts; a single process initialises no device here."""
     return jax.distributed.is_initialized() and jax.process_count() > 1
 
 
 def is_writer() -> bool:
-    """Host 0 writes; every host computes the same plan."""
+    """Whether this process writes files: host 0, or a single process."""
     return not several() or jax.process_index() == 0
 
 
-# --- what all agree on ----------------------------------------------------------------------------
+# --- agreement between hosts ----------------------------------------------------------------------
 
 
-def from_writer(found):
-    """What `found()` returns on host 0, on every host; all of them must come here.
+def from_writer(compute):
+    """Calls `compute()` on host 0 and returns its result on every host. All hosts must call this.
 
-    Where it raises, host 0 leaves and its line ends the others.
+    If `compute` raises, host 0 ends, and its message ends the others.
     """
     if not several():
-        return found()
+        return compute()
     from jax.experimental import multihost_utils
 
-    # Between processes of one command, which trust each other: nothing here was read from a file.
-    text = pickle.dumps(found()) if is_writer() else b""
-    # As bytes: numbers of 64 bits are cut in half on their way through a device.
-    length = np.frombuffer(np.int64(len(text)).tobytes(), np.uint8)
+    # Pickle is safe here: the bytes come from another process of this command, never from a file.
+    message = pickle.dumps(compute()) if is_writer() else b""
+    # As bytes, because a device truncates 64-bit numbers to 32 bits.
+    length = np.frombuffer(np.int64(len(message)).tobytes(), np.uint8)
     length = np.asarray(multihost_utils.broadcast_one_to_all(length)).view(np.int64).item()
-    padded = np.zeros(1 << max(length - 1, 1).bit_length(), np.uint8)  # few shapes: few programs
-    padded[: len(text)] = np.frombuffer(text, np.uint8)
+    # A power of two, so that few different shapes are compiled.
+    padded = np.zeros(1 << max(length - 1, 1).bit_length(), np.uint8)
+    padded[: len(message)] = np.frombuffer(message, np.uint8)
     sent = np.asarray(multihost_utils.broadcast_one_to_all(padded))
     return pickle.loads(sent[:length].tobytes())
 
 
 def meet() -> None:
-    """Waits until every host is here."""
+    """A barrier: waits until every host has called this."""
     from_writer(lambda: None)
 
 
 class Agreed:
-    """A stop signal that any host was sent, one call late: no device waits for a host."""
+    """True once any host has received a stop signal.
+
+    All hosts see it at the same call, one call late, so that no device waits for a host.
+    """
 
     def __init__(self, stop):
         from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-        self.stop, self.name, self.asked = stop, "", None
+        self.stop, self.name, self.pending = stop, "", None
         mesh = Mesh(np.array(jax.devices()), ("device",))
-        self.each = NamedSharding(mesh, PartitionSpec("device"))
+        self.per_device = NamedSharding(mesh, PartitionSpec("device"))
         everywhere = NamedSharding(mesh, PartitionSpec())
         self.highest = jax.jit(lambda numbers: numbers.max(), out_shardings=everywhere)
 
@@ -220,16 +236,18 @@ class Agreed:
         return bool(self.name)
 
     def poll(self) -> None:
-        """Once after each call, by every host."""
-        before, own = self.asked, np.array([self.stop.number], np.int32)
-        numbers = jax.make_array_from_callback((jax.device_count(),), self.each, lambda _: own)
-        self.asked = self.highest(numbers)
-        if before is not None and (number := int(before.addressable_data(0))):
+        """Every host calls this once after each call of training steps."""
+        previous, local = self.pending, np.array([self.stop.number], np.int32)
+        numbers = jax.make_array_from_callback(
+            (jax.device_count(),), self.per_device, lambda _: local
+        )
+        self.pending = self.highest(numbers)
+        if previous is not None and (number := int(previous.addressable_data(0))):
             self.name = signals.name_of(number)
 
 
 def agreed(stop):
-    """The signal flag of this process, or of all."""
+    """The stop flag of this process, or with several hosts the flag that they agree on."""
     return Agreed(stop) if several() else stop
 
 
@@ -237,31 +255,32 @@ def agreed(stop):
 
 
 class Watch:
-    """A line between host 0 and every other host; each says a word now and then.
+    """A connection between host 0 and every other host, with regular heartbeats.
 
-    "alive"; "bye <exit code> <reason>"; "lost <host>", which host 0 tells the others.
+    The messages are "alive"; "bye <exit code> <reason>"; and "lost <host>", from host 0 only.
     """
 
-    def __init__(self, found: Hosts):
-        self.timeout_s, self.index = found.timeout_s, jax.process_index()
-        self.code = None  # of this process, once it leaves
-        self.parted, self.gone = set(), set()  # hosts that said "bye 0"; whose line is closed
-        self.lines = self._connect(found)
+    def __init__(self, hosts: Hosts):
+        self.timeout_s, self.index = hosts.timeout_s, jax.process_index()
+        self.code = None  # exit code of this process, once it leaves
+        self.parted, self.gone = set(), set()  # hosts that sent "bye 0"; hosts that disconnected
+        self.lines = self._connect(hosts)
         for host, line in self.lines.items():
             threading.Thread(target=self._listen, args=(host, line), daemon=True).start()
         threading.Thread(target=self._beat, daemon=True).start()
-        atexit.register(self._exit)  # before JAX's own, which would wait for hosts that are gone
+        atexit.register(self._exit)  # runs before JAX's handler, which would wait for lost hosts
 
-    def _connect(self, found: Hosts) -> dict[int, socket.socket]:
+    def _connect(self, hosts: Hosts) -> dict[int, socket.socket]:
+        """The open sockets by host: host 0 has one to each other host, these have one to host 0."""
         server = socket.create_server(("", 0), backlog=512) if self.index == 0 else None
-        address = (found.coordinator or "").rpartition(":")[0].strip("[]") or socket.gethostname()
-        secret = secrets.token_hex(8)  # others may knock at the port, too
+        address = (hosts.coordinator or "").rpartition(":")[0].strip("[]") or socket.gethostname()
+        secret = secrets.token_hex(8)  # distinguishes the hosts from other programs on the network
         address, port, secret = from_writer(lambda: (address, server.getsockname()[1], secret))
         if self.index:
             line = socket.create_connection((address, port), timeout=START_S)
             line.sendall(f"{secret} {self.index}\n".encode())
             return {0: line}
-        names = {f"{secret} {host}": host for host in range(1, jax.process_count())}
+        greetings = {f"{secret} {host}": host for host in range(1, jax.process_count())}
         lines = {}
         server.settimeout(START_S)
         with server:
@@ -269,17 +288,17 @@ class Watch:
                 line, _ = server.accept()
                 line.settimeout(KNOCK_S)
                 try:
-                    word = line.recv(64).decode(errors="replace").strip()
+                    greeting = line.recv(64).decode(errors="replace").strip()
                 except OSError:
-                    word = ""
-                if word in names:
-                    lines[names[word]] = line
+                    greeting = ""
+                if greeting in greetings:
+                    lines[greetings[greeting]] = line
                 else:
                     line.close()
         return lines
 
     def leave(self, code: int, reason: str = "") -> None:
-        """Says goodbye; after a run without fault, waits until everybody has."""
+        """Sends "bye"; after a run without error, waits until every host has sent it."""
         self.code = code
         if code:
             self._send(f"bye {code} {reason}")
@@ -296,35 +315,35 @@ class Watch:
             time.sleep(min(1.0, self.timeout_s / 4))
             self._send("alive")
 
-    def _send(self, word: str) -> None:
+    def _send(self, message: str) -> None:
         for line in self.lines.values():
-            with contextlib.suppress(OSError):  # the listener meets the same end of the line
-                line.sendall(f"{word}\n".encode())
+            with contextlib.suppress(OSError):  # `_listen` handles a closed connection
+                line.sendall(f"{message}\n".encode())
 
     def _listen(self, host: int, line: socket.socket) -> None:
         line.settimeout(self.timeout_s)
         try:
-            for words in line.makefile("r", errors="replace"):
-                word, *rest = words.split(maxsplit=2)
-                if word == "bye" and int(rest[0]):
+            for message in line.makefile("r", errors="replace"):
+                kind, *rest = message.split(maxsplit=2)
+                if kind == "bye" and int(rest[0]):
                     self._follow(host, int(rest[0]), " ".join(rest[1:]).strip())
-                elif word == "bye":
+                elif kind == "bye":
                     self.parted.add(host)
-                elif word == "lost":
-                    self._end(Lost.exit_code, _lost(int(rest[0])))
-            why = "its connection closed"
+                elif kind == "lost":
+                    self._end(Lost.exit_code, _lost_message(int(rest[0])))
+            cause = "its connection closed"
         except TimeoutError:
-            why = f"silent for {self.timeout_s:g} s"
+            cause = f"silent for {self.timeout_s:g} s"
         except OSError as error:
-            why = first_line(error)
+            cause = first_line(error)
         self.gone.add(host)
         if host not in self.parted and not self.code:
             if not self.index:
                 self._send(f"lost {host}")
-            self._end(Lost.exit_code, _lost(host, why))
+            self._end(Lost.exit_code, _lost_message(host, cause))
 
     def _follow(self, host: int, code: int, reason: str) -> None:
-        """Another host has failed, or was stopped: so does this one, if it does not by itself."""
+        """Ends this process because another host ended, unless it ends by itself in GRACE_S."""
         deadline = time.monotonic() + GRACE_S
         while not self.code and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -333,17 +352,17 @@ class Watch:
                 self._send(f"bye {code} {reason}")
             self._end(code, f"host {host} has ended: {reason}")
 
-    def _end(self, code: int, text: str) -> None:
-        """Ends this process from a thread: the main one may wait for a host that is gone."""
-        os.write(2, f"cgjax: {text}\n".encode())
+    def _end(self, code: int, message: str) -> None:
+        """Ends this process from a thread: the main thread may be waiting for a lost host."""
+        os.write(2, f"cgjax: {message}\n".encode())
         os._exit(code)
 
     def _exit(self) -> None:
-        """After a fault, ends without JAX's farewell: it would wait for all hosts."""
+        """After an error, exits without JAX's shutdown, which would wait for all hosts."""
         if not self.code:
             return
         deadline = time.monotonic() + GRACE_S + 1
-        # JAX's service lives in host 0: the others leave first, or they are aborted.
+        # Host 0 runs JAX's service: if it exited first, JAX would abort the other hosts.
         while not self.index and self.lines.keys() - self.gone and time.monotonic() < deadline:
             time.sleep(0.02)
         for stream in (sys.stdout, sys.stderr):
@@ -352,6 +371,6 @@ class Watch:
         os._exit(self.code)
 
 
-def _lost(host: int, why: str = "") -> str:
-    reason = f" ({why})" if why else ""
-    return f"host {host} is lost{reason}: run the same command to go on from the last checkpoint"
+def _lost_message(host: int, cause: str = "") -> str:
+    reason = f" ({cause})" if cause else ""
+    return f"host {host} is lost{reason}: run the same command to resume from the last checkpoint"

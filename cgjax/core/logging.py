@@ -1,4 +1,4 @@
-"""What a run says and writes: the live line, metrics.jsonl, results.json, the closing table."""
+"""Output of a run: the progress line, metrics.jsonl, and the arrays of evaluations (npz)."""
 
 import json
 import logging
@@ -24,21 +24,22 @@ log = logging.getLogger("cgjax")
 
 
 def say(text: str) -> None:
-    """One line for the person who watches."""
+    """Prints one line at once, without buffering."""
     print(text, flush=True)
 
 
 class Metrics:
     """metrics.jsonl: one object per line, `{"kind", "group", "seeds", "step", metric: [R], "crc"}`.
 
-    Each checksum covers its line and the checksum before it, and each checkpoint knows the last one
-    of its time: a line that is torn, changed or missing is found, whatever it held.
+    Each checksum covers its line and the previous checksum of the group. Each checkpoint stores the
+    number of lines and the last checksum (the mark). So any torn, changed or missing line before
+    the mark is detected.
     """
 
     def __init__(self, path: pathlib.Path, group: str, seeds):
         self.path, self.group = path, group
         self.seeds = [int(seed) for seed in seeds]
-        self.mark = (0, "")  # lines of this group so far, and the last one's checksum
+        self.mark = (0, "")  # (number of lines of this group, checksum of the last one)
 
     def write(self, kind: str, step: int, values: dict) -> None:
         record = {"kind": kind, "group": self.group, "seeds": self.seeds, "step": int(step)}
@@ -50,32 +51,32 @@ class Metrics:
         self.mark = (self.mark[0] + 1, crc)
 
     def cut(self, mark) -> None:
-        """Goes back to the lines that a checkpoint knows of; a kill may have torn the last one."""
+        """Drops this group's lines after a checkpoint's mark, and any torn line of a killed run."""
         self.mark = (int(mark[0]), str(mark[1]))
         if not hosts.is_writer():
             return
-        own = {text for text, _ in self._own()}
+        verified = {line for line, _ in self._verified()}
         if self.path.exists():
-            kept = [
+            remaining = [
                 line
                 for line in self._lines()
-                if (record := _parsed(line)) and (record["group"] != self.group or line in own)
+                if (record := _parsed(line)) and (record["group"] != self.group or line in verified)
             ]
-            folders.write_atomic(self.path, "".join(line + "\n" for line in kept))
+            folders.write_atomic(self.path, "".join(line + "\n" for line in remaining))
 
     def history(self) -> dict:
         """`{"step": [n], "loss": [n, R], ..., "eval": {"step": [m], "r2_all": [m, R]}}`.
 
-        Every host has it from the first, whose file it is.
+        Host 0 reads the file and sends the result to the other hosts.
         """
         return hosts.from_writer(self._history)
 
     def _history(self) -> dict:
-        mine = [record for _, record in self._own()]
-        columns, fixed = {}, ("kind", "group", "seeds", "crc")
+        records = [record for _, record in self._verified()]
+        columns, not_metrics = {}, ("kind", "group", "seeds", "crc")
         for kind in ("train", "eval"):
-            rows = [record for record in mine if record["kind"] == kind]
-            names = [name for name in (rows[0] if rows else {}) if name not in fixed]
+            rows = [record for record in records if record["kind"] == kind]
+            names = [name for name in (rows[0] if rows else {}) if name not in not_metrics]
             columns[kind] = {
                 name: np.array([row[name] for row in rows], dtype=float) for name in names
             }
@@ -87,30 +88,31 @@ class Metrics:
         except (OSError, ValueError) as error:
             raise BadInput(f"cannot read '{self.path}': {first_line(error)}; {_MEND}") from None
 
-    def _own(self) -> list[tuple[str, dict]]:
-        """(line, object) of this group up to the mark, every checksum verified."""
-        found, crc = [], ""
+    def _verified(self) -> list[tuple[str, dict]]:
+        """(line, record) of this group up to the mark; raises BadInput if a checksum is wrong."""
+        verified, crc = [], ""
         for line in self._lines():
             record = _parsed(line)
-            if len(found) == self.mark[0] or not record or record["group"] != self.group:
+            if len(verified) == self.mark[0] or not record or record["group"] != self.group:
                 continue
             text = line.rpartition(', "crc": ')[0] + "}"
             crc = chained(crc, text)
             if crc != record["crc"]:
                 break
-            found.append((line, record))
-        if (len(found), found[-1][1]["crc"] if found else "") != self.mark:
+            verified.append((line, record))
+        if (len(verified), verified[-1][1]["crc"] if verified else "") != self.mark:
             raise BadInput(
-                f"'{self.path}' was changed: line {len(found) + 1} of {self.group} is not the one "
-                f"that was written; {_MEND}"
+                f"'{self.path}' was changed: line {len(verified) + 1} of {self.group} is missing "
+                f"or differs from what the run wrote; {_MEND}"
             )
-        return found
+        return verified
 
 
-_MEND = "put back a copy of it, or train again from the beginning with --start_anew"
+_MEND = "restore a copy of it, or train again from the beginning with --start_anew"
 
 
 def chained(before: str, text: str) -> str:
+    """The checksum of a line: CRC-32 of the previous checksum followed by the line's text."""
     return f"{zlib.crc32((before + text).encode()):08x}"
 
 
@@ -123,19 +125,19 @@ def _parsed(line: str) -> dict | None:
 
 
 def _plain(value):
-    # json knows no NaN: a replica without a number is null there and NaN again when read.
+    # JSON has no NaN: a non-finite number is written as null, and read back as NaN.
     array = np.asarray(value, dtype=float)
     return [x if math.isfinite(x) else None for x in array.tolist()] if array.ndim else float(array)
 
 
 class Progress:
-    """One live line on a terminal; elsewhere a plain line now and then."""
+    """The progress line: live on a terminal, else a plain line at most every `every_s` seconds."""
 
     def __init__(self, total: int, headline: str, every_s: float = 15.0):
         self.total, self.headline, self.every_s = total, headline, every_s
         self.score = float("nan")
         self.started = self.first_step = None
-        self.last_line, self.head, self.tail, self.said = 0.0, "", "", ""
+        self.last_time, self.head, self.tail, self.last_line = 0.0, "", "", ""
         self.live = None
         if sys.stdout.isatty():
             self.live = rich.live.Live(console=rich.console.Console(), auto_refresh=False)
@@ -146,37 +148,40 @@ class Progress:
         if self.started is None:
             self.started, self.first_step = now, step
         rate = (step - self.first_step) / (now - self.started) if step > self.first_step else 0.0
-        head, text = f"step {step:,}/{self.total:,}  loss {loss:.2e}", ""
+        head, tail = f"step {step:,}/{self.total:,}  loss {loss:.2e}", ""
         if rate:
             eta = int((self.total - step) / rate)
             speed = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2f}"
-            text += f"  {speed} it/s  ETA {eta // 60}:{eta % 60:02d}"
-        self.head, self.tail = head, text
+            tail += f"  {speed} it/s  ETA {eta // 60}:{eta % 60:02d}"
+        self.head, self.tail = head, tail
         if self.live:
             self.live.update(rich.text.Text(self.line()), refresh=True)
-        elif now - self.last_line > self.every_s:
-            self.last_line, self.said = now, self.line()
-            say(self.said)
+        elif now - self.last_time > self.every_s:
+            self.last_time, self.last_line = now, self.line()
+            say(self.last_line)
 
     def line(self) -> str:
-        """The state of affairs, with the newest score: it may have come after the last step."""
-        known = self.headline and math.isfinite(self.score)
-        return self.head + (f"  {self.headline} {self.score:.3f}" if known else "") + self.tail
+        """Step, loss, newest score and speed; the score may be newer than the last `update`."""
+        has_score = self.headline and math.isfinite(self.score)
+        return self.head + (f"  {self.headline} {self.score:.3f}" if has_score else "") + self.tail
 
     def close(self) -> None:
         if self.live:
             self.live.update(rich.text.Text(self.line()), refresh=True)
             self.live.stop()
-        elif self.line() != self.said:
+        elif self.line() != self.last_line:
             say(self.line())
 
 
 def log_replicas(metrics: Metrics, start: int, stats: dict, alive, every: int, names) -> None:
-    """Writes what one call of the training loop measured, stats [steps, R]; ends if none lives."""
-    if start == 0 and np.any(dead := stats["grad_norm"][0] == 0):
+    """Writes the means of stats [steps, R] of one call over windows of `every` steps.
+
+    Raises Diverged if no replica is alive.
+    """
+    if start == 0 and np.any(has_zero_grad := stats["grad_norm"][0] == 0):
         log.warning(
             "zero gradient at the first step, nothing will train: %s",
-            "; ".join(name for name, is_dead in zip(names, dead) if is_dead),
+            "; ".join(name for name, is_zero in zip(names, has_zero_grad) if is_zero),
         )
     for end in range(every, len(stats["loss"]) + 1, every):
         window = {name: values[end - every : end].mean(0) for name, values in stats.items()}
@@ -184,12 +189,12 @@ def log_replicas(metrics: Metrics, start: int, stats: dict, alive, every: int, n
     if not any(alive):
         raise Diverged(
             f"every replica turned non-finite by step {start + len(stats['loss']):,}: "
-            "lower optim.lr, or look at metrics.jsonl for where it began"
+            "lower optim.lr, or search metrics.jsonl for the first null"
         )
 
 
 def compiling(what: str = ""):
-    """Prints "compiling…" before and the seconds after: silence there is read as a hang."""
+    """Prints "compiling…" before and the seconds after: a silent compilation looks like a hang."""
     return _Compiling(f"compiling{' ' + what if what else ''}… ")
 
 
@@ -207,7 +212,7 @@ class _Compiling:
 
 
 def write_arrays(path: pathlib.Path, arrays: dict) -> None:
-    """An npz file such as arrays.npz, replaced in one step; of several hosts, the first writes."""
+    """Writes an npz file such as arrays.npz atomically. Only host 0 writes."""
     if not hosts.is_writer():
         return
     temporary = path.with_name(f".{path.stem}.tmp.npz")
@@ -220,45 +225,46 @@ def write_arrays(path: pathlib.Path, arrays: dict) -> None:
 
 
 def keep_arrays(folder: pathlib.Path, step: int, names: list[str], arrays: dict) -> None:
-    """evals/<step>.npz: what `evaluate` returned, [R, ...], and "replicas", the names of its rows.
+    """Writes evals/<step>.npz: the arrays of `evaluate`, [R, ...], and "replicas", the R names.
 
-    Replicas that are trained later join those that are there. Of several hosts, the first writes.
+    Replicas that are already in the file are kept, or replaced if their names are in `names`. Only
+    host 0 writes.
     """
     if not hosts.is_writer():
         return
     path = folder / f"{step}.npz"
-    found = {**arrays, "replicas": np.array(names)}
+    new = {**arrays, "replicas": np.array(names)}
     if path.exists():
         old = read_npz(path)
-        others = ~np.isin(old["replicas"], found["replicas"])
-        found = {key: np.concatenate([old[key][others], found[key]]) for key in found}
+        others = ~np.isin(old["replicas"], new["replicas"])
+        new = {key: np.concatenate([old[key][others], new[key]]) for key in new}
     with folders.disk_errors(folder):
         folder.mkdir(exist_ok=True)
-    write_arrays(path, found)
+    write_arrays(path, new)
 
 
 def read_kept(path: pathlib.Path) -> dict:
-    """The arrays of one evals/<step>.npz; every host has them from the first."""
+    """The arrays of one evals/<step>.npz; host 0 reads them and sends them to the others."""
     return hosts.from_writer(lambda: read_npz(path))
 
 
 def read_npz(path: pathlib.Path) -> dict:
     """All arrays of an npz file that a run wrote."""
     if not path.exists():
-        raise BadInput(f"'{path}' is gone, and cannot be remade: --start_anew trains again")
+        raise BadInput(f"'{path}' does not exist: restore a copy, or train again with --start_anew")
     try:
         if not is_sound_npz(path):
-            raise ValueError("it is not what was written")
+            raise ValueError("its checksum does not match")
         with np.load(path, allow_pickle=False) as arrays:
             return dict(arrays)
-    except Exception as error:  # whatever zipfile and numpy make of a strange file
+    except Exception as error:  # zipfile and numpy raise many types for a malformed file
         raise BadInput(f"cannot read '{path}': {first_line(error)}; delete it") from None
 
 
 def is_sound_npz(path: pathlib.Path) -> bool:
-    """Whether every array is there as it was written, by the checksums of the file itself."""
+    """Whether every array matches the checksum in the npz file."""
     try:
         with zipfile.ZipFile(path) as file:
             return file.testzip() is None
-    except Exception:  # whatever zipfile and zlib make of a strange file
+    except Exception:  # zipfile and zlib raise many types for a malformed file
         return False

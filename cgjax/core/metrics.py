@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-# Sums of squares up to this count as zero, as in the metric library the papers used.
+# Sums of squares up to this value count as zero, as in the metric library that the papers use.
 NEGLIGIBLE = 1e-4
 
 
 def mse(y: jax.Array, yhat: jax.Array) -> jax.Array:
-    """Mean squared error over everything."""
+    """Mean squared error over all rows and outputs."""
     y, yhat = _pair(y, yhat)
     return jnp.mean(jnp.square(y - yhat))
 
@@ -31,13 +31,13 @@ def r2_uniform(y: jax.Array, yhat: jax.Array) -> jax.Array:
 
 
 def _r2_per_output(y, yhat):
-    """1 - rss / tss and tss, each [outputs]; 1 where rss vanishes, else 0 where tss does."""
+    """(R2, tss), each [outputs]: R2 = 1 - rss / tss; 1 if rss is negligible, else 0 if tss is."""
     y, yhat = _pair(y, yhat)
     if y.ndim != 2:
         raise ValueError(f"R2 needs y and yhat [n, outputs], got {y.shape}")
     rss = jnp.sum(jnp.square(y - yhat), axis=0)
     tss = jnp.sum(jnp.square(y), axis=0) - jnp.square(jnp.sum(y, axis=0)) / len(y)
-    varies = ~(jnp.abs(tss) <= NEGLIGIBLE)  # a target that is NaN has no score: it is NaN, not 0
+    varies = ~(jnp.abs(tss) <= NEGLIGIBLE)  # True for NaN, so that its R2 is NaN, not 0
     score = jnp.where(varies, 1 - rss / jnp.where(varies, tss, 1), 0)
     return jnp.where(rss <= NEGLIGIBLE, 1, score), tss
 
@@ -45,21 +45,24 @@ def _r2_per_output(y, yhat):
 def ssim(y: jax.Array, yhat: jax.Array, data_range: float = 1.0, window: int = 7) -> jax.Array:
     """Structural similarity of images [..., H, W], averaged over each image: [...].
 
-    Means, variances and covariance (unbiased) in square windows that lie inside the image, with the
-    usual constants (0.01 data_range)^2 and (0.03 data_range)^2 (Wang et al. 2004).
+    Means and unbiased variances and covariances are those of all square windows inside the image.
+    The constants are (0.01 data_range)^2 and (0.03 data_range)^2 (Wang et al. 2004).
     """
     y, yhat = _pair(y, yhat)
     if y.ndim < 2 or window < 2 or min(y.shape[-2:]) < window:
-        raise ValueError(f"y and yhat are images no smaller than window {window}: got {y.shape}")
+        raise ValueError(
+            f"y and yhat must be images of at least window x window, window >= 2: "
+            f"got shape {y.shape}, window {window}"
+        )
     if not data_range > 0:
-        raise ValueError(f"data_range is above 0, got {data_range}")
+        raise ValueError(f"data_range must be above 0, got {data_range}")
     dims = (1,) * (y.ndim - 2) + (window, window)
 
     def local_mean(x):
         total = jax.lax.reduce_window(x, 0.0, jax.lax.add, dims, (1,) * x.ndim, "VALID")
         return total / window**2
 
-    # Around one value for each pair of images, so that the squares to be subtracted stay small.
+    # The mean of each pair of images is subtracted, so that squares are small and round less.
     level = jnp.mean((y + yhat) / 2, axis=(-2, -1), keepdims=True)
     y, yhat = y - level, yhat - level
     mean, mean_hat = local_mean(y), local_mean(yhat)
@@ -74,18 +77,22 @@ def ssim(y: jax.Array, yhat: jax.Array, data_range: float = 1.0, window: int = 7
 
 
 def _pair(y, yhat):
-    """Both in floating point: differences of uint8 would wrap around. No broadcasting."""
+    """Both in floating point, because differences of uint8 would wrap around. No broadcasting."""
     if y.shape != yhat.shape or y.size == 0:
-        raise ValueError(f"y and yhat are of one shape, not empty: got {y.shape}, {yhat.shape}")
+        raise ValueError(
+            f"y and yhat must have the same shape and not be empty: got {y.shape}, {yhat.shape}"
+        )
     if any(jnp.issubdtype(a.dtype, jnp.complexfloating) for a in (y, yhat)):
-        raise ValueError("y and yhat are real: score the parts of complex numbers on their own")
+        raise ValueError("y and yhat must be real: score real and imaginary parts separately")
     return [a if jnp.issubdtype(a.dtype, jnp.floating) else 1.0 * a for a in (y, yhat)]
 
 
 def batched(metric: Callable, y: jax.Array, yhat: jax.Array, batch: int) -> jax.Array:
     """Mean of `metric` over consecutive batches of rows: how the papers report R2."""
     if y.shape[:1] != yhat.shape[:1] or len(y) == 0:
-        raise ValueError(f"y and yhat have as many rows, not none: got {y.shape}, {yhat.shape}")
+        raise ValueError(
+            f"y and yhat must have the same number of rows, not 0: got {y.shape}, {yhat.shape}"
+        )
     if batch < 1 or len(y) % batch:
         raise ValueError(f"batches of {batch} do not divide {len(y)} rows")
     pairs = [a.reshape(-1, batch, *a.shape[1:]) for a in (y, yhat)]
@@ -95,7 +102,7 @@ def batched(metric: Callable, y: jax.Array, yhat: jax.Array, batch: int) -> jax.
 def entries(name: str, array: jax.Array) -> dict[str, jax.Array]:
     """One named number per entry: `entries("D", matrix)` -> {"D[0,0]": ..., "D[0,1]": ...}.
 
-    For `loss` and `evaluate`, whose metrics are single numbers.
+    For `loss` and `evaluate` of an experiment, whose metrics must be single numbers.
     """
     array = jnp.asarray(array)
     return {f"{name}[{','.join(map(str, at))}]": array[at] for at in np.ndindex(array.shape)}

@@ -15,8 +15,8 @@ def constant(lr):
 def cosine(lr: float, lr_final: float, steps: int, every: int):
     """lr_final + (lr - lr_final)(1 + cos(pi e / n)) / 2 with e = step // every, n = steps / every.
 
-    every: steps at a constant rate; an epoch's length gives the schedule "per epoch". From `steps`
-    on the rate stays at lr_final.
+    every: the rate changes every so many steps; the length of an epoch gives a schedule per epoch.
+    From `steps` on the rate is lr_final.
     """
     n_levels = steps / every
 
@@ -33,10 +33,10 @@ def exponential(lr: float, factor: float, every: int):
 
 
 def plateau(metric: str, sense: str, factor: float, patience: int, every: int) -> Callable:
-    """An `Experiment.control` that scales the rate by `factor` where `metric` stops getting better.
+    """An `Experiment.control` that scales the rate by `factor` when `metric` stops improving.
 
-    patience: evaluations without a new best, of which one comes every `every` steps. The headline
-    must be (metric, sense): its best is what the loop keeps.
+    patience: the number of evaluations without a new best; every: steps between evaluations. The
+    headline must be (metric, sense), because the loop keeps the best state of the headline only.
     """
 
     def control(scalars, best, step, lr_scale):
@@ -49,16 +49,17 @@ def plateau(metric: str, sense: str, factor: float, patience: int, every: int) -
 
 
 def adamw(schedule, weight_decay: float, b2: float = 0.999) -> optax.GradientTransformation:
-    """AdamW with betas (0.9, b2), eps 1e-8 outside the root, decay on every parameter.
+    """AdamW with betas (0.9, b2), eps 1e-8 outside the root, weight decay on every parameter.
 
-    The moments are one vector: leaf by leaf, small networks spend their time starting kernels.
+    The parameters are flattened to one vector: with one update per leaf, kernel launches would
+    dominate the time of small networks.
     """
     adamw = optax.adamw(schedule, b1=0.9, b2=b2, eps=1e-8, weight_decay=weight_decay)
     return optax.flatten(adamw)
 
 
 def sign(lr) -> optax.GradientTransformation:
-    """Steps of equal length along the sign of each gradient; none where it is zero."""
+    """Sign descent: every parameter moves by lr against the sign of its gradient, or by 0."""
     return optax.chain(
         optax.stateless(lambda grads, params: jax.tree.map(jnp.sign, grads)),
         optax.scale_by_learning_rate(lr),

@@ -1,4 +1,4 @@
-"""Devices: the ("seed", "data") mesh and where each array of a run lives on it."""
+"""Devices: the ("seed", "data") mesh and the sharding of each array of a run."""
 
 import logging
 import math
@@ -16,7 +16,7 @@ log = logging.getLogger("cgjax")
 
 
 class Layout(NamedTuple):
-    """Shardings of a run; a single device is the trivial case."""
+    """Shardings of a run, also for a single device."""
 
     mesh: Mesh
     replicas: NamedSharding  # leading axis: replica
@@ -25,13 +25,16 @@ class Layout(NamedTuple):
 
 
 def layout(n_replicas: int, batch: int | None, devices=None) -> Layout:
-    """Seed axis = gcd(replicas, devices); whatever is left splits the batch."""
+    """The layout of n_replicas on the devices; batch: rows per step, None without a plan.
+
+    The seed axis has gcd(n_replicas, devices) devices; the remaining factor splits the batch.
+    """
     devices = np.asarray(jax.devices() if devices is None else devices)
     n_seed = math.gcd(n_replicas, devices.size)
     n_data = devices.size // n_seed
     if batch is not None and batch % n_data:
         raise BadInput(
-            f"batch size {batch} does not divide over {n_data} devices: "
+            f"batch size {batch} cannot be split over {n_data} devices: "
             f"use a multiple of {n_data}, or as many seeds as devices"
         )
     mesh = Mesh(devices.reshape(n_seed, n_data), ("seed", "data"))
@@ -44,39 +47,40 @@ def layout(n_replicas: int, batch: int | None, devices=None) -> Layout:
 
 
 def warn_of_repeats(place: Layout) -> None:
-    """Names the devices that only repeat what others do, where no batch can be split."""
+    """Warns about devices that repeat the work of others, because there is no batch to split."""
     if idle := [str(device) for device in place.mesh.devices[:, 1:].ravel()]:
         log.warning(
             "there is no batch to split, so these devices only repeat the work of others: %s; "
-            "use as many seeds as devices, or fewer devices", ", ".join(idle),
-        )  # fmt: skip
+            "use as many seeds as devices, or fewer devices",
+            ", ".join(idle),
+        )
 
 
 def put(tree, sharding):
-    """Puts values that every host has onto a sharding, of which it may hold a part only."""
+    """Puts values that every host has onto a sharding, which may span several hosts."""
     if not hosts.several():
         return jax.device_put(tree, sharding)
 
-    def one(leaf):
+    def put_leaf(leaf):
         if jax.dtypes.issubdtype(jax.numpy.result_type(leaf), jax.dtypes.prng_key):
-            words = one(jax.random.key_data(leaf))
-            return jax.random.wrap_key_data(words, impl=jax.random.key_impl(leaf))
-        # As device_put: numbers of 64 bits become those of 32, where JAX is set so.
+            key_data = put_leaf(jax.random.key_data(leaf))
+            return jax.random.wrap_key_data(key_data, impl=jax.random.key_impl(leaf))
+        # Casts 64-bit numbers to 32 bits unless x64 is enabled, as device_put does.
         leaf = np.asarray(jax.numpy.asarray(leaf))
         return jax.make_array_from_callback(leaf.shape, sharding, lambda index: leaf[index])
 
-    return jax.tree.map(one, tree)
+    return jax.tree.map(put_leaf, tree)
 
 
 def to_own(tree):
-    """A tree that is spread over hosts as one that each of them has; else as it is."""
+    """With several hosts, copies the whole tree to each host; else returns it unchanged."""
     return jax.device_put(fetch(tree)) if hosts.several() else tree
 
 
 def fetch(tree):
-    """Copies a tree to host memory, also where its shards live on several hosts."""
+    """Copies a tree to host memory, even if its shards are on several hosts."""
 
-    def one(leaf):
+    def fetch_leaf(leaf):
         if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
             from jax.experimental import multihost_utils
 
@@ -86,11 +90,11 @@ def fetch(tree):
         # A copy, not a view: on a CPU the view would alias a buffer that the next call donates.
         return np.array(leaf, copy=True)
 
-    return jax.tree.map(one, tree)
+    return jax.tree.map(fetch_leaf, tree)
 
 
 def require_devices() -> None:
-    """Refuses to go on without a device: a platform that this machine does not have."""
+    """Raises BadInput if JAX has no device, such as for a platform that is not available."""
     try:
         jax.devices()
     except RuntimeError as error:
@@ -98,17 +102,17 @@ def require_devices() -> None:
 
 
 def on_nvidia() -> bool:
-    """Whether kernels written for NVIDIA's GPUs can run here."""
+    """Whether the devices are NVIDIA GPUs, so that kernels written for them can run."""
     return jax.devices()[0].device_kind.startswith("NVIDIA")
 
 
 def on_one_nvidia() -> bool:
-    """Whether there is one such GPU and no other device among which work could be split."""
+    """Whether the only device is an NVIDIA GPU."""
     return on_nvidia() and jax.device_count() == 1
 
 
 def describe_devices() -> str:
-    """For example "4x NVIDIA H200" or "1x cpu"."""
+    """For example "4x NVIDIA H200", "1x cpu" or "16x NVIDIA H200 on 2 hosts"."""
     kind = jax.devices()[0].device_kind
     on_hosts = f" on {jax.process_count()} hosts" if hosts.several() else ""
     return f"{jax.device_count()}x {kind}{on_hosts}"

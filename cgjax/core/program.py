@@ -1,7 +1,7 @@
-"""What is compiled: an experiment's state, its call of training steps, its evaluation.
+"""The compiled programs of an experiment: initial state, a call of training steps, evaluation.
 
 `SetUp` places a group of replicas on the devices and compiles their two programs. `Plan` gives the
-rows of each call, `Due` the steps at which something else happens.
+data rows of each call, `Due` the steps at which to evaluate and to save.
 """
 
 import functools
@@ -18,30 +18,33 @@ from cgjax.core import checkpoint, contract, parallel, rng, tree
 from cgjax.core.errors import BadInput
 from cgjax.core.replicas import in_turn, swapped
 
-SMALL = 4096  # numbers of a leaf, of one replica
+SMALL = 4096  # leaves with at most this many numbers per replica are packed into one array
 
 
 class Experiment(NamedTuple):
-    """What one experiment tells the loop; all functions are pure and see one replica."""
+    """The definition of one experiment. All functions are pure and take one replica."""
 
-    data: Any  # on the device, shared by all replicas; frozen weights too
-    replicas: dict  # {"seed": [R], any swept number: [R]}; "stream": [R] where keys need another
+    data: Any  # on the device, shared by all replicas; includes frozen weights
+    replicas: dict  # {"seed": [R], any swept number: [R]}; "stream": [R] makes keys instead of seed
     init: Callable  # key, replica -> (params, extra)
     plan: Callable | None  # key, epoch -> (indices [steps, batch], mask); None: fresh samples
     batch: Callable  # data, indices, key, step -> dict; the loop adds the plan's "mask"
     loss: Callable  # params, extra, batch, key, step, replica -> (scalar, (extra, metrics))
     evaluate: Callable  # params, extra, data, key, replica -> (scalars, arrays)
     tx: Callable  # replica -> optax.GradientTransformation
-    headline: tuple | None  # ("r2_all", "max"): decides "best"; None: the last iterate counts
+    headline: tuple | None  # ("r2_all", "max"): defines `State.best`; None: no best state is kept
     control: Callable | None = None  # scalars, best, step, lr_scale -> (done, lr_scale)
-    grads: Callable | None = None  # in place of jax.value_and_grad, with its signature
-    identity: tuple = ("seed",)  # the numbers of a replica that tell it from all others
+    grads: Callable | None = None  # replaces jax.value_and_grad, same signature
+    identity: tuple = ("seed",)  # keys of `replicas` that identify a replica uniquely
     own_data: bool = False  # data has a leading replica axis
-    compiler_options: dict | None = None  # of XLA, for the call of training steps
+    compiler_options: dict | None = None  # XLA options for the call of training steps
 
 
 class Best(NamedTuple):
-    """Each replica's best state so far: a checkpoint manager ranks one scalar only."""
+    """Each replica's best state so far.
+
+    It is part of the train state because a checkpoint manager ranks checkpoints by one scalar only.
+    """
 
     value: jax.Array
     step: jax.Array
@@ -50,37 +53,37 @@ class Best(NamedTuple):
 
 
 class State(NamedTuple):
-    """All leaves but `step` carry the replica axis."""
+    """The train state. All leaves except `step` have a leading replica axis."""
 
     step: jax.Array
     params: Any
     extra: Any
     opt_state: Any
-    died_at: jax.Array  # step at which the replica turned non-finite; -1 while it lives
+    died_at: jax.Array  # step at which the replica turned non-finite; -1 while it is finite
     done: jax.Array  # stopped early by `control`
     lr_scale: jax.Array
     best: Best | None  # None without a headline
 
 
 def _init(experiment: Experiment, keys, replicas) -> State:
-    def one(key, replica):
-        found = experiment.init(rng.stream(key, "init"), replica)
-        params, extra = contract.pair("init", found, "(params, extra)")
+    def init_replica(key, replica):
+        variables = experiment.init(rng.stream(key, "init"), replica)
+        params, extra = contract.pair("init", variables, "(params, extra)")
         return params, extra, experiment.tx(replica).init(params)
 
-    params, extra, opt_state = jax.vmap(one)(keys, replicas)
+    params, extra, opt_state = jax.vmap(init_replica)(keys, replicas)
     n = len(keys)
-    minus, best = jnp.full(n, -1, jnp.int32), None
+    minus_one, best = jnp.full(n, -1, jnp.int32), None
     if experiment.headline:
         worst = -jnp.inf if experiment.headline[1] == "max" else jnp.inf
-        # The best state starts as a copy: donated buffers must not appear twice.
-        best = Best(jnp.full(n, worst), minus, *jax.tree.map(jnp.copy, (params, extra)))
+        # A copy, because a donated buffer must not appear twice in the state.
+        best = Best(jnp.full(n, worst), minus_one, *jax.tree.map(jnp.copy, (params, extra)))
     return State(
         step=jnp.zeros((), jnp.int32),
         params=params,
         extra=extra,
         opt_state=opt_state,
-        died_at=minus.copy(),
+        died_at=minus_one.copy(),
         done=jnp.zeros(n, bool),
         lr_scale=jnp.ones(n),
         best=best,
@@ -88,12 +91,12 @@ def _init(experiment: Experiment, keys, replicas) -> State:
 
 
 def running(state: State) -> jax.Array:
-    """Which replicas still train."""
+    """Which replicas still train: bool [R], or a scalar for one replica."""
     return (state.died_at < 0) & ~state.done
 
 
 def _update(experiment: Experiment, state: State, batch, key, replica):
-    """One optimiser step of one replica; a non-finite step leaves everything as it was."""
+    """One optimiser step of one replica. A non-finite step changes only `died_at`."""
     loss_fn = contract.checked_loss(experiment.loss)
     grad = (experiment.grads or jax.value_and_grad)(loss_fn, has_aux=True)
     (loss, (extra, stats)), grads = grad(state.params, state.extra, batch, key, state.step, replica)
@@ -115,10 +118,10 @@ def _update(experiment: Experiment, state: State, batch, key, replica):
 
 
 class SetUp:
-    """Where everything lives, and the two compiled programs of a group of replicas."""
+    """Device placement and the two compiled programs (train, evaluate) of a group of replicas."""
 
     def __init__(self, experiment: Experiment, config):
-        # Unsigned, so that the upper half of all seeds is not folded onto the lower one.
+        # Unsigned, because int32 would turn seeds of 2^31 and above into negative numbers.
         unsigned = {
             key: np.asarray(experiment.replicas[key], np.uint32)
             for key in ("seed", "stream")
@@ -135,12 +138,12 @@ class SetUp:
         self.shapes = jax.eval_shape(self.init_fn, self.keys, self.replicas)
         per_replica = jax.tree.map(lambda _: self.place.replicas, self.shapes)
         self.shardings = per_replica._replace(step=self.place.everywhere)
-        # Only the step is shared: schedules that read it need no select under vmap.
+        # Replicas share the step, so that schedules that branch on it need no select under vmap.
         self.axes = jax.tree.map(lambda _: 0, self.shapes)._replace(step=None)
         self.data_axis = 0 if experiment.own_data else None
 
     def init(self) -> State:
-        # On a CPU, random draws take four times as long to compile with all optimisations.
+        # On a CPU, full optimisation makes the compilation of random draws four times slower.
         options = {"xla_backend_optimization_level": 1} if jax.default_backend() == "cpu" else None
         jitted = jax.jit(self.init_fn, out_shardings=self.shardings, compiler_options=options)
         return jitted(self.keys, self.replicas)
@@ -152,34 +155,36 @@ class SetUp:
         place = self.place.everywhere if self.data_axis is None else self.place.replicas
         return parallel.put(self.experiment.data, place)
 
-    def together(self, one, n_each: int):
-        """`one(state, data, *each)` of one replica as a function of several at once."""
-        axes = (self.axes, self.data_axis, *(0,) * n_each)
-        # The name tells a `shard_map` inside that replicas lie on this axis of the mesh.
-        return jax.vmap(one, axes, (self.axes, 0), spmd_axis_name="seed")
+    def together(self, replica_fn, n_arguments: int):
+        """`replica_fn(state, data, *arguments)` of one replica, vmapped over replicas."""
+        axes = (self.axes, self.data_axis, *(0,) * n_arguments)
+        # A `shard_map` inside replica_fn needs the mesh axis over which replicas are spread.
+        return jax.vmap(replica_fn, axes, (self.axes, 0), spmd_axis_name="seed")
 
-    def all_of(self, several, state, data, *each):
-        """`several(state, data, *each)` of all replicas, or of `train.at_once` at a time.
+    def all_of(self, batched_fn, state, data, *arguments):
+        """`batched_fn(state, data, *arguments)`, at most `train.at_once` replicas at a time.
 
-        Convolutions of several replicas at once are grouped convolutions, which are slow on GPUs.
+        vmap turns the convolutions of several replicas into grouped convolutions, which are slow
+        on GPUs. All replicas run at once if train.at_once is 0, or if the mesh already spreads
+        them over devices.
         """
         n = len(self.keys)
         at_once = math.gcd(n, self.config.train.at_once)  # gcd(n, 0) is n
-        if at_once == n or self.place.mesh.shape["seed"] > 1:  # devices already take some each
-            return several(state, data, *each)
-        return in_turn(several, at_once, state, data, self.data_axis, *each)
+        if at_once == n or self.place.mesh.shape["seed"] > 1:
+            return batched_fn(state, data, *arguments)
+        return in_turn(batched_fn, at_once, state, data, self.data_axis, *arguments)
 
     def lowered(self, function, state, *arguments):
-        """The program of `function(state, *arguments, keys, replicas)` on the mesh."""
+        """`function(state, *arguments, keys, replicas)`, lowered for the mesh."""
         jitted = jax.jit(function, donate_argnums=0, out_shardings=(self.shardings, None))
         with jax.set_mesh(self.place.mesh):
             return jitted.lower(state, *arguments, self.keys, self.replicas)
 
     def lowered_call(self, state, data, rows):
-        """`steps_per_call` optimiser steps of all replicas as one program."""
+        """`steps_per_call` optimiser steps of all replicas, lowered as one program."""
         experiment = self.experiment
 
-        def one(state, data, row, key, replica):
+        def update_replica(state, data, row, key, replica):
             batch_key, loss_key = jax.random.split(rng.at(key, "train", state.step))
             indices, mask = row
             batch = experiment.batch(data, indices, batch_key, state.step)
@@ -187,53 +192,58 @@ class SetUp:
                 batch = {**batch, "mask": mask}
             return _update(experiment, state, batch, loss_key, replica)
 
-        together = self.together(one, 3)
+        update = self.together(update_replica, 3)
 
-        # Replicas that wait do so for a whole call: taking turns costs nothing in a step.
-        def several(state, data, rows, keys, replicas):
+        # `all_of` splits the replicas outside this scan, so taking turns costs nothing per step.
+        def train_replicas(state, data, rows, keys, replicas):
             def body(packed, row):
-                state, stats = together(unpack(packed), data, row, keys, replicas)
+                state, stats = update(unpack(packed), data, row, keys, replicas)
                 return pack(state._replace(step=state.step + 1)), stats
 
-            # An accelerator starts a kernel for every leaf that a step updates, however small.
+            # An accelerator launches one kernel per updated leaf, so small leaves are packed.
             small = 0 if jax.default_backend() == "cpu" else SMALL
             pack, unpack = tree.packing(state, small)
             length = self.config.train.steps_per_call
             packed, stats = jax.lax.scan(body, pack(state), swapped(rows), length=length)
             return unpack(packed), swapped(stats)
 
-        # Keys and replicas are arguments: other seeds then find the same program in the cache.
+        # Keys and replicas are arguments, so that other seeds reuse the cached program.
         def call(state, data, rows, keys, replicas):
-            state, stats = self.all_of(several, state, data, rows, keys, replicas)
+            state, stats = self.all_of(train_replicas, state, data, rows, keys, replicas)
             return state, {**swapped(stats), "alive": state.died_at < 0}
 
         return self.lowered(call, state, data, rows)
 
     def lowered_evaluate(self, state, data):
-        """Scalars and arrays of every replica, the best state and `control` brought up to date."""
+        """Scalars and arrays of every replica; also updates `best` and applies `control`."""
         experiment = self.experiment
-        keeps_arrays = bool(self.config.eval.keep)  # else they are not even computed
+        keeps_arrays = bool(self.config.eval.keep)  # if False, XLA drops their computation
 
-        def one(state, data, key, replica):
+        def evaluate_replica(state, data, key, replica):
             key = rng.at(key, "eval", state.step)
-            found = experiment.evaluate(state.params, state.extra, data, key, replica)
-            scalars, arrays = contract.evaluation(found, experiment.headline)
+            scores = experiment.evaluate(state.params, state.extra, data, key, replica)
+            scalars, arrays = contract.evaluation(scores, experiment.headline)
             if keeps_arrays and not arrays:
-                raise BadInput("eval.keep has nothing to keep: evaluate returns no arrays here")
+                raise BadInput(
+                    "eval.keep is set, but evaluate of this experiment returns no arrays: "
+                    "leave eval.keep empty"
+                )
             if experiment.headline:
                 metric, sense = experiment.headline
                 value, best = scalars[metric], state.best
                 better = value > best.value if sense == "max" else value < best.value
-                now = Best(value.astype(best.value.dtype), state.step, state.params, state.extra)
-                state = state._replace(best=tree.where(better, now, best))
+                current = Best(
+                    value.astype(best.value.dtype), state.step, state.params, state.extra
+                )
+                state = state._replace(best=tree.where(better, current, best))
             if experiment.control:
-                found = experiment.control(scalars, state.best, state.step, state.lr_scale)
-                done, lr_scale = contract.pair("control", found, "(done, lr_scale)")
+                decision = experiment.control(scalars, state.best, state.step, state.lr_scale)
+                done, lr_scale = contract.pair("control", decision, "(done, lr_scale)")
                 state = state._replace(done=state.done | done, lr_scale=lr_scale)
             return state, (scalars, arrays if keeps_arrays else {})
 
         def evaluate(state, data, keys, replicas):
-            return self.all_of(self.together(one, 2), state, data, keys, replicas)
+            return self.all_of(self.together(evaluate_replica, 2), state, data, keys, replicas)
 
         return self.lowered(evaluate, state, data)
 
@@ -249,22 +259,24 @@ class SetUp:
         return lambda state, data: compiled(state, data, self.keys, self.replicas)
 
 
-# --- the rows of each call, and the steps at which something else happens -------------------------
+# --- the rows of each call, and the steps at which to evaluate and to save ------------------------
 
 
 class Plan:
-    """The rows of each call, from epoch plans that are drawn once per epoch."""
+    """The data rows of each call, cut from the plans of epochs; each is drawn once per epoch."""
 
     def __init__(self, experiment, keys, per_call: int, place: parallel.Layout):
         self.per_call, self.keys, self.cache = per_call, keys, {}
         self.empty = experiment.plan is None
         if self.empty:
             return
-        plan = jax.vmap(lambda key, epoch: experiment.plan(rng.at(key, "plan", epoch), epoch),
-                        in_axes=(0, None))  # fmt: skip
+        plan = jax.vmap(
+            lambda key, epoch: experiment.plan(rng.at(key, "plan", epoch), epoch),
+            in_axes=(0, None),
+        )
         self.draw = jax.jit(plan)
         self.per_epoch = jax.eval_shape(plan, keys, 0)[0].shape[1]
-        # Calls start at multiples of the gcd, so this many epochs always cover one.
+        # A call starts at a multiple of the gcd within an epoch, so n_epochs always cover a call.
         last_start = self.per_epoch - math.gcd(per_call, self.per_epoch)
         self.n_epochs = -(-(last_start + per_call) // self.per_epoch)
 
@@ -282,15 +294,15 @@ class Plan:
         if self.empty:
             return None, None
         first = step // self.per_epoch
-        wanted = range(first, first + self.n_epochs)
+        epochs = range(first, first + self.n_epochs)
         self.cache = {
-            epoch: self.cache.get(epoch) or self.draw(self.keys, epoch) for epoch in wanted
+            epoch: self.cache.get(epoch) or self.draw(self.keys, epoch) for epoch in epochs
         }
         return self.cut(list(self.cache.values()), step - first * self.per_epoch)
 
 
 class Due:
-    """What happens at which step."""
+    """The steps at which the loop evaluates, and those at which it saves a checkpoint."""
 
     def __init__(self, config):
         self.eval, self.checkpoints, self.total = config.eval, config.checkpoint, config.train.steps
@@ -309,7 +321,7 @@ class Due:
 
 
 def training_size(experiment: Experiment, config) -> dict:
-    """Parameters of one replica, replicas, steps, bytes of the state that the loop keeps."""
+    """Parameters per replica, number of replicas, number of steps, bytes of the whole state."""
     state = SetUp(experiment, config).shapes
     leaves = tree.flat(state).values()
     n_replicas = len(np.asarray(experiment.replicas["seed"]))

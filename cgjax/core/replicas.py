@@ -1,4 +1,4 @@
-"""Replicas by name, and groups of them that were trained at different times put side by side."""
+"""Names of replicas, and how replicas that were trained at different times are joined."""
 
 import functools
 import logging
@@ -17,107 +17,113 @@ log = logging.getLogger("cgjax")
 
 
 def replica_names(experiment) -> list[str]:
-    """`["seed 0, scale 1e-06", ...]`: how replicas are named in files and warnings."""
+    """`["seed 0, scale 1e-06", ...]`: the names of the replicas in files and warnings."""
     names = names_of(experiment.replicas, experiment.identity)
     if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise BadInput(f"two replicas are '{twice}': Experiment.identity must tell them apart")
+        duplicate = next(name for name in names if names.count(name) > 1)
+        raise BadInput(
+            f"two replicas are '{duplicate}': add keys to Experiment.identity until names differ"
+        )
     return names
 
 
 def names_of(replicas: dict, identity: tuple) -> list[str]:
-    """The replicas' names, from the numbers that tell them apart."""
+    """The replicas' names, made of the numbers that identify them (`Experiment.identity`)."""
     columns = [np.asarray(replicas[key]) for key in identity]
-    form = ["{} {:.9g}" if column.dtype.kind == "f" else "{} {}" for column in columns]
+    formats = ["{} {:.9g}" if column.dtype.kind == "f" else "{} {}" for column in columns]
     return [
-        ", ".join(text.format(key, value) for text, key, value in zip(form, identity, row))
+        ", ".join(text.format(key, value) for text, key, value in zip(formats, identity, row))
         for row in zip(*columns)
     ]
 
 
 def with_numbers(replicas: dict, **numbers: float) -> dict:
-    """Replicas, and numbers that all of them share: {"seed": [R], "lr": [R]}.
+    """Adds numbers that all replicas share: {"seed": [R], "lr": [R]}.
 
-    A number of the config that is no shape becomes an argument of the program. Another value then
-    finds the program in the cache, and runs that differ in it can be trained side by side; its key
-    says so by `is_traced`.
+    A number of the config that does not affect shapes becomes an argument of the program. Other
+    values then reuse the cached program, and runs that differ only in this number can be trained
+    in one program. The config marks such a key with `is_traced`.
     """
     n = len(replicas["seed"])
     return replicas | {name: np.full(n, value, np.float32) for name, value in numbers.items()}
 
 
 def history_of(metrics, wall_s: float, rows=slice(None)) -> dict:
-    """What a log holds of these replicas."""
+    """The logged metrics of the replicas `rows`, and their wall time."""
 
     def take(column):
-        return column[:, rows] if column.ndim > 1 else column  # the steps themselves
+        return column[:, rows] if column.ndim > 1 else column  # "step" has no replica axis
 
     return {**jax.tree.map(take, metrics.history()), "wall_s": wall_s}
 
 
 def merge(states, histories, order):
-    """Groups side by side, replicas in the order in which they were asked for."""
+    """Joins the states and histories of groups; order: the requested order of their replicas."""
     if len(states) == 1 and np.array_equal(order, np.arange(len(order))):
         return states[0], histories[0]
     step = states[0].step
     joined = tree.concatenate([state._replace(step=jnp.zeros(1)) for state in states])
     state = tree.take(joined._replace(step=order), order)._replace(step=step)
-    walls = sum(history.pop("wall_s") for history in histories)
-    evals = _join([history.pop("eval") for history in histories], order)
-    return state, {**_join(histories, order), "eval": evals, "wall_s": walls}
+    wall_s = sum(history.pop("wall_s") for history in histories)
+    evals = _join_metrics([history.pop("eval") for history in histories], order)
+    return state, {**_join_metrics(histories, order), "eval": evals, "wall_s": wall_s}
 
 
-def _join(columns: list[dict], order) -> dict:
-    """`{"step": [n], metric: [n, R]}` of all groups; those that stopped early stay as they were."""
-    steps = max((one["step"] for one in columns), key=len)
-    if any(not np.array_equal(one["step"], steps[: len(one["step"])]) for one in columns):
+def _join_metrics(groups: list[dict], order) -> dict:
+    """`{"step": [n], metric: [n, R]}` of all groups.
+
+    A group that stopped early has fewer rows: its last row is repeated.
+    """
+    steps = max((group["step"] for group in groups), key=len)
+    if any(not np.array_equal(group["step"], steps[: len(group["step"])]) for group in groups):
         raise BadInput(
             "these replicas were logged or evaluated at different steps (the run was extended "
-            "between them): ask for those that were trained together"
+            "between their trainings): request only replicas that were trained together"
         )
 
     def padded(values):
-        rest = np.repeat(values[-1:], len(steps) - len(values), axis=0)
-        return np.concatenate([values, rest])
+        last_rows = np.repeat(values[-1:], len(steps) - len(values), axis=0)
+        return np.concatenate([values, last_rows])
 
-    names = [name for name in columns[0] if name != "step"]
-    joined = {name: np.concatenate([padded(one[name]) for one in columns], 1) for name in names}
+    names = [name for name in groups[0] if name != "step"]
+    joined = {name: np.concatenate([padded(group[name]) for group in groups], 1) for name in names}
     return {"step": steps, **{name: values[:, order] for name, values in joined.items()}}
 
 
-def in_turn(several, at_once: int, state, data, data_axis, *each):
-    """`several(state, data, *each)` of some replicas after others; at_once divides their number.
+def in_turn(batched_fn, at_once: int, state, data, data_axis, *arguments):
+    """`batched_fn(state, data, *arguments)`, `at_once` replicas at a time, by `lax.map`.
 
-    The first axis of everything is the replicas, but for `state.step` and, unless data_axis is 0,
-    the data, which are shared; of what comes back too.
+    at_once divides the number of replicas R. Arguments and results have a leading axis R, except
+    `state.step` and, unless data_axis is 0, the data: all replicas share these.
     """
 
-    def some(group):
-        part, own, *rest = group
-        found, stats = several(
-            part._replace(step=state.step), data if data_axis is None else own, *rest
+    def run_chunk(chunk):
+        chunk_state, chunk_data, *rest = chunk
+        new_state, stats = batched_fn(
+            chunk_state._replace(step=state.step), data if data_axis is None else chunk_data, *rest
         )
-        return found.step, (found._replace(step=None), stats)
+        return new_state.step, (new_state._replace(step=None), stats)
 
-    groups = (state._replace(step=None), None if data_axis is None else data, *each)
-    groups = jax.tree.map(lambda leaf: leaf.reshape(-1, at_once, *leaf.shape[1:]), groups)
-    steps, found = jax.lax.map(some, groups)
-    found, stats = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), found)
-    return found._replace(step=steps[0]), stats
-
-
-def swapped(each):
-    """[replicas, steps, ...] as [steps, replicas, ...], and back."""
-    return jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), each)
+    chunks = (state._replace(step=None), None if data_axis is None else data, *arguments)
+    chunks = jax.tree.map(lambda leaf: leaf.reshape(-1, at_once, *leaf.shape[1:]), chunks)
+    steps, results = jax.lax.map(run_chunk, chunks)
+    new_state, stats = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), results)
+    return new_state._replace(step=steps[0]), stats
 
 
-# --- a share of a program: the replicas of one workdir, and the files that they are written to ----
-# A program trains one share, or several side by side (`sweep.together`). Each is written as if it
-# were alone: the files of a workdir do not depend on what else its program trained.
+def swapped(arrays):
+    """[replicas, steps, ...] as [steps, replicas, ...], or the reverse, for every leaf."""
+    return jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), arrays)
+
+
+# --- shares ---------------------------------------------------------------------------------------
+# A share is the replicas of one workdir, and the files that they are written to. A program trains
+# one share, or several together (`sweep.together`). The files of a workdir do not depend on the
+# other shares of its program.
 
 
 class Share:
-    """Replicas of one group, as their files stand."""
+    """Replicas of one group, with their checkpoints and their log."""
 
     def __init__(self, experiment, config, workdir: pathlib.Path, name: str, group, wanted, read):
         self.experiment, self.config, self.workdir = experiment, config, workdir
@@ -125,8 +131,8 @@ class Share:
         self.folder = workdir / "checkpoints" / group.folder
         self.store = checkpoint.Checkpoints(self.folder, config.checkpoint.keep)
         self.metrics = Metrics(workdir / "metrics.jsonl", group.folder, experiment.replicas["seed"])
-        self.everyone = np.array([group.replicas.index(one) for one in wanted])
-        self.rows, self.label = slice(None), ""  # its place among the program's replicas
+        self.wanted_rows = np.array([group.replicas.index(replica) for replica in wanted])
+        self.rows, self.label = slice(None), ""  # its rows on the program's replica axis
         self.ended, self.error = False, None
         read = functools.partial(checkpoint.open_group, self.folder) if read else self.store.restore
         self.saved = hosts.from_writer(read)
@@ -138,40 +144,43 @@ class Share:
             )
 
     def is_trained(self) -> bool:
-        """Whether there is nothing left to do: the end is reached, or no replica still runs."""
+        """Whether training is complete: the last step is reached, or no wanted replica runs."""
         if self.saved is None:
             return False
-        died_at, done = (self.saved.leaves[key][self.everyone] for key in ("died_at", "done"))
+        died_at, done = (self.saved.leaves[key][self.wanted_rows] for key in ("died_at", "done"))
         return self.step >= self.config.train.steps or not np.any((died_at < 0) & ~done)
 
     def read(self, like):
-        """(state, history) of the replicas that are wanted; like: of `checkpoint.place`."""
+        """(state, history) of the wanted replicas; like: as in `checkpoint.place`."""
         self.metrics.mark = tuple(self.mark)
-        state = checkpoint.place(self.saved, like, self.everyone, f"'{self.folder}'")
-        return parallel.to_own(state), replicas.history_of(self.metrics, self.wall_s, self.everyone)
+        state = checkpoint.place(self.saved, like, self.wanted_rows, f"'{self.folder}'")
+        return (
+            parallel.to_own(state),
+            replicas.history_of(self.metrics, self.wall_s, self.wanted_rows),
+        )
 
-    # --- while it is trained ----------------------------------------------------------------------
+    # --- during training --------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Its log goes back to what the checkpoint knows of; time counts on."""
+        """Truncates the log to the checkpoint's step and starts the clock at its wall time."""
         self.metrics.cut(self.mark)
         self.started = time.monotonic() - self.wall_s
 
     def names(self) -> list[str]:
-        """Of its replicas, for warnings: with the share's own label where a program has several."""
+        """Names of the replicas for warnings; if the program has several shares, with its label."""
         return [f"{self.label}: {name}" if self.label else name for name in self.wanted]
 
     def write(self, kind: str, step: int, values: dict) -> None:
         self.metrics.write(kind, step, {name: value[self.rows] for name, value in values.items()})
 
     def keep(self, step: int, arrays: dict) -> None:
-        own = jax.tree.map(lambda leaf: leaf[self.rows], arrays)
-        keep_arrays(self.workdir / "evals", step, self.wanted, own)
+        share_arrays = jax.tree.map(lambda leaf: leaf[self.rows], arrays)
+        keep_arrays(self.workdir / "evals", step, self.wanted, share_arrays)
 
     def save(self, step: int, state) -> None:
         meta = {"part": self.name, "replicas": self.wanted, "steps": self.config.train.steps}
         meta |= {"finished": self.ended, "wall_s": time.monotonic() - self.started}
-        if self.rows != slice(None):  # only the step has no replica axis
+        if self.rows != slice(None):  # the step is the only leaf without a replica axis
             state = jax.tree.map(lambda leaf: leaf[self.rows] if np.ndim(leaf) else leaf, state)
         self.store.save(step, state, meta | {"log": self.metrics.mark})
 
@@ -180,25 +189,29 @@ class Share:
 
 
 class HandedOver(Exception):
-    """What `fit` was to train; who trains it calls the run again, which then finds it done."""
+    """Raised by `fit` in place of training (`train.HANDS_OVER`): the share that is to be trained.
+
+    The caller trains the share, then calls the run again, which reads the finished checkpoint.
+    """
 
     def __init__(self, share: Share):
-        super().__init__(f"{share.folder} is trained elsewhere")
+        super().__init__(f"{share.folder} is to be trained by the caller of fit")
         self.share = share
 
 
 def log_call(shares: list[Share], progress: Progress, start: int, stats: dict, every: int) -> None:
-    """Writes what one call measured, stats [steps, R], into every share that is still trained.
+    """Writes the metrics of one call, stats [steps, R], to the log of every share in training.
 
-    One whose replicas are all dead ends there, with its error; raises it where none is left.
+    A share whose replicas are all non-finite ends here, with its error. Raises the error if no
+    share is left in training.
     """
     stats = parallel.fetch(stats)
     alive = stats.pop("alive")
     end = start + len(stats["loss"])
     for share in still(shares):
-        own = {name: values[:, share.rows] for name, values in stats.items()}
+        share_stats = {name: values[:, share.rows] for name, values in stats.items()}
         try:
-            log_replicas(share.metrics, start, own, alive[share.rows], every, share.names())
+            log_replicas(share.metrics, start, share_stats, alive[share.rows], every, share.names())
         except Diverged as error:
             share.error, share.ended = error, True
     losses = stats["loss"][-1]
@@ -209,7 +222,7 @@ def log_call(shares: list[Share], progress: Progress, start: int, stats: dict, e
 
 
 def report_deaths(shares: list[Share], died_at) -> None:
-    """Warns of the replicas that turned non-finite; died_at [R]: the step, or -1."""
+    """Warns about replicas that turned non-finite; died_at [R]: the step, or -1."""
     for share in shares:
         for name, step in zip(share.names(), died_at[share.rows]):
             if step >= 0:
@@ -217,18 +230,18 @@ def report_deaths(shares: list[Share], died_at) -> None:
 
 
 def still(shares: list[Share]) -> list[Share]:
-    """Those that are not at their end."""
+    """The shares that are still in training."""
     return [share for share in shares if not share.ended]
 
 
 def finish(shares: list[Share]) -> None:
-    """Waits until everything is on disk."""
+    """Waits until all checkpoints are on disk."""
     for share in shares:
         share.store.finish()
 
 
 def side_by_side(shares: list[Share]):
-    """One experiment of all replicas; each share learns which of them are its own."""
+    """Joins the shares' experiments into one; sets the `rows` of each share."""
     first = shares[0].experiment
     if len(shares) == 1:
         return first
@@ -237,18 +250,18 @@ def side_by_side(shares: list[Share]):
         share.rows = slice(start, end)
 
     def joined(trees):
-        # On the host: a device would fold seeds of 32 bits.
+        # On the host, because a device would cast seeds to int32: 2^31 and above turn negative.
         return jax.tree.map(lambda *leaves: np.concatenate(leaves), *trees)
 
-    own = joined([share.experiment.replicas for share in shares])
+    all_replicas = joined([share.experiment.replicas for share in shares])
     data = joined([share.experiment.data for share in shares]) if first.own_data else first.data
     for share in shares:
-        share.experiment = None  # the data of one are enough
-    return first._replace(replicas=own, data=data)
+        share.experiment = None  # frees the other copies of the data
+    return first._replace(replicas=all_replicas, data=data)
 
 
 def restored(shares: list[Share], like):
-    """The state that their checkpoints, of one step, make together."""
+    """The joined state of the shares' checkpoints, which are at the same step."""
     first = shares[0]
 
     def joined(name, leaf):

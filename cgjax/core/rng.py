@@ -1,4 +1,4 @@
-"""Random keys as a function of (seed, stream, step): nothing is stored, so nothing can be lost."""
+"""Random keys as a function of (seed, stream, step): no key is stored in a checkpoint."""
 
 import jax
 

@@ -1,8 +1,8 @@
-"""Signals: finish the call that runs, save, leave.
+"""Signals: the run finishes the current call, saves and exits.
 
 Inside `patiently` (the training loop) a signal only sets a flag, which the loop reads after each
-call. Anywhere else inside `handled` (between parts, after a compilation, while drawing) nothing is
-under way that another start would not repeat: the run ends there and then.
+call. Elsewhere inside `handled` (between parts, after a compilation, during plotting) the run ends
+at once: the next start repeats this work.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 
 
 class Stop:
-    """True once a signal has asked this process to stop."""
+    """A flag that is True once this process has received a signal to stop."""
 
     def __init__(self):
         self.number, self.waits = 0, 0
@@ -29,11 +29,11 @@ class Stop:
         return bool(self.number)
 
     def poll(self) -> None:
-        """Nothing to ask: the signal handler has set the flag. See `hosts.Agreed`."""
+        """Does nothing: the signal handler sets the flag. `hosts.Agreed` combines several hosts."""
 
 
 def name_of(number: int) -> str:
-    """ "SIGTERM" for 15; nothing for 0."""
+    """The name of a signal: "SIGTERM" for 15; "" for 0."""
     return signal.Signals(number).name if number else ""
 
 
@@ -42,27 +42,27 @@ _handled: Stop | None = None  # of the outermost `handled` block
 
 @contextlib.contextmanager
 def handled():
-    """Within the block signals end the run with one line; old handlers come back afterwards."""
+    """Within the block a signal raises Preempted; the end restores the previous handlers."""
     global _handled
-    # Only the main thread may install handlers; elsewhere (a notebook's worker) signals keep
-    # their usual meaning.
+    # Only the main thread may install handlers. In other threads (such as a notebook's worker)
+    # the existing handlers stay.
     if _handled is not None or threading.current_thread() is not threading.main_thread():
         yield Stop() if _handled is None else _handled
         return
     stop = _handled = Stop()
 
     def receive(number, frame):
-        if _is_finaliser(frame):  # what is raised there is swallowed: the signal comes again
-            again = threading.Timer(0.01, os.kill, (os.getpid(), number))
-            again.daemon = True
-            again.start()
+        if _is_finaliser(frame):  # Python ignores exceptions in __del__: send the signal again
+            timer = threading.Timer(0.01, os.kill, (os.getpid(), number))
+            timer.daemon = True
+            timer.start()
             return
-        asked_before = bool(stop)
+        is_repeated = bool(stop)
         stop.number = number
-        if asked_before and number == signal.SIGINT:
-            raise KeyboardInterrupt  # the second Ctrl-C does not wait
+        if is_repeated and number == signal.SIGINT:
+            raise KeyboardInterrupt  # a second Ctrl-C ends the run at once
         if not stop.waits:
-            raise Preempted(_words(stop))
+            raise Preempted(_stop_message(stop))
 
     previous = {number: signal.signal(number, receive) for number in SIGNALS}
     try:
@@ -74,6 +74,7 @@ def handled():
 
 
 def _is_finaliser(frame) -> bool:
+    """Whether this frame runs inside a `__del__` method."""
     while frame is not None and frame.f_code.co_name != "__del__":
         frame = frame.f_back
     return frame is not None
@@ -81,7 +82,7 @@ def _is_finaliser(frame) -> bool:
 
 @contextlib.contextmanager
 def patiently():
-    """Within the block signals only set the flag it yields; the end of the block heeds it."""
+    """Within the block signals only set the flag it yields; its end raises Preempted if set."""
     with handled() as stop:
         stop.waits += 1
         try:
@@ -89,8 +90,8 @@ def patiently():
         finally:
             stop.waits -= 1
         if stop and not stop.waits:
-            raise Preempted(_words(stop))
+            raise Preempted(_stop_message(stop))
 
 
-def _words(stop: Stop) -> str:
-    return f"{stop.name}: stopped; what was trained is saved, run the same command to go on"
+def _stop_message(stop: Stop) -> str:
+    return f"{stop.name}: stopped; what was trained is saved, run the same command to resume"

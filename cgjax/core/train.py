@@ -1,8 +1,8 @@
 """fit(): the one training loop.
 
 Build, restore, loop {call, log, evaluate, save}, finish. A call is `steps_per_call` optimiser steps
-of all replicas inside one compiled `lax.scan`; nothing on the host happens per step. Everything a
-step needs is a function of (seed, step), so a run killed anywhere and started again repeats itself.
+of all replicas inside one compiled `lax.scan`; the host does no work per step. Everything a step
+needs is a function of (seed, step), so a run that is killed and restarted repeats the same steps.
 """
 
 import contextvars
@@ -23,18 +23,19 @@ from cgjax.core.replicas import (
     still,
 )
 
-# Within a command that asks for some of the trained replicas, `fit` reads and never trains.
+# True in a command that requests a subset of the trained replicas: `fit` reads and never trains.
 ONLY_READS = contextvars.ContextVar("only_reads", default=False)
-# Within a command that trains several runs together, `fit` hands over what is not trained yet.
+# True in a command that trains several runs together: `fit` raises `HandedOver` with the replicas
+# that are not trained yet.
 HANDS_OVER = contextvars.ContextVar("hands_over", default=False)
 
 
 def fit(experiment: Experiment, config, workdir, name: str = "") -> tuple[State, dict]:
-    """Trains every replica to `config.train.steps`; resumes what the workdir holds.
+    """Trains every replica to `config.train.steps`; resumes from the workdir's checkpoints.
 
     Returns the final state and the history: `{"step": [n], "loss": [n, R], ..., "eval": {...}}`.
-    Replicas added to a finished run are trained beside the old ones, which are only read back; of
-    a finished group any replicas can be asked for, in any order.
+    If replicas are added to a finished run, only the new ones are trained; the old ones are read
+    from their checkpoints. Any subset of a finished group can be requested, in any order.
     """
     workdir = pathlib.Path(workdir)
     names = replica_names(experiment)
@@ -53,7 +54,7 @@ def fit(experiment: Experiment, config, workdir, name: str = "") -> tuple[State,
 
 
 def initial(experiment: Experiment, config) -> State:
-    """The state before any training; every host has all of it."""
+    """The state before training, complete on every host."""
     return parallel.to_own(SetUp(experiment, config).init())
 
 
@@ -63,7 +64,8 @@ def _fit_group(experiment, config, workdir: pathlib.Path, name: str, group, want
         return share.read(SetUp(experiment, config).abstract_state())
     if len(wanted) < len(group.replicas):
         raise BadInput(
-            f"{group.folder} in '{workdir}' is not finished: train all of it before asking for some"
+            f"{group.folder} in '{workdir}' is not finished: train all of it before you request "
+            "a subset"
         )
     if HANDS_OVER.get():
         raise replicas.HandedOver(share)
@@ -72,10 +74,11 @@ def _fit_group(experiment, config, workdir: pathlib.Path, name: str, group, want
 
 
 def train_shares(members: list[Share]) -> State:
-    """Trains shares of one program from the step at which all of them stand.
+    """Trains the shares of one program, which must all be at the same step.
 
-    Each ends as it would alone: at the last step, where its replicas are done, or where they are
-    dead, with its `error`. Raises Diverged only where that leaves nothing to train.
+    A share ends as it would if it were trained alone: at the last step, when all its replicas are
+    done, or when all of them are non-finite (this sets its `error`). Raises Diverged only if an
+    error leaves no share to train.
     """
     first, step = members[0], members[0].step
     config, name = first.config, first.name
@@ -100,7 +103,7 @@ def train_shares(members: list[Share]) -> State:
     with compiling():
         call = set_up.compile_call(state, data, plan.rows(step))
         evaluate = set_up.compile_evaluate(state, data)
-    if first.saved is None:  # not before all functions of the experiment have been traced
+    if first.saved is None:  # after tracing, so that a faulty experiment leaves no files behind
         for share in members:
             checkpoint.begin(share.folder.parent, share.group)
     progress = Progress(total, experiment.headline[0] if experiment.headline else "")
@@ -108,34 +111,34 @@ def train_shares(members: list[Share]) -> State:
     def score(state, step):
         state, (scalars, arrays) = evaluate(state, data)
         scalars = parallel.fetch(scalars)
-        kept = parallel.fetch(arrays) if step in config.eval.keep else None
+        arrays_to_keep = parallel.fetch(arrays) if step in config.eval.keep else None
         for share in still(members):
             share.write("eval", step, scalars)
-            if kept is not None:
-                share.keep(step, kept)
+            if arrays_to_keep is not None:
+                share.keep(step, arrays_to_keep)
         if experiment.headline:
             values = scalars[experiment.headline[0]]
-            alive = values[np.isfinite(values)]
-            progress.score = float(np.mean(alive)) if len(alive) else np.nan
+            finite = values[np.isfinite(values)]
+            progress.score = float(np.mean(finite)) if len(finite) else np.nan
         return state
 
     def save(state, step, writers):
         if len(members) > 1 and writers:
-            state = parallel.fetch(state)  # once for all
+            state = parallel.fetch(state)  # one copy for all shares
         for share in writers:
             share.save(step, state)
 
     pending = None
     try:
-        with signals.patiently() as own_stop:
-            stop = hosts.agreed(own_stop)
+        with signals.patiently() as local_stop:
+            stop = hosts.agreed(local_stop)
             if step == 0 and due.evaluation(0):
                 state = score(state, 0)
             if step == 0 and due.checkpoint(0):
                 save(state, 0, members)
             while step < total and still(members):
                 state, stats = call(state, data, plan.rows(step))
-                if pending:  # one call late, so that the device never waits for the host
+                if pending:  # logged one call late, so that the device never waits for the host
                     log_call(members, progress, *pending, every)
                 pending = (step, stats)
                 step += per_call
@@ -153,10 +156,12 @@ def train_shares(members: list[Share]) -> State:
                 save(state, step, [share for share in writers if saves or share.ended])
                 if saves and stop and still(members):
                     replicas.finish(members)
-                    hosts.meet()  # nobody leaves before it is on disk
-                    raise Preempted(f"{stop.name}: saved at step {step:,}; run again to go on")
+                    hosts.meet()  # no host exits before the checkpoint is on disk
+                    raise Preempted(
+                        f"{stop.name}: saved at step {step:,}; run the same command to resume"
+                    )
             replicas.finish(members)
-    except Diverged:  # on all hosts: none leaves before the last save is on disk
+    except Diverged:  # raised on all hosts: none exits before the last checkpoint is on disk
         replicas.finish(members)
         hosts.meet()
         raise

@@ -1,4 +1,4 @@
-"""Small functions on trees whose leaves carry a leading replica axis."""
+"""Small functions on trees whose leaves have a leading replica axis."""
 
 import math
 import zlib
@@ -20,7 +20,7 @@ def concatenate(trees):
 
 
 def where(condition, new, old):
-    """Leafwise select; `condition` has the leading axes of every leaf (or none at all)."""
+    """Leafwise select; the shape of `condition` is a prefix of every leaf's shape."""
 
     def select(a, b):
         shape = condition.shape + (1,) * (jnp.ndim(a) - condition.ndim)
@@ -30,18 +30,18 @@ def where(condition, new, old):
 
 
 def norm(tree):
-    """Euclidean norm of all numbers together, as one reduction over one vector."""
+    """Euclidean norm of all leaves together, computed as one reduction over one vector."""
     vector = jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(tree)])
     return jnp.sqrt(jnp.sum(vector**2))
 
 
 def size(tree) -> int:
-    """How many numbers the tree holds."""
+    """The number of array elements in the tree."""
     return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(tree))
 
 
 def flat(tree) -> dict:
-    """`{"params/slots/dense_0/kernel": leaf}`: names that survive a change of container types."""
+    """`{"params/slots/dense_0/kernel": leaf}`: names that do not depend on container types."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
     return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}
 
@@ -52,27 +52,28 @@ def unflat(named: dict, like):
 
 
 def nested(named: dict, root: str) -> dict:
-    """The dict of dicts under `root` of `flat`'s names: a tree of parameters without its module."""
-    found = {}
+    """The nested dict of the leaves whose `flat` name starts with `root/`, such as "params"."""
+    branch = {}
     for name, leaf in named.items():
-        first, *parents = name.split("/")
-        if first != root or not parents:
+        first, *path = name.split("/")
+        if first != root or not path:
             continue
-        node = found
-        for parent in parents[:-1]:
+        node = branch
+        for parent in path[:-1]:
             node = node.setdefault(parent, {})
-        node[parents[-1]] = leaf
-    return found
+        node[path[-1]] = leaf
+    return branch
 
 
 def packing(like, small: int) -> tuple[Callable, Callable]:
-    """(pack, unpack) of trees like this one: their small leaves become one array for each dtype.
+    """(pack, unpack) for trees like this one: pack joins all small leaves of a dtype to one array.
 
-    Small: at most so many numbers in a replica. The first axis of leaves, the replicas, stays; a
-    leaf without any is left alone.
+    small: the largest number of elements per replica of a small leaf. Joined arrays keep the
+    leading replica axis. A leaf without axes (the step) is not packed.
     """
     leaves, structure = jax.tree.flatten(like)
     shapes = [leaf.shape for leaf in leaves]
+    # The dtype of each small leaf; "" for leaves that are not packed.
     kinds = [
         str(leaf.dtype) if leaf.ndim and leaf.size <= small * len(leaf) else "" for leaf in leaves
     ]
@@ -81,7 +82,7 @@ def packing(like, small: int) -> tuple[Callable, Callable]:
         leaves = structure.flatten_up_to(tree)
         joined = {
             kind: jnp.concatenate(
-                [leaf.reshape(len(leaf), -1) for leaf, own in zip(leaves, kinds) if own == kind], 1
+                [leaf.reshape(len(leaf), -1) for leaf, k in zip(leaves, kinds) if k == kind], 1
             )
             for kind in sorted(set(kinds) - {""})
         }
@@ -94,8 +95,8 @@ def packing(like, small: int) -> tuple[Callable, Callable]:
             if kind:
                 start, n = starts[kind], math.prod(shape[1:])
                 starts[kind] += n
-                own = jax.lax.slice_in_dim(joined[kind], start, start + n, axis=1)
-                leaves.append(own.reshape(shape))
+                leaf = jax.lax.slice_in_dim(joined[kind], start, start + n, axis=1)
+                leaves.append(leaf.reshape(shape))
             else:
                 leaves.append(next(large))
         return jax.tree.unflatten(structure, leaves)

@@ -1,4 +1,4 @@
-"""The folder of one run: who holds it, which config made it, on what machine."""
+"""The folder of one run: its lock, atomic writes, disk errors, and the software environment."""
 
 import contextlib
 import fcntl
@@ -16,37 +16,37 @@ from cgjax.core import hosts, parallel
 from cgjax.core.errors import BadInput, RunError, first_line, shown
 
 LOCK = ".lock"
-ASIDE = "abandoned-"  # what --start_anew has put aside
-_held: set[pathlib.Path] = set()  # folders that this process holds already
+ASIDE = "abandoned-"  # prefix of the folders into which --start_anew moves old files
+_held: set[pathlib.Path] = set()  # folders that this process has locked
 
 
 @contextlib.contextmanager
 def locked(workdir: pathlib.Path):
-    """Creates the folder and keeps a second process out of it while the block runs.
+    """Creates the folder and locks it against other processes while the block runs.
 
-    A block that fails before anything is trained leaves nothing behind. Of several hosts, the
-    first holds the folder for all; of blocks inside each other, the outer one.
+    If the block fails before anything is trained, the new files and folders are removed. With
+    several hosts, host 0 holds the lock for all. In nested blocks, the outer block holds it.
     """
     if not hosts.is_writer() or workdir.absolute() in _held:
         yield
         return
     if re.search(r"[*?\[]", str(workdir.absolute())):
         raise BadInput(
-            f"workdir {shown(str(workdir.absolute()))} has * ? or [ in its path, which Orbax takes "
-            "for a pattern when it saves: choose another --workdir"
+            f"workdir {shown(str(workdir.absolute()))} has * ? or [ in its path, which Orbax reads "
+            "as a pattern: choose another --workdir"
         )
     try:
-        made = [folder for folder in (workdir, *workdir.parents) if not folder.exists()]
-        first = [workdir / name for name in ("config.json", "env.json", LOCK)]
-        first = [path for path in first if not path.exists()]
+        new_folders = [folder for folder in (workdir, *workdir.parents) if not folder.exists()]
+        new_files = [workdir / name for name in ("config.json", "env.json", LOCK)]
+        new_files = [path for path in new_files if not path.exists()]
         workdir.mkdir(parents=True, exist_ok=True)
-        handle = open(workdir / LOCK, "a+", opener=_not_through_links)
+        handle = open(workdir / LOCK, "a+", opener=_open_without_links)
     except (OSError, ValueError) as error:
-        what = getattr(error, "strerror", None) or first_line(error)
+        reason = getattr(error, "strerror", None) or first_line(error)
         raise BadInput(
-            f"cannot create workdir {shown(str(workdir))}: {what}; choose --workdir"
+            f"cannot create workdir {shown(str(workdir))}: {reason}; choose another --workdir"
         ) from None
-    # flock dies with its process, so a killed run leaves no stale lock behind.
+    # The kernel releases a flock when its process ends, so a killed run leaves no stale lock.
     with handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -56,8 +56,8 @@ def locked(workdir: pathlib.Path):
                 f"workdir '{workdir}' is in use by process {handle.read().strip() or '?'}: "
                 "wait for it, or choose another --workdir"
             ) from None
-        if not _is_at(handle, workdir / LOCK):  # whoever held it has taken the folder back
-            raise BadInput(f"workdir '{workdir}' was taken away in this moment: try again")
+        if not _is_at(handle, workdir / LOCK):  # the previous holder has just removed the folder
+            raise BadInput(f"another process has just removed workdir '{workdir}': try again")
         with disk_errors(workdir / LOCK):
             handle.truncate(0)
             handle.write(str(os.getpid()))
@@ -68,15 +68,16 @@ def locked(workdir: pathlib.Path):
         finally:
             _held.discard(workdir.absolute())
             if not is_owned(workdir):
-                _remove(workdir, first, made)
+                _remove(workdir, new_files, new_folders)
 
 
-def _not_through_links(path, flags: int) -> int:
-    """The lock is written over: a link in its place may lead anywhere."""
+def _open_without_links(path, flags: int) -> int:
+    """Opens the lock file, but not a symbolic link: its target would be overwritten."""
     return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 def _is_at(handle, path: pathlib.Path) -> bool:
+    """Whether the open file `handle` is the file that `path` names now."""
     try:
         return os.path.samestat(os.fstat(handle.fileno()), os.stat(path))
     except FileNotFoundError:
@@ -84,31 +85,31 @@ def _is_at(handle, path: pathlib.Path) -> bool:
 
 
 def is_owned(workdir: pathlib.Path) -> bool:
-    """Whether something was trained or measured there: then the folder belongs to one config."""
-    found = (*workdir.glob("**/checkpoints/*/*"), *workdir.glob("**/checkpoints/damaged-*"))
+    """Whether the folder holds checkpoints or results: then it belongs to one config."""
+    paths = (*workdir.glob("**/checkpoints/*/*"), *workdir.glob("**/checkpoints/damaged-*"))
     trained = (
         path.name.isdigit() or path.name.startswith("damaged-")
-        for path in found
+        for path in paths
         if not path.relative_to(workdir).parts[0].startswith(ASIDE)
     )
     return (workdir / "results.json").exists() or any(trained)
 
 
-def _remove(workdir: pathlib.Path, files, made: list[pathlib.Path]) -> None:
-    """Takes back what this process made, if there is nothing else: a log may be worth a look."""
-    if any(path.is_file() and path not in files for path in workdir.rglob("*")):
+def _remove(workdir: pathlib.Path, new_files, new_folders: list[pathlib.Path]) -> None:
+    """Removes the files and folders of this process, unless there are others, such as a log."""
+    if any(path.is_file() and path not in new_files for path in workdir.rglob("*")):
         return
-    for path in files:
+    for path in new_files:
         path.unlink(missing_ok=True)
-    for folder in sorted(workdir.glob("**/"), reverse=True) * bool(made) + made:
-        with contextlib.suppress(OSError):  # not empty: somebody's, or worth a look
+    for folder in sorted(workdir.glob("**/"), reverse=True) * bool(new_folders) + new_folders:
+        with contextlib.suppress(OSError):  # a folder that is not empty is left alone
             folder.rmdir()
 
 
 def write_atomic(path: pathlib.Path, text: str) -> None:
-    """Replaces a file in one step: a reader, or a kill, sees the old text or the new one.
+    """Replaces a file atomically: after a kill it holds the old text or the new one.
 
-    Of several hosts, the first writes.
+    With several hosts, only host 0 writes.
     """
     if not hosts.is_writer():
         return
@@ -120,37 +121,42 @@ def write_atomic(path: pathlib.Path, text: str) -> None:
         os.replace(temporary, path)
 
 
-# What the layers below say of a disk, in exceptions of their own types.
-_DISK = (
-    "No space left on device", "Disk quota exceeded", "Read-only file system", "File too large",
-    "Input/output error", "Permission denied", "No such file or directory",
-    "NOT_FOUND",  # TensorStore's word for it
-)  # fmt: skip
+# Disk errors in the messages of Orbax and TensorStore, which use exception types of their own.
+_DISK_ERRORS = (
+    "No space left on device",
+    "Disk quota exceeded",
+    "Read-only file system",
+    "File too large",
+    "Input/output error",
+    "Permission denied",
+    "No such file or directory",
+    "NOT_FOUND",  # TensorStore's name of "No such file or directory"
+)
 
 
 @contextlib.contextmanager
 def disk_errors(path):
-    """Turns a full or unwritable disk into one line that says what to do."""
+    """Turns an error of a full or unwritable disk into a BadInput with advice."""
     try:
         yield
     except RunError:
         raise
     except Exception as error:
         # Orbax and TensorStore wrap the system's error in a ValueError or RuntimeError.
-        said = next((text for text in _DISK if text in str(error)), None)
-        if isinstance(error, TimeoutError):  # Orbax measures by the clock on the wall
-            said = "it took too long, or the clock was changed meanwhile"
-        if not isinstance(error, OSError) and said is None:
+        reason = next((text for text in _DISK_ERRORS if text in str(error)), None)
+        if isinstance(error, TimeoutError):  # Orbax measures time by the system clock
+            reason = "it took too long, or the clock was changed meanwhile"
+        if not isinstance(error, OSError) and reason is None:
             raise
         raise BadInput(
-            f"cannot write '{path}': {said or getattr(error, 'strerror', None) or error}; free "
+            f"cannot write '{path}': {reason or getattr(error, 'strerror', None) or error}; free "
             "some space or choose another --workdir, then run the same command again (it goes on "
             "from the last checkpoint)"
         ) from None
 
 
 def environment() -> dict:
-    """Versions, devices and commit, for env.json and results.json."""
+    """Versions, platform, devices and commit, for env.json and results.json."""
     versions = {}
     for package in (
         "jax",
@@ -174,12 +180,12 @@ def environment() -> dict:
 
 
 def _commit() -> str:
-    """The commit of this code, "+changes" behind it where the files are not those of the commit."""
+    """The commit of this code, followed by "+changes" if files differ from it; "" without git."""
 
-    def git(*words):
+    def git(*arguments):
         folder = pathlib.Path(__file__).parents[1]
         out = subprocess.run(
-            ["git", *words], cwd=folder, capture_output=True, text=True, timeout=10
+            ["git", *arguments], cwd=folder, capture_output=True, text=True, timeout=10
         )
         return out.stdout.strip() if out.returncode == 0 else ""
 
@@ -191,13 +197,13 @@ def _commit() -> str:
 
 
 def read_json(path: pathlib.Path, mend: str = "delete it to write it anew") -> dict:
-    """Reads a json object that a run wrote; a damaged one is named, and how to mend it."""
-    if path.exists() and not path.is_file():  # a pipe would never end
-        raise BadInput(f"cannot read '{path}': it is no file; {mend}")
+    """Reads a json object that a run wrote; mend: the advice if it is damaged."""
+    if path.exists() and not path.is_file():  # reading a pipe would block forever
+        raise BadInput(f"cannot read '{path}': it is not a file; {mend}")
     try:
-        found = json.loads(path.read_text())
+        content = json.loads(path.read_text())
     except (OSError, ValueError, RecursionError) as error:
         raise BadInput(f"cannot read '{path}': {first_line(error)}; {mend}") from None
-    if not isinstance(found, dict):
-        raise BadInput(f"cannot read '{path}': it holds no json object; {mend}")
-    return found
+    if not isinstance(content, dict):
+        raise BadInput(f"cannot read '{path}': it does not hold a json object; {mend}")
+    return content

@@ -1,1 +1,1 @@
-"""Where arrays come from when no paper owns them."""
+"""Data shared by several papers: image and text data sets, supports, batches, tokenisers."""

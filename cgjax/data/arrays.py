@@ -1,4 +1,4 @@
-"""On-device batching: which rows make up batch t is a function of (key, t) alone."""
+"""On-device batching: the rows of batch t are a function of (key, t) alone."""
 
 import jax
 import jax.numpy as jnp
@@ -12,8 +12,8 @@ def n_batches(n: int, batch: int) -> int:
 def epochs(n: int, batch: int):
     """A plan that visits all n rows once per epoch, in an order drawn from the key.
 
-    Returns `plan(key, epoch) -> (indices [steps, batch], mask [steps, batch])`; the key is the
-    epoch's own. The last batch is padded with rows of the same epoch, whose mask is 0.
+    Returns `plan(key, epoch) -> (indices [steps, batch], mask [steps, batch])`; each epoch has its
+    own key. The last batch is padded with rows of the same epoch, whose mask is 0.
     """
     steps = n_batches(n, batch)
 
@@ -30,10 +30,10 @@ def epochs(n: int, batch: int):
 def strata(n: int, batch: int):
     """A plan for replicas whose training sets differ in size; n is the largest.
 
-    Returns `plan(key, epoch) -> (places [steps, batch], mask)`: whole numbers below n * parts(n),
-    one in each of n equal intervals, in an order drawn from the key. `row_of` turns a place into a
-    row of a set of any size up to n: each of n rows once in an epoch, of fewer rows each as often
-    as any other, up to chance.
+    Returns `plan(key, epoch) -> (places [steps, batch], mask)`: integers below n * parts(n), one in
+    each of n equal intervals, in an order drawn from the key. `row_of` maps a place to a row of a
+    set of any size up to n. In a set of n rows, each row occurs once per epoch. In a smaller set,
+    all rows occur equally often, up to chance.
     """
     shuffled = epochs(n, batch)
 
@@ -46,13 +46,13 @@ def strata(n: int, batch: int):
 
 
 def parts(n: int) -> int:
-    """Into how many parts an interval of `strata` is divided; products stay within 31 bits."""
-    found = (2**31 - 1) // n**2
-    if not found:
-        raise ValueError(f"strata of {n} rows: more than 46,340 are beyond 32 bits")
-    return min(found, 1024)
+    """Number of parts in an interval of `strata`; small enough for products within 31 bits."""
+    largest = (2**31 - 1) // n**2
+    if not largest:
+        raise ValueError(f"strata of {n} rows: more than 46,340 rows exceed 32 bits")
+    return min(largest, 1024)
 
 
 def row_of(place: jax.Array, n_rows: jax.Array, n: int) -> jax.Array:
-    """The row, of n_rows <= n, that a place of `strata(n, ...)` stands for."""
+    """The row, of n_rows <= n, for a place of `strata(n, ...)`."""
     return place * n_rows // (n * parts(n))

@@ -1,8 +1,9 @@
 """Preparing and reading data sets with tensorflow-datasets, without TensorFlow.
 
-The stock builders open files through TensorFlow. These subclasses only replace that reading; name,
-version, features and layout stay, so the stock `tfds.data_source` reads what they wrote, and they
-leave alone what stock builders wrote elsewhere. Imported only where nothing else has the data.
+The stock builders open files through TensorFlow. These subclasses replace only that step. Name,
+version, features and layout are unchanged, so the stock `tfds.data_source` can read their files.
+Files of stock builders in other folders are not touched. This module is imported only if no other
+source has the data.
 """
 
 import functools
@@ -27,7 +28,7 @@ SPLITS = ("train", "test")
 
 
 class RawFiles:
-    """Mix-in: published files from `raw_dir` where that is set, else downloaded."""
+    """Mix-in: published files from `raw_dir` if it is set, otherwise downloaded files."""
 
     raw_dir = None
 
@@ -87,7 +88,7 @@ with tfds.core.registered.skip_registration():
         name = "scan"
 
         def _info(self):
-            # The stock one looks for metadata files beside the class's own module.
+            # The stock method needs metadata files next to the module of the class.
             text = tfds.features.Text()
             return tfds.core.DatasetInfo(
                 builder=self,
@@ -116,29 +117,29 @@ URLS = {"mnist": MNIST_URL, "cifar10": CIFAR_URL, "scan": SCAN_URL}
 
 
 def prepare(name: str, data_dir, raw_dir=None) -> None:
-    """Writes `name` as array_record files under data_dir, from raw files or the network."""
+    """Write `name` as array_record files under data_dir, from raw files or the network."""
     family, _, config = name.partition("/")
     build = functools.partial(BUILDERS[family], data_dir=str(data_dir), file_format="array_record")
     builder = build(config=config) if config else build()
     builder.raw_dir = raw_dir
     if raw_dir is None:
         reach(URLS[family])
-    # Without the flag tfds would first ask a remote bucket for a prepared copy.
+    # By default tfds first requests a prepared copy from a remote bucket.
     builder.download_and_prepare(
         download_config=tfds.download.DownloadConfig(try_download_gcs=False)
     )
 
 
 def reach(url: str) -> None:
-    """Raises at once where the network is not there; tfds would retry for minutes."""
+    """Raise at once if there is no network; tfds would retry for minutes."""
     try:
         urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=20).close()
     except urllib.error.HTTPError:
-        pass  # an answer, if only a refusal of this short question
+        pass  # the server answers, even if it rejects a HEAD request
 
 
 def read(name: str, split: str, data_dir) -> dict[str, np.ndarray]:
-    """Arrays of a prepared split, in the order in which its builder read the raw files."""
+    """Arrays of a prepared split, in the order of the raw files."""
     source = tfds.data_source(name, split=split, data_dir=str(data_dir), download=False)
     rows = list(source)
     columns = ("commands", "actions") if name.startswith("scan") else ("image", "label")

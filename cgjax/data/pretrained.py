@@ -1,4 +1,4 @@
-"""Where pretrained networks lie that a Python package brings along."""
+"""Folders of pretrained networks that are installed as Python packages."""
 
 import importlib.util
 import os
@@ -13,8 +13,8 @@ FILES = ("config.json", "model.safetensors", "vocab.txt")
 def minilm() -> pathlib.Path:
     """The folder with config, weights and vocabulary of MiniLM (6 layers of 384, uncased).
 
-    $CGJAX_MINILM_DIR may name it, or a folder into which the package was unpacked; otherwise it is
-    looked up among the installed packages, none of which is imported.
+    $CGJAX_MINILM_DIR may name this folder, or a folder that contains the unpacked package. Without
+    it, the installed package is located; it is not imported.
     """
     given = os.environ.get("CGJAX_MINILM_DIR")
     for folder in _places(given):

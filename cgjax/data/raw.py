@@ -1,7 +1,7 @@
 """MNIST, CIFAR-10 and SCAN from their published files, checked, in the order of those files.
 
-Every reader takes `get(file name) -> bytes` and so does not care whether the files lie in a folder
-or have just been downloaded. Whatever the bytes came from, they are compared with SHA256.
+Every reader takes `get(file name) -> bytes`, so it works for files in a folder and for downloads.
+The bytes are always compared with SHA256.
 """
 
 import gzip
@@ -18,7 +18,7 @@ import numpy as np
 
 from cgjax.core.errors import BadInput
 
-# Of the files as published. CIFAR-10 is published as one archive: these are its members.
+# sha256 of the published files. CIFAR-10 is published as one archive: these are its members.
 SHA256 = {
     "train-images-idx3-ubyte.gz": (
         "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"
@@ -41,7 +41,7 @@ SHA256 = {
     "SCAN-master.zip": "ae9038488f880aedf9a5ed9e9693f22f0a3e33d6a4e3aa4d1e8006d9c038594a",
 }
 
-# Bytes of a published file, at most: a batch of CIFAR-10 has 30.7 million.
+# Upper bound on the bytes of a published file: a batch of CIFAR-10 has 30.7 million.
 LARGEST = 1 << 25
 
 CIFAR_FOLDER = "cifar-10-batches-bin"
@@ -63,7 +63,7 @@ SCAN_FOLDERS = {
     "template_opposite_right": "template_split",
     "template_right": "template_split",
 }
-# Further ones that its authors drew at random, at several sizes and several times.
+# Splits that SCAN's authors drew at random, with several sizes and repetitions.
 SCAN_RANDOM = {
     **{f"simple_p{n}": "simple_split/size_variations" for n in (1, 2, 4, 8, 16, 32, 64)},
     **{
@@ -96,7 +96,7 @@ def places(name: str, split: str, raw_dir) -> dict[str, pathlib.Path]:
 
 
 def kind(path) -> str:
-    """What lies at a path: "file", "folder", "device, pipe or socket"; "" where nothing does."""
+    """What is at a path: "file", "folder", "device, pipe or socket"; "" if there is nothing."""
     try:
         mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -109,13 +109,13 @@ def kind(path) -> str:
 
 
 def from_folder(name: str, split: str, raw_dir) -> Callable:
-    """`get` for files that lie in the raw folder."""
+    """`get` for files in the raw folder."""
     paths = places(name, split, raw_dir)
 
     def get(file: str) -> bytes:
         path = paths[file]
         if kind(path) != "file":
-            raise BadInput(f"'{path}' is not a file: put the published one there")
+            raise BadInput(f"'{path}' is not a file: put the published file there")
         try:
             with open(path, "rb") as handle:
                 content = handle.read(LARGEST)
@@ -127,7 +127,7 @@ def from_folder(name: str, split: str, raw_dir) -> Callable:
 
 
 def _gunzip(content):
-    """At most LARGEST bytes; b"" where there is no telling."""
+    """At most LARGEST bytes; b"" if the content is not valid gzip."""
     try:
         with gzip.open(io.BytesIO(content)) as handle:
             return handle.read(LARGEST)
@@ -136,14 +136,14 @@ def _gunzip(content):
 
 
 def checked(file: str, content: bytes, where: str) -> bytes:
-    """The content, refused when it is not that of the published file."""
+    """The content; an error if it differs from the published file."""
     if hashlib.sha256(content).hexdigest() != SHA256[file]:
         raise BadInput(f"'{where}' is damaged (wrong sha256): replace it with the published file")
     return content
 
 
 def read(name: str, split: str, get: Callable) -> dict[str, np.ndarray]:
-    """Arrays of one split in the order of the published files.
+    """Arrays of one split, in the order of the published files.
 
     mnist: image uint8 [n, 28, 28, 1], label int32 [n]; cifar10: image [n, 32, 32, 3], label;
     scan/...: commands, actions: byte strings [n].

@@ -1,10 +1,10 @@
-"""MNIST, CIFAR-10 and SCAN as numpy arrays, from wherever this machine has them.
+"""MNIST, CIFAR-10 and SCAN as numpy arrays, from the first source that has them.
 
-Order of sources: npz cache, raw files, a prepared tensorflow-datasets folder, download. The cache
-holds the order of the published files, whichever source filled it, since experiments name records
-("the first 200 of a class"). Whatever the source, its arrays are compared with CANONICAL: a cache
-that differs is made anew, any other source is refused. tensorflow-datasets is imported last, so
-that a machine without it reads cache and raw files.
+Order of sources: npz cache, raw files, a prepared tensorflow-datasets folder, download. Arrays are
+always in the order of the published files, because experiments refer to it ("the first 200 of a
+class"). Arrays of every source are compared with CANONICAL: a cache that differs is rebuilt, any
+other source that differs is an error. tensorflow-datasets is imported last, so that a machine
+without it can read cache and raw files.
 """
 
 import hashlib
@@ -85,12 +85,12 @@ CANONICAL = {
         "0d4c40a49d6f191758d1cf4e4bb00df9ea779ea064fb0ec65ec86916565b7d12",
     ),
 }
-# Bytes of a cache, at most; the largest, CIFAR-10's training images, has 154 million.
+# Upper bound on the bytes of a cache; the largest, CIFAR-10's training images, has 154 million.
 LARGEST_CACHE = 1 << 28
 
 
 def load(name: str, split: str, data_dir=None, raw_dir=None, download: bool = True) -> dict:
-    """One split as numpy arrays in the canonical order of the published files.
+    """One split as numpy arrays, in the order of the published files.
 
     name: "mnist" (image uint8 [n, 28, 28, 1], label int32 [n]), "cifar10" (image [n, 32, 32, 3],
     label), "scan" or "scan/<config>" (commands, actions: byte strings [n]; "scan" is addprim_jump).
@@ -100,11 +100,11 @@ def load(name: str, split: str, data_dir=None, raw_dir=None, download: bool = Tr
     >>> load("mnist", "train")["image"].shape
     (60000, 28, 28, 1)
     """
-    name = _known(name, split)
+    name = _full_name(name, split)
     data_dir = cache_folder(data_dir)
     raw_dir = _folder(raw_dir, "CGJAX_RAW_DIR", None)
     if name not in CANONICAL:
-        return _random(name, split, data_dir, raw_dir)
+        return _random_split(name, split, data_dir, raw_dir)
     cache = data_dir / f"{name.replace('/', '-')}-{split}.npz"
     arrays, problem = _read_cache(cache, name, split)
     if arrays is not None:
@@ -114,22 +114,22 @@ def load(name: str, split: str, data_dir=None, raw_dir=None, download: bool = Tr
     except BadInput as error:
         if not problem:
             raise
-        raise BadInput(f"cache '{cache}' is not used: {problem}; besides, {error}") from None
+        raise BadInput(f"cache '{cache}' is not used: {problem}; other sources: {error}") from None
     if problem:
-        log.warning("cache '%s' is not used: %s; it is made anew", cache, problem)
+        log.warning("cache '%s' is not used: %s; it is rebuilt", cache, problem)
     _write_cache(cache, arrays)
     return arrays
 
 
 def cache_folder(given=None) -> pathlib.Path:
-    """Where data are kept: the argument, else $CGJAX_DATA_DIR, else ~/.cache/cgjax/data."""
+    """Folder of the cache: the argument, else $CGJAX_DATA_DIR, else ~/.cache/cgjax/data."""
     return _folder(given, "CGJAX_DATA_DIR", DEFAULT_DIR)
 
 
 def save(path: pathlib.Path, arrays: dict, compressed: bool = False) -> None:
-    """An npz file in one step, under a name of its own first.
+    """Write an npz file atomically: under a unique temporary name first.
 
-    Processes may race, readers see whole files. What the file system says of it is raised.
+    Several processes may write at once; readers only see complete files. Raises OSError.
     """
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -144,7 +144,7 @@ def save(path: pathlib.Path, arrays: dict, compressed: bool = False) -> None:
 
 
 def fingerprint(arrays: dict) -> str:
-    """sha256 of all arrays: their names, types, shapes and values in order."""
+    """sha256 of all arrays: names in order, dtypes, shapes and values."""
     digest = hashlib.sha256()
     for name in sorted(arrays):
         values = np.ascontiguousarray(arrays[name])
@@ -154,18 +154,19 @@ def fingerprint(arrays: dict) -> str:
 
 
 def synthetic(name: str = "mnist", n: int = 2000, seed: int = 0) -> dict:
-    """Made-up images for machines without data: ten fixed random templates plus noise.
+    """Synthetic images for machines without data: ten fixed random templates plus noise.
 
-    Arrays as of `load(name, ...)`; the same number of images of every class where 10 divides n.
-    The seed draws order and noise; the templates stay, so two seeds can serve as train and test.
+    Arrays as from `load(name, ...)`; all classes have the same number of images if 10 divides n.
+    The seed determines order and noise. The templates are fixed, so two seeds can serve as train
+    and test.
 
     >>> synthetic("cifar10", n=20)["image"].shape
     (20, 32, 32, 3)
     """
     if name not in SHAPES:
-        raise BadInput(f"no synthetic '{name}': made-up images are {', '.join(SHAPES)}")
+        raise BadInput(f"no synthetic '{name}': choose from {', '.join(SHAPES)}")
     if n < 1:
-        raise BadInput(f"made-up images must be one or more, got {n}")
+        raise BadInput(f"synthetic images must be one or more, got {n}")
     shape = SHAPES[name]
     templates = np.random.default_rng(0).uniform(0, 255, (N_CLASSES, *shape))
     rng = np.random.default_rng([seed, 1])
@@ -175,19 +176,19 @@ def synthetic(name: str = "mnist", n: int = 2000, seed: int = 0) -> dict:
     return {"image": image, "label": label}
 
 
-def _known(name, split):
-    """The full name of a data set we know, or one line that lists them."""
+def _full_name(name, split):
+    """The full name of a data set; an unknown name or split raises an error that lists them."""
     name = "scan/addprim_jump" if name == "scan" else name
     scans = [f"scan/{config}" for config in raw.SCAN_FOLDERS]
     if name not in (*SHAPES, *scans, *(f"scan/{config}" for config in raw.SCAN_RANDOM)):
-        raise BadInput(f"unknown data set '{name}': one of mnist, cifar10, {', '.join(scans)}")
+        raise BadInput(f"unknown data set '{name}': choose from mnist, cifar10, {', '.join(scans)}")
     if split not in SPLITS:
-        raise BadInput(f"unknown split '{split}' of {name}: train or test")
+        raise BadInput(f"unknown split '{split}' of {name}: choose train or test")
     return name
 
 
 def _folder(given, variable, default):
-    """A folder as an argument, an environment variable or the default has it, "~" expanded."""
+    """A folder from the argument, the environment variable or the default; "~" is expanded."""
     path = given or os.environ.get(variable) or default
     try:
         return path and pathlib.Path(path).expanduser()
@@ -203,12 +204,12 @@ def _is_published(arrays, name, split):
 
 
 def _read_cache(path, name, split):
-    """Arrays and ""; None and why they are not used; None and "" where there is no cache."""
+    """(arrays, ""); (None, why the cache is not used); (None, "") if there is no cache."""
     columns = ("commands", "actions") if name.startswith("scan") else ("image", "label")
     try:
-        found = raw.kind(path)
-        if found != "file":
-            return None, f"it is a {found}" if found else ""
+        kind = raw.kind(path)
+        if kind != "file":
+            return None, f"it is a {kind}" if kind else ""
         with zipfile.ZipFile(path) as archive:
             if sorted(archive.namelist()) != sorted(f"{column}.npy" for column in columns):
                 return None, f"it holds other arrays than {' and '.join(columns)}"
@@ -217,7 +218,7 @@ def _read_cache(path, name, split):
             arrays = {column: _read_npy(archive, f"{column}.npy") for column in columns}
     except BadInput as error:
         return None, str(error)
-    except Exception as error:  # whatever zipfile and numpy make of a strange file
+    except Exception as error:  # zipfile and numpy raise many types for damaged files
         return None, f"it cannot be read ({first_line(error)})"
     if not _is_published(arrays, name, split):
         return None, f"it does not hold {name} {split} as published (wrong sha256)"
@@ -227,7 +228,7 @@ def _read_cache(path, name, split):
 def _read_npy(archive, member):
     with archive.open(member) as handle:
         values = np.lib.format.read_array(handle, allow_pickle=False)
-        if handle.read(1):  # to the end: only there does zipfile compare its checksum
+        if handle.read(1):  # zipfile compares its checksum only at the end
             raise ValueError(f"{member} is longer than its header says")
     return values
 
@@ -237,14 +238,14 @@ def _write_cache(path, arrays):
         save(path, arrays)
     except OSError as error:
         reason = error.strerror or first_line(error)
-        log.warning("no cache at '%s' (%s): the data are read anew each time", path, reason)
+        log.warning("no cache at '%s' (%s): the data are read again in each run", path, reason)
 
 
 # --- sources --------------------------------------------------------------------------------------
 
 
 def _from_sources(name, split, data_dir, raw_dir, download):
-    """Arrays from the first source there is, refused when they are not those published."""
+    """Arrays from the first available source; an error if they differ from the published ones."""
     arrays, where = _from_raw(name, split, raw_dir), raw_dir
     if arrays is None:
         arrays, where = _from_tfds(name, split, data_dir, raw_dir, download), data_dir / name
@@ -256,21 +257,23 @@ def _from_sources(name, split, data_dir, raw_dir, download):
     return arrays
 
 
-def _random(name, split, data_dir, raw_dir):
-    """A random split of SCAN: from the published archive alone, whose SHA256 was compared."""
+def _random_split(name, split, data_dir, raw_dir):
+    """A random split of SCAN: only from the published archive, which is compared with SHA256."""
     arrays = _from_raw(name, split, raw_dir)
     if arrays is None:
-        raise BadInput(_nothing(name, split, data_dir, raw_dir, "it stands in the archive alone"))
+        raise BadInput(
+            _no_data_message(name, split, data_dir, raw_dir, "only the published archive holds it")
+        )
     return arrays
 
 
 def _from_raw(name, split, raw_dir):
-    """Arrays from published files in raw_dir; None where any is missing."""
+    """Arrays from published files in raw_dir; None if a file is missing."""
     if raw_dir is None:
         return None
     if raw.kind(raw_dir) not in ("folder", ""):
         raise BadInput(
-            f"'{raw_dir}' is not a folder: set CGJAX_RAW_DIR to the one with the published files"
+            f"'{raw_dir}' is not a folder: set CGJAX_RAW_DIR to the folder of the published files"
         )
     if not all(raw.kind(path) for path in raw.places(name, split, raw_dir).values()):
         return None
@@ -279,38 +282,40 @@ def _from_raw(name, split, raw_dir):
 
 def _from_tfds(name, split, data_dir, raw_dir, download):
     if raw.kind(data_dir) not in ("folder", ""):
-        raise BadInput(f"'{data_dir}' is not a folder: set CGJAX_DATA_DIR to one")
-    # Folders are named by version; one that was interrupted starts with "incomplete".
+        raise BadInput(f"'{data_dir}' is not a folder: set CGJAX_DATA_DIR to a folder")
+    # Folders are named by version; after an interruption the name starts with "incomplete".
     folder = data_dir / name
     prepared = raw.kind(folder) == "folder" and any(folder.glob("[0-9]*/*.array_record*"))
     if not prepared and not download:
-        raise BadInput(_nothing(name, split, data_dir, raw_dir, "downloads are switched off"))
+        raise BadInput(
+            _no_data_message(name, split, data_dir, raw_dir, "downloads are switched off")
+        )
     try:
         from cgjax.data import builders
     except ImportError as error:
         reason = f"{error}; install tensorflow-datasets to download"
-        raise BadInput(_nothing(name, split, data_dir, raw_dir, reason)) from None
+        raise BadInput(_no_data_message(name, split, data_dir, raw_dir, reason)) from None
     if not prepared:
         try:
             builders.prepare(name, data_dir)
         except BadInput:
             raise
-        except Exception as error:  # whatever the network, its proxies and tfds come up with
+        except Exception as error:  # network, proxies and tfds raise many types
             reason = f"the download failed ({first_line(error)})"
-            raise BadInput(_nothing(name, split, data_dir, raw_dir, reason)) from None
+            raise BadInput(_no_data_message(name, split, data_dir, raw_dir, reason)) from None
     try:
         return builders.read(name, split, data_dir)
-    except Exception as error:  # whatever tfds and array_record make of strange files
+    except Exception as error:  # tfds and array_record raise many types for damaged files
         raise BadInput(
             f"the prepared set '{folder}' cannot be read ({first_line(error)}): "
             "move that folder away and run again"
         ) from None
 
 
-def _nothing(name, split, data_dir, raw_dir, reason):
-    missing = raw.places(name, split, raw_dir or "$CGJAX_RAW_DIR").values()
-    wanted = ", ".join(str(path) for path in missing)
+def _no_data_message(name, split, data_dir, raw_dir, reason):
+    files = raw.places(name, split, raw_dir or "$CGJAX_RAW_DIR").values()
+    paths = ", ".join(str(path) for path in files)
     return (
         f"no {name} here: {reason}; set CGJAX_RAW_DIR to a folder with the published files "
-        f"({wanted}), or CGJAX_DATA_DIR (now {data_dir}) to one with a cache or a prepared set"
+        f"({paths}), or CGJAX_DATA_DIR (now {data_dir}) to one with a cache or a prepared set"
     )

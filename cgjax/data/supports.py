@@ -1,7 +1,7 @@
 """Supports: regions of a latent cube from which training points are drawn.
 
-Raw latents live in [0, 1]^D, D = sum(slots); slot k owns `slots[k]` consecutive coordinates.
-Samples that leave a support are rejected and drawn anew, never clipped.
+Raw latents lie in [0, 1]^D, D = sum(slots); slot k has `slots[k]` consecutive coordinates. Samples
+outside a support are rejected and redrawn, never clipped.
 """
 
 import difflib
@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-# Candidates per round, at least; and the rounds after which a hopeless rejection is given up.
+# Smallest number of candidates per round; rounds after which sampling fails if few were accepted.
 _MIN_ROUND = 1024
 _TRIAL_ROUNDS = 20
 
@@ -26,7 +26,7 @@ def sample(
 
     random; random_gap(gaps); orthogonal(planes, distribution, mean, std);
     orthogonal_gap(planes, gaps, distribution, mean, std); diagonal(delta); grid(g).
-    A gap is (dim, start, stop); a plane is (slot, coords): that slot varies, the others stay.
+    A gap is (dim, start, stop); a plane is (slot, coords): that slot varies, the others are fixed.
 
     >>> sample(jax.random.key(0), 100, "diagonal", slots=(5, 5), delta=0.1).shape
     (100, 10)
@@ -35,50 +35,50 @@ def sample(
         near = difflib.get_close_matches(name, SUPPORTS, n=1, cutoff=0.0)[0]
         raise ValueError(f"unknown support '{name}': did you mean '{near}'?")
     if n < 1:
-        raise ValueError(f"draw at least one sample, got n = {n}")
+        raise ValueError(f"n must be at least one sample, got {n}")
     slots = tuple(int(size) for size in slots)
     if not slots or min(slots) < 1:
         raise ValueError(f"slots are the positive sizes of each slot's latents, got {slots}")
     parameters = _checked(name, slots, parameters)
-    points, order = _kept(key, n, name, slots, parameters)
+    points, order = _accepted(key, n, name, slots, parameters)
     return jnp.asarray(points[np.argsort(order, kind="stable")[:n]])
 
 
 def contains(points, name: str, slots: Sequence[int] = (5, 5), **parameters) -> np.ndarray:
     """Which raw latents [n, sum(slots)] lie in the support `name`: boolean [n].
 
-    The test by which `sample` keeps its candidates, and what those are: a plane's fixed
-    coordinates, the diagonal's width, a grid's values, to float32 rounding.
+    Checks the cube and the gaps as `sample` does, and the shape of the support (a plane's fixed
+    coordinates, the diagonal's width, a grid's values) up to float32 rounding.
     """
     slots = tuple(int(size) for size in slots)
     parameters = _checked(name, slots, parameters)
     points = np.asarray(points, np.float32)
-    inside = _kept_by(points, parameters.pop("gaps", ()))
+    inside = _is_accepted(points, parameters.pop("gaps", ()))
     return inside & _SHAPES[name](points, slots, **parameters)
 
 
-def _kept_by(points, gaps):
-    """Candidates that stay: inside the cube and outside every gap."""
+def _is_accepted(points, gaps):
+    """Which candidates are accepted: those inside the cube and outside every gap."""
     inside = np.all((points >= 0) & (points <= 1), axis=1)
     for dim, start, stop in gaps:
         inside &= (points[:, dim] < np.float32(start)) | (points[:, dim] > np.float32(stop))
     return inside
 
 
-def _kept(key, n, name, slots, parameters):
-    """n or more points of the support, and a random number for each to shuffle them by."""
-    rounds, n_kept = [], 0
+def _accepted(key, n, name, slots, parameters):
+    """n or more points of the support, and a random number for each, the key of a shuffle."""
+    rounds, n_accepted = [], 0
     for i in itertools.count(1):
         round_key = jax.random.fold_in(key, i)
         drawn = _round(round_key, max(n, _MIN_ROUND), name, slots, **parameters)
         points, inside, order = drawn
         rounds.append((points[inside], order[inside]))
-        n_kept += np.count_nonzero(inside)
-        if n_kept >= n:
+        n_accepted += np.count_nonzero(inside)
+        if n_accepted >= n:
             return tuple(np.concatenate(parts) for parts in zip(*rounds))
-        if i == _TRIAL_ROUNDS and n_kept * 500 < n:
+        if i == _TRIAL_ROUNDS and n_accepted * 500 < n:
             raise ValueError(
-                f"support '{name}' kept {n_kept} of {i * len(inside):,} candidates: its "
+                f"support '{name}' accepts {n_accepted} of {i * len(inside):,} candidates: its "
                 "parameters leave nearly nothing of the cube, narrow its gaps"
             )
 
@@ -86,11 +86,11 @@ def _kept(key, n, name, slots, parameters):
 def _round(key, m, name, slots, gaps=(), **parameters):
     """Candidates [m or more, D], whether each is in the support, a random number for each.
 
-    Only draws are compiled, and all supports share them; numpy, which need not be, does the rest.
+    Only the draws are compiled, and all supports share them; numpy does the rest.
     """
     draw_key, order_key = jax.random.split(key)
     points = np.asarray(SUPPORTS[name](draw_key, m, slots, **parameters))
-    return points, _kept_by(points, gaps), np.asarray(_bits(order_key, len(points)))
+    return points, _is_accepted(points, gaps), np.asarray(_bits(order_key, len(points)))
 
 
 @functools.partial(jax.jit, static_argnums=1)
@@ -107,15 +107,15 @@ def _random(key, m, slots):
 
 
 def _orthogonal(key, m, slots, planes, distribution="uniform", mean=0.5, std=1.0):
-    """One slot varies while the others stay; m candidates for each plane, so all weigh the same."""
+    """One slot varies, the others are fixed; m candidates per plane give planes equal weight."""
     blocks = []
     for plane_key, (slot, coords) in zip(jax.random.split(key, len(planes)), planes):
         shape = (m, slots[slot])
         if distribution == "uniform":
             varying = np.asarray(jax.random.uniform(plane_key, shape, jnp.float32))
         else:
-            # Independent normals rejected together outside a cube are independent truncated
-            # normals; with std 1 rejection would keep one vector of five in a hundred.
+            # Rejecting vectors of independent normals outside a cube gives independent truncated
+            # normals. With std 1, rejection would accept one vector of five latents in a hundred.
             low, high = (-mean / std, (1 - mean) / std)
             normal = jax.random.truncated_normal(plane_key, low, high, shape, jnp.float32)
             varying = np.float32(mean) + np.float32(std) * np.asarray(normal)
@@ -126,9 +126,10 @@ def _orthogonal(key, m, slots, planes, distribution="uniform", mean=0.5, std=1.0
 
 
 def _diagonal(key, m, slots, delta):
-    """A band around the diagonal z_1 = ... = z_K, each latent coordinate on its own.
+    """A band around the diagonal z_1 = ... = z_K, independently for each latent coordinate.
 
-    A centre on the diagonal, plus a uniform direction orthogonal to it times delta U^(1/(K-1)).
+    A point is a centre on the diagonal plus delta U^(1/(K-1)) times a uniform direction orthogonal
+    to the diagonal.
     """
     shape = (m, 1, slots[0])
     centre_key, direction_key, radius_key = jax.random.split(key, 3)
@@ -165,20 +166,20 @@ def _anywhere(points, slots):
 
 
 def _on_planes(points, slots, planes, **_):
-    """On one plane at least: all slots but one at its coordinates."""
-    found = np.zeros(len(points), bool)
+    """On at least one plane: all slots but one have its coordinates."""
+    is_on_plane = np.zeros(len(points), bool)
     for slot, coords in planes:
         start = sum(slots[:slot])
         fixed = np.delete(points, np.s_[start : start + slots[slot]], axis=1)
-        found |= np.all(np.abs(fixed - np.array([coords], np.float32)) <= _ROUNDING, axis=1)
-    return found
+        is_on_plane |= np.all(np.abs(fixed - np.array([coords], np.float32)) <= _ROUNDING, axis=1)
+    return is_on_plane
 
 
 def _near_diagonal(points, slots, delta):
     """In each latent, the slots' distance from their mean is delta or less."""
-    each = points.reshape(len(points), len(slots), -1)
-    away = np.linalg.norm(each - each.mean(axis=1, keepdims=True), axis=1)
-    return np.all(away <= delta + _ROUNDING, axis=1)
+    by_slot = points.reshape(len(points), len(slots), -1)
+    distance = np.linalg.norm(by_slot - by_slot.mean(axis=1, keepdims=True), axis=1)
+    return np.all(distance <= delta + _ROUNDING, axis=1)
 
 
 def _on_grid(points, slots, g=10):
@@ -212,25 +213,27 @@ def _checked(name, slots, parameters):
     known = PARAMETERS[name]
     for given in parameters:
         if given not in known:
-            takes = ", ".join(known) or "none"
-            raise ValueError(f"support '{name}' has no parameter '{given}', only: {takes}")
+            names = ", ".join(known) or "none"
+            raise ValueError(
+                f"support '{name}' has no parameter '{given}'; its parameters: {names}"
+            )
     for needed in ("gaps", "delta"):
         if needed in known and needed not in parameters:
             raise ValueError(f"support '{name}' needs the parameter '{needed}'")
     checked = dict(parameters)
     if "planes" in known:
-        checked["planes"] = _planes(slots, parameters.get("planes"))
-        _distribution(**{"distribution": "uniform", "mean": 0.5, "std": 1.0} | parameters)
+        checked["planes"] = _checked_planes(slots, parameters.get("planes"))
+        _check_distribution(**{"distribution": "uniform", "mean": 0.5, "std": 1.0} | parameters)
     if "gaps" in known:
-        checked["gaps"] = _gaps(slots, parameters["gaps"])
+        checked["gaps"] = _checked_gaps(slots, parameters["gaps"])
     if "delta" in known:
-        checked["delta"] = _delta(slots, parameters["delta"])
+        checked["delta"] = _checked_delta(slots, parameters["delta"])
     if parameters.get("g", 10) < 2:
-        raise ValueError(f"a grid has two or more values per latent, got g = {parameters['g']}")
+        raise ValueError(f"a grid needs two or more values per latent, got g = {parameters['g']}")
     return checked
 
 
-def _distribution(distribution, mean, std, **_):
+def _check_distribution(distribution, mean, std, **_):
     if distribution not in ("uniform", "normal"):
         raise ValueError(f"unknown distribution '{distribution}': 'uniform' or 'normal'")
     if not std > 0:
@@ -238,11 +241,11 @@ def _distribution(distribution, mean, std, **_):
     low, high = (math.erf((edge - mean) / (std * math.sqrt(2))) for edge in (0, 1))
     if distribution == "normal" and high - low < 1e-3:
         raise ValueError(
-            f"a normal with mean {mean} and std {std} lies outside [0, 1]: move it inside"
+            f"a normal with mean {mean} and std {std} is outside [0, 1]: move it inside"
         )
 
 
-def _planes(slots, planes):
+def _checked_planes(slots, planes):
     if planes is None:
         planes = [(i, (0.0,) * (sum(slots) - size)) for i, size in enumerate(slots)]
     if not planes:
@@ -261,7 +264,7 @@ def _planes(slots, planes):
     return planes
 
 
-def _gaps(slots, gaps):
+def _checked_gaps(slots, gaps):
     for dim, start, stop in gaps:
         if not 0 <= dim < sum(slots):
             raise ValueError(f"gap in latent {dim}: latents are 0 to {sum(slots) - 1}")
@@ -270,7 +273,7 @@ def _gaps(slots, gaps):
     return gaps
 
 
-def _delta(slots, delta):
+def _checked_delta(slots, delta):
     if len(slots) < 2 or len(set(slots)) > 1:
         raise ValueError(f"diagonal needs two or more slots of one size, got {slots}")
     if not 0 < delta < math.sqrt(2) / 2:
@@ -284,7 +287,7 @@ def _delta(slots, delta):
 def full_grid(g: int, n_dims: int) -> jax.Array:
     """All points of a grid with g values per latent, first latent fastest: [g^n_dims, n_dims]."""
     if g < 2:
-        raise ValueError(f"a grid has two or more values per latent, got g = {g}")
+        raise ValueError(f"a grid needs two or more values per latent, got g = {g}")
     values = np.linspace(0, 1, g, dtype=np.float32)
     axes = np.meshgrid(*[values] * n_dims, indexing="ij")
     return jnp.asarray(np.stack([axis.ravel() for axis in reversed(axes)], axis=-1))

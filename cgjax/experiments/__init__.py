@@ -1,11 +1,11 @@
-"""The families: a literal table, each module imported when asked for.
+"""The families: a literal table from name to entry module; a module is imported on first use.
 
-A family's front door has `run(config, workdir, figures) -> (metrics, arrays, extra)` and
-`load(config, workdir, part, step)`. It may have `check(config)`, which refuses a config before
+The entry module has `run(config, workdir, figures) -> (metrics, arrays, extra)` and
+`load(config, workdir, part, step)`. It may have `check(config)`, which raises BadInput before
 anything is written; `plan(config)` for `--dry_run`, {part: core.program.training_size(...), or a
-sentence}; and `tables(record)` for the report. The page also shows the title, the lead and the
-figures of the README.md beside the front door. A config may name a module outside this package as
-its family; README.md beside this file shows one.
+sentence}; and `tables(record)` for the report. The report's page also shows the title, the lead and
+the figures of the README.md beside the entry module. A config may name a module outside this
+package as its family; README.md beside this file has an example.
 """
 
 import importlib
@@ -25,13 +25,13 @@ FAMILIES = {
     "bumps": "cgjax.experiments.bumps.run",
     "resistance": "cgjax.experiments.resistance.run",
     "subnetworks": "cgjax.experiments.subnetworks.run",
-    "across": "cgjax.experiments.across.run",  # it may import the others, none imports it
+    "across": "cgjax.experiments.across.run",  # imports the others; no family imports it
 }
 ENTRY = {"ours", "sd", "values", "seeds", "paper", "paper_sd", "where"}  # of results.json
 
 
 def family(name: str):
-    """The front door of a family."""
+    """The entry module of a family."""
     if name not in FAMILIES and "." not in name:
         raise BadInput(
             f"unknown family '{name}': families are {', '.join(FAMILIES)}, or a module's full name"
@@ -42,46 +42,46 @@ def family(name: str):
     except (Exception, SystemExit) as error:
         if name in FAMILIES:
             raise
-        what = f"{type(error).__name__}: {first_line(error)}"
-        raise BadInput(f"cannot import the family '{name}': {what}") from None
-    if missing := [word for word in ("run", "load") if not callable(getattr(module, word, None))]:
+        cause = f"{type(error).__name__}: {first_line(error)}"
+        raise BadInput(f"cannot import the family '{name}': {cause}") from None
+    if missing := [fn for fn in ("run", "load") if not callable(getattr(module, fn, None))]:
         raise BadInput(f"the family '{name}' has no function {' and no '.join(missing)}")
     return module
 
 
 def check(module, config) -> None:
-    """What a family refuses of a config whose single values are all allowed."""
+    """Runs the family's own check of a config, if it has one."""
     if hasattr(module, "check"):
         module.check(config)
 
 
-def checked_results(config, found) -> tuple[dict, dict, dict]:
-    """What `run` returned, held against the contract."""
+def checked_results(config, returned) -> tuple[dict, dict, dict]:
+    """The values that a family's `run` returned; BadInput if they break the contract."""
     who, wanted = f"family '{config.family}'", "(metrics, arrays, extra)"
-    if not isinstance(found, tuple) or len(found) != 3:
-        got = f"{len(found)} values" if isinstance(found, tuple) else type(found).__name__
+    if not isinstance(returned, tuple) or len(returned) != 3:
+        got = f"{len(returned)} values" if isinstance(returned, tuple) else type(returned).__name__
         raise BadInput(f"run of {who} returned {got}: it must return {wanted}")
-    if not all(isinstance(part, dict) for part in found):
+    if not all(isinstance(part, dict) for part in returned):
         raise BadInput(f"run of {who} must return three dicts, {wanted}")
-    metrics, arrays, extra = found
+    metrics, arrays, extra = returned
     for name, entry in metrics.items():
         if not is_entry(entry):
             raise BadInput(
-                f"metric '{name}' of {who} is no entry of results.json: make it with "
+                f"metric '{name}' of {who} is not an entry of results.json: make it with "
                 "cgjax.published.results.summary(values, seeds, published)"
             )
     try:
         json.dumps([metrics, extra])
     except (TypeError, ValueError) as error:
-        raise BadInput(f"metrics or extra of {who} are no json: {first_line(error)}") from None
+        raise BadInput(f"metrics or extra of {who} are not json: {first_line(error)}") from None
     for name, values in arrays.items():
         if not isinstance(name, str) or np.asarray(values).dtype == object:
-            raise BadInput(f"'{name}' among the arrays of {who} is no array of numbers or words")
+            raise BadInput(f"'{name}' among the arrays of {who} is not an array of numbers or text")
     return metrics, arrays, extra
 
 
 def is_entry(entry) -> bool:
-    """Whether it can stand in results.json as one metric, and be shown in the table."""
+    """Whether it is a valid metric of results.json, which the table can show."""
     return (
         isinstance(entry, dict)
         and set(entry) >= ENTRY
@@ -91,5 +91,5 @@ def is_entry(entry) -> bool:
 
 
 def _is_number(value) -> bool:
-    known = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return value is None or (known and abs(value) <= sys.float_info.max)
+    is_real = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return value is None or (is_real and abs(value) <= sys.float_info.max)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from cgjax.core.errors import BadInput, shown
 from cgjax.nets.transformer import NORMAL, TransformerLayer, layer_norm
 
-# Our field of each size in the usual config.
+# Our field -> key in the config.json of published BERT models.
 SIZES = {
     "vocab": "vocab_size",
     "hidden": "hidden_size",
@@ -21,23 +21,23 @@ SIZES = {
     "types": "type_vocab_size",
     "eps": "layer_norm_eps",
 }
-# A score that the softmax turns into zero beside any other.
+# An attention score that softmax maps to zero next to any other score.
 NEVER = -1e9
 
 
 class Encoded(NamedTuple):
-    """What BERT makes of a batch of sentences."""
+    """BERT's outputs for a batch of sentences."""
 
     last: jax.Array  # [B, n, hidden]
-    hidden: tuple[jax.Array, ...]  # the embeddings, then what each layer gives
-    pooled: jax.Array | None  # [B, hidden], of a network with a pooler
+    hidden: tuple[jax.Array, ...]  # the embeddings, then the output of each layer
+    pooled: jax.Array | None  # [B, hidden]; None without a pooler
 
 
 class Bert(nn.Module):
-    """Token ids [B, n] and attention mask [B, n] (0: padding, seen by no token) -> Encoded.
+    """Token ids [B, n] and attention mask [B, n] (0: padding, ignored by attention) -> Encoded.
 
     The linear maps of layer i are layer_<i>/{query,key,value,attention_out,ffn_in,ffn_out}; dtype:
-    as in `TransformerLayer`. Weights start as N(0, 0.02). The defaults are BERT-small.
+    as in `TransformerLayer`. Initial weights are N(0, 0.02). The defaults are BERT-small.
     """
 
     vocab: int = 30522
@@ -53,14 +53,14 @@ class Bert(nn.Module):
 
     @classmethod
     def from_config(cls, config: Mapping, **fields) -> "Bert":
-        """The network of a usual BERT config {"hidden_size": ...}; fields: our own, see above."""
+        """The network of a published BERT config {"hidden_size": ...}; fields: of this class."""
         if missing := [name for name in SIZES.values() if name not in config]:
             raise BadInput(f"the BERT config lacks {', '.join(missing)}")
         fixed = {"hidden_act": "gelu", "position_embedding_type": "absolute"}
         for name, value in fixed.items():
             if config.get(name, value) != value:
                 got = shown(config[name])
-                raise BadInput(f"the BERT config has {name} = {got}: only {value!r} is built here")
+                raise BadInput(f"the BERT config has {name} = {got}: only {value!r} is supported")
         return cls(**{ours: config[theirs] for ours, theirs in SIZES.items()} | fields)
 
     def setup(self):
@@ -88,27 +88,27 @@ class Bert(nn.Module):
         n = ids.shape[1]
         if n > self.positions:
             raise BadInput(
-                f"sentences of {n} tokens, but the network has {self.positions} positions"
+                f"sentences have {n} tokens, but the network has {self.positions} positions"
             )
         token_types = jnp.zeros_like(ids) if token_types is None else token_types
         places = self.position(jnp.arange(n))[None]
         return self.norm(self.word(ids) + places + self.type(token_types))
 
     def encode(self, x, attention_mask=None, start: int = 0, stop: int | None = None) -> jax.Array:
-        """Layers start .. stop - 1 on tokens x [B, n, hidden]; by default all of them."""
+        """Apply layers start .. stop - 1 to tokens x [B, n, hidden]; by default all layers."""
         bias = attention_bias(attention_mask)
         for layer in self.layer[start:stop]:
             x = layer(x, bias)
         return x
 
     def first_token(self, x, attention_mask=None, start: int = 0) -> jax.Array:
-        """[B, hidden]: what `encode` gives for [CLS]; the last layer leaves the others out."""
+        """Output of `encode` for [CLS], [B, hidden]; the last layer computes no other token."""
         x = self.encode(x, attention_mask, start, self.layers - 1)
         return self.layer[-1](x, attention_bias(attention_mask), n_wanted=1)[:, 0]
 
 
 def attention_bias(attention_mask) -> jax.Array | None:
-    """[B, 1, 1, n] to be added to the scores: NEVER at padded tokens."""
+    """Term [B, 1, 1, n] of the attention scores: NEVER at padded tokens, else 0."""
     if attention_mask is None:
         return None
     return jnp.where(attention_mask[:, None, None] > 0, 0.0, NEVER)

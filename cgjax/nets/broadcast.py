@@ -1,6 +1,7 @@
-"""Decoders that know where a pixel is: spatial broadcast, and a drawing that is only moved.
+"""Decoders with explicit pixel positions: spatial broadcast, and a shifted drawing.
 
-Both take z [B, d], positions x (to the right) and y (up) first, in units of the image's side.
+Both take z [B, d]. Its first two entries are the position: x (to the right) and y (up), in units of
+the image's side.
 """
 
 from functools import partial
@@ -14,17 +15,17 @@ import numpy as np
 from cgjax.nets.decoders import UpsampleMLP
 from cgjax.nets.mlp import Dense, activation_fn, uniform_fan_in
 
-# Coordinates, and latents of known range, run from -REACH to REACH: the first layer's units then
-# bend within an eighth of the image from the start. In [-1, 1] a narrow network fits less well.
+# Coordinates, and latents of known range, lie in [-REACH, REACH]. At initialisation the units of
+# the first layer then bend within an eighth of the image. With [-1, 1] a narrow network fits worse.
 REACH = 4.0
 
 
 class BroadcastMLP(nn.Module):
-    """Spatial broadcast: z on every pixel beside its coordinates, then 1x1 convolutions.
+    """Spatial broadcast: z and the coordinates at every pixel, then 1x1 convolutions.
 
     z [B, d_in] -> float32 [B, *out_shape]. hidden: width of each of the n_layers - 1 hidden layers.
-    ranges: (lowest, highest) of every latent, mapped to -REACH and REACH as the coordinates are;
-    from latents of very different spread a narrow network hardly learns.
+    ranges: (lowest, highest) of every latent, mapped to -REACH and REACH like the coordinates; a
+    narrow network hardly learns from latents of very different spread.
     """
 
     out_shape: tuple[int, int, int] = (64, 64, 3)
@@ -52,7 +53,7 @@ class BroadcastMLP(nn.Module):
 class Broadcast(nn.Module):
     """First 1x1 convolution on tiled latents z [B, d] and coordinates [P, 2] -> [B, P, features].
 
-    The layer is affine, so latents and pixels are mapped apart and added: nothing is tiled.
+    The layer is affine: latents and pixels are mapped separately and added, so nothing is tiled.
     """
 
     features: int
@@ -63,21 +64,21 @@ class Broadcast(nn.Module):
         init = uniform_fan_in(d + c)
         kernel = self.param("kernel", init, (d + c, self.features))
         bias = self.param("bias", init, (self.features,))
-        # Exact coordinates, as in the first layer of every other decoder here.
+        # Full precision for exact coordinates, as in the first layer of the other decoders.
         product = partial(jnp.matmul, precision="highest")
         per_image = product(z, kernel[:d]) + bias[None]
         return per_image[:, None] + product(pixels, kernel[d:])[None]
 
 
 def coordinates(height: int, width: int) -> jax.Array:
-    """x (to the right) and y (up) of every pixel, row by row from the top, +-REACH: [P, 2]."""
+    """x (to the right) and y (up) of every pixel in [-REACH, REACH], rows from the top: [P, 2]."""
     up, right = np.linspace(REACH, -REACH, height), np.linspace(-REACH, REACH, width)
     y, x = np.meshgrid(up, right, indexing="ij")
     return jnp.asarray(np.stack([x.ravel(), y.ravel()], axis=1), jnp.float32)
 
 
 class ShiftMLP(nn.Module):
-    """Shift-equivariant: an `UpsampleMLP` draws z[:, 2:] in the middle, x and y only move it.
+    """Shift-equivariant: an `UpsampleMLP` draws z[:, 2:] in the centre; x and y shift the image.
 
     z [B, d_in] -> float32 [B, *out_shape]; fields as in `UpsampleMLP`.
     """
@@ -91,28 +92,32 @@ class ShiftMLP(nn.Module):
     @nn.compact
     def __call__(self, z):
         canvas = UpsampleMLP(
-            self.out_shape, self.hidden, self.channels,
-            form=self.form, dtype=self.dtype, name="canvas",
-        )  # fmt: skip
+            self.out_shape,
+            self.hidden,
+            self.channels,
+            form=self.form,
+            dtype=self.dtype,
+            name="canvas",
+        )
         return shift(canvas(z[:, 2:]), z[:, 0] - 0.5, z[:, 1] - 0.5)
 
 
 def shift(images: jax.Array, right: jax.Array, up: jax.Array) -> jax.Array:
-    """Images [B, H, W, C] moved by `right` and `up` [B], in units of the image's side.
+    """Images [B, H, W, C] shifted by `right` and `up` [B], in units of the image's side.
 
-    Bilinear between pixels. What enters from outside repeats the border, not zero: under soft
-    occlusion an empty front pixel is a negative colour, and zero would hide half of the back.
+    Bilinear between pixels. Pixels from outside repeat the border and are not zero: under soft
+    occlusion an empty front pixel has a negative colour, and zero would hide half of the back.
     """
     height, width = images.shape[1:3]
     rows = _shift_matrix(height, up * height)  # row 0 is the top
     columns = _shift_matrix(width, -right * width)
-    # Full precision: weights rounded to a few bits would move the picture.
+    # Full precision: rounded weights would shift the image.
     product = partial(jnp.einsum, precision="highest")
     return product("bip,bpqc->biqc", rows, product("bjq,bpqc->bpjc", columns, images))
 
 
 def _shift_matrix(n, offset):
-    """Weights [B, n, n] by which output i reads the input at i + offset, inside the axis."""
+    """Weights [B, n, n]: output i is the input at i + offset, clipped to the axis."""
     i = jnp.arange(n, dtype=offset.dtype)
     source = jnp.clip(i[None] + offset[:, None], 0, n - 1)
     return jnp.maximum(0, 1 - jnp.abs(source[:, :, None] - i[None, None]))

@@ -1,9 +1,9 @@
 """Convolutions, and the ConvNet of Lippl and Stachenfeld 2025.
 
-A convolution has three forms with the same result: "direct", the compiler's own; "patches", one
-matrix product with what each position sees; "kernel", GPU kernels of our own where they can run,
-which have no forward-mode derivatives. Inside `lax.scan`, XLA's CPU backend runs its own
-convolution many times slower than the product; "auto" lets the backend choose one of these two.
+A convolution has three forms with the same result. "direct" is XLA's own operation. "patches" is
+one matrix product with the patch at each position. "kernel" uses the GPU kernels of
+`nets.pallas.conv` if they can run; these have no forward-mode derivatives. Inside `lax.scan` on a
+CPU, "direct" is many times slower than "patches"; "auto" selects one of these two by backend.
 """
 
 from typing import Any
@@ -18,16 +18,21 @@ from cgjax.nets.mlp import WEIGHTS, Dense, uniform_fan_in
 from cgjax.nets.norm import BatchNorm
 from cgjax.nets.pallas import conv as conv_kernel
 
-FORMS = ("auto", "direct", "patches")  # with all derivatives
+FORMS = ("auto", "direct", "patches")  # with reverse-mode and forward-mode derivatives
 
 
 def convolve(
-    x: jax.Array, kernel: jax.Array, stride: int = 1, padding: int = 0, form: str = "auto",
+    x: jax.Array,
+    kernel: jax.Array,
+    stride: int = 1,
+    padding: int = 0,
+    form: str = "auto",
     passes_on: bool = False,
-) -> jax.Array | tuple[jax.Array, jax.Array]:  # fmt: skip
-    """x [B, H, W, c], kernel [k, k, c, o] -> [B, H', W', o], with zeros around the image.
+) -> jax.Array | tuple[jax.Array, jax.Array]:
+    """x [B, H, W, c], kernel [k, k, c, o] -> [B, H', W', o]; the image is padded with zeros.
 
-    passes_on: also x, for whoever else reads it; kernels then add up the gradients on the way.
+    passes_on: also return x for other layers that read it; the GPU kernel then adds up the
+    gradients of x.
     """
     if form not in (*FORMS, "kernel"):
         raise ValueError(f"unknown form {form!r}; choose from {', '.join(FORMS)}, kernel")
@@ -36,21 +41,24 @@ def convolve(
     if passes_on:
         return convolve(x, kernel, stride, padding, form), x
     if form in ("auto", "kernel"):
-        # A 1x1 kernel is a matrix on every backend; but a product with every second pixel makes
-        # XLA's compiler for GPUs (JAX 0.11) abort.
+        # A 1x1 kernel is a matrix product on every backend, but only with stride 1: a product with
+        # every second pixel aborts XLA's GPU compiler (JAX 0.11).
         matrix = jax.default_backend() == "cpu" or len(kernel) == stride == 1
         form = "patches" if matrix else "direct"
     if form == "direct":
         return lax.conv_general_dilated(
-            x, kernel, (stride, stride), [(padding, padding)] * 2,
+            x,
+            kernel,
+            (stride, stride),
+            [(padding, padding)] * 2,
             dimension_numbers=("NHWC", "HWIO", "NHWC"),
-        )  # fmt: skip
-    seen = patches(x, kernel.shape[0], stride, padding)
-    return seen @ kernel.reshape(-1, kernel.shape[-1])
+        )
+    inputs = patches(x, kernel.shape[0], stride, padding)
+    return inputs @ kernel.reshape(-1, kernel.shape[-1])
 
 
 def patches(x: jax.Array, size: int, stride: int = 1, padding: int = 0) -> jax.Array:
-    """What a size x size kernel sees at each position: [B, H', W', size * size * c]."""
+    """The size x size patch at each position of a kernel: [B, H', W', size * size * c]."""
     if padding:
         x = jnp.pad(x, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
     if size == 1:
@@ -60,17 +68,17 @@ def patches(x: jax.Array, size: int, stride: int = 1, padding: int = 0) -> jax.A
         stride * np.arange((n - size) // stride + 1)[:, None] + np.arange(size)
         for n in (height, width)
     )
-    # One look-up by position: slices put side by side take five times as long to compile.
+    # One look-up by position: concatenated slices take five times as long to compile.
     position = rows[:, None, :, None] * width + columns[:, None]
-    seen = jnp.take(x.reshape(batch, -1, channels), position.ravel(), axis=1, mode="clip")
-    return seen.reshape(batch, len(rows), len(columns), -1)
+    pixels = jnp.take(x.reshape(batch, -1, channels), position.ravel(), axis=1, mode="clip")
+    return pixels.reshape(batch, len(rows), len(columns), -1)
 
 
 class Conv(nn.Module):
     """Convolution x [B, H, W, c] -> [B, H', W', features]; x and result in `dtype`.
 
-    weights: initialisation of the kernel, one of WEIGHTS, by the number of values that a unit reads
-    or, with fan_out, that read a unit; the bias is uniform.
+    weights: initialisation of the kernel, one of WEIGHTS, scaled by the fan-in or, with fan_out, by
+    the fan-out. The bias is uniform.
     """
 
     features: int
@@ -85,14 +93,14 @@ class Conv(nn.Module):
 
     @nn.compact
     def __call__(self, x, apart: bool = False, passes_on: bool = False):
-        """apart: the result without the bias, and the bias [features]; passes_on: `convolve`'s."""
+        """apart: return (result without bias, bias [features]); passes_on: as in `convolve`."""
         shape = (self.size, self.size, x.shape[-1], self.features)
         fan_in, fan_out = (self.size**2 * n for n in shape[2:])
         fan = fan_out if self.fan_out else fan_in
         kernel = self.param("kernel", WEIGHTS[self.weights](fan), shape)
         x, kernel = x.astype(self.dtype), kernel.astype(self.dtype)
-        found = convolve(x, kernel, self.stride, self.padding, self.form, passes_on)
-        y, *passed = found if passes_on else (found,)
+        result = convolve(x, kernel, self.stride, self.padding, self.form, passes_on)
+        y, *passed = result if passes_on else (result,)
         if self.use_bias:
             bias = self.param("bias", uniform_fan_in(fan_in), (self.features,))
             y = (y, bias) if apart else y + bias.reshape(1, 1, 1, -1).astype(self.dtype)
@@ -109,10 +117,10 @@ def max_pool(x: jax.Array) -> jax.Array:
 class ConvNet(nn.Module):
     """4 x (conv 5x5, ReLU, BatchNorm), max-pool, dense 512, 1024, 1: x [B, H, W, c] -> [B].
 
-    Weights start as N(0, 2/fan_in). train, mask [B]: as in `BatchNorm`. form: of its convolutions,
-    as in `convolve`; with "kernel" also of its norms. tap: return what module number
-    `tap` gives instead: 0 the input; 1, 2, 3 conv, ReLU, BatchNorm of block 1; ... 10, 11,
-    12 block 4; 13 pool; 14 flatten; 15 to 19 dense and ReLU, in turn (with the default depths).
+    Initial weights are N(0, 2/fan_in). train, mask [B]: as in `BatchNorm`. form: of the
+    convolutions, as in `convolve`; "kernel" applies to the norms too. tap: return the output of
+    module number `tap` instead: 0 the input; 1, 2, 3 conv, ReLU, BatchNorm of block 1; ... 10, 11,
+    12 block 4; 13 pool; 14 flatten; 15 to 19 alternate dense and ReLU (with the default depths).
     """
 
     channels: tuple[int, ...] = (32, 32, 64, 64)
@@ -126,19 +134,23 @@ class ConvNet(nn.Module):
         modules = [x.astype(self.dtype)]
         for i, features in enumerate(self.channels):
             conv = Conv(
-                features, self.kernel, weights="he_normal", form=self.form, dtype=self.dtype,
+                features,
+                self.kernel,
+                weights="he_normal",
+                form=self.form,
+                dtype=self.dtype,
                 name=f"conv_{i}",
-            )  # fmt: skip
+            )
             norm = BatchNorm(form=self.form, name=f"norm_{i}")
             y, bias = conv(modules[-1], apart=True)
             modules.append(y + bias.reshape(1, 1, 1, -1).astype(self.dtype))
             modules.append(nn.relu(modules[-1]))
-            if self.form == "kernel":  # in one pass; the two above are not computed then
+            if self.form == "kernel":  # in one pass; the two above are unused unless tapped
                 modules.append(norm(y, train, mask, before=bias))
             else:
                 modules.append(norm(modules[-1], train, mask))
         modules.append(max_pool(modules[-1]))
-        # Channel-major, as in the reference.
+        # Channel-major, as in the reference code.
         modules.append(jnp.moveaxis(modules[-1], -1, 1).reshape(x.shape[0], -1))
         for i, features in enumerate((*self.hidden, 1)):
             if i:

@@ -1,7 +1,7 @@
-"""Decoders from latents to images (Wiedemer et al. 2023): MLP head, then four doublings of size.
+"""Decoders from latents to images (Wiedemer et al. 2023): MLP head, then four x2 upsamplings.
 
-`UpsampleMLP` is the network of every reported sprites run. Its `form` chooses how "upsample, then
-convolve" is computed; all forms give the same numbers up to rounding.
+`UpsampleMLP` is the network of every reported sprites run. Its `form` selects the implementation of
+"upsample, then convolve"; all forms give the same numbers up to rounding.
 """
 
 from functools import cache, partial
@@ -24,9 +24,9 @@ FORMS = ("auto", "direct", "reordered", "stencil", "pallas")
 
 
 class Conv(nn.Module):
-    """Kernel [k, k, c_in, features] and bias [features] of a convolution, to be applied elsewhere.
+    """Kernel [k, k, c_in, features] and bias [features] of a convolution; the caller applies it.
 
-    fan_in is given by the caller: PyTorch counts output channels for transposed convolutions.
+    The caller passes fan_in: PyTorch counts output channels for transposed convolutions.
     """
 
     features: int
@@ -44,9 +44,9 @@ class UpsampleMLP(nn.Module):
     """MLP to [4, 4, channels], then 4 x (activation, bilinear x2, conv): z [B, d_in] -> images.
 
     form: "direct", "reordered", "stencil", "pallas" (GPU kernels; no forward-mode derivatives),
-    or "auto", the fastest for the backend. dtype: of activations and operands after the head;
-    parameters, sums and the images [B, *out_shape] stay float32 (all is float64 where the
-    parameters are and dtype is).
+    or "auto", the fastest for the backend. dtype: of activations and operands after the head.
+    Parameters, sums and the images [B, *out_shape] are float32; they are float64 if both the
+    parameters and dtype are float64.
     """
 
     out_shape: tuple[int, int, int] = (64, 64, 3)
@@ -60,9 +60,9 @@ class UpsampleMLP(nn.Module):
 
     @nn.compact
     def __call__(self, z, stages_only: bool = False):
-        """stages_only: what the stages take, x [B, 4, 4, channels] and convs, not images."""
+        """stages_only: return the inputs of the stages, x [B, 4, 4, channels] and convs."""
         check_size(self.out_shape)
-        # The head is a small part of the work and decides where things are: at least float32.
+        # The head computes positions and is a small part of the work: it runs in float32 or wider.
         sums = upsample.wide(self.dtype)
         x = dense_layers(
             z, self.hidden, START**2 * self.channels, self.n_layers, self.activation, sums
@@ -79,8 +79,10 @@ class UpsampleMLP(nn.Module):
             return upsample_kernel.over_devices(x, convs)
         activate = partial(activation_fn(self.activation), dtype=self.dtype)
         conv = {
-            "direct": upsample.direct, "reordered": upsample.reordered, "stencil": upsample.stencil,
-        }[form]  # fmt: skip
+            "direct": upsample.direct,
+            "reordered": upsample.reordered,
+            "stencil": upsample.stencil,
+        }[form]
         for kernel, bias in convs[:-1]:
             x = activate(conv(x, kernel, bias))
         return conv(x, *convs[-1])
@@ -89,8 +91,9 @@ class UpsampleMLP(nn.Module):
 class DeconvMLP(nn.Module):
     """MLP to [4, 4, channels], then 4 transposed 4x4 convolutions of stride 2: z -> images.
 
-    batch_norm: normalise in front of every hidden dense layer and inner transposed convolution
-    (collection "batch_stats", batch averages with train=True); final_sigmoid: outputs in (0, 1).
+    batch_norm: normalise the inputs of hidden dense layers and of inner transposed convolutions
+    (collection "batch_stats"; train=True uses the batch's statistics). final_sigmoid: outputs lie
+    in (0, 1).
     """
 
     out_shape: tuple[int, int, int] = (64, 64, 3)
@@ -116,9 +119,14 @@ class DeconvMLP(nn.Module):
             return layer(x).astype(self.dtype)
 
         x = dense_layers(
-            z, self.hidden, START**2 * self.channels, self.n_layers, self.activation, self.dtype,
+            z,
+            self.hidden,
+            START**2 * self.channels,
+            self.n_layers,
+            self.activation,
+            self.dtype,
             between=lambda x, i: norm(x, f"dense_norm_{i}"),
-        )  # fmt: skip
+        )
         x = channels_last(x, self.channels)
         for i, features in enumerate(stage_channels(self.channels, self.out_shape)):
             x = activation_fn(self.activation)(x, self.dtype)
@@ -133,19 +141,23 @@ class DeconvMLP(nn.Module):
 def deconvolve(x: jax.Array, kernel: jax.Array, bias: jax.Array) -> jax.Array:
     """Transposed convolution of stride 2: x [B,n,n,c], kernel [k,k,c,o] -> float32 [B,2n,2n,o].
 
-    The kernel is stored as it is correlated with the dilated image (PyTorch's, flipped).
+    The kernel is correlated with the dilated image: it is PyTorch's kernel, flipped.
     """
     pad = kernel.shape[0] // 2
     x, kernel = x.astype(jnp.float32), kernel.astype(x.dtype).astype(jnp.float32)
     y = lax.conv_general_dilated(
-        x, kernel, (1, 1), [(pad, pad)] * 2, lhs_dilation=(2, 2),
+        x,
+        kernel,
+        (1, 1),
+        [(pad, pad)] * 2,
+        lhs_dilation=(2, 2),
         dimension_numbers=("NHWC", "HWIO", "NHWC"),
-    )  # fmt: skip
+    )
     return y + bias.reshape(1, 1, 1, -1)
 
 
 def channels_last(x: jax.Array, channels: int) -> jax.Array:
-    """Head output [B, 16 channels], channel-major as in the reference -> [B, 4, 4, channels]."""
+    """Head output [B, 16 * channels], channel-major (reference code) -> [B, 4, 4, channels]."""
     return jnp.moveaxis(x.reshape(x.shape[0], channels, START, START), 1, -1)
 
 
@@ -155,16 +167,16 @@ def stage_channels(channels: int, out_shape) -> tuple[int, ...]:
 
 
 def check_size(out_shape) -> None:
-    """Refuse image sizes that four doublings of 4 x 4 do not reach."""
+    """Raise an error unless out_shape is [64, 64, channels]: four doublings of 4 x 4."""
     size = START * 2**STAGES
     if tuple(out_shape[:2]) != (size, size) or len(out_shape) != 3:
         raise ValueError(f"out_shape must be ({size}, {size}, channels), got {tuple(out_shape)}")
 
 
 def choose_form(module: UpsampleMLP, batch: int) -> str:
-    """The form that "auto" stands for here and now; refuses forms that cannot run.
+    """The form to run: "auto" is resolved for this backend; a form that cannot run is an error.
 
-    The kernels need one GPU, or the mesh that the training loop gives its compiled programs.
+    The GPU kernels need a single GPU, or the mesh of a program compiled by the training loop.
     """
     form = module.form
     if form not in FORMS:
@@ -184,17 +196,21 @@ def choose_form(module: UpsampleMLP, batch: int) -> str:
     if parallel.on_nvidia():
         if fits and upsample_kernel.splits(batch):
             return "pallas"
-        _say_why_not(batch, fits)
+        _report_missing_kernels(batch, fits)
     return "stencil" if module.kernel == 2 and jax.default_backend() == "cpu" else "reordered"
 
 
-def _say_why_not(batch: int, fits: bool) -> None:
-    """In a training program for several GPUs, which would be faster with the kernels."""
+def _report_missing_kernels(batch: int, fits: bool) -> None:
+    """Print, once, why a training program for several GPUs runs without the faster kernels."""
     mesh = upsample_kernel.mesh_in_use()
     if mesh is not None and mesh.size > 1:
         n = mesh.shape["data"]
-        why = f"a batch of {batch} does not divide over {n}" if fits else "not for its sizes"
-        _say_once(f"decoder without its GPU kernels on {mesh.size} GPUs: {why}")
+        reason = (
+            f"a batch of {batch} does not divide over {n}"
+            if fits
+            else "unsupported sizes or activation"
+        )
+        _say_once(f"the decoder runs without GPU kernels on {mesh.size} GPUs: {reason}")
 
 
 _say_once = cache(say)

@@ -1,4 +1,4 @@
-"""Fully connected networks, with the initialisations of PyTorch and of He et al. written out."""
+"""Fully connected networks, with initialisations of PyTorch, He et al. and LeCun et al."""
 
 import math
 from typing import Any
@@ -19,14 +19,14 @@ ACTIVATIONS = {
 
 
 def activation_fn(name: str):
-    """The function x, dtype -> activation of that name."""
+    """The activation function `name`: (x, dtype) -> array of that dtype."""
     if name not in ACTIVATIONS:
         raise ValueError(f"unknown activation {name!r}; choose from {', '.join(ACTIVATIONS)}")
     return ACTIVATIONS[name]
 
 
 def uniform_fan_in(fan_in: int, scale=1.0):
-    """Initialiser scale * U(-1/sqrt(fan_in), 1/sqrt(fan_in)), by default PyTorch's."""
+    """Initialiser scale * U(-1/sqrt(fan_in), 1/sqrt(fan_in)); with scale 1, PyTorch's."""
     bound = 1 / math.sqrt(fan_in)
 
     def init(key, shape, dtype=jnp.float32):
@@ -54,7 +54,7 @@ def lecun_normal(fan_in: int, scale=1.0):
     return he_normal(fan_in, math.sqrt(1 / 2) * scale)
 
 
-# Of the kernels; biases are always uniform.
+# Initialisers of kernels; biases are always uniform.
 WEIGHTS = {
     "uniform": uniform_fan_in,
     "he_normal": he_normal,
@@ -67,12 +67,12 @@ class Dense(nn.Module):
     """Affine map [..., d_in] -> [..., features], operands in `dtype`, sums at least float32.
 
     weights: initialisation of the kernel, one of WEIGHTS. init_scale: factor on every initial
-    value; it may be traced, so that a sweep over it is one program.
+    value; it may be a traced value, so that one program serves a sweep over it.
     """
 
     features: int
     dtype: Any = jnp.float32
-    precision: str | None = None  # None: that of the context, `jax.default_matmul_precision`
+    precision: str | None = None  # None: `jax.default_matmul_precision` of the context
     weights: str = "uniform"
     init_scale: Any = 1.0
     use_bias: bool = True
@@ -108,23 +108,29 @@ class MLP(nn.Module):
     @nn.compact
     def __call__(self, z):
         y = dense_layers(
-            z, self.hidden, math.prod(self.out_shape), self.n_layers, self.activation, self.dtype,
-            weights=self.weights, init_scale=self.init_scale,
-        )  # fmt: skip
+            z,
+            self.hidden,
+            math.prod(self.out_shape),
+            self.n_layers,
+            self.activation,
+            self.dtype,
+            weights=self.weights,
+            init_scale=self.init_scale,
+        )
         return y.reshape(z.shape[0], *self.out_shape)
 
 
 def dense_layers(x, hidden, features, n_layers, activation, dtype, between=lambda x, i: x, **init):
-    """Layers dense_0 .. dense_{n_layers-1} inside the calling module; no activation at the end.
+    """Layers dense_0 .. dense_{n_layers-1} of the calling module; no activation after the last.
 
-    between(x, i) is applied after the activation in front of hidden layer i; init: `weights` and
-    `init_scale` of all layers.
+    between(x, i) is applied to the input of hidden layer i, after the activation. init: `weights`
+    and `init_scale` of all layers.
     """
     if n_layers < 2:
         raise ValueError(f"n_layers must be at least 2, got {n_layers}")
     activate = activation_fn(activation)
-    # Inputs are exact coordinates: rounded to bfloat16, a sprite's position would be off by a
-    # quarter of a pixel. The layer is so small that full precision costs nothing.
+    # Inputs are exact coordinates: rounding to bfloat16 would move a sprite by a quarter of a
+    # pixel. The layer is so small that full precision costs nothing.
     first = jnp.promote_types(dtype, jnp.float32)
     x = Dense(hidden, first, "highest", name="dense_0", **init)(x)
     for i in range(1, n_layers - 1):

@@ -1,8 +1,8 @@
-"""Decoders with a token for each pixel, which know where it is (Liang et al. 2025).
+"""Decoders with one token per pixel and a code of the pixel's position (Liang et al. 2025).
 
-One dense layer turns the input into a context vector, the same for all pixels; a fixed code of the
-pixel's row and column is added; the rest is shared by all pixels. `PixelMLP` treats each token on
-its own, `PixelTransformer` lets them attend to one another.
+One dense layer maps the input to a context vector, which is the same for all pixels. A fixed code
+of the pixel's row and column is added. All pixels share the remaining layers: `PixelMLP` processes
+each token separately, `PixelTransformer` uses attention between tokens.
 """
 
 import flax.linen as nn
@@ -16,11 +16,13 @@ from cgjax.nets.transformer import attend
 def position_code(n: int, features: int) -> np.ndarray:
     """Sines and cosines of row and column of n x n pixels, row by row: float32 [n * n, features].
 
-    Frequencies 10000^(-j / features), j = 0, 4, 8, ...; channels in fours: sin and cos of the row,
-    sin and cos of the column.
+    Frequencies 10000^(-j / features), j = 0, 4, 8, ...; four channels for each: sin and cos of the
+    row, sin and cos of the column.
     """
     if features % 4:
-        raise ValueError(f"a code of two positions has a multiple of 4 features, got {features}")
+        raise ValueError(
+            f"features must be a multiple of 4 for a code of two positions, got {features}"
+        )
     frequency = 10000.0 ** (-np.arange(0, features, 4) / features)
     rows, columns = (index.reshape(-1, 1) * frequency for index in np.indices((n, n)))
     parts = [np.sin(rows), np.cos(rows), np.sin(columns), np.cos(columns)]
@@ -52,10 +54,10 @@ class PixelMLP(nn.Module):
     @nn.compact
     def __call__(self, z):
         if self.depth < 1:
-            raise ValueError(f"depth is 1 or more, got {self.depth}")
+            raise ValueError(f"depth must be at least 1, got {self.depth}")
         context = Dense(self.features, name="context")(z)
         code = jnp.asarray(position_code(self.n, self.features))
-        # The first layer is affine: it maps context and code apart, and nothing is tiled yet.
+        # The first layer is affine: it maps context and code separately, so nothing is tiled yet.
         first = Dense(self.features, name="dense_0")
         offset = first(jnp.zeros((1, self.features)))
         x = (first(context) - offset)[:, None] + first(code)[None]
@@ -71,7 +73,7 @@ class PixelMLP(nn.Module):
 class PixelTransformer(nn.Module):
     """z [B, d] -> (image [B, n, n], activations): post-norm transformer layers over all pixels.
 
-    train=True: dropout of attention weights, of both sublayers and inside the feed-forward one
+    train=True: dropout of attention weights, of both sublayers and inside the feed-forward sublayer
     (random stream "dropout"). activations: [B, n * n, features] after each layer, then the image.
     """
 

@@ -1,6 +1,6 @@
 """ResNets: a narrow one for 32 x 32 images (Lippl and Stachenfeld 2025), and He et al.'s.
 
-The latter with instance norm are those of Lepori, Serre and Pavlick 2023.
+Lepori, Serre and Pavlick 2023 use the latter with instance norm.
 """
 
 import functools
@@ -20,8 +20,8 @@ class ResNet(nn.Module):
     """Stem, stages of basic blocks, average, linear: x [B, H, W, c] -> [B].
 
     Stage i has `blocks` blocks of channels[i]; all but the first stage halve the image. train,
-    mask [B], form: as in `ConvNet`. tap: return another layer instead: 0 the input, 1 the
-    stem, then one for each block, the average, the output.
+    mask [B], form: as in `ConvNet`. tap: return this layer instead: 0 the input, 1 the stem, then
+    one for each block, the average, the output.
     """
 
     channels: tuple[int, ...] = (16, 32, 64, 128)
@@ -32,11 +32,17 @@ class ResNet(nn.Module):
     @nn.compact
     def __call__(self, x, train: bool = False, mask=None, tap: int | None = None):
         def conv_norm(x, features, size, stride, name, passes_on=False, **then):
-            """Convolution and norm of x; x again, for whoever else reads it."""
+            """(Convolution and norm of x; x itself, for the shortcut that also reads it)."""
             conv = Conv(
-                features, size, stride, padding=size // 2, use_bias=False, form=self.form,
-                dtype=self.dtype, name=name.format("conv"),
-            )  # fmt: skip
+                features,
+                size,
+                stride,
+                padding=size // 2,
+                use_bias=False,
+                form=self.form,
+                dtype=self.dtype,
+                name=name.format("conv"),
+            )
             y, x = conv(x, passes_on=True) if passes_on else (conv(x), x)
             return BatchNorm(form=self.form, name=name.format("bn"))(y, train, mask, **then), x
 
@@ -54,7 +60,7 @@ class ResNet(nn.Module):
 
 
 def basic_block(conv_norm, x, features, stride, name):
-    """ReLU(two 3x3 convolutions + shortcut); the shortcut is projected where the shape changes."""
+    """ReLU(two 3x3 convolutions + shortcut); the shortcut is projected if the shape changes."""
     y, x = conv_norm(x, features, 3, stride, name + "_{}1", passes_on=True, rectify=True)
     if stride > 1 or x.shape[-1] != features:
         x, _ = conv_norm(x, features, 1, stride, name + "_shortcut_{}")
@@ -64,15 +70,15 @@ def basic_block(conv_norm, x, features, stride, name):
 class StagedResNet(nn.Module):
     """Stem, stages of blocks, average, MLP head: x [B, H, W, c] -> [B, head].
 
-    Stage i has stage_sizes[i] blocks of widths[i]; all but the first halve the image, which the
-    stem has made four times smaller. width_factor widens the inside of bottlenecks (2: the wide
+    Stage i has stage_sizes[i] blocks of widths[i]. The stem divides the image's side by four; all
+    stages but the first halve it. width_factor widens the inside of bottlenecks (2: the wide
     ResNet). norm: one of NORMS; train, mask [B]: as in `BatchNorm`. head: outputs of the MLP on the
-    average, as wide inside as what it reads; 0: the average itself. Kernels lie under stem,
-    stage_1, stage_2, ..., head. form: as in `convolve`; "patches" where kernels are vmapped, for
-    the compiler's own convolution is slow in groups.
+    average, whose hidden layer is as wide as its input; 0: return the average itself. Parameters
+    are under stem, stage_1, stage_2, ..., head. form: as in `convolve`; use "patches" if kernels
+    are vmapped, because XLA's grouped convolution is slow.
 
-    start, stop: only the parts from `start` on, before `stop`, where 0 is the stem, i is stage i,
-    and average and head come last; so x may be what a part that stays as it is gave, once.
+    start, stop: run only the parts start .. stop - 1: 0 is the stem, i is stage i, and the last
+    part is average and head. x may thus be the stored output of parts that are not trained.
     """
 
     stage_sizes: tuple[int, ...] = (3, 4, 6, 3)
@@ -90,7 +96,7 @@ class StagedResNet(nn.Module):
             raise BadInput(f"unknown block {self.block!r}; choose from {', '.join(BLOCKS)}")
         if len(self.stage_sizes) != len(self.widths):
             raise BadInput(
-                f"{len(self.stage_sizes)} stages, but {len(self.widths)} widths: give one for each"
+                f"{len(self.stage_sizes)} stages, but {len(self.widths)} widths: give one per stage"
             )
         build = {"norm": self.norm, "form": self.form, "dtype": self.dtype}
         parts = [Stem(self.widths[0], **build, name="stem")]
@@ -104,7 +110,7 @@ class StagedResNet(nn.Module):
         return x
 
     def readout(self, x, train, mask):
-        """Average over the image, then the head."""
+        """Average over the pixels, then the head."""
         x = jnp.mean(x.astype(jnp.promote_types(self.dtype, jnp.float32)), (1, 2))
         if not self.head:
             return x
@@ -114,7 +120,7 @@ class StagedResNet(nn.Module):
 
 
 class Stem(nn.Module):
-    """7x7 convolution with stride 2, norm, ReLU, largest of 3x3 with stride 2."""
+    """7x7 convolution with stride 2, norm, ReLU, 3x3 max-pool with stride 2."""
 
     features: int
     norm: str = "instance"
@@ -128,7 +134,7 @@ class Stem(nn.Module):
 
 
 class Stage(nn.Module):
-    """Blocks in a row; the first has the stride. build: norm, form and dtype of all."""
+    """A sequence of blocks; the first has the stride. build: norm, form and dtype of all blocks."""
 
     block: Any
     n_blocks: int
@@ -163,7 +169,7 @@ class Bottleneck(nn.Module):
 
 
 class BasicBlock(nn.Module):
-    """ReLU(two 3x3 convolutions + shortcut); stride on the first. It has no width_factor but 1."""
+    """ReLU(two 3x3 convolutions + shortcut); stride on the first. width_factor must be 1."""
 
     width: int
     stride: int = 1
@@ -175,30 +181,38 @@ class BasicBlock(nn.Module):
     @nn.compact
     def __call__(self, x, train: bool = False, mask=None):
         if self.width_factor != 1:
-            raise BadInput("width_factor widens the inside of bottlenecks: change widths instead")
+            raise BadInput("width_factor applies only to bottlenecks: change widths instead")
         y = nn.relu(conv_norm(self, self.width, 3, self.stride, "conv_1", "norm_1")(x, train, mask))
         y = conv_norm(self, self.width, 3, 1, "conv_2", "norm_2")(y, train, mask)
         return nn.relu(y + shortcut(self, self.width, x, train, mask))
 
 
 BLOCKS = {"bottleneck": Bottleneck, "basic": BasicBlock}
-# ResNet-50 (with width_factor=2 its wide form) and ResNet-18, unless sizes are given.
+# With the default sizes: ResNet-50 (width_factor=2: its wide form) and ResNet-18.
 BottleneckResNet = functools.partial(StagedResNet, block="bottleneck")
 ResNet18 = functools.partial(StagedResNet, block="basic", stage_sizes=(2, 2, 2, 2))
 
 
 def conv_norm(block, features, size, stride, conv_name, norm_name):
-    """Function of x, train, mask: convolution without bias, N(0, 2/fan_out) at first; then norm."""
+    """Function of (x, train, mask): convolution without bias, N(0, 2/fan_out); then norm."""
     conv = Conv(
-        features, size, stride, padding=size // 2, use_bias=False, weights="he_normal",
-        fan_out=True, form=block.form, dtype=block.dtype, name=conv_name,
-    )  # fmt: skip
+        features,
+        size,
+        stride,
+        padding=size // 2,
+        use_bias=False,
+        weights="he_normal",
+        fan_out=True,
+        form=block.form,
+        dtype=block.dtype,
+        name=conv_name,
+    )
     norm = norm_of(block.norm)(name=norm_name)
     return lambda x, train, mask: norm(conv(x), train, mask)
 
 
 def shortcut(block, features, x, train, mask):
-    """What a block adds to its convolutions: x, projected where the shape changes."""
+    """The shortcut of a block: x, projected if the shape changes."""
     if block.stride == 1 and x.shape[-1] == features:
         return x
     project = conv_norm(block, features, 1, block.stride, "downsample", "norm_downsample")
@@ -206,12 +220,12 @@ def shortcut(block, features, x, train, mask):
 
 
 def overlapping_max_pool(x: jax.Array) -> jax.Array:
-    """Largest of each 3 x 3 block around every second pixel; outside the image is -inf."""
+    """Maximum of the 3 x 3 block around every second pixel; the image is padded with -inf."""
     for axis in (1, 2):
         n = (x.shape[axis] + 1) // 2
         padded = jnp.pad(
             x, [(1, 1) if i == axis else (0, 0) for i in range(4)], constant_values=-jnp.inf
         )
-        seen = [jax.lax.slice_in_dim(padded, i, i + 2 * n - 1, 2, axis) for i in range(3)]
-        x = functools.reduce(jnp.maximum, seen)
+        taps = [jax.lax.slice_in_dim(padded, i, i + 2 * n - 1, 2, axis) for i in range(3)]
+        x = functools.reduce(jnp.maximum, taps)
     return x

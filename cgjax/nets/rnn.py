@@ -1,9 +1,9 @@
-"""Sequence to sequence: an LSTM encoder in both directions, an LSTM decoder with attention.
+"""Sequence to sequence: a bidirectional LSTM encoder and an LSTM decoder with attention.
 
-Sequences are whole numbers [B, T], padded with PAD behind their END. Padding changes nothing: at
-padded positions states stand still, and nothing attends to them. The decoder sees what came before
-(teacher forcing: the true symbols) and not what it attended to, so all its steps can be scored at
-once.
+Sequences are integers [B, T], padded with PAD after END. Padding does not change the result: states
+do not change at padded positions, and attention ignores them. The decoder's input is the previous
+symbol (teacher forcing: the true one) without the attention's context, so all steps can be scored
+at once.
 """
 
 from typing import Any, NamedTuple
@@ -18,10 +18,10 @@ PAD, END = 0, 1
 class LSTM(nn.Module):
     """x [B, T, d] -> (states, cells), each [B, T, features].
 
-    is_real: boolean [B, T]; elsewhere state and cell stay as they were. start: (state, cell), each
-    [B, features], zeros by default. reverse: from the last position to the first. Gates in the
-    order input, forget, cell, output; Glorot-uniform kernel, orthogonal recurrent kernel, biases 0
-    but that of the forget gate, 1.
+    is_real: boolean [B, T]; where it is false, state and cell do not change. start: (state, cell),
+    each [B, features], zeros by default. reverse: from the last position to the first. Gates are in
+    the order input, forget, cell, output. Initialisation: Glorot-uniform kernel, orthogonal
+    recurrent kernel, bias 1 for the forget gate and 0 otherwise.
     """
 
     features: int
@@ -31,7 +31,7 @@ class LSTM(nn.Module):
         self.recurrent = self.param(
             "recurrent", nn.initializers.orthogonal(), (self.features, 4 * self.features)
         )
-        self.bias = self.param("bias", _forget_one, (4 * self.features,))
+        self.bias = self.param("bias", _forget_bias_one, (4 * self.features,))
         self.kernel = nn.Dense(
             4 * self.features, use_bias=False, kernel_init=nn.initializers.glorot_uniform()
         )
@@ -40,7 +40,7 @@ class LSTM(nn.Module):
         if start is None:
             zeros = jnp.zeros((x.shape[0], self.features), x.dtype)
             start = (zeros, zeros)
-        # What comes from the inputs is one product for all positions.
+        # The inputs of all positions are multiplied by the kernel in one product.
         driven = self.kernel(x) + self.bias[None, None]
 
         def step(carry, inputs):
@@ -50,15 +50,15 @@ class LSTM(nn.Module):
             return carry, carry
 
         inputs = (jnp.swapaxes(driven, 0, 1), jnp.swapaxes(is_real, 0, 1))
-        _, found = jax.lax.scan(step, start, inputs, reverse=self.reverse)
-        return tuple(jnp.swapaxes(states, 0, 1) for states in found)
+        _, carries = jax.lax.scan(step, start, inputs, reverse=self.reverse)
+        return tuple(jnp.swapaxes(states, 0, 1) for states in carries)
 
     def step(self, carry, x):
         """One position: (state, cell) and x [B, d] -> (state, cell)."""
         return _gates(self.kernel(x) + self.bias[None] + carry[0] @ self.recurrent, carry[1])
 
 
-def _forget_one(key, shape, dtype=jnp.float32):
+def _forget_bias_one(key, shape, dtype=jnp.float32):
     del key
     return jnp.zeros(shape, dtype).at[shape[0] // 4 : shape[0] // 2].set(1)
 
@@ -70,7 +70,7 @@ def _gates(total, cell):
 
 
 class Encoded(NamedTuple):
-    """What the decoder is told of a command."""
+    """An encoded command, the decoder's input."""
 
     states: jax.Array  # H [B, T, 2 encoder]: forward and backward at each position
     start: tuple  # state and cell [B, 4 encoder] of the decoder: first and last real position
@@ -80,9 +80,9 @@ class Encoded(NamedTuple):
 class Seq2Seq(nn.Module):
     """Commands [B, T] and previous symbols [B, L] -> logits [B, L, n_symbols].
 
-    n_words: command symbols, PAD and END included; n_symbols: output symbols, likewise. The start
-    symbol, n_symbols, is an input only. encoder: state of each direction; the decoder has four
-    times as many, since it starts as [H_1 ; H_T].
+    n_words: number of command symbols, n_symbols: of output symbols; both include PAD and END. The
+    start symbol, n_symbols, is only an input. encoder: state size of each direction; the decoder's
+    is four times as large, because its initial state is [H_1 ; H_T].
     """
 
     n_words: int
@@ -110,15 +110,15 @@ class Seq2Seq(nn.Module):
         return self.words(commands)
 
     def logits(self, words, is_real, previous):
-        """As a call, from embeddings [B, T, embedding], which can be differentiated."""
+        """As `__call__`, from embeddings [B, T, embedding], so that gradients by them exist."""
         encoded = self.encode(words, is_real)
-        # Later symbols never reach earlier ones: nothing need be masked here.
+        # Later symbols do not affect earlier ones, so no mask is needed.
         everywhere = jnp.ones(previous.shape, bool)
         states, _ = self.decoder(self.symbols(previous), everywhere, encoded.start)
         return self._read(states, encoded)
 
     def encode(self, words, is_real) -> Encoded:
-        """Embeddings [B, T, embedding] and where they are real, boolean [B, T]."""
+        """Encode embeddings [B, T, embedding]; is_real: boolean [B, T]."""
         forward, backward = self.forward(words, is_real), self.backward(words, is_real)
         both = [jnp.concatenate(pair, axis=-1) for pair in zip(forward, backward)]
         last = jnp.maximum(jnp.sum(is_real, axis=1) - 1, 0)[:, None, None]
@@ -127,7 +127,7 @@ class Seq2Seq(nn.Module):
         return Encoded(both[0], start, is_real)
 
     def encode_commands(self, commands) -> Encoded:
-        """Of command symbols [B, T]."""
+        """Encode command symbols [B, T]."""
         return self.encode(self.embed(commands), commands != PAD)
 
     def decode(self, carry, symbol, encoded):
@@ -138,7 +138,7 @@ class Seq2Seq(nn.Module):
     def _read(self, queries, encoded):
         """score(q, H_s) = q' W H_s; tanh(W_c [q ; context]); linear."""
         scores = jnp.einsum("blq,bsq->bls", queries @ self.attention, encoded.states)
-        lowest = jnp.finfo(scores.dtype).min  # not -inf: a row without a real position is no NaN
+        lowest = jnp.finfo(scores.dtype).min  # not -inf: a row without a real position would be NaN
         weights = nn.softmax(jnp.where(encoded.is_real[:, None], scores, lowest))
         context = jnp.einsum("bls,bsq->blq", weights, encoded.states)
         return self.readout(jnp.tanh(self.attended(jnp.concatenate([queries, context], axis=-1))))
@@ -152,13 +152,13 @@ def _uniform(bound):
 
 
 def previous(symbols: jax.Array, start: int) -> jax.Array:
-    """What the decoder sees in place of symbols [B, L]: the start symbol, then all but the last."""
+    """The decoder's inputs for symbols [B, L]: the start symbol, then all symbols but the last."""
     first = jnp.full_like(symbols[:, :1], start)
     return jnp.concatenate([first, symbols[:, :-1]], axis=1)
 
 
 def greedy(net: Seq2Seq, params: Any, commands: jax.Array, limit: int = 50) -> jax.Array:
-    """The likeliest symbol at each step, up to END or `limit` symbols: [B, limit], PAD behind END.
+    """The likeliest symbol at each step, up to END or `limit` symbols: [B, limit], PAD after END.
 
     Stops when all commands of the batch have ended.
     """
@@ -166,18 +166,18 @@ def greedy(net: Seq2Seq, params: Any, commands: jax.Array, limit: int = 50) -> j
     encoded = net.apply(variables, commands, method="encode_commands")
     n = commands.shape[0]
 
-    def going_on(state):
+    def is_running(state):
         i, _, _, ended, _ = state
         return (i < limit) & ~jnp.all(ended)
 
     def step(state):
-        i, carry, symbol, ended, found = state
+        i, carry, symbol, ended, outputs = state
         carry, logits = net.apply(variables, carry, symbol, encoded, method="decode")
         symbol = jnp.where(ended, PAD, jnp.argmax(logits, axis=-1).astype(jnp.int32))
-        found = jax.lax.dynamic_update_slice(found, symbol[:, None], (0, i))
-        return i + 1, carry, symbol, ended | (symbol == END), found
+        outputs = jax.lax.dynamic_update_slice(outputs, symbol[:, None], (0, i))
+        return i + 1, carry, symbol, ended | (symbol == END), outputs
 
     symbol = jnp.full(n, net.n_symbols, jnp.int32)
-    found = jnp.full((n, limit), PAD, jnp.int32)
-    start = (0, encoded.start, symbol, jnp.zeros(n, bool), found)
-    return jax.lax.while_loop(going_on, step, start)[-1]
+    outputs = jnp.full((n, limit), PAD, jnp.int32)
+    start = (0, encoded.start, symbol, jnp.zeros(n, bool), outputs)
+    return jax.lax.while_loop(is_running, step, start)[-1]

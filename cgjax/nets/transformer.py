@@ -1,4 +1,4 @@
-"""One layer of a transformer, as BERT (norm after the sum) and ViT (norm before) share it."""
+"""One layer of a transformer, shared by BERT (norm after the sum) and ViT (norm before)."""
 
 import math
 from collections.abc import Callable
@@ -16,8 +16,8 @@ NORMAL = nn.initializers.normal(0.02)
 class TransformerLayer(nn.Module):
     """Attention, then two linear maps with exact GELU between them: [B, n, hidden] -> the same.
 
-    Products have operands in `dtype`; sums along the layers, norms and softmax are float32. Weights
-    start as N(0, 0.02), biases as zero.
+    Products have operands in `dtype`; the residual sums, norms and softmax are float32. Initial
+    weights are N(0, 0.02), initial biases zero.
     """
 
     heads: int
@@ -28,16 +28,18 @@ class TransformerLayer(nn.Module):
 
     @nn.compact
     def __call__(self, x, bias=None, n_wanted: int | None = None):
-        """bias: added to the scores [B, heads, n, n]. n_wanted: only so many tokens come out."""
+        """bias: added to the scores [B, heads, n, n]. n_wanted: return the first n_wanted only."""
         norms = [layer_norm(self.eps, f"{name}_norm") for name in ("attention", "ffn")]
-        before, after = (norms, (_same, _same)) if self.norm_first else ((_same, _same), norms)
+        before, after = (
+            (norms, (_identity, _identity)) if self.norm_first else ((_identity, _identity), norms)
+        )
         x = after[0](x[:, :n_wanted] + self.attention(before[0](x), bias, n_wanted))
         return after[1](x + self.ffn(before[1](x)))
 
     def attention(self, x, bias, n_wanted):
         hidden = x.shape[-1]
         if hidden % self.heads:
-            raise BadInput(f"hidden size {hidden} does not divide into {self.heads} heads")
+            raise BadInput(f"hidden size {hidden} is not divisible by {self.heads} heads")
 
         def per_head(name, x):
             return self.linear(hidden, name)(x).reshape(*x.shape[:2], self.heads, -1)
@@ -55,19 +57,19 @@ class TransformerLayer(nn.Module):
 
 
 def layer_norm(eps: float, name: str | None = None) -> nn.LayerNorm:
-    """Layer norm in float32, with the variance around the mean."""
+    """Layer norm in float32; the variance is computed about the mean."""
     return nn.LayerNorm(epsilon=eps, use_fast_variance=False, dtype=jnp.float32, name=name)
 
 
-def _same(x):
+def _identity(x):
     return x
 
 
-# --- softmax attention of all tokens to all tokens, as the transformers here share it -------------
+# --- softmax attention of all tokens to all tokens, shared by all transformers --------------------
 
 
 def attend(qkv: jax.Array, drop: Callable = lambda weights: weights) -> jax.Array:
-    """Queries, keys and values [B, n, 3, heads, d] -> what each token gathers [B, n, heads * d].
+    """Queries, keys and values [B, n, 3, heads, d] -> attention output [B, n, heads * d].
 
     drop: applied to the attention weights [B, heads, n, n].
     """
@@ -75,9 +77,9 @@ def attend(qkv: jax.Array, drop: Callable = lambda weights: weights) -> jax.Arra
 
 
 def gather(query, key, value, bias=None, drop: Callable = lambda weights: weights) -> jax.Array:
-    """What queries [B, q, heads, d] gather from keys, values [B, k, heads, d]: [B, q, heads * d].
+    """Queries [B, q, heads, d], keys and values [B, k, heads, d] -> outputs [B, q, heads * d].
 
-    bias: added to the scores [B, heads, q, k]; scores and softmax are at least float32. drop: as in
+    bias: added to the scores [B, heads, q, k]; scores and softmax are float32 or wider. drop: as in
     `attend`.
     """
     sums = jnp.promote_types(query.dtype, jnp.float32)

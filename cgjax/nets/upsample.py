@@ -1,7 +1,7 @@
-"""Bilinear upsampling by two followed by a convolution, in several equal forms.
+"""Bilinear upsampling by two followed by a convolution, in several forms with the same result.
 
-Channel mixing commutes with interpolation, so the convolution of an upsampled image can be done
-as a product with the kernel at low resolution followed by two small interpolations.
+Channel mixing commutes with interpolation. The convolution of an upsampled image is therefore a
+product with the kernel at low resolution, followed by two small interpolations.
 """
 
 from functools import partial
@@ -14,20 +14,20 @@ from jax import lax
 
 
 def wide(dtype):
-    """The dtype that sums are taken in: float32, or float64 for float64 operands."""
+    """The dtype of accumulated sums: float32, or float64 for float64 operands."""
     return jnp.promote_types(dtype, jnp.float32)
 
 
 def interpolation_matrix(n: int) -> np.ndarray:
-    """Weights [2n, n] of bilinear interpolation from n to 2n points whose end points coincide."""
+    """Weights [2n, n] of linear interpolation from n to 2n points; the end points coincide."""
     position = np.arange(2 * n) * ((n - 1) / (2 * n - 1))
     return np.maximum(0.0, 1.0 - np.abs(position[:, None] - np.arange(n)[None, :]))
 
 
 def tap_matrices(n: int, taps: int) -> np.ndarray:
-    """Interpolation seen through each tap of a "same" convolution: [taps, 2n, n].
+    """`interpolation_matrix`, shifted for each tap of a "same" convolution: [taps, 2n, n].
 
-    Row i of tap t is row i + t - (taps - 1) // 2 of `interpolation_matrix`, zero outside it.
+    Row i of tap t is row i + t - (taps - 1) // 2 of `interpolation_matrix`; rows outside it are 0.
     """
     low = (taps - 1) // 2
     padded = np.pad(interpolation_matrix(n), ((low, taps - 1 - low), (0, 0)))
@@ -35,11 +35,13 @@ def tap_matrices(n: int, taps: int) -> np.ndarray:
 
 
 class AxisWeights(NamedTuple):
-    """How n points along an axis are doubled; arrays over points m.
+    """Weights that interpolate n points of an axis to 2n points; arrays over points m.
 
-    even: weight of point m-1 in output 2m, the rest being m's; odd: weight of point m+1 in output
-    2m+1, the rest being m's; next_even, previous_odd: those of points m+1 and m-1, zero where
-    there is no such point; inner: zero at the last point, whose next output is padding.
+    even: weight of point m-1 in output 2m; point m has the weight 1 - even.
+    odd: weight of point m+1 in output 2m+1; point m has the weight 1 - odd.
+    next_even, previous_odd: `even` of point m+1 and `odd` of point m-1; zero if that point does not
+    exist.
+    inner: 1, but 0 at the last point, whose next output is padding.
     """
 
     even: jax.Array
@@ -59,7 +61,7 @@ def axis_weights(m: jax.Array, n: int) -> AxisWeights:
 
 @partial(jax.custom_jvp, nondiff_argnums=(1,))
 def elu(x: jax.Array, dtype=jnp.float32) -> jax.Array:
-    """ELU (alpha = 1) in `dtype`, whose derivative needs only its own output."""
+    """ELU (alpha = 1) in `dtype`; its derivative is computed from its output alone."""
     return jnp.where(x > 0, x, jnp.exp(jnp.minimum(x, 0)) - 1).astype(dtype)
 
 
@@ -75,8 +77,8 @@ def direct(x: jax.Array, kernel: jax.Array, bias: jax.Array) -> jax.Array:
     matrix = jnp.asarray(interpolation_matrix(x.shape[1]), dtype)
     x = jnp.einsum("ip,bpqc->biqc", matrix, x, preferred_element_type=sums).astype(dtype)
     x = jnp.einsum("jq,biqc->bijc", matrix, x, preferred_element_type=sums).astype(dtype)
-    # A low-precision convolution with a float32 result has no transpose rule, so the operands
-    # are widened instead: their values, and hence the result, are the same.
+    # A low-precision convolution with a float32 result has no transpose rule. The operands are
+    # widened instead: their values do not change, so the result does not change either.
     x, kernel = x.astype(sums), kernel.astype(dtype).astype(sums)
     dimensions = ("NHWC", "HWIO", "NHWC")
     return _shift(lax.conv_general_dilated(x, kernel, (1, 1), "SAME", None, None, dimensions), bias)
@@ -93,19 +95,20 @@ def reordered(x: jax.Array, kernel: jax.Array, bias: jax.Array) -> jax.Array:
 
 
 def stencil(x: jax.Array, kernel: jax.Array, bias: jax.Array) -> jax.Array:
-    """Mix channels at low resolution, then average neighbours; for 2x2 kernels, as `direct`."""
+    """Mix channels at low resolution, then average neighbours; 2x2 kernels only. As `direct`."""
     c, out = kernel.shape[2:]
     mixer = kernel.astype(x.dtype).transpose(2, 0, 1, 3).reshape(c, 4 * out)
     mixed = jnp.matmul(x, mixer, preferred_element_type=wide(x.dtype))
-    # `split`, because the transpose of indexing is four padded copies to be added.
+    # `split`, because the transpose of indexing adds four padded copies.
     taps = lax.split(mixed, (out,) * 4, 3)
     top, bottom = _double(*taps[:2], 2), _double(*taps[2:], 2)
     return _shift(_double(top, bottom, 1), bias)
 
 
 def _double(first, second, axis):
-    """Interpolate n points to 2n and convolve along one axis; the arrays are the two taps' inputs.
+    """Interpolate n points to 2n and convolve along one axis.
 
+    first, second: inputs of the two taps.
     Output 2m of the interpolation lies between points m-1 and m, output 2m+1 between m and m+1.
     """
     n = first.shape[axis]
@@ -121,7 +124,7 @@ def _double(first, second, axis):
 
 
 def _neighbour(x, axis, offset):
-    """x[i + offset] along an axis, zero outside."""
+    """x[i + offset] along an axis; zero outside the axis."""
     padding = [(-offset, offset, 0) if i == axis else (0, 0, 0) for i in range(x.ndim)]
     return lax.pad(x, jnp.zeros((), x.dtype), padding)
 

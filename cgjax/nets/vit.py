@@ -1,6 +1,6 @@
 """Vision transformers: a small one (Lippl and Stachenfeld 2025), and that of Dosovitskiy et al.
 
-The latter is the one of Lepori, Serre and Pavlick 2023.
+Lepori, Serre and Pavlick 2023 use the latter.
 """
 
 from typing import Any
@@ -18,9 +18,9 @@ class ViT(nn.Module):
     """Patches, class token, pre-norm transformer, linear on the class token: x [B, H, W, c] -> [B].
 
     train=True: dropout after the embedding, attention and both layers of each MLP (random stream
-    "dropout"). mask: accepted as by networks with batch statistics, of which there are none. tap:
-    return another layer instead: 0 the input, 1 the embedding, then one for each block, the
-    normalised class token, the output.
+    "dropout"). mask: unused; accepted for the interface of networks with batch statistics. tap:
+    return this layer instead: 0 the input, 1 the embedding, then one for each block, the normalised
+    class token, the output.
     """
 
     dim: int = 256
@@ -73,10 +73,11 @@ class ViT(nn.Module):
 
 
 class VisionTransformer(nn.Module):
-    """Class token of a transformer with norms before, MLP: x [B, image, image, c] -> [B, head].
+    """Pre-norm transformer, MLP on its class token: x [B, image, image, c] -> [B, head].
 
-    Its layers have the names of `Bert`'s. head: outputs of the MLP on the class token, as wide
-    inside as what it reads; 0: the normalised class token itself. train, mask: as in `ViT`.
+    Its layers have the names of `Bert`'s layers. head: outputs of the MLP on the class token, whose
+    hidden layer is as wide as its input; 0: return the normalised class token itself. train, mask:
+    as in `ViT`.
     """
 
     image: int = 128
@@ -108,7 +109,7 @@ class VisionTransformer(nn.Module):
         tokens = self.embed(x)
         for layer in self.layer[:-1]:
             tokens = layer(tokens)
-        # The head reads no other token.
+        # The head reads only the class token.
         first = self.norm(self.layer[-1](tokens, n_wanted=1)[:, 0])
         return self.readout(first) if self.head else first
 
@@ -116,13 +117,15 @@ class VisionTransformer(nn.Module):
         """Class token and patches, with their positions: [B, n, hidden]."""
         if x.shape[1:3] != (self.image, self.image):
             height, width = x.shape[1:3]
-            raise BadInput(f"images of {height} x {width}: the network is made for {self.image}")
+            raise BadInput(
+                f"images are {height} x {width}, but the network takes {self.image} x {self.image}"
+            )
         patches = self.embedding(cut(x, self.patch))
         first = jnp.broadcast_to(self.class_token, (len(x), 1, self.hidden))
         return jnp.concatenate([first, patches], axis=1) + self.position
 
     def hidden_states(self, x) -> list[jax.Array]:
-        """The embedding, what each layer gives, and the last of them normalised."""
+        """The embedding, the output of each layer, and the last output normalised."""
         states = [self.embed(x)]
         for layer in self.layer:
             states.append(layer(states[-1]))
@@ -133,6 +136,6 @@ def cut(x: jax.Array, size: int) -> jax.Array:
     """Square patches of x [B, H, W, c], row by row: [B, patches, size * size * c]."""
     batch, height, width, channels = x.shape
     if height % size or width % size:
-        raise ValueError(f"images of {height} x {width} do not divide into patches of {size}")
+        raise ValueError(f"images of {height} x {width} are not divisible into patches of {size}")
     x = x.reshape(batch, height // size, size, width // size, size, channels)
     return jnp.swapaxes(x, 2, 3).reshape(batch, -1, size * size * channels)

@@ -1,7 +1,7 @@
 """Figures from arrays: image grids, heat maps, pair matrices, scatters, learning curves.
 
-Every function takes arrays and text and returns a `matplotlib.figure.Figure` that belongs to no
-window and no global list; `save` writes it, and with its last name it is gone.
+Every function takes arrays and text and returns a `matplotlib.figure.Figure`. `save` writes it. The
+figure is not in a window or in pyplot's global list, so it is freed with its last reference.
 """
 
 from cgjax.plots.charts import (

@@ -8,14 +8,14 @@ from cgjax.plots.style import COLOURS, GREY, GRID, HEADLINE, headline, new_figur
 
 
 def _common_scale(matrices):
-    """Least and greatest finite value of several arrays; (0, 1) where there is none."""
+    """Smallest and largest finite value of several arrays; (0, 1) if there is none."""
     values = np.concatenate([np.ravel(matrix) for matrix in matrices] or [np.zeros(0)])
     values = values[np.isfinite(values)]
     return (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
 
 
 def _heat_map(ax, matrix, extent, low, high):
-    """One heat map, first row at the bottom; cells without a finite value are left hatched."""
+    """One heat map, first row at the bottom; cells without a finite value are hatched."""
     ax.patch.set(facecolor="#e9ebee", edgecolor="#aab1b9", hatch="/////")
     shown = np.ma.masked_invalid(np.asarray(matrix, float))
     options = {"origin": "lower", "aspect": "auto", "cmap": "viridis"}
@@ -24,7 +24,7 @@ def _heat_map(ax, matrix, extent, low, high):
 
 @styled
 def heat_maps(panels, extent, xlabel="", ylabel="", title="", scale_label="", ticks=None):
-    """Heat maps side by side under one colour scale.
+    """Heat maps side by side with a common colour scale.
 
     panels {title: matrix [ny, nx]}, row 0 at the bottom; extent (left, right, bottom, top).
     """
@@ -49,11 +49,11 @@ def _triangle(labels, limits, ticks, title, cell=0.95):
     """Axes of a lower triangle, outer ticks and labels only.
 
     limits [(low, high)] and ticks [[(position, text)]] for each of the variables.
-    Returns the figure, {(row, column): axes}, and where there is room below the title.
+    Returns the figure, {(row, column): axes}, and the height of the free space below the title.
     """
     n, labels = len(labels), ["\n".join(label.rsplit(" ", 1)) for label in labels]
     left, bottom, right, top = 1.05, 0.75, 0.55, 0.25
-    # Beside the first cell there must be room for the title, however few cells there are.
+    # The title needs room next to the first cell, even with few cells.
     width, height = max(left + n * cell + right, 6.0), bottom + n * cell + top
     fig = new_figure(width, height)
     step_x, step_y, share = cell / width, cell / height, 0.93
@@ -67,7 +67,7 @@ def _triangle(labels, limits, ticks, title, cell=0.95):
             places, texts = zip(*ticks[i]) if i != j else ((), ())
             ax.set(yticks=places, yticklabels=texts if j == 0 else [])
             ax.tick_params(length=2, labelsize=7)
-            # Texts at the ends of an axis stay inside it, clear of the neighbour's.
+            # Texts at the ends of an axis stay inside it and do not touch the neighbour's texts.
             for text, side in zip(ax.get_xticklabels(), ("left", "right")):
                 text.set_horizontalalignment(side)
             for text, side in zip(ax.get_yticklabels(), ("bottom", "top")):
@@ -90,8 +90,8 @@ def pair_matrix(pairs, lines, labels, limits, ticks, title="", scale_label=""):
     """Lower triangle of heat maps, with one line plot per variable on the diagonal.
 
     pairs {(i, j): matrix [n_i, n_j]} for i > j, variable i upward; lines [(levels, values)] per
-    variable; limits and ticks as the axes show them. One colour scale for all heat maps, one
-    vertical axis for all lines.
+    variable; limits and ticks: of the axes. All heat maps have one colour scale, all lines one
+    vertical axis.
     """
     fig, axes, below = _triangle(labels, limits, ticks, title)
     low, high = _common_scale(pairs.values())
@@ -116,7 +116,7 @@ def pair_matrix(pairs, lines, labels, limits, ticks, title="", scale_label=""):
 
 
 def thin_out(points, most):
-    """At most `most` of the points, picked at random but always the same ones."""
+    """At most `most` of the points, drawn at random with a fixed seed."""
     return np.asarray(points)[np.random.default_rng(0).permutation(len(points))[:most]]
 
 
@@ -124,7 +124,7 @@ def thin_out(points, most):
 def scatter_matrix(points, labels, limits, ticks, title="", most=1500):
     """Lower triangle of scatters with a histogram of every variable on the diagonal.
 
-    points [m, d]; at most `most` of them are drawn, all are counted.
+    points [m, d]; scatters show at most `most` of them, histograms count all.
     """
     fig, axes, _ = _triangle(labels, limits, ticks, title)
     drawn = thin_out(points, most)
@@ -139,17 +139,17 @@ def scatter_matrix(points, labels, limits, ticks, title="", most=1500):
 
 @styled
 def scatter_panels(panels, xlabel="", ylabel="", title="", columns=5, most=1500):
-    """One scatter per panel, with a headline and a few words below it.
+    """One scatter per panel, with a headline and a short text below it.
 
-    panels {headline: (points [m, 2], words)}, drawn on the unit square.
+    panels {headline: (points [m, 2], text)}, drawn on the unit square.
     """
     rows = -(-len(panels) // columns)
     columns = -(-len(panels) // rows)
-    width = max(2.1 * columns + 0.3, 4.2)  # a single panel has a headline too
+    width = max(2.1 * columns + 0.3, 4.2)  # a single panel needs room for its headline
     fig = new_figure(width, 2.65 * rows + 0.5, layout="constrained")
     fig.get_layout_engine().set(h_pad=0.07)
-    words = {name: wrap(text, 2.0, 7.5) for name, (_, text) in panels.items()}
-    above = max(text.count("\n") + 1 if text else 0 for text in words.values())
+    texts = {name: wrap(text, 2.0, 7.5) for name, (_, text) in panels.items()}
+    above = max(text.count("\n") + 1 if text else 0 for text in texts.values())
     axes = fig.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
     for ax in axes.flat[len(panels) :]:
         ax.set_visible(False)
@@ -160,7 +160,7 @@ def scatter_panels(panels, xlabel="", ylabel="", title="", columns=5, most=1500)
         ax.set(xticks=(0, 0.5, 1), yticks=(0, 0.5, 1))
         ax.set_title(name, pad=7 + 9.5 * above)
         place = ((0, 1), (0, 5 + 9.5 * above), "axes fraction", "offset points")
-        ax.annotate(words[name], *place, va="top", fontsize=7.5, color=GREY)
+        ax.annotate(texts[name], *place, va="top", fontsize=7.5, color=GREY)
         if index + columns >= len(panels):
             ax.set_xlabel(xlabel)
             ax.tick_params(labelbottom=True)
@@ -174,12 +174,12 @@ def scatter_panels(panels, xlabel="", ylabel="", title="", columns=5, most=1500)
 def learning_curves(
     panels, title="", xlabel="step", colours=None, log2_x=False, one_y=False, legend=False
 ):
-    """Curves, thin for every replica and thick for their median, named at their right ends.
+    """Curves: thin for every replica, thick for their median; named at their right ends.
 
     panels {title: {"curves": {label: (x [r], y [r] or [r, replicas])}, "scale": "linear", "log" or
-    "r2"}}. one_y: all panels have the same vertical axis. A curve's name stands in the last panel
-    that has it; the headline says how many seeds there are, where there is an axis of them.
-    legend: names stand below, for more curves than there is room for at the right.
+    "r2"}}. one_y: all panels have the same vertical axis. A curve's name is in the last panel that
+    has it. If there is an axis of replicas, the headline gives the number of seeds. legend: names
+    are below the figure, for more curves than fit at the right.
     """
     colours = dict(colours or {})
     names = dict.fromkeys(label for panel in panels.values() for label in panel["curves"])
@@ -202,8 +202,8 @@ def learning_curves(
         ax.grid(axis="y", **GRID)
         _scale_x(ax, [x for x, _ in panel["curves"].values()], log2_x)
         if panel["scale"] == "r2":
-            alike = panels.values() if one_y else (panel,)
-            r2_axis(ax, [y for one in alike for _, y in one["curves"].values()])
+            same_axis = panels.values() if one_y else (panel,)
+            r2_axis(ax, [y for other in same_axis for _, y in other["curves"].values()])
         else:
             ax.set_yscale(panel["scale"])
     if legend:
@@ -215,18 +215,18 @@ def learning_curves(
 
 
 def _seeds(panels) -> str:
-    """ " (one seed)", or how several are drawn; nothing where curves have no replicas."""
+    """Text about the seeds for the headline; "" if curves have no replicas."""
     curves = (np.shape(y) for panel in panels.values() for _, y in panel["curves"].values())
     n = max((shape[1] for shape in curves if len(shape) == 2), default=0)
     return {0: "", 1: " (one seed)"}.get(n, f" ({n} seeds thin, their median thick)")
 
 
 def _scale_x(ax, values, log2):
-    """Whole numbers have whole ticks, large ones the letters k and M."""
+    """Integers get integer ticks; large numbers get the suffixes k and M."""
     values = np.unique(np.concatenate([np.ravel(np.asarray(x, float)) for x in values]))
     if log2:
         ax.set_xscale("log", base=2)
-        shown = values[:: -(-len(values) // 5)]  # five of them have room
+        shown = values[:: -(-len(values) // 5)]  # there is room for five
         ax.set_xticks(shown, [f"{value:,g}" for value in shown])
         return
     whole = bool((values == np.round(values)).all())

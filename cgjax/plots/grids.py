@@ -10,9 +10,9 @@ from cgjax.plots.style import DPI, FAINT, GREY, HEADLINE, SMALL, new_figure, sty
 def displayable(images):
     """Images as RGB in [0, 1], ready to show.
 
-    images [..., h, w, c]: integers 0-255 or floats, c = 1, 3 or 4; values are clipped, RGBA lies
-    on a checkerboard, an image with a non-finite value becomes a grey cell with a red cross.
-    Returns float [..., h, w, 3].
+    images [..., h, w, c]: integers 0-255 or floats, c = 1, 3 or 4. Values are clipped. RGBA images
+    have a checkerboard as background. An image with a non-finite value becomes a grey cell with a
+    red cross. Returns float [..., h, w, 3].
     """
     images = np.asarray(images)
     if images.ndim < 3 or images.shape[-1] not in (1, 3, 4):
@@ -37,9 +37,9 @@ def displayable(images):
 
 
 def tile(images, gap=1, scale=1, background=1.0):
-    """Images in rows and columns -> one image.
+    """Images in rows and columns, joined to one image.
 
-    images [rows, columns, h, w, c], each pixel shown `scale` x `scale`, `gap` pixels between.
+    images [rows, columns, h, w, c], each pixel enlarged to `scale` x `scale`, `gap` pixels between.
     """
     rows, columns, height, width, channels = images.shape
     height, width = height * scale, width * scale
@@ -71,8 +71,8 @@ def _pixel_figure(width, height):
 class Block(NamedTuple):
     """Rows of images that belong together: rows {label: images [n, h, w, c]}.
 
-    `label` stands upright at the left, `columns` are texts above the images, `notes` {row: text}
-    stand at the right.
+    `label` is drawn vertically at the left, `columns` are texts above the images, `notes`
+    {row: text} are at the right.
     """
 
     rows: dict
@@ -85,8 +85,8 @@ class Block(NamedTuple):
 def image_grid(blocks, title="", width=1000, largest=96):
     """Blocks of rows of images; every image pixel covers whole screen pixels.
 
-    Images are enlarged by whole factors up to `largest` pixels a side, as long as a row stays
-    within `width` pixels.
+    Images are enlarged by an integer factor: up to `largest` pixels per side, and up to `width`
+    pixels per row.
     """
     shown = [{row: displayable(images) for row, images in block.rows.items()} for block in blocks]
     shapes = [images.shape for rows in shown for images in rows.values()]
@@ -114,7 +114,7 @@ def image_grid(blocks, title="", width=1000, largest=96):
 
 
 def _draw_block(ax, block, shown, scale, start, left, right):
-    """One block at height `start`, its images from `left` on, its notes after `right`."""
+    """Draw one block at height `start`; images start at `left`, notes follow `right`."""
     y, cell = start, 0
     for row, images in shown.items():
         strip = tile(images[None], gap=2, scale=scale)
@@ -124,7 +124,7 @@ def _draw_block(ax, block, shown, scale, start, left, right):
         note = block.notes.get(row, "")
         ax.text(right + 8, y + height / 2, note, va="center", color=GREY, **SMALL)
         y, cell = y + height + 2, images.shape[2] * scale
-    # Texts wider than the images below them are made smaller.
+    # Texts wider than the images below them get a smaller font.
     widest = max((_text_size(text)[0] for text in block.columns), default=1)
     size = 9 * min(1.0, (cell - 6) / widest)
     for index, text in enumerate(block.columns):

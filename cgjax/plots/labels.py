@@ -1,4 +1,4 @@
-"""Words beside what they name, instead of a legend that covers it; an axis on which any R2 fits."""
+"""Labels next to curves and points, in place of a legend; an axis for any range of R2."""
 
 import numpy as np
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
@@ -7,13 +7,13 @@ from cgjax.plots.style import FAINT, SMALL
 
 
 def spread(places, gap, low, high):
-    """Places moved by as little as it takes to stand `gap` apart between `low` and `high`.
+    """Places moved as little as possible so that they are `gap` apart between `low` and `high`.
 
-    places [n] in any order; their order is kept. With too little room they start at `low`.
+    places [n] in any order; their order does not change. With too little room they start at `low`.
     """
     order = np.argsort(places, kind="stable")
     steps = gap * np.arange(len(order))
-    blocks = []  # (mean, count): neighbours that push each other move together
+    blocks = []  # (mean, count): neighbours that touch move together
     for place in np.asarray(places, float)[order] - steps:
         mean, count = place, 1
         while blocks and blocks[-1][0] > mean:
@@ -22,21 +22,21 @@ def spread(places, gap, low, high):
         blocks.append((mean, count))
     moved = np.repeat([mean for mean, _ in blocks], [count for _, count in blocks])
     room = max(low, high - (steps[-1] if len(steps) else 0))
-    found = np.empty(len(order))
-    found[order] = np.clip(moved, low, room) + steps
-    return found
+    result = np.empty(len(order))
+    result[order] = np.clip(moved, low, room) + steps
+    return result
 
 
 def label_ends(ax, ends, side="right", fontsize=SMALL["fontsize"]):
-    """Writes the name of each curve beside one end of it, in its colour, names moved apart.
+    """Write the name of each curve next to its end, in the curve's colour, without overlaps.
 
-    ends [(x, y, text, colour)] in data coordinates; y may be NaN where a curve has no point at all.
+    ends [(x, y, text, colour)] in data coordinates; y is NaN for a curve without finite points.
     side "right": right of the axes; "left": inside them, left of the points, which needs room.
-    Limits and scales of the axes must be final: the names are placed for them.
+    Limits and scales of the axes must be final, because the positions depend on them.
     """
     if not ends:
         return
-    fig, box = ax.get_figure(), _place(ax)
+    fig, box = ax.get_figure(), _window_extent(ax)
     at = np.array([ax.transData.transform((x, y)) for x, y, *_ in ends])
     at = np.nan_to_num(at, nan=box.y0)
     at[:, 1] = np.clip(at[:, 1], box.y0, box.y1)
@@ -49,14 +49,21 @@ def label_ends(ax, ends, side="right", fontsize=SMALL["fontsize"]):
         line_to |= {"shrinkA": 1, "shrinkB": 3}
         ax.annotate(
             text if np.isfinite(y) else f"{text} (nothing finite)",
-            pixels.transform((px, py)), pixels.transform((where, height)),
-            "axes fraction", "axes fraction", color=colour, fontsize=fontsize, va="center",
-            ha="left" if side == "right" else "right", arrowprops=line_to, annotation_clip=False,
-        )  # fmt: skip
+            pixels.transform((px, py)),
+            pixels.transform((where, height)),
+            "axes fraction",
+            "axes fraction",
+            color=colour,
+            fontsize=fontsize,
+            va="center",
+            ha="left" if side == "right" else "right",
+            arrowprops=line_to,
+            annotation_clip=False,
+        )
 
 
-def _place(ax):
-    """Where axes stand in the figure as it is now: a layout engine moves them only when asked."""
+def _window_extent(ax):
+    """Current position of the axes in the figure; runs the layout engine, which moves them."""
     fig = ax.get_figure()
     if (engine := fig.get_layout_engine()) is not None:
         engine.execute(fig)
@@ -65,11 +72,11 @@ def _place(ax):
 
 
 def label_points(ax, x, y, texts, fontsize=7):
-    """Writes a short text to the right of each point, moved apart where points lie together.
+    """Write a short text to the right of each point; texts of close points are moved apart.
 
     x, y [n] in data coordinates; limits and scales of the axes must be final.
     """
-    box, line = _place(ax), fontsize * ax.get_figure().dpi / 72
+    box, line = _window_extent(ax), fontsize * ax.get_figure().dpi / 72
     at = ax.transData.transform(np.stack([x, y], axis=1))
     pixels = ax.transAxes.inverted()
     order = np.argsort(at[:, 0])
@@ -81,30 +88,36 @@ def label_points(ax, x, y, texts, fontsize=7):
             where = (at[i, 0] if alone else at[column, 0].max()) + 1.2 * line
             line_to = {"arrowstyle": "-", "color": FAINT, "lw": 0.5, "shrinkA": 0, "shrinkB": 2}
             ax.annotate(
-                texts[i], pixels.transform(at[i]), pixels.transform((where, height)),
-                "axes fraction", "axes fraction", fontsize=fontsize, va="center",
-                arrowprops=line_to, annotation_clip=False,
-            )  # fmt: skip
+                texts[i],
+                pixels.transform(at[i]),
+                pixels.transform((where, height)),
+                "axes fraction",
+                "axes fraction",
+                fontsize=fontsize,
+                va="center",
+                arrowprops=line_to,
+                annotation_clip=False,
+            )
 
 
 def legend_below(fig, ax):
-    """The legend of one axes under the whole figure, in as many columns as there is room for."""
+    """The legend of one axes below the whole figure, in as many columns as fit."""
     handles, labels = ax.get_legend_handles_labels()
     columns = max(1, int(fig.get_figwidth() / (0.9 + 0.06 * max(map(len, labels), default=0))))
     fig.legend(handles, labels, loc="outside lower center", ncols=columns, **SMALL)
 
 
 def last_point(x, y):
-    """(x, y) of a curve's last finite point; x of its end and NaN where there is none."""
+    """(x, y) of a curve's last finite point; (last x, NaN) if there is none."""
     x, y = np.asarray(x, float), np.asarray(y, float)
     (finite,) = np.nonzero(np.isfinite(y))
     return (x[finite[-1]], y[finite[-1]]) if len(finite) else (x[-1], np.nan)
 
 
 def r2_axis(ax, values):
-    """Makes y an axis of R2 on which the worst and the best value fit: even steps of log(1 - R2).
+    """Make y an axis of R2 for both very bad and very good values: linear in log(1 - R2).
 
-    values: every R2 that is drawn. 0.99, 0.9, 0, -9, -99 stand at equal distances.
+    values: every R2 in the plot. 0.99, 0.9, 0, -9, -99 are equally spaced.
     """
     values = np.concatenate([np.ravel(np.asarray(value, float)) for value in values])
     left = 1 - values[np.isfinite(values)]

@@ -1,4 +1,4 @@
-"""The figure of `analysis.lenses`: one panel for each lens, and why where one is empty."""
+"""The figure of `analysis.lenses`: one panel per lens; an empty panel gives the reason."""
 
 import re
 
@@ -21,7 +21,7 @@ from cgjax.plots.style import (
 
 @styled
 def lenses(found):
-    """Six panels of a `Lenses`: salience, slopes, layers, dependence, masks, support."""
+    """Six panels of `found`, a `Lenses`: salience, slopes, layers, dependence, masks, support."""
     fig = new_figure(10.4, 6.2, layout="constrained")
     headline(fig, _minus(found.headline()))
     kernel, reasons = found.kernel, found.reasons
@@ -35,17 +35,17 @@ def lenses(found):
         ("Effects without a subnetwork", _masks, found.masks, ("masks",)),
         ("Support of the generator", _support, found.support, ("support",)),
     )
-    for ax, (title, draw, given, names) in zip(fig.subplots(2, 3).flat, panels):
+    for ax, (title, draw, result, names) in zip(fig.subplots(2, 3).flat, panels):
         ax.set_title(title)
-        if given is None:
+        if result is None:
             _empty(ax, next(reasons[name] for name in names if name in reasons))
         else:
-            draw(ax, given, found.names)
+            draw(ax, result, found.names)
     return fig
 
 
 def _minus(text):
-    """Minus signs as axes write them."""
+    """Text with the minus signs that matplotlib uses on axes."""
     return re.sub(r"-(?=\d)", "−", text)
 
 
@@ -54,9 +54,15 @@ def _empty(ax, reason):
     ax.spines[:].set_visible(False)
     ax.patch.set(facecolor="#f3f4f6")
     ax.text(
-        0.5, 0.5, wrap(f"Undefined: {reason}", 2.3, 8), ha="center", va="center", color=GREY,
-        transform=ax.transAxes, **SMALL,
-    )  # fmt: skip
+        0.5,
+        0.5,
+        wrap(f"Undefined: {reason}", 2.3, 8),
+        ha="center",
+        va="center",
+        color=GREY,
+        transform=ax.transAxes,
+        **SMALL,
+    )
 
 
 def _salience(ax, kernel, names):
@@ -76,16 +82,21 @@ def _salience(ax, kernel, names):
 def _slopes(ax, kernel, names):
     x = kernel.reference[kernel.is_judged].ravel()
     ends = np.array([x.min(), x.max()])
-    for i, (label, values, slope) in enumerate((
-        ("model", kernel.outputs, kernel.slope),
-        ("machine with its kernel", kernel.predicted, kernel.slope_kernel),
-    )):  # fmt: skip
+    for i, (label, values, slope) in enumerate(
+        (
+            ("model", kernel.outputs, kernel.slope),
+            ("machine with its kernel", kernel.predicted, kernel.slope_kernel),
+        )
+    ):
         y = values[kernel.is_judged].ravel()
         ax.plot(x, y, "o" if i == 0 else "x", color=COLOURS[i], markersize=3.5, alpha=0.7)
         ax.plot(
-            ends, y.mean() + slope * (ends - x.mean()), color=COLOURS[i], linewidth=1.2,
+            ends,
+            y.mean() + slope * (ends - x.mean()),
+            color=COLOURS[i],
+            linewidth=1.2,
             label=_minus(f"{label}: slope {slope:z.2f}"),
-        )  # fmt: skip
+        )
     ax.plot(ends, ends, ":", color=FAINT, linewidth=1)
     ax.set(xlabel="reference", ylabel="output")
     ax.legend(fontsize=7, loc="best")
@@ -95,7 +106,7 @@ def _layers(ax, layers, names):
     rows = {"additive": "a sum", "schmidt": "a product", "metric": "right angles"}
     for i, (field, label) in enumerate(rows.items()):
         values = [getattr(layer, field) for layer in layers.values()]
-        # Equal values stand side by side.
+        # A small offset separates equal values.
         places = np.arange(len(values)) + 0.1 * (i - 1)
         ax.plot(places, values, "o-", color=COLOURS[i], markersize=4, linewidth=1.2, label=label)
     ax.set_xticks(range(len(layers)), list(layers), rotation=20 if len(layers) > 3 else 0)
@@ -112,16 +123,16 @@ def _dependence(ax, dependence, names):
 
 
 def _masks(ax, masks, names):
-    own = [names[c] for c in masks.factors]
-    _matrix(ax, masks.without, [f"without {name}'s" for name in own], own)
+    factors = [names[c] for c in masks.factors]
+    _matrix(ax, masks.without, [f"without {name}'s" for name in factors], factors)
     ax.set_xlabel("R2 of the effect that is left", **SMALL)
 
 
 def _matrix(ax, values, rows, columns, beside=None):
-    """A heat map from 0 to 1 with its numbers, others beside them in brackets."""
+    """A heat map from 0 to 1 with its numbers; the numbers `beside` follow in brackets."""
     ax.imshow(np.clip(np.nan_to_num(values), 0, 1), cmap="Blues", vmin=0, vmax=1.3, aspect="auto")
     for i, j in np.ndindex(values.shape):
-        # Far below 0 all are alike.
+        # Differences far below 0 do not matter.
         text = f"{values[i, j]:z.2f}" if values[i, j] > -9 else "< −9"
         text += "" if beside is None else f"\n({beside[i, j]:z.2f})"
         colour = "white" if values[i, j] > 0.7 else INK
@@ -133,12 +144,16 @@ def _matrix(ax, values, rows, columns, beside=None):
 
 
 def _support(ax, support, names):
-    for k, one in enumerate(support.components):
-        values = np.sort(one.sigma_min)
+    for k, component in enumerate(support.components):
+        values = np.sort(component.sigma_min)
         ax.plot(
-            np.arange(1, len(values) + 1), np.maximum(values, 1e-12), ".-", color=COLOURS[k % 6],
-            linewidth=1, label=f"component {k}: {one.share:.0%} pass",
-        )  # fmt: skip
+            np.arange(1, len(values) + 1),
+            np.maximum(values, 1e-12),
+            ".-",
+            color=COLOURS[k % 6],
+            linewidth=1,
+            label=f"component {k}: {component.share:.0%} pass",
+        )
     fails = f"fails: {support.assumption}" if support.assumption else "no premise fails"
     unknown = f"; not measured: {', '.join(support.unmeasured)}" if support.unmeasured else ""
     ax.set(yscale="log", ylabel="smallest singular value")

@@ -1,4 +1,4 @@
-"""One look for all figures: colours, sizes, a figure of its own, a file in one step."""
+"""Common style of all figures: colours and sizes, new figures, atomic writing of files."""
 
 import functools
 import io
@@ -20,7 +20,7 @@ from cgjax.core.workdir import disk_errors
 
 DPI = 160
 INK, GREY, FAINT = "#22262b", "#59616a", "#8a929b"
-# Okabe and Ito's palette: told apart by colour-blind readers, and in grey.
+# Okabe and Ito's palette: colour-blind readers can distinguish it, also in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 GRID = {"color": "#e3e6ea", "linewidth": 0.7}
 SMALL, HEADLINE = {"fontsize": 8}, {"fontsize": 10.5, "fontweight": "bold"}
@@ -48,7 +48,7 @@ STYLE = {
 
 
 def styled(draw):
-    """Run a drawing function under STYLE, leaving the caller's settings as they were."""
+    """Run a drawing function under STYLE; the caller's settings do not change."""
 
     @functools.wraps(draw)
     def wrapped(*args, **kwargs):
@@ -59,7 +59,7 @@ def styled(draw):
 
 
 class _Figure(Figure):
-    """Shows itself in a notebook, without pyplot and its list of figures."""
+    """A figure that notebooks display without pyplot and its list of figures."""
 
     def _repr_png_(self):
         content = io.BytesIO()
@@ -78,25 +78,25 @@ def new_figure(width, height, **options):
 
 @styled
 def save(fig, path):
-    """Write `fig` as PNG in one step, so no reader ever meets half a file; returns the path."""
-    content = io.BytesIO()  # drawing takes long and writing does not: little can come in between
+    """Write `fig` as PNG atomically, so readers never see a partial file; returns the path."""
+    content = io.BytesIO()  # drawn in memory first: drawing is slow, writing is fast
     fig.savefig(content, format="png")
     return _write(content, pathlib.Path(path))
 
 
 @styled
 def save_frames(fig, show, n, path, seconds=0.2):
-    """Write a GIF that repeats, in one step: `show(i)` changes `fig` into its frame i of n."""
+    """Write a looping GIF atomically: `show(i)` turns `fig` into frame i of n."""
     frames = []
     for i in range(n):
         show(i)
         fig.canvas.draw()
         frames.append(Image.fromarray(np.asarray(fig.canvas.buffer_rgba())[..., :3]))
-    # One palette for all frames: colours of their own would flicker, and take room.
-    # Every colour counts once in it, so that small coloured words do not turn grey.
-    some = np.concatenate([np.asarray(frame) for frame in frames[:: max(1, n // 4)]])
-    # As one number each: rows of three are sorted as objects, ten times as slowly.
-    numbers = np.unique(some.astype(np.int32) @ [1 << 16, 1 << 8, 1])
+    # One palette for all frames: separate palettes would flicker and take space.
+    # Every colour counts once in it, so that small coloured text does not turn grey.
+    sample = np.concatenate([np.asarray(frame) for frame in frames[:: max(1, n // 4)]])
+    # One integer per colour: numpy sorts rows of three as objects, ten times more slowly.
+    numbers = np.unique(sample.astype(np.int32) @ [1 << 16, 1 << 8, 1])
     colours = np.stack([numbers >> 16, numbers >> 8 & 255, numbers & 255], axis=-1).astype(np.uint8)
     palette = Image.fromarray(colours[None]).quantize(128)
     frames = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
@@ -123,18 +123,18 @@ def _write(content, path):
 
 
 def shades(n, low="#9ecae1", high="#08306b"):
-    """n colours from light to dark, for lines along one quantity; a single one is dark."""
+    """n colours from light to dark, for lines ordered by a quantity; a single one is dark."""
     low, high = (np.array(to_rgb(end)) for end in (low, high))
     return [to_hex(high + share * (low - high)) for share in np.linspace(0, 1, n)[::-1]]
 
 
 def headline(fig, text):
-    """A sentence above everything, from the left edge on, in lines that fit."""
+    """A sentence above the figure, left-aligned and wrapped."""
     fig.suptitle(wrap(text, 0.98 * fig.get_figwidth(), **HEADLINE), x=0.01, ha="left")
 
 
 def wrap(text, width, fontsize=9.5, fontweight="normal"):
-    """Break `text` into lines that fit `width` inches; a word that does not has a line alone."""
+    """Break `text` into lines that fit `width` inches; a longer word gets its own line."""
     font = FontProperties(family=STYLE["font.family"], size=fontsize, weight=fontweight)
 
     def fits(line):
@@ -156,9 +156,9 @@ def wrap(text, width, fontsize=9.5, fontweight="normal"):
 _measure = TextToPath()
 
 
-# --- what figures of dense networks and of networks on images share -------------------------------
+# --- shared by figures of dense networks and of networks on images --------------------------------
 
 
 def colours(n_tasks: int):
-    """One for each task: the usual ones, or shades where there are more tasks than those."""
+    """One colour per task: COLOURS, or shades if there are more tasks than COLOURS."""
     return plots.COLOURS if n_tasks <= len(plots.COLOURS) else plots.shades(n_tasks)

@@ -1,4 +1,4 @@
-"""results.json: its entries, how it is written and read, and the closing table."""
+"""results.json: its entries, writing and reading it, and the closing table."""
 
 import json
 import math
@@ -18,11 +18,11 @@ from cgjax.published import verdict as verdicts
 
 
 def summary(values, seeds, published: dict | None) -> dict:
-    """One entry of results.json: ours with every seed's value, beside the paper's number.
+    """One entry of results.json: our mean, the value of every seed, and the paper's number.
 
-    published: its `mean`, `sd`, `where` and `kind`, as in `cgjax.published`, and what else the rule
-    in `published.verdict` reads. A number that others recomputed with the paper's settings is not
-    the paper's: its key is `recomputed`.
+    published: `mean`, `sd`, `where` and `kind` of the paper's number, as in `cgjax.published`, and
+    the other keys that the rule in `published.verdict` reads. A number that others recomputed with
+    the paper's settings is not the paper's: its key is `recomputed`.
     """
     values = [float(v) for v in values]
     finite = [v for v in values if math.isfinite(v)]
@@ -51,7 +51,7 @@ def summary(values, seeds, published: dict | None) -> dict:
 
 
 def write_results(path: pathlib.Path, metrics: dict, config_hash: str, extra: dict) -> dict:
-    """results.json: the metrics, then wall time, devices, versions, config hash."""
+    """Writes results.json: the metrics, config hash, wall time, devices, versions."""
     results = {"metrics": metrics, "config_hash": config_hash, **extra, **folders.environment()}
     results["crc"] = _results_crc(results)
     folders.write_atomic(path, json.dumps(results, indent=1))
@@ -59,9 +59,9 @@ def write_results(path: pathlib.Path, metrics: dict, config_hash: str, extra: di
 
 
 def read_results(path: pathlib.Path) -> dict:
-    """results.json as it was written; one that was changed since is refused."""
+    """Reads results.json; raises BadInput if the file was changed after it was written."""
     results = folders.read_json(path)
-    if results.get("crc", found := _results_crc(results)) != found:  # older ones have none
+    if results.get("crc", crc := _results_crc(results)) != crc:  # old files have no crc
         raise BadInput(f"'{path}' was changed since it was written: delete it to write it anew")
     return results
 
@@ -70,15 +70,16 @@ def _results_crc(results: dict) -> str:
     return chained("", json.dumps({name: results[name] for name in results if name != "crc"}))
 
 
-SHOWN = 16  # lines of the closing table; the rest by --full_table and in results.json
+SHOWN = 16  # lines of the closing table without --full_table
 
 
 def print_table(results: dict, verdict: bool, full: bool = False, is_drawn: bool = True) -> None:
-    """Ours against the paper; a verdict only where the run is of the published scale.
+    """Prints our numbers beside the paper's.
 
-    First the metrics that the run calls its headlines (`results["headlines"]`), then those with a
-    paper's number, then the rest as far as there is room. What others recomputed has a column of
-    its own, and no verdict. is_drawn: as in `published.verdict`.
+    Order: the run's headline metrics (`results["headlines"]`), then those with a paper's number,
+    then the rest, up to `SHOWN` lines. Numbers that others recomputed have their own column and no
+    verdict. verdict: whether to print verdicts, for runs of the published scale; full: print all
+    metrics; is_drawn: as in `published.verdict`.
     """
     metrics, first = results["metrics"], results.get("headlines", ())
     ranked = sorted(
@@ -87,7 +88,7 @@ def print_table(results: dict, verdict: bool, full: bool = False, is_drawn: bool
             name not in first,
             metrics[name]["paper"] is None and "recomputed" not in metrics[name],
         ),
-    )  # stable: otherwise in the order of the run
+    )  # the sort is stable: ties keep the order of the run
     shown = list(metrics) if full else ranked[:SHOWN]
     table = rich.table.Table(box=None, pad_edge=False)
     for name in ("metric", "ours", "paper", "diff"):
@@ -99,10 +100,10 @@ def print_table(results: dict, verdict: bool, full: bool = False, is_drawn: bool
         table.add_column("recomputed", justify="right")
     for name in shown:
         entry = metrics[name]
-        more = [_number(entry.get("recomputed"), entry.get("recomputed_sd") or None)]
-        word = verdicts.of_entry(entry, is_drawn) if verdict else None
-        said = [word.word if word else ""] * int(verdict)
-        table.add_row(name, *_cells(entry), *said, *more[: int(has_recomputed)])
+        recomputed = [_number(entry.get("recomputed"), entry.get("recomputed_sd") or None)]
+        entry_verdict = verdicts.of_entry(entry, is_drawn) if verdict else None
+        verdict_cell = [entry_verdict.word if entry_verdict else ""] * int(verdict)
+        table.add_row(name, *_cells(entry), *verdict_cell, *recomputed[: int(has_recomputed)])
     rich.console.Console(width=None if sys.stdout.isatty() else 100).print(table)
     if len(shown) < len(metrics):
         say(f"… and {len(metrics) - len(shown)} more: --full_table, or results.json")
@@ -111,14 +112,14 @@ def print_table(results: dict, verdict: bool, full: bool = False, is_drawn: bool
 
 
 def _print_claims(claims: list[dict]) -> None:
-    """Orderings that a paper claims: what is compared, ours, the claimed direction, a verdict."""
+    """Prints the orderings that a paper claims: the two sides, claimed direction, p, verdict."""
     table = rich.table.Table(box=None, pad_edge=False)
     for name in ("claim", "ours", "against", "claimed", "p", "verdict"):
         table.add_column(name, justify="left" if name in ("claim", "verdict") else "right")
-    for one in claims:
-        p = "-" if one["p"] is None else f"{one['p']:.3g}"
-        cells = [_number(one[side], None) for side in ("ours", "against")]
-        table.add_row(one["claim"], *cells, one["direction"], p, one["verdict"])
+    for claim in claims:
+        p = "-" if claim["p"] is None else f"{claim['p']:.3g}"
+        cells = [_number(claim[side], None) for side in ("ours", "against")]
+        table.add_row(claim["claim"], *cells, claim["direction"], p, claim["verdict"])
     say("")
     rich.console.Console(width=None if sys.stdout.isatty() else 100).print(table)
 

@@ -1,9 +1,9 @@
-"""Markdown tables of recorded runs, ours beside the paper's: pure functions of a record.
+"""Markdown tables of recorded runs beside the paper's numbers: pure functions of a record.
 
-record: a list of entries, each a run with its row, size, label, metrics, time and hardware.
+record: a list of entries; each is a run with its row, size, label, metrics, time and hardware.
 """
 
-MOST_VALUES = 5  # in a cell
+MOST_VALUES = 5  # in a cell; a cell with more shows only their number
 
 
 def by_row(record: list[dict], size: str, label: str = "") -> dict:
@@ -16,7 +16,7 @@ def by_row(record: list[dict], size: str, label: str = "") -> dict:
 
 
 def headline_table(record: list[dict], metric: str = "r2_all") -> str:
-    """One line per recorded run of the paper's: the headline metric of every seed, ours, theirs."""
+    """One line per recorded run with a paper's number: every seed's value, our mean, theirs."""
     lines = [
         f"| row | size | {metric}, every seed | ours | paper | difference | time | hardware |",
         "|---|---|---|---:|---:|---:|---:|---|",
@@ -24,13 +24,13 @@ def headline_table(record: list[dict], metric: str = "r2_all") -> str:
     for entry in record:
         name = _run(entry)
         hardware = ", ".join(filter(None, (entry["devices"], entry.get("note"))))
-        # The paper's mean leaves collapsed seeds out: those that live get a line of their own.
+        # The paper's mean excludes collapsed seeds, so the mean over the other seeds gets a line.
         for key, suffix in ((metric, ""), (f"{metric} (alive)", ", alive seeds")):
             if key not in entry["metrics"]:
                 continue
-            found = entry["metrics"][key]
-            values = ", ".join(f"{v:.3f}" for v in found["values"])
-            ours, paper = found["ours"], found["paper"]
+            summary = entry["metrics"][key]
+            values = ", ".join(f"{v:.3f}" for v in summary["values"])
+            ours, paper = summary["ours"], summary["paper"]
             if paper is None:
                 continue
             lines.append(
@@ -43,21 +43,22 @@ def headline_table(record: list[dict], metric: str = "r2_all") -> str:
 def metric_table(
     record: list[dict], endings: tuple[str, ...] = ("",), reference: str = "paper"
 ) -> str:
-    """One line per recorded metric with a paper's number, whose name ends so; by default each.
+    """One line per recorded metric that has a reference number.
 
-    reference: "recomputed" for the numbers that others recomputed with the paper's settings.
+    endings: the metric's name ends with one of these (default: all metrics); reference: "paper", or
+    "recomputed" for numbers that others recomputed with the paper's settings.
     """
     lines = [
         f"| row | size | metric | every seed | ours | {reference} | difference |",
         "|---|---|---|---|---:|---:|---:|",
     ]
     for entry in record:
-        for name, found in entry["metrics"].items():
-            ours, theirs = found["ours"], found.get(reference)
+        for name, summary in entry["metrics"].items():
+            ours, theirs = summary["ours"], summary.get(reference)
             if None in (ours, theirs) or not name.endswith(endings):
                 continue
             form = ".1e" if 0 < abs(theirs) < 0.01 else ".3f"
-            values = [f"{v:{form}}" for v in found["values"] if v is not None]
+            values = [f"{v:{form}}" for v in summary["values"] if v is not None]
             values = ", ".join(values) if len(values) <= MOST_VALUES else f"{len(values)} seeds"
             lines.append(
                 f"| {_run(entry)} | {entry['size']} | {name} | {values} | {ours:{form}} "
@@ -67,17 +68,17 @@ def metric_table(
 
 
 def beyond_table(record: list[dict], columns: tuple[str, ...]) -> str:
-    """One line per recorded run that no paper has a number for: means over its seeds."""
+    """One line per recorded run without any paper's number: means over its seeds."""
     lines = ["| row | size | " + " | ".join(columns) + " |", "|---|---|" + "---:|" * len(columns)]
     for entry in record:
-        found = entry["metrics"]
-        if any(metric["paper"] is not None for metric in found.values()):
+        metrics = entry["metrics"]
+        if any(metric["paper"] is not None for metric in metrics.values()):
             continue
-        cells = (f"{found[c]['ours']:.3g}" if c in found else "-" for c in columns)
+        cells = (f"{metrics[c]['ours']:.3g}" if c in metrics else "-" for c in columns)
         lines.append(f"| {entry['row']} | {entry['size']} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
 def _run(entry: dict) -> str:
-    """The row of a recorded run, with what tells it from another of the same row."""
+    """The row of a recorded run, with its label, which separates runs of the same row."""
     return entry["row"] + (f" ({entry['label']})" if entry["label"] else "")

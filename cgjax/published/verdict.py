@@ -1,14 +1,16 @@
-"""Ours against a published number: one rule for the closing table, the page and `reproduce`.
+"""Our numbers compared with published ones: one rule for the table, the page and `reproduce`.
 
-The half-width of our mean is w = t sd / sqrt(n) over n seeds, t the two-sided 95 % point of
-Student's distribution; the paper's own is added to it. Within the tolerance, max(0.03, 5 %) unless
-the number states its own, a difference is a *match* if w is within it too; beyond tolerance + w it
-is *no match*; everything else is *underpowered*.
+The half-width of our mean is t sd / sqrt(n) over n seeds; t is the two-sided 95 % point of
+Student's distribution. The half-width of the paper's number is added; w is the sum. The tolerance
+is max(0.03, 5 % of the number) unless the number states its own. The verdict is:
+- *match* if both the difference and w are within the tolerance;
+- *no match* if the difference is beyond tolerance + w;
+- *underpowered* otherwise.
 
-One seed tells nothing of its spread, so its w is infinite and it is underpowered, however close.
-Where nothing is drawn, as in a closed form, w is 0. Of its own spread a paper tells the deviation
-over n seeds, or the error with which the number was read or rounded, two of which count as 95 %;
-what it does not tell counts as 0: then the number itself is the claim.
+One seed has no spread, so its w is infinite and the verdict is underpowered, however close it is.
+If nothing is drawn, as in a closed form, our half-width is 0. A paper states either the deviation
+over n seeds, or the error with which the number was read or rounded; two such errors count as 95 %.
+If a paper states no spread, its half-width is 0: then the number itself is the claim.
 """
 
 import math
@@ -16,26 +18,27 @@ from typing import NamedTuple
 
 import numpy as np
 
-LEAST, SHARE = 0.03, 0.05  # of the tolerance: at least so much, or so large a part of the number
-Z = 1.959964
+LEAST, SHARE = 0.03, 0.05  # the tolerance is max(LEAST, SHARE * |number|)
+Z = 1.959964  # two-sided 95 % point of the normal distribution
+# Two-sided 95 % points of Student's t for 1 to 10 degrees of freedom.
 STUDENT = (
     12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281,
 )  # fmt: skip
 
-# What is written beside a paper's number in results.json, as `paper_<name>`, so that the rule can
-# be applied to it there.
+# Stored beside a paper's number in results.json, as `paper_<name>`, so that the rule can be applied
+# to the file.
 STATED = ("spread", "n", "tolerance", "factor")
 
 
 class Verdict(NamedTuple):
     word: str  # "match", "no match" or "underpowered"
-    difference: float  # ours less theirs; of logarithms where the number allows a factor
-    width: float  # half of the 95 % interval, ours and the paper's together
+    difference: float  # ours minus theirs; of logarithms if the number states a factor
+    width: float  # half-width of the 95 % interval, ours plus the paper's
     tolerance: float
 
 
 def student(degrees: int) -> float:
-    """Two-sided 95 % point of Student's t; for more than ten degrees by expansion around normal."""
+    """Two-sided 95 % point of Student's t; above ten degrees by expansion around the normal."""
     if degrees <= len(STUDENT):
         return STUDENT[degrees - 1]
     terms = (
@@ -48,14 +51,14 @@ def student(degrees: int) -> float:
 
 
 def half_width(values, is_drawn: bool = True) -> float:
-    """Of the mean of values [n]: t sd / sqrt(n); of a single draw infinite."""
+    """Half-width of the mean of values [n]: t sd / sqrt(n); infinite for a single draw."""
     if len(values) < 2:
         return math.inf if is_drawn else 0.0
     return student(len(values) - 1) * float(np.std(values, ddof=1)) / len(values) ** 0.5
 
 
 def published_width(published: dict) -> float:
-    """Of a paper's number, from its `sd`, and `n` where that is a deviation over n seeds."""
+    """Half-width of a paper's number, from `sd`, and `n` if sd is a deviation over n seeds."""
     sd, n = published["sd"] or 0.0, published.get("n")
     if n is None:
         return 2 * sd
@@ -63,7 +66,7 @@ def published_width(published: dict) -> float:
 
 
 def verdict(values, published: dict, is_drawn: bool = True) -> Verdict:
-    """Ours, the value of every seed, against a number as `cgjax.published` has it.
+    """Compares values, one per seed, with a number of `cgjax.published`.
 
     is_drawn: whether another seed would give other values.
     """
@@ -90,7 +93,7 @@ def _within(difference: float, width: float, tolerance: float) -> Verdict:
 
 
 def of_entry(entry: dict, is_drawn: bool = True) -> Verdict | None:
-    """The same of an entry of results.json; None where it has no number of a paper's."""
+    """`verdict` for an entry of results.json; None if the entry has no paper's number."""
     if entry["paper"] is None:
         return None
     stated = {key: entry[f"paper_{key}"] for key in STATED if f"paper_{key}" in entry}
@@ -99,15 +102,15 @@ def of_entry(entry: dict, is_drawn: bool = True) -> Verdict | None:
 
 
 def above(left, right, is_drawn: bool = True, paired: bool = False) -> Verdict:
-    """Whether left is above right, as a paper claims: each a number, or the values of every seed.
+    """Whether left is above right, as a paper claims; each is a number or one value per seed.
 
-    A match where the difference exceeds its half-width, no match where it does so the other way.
-    paired: both are of the same seeds.
+    The verdict is match if the difference exceeds its half-width, and no match if the opposite
+    difference reaches it. paired: both sides have the same seeds.
     """
     difference, width, _ = _apart(left, right, is_drawn, paired)
     if math.isnan(difference):
         return Verdict("underpowered", math.nan, math.inf, 0.0)
-    # Without any width an equal pair is known not to be above.
+    # >=, so that an equal pair of width 0 is not above.
     word = "match" if difference > width else "no match" if -difference >= width else "underpowered"
     return Verdict(word, difference, width, 0.0)
 
@@ -115,9 +118,9 @@ def above(left, right, is_drawn: bool = True, paired: bool = False) -> Verdict:
 def equal(
     left, right, is_drawn: bool = True, paired: bool = False, tolerance: float | None = None
 ) -> Verdict:
-    """Whether it makes no difference, as a paper claims: sides as `above` has them, by the rule.
+    """Whether two sides are equal, as a paper claims, by the rule; arguments as in `above`.
 
-    tolerance: without it max(0.03, 5 % of the larger side).
+    tolerance: default max(0.03, 5 % of the larger side).
     """
     difference, width, size = _apart(left, right, is_drawn, paired)
     tolerance = max(LEAST, SHARE * size) if tolerance is None else tolerance
@@ -127,10 +130,10 @@ def equal(
 
 
 def _apart(left, right, is_drawn: bool, paired: bool) -> tuple[float, float, float]:
-    """Difference of two sides' means, its half-width, and the larger mean's size; nan without any.
+    """Difference of two sides' means, its half-width, and the larger mean's absolute value.
 
-    Half-widths of independent sides add by their squares; of paired ones it is that of their
-    differences.
+    The difference is nan if a side has no finite value. Half-widths of independent sides add in
+    quadrature. For paired sides it is the half-width of the pairwise differences.
     """
     fixed = [np.ndim(side) == 0 for side in (left, right)]
     left, right = (np.atleast_1d(np.asarray(side, float)) for side in (left, right))
@@ -146,18 +149,21 @@ def _apart(left, right, is_drawn: bool, paired: bool) -> tuple[float, float, flo
     return float(left.mean() - right.mean()), math.hypot(*widths), size
 
 
-def together(found: list[Verdict]) -> Verdict:
-    """Of a claim of several parts: it stands if all do and falls with one; the closest is shown."""
-    words = [one.word for one in found]
+def together(parts: list[Verdict]) -> Verdict:
+    """The verdict on a claim of several parts.
+
+    It is "no match" if one part is; else "underpowered" if one part is; else "match". Of the parts
+    with this word, the one with the smallest margin is returned.
+    """
+    words = [part.word for part in parts]
     for word in ("no match", "underpowered", "match"):
         if word in words:
-            shown = [one for one in found if one.word == word]
-            return min(shown, key=_room)
+            return min((part for part in parts if part.word == word), key=_margin)
     raise ValueError("a claim has at least one part")
 
 
-def _room(said: Verdict) -> float:
-    """How far a verdict is from another one: of an ordering, or of an equality."""
-    if said.tolerance:
-        return said.tolerance - abs(said.difference) - said.width
-    return said.difference - said.width
+def _margin(verdict: Verdict) -> float:
+    """The margin of a verdict: of an equality, which has a tolerance, or of an ordering."""
+    if verdict.tolerance:
+        return verdict.tolerance - abs(verdict.difference) - verdict.width
+    return verdict.difference - verdict.width

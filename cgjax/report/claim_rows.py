@@ -1,25 +1,28 @@
-"""Claims as rows of a table: what is claimed, theirs, ours, the comparison, and all the rest of it
-behind a click."""
+"""Claims as rows of a table: verdict, claim, published number, ours, difference.
+
+A click on the place in the paper opens the details: values of every seed, runs, command.
+"""
 
 import math
 from typing import NamedTuple
 
 from cgjax.published import KINDS
 from cgjax.published import verdict as verdicts
-from cgjax.report import charts, standing
+from cgjax.report import charts
+from cgjax.report import standing as standings
 from cgjax.report.markup import Html, join, tag
 
 COLUMNS = ("verdict", "claim", "published", "ours", "difference")
 KIND_WORDS = {"value": "a number", "greater": "greater", "sign": "a sign", "ordering": "an order",
               "equal": "no difference"}  # fmt: skip
-MOST_VALUES = 12  # of seeds, one by one
+MOST_VALUES = 12  # most seeds that are listed one by one
 
 
 class Item(NamedTuple):
-    """A claim by the record, and by runs of one's own where there are such."""
+    """How a claim stands by the record, and by the user's runs if there are any."""
 
-    found: standing.Standing
-    yours: standing.Standing | None = None
+    found: standings.Standing
+    yours: standings.Standing | None = None
 
 
 def table(items: list[Item]) -> Html:
@@ -31,24 +34,24 @@ def table(items: list[Item]) -> Html:
     return tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="claims")
 
 
-def chip(word: str) -> Html:
-    return tag("span", word.removesuffix(" at this size"), class_=f"chip {charts.key(word)}")
+def chip(verdict: str) -> Html:
+    return tag("span", verdict.removesuffix(" at this size"), class_=f"chip {charts.key(verdict)}")
 
 
 def _row(item: Item, n: int) -> Html:
-    found, yours = item
-    claim = found.claim
-    ours = [_ours(found)]
-    difference = [charts.strip(found), _difference(found)]
+    standing, yours = item
+    claim = standing.claim
+    ours = [_ours(standing)]
+    difference = [charts.strip(standing), _difference(standing)]
     if yours:
         ours.append(tag("div", "yours ", _ours(yours), " ", chip(yours.word), class_="yours"))
         difference.append(tag("div", charts.strip(yours), _difference(yours), class_="yours"))
-    size = abs(charts.units(found.verdict)) if charts.is_measured(found) else None
+    size = abs(charts.units(standing.verdict)) if charts.is_measured(standing) else None
     cells = (
-        (chip(found.word), standing.WORDS.index(found.word)),
+        (chip(standing.word), standings.WORDS.index(standing.word)),
         (join([_claim(claim), _details(item)]), None),
         (_theirs(claim), claim.number),
-        (join(ours), found.ours),
+        (join(ours), standing.ours),
         (join(difference), size),
     )
     return tag(
@@ -61,7 +64,7 @@ def _row(item: Item, n: int) -> Html:
         data_family=claim.family,
         data_kind=claim.kind,
         data_source=claim.source,
-        data_word=found.word,
+        data_word=standing.word,
         data_yours=yours.word if yours else None,
     )
 
@@ -71,7 +74,7 @@ def _sortable(value) -> str | None:
 
 
 def _claim(claim) -> Html:
-    """What is claimed; of a number what was run, and the metric beneath it."""
+    """The claim's sentence; for a published number, what was run and the metric below it."""
     caveat = tag("small", f"Caveat: {claim.caveat}") if claim.caveat else None
     if not claim.published:
         return join([tag("div", claim.sentence), caveat])
@@ -80,69 +83,72 @@ def _claim(claim) -> Html:
 
 
 def what(claim) -> str:
-    """Of a number, what was run."""
+    """The part of a published number's sentence that says what was run."""
     return claim.sentence.partition(f": {claim.metric} ")[0]
 
 
 def _theirs(claim) -> Html:
     if claim.published:
         width = verdicts.published_width(claim.published)
-        read = KINDS[claim.source].strip(" ()")
-        return join([_interval(claim.number, width), tag("small", read) if read else None])
+        source = KINDS[claim.source].strip(" ()")
+        return join([_interval(claim.number, width), tag("small", source) if source else None])
     more = f", and {len(claim.chains) - 1} more" if len(claim.chains) > 1 else ""
     return tag("small", _sides(claim), more, class_="chain")
 
 
 def _sides(claim) -> Html:
-    """An ordering, or equals, with what all its sides share said once."""
+    """The first chain of a claim; what all its sides share is written once, in front."""
     chain = claim.chains[0]
     places = [side for side in chain if isinstance(side, tuple)]
     rows, metrics = ({place[i] for place in places} for i in (0, 1))
     shared = metrics if len(metrics) == 1 and len(places) > 1 else rows if len(rows) == 1 else ()
     shown = [
-        ": ".join(word for word in side if word not in shared) or side[1]
-        if isinstance(side, tuple) else f"{side:g}"
+        ": ".join(name for name in side if name not in shared) or side[1]
+        if isinstance(side, tuple)
+        else f"{side:g}"
         for side in chain
-    ]  # fmt: skip
-    text = "".join(f"{word}: " for word in shared) + standing.sign(claim).join(shown)
-    # Names may break where their words do.
+    ]
+    text = "".join(f"{name}: " for name in shared) + standings.sign(claim).join(shown)
+    # Long names may break after an underscore.
     return join(text.split("_"), between="_<wbr>")
 
 
-def _ours(found) -> Html:
-    if found.word == "not run":
+def _ours(standing) -> Html:
+    if standing.word == "not run":
         return tag("span", "not run", class_="none")
-    width = standing.half_width(found)
-    against = "" if found.against is None else f"against {standing.number(found.against)}, "
-    n = len([value for value in found.values if value is not None])
-    noun = "seed" if len(found.seeds) == len(found.values) else "value"
-    seeds = "nothing drawn" if width == 0 and n == 1 else f"{n} {noun}{'s' if n != 1 else ''}"
-    devices = dict.fromkeys(run.get("devices") for run in found.runs)
-    date = max((run.get("date") or "" for run in found.runs), default="")
-    where = "".join(f"{name}, " for name in devices if name)
-    return join([
-        _interval(found.ours, width),
-        tag("small", against + seeds),
-        tag("small", where, tag("span", date, class_="date")),
-    ])  # fmt: skip
+    width = standings.half_width(standing)
+    against = "" if standing.against is None else f"against {standings.number(standing.against)}, "
+    n = len([value for value in standing.values if value is not None])
+    noun = "seed" if len(standing.seeds) == len(standing.values) else "value"
+    seeds = "deterministic" if width == 0 and n == 1 else f"{n} {noun}{'s' if n != 1 else ''}"
+    devices = dict.fromkeys(run.get("devices") for run in standing.runs)
+    date = max((run.get("date") or "" for run in standing.runs), default="")
+    hardware = "".join(f"{name}, " for name in devices if name)
+    return join(
+        [
+            _interval(standing.ours, width),
+            tag("small", against + seeds),
+            tag("small", hardware, tag("span", date, class_="date")),
+        ]
+    )
 
 
 def _interval(number, width) -> Html:
     return tag(
         "div",
-        tag("span", standing.number(number), class_="number"),
+        tag("span", standings.number(number), class_="number"),
         tag("span", f" ± {width:.2g}", class_="width") if width else None,
     )
 
 
-def _difference(found) -> Html | None:
-    said = found.verdict
-    if said is None or math.isnan(said.difference):
+def _difference(standing) -> Html | None:
+    verdict = standing.verdict
+    if verdict is None or math.isnan(verdict.difference):
         return None
-    return tag("small", f"{said.difference:+.3g} ± {said.width:.2g}".replace("inf", "∞"))
+    return tag("small", f"{verdict.difference:+.3g} ± {verdict.width:.2g}".replace("inf", "∞"))
 
 
-# --- behind a click -------------------------------------------------------------------------------
+# --- details of a claim ---------------------------------------------------------------------------
 
 
 def _details(item: Item) -> Html:
@@ -150,40 +156,44 @@ def _details(item: Item) -> Html:
     lines = []
     if claim.published:
         lines.append(
-            ("published", standing.number(claim.number) + standing.spread(claim.published))
+            ("published", standings.number(claim.number) + standings.spread(claim.published))
         )
     else:
-        lines += [("claimed", standing.chain(claim, chain)) for chain in claim.chains[:MOST_VALUES]]
+        lines += [
+            ("claimed", standings.chain(claim, chain)) for chain in claim.chains[:MOST_VALUES]
+        ]
     lines += _lines(item.found)
     if item.yours:
         lines += [(f"yours: {name}", text) for name, text in _lines(item.yours)]
     lines += [
-        ("repeat", tag("code", standing.command(claim), class_="command")),
+        ("repeat", tag("code", standings.command(claim), class_="command")),
         ("name", tag("code", claim.id)),
     ]
     terms = (join([tag("dt", name), tag("dd", text)]) for name, text in lines)
     return tag("details", tag("summary", claim.where), tag("dl", *terms))
 
 
-def _lines(found) -> list[tuple]:
-    if found.word == "not run":
+def _lines(standing) -> list[tuple]:
+    if standing.word == "not run":
         return []
-    lines = [("values", _values(found)), ("difference", standing.comparison(found))]
-    if len(found.parts) > 1:
-        lines += [("part", standing.part(found.claim, *part)) for part in found.parts[:MOST_VALUES]]
-    for run in found.runs:
-        lines.append(("run", ". ".join(filter(None, (standing.described(run), run.get("note"))))))
+    lines = [("values", _values(standing)), ("difference", standings.comparison(standing))]
+    if len(standing.parts) > 1:
+        lines += [
+            ("part", standings.part(standing.claim, *part)) for part in standing.parts[:MOST_VALUES]
+        ]
+    for run in standing.runs:
+        lines.append(("run", ". ".join(filter(None, (standings.described(run), run.get("note"))))))
     return lines
 
 
-def _values(found) -> str:
-    """The value of every seed, or of many how they lie."""
-    sd = "" if found.sd is None else f"; sd {found.sd:.2g}"
-    known = [value for value in found.values if value is not None]
-    if len(found.values) > MOST_VALUES and known:
-        spread = f"from {standing.number(min(known))} to {standing.number(max(known))}"
-        return f"{len(known)} of {len(found.values)} have a number, {spread}{sd}"
-    values = [standing.number(value) for value in found.values[:MOST_VALUES]]
-    if len(found.seeds) == len(found.values):  # some measures are over all seeds at once
-        values = [f"{seed}: {value}" for seed, value in zip(found.seeds, values)]
+def _values(standing) -> str:
+    """The value of every seed; for more than MOST_VALUES their number and range."""
+    sd = "" if standing.sd is None else f"; sd {standing.sd:.2g}"
+    known = [value for value in standing.values if value is not None]
+    if len(standing.values) > MOST_VALUES and known:
+        spread = f"from {standings.number(min(known))} to {standings.number(max(known))}"
+        return f"{len(known)} of {len(standing.values)} values are numbers, {spread}{sd}"
+    values = [standings.number(value) for value in standing.values[:MOST_VALUES]]
+    if len(standing.seeds) == len(standing.values):  # a metric over all seeds together has no seeds
+        values = [f"{seed}: {value}" for seed, value in zip(standing.seeds, values)]
     return ", ".join(values) + sd

@@ -1,4 +1,4 @@
-"""Markup from values: whatever is not markup already is escaped, wherever it comes from."""
+"""HTML from values: every value that is not an `Html` is escaped."""
 
 import html
 import re
@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 
 class Html(str):
-    """Text that is markup; every other text is escaped where it meets it."""
+    """Text that is markup already; `join` and `tag` escape every other text."""
 
 
 def join(children: Iterable, between: str = "") -> Html:
-    """Children one after the other, those that are no markup escaped; None is left out."""
+    """Joins children; those that are not `Html` are escaped, None is left out."""
     return Html(between.join(_markup(child) for child in children if child is not None))
 
 
@@ -19,52 +19,54 @@ def _markup(child) -> str:
 
 
 def tag(name: str, /, *children, **attributes) -> Html:
-    """An element; `class_`, `data_sort` are written class, data-sort, None and False not at all.
+    """An element. `class_` and `data_sort` become class and data-sort; None and False are left out.
 
     >>> tag("p", "a < b", class_="note")
     '<p class="note">a &lt; b</p>'
     """
-    said = []
+    written = []
     for key, value in attributes.items():
         key = key.rstrip("_").replace("_", "-")
         if value is True:
-            said.append(f" {key}")
+            written.append(f" {key}")
         elif value is not None and value is not False:
-            said.append(f' {key}="{_markup(value)}"')
-    inner, words = join(children), "".join(said)
+            written.append(f' {key}="{_markup(value)}"')
+    inner, start = join(children), f"<{name}{''.join(written)}"
     if name in VOID:
-        return Html(f"<{name}{words}>")
+        return Html(f"{start}>")
     is_drawn = name in DRAWN and not inner
-    return Html(f"<{name}{words}/>" if is_drawn else f"<{name}{words}>{inner}</{name}>")
+    return Html(f"{start}/>" if is_drawn else f"{start}>{inner}</{name}>")
 
 
-VOID = {"br", "img", "input", "meta"}
-DRAWN = {"circle", "line", "rect"}
+VOID = {"br", "img", "input", "meta"}  # HTML elements without an end tag
+DRAWN = {"circle", "line", "rect"}  # SVG elements that close themselves if they are empty
 
 
-# --- the little Markdown that READMEs and tables of families use ----------------------------------
+# --- the subset of Markdown that READMEs and tables of families use -------------------------------
 
 INLINE = re.compile(r"`([^`]+)`|\*\*([^*]+)\*\*|\*([^*]+)\*|\[([^\]]+)\]\([^)]*\)")
 
 
 def inline(text: str) -> Html:
-    """Code, bold and emphasis; of a link its words, since the page stands alone."""
+    """Code, bold and emphasis. Of a link only the text: the page works without other files."""
     parts, end = [], 0
-    for found in INLINE.finditer(text):
-        code, strong, emphasis, link = found.groups()
-        parts.append(text[end : found.start()])
-        parts.append(
-            tag("code", code) if code
-            else tag("strong", strong) if strong
-            else tag("em", emphasis) if emphasis
-            else inline(link)
-        )  # fmt: skip
-        end = found.end()
+    for match in INLINE.finditer(text):
+        code, strong, emphasis, link = match.groups()
+        parts.append(text[end : match.start()])
+        if code:
+            parts.append(tag("code", code))
+        elif strong:
+            parts.append(tag("strong", strong))
+        elif emphasis:
+            parts.append(tag("em", emphasis))
+        else:
+            parts.append(inline(link))
+        end = match.end()
     return join([*parts, text[end:]])
 
 
 def markdown(text: str) -> Html:
-    """Tables and paragraphs."""
+    """Markdown tables and paragraphs as HTML."""
     blocks = [block.splitlines() for block in re.split(r"\n\s*\n", text.strip()) if block]
     return join(
         _table(lines)
@@ -79,7 +81,7 @@ def _table(lines: list[str]) -> Html:
     numeric = [mark.endswith(":") for mark in marks]
 
     def row(cells, name):
-        kinds = ["num" if one else None for one in numeric]
+        kinds = ["num" if is_numeric else None for is_numeric in numeric]
         return tag("tr", *(tag(name, inline(c), class_=k) for c, k in zip(cells, kinds)))
 
     return tag(

@@ -1,7 +1,7 @@
-"""One's own finished runs, read for the page: what cannot be read is named, and nothing is run.
+"""Reads the user's finished runs for the page. Runs that cannot be read are listed; no code runs.
 
-A folder may hold anything, and files that others wrote: an entry is taken only if the rule for
-claims and the page can use all of it, and its config is compared with those of the package alone.
+A folder may contain any file, also files from other people. A run is shown only if verdicts and
+page can use all of its values, and its config is compared only with configs of the package.
 """
 
 import datetime
@@ -17,53 +17,53 @@ from cgjax.core.workdir import ASIDE, read_json
 from cgjax.published import PUBLISHED
 from cgjax.report import standing
 
-MEND = "run it again, or leave it out of the folder"
-WORDS = ("devices", "commit", "config_hash")  # of results.json, shown where they are there
-LARGEST = 1e100  # beyond it squares overflow
-NUMBERS = ("ours", "sd", "paper", "paper_sd")  # of a metric
+MEND = "run it again, or move it out of the folder"
+WORDS = ("devices", "commit", "config_hash")  # keys of results.json that are shown if present
+LARGEST = 1e100  # squares of larger numbers overflow
+NUMBERS = ("ours", "sd", "paper", "paper_sd")  # keys of a metric
 
 
 class Runs(NamedTuple):
-    entries: list[dict]  # as `standing.entry_of` makes them, with the `workdir` they are from
-    unreadable: list[str]  # a line for each run that cannot be shown
+    entries: list[dict]  # as `standing.entry_of` makes them, and their `workdir`
+    unreadable: list[str]  # one line per run that cannot be shown
 
 
 def read(folder) -> Runs:
     """Every finished run in a folder of workdirs, or in a workdir itself."""
     folder = pathlib.Path(folder)
     if not folder.is_dir():
-        raise BadInput(f"'{folder}' is no folder: name one that holds workdirs, such as runs")
-    found = Runs([], [])
+        raise BadInput(f"'{folder}' is not a folder: name a folder of workdirs, such as runs")
+    runs = Runs([], [])
     for path in sorted(folder.rglob("results.json")):
         if any(part.startswith(ASIDE) for part in path.relative_to(folder).parts):
             continue
         try:
-            found.entries.append(entry(path.parent))
+            runs.entries.append(entry(path.parent))
         except BadInput as error:
-            found.unreadable.append(str(error))
-    if not found.entries and not found.unreadable:
-        raise BadInput(f"'{folder}' holds no finished run: there is no results.json in it")
-    return found
+            runs.unreadable.append(str(error))
+    if not runs.entries and not runs.unreadable:
+        raise BadInput(f"'{folder}' holds no finished run: it contains no results.json")
+    return runs
 
 
 def entry(workdir: pathlib.Path) -> dict:
-    """A finished run in the form of the record's entries; refuses what the page could not use."""
+    """A finished run as an entry of the record; BadInput if the page cannot show it."""
     path = workdir / "results.json"
     settings = ownership.read_config(workdir)
     results = read_json(path, MEND)
     if settings.size not in config.SIZES or not _is_config(settings):
-        raise BadInput(f"'{workdir / 'config.json'}' is no config of a run: {MEND}")
+        raise BadInput(f"'{workdir / 'config.json'}' is not a run's config.json: {MEND}")
     metrics = results.get("metrics")
     if not isinstance(metrics, dict) or not all(map(_is_metric, metrics.values())):
         raise BadInput(f"'{path}' has metrics that cannot be read: {MEND}")
     if not _are_claims(results.get("claims", [])):
         raise BadInput(f"'{path}' has claims that cannot be read: {MEND}")
-    found = standing.entry_of(workdir)
-    words = {name: str(results[name]) for name in WORDS if results.get(name)}
+    raw = standing.entry_of(workdir)
+    texts = {name: str(results[name]) for name in WORDS if results.get(name)}
     wall = results.get("wall_s")
     return {
-        **{name: found[name] for name in ("family", "row", "size", "label", "config")},
-        **words,
+        **{name: raw[name] for name in ("family", "row", "size", "label", "config")},
+        **texts,
         "metrics": metrics,
         "claims": results.get("claims", []),
         "wall_s": wall if _is_number(wall) else None,
@@ -74,9 +74,9 @@ def entry(workdir: pathlib.Path) -> dict:
 
 
 def _is_config(settings) -> bool:
-    """Whether all that the rule and the page ask of a config has an answer."""
+    """Whether the functions that verdicts and page call on a config work for this one."""
     try:
-        if settings.family in PUBLISHED:  # of others nobody asks, and no file of theirs is opened
+        if settings.family in PUBLISHED:  # for other families it would run their config file
             config.is_published(settings)
         config.is_drawn(settings)
         return isinstance(settings.get("train", {}).get("seeds", ()), tuple)
@@ -95,14 +95,14 @@ def _is_metric(metric) -> bool:
 
 
 def _are_claims(claims) -> bool:
-    """Whether `standing` can take over what a run says of its own claims."""
+    """Whether `standing` can use the verdicts that a run gives on its own claims."""
     return isinstance(claims, list) and all(
-        isinstance(one, dict)
-        and {"claim", "left", "right", "verdict", "p"} <= set(one)
-        and all(map(_is_plain, one.values()))
-        and one["verdict"] in standing.OWN_WORDS
-        and (one["p"] is None or _is_number(one["p"]))
-        for one in claims
+        isinstance(claim, dict)
+        and {"claim", "left", "right", "verdict", "p"} <= set(claim)
+        and all(map(_is_plain, claim.values()))
+        and claim["verdict"] in standing.OWN_WORDS
+        and (claim["p"] is None or _is_number(claim["p"]))
+        for claim in claims
     )
 
 

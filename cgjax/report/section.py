@@ -1,4 +1,4 @@
-"""One paper on the page: what it asks, how its claims stand, figures, claims, runs, tables."""
+"""The section of one paper: its question, counts of verdicts, figures, claims, runs, tables."""
 
 import base64
 import collections
@@ -8,24 +8,25 @@ import sys
 from typing import NamedTuple
 
 from cgjax import experiments
-from cgjax.report import charts, standing
+from cgjax.report import charts
+from cgjax.report import standing as standings
 from cgjax.report.claim_rows import Item, table, what
 from cgjax.report.markup import Html, inline, join, markdown, tag
 
-# --- what a family says of itself, read from the README beside its front door ---------------------
+# --- a family's title, question and figures, from its README --------------------------------------
 
 
 IMAGE = re.compile(r"^!\[([^\]]*)\]\(([^)]+\.png)\)$", re.MULTILINE)
 
 
 class About(NamedTuple):
-    title: str  # of the README's first line
-    lead: str  # what is asked, Markdown
-    figures: tuple = ()  # (caption, path) of each image it shows
+    title: str  # the README's first heading
+    lead: str  # the family's question, Markdown
+    figures: tuple = ()  # (caption, path) of each image in the README
 
 
 def about(name: str) -> About:
-    """Title, lead and figures of a family; of one without a README its name alone."""
+    """Title, lead and figures of a family; without a README the title is the family's name."""
     module = experiments.family(name)
     readme = pathlib.Path(sys.modules[module.__name__].__file__).parent / "README.md"
     if not readme.is_file():
@@ -38,7 +39,7 @@ def about(name: str) -> About:
 
 
 def lead(text: str) -> str:
-    """The paragraph that opens with **Question or **What, else the first one."""
+    """The first paragraph that starts with **Question or **What, else the first paragraph."""
     blocks = (" ".join(block.split()) for block in re.split(r"\n\s*\n", text))
     prose = [block for block in blocks if re.match(r"\*\*|[^#|`!\-\s]", block)]
     return next(
@@ -50,11 +51,11 @@ def lead(text: str) -> str:
 # --- the section ----------------------------------------------------------------------------------
 
 PNG = b"\x89PNG\r\n\x1a\n"
-FEWEST = 3  # numbers that make a figure
+FEWEST = 3  # least numbers in a figure
 
 
 class Paper(NamedTuple):
-    source: dict  # of `published.SOURCES`
+    source: dict  # an entry of `published.SOURCES`
     families: dict[str, About]
     items: list[Item]
     entries: dict[str, list[dict]]  # recorded runs by family
@@ -79,22 +80,24 @@ def section(paper: Paper, anchor: str) -> Html:
 
 
 def bar(items: list[Item]) -> Html:
-    """How many stand how, as lengths and as words."""
-    counts = collections.Counter(item.found.word for item in items)
-    found = [(word, counts[word]) for word in standing.WORDS if counts[word]]
+    """The number of claims by verdict, as a bar and as text."""
+    n_of = collections.Counter(item.found.word for item in items)
+    counts = [(verdict, n_of[verdict]) for verdict in standings.WORDS if n_of[verdict]]
     parts = (
-        tag("i", class_=charts.key(word), style=f"flex:{n}", title=f"{n} {word}")
-        for word, n in found
+        tag("i", class_=charts.key(verdict), style=f"flex:{n}", title=f"{n} {verdict}")
+        for verdict, n in counts
     )
-    told = ", ".join(f"{n} {word}" for word, n in found)
-    return join([
-        tag("div", *parts, class_="bar", role="img", aria_label=told),
-        tag("p", f"{len(items)} claims: {told}", class_="counts"),
-    ])  # fmt: skip
+    text = ", ".join(f"{n} {verdict}" for verdict, n in counts)
+    return join(
+        [
+            tag("div", *parts, class_="bar", role="img", aria_label=text),
+            tag("p", f"{len(items)} claims: {text}", class_="counts"),
+        ]
+    )
 
 
 def _family(paper: Paper, name: str) -> Html:
-    """What a family asks, and its figures."""
+    """A family's question and figures."""
     about = paper.families[name]
     return tag(
         "div",
@@ -113,8 +116,8 @@ def gallery(figures: list[Html]) -> Html | None:
 
 
 def figure(drawn: Html, caption: str) -> Html:
-    """A figure that opens large when it is clicked."""
-    label = f"Open large: {caption}"
+    """A figure with its caption; a click enlarges it."""
+    label = f"Enlarge: {caption}"
     return tag(
         "figure",
         tag("button", drawn, type="button", class_="open", aria_label=label),
@@ -123,60 +126,58 @@ def figure(drawn: Html, caption: str) -> Html:
 
 
 def image(path: pathlib.Path, caption: str) -> Html | None:
-    """A png in the page itself; None where the file is no png."""
+    """A png, embedded in the page; None if the file is not a png."""
     content = path.read_bytes()
     if not content.startswith(PNG):
         return None
-    said = base64.b64encode(content).decode()
-    return figure(tag("img", src=f"data:image/png;base64,{said}", alt=caption), caption)
+    encoded = base64.b64encode(content).decode()
+    return figure(tag("img", src=f"data:image/png;base64,{encoded}", alt=caption), caption)
 
 
 def _figures(paper: Paper, name: str) -> list[Html]:
     of_family = [item.found for item in paper.items if item.found.claim.family == name]
-    run = [one for one in of_family if one.word != "not run"]
+    run = [standing for standing in of_family if standing.word != "not run"]
     images = [image(path, caption) for caption, path in paper.families[name].figures]
     return [
-        *_overviews([one for one in run if charts.is_measured(one)]),
+        *_overviews([standing for standing in run if charts.is_measured(standing)]),
         *(drawn for drawn in images if drawn),
-        *_panels([one for one in run if one.claim.published]),
+        *_panels([standing for standing in run if standing.claim.published]),
     ]
 
 
-def _overviews(found: list) -> list[Html]:
-    """Of numbers, of orderings, and of what shall not differ: how far each is from the claim."""
+def _overviews(run: list) -> list[Html]:
+    """An overview of numbers, one of orderings and one of equalities."""
     kinds = {
-        "All numbers by row: ours less theirs, over the tolerance. Shaded: within it": (
-            "value",
-        ),
-        "All orderings by row: differences over half-widths. Right of the shade: as claimed": (
-            "greater", "sign", "ordering",
-        ),
-        "What shall not differ, by row: differences over the tolerance. Shaded: within it": (
-            "equal",
-        ),
+        "All numbers by row: (ours - published) / tolerance. Shaded: a difference within tolerance":
+            ("value",),
+        "All orderings by row: difference / half-width. Right of the shade: the order as claimed":
+            ("greater", "sign", "ordering"),
+        "All claims of no difference, by row: difference / tolerance. Shaded: within tolerance":
+            ("equal",),
     }  # fmt: skip
     drawn = []
     for caption, wanted in kinds.items():
         rows = {}
-        for one in found:
-            if one.claim.kind in wanted:
-                rows.setdefault(one.claim.row, []).append(one)
+        for standing in run:
+            if standing.claim.kind in wanted:
+                rows.setdefault(standing.claim.row, []).append(standing)
         if sum(map(len, rows.values())) >= FEWEST:
             drawn.append(figure(charts.overview(rows, caption), caption))
     return drawn
 
 
-def _panels(found: list) -> list[Html]:
-    """Ours beside the paper's, a figure for each measure that several numbers share.
+def _panels(run: list) -> list[Html]:
+    """Ours beside the paper's: one figure per measure with at least FEWEST numbers.
 
-    A metric is called "<what>: <measure>"; one without a colon is a measure that rows share. What
-    is left over of a row stands together.
+    A metric's name is "<what>: <measure>", or "<measure>" if several rows have it. The remaining
+    metrics of a row share a figure.
     """
     groups, rest = {}, {}
-    for one in found:
-        label, _, measure = one.claim.metric.rpartition(": ")
-        group = (one.claim.row, measure) if label else ("", measure)
-        groups.setdefault(group, []).append(charts.Line(label or one.claim.row, one))
+    for standing in run:
+        claim = standing.claim
+        label, _, measure = claim.metric.rpartition(": ")
+        group = (claim.row, measure) if label else ("", measure)
+        groups.setdefault(group, []).append(charts.Line(label or claim.row, standing))
     for (row, measure), lines in list(groups.items()):
         if len(lines) < FEWEST:
             del groups[row, measure]
@@ -212,8 +213,8 @@ def _runs(paper: Paper) -> Html | None:
 
 
 def run_table(entries: list[dict]) -> Html:
-    """One line per run: what, seeds, hardware, date, time, code and note."""
-    heads = ("row", "label", "seeds", "hardware", "date", "time", "code", "note")
+    """One line per run: row, label, seeds, hardware, date, time, commit and note."""
+    heads = ("row", "label", "seeds", "hardware", "date", "time", "commit", "note")
     rows = []
     for entry in entries:
         seeds = entry["config"].get("train", {}).get("seeds", ())
@@ -240,7 +241,7 @@ def _config(entry: dict) -> str:
 
 
 def _tables(paper: Paper):
-    """The tables that families state of their record themselves."""
+    """The tables that the families make of their record."""
     for name, entries in paper.entries.items():
         family = experiments.family(name)
         if not entries or not hasattr(family, "tables"):

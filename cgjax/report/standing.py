@@ -1,4 +1,4 @@
-"""How claims stand: what the record, or runs of one's own, say of them, by the rule."""
+"""How claims stand: verdicts on recorded or given runs, by the rule of `published.verdict`."""
 
 import json
 import math
@@ -15,7 +15,7 @@ from cgjax.published import verdict as verdicts
 from cgjax.published.claims import CLAIMS, Claim
 from cgjax.published.results import read_results
 
-# --- numbers, spreads and comparisons in words, for the page and for `reproduce` ------------------
+# --- numbers, spreads and comparisons as text, for the page and for `reproduce` -------------------
 
 
 def number(value) -> str:
@@ -23,7 +23,7 @@ def number(value) -> str:
 
 
 def spread(published: dict) -> str:
-    """What a paper tells of the spread of its number."""
+    """The spread that a paper states for its number."""
     kind = SPREADS[published["spread"]]
     if published["spread"] == "none":
         return f" (spread: {kind})"
@@ -31,66 +31,66 @@ def spread(published: dict) -> str:
     return f" ± {published['sd']:.2g} ({kind}{n})"
 
 
-def seeds(found) -> str:
-    """The deviation of a standing's values, and how many there are."""
-    n = len([value for value in found.values if value is not None])
-    sd = f" ± {found.sd:.2g}" if found.sd is not None else ""
+def seeds(standing) -> str:
+    """The standard deviation and the number of a standing's values."""
+    n = len([value for value in standing.values if value is not None])
+    sd = f" ± {standing.sd:.2g}" if standing.sd is not None else ""
     return f"{sd} ({n} value{'s' if n > 1 else ''})"
 
 
 def sign(claim) -> str:
-    """What stands between the sides of a claim in words."""
+    """The sign between the sides of a claim."""
     return " ≈ " if claim.kind == "equal" else " > "
 
 
 def chain(claim, sides) -> str:
-    told = (": ".join(side) if isinstance(side, tuple) else f"{side:g}" for side in sides)
-    return sign(claim).join(told)
+    texts = (": ".join(side) if isinstance(side, tuple) else f"{side:g}" for side in sides)
+    return sign(claim).join(texts)
 
 
-def part(claim, left, right, said) -> str:
-    """One comparison of an ordering, or of equals."""
+def part(claim, left, right, verdict) -> str:
+    """One comparison of an ordering or of an equality."""
     sides = chain(claim, (left, right))
-    return f"{sides}: {said.difference:+.3g} ± {said.width:.3g}, {said.word}"
+    return f"{sides}: {verdict.difference:+.3g} ± {verdict.width:.3g}, {verdict.word}"
 
 
-def comparison(found) -> str:
-    """Difference, half-width and tolerance of a standing, as the rule has them."""
-    said, published = found.verdict, found.claim.published
-    words = [f"{said.difference:+.3g}", f"half-width {said.width:.3g}"]
-    words[0] += " of logarithms" if published and "factor" in published else ""
-    if published or said.tolerance:
-        words.append(f"tolerance {said.tolerance:.3g}")
-    return ", ".join(filter(None, [*words, found.note]))
+def comparison(standing) -> str:
+    """Difference, half-width and tolerance of a standing's verdict."""
+    verdict, published = standing.verdict, standing.claim.published
+    texts = [f"{verdict.difference:+.3g}", f"half-width {verdict.width:.3g}"]
+    texts[0] += " of logarithms" if published and "factor" in published else ""
+    if published or verdict.tolerance:
+        texts.append(f"tolerance {verdict.tolerance:.3g}")
+    return ", ".join(filter(None, [*texts, standing.note]))
 
 
-def half_width(found) -> float | None:
-    """Half of the 95 % interval of ours; 0 of a closed form, None of a single draw."""
-    values = [value for value in found.values if value is not None and math.isfinite(value)]
+def half_width(standing) -> float | None:
+    """Half of the 95 % interval of ours; 0 if it is deterministic, None for a single seed."""
+    values = [value for value in standing.values if value is not None and math.isfinite(value)]
     if len(values) > 1:
         return verdicts.half_width(values)
-    return 0.0 if found.verdict and math.isfinite(found.verdict.width) else None
+    return 0.0 if standing.verdict and math.isfinite(standing.verdict.width) else None
 
 
 # --- how a claim stands ---------------------------------------------------------------------------
 
 WORDS = ("match", "no match", "underpowered", "no verdict at this size", "not run")
-# What runs that judge their orderings themselves call them.
+# Verdicts in the results.json of runs that test their orderings themselves.
 OWN_WORDS = {"holds": "match", "does not hold": "no match", "underpowered": "underpowered"}
 
 
 class Standing(NamedTuple):
     claim: Claim
-    word: str  # of WORDS
+    word: str  # one of WORDS
     ours: float | None = None
     sd: float | None = None
-    values: tuple = ()  # of every seed
+    values: tuple = ()  # one per seed
     seeds: tuple = ()
-    against: float | None = None  # of an ordering: what ours is compared with first
+    against: float | None = None  # for an ordering: the number that ours is compared with first
     verdict: verdicts.Verdict | None = None  # by the rule, also below the published scale
-    runs: tuple = ()  # entries of the record it rests on
+    runs: tuple = ()  # the entries that the numbers come from
     note: str = ""
-    parts: tuple = ()  # of an ordering: (side, lesser side, its Verdict), one for each comparison
+    parts: tuple = ()  # for an ordering: (side, lesser side, Verdict) of each comparison
 
 
 class Found(NamedTuple):
@@ -102,9 +102,10 @@ class Found(NamedTuple):
 
 
 def standings(record: pathlib.Path = report.RECORD, claims=None, runs=()) -> list[Standing]:
-    """Of every claim, in their order.
+    """The standings of all claims, in the order of the claims.
 
-    record: the folder to read; runs: further entries, as `entry_of` makes them, which come first.
+    record: the folder to read. runs: entries from `entry_of`; a family that has some of these is
+    judged by them and not by the record.
     """
     claims = CLAIMS.values() if claims is None else claims
     entries = {
@@ -116,7 +117,7 @@ def standings(record: pathlib.Path = report.RECORD, claims=None, runs=()) -> lis
 
 
 def entry_of(workdir) -> dict:
-    """A finished run in the form of the record's entries."""
+    """A finished run as an entry of the record."""
     workdir = pathlib.Path(workdir)
     config, results = read_json(workdir / "config.json"), read_results(workdir / "results.json")
     names = {name: config[name] for name in ("family", "row", "size")}
@@ -124,7 +125,7 @@ def entry_of(workdir) -> dict:
 
 
 class Scales:
-    """Which runs have the published scale; each is asked once."""
+    """Whether a run has the published scale; cached by run."""
 
     def __init__(self):
         self.known = {}
@@ -142,74 +143,80 @@ class Scales:
 
 
 def standing(claim: Claim, entries: list[dict], scales: Scales) -> Standing:
-    """How one claim stands by the runs of its family."""
+    """The standing of a claim by the runs of its family."""
     return (_value if claim.kind == "value" else _ordering)(claim, entries, scales)
 
 
 def _value(claim, entries, scales) -> Standing:
-    found = [one for place in claim.places for one in _look(place, entries, scales, claim)]
-    if not found:
+    candidates = [
+        candidate
+        for place in claim.places
+        for candidate in _candidates(place, entries, scales, claim)
+    ]
+    if not candidates:
         return Standing(claim, "not run")
-    best = max(found, key=_worth)
+    best = max(candidates, key=_rank)
     metric = best.metric
-    said = verdicts.verdict(metric["values"], claim.published, scales.is_drawn(best.run))
+    verdict = verdicts.verdict(metric["values"], claim.published, scales.is_drawn(best.run))
     return Standing(
         claim,
-        said.word if best.is_published else "no verdict at this size",
+        verdict.word if best.is_published else "no verdict at this size",
         metric["ours"],
         metric["sd"],
         tuple(metric["values"]),
         tuple(metric["seeds"]),
-        verdict=said,
+        verdict=verdict,
         runs=(best.run,),
     )
 
 
-def _look(place, entries, scales, claim) -> list[Found]:
+def _candidates(place, entries, scales, claim) -> list[Found]:
+    """The metric of a place (row, metric) in every run that has it."""
     row, name = place
-    found = []
+    candidates = []
     for run in entries:
         if run["row"] != row:
             continue
-        # The paper's mean leaves some runs out, and so does this one of ours.
+        # If the paper's mean leaves some seeds out, ours is the mean that does so too.
         published = PUBLISHED[claim.family].get(row, {}).get(name, {})
         alive = f"{name} (alive)" if "left_out" in published else name
         metric = run["metrics"].get(alive, run["metrics"].get(name))
         if metric and metric["ours"] is not None:
-            found.append(Found(run, metric, scales(run)))
-    return found
+            candidates.append(Found(run, metric, scales(run)))
+    return candidates
 
 
-def _worth(one: Found) -> tuple:
-    """Runs of the published scale before others, then those of more seeds, then the longer ones."""
-    size = ("smoke", "default", "fast", "paper").index(one.run["size"])
-    return one.is_published, len(one.metric["values"]), size, not one.run["label"]
+def _rank(candidate: Found) -> tuple:
+    """Sort key: published scale first, then more seeds, then the larger size, then no label."""
+    run, metric = candidate.run, candidate.metric
+    size = ("smoke", "default", "fast", "paper").index(run["size"])
+    return candidate.is_published, len(metric["values"]), size, not run["label"]
 
 
 def _ordering(claim, entries, scales) -> Standing:
-    parts, found, by_ratio = [], {}, False
+    parts, sides, by_ratio = [], {}, False
     for chain in claim.chains:
         for side in chain:
-            found[side] = _side(side, entries, scales, claim)
-        if any(found[side] is None for side in chain):
+            sides[side] = _side(side, entries, scales, claim)
+        if any(sides[side] is None for side in chain):
             return Standing(claim, "not run")
         is_ratio = _is_by_ratio(claim, chain)
         by_ratio |= is_ratio
         for left, right in zip(chain, chain[1:]):
-            said = _compared(claim, found[left], found[right], scales, is_ratio)
-            parts.append((left, right, said))
-    verdict = verdicts.together([said for _, _, said in parts])
-    every = [one for one in found.values() if isinstance(one, Found)]
-    runs = tuple({id(one.run): one.run for one in every}.values())
+            compared = _compared(claim, sides[left], sides[right], scales, is_ratio)
+            parts.append((left, right, compared))
+    verdict = verdicts.together([compared for _, _, compared in parts])
+    measured = [side for side in sides.values() if isinstance(side, Found)]
+    runs = tuple({id(side.run): side.run for side in measured}.values())
     notes = ["by logarithms"] * by_ratio
-    if own := _own(claim, runs):
-        verdict = verdict._replace(word=OWN_WORDS[own["verdict"]])
+    if tested := _test_of_run(claim, runs):
+        verdict = verdict._replace(word=OWN_WORDS[tested["verdict"]])
         parts = [(left, right, verdict) for left, right, _ in parts]
-        notes += [] if own["p"] is None else [f"p {own['p']:.2g} by the run's own test"]
+        notes += [] if tested["p"] is None else [f"p {tested['p']:.2g} by the run's own test"]
     place, chain = (claim.row, claim.metric), claim.chains[0]
     k = chain.index(place)
-    other = found[chain[k + 1 if k + 1 < len(chain) else k - 1]]
-    ours = found[place].metric
+    other = sides[chain[k + 1 if k + 1 < len(chain) else k - 1]]
+    ours = sides[place].metric
     return Standing(
         claim,
         verdict.word if all(map(scales, runs)) else "no verdict at this size",
@@ -226,23 +233,27 @@ def _ordering(claim, entries, scales) -> Standing:
 
 
 def _side(side, entries, scales, claim):
-    """The best run of a side, or the number it is; None where it was not run."""
+    """The best run of a side, or its number if it is one; None if it was not run."""
     if not isinstance(side, tuple):
         return side
     row, metric = side
     published = PUBLISHED[claim.family].get(row, {}).get(metric, {})
     places = published.get("places", (side,))
-    found = [one for place in places for one in _look(place, entries, scales, claim)]
-    return max(found, key=_worth, default=None)
+    candidates = [
+        candidate for place in places for candidate in _candidates(place, entries, scales, claim)
+    ]
+    return max(candidates, key=_rank, default=None)
 
 
 def _compared(claim, left, right, scales, by_ratio: bool) -> verdicts.Verdict:
-    """One side with the next: above it, or equal to it, whichever is claimed."""
-    both = [one for one in (left, right) if isinstance(one, Found)]
-    paired = len(both) == 2 and left.run is right.run
+    """Whether left is above right, or equal to it if the claim is an equality."""
+    measured = [side for side in (left, right) if isinstance(side, Found)]
+    paired = len(measured) == 2 and left.run is right.run
     paired = paired and left.metric["seeds"] == right.metric["seeds"]
-    drawn = any(scales.is_drawn(one.run) for one in both)
-    values = [_values(one) if isinstance(one, Found) else np.array(one) for one in (left, right)]
+    drawn = any(scales.is_drawn(side.run) for side in measured)
+    values = [
+        _values(side) if isinstance(side, Found) else np.array(side) for side in (left, right)
+    ]
     if by_ratio and all(np.all(~(side <= 0)) for side in values):
         values = [np.log(side) for side in values]
     if claim.kind != "equal":
@@ -253,30 +264,30 @@ def _compared(claim, left, right, scales, by_ratio: bool) -> verdicts.Verdict:
 
 
 def _is_by_ratio(claim, chain) -> bool:
-    """Errors that span orders of magnitude are compared as the rule holds them against a number."""
+    """Whether to compare logarithms, as the rule does for numbers that allow a factor."""
     if claim.kind == "equal":
         return "factor" in dict(claim.allowed)
     places = [side for side in chain if isinstance(side, tuple)]
-    told = [PUBLISHED[claim.family].get(row, {}).get(metric, {}) for row, metric in places]
-    return all("factor" in one for one in told)
+    published = [PUBLISHED[claim.family].get(row, {}).get(metric, {}) for row, metric in places]
+    return all("factor" in number for number in published)
 
 
-def _values(one: Found) -> np.ndarray:
-    return np.array(one.metric["values"], float)  # None, a seed without a number, is NaN
+def _values(side: Found) -> np.ndarray:
+    return np.array(side.metric["values"], float)  # None (a seed without a number) becomes NaN
 
 
-def _own(claim, runs) -> dict | None:
-    """The verdict of a run that judges this ordering itself."""
+def _test_of_run(claim, runs) -> dict | None:
+    """The result of a run's own test of this ordering; None if no run has one."""
     names = {side[1] for side in claim.chains[0] if isinstance(side, tuple)}
-    for one in (one for run in runs for one in run.get("claims", ())):
-        sides = {name for name in (one["left"], one["right"]) if name in names}
-        if sides == names and f"({one['claim']})" in claim.sentence:
-            return one
+    for tested in (tested for run in runs for tested in run.get("claims", ())):
+        sides = {name for name in (tested["left"], tested["right"]) if name in names}
+        if sides == names and f"({tested['claim']})" in claim.sentence:
+            return tested
     return None
 
 
 def command(claim: Claim) -> str:
-    """What runs the row behind a claim."""
+    """The command that runs the rows of a claim."""
     changes = "".join(f" --config.{key}={value}" for key, value in claim.overrides)
     return "; ".join(
         f"python -m cgjax.main --config={claim.family}:{row},{claim.size}{changes}"
@@ -285,7 +296,7 @@ def command(claim: Claim) -> str:
 
 
 def described(run: dict) -> str:
-    """A run in words: row, size, label, devices, date."""
+    """A run as text: row, size, label, devices, date."""
     label = f" ({run['label']})" if run["label"] else ""
-    words = (f"{run['row']}, {run['size']}{label}", run.get("devices"), run.get("date"))
-    return " · ".join(filter(None, words))
+    fields = (f"{run['row']}, {run['size']}{label}", run.get("devices"), run.get("date"))
+    return " · ".join(filter(None, fields))

@@ -1,13 +1,13 @@
 """python -m cgjax.sweep --config=<family>:<row>,<row>[,<size>] --sweep.<key>=<value>,<value> ...
 
-Runs every row with every combination of the swept values, each in a workdir of its own. The same
-command again runs what is missing: finished points are skipped, failed ones are tried once more.
-Points that differ only in numbers that are no shapes (a learning rate) train as one program.
+Runs every row with every combination of the swept values, each in its own workdir. The same command
+again runs what is missing: it skips finished points and runs failed ones again. Points that differ
+only in numbers that are not shapes (a learning rate) train as one program.
 
   --config='sprites:diagonal,random*,smoke' rows of a family; * for all that match; may be repeated
   --config.train.steps=400                  one value, for every point, as in cgjax.main
-  --sweep.optim.lr=1e-3,3e-4                values, of which each point takes one; tuples in
-                                            brackets: --sweep.model.scales="(1,2),(3,4)"
+  --sweep.optim.lr=1e-3,3e-4                values; each point takes one; tuples in brackets:
+                                            --sweep.model.scales="(1,2),(3,4)"
 """
 
 import collections
@@ -26,7 +26,7 @@ from cgjax.sweep import processes
 from cgjax.sweep.points import STOPPED, Point, Standing, Task, check, expand, standing, tasks
 from cgjax.sweep.submit import submit
 
-COLUMNS = 4  # metrics of the table, where none are named
+COLUMNS = 4  # metrics in the table without --metrics
 
 
 @command
@@ -49,8 +49,10 @@ def main(argv=None):
     check(points)
     before = [standing(point, draws) for point in points]
     print_points(points, before)
-    left = [point for point, one in zip(points, before) if one.word not in ("done", "running")]
-    todo, remarks = tasks(left, flags.together)
+    unfinished = [
+        point for point, status in zip(points, before) if status.word not in ("done", "running")
+    ]
+    todo, remarks = tasks(unfinished, flags.together)
     for line in remarks:
         say(line)
     if flags.dry_run:
@@ -73,13 +75,15 @@ def main(argv=None):
 def parse(argv):
     """Flags, fixed overrides, swept values, Slurm's options; flags are None after --help."""
     parser = Parser(
-        prog="python -m cgjax.sweep", usage=__doc__, add_help=False,
+        prog="python -m cgjax.sweep",
+        usage=__doc__,
+        add_help=False,
         epilog="Exit codes: 0 all done, 1 some points failed, 2 bad input, 3 stopped and saved.",
-    )  # fmt: skip
+    )
     add = parser.add_argument
     add("--config", action="append", default=[], help="a family or file, with :row,...[,size]")
-    add("--runs", type=folder, default=pathlib.Path("runs"), help="where workdirs are (runs)")
-    add("--dry_run", "--dry-run", action="store_true", help="print the points, how they stand")
+    add("--runs", type=folder, default=pathlib.Path("runs"), help="folder of the workdirs (runs)")
+    add("--dry_run", "--dry-run", action="store_true", help="print the points and their status")
     add("--count", action="store_true", help="print the number of points, and stop")
     add("--index", type=int, help="run this point only, from 0: for job arrays")
     add("--jobs", type=int, default=1, help="processes at a time (1)")
@@ -88,24 +92,28 @@ def parse(argv):
         type=int,
         default=0,
         metavar="N",
-        help="points that share one program, at "
-        "most, where they can (0: any number; 1: a process each)",
+        help="at most N points share one program (0: any number; 1: a process for each point)",
     )
     add("--submit", choices=("local", "slurm"), help="through submitit (pip extra: launch)")
     add("--minutes", type=int, default=24 * 60, help="time limit of a submitted point (a day)")
-    add("--metrics", type=names, default=(), help="columns of the table, by commas")
+    add("--metrics", type=names, default=(), help="columns of the table, separated by commas")
     add("--no_figures", action="store_true", help="train and score only")
-    add("--help", "-h", action="store_true", help="this text, with --slurm.<option>=<value>: an "
-        "option of Slurm by submitit's name, such as --slurm.partition=gpu")  # fmt: skip
+    add(
+        "--help",
+        "-h",
+        action="store_true",
+        help="this text; further flags: --slurm.<option>=<value>, an option of Slurm by "
+        "submitit's name, such as --slurm.partition=gpu",
+    )
     keyed, rest = {"config": {}, "sweep": {}, "slurm": {}}, []
-    for word in map(str, argv):
-        name, equals, value = word.partition("=")
+    for argument in map(str, argv):
+        name, equals, value = argument.partition("=")
         head, dot, key = name.removeprefix("--").partition(".")
-        if not (word.startswith("--") and dot and head in keyed):
-            rest.append(word)
+        if not (argument.startswith("--") and dot and head in keyed):
+            rest.append(argument)
             continue
         if not equals or not value:
-            raise BadInput(f"'{word}' has no value: write {name}=<value>")
+            raise BadInput(f"'{argument}' has no value: write {name}=<value>")
         if key in keyed[head]:
             raise BadInput(f"'{key}' is given twice")
         keyed[head][key] = value
@@ -119,7 +127,7 @@ def parse(argv):
 
 
 def check_flags(flags, keyed: dict) -> None:
-    """Refuses flags that say nothing, or contradict each other."""
+    """Raises BadInput for flags that are missing, out of range or contradict each other."""
     if not any(flags.config):
         raise BadInput("nothing to sweep: give --config=<family>:<row>,<row>; --help says more")
     if both := sorted(set(keyed["config"]) & set(keyed["sweep"])):
@@ -137,8 +145,8 @@ def check_flags(flags, keyed: dict) -> None:
 
 
 def values(key: str, text: str) -> list[str]:
-    """`"1,(2,3)"` -> ["1", "(2,3)"]: commas outside brackets and quotes part values."""
-    found, depth, quote = [""], 0, ""
+    """`"1,(2,3)"` -> ["1", "(2,3)"]: commas outside brackets and quotes separate values."""
+    texts, depth, quote = [""], 0, ""
     for letter in text:
         if quote:
             quote = "" if letter == quote else quote
@@ -149,22 +157,24 @@ def values(key: str, text: str) -> list[str]:
         elif letter in ")]}":
             depth -= 1
         if letter == "," and not depth and not quote:
-            found.append("")
+            texts.append("")
         else:
-            found[-1] += letter
-    found = [value.strip() for value in found]
-    if "" in found or depth or quote:
-        raise BadInput(f"--sweep.{key}={shown(text)} is no list of values: write a,b or (1,2),(3,)")
-    if len(set(found)) < len(found):
+            texts[-1] += letter
+    texts = [value.strip() for value in texts]
+    if "" in texts or depth or quote:
+        raise BadInput(
+            f"--sweep.{key}={shown(text)} is not a list of values: write a,b or (1,2),(3,)"
+        )
+    if len(set(texts)) < len(texts):
         raise BadInput(f"--sweep.{key} has a value twice: {shown(text)}")
-    return found
+    return texts
 
 
-# --- running and telling --------------------------------------------------------------------------
+# --- running and printing -------------------------------------------------------------------------
 
 
 def run_one(points: list[Point], index: int, draws: bool) -> None:
-    """The point of one task of a job array; ends with the exit code of its run."""
+    """Runs the point of one task of a job array; exits with the exit code of its run."""
     if not 0 <= index < len(points):
         raise BadInput(f"--index={index}: there are {len(points)} points, from 0")
     point = points[index]
@@ -181,31 +191,30 @@ def run_one(points: list[Point], index: int, draws: bool) -> None:
 
 def print_points(points: list[Point], before: list[Standing]) -> None:
     width = len(str(len(points) - 1))
-    for number, (point, one) in enumerate(zip(points, before)):
-        say(f"{number:{width}} {one.word:7} {point.name} → {point.workdir}")
+    for index, (point, status) in enumerate(zip(points, before)):
+        say(f"{index:{width}} {status.word:7} {point.name} → {point.workdir}")
     say(f"{len(points)} points: {counts(before)}")
 
 
-def counts(found: list[Standing]) -> str:
-    return ", ".join(
-        f"{n} {word}" for word, n in collections.Counter(s.word for s in found).items()
-    )
+def counts(standings: list[Standing]) -> str:
+    counter = collections.Counter(status.word for status in standings)
+    return ", ".join(f"{n} {word}" for word, n in counter.items())
 
 
 def close(points: list[Point], after: list[Standing], metrics) -> None:
-    """The table and the failures; not done is an error, with the way on."""
+    """Prints the table and the failures; raises RunError if a point is not done."""
     print_table(points, after, metrics)
     say(f"{len(points)} points: {counts(after)}")
-    for point, one in zip(points, after):
-        if one.word != "done":
-            say(f"{one.word}: {point.name}: {one.line or f'see {point.log}'}")
-    if left := sum(one.word != "done" for one in after):
+    for point, status in zip(points, after):
+        if status.word != "done":
+            say(f"{status.word}: {point.name}: {status.line or f'see {point.log}'}")
+    if left := sum(status.word != "done" for status in after):
         raise RunError(f"{left} of {len(points)} points are not done: the same command runs them")
 
 
-def print_table(points: list[Point], found: list[Standing], metrics=()) -> None:
-    """One line for each finished point: what was swept, its headline metrics."""
-    done = [(point, one.results) for point, one in zip(points, found) if one.results]
+def print_table(points: list[Point], standings: list[Standing], metrics=()) -> None:
+    """Prints one line for each finished point: its swept values and its headline metrics."""
+    done = [(point, status.results) for point, status in zip(points, standings) if status.results]
     if not done:
         return
     shown_metrics = metrics or most_told([results for _, results in done])[:COLUMNS]
@@ -228,12 +237,13 @@ def print_table(points: list[Point], found: list[Standing], metrics=()) -> None:
 
 
 def most_told(results: list[dict]) -> list[str]:
-    """Metrics, those of most points first; among these the headlines, then the paper's."""
+    """Names of metrics: by number of points, then headlines, then those with a paper's number."""
     n_points, rank = collections.Counter(), {}
-    for one in results:
-        for place, (name, entry) in enumerate(one["metrics"].items()):
+    for point_results in results:
+        headlines = point_results.get("headlines", ())
+        for place, (name, entry) in enumerate(point_results["metrics"].items()):
             n_points[name] += 1
-            order = (name not in one.get("headlines", ()), entry["paper"] is None, place)
+            order = (name not in headlines, entry["paper"] is None, place)
             rank[name] = min(rank.get(name, order), order)
     return sorted(rank, key=lambda name: (-n_points[name], rank[name]))
 

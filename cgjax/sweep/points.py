@@ -1,4 +1,4 @@
-"""The points of a sweep: which there are, where each lives, how each stands."""
+"""The points of a sweep: their list, their workdirs, their status."""
 
 import collections
 import contextlib
@@ -22,10 +22,10 @@ from cgjax.config.ownership import compare
 from cgjax.core.errors import BadInput, shown
 from cgjax.main import default_workdir, finished
 
-CLOSING = "sweep: exit code "  # last line of a log, when its process has ended
-OPENING = "sweep: started by "
-# 3, or the signal itself, where it came before or after the part of a run that handles it: a
-# scheduler may send it to every process, and we hand it on.
+CLOSING = "sweep: exit code "  # last line of a log whose process has ended
+OPENING = "sweep: started by "  # first line of each start in a log
+# Exit codes of a stopped run: 3, or the signal itself if it comes before or after the part of a run
+# that handles it. A scheduler may send it to every process, and the sweep forwards it as well.
 STOPPED = (3, 128 + signal.SIGINT, 128 + signal.SIGUSR1, 128 + signal.SIGTERM)
 
 
@@ -34,24 +34,24 @@ class Point(NamedTuple):
 
     flag: str  # of --config
     overrides: dict  # key -> text
-    swept: dict  # those of the overrides that tell points apart
+    swept: dict  # the overrides in which points differ
     name: str  # "sprites demo-smoke optim.lr=0.1"
     config: Any
     workdir: pathlib.Path
 
     @property
     def log(self) -> pathlib.Path:
-        """Beside the workdir, not in it: what a run leaves behind is its own affair."""
+        """Beside the workdir: only the run writes into the workdir."""
         return self.workdir.with_name(self.workdir.name + ".log")
 
     def arguments(self) -> list[str]:
-        """Of `cgjax.main`."""
+        """Command-line arguments for `cgjax.main`."""
         changes = [f"--config.{name}={text}" for name, text in self.overrides.items()]
         return [f"--config={self.flag}", *changes, f"--workdir={self.workdir}"]
 
 
 class Task(NamedTuple):
-    """What one process runs: a point, or several whose replicas are those of one program."""
+    """The work of one process: a point, or several points as replicas of one program."""
 
     points: tuple[Point, ...]
 
@@ -64,25 +64,25 @@ class Task(NamedTuple):
 
     @property
     def log(self) -> pathlib.Path:
-        """Of what its points do together; what each does alone is in the point's own log."""
+        """The log of the shared training; each point has a log of its own for the rest."""
         if len(self.points) == 1:
             return self.points[0].log
         return self.file.with_suffix(".log")
 
     @property
     def file(self) -> pathlib.Path:
-        """Names the points, for `cgjax.sweep.together`; the same points share a file."""
+        """Lists the points for `cgjax.sweep.together`; the same points give the same path."""
         text = "\n".join(str(point.workdir) for point in self.points)
         mark = hashlib.sha256(text.encode()).hexdigest()[:8]
         return self.points[0].workdir.with_name(f"together-{mark}.json")
 
     def describe(self) -> str:
-        """What `file` holds."""
-        points = [{"log": str(one.log), "arguments": one.arguments()} for one in self.points]
+        """The text of `file`."""
+        points = [{"log": str(point.log), "arguments": point.arguments()} for point in self.points]
         return json.dumps({"points": points}, indent=1)
 
 
-def _words(overrides: dict) -> list[str]:
+def _assignments(overrides: dict) -> list[str]:
     return [f"{name}={text}" for name, text in overrides.items()]
 
 
@@ -90,85 +90,89 @@ def _words(overrides: dict) -> list[str]:
 
 
 def expand(flags: list[str], fixed: dict, swept: dict, runs: pathlib.Path):
-    """Every point in a fixed order, and what is to be said about them.
+    """Every point in a fixed order, and remarks to print.
 
-    flags: of --config, each with one row or several; fixed: {key: text} for every point; swept:
-    {key: [text]}, of which each point takes one.
+    flags: values of --config, each with one row or several; fixed: {key: text} for every point;
+    swept: {key: [text]}, each point takes one text per key.
     """
-    found, remarks = [], []
-    for flag in (one for many in flags for one in rows(many)):
-        row_fixed, row_swept, said = fold(flag, fixed, swept)
-        remarks += [line for line in said if line not in remarks]
+    points, remarks = [], []
+    for flag in (row_flag for config_flag in flags for row_flag in rows(config_flag)):
+        row_fixed, row_swept, row_remarks = fold(flag, fixed, swept)
+        remarks += [line for line in row_remarks if line not in remarks]
         for texts in itertools.product(*row_swept.values()):
             chosen = dict(zip(row_swept, texts))
-            found.append(_point(flag, {**row_fixed, **chosen}, chosen, runs))
-    _refuse_twins(found)
-    return found, remarks
+            points.append(_point(flag, {**row_fixed, **chosen}, chosen, runs))
+    _refuse_duplicates(points)
+    return points, remarks
 
 
 def rows(flag: str) -> list[str]:
-    """`"sprites:demo,diag*,smoke"` -> a flag for each row; a word with * means all that match."""
+    """`"sprites:demo,diag*,smoke"` -> a flag for each row; * matches any text in a row's name."""
     path, arg = configs.split_flag(flag)
-    words = [word.strip() for word in arg.split(",") if word.strip()]
-    size = [words.pop()] if words and words[-1] in configs.SIZES else []
-    if not words:
+    patterns = [name.strip() for name in arg.split(",") if name.strip()]
+    size = [patterns.pop()] if patterns and patterns[-1] in configs.SIZES else []
+    if not patterns:
         return [flag]
     names = []
-    for word in words:
-        names += _matching(path, word) if "*" in word else [word]
+    for pattern in patterns:
+        names += _matching(path, pattern) if "*" in pattern else [pattern]
     return [f"{path}:{','.join([name, *size])}" for name in dict.fromkeys(names)]
 
 
 def _matching(path: str, pattern: str) -> list[str]:
     module = configs.load_file(path)
     known = [str(row["name"]) for row in getattr(module, "describe_rows", list)()]
-    if found := fnmatch.filter(known, pattern):
-        return found
+    if matches := fnmatch.filter(known, pattern):
+        return matches
     raise BadInput(f"no row of {shown(path)} matches {shown(pattern)}: --list prints them all")
 
 
 def fold(flag: str, fixed: dict, swept: dict) -> tuple[dict, dict, list[str]]:
-    """Values that one program takes as replicas are no points; (fixed, swept, what to say)."""
+    """Swept values that can be replicas of one run become a fixed override, not points.
+
+    Returns fixed overrides, swept overrides, and remarks to print.
+    """
     config = configs.load(flag, fixed)
-    declared, own = declared_keys(config), dict(leaves(config))
-    fixed, rest, said = dict(fixed), dict(swept), []
+    declared, values = declared_keys(config), dict(leaves(config))
+    fixed, rest, remarks = dict(fixed), dict(swept), []
     for name, texts in swept.items():
         known = declared.get(part_of(config, name)[1] or name)
         several = len(texts) > 1 and not any(re.search(r"[,(\[]", text) for text in texts)
         if known and known.is_axis and several:
             fixed[name] = ",".join(texts)
             del rest[name]
-            said.append(f"{name}: {len(texts)} replicas of one program, not {len(texts)} points")
-        elif isinstance(own.get(name), tuple) and several and not (known and known.is_traced):
-            said.append(
+            remarks.append(f"{name}: {len(texts)} replicas of one program, not {len(texts)} points")
+        elif isinstance(values.get(name), tuple) and several and not (known and known.is_traced):
+            remarks.append(
                 f"{name} takes several values in one run: --config.{name}={','.join(texts)} may "
                 "train them together; here each is a point"
             )
-    return fixed, rest, said
+    return fixed, rest, remarks
 
 
 def _point(flag: str, overrides: dict, swept: dict, runs: pathlib.Path) -> Point:
-    with _named(" ".join([flag, *_words(swept)]) if swept else ""):
+    with _errors_named(" ".join([flag, *_assignments(swept)]) if swept else ""):
         config = configs.load(flag, overrides)
-    # Replicas can be added to a run: as far as they tell no points apart, they name no folder.
+    # Replicas can be added to a run, so axes that are not swept are not part of the folder's name.
     axes = {name for name, key in declared_keys(config).items() if key.is_axis} - set(swept)
-    own = {name: text for name, text in overrides.items() if name not in axes}
-    place = runs / default_workdir(config).relative_to("runs")
-    if own:
-        place = runs / "sweeps" / place.relative_to(runs) / folder_name(own)
-    name = " ".join([config.family, main.full_name(config), *_words(swept)])
-    return Point(flag, overrides, swept, name, config, place)
+    in_name = {name: text for name, text in overrides.items() if name not in axes}
+    workdir = runs / default_workdir(config).relative_to("runs")
+    if in_name:
+        workdir = runs / "sweeps" / workdir.relative_to(runs) / folder_name(in_name)
+    name = " ".join([config.family, main.full_name(config), *_assignments(swept)])
+    return Point(flag, overrides, swept, name, config, workdir)
 
 
 def check(points: list[Point]) -> None:
-    """What a family refuses, before anything runs."""
+    """Applies the checks of the families to every point, before anything runs."""
     for point in points:
-        with _named(point.name if point.swept else ""):
+        with _errors_named(point.name if point.swept else ""):
             experiments.check(experiments.family(point.config.family), point.config)
 
 
 @contextlib.contextmanager
-def _named(point: str):
+def _errors_named(point: str):
+    """A BadInput inside gets the name of the point as a prefix."""
     try:
         yield
     except BadInput as error:
@@ -176,60 +180,61 @@ def _named(point: str):
 
 
 def folder_name(overrides: dict) -> str:
-    """`"optim.lr=0.1,data.batch=8"`; with a hash where a file's name cannot say it all."""
-    text = ",".join(_words(overrides))
+    """`"optim.lr=0.1,data.batch=8"`; with a hash if it is too long or not a valid name."""
+    text = ",".join(_assignments(overrides))
     clean = re.sub(r"[^\w.,=+-]", "_", text)[:120]
     if clean == text:
         return text
     return f"{clean}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
-def _refuse_twins(points: list[Point]) -> None:
+def _refuse_duplicates(points: list[Point]) -> None:
     seen = {}
     for point in points:
-        for mark in (configs.to_json(point.config), point.workdir):
-            if mark in seen:
-                raise BadInput(f"two points are the same run, '{seen[mark]}' and '{point.name}'")
-            seen[mark] = point.name
+        for identity in (configs.to_json(point.config), point.workdir):
+            if identity in seen:
+                raise BadInput(
+                    f"two points are the same run, '{seen[identity]}' and '{point.name}'"
+                )
+            seen[identity] = point.name
 
 
-# --- who shares a program -------------------------------------------------------------------------
+# --- points that share a program ------------------------------------------------------------------
 
 
 def tasks(points: list[Point], most: int) -> tuple[list[Task], list[str]]:
-    """Points that differ only in numbers that programs take as arguments, together; what to say.
+    """Groups points that differ only in numbers that programs take as arguments; and remarks.
 
-    The declarations say which keys these are (`config.declare.Key.is_traced`). most: points of one
-    program; 0: any number, 1: none together.
+    These keys are declared with `is_traced` (`config.declare.Key`). most: points of one program;
+    0: any number, 1: a task for each point.
     """
     groups = collections.defaultdict(list)
     for point in points:
-        groups[_but_for_traced(point) if most != 1 else point.name].append(point)
-    found = []
+        groups[_program_key(point) if most != 1 else point.name].append(point)
+    grouped = []
     for group in groups.values():
         size = most or len(group)
-        found += [Task(tuple(group[at : at + size])) for at in range(0, len(group), size)]
-    return found, _told(found) if most != 1 else []
+        grouped += [Task(tuple(group[at : at + size])) for at in range(0, len(group), size)]
+    return grouped, _describe(grouped) if most != 1 else []
 
 
 def _traced(point: Point) -> set[str]:
     declared = declared_keys(point.config)
-    own = ((name, declared.get(part_of(point.config, name)[1] or name)) for name in point.swept)
-    return {name for name, key in own if key is not None and key.is_traced}
+    swept = ((name, declared.get(part_of(point.config, name)[1] or name)) for name in point.swept)
+    return {name for name, key in swept if key is not None and key.is_traced}
 
 
-def _but_for_traced(point: Point) -> str:
-    """What points of one program have in common."""
+def _program_key(point: Point) -> str:
+    """The config without its traced values: equal for points that one program can train."""
     values, traced = dict(leaves(point.config)), _traced(point)
-    return json.dumps([
-        point.flag, sorted(traced), {k: v for k, v in values.items() if k not in traced},
-    ], sort_keys=True)  # fmt: skip
+    constants = {name: value for name, value in values.items() if name not in traced}
+    return json.dumps([point.flag, sorted(traced), constants], sort_keys=True)
 
 
-def _told(found: list[Task]) -> list[str]:
-    """How many programs there are, because of which keys."""
-    several = [task.points for task in found if len(task.points) > 1]
-    swept = {key for task in found for point in task.points for key in point.swept}
+def _describe(grouped: list[Task]) -> list[str]:
+    """Remarks: how many programs there are, and which keys cause this."""
+    several = [task.points for task in grouped if len(task.points) > 1]
+    swept = {key for task in grouped for point in task.points for key in point.swept}
     together = {
         key
         for points in several
@@ -241,16 +246,16 @@ def _told(found: list[Task]) -> list[str]:
         n, programs = sum(map(len, several)), len(several)
         of = "one program" if programs == 1 else f"{programs} programs"
         lines.append(f"{n} points run as replicas of {of}: {', '.join(sorted(together))}")
-    if apart := sorted(swept - together) if len(found) > 1 else []:
+    if apart := sorted(swept - together) if len(grouped) > 1 else []:
         lines.append(f"a process for each value of {', '.join(apart)}: a shape or a constant")
     return lines
 
 
-# --- how a point stands ---------------------------------------------------------------------------
+# --- the status of a point ------------------------------------------------------------------------
 
 
 class Standing(NamedTuple):
-    """word: done, failed, stopped, running or open; line: the last error; results: if done."""
+    """word: done, failed, stopped, running or open; line: the last error; results: only if done."""
 
     word: str
     line: str = ""
@@ -258,19 +263,19 @@ class Standing(NamedTuple):
 
 
 def standing(point: Point, draws: bool) -> Standing:
-    """Read from the files of the point: any machine that sees them gives the same answer."""
+    """The status by the point's files, so that every machine with these files agrees."""
     try:
-        found = compare(point.workdir, point.config)
-        if found.reads_only:
+        ownership = compare(point.workdir, point.config)
+        if ownership.reads_only:
             return Standing("failed", f"'{point.workdir}' has more replicas: name all of them")
-        results = finished(point.workdir, found.config, draws)
+        results = finished(point.workdir, ownership.config, draws)
     except BadInput as error:
         return Standing("failed", str(error))
     return Standing("done", results=results) if results else logged(point)
 
 
 def logged(point: Point) -> Standing:
-    """What the log of an unfinished point says."""
+    """The status of an unfinished point, by its log."""
     if not point.log.is_file():
         return Standing("open")
     lines = point.log.read_text(errors="replace").splitlines()
@@ -281,33 +286,33 @@ def logged(point: Point) -> Standing:
     if not last[-1].startswith(CLOSING):
         return Standing("running" if _is_alive(last[0]) else "stopped")
     stopped = last[-1].removeprefix(CLOSING) in map(str, STOPPED)
-    said = [line for line in last if line.startswith("cgjax: ")] or last[1:-1] or [last[-1]]
-    return Standing("stopped" if stopped else "failed", said[-1].removeprefix("cgjax: ")[:200])
+    errors = [line for line in last if line.startswith("cgjax: ")] or last[1:-1] or [last[-1]]
+    return Standing("stopped" if stopped else "failed", errors[-1].removeprefix("cgjax: ")[:200])
 
 
 def opening(command: list[str]) -> str:
-    """First line of a start in the log: who began it, with which command."""
-    words = shlex.join(["python", *command[1:]])
-    return f"{OPENING}{os.getpid()} on {socket.gethostname()}: {words}"
+    """The first line of a start in a log: process, machine and command."""
+    text = shlex.join(["python", *command[1:]])
+    return f"{OPENING}{os.getpid()} on {socket.gethostname()}: {text}"
 
 
 def exit_code(log: pathlib.Path) -> int | None:
-    """With which the last start in a log has ended; None: it has not."""
+    """The exit code of the last start in a log; None if it has not ended."""
     lines = log.read_text(errors="replace").splitlines()
     ended = lines and lines[-1].startswith(CLOSING)
     return int(lines[-1].removeprefix(CLOSING)) if ended else None
 
 
 def _is_alive(line: str) -> bool:
-    """Whether the process that began this part of the log lives, as far as one can see from here.
+    """Whether the process that started this part of the log is alive on this machine.
 
-    On another machine one cannot: there the workdir's lock keeps a second process out.
+    A process on another machine counts as dead: the workdir's lock keeps a second process out.
     """
-    found = re.match(rf"{OPENING}(\d+) on (\S+):", line)
-    if not found or found[2] != socket.gethostname() or int(found[1]) == os.getpid():
+    start = re.match(rf"{OPENING}(\d+) on (\S+):", line)
+    if not start or start[2] != socket.gethostname() or int(start[1]) == os.getpid():
         return False
     try:
-        os.kill(int(found[1]), 0)
+        os.kill(int(start[1]), 0)
     except OSError:
         return False
     return True

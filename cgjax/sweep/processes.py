@@ -1,4 +1,4 @@
-"""Runs points, one or several to a process, a bounded number of processes at a time."""
+"""Runs tasks, each in its own process, with a bounded number of processes at a time."""
 
 import collections
 import os
@@ -18,7 +18,7 @@ TOGETHER = (sys.executable, "-m", "cgjax.sweep.together")
 
 
 class Child:
-    """The process of one task; what it says goes to the task's log."""
+    """The process of one task; its output goes to the task's log."""
 
     def __init__(self, task: Task, more: list[str], environment: dict | None = None):
         self.task, self.started = task, time.monotonic()
@@ -31,25 +31,28 @@ class Child:
             for log in {task.log, *(point.log for point in task.points)}:
                 _append(log, opening(command))
             self.handle = open(task.log, "a")
-        # A group of its own: a Ctrl-C on the terminal reaches it once, through us.
+        # Its own process group: a Ctrl-C on the terminal reaches it only once, through the sweep.
         self.process = subprocess.Popen(
             [*command, *more],
-            stdin=subprocess.DEVNULL, stdout=self.handle, stderr=subprocess.STDOUT,
-            process_group=0, env=environment,
-        )  # fmt: skip
+            stdin=subprocess.DEVNULL,
+            stdout=self.handle,
+            stderr=subprocess.STDOUT,
+            process_group=0,
+            env=environment,
+        )
 
     def close(self) -> int:
-        """The exit code, also as the last line of the logs; 128 + n for signal n."""
+        """Waits for the exit code and appends it to the logs; 128 + n for signal n."""
         code = self.process.wait()
         code = 128 - code if code < 0 else code
         self.handle.close()
         for log in {self.task.log, *(point.log for point in self.task.points)}:
-            if exit_code(log) is None:  # of points together, those that are through say so
+            if exit_code(log) is None:  # a finished point of several has its exit code already
                 _append(log, f"{CLOSING}{code}")
         return code
 
     def wait_unreaped(self) -> None:
-        """Waits and leaves the exit code to `close`; safe in a signal handler."""
+        """Waits for the end but leaves the exit code for `close`; safe in a signal handler."""
         os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT)
 
 
@@ -59,21 +62,21 @@ def _append(log, line: str) -> None:
 
 
 def run_all(tasks: list[Task], jobs: int, more: list[str]) -> dict[str, int]:
-    """{point's name: exit code}; a signal is handed on, and what was not begun stays open."""
+    """{point's name: exit code}; after a signal, which is forwarded, no further task starts."""
     waiting, running, codes = collections.deque(tasks), [], {}
-    total, started, asked = sum(len(task.points) for task in tasks), time.monotonic(), False
+    total, started, forwarded = sum(len(task.points) for task in tasks), time.monotonic(), False
     with signals.patiently() as stop:
         try:
             while running or (waiting and not stop):
                 while waiting and len(running) < jobs and not stop:
                     running.append(Child(waiting.popleft(), more))
-                if stop and not asked:
+                if stop and not forwarded:
                     n = sum(len(child.task.points) for child in running)
                     say(f"{stop.name}: waiting for {n} points to save")
                     for child in running:
                         child.process.send_signal(signal.Signals[stop.name])
-                    asked = True
-                for child in [one for one in running if one.process.poll() is not None]:
+                    forwarded = True
+                for child in [child for child in running if child.process.poll() is not None]:
                     running.remove(child)
                     child.close()
                     for point in child.task.points:
@@ -81,7 +84,7 @@ def run_all(tasks: list[Task], jobs: int, more: list[str]) -> dict[str, int]:
                         left_s = (total - len(codes)) * (time.monotonic() - started) / len(codes)
                         _report(point, child.started, codes, total, left_s)
                 time.sleep(POLL_S)
-        finally:  # empty, but for a second Ctrl-C
+        finally:  # `running` is empty here except after a second Ctrl-C
             for child in running:
                 child.process.kill()
                 child.close()
@@ -90,10 +93,10 @@ def run_all(tasks: list[Task], jobs: int, more: list[str]) -> dict[str, int]:
 
 def _report(point: Point, started: float, codes: dict, total: int, left_s: float) -> None:
     code, seconds = codes[point.name], time.monotonic() - started
-    word = "stopped" if code in STOPPED else f"failed ({code})" if code else "done"
+    status = "stopped" if code in STOPPED else f"failed ({code})" if code else "done"
     eta = f"  ETA {clock(left_s)}" if len(codes) < total else ""
-    say(f"[{len(codes)}/{total}] {word}  {point.name}  {seconds:.0f} s{eta}")
-    if word.startswith("failed"):
+    say(f"[{len(codes)}/{total}] {status}  {point.name}  {seconds:.0f} s{eta}")
+    if status.startswith("failed"):
         say(f"    {logged(point).line}")
 
 

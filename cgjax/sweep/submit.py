@@ -1,4 +1,4 @@
-"""Hands tasks to submitit: its local executor on one machine, Slurm elsewhere."""
+"""Submits tasks through submitit: to its local executor or to Slurm."""
 
 import os
 import pathlib
@@ -11,16 +11,17 @@ from cgjax.core.logging import say
 from cgjax.sweep.points import Task
 from cgjax.sweep.processes import POLL_S, Child
 
-SAVE_S = 120  # from the warning to the time-out: the call that runs ends, then a checkpoint
+# Seconds from the warning to the time-out: the current call ends, then a checkpoint is saved.
+SAVE_S = 120
 MOST_TIME_OUTS = 1000
 MOST_GRACE_S = 900
 
 
 class Job:
-    """What submitit runs: one task, which saves and is queued again when its time is over."""
+    """A callable for submitit: runs one task; at the time limit it saves and is queued again."""
 
     def __init__(self, task: Task, more: list[str], visible: str | None):
-        # The config holds functions, which no pickle takes: the process reads it anew.
+        # The config holds functions, which cannot be pickled: the process loads it again.
         points = tuple(point._replace(config=None) for point in task.points)
         self.task, self.more, self.visible = Task(points), more, visible
         self.child = None
@@ -32,17 +33,18 @@ class Job:
         elif os.environ.get("SUBMITIT_EXECUTOR") == "local":
             environment.pop("CUDA_VISIBLE_DEVICES", None)
         with signals.patiently() as stop:
-            self.child, asked = Child(self.task, self.more, environment), False
+            self.child, forwarded = Child(self.task, self.more, environment), False
             try:
                 while self.child.process.poll() is None:
-                    if stop and not asked:
+                    if stop and not forwarded:
                         self.child.process.send_signal(signal.Signals[stop.name])
-                        asked = True
+                        forwarded = True
                     time.sleep(POLL_S)
             finally:
                 code = self.child.close()
             if stop and os.environ.get("SUBMITIT_EXECUTOR") == "slurm":
-                # Slurm queues a pre-empted job again if it is still there when its grace is over.
+                # Slurm requeues a pre-empted job only if it is still running when the grace time
+                # ends.
                 time.sleep(MOST_GRACE_S)
         return code
 
@@ -51,14 +53,22 @@ class Job:
         import submitit
 
         if self.child is not None and self.child.process.returncode is None:
-            os.kill(self.child.process.pid, signal.SIGTERM)  # a zombie until `close`, never reused
+            # The process stays a zombie until `close`, so its pid is not reused.
+            os.kill(self.child.process.pid, signal.SIGTERM)
             self.child.wait_unreaped()
         return submitit.helpers.DelayedSubmission(Job(self.task, self.more, self.visible))
 
 
-def submit(tasks: list[Task], cluster: str, jobs: int, minutes: int, more: list[str],
-           slurm: dict, folder: pathlib.Path) -> None:  # fmt: skip
-    """Submits every task; on one machine it stays until they are done, at most `jobs` at once."""
+def submit(
+    tasks: list[Task],
+    cluster: str,
+    jobs: int,
+    minutes: int,
+    more: list[str],
+    slurm: dict,
+    folder: pathlib.Path,
+) -> None:
+    """Submits every task; with "local" it waits until all end, at most `jobs` at once."""
     try:
         import submitit
     except ImportError:
@@ -68,24 +78,25 @@ def submit(tasks: list[Task], cluster: str, jobs: int, minutes: int, more: list[
         executor = submitit.AutoExecutor(folder=folder, cluster=cluster, **limit)
         executor.update_parameters(name="cgjax", timeout_min=minutes)
         if cluster == "slurm":
-            own = {f"slurm_{name}": value for name, value in slurm.items()}
-            own = {"slurm_signal_delay_s": SAVE_S, "slurm_array_parallelism": jobs, **own}
-            executor.update_parameters(**own)
+            options = {f"slurm_{name}": value for name, value in slurm.items()}
+            options = {"slurm_signal_delay_s": SAVE_S, "slurm_array_parallelism": jobs, **options}
+            executor.update_parameters(**options)
     except (NameError, RuntimeError, TypeError, ValueError) as error:
         raise BadInput(f"submitit refuses --submit={cluster}: {first_line(error)}") from None
     visible = os.environ.get("CUDA_VISIBLE_DEVICES") if cluster == "local" else None
     calls = [Job(task, more, visible) for task in tasks]
     if cluster == "slurm":
         with executor.batch():  # one array
-            found = [executor.submit(call) for call in calls]
-        say(f"submitted {len(found)} tasks as {found[0].job_id.split('_')[0]}; logs in {folder}")
-        say("the same command with --dry_run says how they stand")
+            submitted = [executor.submit(call) for call in calls]
+        job_id = submitted[0].job_id.split("_")[0]
+        say(f"submitted {len(submitted)} tasks as {job_id}; logs in {folder}")
+        say("the same command with --dry_run prints their status")
         return
     _run_local(executor, calls, jobs)
 
 
 def _run_local(executor, calls: list[Job], jobs: int) -> None:
-    """submitit's local executor starts everything at once: hand it tasks as others end."""
+    """Submits a task when another ends: submitit's local executor starts all tasks at once."""
     running, n_ended = [], 0
     with signals.patiently() as stop:
         try:
@@ -106,7 +117,7 @@ def _run_local(executor, calls: list[Job], jobs: int) -> None:
 
 
 def _stop(running) -> None:
-    for job in running:  # its id is the process that hands signals on
+    for job in running:  # job_id is the pid of the process that forwards signals
         if not job.done():
             os.kill(int(job.job_id), signal.SIGTERM)
     while any(not job.done() for job in running):

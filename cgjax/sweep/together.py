@@ -1,14 +1,14 @@
 """python -m cgjax.sweep.together FILE [--no_figures]: points of a sweep as replicas of one program.
 
-Every point runs as `cgjax.main` would run it, up to a training that is not done: this it hands over
-(`train.HANDS_OVER`), and leaves. What the points have handed over is trained side by side and
-written into the workdir of each. Then they run again, find it done, and go on to the next training
-or to their results.
+Every point runs as `cgjax.main` would run it, up to the first training that is not done. It hands
+this training over (`train.HANDS_OVER`) and returns. The trainings that the points hand over run
+side by side, and each is written into its point's workdir. Then the points run again, find the
+training done, and go on to the next training or to their results.
 
-So a point has the workdir of a run of its own, and whatever reads runs (resuming, results, figures,
-`cgjax.load`, the table) knows nothing of sweeps. One run with an axis of values would have needed
-every family to tell values from seeds. The price is that what comes before a training is done once
-more after it; a family's run goes on from its files anyway.
+So the workdir of a point is the workdir of an ordinary run, and all code that reads runs (resuming,
+results, figures, `cgjax.load`, the table) is independent of sweeps. With one run that has an axis
+of values, every family would have to separate values from seeds. The price: the code before a
+training runs once more after it. A family's run resumes from its files anyway.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ from cgjax.sweep.points import CLOSING
 
 
 class Member:
-    """One of the points: its log, what it waits for, the code it has ended with."""
+    """One of the points: its log, the training it waits for (`share`), its exit code."""
 
     def __init__(self, log: str, arguments: list[str]):
         self.log, self.arguments = pathlib.Path(log), arguments
@@ -56,26 +56,29 @@ class Member:
 
 @command
 def main(argv=None):
-    """Runs all points of a file to their ends."""
+    """Runs all points of a file to their end."""
     path, *more = sys.argv[1:] if argv is None else argv
     set_up_output()
-    named = read_json(pathlib.Path(path), "the sweep's command writes it anew")["points"]
-    members = [Member(one["log"], [*one["arguments"], *more]) for one in named]
+    points = read_json(pathlib.Path(path), "the sweep's command writes it anew")["points"]
+    members = [Member(point["log"], [*point["arguments"], *more]) for point in points]
     parallel.require_devices()
     use_compilation_cache()
-    with signals.handled(), contextlib.ExitStack() as held:
+    with signals.handled(), contextlib.ExitStack() as locks:
         if hosts.find(parse(members[0].arguments)[0]):
             stop(members, BadInput("several hosts run one point at a time: give --together=1"))
         while waiting := [member for member in members if member.code is None]:
             for member in waiting:
-                advance(member, held)
+                advance(member, locks)
             train_all([member for member in waiting if member.code is None])
     if failed := sum(member.code != 0 for member in members):
         raise RunError(f"{failed} of {len(members)} points have failed: their logs say why")
 
 
-def advance(member: Member, held: contextlib.ExitStack) -> None:
-    """Runs a point up to its next training, or to its end."""
+def advance(member: Member, locks: contextlib.ExitStack) -> None:
+    """Runs a point up to its next training, or to its end.
+
+    locks: holds the lock of every workdir until the process ends.
+    """
     token = train.HANDS_OVER.set(True)
     try:
         with (
@@ -83,12 +86,12 @@ def advance(member: Member, held: contextlib.ExitStack) -> None:
             contextlib.redirect_stdout(log),
             contextlib.redirect_stderr(log),
         ):
-            held_by_us = command(lambda _: held.enter_context(locked(member.workdir)))
-            code = held_by_us() or run_point(member.arguments)
-    except replicas.HandedOver as found:
-        member.share = found.share
+            take_lock = command(lambda _: locks.enter_context(locked(member.workdir)))
+            code = take_lock() or run_point(member.arguments)
+    except replicas.HandedOver as handed_over:
+        member.share = handed_over.share
         return
-    except Exception:  # a fault of this point, which others may not have
+    except Exception:  # an error of this point must not stop the others
         member.tell(traceback.format_exc())
         code = 1
     finally:
@@ -100,7 +103,7 @@ def advance(member: Member, held: contextlib.ExitStack) -> None:
 
 @command
 def run_point(argv):
-    """As `cgjax.main`, within this process."""
+    """Runs one point like `cgjax.main`, inside this process."""
     flags, overrides, _ = parse(argv)
     config = configs.load(flags.config, overrides)
     family = experiments.family(config.family)
@@ -109,7 +112,7 @@ def run_point(argv):
 
 
 def train_all(waiting: list[Member]) -> None:
-    """Trains what the points have handed over, those that are one program side by side."""
+    """Runs the trainings that the points handed over; those of one program run side by side."""
     if not waiting:
         return
     owner = {member.share: member for member in waiting}
@@ -131,7 +134,7 @@ def train_all(waiting: list[Member]) -> None:
             raise
         except RunError as error:
             stop(members, error)
-        except Exception as error:  # most likely memory
+        except Exception as error:  # most likely out of memory
             traceback.print_exc()
             what = f"{type(error).__name__}: {first_line(error)}"
             stop(members, RunError(f"{len(group)} points together: {what}; try --together=1"))
@@ -151,36 +154,39 @@ def stop(members: list[Member], error: RunError) -> None:
 
 
 def alike(shares: list[Share]) -> list[list[Share]]:
-    """Shares that one program can train, at the step where they stand."""
+    """Groups of shares that one program can train, from the same step."""
     if len(shares) == 1:
         return [shares]
-    found = {}
+    groups = {}
     for share in shares:
-        found.setdefault(_mark(share), []).append(share)
-    return list(found.values())
+        groups.setdefault(_program_hash(share), []).append(share)
+    return list(groups.values())
 
 
 def fit(shares: list[Share]) -> None:
-    """Trains what `alike` has put together; one that dies has its `error`, the others go on."""
+    """Trains one group of `alike`; a share that diverges gets an `error`, the others go on."""
     try:
         train.train_shares(shares)
-    except Diverged:  # the last one too
+    except Diverged:  # no share is left to train; each that diverged has its `error`
         pass
 
 
-def _mark(share: Share) -> str:
+def _program_hash(share: Share) -> str:
+    """Equal for shares with the same programs, step, periods and (unless per replica) data."""
     experiment, config = share.experiment, share.config
     times = {name: config[name].to_dict() for name in ("train", "eval", "checkpoint")}
     del times["train"]["seeds"]
     parts = [share.name, str(share.step), json.dumps(times, sort_keys=True)]
-    parts.append(_text(program.SetUp(experiment, config)))
+    parts.append(_program_text(program.SetUp(experiment, config)))
     if not experiment.own_data:
-        parts.append(json.dumps({k: _sum(leaf) for k, leaf in tree.flat(experiment.data).items()}))
+        parts.append(
+            json.dumps({k: _checksum(leaf) for k, leaf in tree.flat(experiment.data).items()})
+        )
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def _text(set_up: program.SetUp) -> str:
-    """All programs of a training; where only replicas and data differ they are the same."""
+def _program_text(set_up: program.SetUp) -> str:
+    """The text of all programs of a training; it is equal if only replicas and data differ."""
     experiment, keys = set_up.experiment, set_up.keys
     state, shapes = set_up.abstract_state(), jax.eval_shape(lambda data: data, experiment.data)
     where = set_up.place.everywhere if set_up.data_axis is None else set_up.place.replicas
@@ -192,10 +198,10 @@ def _text(set_up: program.SetUp) -> str:
         set_up.lowered_evaluate(state, data),
     ]
     lowered += [] if plan.empty else [plan.draw.lower(keys, 0)]
-    return "".join(one.as_text() for one in lowered)
+    return "".join(stage.as_text() for stage in lowered)
 
 
-def _sum(leaf) -> int:
+def _checksum(leaf) -> int:
     is_key = jax.dtypes.issubdtype(jax.numpy.result_type(leaf), jax.dtypes.prng_key)
     return tree.checksum(np.asarray(jax.random.key_data(leaf) if is_key else leaf))
 

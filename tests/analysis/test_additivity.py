@@ -116,7 +116,7 @@ def test_item_values_of_a_sum():
 @pytest.mark.parametrize(
     "call, message",
     [
-        (lambda x, y: additivity.additivity(x, y[:3], y > 0), r"x has 4 samples: yhat is"),
+        (lambda x, y: additivity.additivity(x, y[:3], y > 0), r"x has 4 samples: yhat must be"),
         (lambda x, y: additivity.additivity(1.0 * x, y, y > 0), "integers"),
         (lambda x, y: additivity.similarity(x, y[:3]), r"4 samples, but products \(3, 3\)"),
         (
@@ -238,5 +238,5 @@ def test_samples_that_enter():
 
 def test_the_wanted_shape_of_outputs_is_named():
     x = np.indices((3, 3)).reshape(2, -1).T
-    with pytest.raises(ValueError, match=r"yhat is \[\.\.\., 9\]"):
+    with pytest.raises(ValueError, match=r"yhat must be \[\.\.\., 9\]"):
         additivity.additivity(x, np.ones((9, 1)), np.arange(9) < 5)

@@ -288,7 +288,7 @@ CASES = {
     "lenses.look": [
         ("several lengths", lambda: looked(factors=[[0, 1], [0], [1, 0], [1, 1]])),
         ("factors has one column", lambda: looked(factors=X[:, :1])),
-        ("factors is", lambda: looked(factors=X[:, 0])),
+        ("factors must be", lambda: looked(factors=X[:, 0])),
         ("column 1 never varies", lambda: looked(factors=X * [1, 0])),
         ("fractions", lambda: looked(factors=X + 0.5)),
         ("factors holds", lambda: looked(factors=spoilt(X))),
@@ -296,7 +296,7 @@ CASES = {
         ("x is inputs", lambda: looked(x=INPUTS[:3])),
         ("x holds", lambda: looked(x=spoilt(INPUTS))),
         ("is_train is bool", lambda: looked(is_train=TRAIN[:3])),
-        ("is_train is boolean", lambda: looked(is_train=[0, 1, 2, 3])),
+        ("is_train must be boolean", lambda: looked(is_train=[0, 1, 2, 3])),
         ("is_train is True everywhere", lambda: looked(is_train=[True] * 4)),
         ("is_train is False everywhere", lambda: looked(is_train=[False] * 4)),
         ("is_train is True for some", lambda: looked(factors=X[[0, 1, 2, 0]])),

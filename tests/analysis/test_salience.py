@@ -252,7 +252,7 @@ def test_derivatives_through_the_layers_are_finite():
         (lambda: sal.moebius(np.ones(3)), "2\\^C entries, got 3"),
         (lambda: sal.overlap_kernel(np.zeros((4, 2), int), np.zeros((4, 2), int), [0, 1]), "0..C"),
         (lambda: sal.overlap_kernel(np.zeros(4, int), np.zeros((4, 2), int), [0, 1]), r"\[n, C\]"),
-        (lambda: sal.spectrum([0, 0.2, 1], (2, 3, 4)), "3 sizes, but a table of 3"),
+        (lambda: sal.spectrum([0, 0.2, 1], (2, 3, 4)), "kappa has 3 entries: 3 sizes"),
         (lambda: sal.features([[0]], (1,), [0.5, -0.5]), "negative weight"),
     ],
 )

@@ -55,7 +55,7 @@ def test_factors_without_an_effect_of_their_own_are_left_out():
     chosen, effects = main_effects(FACTORS, (values[:, 0] + 5 * values.prod(axis=1))[:, None])
     assert chosen.tolist() == [0]
     np.testing.assert_allclose(effects[0, :, 0], values[:, 0], atol=1e-12)
-    with pytest.raises(ValueError, match="factors: 1 move the outputs by themselves"):
+    with pytest.raises(ValueError, match="factors: 1 have a main effect on the outputs"):
         subnetworks(
             lambda params, x: params["w"] * (x @ jnp.tile(jnp.linspace(-2, 2, 5), 1)),
             {"w": jnp.ones(())}, jnp.asarray(CODES[:, :5]), FACTORS, "w",

@@ -176,9 +176,9 @@ def test_the_leak_goes_with_the_full_conjunctions():
     "call, message",
     [
         (lambda: sets.greedy(kernel(0.3), Y[:-1], 3), "targets"),
-        (lambda: sets.greedy(kernel(0.3), Y, 26), "25 combinations are left"),
+        (lambda: sets.greedy(kernel(0.3), Y, 26), "n must be 1 to 25"),
         (lambda: sets.greedy(kernel(0.3), Y, 2, goal="speed"), "unknown goal"),
-        (lambda: sets.best_anchors(0.3, VALUES, 4), "1 to 3 anchors"),
+        (lambda: sets.best_anchors(0.3, VALUES, 4), "n_anchors must be 1 to 3"),
     ],
 )
 def test_bad_input_is_named(call, message):

@@ -43,7 +43,7 @@ def test_a_device_that_fails_is_one_line(capsys):
     assert main() == Lost.exit_code
     assert capsys.readouterr().err == (
         "cgjax: the device failed: CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was "
-        "encountered; what was saved is kept; run the same command to go on\n"
+        "encountered; saved checkpoints are kept; run the same command to resume\n"
     )
 
 

@@ -216,7 +216,7 @@ def test_zero_gradient_at_the_first_step_is_reported(tmp_path, caplog):
         ("train.log_every", 3, "train.log_every=3 must divide"),
         ("eval.at", (3,), "must divide eval.at=3"),
         ("eval.at", (14,), "beyond train.steps=12"),
-        ("eval.keep", (2,), "no evaluation"),
+        ("eval.keep", (2,), "is not an evaluation"),
         ("checkpoint.keep", (14,), "beyond"),
         ("train.seeds", (1, 1), "twice"),
         ("train.seeds", (), "must not be empty"),

@@ -115,7 +115,7 @@ def test_meta_that_contradicts_the_state_is_damage(change, copy, caplog):
     path = copy / "checkpoints/seeds_0-2/12/meta/metadata"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     run(toy.config(seeds=(0, 1, 2)), copy)
-    assert "checkpoint 12 is damaged (its meta says" in caplog.text
+    assert "checkpoint 12 is damaged (its meta gives" in caplog.text
 
 
 def test_a_checkpoint_of_another_part_is_refused(copy):
@@ -313,7 +313,8 @@ def test_matrices_become_named_numbers_and_frozen_weights_live_in_data(tmp_path)
 @pytest.mark.parametrize(
     "change, words",
     [
-        ({"headline": ("r2", "max")}, "headline 'r2' is not among what evaluate returns: mse"),
+        ({"headline": ("r2", "max")},
+         "headline 'r2' is not among the scalars that evaluate returns: mse"),
         ({"evaluate": lambda *a: {"mse": 1.0}}, "evaluate of the experiment returned dict"),
         ({"evaluate": lambda *a: ({"mse": 1.0}, {}, {})}, "evaluate .* returned 3 values"),
         ({"evaluate": lambda *a: ({"mse": jnp.ones(2)}, {})}, "'mse' of shape .*entries"),

@@ -403,7 +403,9 @@ def test_no_more_is_unpacked_than_was_published(tiny, tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "LARGEST_CACHE", 1 << 19)
     cache = tmp_path / "mnist-test.npz"
     np.savez_compressed(cache, image=np.zeros(1 << 20, np.uint8), label=np.zeros(1))
-    with pytest.raises(BadInput, match=f"'{cache}' is not used: it is too large; besides, no mni"):
+    with pytest.raises(
+        BadInput, match=f"'{cache}' is not used: it is too large; other sources: no mni"
+    ):
         sources.load("mnist", "test", tmp_path, download=False)
 
 
@@ -435,10 +437,14 @@ def test_folders_may_start_at_home(tiny, tmp_path, monkeypatch):
 def test_a_file_in_place_of_a_folder(tiny, tmp_path):
     file = tmp_path / "file"
     file.write_text("not a folder")
-    with pytest.raises(BadInput, match=f"'{file}' is not a folder: set CGJAX_RAW_DIR to the one"):
+    with pytest.raises(
+        BadInput, match=f"'{file}' is not a folder: set CGJAX_RAW_DIR to the folder"
+    ):
         sources.load("mnist", "train", tmp_path / "data", file)
     for download in (False, True):
-        with pytest.raises(BadInput, match=f"'{file}' is not a folder: set CGJAX_DATA_DIR to one"):
+        with pytest.raises(
+            BadInput, match=f"'{file}' is not a folder: set CGJAX_DATA_DIR to a folder"
+        ):
             sources.load("mnist", "train", file, download=download)
 
 
@@ -554,9 +560,9 @@ def test_tensorflow_datasets_is_not_imported_for_cache_and_raw_files(tiny, tmp_p
 @pytest.mark.parametrize(
     "name, split, message",
     [
-        ("minst", "train", "unknown data set 'minst': one of mnist, cifar10, scan/simple"),
+        ("minst", "train", "unknown data set 'minst': choose from mnist, cifar10, scan/simple"),
         ("scan/mcd1", "train", "unknown data set 'scan/mcd1'"),
-        ("mnist", "validation", "unknown split 'validation' of mnist: train or test"),
+        ("mnist", "validation", "unknown split 'validation' of mnist: choose train or test"),
     ],
 )
 def test_unknown_names(tmp_path, name, split, message):

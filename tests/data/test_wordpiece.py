@@ -70,7 +70,7 @@ def test_vocabulary_file(tmp_path):
     path.write_bytes("[PAD]\n[UNK]\n[CLS]\r\n[SEP]\n\u2028\n##s".encode())
     assert list(read_vocabulary(path)) == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "\u2028", "##s"]
     for content, message in (
-        (b"[PAD]\n[UNK]\n", r"lacks \[CLS\], \[SEP\]: it is no WordPiece vocabulary"),
+        (b"[PAD]\n[UNK]\n", r"lacks \[CLS\], \[SEP\]: it is not a WordPiece vocabulary"),
         (b"a\nb\na\n", "holds a piece twice"),
         (b"\xff\xfe", "cannot read '.*' as text"),
     ):
@@ -82,7 +82,9 @@ def test_vocabulary_file(tmp_path):
 
 
 def test_refusals(vocabulary):
-    with pytest.raises(BadInput, match="'the farmer swims' takes 6 tokens: raise the length of 5"):
+    with pytest.raises(
+        BadInput, match="'the farmer swims' has 6 tokens, but length is 5: raise it"
+    ):
         encode(["the farmer swims"], vocabulary, 5)
     with pytest.raises(BadInput, match=r"the vocabulary lacks \[PAD\], \[UNK\]"):
         encode(["the"], {"[CLS]": 0, "[SEP]": 1, "the": 2})

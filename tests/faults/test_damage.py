@@ -148,7 +148,7 @@ def test_a_pickle_is_no_checkpoint(trap, trained, tmp_path, caplog):
     for step in (8, 12):
         shutil.rmtree(other / f"checkpoints/seeds_0-1/{step}")
         (other / f"checkpoints/seeds_0-1/{step}").write_bytes(content)
-    with pytest.raises(BadInput, match="no sound checkpoint is left.*--start_anew"):
+    with pytest.raises(BadInput, match="all checkpoints in .* are damaged.*--start_anew"):
         goes_on(other, state)
 
 
@@ -226,7 +226,7 @@ def test_a_pipe_or_device_in_place_of_a_file_is_one_line(name, copy, capsys):
         path.rmdir() if path.is_dir() else path.unlink()
         make(path)
         assert command(copy) == 2
-        one_line(capsys, name, "it is no file")
+        one_line(capsys, name, "it is not a file")
 
 
 def test_the_config_of_another_family_is_refused(copy, capsys):
@@ -287,8 +287,8 @@ def test_a_pickle_is_no_network(trap, tmp_path, monkeypatch):
 def test_a_pickle_is_no_record(trap, copy, tmp_path):
     record = tmp_path / "record"
     (record / "sprites").mkdir(parents=True)
-    (record / "sprites/a.json").write_bytes(pickle.dumps(trap))
-    with pytest.raises(BadInput, match="a.json"):
+    (record / "sprites/a-fast.json").write_bytes(pickle.dumps(trap))
+    with pytest.raises(BadInput, match="a-fast.json"):
         report.entries("sprites", record)
     (copy / "results.json").write_bytes(pickle.dumps(trap))
     with pytest.raises(BadInput, match="results.json"):

@@ -101,7 +101,7 @@ def test_a_run_of_a_strange_family_is_refused(family, here, capfd):
 
 
 # Where Python is told to run text: a config file, which is a program by its nature.
-RUNS_TEXT = {("config.py", "exec")}
+RUNS_TEXT = {("config/__init__.py", "exec")}
 # Where pickles are opened: between processes of one command, see core/hosts.py.
 OPENS_PICKLES = {("core/hosts.py", "pickle.loads")}
 DANGEROUS = {"eval", "exec", "os.system", "os.popen", "pickle.load", "pickle.loads",
@@ -152,7 +152,7 @@ def test_data_that_are_no_numbers_end_the_run_with_exit_4(tmp_path, monkeypatch,
                      "--config.data.batch=16"]) == 4  # fmt: skip
         one_line(capfd, "every replica turned non-finite", "metrics.jsonl")
     assert not (tmp_path / "run/results.json").exists()
-    assert not folders.is_owned(tmp_path / "run")  # nothing was trained that is worth a claim
+    assert not folders.is_owned(tmp_path / "run")  # nothing was trained, so there is no owner
 
 
 DATA = ["kernels:addition_mnist", "resistance:mnist"]

@@ -135,9 +135,9 @@ def test_sizes_and_initialisation():
 
 
 def test_refusals():
-    with pytest.raises(BadInput, match="sentences of 7 tokens, but the network has 6 positions"):
+    with pytest.raises(BadInput, match="sentences have 7 tokens, but the network has 6 positions"):
         jax.eval_shape(TINY.init, jax.random.key(0), jnp.zeros((1, 7), int))
-    with pytest.raises(BadInput, match="hidden size 16 does not divide into 3 heads"):
+    with pytest.raises(BadInput, match="hidden size 16 is not divisible by 3 heads"):
         jax.eval_shape(TINY.clone(heads=3).init, jax.random.key(0), jnp.zeros((1, 3), int))
     config = {"vocab_size": 3, "hidden_size": 4, "num_hidden_layers": 1, "layer_norm_eps": 1e-12}
     with pytest.raises(BadInput, match="config lacks num_attention_heads, intermediate_size, max_"):
@@ -146,5 +146,5 @@ def test_refusals():
         ("num_attention_heads", "intermediate_size", "max_position_embeddings", "type_vocab_size"),
         1,
     )
-    with pytest.raises(BadInput, match="hidden_act = 'relu': only 'gelu' is built here"):
+    with pytest.raises(BadInput, match="hidden_act = 'relu': only 'gelu' is supported"):
         Bert.from_config(config | full | {"hidden_act": "relu"})

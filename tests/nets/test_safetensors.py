@@ -56,30 +56,31 @@ def test_types_and_shapes(tmp_path):
 HOSTILE = {
     "too short": (b"\0\0\0", "is too short for a safetensors file: 3 bytes"),
     "header too long": ((99).to_bytes(8, "little") + b"{}", "a header of 99 bytes in a file of 10"),
-    "absurd header": (b"\xff" * 8 + b"{}", "no safetensors file: it says a header of 184467"),
-    "no JSON": (file_bytes(b"{]"), "a header that is no JSON"),
-    "no text": (file_bytes(b'{"\xff'), "a header that is no JSON"),
-    "deep": (file_bytes(b"[" * 100_000), "a header that is no JSON"),
-    "digits": (file_bytes(b'{"w": ' + b"9" * 5000 + b"}"), "a header that is no JSON"),
-    "list": (file_bytes([1]), r"a header that names no arrays: \[1\]"),
-    "twice": (file_bytes(b'{"w": 1, "w": 2}'), "no JSON: 'a name stands there twice'"),
-    "no entry": (file_bytes({"w": 3}), "says no dtype, shape and data_offsets for 'w'"),
-    "negative": (file_bytes({"w": entry(-8, 0)}, b"\0" * 8), "says no dtype, shape and data_off"),
-    "boolean": (file_bytes({"w": entry(0, 4, [True])}, b"\0" * 8), "says no dtype, shape and"),
+    "absurd header": (b"\xff" * 8 + b"{}", "not a safetensors file: its header would have 184467"),
+    "no JSON": (file_bytes(b"{]"), "a header that is not JSON"),
+    "no text": (file_bytes(b'{"\xff'), "a header that is not JSON"),
+    "deep": (file_bytes(b"[" * 100_000), "a header that is not JSON"),
+    "digits": (file_bytes(b'{"w": ' + b"9" * 5000 + b"}"), "a header that is not JSON"),
+    "list": (file_bytes([1]), r"a header that does not name arrays: \[1\]"),
+    "twice": (file_bytes(b'{"w": 1, "w": 2}'), "not JSON: 'a name occurs twice'"),
+    "no entry": (file_bytes({"w": 3}), "has no valid dtype, shape and data_offsets for 'w'"),
+    "negative": (file_bytes({"w": entry(-8, 0)}, b"\0" * 8), "no valid dtype, shape and data"),
+    "boolean": (file_bytes({"w": entry(0, 4, [True])}, b"\0" * 8), "no valid dtype, shape and"),
     "three": (
-        file_bytes({"w": entry() | {"data_offsets": [0, 8, 9]}}, b"\0" * 8), "says no dtype, shape",
+        file_bytes({"w": entry() | {"data_offsets": [0, 8, 9]}}, b"\0" * 8),
+        "has no valid dtype, shape",
     ),
     "type": (file_bytes({"w": entry(dtype="F8")}, b"\0" * 8), "'F8': only F32, F16, BF16, I64 are"),
     "size": (file_bytes({"w": entry(0, 4)}, b"\0" * 8), r"4 bytes, but F32 of shape \[2\] takes 8"),
     "backwards": (file_bytes({"w": entry(8, 0)}, b"\0" * 8), "gives 'w' -8 bytes"),
     "huge": (file_bytes({"w": entry(shape=[2**62, 2**62])}, b"\0" * 8), "gives 'w' 8 bytes, but"),
-    "axes": (file_bytes({"w": entry(0, 4, [1] * 99)}, b"\0" * 4), "gives 'w' the shape"),
-    "wide zero": (file_bytes({"w": entry(0, 0, [2**70, 0])}), "gives 'w' the shape"),
+    "axes": (file_bytes({"w": entry(0, 4, [1] * 99)}, b"\0" * 4), "gives 'w' an invalid shape"),
+    "wide zero": (file_bytes({"w": entry(0, 0, [2**70, 0])}), "gives 'w' an invalid shape"),
     "out of range": (file_bytes({"w": entry()}, b"\0" * 7), "cut short: 'w' ends at byte 8 of 7"),
     "overlap": (
-        file_bytes({"w": entry(), "v": entry(4, 12)}, b"\0" * 12), "lays 'v' over 'w'",
+        file_bytes({"w": entry(), "v": entry(4, 12)}, b"\0" * 12), "overlapping arrays 'w' and 'v'",
     ),
-    "same": (file_bytes({"w": entry(), "v": entry()}, b"\0" * 8), "lays 'v' over 'w'"),
+    "same": (file_bytes({"w": entry(), "v": entry()}, b"\0" * 8), "overlapping arrays 'w' and 'v'"),
 }  # fmt: skip
 
 
@@ -121,7 +122,7 @@ def test_array_of_the_wrong_rank(tmp_path):
 def test_folder_of_a_network(tmp_path):
     with pytest.raises(BadInput, match="cannot read the config"):
         bert_from_folder(tmp_path)
-    for content, message in (("{", "cannot read the config"), ("[]", "holds no BERT config")):
+    for content, message in (("{", "cannot read the config"), ("[]", "is not a BERT config")):
         (tmp_path / "config.json").write_text(content)
         with pytest.raises(BadInput, match=message):
             bert_from_folder(tmp_path)

@@ -204,15 +204,15 @@ def test_refusals():
     def shapes(net, size=32):
         return jax.eval_shape(net.init, jax.random.key(0), jnp.zeros((1, size, size, 3)))
 
-    with pytest.raises(BadInput, match="instance norm of one pixel is zero"):
+    with pytest.raises(BadInput, match="instance norm of one pixel is always zero"):
         shapes(TINY, 8)
     with pytest.raises(BadInput, match="unknown norm 'layer'; choose from instance, batch, group"):
         shapes(TINY.clone(norm="layer"))
-    with pytest.raises(BadInput, match="16 channels do not divide into 32 groups"):
+    with pytest.raises(BadInput, match="16 channels are not divisible into 32 groups"):
         shapes(TINY.clone(norm="group"))
     with pytest.raises(BadInput, match="unknown block 'dense'; choose from bottleneck, basic"):
         shapes(TINY.clone(block="dense"))
     with pytest.raises(BadInput, match="3 stages, but 2 widths"):
         shapes(TINY.clone(stage_sizes=(1, 1, 1)))
-    with pytest.raises(BadInput, match="width_factor widens the inside of bottlenecks"):
+    with pytest.raises(BadInput, match="width_factor applies only to bottlenecks"):
         shapes(TINY.clone(block="basic", width_factor=2))

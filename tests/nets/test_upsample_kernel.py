@@ -159,7 +159,7 @@ def test_kernels_are_chosen_where_each_gpu_has_rows(monkeypatch, capsys):
         decoders.choose_form(module, 6)
         assert not capsys.readouterr().out  # once is enough
         assert decoders.choose_form(decoders.UpsampleMLP(channels=24), 8) == "stencil"
-        assert "8 GPUs: not for its sizes" in capsys.readouterr().out
+        assert "8 GPUs: unsupported sizes" in capsys.readouterr().out
     with jax.set_mesh(parallel.layout(2, 8, jax.devices()[:1]).mesh):
         assert decoders.choose_form(module, 6) == "pallas"
 

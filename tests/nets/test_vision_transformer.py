@@ -54,5 +54,5 @@ def test_sizes():
     assert params["position_embedding"].shape == (1, 65, 768)
     assert params["layer_11"]["ffn_in"]["kernel"].shape == (768, 3072)
     assert params["head"]["dense_0"]["kernel"].shape == (768, 768)
-    with pytest.raises(BadInput, match="images of 64 x 64: the network is made for 128"):
+    with pytest.raises(BadInput, match="images are 64 x 64, but the network takes 128 x 128"):
         jax.eval_shape(net.init, jax.random.key(0), x[:, :64, :64])

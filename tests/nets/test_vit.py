@@ -63,5 +63,5 @@ def test_patches_are_squares_row_by_row():
     found = cut(x, 2)
     assert found.shape == (2, 6, 12)
     np.testing.assert_array_equal(found[1, 4], x[1, 2:, 2:4].ravel())
-    with pytest.raises(ValueError, match="images of 4 x 6 do not divide into patches of 4"):
+    with pytest.raises(ValueError, match="images of 4 x 6 are not divisible into patches of 4"):
         cut(x, 4)

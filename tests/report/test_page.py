@@ -197,7 +197,7 @@ def test_runs_of_ones_own_stand_beside_the_record(record, tmp_path, plain):
     assert yours and all(CLAIMS[name].row == "B8" for name in yours)
     assert all(rows[name]["ours"].startswith(before[name]["ours"]) for name in yours)
     assert 'alt="bumps:B8, mine"' in text and "torn.png" in text
-    assert "Your runs" in text and "with a run of yours" in text and not found.unreadable
+    assert "Your runs" in text and "only claims with your runs" in text and not found.unreadable
     assert "Your runs" not in plain
 
 
@@ -264,8 +264,8 @@ def test_bad_commands_end_with_one_line(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     out = f"--out={tmp_path / 'out'}"
     for argv, said in (
-        ([str(tmp_path / "nowhere"), out], "is no folder"),
-        ([str(tmp_path / "file"), out], "is no folder"),
+        ([str(tmp_path / "nowhere"), out], "is not a folder"),
+        ([str(tmp_path / "file"), out], "is not a folder"),
         ([str(tmp_path / "empty"), out], "holds no finished run"),
         ([str(tmp_path / "empty")], "--out=<folder>"),
         ([f"--record={tmp_path / 'empty'}", out], "holds no recorded run"),

@@ -185,7 +185,7 @@ def test_a_phone_shows_all_of_it(page, theme, address):
 
 
 def test_names_of_a_run_run_nothing(page, address):
-    assert page.ask("document.title") == "cgjax: claims and what came out"
+    assert page.ask("document.title") == "cgjax: claims and results"
     assert page.ask("document.querySelectorAll('[onerror], script:not(body > script)').length") == 0
     assert HOSTILE in page.ask("document.querySelector('#yours').textContent")
     assert is_quiet(page, address)

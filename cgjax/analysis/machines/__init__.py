@@ -1,15 +1,15 @@
 """Kernel machines on a given kernel: ridgeless and ridge regression, support-vector machines.
 
-`k_train` is [..., n, n], `y` [..., n], `k_test` [..., m, n]; leading axes broadcast and are solved
-together, and vmap over these functions is the same as a leading axis. `mask`, bool [..., n], says
-which points are trained on, so that training sets of several sizes fit one call. Predictions are
-[..., m]. Precision as in `analysis.salience`: float64 always.
+`k_train` is [..., n, n], `y` [..., n], `k_test` [..., m, n]. Leading axes broadcast and are solved
+together; vmap over these functions is the same as a leading axis. `mask`, bool [..., n], selects
+the training points, so that training sets of several sizes fit in one call. Predictions are
+[..., m]. All computations are in float64, as in `analysis.salience`.
 
-The support-vector problems are solved by a primal-dual interior-point method, then once more as a
-linear system on the support vectors found. That system is what derivatives go through: they are
-those of the machine wherever its support vectors stay the same. Nothing is asked of the kernel but
-that it is positive semi-definite; `solve_svc` and `solve_svr` report what could not be done, and
-`svc` and `svr` predict NaN where the machine was not found.
+A primal-dual interior-point method solves the support-vector problems. Then a linear system on the
+support vectors gives the final solution. Derivatives go through that system: they are those of the
+machine as long as its support vectors do not change. The only condition on the kernel is that it is
+positive semi-definite. `solve_svc` and `solve_svr` report whether they converged, and `svc` and
+`svr` predict NaN where they did not.
 """
 
 import functools
@@ -23,9 +23,9 @@ from cgjax.analysis import checks
 from cgjax.analysis.machines.interior_point import central_path, factorised, solved
 from cgjax.analysis.salience import float64
 
-# Dual coefficients above this, for a kernel of mean diagonal one, are out of float64's reach.
+# Dual coefficients above this, for a kernel of mean diagonal one, are beyond float64's precision.
 LARGEST = 1e6
-# Entries of k_train from which on looking for an indefinite kernel takes a noticeable time.
+# From this number of entries of k_train on, the check for an indefinite kernel takes notable time.
 _MANY = 2**20
 
 
@@ -38,15 +38,15 @@ class Interpolation(NamedTuple):
 
 
 class SupportVectors(NamedTuple):
-    """f = k_test @ dual + bias, and how far to trust it."""
+    """f = k_test @ dual + bias, and how well the optimality conditions hold."""
 
     dual: jax.Array  # [..., n]; for classes it includes the label
     bias: jax.Array  # [...]
     support: jax.Array  # [..., n] whether the point is a support vector
     margin: jax.Array  # [...] over training points, the least y f (svc) or epsilon - |y - f| (svr)
-    separable: jax.Array  # [...] whether all training points keep the margin 1 (svc) or 0 (svr)
+    separable: jax.Array  # [...] whether all training points have margin 1 (svc) or 0 (svr)
     converged: jax.Array  # [...] whether the optimality conditions hold
-    residual: jax.Array  # [...] by how much they do not
+    residual: jax.Array  # [...] the largest violation of these conditions
     n_steps: jax.Array  # [...] Newton steps
 
 
@@ -62,12 +62,12 @@ def ridgeless(
     mask: jax.Array | None = None,
     outputs: bool = False,
 ) -> jax.Array:
-    """Minimum-norm interpolation, what gradient descent from zero on fixed features converges to.
+    """Minimum-norm interpolation, the limit of gradient descent from zero on fixed features.
 
-    bias: with a free, unpenalised bias. Where the kernel is singular, the pseudo-inverse: a point
-    that is there twice with two targets gets their mean, and `solve_ridge` reports the residual.
+    bias: adds a free, unpenalised bias. A singular kernel gets the pseudo-inverse: a point that
+    occurs twice with two targets gets their mean, and `solve_ridge` reports the residual.
     outputs: y is [..., n, outputs], predictions are [..., m, outputs]; the kernel is factorised
-    once for all of them.
+    once for all outputs.
     """
     return ridge(k_train, y, k_test, 0.0, bias, mask, outputs)
 
@@ -115,8 +115,8 @@ def _solve_ridge(k, y, mask, penalty, has_bias):
     def solve(k, y, mask, penalty):
         k = k + penalty * jnp.eye(len(k))
         dual, bias = interpolate(k, y, mask, has_bias)
-        off = jnp.abs(k @ dual + bias[None] - y)
-        residual = jnp.max(jnp.where(rows(mask, y), off, 0), axis=0)
+        errors = jnp.abs(k @ dual + bias[None] - y)
+        residual = jnp.max(jnp.where(rows(mask, y), errors, 0), axis=0)
         return Interpolation(dual, bias, residual)
 
     return jax.vmap(solve)(k, y, mask, penalty)
@@ -136,9 +136,9 @@ def svc(
 ) -> jax.Array:
     """Decision values of a support-vector classifier, labels -1 and +1, slack at price c [...].
 
-    A large c (inf, or the 1e10 of the paper) is the hard margin, which gradient descent on the
-    logistic loss converges to in direction. NaN where `solve_svc` did not converge: that takes a
-    set that cannot be separated, a singular kernel and inputs that are there several times.
+    A large c (inf, or the 1e10 of the paper) is the hard margin, to which gradient descent on the
+    logistic loss converges in direction. NaN where `solve_svc` did not converge: this needs a set
+    that is not separable, a singular kernel and repeated inputs.
     """
     return _predicted(k_test, solve_svc, k_train, y, c, bias, mask)
 
@@ -153,7 +153,7 @@ def svr(
     bias: bool = True,
     mask: jax.Array | None = None,
 ) -> jax.Array:
-    """Support-vector regression: residuals up to epsilon [...] are free, more has price c.
+    """Support-vector regression: residuals up to epsilon [...] are free, the excess costs c.
 
     NaN where `solve_svr` did not converge.
     """
@@ -170,8 +170,8 @@ def solve_svc(
 ) -> SupportVectors:
     """The support vectors of `svc`.
 
-    A training set whose dual coefficients would exceed LARGEST / mean(diag K) is not separable in
-    float64: it gets the soft margin at that price, and `separable` is False.
+    A training set whose dual coefficients exceed LARGEST / mean(diag K) is not separable in
+    float64: it gets the soft margin with c at that bound, and `separable` is False.
     """
     checks.positive("the price c of slack", c)
     lead, problem = _flat(k_train, y, bias, mask, c=c)
@@ -207,19 +207,19 @@ def _solve_svc(k, y, mask, c, has_bias):
 @functools.partial(jax.jit, static_argnames="has_bias")
 def _solve_svr(k, y, mask, c, epsilon, has_bias):
     def solve(k, y, mask, c, epsilon):
-        # In units of the targets, which the solver's tolerances are not.
+        # The solver's tolerances are absolute, so the targets are scaled to largest value 1.
         unit = jax.lax.stop_gradient(jnp.max(jnp.where(mask, jnp.abs(y), 0)))
         unit = jnp.where(unit > 0, unit, 1)
         signs = jnp.stack([jnp.ones_like(y), -jnp.ones_like(y)])
-        found = _solve(k, signs, (epsilon - signs * y[None]) / unit, mask, c / unit, has_bias)
-        scaled = {name: unit * getattr(found, name) for name in ("dual", "bias", "margin")}
-        return found._replace(**scaled)
+        machine = _solve(k, signs, (epsilon - signs * y[None]) / unit, mask, c / unit, has_bias)
+        scaled = {name: unit * getattr(machine, name) for name in ("dual", "bias", "margin")}
+        return machine._replace(**scaled)
 
     return jax.vmap(solve)(k, y, mask, c, epsilon)
 
 
 def _solve(k, signs, costs, mask, c, has_bias):
-    """One machine: min b^T K b / 2 + costs v over 0 <= v <= c with b = sum of signs * v.
+    """Solves one machine: min b^T K b / 2 + costs v over 0 <= v <= c, b = sum of signs * v.
 
     signs, costs: [q, n]; q = 1 for classes, 2 for regression. With a bias, b sums to zero.
     """
@@ -243,7 +243,7 @@ def _solve(k, signs, costs, mask, c, has_bias):
         support=jnp.any(path.points[0] > path.points[2], axis=0) & mask,
         margin=(1.0 if len(signs) == 1 else 0.0) - slack,
         separable=slack < 1e-6,
-        # f is no better than its summands.
+        # f is at most as precise as its largest summand.
         converged=residual < 1e-6 + 1e-10 * jnp.max(jnp.abs(dual)),
         residual=residual,
         n_steps=path.n_steps,
@@ -251,11 +251,11 @@ def _solve(k, signs, costs, mask, c, has_bias):
 
 
 def _polished(k, signs, costs, box, mask, has_bias, path):
-    """Dual and bias once the support vectors are known: f is given where they are inside the box.
+    """Dual and bias for known support vectors: f is known at those inside the box.
 
-    The interior point has the support vectors right and the rest to about 1e-7. Only what is still
-    missing is solved for: where the kernel is singular on the support vectors many duals give this
-    f, and one near the interior point stays inside the box.
+    The interior point has the correct support vectors, and the other values to about 1e-7. Only the
+    remaining difference is solved for: if the kernel is singular on the support vectors, many duals
+    give this f, and one near the interior point stays inside the box.
     """
     v, w, z, t = path.points
     is_upper = (w < t) & mask[None]
@@ -265,19 +265,19 @@ def _polished(k, signs, costs, box, mask, has_bias, path):
     inside = jnp.any(is_free, axis=0) & ~jnp.any(is_upper, axis=0)
     near = fixed + jnp.where(inside, path.dual, 0)
     rest = target - k @ near
-    more, bias = interpolate(k, rest, inside, has_bias, -jnp.sum(near))
+    correction, bias = interpolate(k, rest, inside, has_bias, -jnp.sum(near))
     if has_bias:
-        # Without a free support vector any bias of an interval will do: take its middle.
+        # Without a free support vector, every bias of an interval is optimal: take its middle.
         tight = -signs * costs - (k @ fixed)[None]
         is_below = (is_upper == (signs < 0)) & mask[None]
         low = jnp.max(jnp.where(is_below, tight, -jnp.inf))
         high = jnp.min(jnp.where(~is_below & mask[None], tight, jnp.inf))
         bias = jnp.where(jnp.any(inside), bias, (low + high) / 2)
-    return near + more, bias
+    return near + correction, bias
 
 
 def _violation(k, signs, costs, box, mask, border, dual, bias):
-    """By how much the optimality conditions fail: the largest move of a projected gradient step."""
+    """Violation of the optimality conditions: the largest change in a projected gradient step."""
     v = signs * dual[None]
     v = jnp.maximum(v, 0) if len(signs) == 2 else v
     gradient = signs * (k @ dual + bias)[None] + costs
@@ -302,14 +302,14 @@ def predict(
 @functools.partial(jax.jit, static_argnames="outputs")
 def _affine(dual, bias, k_test, outputs):
     if outputs:
-        found = jnp.einsum("...mn,...no->...mo", k_test, dual)
-        return found + jnp.broadcast_to(bias[..., None, :], found.shape)
-    found = jnp.einsum("...mn,...n->...m", k_test, dual)
-    return found + jnp.broadcast_to(bias[..., None], found.shape)
+        f = jnp.einsum("...mn,...no->...mo", k_test, dual)
+        return f + jnp.broadcast_to(bias[..., None, :], f.shape)
+    f = jnp.einsum("...mn,...n->...m", k_test, dual)
+    return f + jnp.broadcast_to(bias[..., None], f.shape)
 
 
 def _predicted(k_test, solve, k_train, *arguments):
-    """`predict` of the machine solved for; a bad k_test is told before."""
+    """`predict` of the solved machine; k_test is checked before the machine is solved."""
     *dual, _ = checks.matrices("k_train", k_train)
     _check_tests(k_test, dual)
     machine = solve(k_train, *arguments)
@@ -319,28 +319,30 @@ def _predicted(k_test, solve, k_train, *arguments):
 
 @jax.jit
 def _sound(f, converged):
-    """NaN where the machine was not found: a number would look sound."""
+    """f, with NaN where the machine did not converge: a number would look valid."""
     return jnp.where(jnp.broadcast_to(converged[..., None], f.shape), f, jnp.nan)
 
 
 def _check_tests(k_test, dual):
-    """k_test is finite and fits dual coefficients of this shape."""
+    """Checks that k_test is finite and fits dual coefficients of this shape."""
     checks.finite(k_test=k_test)
     shape = np.shape(k_test)
     if len(shape) < 2 or shape[-1] != dual[-1]:
-        raise ValueError(f"k_test is [..., m, {dual[-1]}], tests by training points: got {shape}")
+        raise ValueError(
+            f"k_test must be [..., m, {dual[-1]}], test by training points: got {shape}"
+        )
     checks.broadcast(k_test=shape[:-2], dual=dual[:-1])
 
 
 def _flat(k_train, y, bias, mask, outputs=False, **numbers):
-    """The leading axes, and the arguments with these as one axis: k, y, mask, then the numbers."""
+    """The leading axes, and k, y, mask and the numbers with these merged into one axis."""
     checks.flag("bias", bias)
     checks.finite(y=y)
     *_, n = checks.matrices("k_train", k_train)
     k, y = jnp.asarray(k_train, jnp.float64), jnp.asarray(y, jnp.float64)
     axis, axes = (-2, "[..., n, outputs]") if outputs else (-1, "[..., n]")
     if y.ndim < -axis or y.shape[axis] != n or y.size == 0:
-        raise ValueError(f"k_train is [..., n, n] and y {axes}: got {k.shape} and {y.shape}")
+        raise ValueError(f"k_train must be [..., n, n] and y {axes}: got {k.shape} and {y.shape}")
     mask = np.ones(n, bool) if mask is None else mask
     checks.mask("mask", mask, (n,))
     arrays = {"k_train": (k, 2), "y": (y, -axis), "mask": (jnp.asarray(mask), 1)}
@@ -353,24 +355,24 @@ def _flat(k_train, y, bias, mask, outputs=False, **numbers):
 
 
 def _checked(solve, k_train, mask, *problem):
-    """solve(*problem), if the kernels are kernels."""
+    """solve(*problem), after or during a check that k_train is positive semi-definite."""
     if np.size(k_train) < _MANY:
         checks.psd("k_train", k_train, mask)
         return solve(*problem)
-    found = solve(*problem)
-    checks.psd("k_train", k_train, mask)  # the host looks at them while the device solves
-    return found
+    solution = solve(*problem)
+    checks.psd("k_train", k_train, mask)  # the host checks while the device solves
+    return solution
 
 
-def _unflat(lead, found):
-    return jax.tree.map(lambda a: a.reshape(*lead, *a.shape[1:]), found)
+def _unflat(lead, solution):
+    return jax.tree.map(lambda a: a.reshape(*lead, *a.shape[1:]), solution)
 
 
 # --- the linear system of kernel machines: dual and bias with K dual + bias = target --------------
-# Singular kernels are usual here, and get the pseudo-inverse. One kernel, float64; batches by vmap.
+# Singular kernels are common here, and get the pseudo-inverse. One kernel, float64; batch by vmap.
 
 
-# Relative to the kernel's norm, eigenvalues from here down count as zero.
+# Eigenvalues at or below this, relative to the kernel's norm, count as zero.
 _RIDGE = 1e-12
 
 
@@ -379,26 +381,26 @@ def interpolate(k, target, mask, has_bias, total=0.0):
 
     Targets may be [n, outputs]: then so is the dual, and the bias is [outputs].
 
-    total: what the dual sums to; only with a bias, whose optimality condition it is. Where the
-    kernel is singular, the smallest such dual.
+    total: the sum of the dual; only used with a bias, whose optimality condition it is. If the
+    kernel is singular, the result is the smallest such dual.
     """
     inside = mask.astype(k.dtype)
     count = jnp.maximum(jnp.sum(inside), 1)
     k = k * (inside[:, None] * inside[None])
     level = jax.lax.stop_gradient(jnp.trace(k)) / count
     fill = jnp.diag(1 - inside)
-    each = rows(inside, target)
-    start, system, rest = jnp.zeros_like(target), k, each * target
+    row_weights = rows(inside, target)
+    start, system, rest = jnp.zeros_like(target), k, row_weights * target
     if has_bias:
-        # On centred features the bias is gone; the constant direction, now empty, is filled.
-        start = each * (total / count)
-        rest = _centred(rest - k @ start, each, count)
+        # Centred features need no bias; the constant direction, now zero, is filled.
+        start = row_weights * (total / count)
+        rest = _centred(rest - k @ start, row_weights, count)
         system = jax.vmap(lambda row: _centred(row, inside, count))(k)
         system = jax.vmap(lambda row: _centred(row, inside, count))(system.T)
         fill = fill + inside[:, None] * inside[None] / count
     system = system + jnp.where(level > 0, level, 1) * fill
-    dual = start + each * _pseudo_solve(system, rest)
-    mean = jnp.sum(each * (target - k @ dual), axis=0) / count
+    dual = start + row_weights * _pseudo_solve(system, rest)
+    mean = jnp.sum(row_weights * (target - k @ dual), axis=0) / count
     return dual, mean if has_bias else jnp.zeros_like(mean)
 
 
@@ -414,8 +416,8 @@ def _centred(values, inside, count):
 def _pseudo_solve(system, target):
     """The pseudo-inverse of a positive semi-definite system [n, n] times target [n] or [n, k].
 
-    Without its eigenvectors, which batches of small matrices are slow to give. With M the system
-    plus a small ridge r, R = r / M is 1 on the null space and r / l next to eigenvalues l > 0: the
+    It avoids eigenvectors, which are slow for batches of small matrices. With M the system plus a
+    small ridge r, R = r / M is 1 on the null space and about r / l for eigenvalues l > 0. The
     solution is (1 + R) / M up to (r / l)^2, after 1 - R^2 has removed the null space.
     """
     norm = jax.lax.stop_gradient(jnp.max(jnp.sum(jnp.abs(system), axis=0)))
@@ -424,7 +426,7 @@ def _pseudo_solve(system, target):
         return factorised(system + ridge * jnp.eye(len(system)))
 
     def solve(_, target):
-        # An indefinite "kernel" has no factor: the ridge grows until there is one.
+        # An indefinite "kernel" has no Cholesky factor: the ridge grows until there is one.
         ridge, factor = jax.lax.while_loop(
             lambda state: jnp.isnan(state[1][-1, -1]) & (state[0] < norm),
             lambda state: (100 * state[0], with_ridge(100 * state[0])),

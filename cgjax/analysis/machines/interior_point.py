@@ -1,7 +1,7 @@
 """The quadratic programs of support-vector machines, many at a time, by an interior-point method.
 
 One problem is: minimise dual^T K dual / 2 + sum(costs * v) over 0 <= v <= box, where
-dual = sum(signs * v, axis=0) and border @ dual = 0. `analysis.machines` puts them together.
+dual = sum(signs * v, axis=0) and border @ dual = 0. `analysis.machines` builds these problems.
 """
 
 import functools
@@ -14,22 +14,22 @@ import numpy as np
 
 from cgjax.analysis import checks
 
-# Newton steps: most problems need 4 to 8. Off the CPU those that need more go on in blocks.
+# Newton steps: most problems need 4 to 8. On accelerators the others continue in blocks.
 _STEPS, _FIRST_STEPS = 100, 8
 
 
 class Path(NamedTuple):
-    """A point on the central path, which ends in the solution: v z = w t = mu, mu falling to 0."""
+    """A point on the central path v z = w t = mu, which ends at the solution, mu = 0."""
 
     points: jax.Array  # [..., 4, q, n]: v; w = box - v; z, t, the multipliers of v >= 0 and w >= 0
     bias: jax.Array  # [...] the multiplier of the border
     dual: jax.Array  # [..., n]
     gradient: jax.Array  # [..., q, n] of the Lagrangian
     mu: jax.Array  # [...]
-    wrong: jax.Array  # [...] by how much gradient and border are not zero
-    size: jax.Array  # [...] of v, which sets what rounding leaves of them
+    wrong: jax.Array  # [...] the largest of |gradient| and |border @ dual|, zero at the solution
+    size: jax.Array  # [...] 1 + largest v, the scale of rounding errors
     n_steps: jax.Array  # [...]
-    is_done: jax.Array  # [...] or cannot go on
+    is_done: jax.Array  # [...] converged, or no further progress is possible
 
 
 def central_path(
@@ -43,17 +43,18 @@ def central_path(
     """The end of the central path of every problem; vmap adds a leading axis to the batch.
 
     k: [..., n, n], zero where masked. signs, costs: [..., q, n]. box: [...]. mask: bool [..., n].
-    border: [..., n], zero where masked; all zero for no such constraint. No derivatives.
+    border: [..., n], zero where masked; all zero for no such constraint. Not differentiable.
 
-    On a CPU one problem after the other stays in its cache and ends when it is done. Elsewhere all
-    problems take the first steps together, and the few slow ones go on in blocks.
+    On a CPU the problems are solved one after the other: each fits in the cache and stops when it
+    has converged. On accelerators all problems take the first steps together, and the few slow
+    ones continue in blocks.
     """
     checks.psd("k", k)
     checks.finite(costs=costs, border=border)
     checks.bounded("box", box, 0, above=True)
     checks.mask("mask", mask, k.shape[-1:])
     if checks.known(signs) and np.any(np.abs(np.asarray(signs)) != 1):
-        raise ValueError("signs are -1 and 1")
+        raise ValueError("signs must be -1 or 1")
     return _central_path(k, signs, costs, box, mask, border)
 
 
@@ -69,11 +70,11 @@ def _central_path(k, signs, costs, box, mask, border):
 
     paths = jax.vmap(_start)(box.reshape(-1), *problems)
     if jax.default_backend() == "cpu":
-        found = jax.lax.map(lambda one: _follow(_STEPS, *one), (paths, *problems))
+        ends = jax.lax.map(lambda problem: _follow(_STEPS, *problem), (paths, *problems))
     else:
-        found = follow(paths, jnp.arange(n), _FIRST_STEPS)
-        found = _finished(found, follow, max(1, n // 32))
-    return jax.tree.map(lambda a: a.reshape(*lead, *a.shape[1:]), found)
+        ends = follow(paths, jnp.arange(n), _FIRST_STEPS)
+        ends = _finished(ends, follow, max(1, n // 32))
+    return jax.tree.map(lambda a: a.reshape(*lead, *a.shape[1:]), ends)
 
 
 @_central_path.def_vmap
@@ -85,20 +86,20 @@ def _(size, is_batched, *problems):
     return _central_path(*problems), Path(*[True] * len(Path._fields))
 
 
-def _finished(found, follow, block):
-    """Blocks of the problems that are not done go on, until all are."""
-    n = len(found.is_done)
-    # Rounding up, the last block repeats problem 0: going on from its end changes nothing.
-    (waiting,) = jnp.nonzero(~found.is_done, size=n + block, fill_value=0)
-    n_waiting = jnp.sum(~found.is_done)
+def _finished(paths, follow, block):
+    """Continues the problems that are not done, block by block, until all are."""
+    n = len(paths.is_done)
+    # The last block is filled with problem 0: continuing from its end changes nothing.
+    (waiting,) = jnp.nonzero(~paths.is_done, size=n + block, fill_value=0)
+    n_waiting = jnp.sum(~paths.is_done)
 
     def step(state):
-        i, found = state
+        i, paths = state
         index = jax.lax.dynamic_slice(waiting, (i,), (block,))
-        ends = follow(found, index, _STEPS)
-        return i + block, jax.tree.map(lambda a, b: a.at[index].set(b), found, ends)
+        ends = follow(paths, index, _STEPS)
+        return i + block, jax.tree.map(lambda a, b: a.at[index].set(b), paths, ends)
 
-    return jax.lax.while_loop(lambda state: state[0] < n_waiting, step, (0, found))[1]
+    return jax.lax.while_loop(lambda state: state[0] < n_waiting, step, (0, paths))[1]
 
 
 # --- one problem ----------------------------------------------------------------------------------
@@ -135,7 +136,7 @@ def _mu(points, mask):
 
 
 def _newton(path, k, signs, costs, mask, border):
-    """A step towards the end of the path: Mehrotra's predictor and corrector, one factorisation."""
+    """A step towards the end of the path: Mehrotra's predictor-corrector, one factorisation."""
     primal, multipliers = path.points[:2], path.points[2:]
     v, w = primal
     weights = jnp.sum(multipliers / primal, axis=0)
@@ -145,7 +146,7 @@ def _newton(path, k, signs, costs, mask, border):
     factor = factorised(k + jnp.diag(diagonal + 1e-14))
 
     def direction(targets):
-        """How v, w, z, t and the bias must change for v z and w t to change by the targets."""
+        """The change of v, w, z, t and the bias that changes v z and w t by the targets."""
         right = targets[0] / v - targets[1] / w - path.gradient
         reduced = mask * diagonal * jnp.sum(signs * right / weights, axis=0)
         both = jnp.stack([reduced, border], axis=1)
@@ -159,7 +160,7 @@ def _newton(path, k, signs, costs, mask, border):
         return mask[None, None] * step, d_bias
 
     def longest(step):
-        """How far all stay positive."""
+        """The longest step for which all points stay positive."""
         return 1 / jnp.maximum(jnp.max(-step / path.points), 1e-30)
 
     predictor, _ = direction(-primal * multipliers)
@@ -169,21 +170,21 @@ def _newton(path, k, signs, costs, mask, border):
     length = jnp.minimum(longest(step) * jnp.maximum(0.995, 1 - path.mu), 1)
     points, bias = path.points + length * step, path.bias + length * d_bias
     new = _path(points, bias, path.n_steps + 1, k, signs, costs, mask, border)
-    # A step shortens what is wrong by its own length: where it grew, only rounding is left to see.
+    # A step of length l reduces `wrong` by the share l; if it grew, only rounding errors are left.
     is_better = jnp.isfinite(new.mu) & (new.wrong <= 2 * path.wrong + 1e-12 * new.size)
     stuck = path._replace(n_steps=new.n_steps, is_done=True)
     return jax.tree.map(lambda a, b: jnp.where(is_better, a, b), new, stuck)
 
 
-# --- cholesky factors of many small matrices, safe beside others of their kind in one program -----
+# --- cholesky factors of many small matrices, safe if several calls are in one program ------------
 # On a CPU, LAPACK calls of jaxlib split a batch over XLA's threads and wait for them. Independent
-# calls of one program run on those same threads: as soon as each thread waits for parts that no
-# thread is left to take up, the program never returns. A single matrix is not split, so on a CPU a
-# batch is a loop over its matrices, which at these sizes is as fast.
+# calls of one program run on those same threads: if every thread waits for parts that no free
+# thread can run, the program deadlocks. A single matrix is not split, so on a CPU a batch is a loop
+# over its matrices, which is as fast at these sizes.
 
 
 def factorised(matrix: jax.Array) -> jax.Array:
-    """The lower factor [n, n] of a positive definite matrix [n, n], NaN where there is none."""
+    """The lower factor [n, n] of a positive definite matrix [n, n], NaN if it has none."""
     return _one_at_a_time(_factorised, matrix)
 
 

@@ -1,9 +1,9 @@
-"""Masks over the weights of any network: which of them a computation needs.
+"""Masks over the weights of any network: the weights that a computation needs.
 
 A subnetwork is M(m * w) with the trained weights w frozen and a mask m in {0, 1}; its ablation is
-M((1 - m) * w). Continuous sparsification learns one score s a weight: m = sigmoid(beta s) while the
-temperature beta rises, 1[s > 0] at the end. Hard concrete draws m from a distribution with mass at
-0 and 1; magnitude keeps the largest weights and learns nothing.
+M((1 - m) * w). Continuous sparsification learns one score s per weight: m = sigmoid(beta s) while
+the temperature beta rises, and 1[s > 0] at the end. Hard concrete draws m from a distribution with
+mass at 0 and 1. Magnitude keeps the largest weights, without learning.
 
 Scores and masks are trees like the parameters, with None where a leaf is not masked. Parameters are
 any tree of arrays: linen's, or the state of `graph, params = nnx.split(model)`.
@@ -12,8 +12,8 @@ any tree of arrays: linen's, or the state of `graph, params = nnx.split(model)`.
     subnetwork = masks.apply(params, masks.hard(s))  # then model.apply({"params": subnetwork}, x)
     ablated = masks.ablate(params, masks.hard(s))  # or nnx.merge(graph, ablated)(x)
 
-`on` narrows masks to a set of layers by numbers, so that many sets are one program: 0 or 1 for each
-masked leaf, as a tree or by name; a leaf with 0 is left whole and counts for nothing.
+`on` restricts masks to a set of layers by numbers, so that many sets share one program: 0 or 1 for
+each masked leaf, as a tree or by name. A leaf with 0 is not masked and is not counted.
 """
 
 import re
@@ -42,32 +42,32 @@ HOW = ("zero", "random")
 def selected(params: Tree, where: Where) -> dict:
     """The leaves to mask, by name: `{"encoder/layer_0/query/kernel": leaf}`.
 
-    where: a regular expression found anywhere in the name, or a predicate of the name.
+    where: a regular expression, searched anywhere in the name, or a predicate of the name.
     """
     try:
         chosen = where if callable(where) else re.compile(where).search
     except (re.error, TypeError):
-        raise ValueError(f"where is a regular expression or a function, got {where!r}") from None
+        raise ValueError(f"where must be a regular expression or function, got {where!r}") from None
     names = trees.named(params)
-    found = {name: leaf for name, leaf in names.items() if chosen(name)}
-    if not found:
-        shown = ", ".join(list(names)[:4]) or "no leaf at all"
-        raise ValueError(f"where: {where!r} selects nothing of params, which hold {shown}")
-    for name, leaf in found.items():
+    leaves = {name: leaf for name, leaf in names.items() if chosen(name)}
+    if not leaves:
+        shown = ", ".join(list(names)[:4]) or "no leaf"
+        raise ValueError(f"where: {where!r} selects no leaf of params, which hold {shown}")
+    for name, leaf in leaves.items():
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
             raise ValueError(f"where selects {name}, which holds {leaf.dtype}, not floats")
-    return found
+    return leaves
 
 
 def init(params: Tree, where: Where, s0: float, per: str = "weight") -> Tree:
-    """Scores that are s0 everywhere, in float32, for the selected leaves; None for the others.
+    """Scores s0 in float32 for the selected leaves; None for the others.
 
-    per: "weight", or "unit" for one score an output, which is the last axis of a leaf: [1, ..., n].
+    per: "weight", or "unit" for one score per output, the last axis of a leaf: [1, ..., n].
     """
     trees.one_of("per", per, PER)
     checks.finite(s0=s0)
     if jnp.ndim(s0):
-        raise ValueError(f"s0 is one number, got shape {jnp.shape(s0)}: vmap over several")
+        raise ValueError(f"s0 must be one number, got shape {jnp.shape(s0)}: vmap over several")
     names = selected(params, where)
 
     def scores(name, leaf):
@@ -80,7 +80,7 @@ def init(params: Tree, where: Where, s0: float, per: str = "weight") -> Tree:
 
 
 def expand(masks: Tree, params: Tree) -> Tree:
-    """Masks of units as masks of weights, so that weights are counted."""
+    """Masks of units as masks of weights, for example to count weights."""
     masks = trees.matching(masks, params)
     return trees.mapped(
         lambda m, w: None if m is None else jnp.broadcast_to(m, w.shape), masks, params
@@ -103,7 +103,7 @@ def _sigmoid(x):
 
 @_sigmoid.defjvp
 def _sigmoid_jvp(primals, tangents):
-    # m (1 - m) loses the digits of 1 - m where m is near 1, and Adam divides by what is left.
+    # m (1 - m) loses the digits of 1 - m where m is near 1, and Adam divides by the result.
     (x,), (dx,) = primals, tangents
     m = jax.nn.sigmoid(x)
     return m, m * jax.nn.sigmoid(-x) * dx
@@ -117,8 +117,8 @@ def hard(s: Tree) -> Tree:
 def beta_schedule(epoch, n_epochs: int, beta_max: float = 200.0, from_one: bool = False):
     """Temperature of an epoch, counted from 1: beta_max^(epoch / n_epochs).
 
-    The published runs rise once before the first epoch, as here. from_one: they do not, the first
-    epoch has beta 1 and the last stays below beta_max.
+    By default beta rises once before the first epoch, as in the published runs. from_one: it does
+    not; the first epoch has beta 1 and the last stays below beta_max.
     """
     checks.integer("n_epochs", n_epochs, 1)
     checks.bounded("epoch", epoch, 1, n_epochs)
@@ -128,14 +128,14 @@ def beta_schedule(epoch, n_epochs: int, beta_max: float = 200.0, from_one: bool 
 
 
 def penalty(s: Tree, beta: float, on: Tree | None = None) -> jax.Array:
-    """Sum of the soft mask: what sparsity costs."""
+    """Sum of the soft mask, the penalty for sparsity."""
     return trees.total(soft(s, beta), on)
 
 
 # --- hard concrete --------------------------------------------------------------------------------
 
 TAU, LEFT, RIGHT = 2 / 3, -0.1, 1.1  # temperature and stretch
-EDGE = 1e-4  # uniform noise and keep rates stay so far from 0 and 1
+EDGE = 1e-4  # uniform noise and keep rates are clipped to [EDGE, 1 - EDGE]
 
 
 def concrete_init(keep) -> jax.Array:
@@ -146,7 +146,7 @@ def concrete_init(keep) -> jax.Array:
 
 
 def concrete_sample(log_alpha: Tree, u: Tree) -> Tree:
-    """Masks drawn by uniform noise u, like log_alpha: a stretched sigmoid cut to [0, 1]."""
+    """Masks drawn by uniform noise u, a tree like log_alpha: a stretched sigmoid cut to [0, 1]."""
 
     u = trees.like("u", u, log_alpha)
 
@@ -169,9 +169,10 @@ def concrete_penalty(log_alpha: Tree, on: Tree | None = None) -> jax.Array:
 
 
 def concrete_hard(log_alpha: Tree) -> Tree:
-    """1 where the mask without noise is above 1/2, which is where log alpha > 0; else 0.
+    """1 where the mask without noise is above 1/2, which means log alpha > 0; else 0.
 
-    So is log alpha = 0, a keep rate of one half: the reference's float64 ends just above 1/2.
+    log alpha = 0, a keep rate of one half, gives 1, too: the reference's float64 result is just
+    above 1/2.
     """
     return jax.tree.map(lambda a: trees.indicator("log_alpha", a, jnp.greater_equal), log_alpha)
 
@@ -184,7 +185,7 @@ def magnitude(
 ) -> Tree:
     """Mask of the largest |w|, a share `keep` of each leaf or of all together (scope "global").
 
-    signed: the largest w, as one published library has it; for comparison.
+    signed: the largest w, as in one published library; for comparison.
     """
     trees.one_of("scope", scope, SCOPES)
     checks.bounded("keep", keep, 0, 1)
@@ -193,18 +194,18 @@ def magnitude(
     checks.finite_leaves(params=names)
     sizes = jax.tree.map(lambda w: (w if signed else jnp.abs(w)).astype(jnp.float32), names)
     if scope == "leaf":
-        found = jax.tree.map(lambda size: trees.largest(size, keep * size.size), sizes)
+        masks = jax.tree.map(lambda size: trees.largest(size, keep * size.size), sizes)
     else:
         vector, back = ravel_pytree(sizes)
-        found = back(trees.largest(vector, keep * vector.size))
-    return trees.map_named(lambda name, leaf: found.get(name), params)
+        masks = back(trees.largest(vector, keep * vector.size))
+    return trees.map_named(lambda name, leaf: masks.get(name), params)
 
 
 # --- use ------------------------------------------------------------------------------------------
 
 
 def apply(params: Tree, masks: Tree, on: Tree | None = None) -> Tree:
-    """The subnetwork: w * m in the weights' own precision."""
+    """The subnetwork: w * m in the dtype of the weights."""
     masks = trees.switched(trees.matching(masks, params), on)
     return trees.mapped(lambda m, w: w if m is None else w * m.astype(w.dtype), masks, params)
 
@@ -219,36 +220,36 @@ def ablate(
 ) -> Tree:
     """The network without its subnetwork: w * (1 - m).
 
-    how: "zero", or "random" to put fresh weights by `key` where some are removed.
+    how: "zero", or "random" to replace removed weights by fresh ones, drawn by `key`.
     """
     trees.one_of("how", how, HOW)
     if how == "zero":
         return apply(params, invert(masks), on)
     if key is None:
-        raise ValueError("key: random ablation draws weights, give it a jax.random.key")
+        raise ValueError("key: random ablation draws weights; pass a jax.random.key")
     return replace(params, masks, fresh(key, params, masks), on)
 
 
 def replace(params: Tree, masks: Tree, others: Tree, on: Tree | None = None) -> Tree:
-    """w * (1 - m) + other * m: removed weights give their places to others.
+    """w * (1 - m) + other * m: other weights replace the removed ones.
 
-    others: a tree like params, of which the masked leaves matter.
+    others: a tree like params, of which only the masked leaves are used.
     """
-    kept = trees.switched(invert(trees.matching(masks, params)), on)
+    remaining = trees.switched(invert(trees.matching(masks, params)), on)
     others = trees.matching(others, params, "others")
 
     def put(m, other, w):
         if m is None:
             return w
         if other is None:
-            raise ValueError("others have no weights for a leaf that masks have")
+            raise ValueError("others has no weights for a leaf that masks has")
         return w * m.astype(w.dtype) + (other * (1 - m)).astype(w.dtype)
 
-    return trees.mapped(put, kept, others, params)
+    return trees.mapped(put, remaining, others, params)
 
 
 def fresh(key: jax.Array, params: Tree, masks: Tree) -> Tree:
-    """Weights U(-1, 1) / sqrt(fan_in) for every masked leaf; its last axis are the outputs."""
+    """Weights U(-1, 1) / sqrt(fan_in) for every masked leaf; the last axis holds the outputs."""
     weights = trees.mapped(
         lambda m, w: None if m is None else w, trees.matching(masks, params), params
     )
@@ -262,7 +263,7 @@ def fresh(key: jax.Array, params: Tree, masks: Tree) -> Tree:
 
 
 def size(masks: Tree, on: Tree | None = None) -> jax.Array:
-    """How many entries the masks have: weights, or units where a mask has one entry a unit."""
+    """The number of entries of the masks: weights, or units for masks of units."""
     return trees.total(jax.tree.map(lambda m: jnp.ones((), int) * m.size, masks), on)
 
 
@@ -272,16 +273,16 @@ def kept(masks: Tree, on: Tree | None = None) -> jax.Array:
 
 
 def random_like(key: jax.Array, masks: Tree, on: Tree | None = None) -> Tree:
-    """Masks that keep as many of each leaf, drawn uniformly."""
+    """Uniformly random masks that keep the same number of entries in each leaf."""
     masks = trees.binary("masks", masks)
     return trees.switched(trees.as_many(key, masks), on, off=masks)
 
 
 def complement_like(key: jax.Array, masks: Tree, on: Tree | None = None) -> Tree:
-    """Masks that keep as many of each leaf, drawn uniformly from what masks leave out.
+    """Random masks that keep the same number of entries in each leaf, outside of the given masks.
 
-    A leaf of which more than half is kept has no such mask: refused by name where its values are
-    known; under jit it gets all of its complement, and `has_complement` tells.
+    If a leaf keeps more than half, there is no such mask. An error names the leaf; under jit the
+    leaf gets all of its complement instead, and `has_complement` reports it.
     """
     masks = trees.binary("masks", masks)
     numbers = trees.numbers(masks, on)
@@ -289,13 +290,15 @@ def complement_like(key: jax.Array, masks: Tree, on: Tree | None = None) -> Tree
         for name, m in trees.named(masks).items():
             is_on = numbers is None or numbers[name]
             if is_on and 2 * np.sum(np.asarray(m)) > m.size:
-                raise ValueError(f"masks keep more than half of {name}: no room outside of them")
+                raise ValueError(
+                    f"masks keep more than half of {name}: the complement is too small"
+                )
 
     return trees.switched(trees.as_many(key, masks, outside=True), on, off=masks)
 
 
 def has_complement(masks: Tree, on: Tree | None = None) -> jax.Array:
-    """Whether every leaf keeps half at most, so that `complement_like` has room."""
+    """Whether every leaf keeps at most half, as `complement_like` needs."""
     masks = trees.binary("masks", masks)
     leaves = jax.tree.leaves(trees.switched(masks, on, off=0))
     return jnp.all(jnp.stack([2 * jnp.sum(m) <= m.size for m in leaves]))
@@ -305,26 +308,26 @@ def has_complement(masks: Tree, on: Tree | None = None) -> jax.Array:
 
 
 class Overlap(NamedTuple):
-    """How far masks are the same, leaf by leaf (by name) and in all."""
+    """Overlap of masks, per leaf (by name) and in total."""
 
-    iou: dict  # size of the intersection of all by that of their union; nan where all are empty
-    expected: dict  # the same of the expected sizes, for random masks that keep as many
+    iou: dict  # size of the intersection of all over that of their union; nan if all are empty
+    expected: dict  # ratio of the expected sizes, for random masks with as many entries kept
     total: jax.Array
     expected_total: jax.Array
 
 
 def intersect(several: list) -> Tree:
-    """What all masks keep."""
+    """The intersection: the entries that all masks keep."""
     several = trees.same_network("several", several)
     return jax.tree.map(lambda *leaves: jnp.prod(jnp.stack(leaves), axis=0), *several)
 
 
 def overlap(several: list) -> Overlap:
-    """Intersection over union of two or more hard masks, and what chance gives.
+    """Intersection over union of two or more hard masks, and its value by chance.
 
-    Chance: expected intersection by expected union of independent masks, each of which keeps as
-    many of every leaf as the given one. The mean of their ratio is a little above, by a share of
-    about 1 / (weights in the union).
+    Chance: expected intersection over expected union of independent masks that keep as many entries
+    of every leaf as the given ones. The mean of the ratio is slightly larger, by a share of about
+    1 / (weights in the union).
     """
     several = trees.same_network("several", several)
     named = [trees.named(masks) for masks in several]
@@ -332,24 +335,24 @@ def overlap(several: list) -> Overlap:
     for name in named[0]:
         leaves = jnp.stack([masks[name] for masks in named])
         shares = jnp.mean(leaves.reshape(len(named), -1), axis=1)
-        both, any_of = jnp.sum(jnp.min(leaves, axis=0)), jnp.sum(jnp.max(leaves, axis=0))
+        intersection, union = jnp.sum(jnp.min(leaves, axis=0)), jnp.sum(jnp.max(leaves, axis=0))
         n = leaves[0].size
         chance = n * jnp.prod(shares), n * (1 - jnp.prod(1 - shares))
-        counts[name] = jnp.stack([both, any_of, *chance])
-    all_of = sum(counts.values())
+        counts[name] = jnp.stack([intersection, union, *chance])
+    totals = sum(counts.values())
     return Overlap(
         {name: count[0] / count[1] for name, count in counts.items()},
         {name: count[2] / count[3] for name, count in counts.items()},
-        all_of[0] / all_of[1],
-        all_of[2] / all_of[3],
+        totals[0] / totals[1],
+        totals[2] / totals[3],
     )
 
 
-# --- families under one roof ----------------------------------------------------------------------
+# --- all families of masks ------------------------------------------------------------------------
 
 
 class Family(NamedTuple):
-    """A kind of mask, as a search wants it."""
+    """The functions of a kind of mask that a search needs."""
 
     init: Callable  # params, where, start -> scores; start: a score, or the share to keep
     train_mask: Callable  # scores, key, beta -> masks to train with
@@ -382,36 +385,36 @@ FAMILIES = {
 }
 
 
-# --- tangent kernels of subnetworks: which inputs a mask's weights would change together, if train-
-# Theta_m(x, x') = sum over outputs and weights of m (df(x)/dw)(df(x')/dw), at the weights w as they
-# are. Of a mask and of what it leaves out the kernels add up to that of all masked leaves.
+# --- tangent kernels of subnetworks: inputs that training a mask's weights would change together --
+# Theta_m(x, x') = sum over outputs and weights of m (df(x)/dw)(df(x')/dw), at the weights w.
+# The kernels of a mask and of its complement add up to the kernel of all masked leaves.
 
 
 def restricted(f: Callable, params, several: list, x) -> jax.Array:
-    """Kernels [k, n, n] of k masks, each with a sum over the outputs of f.
+    """Kernels [k, n, n] of k masks, summed over the outputs of f.
 
-    f: params, x [n, ...] (or a tree of such) -> [n, outputs], each sample on its own. several:
+    f: params, x [n, ...] (or a tree of such) -> [n, outputs], samples are independent. several:
     trees like params, None where a leaf is not masked, the same leaves in all.
     """
     if not len(several):
-        raise ValueError("several: no mask is given")
+        raise ValueError("several is empty: pass at least one mask")
     checks.finite_leaves(params=params, x=x)
     several = [trees.matching(masks, params, "several") for masks in several]
     stacked = _stacked(several, params)
     free = {name: leaf for name, leaf in trees.named(params).items() if name in stacked}
 
-    def outputs(free, one):
+    def outputs(free, sample):
         whole = trees.map_named(lambda name, leaf: free.get(name, leaf), params)
-        return f(whole, jax.tree.map(lambda leaf: leaf[None], one))[0]
+        return f(whole, jax.tree.map(lambda leaf: leaf[None], sample))[0]
 
     first = jax.tree.map(lambda leaf: leaf[0], x)
     shape = jax.eval_shape(outputs, free, first).shape
     if len(shape) != 1:
-        raise ValueError(f"f gives [n, outputs], got [n, {', '.join(map(str, shape))}]")
+        raise ValueError(f"f must return [n, outputs], got [n, {', '.join(map(str, shape))}]")
 
     def add(total, i):
-        """One output after another: the gradients of all would not fit."""
-        rows = jax.vmap(jax.grad(lambda free, one: outputs(free, one)[i]), (None, 0))(free, x)
+        """Adds one output at a time: the gradients of all outputs may not fit in memory."""
+        rows = jax.vmap(jax.grad(lambda free, sample: outputs(free, sample)[i]), (None, 0))(free, x)
         return total + sum(_contracted(rows[name], stacked[name]) for name in stacked), None
 
     n = len(jax.tree.leaves(x)[0])
@@ -422,13 +425,13 @@ def restricted(f: Callable, params, several: list, x) -> jax.Array:
 def _stacked(several, params):
     """{leaf: [k, weights]} of the masked leaves."""
     named = [trees.named(trees.mapped(_whole, masks, params)) for masks in several]
-    if not named[0] or any(each.keys() != named[0].keys() for each in named):
-        raise ValueError("several are masks of the same leaves, and of one at least")
-    return {name: jnp.stack([each[name].ravel() for each in named]) for name in named[0]}
+    if not named[0] or any(leaves.keys() != named[0].keys() for leaves in named):
+        raise ValueError("several must be masks of the same leaves, at least one leaf")
+    return {name: jnp.stack([leaves[name].ravel() for leaves in named]) for name in named[0]}
 
 
 def _whole(mask, weights):
-    """Of a mask of units, the mask of weights."""
+    """The mask of weights that belongs to a mask of units."""
     return None if mask is None else jnp.broadcast_to(mask, jnp.shape(weights))
 
 

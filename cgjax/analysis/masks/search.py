@@ -1,10 +1,11 @@
 """Which weights serve which factor? A short search for a subnetwork of each (Lepori et al. 2023).
 
 The subroutine of factor c is its main effect on the outputs, a_c(z_c) of `effects.additive_fit`.
-Continuous sparsification looks for few weights that give it alone; then they are removed. Where a
-model has a part for each factor, the subnetwork of a factor has its effect and not the others',
-and what is left without it has the others' and not its own. Removals of as many weights at random
-are the null. A short search finds no smallest mask: overlaps are what it left, not what is needed.
+Continuous sparsification searches for few weights that compute this effect alone; then they are
+removed. If a model has a part for each factor, the subnetwork of a factor has its own effect and
+not the others', and the network without it has the others' effects and not its own. The null is the
+removal of the same number of random weights. A short search does not find the smallest mask, so
+overlaps are those of the masks found, not of the weights needed.
 """
 
 import functools
@@ -24,34 +25,34 @@ from cgjax.core import tree
 
 N_STEPS = 300
 S0, LEARNING_RATE, BETA_MAX = 0.05, 3e-2, 200.0
-PENALTY = 0.1  # what keeping all weights costs, where missing the whole effect costs 1
+PENALTY = 0.1  # cost of keeping all weights, in units of the cost of missing the whole effect
 N_DRAWS = 8
-# A factor has an effect of its own from this share of the outputs' variance on.
+# A factor has a main effect if its share of the outputs' variance is above this.
 LEAST_SHARE = 1e-3
 
 
 class Subnetworks(NamedTuple):
-    """A subnetwork for each of K factors, and what is left without it."""
+    """A subnetwork for each of K factors, and its ablation."""
 
-    factors: np.ndarray  # [K] those with a main effect of their own
+    factors: np.ndarray  # [K] those with a main effect
     masks: Any  # tree like params, leaves [K, ...] of 0 and 1; None where not selected
     kept: np.ndarray  # [K] share of the selected weights
     alone: np.ndarray  # [K, K] R2 of the main effect of factor k (column) in subnetwork j (row)
     without: np.ndarray  # [K, K] the same in the network without subnetwork j
     sub_diff: float  # own minus other effects in subnetworks, R2 cut to [0, 1]: 1 at best
-    abl_diff: float  # the same in what is left: -1 at best
-    abl_diff_random: np.ndarray  # [draws] of removals of as many weights, drawn at random
+    abl_diff: float  # the same in the networks without them: -1 at best
+    abl_diff_random: np.ndarray  # [draws] for the removal of the same number of random weights
     overlap: np.ndarray  # [K, K] intersection over union of the masks
-    overlap_random: np.ndarray  # [K, K] of random masks that keep as many of each leaf
-    n_passes: int  # of all samples through the network and back, which is what it costs
+    overlap_random: np.ndarray  # [K, K] of random masks that keep as many weights of each leaf
+    n_passes: int  # forward and backward passes of all samples, the cost of the search
 
 
 def main_effects(factors: np.ndarray, outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The factors [K] that move outputs [n, D] by themselves, and how: a_c(z_c) [K, n, D]."""
+    """The factors [K] with a main effect on outputs [n, D], and the effects a_c(z_c) [K, n, D]."""
     terms = additive_fit(factors, outputs).terms
     share = np.sum(terms**2, axis=(1, 2)) / max(np.var(outputs, axis=0).sum() * len(outputs), 1e-30)
-    found = np.flatnonzero(share > LEAST_SHARE)
-    return found, terms[found]
+    chosen = np.flatnonzero(share > LEAST_SHARE)
+    return chosen, terms[chosen]
 
 
 def subnetworks(
@@ -70,15 +71,15 @@ def subnetworks(
     """
     checks.integer("n_steps", n_steps, 1)
     scores = masks.init(params, where, S0)
-    full = _outputs(f, params, x)
-    chosen, effects = main_effects(factors, full)
+    outputs_full = _outputs(f, params, x)
+    chosen, effects = main_effects(factors, outputs_full)
     if len(chosen) < 2:
-        raise ValueError(f"factors: {len(chosen)} move the outputs by themselves, two are needed")
-    found = _search(f, params, x, scores, jnp.asarray(effects, jnp.float32), n_steps)
-    found = jax.tree.map(np.asarray, found)
-    kept, overlap, overlap_random = _overlaps(found, len(chosen))
+        raise ValueError(f"factors: {len(chosen)} have a main effect on the outputs, need two")
+    hard_masks = _search(f, params, x, scores, jnp.asarray(effects, jnp.float32), n_steps)
+    hard_masks = jax.tree.map(np.asarray, hard_masks)
+    kept, overlap, overlap_random = _overlaps(hard_masks, len(chosen))
     keys = jax.random.split(jax.random.key(0) if key is None else key, N_DRAWS)
-    alone, without, at_random = _outcomes(f, params, x, found, keys)
+    alone, without, at_random = _outcomes(f, params, x, hard_masks, keys)
 
     def scored(outputs):
         return _scores(factors, outputs, chosen, effects)
@@ -86,7 +87,7 @@ def subnetworks(
     alone, without = scored(alone), scored(without)
     return Subnetworks(
         factors=chosen,
-        masks=found,
+        masks=hard_masks,
         kept=kept,
         alone=alone,
         without=without,
@@ -105,8 +106,8 @@ def _outputs(f, params, x):
 
 @functools.partial(jax.jit, static_argnames="f")
 def _called(f, params, x):
-    found = f(params, x)
-    return found.reshape(len(found), -1)
+    out = f(params, x)
+    return out.reshape(len(out), -1)
 
 
 @functools.partial(jax.jit, static_argnames=("f", "n_steps"))
@@ -117,8 +118,8 @@ def _search(f, params, x, scores, effects, n_steps):
     def search(effect):
         def loss(s, beta):
             mask = masks.soft(s, beta)
-            found = _called(f, masks.apply(params, mask), x)
-            missed = jnp.sum((found - jnp.mean(found, axis=0, keepdims=True) - effect) ** 2)
+            out = _called(f, masks.apply(params, mask), x)
+            missed = jnp.sum((out - jnp.mean(out, axis=0, keepdims=True) - effect) ** 2)
             return missed / jnp.sum(effect**2) + PENALTY * masks.kept(mask)
 
         def step(state, i):
@@ -134,7 +135,7 @@ def _search(f, params, x, scores, effects, n_steps):
 
 
 @functools.partial(jax.jit, static_argnames="f")
-def _outcomes(f, params, x, found, keys):
+def _outcomes(f, params, x, hard_masks, keys):
     """Outputs of subnetworks [K, n, D], without them, and without random ones [draws, K, n, D]."""
 
     def alone(mask):
@@ -144,38 +145,38 @@ def _outcomes(f, params, x, found, keys):
         return _called(f, masks.ablate(params, mask), x)
 
     def at_random(key):
-        return jax.vmap(lambda mask: without(_shuffled(key, mask)))(found)
+        return jax.vmap(lambda mask: without(_shuffled(key, mask)))(hard_masks)
 
-    return jax.vmap(alone)(found), jax.vmap(without)(found), jax.vmap(at_random)(keys)
+    return jax.vmap(alone)(hard_masks), jax.vmap(without)(hard_masks), jax.vmap(at_random)(keys)
 
 
 def _shuffled(key, mask):
-    """As many weights, drawn from all that were selected: leaves may be parts of their own."""
+    """A mask with as many weights, drawn from all leaves: one leaf may be one factor's part."""
     vector, back = ravel_pytree(mask)
     return back(jax.random.permutation(key, vector))
 
 
-def _overlaps(found, n):
-    """Shares kept [K], and overlaps [K, K] of masks with leaves [K, ...]: theirs, by chance."""
-    each = [tree.take(found, k) for k in range(n)]
+def _overlaps(hard_masks, n):
+    """Shares kept [K], and overlaps [K, K] of masks [K, ...]: observed and by chance."""
+    single_masks = [tree.take(hard_masks, k) for k in range(n)]
     overlaps = np.ones((2, n, n))
     for i, j in itertools.combinations(range(n), 2):
-        overlaps[:, i, j] = overlaps[:, j, i] = _overlap(each[i], each[j])
-    kept = [sum(leaf.sum() for leaf in jax.tree.leaves(mask)) for mask in each]
-    return np.array(kept, float) / tree.size(each[0]), *overlaps
+        overlaps[:, i, j] = overlaps[:, j, i] = _overlap(single_masks[i], single_masks[j])
+    counts = [sum(leaf.sum() for leaf in jax.tree.leaves(mask)) for mask in single_masks]
+    return np.array(counts, float) / tree.size(single_masks[0]), *overlaps
 
 
 @jax.jit
 def _overlap(a, b):
-    found = masks.overlap([a, b])
-    return jnp.stack([found.total, found.expected_total])
+    overlap = masks.overlap([a, b])
+    return jnp.stack([overlap.total, overlap.expected_total])
 
 
 def _scores(factors, outputs, chosen, effects):
-    """R2 [K, K] of main effects [K, n, D] (columns) by those of outputs [K, n, D] (rows)."""
+    """R2 [K, K] of main effects [K, n, D] (columns), predicted by those of outputs (rows)."""
     rows = []
-    for each in np.asarray(outputs, np.float64):
-        terms = additive_fit(factors, each).terms[chosen]
+    for outputs_j in np.asarray(outputs, np.float64):
+        terms = additive_fit(factors, outputs_j).terms[chosen]
         missed = np.sum((terms - effects) ** 2, axis=(1, 2))
         rows.append(1 - missed / np.sum(effects**2, axis=(1, 2)))
     return np.stack(rows)
@@ -184,5 +185,5 @@ def _scores(factors, outputs, chosen, effects):
 def _difference(r2):
     """Own effects minus others, of R2 [K, K] cut to [0, 1]."""
     r2 = np.clip(r2, 0, 1)
-    own = np.eye(len(r2), dtype=bool)
-    return float(r2[own].mean() - r2[~own].mean())
+    is_own = np.eye(len(r2), dtype=bool)
+    return float(r2[is_own].mean() - r2[~is_own].mean())

@@ -10,7 +10,7 @@ from cgjax.core import tree
 
 
 def named(params):
-    """`tree.flat`, with the names that linen would give to the variables of nnx."""
+    """`tree.flat`, with linen's names for the variables of nnx."""
     return {name.removesuffix("/value"): leaf for name, leaf in tree.flat(params).items()}
 
 
@@ -21,18 +21,18 @@ def map_named(function, params):
 
 
 def uniform(key, masks):
-    """A tree like masks of numbers drawn from 0 to 1.
+    """A tree like masks of uniform random numbers from 0 to 1.
 
-    One draw serves all leaves: each takes the compiler a second on a CPU.
+    One draw serves all leaves: on a CPU each draw takes a second to compile.
     """
     vector, back = ravel_pytree(masks)
     return back(jax.random.uniform(key, vector.shape, jnp.promote_types(vector.dtype, float)))
 
 
 def as_many(key, masks, outside=False):
-    """Masks that keep as many of each leaf, drawn from all of it, or from what masks leave out.
+    """Random masks that keep as many entries of each leaf, from all of it or outside of masks.
 
-    Where less is left out than kept, all of that.
+    If fewer entries are outside than are kept, the result keeps all of them.
     """
     vector, back = ravel_pytree(masks)
     leaves = jax.tree.leaves(masks)
@@ -42,7 +42,7 @@ def as_many(key, masks, outside=False):
     if outside:
         counts = jnp.minimum(counts, jnp.stack([jnp.sum(1 - leaf) for leaf in leaves]))
         place = jnp.where(vector > 0, 2.0, place)
-    # Leaf by leaf in a random order: of each, the first so many are kept.
+    # The entries are sorted by leaf, and at random within a leaf; the first `counts` are kept.
     *_, order = jax.lax.sort((which, place, jnp.arange(len(vector))), num_keys=2)
     starts = jnp.asarray(np.cumsum([0, *(leaf.size for leaf in leaves[:-1])]))
     is_kept = jnp.arange(len(vector)) - starts[which] < counts[which]
@@ -50,7 +50,7 @@ def as_many(key, masks, outside=False):
 
 
 def mapped(function, masks, *others):
-    """function of each leaf; holes of the first tree reach it as None."""
+    """function of each leaf; holes of the first tree are passed as None."""
     return jax.tree.map(function, masks, *others, is_leaf=_is_hole)
 
 
@@ -59,10 +59,10 @@ def _is_hole(leaf):
 
 
 def matching(masks, params, name="masks"):
-    """The masks, if they are a tree like params and fit the weights."""
-    structures = [jax.tree.structure(each, is_leaf=_is_hole) for each in (masks, params)]
+    """The masks, after a check that they are a tree like params and fit the weights."""
+    structures = [jax.tree.structure(arrays, is_leaf=_is_hole) for arrays in (masks, params)]
     if structures[0] != structures[1]:
-        raise ValueError(f"{name} are no tree like params, with None where a leaf has none")
+        raise ValueError(f"{name} must be a tree like params, with None for leaves without a mask")
 
     def fit(m, w):
         if m is None:
@@ -76,38 +76,42 @@ def matching(masks, params, name="masks"):
 
 
 def like(name, given, masks):
-    """What was given, if it has the names and shapes of masks."""
-    shapes = [{n: jnp.shape(leaf) for n, leaf in named(each).items()} for each in (given, masks)]
+    """The given tree, after a check that it has the names and shapes of masks."""
+    shapes = [
+        {n: jnp.shape(leaf) for n, leaf in named(arrays).items()} for arrays in (given, masks)
+    ]
     if shapes[0] != shapes[1]:
-        raise ValueError(f"{name} has other leaves or shapes than the scores it goes with")
+        raise ValueError(f"{name} must have the same leaves and shapes as the scores")
     return given
 
 
 def numbers(masks, on):
-    """The number 0 or 1 of each masked leaf, by name; None where all are on."""
+    """The number 0 or 1 of each masked leaf, by name; None if all are on."""
     if on is None:
         return None
-    names, found = named(masks), named(on)
-    if names.keys() - found.keys():
-        raise ValueError(f"on has no number for {sorted(names.keys() - found.keys())[0]}")
+    names, switches = named(masks), named(on)
+    if names.keys() - switches.keys():
+        raise ValueError(f"on has no number for {sorted(names.keys() - switches.keys())[0]}")
     for name in names:
-        checks.bounded("on", found[name], 0, 1)
-        if jnp.ndim(found[name]):
-            shape = jnp.shape(found[name])
-            raise ValueError(f"on is one number a leaf, got shape {shape}: vmap over several")
-    return found
+        checks.bounded("on", switches[name], 0, 1)
+        if jnp.ndim(switches[name]):
+            shape = jnp.shape(switches[name])
+            raise ValueError(
+                f"on must be one number per leaf, got shape {shape}: vmap over several"
+            )
+    return switches
 
 
 def switched(masks, on, off=1):
     """Masks where `on` is not 0, else `off`: a number, or other masks."""
-    found = numbers(masks, on)
-    if found is None:
+    switches = numbers(masks, on)
+    if switches is None:
         return masks
     others = named(off) if jax.tree.structure(off) == jax.tree.structure(masks) else None
 
     def switch(name, m):
         other = off if others is None else others[name]
-        return jnp.where(jnp.asarray(found[name]) > 0, m, jnp.asarray(other, m.dtype))
+        return jnp.where(jnp.asarray(switches[name]) > 0, m, jnp.asarray(other, m.dtype))
 
     return map_named(switch, masks)
 
@@ -117,7 +121,7 @@ def total(masks, on):
     sums = jax.tree.map(lambda m: jnp.sum(real("masks", m)), masks)
     leaves = jax.tree.leaves(switched(sums, on, off=0))
     if not leaves:
-        raise ValueError("masks hold no leaf: nothing was selected")
+        raise ValueError("masks holds no leaf: select at least one")
     return sum(leaves)
 
 
@@ -130,7 +134,7 @@ def largest(values, count):
 
 
 def real(name, leaf):
-    """The leaf as an array of numbers, none of them NaN."""
+    """The leaf as an array of numbers, after a check for NaN and infinity."""
     checks.finite(**{name: leaf})
     leaf = jnp.asarray(leaf)
     return leaf if jnp.issubdtype(leaf.dtype, jnp.number) else leaf.astype(jnp.float32)
@@ -143,29 +147,29 @@ def indicator(name, leaf, compare):
 
 
 def binary(name, masks):
-    """The masks, if they hold 0 and 1 only, where that can be seen."""
+    """The masks, after a check of concrete values: they must be 0 or 1."""
 
-    def look(m):
+    def check(m):
         m = real(name, m)
         if checks.known(m) and not np.isin(np.asarray(m), (0, 1)).all():
-            raise ValueError(f"{name} are hard masks, of 0 and 1: got others; see hard")
+            raise ValueError(f"{name} must be hard masks of 0 and 1; see masks.hard")
         return m
 
-    return jax.tree.map(look, masks)
+    return jax.tree.map(check, masks)
 
 
 def one_of(name, value, choices):
-    """A word among the choices."""
+    """Checks that the value is one of the choices."""
     if value not in choices:
-        raise ValueError(f"{name} is one of {', '.join(choices)}: got {value!r}")
+        raise ValueError(f"{name} must be one of {', '.join(choices)}: got {value!r}")
 
 
 def same_network(name, several):
-    """Two or more hard masks of the same shapes."""
+    """The masks, after a check that they are two or more hard masks of the same shapes."""
     if len(several) < 2:
-        raise ValueError(f"{name} are two or more masks, got {len(several)}")
+        raise ValueError(f"{name} must be two or more masks, got {len(several)}")
     several = [binary(name, masks) for masks in several]
     shapes = [{leaf: m.shape for leaf, m in named(masks).items()} for masks in several]
-    if not shapes[0] or any(each != shapes[0] for each in shapes[1:]):
-        raise ValueError(f"{name} are masks of the same leaves and shapes, which these are not")
+    if not shapes[0] or any(other != shapes[0] for other in shapes[1:]):
+        raise ValueError(f"{name} must be masks of the same leaves and shapes")
     return several

@@ -1,9 +1,10 @@
-"""Empirical neural tangent kernels of any f(params, x), and what is done with them.
+"""Empirical neural tangent kernels of any f(params, x), and scores computed from them.
 
 Theta(x, x')_ab = sum over parameters of (df_a(x)/dtheta)(df_b(x')/dtheta). f maps x [n, ...] to
-[n, outputs], each sample on its own (BatchNorm in evaluation mode), and is compiled once: pass the
-same function object again to reuse its programs. Everything works in the dtype of params; leaves
-that are no floating-point numbers, such as counters and keys, are no parameters. With flax.nnx:
+[n, outputs] and treats each sample independently (BatchNorm in evaluation mode). f is compiled
+once: pass the same function object again to reuse its programs. All results have the dtype of
+params. Leaves that are not floating-point, such as counters and keys, are not parameters.
+With flax.nnx:
 
     graph, params, rest = nnx.split(model, nnx.Param, ...)  # after model.eval()
     kernel = empirical(lambda params, x: nnx.merge(graph, params, rest)(x), params, x)
@@ -25,9 +26,15 @@ from cgjax.analysis.ntk.traces import warn_once
 from cgjax.analysis.ntk.vector import blamed, is_of, kernel_vector_product
 
 __all__ = [
-    "alignment", "drift", "empirical", "jacobian", "kernel_vector_product", "linearised_fit",
-    "ntk_regression", "target_alignment",
-]  # fmt: skip
+    "alignment",
+    "drift",
+    "empirical",
+    "jacobian",
+    "kernel_vector_product",
+    "linearised_fit",
+    "ntk_regression",
+    "target_alignment",
+]
 
 
 def empirical(
@@ -48,40 +55,40 @@ def empirical(
     form: "full" [n1, n2, outputs, outputs]; "per_output" [n1, n2, outputs], its diagonal; "trace"
         [n1, n2], the diagonal's sum, and "mean_trace", its mean; "mean_output" [n1, n2], the kernel
         of the mean output.
-    algorithm: "jacobian" contracts per-sample Jacobians; "vector" takes NTK-vector products, one
-        parameter vector at a time; "structured" goes layer by layer (`ntk.layers` says which
-        layers it finds by itself); "auto" takes the cheapest that fits, and prints why.
-    memory: bytes to use on each device; by default half of what is free. Larger kernels are
+    algorithm: "jacobian" contracts per-sample Jacobians; "vector" computes NTK-vector products,
+        one parameter vector at a time; "structured" works layer by layer (`ntk.layers` lists the
+        layers that it detects); "auto" chooses the cheapest that fits in memory, and prints why.
+    memory: bytes to use on each device; by default half of the free memory. Larger kernels are
         streamed in tiles of `tile` samples (by default chosen from the memory).
-    devices: to share the work; by default all, where there is enough of it.
-    precision: of the products, one of JAX's, or "float32x3" (see `ntk.products`); a product for
-        which f states one itself keeps it, which a warning says where the kernel loses digits.
-    verbose: say what it will cost, once for each plan.
+    devices: the devices that share the work; by default all, if the kernel is large enough.
+    precision: of the matrix products, one of JAX's, or "float32x3" (see `ntk.products`). A product
+        for which f sets its own precision keeps it; a warning reports if the kernel loses digits.
+    verbose: print the cost, once for each plan.
 
-    Where NaN or infinity in an argument reaches the kernel, an error names the argument. On an
-    accelerator kernels of less than 50 MFLOP are looked at in the first call of their program at
-    most: to ask takes longer than to compute them.
+    If NaN or infinity in an argument reaches the kernel, an error names the argument. On an
+    accelerator, kernels of less than 50 MFLOP are checked in the first call of their program at
+    most: the check takes longer than the kernel.
 
     >>> empirical(f, params, x).shape
     (6, 6, 2, 2)
     """
     x2 = None if x2 is x1 else x2
     if memory is None and tile is None and devices is None:
-        found = programs.small(f, params, x1, x2, form, algorithm, precision, verbose)
-        if found is not None:
+        result = programs.small(f, params, x1, x2, form, algorithm, precision, verbose)
+        if result is not None:
             warn_once(f, params, x1, precision)  # while the device computes
-            return blamed(*found, params=params, x1=x1, x2=x2)
+            return blamed(*result, params=params, x1=x1, x2=x2)
     warn_once(f, params, x1, precision)
     plan = ntk_plan.plan(f, params, x1, x2, form, algorithm, memory, tile, devices, precision)
     if verbose:
         ntk_plan.tell(plan)
     devices = list(jax.local_devices() if devices is None else devices)
-    found = programs.planned(f, params, x1, x2, plan, devices)
-    return blamed(*found, params=params, x1=x1, x2=x2)
+    result = programs.planned(f, params, x1, x2, plan, devices)
+    return blamed(*result, params=params, x1=x1, x2=x2)
 
 
 def jacobian(f: Callable, params, x, precision: str = "highest"):
-    """Per-sample Jacobians: params' tree with leaves [n, outputs, *leaf], None for no parameter."""
+    """Per-sample Jacobians: params' tree, leaves [n, outputs, *leaf]; None if not a float."""
     checks.finite_leaves(params=params, x=x)
     ntk_plan.check_samples(x=x)
     return _jacobian(f, params, x, precision)
@@ -91,24 +98,24 @@ def jacobian(f: Callable, params, x, precision: str = "highest"):
 def _jacobian(f, params, x, precision):
     with digits(precision):
         free, merge = blocks.floats(params)
-        one = jax.jacrev(lambda free, x: layers.single(f, merge(free), x))
-        found = jax.vmap(one, in_axes=(None, 0))(free, x)
+        sample_jacobian = jax.jacrev(lambda free, x: layers.single(f, merge(free), x))
+        jacobians = jax.vmap(sample_jacobian, in_axes=(None, 0))(free, x)
     leaves, tree = jax.tree.flatten(params)
-    found = iter(found)
-    return tree.unflatten([next(found) if layers.is_float(a) else None for a in leaves])
+    jacobians = iter(jacobians)
+    return tree.unflatten([next(jacobians) if layers.is_float(a) else None for a in leaves])
 
 
-# --- what is done with a kernel -------------------------------------------------------------------
+# --- scores of kernels ----------------------------------------------------------------------------
 
 
 def ntk_regression(
     f: Callable, params, x_train, y_train, x_test, penalty: float | None = None, **options
 ) -> jax.Array:
-    """f linearised at params and trained to the end: f0 + K_test K_train^+ (y - f0).
+    """f linearised at params and trained to convergence: f0 + K_test K_train^+ (y - f0).
 
     y_train: [n, outputs] (or [n]); returns predictions [n_test, outputs]. penalty: of a ridge
-    regression instead; by default none in float64, else what rounding leaves of zero eigenvalues.
-    options: those of `empirical`.
+    regression; by default 0 in float64, and otherwise eps * trace(K_train), the size of zero
+    eigenvalues after rounding. options: those of `empirical`.
     """
     checks.finite_leaves(x_train=x_train, x_test=x_test)
     checks.finite(y_train=y_train)
@@ -121,7 +128,9 @@ def ntk_regression(
     f_train, f_test = (out.reshape(len(out), -1) for out in (f_train, f_test))
     form = options.get("form", "full")
     if form == "per_output" or (form != "full" and f_train.shape[1] > 1):
-        raise ValueError(f"form '{form}': regression takes the full kernel of all outputs")
+        raise ValueError(
+            f"form '{form}': ntk_regression needs the kernel of all outputs; use 'full'"
+        )
     k_train = _matrix(empirical(f, params, x_train, **options))
     k_test = _matrix(empirical(f, params, x_test, x_train, **options))
     if penalty is None:
@@ -133,7 +142,7 @@ def ntk_regression(
 
 
 def _matrix(kernel):
-    """[n1, n2, o, o] as [n1 o, n2 o]; [n1, n2] as it is."""
+    """[n1, n2, o, o] as [n1 o, n2 o]; [n1, n2] unchanged."""
     if kernel.ndim == 2:
         return kernel
     n1, n2, o, _ = kernel.shape
@@ -141,23 +150,23 @@ def _matrix(kernel):
 
 
 def drift(before: jax.Array, after: jax.Array) -> jax.Array:
-    """How far a kernel moved: Frobenius norm of the change over that of the kernel before."""
+    """Relative change of a kernel: Frobenius norm of the change over that of `before`."""
     _check_pair(before=before, after=after)
-    found = jnp.linalg.norm((after - before).ravel()) / jnp.linalg.norm(before.ravel())
-    return _scored(found, before=before, after=after)
+    distance = jnp.linalg.norm((after - before).ravel()) / jnp.linalg.norm(before.ravel())
+    return _scored(distance, before=before, after=after)
 
 
 def alignment(a: jax.Array, b: jax.Array) -> jax.Array:
-    """Cosine between two kernels of one shape: 1 when they differ by a factor only."""
+    """Cosine between two kernels of one shape: 1 if they differ only by a positive factor."""
     _check_pair(a=a, b=b)
-    found = _cosine(a, b)
-    return _scored(found, a=a, b=b)
+    cosine = _cosine(a, b)
+    return _scored(cosine, a=a, b=b)
 
 
 def target_alignment(kernel: jax.Array, y: jax.Array) -> jax.Array:
     """Cosine between a kernel, [n, n] or [n, n, o, o], and y y^T; y [n, o], or [n].
 
-    With [n, n] the target kernel is the dot product of targets; with outputs, of every pair.
+    For [n, n] the target kernel is y_i . y_j; for [n, n, o, o] it is y_ia y_jb.
     """
     checks.real("kernel", kernel)
     if kernel.ndim not in (2, 4):
@@ -170,8 +179,8 @@ def target_alignment(kernel: jax.Array, y: jax.Array) -> jax.Array:
         raise ValueError(f"y is [n] or [n, o] for a kernel {kernel.shape}, got {y.shape}")
     if kernel.ndim == 2:
         y = y.reshape(len(y), -1)
-        alike = jnp.matmul(y, y.T, precision="highest")
-        return _scored(_cosine(kernel, alike), kernel=kernel, y=y)
+        target_kernel = jnp.matmul(y, y.T, precision="highest")
+        return _scored(_cosine(kernel, target_kernel), kernel=kernel, y=y)
     return _scored(_cosine(matrix, jnp.outer(y.ravel(), y.ravel())), kernel=kernel, y=y)
 
 
@@ -183,14 +192,14 @@ def _cosine(a, b):
 def _check_pair(**given):
     shapes = [checks.real(name, kernel).shape for name, kernel in given.items()]
     if shapes[0] != shapes[1]:
-        raise ValueError(f"{' and '.join(given)} are of one shape, got {shapes[0]} and {shapes[1]}")
+        raise ValueError(f"{' and '.join(given)} need one shape, got {shapes[0]} and {shapes[1]}")
 
 
-def _scored(found, **given):
-    """A score; where it is not finite, the argument that is to blame is named."""
-    if checks.known(found) and not np.isfinite(found):
+def _scored(score, **given):
+    """The score; if it is not finite, an error names the argument that causes it."""
+    if checks.known(score) and not np.isfinite(score):
         checks.finite(**given)
         for name, kernel in given.items():
             if not np.any(np.asarray(kernel)):
-                raise ValueError(f"{name} is zero everywhere: nothing can be relative to it")
-    return found
+                raise ValueError(f"{name} is zero everywhere: a ratio to its norm is undefined")
+    return score

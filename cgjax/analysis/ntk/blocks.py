@@ -15,7 +15,7 @@ from cgjax.analysis.ntk.products import ONE_PASS, Passes
 
 
 def floats(params):
-    """The leaves that can be differentiated, and a function that puts them back."""
+    """The floating-point leaves, and a function that merges them into the tree again."""
     leaves, tree = jax.tree.flatten(params)
     places = [i for i, leaf in enumerate(leaves) if layers.is_float(leaf)]
 
@@ -29,21 +29,21 @@ def floats(params):
 
 
 def factors(f, params, x, form, algorithm, how: Passes = ONE_PASS):
-    """What each sample contributes, whatever it is paired with.
+    """The factors of each sample, which do not depend on the other sample of a pair.
 
-    Returns (dense, flat): dense a list of a [n, fan_in], d [n, o, width] and the bias's factor s
-    [n] or None: their Jacobian is (a, s) times d; flat a list of Jacobians [n, o, size], or of
-    their `Halves`.
+    Returns (dense, flat). dense: a list of (a [n, fan_in], d [n, o, width], s [n] or None); s is
+    the bias's factor, and the layer's Jacobian is the outer product of (a, s) and d. flat: a list
+    of Jacobians [n, o, size], or of their `Halves`.
     """
     _check_form(form)
     if algorithm not in ("structured", "jacobian"):
-        raise ValueError(f"algorithm '{algorithm}' has no factors: 'structured' or 'jacobian'")
-    one = _layer_factors if algorithm == "structured" else _leaf_factors
-    return jax.vmap(functools.partial(one, f, form, how, params))(x)
+        raise ValueError(f"algorithm '{algorithm}' has no factors: use 'structured' or 'jacobian'")
+    sample_factors = _layer_factors if algorithm == "structured" else _leaf_factors
+    return jax.vmap(functools.partial(sample_factors, f, form, how, params))(x)
 
 
 def _leaf_factors(f, form, how, params, x):
-    del how  # it is for the layers' products
+    del how  # only the products of layers use it
     free, merge = floats(params)
     out, pull = jax.vjp(lambda free: _formed(layers.single(f, merge(free), x), form), free)
     (flat,) = jax.vmap(pull)(_units(out))
@@ -51,37 +51,37 @@ def _leaf_factors(f, form, how, params, x):
 
 
 def _layer_factors(f, form, how, params, x):
-    found = layers.trace(f, params, x)
+    trace = layers.trace(f, params, x)
     leaves = jax.tree.leaves(params)
 
     def outputs(rest, nudges):
         values = list(leaves)
-        for place, leaf in zip(found.rest, rest):
+        for place, leaf in zip(trace.rest, rest):
             values[place] = leaf
-        out, entered = layers.run(found, values, x, nudges, how)
+        out, entered = layers.run(trace, values, x, nudges, how)
         return _formed(out, form), entered
 
-    rest = [leaves[i] for i in found.rest]
-    out, pull, entered = jax.vjp(outputs, rest, layers.no_nudges(found), has_aux=True)
+    rest = [leaves[i] for i in trace.rest]
+    out, pull, entered = jax.vjp(outputs, rest, layers.no_nudges(trace), has_aux=True)
     flat, cotangents = jax.vmap(pull)(_units(out))
     dense = []
-    for layer, one, d in zip(found.layers, entered, cotangents):
-        # Networks may compute in fewer digits than their parameters have; their kernel should not.
+    for layer, layer_input, d in zip(trace.layers, entered, cotangents):
+        # A network may compute in fewer digits than its parameters have; the kernel must not.
         dtype = leaves[layer.weight].dtype
-        one, d = jax.tree.map(functools.partial(jnp.asarray, dtype=dtype), (one, d))
-        step = found.steps[layer.step]
+        layer_input, d = jax.tree.map(functools.partial(jnp.asarray, dtype=dtype), (layer_input, d))
+        step = trace.steps[layer.step]
         if layer.positions == 1:
-            a, d = layers.sides(step, layer, one, d)
-            dense.append((a[0], d[:, 0], one.bias_scale))
+            a, d = layers.sides(step, layer, layer_input, d)
+            dense.append((a[0], d[:, 0], layer_input.bias_scale))
             continue
-        flat.append(layers.jacobian(step, layer, one, d, how))
+        flat.append(layers.jacobian(step, layer, layer_input, d, how))
         if layer.bias is not None:
-            flat.append(jnp.sum(layers.cotangent(layer, d), axis=1) * one.bias_scale)
+            flat.append(jnp.sum(layers.cotangent(layer, d), axis=1) * layer_input.bias_scale)
     return dense, _joined(flat)
 
 
 def _units(out):
-    """All cotangents of outputs [o]; known to the compiler, unlike those of jacrev."""
+    """The unit cotangents of outputs [o]; constants for the compiler, unlike those of jacrev."""
     return np.eye(len(out), dtype=out.dtype)
 
 
@@ -95,9 +95,9 @@ def _formed(out, form):
 
 
 def _joined(flat):
-    """Jacobians [o, *leaf] as [o, size]: the small leaves as one, on an accelerator all of them.
+    """Jacobians [o, *leaf] as [o, size]; the small leaves are joined, on an accelerator all leaves.
 
-    There a product takes long to compile, and many take longer than one.
+    On an accelerator each product takes long to compile, and many take longer to run than one.
     """
     small = SMALL_LEAF if jax.default_backend() == "cpu" else math.inf
     flat = [jax.tree.map(lambda a: a.reshape(len(a), -1), leaf) for leaf in flat]
@@ -110,7 +110,7 @@ def contract(left, right, form, how: Passes = ONE_PASS):
     """The kernel between two sets of factors, leaf by leaf."""
     _check_form(form)
     if jax.tree.structure(left) != jax.tree.structure(right):
-        raise ValueError("left and right are factors of one f")
+        raise ValueError("left and right must be factors of the same f")
     (dense1, flat1), (dense2, flat2) = left, right
     total = 0.0
     for j1, j2 in zip(flat1, flat2):
@@ -126,7 +126,7 @@ def contract(left, right, form, how: Passes = ONE_PASS):
 
 
 def _products(j1, j2, form, how):
-    """J J'^T of [n, o, size]; "full" comes as [n1, o, n2, o], one matrix product."""
+    """J J'^T of [n, o, size]; "full" gives [n1, o, n2, o], one matrix product."""
     if form == "per_output":
         return jnp.einsum("ias,jas->ija", products.whole(j1), products.whole(j2))
     (n1, o, size), n2 = jax.tree.leaves(j1)[0].shape, len(jax.tree.leaves(j2)[0])
@@ -139,7 +139,7 @@ def _products(j1, j2, form, how):
 
 
 def vector_block(f, params, x1, x2, form, directions):
-    """The kernel of a pair of tiles, column by column: J1 (J2^T e), a push of a pull."""
+    """The kernel of a pair of tiles, column by column: J1 (J2^T e), a jvp of a vjp."""
     _check_form(form)
     checks.integer("directions", directions, 1)
     free, merge = floats(params)

@@ -1,11 +1,11 @@
-"""GPU kernels of "float32x3": convolutions pulled back, their weights' Jacobians, contraction.
+"""GPU kernels of "float32x3": backward convolutions, Jacobians of their weights, contraction.
 
-Matrix units take numbers of 16 bits, multiply them without an error, and cut off sums where float32
-rounds. So each number is a sum of two halves, x = high + low, three products of halves make one,
-and sums are taken in parts, which are added in float32. Images and weights are halves of float16,
-scaled by a power of two, which keep 22 of float32's 24 bits; Jacobians, whose size is not known
-beforehand, are halves of bfloat16, and keep 16. What the windows of a convolution see never reaches
-memory, nor do Jacobians that are not halved.
+Matrix units take numbers of 16 bits, multiply them exactly, and truncate sums where float32 rounds.
+So each number is a sum of two halves, x = high + low, and three products of halves replace one.
+Sums are computed in parts, which are added in float32. Images and weights are halves of float16,
+scaled by a power of two; they keep 22 of float32's 24 bits. The size of Jacobians is not known
+beforehand, so they are halves of bfloat16 and keep 16 bits. The contents of a convolution's windows
+are never stored in memory, nor are Jacobians before they are split into halves.
 """
 
 import functools
@@ -20,7 +20,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
 FLOAT = jnp.float32
-CHANNELS = (16, 32, 64, 128)  # powers of two, and at least what a product takes
+CHANNELS = (16, 32, 64, 128)  # powers of two, at least the smallest size of a product
 
 
 class Launch(NamedTuple):
@@ -33,7 +33,7 @@ class Launch(NamedTuple):
 
 
 class Tuning(NamedTuple):
-    """How the kernels are launched; columns that are summed by one program, by a matrix unit."""
+    """Launch parameters; span, longest: columns summed by one program and by a matrix unit."""
 
     convolution: Launch = Launch(128, 64, stages=2)
     weights: Launch = Launch(64, 64, warps=4)
@@ -41,7 +41,7 @@ class Tuning(NamedTuple):
     span: int = 4096
     longest: int = 1024
     pairs: int = 64  # channels up to which neighbours of a row are convolved together
-    taps: int = 10240  # sums that a program of weights has room for
+    taps: int = 10240  # sums that fit in one program of weights
     interpret: bool = False
 
 
@@ -53,9 +53,9 @@ class Halves(NamedTuple):
 
 
 class Geometry(NamedTuple):
-    """Of a correlation: sizes of images read and made and of the window, zeros before.
+    """Sizes of a correlation: the image read, the image made, the window, the zeros before.
 
-    together: positions of a row that one wider window stands for.
+    together: the number of neighbours in a row that one wider window computes.
     """
 
     read: tuple[int, int]
@@ -66,16 +66,16 @@ class Geometry(NamedTuple):
 
 
 def halves(x: jax.Array) -> Halves:
-    """Of bfloat16, for numbers of any size."""
-    # A cast to bfloat16 and back would be optimised away.
+    """Halves of bfloat16, for numbers of any size."""
+    # The compiler would remove a cast to bfloat16 and back.
     high = lax.reduce_precision(x, 8, 7)
     return Halves(high.astype(jnp.bfloat16), (x - high).astype(jnp.bfloat16))
 
 
 def scaled_halves(x: jax.Array) -> tuple[Halves, jax.Array]:
-    """Of float16, and a power of two: x = (high + low) * unit, the largest below 2^14 units."""
+    """Halves of float16, a power of two: x = (high + low) * unit, the largest below 2^14 units."""
     _, exponent = jnp.frexp(jnp.max(jnp.abs(x)))
-    exponent = jnp.maximum(exponent, -112)  # smaller ones have no inverse in float32
+    exponent = jnp.maximum(exponent, -112)  # smaller exponents have no inverse in float32
     one = jnp.ones((), FLOAT)
     x, unit = x * jnp.ldexp(one, 14 - exponent), jnp.ldexp(one, exponent - 14)
     high = lax.reduce_precision(x, 5, 10)
@@ -84,10 +84,14 @@ def scaled_halves(x: jax.Array) -> tuple[Halves, jax.Array]:
 
 def _call(name, body, arguments, grid, shape, launch, interpret):
     call = pl.pallas_call(
-        body, name=name, grid=grid, out_shape=shape, interpret=interpret,
+        body,
+        name=name,
+        grid=grid,
+        out_shape=shape,
+        interpret=interpret,
         compiler_params=plt.CompilerParams(num_warps=launch.warps, num_stages=launch.stages),
-    )  # fmt: skip
-    with jax.enable_x64(False):  # places are counted in 32 bits
+    )
+    with jax.enable_x64(False):  # indices have 32 bits
         return call(*arguments)
 
 
@@ -99,15 +103,15 @@ def _dot(a, b, contract):
 
 
 def _product(a, b, contract):
-    """Small terms first; sums this short lose next to nothing."""
+    """The product of halves, small terms first; sums this short lose almost no digits."""
     small = _dot(a.high, b.low, contract) + _dot(a.low, b.high, contract)
     return small + _dot(a.high, b.high, contract)
 
 
 def _rows(matrices, row, inside, first, n):
-    """Columns first to first + n of rows [tile] of a pair of matrices, zero where there are none.
+    """Columns first to first + n of rows [tile] of a pair of matrices, zero outside of them.
 
-    inside: of each row; None: all rows exist, but columns may not.
+    inside: whether each row exists; None: all rows exist, but columns may not.
     """
     column = first + lax.broadcasted_iota(jnp.int32, (row.shape[0], n), 1)
     row = jnp.broadcast_to(row[:, None], column.shape)
@@ -125,7 +129,7 @@ def _rows(matrices, row, inside, first, n):
 def supports(params: dict, x, m: int) -> bool:
     """Whether the kernels can run a convolution of one image x to m channels.
 
-    params: of JAX's primitive.
+    params: those of JAX's primitive.
     """
     batch, c, *image = (x.shape[i] for i in params["dimension_numbers"].lhs_spec)
     names = ("window_strides", "lhs_dilation", "rhs_dilation")
@@ -136,10 +140,10 @@ def supports(params: dict, x, m: int) -> bool:
 
 
 def convolution(params: dict, tuning: Tuning):
-    """x, w -> the convolution with these parameters of JAX's primitive, pulled back by the kernels.
+    """x, w -> the convolution with these parameters of JAX's primitive; backward by the kernels.
 
-    Forward it has all digits: near zero, or where a maximum is nearly shared, the last of them
-    decide which way derivatives go.
+    The forward pass has all digits: near zero, or near a tie of a maximum, the last digits decide
+    which derivative is taken.
     """
     keys = ("window_strides", "padding", "lhs_dilation", "rhs_dilation", "dimension_numbers")
     plain = functools.partial(lax.conv_general_dilated, **{key: params[key] for key in keys})
@@ -157,19 +161,19 @@ def convolution(params: dict, tuning: Tuning):
         before = (len(turned) - 1 - top, turned.shape[1] - 1 - left)
         made = tuple(x.shape[i] for i in numbers.lhs_spec[2:])
         dx = correlate(image(d, numbers.out_spec), turned, before, made, tuning)
-        # Where w is a layer's own weight, nobody asks for its gradient, and it is not computed.
-        (for_w,) = jax.linear_transpose(lambda w: plain(x, w), w)(d)
-        return _placed(dx, numbers.lhs_spec), for_w
+        # If w is a layer's weight, this gradient is unused, and the compiler removes it.
+        (dw,) = jax.linear_transpose(lambda w: plain(x, w), w)(d)
+        return _placed(dx, numbers.lhs_spec), dw
 
     convolve.defvjp(forward, backward)
     return convolve
 
 
 def _in_full(params, x, w):
-    """The convolution, neighbours of a row as more channels of one wider window, two places on.
+    """The convolution; a wider window with stride 2 computes two neighbours of a row as channels.
 
-    At steps of one the library, which chooses by timing, once took Fourier transforms, and half of
-    the whole kernel's time was theirs; its documentation has them for steps of one alone.
+    With stride 1 the library, which chooses by timing, can select Fourier transforms, which took
+    half of the whole kernel's time; its documentation lists them for stride 1 only.
     """
     numbers, padding = params["dimension_numbers"], params["padding"]
     window = _window(w, numbers)
@@ -180,20 +184,23 @@ def _in_full(params, x, w):
     ]
     together = 2 if made[1] % 2 == 0 else 1
     y = lax.conv_general_dilated(
-        x.transpose(batch, *space, channel), _widened(window, together), (1, together), padding,
+        x.transpose(batch, *space, channel),
+        _widened(window, together),
+        (1, together),
+        padding,
         dimension_numbers=("NHWC", "HWIO", "NHWC"),
-    )  # fmt: skip
+    )
     return _placed(y.reshape(*made, m), numbers.out_spec)
 
 
 def image(x, spec):
-    """[H, W, c] of one image in any order of axes."""
+    """One image with any order of axes as [H, W, c]."""
     batch, channel, *space = spec
     return x.transpose(batch, *space, channel)[0]
 
 
 def _window(w, numbers):
-    """[h, w, c, m]."""
+    """The weight as [h, w, c, m]."""
     out, channel, *space = numbers.rhs_spec
     return w.transpose(*space, channel, out)
 
@@ -205,10 +212,10 @@ def _placed(y, spec):
 
 
 def correlate(x: jax.Array, w: jax.Array, before, made, tuning: Tuning) -> jax.Array:
-    """x [H, W, c], w [h, w, c, m] -> [*made, m], with so many zeros before x, as needed behind.
+    """x [H, W, c], w [h, w, c, m] -> [*made, m]; `before` zeros before x, as many as needed after.
 
-    With few channels neighbours in a row are computed together, as more channels of one wider
-    window: what both see is read once.
+    With few channels, neighbours in a row are computed together, as channels of one wider window:
+    their shared inputs are read once.
     """
     (a, a_unit), (b, b_unit) = scaled_halves(x), scaled_halves(w)
     m = w.shape[-1]
@@ -220,14 +227,14 @@ def correlate(x: jax.Array, w: jax.Array, before, made, tuning: Tuning) -> jax.A
 
 
 def _widened(w, together):
-    """[h, w, c, m] -> [h, w + together - 1, c, together m]: windows of neighbours, side by side."""
+    """[h, w, c, m] -> [h, w + together - 1, c, together m]: windows of neighbours, concatenated."""
     edges = [(i, together - 1 - i) for i in range(together)]
     windows = [jnp.pad(w, [(0, 0), edge, (0, 0), (0, 0)]) for edge in edges]
     return jnp.concatenate(windows, axis=-1)
 
 
 def _images(geometry, tuning):
-    """The correlation of images [B, H, W, c]; vmap makes them more, so that tiles stay full."""
+    """The correlation of images [B, H, W, c]; vmap adds images to the batch, so tiles stay full."""
 
     def plain(x_high, x_low, w_high, w_low):
         n, c, m = len(x_high), x_high.shape[-1], w_high.shape[-1]
@@ -245,7 +252,7 @@ def _images(geometry, tuning):
 
     @call.def_vmap
     def several(size, is_batched, *halves):
-        if is_batched != [True, True, False, False]:  # networks, too: one more axis of the grid
+        if is_batched != [True, True, False, False]:  # weights are batched, too: one more grid axis
             in_axes = [0 if batched else None for batched in is_batched]
             return jax.vmap(plain, in_axes)(*halves), True
         images = [h.reshape(-1, *h.shape[2:]) for h in halves[:2]]
@@ -256,7 +263,7 @@ def _images(geometry, tuning):
 
 
 def _correlation(x_high, x_low, w_high, w_low, y_ref, *, geometry, launch):
-    """A tile of positions: one place of the window after the other, some channels at a time."""
+    """A tile of positions: a loop over places of the window and chunks of channels."""
     (rows, m), n = y_ref.shape, launch.read
     (height, width), window_width = geometry.made, geometry.window[1]
     chunks, width = x_high.shape[1] // n, width // geometry.together
@@ -281,7 +288,7 @@ def _correlation(x_high, x_low, w_high, w_low, y_ref, *, geometry, launch):
 
 
 def _seen(y, x, inside, i, j, geometry):
-    """Row of the image that positions see at place i, j of the window, and whether it exists."""
+    """Row of the image at place i, j of each position's window, and whether it exists."""
     (height, width), (top, left) = geometry.read, geometry.before
     y, x = y + (i - top), x + (j - left)
     inside = inside & (y >= 0) & (y < height) & (x >= 0) & (x < width)
@@ -303,12 +310,12 @@ def weight_jacobian(a: jax.Array, d: jax.Array, window, before, tuning: Tuning) 
     shape = [ShapeDtypeStruct((n_taps, c, m), jnp.bfloat16)] * 2
     units = jnp.stack([a_unit, d_unit])
     name, grid, launch = f"weights_{c}_{m}", (n_taps // taps,), tuning.weights
-    found = _call(name, body, (units, *arguments), grid, shape, launch, tuning.interpret)
-    return Halves(*found)
+    jacobians = _call(name, body, (units, *arguments), grid, shape, launch, tuning.interpret)
+    return Halves(*jacobians)
 
 
 def _weights(units, a_high, a_low, d_high, d_low, high, low, *, geometry, taps, launch):
-    """Some places of the window: what each saw times d, over all positions."""
+    """For some places of the window: the inputs there times d, summed over all positions."""
     c, m, (rows, columns) = a_high.shape[1], d_high.shape[1], geometry.made
     first = pl.program_id(0) * taps
 
@@ -336,7 +343,7 @@ def _weights(units, a_high, a_low, d_high, d_low, high, low, *, geometry, taps, 
 
 
 def product(a: Halves, b: Halves, tuning: Tuning) -> jax.Array:
-    """a b^T of [n1, k] and [n2, k]; where b is a, from the upper triangle."""
+    """a b^T of [n1, k] and [n2, k]; if b is a, from the upper triangle."""
     (n1, length), n2, launch = a.high.shape, len(b.high), tuning.contraction
     places = [pl.cdiv(n, launch.tile) for n in (n1, n2)]
     pairs = np.argwhere(np.triu(np.ones(places)) if b is a else np.ones(places)).astype(np.int32)
@@ -348,18 +355,18 @@ def product(a: Halves, b: Halves, tuning: Tuning) -> jax.Array:
     total = jnp.sum(parts, axis=0)
     if b is not a:
         return total
-    # Products of two lows are left out; here alone they add up.
+    # Products of two lows are omitted; only on the diagonal do they add up, so they are added here.
     squares = jnp.sum(jnp.square(a.low.astype(FLOAT)), axis=1)
     return jnp.where(jnp.tri(n1, dtype=bool).T, total, total.T) + jnp.diag(squares)
 
 
 def _contraction(down, across, a_high, a_low, b_high, b_low, out, *, tuning):
-    """Two tiles of rows, some columns: parts of them summed by a matrix unit, then added."""
+    """Two tiles of rows, `span` columns: a matrix unit sums parts, which are then added."""
     launch = tuning.contraction
     tile, n, part = launch.tile, launch.read, pl.program_id(1)
     starts = [ref[pl.program_id(0)] * tile for ref in (down, across)]
     rows = [start + lax.iota(jnp.int32, tile) for start in starts]
-    # Rows beyond the last are not stored: what is read there does not matter.
+    # Rows beyond the last are not stored, so the values read there do not matter.
     near = [jnp.minimum(row, ref.shape[0] - 1) for row, ref in zip(rows, (a_high, b_high))]
     steps = tuning.longest // n
     zero = jnp.zeros((tile, tile), FLOAT)

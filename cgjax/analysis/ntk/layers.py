@@ -1,13 +1,13 @@
-"""Layers of any f(params, x), found in its trace: what the structured NTK needs to know.
+"""Detects the layers of any f(params, x) in its trace, for the structured NTK.
 
 In a layer y = a W + b, dense or convolutional, the Jacobian of one output with respect to W is
-sum_p a_p d_p^T over the positions p, with a_p [fan_in] what enters the layer and d_p [width] the
-cotangent of y. So dense layers (one position) need no Jacobian: their share of the kernel is
-(a . a')(d . d'), the bias adding 1 to a . a'; and layers with positions get theirs from one matrix
-product (below), where a per-sample convolution gradient would be slow. Nothing has to be
-declared: a weight counts as a layer's when the trace uses it once, in a matrix product or an
-ungrouped convolution, after nothing but reshapes, transposes, casts and products with scalars.
-Every other parameter keeps its plain Jacobian, so the kernel is right for any f.
+sum_p a_p d_p^T over the positions p. Here a_p [fan_in] is the input of the layer and d_p [width] is
+the cotangent of y. So dense layers (one position) need no Jacobian: their share of the kernel is
+(a . a')(d . d'), and the bias adds 1 to a . a'. For layers with positions, one matrix product gives
+the Jacobian (below), because a per-sample convolution gradient is slow. Nothing has to be declared:
+a weight belongs to a layer if the trace uses it once, in a matrix product or an ungrouped
+convolution, and only reshapes, transposes, casts and products with scalars come before.
+Every other parameter keeps its plain Jacobian, so the kernel is correct for any f.
 """
 
 import collections
@@ -52,7 +52,7 @@ class Layer(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """f at one sample, taken apart."""
+    """The steps and layers of f at one sample."""
 
     steps: list
     leaves: list  # numbers of the parameter leaves
@@ -69,10 +69,10 @@ class _Known(NamedTuple):
 
 
 class _Alias(NamedTuple):
-    """A value that holds one leaf's entries, perhaps reordered, scaled, repeated along axes."""
+    """A value that holds one leaf's entries, possibly reordered, scaled or repeated along axes."""
 
     leaf: int
-    own: tuple  # per axis: whether it runs over entries of the leaf, or repeats them
+    varies: tuple  # per axis: True if it runs over entries of the leaf, False if it repeats them
     scale: tuple
 
 
@@ -80,14 +80,14 @@ def single(f: Callable, params, x) -> jax.Array:
     """f at one sample without its batch axis: [outputs]."""
     out = f(params, jax.tree.map(lambda a: a[None], x))
     if not hasattr(out, "shape") or out.ndim < 1 or len(out) != 1:
-        raise ValueError("f(params, x) has to map x [n, ...] to one array [n, outputs]")
+        raise ValueError("f(params, x) must map x [n, ...] to one array [n, outputs]")
     if not is_float(out):
-        raise ValueError(f"f(params, x) has to give real outputs, floating point, not {out.dtype}")
+        raise ValueError(f"f(params, x) must return real floating-point outputs, not {out.dtype}")
     return out.reshape(-1)
 
 
 def trace(f: Callable, params, x) -> Trace:
-    """Takes f apart at the shapes of params and of one sample x."""
+    """Splits f into steps and layers, at the shapes of params and of one sample x."""
     leaves, tree = jax.tree.flatten(params)
     flat_x, tree_x = jax.tree.flatten(x)
 
@@ -99,13 +99,13 @@ def trace(f: Callable, params, x) -> Trace:
     numbers = [next(number) for _ in closed.jaxpr.invars]
     steps = []
     outputs = _flatten(closed.jaxpr, closed.consts, numbers, number, steps)
-    own = numbers[: len(leaves)]
-    layers = _layers(steps, dict(zip(own, leaves)), outputs)
-    caught = {leaf for layer in layers for leaf in (layer.weight, layer.bias)}
-    rest = tuple(i for i, leaf in enumerate(leaves) if i not in caught and is_float(leaf))
+    leaf_numbers = numbers[: len(leaves)]
+    layers = _layers(steps, dict(zip(leaf_numbers, leaves)), outputs)
+    in_layers = {leaf for layer in layers for leaf in (layer.weight, layer.bias)}
+    rest = tuple(i for i, leaf in enumerate(leaves) if i not in in_layers and is_float(leaf))
     n_outputs, flops = closed.out_avals[0].size, _flops(closed.jaxpr)
     inputs = numbers[len(leaves) :]
-    return Trace(steps, own, inputs, outputs, tuple(layers), rest, n_outputs, flops)
+    return Trace(steps, leaf_numbers, inputs, outputs, tuple(layers), rest, n_outputs, flops)
 
 
 def _flatten(jaxpr, consts, arguments, number, steps):
@@ -131,14 +131,14 @@ def _flatten(jaxpr, consts, arguments, number, steps):
 
 def _evaluator(eqn, debug_info):
     """One equation as a function from its operands to a dictionary: result's place -> value."""
-    places = {}  # of each variable among the operands: one may occur twice
+    places = {}  # of each variable among the operands; a variable may occur twice
     for place, atom in enumerate(eqn.invars):
         if not isinstance(atom, Literal):
             places.setdefault(atom, place)
-    kept = {i: var for i, var in enumerate(eqn.outvars) if not isinstance(var, DropVar)}
-    jaxpr = Jaxpr((), list(places), list(kept.values()), [eqn], eqn.effects, debug_info)
+    results = {i: var for i, var in enumerate(eqn.outvars) if not isinstance(var, DropVar)}
+    jaxpr = Jaxpr((), list(places), list(results.values()), [eqn], eqn.effects, debug_info)
     function = jaxpr_as_fun(ClosedJaxpr(jaxpr, ()))
-    return lambda operands: dict(zip(kept, function(*(operands[i] for i in places.values()))))
+    return lambda operands: dict(zip(results, function(*(operands[i] for i in places.values()))))
 
 
 def _flops(jaxpr) -> int:
@@ -162,19 +162,19 @@ def _flops(jaxpr) -> int:
 
 
 def is_float(leaf) -> bool:
-    """Whether a leaf can be differentiated; counters and the like cannot."""
+    """Whether a leaf can be differentiated; counters, for example, cannot."""
     return jnp.issubdtype(dtype(leaf), jnp.floating)
 
 
 def dtype(leaf):
-    """That of an array, a number or a key, for which `jnp.result_type` has no answer."""
-    found = getattr(leaf, "dtype", None)
-    is_key = found is not None and jnp.issubdtype(found, jax.dtypes.extended)
-    return found if is_key else jnp.result_type(leaf)
+    """The dtype of an array, a number or a PRNG key; `jnp.result_type` fails for keys."""
+    leaf_dtype = getattr(leaf, "dtype", None)
+    is_key = leaf_dtype is not None and jnp.issubdtype(leaf_dtype, jax.dtypes.extended)
+    return leaf_dtype if is_key else jnp.result_type(leaf)
 
 
 def shape(aval) -> tuple:
-    return getattr(aval, "shape", ())  # a token has none
+    return getattr(aval, "shape", ())  # a token has no shape
 
 
 def _numbers(step):
@@ -193,31 +193,31 @@ def _layers(steps, leaves, outputs):
         shapes[n] = leaf.shape
         if is_float(leaf):
             aliases[n] = _Alias(i, (True,) * len(leaf.shape), ())
-    found, made = [], {}  # made: the result's number -> its place in found
+    layers, made = [], {}  # made: the result's number -> its place in layers
     for index, step in enumerate(steps):
         shapes.update(zip(step.results, map(shape, step.avals)))
-        seen = [
+        operand_aliases = [
             aliases.get(n) if isinstance(n, int) and uses[n] == 1 else None for n in step.operands
         ]
-        if not any(seen):
+        if not any(operand_aliases):
             continue
-        if layer := _layer(index, step, seen, shapes):
-            made[step.results[0]] = len(found)
-            found.append(layer)
+        if layer := _layer(index, step, operand_aliases, shapes):
+            made[step.results[0]] = len(layers)
+            layers.append(layer)
         elif step.name == "add":
-            _take_bias(step, seen, shapes, uses, found, made)
-        elif alias := _passed_on(step, seen, shapes):
+            _take_bias(step, operand_aliases, shapes, uses, layers, made)
+        elif alias := _passed_on(step, operand_aliases, shapes):
             aliases[step.results[0]] = alias
-    return found
+    return layers
 
 
-def _layer(index, step, seen, shapes):
+def _layer(index, step, operand_aliases, shapes):
     """The layer that this step computes, if it is one."""
     y, window = shapes[step.results[0]], ()
     if step.name == "dot_general":
         contracted, batch = step.params["dimension_numbers"]
-        side = 1 if seen[1] and all(seen[1].own) else 0
-        if any(batch) or not (seen[side] and all(seen[side].own)):
+        side = 1 if operand_aliases[1] and all(operand_aliases[1].varies) else 0
+        if any(batch) or not (operand_aliases[side] and all(operand_aliases[side].varies)):
             return None
         weight = shapes[step.operands[side]]
         fan_in = math.prod(weight[i] for i in contracted[side])
@@ -228,7 +228,11 @@ def _layer(index, step, seen, shapes):
         batch, channel, *space = _numbers(step).out_spec
         ordered = sorted([batch, *space]) == [batch, *space]
         side = 1
-        if groups != (1, 1) or not ordered or not (seen[1] and all(seen[1].own)):
+        if (
+            groups != (1, 1)
+            or not ordered
+            or not (operand_aliases[1] and all(operand_aliases[1].varies))
+        ):
             return None
         channels = (channel,)
         kernel = shapes[step.operands[1]]
@@ -237,32 +241,36 @@ def _layer(index, step, seen, shapes):
     else:
         return None
     width = math.prod(y[i] for i in channels)
-    alias, positions = seen[side], math.prod(y) // max(width, 1)
+    alias, positions = operand_aliases[side], math.prod(y) // max(width, 1)
     return Layer(
         index, side, alias.leaf, None, alias.scale, (), channels, positions, fan_in, width, window
     )
 
 
-def _take_bias(step, seen, shapes, uses, found, made):
-    """Gives a layer its bias when this sum adds one leaf along the layer's width."""
-    for y, alias, n in zip(step.operands, seen[::-1], step.operands[::-1]):
-        layer = found[made[y]] if isinstance(y, int) and y in made and uses[y] == 1 else None
+def _take_bias(step, operand_aliases, shapes, uses, layers, made):
+    """Sets the bias of a layer if this sum adds one leaf along the layer's width."""
+    for y, alias, n in zip(step.operands, operand_aliases[::-1], step.operands[::-1]):
+        layer = layers[made[y]] if isinstance(y, int) and y in made and uses[y] == 1 else None
         if not layer or not alias or layer.bias is not None or shapes[step.results[0]] != shapes[y]:
             continue
-        runs = [i for i, (own, size) in enumerate(zip(alias.own, shapes[n])) if own and size > 1]
+        runs = [
+            i
+            for i, (varies, size) in enumerate(zip(alias.varies, shapes[n]))
+            if varies and size > 1
+        ]
         along = set(runs) <= set(layer.channels)
         if along and math.prod(shapes[n][i] for i in runs) == layer.width:
-            found[made[y]] = layer._replace(bias=alias.leaf, bias_scale=alias.scale)
+            layers[made[y]] = layer._replace(bias=alias.leaf, bias_scale=alias.scale)
             return
 
 
-def _passed_on(step, seen, shapes):
-    """The alias of this step's result, where it only moves, casts or scales a leaf's entries."""
+def _passed_on(step, operand_aliases, shapes):
+    """The alias of this step's result, if the step only moves, casts or scales a leaf's entries."""
     name, out = step.name, shapes[step.results[0]]
-    alias = next(filter(None, seen))
-    moved = alias._replace(own=(True,) * len(out))
+    alias = next(filter(None, operand_aliases))
+    moved = alias._replace(varies=(True,) * len(out))
     if name in ("mul", "div"):
-        place = seen.index(alias)
+        place = operand_aliases.index(alias)
         other = step.operands[1 - place]
         size = math.prod(shapes[other]) if isinstance(other, int) else jnp.size(other.value)
         if size == 1 and out == shapes[step.operands[place]]:
@@ -271,12 +279,12 @@ def _passed_on(step, seen, shapes):
     elif name == "convert_element_type":
         if jnp.issubdtype(step.params["new_dtype"], jnp.floating):
             return alias
-    elif name in ("reshape", "transpose", "squeeze") and all(alias.own):
+    elif name in ("reshape", "transpose", "squeeze") and all(alias.varies):
         return moved
-    elif name == "broadcast_in_dim" and all(alias.own):
+    elif name == "broadcast_in_dim" and all(alias.varies):
         before, axes = shapes[step.operands[0]], step.params["broadcast_dimensions"]
-        kept = [axis for axis, size in zip(axes, before) if size == out[axis]]
-        return alias._replace(own=tuple(i in kept or out[i] == 1 for i in range(len(out))))
+        varying = [axis for axis, size in zip(axes, before) if size == out[axis]]
+        return alias._replace(varies=tuple(i in varying or out[i] == 1 for i in range(len(out))))
     return None
 
 
@@ -284,7 +292,7 @@ def _passed_on(step, seen, shapes):
 
 
 class Entered(NamedTuple):
-    """What a layer's product meets beside its weight."""
+    """The input of a layer's product, and the scales of its weight and bias."""
 
     value: jax.Array  # the other operand
     weight_scale: Any  # factors of weight and bias
@@ -292,33 +300,33 @@ class Entered(NamedTuple):
 
 
 def run(
-    found: Trace, leaves: list, x, nudges: list, how: Passes = ONE_PASS
+    traced: Trace, leaves: list, x, nudges: list, how: Passes = ONE_PASS
 ) -> tuple[jax.Array, list]:
-    """f at one sample, `nudges[i]` added to the i-th layer's y: outputs [o], what enters each."""
-    if len(leaves) != len(found.leaves):
-        raise ValueError(f"leaves are {len(found.leaves)} as in the trace, got {len(leaves)}")
-    shapes = [found.steps[layer.step].avals[0].shape for layer in found.layers]
+    """f at one sample, `nudges[i]` added to the i-th layer's y: outputs [o], inputs of layers."""
+    if len(leaves) != len(traced.leaves):
+        raise ValueError(f"the trace has {len(traced.leaves)} leaves, got {len(leaves)}")
+    shapes = [traced.steps[layer.step].avals[0].shape for layer in traced.layers]
     if [jnp.shape(nudge) for nudge in nudges] != shapes:
-        raise ValueError(f"nudges have the shapes of the layers' y, {shapes}: see no_nudges")
-    env = dict(zip(found.leaves, leaves)) | dict(zip(found.inputs, jax.tree.leaves(x)))
+        raise ValueError(f"nudges need the shapes of the layers' y, {shapes}: see no_nudges")
+    env = dict(zip(traced.leaves, leaves)) | dict(zip(traced.inputs, jax.tree.leaves(x)))
 
     def read(atom):
         return atom.value if isinstance(atom, _Known) else env[atom]
 
-    places = {layer.step: i for i, layer in enumerate(found.layers)}
-    for index, step in enumerate(found.steps):
+    places = {layer.step: i for i, layer in enumerate(traced.layers)}
+    for index, step in enumerate(traced.steps):
         operands = [read(atom) for atom in step.operands]
         results = _evaluated(step, operands, how if index in places else ONE_PASS)
         if index in places:
             results[0] += nudges[places[index]]
         env.update((step.results[i], value) for i, value in results.items())
-    return read(found.outputs[0]), [_entered(found, layer, read) for layer in found.layers]
+    return read(traced.outputs[0]), [_entered(traced, layer, read) for layer in traced.layers]
 
 
 def _evaluated(step, operands, how):
     dtypes = {dtype(value) for value in (*operands, *step.avals)}
     if how.loops and step.name == "dot_general" and len(dtypes) == 1:
-        contracted, _ = step.params["dimension_numbers"]  # a layer's has no batch
+        contracted, _ = step.params["dimension_numbers"]  # a layer's product has no batch axes
         return {0: in_loops(*operands, contracted)}
     if how.kernels and step.name == "conv_general_dilated":
         x, w = operands
@@ -328,8 +336,8 @@ def _evaluated(step, operands, how):
     return step.evaluate(operands)
 
 
-def _entered(found, layer, read):
-    value = read(found.steps[layer.step].operands[1 - layer.side])
+def _entered(traced, layer, read):
+    value = read(traced.steps[layer.step].operands[1 - layer.side])
     bias_scale = None if layer.bias is None else _scale(layer.bias_scale, read)
     return Entered(value, _scale(layer.weight_scale, read), bias_scale)
 
@@ -342,27 +350,27 @@ def _scale(scalars, read):
     return scale
 
 
-def no_nudges(found: Trace) -> list:
+def no_nudges(traced: Trace) -> list:
     """Zeros of the shape of each layer's y."""
-    avals = [found.steps[layer.step].avals[0] for layer in found.layers]
+    avals = [traced.steps[layer.step].avals[0] for layer in traced.layers]
     return [jnp.zeros(aval.shape, aval.dtype) for aval in avals]
 
 
 # --- jacobians of layers with positions, as one matrix product for each sample --------------------
-# The Jacobian of a convolution's weight is sum_p a_p d_p^T over positions p, a_p being the window's
-# content there. Writing out every window's content repeats each input as often as the window has
-# places, 25 times for 5 x 5. The place along the first axis may also be counted on the other side:
+# The Jacobian of a convolution's weight is sum_p a_p d_p^T over positions p, where a_p is the
+# content of the window at p. Storing the content of every window repeats each input once per place
+# of the window: 25 times for 5 x 5. The shift along the first axis can be moved to the other side:
 #
 #     sum_y a[y + i, (j, c)] d[y, m]  =  sum_z a[z, (j, c)] d[z - i, m]
 #
-# so that a is repeated for the places j of the other axes alone, and d for those of the first: 5
-# times each, and the product is closer to a square.
+# Then a is repeated only for the places j of the other axes, and d for those of the first: 5 times
+# each, and the matrix product is closer to a square.
 
 
 def jacobian(step: Step, layer: Layer, entered: Entered, d: jax.Array, how: Passes):
     """The weight's Jacobian [o, ...] of a layer with positions, as an array or as its `Halves`.
 
-    d: as in `sides`; in both cases entries come in an order of their own.
+    d: as in `sides`. The order of the entries is not that of the weight.
     """
     is_kernel = how.kernels and step.name == "conv_general_dilated"
     if is_kernel and kernels.supports(step.params, entered.value, layer.width):
@@ -370,18 +378,18 @@ def jacobian(step: Step, layer: Layer, entered: Entered, d: jax.Array, how: Pass
         a = kernels.image(entered.value, numbers.lhs_spec) * entered.weight_scale
         before = tuple(low for low, _ in step.params["padding"])
 
-        def one(d):
+        def weight_jacobian(d):
             d = kernels.image(d, numbers.out_spec)
             return kernels.weight_jacobian(a, d, layer.window, before, how.kernels)
 
-        return jax.vmap(one)(d)
+        return jax.vmap(weight_jacobian)(d)
     return products.outer(*sides(step, layer, entered, d), how)
 
 
 def sides(step: Step, layer: Layer, entered: Entered, d: jax.Array) -> tuple:
     """a [p, k] and d [o, p, m], whose sum over p of outer products is the weight's Jacobian.
 
-    d: cotangents of y, [o, *y]. The Jacobian's entries come in an order of their own.
+    d: cotangents of y, [o, *y]. The order of the Jacobian's entries is not that of the weight.
     """
     d = cotangent(layer, d)
     if step.name == "conv_general_dilated":
@@ -398,13 +406,13 @@ def cotangent(layer: Layer, d: jax.Array) -> jax.Array:
     """Cotangents of y [o, *y] as [o, positions, width]."""
     channels = tuple(axis + 1 for axis in layer.channels)
     if math.prod(d.shape[axis] for axis in channels) != layer.width:
-        raise ValueError(f"d is [o, *y] with width {layer.width} on axes {channels}: {d.shape}")
+        raise ValueError(f"d needs [o, *y], width {layer.width} on axes {channels}; got {d.shape}")
     rest = tuple(axis for axis in range(1, d.ndim) if axis not in channels)
     return d.transpose(0, *rest, *channels).reshape(len(d), layer.positions, layer.width)
 
 
 def _windows(a, d, layer, step):
-    """Both sides of a convolution, one of them written out for each axis of the window."""
+    """Both sides of a convolution; for each axis of the window, one of them is repeated."""
     params, numbers = step.params, step.params["dimension_numbers"]
     a = a.transpose(numbers.lhs_spec[0], *numbers.lhs_spec[2:], numbers.lhs_spec[1])
     inside = [dilation - 1 for dilation in params["lhs_dilation"]]
@@ -412,8 +420,8 @@ def _windows(a, d, layer, step):
     a = jax.lax.pad(a, jnp.zeros((), a.dtype), [(0, 0, 0), *edges, (0, 0, 0)])
     rows = step.avals[0].shape[numbers.out_spec[2]]
     steps = list(zip(layer.window, params["rhs_dilation"], params["window_strides"]))
-    can = len(a) == 1 and layer.positions > 1 and steps[0][2] == 1
-    shared = can and _is_less(layer, rows, a.shape[1], len(d))
+    is_possible = len(a) == 1 and layer.positions > 1 and steps[0][2] == 1
+    shared = is_possible and _is_less(layer, rows, a.shape[1], len(d))
     for axis, (size, spread, stride) in enumerate(steps, start=1):
         if axis > 1 or not shared:
             a = _seen(a, axis, size, spread, stride)
@@ -423,16 +431,16 @@ def _windows(a, d, layer, step):
 
 
 def _is_less(layer, rows, padded_rows, n_outputs):
-    """Whether fewer values are written out when d takes the first axis of the window."""
+    """Whether fewer values are stored if d is repeated for the first axis of the window."""
     size = layer.window[0]
     alone = rows * (layer.fan_in + n_outputs * layer.width)
     return padded_rows * (layer.fan_in / size + n_outputs * layer.width * size) < alone
 
 
 def _seen(a, axis, size, spread, stride):
-    """What each position along one axis sees, side by side on the last axis.
+    """The inputs that each position along one axis sees, concatenated on the last axis.
 
-    Slices, rather than a convolution with an identity: only memory moves, and little is compiled.
+    Slices only move memory and compile fast; a convolution with an identity would not.
     """
     reach = (size - 1) * spread
     starts = range(0, reach + 1, spread)

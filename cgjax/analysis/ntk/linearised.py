@@ -1,9 +1,9 @@
-"""A network linearised at its parameters and trained to the end, without its tangent kernel.
+"""A network linearised at its parameters and trained to convergence, without its tangent kernel.
 
-f0 + Theta(x_test, x_train) v with Theta(x_train, x_train) v = y - f0. For images the kernel of all
-outputs has (n outputs)^2 entries, far too many; conjugate gradients only ask for its products with
-vectors (`ntk.kernel_vector_product`), one for each iteration, at about the cost of one step of
-training on all inputs.
+The predictions are f0 + Theta(x_test, x_train) v with Theta(x_train, x_train) v = y - f0. For
+images the kernel of all outputs has (n outputs)^2 entries, far too many. Conjugate gradients only
+need its products with vectors (`ntk.kernel_vector_product`): one per iteration, at about the cost
+of one step of training on all inputs.
 """
 
 import functools
@@ -24,13 +24,13 @@ _dot = functools.partial(jnp.vdot, precision="highest")
 
 
 class LinearisedFit(NamedTuple):
-    """What the linearised network predicts, and how far it was trained."""
+    """The predictions of the linearised network, and the state of its training."""
 
     predictions: jax.Array  # [n_test, outputs]
     dual: jax.Array  # [n, outputs], the v above
     residual: float  # |y - f| / |y - f0| on the training points, of f itself
     n_iterations: int
-    converged: bool  # whether the residual came down to the tolerance
+    converged: bool  # whether the residual reached the tolerance
 
 
 def linearised_fit(
@@ -46,10 +46,10 @@ def linearised_fit(
 ) -> LinearisedFit:
     """f linearised at params and fitted to y_train [n, outputs] by conjugate gradients.
 
-    f(params, x): [n, ...] -> [n, outputs], outputs of any shape. Stops when the residual is
-    `tolerance` times the first, after `most_iterations`, or where nothing more can be learned;
-    stopping early leaves out the directions that training would learn last. batch: inputs at a
-    time, as in `ntk.kernel_vector_product`. Everything works in the dtype of params.
+    f(params, x): [n, ...] -> [n, outputs], outputs of any shape. Stops if the residual is
+    `tolerance` times the first, after `most_iterations`, or if rounding hides further progress.
+    An early stop omits the directions that training learns last. batch: inputs at a time, as in
+    `ntk.kernel_vector_product`. All results have the dtype of params.
     """
     checks.finite_leaves(params=params, x_train=x_train, x_test=x_test)
     checks.finite(y_train=y_train)
@@ -64,10 +64,10 @@ def linearised_fit(
         raise ValueError(f"y_train is {np.shape(y_train)}, but f gives {out.shape}")
     y = jnp.asarray(y_train, out.dtype).reshape(flat)
     stop = (tolerance, most_iterations)
-    found = _fitted(f, params, x_train, y, x_test, stop, batch, precision)
-    dual, predictions, residual, n = found
+    result = _fitted(f, params, x_train, y, x_test, stop, batch, precision)
+    dual, predictions, residual, n = result
     residual = float(residual)
-    # The recursion's residual, by which it stops, drifts from the true one by rounding.
+    # The recursion stops by its own residual, which rounding moves away from the true one.
     return LinearisedFit(predictions, dual, residual, int(n), residual <= 1.1 * tolerance)
 
 
@@ -78,22 +78,22 @@ def _fitted(f, params, x_train, y, x_test, stop, batch, precision):
         return kernel_vector_product(f, params, x1, x2, v, batch, precision)
 
     def outputs(x):
-        found = f(params, x)
-        return found.reshape(len(found), -1)
+        out = f(params, x)
+        return out.reshape(len(out), -1)
 
     target = y - outputs(x_train)
     dual, n = _conjugate_gradients(product, target, *stop)
     first = jnp.linalg.norm(target)
-    left = jnp.linalg.norm(target - product(dual)) / jnp.where(first > 0, first, 1)
-    return dual, outputs(x_test) + product(dual, x_test), left, n
+    relative_residual = jnp.linalg.norm(target - product(dual)) / jnp.where(first > 0, first, 1)
+    return dual, outputs(x_test) + product(dual, x_test), relative_residual, n
 
 
 def _conjugate_gradients(product, target, tolerance, most_iterations):
-    """v that brings product(v) nearest to target, and the iterations it took.
+    """The v for which product(v) is nearest to target, and the number of iterations.
 
-    With K = JJ' these are conjugate gradients on |Ju - target|^2, u = J'v, one product for each:
-    the residual never grows, and a target that K does not reach gets least squares. Conjugate
-    gradients on K v = target would do neither.
+    With K = JJ' these are conjugate gradients on |Ju - target|^2, u = J'v, one product each. The
+    residual never grows, and a target outside the range of K gets its least-squares solution.
+    Conjugate gradients on K v = target have neither property.
     """
     goal = tolerance**2 * _dot(target, target)
 
@@ -107,12 +107,12 @@ def _conjugate_gradients(product, target, tolerance, most_iterations):
         v, residual = v + length * direction, residual - length * moved
         pulled = product(residual)
         new = _dot(residual, pulled)
-        share = new / slope
-        return v, residual, residual + share * direction, pulled + share * moved, new, n + 1
+        momentum = new / slope
+        return v, residual, residual + momentum * direction, pulled + momentum * moved, new, n + 1
 
     moved = product(target)
     slope = _dot(target, moved)
-    # |J' residual|^2 as rounding leaves it: nothing more can be learned.
+    # The size of |J' residual|^2 after rounding: below it, no further progress is possible.
     least = (10 * jnp.finfo(target.dtype).eps) ** 2 * slope
     start = (jnp.zeros_like(target), target, target, moved, slope, 0)
     v, *_, n = jax.lax.while_loop(going_on, step, start)

@@ -1,4 +1,4 @@
-"""What an empirical NTK will cost, and how to compute it: algorithm, tiles, devices."""
+"""Plans the computation of an empirical NTK: cost, algorithm, tiles, devices."""
 
 import functools
 import math
@@ -17,15 +17,16 @@ from cgjax.core.logging import say
 FORMS = ("full", "per_output", "trace", "mean_trace", "mean_output")
 ALGORITHMS = ("structured", "jacobian", "vector")
 
-_WORTH_SPLITTING = 2e9  # below, several devices or several tiles cost more than they save
-_SMALL = 64 * 2**20  # bytes that every machine has
-_WORTH_PASSES = 2e10  # below, several passes over little data take longer than one
-_WORTH_CALLS = 2e4  # below, a CPU spends more time on calls of products than in them
-# Operations in a second, seconds of one more step of a program, bytes of Jacobians in a second.
-# Fitted to small kernels on two cores; on a GPU estimated, the last so that a ConvNet goes layer by
-# layer with 4 samples: on an H200 0.49 ms, and 0.69 by whole Jacobians.
+_WORTH_SPLITTING = 2e9  # operations; below, several devices or tiles cost more than they save
+_SMALL = 64 * 2**20  # bytes that every machine is assumed to have free
+_WORTH_PASSES = 2e10  # operations; below, several passes over little data take longer than one
+_WORTH_CALLS = 2e4  # operations; below, calling a matrix product costs a CPU more than computing it
+# Operations per second, seconds per step of a program, bytes of Jacobians per second. The values
+# for the CPU are fitted to small kernels on two cores; those for the GPU are estimates. The last is
+# chosen such that a ConvNet with 4 samples is computed layer by layer: on an H200 that takes
+# 0.49 ms, and 0.69 ms by whole Jacobians.
 _SPEEDS = {"cpu": (5e10, 1e-8, math.inf), "gpu": (2e13, 5e-6, 5e11)}
-_BUSY_ROWS = 256  # samples times outputs of a tile that still keep a matrix product busy
+_BUSY_ROWS = 256  # samples times outputs of a tile: enough to keep a matrix product efficient
 _MAX_TILE = 2048
 SMALL_LEAF = 4096  # values: smaller leaves are contracted together
 
@@ -45,14 +46,14 @@ class Facts(NamedTuple):
 
 
 class How(NamedTuple):
-    """What a program of a kernel has to know."""
+    """The static options of a kernel's program."""
 
     form: str
     algorithm: str
-    directions: int  # how many NTK-vector products at once
+    directions: int  # number of NTK-vector products at once
     precision: str
     passes: Passes
-    chunk: int  # samples whose factors are computed at a time in a program of the whole; 0: all
+    chunk: int  # samples whose factors are computed at a time in a single program; 0: all
 
 
 class Plan(NamedTuple):
@@ -63,7 +64,7 @@ class Plan(NamedTuple):
     held: int  # tiles of x1 whose Jacobians, or factors of them, are alive at once
     n_devices: int
     is_whole: bool  # a single program on one device
-    flops: float  # in all
+    flops: float  # of the whole kernel
     peak: float  # bytes, on each device
     text: str  # the plan in one line
 
@@ -76,10 +77,10 @@ _TOLD = set()
 
 
 def tell(plan: Plan) -> None:
-    """Says the plan, where it was not said before."""
-    told = (plan.how.form, plan.algorithm, plan.tile, plan.n_devices, plan.flops)
-    if told not in _TOLD:
-        _TOLD.add(told)
+    """Prints the plan, once per form, algorithm, tile, number of devices and FLOPs."""
+    key = (plan.how.form, plan.algorithm, plan.tile, plan.n_devices, plan.flops)
+    if key not in _TOLD:
+        _TOLD.add(key)
         say(plan.text)
 
 
@@ -95,11 +96,11 @@ def plan(
     devices=None,
     precision: str = "highest",
 ) -> Plan:
-    """How `ntk.empirical` would go about these arguments; nothing is computed."""
+    """The plan of `ntk.empirical` for these arguments; the kernel is not computed."""
     insist = devices is not None
     devices = list(devices) if insist else jax.local_devices()
     if not devices:
-        raise ValueError("devices is empty: name one at least, or leave it out")
+        raise ValueError("devices is empty: name at least one device, or omit the argument")
     memory = available(devices) if memory is None else memory
     leaves, tree = jax.tree.flatten((params, x1, x2))
     inside = False
@@ -129,7 +130,7 @@ def _planned(
     precision,
     platform,
 ):
-    del x64  # part of the key alone: it decides what a dtype means
+    del x64  # only part of the cache key: it decides how dtypes are canonicalised
     structs = [
         jax.ShapeDtypeStruct(shape, layers.dtype(jax.ShapeDtypeStruct(shape, dtype)))
         for shape, dtype in avals
@@ -137,37 +138,37 @@ def _planned(
     params, x1, x2 = tree.unflatten(structs)
     n1, n2 = check_samples(x1=x1, x2=x2)
     sizes = facts(f, params, x1)
-    if inside:  # of someone's jit or vmap: one program, and no tiles
+    if inside:  # a jit or vmap of the caller: one program, without tiles
         tile = max(n1, n2 or 0)
     given = (sizes, n1, n2, form, algorithm, memory, n_devices, tile, insist)
     return choose(*given, precision, platform)
 
 
 def small(f: Callable, params, x1, x2, form, algorithm, precision) -> Plan | None:
-    """The plan of a kernel so small that no tiles, devices or free memory matter; else None."""
+    """The plan of a kernel that is small enough for one program on one device; else None."""
     devices = jax.local_devices()
     memory = max(_SMALL, available(devices) / 16)
     leaves, tree = jax.tree.flatten((params, x1, x2))
     avals = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
     key = (f, tree, avals, form, algorithm, memory, None, 1, False, False)
     plan = _planned(*key, jax.config.jax_enable_x64, precision, devices[0].platform)
-    is_little = plan.flops < _WORTH_SPLITTING or len(devices) == 1
-    return plan if plan.is_whole and plan.peak < memory and is_little else None
+    fits_one_device = plan.flops < _WORTH_SPLITTING or len(devices) == 1
+    return plan if plan.is_whole and plan.peak < memory and fits_one_device else None
 
 
 def check_samples(**given) -> list:
-    """The numbers of samples of trees with leaves [n, ...], of the same ranks; None of None."""
+    """The number of samples of each tree, leaves [n, ...], all of the same ranks; None for None."""
     lengths, ranks = [], set()
     for name, x in given.items():
         leaves = jax.tree.leaves(x)
         n = {leaf.shape[:1] for leaf in leaves}
         if leaves and (len(n) > 1 or () in n or (0,) in n):
-            raise ValueError(f"{name} has samples on its first axis, as many in each leaf")
+            raise ValueError(f"{name} needs samples on axis 0, the same number > 0 in each leaf")
         lengths.append(leaves[0].shape[0] if leaves else None)
         if leaves:
             ranks.add(tuple(len(leaf.shape) for leaf in leaves))
     if len(ranks) > 1:
-        raise ValueError(f"{' and '.join(given)} are alike, but have different numbers of axes")
+        raise ValueError(f"{' and '.join(given)} need leaves with the same numbers of axes")
     return lengths
 
 
@@ -176,35 +177,35 @@ def facts(f: Callable, params, x) -> Facts:
     check_samples(x=x)
     x = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), x)
     leaves = jax.tree.leaves(params)
-    found = layers.trace(f, params, x)
+    trace = layers.trace(f, params, x)
     sizes = [
         (layer.positions, layer.fan_in + (layer.bias is not None), layer.width)
-        for layer in found.layers
+        for layer in trace.layers
     ]
     floats = [a for a in leaves if layers.is_float(a)]
     if any(jnp.issubdtype(layers.dtype(a), jnp.complexfloating) for a in leaves):
-        raise ValueError("params holds a complex leaf: give its real and imaginary parts")
+        raise ValueError("params holds a complex leaf: pass its real and imaginary parts instead")
     if not floats:
         raise ValueError("params holds no floating-point leaf to differentiate")
-    values = [math.prod(layers.shape(aval)) for step in found.steps for aval in step.avals]
+    values = [math.prod(layers.shape(aval)) for step in trace.steps for aval in step.avals]
     return Facts(
-        outputs=found.n_outputs,
+        outputs=trace.n_outputs,
         params=sum(a.size for a in floats),
-        flops=found.flops,
+        flops=trace.flops,
         activations=sum(values),
         dense=tuple((k, m) for p, k, m in sizes if p == 1),
         spread=tuple(size for size in sizes if size[0] > 1),
-        rest=tuple(leaves[i].size for i in found.rest),
+        rest=tuple(leaves[i].size for i in trace.rest),
         itemsize=max(a.dtype.itemsize for a in floats),
         leaves=tuple(a.size for a in floats),
     )
 
 
 def available(devices) -> float:
-    """Bytes on each device that a kernel may use: half of what is free, roughly.
+    """Bytes on each device that a kernel may use: about half of the free memory.
 
-    Rounded down to one of four steps per doubling: were it exact, each call would plan anew, and
-    perhaps compile other tiles.
+    Rounded down to one of four steps per doubling: with the exact number, each call would make a
+    new plan, and might compile other tiles.
     """
     if not devices:
         raise ValueError("devices is empty")
@@ -233,12 +234,12 @@ def choose(
 ) -> Plan:
     """The cheapest algorithm whose tiles fit in memory; n2 None: the kernel is symmetric.
 
-    memory: bytes on each device. n_devices: how many may be used; little work uses one, unless
-    `insist`. platform: the devices' kind.
+    memory: bytes on each device. n_devices: the most devices to use; small kernels use one, unless
+    `insist`. platform: "cpu", "gpu" or "tpu".
     """
     for given, known in ((form, FORMS), (algorithm, ("auto", *ALGORITHMS))):
         if given not in known:
-            raise ValueError(f"no '{given}': use one of {', '.join(known)}")
+            raise ValueError(f"unknown '{given}': use one of {', '.join(known)}")
     counts = {"n1": n1, "n2": n2, "tile": tile, "n_devices": n_devices}
     for name, count in counts.items():
         if count is not None:
@@ -252,15 +253,19 @@ def choose(
 
 
 def _seconds(plan, sizes, n1, n2, platform):
-    """About how long a plan takes: operations; for small kernels steps, and what is kept."""
+    """Estimated seconds of a plan: operations, steps of the program, bytes of factors."""
     steps = {
         "structured": 2 * len(sizes.dense) + 3 * len(sizes.spread),
         "jacobian": sum(size > SMALL_LEAF for size in sizes.leaves),
         "vector": (n2 or n1) * _outputs(sizes, plan.how.form) / max(1, plan.how.directions),
     }[plan.algorithm]
-    kept = _costs(sizes, plan.how.form, plan.algorithm)[2] * sizes.itemsize * (n1 + (n2 or 0))
-    operations, step, moved = _SPEEDS.get(platform, _SPEEDS["gpu"])
-    return plan.flops / operations + steps * step + kept / moved
+    factor_bytes = (
+        _costs(sizes, plan.how.form, plan.algorithm)[2] * sizes.itemsize * (n1 + (n2 or 0))
+    )
+    flops_per_second, seconds_per_step, bytes_per_second = _SPEEDS.get(platform, _SPEEDS["gpu"])
+    return (
+        plan.flops / flops_per_second + steps * seconds_per_step + factor_bytes / bytes_per_second
+    )
 
 
 def _plan(sizes, n1, n2, how, memory, n_devices, tile, insist, platform):
@@ -269,17 +274,19 @@ def _plan(sizes, n1, n2, how, memory, n_devices, tile, insist, platform):
     rows = n1 if n2 is None else max(n1, n2)
     pairs = n1 * n1 / 2 if n2 is None else n1 * n2
     flops = per_sample * (n1 + (n2 or 0)) + per_pair * pairs
-    several = passes(how.precision, platform) if flops > _WORTH_PASSES else ONE_PASS
-    how = how._replace(passes=several._replace(loops=platform == "cpu" and flops < _WORTH_CALLS))
+    several_passes = passes(how.precision, platform) if flops > _WORTH_PASSES else ONE_PASS
+    how = how._replace(
+        passes=several_passes._replace(loops=platform == "cpu" and flops < _WORTH_CALLS)
+    )
     if (flops < _WORTH_SPLITTING or rows < n_devices) and not insist:
         n_devices = 1
     is_triangle = n2 is None and per_pair * pairs > _WORTH_SPLITTING
-    # A CPU keeps a tile in its cache.
+    # On a CPU a tile fits in the cache.
     in_tiles = tile is not None or n_devices > 1 or (is_triangle and platform == "cpu")
     if not in_tiles and name != "vector":
         chunk, peak = _chunk(sizes, how, n1, n2, memory, platform)
         if peak <= memory:
-            if n2 is None:  # what is computed on the other side of the diagonal
+            if n2 is None:  # products that are computed below the diagonal, too
                 flops += per_pair * pairs / (4 if is_triangle else 1)
             plan = Plan(how._replace(chunk=chunk), rows, 1, 1, True, flops, peak, "")
             return plan._replace(text=_text(plan, sizes, n1, n2, memory))
@@ -288,7 +295,7 @@ def _plan(sizes, n1, n2, how, memory, n_devices, tile, insist, platform):
     once, right, left = _bytes(sizes, form, name, t, directions, n_devices)
     n_tiles = math.ceil(n1 / (t * n_devices))
     held = max(1, min(n_tiles, int((memory - once - right) // max(1, left))))
-    # Beyond the first group of tiles held, what the columns need is computed again.
+    # For each further group of held tiles, the factors of the columns are computed again.
     again = math.ceil(n_tiles / held) - 1
     if n2 is None:
         flops += per_sample * n1 * again / 2 + per_pair * n1 * t * n_devices / 2
@@ -302,16 +309,16 @@ def _plan(sizes, n1, n2, how, memory, n_devices, tile, insist, platform):
 
 
 def _chunk(sizes, how, n1, n2, memory, platform):
-    """For one program of the whole kernel: samples whose factors are computed at a time; bytes."""
-    _, _, kept, work = _costs(sizes, how.form, how.algorithm)
+    """For a single program: samples whose factors are computed at a time, and peak bytes."""
+    _, _, factors, work = _costs(sizes, how.form, how.algorithm)
     rows = n1 if n2 is None else max(n1, n2)
-    fixed, blocks = kept * (n1 + (n2 or 0)), 3
-    if tuning := how.passes.kernels:  # numbers and their halves; parts of sums
+    fixed, blocks = factors * (n1 + (n2 or 0)), 3
+    if tuning := how.passes.kernels:  # factors and their halves; partial sums
         fixed *= 2
         blocks += math.ceil(max((k * m for _, k, m in sizes.spread), default=0) / tuning.span)
     fixed += blocks * n1 * (n2 or n1) * _values_per_pair(sizes, how.form)
     chunk = rows
-    # A CPU computes slowly inside a loop of the program.
+    # A CPU is slow inside a loop of the program, so its factors are not chunked.
     while platform != "cpu" and chunk > 1 and sizes.itemsize * (fixed + chunk * work) > memory:
         chunk = math.ceil(chunk / 2)
     return chunk, sizes.itemsize * (fixed + chunk * work)
@@ -327,7 +334,7 @@ def _values_per_pair(sizes, form):
 
 
 def _costs(sizes, form, name):
-    """FLOPs per sample and per pair; values kept per sample, and needed for a moment."""
+    """FLOPs per sample and per pair; values of factors and of temporaries per sample."""
     o, f = _outputs(sizes, form), sizes.flops
     products = o * o if form == "full" else o
     work = (1 + o) * sizes.activations
@@ -338,18 +345,18 @@ def _costs(sizes, form, name):
     flat = sum(k * m for _, k, m in sizes.spread) + sum(sizes.rest)
     outer = sum(2 * o * p * k * m for p, k, m in sizes.spread)
     pair = 2 * flat * products + sum(2 * k + (2 * m + 1) * products for k, m in sizes.dense)
-    kept = o * flat + sum(k + o * m for k, m in sizes.dense)
+    factors = o * flat + sum(k + o * m for k, m in sizes.dense)
     work += max((p * k for p, k, _ in sizes.spread), default=0)
-    return f * (1 + o) + outer, pair, kept, work
+    return f * (1 + o) + outer, pair, factors, work
 
 
 def _bytes(sizes, form, name, t, directions, n_devices):
-    """Bytes on a device: for a moment; of the right side of a block; of each tile held."""
-    _, _, kept, work = _costs(sizes, form, name)
+    """Bytes on a device: temporaries; the right side of a block; each held tile."""
+    _, _, factors, work = _costs(sizes, form, name)
     block = 3 * t * t * n_devices * _values_per_pair(sizes, form)
     moving = directions * (sizes.params + t * sizes.activations)
-    # The right side is gathered whole on every device.
-    values = (t * work + block + moving, t * n_devices * kept, t * kept)
+    # Every device gathers the whole right side.
+    values = (t * work + block + moving, t * n_devices * factors, t * factors)
     return tuple(sizes.itemsize * value for value in values)
 
 
@@ -358,7 +365,7 @@ def _tile(sizes, form, name, rows, is_triangle, memory, n_devices):
     o = _outputs(sizes, form)
     t = min(math.ceil(rows / n_devices), _MAX_TILE)
     if is_triangle:
-        # Four tiles or more leave out most of the lower triangle.
+        # With four tiles or more, most of the lower triangle is skipped.
         t = min(t, math.ceil(max(rows / 4, _BUSY_ROWS / o) / n_devices))
     directions = o if name == "vector" else 0
     while sum(_bytes(sizes, form, name, t, directions, n_devices)) > memory:
@@ -371,7 +378,7 @@ def _tile(sizes, form, name, rows, is_triangle, memory, n_devices):
     return t, directions
 
 
-# --- in words -------------------------------------------------------------------------------------
+# --- the plan as text -----------------------------------------------------------------------------
 
 
 def _text(plan, sizes, n1, n2, memory):

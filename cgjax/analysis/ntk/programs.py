@@ -19,20 +19,21 @@ from cgjax.core import parallel
 
 
 class _NotSmall(Exception):
-    """Raised while a program is traced."""
+    """Raised while a program is traced, if the kernel is too large for it."""
 
 
-_LARGE = set()  # kernels that were found not to be small: to trace them again takes time
-_WORTH_A_LOOK = 5e7  # operations: below, to ask an accelerator takes longer than to compute
-_NEW = set()  # not empty from where a tiny kernel's program is traced to where its kernel is known
+_LARGE = set()  # keys of kernels that are not small; it saves the time of tracing them again
+_WORTH_A_LOOK = 5e7  # operations; below, an accelerator's finiteness check outlasts the kernel
+_NEW = set()  # not empty between the trace of a tiny kernel's program and the check of its kernel
 
 
 def small(f, params, x1, x2, *how):
-    """A small kernel as `checked`, or None where it is large; how: as of the program.
+    """A small kernel as `checked`, or None if it is large; how: the last arguments of `_small`.
 
-    An accelerator takes longer to answer whether a kernel is finite than to compute a tiny one:
-    such kernels are looked at after the first call of their program, which takes seconds anyway;
-    not even then where it was traced inside of someone's program and others were looked at since.
+    On an accelerator, the check that a kernel is finite takes longer than a tiny kernel. So tiny
+    kernels are checked only after the first call of their program, which takes seconds for its
+    compilation. That check is skipped, too, if the program was traced inside a jit of the caller
+    and another kernel was checked since.
     """
     if _LARGE and _key(f, x1, x2, how) in _LARGE:
         return None
@@ -55,7 +56,7 @@ def _key(f, x1, x2, how):
 
 @functools.partial(jax.jit, static_argnames=("f", "form", "algorithm", "precision", "verbose"))
 def _small(f, params, x1, x2, form, algorithm, precision, verbose):
-    """Plans while it is traced: a small kernel takes less time than to look up its plan."""
+    """Plans while it is traced: looking up a plan takes longer than a small kernel."""
     plan = ntk_plan.small(f, params, x1, x2, form, algorithm, precision)
     if plan is None:
         raise _NotSmall
@@ -71,8 +72,8 @@ def _small(f, params, x1, x2, form, algorithm, precision, verbose):
 def planned(f, params, x1, x2, plan, devices):
     """The kernel of a plan, as `checked`."""
     used = devices[: plan.n_devices]
-    is_one = plan.n_devices == 1 and used[0] != jax.local_devices()[0]
-    with jax.default_device(used[0]) if is_one else contextlib.nullcontext():
+    is_other_device = plan.n_devices == 1 and used[0] != jax.local_devices()[0]
+    with jax.default_device(used[0]) if is_other_device else contextlib.nullcontext():
         if plan.is_whole:
             return _whole(f, params, x1, x2, plan.how)
         kernel = _streamed(f, params, x1, x2, plan, used)
@@ -93,18 +94,18 @@ def _whole(f, params, x1, x2, how):
 
 
 def _factors(f, params, x, how):
-    """Of all samples, `how.chunk` of them at a time."""
+    """Factors of all samples, computed for `how.chunk` of them at a time."""
 
-    def one(x):
+    def factors(x):
         return ntk_blocks.factors(f, params, x, how.form, how.algorithm, how.passes)
 
     n = length(x)
     if not 0 < how.chunk < n:
-        return one(x)
-    chunk = math.ceil(n / math.ceil(n / how.chunk))  # of one size, as nearly as possible
-    alone = functools.partial(jax.tree.map, lambda a: a[None])
-    first = functools.partial(jax.tree.map, lambda a: a[0])
-    return jax.lax.map(lambda x: first(one(alone(x))), x, batch_size=chunk)
+        return factors(x)
+    chunk = math.ceil(n / math.ceil(n / how.chunk))  # chunks as equal as possible
+    with_batch = functools.partial(jax.tree.map, lambda a: a[None])
+    without_batch = functools.partial(jax.tree.map, lambda a: a[0])
+    return jax.lax.map(lambda x: without_batch(factors(with_batch(x))), x, batch_size=chunk)
 
 
 # --- tiles ----------------------------------------------------------------------------------------
@@ -140,25 +141,25 @@ def _tile_vector(f, params, x1, x2, how, mesh):
 
 
 def _over(mesh, function, specs):
-    """The same function on each device's rows."""
+    """The function, applied by each device to its rows."""
     if mesh is None:
         return function
     return jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=P("data"), check_vma=False)
 
 
 def _streamed(f, params, x1, x2, plan, devices):
-    """The kernel tile by tile, put together on its device, or in host memory for several."""
+    """The kernel tile by tile, assembled on one device, or for several in host memory."""
     mesh = None if len(devices) == 1 else Mesh(np.array(devices), ("data",))
     if mesh:
         params = jax.device_put(params, NamedSharding(mesh, P()))
     sizes = length(x1), length(x1 if x2 is None else x2)
     blocks = _blocks(f, params, x1, x2, plan, mesh)
-    put_together = _on_host if mesh else _on_device
-    return put_together(blocks, sizes, plan, x2 is None)
+    assemble = _on_host if mesh else _on_device
+    return assemble(blocks, sizes, plan, x2 is None)
 
 
 def _on_device(blocks, sizes, plan, symmetric):
-    """Nobody waits for a tile: the device is told what to do next while it computes."""
+    """Assembles without waiting for a tile: dispatch runs ahead of the device."""
     kernel = None
     for i, j, block in blocks:
         if kernel is None:
@@ -170,7 +171,7 @@ def _on_device(blocks, sizes, plan, symmetric):
 
 @functools.partial(jax.jit, donate_argnums=0, static_argnames="mirrored")
 def _put(kernel, block, i, j, mirrored):
-    """The kernel with a tile in its place; a tile may be longer than the samples there are."""
+    """The kernel with a tile written in; a tile may be larger than the kernel."""
     block = block[: kernel.shape[0], : kernel.shape[1]]
     rest = [0] * (kernel.ndim - 2)
     if mirrored:
@@ -186,30 +187,30 @@ def _on_host(blocks, sizes, plan, symmetric):
             kernel = np.empty((*sizes, *block.shape[2:]), block.dtype)
         starts = [_start(k, plan.tile, n) for k, n in zip((i, j), sizes)]
         rows, columns = (slice(start, start + plan.tile) for start in starts)
-        here = kernel[rows, columns]
-        here[...] = block[: here.shape[0], : here.shape[1]]
+        region = kernel[rows, columns]
+        region[...] = block[: region.shape[0], : region.shape[1]]
         if symmetric and i != j:
-            kernel[columns, rows] = _mirror(here)
+            kernel[columns, rows] = _mirror(region)
     return jax.device_put(kernel, may_alias=True)
 
 
 def _mirror(block):
-    """The tile on the other side of the diagonal: samples swapped, and so are pairs of outputs."""
+    """The tile on the other side of the diagonal: samples and outputs are swapped."""
     return block.transpose(1, 0, *((3, 2) if block.ndim == 4 else range(2, block.ndim)))
 
 
 def _start(k, tile, n):
-    """Where tile k begins: the last one ends with the samples, and overlaps the one before."""
+    """The first sample of tile k; the last tile ends at the last sample and may overlap."""
     return max(0, min(k * tile, n - tile))
 
 
 def _one_late(blocks):
-    """Hands a block on when the next is under way, so that no device waits for the copy."""
-    waiting = next(blocks)
+    """Yields a block after the next is dispatched, so that no device waits for the copy."""
+    previous = next(blocks)
     for block in blocks:
-        yield waiting
-        waiting = block
-    yield waiting
+        yield previous
+        previous = block
+    yield previous
 
 
 def _blocks(f, params, x1, x2, plan, mesh):
@@ -230,8 +231,8 @@ def _blocks(f, params, x1, x2, plan, mesh):
         group = range(start, min(start + plan.held, n_tiles))
         held = {i: side(x1, i, P("data")) for i in group}
         for j in range(start if symmetric else 0, math.ceil(length(x2) / plan.tile)):
-            known = symmetric and not vector and j in held
-            right = held[j] if known else side(x2, j, P() if vector else P("data"))
+            is_held = symmetric and not vector and j in held
+            right = held[j] if is_held else side(x2, j, P() if vector else P("data"))
             for i, left in held.items():
                 if symmetric and i > j:
                     continue

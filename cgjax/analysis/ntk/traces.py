@@ -1,4 +1,4 @@
-"""What an NTK asks of f(params, x): each sample treated on its own, products in enough digits."""
+"""Checks of f(params, x) for an NTK: samples are independent, products have enough digits."""
 
 import contextlib
 import functools
@@ -14,14 +14,14 @@ from jax import lax
 from cgjax.analysis import checks
 from cgjax.analysis.ntk import layers
 
-# Functions that were looked at, and then for their digits, which not every caller asks for.
+# Functions whose mixing of samples, and whose digits, were checked; the latter is optional.
 _SEEN, _READ = weakref.WeakSet(), weakref.WeakSet()
 
 
 def warn_once(f: Callable, params, x, precision: str = "highest") -> None:
-    """Once for each f, says where it mixes samples, or has fewer digits than asked for."""
+    """Warns, once for each f, if it mixes samples or has fewer digits than `precision`."""
     in_full = precision in FULL
-    if f in (_READ if in_full else _SEEN):  # first, for small kernels take little time
+    if f in (_READ if in_full else _SEEN):  # tested first, because small kernels are fast
         return
     n = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(x)}
     if not checks.known(params, x) or n & {(), (0,), (1,)} or len(n) != 1:
@@ -29,18 +29,17 @@ def warn_once(f: Callable, params, x, precision: str = "highest") -> None:
     few = jax.tree.map(lambda a: a[:8], x)
     if _is_new(f, _SEEN) and (gap := float(mixing(f, params, few))) > 0:
         warnings.warn(
-            f"f mixes samples: one has outputs that differ by {gap:.2g} of the largest with what "
-            "it is evaluated with; the kernel is that of f on single samples. BatchNorm: in "
-            "evaluation mode",
+            "f mixes samples: with other samples in the batch, a sample's outputs change by "
+            f"{gap:.2g} of the largest output; the kernel is that of f on single samples. Put "
+            "BatchNorm in evaluation mode",
             stacklevel=3,
         )
-    on_cpu = jax.default_backend() == "cpu"  # which has no other digits
+    on_cpu = jax.default_backend() == "cpu"  # a CPU always computes with all digits
     if in_full and _is_new(f, _READ) and not on_cpu:
         if cut := cut_short(f, params, few):
             warnings.warn(
                 f"f states precision '{cut[0]}' itself, in {len(cut)} products of float32 "
-                f"numbers: the kernel has no more digits than they, though '{precision}' was "
-                "asked for",
+                f"numbers: the kernel has only their digits, not those of '{precision}'",
                 stacklevel=3,
             )
 
@@ -48,56 +47,60 @@ def warn_once(f: Callable, params, x, precision: str = "highest") -> None:
 def _is_new(f, known):
     if f in known:
         return False
-    with contextlib.suppress(TypeError):  # what cannot be remembered is looked at again
+    with contextlib.suppress(TypeError):  # without weak references, f is checked every call
         known.add(f)
     return True
 
 
 @functools.partial(jax.jit, static_argnames="f")
 def mixing(f: Callable, params, x) -> jax.Array:
-    """By how much of the largest output a sample's change with what else is in x; 0: rounding.
+    """The change of a sample's outputs with the other samples of x, relative to the largest output.
 
-    Once the others are changed, in the same program: then nothing but mixing moves a sample's
-    outputs. Once the sample is alone, in another program, whose rounding counts: it has the digits
-    of the shortest numbers in f.
+    0: no more than rounding. There are two tests. The first changes the other samples, in the same
+    program: only mixing can change the outputs. The second evaluates the sample alone, in another
+    program: rounding can change the outputs, too, by the epsilon of the shortest dtype in f.
     """
     n = len(jax.tree.leaves(x)[0])
     rows = jnp.stack([jnp.arange(n), jnp.arange(n) * (jnp.arange(n) % 2 == 0)])
     with jax.default_matmul_precision("highest"):
-        alone = jax.lax.map(lambda one: layers.single(f, params, one), x)
+        alone = jax.lax.map(lambda sample: layers.single(f, params, sample), x)
         together = jax.lax.map(lambda rows: f(params, jax.tree.map(lambda a: a[rows], x)), rows)
         eps = shortest(f, params, x)
     if together.size != 2 * alone.size:
-        return jnp.zeros(())  # no outputs for each sample: told elsewhere
+        return jnp.zeros(())  # f does not map samples to outputs: `layers.single` raises that error
     together, among_others = together.reshape(2, *alone.shape)
     largest = jnp.maximum(jnp.max(jnp.abs(alone)), jnp.max(jnp.abs(together)))
 
     def gap(a, b, eps):
-        found = jnp.max(jnp.abs(a - b)) / jnp.maximum(largest, 1e-30)
-        return jnp.where(found > max(eps**0.5, 1e-4), found, 0.0)
+        gap_ratio = jnp.max(jnp.abs(a - b)) / jnp.maximum(largest, 1e-30)
+        return jnp.where(gap_ratio > max(eps**0.5, 1e-4), gap_ratio, 0.0)
 
-    own = float(jnp.finfo(alone.dtype).eps)
-    return jnp.maximum(gap(together[::2], among_others[::2], own), gap(together, alone, eps))
+    eps_output = float(jnp.finfo(alone.dtype).eps)
+    return jnp.maximum(gap(together[::2], among_others[::2], eps_output), gap(together, alone, eps))
 
 
-# --- how many digits f computes with, read from its trace; nothing is computed --------------------
-# Matrix units of GPUs and TPUs cut float32 operands to 10 or 7 bits unless a product asks for more.
-# `jax.default_matmul_precision` sets that for products that say nothing themselves; one that was
-# written with `precision="default"` says something, and no context changes it.
+# --- the digits that f computes with, from its trace alone ----------------------------------------
+# Matrix units of GPUs and TPUs cut float32 operands to 10 or 7 bits unless a product requests more.
+# `jax.default_matmul_precision` sets the precision of products that do not state one; a product
+# with `precision="default"` states one, and the context does not change it.
 
 
 FULL = ("highest", "float32", "float32x3")  # precisions that mean all digits of float32
 PRODUCTS = ("dot_general", "conv_general_dilated")
 _Preset = lax.DotAlgorithmPreset
 _ENOUGH = (
-    lax.Precision.HIGHEST, _Preset.F32_F32_F32, _Preset.F64_F64_F64, _Preset.TF32_TF32_F32_X3,
-    _Preset.BF16_BF16_F32_X6, _Preset.BF16_BF16_F32_X9,
-)  # fmt: skip
+    lax.Precision.HIGHEST,
+    _Preset.F32_F32_F32,
+    _Preset.F64_F64_F64,
+    _Preset.TF32_TF32_F32_X3,
+    _Preset.BF16_BF16_F32_X6,
+    _Preset.BF16_BF16_F32_X9,
+)
 _TF32 = 2.0**-10
 
 
 def cut_short(f: Callable, *args) -> list[str]:
-    """How the products of f(*args) are stated that stay in fewer digits than "highest".
+    """The stated precision of each product of f(*args) that has fewer digits than "highest".
 
     args: arrays, or their shapes.
     """
@@ -106,16 +109,16 @@ def cut_short(f: Callable, *args) -> list[str]:
 
 def shortest(f: Callable, *args) -> float:
     """Relative rounding of the shortest floating-point numbers that f(*args) computes with."""
-    found = {0.0}
+    roundings = {0.0}
     for eqn in _traced(f, *args):
         dtypes = {var.aval.dtype for var in eqn.outvars if hasattr(var.aval, "dtype")}
-        found |= {float(jnp.finfo(d).eps) for d in dtypes if jnp.issubdtype(d, jnp.floating)}
-        found |= {_TF32} if _is_cut(eqn) else set()
-    return max(found)
+        roundings |= {float(jnp.finfo(d).eps) for d in dtypes if jnp.issubdtype(d, jnp.floating)}
+        roundings |= {_TF32} if _is_cut(eqn) else set()
+    return max(roundings)
 
 
 def _traced(f, *args) -> Iterator:
-    """The equations of f(*args) where the context asks for "highest"."""
+    """The equations of f(*args) where the context requests "highest"."""
     with jax.default_matmul_precision("highest"):
         return equations(jax.make_jaxpr(f)(*args).jaxpr)
 
@@ -134,12 +137,12 @@ def _is_jaxpr(value):
 
 
 def _is_cut(eqn):
-    # Shorter numbers are multiplied without an error, and float64 has no shorter form.
+    # Products of shorter dtypes are exact, and float64 is never cut.
     if eqn.primitive.name not in PRODUCTS:
         return False
     if jnp.float32 not in [operand.aval.dtype for operand in eqn.invars]:
         return False
-    return any(one not in _ENOUGH for one in _stated(eqn))
+    return any(precision not in _ENOUGH for precision in _stated(eqn))
 
 
 def _stated(eqn):
@@ -148,5 +151,5 @@ def _stated(eqn):
 
 
 def _name(eqn):
-    one = _stated(eqn)[0]
-    return getattr(one, "name", str(one)).lower()
+    precision = _stated(eqn)[0]
+    return getattr(precision, "name", str(precision)).lower()

@@ -1,4 +1,4 @@
-"""Products of an empirical NTK with vectors, without the kernel; what all its programs share."""
+"""Products of an empirical NTK with vectors, without the kernel; helpers of all NTK programs."""
 
 import functools
 import math
@@ -18,13 +18,13 @@ def kernel_vector_product(
 ) -> jax.Array:
     """sum_jb Theta(x1, x2)_ijab v_jb without the kernel: [n1, outputs] from v [n2, outputs].
 
-    x2 None: x1. v may be [n2] where f has one output. batch: samples at a time, where all at once
-    need too much memory.
+    x2 None: x1. v may be [n2] if f has one output. batch: samples at a time, if all at once need
+    too much memory.
     """
     if batch is not None:
         checks.integer("batch", batch, 1)
-    found = _kernel_vector_product(f, params, x1, x2, checks.real("v", v), batch, precision)
-    return blamed(*found, params=params, x1=x1, x2=x2, v=v)
+    result = _kernel_vector_product(f, params, x1, x2, checks.real("v", v), batch, precision)
+    return blamed(*result, params=params, x1=x1, x2=x2, v=v)
 
 
 @functools.partial(jax.jit, static_argnames=("f", "batch", "precision"))
@@ -33,7 +33,7 @@ def _kernel_vector_product(f, params, x1, x2, v, batch, precision):
     plan.check_samples(x1=x1, x2=x2)
     out = jax.eval_shape(f, params, x2)
     if not is_of(v.shape, out.shape):
-        raise ValueError(f"v is {out.shape}, as f gives at x2: got {v.shape}")
+        raise ValueError(f"v needs shape {out.shape}, as f(params, x2) has; got {v.shape}")
     v = v.reshape(length(x2), -1)
     free, merge = blocks.floats(params)
 
@@ -50,7 +50,7 @@ def _kernel_vector_product(f, params, x1, x2, v, batch, precision):
 
     with digits(precision):
         total = [jnp.zeros_like(leaf) for leaf in free]
-        # A repeated sample with v = 0 adds nothing.
+        # The last batch is padded with repeated samples; with v = 0 they add nothing.
         parts = (_batches(x2, batch), _batches(v, batch, pad_with_zeros=True))
         direction, _ = jax.lax.scan(pulled, total, parts)
         result = jax.lax.map(pushed, _batches(x1, batch))
@@ -58,13 +58,13 @@ def _kernel_vector_product(f, params, x1, x2, v, batch, precision):
 
 
 def is_of(shape, outputs):
-    """Whether arrays of this shape hold a number for each of the outputs, [n, ...], of f."""
+    """Whether arrays of this shape hold one number for each of f's outputs [n, ...]."""
     flat = (outputs[0], math.prod(outputs[1:]))
     return shape in (outputs, flat) or (flat[1] == 1 and shape == flat[:1])
 
 
 def _batches(x, batch, pad_with_zeros=False):
-    """[n, ...] as [n_batches, batch, ...], the last batch filled up."""
+    """[n, ...] as [n_batches, batch, ...]; the last batch is padded."""
     n = length(x)
     batch = n if batch is None else min(batch, n)
     missing = -n % batch
@@ -81,25 +81,25 @@ def length(x):
     return len(jax.tree.leaves(x)[0])
 
 
-def checked(found):
-    """The end of a program: its result, and whether it is finite; None on a CPU: look there."""
+def checked(result):
+    """The result of a program, and whether it is finite; None on a CPU, where `blamed` checks."""
     if jax.default_backend() == "cpu":
-        return found, None
-    # Into the host's memory: to fetch it from the device's took an H200's host 0.1 ms and more.
-    return found, jax.device_put(jnp.all(jnp.isfinite(found)), jax.memory.Space.Host)
+        return result, None
+    # The flag is put in host memory: a fetch from an H200's own memory takes 0.1 ms or more.
+    return result, jax.device_put(jnp.all(jnp.isfinite(result)), jax.memory.Space.Host)
 
 
-def blamed(found, is_finite, **given):
-    """What was found; where it is not finite, the argument that is to blame is named.
+def blamed(result, is_finite, **given):
+    """The result; if it is not finite, an error names the argument that is not finite.
 
-    That takes one look, where looking at every argument would take as long as a small kernel.
+    Only the result is always checked: a check of every argument takes as long as a small kernel.
     """
-    if isinstance(found, jax.core.Tracer):
-        return found
+    if isinstance(result, jax.core.Tracer):
+        return result
     if is_finite is None:
-        # One product is quicker than many looks; where it overflows, the arguments are looked at.
-        values = np.asarray(found.block_until_ready()).ravel()
+        # A dot product is faster than a test of each entry; if it overflows, arguments are checked.
+        values = np.asarray(result.block_until_ready()).ravel()
         is_finite = math.isfinite(values.dot(values))
     if not is_finite:
         checks.finite_leaves(**given)
-    return found
+    return result

@@ -1,4 +1,4 @@
-"""Across papers: what five theories say of a network before training, beside what it then does.
+"""Across papers: numbers of five theories before training, against the error after it.
 
-The one room that imports every family; nothing imports it.
+This package imports every family; no family imports it.
 """

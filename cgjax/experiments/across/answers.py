@@ -1,9 +1,9 @@
-"""What becomes of the theories over all pairs: rank correlations with the error, and agreement.
+"""The theories over all pairs: rank correlations with the error, and with each other.
 
-A pair counts with its means over seeds. Errors of different families are no one scale, so pairs are
-compared within their family alone (Kendall's tau-b, stratified); "pooled" compares all. Intervals
-are percentiles over pairs drawn with replacement: they speak of other pairs like these, not of
-other seeds.
+A pair enters with its means over seeds. Errors of different families have different scales, so
+pairs are compared only within their family (Kendall's tau-b, stratified); "pooled" compares all.
+Intervals are percentiles over pairs drawn with replacement: they describe the variation over pairs,
+not over seeds.
 """
 
 import itertools
@@ -15,11 +15,11 @@ from cgjax.analysis import stats
 from cgjax.experiments.across.theories import THEORIES
 
 COLUMNS = (*THEORIES, "error", "training error")  # of every pair
-LEAST = 3  # pairs that a correlation is told of
+LEAST = 3  # pairs that a correlation needs
 
 
 class Table(NamedTuple):
-    """A line for each pair; NaN where a theory does not apply."""
+    """One entry per pair; NaN where a theory does not apply."""
 
     names: np.ndarray  # [pairs]
     families: np.ndarray
@@ -32,8 +32,8 @@ class Table(NamedTuple):
         families = [parts[name]["pair"]["row"].partition(":")[0] for name in names]
         columns = {}
         for column in COLUMNS:
-            found = [metrics.get(f"{name}: {column}", {}).get("ours") for name in names]
-            columns[column] = np.array([np.nan if v is None else v for v in found], float)
+            means = [metrics.get(f"{name}: {column}", {}).get("ours") for name in names]
+            columns[column] = np.array([np.nan if v is None else v for v in means], float)
         return cls(np.array(names), np.array(families), columns)
 
     def where(self, *columns) -> tuple:
@@ -44,46 +44,48 @@ class Table(NamedTuple):
 
 def over_pairs(table: Table) -> dict[str, float]:
     """Every correlation by name; those of too few pairs are left out."""
-    found = {}
+    correlations = {}
     for theory in THEORIES:
-        found |= _against_error(table, theory)
-    for one, other in itertools.combinations(THEORIES, 2):
-        found |= _beside(table, one, other)
-    return found
+        correlations |= _against_error(table, theory)
+    for first, second in itertools.combinations(THEORIES, 2):
+        correlations |= _compare(table, first, second)
+    return correlations
 
 
 def _against_error(table: Table, theory: str) -> dict:
     families, x, y = table.where(theory, "error")
-    found = {f"{theory}: pairs": float(len(x))}
+    correlations = {f"{theory}: pairs": float(len(x))}
     if len(x) < LEAST:
-        return found
-    found |= _with_interval(f"{theory}: tau", _stratified, x, y, families)
-    found[f"{theory}: tau, pooled"] = stats.kendall_tau_b(x, y)
+        return correlations
+    correlations |= _with_interval(f"{theory}: tau", _stratified, x, y, families)
+    correlations[f"{theory}: tau, pooled"] = stats.kendall_tau_b(x, y)
     for family in np.unique(families):
-        own = families == family
-        if own.sum() >= LEAST:
-            found[f"{theory}: tau, {family}"] = stats.kendall_tau_b(x[own], y[own])
-    return found
+        in_family = families == family
+        if in_family.sum() >= LEAST:
+            correlations[f"{theory}: tau, {family}"] = stats.kendall_tau_b(
+                x[in_family], y[in_family]
+            )
+    return correlations
 
 
-def _beside(table: Table, one: str, other: str) -> dict:
-    """Whether two theories order pairs alike, and which one orders them more as the errors do."""
-    families, x1, x2, y = table.where(one, other, "error")
+def _compare(table: Table, first: str, second: str) -> dict:
+    """Correlation of two theories, and the difference of their correlations with the error."""
+    families, x1, x2, y = table.where(first, second, "error")
     if len(y) < LEAST:
         return {}
 
-    def less(x1, x2, y, families):
+    def difference(x1, x2, y, families):
         return _stratified(x1, y, families) - _stratified(x2, y, families)
 
     return {
-        f"{one} and {other}: pairs": float(len(y)),
-        f"{one} and {other}: tau": _stratified(x1, x2, families),
-        **_with_interval(f"{one} less {other}: tau", less, x1, x2, y, families),
+        f"{first} and {second}: pairs": float(len(y)),
+        f"{first} and {second}: tau": _stratified(x1, x2, families),
+        **_with_interval(f"{first} less {second}: tau", difference, x1, x2, y, families),
     }
 
 
 def _with_interval(name: str, statistic, *columns) -> dict:
-    """A statistic and its interval; no interval where a theory says the same of all pairs."""
+    """A statistic and its interval; no interval if a theory's number is the same for all pairs."""
     value = statistic(*columns)
     if not np.isfinite(value):
         return {name: value}

@@ -1,4 +1,4 @@
-"""One figure: every theory's number against the error, and how far their ranks agree."""
+"""One figure: every theory's number against the error, and their rank correlations."""
 
 import pathlib
 
@@ -16,16 +16,16 @@ AXES = {
     "masks": "overlap of the routines' masks",
 }
 ENDS = (", low", ", high")
-LEAST = 1e-4  # of what is drawn on a logarithmic axis
+LEAST = 1e-4  # smallest error drawn on the logarithmic axis
 
 
-def draw(table: Table, found: dict, folder: pathlib.Path) -> list:
-    """Writes `theories.png`; found: what `answers.over_pairs` says of the table."""
-    return [plots.save(theories(table, found), folder / "theories.png")]
+def draw(table: Table, correlations: dict, folder: pathlib.Path) -> list:
+    """Writes `theories.png`; correlations: those of the table, by `answers.over_pairs`."""
+    return [plots.save(theories(table, correlations), folder / "theories.png")]
 
 
 @plots.styled
-def theories(table: Table, found: dict):
+def theories(table: Table, correlations: dict):
     """A panel of points for each theory, and one with the rank correlations."""
     fig = plots.new_figure(11, 7.2, layout="constrained")
     axes = fig.subplots(2, 3).ravel()
@@ -35,7 +35,7 @@ def theories(table: Table, found: dict):
         _points(ax, table, theory, colours)
     for ax in axes[[0, 3]]:
         ax.set_ylabel(f"error after training (at least {LEAST:g})")
-    _correlations(axes[5], found, colours)
+    _correlations(axes[5], correlations, colours)
     plots.headline(fig, "What five theories say before training, and the error on new combinations")
     plots.legend_below(fig, axes[1])
     return fig
@@ -44,8 +44,16 @@ def theories(table: Table, found: dict):
 def _points(ax, table: Table, theory: str, colours: dict) -> None:
     families, x, y = table.where(theory, "error")
     for family, colour in colours.items():
-        own = families == family
-        ax.plot(x[own], np.maximum(y[own], LEAST), "o", color=colour, label=family, ms=5, alpha=0.8)
+        in_family = families == family
+        ax.plot(
+            x[in_family],
+            np.maximum(y[in_family], LEAST),
+            "o",
+            color=colour,
+            label=family,
+            ms=5,
+            alpha=0.8,
+        )
     ax.set_yscale("log")
     if theory == "tangent":
         ax.set_xscale("log")
@@ -53,15 +61,15 @@ def _points(ax, table: Table, theory: str, colours: dict) -> None:
     ax.set_xlabel(AXES[theory])
 
 
-def _correlations(ax, found: dict, colours: dict) -> None:
-    """tau within families with its interval, and of each family alone."""
+def _correlations(ax, correlations: dict, colours: dict) -> None:
+    """tau within families with its interval, and tau of each family."""
     names = list(THEORIES)[::-1]
     for i, theory in enumerate(names):
-        tau, low, high = (found.get(f"{theory}: tau{end}", np.nan) for end in ("", *ENDS))
+        tau, low, high = (correlations.get(f"{theory}: tau{end}", np.nan) for end in ("", *ENDS))
         ax.plot([low, high], [i, i], color=plots.INK, lw=2)
         ax.plot(tau, i, "D", color=plots.INK, ms=6)
         for family, colour in colours.items():
-            value = found.get(f"{theory}: tau, {family}", np.nan)
+            value = correlations.get(f"{theory}: tau, {family}", np.nan)
             ax.plot(value, i - 0.22, "o", color=colour, ms=4)
     ax.axvline(0, color=plots.GREY, lw=0.8)
     ax.set(

@@ -1,6 +1,6 @@
-"""A pair: one model and one split of a family's data, as every theory can look at it.
+"""A pair: one model and one split of a family's data, in the form that every theory takes.
 
-What a theory needs and a pair does not have is a sentence instead: the reason, shown as "n/a".
+A field that a pair cannot provide is a sentence with the reason; tables show it as "n/a".
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ class Look(NamedTuple):
 
     x: Any  # [n, ...] some of the training inputs
     y: jax.Array  # [n, outputs]
-    x_new: Any  # [m, ...] inputs off the split
+    x_new: Any  # [m, ...] inputs outside the training split
     y_new: jax.Array
     grid: Any = None  # inputs of a full grid of two factors, the second one fastest
 
@@ -28,28 +28,28 @@ class Look(NamedTuple):
 class Parts(NamedTuple):
     """Which part of the output needs which part of the input: equal labels belong together."""
 
-    inputs: Any  # of x's entries, or [n, ...] where samples differ
-    outputs: Any
-    read: Callable = lambda outputs: outputs  # what of the outputs has the parts
-    centred: bool = False  # logits, of which only differences count
+    inputs: Any  # labels of x's entries, or [n, ...] where samples differ
+    outputs: Any  # labels of the entries of `read(outputs)`
+    read: Callable = lambda outputs: outputs  # outputs -> the quantities that the labels are of
+    centred: bool = False  # True for logits, of which only differences matter
 
 
 class Pair(NamedTuple):
     """A model and a split before training."""
 
     experiment: program.Experiment
-    settings: Any  # the family's config, counted in steps
+    settings: Any  # the family's config, with durations in steps
     rows: tuple[int, ...]  # the replica of each seed
     f: Callable  # params, x -> outputs
     looks: tuple[Look, ...]  # one for each seed
-    error: Callable  # y, outputs -> error: 0 is right, 1 as bad as knowing nothing
-    loss: Callable  # y, outputs -> what is trained
-    support: Callable | Reason  # () -> share of component values that no theorem vouches for
+    error: Callable  # y, outputs -> error: 0 is perfect, 1 is chance or a constant prediction
+    loss: Callable  # y, outputs -> training loss
+    support: Callable | Reason  # () -> share of component values without a theorem's guarantee
     layer: Callable | Reason  # params, x -> the representation [n, ...] of look.grid
     shape: tuple[int, ...]  # of that grid: values of both factors, after repetitions of it
     parts: Parts | Reason
     routines: dict[str, Callable] | Reason  # {routine: its loss, a function of params and look}
-    join: Callable = lambda params, extra: params  # what f takes of a state
+    join: Callable = lambda params, extra: params  # params and extra of a state -> params of f
 
 
 # --- errors and losses that families share --------------------------------------------------------
@@ -67,7 +67,7 @@ def squared(y, outputs) -> jax.Array:
 
 
 def error_rate(y, outputs) -> jax.Array:
-    """How often the largest output is wrong, over how often chance is; y as `signs` gives it."""
+    """Share of wrong answers over the share that chance gets wrong; y as `signs` returns it."""
     wrong = jnp.mean(jnp.argmax(outputs, axis=-1) != jnp.argmax(y, axis=-1))
     return wrong / (1 - 1 / y.shape[-1])
 
@@ -78,5 +78,5 @@ def signs(labels, n_classes: int) -> jax.Array:
 
 
 def some(n: int, most: int) -> np.ndarray:
-    """At most so many of n rows, drawn once."""
+    """At most `most` of n rows, drawn with a fixed seed."""
     return np.sort(np.random.default_rng(0).permutation(n)[:most])

@@ -1,8 +1,8 @@
 """Pairs of a model and a split: every theory's number before training, the error after it.
 
 Names of metrics: "<pair>: <theory>" and "<pair>: error", one value for each seed; then, over pairs,
-"<theory>: tau" and its like (`answers`). A pair that is finished has its numbers in
-`<pair>/numbers.json`.
+"<theory>: tau" and other correlations (`answers`). `<pair>/numbers.json` has the numbers of a
+finished pair.
 """
 
 import json
@@ -24,60 +24,60 @@ from cgjax.published.results import summary
 
 
 def check(config) -> None:
-    """Every pair's row and changes are known."""
-    for _, own in parts(config):
-        adapters.settings_of(own)
+    """Checks that every pair's row and changes exist."""
+    for _, part_config in parts(config):
+        adapters.settings_of(part_config)
 
 
 def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
-    """All pairs, and what becomes of the theories: (metrics, arrays, extra)."""
-    workdir, seeds, found = pathlib.Path(workdir), list(config.train.seeds), {}
-    settings = {name: adapters.settings_of(own) for name, own in parts(config)}
-    for name, own in parts(config):
-        found[name] = numbers(own, settings[name], workdir / name, name)
-        say(f"{name}: {told(found[name])}")
+    """All pairs, and the theories' correlations with the error: (metrics, arrays, extra)."""
+    workdir, seeds, by_pair = pathlib.Path(workdir), list(config.train.seeds), {}
+    settings = {name: adapters.settings_of(part_config) for name, part_config in parts(config)}
+    for name, part_config in parts(config):
+        by_pair[name] = numbers(part_config, settings[name], workdir / name, name)
+        say(f"{name}: {told(by_pair[name])}")
     results, reasons = {}, {}
-    for name, one in found.items():
+    for name, columns in by_pair.items():
         for column in answers.COLUMNS:
-            if isinstance(one[column], Reason):
-                reasons.setdefault(name, {})[column] = one[column]
+            if isinstance(columns[column], Reason):
+                reasons.setdefault(name, {})[column] = columns[column]
             else:
-                results[f"{name}: {column}"] = summary(one[column], seeds, None)
+                results[f"{name}: {column}"] = summary(columns[column], seeds, None)
     table = answers.Table.of(config.parts, results)
-    over = answers.over_pairs(table)
-    results |= {name: summary([value], [0], None) for name, value in over.items()}
+    correlations = answers.over_pairs(table)
+    results |= {name: summary([value], [0], None) for name, value in correlations.items()}
     if figures:
-        drawing.draw(table, over, workdir / "figures")
-    return results, {}, {"reasons": reasons, "headlines": list(over)}
+        drawing.draw(table, correlations, workdir / "figures")
+    return results, {}, {"reasons": reasons, "headlines": list(correlations)}
 
 
 def numbers(config, settings, folder: pathlib.Path, name: str) -> dict:
-    """{column: a value for each seed, or a reason} of one pair; read where it is finished."""
+    """{column: a value for each seed, or a reason} of one pair; read from disk if finished."""
     path, seeds = folder / "numbers.json", list(config.train.seeds)
-    known = hosts.from_writer(lambda: read_json(path) if path.exists() else {})
-    if known.get("seeds") == seeds:
-        return known
+    saved = hosts.from_writer(lambda: read_json(path) if path.exists() else {})
+    if saved.get("seeds") == seeds:
+        return saved
     pair = adapters.build(config, settings)
     start = program.SetUp(pair.experiment, pair.settings).init()
-    begun = networks(pair, start)
-    found = {word: theory(pair, begun, config) for word, theory in THEORIES.items()}
+    initial = networks(pair, start)
+    columns = {column: theory(pair, initial, config) for column, theory in THEORIES.items()}
     state, _ = train.fit(pair.experiment, pair.settings, folder, name)
-    ended = networks(pair, state)
-    found["error"] = errors(pair, ended, "x_new", "y_new")
-    found["training error"] = errors(pair, ended, "x", "y")
-    found = {
-        word: value if isinstance(value, Reason) else [float(v) for v in value]
-        for word, value in found.items()
+    trained = networks(pair, state)
+    columns["error"] = errors(pair, trained, "x_new", "y_new")
+    columns["training error"] = errors(pair, trained, "x", "y")
+    columns = {
+        column: value if isinstance(value, Reason) else [float(v) for v in value]
+        for column, value in columns.items()
     }
-    found["seeds"] = seeds
+    columns["seeds"] = seeds
     if hosts.is_writer() and not train.ONLY_READS.get():
         with disk_errors(path):
-            write_atomic(path, json.dumps(found, indent=1))
-    return found
+            write_atomic(path, json.dumps(columns, indent=1))
+    return columns
 
 
 def networks(pair: Pair, state) -> list:
-    """What f takes, for each seed."""
+    """The parameters of f, for each seed."""
     params, extra = parallel.fetch((state.params, state.extra))
     return [tree.take(pair.join(params, extra), row) for row in pair.rows]
 
@@ -85,34 +85,34 @@ def networks(pair: Pair, state) -> list:
 def errors(pair: Pair, params: list, x: str, y: str) -> list:
     """The normalised error of each seed on one of its sets."""
     return [
-        pair.error(getattr(look, y), pair.f(own, getattr(look, x)))
-        for own, look in zip(params, pair.looks)
+        pair.error(getattr(look, y), pair.f(seed_params, getattr(look, x)))
+        for seed_params, look in zip(params, pair.looks)
     ]
 
 
-def told(found: dict) -> str:
-    """One pair in a line."""
-    words = [
-        f"{word} {'n/a' if isinstance(found[word], Reason) else f'{np.mean(found[word]):.3g}'}"
-        for word in (*THEORIES, "error")
+def told(columns: dict) -> str:
+    """The numbers of one pair as a line of text."""
+    cells = [
+        f"{name} {'n/a' if isinstance(columns[name], Reason) else f'{np.mean(columns[name]):.3g}'}"
+        for name in (*THEORIES, "error")
     ]
-    return ", ".join(words)
+    return ", ".join(cells)
 
 
 def plan(config) -> dict:
     """How large each pair's training is."""
-    found = {}
-    for name, own in parts(config):
-        pair = adapters.build(own, adapters.settings_of(own))
-        found[name] = program.training_size(pair.experiment, pair.settings)
-    return found
+    sizes = {}
+    for name, part_config in parts(config):
+        pair = adapters.build(part_config, adapters.settings_of(part_config))
+        sizes[name] = program.training_size(pair.experiment, pair.settings)
+    return sizes
 
 
 def load(config, workdir, part: str = "", step=None) -> checkpoint.Loaded:
-    """The networks of one pair: `predict(params, x)`, x as its family has it."""
-    known = dict(parts(config))
-    name = checkpoint.choose(part, known, workdir)
-    pair = adapters.build(known[name], adapters.settings_of(known[name]))
+    """The networks of one pair: `predict(params, x)`, x in the form of its family."""
+    part_configs = dict(parts(config))
+    name = checkpoint.choose(part, part_configs, workdir)
+    pair = adapters.build(part_configs[name], adapters.settings_of(part_configs[name]))
     wanted = [replica_names(pair.experiment)[row] for row in pair.rows]
     params, extra, steps = checkpoint.read_trained(pathlib.Path(workdir) / name, wanted, step)
     return checkpoint.Loaded(pair.f, pair.join(params, extra), pair.settings, steps)

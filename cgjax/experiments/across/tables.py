@@ -1,4 +1,4 @@
-"""Markdown of a recorded run: every pair, every theory, and theories beside each other."""
+"""Markdown of a recorded run: every pair, every theory, and every two theories compared."""
 
 import itertools
 
@@ -20,7 +20,7 @@ def of(entry: dict) -> list[tuple[str, str]]:
 
 
 def of_pairs(table: Table, reasons: dict) -> str:
-    """One line for each pair; reasons stand under the table, by number."""
+    """One line for each pair; numbered reasons stand under the table."""
     lines = [f"| pair | {' | '.join(COLUMNS)} |", "|---|" + "---:|" * len(COLUMNS)]
     notes: list[str] = []
     for i, name in enumerate(table.names):
@@ -31,12 +31,12 @@ def of_pairs(table: Table, reasons: dict) -> str:
                 notes.append(reason)
             cells.append(f"n/a ({notes.index(reason) + 1})" if reason else _number(value))
         lines.append(f"| {name} | {' | '.join(cells)} |")
-    told = [f"({i}) {reason}" for i, reason in enumerate(notes, 1)]
-    return "\n".join([*lines, "", "; ".join(told)]) if told else "\n".join(lines)
+    numbered = [f"({i}) {reason}" for i, reason in enumerate(notes, 1)]
+    return "\n".join([*lines, "", "; ".join(numbered)]) if numbered else "\n".join(lines)
 
 
 def of_theories(table: Table, metrics: dict) -> str:
-    """tau of each theory's number with the error: within families, pooled, in each family."""
+    """tau of each theory's number with the error: within families, pooled, and for each family."""
     families = list(dict.fromkeys(table.families))
     head = ("theory", "pairs", "tau", "95 %", "pooled", *families)
     lines = [f"| {' | '.join(head)} |", "|---|" + "---:|" * (len(head) - 1)]
@@ -53,17 +53,19 @@ ENDS = ("low", "high")
 
 
 def of_both(metrics: dict) -> str:
-    """Do two theories order pairs alike, and which orders them more as the errors do?"""
-    lines = ["| theories | pairs | tau of both | difference of their tau with the error | 95 % |",
-             "|---|---:|---:|---:|---:|"]  # fmt: skip
-    for one, other in itertools.combinations(THEORIES, 2):
-        if f"{one} and {other}: pairs" not in metrics:
+    """tau of every two theories, and the difference of their tau with the error."""
+    lines = [
+        "| theories | pairs | tau of both | difference of their tau with the error | 95 % |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for first, second in itertools.combinations(THEORIES, 2):
+        if f"{first} and {second}: pairs" not in metrics:
             continue
-        low, high = (_tau(metrics, f"{one} less {other}: tau, {end}") for end in ENDS)
+        low, high = (_tau(metrics, f"{first} less {second}: tau, {end}") for end in ENDS)
         lines.append(
-            f"| {one}, {other} | {metrics[f'{one} and {other}: pairs']:.0f} "
-            f"| {_tau(metrics, f'{one} and {other}: tau')} "
-            f"| {_tau(metrics, f'{one} less {other}: tau')} | {low} to {high} |"
+            f"| {first}, {second} | {metrics[f'{first} and {second}: pairs']:.0f} "
+            f"| {_tau(metrics, f'{first} and {second}: tau')} "
+            f"| {_tau(metrics, f'{first} less {second}: tau')} | {low} to {high} |"
         )
     return "\n".join(lines)
 

@@ -1,11 +1,12 @@
-"""Five theories, one number each, all of a network at its start; larger numbers mean larger errors.
+"""Five theories, one number each, of the network at initialisation; larger means larger errors.
 
-    support        share of component values that no theorem vouches for: the Jacobian-rank audit of
-                   the split where the model has the data's composition, 1 where it has another (0
-                   where the split holds nothing out)
-    tangent        error on new inputs of the network linearised at its start and trained to the end
+    support        share of component values without a theorem's guarantee: the Jacobian-rank audit
+                   of the split where the model has the data's composition, 1 where it has another
+                   (0 where the split holds nothing out)
+    tangent        error on new inputs of the network linearised at initialisation and trained to
+                   the end
     factorization  1 - F of the representation over a grid of two factors
-    dependence     share of the first update's derivatives that ask inputs of another part
+    dependence     share of the first update's derivatives with respect to inputs of another part
     masks          overlap of the weights to which each routine's loss is most sensitive
 
 Every function maps (pair, parameters of each seed, config) to a number for each seed, or a reason.
@@ -22,25 +23,25 @@ from cgjax.analysis.ntk import linearised
 from cgjax.core import tree
 from cgjax.experiments.across.pair import Pair, Reason
 
-CHUNK = 64  # inputs whose derivatives are taken at once
+CHUNK = 64  # inputs per batch of derivatives
 
 
 def support(pair: Pair, starts: list, config) -> list | Reason:
-    """Wiedemer et al.; of the split and the kind of model alone, so that seeds share it."""
+    """Wiedemer et al.; depends only on split and kind of model, so that all seeds share it."""
     if isinstance(pair.support, Reason):
         return pair.support
     return [pair.support()] * len(starts)
 
 
 def tangent(pair: Pair, starts: list, config) -> list:
-    """Lippl and Stachenfeld: what the kernel machine of the start would get wrong."""
-    found = []
+    """Lippl and Stachenfeld: error of the kernel machine of the initial network."""
+    errors = []
     for params, look in zip(starts, pair.looks):
         fit = linearised.linearised_fit(
             pair.f, params, look.x, look.y, look.x_new, most_iterations=config.eval.iterations
         )
-        found.append(pair.error(look.y_new, fit.predictions.reshape(look.y_new.shape)))
-    return found
+        errors.append(pair.error(look.y_new, fit.predictions.reshape(look.y_new.shape)))
+    return errors
 
 
 def factor(pair: Pair, starts: list, config) -> list | Reason:
@@ -49,16 +50,16 @@ def factor(pair: Pair, starts: list, config) -> list | Reason:
         return pair.layer
     layer = jax.jit(pair.layer)
 
-    def of_one(params, look):
+    def unfactorized(params, look):
         activations = np.asarray(layer(params, look.grid), float)
         grids = activations.reshape(-1, *pair.shape[-2:], activations[0].size)
         return 1 - np.mean([factorization.metric(grid) for grid in grids])
 
-    return [of_one(*both) for both in zip(starts, pair.looks)]
+    return [unfactorized(params, look) for params, look in zip(starts, pair.looks)]
 
 
 def depend(pair: Pair, starts: list, config) -> list | Reason:
-    """The study of resistance: on what the first gradient step makes each part depend."""
+    """The resistance study: which inputs the first gradient step makes each part depend on."""
     if isinstance(pair.parts, Reason):
         return pair.parts
     parts, f = pair.parts, pair.f
@@ -68,23 +69,28 @@ def depend(pair: Pair, starts: list, config) -> list | Reason:
         update = jax.grad(lambda p: -pair.loss(look.y, f(p, look.x)))(params)
 
         def added(params, x):
-            """What the step adds to the network, to first order."""
+            """The first-order change of the network's outputs by the step."""
             return parts.read(jax.jvp(lambda p: f(p, x), (params,), (update,))[1])
 
         return dependence.gradient_dependence(
-            added, params, look.x, parts.inputs, parts.outputs, centred=parts.centred,
+            added,
+            params,
+            look.x,
+            parts.inputs,
+            parts.outputs,
+            centred=parts.centred,
             chunk=min(CHUNK, len(look.x)),
-        )  # fmt: skip
+        )
 
-    matrices = [np.asarray(matrix(*both), float) for both in zip(starts, pair.looks)]
-    return [1 - np.trace(found) / found.sum() for found in matrices]
+    matrices = [np.asarray(matrix(params, look), float) for params, look in zip(starts, pair.looks)]
+    return [1 - np.trace(shares) / shares.sum() for shares in matrices]
 
 
 def overlap(pair: Pair, starts: list, config) -> list | Reason:
     """Lepori et al.: do the routines need the same weights? Masks by |w dL/dw| at the start.
 
-    The paper learns masks of trained networks, and ablates them. At the start nothing is there to
-    be ablated, but each routine's loss is more sensitive to some weights than to others.
+    The paper learns masks of trained networks and ablates them. An initial network has nothing to
+    ablate, but each routine's loss is more sensitive to some weights than to others.
     """
     if isinstance(pair.routines, Reason):
         return pair.routines
@@ -92,22 +98,24 @@ def overlap(pair: Pair, starts: list, config) -> list | Reason:
     @jax.jit
     def mean_overlap(params, look):
         matrices = {name for name, leaf in tree.flat(params).items() if leaf.ndim > 1}
-        several = []
+        routine_masks = []
         for loss in pair.routines.values():
             slopes = jax.grad(loss)(params, look)
             sensitive = jax.tree.map(lambda w, slope: w * slope, params, slopes)
-            kept = masks.magnitude(sensitive, matrices.__contains__, config.masks.keep, "global")
-            # A weight that changes nothing is needed by none, however few others there are.
-            several.append(_without_zeros(kept, sensitive))
-        found = [masks.overlap(list(two)).total for two in itertools.combinations(several, 2)]
-        return jnp.mean(jnp.stack(found))
+            mask = masks.magnitude(sensitive, matrices.__contains__, config.masks.keep, "global")
+            # A weight of zero sensitivity is in no mask, even if the mask then has fewer weights.
+            routine_masks.append(_without_zeros(mask, sensitive))
+        overlaps = [
+            masks.overlap(list(two)).total for two in itertools.combinations(routine_masks, 2)
+        ]
+        return jnp.mean(jnp.stack(overlaps))
 
-    return [mean_overlap(*both) for both in zip(starts, pair.looks)]
+    return [mean_overlap(params, look) for params, look in zip(starts, pair.looks)]
 
 
-def _without_zeros(kept, sensitive):
+def _without_zeros(mask, sensitive):
     return jax.tree.map(
-        lambda m, s: m if m is None else m * (s != 0), kept, sensitive, is_leaf=lambda m: m is None
+        lambda m, s: m if m is None else m * (s != 0), mask, sensitive, is_leaf=lambda m: m is None
     )
 
 

@@ -1,7 +1,8 @@
-"""Accounts of what decoders paint for pairs they never saw: kernels and sums beside every network.
+"""Kernel and superposition accounts of what decoders paint for held-out pairs (x, y).
 
-The binary factorised kernel is fitted to the training images, as the network was; other kernels to
-the network's own images at its training points, as the paper does. Points are those of the grid.
+The binary factorised kernel is fitted to the training images, like the network. All other kernels
+are fitted to the network's own images at its training points, as in the paper. Points are those of
+the grid.
 """
 
 from typing import NamedTuple
@@ -12,26 +13,26 @@ import numpy as np
 from cgjax.analysis import factorization, machines, ntk
 from cgjax.experiments.bumps import sets
 
-K2S = (0.1, 0.3, 1.0, 3.0, 10.0)  # of the binary kernel, k1 = 1
-LENGTHS = (0.5, 1.0, 2.0, 4.0)
-PENALTY = 1e-6  # on the diagonal of smooth kernels, which are nearly singular
+K2S = (0.1, 0.3, 1.0, 3.0, 10.0)  # values of k2 for the binary kernel; k1 = 1
+LENGTHS = (0.5, 1.0, 2.0, 4.0)  # length scales of the smooth kernels
+PENALTY = 1e-6  # added to the diagonal: smooth kernels are nearly singular
 
 
-def binary(shown: sets.Scenes, one: sets.Set, k2: float = 1.0) -> np.ndarray:
-    """What the binary factorised kernel, fitted to the set's images, paints at every point.
+def binary(shown: sets.Scenes, train_set: sets.Set, k2: float = 1.0) -> np.ndarray:
+    """Images [P, n, n] that the binary factorised kernel predicts at every point.
 
-    A factor that is absent matches nothing: its code is zero. Returns [P, n, n].
+    The kernel is fitted to the set's images. An absent factor matches nothing: its code is zero.
     """
-    rows = np.unique(one.rows)
+    rows = np.unique(train_set.rows)
     k_train, k_points = (_matches(shown, some, rows, k2) for some in (rows, shown.points))
     background = float(shown.inverted)
     y = shown.images[rows].reshape(len(rows), -1) - background
-    found = _regression(k_train, y, k_points, 0.0)
-    return found.reshape(-1, *shown.images.shape[1:]) + background
+    predicted = _regression(k_train, y, k_points, 0.0)
+    return predicted.reshape(-1, *shown.images.shape[1:]) + background
 
 
 def _matches(shown, rows, others, k2):
-    """[x = x'] + [y = y'] + k2 [x = x'][y = y'] of labels."""
+    """The binary kernel [x = x'] + [y = y'] + k2 [x = x'][y = y'] between labels."""
     xy, is_coded = shown.labels.xy, shown.labels.shown | (not shown.has_absent)
     same = (xy[rows][:, None] == xy[others][None]) & is_coded[rows][:, None] & is_coded[others]
     return same.sum(axis=-1) + k2 * same.all(axis=-1)
@@ -45,38 +46,40 @@ def _regression(k_train, y, k_test, penalty=PENALTY):
 
 
 def superposition(
-    shown: sets.Scenes, one: sets.Set, painted: np.ndarray, kernels: dict[float, np.ndarray]
+    shown: sets.Scenes, train_set: sets.Set, painted: np.ndarray, kernels: dict[float, np.ndarray]
 ) -> dict:
-    """R2 of a network's images [P, n, n] in the hole by sums, binary kernels and the truth.
+    """R2 with which sums, binary kernels and the truth explain a network's images in the hole.
 
-    kernels: {k2: predictions of `binary`}; k2 = 1 is among them.
+    painted: [P, n, n]. kernels: {k2: predictions of `binary`}; k2 = 1 must be among them.
     """
-    grid, where = (values.reshape(_side(shown), _side(shown), *values.shape[1:])
-                   for values in (painted, one.is_ood))  # fmt: skip
+    grid, where = (
+        values.reshape(_side(shown), _side(shown), *values.shape[1:])
+        for values in (painted, train_set.is_ood)
+    )
     truth = shown.truth.reshape(grid.shape)
     by_k2 = {
         k2: factorization.explained(grid, predicted.reshape(grid.shape), where)
         for k2, predicted in kernels.items()
     }
-    found = factorization.superposition(grid, truth, kernels[1.0].reshape(grid.shape), where)
+    r2 = factorization.superposition(grid, truth, kernels[1.0].reshape(grid.shape), where)
     best = max(by_k2, key=by_k2.get)
     return {
-        "additive R2": found.additive,
-        "binary kernel R2": found.kernel,
+        "additive R2": r2.additive,
+        "binary kernel R2": r2.kernel,
         "binary kernel R2, best k2": by_k2[best],
         "best k2": best,
-        "truth R2": found.truth,
-        "composition R2": found.composition,
+        "truth R2": r2.truth,
+        "composition R2": r2.composition,
     }
 
 
 def _side(shown: sets.Scenes) -> int:
-    """Points along a side of the grid."""
+    """Number of points along a side of the grid."""
     return shown.images.shape[-1]
 
 
 class Fit(NamedTuple):
-    """A kernel fitted to what a network paints; errors are of kernel against network."""
+    """A kernel fitted to a network's images; errors compare the kernel with the network."""
 
     lengths: tuple  # lx, ly
     total: float
@@ -85,13 +88,14 @@ class Fit(NamedTuple):
     predicted: np.ndarray  # [P, n, n]
 
 
-def kernel_fits(shown: sets.Scenes, one: sets.Set, painted: np.ndarray) -> dict[str, Fit]:
-    """Of each kind of kernel the one, over LENGTHS, with the least error at all points.
+def kernel_fits(shown: sets.Scenes, train_set: sets.Set, painted: np.ndarray) -> dict[str, Fit]:
+    """For each kind of kernel, the fit whose lengths (or k2) give the least error at all points.
 
-    With lx = ly the factorised kernel is the radial one: it is never worse, by construction. What
-    is fitted is above the background, to which smooth kernels without training points near fall.
+    With lx = ly the factorised kernel equals the radial one, so by construction it is never worse.
+    The background is subtracted before the fit, because smooth kernels decay to zero far from
+    training points.
     """
-    is_trained = np.isin(shown.points, one.rows)
+    is_trained = np.isin(shown.points, train_set.rows)
     background = float(shown.inverted)
     z, images = shown.xy, painted.reshape(len(painted), -1) - background
     pairs = [(lx, ly) for lx in LENGTHS for ly in LENGTHS]
@@ -101,29 +105,30 @@ def kernel_fits(shown: sets.Scenes, one: sets.Set, painted: np.ndarray) -> dict[
         "additive": (factorization.additive, pairs),
         "binary": (lambda a, b, k2: factorization.binary(a, b, 1.0, k2), [(k2,) for k2 in K2S]),
     }
-    found = {}
+    fits = {}
     for name, (kernel, settings) in kinds.items():
         for setting in settings:
             k = kernel(z, z[is_trained], *setting)
             predicted = _regression(k[is_trained], images[is_trained], k)
             errors = np.mean((predicted - images) ** 2, axis=1)
-            parts = [np.mean(errors[w]) for w in (slice(None), one.is_id, one.is_ood)]
-            if name not in found or parts[0] < found[name].total:
+            parts = [np.mean(errors[w]) for w in (slice(None), train_set.is_id, train_set.is_ood)]
+            if name not in fits or parts[0] < fits[name].total:
                 predicted = predicted.reshape(painted.shape) + background
-                found[name] = Fit(setting, *parts, predicted)
-    return found
+                fits[name] = Fit(setting, *parts, predicted)
+    return fits
 
 
 # --- the network's own tangent kernel -------------------------------------------------------------
 
 
-def tangent(f, params, shown: sets.Scenes, one: sets.Set, most_iterations: int = 500) -> dict:
-    """Images at all points by the tangent kernel of f(params, codes) -> [B, n * n] at params.
+def tangent(f, params, shown: sets.Scenes, train_set: sets.Set, most_iterations: int = 500) -> dict:
+    """Images at all points predicted by the tangent kernel of f(params, codes) -> [B, n * n].
 
-    Two ways: all outputs together by conjugate gradients, which stop early, with the residual they
-    reached; and every pixel by the kernel's mean over pixels, solved exactly.
+    Two solutions: "all outputs" solves for all pixels jointly by conjugate gradients, which stop
+    early and report their residual; "mean over pixels" solves every pixel exactly with the kernel
+    averaged over pixels.
     """
-    rows = np.unique(one.rows)
+    rows = np.unique(train_set.rows)
     x, x_points = jnp.asarray(shown.codes[rows]), jnp.asarray(shown.codes[shown.points])
     y = shown.images[rows].reshape(len(rows), -1)
     fit = ntk.linearised_fit(f, params, x, y, x_points, most_iterations=most_iterations)
@@ -131,13 +136,13 @@ def tangent(f, params, shown: sets.Scenes, one: sets.Set, most_iterations: int =
     kernel = np.asarray(ntk.empirical(f, params, both, form="mean_trace", verbose=False), float)
     start = np.asarray(f(params, both), float)
     n = len(rows)
-    # What rounding of float32 leaves of zero eigenvalues.
+    # The size to which float32 rounding perturbs eigenvalues that are zero.
     penalty = 1e-6 * np.trace(kernel[:n, :n]) / n
-    found = _regression(kernel[:n, :n], y - start[:n], kernel[n:, :n], penalty)
+    change = _regression(kernel[:n, :n], y - start[:n], kernel[n:, :n], penalty)
     shape = (len(shown.points), *shown.images.shape[1:])
     return {
         "all outputs": np.asarray(fit.predictions).reshape(shape),
         "residual": fit.residual,
         "iterations": fit.n_iterations,
-        "mean over pixels": (start[n:] + found).reshape(shape),
+        "mean over pixels": (start[n:] + change).reshape(shape),
     }

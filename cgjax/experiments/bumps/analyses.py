@@ -1,7 +1,7 @@
-"""What is computed of trained decoders beside their scores, each asked for by a key of `eval`.
+"""Analyses of trained decoders beyond their scores; a key of `eval` switches each of them on.
 
-Every analysis maps (config, trained, number of a cell) to metrics {name: values of the seeds, or of
-the first ones}, and arrays for figures, which are of the first seed.
+Every analysis maps (config, trained, index of a cell) to metrics {name: one value per seed, or for
+the first seeds only} and to arrays for figures, which hold the first seed.
 """
 
 import jax.numpy as jnp
@@ -11,10 +11,10 @@ from cgjax.analysis import factorization
 from cgjax.core import tree
 from cgjax.experiments.bumps import accounts, layers, scenes, scores, sets, training
 
-# Where examples are shown, as shares of the side: of 28 pixels these are the paper's.
+# Places of the examples, as shares of the side. With 28 pixels they are the paper's places.
 EXAMPLES = ((11 / 28, 14 / 28), (12 / 28, 18 / 28), (17 / 28, 12 / 28), (17 / 28, 17 / 28))
 
-# What stands for compositionality, factorization, disentanglement and modularity.
+# Scores that measure compositionality, factorization, disentanglement and modularity.
 WORDS = {
     "compositionality (OOD R2)": "OOD R2",
     "factorization (F)": "F",
@@ -25,35 +25,39 @@ WORDS = {
 }
 
 
-def examples(shown: sets.Scenes, one: sets.Set) -> np.ndarray:
-    """Four held-out points [4] (of all, where none is) near the places the paper shows."""
-    held_out = np.flatnonzero(one.is_ood if one.is_ood.any() else one.is_id)
+def examples(shown: sets.Scenes, train_set: sets.Set) -> np.ndarray:
+    """Indices [4] of held-out points nearest to the paper's examples; of all points if none is."""
+    held_out = np.flatnonzero(train_set.is_ood if train_set.is_ood.any() else train_set.is_id)
     side = shown.images.shape[-1]
     away = [np.linalg.norm(shown.xy[held_out] - side * np.array(at), axis=1) for at in EXAMPLES]
     return np.array([held_out[np.argmin(distance)] for distance in away])
 
 
 def superpositions(config, trained, c):
-    """The R2 of section 7.4: how far the images in the hole are sums, a kernel's, or right."""
-    found, kernels = [], {}
+    """R2 of images in the hole: explained by sums, by the binary kernel and by the truth."""
+    per_seed, kernels = [], {}
     for s in range(len(config.train.seeds)):
-        one = trained.set_of(config, s, c)
-        if id(one) not in kernels:  # seeds may share their set
-            kernels[id(one)] = {k2: accounts.binary(trained.scenes, one, k2) for k2 in accounts.K2S}
+        train_set = trained.set_of(config, s, c)
+        if id(train_set) not in kernels:  # seeds may share their set
+            kernels[id(train_set)] = {
+                k2: accounts.binary(trained.scenes, train_set, k2) for k2 in accounts.K2S
+            }
         painted = trained.painted[s, c]
-        found.append(accounts.superposition(trained.scenes, one, painted, kernels[id(one)]))
+        per_seed.append(
+            accounts.superposition(trained.scenes, train_set, painted, kernels[id(train_set)])
+        )
     first = trained.set_of(config, 0, c)
     picked = examples(trained.scenes, first)
-    return _by_name(found), {"binary": kernels[id(first)][1.0][picked]}
+    return _by_name(per_seed), {"binary": kernels[id(first)][1.0][picked]}
 
 
 def kernels(config, trained, c):
-    """Kernels fitted to each network's own images (7.2), similarities (7.3), superposed images."""
-    shown, found, arrays = trained.scenes, [], {}
+    """Kernels fitted to each network's own images, similarities, superposed images."""
+    shown, per_seed, arrays = trained.scenes, [], {}
     for s in range(len(config.train.seeds)):
-        one, painted = trained.set_of(config, s, c), trained.painted[s, c]
-        fits = accounts.kernel_fits(shown, one, painted)
-        found.append(
+        train_set, painted = trained.set_of(config, s, c), trained.painted[s, c]
+        fits = accounts.kernel_fits(shown, train_set, painted)
+        per_seed.append(
             {
                 f"{kind} kernel, {part} error": getattr(fit, part)
                 for kind, fit in fits.items()
@@ -61,27 +65,29 @@ def kernels(config, trained, c):
             }
         )
         if s == 0:
-            arrays = _beside(config, shown, one, painted, fits)
-            if shown.codes.shape[1] > 2:  # a code of units, of which some can be averaged away
-                arrays["isolated"] = _isolated(config, trained, c, one)
-    return _by_name(found), arrays
+            arrays = _beside(config, shown, train_set, painted, fits)
+            if (
+                shown.codes.shape[1] > 2
+            ):  # codes of several units per factor: one factor can be averaged out
+                arrays["isolated"] = _isolated(config, trained, c, train_set)
+    return _by_name(per_seed), arrays
 
 
-def _beside(config, shown, one, painted, fits) -> dict:
-    """Errors and examples of fitted kernels, likeness of all images, sums of training images."""
-    n, picked = config.data.n, examples(shown, one)
+def _beside(config, shown, train_set, painted, fits) -> dict:
+    """Errors and examples of fitted kernels, similarity of all images, sums of training images."""
+    n, picked = config.data.n, examples(shown, train_set)
     arrays = {}
     for kind, fit in fits.items():
         arrays[f"{kind}/lengths"] = np.array(fit.lengths)
         arrays[f"{kind}/errors"] = np.mean((fit.predicted - painted) ** 2, axis=(1, 2))
         arrays[f"{kind}/examples"] = fit.predicted[picked]
-    order = np.concatenate([np.flatnonzero(one.is_id), np.flatnonzero(one.is_ood)])
+    order = np.concatenate([np.flatnonzero(train_set.is_id), np.flatnonzero(train_set.is_ood)])
     images = jnp.asarray(painted[order])
     arrays["cosine"] = np.asarray(scores.cosine(images))
     arrays["distance"] = np.asarray(scores.distance(images))
     arrays["overlap"] = np.asarray(scores.pixel_overlap(images if shown.inverted else 1 - images))
-    is_trained = np.isin(shown.points, one.rows).reshape(n, n)
-    # Above the background: a sum of backgrounds is no image.
+    is_trained = np.isin(shown.points, train_set.rows).reshape(n, n)
+    # The background is removed: a sum of backgrounds is not an image.
     spots = (1 - painted if shown.inverted else painted).reshape(n, n, n, n)
     sums = factorization.shared_sum(spots, is_trained).reshape(-1, n, n)[picked]
     arrays["shared_sum"] = _over_maximum(sums)
@@ -92,14 +98,14 @@ def _over_maximum(images):
     return images / np.abs(images).max(axis=(1, 2), keepdims=True)
 
 
-def _isolated(config, trained, c, one) -> np.ndarray:
-    """Images [3, 4, n, n] of x alone, of y alone, and their sum over its maximum."""
+def _isolated(config, trained, c, train_set) -> np.ndarray:
+    """Images [3, 4, n, n]: x alone, y alone, and their sum divided by its maximum."""
     codes, half = trained.scenes.codes, trained.scenes.codes.shape[1] // 2
-    picked = trained.scenes.points[examples(trained.scenes, one)]
+    picked = trained.scenes.points[examples(trained.scenes, train_set)]
     model, (params, extra) = training.network(config), training.one(trained, 0, c)
     x, y = (
         np.asarray(training.paint_all(model, params, extra, jnp.asarray(code, jnp.float32)))
-        for code in factorization.isolated(codes[picked], codes[one.rows], half)
+        for code in factorization.isolated(codes[picked], codes[train_set.rows], half)
     )
     if trained.scenes.inverted:
         x, y = 1 - x, 1 - y
@@ -107,41 +113,41 @@ def _isolated(config, trained, c, one) -> np.ndarray:
 
 
 def tangent(config, trained, c):
-    """Networks beside their own tangent kernels at initialisation."""
-    shown, n, found, arrays = trained.scenes, config.data.n, [], {}
+    """R2 of networks' images predicted by their own tangent kernels at initialisation."""
+    shown, n, per_seed, arrays = trained.scenes, config.data.n, [], {}
     start, model = training.start(config, shown), training.network(config)
 
     def f(params, codes):
         return model.apply({"params": params}, codes)[0].reshape(len(codes), -1)
 
     for s in range(len(config.train.seeds)):
-        one = trained.set_of(config, s, c)
+        train_set = trained.set_of(config, s, c)
         params = tree.take(start, s * len(trained.cells) + c)
-        kernel = accounts.tangent(f, params, shown, one)
-        grid, where = trained.painted[s, c].reshape(n, n, -1), one.is_ood.reshape(n, n)
+        kernel = accounts.tangent(f, params, shown, train_set)
+        grid, where = trained.painted[s, c].reshape(n, n, -1), train_set.is_ood.reshape(n, n)
         numbers = {f"tangent kernel {name}": kernel[name] for name in ("residual", "iterations")}
         for how in ("all outputs", "mean over pixels"):
             predicted = kernel[how].reshape(n, n, -1)
             r2 = factorization.explained(grid, predicted, where)
             numbers[f"tangent kernel R2, {how}"] = r2
-        found.append(numbers)
+        per_seed.append(numbers)
         if s == 0:
-            arrays["examples"] = kernel["mean over pixels"][examples(shown, one)]
-    return _by_name(found), arrays
+            arrays["examples"] = kernel["mean over pixels"][examples(shown, train_set)]
+    return _by_name(per_seed), arrays
 
 
 def by_layer(config, trained, c):
-    """Factorization, probes and ranks; metrics are of the last hidden layer and of the image."""
+    """Factorization, probes and ranks; metrics cover the last hidden layer and the image."""
     tables, arrays = [], {}
     for s in range(len(config.train.seeds)):
         params, extra = training.one(trained, s, c)
-        every = layers.activations(training.network(config), params, extra, trained.scenes)
-        one = trained.set_of(config, s, c)
-        found = [layers.measures(layer, one) for layer in every]
-        tables.append([[measured[name] for name in layers.SCORES] for measured in found])
+        activations = layers.activations(training.network(config), params, extra, trained.scenes)
+        train_set = trained.set_of(config, s, c)
+        measures = [layers.measures(layer, train_set) for layer in activations]
+        tables.append([[measured[name] for name in layers.SCORES] for measured in measures])
         if s == 0:
-            arrays["volume"] = layers.volume_maps(every)
-            if config.data.encoding != "onehot":  # which has no derivative
+            arrays["volume"] = layers.volume_maps(activations)
+            if config.data.encoding != "onehot":  # a one-hot code has no derivative
                 xy = trained.scenes.xy
                 arrays["image_rank"] = layers.exact_ranks(config, params, extra, xy)
     arrays["scores"] = np.array(tables)  # [seeds, layers, SCORES]
@@ -153,13 +159,13 @@ def by_layer(config, trained, c):
 
 
 def words(config, trained, c):
-    """The numbers behind four words, of the first seed's last hidden layer (section 15)."""
-    shown, n, one = trained.scenes, config.data.n, trained.set_of(config, 0, c)
+    """The scores in WORDS for the first seed, at its last hidden layer."""
+    shown, n, train_set = trained.scenes, config.data.n, trained.set_of(config, 0, c)
     every = layers.activations(training.network(config), *training.one(trained, 0, c), shown)
-    found = layers.measures(every[-2], one)
+    numbers = layers.measures(every[-2], train_set)
     truth, painted = (grid.reshape(n, n, -1) for grid in (shown.truth, trained.painted[0, c]))
-    found["OOD R2"] = factorization.explained(truth, painted, one.is_ood.reshape(n, n))
-    return {word: [found[score]] for word, score in WORDS.items()}, {}
+    numbers["OOD R2"] = factorization.explained(truth, painted, train_set.is_ood.reshape(n, n))
+    return {label: [numbers[score]] for label, score in WORDS.items()}, {}
 
 
 def between_pixels(config, trained, c):
@@ -171,7 +177,7 @@ def between_pixels(config, trained, c):
     codes = training.encode(config, xy)
     lb, ub = (int(word) for word in trained.cells[c].combination[0].split("_")[1:])
     held_out = np.all((xy >= lb) & (xy <= ub), axis=1)
-    model, found = training.network(config), []
+    model, per_seed = training.network(config), []
     for s in range(len(config.train.seeds)):
         painted = training.paint_all(model, *training.one(trained, s, c), codes)
         numbers = {}
@@ -180,13 +186,13 @@ def between_pixels(config, trained, c):
             every = scores.all_scores(truth, painted, place, shown.inverted, where)
             for name, value in every.items():
                 numbers[f"{region} {name.replace('_', ' ')}, between pixels"] = value
-        found.append(numbers)
-    return _by_name(found), {}
+        per_seed.append(numbers)
+    return _by_name(per_seed), {}
 
 
-def _by_name(found: list[dict]) -> dict:
+def _by_name(per_seed: list[dict]) -> dict:
     """{name: values [seeds]}"""
-    return {name: np.array([one[name] for one in found], float) for name in found[0]}
+    return {name: np.array([numbers[name] for numbers in per_seed], float) for name in per_seed[0]}
 
 
 # key of `eval` -> analysis

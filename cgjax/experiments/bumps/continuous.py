@@ -1,4 +1,4 @@
-"""Sets whose centres lie anywhere in [0, n)^2, outside a square hole in the middle (section 9)."""
+"""Sets whose centres lie anywhere in [0, n)^2, outside a square hole in the middle."""
 
 import numpy as np
 
@@ -7,20 +7,22 @@ from cgjax.experiments.bumps import scenes, sets
 
 
 def check(config) -> None:
-    """Every hole leaves points on both sides."""
+    """Raises an error unless every hole leaves points inside and outside."""
     for hole in config.data.holes:
         if not min(scenes.continuous_sizes(config.data.n, hole, config.data.n_points)):
             raise BadInput(
-                f"data.holes={hole:g} of {config.data.n} pixels leaves no point on one side: "
-                f"data.n_points={config.data.n_points} are too few, or the hole is too small"
+                f"data.holes={hole:g} of {config.data.n} pixels leaves nothing on one side: "
+                f"increase data.n_points={config.data.n_points} or change the hole"
             )
 
 
 def make(config) -> sets.Scenes:
-    """A set for each hole; its own points, trained and held out, are the ones that are scored."""
-    data, everywhere, found = config.data, [], {}
+    """One set per hole; each set is scored at its own points, trained and held out."""
+    data, everywhere, drawn_sets = config.data, [], {}
     inverted = sets.INVERTED[data.polarity]
-    shown = sets.Scenes(None, None, None, None, inverted, 1.0, False, {"hole": data.holes}, found)
+    shown = sets.Scenes(
+        None, None, None, None, inverted, 1.0, False, {"hole": data.holes}, drawn_sets
+    )
     ends = 0
     for seed, (hole,) in sets.draws(config, shown):
         rng = np.random.default_rng((max(seed, data.seed), round(hole * 1e6)))
@@ -31,11 +33,11 @@ def make(config) -> sets.Scenes:
         ]
         rows = np.split(ends + np.arange(sum(sizes)), sizes[:1])
         everywhere, ends = everywhere + parts, ends + sum(sizes)
-        found[(seed, hole)] = rows
+        drawn_sets[(seed, hole)] = rows
     labels = scenes.bump_labels(np.concatenate(everywhere))
-    for key, (trained, held_out) in found.items():
+    for key, (trained, held_out) in drawn_sets.items():
         masks = [np.isin(np.arange(ends), rows) for rows in (trained, held_out)]
-        found[key] = sets.Set(trained.astype(np.int32), *masks)
+        drawn_sets[key] = sets.Set(trained.astype(np.int32), *masks)
     images = scenes.images(labels, data.n, data.sigma, inverted=inverted)
     codes = scenes.encode(labels.xy, data.n, data.encoding, data.sigma, data.width_multiplier)
     return shown._replace(

@@ -1,8 +1,8 @@
-"""How much data composing takes, and how that grows with the size of the image.
+"""How much data a network needs to compose, and how that grows with the size of the image.
 
-Accuracy is measured for several training-set sizes; the data needed is the smallest size that
-reaches a threshold (60 % of positions). The paper claims that it grows like N^3 without isolated
-factors among the data and like N with them: slopes 3 and 1 on logarithmic axes.
+Accuracy is measured for several training-set sizes. The data needed is the smallest size whose
+accuracy reaches a threshold (60 % of positions). The paper claims that it grows like N^3 without
+isolated factors in the data and like N with them: slopes 3 and 1 on logarithmic axes.
 """
 
 from typing import NamedTuple
@@ -17,15 +17,15 @@ THRESHOLD = 0.6
 def data_needed(sizes: np.ndarray, accuracy: np.ndarray, threshold: float = THRESHOLD) -> float:
     """The training-set size at which accuracy first reaches the threshold.
 
-    sizes: increasing [m]. accuracy: [m]. Between two sizes, by a line on the logarithm of the size.
-    Two answers are censored: inf where the threshold is never reached, so that more than the
-    largest size is needed, and 0 where the smallest size is enough already.
+    sizes: increasing [m]. accuracy: [m]. Accuracy is interpolated linearly in the logarithm of the
+    size. Two results mark censored cases: inf if no size reaches the threshold (more data than the
+    largest size is needed), 0 if the smallest size already reaches it.
     """
     sizes, accuracy = np.asarray(sizes, float), np.asarray(accuracy, float)
     if sizes.ndim != 1 or sizes.shape != accuracy.shape or not len(sizes):
-        raise BadInput(f"sizes and accuracy are [m]: got {sizes.shape} and {accuracy.shape}")
+        raise BadInput(f"sizes and accuracy must be [m], got {sizes.shape} and {accuracy.shape}")
     if np.any(np.diff(sizes) <= 0) or sizes[0] <= 0:
-        raise BadInput("sizes are positive and increase")
+        raise BadInput("sizes must be positive and must increase")
     reached = accuracy >= threshold
     if not reached.any():
         return float("inf")
@@ -43,9 +43,9 @@ class Exponent(NamedTuple):
     slope: float
     low: float
     high: float
-    n_points: int  # pairs of image size and seed that were used
-    n_censored: int  # pairs that never reached the threshold, and are left out
-    n_enough: int  # pairs for which the smallest size was enough, and are left out
+    n_points: int  # pairs (image size, seed) in the fit
+    n_censored: int  # pairs left out: threshold never reached
+    n_enough: int  # pairs left out: the smallest size suffices
 
 
 def exponent(
@@ -53,16 +53,20 @@ def exponent(
 ) -> Exponent:
     """The power with which `needed` [sizes, seeds] grows with image sizes n [sizes].
 
-    Least squares on logarithms; the interval is a percentile bootstrap over seeds, drawn anew for
-    each image size. NaN where fewer than two sizes have a point. Censored points (inf and 0) are
-    left out, which makes the slope too small where large images are the ones that fail: read it
-    with n_censored and n_enough.
+    Least squares on logarithms. The interval is a percentile bootstrap over seeds, independent for
+    each image size. The slope is NaN if fewer than two sizes have a point. Censored points (inf
+    and 0) are left out; this makes the slope too small if large images are the ones that fail, so
+    read it together with n_censored and n_enough.
     """
     n, needed = np.asarray(n, float), np.asarray(needed, float)
     if n.ndim != 1 or needed.ndim != 2 or len(n) != len(needed) or needed.size == 0:
-        raise BadInput(f"n is [sizes], needed [sizes, seeds]: got {n.shape} and {needed.shape}")
+        raise BadInput(
+            f"n must be [sizes], needed [sizes, seeds], got {n.shape} and {needed.shape}"
+        )
     if np.any(n <= 0) or np.any(needed < 0) or np.any(np.isnan(needed)):
-        raise BadInput("n and needed are positive; what never reached the threshold is inf")
+        raise BadInput(
+            "n and needed must be positive; use inf where the threshold is never reached"
+        )
     rng = np.random.default_rng(seed)
     picks = rng.integers(needed.shape[1], size=(draws, *needed.shape))
     slopes = [_slope(n, np.take_along_axis(needed, pick, axis=1)) for pick in picks]

@@ -1,4 +1,4 @@
-"""Digits to turn: the first of each in MNIST's training set, or built-in ones."""
+"""Digits to rotate: the first of each in MNIST's training set, or built-in glyphs."""
 
 import numpy as np
 
@@ -6,7 +6,8 @@ from cgjax.data import sources
 
 SIDE = 28
 SOURCES = ("mnist", "glyph")
-# Strokes as (row, column) of their ends, in widths of a digit; below, those of each digit.
+# Strokes: (row, column) of both ends, in widths of a digit.
+# WITHOUT: the strokes that a digit lacks.
 STROKES = {
     "top": ((-1, -0.5), (-1, 0.5)), "middle": ((0, -0.5), (0, 0.5)),
     "bottom": ((1, -0.5), (1, 0.5)), "upper left": ((-1, -0.5), (0, -0.5)),
@@ -24,7 +25,7 @@ DIGITS[7] = {"top", "upper right", "lower right"}
 
 
 def glyph(digit: int, n: int = SIDE) -> np.ndarray:
-    """A built-in digit, bright on 0, float [n, n]; it stays inside the image at any angle."""
+    """A built-in digit, bright on 0, float [n, n]; every rotation stays inside the image."""
     pixels = np.moveaxis(np.indices((n, n)), 0, -1) - (n - 1) / 2
     unit, half = 0.29 * n, 0.05 * n
     nearest = np.full((n, n), np.inf)
@@ -33,7 +34,7 @@ def glyph(digit: int, n: int = SIDE) -> np.ndarray:
         along = np.clip((pixels - start) @ (end - start) / np.sum((end - start) ** 2), 0, 1)
         away = pixels - start - along[..., None] * (end - start)
         nearest = np.minimum(nearest, np.linalg.norm(away, axis=-1))
-    # Edges fall off over a pixel, as those of a pen do.
+    # Edges fade over one pixel, like pen strokes.
     return np.clip(half + 0.5 - nearest, 0, 1)
 
 
@@ -41,6 +42,6 @@ def load(source: str, digits: tuple[int, ...]) -> np.ndarray:
     """One image of each digit, float [digits, 28, 28] from 0 to 1."""
     if source == "glyph":
         return np.stack([glyph(digit) for digit in digits])
-    found = sources.load("mnist", "train")
-    first = [int(np.argmax(found["label"] == digit)) for digit in digits]
-    return found["image"][first, :, :, 0] / 255
+    mnist = sources.load("mnist", "train")
+    first = [int(np.argmax(mnist["label"] == digit)) for digit in digits]
+    return mnist["image"][first, :, :, 0] / 255

@@ -1,8 +1,8 @@
-"""The inverse task (section 3.6): an encoder reads the code of a place off the image of a bump.
+"""The inverse task: an encoder maps the image of a bump to the code of its position.
 
-Images are positive, `image[y, x]`, and codes have x first; in the original code the image's axes
-are swapped (row = x). Errors of codes are also given in units of those of the best constant, the
-mean code of the training set: a bump code and a ramp have different scales.
+Images are positive, `image[y, x]`, and codes have x first; the original code swaps the axes of the
+image (row = x). Errors of codes are also divided by the error of the best constant, the mean code
+of the training set, because a bump code and a ramp have different scales.
 """
 
 import pathlib
@@ -21,30 +21,30 @@ from cgjax.data import arrays
 from cgjax.experiments.bumps import models, scenes, sets
 
 READ_OFF = ("bump", "onehot", "ramp")
-CHUNK = 112  # images of one forward pass outside training
+CHUNK = 112  # images per forward pass outside training
 N_EXAMPLES = 4
 
 
 class Places(NamedTuple):
-    """Every place of the grid, and the training set, which has some of them several times."""
+    """Every place of the grid, and the training set, in which places may repeat."""
 
     images: np.ndarray  # float32 [P, n, n], row by row
     codes: np.ndarray  # float32 [P, d]
     xy: np.ndarray  # [P, 2]
     is_ood: np.ndarray  # bool [P]
-    train: np.ndarray  # rows
+    train: np.ndarray  # indices of places
 
 
 class Trained(NamedTuple):
     """Encoders of a part after training; first axis: seeds."""
 
     places: Places
-    read: np.ndarray  # [seeds, P, d], codes
+    read: np.ndarray  # [seeds, P, d], predicted codes
     scores: dict  # "ood_mse" -> [seeds]
     history: dict
 
 
-# --- what is shown --------------------------------------------------------------------------------
+# --- data -----------------------------------------------------------------------------------------
 
 
 def make(config) -> Places:
@@ -60,16 +60,16 @@ def make(config) -> Places:
 
 
 def check(config) -> None:
-    """Whether the region fits the image and leaves places on both sides."""
+    """Raises an error unless the region fits the image and leaves places on both sides."""
     for name, settings in parts(config):
-        word, region = f"part '{name}': " if name else "", settings.data.regions[0]
+        prefix, region = f"part '{name}': " if name else "", settings.data.regions[0]
         try:
             held_out = sets.parse(region, settings.data.n)
         except BadInput as error:
-            raise BadInput(f"{word}{error}") from None
+            raise BadInput(f"{prefix}{error}") from None
         if held_out.all() or not held_out.any():
             raise BadInput(
-                f"{word}data.regions={region} leaves nothing to train or nothing to test"
+                f"{prefix}data.regions={region} leaves nothing to train on or nothing to test"
             )
 
 
@@ -83,26 +83,26 @@ def network(config) -> models.Encoder:
 
 
 def read_off(config, params, images):
-    """Codes [k, d] of images [k, n, n], some at a time."""
+    """Codes [k, d] predicted from images [k, n, n], in chunks."""
     model = network(config)
 
-    def one(image):
+    def read_image(image):
         return model.apply({"params": params}, image[None])[0][0]
 
-    return jax.lax.map(one, images, batch_size=CHUNK)
+    return jax.lax.map(read_image, images, batch_size=CHUNK)
 
 
 def position(codes, encoding: str):
-    """(x, y) [k, 2] that codes say: the largest unit of each half; a ramp's two numbers."""
+    """Positions (x, y) [k, 2] of codes: the largest unit of each half, or a ramp's two numbers."""
     if encoding == "ramp":
         return codes
     return jnp.argmax(codes.reshape(len(codes), 2, -1), axis=2)
 
 
 def scores(read, codes, xy, encoding: str, where, constant):
-    """Of the places `where` [P]: error of codes, the same over that of a constant, position.
+    """Scores over the places `where` [P]: code error, normalised code error, position error.
 
-    constant [d]: the code to beat. Accuracy: both coordinates within one pixel.
+    constant [d]: the code whose error normalises. Accuracy: both coordinates within one pixel.
     """
 
     def mean(values):
@@ -119,7 +119,7 @@ def scores(read, codes, xy, encoding: str, where, constant):
 
 
 def experiment(config, places: Places) -> program.Experiment:
-    """Squared error of codes, mini-batches of the frame; seeds are replicas."""
+    """Squared error of codes on minibatches of the frame; seeds are replicas."""
     model = network(config)
 
     def init(key, replica):
@@ -131,12 +131,12 @@ def experiment(config, places: Places) -> program.Experiment:
         return jnp.sum(batch["mask"] * errors) / jnp.sum(batch["mask"]), (extra, {})
 
     def evaluate(params, extra, data, key, replica):
-        read, found = read_off(config, params, data["images"]), {}
+        read, metrics = read_off(config, params, data["images"]), {}
         constant = jnp.mean(data["codes"][data["train"]], axis=0)
         for region, where in (("id", ~data["is_ood"]), ("ood", data["is_ood"])):
             every = scores(read, data["codes"], data["xy"], config.data.encoding, where, constant)
-            found |= {f"{region}_{name}": value for name, value in every.items()}
-        return found, {}
+            metrics |= {f"{region}_{name}": value for name, value in every.items()}
+        return metrics, {}
 
     def batch(data, rows, key, step):
         rows = data["train"][rows]
@@ -156,21 +156,23 @@ def experiment(config, places: Places) -> program.Experiment:
 
 
 def run(config, places: Places, workdir: pathlib.Path, name: str = "") -> Trained:
-    """Trains one encoder per seed and reads every place of the grid."""
+    """Trains one encoder per seed and predicts the code of every place of the grid."""
     state, history = train.fit(experiment(config, places), config, workdir, name)
     program = jax.jit(
-        lambda params, images: jax.lax.map(lambda one: read_off(config, one, images), params)
+        lambda params, images: jax.lax.map(
+            lambda replica_params: read_off(config, replica_params, images), params
+        )
     )
     read = np.asarray(program(state.params, jnp.asarray(places.images)))
-    found = {key: values for key, values in history["eval"].items() if key != "step"}
-    return Trained(places, read, {k: v[-1] for k, v in found.items()}, history["eval"])
+    record = {key: values for key, values in history["eval"].items() if key != "step"}
+    return Trained(places, read, {k: v[-1] for k, v in record.items()}, history["eval"])
 
 
 # --- the study ------------------------------------------------------------------------------------
 
 
 def plan(config) -> dict:
-    """How large each part's training is."""
+    """The size of each part's training."""
     return {
         name: program.training_size(experiment(settings, make(settings)), settings)
         for name, settings in parts(config)
@@ -178,7 +180,7 @@ def plan(config) -> dict:
 
 
 def load(config, workdir, part: str = "", step=None) -> checkpoint.Loaded:
-    """The encoders of one part, one for each seed: `predict(params, images)` -> codes."""
+    """The encoders of one part, one per seed: `predict(params, images)` -> codes."""
     settings, params, steps = checkpoint.read_part(dict(parts(config)), workdir, part, step)
 
     def predict(params, images):
@@ -190,35 +192,41 @@ def load(config, workdir, part: str = "", step=None) -> checkpoint.Loaded:
 def study(config, workdir) -> tuple[dict, dict]:
     """Trains every part of the row: metrics {name: (values, seeds)}, and arrays to draw."""
 
-    def one(name, settings):
+    def study_part(name, settings):
         places = make(settings)
-        say(f"{len(places.train):,} draws of {np.sum(~places.is_ood):,} places trained, "
-            f"{places.is_ood.sum():,} held out")  # fmt: skip
+        say(
+            f"{len(places.train):,} draws of {np.sum(~places.is_ood):,} places trained, "
+            f"{places.is_ood.sum():,} held out"
+        )
         return analyse(settings, run(settings, places, pathlib.Path(workdir) / name, name), name)
 
-    return over_parts(config, one)
+    return over_parts(config, study_part)
 
 
 def analyse(config, trained: Trained, name: str = "") -> tuple[dict, dict]:
-    """One part: metrics {name: (values, seeds)}, and what figures need."""
+    """Metrics {name: (values, seeds)} of one part, and the arrays of its figures."""
     places, seeds = trained.places, list(config.train.seeds)
     metrics = {
         key.replace("_", " "): (np.asarray(values, float), seeds)
         for key, values in trained.scores.items()
     }
     mean = {key: np.mean(values) for key, (values, _) in metrics.items()}
-    say(f"{name or config.data.encoding}: ID nMSE {mean['id nmse']:.3g}, OOD nMSE "
+    say(
+        f"{name or config.data.encoding}: ID nMSE {mean['id nmse']:.3g}, OOD nMSE "
         f"{mean['ood nmse']:.3g}; OOD position {mean['ood position error']:.2f} pixels away, "
-        f"{mean['ood position accuracy']:.0%} within one")  # fmt: skip
+        f"{mean['ood position accuracy']:.0%} within one"
+    )
     grid = (config.data.n, config.data.n)
     errors = np.mean((trained.read - places.codes) ** 2, axis=-1).mean(axis=0)
     places_read = position(jnp.asarray(trained.read[0]), config.data.encoding)
     held_out = np.flatnonzero(places.is_ood)
-    rows = np.random.default_rng(0).permutation(held_out)[:N_EXAMPLES]  # always the same ones
+    rows = np.random.default_rng(0).permutation(held_out)[
+        :N_EXAMPLES
+    ]  # the same examples in every run
     drawn = {
         "errors": errors.reshape(grid),  # rows before columns, mean over seeds
         "is_ood": places.is_ood.reshape(grid),
-        # Of the first seed.
+        # First seed.
         "positions": np.asarray(places_read, float),
         "xy": places.xy,
         "example_xy": places.xy[rows],

@@ -1,6 +1,6 @@
-"""Layer by layer, in which sense a decoder's representation is factorised.
+"""Measures of factorization for each layer of a decoder.
 
-Activations are those at all points of the grid, [n, n, units], first axis y. Layer 0 is the code.
+Activations [n, n, units] cover all points of the grid; the first axis is y. Layer 0 is the code.
 """
 
 import functools
@@ -12,8 +12,8 @@ import numpy as np
 from cgjax.analysis import factorization, geometry
 from cgjax.experiments.bumps import sets, training
 
-MOST_UNITS = 4096  # of a layer that are looked at, so that all points fit in memory
-UNITS = 1500  # of those, the ones that probes and ranks look at, as published
+MOST_UNITS = 4096  # units per layer that are stored, so that all points fit in memory
+UNITS = 1500  # units that probes and ranks use, as published
 SCORES = (
     "F", "F hole", "F frame", "F_K", "F_K hole", "F_K frame", "additive share", "selective share",
     "probe R2", "probe R2 hole", "rank", "components",
@@ -23,8 +23,8 @@ SCORES = (
 def activations(model, params, extra, shown: sets.Scenes) -> list[np.ndarray]:
     """The code and every layer of one network, each [n, n, units]; the image is the last.
 
-    Of layers with more than MOST_UNITS units, so many drawn at random, the same at every point. The
-    image is what is painted above the background, which would be most of its kernel.
+    Layers with more than MOST_UNITS units are subsampled at random, with the same units at every
+    point. The image has its background removed, because the background would dominate its kernel.
     """
     codes, n = jnp.asarray(shown.codes[shown.points]), shown.images.shape[-1]
     shapes = jax.eval_shape(lambda: training.paint(model, params, extra, codes[:1])[1])
@@ -33,29 +33,29 @@ def activations(model, params, extra, shown: sets.Scenes) -> list[np.ndarray]:
         np.sort(rng.choice(layer.size, min(layer.size, MOST_UNITS), replace=False))
         for layer in shapes
     ]
-    *found, image = _some_units(model, params, extra, codes, picked)
-    found.append(1 - image if shown.inverted else image)
-    return [np.asarray(layer).reshape(n, n, -1) for layer in (codes, *found)]
+    *outputs, image = _some_units(model, params, extra, codes, picked)
+    outputs.append(1 - image if shown.inverted else image)
+    return [np.asarray(layer).reshape(n, n, -1) for layer in (codes, *outputs)]
 
 
 @functools.partial(jax.jit, static_argnames="model")
 def _some_units(model, params, extra, codes, picked):
-    def one(code):
+    def picked_units(code):
         layers = training.paint(model, params, extra, code[None])[1]
         return [layer.reshape(-1)[units] for layer, units in zip(layers, picked)]
 
-    return jax.lax.map(one, codes, batch_size=training.CHUNK)
+    return jax.lax.map(picked_units, codes, batch_size=training.CHUNK)
 
 
-def measures(layer: np.ndarray, one: sets.Set) -> dict:
-    """Every number of SCORES for one layer [n, n, units]; "hole" and "frame" are parts of the grid.
+def measures(layer: np.ndarray, train_set: sets.Set) -> dict:
+    """Every score in SCORES for one layer [n, n, units]; "hole" and "frame" are parts of the grid.
 
-    The kernel's share F_K needs a full grid: of the frame it takes the rows and columns that are
-    trained together, where there are any (NaN where not). A probe reads x and y (their mean) from
-    the layer; it is fitted on the frame, and also on all points.
+    The kernel's share F_K needs a full grid. On the frame it uses the rows that are trained at
+    every column; it is NaN if there are fewer than two. A probe predicts x and y from the layer (R2
+    is the mean of both); it is fitted once on the frame and once on all points.
     """
     n = len(layer)
-    hole = one.is_ood.reshape(n, n)
+    hole = train_set.is_ood.reshape(n, n)
     y, x = np.indices((n, n))
     targets = np.stack([x.reshape(-1), y.reshape(-1)], axis=1)
     rng = np.random.default_rng(0)
@@ -82,7 +82,7 @@ def measures(layer: np.ndarray, one: sets.Set) -> dict:
 
 
 def schmidt(layer: np.ndarray) -> float:
-    """F_K of the dot products of a layer [n_y, n_x, units]; NaN where it is zero everywhere."""
+    """F_K of the dot products of a layer [n_y, n_x, units]; NaN if the layer is zero everywhere."""
     if not np.any(layer):
         return np.nan
     kernel = factorization.grid_kernel(layer)
@@ -90,7 +90,7 @@ def schmidt(layer: np.ndarray) -> float:
 
 
 def _blocks(hole):
-    """Index pairs of the held-out block, and of the largest block of whole trained rows."""
+    """Indices of the held-out block, and of the block of fully trained rows; None if absent."""
     rows, columns = np.flatnonzero(hole.any(axis=1)), np.flatnonzero(hole.any(axis=0))
     inside = np.ix_(rows, columns) if hole[np.ix_(rows, columns)].all() else None
     whole = np.flatnonzero(~hole.any(axis=1))
@@ -100,18 +100,18 @@ def _blocks(hole):
 
 def volume_maps(layers: list[np.ndarray]) -> np.ndarray:
     """log10 of the volume element [layers, n, n], by finite differences."""
-    found = [geometry.volume_element(geometry.grid_tensor(layer)) for layer in layers]
-    return np.log10(np.stack(found) + 1e-12)
+    elements = [geometry.volume_element(geometry.grid_tensor(layer)) for layer in layers]
+    return np.log10(np.stack(elements) + 1e-12)
 
 
 def exact_ranks(config, params, extra, xy: np.ndarray) -> np.ndarray:
-    """Rank [P] of d image / d (x, y) by forward derivatives; a one-hot code has none."""
+    """Rank [P] of d image / d (x, y) by forward derivatives; one-hot codes have no derivative."""
     model = training.network(config)
 
     @jax.jit
     def ranks(params, extra, z):
-        def image(one):
-            code = training.encode(config, one[None])
+        def image(point):
+            code = training.encode(config, point[None])
             return training.paint(model, params, extra, code)[0].reshape(-1)
 
         return geometry.rank_map(image, z)

@@ -1,26 +1,26 @@
-"""What is minimised: the squared error, and what is added to it.
+"""The training loss: squared error plus penalties.
 
-Penalties of the embedding network are on its parameters: the entropy H of lam drives each field to
+Penalties of the embedding network act on its parameters: the entropy H of lam drives each field to
 rank one, the variance V makes one of its two vectors constant, and both together make it a stripe.
-Those on fields apply to any network that has them. All are sums, as published, and grow with the
-number of values; `size_independent` has the factors that undo it.
+Penalties on fields apply to any network that has fields. All penalties are sums, as published, and
+grow with the number of values; `size_independent` returns factors that cancel this growth.
 """
 
 import jax
 import jax.numpy as jnp
 
-LEAST_SHARE = 1e-8  # of a lam^2, so that its logarithm is finite
+LEAST_SHARE = 1e-8  # smallest share of a lam^2, so that its logarithm is finite
 
 
 def squared_error(painted: jax.Array, truth: jax.Array, mask: jax.Array | None = None) -> jax.Array:
-    """Mean squared error over all pixels of images [B, n, n]; mask [B]: rows of 0 do not count."""
+    """Mean squared error over all pixels of images [B, n, n]; mask [B]: rows with 0 are ignored."""
     errors = jnp.mean((painted - truth) ** 2, axis=tuple(range(1, truth.ndim)))
     if mask is None:
         return jnp.mean(errors)
     return jnp.sum(mask * errors) / jnp.maximum(jnp.sum(mask), 1)
 
 
-# --- of the parameters of the embedding network ---------------------------------------------------
+# --- penalties on parameters of the embedding network ---------------------------------------------
 
 
 def entropy(lam: jax.Array) -> jax.Array:
@@ -46,36 +46,37 @@ def embedding_penalty(params: dict, lam_entropy: float, vec_variance: float) -> 
 
 
 def size_independent(n: int, n_published: int = 32) -> tuple[float, float]:
-    """Factors on lam_entropy and vec_variance that undo their growth with the number n of values.
+    """Factors for lam_entropy and vec_variance that cancel their growth with n, the values.
 
-    H is a sum over n values, V over n values and n vectors; 1 at the published size.
+    H is a sum over n values, V over n values and n vectors. Both factors are 1 at the published n.
     """
     return n_published / n, (n_published / n) ** 2
 
 
-# --- of fields ------------------------------------------------------------------------------------
+# --- penalties on fields --------------------------------------------------------------------------
 
 
 def null_axis_variance(fields: list[jax.Array]) -> jax.Array:
-    """How far fields A[x], B[y] [values, n, n] are from stripes.
+    """Deviation of fields A[x], B[y] [values, n, n] from stripes.
 
-    The variance of A over rows, along which the field of x should be constant, and that of B over
-    columns, summed over all other indices.
+    The variance of A over rows, where the field of x should be constant, plus the variance of B
+    over columns; both are summed over all other indices.
     """
     of_x, of_y = fields
     return jnp.sum(jnp.var(of_x, axis=-2)) + jnp.sum(jnp.var(of_y, axis=-1))
 
 
 def nuclear_norm(fields: list[jax.Array]) -> jax.Array:
-    """The sum of the singular values of all fields [values, n, n]: least where their rank is."""
+    """Sum of the singular values of all fields [values, n, n], a convex proxy for their rank."""
     singular = [jnp.linalg.svd(field, compute_uv=False) for field in fields]
     return sum(jnp.sum(values) for values in singular)
 
 
 def stripe_share(fields: list[jax.Array]) -> jax.Array:
-    """Of the fields of x and of y, the share of variance that a pure stripe has: [2].
+    """Share [2] of the variance of the fields of x and of y that a pure stripe explains.
 
-    The variance of a field's mean over its null axis, over that of the field, all values together.
+    The variance of a field's mean over its null axis divided by the field's variance, both summed
+    over all values.
     """
     shares = []
     for field, axis in zip(fields, (-2, -1)):

@@ -1,12 +1,13 @@
 """The decoders, and the encoder, of the bump experiments (Liang et al. 2025).
 
 Every decoder maps codes [B, d] to (image [B, n, n], activations): the tensors after each
-nonlinearity, in order, and the image last. Decoders of no paper's own are in `cgjax.nets`.
+nonlinearity, in order, and the image last. Decoders that are not specific to this paper are in
+`cgjax.nets`.
 
-Two of them have a *field* in pixel space for each value of each factor: the embedding network
-(remedy A) mixes the fields of x and y by a tiny convolutional network, the product field
-multiplies them. They take one-hot codes; with `absent`, the all-zero code of a factor that is not
-shown has a field of its own, initially 1: a field of zeros would paint nothing.
+Two decoders have a *field* in pixel space for each value of each factor: the embedding network
+(remedy A) mixes the fields of x and y with a small convolutional network, the product field
+multiplies them. They take one-hot codes. With `absent`, the all-zero code of an absent factor has
+its own field, initialised to 1, because a field of zeros would paint nothing.
 """
 
 import math
@@ -29,9 +30,9 @@ COMBINE = ("cnn", "product", "sum")
 class MLPDecoder(nn.Module):
     """Dense(width) and ReLU, n_hidden times, then Dense(n * n).
 
-    weights: initialisation of the kernels, one of `nets.mlp.WEIGHTS`; batch_norm: between dense
-    layer and ReLU (`train`, `mask` as in `nets.norm.BatchNorm`); background: added to the image,
-    as if the last bias started there.
+    weights: initialisation of the kernels, one of `nets.mlp.WEIGHTS`. batch_norm: batch
+    normalisation between dense layer and ReLU (`train`, `mask` as in `nets.norm.BatchNorm`).
+    background: added to the image, equivalent to an initial last bias of that value.
     """
 
     n: int = 28
@@ -59,17 +60,17 @@ class MLPDecoder(nn.Module):
 
 
 def values(codes: jax.Array, n: int) -> tuple[jax.Array, jax.Array]:
-    """x and y [B] of one-hot codes [B, 2n]; n where a factor is absent, its half all zero."""
+    """x and y [B] of one-hot codes [B, 2n]; n if the factor is absent (its half is all zero)."""
     if codes.ndim != 2 or codes.shape[1] != 2 * n:
         raise BadInput(f"fields of {n} values take one-hot codes [B, {2 * n}], got {codes.shape}")
     halves = codes.reshape(len(codes), 2, n)
-    found = jnp.where(jnp.any(halves != 0, axis=-1), jnp.argmax(halves, axis=-1), n)
-    return found[:, 0], found[:, 1]
+    indices = jnp.where(jnp.any(halves != 0, axis=-1), jnp.argmax(halves, axis=-1), n)
+    return indices[:, 0], indices[:, 1]
 
 
 def _picked(tables, codes, n):
     """The fields [B, n, n] of x and of y; tables [n or n + 1, n, n]."""
-    # Beyond the table, where there is no field for an absent factor, the field is NaN.
+    # Without a field for absent factors, their index is beyond the table and the field is NaN.
     return [
         jnp.take(table, value, axis=0, mode="fill")
         for table, value in zip(tables, values(codes, n))
@@ -77,12 +78,12 @@ def _picked(tables, codes, n):
 
 
 class EmbeddingNetwork(nn.Module):
-    """The regularised embedding network (remedy A): fields L diag(lam) R, mixed by a tiny CNN.
+    """The regularised embedding network (remedy A): fields L diag(lam) R, mixed by a small CNN.
 
-    Columns of L and rows of R are normalised in the forward pass, and not orthogonal: lam are like
-    singular values. rank: columns of L (0: n, any rank). combine: "cnn", "product" or "sum" of the
-    two fields, pixel by pixel. activations: the two fields, what each hidden layer gives after
-    PReLU, the image.
+    The forward pass normalises columns of L and rows of R but does not orthogonalise them, so lam
+    resembles singular values. rank: number of columns of L (0: n, any rank). combine: "cnn", or the
+    pixelwise "product" or "sum" of the two fields. activations: the two fields, the output of each
+    hidden layer after PReLU, the image.
     """
 
     n: int = 32
@@ -106,14 +107,14 @@ class EmbeddingNetwork(nn.Module):
         if self.combine == "cnn":
             self.slopes = [PReLU() for _ in range(self.hidden_layers + 1)]
             features = [2] * self.hidden_layers + [1]
-            # PyTorch counts output channels for transposed convolutions.
+            # PyTorch's fan-in of transposed convolutions counts output channels.
             self.convs = [Kernel(o, 3, 9 * o) for o in features]
 
     def _add(self, name, init, shape):
         setattr(self, name, self.param(name, init, shape))
 
     def fields(self):
-        """Emb_x and Emb_y [n, n, n] (n + 1 with `absent`): one matrix in pixel space each value."""
+        """Emb_x and Emb_y [n, n, n] (n + 1 with `absent`): one matrix in pixel space per value."""
         tables = []
         for f in ("x", "y"):
             left, right = (
@@ -160,9 +161,9 @@ def _combined(pair, combine):
 class ProductField(nn.Module):
     """Two free tables of fields, A[x] and B[y]; the image is A[x] * B[y], pixel by pixel.
 
-    combine: "product" or "sum". stripes: A[x] is one profile along the columns, the same in every
-    row, and B[y] one along the rows: flat by construction. scale: of the initial values, N(0, 1)
-    times it. activations: the two fields, the image.
+    combine: "product" or "sum". stripes: A[x] is a profile along the columns that repeats in every
+    row, and B[y] a profile along the rows that repeats in every column: flat by construction.
+    scale: standard deviation of the initial values. activations: the two fields, the image.
     """
 
     n: int = 28
@@ -228,5 +229,5 @@ MODELS = {
     "product": ProductField,
     "encoder": Encoder,
 }
-# Those with a field for each value, to which penalties on fields apply.
+# Decoders with a field for each value; penalties on fields apply to them.
 WITH_FIELDS = ("embed", "product")

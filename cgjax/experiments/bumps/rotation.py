@@ -1,8 +1,8 @@
-"""One image at all angles but a gap: does a decoder rotate through it, or cross-fade? (section 8)
+"""One image at all angles but a gap: does a decoder rotate through the gap, or cross-fade?
 
-Inputs are (cos, sin) of the angle. In the gap, what the decoder paints is held against the true
-rotation, against the cross-fade between the images at the gap's two edges, and against any mixture
-of those two.
+Inputs are (cos, sin) of the angle. In the gap, the decoder's images are compared with the true
+rotation, with the cross-fade between the images at the gap's two edges, and with the best mixture
+of these two images.
 """
 
 import math
@@ -23,9 +23,9 @@ GAP = (160.0, 200.0)
 
 
 def rotated(image: np.ndarray, degrees: np.ndarray) -> np.ndarray:
-    """The image [n, m] turned by each of the angles [k] about its middle: [k, n, m].
+    """The image [n, m] rotated about its middle by each of the angles [k]: [k, n, m].
 
-    Bilinear between pixels; what comes from outside is 0.
+    Interpolation is bilinear; pixels from outside the image are 0.
     """
     image = np.asarray(image, float)
     if image.ndim != 2:
@@ -36,29 +36,29 @@ def rotated(image: np.ndarray, degrees: np.ndarray) -> np.ndarray:
     turn = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
     source = np.einsum("ijk,jp->kip", turn, away) + middle[:, None]
     last = np.array(image.shape)[:, None] - 1
-    # Rounding must not push a pixel on the border outside.
+    # Rounding must not move a border pixel outside.
     inside = np.all((source > -1e-9) & (source < last + 1e-9), axis=1)
     source = np.clip(source, 0, last)
     low = np.minimum(np.floor(source).astype(int), last - 1)
     share = source - low
-    found = 0
+    interpolated = 0
     for dy in (0, 1):
         for dx in (0, 1):
             weights = np.abs(1 - dy - share[:, 0]) * np.abs(1 - dx - share[:, 1])
-            found = found + weights * image[low[:, 0] + dy, low[:, 1] + dx]
-    return np.where(inside, found, 0).reshape(-1, *image.shape)
+            interpolated = interpolated + weights * image[low[:, 0] + dy, low[:, 1] + dx]
+    return np.where(inside, interpolated, 0).reshape(-1, *image.shape)
 
 
 def angles(n: int = 1000, gap: tuple[float, float] = GAP) -> tuple[np.ndarray, np.ndarray]:
-    """n angles in degrees from 0 to 360, both included: those outside the gap, and those in it.
+    """n angles in degrees from 0 to 360, both included: (angles outside the gap, angles in it).
 
-    With both ends, 888 of 1000 are left, as published; without the second it would be 889.
+    With both ends, 888 of 1000 remain, as published; without the second end, 889 would remain.
     """
-    # Rounding must not push an angle on the gap's edge outside.
+    # Rounding must not move an angle on the gap's edge out of the gap.
     every = np.round(np.linspace(0, 360, n), 9)
     held_out = (every >= gap[0]) & (every <= gap[1])
     if held_out.all() or not held_out.any():
-        raise BadInput(f"a gap {gap} leaves nothing on one side of {n} angles")
+        raise BadInput(f"gap {gap} leaves nothing inside or nothing outside of {n} angles")
     return every[~held_out], every[held_out]
 
 
@@ -76,7 +76,7 @@ def faded(degrees: np.ndarray, edges: np.ndarray, gap=GAP) -> np.ndarray:
 
 
 class CrossFade(NamedTuple):
-    """Accounts of what is painted in the gap, each an R2 around the mean image of the gap."""
+    """R2 of three predictions of the images in the gap, relative to their mean image."""
 
     fade: float  # the pixelwise linear cross-fade between the edges
     mixture: float  # for each image, the best mixture of the two edges
@@ -91,7 +91,9 @@ def cross_fade(
         np.asarray(a, float).reshape(len(a), -1) for a in (painted, truth, edges)
     )
     if painted.shape != truth.shape or len(degrees) != len(painted) or len(edges) != 2:
-        raise BadInput(f"as many angles as images, and two edges: {painted.shape}, {truth.shape}")
+        raise BadInput(
+            f"need one angle per image and two edges, got {painted.shape}, {truth.shape}"
+        )
     fade = faded(degrees, edges, gap)
     mixture = painted @ np.linalg.pinv(edges) @ edges
     total = np.sum((painted - painted.mean(axis=0)) ** 2)
@@ -109,8 +111,8 @@ def kaiming_fan_out(fan_out: int):
 class RotationDecoder(nn.Module):
     """z [B, d] -> (image [B, 28, 28] in (0, 1), activations): dense, two doublings, a convolution.
 
-    Batch normalisation and ReLU after each doubling; train, mask as in `nets.norm.BatchNorm`.
-    activations: the dense layer's, what each doubling gives after ReLU, the image.
+    Batch normalisation and ReLU follow each doubling; train, mask as in `nets.norm.BatchNorm`.
+    activations: the dense layer, the output of each doubling after ReLU, the image.
     """
 
     channels: tuple[int, int] = (128, 64)
@@ -126,7 +128,7 @@ class RotationDecoder(nn.Module):
         activations = [x.reshape(-1, self.start, self.start, first)]
         for i, features in enumerate(self.channels):
             x = activations[-1]
-            # PyTorch counts input channels here: it stores the kernels of transposed ones turned.
+            # PyTorch's fan-out counts input channels here: it stores transposed kernels swapped.
             init = kaiming_fan_out(16 * x.shape[-1])
             kernel = self.param(f"conv_{i}_kernel", init, (4, 4, x.shape[-1], features))
             x = double(x, kernel, self.param(f"conv_{i}_bias", zeros, (features,)), self.form)
@@ -139,12 +141,12 @@ class RotationDecoder(nn.Module):
 
 
 class EquivariantDecoder(nn.Module):
-    """z [B, 2 + d] -> (image [B, n, n] in (0, 1), activations): an MLP at every pixel, turned back.
+    """z [B, 2 + d] -> (image [B, n, n] in (0, 1), activations): an MLP of rotated coordinates.
 
-    z: cos and sin of the angle, and d more numbers. A pixel enters as the place that the rotation
-    brings there, coded by sines and cosines, so that other angles are turned images whatever the
-    weights: the control that must pass the gap. activations: [B, n * n, features] after each ReLU,
-    then the image.
+    z: cos and sin of the angle, and d more numbers. The MLP's input at a pixel is the place that
+    the rotation maps to it, coded by sines and cosines. Images at other angles are therefore
+    rotated images for any weights: this control must succeed in the gap. activations:
+    [B, n * n, features] after each ReLU, then the image.
     """
 
     n: int = 28
@@ -158,9 +160,9 @@ class EquivariantDecoder(nn.Module):
         row, column = (
             (np.indices((self.n, self.n)).reshape(2, 1, -1) - (self.n - 1) / 2) * 2 / self.n
         )
-        # The same turn as in `rotated`.
+        # The same rotation as in `rotated`.
         place = jnp.stack([cos * row + sin * column, cos * column - sin * row], axis=-1)
-        # Half a wave over the image, then twice as many each time.
+        # Half a wave over the image, then twice the frequency each time.
         waves = np.pi / 2 * 2.0 ** np.arange(self.frequencies)
         phase = (place[..., None] * waves.reshape(1, 1, 1, -1)).reshape(len(z), self.n**2, -1)
         x = jnp.concatenate([jnp.sin(phase), jnp.cos(phase)], axis=-1)

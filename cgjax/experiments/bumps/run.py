@@ -1,4 +1,4 @@
-"""One study of the bumps family: decoders and what is made of them, a turning digit, encoders."""
+"""Runs one study of the bumps family: decoders and their analyses, a rotating digit, encoders."""
 
 import pathlib
 
@@ -8,14 +8,14 @@ from cgjax.published import PUBLISHED
 from cgjax.published import tables as markdown
 from cgjax.published.results import summary
 
-# Studies that train decoders share everything but what is made of them afterwards.
+# Studies that train decoders differ only in the analysis after training.
 STUDIES = {name: study for name in ("decoders", "continuous", *beyond.AFTERWARDS)}
 STUDIES |= {"turning": turning, "inverse": inverse}
 HEADLINES = ("id nmse", "ood nmse", "gap nmse", "outside nmse", "cross-fade r2", "truth r2")
 
 
 def check(config) -> None:
-    """What the keys' own ranges cannot say."""
+    """Raises an error for combinations of keys that their ranges cannot exclude."""
     STUDIES[config.study].check(config)
 
 
@@ -27,7 +27,7 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
     if config.study in beyond.AFTERWARDS:
         numbers, more = beyond.AFTERWARDS[config.study](config, metrics, arrays)
         headlines, metrics, arrays = list(numbers), metrics | numbers, arrays | more
-    # A few steps of a few pixels are no measurement: `smoke` shows that the path works.
+    # A smoke run is not a measurement: it only checks that the program runs.
     published = {} if config.size == "smoke" else PUBLISHED["bumps"].get(config.row, {})
     results = {
         name: summary(values, seeds, published.get(name))
@@ -40,7 +40,7 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
 
 
 def plan(config) -> dict:
-    """How large each part's training is."""
+    """The size of each part's training."""
     return STUDIES[config.study].plan(config)
 
 

@@ -1,12 +1,12 @@
-"""Bumps, stripes, their codes and the regions that are held out (Liang et al. 2025).
+"""Bumps, stripes, their codes and the held-out regions (Liang et al. 2025).
 
-x is the column of a bump's centre, y its row; `image[row, column] = image[y, x]`, pixels sit at
-0..n-1. A bump is the product of two bells, one along each axis; a stripe is one bell alone. Images
-are *positive* (bright on 0) or *inverted* (1 minus that).
+x is the column of a bump's centre, y its row: `image[row, column] = image[y, x]`. Pixels are at
+0..n-1. A bump is the product of two bells, one along each axis; a stripe is a single bell. Images
+are *positive* (bright on background 0) or *inverted* (1 minus that).
 
-A label is a pair (x, y) and, for each of the two, whether it is shown. On a *canvas* larger than
-the image it is shown when it falls into the image; otherwise it is a choice of the training set,
-and the half of the code that belongs to an absent factor is zero.
+A label is a pair (x, y) and a flag for each factor that says whether the image shows it. On a
+*canvas* larger than the image, a factor is shown if its value falls inside the image. Without a
+canvas the training set decides, and an absent factor's half of the code is zero.
 """
 
 import functools
@@ -23,7 +23,7 @@ REGIONS = ("donut", "cross", "corner")
 ENCODINGS = ("bump", "onehot", "ramp", "ramp01", "coords")
 PIXEL_GRIDS = ("integer", "stretched")
 STRIPES = ("none", "canvas_stripe", "canvas_crop", "canvas_sos", "null_stripe")
-# A pixel that no training image makes brighter than this is never lit.
+# A pixel counts as never lit if no training image makes it brighter than this.
 LIT = 0.05
 
 
@@ -45,16 +45,16 @@ def bump(
 
 
 def _bell(centre, positions, variance):
-    """[k, n] around centres [k] at positions [n]."""
+    """Gaussian bells [k, n] around centres [k] at positions [n]."""
     away = jnp.asarray(positions, centre.dtype)[None] - centre[:, None]
     return jnp.exp(-(away**2) / (2 * variance))
 
 
 class Labels(NamedTuple):
-    """What images show; on a canvas xy are its coordinates."""
+    """Contents of images; on a canvas, xy are canvas coordinates."""
 
     xy: np.ndarray  # [k, 2]
-    shown: np.ndarray | None  # bool [k, 2]; only "none" and the canvas can do without
+    shown: np.ndarray | None  # bool [k, 2]; None is allowed for "none", "canvas_crop", "canvas_sos"
 
 
 def images(
@@ -66,13 +66,13 @@ def images(
     inverted: bool = True,
     pixel_grid: str = "integer",
 ) -> jax.Array:
-    """Images [k, n, n] of labels: a bump where both factors are shown, a stripe where one is.
+    """Images [k, n, n] of labels: a bump if both factors are shown, a stripe if only one is.
 
-    stripes: "none", bumps only; "null_stripe" and "canvas_stripe", the bell of the factor shown,
-    constant along the other axis, nothing where none is; "canvas_crop" and "canvas_sos", the
-    image's part of the bump, or of the sum of both stripes, on the canvas: what is centred outside
-    still shows its tail.
-    canvas: its size, for the kinds that have one; the image is its middle.
+    stripes: "none", bumps only; "null_stripe" and "canvas_stripe", the bell of the shown factor,
+    constant along the other axis, and a blank image if no factor is shown; "canvas_crop" and
+    "canvas_sos", the image's part of the bump, or of the sum of both stripes, on the canvas: bells
+    centred outside the image still contribute their tails.
+    canvas: the size of the canvas, for kinds that have one; the image is the middle of the canvas.
     """
     _check_stripes(stripes, n, canvas)
     _check_positive("sigma", sigma)
@@ -101,7 +101,9 @@ def _check_stripes(stripes, n, canvas):
     if stripes not in STRIPES:
         raise BadInput(f"unknown stripes '{stripes}': one of {', '.join(STRIPES)}")
     if stripes.startswith("canvas") and (canvas is None or canvas < n or (canvas - n) % 2):
-        raise BadInput(f"stripes '{stripes}' need a canvas of {n} plus an even margin: {canvas}")
+        raise BadInput(
+            f"stripes '{stripes}' need a canvas of {n} plus an even margin, got {canvas}"
+        )
 
 
 # --- codes ----------------------------------------------------------------------------------------
@@ -115,19 +117,21 @@ def encode(
     width_multiplier: float = 1,
     shown: jax.Array | None = None,
 ) -> jax.Array:
-    """Codes e(x) beside e(y), [k, d], of centres xy [k, 2] with coordinates 0..n-1.
+    """Codes [k, d] of centres xy [k, 2] with coordinates 0..n-1: e(x) concatenated with e(y).
 
     kind: "bump", a bell over n units whose variance is width_multiplier sigma^2 (d = 2n);
-    "onehot", for whole numbers (2n); "ramp" or "coords", the numbers themselves (2); "ramp01",
-    divided by n - 1 (2). shown: boolean [k, 2]; the code of an absent factor is zero, which the
-    ramps cannot have: their zero is a place. On a canvas n is the canvas.
+    "onehot", for whole numbers (d = 2n); "ramp" or "coords", the coordinates themselves (d = 2);
+    "ramp01", the coordinates divided by n - 1 (d = 2). shown: boolean [k, 2]; the code of an absent
+    factor is zero. Ramps have no such code: their zero is a position. On a canvas, n is its size.
     """
     if kind not in ENCODINGS:
         raise BadInput(f"unknown encoding '{kind}': one of {', '.join(ENCODINGS)}")
     xy = _pairs("xy", xy)
     if kind in ("ramp", "coords", "ramp01"):
         if shown is not None and not np.all(shown):
-            raise BadInput(f"encoding '{kind}' has no code for an absent factor: bump or onehot do")
+            raise BadInput(
+                f"encoding '{kind}' has no code for an absent factor: use bump or onehot"
+            )
         return xy / (n - 1) if kind == "ramp01" else xy
     _check_positive("width_multiplier", width_multiplier)
     _check_positive("sigma", sigma)
@@ -157,7 +161,7 @@ def _pairs(name, xy):
 
 def _check_positive(name, value):
     if not isinstance(value, jax.core.Tracer) and not value > 0:
-        raise BadInput(f"{name} is above 0, got {value}")
+        raise BadInput(f"{name} must be above 0, got {value}")
 
 
 def _check_whole(xy, n):
@@ -174,10 +178,10 @@ def _check_whole(xy, n):
 def region(
     name: str, n: int, lb: int | None = None, ub: int | None = None, corner: int | None = None
 ) -> np.ndarray:
-    """Which centres of an n x n grid are held out: boolean [y, x].
+    """Mask [y, x] of the held-out centres of an n x n grid.
 
-    "donut": lb <= x <= ub and lb <= y <= ub. "cross": lb <= x < ub or lb <= y < ub, where some
-    values of x and y never occur, so that nothing can be composed. "corner": x >= corner and
+    "donut": lb <= x <= ub and lb <= y <= ub. "cross": lb <= x < ub or lb <= y < ub; some values of
+    x and y never occur in training, so composing is impossible. "corner": x >= corner and
     y >= corner.
     """
     if name not in REGIONS:
@@ -185,10 +189,10 @@ def region(
     y, x = np.indices((n, n))
     if name == "corner":
         if corner is None or not 0 < corner < n:
-            raise BadInput(f"region 'corner' starts at a corner from 1 to {n - 1}, got {corner}")
+            raise BadInput(f"region 'corner' needs a corner from 1 to {n - 1}, got {corner}")
         return (x >= corner) & (y >= corner)
     if lb is None or ub is None or not 0 <= lb <= ub < n:
-        raise BadInput(f"region '{name}' has 0 <= lb <= ub < {n}, got lb {lb} and ub {ub}")
+        raise BadInput(f"region '{name}' needs 0 <= lb <= ub < {n}, got lb {lb} and ub {ub}")
     if name == "donut":
         held_out = (x >= lb) & (x <= ub) & (y >= lb) & (y <= ub)
     else:
@@ -206,7 +210,7 @@ def centres(mask: np.ndarray) -> np.ndarray:
 
 def hole_side(n: int, p: float) -> int:
     """K = floor(p n), the side of the hole of the continuous donut."""
-    # 0.3 times 40 is a little below 12 in floating point.
+    # In floating point, a product that should be whole may be slightly smaller.
     return math.floor(round(p * n, 9))
 
 
@@ -225,7 +229,7 @@ def continuous(
     """
     side = hole_side(n, p)
     if not 0 < side < n:
-        raise BadInput(f"a hole of {p} of {n} pixels has side {side}: it must leave both sides")
+        raise BadInput(f"a hole of {p} of {n} pixels has side {side}; it must be from 1 to {n - 1}")
     low, high = (n - side) / 2, (n + side) / 2
     where = rng.random((n_points, 2))
     if held_out:
@@ -242,7 +246,7 @@ def continuous(
 
 
 def bump_labels(xy: np.ndarray) -> Labels:
-    """Both factors shown."""
+    """Labels of bumps: both factors are shown."""
     xy = np.asarray(xy)
     return Labels(xy, np.ones(xy.shape, bool))
 
@@ -255,7 +259,7 @@ def null_stripes(n: int) -> Labels:
 
 
 def canvas_labels(held_out: np.ndarray, canvas: int) -> Labels:
-    """All cells of the canvas but the hole; held_out is a mask [n, n] of the image, its middle."""
+    """All cells of the canvas except the hole; held_out [n, n] is a mask of the central image."""
     n = len(held_out)
     _check_stripes("canvas_crop", n, canvas)
     margin = (canvas - n) // 2
@@ -269,16 +273,16 @@ def take(labels: Labels, rows: np.ndarray) -> Labels:
 
 
 def subsample(rng: np.random.Generator, labels: Labels, share: float) -> Labels:
-    """A fraction lambda of the labels, rounded, one at least; each at most once, in their order."""
+    """A share lambda of the labels, without replacement and in order; at least one label."""
     if not 0 < share <= 1:
-        raise BadInput(f"bump_subsample is above 0, up to 1: got {share}")
+        raise BadInput(f"bump_subsample must be above 0 and at most 1, got {share}")
     n = len(labels.xy)
-    kept = rng.choice(n, max(1, round(share * n)), replace=False)
-    return take(labels, np.sort(kept))
+    rows = rng.choice(n, max(1, round(share * n)), replace=False)
+    return take(labels, np.sort(rows))
 
 
 def draw(rng: np.random.Generator, labels: Labels, n: int) -> Labels:
-    """n labels with replacement."""
+    """n labels drawn with replacement."""
     return take(labels, rng.integers(len(labels.xy), size=n))
 
 
@@ -287,24 +291,25 @@ def mixture(
 ) -> Labels:
     """n draws with replacement, round(n stripe_fraction) of them stripes; bumps come first."""
     if not 0 <= stripe_fraction <= 1:
-        raise BadInput(f"stripe_fraction is from 0 to 1, got {stripe_fraction}")
+        raise BadInput(f"stripe_fraction must be from 0 to 1, got {stripe_fraction}")
     n_stripes = round(n * stripe_fraction)
     parts = (draw(rng, bumps, n - n_stripes), draw(rng, stripes, n_stripes))
     return Labels(*(np.concatenate(pair) for pair in zip(*parts)))
 
 
-# --- what the training images light ---------------------------------------------------------------
+# --- pixels that training images light ------------------------------------------------------------
 
 
 def largest_brightness(positive: jax.Array) -> jax.Array:
-    """The largest value [n, n] of each pixel over positive images [k, n, n]."""
+    """Maximum [n, n] of each pixel over positive images [k, n, n]."""
     return jnp.max(jnp.asarray(positive), axis=0)
 
 
 def n_never_lit(positive: jax.Array, level: float = LIT) -> int:
-    """How many pixels no image makes brighter than `level`.
+    """Number of pixels that no image makes brighter than `level`.
 
-    No image tells separate output weights of such a pixel how to light it, whatever hidden layers
-    represent: only weights shared over pixels, or a penalty that ties them, can.
+    If output weights are separate for each pixel, no image trains those of such a pixel, whatever
+    the hidden layers represent. Only weights shared between pixels, or a penalty that ties them,
+    can light it.
     """
     return int(jnp.sum(largest_brightness(positive) <= level))

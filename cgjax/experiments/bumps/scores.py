@@ -1,7 +1,7 @@
-"""What is said of painted images: nMSE, position, peak height, likeness; always together.
+"""Scores of painted images, always reported together: nMSE, position, peak height, similarity.
 
-Images are [k, n, n], centres xy [k, 2]. nMSE is the error in units of that of a blank image: 1 is
-as good as painting nothing, and an OOD error of 0.004, small as it looks, is nMSE 1.
+Images are [k, n, n], centres xy [k, 2]. nMSE is the error divided by that of a blank image: a
+network that paints nothing has nMSE 1. An OOD MSE of 0.004 looks small and is nMSE 1.
 """
 
 import functools
@@ -20,17 +20,17 @@ def image_mse(truth: jax.Array, painted: jax.Array) -> jax.Array:
 
 
 def blank_mse(truth: jax.Array, inverted: bool = True) -> jax.Array:
-    """The error [k] of painting background only: about pi sigma^2 / n^2 for a bump inside."""
+    """The error [k] of a blank image: about pi sigma^2 / n^2 for a bump inside the image."""
     return jnp.mean((truth - float(inverted)) ** 2, axis=(1, 2))
 
 
 def nmse(truth: jax.Array, painted: jax.Array, inverted: bool = True) -> jax.Array:
-    """Mean squared error over that of blank images of the same region."""
+    """Mean squared error divided by that of blank images of the same region."""
     return jnp.mean(image_mse(truth, painted)) / jnp.mean(blank_mse(truth, inverted))
 
 
 def extremum(painted: jax.Array, inverted: bool = True) -> jax.Array:
-    """(x, y) [k, 2] of the brightest pixel, inverted: the darkest; the first of several."""
+    """(x, y) [k, 2] of the brightest pixel (inverted: the darkest); of several, the first."""
     n = painted.shape[-1]
     flat = painted.reshape(len(painted), -1)
     place = jnp.argmin(flat, axis=1) if inverted else jnp.argmax(flat, axis=1)
@@ -56,9 +56,9 @@ def is_placed(painted: jax.Array, xy: jax.Array, inverted: bool = True) -> jax.A
 def peak_height(
     truth: jax.Array, painted: jax.Array, xy: jax.Array, inverted: bool = True
 ) -> jax.Array:
-    """Height [k] above the background at the pixel nearest to the target, over the true one.
+    """Height [k] above the background at the pixel nearest to the target, divided by the true one.
 
-    1 is right. xy are in pixels: on a stretched grid, centres times (n - 1) / n.
+    1 is correct. xy are in pixels: on a stretched grid, centres times (n - 1) / n.
     """
     x, y = jnp.round(jnp.asarray(xy)).astype(int).T
     rows = jnp.arange(len(painted))
@@ -73,9 +73,9 @@ def all_scores(
     inverted: bool = True,
     where: jax.Array | None = None,
 ) -> dict:
-    """The numbers that are only ever reported together, for one region.
+    """All scores of one region, which are always reported together.
 
-    where: boolean [k], the images that count; by default all.
+    where: boolean [k], the images of the region; by default all.
     """
     where = jnp.ones(len(truth), bool) if where is None else where
     return _all_scores(truth, painted, xy, where, inverted)
@@ -100,10 +100,12 @@ def _all_scores(truth, painted, xy, where, inverted):
 
 def _check_pair(truth, painted):
     if truth.shape != painted.shape or truth.ndim != 3:
-        raise BadInput(f"truth and painted are [k, n, n]: got {truth.shape} and {painted.shape}")
+        raise BadInput(
+            f"truth and painted must be [k, n, n], got {truth.shape} and {painted.shape}"
+        )
 
 
-# --- likeness of all pairs ------------------------------------------------------------------------
+# --- similarity of all pairs ----------------------------------------------------------------------
 
 
 def cosine(images: jax.Array) -> jax.Array:
@@ -119,7 +121,7 @@ def distance(images: jax.Array) -> jax.Array:
     def from_one(image):
         return jnp.sqrt(jnp.sum((images - image[None]) ** 2, axis=(1, 2)))
 
-    # Image by image: the difference of two large squares would lose the digits of a small one.
+    # Image by image: the expanded square would lose the digits of small distances.
     return jax.lax.map(from_one, images)
 
 

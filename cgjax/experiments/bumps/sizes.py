@@ -1,8 +1,8 @@
-"""What a row of the bumps family trains at each size below the published one."""
+"""The reduced sizes of the rows of the bumps family."""
 
 from cgjax.config.declare import Dotted
 
-# The largest values at sizes below the published one.
+# Upper limits of values at each reduced size.
 LIMITS = {
     "default": {
         "data.n": 16, "data.n_samples": 400, "data.n_points": 400, "train.steps": 1000,
@@ -25,9 +25,9 @@ LIMITS = {
         "model.encoder.channels": (4, 4), "model.encoder.hidden": 16,
     },
 }  # fmt: skip
-# Decoders that a laptop takes ten times as long for.
+# Decoders that train ten times slower on a laptop: their largest number of steps.
 SLOW = {"cnn": 400, "transformer": 400}
-# Of what a row sweeps, a laptop trains the two ends, and these parts.
+# A laptop trains the first and last value of these sweeps, and only these parts of a row.
 ENDS = ("data.regions", "data.copies", "data.shares", "data.holes")
 FEW = {
     "B2": ("mlp_3", "mlp_5", "cnn_2", "cnn_4"), "B3": ("width_1", "width_5"),
@@ -36,23 +36,24 @@ FEW = {
     "percolation": ("middle",), "B7": ("cnn", "equivariant"),
     "table": ("mlp", "cnn", "embed", "product"), "three": ("mlp", "pixel_mlp"),
 }  # fmt: skip
-# Rows about the size of images: by how many halves their parts' are divided.
+# Rows that compare image sizes: each part's size is divided by half of this number.
 BY_SIZE = {"B10": {"default": 4, "smoke": 6}, "needed": {"default": 2, "smoke": 3}}
 SEEDS = {"demo": 2, "long": 2, "B3": 2, "B11_transformer": 2, "needed": 3, "percolation": 3}
 
 
 def resize(config, row: str, size: str, parts: dict) -> dict:
-    """Changes the config to a size; returns the parts that are trained at it.
+    """Changes the config to a size; returns the parts that are trained at this size.
 
-    default: images of 16 pixels, one seed, the ends of every sweep; fast: two seeds, a tenth of the
-    steps where there is no ID criterion; paper: as published, five seeds where nothing else is.
+    default: images of 16 pixels, one seed, the ends of every sweep. fast: two seeds, and a tenth of
+    the steps if there is no ID criterion. paper: as published, with five seeds unless SEEDS says
+    otherwise.
     """
     n_seeds = SEEDS.get(row, 5)
     if size in ("fast", "paper") or (row == "demo" and size == "default"):
         config.train.seeds = tuple(range(n_seeds if size != "fast" else 2))
-        for own in [Dotted(config), *parts.values()] if size == "fast" else ():
-            if "train.steps" in own and not own.get("optim.stop", config.optim.get("stop", 0)):
-                own["train.steps"] = max(400, own["train.steps"] // 4000 * 400)
+        for flat in [Dotted(config), *parts.values()] if size == "fast" else ():
+            if "train.steps" in flat and not flat.get("optim.stop", config.optim.get("stop", 0)):
+                flat["train.steps"] = max(400, flat["train.steps"] // 4000 * 400)
         return parts
     config.train.seeds = (0, 1) if size == "smoke" else (0,)
     if parts:
@@ -61,25 +62,27 @@ def resize(config, row: str, size: str, parts: dict) -> dict:
     if "image" in config.data:
         config.data.image = "glyph"  # nothing to download
     n, largest = config.data.get("n", 0), dict(LIMITS[size])
-    if row in BY_SIZE:  # its images differ in size, and still do
+    if row in BY_SIZE:  # parts keep different image sizes
         largest.pop("data.n")
         for part in parts.values():
             side = part["data.n"] * 2 // BY_SIZE[row][size]
             _move(part, side / part["data.n"])
             part["data.n"] = side
-    own = Dotted(config)
-    for flat in (own, *parts.values()):
+    row_keys = Dotted(config)
+    for flat in (row_keys, *parts.values()):
         limit(flat, largest, n)
-    for flat in (own, *parts.values()):
-        most = SLOW.get(flat.get("model.name") or own.get("model.name"), largest["train.steps"])
-        if most < own["train.steps"]:
+    for flat in (row_keys, *parts.values()):
+        most = SLOW.get(
+            flat.get("model.name") or row_keys.get("model.name"), largest["train.steps"]
+        )
+        if most < row_keys["train.steps"]:
             flat["train.steps"] = most
     return parts
 
 
-def limit(own, largest: dict, n: int = 28) -> None:
-    """No value above its limit; regions keep their place in an image that was n pixels wide."""
-    flat = own if isinstance(own, (dict, Dotted)) else Dotted(own)
+def limit(settings, largest: dict, n: int = 28) -> None:
+    """Limits all values; regions keep their relative place in an image that was n pixels wide."""
+    flat = settings if isinstance(settings, (dict, Dotted)) else Dotted(settings)
     n = flat.get("data.n", n)
     _move(flat, min(n, largest.get("data.n", n)) / n if n else 1)
     for name in largest.keys() & flat.keys():
@@ -90,10 +93,10 @@ def limit(own, largest: dict, n: int = 28) -> None:
 
 
 def _move(flat, share: float) -> None:
-    """Regions of an image that shrinks: "donut_6_22" of 28 pixels is "donut_3_13" of 16."""
+    """Scales regions with the image: "donut_6_22" of 28 pixels becomes "donut_3_13" of 16."""
     if "data.regions" in flat:
-        words = (word.split("_") for word in flat["data.regions"])
+        split_names = (region.split("_") for region in flat["data.regions"])
         flat["data.regions"] = tuple(
             "_".join([name, *(str(round(int(number) * share)) for number in numbers)])
-            for name, *numbers in words
+            for name, *numbers in split_names
         )

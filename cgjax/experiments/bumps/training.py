@@ -1,4 +1,4 @@
-"""Decoders trained on bumps: every seed, training set and penalty is a replica of one program."""
+"""Training of decoders: each (seed, training set, penalty) is a replica of one program."""
 
 import functools
 import itertools
@@ -15,10 +15,10 @@ from cgjax.core.replicas import names_of, with_numbers
 from cgjax.data import arrays
 from cgjax.experiments.bumps import losses, models, scenes, scores, sets
 
-# Images of one forward pass outside training: some networks have a large activation for each pixel.
+# Images per forward pass outside training: some networks have large activations for each pixel.
 CHUNK = 56
 PENALTIES = ("lam_entropy", "vec_variance", "nuclear", "null_axis")
-OF_EMBEDDINGS = PENALTIES[:2]  # the others are of fields, whatever they are made of
+OF_EMBEDDINGS = PENALTIES[:2]  # the other penalties act on fields of any network
 
 
 class Trained(NamedTuple):
@@ -26,22 +26,22 @@ class Trained(NamedTuple):
 
     scenes: sets.Scenes
     cells: tuple["Cell", ...]
-    painted: np.ndarray  # float32 [seeds, cells, P, n, n], what they paint at the scored points
+    painted: np.ndarray  # float32 [seeds, cells, P, n, n], images at the scored points
     scores: dict  # "ood_nmse" -> [seeds, cells]
     history: dict  # "step" [m], and every score [m, seeds, cells]
     params: dict  # leaves [seeds, cells, ...]
     extra: dict
 
     def set_of(self, config, seed: int, cell: int) -> sets.Set:
-        """The training set of one network, by its place."""
+        """The training set of one network, by indices of seed and cell."""
         return self.scenes.of(config.train.seeds[seed], self.cells[cell].combination)
 
 
 class Cell(NamedTuple):
-    """All that is alike for the seeds of one entry of a table."""
+    """The settings that all seeds of one table entry share."""
 
-    name: str  # the words in which it differs from the other cells of its part
-    combination: tuple  # of `Scenes.axes`
+    name: str  # names the settings in which it differs from the other cells of its part
+    combination: tuple  # values of `Scenes.axes`
     penalty: int
     scale: float
 
@@ -50,10 +50,12 @@ class Cell(NamedTuple):
 
 
 def network(config, scale=None):
-    """The row's decoder; `config.model.<name>` holds its sizes. scale: of a product field."""
+    """The row's decoder; `config.model.<name>` holds its sizes. scale: for product fields."""
     name = config.model.name
     if name not in config.model:
-        raise BadInput(f"model.name={name}, but the row has no sizes for it, model.{name}")
+        raise BadInput(
+            f"model.name={name}, but the row has no sizes for it: keys model.{name}.* are missing"
+        )
     sizes = dict(config.model[name])
     if name == "product":
         scales = sizes.pop("scales")
@@ -66,7 +68,7 @@ def network(config, scale=None):
 
 
 def has_modes(config) -> bool:
-    """Whether the network behaves differently while it is trained."""
+    """Whether the network behaves differently in training and evaluation."""
     name = config.model.name
     return name == "transformer" or (name == "mlp" and config.model.mlp.batch_norm)
 
@@ -76,10 +78,10 @@ def paint(model, params, extra, codes):
     return model.apply({"params": params, **extra}, codes)
 
 
-# Modules compare by their fields: all networks of one kind share one program.
+# Modules compare by their fields, so all networks of one kind share one program.
 @functools.partial(jax.jit, static_argnames="model")
 def paint_all(model, params, extra, codes):
-    """Images [B, n, n], some codes at a time."""
+    """Images [B, n, n], computed in chunks of codes."""
 
     def image(code):
         return paint(model, params, extra, code[None])[0][0]
@@ -88,7 +90,7 @@ def paint_all(model, params, extra, codes):
 
 
 def encode(config, xy):
-    """Codes of bumps anywhere in the image, xy in its pixels."""
+    """Codes of bumps anywhere in the image; xy in pixels of the image."""
     data = config.data
     sigma = data.sigma if "sigma" in data else data.sigmas[0]
     margin = data.get("margin", 0)
@@ -100,7 +102,7 @@ def encode(config, xy):
 
 
 def penalties(config) -> list[dict]:
-    """The weights of each penalty, one dict for each; a network without fields has none."""
+    """One dict of weights per penalty; all weights are 0 for a network without fields."""
     if config.model.name not in models.WITH_FIELDS:
         return [{name: 0.0 for name in PENALTIES}]
     columns = [config.reg[name] for name in PENALTIES]
@@ -111,9 +113,9 @@ def _scales(config) -> tuple:
     return config.model.product.scales if config.model.name == "product" else (1.0,)
 
 
-def _penalty_word(weights: dict) -> str:
-    words = [f"{name} {weight:g}" for name, weight in weights.items() if weight]
-    return " + ".join(words) or "no penalty"
+def _penalty_name(weights: dict) -> str:
+    parts = [f"{name} {weight:g}" for name, weight in weights.items() if weight]
+    return " + ".join(parts) or "no penalty"
 
 
 WORDS = {
@@ -126,24 +128,24 @@ WORDS = {
 
 
 def cells(config, axes: dict) -> tuple[Cell, ...]:
-    """Every cell of the part, named by what differs within it."""
-    found = []
+    """Every cell of the part; names list only settings that differ within the part."""
+    cell_list = []
     weights, scales = penalties(config), _scales(config)
     for combination in itertools.product(*axes.values()):
-        words = [
+        labels = [
             WORDS[name].format(value)
             for (name, values), value in zip(axes.items(), combination)
             if len(values) > 1
         ]
         for (i, weight), scale in itertools.product(enumerate(weights), scales):
-            more = [_penalty_word(weight)] if len(weights) > 1 else []
+            more = [_penalty_name(weight)] if len(weights) > 1 else []
             more += [f"scale {scale:g}"] if len(scales) > 1 else []
-            found.append(Cell(", ".join(words + more), combination, i, scale))
-    return tuple(found)
+            cell_list.append(Cell(", ".join(labels + more), combination, i, scale))
+    return tuple(cell_list)
 
 
 def set_words(axes: dict) -> dict:
-    """{combination: its words} of every set, in full."""
+    """{combination: name} of every set; names list all settings."""
     return {
         combination: ", ".join(WORDS[name].format(v) for name, v in zip(axes, combination))
         for combination in itertools.product(*axes.values())
@@ -151,19 +153,25 @@ def set_words(axes: dict) -> dict:
 
 
 def check(config) -> None:
-    """What the keys' own ranges cannot say."""
+    """Raises an error for combinations of keys that their ranges cannot exclude."""
     if config.model.name in models.WITH_FIELDS:
         lengths = {name: len(config.reg[name]) for name in PENALTIES}
         if len(set(lengths.values())) > 1:
-            raise BadInput(f"penalties are {lengths} long: reg.* has one weight each for every one")
+            raise BadInput(
+                f"penalties are {lengths} long: all reg.* need the same number of weights"
+            )
         if config.data.encoding != "onehot":
-            raise BadInput(f"model.name={config.model.name} has a field for each value: it needs "
-                           "data.encoding=onehot")  # fmt: skip
+            raise BadInput(
+                f"model.name={config.model.name} has a field for each value: set "
+                "data.encoding=onehot"
+            )
         if len(config.data.sigmas) > 1:
-            raise BadInput(f"model.name={config.model.name} has fields for two factors: one width, "
-                           "one of data.sigmas")  # fmt: skip
+            raise BadInput(
+                f"model.name={config.model.name} has fields for two factors: set one width "
+                "in data.sigmas"
+            )
         if config.model.name == "product" and any(any(config.reg[n]) for n in OF_EMBEDDINGS):
-            raise BadInput("reg.lam_entropy and reg.vec_variance are of model.name=embed alone")
+            raise BadInput("reg.lam_entropy and reg.vec_variance work with model.name=embed alone")
     network(config)
 
 
@@ -174,11 +182,11 @@ IDENTITY = ("seed", "cell")
 
 
 def replicas(config, shown: sets.Scenes) -> dict:
-    """Seeds x cells; the same seed starts from the same key in every cell."""
+    """Seeds x cells; a seed starts from the same key in every cell."""
     _, which = sets.stacked(shown, config.train.seeds)
     combinations = list(itertools.product(*shown.axes.values()))
     weights = penalties(config)
-    found = [
+    rows = [
         {
             "seed": seed,
             "cell": c,
@@ -189,11 +197,11 @@ def replicas(config, shown: sets.Scenes) -> dict:
         for s, seed in enumerate(config.train.seeds)
         for c, cell in enumerate(cells(config, shown.axes))
     ]
-    return {name: np.array([one[name] for one in found]) for name in found[0]}
+    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
 
 def experiment(config, shown: sets.Scenes) -> program.Experiment:
-    """Minibatches of each replica's own set, squared error and penalties, to an ID criterion."""
+    """Squared error and penalties on minibatches of each replica's set, up to an ID criterion."""
     drawn, _ = sets.stacked(shown, config.train.seeds)
     most, model = drawn["rows"].shape[1], network(config)
     modes = has_modes(config)
@@ -201,14 +209,15 @@ def experiment(config, shown: sets.Scenes) -> program.Experiment:
     if config.model.name in models.WITH_FIELDS and config.reg.per_size:
         factors |= dict(zip(OF_EMBEDDINGS, losses.size_independent(config.data.n)))
         factors |= dict(zip(PENALTIES[2:], losses.size_independent(config.data.n)))
-    is_used = {name: any(one[name] for one in penalties(config)) for name in PENALTIES}
+    is_used = {name: any(weights[name] for weights in penalties(config)) for name in PENALTIES}
 
     def forward(params, extra, codes, key, mask):
         if not modes:
             return model.apply({"params": params}, codes)[0], extra
         if "batch_stats" in extra:
-            (image, _), extra = model.apply({"params": params, **extra}, codes, train=True,
-                                            mask=mask, mutable="batch_stats")  # fmt: skip
+            (image, _), extra = model.apply(
+                {"params": params, **extra}, codes, train=True, mask=mask, mutable="batch_stats"
+            )
             return image, extra
         image, _ = model.apply({"params": params}, codes, train=True, rngs={"dropout": key})
         return image, extra
@@ -218,7 +227,7 @@ def experiment(config, shown: sets.Scenes) -> program.Experiment:
         if any(is_used[name] for name in OF_EMBEDDINGS):
             total += losses.embedding_penalty(params, *(weight[name] for name in OF_EMBEDDINGS))
         if is_used["nuclear"] or is_used["null_axis"]:
-            # The field of an absent factor is the data's to decide.
+            # No penalty on the field of an absent factor: only the data determine it.
             fields = model.apply({"params": params}, method="fields")
             fields = [field[: config.data.n] for field in fields]
             if is_used["nuclear"]:
@@ -228,27 +237,29 @@ def experiment(config, shown: sets.Scenes) -> program.Experiment:
         return total
 
     def loss(params, extra, batch, key, step, replica):
-        own = replica["set"]
-        rows = batch["rows"][own][arrays.row_of(batch["place"], batch["count"][own], most)]
+        set_index = replica["set"]
+        rows = batch["rows"][set_index][
+            arrays.row_of(batch["place"], batch["count"][set_index], most)
+        ]
         painted, extra = forward(params, extra, batch["codes"][rows], key, batch["mask"])
         error = losses.squared_error(painted, batch["images"][rows], batch["mask"])
         return error + penalty(params, replica), (extra, {"squared_error": error})
 
     def evaluate(params, extra, data, key, replica):
-        own, points = replica["set"], data["points"]
+        set_index, points = replica["set"], data["points"]
         painted = paint_all(model, params, extra, data["codes"][points])
-        found = {}
+        metrics = {}
         for region in ("id", "ood"):
-            where = data[f"is_{region}"][own]
+            where = data[f"is_{region}"][set_index]
             every = scores.all_scores(
                 data["images"][points], painted, data["place"], shown.inverted, where
             )
-            found |= {f"{region}_{name}": value for name, value in every.items()}
+            metrics |= {f"{region}_{name}": value for name, value in every.items()}
         if config.model.name in models.WITH_FIELDS:
             fields = model.apply({"params": params}, method="fields")
             share = losses.stripe_share([field[: config.data.n] for field in fields])
-            found |= {"stripe_share_x": share[0], "stripe_share_y": share[1]}
-        return found, {}
+            metrics |= {"stripe_share_x": share[0], "stripe_share_y": share[1]}
+        return metrics, {}
 
     def init(key, replica):
         codes = jnp.zeros((2, shown.codes.shape[1])).at[:, 0].set(1)
@@ -282,14 +293,16 @@ def experiment(config, shown: sets.Scenes) -> program.Experiment:
 
 
 def run(config, shown: sets.Scenes, workdir: pathlib.Path, name: str = "") -> Trained:
-    """Trains all networks of a part and paints every point that is scored."""
-    found = cells(config, shown.axes)
+    """Trains all networks of a part and computes their images at every scored point."""
+    all_cells = cells(config, shown.axes)
     state, history = train.fit(experiment(config, shown), config, workdir, name)
-    axes = len(config.train.seeds), len(found)
+    axes = len(config.train.seeds), len(all_cells)
     codes = jnp.asarray(shown.codes[shown.points])
     model = network(config)
     program = jax.jit(
-        lambda networks, codes: jax.lax.map(lambda one: paint_all(model, *one, codes), networks)
+        lambda networks, codes: jax.lax.map(
+            lambda variables: paint_all(model, *variables, codes), networks
+        )
     )
     painted = np.asarray(program((state.params, state.extra), codes))
 
@@ -299,7 +312,7 @@ def run(config, shown: sets.Scenes, workdir: pathlib.Path, name: str = "") -> Tr
     record = {k: v.reshape(-1, *axes) for k, v in history["eval"].items() if k != "step"}
     return Trained(
         shown,
-        found,
+        all_cells,
         by_axes(painted),
         {name: values[-1] for name, values in record.items()},
         {"step": history["eval"]["step"], **record},
@@ -313,15 +326,15 @@ def start(config, shown: sets.Scenes):
 
 
 def one(trained: Trained, seed: int, cell: int) -> tuple:
-    """(params, extra) of one network, by its place."""
-    found = (trained.params, trained.extra)
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf[seed, cell]), found)
+    """(params, extra) of one network, by indices of seed and cell."""
+    variables = (trained.params, trained.extra)
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf[seed, cell]), variables)
 
 
 def load(
     config, shown: sets.Scenes, folder: pathlib.Path, cell: str, step=None
 ) -> checkpoint.Loaded:
-    """The networks of one cell, one for each seed: `predict(params, codes [B, d])` -> images."""
+    """The networks of one cell, one per seed: `predict(params, codes [B, d])` -> images."""
     names = [one.name for one in cells(config, shown.axes)]
     place = names.index(checkpoint.choose(cell, names, folder))
     everyone = names_of(replicas(config, shown), IDENTITY)

@@ -1,7 +1,7 @@
-"""What a network sees of a combination (Lippl and Stachenfeld 2025): symbols or images.
+"""Network inputs for combinations (Lippl and Stachenfeld 2025): symbols or images.
 
-Images: every value of a component is shown as an image of one category. A sample is C indices into
-a data set that lives on the device once, as uint8; images are put together there, batch by batch.
+Images: an image of one category shows each value of a component. A sample is C indices into a data
+set. The data set is on the device once, as uint8; images are composed there, batch by batch.
 """
 
 import itertools
@@ -33,9 +33,10 @@ def one_hot(x: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
 
 
 def all_conjunctions(x: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
-    """One one-hot vector per subset of components, by size, then lexicographic: float32 [N, D].
+    """One one-hot vector per subset of components: float32 [N, D].
 
-    Inside a subset the first component runs fastest.
+    Subsets are ordered by size, then lexicographically. Within a subset the first component varies
+    fastest.
     """
     x = np.asarray(x)
     codes = []
@@ -55,7 +56,7 @@ def label_permutations(sizes: Sequence[int], kind: str = "none", index: int = 0)
     """A permutation of each component's values, C arrays [n_c].
 
     kind: "none"; "random", drawn with the seed `index`; "combinatorial", number `index` of all
-    products of permutations in lexicographic order, the last component's running fastest.
+    products of permutations in lexicographic order, where the last component varies fastest.
     """
     if kind == "none":
         return [np.arange(n) for n in sizes]
@@ -63,15 +64,15 @@ def label_permutations(sizes: Sequence[int], kind: str = "none", index: int = 0)
         rng = np.random.default_rng(index)
         return [rng.permutation(n) for n in sizes]
     if kind != "combinatorial":
-        raise BadInput(f"unknown permutation '{kind}': none, random or combinatorial")
+        raise BadInput(f"unknown permutation '{kind}': use none, random or combinatorial")
     n_products = math.prod(math.factorial(n) for n in sizes)
     if not 0 <= index < n_products:
         raise BadInput(f"{n_products} products of permutations exist, numbered from 0: not {index}")
-    found = []
+    permutations = []
     for n in reversed(sizes):
         index, rank = divmod(index, math.factorial(n))
-        found.append(_permutation(n, rank))
-    return found[::-1]
+        permutations.append(_permutation(n, rank))
+    return permutations[::-1]
 
 
 def _permutation(n, rank):
@@ -84,7 +85,7 @@ def _permutation(n, rank):
 
 
 def relabel(x: np.ndarray, permutations: Sequence[np.ndarray]) -> np.ndarray:
-    """Combinations [N, C] with the values of every component renamed."""
+    """Combinations [N, C] with the values of every component permuted."""
     return np.stack([p[x[:, c]] for c, p in enumerate(permutations)], axis=1)
 
 
@@ -99,10 +100,10 @@ class Samples(NamedTuple):
 
 
 class ImageSets(NamedTuple):
-    """Samples of one seed; their numbers are the same for every seed, so seeds can be stacked.
+    """Samples of one seed. Their counts are equal for all seeds, so seeds can be stacked.
 
-    train: training combinations only; val_1, val_2: all combinations, images from the training
-    pool and from the unseen pool.
+    train: training combinations only. val_1 and val_2: all combinations, val_1 with images from the
+    training pool, val_2 with images from the unseen pool.
     """
 
     train: Samples
@@ -111,18 +112,18 @@ class ImageSets(NamedTuple):
 
 
 def samples_per_combination(task: Task, n_total: int) -> int:
-    """How many samples each training combination gets out of n_total, rounded down."""
+    """Samples of each training combination out of n_total, rounded down."""
     return n_total // np.count_nonzero(task.is_train)
 
 
 def image_sets(
     task: Task, labels: np.ndarray, seed: int, n_pool: int, n_total: int, n_val: int = 100
 ) -> ImageSets:
-    """Which images show each combination, drawn with replacement from the pools of a seed.
+    """Images that show each combination, drawn with replacement from the pools of a seed.
 
-    labels [M]: classes of the data set's images. Component c shows its n_c values as the first n_c
-    classes, in a random order; its first n_pool images of each class (again in random order) are
-    the training pool, the rest the unseen pool.
+    labels [M]: classes of the data set's images. The first n_c classes, in random order, show the
+    n_c values of component c. For each component, the images of each class are shuffled: the first
+    n_pool are the training pool, the others the unseen pool.
     """
     n_each = samples_per_combination(task, n_total)
     if n_each < 1 or n_val < 1:
@@ -131,7 +132,7 @@ def image_sets(
             f"combinations of {task.name}, or n_val={n_val} is not positive"
         )
     categories = label_permutations(task.sizes, "random", seed)
-    rng = np.random.default_rng([seed, 1])  # apart from the stream of the permutations
+    rng = np.random.default_rng([seed, 1])  # a stream separate from that of the permutations
     known, unseen = _pools(task.sizes, np.asarray(labels), n_pool, rng)
 
     def draw(pools, rows, n):
@@ -186,36 +187,39 @@ def network_input(
 ) -> jax.Array:
     """Samples [B, C] of the data set `name`, uint8 [M, H, W, c] -> float32 [B, H, W', C c].
 
-    augment_key: crop and flip every image at random, as in training batches of CIFAR-10.
+    augment_key: key of random crops and flips of every image, used in training on CIFAR-10.
     """
     parts = images[indices]
     if augment_key is not None:
         parts = augment(augment_key, parts)
-    # Normalising the stacked image gives the same as stacking normalised ones, on fewer arrays.
+    # Normalising the composed image equals composing normalised images, and uses fewer arrays.
     return normalise(compose(parts, distance), name)
 
 
 def compose(parts: jax.Array, distance: int = 0, separate_channels: bool = True) -> jax.Array:
-    """One image of C images [..., C, H, W, c]: [..., H, W + (C - 1) distance, C c].
+    """C images [..., C, H, W, c] as one image [..., H, W + (C - 1) distance, C c].
 
-    Image k is shifted by k * distance pixels to the right, its edge columns repeated to either
-    side. Then all are stacked along the channels, or (separate_channels=False) the brightest is
-    taken pixel by pixel: [..., H, W', c].
+    Image k is shifted by k * distance pixels to the right; its edge columns are repeated on both
+    sides. Then the images are stacked along the channels. With separate_channels=False, the
+    brightest value of each pixel is taken instead: [..., H, W', c].
     """
     n = parts.shape[-4]
     lead = [(0, 0)] * (parts.ndim - 3)  # after taking one part: leading axes and H
     padded = [
-        jnp.pad(parts[..., k, :, :, :], [*lead, (k * distance, (n - 1 - k) * distance), (0, 0)],
-                mode="edge")
+        jnp.pad(
+            parts[..., k, :, :, :],
+            [*lead, (k * distance, (n - 1 - k) * distance), (0, 0)],
+            mode="edge",
+        )
         for k in range(n)
-    ]  # fmt: skip
+    ]
     if separate_channels:
         return jnp.concatenate(padded, axis=-1)
     return jnp.max(jnp.stack(padded), axis=0)
 
 
 def normalise(images: jax.Array, name: str) -> jax.Array:
-    """uint8 [..., C c] -> float32, each channel with the mean and deviation of the data set."""
+    """uint8 [..., C c] -> float32, by the data set's mean and deviation of each channel."""
     mean, std = (np.array(values, np.float32) for values in NORMALISATION[name])
     repeats = images.shape[-1] // len(mean)
     shape = (1,) * (images.ndim - 1) + (-1,)
@@ -238,7 +242,7 @@ def augment(key: jax.Array, images: jax.Array, padding: int = 4) -> jax.Array:
     inside = ((rows >= 0) & (rows < height))[:, :, None]
     inside &= ((columns >= 0) & (columns < width))[:, None, :]
     sample = jnp.arange(n)[:, None, None]
-    # Indices outside are brought inside first: negative ones would count from the other end.
+    # Clipped first, because a negative index counts from the other end.
     rows, columns = jnp.clip(rows, 0, height - 1), jnp.clip(columns, 0, width - 1)
     picked = flat[sample, rows[:, :, None], columns[:, None, :]]
     return jnp.where(inside[..., None], picked, 0).astype(images.dtype).reshape(images.shape)

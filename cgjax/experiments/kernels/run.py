@@ -16,11 +16,11 @@ from cgjax.published.results import summary
 # Studies that train networks, and figures of every study, by name.
 NETWORKS = {"dense": dense, "images": images}
 DRAW = {**FIGURES, "dense": dense_figures.draw, "images": image_figures.draw}
-SCORES = ("slope", "accuracy", "mse", "additivity")  # that the report shows
+SCORES = ("slope", "accuracy", "mse", "additivity")  # shown in the report
 
 
 def check(config) -> None:
-    """What the keys' own ranges cannot say."""
+    """Raises BadInput for values that are valid one by one but not together."""
     if config.study in NETWORKS:
         NETWORKS[config.study].check(config)
 
@@ -33,7 +33,7 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
         metrics = {name: ([value], [0]) for name, value in metrics.items()}
     else:
         metrics, arrays = NETWORKS[config.study].study(config, workdir)
-    # A few kernels or steps are no measurement: `smoke` shows that the path works.
+    # `smoke` only tests the code path: its few kernels or steps are not compared with the paper.
     published = {} if config.size == "smoke" else PUBLISHED["kernels"].get(config.row, {})
     results = {
         name: summary(values, seeds, published.get(name))
@@ -45,12 +45,12 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
 
 
 def plan(config) -> dict:
-    """How large each part's training is."""
+    """Size of each part's training."""
     return NETWORKS[config.study].plan(config) if config.study in NETWORKS else {}
 
 
 def load(config, workdir, part: str = "", step=None):
-    """Networks of a dense or image row; closed forms train none."""
+    """Networks of a dense or image row; closed forms have none."""
     if config.study in STUDIES:
         raise BadInput(f"'{workdir}' is a closed form: it holds arrays and figures, no network")
     return NETWORKS[config.study].load(config, workdir, part, step)

@@ -1,4 +1,4 @@
-"""What dense networks and networks on images share: losses, scores on new inputs, a closed form."""
+"""Losses, test scores and a closed form, shared by dense networks and networks on images."""
 
 from typing import NamedTuple
 
@@ -16,12 +16,12 @@ LOSSES = {
 
 
 def short(name: str) -> str:
-    """The task's name in tables: that of an addition task is its training set."""
+    """The task's name in tables; for addition, the name of its training set."""
     return name.removeprefix("addition_")
 
 
 def scores_of(task: tasks.Task, outputs: np.ndarray) -> dict:
-    """Of outputs [networks, N] on the test inputs: slope and error, or accuracy and margin."""
+    """Test scores of outputs [networks, N]: slope and error, or accuracy and margin."""
     test = ~task.is_train
     y, f = task.y[test], outputs[:, test]
     if tasks.is_classification(task):
@@ -30,44 +30,47 @@ def scores_of(task: tasks.Task, outputs: np.ndarray) -> dict:
 
 
 def slope(y: np.ndarray, f: np.ndarray) -> np.ndarray:
-    """Of the least-squares line through (y [n], f [..., n]): [...]."""
+    """Slope [...] of the least-squares line through (y [n], f [..., n])."""
     centred = y - y.mean()
     return f @ centred / np.sum(centred**2)
 
 
 class Pooled(NamedTuple):
-    """One number of all networks together, told by what each makes of it (the jackknife)."""
+    """One number computed from all networks together, as jackknife pseudo-values."""
 
-    each: np.ndarray  # [networks], no score of a network; their mean is the number
+    each: np.ndarray  # [networks]; not scores of single networks, their mean is the number
 
 
 def entry(value, seeds) -> tuple:
-    """A metric as studies return it: (values, seeds), without seeds where networks are pooled."""
+    """A metric as studies return it: (values, seeds); pooled metrics have no seeds."""
     if isinstance(value, Pooled):
         return value.each, []
     return (value, seeds) if np.ndim(value) == 1 else ([value], [])
 
 
 def as_array(value) -> np.ndarray:
-    """A score as figures read it."""
+    """A score as an array for figures."""
     return np.asarray(value.each if isinstance(value, Pooled) else value)
 
 
 def type_shares(labels: np.ndarray, coefficients: np.ndarray) -> dict[str, Pooled]:
     """Shares of each type of conjunction, from coefficients [networks, ...].
 
-    Values are averaged over networks first, as in the paper: what they share remains.
+    Coefficients are averaged over networks first, as in the paper, so that only what the networks
+    have in common remains.
     """
 
-    def shares(some):
-        return additivity.type_magnitudes(labels, some.mean(axis=0), tasks.RELEVANT, "sum")
+    def shares(sample):
+        return additivity.type_magnitudes(labels, sample.mean(axis=0), tasks.RELEVANT, "sum")
 
-    each = stats.jackknife(lambda some: np.array(list(shares(some).values())), coefficients)
-    return dict(zip(shares(coefficients), map(Pooled, each.T), strict=True))
+    pseudo_values = stats.jackknife(
+        lambda sample: np.array(list(shares(sample).values())), coefficients
+    )
+    return dict(zip(shares(coefficients), map(Pooled, pseudo_values.T), strict=True))
 
 
 def closed_form(kappa: np.ndarray, task: tasks.Task) -> closed_forms.Addition:
-    """The machine on addition that a kernel's values by overlap [..., 3] lead to."""
+    """Closed-form kernel machine on addition, from a kernel's values by overlap [..., 3]."""
     s = np.asarray(salience.salience(kappa))[..., 0]
     constant = kappa[..., 0] / (kappa[..., -1] - kappa[..., 0])
     return closed_forms.addition(s, tasks.VALUES, tasks.anchors(task), "constant", constant)

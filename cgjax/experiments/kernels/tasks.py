@@ -1,7 +1,7 @@
-"""The tasks of Lippl and Stachenfeld 2025: which combinations are trained, and their targets.
+"""The tasks of Lippl and Stachenfeld 2025: training combinations and targets.
 
-A task lives on a grid of combinations z = (z_1 .. z_C), the last component running fastest. Every
-combination that is not trained is tested.
+A task is defined on a grid of combinations z = (z_1 .. z_C), where the last component varies
+fastest. Every combination outside the training set is a test combination.
 """
 
 import difflib
@@ -12,7 +12,7 @@ import numpy as np
 
 from cgjax.core.errors import BadInput
 
-RELEVANT = (1, 2)  # context dependence: the component that each context asks about
+RELEVANT = (1, 2)  # context dependence: the relevant component of each context
 
 
 class Task(NamedTuple):
@@ -36,12 +36,12 @@ def is_classification(task: Task) -> bool:
 
 
 def anchors(task: Task) -> np.ndarray:
-    """Which items of component 0 are trained with everything: bool [n]."""
+    """Items of component 0 that are trained in all combinations: bool [n]."""
     return np.array([np.all(task.is_train[task.x[:, 0] == i]) for i in range(task.sizes[0])])
 
 
 def title(name: str) -> str:
-    """A task's name as people say it: "CD-3" for "cd_3", "both" for "addition_both"."""
+    """A task's name in figures: "CD-3" for "cd_3", "both" for "addition_both"."""
     name = name.removeprefix("addition_")
     if name.startswith("te_") and "hubs" in name:
         return f"TE, hubs {name[-1]}"
@@ -57,7 +57,7 @@ ANCHORS = {
     "asymmetric": (0,),
     "interpolation": (0, 8),
     "both": (2, 6),
-    # More anchors p, whose values always average to zero: from the outside in, from the inside out.
+    # More anchors p, from the outside in and from the inside out. Their values average to zero.
     "interpolation_3": (0, 4, 8),
     "interpolation_4": (0, 1, 7, 8),
     "extrapolation_2": (3, 5),
@@ -66,7 +66,7 @@ ANCHORS = {
 }
 
 
-# The training sets of the paper's figures, by the names `make` knows.
+# The training sets of the paper's figures, named as in `make`.
 ADDITION_SETS = tuple(
     f"addition_{name}" for name in ("extrapolation", "asymmetric", "interpolation", "both")
 )
@@ -75,23 +75,30 @@ CD_SETS = ("cd_1", "cd_2", "cd_3")
 # paper varies p but does not name its anchors.
 ANCHOR_SETS = tuple(
     f"addition_{name}"
-    for name in ("extrapolation", "extrapolation_2", "extrapolation_3", "extrapolation_4",
-                 "interpolation", "interpolation_3", "interpolation_4")
-)  # fmt: skip
+    for name in (
+        "extrapolation",
+        "extrapolation_2",
+        "extrapolation_3",
+        "extrapolation_4",
+        "interpolation",
+        "interpolation_3",
+        "interpolation_4",
+    )
+)
 DISPERSED_SETS = tuple(f"addition_dispersed_{seed}" for seed in (0, 1, 2))
 
 
 def addition(
     anchors: Sequence[int], values: Sequence[float] = VALUES, n_components: int = 2, name: str = ""
 ) -> Task:
-    """y = v_i + v_j (+ ...); trained where at least one component's index is an anchor.
+    """y = v_i + v_j (+ ...); trained if at least one component's index is an anchor.
 
     >>> addition(ANCHORS["extrapolation"]).is_train.sum()
     17
     """
     n = len(values)
     if not anchors or not all(0 <= anchor < n for anchor in anchors):
-        raise BadInput(f"anchors are indices of the {n} values, 0 to {n - 1}, got {anchors}")
+        raise BadInput(f"anchors must be indices of the {n} values, 0 to {n - 1}, got {anchors}")
     sizes = (n,) * n_components
     x = grid(sizes)
     y = np.asarray(values, np.float64)[x].sum(axis=1)
@@ -127,7 +134,7 @@ def invariance() -> Task:
 
 
 def partial_exposure() -> Task:
-    """Invariance with (-1, +1) trained too: only (1, 1) is new."""
+    """Invariance with (-1, +1) also trained: only (1, 1) is new."""
     x = grid((2, 2))
     return Task(x, 2.0 * x[:, 0] - 1, (x == 0).any(axis=1), (2, 2), "partial_exposure")
 
@@ -142,17 +149,17 @@ def context_dependence(
     left_out: Sequence[Mapping[int, Sequence[int]]],
     name: str = "context_dependence",
 ) -> Task:
-    """z = (context, feature 1, ...): the context says which feature to respond to.
+    """z = (context, feature 1, ...): the context selects the relevant feature.
 
-    features: values of each feature; feature_of_context: its number, from 0, for every context;
-    responses[k][v]: response to value v of feature k. left_out: conjunctions, each a map
-    component -> values (component 0 is the context); a combination is tested when it matches every
-    entry of one of them.
+    features: number of values of each feature. feature_of_context: the relevant feature of each
+    context, counted from 0. responses[k][v]: response to value v of feature k. left_out:
+    conjunctions, each a map component -> values (component 0 is the context). A combination is
+    tested if it matches every entry of at least one conjunction.
     """
     if [len(row) for row in responses] != list(features):
         raise BadInput(f"responses need one entry per value of each feature {tuple(features)}")
     if not all(0 <= k < len(features) for k in feature_of_context):
-        raise BadInput(f"contexts map to features 0 to {len(features) - 1}")
+        raise BadInput(f"contexts must map to features 0 to {len(features) - 1}")
     sizes = (len(feature_of_context), *features)
     x = grid(sizes)
     relevant = np.asarray(feature_of_context)[x[:, 0]]
@@ -173,12 +180,12 @@ def _halves(n: int) -> tuple[float, ...]:
 
 
 def cd(k: int) -> Task:
-    """CD-k: two contexts, features of 6 values; k values of each are held out together.
+    """CD-k: two contexts, two features of 6 values; k values of each are held out together.
 
     CD-3 holds out whole classes: feature 1 of class -1 with feature 2 of class +1.
     """
     if k not in (1, 2, 3):
-        raise BadInput(f"CD-1, CD-2 and CD-3 exist, not CD-{k}")
+        raise BadInput(f"there is no CD-{k}: k must be 1, 2 or 3")
     held_out = {1: range(k), 2: range(3, 3 + k)}
     return context_dependence((6, 6), (0, 1), (_halves(6),) * 2, (held_out,), f"cd_{k}")
 
@@ -198,7 +205,7 @@ def stimulus_composition_2() -> Task:
 
 
 def context_substitution() -> Task:
-    """Two contexts per feature; in one of each, some values of either feature never occur."""
+    """Two contexts per feature; one context of each feature omits some values of both features."""
     left_out = ({0: (0, 2), 1: (0, 3)}, {0: (0, 2), 2: (0, 3)})
     responses = (_halves(6),) * 2
     return context_dependence((6, 6), (0, 0, 1, 1), responses, left_out, "context_substitution")
@@ -208,10 +215,10 @@ def context_substitution() -> Task:
 
 
 def transitive_equivalence(classes: Sequence[int] = (2, 2), hubs: Sequence[int] = (1, 1)) -> Task:
-    """y = +1 when both items are of one class, else -1; trained where an item is a hub.
+    """y = +1 if both items belong to one class, else -1; trained if at least one item is a hub.
 
-    classes: their sizes; items are numbered class by class. hubs: how many of the first items of
-    each class are hubs.
+    classes: sizes of the classes; items are numbered class by class. hubs: number of hubs of each
+    class, its first items.
     """
     if len(hubs) != len(classes) or not all(0 <= h <= n for h, n in zip(hubs, classes)):
         raise BadInput(f"hubs {tuple(hubs)} must be at most the class sizes {tuple(classes)}")
@@ -227,17 +234,17 @@ def transitive_equivalence(classes: Sequence[int] = (2, 2), hubs: Sequence[int] 
 def transitive_ordering(
     n: int = 7, distances: Sequence[int] = (1,), exceptions: Sequence[tuple[int, int]] = ()
 ) -> Task:
-    """Ordered pairs of distinct items: y = +1 when the first ranks lower, else -1.
+    """Ordered pairs of distinct items: y = +1 if the first ranks lower, else -1.
 
-    Trained where the rank difference is one of `distances`. Listed exceptions are trained with the
-    opposite response; an untrained pair between the two items of an exception has no right
-    response any more and leaves the grid.
+    A pair is trained if its rank difference is one of `distances`. Exceptions are trained with the
+    opposite response. An untrained pair between the two items of an exception has no correct
+    response and is removed from the grid.
     """
     x = grid((n, n))
     first, second = x.T
     y = np.where(first < second, 1.0, -1.0)
     is_train = np.isin(np.abs(first - second), list(distances))
-    kept = first != second
+    in_grid = first != second
     is_exception = np.zeros(len(x), bool)
     for a, b in exceptions:
         if a == b or not (0 <= a < n and 0 <= b < n):
@@ -245,9 +252,9 @@ def transitive_ordering(
         is_exception |= (first == a) & (second == b)
     for a, b in exceptions:
         enclosed = (x >= min(a, b)).all(axis=1) & (x <= max(a, b)).all(axis=1)
-        kept &= ~enclosed | is_train | is_exception
+        in_grid &= ~enclosed | is_train | is_exception
     y, is_train = np.where(is_exception, -y, y), is_train | is_exception
-    return Task(x[kept], y[kept], is_train[kept], (n, n), f"to_{n}")
+    return Task(x[in_grid], y[in_grid], is_train[in_grid], (n, n), f"to_{n}")
 
 
 # --- by name --------------------------------------------------------------------------------------
@@ -289,10 +296,10 @@ def make(name: str) -> Task:
 
 
 def is_task(name) -> bool:
-    """Whether `make` knows the name; for an unknown one it says which is near."""
+    """Whether `make` accepts the name; an unknown name raises an error with the nearest name."""
     return isinstance(name, str) and make(name) is not None
 
 
 def epoch_zero_mse(task: Task) -> tuple[float, float]:
-    """Mean squared target on training and test combinations: the error of a network that says 0."""
+    """Mean squared target on training and test combinations: the error of output 0."""
     return tuple(float(np.mean(task.y[rows] ** 2)) for rows in (task.is_train, ~task.is_train))

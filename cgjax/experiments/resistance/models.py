@@ -1,7 +1,7 @@
 """Networks and losses for paired MNIST, the plane and SCAN.
 
-`module.init` gives the shapes; what training starts from is drawn by `initial`, so that a scale or
-the spread of biases can be a number of a replica.
+`module.init` only gives the shapes. `initial` draws the initial parameters, so that the scale and
+the spread of biases can differ between replicas.
 """
 
 from collections.abc import Callable
@@ -31,8 +31,8 @@ ARCHITECTURES = {
 class PairNet(nn.Module):
     """Convolutions 3 x 3, dense 64, dense 10: x [B, H, W, 1] -> logits [B, 10].
 
-    arch: one of ARCHITECTURES, as the paper's appendix or as its main text has it. heads: with two,
-    [B, 2, 10], one for each digit.
+    arch: one of ARCHITECTURES, of the paper's appendix or of its main text. heads: two heads give
+    [B, 2, 10], one head per digit.
     """
 
     arch: str = "appendix"
@@ -57,7 +57,7 @@ class PairNet(nn.Module):
 class PlaneNet(nn.Module):
     """Dense 2 -> 8 -> 8 -> 8 -> 2 with ReLU: x [B, inputs] -> logits [B, 2]; two heads [B, 2, 2].
 
-    tanh: one output t in [-1, 1] for each head, given as (-t, t).
+    tanh: one output t in [-1, 1] per head, returned as (-t, t).
     """
 
     heads: int = 1
@@ -67,19 +67,19 @@ class PlaneNet(nn.Module):
 
     @nn.compact
     def __call__(self, x):
-        each = 1 if self.tanh else 2
-        net = MLP((self.heads * each,), self.width, self.n_hidden + 1, "relu", name="net")
-        y = net(x).reshape(-1, self.heads, each)
+        n_outputs = 1 if self.tanh else 2
+        net = MLP((self.heads * n_outputs,), self.width, self.n_hidden + 1, "relu", name="net")
+        y = net(x).reshape(-1, self.heads, n_outputs)
         if self.tanh:
             y = jnp.concatenate([-jnp.tanh(y), jnp.tanh(y)], axis=-1)
         return _headed(y.reshape(len(x), -1), self.heads)
 
 
 class Towers(nn.Module):
-    """A tower for each half of the input: tower_1(X_1) + gate * tower_2(X_2), the gate learned.
+    """A tower per half of the input: tower_1(X_1) + gate * tower_2(X_2), with a learned gate.
 
-    tower: a module of logits; axis: along which x [B, ...] is halved. A gate for each head starts
-    at 1; `initial` leaves it there.
+    tower: a module that returns logits; axis: the axis along which x [B, ...] is halved. Each head
+    has a gate, which `initial` sets to 1.
     """
 
     tower: nn.Module
@@ -109,7 +109,7 @@ def _playground(key, shape, dtype):
     return jax.random.uniform(key, shape, dtype, -0.5, 0.5)
 
 
-# name -> (kernels, biases' value)
+# name -> (initialiser of kernels, value of biases)
 INITS = {
     "glorot": (nn.initializers.glorot_uniform(), 0.0),
     "he": (nn.initializers.he_normal(), 0.0),
@@ -118,27 +118,27 @@ INITS = {
 
 
 def initial(key: jax.Array, shapes: Any, init: str = "glorot", scale=1.0, bias_std=0.0) -> Any:
-    """Parameters of the given shapes, by the name of each leaf.
+    """Parameters of the given shapes, initialised by the name of each leaf.
 
-    Kernels as INITS has them times `scale`; biases that init's value plus N(0, bias_std^2); gates
-    1. scale and bias_std may be traced.
+    Kernels are drawn by INITS[init] and multiplied by `scale`. Biases are the value of INITS[init]
+    plus N(0, bias_std^2). Gates are 1. scale and bias_std may be traced.
     """
     if init not in INITS:
         raise BadInput(f"unknown init '{init}': one of {', '.join(INITS)}")
     kernel_init, level = INITS[init]
     leaves, structure = jax.tree_util.tree_flatten_with_path(shapes)
-    found = []
-    for own, (path, leaf) in zip(jax.random.split(key, len(leaves)), leaves):
+    params = []
+    for leaf_key, (path, leaf) in zip(jax.random.split(key, len(leaves)), leaves):
         name = path[-1].key
         if name == "kernel":
-            found.append(scale * kernel_init(own, leaf.shape, leaf.dtype))
+            params.append(scale * kernel_init(leaf_key, leaf.shape, leaf.dtype))
         elif name == "bias":
-            found.append(level + bias_std * jax.random.normal(own, leaf.shape, leaf.dtype))
+            params.append(level + bias_std * jax.random.normal(leaf_key, leaf.shape, leaf.dtype))
         elif name == "gate":
-            found.append(jnp.ones(leaf.shape, leaf.dtype))
+            params.append(jnp.ones(leaf.shape, leaf.dtype))
         else:
             raise BadInput(f"no initialisation for a parameter named '{name}'")
-    return jax.tree.unflatten(structure, found)
+    return jax.tree.unflatten(structure, params)
 
 
 # --- losses: logits [..., classes] and labels [...] -> [...] --------------------------------------
@@ -146,10 +146,10 @@ def initial(key: jax.Array, shapes: Any, init: str = "glorot", scale=1.0, bias_s
 
 def categorical_hinge(logits: jax.Array, labels: jax.Array) -> jax.Array:
     """max(0, 1 + max(0, max_{k != y} s_k) - s_y)."""
-    one = jax.nn.one_hot(labels, logits.shape[-1])
-    # Scores times 1 - one-hot, as published: the zero in place of s_y is where the inner max is.
-    others = jnp.max((1 - one) * logits, axis=-1)
-    return jnp.maximum(0, 1 + others - jnp.sum(one * logits, axis=-1))
+    one_hot = jax.nn.one_hot(labels, logits.shape[-1])
+    # Scores times 1 - one-hot, as published: the zero in place of s_y gives the inner max with 0.
+    others = jnp.max((1 - one_hot) * logits, axis=-1)
+    return jnp.maximum(0, 1 + others - jnp.sum(one_hot * logits, axis=-1))
 
 
 def one_vs_rest_hinge(logits: jax.Array, labels: jax.Array) -> jax.Array:
@@ -173,13 +173,13 @@ LOSSES = {
 
 def token_loss(logits: jax.Array, actions: jax.Array) -> jax.Array:
     """Cross-entropy of logits [B, L, symbols], averaged over actions [B, L] that are not PAD."""
-    each = optax.softmax_cross_entropy_with_integer_labels(logits, actions)
+    losses = optax.softmax_cross_entropy_with_integer_labels(logits, actions)
     real = actions != PAD
-    return jnp.sum(jnp.where(real, each, 0)) / jnp.maximum(jnp.sum(real), 1)
+    return jnp.sum(jnp.where(real, losses, 0)) / jnp.maximum(jnp.sum(real), 1)
 
 
 def gradient_penalty(f: Callable, params, x: jax.Array, inputs, component: int = 1) -> jax.Array:
-    """D_j^2, to be added to the loss times lambda.
+    """D_j^2, a penalty to add to the loss with weight lambda.
 
     f(params, x): logits [n, classes]; x, inputs: as in `dependence.gradient_dependence`.
     """

@@ -1,7 +1,7 @@
-"""Paired MNIST: two digits side by side, of which the left one is the target.
+"""Paired MNIST: two digits side by side; the left digit is the target.
 
-Y_1 is uniform, Y_2 = Y_1 + offset (mod 10); a *law* [10] is the distribution of the offset, so that
-settings, doses and widths are numbers of a replica. Images live on the device once, as uint8, and a
+Y_1 is uniform, Y_2 = Y_1 + offset (mod 10). A *law* [10] is the distribution of the offset, so that
+settings, doses and widths can differ between replicas. Images are on the device once, as uint8; a
 sample is two indices into them. The same key gives the same left digits under every law.
 """
 
@@ -20,7 +20,7 @@ N_CLASSES = 10
 def law(width: float = 2, rho: float = 1.0) -> jax.Array:
     """Offsets uniform on {0, ..., width - 1} with weight rho, on all ten otherwise: [10].
 
-    width 2 is training setting A, width 10 or rho 0 setting B; both may be traced.
+    width 2 is training setting A; width 10 or rho 0 is setting B. Both may be traced.
     """
     near = (jnp.arange(N_CLASSES) < width) / width
     return rho * near + (1 - rho) / N_CLASSES
@@ -30,17 +30,17 @@ def _uniform(offsets):
     return offsets.astype(np.float32) / offsets.sum()
 
 
-# Setting A: Y_2 in {Y, Y + 1}. B: any, so that X_2 tells nothing of the target. The test: all that
-# A never shows.
+# Setting A: Y_2 in {Y, Y + 1}. B: any label, so that X_2 has no information about the target. The
+# test: all pairs that never occur in A.
 _OFFSET = np.arange(N_CLASSES)
 LAWS = {"A": _uniform(_OFFSET < 2), "B": _uniform(_OFFSET >= 0), "test": _uniform(_OFFSET >= 2)}
 
 
 class Digits(NamedTuple):
-    """Images and where those of each class are."""
+    """Images, and the indices of the images of each class."""
 
     images: jax.Array  # uint8 [M, 28, 28]
-    table: jax.Array  # int32 [10, most]: indices into images, repeated behind the last
+    table: jax.Array  # int32 [10, most]: indices into images, repeated to fill a row
     counts: jax.Array  # int32 [10]
 
 
@@ -54,39 +54,39 @@ class Pairs(NamedTuple):
 
 
 def digits(images, labels) -> Digits:
-    """NumPy arrays of images uint8 [M, 28, 28(, 1)] and labels [M]; some of each class."""
+    """From images uint8 [M, 28, 28(, 1)] and labels [M], NumPy arrays with all classes."""
     images, labels = np.asarray(images), np.asarray(labels)
     if images.ndim == 4:
         images = images[..., 0]
     members = [np.flatnonzero(labels == k).astype(np.int32) for k in range(N_CLASSES)]
-    counts = np.array([len(each) for each in members], np.int32)
+    counts = np.array([len(indices) for indices in members], np.int32)
     if images.ndim != 3 or len(images) != len(labels) or counts.min() == 0:
         raise BadInput(
             f"pairs need images [M, 28, 28] of all {N_CLASSES} classes, got {images.shape} with "
             f"{counts.tolist()} of each"
         )
-    table = np.stack([np.resize(each, counts.max()) for each in members])
+    table = np.stack([np.resize(indices, counts.max()) for indices in members])
     return Digits(images, table, counts)
 
 
 def load(part: str, n_synthetic: int = 0) -> Digits:
-    """MNIST's "train" or "test" images; n_synthetic: so many made-up ones instead."""
+    """MNIST's "train" or "test" images; n_synthetic > 0: that many synthetic images instead."""
     if n_synthetic:
         seed = {"train": 0, "test": 1}[part]
-        found = sources.synthetic("mnist", n_synthetic, seed)
+        dataset = sources.synthetic("mnist", n_synthetic, seed)
     else:
-        found = sources.load("mnist", part)
-    return digits(found["image"], found["label"])
+        dataset = sources.load("mnist", part)
+    return digits(dataset["image"], dataset["label"])
 
 
 def draw(key: jax.Array, digits: Digits, law: jax.Array, n: int) -> Pairs:
     """n samples whose labels follow a law [10]."""
     y_key, offset_key, left_key, right_key = jax.random.split(key, 4)
     y1 = jax.random.randint(y_key, (n,), 0, N_CLASSES)
-    # By the inverse of the distribution function: settings of one seed draw from the same numbers.
+    # Inverse distribution function, so that all settings of a seed use the same random numbers.
     edges = jnp.cumsum(law)[:-1]
     at = jax.random.uniform(offset_key, (n,))
-    # Rounding must not lead beyond the last offset that occurs.
+    # Rounding must not give an offset beyond the last one of positive probability.
     last = N_CLASSES - 1 - jnp.argmax(law[::-1] > 0)
     offset = jnp.minimum(jnp.sum(at[:, None] >= edges[None], axis=1), last)
     y2 = (y1 + offset) % N_CLASSES
@@ -94,16 +94,16 @@ def draw(key: jax.Array, digits: Digits, law: jax.Array, n: int) -> Pairs:
 
 
 def redraw_right(key: jax.Array, digits: Digits, pairs: Pairs) -> Pairs:
-    """The same left digits, the right ones drawn anew, of labels that are uniform."""
+    """The same left digits; right digits are redrawn with uniform labels."""
     label_key, image_key = jax.random.split(key)
     y2 = jax.random.randint(label_key, pairs.y1.shape, 0, N_CLASSES)
     return pairs._replace(right=_image(image_key, digits, y2), y2=y2)
 
 
 def _image(key, digits, labels):
-    """An image of each label [n], uniform among those of its class."""
+    """One image index per label [n], uniform over the images of its class."""
     counts = digits.counts[labels]
-    # Not uniform * counts: in float32 that may round up to counts.
+    # Not uniform * counts, which may round up to counts in float32.
     place = jax.random.randint(key, labels.shape, 0, counts)
     return digits.table[labels, place]
 

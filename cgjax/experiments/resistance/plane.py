@@ -1,7 +1,7 @@
-"""The plane: X_i = Y_i - U[0, 1], target Y_1; the square of (Y_1, Y_2) = (1, 1) is the test.
+"""The plane: X_i = Y_i - U[0, 1], target Y_1; the test square is (Y_1, Y_2) = (1, 1).
 
-Training points fill the other three unit squares of [-1, 1]^2, their *cells*. The compositional
-boundary is the line X_1 = 0.
+Training points fill the other three unit squares of [-1, 1]^2. Each square is a *cell*. The
+compositional boundary is the line X_1 = 0.
 """
 
 from typing import NamedTuple
@@ -13,7 +13,7 @@ import numpy as np
 # (Y_1, Y_2)
 TRAIN_CELLS = ((0, 0), (0, 1), (1, 0))
 TEST_CELLS = ((1, 1),)
-# Steps whose boundary is shown, figure 5.
+# Steps of the panels of figure 5.
 PANELS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
@@ -27,8 +27,8 @@ class Points(NamedTuple):
 def draw(key: jax.Array, n: int, cells=TRAIN_CELLS, control=False) -> Points:
     """n points, uniform on the cells.
 
-    control: X_2 is an independent U[-1, 1] and Y_2 says on which side of 0 it lies; it may be
-    traced. Cells and X_1 are the same with and without.
+    control: X_2 is an independent U[-1, 1], and Y_2 is 1 if X_2 > 0; control may be traced. Cells
+    and X_1 are the same with and without control.
     """
     cell_key, noise_key, control_key = jax.random.split(key, 3)
     y = jnp.asarray(cells)[jax.random.randint(cell_key, (n,), 0, len(cells))]
@@ -41,30 +41,30 @@ def draw(key: jax.Array, n: int, cells=TRAIN_CELLS, control=False) -> Points:
 
 
 def in_cell(points: Points, cell) -> jax.Array:
-    """Which points are of one cell (Y_1, Y_2): boolean [n]."""
+    """Whether each point belongs to the cell (Y_1, Y_2): boolean [n]."""
     return jnp.all(points.y == jnp.asarray(cell)[None], axis=1)
 
 
 def grid(n: int = 101) -> np.ndarray:
-    """[n, n, 2] points of [-1, 1]^2, rows from X_2 = -1 up, columns from X_1 = -1 on."""
+    """Points [n, n, 2] of [-1, 1]^2; rows start at X_2 = -1, columns at X_1 = -1."""
     axis = np.linspace(-1, 1, n, dtype=np.float32)
     x1, x2 = np.meshgrid(axis, axis)
     return np.stack([x1, x2], axis=-1)
 
 
 def boundary_angle(slopes: jax.Array) -> jax.Array:
-    """Degrees from -180 to 180 by which the boundary is turned away from the line X_1 = 0.
+    """Angle of the boundary to the line X_1 = 0, in degrees from -180 to 180.
 
-    slopes: d(logit of 1 minus logit of 0)/dX at points [n, 2], whose mean is the boundary's normal:
-    0 when it points along X_1, positive when it leans towards X_2.
+    slopes: d(logit of 1 minus logit of 0)/dX at points [n, 2]. Their mean is the boundary's normal.
+    The angle is 0 if the normal points along X_1, and positive if it leans towards X_2.
     """
     normal = jnp.mean(slopes, axis=0)
     return jnp.degrees(jnp.arctan2(normal[1], normal[0]))
 
 
 def tilt(angle):
-    """Degrees from 0 to 90 between the boundary, as a line, and X_1 = 0, of `boundary_angle`.
+    """Degrees from 0 to 90 between the boundary, as a line, and X_1 = 0; angle: `boundary_angle`.
 
-    Which side of it is 1 does not count, so it does not jump where angles do.
+    It ignores which side of the boundary is class 1, so it does not jump where the angle wraps.
     """
     return abs((angle + 90) % 180 - 90)

@@ -1,4 +1,4 @@
-"""One study of the resistance family: training, what is made of it, the paper's claims, figures."""
+"""One study of the resistance family: training, analyses, tests of the paper's claims, figures."""
 
 import csv
 import itertools
@@ -18,7 +18,7 @@ HEADLINES = ("train accuracy", "test accuracy", "gap", "S_2", "interventional in
 
 
 def check(config) -> None:
-    """What the keys' own ranges cannot say."""
+    """Raises BadInput for values that are valid one by one but not together."""
     study.check(config)
 
 
@@ -26,7 +26,7 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
     """Runs the row's study: (metrics, arrays, extra), and its figures."""
     workdir = pathlib.Path(workdir)
     metrics, arrays = study.study(config, workdir)
-    # A few steps are no measurement: `smoke` shows that the path works.
+    # `smoke` only tests the code path: its few steps are not compared with the paper.
     is_small = config.size == "smoke"
     published = {} if is_small else PUBLISHED["resistance"].get(config.row, {})
     results = {
@@ -42,7 +42,7 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
 
 
 def write_curves(arrays: dict, path: pathlib.Path) -> None:
-    """Every score over training as the figures show it: mean, deviation and variance over seeds."""
+    """Writes every score over training as in the figures: mean, deviation, variance over seeds."""
     if not hosts.is_writer():
         return
     with disk_errors(path), open(path, "w", newline="") as handle:
@@ -55,20 +55,24 @@ def write_curves(arrays: dict, path: pathlib.Path) -> None:
             for name, (i, setting) in itertools.product(names, enumerate(settings)):
                 for step, values in zip(arrays[f"{prefix}step"], arrays[name][:, :, i]):
                     values = values[np.isfinite(values)]
-                    told = (values.mean(), values.std(), values.var()) if len(values) else 3 * ("",)
-                    word = name.removeprefix(prefix)
-                    out.writerow((part, setting, word, f"{step:g}", *told, len(values)))
+                    statistics = (
+                        (values.mean(), values.std(), values.var()) if len(values) else 3 * ("",)
+                    )
+                    score = name.removeprefix(prefix)
+                    out.writerow((part, setting, score, f"{step:g}", *statistics, len(values)))
 
 
 def headlines(results: dict) -> list[str]:
-    """What the closing table shows first: the usual scores, or else what only this row has."""
+    """First metrics of the closing table: those specific to the row, otherwise the usual scores."""
     usual = [name for name in results if name.split(": ")[-1] in HEADLINES]
-    own = [name for name in results if ": " not in name or "distance" in name or "share" in name]
-    return own or usual
+    specific = [
+        name for name in results if ": " not in name or "distance" in name or "share" in name
+    ]
+    return specific or usual
 
 
 def plan(config) -> dict:
-    """How large each part's training is."""
+    """Size of each part's training."""
     return study.plan(config)
 
 
@@ -83,20 +87,22 @@ def draw(config, arrays: dict, folder: pathlib.Path) -> None:
 
 
 def tables(record: list[dict]) -> list[tuple[str, str]]:
-    """(title, Markdown) of recorded runs: the paper's orderings, and numbers of other code."""
-    lines = ["| row | size | claim | ours | against | claimed | p | verdict |",
-             "|---|---|---|---:|---:|---|---:|---|"]  # fmt: skip
+    """(title, Markdown) of recorded runs: the paper's orderings, and recomputed numbers."""
+    lines = [
+        "| row | size | claim | ours | against | claimed | p | verdict |",
+        "|---|---|---|---:|---:|---|---:|---|",
+    ]
     for entry in record:
-        for one in entry.get("claims", ()):
-            ours, against = (_shown(one[side], ".3f") for side in ("ours", "against"))
+        for claim in entry.get("claims", ()):
+            ours, against = (_shown(claim[side], ".3f") for side in ("ours", "against"))
             lines.append(
-                f"| {entry['row']} | {entry['size']} | {one['claim']} | {ours} | {against} "
-                f"| {one['direction']} | {_shown(one['p'], '.2g')} | {one['verdict']} |"
+                f"| {entry['row']} | {entry['size']} | {claim['claim']} | {ours} | {against} "
+                f"| {claim['direction']} | {_shown(claim['p'], '.2g')} | {claim['verdict']} |"
             )
     numbers = markdown.metric_table(record, reference="recomputed")
     return [("resistance: orderings", "\n".join(lines)), ("resistance: recomputed", numbers)]
 
 
 def _shown(value, form: str) -> str:
-    """A dash where nothing was found, such as guesses of a low loss."""
+    """The formatted value, or a dash if there is none, for example no guess of a low loss."""
     return "-" if value is None else format(value, form)

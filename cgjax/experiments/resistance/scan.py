@@ -1,8 +1,8 @@
-"""SCAN (Lake and Baroni 2018): its grammar, its splits, its lines as padded symbols.
+"""SCAN (Lake and Baroni 2018): grammar, splits, and lines encoded as padded symbols.
 
 [[c]] is the action list of command c. A *line* is a pair (command, actions) of text. Every clause
-of a command ("s1 and s2" has two) holds at most one action word, its *slot*; which symbols of
-command and actions come from which slot is kept, so that words can be exchanged on the device.
+of a command ("s1 and s2" has two) holds at most one action word, its *slot*. Each symbol of command
+and actions is stored with its slot, so that words can be exchanged on the device.
 """
 
 import functools
@@ -50,10 +50,10 @@ def clauses() -> list[str]:
 def commands() -> tuple[tuple[str, str], ...]:
     """Level C: all 20,910 (command, actions) pairs, in the order of the grammar."""
     meaning = {clause: interpret(clause) for clause in clauses()}
-    found = list(meaning.items())
+    lines = list(meaning.items())
     for (s1, a1), (s2, a2) in itertools.product(meaning.items(), repeat=2):
-        found += [(f"{s1} and {s2}", f"{a1} {a2}"), (f"{s1} after {s2}", f"{a2} {a1}")]
-    return tuple(found)
+        lines += [(f"{s1} and {s2}", f"{a1} {a2}"), (f"{s1} after {s2}", f"{a2} {a1}")]
+    return tuple(lines)
 
 
 def interpret(command: str) -> str:
@@ -62,7 +62,7 @@ def interpret(command: str) -> str:
 
 
 def _meaning(words):
-    """[(action, slot)] of a command; slot: 1 or 2 for the clause whose word it is, else 0."""
+    """[(action, slot)] of a command; slot: clause of the action word, 1 or 2, otherwise 0."""
     for link in ("and", "after"):
         if link in words:
             at = words.index(link)
@@ -82,9 +82,13 @@ def _verb(words, slot):
         case [u] if u in ACTION_WORDS:
             return [(ACTION_WORDS[u], slot)]
         case [w, *how, d] if (w in ACTION_WORDS or w == "turn") and d in TURNS:
-            own = [(ACTION_WORDS[w], slot)] if w in ACTION_WORDS else []
+            action = [(ACTION_WORDS[w], slot)] if w in ACTION_WORDS else []
             turn = [(TURNS[d], 0)]
-            forms = {(): turn + own, ("opposite",): 2 * turn + own, ("around",): 4 * (turn + own)}
+            forms = {
+                (): turn + action,
+                ("opposite",): 2 * turn + action,
+                ("around",): 4 * (turn + action),
+            }
             if tuple(how) in forms:
                 return forms[tuple(how)]
     raise BadInput(f"SCAN has no command '{' '.join(words)}'")
@@ -94,33 +98,33 @@ def _verb(words, slot):
 
 
 def jump_split() -> tuple[list, list]:
-    """Training lines without "jump", and "jump" alone 1,467 times; the others are the test."""
+    """Training: lines without "jump", and "jump" alone 1,467 times. Test: all other lines."""
     return _added_primitive("jump")
 
 
 def split(name: str) -> tuple[list, list]:
-    """(train, test) lines of a published split that the grammar determines; SPLITS names them.
+    """(train, test) lines of a published split that the grammar determines, one of SPLITS.
 
     The published files have the same lines in another order.
     """
     if name not in SPLITS:
-        raise BadInput(f"the grammar determines {', '.join(SPLITS)}: not '{name}'")
+        raise BadInput(f"unknown split: the grammar determines {', '.join(SPLITS)}, not '{name}'")
     return SPLITS[name]()
 
 
 def read(name: str, part: str, **where) -> list[tuple[str, str]]:
     """Lines of a published file, in its order: `read("simple", "train")`.
 
-    Its authors' random splits are among them: "simple_p8", "fewshot_num16_rep1" and so on, which
-    `data.raw.SCAN_RANDOM` names. part: "train" or "test". where: `data_dir`, `raw_dir`,
-    `download` of `data.sources.load`.
+    The authors' random splits are available too: "simple_p8", "fewshot_num16_rep1" and others of
+    `data.raw.SCAN_RANDOM`. part: "train" or "test". where: `data_dir`, `raw_dir`, `download` of
+    `data.sources.load`.
     """
     arrays = sources.load(f"scan/{name}", part, **where)
     return list(zip(*(np.char.decode(arrays[key]).tolist() for key in ("commands", "actions"))))
 
 
 def _added_primitive(primitive):
-    """All commands without the primitive, and the primitive alone as one line in ten."""
+    """Training: commands without the primitive, and the primitive alone as one line in ten."""
     others = [line for line in commands() if primitive not in line[0]]
     alone = [(primitive, interpret(primitive))]
     test = [line for line in commands() if primitive in line[0] and line[0] != primitive]
@@ -128,15 +132,15 @@ def _added_primitive(primitive):
 
 
 def _by_length():
-    """Up to 22 actions in training, 24 and more in the test."""
+    """Training: up to 22 actions. Test: 24 actions or more."""
     return _parted(commands(), lambda _, actions: len(actions.split()) > 22)
 
 
 def _template(template, held_out=tuple(ACTION_WORDS), seen=()):
-    """Test: commands with "u template" for a word u held out.
+    """Test: commands with "u template" for a held-out word u.
 
-    Commands with "turn template" are in neither part. Training has "u template" for the words seen
-    only; others that are not held out are left out too.
+    Commands with "turn template" are in neither part. Training has "u template" only for the words
+    in `seen`; it also excludes the other words that are not held out.
     """
     left_out = {"turn", *ACTION_WORDS} - {*held_out, *seen}
 
@@ -176,11 +180,11 @@ SPLITS = {
 
 
 class Lines(NamedTuple):
-    """n lines as symbols, END behind the last, PAD behind END; slots of the same shapes."""
+    """n lines as symbols, followed by END and then PAD; slots have the same shapes."""
 
     commands: jax.Array  # int32 [n, T]
     actions: jax.Array  # int32 [n, L]
-    command_slot: jax.Array  # int8 [n, T]: 1 or 2, the clause whose action word it is, else 0
+    command_slot: jax.Array  # int8 [n, T]: clause of the action word, 1 or 2, else 0
     action_slot: jax.Array  # int8 [n, L]
 
 
@@ -191,7 +195,7 @@ def encode(lines: Sequence, n_words: int = LONGEST_COMMAND, n_actions: int = LIM
     actions, action_slot = (np.zeros((n, n_actions), t) for t in (np.int32, np.int8))
     word_code = {word: FIRST + k for k, word in enumerate(WORDS)}
     action_code = {action: FIRST + k for k, action in enumerate(ACTIONS)}
-    rows = {}  # the bare "jump" comes 1,467 times
+    rows = {}  # a cache: "jump" alone occurs 1,467 times
     for row, line in enumerate(lines):
         if line not in rows:
             words, meaning = line[0].split(), _meaning(line[0].split())
@@ -201,9 +205,11 @@ def encode(lines: Sequence, n_words: int = LONGEST_COMMAND, n_actions: int = LIM
                 sizes = f"{n_words} and {n_actions}"
                 raise BadInput(f"'{line[0]}' and its actions do not fit into {sizes} symbols")
             rows[line] = (
-                [word_code[word] for word in words] + [END], _word_slots(words),
-                [action_code[action] for action, _ in meaning] + [END], [s for _, s in meaning],
-            )  # fmt: skip
+                [word_code[word] for word in words] + [END],
+                _word_slots(words),
+                [action_code[action] for action, _ in meaning] + [END],
+                [s for _, s in meaning],
+            )
         targets = (commands, command_slot, actions, action_slot)
         for array, values in zip(targets, rows[line]):
             array[row, : len(values)] = values
@@ -232,18 +238,18 @@ def original(key: jax.Array, lines: Lines) -> Lines:
 
 
 def resample_slots(key: jax.Array, lines: Lines) -> Lines:
-    """Setting B: every slot gets a new action word, uniform on all four, independently.
+    """Setting B: every slot gets a new action word, independent and uniform over all four.
 
-    Actions follow by the grammar. To be applied whenever training lines are drawn; the test stays.
+    Actions follow by the grammar. Applied whenever training lines are drawn; test lines stay.
     """
     n = lines.commands.shape[0]
     return _with_words(lines, jax.random.randint(key, (n, 2), FIRST, FIRST + len(ACTION_WORDS)))
 
 
 def replace_jump(key: jax.Array, lines: Lines) -> Lines:
-    """Setting B in the appendix's words: "jump" becomes one of the other three, in every slot.
+    """Setting B of the paper's appendix: "jump" becomes one of the other three in every slot.
 
-    One word for each line, uniform. Applied to training and test lines alike.
+    One word is drawn uniformly per line. Applied to both training and test lines.
     """
     n = lines.commands.shape[0]
     # "jump" is the last of the four.
@@ -268,26 +274,26 @@ def _with_words(lines, words):
     )
 
 
-# name -> (key, lines) -> lines: what training sees.
+# name -> (key, lines) -> lines, for training.
 TRAINING = {"A": original, "resample_slots": resample_slots, "replace_jump": replace_jump}
-# What the test shows.
+# The same for the test.
 TEST = {"A": original, "resample_slots": original, "replace_jump": replace_jump}
 
 
-def is_right(found: jax.Array, actions: jax.Array) -> jax.Array:
-    """Whether every symbol up to and including END is right: boolean [n]; both [n, L] alike."""
-    return jnp.all(found == actions, axis=1)
+def is_right(decoded: jax.Array, actions: jax.Array) -> jax.Array:
+    """Whether every symbol up to and including END is right: boolean [n]; both arrays [n, L]."""
+    return jnp.all(decoded == actions, axis=1)
 
 
 def is_bare(lines: Lines) -> jax.Array:
-    """Whether a line is one action word alone, as "jump" is in training: boolean [n]."""
+    """Whether a line is a single action word, as "jump" in training: boolean [n]."""
     return (lines.command_slot[:, 0] > 0) & (lines.commands[:, 1] == END)
 
 
 def components(lines: Lines, embedding: int) -> tuple[jax.Array, jax.Array]:
     """Labels for `analysis.dependence.gradient_dependence`: of logits, and of word embeddings.
 
-    int8 [n, L, N_SYMBOLS] and [n, T, embedding]: 1 where an action word is said or meant, 0 at
+    int8 [n, L, N_SYMBOLS] and [n, T, embedding]: 1 at action words and their actions, 0 at
     structure (turns and END; all other words), -1 at PAD.
     """
     labels = []

@@ -1,4 +1,4 @@
-"""The rank condition on sprites: values are rendered, their partners drawn from the support."""
+"""The rank condition on sprites: renders values and draws their partners from the support."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -13,11 +13,11 @@ from cgjax.experiments.sprites.compositions import COMPOSITIONS, channels
 
 
 class Points(NamedTuple):
-    """Values of one component to test, with the scenes they stand in."""
+    """Values of one component to test, with scenes that contain them."""
 
     raw: jax.Array  # [m, 5]
     images: np.ndarray  # [m, H, W, C]
-    covered: np.ndarray  # [m, H, W] the sprite's own pixels
+    covered: np.ndarray  # [m, H, W] which pixels the sprite covers
     partners: Callable  # i -> K arrays [p, H, W, C]: P' of value i
     unseen: Callable  # i -> K arrays [q, H, W, C]: the same value among partners from all of Q
 
@@ -30,7 +30,7 @@ def points(data, component, key, n_values, n_partners, n_unseen=1, alpha=False, 
     """
     values_key, partners_key, unseen_key = jax.random.split(key, 3)
     raw = jax.random.uniform(values_key, (n_values, 5))
-    # In numpy: partners are picked from it one value at a time, each pick would be a dispatch.
+    # A numpy array: it is indexed once per value, and each index of a JAX array is a dispatch.
     others = np.asarray(sets.partners(data, component, raw, partners_key, n_partners))
     everywhere = jax.random.uniform(unseen_key, (n_unseen, 5 * (data.n_slots - 1)))
 
@@ -46,8 +46,8 @@ def points(data, component, key, n_values, n_partners, n_unseen=1, alpha=False, 
         if not len(latents):
             return (np.zeros((0, *images.shape[1:])),) * data.n_slots
         slots = list(np.moveaxis(render(latents.reshape(-1, data.n_slots - 1, 5)), 1, 0))
-        own = np.broadcast_to(images[i], (len(latents), *images[i].shape))
-        return (*slots[:component], own, *slots[component:])
+        value = np.broadcast_to(images[i], (len(latents), *images[i].shape))
+        return (*slots[:component], value, *slots[component:])
 
     def partners(i):
         latents = others[i]  # [p, 5 (K - 1)]
@@ -58,27 +58,27 @@ def points(data, component, key, n_values, n_partners, n_unseen=1, alpha=False, 
 
 
 def audit(data, composition, component, key, own=False, condition="sum", draw=None, **sizes):
-    """`analysis.support.audit` of one slot; own: judge only pixels that the sprite covers.
+    """`analysis.support.audit` of one slot; own: test only pixels that the sprite covers.
 
-    Returns the audit and the points it is about; sizes: n_values, n_partners, n_unseen.
+    Returns the audit and the points that it tests; sizes: n_values, n_partners, n_unseen.
     """
     has_alpha = channels(composition) == 4
-    found = points(data, component, key, alpha=has_alpha, draw=draw, **sizes)
+    tested = points(data, component, key, alpha=has_alpha, draw=draw, **sizes)
     result = theory.audit(
         COMPOSITIONS[composition],
-        found.images,
+        tested.images,
         component,
-        found.partners,
-        where=found.covered if own else None,
+        tested.partners,
+        where=tested.covered if own else None,
         condition=condition,
-        unseen=found.unseen if condition == "relaxed" else None,
+        unseen=tested.unseen if condition == "relaxed" else None,
     )
-    return result, found
+    return result, tested
 
 
-def own_failing(result: theory.Audit, found: Points) -> np.ndarray:
+def own_failing(result: theory.Audit, tested: Points) -> np.ndarray:
     """Failing pixels among those the sprite itself covers, [m]."""
-    return np.sum(result.where & found.covered, axis=(1, 2))
+    return np.sum(result.where & tested.covered, axis=(1, 2))
 
 
 def support_data(config, **keys) -> ml_collections.ConfigDict:
@@ -92,5 +92,5 @@ def support_data(config, **keys) -> ml_collections.ConfigDict:
 
 def sizes(config) -> dict:
     """How many values, partners and points of Q an audit takes."""
-    names = ("n_values", "n_partners", "n_unseen")  # the last one where a row asks about Q
+    names = ("n_values", "n_partners", "n_unseen")  # n_unseen: only in rows that test points of Q
     return {name: config.data[name] for name in names if name in config.data}

@@ -22,16 +22,16 @@ REGIONS = ("overlap", "outline", "interior", "background")
 def regions(spans: jax.Array) -> jax.Array:
     """Which region each pixel of scenes is in: spans [n, K, size, 2] -> bool [4, n, size, size].
 
-    The order is that of REGIONS; every pixel is in exactly one.
-    overlap: two or more sprites cover it. Of the others,
-    outline: in front of the eye, another sprite (or none) owns one of its four neighbours: the
-        pixels on both sides of every visible edge. Owner is the frontmost sprite that covers a
-        pixel; a sprite cut by the frame has no edge there.
-    interior: one sprite covers it. background: none does.
+    The order is that of REGIONS; every pixel is in exactly one. The owner of a pixel is the
+    frontmost sprite that covers it, or no sprite.
+    overlap: two or more sprites cover the pixel. Of the other pixels,
+    outline: one of the four neighbours has another owner. These pixels lie on both sides of every
+        visible edge; a sprite that the frame cuts has no edge there.
+    interior: one sprite covers the pixel. background: no sprite covers it.
     """
     lit = _covers(spans)  # [n, K, size, size]
     count = jnp.sum(lit, axis=1)
-    # argmax finds the first, which is the frontmost; no sprite at all is an owner of its own.
+    # argmax returns the first slot that covers: the frontmost sprite. "No sprite" is slot K.
     owner = jnp.where(count > 0, jnp.argmax(lit, axis=1), lit.shape[1])
     overlap, edge = count > 1, _differs_from_a_neighbour(owner)
     outline = edge & ~overlap
@@ -57,8 +57,8 @@ def _differs_from_a_neighbour(owner):
 def sums(target: jax.Array, prediction: jax.Array, rows: dict, by_region: bool) -> dict:
     """Squared error and pixels of each part of some scenes: `{part: (error, n_pixels)}`.
 
-    target, prediction [n, size, size, 3]; rows as `sets.make` keeps them. Parts: gap and outside
-    where the rows say which scenes lie in a gap of the support; the regions where asked for.
+    target, prediction [n, size, size, 3]; rows as `sets.make` returns them. Parts: gap and outside
+    where the rows have `in_gap`; the regions if `by_region`.
     """
     error = jnp.mean(jnp.square(prediction - target), axis=-1)  # [n, size, size]
     parts = {}
@@ -80,11 +80,11 @@ def scores(parts: dict) -> dict:
     NaN where a part has no pixels.
     """
     parts = {name: (jnp.sum(error), jnp.sum(pixels)) for name, (error, pixels) in parts.items()}
-    found = {f"mse_{name}": error / pixels for name, (error, pixels) in parts.items()}
+    values = {f"mse_{name}": error / pixels for name, (error, pixels) in parts.items()}
     if REGIONS[0] in parts:
         whole = sum(parts[name][0] for name in REGIONS)
-        found |= {f"share_{name}": parts[name][0] / whole for name in REGIONS}
-    return found
+        values |= {f"share_{name}": parts[name][0] / whole for name in REGIONS}
+    return values
 
 
 # --- what the front network draws outside its sprite ----------------------------------------------
@@ -93,14 +93,15 @@ def scores(parts: dict) -> dict:
 def front_levels(model, params, rows: dict, planes: tuple = ()) -> dict:
     """Median colour sums s that the front network draws outside its sprite, one number per seed.
 
-    front_background: at all pixels. Soft occlusion shows the back where s is well below zero. The
-    leak s sg(s) is strongest at s = -1.28; networks that stay above that point keep a veil over the
-    back and score low.
-    front_ghost: where, on the support's planes, sprites behind stand still while the front one
-    varies. Above zero more of what it paints there shows than of what is behind: a ghost, where
-    occlusion goes by colour sums. With one such plane those sprites are in every image in which
-    the front sprite varies, and images of the support hardly tell who painted them. planes: as
-    `config.data.planes`; none such, no such key.
+    front_background: over all pixels. Soft occlusion shows the back where s is well below zero. The
+    leak s sg(s) is largest at s = -1.28; a network that stays above that point still covers part of
+    the back and scores low.
+    front_ghost: over the pixels of the sprites behind, on the planes where these are fixed and the
+    front sprite varies. If occlusion depends on colour sums, s > 0 means that more of the front
+    network's drawing shows there than of the sprites behind: a spurious sprite (ghost). With one
+    such plane, the fixed sprites are in every image in which the front sprite varies, so the
+    images hardly determine which network draws them. planes: as `config.data.planes`; without
+    such a plane the key is absent.
     """
     size = rows["spans"].shape[-2]
     where = {"front_background": jnp.ones((1, size, size), bool)}
@@ -117,31 +118,31 @@ def front_levels(model, params, rows: dict, planes: tuple = ()) -> dict:
             for name, pixels in where.items()
         }
 
-    found = [levels(tree.take(params, seed)) for seed in range(len(jax.tree.leaves(params)[0]))]
-    return {name: [float(one[name]) for one in found] for name in where}
+    medians = [levels(tree.take(params, seed)) for seed in range(len(jax.tree.leaves(params)[0]))]
+    return {name: [float(median[name]) for median in medians] for name in where}
 
 
 # --- error outside the support against error inside it, along training ----------------------------
 
 
 def curve_arrays(config, history: dict, workdir: pathlib.Path) -> dict:
-    """`curve/<row>/step` [m], `mse_id`, `mse_all` [m, R] of this run and of like runs beside it.
+    """`curve/<row>/step` [m], `mse_id`, `mse_all` [m, R] of this run and of similar runs.
 
-    Like runs: finished ones of the same size, in folders beside this one, with `eval.curve` on.
+    Similar runs: finished runs of the same size with `eval.curve` on, in sibling folders.
     """
-    own = {name: history["eval"][name] for name in ("step", "mse_id", "mse_all")}
-    found = {f"curve/{config.row}/{name}": values for name, values in own.items()}
+    this_run = {name: history["eval"][name] for name in ("step", "mse_id", "mse_all")}
+    curves = {f"curve/{config.row}/{name}": values for name, values in this_run.items()}
     for path in sorted(workdir.absolute().parent.glob("*/arrays.npz")):
         try:
             other = read_json(path.parent / "config.json")
-            like = other["size"] == config.size and other["eval"].get("curve")
-            if like and other["row"] != config.row:
+            is_similar = other["size"] == config.size and other["eval"].get("curve")
+            if is_similar and other["row"] != config.row:
                 saved = read_npz(path)
                 keys = [key for key in saved if key.startswith(f"curve/{other['row']}/")]
-                found |= {key: saved[key] for key in keys}
+                curves |= {key: saved[key] for key in keys}
         except (AttributeError, BadInput, KeyError, TypeError):
-            continue  # no run of ours, or a damaged one: not worth losing this one for
-    return found
+            continue  # not a sprites run, or a damaged one: it must not stop this run
+    return curves
 
 
 def _is_error(key):
@@ -175,7 +176,7 @@ def draw_curves(arrays, folder) -> list:
     ax.set(xscale="log", yscale="log", xlim=ends, ylim=ends, box_aspect=1)
     ax.set(xlabel="MSE on the training support", ylabel="MSE on the whole cube")
     ax.grid(which="both", **plots.GRID)
-    ax.legend(loc="lower right")  # error on the cube is rarely the smaller one
+    ax.legend(loc="lower right")  # free space: error on the cube is rarely the smaller one
     title = (
         "New combinations against known ones: every evaluation along training, the last one large; "
         "a line for every seed"

@@ -47,7 +47,7 @@ KINDS = {"step": _step, "sigmoid": _sigmoid, "hardsigmoid": _hardsigmoid, "add":
 
 CLAMPS = {
     "none": lambda image: image,
-    # Equal in value; at exactly 0 the clamp passes the gradient, the relu stops it.
+    # clamp and relu are equal in value; at exactly 0 the clamp passes the gradient, relu stops it.
     "clamp": lambda image: jnp.where(image < 0, 0.0, image),
     "relu": jax.nn.relu,
     "softplus": jax.nn.softplus,
@@ -62,10 +62,10 @@ def occlude(
     clamp: str = "none",
     ste: bool = False,
 ) -> Callable[[Slots], jax.Array]:
-    """Slots stacked front to back: each shows where everything in front of it is dark.
+    """Slots stacked front to back: a slot shows where all slots in front of it are dark.
 
-    The mask is the channel sum of what is in front, or each channel itself (`per_channel`).
-    `ste`: value of the step, gradient of `kind`. `clamp` is applied to the finished image.
+    The mask is the channel sum of the slots in front, or each channel itself (`per_channel`).
+    `ste`: value of the step, gradient of `kind`. `clamp` is applied to the composed image.
     """
     if kind not in KINDS:
         raise ValueError(f"unknown occlusion '{kind}': kinds are {', '.join(KINDS)}")
@@ -101,10 +101,10 @@ SQUASHES = {"clip": _clip, "none": lambda alpha: alpha, "sigmoid": jax.nn.sigmoi
 
 
 def alpha(squash: str = "clip") -> Callable[[Slots], jax.Array]:
-    """RGBA slots pasted, last to first, on an opaque black canvas; its alpha stays 1 throughout.
+    """RGBA slots pasted, last to first, on an opaque black canvas, whose alpha stays 1.
 
-    `squash`: "clip" the alphas to [0, 1] (the paper), "none", or "sigmoid", which cannot die:
-    a clip whose alphas all start below 0 has neither value nor gradient.
+    `squash`: "clip" clips alphas to [0, 1] (the paper), "none" leaves them, "sigmoid" always has a
+    gradient. A clip whose alphas all start below 0 has zero value and zero gradient.
     """
     if squash not in SQUASHES:
         raise ValueError(f"unknown squash '{squash}': squashes are {', '.join(SQUASHES)}")
@@ -146,7 +146,7 @@ CHANNELS = {name: 4 if name.startswith("alpha") else 3 for name in COMPOSITIONS}
 
 
 def channels(composition: str | Callable) -> int:
-    """Channels of the slots a composition takes, 3 or 4; by name, or the function of the table."""
+    """Channels of a composition's slots, 3 or 4; composition: a name or function of the table."""
     if callable(composition):
         names = [name for name, fn in COMPOSITIONS.items() if fn is composition]
         return CHANNELS[names[0]] if names else 3

@@ -1,7 +1,7 @@
 """Figures and tables of the sprites study (Wiedemer et al. 2023), from saved arrays.
 
-`draw` takes the flat dictionary of a run's `arrays.npz` and draws what it finds there; each
-`draw_*` names the keys it reads. `<part>` stands for a model's name, such as "compositional".
+`draw` takes the flat dictionary of a run's `arrays.npz` and draws every figure whose keys it has;
+each `draw_*` names the keys it reads. `<part>` is a model's name, such as "compositional".
 """
 
 import pathlib
@@ -16,11 +16,11 @@ from cgjax.core.workdir import write_atomic
 from cgjax.experiments.sprites import beyond, scenes, traversals
 from cgjax.published import PUBLISHED
 
-# Raw latents live in [0, 1]; axes show the values that the renderer and the networks see.
+# Raw latents lie in [0, 1]; axes show the scaled values that renderer and networks take.
 ENDS = [(f"{low:g}", f"{low + wide:g}") for low, wide in zip(scenes.LOWEST, scenes.WIDTH)]
 ENDS[scenes.LATENTS.index("shape")] = ("tri", "circ")
 SCALE = "MSE, mean over other latents"
-MOST_LATENTS = 10  # of matrices over pairs of latents: more sprites than two would not be readable
+MOST_LATENTS = 10  # in matrices over pairs of latents: more than two sprites are not readable
 COLOURS = {"compositional": plots.COLOURS[0], "monolithic": plots.COLOURS[1]}
 SCENES = {
     "target": "new combination",
@@ -41,7 +41,7 @@ def parts_of(arrays, prefix, suffixes, needed=()):
 
 
 def latent_axes(n, margin):
-    """Labels, limits and end ticks of n raw latents, as the matrices of plots want them."""
+    """Labels, limits and end ticks of n raw latents, as arguments of the matrices of `plots`."""
     ticks = [list(zip((0.0, 1.0), ENDS[index % len(ENDS)])) for index in range(n)]
     return list(map(scenes.latent_name, range(n))), [(-margin, 1 + margin)] * n, ticks
 
@@ -69,7 +69,7 @@ def marginal_mean(latents, values, dims, levels=None):
 
 
 def error_note(target, prediction):
-    """Mean squared error of the images that are shown, as text; targets may be uint8."""
+    """Mean squared error of the displayed images, as text; targets may be uint8."""
     target = np.asarray(target)
     scale = 255.0 if np.issubdtype(target.dtype, np.integer) else 1.0
     error = float(np.mean((target / scale - np.asarray(prediction, float)) ** 2))
@@ -77,7 +77,7 @@ def error_note(target, prediction):
 
 
 def draw_motivation(arrays, folder):
-    """Seen apart, met together: targets above the models' predictions.
+    """Sprites seen apart in training, shown together: targets above the models' predictions.
 
     Reads motivation/<scene> and motivation/<part>/<scene> [n, h, w, 3], scenes as in SCENES.
     """
@@ -99,7 +99,7 @@ def draw_motivation(arrays, folder):
 
 
 def draw_supports(arrays, folder):
-    """Scatter of (x of sprite 1, x of sprite 2) for every support, verdict of the rank check above.
+    """Scatter of (x of sprite 1, x of sprite 2) for every support, titled with the rank verdict.
 
     Reads supports/<name> [m, 2] and supports/<name>/verdict.
     """
@@ -165,7 +165,7 @@ def draw_pairs(arrays, folder):
 
 
 def draw_reconstructions(arrays, folder):
-    """What each slot draws, what C makes of it, and the target.
+    """The drawing of each slot, the image that C composes of them, and the target.
 
     Reads reconstruction/<where>/target [n, h, w, 3], .../<part>/slots [K, n, h, w, 3 or 4] (absent
     or K = 1 for a model without slots) and .../<part>/composed [n, h, w, 3].
@@ -176,10 +176,10 @@ def draw_reconstructions(arrays, folder):
         for part in parts_of(arrays, prefix, ("composed",), needed=("target",)):
             slots = list(arrays.get(f"{prefix}/{part}/slots", ()))
             rows = {f"sprite {k + 1} alone": s for k, s in enumerate(slots) if len(slots) > 1}
-            made, target = arrays[f"{prefix}/{part}/composed"], arrays[f"{prefix}/target"]
+            composed, target = arrays[f"{prefix}/{part}/composed"], arrays[f"{prefix}/target"]
             name = "composed" if rows else "predicted"
-            rows |= {name: made, "target": target}
-            block = plots.Block(rows, notes={name: error_note(target, made)})
+            rows |= {name: composed, "target": target}
+            block = plots.Block(rows, notes={name: error_note(target, composed)})
             title = f"What the {part} model draws: scenes from {text}, first seed"
             fig = plots.image_grid([block], title, largest=128)
             paths.append(plots.save(fig, folder / f"reconstruction_{where}_{part}.png"))
@@ -234,7 +234,7 @@ def _concept_picture(ax, x, y, sprites):
 
 @plots.styled
 def draw_concept(folder):
-    """Def. 1 as a diagram: z_k -> phi_k -> C -> x, with the pictures the parts stand for."""
+    """Def. 1 as a diagram: z_k -> phi_k -> C -> x, with a picture of each part."""
     fig = plots.new_figure(7.2, 2.9)
     ax = fig.add_axes((0, 0, 1, 1), xlim=(0, 7.2), ylim=(0, 2.9), autoscale_on=False)
     ax.axis("off")
@@ -254,8 +254,8 @@ def draw_concept(folder):
     arrow((5.3, 1.25), (5.9, 1.25))
     _concept_picture(ax, 6.35, 1.25, ("circle", "triangle"))
     ax.text(6.3, 0.58, r"$x = C(\varphi_1(z_1), \varphi_2(z_2))$", ha="center", fontsize=9)
-    words = "One function per component, one that composes: known parts in any combination"
-    ax.text(0.15, 2.62, words, va="center", **plots.HEADLINE)
+    title = "One function per component, one that composes: known parts in any combination"
+    ax.text(0.15, 2.62, title, va="center", **plots.HEADLINE)
     return [plots.save(fig, folder / "concept.png")]
 
 
@@ -269,14 +269,14 @@ def _number(value, metric, digits, sign=""):
 
 
 def _seeds(results):
-    """How many seeds a row rests on; "2 of 3" where one has no finite score."""
+    """Number of seeds behind a row, as text; "2 of 3" where one has no finite score."""
     values = max((entry.get("values") or () for entry in results.values()), key=len, default=())
     alive = sum(value is not None for value in values)
     return f"{alive} of {len(values)}" if alive < len(values) else str(alive or "-")
 
 
 def _cells(row, metric, entry):
-    """Ours with its deviation, the paper's with its own, and the difference, as text."""
+    """Our mean with its deviation, the paper's mean with its deviation, the difference, as text."""
     published = PUBLISHED["sprites"].get(row, {}).get(metric, {})
     ours, paper, paper_sd = (entry.get(name) for name in ("ours", "paper", "paper_sd"))
     if paper is None:

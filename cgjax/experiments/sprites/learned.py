@@ -1,7 +1,7 @@
-"""Compositions with parameters: learned beside the components, or changed during training.
+"""Compositions with parameters: trained together with the components, or scheduled.
 
-The theory of Wiedemer et al. 2023 takes C as known. Here C is a pixel-wise network, a sharpness, or
-an attention over slots that is fitted with the components; or it hardens on a schedule.
+The theory of Wiedemer et al. 2023 takes C as known. Here C is a pixel-wise network, an occlusion
+with a trained sharpness, an attention over slots, or an occlusion that hardens on a schedule.
 """
 
 import math
@@ -25,8 +25,8 @@ class Composition(NamedTuple):
 
     compose: Callable
     channels: int = 3
-    has_parameters: bool = True  # they stand beside the components', as params["composition"]
-    init: Callable = lambda key, n_slots: {}  # those of them that are trained
+    has_parameters: bool = True  # stored as params["composition"], beside params["components"]
+    init: Callable = lambda key, n_slots: {}  # the trained ones among them
 
 
 def _init_mlp(key, n_slots):
@@ -36,17 +36,17 @@ def _init_mlp(key, n_slots):
 def _mlp(params, slots):
     """A network 3 K -> 32 -> 32 -> 3 on the colours of all slots at one pixel."""
     pixels = jnp.concatenate(list(slots), axis=-1)
-    found = _PIXEL_MLP.apply({"params": params}, pixels.reshape(-1, pixels.shape[-1]))
-    return found.reshape(*pixels.shape[:-1], 3)
+    colours = _PIXEL_MLP.apply({"params": params}, pixels.reshape(-1, pixels.shape[-1]))
+    return colours.reshape(*pixels.shape[:-1], 3)
 
 
 def _sharpness(params, slots):
-    """Sigmoid occlusion whose sharpness is a parameter, as its logarithm: it stays positive."""
+    """Sigmoid occlusion with a sharpness parameter, stored as its logarithm to stay positive."""
     return occlude("sigmoid", sharpness=jnp.exp(params["log_sharpness"]))(slots)
 
 
 def _attention(params, slots):
-    """Slots [..., RGB + score] weighted by a softmax of their scores: no slot is the front one."""
+    """Slots [..., RGB + score] weighted by a softmax of their scores: slots have no order."""
     slots = jnp.stack(list(slots))
     return jnp.sum(jax.nn.softmax(slots[..., 3:], axis=0) * slots[..., :3], axis=0)
 
@@ -56,9 +56,9 @@ LEARNED = {
     "learned_sharpness": Composition(
         _sharpness, init=lambda key, n_slots: {"log_sharpness": jnp.zeros(())}
     ),
-    # The score is one more channel that each component draws: C itself has no parameters.
+    # Each component draws its score as one more channel: C itself has no parameters.
     "learned_attention": Composition(_attention, channels=4, has_parameters=False),
-    # Its sharpness is a function of the step, `annealed`, and not trained.
+    # Its sharpness is a function of the step (`annealed`) and is not trained.
     "annealed_sharpness": Composition(_sharpness),
 }
 
@@ -74,13 +74,15 @@ def composition(name: str) -> Composition:
 
 
 def sharpness(params) -> dict:
-    """`{"sharpness": value}` where the model's parameters hold one, else {}."""
-    own = params.get("composition", {})
-    return {"sharpness": jnp.exp(own["log_sharpness"])} if "log_sharpness" in own else {}
+    """`{"sharpness": value}` if the model's parameters have one, else {}."""
+    of_composition = params.get("composition", {})
+    if "log_sharpness" not in of_composition:
+        return {}
+    return {"sharpness": jnp.exp(of_composition["log_sharpness"])}
 
 
 def annealed(step, steps: int, first: float, last: float) -> dict:
-    """Parameters of `annealed_sharpness`: geometric from `first` to `last`, reached at the end."""
+    """Parameters of `annealed_sharpness`: geometric from `first` to `last` over `steps`."""
     along = jnp.asarray(step, jnp.float32) / max(1, steps - 1)
     return {"log_sharpness": (1 - along) * math.log(first) + along * math.log(last)}
 
@@ -92,9 +94,9 @@ def recovery(slots_fn: Callable, params, rows: dict, batch: int) -> np.ndarray:
     """R2 of the best affine map from what each component draws to its true sprite: [R, K].
 
     slots_fn: params, scaled latents [n, 5 K] -> [K, n, H, W, 3 or more]; params with a leading axis
-    of R seeds; rows: scenes as `describe` keeps them. One map per slot, colour [3] -> colour [3],
-    over all pixels that no sprite in front covers, dark ones included. A learned C may read the
-    components through any map of its own: 1 is recovery up to an affine one.
+    of R seeds; rows: scenes as `describe` returns them. One map per slot, colour [3] -> colour [3],
+    over all pixels that no sprite in front covers, dark ones included. A learned C may apply any
+    map to the components, so a score of 1 means recovery up to an affine map.
     """
 
     @jax.jit
@@ -102,22 +104,22 @@ def recovery(slots_fn: Callable, params, rows: dict, batch: int) -> np.ndarray:
         return _moments(slots_fn(params, chunk["latents"]), chunk)
 
     n = len(rows["latents"])
-    found = []
+    scores = []
     for seed in range(len(jax.tree.leaves(params)[0])):
-        own = tree.take(params, seed)
+        seed_params = tree.take(params, seed)
         chunks = [tree.take(rows, slice(i, i + batch)) for i in range(0, n, batch)]
-        moments = [jax.tree.map(np.float64, moments_fn(own, chunk)) for chunk in chunks]
-        found.append(_affine_r2(*map(np.stack, zip(*moments))))
-    return np.array(found)
+        moments = [jax.tree.map(np.float64, moments_fn(seed_params, chunk)) for chunk in chunks]
+        scores.append(_affine_r2(*map(np.stack, zip(*moments))))
+    return np.array(scores)
 
 
 def _moments(drawn, rows):
     """Of (drawn, true) over each slot's visible pixels: count [K], mean [K, 6], scatter [K, 6, 6].
 
-    About the batch's own mean: an empty front pixel is a large negative colour, and in float32 the
-    difference of large sums would be off.
+    The scatter is about the batch mean: an empty front pixel is a large negative colour, and a
+    difference of large sums loses precision in float32.
     """
-    found, hidden = [], False
+    moments, hidden = [], False
     for k in range(rows["colours"].shape[1]):
         sprite = scenes.paint(rows["spans"][:, k], rows["colours"][:, k], alpha=True)
         visible = jnp.where(hidden, 0.0, jnp.ones_like(sprite[..., :1])).reshape(-1, 1)
@@ -125,24 +127,25 @@ def _moments(drawn, rows):
         count = jnp.sum(visible)
         mean = jnp.sum(values * visible, axis=0) / count
         centred = (values - mean[None]) * visible
-        found.append((count, mean, jnp.matmul(centred.T, centred, precision="highest")))
+        moments.append((count, mean, jnp.matmul(centred.T, centred, precision="highest")))
         hidden = hidden | (sprite[..., 3:] > 0)
-    return tuple(map(jnp.stack, zip(*found)))
+    return tuple(map(jnp.stack, zip(*moments)))
 
 
 def _affine_r2(count, mean, scatter) -> list[float]:
-    """Explained share of the true colours' variance by slot; all have a first axis of batches.
+    """Explained share of the true colours' variance by slot; arguments have a leading batch axis.
 
-    A component that draws one colour only leaves directions without variance: the pseudo-inverse.
+    A component that draws a single colour has directions without variance, so the inverse is a
+    pseudo-inverse.
     """
     whole = np.einsum("bk,bki->ki", count, mean) / count.sum(0)[:, None]
-    apart = mean - whole
-    scatter = scatter.sum(0) + np.einsum("bk,bki,bkj->kij", count, apart, apart)
-    found = []
+    offset = mean - whole
+    scatter = scatter.sum(0) + np.einsum("bk,bki,bkj->kij", count, offset, offset)
+    shares = []
     for s in scatter:
         if not np.isfinite(s).all():
-            found.append(np.nan)
+            shares.append(np.nan)
             continue
         inverse = np.linalg.pinv(s[:3, :3], rcond=1e-6, hermitian=True)
-        found.append(np.trace(s[3:, :3] @ inverse @ s[:3, 3:]) / np.trace(s[3:, 3:]))
-    return found
+        shares.append(np.trace(s[3:, :3] @ inverse @ s[:3, 3:]) / np.trace(s[3:, 3:]))
+    return shares

@@ -1,4 +1,4 @@
-"""Renderers put together: components phi_k and a composition C, or one monolithic network.
+"""Renderers: components phi_k joined by a composition C, or one monolithic network.
 
 Wiedemer et al. 2023: f_hat(z) = C(phi_hat_1(z_1), ..., phi_hat_K(z_K)).
 """
@@ -27,16 +27,16 @@ class Model(NamedTuple):
 
     init: Callable  # key -> params
     predict: Callable  # params, z -> images [n, H, W, 3]
-    slots: Callable  # params, z -> what each component draws, [K, n, H, W, C]
-    # params, rows as `describe` keeps them, weights [n], loss of colours -> its weighted sum over
-    # all pixels without drawing images first; None where that is not to be had
+    slots: Callable  # params, z -> the drawing of each component, [K, n, H, W, C]
+    # params, rows as `describe` returns them, weights [n], loss of colours -> its weighted sum over
+    # all pixels, computed without storing images; None where the fused kernel does not apply
     summed: Callable = lambda params, rows, weights, colour_loss: None
-    # step -> parameters that follow a schedule and are not trained; `join` adds them to the others
+    # step -> parameters that follow a schedule and are not trained; `join` adds them to `params`
     scheduled: Callable = lambda step: {}
 
 
 def join(params, scheduled: dict):
-    """All parameters that `predict` reads; the trained ones as they are if nothing is scheduled."""
+    """All parameters that `predict` reads; `params` itself if nothing is scheduled."""
     return {**params, **scheduled} if scheduled else params
 
 
@@ -46,7 +46,7 @@ def build(config, kind: str) -> Model:
 
 
 def check(config, kind: str) -> int:
-    """Refuses sizes that no network can be built with; how many parameters there are."""
+    """Number of parameters of the model; BadInput if it cannot be built with these sizes."""
     model, z = build(config, kind), jnp.zeros((1, 5 * config.data.n_slots))
     try:
         params = jax.eval_shape(model.init, jax.random.key(0))
@@ -98,7 +98,7 @@ def _compositional(config, kind: str) -> Model:
     def init_components(key):
         if kind == "shared":
             return init_component(key)
-        # One network per slot, stacked: the slots train as one batched product.
+        # One network per slot, stacked: the slots train as batched matrix products.
         return jax.vmap(init_component)(jax.random.split(key, n_slots))
 
     def init(key):
@@ -111,14 +111,14 @@ def _compositional(config, kind: str) -> Model:
     def slots(params, z):
         components = params["components"] if composition.has_parameters else params
         if kind == "shared":
-            # Scene by scene, so that a device which has some scenes draws these and no others.
+            # Scenes stay on the leading axis, so that each device draws only the scenes it holds.
             images = decoder.apply({"params": components}, z.reshape(-1, 5))
             return jnp.moveaxis(images.reshape(len(z), n_slots, *images.shape[1:]), 1, 0)
         return jax.vmap(lambda p, z_k: decoder.apply({"params": p}, z_k))(components, _per_slot(z))
 
     def predict(params, z):
-        own = params["composition"] if composition.has_parameters else {}
-        return composition.compose(own, list(slots(params, z)))
+        of_composition = params["composition"] if composition.has_parameters else {}
+        return composition.compose(of_composition, list(slots(params, z)))
 
     known = config.model.composition in COMPOSITIONS
     fuses = kind == "compositional" and config.model.decoder == "upsample" and known
@@ -139,7 +139,7 @@ def _compositional(config, kind: str) -> Model:
         if config.model.composition != "annealed_sharpness":
             return {}
         end = config.optim.schedule_end or config.train.steps
-        if end < config.train.steps:  # an extended run stays where its schedule ended
+        if end < config.train.steps:  # an extended run keeps the last value of its schedule
             step = jnp.minimum(step, end - 1)
         return {"composition": learned.annealed(step, end, *config.model.anneal)}
 
@@ -152,10 +152,10 @@ def _per_slot(z):
 
 
 def _open_alpha(params):
-    """The cure for dead alpha: its bias starts at 0.5, inside the clip's interval.
+    """Sets the bias of alpha to 0.5, inside the clip's interval, so that alpha is never dead.
 
-    With the default initialisation alpha <= 0 everywhere in about 40 % of all draws; the clip then
-    has zero value and zero gradient and nothing ever trains.
+    With the default initialisation alpha <= 0 everywhere in about 40 % of all draws. The clip then
+    has zero value and zero gradient, and nothing trains.
     """
     last = max(name for name in params if name.startswith("conv_"))
     bias = params[last]["bias"].at[3].set(0.5)
@@ -174,7 +174,7 @@ def alpha_at_initialisation(model: Model, keys, latents) -> jax.Array:
 # --- losses ---------------------------------------------------------------------------------------
 
 
-# Of colours; their mean over the batch's real rows, pixels and channels is the loss.
+# Losses of single colours; the training loss is their mean over real rows, pixels and channels.
 COLOUR_LOSSES = {
     "mse": lambda prediction, target: (prediction - target) ** 2,
     "l1": lambda prediction, target: jnp.abs(prediction - target),
@@ -187,12 +187,12 @@ def squared_error(prediction, target, mask):
 
 
 def absolute_error(prediction, target, mask):
-    """Mean absolute error, likewise."""
+    """Mean absolute error over the batch's real rows, pixels and channels."""
     return _mean(COLOUR_LOSSES["l1"](prediction, target), mask)
 
 
 def mean_loss(model: Model, params, rows, mask, name: str):
-    """The loss `name` of described scenes by `Model.summed`; None where it has no way to that."""
+    """The loss `name` of described scenes by `Model.summed`; None where `summed` does not apply."""
     if name not in COLOUR_LOSSES:
         return None
     weights = mask / (jnp.sum(mask) * 3 * rows["spans"].shape[2] ** 2)
@@ -205,7 +205,7 @@ def sparsity(prediction, mask):
 
 
 def objectness(prediction, mask):
-    """Mean over pixel pairs of distance x intensity x intensity: small when light is gathered.
+    """Mean over pixel pairs of distance x intensity x intensity: small for one compact object.
 
     Intensity: channel sum of |prediction|, scaled to [0, 1] over the whole batch.
     """

@@ -1,4 +1,4 @@
-"""Which keys a choice of support, models and composition reads: a row declares those, no others."""
+"""Keys that the chosen support, models and composition read: a row declares only those."""
 
 SUPPORT_KEYS = {
     "random": (),
@@ -11,30 +11,30 @@ WEIGHTED = ("mse_sparsity", "mse_objectness")  # losses of two terms
 
 
 def needed(config) -> set[str]:
-    """Keys that only the config's support, slots, kinds of model, composition, loss ... read."""
+    """Optional keys that the config's support, slots, models, composition and loss read."""
     data, model = config.data, config.model
-    found = {f"data.{name}" for name in SUPPORT_KEYS[data.support]}
-    if data.n_slots == 2:  # the figure shows the scenes that each keep one of two sprites
-        found.add("eval.n_columns")
+    names = {f"data.{name}" for name in SUPPORT_KEYS[data.support]}
+    if data.n_slots == 2:  # the motivation figure is about two sprites
+        names.add("eval.n_columns")
     if config.optim.loss in WEIGHTED:
-        found.add("optim.loss_weight")
+        names.add("optim.loss_weight")
     if data.support == "orthogonal" and data.get("distribution") == "normal":
-        found |= {"data.mean", "data.std"}
+        names |= {"data.mean", "data.std"}
     decoders = set()
     if "monolithic" in model.kinds:
-        found |= {"model.monolith.hidden", "model.monolith.channels"}
+        names |= {"model.monolith.hidden", "model.monolith.channels"}
         decoders.add("upsample")
     if set(model.kinds) - {"monolithic"}:
-        found |= {"model.composition", "model.decoder", "eval.recovery"}
+        names |= {"model.composition", "model.decoder", "eval.recovery"}
         decoders |= {model.decoder} if "decoder" in model else set()
         if model.get("decoder") in ("upsample", "shift"):
-            found |= {"model.component.hidden", "model.component.channels"}
+            names |= {"model.component.hidden", "model.component.channels"}
     if "broadcast" in decoders:
-        found |= {"model.broadcast.hidden", "model.broadcast.n_layers"}
+        names |= {"model.broadcast.hidden", "model.broadcast.n_layers"}
     if decoders - {"broadcast"}:
-        found.add("model.form")
+        names.add("model.form")
     if model.get("composition") == "alpha":
-        found.add("model.alpha_init")
+        names.add("model.alpha_init")
     if model.get("composition") == "annealed_sharpness":
-        found.add("model.anneal")
-    return found
+        names.add("model.anneal")
+    return names

@@ -1,4 +1,4 @@
-"""The arrays behind the figures: what each panel shows, computed once and kept in arrays.npz."""
+"""The arrays behind the figures: what each panel shows, computed once, stored in arrays.npz."""
 
 import itertools
 import math
@@ -29,17 +29,17 @@ def of_support(config) -> dict:
     """Target images, latents of the support, the theory's verdict on every support."""
     data = config.data
     key = rng.stream(jax.random.key(data.seed), "eval")
-    found = {"support/latents": np.asarray(sets.sample(data, key, 500))}
+    arrays = {"support/latents": np.asarray(sets.sample(data, key, 500))}
     panels = _panels(config)
     for panel, images in _split(panels, _targets(data, _latents(panels))):
-        found[panel.target] = images
-    found["grid/latents"] = np.asarray(_grid(config))
-    return found | _supports(config)
+        arrays[panel.target] = images
+    arrays["grid/latents"] = np.asarray(_grid(config))
+    return arrays | _supports(config)
 
 
 def of_model(config, model, params, kind: str) -> dict:
     """The same panels as one model draws them, and its error on the grid of scenes."""
-    found = {}
+    arrays = {}
     panels = _panels(config)
 
     def predict(z):
@@ -47,23 +47,23 @@ def of_model(config, model, params, kind: str) -> dict:
 
     images = _map(predict, scenes.scale_latents(_latents(panels)), config.eval.batch)
     for panel, image in _split(panels, images):
-        # Enough for pictures; the many traversals would otherwise make a file of 100 MB.
+        # Enough for pictures; at full precision the many traversals make a file of 100 MB.
         stored = _u8(image) if panel.target.startswith("traversal") else image.astype(np.float16)
-        found[panel.model.format(kind)] = stored
+        arrays[panel.model.format(kind)] = stored
     for where in ("random", "support"):
         (raw,) = (p.raw for p in panels if p.target == f"reconstruction/{where}/target")
         slots = jax.jit(model.slots)(params, scenes.scale_latents(raw))
-        found[f"reconstruction/{where}/{kind}/slots"] = np.asarray(slots, np.float16)
-    found[f"grid/{kind}/mse"] = _grid_error(config, predict)
-    return found
+        arrays[f"reconstruction/{where}/{kind}/slots"] = np.asarray(slots, np.float16)
+    arrays[f"grid/{kind}/mse"] = _grid_error(config, predict)
+    return arrays
 
 
 def of_history(history: dict, kind: str) -> dict:
     """Learning curves."""
-    found = {f"history/{kind}/step": history["step"], f"history/{kind}/loss": history["loss"]}
+    arrays = {f"history/{kind}/step": history["step"], f"history/{kind}/loss": history["loss"]}
     for name, values in history["eval"].items():
-        found[f"history/{kind}/{'eval_step' if name == 'step' else name}"] = values
-    return found
+        arrays[f"history/{kind}/{'eval_step' if name == 'step' else name}"] = values
+    return arrays
 
 
 # --- what the panels show -------------------------------------------------------------------------
@@ -76,7 +76,7 @@ def _panels(config) -> list[Panel]:
         name = f"reconstruction/{where}"
         raw = draw(data, jax.random.key(5), 5)
         panels.append(Panel(f"{name}/target", name + "/{}/composed", raw, (5,)))
-    # Pairs of two sprites' latents say it all; those of five sprites would be 300.
+    # Pairs of two sprites' latents are enough; five sprites have 300 pairs.
     for a, b in itertools.combinations(range(10), 2):
         face = supports.face_grid(g, (a, b), 5 * data.n_slots)  # a varies fastest
         panels.append(Panel(f"traversal/{a}_{b}/target", f"traversal/{a}_{b}/{{}}", face, (g, g)))
@@ -84,12 +84,12 @@ def _panels(config) -> list[Panel]:
 
 
 def _motivation(config) -> list[Panel]:
-    """New combinations, and the two scenes of the orthogonal support that keep one sprite each."""
+    """New combinations, and the two orthogonal-support scenes that share a sprite with each."""
     n = config.eval.n_columns
     raw = sets.sample_everywhere(config.data, jax.random.key(15), n)
     panels = [Panel("motivation/target", "motivation/{}/target", raw, (n,))]
     for slot, coords in ((0, scenes.PLANES["O"]), (1, scenes.PLANES["A"])):
-        # The scene of the orthogonal support that keeps the other sprite.
+        # The scene of the orthogonal support in which the other sprite stays the same.
         seen = raw.at[:, 5 * slot : 5 * slot + 5].set(jnp.array(coords, raw.dtype))
         name = f"support_{slot}"
         panels.append(Panel(f"motivation/{name}", "motivation/{}/" + name, seen, (n,)))
@@ -101,7 +101,7 @@ def _latents(panels):
 
 
 def _split(panels, images):
-    """(panel, its images) with the panel's own leading axes."""
+    """(panel, its images) with the panel's leading axes."""
     ends = np.cumsum([len(panel.raw) for panel in panels])[:-1]
     for panel, part in zip(panels, np.split(images, ends)):
         yield panel, part.reshape(*panel.shape, *part.shape[1:])
@@ -118,11 +118,12 @@ def _u8(images) -> np.ndarray:
 
 
 def _map(fn, rows, batch: int) -> np.ndarray:
-    """fn over chunks of at most `batch` rows, on the host at the end.
+    """fn over chunks of at most `batch` rows; the result is a numpy array.
 
-    Chunks are alike, for one program, and as few as can be; the last one is padded by a few rows.
+    All chunks have the same size, so that one program serves them; the last one is padded. Chunks
+    are as few as possible.
     """
-    rows = jax.tree.map(np.asarray, rows)  # chunks are cut on the host: nothing more to compile
+    rows = jax.tree.map(np.asarray, rows)  # slicing on the host compiles nothing
     n = len(jax.tree.leaves(rows)[0])
     batch = math.ceil(n / math.ceil(n / batch))
     fn = jax.jit(fn)
@@ -154,38 +155,44 @@ def _grid_error(config, predict) -> np.ndarray:
 
 
 def _supports(config) -> dict:
-    """Supports as points (x_0, x_1), with the share of sprites each identifies.
+    """Supports as points (x_0, x_1), with the share of sprites that each identifies.
 
-    With two slots every named support beside the run's own; the names' planes fit no other number.
+    With two slots: every named support. The named planes are for two slots, so that another number
+    of slots shows the run's own support only.
     """
     if config.data.n_slots == 2:
         named = {name: audits.support_data(config, **keys) for name, keys in sets.SUPPORTS.items()}
     else:
         named = {config.data.support: config.data}
-    found = {}
+    arrays = {}
     for name, data in named.items():
         raw = sets.sample(data, jax.random.key(3), 400)
-        found[f"supports/{name}"] = np.asarray(raw[:, (0, 5)])
-        words = verdict(data)
-        # A panel that stands alone is narrow.
-        found[f"supports/{name}/verdict"] = np.array(
-            words if len(named) > 1 else words.replace(", ", "\n")
+        arrays[f"supports/{name}"] = np.asarray(raw[:, (0, 5)])
+        text = verdict(data)
+        # A single panel is narrow, so its verdict has one line per sprite.
+        arrays[f"supports/{name}/verdict"] = np.array(
+            text if len(named) > 1 else text.replace(", ", "\n")
         )
-    return found
+    return arrays
 
 
 def verdict(data) -> str:
-    """For how many sprites the support is sufficient under hard occlusion, which decides.
+    """Share of each sprite's values that the support identifies under hard occlusion.
 
-    The last sprite must be seen un-hidden at every pixel; of the others only the pixels that they
-    cover count, since the composition ignores the rest.
+    Hard occlusion is the deciding case. The back sprite must be visible at every pixel; for the
+    others only the pixels that they cover count, because the composition ignores the rest.
     """
     names = ["front", *(f"sprite {k + 1}" for k in range(1, data.n_slots - 1)), "back"]
     shares = []
     for component in range(data.n_slots - 1, -1, -1):
-        found, _ = audits.audit(
-            data, "occlude_step", component, jax.random.fold_in(jax.random.key(11), component),
-            own=component < data.n_slots - 1, n_values=N_VALUES, n_partners=N_PARTNERS,
-        )  # fmt: skip
-        shares.append(f"{names[component]} {found.share:.0%}")
+        result, _ = audits.audit(
+            data,
+            "occlude_step",
+            component,
+            jax.random.fold_in(jax.random.key(11), component),
+            own=component < data.n_slots - 1,
+            n_values=N_VALUES,
+            n_partners=N_PARTNERS,
+        )
+        shares.append(f"{names[component]} {result.share:.0%}")
     return ", ".join(shares) + " identified"

@@ -19,27 +19,35 @@ from cgjax.published.results import summary
 
 METRICS = ("mse_id", "mse_all", "r2_id", "r2_all")
 # Columns of the table of runs that the paper has no number for.
-BEYOND = ("r2_id", "r2_all", "mse_overlap", "mse_outline", "mse_gap", "recovery_front",
-          "recovery_back")  # fmt: skip
+BEYOND = (
+    "r2_id",
+    "r2_all",
+    "mse_overlap",
+    "mse_outline",
+    "mse_gap",
+    "recovery_front",
+    "recovery_back",
+)
 N_ALPHA_DRAWS = 100
-# Small kernels of a step that do not wait for each other run at the same time: three to five
-# hundredths of a step on an H200, and the same numbers where autotuning chooses the same products.
+# Independent small kernels of a step run concurrently. On an H200 this saves 3 to 5 % of a step;
+# the numbers are the same where autotuning chooses the same matrix products.
 SIDE_BY_SIDE = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
-N_BACKGROUND = 100  # scenes behind the levels of what the front network draws beside its sprite
+N_BACKGROUND = 100  # scenes over which `beyond.front_levels` takes its medians
 
 
 def check(config) -> None:
-    """What the keys' own ranges cannot say."""
+    """Checks constraints between keys, which ranges of single keys cannot express."""
     if config.eval.n % config.eval.batch:
         raise BadInput(f"eval.batch={config.eval.batch} must divide eval.n={config.eval.n}")
     kinds = config.model.kinds
     if config.model.get("decoder", "upsample") != "upsample":
         if "monolithic" in kinds or config.model.get("alpha_init", "reference") != "reference":
             raise BadInput(
-                f"model.decoder={config.model.decoder} draws one sprite, with alpha_init=reference:"
-                " a monolithic model, or another alpha_init, needs model.decoder=upsample"
+                f"model.decoder={config.model.decoder} draws single sprites with"
+                " alpha_init=reference: a monolithic model, or another alpha_init, needs"
+                " model.decoder=upsample"
             )
-    sets.sample(config.data, jax.random.key(0), 1)  # planes and gaps against the number of slots
+    sets.sample(config.data, jax.random.key(0), 1)  # checks planes and gaps against n_slots
     for kind in kinds:
         models.check(config, kind)
 
@@ -62,7 +70,7 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
         extra[kind] = {"train_s": history["wall_s"], "died_at": _deaths(config, state)}
         if kind != "monolithic":
             rows = tree.take(data["all"], slice(0, N_BACKGROUND))
-            hides = config.model.composition.startswith("occlude")  # by its colour sum
+            hides = config.model.composition.startswith("occlude")  # depends on the colour sum
             planes = config.data.get("planes", ()) if hides else ()
             extra[kind] |= beyond.front_levels(model, params, rows, planes)
             if config.model.composition == "alpha":
@@ -98,7 +106,7 @@ def plan(config) -> dict:
 
 
 def part(config, workdir: pathlib.Path, kind: str) -> tuple[pathlib.Path, str]:
-    """Folder and metric prefix of one model: its own only where a run trains several."""
+    """Folder and metric prefix of one model; the workdir and "" if a run trains only one."""
     if len(config.model.kinds) == 1:
         return workdir, ""
     return workdir / kind, f"{kind}/"
@@ -106,29 +114,29 @@ def part(config, workdir: pathlib.Path, kind: str) -> tuple[pathlib.Path, str]:
 
 def tables(record: list[dict]) -> list[tuple[str, str]]:
     """(title, Markdown) of recorded runs: the headline, beyond the paper, the paper's table."""
-    found = [
+    sections = [
         ("sprites", markdown.headline_table(record)),
         ("sprites, beyond the paper", markdown.beyond_table(record, BEYOND)),
     ]
     for size, label in sorted({(entry["size"], entry["label"]) for entry in record}):
         rows = markdown.by_row(record, size, label)
         title = f"sprites, size {size}" + (f", {label}" if label else "")
-        found.append((title, table_markdown(rows, rows if label else None)))
-    return found
+        sections.append((title, table_markdown(rows, rows if label else None)))
+    return sections
 
 
 # --- the experiment -------------------------------------------------------------------------------
 
 
 def experiment(config, model: models.Model, data: dict) -> program.Experiment:
-    """The pieces of one model's training, for the loop."""
+    """One model's training, as the training loop takes it."""
     loss_fn = models.LOSSES[config.optim.loss]
     rates = config.optim
     weight = rates.loss_weight if rates.loss in options.WEIGHTED else 0.0
-    turned = parallel.on_nvidia()  # where that was timed
+    scenes_last = parallel.on_nvidia()  # this layout is timed on NVIDIA GPUs only
 
     def images(rows):
-        if turned:
+        if scenes_last:
             rows = {name: scenes.side_by_side(rows[name]) for name in ("spans", "colours")}
         return sets.images(rows, config.data.composition)
 
@@ -148,7 +156,7 @@ def experiment(config, model: models.Model, data: dict) -> program.Experiment:
         size = min(config.eval.batch, len(rows["latents"]))
         chunks = jax.tree.map(lambda x: x.reshape(-1, size, *x.shape[1:]), rows)
 
-        def one(chunk):
+        def score_chunk(chunk):
             image = images(chunk)
             target = image.reshape(size, -1)
             predicted = model.predict(params, chunk["latents"])
@@ -160,7 +168,7 @@ def experiment(config, model: models.Model, data: dict) -> program.Experiment:
                 beyond.sums(image, predicted, chunk, by_region),
             )
 
-        error, r2, brightest, parts = jax.lax.map(one, chunks)
+        error, r2, brightest, parts = jax.lax.map(score_chunk, chunks)
         return jnp.mean(error), jnp.mean(r2), jnp.max(brightest), beyond.scores(parts)
 
     def evaluate(params, extra, data, key, replica):
@@ -169,7 +177,7 @@ def experiment(config, model: models.Model, data: dict) -> program.Experiment:
         mse_all, r2_all, brightest, parts = score(params, data["all"], config.eval.regions)
         scalars = {"mse_id": mse_id, "mse_all": mse_all, "r2_id": r2_id, "r2_all": r2_all}
         scalars |= parts | learned.sharpness(params)
-        # An all-black output is the collapse that dead alphas end in.
+        # Dead alphas end in an all-black output.
         return {**scalars, "collapsed": (brightest <= 1e-6).astype(jnp.float32)}, {}
 
     end = rates.schedule_end or config.train.steps
@@ -181,8 +189,11 @@ def experiment(config, model: models.Model, data: dict) -> program.Experiment:
     return program.Experiment(
         data=data,
         replicas=with_numbers(
-            {"seed": np.array(config.train.seeds)}, lr=rates.lr, lr_final=rates.lr_final,
-            weight_decay=rates.weight_decay, loss_weight=weight,
+            {"seed": np.array(config.train.seeds)},
+            lr=rates.lr,
+            lr_final=rates.lr_final,
+            weight_decay=rates.weight_decay,
+            loss_weight=weight,
         ),
         init=lambda key, replica: (model.init(key), model.scheduled(0)),
         plan=arrays.epochs(config.data.n_train, config.data.batch),
@@ -192,7 +203,7 @@ def experiment(config, model: models.Model, data: dict) -> program.Experiment:
         tx=tx,
         headline=("r2_all", "max"),
         compiler_options=SIDE_BY_SIDE if parallel.on_one_nvidia() else None,
-    )  # fmt: skip
+    )
 
 
 # --- results --------------------------------------------------------------------------------------
@@ -210,21 +221,21 @@ def _results(config, history: dict, prefix: str, kind: str) -> dict:
     results = {
         prefix + name: summary(values, seeds, published.get(name)) for name, values in last.items()
     }
-    if not all(alive):  # the paper's mean leaves such seeds out; here both are shown
+    if not all(alive):  # the paper's mean excludes such seeds; results have both
         results[prefix + "collapsed"] = summary(~alive, seeds, None)
         for name, values in last.items():
-            kept = summary(values[alive], seeds[alive], published.get(name))
-            results[f"{prefix}{name} (alive)"] = kept
+            entry = summary(values[alive], seeds[alive], published.get(name))
+            results[f"{prefix}{name} (alive)"] = entry
     return results
 
 
 def _recovery(config, model: models.Model, params, rows: dict, prefix: str) -> dict:
-    """How well each component alone matches its sprite, seed by seed."""
-    found = learned.recovery(model.slots, params, rows, config.eval.batch)  # [R, K]
-    names = ["front", *(f"slot_{k}" for k in range(1, found.shape[1] - 1)), "back"]
+    """R2 of each component alone against its sprite, by seed."""
+    r2 = learned.recovery(model.slots, params, rows, config.eval.batch)  # [R, K]
+    names = ["front", *(f"slot_{k}" for k in range(1, r2.shape[1] - 1)), "back"]
     return {
         f"{prefix}recovery_{name}": summary(values, config.train.seeds, None)
-        for name, values in zip(names, found.T)
+        for name, values in zip(names, r2.T)
     }
 
 
@@ -234,7 +245,7 @@ def _deaths(config, state) -> dict:
 
 
 def _alpha_census(model: models.Model, config) -> dict:
-    """How many of 100 initialisations start with a dead alpha channel: about 40."""
+    """Number of 100 initialisations that start with a dead alpha channel: about 40."""
     latents = scenes.scale_latents(sets.sample_everywhere(config.data, jax.random.key(1), 16))
     keys = jax.random.split(jax.random.key(0), N_ALPHA_DRAWS)
     shares = np.asarray(

@@ -1,8 +1,8 @@
 """Sprite scenes of Wiedemer et al. 2023: latents, an exact rasteriser, painted slots, scenes.
 
-A sprite is a filled convex polygon, so every image row holds at most one run of lit columns. A
-sprite is therefore kept as *spans*, the first and last lit column of each row, and one colour:
-131 bytes instead of 12,288 at 64 x 64. Images are painted from spans where they are needed.
+A sprite is a filled convex polygon, so every image row has at most one run of lit columns. A
+sprite is therefore stored as *spans*, the first and last lit column of each row, and one colour:
+131 bytes instead of 12,288 at 64 x 64. Images are painted from spans when they are used.
 """
 
 import functools
@@ -21,7 +21,7 @@ LATENTS = ("x", "y", "shape", "scale", "hue")
 LOWEST = (0.1, 0.2, 0.0, 0.09, 0.05)
 WIDTH = (0.8, 0.6, 2.0, 0.13, 0.9)
 
-# Raw latents of the slot that stands still on a plane of the orthogonal supports.
+# Raw latents of the slot that is fixed on a plane of the orthogonal supports.
 PLANES = {
     "O": (0.0, 0.0, 0.0, 0.0, 0.0),
     "A": (1.0, 1.0, 1.0, 0.0, 1.0),
@@ -35,7 +35,7 @@ PLANES = {
 
 @jax.jit
 def scale_latents(raw: jax.Array) -> jax.Array:
-    """Raw latents in [0, 1] -> what renderer and networks see; last axis a multiple of 5."""
+    """Raw latents in [0, 1] -> inputs of renderer and networks; last axis a multiple of 5."""
     raw = jnp.asarray(raw, jnp.float32)
     if raw.ndim == 0 or raw.shape[-1] % 5:
         raise ValueError(f"latents come in fives ({', '.join(LATENTS)}), got shape {raw.shape}")
@@ -51,8 +51,9 @@ def scale_latents(raw: jax.Array) -> jax.Array:
 def _affine(raw, width, lowest):
     """raw * width + lowest, rounded to float32 after the product and again after the sum.
 
-    So the paper's data were made. In float32 a compiler may fuse the two into a multiply-add,
-    which rounds once; the float64 product is exact, and its rounding cannot be fused away.
+    The paper's data are rounded this way. In float32 a compiler may fuse product and sum into a
+    multiply-add, which rounds once. The float64 product is exact, and its rounding to float32
+    cannot be fused away.
     """
     with jax.enable_x64(True):
         product = raw.astype(jnp.float64) * width.astype(jnp.float64)
@@ -84,10 +85,10 @@ def _polygon(n_vertices, first_angle):
 def _sides():
     """Outline of each shape as two chains of 17 vertices: float64 [xy, shape, vertex, side].
 
-    Only edges on the left of a circle can hold a row's first lit pixel, and only edges on its
-    right the last one, which halves the work. Both chains include the top and the bottom edge.
-    Triangle and square have few edges: both chains go all the way round, the last vertex repeated
-    (an edge without length lights a pixel of the outline again).
+    The first lit pixel of a circle's row is on an edge of the left chain, the last one on an edge
+    of the right chain, which halves the work. Both chains include the top and the bottom edge.
+    Triangle and square have few edges: both chains are the whole outline, with the first vertex
+    repeated (an edge of length zero lights a pixel of the outline again).
     """
     triangle, square = _polygon(3, math.pi / 2), _polygon(4, math.pi / 4)
     circle = _polygon(30, 0.0)
@@ -106,11 +107,11 @@ _UNIT_LOW = _UNIT - _UNIT_HIGH
 def _vertices(scaled, size):
     """Scaled latents [n, 5] -> corner pixels (x, y), two int32 [17, 2, n]; y points up.
 
-    Corners are float64 numbers truncated to integers, and a corner may fall on an integer exactly
-    (a square whose edge meets the pixel grid: one sprite in 10^5), where the last bit of float64
-    decides. So this must be float64 to the last bit, whatever compiler runs it: a fused
-    multiply-add would round once where two roundings belong. A float32 scale (24 bits) times 29
-    or 24 bits is exact in float64, so that fusing these products with their sum changes nothing.
+    Corners are float64 numbers truncated to integers. A corner may be an integer exactly (a square
+    whose edge meets the pixel grid: one sprite in 10^5); the last bit of float64 then decides. The
+    result must therefore be the same to the last bit under every compiler, but a fused
+    multiply-add rounds once instead of twice. A float32 scale (24 bits) times 29 or 24 bits is
+    exact in float64, so fusing these products with their sum changes nothing.
     """
     with jax.enable_x64(True):
         latents = scaled.T.astype(jnp.float64)
@@ -129,12 +130,12 @@ def _vertices(scaled, size):
 
 # --- rows -----------------------------------------------------------------------------------------
 
-# Barriers below and above keep XLA from fusing small results into the loops over rows or bytes that
-# use them, where they would be worked out again every time.
+# The optimization barriers in this file stop XLA from fusing small results into the loops over rows
+# or bytes that use them, which would compute them again in every iteration.
 
-# On a CPU the rows of this many sprites stay in cache while the edges are gone through.
+# On a CPU the rows of this many sprites stay in cache during the loop over edges.
 _CPU_CHUNK = 1024
-# Crossings nearest to a half-integer are told from it by float32 up to this size.
+# Up to this size float32 separates a half-integer from the crossing nearest to it.
 _FLOAT32_SIZE = 1024
 
 
@@ -143,8 +144,8 @@ def spans(scaled: jax.Array, size: int = 64) -> jax.Array:
     """First and last lit column of each row, top row first: [..., 5] -> [..., size, 2].
 
     uint8 (int16 above 256 pixels), clipped to the frame; a row without pixels is (1, 0). At 64
-    pixels this is Pillow's polygon bit for bit; at other sizes the same rule in exact arithmetic,
-    where Pillow's single-precision slopes now and then miss a tie on tall triangles.
+    pixels the result is bit-identical to Pillow's polygon. At other sizes it is the same rule in
+    exact arithmetic; Pillow's single-precision slopes sometimes miss a tie on tall triangles.
     """
     scaled = jnp.asarray(scaled, jnp.float32)
     if scaled.ndim == 0 or scaled.shape[-1] != 5:
@@ -156,10 +157,10 @@ def spans(scaled: jax.Array, size: int = 64) -> jax.Array:
     n = len(sprites)
     if jax.default_backend() == "cpu" and n > _CPU_CHUNK:
         chunks = jnp.pad(sprites, ((0, -n % _CPU_CHUNK), (0, 0))).reshape(-1, _CPU_CHUNK, 5)
-        found = jax.lax.map(lambda chunk: _spans(chunk, size), chunks).reshape(-1, size, 2)[:n]
+        runs = jax.lax.map(lambda chunk: _spans(chunk, size), chunks).reshape(-1, size, 2)[:n]
     else:
-        found = _spans(sprites, size)
-    return found.reshape(*scaled.shape[:-1], size, 2)
+        runs = _spans(sprites, size)
+    return runs.reshape(*scaled.shape[:-1], size, 2)
 
 
 def _spans(sprites, size):
@@ -183,14 +184,14 @@ def _spans(sprites, size):
 def _edges(x, y, dtype):
     """Corners [17, 2, n] -> edges' middle y, half height, middle x, dx/dy, each [16, 2, n].
 
-    x is negated on the right side, so that both sides look for their smallest crossing.
+    x is negated on the right side, so that both sides take the minimum over crossings.
     """
     outwards = jnp.array([1, -1], x.dtype)[None, :, None]
     x, y = (x * outwards).astype(dtype), y.astype(dtype)
     dx, dy = x[1:] - x[:-1], y[1:] - y[:-1]
     flat = dy == 0
     slope = jnp.where(flat, 0, dx / jnp.where(flat, 1, dy))
-    # A horizontal edge lights its row from one end to the other; the outer end is what counts.
+    # A horizontal edge lights its row from one end to the other; only the outer end matters.
     middle = jnp.where(flat, jnp.minimum(x[1:], x[:-1]), (x[1:] + x[:-1]) / 2)
     return jax.lax.optimization_barrier(((y[1:] + y[:-1]) / 2, jnp.abs(dy) / 2, middle, slope))
 
@@ -198,8 +199,8 @@ def _edges(x, y, dtype):
 def _crossings(edges, size):
     """Leftmost and rightmost crossing of the outline with each row: two [n, size], top row first.
 
-    Each edge counts on every row between its ends, both included. Rows no edge meets get values
-    far outside the frame.
+    Each edge counts on every row between its ends, both included. Rows that no edge meets get
+    values far outside the frame.
     """
     dtype = edges[0].dtype
     row = jnp.arange(size - 1, -1, -1).astype(dtype)[None, None]
@@ -225,7 +226,7 @@ def colours(hue: jax.Array) -> jax.Array:
     hue = jax.lax.stop_gradient(jnp.asarray(hue, jnp.float32))
     with jax.enable_x64(True):
         # The six sectors of the colour circle as three ramps. Six times a float32 hue is exact in
-        # float64, and so are the differences: truncation sees what the sector formula gives.
+        # float64, and so are the differences: truncation gives the result of the sector formula.
         turn = 6 * (hue.astype(jnp.float64) % 1)
         ramps = (jnp.abs(turn - 3) - 1, 2 - jnp.abs(turn - 2), 2 - jnp.abs(turn - 4))
         rgb = jnp.clip(jnp.stack(ramps, axis=-1), 0, 1)
@@ -236,7 +237,7 @@ def _unit_interval(colour):
     """uint8 -> float32, exactly colour / 255.
 
     XLA divides by a constant through its reciprocal, which is one bit off for half of the values.
-    8 bits times the 16-bit head of 1/255 is exact, so one rounding remains: the right one.
+    8 bits times the 16-bit head of 1/255 is exact, so one rounding remains, that of colour / 255.
     """
     head = np.float32(257 / 2**16)
     tail = np.float32(1 / 255 - float(head))
@@ -271,11 +272,11 @@ def render(scaled: jax.Array, size: int = 64, alpha: bool = False) -> jax.Array:
 
 @functools.partial(jax.jit, static_argnames="size")
 def render_u8(scaled: jax.Array, size: int = 64) -> jax.Array:
-    """Scaled latents [n, 5] -> uint8 [n, size, size, 3], as fast as memory takes them."""
+    """Scaled latents [n, 5] -> uint8 [n, size, size, 3], at the speed of memory writes."""
     scaled = jnp.asarray(scaled, jnp.float32)
     runs = spans(scaled, size)
-    # One row is a string of 3 * size bytes: the colour, repeated, where lit. Without the last
-    # barrier the loop over it is nested by channel, at ten times the cost on a CPU.
+    # One row is a string of 3 * size bytes: the repeated colour where lit. Without the last barrier
+    # XLA nests the loop over it by channel, at ten times the cost on a CPU.
     colour = jax.lax.optimization_barrier(colours(scaled[..., 4]))
     runs, string = jax.lax.optimization_barrier((runs, jnp.tile(colour, size)))
     lit = _lit(runs, np.repeat(np.arange(size), 3))
@@ -288,7 +289,7 @@ def render_u8(scaled: jax.Array, size: int = 64) -> jax.Array:
 
 @functools.partial(jax.jit, static_argnames="size")
 def describe(raw: jax.Array, size: int = 64) -> dict:
-    """What is kept of scenes with raw latents [n, 5 K].
+    """Compact form of scenes with raw latents [n, 5 K].
 
     `latents`: scaled [n, 5 K]; `spans` [n, K, size, 2]; `colours`: uint8 [n, K, 3].
     """
@@ -312,15 +313,15 @@ def scene_images(spans: jax.Array, colours: jax.Array, composition: str | Callab
 
 
 def side_by_side(array: jax.Array) -> jax.Array:
-    """The same array [n, ...], in memory with its n scenes last.
+    """The same array [n, ...], laid out in memory with its n scenes last.
 
-    GPU kernels draw scenes that way: neighbouring threads then read neighbouring numbers.
+    GPU kernels that draw scenes use this layout: neighbouring threads read neighbouring numbers.
     """
     return jnp.moveaxis(jax.lax.optimization_barrier(jnp.moveaxis(array, 0, -1)), -1, 0)
 
 
 def facts(spans: jax.Array, colours: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """What `pixel` reads: of each row [2 K, size, n], of each scene [3 K, n]; float32."""
+    """Inputs of `pixel`: for each row [2 K, size, n], for each scene [3 K, n]; float32."""
     rows = spans.astype(jnp.float32).transpose(1, 3, 2, 0)
     values = _unit_interval(colours).transpose(1, 2, 0)
     return rows.reshape(-1, *rows.shape[2:]), values.reshape(-1, values.shape[2])

@@ -11,12 +11,12 @@ from cgjax.experiments.sprites import scenes
 from cgjax.experiments.sprites.compositions import COMPOSITIONS
 from cgjax.experiments.sprites.options import SUPPORT_KEYS
 
-_ROUNDS = 50  # of drawing partners, after which a support that keeps few has to do with those
-_FIRST = 10  # rounds after which a value without a single partner has none
+_ROUNDS = 50  # of drawing partners at most; after them, values may have fewer than n
+_FIRST = 10  # rounds after which drawing stops if no incomplete value has a partner
 
 _O, _A, _H, _A7, _H3 = (scenes.PLANES[name] for name in ("O", "A", "H", "A7", "H3"))
 _ORTHOGONAL = ((0, _A), (1, _O), (1, _H))
-# The same with the front sprite's second place at x = 0.95, beside every gap from 0.05 to 0.85.
+# The same with the front sprite's second place at x = 0.95, outside every gap in [0.05, 0.85].
 PLANES_BESIDE_GAPS = ((0, _A), (1, _O), (1, (0.95, *_H[1:])))
 
 # Keys of `config.data` for each support. Plane (i, coords): slot i varies, the other is at coords.
@@ -48,7 +48,7 @@ SUPPORTS = {
     "diagonal": {"support": "diagonal", "delta": 0.1},
     "diagonal_broad": {"support": "diagonal", "delta": 0.2},
     "diagonal_narrow": {"support": "diagonal", "delta": 0.05},
-    # Sprites that never overlap: slot 0 keeps to the left, slot 1 to the right.
+    # Sprites that never overlap: slot 0 stays on the left, slot 1 on the right.
     "half": {"support": "random_gap", "gaps": ((0, 0.35, 1.0), (5, 0.0, 0.65))},
 }
 
@@ -68,9 +68,9 @@ def is_gap(gap) -> bool:
 def orthogonal_planes(n_slots: int) -> tuple:
     """The orthogonal support for K slots, 2 K - 1 planes; for two slots the published three.
 
-    Slot k is hidden by the slots in front of it. On its first plane they all stand at O, on its
-    second at H: the two places do not overlap, so each of its pixels is seen on one of them. The
-    slots behind it hide nothing and stay at A. The front slot needs one plane.
+    Slots in front of slot k hide it. On its first plane they are all at O, on its second at H. The
+    two places do not overlap, so each pixel of slot k is visible on one of the planes. The slots
+    behind it hide nothing and stay at A. The front slot needs one plane.
     """
     planes = [(0, _A * (n_slots - 1))]
     for k in range(1, n_slots):
@@ -87,7 +87,7 @@ def sample(data, key: jax.Array, n: int) -> jax.Array:
 
 
 def _parameters(data) -> dict:
-    """What `data.support` takes, of the keys of `config.data`."""
+    """The keys of `config.data` that the sampler of `data.support` takes."""
     parameters = {name: data[name] for name in SUPPORT_KEYS[data.support]}
     if parameters.get("distribution") == "normal":
         parameters |= {"mean": data.mean, "std": data.std}
@@ -102,8 +102,8 @@ def sample_everywhere(data, key: jax.Array, n: int) -> jax.Array:
 def make(config) -> dict:
     """`{"train", "id", "all"}`, each `{"latents", "spans", "colours"}`: a few bytes per image row.
 
-    With the random support ID and all are the same scenes, as in the paper. Where the support has
-    gaps, "all" holds `in_gap` too: which of its scenes lie in one.
+    With the random support "id" and "all" are the same scenes, as in the paper. If the support has
+    gaps, "all" also has `in_gap`: which of its scenes lie in a gap.
     """
     data = config.data
     key = rng.stream(jax.random.key(data.seed), "data")
@@ -144,43 +144,45 @@ def contains(data, raw) -> np.ndarray:
 def partners(data, component: int, values: jax.Array, key: jax.Array, n: int) -> np.ndarray:
     """P'(z_k*): raw latents of the other slots that the support pairs with each value [m, 5].
 
-    Returns [m, p, 5 (K - 1)], the slots in order. p is the number of planes on which the component
-    varies, else n; NaN where there is none: the sampler's own membership test decides, and a value
-    inside a gap has no partner at all.
+    Returns [m, p, 5 (K - 1)], the slots in order; NaN stands for a missing partner. p is the number
+    of planes on which the component varies, or n if the support has no planes. The membership test
+    of the support decides; a value inside a gap has no partner.
     """
     values = np.asarray(values)
-    own = slice(5 * component, 5 * component + 5)
-    found = np.full((len(values), n, 5 * (data.n_slots - 1)), np.nan, np.float32)
+    columns = slice(5 * component, 5 * component + 5)
+    accepted = np.full((len(values), n, 5 * (data.n_slots - 1)), np.nan, np.float32)
     if data.support.startswith("orthogonal"):
         coords = np.array([c for slot, c in data.planes if slot == component], np.float32)
-        found = np.full((len(values), *coords.shape), np.nan, np.float32)
+        accepted = np.full((len(values), *coords.shape), np.nan, np.float32)
     count = np.zeros(len(values), int)
     for i in range(_ROUNDS):
         drawn = _candidates(data, component, values, jax.random.fold_in(key, i) if i else key, n)
         m, p, width = drawn.shape
-        scenes = np.empty((m, p, width + 5), np.float32)
-        scenes[..., own] = values[:, None]
-        scenes[..., : own.start], scenes[..., own.stop :] = np.split(drawn, [own.start], axis=2)
-        inside = contains(data, scenes.reshape(m * p, -1)).reshape(m, p)
+        raw = np.empty((m, p, width + 5), np.float32)
+        raw[..., columns] = values[:, None]
+        raw[..., : columns.start], raw[..., columns.stop :] = np.split(
+            drawn, [columns.start], axis=2
+        )
+        inside = contains(data, raw.reshape(m * p, -1)).reshape(m, p)
         for j in np.flatnonzero(inside.any(axis=1)):
-            kept = drawn[j, inside[j]][: found.shape[1] - count[j]]
-            found[j, count[j] : count[j] + len(kept)] = kept
-            count[j] += len(kept)
-        missing = count < found.shape[1]
+            new = drawn[j, inside[j]][: accepted.shape[1] - count[j]]
+            accepted[j, count[j] : count[j] + len(new)] = new
+            count[j] += len(new)
+        missing = count < accepted.shape[1]
         if data.support.startswith("orthogonal") or not missing.any():  # planes are fixed
             break
         if i + 1 >= _FIRST and not count[missing].any():
             break
-    return found
+    return accepted
 
 
 def _candidates(data, component, values, key, n) -> np.ndarray:
-    """Other slots that may stand with each value: [m, p, 5 (K - 1)], before the membership test."""
+    """Candidate partners of each value: [m, p, 5 (K - 1)], before the membership test."""
     m, others = len(values), data.n_slots - 1
     if data.support.startswith("orthogonal"):
         coords = np.array([c for slot, c in data.planes if slot == component], np.float32)
         return np.broadcast_to(coords, (m, *coords.shape))
-    if data.support == "diagonal":  # within this box of the value, for two slots exactly
+    if data.support == "diagonal":  # the band is inside this box; for two slots it is the box
         reach = 2**0.5 * data.delta
         near = jnp.tile(values, (1, others))
         low, high = jnp.maximum(near - reach, 0.0), jnp.minimum(near + reach, 1.0)

@@ -5,8 +5,8 @@ import numpy as np
 from cgjax import plots
 from cgjax.experiments.sprites.scenes import latent_name
 
-# Shown of the traversals: walks within a sprite, then across. All others are 0, which puts one
-# sprite upon the other: a walk that moves neither would show the front one only.
+# The walks of the first figure: within a sprite, then across sprites. All other latents are 0, so
+# that one sprite is on top of the other: a walk that moves neither shows only the front one.
 WALKS = ("0_1", "2_4", "3_4", "5_6", "0_5", "1_6", "0_9", "5_8")
 
 
@@ -29,10 +29,10 @@ def draw_traversals(arrays, folder):
     Reads traversal/<a>_<b>/target and traversal/<a>_<b>/<part> [g, g, h, w, 3]: latent b grows
     along the first axis (shown upward), latent a along the second (to the right).
     """
-    found = {tuple(key.split("/")[1:]) for key in arrays if key.startswith("traversal/")}
+    available = {tuple(key.split("/")[1:]) for key in arrays if key.startswith("traversal/")}
     paths = []
-    for part in sorted({name for _, name in found} - {"target"}):
-        both = {pair for pair, _ in found if {(pair, "target"), (pair, part)} <= found}
+    for part in sorted({name for _, name in available} - {"target"}):
+        both = {pair for pair, _ in available if {(pair, "target"), (pair, part)} <= available}
         sheets = {"": ([pair for pair in WALKS if pair in both], 5, 4)}
         sheets["_every_pair"] = (sorted(both), 3, 9)
         for name, (walks, most, per_row) in sheets.items():

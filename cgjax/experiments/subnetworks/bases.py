@@ -1,9 +1,9 @@
 """Base models: networks trained on the whole rule, whose weights are then frozen.
 
-Adam at a constant rate; the weights of the best validation loss are kept, and training ends when it
-has not improved for `optim.patience` epochs. Rule: a base whose accuracy on the compositional test
-set is below `eval.least` is kept and marked, its masks are trained like all others, and no mean
-counts it.
+Adam with a constant learning rate. The weights with the best validation loss are kept; training
+stops if the loss does not improve for `optim.patience` epochs. A base is *invalid* if its accuracy
+on the compositional test set is below `eval.least`: its masks are trained like all others, but
+means exclude it.
 """
 
 from typing import Any, NamedTuple
@@ -24,16 +24,17 @@ class Bases(NamedTuple):
     """Frozen networks; first axis of everything: the bases."""
 
     params: Any
-    numbers: dict  # what tells one from another: {"base_seed": [B]} and more
-    scores: dict  # accuracy on every set of the test part
-    valid: np.ndarray  # bool [B]: reached `eval.least`
+    numbers: dict  # numbers that identify a base: {"base_seed": [B]} and more
+    scores: dict  # accuracies [B] on every set of the test part
+    valid: np.ndarray  # bool [B]: accuracy is at least `eval.least`
 
 
 def experiment(config, task: tasks.Task) -> program.Experiment:
-    """Seeds as replicas; problems of the compositional set in epochs."""
-    data = {"table": task.sets.table,
-            "rows": {part: task.sets.rows[part]["compositional"] for part in ("train", "val")},
-            }  # fmt: skip
+    """Training on epochs of the compositional set; seeds are replicas."""
+    data = {
+        "table": task.sets.table,
+        "rows": {part: task.sets.rows[part]["compositional"] for part in ("train", "val")},
+    }
 
     def batch(data, indices, key, step):
         rows, labels = odd_one_out.permuted(key, data["rows"]["train"][indices])
@@ -71,34 +72,34 @@ def experiment(config, task: tasks.Task) -> program.Experiment:
 
 
 def steps_per_epoch(config, task) -> int:
-    """Batches in a pass over the compositional training set."""
+    """Batches per pass over the compositional training set."""
     return arrays.n_batches(len(task.sets.rows["train"]["compositional"]), config.data.batch)
 
 
 def in_steps(config, task):
-    """The config of base training, counted in updates."""
+    """The config of base training, with durations in updates."""
     return configs.in_steps(config, steps_per_epoch(config, task))
 
 
 def trained(config, task, workdir, name: str = "") -> tuple[Bases, dict]:
-    """Trains the bases of a part, or reads them: (bases, history)."""
+    """Trains the bases of a part, or reads finished ones: (bases, history)."""
     state, history = train.fit(experiment(config, task), in_steps(config, task), workdir, name)
     params = state.best.params
-    found = scored(config, task, params, {"base_seed": np.array(config.train.seeds)})
+    base_models = scored(config, task, params, {"base_seed": np.array(config.train.seeds)})
     at = np.asarray(parallel.fetch(state.best.step)) // steps_per_epoch(config, task)
-    tell(found, at)
-    return found, history
+    tell(base_models, at)
+    return base_models, history
 
 
 def untrained(config, task) -> Bases:
-    """The networks before any training: what masks find in random weights."""
+    """Untrained networks, the control for masks of random weights; all count as valid."""
     numbers = {"base_seed": np.array(config.train.seeds)}
-    found = scored(config, task, initial(config, task), numbers)
-    return found._replace(valid=np.ones(len(config.train.seeds), bool))
+    base_models = scored(config, task, initial(config, task), numbers)
+    return base_models._replace(valid=np.ones(len(config.train.seeds), bool))
 
 
 def initial(config, task):
-    """Weights before any training, leaves [bases, ...]."""
+    """Untrained weights, leaves [bases, ...]."""
     return train.initial(experiment(config, task), in_steps(config, task)).params
 
 
@@ -107,23 +108,23 @@ def scored(config, task, params, numbers: dict) -> Bases:
 
     @jax.jit
     def score(params, table, rows):
-        def one(params):
+        def score_base(params):
             return tasks.accuracies(task, params, table, rows)
 
-        return jax.lax.map(one, params)
+        return jax.lax.map(score_base, params)
 
-    rows = {name: own for name, own in task.sets.rows["test"].items() if len(own)}
-    found = score(params, task.sets.table, rows)
-    found = {name: np.asarray(values, float) for name, values in found.items()}
-    valid = found["compositional"] >= config.eval.least
-    return Bases(params, numbers, found, valid)
+    rows = {name: set_rows for name, set_rows in task.sets.rows["test"].items() if len(set_rows)}
+    scores = score(params, task.sets.table, rows)
+    scores = {name: np.asarray(values, float) for name, values in scores.items()}
+    valid = scores["compositional"] >= config.eval.least
+    return Bases(params, numbers, scores, valid)
 
 
 def tell(bases: Bases, best_epochs) -> None:
-    """One line for each base."""
+    """Prints one line for each base."""
     for i, (accuracy, is_valid, epoch) in enumerate(
         zip(bases.scores["compositional"], bases.valid, best_epochs)
     ):
         who = ", ".join(f"{name} {values[i]}" for name, values in bases.numbers.items())
-        mark = "" if is_valid else ": BELOW the accuracy asked for, marked and left out of means"
+        mark = "" if is_valid else ": BELOW eval.least, excluded from means"
         say(f"{who}: test accuracy {accuracy:.3f} (epoch {epoch}){mark}")

@@ -1,7 +1,7 @@
-"""Figures of the subnetworks family, from saved arrays.
+"""Figures of the subnetworks family, drawn from saved arrays.
 
-Parts of a row lie under "<part>/..." in the arrays; every figure has all parts that hold what it
-shows, one below the other.
+Names of a part's arrays start with "<part>/". Every figure shows all parts that have its arrays,
+one below the other.
 """
 
 import pathlib
@@ -21,34 +21,37 @@ WORDS = {"runs": "", "selected": "selected", "disjoint": "disjoint", "oracle": "
 def draw(study: str, arrays, folder) -> None:
     """All figures of a row, one after another."""
     arrays, folder = dict(arrays), pathlib.Path(folder)
-    for one in FIGURES[study]:
-        one(arrays, folder)
+    for draw_figure in FIGURES[study]:
+        draw_figure(arrays, folder)
 
 
 def parts_with(arrays, name: str) -> list[str]:
-    """Prefixes ("", "scratch/" ...) of the parts that hold an array."""
+    """Prefixes ("", "scratch/" ...) of the parts that have an array."""
     known = [f"{part}/" if part else "" for part in arrays["parts"]]
     return [prefix for prefix in known if prefix + name in arrays]
 
 
 def _title(prefix: str) -> str:
-    """A part's name as a figure has it."""
+    """A part's name as shown in figures."""
     return prefix.rstrip("/").replace("_", " ")
 
 
 def tables(arrays) -> list[tuple[str, dict, list[str]]]:
     """(title, table of runs, subroutines) of every part and every choice of masks."""
-    found = []
+    entries = []
     for kind in TABLES:
         for prefix in parts_with(arrays, f"{kind}/target"):
             start = f"{prefix}{kind}/"
-            table = {name.removeprefix(start): values for name, values in arrays.items()
-                     if name.startswith(start)}  # fmt: skip
-            words = (_title(prefix), WORDS[kind])
-            if len(table["target"]):  # none were selected where no mask is valid
-                title = ", ".join(filter(None, words))
-                found.append((title, table, arrays[f"{prefix}subroutines"].tolist()))
-    return found
+            table = {
+                name.removeprefix(start): values
+                for name, values in arrays.items()
+                if name.startswith(start)
+            }
+            title_parts = (_title(prefix), WORDS[kind])
+            if len(table["target"]):  # empty if nothing is selected because no mask is valid
+                title = ", ".join(filter(None, title_parts))
+                entries.append((title, table, arrays[f"{prefix}subroutines"].tolist()))
+    return entries
 
 
 @plots.styled
@@ -60,40 +63,54 @@ def _grid(n_rows, n_columns, title, height=2.3):
 
 
 def _dots(ax, x, values, table, colour):
-    """One dot for each run, a marker for each base; bases that do not count are grey."""
+    """One dot per run, one marker per base; invalid bases are grey."""
     bases = table["base"]
     width = 0.32
     for base in np.unique(bases):
-        own = bases == base
-        shift = width * (np.arange(own.sum()) / max(own.sum() - 1, 1) - 0.5) if own.sum() > 1 else 0
+        of_base = bases == base
+        shift = (
+            width * (np.arange(of_base.sum()) / max(of_base.sum() - 1, 1) - 0.5)
+            if of_base.sum() > 1
+            else 0
+        )
         place = x + shift + 0.02 * (base - bases.mean())
-        valid = table["valid_base"][own]
-        ax.scatter(np.broadcast_to(place, own.sum()), values[own], s=22, linewidths=0.4,
-                   marker=MARKERS[int(base) % len(MARKERS)], edgecolors="black", alpha=0.8,
-                   c=[colour if one else "#c3c8ce" for one in valid])  # fmt: skip
+        valid = table["valid_base"][of_base]
+        ax.scatter(
+            np.broadcast_to(place, of_base.sum()),
+            values[of_base],
+            s=22,
+            linewidths=0.4,
+            marker=MARKERS[int(base) % len(MARKERS)],
+            edgecolors="black",
+            alpha=0.8,
+            c=[colour if one else "#c3c8ce" for one in valid],
+        )
 
 
 @plots.styled
 def draw_differences(arrays, folder):
     """Figure 1: clipped target minus other, subnetworks above zero and ablations below."""
-    found = tables(arrays)
+    entries = tables(arrays)
     title = "Predicted: subnetworks above zero, ablations below (grey bars: removals of that size)"
-    fig, axes = _grid(len(found), max(len(names) for *_, names in found), title)
-    for row, (part, table, names) in zip(axes, found):
+    fig, axes = _grid(len(entries), max(len(names) for *_, names in entries), title)
+    for row, (part, table, names) in zip(axes, entries):
         for i, ax in enumerate(row):
             if i >= len(names):
                 ax.set_visible(False)
                 continue
-            own = {key: values[table["target"] == i] for key, values in table.items()}
+            of_target = {key: values[table["target"] == i] for key, values in table.items()}
             for x, (network, colour) in enumerate(HALVES.values()):
-                _dots(ax, x, own[f"{network}_diff"], own, colour)
-            nulls = own["null_random"][own["valid_base"]]
+                _dots(ax, x, of_target[f"{network}_diff"], of_target, colour)
+            nulls = of_target["null_random"][of_target["valid_base"]]
             if np.isfinite(nulls).any():
                 null = np.nanmean(nulls)
                 ax.plot([0.75, 1.25], [null, null], color=plots.GREY, linewidth=3, alpha=0.6)
             ax.axhline(0, color=plots.GREY, linestyle="--", linewidth=0.8)
-            ax.set(xlim=(-0.5, 1.5), ylim=(-1, 1), title=names[i] if not part else
-                   f"{part}: {names[i]}")  # fmt: skip
+            ax.set(
+                xlim=(-0.5, 1.5),
+                ylim=(-1, 1),
+                title=names[i] if not part else f"{part}: {names[i]}",
+            )
             ax.set_xticks(range(2), HALVES)
         row[0].set_ylabel("target - other")
     plots.save(fig, folder / "differences.png")
@@ -102,24 +119,27 @@ def draw_differences(arrays, folder):
 @plots.styled
 def draw_absolute(arrays, folder):
     """Figure 2: accuracies on the target and on the other, for subnetworks and for ablations."""
-    found = tables(arrays)
-    for word, (network, _) in HALVES.items():
+    entries = tables(arrays)
+    for half, (network, _) in HALVES.items():
         fig, axes = _grid(
-            len(found),
-            max(len(names) for *_, names in found),
-            f"{word}s: accuracy on the target and on the other subroutine",
+            len(entries),
+            max(len(names) for *_, names in entries),
+            f"{half}s: accuracy on the target and on the other subroutine",
         )
-        for row, (part, table, names) in zip(axes, found):
+        for row, (part, table, names) in zip(axes, entries):
             for i, ax in enumerate(row):
                 if i >= len(names):
                     ax.set_visible(False)
                     continue
-                own = {key: values[table["target"] == i] for key, values in table.items()}
+                of_target = {key: values[table["target"] == i] for key, values in table.items()}
                 for x, (test, colour) in enumerate((("target", BLUE), ("other", RED))):
-                    _dots(ax, x, own[f"{network}_{test}"], own, colour)
+                    _dots(ax, x, of_target[f"{network}_{test}"], of_target, colour)
                 ax.axhline(CHANCE, color=plots.GREY, linestyle=":", linewidth=0.9)
-                ax.set(xlim=(-0.5, 1.5), ylim=(0, 1.1), title=names[i] if not part else
-                       f"{part}: {names[i]}")  # fmt: skip
+                ax.set(
+                    xlim=(-0.5, 1.5),
+                    ylim=(0, 1.1),
+                    title=names[i] if not part else f"{part}: {names[i]}",
+                )
                 ax.set_xticks(range(2), ("target", "other"))
             row[0].set_ylabel("accuracy")
         plots.save(fig, folder / f"absolute_{network}.png")
@@ -128,10 +148,10 @@ def draw_absolute(arrays, folder):
 @plots.styled
 def draw_heat(arrays, folder):
     """Figure 3: every run as a cell; rows are mask seeds, columns subroutines and bases."""
-    found = tables(arrays)
-    fig = plots.new_figure(8.4, 2.2 * len(found) + 0.8, layout="constrained")
-    axes = fig.subplots(len(found), 1, squeeze=False)[:, 0]
-    for ax, (part, table, names) in zip(axes, found):
+    entries = tables(arrays)
+    fig = plots.new_figure(8.4, 2.2 * len(entries) + 0.8, layout="constrained")
+    axes = fig.subplots(len(entries), 1, squeeze=False)[:, 0]
+    for ax, (part, table, names) in zip(axes, entries):
         seeds, bases = np.unique(table["seed"]), np.unique(table["base"])
         cells = np.full((2 * len(seeds), len(names) * len(bases)), np.nan)
         for run, (target, base, seed) in enumerate(
@@ -177,22 +197,27 @@ def _rows(prefixes):
 
 
 def _from_stem_to_head(leaf: str):
-    """Key of the order in which a network has its leaves."""
+    """Sort key for leaves: stem first, head last."""
     return leaf.startswith("head"), not leaf.startswith("stem"), leaf
 
 
 def _by_leaf(ax, leaves, label, title):
-    """Axes of a share, leaf by leaf."""
+    """Axes for a share of each leaf."""
     ax.set(ylim=(0, 1.02), ylabel=label, title=title)
-    ax.set_xticks(range(len(leaves)), [leaf.removesuffix("/kernel") for leaf in leaves],
-                  rotation=35, ha="right", fontsize=6.5)  # fmt: skip
+    ax.set_xticks(
+        range(len(leaves)),
+        [leaf.removesuffix("/kernel") for leaf in leaves],
+        rotation=35,
+        ha="right",
+        fontsize=6.5,
+    )
     if ax.get_legend_handles_labels()[0]:
         ax.legend(fontsize=7)
 
 
 @plots.styled
 def draw_layers(arrays, folder):
-    """Share kept of every masked leaf, by subroutine: mean over masks of bases that count."""
+    """Share of weights kept in every masked leaf, by subroutine: mean over masks of valid bases."""
     prefixes = parts_with(arrays, "masks/target")
     fig, axes = _rows(prefixes)
     for ax, prefix in zip(axes, prefixes):
@@ -204,11 +229,18 @@ def draw_layers(arrays, folder):
         for i, name in enumerate(arrays[f"{prefix}subroutines"]):
             if i not in targets:
                 continue
-            kept = [arrays[start + leaf][targets == i].mean() for leaf in leaves]
-            ax.plot(range(len(leaves)), kept, "o-", markersize=4, linewidth=1,
-                    color=plots.COLOURS[i], label=str(name))  # fmt: skip
-        words = (_title(prefix), "" if counts.any() else "no base counts")
-        _by_leaf(ax, leaves, "kept", ": ".join(filter(None, words)))
+            shares = [arrays[start + leaf][targets == i].mean() for leaf in leaves]
+            ax.plot(
+                range(len(leaves)),
+                shares,
+                "o-",
+                markersize=4,
+                linewidth=1,
+                color=plots.COLOURS[i],
+                label=str(name),
+            )
+        title_parts = (_title(prefix), "" if counts.any() else "no base counts")
+        _by_leaf(ax, leaves, "kept", ": ".join(filter(None, title_parts)))
     plots.headline(
         fig, "Share of weights kept, layer by layer (mean of all masks of bases that count)"
     )
@@ -217,7 +249,7 @@ def draw_layers(arrays, folder):
 
 @plots.styled
 def draw_overlap(arrays, folder):
-    """Figure 4: intersection over union by leaf, beside what random masks of that size have."""
+    """Figure 4: intersection over union by leaf, and the value expected of random masks."""
     prefixes = parts_with(arrays, "overlap/between")
     if not prefixes:
         return
@@ -229,10 +261,20 @@ def draw_overlap(arrays, folder):
         for i, name in enumerate(curves):
             if f"{prefix}overlap/{name}" not in arrays:
                 continue
-            ax.plot(arrays[f"{prefix}overlap/{name}"][order], "o-", markersize=4, linewidth=1,
-                    color=plots.COLOURS[i], label=name)  # fmt: skip
-            ax.plot(arrays[f"{prefix}overlap/{name}, expected"][order], ":", linewidth=1,
-                    color=plots.COLOURS[i])  # fmt: skip
+            ax.plot(
+                arrays[f"{prefix}overlap/{name}"][order],
+                "o-",
+                markersize=4,
+                linewidth=1,
+                color=plots.COLOURS[i],
+                label=name,
+            )
+            ax.plot(
+                arrays[f"{prefix}overlap/{name}, expected"][order],
+                ":",
+                linewidth=1,
+                color=plots.COLOURS[i],
+            )
         _by_leaf(ax, [leaves[i] for i in order], "IoU", _title(prefix))
     plots.headline(fig, "Overlap of masks of the first base; dotted: of random ones of that size")
     plots.save(fig, folder / "overlap.png")
@@ -244,13 +286,13 @@ def draw_pattern(arrays, folder):
     lines = []
     for part, table, names in tables(arrays):
         for i, name in enumerate(names):
-            own = (table["target"] == i) & table["valid_base"]
-            n = int(own.sum())
+            is_counted = (table["target"] == i) & table["valid_base"]
+            n = int(is_counted.sum())
             halves = [
-                int((table["sub_diff"][own] > 0).sum()),
-                int((table["abl_diff"][own] < 0).sum()),
+                int((table["sub_diff"][is_counted] > 0).sum()),
+                int((table["abl_diff"][is_counted] < 0).sum()),
             ]
-            both = int(table["full_pattern"][own].sum())
+            both = int(table["full_pattern"][is_counted].sum())
             lines.append((part, name, *(f"{k} / {n}" for k in (*halves, both))))
     fig = plots.new_figure(7.6, 0.3 * len(lines) + 1.2, layout="constrained")
     ax = fig.subplots()
@@ -263,7 +305,7 @@ def draw_pattern(arrays, folder):
 
 @plots.styled
 def draw_search(arrays, folder):
-    """All configurations of a search: what counts in colour, what was selected with a ring."""
+    """All configurations of a search: valid ones in colour, selected ones with a ring."""
     prefixes = parts_with(arrays, "search/target")
     if not prefixes:
         return
@@ -272,17 +314,24 @@ def draw_search(arrays, folder):
     fig, axes = _grid(len(prefixes), n, title)
     for row, prefix in zip(axes, prefixes):
         for i, name in enumerate(arrays[f"{prefix}subroutines"]):
-            own = arrays[f"{prefix}search/target"] == i
-            counts = arrays[f"{prefix}search/valid_base"][own]
-            valid = np.isfinite(arrays[f"{prefix}search/quality"][own]) & counts
-            row[i].scatter(arrays[f"{prefix}search/sub_diff"][own],
-                           arrays[f"{prefix}search/abl_diff"][own], s=14,
-                           c=[RED if one else "#c3c8ce" for one in valid])  # fmt: skip
+            of_target = arrays[f"{prefix}search/target"] == i
+            counts = arrays[f"{prefix}search/valid_base"][of_target]
+            valid = np.isfinite(arrays[f"{prefix}search/quality"][of_target]) & counts
+            row[i].scatter(
+                arrays[f"{prefix}search/sub_diff"][of_target],
+                arrays[f"{prefix}search/abl_diff"][of_target],
+                s=14,
+                c=[RED if one else "#c3c8ce" for one in valid],
+            )
             chosen = arrays[f"{prefix}selected/target"] == i
             chosen &= arrays[f"{prefix}selected/valid_base"]
-            row[i].scatter(arrays[f"{prefix}selected/sub_diff"][chosen],
-                           arrays[f"{prefix}selected/abl_diff"][chosen], s=60,
-                           facecolors="none", edgecolors=plots.INK)  # fmt: skip
+            row[i].scatter(
+                arrays[f"{prefix}selected/sub_diff"][chosen],
+                arrays[f"{prefix}selected/abl_diff"][chosen],
+                s=60,
+                facecolors="none",
+                edgecolors=plots.INK,
+            )
             row[i].axhline(0, color=plots.GREY, linestyle="--", linewidth=0.8)
             row[i].set(title=str(name), xlabel="sub_diff", xlim=(-0.8, 0.8), ylim=(-0.8, 0.8))
         row[0].set_ylabel("abl_diff")
@@ -295,31 +344,31 @@ def draw_matrices(arrays, folder):
     for prefix in parts_with(arrays, "matrix/sub"):
         names = arrays[f"{prefix}subroutines"].tolist()
         fig = plots.new_figure(7.4, 3.2, layout="constrained")
-        for ax, (word, (network, _)) in zip(fig.subplots(1, 2), HALVES.items()):
+        for ax, (half, (network, _)) in zip(fig.subplots(1, 2), HALVES.items()):
             cells = arrays[f"{prefix}matrix/{network}"]
             ax.imshow(cells, vmin=CHANCE, vmax=1, cmap="viridis")
             for (i, j), value in np.ndenumerate(cells):
                 ax.text(j, i, f"{value:.2f}", ha="center", va="center", color="white")
             ax.set_xticks(range(len(names)), [f"test {name}" for name in names], fontsize=7)
             ax.set_yticks(range(len(names)), names)
-            ax.set_title(word)
+            ax.set_title(half)
         plots.headline(fig, "Three subroutines: masks by row, tests by column")
         plots.save(fig, folder / "matrices.png")
 
 
 @plots.styled
 def draw_tangent(arrays, folder):
-    """How far the kernels of a mask's weights see its own subroutine, less the others."""
+    """Alignment of tangent kernels with the mask's own subroutine minus the others."""
     for prefix in parts_with(arrays, "tangent/own"):
         table = {name: arrays[f"{prefix}tangent/{name}"] for name in ("base", "valid_base")}
         kernels, names = arrays[f"{prefix}tangent/kernels"], arrays[f"{prefix}subroutines"]
         seen = arrays[f"{prefix}tangent/own"] - arrays[f"{prefix}tangent/other"]
         fig, axes = _grid(1, len(names), "Tangent kernels: alignment with own less other", 2.6)
         for i, (ax, name) in enumerate(zip(axes[0], names)):
-            own = arrays[f"{prefix}tangent/target"] == i
+            of_target = arrays[f"{prefix}tangent/target"] == i
             for k in range(len(kernels)):
-                runs = {key: values[own] for key, values in table.items()}
-                _dots(ax, k, seen[k][own], runs, plots.COLOURS[k])
+                runs = {key: values[of_target] for key, values in table.items()}
+                _dots(ax, k, seen[k][of_target], runs, plots.COLOURS[k])
             ax.axhline(0, color=plots.GREY, linestyle="--", linewidth=0.8)
             ax.set_xticks(range(len(kernels)), kernels)
             ax.set_title(f"mask of {name}")
@@ -328,18 +377,26 @@ def draw_tangent(arrays, folder):
 
 @plots.styled
 def draw_families(arrays, folder):
-    """Accuracy on the own set and differences, by the share kept; of bases that count."""
+    """Accuracy on the own set and differences, by the share kept, for valid bases."""
     for prefix in parts_with(arrays, "families"):
-        panels = {"sub_own": "accuracy on its own set", "abl_diff": "abl_diff",
-                  "sub_diff": "sub_diff"}  # fmt: skip
+        panels = {
+            "sub_own": "accuracy on its own set",
+            "abl_diff": "abl_diff",
+            "sub_diff": "sub_diff",
+        }
         fig = plots.new_figure(9.2, 3.2, layout="constrained")
         for ax, (column, label) in zip(fig.subplots(1, 3), panels.items()):
             for i, family in enumerate(arrays[f"{prefix}families"]):
                 counts = arrays[f"{prefix}{family}/valid_base"]
                 kept = np.maximum(arrays[f"{prefix}{family}/kept"][counts], 1e-4)
-                ax.scatter(kept, arrays[f"{prefix}{family}/{column}"][counts], s=16,
-                           color=plots.COLOURS[i], alpha=0.8,
-                           label=str(family).replace("_", " "))  # fmt: skip
+                ax.scatter(
+                    kept,
+                    arrays[f"{prefix}{family}/{column}"][counts],
+                    s=16,
+                    color=plots.COLOURS[i],
+                    alpha=0.8,
+                    label=str(family).replace("_", " "),
+                )
             ax.set(xscale="log", xlabel="share of weights kept", ylabel=label)
         ax.legend(fontsize=7)
         plots.headline(fig, "Four kinds of masks: accuracy and structure by sparsity")
@@ -357,15 +414,26 @@ def draw_dynamics(arrays, folder):
         for i, (key, label) in enumerate((("compositional", "test"), ("held_out", "held out"))):
             if f"{prefix}bases/{key}" in arrays:
                 values = arrays[f"{prefix}bases/{key}"]
-                left.plot(epochs, [values[at == epoch].mean() for epoch in epochs], "o-",
-                          color=plots.COLOURS[i + 2], label=label)  # fmt: skip
+                left.plot(
+                    epochs,
+                    [values[at == epoch].mean() for epoch in epochs],
+                    "o-",
+                    color=plots.COLOURS[i + 2],
+                    label=label,
+                )
         run_at, targets = arrays[f"{prefix}runs/base_epoch"], arrays[f"{prefix}runs/target"]
         for i, name in enumerate(arrays[f"{prefix}subroutines"]):
             for network, style in (("sub", "o-"), ("abl", "s--")):
                 values = arrays[f"{prefix}runs/{network}_diff"]
                 mean = [values[(run_at == epoch) & (targets == i)].mean() for epoch in epochs]
-                right.plot(epochs, mean, style, color=plots.COLOURS[i], markersize=4,
-                           label=f"{name}, {network}")  # fmt: skip
+                right.plot(
+                    epochs,
+                    mean,
+                    style,
+                    color=plots.COLOURS[i],
+                    markersize=4,
+                    label=f"{name}, {network}",
+                )
         right.axhline(0, color=plots.GREY, linestyle=":", linewidth=0.8)
         left.set(xlabel="epoch", ylabel="accuracy of bases", ylim=(0, 1.05), xscale="log")
         right.set(xlabel="epoch", ylabel="target - other", ylim=(-0.8, 0.8), xscale="log")
@@ -383,4 +451,4 @@ FIGURES = {
     "vit": (draw_bases,),
     "families": (draw_bases, draw_families),
     "dynamics": (draw_dynamics, draw_differences),
-}  # fmt: skip
+}

@@ -1,9 +1,9 @@
-"""Masks of all subroutines at once, of which no two share a weight.
+"""Disjoint masks of all subroutines, learned together.
 
-Each subroutine has a score for each weight. A weight belongs to the one with the highest score, if
-that is above zero: hard, m_i = 1[s_i > 0 and s_i > s_j]; soft, m_i = sigmoid(beta s_i) times
-sigmoid(beta (s_i - s_j)) for every other j, which tends to the hard one. All masks are learned
-together, each on its own set.
+Each subroutine has a score for each weight. A weight belongs to the subroutine with the highest
+score, if that score is above zero. Hard masks: m_i = 1[s_i > 0 and s_i > s_j]. Soft masks:
+m_i = sigmoid(beta s_i) times sigmoid(beta (s_i - s_j)) for every other j, which converges to the
+hard mask. Each mask is trained on its own set.
 """
 
 import jax
@@ -18,33 +18,33 @@ from cgjax.experiments.subnetworks import table as tables
 
 
 def soft(scores: list, beta) -> list:
-    """Soft masks of all subroutines; scores: one tree for each."""
+    """Soft masks of all subroutines; scores: one tree per subroutine."""
 
-    def one(i):
-        def leaf(own, *others):
-            found = jax.nn.sigmoid(beta * own)
+    def mask_of(i):
+        def leaf(score, *others):
+            mask = jax.nn.sigmoid(beta * score)
             for other in others:
-                found = found * jax.nn.sigmoid(beta * (own - other))
-            return found
+                mask = mask * jax.nn.sigmoid(beta * (score - other))
+            return mask
 
         return jax.tree.map(leaf, scores[i], *(s for j, s in enumerate(scores) if j != i))
 
-    return [one(i) for i in range(len(scores))]
+    return [mask_of(i) for i in range(len(scores))]
 
 
 def hard(scores: list) -> list:
-    """Hard masks; where two scores are equal the weight belongs to none."""
+    """Hard masks; if the two highest scores are equal, the weight belongs to no mask."""
 
-    def one(i):
-        def leaf(own, *others):
-            found = own > 0
+    def mask_of(i):
+        def leaf(score, *others):
+            mask = score > 0
             for other in others:
-                found = found & (own > other)
-            return found.astype(own.dtype)
+                mask = mask & (score > other)
+            return mask.astype(score.dtype)
 
         return jax.tree.map(leaf, scores[i], *(s for j, s in enumerate(scores) if j != i))
 
-    return [one(i) for i in range(len(scores))]
+    return [mask_of(i) for i in range(len(scores))]
 
 
 def _stacked(several: list):
@@ -52,13 +52,13 @@ def _stacked(several: list):
 
 
 def experiment(config, task: tasks.Task, bases, replicas: dict) -> program.Experiment:
-    """As `searches.experiment`, with the masks of all subroutines in one replica."""
+    """Like `searches.experiment`, but one replica holds the masks of all subroutines."""
     single = searches.experiment(config, task, bases, replicas)
-    own, n = config.masks, len(task.subroutines)
+    settings, n = config.masks, len(task.subroutines)
     per_epoch = searches.steps_per_epoch(config, task)
 
     def init(key, replica):
-        # Equal scores would belong to none, and so would all that follow: a little noise.
+        # Noise breaks ties: a weight with equal scores belongs to no mask, and ties persist.
         s, _ = single.init(key, replica)
         vector, back = ravel_pytree(s)
         noise = 0.01 * jax.random.normal(key, (n, len(vector)))
@@ -68,61 +68,70 @@ def experiment(config, task: tasks.Task, bases, replicas: dict) -> program.Exper
         data = batch["data"]
         base, on = searches.frozen(data, replica)
         beta = library.beta_schedule(
-            step // per_epoch + 1, own.epochs, own.beta_max, from_one=own.from_one
+            step // per_epoch + 1, settings.epochs, settings.beta_max, from_one=settings.from_one
         )
         weights = batch["mask"] / jnp.sum(batch["mask"])
 
-        def one(i, masks, problems):
+        def score_target(i, masks, problems):
             network = library.apply(base, masks, on)
             key = jax.random.fold_in(batch["key"], i)
             rows, labels = odd_one_out.permuted(key, problems[batch["indices"]])
             embedded = task.embed(network, tasks.shown(data["table"], rows))
-            kept = library.kept(masks, on) * library.size(masks, on)
+            n_kept = library.kept(masks, on) * library.size(masks, on)
             value = jnp.sum(weights * odd_one_out.each_loss(embedded, labels))
             right = jnp.sum(weights * odd_one_out.right(embedded, labels))
-            return value + replica["penalty"] * kept, right
+            return value + replica["penalty"] * n_kept, right
 
         masks = _stacked(soft([params[str(i)] for i in range(n)], beta))
-        values, right = jax.vmap(one)(jnp.arange(n), masks, data["train"][:n])
+        values, right = jax.vmap(score_target)(jnp.arange(n), masks, data["train"][:n])
         return jnp.sum(values), (extra, {"accuracy": jnp.mean(right)})
 
     def evaluate(params, extra, data, key, replica):
         base, on = searches.frozen(data, replica)
 
-        def one(each):
-            i, masks = each
-            return ablation.grid(task, data, base, masks, on, i, key, own.n_draws)
+        def score_mask(target_and_masks):
+            i, masks = target_and_masks
+            return ablation.grid(task, data, base, masks, on, i, key, settings.n_draws)
 
         masks = _stacked(hard([params[str(i)] for i in range(n)]))
-        scores = jax.lax.map(one, (jnp.arange(n), masks))
+        scores = jax.lax.map(score_mask, (jnp.arange(n), masks))
         return {f"{i}: {name}": values[i] for name, values in scores.items() for i in range(n)}, {}
 
     return single._replace(
-        init=init, loss=loss, evaluate=evaluate,
+        init=init,
+        loss=loss,
+        evaluate=evaluate,
         tx=lambda replica: optim.by_name("adam", replica["lr"]),
-    )  # fmt: skip
+    )
 
 
 def run(config, part: stages.Part, workdir, name: str = "") -> dict:
-    """The table of disjoint masks of a part's bases."""
+    """The table of runs of disjoint masks of a part's bases."""
     replicas = searches.product(config, part.bases, 1)
     state, history = train.fit(
         experiment(config, part.task, part.bases, replicas),
-        searches.in_steps(config, part.task), workdir / "joint", name,
-    )  # fmt: skip
+        searches.in_steps(config, part.task),
+        workdir / "joint",
+        name,
+    )
     last = {key: values[-1] for key, values in history["eval"].items() if key != "step"}
     n = len(part.task.subroutines)
-    found = [_of_target(last, replicas, i) for i in range(n)]
+    by_target = [_of_target(last, replicas, i) for i in range(n)]
     every = searches.Found(
-        {key: np.concatenate([one.replicas[key] for one in found]) for key in replicas},
-        {key: np.concatenate([one.scores[key] for one in found]) for key in found[0].scores},
-        state.params, {},
-    )  # fmt: skip
+        {key: np.concatenate([search.replicas[key] for search in by_target]) for key in replicas},
+        {
+            key: np.concatenate([search.scores[key] for search in by_target])
+            for key in by_target[0].scores
+        },
+        state.params,
+        {},
+    )
     return tables.make(every, part.bases, n)
 
 
 def _of_target(last, replicas, i) -> searches.Found:
     prefix = f"{i}: "
-    scores = {key.removeprefix(prefix): values for key, values in last.items()
-              if key.startswith(prefix)}  # fmt: skip
+    scores = {
+        key.removeprefix(prefix): values for key, values in last.items() if key.startswith(prefix)
+    }
     return searches.Found({**replicas, "target": np.full(len(replicas["seed"]), i)}, scores, {}, {})

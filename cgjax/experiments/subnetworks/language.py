@@ -1,8 +1,8 @@
 """Sentences whose subject and verb (or antecedent and pronoun) are singular or plural.
 
-A template is a sequence of words and of symbols; a symbol stands for any word of its list. *Head*
-and *dependent* have the numbers that a rule is about; nouns and verbs in between may be of either
-number and are told apart from neither rule. The templates are those of Marvin and Linzen.
+A template is a sequence of words and symbols; a symbol stands for any word of its list. A rule is
+about the numbers of *head* and *dependent*. Nouns and verbs in between may have either number; no
+rule depends on it. The templates are those of Marvin and Linzen.
 """
 
 import functools
@@ -43,8 +43,8 @@ TEMPLATES = {
     "reflexives_across": ("the MS that the ES EV RMV ANPHR", ("MS",), ("ANPHR",), ("ES", "EV")),
     "simple_reflexives": ("the MS RMV ANPHR", ("MS",), ("ANPHR",), ()),
 }
-# Of three subroutines: subject, main verb, and the tense of an embedded verb that agrees with none
-# of the two.
+# Templates of rules with three subroutines: subject, main verb, and the tense of an embedded verb
+# that agrees with neither.
 THREE = tuple(name for name in TEMPLATES if name.startswith("obj_rel"))
 FAMILIES = {
     "agreement": tuple(TEMPLATES)[:8],
@@ -59,7 +59,7 @@ SUBROUTINES = {
 
 
 def inflect(symbol: str, word: str, number: str, tense: str = "present") -> str:
-    """The form of a listed word: nouns add an s, verbs drop theirs."""
+    """The inflected form of a listed word: plural nouns add an s, plural verbs drop it."""
     if symbol == "EV" and tense == "past":
         return f"{word[:-1]}d"  # like -> liked: all four end in e
     if number == "singular" or symbol not in INFLECTED:
@@ -79,9 +79,10 @@ def sentences(
     tense: str = "present",
     words: dict = WORDS,
 ) -> list[str]:
-    """All sentences of a template; those that two choices of words give alike stay two."""
-    return [" ".join(form) for _, form in _filled(template, head_number, dependent_number,
-                                                  tense, words)]  # fmt: skip
+    """All sentences of a template; equal sentences from different choices of words are kept."""
+    return [
+        " ".join(form) for _, form in _filled(template, head_number, dependent_number, tense, words)
+    ]
 
 
 def _filled(template, head_number, dependent_number, tense, words):
@@ -93,32 +94,37 @@ def _filled(template, head_number, dependent_number, tense, words):
         of = dict.fromkeys(free, number) | dict.fromkeys(head, head_number)
         of |= dict.fromkeys(dependent, dependent_number)
         lists = [
-            [(word, inflect(symbol, word, of.get(symbol, "singular"), tense))
-             for word in words[symbol]]
+            [
+                (word, inflect(symbol, word, of.get(symbol, "singular"), tense))
+                for word in words[symbol]
+            ]
             for symbol in open_symbols
-        ]  # fmt: skip
+        ]
         for choice in itertools.product(*lists):
             forms = iter(form for _, form in choice)
             text = [next(forms) if symbol in words else symbol for symbol in symbols]
             yield {symbol: word for symbol, (word, _) in zip(open_symbols, choice)}, text
 
 
-# --- what is held out -----------------------------------------------------------------------------
+# --- held-out sentences ---------------------------------------------------------------------------
 
 HELD_OUT = ("nothing", "words", "combinations")
-LAST = 2  # words of each list of nouns and verbs that `words` holds out; of two, one
+LAST = 2  # words of each list of nouns and verbs that `words` holds out; one of a list of two
 EVERY = 5  # `combinations` holds out each fifth pair of head and dependent
 
 
 def is_held_out(how: str, template: str, choice: dict) -> bool:
-    """Whether training may not see this choice of words.
+    """Whether this choice of words is excluded from training.
 
-    words: one of its nouns or verbs is never seen; combinations: its head and its dependent are
-    never seen together, though each is with others.
+    words: training excludes one of its nouns or verbs. combinations: training excludes the pair of
+    its head and dependent, but contains each of them in other pairs.
     """
     if how == "words":
-        return any(choice[symbol] in _unseen(symbol) for symbol in (*NOUNS, *VERBS, "RMV")
-                   if symbol in choice)  # fmt: skip
+        return any(
+            choice[symbol] in _unseen(symbol)
+            for symbol in (*NOUNS, *VERBS, "RMV")
+            if symbol in choice
+        )
     if how == "combinations":
         _, head, dependent, _ = TEMPLATES[template]
         place = WORDS[head[0]].index(choice[head[0]])
@@ -133,19 +139,19 @@ def _unseen(symbol):
 
 @functools.cache
 def pool(templates: tuple[str, ...], truth: tuple[bool, ...], number: str, held_out: str) -> tuple:
-    """(sentences that training may see, those held out) of one cell of a rule.
+    """(sentences for training, held-out sentences) of one cell of a rule.
 
-    truth: whether the head has the rule's number, whether the dependent has it, and, where there is
-    a third, whether the embedded verb is in the present.
+    truth: whether the head has the rule's number, whether the dependent has it, and, in rules of
+    three, whether the embedded verb is in the present tense.
     """
     other = NUMBERS[1 - NUMBERS.index(number)]
     head, dependent = (number if true else other for true in truth[:2])
     tense = TENSES[0] if len(truth) == 2 or truth[2] else TENSES[1]
-    found = ([], [])
+    pools = ([], [])
     for template in templates:
         for choice, form in _filled(template, head, dependent, tense, WORDS):
-            found[is_held_out(held_out, template, choice)].append(" ".join(form))
-    return tuple(map(tuple, found))
+            pools[is_held_out(held_out, template, choice)].append(" ".join(form))
+    return tuple(map(tuple, pools))
 
 
 # --- tokens ---------------------------------------------------------------------------------------
@@ -155,7 +161,7 @@ TOKENS = ("words", "stems")
 
 
 def split(sentence: str, tokens: str) -> list[str]:
-    """A closed vocabulary's tokens; stems: the number of nouns and verbs is a token of its own."""
+    """Tokens of a closed vocabulary; stems: the number of nouns and verbs is a separate token."""
     words = sentence.split(" ")
     if tokens == "words":
         return words
@@ -164,24 +170,24 @@ def split(sentence: str, tokens: str) -> list[str]:
 
 @functools.cache
 def _pieces() -> dict:
-    found = {}
+    pieces = {}
     for symbol in (*NOUNS, *VERBS):
         for word in WORDS[symbol]:
             singular = word.split(" ")[-1 if symbol in NOUNS else 0]
             if symbol in NOUNS:
-                found[f"{singular}s"] = (singular, "##s")
+                pieces[f"{singular}s"] = (singular, "##s")
             elif singular != "is":
-                found[singular] = (singular[:-1], "##s")
+                pieces[singular] = (singular[:-1], "##s")
             if symbol == "EV":
-                found[f"{singular[:-1]}d"] = (singular[:-1], "##d")
-    return found
+                pieces[f"{singular[:-1]}d"] = (singular[:-1], "##d")
+    return pieces
 
 
 @functools.cache
 def vocabulary(tokens: str) -> dict[str, int]:
-    """The closed vocabulary, padding first: every word of every template, whatever rule is asked.
+    """The closed vocabulary, padding first: every word of every template, for all rules.
 
-    The mark of a past tense is there too, so that rules of two and of three share it.
+    It includes the past-tense token, so that rules of two and three subroutines share it.
     """
     pieces = {"the", "that"}
     for symbol, words in WORDS.items():

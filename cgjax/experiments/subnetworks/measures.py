@@ -1,38 +1,38 @@
-"""What is made of accuracies: differences clipped at chance, the quality of a mask, choices."""
+"""Measures of accuracies: differences clipped at chance, quality of a mask, selection."""
 
 import numpy as np
 
 from cgjax.experiments.subnetworks.odd_one_out import CHANCE
 
-LEAST = 0.9  # accuracy on its own set below which a mask is no subnetwork of the subroutine
+LEAST = 0.9  # a mask is valid if the accuracy on its own set is at least this
 
 
 def clipped(accuracy):
-    """An accuracy, or chance where it is below."""
+    """An accuracy, raised to chance if it is below."""
     return np.maximum(accuracy, CHANCE)
 
 
 def difference(target, other):
     """Clipped target minus clipped other, from -0.75 to 0.75.
 
-    Of a subnetwork it is predicted above 0, of an ablation below 0.
+    Predicted: above 0 for a subnetwork, below 0 for an ablation.
     """
     return clipped(np.asarray(target, float)) - clipped(np.asarray(other, float))
 
 
-def quality(own, ablated_target, ablated_other, least: float = LEAST):
-    """How well an ablation spares the other subroutine; -inf where the mask fails its own set."""
+def quality(own_accuracy, ablated_target, ablated_other, least: float = LEAST):
+    """How well an ablation spares the other subroutine; -inf if the mask is not valid."""
     spared = -difference(ablated_target, ablated_other)
-    return np.where(np.asarray(own) >= least, spared, -np.inf)
+    return np.where(np.asarray(own_accuracy) >= least, spared, -np.inf)
 
 
 def chosen(qualities) -> int | None:
-    """The best of several configurations; None where no mask is valid."""
+    """Index of the best configuration; None if no mask is valid."""
     qualities = np.asarray(qualities, float)
     best = int(np.argmax(qualities))
     return best if np.isfinite(qualities[best]) else None
 
 
 def full_pattern(sub_diff, abl_diff):
-    """Both halves of the prediction."""
+    """Whether both signs are as predicted."""
     return (np.asarray(sub_diff) > 0) & (np.asarray(abl_diff) < 0)

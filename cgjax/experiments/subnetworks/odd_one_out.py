@@ -1,8 +1,8 @@
-"""Odd one out: of four inputs three obey a rule; which one does not?
+"""Odd one out: three of four inputs obey a rule; which one does not?
 
-Problems are rows [n, 4] of a table of inputs, the odd one last. Every time they are shown, the four
-are put in a new order, and the label is where the odd one stands. A network gives each input an
-embedding; the input least similar to all of them is the answer. Chance is 1/4.
+Problems are indices [n, 4] into a table of inputs, the odd one last. Each presentation permutes the
+four inputs, and the label is the position of the odd one. A network embeds each input; the input
+least similar to all four is the answer. Chance is 1/4.
 """
 
 import jax
@@ -11,14 +11,14 @@ import optax
 
 N = 4  # inputs of one problem
 CHANCE = 1 / N
-TIED = 1e-6  # logits so close are equal up to rounding
-SMALL = 1e-12  # the least norm by which an embedding is divided
+TIED = 1e-6  # logits closer than this count as equal
+SMALL = 1e-12  # smallest norm by which an embedding is divided
 
 
 def logits(embeddings: jax.Array) -> jax.Array:
-    """[4N, D], problem by problem -> [N, 4]: minus the sum of cosines with all four, itself too."""
-    found = units(embeddings).reshape(-1, N, embeddings.shape[-1])
-    return -jnp.einsum("nid,nd->ni", found, jnp.sum(found, axis=1))
+    """Embeddings [4N, D] -> [N, 4]: minus the sum of cosines with all four, itself included."""
+    vectors = units(embeddings).reshape(-1, N, embeddings.shape[-1])
+    return -jnp.einsum("nid,nd->ni", vectors, jnp.sum(vectors, axis=1))
 
 
 def units(embeddings) -> jax.Array:
@@ -33,12 +33,12 @@ def each_loss(embeddings, labels) -> jax.Array:
 
 
 def loss(embeddings: jax.Array, labels: jax.Array) -> jax.Array:
-    """Mean cross-entropy of the odd one's place."""
+    """Mean cross-entropy of the odd one's position."""
     return jnp.mean(each_loss(embeddings, labels))
 
 
 def from_uniform(embeddings) -> jax.Array:
-    """Cross-entropy of every problem [N] with an answer that favours none: at least log 4."""
+    """Cross-entropy of every problem [N] against the uniform answer: at least log 4."""
     return -jnp.mean(jax.nn.log_softmax(logits(embeddings)), axis=-1)
 
 
@@ -48,19 +48,19 @@ def right(embeddings, labels) -> jax.Array:
 
 
 def share_right(embeddings, labels) -> jax.Array:
-    """How often each problem is solved over all orders of its inputs [N].
+    """Share [N] of all orders of its inputs in which each problem is solved.
 
-    That is `right`, but for ties (within TIED), which an order breaks: a network that tells none of
-    the four from another then has chance, and not the luck of one order.
+    It equals `right` except for ties (within TIED), which `right` breaks by order. A network with
+    identical embeddings scores chance here, independent of the order.
     """
-    found = logits(embeddings)
-    first = found >= jnp.max(found, axis=-1, keepdims=True) - TIED
+    problem_logits = logits(embeddings)
+    first = problem_logits >= jnp.max(problem_logits, axis=-1, keepdims=True) - TIED
     odd = jnp.take_along_axis(first, labels[:, None], axis=-1)[:, 0]
     return odd / jnp.sum(first, axis=-1)
 
 
 def permuted(key: jax.Array, problems: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Problems [n, 4], odd one last, in an order of their own each; and where the odd one is."""
+    """Problems [n, 4] (odd one last), each in its own random order, and the odd one's position."""
     orders = jnp.argsort(jax.random.uniform(key, problems.shape), axis=1)
     labels = jnp.argmax(orders == N - 1, axis=1)
     return jnp.take_along_axis(problems, orders, axis=1), labels

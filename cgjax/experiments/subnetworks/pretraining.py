@@ -1,8 +1,8 @@
-"""SimCLR on the problems of all three rules: the start of bases that have seen images before.
+"""SimCLR pretraining on the problems of all three rules; all bases start from one network.
 
-Of each problem the last two images are used, a rule's and the odd one. AdamW without decay, a
-cosine to a fiftieth of the rate; the weights of the best validation top 5 are kept, and one network
-serves all bases.
+It uses the last two images of each problem: one that obeys the rule, and the odd one. The optimiser
+is AdamW without weight decay; a cosine schedule ends at 1/50 of the first learning rate. The
+weights with the best validation top-5 accuracy are kept.
 """
 
 import jax
@@ -14,48 +14,57 @@ from cgjax.core import optim, program, train
 from cgjax.experiments.subnetworks import simclr, vision_tasks
 from cgjax.experiments.subnetworks.vision import sets as vision
 
-LAST = 50  # the rate ends at this part of the first one
+LAST = 50  # the learning rate ends at 1 / LAST of the first one
 TOP = 5
 
 
 def images(config) -> dict:
     """The last two images of compositional problems of every rule."""
-    own, found = config.pretraining, {}
-    for part, n in (("train", own.n_train), ("val", own.n_val)):
-        several = [vision.load(rule, part, "compositional", n, config.data.image_size,
-                               config.data.seed) for rule in vision.RULES]  # fmt: skip
-        most = max(one.palettes.shape[2] for one in several)
-        colours = [np.pad(one.palettes[:, 2:], ((0, 0), (0, 0), (0, most - one.palettes.shape[2]),
-                                               (0, 0))) for one in several]  # fmt: skip
-        found[part] = {"maps": np.concatenate([one.maps[:, 2:] for one in several]),
-                       "palettes": np.concatenate(colours)}  # fmt: skip
-    return found
+    options, by_part = config.pretraining, {}
+    for part, n in (("train", options.n_train), ("val", options.n_val)):
+        several = [
+            vision.load(rule, part, "compositional", n, config.data.image_size, config.data.seed)
+            for rule in vision.RULES
+        ]
+        most = max(problems.palettes.shape[2] for problems in several)
+        colours = [
+            np.pad(
+                problems.palettes[:, 2:],
+                ((0, 0), (0, 0), (0, most - problems.palettes.shape[2]), (0, 0)),
+            )
+            for problems in several
+        ]
+        by_part[part] = {
+            "maps": np.concatenate([problems.maps[:, 2:] for problems in several]),
+            "palettes": np.concatenate(colours),
+        }
+    return by_part
 
 
 def experiment(config, data: dict) -> program.Experiment:
     """One network; a batch is `pretraining.batch` problems, two views of two images of each."""
-    net, own, size = vision_tasks.network(config), config.pretraining, config.data.image_size
+    net, options, size = vision_tasks.network(config), config.pretraining, config.data.image_size
     n = len(data["train"]["maps"])
-    per_epoch = n // own.batch  # the last, partial batch is dropped
+    per_epoch = n // options.batch  # the last, partial batch is dropped
 
     def plan(key, epoch):
-        order = jax.random.permutation(key, n)[: per_epoch * own.batch]
-        return order.reshape(per_epoch, own.batch), jnp.ones((per_epoch, own.batch))
+        order = jax.random.permutation(key, n)[: per_epoch * options.batch]
+        return order.reshape(per_epoch, options.batch), jnp.ones((per_epoch, options.batch))
 
     def contrast(params, some, key):
         pixels = vision.pixels(some["maps"], some["palettes"])
         return simclr.nt_xent(net.apply({"params": params}, simclr.views(key, pixels)))
 
     def loss(params, extra, batch, key, step, replica):
-        found = contrast(params, batch["some"], key)
-        return jnp.mean(found.nll), (extra, {f"top {TOP}": simclr.top(found.rank, TOP)})
+        result = contrast(params, batch["some"], key)
+        return jnp.mean(result.nll), (extra, {f"top {TOP}": simclr.top(result.rank, TOP)})
 
     def evaluate(params, extra, data, key, replica):
-        found = contrast(params, data["val"], key)
-        return {"val loss": jnp.mean(found.nll), f"top {TOP}": simclr.top(found.rank, TOP)}, {}
+        result = contrast(params, data["val"], key)
+        return {"val loss": jnp.mean(result.nll), f"top {TOP}": simclr.top(result.rank, TOP)}, {}
 
     def tx(replica):
-        rate = optim.cosine(own.lr, own.lr / LAST, own.epochs * per_epoch, 1)
+        rate = optim.cosine(options.lr, options.lr / LAST, options.epochs * per_epoch, 1)
         return optim.adamw(rate, 0.0)
 
     return program.Experiment(
@@ -76,12 +85,12 @@ def experiment(config, data: dict) -> program.Experiment:
 def run(config, workdir, name: str = "") -> dict:
     """Weights of the pretrained network."""
     data = images(config)
-    own = config.pretraining
+    options = config.pretraining
     settings = config.copy_and_resolve_references()
     with settings.unlocked():
-        settings.train.epochs, settings.eval.epochs = own.epochs, 1
+        settings.train.epochs, settings.eval.epochs = options.epochs, 1
         settings.eval.at = settings.eval.keep = settings.checkpoint.keep = ()
-    per_epoch = len(data["train"]["maps"]) // own.batch
+    per_epoch = len(data["train"]["maps"]) // options.batch
     state, _ = train.fit(
         experiment(config, data), configs.in_steps(settings, per_epoch), workdir, name
     )

@@ -1,15 +1,15 @@
-"""The sets of odd-one-out problems of one rule, from pools of inputs by what is true of them.
+"""The sets of odd-one-out problems of one rule, drawn from pools of inputs.
 
-A *cell* says which subroutines an input obeys: (True, False) obeys the first alone. A set is given
-by the cells of its three rule inputs and by those of the odd one:
+A *cell* says which subroutines an input obeys: (True, False) obeys only the first. There is a pool
+for each cell. A set is defined by the cells of its three rule inputs and those of the odd one:
 
     compositional   all obeyed                 one of them broken
     mask_<a>        a obeyed, others free      a broken
     test_<a>        all obeyed                 a alone broken
 
-Free means, in two-part rules of language, that the odd one obeys the other part and the rule inputs
-obey it every other time, as in the paper; inputs that break both do not occur there. In rules of
-three all others are free, of rule inputs and of the odd one.
+In language rules of two subroutines, "free" means that the odd one obeys the other subroutine and
+half of the rule inputs obey it, as in the paper; no input breaks both. In rules of three, all other
+subroutines are free, for rule inputs and for the odd one.
 """
 
 import itertools
@@ -29,7 +29,7 @@ class Sets(NamedTuple):
     """All problems of one rule."""
 
     subroutines: tuple[str, ...]
-    table: dict  # of arrays [inputs, ...]: what a network is shown
+    table: dict  # arrays [inputs, ...]: the inputs of the network
     rows: dict  # {part: {set: [n, 4]}}, the odd one last
 
 
@@ -44,7 +44,7 @@ def cells(n: int) -> dict[str, tuple]:
     Sets of one subroutine carry its number: mask_0, test_0 ...
     """
     whole = (True,) * n
-    found = {"compositional": ((whole,), tuple(broken(n, i) for i in range(n)))}
+    by_set = {"compositional": ((whole,), tuple(broken(n, i) for i in range(n)))}
     for i in range(n):
         if n == 2:
             rule, odd = (whole, broken(n, 1 - i)), (broken(n, i),)
@@ -52,43 +52,43 @@ def cells(n: int) -> dict[str, tuple]:
             every = tuple(itertools.product((True, False), repeat=n))
             rule = tuple(cell for cell in every if cell[i])
             odd = tuple(cell for cell in every if not cell[i])
-        found[f"mask_{i}"] = (rule, odd)
-    return found | {f"test_{i}": ((whole,), (broken(n, i),)) for i in range(n)}
+        by_set[f"mask_{i}"] = (rule, odd)
+    return by_set | {f"test_{i}": ((whole,), (broken(n, i),)) for i in range(n)}
 
 
 def sizes(config, n: int) -> dict:
-    """{set: {part: problems}}; tests have a training part where an objective needs one."""
+    """{set: {part: problems}}; tests have training problems only if the objective needs them."""
     data = config.data
     full = dict(zip(PARTS, (data.n_train, data.n_val, data.n_test)))
     needed = config.get("masks", {}).get("objective", "target") != "target"
     tests = {"train": data.n_train * needed, "val": data.n_val, "test": data.n_eval}
-    found = {name: full for name in cells(n) if not name.startswith("test")}
-    return found | {f"test_{i}": tests for i in range(n)}
+    by_set = {name: full for name in cells(n) if not name.startswith("test")}
+    return by_set | {f"test_{i}": tests for i in range(n)}
 
 
 # --- drawing --------------------------------------------------------------------------------------
 
 
 class Pool:
-    """Places of a cell's inputs in the table, taken one after another in an order once drawn."""
+    """Indices of a cell's inputs in the table, taken one after another in a random order."""
 
     def __init__(self, rng, places):
         self.places, self.next = rng.permutation(places), 0
 
     def take(self, n: int, rng) -> np.ndarray:
-        """The next n; when all were used, a new round begins in a new order."""
-        found = []
+        """The next n indices; after all are used, a new round starts in a new order."""
+        taken = []
         while n:
             if self.next == len(self.places):
                 self.places, self.next = rng.permutation(self.places), 0
             some = self.places[self.next : self.next + n]
-            found.append(some)
+            taken.append(some)
             self.next, n = self.next + len(some), n - len(some)
-        return np.concatenate(found) if found else np.zeros(0, int)
+        return np.concatenate(taken) if taken else np.zeros(0, int)
 
 
 def draw(rng, pools: dict, rule: tuple, odd: tuple, n: int) -> np.ndarray:
-    """n problems [n, 4]: rule inputs and odd ones evenly from their cells, then shuffled."""
+    """n problems [n, 4]: rule inputs and odd ones drawn evenly from their cells, then shuffled."""
 
     def mixed(cells, count):
         shares = np.full(len(cells), count // len(cells))
@@ -102,9 +102,9 @@ def draw(rng, pools: dict, rule: tuple, odd: tuple, n: int) -> np.ndarray:
 def of_language(config, encode) -> Sets:
     """The sets of a rule of language; encode: sentence -> ids.
 
-    splits: "published" draws every set afresh from all sentences, but tests from those that the
-    compositional set has left; "disjoint" first divides the distinct sentences among training,
-    validation and test, and so no sentence of any set's training is in another's test.
+    splits: "published" draws every set independently from all sentences, and tests from sentences
+    that the compositional set does not use. "disjoint" first divides the distinct sentences among
+    training, validation and test, so that no training sentence of any set is in a test.
     """
     data = config.data
     subroutines = language.SUBROUTINES[data.rule]
@@ -124,16 +124,17 @@ def of_language(config, encode) -> Sets:
     wanted = sizes(config, n)
     rows = (_disjoint if data.splits == "disjoint" else _published)(rng, places["seen"], wanted, n)
     if data.held_out != "nothing":
-        pools = {cell: Pool(rng, own) for cell, own in places["held out"].items()}
+        pools = {cell: Pool(rng, cell_places) for cell, cell_places in places["held out"].items()}
         rows["test"]["held_out"] = draw(rng, pools, *cells(n)["compositional"], data.n_eval)
     return _used(subroutines, texts, rows, encode)
 
 
 def _used(subroutines, texts, rows, encode) -> Sets:
-    """The table holds the sentences that some problem shows, and no others."""
+    """Builds the table from the sentences that occur in some problem."""
     flat = {(part, name): some for part, sets in rows.items() for name, some in sets.items()}
-    used, inverse = np.unique(np.concatenate([some.ravel() for some in flat.values()]),
-                              return_inverse=True)  # fmt: skip
+    used, inverse = np.unique(
+        np.concatenate([some.ravel() for some in flat.values()]), return_inverse=True
+    )
     coded = [encode(texts[place]) for place in used]
     ids = np.zeros((len(coded), max(map(len, coded))), np.int32)
     mask = np.zeros(ids.shape, np.int32)
@@ -142,8 +143,8 @@ def _used(subroutines, texts, rows, encode) -> Sets:
     ends = np.cumsum([some.size for some in flat.values()])
     new = [part.reshape(-1, N) for part in np.split(inverse.ravel().astype(np.int32), ends[:-1])]
     renamed = {part: {} for part in rows}
-    for (part, name), own in zip(flat, new):
-        renamed[part][name] = own
+    for (part, name), problems in zip(flat, new):
+        renamed[part][name] = problems
     return Sets(subroutines, {"ids": ids, "mask": mask}, renamed)
 
 
@@ -151,11 +152,13 @@ def _published(rng, places, wanted, n) -> dict:
     rows = {part: {} for part in PARTS}
     left = None
     for name, (rule, odd) in cells(n).items():
-        if name.startswith("test"):  # of what the compositional set has left
-            pools = {cell: Pool(rng, left[cell] if len(left[cell]) else own)
-                     for cell, own in places.items()}  # fmt: skip
+        if name.startswith("test"):  # from sentences that the compositional set does not use
+            pools = {
+                cell: Pool(rng, left[cell] if len(left[cell]) else cell_places)
+                for cell, cell_places in places.items()
+            }
         else:
-            pools = {cell: Pool(rng, own) for cell, own in places.items()}
+            pools = {cell: Pool(rng, cell_places) for cell, cell_places in places.items()}
         for part in PARTS:
             rows[part][name] = draw(rng, pools, rule, odd, wanted[name][part])
         if name == "compositional":
@@ -168,18 +171,23 @@ def _disjoint(rng, places, wanted, n) -> dict:
     needs[needs == 0] = 1
     ends = np.cumsum(needs / needs.sum())
     shares = {}
-    for cell, own in places.items():
-        own = rng.permutation(own)
-        if len(own) < 4 * len(PARTS):
-            raise BadInput(f"data.templates give {len(own)} sentences of one kind: too few to "
-                           "divide among training, validation and test")  # fmt: skip
-        # At least four of each part, so that small parts are not empty.
-        cuts = np.clip(np.round(ends[:-1] * len(own)).astype(int), [4, 8],
-                       [len(own) - 8, len(own) - 4])  # fmt: skip
-        shares[cell] = dict(zip(PARTS, np.split(own, cuts)))
+    for cell, cell_places in places.items():
+        cell_places = rng.permutation(cell_places)
+        if len(cell_places) < 4 * len(PARTS):
+            raise BadInput(
+                f"data.templates give {len(cell_places)} sentences of one kind: too few to "
+                "divide among training, validation and test; add templates"
+            )
+        # At least four sentences per part, so that no part is empty.
+        cuts = np.clip(
+            np.round(ends[:-1] * len(cell_places)).astype(int),
+            [4, 8],
+            [len(cell_places) - 8, len(cell_places) - 4],
+        )
+        shares[cell] = dict(zip(PARTS, np.split(cell_places, cuts)))
     rows = {part: {} for part in PARTS}
     for name, (rule, odd) in cells(n).items():
         for part in PARTS:
-            pools = {cell: Pool(rng, own[part]) for cell, own in shares.items()}
+            pools = {cell: Pool(rng, cell_places[part]) for cell, cell_places in shares.items()}
             rows[part][name] = draw(rng, pools, rule, odd, wanted[name][part])
     return rows

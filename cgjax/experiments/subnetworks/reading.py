@@ -1,14 +1,14 @@
-"""Networks of a run, read back: bases, and the subnetworks that masks leave of them.
+"""Loads the networks of a finished run: bases, and the subnetworks that masks define.
 
-After the part, where a row has several, comes what is opened of it: nothing for the bases, or a
-subroutine for what its masks leave of them: leading axis bases x mask seeds, of the pre-registered
-configuration. Where a study has more, so has its name:
+A name is "<part>", "<part>/<subroutine>" or, in rows without parts, "" or "<subroutine>". Without a
+subroutine it names the bases. With one it names the subnetworks of its masks in the pre-registered
+configuration, with leading axis bases x mask seeds. Some studies have further names:
 
-    masks.prune  "pruned"                  bases as the mask for the whole rule has left them
+    masks.prune  "pruned"                  bases pruned by the mask for the whole rule
     families     "<family>/<subroutine>"   bases x first scores x penalties x mask seeds
-    dynamics     "epoch <n>"               bases as they were then
+    dynamics     "epoch <n>"               bases at that epoch
                  "epoch <n>/<subroutine>"
-    joint        "joint/<subroutine>"      masks that share no weight
+    joint        "joint/<subroutine>"      disjoint masks
 """
 
 import pathlib
@@ -26,46 +26,46 @@ from cgjax.experiments.subnetworks import bases, joint, odd_one_out, searches, s
 
 
 def load(config, workdir, part: str = "", step=None) -> checkpoint.Loaded:
-    """`predict(params, inputs {name: [4n, ...]})` -> logits [n, 4] of what `part` names."""
+    """The networks `part` names: `predict(params, inputs {name: [4n, ...]})` -> logits [n, 4]."""
     known, workdir = dict(parts(config)), pathlib.Path(workdir)
-    heads = [one for one in known if not one or part.startswith(f"{one}/")]
+    heads = [head for head in known if not head or part.startswith(f"{head}/")]
     name = heads[0] if heads else checkpoint.choose(part, known, workdir)
-    own, rest = known[name], part.removeprefix(name).removeprefix("/")
-    task, place = stages.task_of(own), workdir / name
+    settings, rest = known[name], part.removeprefix(name).removeprefix("/")
+    task, place = stages.task_of(settings), workdir / name
     if not rest:
-        return _opened(own, task, *_bases(own, task, place, step))
-    return OPENED.get(config.study, of_rule)(own, task, place, rest, step)
+        return _opened(settings, task, *_bases(settings, task, place, step))
+    return OPENED.get(config.study, of_rule)(settings, task, place, rest, step)
 
 
 # --- studies --------------------------------------------------------------------------------------
 
 
 def of_rule(config, task, workdir, what: str, step) -> checkpoint.Loaded:
-    """Subnetworks of one subroutine, or the bases that a mask for the whole rule has left."""
+    """Subnetworks of one subroutine, or the bases pruned by a mask for the whole rule."""
     more = ("pruned",) if config.masks.prune else ()
     chosen = checkpoint.choose(what, (*task.subroutines, *more), workdir)
-    found, steps = _masked(config, task, workdir)
+    base_models, steps = _masked(config, task, workdir)
     if chosen == "pruned":
-        return _opened(config, task, found.params, steps)
+        return _opened(config, task, base_models.params, steps)
     target = task.subroutines.index(chosen)
-    replicas = _registered(config, found, target)
-    return _subnetworks(config, task, found, replicas, workdir / "masks", step)
+    replicas = _registered(config, base_models, target)
+    return _subnetworks(config, task, base_models, replicas, workdir / "masks", step)
 
 
 def of_families(config, task, workdir, what: str, step) -> checkpoint.Loaded:
-    """Subnetworks of one kind of masks, at every first score and penalty."""
+    """Subnetworks of one family of masks, at every first score and penalty."""
     names = [f"{family}/{one}" for family in config.masks.families for one in task.subroutines]
     family, _, subroutine = checkpoint.choose(what, names, workdir).partition("/")
-    found, _ = _masked(config, task, workdir)
-    own = stages.of_family(config, family)
-    every = searches.product(own, found, len(task.subroutines))
+    base_models, _ = _masked(config, task, workdir)
+    settings = stages.of_family(config, family)
+    every = searches.product(settings, base_models, len(task.subroutines))
     chosen = every["target"] == task.subroutines.index(subroutine)
     replicas = {name: values[chosen] for name, values in every.items()}
-    return _subnetworks(own, task, found, replicas, workdir / family, step)
+    return _subnetworks(settings, task, base_models, replicas, workdir / family, step)
 
 
 def of_dynamics(config, task, workdir, what: str, step) -> checkpoint.Loaded:
-    """Bases, or their subnetworks, as they were along training."""
+    """Bases, or their subnetworks, at an epoch of base training."""
     epochs = {f"epoch {n}": n for n in sorted({*config.checkpoint.keep, config.train.epochs})}
     names = [*epochs, *(f"{name}/{one}" for name in epochs for one in task.subroutines)]
     name, _, subroutine = checkpoint.choose(what, names, workdir).partition("/")
@@ -74,36 +74,36 @@ def of_dynamics(config, task, workdir, what: str, step) -> checkpoint.Loaded:
     if not subroutine:
         return _opened(config, task, params, steps)
     then = np.full(len(config.train.seeds), epochs[name])
-    found = _as_bases(config, params, base_epoch=then)
-    replicas = _registered(config, found, task.subroutines.index(subroutine))
-    return _subnetworks(config, task, found, replicas, workdir / "masks", step)
+    base_models = _as_bases(config, params, base_epoch=then)
+    replicas = _registered(config, base_models, task.subroutines.index(subroutine))
+    return _subnetworks(config, task, base_models, replicas, workdir / "masks", step)
 
 
 def of_joint(config, task, workdir, what: str, step) -> checkpoint.Loaded:
-    """Subnetworks that share no weight; of masks learned one by one as `of_rule`."""
+    """Subnetworks of disjoint masks; for masks learned one by one, the same as `of_rule`."""
     names = [*task.subroutines, *(f"joint/{one}" for one in task.subroutines)]
     head, _, subroutine = checkpoint.choose(what, names, workdir).rpartition("/")
     if not head:
         return of_rule(config, task, workdir, what, step)
-    found, _ = _masked(config, task, workdir)
-    own = task.subroutines.index(subroutine)
+    base_models, _ = _masked(config, task, workdir)
+    index = task.subroutines.index(subroutine)
 
     def hard(scores):
-        return joint.hard([scores[str(i)] for i in range(len(task.subroutines))])[own]
+        return joint.hard([scores[str(i)] for i in range(len(task.subroutines))])[index]
 
-    replicas = _registered(config, found, 0)  # one replica has the masks of all subroutines
-    return _subnetworks(config, task, found, replicas, workdir / "joint", step, hard)
+    replicas = _registered(config, base_models, 0)  # one replica has the masks of all subroutines
+    return _subnetworks(config, task, base_models, replicas, workdir / "joint", step, hard)
 
 
 def of_vit(config, task, workdir, what: str, step) -> checkpoint.Loaded:
-    """Refuses: no masks are learned of vision transformers."""
+    """Raises an error: studies of vision transformers train no masks."""
     raise BadInput(f"'{workdir}' holds bases alone: no masks are learned of them")
 
 
 OPENED = {"families": of_families, "dynamics": of_dynamics, "joint": of_joint, "vit": of_vit}
 
 
-# --- what they share ------------------------------------------------------------------------------
+# --- shared helpers -------------------------------------------------------------------------------
 
 
 def _opened(config, task, params, steps) -> checkpoint.Loaded:
@@ -118,12 +118,12 @@ def _names(config) -> list[str]:
 
 
 def _bases(config, task, workdir, step=None) -> tuple[dict, np.ndarray]:
-    """Weights of the best validation loss, and the updates they had; never trained: the first."""
+    """Weights with the best validation loss, and their steps; initial weights if untrained."""
     if not stages.is_trained(config):
         return bases.initial(config, task), np.zeros(len(config.train.seeds), int)
     leaves, _ = checkpoint.open_finished(workdir / "base", _names(config), step)
-    found = tree.nested(leaves, "best")
-    return found["params"], np.asarray(found["step"])
+    best = tree.nested(leaves, "best")
+    return best["params"], np.asarray(best["step"])
 
 
 def _as_bases(config, params, **numbers) -> bases.Bases:
@@ -132,50 +132,50 @@ def _as_bases(config, params, **numbers) -> bases.Bases:
 
 
 def _masked(config, task, workdir) -> tuple[bases.Bases, np.ndarray]:
-    """The bases that a part's masks are of: pruned ones where the part prunes."""
+    """The bases that a part masks: pruned bases if the part prunes."""
     params, steps = _bases(config, task, workdir)
-    found = _as_bases(config, params)
+    base_models = _as_bases(config, params)
     if not config.masks.get("prune", False):
-        return found, steps
-    replicas, folder = stages.prunings(config, task, found), workdir / "prune"
-    names = names_of(replicas, ("seed", *found.numbers, *searches.IDENTITY))
+        return base_models, steps
+    replicas, folder = stages.prunings(config, task, base_models), workdir / "prune"
+    names = names_of(replicas, ("seed", *base_models.numbers, *searches.IDENTITY))
     scores, _, _ = checkpoint.read_trained(folder, names)
     accuracies = checkpoint.last_scores(folder, names, "sub/val/own")
     best = stages.best_prunings(replicas, accuracies)
     scores = _with_gaps(scores, params)
-    return found._replace(params=stages.baked(params, scores, best)), steps
+    return base_models._replace(params=stages.baked(params, scores, best)), steps
 
 
-def _registered(config, found: bases.Bases, target: int) -> dict:
+def _registered(config, base_models: bases.Bases, target: int) -> dict:
     """Replicas of the pre-registered configuration: every base, every mask seed."""
     rows = [
         {"base": base, "target": target, **stages.registered(config), "seed": seed}
-        for base in range(len(found.valid))
+        for base in range(len(base_models.valid))
         for seed in config.masks.seeds
     ]
-    return searches.columns(found, rows)
+    return searches.columns(base_models, rows)
 
 
 def _with_gaps(scores: dict, params) -> dict:
-    """Scores in the form of the weights, None where nothing is masked."""
+    """Scores as a tree like the weights, with None for leaves that are never masked."""
     flat = {name: jnp.asarray(leaf) for name, leaf in tree.flat(scores).items()}
     return tree.unflat({name: flat.get(name) for name in tree.flat(params)}, params)
 
 
-def _subnetworks(config, task, found, replicas, folder, step, hard=None) -> checkpoint.Loaded:
-    """What masks leave: weights of each replica's base, 0 where its mask is.
+def _subnetworks(config, task, base_models, replicas, folder, step, hard=None) -> checkpoint.Loaded:
+    """Subnetworks: the weights of each replica's base, set to 0 where its mask is 0.
 
-    hard: scores {number: tree} -> masks, where a replica has several.
+    hard: scores {index: tree} -> masks, for replicas that hold several masks.
     """
-    names = names_of(replicas, ("seed", *found.numbers, *searches.IDENTITY))
+    names = names_of(replicas, ("seed", *base_models.numbers, *searches.IDENTITY))
     scores, _, steps = checkpoint.read_trained(folder, names, step)
-    like = jax.tree.map(lambda leaf: leaf[0], found.params)
+    like = jax.tree.map(lambda leaf: leaf[0], base_models.params)
     sets = tasks.layer_sets(task, like, tuple(config.masks.layers))
-    on = {name: each[replicas["layers"]] for name, each in sets.items()}
+    on = {name: values[replicas["layers"]] for name, values in sets.items()}
     if hard:
-        masks = hard({i: _with_gaps(one, found.params) for i, one in scores.items()})
+        masks = hard({i: _with_gaps(one, base_models.params) for i, one in scores.items()})
     else:
-        masks = library.FAMILIES[config.masks.family].hard(_with_gaps(scores, found.params))
-    taken = jax.tree.map(lambda leaf: jnp.asarray(leaf)[replicas["base"]], found.params)
+        masks = library.FAMILIES[config.masks.family].hard(_with_gaps(scores, base_models.params))
+    taken = jax.tree.map(lambda leaf: jnp.asarray(leaf)[replicas["base"]], base_models.params)
     params = jax.vmap(library.apply)(searches.cast(taken, on, task.dtype), masks, on)
     return _opened(config, task, params, steps)

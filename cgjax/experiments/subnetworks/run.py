@@ -1,4 +1,4 @@
-"""One study of the subnetworks family: bases, masks, what is made of them, figures."""
+"""Runs one study of the subnetworks family: bases, masks, measures, figures."""
 
 import pathlib
 
@@ -12,12 +12,12 @@ HEADLINES = (
     "sub_diff", "abl_diff", "abl_diff beyond random removals", "full pattern",
     "alignment with own less other, subnetwork", "alignment with own less other, random",
 )  # fmt: skip
-# Runs of another choice of the same masks are held against the same number of the paper.
+# Metrics with these suffixes are compared with the paper's number without the suffix.
 SUFFIXES = (", selected",)
 
 
 def check(config) -> None:
-    """What the keys' own ranges cannot say."""
+    """Raises an error for combinations of keys that their ranges cannot exclude."""
     study.check(config)
 
 
@@ -25,7 +25,7 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
     """Runs the row's study: (metrics, arrays, extra), and its figures."""
     workdir = pathlib.Path(workdir)
     metrics, arrays = study.study(config, workdir)
-    # A few steps are no measurement: `smoke` shows that the path works.
+    # A smoke run is not a measurement: it only checks that the program runs.
     known = {} if config.size == "smoke" else PUBLISHED["subnetworks"].get(config.row, {})
     results = {
         name: summary(values, seeds, known.get(_plain(name)))
@@ -44,19 +44,20 @@ def _plain(name: str) -> str:
 
 
 def headlines(results: dict) -> list[str]:
-    """What the closing table shows first: both differences, and how far from removals by chance."""
-    own = [name for name in results if name.startswith("tau") or "/tau" in name]
-    return own + [name for name in results if name.split(": ")[-1].removesuffix(", oracle")
-                  in HEADLINES]  # fmt: skip
+    """Metrics at the top of the closing table: rank correlations, then HEADLINES."""
+    correlations = [name for name in results if name.startswith("tau") or "/tau" in name]
+    return correlations + [
+        name for name in results if name.split(": ")[-1].removesuffix(", oracle") in HEADLINES
+    ]
 
 
 def plan(config) -> dict:
-    """How large each part's base training is."""
+    """The size of each part's base training."""
     return study.plan(config)
 
 
 def load(config, workdir, part: str = "", step=None):
-    """The bases of one part of a row, or what masks leave of them: `reading` has the names."""
+    """The bases of one part of a row, or their subnetworks; `reading` documents the names."""
     return reading.load(config, workdir, part, step)
 
 
@@ -70,12 +71,12 @@ def tables(record: list[dict]) -> list[tuple[str, str]]:
     has_published = any(
         metric["paper"] is not None for entry in record for metric in entry["metrics"].values()
     )
-    found = [("subnetworks", markdown.metric_table(record))] if has_published else []
+    sections = [("subnetworks", markdown.metric_table(record))] if has_published else []
     if lines := [line for entry in record for line in _measures(entry)]:
         columns = ("row", "size", "network and subroutine", *SHOWN)
         head = ["| " + " | ".join(columns) + " |", "|---|---|---|" + "---:|" * len(SHOWN)]
-        found.append(("subnetworks: structure", "\n".join(head + lines)))
-    return found
+        sections.append(("subnetworks: structure", "\n".join(head + lines)))
+    return sections
 
 
 SHOWN = ("sub_diff", "abl_diff", "abl_diff beyond random removals", "kept", "full pattern")

@@ -1,10 +1,10 @@
 """Searches for masks: all masks of all bases are replicas of one program.
 
-A replica is (base, target, first score, learning rate, layer set, penalty, mask seed). The frozen
-weights lie in `data` once and replicas index them; their parameters are scores alone. A layer set
-is a number for each leaf: where it is 0 the leaf stays whole, and its scores have no gradient. The
-temperature depends on the epoch, which all replicas share. Nothing is chosen while a mask is
-learned: the last iterate counts.
+A replica is (base, target, first score, learning rate, layer set, penalty, mask seed). `data` holds
+the frozen weights once and replicas index them; only scores are trained parameters. A layer set has
+a number for each leaf: with 0 the leaf is not masked and its scores have no gradient. The
+temperature depends on the epoch, which all replicas share. There is no early stopping: the result
+is the last iterate.
 """
 
 import itertools
@@ -30,40 +30,47 @@ class Found(NamedTuple):
     """Masks after a search; first axis of everything: its replicas."""
 
     replicas: dict
-    scores: dict  # accuracies and shares, by the names of `ablation.names`
+    scores: dict  # accuracies and shares, named as in `ablation`
     s: dict  # scores, on the device
     on: dict  # {leaf: 0 or 1 for each layer set}
 
 
 def product(config, bases: Bases, n_targets: int, seeds=None) -> dict:
     """Replicas of every base, target, configuration and mask seed."""
-    own = config.masks
-    seeds = own.seeds if seeds is None else seeds
+    options = config.masks
+    seeds = options.seeds if seeds is None else seeds
     axes = itertools.product(
-        range(len(bases.valid)), range(n_targets), own.s0s, own.lrs, range(len(own.layers)),
-        own.penalties, seeds,
-    )  # fmt: skip
+        range(len(bases.valid)),
+        range(n_targets),
+        options.s0s,
+        options.lrs,
+        range(len(options.layers)),
+        options.penalties,
+        seeds,
+    )
     names = ("base", "target", "s0", "lr", "layers", "penalty", "seed")
     return columns(bases, [dict(zip(names, values)) for values in axes])
 
 
 def columns(bases: Bases, rows: list[dict]) -> dict:
-    """Replicas from single ones, with the numbers that tell their bases apart."""
+    """Replicas as arrays, from one dict per replica, with the numbers that identify their bases."""
     kinds = {"base": int, "target": int, "layers": int, "seed": int}
-    found = {name: np.array([row[name] for row in rows], kinds.get(name, np.float32))
-             for name in rows[0]}  # fmt: skip
-    return found | {name: np.asarray(values)[found["base"]]
-                    for name, values in bases.numbers.items()}  # fmt: skip
+    replicas = {
+        name: np.array([row[name] for row in rows], kinds.get(name, np.float32)) for name in rows[0]
+    }
+    return replicas | {
+        name: np.asarray(values)[replicas["base"]] for name, values in bases.numbers.items()
+    }
 
 
 def experiment(config, task: tasks.Task, bases: Bases, replicas: dict) -> program.Experiment:
-    """Masks for `mask_<target>` under the row's objective."""
-    own, n = config.masks, len(task.subroutines)
-    family = masks.FAMILIES[own.family]
+    """Training of masks on `mask_<target>` with the row's objective."""
+    options, n = config.masks, len(task.subroutines)
+    family = masks.FAMILIES[options.family]
     sets = task.sets.rows
     per_epoch = steps_per_epoch(config, task)
     like = jax.tree.map(lambda leaf: leaf[0], bases.params)
-    on = tasks.layer_sets(task, like, tuple(own.layers))
+    on = tasks.layer_sets(task, like, tuple(options.layers))
     names = tuple(targets(task))
     data = {
         "bases": cast(bases.params, on, task.dtype),
@@ -72,7 +79,7 @@ def experiment(config, task: tasks.Task, bases: Bases, replicas: dict) -> progra
         "on": on,
         "eval": ablation.problems_of(config, task, names),
     }
-    if own.objective != "target":
+    if options.objective != "target":
         data["other"] = _stacked([sets["train"][f"test_{i}"] for i in range(n)])
 
     def init(key, replica):
@@ -85,7 +92,7 @@ def experiment(config, task: tasks.Task, bases: Bases, replicas: dict) -> progra
         data = batch["data"]
         base, chosen = frozen(data, replica)
         beta = masks.beta_schedule(
-            step // per_epoch + 1, own.epochs, own.beta_max, from_one=own.from_one
+            step // per_epoch + 1, options.epochs, options.beta_max, from_one=options.from_one
         )
         trained = family.train_mask(params, key, beta)
         network = masks.apply(base, trained, chosen)
@@ -95,11 +102,13 @@ def experiment(config, task: tasks.Task, bases: Bases, replicas: dict) -> progra
             rows, labels = odd_one_out.permuted(key, problems[batch["indices"]])
             return task.embed(network, tasks.shown(data["table"], rows)), labels
 
-        found, labels = embedded(data["train"][replica["target"]], batch["key"])
-        value = jnp.sum(weights * odd_one_out.each_loss(found, labels))
-        stats = {"cross-entropy": value,
-                 "accuracy": jnp.sum(weights * odd_one_out.right(found, labels))}  # fmt: skip
-        for i in range(1, n if own.objective != "target" else 1):
+        embeddings, labels = embedded(data["train"][replica["target"]], batch["key"])
+        value = jnp.sum(weights * odd_one_out.each_loss(embeddings, labels))
+        stats = {
+            "cross-entropy": value,
+            "accuracy": jnp.sum(weights * odd_one_out.right(embeddings, labels)),
+        }
+        for i in range(1, n if options.objective != "target" else 1):
             other = data["other"][(replica["target"] + i) % n]
             apart, _ = embedded(other, jax.random.fold_in(batch["key"], i))
             value += jnp.sum(weights * odd_one_out.from_uniform(apart)) / (n - 1)
@@ -108,10 +117,10 @@ def experiment(config, task: tasks.Task, bases: Bases, replicas: dict) -> progra
 
     def evaluate(params, extra, data, key, replica):
         base, chosen = frozen(data, replica)
-        found = ablation.grid(
-            task, data, base, family.hard(params), chosen, replica["target"], key, own.n_draws
+        scores = ablation.grid(
+            task, data, base, family.hard(params), chosen, replica["target"], key, options.n_draws
         )
-        return found, {}
+        return scores, {}
 
     def tx(replica):
         return optim.by_name("adam", replica["lr"]) if family.learns else optim.by_name("sgd", 0.0)
@@ -120,7 +129,7 @@ def experiment(config, task: tasks.Task, bases: Bases, replicas: dict) -> progra
         data=data,
         replicas=replicas,
         init=init,
-        plan=arrays.epochs(data["train"].shape[1], own.batch),
+        plan=arrays.epochs(data["train"].shape[1], options.batch),
         batch=batch,
         loss=loss,
         evaluate=evaluate,
@@ -131,14 +140,15 @@ def experiment(config, task: tasks.Task, bases: Bases, replicas: dict) -> progra
 
 
 def cast(params, on: dict, dtype):
-    """Weights that masks act on, in the precision of their products."""
-    cast = {name: leaf.astype(dtype) if name in on else leaf
-            for name, leaf in tree.flat(params).items()}  # fmt: skip
+    """Params with all masked leaves cast to `dtype`, the precision of matrix products."""
+    cast = {
+        name: leaf.astype(dtype) if name in on else leaf for name, leaf in tree.flat(params).items()
+    }
     return tree.unflat(cast, params)
 
 
 def targets(task) -> list[str]:
-    """The sets that masks can be trained on: one for each subroutine, then the whole rule."""
+    """The sets on which masks can be trained: one per subroutine, then the whole rule."""
     return [*(f"mask_{i}" for i in range(len(task.subroutines))), "compositional"]
 
 
@@ -149,24 +159,24 @@ def frozen(data, replica) -> tuple:
 
 
 def _stacked(rows):
-    """[sets, n, 4], as many problems of each as the smallest has."""
+    """Problems [sets, n, 4]; n is the size of the smallest set."""
     least = min(map(len, rows))
     if not least:
-        raise BadInput("data.n_train=0: masks need problems to be trained on")
-    return np.stack([own[:least] for own in rows])
+        raise BadInput("data.n_train=0: masks need training problems; set at least 1")
+    return np.stack([problems[:least] for problems in rows])
 
 
 def steps_per_epoch(config, task) -> int:
-    """Batches in a pass over a mask's training set."""
+    """Batches per pass over a mask's training set."""
     sets = task.sets.rows["train"]
     least = min(len(sets[name]) for name in targets(task))
     return arrays.n_batches(least, config.masks.batch)
 
 
 def in_steps(config, task):
-    """The config of a search, counted in updates: it is evaluated, and saved for good, at the end.
+    """The config of a search in updates; it is evaluated, and saved permanently, at the end.
 
-    Base training has its own times; of them none is a search's.
+    The evaluation and checkpoint times of base training do not apply to searches.
     """
     settings = config.copy_and_resolve_references()
     with settings.unlocked():
@@ -177,7 +187,7 @@ def in_steps(config, task):
 
 
 def run(config, task, bases: Bases, replicas: dict, workdir, name: str = "") -> Found:
-    """Trains the masks of all replicas, or reads them."""
+    """Trains the masks of all replicas, or reads finished ones."""
     search = experiment(config, task, bases, replicas)
     state, history = train.fit(search, in_steps(config, task), workdir, name)
     scores = {key: values[-1] for key, values in history["eval"].items() if key != "step"}

@@ -1,7 +1,8 @@
 """Contrastive pretraining on the vision problems: two views of an image attract each other.
 
-The loss is NT-Xent; views are flips, colour jitter, affine maps, turns and lost colours. Everything
-is a function of a key and pixels in [0, 1]. Both images of a problem share one draw of the view.
+The loss is NT-Xent. Views are random flips, colour jitter, affine maps, rotations and conversions
+to grey. All functions are pure in a key and pixels in [0, 1]. Both images of a problem share one
+draw of the view.
 """
 
 from typing import NamedTuple
@@ -13,14 +14,14 @@ from cgjax.experiments.subnetworks.vision.sets import normalised
 
 TEMPERATURE = 0.07
 WHITE = 1.0
-GRAY = (0.2989, 0.587, 0.114)  # how much the channels count for brightness
+GRAY = (0.2989, 0.587, 0.114)  # weights of the channels in the brightness
 
 
 class Contrast(NamedTuple):
     """How well each of 2n views finds the other view of its image."""
 
     nll: jax.Array  # [2n]; the loss is their mean
-    rank: jax.Array  # [2n], views that are more alike than the right one; 0 is best
+    rank: jax.Array  # [2n], number of views more similar than the partner; 0 is best
 
 
 def nt_xent(features: jax.Array, temperature: float = TEMPERATURE) -> Contrast:
@@ -38,7 +39,7 @@ def nt_xent(features: jax.Array, temperature: float = TEMPERATURE) -> Contrast:
 
 
 def top(rank: jax.Array, k: int) -> jax.Array:
-    """The share of views whose partner is among the k most alike."""
+    """The share of views whose partner is among the k most similar views."""
     return jnp.mean(rank < k)
 
 
@@ -55,12 +56,12 @@ def views(key: jax.Array, pixels: jax.Array) -> jax.Array:
 
 
 def view(key: jax.Array, pixels: jax.Array) -> jax.Array:
-    """One random view of each problem's images [n, k, H, W, 3], in [0, 1] as they are."""
+    """One random view of each problem's images [n, k, H, W, 3], in [0, 1] without normalisation."""
     return jax.vmap(_view)(jax.random.split(key, pixels.shape[0]), pixels)
 
 
 def _view(key, pixels):
-    """Of the images [k, H, W, 3] of one problem, all by the same draw."""
+    """One view of the images [k, H, W, 3] of one problem, all with the same draw."""
     flip, jitter, bend, turn, gray = jax.random.split(key, 5)
     pixels = jnp.where(jax.random.bernoulli(flip), pixels[:, :, ::-1], pixels)
     pixels = jnp.where(jax.random.bernoulli(jitter), jittered(jitter, pixels), pixels)
@@ -86,7 +87,7 @@ def _brightness(pixels):
 
 
 def _bent(key, pixels):
-    """Turned by up to 30 degrees, shifted by 5 %, shrunk to 90 % and sheared by 20 degrees."""
+    """Images rotated by up to 30 degrees, shifted by 5 %, shrunk to 90 %, sheared by 20 degrees."""
     u = jax.random.uniform(jax.random.fold_in(key, 1), (5,), minval=-1)
     shift = jnp.round(0.05 * u[1:3] * jnp.array(pixels.shape[2:0:-1]))
     inverse = inverse_affine(30 * u[0], scale=0.95 + 0.05 * u[3], shear=20 * u[4])
@@ -94,9 +95,9 @@ def _bent(key, pixels):
 
 
 def inverse_affine(angle, scale=1.0, shear=0.0) -> jax.Array:
-    """The 2 x 2 matrix from a place in the new image to that in the old one; degrees.
+    """The 2 x 2 matrix that maps places in the new image to places in the old one; degrees.
 
-    The new image is the old one sheared along x, turned and scaled about its middle.
+    The new image is the old one sheared along x, rotated and scaled about its middle.
     """
     angle, slope = jnp.deg2rad(angle), jnp.tan(jnp.deg2rad(shear))
     cos, sin = jnp.cos(angle), jnp.sin(angle)
@@ -105,7 +106,7 @@ def inverse_affine(angle, scale=1.0, shear=0.0) -> jax.Array:
 
 
 def warp(pixels: jax.Array, inverse: jax.Array, shift=0.0) -> jax.Array:
-    """Images [k, H, W, 3] with the nearest old pixel at each place; white where there is none."""
+    """Images [k, H, W, 3] with the nearest old pixel at each place; white outside the old image."""
     height, width = pixels.shape[1:3]
     y, x = jnp.mgrid[:height, :width]
     middle = jnp.array([width - 1, height - 1]) / 2
@@ -114,5 +115,5 @@ def warp(pixels: jax.Array, inverse: jax.Array, shift=0.0) -> jax.Array:
     old = jnp.round(old).astype(jnp.int32)
     is_there = jnp.all((old >= 0) & (old < jnp.array([[width, height]])), axis=1)
     place = jnp.where(is_there, old[:, 1] * width + old[:, 0], 0)
-    found = pixels.reshape(pixels.shape[0], -1, 3)[:, place]
-    return jnp.where(is_there[None, :, None], found, WHITE).reshape(pixels.shape)
+    nearest = pixels.reshape(pixels.shape[0], -1, 3)[:, place]
+    return jnp.where(is_there[None, :, None], nearest, WHITE).reshape(pixels.shape)

@@ -1,7 +1,7 @@
 """The stages of one part: its task, its bases, the search among configurations, the masks.
 
-Folders of a part: `base`, `prune`, `search`, `masks` (and of a row: `simclr`). Each is resumed on
-its own, and what is finished is read without compiling its program.
+Folders of a part: `base`, `prune`, `search`, `masks`; folder of a row: `simclr`. Each stage resumes
+separately, and a finished stage is read without compiling its program.
 """
 
 import pathlib
@@ -33,35 +33,39 @@ CONFIGURATION = ("s0", "lr", "layers", "penalty")
 
 
 class Part(NamedTuple):
-    """What one part of a row has found."""
+    """The results of one part of a row."""
 
     task: tasks.Task
     bases: bases.Bases
     found: searches.Found  # all masks of the last stage
     registered: dict  # table of runs of the pre-registered configuration
-    selected: dict | None  # of the best configuration of each base and target; None: no search
+    selected: dict | None  # best configuration of each base and target; None: no search
     search: dict | None  # table of all configurations
 
 
 def check(config) -> None:
-    """What the keys' own ranges cannot say."""
+    """Raises an error for combinations of keys that their ranges cannot exclude."""
     if is_vision(config):
         if config.model.arch != "vit" and len(config.model.blocks) != len(config.model.widths):
-            raise BadInput("model.blocks and model.widths have one number for each stage")
+            raise BadInput("model.blocks and model.widths must have one number for each stage")
         return
     if config.model.start == "pretrained" and config.data.tokens != "wordpiece":
-        raise BadInput("model.start=pretrained reads data.tokens=wordpiece")
+        raise BadInput("model.start=pretrained needs data.tokens=wordpiece")
     if is_built(config) and (config.data.rule == "three" or config.data.tokens != "words"):
-        raise BadInput(f"model.arch={config.model.arch} is built for data.tokens=words and rules "
-                       "of two subroutines")  # fmt: skip
+        raise BadInput(
+            f"model.arch={config.model.arch} is built for data.tokens=words and rules "
+            "of two subroutines"
+        )
     known = language.FAMILIES[config.data.rule]
     if odd := [name for name in config.data.templates if name not in known]:
-        raise BadInput(f"data.templates has {odd[0]}, which is none of data.rule="
-                       f"{config.data.rule}: {', '.join(known)}")  # fmt: skip
+        raise BadInput(
+            f"data.templates has {odd[0]}, which is not a template of data.rule="
+            f"{config.data.rule}: use {', '.join(known)}"
+        )
 
 
 def missing(config) -> str:
-    """Why a part cannot run here: pretrained weights that are not installed. "" where it can."""
+    """Why a part cannot run: pretrained weights are not installed. "" if it can run."""
     if not is_vision(config) and config.data.tokens == "wordpiece":
         try:
             pretrained.minilm()
@@ -71,12 +75,12 @@ def missing(config) -> str:
 
 
 def is_trained(config) -> bool:
-    """Whether the part has a base training of its own."""
+    """Whether the part trains bases."""
     return not is_built(config) and config.model.start != "random"
 
 
 def is_built(config) -> bool:
-    """Whether the network is built by hand, and so never trained."""
+    """Whether the network is built by hand, hence never trained."""
     return config.model.arch in controls.NETS
 
 
@@ -93,65 +97,67 @@ def task_of(config, start=None) -> tasks.Task:
 
 
 def bases_of(config, task, workdir, name: str = "") -> tuple[bases.Bases, dict]:
-    """(bases, history of their training; {} where there was none)."""
+    """(bases, history of their training; {} without training)."""
     if not is_trained(config):
         return bases.untrained(config, task), {}
     return bases.trained(config, task, workdir / "base", name)
 
 
-def pruned(config, task, found: bases.Bases, workdir, name: str = "") -> bases.Bases:
-    """Bases of which only a mask for the whole rule is left (5.3).
+def pruned(config, task, base_models: bases.Bases, workdir, name: str = "") -> bases.Bases:
+    """Bases pruned by a mask for the whole rule.
 
-    One mask for each first score and rate, all layers; of each base that of the best validation
-    accuracy is baked in: w * 1[s > 0].
+    A mask of all layers is trained for each first score and learning rate. For each base, the mask
+    with the best validation accuracy multiplies the weights: w * 1[s > 0].
     """
-    replicas = prunings(config, task, found)
-    search = searches.run(without_nulls(config), task, found, replicas, workdir / "prune", name)
+    replicas = prunings(config, task, base_models)
+    search = searches.run(
+        without_nulls(config), task, base_models, replicas, workdir / "prune", name
+    )
     best = best_prunings(replicas, search.scores["sub/val/own"])
-    params = baked(found.params, search.s, best)
-    new = bases.scored(config, task, params, found.numbers)
+    params = baked(base_models.params, search.s, best)
+    new = bases.scored(config, task, params, base_models.numbers)
     for i, place in enumerate(best):
         kept, accuracy = search.scores["kept"][place], new.scores["compositional"][i]
-        say(f"base_seed {found.numbers['base_seed'][i]}: pruned to {kept:.3f} of the weights, "
-            f"test accuracy {accuracy:.3f}")  # fmt: skip
+        seed = base_models.numbers["base_seed"][i]
+        say(f"base_seed {seed}: pruned to {kept:.3f} of the weights, test accuracy {accuracy:.3f}")
     return new
 
 
-def prunings(config, task, found: bases.Bases) -> dict:
+def prunings(config, task, base_models: bases.Bases) -> dict:
     """Replicas of masks for the whole rule."""
-    replicas = searches.product(config, found, 1, config.masks.seeds[:1])
+    replicas = searches.product(config, base_models, 1, config.masks.seeds[:1])
     some = replicas["layers"] == 0
     replicas = {key: values[some] for key, values in replicas.items()}
-    # The target after the last subroutine is the rule.
+    # The target after the last subroutine is the whole rule.
     return replicas | {"target": np.full(some.sum(), len(task.subroutines))}
 
 
 def best_prunings(replicas: dict, accuracies) -> np.ndarray:
-    """The replica of the best validation accuracy of each base."""
+    """Index of the replica with the best validation accuracy, for each base."""
     every = [np.flatnonzero(replicas["base"] == i) for i in range(replicas["base"].max() + 1)]
-    return np.array([own[np.argmax(accuracies[own])] for own in every])
+    return np.array([of_base[np.argmax(accuracies[of_base])] for of_base in every])
 
 
 def baked(params, s, best):
-    """Weights of every base, 0 where its best mask is."""
+    """Weights of every base, set to 0 where its best mask is 0."""
     hard = library.hard(jax.tree.map(lambda leaf: leaf[best], s))
     return jax.vmap(library.apply)(params, hard)
 
 
 def of_family(config, family: str):
-    """The settings of one kind of masks where a row compares several."""
+    """The config of one family of masks, for rows that compare several."""
     settings = config.copy_and_resolve_references()
     with settings.unlocked():
         settings.masks.family = family
         if family in ("hard_concrete", "magnitude"):
             settings.masks.s0s = config.masks.keeps
-        if family == "magnitude":  # nothing is learned: one pass, and no penalty changes it
+        if family == "magnitude":  # nothing is learned: one epoch, without penalty
             settings.masks.penalties, settings.masks.epochs = (0.0,), 1
     return settings
 
 
 def without_nulls(config):
-    """The config of a search that only chooses: no removals of the same size."""
+    """The config of a search for selection only: without size-matched removals."""
     settings = config.copy_and_resolve_references()
     with settings.unlocked():
         settings.masks.n_draws = 0
@@ -166,59 +172,77 @@ def run(config, workdir, name: str = "") -> Part:
         place = workdir.parent if name else workdir
         start = pretraining.run(config, place / "simclr", "simclr")
     task = task_of(config, start)
-    found, _ = bases_of(config, task, workdir, name)
+    base_models, _ = bases_of(config, task, workdir, name)
     if config.masks.prune:
-        found = pruned(config, task, found, workdir, name)
-    return masked(config, task, found, workdir, name)
+        base_models = pruned(config, task, base_models, workdir, name)
+    return masked(config, task, base_models, workdir, name)
 
 
-def masked(config, task, found: bases.Bases, workdir, name: str = "") -> Part:
-    """Masks of every base for every subroutine: pre-registered, and selected where there is choice.
+def masked(config, task, base_models: bases.Bases, workdir, name: str = "") -> Part:
+    """Masks of every base for every subroutine: pre-registered, and selected if there is a choice.
 
-    Where keys name several configurations, all are tried with the first mask seed; the one of the
-    best validation quality is trained again with every seed, and so is the first one of each key,
-    which no result has chosen.
+    If keys list several configurations, all are trained with the first mask seed. The one with the
+    best validation quality is trained again with every seed. So is the pre-registered one, which
+    takes the first value of each key and does not depend on results.
     """
-    n, own, first = len(task.subroutines), config.masks, registered(config)
-    pairs = [(base, target) for base in range(len(found.valid)) for target in range(n)]
+    n, options, first = len(task.subroutines), config.masks, registered(config)
+    pairs = [(base, target) for base in range(len(base_models.valid)) for target in range(n)]
     wanted = {pair: [first] for pair in pairs}
     search, chosen = None, {}
-    if len(own.s0s) * len(own.lrs) * len(own.layers) * len(own.penalties) > 1:
-        replicas = searches.product(config, found, n, own.seeds[:1])
+    if len(options.s0s) * len(options.lrs) * len(options.layers) * len(options.penalties) > 1:
+        replicas = searches.product(config, base_models, n, options.seeds[:1])
         settings = without_nulls(config)
-        tried = searches.run(settings, task, found, replicas, workdir / "search", name)
-        search = tables.make(tried, found, n)
+        tried = searches.run(settings, task, base_models, replicas, workdir / "search", name)
+        search = tables.make(tried, base_models, n)
         for pair in pairs:
             chosen[pair] = choice(search, pair)
             if chosen[pair] and chosen[pair] != first:
                 wanted[pair].append(chosen[pair])
             if not chosen[pair]:
-                base, subroutine = found.numbers["base_seed"][pair[0]], task.subroutines[pair[1]]
+                base, subroutine = (
+                    base_models.numbers["base_seed"][pair[0]],
+                    task.subroutines[pair[1]],
+                )
                 say(f"base_seed {base}, {subroutine}: no valid mask among all configurations")
-    rows = [{"base": base, "target": target, **one, "seed": seed}
-            for (base, target), several in wanted.items() for one in several
-            for seed in own.seeds]  # fmt: skip
-    replicas = searches.columns(found, rows)
-    trained = searches.run(config, task, found, replicas, workdir / "masks", name)
-    table = tables.make(trained, found, n)
+    rows = [
+        {"base": base, "target": target, **configuration, "seed": seed}
+        for (base, target), several in wanted.items()
+        for configuration in several
+        for seed in options.seeds
+    ]
+    replicas = searches.columns(base_models, rows)
+    trained = searches.run(config, task, base_models, replicas, workdir / "masks", name)
+    table = tables.make(trained, base_models, n)
     is_first = np.array([all(row[key] == first[key] for key in CONFIGURATION) for row in rows])
-    is_chosen = np.array([
-        all(row[key] == (chosen.get((row["base"], row["target"])) or {}).get(key)
-            for key in CONFIGURATION) for row in rows
-    ])  # fmt: skip
+    is_chosen = np.array(
+        [
+            all(
+                row[key] == (chosen.get((row["base"], row["target"])) or {}).get(key)
+                for key in CONFIGURATION
+            )
+            for row in rows
+        ]
+    )
     selected = tables.rows(table, is_chosen) if search else None
-    return Part(task, found, trained, tables.rows(table, is_first), selected, search)
+    return Part(task, base_models, trained, tables.rows(table, is_first), selected, search)
 
 
 def registered(config) -> dict:
-    """The configuration that no result has chosen: the first of each key."""
-    own = config.masks
-    first = {"s0": own.s0s[0], "lr": own.lrs[0], "layers": 0, "penalty": own.penalties[0]}
-    return {key: np.float32(value).item() for key, value in first.items()}  # as replicas have it
+    """The pre-registered configuration: the first value of each key, chosen before any result."""
+    options = config.masks
+    first = {
+        "s0": options.s0s[0],
+        "lr": options.lrs[0],
+        "layers": 0,
+        "penalty": options.penalties[0],
+    }
+    return {
+        key: np.float32(value).item() for key, value in first.items()
+    }  # rounded to float32, like replicas
 
 
 def choice(search: dict, pair: tuple[int, int]) -> dict | None:
-    """The configuration of the best quality for one base and target; None: all fail."""
+    """The configuration with the best quality for one base and target; None if no mask is valid."""
     rows = np.flatnonzero((search["base"] == pair[0]) & (search["target"] == pair[1]))
     best = measures.chosen(search["quality"][rows])
     if best is None:
@@ -226,15 +250,15 @@ def choice(search: dict, pair: tuple[int, int]) -> dict | None:
     return {key: search[key][rows[best]].item() for key in CONFIGURATION}
 
 
-def oracle(config, task, found: bases.Bases) -> dict:
-    """Scores of the masks that a network built by hand has by its construction."""
+def oracle(config, task, base_models: bases.Bases) -> dict:
+    """The table of the oracle masks of a network built by hand."""
     data = {
         "table": task.sets.table,
         "eval": ablation.problems_of(config, task, tuple(searches.targets(task))),
     }
     rows = [
         {"base": base, "target": target, "seed": 0}
-        for base in range(len(found.valid))
+        for base in range(len(base_models.valid))
         for target in range(len(task.subroutines))
     ]
 
@@ -242,12 +266,12 @@ def oracle(config, task, found: bases.Bases) -> dict:
     def grid(data, base, masks, on, target, key):
         return ablation.grid(task, data, base, masks, on, target, key, config.masks.n_draws)
 
-    each = []
+    per_row = []
     for row in rows:
-        base = tree.take(found.params, row["base"])
+        base = tree.take(base_models.params, row["base"])
         masks = controls.oracle(config, base, row["target"])
         on = {name: jnp.ones(()) for name in tree.flat(masks)}
-        each.append(grid(data, base, masks, on, row["target"], jax.random.key(row["base"])))
-    scores = {name: np.array([float(one[name]) for one in each]) for name in each[0]}
-    replicas = searches.columns(found, rows)
-    return tables.make(searches.Found(replicas, scores, {}, {}), found, len(task.subroutines))
+        per_row.append(grid(data, base, masks, on, row["target"], jax.random.key(row["base"])))
+    scores = {name: np.array([float(one[name]) for one in per_row]) for name in per_row[0]}
+    replicas = searches.columns(base_models, rows)
+    return tables.make(searches.Found(replicas, scores, {}, {}), base_models, len(task.subroutines))

@@ -1,8 +1,8 @@
-"""Studies: what is made of the stages of a row's parts.
+"""Studies: metrics and arrays from the stages of a row's parts.
 
-Names of metrics: "<part>/<subroutine>: <measure>", one value for each base (the mean over its
-masks), of the pre-registered configuration; ", selected" marks those of the configuration that a
-search has chosen, ", oracle" those of the masks that a construction gives.
+Names of metrics: "<part>/<subroutine>: <measure>", with one value per base (the mean over its
+masks) in the pre-registered configuration. ", selected" marks the configuration that a search
+selects, ", oracle" the masks known from a construction.
 """
 
 import pathlib
@@ -24,44 +24,45 @@ from cgjax.experiments.subnetworks import table as tables
 
 
 def check(config) -> None:
-    """What the keys' own ranges cannot say, of every part."""
-    for name, own in parts(config):
+    """Raises an error for combinations of keys that their ranges cannot exclude, in any part."""
+    for name, settings in parts(config):
         try:
-            stages.check(own)
+            stages.check(settings)
         except BadInput as error:
             raise BadInput(f"part '{name}': {error}" if name else str(error)) from None
 
 
 def plan(config) -> dict:
-    """How large each part's base training is, or why it has none."""
-    found, note = {}, {"note": "masks of them are trained after that"} if "masks" in config else {}
-    for name, own in parts(config):
-        if reason := stages.missing(own):
-            found[name] = f"LEFT OUT: {reason}"
+    """The size of each part's base training, or why it has none."""
+    sizes, note = {}, {"note": "masks of them are trained after that"} if "masks" in config else {}
+    for name, settings in parts(config):
+        if reason := stages.missing(settings):
+            sizes[name] = f"LEFT OUT: {reason}"
             continue
-        if not stages.is_trained(own):
-            found[name] = "weights as they are built or drawn; masks of them are trained"
+        if not stages.is_trained(settings):
+            sizes[name] = "weights as they are built or drawn; masks of them are trained"
             continue
-        small = own.copy_and_resolve_references()  # no problems are made to be counted
+        # The size of training is known without its problems: draw only a few.
+        small = settings.copy_and_resolve_references()
         with small.unlocked():
             small.data.update(dict.fromkeys(("n_train", "n_val", "n_test", "n_eval"), 4))
-        steps = configs.in_steps(own, n_batches(own.data.n_train, own.data.batch))
-        found[name] = (
+        steps = configs.in_steps(settings, n_batches(settings.data.n_train, settings.data.batch))
+        sizes[name] = (
             program.training_size(bases.experiment(small, stages.task_of(small)), steps) | note
         )
-    return found
+    return sizes
 
 
 def study(config, workdir) -> tuple[dict, dict]:
     """Runs every part: metrics {name: (values, seeds)}, and arrays to draw."""
 
-    def one(name, own):
-        if reason := stages.missing(own):
+    def study_part(name, settings):
+        if reason := stages.missing(settings):
             say(f"part '{name}' is LEFT OUT: {reason}")
             return {}, {}
-        return STUDIES[config.study](own, pathlib.Path(workdir) / name, name)
+        return STUDIES[config.study](settings, pathlib.Path(workdir) / name, name)
 
-    metrics, arrays = over_parts(config, one)
+    metrics, arrays = over_parts(config, study_part)
     if config.study in AFTERWARDS:
         metrics |= AFTERWARDS[config.study](config, metrics, arrays)
     return metrics, arrays
@@ -101,65 +102,75 @@ def _columns(prefix, table):
     return {f"{prefix}/{name}": np.asarray(values) for name, values in table.items()}
 
 
-def base_metrics(found: bases.Bases, subroutines) -> dict:
-    """Accuracies of the bases themselves, those that count in no mean too."""
-    seeds = found.numbers["base_seed"].tolist()
-    words = {"compositional": "base: test accuracy", "held_out": "base: held-out accuracy"}
-    words |= {f"test_{i}": f"base: {name} alone" for i, name in enumerate(subroutines)}
-    metrics = {words[name]: (values, seeds) for name, values in found.scores.items()
-               if name in words}  # fmt: skip
-    return metrics | {"base: share that counts": ([found.valid.mean()], [])}
+def base_metrics(base_models: bases.Bases, subroutines) -> dict:
+    """Accuracies of the bases, including invalid bases, which means exclude."""
+    seeds = base_models.numbers["base_seed"].tolist()
+    labels = {"compositional": "base: test accuracy", "held_out": "base: held-out accuracy"}
+    labels |= {f"test_{i}": f"base: {name} alone" for i, name in enumerate(subroutines)}
+    metrics = {
+        labels[name]: (values, seeds)
+        for name, values in base_models.scores.items()
+        if name in labels
+    }
+    return metrics | {"base: share that counts": ([base_models.valid.mean()], [])}
 
 
-def base_arrays(found: bases.Bases, subroutines) -> dict:
-    """What figures need of bases."""
-    arrays = {f"bases/{name}": values for name, values in (found.scores | found.numbers).items()}
-    return arrays | {"bases/valid": found.valid, "subroutines": np.array(subroutines)}
+def base_arrays(base_models: bases.Bases, subroutines) -> dict:
+    """Arrays of the bases for figures."""
+    arrays = {
+        f"bases/{name}": values
+        for name, values in (base_models.scores | base_models.numbers).items()
+    }
+    return arrays | {"bases/valid": base_models.valid, "subroutines": np.array(subroutines)}
 
 
-def spread(search: dict, found: bases.Bases, subroutines) -> dict:
-    """All configurations of a search: how many are valid, and their ablations' differences."""
+def spread(search: dict, base_models: bases.Bases, subroutines) -> dict:
+    """Over all configurations of a search: share of valid masks, quantiles of their abl_diff."""
     metrics = {}
     for i, name in enumerate(subroutines):
-        own = tables.rows(search, (search["target"] == i) & search["valid_base"])
-        valid = tables.rows(own, np.isfinite(own["quality"]))
-        metrics[f"{name}: valid configurations"] = ([len(valid["base"]) / max(len(own["base"]), 1)],
-                                                   [])  # fmt: skip
+        of_target = tables.rows(search, (search["target"] == i) & search["valid_base"])
+        valid = tables.rows(of_target, np.isfinite(of_target["quality"]))
+        metrics[f"{name}: valid configurations"] = (
+            [len(valid["base"]) / max(len(of_target["base"]), 1)],
+            [],
+        )
         if len(valid["base"]):
             for share in (0, 50, 100):
                 metrics[f"{name}: abl_diff, {share} % of valid configurations"] = (
-                    [np.percentile(valid["abl_diff"], share)], [])  # fmt: skip
+                    [np.percentile(valid["abl_diff"], share)],
+                    [],
+                )
     return metrics
 
 
 def matrices(part: stages.Part, subroutines) -> tuple[dict, dict]:
-    """Accuracy of the subnetwork (ablation) of each subroutine on the test of each."""
+    """Accuracies of each subroutine's subnetwork and ablation on the test of every subroutine."""
     n, metrics, arrays = len(subroutines), {}, {}
     targets, valid = part.found.replicas["target"], part.bases.valid[part.found.replicas["base"]]
     for network in ("sub", "abl"):
         tests = np.stack([part.found.scores[f"{network}/test/test_{j}"] for j in range(n)], axis=1)
-        found = np.full((n, n), np.nan)
+        accuracy = np.full((n, n), np.nan)
         for i in range(n):
-            if (own := valid & (targets == i)).any():
-                found[i] = tests[own].mean(axis=0)
+            if (is_counted := valid & (targets == i)).any():
+                accuracy[i] = tests[is_counted].mean(axis=0)
             for j in range(n):
-                words = f"{network} of {subroutines[i]} on {subroutines[j]}"
-                metrics[words] = ([found[i, j]], [])
-        arrays[f"matrix/{network}"] = found
+                label = f"{network} of {subroutines[i]} on {subroutines[j]}"
+                metrics[label] = ([accuracy[i, j]], [])
+        arrays[f"matrix/{network}"] = accuracy
     return metrics, arrays
 
 
 def layers(part: stages.Part) -> dict:
-    """Share kept of every leaf: "kept/<leaf>" [runs], of all masks of the last stage."""
+    """Share of weights kept by leaf, "kept/<leaf>" [runs], for all masks of the last stage."""
     scores, replicas = part.found.scores, part.found.replicas
-    found = {name: values for name, values in scores.items() if name.startswith("kept/")}
-    return found | {f"masks/{name}": replicas[name] for name in ("base", "target", "seed")}
+    shares = {name: values for name, values in scores.items() if name.startswith("kept/")}
+    return shares | {f"masks/{name}": replicas[name] for name in ("base", "target", "seed")}
 
 
 def overlaps(part: stages.Part) -> dict:
-    """Intersection over union by leaf, first base: seeds of one subroutine, and subroutines.
+    """Intersection over union by leaf, for the first base: between seeds, and between subroutines.
 
-    Between subroutines the masks are what all seeds of each have in common.
+    Between subroutines, the mask of a subroutine is the intersection over its seeds.
     """
     replicas, s = part.found.replicas, part.found.s
     names, common = list(tree.flat(s)), []
@@ -168,8 +179,8 @@ def overlaps(part: stages.Part) -> dict:
     for key in stages.CONFIGURATION:
         alike &= replicas[key] == replicas[key][0]
     for i, name in enumerate(part.task.subroutines):
-        own = np.flatnonzero((replicas["base"] == 0) & (replicas["target"] == i) & alike)
-        several = [library.hard(tree.take(s, int(place))) for place in own]
+        rows = np.flatnonzero((replicas["base"] == 0) & (replicas["target"] == i) & alike)
+        several = [library.hard(tree.take(s, int(place))) for place in rows]
         if not several:
             continue
         common.append(library.intersect(several) if len(several) > 1 else several[0])
@@ -180,28 +191,32 @@ def overlaps(part: stages.Part) -> dict:
     return arrays
 
 
-def _iou(word, found, names):
+def _iou(label, overlap, names):
     return {
-        f"overlap/{word}": np.array([float(found.iou[name]) for name in names]),
-        f"overlap/{word}, expected": np.array([float(found.expected[name]) for name in names]),
-        f"overlap/{word}, in all": np.array([float(found.total), float(found.expected_total)]),
+        f"overlap/{label}": np.array([float(overlap.iou[name]) for name in names]),
+        f"overlap/{label}, expected": np.array([float(overlap.expected[name]) for name in names]),
+        f"overlap/{label}, in all": np.array([float(overlap.total), float(overlap.expected_total)]),
     }
 
 
 def say_runs(table: dict, subroutines) -> None:
-    """One line for each subroutine."""
+    """Prints one line for each subroutine."""
     for i, name in enumerate(subroutines):
-        own = tables.rows(table, (table["target"] == i) & table["valid_base"])
-        if not len(own["base"]):
+        of_target = tables.rows(table, (table["target"] == i) & table["valid_base"])
+        if not len(of_target["base"]):
             say(f"{name}: no base counts")
             continue
-        n = len(own["base"])
-        pattern = f"{own['full_pattern'].sum()} of {n} runs show the full pattern"
-        solve = f"{own['valid_mask'].sum()} of {n} masks solve their own set"
-        mean = {key: own[key].mean() for key in ("sub_diff", "abl_diff", "null_random", "kept")}
-        say(f"{name}: sub diff {mean['sub_diff']:+.3f}, abl diff {mean['abl_diff']:+.3f} (removals "
+        n = len(of_target["base"])
+        pattern = f"{of_target['full_pattern'].sum()} of {n} runs show the full pattern"
+        solve = f"{of_target['valid_mask'].sum()} of {n} masks solve their own set"
+        mean = {
+            key: of_target[key].mean() for key in ("sub_diff", "abl_diff", "null_random", "kept")
+        }
+        say(
+            f"{name}: sub diff {mean['sub_diff']:+.3f}, abl diff {mean['abl_diff']:+.3f} (removals "
             f"of the same size {mean['null_random']:+.3f}), kept {mean['kept']:.3f}; {solve}, "
-            f"{pattern}")  # fmt: skip
+            f"{pattern}"
+        )
 
 
 # --- further studies ------------------------------------------------------------------------------
@@ -210,40 +225,43 @@ def say_runs(table: dict, subroutines) -> None:
 def only_bases(config, workdir, name: str = "") -> tuple[dict, dict]:
     """Base training alone."""
     task = stages.task_of(config)
-    found, history = stages.bases_of(config, task, pathlib.Path(workdir), name)
-    arrays = base_arrays(found, task.subroutines)
+    base_models, history = stages.bases_of(config, task, pathlib.Path(workdir), name)
+    arrays = base_arrays(base_models, task.subroutines)
     arrays |= {f"history/{key}": history["eval"][key] for key in ("step", "val accuracy")}
     best = history["eval"]["val accuracy"].max(axis=0)
-    metrics = base_metrics(found, task.subroutines)
+    metrics = base_metrics(base_models, task.subroutines)
     return metrics | {"base: validation accuracy": (best, list(config.train.seeds))}, arrays
 
 
 def families(config, workdir, name: str = "") -> tuple[dict, dict]:
-    """Every family of masks on the same bases: accuracy by sparsity, penalty by penalty."""
+    """Every family of masks on the same bases: accuracy by sparsity, for each penalty."""
     workdir = pathlib.Path(workdir)
     task = stages.task_of(config)
-    found, _ = stages.bases_of(config, task, workdir, name)
-    metrics, arrays = base_metrics(found, task.subroutines), base_arrays(found, task.subroutines)
+    base_models, _ = stages.bases_of(config, task, workdir, name)
+    metrics, arrays = (
+        base_metrics(base_models, task.subroutines),
+        base_arrays(base_models, task.subroutines),
+    )
     arrays["families"] = np.array(config.masks.families)
     for family in config.masks.families:
         settings = stages.of_family(config, family)
-        replicas = searches.product(settings, found, len(task.subroutines))
-        masks = searches.run(settings, task, found, replicas, workdir / family, name)
-        table = tables.make(masks, found, len(task.subroutines))
+        replicas = searches.product(settings, base_models, len(task.subroutines))
+        masks = searches.run(settings, task, base_models, replicas, workdir / family, name)
+        table = tables.make(masks, base_models, len(task.subroutines))
         arrays |= _columns(family, table)
         best = tables.rows(table, np.isfinite(table["quality"]))
         for i, subroutine in enumerate(task.subroutines):
-            own = tables.rows(best, best["target"] == i)
+            of_target = tables.rows(best, best["target"] == i)
             for column in ("abl_diff", "sub_diff", "kept"):
                 metrics[f"{family}/{subroutine}: {tables.SHOWN[column]}, valid masks"] = (
-                    tables.by_base(own, column, len(found.valid)),
-                    found.numbers["base_seed"].tolist(),
+                    tables.by_base(of_target, column, len(base_models.valid)),
+                    base_models.numbers["base_seed"].tolist(),
                 )
     return metrics, arrays
 
 
 def dynamics(config, workdir, name: str = "") -> tuple[dict, dict]:
-    """Masks of the bases as they were along training."""
+    """Masks of the bases at several epochs of their training."""
     workdir = pathlib.Path(workdir)
     task = stages.task_of(config)
     bases.trained(config, task, workdir / "base", name)
@@ -253,28 +271,32 @@ def dynamics(config, workdir, name: str = "") -> tuple[dict, dict]:
     params = [
         checkpoint.read_trained(workdir / "base", names, epoch * per_epoch)[0] for epoch in epochs
     ]
-    numbers = {"base_seed": np.tile(np.array(config.train.seeds), len(epochs)),
-               "base_epoch": np.repeat(epochs, len(names))}  # fmt: skip
+    numbers = {
+        "base_seed": np.tile(np.array(config.train.seeds), len(epochs)),
+        "base_epoch": np.repeat(epochs, len(names)),
+    }
     params = tree.concatenate([jax.tree.map(jnp.asarray, one) for one in params])
     every = bases.scored(config, task, params, numbers)
-    every = every._replace(valid=np.ones(len(every.valid), bool))  # unfinished is what they are
+    # All bases count as valid: most are unfinished, so their accuracy is not a criterion.
+    every = every._replace(valid=np.ones(len(every.valid), bool))
     part = stages.masked(config, task, every, workdir, name)
     metrics, arrays = {}, base_arrays(every, task.subroutines) | _columns("runs", part.registered)
     arrays["epochs"] = np.array(epochs)
     table = part.registered
     for epoch in epochs:
-        own = tables.rows(table, table["base_epoch"] == epoch)
+        at_epoch = tables.rows(table, table["base_epoch"] == epoch)
         rows = np.flatnonzero(numbers["base_epoch"] == epoch)
         seeds = numbers["base_seed"][rows].tolist()
         for i, subroutine in enumerate(task.subroutines):
             for column in ("sub_diff", "abl_diff"):
-                values = tables.by_base(tables.rows(own, own["target"] == i), column,
-                                        len(every.valid))[rows]  # fmt: skip
-                words = f"epoch {epoch}/{subroutine}: {tables.SHOWN[column]}"
-                metrics[words] = (values, seeds)
-        for word, key in (("base accuracy", "compositional"), ("held out", "held_out")):
+                values = tables.by_base(
+                    tables.rows(at_epoch, at_epoch["target"] == i), column, len(every.valid)
+                )[rows]
+                metric = f"epoch {epoch}/{subroutine}: {tables.SHOWN[column]}"
+                metrics[metric] = (values, seeds)
+        for label, key in (("base accuracy", "compositional"), ("held out", "held_out")):
             if key in every.scores:
-                metrics[f"epoch {epoch}/{word}"] = (every.scores[key][rows], seeds)
+                metrics[f"epoch {epoch}/{label}"] = (every.scores[key][rows], seeds)
     score = [tables.by_base(table, "abl_diff", len(every.valid))]
     metrics |= _related(-np.concatenate(score), every.scores, "over training")
     return metrics, arrays
@@ -282,33 +304,36 @@ def dynamics(config, workdir, name: str = "") -> tuple[dict, dict]:
 
 def _related(structure, scores: dict, where: str) -> dict:
     """Rank correlation of a structural score [n] (higher: more modular) with accuracies [n]."""
-    found = {}
-    for word, key in (("accuracy", "compositional"), ("held-out accuracy", "held_out")):
+    correlations = {}
+    for label, key in (("accuracy", "compositional"), ("held-out accuracy", "held_out")):
         if key in scores and np.isfinite(structure).all() and len(structure) > 1:
             tau = stats.kendall_tau_b(structure, scores[key])
-            found[f"tau of structure and {word} {where}"] = ([tau], [])
-    return found
+            correlations[f"tau of structure and {label} {where}"] = ([tau], [])
+    return correlations
 
 
 def over_widths(config, metrics: dict, arrays: dict) -> dict:
-    """The same over the bases of all parts, which differ in size."""
+    """Rank correlations as in `_related`, over the bases of all parts, which differ in size."""
     structure, scores = [], {"compositional": [], "held_out": []}
-    words = {"compositional": "base: test accuracy", "held_out": "base: held-out accuracy"}
+    labels = {"compositional": "base: test accuracy", "held_out": "base: held-out accuracy"}
     for name, _ in parts(config):
         prefix = f"{name}/" if name else ""
-        own = [np.asarray(values) for key, (values, seeds) in metrics.items()
-               if key.startswith(prefix) and key.endswith(": abl_diff")]  # fmt: skip
-        structure.append(-np.mean(own, axis=0))
-        for key, word in words.items():
-            if prefix + word in metrics:
-                scores[key].append(np.asarray(metrics[prefix + word][0]))
+        differences = [
+            np.asarray(values)
+            for key, (values, seeds) in metrics.items()
+            if key.startswith(prefix) and key.endswith(": abl_diff")
+        ]
+        structure.append(-np.mean(differences, axis=0))
+        for key, label in labels.items():
+            if prefix + label in metrics:
+                scores[key].append(np.asarray(metrics[prefix + label][0]))
     known = np.isfinite(structure := np.concatenate(structure))
     scores = {key: np.concatenate(values)[known] for key, values in scores.items() if values}
     return _related(structure[known], scores, "over sizes")
 
 
 def disjoint(config, workdir, name: str = "") -> tuple[dict, dict]:
-    """Masks that share no weight, learned together, beside masks learned one by one."""
+    """Disjoint masks learned together, compared with masks learned one by one."""
     part = stages.run(config, workdir, name)
     metrics, arrays = told(config, part)
     table = joint.run(config, part, pathlib.Path(workdir), name)
@@ -317,29 +342,32 @@ def disjoint(config, workdir, name: str = "") -> tuple[dict, dict]:
 
 
 def trained_or_random(config, metrics: dict, arrays: dict) -> dict:
-    """Every part's masks held against those of its own random weights, else of `random_weights`."""
-    found = {}
-    for name, own in parts(config):
+    """Tests each part's masks against those of `<part>_random_weights`, or of `random_weights`."""
+    p_values = {}
+    for name, settings in parts(config):
         table = _table(arrays, name)
         control = _table(arrays, f"{name}_random_weights") or _table(arrays, "random_weights")
-        if not control or not table or not stages.is_trained(own):
+        if not control or not table or not stages.is_trained(settings):
             continue
         for i, subroutine in enumerate(arrays[f"{name}/subroutines"]):
             both = (tables.rows(one, one["target"] == i) for one in (table, control))
-            for words, p in tables.against(*both).items():
-                found[f"{name}/{subroutine}: {words}"] = ([p], [])
-    return found
+            for label, p in tables.against(*both).items():
+                p_values[f"{name}/{subroutine}: {label}"] = ([p], [])
+    return p_values
 
 
 def _table(arrays, part: str) -> dict:
-    """The columns of a part's pre-registered runs; {} where it has none."""
+    """The columns of a part's pre-registered runs; {} if it has none."""
     start = f"{part}/runs/"
-    return {name.removeprefix(start): values for name, values in arrays.items()
-            if name.startswith(start)}  # fmt: skip
+    return {
+        name.removeprefix(start): values
+        for name, values in arrays.items()
+        if name.startswith(start)
+    }
 
 
 def kernels(config, workdir, name: str = "") -> tuple[dict, dict]:
-    """Bases and masks of one rule, and the tangent kernels of what masks keep."""
+    """Bases and masks of one rule, and the tangent kernels of the subnetworks."""
     part = stages.run(config, workdir, name)
     metrics, arrays = told(config, part)
     more = tangent.of_masks(config, part)

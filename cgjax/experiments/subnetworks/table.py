@@ -1,7 +1,7 @@
-"""The table of mask runs: one line for each mask, and what tests make of them.
+"""The table of mask runs, with one row per mask, and statistical tests on it.
 
-*Target* is the test of the subroutine a mask was trained for, *other* the mean of the tests of all
-other subroutines. Columns are arrays [runs].
+*Target* is the test of the subroutine for which a mask is trained, *other* the mean over the tests
+of all other subroutines. Columns are arrays [runs].
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from cgjax.experiments.subnetworks.bases import Bases
 from cgjax.experiments.subnetworks.searches import Found
 
 NETWORKS = ("sub", "abl", "rnd")
-# Columns that become metrics, and how their names read there.
+# Columns that become metrics, and their names as metrics.
 SHOWN = {
     "sub_diff": "sub_diff", "abl_diff": "abl_diff", "rnd_diff": "rnd_diff",
     "abl_beyond_random": "abl_diff beyond random removals",
@@ -25,21 +25,21 @@ SHOWN = {
 
 
 def target_and_other(scores: dict, network: str, part: str, targets, n: int) -> tuple:
-    """Accuracies [runs] on the test of one's own subroutine, and mean of the others'."""
+    """Accuracies [runs] on the test of the run's own subroutine, and their mean on the others."""
     tests = np.stack([scores[f"{network}/{part}/test_{i}"] for i in range(n)])  # [n, runs]
     return own_and_others(tests, targets)
 
 
 def own_and_others(tests, targets):
-    """tests [subroutines, ..., runs] -> own [..., runs], mean of the others."""
+    """tests [subroutines, ..., runs] -> (own [..., runs], mean of the others [..., runs])."""
     n = len(tests)
-    own = np.where(np.arange(n).reshape(n, *(1,) * (tests.ndim - 2), 1) == targets, 1.0, 0.0)
-    return (own * tests).sum(axis=0), ((1 - own) * tests).sum(axis=0) / (n - 1)
+    is_own = np.where(np.arange(n).reshape(n, *(1,) * (tests.ndim - 2), 1) == targets, 1.0, 0.0)
+    return (is_own * tests).sum(axis=0), ((1 - is_own) * tests).sum(axis=0) / (n - 1)
 
 
-def make(found: Found, bases: Bases, n: int) -> dict:
+def make(search: Found, bases: Bases, n: int) -> dict:
     """All columns of a search's runs."""
-    scores, replicas = found.scores, found.replicas
+    scores, replicas = search.scores, search.replicas
     targets = replicas["target"]
     table = {name: np.asarray(values) for name, values in replicas.items()}
     table["valid_base"] = bases.valid[replicas["base"]]
@@ -58,12 +58,12 @@ def make(found: Found, bases: Bases, n: int) -> dict:
 
 
 def _beyond(scores, table, targets, n) -> dict:
-    """abl_diff against removals of the same size: their mean difference, and p of one run.
+    """abl_diff compared with size-matched removals: mean difference, and p of each run.
 
-    p: how often a removal of the same size has so low a difference, the run itself counted. Where a
-    leaf keeps more than half there is no removal of that size outside, and nothing is said.
+    p: share of removals with a difference as low as the run's, counting the run itself. If a mask
+    keeps more than half of a leaf, there is no removal of that size outside it: values are NaN.
     """
-    found = {}
+    columns = {}
     for kind in ablation.NULLS:
         draws = [ablation.drawn(scores, kind, f"test/test_{i}") for i in range(n)]
         null = measures.difference(*own_and_others(np.stack(draws), targets))  # [draws, runs]
@@ -71,19 +71,19 @@ def _beyond(scores, table, targets, n) -> dict:
             null = np.full((1, len(targets)), np.nan)
         if kind == "complement":
             null = np.where(scores["has complement"] > 0, null, np.nan)
-        found[f"null_{kind}"] = null.mean(axis=0)
-        found[f"abl_beyond_{kind}"] = table["abl_diff"] - null.mean(axis=0)
-        found[f"p_{kind}"] = np.array(
+        columns[f"null_{kind}"] = null.mean(axis=0)
+        columns[f"abl_beyond_{kind}"] = table["abl_diff"] - null.mean(axis=0)
+        columns[f"p_{kind}"] = np.array(
             [
                 stats.null_p(seen, draws, "below") if np.isfinite(draws).all() else np.nan
                 for seen, draws in zip(table["abl_diff"], null.T)
             ]
         )
-    return found
+    return columns
 
 
 def rows(table: dict, where) -> dict:
-    """The lines of a table where `where` (bool or indices) holds."""
+    """The rows of a table that `where` (bool or indices) selects."""
     return {name: values[where] for name, values in table.items()}
 
 
@@ -91,12 +91,12 @@ def rows(table: dict, where) -> dict:
 
 
 def by_base(table: dict, column: str, n_bases: int) -> np.ndarray:
-    """Means over the runs of each base [bases]; nan for bases that count in no mean."""
+    """Means [bases] over the runs of each base; NaN for invalid bases."""
     values = np.full(n_bases, np.nan)
     for base in range(n_bases):
-        own = (table["base"] == base) & table["valid_base"]
-        if own.any():
-            values[base] = np.mean(table[column][own])
+        of_base = (table["base"] == base) & table["valid_base"]
+        if of_base.any():
+            values[base] = np.mean(table[column][of_base])
     return values
 
 
@@ -104,26 +104,26 @@ def metrics(table: dict, bases: Bases, subroutines, suffix: str = "") -> dict:
     """{"<subroutine>: <measure>": (value of each base, its seed)} and the tests' p."""
     n_bases = len(bases.valid)
     seeds = bases.numbers["base_seed"].tolist()
-    found = {}
+    by_name = {}
     for i, subroutine in enumerate(subroutines):
-        own = rows(table, table["target"] == i)
-        for column, words in SHOWN.items():
-            values = by_base(own, column, n_bases)
-            found[f"{subroutine}: {words}{suffix}"] = (values, seeds)
-        for words, p in tests(own).items():
-            found[f"{subroutine}: {words}{suffix}"] = ([p], [])
-    return found
+        of_target = rows(table, table["target"] == i)
+        for column, label in SHOWN.items():
+            values = by_base(of_target, column, n_bases)
+            by_name[f"{subroutine}: {label}{suffix}"] = (values, seeds)
+        for label, p in tests(of_target).items():
+            by_name[f"{subroutine}: {label}{suffix}"] = ([p], [])
+    return by_name
 
 
 def tests(table: dict) -> dict:
-    """p of no difference, for subnetworks and ablations of one subroutine, valid bases alone.
+    """p of no difference, for subnetworks and ablations of one subroutine, over valid bases.
 
-    Without a word: the paper's clustered z tests, too bold with few bases. "wild clusters" and
-    "signs" flip the signs of whole bases, so that G of them give no p below 2^(1 - G). "removals":
-    the median over runs of each one's rank among removals of its size.
+    Names without suffix: the paper's clustered z tests, which are anti-conservative with few bases.
+    "wild clusters" and "signs" flip the signs of whole bases; with G bases their p is at least
+    2^(1 - G). "removals": the median over runs of p against size-matched removals.
     """
     valid = rows(table, table["valid_base"])
-    found = {}
+    p_values = {}
     if len(np.unique(valid["base"])) > 1:
         halves = {"sub": (1.0, 0.0), "abl": (1.0, 1.0)}  # intercept, and intercept + ablation
         n = len(valid["base"])
@@ -132,24 +132,24 @@ def tests(table: dict) -> dict:
         clusters = np.tile(valid["base"], 2)
         fitted = stats.clustered_covariance(y, design, clusters)
         for half, contrast in halves.items():
-            found[f"p of {half}_diff"] = stats.wald(*fitted, contrast).p
-            found[f"p of {half}_diff, wild clusters"] = stats.wild_cluster(
+            p_values[f"p of {half}_diff"] = stats.wald(*fitted, contrast).p
+            p_values[f"p of {half}_diff, wild clusters"] = stats.wild_cluster(
                 y, design, clusters, contrast
             )
-            found[f"p of {half}_diff, signs"] = stats.sign_flip_test(
+            p_values[f"p of {half}_diff, signs"] = stats.sign_flip_test(
                 valid[f"{half}_diff"], valid["base"]
             )
     for kind in ablation.NULLS:
         p = valid[f"p_{kind}"]
         if np.isfinite(p).any():
-            found[f"p of abl_diff, {kind} removals"] = float(np.nanmedian(p))
-    return found
+            p_values[f"p of abl_diff, {kind} removals"] = float(np.nanmedian(p))
+    return p_values
 
 
 def against(trained: dict, random: dict) -> dict:
-    """p that masks of trained bases and of random weights differ as little: clustered z tests.
+    """p of no difference between masks of trained bases and of random weights: clustered z tests.
 
-    `y ~ ablation * random`, bases of either kind being clusters of their own.
+    The model is `y ~ ablation * random`; each base of either kind is a cluster.
     """
     halves = []
     for is_random, table in enumerate((trained, random)):
@@ -163,5 +163,7 @@ def against(trained: dict, random: dict) -> dict:
         return {}
     fitted = stats.clustered_covariance(y, stats.interaction_design(ablated, is_random), clusters)
     contrasts = {"sub": (0.0, 0.0, 1.0, 0.0), "abl": (0.0, 0.0, 1.0, 1.0)}
-    return {f"p of {half}_diff against random weights": stats.wald(*fitted, contrast).p
-            for half, contrast in contrasts.items()}  # fmt: skip
+    return {
+        f"p of {half}_diff against random weights": stats.wald(*fitted, contrast).p
+        for half, contrast in contrasts.items()
+    }

@@ -1,10 +1,11 @@
-"""The tangent kernel of a subnetwork: do its weights see the subroutine they were found for?
+"""The tangent kernel of a subnetwork: is it aligned with the subroutine of its mask?
 
-At the weights of a base, gradients that are restricted to a mask give a kernel between inputs. The
-inputs obey the rule, or break one subroutine alone. A kernel sees a subroutine as far as it is
-aligned with "breaks it, or not", both centred: a cosine. *Own* is the alignment with the subroutine
-of the mask, *other* the mean of those with the others. Beside the subnetwork stand the weights that
-it leaves out (rest), as many drawn anywhere (random), and all that could be masked (all).
+At the weights of a base, gradients restricted to a mask define a kernel between inputs. The inputs
+obey the rule, or break exactly one subroutine. The alignment with a subroutine is the cosine
+between the kernel and the labels "breaks it, or not", both centred. *Own* is the alignment with the
+subroutine of the mask, *other* the mean alignment with the others. Kernels: the subnetwork, the
+weights outside it (rest), as many weights drawn at random (random), and all that can be masked
+(all).
 """
 
 import jax
@@ -25,8 +26,10 @@ def inputs(task: tasks.Task, n: int) -> tuple[dict, np.ndarray]:
     """n inputs that obey the rule, n that break each subroutine: (inputs, labels [k, inputs])."""
     tests = [task.sets.rows["test"][f"test_{i}"] for i in range(len(task.subroutines))]
     if min(map(len, tests)) < n:
-        raise BadInput(f"eval.n_kernel={n}: the tests have {min(map(len, tests))} problems; take "
-                       "fewer, or a larger data.n_eval")  # fmt: skip
+        raise BadInput(
+            f"eval.n_kernel={n}: the tests have {min(map(len, tests))} problems; reduce "
+            "eval.n_kernel or increase data.n_eval"
+        )
     rows = np.concatenate([tests[0][:n, 0], *(one[:n, -1] for one in tests)])
     kinds = np.repeat(np.arange(len(tests) + 1), n)  # 0 obeys, i + 1 breaks subroutine i
     labels = (kinds == 1 + np.arange(len(tests))[:, None]).astype(np.float32)
@@ -36,12 +39,16 @@ def inputs(task: tasks.Task, n: int) -> tuple[dict, np.ndarray]:
 def alignments(task: tasks.Task, base, mask, on, key, shown, labels) -> jax.Array:
     """[kernels, subroutines] of one mask of one base."""
     mask = masks.expand(mask, base)
-    several = [mask, masks.invert(mask), masks.random_like(key, mask),
-               jax.tree.map(jnp.ones_like, mask)]  # fmt: skip
-    # A leaf outside of the layer set is no part of the subnetwork, nor of what is left.
     several = [
-        tree.unflat({name: leaf * on[name] for name, leaf in tree.flat(one).items()}, one)
-        for one in several
+        mask,
+        masks.invert(mask),
+        masks.random_like(key, mask),
+        jax.tree.map(jnp.ones_like, mask),
+    ]
+    # A leaf outside the layer set belongs neither to the subnetwork nor to the rest.
+    several = [
+        tree.unflat({name: leaf * on[name] for name, leaf in tree.flat(single).items()}, single)
+        for single in several
     ]
 
     def units(params, shown):
@@ -51,13 +58,13 @@ def alignments(task: tasks.Task, base, mask, on, key, shown, labels) -> jax.Arra
     centred = kernels - kernels.mean(axis=1, keepdims=True)
     centred = centred - centred.mean(axis=2, keepdims=True)
     y = labels - labels.mean(axis=1, keepdims=True)
-    each = jax.vmap(jax.vmap(ntk.target_alignment, (None, 0)), (0, None))
-    return each(centred, y)
+    align = jax.vmap(jax.vmap(ntk.target_alignment, (None, 0)), (0, None))
+    return align(centred, y)
 
 
 def of_masks(config, part: stages.Part) -> tuple[dict, dict]:
-    """Metrics and arrays: the alignment of the kernels of every mask of a part."""
-    task, found = part.task, part.found
+    """Metrics and arrays with the kernel alignments of every mask of a part."""
+    task, search = part.task, part.found
     shown, labels = inputs(task, config.eval.n_kernel)
 
     @jax.jit
@@ -65,21 +72,25 @@ def of_masks(config, part: stages.Part) -> tuple[dict, dict]:
         return alignments(task, base, mask, on, key, shown, labels)
 
     results = []
-    for i, base in enumerate(found.replicas["base"]):
-        on = {leaf: sets[found.replicas["layers"][i]] for leaf, sets in found.on.items()}
-        mask = masks.FAMILIES[config.masks.family].hard(tree.take(found.s, i))
+    for i, base in enumerate(search.replicas["base"]):
+        on = {leaf: sets[search.replicas["layers"][i]] for leaf, sets in search.on.items()}
+        mask = masks.FAMILIES[config.masks.family].hard(tree.take(search.s, i))
         key = jax.random.fold_in(jax.random.key(config.data.seed), i)
         results.append(aligned(tree.take(part.bases.params, base), mask, on, key, shown, labels))
     tests = np.moveaxis(np.asarray(results, float), -1, 0)  # [subroutines, runs, kernels]
-    own, other = tables.own_and_others(np.moveaxis(tests, 1, -1), found.replicas["target"])
-    kept = {name: found.replicas[name] for name in ("base", "target")}
-    kept |= {"own": own, "other": other, "valid_base": part.bases.valid[kept["base"]],
-             "kernels": np.array(KERNELS)}  # fmt: skip
-    return _metrics(part, own, other), {f"tangent/{name}": values for name, values in kept.items()}
+    own, other = tables.own_and_others(np.moveaxis(tests, 1, -1), search.replicas["target"])
+    saved = {name: search.replicas[name] for name in ("base", "target")}
+    saved |= {
+        "own": own,
+        "other": other,
+        "valid_base": part.bases.valid[saved["base"]],
+        "kernels": np.array(KERNELS),
+    }
+    return _metrics(part, own, other), {f"tangent/{name}": values for name, values in saved.items()}
 
 
 def _metrics(part, own, other) -> dict:
-    """Of each kernel: own, and own less other; one value for each base."""
+    """For each kernel, own and own minus other, with one value per base."""
     metrics, replicas = {}, part.found.replicas
     seeds = part.bases.numbers["base_seed"].tolist()
     valid = part.bases.valid[replicas["base"]]

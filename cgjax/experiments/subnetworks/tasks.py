@@ -1,6 +1,6 @@
 """A task: the problems of one rule, and a network that embeds their inputs.
 
-All that bases and masks need to know of language or vision stands in one `Task`.
+A `Task` holds everything about language or vision that bases and masks need.
 """
 
 import math
@@ -19,7 +19,7 @@ from cgjax.experiments.subnetworks import language, odd_one_out, problems
 from cgjax.nets import convert
 from cgjax.nets.bert import Bert
 
-CHUNK = 100  # problems whose inputs are embedded at once, outside training
+CHUNK = 100  # problems per forward pass outside training
 TOKENS = (*language.TOKENS, "wordpiece")
 STARTS = ("scratch", "random", "pretrained")
 LANGUAGE_NETS = ("bert", "modular", "template")
@@ -32,7 +32,7 @@ class Task(NamedTuple):
     sets: problems.Sets
     init: Callable  # key -> params
     embed: Callable  # params, inputs {name: [n, ...]} -> embeddings [n, D]
-    layer_of: Callable  # name of a leaf -> its layer, or None where it is never masked
+    layer_of: Callable  # name of a leaf -> its layer, or None if it is never masked
     dtype: Any = jnp.float32  # of frozen weights
 
     @property
@@ -46,37 +46,40 @@ def shown(table: dict, rows) -> dict:
 
 
 def answers(task: Task, params, table, rows) -> tuple[jax.Array, jax.Array]:
-    """(loss, share solved) of every problem [n, 4], some at a time; their order is no matter."""
+    """(losses [n], shares solved [n]) of problems [n, 4], in chunks; input order has no effect."""
     n = len(rows)
     chunk = min(CHUNK, n)
     padded = jnp.resize(rows, (math.ceil(n / chunk), chunk, odd_one_out.N))
     labels = jnp.full(chunk, odd_one_out.N - 1)
 
-    def some(own):
-        embedded = task.embed(params, shown(table, own))
+    def answer_chunk(chunk_rows):
+        embedded = task.embed(params, shown(table, chunk_rows))
         return odd_one_out.each_loss(embedded, labels), odd_one_out.share_right(embedded, labels)
 
-    losses, right = jax.lax.map(some, padded)
+    losses, right = jax.lax.map(answer_chunk, padded)
     return losses.ravel()[:n], right.ravel()[:n]
 
 
 def accuracies(task: Task, params, table, sets: dict) -> dict:
-    """{set: accuracy}; the program holds one forward pass, whatever the number of sets."""
+    """{set: accuracy}; the compiled program contains one forward pass for all sets."""
     ends = np.cumsum([len(rows) for rows in sets.values()])
     right = answers(task, params, table, jnp.concatenate(list(sets.values())))[1]
-    return {name: jnp.mean(own) for name, own in zip(sets, jnp.split(right, ends[:-1]))}
+    return {name: jnp.mean(solved) for name, solved in zip(sets, jnp.split(right, ends[:-1]))}
 
 
 def layer_sets(task: Task, params, firsts: tuple[int, ...]) -> dict[str, np.ndarray]:
-    """{leaf: 0 or 1 for each set}: a set masks all layers from a first one on."""
+    """{leaf: 0 or 1 for each layer set}; a set masks all layers from its first one on."""
     layers = {name: task.layer_of(name) for name in tree.flat(params)}
     known = {name: layer for name, layer in layers.items() if layer is not None}
     for first in firsts:
         if all(layer < first for layer in known.values()):
-            raise BadInput(f"masks.layers: no layer from {first} on, the last is "
-                           f"{max(known.values())}")  # fmt: skip
-    return {name: np.array([layer >= first for first in firsts], np.float32)
-            for name, layer in known.items()}  # fmt: skip
+            raise BadInput(
+                f"masks.layers: no layer from {first} on; the last layer is {max(known.values())}"
+            )
+    return {
+        name: np.array([layer >= first for first in firsts], np.float32)
+        for name, layer in known.items()
+    }
 
 
 # --- language -------------------------------------------------------------------------------------
@@ -85,20 +88,20 @@ LINEAR = re.compile(r"^layer_(\d+)/(query|key|value|attention_out|ffn_in|ffn_out
 
 
 def bert_layer(name: str) -> int | None:
-    """The encoder layer whose linear map this is; embeddings, norms and biases are never masked."""
-    found = LINEAR.match(name)
-    return int(found[1]) if found else None
+    """The encoder layer of a linear map; None for embeddings, norms and biases (never masked)."""
+    match = LINEAR.match(name)
+    return int(match[1]) if match else None
 
 
 def of_bert(net, params_of) -> tuple[Callable, Callable]:
-    """(init, embed) of a BERT: an input's embedding is the last state of its first token."""
+    """(init, embed) of a BERT; an input's embedding is the final state of its first token."""
 
     def embed(params, inputs):
         def first(net, ids, mask):
             return net.first_token(net.embed(ids), mask)
 
-        found = net.apply({"params": params}, inputs["ids"], inputs["mask"], method=first)
-        return found.astype(jnp.float32)
+        states = net.apply({"params": params}, inputs["ids"], inputs["mask"], method=first)
+        return states.astype(jnp.float32)
 
     return params_of, embed
 
@@ -111,7 +114,7 @@ def vocabulary(config) -> dict[str, int]:
 
 
 def encoder(config) -> Callable:
-    """sentence -> ids, as `data.tokens` says."""
+    """The function sentence -> ids for `data.tokens`."""
     if config.data.tokens != "wordpiece":
         return lambda text: language.encode(text, config.data.tokens)
     known = vocabulary(config)
@@ -124,19 +127,25 @@ def encoder(config) -> Callable:
 
 
 def pretrained_task(config) -> Task:
-    """MiniLM as it was trained, for every base: bases differ in the order of their problems."""
+    """Pretrained MiniLM for every base; bases differ only in the order of their problems."""
     net, params = convert.bert_from_folder(pretrained.minilm(), dtype=DTYPES[config.model.dtype])
-    own = (config.model.hidden, config.model.layers, config.model.heads)
-    if own != (net.hidden, net.layers, net.heads):
-        raise BadInput(f"model.start=pretrained is MiniLM: model.hidden={net.hidden}, "
-                       f"model.layers={net.layers}, model.heads={net.heads}")  # fmt: skip
+    shape = (config.model.hidden, config.model.layers, config.model.heads)
+    if shape != (net.hidden, net.layers, net.heads):
+        raise BadInput(
+            f"model.start=pretrained is MiniLM: set model.hidden={net.hidden}, "
+            f"model.layers={net.layers}, model.heads={net.heads}"
+        )
     sets = problems.of_language(config, encoder(config))
-    return Task(sets, *of_bert(net, lambda key: jax.tree.map(jnp.asarray, params)), bert_layer,
-                DTYPES[config.model.dtype])  # fmt: skip
+    return Task(
+        sets,
+        *of_bert(net, lambda key: jax.tree.map(jnp.asarray, params)),
+        bert_layer,
+        DTYPES[config.model.dtype],
+    )
 
 
 def language_task(config) -> Task:
-    """A rule about sentences, and a BERT that starts at random or from what it read before."""
+    """A rule about sentences, and a BERT with random or pretrained initial weights."""
     model = config.model
     if model.start == "pretrained":
         return pretrained_task(config)

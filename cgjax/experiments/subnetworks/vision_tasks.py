@@ -12,8 +12,8 @@ from cgjax.nets.resnet import StagedResNet
 from cgjax.nets.vit import VisionTransformer
 
 RULES = tuple(name.replace("-", "_") for name in vision.RULES)
-LETTERS = "ab"  # of a rule's first and second subroutine, in the generator's names of sets
-# Blocks, and the factor by which bottlenecks are wider inside.
+LETTERS = "ab"  # the generator's names for a rule's first and second subroutine
+# Kind of block, and width factor inside bottlenecks.
 RESNETS = {
     "resnet18": ("basic", 1),
     "resnet50": ("bottleneck", 1),
@@ -26,17 +26,17 @@ PLACE = re.compile(r"^(stem|stage_(\d+)|layer_(\d+)|head)/.*kernel$")
 
 
 def subroutines(rule: str) -> tuple[str, str]:
-    """The words of a rule, in the generator's order."""
+    """The subroutines of a rule, in the generator's order."""
     return vision.RULES[rule.replace("_", "-")].words
 
 
 def layer_of(name: str) -> int | None:
-    """Stem 0, stages from 1 on, the head after all of them; norms and biases are never masked."""
-    found = PLACE.match(name)
-    if not found:
+    """Stem 0, stages from 1 on, the head last (99); None for norms and biases (never masked)."""
+    match = PLACE.match(name)
+    if not match:
         return None
-    number = found[2] or found[3]
-    return int(number) if number else (0 if found[1] == "stem" else 99)
+    number = match[2] or match[3]
+    return int(number) if number else (0 if match[1] == "stem" else 99)
 
 
 def network(config):
@@ -44,52 +44,73 @@ def network(config):
     model, dtype = config.model, tasks.DTYPES[config.model.dtype]
     if model.arch == "vit":
         return VisionTransformer(
-            image=config.data.image_size, patch=model.patch, hidden=model.hidden,
-            layers=model.layers, heads=model.heads, intermediate=4 * model.hidden, head=HEAD,
+            image=config.data.image_size,
+            patch=model.patch,
+            hidden=model.hidden,
+            layers=model.layers,
+            heads=model.heads,
+            intermediate=4 * model.hidden,
+            head=HEAD,
             dtype=dtype,
-        )  # fmt: skip
+        )
     block, factor = RESNETS[model.arch]
     return StagedResNet(
-        stage_sizes=tuple(model.blocks), widths=tuple(model.widths), block=block,
-        width_factor=factor, head=HEAD, form=model.form, dtype=dtype,
-    )  # fmt: skip
+        stage_sizes=tuple(model.blocks),
+        widths=tuple(model.widths),
+        block=block,
+        width_factor=factor,
+        head=HEAD,
+        form=model.form,
+        dtype=dtype,
+    )
 
 
 def drawn(config, part: str, name: str, n: int):
-    """n problems of a set: read from the cache, or made."""
+    """n problems of a set, read from the cache or generated."""
     options = vision.Options(config.data.balanced, config.data.balanced)
     which = name if name == "compositional" else f"{name[:-1]}{LETTERS[int(name[-1])]}"
     return vision.load(
-        config.data.rule.replace("_", "-"), part, which, n, config.data.image_size,
-        config.data.seed, options=options,
-    )  # fmt: skip
+        config.data.rule.replace("_", "-"),
+        part,
+        which,
+        n,
+        config.data.image_size,
+        config.data.seed,
+        options=options,
+    )
 
 
 def of_rule(config) -> problems.Sets:
-    """All sets of a rule; images that no problem shows are not made."""
-    words = subroutines(config.data.rule)
-    found, rows, start = [], {part: {} for part in problems.PARTS}, 0
-    for name, wanted in problems.sizes(config, len(words)).items():
+    """All sets of a rule; only images that some problem shows are generated."""
+    names = subroutines(config.data.rule)
+    loaded, rows, start = [], {part: {} for part in problems.PARTS}, 0
+    for name, wanted in problems.sizes(config, len(names)).items():
         for part, n in wanted.items():
             rows[part][name] = np.arange(start, start + 4 * n, dtype=np.int32).reshape(n, 4)
             start += 4 * n
             if n:
-                found.append(drawn(config, part, name, n))
-    maps = np.concatenate([one.maps.reshape(-1, *one.maps.shape[2:]) for one in found])
-    palettes = np.concatenate([one.palettes.reshape(-1, *one.palettes.shape[2:]) for one in found])
-    return problems.Sets(words, {"maps": maps, "palettes": palettes}, rows)
+                loaded.append(drawn(config, part, name, n))
+    maps = np.concatenate(
+        [part_set.maps.reshape(-1, *part_set.maps.shape[2:]) for part_set in loaded]
+    )
+    palettes = np.concatenate(
+        [part_set.palettes.reshape(-1, *part_set.palettes.shape[2:]) for part_set in loaded]
+    )
+    return problems.Sets(names, {"maps": maps, "palettes": palettes}, rows)
 
 
 def task(config, start=None) -> tasks.Task:
-    """A rule about images; start: weights of a pretrained network, whose head is drawn anew."""
+    """A rule about images; start: pretrained weights, except the head, which is random."""
     net, size = network(config), config.data.image_size
 
     def init(key):
         params = net.init(key, jnp.zeros((1, size, size, 3)))["params"]
         if start is None:
             return params
-        return {name: params[name] if name == "head" else jax.tree.map(jnp.asarray, start[name])
-                for name in params}  # fmt: skip
+        return {
+            name: params[name] if name == "head" else jax.tree.map(jnp.asarray, start[name])
+            for name in params
+        }
 
     def embed(params, inputs):
         images = vision.images(inputs["maps"], inputs["palettes"])

@@ -1,4 +1,4 @@
-"""Models that regress latents on stacked parts, and the optimiser that forgets its momentum."""
+"""Models that regress latents on stacked parts, and SGD that resets its momentum."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -21,7 +21,7 @@ class Model(NamedTuple):
 
 
 def build(config, kind: str) -> Model:
-    """One network for all parts, or one for each that sees the input with the others zeroed."""
+    """One network for all parts, or one per part, whose input has the other parts set to zero."""
     data, model = config.data, config.model
     n_inputs = data.n_parts * data.part_size
     n_networks = 1 if kind == "mlp" else data.n_parts
@@ -32,15 +32,15 @@ def build(config, kind: str) -> Model:
         activation=model.activation,
     )
     activate = ACTIVATIONS[model.activation]
-    # The others are zeroed, not cut away: the width of the input sets the initial weights.
-    seen = jnp.repeat(jnp.eye(n_networks), n_inputs // n_networks, axis=1)  # [networks, inputs]
+    # Set to zero, not removed: the width of the input determines the scale of initial weights.
+    masks = jnp.repeat(jnp.eye(n_networks), n_inputs // n_networks, axis=1)  # [networks, inputs]
 
     def init(key):
         keys = jax.random.split(key, n_networks)
         return jax.vmap(lambda key: network.init(key, jnp.zeros((1, n_inputs)))["params"])(keys)
 
     def predict(params, x):
-        out = jax.vmap(lambda p, own: network.apply({"params": p}, x * own[None]))(params, seen)
+        out = jax.vmap(lambda p, mask: network.apply({"params": p}, x * mask[None]))(params, masks)
         latents = jnp.moveaxis(out, 0, 1).reshape(len(x), -1)
         return activate(latents, jnp.float32)
 
@@ -48,8 +48,8 @@ def build(config, kind: str) -> Model:
 
 
 def sgd(lr: float, momentum: float, restart_every: int) -> optax.GradientTransformation:
-    """SGD whose momentum is forgotten every so many steps; 0: never."""
-    inner = optax.flatten(optax.sgd(lr, momentum))  # one vector: small leaves cost a start each
+    """SGD that resets its momentum every `restart_every` steps; 0: never."""
+    inner = optax.flatten(optax.sgd(lr, momentum))  # one vector: small leaves cost a launch each
     if not restart_every:
         return inner
 

@@ -16,12 +16,12 @@ SLOPE = 0.2  # of the generator's leaky ReLUs
 
 
 def quality(weights: jax.Array, rule: str) -> jax.Array:
-    """What the chosen draw has the least of, for each of the matrices [..., out, in].
+    """The number that the chosen draw minimises, for each of the matrices [..., out, in].
 
     "reference": ||W||_F / ||pinv(W)||_F, which favours a large pseudo-inverse; "conditioned": the
     condition number sigma_max / sigma_min.
     """
-    # Of the smaller square, sigma^2: accelerators decompose larger matrices of a batch one by one.
+    # sigma^2 from the smaller Gram matrix: accelerators decompose a batch of larger ones serially.
     tall = weights if weights.shape[-2] > weights.shape[-1] else jnp.swapaxes(weights, -1, -2)
     squares = jnp.einsum("...oi,...oj->...ij", tall, tall, precision="highest")
     squares = jnp.linalg.eigvalsh(squares)
@@ -41,7 +41,7 @@ def best_weight(key: jax.Array, shape: tuple, n_draws: int, rule: str) -> jax.Ar
 def make_generator(key: jax.Array, data) -> list:
     """K random networks latents -> hidden -> size: a layer is (weights [K, out, in], biases).
 
-    Of many draws the best weights are kept, while the biases are the first ones drawn.
+    Weights are the best of many draws; biases are the first draw.
     """
     layers = []
     for i, shape in enumerate(((data.hidden, data.n_latents), (data.part_size, data.hidden))):
@@ -84,7 +84,7 @@ def _stacked(trees):
 
 
 def _sets(config, number: int) -> dict:
-    """The sets of one generator, whatever others there are."""
+    """The sets of one generator; they do not depend on the other generators."""
     data = config.data
     key = jax.random.fold_in(rng.stream(jax.random.key(data.seed), "data"), number)
     generator_key, all_key, id_key, train_key = jax.random.split(key, 4)
@@ -95,7 +95,8 @@ def _sets(config, number: int) -> dict:
         return {"x": generate(generator, z), "z": z.reshape(n, -1)}
 
     def draw_each(key, n):
-        # Keyed by the support, not by its place: a row alone sees what the demonstration sees.
+        # The key depends on the support, not on its position: single rows and the demonstration
+        # draw the same samples.
         places = [(name, SUPPORTS.index(name)) for name in data.supports]
         return _stacked([draw(jax.random.fold_in(key, i), n, name) for name, i in places])
 

@@ -30,8 +30,8 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
         folder = part(config, workdir, kind)
         state, history = train.fit(experiment(config, kind, data), config, folder, kind)
         arrays["step"] = history["eval"].pop("step")
-        found = {name: v.reshape(-1, *axes(config)) for name, v in history["eval"].items()}
-        numbers, curves = _collect(config, kind, found)
+        scores = {name: v.reshape(-1, *axes(config)) for name, v in history["eval"].items()}
+        numbers, curves = _collect(config, kind, scores)
         results, arrays = results | numbers, arrays | curves
         extra[kind] = {"train_s": history["wall_s"], "died_at": _deaths(config, state)}
     if figures:
@@ -40,7 +40,7 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
 
 
 def load(config, workdir: pathlib.Path, name: str = "", step=None) -> checkpoint.Loaded:
-    """The model `kind/support` (words needed only where the run trained several).
+    """The model `kind/support`; `name` leaves out what the whole run shares (`part_name`).
 
     `predict(params, x [n, inputs])` -> latents; params: seeds, each trained on the largest set.
     """
@@ -50,9 +50,9 @@ def load(config, workdir: pathlib.Path, name: str = "", step=None) -> checkpoint
         for support in config.data.supports
     }
     kind, support = names[checkpoint.choose(name, names, workdir)]
-    everyone = replica_names(experiment(config, kind, {}))
+    every_replica = replica_names(experiment(config, kind, {}))
     rows = np.arange(np.prod(axes(config))).reshape(axes(config))
-    wanted = [everyone[row] for row in rows[:, config.data.supports.index(support), -1]]
+    wanted = [every_replica[row] for row in rows[:, config.data.supports.index(support), -1]]
     params, _, steps = checkpoint.read_trained(
         part(config, pathlib.Path(workdir), kind), wanted, step
     )
@@ -68,14 +68,14 @@ def plan(config) -> dict:
 
 
 def part(config, workdir: pathlib.Path, kind: str) -> pathlib.Path:
-    """Folder of one model: its own only where a run trains several."""
+    """Folder of one model: the workdir itself if a run trains only one."""
     return workdir if len(config.model.kinds) == 1 else workdir / kind
 
 
 def part_name(config, kind: str, support: str) -> str:
-    """`"mlp/diagonal"`, without the words that are the same for the whole run."""
-    words = (kind, config.model.kinds), (support, config.data.supports)
-    return "/".join(word for word, several in words if len(several) > 1)
+    """`"mlp/diagonal"`, without the parts that the whole run shares."""
+    choices = (kind, config.model.kinds), (support, config.data.supports)
+    return "/".join(choice for choice, options in choices if len(options) > 1)
 
 
 def tables(record: list[dict]) -> list[tuple[str, str]]:
@@ -92,9 +92,9 @@ def axes(config) -> tuple[int, int, int]:
 
 
 def replicas(config) -> dict:
-    """Everything that is trained at once; "stream" gives each replica random numbers of its own."""
+    """All replicas, which train at once; "stream" selects each replica's random numbers."""
     _, n_supports, n_sizes = axes(config)
-    found = [
+    entries = [
         {
             "seed": seed,
             "stream": (seed * n_supports + support) * n_sizes + size,
@@ -107,22 +107,24 @@ def replicas(config) -> dict:
         for size in range(n_sizes)
     ]
     return {
-        name: np.array([one[name] for one in found], "u4" if name in ("seed", "stream") else "i4")
-        for name in found[0]
+        name: np.array(
+            [entry[name] for entry in entries], "u4" if name in ("seed", "stream") else "i4"
+        )
+        for name in entries[0]
     }
 
 
 def experiment(config, kind: str, data: dict) -> program.Experiment:
-    """The pieces of one model's training, on all supports and sizes at once."""
+    """One model's training, on all supports and sizes at once, as the training loop takes it."""
     model, optim = models.build(config, kind), config.optim
     regularise = contrasts.REGULARISERS[optim.regulariser]
     weight = optim.regulariser_weight if optim.regulariser != "none" else 0.0
 
     def measured(measure, params, x):
-        return measure(lambda one: model.predict(params, one[None])[0], x, config.data.n_parts)
+        return measure(lambda row: model.predict(params, row[None])[0], x, config.data.n_parts)
 
     def batch(data, indices, key, step):
-        # Which rows there are to choose from only the loss knows, which sees the replica.
+        # The loss selects rows, because the training-set size is in its argument `replica`.
         return {"train": data["train"], "draw": jax.random.uniform(key, (config.data.batch,))}
 
     def loss(params, extra, batch, key, step, replica):
@@ -136,10 +138,10 @@ def experiment(config, kind: str, data: dict) -> program.Experiment:
 
     def evaluate(params, extra, data, key, replica):
         everything = tree.take(data["all"], replica["generator"])
-        own = tree.take(data["id"], (replica["generator"], replica["support"]))
+        familiar = tree.take(data["id"], (replica["generator"], replica["support"]))
         scalars = {
             name: metrics.r2_uniform(rows["z"], model.predict(params, rows["x"]))
-            for name, rows in (("r2_id", own), ("r2_all", everything))
+            for name, rows in (("r2_id", familiar), ("r2_all", everything))
         }
         for name in config.eval.measures:
             x = everything["x"][: config.eval.n_measured]
@@ -163,7 +165,7 @@ def experiment(config, kind: str, data: dict) -> program.Experiment:
 
 
 def check(config) -> None:
-    """What the keys' own ranges cannot say."""
+    """Checks constraints between keys, which ranges of single keys cannot express."""
     data, hidden, measures = config.data, config.model.hidden, config.eval.measures
     n, rising = data.n_train, sorted(set(data.sizes))
     largest = (2**32 - 1) // (len(data.supports) * len(data.sizes)) - 1
@@ -173,11 +175,15 @@ def check(config) -> None:
         (list(data.sizes) != rising, f"data.sizes must rise, not {data.sizes}"),
         (rising[-1] > n, f"data.sizes {data.sizes} go beyond data.n_train={n}"),
         (splits, f"model.hidden={hidden} must divide into data.n_parts={data.n_parts}"),
-        (n_measured > config.eval.n,
-         f"eval.n_measured={n_measured} is more than there are: eval.n={config.eval.n}"),
-        (max(config.train.seeds) > largest,
-         f"train.seeds go up to {largest} here: supports and sizes share their 32 bits"),
-    ):  # fmt: skip
+        (
+            n_measured > config.eval.n,
+            f"eval.n_measured={n_measured} must not exceed eval.n={config.eval.n}",
+        ),
+        (
+            max(config.train.seeds) > largest,
+            f"train.seeds go up to {largest} here: seed, support and size share 32 bits",
+        ),
+    ):
         if wrong:
             raise BadInput(text)
 
@@ -185,10 +191,10 @@ def check(config) -> None:
 # --- results --------------------------------------------------------------------------------------
 
 
-def _collect(config, kind: str, found: dict) -> tuple[dict, dict]:
-    """Results of the largest set at the end, and per model and support the arrays of the figures.
+def _collect(config, kind: str, scores: dict) -> tuple[dict, dict]:
+    """Final results of the largest set, and the arrays of the figures for each model and support.
 
-    found: {metric: [m, seeds, supports, sizes]}; final is [sizes, seeds], history [m, seeds].
+    scores: {metric: [m, seeds, supports, sizes]}; final is [sizes, seeds], history [m, seeds].
     """
     results, arrays = {}, {}
     for index, support in enumerate(config.data.supports):
@@ -196,7 +202,7 @@ def _collect(config, kind: str, found: dict) -> tuple[dict, dict]:
         published = PUBLISHED["vectors"].get(row, {})
         prefix = part_name(config, kind, support)
         for name in (*SCORES, *config.eval.measures):
-            values = found[name][:, :, index]
+            values = scores[name][:, :, index]
             arrays[f"final/{kind}/{support}/{name}"] = values[-1].T
             arrays[f"history/{kind}/{support}/{name}"] = values[:, :, -1]
             entry = summary(values[-1, :, -1], config.train.seeds, published.get(name))

@@ -38,9 +38,9 @@ LEAVES = {
 LEAVES["layer_norm"] = LEAVES["norm"]
 for _kind in ("dense", "conv"):
     LEAVES[f"{_kind}_no_bias"] = {"weight": LEAVES[_kind]["weight"]}
-# What stands in front of all names where a network is the trunk of a larger one.
+# Prefix of all names if the network is part of a larger one.
 PREFIXES = {Bert: "bert.", VisionTransformer: "vit."}
-# Arrays that a network may come with and does not need: heads of the task it was trained on.
+# Prefixes of arrays that a checkpoint may hold but the network does not use, such as task heads.
 UNUSED = {
     Bert: ("embeddings.position_ids", "pooler", "cls."),
     VisionTransformer: ("pooler", "classifier."),
@@ -53,10 +53,10 @@ def from_torch(module, state_dict: Mapping) -> dict:
     """Parameters of `module` from a PyTorch state dict {"0.weight": array, ...}.
 
     The number in a name is the layer's position in the sequential stack, where activations,
-    reshapes and upsamplings count too. Missing, unexpected or misshapen entries are refused.
+    reshapes and upsamplings count too. Missing, unexpected or misshapen entries raise ValueError.
     """
     layers, state_dict = layers_of(module), _plain_names(module, state_dict)
-    known = {entry for layer in layers for entry in _entries(layer)}
+    known = {name for layer in layers for name in _entries(layer)}
     optional = {
         f"{layer.place}.{leaf}"
         for layer in layers
@@ -64,10 +64,10 @@ def from_torch(module, state_dict: Mapping) -> dict:
         for leaf in (*STATISTICS, "num_batches_tracked")
     }
     if missing := sorted(known - set(state_dict)):
-        raise ValueError(f"state_dict lacks {_some(missing)} for {type(module).__name__}")
-    left = set(state_dict) - known - optional
-    if extra := sorted(name for name in left if not name.startswith(_unused(module))):
-        raise ValueError(f"state_dict has unexpected {_some(extra)}")
+        raise ValueError(f"state_dict lacks {_listed(missing)} for {type(module).__name__}")
+    others = set(state_dict) - known - optional
+    if extra := sorted(name for name in others if not name.startswith(_unused_prefixes(module))):
+        raise ValueError(f"state_dict has unexpected {_listed(extra)}")
     params = _tree(state_dict, layers)
     _check_shapes(module, params, params, "params")
     return params
@@ -85,7 +85,7 @@ def from_safetensors(module, path) -> dict:
 def bert_from_folder(folder, **fields) -> tuple[Bert, dict]:
     """The network of a folder's config.json, and its parameters from model.safetensors.
 
-    fields: of `Bert`, where they should differ, such as `pooler` and `dtype`.
+    fields: of `Bert`, to override the config, such as `pooler` and `dtype`.
     """
     path = pathlib.Path(folder) / "config.json"
     try:
@@ -93,7 +93,7 @@ def bert_from_folder(folder, **fields) -> tuple[Bert, dict]:
     except (OSError, ValueError, RecursionError) as error:
         raise BadInput(f"cannot read the config '{path}': {first_line(error)}") from None
     if not isinstance(config, dict):
-        raise BadInput(f"'{path}' holds no BERT config")
+        raise BadInput(f"'{path}' is not a BERT config: it must hold a JSON object")
     net = Bert.from_config(config, **fields)
     return net, from_safetensors(net, path.with_name("model.safetensors"))
 
@@ -107,8 +107,8 @@ def batch_stats_from_torch(module, state_dict: Mapping) -> dict:
     return stats
 
 
-def _some(names: list[str], most: int = 8) -> str:
-    """Names for a line that a person reads; they may come from a file."""
+def _listed(names: list[str], most: int = 8) -> str:
+    """The first names for an error message, escaped: they may come from an untrusted file."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(shown(name).strip("'\"") for name in names[:most]) + more
 
@@ -121,7 +121,7 @@ def _entries(layer):
 
 
 def _tree(state_dict, layers, table=None):
-    """Our tree of these layers; table: as an entry of LEAVES, for all of them."""
+    """Our parameter tree of these layers; table: like an entry of LEAVES, used for all layers."""
 
     def array(name):
         return np.asarray(state_dict[name], np.float32)
@@ -143,20 +143,20 @@ def _tree(state_dict, layers, table=None):
 
 
 def _plain_names(module, state_dict):
-    """Without what a checkpoint may put around the usual names: "bert.", and gamma for weight."""
+    """The state dict with plain names: without "bert." in front, and weight instead of gamma."""
     prefix = PREFIXES.get(type(module))
     if prefix is None:
         return state_dict
-    older = {"gamma": "weight", "beta": "bias"}
+    renamed = {"gamma": "weight", "beta": "bias"}
     plain = {}
     for name, array in state_dict.items():
         *parents, leaf = name.removeprefix(prefix).split(".")
-        plain[".".join([*parents, older.get(leaf, leaf)])] = array
+        plain[".".join([*parents, renamed.get(leaf, leaf)])] = array
     return plain
 
 
-def _unused(module) -> tuple[str, ...]:
-    """Names start so whose arrays this network has no use for."""
+def _unused_prefixes(module) -> tuple[str, ...]:
+    """Prefixes of the names of arrays that this network does not use."""
     unused = UNUSED.get(type(module), ())
     wanted = ("pooler",) if getattr(module, "pooler", False) else ()
     return tuple(name for name in unused if name not in wanted)
@@ -164,25 +164,25 @@ def _unused(module) -> tuple[str, ...]:
 
 def _check_shapes(module, params, converted, collection):
     variables = jax.eval_shape(module.init, jax.random.key(0), _example(module, params))
-    wanted = variables.get(collection, {})
-    found = dict(jax.tree_util.tree_leaves_with_path(converted))
-    for path, leaf in jax.tree_util.tree_leaves_with_path(wanted):
-        if found[path].shape != leaf.shape:
+    expected = variables.get(collection, {})
+    arrays = dict(jax.tree_util.tree_leaves_with_path(converted))
+    for path, leaf in jax.tree_util.tree_leaves_with_path(expected):
+        if arrays[path].shape != leaf.shape:
             name = "/".join(entry.key for entry in path)
-            raise ValueError(f"{name}: expected shape {leaf.shape}, got {found[path].shape}")
+            raise ValueError(f"{name}: expected shape {leaf.shape}, got {arrays[path].shape}")
 
 
 def _example(module, params):
-    """The smallest input that parameters of these shapes can take."""
+    """The smallest input for parameters of these shapes."""
     if isinstance(module, ConvNet):
-        # Pooled to one row: its width is then whatever the first dense layer asks for.
+        # Pooled to one row; the first dense layer determines its width.
         border = len(module.channels) * (module.kernel - 1)
         width = params["dense_0"]["kernel"].shape[0] // module.channels[-1]
         return jnp.zeros((1, border + 2, border + 2 * width, params["conv_0"]["kernel"].shape[2]))
     if isinstance(module, ResNet):
         return jnp.zeros((1, 32, 32, params["conv1"]["kernel"].shape[2]))
     if isinstance(module, StagedResNet):
-        # Two pixels a side after the last stage, for instance norm.
+        # 2 x 2 pixels after the last stage: instance norm needs more than one.
         size = 2 ** (len(module.widths) + 2)
         return jnp.zeros((1, size, size, params["stem"]["conv"]["kernel"].shape[2]))
     if isinstance(module, Bert):

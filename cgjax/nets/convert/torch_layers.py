@@ -1,4 +1,4 @@
-"""Where PyTorch keeps the layers of our networks, and what we call them."""
+"""Names of the layers of our networks in PyTorch and in our parameter trees."""
 
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from cgjax.nets.vit import VisionTransformer, ViT
 class Layer(NamedTuple):
     """One layer with parameters: its place among PyTorch's modules, our name, its kind.
 
-    A name "layer_0/query" is that layer inside another one.
+    A name "layer_0/query" is layer "query" inside layer "layer_0".
     """
 
     place: str | int
@@ -21,7 +21,7 @@ class Layer(NamedTuple):
     kind: str
 
 
-# Of one layer of a transformer: PyTorch's place -> our name.
+# Inside a transformer layer: PyTorch's place -> our name.
 TRANSFORMER = {
     "attention.output.dense": "attention_out",
     "intermediate.dense": "ffn_in",
@@ -44,7 +44,7 @@ def _mlp_layers(module):
 
 
 def _upsample_layers(module):
-    # After the head: reshape, then (activation, upsampling, convolution) per stage.
+    # After the head: reshape, then activation, upsampling, convolution for each stage.
     first = 2 * module.n_layers + 2
     convs = [Layer(first + 3 * i, f"conv_{i}", "conv") for i in range(STAGES)]
     return _mlp_layers(module) + convs
@@ -69,7 +69,7 @@ def _deconv_layers(module):
 
 
 def _convnet_layers(module):
-    # Per block: convolution, ReLU, norm; then pool and flatten; then dense and ReLU in turn.
+    # For each block: convolution, ReLU, norm; then pool, flatten; then alternating dense, ReLU.
     n = len(module.channels)
     convs = [Layer(3 * i, f"conv_{i}", "conv") for i in range(n)]
     norms = [Layer(3 * i + 2, f"norm_{i}", "norm") for i in range(n)]
@@ -144,14 +144,14 @@ def _vision_transformer_layers(module):
 
 
 def _head_layers(module):
-    """The two maps of a head, as a sequential stack with ReLU between them."""
+    """The two dense layers of a head: a sequential stack with ReLU between them."""
     return [
         Layer(f"head.{2 * i}", f"head/dense_{i}", "dense") for i in range(2 * bool(module.head))
     ]
 
 
 def _transformer_layers(i, attention, norms):
-    """Layer i; attention: where its queries, keys and values stand; norms: and its two norms."""
+    """Layer i. attention: place of its queries, keys and values; norms: places of its two norms."""
     maps = {f"{attention}.{name}": name for name in ("query", "key", "value")} | TRANSFORMER
     places = [(place, name, "dense") for place, name in maps.items()]
     places += [(place, name, "layer_norm") for place, name in norms.items()]
@@ -162,7 +162,7 @@ def _transformer_layers(i, attention, norms):
 
 
 def _staged_resnet_layers(module):
-    """torchvision's names; instance norm has no parameters."""
+    """PyTorch places are torchvision's; instance norm has no parameters."""
     layers, bottleneck = [], module.block == "bottleneck"
 
     def conv_norm(conv, norm, ours_conv, ours_norm):

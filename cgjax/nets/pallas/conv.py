@@ -1,11 +1,11 @@
 """GPU kernels for small convolutions, of one network or, under `jax.vmap`, of several at once.
 
-The compiler's own convolutions are made for many channels, and for several networks they become
-grouped ones, which are slower than one after another. Here a program multiplies what a tile of
-positions sees through one tap (or some taps) after another, patches never reach memory, and
-networks are one more axis of the grid. Products are in the dtype of x (float32: TF32), sums in
-float32. Only reverse-mode derivatives exist here; the other forms of `nets.conv.convolve` have
-both.
+XLA's convolutions are optimised for many channels. For several networks they become grouped
+convolutions, which are slower than one convolution after another. Here a program loops over the
+taps (or groups of taps) and multiplies the inputs of a tile of positions by the tap's matrix.
+Patches are never written to memory, and the networks are one more axis of the grid. Products are in
+the dtype of x (float32: TF32), sums in float32. The kernels have only reverse-mode derivatives; the
+other forms of `nets.conv.convolve` also have forward-mode ones.
 """
 
 import math
@@ -22,14 +22,15 @@ from cgjax.core import parallel
 
 FLOAT = jnp.float32
 dot = partial(jnp.dot, preferred_element_type=FLOAT)
-CHANNELS = (16, 32, 64, 128)  # powers of two, and at least what a product takes
+CHANNELS = (16, 32, 64, 128)  # powers of two; a product needs at least 16
 
 
 class Launch(NamedTuple):
-    """Positions and output channels of a program, channels read at once, warps, loads in flight.
+    """Positions and output channels of a program, channels read at once, warps, pipeline depth.
 
-    programs: tiles are smaller rather than programs fewer; those that sum weights' gradients are
-    about so many. taps: how many are one product, a power of two; with several, all channels are.
+    programs: tiles are halved until there are this many programs; the kernel of the weights'
+    gradient uses about this many. taps: number of taps in one product, a power of two; if it is
+    more than one, a product also takes all channels.
     """
 
     tile: int = 128
@@ -42,7 +43,7 @@ class Launch(NamedTuple):
 
 
 class Tuning(NamedTuple):
-    """How the kernels are launched; by_rows: gradients of a row of taps, not of one, together."""
+    """Launch settings of the kernels; by_rows: a program sums gradients of a whole row of taps."""
 
     forward: Launch = Launch()
     back: Launch = Launch()
@@ -52,8 +53,8 @@ class Tuning(NamedTuple):
 
 SMALL = Launch(32, 32, 32, 2, 1, 264)
 DEEP, DEEPER = Launch(64, 64, 64, 4, 3, 128), Launch(64, 32, 128, 4, 3, 128)
-# The fastest of those timed on an H200, batch 128; 5x5 kernels for four networks at once.
-TUNED = {  # size, channels read, channels made
+# The fastest settings measured on an H200, batch 128; 5x5 kernels for four networks at once.
+TUNED = {  # kernel size, input channels, output channels
     (1, 16, 32): Tuning(weights=Launch(64, 32, 16, 1, 1, 1056)),
     (3, 16, 16): Tuning(weights=Launch(32, 16, 16, 1, 1, 1056), by_rows=True),
     (3, 16, 32): Tuning(weights=SMALL, by_rows=True),
@@ -73,9 +74,10 @@ TUNED = {  # size, channels read, channels made
 
 
 class Geometry(NamedTuple):
-    """Where taps read: heights and widths of images read and made, kernel, stride, padding.
+    """Which positions the taps read: sizes (height, width) of the images read and made.
 
-    transposed: from the output's gradient to the input's, so that the stride divides.
+    size: of the kernel. transposed: maps the output's gradient to the input's gradient; positions
+    are then divided by the stride.
     """
 
     read: tuple[int, int]
@@ -87,7 +89,7 @@ class Geometry(NamedTuple):
 
 
 def supports(channels: int, features: int) -> bool:
-    """Whether the kernels can run a convolution of so many channels to so many, on this machine.
+    """Whether this machine can run the kernels for `channels` inputs and `features` outputs.
 
     XLA cannot split a kernel: on several devices it would gather the whole batch on each.
     """
@@ -95,12 +97,12 @@ def supports(channels: int, features: int) -> bool:
 
 
 def fits(channels: int, features: int) -> bool:
-    """Whether tiles can have so many channels; those that are read are filled up with zeros."""
+    """Whether tiles can have these channels; input channels are padded with zeros."""
     return channels <= CHANNELS[-1] and features in CHANNELS
 
 
 class Settings(NamedTuple):
-    """What does not change from call to call; passes_on: x is given back beside the result."""
+    """Static settings of a call; passes_on: return x together with the result."""
 
     stride: int = 1
     padding: int = 0
@@ -112,7 +114,7 @@ class Settings(NamedTuple):
 def convolve(x, kernel, settings: Settings):
     """x [B, H, W, c], kernel [k, k, c, o] -> [B, H', W', o] in the dtype of x, zeros around x.
 
-    With passes_on also x: whoever else reads it, the gradients are added on the way.
+    With passes_on also x. If other layers read this x, the kernel adds their gradients to its own.
     """
     channels, tuning = _filled(*kernel.shape[1:], settings.tuning)
     missing = channels - x.shape[-1]
@@ -124,13 +126,13 @@ def convolve(x, kernel, settings: Settings):
 
 
 def _filled(size, channels, features, tuning):
-    """To how many channels images are filled up, and the launches; few suffice several taps."""
-    least = pl.next_power_of_2(channels)
-    found = tuning or TUNED.get((size, least, features), Tuning())
-    if least < CHANNELS[0] and min(found.forward.taps, found.weights.taps) == 1:
-        least = CHANNELS[0]
-        found = tuning or TUNED.get((size, least, features), Tuning())
-    return least, found
+    """Number of channels after padding, and the tuning; with several taps few channels suffice."""
+    padded = pl.next_power_of_2(channels)
+    chosen = tuning or TUNED.get((size, padded, features), Tuning())
+    if padded < CHANNELS[0] and min(chosen.forward.taps, chosen.weights.taps) == 1:
+        padded = CHANNELS[0]
+        chosen = tuning or TUNED.get((size, padded, features), Tuning())
+    return padded, chosen
 
 
 def _widened(x, missing, axis):
@@ -181,7 +183,7 @@ def _call(name, body, arguments, grid, shape, launch, settings):
 
 
 def _products(x, kernel, added, geometry: Geometry, launch: Launch, settings):
-    """[added +] sum over taps of what each position sees times the tap's matrix [transposed]."""
+    """[added +] sum over taps of the input at each position times the tap's matrix [transposed]."""
     batch, c = len(x), x.shape[-1]
     out = kernel.shape[2 if geometry.transposed else 3]
     rows = batch * geometry.made[0] * geometry.made[1]
@@ -200,13 +202,13 @@ def _products(x, kernel, added, geometry: Geometry, launch: Launch, settings):
 
 
 def _together(kernel, taps):
-    """[k * k, c, o] -> [groups, taps * c, o], the last group filled up with zeros."""
+    """[k * k, c, o] -> [groups, taps * c, o]; the last group is padded with zeros."""
     kernel = jnp.pad(kernel, ((0, -len(kernel) % taps), (0, 0), (0, 0)))
     return kernel.reshape(-1, taps * kernel.shape[1], kernel.shape[2])
 
 
 def fitted(launch: Launch, rows: int, c: int, out: int) -> Launch:
-    """The launch with tiles no larger than what there is, and so small that most of a GPU works."""
+    """The launch with tiles no larger than the arrays, and small enough to occupy most of a GPU."""
     tile, n_out = launch.tile, min(launch.out, out)
     while tile > 32 and pl.cdiv(rows, tile) * (out // n_out) < launch.programs:
         tile //= 2
@@ -217,7 +219,7 @@ def fitted(launch: Launch, rows: int, c: int, out: int) -> Launch:
 
 
 def _weights(x, grad, geometry: Geometry, tuning: Tuning, settings):
-    """Gradient of the kernel [k * k, c, o], float32: parts of the positions, then their sum."""
+    """Gradient of the kernel, float32 [k * k, c, o]: sums of parts of the positions, then total."""
     c, out, n_taps = x.shape[-1], grad.shape[-1], geometry.size**2
     launch, rows = tuning.weights, grad.size // out
     launch = launch._replace(out=min(launch.out, out))
@@ -229,16 +231,16 @@ def _weights(x, grad, geometry: Geometry, tuning: Tuning, settings):
     parts = pl.cdiv(rows, launch.tile * tiles)
     body = partial(weight_body, geometry=geometry, launch=launch, tiles=tiles, taps=taps)
     shape = ShapeDtypeStruct((parts, groups * taps, launch.taps * c, out), FLOAT)
-    seen = (x.reshape(-1, c), grad.reshape(-1, out))
-    found = _call("convolution_weights", body, seen, (parts, *blocks), shape, launch, settings)
-    return jnp.sum(found, axis=0).reshape(-1, c, out)[:n_taps]
+    flat = (x.reshape(-1, c), grad.reshape(-1, out))
+    sums = _call("convolution_weights", body, flat, (parts, *blocks), shape, launch, settings)
+    return jnp.sum(sums, axis=0).reshape(-1, c, out)[:n_taps]
 
 
 # --- bodies ---------------------------------------------------------------------------------------
 
 
 class Positions(NamedTuple):
-    """A tile of positions of what is made: flat row, image, place in it, whether it exists."""
+    """A tile of output positions: flat row, image, row and column in it, whether it exists."""
 
     row: jax.Array
     image: jax.Array
@@ -251,12 +253,13 @@ def positions(index, tile, rows, height, width) -> Positions:
     """Tile number `index` of all positions, image by image."""
     row = index * tile + lax.iota(jnp.int32, tile)
     line = lax.div(row, width)
-    return Positions(row, lax.div(line, height), lax.rem(line, height), lax.rem(row, width),
-                     row < rows)  # fmt: skip
+    return Positions(
+        row, lax.div(line, height), lax.rem(line, height), lax.rem(row, width), row < rows
+    )
 
 
 def seen(p: Positions, tap, geometry: Geometry):
-    """Row that each position reads through a tap, and whether it exists."""
+    """The flat row that each position reads through a tap, and whether it exists."""
     size, stride, padding = geometry.size, geometry.stride, geometry.padding
     height, width = geometry.read
     i, j = lax.div(tap, size), lax.rem(tap, size)
@@ -272,14 +275,14 @@ def seen(p: Positions, tap, geometry: Geometry):
 
 
 def load(ref, row, inside, first, n):
-    """Columns first to first + n of rows [tile] of a matrix, zero where they do not exist."""
+    """Columns first .. first + n - 1 of rows [tile] of a matrix; zero in rows that do not exist."""
     column = first + lax.broadcasted_iota(jnp.int32, (row.shape[0], n), 1)
     row, inside = (jnp.broadcast_to(a[:, None], column.shape) for a in (row, inside))
     return plt.load(ref.at[row, column], mask=inside, other=0)
 
 
 def load_taps(ref, p: Positions, tap, launch: Launch, first, geometry: Geometry):
-    """What positions see through `launch.taps` taps, some channels of each: [tile, taps * read]."""
+    """Inputs of the positions at `launch.taps` taps, some channels of each: [tile, taps * read]."""
     if launch.taps == 1:
         return load(ref, *seen(p, tap, geometry), first, launch.read)
     tap = tap + lax.broadcasted_iota(jnp.int32, (1, launch.taps), 1)
@@ -288,12 +291,12 @@ def load_taps(ref, p: Positions, tap, launch: Launch, first, geometry: Geometry)
     shape = (*row.shape, launch.read)
     column = first + lax.broadcasted_iota(jnp.int32, shape, 2)
     row, inside = (jnp.broadcast_to(a[:, :, None], shape) for a in (row, inside))
-    found = plt.load(ref.at[row, column], mask=inside, other=0)
-    return found.reshape(row.shape[0], -1)
+    values = plt.load(ref.at[row, column], mask=inside, other=0)
+    return values.reshape(row.shape[0], -1)
 
 
 def product_body(x_ref, kernel_ref, added_ref, y_ref, *, geometry, launch):
-    """A tile of positions and of output channels: one tap and some channels after the other."""
+    """A tile of positions and output channels: a loop over taps and blocks of input channels."""
     c, n_out, n_read = x_ref.shape[1], launch.out, launch.read
     first = pl.program_id(1) * n_out
     p = positions(pl.program_id(0), launch.tile, y_ref.shape[0], *geometry.made)
@@ -320,7 +323,7 @@ def product_body(x_ref, kernel_ref, added_ref, y_ref, *, geometry, launch):
 
 
 def weight_body(x_ref, grad_ref, part_ref, *, geometry, launch, tiles, taps):
-    """Some tiles of positions, taps and channels: what each tap saw times the gradient there."""
+    """Some tiles of positions, taps and channels: each tap's inputs times the gradient there."""
     n_read, n_out = launch.read, launch.out
     index = pl.program_id(0)
     first, read, made = (pl.program_id(1 + i) * n for i, n in enumerate((taps, n_read, n_out)))
@@ -328,9 +331,9 @@ def weight_body(x_ref, grad_ref, part_ref, *, geometry, launch, tiles, taps):
     def step(t, totals):
         p = positions(index * tiles + t, launch.tile, grad_ref.shape[0], *geometry.made)
         grad = load(grad_ref, p.row, p.inside, made, n_out)
-        seen_by = [(first + i) * launch.taps for i in range(taps)]
-        loaded = [load_taps(x_ref, p, tap, launch, read, geometry) for tap in seen_by]
-        return tuple(total + dot(x.T, grad) for total, x in zip(totals, loaded))
+        first_taps = [(first + i) * launch.taps for i in range(taps)]
+        inputs = [load_taps(x_ref, p, tap, launch, read, geometry) for tap in first_taps]
+        return tuple(total + dot(x.T, grad) for total, x in zip(totals, inputs))
 
     rows = launch.taps * n_read
     zero = tuple(jnp.zeros((rows, n_out), FLOAT) for _ in range(taps))

@@ -1,10 +1,11 @@
-"""GPU kernels for batch normalisation between [+ bias, ReLU] and [+ what a block adds] [, ReLU].
+"""GPU kernels for batch normalisation, fused with [bias, ReLU] before and [sum, ReLU] after it.
 
-Small networks spend their time starting kernels, and the compiler makes a dozen of each layer's
-normalisation and its gradient. Here they are two each: one sums parts of the values, one adds up
-the parts and writes. Values are rows of LANES: the channels of one or of several pixels side by
-side. Differences are taken from one pixel, so that the variance keeps its digits in one pass; sums
-are float32. Only reverse-mode derivatives exist here; `nets.norm.BatchNorm` has all.
+Small networks spend most of their time on kernel launches. XLA compiles the normalisation of a
+layer and its gradient to about a dozen kernels; here each is two. The first sums parts of the
+values; the second adds up the parts and writes the result. Values are rows of LANES: the channels
+of one pixel, or of several pixels side by side. Differences from one pixel are summed, so that one
+pass gives an accurate variance; sums are float32. The kernels have only reverse-mode derivatives;
+`nets.norm.BatchNorm` has all.
 """
 
 import math
@@ -25,16 +26,16 @@ CHANNELS = (16, 32, 64, 128)
 
 
 class Launch(NamedTuple):
-    """Rows of a tile, and warps."""
+    """Rows of a tile, and warps of a program."""
 
     tile: int
     warps: int
 
 
 class Tuning(NamedTuple):
-    """How the kernels are launched: those that write, that sum, and that sum for the gradient.
+    """Launch settings of the kernels: each: those that write; sums, grad_sums: those that sum.
 
-    numbers: of all parts together, of each quantity; every program that writes adds them up.
+    numbers: parts times channels, about; every program that writes adds up the parts.
     """
 
     each: Launch = Launch(32, 8)
@@ -47,9 +48,9 @@ TUNED = Tuning()
 
 
 class Settings(NamedTuple):
-    """What does not change from call to call."""
+    """Static settings of a call."""
 
-    rectify: bool = False  # whether ReLU comes last
+    rectify: bool = False  # whether a ReLU follows
     epsilon: float = 1e-5
     tuning: Tuning = TUNED
     interpret: bool = False
@@ -61,28 +62,29 @@ def supports(shape: tuple[int, ...]) -> bool:
 
 
 def fits(shape: tuple[int, ...]) -> bool:
-    """Whether it is one of images [B, H, W, c], each of a number of whole rows."""
+    """Whether the shape is [B, H, W, c], c in CHANNELS, and an image fills whole rows of LANES."""
     return len(shape) == 4 and shape[-1] in CHANNELS and not math.prod(shape[1:]) % LANES
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(6,))
 def normalise(x, before, scale, bias, mask, added, settings: Settings):
-    """x [B, H, W, c] -> (the same normalised, [added,] [rectified]; mean, variance; their count).
+    """x [B, H, W, c] -> (x normalised [+ added] [, ReLU]; mean; variance; count of values).
 
-    before [c] in float32, or None: what is normalised is ReLU(x + before). mask [B]: rows with 0 do
-    not count. added: like x, or None. Mean, variance and count, [c] each, have no gradient.
+    before [c] in float32, or None: if given, ReLU(x + before) is normalised instead of x. mask [B]:
+    images with 0 do not count. added: like x, or None. Mean, variance and count are [c] and have no
+    gradient.
     """
     return _forward(x, before, scale, bias, mask, added, settings)[0]
 
 
 class Numbers(NamedTuple):
-    """What is known of each channel, and in which row; mean: of the differences from `near`."""
+    """Statistics of each channel, or their row indices; mean: of the differences from `near`."""
 
     factor: int = 0
     mean: int = 1
-    inverse: int = 2  # of the standard deviation
+    inverse: int = 2  # 1 / standard deviation
     var: int = 3
-    near: int = 4  # the pixel from which differences are taken
+    near: int = 4  # the reference pixel, which is subtracted
     count: int = 5
 
 
@@ -91,14 +93,14 @@ IS = Numbers()
 
 def _forward(x, before, scale, bias, mask, added, settings):
     body = partial(sum_body, c=x.shape[-1], pixels=math.prod(x.shape[1:-1]))
-    # First image that counts, and how many do: the same for all layers, so computed once.
+    # First image that counts, and how many count: the same for all layers, so computed once.
     counted = jnp.stack([jnp.argmax(mask > 0).astype(FLOAT), jnp.sum(mask)])
     values = (_rows(x), None if before is None else before[None])
     parts = _parts(body, (counted, values, mask), 4, x, settings.tuning.sums, settings)
     body = partial(normalise_body, rectify=settings.rectify, epsilon=settings.epsilon)
     arguments = (parts, jnp.stack([scale, bias]), values, _rows(added))
     numbers, z = _each(body, arguments, len(IS), 1, x, settings)
-    was_added = None if added is None else ()  # no number: known when compiling
+    was_added = None if added is None else ()  # not an array: static at compile time
     saved = (values, _rows(z) if settings.rectify else None, numbers, mask, was_added)
     mean = numbers[IS.near] + numbers[IS.mean]
     return (z, mean, numbers[IS.var], numbers[IS.count]), saved
@@ -107,11 +109,11 @@ def _forward(x, before, scale, bias, mask, added, settings):
 def _backward(settings, saved, grads):
     values, z, numbers, mask, was_added = saved
     grad, is_added = grads[0], was_added is not None
-    seen = (_rows(grad), z, values)
+    inputs = (_rows(grad), z, values)
     body = partial(grad_sum_body, c=grad.shape[-1])
-    parts = _parts(body, (numbers, *seen), 2, grad, settings.tuning.grad_sums, settings)
-    passes_on = is_added and settings.rectify  # else the gradient goes on as it is
-    arguments = (parts, numbers, mask, *seen)
+    parts = _parts(body, (numbers, *inputs), 2, grad, settings.tuning.grad_sums, settings)
+    passes_on = is_added and settings.rectify  # otherwise the gradient passes unchanged
+    arguments = (parts, numbers, mask, *inputs)
     of_channels, dx, *masked = _each(
         partial(grad_body), arguments, 2, 1 + passes_on, grad, settings
     )
@@ -142,30 +144,30 @@ def _call(body, arguments, grid, shapes, launch, settings):
 
 
 def _parts(body, arguments, n, x, launch, settings):
-    """n quantities for each channel, of parts of the rows: [n * parts * c / LANES, LANES]."""
+    """n quantities of each channel over parts of the rows: [n * parts * c / LANES, LANES]."""
     rows, c = x.size // LANES, x.shape[-1]
     tiles = pl.cdiv(rows * c, launch.tile * settings.tuning.numbers)
     parts = pl.cdiv(pl.cdiv(rows, launch.tile * tiles), LANES // c) * (LANES // c)
     shape = ShapeDtypeStruct((n, parts, c), FLOAT)
-    found = _call(partial(body, tiles=tiles), arguments, (parts,), shape, launch, settings)
-    return _rows(found)
+    sums = _call(partial(body, tiles=tiles), arguments, (parts,), shape, launch, settings)
+    return _rows(sums)
 
 
 def _each(body, arguments, n_numbers, n, x, settings):
-    """Numbers for each channel [n_numbers, c], and n arrays like x, made tile by tile."""
+    """Statistics of each channel [n_numbers, c], and n arrays like x, computed tile by tile."""
     rows, launch = x.size // LANES, settings.tuning.each
     shapes = [ShapeDtypeStruct((n_numbers, x.shape[-1]), FLOAT)]
     shapes += [ShapeDtypeStruct((rows, LANES), x.dtype)] * n
     grid = (pl.cdiv(rows, launch.tile),)
-    numbers, *found = _call(body, arguments, grid, shapes, launch, settings)
-    return numbers, *(one.reshape(x.shape) for one in found)
+    numbers, *arrays = _call(body, arguments, grid, shapes, launch, settings)
+    return numbers, *(array.reshape(x.shape) for array in arrays)
 
 
 # --- bodies ---------------------------------------------------------------------------------------
 
 
 class Place(NamedTuple):
-    """A tile of rows: where they are [tile, LANES], whether they exist."""
+    """A tile of rows: row and lane index [tile, LANES], and whether the row exists."""
 
     row: jax.Array
     lane: jax.Array
@@ -173,46 +175,46 @@ class Place(NamedTuple):
 
 
 def place(index, tile, rows) -> Place:
-    """Tile number `index` of so many rows."""
+    """Tile number `index`, of `tile` rows, out of `rows` rows."""
     row = index * tile + lax.broadcasted_iota(jnp.int32, (tile, LANES), 0)
     return Place(row, lax.broadcasted_iota(jnp.int32, (tile, LANES), 1), row < rows)
 
 
 def load(ref, p: Place):
-    """The tile in float32, zero where there are no rows."""
+    """The tile in float32; zero in rows that do not exist."""
     return plt.load(ref.at[p.row, p.lane], mask=p.inside, other=0).astype(FLOAT)
 
 
 def load_values(refs, p: Place, c):
-    """The tile of what is normalised; refs: x, and None or what comes before."""
+    """The tile of the values to normalise; refs: x, and `before` or None."""
     x_ref, before_ref = refs
     return rectified(load(x_ref, p), before_ref, c)
 
 
 def rectified(x, before_ref, c):
-    """ReLU(x + before), or x."""
+    """ReLU(x + before), or x without `before`."""
     return x if before_ref is None else jnp.maximum(x + per_lane(before_ref, 0, c), 0)
 
 
 def per_lane(ref, row, c):
-    """A value for each of c channels, from that row of a matrix, as [1, LANES]."""
+    """Row `row` of a matrix, one value for each of c channels, repeated to [1, LANES]."""
     lane = lax.rem(lax.iota(jnp.int32, LANES), c)
     return plt.load(ref.at[jnp.full((LANES,), row, jnp.int32), lane])[None, :].astype(FLOAT)
 
 
 def per_row(ref, index, tile, rows):
-    """A value for each image, at tile number `index` of all rows: [tile, 1]."""
+    """The value of each row's image, for the rows of tile `index`: [tile, 1]."""
     row, n = index * tile + lax.iota(jnp.int32, tile), ref.shape[0]
     return plt.load(ref.at[lax.div(row, rows // n)], mask=row < rows, other=0)[:, None]
 
 
 def of_lanes(lanes, c):
-    """Sums over the lanes of a channel: [LANES] -> [c]."""
+    """Sums over the lanes of each channel: [LANES] -> [c]."""
     return jnp.sum(lanes.reshape(-1, c), axis=0)
 
 
 def of_tiles(tile_sums, part_ref, tile, tiles):
-    """Writes the sums over all tiles of a program of what `tile_sums(number of a tile)` gives."""
+    """Write the sums of `tile_sums(tile index)` over all tiles of this program."""
     index = pl.program_id(0)
 
     def step(t, totals):
@@ -224,7 +226,7 @@ def of_tiles(tile_sums, part_ref, tile, tiles):
 
 
 def of_parts(part_ref, i, n, c):
-    """The sum of quantity i of n over all parts, for each channel, as [1, LANES]."""
+    """Sum over all parts of quantity i of n, for each channel, repeated to [1, LANES]."""
     size = part_ref.shape[0] // n
     row, lane = (
         lax.broadcasted_iota(jnp.int32, (pl.next_power_of_2(size), LANES), k) for k in (0, 1)
@@ -235,7 +237,7 @@ def of_parts(part_ref, i, n, c):
 
 
 def store_numbers(ref, values):
-    """The first program writes numbers of channels, each [1, LANES]."""
+    """Write statistics of the channels, each [1, LANES]; only the first program does."""
     lane = lax.iota(jnp.int32, LANES)
     inside = (lane < ref.shape[1]) & (pl.program_id(0) == 0)
     for i, value in enumerate(values):
@@ -243,7 +245,7 @@ def store_numbers(ref, values):
 
 
 def sum_body(counted_ref, refs, mask_ref, part_ref, *, c, pixels, tile, tiles):
-    """Sums of differences from a pixel that counts and of their squares; the pixel; the count."""
+    """Sums of differences from a pixel that counts, and of their squares; that pixel; the count."""
     (x_ref, before_ref), index = refs, pl.program_id(0)
     first, images, rows = counted_ref[0].astype(jnp.int32), counted_ref[1], x_ref.shape[0]
     near = rectified(per_lane(x_ref, first * (rows // mask_ref.shape[0]), c), before_ref, c)
@@ -262,7 +264,7 @@ def sum_body(counted_ref, refs, mask_ref, part_ref, *, c, pixels, tile, tiles):
 
 
 def normalise_body(part_ref, then_ref, refs, added_ref, numbers_ref, z_ref, **how):
-    """One product and one sum for each value, and what follows; then: scale, bias."""
+    """Normalise by one product and one sum per value, add, rectify. then_ref: scale, bias."""
     c, rows = numbers_ref.shape[1], part_ref.shape[0] // 4
     p = place(pl.program_id(0), how["tile"], z_ref.shape[0])
     x, added = load_values(refs, p, c), 0 if added_ref is None else load(added_ref, p)
@@ -278,25 +280,25 @@ def normalise_body(part_ref, then_ref, refs, added_ref, numbers_ref, z_ref, **ho
 
 
 def masked_grad(grad_ref, z_ref, p: Place):
-    """The gradient in front of the last ReLU, if there is one."""
+    """The gradient of the last ReLU's input; without a ReLU, the gradient itself."""
     grad = load(grad_ref, p)
     return grad if z_ref is None else jnp.where(load(z_ref, p) > 0, grad, 0)
 
 
 def grad_sum_body(numbers_ref, grad_ref, z_ref, refs, part_ref, *, c, tile, tiles):
-    """Sums of the gradient, and of it times the differences."""
+    """Sums of the gradient, and of the gradient times the differences from the reference pixel."""
     near = per_lane(numbers_ref, IS.near, c)
 
     def sums(index):
         p = place(index, tile, grad_ref.shape[0])
-        grad = masked_grad(grad_ref, z_ref, p)  # zero where there are no rows
+        grad = masked_grad(grad_ref, z_ref, p)  # zero in rows that do not exist
         return grad, grad * (load_values(refs, p, c) - near)
 
     of_tiles(sums, part_ref, tile, tiles)
 
 
 def grad_body(part_ref, numbers_ref, mask_ref, grad_ref, z_ref, refs, then_ref, *grads, tile):
-    """then: gradients of scale and bias; grads: of x [, of what was added]."""
+    """Write gradients. then_ref: of scale and bias; grads: of x and, if present, of `added`."""
     c, rows = numbers_ref.shape[1], grad_ref.shape[0]
     p = place(pl.program_id(0), tile, rows)
     grad, x = masked_grad(grad_ref, z_ref, p), load_values(refs, p, c)

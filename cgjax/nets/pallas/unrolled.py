@@ -1,7 +1,7 @@
 """Functions of a few channels, evaluated on one array per channel.
 
-A GPU kernel has no arrays of three channels, but it can hold three arrays. Here a function written
-for a pixel, arrays [c] in and out, is traced, and each number of the trace is replaced by an array.
+A GPU kernel cannot have arrays of three channels, but it can have three arrays. `unroll` traces a
+function of one pixel (arrays [c] in and out) and replaces each number of the trace by an array.
 """
 
 from collections.abc import Callable
@@ -14,10 +14,10 @@ _CALLS = ("pjit", "jit", "closed_call", "custom_jvp_call", "custom_vjp_call")
 
 
 def unroll(fn: Callable, *examples) -> Callable:
-    """fn, whose arguments are shaped like `examples`, on nested lists in place of its arrays.
+    """fn with nested lists of arrays in place of its arguments, which are shaped like `examples`.
 
-    The lists' elements are arrays of one shape. The result is fn's tree of NumPy object arrays,
-    which hold such arrays too.
+    All elements of the lists are arrays of one shape. The result is fn's tree with NumPy object
+    arrays as leaves; their elements are arrays of that shape too.
     """
     closed, shape = jax.make_jaxpr(fn, return_shape=True)(*examples)
     structure = jax.tree.structure(shape)
@@ -25,8 +25,8 @@ def unroll(fn: Callable, *examples) -> Callable:
     def on_arrays(*arguments):
         lists = jax.tree.structure(examples).flatten_up_to(arguments)
         boxes = [_boxed(*pair) for pair in zip(lists, (aval.shape for aval in closed.in_avals))]
-        found = _evaluate(closed.jaxpr, closed.consts, boxes, boxes[0].flat[0].shape)
-        return jax.tree.unflatten(structure, found)
+        leaves = _evaluate(closed.jaxpr, closed.consts, boxes, boxes[0].flat[0].shape)
+        return jax.tree.unflatten(structure, leaves)
 
     return on_arrays
 
@@ -58,8 +58,8 @@ def _evaluate(jaxpr, consts, arguments, shape) -> list:
         return _constant(var.val, var.aval.dtype, shape) if is_literal else known[var]
 
     for eqn in jaxpr.eqns:
-        found = _apply(eqn, [read(var) for var in eqn.invars], shape)
-        known.update(zip(eqn.outvars, found))
+        results = _apply(eqn, [read(var) for var in eqn.invars], shape)
+        known.update(zip(eqn.outvars, results))
     return [read(var) for var in jaxpr.outvars]
 
 
@@ -74,8 +74,8 @@ def _apply(eqn, values, shape) -> list:
         return _PARTS[name](*values, **params)
     if name in _REDUCTIONS:
         return [_reduce(_REDUCTIONS[name], values[0], params["axes"])]
-    # Sums along the way, sorting and turning round keep a shape and are of no single number.
-    if not values or any(word in key for key in params for word in ("axis", "axes", "dimension")):
+    # Cumulative sums, sorting and reversing keep the shape but are not element-wise.
+    if not values or any(part in key for key in params for part in ("axis", "axes", "dimension")):
         raise NotImplementedError(f"no rule for {name} on unrolled channels")
     values = np.broadcast_arrays(*values)
     if values[0].shape != eqn.outvars[0].aval.shape:
@@ -84,7 +84,7 @@ def _apply(eqn, values, shape) -> list:
 
 
 def _each(primitive, values, params):
-    """An element-wise primitive, number by number."""
+    """Apply an element-wise primitive to each element of the object arrays."""
     box = np.empty(values[0].shape, object)
     for place in np.ndindex(box.shape):
         box[place] = primitive.bind(*(value[place] for value in values), **params)
@@ -92,10 +92,10 @@ def _each(primitive, values, params):
 
 
 def _reduce(combine, value, axes):
-    kept = tuple(length for axis, length in enumerate(value.shape) if axis not in axes)
-    last = np.moveaxis(value, axes, range(-len(axes), 0)).reshape(*kept, -1)
-    box = np.empty(kept, object)
-    for place in np.ndindex(kept):
+    shape = tuple(length for axis, length in enumerate(value.shape) if axis not in axes)
+    last = np.moveaxis(value, axes, range(-len(axes), 0)).reshape(*shape, -1)
+    box = np.empty(shape, object)
+    for place in np.ndindex(shape):
         total, *rest = last[place]
         for other in rest:
             total = combine(total, other)

@@ -1,12 +1,13 @@
 """GPU kernels for a decoder's stages: bilinear x2, 2x2 convolution, bias and ELU in one pass.
 
-To save memory traffic no interpolated activations ever reach memory, and while the largest output,
-that of the last inner stage, is held, it is multiplied by the last kernel: the last stage
-interpolates only those 4 o products per pixel. Only its gradient reads that output itself, from
-memory: computing it again took longer on an H200. Backward, each stage is one kernel. Activations
-are [rows, columns, images, channels] between the kernels, `upsample_geometry` says why. Sums are
-float32 whatever the dtype of the activations. Only reverse-mode derivatives exist here;
-`upsample.reordered` has both.
+Two choices save memory traffic. Interpolated activations are never written to memory. The last
+inner stage has the largest output; its kernel multiplies that output by the last stage's kernel
+before writing it, so the last stage interpolates only these 4 o products per pixel. Only
+the gradient of the last stage reads the output itself, from memory: recomputing it is slower on an
+H200. The backward pass of each stage is one kernel. Between kernels, activations are
+[rows, columns, images, channels]; `upsample_geometry` gives the reason. Sums are float32 for every
+dtype of the activations. The kernels have only reverse-mode derivatives; `upsample.reordered` also
+has forward-mode ones.
 """
 
 from functools import partial
@@ -25,12 +26,12 @@ from cgjax.nets.pallas.upsample_geometry import FLOAT, interpreted
 
 
 class Launch(NamedTuple):
-    """Images per tile, warps per program, and what only some kernels have.
+    """Images per tile, warps per program, and options of some kernels.
 
-    span: columns of pixels per program, last stage only; early: whether a stage's input is read
-    a step before it is needed: that takes registers; stages: steps under way at a time where Triton
-    reads ahead into shared memory, one less than that (with two it reads only when a step is done,
-    which is slower than with one).
+    span: columns of pixels per program, last stage only.
+    early: read a stage's input one step before it is needed; this takes registers.
+    stages: depth of Triton's software pipeline, which reads stages - 1 steps ahead into shared
+    memory. Depth two reads only after a step is done and is slower than depth one.
     """
 
     tile: int = 64
@@ -41,11 +42,11 @@ class Launch(NamedTuple):
 
 
 class Tuning(NamedTuple):
-    """How the kernels are launched; warps are for 32 channels, wider stages get more.
+    """Launch settings of the kernels; warps are for 32 channels, wider stages get more.
 
-    stage_mix: the last inner stage, which also does the products with the last kernel; few_back:
-    backward, stages of which a program each for at most FEW rows of images would leave a GPU idle;
-    narrow_*: of activations narrower than float32.
+    stage_mix: the last inner stage, which also multiplies by the last kernel. few_back: backward
+    pass of stages with at most FEW rows, where larger tiles would leave a GPU idle.
+    narrow_*: for activations narrower than float32.
     """
 
     stage: Launch = Launch(stages=3)
@@ -60,7 +61,7 @@ class Tuning(NamedTuple):
     loss: Launch = Launch(64, 2)
 
 
-# The fastest of those timed on an H200, one by one or in a training step.
+# The fastest settings measured on an H200, kernel by kernel or in a training step.
 TUNED = Tuning()
 FEW = 8
 
@@ -73,10 +74,10 @@ def supports(channels: int, out_channels: int, kernel: int, activation: str) -> 
 
 @partial(jax.custom_vjp, nondiff_argnums=(2, 3))
 def upsample_stack(x: jax.Array, convs, tuning: Tuning = TUNED, interpret: bool = False):
-    """Stages of a decoder: x [B,n,n,c] and [(kernel [2,2,c,o], bias [o]), ...] -> float32 images.
+    """Stages of a decoder: x [B,n,n,c], convs [(kernel [2,2,c,o], bias [o]), ...] -> images.
 
-    ELU follows every stage but the last; activations keep the dtype of x. n: a power of two;
-    at least two stages; images: [B, 2^stages n, 2^stages n, o], o at most 4.
+    ELU follows every stage except the last. Activations have the dtype of x. n is a power of two;
+    there are two or more stages. The images are float32 [B, 2^stages n, 2^stages n, o], o <= 4.
     """
     return _stack_forward(x, convs, tuning, interpret, keeps=False)[0]
 
@@ -95,27 +96,29 @@ upsample_stack.defvjp(_stack_forward, _stack_backward)
 
 
 def to_mixed(x, convs, tuning, interpret, keeps=True):
-    """All stages but the last: planes [4 o, n, n, B] for it to interpolate; all stages' inputs.
+    """All stages except the last: its mixed input, planes [4 o, n, n, B]; inputs of the stages.
 
-    keeps: whether the last stage's is among them, which only its gradient asks for.
+    keeps: whether the list of inputs includes that of the last stage; only its gradient needs it.
     """
     hidden, biases = [x.transpose(1, 2, 0, 3)], all_biases(convs)
     for i, (kernel, _) in enumerate(convs[:-2]):
         hidden += stage(hidden[-1], kernel, biases, i, None, True, tuning, interpret)
     kernels, i = (convs[-2][0], convs[-1][0]), len(convs) - 2
-    mixed, *kept = stage(hidden[-1], kernels[0], biases, i, kernels[1], keeps, tuning, interpret)
-    return mixed, hidden + kept
+    mixed, *last_input = stage(
+        hidden[-1], kernels[0], biases, i, kernels[1], keeps, tuning, interpret
+    )
+    return mixed, hidden + last_input
 
 
 def all_biases(convs):
-    """One array [stages * c + o]: of many small ones XLA would make copies for the kernels."""
+    """One array [stages * c + o]: XLA would copy many small arrays for the kernels."""
     return jnp.concatenate([bias for _, bias in convs], -1)
 
 
 def from_images(grad, hidden, convs, tuning, interpret):
-    """The images' gradient as planes [o, 2n, 2n, B] -> those of x and convs."""
-    found = last_stage_back(grad, hidden[-1], convs[-1][0], tuning, interpret)
-    grad, d_lower, *d_last = found
+    """Gradient of the images as planes [o, 2n, 2n, B] -> gradients of x and convs."""
+    gradients = last_stage_back(grad, hidden[-1], convs[-1][0], tuning, interpret)
+    grad, d_lower, *d_last = gradients
     d_convs = [tuple(d_last)]
     for i in reversed(range(len(convs) - 1)):
         d_bias = d_lower
@@ -125,34 +128,34 @@ def from_images(grad, hidden, convs, tuning, interpret):
 
 
 # --- several devices ---------------------------------------------------------------------------
-# XLA cannot split a kernel: it would gather the whole batch on each device. So each device is told
-# to run the kernels on its own rows; what is left to exchange is the sum of the weights' gradients.
+# XLA cannot split a kernel: it would gather the whole batch on each device. `shard_map` therefore
+# runs the kernels on the rows of each device; only the sum of the weights' gradients is exchanged.
 
 
 def splits(batch: int) -> bool:
-    """Whether every device in use can run the kernels on rows of its own."""
+    """Whether each device can take its own rows: the batch divides over the mesh, or one device."""
     mesh = mesh_in_use()
     return jax.device_count() == 1 if mesh is None else batch % mesh.shape["data"] == 0
 
 
 def over_devices(x: jax.Array, convs) -> jax.Array:
-    """`upsample_stack`, each device on its own rows of x; where `splits` denies it, on all rows.
+    """`upsample_stack` on each device's rows of x; on all rows if `splits` is false.
 
-    Replicas are split too, if they are an axis made by `jax.vmap(..., spmd_axis_name="seed")`.
+    An axis of replicas made by `jax.vmap(..., spmd_axis_name="seed")` is split too.
     """
     mesh = mesh_in_use()
     if mesh is None or mesh.size == 1 or not splits(len(x)):
         return upsample_stack(x, convs)
-    # The transpose of a shared input is a `psum` of its gradients over "data". Unchecked, because
-    # the kernels' results do not say over which axes they vary.
+    # The transpose of a shared input is a `psum` of its gradients over "data". check_vma is off,
+    # because the results of Pallas kernels do not declare the axes over which they vary.
     specs = {"in_specs": (P("data"), P()), "out_specs": P("data")}
     return jax.shard_map(upsample_stack, **specs, check_vma=False)(x, convs)
 
 
 def mesh_in_use():
-    """The ("seed", "data") mesh that the program being traced is for, or None.
+    """The ("seed", "data") mesh of the program being traced, or None.
 
-    Inside another `shard_map`, whose axes are manual, a device has its own rows already.
+    None inside another `shard_map`: its axes are manual, and each device already has its rows.
     """
     mesh = jax.sharding.get_abstract_mesh()
     return mesh if mesh.axis_names == ("seed", "data") and mesh.are_all_axes_auto else None
@@ -162,7 +165,7 @@ def mesh_in_use():
 
 
 def call(body, arguments, grid, out_shape, launch, channels, interpret):
-    """One kernel, its program ids as `grid` has them."""
+    """Run one kernel; program ids have the axes of `grid`."""
     warps = launch.warps * max(1, channels // 32)
     stages = launch.stages if channels <= 32 else 1  # more do not fit into shared memory
     with interpreted(interpret):
@@ -180,9 +183,9 @@ def _by_width(x, wide: Launch, narrow: Launch) -> Launch:
 
 
 def stage(x, kernel, biases, number, last_kernel, keeps, tuning, interpret):
-    """y = ELU(conv(upsampled x)), the stage of that number: x [n, n, B, c] -> [y [2n, 2n, B, o]].
+    """y = ELU(conv(upsampled x)) of stage `number`: x [n, n, B, c] -> [y [2n, 2n, B, o]].
 
-    With a last kernel: [y mixed by it, and y if it is to be kept].
+    With a last kernel: [y mixed by it], and y too if `keeps`.
     """
     n, _, images, c = x.shape
     launch = _by_width(x, tuning.stage, tuning.narrow_stage)
@@ -201,7 +204,7 @@ def stage(x, kernel, biases, number, last_kernel, keeps, tuning, interpret):
 def last_stage(mixed, biases, out, tuning, interpret):
     """conv(upsampled x) from x mixed by the kernel: [4 o, n, n, B] -> planes [o, 2n, 2n, B].
 
-    biases: of all stages, the last `out` of them this one's.
+    biases: of all stages; the last `out` of them belong to this stage.
     """
     _, n, _, images = mixed.shape
     launch = tuning.last
@@ -214,9 +217,10 @@ def last_stage(mixed, biases, out, tuning, interpret):
 
 
 def stage_back(grad, x, kernel, through_elu, tuning, interpret):
-    """Gradients of `stage` in front of its ELU: grad [2n, 2n, B, o] -> dx, its sum, d_kernel.
+    """Gradients of `stage` without its ELU: grad [2n, 2n, B, o] -> dx, sum of dx, d_kernel.
 
-    through_elu: x is an ELU's output and dx is wanted in front of that ELU.
+    grad: with respect to the input of the stage's ELU. through_elu: x is the output of an ELU, and
+    dx is the gradient with respect to that ELU's input.
     """
     n, _, images, c = x.shape
     many = _by_width(x, tuning.stage_back, tuning.narrow_back)
@@ -231,9 +235,9 @@ def stage_back(grad, x, kernel, through_elu, tuning, interpret):
 
 
 def last_stage_back(grad, y, last_kernel, tuning, interpret):
-    """Gradients of the last stage, planes [o, 2n, 2n, B] -> dx, its sum, d_kernel, d_bias.
+    """Gradients of the last stage: grad, planes [o, 2n, 2n, B] -> dx, its sum, d_kernel, d_bias.
 
-    y [n, n, B, c]: its input, an ELU's output. dx: the gradient in front of that ELU.
+    y [n, n, B, c]: input of the stage, the output of an ELU. dx: gradient of that ELU's input.
     """
     n, _, images, c = y.shape
     launch, out, taps = tuning.last_back, last_kernel.shape[3], COLUMNS * c

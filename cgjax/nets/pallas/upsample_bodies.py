@@ -1,8 +1,8 @@
-"""Bodies of the decoder's GPU kernels: each program follows a row or two of pixels of some images.
+"""Bodies of the decoder's GPU kernels: each program handles one or two rows of some images.
 
-Walking along a row, a program reads and interpolates each column once and keeps what the next
-columns need. Forward it takes two rows of outputs, which lie between the same pixels: half as much
-is read from the cache.
+A program walks along a row. It reads and interpolates each column once and keeps what the next
+columns need. In the forward pass it computes two rows of outputs that lie between the same pixels,
+which halves the reads from the cache.
 """
 
 import math
@@ -18,7 +18,7 @@ from cgjax.nets.pallas import upsample_geometry as geo
 from cgjax.nets.pallas.upsample_geometry import FLOAT, between, seen_from, weighted
 
 LOG2_E = math.log2(math.e)
-COLUMNS = 16  # the last stage's 4 taps x up to 4 channels side by side, the least a product takes
+COLUMNS = 16  # 4 taps x up to 4 channels of the last stage; the smallest size of a product
 
 
 def _dot(a, b, contract):
@@ -27,12 +27,12 @@ def _dot(a, b, contract):
 
 
 def _elu(x):
-    # exp(x) - 1 is never below x; of all exponentials, that of 2 is one instruction.
+    # exp(x) - 1 is never below x. 2^x is a single instruction; other exponentials are not.
     return jnp.maximum(x, geo.power_of_two(jnp.minimum(x * LOG2_E, 0.0)) - 1)
 
 
 def _through_elu(grad, y):
-    """Gradient in front of an ELU from that behind it and the ELU's output."""
+    """Gradient of an ELU's input, from the gradient and the value y of its output."""
     return geo.multiply_add(grad, jnp.minimum(y, 0.0), grad)
 
 
@@ -40,44 +40,46 @@ def _through_elu(grad, y):
 
 
 class Along(NamedTuple):
-    """Interpolation along a row, walking: two outputs of each of two rows at every pixel.
+    """Interpolation along a row: at every pixel, two outputs of each of two rows.
 
-    What is interpolated is the pixels' sums over the row taps, [row 2][column tap 2].
-    n: pixels of a row; begin: what an output starts from, its bias.
+    The interpolated values are the sums over the row taps, [row 2][column tap 2] at each pixel.
+    n: pixels of a row; begin: initial value of an output, its bias.
     """
 
     n: int
     begin: jax.Array
 
     def pending(self, before, k):
-        """Of output 2k of both rows: what the pixel in front gives, by the first column tap."""
+        """Output 2k of both rows, as far as pixel k-1 contributes: its first column tap."""
         ((_, w), _) = between(2 * k, self.n)
         return [weighted([w], [sums], self.begin) for sums in before]
 
     def outputs(self, k, pending, here, following):
-        """[row 2][column 2] at pixel k."""
-        (_, (_, own)), ((_, near), (_, far)), ((_, later), (_, last)) = (
+        """Outputs 2k and 2k + 1 of both rows: [row 2][column 2]."""
+        (_, (_, centre)), ((_, near), (_, far)), ((_, later), (_, last)) = (
             between(2 * k + q, self.n) for q in range(3)
         )
         return [
             (
-                weighted([own, near, far], [first, second, next_second], waits),
+                weighted([centre, near, far], [first, second, next_second], partial_sum),
                 weighted(
                     [near, far, later, last], [first, next_first, second, next_second], self.begin
                 ),
             )
-            for waits, (first, second), (next_first, next_second) in zip(pending, here, following)
+            for partial_sum, (first, second), (next_first, next_second) in zip(
+                pending, here, following
+            )
         ]
 
 
 def stage_body(x_ref, kernel_ref, biases_ref, *refs, size, number, early):
-    """ELU(conv(upsampled x)), rows 2m and 2m + 1 of it.
+    """Rows 2m and 2m + 1 of ELU(conv(upsampled x)).
 
-    biases: of all stages. refs: y [2n, 2n, B, c]; or the last kernel, y mixed by it, planes
-    [4 o, 2n, 2n, B] [, y].
-    Points are interpolated down the columns in front of the products with the kernel, along the
-    rows behind them, so that every product serves two outputs. early: columns are read one step
-    before they are needed, which hides the wait and takes registers.
+    biases: of all stages. refs: y [2n, 2n, B, c]; or the last kernel, y mixed by it as planes
+    [4 o, 2n, 2n, B], and optionally y.
+    Interpolation down the columns precedes the products with the kernel, interpolation along the
+    rows follows them; each product is thus used for two outputs. early: columns are read one step
+    before they are needed, which hides the latency and takes registers.
     """
     n, dtype = x_ref.shape[0], x_ref.dtype
     m, tile = pl.program_id(0), geo.tile_of(pl.program_id(1), size, x_ref.shape[2])
@@ -94,7 +96,7 @@ def stage_body(x_ref, kernel_ref, biases_ref, *refs, size, number, early):
         return [geo.load(x_ref, tile, row, jnp.minimum(k, n - 1)) for row in rows]
 
     def sums(pixels):
-        """Of a column of x: the sums over row taps."""
+        """Sums over the row taps, from a column of x."""
         u, v, w = (pixel.astype(FLOAT) for pixel in pixels)
         points = [weighted(*pair).astype(dtype) for pair in zip(weights, ((u, v), (v, w), (v, w)))]
         products = [
@@ -125,9 +127,9 @@ def stage_body(x_ref, kernel_ref, biases_ref, *refs, size, number, early):
 
 
 def walk_planes(read, begin, m, at, span, n, emit, carry, early=False):
-    """Rows 2m and 2m + 1 of images drawn from mixed planes, from pixel `at` of the row on.
+    """Rows 2m and 2m + 1 of images from mixed planes: `span` pixels of the row, starting at `at`.
 
-    read(p, kw, kh, row, column): a pixel of that plane and tap; begin: by plane, its bias.
+    read(p, kw, kh, row, column): a pixel of plane p and tap (kh, kw); begin: bias of each plane.
     emit(k, [plane][row 2][column 2], carry) -> carry. early: columns are read one step before they
     are needed, as in `stage_body`.
     """
@@ -136,7 +138,7 @@ def walk_planes(read, begin, m, at, span, n, emit, carry, early=False):
     weights = [[w for _, w in between(2 * m + q, n)] for q in range(3)]
 
     def column(k):
-        """[plane][column tap][row tap] of the rows that tap meets."""
+        """[plane][column tap][row tap][row]: the pixels of column k that each tap reads."""
         k = jnp.clip(k, 0, n - 1)
         return [
             [[[read(p, kw, kh, row, k) for row in rows[kh:]] for kh in (0, 1)] for kw in (0, 1)]
@@ -149,32 +151,32 @@ def walk_planes(read, begin, m, at, span, n, emit, carry, early=False):
             weighted([*weights[1], *weights[2]], [*above[1:], *below]),
         ]
 
-    waits = 3 if early else 2  # steps in front of the first that draws
+    warm_up = 3 if early else 2  # steps before the first step that draws
 
     def step(t, state):
         pending, here, ahead, carry = state
-        k = at + t - waits
+        k = at + t - warm_up
         pixels = ahead if early else column(k + 1)
         ahead = column(k + 2) if early else ()
         following = [list(zip(*(sums(*taps) for taps in of_plane))) for of_plane in pixels]
 
         def draw():
-            each = zip(walks, pending, here, following)
-            return emit(k, [walk.outputs(k, *of_plane) for walk, *of_plane in each], carry)
+            planes = zip(walks, pending, here, following)
+            return emit(k, [walk.outputs(k, *of_plane) for walk, *of_plane in planes], carry)
 
-        # The first steps only read: Triton takes minutes over loads in front of the loop.
-        carry = lax.cond(t < waits, lambda: carry, draw)
+        # The first steps only read: with loads in front of the loop, Triton compiles for minutes.
+        carry = lax.cond(t < warm_up, lambda: carry, draw)
         pending = [walk.pending([first for first, _ in v], k + 1) for walk, v in zip(walks, here)]
         return pending, following, ahead, carry
 
-    nothing = [jnp.zeros_like(begin[0])] * 2
-    ahead = [[[[nothing[0]] * (3 - kh) for kh in (0, 1)]] * 2] * len(begin) if early else ()
-    state = [nothing] * len(begin), [list(zip(nothing, nothing))] * len(begin), ahead, carry
-    return lax.fori_loop(0, span + waits, step, state)[3]
+    zeros = [jnp.zeros_like(begin[0])] * 2
+    ahead = [[[[zeros[0]] * (3 - kh) for kh in (0, 1)]] * 2] * len(begin) if early else ()
+    state = [zeros] * len(begin), [list(zip(zeros, zeros))] * len(begin), ahead, carry
+    return lax.fori_loop(0, span + warm_up, step, state)[3]
 
 
 def _mixed_reader(mixed_ref, tile, n):
-    """Of mixed planes [4 o * n * n, B]; places are flat: Triton takes longer over others."""
+    """`read` for mixed planes [4 o * n * n, B]; the index is flat, which Triton compiles faster."""
 
     def read(p, kw, kh, row, column):
         place = ((4 * p + 2 * kw + kh) * n + row) * n + column
@@ -186,8 +188,8 @@ def _mixed_reader(mixed_ref, tile, n):
 def last_body(mixed_ref, biases_ref, y_ref, *, n, out, size, span):
     """Images as planes [o * 2n * 2n, B] from mixed planes [4 o * n * n, B].
 
-    The products are done, and for few output channels interpolating them is cheaper than
-    interpolating all channels of x.
+    The mixed planes already hold the products. For few output channels it is cheaper to interpolate
+    the products than all channels of x.
     """
     p, m, t = pl.program_id(0), pl.program_id(1), pl.program_id(2)
     spans = n // span
@@ -206,16 +208,27 @@ def last_body(mixed_ref, biases_ref, y_ref, *, n, out, size, span):
 
 
 def loss_body(
-    mixed_ref, biases_ref, rows_ref, facts_ref, weights_ref, grad_ref, parts_ref,
-    *, n, out, size, span, pixel,
-):  # fmt: skip
-    """The last stage of K decoders, a loss at its pixels, and the gradient.
+    mixed_ref,
+    biases_ref,
+    rows_ref,
+    facts_ref,
+    weights_ref,
+    grad_ref,
+    parts_ref,
+    *,
+    n,
+    out,
+    size,
+    span,
+    pixel,
+):
+    """The last stage of K decoders, a loss at its pixels, and the gradient of the loss.
 
-    mixed [K * 4 o * n * n, B], biases [K, all stages' side by side], rows [R * 2n, B], facts
-    [I, B], weights [1, B] -> gradient of the weighted loss [K * o * 2n * 2n, B] and that loss by
+    mixed [K * 4 o * n * n, B], biases [K, biases of all stages], rows [R * 2n, B], facts [I, B],
+    weights [1, B] -> gradient of the weighted loss [K * o * 2n * 2n, B]; weighted loss of each
     program [programs, B].
     pixel: K colours [o], rows [R], facts [I], column [1] -> (loss, gradient by colours).
-    Images as such never reach memory.
+    Images are never written to memory.
     """
     (slots, n_biases), wide = biases_ref.shape, 2 * n
     planes = slots * out
@@ -223,8 +236,8 @@ def loss_body(
     m, at = pl.program_id(0), pl.program_id(1) * span
     facts = [geo.load_at(facts_ref, tile, i) for i in range(facts_ref.shape[0])]
     weights = geo.load_at(weights_ref, tile, 0)
-    known = range(0, rows_ref.shape[0], wide)
-    rows = [[geo.load_at(rows_ref, tile, i + 2 * m + row) for i in known] for row in (0, 1)]
+    starts = range(0, rows_ref.shape[0], wide)
+    rows = [[geo.load_at(rows_ref, tile, i + 2 * m + row) for i in starts] for row in (0, 1)]
 
     def emit(k, drawn, total):
         for i in (0, 1):
@@ -248,15 +261,15 @@ def loss_body(
 
 
 # --- backward -------------------------------------------------------------------------------------
-# The gradient at a pixel times each tap is gathered from 5 x 5 outputs: down their columns first,
-# of which the next pixel needs three again, then across; from it follow, by one product each, the
-# gradients of the kernel and of the pixel.
+# For each pixel and each tap, the gradient is a weighted sum over 5 x 5 outputs. It is summed down
+# the columns first (the next pixel reuses three of the column sums), then across them. One product
+# each then gives the gradients of the kernel and of the pixel.
 
 
 def down(read, m, n):
-    """Of the outputs' gradient in one column: its sums over rows for both row taps of pixel m.
+    """Weighted sums over rows of one column of the outputs' gradient, for both row taps of pixel m.
 
-    Also what pixel m's own two outputs sum up to.
+    Also the plain sum of the gradients at outputs 2m and 2m + 1.
     """
     lines = [read(jnp.clip(2 * m - 2 + i, 0, 2 * n - 1)).astype(FLOAT) for i in range(5)]
     weights = seen_from(m, n)
@@ -264,12 +277,12 @@ def down(read, m, n):
 
 
 def across(columns, k, n, kw):
-    """From the sums of columns 2k-1-kw .. 2k+2-kw -> the gradient of tap kw, both row taps."""
+    """Column sums of columns 2k-1-kw .. 2k+2-kw -> gradient of tap kw at pixel k, both row taps."""
     return [weighted(seen_from(k, n)[kw], [column[kh] for column in columns]) for kh in (0, 1)]
 
 
 def _in_threads(values):
-    """Sums [size / 2, c] of pairs of rows that one thread holds, as it does rows r and r + 8."""
+    """Sums [size / 2, c] of rows r and r + 8, which the same thread holds."""
     size, c = values.shape
     if size % 16:
         return values
@@ -277,9 +290,9 @@ def _in_threads(values):
 
 
 def back_body(grad_ref, x_ref, kernel_ref, dx_ref, parts_ref, *, size, through_elu):
-    """dx, and per program the kernel's gradient [2, 2, c, o] and the sum of dx [c], side by side.
+    """dx; for each program, the kernel's gradient [2, 2, c, o] and the sum of dx [c], in one row.
 
-    through_elu: x is an ELU's output and dx is wanted in front of that ELU.
+    through_elu: x is the output of an ELU, and dx is the gradient of that ELU's input.
     """
     n, _, images, c = x_ref.shape
     out, dtype = grad_ref.shape[-1], x_ref.dtype
@@ -294,7 +307,7 @@ def back_body(grad_ref, x_ref, kernel_ref, dx_ref, parts_ref, *, size, through_e
         sums, d_kernel, d_sum = state
         x = geo.load(x_ref, tile, m, k)
         dx, d_kernel = jnp.zeros((size, c), FLOAT), list(d_kernel)
-        # The second tap first: it needs one column less, so less is held at a time.
+        # The second tap comes first: it needs one column less, so fewer registers are in use.
         for kw in (1, 0):
             sums = [*sums, sums_of(2 * k + 2 - kw)]
             taps = geo.interleave(*(t.astype(dtype) for t in across(sums[-4:], k, n, kw)))
@@ -307,9 +320,9 @@ def back_body(grad_ref, x_ref, kernel_ref, dx_ref, parts_ref, *, size, through_e
         return jax.tree.map(geo.held, sums[2:]), d_kernel, d_sum
 
     first = sums_of(0)
-    nothing = [jnp.zeros_like(part) for part in first]
+    zero_sums = [jnp.zeros_like(part) for part in first]
     zero = [jnp.zeros((2 * out, c), FLOAT)] * 2, _in_threads(jnp.zeros((size, c), FLOAT))
-    _, d_kernel, d_sum = lax.fori_loop(0, n, step, ([nothing, nothing, first], *zero))
+    _, d_kernel, d_sum = lax.fori_loop(0, n, step, ([zero_sums, zero_sums, first], *zero))
     at = (m, pl.program_id(1))
     for kw in (0, 1):
         taps = d_kernel[kw].T  # [c, 2 o + kh]
@@ -318,12 +331,12 @@ def back_body(grad_ref, x_ref, kernel_ref, dx_ref, parts_ref, *, size, through_e
 
 
 def last_back_body(grad_ref, y_ref, last_ref, dx_ref, parts_ref, *, size):
-    """From the images' gradient, planes [o, 2n, 2n, B], to that of the last ELU's input.
+    """Gradient of the images, planes [o, 2n, 2n, B] -> dx, the gradient of the last ELU's input.
 
-    y: that ELU's output. Also per program, side by side: the gradient of the last kernel, the sum
-    of dx, and sums of the images' gradient by plane, as if there were 4 planes. y is read a step
-    before it is needed, into registers: as an operand in shared memory it would lie there in an
-    order that the other use of it reads slowly.
+    y: output of that ELU. Each program also writes, in one row: the gradient of the last kernel,
+    the sum of dx, and the sums of the images' gradient over each of 4 planes (o of them exist). y
+    is read into registers one step before it is needed: as an operand in shared memory it would
+    have a layout that its second use reads slowly.
     """
     n, _, images, c = dx_ref.shape
     dtype, planes = y_ref.dtype, COLUMNS // 4
@@ -337,22 +350,22 @@ def last_back_body(grad_ref, y_ref, last_ref, dx_ref, parts_ref, *, size):
     def step(k, state):
         sums, y, columns, d_sum, d_bias = state
         ahead = geo.load(y_ref, tile, r, jnp.minimum(k + 1, n - 1))
-        (odd, own_odd), (even, own_even) = sums_of(2 * k + 1), sums_of(2 * k + 2)
-        d_bias += own_odd + jnp.where(k + 1 < n, own_even, 0.0)
+        (odd, plain_odd), (even, plain_even) = sums_of(2 * k + 1), sums_of(2 * k + 2)
+        d_bias += plain_odd + jnp.where(k + 1 < n, plain_even, 0.0)
         sums = [*sums, odd, even]
         taps = [across(sums[1 - kw : 5 - kw], k, n, kw) for kw in (0, 1)]
         joined = jnp.stack([jnp.stack([taps[0][kh], taps[1][kh]], -1) for kh in (0, 1)], -1)
-        # Adding nothing keeps Triton from folding the reshape into an operand it cannot read.
+        # Adding zero stops Triton from folding the reshape into an operand that it cannot read.
         mixed = (joined.transpose(1, 0, 2, 3).reshape(size, COLUMNS) + 0.0).astype(dtype)
         columns += _dot(y, mixed, (0, 0))
         dx = _through_elu(_dot(mixed, last, (1, 1)), y.astype(FLOAT))
         geo.store(dx_ref, tile, r, k, dx)
         return jax.tree.map(geo.held, sums[2:]), ahead, columns, d_sum + _in_threads(dx), d_bias
 
-    first, own = sums_of(0)
-    nothing = [jnp.zeros_like(part) for part in first]
+    first, plain = sums_of(0)
+    zero_sums = [jnp.zeros_like(part) for part in first]
     zero = jnp.zeros((c, COLUMNS), FLOAT), _in_threads(jnp.zeros((size, c), FLOAT))
-    begin = [nothing, nothing, first], geo.load(y_ref, tile, r, 0), *zero, own
+    begin = [zero_sums, zero_sums, first], geo.load(y_ref, tile, r, 0), *zero, plain
     _, _, columns, d_sum, d_bias = lax.fori_loop(0, n, step, begin)
     at = (r, pl.program_id(1))
     geo.store_taps(parts_ref, at, columns, lambda at: (at & 1, (at >> 1) & 1, at >> 2), planes)

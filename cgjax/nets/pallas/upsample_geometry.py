@@ -1,8 +1,8 @@
-"""Where the pixels that the decoder's GPU kernels read and write lie, and with which weights.
+"""Memory layout and interpolation weights of the decoder's GPU kernels.
 
 Arrays are [rows, columns, images, channels], or "planes" [channels, rows, columns, images]. A tile
-is one pixel of neighbouring images, so that it is contiguous, its interpolation weights are
-scalars, and an image's border needs no mask, only a weight of zero.
+is one pixel of neighbouring images. It is therefore contiguous, its interpolation weights are
+scalars, and the border of an image needs a weight of zero instead of a mask.
 """
 
 from contextlib import contextmanager
@@ -15,13 +15,13 @@ from jax import lax
 from jax.experimental.pallas import triton as plt
 
 FLOAT = jnp.float32
-# Within the trace of a kernel that is to be interpreted, which knows no GPU's instructions.
+# True while a kernel is traced for the interpreter, which cannot run GPU instructions.
 INTERPRETED = ContextVar("interpreted", default=False)
 
 
 @contextmanager
 def interpreted(value: bool):
-    """Kernels traced within are to be interpreted, or not."""
+    """Context in which kernels are traced for the interpreter (True) or for a GPU (False)."""
     token = INTERPRETED.set(value)
     try:
         yield
@@ -33,36 +33,36 @@ def interpreted(value: bool):
 
 
 def multiply_add(a, b, c):
-    """a * b + c as one instruction: XLA has Triton keep products and sums apart."""
+    """a * b + c as one instruction: XLA makes Triton keep products and sums separate."""
     if INTERPRETED.get():
         return a * b + c
     return _instruction("fma.rn.f32", a, b, c)
 
 
 def power_of_two(x):
-    """2^x, zero where that is below the normal numbers: those take four more instructions."""
+    """2^x; subnormal results become zero, because they take four more instructions."""
     return jnp.exp2(x) if INTERPRETED.get() else _instruction("ex2.approx.ftz.f32", x)
 
 
 def held(x):
-    """x. A loop that hands on a value it was handed is one whose reads Triton does not pipeline."""
+    """A copy of x: Triton does not pipeline a loop that returns a carried value unchanged."""
     return x if INTERPRETED.get() else _instruction("mov.f32", x)
 
 
 def _instruction(name, *arguments):
     shape = jnp.broadcast_shapes(*(jnp.shape(array) for array in arguments))
-    [found] = plt.elementwise_inline_asm(
+    [result] = plt.elementwise_inline_asm(
         f"{name} {', '.join(f'${i}' for i in range(len(arguments) + 1))};",
         args=[jnp.broadcast_to(jnp.asarray(array, FLOAT), shape) for array in arguments],
         constraints=",".join(["=f"] + ["f"] * len(arguments)),
         pack=1,
         result_shape_dtypes=[jax.ShapeDtypeStruct(shape, FLOAT)],
     )
-    return found
+    return result
 
 
 def weighted(weights, values, begin=None):
-    """begin + the sum of weights times values."""
+    """begin + sum of weights * values."""
     for weight, value in zip(weights, values, strict=True):
         begin = weight * value if begin is None else multiply_add(weight, value, begin)
     return begin
@@ -72,12 +72,12 @@ def weighted(weights, values, begin=None):
 
 
 def between(q, n):
-    """The two of n points that point q of the doubled axis lies between: (place, weight) of each.
+    """Point q of the doubled axis lies between two of n points: (index, weight) of each.
 
-    Without such a point the weights are zero; the places are valid whatever q is.
+    If q is outside the doubled axis, the weights are zero. The indices are valid for every q.
     """
     low = (q - 1) >> 1
-    above = q * (n - 1) - low * (2 * n - 1)  # of 2n - 1 parts
+    above = q * (n - 1) - low * (2 * n - 1)  # in units of 1 / (2n - 1)
     part = ((q >= 0) & (q < 2 * n)).astype(FLOAT) / (2 * n - 1)
     w_low, w_high = ((2 * n - 1 - above).astype(FLOAT) * part, above.astype(FLOAT) * part)
     return (jnp.maximum(low, 0), w_low), (jnp.minimum(low + 1, n - 1), w_high)
@@ -86,11 +86,11 @@ def between(q, n):
 def seen_from(m, n):
     """Weights of point m of n in the points 2m-1 .. 2m+2 of the doubled axis, for both taps.
 
-    Tap t meets these points in the outputs 2m-1-t .. 2m+2-t.
+    Tap t reads these points for the outputs 2m-1-t .. 2m+2-t.
     """
     first, second = (between(2 * m + q, n)[1][1] for q in (-1, 0))
     rest = [between(2 * m + q, n)[0][1] for q in (1, 2)]
-    # Point 0 has no output in front of it, which the second tap would meet it in.
+    # For m = 0 the second tap would read this point for output -1, which does not exist.
     return (first, second, *rest), (first, jnp.where(m > 0, second, 0.0), *rest)
 
 
@@ -98,20 +98,20 @@ def seen_from(m, n):
 
 
 class Tile(NamedTuple):
-    """Neighbouring images; inside: which of them exist, None where all do."""
+    """Neighbouring images; inside: which of them exist, None if all exist."""
 
     images: jax.Array
     inside: jax.Array | None
 
 
 def tile_of(index, size, images) -> Tile:
-    """Tile number `index` of `images` images."""
-    at = index * size + lax.iota(jnp.int32, size)
-    return Tile(at, at < images if images % size else None)
+    """Tile number `index`, of `size` images, out of `images` images."""
+    image = index * size + lax.iota(jnp.int32, size)
+    return Tile(image, image < images if images % size else None)
 
 
 def load(ref, tile: Tile, row, column):
-    """One pixel of [rows, columns, images, channels] -> [size, channels]; zero where missing."""
+    """One pixel of [rows, columns, images, channels] -> [size, channels]; zero if missing."""
     return _load(*_pixel(ref, tile, row, column))
 
 
@@ -132,12 +132,12 @@ def store_at(ref, tile: Tile, place, value):
 
 
 def load_planes(ref, tile: Tile, row, column, width):
-    """One pixel of all planes -> [width, size], zero beyond the last plane."""
+    """One pixel of all planes -> [width, size]; zero beyond the last plane."""
     return _load(*_planes(ref, tile, row, column, width))
 
 
 def store_planes(ref, tile: Tile, row, column, value):
-    """Write value [width, size] to one pixel; what lies beyond the last plane is dropped."""
+    """Write value [width, size] to one pixel; rows beyond the last plane are dropped."""
     at, mask = _planes(ref, tile, row, column, value.shape[0])
     plt.store(at, value.astype(ref.dtype), mask=mask)
 
@@ -166,12 +166,12 @@ def _planes(ref, tile, row, column, width):
 
 
 def interleave(a, b):
-    """Two [m, n] -> [m, 2 n], their columns in turn."""
+    """Two arrays [m, n] -> [m, 2 n] with alternating columns."""
     return jnp.stack([a, b], -1).reshape(a.shape[0], -1)
 
 
 def mixing_columns(kernel_ref, width):
-    """The kernel [2,2,c,o] as [c, width], width >= 4 o: column 4 o + 2 kw + kh."""
+    """The kernel [2,2,c,out] as [c, width], width >= 4 out; column 4 o + 2 kw + kh."""
     _, _, c, out = kernel_ref.shape
     channel, column = (lax.broadcasted_iota(jnp.int32, (c, width), axis) for axis in (0, 1))
     kw, kh, o = (column >> 1) & 1, column & 1, column >> 2
@@ -187,7 +187,7 @@ def both_columns(kernel_ref, kh):
 
 
 def paired_rows(kernel_ref, kw):
-    """The kernel's taps (0, kw) and (1, kw) transposed, [2 o, c]: row 2 o + kh."""
+    """The kernel's taps (0, kw) and (1, kw), transposed: [2 out, c]; row 2 o + kh."""
     c, out = kernel_ref.shape[2:]
     row, column = (lax.broadcasted_iota(jnp.int32, (2 * out, c), axis) for axis in (0, 1))
     return plt.load(kernel_ref.at[row & 1, jnp.full_like(row, kw), column, row >> 1])

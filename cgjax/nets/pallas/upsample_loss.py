@@ -1,8 +1,8 @@
-"""A loss at the pixels that several decoders draw together, as one function of their first stages.
+"""A sum of a loss over the pixels of images that several decoders draw together, in one kernel.
 
-On a GPU the images and their gradient are the largest arrays after the activations. Where a loss is
-a sum over pixels, the last stage's kernel can go on to it and to its gradient, and images need not
-be written and read again.
+On a GPU the images and their gradient are the largest arrays after the activations. If a loss is a
+sum over pixels, the last stage's kernel can compute it together with its gradient. Images are then
+never written to memory.
 """
 
 from collections.abc import Callable
@@ -19,16 +19,16 @@ from cgjax.nets.pallas import upsample_bodies as bodies
 from cgjax.nets.pallas.unrolled import unroll
 from cgjax.nets.pallas.upsample_geometry import FLOAT
 
-# K colours [o], what is known of the pixel's row [R] and image [I], its column [1] -> loss
+# K colours [o], data of the pixel's row [R] and of its image [I], its column [1] -> loss
 Pixel = Callable
 
 
 def summed_loss(pixel: Pixel, x, convs, rows, images, weights) -> jax.Array:
     """Sum over all pixels of weights [B] times `pixel`, for K decoders that draw B images together.
 
-    x [K, B, n, n, c] and convs with a leading axis K: as `upsample_stack` takes them; what is known
-    beforehand: rows [R, size, B] of each row of pixels, images [I, B] of each image.
-    Several devices take their own images each, as in `upsample.over_devices`.
+    x [K, B, n, n, c] and convs: the arguments of `upsample_stack` with a leading axis K. Inputs of
+    `pixel`: rows [R, size, B] for each row of pixels, images [I, B] for each image.
+    Each of several devices takes its own images, as in `upsample.over_devices`.
     """
     loss = partial(_loss, pixel, *_launch())
     mesh = kernels.mesh_in_use()
@@ -39,13 +39,13 @@ def summed_loss(pixel: Pixel, x, convs, rows, images, weights) -> jax.Array:
 
 
 def _launch():
-    """Tuning, and whether to interpret the kernels."""
+    """Launch settings, and whether to interpret the kernels."""
     return kernels.TUNED, False
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
 def _loss(pixel, tuning, interpret, x, convs, rows, images, weights):
-    """The loss [1]: an axis that devices can be put on."""
+    """The loss [1]; the axis lets `shard_map` join the losses of several devices."""
     return _forward(pixel, tuning, interpret, x, convs, rows, images, weights)[0]
 
 
@@ -61,9 +61,10 @@ def _forward(pixel, tuning, interpret, x, convs, rows, images, weights):
 
 def _backward(pixel, tuning, interpret, saved, scale):
     from_images = partial(kernels.from_images, tuning=tuning, interpret=interpret)
-    found = jax.vmap(from_images)(*saved)
-    # The images' gradient was taken beforehand, of the loss itself: what follows it is linear.
-    d_x, d_convs = jax.tree.map(lambda leaf: (leaf * scale[0]).astype(leaf.dtype), found)
+    gradients = jax.vmap(from_images)(*saved)
+    # The forward pass computes the gradient of the loss by the images. The rest is linear in it,
+    # so it is scaled at the end.
+    d_x, d_convs = jax.tree.map(lambda leaf: (leaf * scale[0]).astype(leaf.dtype), gradients)
     return d_x, d_convs, None, None, None
 
 
@@ -77,9 +78,12 @@ def last_stage_loss(pixel, mixed, biases, out, rows, images, weights, tuning, in
     colours, *known = (ShapeDtypeStruct((k,), FLOAT) for k in (out, len(rows), len(images), 1))
     examples = ([colours] * slots, *known)
     body = partial(
-        bodies.loss_body, n=n, out=out, span=span,
+        bodies.loss_body,
+        n=n,
+        out=out,
+        span=span,
         pixel=unroll(jax.value_and_grad(pixel), *examples),
-    )  # fmt: skip
+    )
     grid = (n, n // span, pl.cdiv(batch, launch.tile))
     shapes = (
         ShapeDtypeStruct((slots * out * 4 * n * n, batch), FLOAT),

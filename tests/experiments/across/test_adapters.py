@@ -122,7 +122,7 @@ def test_towers_stand_side_by_side():
 @pytest.mark.parametrize(
     "row, changes, words",
     [
-        ("support:demo,smoke", (), "no family with pairs"),
+        ("support:demo,smoke", (), "not a row of a family with pairs"),
         ("bumps:demo,smoke", (), "several programs"),
         ("subnetworks:joint,smoke", (), "holds something out"),
         ("bumps:phase,smoke", ("eval.layers=false",), "one cell"),

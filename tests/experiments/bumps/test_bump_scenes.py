@@ -212,7 +212,7 @@ def test_bad_scenes_are_refused(donut):
         "corner from 1": lambda: scenes.region("corner", N),
         "nothing on one side": lambda: scenes.region("donut", N, 0, 27),
         "xy are pairs": lambda: scenes.bump([1, 2], N, SIGMA),
-        "sigma is above 0": lambda: scenes.bump([[1, 2]], N, 0.0),
+        "sigma must be above 0": lambda: scenes.bump([[1, 2]], N, 0.0),
         "pixel_grid 'odd'": lambda: scenes.bump([[1, 2]], N, 1.0, pixel_grid="odd"),
         "encoding 'place'": lambda: scenes.encode([[1, 2]], N, "place"),
         "whole numbers": lambda: scenes.encode([[1, 28]], N, "onehot"),
@@ -224,8 +224,8 @@ def test_bad_scenes_are_refused(donut):
         "stripe_fraction": lambda: scenes.mixture(np.random.default_rng(0), labels, labels, 9, 1.5),
         "side 0": lambda: scenes.continuous(np.random.default_rng(0), 5, 24, 0.01, True),
         "0 < threshold < 1": lambda: percolation.reach(1.0, 1.0),
-        "share is from 0 to 1": lambda: percolation.mass_ratio(None, 9, 1.5, 1.0),
-        "occupied is boolean": lambda: percolation.largest_cluster(np.ones((4, 4)), 1.0),
+        "share must be from 0 to 1": lambda: percolation.mass_ratio(None, 9, 1.5, 1.0),
+        "occupied must be boolean": lambda: percolation.largest_cluster(np.ones((4, 4)), 1.0),
     }.items():
         with pytest.raises(BadInput, match=words.strip()):
             call()

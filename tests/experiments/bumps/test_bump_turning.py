@@ -61,7 +61,7 @@ def test_only_the_4_has_a_gap(part, features):
     "changes, words",
     [
         ({"data.digits": "(1, 2)"}, "lacks the digit"),
-        ({"data.gap": "(200.0, 160.0)"}, "no interval"),
+        ({"data.gap": "(200.0, 160.0)"}, "not an interval"),
         ({"data.gap": "(0.1, 0.2)"}, "leaves nothing"),
     ],
 )

@@ -130,10 +130,10 @@ def test_ordering_with_an_exception():
     "call, message",
     [
         (lambda: tasks.make("addition_extrapolate"), "did you mean 'addition_extrapolation'"),
-        (lambda: tasks.addition((9,)), "anchors are indices of the 9 values, 0 to 8"),
-        (lambda: tasks.addition(()), "anchors are indices"),
+        (lambda: tasks.addition((9,)), "anchors must be indices of the 9 values, 0 to 8"),
+        (lambda: tasks.addition(()), "anchors must be indices"),
         (lambda: tasks.addition_dispersed(0, per_item=0), "per_item must lie between 1 and"),
-        (lambda: tasks.cd(4), "not CD-4"),
+        (lambda: tasks.cd(4), "there is no CD-4"),
         (lambda: tasks.transitive_equivalence((2, 2), (3, 1)), "at most the class sizes"),
         (lambda: tasks.transitive_ordering(4, exceptions=[(0, 4)]), "distinct items below 4"),
         (
@@ -142,7 +142,7 @@ def test_ordering_with_an_exception():
         ),
         (
             lambda: tasks.context_dependence((2,), (1,), ((1, -1),), ()),
-            "contexts map to features 0 to 0",
+            "contexts must map to features 0 to 0",
         ),
     ],
 )

@@ -146,7 +146,7 @@ def test_the_convnet_s_part_says_time_share_and_error(monkeypatch, capsys):
 
 def test_parts_are_chosen_and_named(capsys):
     kernels.run(parts="convnet")
-    assert "on an accelerator" in capsys.readouterr().out
+    assert "need an accelerator" in capsys.readouterr().out
     with pytest.raises(
         BadInput, match="no part 'phases': all, or some of phase,ntk,convnet,images"
     ):

@@ -79,7 +79,9 @@ def test_random_splits_are_read(name, n_train):
 
 
 def test_random_splits_stand_in_the_archive_alone(tmp_path):
-    with pytest.raises(BadInput, match="no scan/simple_p8 here: it stands in the archive alone"):
+    with pytest.raises(
+        BadInput, match="no scan/simple_p8 here: only the published archive holds it"
+    ):
         scan.read("simple_p8", "train", data_dir=tmp_path, raw_dir=tmp_path)
 
 

@@ -157,7 +157,7 @@ def finished(tmp_path_factory):
             config = configs.load(f"configs/sprites.py:{row},smoke", changes)
             workdir = folder / row
             workdir.mkdir()
-            ownership.claim(workdir, config)
+            ownership.take_ownership(workdir, config)
             done[row] = sprites.run(config, workdir, figures=row == "slots_3"), workdir
         return done[row]
 
@@ -228,7 +228,7 @@ def test_curves_of_runs_beside_this_one(tmp_path):
     for row, size in (("width_64", "smoke"), ("width_128", "fast")):
         other = configs.load(f"configs/sprites.py:{row},{size}")
         (tmp_path / row).mkdir()
-        ownership.claim(tmp_path / row, other)
+        ownership.take_ownership(tmp_path / row, other)
         arrays = beyond.curve_arrays(other, history, tmp_path / row)
         np.savez(tmp_path / row / "arrays.npz", **arrays)
     (tmp_path / "broken").mkdir()

@@ -278,7 +278,7 @@ def test_selection_takes_the_best_valid_configuration(modular):
 def test_what_a_part_cannot_be():
     for changes, words in (
         ({"data.tokens": "stems"}, "built for data.tokens=words"),
-        ({"data.templates": "simple_reflexives"}, "which is none of data.rule"),
+        ({"data.templates": "simple_reflexives"}, "which is not a template of data.rule"),
     ):
         config = configs.load("subnetworks:controls,smoke", changes)
         with pytest.raises(BadInput, match=words):

@@ -1,4 +1,4 @@
-"""One adapter for each family: a row of its own config, with one model and one split, as a pair."""
+"""One adapter for each family: makes a pair of a row with one model and one split."""
 
 from cgjax import config as configs
 from cgjax.core.errors import BadInput
@@ -21,18 +21,18 @@ ADAPTERS = {
 
 
 def settings_of(config):
-    """The family's own config of a part: its row, the changes to it, and the part's seeds."""
-    changes = dict(word.partition("=")[::2] for word in config.pair.changes)
+    """The family's config of a part: the part's row, with its changes and its seeds."""
+    changes = dict(change.partition("=")[::2] for change in config.pair.changes)
     settings = configs.load(config.pair.row, changes)
     if settings.family not in ADAPTERS:
         known = ", ".join(ADAPTERS)
-        raise BadInput(f"pair.row={config.pair.row} is of no family with pairs: {known}")
+        raise BadInput(f"pair.row={config.pair.row} is not a row of a family with pairs: {known}")
     if settings.get("parts"):
-        raise BadInput(f"pair.row={config.pair.row} is several programs: name a row that is one")
+        raise BadInput(f"pair.row={config.pair.row} is several programs: name a row of one program")
     settings.train.seeds = config.train.seeds
     return settings
 
 
 def build(config, settings) -> Pair:
-    """The pair that a family's config describes; config: how much of it theories look at."""
+    """The pair that a family's config describes; config: how many inputs the theories use."""
     return ADAPTERS[settings.family](config, settings)

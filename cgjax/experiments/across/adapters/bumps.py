@@ -1,4 +1,4 @@
-"""Bumps: decoders on a grid of places of which a part is held out."""
+"""Bumps: decoders on a grid of positions, part of which is held out."""
 
 import functools
 
@@ -14,29 +14,29 @@ LOOKED_UP = "fields are looked up by a value's number: the output has no derivat
 
 
 def pair(config, settings) -> Pair:
-    """One decoder on one region, with stripes or without; what is held out is new."""
+    """One decoder on one region, with stripes or without; the held-out positions are new."""
     shown = sets.make(settings)
     cells = training.cells(settings, shown.axes)
     if len(cells) > 1:
-        raise BadInput(f"a pair is one cell of a table, not {len(cells)}: give one of each value")
+        raise BadInput(f"a pair is one cell of a table, not {len(cells)}: give one value per key")
     seeds, model = settings.train.seeds, training.network(settings)
     sets_of = [shown.of(seed, cells[0].combination) for seed in seeds]
     codes = jnp.asarray(shown.codes)
     images = jnp.asarray(shown.images).reshape(len(codes), -1)
-    looks = [_look(config, shown, one, codes, images) for one in sets_of]
+    looks = [_look(config, shown, seed_set, codes, images) for seed_set in sets_of]
 
     def f(params, codes):
         return model.apply({"params": params}, codes)[0].reshape(len(codes), -1)
 
     def layer(params, codes):
-        """The last layer before the image; of fields, the fields."""
+        """The last layer before the image; for models with fields, the fields."""
         return model.apply({"params": params}, codes)[1][-2].reshape(len(codes), -1)
 
     n = settings.data.n
 
     def loss(params, look, half):
-        found = profiles(f(params, look.x), n) - profiles(look.y, n)
-        return jnp.mean(found[:, half] ** 2)
+        difference = profiles(f(params, look.x), n) - profiles(look.y, n)
+        return jnp.mean(difference[:, half] ** 2)
 
     return Pair(
         experiment=training.experiment(settings, shown),
@@ -63,35 +63,35 @@ def pair(config, settings) -> Pair:
     )
 
 
-def _look(config, shown, one, codes, images) -> Look:
-    rows = np.unique(one.rows)
+def _look(config, shown, seed_set, codes, images) -> Look:
+    rows = np.unique(seed_set.rows)
     rows = rows[some(len(rows), config.eval.n_train)]
-    new = shown.points[one.is_ood]
+    new = shown.points[seed_set.is_ood]
     new = new[some(len(new), config.eval.n_new)]
     return Look(codes[rows], images[rows], codes[new], images[new], codes[shown.points])
 
 
 def profiles(flat, n: int):
-    """Means [B, 2n] over rows, which tell of x alone, and over columns, which tell of y."""
+    """Means [B, 2n] over rows, which depend on x alone, and over columns, which depend on y."""
     image = flat.reshape(-1, n, n)
     return jnp.concatenate([image.mean(axis=1), image.mean(axis=2)], axis=1)
 
 
-def unidentified(settings, shown: sets.Scenes, one: sets.Set) -> float:
-    """Values of x and y whose field the split does not identify; 1 where no fields multiply.
+def unidentified(settings, shown: sets.Scenes, seed_set: sets.Set) -> float:
+    """Share of x and y values whose field the split does not identify; 1 where no fields multiply.
 
-    With stripes there is a blank image too, which is no product of two absent factors' fields: the
-    composition is not the data's.
+    With stripes the data also have a blank image, which is not the product of two absent factors'
+    fields: the model's composition is not that of the data.
     """
     model, data = settings.model, settings.data
     is_product = model.name == "product" and model.product.combine == "product"
     if not is_product or data.stripes != "none":
         return 1.0
-    values, xy = np.arange(data.n), shown.labels.xy[np.unique(one.rows)]
+    values, xy = np.arange(data.n), shown.labels.xy[np.unique(seed_set.rows)]
     bells = np.exp(-((values[:, None] - values) ** 2) / (2 * data.sigmas[0] ** 2))
 
     def field(value, k):
-        """A profile along the axis of x (0) or y; an image where fields are free."""
+        """A profile along the axis of x (0) or y (1); an image if fields are not profiles."""
         bell = bells[value][:, None, :] if k == 0 else bells[value][:, :, None]
         if not model.product.stripes:
             bell = np.broadcast_to(bell, (len(bell), data.n, data.n))
@@ -99,12 +99,15 @@ def unidentified(settings, shown: sets.Scenes, one: sets.Set) -> float:
 
     def audit(k):
         def partners(i):
-            own = xy[xy[:, k] == i]
-            return [field(own[:, j], j) for j in (0, 1)]
+            seen = xy[xy[:, k] == i]
+            return [field(seen[:, j], j) for j in (0, 1)]
 
         return theory.audit(
-            lambda slots: slots[0] * slots[1], field(values, k), k, partners,
+            lambda slots: slots[0] * slots[1],
+            field(values, k),
+            k,
+            partners,
             pixelwise=not model.product.stripes,
-        )  # fmt: skip
+        )
 
     return 1 - float(np.mean([audit(k).share for k in (0, 1)]))

@@ -15,7 +15,7 @@ ONE_ROUTINE = "one output and one rule: there are no routines to tell apart"
 
 
 def pair(config, settings) -> Pair:
-    """One training set, one initial scale; its combinations, and those that are new."""
+    """One training set and one initial scale; held-out combinations are new."""
     (task,) = members = networks.members(settings)
     model = networks.network(settings)
     encoded = jnp.asarray(inputs.one_hot(task.x, task.sizes))
@@ -51,7 +51,7 @@ def pair(config, settings) -> Pair:
 
 
 def asked(task: tasks.Task, rows) -> Parts:
-    """What the output needs (0): the context and the feature it asks about; the other is 1."""
+    """Labels: 0 for the inputs that the output needs, context and relevant feature; else 1."""
     components = np.repeat(np.arange(len(task.sizes)), task.sizes)
     relevant = np.array(tasks.RELEVANT)[task.x[rows, 0]]
     needed = (components == 0) | (components[None] == relevant[:, None])
@@ -61,10 +61,10 @@ def asked(task: tasks.Task, rows) -> Parts:
 def contexts(task: tasks.Task, f, rows) -> dict:
     """The loss of each context alone."""
 
-    def loss(params, look, own):
-        return squared(look.y[own], f(params, look.x[own]))
+    def loss(params, look, chosen):
+        return squared(look.y[chosen], f(params, look.x[chosen]))
 
     return {
-        f"context {c}": functools.partial(loss, own=np.flatnonzero(task.x[rows, 0] == c))
+        f"context {c}": functools.partial(loss, chosen=np.flatnonzero(task.x[rows, 0] == c))
         for c in range(task.sizes[0])
     }

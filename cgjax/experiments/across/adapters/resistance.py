@@ -1,4 +1,4 @@
-"""The plane: does the network use X_2, which tells of the target in training alone?"""
+"""The plane: does the network use X_2, which predicts the target only in training?"""
 
 import functools
 
@@ -18,34 +18,39 @@ ONE_TARGET = "one target: there are no routines to tell apart"
 
 
 def pair(config, settings) -> Pair:
-    """One network on setting A or its control; the square that is never shown is new."""
-    own = of_plane.in_steps(settings)
+    """One network on setting A or its control; the square that training never shows is new."""
+    settings_in_steps = of_plane.in_steps(settings)
     experiment = of_plane.experiment(settings)
     f, heads = of_plane.predictor(settings), settings.model.heads
     data = jax.tree.map(np.asarray, experiment.data)
     looks = []
     for s in range(len(settings.train.seeds)):
-        points, new = (tree.take(data[word], s) for word in ("train", "test"))
+        points, new = (tree.take(data[name], s) for name in ("train", "test"))
         chosen = some(len(points.x), config.eval.n_train)
         x_new, y_new = new.x[: config.eval.n_new], new.y[: config.eval.n_new]
         looks.append(
-            Look(points.x[chosen], targets(settings, points.y[chosen]), x_new,
-                 targets(settings, y_new), jnp.asarray(plane.grid(GRID)).reshape(-1, 2))
-        )  # fmt: skip
+            Look(
+                points.x[chosen],
+                targets(settings, points.y[chosen]),
+                x_new,
+                targets(settings, y_new),
+                jnp.asarray(plane.grid(GRID)).reshape(-1, 2),
+            )
+        )
 
     def error(y, outputs):
         return error_rate(*(a if a.ndim == 2 else a[:, 0] for a in (y, outputs)))
 
     def loss(y, outputs):
-        each = models.LOSSES[settings.optim.loss](outputs, jnp.argmax(y, axis=-1))
-        return jnp.mean(jnp.sum(each.reshape(len(each), -1), axis=1))
+        losses = models.LOSSES[settings.optim.loss](outputs, jnp.argmax(y, axis=-1))
+        return jnp.mean(jnp.sum(losses.reshape(len(losses), -1), axis=1))
 
     def of_head(params, look, h):
         return loss(look.y[:, h], f(params, look.x)[:, h])
 
     return Pair(
         experiment=experiment,
-        settings=own,
+        settings=settings_in_steps,
         rows=tuple(range(len(settings.train.seeds))),
         f=f,
         looks=tuple(looks),
@@ -54,7 +59,7 @@ def pair(config, settings) -> Pair:
         support=lambda: unidentified(settings, looks[0].x),
         layer=lambda params, x: hidden(settings, params, x),
         shape=(GRID, GRID),
-        # Of two heads each needs its own coordinate, of one head the target needs X_1.
+        # Each of two heads needs its own coordinate; with one head the target needs X_1.
         parts=Parts(of_plane.INPUTS, of_plane.outputs_of(heads, 2), centred=True),
         routines=ONE_TARGET
         if heads == 1
@@ -63,29 +68,31 @@ def pair(config, settings) -> Pair:
 
 
 def targets(settings, y):
-    """[n, 2] of the target, or [n, heads, 2]."""
+    """Targets of logits: [n, 2] for one head, else [n, heads, 2]."""
     return signs(y[:, 0] if settings.model.heads == 1 else y, 2)
 
 
 def hidden(settings, params, x):
-    """Activations [n, units] of the last hidden layer, of both towers side by side."""
+    """Activations [n, units] of the last hidden layer; those of two towers are concatenated."""
     last = f"dense_{settings.model.n_hidden - 1}"
-    _, kept = of_plane.network(settings).apply(
-        {"params": params}, x, mutable="intermediates",
+    _, captured = of_plane.network(settings).apply(
+        {"params": params},
+        x,
+        mutable="intermediates",
         capture_intermediates=lambda module, _: module.name == last,
-    )  # fmt: skip
-    return nn.relu(jnp.concatenate(jax.tree.leaves(kept), axis=-1))
+    )
+    return nn.relu(jnp.concatenate(jax.tree.leaves(captured), axis=-1))
 
 
 def unidentified(settings, x) -> float:
-    """Values of X_1 and X_2 that a sum of functions of each does not identify on these points.
+    """Share of X_1 and X_2 values that a sum f(X_1) + g(X_2) does not identify on these points.
 
-    1 for a network of both, unless its points are everywhere, as the control's are.
+    1 for a network of both inputs, except on the control, whose points cover the whole square.
     """
     if not settings.model.towers:
         return float(settings.data.settings != ("control",))
     everywhere = jax.random.uniform(jax.random.key(0), (500, 2), minval=-1)
-    found = theory.audit_latents(
+    verdict = theory.audit_latents(
         lambda slots: slots[0] + slots[1], [lambda z: z] * 2, x, everywhere, pixelwise=False
     )
-    return 1 - float(np.mean([one.share for one in found.components]))
+    return 1 - float(np.mean([component.share for component in verdict.components]))

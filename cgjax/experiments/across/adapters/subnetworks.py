@@ -1,4 +1,4 @@
-"""Odd one out in language: pairs of words, or words, that training never showed."""
+"""Odd one out in language: pairs of words, or single words, that training never shows."""
 
 import functools
 
@@ -13,13 +13,13 @@ from cgjax.experiments.subnetworks import bases, language, odd_one_out, stages, 
 
 NO_COMPOSITION = "no network of this family has the rule's composition: the theorem is silent"
 WORDS = "inputs are words, which have no derivative, and the answer needs both subroutines"
-TEMPLATE, NOUN, VERB = "simple_agrmt", "MS", "MV"  # whose nouns and verbs are the two factors
+TEMPLATE, NOUN, VERB = "simple_agrmt", "MS", "MV"  # the two factors are its nouns and verbs
 
 
 def pair(config, settings) -> Pair:
-    """One network on one rule; the problems of held-out words or combinations are new."""
+    """One network on one rule; problems with held-out words or combinations are new."""
     if settings.data.held_out == "nothing":
-        raise BadInput("a pair of this family holds something out: data.held_out=combinations")
+        raise BadInput("a pair of this family holds something out: set data.held_out=combinations")
     task = stages.task_of(settings)
     sets = task.sets.rows
     seen, new = sets["train"]["compositional"], sets["test"]["held_out"]
@@ -28,14 +28,14 @@ def pair(config, settings) -> Pair:
     def shown(rows):
         return jax.tree.map(lambda leaf: jnp.asarray(leaf)[rows], task.sets.table)
 
-    def answers(rows):  # the odd one is last; the network is blind to the order
+    def answers(rows):  # the odd one is last; the order has no information for the network
         return signs(jnp.full(len(rows), odd_one_out.N - 1), odd_one_out.N)
 
     sentences = phrases(settings, task)
     look = Look(shown(seen), answers(seen), shown(new), answers(new), sentences)
 
     def f(params, problems):
-        """Logits [n, 4] of problems whose four inputs lie side by side."""
+        """Logits [n, 4] of problems, whose four inputs are on the second axis."""
         flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), problems)
         return odd_one_out.logits(task.embed(params, flat))
 
@@ -44,10 +44,10 @@ def pair(config, settings) -> Pair:
         return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(outputs, labels))
 
     def of_subroutine(params, look, i):
-        """The loss on problems of which one subroutine alone tells the odd one."""
-        own = sets["train"][f"mask_{i}"]
-        own = own[some(len(own), config.eval.n_train)]
-        return loss(answers(own), f(params, shown(own)))
+        """The loss on problems that one subroutine alone solves."""
+        rows = sets["train"][f"mask_{i}"]
+        rows = rows[some(len(rows), config.eval.n_train)]
+        return loss(answers(rows), f(params, shown(rows)))
 
     return Pair(
         experiment=bases.experiment(settings, task),
@@ -68,7 +68,7 @@ def pair(config, settings) -> Pair:
 
 
 def phrases(settings, task: tasks.Task) -> dict:
-    """Every noun with every verb, as the network reads sentences: {name: [n * n, length]}."""
+    """Every noun with every verb, encoded as sentences for the network: {name: [n * n, length]}."""
     texts = language.sentences(TEMPLATE, *["singular"] * 2)
     length = task.sets.table["ids"].shape[1]
     ids = np.zeros((len(texts), length), np.int32)

@@ -15,7 +15,7 @@ GRID = 8  # samples of each of two parts
 
 
 def pair(config, settings) -> Pair:
-    """The one model of a row on its one support, trained on the largest set."""
+    """The row's single model on its single support, trained on the largest set."""
     (kind,), (support,) = settings.model.kinds, settings.data.supports
     data, model = parts.make(settings), models.build(settings, kind)
     experiment = run.experiment(settings, kind, data)
@@ -25,15 +25,15 @@ def pair(config, settings) -> Pair:
     looks = []
     for row in rows:
         place = int(experiment.replicas["generator"][row])
-        own = {name: leaf[place, 0][chosen] for name, leaf in data["train"].items()}
+        seen = {name: leaf[place, 0][chosen] for name, leaf in data["train"].items()}
         new = {name: leaf[place, : config.eval.n_new] for name, leaf in data["all"].items()}
         looks.append(
-            Look(own["x"], own["z"], new["x"], new["z"], recombined(new["x"][:GRID], size))
+            Look(seen["x"], seen["z"], new["x"], new["z"], recombined(new["x"][:GRID], size))
         )
 
     def loss(params, look, k):
-        found = model.predict(params, look.x).reshape(len(look.x), n, -1)
-        return jnp.mean((found - look.y.reshape(found.shape))[:, k] ** 2)
+        latents = model.predict(params, look.x).reshape(len(look.x), n, -1)
+        return jnp.mean((latents - look.y.reshape(latents.shape))[:, k] ** 2)
 
     return Pair(
         experiment=experiment,
@@ -44,7 +44,7 @@ def pair(config, settings) -> Pair:
         error=share_missed,
         loss=squared,
         support=lambda: unidentified(settings, support, kind),
-        layer=model.predict,  # the network's task is a representation
+        layer=model.predict,  # the outputs are latents, so they are the representation
         shape=(GRID, GRID),
         parts=Parts(
             dependence.parts((n * size,), n, 0),
@@ -63,19 +63,25 @@ def recombined(x, size: int):
 
 
 def unidentified(settings, support: str, kind: str) -> float:
-    """Values of a part's latents that the stack of parts does not identify on this support.
+    """Share of a part's latent values that the stack of parts does not identify on this support.
 
-    1 for one network of all parts, unless all latents are seen and there is nothing to vouch for.
+    1 for one network of all parts, except on the random support, which holds nothing out.
     """
     if kind != "compositional":
         return float(support != "random")
     data, keys = settings.data, jax.random.split(jax.random.key(settings.data.seed))
     p, q = (
-        parts.sample(key, 300, word, data.n_parts, data.n_latents).reshape(300, -1)
-        for key, word in zip(keys, (support, "random"))
+        parts.sample(key, 300, name, data.n_parts, data.n_latents).reshape(300, -1)
+        for key, name in zip(keys, (support, "random"))
     )
-    found = theory.audit_latents(
-        lambda slots: jnp.concatenate(slots, axis=-1), [lambda z: z] * data.n_parts, p, q,
-        sizes=(data.n_latents,) * data.n_parts, n_values=16, n_partners=16, pixelwise=False,
-    )  # fmt: skip
-    return 1 - float(np.mean([one.share for one in found.components]))
+    verdict = theory.audit_latents(
+        lambda slots: jnp.concatenate(slots, axis=-1),
+        [lambda z: z] * data.n_parts,
+        p,
+        q,
+        sizes=(data.n_latents,) * data.n_parts,
+        n_values=16,
+        n_partners=16,
+        pixelwise=False,
+    )
+    return 1 - float(np.mean([component.share for component in verdict.components]))

@@ -1,10 +1,10 @@
-"""Figures of the bumps family, from saved arrays: what each row draws."""
+"""Figures of the bumps family, drawn from saved arrays; FIGURES lists those of each row."""
 
 import pathlib
 
 from cgjax.experiments.bumps.figures import cells, curves, grids, other, pictures
 
-# What every row shows whose centres are on the grid.
+# Figures of every row whose centres are on the grid.
 USUAL = (pictures.draw_examples, pictures.draw_errors, curves.draw_training)
 KERNELS = (pictures.draw_kernels, pictures.draw_similarity, pictures.draw_kernel_examples)
 
@@ -14,15 +14,15 @@ def _ranks(arrays, folder):
 
 
 def _by_share(arrays, folder):
-    """One place in the hole as it is painted after training on more and more bumps."""
+    """One held-out place as painted after training on increasing shares of the bumps."""
     rows, shares, every = {}, (), cells.parts(arrays)
     for cell in cells.cells(arrays):
         share, copies = cell.of(arrays, "cell/share"), cell.of(arrays, "cell/copies")
         region = str(cell.of(arrays, "cell/region"))
         if cell.part not in (every[0], every[-1]) and len(every) > 3:
             continue
-        told = "with stripes" if copies else "no stripes"
-        label = f"{cells.words(cell.part)}, {cells.words(region)}\n{told}"
+        stripes = "with stripes" if copies else "no stripes"
+        label = f"{cells.words(cell.part)}, {cells.words(region)}\n{stripes}"
         rows.setdefault(label, []).append(cell)
         shares = tuple(dict.fromkeys((*shares, f"{share:g}")))
     title = "One held-out place, by share of the trained bumps that are kept (first seed)"
@@ -30,7 +30,7 @@ def _by_share(arrays, folder):
 
 
 def _by_copies(arrays, folder):
-    """One place in the hole for every side of the hole and number of stripes."""
+    """One held-out place for every side of the hole and number of stripes."""
     rows = {}
     for cell in cells.cells(arrays):
         rows.setdefault(cells.words(str(cell.of(arrays, "cell/region"))), []).append(cell)
@@ -40,7 +40,7 @@ def _by_copies(arrays, folder):
 
 
 def _by_hole(arrays, folder):
-    """One place in each hole, by code and side of the image."""
+    """One held-out place in each hole, by code and side of the image."""
     rows = {}
     for cell in cells.cells(arrays):
         rows.setdefault(cells.words(cell.part), []).append(cell)
@@ -49,7 +49,7 @@ def _by_hole(arrays, folder):
     pictures.draw_matrix(arrays, folder, rows, tuple(f"hole {hole:g}" for hole in holes), title)
 
 
-# Row or study -> what is drawn; a row's own come before its study's.
+# Row or study -> its figures; an entry for a row replaces that of its study.
 FIGURES = {
     "decoders": USUAL,
     "demo": (*USUAL, pictures.draw_fields, pictures.draw_sweep),
@@ -71,16 +71,16 @@ FIGURES = {
     "percolation": (_by_share, curves.draw_training, curves.draw_percolation),
     "turning": (other.draw_turning,),
     "inverse": (other.draw_inverse,),
-}  # fmt: skip
+}
 
 
 def _draw(draws):
-    """One function that draws all of a row's figures."""
+    """A function that draws all figures of a row."""
 
     def draw(arrays, folder) -> None:
-        arrays = dict(arrays)  # an archive reads an array anew each time it is asked for
-        for one in draws:
-            one(arrays, pathlib.Path(folder))
+        arrays = dict(arrays)  # an npz archive reads an array from disk at every access
+        for draw_figure in draws:
+            draw_figure(arrays, pathlib.Path(folder))
 
     return draw
 

@@ -1,4 +1,4 @@
-"""Scores along training, layers, depth, width and shares."""
+"""Scores against training step, layer, depth, width and share of data."""
 
 import numpy as np
 from matplotlib.ticker import NullFormatter
@@ -17,7 +17,7 @@ from cgjax.experiments.bumps.figures.cells import (
 )
 from cgjax.experiments.bumps.figures.pictures import bare, fitting, outline
 
-FEW = 8  # curves that end alike and can still be named at their ends
+FEW = 8  # most curves that are labelled at their ends; above it, a legend
 BLANK = {"color": plots.FAINT, "linewidth": 1, "linestyle": ":"}
 
 
@@ -51,18 +51,18 @@ RANKS = {"rank": ("rank (above 1e-3)", "log"), "components": ("components for 99
 
 
 def with_layers(arrays) -> list:
-    """Cells that were looked at layer by layer."""
+    """Cells with scores for each layer."""
     return [cell for cell in selected(arrays) if cell.key("layers", "scores") in arrays]
 
 
 def draw_layers(arrays, folder, shown=BY_LAYER) -> None:
-    """What holds of each layer, from the code to the image."""
+    """Scores of each layer, from the code to the image."""
     picked, panels = with_layers(arrays), {}
     for name, (title, scale) in shown.items():
         curves = {}
         for cell in picked:
             values = arrays[cell.key("layers", "scores")][:, :, layers.SCORES.index(name)].T
-            if scale == "r2":  # the code's is 1, and a useless probe may be wrong without bound
+            if scale == "r2":  # 1 for the code; unbounded below for a useless probe
                 values = np.clip(values, *R2_DRAWN)
             if np.isfinite(values).any():
                 curves[cell.label] = (np.arange(len(values)), values)
@@ -81,7 +81,7 @@ def draw_layers(arrays, folder, shown=BY_LAYER) -> None:
 def draw_volume(arrays, folder) -> None:
     """log10 of the volume element of every layer, and the exact rank of the image's derivative."""
     picked = [cell for cell in with_layers(arrays) if cell.key("layers", "volume") in arrays]
-    picked = picked[:6]  # rows that a page has room for
+    picked = picked[:6]  # rows that fit on a page
     if not picked:
         return
     volumes = [arrays[cell.key("layers", "volume")] for cell in picked]
@@ -95,10 +95,10 @@ def draw_volume(arrays, folder) -> None:
         n = volume.shape[-1]
         hole = cell.of(arrays, "is_ood").reshape(n, n)
         named = ["code", *(f"layer {i}" for i in range(1, len(volume) - 1)), "image"]
-        for ax, name, one in zip(row, named, volume):
-            middle, spread = one.mean(), max(3 * one.std(), 1e-6)
+        for ax, name, log_volume in zip(row, named, volume):
+            middle, spread = log_volume.mean(), max(3 * log_volume.std(), 1e-6)
             style = {"origin": "lower", "cmap": "viridis"}
-            ax.imshow(one, vmin=middle - spread, vmax=middle + spread, **style)
+            ax.imshow(log_volume, vmin=middle - spread, vmax=middle + spread, **style)
             _map(ax, hole, name)
         if rank is not None:
             ax = row[len(volume)]
@@ -125,7 +125,7 @@ def _map(ax, hole, name):
 
 @plots.styled
 def draw_along(arrays, path, xlabel: str, title: str) -> None:
-    """ID and OOD MSE against the number that ends each part's name, one colour for each kind."""
+    """ID and OOD MSE against the number at the end of part names, one colour per kind."""
     kinds = {}
     for cell in cells(arrays):
         kind, _, value = cell.part.rpartition("_")
@@ -135,23 +135,25 @@ def draw_along(arrays, path, xlabel: str, title: str) -> None:
     axes = fig.subplots(1, 2, sharey=True)
     for ax, region in zip(axes, ("id", "ood")):
         ends = []
-        for (kind, found), colour in zip(kinds.items(), plots.COLOURS):
-            x = [value for value, _ in found]
-            values = np.stack([cell.last(arrays, f"{region}_mse") for _, cell in found], axis=1)
+        for (kind, points), colour in zip(kinds.items(), plots.COLOURS):
+            x = [value for value, _ in points]
+            values = np.stack([cell.last(arrays, f"{region}_mse") for _, cell in points], axis=1)
             mean, error = mean_and_interval(np.log10(np.maximum(values, 1e-30)))
             low, high = 10 ** (mean - error), 10 ** (mean + error)
             ax.plot(x, values.T, ".", color=colour, ms=3, alpha=0.5)
             ax.plot(x, 10**mean, "o-", color=colour, ms=4, lw=1.6)
             ax.fill_between(x, low, high, color=colour, alpha=0.15, lw=0)
             ends.append((x[-1], 10 ** mean[-1], words(kind), colour))
-        blank = np.mean([
-            cell.mean(arrays, f"{region}_mse") / cell.mean(arrays, f"{region}_nmse")
-            for _, cell in found
-        ])  # fmt: skip
+        blank = np.mean(
+            [
+                cell.mean(arrays, f"{region}_mse") / cell.mean(arrays, f"{region}_nmse")
+                for _, cell in points
+            ]
+        )
         ax.axhline(blank, **BLANK)
         ends.append((x[-1], blank, "a blank image", plots.GREY))
         ax.set(title=region.upper(), xlabel=xlabel, yscale="log")
-        ticks = sorted({value for found in kinds.values() for value, _ in found})
+        ticks = sorted({value for points in kinds.values() for value, _ in points})
         ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         ax.grid(axis="y", **plots.GRID)
     axes[0].set_ylabel("MSE")
@@ -160,19 +162,19 @@ def draw_along(arrays, path, xlabel: str, title: str) -> None:
 
 
 def _interval(arrays, cell) -> str:
-    """What lines and bands are; one seed has no interval."""
+    """Text that explains lines and bands; one seed has no interval."""
     return seeds(arrays, cell, "mean of logs and 95 % interval of")
 
 
 def draw_depth(arrays, folder) -> None:
-    """B2: no depth helps."""
+    """Row B2: errors by depth."""
     first = cells(arrays)[0]
     title = f"Errors by depth ({_interval(arrays, first)})"
     draw_along(arrays, folder / "depth.png", "hidden layers", title)
 
 
 def draw_code_width(arrays, folder) -> None:
-    """B3: wider bumps in the code."""
+    """Row B3: errors by width of the bumps in the code."""
     first = cells(arrays)[0]
     title = f"Errors by width of the code ({_interval(arrays, first)})"
     draw_along(arrays, folder / "code_width.png", "variance of the code's bumps, factor", title)
@@ -180,7 +182,7 @@ def draw_code_width(arrays, folder) -> None:
 
 @plots.styled
 def draw_by_width(arrays, folder) -> None:
-    """OOD nMSE by width of the bump, one panel for each region."""
+    """OOD nMSE by width of the bump, one panel per region."""
     every = cells(arrays)
     if f"{every[0].prefix}sigmas" not in arrays:
         return
@@ -188,7 +190,7 @@ def draw_by_width(arrays, folder) -> None:
     fig = plots.new_figure(3.3 * len(regions) + 1.9, 3.4, layout="constrained")
     plots.headline(fig, f"Errors in the hole, by width ({seeds(arrays, every[0], 'median of')})")
     axes = fig.subplots(1, len(regions), squeeze=False, sharey=True)[0]
-    # Colours are of what both panels have: decoder and stripes.
+    # Colours stand for decoder and stripes, which all panels share.
     kinds = list(dict.fromkeys((cell.part, int(cell.of(arrays, "cell/copies"))) for cell in every))
     colours = dict(zip(kinds, plots.COLOURS))
     for ax, region in zip(axes, regions):
@@ -214,7 +216,7 @@ def draw_by_width(arrays, folder) -> None:
     plots.save(fig, folder / "widths.png")
 
 
-# --- how much data --------------------------------------------------------------------------------
+# --- amount of data -------------------------------------------------------------------------------
 
 
 def _stripes(copies) -> str:
@@ -227,8 +229,8 @@ def draw_needed(arrays, folder) -> None:
     needed, sides = arrays["needed"], np.asarray(arrays["sides"], float)
     n_regions = needed.shape[1]
     fig = plots.new_figure(3.6 * n_regions + 1.2, 3.9, layout="constrained")
-    words = "open triangles: never reached (up), or by the smallest set already (down)"
-    plots.headline(fig, f"Bumps it takes to place 60 % of those in the hole ({words})")
+    note = "open triangles: never reached (up), or by the smallest set already (down)"
+    plots.headline(fig, f"Bumps it takes to place 60 % of those in the hole ({note})")
     axes = fig.subplots(1, n_regions, squeeze=False, sharey=True)[0]
     is_known = np.isfinite(needed) & (needed > 0)
     reached = needed[is_known]
@@ -240,15 +242,29 @@ def draw_needed(arrays, folder) -> None:
             ends_at = {"^": (np.isinf(values), tried[:, -1]), "v": (values == 0, tried[:, 0])}
             for i, side in enumerate(sides):
                 known = is_known[i, r, c]
-                at = side * (1 + 0.02 * (c - 0.5))  # seeds of both kinds side by side
-                ax.plot(np.full(known.sum(), at), values[i][known], "o", color=colour, ms=4,
-                        alpha=0.6, mew=0)  # fmt: skip
+                at = side * (1 + 0.02 * (c - 0.5))  # points with and without stripes side by side
+                ax.plot(
+                    np.full(known.sum(), at),
+                    values[i][known],
+                    "o",
+                    color=colour,
+                    ms=4,
+                    alpha=0.6,
+                    mew=0,
+                )
                 for mark, (is_censored, size) in ends_at.items():
                     if is_censored[i].any():
                         ax.plot(at, size[i], mark, color=colour, mfc="none", ms=7)
-                        told = f"{is_censored[i].sum()} of {len(known)}"
-                        ax.annotate(told, (at, size[i]), (0, 6), textcoords="offset points",
-                                    ha="center", fontsize=6.5, color=colour)  # fmt: skip
+                        count = f"{is_censored[i].sum()} of {len(known)}"
+                        ax.annotate(
+                            count,
+                            (at, size[i]),
+                            (0, 6),
+                            textcoords="offset points",
+                            ha="center",
+                            fontsize=6.5,
+                            color=colour,
+                        )
             sound = is_known[:, r, c].all(axis=1)
             means = np.full(len(sides), np.nan)
             means[sound] = np.exp(np.log(values[sound]).mean(axis=1))
@@ -257,7 +273,7 @@ def draw_needed(arrays, folder) -> None:
             end = (sides[-1], tried[-1, -1 if never else 0])
             end = plots.last_point(sides, means) if sound[-1] else end
             ends.append((*end, _stripes(copies), colour))
-        # Without stripes the claim is the power 3, with them 1: lines start where points do.
+        # The claimed power is 3 without stripes and 1 with them; lines start at the first points.
         for power, c in ((3, 0), (1, -1)):
             known = needed[0, r, c][is_known[0, r, c]]
             start = np.median(known if len(known) else reached if len(reached) else 10.0)
@@ -275,7 +291,7 @@ def draw_needed(arrays, folder) -> None:
 
 @plots.styled
 def draw_accuracy(arrays, folder) -> None:
-    """Places right in the hole by number of bumps: what the data needed are read from."""
+    """Position accuracy in the hole by number of bumps, from which the data needed is computed."""
     if "accuracy" not in arrays:
         return
     accuracy, sides = arrays["accuracy"], arrays["sides"]  # [sizes, seeds, regions, copies, shares]
@@ -303,7 +319,7 @@ def draw_accuracy(arrays, folder) -> None:
 
 @plots.styled
 def draw_percolation(arrays, folder) -> None:
-    """Places right in the hole, and the largest cluster of kept bumps, by the share kept."""
+    """Position accuracy in the hole and the largest cluster of kept bumps, by the share kept."""
     every = parts(arrays)
     fig = plots.new_figure(3.1 * len(every) + 1.4, 3.4, layout="constrained")
     plots.headline(fig, "Placing bumps, and the clusters of those that are kept")
@@ -351,18 +367,18 @@ def draw_ablation(arrays, folder) -> None:
         face = "white" if missed else plots.INK
         ax.plot(10**mean, place, "o", color=plots.INK, mfc=face, ms=4.5, mew=1)
         placed = cell.mean(arrays, "ood_position_accuracy")
-        for x, told in ((6, number(cell.mean(arrays, "id_nmse"))), (52, f"{placed:.0%}")):
+        for x, text in ((6, number(cell.mean(arrays, "id_nmse"))), (52, f"{placed:.0%}")):
             at = ((1, place), (x, 0), ("axes fraction", "data"), "offset points")
-            ax.annotate(told, *at, va="center", annotation_clip=False, **SIDE)
+            ax.annotate(text, *at, va="center", annotation_clip=False, **SIDE)
         places.append(place)
-    for x, told in ((6, "ID nMSE"), (52, "places")):
+    for x, text in ((6, "ID nMSE"), (52, "places")):
         at = ((1, 1), (x, 4), "axes fraction", "offset points")
-        ax.annotate(told, *at, annotation_clip=False, **SIDE)
+        ax.annotate(text, *at, annotation_clip=False, **SIDE)
     ax.axvline(1, **BLANK)
     ax.set_yticks(places, [fitting(cell.label, 9) for cell in every], fontsize=7.5)
     ax.set(xscale="log", xlabel="OOD nMSE (dotted: a blank image)")
     ax.set_ylim(places[-1] + 0.8, places[0] - 0.8)
     ax.grid(axis="x", **plots.GRID)
-    told = f"{_interval(arrays, every[0])}; open: ID nMSE above 0.1"
-    plots.headline(fig, f"Which penalty composes ({told})")
+    text = f"{_interval(arrays, every[0])}; open: ID nMSE above 0.1"
+    plots.headline(fig, f"Which penalty composes ({text})")
     plots.save(fig, folder / "ablation.png")

@@ -1,4 +1,4 @@
-"""Numbers over two axes: the common table, phases, sizes of image and hole, four words."""
+"""Heat maps over two axes: decoder table, phases, sizes of image and hole, four definitions."""
 
 import numpy as np
 from matplotlib.colors import LogNorm, Normalize
@@ -8,7 +8,7 @@ from cgjax.experiments.bumps.figures.cells import cells, number, parts, words
 
 
 def numbers(ax, values, scale, texts, cmap="viridis"):
-    """A heat map with its numbers in it, first row at the top; hatched where there is none."""
+    """A heat map with numbers in its cells, first row at the top; missing cells are hatched."""
     ax.patch.set(facecolor="#e9ebee", edgecolor="#aab1b9", hatch="/////")
     image = ax.imshow(np.ma.masked_invalid(values), norm=scale, cmap=cmap, aspect="auto")
     for (i, j), text in np.ndenumerate(texts):
@@ -24,7 +24,7 @@ def numbers(ax, values, scale, texts, cmap="viridis"):
 
 
 def log_scale(values, decades=5):
-    """From the largest value down, so many decades at most and one at least."""
+    """A log scale from the largest value down, over at most `decades` decades and at least one."""
     known = values[np.isfinite(values) & (values > 0)]
     top = known.max(initial=0) or 1.0
     bottom = known.min(initial=top)
@@ -38,7 +38,7 @@ REMEDIES = ("neither", "stripes", "penalty", "both")
 
 @plots.styled
 def draw_table(arrays, folder) -> None:
-    """OOD nMSE and places right of every decoder, remedy and region."""
+    """OOD nMSE and position accuracy of every decoder, remedy and region."""
     every = cells(arrays)
     regions = list(dict.fromkeys(str(cell.of(arrays, "cell/region")) for cell in every))
     rows = {}
@@ -47,8 +47,8 @@ def draw_table(arrays, folder) -> None:
         rows.setdefault((cell.part, has), {})[str(cell.of(arrays, "cell/region"))] = cell
     keys = sorted(rows, key=lambda key: (parts(arrays).index(key[0]), key[1]))
     fig = plots.new_figure(8.4, 0.27 * len(keys) + 1.5, layout="constrained")
-    told = "*: some seed did not reach the ID criterion"
-    plots.headline(fig, f"Decoders, remedies and regions on one budget ({told})")
+    note = "*: some seed did not reach the ID criterion"
+    plots.headline(fig, f"Decoders, remedies and regions on one budget ({note})")
     axes = fig.subplots(1, 2, sharey=True)
     shape = len(keys), len(regions)
     for ax, (score, title) in zip(axes, SCORES.items()):
@@ -73,13 +73,17 @@ def draw_table(arrays, folder) -> None:
 
 @plots.styled
 def draw_phase(arrays, folder) -> None:
-    """nMSE, places right and F_K over side of the hole and number of stripes; F_K against nMSE."""
+    """nMSE, accuracy and F_K over side of the hole and number of stripes; F_K against nMSE."""
     sides, copies = arrays["phase/sides"], arrays["phase/copies"]
     fig = plots.new_figure(11.4, 6.3, layout="constrained")
     plots.headline(fig, "Memorise, misshape or compose: by side of the hole and copies of stripes")
     axes = fig.subplots(2, 3)
-    shown = {"nmse": "OOD nMSE", "accuracy": "places right", "F_K hole": "F_K of images, hole",
-             "peak": "height of the peak (1: right)"}  # fmt: skip
+    shown = {
+        "nmse": "OOD nMSE",
+        "accuracy": "places right",
+        "F_K hole": "F_K of images, hole",
+        "peak": "height of the peak (1: right)",
+    }
     for ax, (key, title) in zip(axes.flat, shown.items()):
         values = arrays[f"phase/{key}"].mean(axis=0)
         scale = log_scale(values) if key == "nmse" else Normalize(0, 1)
@@ -131,13 +135,14 @@ def draw_scaling(arrays, folder) -> None:
     fig = plots.new_figure(4.0 * len(codes) + 1.2, 3.8, layout="constrained")
     plots.headline(fig, "OOD errors by side of the image and of the hole, lines of equal error")
     axes = fig.subplots(1, len(codes), squeeze=False, sharey=True)[0]
-    every = np.array([error for found in codes.values() for error in found.values()])
+    every = np.array([error for errors in codes.values() for error in errors.values()])
     scale = Normalize(np.nanmin(every), np.nanmax(every) + 1e-9)
-    for ax, (code, found) in zip(axes, codes.items()):
-        sides, holes = (sorted({at[i] for at in found}) for i in (0, 1))
-        grid = np.array([[found.get((side, hole), np.nan) for side in sides] for hole in holes])
+    for ax, (code, errors) in zip(axes, codes.items()):
+        sides, holes = (sorted({at[i] for at in errors}) for i in (0, 1))
+        grid = np.array([[errors.get((side, hole), np.nan) for side in sides] for hole in holes])
         if min(grid.shape) > 2:
-            levels = np.linspace(scale.vmin, scale.vmax, 19)  # every third has a line: five
+            # Every third level has a line: five lines.
+            levels = np.linspace(scale.vmin, scale.vmax, 19)
             image = ax.contourf(sides, holes, grid, levels, norm=scale, cmap="viridis")
             lines = ax.contour(sides, holes, grid, levels[3:-3:3], colors="white", linewidths=0.8)
             ax.clabel(lines, fmt="%.2f", fontsize=7)
@@ -173,7 +178,7 @@ def draw_words(arrays, folder) -> None:
     fig = plots.new_figure(wide + 6.8, max(0.2 * len(labels) + 1.9, 4.2), layout="constrained")
     plots.headline(fig, "Four words on the same activations, and how their orders agree")
     left, right = fig.subplots(1, 2, width_ratios=(wide + 0.4, 2.6))
-    # R2 may be as negative as it likes; all that counts below zero is that it is.
+    # R2 is unbounded below: colours only show that it is negative.
     texts = np.vectorize(lambda value: _short(value) if value > -10 else number(value))(values)
     numbers(left, np.clip(values, -0.25, 1), Normalize(-0.25, 1), texts)
     left.set_xticks(range(len(names)), names, rotation=35, ha="right", fontsize=7.5)

@@ -1,4 +1,4 @@
-"""What decoders paint: examples, maps of errors, fields, sums of images, a bump that moves."""
+"""Images of decoders: examples, maps of errors, fields, sums of images, a moving bump."""
 
 import matplotlib
 import numpy as np
@@ -17,21 +17,21 @@ from cgjax.experiments.bumps.figures.cells import (
 
 
 def shown(images) -> np.ndarray:
-    """Images [..., n, n] as grids want them; the origin is at the lower left, as in the paper."""
+    """Images [..., n, n] in the layout of image grids; origin at the lower left as in the paper."""
     return np.asarray(images)[..., ::-1, :, None]
 
 
 def spots(arrays, cell, images) -> np.ndarray:
-    """Images ready to show, the spot bright: dark spots on white would end nowhere on a page."""
+    """Images with bright spots: a white background would have no visible border on a page."""
     return shown(1 - images if arrays.get(f"{cell.prefix}inverted", False) else images)
 
 
 def scores(arrays, cell) -> str:
-    """How well a cell does, ID before OOD."""
+    """A cell's scores as text, ID before OOD."""
     means = [cell.mean(arrays, f"{region}_nmse") for region in ("id", "ood")]
     placed = cell.mean(arrays, "ood_position_accuracy")
-    told = f"nMSE ID {number(means[0])}, OOD {number(means[1])}\n{placed:.0%} of places right"
-    return told if np.isfinite(means[1]) else f"nMSE {number(means[0])}"
+    text = f"nMSE ID {number(means[0])}, OOD {number(means[1])}\n{placed:.0%} of places right"
+    return text if np.isfinite(means[1]) else f"nMSE {number(means[0])}"
 
 
 def draw_examples(arrays, folder) -> None:
@@ -53,20 +53,20 @@ def draw_examples(arrays, folder) -> None:
     plots.save(plots.image_grid(list(blocks.values()), title, 900, size), folder / "examples.png")
 
 
-SIDE = 84  # pixels of a page
+SIDE = 84  # pixels of an image on the page
 
 
 def draw_matrix(arrays, folder, rows: dict, columns: tuple, title: str) -> None:
-    """One held-out place as each of many cells paints it.
+    """One held-out place as painted by each of many cells.
 
-    rows {label: cells}, one for each of the columns; the truth of each row's last cell comes first.
+    rows {label: cells}, one cell per column; the first image is the truth of the row's last cell.
     """
     strips = {}
     for label, row in rows.items():
         painted = [cell.of(arrays, "example_painted")[0] for cell in row]
         truth = row[-1].of(arrays, "example_truth")[0]
         images = spots(arrays, row[-1], np.stack([truth, *painted]))
-        # Images of all sides are shown alike: rows of small ones would have no room for names.
+        # All images are enlarged to one size: rows of small images have no room for labels.
         at = np.arange(SIDE) * images.shape[1] // SIDE
         strips[label] = images[:, at][:, :, at]
     block = plots.Block(strips, columns=("truth", *columns))
@@ -77,7 +77,7 @@ def draw_matrix(arrays, folder, rows: dict, columns: tuple, title: str) -> None:
 
 
 def outline(ax, is_ood) -> None:
-    """A dashed line round what was held out, is_ood [n, n]."""
+    """A dashed line around the held-out points, is_ood [n, n]."""
     n = len(is_ood)
     padded = np.pad(is_ood, 1)
     edges = []
@@ -85,7 +85,7 @@ def outline(ax, is_ood) -> None:
         edges.append(((x - 0.5, x + 0.5), (y - 0.5, y - 0.5)))
     for y, x in np.argwhere(padded[1:-1, 1:] != padded[1:-1, :-1]):
         edges.append(((x - 0.5, x - 0.5), (y - 0.5, y + 0.5)))
-    # One line through all edges would join what is apart: NaN lifts the pen.
+    # NaN separates the edges, so that the line does not join distant ones.
     across = [value for xs, _ in edges for value in (*xs, np.nan)]
     up = [value for _, ys in edges for value in (*ys, np.nan)]
     for colour, width, style in (("white", 1.6, "-"), (plots.INK, 1.0, (0, (2, 2)))):
@@ -111,25 +111,27 @@ def fitting(label: str, width: float) -> str:
 
 
 def bare(ax) -> None:
-    """No ticks, no frame."""
+    """Removes ticks and frame."""
     ax.set(xticks=(), yticks=(), box_aspect=1)
     ax.spines[:].set_visible(False)
 
 
 @plots.styled
 def draw_errors(arrays, folder) -> None:
-    """MSE at every point of the grid for each cell, under one scale."""
+    """MSE at every point of the grid for each cell, with one colour scale."""
     picked = selected(arrays)
     sides = [cell.of(arrays, "example_truth").shape[-1] for cell in picked]
     widths = arrays.get(f"{picked[0].prefix}sigmas", (1,))
-    # Of several widths the largest, which is held out wherever another is.
+    # With several widths, the largest: it is held out wherever another width is.
     maps = [cell.of(arrays, "errors")[-n * n :].reshape(n, n) for cell, n in zip(picked, sides)]
-    top = max(one[np.isfinite(one)].max(initial=0) for one in maps) or 1.0
-    bottom = min(one[np.isfinite(one)].min(initial=top) for one in maps)
+    top = max(error_map[np.isfinite(error_map)].max(initial=0) for error_map in maps) or 1.0
+    bottom = min(error_map[np.isfinite(error_map)].min(initial=top) for error_map in maps)
     scale = LogNorm(min(max(bottom, 1e-4 * top), 0.1 * top), top)
     fig, axes = panels(len(picked), 1.85, 2.35, 6 if len(picked) > 4 else 4)
-    for ax, cell, one, n in zip(axes, picked, maps, sides):
-        image = ax.imshow(np.maximum(one, scale.vmin), origin="lower", cmap="viridis", norm=scale)
+    for ax, cell, error_map, n in zip(axes, picked, maps, sides):
+        image = ax.imshow(
+            np.maximum(error_map, scale.vmin), origin="lower", cmap="viridis", norm=scale
+        )
         outline(ax, cell.of(arrays, "is_ood")[-n * n :].reshape(n, n))
         bare(ax)
         ax.set_title(fitting(cell.label, 1.6), fontsize=8.5)
@@ -147,22 +149,26 @@ def draw_errors(arrays, folder) -> None:
 
 
 def draw_fields(arrays, folder) -> None:
-    """The image of every value of x and of y; of several parts, that of the best cell."""
+    """Fields of every value of x and of y; with several parts, those of each part's best cell."""
     every, picked = cells(arrays), []
     with_fields = [part for part in parts(arrays) if f"{part}/fields".lstrip("/") in arrays]
     for part in with_fields:
         prefix = f"{part}/" if part else ""
-        kept = arrays.get(f"{prefix}field_cells", range(len(arrays[f"{prefix}fields"])))
-        own = [(i, cell) for i, c in enumerate(kept) for cell in every
-               if cell.prefix == prefix and cell.place == c]  # fmt: skip
-        own.sort(key=lambda one: one[1].mean(arrays, "ood_nmse"), reverse=True)
-        picked += own if len(with_fields) == 1 else own[-1:]
+        field_cells = arrays.get(f"{prefix}field_cells", range(len(arrays[f"{prefix}fields"])))
+        of_part = [
+            (i, cell)
+            for i, c in enumerate(field_cells)
+            for cell in every
+            if cell.prefix == prefix and cell.place == c
+        ]
+        of_part.sort(key=lambda pair: pair[1].mean(arrays, "ood_nmse"), reverse=True)
+        picked += of_part if len(with_fields) == 1 else of_part[-1:]
     if not picked:
         return
     blocks = []
     for i, cell in picked:
         fields, n = arrays[f"{cell.prefix}fields"][i], cell.of(arrays, "example_truth").shape[-1]
-        # A figure of one network or two shows every value, one of many some of them.
+        # A figure of one or two networks shows every value, a figure of more shows twelve.
         values = np.arange(n)
         if len(picked) > 2:
             values = np.unique(np.linspace(1, n - 2, 12).round().astype(int))
@@ -178,10 +184,10 @@ def draw_fields(arrays, folder) -> None:
 
 
 def signed(images) -> np.ndarray:
-    """Images of either sign [m, n, n] as colours, each over its own largest value."""
+    """Signed images [m, n, n] as colours, each scaled by its largest absolute value."""
     largest = np.abs(images).max(axis=(1, 2), keepdims=True)
     share = 0.5 + 0.5 * images / np.where(largest, largest, 1)
-    # A little darker than white, so that images end where they end.
+    # Slightly darker than white, so that the border of an image is visible.
     return 0.93 * matplotlib.colormaps["PuOr"](share)[:, ::-1, :, :3]
 
 
@@ -191,13 +197,13 @@ KINDS = ("factorised", "radial", "additive", "binary")
 
 
 def with_kernels(arrays) -> list:
-    """Cells that have fitted kernels."""
+    """Cells with fitted kernels."""
     return [cell for cell in cells(arrays) if cell.key("kernels", "cosine") in arrays]
 
 
 @plots.styled
 def draw_kernels(arrays, folder) -> None:
-    """How far fitted kernels are from a network's images: everywhere, ID and OOD."""
+    """Error between fitted kernels and a network's images: everywhere, ID and OOD."""
     picked = with_kernels(arrays)
     fig = plots.new_figure(3.6 * len(picked) + 0.6, 3.7, layout="constrained")
     axes = fig.subplots(1, len(picked), squeeze=False, sharey=True)[0]
@@ -217,7 +223,7 @@ def draw_kernels(arrays, folder) -> None:
         ax.set_title(fitting(cell.label, 3.4))
         ax.grid(axis="y", **plots.GRID)
         ax.set_axisbelow(True)
-    # Kernels that interpolate what was trained have no ID error to speak of: no bar, either.
+    # Kernels that interpolate the training points have a negligible ID error, hence no bar.
     top = max(ax.dataLim.ymax for ax in axes)
     axes[0].set(yscale="log", ylim=(1e-4 * top, 2 * top), ylabel="MSE, kernel against network")
     plots.legend_below(fig, axes[0])
@@ -230,7 +236,7 @@ LIKENESS = {"cosine": "cosine", "distance": "distance", "overlap": "overlap of p
 
 @plots.styled
 def draw_similarity(arrays, folder) -> None:
-    """Likeness of all painted images, those of trained places first."""
+    """Similarity of all painted images, trained places first."""
     picked = with_kernels(arrays)
     fig = plots.new_figure(8.6, 2.75 * len(picked) + 0.4, layout="constrained")
     axes = fig.subplots(len(picked), len(LIKENESS), squeeze=False)
@@ -254,7 +260,7 @@ def draw_similarity(arrays, folder) -> None:
 
 
 def draw_kernel_examples(arrays, folder) -> None:
-    """What fitted kernels, and a network's own tangent kernel, paint at the four places."""
+    """Images of fitted kernels, and of a network's own tangent kernel, at the four places."""
     blocks = []
     for cell in with_kernels(arrays):
         rows = {"truth": cell.of(arrays, "example_truth")}
@@ -274,12 +280,12 @@ def draw_kernel_examples(arrays, folder) -> None:
 
 
 def draw_superposition(arrays, folder) -> None:
-    """Held-out images beside sums of trained ones and images of one factor alone (7.4)."""
+    """Held-out images beside sums of training images and images of one factor alone."""
     blocks = []
     for cell in with_kernels(arrays):
         rows = {"truth": spots(arrays, cell, cell.of(arrays, "example_truth"))}
         rows["network"] = spots(arrays, cell, cell.of(arrays, "example_painted"))
-        # Sums are of spots already: a sum of backgrounds is no image.
+        # Sums have the background removed: a sum of backgrounds is not an image.
         summed = shown(arrays[cell.key("kernels", "shared_sum")])
         rows["sum of trained images\nthat share x or y"] = summed
         if cell.key("kernels", "isolated") in arrays:
@@ -292,31 +298,31 @@ def draw_superposition(arrays, folder) -> None:
     plots.save(plots.image_grid(blocks, title, 900, 64), folder / "superposition.png")
 
 
-# --- a bump that moves ----------------------------------------------------------------------------
+# --- a moving bump --------------------------------------------------------------------------------
 
 
 @plots.styled
 def draw_sweep(arrays, folder) -> None:
-    """A GIF: a bump moves along one row, through the hole, as the worst and best cell paint it."""
-    found = [cell for cell in cells(arrays) if f"{cell.prefix}sweep_painted" in arrays]
-    if not found:
+    """A GIF of a bump that moves along one row through the hole, by the worst and best cell."""
+    swept = [cell for cell in cells(arrays) if f"{cell.prefix}sweep_painted" in arrays]
+    if not swept:
         return
-    found.sort(key=lambda cell: cell.mean(arrays, "ood_nmse"))
-    best, worst = found[0], found[-1]
+    swept.sort(key=lambda cell: cell.mean(arrays, "ood_nmse"))
+    best, worst = swept[0], swept[-1]
     rows = {"truth": (best.of(arrays, "sweep_truth"), "")}
     for cell in (worst, best) if best != worst else (best,):
-        told = f"OOD nMSE {number(cell.mean(arrays, 'ood_nmse'))}"
-        rows[cell.label] = (cell.of(arrays, "sweep_painted"), told)
+        note = f"OOD nMSE {number(cell.mean(arrays, 'ood_nmse'))}"
+        rows[cell.label] = (cell.of(arrays, "sweep_painted"), note)
     held_out = best.of(arrays, "sweep_is_ood")
     fig = plots.new_figure(2.05 * len(rows), 2.75, dpi=100)
     title = fig.text(0.5, 0.955, "", ha="center", va="center", **plots.HEADLINE)
     images = []
-    for i, (label, (painted, told)) in enumerate(rows.items()):
+    for i, (label, (painted, note)) in enumerate(rows.items()):
         ax = fig.add_axes(((i + 0.03) / len(rows), 0.04, 0.94 / len(rows), 0.70))
         style = {"origin": "lower", "cmap": "gray", "vmin": 0, "vmax": 1}
         images.append((ax.imshow(painted[0], **style), painted))
         bare(ax)
-        ax.set_title("\n".join(filter(None, (fitting(label, 1.9), told))), fontsize=8)
+        ax.set_title("\n".join(filter(None, (fitting(label, 1.9), note))), fontsize=8)
 
     def show(frame):
         title.set_text("held out" if held_out[frame] else "trained")

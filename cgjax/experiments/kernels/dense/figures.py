@@ -18,8 +18,8 @@ from cgjax.plots.style import colours
 
 
 def draw(arrays, folder: pathlib.Path) -> None:
-    """Every figure that the row's tasks call for."""
-    arrays = dict(arrays)  # an archive reads an array anew each time it is asked for
+    """Draws every figure of the row's tasks."""
+    arrays = dict(arrays)  # an .npz archive reads the file at every access
     drawings = {
         "addition": {"items": draw_items, "slopes": draw_sweep, "similarity": draw_similarity},
         "cd": {"types": draw_types, "shortcut": draw_shortcut},
@@ -40,14 +40,14 @@ def draw(arrays, folder: pathlib.Path) -> None:
 
 
 def _shown(group: Group) -> list[int]:
-    """Up to four cells: of many scales those where something changes."""
+    """Indices of the drawn cells: all of up to four, else those where results change."""
     n = len(group.cells)
     return list(range(n)) if n <= 4 else [0, n - 2, n - 1]
 
 
 @plots.styled
 def draw_items(arrays, group: Group, path: pathlib.Path) -> None:
-    """What each item is worth to the networks, and in closed form from their initial features."""
+    """The value of each item to the networks, and in closed form from their initial features."""
     n = len(group.tasks)
     fig = plots.new_figure(2.55 * n, 3.5, layout="constrained")
     axes = fig.subplots(1, n, squeeze=False, sharey=True)[0]
@@ -77,17 +77,17 @@ def draw_items(arrays, group: Group, path: pathlib.Path) -> None:
         ax.grid(**plots.GRID)
     axes[0].set_ylabel("its value to the network")
     plots.legend_below(fig, axes[0])
-    words = (
+    headline = (
         f"What unseen items (not the grey anchors) are worth: {_networks(arrays, group, 'items')}"
     )
-    plots.headline(fig, words)
+    plots.headline(fig, headline)
     plots.save(fig, path)
 
 
 def _networks(arrays, group: Group, key: str, errors: str = ", two standard errors") -> str:
-    """How many networks the points of a figure are means of, by one of their scores."""
-    found = (read(arrays, cell, key, i) for cell in group.cells for i in range(len(group.tasks)))
-    counts = {len(np.atleast_1d(values)) for values in found if values is not None}
+    """A phrase with the number of networks behind each mean, counted from the score `key`."""
+    scores = (read(arrays, cell, key, i) for cell in group.cells for i in range(len(group.tasks)))
+    counts = {len(np.atleast_1d(values)) for values in scores if values is not None}
     if not counts or counts == {1}:
         return "no network converged" if not counts else "one network each"
     least, most = min(counts), max(counts)
@@ -96,11 +96,11 @@ def _networks(arrays, group: Group, key: str, errors: str = ", two standard erro
 
 
 def _by_axis(ax, arrays, group: Group, key: str, task: int, shift: float = 0.0, **style):
-    """Mean and two standard errors of a score along the group's axis, a little to one side."""
-    found = [(k, read(arrays, cell, key, task)) for k, cell in enumerate(group.cells)]
-    found = [(k + shift, *mean_and_error(np.atleast_1d(f))) for k, f in found if f is not None]
-    if found:
-        ax.errorbar(*zip(*found), **style)
+    """Mean and two standard errors of a score along the group's axis, shifted by `shift`."""
+    points = [(k, read(arrays, cell, key, task)) for k, cell in enumerate(group.cells)]
+    points = [(k + shift, *mean_and_error(np.atleast_1d(f))) for k, f in points if f is not None]
+    if points:
+        ax.errorbar(*zip(*points), **style)
 
 
 def _axis(ax, group: Group) -> None:
@@ -169,13 +169,13 @@ PREDICTIONS = {
 
 @plots.styled
 def draw_predicted(arrays, path: pathlib.Path) -> None:
-    """Slope of every network against what its features predict, the diagonal where they agree."""
+    """Slope of every network against the prediction from its features; equal on the diagonal."""
     fig = plots.new_figure(9.6, 4.2, layout="constrained")
-    words = "against what its features predict (line: equal; filled: lazy)"
-    plots.headline(fig, f"Slope of every network {words}")
+    rest = "against what its features predict (line: equal; filled: lazy)"
+    plots.headline(fig, f"Slope of every network {rest}")
     axes = fig.subplots(1, len(PREDICTIONS), sharey=True)
     named, ends = set(), [0.7, 1.0]
-    for ax, (key, words) in zip(axes, PREDICTIONS.items()):
+    for ax, (key, panel_title) in zip(axes, PREDICTIONS.items()):
         off = {"lazy": [], "others": []}
         for group in groups(arrays, "addition"):
             for i, k in np.ndindex(len(group.tasks), len(group.cells)):
@@ -195,9 +195,9 @@ def draw_predicted(arrays, path: pathlib.Path) -> None:
                 ax.plot(predicted, observed, "o", **style)
                 ends += [*predicted, *observed]
                 off["lazy" if is_lazy else "others"] += [*np.abs(predicted - observed)]
-        found = (f"{np.mean(values):.3f} ({name})" for name, values in off.items() if values)
-        words += "\noff by " + (", ".join(found) or "nothing: no network")
-        ax.set(xlabel="predicted slope", title=words, box_aspect=1)
+        means = (f"{np.mean(values):.3f} ({name})" for name, values in off.items() if values)
+        panel_title += "\noff by " + (", ".join(means) or "nothing: no network")
+        ax.set(xlabel="predicted slope", title=panel_title, box_aspect=1)
         ax.grid(**plots.GRID)
     ends = (max(min(ends) - 0.03, -0.1), min(max(ends) + 0.03, 1.3))
     for ax in axes:
@@ -223,11 +223,11 @@ def draw_types(arrays, group: Group, path: pathlib.Path) -> None:
             _by_axis(ax, arrays, group, kind, i, label=kind, **style)
         _axis(ax, group)
         ax.set_title(title(task))
-    axes[0].set_ylim(bottom=0)  # the panels share it: only once all are drawn
+    axes[0].set_ylim(bottom=0)  # shared by all panels: set after the last is drawn
     axes[0].set_ylabel("mean |value|")
     plots.legend_below(fig, axes[0])
-    words = _networks(arrays, group, "accuracy", "")
-    plots.headline(fig, f"What networks use, by type of conjunction: {words}")
+    networks = _networks(arrays, group, "accuracy", "")
+    plots.headline(fig, f"What networks use, by type of conjunction: {networks}")
     plots.save(fig, path)
 
 
@@ -263,34 +263,36 @@ def draw_shortcut(arrays, group: Group, path: pathlib.Path) -> None:
 
 @plots.styled
 def draw_accuracy(arrays, group: Group, path: pathlib.Path) -> None:
-    """F4 a: accuracy on trained and new pairs by step, one panel per cell."""
+    """Fig. 4a: accuracy on trained and new pairs by step, one panel per cell."""
     n = len(group.cells)
     fig = plots.new_figure(2.6 * n + 0.3, 3.4, layout="constrained")
     axes = fig.subplots(1, n, squeeze=False, sharey=True)[0]
     for k, (ax, (prefix, j)) in enumerate(zip(axes, group.cells)):
-        kept, steps = arrays[f"{prefix}converged"][:, 0, j], arrays[f"{prefix}history/step"]
+        converged = arrays[f"{prefix}converged"][:, 0, j]
+        steps = arrays[f"{prefix}history/step"]
         for c, (part, label) in enumerate((("train", "trained pairs"), ("test", "new pairs"))):
-            curves = arrays[f"{prefix}history/{part}_accuracy"][:, kept, 0, j]
+            curves = arrays[f"{prefix}history/{part}_accuracy"][:, converged, 0, j]
             if curves.shape[1] == 0:
                 continue
             mean, error = mean_and_error(curves.T)
-            # Where both are the same, the trained pairs' line shows on either side.
+            # The line of trained pairs is wider, so that it is visible where both lines coincide.
             ax.plot(steps, mean, color=plots.COLOURS[c], label=label, lw=3 if c == 0 else 1.4)
-            ax.fill_between(steps, mean - error, mean + error, color=plots.COLOURS[c], alpha=0.2,
-                            lw=0)  # fmt: skip
+            ax.fill_between(
+                steps, mean - error, mean + error, color=plots.COLOURS[c], alpha=0.2, lw=0
+            )
         ax.axhline(0.5, color=plots.FAINT, lw=1, linestyle=":")
         ax.set(title=group.label(k), xlabel="step", xscale="log", ylim=(0, 1.05))
         ax.grid(axis="y", **plots.GRID)
     axes[0].set_ylabel("accuracy")
     plots.legend_below(fig, axes[0])
-    words = _networks(arrays, group, "accuracy")
-    plots.headline(fig, f"Transitive equivalence along training: {words}")
+    networks = _networks(arrays, group, "accuracy")
+    plots.headline(fig, f"Transitive equivalence along training: {networks}")
     plots.save(fig, path)
 
 
 @plots.styled
 def draw_signatures(arrays, group: Group, path: pathlib.Path) -> None:
-    """F4 b, c: readout-weighted incoming weights of every hidden unit of one network."""
+    """Fig. 4b, c: readout-weighted incoming weights of every hidden unit of one network."""
     cells = [k for k, c in enumerate(group.cells) if read(arrays, c, "weighted", 0) is not None]
     if not cells:
         return
@@ -299,7 +301,7 @@ def draw_signatures(arrays, group: Group, path: pathlib.Path) -> None:
     for row, k in zip(axes, cells):
         weighted = read(arrays, group.cells[k], "weighted", 0)  # [2, items, units]
         positive = read(arrays, group.cells[k], "readout", 0) > 0
-        n = weighted.shape[1]  # of two classes alike; the last item of each is no hub
+        n = weighted.shape[1]  # two classes of equal size; the last item of each is not a hub
         first, other, hub = n // 2 - 1, n - 1, 0
         contrast = weighted[:, first] - weighted[:, other]
         panels = (
@@ -311,12 +313,13 @@ def draw_signatures(arrays, group: Group, path: pathlib.Path) -> None:
             ends = np.array([-1.08, 1.08]) * max(np.abs(x).max(), np.abs(y).max())
             ax.plot(ends, np.stack([ends, -ends], axis=1), color=plots.FAINT, lw=0.7, zorder=0)
             for units, colour, label in (
-                (positive, LAZY, "positive readout"), (~positive, RICH, "negative readout"),
-            ):  # fmt: skip
+                (positive, LAZY, "positive readout"),
+                (~positive, RICH, "negative readout"),
+            ):
                 ax.plot(x[units], y[units], ".", ms=4, alpha=0.6, color=colour, label=label)
             ax.set(xlabel=xlabel, ylabel=ylabel, xlim=ends, ylim=ends, box_aspect=1)
             ax.locator_params(nbins=4)
-            for axis in (ax.xaxis, ax.yaxis):  # a power of ten at the end would cover the label
+            for axis in (ax.xaxis, ax.yaxis):  # an offset text such as 1e-3 would cover the label
                 axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.2g}"))
         row[0].set_title(group.label(k))
     plots.legend_below(fig, axes[0, 0])
@@ -337,7 +340,7 @@ def draw_frozen(arrays, path: pathlib.Path) -> None:
         for k in range(len(group.cells))
         if group.axis == "initial scale"
     ]
-    if not panels:  # one scale for all, or networks by depth
+    if not panels:  # all networks have one scale, or the axis is depth
         return
     widths = [len(group.tasks) + 0.6 for group, *_ in panels]
     fig = plots.new_figure(0.85 * sum(widths) + 0.6, 3.2, layout="constrained")
@@ -352,8 +355,15 @@ def draw_frozen(arrays, path: pathlib.Path) -> None:
                 if values is None:
                     continue
                 mean, error = mean_and_error(values)
-                ax.bar(i + 0.27 * (b - 1), mean, 0.25, yerr=error, color=plots.COLOURS[b],
-                       label=label if i == 0 else None, error_kw={"lw": 1})  # fmt: skip
+                ax.bar(
+                    i + 0.27 * (b - 1),
+                    mean,
+                    0.25,
+                    yerr=error,
+                    color=plots.COLOURS[b],
+                    label=label if i == 0 else None,
+                    error_kw={"lw": 1},
+                )
         ax.set_xticks(range(len(group.tasks)), [title(task) for task in group.tasks], fontsize=7)
         ax.set(title=group.label(k), ylabel=score, ylim=(0, 1.1))
         ax.grid(axis="y", **plots.GRID)

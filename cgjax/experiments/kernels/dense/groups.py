@@ -10,7 +10,7 @@ RICH, LAZY = plots.COLOURS[1], plots.COLOURS[0]
 
 
 class Group(NamedTuple):
-    """Networks of one kind of task along one axis; a cell is (part's prefix, index of scale)."""
+    """Networks of one kind of task along one axis; a cell is (prefix of a part, scale index)."""
 
     name: str
     axis: str
@@ -27,13 +27,13 @@ class Group(NamedTuple):
     def label(self, k: int) -> str:
         if self.axis != "initial scale":
             return f"{self.ticks[k]} hidden layer{'s' * (self.ticks[k] != '1')}"
-        words = {"1e-06": "rich, σ = $10^{-6}$", "1": "lazy, σ = 1"}
-        return words.get(self.ticks[k], f"σ = {self.ticks[k]}")
+        labels = {"1e-06": "rich, σ = $10^{-6}$", "1": "lazy, σ = 1"}
+        return labels.get(self.ticks[k], f"σ = {self.ticks[k]}")
 
 
 def groups(arrays, kind: str) -> list[Group]:
-    """Parts with several scales stand alone; those with one scale form one group, by depth."""
-    found, single = [], []
+    """One group per part with several scales; parts with one scale form one group, by depth."""
+    by_axis, single = [], []
     for part in map(str, arrays["parts"]):
         prefix = f"{part}/" if part else ""
         tasks = tuple(map(str, arrays[f"{prefix}tasks"]))
@@ -45,13 +45,13 @@ def groups(arrays, kind: str) -> list[Group]:
             continue
         ticks = tuple(f"{scale:g}" for scale in scales)
         cells = tuple((prefix, j) for j in range(len(scales)))
-        found.append(Group(part, "initial scale", ticks, cells, tasks))
+        by_axis.append(Group(part, "initial scale", ticks, cells, tasks))
     if single:
         cells = tuple((prefix, 0) for prefix, *_ in single)
         depths = tuple(str(int(arrays[f"{prefix}depth"])) for prefix, *_ in single)
         name = "" if len(single) > 1 else single[0][1]
-        found.append(Group(name, "hidden layers", depths, cells, single[0][2]))
-    return found
+        by_axis.append(Group(name, "hidden layers", depths, cells, single[0][2]))
+    return by_axis
 
 
 def read(arrays, cell, key: str, task: int):

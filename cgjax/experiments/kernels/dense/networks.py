@@ -1,8 +1,8 @@
 """Dense networks on symbolic inputs, from lazy to rich (Lippl and Stachenfeld 2025).
 
-The scale of the initial weights decides the regime: at 1 the network behaves like its kernel, at
-1e-6 it learns features. All scales, training sets and seeds are replicas of one compiled program;
-what changes a shape or a loss is a part of the run, in a sub-folder of its own.
+The scale of the initial weights sets the regime: at 1 the network behaves like its kernel, at 1e-6
+it learns features. All scales, training sets and seeds are replicas of one compiled program. A
+change of a shape or of the loss needs another part of the run, with its own sub-folder.
 """
 
 from typing import NamedTuple
@@ -24,7 +24,7 @@ class Sweep(NamedTuple):
 
     tasks: tuple[tasks.Task, ...]
     starts: np.ndarray  # [seeds, tasks, scales, N] outputs on the whole grid before training
-    outputs: np.ndarray  # [seeds, tasks, scales, N] and after
+    outputs: np.ndarray  # [seeds, tasks, scales, N] after training
     train_loss: np.ndarray  # [seeds, tasks, scales]
     history: dict  # step [n], and every score [n, seeds, tasks, scales]
     params: dict  # leaves [seeds, tasks, scales, ...]
@@ -32,22 +32,24 @@ class Sweep(NamedTuple):
 
 
 def run(config, workdir, name: str = "") -> Sweep:
-    """Trains the whole sweep; networks that reach `optim.stop` rest while the others go on."""
-    shown = members(config)
-    found = experiment(config, shown)
-    state, history = train.fit(found, config, workdir, name)
-    start = train.initial(found, config)
+    """Trains the whole sweep; networks that reach `optim.stop` stop while the others continue."""
+    task_set = members(config)
+    sweep = experiment(config, task_set)
+    state, history = train.fit(sweep, config, workdir, name)
+    start = train.initial(sweep, config)
     networks = [
         parallel.fetch({**state.extra, **state.params}) for state in (start, state)
     ]  # before and after
-    (starts, before), (outputs, after) = (_read_out(config, shown, params) for params in networks)
+    (starts, before), (outputs, after) = (
+        _evaluate_all(config, task_set, params) for params in networks
+    )
     scores = {k: v.reshape(-1, *axes(config)) for k, v in history["eval"].items() if k != "step"}
 
     def by_axes(leaf):
         return np.asarray(leaf).reshape(*axes(config), *leaf.shape[1:])
 
     return Sweep(
-        shown,
+        task_set,
         by_axes(starts),
         by_axes(outputs),
         scores["train_loss"][-1],
@@ -62,32 +64,34 @@ def members(config) -> tuple[tasks.Task, ...]:
     return tuple(tasks.make(task) for task in config.data.tasks)
 
 
-def _read_out(config, members, params):
-    """Outputs [R, N] of all networks on the grid; products [R, N, N] of their last features."""
+def _evaluate_all(config, members, params):
+    """Outputs [R, N] of all networks on the grid; Gram matrices [R, N, N] of their last layer."""
     model, encoded = network(config), jnp.asarray(inputs.one_hot(members[0].x, members[0].sizes))
 
-    def one(params):
+    def evaluate_network(params):
         return model.apply({"params": params}, encoded), features(model, params, encoded)
 
-    batched = jax.jit(lambda params: jax.lax.map(one, params, batch_size=8))
+    batched = jax.jit(lambda params: jax.lax.map(evaluate_network, params, batch_size=8))
     outputs, hidden = jax.tree.map(np.asarray, batched(params))
-    # Rich features have few directions: float32 products would drown the others in rounding.
-    return outputs, np.stack([np.float64(one) @ np.float64(one).T for one in hidden])
+    # Rich features have few large directions: rounding of float32 products would hide the others.
+    return outputs, np.stack([np.float64(layer) @ np.float64(layer).T for layer in hidden])
 
 
 def check(config) -> None:
-    """All training sets of a sweep share one grid; a learning rate for every scale."""
-    shown = members(config)
-    if any(not np.array_equal(task.x, shown[0].x) for task in shown):
-        raise BadInput(f"data.tasks={config.data.tasks} have different grids: sweep them apart")
+    """Checks that all training sets share one grid and that every scale has a learning rate."""
+    task_set = members(config)
+    if any(not np.array_equal(task.x, task_set[0].x) for task in task_set):
+        raise BadInput(f"data.tasks={config.data.tasks} have different grids: run them separately")
     if len(config.optim.lrs) != len(config.model.scales):
         raise BadInput(
             f"optim.lrs has {len(config.optim.lrs)} learning rates for "
             f"{len(config.model.scales)} model.scales: give one for each"
         )
-    largest = (2**32 - 1) // (len(shown) * len(config.model.scales)) - 1
+    largest = (2**32 - 1) // (len(task_set) * len(config.model.scales)) - 1
     if max(config.train.seeds) > largest:
-        raise BadInput(f"train.seeds go up to {largest} here: tasks and scales share their 32 bits")
+        raise BadInput(
+            f"train.seeds go up to {largest} here: seeds, tasks and scales share 32 bits"
+        )
 
 
 # --- the network ----------------------------------------------------------------------------------
@@ -96,24 +100,33 @@ def check(config) -> None:
 def network(config, scale=1.0) -> MLP:
     """ReLU layers, one linear output; He-normal weights times the scale, which may be traced."""
     return MLP(
-        (), config.model.hidden, config.model.depth + 1, "relu", weights="he_normal",
+        (),
+        config.model.hidden,
+        config.model.depth + 1,
+        "relu",
+        weights="he_normal",
         init_scale=scale,
-    )  # fmt: skip
+    )
 
 
 def features(model: MLP, params, x):
     """Activations [n, hidden] of the last hidden layer."""
     last = f"dense_{model.n_layers - 2}"
-    _, kept = model.apply(
-        {"params": params}, x, mutable="intermediates",
+    _, captured = model.apply(
+        {"params": params},
+        x,
+        mutable="intermediates",
         capture_intermediates=lambda module, _: module.name == last,
-    )  # fmt: skip
-    return jax.nn.relu(kept["intermediates"][last]["__call__"][0])
+    )
+    return jax.nn.relu(captured["intermediates"][last]["__call__"][0])
 
 
 def split(params, trained: str):
-    """(params, frozen): all layers train, or the readout alone, from zero: then f is a kernel
-    machine on the random features of the last hidden layer."""
+    """(trained, frozen) parameters: all layers are trained, or only the readout, from zero.
+
+    With only the readout trained, f is a kernel machine on the random features of the last hidden
+    layer.
+    """
     if trained == "all":
         return params, {}
     *hidden, last = sorted(params)
@@ -131,9 +144,9 @@ IDENTITY = ("seed", "task", "scale")
 
 
 def replicas(config) -> dict:
-    """Every network of the sweep; "stream" gives each random numbers of its own."""
+    """Every network of the sweep; "stream" gives each network its own random numbers."""
     n_tasks, n_scales = len(config.data.tasks), len(config.model.scales)
-    found = [
+    rows = [
         {
             "seed": seed,
             "stream": (seed * n_tasks + task) * n_scales + i,
@@ -145,24 +158,24 @@ def replicas(config) -> dict:
         for task in range(n_tasks)
         for i in range(n_scales)
     ]
-    return {name: np.array([one[name] for one in found]) for name in found[0]}
+    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
 
 def names(config, task: str, scale: float) -> list[str]:
     """The replicas of one training set and scale, one per seed."""
     place = config.data.tasks.index(task), config.model.scales.index(scale)
     rows = np.arange(np.prod(shape := axes(config))).reshape(shape)[:, place[0], place[1]]
-    everyone = names_of(replicas(config), IDENTITY)
-    return [everyone[row] for row in rows]
+    all_names = names_of(replicas(config), IDENTITY)
+    return [all_names[row] for row in rows]
 
 
 def axes(config) -> tuple[int, int, int]:
-    """Replicas are seeds x training sets x initial scales."""
+    """Shape of the replicas: seeds x training sets x initial scales."""
     return len(config.train.seeds), len(config.data.tasks), len(config.model.scales)
 
 
 def arrays(members) -> dict:
-    """The grid once; for each task its training rows, padded to one length with weight 0."""
+    """One grid for all tasks; training rows of each task, padded to one length with weight 0."""
     encoded = inputs.one_hot(members[0].x, members[0].sizes)
     most = max(int(task.is_train.sum()) for task in members)
     rows = np.stack(
@@ -189,8 +202,8 @@ def experiment(config, members) -> program.Experiment:
     def loss(params, extra, batch, key, step, replica):
         task = replica["task"]
         rows, weight = batch["rows"][task], batch["weight"][task]
-        found = value(batch["y"][task][rows], forward(params, extra, batch["x"][rows]))
-        return jnp.sum(found * weight) / jnp.sum(weight), (extra, {})
+        losses = value(batch["y"][task][rows], forward(params, extra, batch["x"][rows]))
+        return jnp.sum(losses * weight) / jnp.sum(weight), (extra, {})
 
     def evaluate(params, extra, data, key, replica):
         y, is_train = data["y"][replica["task"]], data["is_train"][replica["task"]]

@@ -1,7 +1,7 @@
-"""What dense networks do on new inputs, beside what the theory says of their features.
+"""Scores of dense networks on new inputs, and the theory's predictions from their features.
 
-Scores of each network of a sweep, and the arrays that figures are drawn from. The theory knows the
-features' saliences alone: it predicts slopes on addition and margins on context dependence.
+Computes scores of each network of a sweep, and the arrays for figures. The theory uses only the
+saliences of the features: it predicts slopes on addition and margins on context dependence.
 """
 
 from typing import NamedTuple
@@ -41,7 +41,7 @@ class Cell(NamedTuple):
 def measure(config, sweep) -> tuple[dict, dict]:
     """({name: (values, seeds)}, arrays): every score of every network that converged."""
     seeds, metrics = np.array(config.train.seeds), {}
-    # A network that says the same of every input has no salience.
+    # A network with the same output for every input has no salience.
     varies = np.ptp(sweep.grams, axis=(-2, -1)).min(axis=0) > 0
     arrays = {
         "outputs": sweep.outputs,
@@ -56,39 +56,48 @@ def measure(config, sweep) -> tuple[dict, dict]:
     }
     for i, task in enumerate(sweep.tasks):
         for j, scale in enumerate(config.model.scales):
-            kept = arrays["converged"][:, i, j]
+            converged = arrays["converged"][:, i, j]
             many = len(config.model.scales) > 1
             name = short(task.name) + (f", sigma {scale:g}" if many else "")
-            if not kept.all():
-                say(f"{name}: {np.sum(~kept)} of {len(kept)} networks did not converge: left out")
-            if not kept.any():
+            if not converged.all():
+                failed = f"{np.sum(~converged)} of {len(converged)} networks"
+                say(f"{name}: {failed} did not converge: left out")
+            if not converged.any():
                 continue
-            scores, saved = _measure_cell(config, cell(config, sweep, kept, i, j))
+            scores, saved = _measure_cell(config, cell(config, sweep, converged, i, j))
             for score, values in scores.items():
-                metrics[f"{name}: {score}"] = entry(values, seeds[kept])
+                metrics[f"{name}: {score}"] = entry(values, seeds[converged])
                 arrays[f"{score}/{i}/{j}"] = as_array(values)
             arrays |= {f"{key}/{i}/{j}": values for key, values in saved.items()}
     return metrics, arrays
 
 
-def cell(config, sweep, kept, i: int, j: int) -> Cell:
-    """Networks `kept` [seeds] of task i and scale j."""
-    task, outputs = sweep.tasks[i], sweep.outputs[kept, i, j]
-    grams = sweep.grams[:, kept, i, j]
-    found = [[_structure(task.x, gram).kappa for gram in networks] for networks in grams]
+def cell(config, sweep, selected, i: int, j: int) -> Cell:
+    """Networks `selected` [seeds] of task i and scale j."""
+    task, outputs = sweep.tasks[i], sweep.outputs[selected, i, j]
+    grams = sweep.grams[:, selected, i, j]
+    kappa = [[_structure(task.x, gram).kappa for gram in networks] for networks in grams]
     return Cell(
         task,
         config.optim.loss,
-        sweep.starts[kept, i, j],
+        sweep.starts[selected, i, j],
         outputs,
         grams,
-        {name: {key: leaf[kept, i, j] for key, leaf in layer.items()}
-         for name, layer in sweep.params.items()},
-        {"step": sweep.history["step"], **{name: values[:, kept, i, j]
-         for name, values in sweep.history.items() if name != "step"}},
+        {
+            name: {key: leaf[selected, i, j] for key, leaf in layer.items()}
+            for name, layer in sweep.params.items()
+        },
+        {
+            "step": sweep.history["step"],
+            **{
+                name: values[:, selected, i, j]
+                for name, values in sweep.history.items()
+                if name != "step"
+            },
+        },
         additivity.additivity(task.x, outputs, task.is_train),
-        np.array(found),
-    )  # fmt: skip
+        np.array(kappa),
+    )
 
 
 def _measure_cell(config, cell: Cell) -> tuple[dict, dict]:
@@ -101,8 +110,8 @@ def _measure_cell(config, cell: Cell) -> tuple[dict, dict]:
     }
     kind = cell.task.name.split("_")[0]
     if kind in KINDS:
-        more, kept = KINDS[kind](cell)
-        scores, saved = {**scores, **more}, {**saved, **kept}
+        more_scores, more_saved = KINDS[kind](cell)
+        scores, saved = {**scores, **more_scores}, {**saved, **more_saved}
     if config.eval.frozen:
         scores |= frozen(cell, config.model.trained == "readout")
     return scores, saved
@@ -123,50 +132,50 @@ def similarities(cell: Cell) -> np.ndarray:
     values = (cell.grams - low) / (high - low)
     return np.array(
         [
-            [np.histogram(some[:, overlap == o], BINS)[0] for o in range(x.shape[1] + 1)]
-            for some in values
+            [np.histogram(similarity[:, overlap == o], BINS)[0] for o in range(x.shape[1] + 1)]
+            for similarity in values
         ]
     )
 
 
 def frozen(cell: Cell, is_readout: bool) -> dict:
-    """Scores of a ridgeless readout on the features as they were before and after training.
+    """Scores of a ridgeless readout on the features before and after training.
 
-    A network of which the readout alone was trained, from zero, is such a machine: its trained
-    bias is one more feature, always 1.
+    A network whose readout alone was trained, from zero, is such a machine: its trained bias is one
+    more feature, which is always 1.
     """
-    train, found = cell.task.is_train, {}
+    train, all_scores = cell.task.is_train, {}
     for time, gram in zip(TIMES, cell.grams + 1.0 * is_readout):
-        some = gram[:, :, train]
-        f = np.asarray(machines.ridgeless(some[:, train], cell.task.y[train], some))
+        k_all = gram[:, :, train]
+        f = np.asarray(machines.ridgeless(k_all[:, train], cell.task.y[train], k_all))
         scores = scores_of(cell.task, f)
         scores["additivity"] = additivity.additivity(cell.task.x, f, train).r2_test
-        found |= {f"{name}, features {time}": values for name, values in scores.items()}
+        all_scores |= {f"{name}, features {time}": values for name, values in scores.items()}
         if is_readout:
             gap = np.sqrt(np.mean((f - cell.outputs)[:, ~train] ** 2, axis=1))
-            return {**found, "distance to the machine": gap}
-    return found
+            return {**all_scores, "distance to the machine": gap}
+    return all_scores
 
 
 def linearised(cell: Cell) -> np.ndarray:
-    """Outputs [networks, N] of each network's readout trained alone from where it started.
+    """Outputs [networks, N] of each network if only its readout is trained from its random start.
 
-    What a lazy network does, its own random start included: f0 plus the machine on y - f0.
+    This is the prediction for a lazy network: f0 plus the machine on y - f0.
     """
     train, start = cell.task.is_train, cell.starts
-    some = cell.grams[0][:, :, train]
-    rest = cell.task.y[train] - start[:, train]
-    return start + np.asarray(machines.ridgeless(some[:, train], rest, some))
+    k_all = cell.grams[0][:, :, train]
+    residual = cell.task.y[train] - start[:, train]
+    return start + np.asarray(machines.ridgeless(k_all[:, train], residual, k_all))
 
 
 # --- by kind of task ------------------------------------------------------------------------------
 
 
 def _addition(cell: Cell) -> tuple[dict, dict]:
-    """Slopes in closed form from the saliences measured; what each item is worth."""
-    found = np.asarray(salience.salience(cell.kappa))[..., 0]
-    scores = {f"S(1;2) {time}": found[k] for k, time in enumerate(TIMES)}
-    # What the paper's figures of dense networks show: on trained pairs R2 is 1.
+    """Closed-form slopes from the measured saliences; the value of each item to the network."""
+    saliences = np.asarray(salience.salience(cell.kappa))[..., 0]
+    scores = {f"S(1;2) {time}": saliences[k] for k, time in enumerate(TIMES)}
+    # The paper's figures of dense networks show this mean, where R2 is 1 on trained pairs.
     scores["mean additivity"] = (cell.account.r2_test + cell.account.r2_train) / 2
     labels, coefficients = cell.account.labels, cell.account.coefficients
     items = [additivity.item_values(labels, coefficients, c)[1] for c in (0, 1)]
@@ -183,12 +192,12 @@ def _addition(cell: Cell) -> tuple[dict, dict]:
 
 
 def _context(cell: Cell) -> tuple[dict, dict]:
-    """Mean |value| by type of conjunction; on CD-3 the margin in closed form."""
+    """Mean |value| by type of conjunction; on CD-3 also the margin in closed form."""
     labels, coefficients = cell.account.labels, cell.account.coefficients
     shares = type_shares(labels, coefficients)
     scores = {f"{kind} share": share for kind, share in shares.items()}
-    each = additivity.type_magnitudes(labels, coefficients, tasks.RELEVANT)
-    saved = {"types": np.array(list(each)), "magnitudes": np.array(list(each.values()))}
+    magnitudes = additivity.type_magnitudes(labels, coefficients, tasks.RELEVANT)
+    saved = {"types": np.array(list(magnitudes)), "magnitudes": np.array(list(magnitudes.values()))}
     saved |= additivity.type_magnitudes(labels, coefficients.mean(axis=0), tasks.RELEVANT)
     if cell.task.name == "cd_3":
         scores |= _shortcut(cell)
@@ -196,23 +205,24 @@ def _context(cell: Cell) -> tuple[dict, dict]:
 
 
 def _shortcut(cell: Cell) -> dict:
-    """On CD-3 the margin, and in closed form from the saliences of the initial features."""
-    found = np.asarray(salience.salience(cell.kappa))[0]
-    closed = closed_forms.shortcut_bias(found[:, 0], found[:, 1])
+    """The margin on CD-3, measured and in closed form from the initial features' saliences."""
+    saliences = np.asarray(salience.salience(cell.kappa))[0]
+    closed = closed_forms.shortcut_bias(saliences[:, 0], saliences[:, 1])
     is_logistic = cell.loss == "logistic"
     margin, train = cell.task.y * cell.outputs, cell.task.is_train
-    # Logistic outputs grow for ever: in units of the least training margin, as a machine's.
+    # Logistic outputs grow without bound, so margins are in units of the least training margin, as
+    # for a support-vector machine.
     unit = margin[:, train].min(axis=1) if is_logistic else 1.0
     return {
-        "S(1;3) before": found[:, 0],
-        "S(2;3) before": found[:, 1],
+        "S(1;3) before": saliences[:, 0],
+        "S(2;3) before": saliences[:, 1],
         "relative margin": margin[:, ~train].mean(axis=1) / unit,
         "predicted margin": np.asarray(closed.svm if is_logistic else closed.regression),
     }
 
 
 def _equivalence(cell: Cell) -> tuple[dict, dict]:
-    """When all pairs were first right, and the signatures of the hidden units' weights."""
+    """First step with all pairs correct, and the signatures of the hidden units' weights."""
     scores = {}
     for part in ("train", "test"):
         mean = cell.history[f"{part}_accuracy"].mean(axis=1)
@@ -228,7 +238,7 @@ def _equivalence(cell: Cell) -> tuple[dict, dict]:
 
 
 def weighted_inputs(params: dict, task: tasks.Task) -> tuple[np.ndarray, np.ndarray]:
-    """Of one hidden layer: readout times incoming weights [networks, 2, items, units]; readout."""
+    """(readout times incoming weights [networks, 2, items, units], readout) of one hidden layer."""
     readout = params["dense_1"]["kernel"][..., 0]
     kernel = params["dense_0"]["kernel"]
     weights = kernel.reshape(len(kernel), len(task.sizes), task.sizes[0], -1)
@@ -236,7 +246,7 @@ def weighted_inputs(params: dict, task: tasks.Task) -> tuple[np.ndarray, np.ndar
 
 
 def new_items(task: tasks.Task) -> tuple[int, int]:
-    """Two items, one of each class, whose pairs with each other are new: A and D of the paper."""
+    """Two items, one of each class, whose pairs with each other are new: A and D in the paper."""
     n = task.sizes[0]
     is_new = ~task.is_train.reshape(n, n).diagonal()
     first = int(np.flatnonzero(is_new)[0])
@@ -245,26 +255,26 @@ def new_items(task: tasks.Task) -> tuple[int, int]:
 
 
 def signatures(weighted: np.ndarray, readout: np.ndarray, task: tasks.Task) -> dict:
-    """Cosines [networks] over hidden units: 1 or -1 where the weights code the class alone.
+    """Cosines [networks] over hidden units: 1 or -1 if the weights encode only the class.
 
-    weighted: [networks, 2, items, units]. Units with a positive readout respond to equal classes:
-    class A minus class D has one sign for both components; those with a negative one to mixed
-    pairs. Equivalent items have equal weights, others opposite ones.
+    weighted: [networks, 2, items, units]. Units with a positive readout respond to pairs of one
+    class: the contrast A minus D has the same sign for both components. Units with a negative
+    readout respond to mixed pairs. Equivalent items have equal weights, other items opposite ones.
     """
     first, other = new_items(task)
     contrast = weighted[:, :, first] - weighted[:, :, other]
-    found = {}
+    scores = {}
     for name, units in (("positive", readout > 0), ("negative", readout < 0)):
         chosen = contrast * units[:, None]
-        found[f"weights, {name} units"] = _cosine(chosen[:, 0], chosen[:, 1])
+        scores[f"weights, {name} units"] = _cosine(chosen[:, 0], chosen[:, 1])
     n = task.sizes[0]
     same = task.y.reshape(n, n) > 0
     rows, columns = np.triu_indices(n, 1)
     cosines = _cosine(weighted[:, :, rows], weighted[:, :, columns]).mean(axis=1)
     is_same = same[rows, columns]
-    found["weights, equivalent items"] = cosines[:, is_same].mean(axis=1)
-    found["weights, other items"] = cosines[:, ~is_same].mean(axis=1)
-    return found
+    scores["weights, equivalent items"] = cosines[:, is_same].mean(axis=1)
+    scores["weights, other items"] = cosines[:, ~is_same].mean(axis=1)
+    return scores
 
 
 def _cosine(a, b):

@@ -18,8 +18,8 @@ PAPER = {"marker": "o", "mfc": "white", "ms": 6, "lw": 0, "mew": 1.3}
 
 
 def draw(arrays, folder: pathlib.Path) -> None:
-    """Every figure that the row's tasks call for."""
-    arrays = dict(arrays)  # an archive reads an array anew each time it is asked for
+    """Draws every figure of the row's tasks."""
+    arrays = dict(arrays)  # an .npz archive reads the file at every access
     cells = {}  # task -> distances
     for key in arrays:
         if key.endswith("/coefficients"):
@@ -45,11 +45,11 @@ def _panels(cells):
     return fig, fig.subplots(1, len(cells), squeeze=False, sharey=True)[0]
 
 
-def _headline(fig, values, words: str, n_paper: int = 0) -> None:
-    """A sentence that says how many seeds there are (the first axis of `values`), and what else."""
+def _headline(fig, values, sentence: str, n_paper: int = 0) -> None:
+    """Adds a headline with the number of seeds, the length of the first axis of `values`."""
     seeds = "one seed" if len(values) == 1 else f"mean of {len(values)} seeds"
     hollow = "; hollow: the paper" if n_paper else ""
-    plots.headline(fig, f"{words} ({seeds}{hollow})")
+    plots.headline(fig, f"{sentence} ({seeds}{hollow})")
 
 
 def _first(arrays, cells, name: str):
@@ -59,7 +59,7 @@ def _first(arrays, cells, name: str):
 
 
 def _paper(ax, x, published, names, colour) -> int:
-    """The paper's numbers, where it has them, as hollow points; how many they are."""
+    """Draws the paper's numbers, where there are any, as hollow points; returns their count."""
     points = [
         (place, published[name]["mean"]) for place, name in zip(x, names) if name in published
     ]
@@ -70,7 +70,7 @@ def _paper(ax, x, published, names, colour) -> int:
 
 @plots.styled
 def draw_values(arrays, cells, path) -> None:
-    """What each unseen item is worth to the networks, by distance."""
+    """The value of each unseen item to the networks, by distance."""
     fig, axes = _panels(cells)
     items = np.array(VALUES)
     for ax, (task, distances) in zip(axes, cells.items()):
@@ -79,13 +79,21 @@ def draw_values(arrays, cells, path) -> None:
             name = f"{task}-d{distance}"
             unseen = ~arrays[f"{name}/is_anchor"]
             mean, error = mean_and_error(arrays[f"{name}/item values"])
-            ax.errorbar(items[unseen], mean[unseen], error[unseen], marker="o", ms=3.5, lw=1.2,
-                        color=colour, label=f"{distance} pixels apart")  # fmt: skip
+            ax.errorbar(
+                items[unseen],
+                mean[unseen],
+                error[unseen],
+                marker="o",
+                ms=3.5,
+                lw=1.2,
+                color=colour,
+                label=f"{distance} pixels apart",
+            )
         ax.set(title=title(task), xlabel="item", xticks=items[::2])
         ax.grid(**plots.GRID)
     axes[0].set_ylabel("its value to the network")
-    words = "What unseen items are worth to networks, by distance"
-    _headline(fig, _first(arrays, cells, "coefficients"), words)
+    sentence = "What unseen items are worth to networks, by distance"
+    _headline(fig, _first(arrays, cells, "coefficients"), sentence)
     plots.legend_below(fig, axes[0])
     plots.save(fig, path)
 
@@ -101,8 +109,8 @@ def draw_slopes(arrays, cells, published, path) -> None:
         style = {"color": colour, "label": title(task), "marker": "o", "ms": 3.5}
         x = distances if by_distance else [i]
         for ax, metric in zip(axes, ("slope", "mean additivity", "salience")):
-            found = [mean_and_error(arrays[f"{task}-d{d}/{metric}"]) for d in distances]
-            ax.errorbar(x, *zip(*found), **style)
+            points = [mean_and_error(arrays[f"{task}-d{d}/{metric}"]) for d in distances]
+            ax.errorbar(x, *zip(*points), **style)
             names = [f"{short(task)}, d={d}: {metric}" for d in distances]
             n_paper += _paper(ax, x, published, names, colour)
             ax.set(title=metric)
@@ -117,8 +125,8 @@ def draw_slopes(arrays, cells, published, path) -> None:
     if by_distance:
         plots.legend_below(fig, axes[0])
     by = "distance of the images" if by_distance else "training set"
-    words = f"Slope, additivity and salience by {by}"
-    _headline(fig, _first(arrays, cells, "slope"), words, n_paper)
+    sentence = f"Slope, additivity and salience by {by}"
+    _headline(fig, _first(arrays, cells, "slope"), sentence, n_paper)
     plots.save(fig, path)
 
 
@@ -156,49 +164,49 @@ def draw_accuracy(arrays, cells, published, path) -> None:
     (fig, axes), n_paper = _panels(cells), 0
     for ax, (task, distances) in zip(axes, cells.items()):
         for colour, (split, label) in zip(plots.COLOURS, SPLITS.items()):
-            found = [mean_and_error(arrays[f"{task}-d{d}/{split} accuracy"]) for d in distances]
-            ax.errorbar(distances, *zip(*found), marker="o", ms=3.5, color=colour, label=label)
+            points = [mean_and_error(arrays[f"{task}-d{d}/{split} accuracy"]) for d in distances]
+            ax.errorbar(distances, *zip(*points), marker="o", ms=3.5, color=colour, label=label)
             names = [f"{task}, d={d}: {split} accuracy" for d in distances]
             n_paper += _paper(ax, distances, published, names, colour)
         ax.axhline(0.5, color=plots.FAINT, linestyle=":")
         ax.set(title=title(task), xlabel="distance (pixels)", xticks=distances, ylim=(0, 1.03))
         ax.grid(axis="y", **plots.GRID)
     axes[0].set_ylabel("accuracy")
-    words = "Accuracy on known and new combinations"
-    _headline(fig, _first(arrays, cells, "coefficients"), words, n_paper)
+    sentence = "Accuracy on known and new combinations"
+    _headline(fig, _first(arrays, cells, "coefficients"), sentence, n_paper)
     plots.legend_below(fig, axes[0])
     plots.save(fig, path)
 
 
 @plots.styled
 def draw_types(arrays, cells, published, path) -> None:
-    """What networks use, by type of conjunction, at the largest distance."""
+    """Mean |value| by type of conjunction, at the largest distance."""
     (fig, axes), n_paper = _panels(cells), 0
     for ax, (task, distances) in zip(axes, cells.items()):
         name = f"{task}-d{max(distances)}"
         mean = arrays[f"{name}/coefficients"].mean(axis=0)
-        found = type_magnitudes(arrays[f"{name}/labels"], mean, RELEVANT, "sum")
-        ax.bar(range(len(TYPES)), [found[t] for t in TYPES], color=plots.COLOURS[: len(TYPES)])
+        magnitudes = type_magnitudes(arrays[f"{name}/labels"], mean, RELEVANT, "sum")
+        ax.bar(range(len(TYPES)), [magnitudes[t] for t in TYPES], color=plots.COLOURS[: len(TYPES)])
         names = [f"{task}, d={max(distances)}: magnitude {t}" for t in TYPES]
         n_paper += _paper(ax, range(len(TYPES)), published, names, plots.INK)
         ax.set_xticks(range(len(TYPES)), TYPES, rotation=40, ha="right")
         ax.set(title=f"{title(task)}, {max(distances)} pixels apart", axisbelow=True)
         ax.grid(axis="y", **plots.GRID)
     axes[0].set_ylabel("mean |value|, relative")
-    words = "What networks use, by type of conjunction"
-    _headline(fig, _first(arrays, cells, "coefficients"), words, n_paper)
+    sentence = "What networks use, by type of conjunction"
+    _headline(fig, _first(arrays, cells, "coefficients"), sentence, n_paper)
     plots.save(fig, path)
 
 
 @plots.styled
 def draw_history(arrays, cells, metric, path) -> None:
-    """The score along training, on known and on new combinations of unseen images."""
+    """The score over training, on known and on new combinations of unseen images."""
     name = {"mse": "MSE"}.get(metric, metric)
     fig, axes = _panels(cells)
     for ax, (task, distances) in zip(axes, cells.items()):
         for colour, distance in zip(plots.shades(len(distances)), distances):
             history = f"{task}-d{distance}/history"
-            # Where both are the same, the ring shows around the point.
+            # The ring is larger than the point, so that both are visible where they coincide.
             for split, line, inside, ms in (("in", ":", "white", 7), ("comp", "-", colour, 3.5)):
                 label = f"{SPLITS[split]}, d = {distance}"
                 scores = arrays[f"{history}/{split} {metric}"].mean(axis=1)

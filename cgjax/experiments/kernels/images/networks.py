@@ -1,7 +1,7 @@
 """ConvNet, ResNet and ViT on composed images (Lippl and Stachenfeld 2025).
 
-Seeds are replicas: each has its own network, its own assignment of image classes to values, and its
-own images. The data set is on the device once, as uint8; a replica carries indices into it.
+Seeds are replicas. Each seed has its own network, its own assignment of image classes to values,
+and its own images. The data set is on the device once, as uint8; a replica holds indices into it.
 """
 
 import functools
@@ -24,15 +24,15 @@ from cgjax.nets.resnet import ResNet
 from cgjax.nets.vit import ViT
 
 NETS = {"convnet": ConvNet, "resnet": ResNet, "vit": ViT}
-OPTIMISERS = {"sgd": "momentum", "adam": "adam"}  # as the paper calls them
+OPTIMISERS = {"sgd": "momentum", "adam": "adam"}  # the paper's names
 SMALLEST = {"mnist": 5421, "cifar10": 5000}  # training images of the smallest class
 CHUNK = 256  # samples of one forward pass, as in the paper's evaluations
-# (whether the combinations are trained, which samples): the splits that are reported
+# Reported splits: (whether the combinations are trained, sample set).
 SPLITS = {"train": (True, "train"), "in": (True, "val_2"), "comp": (False, "val_2")}
 
 
 class Images(NamedTuple):
-    """A task shown as images: everything but the networks."""
+    """A task shown as images: all inputs of training except the networks."""
 
     task: tasks.Task
     name: str  # of the data set
@@ -42,7 +42,7 @@ class Images(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """What a group of networks gives back; N combinations."""
+    """Results of the networks of all seeds on one task at one distance; N combinations."""
 
     images: Images
     outputs: dict  # sample set -> mean output [seeds, N], nan where a combination has no samples
@@ -54,21 +54,21 @@ class Trained(NamedTuple):
 
 
 def load(config, task: str, distance: int, labels_only: bool = False) -> Images:
-    """The samples of every seed of one task; labels_only: of made-up labels, with one image."""
+    """The samples of every seed of one task; labels_only: synthetic labels and one blank image."""
     data = config.data
     if labels_only:
         labels = np.arange(20 * data.n_pool) % sources.N_CLASSES
-        found = {"image": np.zeros((1, *sources.SHAPES[data.images]), np.uint8), "label": labels}
+        dataset = {"image": np.zeros((1, *sources.SHAPES[data.images]), np.uint8), "label": labels}
     elif data.synthetic:
-        found = sources.synthetic(data.images, n=data.synthetic)
+        dataset = sources.synthetic(data.images, n=data.synthetic)
     else:
-        found = sources.load(data.images, "train")
+        dataset = sources.load(data.images, "train")
     made = tasks.make(task)
     sets = tuple(
-        inputs.image_sets(made, found["label"], seed, data.n_pool, data.n_total, data.n_val)
+        inputs.image_sets(made, dataset["label"], seed, data.n_pool, data.n_total, data.n_val)
         for seed in config.train.seeds
     )
-    return Images(made, data.images, found["image"], sets, distance)
+    return Images(made, data.images, dataset["image"], sets, distance)
 
 
 def network(config):
@@ -78,25 +78,27 @@ def network(config):
 
 
 def check(config) -> None:
-    """Whether there are images enough, and the network can be built on them; computes nothing."""
+    """Checks that there are enough images and that the network accepts them, by shapes alone."""
     data = config.data
     smallest = data.synthetic // sources.N_CLASSES if data.synthetic else SMALLEST[data.images]
     if data.n_pool >= smallest:
         raise BadInput(
             f"data.n_pool={data.n_pool} leaves no image unseen: some classes have {smallest}"
         )
-    shown = [tasks.make(name) for name in data.tasks]
-    for task in shown:
+    row_tasks = [tasks.make(name) for name in data.tasks]
+    for task in row_tasks:
         if not inputs.samples_per_combination(task, data.n_total):
             raise BadInput(
                 f"data.n_total={data.n_total} does not cover the {np.count_nonzero(task.is_train)} "
                 f"training combinations of {task.name}"
             )
-    by_form = {len(task.sizes): task for task in shown}.values()  # images shown side by side
-    for task, distance in itertools.product(by_form, data.distances):
+    by_count = {
+        len(task.sizes): task for task in row_tasks
+    }.values()  # one task per number of images
+    for task, distance in itertools.product(by_count, data.distances):
         _check_network(config, task, distance, None)
     last = max(*config.eval.layers, config.eval.layer)
-    _check_network(config, shown[0], data.distances[0], last)
+    _check_network(config, row_tasks[0], data.distances[0], last)
 
 
 def _check_network(config, task: tasks.Task, distance: int, layer: int | None) -> None:
@@ -129,17 +131,17 @@ def run(config, images: Images, workdir, name: str) -> Trained:
 
 
 def settings(config, images: Images):
-    """The config with its epochs as steps, for the loop."""
+    """The config with epochs converted to steps, for the training loop."""
     n_train = len(images.sets[0].train.images)
     return configs.in_steps(config, arrays.n_batches(n_train, config.data.batch))
 
 
 def by_kernels(config) -> bool:
-    """Whether networks train by kernels of our own.
+    """Whether networks are trained with the package's own GPU kernels.
 
-    They were faster for one ResNet and for four ConvNets at once, in both precisions.
-    Where the kernels cannot run, it is the compiler's forms that do. Analyses always keep those,
-    for they have all derivatives.
+    These are faster for one ResNet and for four ConvNets at once, in both precisions. Where they
+    cannot run, the compiler's forms are the fallback. Analyses always use the compiler's forms,
+    which have all derivatives.
     """
     several = len(config.train.seeds) > 1 and config.train.at_once != 1
     return config.model.net == "resnet" or (config.model.net == "convnet" and several)
@@ -156,17 +158,21 @@ def build(config, images: Images) -> program.Experiment:
     def init(key, replica):
         blank = jnp.zeros((1, *images.pixels.shape[1:]), jnp.uint8)
         samples = jnp.zeros((1, len(task.sizes)), jnp.int32)
-        found = model.init(key, show(images, blank, samples))
-        return found.pop("params"), found
+        variables = model.init(key, show(images, blank, samples))
+        return variables.pop("params"), variables
 
     def loss(params, extra, batch, key, step, replica):
         crop_key, drop_key = jax.random.split(key)
         crop_key = crop_key if config.data.augment else None
         x = show(images, batch["pixels"], replica["train"][batch["rows"]], crop_key)
         f, extra = model.apply(
-            {"params": params, **extra}, x, train=True, mask=batch["mask"],
-            mutable=list(extra), rngs={"dropout": drop_key},
-        )  # fmt: skip
+            {"params": params, **extra},
+            x,
+            train=True,
+            mask=batch["mask"],
+            mutable=list(extra),
+            rngs={"dropout": drop_key},
+        )
         losses = value(batch["y"], f) * batch["mask"]
         return jnp.sum(losses) / jnp.sum(batch["mask"]), (extra, {})
 
@@ -174,9 +180,9 @@ def build(config, images: Images) -> program.Experiment:
         scores = {}
         for split, (trained, name) in SPLITS.items():
             rows = getattr(first, name).combination  # the same for every seed
-            kept = np.flatnonzero(task.is_train[rows] == trained)
-            f = outputs(model, images, params, extra, data["pixels"], replica[name][kept])
-            y = targets[rows[kept]]
+            in_split = np.flatnonzero(task.is_train[rows] == trained)
+            f = outputs(model, images, params, extra, data["pixels"], replica[name][in_split])
+            y = targets[rows[in_split]]
             scores |= {
                 f"{split} loss": jnp.mean(value(y, f)),
                 f"{split} mse": jnp.mean(jnp.square(f - y)),
@@ -187,23 +193,25 @@ def build(config, images: Images) -> program.Experiment:
 
     replicas = with_numbers({"seed": np.array(config.train.seeds)}, lr=config.optim.lr)
     for name in ("train", "val_2"):
-        replicas[name] = np.stack([getattr(one, name).images for one in images.sets])
+        replicas[name] = np.stack([getattr(sets, name).images for sets in images.sets])
     return program.Experiment(
         data={"pixels": images.pixels, "y": targets[first.train.combination]},
         replicas=replicas,
         init=init,
         plan=arrays.epochs(len(first.train.images), config.data.batch),
         batch=lambda data, rows, key, step: {
-            "pixels": data["pixels"], "rows": rows, "y": data["y"][rows]
+            "pixels": data["pixels"],
+            "rows": rows,
+            "y": data["y"][rows],
         },
         loss=loss,
         evaluate=evaluate,
         tx=lambda replica: optim.by_name(OPTIMISERS[config.optim.optimiser], replica["lr"]),
         headline=("train loss", "min"),
-    )  # fmt: skip
+    )
 
 
-# --- what networks see and say --------------------------------------------------------------------
+# --- inputs and outputs of networks ---------------------------------------------------------------
 
 
 def show(images: Images, pixels, samples, augment_key=None) -> jax.Array:
@@ -212,31 +220,31 @@ def show(images: Images, pixels, samples, augment_key=None) -> jax.Array:
 
 
 def outputs(model, images: Images, params, extra, pixels, samples, taps=(None,)):
-    """What the network, in evaluation mode, says to samples [n, C]: [n]; or its layers `taps`."""
+    """Outputs [n] of the network in evaluation mode for samples [n, C], or its layers `taps`."""
     n = len(samples)
     padded = jnp.pad(samples, ((0, -n % CHUNK), (0, 0))).reshape(-1, CHUNK, samples.shape[1])
 
-    def chunk(samples):
+    def apply_chunk(samples):
         x = show(images, pixels, samples)
         return [model.apply({"params": params, **extra}, x, tap=tap) for tap in taps]
 
-    found = [f.reshape(-1, *f.shape[2:])[:n] for f in jax.lax.map(chunk, padded)]
-    return found[0] if taps == (None,) else found
+    layers = [f.reshape(-1, *f.shape[2:])[:n] for f in jax.lax.map(apply_chunk, padded)]
+    return layers[0] if taps == (None,) else layers
 
 
 def averages(model, images: Images, params, extra) -> dict:
-    """Mean output for each combination and sample set: [seeds, N], nan where it has no samples."""
+    """Mean output by sample set: [seeds, N], nan where a combination has no samples."""
     n_combinations = len(images.task.x)
     pixels = jnp.asarray(images.pixels)
     compiled = jax.jit(functools.partial(outputs, model, images))
-    found = {}
+    by_set = {}
     for name in inputs.ImageSets._fields:
         rows = getattr(images.sets[0], name).combination
         counts = np.bincount(rows, minlength=n_combinations)
         means = []
-        for i, one in enumerate(images.sets):
-            f = compiled(*tree.take((params, extra), i), pixels, getattr(one, name).images)
+        for i, sets in enumerate(images.sets):
+            f = compiled(*tree.take((params, extra), i), pixels, getattr(sets, name).images)
             total = np.bincount(rows, np.asarray(f, np.float64), n_combinations)
             means.append(total / np.where(counts, counts, np.nan))
-        found[name] = np.stack(means)
-    return found
+        by_set[name] = np.stack(means)
+    return by_set

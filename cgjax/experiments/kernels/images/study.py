@@ -1,7 +1,7 @@
-"""Studies of image networks: scores, additivity, salience, and kernels beside the networks.
+"""Studies of image networks: scores, additivity, salience, and the networks' kernels.
 
-Every task and distance of a row is trained in a folder of its own. Names of metrics: "<task>,
-d=<distance>: <metric>".
+Every task and distance of a row is trained in its own folder. Metrics are named
+"<task>, d=<distance>: <metric>".
 """
 
 import functools
@@ -37,13 +37,13 @@ def study(config, workdir: pathlib.Path):
     for task in config.data.tasks:
         for distance in config.data.distances:
             name = f"{task}-d{distance}"
-            shown = networks.load(config, task, distance)
-            trained = networks.run(config, shown, pathlib.Path(workdir) / name, name)
-            scores, found = analyse(config, trained)
+            images = networks.load(config, task, distance)
+            trained = networks.run(config, images, pathlib.Path(workdir) / name, name)
+            scores, saved = analyse(config, trained)
             seeds = list(config.train.seeds)
             for key, value in scores.items():
                 metrics[f"{short(task)}, d={distance}: {key}"] = entry(value, seeds)
-            arrays |= {f"{name}/{k}": as_array(v) for k, v in (found | scores).items()}
+            arrays |= {f"{name}/{k}": as_array(v) for k, v in (saved | scores).items()}
             for metric in ("slope", "comp accuracy"):
                 if metric in scores:
                     say(f"{name}: {metric} {np.mean(scores[metric]):.3f}")
@@ -51,20 +51,20 @@ def study(config, workdir: pathlib.Path):
 
 
 def pooled(config, metrics: dict) -> dict:
-    """Accuracy on transitive equivalence over both numbers of hubs, as Fig. 5e shows it."""
+    """Accuracy on transitive equivalence, averaged over both numbers of hubs as in Fig. 5e."""
     hubs = [task for task in config.data.tasks if task.startswith("te_")]
     if len(hubs) < 2:
         return {}
-    found = {}
+    averaged = {}
     for distance, split in itertools.product(config.data.distances, ("train", "in", "comp")):
-        each = [metrics[f"{task}, d={distance}: {split} accuracy"] for task in hubs]
-        mean = np.mean([values for values, _ in each], axis=0)
-        found[f"all hubs, d={distance}: {split} accuracy"] = (mean, each[0][1])
-    return found
+        by_task = [metrics[f"{task}, d={distance}: {split} accuracy"] for task in hubs]
+        mean = np.mean([values for values, _ in by_task], axis=0)
+        averaged[f"all hubs, d={distance}: {split} accuracy"] = (mean, by_task[0][1])
+    return averaged
 
 
 def check(config) -> None:
-    """The tasks, the network and its layers, before any image is read."""
+    """Checks the tasks, the network and its layers, before any image is read."""
     for task in map(tasks.make, config.data.tasks):
         if len(task.sizes) == 3 and task.sizes[0] > len(tasks.RELEVANT):
             raise BadInput(f"data.tasks: {task.name} has {task.sizes[0]} contexts, not two")
@@ -72,21 +72,21 @@ def check(config) -> None:
 
 
 def plan(config) -> dict:
-    """How large the training of each task at each distance is; nothing of the data set is read."""
-    found = {}
+    """Size of the training of each task at each distance; the data set is not read."""
+    sizes = {}
     for task, distance in itertools.product(config.data.tasks, config.data.distances):
-        shown = networks.load(config, task, distance, labels_only=True)
-        settings = networks.settings(config, shown)
-        found[f"{task}-d{distance}"] = program.training_size(
-            networks.build(settings, shown), settings
+        images = networks.load(config, task, distance, labels_only=True)
+        settings = networks.settings(config, images)
+        sizes[f"{task}-d{distance}"] = program.training_size(
+            networks.build(settings, images), settings
         )
-    return found
+    return sizes
 
 
 def load(config, workdir, part: str = "", step=None) -> checkpoint.Loaded:
     """The networks of "<task>-d<distance>"; `predict(params, images [n, H, W, c])` -> [n].
 
-    params: leading axis seeds, batch statistics included.
+    params: leading axis seeds; batch statistics are included.
     """
     names = [f"{task}-d{d}" for task in config.data.tasks for d in config.data.distances]
     name = checkpoint.choose(part, names, workdir)
@@ -97,17 +97,17 @@ def load(config, workdir, part: str = "", step=None) -> checkpoint.Loaded:
 
 
 def analyse(config, trained: networks.Trained) -> tuple[dict, dict]:
-    """Of one task at one distance: metrics [seeds], and what figures need."""
+    """Metrics [seeds] of one task at one distance, and arrays for figures."""
     task = trained.images.task
-    kept = ("accuracy", "margin") if tasks.is_classification(task) else ("mse",)
-    metrics = {k: v for k, v in trained.scores.items() if k.split()[-1] in kept}
+    reported = ("accuracy", "margin") if tasks.is_classification(task) else ("mse",)
+    metrics = {k: v for k, v in trained.scores.items() if k.split()[-1] in reported}
     arrays = {f"outputs/{name}": means for name, means in trained.outputs.items()}
     arrays |= {f"history/{k}": v for k, v in trained.history["eval"].items()}
-    found = fit_additive(task, trained.outputs)
-    arrays |= {"labels": found.labels, "coefficients": found.coefficients}
-    metrics["additivity"] = found.r2[:, list(found.splits).index("comp")]
-    metrics["mean additivity"] = found.r2.mean(axis=1)  # what the paper's numbers agree with
-    metrics |= values(task, found, arrays)
+    fit = fit_additive(task, trained.outputs)
+    arrays |= {"labels": fit.labels, "coefficients": fit.coefficients}
+    metrics["additivity"] = fit.r2[:, list(fit.splits).index("comp")]
+    metrics["mean additivity"] = fit.r2.mean(axis=1)  # the paper's numbers agree with this mean
+    metrics |= values(task, fit, arrays)
     arrays |= kernels(config, trained)
     layer = config.eval.layer
     metrics["salience"] = arrays[f"before/layer {layer}/salience"]
@@ -115,14 +115,14 @@ def analyse(config, trained: networks.Trained) -> tuple[dict, dict]:
         if f"before/layer {layer}/{key}" in arrays:
             metrics[key] = arrays[f"before/layer {layer}/{key}"]
     if config.eval.ntk:
-        found = tangent(config, trained)
-        arrays |= {f"ntk/{key}": value for key, value in found.items()}
-        metrics |= {f"NTK {key}": value for key, value in found.items() if value.ndim == 1}
+        scores = tangent(config, trained)
+        arrays |= {f"ntk/{key}": value for key, value in scores.items()}
+        metrics |= {f"NTK {key}": value for key, value in scores.items() if value.ndim == 1}
     return metrics, arrays
 
 
 def fit_additive(task: tasks.Task, outputs: dict) -> additivity.SplitAdditivity:
-    """Additivity of mean outputs; the split "comp" is new combinations of unseen images."""
+    """Additivity of mean outputs; the split "comp" holds new combinations of unseen images."""
     x, f, splits = [], [], []
     for name, means in outputs.items():
         rows = np.flatnonzero(np.isfinite(means[0]))
@@ -134,17 +134,15 @@ def fit_additive(task: tasks.Task, outputs: dict) -> additivity.SplitAdditivity:
     return additivity.additivity_by_split(x, f, splits, task.x[task.is_train])
 
 
-def values(task: tasks.Task, found: additivity.SplitAdditivity, arrays: dict) -> dict:
+def values(task: tasks.Task, fit: additivity.SplitAdditivity, arrays: dict) -> dict:
     """Slope of unseen items' values (addition), or magnitudes by type (context dependence)."""
     if len(task.sizes) == 3:
-        shares = type_shares(found.labels, found.coefficients)
+        shares = type_shares(fit.labels, fit.coefficients)
         return {f"magnitude {name}": share for name, share in shares.items()}
     if tasks.is_classification(task):
         return {}
-    items, worth = zip(
-        *(additivity.item_values(found.labels, found.coefficients, c) for c in (0, 1))
-    )
-    worth = np.mean(worth, axis=0)  # [seeds, items], both components alike
+    items, worth = zip(*(additivity.item_values(fit.labels, fit.coefficients, c) for c in (0, 1)))
+    worth = np.mean(worth, axis=0)  # [seeds, items], mean of both components
     arrays |= {"items": items[0], "item values": worth}
     arrays["is_anchor"] = tasks.anchors(task)
     unseen = ~arrays["is_anchor"]
@@ -156,25 +154,25 @@ def values(task: tasks.Task, found: additivity.SplitAdditivity, arrays: dict) ->
 # --- kernels of networks --------------------------------------------------------------------------
 
 
-def samples(task: tasks.Task, one, n: int = N_SAMPLES):
+def samples(task: tasks.Task, sets, n: int = N_SAMPLES):
     """The first n samples of each combination: indices of images, rows of task.x, is_train.
 
-    Training samples of trained combinations, then unseen images of all combinations.
+    Training samples of trained combinations come first, then unseen images of all combinations.
     """
     picked, rows = [], []
     for name in ("train", "val_2"):
-        found = getattr(one, name)
+        available = getattr(sets, name)
         place = np.concatenate(
-            [np.flatnonzero(found.combination == r)[:n] for r in range(len(task.x))]
+            [np.flatnonzero(available.combination == r)[:n] for r in range(len(task.x))]
         )
-        picked.append(found.images[place])
-        rows.append(found.combination[place])
+        picked.append(available.images[place])
+        rows.append(available.combination[place])
     is_train = np.repeat([True, False], [len(p) for p in picked])
     return np.concatenate(picked), np.concatenate(rows), is_train
 
 
 def kernels(config, trained: networks.Trained) -> dict:
-    """Of each layer in `eval.layers`, before and after training: salience, spread, a readout.
+    """Salience, spread and a readout of each layer in `eval.layers`, before and after training.
 
     The readout is the frozen-feature control: a kernel machine on the layer's dot products.
     """
@@ -182,71 +180,71 @@ def kernels(config, trained: networks.Trained) -> dict:
     pixels = jnp.asarray(trained.images.pixels)
     layers = tuple(sorted({*config.eval.layers, config.eval.layer}))
     grams = jax.jit(functools.partial(_grams, model, trained.images, layers))
-    found = {}
+    scores = {}
     for when, states in (("before", trained.initial), ("after", (trained.params, trained.extra))):
         per_seed = {layer: [] for layer in layers}
-        for i, one in enumerate(trained.images.sets):
-            picked, rows, is_train = samples(task, one)
+        for i, sets in enumerate(trained.images.sets):
+            picked, rows, is_train = samples(task, sets)
             products = grams(*tree.take(states, i), pixels, picked)
             for layer, gram in zip(layers, products):
                 gram = np.asarray(gram, np.float64)
                 per_seed[layer].append(of_gram(task, gram, rows, is_train))
-        for layer, ones in per_seed.items():
-            for key in ones[0]:
-                found[f"{when}/layer {layer}/{key}"] = np.stack([one[key] for one in ones])
-    return found
+        for layer, by_seed in per_seed.items():
+            for key in by_seed[0]:
+                scores[f"{when}/layer {layer}/{key}"] = np.stack([row[key] for row in by_seed])
+    return scores
 
 
 def _grams(model, shown, layers, params, extra, pixels, picked):
     """Dot products [n, n] of the samples in every layer."""
-    found = networks.outputs(model, shown, params, extra, pixels, picked, layers)
-    flat = [features.reshape(len(picked), -1).astype(jnp.float32) for features in found]
+    outputs = networks.outputs(model, shown, params, extra, pixels, picked, layers)
+    flat = [features.reshape(len(picked), -1).astype(jnp.float32) for features in outputs]
     return [jnp.matmul(features, features.T, precision="highest") for features in flat]
 
 
 def of_gram(task: tasks.Task, gram: np.ndarray, rows: np.ndarray, is_train: np.ndarray) -> dict:
-    """What a kernel [n, n] between samples says: salience, spread, prediction, its own machine."""
+    """Salience, spread, predicted slope and kernel machine of a kernel [n, n] between samples."""
     new = np.flatnonzero(~is_train)
     similar = additivity.similarity_of_gram(task.x[rows[new]], gram[np.ix_(new, new)])
     structure = additivity.structure(similar)
-    found = {"kappa": structure.kappa, "spread": structure.spread}
-    found["salience"] = np.asarray(salience.salience(structure.kappa))[0]
+    scores = {"kappa": structure.kappa, "spread": structure.spread}
+    scores["salience"] = np.asarray(salience.salience(structure.kappa))[0]
     old = np.flatnonzero(is_train)
-    # What rounding of float32 products leaves of zero eigenvalues.
+    # The size that rounding of float32 products gives to zero eigenvalues.
     penalty = 1e-6 * np.trace(gram[np.ix_(old, old)]) / len(old)
     f = machines.ridge(gram[np.ix_(old, old)], task.y[rows[old]], gram[np.ix_(new, old)], penalty)
     means = np.bincount(rows[new], np.asarray(f), len(task.x)) / np.bincount(rows[new])
-    found["readout"] = means
-    found["readout additivity"] = additivity.additivity(task.x, means, task.is_train).r2_test
-    found |= {f"readout {k}": v[0] for k, v in scores_of(task, means[None]).items()}
+    scores["readout"] = means
+    scores["readout additivity"] = additivity.additivity(task.x, means, task.is_train).r2_test
+    scores |= {f"readout {k}": v[0] for k, v in scores_of(task, means[None]).items()}
     if not tasks.is_classification(task) and tasks.anchors(task).any():  # else no closed form
-        found["predicted slope"] = np.asarray(closed_form(structure.kappa, task).slope)
-    return found
+        scores["predicted slope"] = np.asarray(closed_form(structure.kappa, task).slope)
+    return scores
 
 
 def tangent(config, trained: networks.Trained) -> dict:
-    """Kernel regression with each network's own tangent kernel, its drift and its alignment."""
+    """Kernel regression with the tangent kernel of each network, its drift and its alignment."""
     task, model = trained.images.task, networks.network(config)
     pixels = jnp.asarray(trained.images.pixels)
     f = functools.partial(_scalar, model)  # one program for all networks
     per_seed = []
-    for i, one in enumerate(trained.images.sets):
-        picked, rows, is_train = samples(task, one, config.eval.ntk)
+    for i, sets in enumerate(trained.images.sets):
+        picked, rows, is_train = samples(task, sets, config.eval.ntk)
         x = networks.show(trained.images, pixels, jnp.asarray(picked))
         grams = []
         for variables in (trained.initial, (trained.params, trained.extra)):
             kernel = ntk.empirical(f, tree.take(variables, i), x, form="mean_trace")
             grams.append(np.asarray(kernel, np.float64))
-        found = {f"{k} before": v for k, v in of_gram(task, grams[0], rows, is_train).items()}
-        found |= {f"{k} after": v for k, v in of_gram(task, grams[1], rows, is_train).items()}
-        found["drift"] = np.asarray(ntk.drift(*grams))
+        scores = {f"{k} before": v for k, v in of_gram(task, grams[0], rows, is_train).items()}
+        scores |= {f"{k} after": v for k, v in of_gram(task, grams[1], rows, is_train).items()}
+        scores["drift"] = np.asarray(ntk.drift(*grams))
         for when, gram in zip(("before", "after"), grams):
-            found[f"alignment {when}"] = np.asarray(ntk.target_alignment(gram, task.y[rows]))
-        per_seed.append(found)
-    return {key: np.stack([one[key] for one in per_seed]) for key in per_seed[0]}
+            scores[f"alignment {when}"] = np.asarray(ntk.target_alignment(gram, task.y[rows]))
+        per_seed.append(scores)
+    return {key: np.stack([scores[key] for scores in per_seed]) for key in per_seed[0]}
 
 
 def _scalar(model, variables, x):
     params, extra = variables
-    # Statistics are no parameters: they have no share in the kernel.
+    # Batch statistics are not parameters, so they must not contribute to the kernel.
     return model.apply({"params": params, **jax.lax.stop_gradient(extra)}, x)[:, None]

@@ -1,4 +1,4 @@
-"""Kernel machines that add: the memorization leak, kernels that depart, training sets."""
+"""Kernel machines on addition: memorization leak, perturbed kernels, training sets."""
 
 import jax
 import numpy as np
@@ -9,11 +9,11 @@ from cgjax.experiments.kernels import inputs, tasks
 from cgjax.experiments.kernels.scores import closed_form, scores_of
 from cgjax.experiments.kernels.theory.classification import PRICE
 
-EPSILON = 0.1  # of support-vector regression: the paper keeps its library's default
+EPSILON = 0.1  # of support-vector regression: the default of the paper's library
 
 
 def leak(config):
-    """Memorization leak: how much of a sum a kernel model recovers on new pairs."""
+    """Memorization leak: the share of a sum that a kernel model recovers on new pairs."""
     grid = np.linspace(0, 0.5, 101)
     arrays = {"salience": grid}
     for p in range(1, 6):
@@ -33,14 +33,14 @@ def leak(config):
 # --- kernels that are not quite compositional -----------------------------------------------------
 
 WIDTHS = (32, 100, 316, 1000, 3162, 10000)  # units of a random layer
-CODES = (4, 8, 16, 32, 64, 128, 256)  # dimensions that the codes of items are drawn in
+CODES = (4, 8, 16, 32, 64, 128, 256)  # dimensions of the random codes of items
 
 
 def perturbed(config):
-    """How far additivity and the slope hold when similarity varies at equal overlap.
+    """Additivity and slope of kernels whose similarity varies at equal overlap.
 
-    Two ways to leave the definition: a random ReLU layer of finite width, and items that are more
-    or less alike (random codes instead of one-hot ones) in an infinitely wide one.
+    There are two perturbations: a random ReLU layer of finite width, and items of unequal
+    similarity (random codes instead of one-hot codes) in an infinitely wide layer.
     """
     task = tasks.make("addition_extrapolation")
     metrics, arrays = {}, {}
@@ -58,7 +58,7 @@ def perturbed(config):
 
 
 def _finite(task, width, rng):
-    """The kernel of one hidden layer as lazy networks have it, only its readout trained."""
+    """The kernel of one hidden layer of a lazy network: only its readout is trained."""
     x = inputs.one_hot(task.x, task.sizes).astype(float)
     fan_in = x.shape[1]
     weights = rng.normal(size=(fan_in, width)) * np.sqrt(2 / fan_in)
@@ -67,7 +67,7 @@ def _finite(task, width, rng):
 
 
 def _alike(task, n_dimensions, rng):
-    """The kernel of a wide ReLU layer where every item is a random direction."""
+    """The kernel of an infinitely wide ReLU layer; every item is a random direction."""
     codes = [rng.normal(size=(n, n_dimensions)) for n in task.sizes]
     codes = [code / np.linalg.norm(code, axis=1, keepdims=True) for code in codes]
     x = np.concatenate([code[task.x[:, c]] for c, code in enumerate(codes)], axis=1)
@@ -75,14 +75,14 @@ def _alike(task, n_dimensions, rng):
 
 
 def _departure(task, kernels):
-    """Spread, additivity and slope [draws] of kernels [draws, N, N], and the slope predicted."""
+    """Spread, additivity, slope and predicted slope [draws] of kernels [draws, N, N]."""
     train = task.is_train
     k_train = kernels[:, train][:, :, train]
     f = np.asarray(machines.ridgeless(k_train, task.y[train], kernels[:, :, train]))
-    found = [additivity.structure(additivity.similarity_of_gram(task.x, k)) for k in kernels]
-    kappa = np.stack([one.kappa for one in found])
+    structures = [additivity.structure(additivity.similarity_of_gram(task.x, k)) for k in kernels]
+    kappa = np.stack([s.kappa for s in structures])
     return {
-        "spread": np.stack([one.spread[1] for one in found]) / (kappa[:, -1] - kappa[:, 0]),
+        "spread": np.stack([s.spread[1] for s in structures]) / (kappa[:, -1] - kappa[:, 0]),
         "additivity": additivity.additivity(task.x, f, train).r2_test,
         "slope": scores_of(task, f)["slope"],
         "slope predicted": np.asarray(closed_form(kappa, task).slope),
@@ -103,13 +103,13 @@ def dispersed(config):
         with jax.enable_x64(True):
             k_train = theory.overlap_kernel(train, train, kappas)
             k_all = theory.overlap_kernel(task.x, train, kappas)
-            found = {
+            outputs = {
                 "svr": np.asarray(machines.svr(k_train, y, k_all, PRICE, EPSILON)),
                 "ridgeless": np.asarray(machines.ridgeless(k_train, y, k_all)),
             }
-        for name, f in found.items():
+        for name, f in outputs.items():
             errors[name].append(np.mean((f - task.y)[:, ~task.is_train] ** 2, axis=1))
-        account = additivity.additivity(task.x, found["svr"], task.is_train)
+        account = additivity.additivity(task.x, outputs["svr"], task.is_train)
         items.append(additivity.item_values(account.labels, account.coefficients, 0)[1])
     arrays = {"salience": grid, "items": np.mean(items, axis=0)}
     metrics = {}
@@ -129,7 +129,8 @@ PAIRS = (9, 18, 27, 36, 45)
 def design(config):
     """Error and slope by number of training pairs: anchors, dispersed pairs, chosen pairs.
 
-    The one who chooses knows the values. Or the salience of full conjunctions is taken away.
+    The choice of pairs uses the values of the items. A second remedy reduces the salience of full
+    conjunctions.
     """
     metrics, arrays = {}, {"factor": np.geomspace(0.01, 10, 61)}
     factors = np.stack([np.ones_like(arrays["factor"]), arrays["factor"]], axis=1)
@@ -148,7 +149,7 @@ def design(config):
 
 
 def _unknown(s):
-    """Error of 18 pairs chosen for sums of any values over that of a dispersed set."""
+    """Error of 18 pairs chosen for sums of arbitrary values, divided by that of a dispersed set."""
     x = tasks.grid((9, 9))
     kernel, targets = theory.overlap_kernel(x, x, [0, s, 1]), training_sets.any_sum(x)
     chosen = training_sets.exchange(kernel, targets, training_sets.greedy(kernel, targets, 18).rows)
@@ -157,24 +158,24 @@ def _unknown(s):
 
 
 def _designs(s, seeds):
-    """(pairs, error, slope) of training sets of every kind, and the 18 pairs chosen [9, 9]."""
+    """(pairs, error, slope) of training sets of every kind; mask [9, 9] of the 18 chosen pairs."""
     x, values = tasks.grid((9, 9)), np.array(tasks.VALUES, float)
     y, kernel = values[x].sum(axis=1), theory.overlap_kernel(x, x, [0, s, 1])
     anchors = [(18 * p - p * p, *training_sets.best_anchors(s, values, p)[1:]) for p in range(1, 5)]
-    found = {"anchors": [(n, error[0], slope[0]) for n, error, slope in anchors]}
+    designs = {"anchors": [(n, error[0], slope[0]) for n, error, slope in anchors]}
     trained = [np.abs(x[:, 0] - x[:, 1]) <= width for width in range(4)]
     trained += [
         tasks.addition_dispersed(seed, per_item=n // 9).is_train for n in PAIRS for seed in seeds
     ]
     scores = list(zip(np.sum(trained, axis=1), *training_sets.scores(kernel, y, np.stack(trained))))
-    found["like values"] = scores[:4]
-    found["dispersed"] = np.reshape(scores[4:], (len(PAIRS), len(seeds), 3)).mean(axis=1)
-    found["chosen"] = []
+    designs["like values"] = scores[:4]
+    designs["dispersed"] = np.reshape(scores[4:], (len(PAIRS), len(seeds), 3)).mean(axis=1)
+    designs["chosen"] = []
     paths = [training_sets.greedy(kernel, y, PAIRS[-1], goal=goal) for goal in training_sets.GOALS]
     for n in PAIRS:
         ends = [training_sets.exchange(kernel, y, path.rows[:n]) for path in paths]
         best = min(ends, key=lambda end: end.error[-1])
-        found["chosen"].append((n, best.error[-1], best.slope[-1]))
+        designs["chosen"].append((n, best.error[-1], best.slope[-1]))
         if n == 18:
             mask = np.isin(np.arange(len(x)), best.rows).reshape(9, 9)
-    return found, mask
+    return designs, mask

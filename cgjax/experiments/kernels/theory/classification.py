@@ -1,4 +1,4 @@
-"""Kernel machines that classify: context dependence, invariance, transitive relations."""
+"""Kernel machines on classification: context dependence, invariance, transitive relations."""
 
 import jax
 import numpy as np
@@ -7,10 +7,10 @@ from cgjax.analysis import additivity, closed_forms, machines
 from cgjax.analysis import salience as theory
 from cgjax.experiments.kernels import tasks
 
-# Saliences (S(1;3), S(2;3)) that the paper's bars are labelled with: the rectified-quadratic and
-# the ReLU network at depth 3.
+# Saliences (S(1;3), S(2;3)) in the labels of the paper's bars: the rectified-quadratic and the ReLU
+# network at depth 3.
 REPRESENTATIONS = {"rep_1": (0.10100758, 0.13911539), "rep_2": (0.20350064, 0.09423825)}
-PRICE = 1e10  # of slack: a hard margin, and what the paper uses
+PRICE = 1e10  # of slack, as in the paper: a hard margin
 EQUIVALENCE = ("te_2_2", "te_5_5_hubs_1", "te_5_5_hubs_4")
 
 
@@ -25,11 +25,11 @@ def margins(kappas: np.ndarray, task: tasks.Task) -> dict:
     y, y_test = task.y[task.is_train], task.y[~task.is_train]
     with jax.enable_x64(True):
         k_train, k_test = kernel(train, train, kappas), kernel(test, train, kappas)
-        found = {
+        outputs = {
             "svm": machines.svc(k_train, y, k_test, PRICE),
             "regression": machines.ridgeless(k_train, y, k_test),
         }
-    return {name: np.asarray(f) * y_test for name, f in found.items()}
+    return {name: np.asarray(f) * y_test for name, f in outputs.items()}
 
 
 def partial(config):
@@ -57,17 +57,19 @@ def phase_kernels(n: int) -> np.ndarray:
 
 
 def phase(config):
-    """Which of CD-1, CD-2, CD-3 each kernel solves, by hard margin and by ridgeless regression."""
+    """Which of CD-1, CD-2, CD-3 each kernel solves, with hard margin and ridgeless regression."""
     kappas = phase_kernels(config.data.n_grid)
     saliences = np.asarray(theory.salience(kappas))
     arrays, metrics = {"s1": saliences[:, 0], "s2": saliences[:, 1]}, {}
     for k in (1, 2, 3):
-        found = margins(kappas, tasks.cd(k))
-        for machine, margin in found.items():
+        by_machine = margins(kappas, tasks.cd(k))
+        for machine, margin in by_machine.items():
             solved = np.all(margin > 0, axis=1)
             arrays[f"cd_{k}/{machine}"] = np.mean(margin > 0, axis=1)
             metrics[f"CD-{k} solved, {machine}"] = solved.mean()
-        disagree = np.all(found["svm"] > 0, axis=1) != np.all(found["regression"] > 0, axis=1)
+        disagree = np.all(by_machine["svm"] > 0, axis=1) != np.all(
+            by_machine["regression"] > 0, axis=1
+        )
         arrays[f"cd_{k}/disagree"] = disagree
         metrics[f"CD-{k}: objectives disagree"] = disagree.mean()
     svm = [arrays[f"cd_{k}/svm"] == 1 for k in (1, 2, 3)]
@@ -95,18 +97,18 @@ def phase(config):
 
 
 def context_share(config):
-    """CD-3 where the context has a share of the input of its own, by depth of a ReLU network.
+    """CD-3 by the context's share of the input and by depth of a ReLU network.
 
-    Unequal components have one salience for every subset.
+    With unequal components, every subset has its own salience.
     """
     shares = np.linspace(0.02, 0.9, config.data.n_saliences)
     depth = max(1, config.data.depth // 2)
     features = (1 - shares) / 2
     parts = np.stack([shares, features, features], axis=1) @ theory.subsets(3).T
     tables = np.asarray(theory.layers(parts, theory.relu, depth))[:, 1:]  # [shares, depth, 2^C]
-    found = margins(tables.reshape(-1, 8), tasks.cd(3))
+    by_machine = margins(tables.reshape(-1, 8), tasks.cd(3))
     arrays, metrics = {"share": shares, "depth": np.arange(1, depth + 1)}, {}
-    for machine, margin in found.items():
+    for machine, margin in by_machine.items():
         worst = margin.min(axis=1).reshape(tables.shape[:2])
         arrays[f"margin/{machine}"] = worst
         for layer in (layer for layer in (1, 3, 10) if layer <= depth):
@@ -123,11 +125,13 @@ def magnitudes(config):
         train = task.x[task.is_train]
         with jax.enable_x64(True):
             f = machines.svc(
-                theory.overlap_kernel(train, train, kappa), task.y[task.is_train],
-                theory.overlap_kernel(task.x, train, kappa), PRICE,
-            )  # fmt: skip
-        found = additivity.additivity(task.x, np.asarray(f), task.is_train)
-        values = additivity.type_magnitudes(found.labels, found.coefficients, tasks.RELEVANT)
+                theory.overlap_kernel(train, train, kappa),
+                task.y[task.is_train],
+                theory.overlap_kernel(task.x, train, kappa),
+                PRICE,
+            )
+        fit = additivity.additivity(task.x, np.asarray(f), task.is_train)
+        values = additivity.type_magnitudes(fit.labels, fit.coefficients, tasks.RELEVANT)
         for kind, value in values.items():
             metrics[f"{representation}, CD-{k}: {kind}"] = float(value)
         arrays[f"{representation}/cd_{k}"] = np.array(list(map(float, values.values())))
@@ -139,13 +143,13 @@ def magnitudes(config):
 
 
 def transitive(config):
-    """Transitive equivalence, which no kernel solves, and ordering, which every kernel does."""
+    """Transitive equivalence, which no kernel solves, and ordering, which every kernel solves."""
     grid = np.linspace(0.05, 0.45, 9)
     kappas = np.stack([np.zeros_like(grid), grid, np.ones_like(grid)], axis=1)
     metrics, arrays = {}, {"salience": grid}
     for name in EQUIVALENCE:
-        found = margins(kappas, tasks.make(name))
-        for machine, margin in found.items():
+        by_machine = margins(kappas, tasks.make(name))
+        for machine, margin in by_machine.items():
             arrays[f"{name}/{machine}"] = margin.mean(axis=1)
             metrics[f"{name}, {machine}: largest |mean margin|"] = np.abs(margin.mean(axis=1)).max()
     task = tasks.make("to_7")

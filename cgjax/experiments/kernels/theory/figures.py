@@ -1,4 +1,4 @@
-"""Figures of the kernels study, from saved arrays (numbered as in Lippl and Stachenfeld 2025)."""
+"""Figures of kernel models, from saved arrays (numbered as in Lippl and Stachenfeld 2025)."""
 
 import pathlib
 
@@ -26,7 +26,7 @@ def _ticks(ax, places, texts) -> None:
 
 @plots.styled
 def draw_tasks(arrays, folder: pathlib.Path) -> None:
-    """F1: what is trained in addition, context dependence and transitive equivalence."""
+    """Fig. 1: training sets of addition, context dependence and transitive equivalence."""
     fig = plots.new_figure(10.2, 5.2, layout="constrained")
     words = "trained combinations in the colour of their target, new ones white or boxed"
     plots.headline(fig, f"The tasks: {words}")
@@ -66,7 +66,7 @@ def draw_tasks(arrays, folder: pathlib.Path) -> None:
 
 @plots.styled
 def draw_salience(arrays, folder: pathlib.Path) -> None:
-    """F2: salience of conjunctions of one, two and three components by depth."""
+    """Fig. 2: salience of conjunctions of one, two and three components by depth."""
     fig = plots.new_figure(10.4, 3.2, layout="constrained")
     ends = [arrays[f"{name}/3"][-1, 2] for name in LABELS]
     depth = len(arrays["relu/3"]) - 1
@@ -85,15 +85,18 @@ def draw_salience(arrays, folder: pathlib.Path) -> None:
 
 
 def _name_networks(ax, curves) -> None:
-    """The names of networks at the ends of their curves {name: [layers + 1]}."""
-    plots.label_ends(ax, [
-        (len(y) - 1, y[-1], LABELS[name], plots.COLOURS[i])
-        for i, (name, y) in enumerate(curves.items())
-    ])  # fmt: skip
+    """Labels the ends of curves {name: [layers + 1]} with the names of their networks."""
+    plots.label_ends(
+        ax,
+        [
+            (len(y) - 1, y[-1], LABELS[name], plots.COLOURS[i])
+            for i, (name, y) in enumerate(curves.items())
+        ],
+    )
 
 
 def _draw_more_salience(arrays, folder):
-    """The same for four components, and for two of unequal share of the input."""
+    """Salience for four components, and for two components of unequal input share."""
     fig = plots.new_figure(10.4, 7.4, layout="constrained")
     words = "with four components, and with two of unequal share of the input"
     plots.headline(fig, f"Salience in random networks {words}")
@@ -125,7 +128,7 @@ def _draw_more_salience(arrays, folder):
 
 @plots.styled
 def draw_leak(arrays, folder: pathlib.Path) -> None:
-    """F3 a, b: slope by salience and anchors; what each item is worth."""
+    """Fig. 3a, b: slope by salience and anchors; the value of each item to the machine."""
     fig = plots.new_figure(7.8, 3.5, layout="constrained")
     plots.headline(fig, "Memorization leak in closed form: how much of a sum new pairs recover")
     left, right = fig.subplots(1, 2)
@@ -168,7 +171,7 @@ MACHINES = {"svm": "hard margin", "regression": "ridgeless regression"}
 
 @plots.styled
 def draw_phase(arrays, folder: pathlib.Path) -> None:
-    """F3 d: tasks solved by each kernel; random networks by depth; closed-form boundaries."""
+    """Fig. 3d: tasks solved by each kernel; random networks by depth; closed-form boundaries."""
     fig = plots.new_figure(12.6, 4.7, layout="constrained")
     words = f"each of {len(arrays['s1']):,} kernels solves, by its saliences"
     plots.headline(fig, f"Which context-dependence tasks {words}")
@@ -178,7 +181,7 @@ def draw_phase(arrays, folder: pathlib.Path) -> None:
         shades = ("#f3d9d0", "#f7ecd0", "#d7e8f5", "#c3e2d3")
         for n, label in enumerate(("none", "CD-1", "CD-1 and CD-2", "all three")):
             at = solved == n
-            label = label if ax is axes[1] else None  # one legend for what two panels have
+            label = label if ax is axes[1] else None  # one legend for both panels
             ax.plot(arrays["s1"][at], arrays["s2"][at], "s", color=shades[n], label=label, ms=6.5)
         for i, (name, label) in enumerate(LABELS.items()):
             path, label = arrays[f"network/{name}"], label if ax is axes[0] else None
@@ -186,26 +189,38 @@ def draw_phase(arrays, folder: pathlib.Path) -> None:
         ax.set_title(title)
     ax, differ = axes[2], arrays["cd_3/disagree"].astype(bool)
     by_regression = (arrays["cd_3/regression"] == 1)[differ]
-    words = "regression" if by_regression.all() else "one of the two"
+    solver = "regression" if by_regression.all() else "one of the two"
     ax.plot(arrays["s1"][~differ], arrays["s2"][~differ], "s", color="#eef0f2", ms=6.5)
-    ax.plot(arrays["s1"][differ], arrays["s2"][differ], "s", color="#d9c2dc", ms=6.5,
-            label=f"CD-3 solved by {words} only")  # fmt: skip
+    ax.plot(
+        arrays["s1"][differ],
+        arrays["s2"][differ],
+        "s",
+        color="#d9c2dc",
+        ms=6.5,
+        label=f"CD-3 solved by {solver} only",
+    )
     ax.set_title(f"the two disagree on {differ.mean():.1%}")
     for ax, drawn in zip(axes, (("svm",), ("regression",), ("svm", "regression"))):
         for machine in drawn:
             line = arrays[f"boundary/{machine}"]
             inside = line <= 1 / 3 - arrays["boundary/s1"]
             style = "-" if machine == "svm" else "--"
-            ax.plot(arrays["boundary/s1"][inside], line[inside], style, color=plots.INK, lw=1.4,
-                    label=f"CD-3, closed form, {MACHINES[machine]}")  # fmt: skip
+            ax.plot(
+                arrays["boundary/s1"][inside],
+                line[inside],
+                style,
+                color=plots.INK,
+                lw=1.4,
+                label=f"CD-3, closed form, {MACHINES[machine]}",
+            )
         ax.set(xlabel="S(1;3)", xlim=(-0.01, 0.345), ylim=(-0.01, 0.345))
     for name in ("rep_1", "rep_2"):
         axes[2].plot(*arrays[name], "*", color=plots.COLOURS[1], ms=9)
         label = name.replace("rep_", "Rep. ")
         axes[2].annotate(label, arrays[name], (5, 5), textcoords="offset points")
     axes[0].set_ylabel("S(2;3)")
-    for ax, words in zip(axes, ("networks, layer by layer", "solved", None)):
-        ax.legend(fontsize=7, loc="upper right", title=words, title_fontsize=7, alignment="left")
+    for ax, heading in zip(axes, ("networks, layer by layer", "solved", None)):
+        ax.legend(fontsize=7, loc="upper right", title=heading, title_fontsize=7, alignment="left")
     plots.save(fig, folder / "phase.png")
 
 
@@ -233,9 +248,9 @@ def draw_context_share(arrays, folder: pathlib.Path) -> None:
 
 @plots.styled
 def draw_magnitudes(arrays, folder: pathlib.Path) -> None:
-    """F3 e: mean |value| by type of conjunction."""
+    """Fig. 3e: mean |value| by type of conjunction."""
     names = [key for key in arrays if key.startswith("rep_")]
-    types = [str(word) for word in arrays["types"]]
+    types = [str(kind) for kind in arrays["types"]]
     fig = plots.new_figure(6.4, 3.2, layout="constrained")
     plots.headline(fig, "What the support-vector machine uses, by type of conjunction")
     ax = fig.subplots()
@@ -253,7 +268,7 @@ def draw_magnitudes(arrays, folder: pathlib.Path) -> None:
 
 @plots.styled
 def draw_dispersed(arrays, folder: pathlib.Path) -> None:
-    """Test error by salience over many training sets, every one thin."""
+    """Test error by salience: thin lines are training sets, thick lines are means."""
     fig = plots.new_figure(4.6, 3.6, layout="constrained")
     words = f"{len(arrays['mse/svr'])} training sets thin, their mean thick"
     plots.headline(fig, f"Addition without anchors: error on new pairs, {words}")
@@ -271,7 +286,7 @@ def draw_dispersed(arrays, folder: pathlib.Path) -> None:
 
 @plots.styled
 def draw_transitive(arrays, folder: pathlib.Path) -> None:
-    """What a kernel answers on transitive equivalence; its margins there and on ordering."""
+    """A kernel's outputs on transitive equivalence; margins on equivalence and ordering."""
     fig = plots.new_figure(11.0, 3.5, layout="constrained")
     margins = {name: arrays[name] for name in arrays if name.endswith(tuple(MACHINES))}
     zero = max(np.abs(margin).max() for name, margin in margins.items() if name.startswith("te_"))
@@ -291,8 +306,9 @@ def draw_transitive(arrays, folder: pathlib.Path) -> None:
         for name in names:
             equivalence.plot(arrays["salience"], arrays[name], ".-"[i:], **style)
             style.pop("label", None)
-    equivalence.set(title="equivalence, new pairs", ylim=(-1, 1), ylabel="mean margin",
-                    xlabel="salience S(1;2)")  # fmt: skip
+    equivalence.set(
+        title="equivalence, new pairs", ylim=(-1, 1), ylabel="mean margin", xlabel="salience S(1;2)"
+    )
     equivalence.text(0.07, -0.15, "0: chance", **NOTE)
     equivalence.legend(fontsize=7, loc="upper right")
     ends = []
@@ -323,8 +339,15 @@ def draw_perturbed(arrays, folder: pathlib.Path) -> None:
         for ax, values in ((left, missing), (right, error)):
             ax.plot(spread.ravel(), values.ravel(), ".", color=plots.COLOURS[i], ms=2, alpha=0.3)
         left.plot(spread.mean(1), missing.mean(1), "o-", color=plots.COLOURS[i], ms=4, label=label)
-        right.errorbar(spread.mean(1), error.mean(1), error.std(1), color=plots.COLOURS[i],
-                       marker="o", ms=4, capsize=2)  # fmt: skip
+        right.errorbar(
+            spread.mean(1),
+            error.mean(1),
+            error.std(1),
+            color=plots.COLOURS[i],
+            marker="o",
+            ms=4,
+            capsize=2,
+        )
     left.set(yscale="log", ylabel="1 - R2 of additivity, new pairs", title="additivity")
     right.set(ylabel="slope measured - predicted", title="memorization leak", ylim=(-0.6, 0.6))
     if outside:
@@ -342,7 +365,7 @@ def draw_perturbed(arrays, folder: pathlib.Path) -> None:
 
 @plots.styled
 def draw_design(arrays, folder: pathlib.Path) -> None:
-    """Error and slope by number of training pairs; the pairs chosen; salience taken away."""
+    """Error and slope by number of training pairs; the chosen pairs; reduced salience."""
     fig = plots.new_figure(11.0, 6.5, layout="constrained")
     names = ("anchors", "dispersed", "like values", "chosen")
     saliences = [key.split("/")[0] for key in arrays if key.endswith("/mask")]
@@ -351,7 +374,7 @@ def draw_design(arrays, folder: pathlib.Path) -> None:
     plots.headline(fig, f"Training sets for addition, S(1;2) = 0.3: test MSE {words}")
     axes = fig.subplots(2, 3)
     slopes, mask, shaped = axes[1]
-    named = {}  # axes: ends of its curves
+    named = {}  # axes -> labels at the ends of its curves
     for ax, s, column in (*((ax, s, 1) for ax, s in zip(axes[0], saliences)), (slopes, "0.3", 2)):
         for i, name in enumerate(names):
             n, y = arrays[f"{s}/{name}"].T[[0, column]]
@@ -369,8 +392,13 @@ def draw_design(arrays, folder: pathlib.Path) -> None:
         shaped.plot(factor, slope, color=colour)
         named.setdefault(shaped, []).append((factor[-1], slope[-1], f"S = {s}", colour))
     shaped.axvline(1, color=plots.FAINT, linestyle=":")
-    shaped.set(xscale="log", ylim=(0, 1), xlabel="factor on full conjunctions", ylabel="slope m",
-               title="salience taken away (p = 1)")  # fmt: skip
+    shaped.set(
+        xscale="log",
+        ylim=(0, 1),
+        xlabel="factor on full conjunctions",
+        ylabel="slope m",
+        title="salience taken away (p = 1)",
+    )
     shaped.text(1.1, 0.93, "as a ridge", **NOTE)
     for ax in (*axes[0], slopes, shaped):
         ax.grid(**plots.GRID)
@@ -380,7 +408,7 @@ def draw_design(arrays, folder: pathlib.Path) -> None:
 
 
 def _error(rows, n_pairs: int) -> float:
-    """Test MSE with so many pairs, from rows (pairs, error, slope)."""
+    """Test MSE with n_pairs training pairs, from rows (pairs, error, slope)."""
     n, error, _ = rows.T
     return float(error[n == n_pairs][0])
 

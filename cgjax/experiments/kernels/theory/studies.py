@@ -1,6 +1,6 @@
-"""Every study of kernel models: the tasks and saliences here, the machines beside it.
+"""All studies of kernel models; those of tasks and saliences are defined here.
 
-Each study returns (metrics, arrays); the metrics carry the names of `published.PUBLISHED`.
+Each study returns (metrics, arrays). Metrics have the same names as in `published.PUBLISHED`.
 """
 
 import numpy as np
@@ -9,12 +9,12 @@ from cgjax.analysis import salience as theory
 from cgjax.experiments.kernels import tasks
 from cgjax.experiments.kernels.theory import addition, classification
 
-DEPTHS = (1, 2, 5, 10, 20)  # of the table
+DEPTHS = (1, 2, 5, 10, 20)  # in the table of metrics
 SHARES = (0.1, 0.3, 0.4, 0.5)  # of the first of two components in the input
 
 
 def masks(config):
-    """The tasks: which combinations are trained, and their targets."""
+    """Training combinations and targets of the tasks."""
     names = [*tasks.ADDITION_SETS, "addition_dispersed_1", *tasks.CD_SETS, "te_3_3", "to_7"]
     metrics, arrays = {}, {}
     for name in names:
@@ -30,7 +30,7 @@ def masks(config):
 
 
 def salience(config):
-    """Salience by depth of wide random networks, for three components and by input share."""
+    """Salience by depth of wide random networks, by number and input share of components."""
     depth = config.data.depth
     metrics, arrays = {}, {}
     for name, layer_map in theory.LAYER_MAPS.items():
@@ -38,8 +38,8 @@ def salience(config):
             tables = theory.layers(np.arange(n + 1) / n, layer_map, depth)
             arrays[f"{name}/{n}"] = np.asarray(theory.salience(tables))
         shares = np.array([[0, share, 1 - share, 1] for share in SHARES])
-        found = np.asarray(theory.subset_salience(theory.layers(shares, layer_map, depth)))
-        arrays |= {f"{name}/share_{share}": found[i] for i, share in enumerate(SHARES)}
+        saliences = np.asarray(theory.subset_salience(theory.layers(shares, layer_map, depth)))
+        arrays |= {f"{name}/share_{share}": saliences[i] for i, share in enumerate(SHARES)}
         for layer in (layer for layer in DEPTHS if layer <= depth):
             for k in range(3):
                 metrics[f"{name}, depth {layer}: S({k + 1};3)"] = arrays[f"{name}/3"][layer, k]

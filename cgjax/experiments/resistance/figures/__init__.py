@@ -1,12 +1,16 @@
-"""Figures of the resistance family, from saved arrays: what each row draws."""
+"""Figures of each row of the resistance family, from saved arrays."""
 
 import pathlib
 
 from cgjax.experiments.resistance.figures import boundaries, curves, solutions
 
-PLANE = (boundaries.draw_points, boundaries.draw_panels, boundaries.draw_seeds,
-         boundaries.draw_film)  # fmt: skip
-# Row or study -> what is drawn; a row's own come before its study's.
+PLANE = (
+    boundaries.draw_points,
+    boundaries.draw_panels,
+    boundaries.draw_seeds,
+    boundaries.draw_film,
+)
+# Row or study -> figures; the entry of a row replaces that of its study.
 FIGURES = {
     "both": (*PLANE, curves.draw_accuracy, curves.draw_dependence, curves.draw_information),
     "mnist": (curves.draw_accuracy, curves.draw_dependence, curves.draw_information),
@@ -27,6 +31,6 @@ FIGURES = {
 
 def draw(row: str, study: str, arrays, folder) -> None:
     """All figures of a row, one after another."""
-    arrays = dict(arrays)  # an archive reads an array anew each time it is asked for
-    for one in FIGURES.get(row, FIGURES[study]):
-        one(arrays, pathlib.Path(folder))
+    arrays = dict(arrays)  # an .npz archive reads the file at every access
+    for draw_figure in FIGURES.get(row, FIGURES[study]):
+        draw_figure(arrays, pathlib.Path(folder))

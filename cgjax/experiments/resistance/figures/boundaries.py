@@ -1,4 +1,4 @@
-"""The plane: its points, the boundary over training (figures 4, 5, 6) and as a film."""
+"""The plane: its points, the boundary over training (figures 4, 5, 6), and an animation."""
 
 import numpy as np
 from matplotlib.patches import Rectangle
@@ -16,8 +16,8 @@ def _parts(arrays, name):
 
 def _points(ax, x, y, size):
     for value, colour, marker in ((1, BLUE, "o"), (0, ORANGE, "^")):
-        own = x[y[:, 0] == value]
-        ax.scatter(*own.T, s=size, c=colour, marker=marker, linewidths=0.2, edgecolors="white")
+        points = x[y[:, 0] == value]
+        ax.scatter(*points.T, s=size, c=colour, marker=marker, linewidths=0.2, edgecolors="white")
 
 
 def _plane(ax):
@@ -26,7 +26,7 @@ def _plane(ax):
 
 
 def _panel(ax, shown, x, y, size=4):
-    """P(Y_1 = 1) [g, g] behind training points, and where it is 1/2."""
+    """P(Y_1 = 1) [g, g] behind training points, with its contour at 1/2."""
     extent = (-1, 1, -1, 1)
     image = ax.imshow(shown, origin="lower", extent=extent, vmin=0, vmax=1, cmap="PuOr", alpha=0.5)
     axis = np.linspace(-1, 1, len(shown))
@@ -52,13 +52,15 @@ def _figure_4(x, y):
 def draw_points(arrays, folder):
     """Figure 4."""
     for prefix, _ in _parts(arrays, "points/x")[:1]:
-        plots.save(_figure_4(arrays[f"{prefix}points/x"][0], arrays[f"{prefix}points/y"][0]),
-                   folder / "points.png")  # fmt: skip
+        plots.save(
+            _figure_4(arrays[f"{prefix}points/x"][0], arrays[f"{prefix}points/y"][0]),
+            folder / "points.png",
+        )
 
 
 @plots.styled
 def _panels(panels, titles, x, y, title, columns):
-    """panels [n, g, g]; x, y [n, m, 2]"""
+    """A grid of panels [n, g, g] with points x, y [n, m, 2]."""
     n = len(panels)
     rows = -(-n // columns)
     fig = plots.new_figure(1.75 * columns + 0.3, 1.95 * rows + 0.6, layout="constrained")
@@ -95,7 +97,7 @@ def draw_seeds(arrays, folder):
 
 
 def draw_film(arrays, folder):
-    """A GIF: the boundary over training, every setting side by side."""
+    """A GIF of the boundary over training, all settings side by side."""
     for prefix, _ in _parts(arrays, "panels")[:1]:
         panels, steps = arrays[f"{prefix}panels"][:, 0], arrays[f"{prefix}panel_steps"]
         names = arrays[f"{prefix}settings"].tolist()

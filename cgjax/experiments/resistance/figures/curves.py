@@ -4,22 +4,24 @@ import numpy as np
 
 from cgjax import plots
 
-# Figure 3: train and test of A and of B.
+# Colours of figure 3: (train, test) of A and of B.
 COLOURS = {"A": ("#1f4fd8", "#19b5c9"), "B": ("#d62728", "#8c564b")}
 COLOURS["control"] = COLOURS["B"]
 
 
 def prefixes(arrays) -> list[tuple[str, str]]:
-    """(prefix of its arrays, words) of every part."""
+    """(prefix of array names, title) of every part."""
     return [(f"{p}/" if p else "", str(p).replace("_", " ")) for p in arrays["parts"].tolist()]
 
 
 def colours(names: list[str]) -> list[tuple[str, str]]:
-    """Dark and light of every setting: the paper's where there are A and B alone."""
+    """(dark, light) colours of every setting; the paper's colours if there are only A and B."""
     if all(name in COLOURS for name in names):
         return [COLOURS[name] for name in names]
-    return [(dark, plots.shades(3, "#ffffff", dark)[1])
-            for dark in (plots.COLOURS * len(names))[: len(names)]]  # fmt: skip
+    return [
+        (dark, plots.shades(3, "#ffffff", dark)[1])
+        for dark in (plots.COLOURS * len(names))[: len(names)]
+    ]
 
 
 def band(ax, steps, values, colour, label, style="-"):
@@ -30,7 +32,7 @@ def band(ax, steps, values, colour, label, style="-"):
 
 
 def step_axis(ax, steps) -> None:
-    """Logarithmic where the first steps matter."""
+    """Sets the axis of training steps; long runs get a logarithmic axis."""
     if steps[-1] > 300:
         ax.set_xscale("symlog", linthresh=1)
         ticks = [0, 1, 10, 100, 1000, 10_000]
@@ -41,14 +43,15 @@ def step_axis(ax, steps) -> None:
 
 
 def _lines(arrays, folder, file, title, wanted, ylabel, limits=None):
-    """One panel a part; wanted: [(score, word, line style)]."""
-    every = [
-        (prefix, word) for prefix, word in prefixes(arrays)
+    """One panel per part; wanted: [(score, start of label, line style)]."""
+    parts = [
+        (prefix, part_title)
+        for prefix, part_title in prefixes(arrays)
         if any(f"{prefix}scores/{score}" in arrays for score, *_ in wanted)
-    ]  # fmt: skip
-    if not every:
+    ]
+    if not parts:
         return
-    n = len(every)
+    n = len(parts)
     columns = min(n, 3)
     rows = -(-n // columns)
 
@@ -56,18 +59,18 @@ def _lines(arrays, folder, file, title, wanted, ylabel, limits=None):
     def figure():
         fig = plots.new_figure(4.2 * columns + 0.4, 3.1 * rows + 1.2, layout="constrained")
         axes = fig.subplots(rows, columns, squeeze=False).ravel()
-        for ax, (prefix, word) in zip(axes, every):
+        for ax, (prefix, part_title) in zip(axes, parts):
             names = arrays[f"{prefix}settings"].tolist()
             for i, (name, pair) in enumerate(zip(names, colours(names))):
-                for k, (score, told, style) in enumerate(wanted):
+                for k, (score, label_start, style) in enumerate(wanted):
                     if f"{prefix}scores/{score}" not in arrays:
                         continue
                     values = arrays[f"{prefix}scores/{score}"][:, :, i]
-                    label = " ".join(filter(None, (told, name)))
+                    label = " ".join(filter(None, (label_start, name)))
                     shade = pair[k % 2] if len(wanted) > 1 else pair[0]
                     band(ax, arrays[f"{prefix}scores/step"], values, shade, label, style)
             step_axis(ax, arrays[f"{prefix}scores/step"])
-            ax.set(title=word, ylabel=ylabel)
+            ax.set(title=part_title, ylabel=ylabel)
             if limits:
                 ax.set_ylim(*limits)
         for ax in axes[n:]:
@@ -94,19 +97,24 @@ def draw_dependence(arrays, folder):
 
 
 def draw_information(arrays, folder):
-    """What the answer tells of Y_2."""
+    """Information of the answer about Y_2."""
     title = "Information of the answer about Y_2: given Y_1, and when X_2 is drawn anew (nats)"
-    wanted = [("conditional information", "given Y_1,", "-"),
-              ("interventional information", "X_2 drawn anew,", "--")]  # fmt: skip
+    wanted = [
+        ("conditional information", "given Y_1,", "-"),
+        ("interventional information", "X_2 drawn anew,", "--"),
+    ]
     _lines(arrays, folder, "information", title, wanted, "nats")
 
 
 def draw_matrix(arrays, folder):
-    """D_ij over training, off the diagonal as shares."""
+    """Off-diagonal entries of D_ij over training, as shares."""
     title = "Shares of the other component in the derivative of each output"
-    two = [("S_2", "X_2 in head 1,", "-"), ("S_1 of head 2", "X_1 in head 2,", "--"),
-           ("S of action words in structure", "action words in structure,", "-"),
-           ("S of structure in actions", "structure in actions,", "--")]  # fmt: skip
+    two = [
+        ("S_2", "X_2 in head 1,", "-"),
+        ("S_1 of head 2", "X_1 in head 2,", "--"),
+        ("S of action words in structure", "action words in structure,", "-"),
+        ("S of structure in actions", "structure in actions,", "--"),
+    ]
     _lines(arrays, folder, "matrix", title, two, "share")
 
 
@@ -118,8 +126,10 @@ def draw_heads(arrays, folder):
 
 
 def draw_one_step(arrays, folder):
-    """What one small step changes in D_2."""
+    """Change of D_2 by one small step."""
     title = "Change of D_2 by one small step: X_2 tells of the target, or is drawn anew"
-    wanted = [("one step on A: D_2", "telling,", "-"),
-              ("one step on re-drawn: D_2", "drawn anew,", "--")]  # fmt: skip
+    wanted = [
+        ("one step on A: D_2", "telling,", "-"),
+        ("one step on re-drawn: D_2", "drawn anew,", "--"),
+    ]
     _lines(arrays, folder, "one_step", title, wanted, "change of D_2")

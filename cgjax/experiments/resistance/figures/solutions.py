@@ -7,30 +7,31 @@ import numpy as np
 from cgjax import plots
 from cgjax.experiments.resistance.figures.curves import band, colours, prefixes, step_axis
 
-FEWEST = 5  # solutions of which a mean is shown
+FEWEST = 5  # solutions per mean
 
 
 def _dots(ax, rows, xlabel):
-    """A line of dots for each of {word: values [n]}, the mean as a bar; the first one on top."""
-    for i, (word, values) in enumerate(rows.items()):
+    """A row of dots per entry of {row name: values [n]}, the first on top; bars are means."""
+    for i, (row_name, values) in enumerate(rows.items()):
         values = np.asarray(values, float)
         values = values[np.isfinite(values)]
         y = len(rows) - 1 - i
         jitter = np.random.default_rng(0).uniform(-0.22, 0.22, len(values))
-        colour = plots.COLOURS[1 if word.startswith(("guess", "metropolis")) else 0]
+        colour = plots.COLOURS[1 if row_name.startswith(("guess", "metropolis")) else 0]
         ax.scatter(values, y + jitter, s=7, color=colour, alpha=0.45, linewidths=0)
         if len(values):
             ax.plot([values.mean()] * 2, [y - 0.36, y + 0.36], color=plots.INK, linewidth=1.6)
         else:
-            ax.text(0.02, y, "none", transform=ax.get_yaxis_transform(), va="center",
-                    color=plots.GREY)  # fmt: skip
+            ax.text(
+                0.02, y, "none", transform=ax.get_yaxis_transform(), va="center", color=plots.GREY
+            )
     ax.set_yticks(range(len(rows)), [w.replace("_", " ") for w in rows][::-1])
     ax.set(xlabel=xlabel, ylim=(-0.6, len(rows) - 0.4))
 
 
 @plots.styled
 def _dot_panels(panels, title):
-    """panels {xlabel: rows}"""
+    """A figure with one panel of dots per entry of {xlabel: rows}."""
     n = max(len(rows) for rows in panels.values())
     fig = plots.new_figure(2.9 * len(panels) + 1.8, 0.3 * n + 1.5, layout="constrained")
     axes = fig.subplots(1, len(panels), squeeze=False, sharey=True)[0]
@@ -46,7 +47,7 @@ def draw_solutions(arrays, folder):
     names = sorted({name.split("/")[1] for name in arrays if name.startswith("solutions/")})
     first = [n for n in names if not n.startswith(("guess", "metropolis"))]
     names = first + [n for n in names if n not in first]
-    if any(", biases" in n or ", width" in n for n in names):  # those of one start side by side
+    if any(", biases" in n or ", width" in n for n in names):  # rows of one start are adjacent
         names.sort(key=_start)
     level = int(np.argmin(np.abs(levels - 0.1)))
     panels = {
@@ -59,20 +60,20 @@ def draw_solutions(arrays, folder):
 
 
 def _start(name):
-    """Order of starts and widths: numbers by their size."""
+    """Sort key of starts and widths: numbers are ordered by size."""
     return [float(word) if word.isdigit() else 0.0 for word in re.split(r"(\d+)", name)]
 
 
 @plots.styled
 def _by_level(arrays, levels, names):
-    """A panel for each start, gradient descent's ways in blue."""
+    """Test accuracy by training loss, one panel per start; optimisers are blue."""
     starts = {}
     for name in names:
         way, start = name.split(", ", 1)
         starts.setdefault(start, []).append((way, arrays[f"solutions/{name}/test accuracy"]))
     columns = 2 if len(starts) == 4 else min(len(starts), 3)
     rows = -(-len(starts) // columns)
-    width = max(3.4 * columns + 1.9, 7.6)  # of the headline
+    width = max(3.4 * columns + 1.9, 7.6)  # wide enough for the headline
     fig = plots.new_figure(width, 2.9 * rows + 0.7, layout="constrained")
     axes = fig.subplots(rows, columns, squeeze=False, sharey=True).ravel()
     for ax, (start, ways) in zip(axes, starts.items()):
@@ -80,9 +81,16 @@ def _by_level(arrays, levels, names):
             known = np.isfinite(values).sum(axis=1) >= FEWEST
             mean = np.array([np.nanmean(row) if ok else np.nan for row, ok in zip(values, known)])
             free = way in ("guess", "metropolis")
-            ax.plot(levels, mean, marker="s" if way == "metropolis" else "o", markersize=4,
-                    color=plots.COLOURS[1] if free else shade, linewidth=1.2,
-                    label=way.replace("_", " "), linestyle="--" if free else "-")  # fmt: skip
+            ax.plot(
+                levels,
+                mean,
+                marker="s" if way == "metropolis" else "o",
+                markersize=4,
+                color=plots.COLOURS[1] if free else shade,
+                linewidth=1.2,
+                label=way.replace("_", " "),
+                linestyle="--" if free else "-",
+            )
         ax.set(title=start, xscale="log", xlabel="training loss", ylabel="test accuracy")
         ax.set_xticks(levels, [f"{x:g}" for x in levels])
         ax.minorticks_off()
@@ -98,15 +106,16 @@ def _by_level(arrays, levels, names):
 def draw_settings(arrays, folder):
     """Test accuracy and S_2 of every part and setting after training."""
     rows = {}
-    for prefix, word in prefixes(arrays):
+    for prefix, part_title in prefixes(arrays):
         for i, name in enumerate(arrays[f"{prefix}settings"].tolist()):
-            rows[f"{word}: {name}"] = (prefix, i)
+            rows[f"{part_title}: {name}"] = (prefix, i)
     panels = {
         score: {w: arrays[f"{p}scores/{score}"][-1, :, i] for w, (p, i) in rows.items()}
         for score in ("test accuracy", "S_2", "interventional information")
     }
-    plots.save(_dot_panels(panels, "After training, every seed; bars are means"),
-               folder / "settings.png")  # fmt: skip
+    plots.save(
+        _dot_panels(panels, "After training, every seed; bars are means"), folder / "settings.png"
+    )
 
 
 def draw_dose(arrays, folder):
@@ -120,21 +129,21 @@ def _dose(arrays, name):
     fig = plots.new_figure(7.4, 3.3, layout="constrained")
     x = arrays[f"setting/{name}"]
     order = np.argsort(x)
-    words = {"rho": "share of samples in which X_2 tells of Y_1", "width": "labels Y_2 may have"}
+    labels = {"rho": "share of samples in which X_2 tells of Y_1", "width": "labels Y_2 may have"}
     for ax, score in zip(fig.subplots(1, 2), ("test accuracy", "S_2")):
         band(ax, x[order], arrays[f"scores/{score}"][-1].T[order], plots.COLOURS[0], score)
-        ax.set(xlabel=words[name], ylabel=score)
+        ax.set(xlabel=labels[name], ylabel=score)
     plots.headline(fig, "After training: test accuracy, and the share of X_2 in the derivative")
     return fig
 
 
 @plots.styled
 def _over_steps(steps, lines, title, ylabel, log=False):
-    """lines {word: values [m, seeds]}"""
+    """Curves over training steps of {label: values [m, seeds]}."""
     fig = plots.new_figure(5.4, 3.6, layout="constrained")
     ax = fig.subplots()
-    for colour, (word, values) in zip(plots.COLOURS * 2, lines.items()):
-        band(ax, steps, values, colour, word)
+    for colour, (label, values) in zip(plots.COLOURS * 2, lines.items()):
+        band(ax, steps, values, colour, label)
     step_axis(ax, steps)
     ax.set_ylabel(ylabel)
     if log:
@@ -145,7 +154,7 @@ def _over_steps(steps, lines, title, ylabel, log=False):
 
 
 def draw_apart(arrays, folder):
-    """How far other gradients lead away from reverse mode."""
+    """Differences between runs by other gradients and by reverse mode."""
     steps = arrays["reverse/scores/step"]
     lines = {
         f"{name.split('/')[1]}: {name.split('/')[2]}": np.maximum(values, 1e-9)
@@ -166,17 +175,17 @@ def _paths(arrays):
     fig = plots.new_figure(8.6, 3.7, layout="constrained")
     left, right = fig.subplots(1, 2)
     steps = arrays["path/step"]
-    words = {"A to control": "A's path to control's end", "control to A": "control's to A's end"}
-    for (name, word), colour in zip(words.items(), ("#1f4fd8", "#d62728")):
-        band(left, steps, arrays[f"path/{name}"], colour, word)
+    labels = {"A to control": "A's path to control's end", "control to A": "control's to A's end"}
+    for (name, label), colour in zip(labels.items(), ("#1f4fd8", "#d62728")):
+        band(left, steps, arrays[f"path/{name}"], colour, label)
     step_axis(left, steps)
     left.set_ylabel("distance")
     left.legend(fontsize=7)
     share = np.linspace(0, 1, arrays["line/before"].shape[1])
-    for (name, word), colour in zip(
+    for (name, label), colour in zip(
         {"before": "as trained", "after": "hidden units matched"}.items(), plots.COLOURS
     ):
-        band(right, share, arrays[f"line/{name}"].T, colour, word)
+        band(right, share, arrays[f"line/{name}"].T, colour, label)
     right.set(xlabel="from A's end (0) to control's end (1)", ylabel="training loss of A")
     right.legend(fontsize=7)
     plots.headline(fig, "Distances between paths and solutions, and the loss on the line between")
@@ -184,16 +193,18 @@ def _paths(arrays):
 
 
 def draw_turns(arrays, folder):
-    """By which angle each cell alone turns the boundary, and how far from upright it leaves it."""
-    words = sorted(name.split("/")[1] for name in arrays if name.startswith("tilt/"))
-    panels = {"degrees from the line X_1 = 0": {w: arrays[f"tilt/{w}"] for w in words},
-              "degrees turned": {w: arrays.get(f"turn/{w}", ()) for w in words}}  # fmt: skip
+    """Tilt of the boundary after the first step, and its turn, by the cell of the gradient."""
+    cells = sorted(name.split("/")[1] for name in arrays if name.startswith("tilt/"))
+    panels = {
+        "degrees from the line X_1 = 0": {w: arrays[f"tilt/{w}"] for w in cells},
+        "degrees turned": {w: arrays.get(f"turn/{w}", ()) for w in cells},
+    }
     title = "The boundary after the first step, by the cell whose gradient is used"
     plots.save(_dot_panels(panels, title), folder / "turns.png")
 
 
 def draw_tangent(arrays, folder):
-    """S_2 as measured, and as the linearised network predicts it."""
+    """S_2, measured and predicted by the linearised network."""
     plots.save(_tangent(arrays), folder / "tangent.png")
 
 
@@ -203,10 +214,10 @@ def _tangent(arrays):
     fig = plots.new_figure(8.2, 3.6, layout="constrained")
     left, right = fig.subplots(1, 2)
     for name, (dark, light) in zip(names, colours(names)):
-        measured, guess = (arrays[f"tangent/{name}/{k}"] for k in ("measured", "predicted"))
+        measured, predicted = (arrays[f"tangent/{name}/{k}"] for k in ("measured", "predicted"))
         band(left, steps, measured.T, dark, f"{name}, measured")
-        band(left, steps, guess.T, light, f"{name}, predicted", "--")
-        change = [each[:, -1] - each[:, 0] for each in (guess, measured)]
+        band(left, steps, predicted.T, light, f"{name}, predicted", "--")
+        change = [curve[:, -1] - curve[:, 0] for curve in (predicted, measured)]
         right.scatter(*change, s=14, color=dark, label=name)
     step_axis(left, steps)
     left.set_ylabel("S_2")

@@ -1,7 +1,7 @@
 """Networks on pairs of digits: setting A, setting B, and all doses and widths between them.
 
-Training samples are fresh at every step; a seed fixes the initial weights, the stream and the sets
-that score it.
+Training samples are fresh at every step. A seed fixes the initial weights, the stream of samples
+and the evaluation sets.
 """
 
 import functools
@@ -22,7 +22,7 @@ from cgjax.experiments.resistance.training.plane import cancelling, outputs_of
 INPUTS = dependence.parts((28, 56, 1), 2, 1)
 DIGITS = ("mnist", "synthetic", "any")
 N_SYNTHETIC = 2000
-CHUNK = 50  # samples of one pass outside training
+CHUNK = 50  # samples per forward pass outside training
 DISTRIBUTIONS = ("train", "A", "B", "test")
 C = pairs.N_CLASSES
 
@@ -34,7 +34,7 @@ def network(config):
     return models.Towers(net, 2) if model.towers else net
 
 
-def _word(width, rho):
+def _law_name(width, rho):
     if width == 2 and rho == 1:
         return "A"
     if width == C or rho == 0:
@@ -43,32 +43,37 @@ def _word(width, rho):
 
 
 def settings(config) -> tuple[training.Setting, ...]:
-    """A (width 2, dose 1), B (width 10 or dose 0) and what lies between, at every penalty."""
+    """A (width 2, dose 1), B (width 10 or dose 0) and all laws between, at every penalty."""
     laws = [
-        (_word(width, rho), {"width": np.float32(width), "rho": np.float32(rho)})
+        (_law_name(width, rho), {"width": np.float32(width), "rho": np.float32(rho)})
         for width in config.data.widths
         for rho in config.data.rhos
     ]
-    return training.settings([
-        laws, training.axis("scale", "scale", config.model.scales),
-        training.axis("rate", "lr", config.optim.lrs),
-        training.axis("penalty", "penalty", config.reg.penalties),
-    ])  # fmt: skip
+    return training.settings(
+        [
+            laws,
+            training.axis("scale", "scale", config.model.scales),
+            training.axis("rate", "lr", config.optim.lrs),
+            training.axis("penalty", "penalty", config.reg.penalties),
+        ]
+    )
 
 
 def check(config) -> None:
-    """What the keys' own ranges cannot say."""
+    """Raises BadInput for values that are valid one by one but not together."""
     if config.optim.loss == "half_squared":
-        raise BadInput("optim.loss=half_squared is of one output between -1 and 1: the plane's")
+        raise BadInput(
+            "optim.loss=half_squared needs one output between -1 and 1: only the plane has it"
+        )
     if config.model.heads > 1 and config.model.towers:
-        raise BadInput("model.towers has one target: model.heads=1")
-    words = [one.name for one in settings(config)]
-    if len(set(words)) < len(words):
-        raise BadInput("data.widths and data.rhos give setting B twice: width 10 is dose 0")
+        raise BadInput("model.towers has one target: set model.heads=1")
+    names = [setting.name for setting in settings(config)]
+    if len(set(names)) < len(names):
+        raise BadInput("data.widths and data.rhos give setting B twice: width 10 equals dose 0")
 
 
 def digits(config) -> dict:
-    """Images of both parts: MNIST, or made up."""
+    """Images of both parts: MNIST, or synthetic digits."""
     return _digits(config.data.digits)
 
 
@@ -80,7 +85,7 @@ def _digits(kind):
         except BadInput as error:
             if kind == "mnist":
                 raise
-            say(f"MADE-UP DIGITS instead of MNIST, which is not here: {first_line(error)}")
+            say(f"SYNTHETIC DIGITS instead of MNIST, which is not here: {first_line(error)}")
     return {part: pairs.load(part, N_SYNTHETIC) for part in ("train", "test")}
 
 
@@ -96,23 +101,23 @@ def targets(config, drawn):
 
 
 def predicted(f, params, images, drawn):
-    """The first head's answers [n], some samples at a time."""
+    """The first head's answers [n], computed in chunks of samples."""
 
-    def one(sample):
+    def predict_sample(sample):
         x = pairs.network_input(images, jax.tree.map(lambda leaf: leaf[None], sample))
         logits = f(params, x)[0]
         return jnp.argmax(logits if logits.ndim == 1 else logits[0])
 
-    return jax.lax.map(one, drawn, batch_size=min(CHUNK, len(drawn.y1)))
+    return jax.lax.map(predict_sample, drawn, batch_size=min(CHUNK, len(drawn.y1)))
 
 
 def sets(config, data, replica, n: int) -> dict:
-    """Samples that score a run, drawn from its seed: its training law, X_2 re-drawn, the test."""
+    """Evaluation samples of a run, drawn from its seed: training law, X_2 redrawn, test."""
     keys = jax.random.split(rng.stream(jax.random.key(replica["seed"]), "data"), 3)
-    own = pairs.draw(keys[0], data["train"], pairs.law(replica["width"], replica["rho"]), n)
+    train_pairs = pairs.draw(keys[0], data["train"], pairs.law(replica["width"], replica["rho"]), n)
     return {
-        "train": own,
-        "do": pairs.redraw_right(keys[1], data["train"], own),
+        "train": train_pairs,
+        "do": pairs.redraw_right(keys[1], data["train"], train_pairs),
         "test": pairs.draw(keys[2], data["test"], pairs.LAWS["test"], n),
     }
 
@@ -121,8 +126,8 @@ def answers(config, params, data, drawn) -> dict:
     """Answers to each of `sets`."""
     f = predictor(config)
     return {
-        name: predicted(f, params, data["test" if name == "test" else "train"].images, one)
-        for name, one in drawn.items()
+        name: predicted(f, params, data["test" if name == "test" else "train"].images, samples)
+        for name, samples in drawn.items()
     }
 
 
@@ -130,24 +135,25 @@ def scores(config, params, data, drawn) -> dict:
     """Accuracies, information, swaps and confusions of one network."""
     yhat = answers(config, params, data, drawn)
     right = {name: jnp.mean(yhat[name] == drawn[name].y1) for name in ("train", "test")}
-    own, do, test = (drawn[name] for name in ("train", "do", "test"))
-    confused = dependence.confusion(yhat["test"], test.y1, pairs.suggested(test.y2), C)
+    train_pairs, do_pairs, test_pairs = (drawn[name] for name in ("train", "do", "test"))
+    confused = dependence.confusion(yhat["test"], test_pairs.y1, pairs.suggested(test_pairs.y2), C)
     return {
         "train accuracy": right["train"],
         "test accuracy": right["test"],
         "gap": right["train"] - right["test"],
-        "information": dependence.information(own.y2, yhat["train"], (C, C)),
+        "information": dependence.information(train_pairs.y2, yhat["train"], (C, C)),
         "conditional information": dependence.conditional_information(
-            own.y2, yhat["train"], own.y1, (C, C, C)
+            train_pairs.y2, yhat["train"], train_pairs.y1, (C, C, C)
         ),
-        "interventional information": dependence.information(do.y2, yhat["do"], (C, C)),
-        # Proposition 2: what both digits tell of the answer is at least what the target tells. Of
-        # one sample that is so without the correction, which for a hundred pairs is the larger.
+        "interventional information": dependence.information(do_pairs.y2, yhat["do"], (C, C)),
+        # Proposition 2: both digits have at least as much information about the answer as the
+        # target. On one sample this holds without the bias correction, which is larger for the
+        # hundred pairs of labels.
         "plug-in information of both": dependence.information(
-            C * own.y1 + own.y2, yhat["train"], (C * C, C), corrected=False
+            C * train_pairs.y1 + train_pairs.y2, yhat["train"], (C * C, C), corrected=False
         ),
         "plug-in information of the target": dependence.information(
-            own.y1, yhat["train"], (C, C), corrected=False
+            train_pairs.y1, yhat["train"], (C, C), corrected=False
         ),
         "swap rate": jnp.mean(yhat["train"] != yhat["do"]),
         "says Y_2": confused.of_all[0],
@@ -157,7 +163,7 @@ def scores(config, params, data, drawn) -> dict:
 
 def matrices(config, params, data, replica) -> dict:
     """D_ij and S_2 on inputs of each of `eval.inputs`."""
-    found, f = {}, predictor(config)
+    dependences, f = {}, predictor(config)
     key = rng.stream(jax.random.key(replica["seed"]), "data")
     for name in config.eval.inputs:
         law = pairs.LAWS.get(name, pairs.law(replica["width"], replica["rho"]))
@@ -168,53 +174,55 @@ def matrices(config, params, data, replica) -> dict:
         matrix = dependence.gradient_dependence(f, params, x, INPUTS, outputs, chunk=16)
         suffix = "" if name == config.eval.inputs[0] else f" on {name}"
         shares = dependence.shares(matrix)
-        found |= {f"{k}{suffix}": v for k, v in entries("D", matrix).items()}
-        found[f"S_2{suffix}"] = shares[0, 1]
+        dependences |= {f"{k}{suffix}": v for k, v in entries("D", matrix).items()}
+        dependences[f"S_2{suffix}"] = shares[0, 1]
         if config.model.heads > 1:
-            found[f"S_1 of head 2{suffix}"] = shares[1, 0]
-    return found
+            dependences[f"S_1 of head 2{suffix}"] = shares[1, 0]
+    return dependences
 
 
 def stepped(config, params, data, replica) -> dict:
-    """Section 5.5: what one small step changes, X_2 telling of the target (A) and re-drawn."""
+    """Changes by one small step on setting A, and on the same samples with X_2 redrawn."""
     f, key = predictor(config), rng.stream(jax.random.key(replica["seed"]), "data")
     batch = pairs.draw(
         jax.random.fold_in(key, 8), data["train"], pairs.LAWS["A"], config.eval.n_step
     )
-    free = pairs.redraw_right(jax.random.fold_in(key, 9), data["train"], batch)
-    some = jax.tree.map(lambda leaf: leaf[: config.eval.n_jacobian], free)
-    x = pairs.network_input(data["train"].images, some)
+    redrawn = pairs.redraw_right(jax.random.fold_in(key, 9), data["train"], batch)
+    jacobian_pairs = jax.tree.map(lambda leaf: leaf[: config.eval.n_jacobian], redrawn)
+    x = pairs.network_input(data["train"].images, jacobian_pairs)
 
     def measures(params):
         outputs = outputs_of(config.model.heads, C)
         matrix = dependence.gradient_dependence(f, params, x, INPUTS, outputs, chunk=16)
-        yhat = predicted(f, params, data["train"].images, free)
-        told = dependence.information(free.y2, yhat, (C, C))
-        return {"D_2": matrix[0, 1], "S_2": dependence.shares(matrix)[0, 1], "I_do": told}
+        yhat = predicted(f, params, data["train"].images, redrawn)
+        information = dependence.information(redrawn.y2, yhat, (C, C))
+        return {"D_2": matrix[0, 1], "S_2": dependence.shares(matrix)[0, 1], "I_do": information}
 
-    found = {}
-    for word, drawn in (("A", batch), ("re-drawn", free)):
+    changes = {}
+    for law_name, drawn in (("A", batch), ("re-drawn", redrawn)):
         step = dependence.one_step(
             lambda p, drawn=drawn: jnp.sum(head_losses(config, p, data["train"].images, drawn)),
             measures,
             params,
             config.eval.one_step,
         )
-        found |= {f"one step on {word}: {name}": value for name, value in step.change.items()}
-    return found
+        changes |= {f"one step on {law_name}: {name}": value for name, value in step.change.items()}
+    return changes
 
 
 def head_losses(config, params, images, drawn):
-    """The mean loss of each head [heads]; activations of some samples at a time are held."""
+    """The mean loss of each head [heads]; only one chunk's activations are in memory."""
     f = predictor(config)
 
     @jax.checkpoint
-    def one(sample):
+    def loss_of_sample(sample):
         sample = jax.tree.map(lambda leaf: leaf[None], sample)
         logits = f(params, pairs.network_input(images, sample))
         return models.LOSSES[config.optim.loss](logits, targets(config, sample)).reshape(-1)
 
-    return jnp.mean(jax.lax.map(one, drawn, batch_size=min(CHUNK, len(drawn.y1))), axis=0)
+    return jnp.mean(
+        jax.lax.map(loss_of_sample, drawn, batch_size=min(CHUNK, len(drawn.y1))), axis=0
+    )
 
 
 # --- the experiment -------------------------------------------------------------------------------
@@ -234,26 +242,28 @@ def experiment(config) -> program.Experiment:
         drawn = pairs.draw(key, batch["train"], law, config.data.batch)
         x = pairs.network_input(batch["train"].images, drawn)
         logits = f(params, x)
-        each = models.LOSSES[config.optim.loss](logits, targets(config, drawn))
-        value = jnp.sum(jnp.mean(each.reshape(len(each), -1), axis=0))
+        losses = models.LOSSES[config.optim.loss](logits, targets(config, drawn))
+        value = jnp.sum(jnp.mean(losses.reshape(len(losses), -1), axis=0))
         if penalised:
             value += replica["penalty"] * models.gradient_penalty(f, params, x, INPUTS)
-        first = logits if logits.ndim == 2 else logits[:, 0]
-        accuracy = jnp.mean(jnp.argmax(first, axis=-1) == drawn.y1)
+        first_head = logits if logits.ndim == 2 else logits[:, 0]
+        accuracy = jnp.mean(jnp.argmax(first_head, axis=-1) == drawn.y1)
         return value, (extra, {"accuracy": accuracy})
 
     def evaluate(params, extra, data, key, replica):
         drawn = sets(config, data, replica, config.eval.n_samples)
-        found = scores(config, params, data, drawn)
+        results = scores(config, params, data, drawn)
         if config.eval.n_jacobian:
-            found |= matrices(config, params, data, replica)
+            results |= matrices(config, params, data, replica)
         if config.model.heads > 1:
-            some = jax.tree.map(lambda leaf: leaf[: config.data.batch], drawn["train"])
+            first_pairs = jax.tree.map(lambda leaf: leaf[: config.data.batch], drawn["train"])
             images = data["train"].images
-            found |= cancelling(lambda p, h: head_losses(config, p, images, some)[h], params)
+            results |= cancelling(
+                lambda p, h: head_losses(config, p, images, first_pairs)[h], params
+            )
         if config.eval.get("one_step"):
-            found |= stepped(config, params, data, replica)
-        return found, {}
+            results |= stepped(config, params, data, replica)
+        return results, {}
 
     return program.Experiment(
         data=digits(config),
@@ -280,7 +290,7 @@ def run(config, workdir, name: str = "") -> training.Trained:
 
 
 def in_steps(config):
-    """The part's config counted in updates, of which a step of the paper is one."""
+    """The part's config counted in updates; a step of the paper is one update."""
     return configs.in_steps(config, 1) if "epochs" in config.train else config
 
 

@@ -1,8 +1,8 @@
 """Networks on the plane: setting A and its control, by any optimiser, to any length.
 
 The paper's "step" is a pass over 250 fixed points (`data.step_unit=epoch`) or one update on fresh
-ones; `config.train.epochs` counts those. Training accuracy is measured on fresh points of A in all
-settings.
+points; `config.train.epochs` counts these steps. Training accuracy is measured on fresh points of A
+in all settings.
 """
 
 import jax
@@ -39,34 +39,42 @@ def outputs_of(heads: int, classes: int):
 
 def settings(config) -> tuple[training.Setting, ...]:
     """A and control, at every initial scale, learning rate and penalty of the part."""
-    words = [(name, {"control": name == "control"}) for name in config.data.settings]
+    data_settings = [(name, {"control": name == "control"}) for name in config.data.settings]
     priors = [
         (f"scale {s:g}, biases {b:g}", {"scale": np.float32(s), "bias_std": np.float32(b)})
         for s, b in zip(config.model.scales, config.model.bias_stds, strict=True)
     ]
-    found = training.settings([
-        words, priors, training.axis("rate", "lr", config.optim.lrs),
-        training.axis("penalty", "penalty", config.reg.penalties),
-    ])  # fmt: skip
-    return found
+    product = training.settings(
+        [
+            data_settings,
+            priors,
+            training.axis("rate", "lr", config.optim.lrs),
+            training.axis("penalty", "penalty", config.reg.penalties),
+        ]
+    )
+    return product
 
 
 def check(config) -> None:
-    """What the keys' own ranges cannot say."""
+    """Raises BadInput for values that are valid one by one but not together."""
     if len(config.model.scales) != len(config.model.bias_stds):
-        raise BadInput("model.scales and model.bias_stds are zipped: one of each for every start")
+        raise BadInput(
+            "model.scales and model.bias_stds are zipped: give one of each for every start"
+        )
     if config.data.batch > config.data.n_points:
         raise BadInput(f"data.batch={config.data.batch} is more than data.n_points")
     if config.optim.get("gradient") == "gauss_newton" and (
         config.model.heads > 1 or config.optim.loss != "cross_entropy"
     ):
-        raise BadInput("optim.gradient=gauss_newton is of one head and cross_entropy")
+        raise BadInput(
+            "optim.gradient=gauss_newton needs model.heads=1 and optim.loss=cross_entropy"
+        )
     if config.model.heads > 1 and config.model.towers:
-        raise BadInput("model.towers has one target: model.heads=1")
+        raise BadInput("model.towers has one target: set model.heads=1")
 
 
 def per_step(config) -> int:
-    """Updates of one of the paper's steps."""
+    """Updates per step of the paper."""
     if config.data.step_unit == "update":
         return 1
     return arrays.n_batches(config.data.n_points, config.data.batch)
@@ -76,9 +84,10 @@ def per_step(config) -> int:
 
 
 def draw(config, seed, control) -> dict:
-    """All points of one run: those it is trained on, and fresh ones to score it.
+    """All points of one run: training points, and fresh points for evaluation.
 
-    "fresh" are of A, "test" of the square never shown, "do" are as "fresh" with a free X_2.
+    "fresh" points are from A, "test" points from the unseen square. "do" points are "fresh" points
+    with a free X_2.
     """
     keys = jax.random.split(rng.stream(jax.random.key(seed), "data"), 3)
     n = config.eval.n_points
@@ -105,14 +114,14 @@ def predictor(config):
 
 
 def head_losses(config, params, points, weights=None):
-    """The loss of each head [heads], over points with weights [n]."""
-    each = models.LOSSES[config.optim.loss](
+    """The mean loss of each head [heads], over points with weights [n]."""
+    losses = models.LOSSES[config.optim.loss](
         predictor(config)(params, points.x), targets(config, points)
     )
-    each = each.reshape(len(each), -1)
+    losses = losses.reshape(len(losses), -1)
     if weights is None:
-        return jnp.mean(each, axis=0)
-    return jnp.sum(weights[:, None] * each, axis=0) / jnp.sum(weights)
+        return jnp.mean(losses, axis=0)
+    return jnp.sum(weights[:, None] * losses, axis=0) / jnp.sum(weights)
 
 
 def whole_loss(config, params, points):
@@ -128,8 +137,10 @@ def _first(logits):
 def measure(config, params, data) -> dict:
     """Accuracies, dependence and information of one network."""
     f = predictor(config)
-    yhat = {name: jnp.argmax(_first(f(params, data[name].x)), axis=-1)
-            for name in ("fresh", "test", "do")}  # fmt: skip
+    yhat = {
+        name: jnp.argmax(_first(f(params, data[name].x)), axis=-1)
+        for name in ("fresh", "test", "do")
+    }
     right = {name: jnp.mean(yhat[name] == data[name].y[:, 0]) for name in ("fresh", "test")}
     n = min(config.eval.n_jacobian, config.eval.n_points)
     matrix = dependence.gradient_dependence(
@@ -137,7 +148,7 @@ def measure(config, params, data) -> dict:
     )
     shares = dependence.shares(matrix)
     y1, y2 = data["fresh"].y.T
-    found = {
+    scores = {
         "train accuracy": right["fresh"],
         "test accuracy": right["test"],
         "gap": right["fresh"] - right["test"],
@@ -156,9 +167,9 @@ def measure(config, params, data) -> dict:
         **entries("D", matrix),
     }
     if config.model.heads > 1:
-        found["S_1 of head 2"] = shares[1, 0]
-        found |= cancelling(lambda p, h: head_losses(config, p, data["train"])[h], params)
-    return found
+        scores["S_1 of head 2"] = shares[1, 0]
+        scores |= cancelling(lambda p, h: head_losses(config, p, data["train"])[h], params)
+    return scores
 
 
 def slopes(config, params, x):
@@ -174,56 +185,67 @@ def slopes(config, params, x):
 
 def cancelling(loss, params) -> dict:
     """Whether the updates of two heads cancel; loss: params, head -> number."""
-    found = landscape.cancellation([jax.grad(loss)(params, h) for h in (0, 1)])
-    return {"heads: ratio of norms": found.ratio, "heads: cosine": found.cosines[0, 1]}
+    cancellation = landscape.cancellation([jax.grad(loss)(params, h) for h in (0, 1)])
+    return {
+        "heads: ratio of norms": cancellation.ratio,
+        "heads: cosine": cancellation.cosines[0, 1],
+    }
 
 
 def stepped(config, params, data) -> dict:
-    """Section 5.5: what one small step changes, X_2 telling of the target and re-drawn."""
+    """Changes by one small step on setting A, and on the same points with a free X_2."""
 
     def measures(params):
-        own = measure(config, params, data)
+        scores = measure(config, params, data)
         names = {"D_2": "D[0,1]", "S_2": "S_2", "I_do": "interventional information"}
-        return {word: own[name] for word, name in names.items()}
+        return {short_name: scores[name] for short_name, name in names.items()}
 
-    found = {}
-    for word, points in (("A", data["fresh"]), ("re-drawn", data["do"])):
+    changes = {}
+    for distribution, points in (("A", data["fresh"]), ("re-drawn", data["do"])):
         step = dependence.one_step(
             lambda p, points=points: whole_loss(config, p, points),
             measures,
             params,
             config.eval.one_step,
         )
-        found |= {f"one step on {word}: {name}": value for name, value in step.change.items()}
-    return found
+        changes |= {
+            f"one step on {distribution}: {name}": value for name, value in step.change.items()
+        }
+    return changes
 
 
 # --- crossings ------------------------------------------------------------------------------------
 
 
 def no_crossing(config, params) -> dict:
-    """What a run remembers: parameters when its training loss first was at most each level."""
+    """Initial extra state, which will hold parameters and step of each level's first crossing."""
     if not config.eval.get("levels"):
         return {}
     n = len(config.eval.levels)
-    held = jax.tree.map(lambda leaf: jnp.zeros((n, *leaf.shape), leaf.dtype), params)
-    extra = {"params": held, "step": jnp.full(n, -1, jnp.int32)}
+    params_at_crossing = jax.tree.map(lambda leaf: jnp.zeros((n, *leaf.shape), leaf.dtype), params)
+    extra = {"params": params_at_crossing, "step": jnp.full(n, -1, jnp.int32)}
     return extra | ({"mean": params} if config.optim.average else {})
 
 
 def crossed(config, params, extra, points, step) -> dict:
-    """Brought up to date before each update; with `optim.average`, for the mean of iterates."""
+    """The extra state with the crossings of this step; `optim.average`: of the mean iterate."""
     if not config.eval.get("levels"):
         return extra
     if config.optim.average:
         mean = jax.tree.map(lambda m, p: m + (p - m) / (step + 1), extra["mean"], params)
         extra, params = {**extra, "mean": mean}, mean
     value = whole_loss(config, params, points)
-    now = (value <= jnp.array(config.eval.levels)) & (extra["step"] < 0)
-    here = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (len(now), *leaf.shape)), params)
-    held = tree.where(now, here, extra["params"])
-    found = {**extra, "params": held, "step": jnp.where(now, step, extra["step"])}
-    return jax.lax.stop_gradient(found)
+    is_first = (value <= jnp.array(config.eval.levels)) & (extra["step"] < 0)
+    repeated = jax.tree.map(
+        lambda leaf: jnp.broadcast_to(leaf, (len(is_first), *leaf.shape)), params
+    )
+    params_at_crossing = tree.where(is_first, repeated, extra["params"])
+    updated = {
+        **extra,
+        "params": params_at_crossing,
+        "step": jnp.where(is_first, step, extra["step"]),
+    }
+    return jax.lax.stop_gradient(updated)
 
 
 # --- the experiment -------------------------------------------------------------------------------
@@ -235,21 +257,22 @@ def gauss_newton(config):
 
     def as_value_and_grad(fn, has_aux=True):
         def value_and_grad(params, extra, batch, key, step, replica):
-            found, gradient = jax.value_and_grad(fn, has_aux=has_aux)(
+            value_and_aux, gradient = jax.value_and_grad(fn, has_aux=has_aux)(
                 params, extra, batch, key, step, replica
             )
             vector, unravel = ravel_pytree(params)
             points = _points(config, batch, key, replica)
 
-            def at(x):  # of one point: of all at once, each would be asked of every other
+            # One point at a time: with all points, each derivative would run over all of them.
+            def jacobian_at(x):
                 return jax.jacrev(lambda v: f(unravel(v), x[None])[0])(vector)
 
-            jacobian = jax.vmap(at)(points.x)  # [n, 2, P]
+            jacobian = jax.vmap(jacobian_at)(points.x)  # [n, 2, P]
             p = jax.nn.softmax(f(params, points.x))
             weighted = p[..., None] * (jacobian - jnp.einsum("nc,ncp->np", p, jacobian)[:, None])
             curvature = jnp.einsum("ncp,ncq->pq", jacobian, weighted) / len(p)
             curvature += config.optim.damping * jnp.eye(len(vector))
-            return found, unravel(jnp.linalg.solve(curvature, ravel_pytree(gradient)[0]))
+            return value_and_aux, unravel(jnp.linalg.solve(curvature, ravel_pytree(gradient)[0]))
 
         return value_and_grad
 
@@ -257,7 +280,7 @@ def gauss_newton(config):
 
 
 def gradient_of(config):
-    """What stands in for jax.value_and_grad."""
+    """The replacement for jax.value_and_grad, or None for reverse mode."""
     name = config.optim.get("gradient", "reverse")
     if name == "reverse":
         return None
@@ -312,13 +335,13 @@ def experiment(config) -> program.Experiment:
         return value, (extra, {"accuracy": accuracy})
 
     def evaluate(params, extra, data, key, replica):
-        found = measure(config, params, data)
+        scores = measure(config, params, data)
         if config.eval.get("one_step"):
-            found |= stepped(config, params, data)
+            scores |= stepped(config, params, data)
         grid = jnp.asarray(plane.grid(config.eval.grid))
         logits = _first(predictor(config)(params, grid.reshape(-1, 2)))
         shown = jax.nn.softmax(logits)[:, 1].reshape(grid.shape[:2])
-        return found, {"shown": shown, "params": ravel_pytree(params)[0]}
+        return scores, {"shown": shown, "params": ravel_pytree(params)[0]}
 
     return program.Experiment(
         data=data,
@@ -343,20 +366,22 @@ def in_steps(config):
 
 def run(config, workdir, name: str = "") -> training.Trained:
     """Trains all runs of a part."""
-    found = experiment(config)
-    return training.run(found, settings(config), in_steps(config), workdir, name, per_step(config))
+    experiment_of_part = experiment(config)
+    return training.run(
+        experiment_of_part, settings(config), in_steps(config), workdir, name, per_step(config)
+    )
 
 
 def kept(config, trained: training.Trained, folder, name: str) -> tuple[list, np.ndarray]:
-    """(steps, arrays [steps, seeds, settings, ...]) of what `evaluate` returned at `eval.keep`."""
+    """(steps, array [steps, seeds, settings, ...]) that `evaluate` returned at `eval.keep`."""
     names = names_of(training.replicas(config, trained.settings), training.IDENTITY)
-    steps, found = sorted(config.eval.keep), []
+    steps, by_step = sorted(config.eval.keep), []
     for step in steps:
-        arrays_of = read_kept(folder / "evals" / f"{step * per_step(config)}.npz")
-        order = [arrays_of["replicas"].tolist().index(one) for one in names]
-        rows = arrays_of[name][order]
-        found.append(rows.reshape(-1, len(trained.settings), *rows.shape[1:]))
-    return steps, np.stack(found)
+        saved = read_kept(folder / "evals" / f"{step * per_step(config)}.npz")
+        order = [saved["replicas"].tolist().index(replica_name) for replica_name in names]
+        rows = saved[name][order]
+        by_step.append(rows.reshape(-1, len(trained.settings), *rows.shape[1:]))
+    return steps, np.stack(by_step)
 
 
 def load(config, folder, setting: str, step=None) -> checkpoint.Loaded:

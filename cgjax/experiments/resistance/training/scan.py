@@ -1,4 +1,4 @@
-"""Sequence to sequence on SCAN's jump split: setting A, and both readings of setting B."""
+"""Sequence to sequence on SCAN's jump split: setting A, and both interpretations of setting B."""
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from cgjax.nets.rnn import PAD, Seq2Seq, greedy, previous
 
 SETTINGS = tuple(scan.TRAINING)
 WORDS = {"A": "A", "resample_slots": "B", "replace_jump": "B, jump replaced"}
-CHUNK = 256  # lines that are decoded at once, of whole sets
+CHUNK = 256  # lines per call when whole sets are decoded
 
 
 def network(config):
@@ -23,7 +23,7 @@ def network(config):
 
 
 def settings(config) -> tuple[training.Setting, ...]:
-    """One for each of `data.settings`."""
+    """One setting per entry of `data.settings`."""
     return tuple(
         training.Setting(WORDS[name], {"task": np.int32(SETTINGS.index(name))})
         for name in config.data.settings
@@ -31,7 +31,7 @@ def settings(config) -> tuple[training.Setting, ...]:
 
 
 def check(config) -> None:
-    """Nothing but what the keys' own ranges say."""
+    """No check: the ranges of single keys are sufficient."""
 
 
 def lines(config) -> dict:
@@ -39,45 +39,45 @@ def lines(config) -> dict:
     return dict(zip(("train", "test"), map(scan.encode, scan.jump_split())))
 
 
-def shown(known: dict, key, task, some):
-    """Lines as a setting shows them; known: `scan.TRAINING` or `scan.TEST`."""
-    return jax.lax.switch(task, [known[name] for name in SETTINGS], key, some)
+def shown(transforms: dict, key, task, sample):
+    """Lines transformed by the setting; transforms: `scan.TRAINING` or `scan.TEST`."""
+    return jax.lax.switch(task, [transforms[name] for name in SETTINGS], key, sample)
 
 
 def sets(config, data, replica, n: int) -> dict:
     """n lines of each part, drawn from the seed."""
-    key, found = rng.stream(jax.random.key(replica["seed"]), "data"), {}
-    for i, (part, known) in enumerate((("train", scan.TRAINING), ("test", scan.TEST))):
+    key, drawn = rng.stream(jax.random.key(replica["seed"]), "data"), {}
+    for i, (part, transforms) in enumerate((("train", scan.TRAINING), ("test", scan.TEST))):
         row_key, word_key = jax.random.split(jax.random.fold_in(key, i))
         rows = jax.random.randint(row_key, (n,), 0, len(data[part].commands))
-        some = tree.take(data[part], rows)
-        found[part] = shown(known, word_key, replica["task"], some)
-    return found
+        sample = tree.take(data[part], rows)
+        drawn[part] = shown(transforms, word_key, replica["task"], sample)
+    return drawn
 
 
-def right(config, params, some):
+def right(config, params, sample):
     """Whether each line is decoded without an error: boolean [n]."""
-    found = greedy(network(config), params, some.commands, scan.LIMIT)
-    return scan.is_right(found, some.actions)
+    decoded = greedy(network(config), params, sample.commands, scan.LIMIT)
+    return scan.is_right(decoded, sample.actions)
 
 
-def matrix(config, params, some) -> dict:
-    """Logits at structure (0) and at action positions (1) by embeddings of both kinds of words."""
+def matrix(config, params, sample) -> dict:
+    """Dependence of logits at structure (0) and actions (1) on embeddings of both word kinds."""
     net, variables = network(config), {"params": params}
-    words = net.apply(variables, some.commands, method="embed")
-    beside = {"real": some.commands != PAD, "previous": previous(some.actions, scan.N_SYMBOLS)}
+    embedded = net.apply(variables, sample.commands, method="embed")
+    context = {"real": sample.commands != PAD, "previous": previous(sample.actions, scan.N_SYMBOLS)}
 
-    def f(params, words, beside):
-        args = (words, beside["real"], beside["previous"])
+    def f(params, embedded, context):
+        args = (embedded, context["real"], context["previous"])
         return net.apply({"params": params}, *args, method="logits")
 
-    outputs, inputs = scan.components(some, config.model.embedding)
-    found = dependence.gradient_dependence(
-        f, params, words, inputs, outputs, beside, (2, 2), chunk=4
+    outputs, inputs = scan.components(sample, config.model.embedding)
+    dependences = dependence.gradient_dependence(
+        f, params, embedded, inputs, outputs, context, (2, 2), chunk=4
     )
-    return entries("D", found) | {
-        "S of action words in structure": dependence.shares(found)[0, 1],
-        "S of structure in actions": dependence.shares(found)[1, 0],
+    return entries("D", dependences) | {
+        "S of action words in structure": dependence.shares(dependences)[0, 1],
+        "S of structure in actions": dependence.shares(dependences)[1, 0],
     }
 
 
@@ -90,15 +90,15 @@ def experiment(config) -> program.Experiment:
         return net.init(key, *shapes)["params"], {}
 
     def loss(params, extra, batch, key, step, replica):
-        some = shown(scan.TRAINING, key, replica["task"], batch["lines"])
+        sample = shown(scan.TRAINING, key, replica["task"], batch["lines"])
         logits = net.apply(
-            {"params": params}, some.commands, previous(some.actions, scan.N_SYMBOLS)
+            {"params": params}, sample.commands, previous(sample.actions, scan.N_SYMBOLS)
         )
-        # Right at every symbol when told the ones before: cheap, and above greedy accuracy or equal
-        # to it, for a sentence decoded without an error is told the same.
+        # Accuracy with teacher forcing is cheap, and at least the greedy accuracy: a sentence that
+        # is decoded without an error gets the same previous symbols.
         forced = jnp.argmax(logits, axis=-1)
-        hit = jnp.all((forced == some.actions) | (some.actions == PAD), axis=1)
-        return models.token_loss(logits, some.actions), (extra, {"accuracy": jnp.mean(hit)})
+        hit = jnp.all((forced == sample.actions) | (sample.actions == PAD), axis=1)
+        return models.token_loss(logits, sample.actions), (extra, {"accuracy": jnp.mean(hit)})
 
     def batch(data, indices, key, step):
         rows = jax.random.randint(key, (config.data.batch,), 0, len(data["train"].commands))
@@ -106,16 +106,16 @@ def experiment(config) -> program.Experiment:
 
     def evaluate(params, extra, data, key, replica):
         drawn = sets(config, data, replica, config.eval.n_samples)
-        hits = {name: right(config, params, some) for name, some in drawn.items()}
+        hits = {name: right(config, params, sample) for name, sample in drawn.items()}
         bare = scan.is_bare(drawn["train"])
-        found = {f"{name} accuracy": jnp.mean(hit) for name, hit in hits.items()}
-        found["gap"] = found["train accuracy"] - found["test accuracy"]
-        found["accuracy on the bare word"] = _mean(hits["train"], bare)
-        found["accuracy on the rest"] = _mean(hits["train"], ~bare)
+        scores = {f"{name} accuracy": jnp.mean(hit) for name, hit in hits.items()}
+        scores["gap"] = scores["train accuracy"] - scores["test accuracy"]
+        scores["accuracy on the bare word"] = _mean(hits["train"], bare)
+        scores["accuracy on the rest"] = _mean(hits["train"], ~bare)
         if config.eval.n_jacobian:
-            some = jax.tree.map(lambda leaf: leaf[: config.eval.n_jacobian], drawn["train"])
-            found |= matrix(config, params, some)
-        return found, {}
+            sample = jax.tree.map(lambda leaf: leaf[: config.eval.n_jacobian], drawn["train"])
+            scores |= matrix(config, params, sample)
+        return scores, {}
 
     def tx(replica):
         def rate(step):
@@ -142,40 +142,40 @@ def experiment(config) -> program.Experiment:
 
 
 def _mean(hit, where):
-    """NaN where there is no such line."""
+    """Mean over the lines in `where`; NaN if there are none."""
     return jnp.sum(hit & where) / jnp.sum(where)
 
 
 def whole(config, trained: training.Trained) -> dict:
     """Sentence accuracy on `eval.n_whole` lines of both parts, evenly spaced: [seeds, settings].
 
-    Called that of the whole set only where these are all of its lines.
+    The metric is named "whole set" only if these are all lines of the set.
     """
     data = jax.tree.map(jnp.asarray, lines(config))
-    most = config.eval.n_whole
-    found = {}
-    for part, known in (("train", scan.TRAINING), ("test", scan.TEST)):
-        n = min(most, len(data[part].commands))
+    n_most = config.eval.n_whole
+    accuracies = {}
+    for part, transforms in (("train", scan.TRAINING), ("test", scan.TEST)):
+        n = min(n_most, len(data[part].commands))
         rows = np.linspace(0, len(data[part].commands) - 1, n).astype(int)
         padded = np.resize(rows, -(-n // CHUNK) * CHUNK).reshape(-1, CHUNK)
-        some = tree.take(data[part], padded)
+        chunks = tree.take(data[part], padded)
 
         @jax.jit
-        def score(params, key, task, some, known=known):
-            flat = jax.tree.map(lambda leaf: leaf.reshape(-1, leaf.shape[-1]), some)
-            flat = shown(known, key, task, flat)
-            parts = jax.tree.map(lambda new, old: new.reshape(old.shape), flat, some)
+        def score(params, key, task, chunks, transforms=transforms):
+            flat = jax.tree.map(lambda leaf: leaf.reshape(-1, leaf.shape[-1]), chunks)
+            flat = shown(transforms, key, task, flat)
+            parts = jax.tree.map(lambda new, old: new.reshape(old.shape), flat, chunks)
             return jax.lax.map(lambda chunk: right(config, params, chunk), parts).ravel()
 
         values = np.zeros((len(trained.seeds), len(trained.settings)))
         for s, seed in enumerate(trained.seeds):
-            for i, one in enumerate(trained.settings):
+            for i, setting in enumerate(trained.settings):
                 params = tree.take(trained.params, (s, i))
                 key = rng.stream(jax.random.key(seed), "eval")
-                values[s, i] = np.mean(score(params, key, one.numbers["task"], some)[:n])
+                values[s, i] = np.mean(score(params, key, setting.numbers["task"], chunks)[:n])
         whole_set = n == len(data[part].commands)
-        found[f"{part} accuracy, {'whole set' if whole_set else f'{n:,} lines'}"] = values
-    return found
+        accuracies[f"{part} accuracy, {'whole set' if whole_set else f'{n:,} lines'}"] = values
+    return accuracies
 
 
 def run(config, workdir, name: str = "") -> training.Trained:
@@ -184,7 +184,7 @@ def run(config, workdir, name: str = "") -> training.Trained:
 
 
 def in_steps(config):
-    """The part's config, which counts in updates."""
+    """The part's config, which already counts in updates."""
     return config
 
 

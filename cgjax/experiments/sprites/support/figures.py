@@ -27,7 +27,7 @@ def _ends_with(arrays, ending: str) -> dict:
 
 
 def draw_table(arrays, folder: pathlib.Path) -> None:
-    """Where the back sprite stays unknown: share of values that fail at each pixel."""
+    """Where the back sprite is not identified: share of values that fail at each pixel."""
     maps = {
         NAMES.get(name, name): where
         for name, where in _ends_with(arrays, "/step_back/where").items()
@@ -40,8 +40,8 @@ def draw_table(arrays, folder: pathlib.Path) -> None:
 def draw_relaxed(arrays, folder: pathlib.Path) -> None:
     """The pixels at which the relaxed condition fails, case by case."""
     maps = {name.replace(", ", "\n"): m for name, m in _ends_with(arrays, "/relaxed/where").items()}
-    words = "share of values with a hidden direction that Q shows"
-    fig = image_maps(maps, f"Where the relaxed condition fails: {words}", columns=6)
+    meaning = "share of values with a hidden direction that Q shows"
+    fig = image_maps(maps, f"Where the relaxed condition fails: {meaning}", columns=6)
     plots.save(fig, folder / "relaxed_failing_pixels.png")
 
 
@@ -51,22 +51,25 @@ def draw_predict(arrays, folder: pathlib.Path) -> None:
     names |= {"own pixels": "own pixels identified", "sigma": "median sigma_min of the mean"}
     order = np.argsort(-np.asarray(arrays["r2_all"]))
     r2 = np.asarray(arrays["r2_all"])[order]
-    panels = {words: np.asarray(arrays[name])[order] for name, words in names.items()}
+    panels = {label: np.asarray(arrays[name])[order] for name, label in names.items()}
     title = f"Audits of {len(r2)} supports before training, against the score after it"
     fig = labelled_scatters(
-        panels, r2, [str(row) for row in np.asarray(arrays["rows"])[order]],
-        ylabel="R2 on all of Q, mean of a run's seeds", title=title,
-    )  # fmt: skip
+        panels,
+        r2,
+        [str(row) for row in np.asarray(arrays["rows"])[order]],
+        ylabel="R2 on all of Q, mean of a run's seeds",
+        title=title,
+    )
     plots.save(fig, folder / "predict.png")
 
 
 @plots.styled
 def draw_design(arrays, folder: pathlib.Path) -> None:
-    """How the condition comes to hold as planes are added: a column per number of sprites."""
+    """Share of values that pass, and failing pixels, against planes; a column per sprite count."""
     rows = {"/share": "share of values that pass", "/n_failing": "failing pixels, mean"}
     by_count = {}  # number of sprites: {slot: name of its arrays}
     for name in _ends_with(arrays, "/share"):
-        count, slot = (int(word) for word in re.findall(r"\d+", name))
+        count, slot = (int(digits) for digits in re.findall(r"\d+", name))
         by_count.setdefault(count, {})[slot] = name
     fig = plots.new_figure(2.7 * len(by_count) + 0.9, 5.0, layout="constrained")
     plots.headline(fig, _design_headline(arrays, by_count))
@@ -74,13 +77,13 @@ def draw_design(arrays, folder: pathlib.Path) -> None:
     names = [name for slots in by_count.values() for name in slots.values()]
     longest = max(len(arrays[f"{name}/share"]) for name in names)
     for i, (ending, ylabel) in enumerate(rows.items()):
-        starts = {}  # all curves of a row first: they share its axis
+        starts = {}  # labels come after all curves of a row, because the curves share its axis
         for ax, (count, slots) in zip(axes[i], by_count.items()):
             starts[ax] = [_design_curve(ax, arrays[slots[k] + ending], k, count) for k in slots]
             ax.set(xlim=(0.1, max(longest, 2) + 0.2), xticks=range(1, longest + 1))
             ax.grid(axis="y", **plots.GRID)
-        for ax, found in starts.items():
-            plots.label_ends(ax, found, side="left")
+        for ax, labels in starts.items():
+            plots.label_ends(ax, labels, side="left")
         axes[i, 0].set_ylabel(ylabel)
     for ax, count in zip(axes[0], by_count):
         ax.set_title(f"{count} sprites")
@@ -90,7 +93,7 @@ def draw_design(arrays, folder: pathlib.Path) -> None:
 
 
 def _design_curve(ax, y, slot: int, count: int) -> tuple:
-    """Draws one slot's curve; where it starts, what the slot is called, its colour."""
+    """Draws one slot's curve; returns x and y of its start, the slot's name, its colour."""
     y, colour = np.asarray(y, float), plots.COLOURS[slot % len(plots.COLOURS)]
     ax.plot(np.arange(1, len(y) + 1), y, marker="os^Dv<>"[slot % 7], ms=4.5, lw=1.4, color=colour)
     depth = "back" if slot == count - 1 else ("front", "2nd", "3rd", "4th", "5th")[slot]
@@ -98,25 +101,25 @@ def _design_curve(ax, y, slot: int, count: int) -> tuple:
 
 
 def _design_headline(arrays, by_count: dict) -> str:
-    """How many planes were chosen in all, and whether they identify every value."""
+    """The total number of chosen planes, and whether they identify every value."""
     totals, open_ = {}, False
     for count, slots in by_count.items():
         shares = [arrays[f"{name}/share"] for name in slots.values()]
         totals[count] = sum(map(len, shares))
         open_ |= any(not len(share) or share[-1] < 1 for share in shares)
     numbers = ", ".join(f"{total} for {count} sprites" for count, total in totals.items())
-    words = "not every value is identified" if open_ else "until every value is identified"
-    return f"Planes chosen, {words}: {numbers}"
+    outcome = "not every value is identified" if open_ else "until every value is identified"
+    return f"Planes chosen, {outcome}: {numbers}"
 
 
 def draw_partners(arrays, folder: pathlib.Path) -> None:
     """Share of back sprites identified, by the diagonal's width and the number of partners."""
-    found = _ends_with(arrays, "/n_failing")
-    counts = sorted({int(name.split("/")[1]) for name in found})
+    n_failing = _ends_with(arrays, "/n_failing")
+    counts = sorted({int(name.split("/")[1]) for name in n_failing})
     panels = {"share identified": {}, "failing pixels, mean": {}}
     for n in counts:
-        deltas = sorted(float(name.split("/")[0]) for name in found if name.endswith(f"/{n}"))
-        rows = [found[f"{delta:g}/{n}"] for delta in deltas]
+        deltas = sorted(float(name.split("/")[0]) for name in n_failing if name.endswith(f"/{n}"))
+        rows = [n_failing[f"{delta:g}/{n}"] for delta in deltas]
         panels["share identified"][f"{n} partners"] = (deltas, [np.mean(r == 0) for r in rows])
         panels["failing pixels, mean"][f"{n} partners"] = (deltas, [np.mean(r) for r in rows])
     panels = {name: {"curves": curves, "scale": "linear"} for name, curves in panels.items()}
@@ -132,7 +135,7 @@ def draw_partners(arrays, folder: pathlib.Path) -> None:
 
 @plots.styled
 def image_maps(maps: dict, title: str, columns: int = 4):
-    """Images [h, w] in [0, 1] under one colour scale, as they lie on the screen (row 0 on top)."""
+    """Images [h, w] in [0, 1] under one colour scale, row 0 on top."""
     columns = min(columns, len(maps))
     rows = -(-len(maps) // columns)
     lines = 1 + max(name.count("\n") for name in maps)
@@ -143,12 +146,14 @@ def image_maps(maps: dict, title: str, columns: int = 4):
     for ax in axes.flat[len(maps) :]:
         ax.set_visible(False)
     for ax, (name, image) in zip(axes.flat, maps.items()):
-        shown = ax.imshow(image, norm=PowerNorm(0.4, 0, 1), cmap="magma")  # a few per cent show too
-        # The sum of shares is how many pixels fail for one value, in the mean; 0 is all black.
+        shown = ax.imshow(
+            image, norm=PowerNorm(0.4, 0, 1), cmap="magma"
+        )  # makes a few per cent visible
+        # The sum of shares is the mean number of failing pixels per value; 0 is an all-black map.
         ax.set(title=name, xticks=(), yticks=())
         count = f"{np.sum(image):,.0f}" if np.sum(image) >= 100 else f"{np.sum(image):.3g}"
-        words = {"fontsize": 7.5, "color": plots.GREY, "loc": "left"}
-        ax.set_xlabel(f"{count} pixels fail in the mean", **words)
+        style = {"fontsize": 7.5, "color": plots.GREY, "loc": "left"}
+        ax.set_xlabel(f"{count} pixels fail in the mean", **style)
     bar = fig.colorbar(shown, ax=axes.ravel().tolist(), fraction=0.03, pad=0.02)
     bar.outline.set_visible(False)
     plots.headline(fig, title)

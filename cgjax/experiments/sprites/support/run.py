@@ -22,7 +22,7 @@ STUDIES = {
 
 
 def check(config) -> None:
-    """The runs that a row looks at, before anything is written."""
+    """Checks the runs that a row reads, before anything is written."""
     if "run" in config.data:
         trained.check(config)
     if "record" in config.data:
@@ -30,10 +30,10 @@ def check(config) -> None:
 
 
 def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
-    """One study from its config to metrics, arrays, words and figures."""
-    metrics, arrays, words = STUDIES[config.row](config)
+    """One study from its config to metrics, arrays, verdicts and figures."""
+    metrics, arrays, verdicts = STUDIES[config.row](config)
     row = "table" if config.row == "demo" else config.row
-    # Failing pixels are counted, and singular values taken, at the published image size.
+    # Published failing pixels and singular values are for images of this size.
     at_size = config.data.get("image_size", 0) == 64
     published = PUBLISHED["support"].get(row, {}) if at_size else {}
     results = {
@@ -42,12 +42,12 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
     }
     if figures:
         draw(config, arrays, pathlib.Path(workdir) / "figures")
-    return results, arrays, {"words": words}
+    return results, arrays, {"words": verdicts}
 
 
 def load(config, workdir, part: str = "", step=None):
-    """A study trains nothing, so there is no model to open."""
-    raise BadInput(f"'{workdir}' is a study of supports: it holds arrays and figures, no model")
+    """BadInput: a study trains nothing, so there is no model to load."""
+    raise BadInput(f"'{workdir}' is a study of supports: it has arrays and figures, but no model")
 
 
 def draw(config, arrays: dict, folder: pathlib.Path) -> None:

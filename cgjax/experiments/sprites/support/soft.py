@@ -15,7 +15,7 @@ SIDES = ((3, math.pi / 2), (4, math.pi / 4), (30, 0.0))  # triangle, square, cir
 
 
 def opacity(scaled: jax.Array, size: int = 64, softness: float = 1.0) -> jax.Array:
-    """How much of each pixel a sprite covers: scaled latents [n, 5] -> [n, size, size] in (0, 1).
+    """Share of each pixel that a sprite covers: scaled latents [n, 5] -> [n, size, size] in (0, 1).
 
     softness: width of the edge in pixels.
     """
@@ -26,7 +26,7 @@ def opacity(scaled: jax.Array, size: int = 64, softness: float = 1.0) -> jax.Arr
     distance = jnp.stack([_inside(across, up, scale, *sides) for sides in SIDES])
     kind = jax.nn.one_hot(jnp.round(shape[:, 0, 0]).astype(int), len(SIDES), axis=0)
     distance = jnp.sum(distance * kind[:, :, None, None], axis=0)
-    # The hard renderer fills every pixel the outline passes through: half a pixel more all round.
+    # The hard renderer fills every pixel that the outline crosses: half a pixel more on all sides.
     return jax.nn.sigmoid((distance * size + 0.5) / softness * 4)
 
 

@@ -1,7 +1,7 @@
 """Studies of the support theory: the table of verdicts, prediction, design, the relaxed condition.
 
-None of them trains: they render sprites, ask `analysis.support`, and compare with what is known.
-Each returns (metrics, arrays, words).
+No study trains. Each renders sprites, audits them with `analysis.support`, compares the result with
+recorded numbers, and returns (metrics, arrays, verdicts), verdicts a list of sentences.
 """
 
 import functools
@@ -23,7 +23,7 @@ from cgjax.experiments.sprites.options import SUPPORT_KEYS
 
 RECORD = pathlib.Path(__file__).parents[3] / "report" / "record" / "sprites"
 
-# column: composition, component, judged on the sprite's own pixels only
+# column: composition, component, whether only pixels that the sprite covers are tested
 COLUMNS = {
     "step_back": ("occlude_step", 1, False),
     "step_front_own": ("occlude_step", 0, True),
@@ -39,23 +39,25 @@ COLUMNS = {
 
 def table(config):
     """Share of values that pass, by support and composition, and where hard occlusion fails."""
-    metrics, arrays, words = {}, {}, []
+    metrics, arrays, verdicts = {}, {}, []
     for name in config.data.supports:
         data = audits.support_data(config, **sets.SUPPORTS[name])
-        for column, (composition, component, own) in COLUMNS.items():
+        for column, (composition, component, only_covered) in COLUMNS.items():
             key = jax.random.fold_in(jax.random.key(config.data.seed), component)
-            found, _ = audits.audit(data, composition, component, key, own, **audits.sizes(config))
-            metrics[f"{name}/{column}"] = found.share
-            arrays[f"{name}/{column}/sigma_min"] = found.sigma_min
-            arrays[f"{name}/{column}/n_failing"] = found.n_failing
+            result, _ = audits.audit(
+                data, composition, component, key, only_covered, **audits.sizes(config)
+            )
+            metrics[f"{name}/{column}"] = result.share
+            arrays[f"{name}/{column}/sigma_min"] = result.sigma_min
+            arrays[f"{name}/{column}/n_failing"] = result.n_failing
             if column == "step_back":
-                metrics[f"{name}/{column} failing pixels"] = found.n_failing.mean()
-                arrays[f"{name}/{column}/where"] = found.where.mean(0)
+                metrics[f"{name}/{column} failing pixels"] = result.n_failing.mean()
+                arrays[f"{name}/{column}/where"] = result.where.mean(0)
             if column.startswith("sigmoid"):
-                metrics[f"{name}/{column} sigma"] = np.median(found.sigma_min)
-            words.append(f"{name}, {column}: {found.verdict}")
-            say(words[-1])
-    return metrics, arrays, words
+                metrics[f"{name}/{column} sigma"] = np.median(result.sigma_min)
+            verdicts.append(f"{name}, {column}: {result.verdict}")
+            say(verdicts[-1])
+    return metrics, arrays, verdicts
 
 
 def partners(config):
@@ -65,18 +67,18 @@ def partners(config):
         data = audits.support_data(config, support="diagonal", delta=delta)
         for n in config.data.partner_counts:
             key = jax.random.key(config.data.seed)
-            found, _ = audits.audit(
+            result, _ = audits.audit(
                 data, "occlude_step", 1, key, **(audits.sizes(config) | {"n_partners": n})
             )
             name = f"delta {delta:g}, {n} partners"
-            metrics[name] = found.share
-            metrics[f"{name}: failing pixels"] = found.n_failing.mean()
-            arrays[f"{delta:g}/{n}/n_failing"] = found.n_failing
-            say(f"{name}: {found.verdict}")
+            metrics[name] = result.share
+            metrics[f"{name}: failing pixels"] = result.n_failing.mean()
+            arrays[f"{delta:g}/{n}/n_failing"] = result.n_failing
+            say(f"{name}: {result.verdict}")
     return metrics, arrays, []
 
 
-# --- predict: the audit against what training gave ------------------------------------------------
+# --- predict: audits against scores after training ------------------------------------------------
 
 
 def predict(config):
@@ -85,11 +87,11 @@ def predict(config):
     rows = {entry["row"]: numbers(config, entry) for entry in entries}
     names = next(iter(rows.values()))
     columns = {name: np.array([row[name] for row in rows.values()]) for name in names}
-    metrics, words = {"supports": len(rows)}, []
+    metrics, sentences = {"supports": len(rows)}, []
     for outcome in ("r2_all", "r2_id - r2_all"):
-        # Recorded runs differ in length too, and that alone predicts some of the scores.
+        # Recorded runs also differ in length, which alone predicts some of the scores.
         for name in ("values", "pixels", "own pixels", "sigma", "steps"):
-            # A larger gap between ID and all is worse, so its sign is turned.
+            # A larger gap between ID and all is worse, so its sign is flipped.
             y = columns[outcome] * (1 if outcome == "r2_all" else -1)
             tau = stats.kendall_tau_b(columns[name], y)
             low, high = stats.bootstrap(stats.kendall_tau_b, columns[name], y)
@@ -97,22 +99,22 @@ def predict(config):
                 f"tau-b({name}, {outcome}){end}": value
                 for end, value in (("", tau), (", 2.5 %", low), (", 97.5 %", high))
             }
-            words.append(
+            sentences.append(
                 f"tau-b of {name} with {outcome}: {tau:+.2f}, 95 % [{low:+.2f}, {high:+.2f}], "
                 f"{len(rows)} supports"
             )
-            say(words[-1])
+            say(sentences[-1])
     arrays = {name: column for name, column in columns.items()}
-    return metrics, {**arrays, "rows": np.array(list(rows))}, words
+    return metrics, {**arrays, "rows": np.array(list(rows))}, sentences
 
 
 def check_record(config) -> list[dict]:
-    """The recorded runs that can be predicted, three or more."""
+    """The recorded runs that can be predicted; BadInput if there are fewer than three."""
     folder = pathlib.Path(config.data.record or RECORD)
     try:
         entries = recorded(folder)
     except (KeyError, TypeError) as error:
-        raise BadInput(f"'{folder}' holds other json than recorded runs: no {error}") from None
+        raise BadInput(f"'{folder}' holds json that is not a recorded run: no {error}") from None
     if len(entries) < 3:
         raise BadInput(
             f"'{folder}' holds {len(entries)} compositional sprites runs: prediction needs three"
@@ -147,7 +149,7 @@ def recorded(folder: pathlib.Path) -> list[dict]:
 
 
 def described(data: dict) -> dict:
-    """The keys of a recorded `config.data` that its support reads."""
+    """The keys of a recorded `config.data` that define its support."""
     keys = ("support", *SUPPORT_KEYS[data["support"]])
     if data.get("distribution") == "normal":
         keys += ("mean", "std")
@@ -155,24 +157,24 @@ def described(data: dict) -> dict:
 
 
 def numbers(config, entry: dict) -> dict:
-    """What the audit says of one recorded run's support, and what the run reached."""
+    """The audit's numbers for the support of one recorded run, and the run's scores."""
     data = audits.support_data(config, **described(entry["config"]["data"]))
-    found = {"values": [], "pixels": [], "own pixels": [], "sigma": []}
+    audited = {"values": [], "pixels": [], "own pixels": [], "sigma": []}
     for component in (0, 1):
         key = jax.random.fold_in(jax.random.key(config.data.seed), component)
         hard, points = audits.audit(
             data, "occlude_step", component, key, condition="relaxed", **audits.sizes(config)
         )
-        soft_, _ = audits.audit(data, "occlude_sigmoid", component, key, **audits.sizes(config))
-        found["values"].append(hard.share)
-        found["pixels"].append(1 - hard.n_failing.mean() / points.covered[0].size)
-        own = audits.own_failing(hard, points).sum() / points.covered.sum()
-        found["own pixels"].append(1 - own)
-        found["sigma"].append(np.median(soft_.sigma_mean))
+        soft, _ = audits.audit(data, "occlude_sigmoid", component, key, **audits.sizes(config))
+        audited["values"].append(hard.share)
+        audited["pixels"].append(1 - hard.n_failing.mean() / points.covered[0].size)
+        failing = audits.own_failing(hard, points).sum() / points.covered.sum()
+        audited["own pixels"].append(1 - failing)
+        audited["sigma"].append(np.median(soft.sigma_mean))
     r2_all, r2_id = (entry["metrics"][name]["ours"] for name in ("r2_all", "r2_id"))
-    say(f"{entry['row']}: values {np.mean(found['values']):.2f}, r2_all {r2_all:.3f}")
+    say(f"{entry['row']}: values {np.mean(audited['values']):.2f}, r2_all {r2_all:.3f}")
     return {
-        **{name: float(np.mean(values)) for name, values in found.items()},
+        **{name: float(np.mean(values)) for name, values in audited.items()},
         "steps": float(entry["config"]["train"]["steps"]),
         "r2_all": r2_all,
         "r2_id - r2_all": r2_id - r2_all,
@@ -184,25 +186,25 @@ def numbers(config, entry: dict) -> dict:
 
 def design(config):
     """Planes that identify each slot under hard occlusion, for scenes of two and more sprites."""
-    metrics, arrays, words = {}, {}, []
+    metrics, arrays, verdicts = {}, {}, []
     for n_slots in config.data.slot_counts:
         total = 0
         for component in range(n_slots):
-            found, planes = design_slot(config, n_slots, component)
+            result, planes = design_slot(config, n_slots, component)
             name = f"{n_slots} slots/slot {component}"
-            metrics[f"{name} planes"] = len(found.chosen)
-            arrays[f"{name}/sigma_min"], arrays[f"{name}/share"] = found.sigma_min, found.share
-            arrays[f"{name}/n_failing"] = found.n_failing
-            arrays[f"{name}/planes"] = planes[list(found.chosen)]
-            total += len(found.chosen)
-            words.append(f"{name}: {found.verdict}")
-            say(words[-1])
+            metrics[f"{name} planes"] = len(result.chosen)
+            arrays[f"{name}/sigma_min"], arrays[f"{name}/share"] = result.sigma_min, result.share
+            arrays[f"{name}/n_failing"] = result.n_failing
+            arrays[f"{name}/planes"] = planes[list(result.chosen)]
+            total += len(result.chosen)
+            verdicts.append(f"{name}: {result.verdict}")
+            say(verdicts[-1])
         metrics[f"{n_slots} slots planes"] = total
-    return metrics, arrays, words
+    return metrics, arrays, verdicts
 
 
 def design_slot(config, n_slots: int, component: int):
-    """Planes for one slot; candidates hold the other sprites still, at the smallest size."""
+    """Planes for one slot; a candidate fixes the other sprites, at the smallest size."""
     data = audits.support_data(config, support="random", n_slots=n_slots)
     key = jax.random.fold_in(jax.random.key(config.data.seed), 10 * n_slots + component)
     n = config.data.n_candidates
@@ -211,20 +213,25 @@ def design_slot(config, n_slots: int, component: int):
     raw[..., 3] = 0.0
     flat = scenes.render(scenes.scale_latents(raw.reshape(-1, 5)), data.image_size)
     candidates = np.asarray(flat).reshape(n, n_slots, *flat.shape[1:])
-    # Behind the last sprite there is nothing to show: its empty pixels count too.
+    # Nothing is behind the last sprite, so its empty pixels count too.
     where = points.covered if component < n_slots - 1 else None
-    found = design_support(
-        COMPOSITIONS["occlude_step"], points.images, component, candidates, where=where,
-        exact=config.data.exact, most=config.data.most,
-    )  # fmt: skip
-    return found, np.delete(raw, component, axis=1)
+    result = design_support(
+        COMPOSITIONS["occlude_step"],
+        points.images,
+        component,
+        candidates,
+        where=where,
+        exact=config.data.exact,
+        most=config.data.most,
+    )
+    return result, np.delete(raw, component, axis=1)
 
 
-# --- relaxed: what C ignores need not be known ----------------------------------------------------
+# --- relaxed: parts that C ignores need not be identified -----------------------------------------
 
 
 def saturated(scaled, size: int):
-    """True sprites with opacities beyond the clip, -1/2 and 3/2: in the picture nothing changes."""
+    """True sprites with opacities beyond the clip, -1/2 and 3/2: the image is the same."""
     images = scenes.render(scaled, size, alpha=True)
     return images.at[..., 3].set(2 * images[..., 3] - 0.5)
 
@@ -248,13 +255,13 @@ CASES = {
 def relaxed(config):
     """The three conditions side by side, with the pixels at which each fails."""
     size = config.data.image_size
-    metrics, arrays, words = {}, {}, []
+    metrics, arrays, verdicts = {}, {}, []
     for name, (support, composition, component, saturate) in CASES.items():
         data = audits.support_data(config, **sets.SUPPORTS[support])
         draw = functools.partial(saturated, size=size) if saturate else None
         key = jax.random.fold_in(jax.random.key(config.data.seed), component)
         for condition in theory.CONDITIONS:
-            found, points = audits.audit(
+            result, points = audits.audit(
                 data,
                 composition,
                 component,
@@ -263,10 +270,10 @@ def relaxed(config):
                 draw=draw,
                 **audits.sizes(config),
             )
-            metrics[f"{name}: {condition}"] = found.share
-            arrays[f"{name}/{condition}/n_failing"] = found.n_failing
-            arrays[f"{name}/{condition}/own_failing"] = audits.own_failing(found, points)
-            arrays[f"{name}/{condition}/where"] = found.where.mean(0)
-            words.append(f"{name}: {found.verdict}")
-            say(words[-1])
-    return metrics, arrays, words
+            metrics[f"{name}: {condition}"] = result.share
+            arrays[f"{name}/{condition}/n_failing"] = result.n_failing
+            arrays[f"{name}/{condition}/own_failing"] = audits.own_failing(result, points)
+            arrays[f"{name}/{condition}/where"] = result.where.mean(0)
+            verdicts.append(f"{name}: {result.verdict}")
+            say(verdicts[-1])
+    return metrics, arrays, verdicts

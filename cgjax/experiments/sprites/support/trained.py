@@ -1,4 +1,4 @@
-"""Trained models against the support theory: their opacities, and a certificate."""
+"""Trained models and the support theory: saturation of opacities, and a certificate."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from cgjax.experiments.sprites.support import soft
 
 
 def check(config):
-    """The config of the sprites run that `data.run` names, refused where the row cannot use it."""
+    """The config of the sprites run that `data.run` names; BadInput if the row cannot use it."""
     folder = pathlib.Path(config.data.run)
     if not os.path.isfile(folder / "config.json"):
         raise BadInput(
@@ -34,7 +34,7 @@ def check(config):
     checkpoint.choose(config.data.part, settings.model.kinds, folder)
     shared = settings.model.kinds == ("shared",) and settings.model.composition == "alpha"
     if config.row == "opacity" and not shared:
-        raise BadInput(f"'{folder}' is no run of one shared network with alpha composition")
+        raise BadInput(f"'{folder}' is not a run of one shared network with alpha composition")
     if config.row == "certificate" and (settings.data.n_slots != 2 or "form" not in settings.model):
         raise BadInput(f"'{folder}' does not draw two sprites by upsampling: no certificate")
     return settings
@@ -50,18 +50,18 @@ def opacity(config):
     """Does a trained alpha model satisfy the relaxed condition at its own components?
 
     On the orthogonal support the condition fails at true sprites, whose opacities 0 and 1 lie on
-    the clip's corners, and holds where the network's opacities lie beyond them. So it can explain
-    why the model generalises as far as the trained opacities are saturated.
+    the clip's corners. It holds where the network's opacities lie beyond them. It can
+    therefore explain generalisation to the extent that the trained opacities are saturated.
     """
     settings, loaded = open_run(config)
     model = models.build(settings, "shared")
-    data, metrics, arrays, words = settings.data, {}, {}, []
+    data, metrics, arrays, verdicts = settings.data, {}, {}, []
     for i, seed in enumerate(settings.train.seeds):
         params = tree.take(loaded.params, i)
         draw = jax.jit(lambda z, params=params: model.slots(params, jnp.tile(z, (1, 2)))[0])
         for component, name in enumerate(("front", "back")):
             key = jax.random.fold_in(jax.random.key(config.data.seed), component)
-            found, points = audits.audit(
+            result, points = audits.audit(
                 data,
                 "alpha",
                 component,
@@ -70,21 +70,25 @@ def opacity(config):
                 draw=draw,
                 **audits.sizes(config),
             )
-            own, failing = points.covered, audits.own_failing(found, points)
+            covered, failing = points.covered, audits.own_failing(result, points)
             alpha = points.images[..., 3]
             if component == 0:
-                metrics[f"seed {seed}: sprite pixels with alpha >= 1"] = np.mean(alpha[own] >= 1)
-                metrics[f"seed {seed}: other pixels with alpha <= 0"] = np.mean(alpha[~own] <= 0)
-            metrics[f"seed {seed}: {name}, sprite pixels that fail"] = failing.sum() / own.sum()
-            metrics[f"seed {seed}: {name}, pixels that fail"] = found.where.mean()
-            arrays[f"seed {seed}, {name}/relaxed/where"] = found.where.mean(0)
-            words.append(f"seed {seed}, {name}: {found.verdict}")
-            say(words[-1])
-    return metrics, arrays, words
+                metrics[f"seed {seed}: sprite pixels with alpha >= 1"] = np.mean(
+                    alpha[covered] >= 1
+                )
+                metrics[f"seed {seed}: other pixels with alpha <= 0"] = np.mean(
+                    alpha[~covered] <= 0
+                )
+            metrics[f"seed {seed}: {name}, sprite pixels that fail"] = failing.sum() / covered.sum()
+            metrics[f"seed {seed}: {name}, pixels that fail"] = result.where.mean()
+            arrays[f"seed {seed}, {name}/relaxed/where"] = result.where.mean(0)
+            verdicts.append(f"seed {seed}, {name}: {result.verdict}")
+            say(verdicts[-1])
+    return metrics, arrays, verdicts
 
 
 def certificate(config):
-    """Which premises hold for a finished sprites run, named by `data.run`."""
+    """Which premises of the theorem hold for the finished sprites run that `data.run` names."""
     settings, loaded = open_run(config)
     params = tree.take(loaded.params, 0)
     data = settings.data
@@ -92,14 +96,14 @@ def certificate(config):
     raw = sets.sample(data, key, 4000)
     everywhere = sets.sample_everywhere(data, key, 4000)
     reached = theory.coverage(raw, everywhere, sizes=(5,) * data.n_slots)
-    found = [
+    points = [
         audits.points(data, k, jax.random.fold_in(key, k), **audits.sizes(config))
         for k in range(data.n_slots)
     ]
     verdict = theory.audit_support(
         COMPOSITIONS[config.model.composition],
-        [one.images for one in found],
-        [one.partners for one in found],
+        [tested.images for tested in points],
+        [tested.partners for tested in points],
         reached,
         theory.connection(raw),
     )
@@ -115,12 +119,13 @@ def certificate(config):
     )
     say(issued.verdict)
     metrics = {}
-    for one in issued.premises:
-        numbers = {"": one.value, ", worst": one.worst, ", may fail on": one.bound}
-        numbers |= dict(zip((", median", ", 95 %", ", 99 %"), one.quantiles))
-        # What was not measured has no number.
-        found = {words: value for words, value in numbers.items() if not np.isnan(value)}
-        metrics |= {f"{one.name}: {one.words}{words}": value for words, value in found.items()}
+    for premise in issued.premises:
+        numbers = {"": premise.value, ", worst": premise.worst, ", may fail on": premise.bound}
+        numbers |= dict(zip((", median", ", 95 %", ", 99 %"), premise.quantiles))
+        # NaN: not measured.
+        measured = {ending: value for ending, value in numbers.items() if not np.isnan(value)}
+        name = f"{premise.name}: {premise.words}"
+        metrics |= {f"{name}{ending}": value for ending, value in measured.items()}
     metrics["consistent with the theorem"] = float(issued.consistent)
     return metrics, {"sigma_min": verdict.components[0].sigma_min}, [issued.verdict]
 

@@ -1,9 +1,9 @@
-"""Problems as files: drawn in chunks, by several processes, each chunk once and for good.
+"""A file cache of problems: several processes draw them in chunks, each chunk once.
 
-A chunk is a function of its recipe and its place alone, so it does not matter who draws it. Every
-process walks over the missing chunks from a place of its own and leaves out those that are there by
-now; a file appears whole or not at all. So a killed run goes on with what is missing, and two
-runs that want the same set share the work.
+A chunk is a function of its recipe and position only, so any process can draw it. Every process
+iterates over the missing chunks from a different start and skips those that already exist; files
+are written atomically. A restarted run therefore draws only the missing chunks, and two runs that
+need the same set share the work.
 """
 
 import contextlib
@@ -25,15 +25,17 @@ from cgjax.experiments.subnetworks.vision import draws, rendering, rules
 
 log = logging.getLogger("cgjax")
 
-VERSION = 1  # of the drawing: a change of any pixel makes the files of before worthless
+VERSION = (
+    1  # version of the generator: increase it if any pixel changes, so that old files are not used
+)
 SPLITS = ("train", "val", "test")
-CHUNK = 250  # problems of a file
+CHUNK = 250  # problems per file
 _BLOCK = 125  # problems drawn together
 _SAY_EVERY = 15.0  # seconds
 
 
 class Recipe(NamedTuple):
-    """All that problem i of a set depends on, besides i."""
+    """Everything except i that determines problem i of a set."""
 
     rule: str
     split: str
@@ -46,12 +48,12 @@ class Recipe(NamedTuple):
     @property
     def name(self) -> str:
         options = [name for name in rules.Options._fields if getattr(self, name)]
-        words = (self.rule, self.which, self.split, f"{self.image_size}px", f"seed{self.seed}")
-        return "-".join((*words, *options, f"v{VERSION}"))
+        fields = (self.rule, self.which, self.split, f"{self.image_size}px", f"seed{self.seed}")
+        return "-".join((*fields, *options, f"v{VERSION}"))
 
 
 def recipe(rule, split, which, image_size, seed, options=rules.PAPER) -> Recipe:
-    """A recipe that can be drawn, or one line that says what is wrong with it."""
+    """A valid recipe; raises BadInput with one line that names the invalid value."""
     which = rules.set_name(rule, which)
     if split not in SPLITS:
         raise BadInput(f"unknown split '{split}' of {rule}: one of {', '.join(SPLITS)}")
@@ -63,17 +65,17 @@ def recipe(rule, split, which, image_size, seed, options=rules.PAPER) -> Recipe:
 
 
 def keys(recipe: Recipe, start: int, stop: int) -> np.ndarray:
-    """The keys uint64 [n] of problems start to stop; images of every size share them."""
-    found = np.zeros(stop - start, np.uint64)
+    """The keys uint64 [n] of problems start to stop; they do not depend on the image size."""
+    folded = np.zeros(stop - start, np.uint64)
     places = (
         recipe.seed,
         list(rules.RULES).index(recipe.rule),
         SPLITS.index(recipe.split),
         list(rules.SETS).index(recipe.which),
     )
-    for word in places:
-        found = draws.fold(found, word)
-    return draws.fold(found, np.arange(start, stop))
+    for place in places:
+        folded = draws.fold(folded, place)
+    return draws.fold(folded, np.arange(start, stop))
 
 
 def draw(recipe: Recipe, start: int, stop: int) -> dict:
@@ -109,9 +111,9 @@ def _path(folder, span):
 
 
 def read(recipe: Recipe, folder: pathlib.Path, span: tuple[int, int]) -> dict | None:
-    """The arrays of a chunk, from its file or that of a longer one; None where there is none.
+    """The arrays of a chunk, from its file or that of a longer chunk; None if there is no file.
 
-    A file that does not hold what was written is told, and taken away.
+    A damaged file is deleted with a warning.
     """
     whole = (span[0], span[0] + CHUNK)
     for path in {_path(folder, span), _path(folder, whole)}:
@@ -122,7 +124,7 @@ def read(recipe: Recipe, folder: pathlib.Path, span: tuple[int, int]) -> dict | 
                 arrays = dict(file)
             if arrays.pop("sha256").item() != _signature(recipe, span[0], arrays):
                 raise ValueError("wrong sha256")
-        except Exception as error:  # whatever zipfile and numpy make of a damaged file
+        except Exception as error:  # zipfile and numpy raise many types for a damaged file
             log.warning("'%s' is damaged (%s): it is drawn again", path, first_line(error))
             with contextlib.suppress(OSError):
                 path.unlink(missing_ok=True)
@@ -136,7 +138,7 @@ def _signature(recipe, start, arrays):
 
 
 def _write(recipe, folder, span):
-    """Draws a chunk and keeps it, unless somebody else has done so."""
+    """Draws a chunk and writes it, unless its file exists."""
     path = _path(folder, span)
     if not path.exists():
         arrays = draw(recipe, *span)
@@ -150,22 +152,22 @@ def _write(recipe, folder, span):
 def make(
     recipe: Recipe, folder: pathlib.Path, missing: list, processes: int, say: Callable
 ) -> None:
-    """Draws and keeps the missing chunks; `say` takes a line on how far it is, now and then."""
+    """Draws and writes the missing chunks; prints progress with `say` every _SAY_EVERY seconds."""
     started, helpers = time.monotonic(), []
-    said = started
+    reported = started
     try:
         folder.mkdir(parents=True, exist_ok=True)
         mine, *others = (_walk(missing, i, processes) for i in range(processes))
         helpers = [_helper(recipe, folder, spans) for spans in others]
         for span in mine:
             _write(recipe, folder, span)
-            if time.monotonic() - said > _SAY_EVERY:
-                said = time.monotonic()
+            if time.monotonic() - reported > _SAY_EVERY:
+                reported = time.monotonic()
                 done = sum(b - a for a, b in missing if _path(folder, (a, b)).exists())
                 total = sum(b - a for a, b in missing)
-                rate = done / (said - started)
+                rate = done / (reported - started)
                 say(f"{recipe.name}: {done:,}/{total:,} problems, {rate:.0f} a second")
-        for helper in helpers:  # each at most in the middle of one more chunk
+        for helper in helpers:  # each helper has at most one unfinished chunk
             helper.wait()
     except OSError as error:
         reason = error.strerror or first_line(error)
@@ -177,13 +179,13 @@ def make(
 
 
 def _walk(missing, i, processes):
-    """All missing chunks, from where the i-th process starts; other runs start elsewhere."""
+    """All missing chunks in the order of the i-th process; runs start at different chunks."""
     first = (os.getpid() + i * len(missing) // processes) % len(missing)
     return missing[first:] + missing[:first]
 
 
 def _helper(recipe, folder, missing):
-    """One more process on the same chunks: it talks to nobody but through the files."""
+    """Starts another process on the same chunks; it communicates through the files only."""
     task = {"recipe": recipe, "folder": str(folder), "missing": missing}
     package = str(pathlib.Path(__file__).parents[4])
     path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
@@ -200,14 +202,14 @@ def _helper(recipe, folder, missing):
 
 
 def _help(task):
-    """What a helper does, until all is there or the process that asked for it is gone."""
+    """The loop of a helper process: ends when no chunk is missing or the parent has exited."""
     recipe, folder = Recipe(*task["recipe"]), pathlib.Path(task["folder"])
     for span in task["missing"]:
         if os.getppid() != task["parent"]:
             return
         try:
             _write(recipe, folder, tuple(span))
-        except OSError:  # the process that asked meets it too, and tells
+        except OSError:  # the parent gets the same error and reports it
             return
 
 

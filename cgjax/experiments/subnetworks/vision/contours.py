@@ -1,9 +1,10 @@
 """Random closed outlines by midpoint displacement, many at once.
 
-One point in each quadrant of a disc of radius 1/2; between neighbours the midpoint is displaced by
-up to a fifth of their distance, and so on until they are `gap` apart. An outline that enters the
-hole around the centre is drawn anew. At last it is turned, and scaled so that its bounding box is
-the unit square around 0. Until then points are complex numbers.
+An outline starts with one point in each quadrant of a disc of radius 1/2. The midpoint between two
+neighbours is displaced by up to a fifth of their distance; this repeats until neighbours are at
+most `gap` apart. An outline that enters the hole around the centre is drawn again. Finally it is
+rotated, and scaled so that its bounding box is the unit square around 0. Before that, points are
+complex numbers.
 """
 
 import numpy as np
@@ -11,45 +12,45 @@ import numpy as np
 from cgjax.experiments.subnetworks.vision import draws
 
 RADIUS = 0.5
-DISPLACEMENT = 0.2  # of a segment's length, the radius of the disc for its midpoint
-_BLOCK = 512  # outlines that are drawn together: what they need stays in the processor's cache
-_AHEAD = 0.5  # attempts made at a time, as a share of those that an outline takes
-_DEEPEST, _OWNER = 32, 36  # levels of halving; bits of a place along an outline
+DISPLACEMENT = 0.2  # radius of the disc for a midpoint, as a share of the segment's length
+_BLOCK = 512  # outlines drawn together; their data fit in the processor's cache
+_AHEAD = 0.5  # attempts per round, as a share of the attempts that an outline needs
+_DEEPEST, _OWNER = 32, 36  # most levels of halving; bits of a position along an outline
 
 
 def contours(keys: np.ndarray, gap: float, hole: float) -> np.ndarray:
-    """One outline for each key: float64 [n, V, 2], the shorter ones end in copies of a vertex.
+    """One outline per key: float64 [n, V, 2]; shorter outlines end with copies of a vertex.
 
-    Copies change nothing later on: they are no edge, no pixel and no nearer neighbour.
+    Copies have no effect later: they add no edge, no pixel and no nearer neighbour.
     """
     if not len(keys):
         return np.zeros((0, 1, 2))
     blocks = range(0, len(keys), _BLOCK)
-    found = [each for i in blocks for each in _outlines(keys[i : i + _BLOCK], gap, hole)]
-    return _unit_boxes(_padded(found), _turn(draws.uniform(draws.fold(keys, -1))))
+    outlines = [outline for i in blocks for outline in _outlines(keys[i : i + _BLOCK], gap, hole)]
+    return _unit_boxes(_padded(outlines), _turn(draws.uniform(draws.fold(keys, -1))))
 
 
 def _outlines(keys, gap, hole):
-    """The vertices, complex [V], of one outline for each key, neither turned nor scaled."""
-    found, pending, first, width = [None] * len(keys), np.arange(len(keys)), 0, 1
+    """Vertices complex [V] of one outline per key, neither rotated nor scaled."""
+    outlines, pending, first, width = [None] * len(keys), np.arange(len(keys)), 0, 1
     while len(pending):
         tries = draws.fold(keys[pending, None], np.arange(first, first + width))
         points, owner = _attempt(tries.reshape(-1), gap, hole)
         starts = np.flatnonzero(np.diff(owner, prepend=-1))
-        # The earliest attempt that succeeds counts, so the width leaves no trace.
+        # The earliest successful attempt is used, so the result does not depend on the width.
         of, earliest = np.unique(owner[starts] // width, return_index=True)
         ends = np.append(starts[1:], len(owner))
         for i, k in zip(pending[of], earliest):
-            found[i] = points[starts[k] : ends[k]]
+            outlines[i] = points[starts[k] : ends[k]]
         pending, first = np.delete(pending, of), first + width
-        # Where most attempts fail, several are made at a time.
+        # If most attempts fail, several are made per round.
         needed = first * len(keys) / max(1, len(keys) - len(pending))
         width = max(1, min(round(_AHEAD * needed), 16))
-    return found
+    return outlines
 
 
 def _attempt(keys, gap, hole):
-    """Vertices complex [P] of the outlines that stay out of the hole, and whose they are [P]."""
+    """Vertices complex [P] of the outlines that avoid the hole, and their outlines' indices [P]."""
     p, q, owner, node = _corners(keys, hole)
     is_lost, places, vertices = np.zeros(len(keys), bool), [], []
     for level in range(_DEEPEST):
@@ -62,7 +63,7 @@ def _attempt(keys, gap, hole):
         if not len(rows):
             break
         middle = _midpoints(keys[owner[rows]], node[rows], p[rows], q[rows])
-        # Every vertex is the start of some last segment, so it can be judged at once.
+        # Every midpoint becomes a vertex of the outline, so it can be checked immediately.
         is_lost[owner[rows[_squared(middle) < hole**2]]] = True
         kept = np.flatnonzero(~is_lost[owner[rows]])
         rows, middle = rows[kept], middle[kept]
@@ -84,7 +85,7 @@ def _corners(keys, hole):
 
 
 def _midpoints(keys, node, p, q):
-    """Displaced, uniformly in a disc, and again where they fall out of the large one."""
+    """Midpoints displaced uniformly in a disc; redrawn if they leave the disc of radius RADIUS."""
     centre, reach = (p + q) / 2, DISPLACEMENT * np.sqrt(_squared(q - p))
     u, v = draws.pairs(keys, node)
     middle = centre + reach * np.sqrt(u) * _turn(v)
@@ -97,27 +98,27 @@ def _midpoints(keys, node, p, q):
 
 
 def _turn(share):
-    """The point of the unit circle after that share of a turn."""
-    found = np.empty(np.shape(share), complex)
+    """The point on the unit circle at `share` of a full turn."""
+    points = np.empty(np.shape(share), complex)
     angle = 2 * np.pi * share
-    found.real, found.imag = np.cos(angle), np.sin(angle)
-    return found
+    points.real, points.imag = np.cos(angle), np.sin(angle)
+    return points
 
 
 def _squared(z):
     return z.real**2 + z.imag**2
 
 
-def _padded(found):
-    padded = np.empty((len(found), max(map(len, found))), complex)
-    for row, points in zip(padded, found):
+def _padded(outlines):
+    padded = np.empty((len(outlines), max(map(len, outlines))), complex)
+    for row, points in zip(padded, outlines):
         row[: len(points)] = points
         row[len(points) :] = points[-1]
     return padded
 
 
 def _unit_boxes(points, turn):
-    """Complex [n, V], turned, to real [n, V, 2] with the unit square around 0 as bounding box."""
+    """Rotates complex [n, V]; returns real [n, V, 2] with the unit square around 0 as box."""
     x, y, cos, sin = points.real, points.imag, turn.real[:, None], turn.imag[:, None]
     unit = np.empty((*points.shape, 2))
     for axis, values in enumerate((cos * x - sin * y, sin * x + cos * y)):

@@ -1,7 +1,7 @@
-"""Random numbers by name: a hash of a key and a counter, so that no draw depends on another.
+"""Random numbers by name: each is a hash of a key and a counter, so that draws are independent.
 
-A problem is then a function of its own key alone, whatever else is drawn in the same batch and
-however often one of its neighbours has to try again.
+A problem is therefore a function of its own key only. It does not depend on the other problems of
+its batch or on their number of retries.
 """
 
 import numpy as np
@@ -11,17 +11,17 @@ _WORD = np.uint64(0xD1B54A32D192ED03)
 
 
 def _mix(x: np.ndarray) -> np.ndarray:
-    """The finaliser of SplitMix64: every input bit moves every output bit."""
+    """The finaliser of SplitMix64: every input bit affects every output bit."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
 
 
-def fold(keys: np.ndarray, words) -> np.ndarray:
+def fold(keys: np.ndarray, numbers) -> np.ndarray:
     """New keys from keys and whole numbers, which broadcast against each other."""
-    words = np.asarray(words).astype(np.uint64)
-    with np.errstate(over="ignore"):  # numpy warns where scalars wrap around
-        return _mix(keys ^ _mix((words + np.uint64(1)) * _WORD))
+    numbers = np.asarray(numbers).astype(np.uint64)
+    with np.errstate(over="ignore"):  # numpy warns if scalars wrap around
+        return _mix(keys ^ _mix((numbers + np.uint64(1)) * _WORD))
 
 
 def bits(keys: np.ndarray, counters) -> np.ndarray:

@@ -1,7 +1,7 @@
-"""Where shapes may lie: inside, in contact, apart.
+"""Positions of shapes: inside, in contact, apart.
 
 Contours have unit bounding boxes around 0, so that a size is the side of a box. `inside_contact`
-and `nested` speak in the frame of the big shape, whose side is 1; the others in that of the canvas.
+and `nested` use coordinates in which the big shape has side 1; the others use canvas coordinates.
 """
 
 from collections.abc import Callable
@@ -12,14 +12,14 @@ import numpy as np
 from cgjax.experiments.subnetworks.vision import draws
 from cgjax.experiments.subnetworks.vision.contours import contours
 
-# Centres of shapes in contact are drawn together by PULL / image_size of their distance, 4 / 128 in
-# the paper, or their pixels would not always meet.
+# Centres of shapes in contact move together by PULL / image_size of their distance (4 / 128 in the
+# paper). Otherwise their pixels would not always touch.
 PULL = 4
-_BLOCK = 25  # candidates that are judged at once
+_BLOCK = 25  # candidates tested together
 
 
 def even_odd(contour: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Whether points [n, K, 2] are inside contours [n, V, 2], by the parity of crossed edges."""
+    """Whether points [n, K, 2] are inside contours [n, V, 2], by the parity of edge crossings."""
     left = contour[:, None, :, 0] < points[:, :, None, 0]
     below = contour[:, None, :, 1] <= points[:, :, None, 1]
     crossed = (left | np.roll(left, 1, -1)) & (below ^ np.roll(below, 1, -1))
@@ -27,7 +27,7 @@ def even_odd(contour: np.ndarray, points: np.ndarray) -> np.ndarray:
 
 
 def touches_box(contour: np.ndarray, points: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """Whether a vertex of the contour lies in a box of side scale [n] around the points."""
+    """Whether a vertex of the contour is in a box of side scale [n] around the points."""
     reach = scale[:, None, None] / 2
     x, y = (np.abs(contour[:, None, :, axis] - points[:, :, None, axis]) for axis in (0, 1))
     return ((x <= reach) & (y <= reach)).any(-1)
@@ -41,10 +41,10 @@ def is_inside(contour: np.ndarray, points: np.ndarray, scale: np.ndarray) -> np.
 def first_valid(
     keys: np.ndarray, n_candidates: int, draw: Callable, accept: Callable
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The first acceptable of n candidates for each key: [n, ...], and whether there is one.
+    """The first accepted of n_candidates for each key: [n, ...], and whether there is one [n].
 
-    draw(rows, keys [m, k]) -> candidates [m, k, ...]; accept(rows, candidates) -> [m, k]. Without
-    an acceptable one it is the first candidate.
+    draw(rows, keys [m, k]) -> candidates [m, k, ...]; accept(rows, candidates) -> [m, k]. If no
+    candidate is accepted, the result is the first one.
     """
     chosen = draw(np.arange(len(keys)), draws.fold(keys, 0)[:, None])[:, 0]
     is_found, rows = np.zeros(len(keys), bool), np.arange(len(keys))
@@ -70,11 +70,11 @@ def uniform_in(keys: np.ndarray, size: np.ndarray) -> np.ndarray:
 
 
 class Nested(NamedTuple):
-    """Big contours, and where in them a small shape has room."""
+    """Big contours, and a position inside each for a small shape."""
 
     big: np.ndarray  # [n, V, 2]
     centre: np.ndarray  # [n, 2], of the small shape
-    is_found: np.ndarray  # [n]; where not, the other two mean nothing
+    is_found: np.ndarray  # [n]; if False, big and centre are meaningless
 
 
 def nested(
@@ -85,9 +85,9 @@ def nested(
     n_candidates: int = 100,
     tries: int | None = None,
 ) -> Nested:
-    """Big contours with room for a box of side scale [n]; drawn anew, at most `tries` times.
+    """Big contours with room for a box of side scale [n], drawn at most `tries` times.
 
-    The small shape itself plays no part: its box is a square whatever its outline.
+    The outline of the small shape has no effect, because its box is always a square.
     """
     rows, attempt, parts = np.arange(len(keys)), 0, []
     is_found, centre = np.zeros(len(keys), bool), np.zeros((len(keys), 2))
@@ -113,7 +113,7 @@ def nested(
 def inside_contact(
     big: np.ndarray, small: np.ndarray, centre: np.ndarray, scale: float, image_size: int = 128
 ) -> np.ndarray:
-    """Moves the small shape at a free centre [2] until its nearest vertex meets the big one's.
+    """Moves the small shape from a free centre [2] until its nearest vertex touches the big one's.
 
     big [V, 2], small [W, 2]; scale: the small side in units of the big one. Returns the centre.
     """
@@ -133,9 +133,9 @@ def _closest(a, b):
 
 
 def contact(shapes: list, sizes, angles, image_size: int = 128) -> tuple[np.ndarray, np.ndarray]:
-    """A clump: shapes join one by one, each coming from its angle until it meets the others.
+    """A clump: shapes are added one by one, each from its angle until it touches the clump.
 
-    shapes: k contours [V, 2]; angles: of the second shape and those after it. Returns centres
+    shapes: k contours [V, 2]; angles: for all shapes after the first. Returns centres
     [k, 2] around the middle of the clump, and the sides [2] of its bounding box.
     """
     clump, centres = shapes[0] * sizes[0], np.zeros((1, 2))
@@ -155,7 +155,7 @@ def contact(shapes: list, sizes, angles, image_size: int = 128) -> tuple[np.ndar
 
 
 def apart(keys: np.ndarray, centre: np.ndarray, size_a, size_b) -> np.ndarray:
-    """Centres [n, 2] of small shapes whose boxes do not meet those of the big ones."""
+    """Centres [n, 2] of small shapes whose boxes do not touch those of the big ones."""
     least = (size_a + size_b) / 2
 
     def draw(i, k):
@@ -164,14 +164,14 @@ def apart(keys: np.ndarray, centre: np.ndarray, size_a, size_b) -> np.ndarray:
     def accept(i, points):
         return (np.abs(points - centre[i, None]) > least[i, None, None]).any(-1)
 
-    found, is_found = first_valid(keys, 10_000, draw, accept)
+    centres, is_found = first_valid(keys, 10_000, draw, accept)
     if not is_found.all():
-        raise ValueError("no place beside a shape: the sizes leave none")
-    return found
+        raise ValueError("no room beside a shape: sizes size_a and size_b are too large")
+    return centres
 
 
 def are_apart(centres: np.ndarray, boxes: np.ndarray) -> np.ndarray:
-    """Whether no two of the boxes [..., k, 2] around centres [..., k, 2] meet."""
+    """Whether no two of the boxes [..., k, 2] around centres [..., k, 2] touch."""
     first, second = np.triu_indices(centres.shape[-2], 1)
     gaps = np.abs(centres[..., first, :] - centres[..., second, :])
     least = (boxes[..., first, :] + boxes[..., second, :]) / 2
@@ -179,7 +179,7 @@ def are_apart(centres: np.ndarray, boxes: np.ndarray) -> np.ndarray:
 
 
 def groups(keys: np.ndarray, boxes: np.ndarray, n_candidates: int) -> tuple[np.ndarray, np.ndarray]:
-    """Centres [n, k, 2] of k boxes [n, k, 2] in the canvas that do not meet, and whether found."""
+    """Centres [n, k, 2] of k separate boxes [n, k, 2] in the canvas, and whether found [n]."""
     k = np.arange(boxes.shape[1])
 
     def draw(i, keys):

@@ -1,4 +1,4 @@
-"""From outlines to pixels: which object a pixel shows, and the objects' colours."""
+"""From outlines to pixels: maps of object indices, and the colours of objects."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from cgjax.experiments.subnetworks.vision import draws
 
 
 class Objects(NamedTuple):
-    """Objects of many images; of those of one image the higher slot is drawn over the lower."""
+    """Objects of many images; within an image, higher slots are drawn over lower ones."""
 
     image: np.ndarray  # [m]
     slot: np.ndarray  # [m]
@@ -18,7 +18,7 @@ class Objects(NamedTuple):
 
 
 def maps(objects: list[Objects], n_images: int, image_size: int) -> np.ndarray:
-    """Object-index maps uint8 [n_images, H, W]: 0 where there is nothing, else the slot plus 1."""
+    """Maps of object indices uint8 [n_images, H, W]: 0 for background, otherwise slot + 1."""
     canvas = np.zeros((n_images, image_size, image_size), np.uint8)
     drawn = [(part, _pixels(part, image_size)) for part in objects if len(part.image)]
     for slot in range(max((part.slot.max() for part, _ in drawn), default=-1) + 1):
@@ -48,8 +48,8 @@ def _pixels(objects: Objects, image_size: int):
 def _lines(start, end):
     """(line, x, y) of the pixels from start to end [m, 2], both included.
 
-    Lines run from left to right, and where a pixel's middle is as near to two rows (columns) the
-    one of the start is taken.
+    Lines run from left to right. If a point is equally near to two rows (columns), the one nearer
+    to the start is taken.
     """
     swap = (end[:, 0] < start[:, 0])[:, None]
     start, end = np.where(swap, end, start), np.where(swap, start, end)
@@ -65,7 +65,7 @@ def _lines(start, end):
 
 
 def palettes(keys: np.ndarray, n_objects: int) -> np.ndarray:
-    """uint8 [*keys.shape, n_objects + 1, 3]: white, then a colour for every slot."""
+    """Colours uint8 [*keys.shape, n_objects + 1, 3]: white, then one random colour per slot."""
     u = draws.uniform(keys, n_objects, 3)
     colours = hsv_to_rgb(u * [1, 0.5, 1] + [0, 0.5, 0])
     white = np.ones((*keys.shape, 1, 3))

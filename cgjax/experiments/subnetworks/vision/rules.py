@@ -1,7 +1,7 @@
-"""The three rules, each a AND b, and the scenes in which they hold or are broken.
+"""The three rules, each a AND b, and the scenes that obey or break them.
 
-A scene function turns the keys of n problems, and for each of their 4 images whether a and b hold,
-into objects. The sets of a rule differ only in which of the four cases its images are drawn from.
+A scene function maps the keys of n problems, and flags that say for each of their 4 images whether
+a and b hold, to objects. The sets of a rule differ only in the cases from which images are drawn.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from cgjax.experiments.subnetworks.vision.contours import contours
 from cgjax.experiments.subnetworks.vision.rendering import Objects
 
 IMAGES = 4  # of a problem, the odd one last
-# (whether a holds, whether b holds): of a rule image, of the odd one; each case as likely.
+# Cases (a holds, b holds) of a rule image, and of the odd one; all cases are equally likely.
 _BOTH, _A, _B, _NONE = (True, True), (True, False), (False, True), (False, False)
 SETS = {
     "compositional": ((_BOTH,), (_A, _B, _NONE)),
@@ -25,27 +25,27 @@ SETS = {
     "test_b": ((_BOTH,), (_A,)),
     "odd_breaks_both": ((_BOTH,), (_NONE,)),
 }
-# What a key is folded with for each purpose.
+# The numbers that are folded into a key for each purpose.
 _CASE, _IMAGE, _SIZE, _PLACE, _BIG, _SMALL, _COUNT, _ANGLE, _PAIR, _LONE, COLOUR = range(11)
 # (gap, hole) of contours.
 _IC_BIG, _IN_BIG, _SMALL_SHAPE, _NC_SHAPE = (0.07, 0.2), (0.08, 0.2), (0.01, 0.05), (0.007, 0.05)
-# Keeps outlines from meeting once they are pixels: a share of the big side, as the paper has it,
-# and in images of less than 90 pixels, where that is too little, at least so many pixels.
+# Keeps outlines apart after rendering: a share of the big side, as in the paper, and at least
+# _MARGIN_PIXELS pixels, because the share is too small in images of less than 90 pixels.
 _MARGIN, _MARGIN_PIXELS, _MOST_MARGIN = 0.2, 4.5, 0.3
 
 
 class Options(NamedTuple):
     """Departures from the paper's data, none by default."""
 
-    balanced: bool = False  # number-contact: the odd image has as often fewer objects as more
-    resample: bool = False  # inside-number: a pair that does not fit is drawn anew, not left out
+    balanced: bool = False  # number-contact: the odd image has fewer objects as often as more
+    resample: bool = False  # inside-number: a pair that does not fit is redrawn, not omitted
 
 
 PAPER = Options()
 
 
 class Rule(NamedTuple):
-    """words: the subroutines (a, b); n_objects: the most an image can hold; scenes: see above."""
+    """words: subroutines (a, b); n_objects: most objects of an image; scenes: scene function."""
 
     words: tuple[str, str]
     n_objects: int
@@ -62,12 +62,12 @@ def cases(keys: np.ndarray, which: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def set_name(rule: str, which: str) -> str:
-    """The name with a and b in it, of a set given by it or by a subroutine: mask_inside, mask_a."""
+    """The set's name in terms of a and b: "mask_inside" and "mask_a" both give "mask_a"."""
     if rule not in RULES:
         raise BadInput(f"unknown rule '{rule}': one of {', '.join(RULES)}")
-    kind, _, word = which.partition("_")
-    if kind in ("mask", "test") and word in RULES[rule].words:
-        which = f"{kind}_{'ab'[RULES[rule].words.index(word)]}"
+    kind, _, subroutine = which.partition("_")
+    if kind in ("mask", "test") and subroutine in RULES[rule].words:
+        which = f"{kind}_{'ab'[RULES[rule].words.index(subroutine)]}"
     if which not in SETS:
         raise BadInput(f"unknown set '{which}' of {rule}: one of {', '.join(SETS)}")
     return which
@@ -153,7 +153,8 @@ _TRIES = 20
 
 
 def _inside_number(keys, is_inside, is_number, options, image_size):
-    number = np.repeat(2 + draws.choice(draws.fold(keys, _COUNT), 2), IMAGES)  # N, of pairs
+    # N, the number of pairs.
+    number = np.repeat(2 + draws.choice(draws.fold(keys, _COUNT), 2), IMAGES)
     keys, is_inside, is_number = _images(keys, is_inside, is_number)
     anchors, size, inner = _anchors(keys, number)
     coin = draws.choice(draws.fold(keys, _COUNT), 2)
@@ -174,7 +175,7 @@ def _inside_number(keys, is_inside, is_number, options, image_size):
 
 
 def _pairs(keys, anchor, size, inner, options):
-    """A small object in each big one; the big ones have slot 0, the small ones 1."""
+    """A small object in each big one; big objects have slot 0, small ones slot 1."""
     tries = None if options.resample else _TRIES
     room = placement.nested(draws.fold(keys, _BIG), inner / size, *_IN_BIG, tries=tries)
     i = np.flatnonzero(room.is_found)
@@ -188,7 +189,7 @@ def _pairs(keys, anchor, size, inner, options):
 
 
 def _anchors(keys, number):
-    """N + 1 places, whatever the case, so that sizes tell nothing of it: [n, 4, 2], [n, 4] x 2."""
+    """N + 1 places in every case, so that sizes do not reveal the case: [n, 4, 2], [n, 4] x 2."""
     most = number.max(initial=0) + 1
     anchors, size = np.full((len(keys), most, 2), np.nan), np.full((len(keys), most), np.nan)
     for n in np.unique(number):
@@ -197,7 +198,7 @@ def _anchors(keys, number):
         boxes = np.full((len(rows), n + 1, 2), least)
         centres, is_found = placement.groups(draws.fold(keys[rows], _PLACE), boxes, 100 * _TRIES)
         if not is_found.all():
-            raise ValueError(f"no {n + 1} places that far apart in {100 * _TRIES} draws")
+            raise ValueError(f"found no {n + 1} places far enough apart in {100 * _TRIES} draws")
         to_edge = 2 * np.minimum(centres, 1 - centres).min(-1)
         between = np.abs(centres[:, :, None] - centres[:, None]).max(-1)
         between[:, np.arange(n + 1), np.arange(n + 1)] = np.inf
@@ -209,9 +210,10 @@ def _anchors(keys, number):
 
 
 def _lone(keys, is_number, number, anchors, size, inner):
-    """The objects that are in no pair, of images where "inside" is broken.
+    """Objects outside pairs, for images that break "inside".
 
-    With the right number a big one and a small one, else one whose outline and size are drawn.
+    With the right number: one big and one small object. Otherwise: one object with random outline
+    and size.
     """
     keys, rows, before = draws.fold(keys, _LONE), np.arange(len(keys)), number - 1
     has_big_outline, has_big_size = draws.uniform(draws.fold(keys, 0), 2).T < 0.5
@@ -233,13 +235,13 @@ def _lone(keys, is_number, number, anchors, size, inner):
 # --- number-contact -------------------------------------------------------------------------------
 
 _LEAST, _MOST = 2, 4  # objects of an image
-_ROOM = 1.1  # of a clump's bounding box
+_ROOM = 1.1  # reserved space, relative to a clump's bounding box
 
 
 def _number_contact(keys, is_contact, is_number, options, image_size):
     outline = contours(draws.fold(keys, _BIG), *_NC_SHAPE)
     number = draws.choice(draws.fold(keys, _COUNT), 4)
-    # Balanced: (N, another number) is as likely as the other way round.
+    # Balanced: (N, other number) is as likely as (other number, N).
     number = np.array([2, 3, 3, 4])[number] if options.balanced else 2 + number % 2
     largest = 0.9 / np.sqrt(4 * number)
     size = largest * _between(draws.uniform(draws.fold(keys, _SIZE)), 1 / 2, 1)
@@ -253,13 +255,13 @@ def _number_contact(keys, is_contact, is_number, options, image_size):
 
 
 def _another(keys, number):
-    """One more or one less; three where that would be one object, or more than four."""
+    """One more or one less; three if the result would be below two or above four."""
     other = number + 2 * draws.choice(draws.fold(keys, _COUNT), 2) - 1
     return np.where((other < _LEAST) | (other > _MOST), 3, other)
 
 
 def _clumps(keys, outline, size, problem, total, is_contact, image_size):
-    """Centres [n, 4, 2]: all objects in one clump, or the last one by itself."""
+    """Centres [n, 4, 2]: all objects in one clump, or the last one separate."""
     angles = 2 * np.pi * draws.uniform(draws.fold(keys, _ANGLE), _MOST - 1)
     centres, boxes = np.zeros((len(keys), _MOST, 2)), np.zeros((len(keys), 2))
     shapes = [_distinct(shape) for shape in outline]
@@ -277,7 +279,7 @@ def _clumps(keys, outline, size, problem, total, is_contact, image_size):
 
 
 def _distinct(contour):
-    """Without the copies at its end."""
+    """The contour without the copies at its end."""
     return contour[: np.flatnonzero((contour != contour[-1]).any(1))[-1] + 2]
 
 

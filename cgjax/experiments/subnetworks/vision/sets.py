@@ -1,8 +1,8 @@
 """The data sets of the vision rules, and their pixels on the device.
 
-Sets are named as in the paper's procedure, a and b being the words of `rules.RULES`: compositional,
-mask_a, mask_b, test_a, test_b, odd_breaks_both. `mask_inside` and the like are understood too. The
-odd image of a problem is the last one until `shuffled` moves it.
+Sets are named as in the paper's procedure: compositional, mask_a, mask_b, test_a, test_b,
+odd_breaks_both; a and b are the subroutines in `rules.RULES`. Names such as `mask_inside` are
+accepted too. The odd image of a problem is the last one until `shuffled` permutes them.
 """
 
 import os
@@ -20,12 +20,12 @@ from cgjax.data import sources
 from cgjax.experiments.subnetworks.vision import cache
 from cgjax.experiments.subnetworks.vision.rules import IMAGES, PAPER, RULES, Options
 
-N_PROBLEMS = {"train": 10_000, "val": 500, "test": 1_000}  # the paper's
-MEAN, SCALE = 0.9, 0.1  # of normalised pixels
+N_PROBLEMS = {"train": 10_000, "val": 500, "test": 1_000}  # as in the paper
+MEAN, SCALE = 0.9, 0.1  # normalised pixels are (pixel - MEAN) / SCALE
 
 
 class Problems(NamedTuple):
-    """The 4 images of n problems: which object a pixel shows, and the objects' colours."""
+    """The 4 images of n problems: maps of object indices, and the colours of objects."""
 
     maps: np.ndarray  # uint8 [n, 4, H, W]; 0 is the background
     palettes: np.ndarray  # uint8 [n, 4, objects + 1, 3]; the first colour is white
@@ -42,11 +42,11 @@ def load(
     options: Options = PAPER,
     processes: int | None = None,
 ) -> Problems:
-    """The first n problems of a set, the paper's number by default; drawn once, then read.
+    """The first n problems of a set (default: the paper's number), drawn once and then cached.
 
-    split: train, val or test, three streams of their own. cache_dir: default as in
-    `cgjax.data.sources`. options: departures from the paper's data. processes: as many as there are
-    processors by default; the problems do not depend on it.
+    split: train, val or test, which are independent streams. cache_dir: default as in
+    `cgjax.data.sources`. options: departures from the paper's data. processes: by default one per
+    processor; the problems do not depend on it.
 
     >>> load("inside-contact", "val", "mask_inside", n=8, image_size=64).maps.shape
     (8, 4, 64, 64)
@@ -56,28 +56,28 @@ def load(
     if not 1 <= n <= 10**6:
         raise BadInput(f"problems of {rule}: 1 to a million, not {shown(n)}")
     folder = sources.cache_folder(cache_dir) / "subnetworks" / recipe.name
-    found = Problems(
+    problems = Problems(
         np.empty((n, IMAGES, image_size, image_size), np.uint8),
         np.empty((n, IMAGES, RULES[rule].n_objects + 1, 3), np.uint8),
     )
 
     def is_read(span):
-        return _put(found, span, cache.read(recipe, folder, span))
+        return _put(problems, span, cache.read(recipe, folder, span))
 
     missing = [span for span in cache.spans(n) if not is_read(span)]
     if missing:
         processes = _n_processors() if processes is None else processes
         cache.make(recipe, folder, missing, max(1, min(processes, len(missing))), say)
     for span in missing:
-        if not is_read(span):  # no disk to keep it on
-            _put(found, span, cache.draw(recipe, *span))
-    return found
+        if not is_read(span):  # the cache is not writable
+            _put(problems, span, cache.draw(recipe, *span))
+    return problems
 
 
-def _put(found, span, arrays):
+def _put(problems, span, arrays):
     if arrays is not None:
         for name, values in arrays.items():
-            getattr(found, name)[slice(*span)] = values
+            getattr(problems, name)[slice(*span)] = values
     return arrays is not None
 
 
@@ -90,21 +90,21 @@ def pixels(maps: jax.Array, palettes: jax.Array) -> jax.Array:
     """Pixels in [0, 1], float32 [..., H, W, 3], of maps [..., H, W] and palettes [..., k, 3]."""
     colours = jnp.asarray(palettes, jnp.float32) / 255
     flat = jnp.reshape(maps, (-1, *maps.shape[-2:]))
-    found = jax.vmap(lambda one, colour: colour[one])(
+    rendered = jax.vmap(lambda index_map, colour: colour[index_map])(
         flat, colours.reshape(-1, *colours.shape[-2:])
     )
-    return found.reshape(*maps.shape, 3)
+    return rendered.reshape(*maps.shape, 3)
 
 
 def normalised(pixels: jax.Array) -> jax.Array:
-    """What networks see of pixels in [0, 1]."""
+    """Normalised pixels, the input of networks, from pixels in [0, 1]."""
     return (pixels - MEAN) / SCALE
 
 
 def shuffled(
     key: jax.Array, maps: jax.Array, palettes: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The images of each problem in an order drawn from the key, and where the odd one is [n]."""
+    """The images of each problem in a random order, and the position [n] of the odd one."""
     order = jnp.argsort(jax.random.uniform(key, maps.shape[:2]), axis=1)
     rows = jnp.arange(maps.shape[0])[:, None]
     return maps[rows, order], palettes[rows, order], jnp.argmax(order == IMAGES - 1, axis=1)
@@ -114,7 +114,7 @@ def shuffled(
 
 
 class Speed(NamedTuple):
-    """How many problems are made; on a busy machine the last two tell more than the first."""
+    """Speed of generation; on a busy machine, rates per CPU second are more informative."""
 
     per_second: float  # drawn, written and read again, by all processes
     per_cpu_second: float  # the same, in the processor time of all processes together
@@ -125,7 +125,7 @@ class Speed(NamedTuple):
 def problems_per_second(
     rule: str, n: int = 4_000, image_size: int = 128, processes: int | None = None
 ) -> Speed:
-    """Measures `load` of n compositional problems that are nowhere kept, and drawing alone."""
+    """Measures `load` of n compositional problems with an empty cache, and drawing alone."""
     processes = _n_processors() if processes is None else processes
     recipe = cache.recipe(rule, "train", "compositional", image_size, 0)
     n_drawn, started = min(n, 250), time.process_time()
@@ -140,11 +140,11 @@ def problems_per_second(
 
 
 def _n_processors():
-    """Those that this process may use, where the system tells."""
+    """Number of processors that this process may use, if the system reports it; else all."""
     has_affinity = hasattr(os, "sched_getaffinity")
     return len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
 
 
 def _cpu_seconds():
-    """Processor time of this process, and of those that it has waited for."""
+    """CPU time of this process and of its finished child processes."""
     return sum(os.times()[:4])
