@@ -14,7 +14,6 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextToPath
 from PIL import Image
 
-from cgjax import plots
 from cgjax.core import hosts
 from cgjax.core.workdir import disk_errors
 
@@ -161,4 +160,4 @@ _measure = TextToPath()
 
 def colours(n_tasks: int):
     """One colour per task: COLOURS, or shades if there are more tasks than COLOURS."""
-    return plots.COLOURS if n_tasks <= len(plots.COLOURS) else plots.shades(n_tasks)
+    return COLOURS if n_tasks <= len(COLOURS) else shades(n_tasks)

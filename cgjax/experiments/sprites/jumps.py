@@ -15,7 +15,7 @@ import numpy as np
 
 from cgjax import config as configs
 from cgjax.analysis import stats
-from cgjax.core import program, rng, train, tree
+from cgjax.core import optim, program, rng, train, tree
 from cgjax.experiments.sprites import models, scenes, torch_peer
 from cgjax.experiments.sprites import run as sprites
 
@@ -59,8 +59,9 @@ def shorten(config, n_train: int, batch: int) -> None:
 
 def rate_of(config, epoch: int) -> float:
     """The learning rate of an epoch."""
-    rates, n_epochs = config.optim, config.train.steps / config.optim.lr_every
-    return rates.lr_final + (rates.lr - rates.lr_final) * (1 + np.cos(np.pi * epoch / n_epochs)) / 2
+    rates = config.optim
+    schedule = optim.cosine(rates.lr, rates.lr_final, config.train.steps, rates.lr_every)
+    return float(schedule(epoch * rates.lr_every))
 
 
 # --- counting -------------------------------------------------------------------------------------

@@ -40,9 +40,7 @@ def loss_fn(slots):
 
 
 def state_dict(params) -> dict:
-    """Our parameters of one decoder as PyTorch's state dict of `decoder`."""
-    import torch
-
+    """Parameters of one decoder by PyTorch's names, the inverse of `convert.from_torch`."""
     n_dense = sum(name.startswith("dense_") for name in params)
     first_conv = 2 * n_dense + 2  # behind the head and its reshape: (ELU, upsampling, convolution)
     converted = {}
@@ -50,8 +48,8 @@ def state_dict(params) -> dict:
         kind, number = name.split("_")
         place = 2 * int(number) if kind == "dense" else first_conv + 3 * int(number)
         axes = (1, 0) if kind == "dense" else (3, 2, 0, 1)
-        converted[f"{place}.weight"] = torch.tensor(np.transpose(layer["kernel"], axes).copy())
-        converted[f"{place}.bias"] = torch.tensor(np.array(layer["bias"]))
+        converted[f"{place}.weight"] = np.transpose(layer["kernel"], axes)
+        converted[f"{place}.bias"] = np.asarray(layer["bias"])
     return converted
 
 
@@ -70,7 +68,8 @@ def train(
     device = "cuda" if torch.cuda.is_available() else "cpu"
     slots = torch.nn.ModuleList([decoder(), decoder()])
     for k, slot in enumerate(slots):
-        slot.load_state_dict(state_dict(tree.take(params, k)))
+        arrays = state_dict(tree.take(params, k))
+        slot.load_state_dict({name: torch.tensor(array.copy()) for name, array in arrays.items()})
     slots = slots.to(device)
     optimiser = torch.optim.AdamW(
         slots.parameters(), lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-5

@@ -8,7 +8,9 @@ import pytest
 from cgjax import report
 from cgjax.bench import gradients
 from cgjax.core.workdir import read_json
-from cgjax.experiments.sprites import jumps, models, replay, sets
+from cgjax.experiments.sprites import jumps, models, replay, sets, torch_peer
+from cgjax.nets import convert
+from cgjax.nets.decoders import UpsampleMLP
 
 
 @pytest.fixture(scope="module")
@@ -17,6 +19,21 @@ def tiny():
     jumps.shorten(config, 40, 16)
     config.model.component.update({"hidden": 8, "channels": 4})
     return config, sets.make(config)
+
+
+def test_weights_for_pytorch_come_back_through_the_converter():
+    module = UpsampleMLP()
+    params = module.init(jax.random.key(0), jnp.zeros((1, 5)))["params"]
+    back = convert.from_torch(module, torch_peer.state_dict(jax.device_get(params)))
+    jax.tree.map(np.testing.assert_array_equal, back, params)
+
+
+def test_rates_are_the_published_schedule():
+    config = jumps.configure((0,))
+    expected = 1e-5 + (1e-3 - 1e-5) * (1 + np.cos(np.pi * np.array([0, 30, 199]) / 200)) / 2
+    np.testing.assert_allclose(
+        [jumps.rate_of(config, e) for e in (0, 30, 199)], expected, rtol=1e-5
+    )
 
 
 def test_a_jump_is_a_rise_above_the_least_epoch_before_it():
