@@ -18,6 +18,7 @@ from cgjax.analysis import stats
 from cgjax.core import optim, program, rng, train, tree
 from cgjax.experiments.sprites import models, scenes, torch_peer
 from cgjax.experiments.sprites import run as sprites
+from cgjax.experiments.sprites.losses import epoch_means, first_doubling, largest_rise, rounded
 
 JUMP = 0.1  # relative rise of an epoch's mean loss above the least before it
 
@@ -67,30 +68,6 @@ def rate_of(config, epoch: int) -> float:
 # --- counting -------------------------------------------------------------------------------------
 
 
-def epoch_means(losses: np.ndarray, length: int) -> np.ndarray:
-    """Losses of single steps [steps, R] -> mean of each whole epoch [epochs, R]."""
-    n_epochs = len(losses) // length
-    return losses[: n_epochs * length].reshape(n_epochs, length, -1).mean(axis=1)
-
-
-def largest_rise(means: np.ndarray) -> np.ndarray:
-    """Mean losses by epoch [E, R] -> the largest relative rise above the least before it [R]."""
-    least = np.minimum.accumulate(means, axis=0)[:-1]
-    return np.max(means[1:] / least, axis=0, initial=1.0) - 1
-
-
-def first_doubling(losses: np.ndarray, window: int, n_steps: int = 5) -> int:
-    """The first step from which the median loss of n_steps is twice that of the window before it.
-
-    losses [steps]; -1 where there is none.
-    """
-    for step in range(window, len(losses) - n_steps + 1):
-        before, here = losses[step - window : step], losses[step : step + n_steps]
-        if np.median(here) > 2 * np.median(before):
-            return step
-    return -1
-
-
 def entry(name: str, losses: np.ndarray, config) -> dict:
     """What the record keeps of one implementation's losses [steps, R]."""
     length = config.optim.lr_every
@@ -100,7 +77,7 @@ def entry(name: str, losses: np.ndarray, config) -> dict:
         "seeds": list(config.train.seeds[: losses.shape[1]]),
         "largest_rise": [round(float(rise), 4) for rise in largest_rise(means)],
         "first_doubling": [first_doubling(column, length) for column in losses.T],
-        "epoch_loss": [[float(f"{value:.4g}") for value in column] for column in means.T],
+        "epoch_loss": rounded(means),
     }
 
 

@@ -13,6 +13,7 @@ from cgjax.core.replicas import with_numbers
 from cgjax.data import arrays
 from cgjax.experiments.sprites import beyond, learned, models, options, panels, scenes, sets
 from cgjax.experiments.sprites.figures import draw, table_markdown
+from cgjax.experiments.sprites.losses import recorded_curve
 from cgjax.published import PUBLISHED
 from cgjax.published import tables as markdown
 from cgjax.published.results import summary
@@ -68,6 +69,8 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
         if kind != "monolithic" and config.eval.recovery:
             results |= _recovery(config, model, params, data["all"], prefix)
         extra[kind] = {"train_s": history["wall_s"], "died_at": _deaths(config, state)}
+        steps_per_epoch = -(-config.data.n_train // config.data.batch)
+        extra[kind] |= recorded_curve(history["loss"], config.train.log_every, steps_per_epoch)
         if kind != "monolithic":
             rows = tree.take(data["all"], slice(0, N_BACKGROUND))
             hides = config.model.composition.startswith("occlude")  # depends on the colour sum

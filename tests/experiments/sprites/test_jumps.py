@@ -9,6 +9,7 @@ from cgjax import report
 from cgjax.bench import gradients
 from cgjax.core.workdir import read_json
 from cgjax.experiments.sprites import jumps, models, replay, sets, torch_peer
+from cgjax.experiments.sprites.losses import first_doubling, largest_rise, recorded_curve
 from cgjax.nets import convert
 from cgjax.nets.decoders import UpsampleMLP
 
@@ -38,7 +39,7 @@ def test_rates_are_the_published_schedule():
 
 def test_a_jump_is_a_rise_above_the_least_epoch_before_it():
     means = np.array([[4.0, 4.0], [2.0, 3.0], [2.4, 2.0], [1.0, 1.0]])
-    np.testing.assert_allclose(jumps.largest_rise(means), [0.2, 0.0])
+    np.testing.assert_allclose(largest_rise(means), [0.2, 0.0])
     entry = {"implementation": "x", "seeds": [0, 1], "largest_rise": [0.2, 0.0]}
     assert jumps.count(entry) == ("x", "2", "1", "0.01 to 0.99")
 
@@ -46,9 +47,19 @@ def test_a_jump_is_a_rise_above_the_least_epoch_before_it():
 def test_one_loud_batch_is_not_a_doubling():
     losses = np.ones(100)
     losses[50] = 9.0
-    assert jumps.first_doubling(losses, 20) == -1
+    assert first_doubling(losses, 20) == -1
     losses[70:] = 2.5
-    assert jumps.first_doubling(losses, 20) == 68  # three of five steps are loud
+    assert first_doubling(losses, 20) == 68  # three of five steps are loud
+
+
+def test_a_recorded_curve_holds_epochs_and_their_largest_rise():
+    losses = np.linspace(2.0, 1.0, 800)[:, None] * np.ones((1, 2))  # two logged means an epoch
+    losses[600:602, 1] = 3.0
+    curve = recorded_curve(losses, steps_each=5, steps_per_epoch=10)
+    assert curve["curve_epochs"] == 2 and np.shape(curve["curve"]) == (2, 200)
+    least = losses[598:600, 1].mean()
+    assert curve["largest_rise"] == [0.0, pytest.approx(3 / least - 1, abs=1e-4)]
+    assert recorded_curve(losses, steps_each=7, steps_per_epoch=10)["curve"] is None
 
 
 def test_all_forms_begin_the_same_training(tiny):
@@ -131,7 +142,7 @@ def test_the_record_says_that_every_implementation_jumps():
         assert len(entry["seeds"]) == len(entry["largest_rise"]) >= 6
         means = np.array(entry["epoch_loss"]).T
         assert means.shape == (60, len(entry["seeds"]))
-        np.testing.assert_allclose(jumps.largest_rise(means), entry["largest_rise"], atol=2e-3)
+        np.testing.assert_allclose(largest_rise(means), entry["largest_rise"], atol=2e-3)
         assert sum(rise > jumps.JUMP for rise in entry["largest_rise"]) >= 3
         rises = dict(zip(entry["seeds"], entry["largest_rise"]))
         assert min(rises[0], rises[1]) > jumps.JUMP and rises.get(7, 0) < jumps.JUMP
