@@ -14,7 +14,8 @@ import jax
 import numpy as np
 
 from cgjax.analysis import support
-from cgjax.analysis.support import design, jacobians, latent_space
+from cgjax.analysis.support import design, latents
+from cgjax.analysis.support.identification import is_pixelwise, latent_columns
 from cgjax.audit.tables import Factor
 from cgjax.config import look_here
 from cgjax.core.errors import BadInput, first_line
@@ -125,7 +126,7 @@ class Problem(NamedTuple):
 
 def problem(given: Theory, factors: Sequence[Factor], p, q, condition: str) -> Problem:
     """p [n, D], q [m, D]: combinations in steps."""
-    dims = [list(each) for each in latent_space.components(given.sizes)]
+    dims = latent_columns(given.components, len(factors), given.sizes)
 
     def in_values(phi, own):
         return lambda steps: phi(from_steps(steps, own))
@@ -137,10 +138,11 @@ def problem(given: Theory, factors: Sequence[Factor], p, q, condition: str) -> P
     if any(one.ndim < 2 or len(one) != len(q[:2]) for one in some):
         raise BadInput(f"components must map [n, columns] to [n, ...], got "
                        f"{', '.join(str(one.shape) for one in some)} for 2 rows")  # fmt: skip
-    # Values of a discrete table are seen or not; of samples, near ones count.
-    exact = not any(factor.is_continuous for factor in factors)
-    options = {"condition": condition, "radius": 0.0 if exact else None,
-               "pixelwise": _is_pixelwise(given.composition, some)}  # fmt: skip
+    # Levels are equal or different; of continuous factors near values count.
+    kinds = ["continuous" if factor.is_continuous else "categorical" for factor in factors]
+    with jax.enable_x64(True):
+        pixelwise = is_pixelwise(given.composition, some)
+    options = {"condition": condition, "kinds": kinds, "pixelwise": pixelwise}
     names = tuple(factor.name for factor in factors)
     counts = tuple(map(len, rows))
     return Problem(given.composition, phis, given.sizes, names, q, tested, counts, options)
@@ -148,24 +150,15 @@ def problem(given: Theory, factors: Sequence[Factor], p, q, condition: str) -> P
 
 def _first_unseen(p, q):
     """A row of q for each of its different values, at random but those that p lacks first."""
-    rows = np.concatenate([p, q])
-    unseen = latent_space.first_of_each(rows) - len(p)
+    unseen = _first_of_each(np.concatenate([p, q])) - len(p)
     unseen = unseen[unseen >= 0]
-    others = np.setdiff1d(latent_space.first_of_each(q), unseen)
+    others = np.setdiff1d(_first_of_each(q), unseen)
     return np.concatenate([np.sort(unseen), others])
 
 
-def _is_pixelwise(composition, points) -> bool:
-    """Whether C acts at each position of the slots on its own."""
-    with jax.enable_x64(True):
-        points = [point.astype(np.float64) for point in points]
-        try:
-            for k in range(len(points)):
-                jacobians.check_pixelwise(composition, points, k)
-        except ValueError:
-            return False
-        shape = jax.eval_shape(composition, points).shape
-    return shape[:-1] == points[0].shape[:-1]
+def _first_of_each(rows) -> np.ndarray:
+    """Indices of the different rows, each where it is first."""
+    return np.unique(rows, axis=0, return_index=True)[1]
 
 
 def audit(given: Problem, p: np.ndarray) -> support.SupportAudit:
@@ -189,20 +182,19 @@ def _in_one_line():
 def plan(given: Problem, found: support.SupportAudit, p: np.ndarray) -> Plan:
     """Rows of Q that identify what p [n, D] does not: for each failing value few partners."""
     rows, left, fewest, n = [], 0, True, 0
-    for k, (one, d) in enumerate(zip(found.components, latent_space.components(given.sizes))):
-        d = list(d)
-        values = given.q[given.tested[one.failing]][:, d]
-        values = values[latent_space.first_of_each(values)] if len(values) else values
-        if not len(values):
-            continue
+    space = latents.space(p, given.q, given.options["kinds"])
+    columns = latent_columns(given.components, p.shape[1], given.sizes)
+    for k, (one, d, radius) in enumerate(zip(found.components, columns, found.coverage.radius)):
+        values = given.q[given.tested[one.failing]]
+        values = values[_first_of_each(values[:, d])] if len(values) else values
         n += len(values)
-        near = latent_space.neighbours(values, given.q[:, d], PARTNERS, given.options["radius"])
-        seen = latent_space.neighbours(values, p[:, d], 1, given.options["radius"])
-        for value, partners, old in zip(values, near, seen):
-            chosen, is_least = _fewest(given, k, d, value, given.q[partners])
+        for value in values:
+            partners = _near(space, d, value, given.q, radius)[:PARTNERS]
+            chosen, is_least = _fewest(given, k, d, value[d], given.q[partners])
             left += not len(chosen)
             # One is the least that can be; more may count on what P shows of the value already.
-            fewest &= is_least and (len(chosen) < 2 or not len(old))
+            is_new = not len(_near(space, d, value, p, radius))
+            fewest &= is_least and (len(chosen) < 2 or is_new)
             rows += [given.q[partners[i]] for i in chosen]
     if not rows:
         return Plan(np.zeros((0, len(given.names))), n, left, False, None)
@@ -210,10 +202,17 @@ def plan(given: Problem, found: support.SupportAudit, p: np.ndarray) -> Plan:
     return Plan(rows, n, left, fewest, audit(given, np.concatenate([p, rows])))
 
 
+def _near(space, columns, value, rows, radius) -> np.ndarray:
+    """Indices of rows within a radius of a value, nearest first."""
+    apart = latents.distances(space, columns, value[None], rows)[0]
+    near = np.flatnonzero(apart <= radius)
+    return near[np.argsort(apart[near], kind="stable")]
+
+
 def _fewest(given, component, dims, value, partners):
     """(indices of partners [c, D] that identify a value together, whether no fewer do)."""
-    slots = [np.asarray(phi(partners[:, list(d)]))
-             for phi, d in zip(given.components, latent_space.components(given.sizes))]  # fmt: skip
+    columns = latent_columns(given.components, partners.shape[1], given.sizes)
+    slots = [np.asarray(phi(partners[:, d])) for phi, d in zip(given.components, columns)]
     if len({slot.shape for slot in slots}) > 1:
         raise BadInput("combinations to collect are found for slots of one shape, not "
                        f"{', '.join(str(slot.shape[1:]) for slot in slots)}")  # fmt: skip

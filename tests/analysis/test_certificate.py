@@ -31,9 +31,16 @@ def sufficient(latents):
     slots = [values[:, :1], values[:, 1:]]
     tuples = np.broadcast_to(np.stack(slots, axis=1)[:, None], (5, 1, 2, 1))
     covered = support.coverage(latents, latents, sizes=(1, 1))
-    return support.audit_support(
-        composition, slots, [tuples] * 2, covered, support.connection(latents), pixelwise=False
-    )
+    answer = support.identify(composition, [jnp.sin, jnp.sin], latents, latents)
+    return support.audit_support(composition, slots, [tuples] * 2, covered, answer, pixelwise=False)
+
+
+FORM = {"composition": composition, "components": (jnp.sin, jnp.sin)}
+
+
+def issue(support, truth, model, latents, **options):
+    """The certificate of a model that is C of its components, unless it says otherwise."""
+    return certificate(support, truth, model, latents, **(FORM | options))
 
 
 def names(issued):
@@ -41,20 +48,21 @@ def names(issued):
 
 
 def test_consistent_only_when_everything_holds(sufficient, latents):
-    issued = certificate(sufficient, truth, truth, latents)
+    issued = issue(sufficient, truth, truth, latents)
     assert issued.consistent and issued.failing == () and issued.unmeasured == ()
-    assert issued.verdict.startswith("consistent with the theorem: premises hold on 40 samples at")
+    assert issued.verdict.startswith("consistent with the theorem: premises hold on 40 samples;")
     assert "guarantee" not in issued.verdict
-    assert names(issued) == ["A1", "A2", "A3", "connection", "fit", "derivatives"]
+    assert names(issued) == ["A1", "A2", "A3", "identification", "form", "fit", "derivatives"]
     # None of 40 failed: at most 1 - 0.05^(1/40) of P does, with 95 % confidence.
-    fit = issued.premises[4]
+    fit = issued.premises[5]
     assert fit.bound == pytest.approx(1 - 0.05 ** (1 / 40)) and fit.worst == 0
 
 
 def test_a_model_that_does_not_fit_is_named(sufficient, latents):
-    issued = certificate(sufficient, truth, lambda z: truth(z) + 1, latents)
-    assert issued.failing == ("fit",) and not issued.consistent
-    assert "the theorem does not apply: fit fails" in issued.verdict
+    issued = issue(sufficient, truth, lambda z: truth(z) + 1, latents)
+    assert issued.failing == ("form", "fit") and not issued.consistent
+    assert "the theorem does not apply: form fails" in issued.verdict
+    assert issued.verdict.endswith("fit too")
 
 
 def test_a_model_that_is_wrong_on_a_sliver_of_p_is_named(sufficient):
@@ -64,24 +72,23 @@ def test_a_model_that_is_wrong_on_a_sliver_of_p_is_named(sufficient):
     def wrong(z):
         return truth(z) + 0.5 * (z[:, :1] < 0.003)
 
-    issued = certificate(sufficient, truth, wrong, latents)
-    fit = issued.premises[4]
+    issued = issue(sufficient, truth, wrong, latents)
+    fit = issued.premises[5]
     assert fit.value < 0.1 < fit.worst and not fit.holds
     assert fit.quantiles[1] == 0 and 0.001 < fit.bound < 0.01
     # Few samples may miss it; then the certificate says how much of P it may be wrong on.
     few = latents[latents[:, 0] > 0.003][:40]
-    missed = certificate(sufficient, truth, wrong, few)
+    missed = issue(sufficient, truth, wrong, few)
     assert missed.consistent and "may fail on less than" in missed.verdict
-    assert max(premise.bound for premise in missed.premises[4:]) > 0.003
+    assert max(premise.bound for premise in missed.premises[5:]) > 0.003
 
 
 def test_a_truth_that_jumps_is_not_differentiable(sufficient, latents):
     def jumping(z):
         return truth(z) + 1.0 * (z[:, :1] > 0.5)
 
-    issued = certificate(sufficient, jumping, jumping, latents)
-    assert issued.failing == ("A1",) and "A1 fails" in issued.verdict
-    assert certificate(sufficient, jumping, jumping, latents, dims=(1,)).consistent
+    issued = issue(sufficient, jumping, jumping, latents)
+    assert issued.failing == ("A1", "form") and "A1 fails" in issued.verdict
 
 
 def test_a_model_with_wrong_derivatives_is_named(sufficient, latents):
@@ -90,31 +97,32 @@ def test_a_model_with_wrong_derivatives_is_named(sufficient, latents):
     def rippled(z):
         return truth(z) + 0.01 * jnp.sin(200 * z[:, :1])
 
-    issued = certificate(sufficient, truth, rippled, latents)
-    assert issued.failing == ("derivatives",)
+    issued = issue(sufficient, truth, rippled, latents)
+    assert issued.failing == ("form", "derivatives")
     errors = jacobian_errors(truth, rippled, latents, (0, 1))
     slopes = 2 * np.cos(200 * latents[:, 0])
     size = np.sum((MATRIX[None] * np.cos(latents)[:, None]) ** 2, axis=(1, 2))
     np.testing.assert_allclose(errors, np.sqrt(3 * slopes**2 / size.mean()), rtol=1e-3, atol=1e-4)
-    assert certificate(sufficient, truth, rippled, latents, dims=(1,)).consistent
 
 
 def test_a_support_that_fails_is_named(sufficient, latents):
     gap = support.coverage(latents[latents[:, 0] > 0.5], latents)
     failing = sufficient._replace(coverage=gap, assumption="A2")
-    assert certificate(failing, truth, truth, latents).failing == ("A2",)
+    assert issue(failing, truth, truth, latents).failing == ("A2",)
     both = sufficient._replace(assumption="A2 and A3")
-    issued = certificate(both, truth, lambda z: 0 * truth(z), latents)
-    assert issued.failing == ("A2", "A3", "fit", "derivatives")
-    assert issued.verdict.endswith("A3, fit, derivatives too")
+    issued = issue(both, truth, lambda z: 0 * truth(z), latents)
+    assert issued.failing == ("A2", "A3", "form", "fit", "derivatives")
+    assert issued.verdict.endswith("A3, form, fit, derivatives too")
 
 
 def test_what_was_not_measured_is_not_called_good(sufficient, latents):
-    blind = sufficient._replace(coverage=None, connection=None, unmeasured=("A2", "connection"))
+    blind = sufficient._replace(
+        coverage=None, identification=None, unmeasured=("A2", "identification")
+    )
     issued = certificate(blind, truth, truth, latents)
-    assert not issued.consistent and issued.unmeasured == ("A2", "connection")
+    assert not issued.consistent and issued.unmeasured == ("A2", "identification", "form")
     assert np.isnan(issued.premises[1].value) and issued.premises[1].holds is None
-    assert issued.verdict.endswith("not measured: A2, connection")
+    assert issued.verdict.endswith("not measured: A2, identification, form")
     assert "consistent" not in issued.verdict and "guarantee" not in issued.verdict
 
 
@@ -122,9 +130,27 @@ def test_what_was_not_measured_is_not_called_good(sufficient, latents):
     "model, points, message",
     [
         (truth, np.zeros((0, 2)), "points of P"),
-        (lambda z: z, np.zeros((3, 2)), "truth gives"),
+        (lambda z: z, np.full((3, 2), 0.5), "truth gives"),
     ],
 )
 def test_bad_input_is_named(sufficient, model, points, message):
     with pytest.raises(ValueError, match=message):
-        certificate(sufficient, truth, model, points)
+        issue(sufficient, truth, model, points)
+
+
+def test_a_model_that_is_not_c_of_components_is_named(sufficient):
+    """An extra term that vanishes with its slope wherever one latent is 0.5: right on planes."""
+    rng = np.random.default_rng(0)
+    planes = np.where(np.arange(60)[:, None] % 2 == [0, 1], rng.uniform(size=(60, 2)), 0.5)
+
+    def monolithic(z):
+        return truth(z) + 40 * (z[:, :1] - 0.5) ** 2 * (z[:, 1:] - 0.5) ** 2
+
+    issued = issue(sufficient, truth, monolithic, planes)
+    assert issued.failing == ("form",) and "the model is C of its components" in issued.verdict
+
+
+def test_a_category_cannot_hide_a_slope(sufficient):
+    points = np.random.default_rng(0).uniform(size=(200, 2))
+    with pytest.raises(ValueError, match="its slope would go unchecked"):
+        issue(sufficient, truth, truth, points, kinds=["categorical", None])

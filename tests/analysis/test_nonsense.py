@@ -40,7 +40,7 @@ from cgjax.analysis.lenses import memorization
 from cgjax.analysis.machines import interior_point
 from cgjax.analysis.masks import search as subnetworks
 from cgjax.analysis.ntk import blocks, layers, linearised, plan
-from cgjax.analysis.support import certificate, design, jacobians, latent_space
+from cgjax.analysis.support import certificate, design, jacobians, latents
 from cgjax.core import metrics
 
 NAN = float("nan")
@@ -116,6 +116,12 @@ def audit_support(**changes):
 def audit_latents(**changes):
     given = {"components": (np.sin, np.cos), "latents_P": LATENTS, "latents_Q": LATENTS}
     return support.audit_latents(add, **(given | changes))
+
+
+def identified(**changes):
+    given = {"composition": add, "components": (np.sin, np.cos)}
+    given |= {"latents_P": LATENTS, "latents_Q": LATENTS}
+    return support.identify(**(given | changes))
 
 
 def designed(**changes):
@@ -777,39 +783,46 @@ CASES = {
             ),
         ),
     ],
-    "support.latent_space.coverage": [
+    "support.coverage": [
         ("p", lambda: support.coverage(spoilt(LATENTS), LATENTS)),
         ("q", lambda: support.coverage(LATENTS, spoilt(LATENTS))),
         ("q", lambda: support.coverage(LATENTS, spoilt(LATENTS, np.inf))),
-        ("bins", lambda: support.coverage(LATENTS, LATENTS, bins=0)),
-        ("bins", lambda: support.coverage(LATENTS, LATENTS, bins=2.5)),
-        ("names", lambda: support.coverage(LATENTS, LATENTS, names=("x",))),
         ("sizes", lambda: support.coverage(LATENTS, LATENTS, sizes=(1,))),
         ("sizes", lambda: support.coverage(LATENTS, LATENTS, sizes=(0, 2))),
-        ("radius", lambda: support.coverage(LATENTS, LATENTS, sizes=(1, 1), radius=NAN)),
+        ("length", lambda: support.coverage(LATENTS, LATENTS, length=NAN)),
+        ("kinds", lambda: support.coverage(LATENTS, LATENTS, kinds=["continuous"])),
     ],
-    "support.latent_space.connection": [
-        ("p", lambda: support.connection(spoilt(LATENTS))),
-        ("p", lambda: support.connection(LATENTS[:2])),
-        ("names", lambda: support.connection(LATENTS, names=("x",))),
-        ("radius", lambda: support.connection(LATENTS, radius=-1.0)),
+    "support.latents.space": [
+        ("p", lambda: latents.space(LATENTS[0], LATENTS)),
+        ("P", lambda: latents.space(LATENTS[:, :1], LATENTS)),
+        ("q", lambda: latents.space(LATENTS, spoilt(LATENTS))),
+        ("kinds", lambda: latents.space(LATENTS, LATENTS, ["periodic"])),
+        ("kind", lambda: latents.space(LATENTS, LATENTS, ["periodic", "ordinal"])),
+        ("period", lambda: latents.space(LATENTS, LATENTS, [("periodic", 0.0), None])),
     ],
-    "support.latent_space.resolution": [
-        ("values", lambda: latent_space.resolution(spoilt(LATENTS))),
-        ("values", lambda: latent_space.resolution(LATENTS[0])),
-        ("values", lambda: latent_space.resolution(LATENTS[:1])),
+    "support.latents.spread_out": [
+        ("most", lambda: latents.spread_out(latents.space(LATENTS, LATENTS), LATENTS, 0)),
     ],
-    "support.latent_space.neighbours": [
-        ("values", lambda: latent_space.neighbours(spoilt(LATENTS), LATENTS, 3)),
-        ("samples", lambda: latent_space.neighbours(LATENTS, spoilt(LATENTS), 3)),
-        ("samples", lambda: latent_space.neighbours(LATENTS, LATENTS[:, :1], 3)),
-        ("most", lambda: latent_space.neighbours(LATENTS, LATENTS, 0)),
-        ("radius", lambda: latent_space.neighbours(LATENTS, LATENTS, 3, NAN)),
-    ],
-    "support.latent_space.first_of_each": [
-        ("values", lambda: latent_space.first_of_each(spoilt(LATENTS))),
-        ("values", lambda: latent_space.first_of_each(LATENTS[0])),
-        ("values", lambda: latent_space.first_of_each(LATENTS[:0])),
+    "support.identification.identify": [
+        ("p", lambda: identified(latents_P=spoilt(LATENTS))),
+        ("q", lambda: identified(latents_Q=spoilt(LATENTS))),
+        ("P", lambda: identified(latents_P=LATENTS[:, :1])),
+        ("length", lambda: identified(length=NAN)),
+        ("length", lambda: identified(length=0.0)),
+        ("noise", lambda: identified(noise=-1.0)),
+        ("noise", lambda: identified(noise=NAN)),
+        ("training_error", lambda: identified(training_error=2.0)),
+        ("n_points", lambda: identified(n_points=0)),
+        ("n_positions", lambda: identified(n_positions=0.5)),
+        ("sizes", lambda: identified(sizes=(2,))),
+        ("sizes", lambda: identified(sizes=(1, 2))),
+        ("columns", lambda: identified(columns=((0,),))),
+        ("columns", lambda: identified(columns=((0,), (5,)))),
+        ("components", lambda: identified(components=())),
+        ("components", lambda: identified(components=(np.sin, lambda z: z[:1]))),
+        ("components", lambda: identified(components=(np.sin, lambda z: 0 * z + NAN))),
+        ("kind", lambda: identified(kinds=("continuous", "ordinal"))),
+        ("Jacobian", lambda: identified(composition=lambda s: jnp.sqrt(s[0] - s[0]) + s[1])),
     ],
     "factor_tables.held": [
         ("p", lambda: factor_tables.held(spoilt(LATENTS), [[0, 1]], (2, 2))),
@@ -825,12 +838,11 @@ CASES = {
         ("sizes", lambda: factor_tables.grid(())),
         ("sizes", lambda: factor_tables.grid((10**6, 10**6, 10**6, 10**6))),
     ],
-    "support.latent_space.continuity": [
-        ("starts", lambda: latent_space.continuity(np.sin, spoilt(LATENTS), LATENTS)),
-        ("stops", lambda: latent_space.continuity(np.sin, LATENTS, spoilt(LATENTS))),
-        ("stops", lambda: latent_space.continuity(np.sin, LATENTS, LATENTS[:1])),
-        ("starts", lambda: latent_space.continuity(np.sin, LATENTS[:0], LATENTS[:0])),
-        ("halvings", lambda: latent_space.continuity(np.sin, LATENTS, LATENTS, 0)),
+    "support.certificate.jumps": [
+        ("starts", lambda: certificate.jumps(np.sin, spoilt(LATENTS), LATENTS)),
+        ("stops", lambda: certificate.jumps(np.sin, LATENTS, spoilt(LATENTS))),
+        ("stops", lambda: certificate.jumps(np.sin, LATENTS, LATENTS[:1])),
+        ("starts", lambda: certificate.jumps(np.sin, LATENTS[:0], LATENTS[:0])),
     ],
     "support.audit_latents": [
         ("p", lambda: audit_latents(latents_P=spoilt(LATENTS))),
@@ -880,10 +892,9 @@ CASES = {
         ("fit_limit", lambda: certify(fit_limit=-0.1)),
         ("fit_limit", lambda: certify(fit_limit=np.inf)),
         ("jacobian_limit", lambda: certify(jacobian_limit=NAN)),
-        ("dims", lambda: certify(dims=(0, 2))),
-        ("dims", lambda: certify(dims=())),
-        ("dims", lambda: certify(dims=(0, 0))),
-        ("dims", lambda: certify(dims=(0.5,))),
+        ("kinds", lambda: certify(kinds=["continuous"])),
+        ("categories", lambda: certify(kinds=["categorical"] * 2)),
+        ("sizes", lambda: certify(composition=add, components=(jnp.sin,) * 2, sizes=(2, 2))),
         ("support", lambda: certify(support=SOUND._replace(components=()))),
         ("truth", lambda: certify(truth=lambda z: 0 * z + NAN)),
     ],
@@ -1646,8 +1657,21 @@ PLUMBING = {
     "support.slot_points",
     "support.check_arguments",
     "support.check_components",
-    "support.latent_space.components",
-    "support.latent_space.projections",
+    "support.identification.component_outputs",
+    "support.identification.is_pixelwise",
+    "support.identification.latent_columns",
+    "support.latents.as_categories",
+    "support.latents.covariance",
+    "support.latents.coverage",
+    "support.latents.distances",
+    "support.latents.distinct",
+    "support.latents.features",
+    "support.latents.few",
+    "support.latents.halves",
+    "support.latents.nearest",
+    "support.second_model.compose",
+    "support.second_model.search",
+    "support.second_model.slopes",
     "machines.interior_point.factorised",
     "machines.interior_point.solved",
     "salience.float64",

@@ -7,13 +7,14 @@ identification needs is the *stack* of the Jacobians. Both ask too much where C 
 directions everywhere: the *relaxed* condition only asks that whatever P' hides stays hidden on Q,
 to first or second order. It is no theorem.
 
-`audit` asks about one component and scenes that you give, `audit_support` puts components and the
-other premises together, `audit_latents` finds the scenes itself, from samples of P and Q.
+`audit` asks about one component and scenes that you give, `audit_support` combines components and
+coverage, `audit_latents` finds the scenes itself, from samples of P and Q. These are the theorem's
+own conditions. `identify` asks what matters: does f on P determine f on Q? Where it finds a second
+model that agrees on P and differs on Q, that model decides.
 """
 
 import math
 from collections.abc import Callable, Sequence
-from types import MappingProxyType
 from typing import NamedTuple
 
 import jax
@@ -21,23 +22,27 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.analysis import checks
-from cgjax.analysis.support import jacobians, latent_space, words
-from cgjax.analysis.support.latent_space import (
-    Connection,
-    Continuity,
-    Coverage,
-    connection,
-    continuity,
-    coverage,
+from cgjax.analysis.support import jacobians, latents, words
+from cgjax.analysis.support.identification import (
+    LENGTH,
+    Identification,
+    component_outputs,
+    identify,
+    latent_columns,
 )
+from cgjax.analysis.support.latents import Coverage
 
 __all__ = [
-    "audit", "audit_latents", "audit_support", "connection", "coverage", "jacobian_rank",
-]  # fmt: skip
+    "audit",
+    "audit_latents",
+    "audit_support",
+    "coverage",
+    "identify",
+    "jacobian_rank",
+]
 
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
 CHECKED = 4  # values at which a composition is tried for mixing positions
-LINES = 32  # between scenes, on which C is looked at for jumps
 
 
 class Audit(NamedTuple):
@@ -59,16 +64,15 @@ class Audit(NamedTuple):
 
 
 class SupportAudit(NamedTuple):
-    """The premises on a support: all components, coverage, connection, continuity of C."""
+    """The theorem's conditions on a support, and whether P determines f on Q."""
 
     components: tuple[Audit, ...]
     coverage: Coverage | None
-    holds: bool  # every premise was measured, and none fails
-    assumption: str  # what fails, of "A1", "A2", "A3", "connection", joined by "and"
+    holds: bool  # every condition was measured, none fails, and P determines f on Q
+    assumption: str  # what fails, of "A2", "A3", "identification", joined by "and"
     verdict: str  # one paragraph
-    connection: Connection | None = None
-    continuity: dict = MappingProxyType({})  # of "C" and, where given, of "component k"
-    unmeasured: tuple = ()  # premises that nobody looked at
+    identification: Identification | None = None
+    unmeasured: tuple = ()  # conditions that were not measured
 
 
 def jacobian_rank(jacobians: jax.Array, rtol: float, atol: float) -> tuple[jax.Array, jax.Array]:
@@ -212,17 +216,15 @@ def audit_support(
     composition: Callable,
     slots: Sequence[jax.Array],
     partners: Sequence[jax.Array | Callable],
-    found: Coverage | None = None,
-    connected: Connection | None = None,
-    jumps: dict[str, Continuity] = MappingProxyType({}),
+    coverage: Coverage | None = None,
+    identification: Identification | None = None,
     **options,
 ) -> SupportAudit:
-    """`audit` of every component and the other premises on a support, as one verdict.
+    """`audit` of every component, coverage and identification, as one verdict.
 
     slots, partners (and `where`, `unseen`, where given): one entry per component.
-    found: `coverage` of P with respect to Q, of whole components (`sizes`). connected: `connection`
-    of P. Left out, they stay unmeasured, and the verdict says so. C is looked at for jumps between
-    scenes of P'. jumps: what `continuity` found of the components, by name.
+    coverage: of P with respect to Q. identification: what `identify` says of P and Q. Left out,
+    they stay unmeasured, and the verdict says so.
     """
     each = {name: value for name, value in options.items() if name in ("where", "unseen")}
     check_components(slots, partners, each)
@@ -230,21 +232,19 @@ def audit_support(
     for k in range(len(slots)):
         own = {**options, **{name: value[k] for name, value in each.items()}}
         audits.append(audit(composition, slots[k], k, partners[k], **own))
-    jumps = _continuity(composition, slots, partners) | dict(jumps)
-    failing = {word for one in audits for word in one.assumption.split(" and ") if word}
-    measured = {"A2": found, "connection": connected}
-    failing |= {name for name, one in measured.items() if one is not None and not one.holds}
-    failing |= {"A1"} if any(not one.holds for one in jumps.values()) else set()
-    unmeasured = () if "C" in jumps else ("A1",)
-    unmeasured += tuple(name for name, one in measured.items() if one is None)
-    if found is not None and found.holds and not found.components:
-        unmeasured += ("A2",)  # which is about components, not about their latents one by one
-    failing = sorted(failing)
-    condition = options.get("condition", "sum")
-    verdict = words.of_support(audits, found, connected, jumps, failing, unmeasured, condition)
+    failing = {name for one in audits for name in one.assumption.split(" and ") if name}
+    failing |= {"A2"} if coverage is not None and not coverage.holds else set()
+    if identification is not None and not identification.determined:
+        failing.add("identification")
+    measured = {"A2": coverage, "identification": identification}
+    unmeasured = tuple(name for name, value in measured.items() if value is None)
+    verdict = words.of_support(
+        audits, coverage, identification, sorted(failing), unmeasured,
+        options.get("condition", "sum"),
+    )  # fmt: skip
     return SupportAudit(
-        tuple(audits), found, not failing and not unmeasured, " and ".join(failing), verdict,
-        connected, jumps, unmeasured,
+        tuple(audits), coverage, not failing and not unmeasured, " and ".join(sorted(failing)),
+        verdict, identification, unmeasured,
     )  # fmt: skip
 
 
@@ -253,104 +253,104 @@ def audit_latents(
     components: Sequence[Callable],
     latents_P: jax.Array,
     latents_Q: jax.Array,
-    sizes: Sequence[int] = (),
+    sizes: Sequence[int] | None = None,
+    columns: Sequence[Sequence[int]] | None = None,
+    kinds: Sequence | None = None,
+    length: float | None = None,
     n_values: int = 64,
     n_partners: int = 32,
-    radius: float | None = None,
     names: Sequence[str] = (),
-    bins: int = 20,
     tested: Sequence[int] | None = None,
     **options,
 ) -> SupportAudit:
-    """Every premise on a support, from samples of P and Q [n, D] and the true components.
+    """The theorem's conditions and `identify`, from samples of P and Q [n, D] and true components.
 
     components: K functions [n, d_k] -> [n, ...] of consecutive latents; sizes: d_1 ... d_K where
-    they differ. Tested are n_values component values of Q, or those of its rows `tested`. The
-    scenes of P that show a value are those, the n_partners nearest at most, whose own value is
-    within `radius` of it; without one, within the `coverage.resolution` of P's values. The tested
-    value itself takes their slot's place. So the answer holds at that resolution, which the verdict
-    names. With a radius of 0 only equal values count, as in tables of discrete factors; P connects
-    at its own resolution then.
+    they differ; columns: the latents of each component, where they are not consecutive. kinds,
+    length: as in `identify`. Tested are n_values component values of Q, or those of its rows
+    `tested`. The scenes of P that show a value are those, the n_partners nearest at most, within
+    the radius of `Coverage`. The tested value itself takes their slot's place.
     options: those of `audit`: condition, order, pixelwise, rtol, atol.
 
     >>> audit_latents(lambda slots: slots[0] + slots[1], [jnp.sin, jnp.cos], p, q).verdict
     """
-    if not len(components):
-        raise ValueError("components is empty: give one function of the latents for each slot")
-    sizes = tuple(sizes) or (np.shape(latents_P)[-1] // len(components),) * len(components)
-    if len(sizes) != len(components):
-        raise ValueError(f"sizes are of {len(components)} components, got {sizes}")
     for name, low in (("n_values", n_values), ("n_partners", n_partners)):
         checks.integer(name, low, 1)
-    found = coverage(latents_P, latents_Q, bins, names, sizes, radius)
-    p, q = (np.asarray(latents) for latents in (latents_P, latents_Q))
-    dims = [list(d) for d in latent_space.components(sizes)]
+    answer = identify(
+        composition, components, latents_P, latents_Q, length, kinds=kinds, sizes=sizes,
+        columns=columns,
+    )  # fmt: skip
+    space = latents.space(latents_P, latents_Q, kinds)
+    p, q = (np.asarray(rows, np.float64) for rows in (latents_P, latents_Q))
+    columns = latent_columns(components, p.shape[1], sizes, columns)
+    reach = latents.coverage(space, columns, p, q, answer.length, names)
     if tested is None:
         tested = np.unique(np.linspace(0, len(q) - 1, min(n_values, len(q))).astype(int))
     checks.indices("tested", tested, len(q))
-    lines = p[np.linspace(0, len(p) - 1, LINES + 1).astype(int)]
-    slots, jumps = [], {}
-    for k, (phi, d) in enumerate(zip(components, dims)):
-        slots.append(_outputs(k, phi, q[tested][:, d]))
-        jumps[f"component {k}"] = continuity(phi, lines[:-1, d], lines[1:, d])
+    slots = [
+        component_outputs(k, phi, each, q[tested])
+        for k, (phi, each) in enumerate(zip(components, columns))
+    ]
 
-    def scenes(latents):
+    def scenes(rows):
         near = [
-            latent_space.neighbours(q[tested][:, d], latents[:, d], n_partners, radius)
-            for d in dims
+            _neighbours(space, each, q[tested], rows, n_partners, radius)
+            for each, radius in zip(columns, reach.radius)
         ]
-        return _scenes_near(components, dims, latents, slots, near)
+        return _scenes_near(components, columns, rows, slots, near)
 
     if options.get("condition") == "relaxed":
         options["unseen"] = scenes(q)
-    connected = latent_space.connection(latents_P, names, radius or None)
-    return audit_support(composition, slots, scenes(p), found, connected, jumps, **options)
+    return audit_support(composition, slots, scenes(p), reach, answer, **options)
 
 
-def _outputs(k, phi, latents):
-    outputs = np.asarray(phi(latents))
-    if outputs.shape[:1] != latents.shape[:1]:
-        raise ValueError(
-            f"components[{k}] gives {outputs.shape} for {len(latents)} points: one output for each"
-        )
-    return outputs
+def coverage(
+    p, q, sizes=None, columns=None, kinds=None, length: float = LENGTH, names=()
+) -> Coverage:
+    """Compositional support of latents p [n, D] with respect to q [m, D].
+
+    sizes, columns: latents of each component; without both, each latent by itself. A value of Q
+    counts as reached within the radius of `latents.coverage`.
+    """
+    space = latents.space(p, q, kinds)
+    p, q = (np.asarray(rows, np.float64) for rows in (p, q))
+    checks.bounded("length", length, 0)
+    if columns is None:
+        sizes = sizes or (1,) * q.shape[1]
+        columns = latent_columns(sizes, q.shape[1], sizes)
+    return latents.coverage(space, columns, p, q, length, names)
 
 
-def _scenes_near(components, dims, latents, slots, near):
+def _neighbours(space, columns, values, samples, most, radius) -> list[np.ndarray]:
+    """Indices of the samples within a radius of each value, nearest first, at most `most`."""
+    indices = []
+    for value in values:
+        apart = latents.distances(space, columns, value[None], samples)[0]
+        near = np.flatnonzero(apart <= radius)
+        indices.append(near[np.argsort(apart[near], kind="stable")[:most]])
+    return indices
+
+
+def _scenes_near(components, columns, rows, slots, near):
     """For each component, i -> K arrays [p, ...]: scenes near[k][i] with value i as component k."""
     # Samples may be many and outputs large: only scenes that are near some value are drawn.
-    used = np.unique(np.concatenate([[0], *(rows for each in near for rows in each)])).astype(int)
+    used = np.unique(np.concatenate([[0], *(i for each in near for i in each)])).astype(int)
     outputs = [
-        _outputs(k, phi, latents[used][:, d]) for k, (phi, d) in enumerate(zip(components, dims))
+        component_outputs(k, phi, each, rows[used])
+        for k, (phi, each) in enumerate(zip(components, columns))
     ]
 
     def of(component):
         def scenes(i):
-            rows = np.searchsorted(used, near[component][i])
-            found = [output[rows] for output in outputs]
-            own = slots[component][i]
-            found[component] = np.broadcast_to(own, (len(rows), *own.shape))
-            return tuple(found)
+            at = np.searchsorted(used, near[component][i])
+            chosen = [output[at] for output in outputs]
+            value = slots[component][i]
+            chosen[component] = np.broadcast_to(value, (len(at), *value.shape))
+            return tuple(chosen)
 
         return scenes
 
     return [of(component) for component in range(len(components))]
-
-
-def _continuity(composition, slots, partners):
-    """Whether C jumps on lines between scenes of P' of different values; {} without two."""
-    scenes = []
-    with jax.enable_x64(True):
-        for k, scenes_of in enumerate(partners):
-            for i in range(min(len(slots[k]), LINES)):
-                points = slot_points("partners", scenes_of, i, k, np.asarray(slots[k][i]))
-                scenes += [tuple(slot[j] for slot in points) for j in range(min(2, len(points[0])))]
-        if len(scenes) < 2:
-            return {}
-        starts = tuple(np.stack(slot) for slot in zip(*scenes[:LINES]))
-        stops = tuple(np.stack(slot) for slot in zip(*(scenes[1:] + scenes[:1])[:LINES]))
-        found = continuity(jax.jit(lambda scene: composition(list(scene))), starts, stops)
-        return {"C": found}
 
 
 # --- the answer ---------------------------------------------------------------

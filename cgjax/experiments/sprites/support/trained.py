@@ -95,7 +95,8 @@ def certificate(config):
     key = jax.random.key(config.data.seed)
     raw = sets.sample(data, key, 4000)
     everywhere = sets.sample_everywhere(data, key, 4000)
-    reached = theory.coverage(raw, everywhere, sizes=(5,) * data.n_slots)
+    kinds = [None, None, "categorical", None, None] * data.n_slots  # place, shape, size, hue
+    reached = theory.coverage(raw, everywhere, sizes=(5,) * data.n_slots, kinds=kinds)
     points = [
         audits.points(data, k, jax.random.fold_in(key, k), **audits.sizes(config))
         for k in range(data.n_slots)
@@ -105,17 +106,15 @@ def certificate(config):
         [tested.images for tested in points],
         [tested.partners for tested in points],
         reached,
-        theory.connection(raw),
     )
     say(verdict.verdict)
-    smooth = [i for i in range(5 * data.n_slots) if i % 5 != 2]  # the shape is discrete
     forward = models.build(_forward_mode(settings), _kind(settings, config.data.part)).predict
     issued = certify(
         verdict,
         lambda z: soft.scene(z, data.image_size, config.data.softness),
         lambda z: forward(params, z),
         scenes.scale_latents(raw[: config.data.n_values]),
-        dims=tuple(smooth),
+        kinds=kinds,
     )
     say(issued.verdict)
     metrics = {}

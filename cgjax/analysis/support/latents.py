@@ -1,0 +1,251 @@
+"""Latents as a support audit sees them: continuous, periodic or categorical columns of numbers.
+
+A *space* holds each latent's kind and unit. From it come distances, covariances of functions of
+some latents, and a selection of rows that spreads over a sample.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from cgjax.analysis import checks
+
+KINDS = ("continuous", "periodic", "categorical")
+LEVELS = 64  # different whole numbers up to which a column counts as categories
+PERIODS = (1.0, 2 * np.pi, 360.0)  # of a periodic latent: the first that holds its range
+SAME = 1e-6  # rows that differ by less, in units of each latent, count as repeated
+RESIDUE = 1e-10  # variance that features of a covariance may leave out
+FEW = 0.02  # share of Q that may be out of reach or stay open: the ends of a distribution
+CHUNK = 256  # rows of distances held at once
+
+
+class Space(NamedTuple):
+    """Kind and unit of each of D latents; P and Q lie in it."""
+
+    kinds: tuple[str, ...]
+    units: np.ndarray  # [D] spread on Q, period of a periodic latent, 1 of a category
+    ambiguous: tuple[int, ...]  # latents whose kind is a guess that a user should confirm
+
+    def scaled(self, rows: np.ndarray) -> np.ndarray:
+        """Rows [n, D] in units of each latent; categories stay as they are."""
+        return rows / self.units
+
+
+def space(p, q, kinds: Sequence | None = None) -> Space:
+    """The space of samples p [n, D] and q [m, D].
+
+    kinds: one entry per latent, of KINDS or None (detected); `("periodic", 24.0)` names a period.
+    Detected: whole numbers with at most LEVELS different values are categories, other latents are
+    continuous. Whole numbers with more values are *ambiguous*: they may be numbered categories.
+    The unit of a continuous latent is its 5-to-95 % range on q, divided by 0.9.
+    """
+    checks.finite(p=p, q=q)
+    p, q = (np.asarray(checks.real(name, x, 2, "n, D")) for name, x in (("p", p), ("q", q)))
+    n_latents = q.shape[1]
+    if p.shape[1] != n_latents:
+        raise ValueError(f"P has {p.shape[1]} latents, Q has {n_latents}: pass the same columns")
+    kinds = [None] * n_latents if kinds is None else list(kinds)
+    if len(kinds) != n_latents:
+        raise ValueError(f"kinds names {len(kinds)} latents of {n_latents}: one entry for each")
+    names, units, ambiguous = [], [], []
+    for d, kind in enumerate(kinds):
+        period = None
+        if isinstance(kind, tuple | list) and len(kind) == 2 and kind[0] == "periodic":
+            kind, period = kind
+            checks.bounded("period", period, 0, above=True)
+        if kind is not None and kind not in KINDS:
+            raise ValueError(f"kind {kind!r} of latent {d}: one of {', '.join(KINDS)} or None")
+        column = np.concatenate([p[:, d], q[:, d]])
+        if kind is None:
+            is_whole, n_values = np.all(column == np.round(column)), len(np.unique(column))
+            kind = "categorical" if is_whole and n_values <= LEVELS else "continuous"
+            ambiguous += [d] if is_whole and n_values > LEVELS else []
+        names.append(kind)
+        units.append(_unit(kind, column, q[:, d], period))
+    return Space(tuple(names), np.array(units), tuple(ambiguous))
+
+
+def _unit(kind, column, on_q, period):
+    if kind == "categorical":
+        return 1.0
+    if kind == "periodic":
+        width = np.ptp(column)
+        return period or next((one for one in PERIODS if width <= one * (1 + 1e-9)), width)
+    low, high = np.quantile(on_q, [0.05, 0.95])
+    return (high - low) / 0.9 or np.ptp(on_q) or np.ptp(column) or 1.0
+
+
+def as_categories(given: Space) -> Space:
+    """The same space with ambiguous latents as categories."""
+    kinds = ["categorical" if d in given.ambiguous else kind for d, kind in enumerate(given.kinds)]
+    units = np.where(np.array(kinds) == "categorical", 1.0, given.units)
+    return Space(tuple(kinds), units, ())
+
+
+def covariance(given: Space, columns, a: np.ndarray, b: np.ndarray, length: float) -> np.ndarray:
+    """Prior covariance [n, m] of a function of some latents between values a [n, d] and b [m, d].
+
+    A product over latents: Gaussian of this length for continuous ones, its periodic form for
+    angles, equality for categories.
+    """
+    exponent, equal = np.zeros((len(a), len(b))), None
+    for i, d in enumerate(columns):
+        apart = a[:, i, None] - b[None, :, i]
+        if given.kinds[d] == "categorical":
+            same = apart == 0
+            equal = same if equal is None else equal & same
+        elif given.kinds[d] == "periodic":  # near zero it is the Gaussian of this length
+            exponent += (np.sin(np.pi * apart / given.units[d]) / np.pi / length) ** 2 / 2
+        else:
+            exponent += (apart / given.units[d] / length) ** 2 / 2
+    value = np.exp(-exponent)
+    return value if equal is None else value * equal
+
+
+class Features(NamedTuple):
+    """Features whose inner products are the covariance of a function of some latents."""
+
+    space: Space
+    columns: tuple[int, ...]
+    length: float
+    pivots: np.ndarray  # [r, d] values that span the features
+    root: np.ndarray  # [r, r] lower triangular: root @ root.T is the pivots' covariance
+
+    def __call__(self, values: np.ndarray) -> np.ndarray:
+        """[n, r] at values [n, d]."""
+        across = covariance(self.space, self.columns, values, self.pivots, self.length)
+        return np.linalg.solve(self.root, across.T).T
+
+
+def features(given: Space, columns, values: np.ndarray, length: float) -> Features:
+    """Features that hold the covariance of values [n, d] but for RESIDUE, by pivoted Cholesky."""
+    values = np.unique(values, axis=0)
+    n = len(values)
+    rest, chosen = np.ones(n), []
+    rows = np.zeros((n, n))  # of the root, one for each pivot
+    while len(chosen) < n and rest.max() > RESIDUE:
+        k, pivot = len(chosen), int(np.argmax(rest))
+        column = covariance(given, columns, values, values[pivot : pivot + 1], length)[:, 0]
+        rows[k] = (column - rows[:k, pivot] @ rows[:k]) / np.sqrt(rest[pivot])
+        chosen.append(pivot)
+        rest = np.maximum(rest - rows[k] ** 2, 0)
+        rest[chosen] = 0
+    root = np.tril(rows[: len(chosen), chosen].T)
+    return Features(given, tuple(columns), length, values[chosen], root)
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def distinct(given: Space, rows: np.ndarray) -> np.ndarray:
+    """Indices of rows [n, D] that differ by more than SAME in some latent; order by value.
+
+    So a sample in another order, or with rows repeated, has the same distinct rows.
+    """
+    rounded = np.round(given.scaled(rows) / SAME)
+    return np.unique(rounded, axis=0, return_index=True)[1]
+
+
+def spread_out(given: Space, rows: np.ndarray, most: int) -> np.ndarray:
+    """Indices of at most `most` of the rows [n, D], each the farthest from those before it.
+
+    Categories that differ are one unit apart.
+    """
+    checks.integer("most", most, 1)
+    if len(rows) <= most:
+        return np.arange(len(rows))
+    scaled = given.scaled(rows)
+
+    def squares(i):
+        apart = scaled - scaled[i]
+        for d, kind in enumerate(given.kinds):
+            if kind == "categorical":
+                apart[:, d] = apart[:, d] != 0
+            elif kind == "periodic":
+                apart[:, d] = np.sin(np.pi * apart[:, d]) / np.pi
+        return np.sum(apart**2, axis=1)
+
+    centre = np.sum((scaled - np.median(scaled, axis=0)) ** 2, axis=1)
+    chosen = [int(np.argmin(centre))]
+    nearest = squares(chosen[0])
+    while len(chosen) < most:
+        chosen.append(int(np.argmax(nearest)))
+        nearest = np.minimum(nearest, squares(chosen[-1]))
+    return np.sort(chosen)
+
+
+# --- reach ----------------------------------------------------------------------------------------
+
+
+class Coverage(NamedTuple):
+    """Compositional support (Def. 2): does P reach every component value that Q has?"""
+
+    share: np.ndarray  # [K] of Q's values that have a value of P within the radius
+    radius: np.ndarray  # [K] in units of the latents
+    gaps: tuple  # (latent, low, high): range of the values that P misses, where they are too many
+    holds: bool
+
+
+def coverage(given: Space, columns, p, q, length: float, names: Sequence = ()) -> Coverage:
+    """Compositional support of rows p [n, D] with respect to q [m, D], component by component.
+
+    The radius is `length` times the root of the number of latents, or the distance within which as
+    many samples of q itself have a neighbour (all but FEW of them), whichever is larger.
+    """
+    names = tuple(names) or tuple(range(q.shape[1]))
+    shares, radii, gaps = [], [], []
+    for each in columns:
+        radius = _radius(given, each, len(p), q, length)
+        is_far = nearest(given, each, q, p) > radius
+        shares.append(1 - is_far.mean())
+        radii.append(radius)
+        if is_far.mean() > few(given, each, len(p)):
+            ends = [(names[d], float(q[is_far, d].min()), float(q[is_far, d].max())) for d in each]
+            gaps += ends if len(each) == 1 else [end for end in ends if end[1] < end[2]] or ends
+    return Coverage(np.array(shares), np.array(radii), tuple(gaps), not gaps)
+
+
+def few(given: Space, columns, n: int) -> float:
+    """Share of Q that may be out of reach of n samples: FEW and two standard errors of it.
+
+    0 where all latents are categories: they have no tails.
+    """
+    if all(given.kinds[d] == "categorical" for d in columns):
+        return 0.0
+    return FEW + 2 * np.sqrt(FEW / n)
+
+
+def _radius(given, columns, n, q, length):
+    if not few(given, columns, n):
+        return 0.0
+    first, second = halves(len(q), n)
+    own = nearest(given, columns, q[second], q[first])
+    own = np.quantile(own[np.isfinite(own)], 1 - FEW) if np.isfinite(own).any() else 0.0
+    return max(length * np.sqrt(len(columns)), float(own))
+
+
+def halves(n: int, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Two parts of n rows, the same in every call; the first has at most `most`."""
+    order = np.random.default_rng(0).permutation(n)
+    first = max(min(n // 2, most), 1)
+    return np.sort(order[:first]), np.sort(order[first:] if n > 1 else order)
+
+
+def nearest(given: Space, columns, rows: np.ndarray, samples: np.ndarray) -> np.ndarray:
+    """[n] distance of each row's values of some latents from the nearest sample; inf: none."""
+    chunks = [rows[i : i + CHUNK] for i in range(0, len(rows), CHUNK)]
+    return np.concatenate([distances(given, columns, part, samples).min(1) for part in chunks])
+
+
+def distances(given: Space, columns, rows: np.ndarray, samples: np.ndarray) -> np.ndarray:
+    """[n, m] in units of the latents; infinite between different categories."""
+    squares = np.zeros((len(rows), len(samples)))
+    for d in columns:
+        apart = (rows[:, d, None] - samples[None, :, d]) / given.units[d]
+        if given.kinds[d] == "categorical":
+            squares[apart != 0] = np.inf
+        else:
+            apart = np.sin(np.pi * apart) / np.pi if given.kinds[d] == "periodic" else apart
+            squares += apart**2
+    return np.sqrt(squares)
