@@ -18,10 +18,10 @@ from cgjax.config.declare import declared_keys, leaves
 from cgjax.config.flags import Parser
 from cgjax.config.overrides import FIXED, part_of
 from cgjax.config.ownership import Ownership, compare, start_anew, take_ownership
-from cgjax.core import checkpoint, hosts, parallel, signals, train
+from cgjax.core import checkpoint, hosts, parallel, signals
 from cgjax.core.errors import BadInput, command
 from cgjax.core.logging import is_sound_npz, say, write_arrays
-from cgjax.core.workdir import environment, is_owned, locked, write_atomic
+from cgjax.core.workdir import Access, environment, is_owned, locked, opened, write_atomic
 from cgjax.published.results import print_table, read_results, write_results
 
 
@@ -152,8 +152,11 @@ def default_workdir(config) -> pathlib.Path:
     return pathlib.Path("runs") / config.family / full_name(config)
 
 
-def run(config, family, workdir: pathlib.Path, flags) -> None:
-    """Runs one experiment in its workdir: trains what is missing, draws, prints the table."""
+def run(config, family, workdir: pathlib.Path, flags, train=None) -> None:
+    """Runs one experiment in its workdir: trains what is missing, draws, prints the table.
+
+    train: replaces training in `core.train.fit` (`core.workdir.Access.train`).
+    """
     reads_only = not flags.start_anew and hosts.from_writer(
         lambda: compare(workdir, config, flags.extend).reads_only
     )
@@ -171,7 +174,8 @@ def run(config, family, workdir: pathlib.Path, flags) -> None:
             if not reads_only:
                 write_atomic(workdir / "env.json", json.dumps(environment(), indent=1))
             with tools(flags, workdir):
-                results = run_family(config, family, workdir, draws, reads_only, came_from)
+                access = Access(reads_only, train)
+                results = run_family(config, family, workdir, draws, access, came_from)
         else:
             say("already finished: nothing to train")
         is_published = configs.is_published(config, configs.split_flag(flags.config)[0])
@@ -184,20 +188,17 @@ def run(config, family, workdir: pathlib.Path, flags) -> None:
         say(f"{figures}numbers in {workdir}/results.json")
 
 
-def run_family(config, family, workdir, draws: bool, reads_only: bool, came_from: list) -> dict:
+def run_family(config, family, workdir, draws: bool, access: Access, came_from: list) -> dict:
     """Runs the row and writes its results: arrays.npz, then results.json."""
     started = time.monotonic()
-    token = train.ONLY_READS.set(reads_only)
-    try:
+    with opened(workdir, access):
         family_results = family.run(config, workdir, figures=draws)
-    finally:
-        train.ONLY_READS.reset(token)
     metrics, arrays, extra = experiments.checked_results(config, family_results)
     drawn = (path for kind in ("png", "gif") for path in (workdir / "figures").glob(f"*.{kind}"))
     figures = sorted(path.name for path in drawn) if draws else None
     extra = {**extra, "figures": figures, "arrays": sorted(arrays), "came_from": came_from}
     extra["wall_s"] = time.monotonic() - started
-    if reads_only:
+    if access.reads_only:
         return {"metrics": metrics, **extra}
     if arrays:
         write_arrays(workdir / "arrays.npz", arrays)

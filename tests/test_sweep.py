@@ -17,7 +17,9 @@ from front_door import one_line, write_family
 
 from cgjax import config as configs
 from cgjax import main as front_door
+from cgjax.core import train
 from cgjax.core.errors import Preempted
+from cgjax.core.logging import read_npz
 from cgjax.sweep import processes
 from cgjax.sweep.__main__ import main, parse, values
 from cgjax.sweep.points import CLOSING, OPENING, Task, expand, folder_name, standing, tasks
@@ -317,6 +319,61 @@ def test_points_together_have_workdirs_and_logs_of_their_own(traced, capsys):
     assert "together with 1 other points" in point.log.read_text()
     assert (point.workdir / "config.json").read_text() == configs.to_json(point.config)
     assert [len(task.points) for task in tasks(points[1:], 0)[0]] == [2]
+
+
+def two_points(flag: str, runs: pathlib.Path):
+    """Two points of one program, and the file that describes them."""
+    points, _ = expand([flag], {}, {"optim.lr": ["0.2", "0.4"]}, runs)
+    (task,), _ = tasks(points, 0)
+    task.file.parent.mkdir(parents=True)
+    task.file.write_text(task.describe())
+    return points, str(task.file)
+
+
+def test_a_signal_stops_points_together_and_the_same_command_goes_on(traced, monkeypatch, capsys):
+    original, calls = train.log_call, []
+
+    def log_then_signal(*arguments):
+        calls.append(0)
+        if len(calls) == 2:
+            os.kill(os.getpid(), signal.SIGUSR1)
+        return original(*arguments)
+
+    points, file = two_points(ROW, RUNS)
+    with monkeypatch.context() as patch:
+        patch.setattr(train, "log_call", log_then_signal)
+        assert together([file, "--no_figures"]) == 3
+    one_line(capsys, "run the same command to go on")
+    for point in points:
+        assert standing(point, False).word == "stopped"
+        assert "SIGUSR1: saved at step 8" in standing(point, False).line
+    assert together([file, "--no_figures"]) == 0
+    assert "resumed at step 8" in capsys.readouterr().out
+    whole, file = two_points(ROW, traced / "whole")
+    assert together([file, "--no_figures"]) == 0
+    for point, other in zip(points, whole):
+        folders = (point.workdir, other.workdir)
+        np.testing.assert_array_equal(
+            *(read_npz(folder / "arrays.npz")["mse"] for folder in folders)
+        )
+
+
+CAREFUL = """    try:
+        state, history = train.fit(experiment(config), config, workdir)
+    except Exception:
+        history = {"eval": {"step": np.zeros(1), "mse": np.zeros((1, len(config.train.seeds)))}}
+"""
+
+
+def test_a_family_that_catches_exceptions_is_trained(traced):
+    """Control does not flow through the family's code: `fit` returns only what is trained."""
+    plain = "    state, history = train.fit(experiment(config), config, workdir)\n"
+    config = write_family(traced, "carefullab", lambda text: text.replace(plain, CAREFUL))
+    points, file = two_points(f"{config}:few,smoke", RUNS)
+    assert together([file, "--no_figures"]) == 0
+    for point in points:
+        assert (point.workdir / "checkpoints").is_dir()
+        assert standing(point, False).results["metrics"]["mse"]["ours"] > 0
 
 
 # --- submitit -------------------------------------------------------------------------------------

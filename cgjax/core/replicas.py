@@ -188,17 +188,6 @@ class Share:
         return replicas.history_of(self.metrics, time.monotonic() - self.started)
 
 
-class HandedOver(Exception):
-    """Raised by `fit` in place of training (`train.HANDS_OVER`): the share that is to be trained.
-
-    The caller trains the share, then calls the run again, which reads the finished checkpoint.
-    """
-
-    def __init__(self, share: Share):
-        super().__init__(f"{share.folder} is to be trained by the caller of fit")
-        self.share = share
-
-
 def log_call(shares: list[Share], progress: Progress, start: int, stats: dict, every: int) -> None:
     """Writes the metrics of one call, stats [steps, R], to the log of every share in training.
 
@@ -255,8 +244,6 @@ def side_by_side(shares: list[Share]):
 
     all_replicas = joined([share.experiment.replicas for share in shares])
     data = joined([share.experiment.data for share in shares]) if first.own_data else first.data
-    for share in shares:
-        share.experiment = None  # frees the other copies of the data
     return first._replace(replicas=all_replicas, data=data)
 
 

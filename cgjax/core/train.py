@@ -5,7 +5,6 @@ of all replicas inside one compiled `lax.scan`; the host does no work per step. 
 needs is a function of (seed, step), so a run that is killed and restarted repeats the same steps.
 """
 
-import contextvars
 import pathlib
 
 import numpy as np
@@ -22,12 +21,7 @@ from cgjax.core.replicas import (
     report_deaths,
     still,
 )
-
-# True in a command that requests a subset of the trained replicas: `fit` reads and never trains.
-ONLY_READS = contextvars.ContextVar("only_reads", default=False)
-# True in a command that trains several runs together: `fit` raises `HandedOver` with the replicas
-# that are not trained yet.
-HANDS_OVER = contextvars.ContextVar("hands_over", default=False)
+from cgjax.core.workdir import access_to
 
 
 def fit(experiment: Experiment, config, workdir, name: str = "") -> tuple[State, dict]:
@@ -59,18 +53,20 @@ def initial(experiment: Experiment, config) -> State:
 
 
 def _fit_group(experiment, config, workdir: pathlib.Path, name: str, group, wanted: list[str]):
-    share = Share(experiment, config, workdir, name, group, wanted, ONLY_READS.get())
-    if share.is_trained():
-        return share.read(SetUp(experiment, config).abstract_state())
-    if len(wanted) < len(group.replicas):
-        raise BadInput(
-            f"{group.folder} in '{workdir}' is not finished: train all of it before you request "
-            "a subset"
-        )
-    if HANDS_OVER.get():
-        raise replicas.HandedOver(share)
-    state = train_shares([share])
-    return parallel.to_own(state), share.history()
+    access = access_to(workdir)
+    share = Share(experiment, config, workdir, name, group, wanted, access.reads_only)
+    if not share.is_trained():
+        if len(wanted) < len(group.replicas):
+            raise BadInput(
+                f"{group.folder} in '{workdir}' is not finished: train all of it before you "
+                "request a subset"
+            )
+        if access.train is None:
+            state = train_shares([share])
+            return parallel.to_own(state), share.history()
+        access.train(share)
+        share = Share(experiment, config, workdir, name, group, wanted, access.reads_only)
+    return share.read(SetUp(experiment, config).abstract_state())
 
 
 def train_shares(members: list[Share]) -> State:
