@@ -28,7 +28,7 @@ from cgjax.core import checkpoint, hosts, parallel, program, signals, train, tre
 from cgjax.core.errors import BadInput, Preempted, RunError, command, first_line
 from cgjax.core.logging import say
 from cgjax.core.program import Plan
-from cgjax.core.replicas import Share
+from cgjax.core.train import Share
 from cgjax.core.workdir import read_json
 from cgjax.main import parse, run, set_up_output, use_compilation_cache
 from cgjax.sweep.points import CLOSING

@@ -13,7 +13,8 @@ import toy
 
 from cgjax.core import checkpoint, train
 from cgjax.core.errors import Diverged, Preempted
-from cgjax.core.replicas import Share, replica_names, with_numbers
+from cgjax.core.replicas import replica_names, with_numbers
+from cgjax.core.train import Share
 from cgjax.sweep import together
 
 RATES = {"slow": 0.1, "fast": 0.2, "wild": 1e30}
@@ -51,7 +52,7 @@ def share_of(folder: pathlib.Path, rate: float, **changes) -> Share:
     made = experiment(config, **changes)
     names = replica_names(made)
     (group,) = checkpoint.groups(folder / "checkpoints", names)
-    return Share(made, config, folder, "", group, names, False)
+    return Share(made, config, folder, "", group, names)
 
 
 def shares_of(folder: pathlib.Path) -> list[Share]:
