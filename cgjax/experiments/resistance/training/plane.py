@@ -16,7 +16,6 @@ from cgjax.core import checkpoint, grads, optim, program, rng, tree
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import read_kept
 from cgjax.core.metrics import entries
-from cgjax.core.replicas import names_of
 from cgjax.data import arrays
 from cgjax.experiments.resistance import models, plane, training
 
@@ -374,13 +373,12 @@ def run(config, workdir, name: str = "") -> training.Trained:
 
 def kept(config, trained: training.Trained, folder, name: str) -> tuple[list, np.ndarray]:
     """(steps, array [steps, seeds, settings, ...]) that `evaluate` returned at `eval.keep`."""
-    names = names_of(training.replicas(config, trained.settings), training.IDENTITY)
+    grid = training.grid(config, trained.settings)
     steps, by_step = sorted(config.eval.keep), []
     for step in steps:
         saved = read_kept(folder / "evals" / f"{step * per_step(config)}.npz")
-        order = [saved["replicas"].tolist().index(replica_name) for replica_name in names]
-        rows = saved[name][order]
-        by_step.append(rows.reshape(-1, len(trained.settings), *rows.shape[1:]))
+        order = [saved["replicas"].tolist().index(replica_name) for replica_name in grid.names()]
+        by_step.append(grid.by_axes(saved[name][order]))
     return steps, np.stack(by_step)
 
 
