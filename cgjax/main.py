@@ -17,7 +17,13 @@ from cgjax import experiments
 from cgjax.config.declare import declared_keys, leaves
 from cgjax.config.flags import Parser
 from cgjax.config.overrides import FIXED, part_of
-from cgjax.config.ownership import Ownership, compare, start_anew, take_ownership
+from cgjax.config.ownership import (
+    Ownership,
+    compare,
+    restored_if_refused,
+    start_anew,
+    take_ownership,
+)
 from cgjax.core import checkpoint, hosts, parallel, signals
 from cgjax.core.errors import BadInput, command
 from cgjax.core.logging import is_sound_npz, say, write_arrays
@@ -160,7 +166,10 @@ def run(config, family, workdir: pathlib.Path, flags, train=None) -> None:
     reads_only = not flags.start_anew and hosts.from_writer(
         lambda: compare(workdir, config, flags.extend).reads_only
     )
-    with contextlib.nullcontext() if reads_only else locked(workdir):  # reading needs no lock
+    with contextlib.ExitStack() as stack:
+        if not reads_only:  # reading needs no lock
+            stack.enter_context(locked(workdir))
+            stack.enter_context(restored_if_refused(workdir))
         if flags.start_anew and (aside := hosts.from_writer(lambda: start_anew(workdir))):
             say(f"the old content of the workdir is now in {aside}")
         config, reads_only, came_from, _ = take_ownership(workdir, config, flags.extend)

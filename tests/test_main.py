@@ -179,7 +179,7 @@ def test_a_changed_config_is_refused_with_the_difference(copy, capsys):
     assert command(copy, "--config.train.steps=8", "--extend") == 2
     one_line(capsys, "--extend lengthens train.steps: 8 is less than 12")
     assert command(copy, "--config.optim.schedule_end=4", "--extend") == 2
-    one_line(capsys, "optim.schedule_end cannot be changed")
+    one_line(capsys, "--extend keeps the schedule: it ends at 12, not at 4")
     assert main(["--config=linelab/config.py:smoke", f"--workdir={copy}"]) == 2
     one_line(capsys, "data.n: 16 -> 64", "row: few -> demo")
     assert snapshot(copy) == before
@@ -200,6 +200,49 @@ def test_an_extended_run_equals_one_that_was_as_long_from_the_start(copy, here, 
         assert "already finished" in capsys.readouterr().out
     assert command(copy) == 2  # the short command is no longer this run's
     one_line(capsys, "train.steps: 24 -> 12")
+
+
+def test_extending_keeps_the_schedule_and_past_times(copy, capsys):
+    """A config that says otherwise would be recorded for weights that it did not give."""
+    before = snapshot(copy)
+    refused = {
+        ("train.steps=48", "optim.schedule_end=96"): "the schedule: it ends at 12, not at 96",
+        ("train.steps=24", "optim.schedule_end=24"): "the schedule: it ends at 12, not at 24",
+        ("eval.every=12",): "evaluates at 4: add it to eval.at",
+        ("eval.every=0", "train.steps=24"): "evaluates at 4: add it to eval.at",
+        ("eval.every=8", "train.steps=24", "eval.at=4"): "evaluates at 12: add it to eval.at",
+        ("eval.at=0",): "evaluates at [4, 8, 12]: leave 0 out of eval.at",
+        ("eval.keep=8,24", "train.steps=24"): "keeps arrays at none: leave 8 out of eval.keep",
+        ("train.steps=24", "checkpoint.keep=4,16"): "saves at none: leave 4 out of checkpoint.keep",
+    }
+    for keys, words in refused.items():
+        assert command(copy, "--extend", *(f"--config.{key}" for key in keys)) == 2, keys
+        one_line(capsys, words)
+        assert snapshot(copy) == before, keys
+    fresh = copy.with_name("fresh")
+    assert command(fresh, "--config.eval.every=12", "--no_figures") == 0
+    before = snapshot(fresh)
+    assert command(fresh, "--config.eval.every=12", "--config.eval.at=4,8", "--extend") == 2
+    one_line(capsys, "changes nothing up to 12, and the run evaluates at [12]: leave 4 out")
+    assert command(fresh, "--config.eval.every=0", "--config.train.steps=24", "--extend") == 2
+    one_line(capsys, "evaluates at 12: add it to eval.at")
+    assert snapshot(fresh) == before
+    more = ("--config.eval.every=0", "--config.train.steps=24", "--config.eval.at=12")
+    assert command(fresh, *more, "--extend", "--no_figures") == 0
+    assert command(fresh, *more, "--no_figures", seeds="0,1,2") == 0  # seeds can be added
+    assert results(fresh)["metrics"]["mse"]["seeds"] == [0, 1, 2]
+
+
+def test_an_extension_that_the_family_refuses_leaves_the_owner(copy, capsys):
+    """Found out only while tracing: `evaluate` returns no arrays to keep."""
+    before = without_lock(snapshot(copy))
+    assert command(copy, "--extend", "--config.train.steps=24", "--config.eval.keep=24") == 2
+    one_line(capsys, "evaluate of this experiment returns no arrays")
+    assert {path: text for path, (_, text) in without_lock(snapshot(copy)).items()} == {
+        path: text for path, (_, text) in before.items()
+    }
+    assert command(copy) == 0
+    assert "already finished" in capsys.readouterr().out
 
 
 def test_starting_anew_keeps_what_was_there(copy, capsys):

@@ -224,17 +224,22 @@ def check_periods(config) -> None:
                 raise BadInput(f"train.steps_per_call={per_call} must divide {name}={period}")
         if per_call % every:
             raise BadInput(f"train.log_every={every} must divide train.steps_per_call={per_call}")
-    if odd := set(config.eval.keep) - set(evaluations(config)):
+    if odd := [step for step in config.eval.keep if not is_evaluation(config, step)]:
         raise BadInput(f"eval.keep={min(odd)} is not an evaluation: add it to eval.at too")
 
 
-def evaluations(config) -> list[int]:
-    """Steps or epochs at which a run is evaluated: every period, those in eval.at, and the last."""
-    in_epochs = "steps" not in config.train
-    total = config.train.epochs if in_epochs else config.train.steps
-    every = config.eval.epochs if in_epochs else config.eval.every
-    regular = range(every, total + 1, every) if every else ()
-    return sorted({*regular, *config.eval.at, total})
+def is_evaluation(config, step: int) -> bool:
+    """Whether a run is evaluated at a step or epoch: a period, one of eval.at, or the last."""
+    total, every = length_and_period(config)
+    is_regular = bool(every) and 0 < step < total and step % every == 0
+    return is_regular or step == total or step in config.eval.at
+
+
+def length_and_period(config) -> tuple[int, int]:
+    """The length of training and the period of evaluations, in epochs if the row counts them."""
+    if "steps" in config.train:
+        return config.train.steps, config.eval.every
+    return config.train.epochs, config.eval.epochs
 
 
 # --- one row, several programs --------------------------------------------------------------------
