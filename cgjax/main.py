@@ -200,7 +200,7 @@ def run(config, family, workdir: pathlib.Path, flags, train=None) -> None:
 def run_family(config, family, workdir, draws: bool, access: Access, came_from: list) -> dict:
     """Runs the row and writes its results: arrays.npz, then results.json."""
     started = time.monotonic()
-    with opened(workdir, access):
+    with opened(workdir, access), configs.missing_keys(config):
         family_results = family.run(config, workdir, figures=draws)
     metrics, arrays, extra = experiments.checked_results(config, family_results)
     drawn = (path for kind in ("png", "gif") for path in (workdir / "figures").glob(f"*.{kind}"))
@@ -423,11 +423,15 @@ def print_plan(ownership: Ownership, family, workdir, flag: str) -> None:
     config, line = ownership.config, _printer()
     for name, value in leaves(config):
         line(f"{name} = {value}")
-    sizes = family.plan(config) if hasattr(family, "plan") else {}
-    for part, size in sizes.items():
-        line(f"{part or config.row}: {size if isinstance(size, str) else _size(size)}")
-    if not sizes:
-        line("nothing is trained")
+    if hasattr(family, "plan"):
+        with configs.missing_keys(config):
+            sizes = family.plan(config)
+        for part, size in sizes.items():
+            line(f"{part or config.row}: {size if isinstance(size, str) else _size(size)}")
+        if not sizes:
+            line("nothing is trained")
+    else:
+        line(f"size of training: not known, because family '{config.family}' has no plan(config)")
     try:
         path = configs.find(configs.split_flag(flag)[0])
         rows = {row["name"]: row for row in _described_rows(path)}

@@ -50,6 +50,8 @@ def test_epochs_become_steps():
     assert [step for step in range(40) if configs.is_evaluation(steps, step)] == [0, 14, 21, 28]
     assert steps.checkpoint.keep == (7,)
     assert (steps.train.steps, steps.train.steps_per_call, steps.eval.every) == (28, 7, 14)
+    with pytest.raises(BadInput, match="are 28000000000 steps: beyond 32 bits"):
+        configs.in_steps(config, 7_000_000_000)
 
 
 def test_a_misspelt_assignment_in_a_config_fails():

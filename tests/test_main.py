@@ -404,6 +404,13 @@ def test_a_dry_run_says_what_would_run_and_writes_nothing(copy, tmp_path, monkey
     assert snapshot(tmp_path) == before
 
 
+def test_a_length_of_all_of_32_bits_is_checked_at_once(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    longest = "--config.parts.mnist.train.epochs=2147483647"
+    assert main(["--config=resistance:smoke", longest, "--dry_run"]) == 0
+    assert "mnist: " in capsys.readouterr().out
+
+
 def test_a_dry_run_tells_what_the_workdir_would_allow(copy, here, capsys):
     before = snapshot(copy)
     assert command(copy, "--dry_run") == 0

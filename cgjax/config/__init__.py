@@ -1,5 +1,6 @@
 """Configs: a row, a size and overrides become one locked config; its text and differences."""
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -13,8 +14,9 @@ import types
 
 import ml_collections
 import numpy as np
+from ml_collections.config_dict import config_dict
 
-from cgjax.config.declare import check, copied, declared_keys, leaves
+from cgjax.config.declare import LARGEST, check, copied, declared_keys, leaves
 from cgjax.config.declare import keys as keys  # used elsewhere as `configs.keys`
 from cgjax.config.overrides import nearest, override, part_of, refuse_shadowed
 from cgjax.core.errors import BadInput, first_line, shown
@@ -115,6 +117,23 @@ def guarded(path, action):
         place = f", line {lines[-1]}" if lines and lines[-1] else ""
         what = f"{type(error).__name__}: {first_line(error)}"
         raise BadInput(f"config file '{path}'{place}: {what}") from None
+
+
+@contextlib.contextmanager
+def missing_keys(config):
+    """A key that the block reads and the config lacks becomes a BadInput; other errors pass."""
+    try:
+        yield
+    except (AttributeError, KeyError) as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        readers = [frame for frame in frames if frame.filename != config_dict.__file__]
+        if frames[-1] is readers[-1]:
+            raise
+        place = f"{pathlib.Path(readers[-1].filename).name}, line {readers[-1].lineno}"
+        raise BadInput(
+            f"the config {config.family}:{config.row} has no key {first_line(error).strip(chr(34))}"
+            f", which the family reads ({place}): declare it in the config file"
+        ) from None
 
 
 def load(flag: str, overrides: dict[str, str] | None = None) -> ml_collections.ConfigDict:
@@ -279,6 +298,8 @@ def in_steps(config, per_epoch: int):
     """The config with epochs converted to steps, for `fit`; one call is one epoch."""
     settings = config.copy_and_resolve_references()
     epochs = config.train.epochs
+    if epochs * per_epoch > LARGEST:
+        raise BadInput(f"train.epochs={epochs} are {epochs * per_epoch} steps: beyond 32 bits")
     with settings.unlocked():
         settings.train.steps = epochs * per_epoch
         settings.train.steps_per_call = settings.train.log_every = per_epoch

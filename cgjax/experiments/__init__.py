@@ -14,7 +14,7 @@ import sys
 
 import numpy as np
 
-from cgjax.config import look_here
+from cgjax.config import look_here, missing_keys
 from cgjax.core.errors import BadInput, first_line
 
 FAMILIES = {
@@ -52,7 +52,8 @@ def family(name: str):
 def check(module, config) -> None:
     """Runs the family's own check of a config, if it has one."""
     if hasattr(module, "check"):
-        module.check(config)
+        with missing_keys(config):
+            module.check(config)
 
 
 def checked_results(config, returned) -> tuple[dict, dict, dict]:

@@ -60,6 +60,8 @@ def check(config) -> None:
         raise BadInput(
             "model.scales and model.bias_stds are zipped: give one of each for every start"
         )
+    if not config.eval.n_jacobian:
+        raise BadInput("eval.n_jacobian=0: scores on the plane need derivatives at 1 point or more")
     if config.data.batch > config.data.n_points:
         raise BadInput(f"data.batch={config.data.batch} is more than data.n_points")
     if config.optim.get("gradient") == "gauss_newton" and (
