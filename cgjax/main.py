@@ -7,11 +7,13 @@ import os
 import pathlib
 import sys
 import time
+import zlib
 
 import jax
 import rich.console
 import rich.markup
 
+import cgjax
 from cgjax import config as configs
 from cgjax import experiments
 from cgjax.config.declare import declared_keys, leaves
@@ -36,6 +38,9 @@ def main(argv=None):
     """Runs one experiment from data to figures."""
     flags, overrides, parser = parse(sys.argv[1:] if argv is None else argv)
     set_up_output()
+    if flags.version:
+        say(f"cgjax {cgjax.__version__}")
+        return
     if flags.list is not None:
         print_rows(flags.list)
         return
@@ -91,6 +96,7 @@ def parse(argv):
     add("--workdir", type=folder, help="default: runs/<family>/<row>[-<size>]")
     add("--list", nargs="*", metavar="WORD", help="print rows; WORD: text to match, or a folder")
     add("--help", "-h", action="store_true", help="with --config: the row's keys; else this text")
+    add("--version", action="store_true", help="print the version, and stop")
     add("--dry_run", action="store_true", help="print what would run, and stop")
     add("--extend", action="store_true", help="train longer, evaluate and save at other times")
     add("--start_anew", action="store_true", help="move the workdir's files aside, begin again")
@@ -129,7 +135,7 @@ def check_flags(flags, overrides: dict) -> None:
     used = [name for name, value in vars(flags).items() if value not in (None, False)]
     if "list" in used and (len(used) > 1 or overrides):
         raise BadInput("--list prints rows and runs nothing: give it alone, with words to look for")
-    if not flags.config and not {"list", "help"} & set(used):
+    if not flags.config and not {"list", "help", "version"} & set(used):
         raise BadInput("nothing to run: give --config=sprites, or --list to see all rows")
     contradictions = (
         ("extend", "start_anew"),
@@ -206,16 +212,24 @@ def run_family(config, family, workdir, draws: bool, access: Access, came_from: 
     drawn = (path for kind in ("png", "gif") for path in (workdir / "figures").glob(f"*.{kind}"))
     figures = sorted(path.name for path in drawn) if draws else None
     extra = {**extra, "figures": figures, "arrays": sorted(arrays), "came_from": came_from}
+    files = [workdir / name for name in extra.get("files", ())]
+    files += [path for path in (workdir / "figures").glob("*") if draws and path.is_file()]
+    extra["files"] = {str(path.relative_to(workdir)): _checksum(path) for path in sorted(files)}
     extra["wall_s"] = time.monotonic() - started
     if access.reads_only:
         return {"metrics": metrics, **extra}
     if arrays:
         write_arrays(workdir / "arrays.npz", arrays)
+    extra |= hosts.from_writer(lambda: checkpoint.trained_with(workdir))
     return write_results(workdir / "results.json", metrics, configs.fingerprint(config), extra)
 
 
+def _checksum(path: pathlib.Path) -> str | None:
+    return f"{zlib.crc32(path.read_bytes()):08x}" if path.is_file() else None
+
+
 def finished(workdir: pathlib.Path, config, draws: bool) -> dict | None:
-    """results.json, if it belongs to this config and no array or figure is missing; else None."""
+    """results.json, if it is of this config and all that derives from it is sound; else None."""
     path = workdir / "results.json"
     if not path.exists():
         return None
@@ -230,7 +244,15 @@ def finished(workdir: pathlib.Path, config, draws: bool) -> dict | None:
     if draws and results["figures"] is None:
         return None
     figures = (results["figures"] or ()) if draws else ()
-    return results if all((workdir / "figures" / name).exists() for name in figures) else None
+    if not all((workdir / "figures" / name).exists() for name in figures):
+        return None
+    wanted = {
+        name: checksum
+        for name, checksum in (results.get("files") or {}).items()
+        if draws or not name.startswith("figures/")
+    }
+    is_sound = all(_checksum(workdir / name) == checksum for name, checksum in wanted.items())
+    return results if is_sound else None
 
 
 def _are_names(value) -> bool:
@@ -245,6 +267,7 @@ RESULTS = {
     "config_hash": lambda value: isinstance(value, str),
     "figures": lambda value: value is None or _are_names(value),  # None: not drawn
     "arrays": _are_names,
+    "files": lambda value: value is None or isinstance(value, dict),  # None: no checksums
 }
 
 

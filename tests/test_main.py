@@ -3,12 +3,14 @@
 import fcntl
 import json
 import os
+import pathlib
 import shutil
+import tomllib
 
 import jax
 import numpy as np
 import pytest
-from front_door import one_line, snapshot, working_in
+from front_door import one_line, snapshot, working_in, write_family
 
 import cgjax
 from cgjax import config as configs
@@ -105,6 +107,58 @@ def test_what_is_missing_is_made_again_and_nothing_is_trained(copy, capsys):
     (copy / "arrays.npz").write_text("torn")
     assert command(copy) == 0 and np.load(copy / "arrays.npz")["mse"].shape == (3, 2)
     assert snapshot(copy / "checkpoints") == trained
+
+
+def test_a_changed_derived_file_is_made_again(here, copy, capsys):
+    """Figures, and files that the family names: they derive from what was trained."""
+    figure = copy / "figures/mse.png"
+    whole = figure.read_bytes()
+    figure.write_bytes(whole[:100])
+    assert command(copy, "--no_figures") == 0  # asks for no figure
+    assert "already finished" in capsys.readouterr().out
+    assert command(copy) == 0
+    assert "already finished" not in capsys.readouterr().out and len(figure.read_bytes()) > 100
+
+    curves = (
+        '    (workdir / "curves.csv").write_text(f"mse {mse[-1].tolist()}\\n")\n'
+        '    return {"mse": results.summary'
+    )
+    config = write_family(
+        here,
+        "curvelab",
+        lambda text: text.replace('    return {"mse": results.summary', curves).replace(
+            '{"mse": mse}, {}\n', '{"mse": mse}, {"files": ["curves.csv"]}\n'
+        ),
+    )
+    again = [f"--config={config}:few,smoke", "--workdir=curves", "--no_figures"]
+    assert main(again) == 0
+    path = here / "curves/curves.csv"
+    text = path.read_text()
+    for change in (lambda: path.write_text(text[:5]), path.unlink):
+        change()
+        capsys.readouterr()
+        assert main(again) == 0
+        out = capsys.readouterr().out
+        assert "already finished" not in out and "compiling" not in out
+        assert path.read_text() == text
+    assert main(again) == 0 and "already finished" in capsys.readouterr().out
+
+
+def test_a_family_that_is_one_module(here, capsys):
+    """`study.py` in the current folder: its full name has no dot."""
+    folder = write_family(here, "lonelab").parent
+    (here / "lonestudy.py").write_text((here / folder / "study.py").read_text())
+    path = here / folder / "config.py"
+    path.write_text(path.read_text().replace("lonelab.study", "lonestudy"))
+    assert main([f"--config={path}:few,smoke", "--no_figures"]) == 0
+    assert (here / "runs/lonestudy/few-smoke/results.json").exists()
+
+
+def test_version(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"cgjax {cgjax.__version__}\n"
+    project = tomllib.loads((pathlib.Path(__file__).parents[1] / "pyproject.toml").read_text())
+    assert cgjax.__version__ == project["project"]["version"]
 
 
 def test_load_reads(finished):
@@ -272,7 +326,8 @@ DAMAGE = {
     "results.json": ["", "[]", "{}", "nonsense", '{"metrics": 3}', "\x00", ENTRY % 1, ENTRY % "{}",
                      '{"metrics": {}, "config_hash": 1, "figures": [], "arrays": []}',
                      '{"metrics": {}, "config_hash": "x", "figures": [1], "arrays": []}',
-                     '{"metrics": {}, "config_hash": "x", "figures": [], "arrays": 2}'],
+                     '{"metrics": {}, "config_hash": "x", "figures": [], "arrays": 2}',
+                     '{"metrics": {}, "config_hash": "", "figures": [], "arrays": [], "files": 1}'],
     "config.json": ["", "[]", "{}", '{"family": 1}', '{"family": "linelab.study"}', "[" * 100_000,
                     '{"family": "f", "row": "r", "size": "s"}', '{"a.b": 1}', '{"": {"": []}}',
                     '{"family": "f", "row": "r", "size": "s", "train": {"seeds": 5}}',

@@ -233,6 +233,21 @@ def test_finished_points_are_skipped_and_failed_ones_run_again(here, capsys):
     assert "another config" in standing(points[0], True).line
 
 
+def test_a_finished_point_without_figures_is_open_when_figures_are_wanted(here, capsys):
+    """It ended with 0: it has not failed."""
+    points = grid(optim__lr=["0.1", "0.2"])
+    sweep = [f"--config={ROW}", "--sweep.optim.lr=0.1,0.2"]
+    assert main([*sweep, "--no_figures"]) == 0
+    for point in points:  # as `cgjax.main --no_figures` writes it
+        path = point.workdir / "results.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"figures": None}))
+    assert [standing(point, False).word for point in points] == ["done", "done"]
+    capsys.readouterr()
+    assert main([*sweep, "--dry_run"]) == 0
+    out = capsys.readouterr().out
+    assert "2 points: 2 open" in out and "failed" not in out
+
+
 def test_one_index_ends_with_the_exit_code_of_its_run(here, capsys):
     six()
     sweep = [f"--config={ROW}", *SIX]
@@ -372,8 +387,18 @@ def test_a_family_that_catches_exceptions_is_trained(traced):
     points, file = two_points(f"{config}:few,smoke", RUNS)
     assert together([file, "--no_figures"]) == 0
     for point in points:
+        results = standing(point, False).results
+        assert results["trained_with"]["points"] == 1
+        assert "last digits" in results["trained_with"]["note"]
         assert (point.workdir / "checkpoints").is_dir()
-        assert standing(point, False).results["metrics"]["mse"]["ours"] > 0
+        assert results["metrics"]["mse"]["ours"] > 0
+    # Also after its results are made again, by a command of its own.
+    alone = points[0].arguments()
+    (points[0].workdir / "results.json").unlink()
+    assert front_door.main([*alone, "--no_figures"]) == 0
+    assert standing(points[0], False).results["trained_with"]["points"] == 1
+    assert front_door.main([*alone[:-1], "--workdir=alone", "--no_figures"]) == 0
+    assert "trained_with" not in json.loads(pathlib.Path("alone/results.json").read_text())
 
 
 # --- submitit -------------------------------------------------------------------------------------

@@ -345,13 +345,29 @@ def check_group(meta: dict, part: str, group: Group, folder: pathlib.Path) -> No
         )
 
 
-def begin(folder: pathlib.Path, group: Group) -> None:
-    """Writes the json file that lists a group's replicas."""
+def begin(folder: pathlib.Path, group: Group, n_others: int = 0) -> None:
+    """Writes the json file that lists a group's replicas; n_others: runs that share its program."""
     if not hosts.is_writer():
         return
     with workdir.disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    workdir.write_atomic(folder / f"{group.folder}.json", json.dumps({"replicas": group.replicas}))
+    content = {"replicas": group.replicas} | ({"trained_with": n_others} if n_others else {})
+    workdir.write_atomic(folder / f"{group.folder}.json", json.dumps(content))
+
+
+def trained_with(run_folder: pathlib.Path) -> dict:
+    """For results.json: how many other runs shared a program with this run; empty if none."""
+    n_others = 0
+    for path in run_folder.glob("**/checkpoints/seeds_*.json"):
+        if not path.relative_to(run_folder).parts[0].startswith(workdir.ASIDE):
+            value = workdir.read_json(path).get("trained_with")
+            n_others = max(n_others, value if isinstance(value, int) else 0)
+    if not n_others:
+        return {}
+    note = (
+        "other points of a sweep in the same program: alone, values may differ in the last digits"
+    )
+    return {"trained_with": {"points": n_others, "note": note}}
 
 
 def groups(folder: pathlib.Path, names) -> list[Group]:

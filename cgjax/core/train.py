@@ -98,9 +98,9 @@ def train_shares(members: "list[Share]") -> State:
     with compiling():
         call = set_up.compile_call(state, data, plan.rows(step))
         evaluate = set_up.compile_evaluate(state, data)
-    if first.saved is None:  # after tracing, so that a faulty experiment leaves no files behind
-        for share in members:
-            checkpoint.begin(share.folder.parent, share.group)
+    if first.saved is None or len(members) > 1:
+        for share in members:  # after tracing, so that a faulty experiment leaves no files behind
+            checkpoint.begin(share.folder.parent, share.group, len(members) - 1)
     progress = Progress(total, experiment.headline[0] if experiment.headline else "")
 
     def score(state, step):

@@ -9,6 +9,7 @@ package as its family; README.md beside this file has an example.
 """
 
 import importlib
+import importlib.util
 import json
 import sys
 
@@ -32,11 +33,12 @@ ENTRY = {"ours", "sd", "values", "seeds", "paper", "paper_sd", "where"}  # of re
 
 def family(name: str):
     """The entry module of a family."""
-    if name not in FAMILIES and "." not in name:
-        raise BadInput(
-            f"unknown family '{name}': families are {', '.join(FAMILIES)}, or a module's full name"
-        )
     look_here()
+    if name not in FAMILIES and not _is_module(name):
+        raise BadInput(
+            f"unknown family '{name}': families are {', '.join(FAMILIES)}; there is no module "
+            f"{name} in the current folder or on Python's path"
+        )
     try:
         module = importlib.import_module(FAMILIES.get(name, name))
     except (Exception, SystemExit) as error:
@@ -47,6 +49,13 @@ def family(name: str):
     if missing := [fn for fn in ("run", "load") if not callable(getattr(module, fn, None))]:
         raise BadInput(f"the family '{name}' has no function {' and no '.join(missing)}")
     return module
+
+
+def _is_module(name: str) -> bool:
+    try:
+        return "." in name or (name.isidentifier() and bool(importlib.util.find_spec(name)))
+    except ValueError:  # "__main__"
+        return False
 
 
 def check(module, config) -> None:
@@ -75,6 +84,9 @@ def checked_results(config, returned) -> tuple[dict, dict, dict]:
         json.dumps([metrics, extra])
     except (TypeError, ValueError) as error:
         raise BadInput(f"metrics or extra of {who} are not json: {first_line(error)}") from None
+    files = extra.get("files", [])
+    if not isinstance(files, list) or not all(isinstance(name, str) for name in files):
+        raise BadInput(f"extra['files'] of {who} must be a list of file names")
     for name, values in arrays.items():
         if not isinstance(name, str) or np.asarray(values).dtype == object:
             raise BadInput(f"'{name}' among the arrays of {who} is not an array of numbers or text")

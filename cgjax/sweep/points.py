@@ -285,6 +285,8 @@ def logged(point: Point) -> Standing:
         return Standing("open")
     if not last[-1].startswith(CLOSING):
         return Standing("running" if _is_alive(last[0]) else "stopped")
+    if last[-1] == f"{CLOSING}0":  # finished without the figures that are wanted now
+        return Standing("open")
     stopped = last[-1].removeprefix(CLOSING) in map(str, STOPPED)
     errors = [line for line in last if line.startswith("cgjax: ")] or last[1:-1] or [last[-1]]
     return Standing("stopped" if stopped else "failed", errors[-1].removeprefix("cgjax: ")[:200])

@@ -63,7 +63,9 @@ def written(folder: pathlib.Path) -> dict:
     """Every number that a run has left; not the seconds."""
     found = {"log": (folder / "metrics.jsonl").read_text().splitlines()}
     for path in sorted((folder / "checkpoints").rglob("seeds_*.json")):
-        found[path.name] = json.loads(path.read_text())
+        group = json.loads(path.read_text())
+        group.pop("trained_with", None)  # says that it was not alone
+        found[path.name] = group
         for step in checkpoint.steps(path.with_suffix("")):
             saved = checkpoint.read(path.with_suffix(""), step)
             meta = {key: value for key, value in saved.meta.items() if key not in ("wall_s", "crc")}

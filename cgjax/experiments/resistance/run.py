@@ -38,7 +38,7 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
         draw(config, arrays, workdir / "figures")
     known = () if is_small else CLAIMS["resistance"].get(config.row, ())
     extra = {"claims": claims.judge(known, metrics), "headlines": headlines(results)}
-    return results, arrays, extra
+    return results, arrays, extra | {"files": ["curves.csv"]}
 
 
 def write_curves(arrays: dict, path: pathlib.Path) -> None:
