@@ -20,9 +20,10 @@ from cgjax import main as front_door
 from cgjax.core import train
 from cgjax.core.errors import Preempted
 from cgjax.core.logging import read_npz
+from cgjax.experiments.sprites import models
 from cgjax.sweep import processes
 from cgjax.sweep.__main__ import main, parse, values
-from cgjax.sweep.points import CLOSING, OPENING, Task, expand, folder_name, standing, tasks
+from cgjax.sweep.points import CLOSING, OPENING, Task, check, expand, folder_name, standing, tasks
 from cgjax.sweep.submit import Job
 from cgjax.sweep.together import main as together
 
@@ -260,6 +261,29 @@ def test_one_index_ends_with_the_exit_code_of_its_run(here, capsys):
     assert main([*sweep, "--index=0"]) == 3
     one_line(capsys, "SIGTERM: stopped")
     assert standing(six()[0], True)[:2] == ("stopped", "SIGTERM: saved")
+
+
+def test_one_index_loads_one_point(here, monkeypatch):
+    six()
+    loads, load = [], configs.load
+    monkeypatch.setattr(configs, "load", lambda *given: loads.append(given) or load(*given))
+    assert main([f"--config={ROW}", *SIX, "--index=3"]) == 0
+    assert len(loads) == 2  # the row, to know which keys are axes; the point
+
+
+def test_points_with_the_same_model_trace_it_once(monkeypatch):
+    """A sweep over learning rates and batches checks every point, and its networks once."""
+    swept = {
+        "optim.lr": ["0.1", "0.2"],
+        "data.batch": ["4", "8"],
+        "model.component.hidden": ["4", "8"],
+    }
+    points, _ = expand(["sprites:smoke"], {}, swept, RUNS)
+    built, build = [], models.build
+    monkeypatch.setattr(models, "build", lambda *given: built.append(given) or build(*given))
+    check(points)
+    kinds = len(points[0].config.model.kinds)
+    assert len(points) == 8 and len(built) == 2 * kinds
 
 
 def interrupt_once_waiting():

@@ -205,6 +205,28 @@ def _is_plain(value) -> bool:
 # --- checks ---------------------------------------------------------------------------------------
 
 
+def cached_by(*names: str):
+    """Decorates a function of (config, *words): it runs once for equal values of these keys.
+
+    For checks that trace a network: a sweep checks every point. names: keys or sections.
+    """
+
+    def decorate(fn):
+        results = {}
+
+        @functools.wraps(fn)
+        def cached(config, *words):
+            chosen = {name: value for name, value in leaves(config) if name.startswith(names)}
+            key = json.dumps([chosen, words], sort_keys=True)
+            if key not in results:
+                results[key] = fn(config, *words)
+            return results[key]
+
+        return cached
+
+    return decorate
+
+
 def check_values(config) -> None:
     """Checks every value, those of parts too, against its declaration; then checks the periods."""
     declared = declared_keys(config)
