@@ -175,9 +175,9 @@ def run(config, family, workdir: pathlib.Path, flags, train=None) -> None:
     with contextlib.ExitStack() as stack:
         if not reads_only:  # reading needs no lock
             stack.enter_context(locked(workdir))
-            stack.enter_context(restored_if_refused(workdir))
         if flags.start_anew and (aside := hosts.from_writer(lambda: start_anew(workdir))):
             say(f"the old content of the workdir is now in {aside}")
+        stack.enter_context(restored_if_refused(workdir))
         config, reads_only, came_from, _ = take_ownership(workdir, config, flags.extend)
         draws = not (flags.no_figures or reads_only)
         say(f"{config.family} · {full_name(config)}{seeds(config)} → {workdir}")

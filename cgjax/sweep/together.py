@@ -25,7 +25,7 @@ import numpy as np
 from cgjax import config as configs
 from cgjax import experiments
 from cgjax.core import checkpoint, hosts, parallel, program, signals, train, tree
-from cgjax.core.errors import BadInput, Preempted, RunError, command, first_line
+from cgjax.core.errors import BadInput, Diverged, Preempted, RunError, command, first_line
 from cgjax.core.logging import say
 from cgjax.core.program import Plan
 from cgjax.core.train import Share
@@ -116,11 +116,7 @@ def train_all(waiting: list[Member]) -> None:
     An error of a training becomes the `error` of its shares, and a signal that of all shares.
     """
     owner = {member.share: member for member in waiting}
-    try:
-        groups = alike(list(owner))
-    except RunError as error:
-        fail(owner, error)
-        return
+    groups = alike(list(owner))
     if len(groups) > 1:
         say(f"{len(owner)} points are {len(groups)} programs here: one is trained after another")
     for group in groups:
@@ -133,6 +129,8 @@ def train_all(waiting: list[Member]) -> None:
         except Preempted as error:
             fail(owner, error)
             return
+        except Diverged:  # no share is left to train, and those that diverged have their error
+            pass
         except RunError as error:
             fail(group, error)
         except Exception as error:  # most likely out of memory
@@ -142,7 +140,7 @@ def train_all(waiting: list[Member]) -> None:
 
 
 def fail(shares, error: RunError) -> None:
-    """Sets the error of the shares; one that diverged keeps its own."""
+    """Sets the error of the shares; a share that has one already keeps it."""
     for share in shares:
         share.error = share.error or error
 
@@ -153,12 +151,18 @@ def fail(shares, error: RunError) -> None:
 
 
 def alike(shares: list[Share]) -> list[list[Share]]:
-    """Groups of shares that one program can train, from the same step."""
+    """Groups of shares that one program can train, from the same step.
+
+    A share whose programs cannot be traced is in no group and gets the error.
+    """
     if len(shares) <= 1:
         return [shares] if shares else []
     groups = {}
     for share in shares:
-        groups.setdefault(_program_hash(share), []).append(share)
+        try:
+            groups.setdefault(_program_hash(share), []).append(share)
+        except Exception as error:  # of the experiment: raised again by `fit` in its point
+            share.error = error
     return list(groups.values())
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import signal
+from unittest.mock import Mock
 
 import jax
 import numpy as np
@@ -122,6 +123,21 @@ def test_one_that_dies_says_so_and_the_others_read_what_was_trained(joined):
     for name in ("slow", "fast"):
         assert share_of(folder / name, RATES[name]).is_trained()
     assert share_of(folder / "wild", RATES["wild"]).step == 0  # to be trained again
+
+
+def test_a_share_that_has_ended_gets_no_error_of_the_last_one(monkeypatch):
+    """The last one in training diverges: the program ends with its error, the other is done."""
+    members = [Mock(share=Mock(error=None)) for _ in range(2)]
+
+    def last_one_diverges(shares):
+        shares[1].error = Diverged("every replica turned non-finite")
+        raise shares[1].error
+
+    monkeypatch.setattr(together, "alike", lambda shares: [shares])
+    monkeypatch.setattr(train, "train_shares", last_one_diverges)
+    together.train_all(members)
+    assert members[0].share.error is None
+    assert isinstance(members[1].share.error, Diverged)
 
 
 def test_what_is_another_program_is_not_put_together(tmp_path):
