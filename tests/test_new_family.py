@@ -91,6 +91,7 @@ SLIPS = {
                  "metric 'mse' of family 'LAB.study' is not an entry of results.json"),
     "no json": (RETURNS, ', {"mse": mse}, {"w": mse}\n', "are not json"),
     "objects": (RETURNS, ', {"mse": [fig, run]}, {}\n', "'mse' among the arrays"),
+    "files": (RETURNS, ', {"mse": mse}, {"files": ["/tmp/a.csv"]}\n', "files in the workdir"),
     "loss": (", (extra, {})\n\n", "\n\n", "loss of the experiment returned"),
     "evaluate": ("** 2)}, {}),", "** 2)}),", "evaluate of the experiment returned dict"),
     "matrix": ('jnp.mean((d["x"] @ p["w"] - d["y"]) ** 2)', 'd["y"]', "'mse' of shape"),

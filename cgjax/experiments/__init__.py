@@ -11,6 +11,7 @@ package as its family; README.md beside this file has an example.
 import importlib
 import importlib.util
 import json
+import pathlib
 import sys
 
 import numpy as np
@@ -85,12 +86,18 @@ def checked_results(config, returned) -> tuple[dict, dict, dict]:
     except (TypeError, ValueError) as error:
         raise BadInput(f"metrics or extra of {who} are not json: {first_line(error)}") from None
     files = extra.get("files", [])
-    if not isinstance(files, list) or not all(isinstance(name, str) for name in files):
-        raise BadInput(f"extra['files'] of {who} must be a list of file names")
+    if not isinstance(files, list) or not all(_is_inside(name) for name in files):
+        raise BadInput(f"extra['files'] of {who} must list names of files in the workdir")
     for name, values in arrays.items():
         if not isinstance(name, str) or np.asarray(values).dtype == object:
             raise BadInput(f"'{name}' among the arrays of {who} is not an array of numbers or text")
     return metrics, arrays, extra
+
+
+def _is_inside(name) -> bool:
+    """Whether it is a relative path that does not leave its folder."""
+    parts = pathlib.PurePath(name).parts if isinstance(name, str) else ("..",)
+    return ".." not in parts and not pathlib.PurePath(name).is_absolute()
 
 
 def is_entry(entry) -> bool:
