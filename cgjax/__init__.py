@@ -3,6 +3,8 @@
 import numbers
 import pathlib
 
+__version__ = "0.1.0"  # as in pyproject.toml
+
 
 def load(workdir, part: str = "", step=None):
     """Opens a finished run: `predict(params, inputs)`, `params` (first axis: seeds), `config`.

@@ -7,21 +7,29 @@ import os
 import pathlib
 import sys
 import time
+import zlib
 
 import jax
 import rich.console
 import rich.markup
 
+import cgjax
 from cgjax import config as configs
 from cgjax import experiments
 from cgjax.config.declare import declared_keys, leaves
 from cgjax.config.flags import Parser
 from cgjax.config.overrides import FIXED, part_of
-from cgjax.config.ownership import Ownership, compare, start_anew, take_ownership
-from cgjax.core import checkpoint, hosts, parallel, signals, train
+from cgjax.config.ownership import (
+    Ownership,
+    compare,
+    restored_if_refused,
+    start_anew,
+    take_ownership,
+)
+from cgjax.core import checkpoint, hosts, parallel, signals
 from cgjax.core.errors import BadInput, command
 from cgjax.core.logging import is_sound_npz, say, write_arrays
-from cgjax.core.workdir import environment, is_owned, locked, write_atomic
+from cgjax.core.workdir import Access, environment, is_owned, locked, opened, write_atomic
 from cgjax.published.results import print_table, read_results, write_results
 
 
@@ -30,6 +38,9 @@ def main(argv=None):
     """Runs one experiment from data to figures."""
     flags, overrides, parser = parse(sys.argv[1:] if argv is None else argv)
     set_up_output()
+    if flags.version:
+        say(f"cgjax {cgjax.__version__}")
+        return
     if flags.list is not None:
         print_rows(flags.list)
         return
@@ -85,6 +96,7 @@ def parse(argv):
     add("--workdir", type=folder, help="default: runs/<family>/<row>[-<size>]")
     add("--list", nargs="*", metavar="WORD", help="print rows; WORD: text to match, or a folder")
     add("--help", "-h", action="store_true", help="with --config: the row's keys; else this text")
+    add("--version", action="store_true", help="print the version, and stop")
     add("--dry_run", action="store_true", help="print what would run, and stop")
     add("--extend", action="store_true", help="train longer, evaluate and save at other times")
     add("--start_anew", action="store_true", help="move the workdir's files aside, begin again")
@@ -123,7 +135,7 @@ def check_flags(flags, overrides: dict) -> None:
     used = [name for name, value in vars(flags).items() if value not in (None, False)]
     if "list" in used and (len(used) > 1 or overrides):
         raise BadInput("--list prints rows and runs nothing: give it alone, with words to look for")
-    if not flags.config and not {"list", "help"} & set(used):
+    if not flags.config and not {"list", "help", "version"} & set(used):
         raise BadInput("nothing to run: give --config=sprites, or --list to see all rows")
     contradictions = (
         ("extend", "start_anew"),
@@ -152,14 +164,20 @@ def default_workdir(config) -> pathlib.Path:
     return pathlib.Path("runs") / config.family / full_name(config)
 
 
-def run(config, family, workdir: pathlib.Path, flags) -> None:
-    """Runs one experiment in its workdir: trains what is missing, draws, prints the table."""
+def run(config, family, workdir: pathlib.Path, flags, train=None) -> None:
+    """Runs one experiment in its workdir: trains what is missing, draws, prints the table.
+
+    train: replaces training in `core.train.fit` (`core.workdir.Access.train`).
+    """
     reads_only = not flags.start_anew and hosts.from_writer(
         lambda: compare(workdir, config, flags.extend).reads_only
     )
-    with contextlib.nullcontext() if reads_only else locked(workdir):  # reading needs no lock
+    with contextlib.ExitStack() as stack:
+        if not reads_only:  # reading needs no lock
+            stack.enter_context(locked(workdir))
         if flags.start_anew and (aside := hosts.from_writer(lambda: start_anew(workdir))):
             say(f"the old content of the workdir is now in {aside}")
+        stack.enter_context(restored_if_refused(workdir))
         config, reads_only, came_from, _ = take_ownership(workdir, config, flags.extend)
         draws = not (flags.no_figures or reads_only)
         say(f"{config.family} · {full_name(config)}{seeds(config)} → {workdir}")
@@ -171,7 +189,8 @@ def run(config, family, workdir: pathlib.Path, flags) -> None:
             if not reads_only:
                 write_atomic(workdir / "env.json", json.dumps(environment(), indent=1))
             with tools(flags, workdir):
-                results = run_family(config, family, workdir, draws, reads_only, came_from)
+                access = Access(reads_only, train)
+                results = run_family(config, family, workdir, draws, access, came_from)
         else:
             say("already finished: nothing to train")
         is_published = configs.is_published(config, configs.split_flag(flags.config)[0])
@@ -184,28 +203,33 @@ def run(config, family, workdir: pathlib.Path, flags) -> None:
         say(f"{figures}numbers in {workdir}/results.json")
 
 
-def run_family(config, family, workdir, draws: bool, reads_only: bool, came_from: list) -> dict:
+def run_family(config, family, workdir, draws: bool, access: Access, came_from: list) -> dict:
     """Runs the row and writes its results: arrays.npz, then results.json."""
     started = time.monotonic()
-    token = train.ONLY_READS.set(reads_only)
-    try:
+    with opened(workdir, access), configs.missing_keys(config):
         family_results = family.run(config, workdir, figures=draws)
-    finally:
-        train.ONLY_READS.reset(token)
     metrics, arrays, extra = experiments.checked_results(config, family_results)
     drawn = (path for kind in ("png", "gif") for path in (workdir / "figures").glob(f"*.{kind}"))
     figures = sorted(path.name for path in drawn) if draws else None
     extra = {**extra, "figures": figures, "arrays": sorted(arrays), "came_from": came_from}
+    files = [workdir / name for name in extra.get("files", ())]
+    files += [path for path in (workdir / "figures").glob("*") if draws and path.is_file()]
+    extra["files"] = {str(path.relative_to(workdir)): _checksum(path) for path in sorted(files)}
     extra["wall_s"] = time.monotonic() - started
-    if reads_only:
+    if access.reads_only:
         return {"metrics": metrics, **extra}
     if arrays:
         write_arrays(workdir / "arrays.npz", arrays)
+    extra |= hosts.from_writer(lambda: checkpoint.trained_with(workdir))
     return write_results(workdir / "results.json", metrics, configs.fingerprint(config), extra)
 
 
+def _checksum(path: pathlib.Path) -> str | None:
+    return f"{zlib.crc32(path.read_bytes()):08x}" if path.is_file() else None
+
+
 def finished(workdir: pathlib.Path, config, draws: bool) -> dict | None:
-    """results.json, if it belongs to this config and no array or figure is missing; else None."""
+    """results.json, if it is of this config and all that derives from it is sound; else None."""
     path = workdir / "results.json"
     if not path.exists():
         return None
@@ -220,7 +244,15 @@ def finished(workdir: pathlib.Path, config, draws: bool) -> dict | None:
     if draws and results["figures"] is None:
         return None
     figures = (results["figures"] or ()) if draws else ()
-    return results if all((workdir / "figures" / name).exists() for name in figures) else None
+    if not all((workdir / "figures" / name).exists() for name in figures):
+        return None
+    wanted = {
+        name: checksum
+        for name, checksum in (results.get("files") or {}).items()
+        if draws or not name.startswith("figures/")
+    }
+    is_sound = all(_checksum(workdir / name) == checksum for name, checksum in wanted.items())
+    return results if is_sound else None
 
 
 def _are_names(value) -> bool:
@@ -235,6 +267,7 @@ RESULTS = {
     "config_hash": lambda value: isinstance(value, str),
     "figures": lambda value: value is None or _are_names(value),  # None: not drawn
     "arrays": _are_names,
+    "files": lambda value: value is None or isinstance(value, dict),  # None: no checksums
 }
 
 
@@ -413,11 +446,15 @@ def print_plan(ownership: Ownership, family, workdir, flag: str) -> None:
     config, line = ownership.config, _printer()
     for name, value in leaves(config):
         line(f"{name} = {value}")
-    sizes = family.plan(config) if hasattr(family, "plan") else {}
-    for part, size in sizes.items():
-        line(f"{part or config.row}: {size if isinstance(size, str) else _size(size)}")
-    if not sizes:
-        line("nothing is trained")
+    if hasattr(family, "plan"):
+        with configs.missing_keys(config):
+            sizes = family.plan(config)
+        for part, size in sizes.items():
+            line(f"{part or config.row}: {size if isinstance(size, str) else _size(size)}")
+        if not sizes:
+            line("nothing is trained")
+    else:
+        line(f"size of training: not known, because family '{config.family}' has no plan(config)")
     try:
         path = configs.find(configs.split_flag(flag)[0])
         rows = {row["name"]: row for row in _described_rows(path)}

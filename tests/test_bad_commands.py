@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from cgjax import experiments
 from cgjax.main import main
 
 # arguments | words of the message, by semicolons. `S` stands for --config=sprites:smoke, `V`, `K`
@@ -347,6 +348,18 @@ A --config.data.image_size=7            | one of 8, 16, 32, 64
 --config=support:design,smoke --config.data.slot_counts=(1,) | at least 2
 --config=support:partners,smoke --config.data.deltas=(0.8,)  | at most 0.7
 --config=support:certificate,smoke --config.data.softness=0  | above 0
+--config=bumps:B7,smoke --config.data.n_angles=2147483647    | at most 36000
+
+# --- config files that declare no keys
+--config=broken/bare_sprites.py             | has no key; sprites
+--config=broken/bare_support.py             | has no key; support
+--config=broken/bare_vectors.py             | has no key; vectors
+--config=broken/bare_kernels.py             | has no key; kernels
+--config=broken/bare_bumps.py             | has no key; bumps
+--config=broken/bare_resistance.py             | has no key; resistance
+--config=broken/bare_subnetworks.py             | has no key; subnetworks
+--config=broken/bare_across.py             | has no key; across
+--config=broken/bare_bumps.py --dry_run | has no key
 
 # --- values that contradict each other
 S --config.train.steps=13               | steps_per_call=3 must divide train.steps=13
@@ -384,6 +397,8 @@ I --config.eval.layers=(2,40)           | there is no layer 40
 I --config.eval.layer=99                | there is no layer 99
 I --config.model.convnet.channels=(4,)  | there is no layer 11
 I --config.data.n_pool=40               | leaves no image unseen: some classes have 40
+--config=resistance:plane,smoke --config.eval.n_jacobian=0 | eval.n_jacobian=0; 1 point or more
+--config=resistance:smoke --config.parts.plane.eval.n_jacobian=0 | part 'plane'; n_jacobian=0
 I --config.data.tasks=context_substitution | context_substitution has 4 contexts, not two
 I --config.data.n_total=5               | does not cover the 17 training combinations
 --config=kernels:addition_mnist --config.data.n_pool=6000 | some classes have 5421
@@ -476,6 +491,8 @@ def folder(tmp_path_factory):
     files = dict(FILES)
     for name, family in FAMILIES.items():
         files[f"broken/{name}.py"] = BASE.format(family) + "    return config\n"
+    for family in experiments.FAMILIES:
+        files[f"broken/bare_{family}.py"] = BASE.format(family) + "    return config\n"
     for name, value in VALUES.items():
         text = BASE.format("sprites") + "    with config.unlocked():\n        config.x = " + value
         files[f"broken/{name}.py"] = text + "\n    return config\n"

@@ -45,10 +45,13 @@ def test_epochs_become_steps():
     changes = {"train.epochs": "4", "eval.at": "0,3", "eval.keep": "3", "checkpoint.keep": "1",
                "eval.epochs": "2"}  # fmt: skip
     config = configs.load("kernels:addition_mnist,smoke", changes)
-    assert configs.evaluations(config) == [0, 2, 3, 4]
+    assert [epoch for epoch in range(9) if configs.is_evaluation(config, epoch)] == [0, 2, 3, 4]
     steps = configs.in_steps(config, 7)
-    assert configs.evaluations(steps) == [0, 14, 21, 28] and steps.checkpoint.keep == (7,)
+    assert [step for step in range(40) if configs.is_evaluation(steps, step)] == [0, 14, 21, 28]
+    assert steps.checkpoint.keep == (7,)
     assert (steps.train.steps, steps.train.steps_per_call, steps.eval.every) == (28, 7, 14)
+    with pytest.raises(BadInput, match="are 28000000000 steps: beyond 32 bits"):
+        configs.in_steps(config, 7_000_000_000)
 
 
 def test_a_misspelt_assignment_in_a_config_fails():

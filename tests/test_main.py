@@ -3,12 +3,14 @@
 import fcntl
 import json
 import os
+import pathlib
 import shutil
+import tomllib
 
 import jax
 import numpy as np
 import pytest
-from front_door import one_line, snapshot, working_in
+from front_door import one_line, snapshot, working_in, write_family
 
 import cgjax
 from cgjax import config as configs
@@ -107,6 +109,58 @@ def test_what_is_missing_is_made_again_and_nothing_is_trained(copy, capsys):
     assert snapshot(copy / "checkpoints") == trained
 
 
+def test_a_changed_derived_file_is_made_again(here, copy, capsys):
+    """Figures, and files that the family names: they derive from what was trained."""
+    figure = copy / "figures/mse.png"
+    whole = figure.read_bytes()
+    figure.write_bytes(whole[:100])
+    assert command(copy, "--no_figures") == 0  # asks for no figure
+    assert "already finished" in capsys.readouterr().out
+    assert command(copy) == 0
+    assert "already finished" not in capsys.readouterr().out and len(figure.read_bytes()) > 100
+
+    curves = (
+        '    (workdir / "curves.csv").write_text(f"mse {mse[-1].tolist()}\\n")\n'
+        '    return {"mse": results.summary'
+    )
+    config = write_family(
+        here,
+        "curvelab",
+        lambda text: text.replace('    return {"mse": results.summary', curves).replace(
+            '{"mse": mse}, {}\n', '{"mse": mse}, {"files": ["curves.csv"]}\n'
+        ),
+    )
+    again = [f"--config={config}:few,smoke", "--workdir=curves", "--no_figures"]
+    assert main(again) == 0
+    path = here / "curves/curves.csv"
+    text = path.read_text()
+    for change in (lambda: path.write_text(text[:5]), path.unlink):
+        change()
+        capsys.readouterr()
+        assert main(again) == 0
+        out = capsys.readouterr().out
+        assert "already finished" not in out and "compiling" not in out
+        assert path.read_text() == text
+    assert main(again) == 0 and "already finished" in capsys.readouterr().out
+
+
+def test_a_family_that_is_one_module(here, capsys):
+    """`study.py` in the current folder: its full name has no dot."""
+    folder = write_family(here, "lonelab").parent
+    (here / "lonestudy.py").write_text((here / folder / "study.py").read_text())
+    path = here / folder / "config.py"
+    path.write_text(path.read_text().replace("lonelab.study", "lonestudy"))
+    assert main([f"--config={path}:few,smoke", "--no_figures"]) == 0
+    assert (here / "runs/lonestudy/few-smoke/results.json").exists()
+
+
+def test_version(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"cgjax {cgjax.__version__}\n"
+    project = tomllib.loads((pathlib.Path(__file__).parents[1] / "pyproject.toml").read_text())
+    assert cgjax.__version__ == project["project"]["version"]
+
+
 def test_load_reads(finished):
     before = snapshot(finished)
     run = cgjax.load(str(finished), step=np.int64(12))
@@ -179,7 +233,7 @@ def test_a_changed_config_is_refused_with_the_difference(copy, capsys):
     assert command(copy, "--config.train.steps=8", "--extend") == 2
     one_line(capsys, "--extend lengthens train.steps: 8 is less than 12")
     assert command(copy, "--config.optim.schedule_end=4", "--extend") == 2
-    one_line(capsys, "optim.schedule_end cannot be changed")
+    one_line(capsys, "--extend keeps the schedule: it ends at 12, not at 4")
     assert main(["--config=linelab/config.py:smoke", f"--workdir={copy}"]) == 2
     one_line(capsys, "data.n: 16 -> 64", "row: few -> demo")
     assert snapshot(copy) == before
@@ -200,6 +254,49 @@ def test_an_extended_run_equals_one_that_was_as_long_from_the_start(copy, here, 
         assert "already finished" in capsys.readouterr().out
     assert command(copy) == 2  # the short command is no longer this run's
     one_line(capsys, "train.steps: 24 -> 12")
+
+
+def test_extending_keeps_the_schedule_and_past_times(copy, capsys):
+    """A config that says otherwise would be recorded for weights that it did not give."""
+    before = snapshot(copy)
+    refused = {
+        ("train.steps=48", "optim.schedule_end=96"): "the schedule: it ends at 12, not at 96",
+        ("train.steps=24", "optim.schedule_end=24"): "the schedule: it ends at 12, not at 24",
+        ("eval.every=12",): "evaluates at 4: add it to eval.at",
+        ("eval.every=0", "train.steps=24"): "evaluates at 4: add it to eval.at",
+        ("eval.every=8", "train.steps=24", "eval.at=4"): "evaluates at 12: add it to eval.at",
+        ("eval.at=0",): "evaluates at [4, 8, 12]: leave 0 out of eval.at",
+        ("eval.keep=8,24", "train.steps=24"): "keeps arrays at none: leave 8 out of eval.keep",
+        ("train.steps=24", "checkpoint.keep=4,16"): "saves at none: leave 4 out of checkpoint.keep",
+    }
+    for keys, words in refused.items():
+        assert command(copy, "--extend", *(f"--config.{key}" for key in keys)) == 2, keys
+        one_line(capsys, words)
+        assert snapshot(copy) == before, keys
+    fresh = copy.with_name("fresh")
+    assert command(fresh, "--config.eval.every=12", "--no_figures") == 0
+    before = snapshot(fresh)
+    assert command(fresh, "--config.eval.every=12", "--config.eval.at=4,8", "--extend") == 2
+    one_line(capsys, "changes nothing up to 12, and the run evaluates at [12]: leave 4 out")
+    assert command(fresh, "--config.eval.every=0", "--config.train.steps=24", "--extend") == 2
+    one_line(capsys, "evaluates at 12: add it to eval.at")
+    assert snapshot(fresh) == before
+    more = ("--config.eval.every=0", "--config.train.steps=24", "--config.eval.at=12")
+    assert command(fresh, *more, "--extend", "--no_figures") == 0
+    assert command(fresh, *more, "--no_figures", seeds="0,1,2") == 0  # seeds can be added
+    assert results(fresh)["metrics"]["mse"]["seeds"] == [0, 1, 2]
+
+
+def test_an_extension_that_the_family_refuses_leaves_the_owner(copy, capsys):
+    """Found out only while tracing: `evaluate` returns no arrays to keep."""
+    before = without_lock(snapshot(copy))
+    assert command(copy, "--extend", "--config.train.steps=24", "--config.eval.keep=24") == 2
+    one_line(capsys, "evaluate of this experiment returns no arrays")
+    assert {path: text for path, (_, text) in without_lock(snapshot(copy)).items()} == {
+        path: text for path, (_, text) in before.items()
+    }
+    assert command(copy) == 0
+    assert "already finished" in capsys.readouterr().out
 
 
 def test_starting_anew_keeps_what_was_there(copy, capsys):
@@ -229,7 +326,8 @@ DAMAGE = {
     "results.json": ["", "[]", "{}", "nonsense", '{"metrics": 3}', "\x00", ENTRY % 1, ENTRY % "{}",
                      '{"metrics": {}, "config_hash": 1, "figures": [], "arrays": []}',
                      '{"metrics": {}, "config_hash": "x", "figures": [1], "arrays": []}',
-                     '{"metrics": {}, "config_hash": "x", "figures": [], "arrays": 2}'],
+                     '{"metrics": {}, "config_hash": "x", "figures": [], "arrays": 2}',
+                     '{"metrics": {}, "config_hash": "", "figures": [], "arrays": [], "files": 1}'],
     "config.json": ["", "[]", "{}", '{"family": 1}', '{"family": "linelab.study"}', "[" * 100_000,
                     '{"family": "f", "row": "r", "size": "s"}', '{"a.b": 1}', '{"": {"": []}}',
                     '{"family": "f", "row": "r", "size": "s", "train": {"seeds": 5}}',
@@ -359,6 +457,13 @@ def test_a_dry_run_says_what_would_run_and_writes_nothing(copy, tmp_path, monkey
     assert main(["--config=kernels:phase", "--dry_run"]) == 0
     assert "nothing is trained" in capsys.readouterr().out
     assert snapshot(tmp_path) == before
+
+
+def test_a_length_of_all_of_32_bits_is_checked_at_once(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    longest = "--config.parts.mnist.train.epochs=2147483647"
+    assert main(["--config=resistance:smoke", longest, "--dry_run"]) == 0
+    assert "mnist: " in capsys.readouterr().out
 
 
 def test_a_dry_run_tells_what_the_workdir_would_allow(copy, here, capsys):

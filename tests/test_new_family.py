@@ -42,6 +42,16 @@ def test_the_family_of_the_readme_lists_runs_and_opens(here, capsys):
     assert run.predict(params, np.ones((4, 3))).shape == (4,)
 
 
+def test_a_dry_run_of_a_family_without_a_plan_does_not_say_that_nothing_is_trained(here, capsys):
+    config = write_family(here, "planlesslab")
+    assert main([f"--config={config}:few,smoke", "--dry_run"]) == 0
+    out = capsys.readouterr().out
+    assert "nothing is trained" not in out
+    assert "not known, because family 'planlesslab.study' has no plan(config)" in out
+    assert main(["--config=support:smoke", "--dry_run"]) == 0
+    assert "nothing is trained" in capsys.readouterr().out
+
+
 def test_a_newcomer_s_family_of_two_parts(here, capsys):
     """Written by the README alone, unlike its own: one file, two parts, fresh samples."""
     made = pathlib.Path(__file__).parent / "newcomer"
@@ -81,6 +91,7 @@ SLIPS = {
                  "metric 'mse' of family 'LAB.study' is not an entry of results.json"),
     "no json": (RETURNS, ', {"mse": mse}, {"w": mse}\n', "are not json"),
     "objects": (RETURNS, ', {"mse": [fig, run]}, {}\n', "'mse' among the arrays"),
+    "files": (RETURNS, ', {"mse": mse}, {"files": ["/tmp/a.csv"]}\n', "files in the workdir"),
     "loss": (", (extra, {})\n\n", "\n\n", "loss of the experiment returned"),
     "evaluate": ("** 2)}, {}),", "** 2)}),", "evaluate of the experiment returned dict"),
     "matrix": ('jnp.mean((d["x"] @ p["w"] - d["y"]) ** 2)', 'd["y"]', "'mse' of shape"),

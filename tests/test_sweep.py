@@ -17,10 +17,13 @@ from front_door import one_line, write_family
 
 from cgjax import config as configs
 from cgjax import main as front_door
+from cgjax.core import train
 from cgjax.core.errors import Preempted
+from cgjax.core.logging import read_npz
+from cgjax.experiments.sprites import models
 from cgjax.sweep import processes
 from cgjax.sweep.__main__ import main, parse, values
-from cgjax.sweep.points import CLOSING, OPENING, Task, expand, folder_name, standing, tasks
+from cgjax.sweep.points import CLOSING, OPENING, Task, check, expand, folder_name, standing, tasks
 from cgjax.sweep.submit import Job
 from cgjax.sweep.together import main as together
 
@@ -231,6 +234,21 @@ def test_finished_points_are_skipped_and_failed_ones_run_again(here, capsys):
     assert "another config" in standing(points[0], True).line
 
 
+def test_a_finished_point_without_figures_is_open_when_figures_are_wanted(here, capsys):
+    """It ended with 0: it has not failed."""
+    points = grid(optim__lr=["0.1", "0.2"])
+    sweep = [f"--config={ROW}", "--sweep.optim.lr=0.1,0.2"]
+    assert main([*sweep, "--no_figures"]) == 0
+    for point in points:  # as `cgjax.main --no_figures` writes it
+        path = point.workdir / "results.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"figures": None}))
+    assert [standing(point, False).word for point in points] == ["done", "done"]
+    capsys.readouterr()
+    assert main([*sweep, "--dry_run"]) == 0
+    out = capsys.readouterr().out
+    assert "2 points: 2 open" in out and "failed" not in out
+
+
 def test_one_index_ends_with_the_exit_code_of_its_run(here, capsys):
     six()
     sweep = [f"--config={ROW}", *SIX]
@@ -243,6 +261,29 @@ def test_one_index_ends_with_the_exit_code_of_its_run(here, capsys):
     assert main([*sweep, "--index=0"]) == 3
     one_line(capsys, "SIGTERM: stopped")
     assert standing(six()[0], True)[:2] == ("stopped", "SIGTERM: saved")
+
+
+def test_one_index_loads_one_point(here, monkeypatch):
+    six()
+    loads, load = [], configs.load
+    monkeypatch.setattr(configs, "load", lambda *given: loads.append(given) or load(*given))
+    assert main([f"--config={ROW}", *SIX, "--index=3"]) == 0
+    assert len(loads) == 2  # the row, to know which keys are axes; the point
+
+
+def test_points_with_the_same_model_trace_it_once(monkeypatch):
+    """A sweep over learning rates and batches checks every point, and its networks once."""
+    swept = {
+        "optim.lr": ["0.1", "0.2"],
+        "data.batch": ["4", "8"],
+        "model.component.hidden": ["4", "8"],
+    }
+    points, _ = expand(["sprites:smoke"], {}, swept, RUNS)
+    built, build = [], models.build
+    monkeypatch.setattr(models, "build", lambda *given: built.append(given) or build(*given))
+    check(points)
+    kinds = len(points[0].config.model.kinds)
+    assert len(points) == 8 and len(built) == 2 * kinds
 
 
 def interrupt_once_waiting():
@@ -317,6 +358,71 @@ def test_points_together_have_workdirs_and_logs_of_their_own(traced, capsys):
     assert "together with 1 other points" in point.log.read_text()
     assert (point.workdir / "config.json").read_text() == configs.to_json(point.config)
     assert [len(task.points) for task in tasks(points[1:], 0)[0]] == [2]
+
+
+def two_points(flag: str, runs: pathlib.Path):
+    """Two points of one program, and the file that describes them."""
+    points, _ = expand([flag], {}, {"optim.lr": ["0.2", "0.4"]}, runs)
+    (task,), _ = tasks(points, 0)
+    task.file.parent.mkdir(parents=True)
+    task.file.write_text(task.describe())
+    return points, str(task.file)
+
+
+def test_a_signal_stops_points_together_and_the_same_command_goes_on(traced, monkeypatch, capsys):
+    original, calls = train.log_call, []
+
+    def log_then_signal(*arguments):
+        calls.append(0)
+        if len(calls) == 2:
+            os.kill(os.getpid(), signal.SIGUSR1)
+        return original(*arguments)
+
+    points, file = two_points(ROW, RUNS)
+    with monkeypatch.context() as patch:
+        patch.setattr(train, "log_call", log_then_signal)
+        assert together([file, "--no_figures"]) == 3
+    one_line(capsys, "run the same command to go on")
+    for point in points:
+        assert standing(point, False).word == "stopped"
+        assert "SIGUSR1: saved at step 8" in standing(point, False).line
+    assert together([file, "--no_figures"]) == 0
+    assert "resumed at step 8" in capsys.readouterr().out
+    whole, file = two_points(ROW, traced / "whole")
+    assert together([file, "--no_figures"]) == 0
+    for point, other in zip(points, whole):
+        folders = (point.workdir, other.workdir)
+        np.testing.assert_array_equal(
+            *(read_npz(folder / "arrays.npz")["mse"] for folder in folders)
+        )
+
+
+CAREFUL = """    try:
+        state, history = train.fit(experiment(config), config, workdir)
+    except Exception:
+        history = {"eval": {"step": np.zeros(1), "mse": np.zeros((1, len(config.train.seeds)))}}
+"""
+
+
+def test_a_family_that_catches_exceptions_is_trained(traced):
+    """Control does not flow through the family's code: `fit` returns only what is trained."""
+    plain = "    state, history = train.fit(experiment(config), config, workdir)\n"
+    config = write_family(traced, "carefullab", lambda text: text.replace(plain, CAREFUL))
+    points, file = two_points(f"{config}:few,smoke", RUNS)
+    assert together([file, "--no_figures"]) == 0
+    for point in points:
+        results = standing(point, False).results
+        assert results["trained_with"]["points"] == 1
+        assert "last digits" in results["trained_with"]["note"]
+        assert (point.workdir / "checkpoints").is_dir()
+        assert results["metrics"]["mse"]["ours"] > 0
+    # Also after its results are made again, by a command of its own.
+    alone = points[0].arguments()
+    (points[0].workdir / "results.json").unlink()
+    assert front_door.main([*alone, "--no_figures"]) == 0
+    assert standing(points[0], False).results["trained_with"]["points"] == 1
+    assert front_door.main([*alone[:-1], "--workdir=alone", "--no_figures"]) == 0
+    assert "trained_with" not in json.loads(pathlib.Path("alone/results.json").read_text())
 
 
 # --- submitit -------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Configs: a row, a size and overrides become one locked config; its text and differences."""
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -13,8 +14,9 @@ import types
 
 import ml_collections
 import numpy as np
+from ml_collections.config_dict import config_dict
 
-from cgjax.config.declare import check, copied, declared_keys, leaves
+from cgjax.config.declare import LARGEST, check, copied, declared_keys, leaves
 from cgjax.config.declare import keys as keys  # used elsewhere as `configs.keys`
 from cgjax.config.overrides import nearest, override, part_of, refuse_shadowed
 from cgjax.core.errors import BadInput, first_line, shown
@@ -117,6 +119,23 @@ def guarded(path, action):
         raise BadInput(f"config file '{path}'{place}: {what}") from None
 
 
+@contextlib.contextmanager
+def missing_keys(config):
+    """A key that the block reads and the config lacks becomes a BadInput; other errors pass."""
+    try:
+        yield
+    except (AttributeError, KeyError) as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        readers = [frame for frame in frames if frame.filename != config_dict.__file__]
+        if frames[-1] is readers[-1]:
+            raise
+        place = f"{pathlib.Path(readers[-1].filename).name}, line {readers[-1].lineno}"
+        raise BadInput(
+            f"the config {config.family}:{config.row} has no key {first_line(error).strip(chr(34))}"
+            f", which the family reads ({place}): declare it in the config file"
+        ) from None
+
+
 def load(flag: str, overrides: dict[str, str] | None = None) -> ml_collections.ConfigDict:
     """`--config=path[:row[,size]]` and `{"train.steps": "400"}` -> one locked, checked config."""
     name, arg = split_flag(flag)
@@ -186,6 +205,28 @@ def _is_plain(value) -> bool:
 # --- checks ---------------------------------------------------------------------------------------
 
 
+def cached_by(*names: str):
+    """Decorates a function of (config, *words): it runs once for equal values of these keys.
+
+    For checks that trace a network: a sweep checks every point. names: keys or sections.
+    """
+
+    def decorate(fn):
+        results = {}
+
+        @functools.wraps(fn)
+        def cached(config, *words):
+            chosen = {name: value for name, value in leaves(config) if name.startswith(names)}
+            key = json.dumps([chosen, words], sort_keys=True)
+            if key not in results:
+                results[key] = fn(config, *words)
+            return results[key]
+
+        return cached
+
+    return decorate
+
+
 def check_values(config) -> None:
     """Checks every value, those of parts too, against its declaration; then checks the periods."""
     declared = declared_keys(config)
@@ -224,17 +265,22 @@ def check_periods(config) -> None:
                 raise BadInput(f"train.steps_per_call={per_call} must divide {name}={period}")
         if per_call % every:
             raise BadInput(f"train.log_every={every} must divide train.steps_per_call={per_call}")
-    if odd := set(config.eval.keep) - set(evaluations(config)):
+    if odd := [step for step in config.eval.keep if not is_evaluation(config, step)]:
         raise BadInput(f"eval.keep={min(odd)} is not an evaluation: add it to eval.at too")
 
 
-def evaluations(config) -> list[int]:
-    """Steps or epochs at which a run is evaluated: every period, those in eval.at, and the last."""
-    in_epochs = "steps" not in config.train
-    total = config.train.epochs if in_epochs else config.train.steps
-    every = config.eval.epochs if in_epochs else config.eval.every
-    regular = range(every, total + 1, every) if every else ()
-    return sorted({*regular, *config.eval.at, total})
+def is_evaluation(config, step: int) -> bool:
+    """Whether a run is evaluated at a step or epoch: a period, one of eval.at, or the last."""
+    total, every = length_and_period(config)
+    is_regular = bool(every) and 0 < step < total and step % every == 0
+    return is_regular or step == total or step in config.eval.at
+
+
+def length_and_period(config) -> tuple[int, int]:
+    """The length of training and the period of evaluations, in epochs if the row counts them."""
+    if "steps" in config.train:
+        return config.train.steps, config.eval.every
+    return config.train.epochs, config.eval.epochs
 
 
 # --- one row, several programs --------------------------------------------------------------------
@@ -274,6 +320,8 @@ def in_steps(config, per_epoch: int):
     """The config with epochs converted to steps, for `fit`; one call is one epoch."""
     settings = config.copy_and_resolve_references()
     epochs = config.train.epochs
+    if epochs * per_epoch > LARGEST:
+        raise BadInput(f"train.epochs={epochs} are {epochs * per_epoch} steps: beyond 32 bits")
     with settings.unlocked():
         settings.train.steps = epochs * per_epoch
         settings.train.steps_per_call = settings.train.log_every = per_epoch

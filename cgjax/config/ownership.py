@@ -6,6 +6,7 @@ other change needs a new folder; otherwise results would stand under a config th
 them.
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -108,6 +109,33 @@ def _take_ownership(workdir: pathlib.Path, config, extend: bool) -> Ownership:
     return ownership
 
 
+@contextlib.contextmanager
+def restored_if_refused(workdir: pathlib.Path):
+    """If the block raises BadInput before it saves a checkpoint, the owner stays as it was."""
+    if not hosts.is_writer() or not is_owned(workdir):  # `locked` removes the files of a new run
+        yield
+        return
+    paths = [workdir / name for name in ("config.json", "extensions.json", "env.json")]
+
+    def contents():
+        return {path: path.read_text(errors="surrogateescape") for path in paths if path.is_file()}
+
+    def saved():
+        return {path for path in workdir.glob("**/checkpoints/*/*") if path.name.isdigit()}
+
+    old_contents, old_saved = contents(), saved()
+    try:
+        yield
+    except BadInput:
+        if saved() <= old_saved:
+            for path, text in contents().items():
+                if path not in old_contents:
+                    path.unlink()
+                elif text != old_contents[path]:
+                    write_atomic(path, old_contents[path])
+        raise
+
+
 def read_config(workdir: pathlib.Path):
     """The config that owns a workdir."""
     path = workdir / "config.json"
@@ -193,8 +221,7 @@ def _check_extension(workdir, old, config, changed: list[str], extend: bool) -> 
     def is_one_of(name, endings):
         return ".".join(name.split(".")[-2:]) in endings
 
-    names = [_name(line) for line in changed]
-    # `_keep_schedule` sets the end of the schedule when the length changes.
+    # `_keep_schedule` sets schedule_end when the length changes; `_check_past` checks its value.
     may_change = (*LENGTHS, *PERIODS, "optim.schedule_end")
     odd = [line for line in changed if not is_one_of(_name(line), may_change)]
     if odd:
@@ -207,13 +234,46 @@ def _check_extension(workdir, old, config, changed: list[str], extend: bool) -> 
             "--workdir, or --extend to train longer or evaluate and save at other times"
         )
     before, after = dict(leaves(old)), dict(leaves(config))
-    lengths = [name for name in names if is_one_of(name, LENGTHS)]
-    for name in lengths:
+    for name in (name for name in map(_name, changed) if is_one_of(name, LENGTHS)):
         if after.get(name, 0) < before.get(name, 0):
             was, now = before[name], after.get(name, "(absent)")
             raise BadInput(f"--extend lengthens {name}: {now} is less than {was}")
-    if "optim.schedule_end" in names and not lengths:
-        raise BadInput("--extend keeps the schedule: optim.schedule_end cannot be changed")
+    try:
+        before, after = dict(configs.parts(old)), dict(configs.parts(config))
+        for part in before.keys() & after.keys():
+            _check_past(before[part], after[part])
+    except (TypeError, AttributeError, KeyError) as error:
+        path = workdir / "config.json"
+        raise BadInput(f"cannot read '{path}': {first_line(error)}; {MEND}") from None
+
+
+def _check_past(old, config) -> None:
+    """Raises BadInput if the config contradicts what the run does up to its old end.
+
+    Replicas that are added later repeat the whole run, with the times of the config.
+    """
+    (end, old_every), (length, every) = map(configs.length_and_period, (old, config))
+    if "schedule_end" in config.get("optim", {}):
+        was, would = old.optim.schedule_end or end, config.optim.schedule_end or length
+        if was != would:
+            raise BadInput(f"--extend keeps the schedule: it ends at {was}, not at {would}")
+    # Different periods differ in their first multiples, unless eval.at lists hundreds of them.
+    steps = {end, *old.eval.at, *config.eval.at}
+    for period in filter(None, (old_every, every)):
+        steps.update(range(period, min(end, 1000 * period) + 1, period))
+
+    def past(settings) -> list[set[int]]:
+        evaluated = [step for step in steps if configs.is_evaluation(settings, step)]
+        times = evaluated, settings.eval.keep, settings.checkpoint.keep
+        return [{step for step in items if step <= end} for items in times]
+
+    does = ("eval.at", "evaluates"), ("eval.keep", "keeps arrays"), ("checkpoint.keep", "saves")
+    for (key, verb), was, would in zip(does, past(old), past(config)):
+        lead = f"--extend changes nothing up to {end}, and the run {verb} at"
+        if missing := was - would:
+            raise BadInput(f"{lead} {min(missing)}: add it to {key}")
+        if new := would - was:
+            raise BadInput(f"{lead} {sorted(was) or 'none'}: leave {min(new)} out of {key}")
 
 
 def _compare_axes(workdir, old, config, axes) -> bool:

@@ -20,7 +20,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers as policies
 
-from cgjax.core import checkpoint, hosts, parallel, tree, workdir
+from cgjax.core import hosts, parallel, tree, workdir
 from cgjax.core.errors import BadInput, first_line
 from cgjax.core.logging import Metrics
 
@@ -336,13 +336,38 @@ def begun(folder: pathlib.Path) -> list[Group]:
     return groups_begun
 
 
-def begin(folder: pathlib.Path, group: Group) -> None:
-    """Writes the json file that lists a group's replicas."""
+def check_group(meta: dict, part: str, group: Group, folder: pathlib.Path) -> None:
+    """Checks that a checkpoint belongs to the part and the replicas of its folder."""
+    if meta["part"] != part or tuple(meta["replicas"]) != group.replicas:
+        raise BadInput(
+            f"'{folder}' holds a checkpoint of part '{meta['part']}', {meta['replicas'][0]} ..., "
+            f"not of part '{part}', {group.replicas[0]} ...: restore a copy, or use --start_anew"
+        )
+
+
+def begin(folder: pathlib.Path, group: Group, n_others: int = 0) -> None:
+    """Writes the json file that lists a group's replicas; n_others: runs that share its program."""
     if not hosts.is_writer():
         return
     with workdir.disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    workdir.write_atomic(folder / f"{group.folder}.json", json.dumps({"replicas": group.replicas}))
+    content = {"replicas": group.replicas} | ({"trained_with": n_others} if n_others else {})
+    workdir.write_atomic(folder / f"{group.folder}.json", json.dumps(content))
+
+
+def trained_with(run_folder: pathlib.Path) -> dict:
+    """For results.json: how many other runs shared a program with this run; empty if none."""
+    n_others = 0
+    for path in run_folder.glob("**/checkpoints/seeds_*.json"):
+        if not path.relative_to(run_folder).parts[0].startswith(workdir.ASIDE):
+            value = workdir.read_json(path).get("trained_with")
+            n_others = max(n_others, value if isinstance(value, int) else 0)
+    if not n_others:
+        return {}
+    note = (
+        "other points of a sweep in the same program: alone, values may differ in the last digits"
+    )
+    return {"trained_with": {"points": n_others, "note": note}}
 
 
 def groups(folder: pathlib.Path, names) -> list[Group]:
@@ -383,7 +408,7 @@ def read_trained(
     folder: pathlib.Path, names: list[str], step=None
 ) -> tuple[dict, dict, np.ndarray]:
     """(params, extra, steps) of the trained replicas `names` in a part's folder."""
-    leaves, at = checkpoint.open_finished(folder, names, step)
+    leaves, at = open_finished(folder, names, step)
     steps = np.array([at[name] for name in names])
     return tree.nested(leaves, "params"), tree.nested(leaves, "extra"), steps
 
@@ -391,8 +416,8 @@ def read_trained(
 def last_scores(folder: pathlib.Path, names: list[str], metric: str) -> np.ndarray:
     """A metric of the replicas `names` at their last evaluation: [R]."""
     scores, checkpoints = {}, pathlib.Path(folder) / "checkpoints"
-    for group in checkpoint.begun(checkpoints):
-        saved = checkpoint.open_group(checkpoints / group.folder)
+    for group in begun(checkpoints):
+        saved = open_group(checkpoints / group.folder)
         metrics = Metrics(pathlib.Path(folder) / "metrics.jsonl", group.folder, ())
         metrics.mark = tuple(saved.meta["log"])
         values = metrics.history()["eval"][metric][-1]

@@ -1,12 +1,31 @@
-"""Checks that an experiment's functions return what the loop needs; one-line errors if not."""
+"""What an experiment gives to the loop, and checks that its functions return the right form."""
 
-import pathlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from cgjax.core.checkpoint import Group
 from cgjax.core.errors import BadInput
+
+
+class Experiment(NamedTuple):
+    """The definition of one experiment. All functions are pure and take one replica."""
+
+    data: Any  # on the device, shared by all replicas; includes frozen weights
+    replicas: dict  # {"seed": [R], any swept number: [R]}; "stream": [R] makes keys instead of seed
+    init: Callable  # key, replica -> (params, extra)
+    plan: Callable | None  # key, epoch -> (indices [steps, batch], mask); None: fresh samples
+    batch: Callable  # data, indices, key, step -> dict; the loop adds the plan's "mask"
+    loss: Callable  # params, extra, batch, key, step, replica -> (scalar, (extra, metrics))
+    evaluate: Callable  # params, extra, data, key, replica -> (scalars, arrays)
+    tx: Callable  # replica -> optax.GradientTransformation
+    headline: tuple | None  # ("r2_all", "max"): defines `State.best`; None: no best state is kept
+    control: Callable | None = None  # scalars, best, step, lr_scale -> (done, lr_scale)
+    grads: Callable | None = None  # replaces jax.value_and_grad, same signature
+    identity: tuple = ("seed",)  # keys of `replicas` that identify a replica uniquely
+    own_data: bool = False  # data has a leading replica axis
+    compiler_options: dict | None = None  # XLA options for the call of training steps
 
 
 def pair(name: str, result, meaning: str) -> tuple:
@@ -65,12 +84,3 @@ def batch_size(plan) -> int | None:
         return None
     indices_and_mask = pair("plan", jax.eval_shape(plan, jax.random.key(0), 0), "(indices, mask)")
     return indices_and_mask[0].shape[-1]
-
-
-def check_saved(meta: dict, part: str, group: Group, folder: pathlib.Path) -> None:
-    """Checks that a checkpoint belongs to the part and the replicas of its folder."""
-    if meta["part"] != part or tuple(meta["replicas"]) != group.replicas:
-        raise BadInput(
-            f"'{folder}' holds a checkpoint of part '{meta['part']}', {meta['replicas'][0]} ..., "
-            f"not of part '{part}', {group.replicas[0]} ...: restore a copy, or use --start_anew"
-        )

@@ -18,7 +18,7 @@ import rich.text
 
 from cgjax.core import hosts
 from cgjax.core import workdir as folders
-from cgjax.core.errors import BadInput, Diverged, first_line
+from cgjax.core.errors import BadInput, first_line
 
 log = logging.getLogger("cgjax")
 
@@ -171,26 +171,6 @@ class Progress:
             self.live.stop()
         elif self.line() != self.last_line:
             say(self.line())
-
-
-def log_replicas(metrics: Metrics, start: int, stats: dict, alive, every: int, names) -> None:
-    """Writes the means of stats [steps, R] of one call over windows of `every` steps.
-
-    Raises Diverged if no replica is alive.
-    """
-    if start == 0 and np.any(has_zero_grad := stats["grad_norm"][0] == 0):
-        log.warning(
-            "zero gradient at the first step, nothing will train: %s",
-            "; ".join(name for name, is_zero in zip(names, has_zero_grad) if is_zero),
-        )
-    for end in range(every, len(stats["loss"]) + 1, every):
-        window = {name: values[end - every : end].mean(0) for name, values in stats.items()}
-        metrics.write("train", start + end, window)
-    if not any(alive):
-        raise Diverged(
-            f"every replica turned non-finite by step {start + len(stats['loss']):,}: "
-            "lower optim.lr, or search metrics.jsonl for the first null"
-        )
 
 
 def compiling(what: str = ""):

@@ -6,7 +6,6 @@ data rows of each call, `Due` the steps at which to evaluate and to save.
 
 import functools
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -15,29 +14,10 @@ import numpy as np
 import optax
 
 from cgjax.core import checkpoint, contract, parallel, rng, tree
+from cgjax.core.contract import Experiment
 from cgjax.core.errors import BadInput
-from cgjax.core.replicas import in_turn, swapped
 
 SMALL = 4096  # leaves with at most this many numbers per replica are packed into one array
-
-
-class Experiment(NamedTuple):
-    """The definition of one experiment. All functions are pure and take one replica."""
-
-    data: Any  # on the device, shared by all replicas; includes frozen weights
-    replicas: dict  # {"seed": [R], any swept number: [R]}; "stream": [R] makes keys instead of seed
-    init: Callable  # key, replica -> (params, extra)
-    plan: Callable | None  # key, epoch -> (indices [steps, batch], mask); None: fresh samples
-    batch: Callable  # data, indices, key, step -> dict; the loop adds the plan's "mask"
-    loss: Callable  # params, extra, batch, key, step, replica -> (scalar, (extra, metrics))
-    evaluate: Callable  # params, extra, data, key, replica -> (scalars, arrays)
-    tx: Callable  # replica -> optax.GradientTransformation
-    headline: tuple | None  # ("r2_all", "max"): defines `State.best`; None: no best state is kept
-    control: Callable | None = None  # scalars, best, step, lr_scale -> (done, lr_scale)
-    grads: Callable | None = None  # replaces jax.value_and_grad, same signature
-    identity: tuple = ("seed",)  # keys of `replicas` that identify a replica uniquely
-    own_data: bool = False  # data has a leading replica axis
-    compiler_options: dict | None = None  # XLA options for the call of training steps
 
 
 class Best(NamedTuple):
@@ -257,6 +237,32 @@ class SetUp:
         """state, data -> (state, (scalars, arrays))"""
         compiled = self.lowered_evaluate(state, data).compile()
         return lambda state, data: compiled(state, data, self.keys, self.replicas)
+
+
+def in_turn(batched_fn, at_once: int, state, data, data_axis, *arguments):
+    """`batched_fn(state, data, *arguments)`, `at_once` replicas at a time, by `lax.map`.
+
+    at_once divides the number of replicas R. Arguments and results have a leading axis R, except
+    `state.step` and, unless data_axis is 0, the data: all replicas share these.
+    """
+
+    def run_chunk(chunk):
+        chunk_state, chunk_data, *rest = chunk
+        new_state, stats = batched_fn(
+            chunk_state._replace(step=state.step), data if data_axis is None else chunk_data, *rest
+        )
+        return new_state.step, (new_state._replace(step=None), stats)
+
+    chunks = (state._replace(step=None), None if data_axis is None else data, *arguments)
+    chunks = jax.tree.map(lambda leaf: leaf.reshape(-1, at_once, *leaf.shape[1:]), chunks)
+    steps, results = jax.lax.map(run_chunk, chunks)
+    new_state, stats = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), results)
+    return new_state._replace(step=steps[0]), stats
+
+
+def swapped(arrays):
+    """[replicas, steps, ...] as [steps, replicas, ...], or the reverse, for every leaf."""
+    return jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), arrays)
 
 
 # --- the rows of each call, and the steps at which to evaluate and to save ------------------------

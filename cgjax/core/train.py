@@ -5,29 +5,22 @@ of all replicas inside one compiled `lax.scan`; the host does no work per step. 
 needs is a function of (seed, step), so a run that is killed and restarted repeats the same steps.
 """
 
-import contextvars
+import logging
 import pathlib
+import time
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
-from cgjax.core import checkpoint, hosts, parallel, replicas, signals, tree
+from cgjax.core import checkpoint, hosts, parallel, signals, tree
 from cgjax.core.errors import BadInput, Diverged, Preempted
-from cgjax.core.logging import Progress, compiling, say
+from cgjax.core.logging import Metrics, Progress, compiling, keep_arrays, say
 from cgjax.core.program import Due, Experiment, Plan, SetUp, State, running
-from cgjax.core.replicas import (
-    Share,
-    log_call,
-    merge,
-    replica_names,
-    report_deaths,
-    still,
-)
+from cgjax.core.replicas import replica_names
+from cgjax.core.workdir import access_to
 
-# True in a command that requests a subset of the trained replicas: `fit` reads and never trains.
-ONLY_READS = contextvars.ContextVar("only_reads", default=False)
-# True in a command that trains several runs together: `fit` raises `HandedOver` with the replicas
-# that are not trained yet.
-HANDS_OVER = contextvars.ContextVar("hands_over", default=False)
+log = logging.getLogger("cgjax")
 
 
 def fit(experiment: Experiment, config, workdir, name: str = "") -> tuple[State, dict]:
@@ -50,7 +43,7 @@ def fit(experiment: Experiment, config, workdir, name: str = "") -> tuple[State,
         states.append(state)
         histories.append(history)
         order.append(rows)
-    return merge(states, histories, np.argsort(np.concatenate(order)))
+    return _merge(states, histories, np.argsort(np.concatenate(order)))
 
 
 def initial(experiment: Experiment, config) -> State:
@@ -59,21 +52,23 @@ def initial(experiment: Experiment, config) -> State:
 
 
 def _fit_group(experiment, config, workdir: pathlib.Path, name: str, group, wanted: list[str]):
-    share = Share(experiment, config, workdir, name, group, wanted, ONLY_READS.get())
-    if share.is_trained():
-        return share.read(SetUp(experiment, config).abstract_state())
-    if len(wanted) < len(group.replicas):
-        raise BadInput(
-            f"{group.folder} in '{workdir}' is not finished: train all of it before you request "
-            "a subset"
-        )
-    if HANDS_OVER.get():
-        raise replicas.HandedOver(share)
-    state = train_shares([share])
-    return parallel.to_own(state), share.history()
+    share = Share(experiment, config, workdir, name, group, wanted)
+    if not share.is_trained():
+        if len(wanted) < len(group.replicas):
+            raise BadInput(
+                f"{group.folder} in '{workdir}' is not finished: train all of it before you "
+                "request a subset"
+            )
+        train = access_to(workdir).train
+        if train is None:
+            state = train_shares([share])
+            return parallel.to_own(state), share.history()
+        train(share)
+        share = Share(experiment, config, workdir, name, group, wanted)
+    return share.read(SetUp(experiment, config).abstract_state())
 
 
-def train_shares(members: list[Share]) -> State:
+def train_shares(members: "list[Share]") -> State:
     """Trains the shares of one program, which must all be at the same step.
 
     A share ends as it would if it were trained alone: at the last step, when all its replicas are
@@ -83,10 +78,10 @@ def train_shares(members: list[Share]) -> State:
     first, step = members[0], members[0].step
     config, name = first.config, first.name
     total, per_call, every = config.train.steps, config.train.steps_per_call, config.train.log_every
-    experiment = replicas.side_by_side(members)
+    experiment = side_by_side(members)
     due, set_up = Due(config), SetUp(experiment, config)
     if first.saved is not None:
-        state = replicas.restored(members, set_up.abstract_state())
+        state = restored(members, set_up.abstract_state())
     for share in members:
         share.begin()
     if first.saved is None:
@@ -103,9 +98,9 @@ def train_shares(members: list[Share]) -> State:
     with compiling():
         call = set_up.compile_call(state, data, plan.rows(step))
         evaluate = set_up.compile_evaluate(state, data)
-    if first.saved is None:  # after tracing, so that a faulty experiment leaves no files behind
-        for share in members:
-            checkpoint.begin(share.folder.parent, share.group)
+    if first.saved is None or len(members) > 1:
+        for share in members:  # after tracing, so that a faulty experiment leaves no files behind
+            checkpoint.begin(share.folder.parent, share.group, len(members) - 1)
     progress = Progress(total, experiment.headline[0] if experiment.headline else "")
 
     def score(state, step):
@@ -113,7 +108,7 @@ def train_shares(members: list[Share]) -> State:
         scalars = parallel.fetch(scalars)
         arrays_to_keep = parallel.fetch(arrays) if step in config.eval.keep else None
         for share in still(members):
-            share.write("eval", step, scalars)
+            share.write_scores(step, scalars)
             if arrays_to_keep is not None:
                 share.keep(step, arrays_to_keep)
         if experiment.headline:
@@ -155,14 +150,14 @@ def train_shares(members: list[Share]) -> State:
                         share.ended = step >= total or not np.any(is_running[share.rows])
                 save(state, step, [share for share in writers if saves or share.ended])
                 if saves and stop and still(members):
-                    replicas.finish(members)
+                    finish(members)
                     hosts.meet()  # no host exits before the checkpoint is on disk
                     raise Preempted(
                         f"{stop.name}: saved at step {step:,}; run the same command to resume"
                     )
-            replicas.finish(members)
+            finish(members)
     except Diverged:  # raised on all hosts: none exits before the last checkpoint is on disk
-        replicas.finish(members)
+        finish(members)
         hosts.meet()
         raise
     finally:
@@ -171,3 +166,208 @@ def train_shares(members: list[Share]) -> State:
             share.store.close()
     report_deaths(members, parallel.fetch(state.died_at))
     return state
+
+
+# --- shares ---------------------------------------------------------------------------------------
+# A share is the replicas of one workdir, and the files that they are written to. A program trains
+# one share, or several together (`sweep.together`). The files of a workdir do not depend on the
+# other shares of its program.
+
+
+class Share:
+    """Replicas of one group, with their checkpoints and their log."""
+
+    def __init__(self, experiment, config, workdir: pathlib.Path, name: str, group, wanted):
+        self.experiment, self.config, self.workdir = experiment, config, workdir
+        self.name, self.group, self.wanted = name, group, wanted
+        self.folder = workdir / "checkpoints" / group.folder
+        self.store = checkpoint.Checkpoints(self.folder, config.checkpoint.keep)
+        self.metrics = Metrics(workdir / "metrics.jsonl", group.folder, experiment.replicas["seed"])
+        self.wanted_rows = np.array([group.replicas.index(replica) for replica in wanted])
+        self.rows, self.label = slice(None), ""  # its rows on the program's replica axis
+        self.ended, self.error = False, None
+        self.saved = hosts.from_writer(self._restore)
+        self.step, self.wall_s, self.mark = 0, 0.0, (0, "")
+        if self.saved is not None:
+            checkpoint.check_group(self.saved.meta, name, group, self.folder)
+            self.step, self.wall_s, self.mark = (
+                self.saved.meta[key] for key in ("step", "wall_s", "log")
+            )
+
+    def _restore(self) -> checkpoint.Saved | None:
+        if access_to(self.workdir).reads_only:  # a damaged checkpoint is not moved aside
+            return checkpoint.open_group(self.folder)
+        return self.store.restore()
+
+    def is_trained(self) -> bool:
+        """Whether training is complete: the last step is reached, or no wanted replica runs."""
+        if self.saved is None:
+            return False
+        died_at, done = (self.saved.leaves[key][self.wanted_rows] for key in ("died_at", "done"))
+        return self.step >= self.config.train.steps or not np.any((died_at < 0) & ~done)
+
+    def read(self, like):
+        """(state, history) of the wanted replicas; like: as in `checkpoint.place`."""
+        self.metrics.mark = tuple(self.mark)
+        state = checkpoint.place(self.saved, like, self.wanted_rows, f"'{self.folder}'")
+
+        def take(column):
+            return column[:, self.wanted_rows] if column.ndim > 1 else column  # "step" is [n]
+
+        history = jax.tree.map(take, self.metrics.history())
+        return parallel.to_own(state), {**history, "wall_s": self.wall_s}
+
+    # --- during training --------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Truncates the log to the checkpoint's step and starts the clock at its wall time."""
+        self.metrics.cut(self.mark)
+        self.started = time.monotonic() - self.wall_s
+
+    def names(self) -> list[str]:
+        """Names of the replicas for warnings; if the program has several shares, with its label."""
+        return [f"{self.label}: {name}" if self.label else name for name in self.wanted]
+
+    def log(self, start: int, stats: dict, alive, every: int) -> None:
+        """Writes the means of stats [steps, R] of one call over windows of `every` steps.
+
+        Ends the share with an error if none of its replicas is alive.
+        """
+        stats = {name: values[:, self.rows] for name, values in stats.items()}
+        if start == 0 and np.any(has_zero_grad := stats["grad_norm"][0] == 0):
+            log.warning(
+                "zero gradient at the first step, nothing will train: %s",
+                "; ".join(name for name, is_zero in zip(self.names(), has_zero_grad) if is_zero),
+            )
+        for end in range(every, len(stats["loss"]) + 1, every):
+            window = {name: values[end - every : end].mean(0) for name, values in stats.items()}
+            self.metrics.write("train", start + end, window)
+        if not any(alive[self.rows]):
+            self.ended, self.error = (
+                True,
+                Diverged(
+                    f"every replica turned non-finite by step {start + len(stats['loss']):,}: "
+                    "lower optim.lr, or search metrics.jsonl for the first null"
+                ),
+            )
+
+    def write_scores(self, step: int, scalars: dict) -> None:
+        values = {name: value[self.rows] for name, value in scalars.items()}
+        self.metrics.write("eval", step, values)
+
+    def keep(self, step: int, arrays: dict) -> None:
+        share_arrays = jax.tree.map(lambda leaf: leaf[self.rows], arrays)
+        keep_arrays(self.workdir / "evals", step, self.wanted, share_arrays)
+
+    def save(self, step: int, state) -> None:
+        meta = {"part": self.name, "replicas": self.wanted, "steps": self.config.train.steps}
+        meta |= {"finished": self.ended, "wall_s": time.monotonic() - self.started}
+        if self.rows != slice(None):  # the step is the only leaf without a replica axis
+            state = jax.tree.map(lambda leaf: leaf[self.rows] if np.ndim(leaf) else leaf, state)
+        self.store.save(step, state, meta | {"log": self.metrics.mark})
+
+    def history(self) -> dict:
+        return {**self.metrics.history(), "wall_s": time.monotonic() - self.started}
+
+
+def still(shares: list[Share]) -> list[Share]:
+    """The shares that are still in training."""
+    return [share for share in shares if not share.ended]
+
+
+def log_call(shares: list[Share], progress: Progress, start: int, stats: dict, every: int) -> None:
+    """Writes the metrics of one call, stats [steps, R], to the log of every share in training.
+
+    Raises Diverged if this leaves no share to train.
+    """
+    stats = parallel.fetch(stats)
+    alive = stats.pop("alive")
+    for share in still(shares):
+        share.log(start, stats, alive, every)
+    losses = stats["loss"][-1]
+    loss = float(np.mean(losses[alive])) if any(alive) else np.nan
+    progress.update(start + len(stats["loss"]), loss)
+    errors = [share.error for share in shares if share.error]
+    if errors and not still(shares):
+        raise errors[-1]
+
+
+def finish(shares: list[Share]) -> None:
+    """Waits until all checkpoints are on disk."""
+    for share in shares:
+        share.store.finish()
+
+
+def report_deaths(shares: list[Share], died_at) -> None:
+    """Warns about replicas that turned non-finite; died_at [R]: the step, or -1."""
+    for share in shares:
+        for name, step in zip(share.names(), died_at[share.rows]):
+            if step >= 0:
+                log.warning("%s turned non-finite at step %d and was frozen there", name, step)
+
+
+def side_by_side(shares: list[Share]):
+    """Joins the shares' experiments into one; sets the `rows` of each share."""
+    first = shares[0].experiment
+    if len(shares) == 1:
+        return first
+    ends = np.cumsum([len(share.wanted) for share in shares]).tolist()
+    for share, start, end in zip(shares, [0, *ends], ends):
+        share.rows = slice(start, end)
+
+    def joined(trees):
+        # On the host, because a device would cast seeds to int32: 2^31 and above turn negative.
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *trees)
+
+    all_replicas = joined([share.experiment.replicas for share in shares])
+    data = joined([share.experiment.data for share in shares]) if first.own_data else first.data
+    return first._replace(replicas=all_replicas, data=data)
+
+
+def restored(shares: list[Share], like):
+    """The joined state of the shares' checkpoints, which are at the same step."""
+    first = shares[0]
+
+    def joined(name, leaf):
+        if not np.ndim(leaf):  # the step
+            return leaf
+        return np.concatenate([share.saved.leaves[name] for share in shares])
+
+    leaves = {name: joined(name, leaf) for name, leaf in first.saved.leaves.items()}
+    return checkpoint.place(first.saved._replace(leaves=leaves), like, None, f"'{first.folder}'")
+
+
+# --- replicas that were trained at different times ------------------------------------------------
+
+
+def _merge(states, histories, order):
+    """Joins the states and histories of groups; order: the requested order of their replicas."""
+    if len(states) == 1 and np.array_equal(order, np.arange(len(order))):
+        return states[0], histories[0]
+    step = states[0].step
+    joined = tree.concatenate([state._replace(step=jnp.zeros(1)) for state in states])
+    state = tree.take(joined._replace(step=order), order)._replace(step=step)
+    wall_s = sum(history.pop("wall_s") for history in histories)
+    evals = _join_metrics([history.pop("eval") for history in histories], order)
+    return state, {**_join_metrics(histories, order), "eval": evals, "wall_s": wall_s}
+
+
+def _join_metrics(groups: list[dict], order) -> dict:
+    """`{"step": [n], metric: [n, R]}` of all groups.
+
+    A group that stopped early has fewer rows: its last row is repeated.
+    """
+    steps = max((group["step"] for group in groups), key=len)
+    if any(not np.array_equal(group["step"], steps[: len(group["step"])]) for group in groups):
+        raise BadInput(
+            "these replicas were logged or evaluated at different steps (the run was extended "
+            "between their trainings): request only replicas that were trained together"
+        )
+
+    def padded(values):
+        last_rows = np.repeat(values[-1:], len(steps) - len(values), axis=0)
+        return np.concatenate([values, last_rows])
+
+    names = [name for name in groups[0] if name != "step"]
+    joined = {name: np.concatenate([padded(group[name]) for group in groups], 1) for name in names}
+    return {"step": steps, **{name: values[:, order] for name, values in joined.items()}}

@@ -1,4 +1,4 @@
-"""The folder of one run: its lock, atomic writes, disk errors, and the software environment."""
+"""The folder of one run: lock, access, atomic writes, disk errors, software environment."""
 
 import contextlib
 import fcntl
@@ -9,6 +9,8 @@ import pathlib
 import platform
 import re
 import subprocess
+from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 
@@ -69,6 +71,32 @@ def locked(workdir: pathlib.Path):
             _held.discard(workdir.absolute())
             if not is_owned(workdir):
                 _remove(workdir, new_files, new_folders)
+
+
+class Access(NamedTuple):
+    """What `train.fit` does in a workdir with replicas that are not trained."""
+
+    reads_only: bool = False  # nothing is written; replicas that are not trained are an error
+    train: Callable | None = None  # share -> None, replaces training by `fit`; returns when trained
+
+
+_opened: dict[pathlib.Path, Access] = {}  # folders that this process has opened
+
+
+@contextlib.contextmanager
+def opened(workdir: pathlib.Path, access: Access):
+    """Within the block, `access` applies to the folder and its sub-folders."""
+    _opened[workdir.absolute()] = access
+    try:
+        yield
+    finally:
+        del _opened[workdir.absolute()]
+
+
+def access_to(folder: pathlib.Path) -> Access:
+    """The access to a folder or its nearest opened parent; by default `fit` trains."""
+    folder = pathlib.Path(folder).absolute()
+    return next((_opened[path] for path in (folder, *folder.parents) if path in _opened), Access())
 
 
 def _open_without_links(path, flags: int) -> int:

@@ -9,12 +9,14 @@ package as its family; README.md beside this file has an example.
 """
 
 import importlib
+import importlib.util
 import json
+import pathlib
 import sys
 
 import numpy as np
 
-from cgjax.config import look_here
+from cgjax.config import look_here, missing_keys
 from cgjax.core.errors import BadInput, first_line
 
 FAMILIES = {
@@ -32,11 +34,12 @@ ENTRY = {"ours", "sd", "values", "seeds", "paper", "paper_sd", "where"}  # of re
 
 def family(name: str):
     """The entry module of a family."""
-    if name not in FAMILIES and "." not in name:
-        raise BadInput(
-            f"unknown family '{name}': families are {', '.join(FAMILIES)}, or a module's full name"
-        )
     look_here()
+    if name not in FAMILIES and not _is_module(name):
+        raise BadInput(
+            f"unknown family '{name}': families are {', '.join(FAMILIES)}; there is no module "
+            f"{name} in the current folder or on Python's path"
+        )
     try:
         module = importlib.import_module(FAMILIES.get(name, name))
     except (Exception, SystemExit) as error:
@@ -49,10 +52,18 @@ def family(name: str):
     return module
 
 
+def _is_module(name: str) -> bool:
+    try:
+        return "." in name or (name.isidentifier() and bool(importlib.util.find_spec(name)))
+    except ValueError:  # "__main__"
+        return False
+
+
 def check(module, config) -> None:
     """Runs the family's own check of a config, if it has one."""
     if hasattr(module, "check"):
-        module.check(config)
+        with missing_keys(config):
+            module.check(config)
 
 
 def checked_results(config, returned) -> tuple[dict, dict, dict]:
@@ -74,10 +85,19 @@ def checked_results(config, returned) -> tuple[dict, dict, dict]:
         json.dumps([metrics, extra])
     except (TypeError, ValueError) as error:
         raise BadInput(f"metrics or extra of {who} are not json: {first_line(error)}") from None
+    files = extra.get("files", [])
+    if not isinstance(files, list) or not all(_is_inside(name) for name in files):
+        raise BadInput(f"extra['files'] of {who} must list names of files in the workdir")
     for name, values in arrays.items():
         if not isinstance(name, str) or np.asarray(values).dtype == object:
             raise BadInput(f"'{name}' among the arrays of {who} is not an array of numbers or text")
     return metrics, arrays, extra
+
+
+def _is_inside(name) -> bool:
+    """Whether it is a relative path that does not leave its folder."""
+    parts = pathlib.PurePath(name).parts if isinstance(name, str) else ("..",)
+    return ".." not in parts and not pathlib.PurePath(name).is_absolute()
 
 
 def is_entry(entry) -> bool:

@@ -23,7 +23,18 @@ from cgjax.core.errors import BadInput, Preempted, RunError, command, shown
 from cgjax.core.logging import say
 from cgjax.main import folder, set_up_output
 from cgjax.sweep import processes
-from cgjax.sweep.points import STOPPED, Point, Standing, Task, check, expand, standing, tasks
+from cgjax.sweep.points import (
+    STOPPED,
+    Point,
+    Standing,
+    Task,
+    check,
+    combinations,
+    expand,
+    make_point,
+    standing,
+    tasks,
+)
 from cgjax.sweep.submit import submit
 
 COLUMNS = 4  # metrics in the table without --metrics
@@ -36,16 +47,16 @@ def main(argv=None):
     if flags is None:
         return
     set_up_output()
+    draws = not flags.no_figures
+    if flags.index is not None:
+        run_one(combinations(flags.config, fixed, swept)[0], flags.index, flags.runs, draws)
+        return
     points, remarks = expand(flags.config, fixed, swept, flags.runs)
     if flags.count:
         say(str(len(points)))
         return
     for line in remarks:
         say(line)
-    draws = not flags.no_figures
-    if flags.index is not None:
-        run_one(points, flags.index, draws)
-        return
     check(points)
     before = [standing(point, draws) for point in points]
     print_points(points, before)
@@ -173,12 +184,15 @@ def values(key: str, text: str) -> list[str]:
 # --- running and printing -------------------------------------------------------------------------
 
 
-def run_one(points: list[Point], index: int, draws: bool) -> None:
-    """Runs the point of one task of a job array; exits with the exit code of its run."""
-    if not 0 <= index < len(points):
-        raise BadInput(f"--index={index}: there are {len(points)} points, from 0")
-    point = points[index]
-    say(f"point {index} of {len(points)}: {point.name} → {point.workdir}, log {point.log}")
+def run_one(chosen: list[tuple], index: int, runs: pathlib.Path, draws: bool) -> None:
+    """Runs the point of one task of a job array; raises an error with the exit code of its run.
+
+    chosen: the `combinations` of all points, of which only one is loaded.
+    """
+    if not 0 <= index < len(chosen):
+        raise BadInput(f"--index={index}: there are {len(chosen)} points, from 0")
+    point = make_point(*chosen[index], runs)
+    say(f"point {index} of {len(chosen)}: {point.name} → {point.workdir}, log {point.log}")
     if standing(point, draws).word == "done":
         say("already finished")
         return

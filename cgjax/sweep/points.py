@@ -90,20 +90,27 @@ def _assignments(overrides: dict) -> list[str]:
 
 
 def expand(flags: list[str], fixed: dict, swept: dict, runs: pathlib.Path):
-    """Every point in a fixed order, and remarks to print.
+    """Every point in a fixed order, and remarks to print; arguments as in `combinations`."""
+    chosen, remarks = combinations(flags, fixed, swept)
+    points = [make_point(*combination, runs) for combination in chosen]
+    _refuse_duplicates(points)
+    return points, remarks
+
+
+def combinations(flags: list[str], fixed: dict, swept: dict) -> tuple[list[tuple], list[str]]:
+    """(flag, overrides, swept overrides) of every point in a fixed order, and remarks to print.
 
     flags: values of --config, each with one row or several; fixed: {key: text} for every point;
     swept: {key: [text]}, each point takes one text per key.
     """
-    points, remarks = [], []
+    chosen, remarks = [], []
     for flag in (row_flag for config_flag in flags for row_flag in rows(config_flag)):
         row_fixed, row_swept, row_remarks = fold(flag, fixed, swept)
         remarks += [line for line in row_remarks if line not in remarks]
         for texts in itertools.product(*row_swept.values()):
-            chosen = dict(zip(row_swept, texts))
-            points.append(_point(flag, {**row_fixed, **chosen}, chosen, runs))
-    _refuse_duplicates(points)
-    return points, remarks
+            point_swept = dict(zip(row_swept, texts))
+            chosen.append((flag, row_fixed | point_swept, point_swept))
+    return chosen, remarks
 
 
 def rows(flag: str) -> list[str]:
@@ -150,7 +157,8 @@ def fold(flag: str, fixed: dict, swept: dict) -> tuple[dict, dict, list[str]]:
     return fixed, rest, remarks
 
 
-def _point(flag: str, overrides: dict, swept: dict, runs: pathlib.Path) -> Point:
+def make_point(flag: str, overrides: dict, swept: dict, runs: pathlib.Path) -> Point:
+    """One of the `combinations` with its config and its workdir in `runs`."""
     with _errors_named(" ".join([flag, *_assignments(swept)]) if swept else ""):
         config = configs.load(flag, overrides)
     # Replicas can be added to a run, so axes that are not swept are not part of the folder's name.
@@ -285,6 +293,8 @@ def logged(point: Point) -> Standing:
         return Standing("open")
     if not last[-1].startswith(CLOSING):
         return Standing("running" if _is_alive(last[0]) else "stopped")
+    if last[-1] == f"{CLOSING}0":  # finished without the figures that are wanted now
+        return Standing("open")
     stopped = last[-1].removeprefix(CLOSING) in map(str, STOPPED)
     errors = [line for line in last if line.startswith("cgjax: ")] or last[1:-1] or [last[-1]]
     return Standing("stopped" if stopped else "failed", errors[-1].removeprefix("cgjax: ")[:200])

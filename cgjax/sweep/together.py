@@ -1,21 +1,22 @@
 """python -m cgjax.sweep.together FILE [--no_figures]: points of a sweep as replicas of one program.
 
-Every point runs as `cgjax.main` would run it, up to the first training that is not done. It hands
-this training over (`train.HANDS_OVER`) and returns. The trainings that the points hand over run
-side by side, and each is written into its point's workdir. Then the points run again, find the
-training done, and go on to the next training or to their results.
+Every point runs in its own thread, as `cgjax.main` would run it, and waits in `fit` while its
+training is not done. Only one thread runs at a time. When all points wait or have ended, the main
+thread trains what they wait for, side by side, and writes each training into its point's workdir.
+Then `fit` returns in every point what its workdir holds, or raises the error of its training.
 
 So the workdir of a point is the workdir of an ordinary run, and all code that reads runs (resuming,
 results, figures, `cgjax.load`, the table) is independent of sweeps. With one run that has an axis
-of values, every family would have to separate values from seeds. The price: the code before a
-training runs once more after it. A family's run resumes from its files anyway.
+of values, every family would have to separate values from seeds.
 """
 
 import contextlib
 import hashlib
 import json
+import os
 import pathlib
 import sys
+import threading
 import traceback
 
 import jax
@@ -23,35 +24,69 @@ import numpy as np
 
 from cgjax import config as configs
 from cgjax import experiments
-from cgjax.core import checkpoint, hosts, parallel, program, replicas, signals, train, tree
+from cgjax.core import checkpoint, hosts, parallel, program, signals, train, tree
 from cgjax.core.errors import BadInput, Diverged, Preempted, RunError, command, first_line
 from cgjax.core.logging import say
 from cgjax.core.program import Plan
-from cgjax.core.replicas import Share
-from cgjax.core.workdir import locked, read_json
+from cgjax.core.train import Share
+from cgjax.core.workdir import read_json
 from cgjax.main import parse, run, set_up_output, use_compilation_cache
 from cgjax.sweep.points import CLOSING
 
 
 class Member:
-    """One of the points: its log, the training it waits for (`share`), its exit code."""
+    """One of the points: thread, log, exit code, and the training it waits for (`share`)."""
 
     def __init__(self, log: str, arguments: list[str]):
         self.log, self.arguments = pathlib.Path(log), arguments
-        self.workdir = parse(arguments)[0].workdir
+        self.name = parse(arguments)[0].workdir.name
         self.share = self.code = None
+        self.may_run, self.has_paused = threading.Semaphore(0), threading.Semaphore(0)
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def advance(self) -> None:
+        """Runs the point until it waits for a training, or to its end."""
+        with (
+            open(self.log, "a") as log,
+            contextlib.redirect_stdout(log),
+            contextlib.redirect_stderr(log),
+        ):
+            self.may_run.release()
+            self.has_paused.acquire()
+        if self.code is not None:
+            self.tell(f"{CLOSING}{self.code}")
 
     def tell(self, line: str) -> None:
         with open(self.log, "a") as log:
             print(line, file=log)
 
-    def end(self, code: int) -> None:
-        self.code = code
-        self.tell(f"{CLOSING}{code}")
+    # --- in the thread of the point ---------------------------------------------------------------
 
-    def fail(self, error: RunError) -> None:
-        self.tell(f"cgjax: {' '.join(str(error).split())}")
-        self.end(error.exit_code)
+    def _run(self) -> None:
+        self.may_run.acquire()
+        try:
+            self.code = command(self._run_point)(self.arguments)
+        except BaseException:  # an error of this point must not stop the others
+            traceback.print_exc()
+            self.code = 1
+        self.has_paused.release()
+
+    def _run_point(self, argv) -> None:
+        flags, overrides, _ = parse(argv)
+        if hosts.find(flags):
+            raise BadInput("several hosts run one point at a time: give --together=1")
+        config = configs.load(flags.config, overrides)
+        family = experiments.family(config.family)
+        experiments.check(family, config)
+        run(config, family, flags.workdir, flags, train=self._wait_for)
+
+    def _wait_for(self, share: Share) -> None:
+        """Returns when the main thread has trained the share; raises the share's error."""
+        self.share = share
+        self.has_paused.release()
+        self.may_run.acquire()
+        if share.error:
+            raise share.error
 
 
 @command
@@ -60,115 +95,75 @@ def main(argv=None):
     path, *more = sys.argv[1:] if argv is None else argv
     set_up_output()
     points = read_json(pathlib.Path(path), "the sweep's command writes it anew")["points"]
-    members = [Member(point["log"], [*point["arguments"], *more]) for point in points]
     parallel.require_devices()
     use_compilation_cache()
-    with signals.handled(), contextlib.ExitStack() as locks:
-        if hosts.find(parse(members[0].arguments)[0]):
-            stop(members, BadInput("several hosts run one point at a time: give --together=1"))
+    members = [Member(point["log"], [*point["arguments"], *more]) for point in points]
+    with signals.handled():
         while waiting := [member for member in members if member.code is None]:
             for member in waiting:
-                advance(member, locks)
+                member.advance()
             train_all([member for member in waiting if member.code is None])
-    if failed := sum(member.code != 0 for member in members):
+    codes = [member.code for member in members]
+    if Preempted.exit_code in codes:
+        raise Preempted("stopped; what was trained is saved, run the same command to go on")
+    if failed := sum(code != 0 for code in codes):
         raise RunError(f"{failed} of {len(members)} points have failed: their logs say why")
 
 
-def advance(member: Member, locks: contextlib.ExitStack) -> None:
-    """Runs a point up to its next training, or to its end.
-
-    locks: holds the lock of every workdir until the process ends.
-    """
-    token = train.HANDS_OVER.set(True)
-    try:
-        with (
-            open(member.log, "a") as log,
-            contextlib.redirect_stdout(log),
-            contextlib.redirect_stderr(log),
-        ):
-            take_lock = command(lambda _: locks.enter_context(locked(member.workdir)))
-            code = take_lock() or run_point(member.arguments)
-    except replicas.HandedOver as handed_over:
-        member.share = handed_over.share
-        return
-    except Exception:  # an error of this point must not stop the others
-        member.tell(traceback.format_exc())
-        code = 1
-    finally:
-        train.HANDS_OVER.reset(token)
-    if code == Preempted.exit_code:
-        raise Preempted("stopped; what was trained is saved, run the same command to go on")
-    member.end(code)
-
-
-@command
-def run_point(argv):
-    """Runs one point like `cgjax.main`, inside this process."""
-    flags, overrides, _ = parse(argv)
-    config = configs.load(flags.config, overrides)
-    family = experiments.family(config.family)
-    experiments.check(family, config)
-    run(config, family, flags.workdir, flags)
-
-
 def train_all(waiting: list[Member]) -> None:
-    """Runs the trainings that the points handed over; those of one program run side by side."""
-    if not waiting:
-        return
+    """Runs the trainings that the points wait for; those of one program run side by side.
+
+    An error of a training becomes the `error` of its shares, and a signal that of all shares.
+    """
     owner = {member.share: member for member in waiting}
-    try:
-        groups = alike(list(owner))
-    except RunError as error:
-        stop(waiting, error)
-        return
+    groups = alike(list(owner))
     if len(groups) > 1:
-        say(f"{len(waiting)} points are {len(groups)} programs here: one is trained after another")
+        say(f"{len(owner)} points are {len(groups)} programs here: one is trained after another")
     for group in groups:
-        members = [owner[share] for share in group]
-        for share, member in zip(group, members):
-            share.label = member.workdir.name if len(group) > 1 else ""
-            member.tell(f"{share.name or 'training'}: together with {len(group) - 1} other points")
+        for share in group:
+            share.label = owner[share].name if len(group) > 1 else ""
+            what = share.name or "training"
+            owner[share].tell(f"{what}: together with {len(group) - 1} other points")
         try:
-            fit(group)
-        except Preempted:
-            raise
+            train.train_shares(group)
+        except Preempted as error:
+            fail(owner, error)
+            return
+        except Diverged:  # no share is left to train, and those that diverged have their error
+            pass
         except RunError as error:
-            stop(members, error)
+            fail(group, error)
         except Exception as error:  # most likely out of memory
             traceback.print_exc()
             what = f"{type(error).__name__}: {first_line(error)}"
-            stop(members, RunError(f"{len(group)} points together: {what}; try --together=1"))
-        for share, member in zip(group, members):
-            if share.error and member.code is None:
-                member.fail(share.error)
+            fail(group, RunError(f"{len(group)} points together: {what}; try --together=1"))
 
 
-def stop(members: list[Member], error: RunError) -> None:
-    for member in members:
-        member.fail(error)
+def fail(shares, error: RunError) -> None:
+    """Sets the error of the shares; a share that has one already keeps it."""
+    for share in shares:
+        share.error = share.error or error
 
 
 # --- runs that differ only in numbers of their replicas, trained as one program -------------------
-# A run hands over what it has to train (`train.HANDS_OVER`). Only runs whose programs are textually
-# identical are joined, so a number that became a constant or a shape never joins another's.
+# Only runs whose programs are textually identical are joined, so a number that became a constant or
+# a shape never joins another's.
 
 
 def alike(shares: list[Share]) -> list[list[Share]]:
-    """Groups of shares that one program can train, from the same step."""
-    if len(shares) == 1:
-        return [shares]
+    """Groups of shares that one program can train, from the same step.
+
+    A share whose programs cannot be traced is in no group and gets the error.
+    """
+    if len(shares) <= 1:
+        return [shares] if shares else []
     groups = {}
     for share in shares:
-        groups.setdefault(_program_hash(share), []).append(share)
+        try:
+            groups.setdefault(_program_hash(share), []).append(share)
+        except Exception as error:  # of the experiment: raised again by `fit` in its point
+            share.error = error
     return list(groups.values())
-
-
-def fit(shares: list[Share]) -> None:
-    """Trains one group of `alike`; a share that diverges gets an `error`, the others go on."""
-    try:
-        train.train_shares(shares)
-    except Diverged:  # no share is left to train; each that diverged has its `error`
-        pass
 
 
 def _program_hash(share: Share) -> str:
@@ -207,4 +202,8 @@ def _checksum(leaf) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    if code == Preempted.exit_code:  # a point may still run in its thread, which cannot be stopped
+        sys.stdout.flush()
+        os._exit(code)
+    sys.exit(code)

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import signal
+from unittest.mock import Mock
 
 import jax
 import numpy as np
@@ -11,9 +12,10 @@ import optax
 import pytest
 import toy
 
-from cgjax.core import checkpoint, replicas, train
+from cgjax.core import checkpoint, train
 from cgjax.core.errors import Diverged, Preempted
-from cgjax.core.replicas import with_numbers
+from cgjax.core.replicas import replica_names, with_numbers
+from cgjax.core.train import Share
 from cgjax.sweep import together
 
 RATES = {"slow": 0.1, "fast": 0.2, "wild": 1e30}
@@ -45,26 +47,26 @@ def experiment(config, **changes):
     )
 
 
-def handed_over(folder: pathlib.Path, rate: float, **changes):
-    """What a run has to train, or None where it is trained."""
-    config, token = settings(rate), train.HANDS_OVER.set(True)
-    try:
-        train.fit(experiment(config, **changes), config, folder)
-    except replicas.HandedOver as found:
-        return found.share
-    finally:
-        train.HANDS_OVER.reset(token)
+def share_of(folder: pathlib.Path, rate: float, **changes) -> Share:
+    """The replicas of a run, with what is saved of them."""
+    config = settings(rate)
+    made = experiment(config, **changes)
+    names = replica_names(made)
+    (group,) = checkpoint.groups(folder / "checkpoints", names)
+    return Share(made, config, folder, "", group, names)
 
 
-def all_handed_over(folder: pathlib.Path) -> list:
-    return [handed_over(folder / name, rate) for name, rate in RATES.items()]
+def shares_of(folder: pathlib.Path) -> list[Share]:
+    return [share_of(folder / name, rate) for name, rate in RATES.items()]
 
 
 def written(folder: pathlib.Path) -> dict:
     """Every number that a run has left; not the seconds."""
     found = {"log": (folder / "metrics.jsonl").read_text().splitlines()}
     for path in sorted((folder / "checkpoints").rglob("seeds_*.json")):
-        found[path.name] = json.loads(path.read_text())
+        group = json.loads(path.read_text())
+        group.pop("trained_with", None)  # says that it was not alone
+        found[path.name] = group
         for step in checkpoint.steps(path.with_suffix("")):
             saved = checkpoint.read(path.with_suffix(""), step)
             meta = {key: value for key, value in saved.meta.items() if key not in ("wall_s", "crc")}
@@ -95,14 +97,14 @@ def joined(tmp_path_factory):
             os.kill(os.getpid(), signal.SIGUSR1)
         return original(*arguments)
 
-    (shares,) = together.alike(all_handed_over(folder))
+    (shares,) = together.alike(shares_of(folder))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(train, "log_call", log_then_signal)
         with pytest.raises(Preempted, match="SIGUSR1: saved at step 4"):
-            together.fit(shares)
-    again = all_handed_over(folder)
+            train.train_shares(shares)
+    again = shares_of(folder)
     assert [share.step for share in again] == [4, 4, 0]
-    together.fit(again[:2])
+    train.train_shares(again[:2])
     return folder, shares
 
 
@@ -119,15 +121,30 @@ def test_one_that_dies_says_so_and_the_others_read_what_was_trained(joined):
     assert [isinstance(share.error, Diverged) for share in shares] == [False, False, True]
     assert "by step 2" in str(shares[2].error) and len(written(folder / "wild")["log"]) == 2
     for name in ("slow", "fast"):
-        assert handed_over(folder / name, RATES[name]) is None
-    assert handed_over(folder / "wild", RATES["wild"]).step == 0  # to be trained again
+        assert share_of(folder / name, RATES[name]).is_trained()
+    assert share_of(folder / "wild", RATES["wild"]).step == 0  # to be trained again
+
+
+def test_a_share_that_has_ended_gets_no_error_of_the_last_one(monkeypatch):
+    """The last one in training diverges: the program ends with its error, the other is done."""
+    members = [Mock(share=Mock(error=None)) for _ in range(2)]
+
+    def last_one_diverges(shares):
+        shares[1].error = Diverged("every replica turned non-finite")
+        raise shares[1].error
+
+    monkeypatch.setattr(together, "alike", lambda shares: [shares])
+    monkeypatch.setattr(train, "train_shares", last_one_diverges)
+    together.train_all(members)
+    assert members[0].share.error is None
+    assert isinstance(members[1].share.error, Diverged)
 
 
 def test_what_is_another_program_is_not_put_together(tmp_path):
     """A constant that differs, other data; not another learning rate."""
 
     def share(rate, **changes):
-        return handed_over(tmp_path, rate, **changes)
+        return share_of(tmp_path, rate, **changes)
 
     constants = [{"tx": lambda replica, rate=rate: optax.adamw(rate)} for rate in (0.1, 0.2)]
     shares = [share(0.1, **one) for one in constants] + [share(0.1, n=24, **constants[1])]

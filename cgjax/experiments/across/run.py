@@ -14,7 +14,7 @@ from cgjax.config import parts
 from cgjax.core import checkpoint, hosts, parallel, program, train, tree
 from cgjax.core.logging import say
 from cgjax.core.replicas import replica_names
-from cgjax.core.workdir import disk_errors, read_json, write_atomic
+from cgjax.core.workdir import access_to, disk_errors, read_json, write_atomic
 from cgjax.experiments.across import adapters, answers
 from cgjax.experiments.across import figures as drawing
 from cgjax.experiments.across import tables as markdown
@@ -70,7 +70,7 @@ def numbers(config, settings, folder: pathlib.Path, name: str) -> dict:
         for column, value in columns.items()
     }
     columns["seeds"] = seeds
-    if hosts.is_writer() and not train.ONLY_READS.get():
+    if hosts.is_writer() and not access_to(folder).reads_only:
         with disk_errors(path):
             write_atomic(path, json.dumps(columns, indent=1))
     return columns

@@ -114,7 +114,7 @@ TURNING = {
     "data.digits": key((4,), "digits that rotate; only the 4 has a gap", low=0, high=9,
                        distinct=True),
     "data.name_digit": key(False, "whether the input names the digit"),
-    "data.n_angles": key(1000, "angles of each digit, from 0 to 360 degrees", low=10),
+    "data.n_angles": key(1000, "angles of each digit, from 0 to 360 degrees", low=10, high=36_000),
     "data.gap": key((160.0, 200.0), "held-out degrees, both ends included", low=0,
                     high=360, length=2),
     "data.validation": key(0.1, "share of the views for validation", above=0, high=0.5),

@@ -11,7 +11,7 @@ import numpy as np
 
 from cgjax.core import checkpoint, optim, parallel, program, train
 from cgjax.core.errors import BadInput
-from cgjax.core.replicas import names_of, with_numbers
+from cgjax.core.replicas import Grid, with_numbers
 from cgjax.data import arrays
 from cgjax.experiments.bumps import losses, models, scenes, scores, sets
 
@@ -178,26 +178,23 @@ def check(config) -> None:
 # --- the experiment -------------------------------------------------------------------------------
 
 
-IDENTITY = ("seed", "cell")
+def grid(config, shown: sets.Scenes) -> Grid:
+    """Seeds x cells."""
+    return Grid(seed=config.train.seeds, cell=range(len(cells(config, shown.axes))))
 
 
 def replicas(config, shown: sets.Scenes) -> dict:
     """Seeds x cells; a seed starts from the same key in every cell."""
     _, which = sets.stacked(shown, config.train.seeds)
     combinations = list(itertools.product(*shown.axes.values()))
-    weights = penalties(config)
-    rows = [
-        {
-            "seed": seed,
-            "cell": c,
-            "set": which[s, combinations.index(cell.combination)],
-            "scale": np.float32(cell.scale),
-            **{name: np.float32(weight) for name, weight in weights[cell.penalty].items()},
-        }
-        for s, seed in enumerate(config.train.seeds)
-        for c, cell in enumerate(cells(config, shown.axes))
-    ]
-    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    networks, all_cells, weights = grid(config, shown), cells(config, shown.axes), penalties(config)
+    numbers = {"scale": [cell.scale for cell in all_cells]}
+    numbers |= {name: [weights[cell.penalty][name] for cell in all_cells] for name in PENALTIES}
+    return (
+        networks.replicas()
+        | {"set": which[:, [combinations.index(cell.combination) for cell in all_cells]].ravel()}
+        | {name: networks.along("cell", np.float32(values)) for name, values in numbers.items()}
+    )
 
 
 def experiment(config, shown: sets.Scenes) -> program.Experiment:
@@ -288,15 +285,13 @@ def experiment(config, shown: sets.Scenes) -> program.Experiment:
         tx=lambda replica: optim.adamw(optim.constant(replica["lr"]), replica["weight_decay"]),
         headline=None,
         control=control if config.optim.stop else None,
-        identity=IDENTITY,
+        identity=grid(config, shown).identity,
     )
 
 
 def run(config, shown: sets.Scenes, workdir: pathlib.Path, name: str = "") -> Trained:
     """Trains all networks of a part and computes their images at every scored point."""
-    all_cells = cells(config, shown.axes)
     state, history = train.fit(experiment(config, shown), config, workdir, name)
-    axes = len(config.train.seeds), len(all_cells)
     codes = jnp.asarray(shown.codes[shown.points])
     model = network(config)
     program = jax.jit(
@@ -306,17 +301,15 @@ def run(config, shown: sets.Scenes, workdir: pathlib.Path, name: str = "") -> Tr
     )
     painted = np.asarray(program((state.params, state.extra), codes))
 
-    def by_axes(leaf):
-        return np.asarray(leaf).reshape(*axes, *np.shape(leaf)[1:])
-
-    record = {k: v.reshape(-1, *axes) for k, v in history["eval"].items() if k != "step"}
+    networks = grid(config, shown)
+    record = networks.history(history["eval"])
     return Trained(
         shown,
-        all_cells,
-        by_axes(painted),
-        {name: values[-1] for name, values in record.items()},
-        {"step": history["eval"]["step"], **record},
-        *jax.tree.map(by_axes, parallel.fetch((state.params, state.extra))),
+        cells(config, shown.axes),
+        networks.by_axes(painted),
+        {name: values[-1] for name, values in record.items() if name != "step"},
+        record,
+        *networks.by_axes(parallel.fetch((state.params, state.extra))),
     )
 
 
@@ -337,8 +330,7 @@ def load(
     """The networks of one cell, one per seed: `predict(params, codes [B, d])` -> images."""
     names = [one.name for one in cells(config, shown.axes)]
     place = names.index(checkpoint.choose(cell, names, folder))
-    everyone = names_of(replicas(config, shown), IDENTITY)
-    wanted = everyone[place :: len(names)]
+    wanted = grid(config, shown).names(cell=place)
     params, extra, steps = checkpoint.read_trained(folder, wanted, step)
 
     def predict(params, codes):

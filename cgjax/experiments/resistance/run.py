@@ -7,7 +7,7 @@ import pathlib
 import numpy as np
 
 from cgjax.core import hosts
-from cgjax.core.workdir import disk_errors
+from cgjax.core.workdir import access_to, disk_errors
 from cgjax.experiments.resistance import claims, study
 from cgjax.experiments.resistance import figures as drawing
 from cgjax.published import CLAIMS, PUBLISHED
@@ -38,12 +38,12 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
         draw(config, arrays, workdir / "figures")
     known = () if is_small else CLAIMS["resistance"].get(config.row, ())
     extra = {"claims": claims.judge(known, metrics), "headlines": headlines(results)}
-    return results, arrays, extra
+    return results, arrays, extra | {"files": ["curves.csv"]}
 
 
 def write_curves(arrays: dict, path: pathlib.Path) -> None:
     """Writes every score over training as in the figures: mean, deviation, variance over seeds."""
-    if not hosts.is_writer():
+    if not hosts.is_writer() or access_to(path.parent).reads_only:
         return
     with disk_errors(path), open(path, "w", newline="") as handle:
         out = csv.writer(handle)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from cgjax.config import cached_by
 from cgjax.core import tree
 from cgjax.core.errors import BadInput, first_line
 from cgjax.experiments.sprites import learned, scenes
@@ -45,6 +46,7 @@ def build(config, kind: str) -> Model:
     return _monolithic(config) if kind == "monolithic" else _compositional(config, kind)
 
 
+@cached_by("model.", "data.n_slots", "data.image_size", "data.composition")
 def check(config, kind: str) -> int:
     """Number of parameters of the model; BadInput if it cannot be built with these sizes."""
     model, z = build(config, kind), jnp.zeros((1, 5 * config.data.n_slots))

@@ -7,7 +7,6 @@ temperature depends on the epoch, which all replicas share. There is no early st
 is the last iterate.
 """
 
-import itertools
 from typing import NamedTuple
 
 import jax
@@ -18,6 +17,7 @@ from cgjax import config as configs
 from cgjax.analysis import masks
 from cgjax.core import optim, program, train, tree
 from cgjax.core.errors import BadInput
+from cgjax.core.replicas import Grid
 from cgjax.data import arrays
 from cgjax.experiments.subnetworks import ablation, odd_one_out, tasks
 from cgjax.experiments.subnetworks.bases import Bases
@@ -38,25 +38,28 @@ class Found(NamedTuple):
 def product(config, bases: Bases, n_targets: int, seeds=None) -> dict:
     """Replicas of every base, target, configuration and mask seed."""
     options = config.masks
-    seeds = options.seeds if seeds is None else seeds
-    axes = itertools.product(
-        range(len(bases.valid)),
-        range(n_targets),
-        options.s0s,
-        options.lrs,
-        range(len(options.layers)),
-        options.penalties,
-        seeds,
+    grid = Grid(
+        base=range(len(bases.valid)),
+        target=range(n_targets),
+        s0=options.s0s,
+        lr=options.lrs,
+        layers=range(len(options.layers)),
+        penalty=options.penalties,
+        seed=options.seeds if seeds is None else seeds,
     )
-    names = ("base", "target", "s0", "lr", "layers", "penalty", "seed")
-    return columns(bases, [dict(zip(names, values)) for values in axes])
+    return with_bases(bases, grid.replicas())
 
 
 def columns(bases: Bases, rows: list[dict]) -> dict:
-    """Replicas as arrays, from one dict per replica, with the numbers that identify their bases."""
+    """Replicas as arrays, from one dict per replica."""
+    return with_bases(bases, {name: [row[name] for row in rows] for name in rows[0]})
+
+
+def with_bases(bases: Bases, replicas: dict) -> dict:
+    """The replicas' columns as arrays, and the numbers that identify their bases."""
     kinds = {"base": int, "target": int, "layers": int, "seed": int}
     replicas = {
-        name: np.array([row[name] for row in rows], kinds.get(name, np.float32)) for name in rows[0]
+        name: np.array(values, kinds.get(name, np.float32)) for name, values in replicas.items()
     }
     return replicas | {
         name: np.asarray(values)[replicas["base"]] for name, values in bases.numbers.items()

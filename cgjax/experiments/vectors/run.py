@@ -11,7 +11,7 @@ from cgjax.analysis import contrasts
 from cgjax.core import checkpoint, metrics, parallel, program, train, tree
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
-from cgjax.core.replicas import replica_names, with_numbers
+from cgjax.core.replicas import Grid, with_numbers
 from cgjax.experiments.vectors import models, parts
 from cgjax.experiments.vectors.figures import SCORES, draw
 from cgjax.published import PUBLISHED
@@ -29,8 +29,8 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
     for kind in config.model.kinds:
         folder = part(config, workdir, kind)
         state, history = train.fit(experiment(config, kind, data), config, folder, kind)
-        arrays["step"] = history["eval"].pop("step")
-        scores = {name: v.reshape(-1, *axes(config)) for name, v in history["eval"].items()}
+        scores = grid(config).history(history["eval"])
+        arrays["step"] = scores["step"]
         numbers, curves = _collect(config, kind, scores)
         results, arrays = results | numbers, arrays | curves
         extra[kind] = {"train_s": history["wall_s"], "died_at": _deaths(config, state)}
@@ -50,9 +50,7 @@ def load(config, workdir: pathlib.Path, name: str = "", step=None) -> checkpoint
         for support in config.data.supports
     }
     kind, support = names[checkpoint.choose(name, names, workdir)]
-    every_replica = replica_names(experiment(config, kind, {}))
-    rows = np.arange(np.prod(axes(config))).reshape(axes(config))
-    wanted = [every_replica[row] for row in rows[:, config.data.supports.index(support), -1]]
+    wanted = grid(config).names(support=config.data.supports.index(support), n_train=-1)
     params, _, steps = checkpoint.read_trained(
         part(config, pathlib.Path(workdir), kind), wanted, step
     )
@@ -86,31 +84,23 @@ def tables(record: list[dict]) -> list[tuple[str, str]]:
 # --- the experiment -------------------------------------------------------------------------------
 
 
-def axes(config) -> tuple[int, int, int]:
-    """Replicas are seeds x supports x training-set sizes."""
-    return len(config.train.seeds), len(config.data.supports), len(config.data.sizes)
+def grid(config) -> Grid:
+    """Seeds x supports x training-set sizes."""
+    return Grid(
+        seed=config.train.seeds,
+        support=np.arange(len(config.data.supports), dtype="i4"),
+        n_train=np.array(config.data.sizes, "i4"),
+    )
 
 
 def replicas(config) -> dict:
     """All replicas, which train at once; "stream" selects each replica's random numbers."""
-    _, n_supports, n_sizes = axes(config)
-    entries = [
-        {
-            "seed": seed,
-            "stream": (seed * n_supports + support) * n_sizes + size,
-            "generator": index if config.data.generators == "per_seed" else 0,
-            "support": support,
-            "n_train": config.data.sizes[size],
-        }
-        for index, seed in enumerate(config.train.seeds)
-        for support in range(n_supports)
-        for size in range(n_sizes)
-    ]
-    return {
-        name: np.array(
-            [entry[name] for entry in entries], "u4" if name in ("seed", "stream") else "i4"
-        )
-        for name in entries[0]
+    networks = grid(config)
+    generators = np.arange(len(config.train.seeds), dtype="i4")
+    generators *= config.data.generators == "per_seed"
+    return networks.replicas() | {
+        "stream": networks.streams(),
+        "generator": networks.along("seed", generators),
     }
 
 
@@ -160,7 +150,7 @@ def experiment(config, kind: str, data: dict) -> program.Experiment:
         evaluate=evaluate,
         tx=lambda replica: models.sgd(replica["lr"], replica["momentum"], config.train.round),
         headline=("r2_all", "max"),
-        identity=("seed", "support", "n_train"),
+        identity=grid(config).identity,
     )
 
 

@@ -12,6 +12,7 @@ from jax.flatten_util import ravel_pytree
 import cgjax
 from cgjax import config as configs
 from cgjax.core.errors import BadInput
+from cgjax.core.workdir import Access, opened
 from cgjax.experiments.resistance import claims, control, run
 from cgjax.experiments.resistance.training import pairs as of_pairs
 from cgjax.experiments.resistance.training import plane as of_plane
@@ -71,6 +72,14 @@ def test_curves_are_written_as_numbers(plane):
     values = arrays["scores/S_2"][-1, :, 1]
     found = [float(row[name]) for name in ("mean", "sd", "variance", "seeds")]
     np.testing.assert_allclose(found, [values.mean(), values.std(), values.var(), 2], rtol=1e-6)
+
+
+def test_a_command_that_reads_does_not_write_curves(plane, tmp_path):
+    """Those of a subset of the seeds would replace those of all."""
+    _, _, (_, arrays, _) = plane
+    with opened(tmp_path, Access(reads_only=True)):
+        run.write_curves(arrays, tmp_path / "curves.csv")
+    assert not (tmp_path / "curves.csv").exists()
 
 
 def test_a_run_is_read_back(plane):

@@ -13,7 +13,7 @@ import numpy as np
 
 from cgjax.core import optim, parallel, program, train
 from cgjax.core.errors import BadInput
-from cgjax.core.replicas import names_of
+from cgjax.core.replicas import Grid
 from cgjax.experiments.kernels import inputs, tasks
 from cgjax.experiments.kernels.scores import LOSSES
 from cgjax.nets.mlp import MLP
@@ -43,19 +43,16 @@ def run(config, workdir, name: str = "") -> Sweep:
     (starts, before), (outputs, after) = (
         _evaluate_all(config, task_set, params) for params in networks
     )
-    scores = {k: v.reshape(-1, *axes(config)) for k, v in history["eval"].items() if k != "step"}
-
-    def by_axes(leaf):
-        return np.asarray(leaf).reshape(*axes(config), *leaf.shape[1:])
-
+    axes = grid(config)
+    scores = axes.history(history["eval"])
     return Sweep(
         task_set,
-        by_axes(starts),
-        by_axes(outputs),
+        axes.by_axes(starts),
+        axes.by_axes(outputs),
         scores["train_loss"][-1],
-        {"step": history["eval"]["step"], **scores},
-        jax.tree.map(by_axes, networks[1]),
-        np.stack([by_axes(before), by_axes(after)]),
+        scores,
+        axes.by_axes(networks[1]),
+        np.stack(axes.by_axes([before, after])),
     )
 
 
@@ -140,38 +137,27 @@ TRAINED = ("all", "readout")
 # --- all networks as one experiment ---------------------------------------------------------------
 
 
-IDENTITY = ("seed", "task", "scale")
+def grid(config) -> Grid:
+    """Seeds x training sets x initial scales."""
+    return Grid(
+        seed=config.train.seeds,
+        task=range(len(config.data.tasks)),
+        scale=np.float32(config.model.scales),
+    )
 
 
 def replicas(config) -> dict:
     """Every network of the sweep; "stream" gives each network its own random numbers."""
-    n_tasks, n_scales = len(config.data.tasks), len(config.model.scales)
-    rows = [
-        {
-            "seed": seed,
-            "stream": (seed * n_tasks + task) * n_scales + i,
-            "task": task,
-            "scale": np.float32(config.model.scales[i]),
-            "lr": np.float32(config.optim.lrs[i]),
-        }
-        for seed in config.train.seeds
-        for task in range(n_tasks)
-        for i in range(n_scales)
-    ]
-    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    networks = grid(config)
+    rates = networks.along("scale", np.float32(config.optim.lrs))
+    return networks.replicas() | {"stream": networks.streams(), "lr": rates}
 
 
 def names(config, task: str, scale: float) -> list[str]:
     """The replicas of one training set and scale, one per seed."""
-    place = config.data.tasks.index(task), config.model.scales.index(scale)
-    rows = np.arange(np.prod(shape := axes(config))).reshape(shape)[:, place[0], place[1]]
-    all_names = names_of(replicas(config), IDENTITY)
-    return [all_names[row] for row in rows]
-
-
-def axes(config) -> tuple[int, int, int]:
-    """Shape of the replicas: seeds x training sets x initial scales."""
-    return len(config.train.seeds), len(config.data.tasks), len(config.model.scales)
+    return grid(config).names(
+        task=config.data.tasks.index(task), scale=config.model.scales.index(scale)
+    )
 
 
 def arrays(members) -> dict:
@@ -236,5 +222,5 @@ def experiment(config, members) -> program.Experiment:
         tx=lambda replica: optim.by_name(config.optim.optimiser, replica["lr"]),
         headline=("train_loss", "min"),
         control=control,
-        identity=IDENTITY,
+        identity=grid(config).identity,
     )

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax import config as configs
+from cgjax.config import cached_by
 from cgjax.core import optim, parallel, program, train, tree
 from cgjax.core.errors import BadInput, first_line
 from cgjax.core.replicas import with_numbers
@@ -92,13 +93,19 @@ def check(config) -> None:
                 f"data.n_total={data.n_total} does not cover the {np.count_nonzero(task.is_train)} "
                 f"training combinations of {task.name}"
             )
+    _check_networks(config)
+
+
+@cached_by("model.", "data.tasks", "data.distances", "data.images", "eval.layer")
+def _check_networks(config) -> None:
+    row_tasks, distances = [tasks.make(name) for name in config.data.tasks], config.data.distances
     by_count = {
         len(task.sizes): task for task in row_tasks
     }.values()  # one task per number of images
-    for task, distance in itertools.product(by_count, data.distances):
+    for task, distance in itertools.product(by_count, distances):
         _check_network(config, task, distance, None)
     last = max(*config.eval.layers, config.eval.layer)
-    _check_network(config, row_tasks[0], data.distances[0], last)
+    _check_network(config, row_tasks[0], distances[0], last)
 
 
 def _check_network(config, task: tasks.Task, distance: int, layer: int | None) -> None:

@@ -7,11 +7,10 @@ rate, a scale. Runs of one seed start from the same key, so they can be compared
 import itertools
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from cgjax.core import checkpoint, parallel, train
-from cgjax.core.replicas import names_of
+from cgjax.core.replicas import Grid
 
 IDENTITY = ("seed", "setting")
 
@@ -50,39 +49,36 @@ def axis(word: str, name: str, values) -> list[tuple[str, dict]]:
     return [(f"{word} {value:g}", {name: np.float32(value)}) for value in values]
 
 
+def grid(config, known: tuple[Setting, ...]) -> Grid:
+    """Seeds x settings."""
+    return Grid(seed=config.train.seeds, setting=range(len(known)))
+
+
 def replicas(config, known: tuple[Setting, ...]) -> dict:
-    """Seeds x settings; the settings of a seed are adjacent."""
-    rows = [
-        {"seed": seed, "setting": i, **setting.numbers}
-        for seed in config.train.seeds
-        for i, setting in enumerate(known)
-    ]
-    return {name: np.array([setting[name] for setting in rows]) for name in rows[0]}
+    """Seeds x settings, with the numbers of each setting."""
+    runs = grid(config, known)
+    return runs.replicas() | {
+        name: runs.along("setting", [setting.numbers[name] for setting in known])
+        for name in known[0].numbers
+    }
 
 
 def run(experiment, known, config, workdir, name: str = "", per_step: int = 1) -> Trained:
     """Trains, and returns arrays with axes of seeds and settings; per_step: updates per step."""
     state, history = train.fit(experiment, config, workdir, name)
-    shape = len(experiment.replicas["seed"]) // len(known), len(known)
-
-    def columns(history):
-        rest = {k: v.reshape(-1, *shape) for k, v in history.items() if k != "step"}
-        return {"step": history["step"] / per_step, **rest}
-
-    def by_axes(leaf):
-        return np.asarray(leaf).reshape(*shape, *np.shape(leaf)[1:])
-
-    evals = history.pop("eval")
-    wall_s = history.pop("wall_s")
-    params, extra = jax.tree.map(by_axes, parallel.fetch((state.params, state.extra)))
-    seeds = tuple(experiment.replicas["seed"][:: len(known)].tolist())
-    return Trained(known, seeds, columns(history), columns(evals), params, extra, wall_s)
+    runs, evals, wall_s = grid(config, known), history.pop("eval"), history.pop("wall_s")
+    losses, scores = (
+        runs.history({**columns, "step": columns["step"] / per_step})
+        for columns in (history, evals)
+    )
+    params, extra = runs.by_axes(parallel.fetch((state.params, state.extra)))
+    return Trained(known, tuple(config.train.seeds), losses, scores, params, extra, wall_s)
 
 
 def read(config, known, folder, name: str, step=None) -> tuple[Any, np.ndarray]:
     """Parameters of one setting's networks, with a leading axis of seeds, and their steps."""
     names = [setting.name for setting in known]
     place = names.index(checkpoint.choose(name, names, folder))
-    replica_names = names_of(replicas(config, known), IDENTITY)[place :: len(names)]
+    replica_names = grid(config, known).names(setting=place)
     params, _, steps = checkpoint.read_trained(folder, replica_names, step)
     return params, steps

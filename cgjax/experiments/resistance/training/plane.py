@@ -16,7 +16,6 @@ from cgjax.core import checkpoint, grads, optim, program, rng, tree
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import read_kept
 from cgjax.core.metrics import entries
-from cgjax.core.replicas import names_of
 from cgjax.data import arrays
 from cgjax.experiments.resistance import models, plane, training
 
@@ -61,6 +60,8 @@ def check(config) -> None:
         raise BadInput(
             "model.scales and model.bias_stds are zipped: give one of each for every start"
         )
+    if not config.eval.n_jacobian:
+        raise BadInput("eval.n_jacobian=0: scores on the plane need derivatives at 1 point or more")
     if config.data.batch > config.data.n_points:
         raise BadInput(f"data.batch={config.data.batch} is more than data.n_points")
     if config.optim.get("gradient") == "gauss_newton" and (
@@ -374,13 +375,12 @@ def run(config, workdir, name: str = "") -> training.Trained:
 
 def kept(config, trained: training.Trained, folder, name: str) -> tuple[list, np.ndarray]:
     """(steps, array [steps, seeds, settings, ...]) that `evaluate` returned at `eval.keep`."""
-    names = names_of(training.replicas(config, trained.settings), training.IDENTITY)
+    grid = training.grid(config, trained.settings)
     steps, by_step = sorted(config.eval.keep), []
     for step in steps:
         saved = read_kept(folder / "evals" / f"{step * per_step(config)}.npz")
-        order = [saved["replicas"].tolist().index(replica_name) for replica_name in names]
-        rows = saved[name][order]
-        by_step.append(rows.reshape(-1, len(trained.settings), *rows.shape[1:]))
+        order = [saved["replicas"].tolist().index(replica_name) for replica_name in grid.names()]
+        by_step.append(grid.by_axes(saved[name][order]))
     return steps, np.stack(by_step)
 
 

@@ -45,6 +45,11 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
     return results, arrays, {"words": verdicts}
 
 
+def plan(config) -> dict:
+    """Empty: nothing is trained."""
+    return {}
+
+
 def load(config, workdir, part: str = "", step=None):
     """BadInput: a study trains nothing, so there is no model to load."""
     raise BadInput(f"'{workdir}' is a study of supports: it has arrays and figures, but no model")
