@@ -330,7 +330,7 @@ def timed_by(f, params, x, precision: str):
     return kernel
 
 
-PRECISIONS = ("highest", "float32x3", "default")
+PRECISIONS = ("highest", "default")
 PEAKS = {
     "float32": (jnp.float32, "highest"),
     "default": (jnp.float32, "default"),

@@ -14,14 +14,10 @@ import pytest
 
 import cgjax
 from cgjax.analysis import ntk
-from cgjax.analysis.ntk import kernels as ntk_kernels
 from cgjax.analysis.ntk import layers, programs, traces
 from cgjax.analysis.ntk import plan as ntk_plan
 from cgjax.analysis.ntk import products as ntk_products
-from cgjax.analysis.ntk.kernels import Launch
-from cgjax.analysis.ntk.products import Passes
 from cgjax.analysis.ntk.traces import mixing
-from cgjax.core import parallel
 
 ALGORITHMS = ntk_plan.ALGORITHMS
 NAMES = ("W1", "b1", "W2", "b2", "W3", "b3")
@@ -251,62 +247,15 @@ def test_algorithms_agree_on_any_network(case):
         np.testing.assert_allclose(kernel / scale, expected / scale, atol=1e-12, err_msg=name)
 
 
-# --- products in several passes -------------------------------------------------------------------
+# --- products, and factors in chunks --------------------------------------------------------------
 
 
-# Tiles that divide nothing evenly, sums in several parts, some places of a window to a program.
-SMALL = ntk_kernels.Tuning(
-    Launch(16, 16),
-    Launch(16, 16),
-    Launch(16, 16),
-    span=64,
-    longest=32,
-    pairs=32,
-    taps=600,
-    interpret=True,
-)
-
-
-def test_a_product_of_halves():
-    """Sums of one sign, where nothing averages out: numbers have 16 bits."""
-    a, b = (jnp.abs(normal(i, 19 + i, 200)).astype(np.float32) for i in (0, 1))
-    left, right = ntk_kernels.halves(a), ntk_kernels.halves(b)
-    np.testing.assert_allclose(ntk_products.whole(left), a, rtol=2**-16)
-    wide_a, wide_b = a.astype(float), b.astype(float)
-    found = ntk_kernels.product(left, right, SMALL)
-    np.testing.assert_allclose(found, wide_a @ wide_b.T, rtol=2e-6)
-    found = ntk_kernels.product(left, left, SMALL)
-    np.testing.assert_allclose(found, wide_a @ wide_a.T, rtol=2e-6)
-    np.testing.assert_array_equal(found, found.T)
-
-
-@pytest.mark.parametrize("scale", (0.0, 1e-36, 1.0, 1e37))
-def test_scaled_halves_have_22_bits(scale):
-    x = (normal(0, 300) * scale).astype(np.float32)
-    (high, low), unit = ntk_kernels.scaled_halves(x)
-    found = (high.astype(float) + low.astype(float)) * float(unit)
-    np.testing.assert_allclose(found, x.astype(float), rtol=2**-22, atol=2.0**-36 * scale)
-
-
-def test_convolutions_of_several_networks():
-    """Images, and networks, under vmap; no neighbours together."""
-    x, w = (
-        normal(0, 2, 3, 3, 4, 16).astype(np.float32),
-        normal(1, 2, 2, 2, 16, 16).astype(np.float32),
-    )
-
-    def one(x, w):
-        return ntk_kernels.correlate(x, w, (1, 0), (3, 3), SMALL._replace(pairs=0))
-
-    def plain(x, w):
-        numbers = ("NHWC", "HWIO", "NHWC")
-        pads = [(1, 0), (0, 0)]
-        return jax.lax.conv_general_dilated(
-            x, w, (1, 1), pads, None, None, numbers, precision="highest"
-        )
-
-    found = quick(jax.vmap(jax.vmap(one, (0, None))))(x, w)
-    np.testing.assert_allclose(found, jax.vmap(plain)(x, w), atol=2e-5)
+@pytest.mark.parametrize("n_blocks", (1, 3, 4))
+def test_a_symmetric_product_in_blocks(n_blocks, monkeypatch):
+    monkeypatch.setattr(ntk_products, "_WORTH_BLOCKS", 0)
+    monkeypatch.setattr(ntk_products, "_N_BLOCKS", n_blocks)
+    a = normal(0, 7, 5)
+    np.testing.assert_allclose(ntk_products.product(a, a), a @ a.T, atol=1e-12)
 
 
 def padded_convolution(params, x):
@@ -318,52 +267,27 @@ def padded_convolution(params, x):
     return jnp.sum(y * y, axis=(2, 3))[:, :2]
 
 
-@pytest.mark.parametrize("blocks", (1, 3, 4))
-def test_a_symmetric_product_in_blocks(blocks, monkeypatch):
-    monkeypatch.setattr(ntk_products, "_WORTH_BLOCKS", 0)
-    a = normal(0, 7, 5)
-    np.testing.assert_allclose(
-        ntk_products.product(a, a, Passes(blocks=blocks)), a @ a.T, atol=1e-12
-    )
-
-
-def test_a_network_in_passes_and_in_chunks():
-    """Convolutions, their Jacobians and the contraction; all samples at once, or two at a time."""
+@pytest.mark.parametrize("chunk", (0, 2))
+def test_a_network_in_chunks(chunk):
+    """Convolutions in float32 with axes in other orders; all samples at once, or two at a time."""
     shapes = {"w": (16, 2, 2, 16), "b": (16,), "v": (16, 16, 1, 2)}
     params = {k: normal(i, *s).astype(np.float32) for i, (k, s) in enumerate(shapes.items())}
     x = normal(99, 3, 320).astype(np.float32)
+    how = ntk_plan.How("full", "structured", 0, "highest", False, chunk)
 
-    def kernel(passes, chunk, params, x):
-        how = ntk_plan.How("full", "structured", 0, "highest", passes, chunk)
+    def kernel(params, x):
         return programs._whole.__wrapped__(padded_convolution, params, x, None, how)[0]
 
-    # The way there is not short of any: last digits turn units on or off.
-    found = layers.trace(padded_convolution, params, x[0])
-    nudges, leaves = layers.no_nudges(found), jax.tree.leaves(params)
-    forward = functools.partial(layers.run, found, leaves, x[0], nudges, Passes(SMALL))
-    with ntk_products.digits("float32x3"):
-        steps = list(traces.equations(jax.make_jaxpr(forward)().jaxpr))
-    products = [step for step in steps if step.primitive.name in traces.PRODUCTS]
-    assert len(products) == 2 and not any(step.primitive.name == "pallas_call" for step in steps)
-    # Where places of a row are even in number, at steps of two: no library transforms those.
-    assert [step.params["window_strides"] for step in products] == [(1, 2), (1, 1)]
-    for step in products:
-        assert {operand.aval.dtype for operand in step.invars} == {np.dtype(np.float32)}
-        assert set(step.params["precision"]) == {jax.lax.Precision.HIGHEST}
-
     exact = ntk.empirical(padded_convolution, *jax.tree.map(lambda a: a.astype(float), (params, x)))
-    for passes, chunk in ((Passes(SMALL), 0), (Passes(), 2)):
-        found = quick(functools.partial(kernel, passes, chunk))(params, x)
-        assert found.dtype == jnp.float32
-        np.testing.assert_allclose(found / exact.max(), exact / exact.max(), atol=2e-6)
+    kernel = quick(kernel)(params, x)
+    assert kernel.dtype == jnp.float32
+    np.testing.assert_allclose(kernel / exact.max(), exact / exact.max(), atol=2e-6)
 
 
-def test_precision_is_a_matter_of_the_backend(monkeypatch):
-    assert ntk_products.passes("float32x3", "gpu") == Passes()  # of another make
-    monkeypatch.setattr(parallel, "on_nvidia", lambda: True)
-    assert ntk_products.passes("float32x3", "gpu") == Passes(ntk_kernels.Tuning())
-    assert ntk_products.passes("float32x3", "cpu") == Passes()
-    assert ntk_products.passes("highest", "gpu") == Passes()
+def test_an_unknown_precision_is_refused(mlp):
+    params, x, _ = mlp
+    with pytest.raises(ValueError, match="unknown precision 'all': use one of JAX's"):
+        ntk.empirical(relu_net, params, x, precision="all")
 
 
 # --- plans ----------------------------------------------------------------------------------------
@@ -423,8 +347,8 @@ def test_steps_count_where_there_is_little_to_compute(mlp):
 
     assert [plan(n, "gpu").algorithm for n in (6, 2000)] == ["jacobian", "structured"]
     assert [plan(n, "cpu").algorithm for n in (2, 6, 120)] == ["structured"] * 3
-    assert [plan(n, "cpu").how.passes.loops for n in (6, 120)] == [True, False]
-    assert not plan(6, "gpu").how.passes.loops
+    assert [plan(n, "cpu").how.loops for n in (6, 120)] == [True, False]
+    assert not plan(6, "gpu").how.loops
 
 
 def test_jacobians_count_where_they_are_many_numbers():

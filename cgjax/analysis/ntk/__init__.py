@@ -61,8 +61,10 @@ def empirical(
     memory: bytes to use on each device; by default half of the free memory. Larger kernels are
         streamed in tiles of `tile` samples (by default chosen from the memory).
     devices: the devices that share the work; by default all, if the kernel is large enough.
-    precision: of the matrix products, one of JAX's, or "float32x3" (see `ntk.products`). A product
-        for which f sets its own precision keeps it; a warning reports if the kernel loses digits.
+    precision: of the matrix products, one of JAX's. "highest", the default, multiplies all digits
+        of float32 on every device. "default" is TF32 on a GPU: on an H200 a ConvNet's kernel of
+        2,000 images takes 27.5 ms instead of 65.9 ms, with an error of 1e-2 instead of 7e-7. A
+        product for which f states a precision keeps it; a warning reports if digits are lost.
     verbose: print the cost, once for each plan.
 
     If NaN or infinity in an argument reaches the kernel, an error names the argument. On an

@@ -9,9 +9,7 @@ import numpy as np
 
 from cgjax.analysis import checks
 from cgjax.analysis.ntk import layers, products
-from cgjax.analysis.ntk.kernels import Halves
 from cgjax.analysis.ntk.plan import FORMS, SMALL_LEAF
-from cgjax.analysis.ntk.products import ONE_PASS, Passes
 
 
 def floats(params):
@@ -28,29 +26,29 @@ def floats(params):
     return [leaves[i] for i in places], merge
 
 
-def factors(f, params, x, form, algorithm, how: Passes = ONE_PASS):
+def factors(f, params, x, form, algorithm, loops: bool = False):
     """The factors of each sample, which do not depend on the other sample of a pair.
 
     Returns (dense, flat). dense: a list of (a [n, fan_in], d [n, o, width], s [n] or None); s is
     the bias's factor, and the layer's Jacobian is the outer product of (a, s) and d. flat: a list
-    of Jacobians [n, o, size], or of their `Halves`.
+    of Jacobians [n, o, size]. loops: products of layers are loops (see `products.in_loops`).
     """
     _check_form(form)
     if algorithm not in ("structured", "jacobian"):
         raise ValueError(f"algorithm '{algorithm}' has no factors: use 'structured' or 'jacobian'")
     sample_factors = _layer_factors if algorithm == "structured" else _leaf_factors
-    return jax.vmap(functools.partial(sample_factors, f, form, how, params))(x)
+    return jax.vmap(functools.partial(sample_factors, f, form, loops, params))(x)
 
 
-def _leaf_factors(f, form, how, params, x):
-    del how  # only the products of layers use it
+def _leaf_factors(f, form, loops, params, x):
+    del loops  # only the products of layers use it
     free, merge = floats(params)
     out, pull = jax.vjp(lambda free: _formed(layers.single(f, merge(free), x), form), free)
     (flat,) = jax.vmap(pull)(_units(out))
     return [], _joined(flat)
 
 
-def _layer_factors(f, form, how, params, x):
+def _layer_factors(f, form, loops, params, x):
     trace = layers.trace(f, params, x)
     leaves = jax.tree.leaves(params)
 
@@ -58,7 +56,7 @@ def _layer_factors(f, form, how, params, x):
         values = list(leaves)
         for place, leaf in zip(trace.rest, rest):
             values[place] = leaf
-        out, entered = layers.run(trace, values, x, nudges, how)
+        out, entered = layers.run(trace, values, x, nudges, loops)
         return _formed(out, form), entered
 
     rest = [leaves[i] for i in trace.rest]
@@ -74,7 +72,7 @@ def _layer_factors(f, form, how, params, x):
             a, d = layers.sides(step, layer, layer_input, d)
             dense.append((a[0], d[:, 0], layer_input.bias_scale))
             continue
-        flat.append(layers.jacobian(step, layer, layer_input, d, how))
+        flat.append(layers.jacobian(step, layer, layer_input, d))
         if layer.bias is not None:
             flat.append(jnp.sum(layers.cotangent(layer, d), axis=1) * layer_input.bias_scale)
     return dense, _joined(flat)
@@ -100,13 +98,13 @@ def _joined(flat):
     On an accelerator each product takes long to compile, and many take longer to run than one.
     """
     small = SMALL_LEAF if jax.default_backend() == "cpu" else math.inf
-    flat = [jax.tree.map(lambda a: a.reshape(len(a), -1), leaf) for leaf in flat]
-    few = [leaf for leaf in flat if not isinstance(leaf, Halves) and leaf.shape[1] <= small]
-    many = [leaf for leaf in flat if isinstance(leaf, Halves) or leaf.shape[1] > small]
+    flat = [leaf.reshape(len(leaf), -1) for leaf in flat]
+    few = [leaf for leaf in flat if leaf.shape[1] <= small]
+    many = [leaf for leaf in flat if leaf.shape[1] > small]
     return many + ([jnp.concatenate(few, axis=1)] if few else [])
 
 
-def contract(left, right, form, how: Passes = ONE_PASS):
+def contract(left, right, form, loops: bool = False):
     """The kernel between two sets of factors, leaf by leaf."""
     _check_form(form)
     if jax.tree.structure(left) != jax.tree.structure(right):
@@ -114,25 +112,25 @@ def contract(left, right, form, how: Passes = ONE_PASS):
     (dense1, flat1), (dense2, flat2) = left, right
     total = 0.0
     for j1, j2 in zip(flat1, flat2):
-        total += _products(j1, j2, form, how)
+        total += _products(j1, j2, form, loops)
     for (a1, d1, s1), (a2, d2, s2) in zip(dense1, dense2):
         n1, n2 = len(a1), len(a2)
         shape = {"full": (n1, 1, n2, 1), "per_output": (n1, n2, 1)}.get(form, (n1, n2))
-        inputs = products.product(a1, a2, how)
+        inputs = products.product(a1, a2, loops)
         if s1 is not None:
             inputs += s1[:, None] * s2[None]
-        total += _products(d1, d2, form, how) * inputs.reshape(shape)
+        total += _products(d1, d2, form, loops) * inputs.reshape(shape)
     return total.transpose(0, 2, 1, 3) if form == "full" else total
 
 
-def _products(j1, j2, form, how):
+def _products(j1, j2, form, loops):
     """J J'^T of [n, o, size]; "full" gives [n1, o, n2, o], one matrix product."""
     if form == "per_output":
-        return jnp.einsum("ias,jas->ija", products.whole(j1), products.whole(j2))
-    (n1, o, size), n2 = jax.tree.leaves(j1)[0].shape, len(jax.tree.leaves(j2)[0])
+        return jnp.einsum("ias,jas->ija", j1, j2)
+    (n1, o, size), n2 = j1.shape, len(j2)
     length = size if form == "full" else o * size
-    rows = [jax.tree.map(lambda j: j.reshape(-1, length), j) for j in (j1, j2)]
-    total = products.product(rows[0], rows[0] if j1 is j2 else rows[1], how)
+    rows = j1.reshape(-1, length)
+    total = products.product(rows, rows if j1 is j2 else j2.reshape(-1, length), loops)
     if form == "full":
         return total.reshape(n1, o, n2, o)
     return total / o if form == "mean_trace" else total

@@ -20,8 +20,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, DropVar, Jaxpr, Literal, jaxpr_as_fun
 
-from cgjax.analysis.ntk import kernels, products
-from cgjax.analysis.ntk.products import ONE_PASS, Passes, in_loops
+from cgjax.analysis.ntk.products import in_loops
 
 
 class Step(NamedTuple):
@@ -300,7 +299,7 @@ class Entered(NamedTuple):
 
 
 def run(
-    traced: Trace, leaves: list, x, nudges: list, how: Passes = ONE_PASS
+    traced: Trace, leaves: list, x, nudges: list, loops: bool = False
 ) -> tuple[jax.Array, list]:
     """f at one sample, `nudges[i]` added to the i-th layer's y: outputs [o], inputs of layers."""
     if len(leaves) != len(traced.leaves):
@@ -316,23 +315,18 @@ def run(
     places = {layer.step: i for i, layer in enumerate(traced.layers)}
     for index, step in enumerate(traced.steps):
         operands = [read(atom) for atom in step.operands]
-        results = _evaluated(step, operands, how if index in places else ONE_PASS)
+        results = _evaluated(step, operands, loops and index in places)
         if index in places:
             results[0] += nudges[places[index]]
         env.update((step.results[i], value) for i, value in results.items())
     return read(traced.outputs[0]), [_entered(traced, layer, read) for layer in traced.layers]
 
 
-def _evaluated(step, operands, how):
+def _evaluated(step, operands, loops):
     dtypes = {dtype(value) for value in (*operands, *step.avals)}
-    if how.loops and step.name == "dot_general" and len(dtypes) == 1:
+    if loops and step.name == "dot_general" and len(dtypes) == 1:
         contracted, _ = step.params["dimension_numbers"]  # a layer's product has no batch axes
         return {0: in_loops(*operands, contracted)}
-    if how.kernels and step.name == "conv_general_dilated":
-        x, w = operands
-        width = w.shape[_numbers(step).rhs_spec[0]]
-        if w.dtype == jnp.float32 and kernels.supports(step.params, x, width):
-            return {0: kernels.convolution(step.params, how.kernels)(x, w)}
     return step.evaluate(operands)
 
 
@@ -367,23 +361,13 @@ def no_nudges(traced: Trace) -> list:
 # each, and the matrix product is closer to a square.
 
 
-def jacobian(step: Step, layer: Layer, entered: Entered, d: jax.Array, how: Passes):
-    """The weight's Jacobian [o, ...] of a layer with positions, as an array or as its `Halves`.
+def jacobian(step: Step, layer: Layer, entered: Entered, d: jax.Array) -> jax.Array:
+    """The weight's Jacobian [o, k, m] of a layer with positions.
 
     d: as in `sides`. The order of the entries is not that of the weight.
     """
-    is_kernel = how.kernels and step.name == "conv_general_dilated"
-    if is_kernel and kernels.supports(step.params, entered.value, layer.width):
-        numbers = step.params["dimension_numbers"]
-        a = kernels.image(entered.value, numbers.lhs_spec) * entered.weight_scale
-        before = tuple(low for low, _ in step.params["padding"])
-
-        def weight_jacobian(d):
-            d = kernels.image(d, numbers.out_spec)
-            return kernels.weight_jacobian(a, d, layer.window, before, how.kernels)
-
-        return jax.vmap(weight_jacobian)(d)
-    return products.outer(*sides(step, layer, entered, d), how)
+    a, d = sides(step, layer, entered, d)
+    return jnp.einsum("pk,opm->okm", a, d)
 
 
 def sides(step: Step, layer: Layer, entered: Entered, d: jax.Array) -> tuple:

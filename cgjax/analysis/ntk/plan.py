@@ -11,7 +11,6 @@ import jax.numpy as jnp
 
 from cgjax.analysis import checks
 from cgjax.analysis.ntk import layers
-from cgjax.analysis.ntk.products import ONE_PASS, Passes, passes
 from cgjax.core.logging import say
 
 FORMS = ("full", "per_output", "trace", "mean_trace", "mean_output")
@@ -19,7 +18,6 @@ ALGORITHMS = ("structured", "jacobian", "vector")
 
 _WORTH_SPLITTING = 2e9  # operations; below, several devices or tiles cost more than they save
 _SMALL = 64 * 2**20  # bytes that every machine is assumed to have free
-_WORTH_PASSES = 2e10  # operations; below, several passes over little data take longer than one
 _WORTH_CALLS = 2e4  # operations; below, calling a matrix product costs a CPU more than computing it
 # Operations per second, seconds per step of a program, bytes of Jacobians per second. The values
 # for the CPU are fitted to small kernels on two cores; those for the GPU are estimates. The last is
@@ -52,7 +50,7 @@ class How(NamedTuple):
     algorithm: str
     directions: int  # number of NTK-vector products at once
     precision: str
-    passes: Passes
+    loops: bool  # whether the products of layers are loops
     chunk: int  # samples whose factors are computed at a time in a single program; 0: all
 
 
@@ -246,7 +244,7 @@ def choose(
             checks.integer(name, count, 1)
     checks.bounded("memory", memory, 0, above=True)
     names = ALGORITHMS if algorithm == "auto" else (algorithm,)
-    hows = [How(form, name, 0, precision, ONE_PASS, 0) for name in names]
+    hows = [How(form, name, 0, precision, False, 0) for name in names]
     plans = [_plan(sizes, n1, n2, how, memory, n_devices, tile, insist, platform) for how in hows]
     fitting = [plan for plan in plans if plan.peak <= memory] or plans[-1:]
     return min(fitting, key=lambda plan: _seconds(plan, sizes, n1, n2, platform))
@@ -274,10 +272,7 @@ def _plan(sizes, n1, n2, how, memory, n_devices, tile, insist, platform):
     rows = n1 if n2 is None else max(n1, n2)
     pairs = n1 * n1 / 2 if n2 is None else n1 * n2
     flops = per_sample * (n1 + (n2 or 0)) + per_pair * pairs
-    several_passes = passes(how.precision, platform) if flops > _WORTH_PASSES else ONE_PASS
-    how = how._replace(
-        passes=several_passes._replace(loops=platform == "cpu" and flops < _WORTH_CALLS)
-    )
+    how = how._replace(loops=platform == "cpu" and flops < _WORTH_CALLS)
     if (flops < _WORTH_SPLITTING or rows < n_devices) and not insist:
         n_devices = 1
     is_triangle = n2 is None and per_pair * pairs > _WORTH_SPLITTING
@@ -312,11 +307,7 @@ def _chunk(sizes, how, n1, n2, memory, platform):
     """For a single program: samples whose factors are computed at a time, and peak bytes."""
     _, _, factors, work = _costs(sizes, how.form, how.algorithm)
     rows = n1 if n2 is None else max(n1, n2)
-    fixed, blocks = factors * (n1 + (n2 or 0)), 3
-    if tuning := how.passes.kernels:  # factors and their halves; partial sums
-        fixed *= 2
-        blocks += math.ceil(max((k * m for _, k, m in sizes.spread), default=0) / tuning.span)
-    fixed += blocks * n1 * (n2 or n1) * _values_per_pair(sizes, how.form)
+    fixed = factors * (n1 + (n2 or 0)) + 3 * n1 * (n2 or n1) * _values_per_pair(sizes, how.form)
     chunk = rows
     # A CPU is slow inside a loop of the program, so its factors are not chunked.
     while platform != "cpu" and chunk > 1 and sizes.itemsize * (fixed + chunk * work) > memory:

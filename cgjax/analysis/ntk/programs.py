@@ -89,7 +89,7 @@ def _whole(f, params, x1, x2, how):
         else:
             left = _factors(f, params, x1, how)
             right = left if x2 is None else _factors(f, params, x2, how)
-            kernel = ntk_blocks.contract(left, right, how.form, how.passes)
+            kernel = ntk_blocks.contract(left, right, how.form, how.loops)
     return checked(kernel)
 
 
@@ -97,7 +97,7 @@ def _factors(f, params, x, how):
     """Factors of all samples, computed for `how.chunk` of them at a time."""
 
     def factors(x):
-        return ntk_blocks.factors(f, params, x, how.form, how.algorithm, how.passes)
+        return ntk_blocks.factors(f, params, x, how.form, how.algorithm, how.loops)
 
     n = length(x)
     if not 0 < how.chunk < n:
@@ -115,7 +115,7 @@ def _factors(f, params, x, how):
 def _tile_factors(f, params, x, how, mesh):
     def factors(params, x):
         with digits(how.precision):
-            return ntk_blocks.factors(f, params, x, how.form, how.algorithm, how.passes)
+            return ntk_blocks.factors(f, params, x, how.form, how.algorithm, how.loops)
 
     return _over(mesh, factors, (P(), P("data")))(params, x)
 
@@ -126,7 +126,7 @@ def _tile_contract(left, right, how, mesh):
         gather = functools.partial(jax.lax.all_gather, axis_name="data", tiled=True)
         right = jax.tree.map(gather, right) if mesh else right
         with digits(how.precision):
-            return ntk_blocks.contract(left, right, how.form, how.passes)
+            return ntk_blocks.contract(left, right, how.form, how.loops)
 
     return _over(mesh, contract, (P("data"), P("data")))(left, right)
 

@@ -85,7 +85,7 @@ def mixing(f: Callable, params, x) -> jax.Array:
 # with `precision="default"` states one, and the context does not change it.
 
 
-FULL = ("highest", "float32", "float32x3")  # precisions that mean all digits of float32
+FULL = ("highest", "float32")  # precisions that mean all digits of float32
 PRODUCTS = ("dot_general", "conv_general_dilated")
 _Preset = lax.DotAlgorithmPreset
 _ENOUGH = (
