@@ -178,13 +178,6 @@ def chosen(**changes):
 
 FACTORS = ([], [np.ones((4, 2, 3))])
 NNGP_INPUTS = np.linspace(-1, 1, 6).reshape(2, 3)
-IMAGES = np.linspace(-1, 1, 2 * 8 * 8).reshape(2, 8, 8, 1)
-SMALL = {"n_blocks": 1, "kernel": 3}
-
-
-def sampled(x=IMAGES, **options):
-    given = {"n_draws": 2, "filters": (2,), "dense": (2,), "kernel": 3}
-    return wide.sampled_convnet(jax.random.key(0), x, **(given | options))
 
 
 def path(**changes):
@@ -1075,36 +1068,6 @@ CASES = {
         ("weight_var", lambda: wide.relu_mlp(NNGP_INPUTS, None, 1, -1.0)),
         ("weight_var", lambda: wide.relu_mlp(NNGP_INPUTS, None, 1, NAN)),
         ("bias_var", lambda: wide.relu_mlp(NNGP_INPUTS, None, 1, 1.0, -1e-3)),
-    ],
-    "wide.convnet": [
-        ("x1", lambda: wide.convnet(spoilt(IMAGES), **SMALL)),
-        ("x1", lambda: wide.convnet(IMAGES[..., 0], **SMALL)),
-        ("x1", lambda: wide.convnet(IMAGES[:0], **SMALL)),
-        ("x2", lambda: wide.convnet(IMAGES, spoilt(IMAGES), **SMALL)),
-        ("x2", lambda: wide.convnet(IMAGES, IMAGES[:, :7], **SMALL)),
-        ("n_blocks", lambda: wide.convnet(IMAGES, n_blocks=0)),
-        ("kernel", lambda: wide.convnet(IMAGES, kernel=0)),
-        ("pool", lambda: wide.convnet(IMAGES, pool=0, **SMALL)),
-        ("n_dense", lambda: wide.convnet(IMAGES, n_dense=-1, **SMALL)),
-        ("chunk", lambda: wide.convnet(IMAGES, chunk=0, **SMALL)),
-        ("weight_var", lambda: wide.convnet(IMAGES, weight_var=-2.0, **SMALL)),
-        ("bias_var", lambda: wide.convnet(IMAGES, bias_var=NAN, **SMALL)),
-    ],
-    "wide.sampled_convnet": [
-        ("x1", lambda: sampled(spoilt(IMAGES))),
-        ("x1", lambda: sampled(IMAGES.astype(np.uint8))),
-        ("x1", lambda: sampled(IMAGES[:, :3, :3])),
-        ("x1", lambda: sampled(IMAGES[0])),
-        ("x2", lambda: sampled(x2=IMAGES[:, :7])),
-        ("x2", lambda: sampled(x2=spoilt(IMAGES))),
-        ("filters", lambda: sampled(filters=())),
-        ("filters", lambda: sampled(filters=(0,))),
-        ("dense", lambda: sampled(dense=(0,))),
-        ("kernel", lambda: sampled(kernel=0)),
-        ("pool", lambda: sampled(pool=0)),
-        ("weight_var", lambda: sampled(weight_var=-1.0)),
-        ("bias_var", lambda: sampled(bias_var=NAN)),
-        ("n_draws", lambda: sampled(n_draws=2.5)),
     ],
     "stats.mean_and_interval": [
         ("values", lambda: stats.mean_and_interval([])),
