@@ -2,7 +2,8 @@
 
 Values are checked only where they are concrete. Under jit, vmap and grad they are traced, so only
 shapes and dtypes are checked. NumPy checks arrays in host memory; arrays on an accelerator are
-checked there, without a copy.
+checked there, without a copy. Constants of a program that a caller's jit traces are concrete, and
+`jax.ensure_compile_time_eval` keeps their check out of that program.
 """
 
 import math
@@ -45,7 +46,8 @@ def real(name: str, value, rank: int | None = None, axes: str = "") -> np.ndarra
 def is_finite(array) -> bool:
     """Whether no value is NaN or infinite; integers never are."""
     if _home(array) is jnp:
-        return bool(_all_finite(array))
+        with jax.ensure_compile_time_eval():
+            return bool(_all_finite(array))
     return bool(np.isfinite(np.asarray(array)).all())
 
 
@@ -239,11 +241,12 @@ def _raise(name, kernel, problem, mask=None):
     if not known(kernel, mask):
         return
     finite(**{name: kernel})
-    kernel = np.asarray(kernel, np.float64) if _home(kernel) is np else 1.0 * kernel
-    message = problem(kernel)
-    if message and mask is not None:  # the problem may be in masked-out points only
-        inside = np.asarray(mask)
-        message = problem(np.asarray(kernel) * (inside[..., :, None] & inside[..., None, :]))
+    with jax.ensure_compile_time_eval():
+        kernel = np.asarray(kernel, np.float64) if _home(kernel) is np else 1.0 * kernel
+        message = problem(kernel)
+        if message and mask is not None:  # the problem may be in masked-out points only
+            inside = np.asarray(mask)
+            message = problem(np.asarray(kernel) * (inside[..., :, None] & inside[..., None, :]))
     if message:
         raise ValueError(f"{name} {message}")
 
