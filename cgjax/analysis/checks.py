@@ -48,7 +48,13 @@ def is_finite(array) -> bool:
     if _home(array) is jnp:
         with jax.ensure_compile_time_eval():
             return bool(_all_finite(array))
-    return bool(np.isfinite(np.asarray(array)).all())
+    values = np.asarray(array)
+    if values.dtype.char in "fd":
+        # A dot product is faster than a test of each entry, and overflows at worst.
+        values = values.ravel()
+        if math.isfinite(values.dot(values)):
+            return True
+    return bool(np.isfinite(values).all())
 
 
 @jax.jit
@@ -74,6 +80,16 @@ def finite_leaves(**trees) -> None:
         for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
             if jnp.issubdtype(getattr(leaf, "dtype", type(leaf)), jnp.inexact):
                 finite(**{f"{name}{jax.tree_util.keystr(path)}": leaf})
+
+
+def finite_result(result, **trees):
+    """The result; if it is not finite, an error names the argument that is not finite.
+
+    Only the result is always checked: a check of every argument takes as long as a small kernel.
+    """
+    if known(result) and not is_finite(result):
+        finite_leaves(**trees)
+    return result
 
 
 def _home(array):

@@ -39,7 +39,7 @@ from cgjax.analysis import (
 from cgjax.analysis.lenses import memorization
 from cgjax.analysis.machines import interior_point
 from cgjax.analysis.masks import search as subnetworks
-from cgjax.analysis.ntk import blocks, layers, linearised, plan
+from cgjax.analysis.ntk import functions, layers, linearised, plan
 from cgjax.analysis.support import certificate, design, jacobians, latent_space
 from cgjax.core import metrics
 
@@ -153,7 +153,7 @@ def single(params, x):
 
 
 def kernel(f=linear, params=W, x1=INPUTS, x2=None, **options):
-    return ntk.empirical(f, params, x1, x2, verbose=False, **options)
+    return ntk.empirical(f, params, x1, x2, **options)
 
 
 def product(v, x1=INPUTS, x2=None, params=W, **options):
@@ -161,7 +161,7 @@ def product(v, x1=INPUTS, x2=None, params=W, **options):
 
 
 def regression(y, x=INPUTS, x_test=INPUTS, f=linear, **options):
-    return ntk.ntk_regression(f, W, x, y, x_test, verbose=False, **options)
+    return ntk.ntk_regression(f, W, x, y, x_test, **options)
 
 
 def planned(**changes):
@@ -176,7 +176,6 @@ def chosen(**changes):
     return plan.choose(FACTS, **(given | {"n_devices": 1} | changes))
 
 
-FACTORS = ([], [np.ones((4, 2, 3))])
 NNGP_INPUTS = np.linspace(-1, 1, 6).reshape(2, 3)
 
 
@@ -959,7 +958,7 @@ CASES = {
         ("params", lambda: ntk.jacobian(linear, spoilt(W), INPUTS)),
         ("params", lambda: ntk.jacobian(linear, W * 1j, INPUTS)),
     ],
-    "ntk.vector.kernel_vector_product": [
+    "ntk.linearised.kernel_vector_product": [
         ("v", lambda: product(np.ones((2, 4)))),  # transposed
         ("v", lambda: product(np.ones(8))),
         ("v", lambda: product(np.ones((4, 2, 1)))),
@@ -1028,9 +1027,9 @@ CASES = {
         ("params", lambda: plan.facts(linear, W * 1j, INPUTS)),
         ("x", lambda: plan.facts(linear, W, INPUTS[0, 0])),
     ],
-    "ntk.layers.single": [
-        ("outputs", lambda: layers.single(lambda w, x: x @ w * 1j, W, INPUTS[0])),
-        ("outputs", lambda: layers.single(lambda w, x: jnp.sum(x), W, INPUTS[0])),
+    "ntk.functions.single": [
+        ("outputs", lambda: functions.single(lambda w, x: x @ w * 1j, W, INPUTS[0])),
+        ("outputs", lambda: functions.single(lambda w, x: jnp.sum(x), W, INPUTS[0])),
     ],
     "ntk.layers.trace": [
         ("outputs", lambda: layers.trace(lambda w, x: x @ w * 1j, W, INPUTS[0])),
@@ -1042,18 +1041,6 @@ CASES = {
     ],
     "ntk.layers.cotangent": [
         ("d", lambda: layers.cotangent(LAYER, np.ones((3, 2, 1)))),
-    ],
-    "ntk.blocks.factors": [
-        ("form", lambda: blocks.factors(linear, W, INPUTS, "diagonal", "jacobian")),
-        ("algorithm", lambda: blocks.factors(linear, W, INPUTS, "full", "vector")),
-    ],
-    "ntk.blocks.contract": [
-        ("form", lambda: blocks.contract(FACTORS, FACTORS, "diagonal")),
-        ("right", lambda: blocks.contract(FACTORS, ([], []), "full")),
-    ],
-    "ntk.blocks.vector_block": [
-        ("form", lambda: blocks.vector_block(linear, W, INPUTS, INPUTS, "diagonal", 1)),
-        ("directions", lambda: blocks.vector_block(linear, W, INPUTS, INPUTS, "full", 0)),
     ],
     "wide.relu_mlp": [
         ("x1", lambda: wide.relu_mlp(spoilt(NNGP_INPUTS))),
@@ -1590,7 +1577,7 @@ def test_nonsense_is_refused_by_name(word, call):
 
 # Made of other functions' results, for which no argument is wrong; checks are for the others.
 INSIDE = (
-    "checks.", "lenses.words.", "masks.trees.", "ntk.kernels.", "ntk.products.", "ntk.programs.",
+    "checks.", "lenses.words.", "masks.trees.", "ntk.programs.",
     "support.words.",
 )  # fmt: skip
 PLUMBING = {
@@ -1603,9 +1590,9 @@ PLUMBING = {
     "support.jacobians.second_leak",
     "machines.interpolate",
     "machines.rows",
-    "ntk.traces.cut_short",
-    "ntk.traces.shortest",
-    "ntk.traces.equations",
+    "ntk.functions.cut_short",
+    "ntk.functions.shortest",
+    "ntk.functions.equations",
     "support.slot_points",
     "support.check_arguments",
     "support.check_components",
@@ -1614,22 +1601,23 @@ PLUMBING = {
     "machines.interior_point.factorised",
     "machines.interior_point.solved",
     "salience.float64",
-    "ntk.blocks.floats",
-    "ntk.layers.dtype",
-    "ntk.layers.is_float",
+    "ntk.functions.floats",
+    "ntk.functions.dtype",
+    "ntk.functions.is_float",
     "ntk.layers.no_nudges",
     "ntk.layers.shape",
-    "ntk.traces.mixing",
-    "ntk.traces.warn_once",
-    "ntk.layers.jacobian",
+    "ntk.functions.mixing",
+    "ntk.functions.warn_once",
+    "ntk.layers.factors",
     "ntk.layers.sides",
-    "ntk.plan.check_samples",
-    "ntk.plan.tell",
-    "ntk.vector.blamed",
-    "ntk.vector.checked",
-    "ntk.vector.is_of",
-    "ntk.vector.length",
-    "ntk.plan.small",
+    "ntk.functions.check_samples",
+    "ntk.functions.digits",
+    "ntk.functions.jit",
+    "ntk.functions.once_for_each",
+    "ntk.linearised.is_of",
+    "ntk.functions.length",
+    "ntk.layers.in_loops",
+    "ntk.layers.units",
 }
 
 

@@ -2,10 +2,12 @@
 
 import ast
 import functools
+import gc
 import itertools
 import pathlib
 import re
 import warnings
+import weakref
 
 import jax
 import jax.numpy as jnp
@@ -14,10 +16,9 @@ import pytest
 
 import cgjax
 from cgjax.analysis import ntk
-from cgjax.analysis.ntk import layers, programs, traces
+from cgjax.analysis.ntk import functions, layers, programs
 from cgjax.analysis.ntk import plan as ntk_plan
-from cgjax.analysis.ntk import products as ntk_products
-from cgjax.analysis.ntk.traces import mixing
+from cgjax.analysis.ntk.functions import mixing
 
 ALGORITHMS = ntk_plan.ALGORITHMS
 NAMES = ("W1", "b1", "W2", "b2", "W3", "b3")
@@ -252,10 +253,10 @@ def test_algorithms_agree_on_any_network(case):
 
 @pytest.mark.parametrize("n_blocks", (1, 3, 4))
 def test_a_symmetric_product_in_blocks(n_blocks, monkeypatch):
-    monkeypatch.setattr(ntk_products, "_WORTH_BLOCKS", 0)
-    monkeypatch.setattr(ntk_products, "_N_BLOCKS", n_blocks)
+    monkeypatch.setattr(programs, "_WORTH_BLOCKS", 0)
+    monkeypatch.setattr(programs, "_N_BLOCKS", n_blocks)
     a = normal(0, 7, 5)
-    np.testing.assert_allclose(ntk_products.product(a, a), a @ a.T, atol=1e-12)
+    np.testing.assert_allclose(programs._product(a, a, loops=False), a @ a.T, atol=1e-12)
 
 
 def padded_convolution(params, x):
@@ -276,7 +277,7 @@ def test_a_network_in_chunks(chunk):
     how = ntk_plan.How("full", "structured", 0, "highest", False, chunk)
 
     def kernel(params, x):
-        return programs._whole.__wrapped__(padded_convolution, params, x, None, how)[0]
+        return programs._whole.__wrapped__(padded_convolution, params, x, None, how=how)
 
     exact = ntk.empirical(padded_convolution, *jax.tree.map(lambda a: a.astype(float), (params, x)))
     kernel = quick(kernel)(params, x)
@@ -309,8 +310,7 @@ def test_a_kernel_is_streamed_when_its_jacobian_does_not_fit(wide, capsys):
     memory = 2**20  # the Jacobian has 6 MB
     plan = ntk_plan.plan(wide_net, params, x, algorithm="jacobian", memory=memory)
     assert plan.peak <= memory and 1 <= plan.held * plan.tile < 20
-    capsys.readouterr()
-    streamed = ntk.empirical(wide_net, params, x, algorithm="jacobian", memory=memory)
+    streamed = ntk.empirical(wide_net, params, x, algorithm="jacobian", memory=memory, verbose=True)
     assert plan.text in capsys.readouterr().out
     np.testing.assert_allclose(streamed, whole, atol=1e-9)
 
@@ -364,7 +364,7 @@ def test_jacobians_count_where_they_are_many_numbers():
     assert (chosen(sizes), chosen(few)) == ("structured", "jacobian")
 
 
-def test_a_plan_is_told_once_and_a_large_kernel_traced_once(wide, capsys, monkeypatch):
+def test_a_large_kernel_is_traced_once_and_printed_on_demand(wide, capsys, monkeypatch):
     params, x = wide
     traced = []
 
@@ -372,14 +372,47 @@ def test_a_plan_is_told_once_and_a_large_kernel_traced_once(wide, capsys, monkey
         traced.append(1)
         return wide_net(params, x)
 
-    monkeypatch.setattr(ntk_plan, "_TOLD", set())
-    monkeypatch.setattr(ntk_plan, "_WORTH_SPLITTING", 0)  # nothing is small
-    for _ in range(3):
-        ntk.empirical(f, params, x, precision="highest")
-    first = len(traced)
-    ntk.empirical(f, params, x, precision="highest")
-    assert len(traced) == first
+    monkeypatch.setattr(ntk_plan, "_WORTH_SPLITTING", 0)  # all kernels are in tiles
+    ntk.empirical(f, params, x)
+    n_traced = len(traced)
+    ntk.empirical(f, params, x)
+    assert len(traced) == n_traced
+    assert not capsys.readouterr().out
+    ntk.empirical(f, params, x, verbose=True)
     assert capsys.readouterr().out.count("ntk 40 x 40") == 1
+
+
+class Net:
+    """A network whose f is a bound method."""
+
+    def __init__(self, scale):
+        self.scale, self.n_traced = scale, 0
+
+    def f(self, params, x):
+        self.n_traced += 1
+        return self.scale * relu_net(params, x)
+
+
+@pytest.mark.parametrize("how", ({}, {"tile": 2}, {"tile": 2, "algorithm": "vector"}))
+def test_f_is_not_kept_in_memory(mlp, how):
+    """A closure and its arrays are free once the caller drops it, and so are its programs."""
+    params, x, _ = mlp
+    net, scale = Net(2.0), jnp.full((), 3.0)
+
+    def closure(params, x):
+        return scale * relu_net(params, x)
+
+    for f in (closure, net.f):
+        ntk.empirical(f, params, x, **how)
+        ntk.kernel_vector_product(f, params, x, None, x[:, :2])
+        ntk.jacobian(f, params, x)
+    n_traced = net.n_traced
+    ntk.empirical(net.f, params, x, **how)  # another object, the same method
+    assert net.n_traced == n_traced
+    kept = [weakref.ref(closure), weakref.ref(net)]
+    del f, closure, net
+    gc.collect()
+    assert [reference() for reference in kept] == [None, None]
 
 
 def test_a_gpu_s_plan_is_one_program_in_chunks(wide):
@@ -399,7 +432,12 @@ def test_only_the_upper_triangle_is_computed(mlp, monkeypatch):
     params, x, _ = mlp
     calls = []
     original = programs._tile_contract
-    monkeypatch.setattr(programs, "_tile_contract", lambda *a: calls.append(1) or original(*a))
+
+    def counted(*sides, **options):
+        calls.append(1)
+        return original(*sides, **options)
+
+    monkeypatch.setattr(programs, "_tile_contract", counted)
     ntk.empirical(relu_net, params, x, tile=2)
     assert len(calls) == 6
     ntk.empirical(relu_net, params, x, jnp.array(x), tile=2)
@@ -456,14 +494,14 @@ def test_regression_with_a_linear_model_is_least_squares():
 def test_regression_interpolates_with_the_network_s_own_kernel(mlp):
     params, x, arrays = mlp
     y = normal(4, 4, 2)
-    found = ntk.ntk_regression(relu_net, params, x[:4], y, x, verbose=False)
+    found = ntk.ntk_regression(relu_net, params, x[:4], y, x)
     np.testing.assert_allclose(found[:4], y, atol=1e-6)
     kernel = arrays["entk_full"].transpose(0, 2, 1, 3).reshape(12, 12)
     residual = (y - arrays["mlp_out"][:4]).reshape(-1)
     change = kernel[:, :8] @ np.linalg.pinv(kernel[:8, :8], rcond=1e-10, hermitian=True) @ residual
     np.testing.assert_allclose(found, arrays["mlp_out"] + change.reshape(6, 2), atol=1e-6)
     with pytest.raises(ValueError, match=r"but f gives \(4, 2\)"):
-        ntk.ntk_regression(relu_net, params, x[:4], y[:, :1], x, verbose=False)
+        ntk.ntk_regression(relu_net, params, x[:4], y[:, :1], x)
 
 
 def test_drift_and_alignment(mlp):
@@ -564,32 +602,27 @@ def test_digits_that_f_itself_leaves_out_are_told(mlp, monkeypatch):
         warnings.simplefilter("error")
         ntk.empirical(functools.partial(stated), params, x)  # a CPU has all digits
         monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-        traces.warn_once(stated, params, x, "default")  # nobody asks for more
-        traces.warn_once(lambda params, x: relu_net(params, x), params, x)
+        functions.warn_once(stated, params, x, "default")  # nobody asks for more
+        functions.warn_once(lambda params, x: relu_net(params, x), params, x)
     with pytest.warns(UserWarning, match="f states precision 'default' itself, in 1 products"):
-        traces.warn_once(stated, params, x)
+        functions.warn_once(stated, params, x)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        traces.warn_once(stated, params, x)  # once
+        functions.warn_once(stated, params, x)  # once
 
 
-def test_an_accelerator_looks_at_tiny_kernels_once(mlp, monkeypatch):
-    """Whether they are finite; at larger ones every time, by a flag that is sent to the host."""
-    params, x, _ = jax.tree.map(lambda a: jnp.asarray(a, np.float32), mlp)
+@pytest.mark.parametrize("tile", (None, 4))
+def test_a_kernel_is_checked_outside_of_programs(mlp, tile):
+    """Each call outside a jit is checked; a traced program holds no check."""
+    params, x, _ = mlp
     nan = x.at[2].set(jnp.nan)
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    for least, times in ((0, 2), (1e9, 1)):
-        monkeypatch.setattr(programs, "_WORTH_A_LOOK", least)
-        f = functools.partial(relu_net)
-        kernel = jax.jit(lambda params, x, f=f: ntk.empirical(f, params, x))
-        assert np.isnan(kernel(params, nan)).any()  # in someone's program there is no looking
-        for _ in range(times):
-            with pytest.raises(ValueError, match="x1 .*NaN|x1 .*nan"):
-                ntk.empirical(f, params, nan)
-        assert np.isfinite(ntk.empirical(f, params, x)).all()
-    assert np.isnan(ntk.empirical(f, params, nan)).any()  # not the first call of its program
-    with pytest.raises(ValueError, match="x1"):
-        ntk.empirical(f, params, nan[1:])
+    for _ in range(2):
+        with pytest.raises(ValueError, match="x1 holds NaN or infinity in 8 of 48 entries"):
+            ntk.empirical(relu_net, params, nan, tile=tile)
+    program = functools.partial(ntk.empirical, relu_net, tile=tile)
+    steps = functions.equations(jax.make_jaxpr(program)(params, x).jaxpr)
+    assert "is_finite" not in {step.primitive.name for step in steps}
+    assert np.isnan(jax.jit(program)(params, nan)).any()
 
 
 def test_batch_norm_in_training_mode_is_told(mlp):
@@ -631,7 +664,7 @@ def test_an_nnx_state_with_its_counters_and_keys(mlp):
     np.testing.assert_allclose(ntk.empirical(f, params, x), expected, rtol=1e-4, atol=1e-5)
     # The whole state holds counters and keys too; running statistics would count as parameters.
     graph, state = nnx.split(model)
-    assert any(not layers.is_float(leaf) for leaf in jax.tree.leaves(state))
+    assert any(not functions.is_float(leaf) for leaf in jax.tree.leaves(state))
     for algorithm in ALGORITHMS:
         kernel = ntk.empirical(
             lambda state, x: nnx.merge(graph, state)(x), state, x, algorithm=algorithm

@@ -65,7 +65,7 @@ def test_empirical_kernels_of_wide_networks_scatter_around_it():
             x = x @ weight * math.sqrt(1.8 / len(weight)) + math.sqrt(0.1) * bias
         return x
 
-    kernel = jax.jit(lambda key: ntk.empirical(f, draw(key), x, form="mean_trace", verbose=False))
+    kernel = jax.jit(lambda key: ntk.empirical(f, draw(key), x, form="mean_trace"))
     found = np.stack([kernel(key) for key in jax.random.split(jax.random.key(0), 16)])
     error = np.std(found, axis=0, ddof=1) / 4
     _, expected = wide.relu_mlp(np.resize(x, (ROWS, 3)), None, 2, 1.8, 0.1)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import pytest
 
 import cgjax.nets
-from cgjax.analysis.ntk import traces
+from cgjax.analysis.ntk import functions
 from cgjax.experiments.bumps import models, rotation
 from cgjax.experiments.resistance import models as resistance
 from cgjax.nets import bert, broadcast, conv, decoders, mlp, pixel_tokens, resnet, rnn, transposed
@@ -95,7 +95,7 @@ def initialised(name):
 def test_highest_is_highest(name):
     net, *inputs = NETWORKS[name]
     variables, _ = initialised(name)
-    assert not traces.cut_short(trained(net), variables, *inputs)
+    assert not functions.cut_short(trained(net), variables, *inputs)
 
 
 def test_every_network_is_among_them():

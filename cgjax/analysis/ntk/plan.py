@@ -1,6 +1,5 @@
 """Plans the computation of an empirical NTK: cost, algorithm, tiles, devices."""
 
-import functools
 import math
 import os
 from collections.abc import Callable
@@ -8,16 +7,15 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from cgjax.analysis import checks
-from cgjax.analysis.ntk import layers
-from cgjax.core.logging import say
+from cgjax.analysis.ntk import functions, layers
 
 FORMS = ("full", "per_output", "trace", "mean_trace", "mean_output")
 ALGORITHMS = ("structured", "jacobian", "vector")
 
 _WORTH_SPLITTING = 2e9  # operations; below, several devices or tiles cost more than they save
-_SMALL = 64 * 2**20  # bytes that every machine is assumed to have free
 _WORTH_CALLS = 2e4  # operations; below, calling a matrix product costs a CPU more than computing it
 # Operations per second, seconds per step of a program, bytes of Jacobians per second. The values
 # for the CPU are fitted to small kernels on two cores; those for the GPU are estimates. The last is
@@ -71,17 +69,6 @@ class Plan(NamedTuple):
         return self.how.algorithm
 
 
-_TOLD = set()
-
-
-def tell(plan: Plan) -> None:
-    """Prints the plan, once per form, algorithm, tile, number of devices and FLOPs."""
-    key = (plan.how.form, plan.algorithm, plan.tile, plan.n_devices, plan.flops)
-    if key not in _TOLD:
-        _TOLD.add(key)
-        say(plan.text)
-
-
 def plan(
     f: Callable,
     params,
@@ -101,78 +88,36 @@ def plan(
         raise ValueError("devices is empty: name at least one device, or omit the argument")
     memory = available(devices) if memory is None else memory
     leaves, tree = jax.tree.flatten((params, x1, x2))
-    inside = False
-    avals = []
-    for leaf in leaves:
-        inside = inside or isinstance(leaf, jax.core.Tracer)
-        avals.append((leaf.shape, leaf.dtype) if hasattr(leaf, "dtype") else ((), float))
-    n_devices = 1 if inside else len(devices)
-    x64 = jax.config.jax_enable_x64
-    key = (f, tree, tuple(avals), form, algorithm, memory, tile, n_devices, insist, inside, x64)
-    return _planned(*key, precision, devices[0].platform)
+    inside = any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)  # a jit of the caller
+    avals = tuple((np.shape(a), getattr(a, "dtype", type(a))) for a in leaves)
+    shapes = (tree, avals, jax.config.jax_enable_x64)  # x64 decides how dtypes are canonicalised
+    options = (form, algorithm, memory, 1 if inside else len(devices), tile, insist, precision)
+    key = (shapes, options, inside, devices[0].platform)
+    plans, measured = _cache(f)
+    if key not in plans:
+        if shapes not in measured:
+            measured[shapes] = _measure(f, tree, avals)
+        plans[key] = choose(*measured[shapes], *options, devices[0].platform, inside)
+    return plans[key]
 
 
-@functools.lru_cache(maxsize=256)
-def _planned(
-    f,
-    tree,
-    avals,
-    form,
-    algorithm,
-    memory,
-    tile,
-    n_devices,
-    insist,
-    inside,
-    x64,
-    precision,
-    platform,
-):
-    del x64  # only part of the cache key: it decides how dtypes are canonicalised
+_cache = functions.once_for_each(lambda reference: ({}, {}))  # plans; samples and sizes
+
+
+def _measure(f, tree, avals):
+    """The sizes of f, and the numbers of samples, from shapes and dtypes."""
     structs = [
-        jax.ShapeDtypeStruct(shape, layers.dtype(jax.ShapeDtypeStruct(shape, dtype)))
+        jax.ShapeDtypeStruct(shape, functions.dtype(jax.ShapeDtypeStruct(shape, dtype)))
         for shape, dtype in avals
     ]
     params, x1, x2 = tree.unflatten(structs)
-    n1, n2 = check_samples(x1=x1, x2=x2)
-    sizes = facts(f, params, x1)
-    if inside:  # a jit or vmap of the caller: one program, without tiles
-        tile = max(n1, n2 or 0)
-    given = (sizes, n1, n2, form, algorithm, memory, n_devices, tile, insist)
-    return choose(*given, precision, platform)
-
-
-def small(f: Callable, params, x1, x2, form, algorithm, precision) -> Plan | None:
-    """The plan of a kernel that is small enough for one program on one device; else None."""
-    devices = jax.local_devices()
-    memory = max(_SMALL, available(devices) / 16)
-    leaves, tree = jax.tree.flatten((params, x1, x2))
-    avals = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
-    key = (f, tree, avals, form, algorithm, memory, None, 1, False, False)
-    plan = _planned(*key, jax.config.jax_enable_x64, precision, devices[0].platform)
-    fits_one_device = plan.flops < _WORTH_SPLITTING or len(devices) == 1
-    return plan if plan.is_whole and plan.peak < memory and fits_one_device else None
-
-
-def check_samples(**given) -> list:
-    """The number of samples of each tree, leaves [n, ...], all of the same ranks; None for None."""
-    lengths, ranks = [], set()
-    for name, x in given.items():
-        leaves = jax.tree.leaves(x)
-        n = {leaf.shape[:1] for leaf in leaves}
-        if leaves and (len(n) > 1 or () in n or (0,) in n):
-            raise ValueError(f"{name} needs samples on axis 0, the same number > 0 in each leaf")
-        lengths.append(leaves[0].shape[0] if leaves else None)
-        if leaves:
-            ranks.add(tuple(len(leaf.shape) for leaf in leaves))
-    if len(ranks) > 1:
-        raise ValueError(f"{' and '.join(given)} need leaves with the same numbers of axes")
-    return lengths
+    n1, n2 = functions.check_samples(x1=x1, x2=x2)
+    return facts(f, params, x1), n1, n2
 
 
 def facts(f: Callable, params, x) -> Facts:
     """Sizes of f(params, x), from shapes alone; x [n, ...]."""
-    check_samples(x=x)
+    functions.check_samples(x=x)
     x = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), x)
     leaves = jax.tree.leaves(params)
     trace = layers.trace(f, params, x)
@@ -180,8 +125,8 @@ def facts(f: Callable, params, x) -> Facts:
         (layer.positions, layer.fan_in + (layer.bias is not None), layer.width)
         for layer in trace.layers
     ]
-    floats = [a for a in leaves if layers.is_float(a)]
-    if any(jnp.issubdtype(layers.dtype(a), jnp.complexfloating) for a in leaves):
+    floats = [a for a in leaves if functions.is_float(a)]
+    if any(jnp.issubdtype(functions.dtype(a), jnp.complexfloating) for a in leaves):
         raise ValueError("params holds a complex leaf: pass its real and imaginary parts instead")
     if not floats:
         raise ValueError("params holds no floating-point leaf to differentiate")
@@ -229,12 +174,15 @@ def choose(
     insist: bool = False,
     precision: str = "highest",
     platform: str = "cpu",
+    inside: bool = False,
 ) -> Plan:
     """The cheapest algorithm whose tiles fit in memory; n2 None: the kernel is symmetric.
 
     memory: bytes on each device. n_devices: the most devices to use; small kernels use one, unless
-    `insist`. platform: "cpu", "gpu" or "tpu".
+    `insist`. platform: "cpu", "gpu" or "tpu". inside: in one program, without tiles, as a jit of
+    the caller needs.
     """
+    tile = max(n1, n2 or 0) if inside else tile
     for given, known in ((form, FORMS), (algorithm, ("auto", *ALGORITHMS))):
         if given not in known:
             raise ValueError(f"unknown '{given}': use one of {', '.join(known)}")
