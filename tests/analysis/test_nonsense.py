@@ -1617,6 +1617,7 @@ PLUMBING = {
     "ntk.linearised.is_of",
     "ntk.functions.length",
     "ntk.layers.in_loops",
+    "ntk.plan.kernel_bytes",
     "ntk.layers.units",
 }
 

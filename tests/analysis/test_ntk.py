@@ -428,6 +428,57 @@ def test_a_gpu_s_plan_is_one_program_in_chunks(wide):
     assert not ntk_plan.choose(*given, memory, 1, platform="cpu").is_whole
 
 
+@pytest.mark.parametrize("n_layers", (2, 6))
+def test_the_stated_peak_is_that_of_the_program(n_layers):
+    """The bytes that XLA allocates: it keeps the products of all layers until it adds them."""
+    params = [normal(i, 5, 5) for i in range(n_layers)]
+    x = normal(9, 150, 5)
+
+    def f(params, x):
+        for weight in params:
+            x = jnp.tanh(x @ weight)
+        return x
+
+    sizes = ntk_plan.facts(f, params, x)
+    plan = ntk_plan.choose(sizes, 150, None, "full", "structured", 1e9, 1)
+    assert plan.is_whole
+
+    def program(params, x):
+        return programs._whole.__wrapped__(f, params, x, None, how=plan.how)
+
+    memory = jax.jit(program).lower(params, x).compile().memory_analysis()
+    taken = memory.temp_size_in_bytes + memory.output_size_in_bytes
+    assert 0.7 * taken < plan.peak < 1.4 * taken
+
+
+def test_a_kernel_in_tiles_counts_in_the_stated_peak(wide):
+    params, x = wide
+    x = jnp.resize(x, (400, 8))
+    plan = ntk_plan.plan(wide_net, params, x, tile=4, devices=jax.devices()[:1])
+    assert not plan.is_whole and "kernel 19.5 MB, peak about" in plan.text
+    assert 400**2 * 4**2 * 8 < plan.peak < 1.5 * 400**2 * 4**2 * 8
+
+
+def test_a_kernel_that_does_not_fit_is_refused_before_it_is_computed(mlp):
+    params, x, _ = mlp
+    calls = []
+
+    def f(params, x):
+        jax.debug.callback(lambda: calls.append(1))
+        return relu_net(params, x)
+
+    many = jnp.resize(x, (2_000_000, 8))
+    words = "memory: the kernel of 2,000,000 x 2,000,000 samples.* takes 29.1 TB, but has"
+    with pytest.raises(ValueError, match=words) as refused:
+        ntk.empirical(f, params, many, form="mean_trace")
+    assert "\n" not in str(refused.value)
+    with pytest.raises(ValueError, match="takes 1.12 kB, but has 1 kB"):
+        ntk.empirical(f, params, x, memory=1024)
+    assert not calls
+    inside = jax.eval_shape(lambda x: ntk.empirical(relu_net, params, x, form="trace"), many)
+    assert inside.shape == (2_000_000, 2_000_000)
+
+
 def test_only_the_upper_triangle_is_computed(mlp, monkeypatch):
     params, x, _ = mlp
     calls = []

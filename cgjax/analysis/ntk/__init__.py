@@ -55,8 +55,10 @@ def empirical(
     algorithm: "jacobian" contracts per-sample Jacobians; "vector" computes NTK-vector products,
         one parameter vector at a time; "structured" works layer by layer (`ntk.layers` lists the
         layers that it detects); "auto" chooses the cheapest that fits in memory.
-    memory: bytes to use on each device; by default half of the free memory. Larger kernels are
-        streamed in tiles of `tile` samples (by default chosen from the memory).
+    memory: bytes to use on each device, those of the kernel included; by default the kernel and
+        half of what is free beside it. If the Jacobians take more, the kernel is computed in tiles
+        of `tile` samples (by default chosen from the memory). A kernel that is larger than the
+        memory is refused before anything is computed.
     devices: the devices that share the work; by default all, if the kernel is large enough.
     precision: of the matrix products, one of JAX's. "highest", the default, multiplies all digits
         of float32 on every device. "default" is TF32 on a GPU: on an H200 a ConvNet's kernel of
