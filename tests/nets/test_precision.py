@@ -11,6 +11,7 @@ import pytest
 
 import cgjax.nets
 from cgjax.analysis.ntk import functions
+from cgjax.core import parallel
 from cgjax.experiments.bumps import models, rotation
 from cgjax.experiments.resistance import models as resistance
 from cgjax.nets import bert, broadcast, conv, decoders, mlp, pixel_tokens, resnet, rnn, transposed
@@ -75,6 +76,12 @@ def trained(net):
         return jax.value_and_grad(total)(variables["params"])
 
     return function
+
+
+@pytest.fixture(autouse=True)
+def nvidia(monkeypatch):
+    """The GPU kernels are traced on any device, and do not run."""
+    monkeypatch.setattr(parallel, "on_nvidia", lambda: True)
 
 
 @functools.cache
