@@ -476,11 +476,6 @@ CASES = {
         ("kappa", lambda: salience.subset_salience([1, 0.1, 0.1, 1])),
         ("kappa", lambda: salience.subset_salience([0, 0.1, 1])),
     ],
-    "salience.subset_kappa": [
-        ("salience", lambda: salience.subset_kappa([0.1, NAN, 0.0])),
-        ("salience", lambda: salience.subset_kappa([0.1, 0.9])),
-        ("salience", lambda: salience.subset_kappa([0.1, 0.1, 0.1])),
-    ],
     "salience.overlap_kernel": [
         ("x1", lambda: salience.overlap_kernel(spoilt(X), X, [0, 0.3, 1])),
         ("x1", lambda: salience.overlap_kernel(X + 0.5, X, [0, 0.3, 1])),

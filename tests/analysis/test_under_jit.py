@@ -182,9 +182,6 @@ CALLS = {
     "salience.moebius": lambda: salience.moebius(salience.by_subset(KAPPA)),
     "salience.moebius_inverse": lambda: salience.moebius_inverse(salience.by_subset(KAPPA)),
     "salience.subset_salience": lambda: salience.subset_salience(salience.by_subset(KAPPA)),
-    "salience.subset_kappa": lambda: salience.subset_kappa(
-        salience.subset_salience(salience.by_subset(KAPPA))
-    ),
     "salience.overlap_kernel": lambda: salience.overlap_kernel(PAIRS, PAIRS, KAPPA),
     "salience.subset_kernel": lambda: salience.subset_kernel(
         PAIRS, PAIRS, salience.by_subset(KAPPA)
