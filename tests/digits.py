@@ -16,7 +16,6 @@ from jax import lax
 
 ROOT = str(pathlib.Path(__file__).parents[1])
 ANALYSIS = f"{ROOT}/cgjax/analysis/"
-IN_PASSES = f"{ANALYSIS}ntk_products.py"  # sums products of pieces that are short on purpose
 # What JAX does with a product that it has met before, when it was written.
 REPEATED = ("eval_jaxpr", "backward_pass", "backward_pass3")
 PRODUCTS = (lax.dot_general_p, lax.conv_general_dilated_p)
@@ -57,7 +56,7 @@ def _place(frame):
         if frame.f_code.co_name in REPEATED:
             return None
         if name.startswith(ROOT):
-            is_ours = name.startswith(ANALYSIS) and name != IN_PASSES
+            is_ours = name.startswith(ANALYSIS)
             return f"{name.removeprefix(ROOT)}:{frame.f_lineno}" if is_ours else None
         frame = frame.f_back
     return None

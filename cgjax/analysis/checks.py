@@ -2,7 +2,8 @@
 
 Values are checked only where they are concrete. Under jit, vmap and grad they are traced, so only
 shapes and dtypes are checked. NumPy checks arrays in host memory; arrays on an accelerator are
-checked there, without a copy.
+checked there, without a copy. Constants of a program that a caller's jit traces are concrete, and
+`jax.ensure_compile_time_eval` keeps their check out of that program.
 """
 
 import math
@@ -45,8 +46,15 @@ def real(name: str, value, rank: int | None = None, axes: str = "") -> np.ndarra
 def is_finite(array) -> bool:
     """Whether no value is NaN or infinite; integers never are."""
     if _home(array) is jnp:
-        return bool(_all_finite(array))
-    return bool(np.isfinite(np.asarray(array)).all())
+        with jax.ensure_compile_time_eval():
+            return bool(_all_finite(array))
+    values = np.asarray(array)
+    if values.dtype.char in "fd":
+        # A dot product is faster than a test of each entry, and overflows at worst.
+        values = values.ravel()
+        if math.isfinite(values.dot(values)):
+            return True
+    return bool(np.isfinite(values).all())
 
 
 @jax.jit
@@ -72,6 +80,16 @@ def finite_leaves(**trees) -> None:
         for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
             if jnp.issubdtype(getattr(leaf, "dtype", type(leaf)), jnp.inexact):
                 finite(**{f"{name}{jax.tree_util.keystr(path)}": leaf})
+
+
+def finite_result(result, **trees):
+    """The result; if it is not finite, an error names the argument that is not finite.
+
+    Only the result is always checked: a check of every argument takes as long as a small kernel.
+    """
+    if known(result) and not is_finite(result):
+        finite_leaves(**trees)
+    return result
 
 
 def _home(array):
@@ -239,11 +257,12 @@ def _raise(name, kernel, problem, mask=None):
     if not known(kernel, mask):
         return
     finite(**{name: kernel})
-    kernel = np.asarray(kernel, np.float64) if _home(kernel) is np else 1.0 * kernel
-    message = problem(kernel)
-    if message and mask is not None:  # the problem may be in masked-out points only
-        inside = np.asarray(mask)
-        message = problem(np.asarray(kernel) * (inside[..., :, None] & inside[..., None, :]))
+    with jax.ensure_compile_time_eval():
+        kernel = np.asarray(kernel, np.float64) if _home(kernel) is np else 1.0 * kernel
+        message = problem(kernel)
+        if message and mask is not None:  # the problem may be in masked-out points only
+            inside = np.asarray(mask)
+            message = problem(np.asarray(kernel) * (inside[..., :, None] & inside[..., None, :]))
     if message:
         raise ValueError(f"{name} {message}")
 

@@ -168,16 +168,6 @@ def subset_salience(kappa: jax.Array) -> jax.Array:
     return moebius(kappa)[..., 1:] / (kappa[..., -1:] - kappa[..., :1])
 
 
-@float64
-def subset_kappa(salience: jax.Array) -> jax.Array:
-    """kappa_J [..., 2^C] from S_J of the non-empty subsets [..., 2^C - 1]; 0 for the empty one."""
-    salience = _table("salience", salience, 1)
-    _n_components(salience.shape[-1] + 1, "salience with the empty subset")
-    _check_total(jnp.sum(salience, axis=-1), "S_J:")
-    empty = jnp.zeros((*salience.shape[:-1], 1))
-    return moebius_inverse(jnp.concatenate([empty, salience], axis=-1))
-
-
 def _n_components(size, name="table"):
     n_components = size.bit_length() - 1
     if size != 2**n_components:

@@ -319,18 +319,17 @@ def in_float64(n_pairs: int, few: int) -> np.ndarray:
     """The float64 kernel of the first `few` of n_pairs pairs."""
     with jax.enable_x64(True):
         f, params, x = bench_ntk.digit_pairs(n_pairs, np.float64)
-        return np.asarray(ntk.empirical(f, params, x[:few], verbose=False))
+        return np.asarray(ntk.empirical(f, params, x[:few]))
 
 
 def timed_by(f, params, x, precision: str):
     """A function without arguments that computes the kernel in a precision, compiled."""
-    verbose = precision == PRECISIONS[0]  # prints the plan once: all precisions have the same
-    kernel = functools.partial(ntk.empirical, f, params, x, precision=precision, verbose=verbose)
-    jax.block_until_ready(kernel())
+    kernel = functools.partial(ntk.empirical, f, params, x, precision=precision)
+    jax.block_until_ready(kernel(verbose=precision == PRECISIONS[0]))  # all have the same plan
     return kernel
 
 
-PRECISIONS = ("highest", "float32x3", "default")
+PRECISIONS = ("highest", "default")
 PEAKS = {
     "float32": (jnp.float32, "highest"),
     "default": (jnp.float32, "default"),

@@ -27,11 +27,6 @@ def cosine(lr: float, lr_final: float, steps: int, every: int):
     return schedule
 
 
-def exponential(lr: float, factor: float, every: int):
-    """lr * factor^e with e = step // every."""
-    return lambda step: lr * factor ** (step // every)
-
-
 def plateau(metric: str, sense: str, factor: float, patience: int, every: int) -> Callable:
     """An `Experiment.control` that scales the rate by `factor` when `metric` stops improving.
 

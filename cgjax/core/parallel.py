@@ -2,6 +2,8 @@
 
 import logging
 import math
+import os
+import pathlib
 from typing import NamedTuple
 
 import jax
@@ -99,6 +101,27 @@ def require_devices() -> None:
         jax.devices()
     except RuntimeError as error:
         raise BadInput(f"no device: {first_line(error)}") from None
+    warn_of_unused_gpu()
+
+
+def warn_of_unused_gpu() -> None:
+    """Warns if JAX runs on the CPU of a machine with an NVIDIA GPU, unless the user chose that."""
+    if jax.default_backend() == "cpu" and not _is_platform_chosen() and _has_nvidia_gpu():
+        log.warning(
+            "JAX %s runs on the CPU, but this machine has an NVIDIA GPU: install jax[cuda13], or "
+            "jax[cuda12] for an older driver; JAX_PLATFORMS=cpu chooses the CPU without this line",
+            jax.__version__,
+        )
+
+
+def _is_platform_chosen():
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+    return hidden or bool(jax.config.jax_platforms)
+
+
+def _has_nvidia_gpu():
+    gpus = pathlib.Path("/proc/driver/nvidia/gpus")
+    return gpus.is_dir() and any(gpus.iterdir())
 
 
 def on_nvidia() -> bool:

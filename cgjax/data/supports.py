@@ -301,9 +301,3 @@ def face_grid(g: int, dims: tuple[int, int], n_dims: int) -> jax.Array:
     points = np.zeros((g * g, n_dims), np.float32)
     points[:, dims] = full_grid(g, 2)
     return jnp.asarray(points)
-
-
-def all_faces(g: int, n_dims: int) -> jax.Array:
-    """`face_grid` of every pair of latents, in lexicographic order: [pairs, g*g, n_dims]."""
-    pairs = itertools.combinations(range(n_dims), 2)
-    return jnp.stack([face_grid(g, pair, n_dims) for pair in pairs])

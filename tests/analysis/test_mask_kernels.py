@@ -21,7 +21,7 @@ def test_a_mask_of_everything_has_the_whole_kernel(network):
     f, params, x = network
     ones = jax.tree.map(jnp.ones_like, params)
     (found,) = masks.restricted(f, params, [ones], x)
-    whole = ntk.empirical(f, params, x, form="trace", verbose=False)
+    whole = ntk.empirical(f, params, x, form="trace")
     np.testing.assert_allclose(found, whole, rtol=1e-5)
 
 
@@ -41,7 +41,7 @@ def test_a_mask_and_its_complement_share_the_kernel_of_their_leaves(network):
         return f({name: kernels[name] | fixed[name] for name in fixed}, x)
 
     kernels = {name: {"kernel": layer["kernel"]} for name, layer in params.items()}
-    whole = ntk.empirical(of_kernels, kernels, x, form="trace", verbose=False)
+    whole = ntk.empirical(of_kernels, kernels, x, form="trace")
     np.testing.assert_allclose(both, whole, rtol=1e-5)
 
 

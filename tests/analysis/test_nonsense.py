@@ -39,7 +39,7 @@ from cgjax.analysis import (
 from cgjax.analysis.lenses import memorization
 from cgjax.analysis.machines import interior_point
 from cgjax.analysis.masks import search as subnetworks
-from cgjax.analysis.ntk import blocks, layers, linearised, plan
+from cgjax.analysis.ntk import functions, layers, linearised, plan
 from cgjax.analysis.support import certificate, design, jacobians, latents
 from cgjax.core import metrics
 
@@ -159,7 +159,7 @@ def single(params, x):
 
 
 def kernel(f=linear, params=W, x1=INPUTS, x2=None, **options):
-    return ntk.empirical(f, params, x1, x2, verbose=False, **options)
+    return ntk.empirical(f, params, x1, x2, **options)
 
 
 def product(v, x1=INPUTS, x2=None, params=W, **options):
@@ -167,7 +167,7 @@ def product(v, x1=INPUTS, x2=None, params=W, **options):
 
 
 def regression(y, x=INPUTS, x_test=INPUTS, f=linear, **options):
-    return ntk.ntk_regression(f, W, x, y, x_test, verbose=False, **options)
+    return ntk.ntk_regression(f, W, x, y, x_test, **options)
 
 
 def planned(**changes):
@@ -182,15 +182,7 @@ def chosen(**changes):
     return plan.choose(FACTS, **(given | {"n_devices": 1} | changes))
 
 
-FACTORS = ([], [np.ones((4, 2, 3))])
 NNGP_INPUTS = np.linspace(-1, 1, 6).reshape(2, 3)
-IMAGES = np.linspace(-1, 1, 2 * 8 * 8).reshape(2, 8, 8, 1)
-SMALL = {"n_blocks": 1, "kernel": 3}
-
-
-def sampled(x=IMAGES, **options):
-    given = {"n_draws": 2, "filters": (2,), "dense": (2,), "kernel": 3}
-    return wide.sampled_convnet(jax.random.key(0), x, **(given | options))
 
 
 def path(**changes):
@@ -489,11 +481,6 @@ CASES = {
         ("kappa", lambda: salience.subset_salience([0, 0.1, NAN, 1])),
         ("kappa", lambda: salience.subset_salience([1, 0.1, 0.1, 1])),
         ("kappa", lambda: salience.subset_salience([0, 0.1, 1])),
-    ],
-    "salience.subset_kappa": [
-        ("salience", lambda: salience.subset_kappa([0.1, NAN, 0.0])),
-        ("salience", lambda: salience.subset_kappa([0.1, 0.9])),
-        ("salience", lambda: salience.subset_kappa([0.1, 0.1, 0.1])),
     ],
     "salience.overlap_kernel": [
         ("x1", lambda: salience.overlap_kernel(spoilt(X), X, [0, 0.3, 1])),
@@ -977,7 +964,7 @@ CASES = {
         ("params", lambda: ntk.jacobian(linear, spoilt(W), INPUTS)),
         ("params", lambda: ntk.jacobian(linear, W * 1j, INPUTS)),
     ],
-    "ntk.vector.kernel_vector_product": [
+    "ntk.linearised.kernel_vector_product": [
         ("v", lambda: product(np.ones((2, 4)))),  # transposed
         ("v", lambda: product(np.ones(8))),
         ("v", lambda: product(np.ones((4, 2, 1)))),
@@ -1046,9 +1033,9 @@ CASES = {
         ("params", lambda: plan.facts(linear, W * 1j, INPUTS)),
         ("x", lambda: plan.facts(linear, W, INPUTS[0, 0])),
     ],
-    "ntk.layers.single": [
-        ("outputs", lambda: layers.single(lambda w, x: x @ w * 1j, W, INPUTS[0])),
-        ("outputs", lambda: layers.single(lambda w, x: jnp.sum(x), W, INPUTS[0])),
+    "ntk.functions.single": [
+        ("outputs", lambda: functions.single(lambda w, x: x @ w * 1j, W, INPUTS[0])),
+        ("outputs", lambda: functions.single(lambda w, x: jnp.sum(x), W, INPUTS[0])),
     ],
     "ntk.layers.trace": [
         ("outputs", lambda: layers.trace(lambda w, x: x @ w * 1j, W, INPUTS[0])),
@@ -1060,18 +1047,6 @@ CASES = {
     ],
     "ntk.layers.cotangent": [
         ("d", lambda: layers.cotangent(LAYER, np.ones((3, 2, 1)))),
-    ],
-    "ntk.blocks.factors": [
-        ("form", lambda: blocks.factors(linear, W, INPUTS, "diagonal", "jacobian")),
-        ("algorithm", lambda: blocks.factors(linear, W, INPUTS, "full", "vector")),
-    ],
-    "ntk.blocks.contract": [
-        ("form", lambda: blocks.contract(FACTORS, FACTORS, "diagonal")),
-        ("right", lambda: blocks.contract(FACTORS, ([], []), "full")),
-    ],
-    "ntk.blocks.vector_block": [
-        ("form", lambda: blocks.vector_block(linear, W, INPUTS, INPUTS, "diagonal", 1)),
-        ("directions", lambda: blocks.vector_block(linear, W, INPUTS, INPUTS, "full", 0)),
     ],
     "wide.relu_mlp": [
         ("x1", lambda: wide.relu_mlp(spoilt(NNGP_INPUTS))),
@@ -1086,36 +1061,6 @@ CASES = {
         ("weight_var", lambda: wide.relu_mlp(NNGP_INPUTS, None, 1, -1.0)),
         ("weight_var", lambda: wide.relu_mlp(NNGP_INPUTS, None, 1, NAN)),
         ("bias_var", lambda: wide.relu_mlp(NNGP_INPUTS, None, 1, 1.0, -1e-3)),
-    ],
-    "wide.convnet": [
-        ("x1", lambda: wide.convnet(spoilt(IMAGES), **SMALL)),
-        ("x1", lambda: wide.convnet(IMAGES[..., 0], **SMALL)),
-        ("x1", lambda: wide.convnet(IMAGES[:0], **SMALL)),
-        ("x2", lambda: wide.convnet(IMAGES, spoilt(IMAGES), **SMALL)),
-        ("x2", lambda: wide.convnet(IMAGES, IMAGES[:, :7], **SMALL)),
-        ("n_blocks", lambda: wide.convnet(IMAGES, n_blocks=0)),
-        ("kernel", lambda: wide.convnet(IMAGES, kernel=0)),
-        ("pool", lambda: wide.convnet(IMAGES, pool=0, **SMALL)),
-        ("n_dense", lambda: wide.convnet(IMAGES, n_dense=-1, **SMALL)),
-        ("chunk", lambda: wide.convnet(IMAGES, chunk=0, **SMALL)),
-        ("weight_var", lambda: wide.convnet(IMAGES, weight_var=-2.0, **SMALL)),
-        ("bias_var", lambda: wide.convnet(IMAGES, bias_var=NAN, **SMALL)),
-    ],
-    "wide.sampled_convnet": [
-        ("x1", lambda: sampled(spoilt(IMAGES))),
-        ("x1", lambda: sampled(IMAGES.astype(np.uint8))),
-        ("x1", lambda: sampled(IMAGES[:, :3, :3])),
-        ("x1", lambda: sampled(IMAGES[0])),
-        ("x2", lambda: sampled(x2=IMAGES[:, :7])),
-        ("x2", lambda: sampled(x2=spoilt(IMAGES))),
-        ("filters", lambda: sampled(filters=())),
-        ("filters", lambda: sampled(filters=(0,))),
-        ("dense", lambda: sampled(dense=(0,))),
-        ("kernel", lambda: sampled(kernel=0)),
-        ("pool", lambda: sampled(pool=0)),
-        ("weight_var", lambda: sampled(weight_var=-1.0)),
-        ("bias_var", lambda: sampled(bias_var=NAN)),
-        ("n_draws", lambda: sampled(n_draws=2.5)),
     ],
     "stats.mean_and_interval": [
         ("values", lambda: stats.mean_and_interval([])),
@@ -1638,7 +1583,7 @@ def test_nonsense_is_refused_by_name(word, call):
 
 # Made of other functions' results, for which no argument is wrong; checks are for the others.
 INSIDE = (
-    "checks.", "lenses.words.", "masks.trees.", "ntk.kernels.", "ntk.products.", "ntk.programs.",
+    "checks.", "lenses.words.", "masks.trees.", "ntk.programs.",
     "support.words.",
 )  # fmt: skip
 PLUMBING = {
@@ -1651,9 +1596,9 @@ PLUMBING = {
     "support.jacobians.second_leak",
     "machines.interpolate",
     "machines.rows",
-    "ntk.traces.cut_short",
-    "ntk.traces.shortest",
-    "ntk.traces.equations",
+    "ntk.functions.cut_short",
+    "ntk.functions.shortest",
+    "ntk.functions.equations",
     "support.slot_points",
     "support.check_arguments",
     "support.check_components",
@@ -1675,22 +1620,24 @@ PLUMBING = {
     "machines.interior_point.factorised",
     "machines.interior_point.solved",
     "salience.float64",
-    "ntk.blocks.floats",
-    "ntk.layers.dtype",
-    "ntk.layers.is_float",
+    "ntk.functions.floats",
+    "ntk.functions.dtype",
+    "ntk.functions.is_float",
     "ntk.layers.no_nudges",
     "ntk.layers.shape",
-    "ntk.traces.mixing",
-    "ntk.traces.warn_once",
-    "ntk.layers.jacobian",
+    "ntk.functions.mixing",
+    "ntk.functions.warn_once",
+    "ntk.layers.factors",
     "ntk.layers.sides",
-    "ntk.plan.check_samples",
-    "ntk.plan.tell",
-    "ntk.vector.blamed",
-    "ntk.vector.checked",
-    "ntk.vector.is_of",
-    "ntk.vector.length",
-    "ntk.plan.small",
+    "ntk.functions.check_samples",
+    "ntk.functions.digits",
+    "ntk.functions.jit",
+    "ntk.functions.once_for_each",
+    "ntk.linearised.is_of",
+    "ntk.functions.length",
+    "ntk.layers.in_loops",
+    "ntk.plan.kernel_bytes",
+    "ntk.layers.units",
 }
 
 

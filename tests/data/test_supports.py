@@ -1,7 +1,6 @@
 """Supports: distributions against stored draws, invariants exactly, errors by name."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
@@ -153,16 +152,6 @@ def test_grids_are_those_of_the_reference(golden):
     np.testing.assert_array_equal(
         supports.face_grid(4, (0, 3), 4), reference["face_grid_D22_g4_dims_0_3"]
     )
-
-
-def test_all_faces_have_one_block_per_pair():
-    faces = supports.all_faces(3, 4)
-    assert faces.shape == (6, 9, 4)
-    lit = jnp.any(faces > 0, axis=1)
-    assert [tuple(np.flatnonzero(row)) for row in lit] == [
-        *((0, 1), (0, 2), (0, 3)),
-        *((1, 2), (1, 3), (2, 3)),
-    ]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import pytest
 
 import cgjax.nets
-from cgjax.analysis.ntk import traces
+from cgjax.analysis.ntk import functions
+from cgjax.core import parallel
 from cgjax.experiments.bumps import models, rotation
 from cgjax.experiments.resistance import models as resistance
 from cgjax.nets import bert, broadcast, conv, decoders, mlp, pixel_tokens, resnet, rnn, transposed
@@ -77,6 +78,12 @@ def trained(net):
     return function
 
 
+@pytest.fixture(autouse=True)
+def nvidia(monkeypatch):
+    """The GPU kernels are traced on any device, and do not run."""
+    monkeypatch.setattr(parallel, "on_nvidia", lambda: True)
+
+
 @functools.cache
 def initialised(name):
     """Shapes of a network's variables, and the classes of the modules inside it."""
@@ -95,7 +102,7 @@ def initialised(name):
 def test_highest_is_highest(name):
     net, *inputs = NETWORKS[name]
     variables, _ = initialised(name)
-    assert not traces.cut_short(trained(net), variables, *inputs)
+    assert not functions.cut_short(trained(net), variables, *inputs)
 
 
 def test_every_network_is_among_them():

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from cgjax.core import parallel
+from cgjax.core.errors import BadInput
 from cgjax.nets import decoders, upsample
 from cgjax.nets.pallas import upsample as upsample_kernel
 from cgjax.nets.pallas import upsample_bodies, upsample_loss
@@ -197,6 +198,13 @@ def abstract_gpus(shape):
         pytest.skip("this JAX has no abstract devices on meshes, so lowering for a GPU needs one")
 
 
+@pytest.fixture
+def nvidia(monkeypatch):
+    """Programs are lowered for a GPU that is not there."""
+    monkeypatch.setattr(parallel, "on_nvidia", lambda: True)
+
+
+@pytest.mark.usefixtures("nvidia")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("dtype, mesh", [(jnp.float32, ()), (jnp.bfloat16, (2, 4))])
 def test_kernels_lower_for_gpus(dtype, mesh):
@@ -215,6 +223,7 @@ def test_kernels_lower_for_gpus(dtype, mesh):
     assert ("tensor<1x1x2x2x16xbf16>" in lowered) == bool(mesh)
 
 
+@pytest.mark.usefixtures("nvidia")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("mesh", [(), (2, 4)])
 def test_loss_lowers_for_gpus(mesh):
@@ -242,3 +251,9 @@ def test_what_the_kernels_support():
         for case in [(24, 3, 2, "elu"), (8, 3, 2, "elu"), (32, 5, 2, "elu"), (32, 3, 3, "elu"),
                      (32, 3, 2, "relu")]
     )  # fmt: skip
+
+
+def test_kernels_without_a_gpu_are_refused():
+    module = decoders.UpsampleMLP(form="pallas", channels=16)
+    with pytest.raises(BadInput, match="need an NVIDIA GPU, not cpu: use form 'auto'"):
+        jax.eval_shape(module.init, jax.random.key(0), jnp.zeros((1, 5)))

@@ -26,7 +26,7 @@ from cgjax.analysis.lenses import words
 from cgjax.analysis.lenses.memorization import Slopes, slopes
 from cgjax.analysis.masks import Where, selected, trees
 from cgjax.analysis.masks.search import N_STEPS, Subnetworks, main_effects, subnetworks
-from cgjax.analysis.ntk.traces import mixing
+from cgjax.analysis.ntk.functions import mixing
 from cgjax.analysis.support import latent_space
 from cgjax.core.logging import say
 
@@ -240,7 +240,7 @@ def _values(combinations, sizes):
 
 
 def _kernel(f, params, x, factors, yhat, is_train, targets, reasons):
-    gram = np.asarray(ntk.empirical(f, params, x, form="mean_trace", verbose=False))
+    gram = np.asarray(ntk.empirical(f, params, x, form="mean_trace"))
     if not gram.any():
         reasons["kernel"] = "no output depends on params: the tangent kernel is zero"
         return None

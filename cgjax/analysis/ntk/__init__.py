@@ -10,7 +10,6 @@ With flax.nnx:
     kernel = empirical(lambda params, x: nnx.merge(graph, params, rest)(x), params, x)
 """
 
-import functools
 from collections.abc import Callable
 
 import jax
@@ -18,12 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.analysis import checks, machines
-from cgjax.analysis.ntk import blocks, layers, programs
+from cgjax.analysis.ntk import functions, programs
 from cgjax.analysis.ntk import plan as ntk_plan
-from cgjax.analysis.ntk.linearised import linearised_fit
-from cgjax.analysis.ntk.products import digits
-from cgjax.analysis.ntk.traces import warn_once
-from cgjax.analysis.ntk.vector import blamed, is_of, kernel_vector_product
+from cgjax.analysis.ntk.linearised import is_of, kernel_vector_product, linearised_fit
+from cgjax.core.logging import say
 
 __all__ = [
     "alignment",
@@ -48,7 +45,7 @@ def empirical(
     tile: int | None = None,
     devices=None,
     precision: str = "highest",
-    verbose: bool = True,
+    verbose: bool = False,
 ) -> jax.Array:
     """The NTK between x1 [n1, ...] and x2 [n2, ...]; x2 None: x1 with itself, by symmetry.
 
@@ -57,52 +54,49 @@ def empirical(
         of the mean output.
     algorithm: "jacobian" contracts per-sample Jacobians; "vector" computes NTK-vector products,
         one parameter vector at a time; "structured" works layer by layer (`ntk.layers` lists the
-        layers that it detects); "auto" chooses the cheapest that fits in memory, and prints why.
-    memory: bytes to use on each device; by default half of the free memory. Larger kernels are
-        streamed in tiles of `tile` samples (by default chosen from the memory).
+        layers that it detects); "auto" chooses the cheapest that fits in memory.
+    memory: bytes to use on each device, those of the kernel included; by default the kernel and
+        half of what is free beside it. If the Jacobians take more, the kernel is computed in tiles
+        of `tile` samples (by default chosen from the memory). A kernel that is larger than the
+        memory is refused before anything is computed.
     devices: the devices that share the work; by default all, if the kernel is large enough.
-    precision: of the matrix products, one of JAX's, or "float32x3" (see `ntk.products`). A product
-        for which f sets its own precision keeps it; a warning reports if the kernel loses digits.
-    verbose: print the cost, once for each plan.
+    precision: of the matrix products, one of JAX's. "highest", the default, multiplies all digits
+        of float32 on every device. "default" is TF32 on a GPU: on an H200 a ConvNet's kernel of
+        2,000 images takes 27.5 ms instead of 65.9 ms, with an error of 1e-2 instead of 7e-7. A
+        product for which f states a precision keeps it; a warning reports if digits are lost.
+    verbose: print the plan: algorithm, operations, memory, tiles.
 
-    If NaN or infinity in an argument reaches the kernel, an error names the argument. On an
-    accelerator, kernels of less than 50 MFLOP are checked in the first call of their program at
-    most: the check takes longer than the kernel.
+    If NaN or infinity in an argument reaches the kernel, an error names the argument. The check
+    waits for the kernel; inside a jit of the caller there is none.
 
     >>> empirical(f, params, x).shape
     (6, 6, 2, 2)
     """
     x2 = None if x2 is x1 else x2
-    if memory is None and tile is None and devices is None:
-        result = programs.small(f, params, x1, x2, form, algorithm, precision, verbose)
-        if result is not None:
-            warn_once(f, params, x1, precision)  # while the device computes
-            return blamed(*result, params=params, x1=x1, x2=x2)
-    warn_once(f, params, x1, precision)
     plan = ntk_plan.plan(f, params, x1, x2, form, algorithm, memory, tile, devices, precision)
     if verbose:
-        ntk_plan.tell(plan)
-    devices = list(jax.local_devices() if devices is None else devices)
-    result = programs.planned(f, params, x1, x2, plan, devices)
-    return blamed(*result, params=params, x1=x1, x2=x2)
+        say(plan.text)
+    functions.warn_once(f, params, x1, precision)
+    kernel = programs.kernel(f, params, x1, x2, plan, devices)
+    return checks.finite_result(kernel, params=params, x1=x1, x2=x2)
 
 
 def jacobian(f: Callable, params, x, precision: str = "highest"):
     """Per-sample Jacobians: params' tree, leaves [n, outputs, *leaf]; None if not a float."""
     checks.finite_leaves(params=params, x=x)
-    ntk_plan.check_samples(x=x)
-    return _jacobian(f, params, x, precision)
+    functions.check_samples(x=x)
+    return _jacobian(f, params, x, precision=precision)
 
 
-@functools.partial(jax.jit, static_argnames=("f", "precision"))
-def _jacobian(f, params, x, precision):
-    with digits(precision):
-        free, merge = blocks.floats(params)
-        sample_jacobian = jax.jacrev(lambda free, x: layers.single(f, merge(free), x))
+@functions.jit
+def _jacobian(f, params, x, *, precision):
+    with functions.digits(precision):
+        free, merge = functions.floats(params)
+        sample_jacobian = jax.jacrev(lambda free, x: functions.single(f, merge(free), x))
         jacobians = jax.vmap(sample_jacobian, in_axes=(None, 0))(free, x)
     leaves, tree = jax.tree.flatten(params)
     jacobians = iter(jacobians)
-    return tree.unflatten([next(jacobians) if layers.is_float(a) else None for a in leaves])
+    return tree.unflatten([next(jacobians) if functions.is_float(a) else None for a in leaves])
 
 
 # --- scores of kernels ----------------------------------------------------------------------------
@@ -119,7 +113,7 @@ def ntk_regression(
     """
     checks.finite_leaves(x_train=x_train, x_test=x_test)
     checks.finite(y_train=y_train)
-    ntk_plan.check_samples(x_train=x_train, x_test=x_test)
+    functions.check_samples(x_train=x_train, x_test=x_test)
     if penalty is not None:
         checks.bounded("penalty", penalty, 0)
     f_train, f_test = (f(params, x) for x in (x_train, x_test))

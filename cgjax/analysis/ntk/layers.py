@@ -11,6 +11,7 @@ Every other parameter keeps its plain Jacobian, so the kernel is correct for any
 """
 
 import collections
+import functools
 import itertools
 import math
 from collections.abc import Callable
@@ -18,10 +19,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend.core import ClosedJaxpr, DropVar, Jaxpr, Literal, jaxpr_as_fun
 
-from cgjax.analysis.ntk import kernels, products
-from cgjax.analysis.ntk.products import ONE_PASS, Passes, in_loops
+from cgjax.analysis.ntk import functions
 
 
 class Step(NamedTuple):
@@ -76,23 +77,13 @@ class _Alias(NamedTuple):
     scale: tuple
 
 
-def single(f: Callable, params, x) -> jax.Array:
-    """f at one sample without its batch axis: [outputs]."""
-    out = f(params, jax.tree.map(lambda a: a[None], x))
-    if not hasattr(out, "shape") or out.ndim < 1 or len(out) != 1:
-        raise ValueError("f(params, x) must map x [n, ...] to one array [n, outputs]")
-    if not is_float(out):
-        raise ValueError(f"f(params, x) must return real floating-point outputs, not {out.dtype}")
-    return out.reshape(-1)
-
-
 def trace(f: Callable, params, x) -> Trace:
     """Splits f into steps and layers, at the shapes of params and of one sample x."""
     leaves, tree = jax.tree.flatten(params)
     flat_x, tree_x = jax.tree.flatten(x)
 
     def flat(leaves, flat_x):
-        return single(f, tree.unflatten(leaves), tree_x.unflatten(flat_x))
+        return functions.single(f, tree.unflatten(leaves), tree_x.unflatten(flat_x))
 
     closed = jax.make_jaxpr(flat)(leaves, flat_x)
     number = itertools.count()
@@ -102,7 +93,9 @@ def trace(f: Callable, params, x) -> Trace:
     leaf_numbers = numbers[: len(leaves)]
     layers = _layers(steps, dict(zip(leaf_numbers, leaves)), outputs)
     in_layers = {leaf for layer in layers for leaf in (layer.weight, layer.bias)}
-    rest = tuple(i for i, leaf in enumerate(leaves) if i not in in_layers and is_float(leaf))
+    rest = tuple(
+        i for i, leaf in enumerate(leaves) if i not in in_layers and functions.is_float(leaf)
+    )
     n_outputs, flops = closed.out_avals[0].size, _flops(closed.jaxpr)
     inputs = numbers[len(leaves) :]
     return Trace(steps, leaf_numbers, inputs, outputs, tuple(layers), rest, n_outputs, flops)
@@ -161,18 +154,6 @@ def _flops(jaxpr) -> int:
     return total
 
 
-def is_float(leaf) -> bool:
-    """Whether a leaf can be differentiated; counters, for example, cannot."""
-    return jnp.issubdtype(dtype(leaf), jnp.floating)
-
-
-def dtype(leaf):
-    """The dtype of an array, a number or a PRNG key; `jnp.result_type` fails for keys."""
-    leaf_dtype = getattr(leaf, "dtype", None)
-    is_key = leaf_dtype is not None and jnp.issubdtype(leaf_dtype, jax.dtypes.extended)
-    return leaf_dtype if is_key else jnp.result_type(leaf)
-
-
 def shape(aval) -> tuple:
     return getattr(aval, "shape", ())  # a token has no shape
 
@@ -191,7 +172,7 @@ def _layers(steps, leaves, outputs):
     aliases, shapes = {}, {}
     for i, (n, leaf) in enumerate(leaves.items()):
         shapes[n] = leaf.shape
-        if is_float(leaf):
+        if functions.is_float(leaf):
             aliases[n] = _Alias(i, (True,) * len(leaf.shape), ())
     layers, made = [], {}  # made: the result's number -> its place in layers
     for index, step in enumerate(steps):
@@ -300,7 +281,7 @@ class Entered(NamedTuple):
 
 
 def run(
-    traced: Trace, leaves: list, x, nudges: list, how: Passes = ONE_PASS
+    traced: Trace, leaves: list, x, nudges: list, loops: bool = False
 ) -> tuple[jax.Array, list]:
     """f at one sample, `nudges[i]` added to the i-th layer's y: outputs [o], inputs of layers."""
     if len(leaves) != len(traced.leaves):
@@ -316,24 +297,36 @@ def run(
     places = {layer.step: i for i, layer in enumerate(traced.layers)}
     for index, step in enumerate(traced.steps):
         operands = [read(atom) for atom in step.operands]
-        results = _evaluated(step, operands, how if index in places else ONE_PASS)
+        results = _evaluated(step, operands, loops and index in places)
         if index in places:
             results[0] += nudges[places[index]]
         env.update((step.results[i], value) for i, value in results.items())
     return read(traced.outputs[0]), [_entered(traced, layer, read) for layer in traced.layers]
 
 
-def _evaluated(step, operands, how):
-    dtypes = {dtype(value) for value in (*operands, *step.avals)}
-    if how.loops and step.name == "dot_general" and len(dtypes) == 1:
+def _evaluated(step, operands, loops):
+    dtypes = {functions.dtype(value) for value in (*operands, *step.avals)}
+    if loops and step.name == "dot_general" and len(dtypes) == 1:
         contracted, _ = step.params["dimension_numbers"]  # a layer's product has no batch axes
         return {0: in_loops(*operands, contracted)}
-    if how.kernels and step.name == "conv_general_dilated":
-        x, w = operands
-        width = w.shape[_numbers(step).rhs_spec[0]]
-        if w.dtype == jnp.float32 and kernels.supports(step.params, x, width):
-            return {0: kernels.convolution(step.params, how.kernels)(x, w)}
     return step.evaluate(operands)
+
+
+def in_loops(a: jax.Array, b: jax.Array, contracted: tuple) -> jax.Array:
+    """The result of `lax.dot_general` over these axes of a and b, as a loop without a call.
+
+    The compiler fuses the loop with the operations that follow.
+    """
+    (k1, k2), sides = contracted, []
+    for x, axes in ((a, k1), (b, k2)):
+        free = [axis for axis in range(x.ndim) if axis not in axes]
+        sides.append(x.transpose(*free, *axes).reshape(*(x.shape[i] for i in free), -1))
+    a, b = sides
+    a, b = (
+        jnp.expand_dims(a, range(a.ndim - 1, a.ndim + b.ndim - 2)),
+        jnp.expand_dims(b, range(a.ndim - 1)),
+    )
+    return jnp.sum(a * b, axis=-1)
 
 
 def _entered(traced, layer, read):
@@ -356,6 +349,50 @@ def no_nudges(traced: Trace) -> list:
     return [jnp.zeros(aval.shape, aval.dtype) for aval in avals]
 
 
+# --- factors of the Jacobian ----------------------------------------------------------------------
+
+
+def factors(f: Callable, params, x, reduce: Callable, loops: bool = False) -> tuple[list, list]:
+    """The factors of the Jacobian at one sample: (dense, flat).
+
+    dense: a list of (a [fan_in], d [o, width], s or None); s is the bias's factor, and the layer's
+    Jacobian is the outer product of (a, s) and d. flat: a list of Jacobians [o, ...]. reduce: from
+    the outputs of f to the o outputs that are differentiated. loops: products are loops (see
+    `in_loops`).
+    """
+    traced = trace(f, params, x)
+    leaves = jax.tree.leaves(params)
+
+    def outputs(rest, nudges):
+        values = list(leaves)
+        for place, leaf in zip(traced.rest, rest):
+            values[place] = leaf
+        out, entered = run(traced, values, x, nudges, loops)
+        return reduce(out), entered
+
+    rest = [leaves[i] for i in traced.rest]
+    out, pull, entered = jax.vjp(outputs, rest, no_nudges(traced), has_aux=True)
+    flat, cotangents = jax.vmap(pull)(units(out))
+    dense = []
+    for layer, layer_input, d in zip(traced.layers, entered, cotangents):
+        # A network may compute in fewer digits than its parameters have; the kernel must not.
+        dtype = leaves[layer.weight].dtype
+        layer_input, d = jax.tree.map(functools.partial(jnp.asarray, dtype=dtype), (layer_input, d))
+        a, sided = sides(traced.steps[layer.step], layer, layer_input, d)
+        if layer.positions == 1:
+            dense.append((a[0], sided[:, 0], layer_input.bias_scale))
+            continue
+        flat.append(jnp.einsum("pk,opm->okm", a, sided))
+        if layer.bias is not None:
+            flat.append(jnp.sum(cotangent(layer, d), axis=1) * layer_input.bias_scale)
+    return dense, flat
+
+
+def units(out: jax.Array) -> np.ndarray:
+    """The unit cotangents of outputs [o]; constants for the compiler, unlike those of jacrev."""
+    return np.eye(len(out), dtype=out.dtype)
+
+
 # --- jacobians of layers with positions, as one matrix product for each sample --------------------
 # The Jacobian of a convolution's weight is sum_p a_p d_p^T over positions p, where a_p is the
 # content of the window at p. Storing the content of every window repeats each input once per place
@@ -365,25 +402,6 @@ def no_nudges(traced: Trace) -> list:
 #
 # Then a is repeated only for the places j of the other axes, and d for those of the first: 5 times
 # each, and the matrix product is closer to a square.
-
-
-def jacobian(step: Step, layer: Layer, entered: Entered, d: jax.Array, how: Passes):
-    """The weight's Jacobian [o, ...] of a layer with positions, as an array or as its `Halves`.
-
-    d: as in `sides`. The order of the entries is not that of the weight.
-    """
-    is_kernel = how.kernels and step.name == "conv_general_dilated"
-    if is_kernel and kernels.supports(step.params, entered.value, layer.width):
-        numbers = step.params["dimension_numbers"]
-        a = kernels.image(entered.value, numbers.lhs_spec) * entered.weight_scale
-        before = tuple(low for low, _ in step.params["padding"])
-
-        def weight_jacobian(d):
-            d = kernels.image(d, numbers.out_spec)
-            return kernels.weight_jacobian(a, d, layer.window, before, how.kernels)
-
-        return jax.vmap(weight_jacobian)(d)
-    return products.outer(*sides(step, layer, entered, d), how)
 
 
 def sides(step: Step, layer: Layer, entered: Entered, d: jax.Array) -> tuple:

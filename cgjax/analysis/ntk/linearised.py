@@ -1,12 +1,13 @@
-"""A network linearised at its parameters and trained to convergence, without its tangent kernel.
+"""Products of an empirical NTK with vectors, and the linearised network that they train.
 
-The predictions are f0 + Theta(x_test, x_train) v with Theta(x_train, x_train) v = y - f0. For
-images the kernel of all outputs has (n outputs)^2 entries, far too many. Conjugate gradients only
-need its products with vectors (`ntk.kernel_vector_product`): one per iteration, at about the cost
-of one step of training on all inputs.
+Neither needs the kernel, which for images has (n outputs)^2 entries, far too many. A network that
+is linearised at its parameters and trained to convergence predicts f0 + Theta(x_test, x_train) v
+with Theta(x_train, x_train) v = y - f0. Conjugate gradients need one product per iteration, at
+about the cost of one step of training on all inputs.
 """
 
 import functools
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -15,12 +16,79 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.analysis import checks
-from cgjax.analysis.ntk import plan
-from cgjax.analysis.ntk.vector import kernel_vector_product
+from cgjax.analysis.ntk import functions
 
 TOLERANCE = 1e-3
 MOST_ITERATIONS = 500
 _dot = functools.partial(jnp.vdot, precision="highest")
+
+
+def kernel_vector_product(
+    f: Callable, params, x1, x2, v, batch: int | None = None, precision: str = "highest"
+) -> jax.Array:
+    """sum_jb Theta(x1, x2)_ijab v_jb without the kernel: [n1, outputs] from v [n2, outputs].
+
+    x2 None: x1. v may be [n2] if f has one output. batch: samples at a time, if all at once need
+    too much memory.
+    """
+    if batch is not None:
+        checks.integer("batch", batch, 1)
+    v = checks.real("v", v)
+    product = _kernel_vector_product(f, params, x1, x2, v, batch=batch, precision=precision)
+    return checks.finite_result(product, params=params, x1=x1, x2=x2, v=v)
+
+
+@functions.jit
+def _kernel_vector_product(f, params, x1, x2, v, *, batch, precision):
+    x2 = x1 if x2 is None else x2
+    functions.check_samples(x1=x1, x2=x2)
+    out = jax.eval_shape(f, params, x2)
+    if not is_of(v.shape, out.shape):
+        raise ValueError(f"v needs shape {out.shape}, as f(params, x2) has; got {v.shape}")
+    v = v.reshape(functions.length(x2), -1)
+    free, merge = functions.floats(params)
+
+    def outputs(free, x):
+        return f(merge(free), x).reshape(functions.length(x), -1)
+
+    def pulled(total, batch):
+        x, v = batch
+        out, pull = jax.vjp(lambda free: outputs(free, x), free)
+        return jax.tree.map(jnp.add, total, pull(v.astype(out.dtype))[0]), None
+
+    def pushed(x):
+        return jax.jvp(lambda free: outputs(free, x), (free,), (direction,))[1]
+
+    with functions.digits(precision):
+        total = [jnp.zeros_like(leaf) for leaf in free]
+        # The last batch is padded with repeated samples; with v = 0 they add nothing.
+        parts = (_batches(x2, batch), _batches(v, batch, pad_with_zeros=True))
+        direction, _ = jax.lax.scan(pulled, total, parts)
+        result = jax.lax.map(pushed, _batches(x1, batch))
+    return result.reshape(-1, result.shape[-1])[: functions.length(x1)]
+
+
+def is_of(shape, outputs):
+    """Whether arrays of this shape hold one number for each of f's outputs [n, ...]."""
+    flat = (outputs[0], math.prod(outputs[1:]))
+    return shape in (outputs, flat) or (flat[1] == 1 and shape == flat[:1])
+
+
+def _batches(x, batch, pad_with_zeros=False):
+    """[n, ...] as [n_batches, batch, ...]; the last batch is padded."""
+    n = functions.length(x)
+    batch = n if batch is None else min(batch, n)
+    missing = -n % batch
+    mode = "constant" if pad_with_zeros else "edge"
+
+    def cut(a):
+        a = jnp.pad(a, [(0, missing)] + [(0, 0)] * (a.ndim - 1), mode=mode)
+        return a.reshape(-1, batch, *a.shape[1:])
+
+    return jax.tree.map(cut, x)
+
+
+# --- the linearised network -----------------------------------------------------------------------
 
 
 class LinearisedFit(NamedTuple):
@@ -57,22 +125,29 @@ def linearised_fit(
     checks.integer("most_iterations", most_iterations, 1)
     if batch is not None:
         checks.integer("batch", batch, 1)
-    plan.check_samples(x_train=x_train, x_test=x_test)
+    functions.check_samples(x_train=x_train, x_test=x_test)
     out = jax.eval_shape(f, params, x_train)
     flat = (out.shape[0], out.size // out.shape[0])
     if np.size(y_train) != out.size or np.shape(y_train)[:1] != out.shape[:1]:
         raise ValueError(f"y_train is {np.shape(y_train)}, but f gives {out.shape}")
     y = jnp.asarray(y_train, out.dtype).reshape(flat)
-    stop = (tolerance, most_iterations)
-    result = _fitted(f, params, x_train, y, x_test, stop, batch, precision)
-    dual, predictions, residual, n = result
+    dual, predictions, residual, n = _fitted(
+        f,
+        params,
+        x_train,
+        y,
+        x_test,
+        (tolerance, most_iterations),
+        batch=batch,
+        precision=precision,
+    )
     residual = float(residual)
     # The recursion stops by its own residual, which rounding moves away from the true one.
     return LinearisedFit(predictions, dual, residual, int(n), residual <= 1.1 * tolerance)
 
 
-@functools.partial(jax.jit, static_argnames=("f", "batch", "precision"))
-def _fitted(f, params, x_train, y, x_test, stop, batch, precision):
+@functions.jit
+def _fitted(f, params, x_train, y, x_test, stop, *, batch, precision):
     def product(v, x=None):
         x1, x2 = (x_train, None) if x is None else (x, x_train)
         return kernel_vector_product(f, params, x1, x2, v, batch, precision)

@@ -1,25 +1,23 @@
 """Plans the computation of an empirical NTK: cost, algorithm, tiles, devices."""
 
-import functools
 import math
 import os
+import pathlib
 from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from cgjax.analysis import checks
-from cgjax.analysis.ntk import layers
-from cgjax.analysis.ntk.products import ONE_PASS, Passes, passes
-from cgjax.core.logging import say
+from cgjax.analysis.ntk import functions, layers
 
 FORMS = ("full", "per_output", "trace", "mean_trace", "mean_output")
 ALGORITHMS = ("structured", "jacobian", "vector")
 
 _WORTH_SPLITTING = 2e9  # operations; below, several devices or tiles cost more than they save
 _SMALL = 64 * 2**20  # bytes that every machine is assumed to have free
-_WORTH_PASSES = 2e10  # operations; below, several passes over little data take longer than one
 _WORTH_CALLS = 2e4  # operations; below, calling a matrix product costs a CPU more than computing it
 # Operations per second, seconds per step of a program, bytes of Jacobians per second. The values
 # for the CPU are fitted to small kernels on two cores; those for the GPU are estimates. The last is
@@ -52,7 +50,7 @@ class How(NamedTuple):
     algorithm: str
     directions: int  # number of NTK-vector products at once
     precision: str
-    passes: Passes
+    loops: bool  # whether the products of layers are loops
     chunk: int  # samples whose factors are computed at a time in a single program; 0: all
 
 
@@ -73,17 +71,6 @@ class Plan(NamedTuple):
         return self.how.algorithm
 
 
-_TOLD = set()
-
-
-def tell(plan: Plan) -> None:
-    """Prints the plan, once per form, algorithm, tile, number of devices and FLOPs."""
-    key = (plan.how.form, plan.algorithm, plan.tile, plan.n_devices, plan.flops)
-    if key not in _TOLD:
-        _TOLD.add(key)
-        say(plan.text)
-
-
 def plan(
     f: Callable,
     params,
@@ -101,80 +88,49 @@ def plan(
     devices = list(devices) if insist else jax.local_devices()
     if not devices:
         raise ValueError("devices is empty: name at least one device, or omit the argument")
-    memory = available(devices) if memory is None else memory
     leaves, tree = jax.tree.flatten((params, x1, x2))
-    inside = False
-    avals = []
-    for leaf in leaves:
-        inside = inside or isinstance(leaf, jax.core.Tracer)
-        avals.append((leaf.shape, leaf.dtype) if hasattr(leaf, "dtype") else ((), float))
-    n_devices = 1 if inside else len(devices)
-    x64 = jax.config.jax_enable_x64
-    key = (f, tree, tuple(avals), form, algorithm, memory, tile, n_devices, insist, inside, x64)
-    return _planned(*key, precision, devices[0].platform)
+    inside = any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)  # a jit of the caller
+    avals = tuple((np.shape(a), getattr(a, "dtype", type(a))) for a in leaves)
+    shapes = (tree, avals, jax.config.jax_enable_x64)  # x64 decides how dtypes are canonicalised
+    n_devices, platform = 1 if inside else len(devices), devices[0].platform
+    options = (n_devices, tile, insist, precision, platform, inside)
+    plans, measured = _cache(f)
+    key = (shapes, form, algorithm, memory, options)
+    if key in plans:
+        return plans[key]
+    if shapes not in measured:
+        measured[shapes] = _measure(f, tree, avals)
+    sizes, n1, n2 = measured[shapes]
+    if memory is None:
+        memory = _share(available(devices), kernel_bytes(sizes, n1, n2, form))
+    chosen = choose(sizes, n1, n2, form, algorithm, memory, *options)
+    if chosen.peak < _SMALL:  # it fits, whatever else takes memory later
+        plans[key] = chosen
+    return chosen
 
 
-@functools.lru_cache(maxsize=256)
-def _planned(
-    f,
-    tree,
-    avals,
-    form,
-    algorithm,
-    memory,
-    tile,
-    n_devices,
-    insist,
-    inside,
-    x64,
-    precision,
-    platform,
-):
-    del x64  # only part of the cache key: it decides how dtypes are canonicalised
+def _share(free, kernel):
+    """The bytes of a kernel, and half of what is free beside it."""
+    return kernel + (free - kernel) / 2 if free > kernel else free
+
+
+_cache = functions.once_for_each(lambda reference: ({}, {}))  # plans; samples and sizes
+
+
+def _measure(f, tree, avals):
+    """The sizes of f, and the numbers of samples, from shapes and dtypes."""
     structs = [
-        jax.ShapeDtypeStruct(shape, layers.dtype(jax.ShapeDtypeStruct(shape, dtype)))
+        jax.ShapeDtypeStruct(shape, functions.dtype(jax.ShapeDtypeStruct(shape, dtype)))
         for shape, dtype in avals
     ]
     params, x1, x2 = tree.unflatten(structs)
-    n1, n2 = check_samples(x1=x1, x2=x2)
-    sizes = facts(f, params, x1)
-    if inside:  # a jit or vmap of the caller: one program, without tiles
-        tile = max(n1, n2 or 0)
-    given = (sizes, n1, n2, form, algorithm, memory, n_devices, tile, insist)
-    return choose(*given, precision, platform)
-
-
-def small(f: Callable, params, x1, x2, form, algorithm, precision) -> Plan | None:
-    """The plan of a kernel that is small enough for one program on one device; else None."""
-    devices = jax.local_devices()
-    memory = max(_SMALL, available(devices) / 16)
-    leaves, tree = jax.tree.flatten((params, x1, x2))
-    avals = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
-    key = (f, tree, avals, form, algorithm, memory, None, 1, False, False)
-    plan = _planned(*key, jax.config.jax_enable_x64, precision, devices[0].platform)
-    fits_one_device = plan.flops < _WORTH_SPLITTING or len(devices) == 1
-    return plan if plan.is_whole and plan.peak < memory and fits_one_device else None
-
-
-def check_samples(**given) -> list:
-    """The number of samples of each tree, leaves [n, ...], all of the same ranks; None for None."""
-    lengths, ranks = [], set()
-    for name, x in given.items():
-        leaves = jax.tree.leaves(x)
-        n = {leaf.shape[:1] for leaf in leaves}
-        if leaves and (len(n) > 1 or () in n or (0,) in n):
-            raise ValueError(f"{name} needs samples on axis 0, the same number > 0 in each leaf")
-        lengths.append(leaves[0].shape[0] if leaves else None)
-        if leaves:
-            ranks.add(tuple(len(leaf.shape) for leaf in leaves))
-    if len(ranks) > 1:
-        raise ValueError(f"{' and '.join(given)} need leaves with the same numbers of axes")
-    return lengths
+    n1, n2 = functions.check_samples(x1=x1, x2=x2)
+    return facts(f, params, x1), n1, n2
 
 
 def facts(f: Callable, params, x) -> Facts:
     """Sizes of f(params, x), from shapes alone; x [n, ...]."""
-    check_samples(x=x)
+    functions.check_samples(x=x)
     x = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), x)
     leaves = jax.tree.leaves(params)
     trace = layers.trace(f, params, x)
@@ -182,8 +138,8 @@ def facts(f: Callable, params, x) -> Facts:
         (layer.positions, layer.fan_in + (layer.bias is not None), layer.width)
         for layer in trace.layers
     ]
-    floats = [a for a in leaves if layers.is_float(a)]
-    if any(jnp.issubdtype(layers.dtype(a), jnp.complexfloating) for a in leaves):
+    floats = [a for a in leaves if functions.is_float(a)]
+    if any(jnp.issubdtype(functions.dtype(a), jnp.complexfloating) for a in leaves):
         raise ValueError("params holds a complex leaf: pass its real and imaginary parts instead")
     if not floats:
         raise ValueError("params holds no floating-point leaf to differentiate")
@@ -202,7 +158,7 @@ def facts(f: Callable, params, x) -> Facts:
 
 
 def available(devices) -> float:
-    """Bytes on each device that a kernel may use: about half of the free memory.
+    """Free bytes on each device; devices of a CPU share those of the host.
 
     Rounded down to one of four steps per doubling: with the exact number, each call would make a
     new plan, and might compile other tiles.
@@ -213,10 +169,22 @@ def available(devices) -> float:
     if "bytes_limit" in stats:
         free = stats["bytes_limit"] - stats.get("bytes_in_use", 0)
     else:
-        name = "SC_AVPHYS_PAGES" if "SC_AVPHYS_PAGES" in os.sysconf_names else "SC_PHYS_PAGES"
-        free = os.sysconf(name) * os.sysconf("SC_PAGE_SIZE") / len(devices)
+        free = _host_memory() / len(devices)
     step = 2.0 ** (math.floor(math.log2(max(free, 8))) - 2)
-    return free // step * step / 2
+    return free // step * step
+
+
+def _host_memory():
+    """Bytes that the host can give to a process, those of its file cache included."""
+    meminfo = pathlib.Path("/proc/meminfo")
+    if meminfo.exists():
+        return 1024 * int(meminfo.read_text().split("MemAvailable:")[1].split()[0])
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def kernel_bytes(sizes: Facts, n1: int, n2: int | None, form: str) -> int:
+    """The bytes of the kernel itself; n2 None: as n1."""
+    return sizes.itemsize * n1 * (n2 or n1) * _values_per_pair(sizes, form)
 
 
 def choose(
@@ -231,12 +199,16 @@ def choose(
     insist: bool = False,
     precision: str = "highest",
     platform: str = "cpu",
+    inside: bool = False,
 ) -> Plan:
     """The cheapest algorithm whose tiles fit in memory; n2 None: the kernel is symmetric.
 
-    memory: bytes on each device. n_devices: the most devices to use; small kernels use one, unless
-    `insist`. platform: "cpu", "gpu" or "tpu".
+    memory: bytes on each device, with the kernel; an error says if it holds less than the kernel
+    alone. n_devices: the most devices to use; small kernels use one, unless
+    `insist`. platform: "cpu", "gpu" or "tpu". inside: in one program, without tiles, as a jit of
+    the caller needs.
     """
+    tile = max(n1, n2 or 0) if inside else tile
     for given, known in ((form, FORMS), (algorithm, ("auto", *ALGORITHMS))):
         if given not in known:
             raise ValueError(f"unknown '{given}': use one of {', '.join(known)}")
@@ -245,8 +217,16 @@ def choose(
         if count is not None:
             checks.integer(name, count, 1)
     checks.bounded("memory", memory, 0, above=True)
+    kernel = kernel_bytes(sizes, n1, n2, form)
+    if kernel > memory and not inside:
+        raise ValueError(
+            f"memory: the kernel of {n1:,} x {n2 or n1:,} samples, form '{form}', takes "
+            f"{_scaled(kernel, 1024, 'B')}, but has {_scaled(memory, 1024, 'B')}: compute it for "
+            f"fewer samples at a time, or use form 'mean_trace', which takes "
+            f"{_scaled(kernel_bytes(sizes, n1, n2, 'mean_trace'), 1024, 'B')}"
+        )
     names = ALGORITHMS if algorithm == "auto" else (algorithm,)
-    hows = [How(form, name, 0, precision, ONE_PASS, 0) for name in names]
+    hows = [How(form, name, 0, precision, False, 0) for name in names]
     plans = [_plan(sizes, n1, n2, how, memory, n_devices, tile, insist, platform) for how in hows]
     fitting = [plan for plan in plans if plan.peak <= memory] or plans[-1:]
     return min(fitting, key=lambda plan: _seconds(plan, sizes, n1, n2, platform))
@@ -274,10 +254,7 @@ def _plan(sizes, n1, n2, how, memory, n_devices, tile, insist, platform):
     rows = n1 if n2 is None else max(n1, n2)
     pairs = n1 * n1 / 2 if n2 is None else n1 * n2
     flops = per_sample * (n1 + (n2 or 0)) + per_pair * pairs
-    several_passes = passes(how.precision, platform) if flops > _WORTH_PASSES else ONE_PASS
-    how = how._replace(
-        passes=several_passes._replace(loops=platform == "cpu" and flops < _WORTH_CALLS)
-    )
+    how = how._replace(loops=platform == "cpu" and flops < _WORTH_CALLS)
     if (flops < _WORTH_SPLITTING or rows < n_devices) and not insist:
         n_devices = 1
     is_triangle = n2 is None and per_pair * pairs > _WORTH_SPLITTING
@@ -290,18 +267,22 @@ def _plan(sizes, n1, n2, how, memory, n_devices, tile, insist, platform):
                 flops += per_pair * pairs / (4 if is_triangle else 1)
             plan = Plan(how._replace(chunk=chunk), rows, 1, 1, True, flops, peak, "")
             return plan._replace(text=_text(plan, sizes, n1, n2, memory))
-    t, directions = _tile(sizes, form, name, rows, is_triangle, memory, n_devices)
+    # With several devices the host assembles the kernel, and the first device takes a copy.
+    n_copies = 2 if n_devices > 1 and platform == "cpu" else 1
+    kernel = n_copies * kernel_bytes(sizes, n1, n2, form)
+    room = memory - kernel
+    t, directions = _tile(sizes, form, name, rows, is_triangle, room, n_devices)
     t = t if tile is None else math.ceil(tile / n_devices)
     once, right, left = _bytes(sizes, form, name, t, directions, n_devices)
     n_tiles = math.ceil(n1 / (t * n_devices))
-    held = max(1, min(n_tiles, int((memory - once - right) // max(1, left))))
+    held = max(1, min(n_tiles, int((room - once - right) // max(1, left))))
     # For each further group of held tiles, the factors of the columns are computed again.
     again = math.ceil(n_tiles / held) - 1
     if n2 is None:
         flops += per_sample * n1 * again / 2 + per_pair * n1 * t * n_devices / 2
     else:
         flops += per_sample * n2 * again
-    peak = once + right + held * left
+    peak = kernel + once + right + held * left
     whole = n_devices == 1 and rows <= t
     how = how._replace(directions=directions)
     plan = Plan(how, t * n_devices, held, n_devices, whole, flops, peak, "")
@@ -312,11 +293,8 @@ def _chunk(sizes, how, n1, n2, memory, platform):
     """For a single program: samples whose factors are computed at a time, and peak bytes."""
     _, _, factors, work = _costs(sizes, how.form, how.algorithm)
     rows = n1 if n2 is None else max(n1, n2)
-    fixed, blocks = factors * (n1 + (n2 or 0)), 3
-    if tuning := how.passes.kernels:  # factors and their halves; partial sums
-        fixed *= 2
-        blocks += math.ceil(max((k * m for _, k, m in sizes.spread), default=0) / tuning.span)
-    fixed += blocks * n1 * (n2 or n1) * _values_per_pair(sizes, how.form)
+    fixed = factors * (n1 + (n2 or 0))
+    fixed += n1 * (n2 or n1) * _held_per_pair(sizes, how.form, how.algorithm)
     chunk = rows
     # A CPU is slow inside a loop of the program, so its factors are not chunked.
     while platform != "cpu" and chunk > 1 and sizes.itemsize * (fixed + chunk * work) > memory:
@@ -331,6 +309,22 @@ def _outputs(sizes, form):
 def _values_per_pair(sizes, form):
     o = _outputs(sizes, form)
     return {"full": o * o, "per_output": o}.get(form, 1)
+
+
+def _held_per_pair(sizes, form, name):
+    """Values per pair of samples that a program holds: the products to add, and the kernel.
+
+    XLA computes all products before it adds them.
+    """
+    values = _values_per_pair(sizes, form)
+    if name == "vector":
+        return 2 * values
+    leaves = (*(k * m for _, k, m in sizes.spread), *sizes.rest)
+    leaves = sizes.leaves if name == "jacobian" else leaves
+    n_products = sum(size > SMALL_LEAF for size in leaves)
+    n_products += any(size <= SMALL_LEAF for size in leaves)  # the small leaves are one product
+    n_dense = len(sizes.dense) if name == "structured" else 0
+    return values * (1 + n_products) + (values + 1) * n_dense
 
 
 def _costs(sizes, form, name):
@@ -353,7 +347,7 @@ def _costs(sizes, form, name):
 def _bytes(sizes, form, name, t, directions, n_devices):
     """Bytes on a device: temporaries; the right side of a block; each held tile."""
     _, _, factors, work = _costs(sizes, form, name)
-    block = 3 * t * t * n_devices * _values_per_pair(sizes, form)
+    block = t * t * n_devices * _held_per_pair(sizes, form, name)
     moving = directions * (sizes.params + t * sizes.activations)
     # Every device gathers the whole right side.
     values = (t * work + block + moving, t * n_devices * factors, t * factors)
@@ -383,6 +377,7 @@ def _tile(sizes, form, name, rows, is_triangle, memory, n_devices):
 
 def _text(plan, sizes, n1, n2, memory):
     o = _outputs(sizes, plan.how.form)
+    kernel = kernel_bytes(sizes, n1, n2, plan.how.form)
     whole = o * sizes.params * sizes.itemsize * (n1 if n2 is None else max(n1, n2))
     what = {
         "structured": f"structured ({len(sizes.dense)} dense layers as products of factors, "
@@ -395,8 +390,9 @@ def _text(plan, sizes, n1, n2, memory):
     return (
         f"ntk {n1:,} x {n2 or n1:,}, {plan.how.form}, {sizes.outputs} outputs, "
         f"{sizes.params:,} params: {what}; {_scaled(plan.flops, 1000, 'FLOP')}; "
-        f"Jacobian {_scaled(whole, 1024, 'B')}, peak about {_scaled(plan.peak, 1024, 'B')} of "
-        f"{_scaled(memory, 1024, 'B')} on each of {plan.n_devices} devices; "
+        f"Jacobian {_scaled(whole, 1024, 'B')}, kernel {_scaled(kernel, 1024, 'B')}, "
+        f"peak about {_scaled(plan.peak, 1024, 'B')} of {_scaled(memory, 1024, 'B')} on each of "
+        f"{plan.n_devices} devices; "
         f"{n_tiles:,} tiles of {plan.tile:,}"
     )
 

@@ -1,4 +1,4 @@
-"""The compiled programs of an empirical NTK: the whole kernel at once, or tile by tile."""
+"""The programs that compute an empirical NTK by its plan: the whole kernel at once, or in tiles."""
 
 import contextlib
 import functools
@@ -10,112 +10,172 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from cgjax.analysis import checks
-from cgjax.analysis.ntk import blocks as ntk_blocks
-from cgjax.analysis.ntk import plan as ntk_plan
-from cgjax.analysis.ntk.products import digits
-from cgjax.analysis.ntk.vector import checked, length
+from cgjax.analysis.ntk import functions, layers
+from cgjax.analysis.ntk.plan import SMALL_LEAF
 from cgjax.core import parallel
 
-
-class _NotSmall(Exception):
-    """Raised while a program is traced, if the kernel is too large for it."""
-
-
-_LARGE = set()  # keys of kernels that are not small; it saves the time of tracing them again
-_WORTH_A_LOOK = 5e7  # operations; below, an accelerator's finiteness check outlasts the kernel
-_NEW = set()  # not empty between the trace of a tiny kernel's program and the check of its kernel
+_WORTH_BLOCKS = 1e11  # operations of a product; below, one call is faster
+_N_BLOCKS = 8  # of rows, in a symmetric product
 
 
-def small(f, params, x1, x2, *how):
-    """A small kernel as `checked`, or None if it is large; how: the last arguments of `_small`.
-
-    On an accelerator, the check that a kernel is finite takes longer than a tiny kernel. So tiny
-    kernels are checked only after the first call of their program, which takes seconds for its
-    compilation. That check is skipped, too, if the program was traced inside a jit of the caller
-    and another kernel was checked since.
-    """
-    if _LARGE and _key(f, x1, x2, how) in _LARGE:
-        return None
-    try:
-        kernel, is_finite = _small(f, params, x1, x2, *how)
-    except _NotSmall:
-        _LARGE.add(_key(f, x1, x2, how))
-        return None
-    if not isinstance(is_finite, tuple):
-        return kernel, is_finite
-    if not _NEW or not checks.known(kernel):
-        return kernel, True
-    _NEW.clear()
-    return kernel, checks.is_finite(kernel)
-
-
-def _key(f, x1, x2, how):
-    return (f, *how[:2], *(np.shape(leaf) for leaf in jax.tree.leaves((x1, x2))))
-
-
-@functools.partial(jax.jit, static_argnames=("f", "form", "algorithm", "precision", "verbose"))
-def _small(f, params, x1, x2, form, algorithm, precision, verbose):
-    """Plans while it is traced: looking up a plan takes longer than a small kernel."""
-    plan = ntk_plan.small(f, params, x1, x2, form, algorithm, precision)
-    if plan is None:
-        raise _NotSmall
-    if verbose:
-        ntk_plan.tell(plan)
-    kernel, is_finite = _whole(f, params, x1, x2, plan.how)
-    if is_finite is None or plan.flops > _WORTH_A_LOOK:
-        return kernel, is_finite
-    _NEW.add(True)
-    return kernel, ()
-
-
-def planned(f, params, x1, x2, plan, devices):
-    """The kernel of a plan, as `checked`."""
-    used = devices[: plan.n_devices]
-    is_other_device = plan.n_devices == 1 and used[0] != jax.local_devices()[0]
-    with jax.default_device(used[0]) if is_other_device else contextlib.nullcontext():
+def kernel(f, params, x1, x2, plan, devices=None) -> jax.Array:
+    """The kernel of a plan; devices: those that share the work, by default all."""
+    devices = list(jax.local_devices() if devices is None else devices)[: plan.n_devices]
+    is_other_device = plan.n_devices == 1 and devices[0] != jax.local_devices()[0]
+    with jax.default_device(devices[0]) if is_other_device else contextlib.nullcontext():
         if plan.is_whole:
-            return _whole(f, params, x1, x2, plan.how)
-        kernel = _streamed(f, params, x1, x2, plan, used)
-        return kernel, checks.is_finite(kernel)
+            return _whole(f, params, x1, x2, how=plan.how)
+        return _streamed(f, params, x1, x2, plan, devices)
 
 
-@functools.partial(jax.jit, static_argnames=("f", "how"))
-def _whole(f, params, x1, x2, how):
-    with digits(how.precision):
+@functions.jit
+def _whole(f, params, x1, x2, *, how):
+    with functions.digits(how.precision):
         if how.algorithm == "vector":
-            x2 = x1 if x2 is None else x2
-            kernel = ntk_blocks.vector_block(f, params, x1, x2, how.form, how.directions)
-        else:
-            left = _factors(f, params, x1, how)
-            right = left if x2 is None else _factors(f, params, x2, how)
-            kernel = ntk_blocks.contract(left, right, how.form, how.passes)
-    return checked(kernel)
+            return _vector_block(f, params, x1, x1 if x2 is None else x2, how)
+        left = _chunked_factors(f, params, x1, how)
+        right = left if x2 is None else _chunked_factors(f, params, x2, how)
+        return _contract(left, right, how)
 
 
-def _factors(f, params, x, how):
+def _chunked_factors(f, params, x, how):
     """Factors of all samples, computed for `how.chunk` of them at a time."""
-
-    def factors(x):
-        return ntk_blocks.factors(f, params, x, how.form, how.algorithm, how.passes)
-
-    n = length(x)
+    n = functions.length(x)
     if not 0 < how.chunk < n:
-        return factors(x)
+        return _factors(f, params, x, how)
     chunk = math.ceil(n / math.ceil(n / how.chunk))  # chunks as equal as possible
     with_batch = functools.partial(jax.tree.map, lambda a: a[None])
     without_batch = functools.partial(jax.tree.map, lambda a: a[0])
-    return jax.lax.map(lambda x: without_batch(factors(with_batch(x))), x, batch_size=chunk)
+    return jax.lax.map(
+        lambda x: without_batch(_factors(f, params, with_batch(x), how)), x, batch_size=chunk
+    )
+
+
+# --- one pair of tiles: factors of Jacobians and their contraction --------------------------------
+
+
+def _factors(f, params, x, how):
+    """The factors of each sample, which do not depend on the other sample of a pair.
+
+    Returns (dense, flat) of `layers.factors` with an axis of samples in front, leaves [n, o, size].
+    """
+    reduce = functools.partial(_reduced, form=how.form)
+
+    def sample_factors(x):
+        if how.algorithm == "structured":
+            dense, flat = layers.factors(f, params, x, reduce, how.loops)
+            return dense, _joined(flat)
+        free, merge = functions.floats(params)
+        out, pull = jax.vjp(lambda free: reduce(functions.single(f, merge(free), x)), free)
+        (flat,) = jax.vmap(pull)(layers.units(out))
+        return [], _joined(flat)
+
+    return jax.vmap(sample_factors)(x)
+
+
+def _reduced(out, form):
+    return jnp.mean(out)[None] if form == "mean_output" else out
+
+
+def _joined(flat):
+    """Jacobians [o, *leaf] as [o, size]; the small leaves are joined, on an accelerator all leaves.
+
+    On an accelerator each product takes long to compile, and many take longer to run than one.
+    """
+    small = SMALL_LEAF if jax.default_backend() == "cpu" else math.inf
+    flat = [leaf.reshape(len(leaf), -1) for leaf in flat]
+    few = [leaf for leaf in flat if leaf.shape[1] <= small]
+    many = [leaf for leaf in flat if leaf.shape[1] > small]
+    return many + ([jnp.concatenate(few, axis=1)] if few else [])
+
+
+def _contract(left, right, how):
+    """The kernel between two sets of factors, leaf by leaf."""
+    (dense1, flat1), (dense2, flat2) = left, right
+    total = 0.0
+    for j1, j2 in zip(flat1, flat2):
+        total += _pair_products(j1, j2, how)
+    for (a1, d1, s1), (a2, d2, s2) in zip(dense1, dense2):
+        n1, n2 = len(a1), len(a2)
+        shape = {"full": (n1, 1, n2, 1), "per_output": (n1, n2, 1)}.get(how.form, (n1, n2))
+        inputs = _product(a1, a2, how.loops)
+        if s1 is not None:
+            inputs += s1[:, None] * s2[None]
+        total += _pair_products(d1, d2, how) * inputs.reshape(shape)
+    return total.transpose(0, 2, 1, 3) if how.form == "full" else total
+
+
+def _pair_products(j1, j2, how):
+    """J J'^T of [n, o, size]; "full" gives [n1, o, n2, o], one matrix product."""
+    if how.form == "per_output":
+        return jnp.einsum("ias,jas->ija", j1, j2)
+    (n1, o, size), n2 = j1.shape, len(j2)
+    length = size if how.form == "full" else o * size
+    rows = j1.reshape(-1, length)
+    total = _product(rows, rows if j1 is j2 else j2.reshape(-1, length), how.loops)
+    if how.form == "full":
+        return total.reshape(n1, o, n2, o)
+    return total / o if how.form == "mean_trace" else total
+
+
+def _product(a, b, loops):
+    """a b^T of [n1, k] and [n2, k]; if b is a, by symmetry; loops: see `layers.in_loops`."""
+    if loops:
+        return layers.in_loops(a, b, ((1,), (1,)))
+    if b is not a or 2 * len(b) * a.size < _WORTH_BLOCKS:
+        return a @ b.T
+    return _in_blocks(a)
+
+
+def _in_blocks(a):
+    """a a^T from the blocks of its upper triangle, all of one size: one product is compiled."""
+    n, size = len(a), math.ceil(len(a) / _N_BLOCKS)
+    starts = [min(i * size, n - size) for i in range(math.ceil(n / size))]
+    total = jnp.zeros((n, n), a.dtype)
+    for place, i in enumerate(starts):
+        for j in starts[place:]:
+            block = a[i : i + size] @ a[j : j + size].T
+            total = total.at[j : j + size, i : i + size].set(block.T)
+            total = total.at[i : i + size, j : j + size].set(block)
+    return total
+
+
+def _vector_block(f, params, x1, x2, how):
+    """The kernel of a pair of tiles, column by column: J1 (J2^T e), a jvp of a vjp."""
+    free, merge = functions.floats(params)
+
+    def outputs(free, x):
+        return _reduced(functions.single(f, merge(free), x), how.form)
+
+    values, push = jax.linearize(lambda free: jax.vmap(lambda x: outputs(free, x))(x1), free)
+    n1, o = values.shape
+    n2 = functions.length(x2)
+
+    def column(place):
+        x = jax.tree.map(lambda a: a[place // o], x2)
+        unit = jax.nn.one_hot(place % o, o, dtype=values.dtype)
+        _, pull = jax.vjp(lambda free: outputs(free, x), free)
+        pushed = push(pull(unit)[0])
+        return pushed if how.form == "full" else pushed @ unit
+
+    columns = jax.lax.map(column, jnp.arange(n2 * o), batch_size=how.directions)
+    columns = columns.reshape(n2, o, n1, *columns.shape[2:])
+    if how.form == "full":
+        return columns.transpose(2, 0, 3, 1)
+    columns = columns.transpose(2, 0, 1)
+    if how.form == "per_output":
+        return columns
+    return jnp.mean(columns, axis=-1) if how.form == "mean_trace" else jnp.sum(columns, axis=-1)
 
 
 # --- tiles ----------------------------------------------------------------------------------------
 
 
-@functools.partial(jax.jit, static_argnames=("f", "how", "mesh"))
-def _tile_factors(f, params, x, how, mesh):
+@functions.jit
+def _tile_factors(f, params, x, *, how, mesh):
     def factors(params, x):
-        with digits(how.precision):
-            return ntk_blocks.factors(f, params, x, how.form, how.algorithm, how.passes)
+        with functions.digits(how.precision):
+            return _factors(f, params, x, how)
 
     return _over(mesh, factors, (P(), P("data")))(params, x)
 
@@ -125,17 +185,17 @@ def _tile_contract(left, right, how, mesh):
     def contract(left, right):
         gather = functools.partial(jax.lax.all_gather, axis_name="data", tiled=True)
         right = jax.tree.map(gather, right) if mesh else right
-        with digits(how.precision):
-            return ntk_blocks.contract(left, right, how.form, how.passes)
+        with functions.digits(how.precision):
+            return _contract(left, right, how)
 
     return _over(mesh, contract, (P("data"), P("data")))(left, right)
 
 
-@functools.partial(jax.jit, static_argnames=("f", "how", "mesh"))
-def _tile_vector(f, params, x1, x2, how, mesh):
+@functions.jit
+def _tile_vector(f, params, x1, x2, *, how, mesh):
     def block(params, x1, x2):
-        with digits(how.precision):
-            return ntk_blocks.vector_block(f, params, x1, x2, how.form, how.directions)
+        with functions.digits(how.precision):
+            return _vector_block(f, params, x1, x2, how)
 
     return _over(mesh, block, (P(), P("data"), P()))(params, x1, x2)
 
@@ -152,7 +212,7 @@ def _streamed(f, params, x1, x2, plan, devices):
     mesh = None if len(devices) == 1 else Mesh(np.array(devices), ("data",))
     if mesh:
         params = jax.device_put(params, NamedSharding(mesh, P()))
-    sizes = length(x1), length(x1 if x2 is None else x2)
+    sizes = functions.length(x1), functions.length(x1 if x2 is None else x2)
     blocks = _blocks(f, params, x1, x2, plan, mesh)
     assemble = _on_host if mesh else _on_device
     return assemble(blocks, sizes, plan, x2 is None)
@@ -220,23 +280,23 @@ def _blocks(f, params, x1, x2, plan, mesh):
     vector = plan.how.algorithm == "vector"
 
     def side(x, k, spec):
-        start = _start(k, plan.tile, length(x))
-        rows = np.minimum(np.arange(start, start + plan.tile), length(x) - 1)
+        start = _start(k, plan.tile, functions.length(x))
+        rows = np.minimum(np.arange(start, start + plan.tile), functions.length(x) - 1)
         tile = jax.tree.map(lambda a: a[rows], x)
         tile = jax.device_put(tile, NamedSharding(mesh, spec)) if mesh else tile
-        return tile if vector else _tile_factors(f, params, tile, plan.how, mesh)
+        return tile if vector else _tile_factors(f, params, tile, how=plan.how, mesh=mesh)
 
-    n_tiles = math.ceil(length(x1) / plan.tile)
+    n_tiles = math.ceil(functions.length(x1) / plan.tile)
     for start in range(0, n_tiles, plan.held):
         group = range(start, min(start + plan.held, n_tiles))
         held = {i: side(x1, i, P("data")) for i in group}
-        for j in range(start if symmetric else 0, math.ceil(length(x2) / plan.tile)):
+        for j in range(start if symmetric else 0, math.ceil(functions.length(x2) / plan.tile)):
             is_held = symmetric and not vector and j in held
             right = held[j] if is_held else side(x2, j, P() if vector else P("data"))
             for i, left in held.items():
                 if symmetric and i > j:
                     continue
                 if vector:
-                    yield i, j, _tile_vector(f, params, left, right, plan.how, mesh)
+                    yield i, j, _tile_vector(f, params, left, right, how=plan.how, mesh=mesh)
                 else:
-                    yield i, j, _tile_contract(left, right, plan.how, mesh)
+                    yield i, j, _tile_contract(left, right, how=plan.how, mesh=mesh)

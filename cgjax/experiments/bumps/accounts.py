@@ -133,7 +133,7 @@ def tangent(f, params, shown: sets.Scenes, train_set: sets.Set, most_iterations:
     y = shown.images[rows].reshape(len(rows), -1)
     fit = ntk.linearised_fit(f, params, x, y, x_points, most_iterations=most_iterations)
     both = jnp.concatenate([x, x_points])
-    kernel = np.asarray(ntk.empirical(f, params, both, form="mean_trace", verbose=False), float)
+    kernel = np.asarray(ntk.empirical(f, params, both, form="mean_trace"), float)
     start = np.asarray(f(params, both), float)
     n = len(rows)
     # The size to which float32 rounding perturbs eigenvalues that are zero.

@@ -272,15 +272,6 @@ def take(labels: Labels, rows: np.ndarray) -> Labels:
     return Labels(labels.xy[rows], labels.shown[rows])
 
 
-def subsample(rng: np.random.Generator, labels: Labels, share: float) -> Labels:
-    """A share lambda of the labels, without replacement and in order; at least one label."""
-    if not 0 < share <= 1:
-        raise BadInput(f"bump_subsample must be above 0 and at most 1, got {share}")
-    n = len(labels.xy)
-    rows = rng.choice(n, max(1, round(share * n)), replace=False)
-    return take(labels, np.sort(rows))
-
-
 def draw(rng: np.random.Generator, labels: Labels, n: int) -> Labels:
     """n labels drawn with replacement."""
     return take(labels, rng.integers(len(labels.xy), size=n))

@@ -298,8 +298,3 @@ def make(name: str) -> Task:
 def is_task(name) -> bool:
     """Whether `make` accepts the name; an unknown name raises an error with the nearest name."""
     return isinstance(name, str) and make(name) is not None
-
-
-def epoch_zero_mse(task: Task) -> tuple[float, float]:
-    """Mean squared target on training and test combinations: the error of output 0."""
-    return tuple(float(np.mean(task.y[rows] ** 2)) for rows in (task.is_train, ~task.is_train))

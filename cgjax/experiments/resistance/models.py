@@ -14,10 +14,9 @@ import optax
 
 from cgjax.analysis import dependence
 from cgjax.core.errors import BadInput
-from cgjax.experiments.resistance import scan
 from cgjax.nets.conv import Conv, max_pool
 from cgjax.nets.mlp import MLP, Dense
-from cgjax.nets.rnn import PAD, Seq2Seq
+from cgjax.nets.rnn import PAD
 
 # --- networks -------------------------------------------------------------------------------------
 
@@ -95,11 +94,6 @@ class Towers(nn.Module):
 
 def _headed(logits, heads):
     return logits if heads == 1 else logits.reshape(logits.shape[0], heads, -1)
-
-
-def scan_net() -> Seq2Seq:
-    """The network for SCAN, with the sizes of the paper's appendix."""
-    return Seq2Seq(scan.N_WORDS, scan.N_SYMBOLS)
 
 
 # --- initialisation -------------------------------------------------------------------------------

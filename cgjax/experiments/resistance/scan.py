@@ -94,22 +94,18 @@ def _verb(words, slot):
     raise BadInput(f"SCAN has no command '{' '.join(words)}'")
 
 
-# --- splits ---------------------------------------------------------------------------------------
+# --- the split ------------------------------------------------------------------------------------
 
 
 def jump_split() -> tuple[list, list]:
-    """Training: lines without "jump", and "jump" alone 1,467 times. Test: all other lines."""
-    return _added_primitive("jump")
-
-
-def split(name: str) -> tuple[list, list]:
-    """(train, test) lines of a published split that the grammar determines, one of SPLITS.
+    """Training: lines without "jump", and "jump" alone 1,467 times. Test: all other lines.
 
     The published files have the same lines in another order.
     """
-    if name not in SPLITS:
-        raise BadInput(f"unknown split: the grammar determines {', '.join(SPLITS)}, not '{name}'")
-    return SPLITS[name]()
+    others = [line for line in commands() if "jump" not in line[0]]
+    alone = [("jump", interpret("jump"))]
+    test = [line for line in commands() if "jump" in line[0] and line[0] != "jump"]
+    return others + len(others) // 9 * alone, test
 
 
 def read(name: str, part: str, **where) -> list[tuple[str, str]]:
@@ -121,59 +117,6 @@ def read(name: str, part: str, **where) -> list[tuple[str, str]]:
     """
     arrays = sources.load(f"scan/{name}", part, **where)
     return list(zip(*(np.char.decode(arrays[key]).tolist() for key in ("commands", "actions"))))
-
-
-def _added_primitive(primitive):
-    """Training: commands without the primitive, and the primitive alone as one line in ten."""
-    others = [line for line in commands() if primitive not in line[0]]
-    alone = [(primitive, interpret(primitive))]
-    test = [line for line in commands() if primitive in line[0] and line[0] != primitive]
-    return others + len(others) // 9 * alone, test
-
-
-def _by_length():
-    """Training: up to 22 actions. Test: 24 actions or more."""
-    return _parted(commands(), lambda _, actions: len(actions.split()) > 22)
-
-
-def _template(template, held_out=tuple(ACTION_WORDS), seen=()):
-    """Test: commands with "u template" for a held-out word u.
-
-    Commands with "turn template" are in neither part. Training has "u template" only for the words
-    in `seen`; it also excludes the other words that are not held out.
-    """
-    left_out = {"turn", *ACTION_WORDS} - {*held_out, *seen}
-
-    def holds(command, words):
-        return any(f"{word} {template}" in command for word in words)
-
-    train, test = _parted(commands(), lambda command, _: holds(command, held_out))
-    test = [line for line in test if not holds(line[0], {"turn"})]
-    return [line for line in train if not holds(line[0], left_out)], test
-
-
-def _filler(n):
-    """Test: "jump around right"; training has "around right" with the first n other words only."""
-    return _template("around right", ("jump",), ("look", "walk", "run")[:n])
-
-
-def _parted(lines, is_test):
-    parts = ([], [])
-    for line in lines:
-        parts[bool(is_test(*line))].append(line)
-    return parts
-
-
-SPLITS = {
-    "addprim_jump": jump_split,
-    "addprim_turn_left": lambda: _added_primitive("turn left"),
-    "length": _by_length,
-    "template_right": lambda: _template("right"),
-    "template_opposite_right": lambda: _template("opposite right"),
-    "template_around_right": lambda: _template("around right"),
-    "template_jump_around_right": lambda: _filler(3),
-    **{f"filler_num{n}": functools.partial(_filler, n) for n in range(4)},
-}
 
 
 # --- symbols --------------------------------------------------------------------------------------

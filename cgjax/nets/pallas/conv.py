@@ -19,6 +19,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
 from cgjax.core import parallel
+from cgjax.nets.pallas import launch as run
 
 FLOAT = jnp.float32
 dot = partial(jnp.dot, preferred_element_type=FLOAT)
@@ -172,14 +173,8 @@ _convolve.defvjp(_forward, _backward)
 
 
 def _call(name, body, arguments, grid, shape, launch, settings):
-    return pl.pallas_call(
-        body,
-        name=name,
-        grid=grid,
-        out_shape=shape,
-        interpret=settings.interpret,
-        compiler_params=plt.CompilerParams(num_warps=launch.warps, num_stages=launch.stages),
-    )(*arguments)
+    sizes = (launch.warps, launch.stages)
+    return run.launch(body, arguments, grid, shape, *sizes, settings.interpret, name)
 
 
 def _products(x, kernel, added, geometry: Geometry, launch: Launch, settings):

@@ -19,6 +19,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
 from cgjax.core import parallel
+from cgjax.nets.pallas import launch as run
 
 FLOAT = jnp.float32
 LANES = 128
@@ -133,14 +134,9 @@ def _rows(x):
 
 
 def _call(body, arguments, grid, shapes, launch, settings):
-    return pl.pallas_call(
-        partial(body, tile=launch.tile),
-        name=body.func.__name__.replace("body", "of_norm"),
-        grid=grid,
-        out_shape=shapes,
-        interpret=settings.interpret,
-        compiler_params=plt.CompilerParams(num_warps=launch.warps, num_stages=2),
-    )(*arguments)
+    name = body.func.__name__.replace("body", "of_norm")
+    body = partial(body, tile=launch.tile)
+    return run.launch(body, arguments, grid, shapes, launch.warps, 2, settings.interpret, name)
 
 
 def _parts(body, arguments, n, x, launch, settings):

@@ -17,9 +17,9 @@ import jax
 import jax.numpy as jnp
 from jax import ShapeDtypeStruct
 from jax.experimental import pallas as pl
-from jax.experimental.pallas import triton as plt
 from jax.sharding import PartitionSpec as P
 
+from cgjax.nets.pallas import launch as run
 from cgjax.nets.pallas import upsample_bodies as bodies
 from cgjax.nets.pallas.upsample_bodies import COLUMNS
 from cgjax.nets.pallas.upsample_geometry import FLOAT, interpreted
@@ -169,13 +169,8 @@ def call(body, arguments, grid, out_shape, launch, channels, interpret):
     warps = launch.warps * max(1, channels // 32)
     stages = launch.stages if channels <= 32 else 1  # more do not fit into shared memory
     with interpreted(interpret):
-        return pl.pallas_call(
-            partial(body, size=launch.tile),
-            grid=grid,
-            out_shape=out_shape,
-            interpret=interpret,
-            compiler_params=plt.CompilerParams(num_warps=warps, num_stages=stages),
-        )(*arguments)
+        body = partial(body, size=launch.tile)
+        return run.launch(body, arguments, grid, out_shape, warps, stages, interpret)
 
 
 def _by_width(x, wide: Launch, narrow: Launch) -> Launch:

@@ -169,7 +169,7 @@ def test_null_stripes():
         scenes.encode(labels.xy, 5, "ramp", shown=labels.shown)
 
 
-def test_mixtures_and_subsets(donut):
+def test_mixtures(donut):
     rng = np.random.default_rng(0)
     bumps = scenes.bump_labels(scenes.centres(~donut))
     mixed = scenes.mixture(rng, bumps, scenes.null_stripes(N), 2000, 0.25)
@@ -177,9 +177,6 @@ def test_mixtures_and_subsets(donut):
     x, y = mixed.xy[:1500].T
     assert not donut[y, x].any()
     assert len(np.unique(mixed.xy[:1500], axis=0)) < 495  # with replacement
-    some = scenes.subsample(rng, bumps, 0.25)
-    assert len(some.xy) == len(np.unique(some.xy, axis=0)) == 124
-    assert len(scenes.subsample(rng, bumps, 1.0).xy) == 495
 
 
 def test_continuous_donut():
@@ -220,7 +217,6 @@ def test_bad_scenes_are_refused(donut):
         "stripes 'all'": lambda: scenes.images(labels, N, SIGMA, "all"),
         "need a canvas": lambda: scenes.images(labels, N, SIGMA, "canvas_sos", 31),
         "need a canvas ": lambda: scenes.canvas_labels(donut, 20),
-        "bump_subsample": lambda: scenes.subsample(np.random.default_rng(0), labels, 0),
         "stripe_fraction": lambda: scenes.mixture(np.random.default_rng(0), labels, labels, 9, 1.5),
         "side 0": lambda: scenes.continuous(np.random.default_rng(0), 5, 24, 0.01, True),
         "0 < threshold < 1": lambda: percolation.reach(1.0, 1.0),

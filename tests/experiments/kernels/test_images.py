@@ -83,7 +83,7 @@ def test_statistics_have_no_share_in_a_tangent_kernel(tiny):
     variables = jax.jit(model.init)(jax.random.key(0), x)
     params, extra = variables.pop("params"), jax.tree.map(lambda a: a + 0.3, variables)
     f = functools.partial(study._scalar, model)
-    found = ntk.empirical(f, (params, extra), x, form="trace", verbose=False)
+    found = ntk.empirical(f, (params, extra), x, form="trace")
     jac = ntk.jacobian(lambda params, x: f((params, extra), x), params, x)
     jac = np.concatenate([leaf.reshape(3, -1) for leaf in jax.tree.leaves(jac)], axis=1)
     np.testing.assert_allclose(found, jac @ jac.T, rtol=1e-4)

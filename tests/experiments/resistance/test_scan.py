@@ -46,10 +46,9 @@ def test_meanings():
 
 
 @needs_data
-@pytest.mark.parametrize("name", scan.SPLITS)
-def test_splits_are_the_published_ones(name):
-    for part, lines in zip(("train", "test"), scan.split(name)):
-        published = scan.read(name, part, raw_dir=RAW_DIR, download=False)
+def test_the_split_is_the_published_one():
+    for part, lines in zip(("train", "test"), scan.jump_split()):
+        published = scan.read("addprim_jump", part, raw_dir=RAW_DIR, download=False)
         assert collections.Counter(published) == collections.Counter(lines)
 
 
@@ -59,8 +58,6 @@ def test_the_simple_split_is_read():
         scan.read("simple", p, raw_dir=RAW_DIR, download=False) for p in ("train", "test")
     )
     assert sorted(train + test) == sorted(scan.commands())
-    with pytest.raises(BadInput, match="not 'simple'"):
-        scan.split("simple")
 
 
 @needs_data
@@ -83,24 +80,6 @@ def test_random_splits_stand_in_the_archive_alone(tmp_path):
         BadInput, match="no scan/simple_p8 here: only the published archive holds it"
     ):
         scan.read("simple_p8", "train", data_dir=tmp_path, raw_dir=tmp_path)
-
-
-def test_split_sizes():
-    """Those of the published files, also where they are absent."""
-    sizes = {
-        "addprim_jump": (14_670, 7_706),
-        "addprim_turn_left": (21_890, 1_208),
-        "length": (16_990, 3_920),
-        "template_right": (15_225, 4_476),
-        "template_opposite_right": (15_225, 4_476),
-        "template_around_right": (15_225, 4_476),
-        "template_jump_around_right": (18_528, 1_173),
-        "filler_num0": (15_225, 1_173),
-        "filler_num1": (16_290, 1_173),
-        "filler_num2": (17_391, 1_173),
-        "filler_num3": (18_528, 1_173),
-    }
-    assert {name: tuple(map(len, scan.split(name))) for name in scan.SPLITS} == sizes
 
 
 # --- symbols --------------------------------------------------------------------------------------

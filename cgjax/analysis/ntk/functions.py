@@ -1,0 +1,273 @@
+"""f(params, x) as an NTK uses it: its arguments, programs that live as long as f, its digits."""
+
+import functools
+import inspect
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from cgjax.analysis import checks
+
+# --- arguments ------------------------------------------------------------------------------------
+
+
+def single(f: Callable, params, x) -> jax.Array:
+    """f at one sample without its batch axis: [outputs]."""
+    out = f(params, jax.tree.map(lambda a: a[None], x))
+    if not hasattr(out, "shape") or out.ndim < 1 or len(out) != 1:
+        raise ValueError("f(params, x) must map x [n, ...] to one array [n, outputs]")
+    if not is_float(out):
+        raise ValueError(f"f(params, x) must return real floating-point outputs, not {out.dtype}")
+    return out.reshape(-1)
+
+
+def floats(params) -> tuple[list, Callable]:
+    """The floating-point leaves, and a function that merges them into the tree again."""
+    leaves, tree = jax.tree.flatten(params)
+    places = [i for i, leaf in enumerate(leaves) if is_float(leaf)]
+
+    def merge(free):
+        merged = list(leaves)
+        for place, leaf in zip(places, free):
+            merged[place] = leaf
+        return tree.unflatten(merged)
+
+    return [leaves[i] for i in places], merge
+
+
+def is_float(leaf) -> bool:
+    """Whether a leaf can be differentiated; counters, for example, cannot."""
+    return jnp.issubdtype(dtype(leaf), jnp.floating)
+
+
+def dtype(leaf):
+    """The dtype of an array, a number or a PRNG key; `jnp.result_type` fails for keys."""
+    leaf_dtype = getattr(leaf, "dtype", None)
+    is_key = leaf_dtype is not None and jnp.issubdtype(leaf_dtype, jax.dtypes.extended)
+    return leaf_dtype if is_key else jnp.result_type(leaf)
+
+
+def length(x) -> int:
+    """The number of samples of a tree, leaves [n, ...]."""
+    return len(jax.tree.leaves(x)[0])
+
+
+def check_samples(**given) -> list:
+    """The number of samples of each tree, leaves [n, ...], all of the same ranks; None for None."""
+    lengths, ranks = [], set()
+    for name, x in given.items():
+        leaves = jax.tree.leaves(x)
+        n = {leaf.shape[:1] for leaf in leaves}
+        if leaves and (len(n) > 1 or () in n or (0,) in n):
+            raise ValueError(f"{name} needs samples on axis 0, the same number > 0 in each leaf")
+        lengths.append(leaves[0].shape[0] if leaves else None)
+        if leaves:
+            ranks.add(tuple(len(leaf.shape) for leaf in leaves))
+    if len(ranks) > 1:
+        raise ValueError(f"{' and '.join(given)} need leaves with the same numbers of axes")
+    return lengths
+
+
+# --- what lives as long as f ----------------------------------------------------------------------
+
+
+def once_for_each(make: Callable) -> Callable:
+    """A function of f that returns make(reference), called once for each f and kept as long as f.
+
+    reference() returns f. `functools.cache` would keep f, and all arrays that it closes over, in
+    memory; so would `jax.jit` with f as a static argument.
+    """
+    values = {}
+
+    def forget(reference):
+        values.pop(reference, None)
+
+    def value(f):
+        reference = _reference(f, forget)
+        if reference is None:
+            return make(lambda: f)
+        if reference not in values:
+            values[reference] = make(reference)
+        return values[reference]
+
+    return value
+
+
+def _reference(f, forget):
+    """A weak reference that serves as a key, or None if f has no weak references or no hash."""
+    kind = weakref.WeakMethod if inspect.ismethod(f) else weakref.ref
+    try:
+        reference = kind(f, forget)
+        hash(reference)
+    except TypeError:
+        return None
+    return reference
+
+
+def jit(function: Callable) -> Callable:
+    """`jax.jit` of function(f, *arrays, *, **static), with programs that live as long as f."""
+    parameters = inspect.signature(function).parameters.values()
+    static = [p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
+
+    @once_for_each
+    def program(reference):
+        def call(*arrays, **options):
+            return function(reference(), *arrays, **options)
+
+        call.__name__ = function.__name__
+        return jax.jit(call, static_argnames=static)
+
+    @functools.wraps(function)
+    def compiled(f, *arrays, **options):
+        return program(f)(*arrays, **options)
+
+    return compiled
+
+
+# --- warnings -------------------------------------------------------------------------------------
+
+_passed = once_for_each(lambda reference: set())  # names of the checks below
+
+
+def warn_once(f: Callable, params, x, precision: str = "highest") -> None:
+    """Warns, once for each f, if it mixes samples or has fewer digits than `precision`."""
+    passed, needed = _passed(f), {"mixing", "digits"} if precision in FULL else {"mixing"}
+    if needed <= passed:  # tested first, because small kernels are fast
+        return
+    n = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(x)}
+    if not checks.known(params, x) or n & {(), (0,), (1,)} or len(n) != 1:
+        return
+    few = jax.tree.map(lambda a: a[:8], x)
+    if "mixing" not in passed and (gap := float(mixing(f, params, few))) > 0:
+        warnings.warn(
+            "f mixes samples: with other samples in the batch, a sample's outputs change by "
+            f"{gap:.2g} of the largest output; the kernel is that of f on single samples. Put "
+            "BatchNorm in evaluation mode",
+            stacklevel=3,
+        )
+    on_cpu = jax.default_backend() == "cpu"  # a CPU always computes with all digits
+    if "digits" in needed - passed and not on_cpu and (cut := cut_short(f, params, few)):
+        warnings.warn(
+            f"f states precision '{cut[0]}' itself, in {len(cut)} products of float32 "
+            f"numbers: the kernel has only their digits, not those of '{precision}'",
+            stacklevel=3,
+        )
+    passed |= needed
+
+
+@jit
+def mixing(f: Callable, params, x) -> jax.Array:
+    """The change of a sample's outputs with the other samples of x, relative to the largest output.
+
+    0: no more than rounding. There are two tests. The first changes the other samples, in the same
+    program: only mixing can change the outputs. The second evaluates the sample alone, in another
+    program: rounding can change the outputs, too, by the epsilon of the shortest dtype in f.
+    """
+    n = len(jax.tree.leaves(x)[0])
+    rows = jnp.stack([jnp.arange(n), jnp.arange(n) * (jnp.arange(n) % 2 == 0)])
+    with jax.default_matmul_precision("highest"):
+        alone = jax.lax.map(lambda sample: single(f, params, sample), x)
+        together = jax.lax.map(lambda rows: f(params, jax.tree.map(lambda a: a[rows], x)), rows)
+        eps = shortest(f, params, x)
+    if together.size != 2 * alone.size:
+        return jnp.zeros(())  # f does not map samples to outputs: `single` raises that error
+    together, among_others = together.reshape(2, *alone.shape)
+    largest = jnp.maximum(jnp.max(jnp.abs(alone)), jnp.max(jnp.abs(together)))
+
+    def gap(a, b, eps):
+        gap_ratio = jnp.max(jnp.abs(a - b)) / jnp.maximum(largest, 1e-30)
+        return jnp.where(gap_ratio > max(eps**0.5, 1e-4), gap_ratio, 0.0)
+
+    eps_output = float(jnp.finfo(alone.dtype).eps)
+    return jnp.maximum(gap(together[::2], among_others[::2], eps_output), gap(together, alone, eps))
+
+
+# --- the digits that f computes with, from its trace alone ----------------------------------------
+# Matrix units of GPUs and TPUs cut float32 operands to 10 or 7 bits unless a product requests more.
+# `jax.default_matmul_precision` sets the precision of products that do not state one; a product
+# with `precision="default"` states one, and the context does not change it.
+
+
+FULL = ("highest", "float32")  # precisions that mean all digits of float32
+PRODUCTS = ("dot_general", "conv_general_dilated")
+_Preset = lax.DotAlgorithmPreset
+_ENOUGH = (
+    lax.Precision.HIGHEST,
+    _Preset.F32_F32_F32,
+    _Preset.F64_F64_F64,
+    _Preset.TF32_TF32_F32_X3,
+    _Preset.BF16_BF16_F32_X6,
+    _Preset.BF16_BF16_F32_X9,
+)
+_TF32 = 2.0**-10
+
+
+def digits(precision: str):
+    """A context in which matrix products have this precision."""
+    try:
+        return jax.default_matmul_precision(precision)
+    except ValueError:
+        raise ValueError(
+            f"unknown precision '{precision}': use one of JAX's, such as 'highest'"
+        ) from None
+
+
+def cut_short(f: Callable, *args) -> list[str]:
+    """The stated precision of each product of f(*args) that has fewer digits than "highest".
+
+    args: arrays, or their shapes.
+    """
+    return [_name(eqn) for eqn in _traced(f, *args) if _is_cut(eqn)]
+
+
+def shortest(f: Callable, *args) -> float:
+    """Relative rounding of the shortest floating-point numbers that f(*args) computes with."""
+    roundings = {0.0}
+    for eqn in _traced(f, *args):
+        dtypes = {var.aval.dtype for var in eqn.outvars if hasattr(var.aval, "dtype")}
+        roundings |= {float(jnp.finfo(d).eps) for d in dtypes if jnp.issubdtype(d, jnp.floating)}
+        roundings |= {_TF32} if _is_cut(eqn) else set()
+    return max(roundings)
+
+
+def _traced(f, *args) -> Iterator:
+    """The equations of f(*args) where the context requests "highest"."""
+    with jax.default_matmul_precision("highest"):
+        return equations(jax.make_jaxpr(f)(*args).jaxpr)
+
+
+def equations(jaxpr) -> Iterator:
+    """All equations of a jaxpr, those of jits, loops, branches and kernels inside it too."""
+    for eqn in jaxpr.eqns:
+        yield eqn
+        for inner in jax.tree.leaves(eqn.params, is_leaf=_is_jaxpr):
+            if _is_jaxpr(inner):
+                yield from equations(getattr(inner, "jaxpr", inner))
+
+
+def _is_jaxpr(value):
+    return hasattr(value, "eqns") or hasattr(value, "jaxpr")
+
+
+def _is_cut(eqn):
+    # Products of shorter dtypes are exact, and float64 is never cut.
+    if eqn.primitive.name not in PRODUCTS:
+        return False
+    if jnp.float32 not in [operand.aval.dtype for operand in eqn.invars]:
+        return False
+    return any(precision not in _ENOUGH for precision in _stated(eqn))
+
+
+def _stated(eqn):
+    precision = eqn.params["precision"]
+    return precision if isinstance(precision, tuple) else (precision,)
+
+
+def _name(eqn):
+    precision = _stated(eqn)[0]
+    return getattr(precision, "name", str(precision)).lower()
