@@ -12,7 +12,21 @@ kept, which spans orders of magnitude, counts the pooler of a BERT, which nothin
 
 PAPER = "Lepori et al. 2023"
 
-# The layout of these tables is told in `published.read`; a line here is a tuple of its words.
+ROWS = {
+    "agreement_singular": "Masks of BERT, rule: subject and verb singular",
+    "agreement_plural": "Masks of BERT, rule: subject and verb plural",
+    "anaphora_singular": "Masks of BERT, rule: antecedent and pronoun singular",
+    "anaphora_plural": "Masks of BERT, rule: antecedent and pronoun plural",
+    "inside_contact": "Masks of vision networks, rule: inside and in contact",
+    "inside_number": "Masks of vision networks, rule: inside and so many",
+    "number_contact": "Masks of vision networks, rule: so many and in contact",
+    "wide": "Masks of Wide ResNet-50-2",
+    "simclr": "Masks of ResNet-50 after contrastive pretraining",
+    "pruned": "Masks of bases pruned by a mask for the whole rule",
+    "vit": "A vision transformer of 12 layers as a base",
+}
+
+# The layout of these tables is told in `published.reading.read`; a line is a tuple of words.
 # fmt: off
 TABLES = (
     # Test accuracy of the bases; those below 0.9 are left out, here and everywhere. All bases of
@@ -31,8 +45,8 @@ TABLES = (
          ("anaphora_plural", "scratch"): ((1.0000, 0.0000),),
          ("anaphora_plural", "pretrained"): ((1.0000, 0.0000),),
      }, "left_out": {
-         ("inside_contact", "resnet50"): (0.756,),
-         ("anaphora_singular", "pretrained"): (0.635, 0.655),
+         ("inside_contact", "resnet50"): ((0.756,),),
+         ("anaphora_singular", "pretrained"): ((0.635, 0.655),),
      }},
     {"kind": "printed", "error": 0.0, "where": "base models, seeds 0 to 2",
      "n": 3,
@@ -385,3 +399,140 @@ TABLES = (
          "wideresnet50": (0.611, -0.180, 0.796),
      }},
 )
+# fmt: on
+
+# Claims in words; the layout is told in `published.claims`.
+LANGUAGE = (
+    ("agreement_singular", "subject"),
+    ("agreement_singular", "verb"),
+    ("agreement_plural", "subject"),
+    ("agreement_plural", "verb"),
+    ("anaphora_singular", "antecedent"),
+    ("anaphora_singular", "pronoun"),
+    ("anaphora_plural", "antecedent"),
+    ("anaphora_plural", "pronoun"),
+)
+VISION = (
+    ("inside_contact", "inside"),
+    ("inside_contact", "contact"),
+    ("inside_number", "inside"),
+    ("inside_number", "number"),
+    ("number_contact", "number"),
+    ("number_contact", "contact"),
+)
+CLAIMS = {
+    "scratch_subnetworks": {
+        "sentence": "Subnetworks of BERT from scratch for one subroutine fail at the other",
+        "where": "trained bases, BERT-small from scratch",
+        "chains": [[("{0}", "scratch/{1}: sub_diff"), 0]],
+        "each": LANGUAGE,
+    },
+    "scratch_ablations": {
+        "sentence": "Without its subnetwork BERT from scratch loses a subroutine more than the "
+        "other, but for the plural verb",
+        "where": "trained bases, BERT-small from scratch",
+        "chains": [[0, ("{0}", "scratch/{1}: abl_diff")]],
+        "each": (
+            ("agreement_singular", "subject"),
+            ("agreement_singular", "verb"),
+            ("agreement_plural", "subject"),
+            ("anaphora_singular", "antecedent"),
+            ("anaphora_singular", "pronoun"),
+            ("anaphora_plural", "antecedent"),
+            ("anaphora_plural", "pronoun"),
+        ),
+    },
+    "pretrained_subnetworks": {
+        "sentence": "Subnetworks of pretrained BERT for one subroutine fail at the other",
+        "where": "trained bases, pretrained BERT-small",
+        "chains": [[("{0}", "pretrained/{1}: sub_diff"), 0]],
+        "each": LANGUAGE,
+    },
+    "pretrained_ablations": {
+        "sentence": "Without its subnetwork pretrained BERT loses a subroutine more than the other",
+        "where": "trained bases, pretrained BERT-small",
+        "chains": [[0, ("{0}", "pretrained/{1}: abl_diff")]],
+        "each": LANGUAGE,
+    },
+    "resnet50_subnetworks": {
+        "sentence": "Subnetworks of ResNet-50 for one subroutine fail at the other",
+        "where": "trained bases, ResNet-50",
+        "chains": [[("{0}", "resnet50/{1}: sub_diff"), 0]],
+        "each": VISION,
+    },
+    "resnet50_ablations": {
+        "sentence": "Without its subnetwork ResNet-50 loses a subroutine more than the other",
+        "where": "trained bases, ResNet-50",
+        "chains": [[0, ("{0}", "resnet50/{1}: abl_diff")]],
+        "each": VISION,
+    },
+    "wide_subnetworks": {
+        "sentence": "Subnetworks of Wide ResNet-50-2 for one subroutine fail at the other",
+        "where": "trained bases, Wide ResNet-50-2",
+        "chains": [[("wide", "{0}/{1}: sub_diff"), 0]],
+        "each": VISION,
+    },
+    "simclr_subnetworks": {
+        "sentence": "Subnetworks of SimCLR's ResNet-50 for one subroutine fail at the other",
+        "where": "trained bases, ResNet-50 after SimCLR",
+        "chains": [[("simclr", "{0}/{1}: sub_diff"), 0]],
+        "each": VISION,
+    },
+    "simclr_ablations": {
+        "sentence": "Without its subnetwork SimCLR's ResNet-50 loses a subroutine more than "
+        "the other",
+        "where": "trained bases, ResNet-50 after SimCLR",
+        "chains": [[0, ("simclr", "{0}/{1}: abl_diff")]],
+        "each": VISION,
+    },
+    "pretraining_makes_modules": {
+        "sentence": "On agreement, removing a subnetwork of a pretrained BERT hurts its "
+        "subroutine more than one from scratch",
+        "where": "trained bases, means over all runs",
+        "chains": [[("{0}", "scratch/{1}: abl_diff"), ("{0}", "pretrained/{1}: abl_diff")]],
+        "each": (
+            ("agreement_singular", "subject"),
+            ("agreement_singular", "verb"),
+            ("agreement_plural", "subject"),
+            ("agreement_plural", "verb"),
+        ),
+    },
+    "contact_is_a_module_number_is_not": {
+        "sentence": "In number and contact, removing the subnetwork for contact hurts contact, "
+        "and more than the one for number hurts number",
+        "where": "trained bases, ResNet-50",
+        "chains": [
+            [
+                ("number_contact", "resnet50/number: abl_diff"),
+                ("number_contact", "resnet50/contact: abl_diff"),
+            ],
+            [0, ("number_contact", "resnet50/contact: abl_diff")],
+        ],
+    },
+    "number_is_no_module": {
+        "sentence": "In number and contact, removing the subnetwork for number makes no "
+        "difference between number and contact",
+        "where": "trained bases, ResNet-50",
+        "equal": [[("number_contact", "resnet50/number: abl_diff"), 0]],
+    },
+    "random_resnets_hold_no_modules": {
+        "sentence": "In random ResNets removing a subnetwork hurts both subroutines alike",
+        "where": "random weights, ResNet-50",
+        "equal": [[("{0}", "random_weights/{1}: abl_diff"), 0]],
+        "each": VISION,
+        "tolerance": 0.1,
+    },
+    "random_weights_hold_subnetworks": {
+        "sentence": "Masks that solve a subroutine exist in random BERTs too",
+        "where": "random weights, BERT-small from scratch",
+        "chains": [[("{0}", "random_weights/{1}: sub target"), 0.9]],
+        "each": LANGUAGE,
+    },
+    "random_weights_hold_no_modules": {
+        "sentence": "In random BERTs removing them does not hurt the subroutine more than the "
+        "other",
+        "where": "random weights, BERT-small from scratch",
+        "chains": [[("{0}", "random_weights/{1}: abl_diff"), 0]],
+        "each": LANGUAGE,
+    },
+}

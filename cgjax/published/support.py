@@ -6,7 +6,12 @@ errors. Literals only.
 
 PAPER = ""
 
-# The layout of these tables is told in `published.read`.
+ROWS = {
+    "table": "Share of a sprite's values that a support identifies",
+    "partners": "Back sprite on the diagonal, by its width and number of partners",
+}
+
+# The layout of these tables is told in `published.reading.read`.
 # fmt: off
 TABLES = (
     {"kind": "recomputed", "metrics": {"table": "{line}/{column}"}, "error": 0.0,
@@ -59,3 +64,19 @@ TABLES = (
          "delta 0.03": (50.0, 45.0),
      }},
 )
+# fmt: on
+
+# Claims in words; the layout is told in `published.claims`.
+CLAIMS = {
+    "back_needs_two_planes": {
+        "sentence": "One position of the front sprite always hides the same pixels: the back "
+        "sprite is identified from two planes, not from one",
+        "where": "sufficient support, orthogonal and orthogonal*",
+        "chains": [[("table", "orthogonal/step_back"), ("table", "orthogonal_star/step_back")]],
+    },
+    "opacities_are_never_identified": {
+        "sentence": "With opacities the condition fails where that of occlusion holds",
+        "where": "alpha compositing",
+        "chains": [[("table", "random/step_front_own"), ("table", "random/alpha_front")]],
+    },
+}
