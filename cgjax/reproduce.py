@@ -91,7 +91,7 @@ def told(standing: standings.Standing) -> list[str]:
     claim = standing.claim
     lines = [claim.id, claim.sentence, f"where       {claim.where}"]
     if claim.published:
-        whose = "recomputed" if claim.source == "recomputed" else "paper"
+        whose = "recomputed" if claim.kind == "recomputed" else "paper"
         lines.append(
             f"{whose:11} {standings.number(claim.number)}{standings.spread(claim.published)}"
         )
@@ -129,7 +129,7 @@ def print_list(wanted: list[str]) -> None:
     for standing in of_claims:
         claim, ours = standing.claim, standings.number(standing.ours)
         if claim.published:
-            theirs = standings.number(claim.number) + KINDS[claim.source]
+            theirs = standings.number(claim.number) + KINDS[claim.kind]
         elif standing.against is None:
             theirs = ""
         else:

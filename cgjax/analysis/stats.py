@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+import scipy.stats
 
 from cgjax.analysis import checks
-from cgjax.published.verdict import student
 
 EXACT = 1 << 14  # up to this number of sign patterns, all are used; of more, this many are drawn
 
@@ -28,12 +28,9 @@ def mean_and_error(values) -> tuple[np.ndarray, np.ndarray]:
 
 
 def mean_and_interval(values) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and half the 95 % interval (Student's t) over the first axis; 0 for one entry.
-
-    For more than ten entries t is that of ten, which is slightly too large.
-    """
+    """Mean and half the 95 % interval (Student's t) over the first axis; 0 for one entry."""
     mean, errors = mean_and_error(values)
-    return mean, errors / 2 * student(min(max(len(values) - 1, 1), 9))
+    return mean, errors / 2 * scipy.stats.t.ppf(0.975, max(len(values) - 1, 1))
 
 
 def largest_share(failures: int, n: int, level: float = 0.95) -> float:

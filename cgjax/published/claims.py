@@ -1,11 +1,12 @@
 """Claims of the papers that a run can be held against, one entry each.
 
-`CLAIMS` {id: Claim}, in the order of the families. Claims of kind "value" are the numbers of
+`CLAIMS` {id: Claim}, in the order of the families. Claims of the form "value" are the numbers of
 `published.PUBLISHED`, one for each number however many rows show it. The others are in words, in
 `CLAIMS` of a family's module {name: claim}: a `sentence` in our words, `where` the paper says so,
 and `chains` of sides from the greatest to the least, each (row, metric) or a number, or `equal`,
 pairs of sides that do not differ, by more than a `tolerance` or a `factor` where one is stated.
-`each` has the words that stand for {0}, {1} in them.
+`each` has the words that stand for {0}, {1} in them. `only` says for which seeds its numbers are
+defined, `computed` that it needs no seeds.
 
 A claim with `rows` {row: parts} is one claim for each row and part, {row} and {part} in its sides,
 called `claim` with {words} for the part. `metric` is the one that is shown as ours, where that is
@@ -17,7 +18,16 @@ from typing import NamedTuple
 
 from cgjax.published.reading import MODULES, PUBLISHED
 
-KINDS = ("value", "greater", "sign", "ordering", "equal")
+FORMS = ("value", "greater", "sign", "ordering", "equal")
+# How we know what a paper claims. Formulas that are compared with themselves, and numbers that the
+# paper does not have, are counted apart from what it prints.
+KINDS = {
+    "printed": "printed",
+    "read": "read off a figure",
+    "formula": "formula or count",
+    "recomputed": "recomputed, not the paper's",
+    "sentence": "in words",
+}
 # Families and beginnings of metrics, and in what ours differs there.
 CAVEATS = {
     ("subnetworks", "pretrained/"): "ours is MiniLM (6 layers of 384), fine-tuned for sentences, "
@@ -36,8 +46,8 @@ class Claim(NamedTuple):
     family: str
     row: str  # the row that shows it
     metric: str
+    form: str  # of FORMS
     kind: str  # of KINDS
-    source: str  # "printed", "read", "recomputed" (of `published.KINDS`), or "stated" in words
     published: dict | None = None  # of a value: mean, sd, spread, n, tolerance ... (`published`)
     places: tuple = ()  # of a value: every (row, metric) where a run shows it, the best last
     # Else sides, (row, metric) or a number: from the greatest to the least, or pairs of equals.
@@ -46,6 +56,8 @@ class Claim(NamedTuple):
     size: str = "paper"  # the size at which the row is that of the paper
     overrides: tuple = ()  # (key, value) that run no more of the row than the claim needs
     caveat: str = ""  # in what ours cannot be the paper's, whatever its size
+    only: str = ""  # for which seeds its numbers are defined, if not for all
+    computed: bool = False  # it needs no seeds
     label: str = ""  # in a few words, where a run judges it for itself
 
     @property
@@ -92,11 +104,13 @@ def _values(family: str):
                     family=family,
                     row=row,
                     metric=metric,
-                    kind="value",
-                    source=number["kind"],
+                    form="value",
+                    kind=number["kind"],
                     published=number,
                     places=places,
                     overrides=_overrides(row, metric),
+                    only=number.get("only", ""),
+                    computed=number.get("computed", False),
                     caveat=_caveat(family, [metric]),
                 )
 
@@ -145,7 +159,7 @@ def _claim(family: str, name: str, stated: dict, chains, each, label: str = "") 
         metric = next(side[1] for side in places if side[1] == stated["metric"].format(**each[0]))
     is_sign = all(0 in chain and len(chain) == 2 for chain in chains)
     is_pair = max(map(len, chains)) == 2
-    kind = "sign" if is_sign else "greater" if is_pair else "ordering"
+    form = "sign" if is_sign else "greater" if is_pair else "ordering"
     return Claim(
         id=f"{family}.{name}",
         sentence=f"{stated['sentence']} ({label})" if label else stated["sentence"],
@@ -153,11 +167,13 @@ def _claim(family: str, name: str, stated: dict, chains, each, label: str = "") 
         family=family,
         row=row,
         metric=metric,
-        kind="equal" if "equal" in stated else kind,
-        source="stated",
+        form="equal" if "equal" in stated else form,
+        kind="sentence",
         chains=chains,
         allowed=tuple((key, stated[key]) for key in ("tolerance", "factor") if key in stated),
         caveat=_caveat(family, [metric for _, metric in places]),
+        only=stated.get("only", ""),
+        computed=stated.get("computed", False),
         label=label,
     )
 
@@ -192,7 +208,7 @@ def by_row(claims) -> dict:
     """{family: {row: claims}} of those that a run judges for itself, as the run reads them.
 
     Each has `claim` (short), `sentence` and `where` in the paper, the metric `left` that is
-    compared with `right` (a metric or a number), and the `direction`, "above" or "below".
+    compared with `right` (a metric or a number), the `direction`, "above" or "below", and `only`.
     """
     families = {}
     for claim in claims:
@@ -210,6 +226,7 @@ def by_row(claims) -> dict:
                 "left": claim.metric,
                 "right": other[1] if isinstance(other, tuple) else other,
                 "direction": "above" if chain[0] == place else "below",
+                "only": claim.only,
             }
         )
     return families

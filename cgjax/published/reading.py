@@ -8,7 +8,10 @@ the mean), and `kind`, a key of KINDS.
 Where the paper has a number and so have others, theirs is the entry `recomputed` in the paper's.
 Where one number stands under several rows, `places` has all of them, (row, metric), the row that
 shows it best last. `tolerance` (absolute) or `factor` (ours may be so many times more or less) are
-there where `published.verdict` shall use these and not its usual tolerance.
+there where `published.verdict` shall use these and not its usual tolerance, `floor` the least
+number that counts by its factor, `scale` what 5 % are taken of, `runs` how many runs are behind a
+number whose deviation over seeds is not told. `only` says for which seeds a
+number is defined, `computed` that it needs no seeds.
 """
 
 from cgjax.published import (
@@ -30,7 +33,13 @@ MODULES = {
     "resistance": resistance,
     "subnetworks": subnetworks,
 }
-KINDS = {"printed": "", "read": " (read off)", "recomputed": " (recomputed)"}
+# How we know a number. The first three are the paper's.
+KINDS = {
+    "printed": "",
+    "read": " (read off)",  # a figure
+    "formula": " (formula)",  # or a count: ours is the same formula, in other code
+    "recomputed": " (recomputed)",  # by other code with the paper's settings, or of its files
+}
 SPREADS = {
     "seeds": "deviation over seeds",
     "reading": "error of reading a plot",
@@ -39,7 +48,13 @@ SPREADS = {
     "epochs": "deviation over the last epochs of one run",
     "none": "none is told",
 }
-USUAL = {"printed": "rounding", "read": "reading", "recomputed": "sampling"}
+USUAL = {
+    "printed": "rounding",
+    "read": "reading",
+    "formula": "rounding",
+    "recomputed": "sampling",
+}
+STATED = ("runs", "tolerance", "factor", "floor", "scale", "only", "computed")
 
 
 def read(module) -> dict:
@@ -50,8 +65,8 @@ def read(module) -> dict:
     where there is none. `metrics` {row: metric} says what a cell is, and `where` in the paper it
     stands, with {line} and {column} for its words. `left_out` {line: scores for each column} where
     there are such. Errors are those of USUAL, or of the table's `spread`; `n` seeds, or {line: n}
-    with "" for all others, say that they are deviations over seeds. `tolerance` or `factor` as in
-    PUBLISHED, by column where it is a dict.
+    with "" for all others, say that they are deviations over seeds. STATED as in PUBLISHED, by
+    column where it is a dict; the `scale` "r2" is 1 - number.
     """
     rows = {}
     for table in module.TABLES:
@@ -87,9 +102,9 @@ def _entry(paper: str, table: dict, line, column, cell) -> dict:
         "kind": table["kind"],
         **_spread(table, error, len(values) or _of(table.get("n"), line)),
     }
-    for name in ("tolerance", "factor"):
+    for name in STATED:
         if stated := _of(table.get(name), column):
-            entry[name] = stated
+            entry[name] = 1 - mean if stated == "r2" else stated
     if line in table.get("left_out", {}):
         entry["left_out"] = table["left_out"][line][table["columns"].index(column)]
     return entry
@@ -101,7 +116,9 @@ def _of(stated, word):
 
 
 def _spread(table: dict, error: float, n) -> dict:
-    if n and (error or table["kind"] != "recomputed"):  # of other code, 0 was not told
+    if n and not error and table["kind"] == "recomputed":  # by other code: 0 was not told
+        return {"spread": "none", "runs": n}
+    if n:
         return {"spread": "seeds", "n": n}
     return {"spread": table.get("spread", USUAL[table["kind"]]) if error else "none"}
 

@@ -112,12 +112,16 @@ def print_table(results: dict, verdict: bool, full: bool = False, is_drawn: bool
 
 
 def _print_claims(claims: list[dict]) -> None:
-    """Prints the orderings that a paper claims: the two sides, claimed direction, p, verdict."""
+    """Prints the orderings that a paper claims: the two sides, claimed direction, p, verdict.
+
+    p is two-sided and corrected for the number of claims where the run states it so.
+    """
     table = rich.table.Table(box=None, pad_edge=False)
     for name in ("claim", "ours", "against", "claimed", "p", "verdict"):
         table.add_column(name, justify="left" if name in ("claim", "verdict") else "right")
     for claim in claims:
-        p = "-" if claim["p"] is None else f"{claim['p']:.3g}"
+        value = claim.get("p_holm", claim["p"])
+        p = "-" if value is None else f"{value:.3g}"
         cells = [_number(claim[side], None) for side in ("ours", "against")]
         table.add_row(claim["claim"], *cells, claim["direction"], p, claim["verdict"])
     say("")
@@ -125,7 +129,10 @@ def _print_claims(claims: list[dict]) -> None:
 
 
 def _cells(entry: dict) -> list[str]:
-    cells = [_number(entry["ours"], entry["sd"]), "-", "-"]
+    values = entry["values"]
+    n = len([value for value in values if value is not None])
+    some = f" ({n} of {len(values)})" if n < len(values) else ""  # a mean over some seeds says so
+    cells = [_number(entry["ours"], entry["sd"]) + some, "-", "-"]
     if entry["paper"] is not None:
         cells[1] = _number(entry["paper"], entry["paper_sd"])
         if entry["ours"] is not None:

@@ -22,6 +22,7 @@ ROWS = {
 # fmt: off
 TABLES = (
     {"kind": "read", "metrics": {"{line}_{column}": "r2_all"}, "error": 0.01,
+     "scale": "r2", "runs": 1,
      "where": "notebook plot: {column}",
      "columns": ("random", "diagonal", "orthogonal"), "lines": {
          "mlp": (0.97, 0.14, (0.475, 0.0375)),
