@@ -37,7 +37,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import scipy.stats
+import scipy.special
 
 WORDS = ("not finite", "no match", "underpowered", "match")  # the worst first
 LEVEL = 0.05
@@ -85,7 +85,7 @@ def mean_of(values, is_drawn: bool = True) -> Mean:
 def interval(*means: Mean, level: float = LEVEL) -> float:
     """Half-width of the interval of a sum or difference of independent means, after Welch."""
     error, degrees = _welch(means)
-    return 0.0 if error == 0 else error * float(scipy.stats.t.ppf(1 - level / 2, degrees))
+    return 0.0 if error == 0 else error * float(scipy.special.stdtrit(degrees, 1 - level / 2))
 
 
 def _welch(means) -> tuple[float, float]:
@@ -223,7 +223,7 @@ def p_of(means) -> float | None:
     difference = abs(means[0].mean - means[1].mean)
     if error == 0:
         return 0.0 if difference else 1.0
-    return float(2 * scipy.stats.t.sf(difference / error, degrees))
+    return float(2 * scipy.special.stdtr(degrees, -difference / error))
 
 
 def ordered(verdict: Verdict, p: float | None) -> Verdict:
