@@ -15,6 +15,7 @@ FAMILIES = {
     "bumps": "cgjax.bench.bumps",
     "resistance": "cgjax.bench.resistance",
     "subnetworks": "cgjax.bench.subnetworks",
+    "coverage": "cgjax.bench.coverage",
 }
 
 

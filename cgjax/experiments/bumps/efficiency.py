@@ -54,12 +54,12 @@ def exponent(
 ) -> Exponent:
     """The power with which `needed` [sizes, seeds] grows with image sizes n [sizes].
 
-    Least squares on logarithms. The interval is slope +- t sd, from draws of seeds with replacement,
-    independent for each image size; sd is their deviation times sqrt(seeds / (seeds - 1)), t has
-    (seeds - 1) degrees of freedom for each size that carries the slope. The slope is NaN if fewer
-    than two sizes have a point, the interval if there is one seed. Censored points (inf and 0) are
-    left out; this makes the slope too small if large images are the ones that fail, so read it
-    together with n_censored and n_enough.
+    Least squares on logarithms. The interval is slope +- t sd, from draws of seeds with
+    replacement, independent for each image size. sd is their deviation times sqrt(seeds / (seeds -
+    1)); t has (seeds - 1) degrees of freedom for each size that carries the slope. The slope is NaN
+    if fewer than two sizes have a point, the interval if there is one seed. Censored points (inf
+    and 0) are left out; this makes the slope too small if large images are the ones that fail, so
+    read it together with n_censored and n_enough.
     """
     n, needed = np.asarray(n, float), np.asarray(needed, float)
     if n.ndim != 1 or needed.ndim != 2 or len(n) != len(needed) or needed.size == 0:
