@@ -30,7 +30,7 @@ def test_claims_are_listed_by_words(capsys):
     assert reproduce.main(["--list", "leak", "Closed"]) == 0
     *lines, last = capsys.readouterr().out.splitlines()
     assert len(lines) == 5 and all(line.startswith("match ") for line in lines)
-    assert last == "5 match; of 5 claims"
+    assert last == "formula or count: 5 match; of 5 claims"
 
 
 @pytest.mark.parametrize(

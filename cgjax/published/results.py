@@ -102,7 +102,7 @@ def print_table(results: dict, verdict: bool, full: bool = False, is_drawn: bool
         entry = metrics[name]
         recomputed = [_number(entry.get("recomputed"), entry.get("recomputed_sd") or None)]
         entry_verdict = verdicts.of_entry(entry, is_drawn) if verdict else None
-        verdict_cell = [entry_verdict.word if entry_verdict else ""] * int(verdict)
+        verdict_cell = [_word(entry_verdict) if entry_verdict else ""] * int(verdict)
         table.add_row(name, *_cells(entry), *verdict_cell, *recomputed[: int(has_recomputed)])
     rich.console.Console(width=None if sys.stdout.isatty() else 100).print(table)
     if len(shown) < len(metrics):
@@ -126,6 +126,13 @@ def _print_claims(claims: list[dict]) -> None:
         table.add_row(claim["claim"], *cells, claim["direction"], p, claim["verdict"])
     say("")
     rich.console.Console(width=None if sys.stdout.isatty() else 100).print(table)
+
+
+def _word(verdict: verdicts.Verdict) -> str:
+    """The verdict; if it is underpowered, with the number of seeds that would decide."""
+    if verdict.seeds is None or math.isinf(verdict.seeds):
+        return verdict.word
+    return f"{verdict.word} ({verdict.seeds:.0f} seeds)"
 
 
 def _cells(entry: dict) -> list[str]:

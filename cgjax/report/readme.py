@@ -12,7 +12,6 @@ The family's module `readme` has its tables, {name: (record, studies) -> Markdow
 {file name: (record, studies, path) -> path}. `python -m cgjax.report --readme` writes all of it.
 """
 
-import collections
 import importlib
 import pathlib
 import re
@@ -86,14 +85,11 @@ def fill_published() -> str:
 
 def standing_table() -> str:
     """Claims by kind, counted by how they stand: Markdown. The page has them by paper."""
-    counts = {kind: collections.Counter() for kind in KINDS}
-    for standing in standings.standings():
-        counts[standing.claim.kind][standing.word] += 1
     lines = [
         f"| kind | claims | {' | '.join(standings.WORDS)} |",
         f"|---|{'---:|' * (1 + len(standings.WORDS))}",
     ]
-    for kind, n_of in counts.items():
+    for kind, n_of in standings.by_kind(standings.standings()).items():
         numbers = (str(n_of[word] or "") for word in standings.WORDS)
         lines.append(f"| {KINDS[kind]} | {sum(n_of.values())} | {' | '.join(numbers)} |")
     return "\n".join(lines) + "\n"

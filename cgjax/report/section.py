@@ -82,34 +82,19 @@ def section(paper: Paper, anchor: str) -> Html:
 
 def bar(items: list[Item]) -> Html:
     """The number of the paper's claims by verdict as a bar; below it every kind, counted apart."""
-    counts = {
-        kind: collections.Counter(
-            item.found.word for item in items if item.found.claim.kind == kind
-        )
-        for kind in KINDS
-    }
-    papers = sum((counts[kind] for kind in KINDS if kind != "recomputed"), collections.Counter())
+    counts = standings.by_kind(item.found for item in items)
+    papers = sum((n for kind, n in counts.items() if kind != "recomputed"), collections.Counter())
     parts = (
-        tag(
-            "i",
-            class_=charts.key(word),
-            style=f"flex:{papers[word]}",
-            title=f"{papers[word]} {word}",
-        )
+        tag("i", class_=charts.key(word), style=f"flex:{n}", title=f"{n} {word}")
         for word in standings.WORDS
-        if papers[word]
+        if (n := papers[word])
     )
     lines = (
-        tag("p", f"{sum(n_of.values())} {KINDS[kind]}: {_counted(n_of)}", class_="counts")
+        tag("p", f"{sum(n_of.values())} {KINDS[kind]}: {standings.tally(n_of)}", class_="counts")
         for kind, n_of in counts.items()
-        if n_of
     )
-    drawn = tag("div", *parts, class_="bar", role="img", aria_label=_counted(papers))
+    drawn = tag("div", *parts, class_="bar", role="img", aria_label=standings.tally(papers))
     return join([drawn if papers else None, *lines])
-
-
-def _counted(n_of: collections.Counter) -> str:
-    return ", ".join(f"{n_of[word]} {word}" for word in standings.WORDS if n_of[word])
 
 
 def _claims(items: list[Item]):

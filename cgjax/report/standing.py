@@ -1,5 +1,6 @@
 """How claims stand: verdicts on recorded or given runs, by the rule of `published.verdict`."""
 
+import collections
 import json
 import math
 import pathlib
@@ -12,7 +13,7 @@ from cgjax import report
 from cgjax.core.workdir import read_json
 from cgjax.published import PUBLISHED, SPREADS
 from cgjax.published import verdict as verdicts
-from cgjax.published.claims import CLAIMS, Claim
+from cgjax.published.claims import CLAIMS, KINDS, Claim
 from cgjax.published.results import read_results
 
 # --- numbers, spreads and comparisons as text, for the page and for `reproduce` -------------------
@@ -328,6 +329,18 @@ def _is_by_ratio(claim, chain) -> bool:
 
 def _values(side: Found) -> np.ndarray:
     return np.array(side.metric["values"], float)  # None (a seed without a number) becomes NaN
+
+
+def by_kind(of_claims) -> dict[str, collections.Counter]:
+    """{kind: {word: number of claims}}; what the papers print is counted apart from the rest."""
+    counts = {kind: collections.Counter() for kind in KINDS}
+    for standing in of_claims:
+        counts[standing.claim.kind][standing.word] += 1
+    return {kind: n_of for kind, n_of in counts.items() if n_of}
+
+
+def tally(n_of: collections.Counter) -> str:
+    return ", ".join(f"{n_of[word]} {word}" for word in WORDS if n_of[word])
 
 
 def command(claim: Claim) -> str:
