@@ -199,6 +199,9 @@ def test_a_seed_without_a_number_is_seen(record):
     (standing,) = standings.standings(record.folder, [CLAIMS[name]])
     assert standing.word == "match"
     assert standings.counted(standing) == "2 of 3 seeds: bases with an accuracy of 0.9"
+    failed = {CLAIMS[name].metric: [float("nan")] * 4}  # of more seeds, none of which learned it
+    record("subnetworks:number_contact,paper", failed, label="failed")
+    assert word(record, name) == "match"
 
 
 def test_an_underpowered_claim_says_how_many_seeds_would_decide(record):
@@ -321,6 +324,8 @@ def test_orderings_of_one_row_are_a_family(record):
     record("resistance:plane", close)
     (standing,) = standings.standings(record.folder, [CLAIMS[name]])
     assert standing.word == "underpowered" and "among 4 comparisons (Holm)" in standing.note
+    assert f"about {standing.verdict.seeds} seeds would decide" in standings.comparison(standing)
+    assert 6 < standing.verdict.seeds < 20
 
 
 def test_what_is_of_the_published_scale():
@@ -450,6 +455,6 @@ def test_every_interval_and_test_is_near_its_level_or_says_what_it_is():
 def test_the_recorded_levels_are_repeated(row):
     """By fewer studies, within five standard errors of both."""
     line = coverage.recorded()[coverage.ROWS.index(row)]
-    share, n = float(line[3] or line[4]), 240
+    share, n = float(line[3] or line[4]), 120
     error = (max(share * (1 - share), 0.01) * row.costs / n) ** 0.5
     assert coverage.measured(row, n) == pytest.approx(share, abs=5 * error)

@@ -55,7 +55,7 @@ class Verdict(NamedTuple):
     width: float  # half-width of the 95 % interval of the difference
     tolerance: float  # 0 for an ordering
     p: float | None = None  # of an ordering: two-sided
-    # If underpowered: how many seeds would decide if mean and deviation stay. Infinite if the
+    # If underpowered, how many seeds would decide if mean and deviation stay. Infinite if the
     # paper's own spread is too large, None if a single seed has no deviation.
     seeds: float | None = None
 
@@ -199,11 +199,19 @@ def _seeds(ours: Mean, decides) -> float | None:
 # --- our numbers against each other ---------------------------------------------------------------
 
 
-def above(left, right, is_drawn: bool = True, paired: bool = False, some: bool = False) -> Verdict:
+def above(
+    left,
+    right,
+    is_drawn: bool = True,
+    paired: bool = False,
+    some: bool = False,
+    comparisons: int = 1,
+) -> Verdict:
     """Whether left is above right, as a paper claims; each is a number or one value per seed.
 
     paired: both sides have the same seeds. some: values that are not finite do not count, because
-    the number is defined for some seeds only.
+    the number is defined for some seeds only. comparisons: in the family, which Holm's correction
+    will be for; `seeds` are for that many.
     """
     means = _sides(left, right, is_drawn, paired, some)
     if means is None:
@@ -211,8 +219,8 @@ def above(left, right, is_drawn: bool = True, paired: bool = False, some: bool =
     difference, width = means[0].mean - means[1].mean, interval(*means)
     if all(math.isinf(mean.n) for mean in means):
         return Verdict("match" if difference > 0 else "no match", difference, 0.0, 0.0)
-    p = p_of(means)
-    return ordered(Verdict("", difference, width, 0.0, p, _seeds_to_order(means)), p)
+    p, seeds = p_of(means), _seeds_to_order(means, LEVEL / comparisons)
+    return ordered(Verdict("", difference, width, 0.0, p, seeds), p)
 
 
 def p_of(means) -> float | None:
@@ -230,16 +238,16 @@ def ordered(verdict: Verdict, p: float | None) -> Verdict:
     """The word of an ordering whose p, perhaps corrected, is known."""
     if p is None or p >= LEVEL:
         return verdict._replace(word="underpowered", p=p)
-    return verdict._replace(word="match" if verdict.difference > 0 else "no match", p=p, seeds=None)
+    return verdict._replace(word="match" if verdict.difference > 0 else "no match", p=p)
 
 
-def _seeds_to_order(means) -> float | None:
+def _seeds_to_order(means, level: float) -> float | None:
     drawn = [mean for mean in means if math.isfinite(mean.n)]
     if any(math.isnan(mean.sd) for mean in drawn):
         return None
 
     def decides(first):
-        return p_of([mean._replace(n=first.n) if mean in drawn else mean for mean in means]) < LEVEL
+        return p_of([mean._replace(n=first.n) if mean in drawn else mean for mean in means]) < level
 
     return _seeds(min(drawn, key=lambda mean: mean.n), decides)
 

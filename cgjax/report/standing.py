@@ -129,6 +129,7 @@ class Found(NamedTuple):
     run: dict
     metric: dict
     is_published: bool
+    n: int  # values that count
 
 
 def standings(record: pathlib.Path = report.RECORD, claims=None, runs=()) -> list[Standing]:
@@ -183,13 +184,7 @@ def standing(claim: Claim, entries: list[dict], scales: Scales) -> Standing:
     alone = _in_words(claim, entries, scales)
     if alone.verdict is None or alone.verdict.p is None:
         return alone
-    others = [
-        _in_words(other, entries, scales)
-        for other in CLAIMS.values()
-        if other.form != "value"
-        and other.id != claim.id
-        and (other.family, other.row) == (claim.family, claim.row)
-    ]
+    others = [_in_words(other, entries, scales) for other in _family(claim) if other.id != claim.id]
     family = [alone.verdict, *(other.verdict for other in others if other.verdict)]
     verdict = verdicts.corrected(family)[0]
     n = sum(member.p is not None for member in family)
@@ -200,6 +195,15 @@ def standing(claim: Claim, entries: list[dict], scales: Scales) -> Standing:
         word=verdict.word if alone.is_published else alone.word,
         note=", ".join(filter(None, (alone.note, note))),
     )
+
+
+def _family(claim: Claim) -> list[Claim]:
+    """Claims in words on the same row."""
+    return [
+        other
+        for other in CLAIMS.values()
+        if other.form != "value" and (other.family, other.row) == (claim.family, claim.row)
+    ]
 
 
 def _value(claim, entries, scales) -> Standing:
@@ -238,15 +242,18 @@ def _candidates(place, entries, scales, claim) -> list[Found]:
         alive = f"{name} (alive)" if "left_out" in published else name
         metric = run["metrics"].get(alive, run["metrics"].get(name))
         if metric and metric["values"]:
-            candidates.append(Found(run, metric, scales(run)))
+            values = metric["values"]
+            if claim.only:
+                values = [value for value in values if value is not None]
+            candidates.append(Found(run, metric, scales(run), len(values)))
     return candidates
 
 
 def _rank(candidate: Found) -> tuple:
     """Sort key: published scale first, then more seeds, then the larger size, then no label."""
-    run, metric = candidate.run, candidate.metric
+    run = candidate.run
     size = ("smoke", "default", "fast", "paper").index(run["size"])
-    return candidate.is_published, len(metric["values"]), size, not run["label"]
+    return candidate.is_published, candidate.n, size, not run["label"]
 
 
 def _in_words(claim, entries, scales) -> Standing:
@@ -312,7 +319,7 @@ def _compared(claim, left, right, scales, by_ratio: bool, n_parts: int) -> verdi
     if by_ratio and all(np.all(~(side <= 0)) for side in values):
         values = [np.log(side) for side in values]
     if claim.form != "equal":
-        return verdicts.above(*values, **options)
+        return verdicts.above(*values, **options, comparisons=len(_family(claim)))
     allowed = dict(claim.allowed)
     tolerance = math.log(allowed["factor"]) if by_ratio else allowed.get("tolerance")
     return verdicts.equal(*values, **options, tolerance=tolerance, parts=n_parts)

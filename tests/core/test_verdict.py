@@ -122,6 +122,7 @@ def test_how_many_seeds_would_decide():
     assert order.word == "underpowered" and order.p > 0.05
     assert above(seeds(order.seeds, 0.1, 0.2), 0.0).word == "match"
     assert above(seeds(order.seeds - 1, 0.1, 0.2), 0.0).word == "underpowered"
+    assert above(seeds(3, 0.1, 0.2), 0.0, comparisons=10).seeds > order.seeds
 
 
 def test_a_difference_of_the_tolerance_seldom_matches():

@@ -28,7 +28,8 @@ def judge(claims, metrics: dict) -> list[dict]:
         )
         some = bool(claim["only"])
         ordered = (left, right) if claim["direction"] == "above" else (right, left)
-        compared.append(verdicts.above(*ordered, paired=not some, some=some))
+        options = {"paired": not some, "some": some, "comparisons": len(claims)}
+        compared.append(verdicts.above(*ordered, **options))
         judged.append(
             {
                 **{key: claim[key] for key in ("claim", "sentence", "where", "left", "direction")},
