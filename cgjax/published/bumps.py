@@ -18,7 +18,7 @@ ROWS = {
     "needed": "Data needed by size of the image",
 }
 
-# The layout of these tables is told in `published.reading.read`.
+# `published.reading.read` describes the layout of these tables.
 # fmt: off
 TABLES = (
     # Over the last ten epochs ID runs from 4.5e-5 to 6.4e-5 and OOD from 1.3e-4 to 2.5e-4.
@@ -69,7 +69,7 @@ TABLES = (
 )
 # fmt: on
 
-# Claims in words; the layout is told in `published.claims`.
+# Claims in words; `published.claims` describes the layout.
 CLAIMS = {
     "decoders_fit_the_frame": {
         "sentence": "MLP and CNN decoders learn the pairs they are trained on, for every code",

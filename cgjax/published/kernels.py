@@ -30,7 +30,7 @@ ROWS = {
     "cd_cifar_vit": "Vision transformers respond to the image that a third one names",
 }
 
-# The layout of these tables is told in `published.reading.read`.
+# `published.reading.read` describes the layout of these tables.
 # fmt: off
 TABLES = (
     {"kind": "formula", "metrics": {"tasks": "{line}: {column}"}, "error": 0,
@@ -407,7 +407,7 @@ TABLES = (
 )
 # fmt: on
 
-# Claims in words; the layout is told in `published.claims`.
+# Claims in words; `published.claims` describes the layout.
 CLAIMS = {
     "leak_shrinks_with_salience": {
         "sentence": "The higher the salience of single components, the less leaks",

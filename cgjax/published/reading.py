@@ -10,7 +10,7 @@ Where one number stands under several rows, `places` has all of them, (row, metr
 shows it best last. `tolerance` (absolute) or `factor` (ours may be so many times more or less) are
 there where `published.verdict` shall use these and not its usual tolerance, `floor` the least
 number that counts by its factor, `scale` what 5 % are taken of, `runs` how many runs are behind a
-number whose deviation over seeds is not told. `only` says for which seeds a
+number whose deviation over seeds is not stated. `only` says for which seeds a
 number is defined, `computed` that it needs no seeds.
 """
 
@@ -46,7 +46,7 @@ SPREADS = {
     "rounding": "error of rounding",
     "sampling": "error of sampling",
     "epochs": "deviation over the last epochs of one run",
-    "none": "none is told",
+    "none": "not stated",
 }
 USUAL = {
     "printed": "rounding",
@@ -116,7 +116,7 @@ def _of(stated, word):
 
 
 def _spread(table: dict, error: float, n) -> dict:
-    if n and not error and table["kind"] == "recomputed":  # by other code: 0 was not told
+    if n and not error and table["kind"] == "recomputed":  # by other code: 0 means unknown
         return {"spread": "none", "runs": n}
     if n:
         return {"spread": "seeds", "n": n}

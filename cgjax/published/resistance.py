@@ -3,7 +3,7 @@
 The paper prints curves and no number: its claims are orderings. A `sentence` gives their sense, not
 their wording; thresholds (0.05, 0.5, 0.001) are ours. The numbers are of other code with
 the paper's settings (PyTorch for digits, NumPy for the plane, JAX for SCAN), mean and standard
-deviation over seeds; a deviation of 0 was not told.
+deviation over seeds; a deviation of 0 is unknown.
 """
 
 PAPER = "Anonymous, under review"
@@ -15,7 +15,7 @@ ROWS = {
     "control": "The plane at equal training loss, by descent and by search",
 }
 
-# The layout of these tables is told in `published.reading.read`.
+# `published.reading.read` describes the layout of these tables.
 # fmt: off
 TABLES = (
     {"kind": "recomputed", "metrics": {"mnist": "{line}: {column}"}, "error": 0.0,
@@ -92,7 +92,7 @@ SEARCHES = {
         "scale 2, width 32",
     ),
 }
-# Claims in words; the layout is told in `published.claims`. In the digits' runs "A" is compared
+# Claims in words; `published.claims` describes the layout. In the digits' runs "A" is compared
 # with "B", on the plane with "control".
 CLAIMS = {
     "a_trains_faster": {

@@ -20,7 +20,7 @@ ROWS = {
     "orthogonal_rgba": "One network for both sprites with opacities, runs that lived",
 }
 
-# The layout of these tables is told in `published.reading.read`.
+# `published.reading.read` describes the layout of these tables.
 # fmt: off
 TABLES = (
     {"kind": "printed", "metrics": {"{line[0]}": "{column}"}, "error": 0.0,
@@ -107,7 +107,7 @@ TABLES = (
 )
 # fmt: on
 
-# Claims in words; the layout is told in `published.claims`.
+# Claims in words; `published.claims` describes the layout.
 CLAIMS = {
     "only_compositional_carries_over": {
         "sentence": "Trained on three planes, a network per sprite renders the whole cube far "

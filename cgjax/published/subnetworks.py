@@ -28,7 +28,7 @@ ROWS = {
     "vit": "A vision transformer of 12 layers as a base",
 }
 
-# The layout of these tables is told in `published.reading.read`; a line is a tuple of words.
+# `published.reading.read` describes the layout of these tables; a line is a tuple of words.
 # fmt: off
 TABLES = (
     # Test accuracy of the bases; those below 0.9 are left out, here and everywhere. All bases of
@@ -418,7 +418,7 @@ TABLES = (
 )
 # fmt: on
 
-# Claims in words; the layout is told in `published.claims`.
+# Claims in words; `published.claims` describes the layout.
 LEARNED = "bases with an accuracy of 0.9"
 # (rule, subroutine)
 LANGUAGE = (

@@ -11,7 +11,7 @@ ROWS = {
     "partners": "Back sprite on the diagonal, by its width and number of partners",
 }
 
-# The layout of these tables is told in `published.reading.read`.
+# `published.reading.read` describes the layout of these tables.
 # fmt: off
 TABLES = (
     {"kind": "recomputed", "metrics": {"table": "{line}/{column}"}, "error": 0.0,
@@ -71,7 +71,7 @@ TABLES = (
 )
 # fmt: on
 
-# Claims in words; the layout is told in `published.claims`.
+# Claims in words; `published.claims` describes the layout.
 CLAIMS = {
     "back_needs_two_planes": {
         "sentence": "One position of the front sprite always hides the same pixels: the back "

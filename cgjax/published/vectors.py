@@ -18,7 +18,7 @@ ROWS = {
     "regularised_orthogonal": "One network with block contrast, one part at a time",
 }
 
-# The layout of these tables is told in `published.reading.read`.
+# `published.reading.read` describes the layout of these tables.
 # fmt: off
 TABLES = (
     {"kind": "read", "metrics": {"{line}_{column}": "r2_all"}, "error": 0.01,
@@ -32,7 +32,7 @@ TABLES = (
 )
 # fmt: on
 
-# Claims in words; the layout is told in `published.claims`.
+# Claims in words; `published.claims` describes the layout.
 CLAIMS = {
     "network_per_part_generalises": {
         "sentence": "Latents outside the support are recovered by a network per part, and not "
