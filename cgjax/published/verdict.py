@@ -246,8 +246,9 @@ def _seeds_to_order(means, level: float) -> float | None:
     if any(math.isnan(mean.sd) for mean in drawn):
         return None
 
-    def decides(first):
-        return p_of([mean._replace(n=first.n) if mean in drawn else mean for mean in means]) < level
+    def decides(fewest):  # the side with more seeds keeps them
+        more = (mean._replace(n=max(mean.n, fewest.n)) if mean in drawn else mean for mean in means)
+        return p_of(list(more)) < level
 
     return _seeds(min(drawn, key=lambda mean: mean.n), decides)
 

@@ -123,6 +123,11 @@ def test_how_many_seeds_would_decide():
     assert above(seeds(order.seeds, 0.1, 0.2), 0.0).word == "match"
     assert above(seeds(order.seeds - 1, 0.1, 0.2), 0.0).word == "underpowered"
     assert above(seeds(3, 0.1, 0.2), 0.0, comparisons=10).seeds > order.seeds
+    # Of two sides it counts the seeds of the one with fewer.
+    many = seeds(100, 0.0, 0.2)
+    order = above(seeds(5, 0.1, 0.2), many)
+    assert order.word == "underpowered" and 5 < order.seeds < 100
+    assert above(seeds(order.seeds, 0.1, 0.2), many).word == "match"
 
 
 def test_a_difference_of_the_tolerance_seldom_matches():
