@@ -2,7 +2,6 @@
 python -m cgjax.reproduce --list [WORD ...]             every claim with its verdict"""
 
 import argparse
-import collections
 import difflib
 import pathlib
 import sys
@@ -15,6 +14,7 @@ from cgjax.core.errors import BadInput, RunError, command, shown
 from cgjax.core.logging import say
 from cgjax.published import KINDS
 from cgjax.published.claims import CLAIMS, Claim
+from cgjax.published.claims import KINDS as KIND_WORDS
 from cgjax.report import standing as standings
 
 FOLDER = pathlib.Path("runs") / "reproduce"
@@ -91,7 +91,7 @@ def told(standing: standings.Standing) -> list[str]:
     claim = standing.claim
     lines = [claim.id, claim.sentence, f"where       {claim.where}"]
     if claim.published:
-        whose = "recomputed" if claim.source == "recomputed" else "paper"
+        whose = "recomputed" if claim.kind == "recomputed" else "paper"
         lines.append(
             f"{whose:11} {standings.number(claim.number)}{standings.spread(claim.published)}"
         )
@@ -116,7 +116,7 @@ def told(standing: standings.Standing) -> list[str]:
 
 
 def print_list(wanted: list[str]) -> None:
-    """Prints one line per claim: verdict, name, paper's number, ours; then counts by verdict."""
+    """Prints one line per claim: verdict, name, paper's number, ours; then counts of each kind."""
     claims = [
         claim
         for claim in CLAIMS.values()
@@ -129,15 +129,14 @@ def print_list(wanted: list[str]) -> None:
     for standing in of_claims:
         claim, ours = standing.claim, standings.number(standing.ours)
         if claim.published:
-            theirs = standings.number(claim.number) + KINDS[claim.source]
+            theirs = standings.number(claim.number) + KINDS[claim.kind]
         elif standing.against is None:
             theirs = ""
         else:
             theirs = f"against {standings.number(standing.against)}"
         say(f"{standing.word:23}  {claim.id:{width}}  {theirs:>20}  {ours:>10}")
-    counts = collections.Counter(standing.word for standing in of_claims)
-    counted = ", ".join(f"{counts[word]} {word}" for word in standings.WORDS if counts[word])
-    say(f"{counted}; of {len(of_claims)} claims")
+    for kind, n_of in standings.by_kind(of_claims).items():
+        say(f"{KIND_WORDS[kind]}: {standings.tally(n_of)}; of {sum(n_of.values())} claims")
 
 
 if __name__ == "__main__":

@@ -75,6 +75,34 @@ def test_other_seeds_of_a_recorded_config_join_it(tmp_path):
     assert changed["metrics"]["r2_all"]["values"] == [0.8] and "earlier" not in changed
 
 
+def test_reasons_of_joined_seeds_are_those_of_both(tmp_path):
+    """Why a number is absent is told for the seeds that were recorded first, too."""
+
+    def finished(seed, reasons):
+        config = configs.load("configs/sprites.py:diagonal,fast")
+        config.train.seeds = (seed,)
+        (tmp_path / "config.json").write_text(configs.to_json(config))
+        results = {"metrics": {"r2_all": summary([0.5], (seed,), None)}, "reasons": reasons}
+        (tmp_path / "results.json").write_text(json.dumps(results))
+        return json.loads(report.add(tmp_path, record=tmp_path / "record").read_text())
+
+    finished(0, {"a": {"x": "too few"}, "b": {"x": "none"}})
+    entry = finished(1, {"a": {"y": "too many"}})
+    assert entry["reasons"] == {"a": {"x": "too few", "y": "too many"}, "b": {"x": "none"}}
+
+
+def test_tables_show_seeds_without_a_number(tmp_path):
+    published = {"mean": 0.9, "sd": 0.01, "where": "a table"}
+    entry = {"row": "r", "size": "fast", "label": "", "wall_s": 1.0, "devices": "d"}
+    some = entry | {"metrics": {"r2_all": summary([0.8, float("nan")], (0, 1), published)}}
+    none = entry | {"metrics": {"r2_all": summary([float("nan")], (0,), published)}}
+    table = tables.headline_table([some, none])
+    assert "| 0.800, - | 0.800 | 0.900 | -0.100 |" in table and "| - | - | 0.900 | - |" in table
+    assert "| 0.800, - | 0.800 |" in tables.metric_table([some])
+    beyond = entry | {"metrics": {"r2_all": summary([float("nan")], (0,), None)}}
+    assert tables.beyond_table([beyond], ("r2_all",)).endswith("| r | fast | - |")
+
+
 def test_a_config_from_before_a_key_is_another_config(tmp_path, capsys):
     """What the code did before it had that key is not known here."""
     config = configs.load("configs/sprites.py:diagonal,fast")

@@ -15,7 +15,7 @@ def test_a_recorded_claim_is_read(capsys, monkeypatch):
     monkeypatch.setattr(reproduce, "run", None)  # nothing is run
     assert reproduce.main(["kernels.leak.slope_p_1_s_0.30"]) == 0
     printed = capsys.readouterr().out
-    assert "paper       0.4286" in printed and "ours        0.4286 (1 value)" in printed
+    assert "paper       0.4286" in printed and "ours        0.4286 (deterministic)" in printed
     assert printed.splitlines()[-1] == "verdict     match"
 
 
@@ -23,14 +23,14 @@ def test_a_recorded_ordering_is_read(capsys):
     assert reproduce.main(["resistance.plane.a_uses_x_2_more"]) == 0
     printed = capsys.readouterr().out
     assert "claimed     plane: A: S_2 > plane: control: S_2" in printed
-    assert "against" in printed and "by the run's own test" in printed
+    assert "against" in printed and "among 4 comparisons (Holm)" in printed
 
 
 def test_claims_are_listed_by_words(capsys):
     assert reproduce.main(["--list", "leak", "Closed"]) == 0
     *lines, last = capsys.readouterr().out.splitlines()
     assert len(lines) == 5 and all(line.startswith("match ") for line in lines)
-    assert last == "5 match; of 5 claims"
+    assert last == "formula or count: 5 match; of 5 claims"
 
 
 @pytest.mark.parametrize(
@@ -114,5 +114,5 @@ def test_a_closed_form_is_run_for_real(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(reproduce, "FOLDER", tmp_path)
     assert reproduce.main(["kernels.partial_exposure_is_harder", "--run"]) == 0
     printed = capsys.readouterr().out
-    assert "ours        0.3333 (1 value), against 0.1429" in printed
+    assert "ours        0.3333 (deterministic), against 0.1429" in printed
     assert printed.splitlines()[-1] == "verdict     match"

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.special
 
 from cgjax.analysis import checks, factorization, ntk
 
@@ -152,28 +153,36 @@ def _members(labels, size):
 
 
 def information(a, b, sizes: tuple | None = None, corrected: bool = True):
-    """I(a; b) in nats of labels a, b [n]: plug-in, Miller-Madow corrected, at least 0.
+    """I(a; b) in nats of labels a, b [n], after Miller and Madow.
 
-    corrected: (non-empty rows - 1)(non-empty columns - 1) / 2n is subtracted. sizes: numbers of
-    labels of a and b, whole numbers from 0; needed under jit, otherwise labels can be anything.
+    corrected: H(a) + H(b) - H(a, b), and each entropy is the plug-in one plus (occupied cells - 1)
+    / 2n; without it the plug-in information. The estimate is not cut off at 0, so that the mean
+    over many samples of independent labels is near 0. It is too large for independent labels if
+    there are fewer than about five samples for each cell of the table. sizes: numbers of labels of
+    a and b, whole numbers from 0; needed under jit, otherwise labels can be anything.
 
     >>> information([0, 1] * 500, [0, 1] * 500)  # ln 2, and the correction
-    0.6926471805599453
+    0.6936471805599453
     """
     (a, b), sizes = _codes({"a": a, "b": b}, sizes)
     return _informations(_table((a, b), sizes), corrected)
 
 
 def conditional_information(y2, yhat, y1, sizes: tuple | None = None):
-    """I(y2; yhat | y1) in nats: the mean over y1's labels, by their shares, of `information`.
+    """I(y2; yhat | y1) in nats: the mean over y1's labels, by their shares, of an information.
 
     y2, yhat, y1: labels [n]; sizes: numbers of labels of each, as in `information`. 0 for a model
     that depends only on X_1, for any distribution of labels.
+
+    Strata are small, so the correction of `information` does not suffice. Here the plug-in
+    information I of a stratum is compared with E, its mean over all orders of the labels, and with
+    H, the smaller of both entropies, which is the most it can be: (I - E) / (H - E) H. So the
+    mean over samples is 0 if y2 and yhat are independent given y1, however few samples there are,
+    and the value is H if one of them determines the other.
     """
     (y2, yhat, y1), sizes = _codes({"y2": y2, "yhat": yhat, "y1": y1}, sizes)
     table = _table((y1, y2, yhat), (sizes[2], *sizes[:2]))
-    counts = table.sum(axis=(1, 2))
-    return (counts * _informations(table)).sum() / counts.sum()
+    return _conditional(table, _expected(table))
 
 
 def _codes(labels, sizes):
@@ -214,19 +223,77 @@ def _table(codes, sizes):
     return jnp.bincount(flat, length=n).astype(jnp.result_type(float)).reshape(sizes)
 
 
+def _entropies(counts, corrected):
+    """Entropy of counts [..., k]: [...]."""
+    xp = np if isinstance(counts, np.ndarray) else jnp
+    n = xp.maximum(counts.sum(axis=-1, keepdims=True), 1)
+    is_filled = counts > 0
+    shares = xp.where(is_filled, counts, n) / n
+    plug_in = -(xp.where(is_filled, shares, 0) * xp.log(shares)).sum(axis=-1)
+    excess = xp.maximum(is_filled.sum(axis=-1) - 1, 0) / (2 * n[..., 0])
+    return plug_in + excess if corrected else plug_in
+
+
 def _informations(table, corrected=True):
     """Information of tables [..., rows, columns]: [...]."""
-    xp = np if isinstance(table, np.ndarray) else jnp
-    n = table.sum(axis=(-2, -1), keepdims=True)
-    n = xp.where(n > 0, n, 1)
+    margins = [_entropies(table.sum(axis=axis), corrected) for axis in (-1, -2)]
+    return sum(margins) - _entropies(table.reshape(*table.shape[:-2], -1), corrected)
+
+
+def _expected(table):
+    """Mean plug-in information over all orders of the labels, of tables [..., rows, columns].
+
+    With these margins a cell's count k is hypergeometric: the sum over cells and k of
+    P(k) k/n log(n k / (row column)).
+    """
+    is_numpy = isinstance(table, np.ndarray)
+    xp, gammaln = (np, scipy.special.gammaln) if is_numpy else (jnp, jax.scipy.special.gammaln)
+    n = xp.maximum(table.sum(axis=(-2, -1), keepdims=True), 1)
     rows, columns = table.sum(axis=-1, keepdims=True), table.sum(axis=-2, keepdims=True)
-    is_filled = table > 0
-    ratio = xp.where(is_filled, table * n, 1) / xp.where(is_filled, rows * columns, 1)
-    plug_in = (table / n * xp.log(ratio)).sum(axis=(-2, -1))
-    if not corrected:
-        return plug_in
-    filled = [(margin > 0).sum(axis=(-2, -1)) - 1 for margin in (rows, columns)]
-    return xp.maximum(plug_in - filled[0] * filled[1] / (2 * n[..., 0, 0]), 0)
+    least, most = xp.maximum(rows + columns - n, 0), xp.minimum(rows, columns)
+    per_pair = n / xp.maximum(rows * columns, 1)
+    log_chance = gammaln(rows + 1) + gammaln(columns + 1) - gammaln(n + 1)
+    log_chance = log_chance + gammaln(n - rows + 1) + gammaln(n - columns + 1)
+    for count in (least, rows - least, columns - least, n - rows - columns + least):
+        log_chance = log_chance - gammaln(count + 1)  # of the least count
+
+    def add(k, log_chance, total):
+        """The next count k, from the chance of k - 1."""
+        up, down = (rows - k + 1) * (columns - k + 1), k * (n - rows - columns + k)
+        is_next = (k > least) & (k <= most)
+        step = xp.log(xp.where(is_next, up, 1)) - xp.log(xp.where(is_next, down, 1))
+        log_chance = log_chance + step
+        size = k / n * xp.log(k * per_pair)
+        is_counted = (k >= least) & (k <= most)
+        return log_chance, total + xp.where(is_counted, xp.exp(log_chance) * size, 0)
+
+    total = xp.zeros_like(table)
+    if is_numpy:
+        for k in range(1, int(most.max()) + 1):
+            log_chance, total = add(k, log_chance, total)
+    else:
+        _, _, total = jax.lax.while_loop(
+            lambda carry: carry[0] <= jnp.max(most),
+            lambda carry: (carry[0] + 1, *add(*carry)),
+            (jnp.ones((), n.dtype), log_chance, total),
+        )
+    return total.sum(axis=(-2, -1))
+
+
+def _conditional(table, expected):
+    """Conditional information of a table [strata, rows, columns]; expected: of its margins."""
+    xp = np if isinstance(table, np.ndarray) else jnp
+    plain, largest = (
+        xp.minimum(*(_entropies(table.sum(axis=axis), corrected) for axis in (-1, -2)))
+        for corrected in (False, True)
+    )
+    room = plain - expected
+    is_open = room > 1e-6  # otherwise every order of the labels gives the same information
+    share = xp.where(is_open, _informations(table, False) - expected, 0) / xp.where(
+        is_open, room, 1
+    )
+    counts = table.sum(axis=(1, 2))
+    return (counts * share * largest).sum() / counts.sum()
 
 
 class Tested(NamedTuple):
@@ -248,28 +315,31 @@ def permutation_test(
     checks.integer("n_draws", n_draws, 1)
     labels = {"y2": y2, "yhat": yhat} | ({} if y1 is None else {"y1": y1})
     codes, sizes = _codes(labels, sizes)
-    if y1 is None:
+    is_conditional = y1 is not None
+    if not is_conditional:
         codes, sizes = [*codes, 0 * codes[0]], (*sizes, 1)
     y2, yhat, y1 = (jnp.asarray(code) for code in codes)
     places = jnp.argsort(y1)  # stable: the places of each stratum, in their order
 
+    def table(y2):
+        return _table((y1, y2, yhat), (sizes[2], *sizes[:2]))
+
+    # Shuffling keeps the margins, so the expected information stays, too.
+    expected = _expected(table(y2)) if is_conditional else None
+
+    def measure(y2):
+        return _conditional(table(y2), expected) if is_conditional else _informations(table(y2)[0])
+
     def shuffled_information(key):
         order = jnp.lexsort((jax.random.uniform(key, y1.shape), y1))
-        new = jnp.zeros_like(y2).at[places].set(y2[order])
-        return _of_table(new, yhat, y1, sizes)
+        return measure(jnp.zeros_like(y2).at[places].set(y2[order]))
 
     null = jax.lax.map(
         shuffled_information, jax.random.split(key, n_draws), batch_size=min(50, n_draws)
     )
-    value = _of_table(y2, yhat, y1, sizes)
+    value = measure(y2)
     p = (1 + jnp.sum(null >= value)) / (1 + n_draws)
     return Tested(value, null, jnp.quantile(null, 0.95), p)
-
-
-def _of_table(y2, yhat, y1, sizes):
-    table = _table((y1, y2, yhat), (sizes[2], *sizes[:2]))
-    counts = jnp.sum(table, axis=(1, 2))
-    return jnp.sum(counts * _informations(table)) / jnp.sum(counts)
 
 
 # --- by intervention ------------------------------------------------------------------------------

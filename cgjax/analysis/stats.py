@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+import scipy.special
 
 from cgjax.analysis import checks
-from cgjax.published.verdict import student
 
 EXACT = 1 << 14  # up to this number of sign patterns, all are used; of more, this many are drawn
 
@@ -28,12 +28,9 @@ def mean_and_error(values) -> tuple[np.ndarray, np.ndarray]:
 
 
 def mean_and_interval(values) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and half the 95 % interval (Student's t) over the first axis; 0 for one entry.
-
-    For more than ten entries t is that of ten, which is slightly too large.
-    """
+    """Mean and half the 95 % interval (Student's t) over the first axis; 0 for one entry."""
     mean, errors = mean_and_error(values)
-    return mean, errors / 2 * student(min(max(len(values) - 1, 1), 9))
+    return mean, errors / 2 * scipy.special.stdtrit(max(len(values) - 1, 1), 0.975)
 
 
 def largest_share(failures: int, n: int, level: float = 0.95) -> float:
@@ -46,17 +43,7 @@ def largest_share(failures: int, n: int, level: float = 0.95) -> float:
     checks.bounded("level", level, 0, np.nextafter(1, 0), above=True)
     if failures == n:
         return 1.0
-    k = np.arange(failures + 1)
-    counts = np.array([math.lgamma(n + 1) - math.lgamma(i + 1) - math.lgamma(n - i + 1) for i in k])
-
-    def chance(share):  # of at most this many failures, if `share` is the true share
-        return np.sum(np.exp(counts + k * math.log(share) + (n - k) * math.log1p(-share)))
-
-    low, high = failures / n, 1.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if chance(middle) > 1 - level else (low, middle)
-    return high
+    return float(scipy.special.betaincinv(failures + 1, n - failures, level))
 
 
 def share_interval(successes: int, n: int, level: float = 0.95) -> tuple[float, float]:
@@ -91,22 +78,33 @@ def kendall_tau_b(x, y, strata=None) -> float:
 def bootstrap(
     statistic: Callable, *columns, n: int = 2000, level: float = 0.95, seed: int = 0
 ) -> tuple[float, float]:
-    """Percentile interval of `statistic(*columns)`, rows drawn with replacement."""
+    """Interval of `statistic(*columns)` from its deviation over rows drawn with replacement.
+
+    statistic +- t sd, with Student's t for one degree of freedom less than there are rows, and the
+    deviation of n draws times sqrt(rows / (rows - 1)). Of a mean this is Student's interval; the
+    percentiles of the draws would cover 77 % at 3 rows and 85 % at 5. Needs two rows or more. The
+    interval may extend beyond the range of the statistic.
+    """
     columns = [np.asarray(column) for column in columns]
     lengths = {len(column) if column.ndim else 0 for column in columns}
-    if len(lengths) != 1 or 0 in lengths:
-        raise ValueError(f"columns must have one length > 0: got lengths {sorted(lengths)}")
+    if len(lengths) != 1 or min(lengths) < 2:
+        raise ValueError(f"columns must have one length > 1: got lengths {sorted(lengths)}")
     for column in columns:
         if np.issubdtype(column.dtype, np.inexact):  # columns of names are allowed, too
             checks.finite(columns=column)
     checks.integer("n", n, 1)
     checks.bounded("level", level, 0, np.nextafter(1, 0), above=True)
     rng = np.random.default_rng(seed)
-    draws = rng.integers(0, len(columns[0]), (n, len(columns[0])))
+    m = len(columns[0])
+    draws = rng.integers(0, m, (n, m))
     values = np.array([statistic(*(column[rows] for column in columns)) for rows in draws])
-    tail = 100 * (1 - level) / 2
-    low, high = np.nanpercentile(values, [tail, 100 - tail])
-    return float(low), float(high)
+    values = values[np.isfinite(values)]  # draws of one row only may have no correlation
+    if len(values) < 2:
+        return math.nan, math.nan
+    centre = float(statistic(*columns))
+    error = float(values.std(ddof=1)) * math.sqrt(m / (m - 1))
+    half = error * float(scipy.special.stdtrit(m - 1, (1 + level) / 2))
+    return centre - half, centre + half
 
 
 def jackknife(statistic: Callable, values) -> np.ndarray:

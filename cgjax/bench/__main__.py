@@ -1,4 +1,4 @@
-"""python -m cgjax.bench <family>: speed, as ratios within one run on one machine."""
+"""python -m cgjax.bench <family>: speed, as ratios within one run on one machine; or `coverage`."""
 
 import importlib
 import sys
@@ -15,6 +15,7 @@ FAMILIES = {
     "bumps": "cgjax.bench.bumps",
     "resistance": "cgjax.bench.resistance",
     "subnetworks": "cgjax.bench.subnetworks",
+    "coverage": "cgjax.bench.coverage",
 }
 
 

@@ -3,12 +3,19 @@
 The paper prints curves and no number: its claims are orderings. A `sentence` gives their sense, not
 their wording; thresholds (0.05, 0.5, 0.001) are ours. The numbers are of other code with
 the paper's settings (PyTorch for digits, NumPy for the plane, JAX for SCAN), mean and standard
-deviation over seeds; a deviation of 0 was not told.
+deviation over seeds; a deviation of 0 is unknown.
 """
 
 PAPER = "Anonymous, under review"
 
-# The layout of these tables is told in `published.read`.
+ROWS = {
+    "mnist": "Two digits side by side, the second one telling (A) or not (B)",
+    "plane": "Two coordinates, the second one telling (A) or not (control)",
+    "scan": "SCAN's jump split as it is (A) and with action words drawn anew (B)",
+    "control": "The plane at equal training loss, by descent and by search",
+}
+
+# `published.reading.read` describes the layout of these tables.
 # fmt: off
 TABLES = (
     {"kind": "recomputed", "metrics": {"mnist": "{line}: {column}"}, "error": 0.0,
@@ -29,119 +36,278 @@ TABLES = (
          "B": ((0.9999, 0.0),),
      }},
     {"kind": "recomputed", "metrics": {"control": "guess, scale {line}: test accuracy"},
-     "error": 0.0, "where": "plane, loss 0.1, 200,000 draws", "columns": ("",), "lines": {
+     "error": 0.0, "only": "draws that reach the loss",
+     "where": "plane, loss 0.1, 200,000 draws", "columns": ("",), "lines": {
          "2, biases 0": ((0.464, 0.0),), "3, biases 0": ((0.442, 0.0),),
          "2, biases 1": ((0.620, 0.0),), "3, biases 1": ((0.579, 0.0),),
      }},
     {"kind": "recomputed", "metrics": {"control": "{column}, scale {line}: test accuracy"},
-     "error": 0.0, "where": "plane, first crossing of loss 0.1, 200 seeds",
+     "error": 0.0, "only": "runs that reach the loss",
+     "where": "plane, first crossing of loss 0.1, 200 seeds",
      "columns": ("sgd", "gd"), "lines": {
          "1, biases 0": ((0.637, 0.0), (0.622, 0.0)), "2, biases 0": ((0.474, 0.0), (0.461, 0.0)),
          "3, biases 0": ((0.463, 0.0), (0.434, 0.0)), "2, biases 1": ((0.582, 0.0), (0.559, 0.0)),
          "3, biases 1": ((0.506, 0.0), (0.486, 0.0)),
      }},
 )
+# fmt: on
 
-# Orderings, in the form of `published.read_claims`. In the digits' runs "A" is held against "B", on
-# the plane against "control".
-CLAIMS = (
-    {"claim": "A trains faster", "where": "figures 3a and 3b",
-     "rows": {"demo": ("mnist/",), "mnist": ("",), "scan": ("",),
-              "architectures": ("appendix_categorical_hinge/", "appendix_one_vs_rest_hinge/",
-                                "three_conv_categorical_hinge/", "three_conv_one_vs_rest_hinge/")},
-     "sentence": "training accuracy increases faster in A than in B",
-     "left": "A: early train accuracy", "right": "B: early train accuracy", "direction": "above"},
-    {"claim": "A has the larger gap", "where": "figures 3a and 3b",
-     "rows": {"demo": ("mnist/",), "mnist": ("",), "scan": ("",),
-              "architectures": ("appendix_categorical_hinge/", "appendix_one_vs_rest_hinge/",
-                                "three_conv_categorical_hinge/", "three_conv_one_vs_rest_hinge/"),
-              "heal": ("mnist/",)},
-     "sentence": "the gap between training and test is much larger in A",
-     "left": "A: gap", "right": "B: gap", "direction": "above"},
-    {"claim": "B has hardly a gap (0.05)", "where": "figure 3a",
-     "rows": {"demo": ("mnist/",), "mnist": ("",)},
-     "sentence": "in B training and test stay close",
-     "left": "B: gap", "right": 0.05, "direction": "below"},
-    {"claim": "A uses X_2 more", "where": "proposition 4",
-     "rows": {"demo": ("mnist/",), "mnist": ("",)},
-     "sentence": "dY/dX_j is not zero after an update where X_j is informative",
-     "left": "A: S_2", "right": "B: S_2", "direction": "above"},
-    {"claim": "A tells of Y_2 when X_2 is free", "where": "propositions 1 and 4",
-     "rows": {"mnist": ("",)}, "sentence": "the conditional independence property is violated",
-     "left": "A: interventional information", "right": "B: interventional information",
-     "direction": "above"},
-    {"claim": "A fits faster at first", "where": "section 6, figure 5", "rows": {"plane": ("",)},
-     "sentence": "the first steps already place the boundary",
-     "left": "A: early train accuracy", "right": "control: early train accuracy",
-     "direction": "above"},
-    {"claim": "A fails more on the test", "where": "section 6, figures 5 and 6",
-     "rows": {"demo": ("plane/",), "plane": ("",), "starts": ("he/", "updates/", "playground/"),
-              "heal": ("plane/",)},
-     "sentence": "the boundary is not the vertical line",
-     "left": "A: test accuracy", "right": "control: test accuracy", "direction": "below"},
-    {"claim": "A uses X_2 more", "where": "proposition 4",
-     "rows": {"demo": ("plane/",), "plane": ("",)},
-     "sentence": "dY/dX_j is not zero after an update where X_j is informative",
-     "left": "A: S_2", "right": "control: S_2", "direction": "above"},
-    {"claim": "A tells of Y_2 when X_2 is free", "where": "propositions 1 and 4",
-     "rows": {"plane": ("",)}, "sentence": "the conditional independence property is violated",
-     "left": "A: interventional information", "right": "control: interventional information",
-     "direction": "above"},
-    {"claim": "a step raises D_2, X_2 telling", "where": "propositions 3 and 4",
-     "rows": {"one_step": ("plane/", "mnist/")},
-     "sentence": "dY/dX_j is not zero after an update where X_j is informative",
-     "left": "A: mean one step on A: D_2", "right": 0.0, "direction": "above"},
-    {"claim": "more than with X_2 re-drawn", "where": "proposition 4",
-     "rows": {"one_step": ("plane/", "mnist/")},
-     "sentence": "dY/dX_j is not zero after an update where X_j is informative",
-     "left": "A: mean one step on A: D_2", "right": "A: mean one step on re-drawn: D_2",
-     "direction": "above"},
-    {"claim": "head 1 uses X_2 more in A", "where": "proposition 5", "rows": {"heads": ("",)},
-     "sentence": "dY_i/dX_j is not zero for j != i after an update",
-     "left": "plane/A: S_2", "right": "plane/control: S_2", "direction": "above"},
-    {"claim": "head 2 uses X_1 more in A", "where": "proposition 5", "rows": {"heads": ("",)},
-     "sentence": "dY_i/dX_j is not zero for j != i after an update",
-     "left": "plane/A: S_1 of head 2", "right": "plane/control: S_1 of head 2",
-     "direction": "above"},
-    {"claim": "updates do not cancel (0.5)", "where": "section 4.3", "rows": {"heads": ("",)},
-     "sentence": "the updates are unlikely to be cancelled",
-     "left": "plane/A: mean heads: ratio of norms", "right": 0.5, "direction": "above"},
-    {"claim": "towers do not repair A", "where": "abstract and section 7",
-     "rows": {"remedies": ("",)}, "sentence": "architecture alone cannot solve it",
-     "left": "plane_towers/A, penalty 0: test accuracy",
-     "right": "plane_towers/control, penalty 0: test accuracy", "direction": "below"},
-    {"claim": "towers leave A's information, Y_1 given", "where": "abstract and section 7",
-     "rows": {"remedies": ("",)}, "sentence": "architecture alone cannot solve it",
-     "left": "plane_towers/A, penalty 0: conditional information",
-     "right": "plane_towers/control, penalty 0: conditional information", "direction": "above"},
-    {"claim": "towers leave A's information, X_2 free", "where": "abstract and section 7",
-     "rows": {"remedies": ("",)}, "sentence": "architecture alone cannot solve it",
-     "left": "plane_towers/A, penalty 0: interventional information",
-     "right": "plane_towers/control, penalty 0: interventional information", "direction": "above"},
-    {"claim": "A's end is nearer to the start", "where": "figure 1, right",
-     "rows": {"landscape": ("",)},
-     "sentence": "gradient descent brings parameters closer to the non-compositional solution",
-     "left": "distance from start to A", "right": "distance from start to control",
-     "direction": "below"},
-    {"claim": "forward mode: the same curves (1e-3)", "where": "introduction",
-     "rows": {"gradients": ("",)},
-     "sentence": "the bias is not caused by how the gradient is computed",
-     "left": "forward: largest difference of S_2, 16 steps", "right": 0.001, "direction": "below"},
-    {"claim": "SGD below guesses, {}", "where": "title and introduction",
-     "rows": {"optimisers": ("scale 2",),
-              "control": ("scale 1, biases 0", "scale 2, biases 0", "scale 3, biases 0",
-                          "scale 2, biases 1", "scale 3, biases 1"),
-              "capacity": ("scale 2, width 4", "scale 2, width 8", "scale 2, width 16",
-                           "scale 2, width 32")},
-     "sentence": "the bias is caused by gradient descent",
-     "left": "sgd, {}: test accuracy", "right": "guess, {}: test accuracy", "direction": "below"},
-    {"claim": "SGD below walks, {}", "where": "title and introduction",
-     "rows": {"optimisers": ("scale 2",),
-              "control": ("scale 1, biases 0", "scale 2, biases 0", "scale 3, biases 0",
-                          "scale 2, biases 1", "scale 3, biases 1"),
-              "capacity": ("scale 2, width 4", "scale 2, width 8", "scale 2, width 16",
-                           "scale 2, width 32")},
-     "sentence": "the bias is caused by gradient descent",
-     "left": "sgd, {}: test accuracy", "right": "metropolis, {}: test accuracy",
-     "direction": "below"},
-)
+# What a part of a row is called in a claim.
+PARTS = {
+    "": "",
+    "mnist/": "digits: ",
+    "plane/": "plane: ",
+    "he/": "he: ",
+    "updates/": "updates: ",
+    "playground/": "demo: ",
+    "appendix_categorical_hinge/": "appendix: ",
+    "three_conv_categorical_hinge/": "three conv: ",
+    "appendix_one_vs_rest_hinge/": "appendix, rest: ",
+    "three_conv_one_vs_rest_hinge/": "three conv, rest: ",
+}
+DIGITS = {
+    "demo": ("mnist/",),
+    "mnist": ("",),
+    "scan": ("",),
+    "architectures": (
+        "appendix_categorical_hinge/",
+        "appendix_one_vs_rest_hinge/",
+        "three_conv_categorical_hinge/",
+        "three_conv_one_vs_rest_hinge/",
+    ),
+}
+SEARCHES = {
+    "optimisers": ("scale 2",),
+    "control": (
+        "scale 1, biases 0",
+        "scale 2, biases 0",
+        "scale 3, biases 0",
+        "scale 2, biases 1",
+        "scale 3, biases 1",
+    ),
+    "capacity": (
+        "scale 2, width 4",
+        "scale 2, width 8",
+        "scale 2, width 16",
+        "scale 2, width 32",
+    ),
+}
+# Claims in words; `published.claims` describes the layout. In the digits' runs "A" is compared
+# with "B", on the plane with "control".
+CLAIMS = {
+    "a_trains_faster": {
+        "claim": "{words}A trains faster",
+        "sentence": "training accuracy increases faster in A than in B",
+        "where": "figures 3a and 3b",
+        "chains": [
+            [("{row}", "{part}A: early train accuracy"), ("{row}", "{part}B: early train accuracy")]
+        ],
+        "rows": DIGITS,
+    },
+    "a_has_the_larger_gap": {
+        "claim": "{words}A has the larger gap",
+        "sentence": "the gap between training and test is much larger in A",
+        "where": "figures 3a and 3b",
+        "chains": [[("{row}", "{part}A: gap"), ("{row}", "{part}B: gap")]],
+        "rows": {**DIGITS, "heal": ("mnist/",)},
+    },
+    "b_has_hardly_a_gap_0_05": {
+        "claim": "{words}B has hardly a gap (0.05)",
+        "sentence": "in B training and test stay close",
+        "where": "figure 3a",
+        "chains": [[0.05, ("{row}", "{part}B: gap")]],
+        "rows": {"demo": ("mnist/",), "mnist": ("",)},
+    },
+    "a_uses_x_2_more": {
+        "claim": "{words}A uses X_2 more",
+        "sentence": "dY/dX_j is not zero after an update where X_j is informative",
+        "where": "proposition 4",
+        "chains": [[("{row}", "{part}A: S_2"), ("{row}", "{part}B: S_2")]],
+        "rows": {"demo": ("mnist/",), "mnist": ("",)},
+    },
+    "a_tells_of_y_2_when_x_2_is_free": {
+        "claim": "{words}A tells of Y_2 when X_2 is free",
+        "sentence": "the conditional independence property is violated",
+        "where": "propositions 1 and 4",
+        "chains": [
+            [
+                ("{row}", "{part}A: interventional information"),
+                ("{row}", "{part}B: interventional information"),
+            ]
+        ],
+        "rows": {"mnist": ("",)},
+    },
+    "a_fits_faster_at_first": {
+        "claim": "{words}A fits faster at first",
+        "sentence": "the first steps already place the boundary",
+        "where": "section 6, figure 5",
+        "chains": [
+            [
+                ("{row}", "{part}A: early train accuracy"),
+                ("{row}", "{part}control: early train accuracy"),
+            ]
+        ],
+        "rows": {"plane": ("",)},
+    },
+    "a_fails_more_on_the_test": {
+        "claim": "{words}A fails more on the test",
+        "sentence": "the boundary is not the vertical line",
+        "where": "section 6, figures 5 and 6",
+        "chains": [
+            [("{row}", "{part}control: test accuracy"), ("{row}", "{part}A: test accuracy")]
+        ],
+        "metric": "{part}A: test accuracy",
+        "rows": {
+            "demo": ("plane/",),
+            "plane": ("",),
+            "starts": ("he/", "updates/", "playground/"),
+            "heal": ("plane/",),
+        },
+    },
+    "a_uses_x_2_more_on_the_plane": {
+        "claim": "{words}A uses X_2 more",
+        "sentence": "dY/dX_j is not zero after an update where X_j is informative",
+        "where": "proposition 4",
+        "chains": [[("{row}", "{part}A: S_2"), ("{row}", "{part}control: S_2")]],
+        "rows": {"demo": ("plane/",), "plane": ("",)},
+    },
+    "a_tells_of_y_2_when_x_2_is_free_on_the_plane": {
+        "claim": "{words}A tells of Y_2 when X_2 is free",
+        "sentence": "the conditional independence property is violated",
+        "where": "propositions 1 and 4",
+        "chains": [
+            [
+                ("{row}", "{part}A: interventional information"),
+                ("{row}", "{part}control: interventional information"),
+            ]
+        ],
+        "rows": {"plane": ("",)},
+    },
+    "a_step_raises_d_2_x_2_telling": {
+        "claim": "{words}a step raises D_2, X_2 telling",
+        "sentence": "dY/dX_j is not zero after an update where X_j is informative",
+        "where": "propositions 3 and 4",
+        "chains": [[("{row}", "{part}A: mean one step on A: D_2"), 0.0]],
+        "rows": {"one_step": ("plane/", "mnist/")},
+    },
+    "more_than_with_x_2_re_drawn": {
+        "claim": "{words}more than with X_2 re-drawn",
+        "sentence": "dY/dX_j is not zero after an update where X_j is informative",
+        "where": "proposition 4",
+        "chains": [
+            [
+                ("{row}", "{part}A: mean one step on A: D_2"),
+                ("{row}", "{part}A: mean one step on re-drawn: D_2"),
+            ]
+        ],
+        "rows": {"one_step": ("plane/", "mnist/")},
+    },
+    "head_1_uses_x_2_more_in_a": {
+        "claim": "{words}head 1 uses X_2 more in A",
+        "sentence": "dY_i/dX_j is not zero for j != i after an update",
+        "where": "proposition 5",
+        "chains": [[("{row}", "{part}plane/A: S_2"), ("{row}", "{part}plane/control: S_2")]],
+        "rows": {"heads": ("",)},
+    },
+    "head_2_uses_x_1_more_in_a": {
+        "claim": "{words}head 2 uses X_1 more in A",
+        "sentence": "dY_i/dX_j is not zero for j != i after an update",
+        "where": "proposition 5",
+        "chains": [
+            [
+                ("{row}", "{part}plane/A: S_1 of head 2"),
+                ("{row}", "{part}plane/control: S_1 of head 2"),
+            ]
+        ],
+        "rows": {"heads": ("",)},
+    },
+    "updates_do_not_cancel_0_5": {
+        "claim": "{words}updates do not cancel (0.5)",
+        "sentence": "the updates are unlikely to be cancelled",
+        "where": "section 4.3",
+        "chains": [[("{row}", "{part}plane/A: mean heads: ratio of norms"), 0.5]],
+        "rows": {"heads": ("",)},
+    },
+    "towers_do_not_repair_a": {
+        "claim": "{words}towers do not repair A",
+        "sentence": "architecture alone cannot solve it",
+        "where": "abstract and section 7",
+        "chains": [
+            [
+                ("{row}", "{part}plane_towers/control, penalty 0: test accuracy"),
+                ("{row}", "{part}plane_towers/A, penalty 0: test accuracy"),
+            ]
+        ],
+        "metric": "{part}plane_towers/A, penalty 0: test accuracy",
+        "rows": {"remedies": ("",)},
+    },
+    "towers_leave_a_s_information_y_1_given": {
+        "claim": "{words}towers leave A's information, Y_1 given",
+        "sentence": "architecture alone cannot solve it",
+        "where": "abstract and section 7",
+        "chains": [
+            [
+                ("{row}", "{part}plane_towers/A, penalty 0: conditional information"),
+                ("{row}", "{part}plane_towers/control, penalty 0: conditional information"),
+            ]
+        ],
+        "rows": {"remedies": ("",)},
+    },
+    "towers_leave_a_s_information_x_2_free": {
+        "claim": "{words}towers leave A's information, X_2 free",
+        "sentence": "architecture alone cannot solve it",
+        "where": "abstract and section 7",
+        "chains": [
+            [
+                ("{row}", "{part}plane_towers/A, penalty 0: interventional information"),
+                ("{row}", "{part}plane_towers/control, penalty 0: interventional information"),
+            ]
+        ],
+        "rows": {"remedies": ("",)},
+    },
+    "a_s_end_is_nearer_to_the_start": {
+        "claim": "{words}A's end is nearer to the start",
+        "sentence": "gradient descent brings parameters closer to the non-compositional solution",
+        "where": "figure 1, right",
+        "chains": [
+            [
+                ("{row}", "{part}distance from start to control"),
+                ("{row}", "{part}distance from start to A"),
+            ]
+        ],
+        "metric": "{part}distance from start to A",
+        "rows": {"landscape": ("",)},
+    },
+    "forward_mode_the_same_curves_1e_3": {
+        "claim": "{words}forward mode: the same curves (1e-3)",
+        "sentence": "the bias is not caused by how the gradient is computed",
+        "where": "introduction",
+        "chains": [[0.001, ("{row}", "{part}forward: largest difference of S_2, 16 steps")]],
+        "rows": {"gradients": ("",)},
+    },
+    "sgd_below_guesses": {
+        "only": "searches that reach the loss",
+        "claim": "SGD below guesses, {words}",
+        "sentence": "the bias is caused by gradient descent",
+        "where": "title and introduction",
+        "chains": [
+            [("{row}", "guess, {part}: test accuracy"), ("{row}", "sgd, {part}: test accuracy")]
+        ],
+        "metric": "sgd, {part}: test accuracy",
+        "rows": SEARCHES,
+    },
+    "sgd_below_walks": {
+        "only": "searches that reach the loss",
+        "claim": "SGD below walks, {words}",
+        "sentence": "the bias is caused by gradient descent",
+        "where": "title and introduction",
+        "chains": [
+            [
+                ("{row}", "metropolis, {part}: test accuracy"),
+                ("{row}", "sgd, {part}: test accuracy"),
+            ]
+        ],
+        "metric": "sgd, {part}: test accuracy",
+        "rows": SEARCHES,
+    },
+}

@@ -102,7 +102,7 @@ def print_table(results: dict, verdict: bool, full: bool = False, is_drawn: bool
         entry = metrics[name]
         recomputed = [_number(entry.get("recomputed"), entry.get("recomputed_sd") or None)]
         entry_verdict = verdicts.of_entry(entry, is_drawn) if verdict else None
-        verdict_cell = [entry_verdict.word if entry_verdict else ""] * int(verdict)
+        verdict_cell = [_word(entry_verdict) if entry_verdict else ""] * int(verdict)
         table.add_row(name, *_cells(entry), *verdict_cell, *recomputed[: int(has_recomputed)])
     rich.console.Console(width=None if sys.stdout.isatty() else 100).print(table)
     if len(shown) < len(metrics):
@@ -112,20 +112,34 @@ def print_table(results: dict, verdict: bool, full: bool = False, is_drawn: bool
 
 
 def _print_claims(claims: list[dict]) -> None:
-    """Prints the orderings that a paper claims: the two sides, claimed direction, p, verdict."""
+    """Prints the orderings that a paper claims: the two sides, claimed direction, p, verdict.
+
+    p is two-sided and corrected for the number of claims where the run states it so.
+    """
     table = rich.table.Table(box=None, pad_edge=False)
     for name in ("claim", "ours", "against", "claimed", "p", "verdict"):
         table.add_column(name, justify="left" if name in ("claim", "verdict") else "right")
     for claim in claims:
-        p = "-" if claim["p"] is None else f"{claim['p']:.3g}"
+        value = claim.get("p_holm", claim["p"])
+        p = "-" if value is None else f"{value:.3g}"
         cells = [_number(claim[side], None) for side in ("ours", "against")]
         table.add_row(claim["claim"], *cells, claim["direction"], p, claim["verdict"])
     say("")
     rich.console.Console(width=None if sys.stdout.isatty() else 100).print(table)
 
 
+def _word(verdict: verdicts.Verdict) -> str:
+    """The verdict; if it is underpowered, with the number of seeds that would decide."""
+    if verdict.seeds is None or math.isinf(verdict.seeds):
+        return verdict.word
+    return f"{verdict.word} ({verdict.seeds:.0f} seeds)"
+
+
 def _cells(entry: dict) -> list[str]:
-    cells = [_number(entry["ours"], entry["sd"]), "-", "-"]
+    values = entry["values"]
+    n = len([value for value in values if value is not None])
+    some = f" ({n} of {len(values)})" if n < len(values) else ""  # a mean over some seeds says so
+    cells = [_number(entry["ours"], entry["sd"]) + some, "-", "-"]
     if entry["paper"] is not None:
         cells[1] = _number(entry["paper"], entry["paper_sd"])
         if entry["ours"] is not None:

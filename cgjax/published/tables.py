@@ -29,13 +29,14 @@ def headline_table(record: list[dict], metric: str = "r2_all") -> str:
             if key not in entry["metrics"]:
                 continue
             summary = entry["metrics"][key]
-            values = ", ".join(f"{v:.3f}" for v in summary["values"])
             ours, paper = summary["ours"], summary["paper"]
             if paper is None:
                 continue
+            values = ", ".join(_shown(value) for value in summary["values"])
+            difference = "-" if ours is None else f"{ours - paper:+.3f}"
             lines.append(
-                f"| {name}{suffix} | {entry['size']} | {values} | {ours:.3f} | {paper:.3f} "
-                f"| {ours - paper:+.3f} | {entry['wall_s']:.0f} s | {hardware} |"
+                f"| {name}{suffix} | {entry['size']} | {values} | {_shown(ours)} | {paper:.3f} "
+                f"| {difference} | {entry['wall_s']:.0f} s | {hardware} |"
             )
     return "\n".join(lines)
 
@@ -58,8 +59,11 @@ def metric_table(
             if None in (ours, theirs) or not name.endswith(endings):
                 continue
             form = ".1e" if 0 < abs(theirs) < 0.01 else ".3f"
-            values = [f"{v:{form}}" for v in summary["values"] if v is not None]
-            values = ", ".join(values) if len(values) <= MOST_VALUES else f"{len(values)} seeds"
+            values = [_shown(value, form) for value in summary["values"]]
+            if len(values) > MOST_VALUES:
+                n = len([value for value in summary["values"] if value is not None])
+                values = [f"{n} of {len(values)} seeds" if n < len(values) else f"{n} seeds"]
+            values = ", ".join(values)
             lines.append(
                 f"| {_run(entry)} | {entry['size']} | {name} | {values} | {ours:{form}} "
                 f"| {theirs:{form}} | {ours - theirs:+{form}} |"
@@ -74,9 +78,14 @@ def beyond_table(record: list[dict], columns: tuple[str, ...]) -> str:
         metrics = entry["metrics"]
         if any(metric["paper"] is not None for metric in metrics.values()):
             continue
-        cells = (f"{metrics[c]['ours']:.3g}" if c in metrics else "-" for c in columns)
+        cells = (_shown(metrics[c]["ours"], ".3g") if c in metrics else "-" for c in columns)
         lines.append(f"| {entry['row']} | {entry['size']} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _shown(value, form: str = ".3f") -> str:
+    """A number, or a dash for a seed without one."""
+    return "-" if value is None else f"{value:{form}}"
 
 
 def _run(entry: dict) -> str:

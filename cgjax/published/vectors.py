@@ -6,10 +6,23 @@ cover what the plot may mean (0.02 either way; 0.4 to 0.55 for mlp_orthogonal).
 
 PAPER = "Wiedemer et al. 2023"
 
-# The layout of these tables is told in `published.read`.
+ROWS = {
+    "mlp_random": "One network inverts stacked parts, every combination seen",
+    "mlp_diagonal": "One network inverts stacked parts that share their latents",
+    "mlp_orthogonal": "One network inverts stacked parts, one of them at a time",
+    "compositional_random": "A network per part inverts it, every combination seen",
+    "compositional_diagonal": "A network per part inverts it, parts share their latents",
+    "compositional_orthogonal": "A network per part inverts it, one part at a time",
+    "regularised_random": "One network with block contrast, every combination seen",
+    "regularised_diagonal": "One network with block contrast, parts share their latents",
+    "regularised_orthogonal": "One network with block contrast, one part at a time",
+}
+
+# `published.reading.read` describes the layout of these tables.
 # fmt: off
 TABLES = (
     {"kind": "read", "metrics": {"{line}_{column}": "r2_all"}, "error": 0.01,
+     "scale": "r2", "runs": 1,
      "where": "notebook plot: {column}",
      "columns": ("random", "diagonal", "orthogonal"), "lines": {
          "mlp": (0.97, 0.14, (0.475, 0.0375)),
@@ -17,3 +30,26 @@ TABLES = (
          "regularised": (0.87, -0.13, 0.68),
      }},
 )
+# fmt: on
+
+# Claims in words; `published.claims` describes the layout.
+CLAIMS = {
+    "network_per_part_generalises": {
+        "sentence": "Latents outside the support are recovered by a network per part, and not "
+        "by one network",
+        "where": "notebook plots",
+        "chains": [
+            [("compositional_diagonal", "r2_all"), ("mlp_diagonal", "r2_all")],
+            [("compositional_orthogonal", "r2_all"), ("mlp_orthogonal", "r2_all")],
+        ],
+    },
+    "contrast_helps_single_parts_only": {
+        "sentence": "A contrast in the loss helps one network where parts come one at a time, "
+        "and not where they share their latents",
+        "where": "notebook plots",
+        "chains": [
+            [("regularised_orthogonal", "r2_all"), ("mlp_orthogonal", "r2_all")],
+            [("mlp_diagonal", "r2_all"), ("regularised_diagonal", "r2_all")],
+        ],
+    },
+}

@@ -1,95 +1,155 @@
 """Our numbers compared with published ones: one rule for the table, the page and `reproduce`.
 
-The half-width of our mean is t sd / sqrt(n) over n seeds; t is the two-sided 95 % point of
-Student's distribution. The half-width of the paper's number is added; w is the sum. The tolerance
-is max(0.03, 5 % of the number) unless the number states its own. The verdict is:
-- *match* if both the difference and w are within the tolerance;
-- *no match* if the difference is beyond tolerance + w;
-- *underpowered* otherwise.
+A *match* is a statement of equivalence: the 95 % interval of the difference lies within the
+tolerance. A *no match* says that the interval lies beyond it. If it contains both, the verdict is
+*underpowered*, and `seeds` says how many seeds would decide:
 
-One seed has no spread, so its w is infinite and the verdict is underpowered, however close it is.
-If nothing is drawn, as in a closed form, our half-width is 0. A paper states either the deviation
-over n seeds, or the error with which the number was read or rounded; two such errors count as 95 %.
-If a paper states no spread, its half-width is 0: then the number itself is the claim.
+    match         |difference| + w <= tolerance
+    no match      |difference| - w >  tolerance
+    underpowered  otherwise
+
+w is what chance does: t times the standard error of the difference of the two means. Our seeds
+count, and the paper's where it states a deviation over n seeds (Welch's degrees of freedom). Where
+it states the number of its runs and no deviation, its runs are taken to scatter as ours do. Where
+it states neither, the number itself is the claim. One drawn seed has no spread, so w is infinite. A
+computation in which nothing is drawn has w = 0.
+
+The tolerance is what else may differ. It is the larger of 5 % of the number's scale and twice the
+error with which the number is known (read off a plot, rounded, sampled once). The scale of a
+number is its absolute value, so that a loss of 0.001 or a share of 0.01 is compared as strictly as
+a slope of 1. Three kinds of number have another scale. An R2 is 1 - error / variance: its scale is
+1 - R2, so that the R2 and the MSE of the same predictions match together. A difference of two
+accuracies may be 0: its scale is the range that it can have. A number that spans orders of
+magnitude (a p-value, the share of kept weights, an error of a single run) is compared by
+logarithms, and ours may be `factor` times more or less. A closed form that is printed to k digits
+states the tolerance of its last digit.
+
+A seed without a finite number makes the verdict *not finite*: no mean exists, and none is made of
+the others. Only where the number is defined for some seeds (bases that learned the task, searches
+that found a solution: `only` says which) do the others not count.
+
+An ordering ("A above B") is tested two-sided at 5 %: *match* if the difference has the claimed sign
+and p < 0.05, *no match* if it has the other sign and p < 0.05. All parts of a claim have to hold.
+Claims that are tested on the same row are a family: `holm` corrects their p.
 """
 
 import math
 from typing import NamedTuple
 
 import numpy as np
+import scipy.special
 
-LEAST, SHARE = 0.03, 0.05  # the tolerance is max(LEAST, SHARE * |number|)
-Z = 1.959964  # two-sided 95 % point of the normal distribution
-# Two-sided 95 % points of Student's t for 1 to 10 degrees of freedom.
-STUDENT = (
-    12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281,
-)  # fmt: skip
+WORDS = ("not finite", "no match", "underpowered", "match")  # the worst first
+LEVEL = 0.05
+SHARE = 0.05  # the tolerance, as a share of a number's scale
+MOST_SEEDS = 10_000  # `seeds` is infinite beyond
 
 # Stored beside a paper's number in results.json, as `paper_<name>`, so that the rule can be applied
 # to the file.
-STATED = ("spread", "n", "tolerance", "factor")
+STATED = ("spread", "n", "runs", "tolerance", "factor", "floor", "scale", "only", "computed")
 
 
 class Verdict(NamedTuple):
-    word: str  # "match", "no match" or "underpowered"
+    word: str  # "match", "no match", "underpowered" or "not finite"
     difference: float  # ours minus theirs; of logarithms if the number states a factor
-    width: float  # half-width of the 95 % interval, ours plus the paper's
-    tolerance: float
+    width: float  # half-width of the 95 % interval of the difference
+    tolerance: float  # 0 for an ordering
+    p: float | None = None  # of an ordering: two-sided
+    # If underpowered, how many seeds would decide if mean and deviation stay. Infinite if the
+    # paper's own spread is too large, None if a single seed has no deviation.
+    seeds: float | None = None
 
 
-def student(degrees: int) -> float:
-    """Two-sided 95 % point of Student's t; above ten degrees by expansion around the normal."""
-    if degrees <= len(STUDENT):
-        return STUDENT[degrees - 1]
-    terms = (
-        (Z**3 + Z) / 4,
-        (5 * Z**5 + 16 * Z**3 + 3 * Z) / 96,
-        (3 * Z**7 + 19 * Z**5 + 17 * Z**3 - 15 * Z) / 384,
-        (79 * Z**9 + 776 * Z**7 + 1482 * Z**5 - 1920 * Z**3 - 945 * Z) / 92160,
-    )
-    return Z + sum(term / degrees ** (i + 1) for i, term in enumerate(terms))
+class Mean(NamedTuple):
+    """A mean, and what its standard error shrinks with."""
+
+    mean: float
+    sd: float  # of one seed; nan if it is not known
+    n: float  # seeds; infinite if nothing is drawn
+    beside: float = math.inf  # runs of the other side that scatter as these do
+
+    @property
+    def error(self) -> float:
+        if math.isinf(self.n):
+            return 0.0
+        return math.inf if self.n < 2 else self.sd * math.sqrt(1 / self.n + 1 / self.beside)
+
+
+def mean_of(values, is_drawn: bool = True) -> Mean:
+    """The mean of one value per seed; is_drawn: whether another seed would give another value."""
+    if len(values) < 2:
+        return Mean(float(np.mean(values)), math.nan, 1 if is_drawn else math.inf)
+    return Mean(float(np.mean(values)), float(np.std(values, ddof=1)), len(values))
+
+
+def interval(*means: Mean, level: float = LEVEL) -> float:
+    """Half-width of the interval of a sum or difference of independent means, after Welch."""
+    error, degrees = _welch(means)
+    return 0.0 if error == 0 else error * float(scipy.special.stdtrit(degrees, 1 - level / 2))
+
+
+def _welch(means) -> tuple[float, float]:
+    """Standard error of a difference of means, and its degrees of freedom."""
+    errors = [mean.error for mean in means]
+    error = math.hypot(*errors)
+    if error == 0 or math.isinf(error):
+        return error, 1.0
+    shares = ((part / error) ** 4 / (mean.n - 1) for part, mean in zip(errors, means) if part)
+    return error, 1 / sum(shares)
 
 
 def half_width(values, is_drawn: bool = True) -> float:
-    """Half-width of the mean of values [n]: t sd / sqrt(n); infinite for a single draw."""
-    if len(values) < 2:
-        return math.inf if is_drawn else 0.0
-    return student(len(values) - 1) * float(np.std(values, ddof=1)) / len(values) ** 0.5
+    """Half-width of the 95 % interval of the mean of values [n]; infinite for a single draw."""
+    return interval(mean_of(values, is_drawn))
+
+
+# --- against a published number -------------------------------------------------------------------
+
+
+def published_mean(published: dict) -> Mean:
+    """A paper's number; without a deviation over seeds the number itself is the claim."""
+    if published.get("spread", "seeds") == "seeds" and published.get("n", 1) > 1:
+        return Mean(published["mean"], published["sd"], published["n"])
+    return Mean(published["mean"], 0.0, math.inf)
+
+
+def published_error(published: dict) -> float:
+    """The error with which a paper's number is known; 0 if its sd is a deviation over seeds."""
+    return 0.0 if "n" in published else published["sd"] or 0.0
 
 
 def published_width(published: dict) -> float:
-    """Half-width of a paper's number, from `sd`, and `n` if sd is a deviation over n seeds."""
-    sd, n = published["sd"] or 0.0, published.get("n")
-    if n is None:
-        return 2 * sd
-    return student(n - 1) * sd / n**0.5 if n > 1 else 0.0
+    """Half of the interval in which a paper's number lies: by its seeds, or by two errors."""
+    return interval(published_mean(published)) or 2 * published_error(published)
+
+
+def tolerance_of(published: dict) -> float:
+    """How far ours may be from a paper's number; of logarithms if the number states a factor."""
+    mean, error = published["mean"], published_error(published)
+    if factor := published.get("factor"):
+        return max(math.log(factor), math.log1p(2 * error / mean) if error else 0.0)
+    usual = SHARE * published.get("scale", abs(mean))
+    return max(published.get("tolerance", usual), 2 * error)
 
 
 def verdict(values, published: dict, is_drawn: bool = True) -> Verdict:
-    """Compares values, one per seed, with a number of `cgjax.published`.
-
-    is_drawn: whether another seed would give other values.
-    """
-    values = np.array([v for v in values if v is not None and math.isfinite(v)], float)
-    mean, width = published["mean"], published_width(published)
-    tolerance = published.get("tolerance", max(LEAST, SHARE * abs(mean)))
-    if factor := published.get("factor"):  # numbers that span orders of magnitude
-        width, tolerance = width / mean, math.log(factor)
-        if len(values) and min(values) <= 0:
-            return Verdict("no match", -math.inf, width, tolerance)
-        values, mean = np.log(values), math.log(mean)
-    if not len(values):
-        return Verdict("underpowered", math.nan, math.inf, tolerance)
-    return _within(float(values.mean() - mean), width + half_width(values, is_drawn), tolerance)
-
-
-def _within(difference: float, width: float, tolerance: float) -> Verdict:
-    """The rule itself."""
-    if abs(difference) <= tolerance and width <= tolerance:
-        word = "match"
-    else:
-        word = "no match" if abs(difference) > tolerance + width else "underpowered"
-    return Verdict(word, difference, width, tolerance)
+    """Compares values, one per seed, with a number of `cgjax.published`."""
+    tolerance = tolerance_of(published)
+    values = _known(values, bool(published.get("only")))
+    if values is None:
+        return Verdict("not finite", math.nan, math.inf, tolerance)
+    theirs = published_mean(published)
+    if published.get("factor"):
+        floor = published.get("floor", 0.0)
+        values, mean = np.maximum(values, floor), max(theirs.mean, floor)
+        if min(values) <= 0:
+            return Verdict("no match", -math.inf, 0.0, tolerance)
+        values, theirs = np.log(values), Mean(math.log(mean), theirs.sd / mean, theirs.n)
+    ours = mean_of(values, is_drawn and not published.get("computed"))
+    if math.isnan(ours.sd):  # a single seed: the paper's deviation says how many would do
+        ours = ours._replace(sd=theirs.sd if math.isfinite(theirs.n) else math.nan)
+    ours = ours._replace(beside=published.get("runs", math.inf))
+    return _equivalence(ours, theirs, tolerance)
 
 
 def of_entry(entry: dict, is_drawn: bool = True) -> Verdict | None:
@@ -101,69 +161,178 @@ def of_entry(entry: dict, is_drawn: bool = True) -> Verdict | None:
     return verdict(entry["values"], published, is_drawn)
 
 
-def above(left, right, is_drawn: bool = True, paired: bool = False) -> Verdict:
+def _known(values, some: bool) -> np.ndarray | None:
+    """Values as an array; None if one that counts, or all, are not finite."""
+    values = np.array([math.nan if value is None else value for value in values], float)
+    finite = values[np.isfinite(values)]
+    return None if not len(finite) or (len(finite) < len(values) and not some) else finite
+
+
+def _equivalence(ours: Mean, theirs: Mean, tolerance: float, parts: int = 1) -> Verdict:
+    """The rule itself; parts: each of so many comparisons could refute the claim."""
+
+    def word(ours):
+        distance = abs(ours.mean - theirs.mean)
+        if distance + interval(ours, theirs) <= tolerance:
+            return "match"
+        beyond = distance - interval(ours, theirs, level=LEVEL / parts) > tolerance
+        return "no match" if beyond else "underpowered"
+
+    decided, width = word(ours), interval(ours, theirs)
+    seeds = _seeds(ours, lambda more: word(more) != decided) if decided == "underpowered" else None
+    return Verdict(decided, ours.mean - theirs.mean, width, tolerance, seeds=seeds)
+
+
+def _seeds(ours: Mean, decides) -> float | None:
+    """The least number of seeds with which `decides(mean)` is true if mean and deviation stay."""
+    if math.isnan(ours.sd):
+        return None
+    low, high = max(int(ours.n), 1), MOST_SEEDS
+    if not decides(ours._replace(n=high)):
+        return math.inf
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if decides(ours._replace(n=middle)) else (middle, high)
+    return high
+
+
+# --- our numbers against each other ---------------------------------------------------------------
+
+
+def above(
+    left,
+    right,
+    is_drawn: bool = True,
+    paired: bool = False,
+    some: bool = False,
+    comparisons: int = 1,
+) -> Verdict:
     """Whether left is above right, as a paper claims; each is a number or one value per seed.
 
-    The verdict is match if the difference exceeds its half-width, and no match if the opposite
-    difference reaches it. paired: both sides have the same seeds.
+    paired: both sides have the same seeds. some: values that are not finite do not count, because
+    the number is defined for some seeds only. comparisons: in the family, which Holm's correction
+    will be for; `seeds` are for that many.
     """
-    difference, width, _ = _apart(left, right, is_drawn, paired)
-    if math.isnan(difference):
-        return Verdict("underpowered", math.nan, math.inf, 0.0)
-    # >=, so that an equal pair of width 0 is not above.
-    word = "match" if difference > width else "no match" if -difference >= width else "underpowered"
-    return Verdict(word, difference, width, 0.0)
+    means = _sides(left, right, is_drawn, paired, some)
+    if means is None:
+        return Verdict("not finite", math.nan, math.inf, 0.0)
+    difference, width = means[0].mean - means[1].mean, interval(*means)
+    if all(math.isinf(mean.n) for mean in means):
+        return Verdict("match" if difference > 0 else "no match", difference, 0.0, 0.0)
+    p, seeds = p_of(means), _seeds_to_order(means, LEVEL / comparisons)
+    return ordered(Verdict("", difference, width, 0.0, p, seeds), p)
+
+
+def p_of(means) -> float | None:
+    """Two-sided p of equal means; None if a single seed has no spread."""
+    error, degrees = _welch(means)
+    if math.isinf(error):
+        return None
+    difference = abs(means[0].mean - means[1].mean)
+    if error == 0:
+        return 0.0 if difference else 1.0
+    return float(2 * scipy.special.stdtr(degrees, -difference / error))
+
+
+def ordered(verdict: Verdict, p: float | None) -> Verdict:
+    """The word of an ordering whose p, perhaps corrected, is known."""
+    if p is None or p >= LEVEL:
+        return verdict._replace(word="underpowered", p=p)
+    return verdict._replace(word="match" if verdict.difference > 0 else "no match", p=p)
+
+
+def _seeds_to_order(means, level: float) -> float | None:
+    drawn = [mean for mean in means if math.isfinite(mean.n)]
+    if any(math.isnan(mean.sd) for mean in drawn):
+        return None
+
+    def decides(fewest):  # the side with more seeds keeps them
+        more = (mean._replace(n=max(mean.n, fewest.n)) if mean in drawn else mean for mean in means)
+        return p_of(list(more)) < level
+
+    return _seeds(min(drawn, key=lambda mean: mean.n), decides)
 
 
 def equal(
-    left, right, is_drawn: bool = True, paired: bool = False, tolerance: float | None = None
+    left,
+    right,
+    is_drawn: bool = True,
+    paired: bool = False,
+    tolerance: float | None = None,
+    some: bool = False,
+    parts: int = 1,
 ) -> Verdict:
     """Whether two sides are equal, as a paper claims, by the rule; arguments as in `above`.
 
-    tolerance: default max(0.03, 5 % of the larger side).
+    tolerance: default 5 % of the larger side. parts: the comparisons that the claim consists of.
     """
-    difference, width, size = _apart(left, right, is_drawn, paired)
-    tolerance = max(LEAST, SHARE * size) if tolerance is None else tolerance
-    if math.isnan(difference):
-        return Verdict("underpowered", math.nan, math.inf, tolerance)
-    return _within(difference, width, tolerance)
+    means = _sides(left, right, is_drawn, paired, some)
+    if tolerance is None:
+        sizes = [abs(float(np.mean(side))) for side in (left, right)]
+        tolerance = SHARE * max(sizes)
+    if means is None:
+        return Verdict("not finite", math.nan, math.inf, tolerance)
+    return _equivalence(*means, tolerance, parts)
 
 
-def _apart(left, right, is_drawn: bool, paired: bool) -> tuple[float, float, float]:
-    """Difference of two sides' means, its half-width, and the larger mean's absolute value.
-
-    The difference is nan if a side has no finite value. Half-widths of independent sides add in
-    quadrature. For paired sides it is the half-width of the pairwise differences.
-    """
+def _sides(left, right, is_drawn: bool, paired: bool, some: bool) -> tuple[Mean, Mean] | None:
+    """The means of two sides, or of their differences and 0; None if one is not finite."""
     fixed = [np.ndim(side) == 0 for side in (left, right)]
     left, right = (np.atleast_1d(np.asarray(side, float)) for side in (left, right))
-    finite = [side[np.isfinite(side)] for side in (left, right)]
-    size = max((abs(float(side.mean())) for side in finite if len(side)), default=0.0)
     if paired and len(left) == len(right) and not any(fixed):
-        both = np.isfinite(left) & np.isfinite(right)
-        left, right, fixed = (left - right)[both], np.zeros(1), [False, True]
-    left, right = (side[np.isfinite(side)] for side in (left, right))
-    if not len(left) or not len(right):
-        return math.nan, math.inf, 0.0
-    widths = [half_width(side, is_drawn and not known) for side, known in zip((left, right), fixed)]
-    return float(left.mean() - right.mean()), math.hypot(*widths), size
+        left, right, fixed = left - right, np.zeros(1), [False, True]
+    sides = [_known(side, some) for side in (left, right)]
+    if any(side is None for side in sides):
+        return None
+    return tuple(mean_of(side, is_drawn and not known) for side, known in zip(sides, fixed))
 
 
 def together(parts: list[Verdict]) -> Verdict:
-    """The verdict on a claim of several parts.
+    """The verdict on a claim of several parts, all of which have to hold.
 
-    It is "no match" if one part is; else "underpowered" if one part is; else "match". Of the parts
-    with this word, the one with the smallest margin is returned.
+    It is "not finite" if one part is; else "no match" if one part is; else "underpowered" if one
+    part is; else "match". Of the parts with this word, the one with the smallest margin is shown.
+    An ordering is as sure as its least sure part, so its p is their largest. A part of the opposite
+    sign refutes it, and there are as many chances for that as parts: its p is multiplied by them.
     """
+    if not parts:
+        raise ValueError("a claim has at least one part")
+    parts = [
+        ordered(part, min(1.0, len(parts) * part.p))
+        if part.p is not None and part.difference <= 0
+        else part
+        for part in parts
+    ]
     words = [part.word for part in parts]
-    for word in ("no match", "underpowered", "match"):
-        if word in words:
-            return min((part for part in parts if part.word == word), key=_margin)
-    raise ValueError("a claim has at least one part")
+    word = next(word for word in WORDS if word in words)
+    shown = min((part for part in parts if part.word == word), key=_margin)
+    if shown.p is not None and shown.difference > 0:
+        shown = shown._replace(p=max(part.p for part in parts if part.p is not None))
+    return shown
 
 
 def _margin(verdict: Verdict) -> float:
-    """The margin of a verdict: of an equality, which has a tolerance, or of an ordering."""
-    if verdict.tolerance:
-        return verdict.tolerance - abs(verdict.difference) - verdict.width
-    return verdict.difference - verdict.width
+    """The margin of a verdict: of an equality, which has a tolerance, or of an ordering.
+
+    Of a part without one, such as a single seed, it is the least.
+    """
+    distance = abs(verdict.difference) if verdict.tolerance else -verdict.difference
+    margin = verdict.tolerance - distance - verdict.width
+    return -math.inf if math.isnan(margin) else margin
+
+
+def holm(p_values) -> list[float]:
+    """p-values of a family of comparisons, corrected for their number after Holm."""
+    order = np.argsort(p_values, kind="stable")
+    n, largest, corrected = len(p_values), 0.0, [0.0] * len(p_values)
+    for rank, index in enumerate(order):
+        largest = max(largest, min(1.0, (n - rank) * p_values[index]))
+        corrected[index] = largest
+    return corrected
+
+
+def corrected(family: list[Verdict]) -> list[Verdict]:
+    """Orderings of one family of comparisons with Holm's p and the words that follow from it."""
+    tested = [i for i, verdict in enumerate(family) if verdict.p is not None]
+    p_of = dict(zip(tested, holm([family[i].p for i in tested])))
+    return [ordered(verdict, p_of[i]) if i in p_of else verdict for i, verdict in enumerate(family)]

@@ -122,6 +122,9 @@ def _joined(old: dict, new: dict) -> dict:
         }
     config = json.loads(json.dumps(new["config"]))
     config["train"]["seeds"] = only_old + now
+    reasons = dict(old.get("reasons", {}))
+    for name, columns in new.get("reasons", {}).items():
+        reasons[name] = reasons.get(name, {}) | columns
     part = {key: old[key] for key in EARLIER if key in old}
     new = {key: value for key, value in new.items() if key != "claims"}  # of new seeds only
     return new | {
@@ -130,6 +133,7 @@ def _joined(old: dict, new: dict) -> dict:
         "config_hash": fingerprint(from_json(json.dumps(config))),
         "wall_s": old.get("wall_s", 0.0) + new.get("wall_s", 0.0),
         "models": models,
+        **({"reasons": reasons} if reasons else {}),
         "earlier": [*old.get("earlier", []), {"seeds": only_old, **part}],
     }
 

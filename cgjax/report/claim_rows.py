@@ -12,8 +12,7 @@ from cgjax.report import charts
 from cgjax.report import standing as standings
 from cgjax.report.markup import Html, join, tag
 
-COLUMNS = ("verdict", "claim", "published", "ours", "difference")
-KIND_WORDS = {"value": "a number", "greater": "greater", "sign": "a sign", "ordering": "an order",
+FORM_WORDS = {"value": "a number", "greater": "greater", "sign": "a sign", "ordering": "an order",
               "equal": "no difference"}  # fmt: skip
 MOST_VALUES = 12  # most seeds that are listed one by one
 
@@ -25,12 +24,17 @@ class Item(NamedTuple):
     yours: standings.Standing | None = None
 
 
-def table(items: list[Item]) -> Html:
+def columns(theirs: str) -> tuple[str, ...]:
+    return ("verdict", "claim", theirs, "ours", "difference")
+
+
+def table(items: list[Item], theirs: str = "published") -> Html:
+    """theirs: the heading of the numbers that ours are compared with."""
     heads = [
         tag("th", tag("button", name, type="button"), scope="col", class_=f"c-{name}")
-        for name in COLUMNS
+        for name in columns(theirs)
     ]
-    rows = (_row(item, n) for n, item in enumerate(items))
+    rows = (_row(item, n, theirs) for n, item in enumerate(items))
     return tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="claims")
 
 
@@ -38,7 +42,7 @@ def chip(verdict: str) -> Html:
     return tag("span", verdict.removesuffix(" at this size"), class_=f"chip {charts.key(verdict)}")
 
 
-def _row(item: Item, n: int) -> Html:
+def _row(item: Item, n: int, theirs: str) -> Html:
     standing, yours = item
     claim = standing.claim
     ours = [_ours(standing)]
@@ -58,12 +62,12 @@ def _row(item: Item, n: int) -> Html:
         "tr",
         *(
             tag("td", cell, class_=f"c-{name}", data_sort=_sortable(value))
-            for name, (cell, value) in zip(COLUMNS, cells)
+            for name, (cell, value) in zip(columns(theirs), cells)
         ),
         data_n=n,
         data_family=claim.family,
         data_kind=claim.kind,
-        data_source=claim.source,
+        data_form=claim.form,
         data_word=standing.word,
         data_yours=yours.word if yours else None,
     )
@@ -90,8 +94,8 @@ def what(claim) -> str:
 def _theirs(claim) -> Html:
     if claim.published:
         width = verdicts.published_width(claim.published)
-        source = KINDS[claim.source].strip(" ()")
-        return join([_interval(claim.number, width), tag("small", source) if source else None])
+        kind = KINDS[claim.kind].strip(" ()")
+        return join([_interval(claim.number, width), tag("small", kind) if kind else None])
     more = f", and {len(claim.chains) - 1} more" if len(claim.chains) > 1 else ""
     return tag("small", _sides(claim), more, class_="chain")
 
@@ -118,9 +122,7 @@ def _ours(standing) -> Html:
         return tag("span", "not run", class_="none")
     width = standings.half_width(standing)
     against = "" if standing.against is None else f"against {standings.number(standing.against)}, "
-    n = len([value for value in standing.values if value is not None])
-    noun = "seed" if len(standing.seeds) == len(standing.values) else "value"
-    seeds = "deterministic" if width == 0 and n == 1 else f"{n} {noun}{'s' if n != 1 else ''}"
+    seeds = standings.counted(standing)
     devices = dict.fromkeys(run.get("devices") for run in standing.runs)
     date = max((run.get("date") or "" for run in standing.runs), default="")
     hardware = "".join(f"{name}, " for name in devices if name)
@@ -156,7 +158,10 @@ def _details(item: Item) -> Html:
     lines = []
     if claim.published:
         lines.append(
-            ("published", standings.number(claim.number) + standings.spread(claim.published))
+            (
+                "recomputed" if claim.kind == "recomputed" else "published",
+                standings.number(claim.number) + standings.spread(claim.published),
+            )
         )
     else:
         lines += [

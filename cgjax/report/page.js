@@ -55,7 +55,7 @@
 
   const update = () => {
     const words = one("#search").value.toLowerCase().split(/\s+/).filter(Boolean);
-    const wanted = ["family", "kind", "source"].map((name) => [name, one(`#${name}`).value]);
+    const wanted = ["family", "kind", "form"].map((name) => [name, one(`#${name}`).value]);
     const verdicts = pressed(), own = Boolean(one("#own")?.checked);
     const isWanted = (claim) =>
       wanted.every(([name, value]) => !value || claim[name] === value)
@@ -64,13 +64,16 @@
       && words.every((word) => claim.text.includes(word));
     const isFiltered = words.length + verdicts.length > 0 || own || wanted.some(([, value]) => value);
     let shown = 0;
-    for (const { rows, section, show } of tables) {
+    const sections = new Set(tables.map(({ section }) => section)), empty = new Set(sections);
+    for (const { table, rows, section, show } of tables) {
       const found = rows.filter(isWanted);
       shown += found.length;
       rows.forEach(({ row }) => { row.hidden = true; });
       show(found.map(({ row }) => row));
-      section.hidden = !found.length && isFiltered;
+      table.hidden = !found.length && isFiltered;
+      if (found.length) empty.delete(section);
     }
+    sections.forEach((section) => { section.hidden = isFiltered && empty.has(section); });
     galleries.forEach(({ figures, show }) => show(figures));
     document.body.classList.toggle("filtered", isFiltered);
     one("#nothing").hidden = shown > 0 || !isFiltered;

@@ -11,11 +11,11 @@ import pathlib
 from cgjax import report
 from cgjax.core.workdir import disk_errors, write_atomic
 from cgjax.published import SOURCES
-from cgjax.published.claims import CLAIMS, KINDS
+from cgjax.published.claims import CLAIMS, FORMS, KINDS
 from cgjax.report import charts, section
 from cgjax.report import runs as own_runs
 from cgjax.report import standing as standings
-from cgjax.report.claim_rows import KIND_WORDS, Item, chip
+from cgjax.report.claim_rows import FORM_WORDS, Item, chip
 from cgjax.report.markup import Html, join, tag
 from cgjax.report.section import Paper, about
 
@@ -171,12 +171,8 @@ def _controls(papers: list[Paper], has_runs: bool) -> Html:
             autocomplete="off",
         ),
         _select("family", "every family", {name: name for name in families}),
-        _select("kind", "every kind", {kind: KIND_WORDS[kind] for kind in KINDS}),
-        _select(
-            "source",
-            "every source",
-            {name: name for name in ("printed", "read", "recomputed", "stated")},
-        ),
+        _select("kind", "every kind", KINDS),
+        _select("form", "every form", {form: FORM_WORDS[form] for form in FORMS}),
         tag("div", *verdicts, class_="words", role="group", aria_label="Verdicts"),
         with_runs if has_runs else None,
         tag("output", id="count", aria_live="polite"),
@@ -191,9 +187,10 @@ def _select(name: str, every: str, choices: dict) -> Html:
 
 
 MEANINGS = {
-    "match": "the difference and its half-width are both within the tolerance",
-    "no match": "the difference exceeds the sum of tolerance and half-width",
-    "underpowered": "neither of these two; a single seed is always underpowered",
+    "match": "the whole 95 % interval of the difference is within the tolerance",
+    "no match": "the whole interval is beyond the tolerance",
+    "underpowered": "the interval contains both; the details say how many seeds would decide",
+    "not finite": "a seed that counts has no finite number",
     "no verdict at this size": "the claim was run, but not at the published scale",
     "not run": "no run has the numbers that the claim compares",
 }
@@ -210,14 +207,15 @@ def _foot() -> Html:
         tag("dl", *terms, class_="rule"),
         tag(
             "p",
-            "The tolerance is max(0.03, 5 %) unless a number states its own. An ordering is a "
-            "match if the difference exceeds its half-width; runs that test their orderings "
-            "themselves keep their own verdict. A claim of no difference (≈) compares two of our "
-            "numbers by the same rule. ± is half of a 95 % interval. Ours is over seeds. The "
-            "paper's is over its seeds, or twice its reading or rounding error; a spread that the "
-            "paper does not state counts as 0. The half-width of a difference from a published "
-            "number is the sum of both. "
-            "Each claim is judged alone: among so many claims, some verdicts are wrong by chance. "
+            "The tolerance is 5 % of the number's scale, or twice the error with which it was "
+            "read, rounded or sampled if that is larger. The scale is the number itself; of an R2 "
+            "it is 1 - R2, of a difference of accuracies its range; errors of single runs, shares "
+            "of kept weights and p-values are compared by logarithms. ± is half of a 95 % "
+            "interval over seeds, ours and the paper's (Welch). A computation in which nothing is "
+            "drawn needs no seeds. An ordering is tested two-sided at 5 %; p is corrected for the "
+            "comparisons on the same row (Holm). A claim of no difference (≈) compares two of our "
+            "numbers by the rule for published ones. Numbers are judged one by one: among so many "
+            "claims, some verdicts are wrong by chance. "
             "The small drawings show the difference, each on its own scale: the shade is the "
             "tolerance, the vertical line is zero difference.",
         ),

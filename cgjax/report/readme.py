@@ -6,6 +6,8 @@ README.template.md beside a family's README is that README with fields:
     {{orthogonal_gap-paper r2_all paper .3f}}   another number of the metric, one of NUMBERS
     {{table jumps}}                             a table of the family
 
+`published/README.md` has a table of how the claims stand, between two comments.
+
 The family's module `readme` has its tables, {name: (record, studies) -> Markdown}, and pictures,
 {file name: (record, studies, path) -> path}. `python -m cgjax.report --readme` writes all of it.
 """
@@ -15,13 +17,20 @@ import pathlib
 import re
 import statistics
 
-from cgjax import experiments, report
+from cgjax import experiments, published, report
 from cgjax.core.errors import BadInput
 from cgjax.core.workdir import read_json, write_atomic
+from cgjax.published.claims import KINDS
+from cgjax.report import standing as standings
 
 FIGURES = pathlib.Path(__file__).parent / "figures"
 TEMPLATE = "README.template.md"
 NOTE = f"<!-- Written by `python -m cgjax.report --readme` from {TEMPLATE}: change that. -->\n"
+PUBLISHED = pathlib.Path(published.__file__).parent / "README.md"
+START, END = (
+    "<!-- Written by `python -m cgjax.report --readme`. -->\n",
+    "<!-- End of standings. -->",
+)
 # name -> metric as recorded -> number
 NUMBERS = {
     "ours": lambda metric: metric["ours"],
@@ -48,6 +57,7 @@ def folders() -> dict[str, pathlib.Path]:
 def write() -> list[pathlib.Path]:
     """Writes READMEs that changed, and all pictures; returns their paths."""
     filled = {folder / "README.md": fill(name) for name, folder in folders().items()}
+    filled[PUBLISHED] = fill_published()
     changed = [path for path, text in filled.items() if path.read_text() != text]
     for path in changed:
         write_atomic(path, filled[path])
@@ -63,6 +73,26 @@ def fill(family: str) -> str:
     """The text of a family's README."""
     text = (folders()[family] / TEMPLATE).read_text()
     return NOTE + re.sub(r"\{\{(.+?)\}\}", lambda match: field(family, match[1]), text)
+
+
+def fill_published() -> str:
+    """The text of `published/README.md` with the table of how the claims stand by the record."""
+    text = PUBLISHED.read_text()
+    if START not in text or END not in text:
+        raise BadInput(f"'{PUBLISHED}' has no place for the table: {START.strip()} ... {END}")
+    return f"{text.split(START)[0]}{START}\n{standing_table()}\n{text[text.index(END) :]}"
+
+
+def standing_table() -> str:
+    """Claims by kind, counted by how they stand: Markdown. The page has them by paper."""
+    lines = [
+        f"| kind | claims | {' | '.join(standings.WORDS)} |",
+        f"|---|{'---:|' * (1 + len(standings.WORDS))}",
+    ]
+    for kind, n_of in standings.by_kind(standings.standings()).items():
+        numbers = (str(n_of[word] or "") for word in standings.WORDS)
+        lines.append(f"| {KINDS[kind]} | {sum(n_of.values())} | {' | '.join(numbers)} |")
+    return "\n".join(lines) + "\n"
 
 
 def field(family: str, words: str) -> str:

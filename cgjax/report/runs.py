@@ -56,8 +56,6 @@ def entry(workdir: pathlib.Path) -> dict:
     metrics = results.get("metrics")
     if not isinstance(metrics, dict) or not all(map(_is_metric, metrics.values())):
         raise BadInput(f"'{path}' has metrics that cannot be read: {MEND}")
-    if not _are_claims(results.get("claims", [])):
-        raise BadInput(f"'{path}' has claims that cannot be read: {MEND}")
     raw = standing.entry_of(workdir)
     texts = {name: str(results[name]) for name in WORDS if results.get(name)}
     wall = results.get("wall_s")
@@ -65,7 +63,6 @@ def entry(workdir: pathlib.Path) -> dict:
         **{name: raw[name] for name in ("family", "row", "size", "label", "config")},
         **texts,
         "metrics": metrics,
-        "claims": results.get("claims", []),
         "wall_s": wall if _is_number(wall) else None,
         "date": datetime.date.fromtimestamp(path.stat().st_mtime).isoformat(),
         "note": f"in {workdir}",
@@ -91,18 +88,6 @@ def _is_metric(metric) -> bool:
         and experiments.is_entry(metric)
         and all(value is None or _is_number(value) for value in metric["values"])
         and all(map(_is_plain, metric["seeds"]))
-    )
-
-
-def _are_claims(claims) -> bool:
-    """Whether `standing` can use the verdicts that a run gives on its own claims."""
-    return isinstance(claims, list) and all(
-        isinstance(claim, dict)
-        and {"claim", "left", "right", "verdict", "p"} <= set(claim)
-        and all(map(_is_plain, claim.values()))
-        and claim["verdict"] in standing.OWN_WORDS
-        and (claim["p"] is None or _is_number(claim["p"]))
-        for claim in claims
     )
 
 

@@ -8,6 +8,7 @@ import sys
 from typing import NamedTuple
 
 from cgjax import experiments
+from cgjax.published.claims import KINDS
 from cgjax.report import charts
 from cgjax.report import standing as standings
 from cgjax.report.claim_rows import Item, table, what
@@ -71,7 +72,7 @@ def section(paper: Paper, anchor: str) -> Html:
         tag("p", by, class_="by"),
         bar(items) if items else None,
         *(_family(paper, name) for name in paper.families),
-        join([tag("h3", "Claims"), table(items)]) if items else None,
+        *_claims(items),
         _runs(paper),
         *_tables(paper),
         id=anchor,
@@ -80,20 +81,31 @@ def section(paper: Paper, anchor: str) -> Html:
 
 
 def bar(items: list[Item]) -> Html:
-    """The number of claims by verdict, as a bar and as text."""
-    n_of = collections.Counter(item.found.word for item in items)
-    counts = [(verdict, n_of[verdict]) for verdict in standings.WORDS if n_of[verdict]]
+    """The number of the paper's claims by verdict as a bar; below it every kind, counted apart."""
+    counts = standings.by_kind(item.found for item in items)
+    papers = sum((n for kind, n in counts.items() if kind != "recomputed"), collections.Counter())
     parts = (
-        tag("i", class_=charts.key(verdict), style=f"flex:{n}", title=f"{n} {verdict}")
-        for verdict, n in counts
+        tag("i", class_=charts.key(word), style=f"flex:{n}", title=f"{n} {word}")
+        for word in standings.WORDS
+        if (n := papers[word])
     )
-    text = ", ".join(f"{n} {verdict}" for verdict, n in counts)
-    return join(
-        [
-            tag("div", *parts, class_="bar", role="img", aria_label=text),
-            tag("p", f"{len(items)} claims: {text}", class_="counts"),
-        ]
+    lines = (
+        tag("p", f"{sum(n_of.values())} {KINDS[kind]}: {standings.tally(n_of)}", class_="counts")
+        for kind, n_of in counts.items()
     )
+    drawn = tag("div", *parts, class_="bar", role="img", aria_label=standings.tally(papers))
+    return join([drawn if papers else None, *lines])
+
+
+def _claims(items: list[Item]):
+    """What the paper claims, and apart from it what others recomputed."""
+    recomputed = [item for item in items if item.found.claim.kind == "recomputed"]
+    papers = [item for item in items if item.found.claim.kind != "recomputed"]
+    if papers:
+        yield join([tag("h3", "Claims"), table(papers)])
+    if recomputed:
+        title = "Recomputed by others with the paper's settings: not the paper's numbers"
+        yield join([tag("h3", title), table(recomputed, "recomputed")])
 
 
 def _family(paper: Paper, name: str) -> Html:
@@ -136,7 +148,7 @@ def image(path: pathlib.Path, caption: str) -> Html | None:
 
 def _figures(paper: Paper, name: str) -> list[Html]:
     of_family = [item.found for item in paper.items if item.found.claim.family == name]
-    run = [standing for standing in of_family if standing.word != "not run"]
+    run = [standing for standing in of_family if standing.ours is not None]
     images = [image(path, caption) for caption, path in paper.families[name].figures]
     return [
         *_overviews([standing for standing in run if charts.is_measured(standing)]),
@@ -147,19 +159,20 @@ def _figures(paper: Paper, name: str) -> list[Html]:
 
 def _overviews(run: list) -> list[Html]:
     """An overview of numbers, one of orderings and one of equalities."""
-    kinds = {
-        "All numbers by row: (ours - published) / tolerance. Shaded: a difference within tolerance":
-            ("value",),
+    numbers = "numbers by row: (ours - theirs) / tolerance. Shaded: a difference within tolerance"
+    captions = {
+        f"All published {numbers}": lambda claim: claim.published and claim.kind != "recomputed",
+        f"All recomputed {numbers}": lambda claim: claim.kind == "recomputed",
         "All orderings by row: difference / half-width. Right of the shade: the order as claimed":
-            ("greater", "sign", "ordering"),
+            lambda claim: claim.form in ("greater", "sign", "ordering"),
         "All claims of no difference, by row: difference / tolerance. Shaded: within tolerance":
-            ("equal",),
+            lambda claim: claim.form == "equal",
     }  # fmt: skip
     drawn = []
-    for caption, wanted in kinds.items():
+    for caption, is_wanted in captions.items():
         rows = {}
         for standing in run:
-            if standing.claim.kind in wanted:
+            if is_wanted(standing.claim):
                 rows.setdefault(standing.claim.row, []).append(standing)
         if sum(map(len, rows.values())) >= FEWEST:
             drawn.append(figure(charts.overview(rows, caption), caption))
@@ -176,6 +189,7 @@ def _panels(run: list) -> list[Html]:
     for standing in run:
         claim = standing.claim
         label, _, measure = claim.metric.rpartition(": ")
+        measure += " (recomputed, not the paper's)" if claim.kind == "recomputed" else ""
         group = (claim.row, measure) if label else ("", measure)
         groups.setdefault(group, []).append(charts.Line(label or claim.row, standing))
     for (row, measure), lines in list(groups.items()):

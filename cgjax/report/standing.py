@@ -1,5 +1,6 @@
 """How claims stand: verdicts on recorded or given runs, by the rule of `published.verdict`."""
 
+import collections
 import json
 import math
 import pathlib
@@ -12,7 +13,7 @@ from cgjax import report
 from cgjax.core.workdir import read_json
 from cgjax.published import PUBLISHED, SPREADS
 from cgjax.published import verdict as verdicts
-from cgjax.published.claims import CLAIMS, Claim
+from cgjax.published.claims import CLAIMS, KINDS, Claim
 from cgjax.published.results import read_results
 
 # --- numbers, spreads and comparisons as text, for the page and for `reproduce` -------------------
@@ -33,14 +34,24 @@ def spread(published: dict) -> str:
 
 def seeds(standing) -> str:
     """The standard deviation and the number of a standing's values."""
-    n = len([value for value in standing.values if value is not None])
     sd = f" ± {standing.sd:.2g}" if standing.sd is not None else ""
-    return f"{sd} ({n} value{'s' if n > 1 else ''})"
+    return f"{sd} ({counted(standing)})"
+
+
+def counted(standing) -> str:
+    """How many values a standing has, and which of them are numbers if not all are."""
+    values = standing.values
+    if len(values) == 1 and half_width(standing) == 0:
+        return "deterministic"
+    n, of = len([value for value in values if value is not None]), len(values)
+    noun = "seed" if len(standing.seeds) == of else "value"
+    text = f"{n}{f' of {of}' if n < of else ''} {noun}{'s' if of != 1 else ''}"
+    return f"{text}: {standing.claim.only}" if n < of and standing.claim.only else text
 
 
 def sign(claim) -> str:
     """The sign between the sides of a claim."""
-    return " ≈ " if claim.kind == "equal" else " > "
+    return " ≈ " if claim.form == "equal" else " > "
 
 
 def chain(claim, sides) -> str:
@@ -61,12 +72,25 @@ def comparison(standing) -> str:
     texts[0] += " of logarithms" if published and "factor" in published else ""
     if published or verdict.tolerance:
         texts.append(f"tolerance {verdict.tolerance:.3g}")
-    return ", ".join(filter(None, [*texts, standing.note]))
+    return ", ".join(filter(None, [*texts, standing.note, needed(verdict)]))
+
+
+def needed(verdict) -> str:
+    """How many seeds would decide, if mean and deviation stay as they are."""
+    if verdict.word != "underpowered":
+        return ""
+    if verdict.seeds is None:
+        return "a single number has no spread: two or more would show it"
+    if math.isinf(verdict.seeds):
+        return "no number of our seeds decides"
+    return f"about {verdict.seeds} seeds would decide"
 
 
 def half_width(standing) -> float | None:
-    """Half of the 95 % interval of ours; 0 if it is deterministic, None for a single seed."""
+    """Half of the 95 % interval of ours; 0 if it is deterministic, None if there is none."""
     values = [value for value in standing.values if value is not None and math.isfinite(value)]
+    if standing.word == "not finite":
+        return None
     if len(values) > 1:
         return verdicts.half_width(values)
     return 0.0 if standing.verdict and math.isfinite(standing.verdict.width) else None
@@ -74,9 +98,14 @@ def half_width(standing) -> float | None:
 
 # --- how a claim stands ---------------------------------------------------------------------------
 
-WORDS = ("match", "no match", "underpowered", "no verdict at this size", "not run")
-# Verdicts in the results.json of runs that test their orderings themselves.
-OWN_WORDS = {"holds": "match", "does not hold": "no match", "underpowered": "underpowered"}
+WORDS = (
+    "match",
+    "no match",
+    "underpowered",
+    "not finite",
+    "no verdict at this size",
+    "not run",
+)
 
 
 class Standing(NamedTuple):
@@ -89,6 +118,7 @@ class Standing(NamedTuple):
     against: float | None = None  # for an ordering: the number that ours is compared with first
     verdict: verdicts.Verdict | None = None  # by the rule, also below the published scale
     runs: tuple = ()  # the entries that the numbers come from
+    is_published: bool = False  # whether these have the published scale
     note: str = ""
     parts: tuple = ()  # for an ordering: (side, lesser side, Verdict) of each comparison
 
@@ -99,6 +129,7 @@ class Found(NamedTuple):
     run: dict
     metric: dict
     is_published: bool
+    n: int  # values that count
 
 
 def standings(record: pathlib.Path = report.RECORD, claims=None, runs=()) -> list[Standing]:
@@ -143,8 +174,36 @@ class Scales:
 
 
 def standing(claim: Claim, entries: list[dict], scales: Scales) -> Standing:
-    """The standing of a claim by the runs of its family."""
-    return (_value if claim.kind == "value" else _ordering)(claim, entries, scales)
+    """The standing of a claim by the runs of its family.
+
+    Orderings that are tested on the same row are a family of comparisons: their p are corrected
+    together.
+    """
+    if claim.form == "value":
+        return _value(claim, entries, scales)
+    alone = _in_words(claim, entries, scales)
+    if alone.verdict is None or alone.verdict.p is None:
+        return alone
+    others = [_in_words(other, entries, scales) for other in _family(claim) if other.id != claim.id]
+    family = [alone.verdict, *(other.verdict for other in others if other.verdict)]
+    verdict = verdicts.corrected(family)[0]
+    n = sum(member.p is not None for member in family)
+    note = f"p {alone.verdict.p:.2g}"
+    note += f", {verdict.p:.2g} among {n} comparisons (Holm)" if n > 1 else ""
+    return alone._replace(
+        verdict=verdict,
+        word=verdict.word if alone.is_published else alone.word,
+        note=", ".join(filter(None, (alone.note, note))),
+    )
+
+
+def _family(claim: Claim) -> list[Claim]:
+    """Claims in words on the same row."""
+    return [
+        other
+        for other in CLAIMS.values()
+        if other.form != "value" and (other.family, other.row) == (claim.family, claim.row)
+    ]
 
 
 def _value(claim, entries, scales) -> Standing:
@@ -167,6 +226,7 @@ def _value(claim, entries, scales) -> Standing:
         tuple(metric["seeds"]),
         verdict=verdict,
         runs=(best.run,),
+        is_published=best.is_published,
     )
 
 
@@ -181,20 +241,25 @@ def _candidates(place, entries, scales, claim) -> list[Found]:
         published = PUBLISHED[claim.family].get(row, {}).get(name, {})
         alive = f"{name} (alive)" if "left_out" in published else name
         metric = run["metrics"].get(alive, run["metrics"].get(name))
-        if metric and metric["ours"] is not None:
-            candidates.append(Found(run, metric, scales(run)))
+        if metric and metric["values"]:
+            values = metric["values"]
+            if claim.only:
+                values = [value for value in values if value is not None]
+            candidates.append(Found(run, metric, scales(run), len(values)))
     return candidates
 
 
 def _rank(candidate: Found) -> tuple:
     """Sort key: published scale first, then more seeds, then the larger size, then no label."""
-    run, metric = candidate.run, candidate.metric
+    run = candidate.run
     size = ("smoke", "default", "fast", "paper").index(run["size"])
-    return candidate.is_published, len(metric["values"]), size, not run["label"]
+    return candidate.is_published, candidate.n, size, not run["label"]
 
 
-def _ordering(claim, entries, scales) -> Standing:
+def _in_words(claim, entries, scales) -> Standing:
+    """The standing of an ordering or an equality, by itself."""
     parts, sides, by_ratio = [], {}, False
+    n_parts = sum(len(chain) - 1 for chain in claim.chains)
     for chain in claim.chains:
         for side in chain:
             sides[side] = _side(side, entries, scales, claim)
@@ -203,23 +268,18 @@ def _ordering(claim, entries, scales) -> Standing:
         is_ratio = _is_by_ratio(claim, chain)
         by_ratio |= is_ratio
         for left, right in zip(chain, chain[1:]):
-            compared = _compared(claim, sides[left], sides[right], scales, is_ratio)
+            compared = _compared(claim, sides[left], sides[right], scales, is_ratio, n_parts)
             parts.append((left, right, compared))
     verdict = verdicts.together([compared for _, _, compared in parts])
     measured = [side for side in sides.values() if isinstance(side, Found)]
     runs = tuple({id(side.run): side.run for side in measured}.values())
-    notes = ["by logarithms"] * by_ratio
-    if tested := _test_of_run(claim, runs):
-        verdict = verdict._replace(word=OWN_WORDS[tested["verdict"]])
-        parts = [(left, right, verdict) for left, right, _ in parts]
-        notes += [] if tested["p"] is None else [f"p {tested['p']:.2g} by the run's own test"]
     place, chain = (claim.row, claim.metric), claim.chains[0]
     k = chain.index(place)
     other = sides[chain[k + 1 if k + 1 < len(chain) else k - 1]]
-    ours = sides[place].metric
+    ours, is_published = sides[place].metric, all(map(scales, runs))
     return Standing(
         claim,
-        verdict.word if all(map(scales, runs)) else "no verdict at this size",
+        verdict.word if is_published else "no verdict at this size",
         ours["ours"],
         ours["sd"],
         tuple(ours["values"]),
@@ -227,7 +287,8 @@ def _ordering(claim, entries, scales) -> Standing:
         other.metric["ours"] if isinstance(other, Found) else float(other),
         verdict,
         runs,
-        ", ".join(notes),
+        is_published,
+        "by logarithms" if by_ratio else "",
         tuple(parts),
     )
 
@@ -245,27 +306,28 @@ def _side(side, entries, scales, claim):
     return max(candidates, key=_rank, default=None)
 
 
-def _compared(claim, left, right, scales, by_ratio: bool) -> verdicts.Verdict:
+def _compared(claim, left, right, scales, by_ratio: bool, n_parts: int) -> verdicts.Verdict:
     """Whether left is above right, or equal to it if the claim is an equality."""
     measured = [side for side in (left, right) if isinstance(side, Found)]
-    paired = len(measured) == 2 and left.run is right.run
+    paired = len(measured) == 2 and left.run is right.run and not claim.only
     paired = paired and left.metric["seeds"] == right.metric["seeds"]
-    drawn = any(scales.is_drawn(side.run) for side in measured)
+    drawn = not claim.computed and any(scales.is_drawn(side.run) for side in measured)
+    options = {"is_drawn": drawn, "paired": paired, "some": bool(claim.only)}
     values = [
         _values(side) if isinstance(side, Found) else np.array(side) for side in (left, right)
     ]
     if by_ratio and all(np.all(~(side <= 0)) for side in values):
         values = [np.log(side) for side in values]
-    if claim.kind != "equal":
-        return verdicts.above(*values, is_drawn=drawn, paired=paired)
+    if claim.form != "equal":
+        return verdicts.above(*values, **options, comparisons=len(_family(claim)))
     allowed = dict(claim.allowed)
     tolerance = math.log(allowed["factor"]) if by_ratio else allowed.get("tolerance")
-    return verdicts.equal(*values, is_drawn=drawn, paired=paired, tolerance=tolerance)
+    return verdicts.equal(*values, **options, tolerance=tolerance, parts=n_parts)
 
 
 def _is_by_ratio(claim, chain) -> bool:
     """Whether to compare logarithms, as the rule does for numbers that allow a factor."""
-    if claim.kind == "equal":
+    if claim.form == "equal":
         return "factor" in dict(claim.allowed)
     places = [side for side in chain if isinstance(side, tuple)]
     published = [PUBLISHED[claim.family].get(row, {}).get(metric, {}) for row, metric in places]
@@ -276,14 +338,16 @@ def _values(side: Found) -> np.ndarray:
     return np.array(side.metric["values"], float)  # None (a seed without a number) becomes NaN
 
 
-def _test_of_run(claim, runs) -> dict | None:
-    """The result of a run's own test of this ordering; None if no run has one."""
-    names = {side[1] for side in claim.chains[0] if isinstance(side, tuple)}
-    for tested in (tested for run in runs for tested in run.get("claims", ())):
-        sides = {name for name in (tested["left"], tested["right"]) if name in names}
-        if sides == names and f"({tested['claim']})" in claim.sentence:
-            return tested
-    return None
+def by_kind(of_claims) -> dict[str, collections.Counter]:
+    """{kind: {word: number of claims}}; what the papers print is counted apart from the rest."""
+    counts = {kind: collections.Counter() for kind in KINDS}
+    for standing in of_claims:
+        counts[standing.claim.kind][standing.word] += 1
+    return {kind: n_of for kind, n_of in counts.items() if n_of}
+
+
+def tally(n_of: collections.Counter) -> str:
+    return ", ".join(f"{n_of[word]} {word}" for word in WORDS if n_of[word])
 
 
 def command(claim: Claim) -> str:

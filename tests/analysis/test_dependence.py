@@ -1,6 +1,7 @@
 """Dependence of models with known answers: derivatives, information, swaps, one step."""
 
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -141,12 +142,69 @@ def test_the_plane_s_information():
     assert dependence.information(*cells.T) == pytest.approx(0.1744, abs=1e-3)
 
 
-def test_the_correction():
+def entropy(counts):
+    """Miller and Madow: plug-in, and (occupied cells - 1) / 2n more."""
+    counts = np.asarray(counts, float)
+    shares = counts[counts > 0] / counts.sum()
+    return -np.sum(shares * LN(shares)) + (len(shares) - 1) / (2 * counts.sum())
+
+
+def test_information_is_miller_and_madows():
+    """The sum of both corrected entropies less that of the pair."""
+    rng = np.random.default_rng(0)
+    for n, k in ((40, 3), (100, 10), (500, 4)):
+        a = rng.integers(0, k, n)
+        b = np.where(rng.random(n) < 0.5, a, rng.integers(0, k, n))
+        counts = np.bincount(k * a + b, minlength=k * k).reshape(k, k)
+        expected = entropy(counts.sum(1)) + entropy(counts.sum(0)) - entropy(counts.ravel())
+        assert dependence.information(a, b) == pytest.approx(expected)
+        plain = dependence.information(a, b, corrected=False)
+        occupied = [np.sum(c > 0) for c in (counts, counts.sum(0), counts.sum(1))]
+        assert plain - expected == pytest.approx((occupied[0] - sum(occupied[1:]) + 1) / (2 * n))
+    same = np.tile([0, 1, 2], 30)
+    assert dependence.information(same, same) == pytest.approx(LN(3) + 2 / 180)
+    assert dependence.information(["x", "y"] * 50, [3, 8] * 50) == pytest.approx(LN(2) + 1 / 200)
     a, b = np.tile([0, 0, 1, 1], 25), np.tile([0, 1, 0, 1], 25)
-    assert dependence.information(a, b) == 0  # independent; floored
-    a = b = np.tile([0, 1, 2], 30)
-    assert dependence.information(a, b) == pytest.approx(LN(3) - 4 / 180)
-    assert dependence.information(["x", "y"] * 50, [3, 8] * 50) == pytest.approx(LN(2) - 1 / 200)
+    assert dependence.information(a, b) == pytest.approx(-1 / 200)  # not cut off at 0
+
+
+def test_information_of_labels_that_determine_each_other():
+    """ln 10 from 100 samples; (rows - 1)(columns - 1) / 2n would subtract 0.405 of it."""
+    rng = np.random.default_rng(1)
+    draws = rng.integers(0, 10, (200, 100))
+    informations = [dependence.information(labels, labels) for labels in draws]
+    assert np.mean(informations) == pytest.approx(LN(10), abs=0.01)
+    y1 = np.tile(np.arange(5), 200)
+    for n, slack in ((100, 0.08), (1000, 0.01)):  # 20 and 200 samples in a stratum
+        draws = rng.integers(0, 10, (100, n))
+        known = [dependence.conditional_information(y, y, y1[:n]) for y in draws]
+        assert np.mean(known) == pytest.approx(LN(10), abs=slack)
+
+
+@pytest.mark.parametrize("n", (200, 1000, 5000))
+def test_independent_labels_have_no_conditional_information(n):
+    """Ten labels each: at n = 1,000 one sample for each of the 100 cells of a stratum."""
+    rng = np.random.default_rng(n)
+    y2, yhat, y1 = rng.integers(0, 10, (3, 100, n))
+    values = [dependence.conditional_information(*some) for some in zip(y2, yhat, y1)]
+    error = np.std(values, ddof=1) / 10
+    assert abs(np.mean(values)) < 4 * error and error < 0.01
+    # Unequal shares of labels, and strata of unequal size.
+    skewed = (rng.random((3, 100, n)) ** 3 * 10).astype(int)
+    values = [dependence.conditional_information(*some) for some in zip(*skewed)]
+    assert abs(np.mean(values)) < 4 * np.std(values, ddof=1) / 10
+
+
+def test_the_expected_information_is_that_of_shuffled_labels():
+    """Of all 6! orders of six labels."""
+    a, b = np.array([0, 0, 0, 1, 1, 2]), np.array([0, 0, 1, 1, 2, 2])
+    orders = np.array(list(itertools.permutations(range(6))))
+    plain = np.mean([dependence.information(a, b[order], corrected=False) for order in orders])
+    table = np.zeros((1, 3, 3))
+    np.add.at(table[0], (a, b), 1)
+    assert dependence._expected(table)[0] == pytest.approx(plain)
+    compiled = jax.jit(dependence._expected)(jnp.asarray(table))
+    assert compiled[0] == pytest.approx(plain, rel=1e-4)
 
 
 @jax.jit

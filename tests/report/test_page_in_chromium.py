@@ -108,7 +108,7 @@ def test_filters_leave_the_claims_that_they_name(page, found, address):
     total = len(CLAIMS)
     assert page.ask("document.querySelector('#count').textContent") == f"{total} claims"
     assert page.ask(f"document.querySelectorAll({ROWS!r}).length") < 100  # the first few of each
-    for name in ("family", "kind", "source"):
+    for name in ("family", "kind", "form"):
         for value, n in collections.Counter(getattr(c, name) for c in CLAIMS.values()).items():
             choose(page, **{name: value})
             said = page.ask("document.querySelector('#count').textContent")

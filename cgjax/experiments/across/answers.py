@@ -2,8 +2,8 @@
 
 A pair enters with its means over seeds. Errors of different families have different scales, so
 pairs are compared only within their family (Kendall's tau-b, stratified); "pooled" compares all.
-Intervals are percentiles over pairs drawn with replacement: they describe the variation over pairs,
-not over seeds.
+Intervals are from pairs drawn with replacement (`stats.bootstrap`): they describe the variation
+over pairs, not over seeds.
 """
 
 import itertools

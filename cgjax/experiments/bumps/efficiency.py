@@ -8,6 +8,7 @@ isolated factors in the data and like N with them: slopes 3 and 1 on logarithmic
 from typing import NamedTuple
 
 import numpy as np
+import scipy.special
 
 from cgjax.core.errors import BadInput
 
@@ -53,8 +54,10 @@ def exponent(
 ) -> Exponent:
     """The power with which `needed` [sizes, seeds] grows with image sizes n [sizes].
 
-    Least squares on logarithms. The interval is a percentile bootstrap over seeds, independent for
-    each image size. The slope is NaN if fewer than two sizes have a point. Censored points (inf
+    Least squares on logarithms. The interval is slope +- t sd, from draws of seeds with
+    replacement, independent for each image size. sd is their deviation times sqrt(seeds / (seeds -
+    1)); t has (seeds - 1) degrees of freedom for each size that carries the slope. The slope is NaN
+    if fewer than two sizes have a point, the interval if there is one seed. Censored points (inf
     and 0) are left out; this makes the slope too small if large images are the ones that fail, so
     read it together with n_censored and n_enough.
     """
@@ -70,12 +73,18 @@ def exponent(
     rng = np.random.default_rng(seed)
     picks = rng.integers(needed.shape[1], size=(draws, *needed.shape))
     slopes = [_slope(n, np.take_along_axis(needed, pick, axis=1)) for pick in picks]
-    tail = 100 * (1 - level) / 2
     known = np.array([slope for slope in slopes if np.isfinite(slope)])
-    low, high = np.percentile(known, [tail, 100 - tail]) if len(known) else (np.nan, np.nan)
+    slope, more = _slope(n, needed), needed.shape[1] - 1
+    half = np.nan
+    if len(known) > 1 and more:
+        # Sizes at the ends carry most of the slope, those in the middle hardly any.
+        pull = (np.log(n) - np.log(n).mean()) ** 2
+        degrees = more * pull.sum() ** 2 / np.sum(pull**2)
+        half = known.std(ddof=1) * np.sqrt(1 + 1 / more)
+        half *= scipy.special.stdtrit(degrees, (1 + level) / 2)
     n_censored, n_enough = int(np.sum(np.isinf(needed))), int(np.sum(needed == 0))
     n_points = needed.size - n_censored - n_enough
-    return Exponent(_slope(n, needed), low, high, n_points, n_censored, n_enough)
+    return Exponent(slope, slope - half, slope + half, n_points, n_censored, n_enough)
 
 
 def _slope(n, needed):

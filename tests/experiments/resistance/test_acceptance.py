@@ -37,7 +37,7 @@ def test_the_plane(tmp_path):
     means, verdicts = outcome("plane", tmp_path)
     assert min(means["A: train accuracy"], means["control: train accuracy"]) >= 0.98
     assert 0.75 <= means["A: test accuracy"] <= 0.97 <= means["control: test accuracy"]
-    assert verdicts["A fails more on the test"] == "holds"
+    assert verdicts["A fails more on the test"] == "match"
 
 
 @needs_data
@@ -49,7 +49,7 @@ def test_pairs_of_digits(tmp_path):
     )  # fmt: skip
     assert means["A: gap"] - means["B: gap"] > 0.15
     for claim in ("A trains faster", "A has the larger gap", "B has hardly a gap (0.05)"):
-        assert verdicts[claim] == "holds"
+        assert verdicts[claim] == "match"
     assert 0.95 <= means["A: train accuracy"] <= 0.99
     assert 0.66 <= means["A: test accuracy"] <= 0.82
     in_b = np.array([means["B: train accuracy"], means["B: test accuracy"]])

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.stats
 from jax.flatten_util import ravel_pytree
 
 import cgjax
@@ -17,7 +18,7 @@ from cgjax.experiments.resistance import claims, control, run
 from cgjax.experiments.resistance.training import pairs as of_pairs
 from cgjax.experiments.resistance.training import plane as of_plane
 from cgjax.published import CLAIMS
-from cgjax.published.results import print_table
+from cgjax.published.results import print_table, summary
 
 SHALLOW = {"model.n_hidden": "1"}  # compiles in half the time
 
@@ -197,10 +198,12 @@ def test_verdicts():
         "B: |gap|": (np.array([0.1, -0.1, 0.1, -0.1, 0.0]), seeds),
     }
     claim = {"claim": "c", "sentence": "s", "where": "w", "left": "A: gap", "right": "B: gap"}
+    claim |= {"only": ""}
     (up,) = claims.judge([{**claim, "direction": "above"}], metrics)
-    assert up["verdict"] == "holds" and up["p"] == pytest.approx(1 / 32)
+    expected = scipy.stats.ttest_1samp(metrics["A: gap"][0], 0).pvalue  # two-sided, of the pairs
+    assert up["verdict"] == "match" and up["p"] == up["p_holm"] == pytest.approx(expected)
     (down,) = claims.judge([{**claim, "direction": "below"}], metrics)
-    assert down["verdict"] == "does not hold"
+    assert down["verdict"] == "no match" and down["p"] == up["p"]
     (odd,) = claims.judge(
         [{**claim, "left": "B: |gap|", "right": 0, "direction": "above"}], metrics
     )
@@ -208,25 +211,36 @@ def test_verdicts():
     assert claims.judge([{**claim, "left": "C: gap", "direction": "above"}], metrics) == []
     fewer = {"A: gap": (np.linspace(1, 2, 8), list(range(8))), "B: gap": (np.zeros(5), seeds)}
     (unpaired,) = claims.judge([{**claim, "direction": "above"}], fewer)
-    assert unpaired["verdict"] == "holds"
+    assert unpaired["verdict"] == "match"
     json.dumps(up)
+    # Claims of one run are a family: the less sure of two keeps its p, the other's is doubled.
+    weak = {**claim, "left": "B: |gap|", "right": -0.1, "direction": "above"}
+    both = claims.judge([{**claim, "direction": "above"}, weak], metrics)
+    assert [one["p_holm"] / one["p"] for one in both] == pytest.approx([2, 1])
+    odd = metrics | {"A: gap": (np.array([0.2, np.nan, 0.25, 0.2, 0.22]), seeds)}
+    (lost,) = claims.judge([{**claim, "direction": "above"}], odd)
+    assert lost["verdict"] == "not finite" and lost["p"] is None
+    (some,) = claims.judge([{**claim, "direction": "above", "only": "solutions"}], odd)
+    assert some["verdict"] == "match" and some["n"] == 4
 
 
 def test_claims_close_the_table(capsys):
     one = {"claim": "A has the larger gap", "ours": 0.2, "against": 0.0, "direction": "above",
-           "p": 0.03125, "verdict": "holds"}  # fmt: skip
+           "p": 0.01, "p_holm": 0.03125, "verdict": "match"}  # fmt: skip
     print_table({"metrics": {}, "claims": [one]}, verdict=False)
     out = capsys.readouterr().out
-    assert "A has the larger gap" in out and "holds" in out and "0.0312" in out
+    assert "A has the larger gap" in out and "match" in out and "0.0312" in out
 
 
 def test_the_table_of_claims_has_dashes_where_nothing_was_found():
-    one = {"claim": "SGD below guesses", "ours": 0.5, "against": None, "direction": "below",
-           "p": None, "verdict": "underpowered"}  # fmt: skip
-    entry = {"row": "control", "size": "fast", "label": "", "metrics": {}, "claims": [one]}
+    """Guesses that never reached the loss have no number."""
+    scale = "scale 2, biases 0: test accuracy"
+    numbers = {f"sgd, {scale}": [0.4, 0.5, 0.6], f"guess, {scale}": [float("nan")] * 3}
+    metrics = {name: summary(values, range(3), None) for name, values in numbers.items()}
+    entry = {"row": "control", "size": "fast", "label": "", "metrics": metrics}
     table = dict(run.tables([entry]))["resistance: orderings"]
-    line = "| control | fast | SGD below guesses | 0.500 | - | below | - | underpowered |"
-    assert table.splitlines()[-1] == line
+    line = "| SGD below guesses, scale 2, biases 0 | 0.500 | - | below | - | - | not finite |"
+    assert table.splitlines()[-1] == f"| control | fast {line}"
 
 
 def test_every_claim_says_where_it_stands():
@@ -234,5 +248,6 @@ def test_every_claim_says_where_it_stands():
     for row, known in CLAIMS["resistance"].items():
         assert row in rows
         for claim in known:
-            assert set(claim) == {"claim", "sentence", "where", "left", "right", "direction"}
+            sides = {"left", "right", "direction", "only"}
+            assert set(claim) == {"claim", "sentence", "where", *sides}
             assert claim["direction"] in ("above", "below") and len(claim["claim"]) <= 40
