@@ -2,13 +2,17 @@
 
 import inspect
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import linen, nnx
+from flax.core import freeze
 
 from cgjax import plots
-from cgjax.analysis import closed_forms
+from cgjax.analysis import closed_forms, ntk
 from cgjax.analysis.lenses import Lenses, look
+from cgjax.analysis.lenses.memorization import slopes
 
 FACTORS = np.indices((5, 5)).reshape(2, -1).T
 A, B = np.array([-3.0, -1, 0, 1, 3]), np.array([-2.0, -1, 0, 1, 2])
@@ -210,3 +214,77 @@ def test_the_call_that_others_rely_on():
     assert Lenses._fields[:6] == (
         "support", "kernel", "factorization", "dependence", "masks", "reasons"
     )  # fmt: skip
+
+
+# --- flax variables -------------------------------------------------------------------------------
+
+
+class LinenNorm(linen.Module):
+    @linen.compact
+    def __call__(self, x):
+        x = linen.BatchNorm(use_running_average=True)(linen.Dense(8)(x))
+        return linen.Dense(1)(linen.relu(x))[:, 0]
+
+
+class NnxNorm(nnx.Module):
+    def __init__(self, rngs):
+        self.hidden = nnx.Linear(10, 8, rngs=rngs)
+        self.norm = nnx.BatchNorm(8, rngs=rngs)
+        self.drop = nnx.Dropout(0.5, rngs=rngs)
+        self.last = nnx.Linear(8, 1, rngs=rngs)
+
+    def __call__(self, x):
+        return self.last(self.drop(nnx.relu(self.norm(self.hidden(x)))))[:, 0]
+
+
+def linen_model():
+    net = LinenNorm()
+    variables = net.init(jax.random.key(0), CODES)
+    mean = jax.random.normal(jax.random.key(1), (8,))
+    variables = {**variables, "batch_stats": {"BatchNorm_0": {"mean": mean, "var": 1 + mean**2}}}
+
+    def of_params(params, x):
+        return net.apply({**variables, "params": params}, x)
+
+    return net.apply, variables, of_params, variables["params"]
+
+
+def frozen_model():
+    f, variables, of_params, params = linen_model()
+    return f, freeze(variables), of_params, params
+
+
+def nnx_model():
+    model = NnxNorm(nnx.Rngs(0))
+    model.eval()
+    model.norm.mean.value = jax.random.normal(jax.random.key(1), (8,))
+    graph, everything = nnx.split(model)
+    _, params, others = nnx.split(model, nnx.Param, ...)
+
+    def of_everything(variables, x):
+        return nnx.merge(graph, variables)(x)
+
+    def of_params(params, x):
+        return nnx.merge(graph, params, others)(x)
+
+    return of_everything, everything, of_params, params
+
+
+@pytest.mark.parametrize("model", [linen_model, frozen_model, nnx_model])
+def test_only_parameters_are_differentiated(model):
+    """The kernel machine of f(variables, x) is that of f(params, x), whatever else there is."""
+    f, variables, of_params, params = model()
+    gram = ntk.empirical(of_params, params, CODES, form="mean_trace", verbose=False)
+    lens = look(f, variables, CODES, FACTORS, TRAIN).kernel
+    expected = slopes(gram, FACTORS, of_params(params, CODES)[:, None], TRAIN)
+    np.testing.assert_allclose(lens.salience, expected.salience, rtol=1e-4)
+    np.testing.assert_allclose(lens.predicted, expected.predicted, atol=1e-4)
+    # Statistics are not weights: the search for subnetworks does not mask them.
+    masks = look(f, variables, CODES, FACTORS, TRAIN, select=".", n_steps=2).masks.masks
+    assert len(jax.tree.leaves(masks)) == len(jax.tree.leaves(params))
+
+
+def test_a_tree_without_params_is_differentiated_whole():
+    lens = look(additive, PARAMS, CODES, FACTORS, TRAIN).kernel
+    nested = look(lambda p, x: additive(p["tables"], x), {"tables": PARAMS}, CODES, FACTORS, TRAIN)
+    np.testing.assert_array_equal(lens.predicted, nested.kernel.predicted)

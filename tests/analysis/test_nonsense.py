@@ -270,6 +270,10 @@ def looked(f=linear, params=W, x=INPUTS, factors=X, is_train=TRAIN, **options):
     return lenses.look(f, params, x, factors, is_train, **options)
 
 
+def of_params(variables, x):
+    return linear(variables["params"], x)
+
+
 def among_others(params, x):
     """Its outputs for a sample depend on which others there are."""
     return (x - jnp.mean(x, axis=0, keepdims=True)) @ params
@@ -312,6 +316,7 @@ CASES = {
         ("targets", lambda: looked(targets=Y[:3])),
         ("targets", lambda: looked(targets=spoilt(np.ones((4, 2))))),
         ("where", lambda: looked(select="missing", params={"w": W}, f=single)),
+        ("where", lambda: looked(select="mean", params={"params": W, "mean": W}, f=of_params)),
         ("taps", lambda: looked(taps=lambda params, x: {"layer": x[:3]})),
         ("taps", lambda: looked(taps=lambda params, x: {"layer": x / 0})),
         ("outputs", lambda: looked(outputs=np.zeros(3, int))),

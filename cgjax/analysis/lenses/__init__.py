@@ -12,6 +12,7 @@ trained. With flax, linen or nnx:
 """
 
 import functools
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
@@ -93,6 +94,8 @@ def look(
     """Every lens that the arguments define; the others are None with a reason.
 
     f: x [n, ...] -> outputs [n, ...], each input on its own, and it is differentiable in params.
+    params: any tree. Of linen's variables only "params" is differentiated, of nnx only `nnx.Param`;
+        batch statistics, counters and keys are constants.
     factors: whole numbers [n, C], the combination of each input. is_train: bool [n].
     select: the weights to mask, as in `masks.selected`: "kernel", say. targets: like outputs; by
         default the additive continuation of the trained outputs (`slopes`).
@@ -114,8 +117,7 @@ def look(
     names = _names(names, factors.shape[1])
     if (composition is None) != (not len(components)):
         raise ValueError("composition and components go together: give both, or neither")
-    if select is not None:
-        selected(params, select)
+    select = _weights(params, select)
     yhat = _outputs(f, params, x)
     flat = yhat.reshape(len(yhat), -1)
     targets = _targets(targets, flat)
@@ -210,6 +212,47 @@ def _targets(targets, flat):
     return np.asarray(targets, np.float64).reshape(flat.shape)
 
 
+def _is_parameter(variables) -> dict[str, bool]:
+    """Which leaves of a tree, by name, are trained: only those are differentiated and masked.
+
+    In a mapping with "params" (linen's variables) those below "params"; in a tree of nnx variables
+    those of `nnx.Param`; in any other tree all.
+    """
+    names = trees.named(variables)
+    nnx = sys.modules.get("flax.nnx")  # without its import there are no variables of nnx
+    if nnx is not None:
+        nodes = jax.tree.leaves(variables, is_leaf=lambda node: isinstance(node, nnx.Variable))
+        if any(isinstance(node, nnx.Variable) for node in nodes):
+            by_leaf = (isinstance(n, nnx.Param) for n in nodes for _ in jax.tree.leaves(n))
+            return dict(zip(names, by_leaf))
+    if isinstance(variables, Mapping) and "params" in variables:
+        return {name: name.split("/")[0] == "params" for name in names}
+    return dict.fromkeys(names, True)
+
+
+def _of_parameters(f, variables):
+    """f as a function of the trained leaves [list] and x, and these leaves."""
+    leaves, tree = jax.tree.flatten(variables)
+    places = [i for i, trained in enumerate(_is_parameter(variables).values()) if trained]
+
+    def of_parameters(parameters, x):
+        merged = list(leaves)
+        for place, leaf in zip(places, parameters):
+            merged[place] = leaf
+        return f(tree.unflatten(merged), x)
+
+    return of_parameters, [leaves[place] for place in places]
+
+
+def _weights(variables, select):
+    """The names of the leaves to mask, or None."""
+    if select is None:
+        return None
+    is_parameter = _is_parameter(variables)
+    named = trees.named(variables).items()
+    return set(selected({name: leaf for name, leaf in named if is_parameter[name]}, select))
+
+
 # --- the lenses -----------------------------------------------------------------------------------
 
 
@@ -240,7 +283,9 @@ def _values(combinations, sizes):
 
 
 def _kernel(f, params, x, factors, yhat, is_train, targets, reasons):
-    gram = np.asarray(ntk.empirical(f, params, x, form="mean_trace", verbose=False))
+    of_parameters, parameters = _of_parameters(f, params)
+    gram = ntk.empirical(of_parameters, parameters, x, form="mean_trace", verbose=False)
+    gram = np.asarray(gram)
     if not gram.any():
         reasons["kernel"] = "no output depends on params: the tangent kernel is zero"
         return None
@@ -364,4 +409,4 @@ def _masks(f, params, x, factors, yhat, select, n_steps, reasons):
     if len(chosen) < 2:
         reasons["masks"] = f"{len(chosen)} of the factors move the outputs by themselves, not two"
         return None
-    return subnetworks(f, params, x, factors, select, n_steps)
+    return subnetworks(f, params, x, factors, select.__contains__, n_steps)
