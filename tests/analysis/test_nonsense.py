@@ -232,8 +232,12 @@ def depends(**changes):
 
 
 def swapped_information(**changes):
-    given = {"params": W, "x": INPUTS, "y2": [0, 1, 1, 0], "inputs": THIRDS, "component": 1}
-    return dependence.interventional_information(KEY, linear, **(given | changes))
+    given = {"f": linear, "params": W, "x": INPUTS, "y2": [0, 1, 1, 0], "inputs": THIRDS}
+    return dependence.interventional_information(KEY, **({"component": 1} | given | changes))
+
+
+def all_nan(params, x):
+    return NAN * linear(params, x)
 
 
 def split(**changes):
@@ -1336,6 +1340,8 @@ CASES = {
         ("x", lambda: depends(x=INPUTS[:0])),
         ("x", lambda: depends(x=INPUTS.astype(int))),
         ("f", lambda: depends(f=lambda w, x: jnp.sum(x @ w))),
+        ("f gives NaN", lambda: depends(f=all_nan)),
+        ("f has NaN", lambda: depends(f=lambda w, x: jnp.sqrt(0 * x) @ w)),
         ("inputs", lambda: depends(inputs=np.array([0, 1]))),
         ("inputs", lambda: depends(inputs=np.array([0.0, 1.0, 1.0]))),
         ("inputs", lambda: depends(inputs=np.array([-1, -1, -1]))),
@@ -1384,6 +1390,7 @@ CASES = {
     "dependence.interventional_information": [
         ("y2", lambda: swapped_information(y2=[0, 1])),
         ("y2", lambda: swapped_information(y2=[0, NAN, 1, 0])),
+        ("f gives NaN", lambda: swapped_information(f=all_nan)),
         ("x", lambda: swapped_information(x=spoilt(INPUTS))),
         ("params", lambda: swapped_information(params=spoilt(W))),
         ("component", lambda: swapped_information(component=7)),
@@ -1392,6 +1399,7 @@ CASES = {
     ],
     "dependence.swap_rate": [
         ("params", lambda: dependence.swap_rate(KEY, linear, spoilt(W), INPUTS, THIRDS, 0)),
+        ("f gives NaN", lambda: dependence.swap_rate(KEY, all_nan, W, INPUTS, THIRDS, 0)),
         ("inputs", lambda: dependence.swap_rate(KEY, linear, W, INPUTS, THIRDS[:1], 0)),
         ("chunk", lambda: dependence.swap_rate(KEY, linear, W, INPUTS, THIRDS, 0, 1.5)),
     ],
