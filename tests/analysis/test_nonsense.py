@@ -367,6 +367,11 @@ CASES = {
         ("labels", lambda: effects.total_effects(X, Y[:, None], np.zeros(2, int))),
         ("labels", lambda: effects.total_effects(X, Y[:, None], np.array([-1]))),
     ],
+    "effects.interactions": [
+        ("factors", lambda: effects.interactions(X + 0.5, Y[:, None])),
+        ("outputs", lambda: effects.interactions(X, spoilt(Y[:, None]))),
+        ("labels", lambda: effects.interactions(X, Y[:, None], np.zeros(2, int))),
+    ],
     "masks.search.main_effects": [
         ("factors", lambda: subnetworks.main_effects(X + 0.5, Y[:, None])),
         ("outputs", lambda: subnetworks.main_effects(X, spoilt(Y[:, None]))),
