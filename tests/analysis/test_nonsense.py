@@ -317,6 +317,12 @@ CASES = {
         ("params", lambda: looked(params=spoilt(W))),
         ("names", lambda: looked(names=("shape",))),
         ("composition and components", lambda: looked(composition=add)),
+        ("labels", lambda: looked(labels=[0, 1, 2, 0])),
+        ("labels", lambda: looked(labels=[0, 1, -1, 0])),
+        ("labels", lambda: looked(labels=[0, 1, 1])),
+        ("labels", lambda: looked(labels=[0.0, 1.0, 1.0, 0.0])),
+        ("labels", lambda: looked(labels=np.zeros((4, 3), int))),
+        ("verbose", lambda: looked(verbose=2)),
         ("targets", lambda: looked(targets=Y[:3])),
         ("targets", lambda: looked(targets=spoilt(np.ones((4, 2))))),
         ("where", lambda: looked(select="missing", params={"w": W}, f=single)),
@@ -336,6 +342,7 @@ CASES = {
         ("is_train", lambda: memorization.slopes(K, X, Y[:, None], TRAIN | True)),
         ("is_train", lambda: memorization.slopes(K, X[[0, 1, 2, 0]], Y[:, None], TRAIN)),
         ("targets", lambda: memorization.slopes(K, X, Y[:, None], TRAIN, np.ones((4, 3)))),
+        ("rounding", lambda: memorization.slopes(K, X, Y[:, None], TRAIN, rounding=-1.0)),
     ],
     "lenses.memorization.slope": [
         ("y", lambda: memorization.slope(np.ones(3), np.arange(3.0))),
@@ -1645,7 +1652,7 @@ def test_nonsense_is_refused_by_name(word, call):
 
 # Made of other functions' results, for which no argument is wrong; checks are for the others.
 INSIDE = (
-    "checks.", "lenses.words.", "masks.trees.", "ntk.kernels.", "ntk.products.", "ntk.programs.",
+    "checks.", "lenses.report.", "masks.trees.", "ntk.kernels.", "ntk.products.", "ntk.programs.",
     "support.words.",
 )  # fmt: skip
 PLUMBING = {
