@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from cgjax import plots
 from cgjax.analysis.lenses import look
 
 FACTORS = np.indices((5, 5)).reshape(2, -1).T
@@ -110,7 +111,11 @@ TABLE = {
     ),
     "a table, tripled where held out": (
         [0, 0, 0, 1], np.where(TRAIN, SUM, 3 * SUM), {"targets": SUM},
-        "overshoots, with slope 3.00", "factors interact",
+        "does not compose, overshoots with slope 3.00", "factors interact",
+    ),
+    "a table, shifted where held out": (
+        [0, 0, 0, 1], np.where(TRAIN, SUM, SUM + 9), {"targets": SUM},
+        "does not compose, errors exceed the variance of the targets", "factors interact",
     ),
     "a table, halved where held out": (
         [0, 0, 0, 1], np.where(TRAIN, SUM, SUM / 2), {"targets": SUM},
@@ -364,6 +369,8 @@ def test_heads_are_counted_one_by_one():
     texts, lenses = bullets(heads, shifted, CODES, labels=FACTORS)
     np.testing.assert_array_equal(lenses.accuracy.train, [1, 0])
     assert "worst of 2 heads 0.00" in texts["Held-out combinations"]
+    panel = plots.lenses(lenses).axes[1]
+    assert [bar.get_height() for bar in panel.patches][:2] == [0.5, 0.5]
 
 
 def test_the_kernel_machine_of_a_linear_classifier_has_its_accuracy():

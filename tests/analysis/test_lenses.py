@@ -148,7 +148,9 @@ def test_the_predicted_slope_is_that_of_the_theory():
     for name in ("slope", "slope_kernel", "slope_salience"):
         assert getattr(lenses.kernel, name) == pytest.approx(expected, abs=1e-3), name
     np.testing.assert_allclose(lenses.kernel.salience, [s, 1 - 2 * s], atol=1e-5)
-    assert f"composes in part, with slope {expected:.2f}" in lenses.bullets()[0]
+    assert (
+        f"composes in part as a sum over factors, with slope {expected:.2f}" in lenses.bullets()[0]
+    )
 
 
 def _readout(params, x):

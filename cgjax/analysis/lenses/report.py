@@ -160,7 +160,7 @@ def _slope_verdict(lenses):
             # So does a table with all values, whose kernel shares nothing between combinations.
             return f"matches {_reference(kernel)}{clause}", _after_success(lenses, gap)
         return f"composes{how}{clause}", _after_success(lenses, gap)
-    return _failure(kernel) + how + clause, _more_salient(lenses)
+    return _failure(kernel, how) + clause, _more_salient(lenses)
 
 
 def _is_noise(kernel, noise):
@@ -171,18 +171,20 @@ def _is_noise(kernel, noise):
     return not is_success and missing <= NOISE * noise and away <= 3 * kernel.slope_error
 
 
-def _failure(kernel):
+def _failure(kernel, how):
     """What a model with a low slope or R2 does on held-out combinations."""
     y, f = (np.var(a[kernel.is_judged], axis=0).sum() for a in (kernel.reference, kernel.outputs))
     if abs(kernel.slope) <= LOW and f <= LOW * y:
-        return "memorises, held-out outputs hardly vary and do not compose"
+        return "memorises, held-out outputs hardly vary"
     if kernel.slope <= max(LOW, 2 * kernel.slope_error):
-        return "does not compose"
-    if kernel.slope < HIGH:
-        return f"composes in part, with slope {kernel.slope:.2f},"
-    if kernel.slope > 1 / HIGH:
-        return f"overshoots, with slope {kernel.slope:.2f}, and does not compose"
-    return "composes with errors"
+        return f"does not compose{how}"
+    if kernel.slope < HIGH and kernel.slope + 2 * kernel.slope_error < 1:
+        return f"composes in part{how}, with slope {kernel.slope:.2f}"
+    if kernel.slope > 1 / HIGH and kernel.slope - 2 * kernel.slope_error > 1:
+        return f"does not compose{how}, overshoots with slope {kernel.slope:.2f}"
+    if kernel.r2 <= 0:
+        return f"does not compose{how}, errors exceed the variance of {_reference(kernel)}"
+    return f"composes with errors{how}"
 
 
 def _after_success(lenses, gap):
@@ -305,7 +307,7 @@ def _factors_verdict(lenses):
 
 
 def _compared(lenses, needed, step):
-    """The next step; step: the one if outputs interact and targets do not, or the reverse."""
+    """The next step; step: for outputs that interact while targets do not, or the reverse."""
     if needed is None:
         return "pass targets to compare" if lenses.accuracy is None else "repeat with other seeds"
     is_interacting = np.nanmax(lenses.dependence.interaction) > HARDLY
@@ -334,7 +336,7 @@ def _row(row, names):
 
 
 def _share(share):
-    """A share with three decimals, a small one with its order of magnitude."""
+    """A share with three decimals; the order of magnitude of a small share."""
     if np.isnan(share):
         return "unknown"
     return f"{share:.0e}" if 1e-9 < share < 5e-4 else f"{share:z.3f}"
