@@ -322,6 +322,7 @@ CASES = {
         ("labels", lambda: looked(labels=[0, 1, 1])),
         ("labels", lambda: looked(labels=[0.0, 1.0, 1.0, 0.0])),
         ("labels", lambda: looked(labels=np.zeros((4, 3), int))),
+        ("labels", lambda: looked(labels=np.eye(2, dtype=int)[[0, 1, 1, 0]])),
         ("verbose", lambda: looked(verbose=2)),
         ("targets", lambda: looked(targets=Y[:3])),
         ("targets", lambda: looked(targets=spoilt(np.ones((4, 2))))),

@@ -264,6 +264,8 @@ def _labels(labels, yhat):
         raise ValueError(f"labels are integers {list(shape[:-1])}, got shape {labels.shape}")
     if labels.dtype.kind not in "iub" or labels.min() < 0 or labels.max() >= n_classes:
         raise ValueError(f"labels are integers from 0 to {n_classes - 1} for outputs {list(shape)}")
+    if labels.shape == shape and labels.ndim > 1 and np.all(labels.sum(axis=-1) == 1):
+        raise ValueError("labels look like one-hot codes: pass classes, np.argmax(labels, axis=-1)")
     return labels.astype(int).reshape(len(labels), -1)
 
 
