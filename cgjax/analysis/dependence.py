@@ -69,7 +69,8 @@ def gradient_dependence(
     centred: subtract the mean over the last axis of outputs, which does not change a softmax.
     chunk: samples at a time.
 
-    The mean is over the samples that have both components; NaN if none has.
+    The mean is over the samples that have both components; NaN if none has. NaN outputs, NaN or
+    infinite derivatives are an error; under jit, where no error can be raised, D is NaN.
     """
     checks.finite_leaves(params=params)
     checks.finite(x=x)
@@ -98,22 +99,27 @@ def gradient_dependence(
 
         def single(at):
             y = _called(f, params, at[None], jax.tree.map(lambda a: a[None], rest))[0]
+            has_nan = jnp.any(jnp.isnan(y))
             if centred:
                 y = y - jnp.mean(y, axis=-1, keepdims=True)
-            return y.ravel()
+            return y.ravel(), has_nan
 
-        squares = jacobian(single)(at).reshape(row.shape[0], -1) ** 2
+        derivatives, has_nan = jacobian(single, has_aux=True)(at)
+        squares = derivatives.reshape(row.shape[0], -1) ** 2
         # [output components, input components]
-        return jnp.einsum("ro,rc,ci->oi", row, squares, column, precision="highest")
+        return jnp.einsum("ro,rc,ci->oi", row, squares, column, precision="highest"), has_nan
 
     rows, columns = (jnp.broadcast_to(a, (len(x), *a.shape[1:])) for a in (rows, columns))
-    squares = jax.lax.map(
+    squares, has_nan = jax.lax.map(
         component_squares, (x, beside, rows, columns), batch_size=min(chunk, len(x))
     )
+    _no_samples("f gives NaN", has_nan)
+    _no_samples("f has NaN or infinite derivatives", ~jnp.all(jnp.isfinite(squares), axis=(1, 2)))
+    squares = jnp.where(has_nan[:, None, None], jnp.nan, squares)
     has = jnp.any(rows > 0, axis=1)[:, :, None] & jnp.any(columns > 0, axis=1)[:, None, :]
     # The square root has no derivative at 0: without this, a penalty on D could give NaN.
-    positive = squares > 0
-    norms = jnp.where(positive, jnp.sqrt(jnp.where(positive, squares, 1)), 0)
+    is_zero = squares == 0
+    norms = jnp.where(is_zero, 0, jnp.sqrt(jnp.where(is_zero, 1, squares)))
     return jnp.sum(jnp.where(has, norms, 0), axis=0) / jnp.sum(has, axis=0)
 
 
@@ -125,6 +131,13 @@ def shares(dependence: jax.Array) -> jax.Array:
     if checks.known(dependence) and np.any(np.asarray(dependence) < 0):
         raise ValueError("dependence must hold norms, 0 or more")
     return dependence / jnp.sum(dependence, axis=-1, keepdims=True)
+
+
+def _no_samples(problem, is_wrong):
+    """Raises an error if a sample has the problem, where is_wrong [n] is concrete."""
+    if checks.known(is_wrong) and np.any(is_wrong):
+        rows = np.flatnonzero(is_wrong)
+        raise ValueError(f"{problem} for {len(rows)} of {len(is_wrong)} samples: see row {rows[0]}")
 
 
 def _called(f, params, x, beside):
@@ -379,37 +392,51 @@ def interventional_information(
     x, order = intervene(key, x, inputs, component)
     if np.shape(y2) != (len(x),):
         raise ValueError(f"y2 must be labels [{len(x)}], got shape {np.shape(y2)}")
-    yhat = _predicted(f, params, x, chunk)
+    yhat, has_nan = _predicted(f, params, x, chunk)
     is_known = checks.known(y2, order)
     y2 = np.asarray(y2)[np.asarray(order)] if is_known else jnp.asarray(y2)[order]
     informations = []
     for head in yhat.reshape(len(x), -1).T:
         codes, head_sizes = _codes({"y2": y2, "yhat": head}, sizes)
         informations.append(_informations(_table(codes, head_sizes)))
-    return informations[0] if yhat.ndim == 1 else jnp.stack(informations).reshape(yhat.shape[1:])
+    if yhat.ndim > 1:
+        informations = [jnp.stack(informations).reshape(yhat.shape[1:])]
+    return (
+        informations[0] if checks.known(has_nan) else jnp.where(has_nan, jnp.nan, informations[0])
+    )
 
 
 def swap_rate(key: jax.Array, f: Callable, params, x, inputs, component: int, chunk=None):
     """P(argmax f(x_i, x_j) != argmax f(x_i, x_j')), x_j' from another sample: a number per head.
 
-    Arguments as in `interventional_information`.
+    Arguments as in `interventional_information`, and NaN outputs.
     """
     swapped, _ = intervene(key, x, inputs, component)
-    before, after = (_predicted(f, params, batch, chunk) for batch in (jnp.asarray(x), swapped))
-    return jnp.mean(before != after, axis=0)
+    before, before_nan = _predicted(f, params, jnp.asarray(x), chunk)
+    after, after_nan = _predicted(f, params, swapped, chunk)
+    return jnp.where(before_nan | after_nan, jnp.nan, jnp.mean(before != after, axis=0))
 
 
 def _predicted(f, params, x, chunk):
-    """The argmax of f's last axis: [n, ...]."""
+    """The argmax of f's last axis [n, ...], and whether an output is NaN, which has no argmax.
+
+    Where values are concrete, NaN raises an error.
+    """
     checks.finite_leaves(params=params)
+
+    def predict(x):
+        outputs = f(params, x)
+        has_nan = jnp.isnan(outputs).reshape(len(outputs), -1).any(axis=1)
+        return jnp.argmax(outputs, axis=-1), has_nan
+
     if chunk is None:
-        return jnp.argmax(f(params, x), axis=-1)
-    checks.integer("chunk", chunk, 1)
-
-    def predict_sample(sample):
-        return jnp.argmax(f(params, sample[None])[0], axis=-1)
-
-    return jax.lax.map(predict_sample, x, batch_size=min(chunk, len(x)))
+        labels, has_nan = predict(x)
+    else:
+        checks.integer("chunk", chunk, 1)
+        single = jax.lax.map(lambda at: predict(at[None]), x, batch_size=min(chunk, len(x)))
+        labels, has_nan = (array[:, 0] for array in single)
+    _no_samples("f gives NaN", has_nan)
+    return labels, jnp.any(has_nan)
 
 
 class Confusion(NamedTuple):

@@ -2,10 +2,12 @@
 
 Outputs are mean + a_1(z_1) + ... + a_C(z_C) + interaction. `additive_fit` fits the sum to all or
 some of the combinations, and reports for which rows they determine it. `total_effects` is the share
-of variance that remains when all factors but one are constant; it does not assume a sum. NumPy,
-float64.
+of variance that remains when all factors but one are constant; it does not assume a sum.
+`interactions` is the share that a sum does not explain, and how much of it each pair of factors
+does. NumPy, float64.
 """
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -47,7 +49,7 @@ def additive_fit(
     factors, outputs = _checked(factors, outputs, 2)
     is_fitted = np.ones(len(factors), bool) if is_fitted is None else np.asarray(is_fitted)
     checks.mask("is_fitted", is_fitted, (len(factors),))
-    blocks = [column[:, None] == np.unique(column) for column in factors.T]
+    blocks = [_indicators(factors[:, [c]]) for c in range(factors.shape[1])]
     design = np.concatenate(blocks, axis=1).astype(np.float64)
     u, sigma, vt = np.linalg.svd(design[is_fitted], full_matrices=False)
     rank = np.sum(sigma > TOLERANCE * sigma[0])
@@ -74,15 +76,79 @@ def total_effects(
     constant outputs.
     """
     combinations, outputs = combined(*_checked(factors, outputs, 2))
+    rows, variance = _rows(outputs, labels)
+    n_factors = combinations.shape[1]
+    effects = [_within(combinations, outputs, c) @ rows / variance for c in range(n_factors)]
+    return np.stack(effects, axis=1)
+
+
+class Interactions(NamedTuple):
+    """Shares of the variance of each row; NaN if the design has as many terms as combinations."""
+
+    total: np.ndarray  # [rows] that no sum over factors explains
+    pairs: np.ndarray  # [rows, C, C] that a function of factors i and j adds to such a sum
+    higher: np.ndarray  # [rows] that no sum over pairs of factors explains
+
+
+def interactions(
+    factors: np.ndarray, outputs: np.ndarray, labels: np.ndarray | None = None
+) -> Interactions:
+    """Departures from mean + a_1(z_1) + ... + a_C(z_C), in total and by pairs of factors.
+
+    Arguments as in `total_effects`. On a full grid the shares of pairs and `higher` add up to
+    `total`; on a part of it pairs may share what they explain.
+
+    >>> interactions(grid, (a * b + c)[:, None]).pairs[0, 0, 1] > 0
+    True
+    """
+    combinations, outputs = combined(*_checked(factors, outputs, 2))
+    rows, variance = _rows(outputs, labels)
+    n, n_factors = combinations.shape
+    single = np.concatenate([_indicators(combinations[:, [c]]) for c in range(n_factors)], axis=1)
+    basis = _basis(single)
+    left = outputs - basis @ (basis.T @ outputs)
+
+    def share(squares, rank):
+        """[rows] of sums of squares [D]; with a term for each combination, nothing is known."""
+        return squares @ rows / (n * variance) if rank < n else np.full(rows.shape[1], np.nan)
+
+    total = share(np.sum(left**2, axis=0), basis.shape[1])
+    pairs = np.full((rows.shape[1], n_factors, n_factors), np.nan)
+    if n_factors == 2:
+        pairs[:, 0, 1] = pairs[:, 1, 0] = total
+        return Interactions(total, pairs, 0 * total)
+    columns = []
+    for i, j in itertools.combinations(range(n_factors), 2):
+        columns.append(_indicators(combinations[:, [i, j]]))
+        added = _basis(columns[-1] - basis @ (basis.T @ columns[-1]), len(single))
+        explained = np.sum((added.T @ left) ** 2, axis=0)
+        pairs[:, i, j] = pairs[:, j, i] = share(explained, basis.shape[1] + added.shape[1])
+    every = _basis(np.concatenate(columns, axis=1))
+    rest = outputs - every @ (every.T @ outputs)
+    return Interactions(total, pairs, share(np.sum(rest**2, axis=0), every.shape[1]))
+
+
+def _indicators(columns):
+    """1 where a row has a value of the columns [n, k]: [n, number of values]."""
+    values, place = np.unique(columns, axis=0, return_inverse=True)
+    return np.eye(len(values))[place.ravel()]
+
+
+def _basis(columns, scale=None):
+    """An orthonormal basis [n, rank] of the columns' span; scale: of a norm that is not 0."""
+    u, sigma, _ = np.linalg.svd(columns, full_matrices=False)
+    return u[:, sigma > TOLERANCE * (sigma[0] if scale is None else scale**0.5)]
+
+
+def _rows(outputs, labels):
+    """Membership [D, rows] of outputs [n, D] in rows, and the rows' variance, NaN if constant."""
     labels = np.arange(outputs.shape[1]) if labels is None else np.asarray(labels)
     if labels.shape != outputs.shape[1:] or labels.dtype.kind not in "iu" or labels.max() < 0:
         raise ValueError(f"labels must be integers [{outputs.shape[1]}], got shape {labels.shape}")
-    rows = np.eye(labels.max() + 1)[labels] * (labels >= 0)[:, None]  # [D, rows]
+    rows = np.eye(labels.max() + 1)[labels] * (labels >= 0)[:, None]
     scale = np.sum(outputs**2, axis=0) @ rows / len(outputs)
     variance = np.var(outputs, axis=0) @ rows
-    variance = np.where(variance > 1e-12 * scale, variance, np.nan)
-    effects = [_within(combinations, outputs, c) @ rows / variance for c in range(factors.shape[1])]
-    return np.stack(effects, axis=1)
+    return rows, np.where(variance > 1e-12 * scale, variance, np.nan)
 
 
 def _within(combinations, outputs, c):

@@ -12,8 +12,11 @@ use NumPy in float64; they run once per model and layer.
 """
 
 import itertools
+import math
+import warnings
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
 from cgjax.analysis import checks, geometry, salience
@@ -95,13 +98,25 @@ def metric(activations: np.ndarray, where: np.ndarray | None = None) -> float:
     its surroundings), by default all; the finite differences are those of the whole grid.
 
     F is between 1/2 (x and y move the activations along one line) and 1 (at right angles
-    everywhere). A rotation (x + y, x - y) has F = 1, too.
+    everywhere). A rotation (x + y, x - y) has F = 1, too. F does not depend on the activations'
+    scale: the paper adds 1e-9 to the denominator, this function does not. For constant activations
+    F is undefined: NaN, with a warning.
     """
-    tensor = geometry.grid_tensor(activations)
+    values = np.asarray(checks.real("activations", activations))
+    if values.dtype == np.float64:  # squares of the smallest and largest numbers leave its range
+        values = np.ldexp(values, -math.frexp(np.max(np.abs(values), initial=0))[1])
+    tensor = geometry.grid_tensor(values)
     inside = _inside(where, tensor.shape[:2])
-    across = np.mean(np.abs(tensor[..., 0, 1])[inside])
-    along = np.mean((np.abs(tensor[..., 0, 0]) + np.abs(tensor[..., 1, 1]))[inside])
-    return 1 - across / (along + 1e-9)
+    along = np.mean((tensor[..., 0, 0] + tensor[..., 1, 1])[inside])
+    squares = np.sum(values[inside].astype(np.float64) ** 2) / np.sum(inside)
+    if along <= _rounding(values) * squares:
+        warnings.warn(
+            "activations are constant over the grid: their metric is undefined (NaN)",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return np.nan
+    return 1 - np.mean(np.abs(tensor[..., 0, 1])[inside]) / along
 
 
 # --- by the kernel --------------------------------------------------------------------------------
@@ -209,8 +224,8 @@ def selective_share(activations: np.ndarray, level: float = 0.9) -> float:
     checks.bounded("level", level, 0.5, 1, above=True)
     sums = two_way(activations)
     total = sum(sums)
-    # Constant units have a total at the size of rounding errors.
-    varies = total > 1e-24 * np.sum(_grid("activations", activations) ** 2, axis=(0, 1))
+    squares = np.sum(_grid("activations", activations) ** 2, axis=(0, 1))
+    varies = total > _rounding(activations) * squares
     is_selective = np.maximum(sums.x, sums.y) >= level * total
     return np.sum(is_selective[varies]) / np.sum(varies) if varies.any() else np.nan
 
@@ -221,13 +236,23 @@ def explained(outputs: np.ndarray, account: np.ndarray, where: np.ndarray | None
     The sums are over all units; each is centred by its mean over the grid (or over `where`). 1 if
     the account is exact, below 0 if each unit's mean predicts better; NaN if no unit varies.
     """
+    rounding = _rounding(outputs)
     outputs, account = _grid("outputs", outputs), _grid("account", account)
     if outputs.shape != account.shape:
         raise ValueError(f"account needs the shape of outputs {outputs.shape}, got {account.shape}")
     inside = _inside(where, outputs.shape[:2])
     outputs, account = outputs[inside], account[inside]
     total = np.sum((outputs - outputs.mean(axis=0)) ** 2)
-    return 1 - np.sum((outputs - account) ** 2) / total if total > 0 else np.nan
+    if total <= rounding * np.sum(outputs**2):
+        return np.nan
+    return 1 - np.sum((outputs - account) ** 2) / total
+
+
+def _rounding(values):
+    """Relative squared size of rounding errors: values that vary by less are constant."""
+    dtype = np.asarray(values).dtype
+    eps = float(jnp.finfo(dtype).eps) if jnp.issubdtype(dtype, jnp.floating) else 0.0
+    return max(16 * eps**2, 1e-24)
 
 
 def _inside(where, shape):

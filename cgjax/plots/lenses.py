@@ -20,27 +20,29 @@ from cgjax.plots.style import (
 
 
 @styled
-def lenses(found):
-    """Six panels of `found`, a `Lenses`: salience, slopes, layers, dependence, masks, support."""
+def lenses(result):
+    """Six panels of a `Lenses`: salience, held-out outputs, layers, dependence, masks, support."""
     fig = new_figure(10.4, 6.2, layout="constrained")
-    headline(fig, _minus(found.headline()))
-    kernel, reasons = found.kernel, found.reasons
-    slope = None if kernel is None or kernel.slope is None else kernel
-    salience = None if kernel is None or kernel.salience is None else kernel
-    panels = (
-        ("Salience of the tangent kernel", _salience, salience, ("kernel", "salience")),
-        ("Unseen combinations", _slopes, slope, ("kernel", "slope")),
-        ("Factorization by layer", _layers, found.factorization, ("factorization",)),
-        ("Dependence on factors", _dependence, found.dependence, ("dependence",)),
-        ("Effects without a subnetwork", _masks, found.masks, ("masks",)),
-        ("Support of the generator", _support, found.support, ("support",)),
-    )
-    for ax, (title, draw, result, names) in zip(fig.subplots(2, 3).flat, panels):
+    headline(fig, _minus(result.headline()))
+    kernel = result.kernel
+    held_out = (_slopes, None if kernel.slope is None else kernel, "slope")
+    if result.accuracy is not None:
+        held_out = (_accuracy, result.accuracy, "accuracy")
+    salience = None if kernel.salience is None else kernel
+    panels = {
+        "Salience of the tangent kernel": (_salience, salience, "salience"),
+        "Held-out combinations": held_out,
+        "Factorization by layer": (_layers, result.factorization, "factorization"),
+        "Dependence on factors": (_dependence, result.dependence, "dependence"),
+        "Effects without a subnetwork": (_masks, result.masks, "masks"),
+        "Support of the generator": (_support, result.support, "support"),
+    }
+    for ax, (title, (draw, lens, name)) in zip(fig.subplots(2, 3).flat, panels.items()):
         ax.set_title(title)
-        if result is None:
-            _empty(ax, next(reasons[name] for name in names if name in reasons))
+        if lens is None:
+            _empty(ax, result.reasons[name])
         else:
-            draw(ax, result, found.names)
+            draw(ax, lens, result.names)
     return fig
 
 
@@ -79,15 +81,27 @@ def _salience(ax, kernel, names):
     ax.grid(axis="y", **GRID)
 
 
+def _accuracy(ax, accuracy, names):
+    bars = {
+        "training": accuracy.train,
+        "held-out": accuracy.held_out,
+        "held-out,\nkernel machine": accuracy.kernel,
+        "held-out,\nbest constant": accuracy.constant,
+    }
+    bars = {label: np.mean(values) for label, values in bars.items() if values is not None}
+    drawn = ax.bar(list(bars), list(bars.values()), color=COLOURS[0], width=0.6)
+    ax.bar_label(drawn, fmt="%.2f", **SMALL)
+    ax.tick_params(axis="x", labelsize=7)
+    ax.set(ylim=(0, 1.1), ylabel="accuracy")
+
+
 def _slopes(ax, kernel, names):
     x = kernel.reference[kernel.is_judged].ravel()
     ends = np.array([x.min(), x.max()])
-    for i, (label, values, slope) in enumerate(
-        (
-            ("model", kernel.outputs, kernel.slope),
-            ("machine with its kernel", kernel.predicted, kernel.slope_kernel),
-        )
-    ):
+    lines = [("model", kernel.outputs, kernel.slope)]
+    if kernel.predicted is not None:
+        lines.append(("machine with its kernel", kernel.predicted, kernel.slope_kernel))
+    for i, (label, values, slope) in enumerate(lines):
         y = values[kernel.is_judged].ravel()
         ax.plot(x, y, "o" if i == 0 else "x", color=COLOURS[i], markersize=3.5, alpha=0.7)
         ax.plot(

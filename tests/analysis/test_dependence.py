@@ -86,6 +86,53 @@ def test_a_penalty_can_be_met():
     assert np.isfinite(jax.jit(jax.grad(d2))(blind)).all()
 
 
+def constant_nan(params, x):
+    """Some outputs are NaN; all derivatives are finite."""
+    return x @ params + jnp.where(x[:, :1] > 1, jnp.nan, 0)
+
+
+def square_root(params, x):
+    """All outputs are finite; the derivative is not at 0."""
+    return jnp.sqrt(jnp.abs(x)) @ params
+
+
+@pytest.mark.parametrize(
+    "f, problem", [(constant_nan, "gives NaN"), (square_root, "has NaN or infinite derivatives")]
+)
+def test_nan_is_an_error_and_not_independence(f, problem):
+    x = np.abs(X) / 10
+    x[3], x[2, 0] = 0, 2
+    with pytest.raises(ValueError, match=f"^f {problem} for 1 of 40 samples: see row"):
+        dependence.gradient_dependence(f, W, x, HALVES)
+    # A compiled function cannot raise: its result is NaN.
+    assert np.isnan(measured(f, W, x, HALVES)).all()
+
+
+def test_swaps_of_nan_outputs_are_an_error():
+    key, y2 = jax.random.key(0), np.arange(40) % 2
+    measures = (
+        lambda x: dependence.swap_rate(key, constant_nan, W, x, HALVES, 0),
+        lambda x: dependence.swap_rate(key, constant_nan, W, x, HALVES, 0, chunk=7),
+        lambda x: dependence.interventional_information(
+            key, constant_nan, W, x, y2, HALVES, 0, sizes=(2, 4)
+        ),
+    )
+    for measure in measures:
+        with pytest.raises(ValueError, match="^f gives NaN for"):
+            measure(X)
+        assert np.isnan(jax.jit(measure)(X))
+
+
+def test_a_logit_of_minus_infinity_excludes_a_class():
+    def excluding(w, x):
+        return jnp.concatenate([x @ w, jnp.full((len(x), 1), -jnp.inf)], axis=1)
+
+    rates = [
+        dependence.swap_rate(jax.random.key(0), f, W, X, HALVES, 0) for f in (linear, excluding)
+    ]
+    assert rates[0] == rates[1] > 0
+
+
 # --- information ----------------------------------------------------------------------------------
 
 

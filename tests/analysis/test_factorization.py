@@ -3,6 +3,7 @@
 import json
 import pathlib
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -47,11 +48,15 @@ def beside(code):
 def test_stored_metric_and_volume(golden, dtype, rtol):
     for name, activations in representations(golden).items():
         activations = activations.astype(dtype)
-        found = factorization.metric(activations)
+        tensor = geometry.grid_tensor(activations)
         stored = VALUES["factorization_metric"][name]
-        # The 1e-9 in the denominator is all that "sum_only" is away from 1/2.
-        np.testing.assert_allclose(found, stored, rtol=rtol, err_msg=name)
-        volume = np.mean(geometry.volume_element(geometry.grid_tensor(activations)))
+        # The stored values have 1e-9 in the denominator, which makes them depend on the scale.
+        along = np.mean(tensor[..., 0, 0] + tensor[..., 1, 1])
+        stored = 1 - (1 - stored) * (along + 1e-9) / along
+        np.testing.assert_allclose(
+            factorization.metric(activations), stored, rtol=rtol, err_msg=name
+        )
+        volume = np.mean(geometry.volume_element(tensor))
         stored = VALUES["mean_volume"][name]
         if name in ("sum_only", "product"):  # one line has no area: what is stored is rounding
             assert stored < 1e-11 and volume < 1e-8, name
@@ -78,6 +83,48 @@ def test_metric_on_some_of_the_points():
     np.testing.assert_allclose(factorization.metric(plane, deep), 1, atol=1e-6)
     np.testing.assert_allclose(factorization.metric(plane, far), 0.5, atol=1e-6)
     assert 0.5 < factorization.metric(plane) < 1
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("scale", [1e-30, 1e-6, 1e6, 1e30])
+def test_metric_does_not_depend_on_the_scale(golden, dtype, scale):
+    for name, activations in representations(golden).items():
+        activations = activations.astype(dtype)
+        expected = factorization.metric(activations)
+        scaled = factorization.metric(activations * dtype(scale))
+        np.testing.assert_allclose(scaled, expected, rtol=1e-5, err_msg=name)
+
+
+def test_metric_of_the_smallest_and_largest_numbers():
+    y, x = np.meshgrid(np.arange(5.0), np.arange(6.0), indexing="ij")
+    plane = np.stack([x + y, x - 0.5 * y], axis=-1)
+    expected = factorization.metric(plane)
+    for scale in (1e-200, 1e200):
+        assert factorization.metric(scale * plane) == pytest.approx(expected)
+    for dtype in (np.float16, jnp.bfloat16):
+        assert factorization.metric(plane.astype(dtype)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("value", [0, 0.1, 1e-6, 1e6])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_measures_of_constant_activations_are_undefined(value, dtype):
+    """Also if they are constant up to rounding, whatever their size."""
+    rng = np.random.default_rng(0)
+    constant = np.full((5, 6, 3), value, dtype)
+    rounded = constant * (1 + np.finfo(dtype).eps * rng.integers(-1, 2, constant.shape))
+    for activations in (constant, rounded.astype(dtype)):
+        with pytest.warns(RuntimeWarning, match="constant"):
+            assert np.isnan(factorization.metric(activations))
+        assert np.isnan(factorization.additive_share(activations))
+        assert np.isnan(factorization.selective_share(activations))
+
+
+def test_metric_is_undefined_where_activations_are_constant():
+    y, x = np.meshgrid(np.arange(9.0), np.arange(9.0), indexing="ij")
+    ramp = np.stack([np.maximum(x - 4, 0), np.maximum(x - 4, 0) * y], axis=-1)
+    with pytest.warns(RuntimeWarning, match="constant"):
+        assert np.isnan(factorization.metric(ramp, x < 3))
+    assert 0.5 < factorization.metric(ramp) < 1
 
 
 # --- F_K ------------------------------------------------------------------------------------------

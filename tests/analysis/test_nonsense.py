@@ -230,8 +230,12 @@ def depends(**changes):
 
 
 def swapped_information(**changes):
-    given = {"params": W, "x": INPUTS, "y2": [0, 1, 1, 0], "inputs": THIRDS, "component": 1}
-    return dependence.interventional_information(KEY, linear, **(given | changes))
+    given = {"f": linear, "params": W, "x": INPUTS, "y2": [0, 1, 1, 0], "inputs": THIRDS}
+    return dependence.interventional_information(KEY, **({"component": 1} | given | changes))
+
+
+def all_nan(params, x):
+    return NAN * linear(params, x)
 
 
 def split(**changes):
@@ -266,6 +270,10 @@ PAIRS = [0, 0, 1, 1]
 
 def looked(f=linear, params=W, x=INPUTS, factors=X, is_train=TRAIN, **options):
     return lenses.look(f, params, x, factors, is_train, **options)
+
+
+def of_params(variables, x):
+    return linear(variables["params"], x)
 
 
 def among_others(params, x):
@@ -307,9 +315,17 @@ CASES = {
         ("params", lambda: looked(params=spoilt(W))),
         ("names", lambda: looked(names=("shape",))),
         ("composition and components", lambda: looked(composition=add)),
+        ("labels", lambda: looked(labels=[0, 1, 2, 0])),
+        ("labels", lambda: looked(labels=[0, 1, -1, 0])),
+        ("labels", lambda: looked(labels=[0, 1, 1])),
+        ("labels", lambda: looked(labels=[0.0, 1.0, 1.0, 0.0])),
+        ("labels", lambda: looked(labels=np.zeros((4, 3), int))),
+        ("labels", lambda: looked(labels=np.eye(2, dtype=int)[[0, 1, 1, 0]])),
+        ("verbose", lambda: looked(verbose=2)),
         ("targets", lambda: looked(targets=Y[:3])),
         ("targets", lambda: looked(targets=spoilt(np.ones((4, 2))))),
         ("where", lambda: looked(select="missing", params={"w": W}, f=single)),
+        ("where", lambda: looked(select="mean", params={"params": W, "mean": W}, f=of_params)),
         ("taps", lambda: looked(taps=lambda params, x: {"layer": x[:3]})),
         ("taps", lambda: looked(taps=lambda params, x: {"layer": x / 0})),
         ("outputs", lambda: looked(outputs=np.zeros(3, int))),
@@ -325,6 +341,7 @@ CASES = {
         ("is_train", lambda: memorization.slopes(K, X, Y[:, None], TRAIN | True)),
         ("is_train", lambda: memorization.slopes(K, X[[0, 1, 2, 0]], Y[:, None], TRAIN)),
         ("targets", lambda: memorization.slopes(K, X, Y[:, None], TRAIN, np.ones((4, 3)))),
+        ("rounding", lambda: memorization.slopes(K, X, Y[:, None], TRAIN, rounding=-1.0)),
     ],
     "lenses.memorization.slope": [
         ("y", lambda: memorization.slope(np.ones(3), np.arange(3.0))),
@@ -355,6 +372,11 @@ CASES = {
         ("factors", lambda: effects.total_effects(X[:, 0], Y[:, None])),
         ("labels", lambda: effects.total_effects(X, Y[:, None], np.zeros(2, int))),
         ("labels", lambda: effects.total_effects(X, Y[:, None], np.array([-1]))),
+    ],
+    "effects.interactions": [
+        ("factors", lambda: effects.interactions(X + 0.5, Y[:, None])),
+        ("outputs", lambda: effects.interactions(X, spoilt(Y[:, None]))),
+        ("labels", lambda: effects.interactions(X, Y[:, None], np.zeros(2, int))),
     ],
     "masks.search.main_effects": [
         ("factors", lambda: subnetworks.main_effects(X + 0.5, Y[:, None])),
@@ -1287,6 +1309,8 @@ CASES = {
         ("x", lambda: depends(x=INPUTS[:0])),
         ("x", lambda: depends(x=INPUTS.astype(int))),
         ("f", lambda: depends(f=lambda w, x: jnp.sum(x @ w))),
+        ("f gives NaN", lambda: depends(f=all_nan)),
+        ("f has NaN", lambda: depends(f=lambda w, x: jnp.sqrt(0 * x) @ w)),
         ("inputs", lambda: depends(inputs=np.array([0, 1]))),
         ("inputs", lambda: depends(inputs=np.array([0.0, 1.0, 1.0]))),
         ("inputs", lambda: depends(inputs=np.array([-1, -1, -1]))),
@@ -1335,6 +1359,7 @@ CASES = {
     "dependence.interventional_information": [
         ("y2", lambda: swapped_information(y2=[0, 1])),
         ("y2", lambda: swapped_information(y2=[0, NAN, 1, 0])),
+        ("f gives NaN", lambda: swapped_information(f=all_nan)),
         ("x", lambda: swapped_information(x=spoilt(INPUTS))),
         ("params", lambda: swapped_information(params=spoilt(W))),
         ("component", lambda: swapped_information(component=7)),
@@ -1343,6 +1368,7 @@ CASES = {
     ],
     "dependence.swap_rate": [
         ("params", lambda: dependence.swap_rate(KEY, linear, spoilt(W), INPUTS, THIRDS, 0)),
+        ("f gives NaN", lambda: dependence.swap_rate(KEY, all_nan, W, INPUTS, THIRDS, 0)),
         ("inputs", lambda: dependence.swap_rate(KEY, linear, W, INPUTS, THIRDS[:1], 0)),
         ("chunk", lambda: dependence.swap_rate(KEY, linear, W, INPUTS, THIRDS, 0, 1.5)),
     ],
@@ -1583,7 +1609,7 @@ def test_nonsense_is_refused_by_name(word, call):
 
 # Made of other functions' results, for which no argument is wrong; checks are for the others.
 INSIDE = (
-    "checks.", "lenses.words.", "masks.trees.", "ntk.programs.",
+    "checks.", "lenses.report.", "masks.trees.", "ntk.programs.",
     "support.words.",
 )  # fmt: skip
 PLUMBING = {

@@ -1,17 +1,18 @@
-"""Five theories on one model, in one call: does it compose, and what would each theory say?
+"""Five theories on one model, in one call: does it compose, and what does each theory say of it?
 
-`look` takes any f(params, x), the factors behind each input and which of their combinations were
-trained. With flax, linen or nnx:
+`look` takes any f(params, x), the factors behind each input, and which of their combinations are
+in the training set. With flax, linen or nnx:
 
-    found = look(model.apply, variables, x, factors, is_train)
+    lenses = look(model.apply, variables, x, factors, is_train)
 
-    graph, params = nnx.split(model)
-    found = look(lambda params, x: nnx.merge(graph, params)(x), params, x, factors, is_train)
+    graph, variables = nnx.split(model)  # after model.eval()
+    lenses = look(lambda v, x: nnx.merge(graph, v)(x), variables, x, factors, is_train)
 
-    found.report()  # one paragraph; found.report(plots.lenses) returns the figure too
+    lenses.report()  # five bullets; lenses.report(plots.lenses) also returns the figure
 """
 
 import functools
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
@@ -20,55 +21,73 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cgjax.analysis import checks, dependence, factorization, ntk, support
-from cgjax.analysis.effects import additive_fit, combined, total_effects
-from cgjax.analysis.lenses import words
+from cgjax.analysis import checks, dependence, effects, factorization, ntk, support
+from cgjax.analysis.effects import combined
+from cgjax.analysis.lenses import report
 from cgjax.analysis.lenses.memorization import Slopes, slopes
 from cgjax.analysis.masks import Where, selected, trees
 from cgjax.analysis.masks.search import N_STEPS, Subnetworks, main_effects, subnetworks
-from cgjax.analysis.ntk.functions import mixing
-from cgjax.analysis.support import latent_space
+from cgjax.analysis.ntk.functions import mixing, shortest
 from cgjax.core.logging import say
 
-# Entries of the first axis of outputs that get a row each in the dependence matrix.
+# With more entries on their first axis, outputs are one row of the dependence matrix.
 MOST_ROWS = 16
-# Inputs that are put through f alone, to see whether it mixes them.
-N_ALONE = 8
+# Inputs on which f is tested for mixing inputs of a batch.
+N_TESTED = 8
+# A factor is weak if its share of the variance is below this for every output, or if its share
+# averaged over outputs is below this multiple of the share of sampling noise.
+WEAK, NOISE = 1e-3, 2.0
+
+
+class Accuracy(NamedTuple):
+    """A classifier's accuracy per head [heads], over inputs."""
+
+    train: np.ndarray  # on training combinations
+    held_out: np.ndarray  # on held-out combinations
+    constant: np.ndarray  # on held-out combinations, of the best constant answer
+    kernel: np.ndarray | None  # on held-out combinations, of a machine with the tangent kernel
+    new_labels: np.ndarray  # share of held-out inputs whose label is in no training combination
+    n_held_out: int  # held-out inputs
 
 
 class Dependence(NamedTuple):
-    """On which factors (columns) do outputs (rows) depend?"""
+    """On which factors (columns) do outputs (rows) depend? Shares of each row's variance."""
 
-    effects: np.ndarray  # [rows, C] `effects.total_effects`: of the variance, when one changes
-    interaction: np.ndarray  # [rows] share of the variance that no sum over factors explains
+    effects: np.ndarray  # [rows, C] `effects.total_effects`: when one factor changes
+    interaction: np.ndarray  # [rows] `effects.interactions`: that no sum over factors explains
+    pairs: np.ndarray  # [rows, C, C] that a function of two factors adds to such a sum
+    higher: np.ndarray  # [rows] that no sum over pairs explains
+    largest: np.ndarray  # [C] the largest share of a single output when one factor changes
+    is_weak: np.ndarray  # [C] outputs hardly change with the factor, or no more than by noise
+    noise: float  # share of sampling noise: inputs of one combination differ
     gradients: np.ndarray | None  # [rows, C] shares of E |dYhat_i / dX_j|, X_j the inputs' part
+    is_needed: np.ndarray | None  # [C] targets, or labels, change with the factor
+    interaction_needed: float | None  # share of the targets' variance that no sum explains
 
 
 class Lenses(NamedTuple):
-    """What `look` found; None where a lens is undefined, and `reasons` says why."""
+    """The results of `look`; None where a lens is undefined, and `reasons` says why."""
 
-    support: support.SupportAudit | None  # can the trained combinations identify the components?
-    kernel: Slopes | None  # additivity, salience and slopes, by the tangent kernel
+    support: support.SupportAudit | None  # can the training combinations identify the components?
+    kernel: Slopes  # held-out outputs, and what the tangent kernel predicts of them
     factorization: dict[str, factorization.Grids] | None  # by layer
     dependence: Dependence | None
     masks: Subnetworks | None  # a subnetwork for each factor
     reasons: dict  # lens or field -> why it is None
     names: tuple  # of the factors
+    accuracy: Accuracy | None = None  # with labels
 
-    def words(self) -> str:
-        """One paragraph about all lenses."""
-        return words.paragraph(self)
+    def bullets(self) -> list[str]:
+        """A verdict, its numbers and the next step, for each lens."""
+        return report.bullets(self)
 
     def headline(self) -> str:
         """One sentence."""
-        return words.headline(self)
+        return report.headline(self)
 
     def report(self, draw: Callable | None = None):
-        """Prints the paragraph. draw: makes the figure, which is returned: `plots.lenses`.
-
-        Analyses draw nothing themselves.
-        """
-        say(self.words())
+        """Prints the bullets. draw: makes a figure, which is returned: `plots.lenses`."""
+        say("\n".join(f"* {bullet}" for bullet in self.bullets()))
         return None if draw is None else draw(self)
 
 
@@ -80,6 +99,7 @@ def look(
     is_train,
     select: Where | None = None,
     *,
+    labels=None,
     targets=None,
     composition: Callable | None = None,
     components: Sequence[Callable] = (),
@@ -89,45 +109,69 @@ def look(
     outputs=None,
     names: Sequence[str] = (),
     n_steps: int = N_STEPS,
+    verbose: bool = True,
 ) -> Lenses:
     """Every lens that the arguments define; the others are None with a reason.
 
-    f: x [n, ...] -> outputs [n, ...], each input on its own, and it is differentiable in params.
+    f: x [n, ...] -> outputs [n, ...], each input independently; differentiable in params.
+    params: any tree. Of linen's variables only "params" is differentiated, of nnx only `nnx.Param`;
+        batch statistics, counters and keys are constants.
     factors: whole numbers [n, C], the combination of each input. is_train: bool [n].
-    select: the weights to mask, as in `masks.selected`: "kernel", say. targets: like outputs; by
-        default the additive continuation of the trained outputs (`slopes`).
-    composition, components: of the true generator, as in `support.audit_latents`, which takes the
-        factors as latents; audit: its options, `sizes` where components have several factors.
+    select: the weights to mask, as in `masks.selected`, for example "kernel".
+    labels: classes of each input: integers [n] for outputs [n, classes], [n, heads] for outputs
+        [n, heads, classes]; 0 or 1 for outputs of the same shape, whose sign is the answer.
+    targets: like outputs; by default the additive continuation of training outputs (`slopes`).
+    composition, components: of the true generator, as in `support.audit_latents`, with the factors
+        as latents; audit: its options, `sizes` if components have several factors.
     taps: params, x -> a tree of activations [n, ...], such as linen's intermediates.
-    inputs: labels of x's entries, the factor that each shows, as in `dependence`; by default those
-        that vary with one factor only. outputs: labels of f's, the row each belongs to; by default
-        entries of their first axis.
-    names: of the factors. n_steps: of the search for masks.
+    inputs: labels of x's entries, the factor that each shows, as in `dependence`; by default the
+        entries that vary with one factor only. outputs: labels of f's, the row of each; by default
+        the entries of their first axis.
+    names: of the factors. n_steps: of the search for masks. verbose: print each step.
 
-    The tangent kernel of several outputs is their mean. A combination counts once, with the mean of
-    its inputs' outputs, and is trained or not.
+    The tangent kernel of several outputs is their mean. A combination counts once, with the mean
+    over its inputs; accuracy counts every input.
 
-    Cost: the tangent kernel of n inputs, their Jacobians in x, and for masks n_steps passes of all
-    inputs for each factor (some seconds for small networks, `Subnetworks.n_passes`).
+    Cost: linear in n. The tangent kernel is computed between combinations; masks need n_steps
+    passes of all inputs for each factor (`Subnetworks.n_passes`).
     """
     x, factors, is_train = _checked(x, factors, is_train)
     names = _names(names, factors.shape[1])
     if (composition is None) != (not len(components)):
         raise ValueError("composition and components go together: give both, or neither")
-    if select is not None:
-        selected(params, select)
+    checks.flag("verbose", verbose)
+    select = _weights(params, select)
+    progress = say if verbose else lambda text: None
+    progress(f"look: outputs of {len(x)} inputs")
     yhat = _outputs(f, params, x)
     flat = yhat.reshape(len(yhat), -1)
     targets = _targets(targets, flat)
+    labels = None if labels is None else _labels(labels, yhat)
     reasons = {}
+    if composition is not None:
+        progress("look: support")
+    support_lens = _support(composition, components, audit, factors, is_train, names, reasons)
+    if taps is not None:
+        progress("look: layers")
+    layers = _layers(taps, params, x, factors, reasons)
+    progress("look: dependence on factors")
+    dependence_lens = _dependence(
+        f, params, x, factors, yhat, targets, labels, inputs, outputs, reasons
+    )
+    progress("look: tangent kernel")
+    kernel = _kernel(f, params, x, factors, flat, is_train, targets, reasons)
+    if select is not None:
+        progress("look: subnetworks")
+    masks = _masks(f, params, x, factors, flat, select, n_steps, reasons)
     return Lenses(
-        support=_support(composition, components, audit, factors, is_train, names, reasons),
-        factorization=_layers(taps, params, x, factors, reasons),
-        dependence=_dependence(f, params, x, factors, yhat, inputs, outputs, reasons),
-        kernel=_kernel(f, params, x, factors, flat, is_train, targets, reasons),
-        masks=_masks(f, params, x, factors, flat, select, n_steps, reasons),
+        support=support_lens,
+        kernel=kernel,
+        factorization=layers,
+        dependence=dependence_lens,
+        masks=masks,
         reasons=reasons,
         names=names,
+        accuracy=None if labels is None else _accuracy(labels, yhat, factors, is_train, kernel),
     )
 
 
@@ -141,11 +185,11 @@ def _checked(x, factors, is_train):
     n, n_factors = factors.shape
     if n_factors < 2:
         raise ValueError("factors has one column: combinations need two factors or more, [n, C]")
-    still = np.flatnonzero(np.ptp(factors, axis=0) == 0)
-    if len(still):
-        value = factors[0, still[0]]
+    constant = np.flatnonzero(np.ptp(factors, axis=0) == 0)
+    if len(constant):
+        value = factors[0, constant[0]]
         raise ValueError(
-            f"factors: column {still[0]} never varies, it is {value} everywhere: leave it out"
+            f"factors: column {constant[0]} never varies, it is {value} everywhere: leave it out"
         )
     x = jnp.asarray(checks.real("x", x))
     if x.shape[:1] != (n,):
@@ -156,11 +200,11 @@ def _checked(x, factors, is_train):
     checks.mask("is_train", is_train, (n,))
     is_train = np.asarray(is_train)
     if is_train.all():
-        raise ValueError("is_train is True everywhere: no combination is unseen")
-    both, share = combined(factors, is_train)
+        raise ValueError("is_train is True everywhere: no combination is held out")
+    combinations, share = combined(factors, is_train)
     if np.any(share % 1):
-        torn = tuple(both[share % 1 > 0][0].tolist())
-        raise ValueError(f"is_train is True for some inputs of combination {torn}, not for all")
+        mixed = tuple(combinations[share % 1 > 0][0].tolist())
+        raise ValueError(f"is_train is True for some inputs of combination {mixed}, not for all")
     return x, factors, is_train
 
 
@@ -171,32 +215,33 @@ def _names(names, n):
 
 
 def _outputs(f, params, x):
-    """f(params, x) [n, ...] in float64, if it is what the lenses can look at."""
+    """f(params, x) [n, ...] in float64, after checks that every lens needs."""
     if not callable(f):
         raise ValueError(f"f is a function of params and x, got {type(f).__name__}")
     checks.finite_leaves(params=params)
-    found = jax.jit(f)(params, x)
-    if not hasattr(found, "shape") or found.shape[:1] != (len(x),) or found.size == 0:
-        shape = getattr(found, "shape", type(found).__name__)
+    yhat = jax.jit(f)(params, x)
+    if not hasattr(yhat, "shape") or yhat.shape[:1] != (len(x),) or yhat.size == 0:
+        shape = getattr(yhat, "shape", type(yhat).__name__)
         raise ValueError(
             f"f maps x [n, ...] to one array [n, ...], n is {len(x)}: it gives {shape}"
         )
-    if not jnp.issubdtype(found.dtype, jnp.floating):
-        raise ValueError(f"f gives {found.dtype}: floating-point outputs only, such as logits")
-    wrong = ~np.isfinite(np.asarray(found).reshape(len(x), -1)).all(axis=1)
-    if wrong.any():
+    if not jnp.issubdtype(yhat.dtype, jnp.floating):
+        raise ValueError(f"f gives {yhat.dtype}: floating-point outputs only, such as logits")
+    yhat = np.asarray(yhat, np.float64)
+    is_wrong = ~np.isfinite(yhat.reshape(len(x), -1)).all(axis=1)
+    if is_wrong.any():
         raise ValueError(
-            f"f gives NaN or infinity for {wrong.sum()} of {len(x)} inputs, first in row "
-            f"{np.flatnonzero(wrong)[0]}"
+            f"f gives NaN or infinity for {is_wrong.sum()} of {len(x)} inputs, first in row "
+            f"{np.flatnonzero(is_wrong)[0]}"
         )
-    rows = np.unique(np.linspace(0, len(x) - 1, N_ALONE).astype(int))
+    rows = np.unique(np.linspace(0, len(x) - 1, N_TESTED).astype(int))
     gap = float(mixing(f, params, x[rows]))
     if gap > 0:
         raise ValueError(
-            f"f mixes inputs: alone, one has outputs that differ by {gap:.2g} of the largest from "
-            "those among others; put BatchNorm in evaluation mode, map over samples"
+            f"f mixes inputs: the outputs of an input alone differ by {gap:.2g} of the largest "
+            "output from those in a batch; put BatchNorm in evaluation mode, map over samples"
         )
-    return np.asarray(found, np.float64)
+    return yhat
 
 
 def _targets(targets, flat):
@@ -210,61 +255,180 @@ def _targets(targets, flat):
     return np.asarray(targets, np.float64).reshape(flat.shape)
 
 
-# --- the lenses -----------------------------------------------------------------------------------
+def _labels(labels, yhat):
+    """Labels as integers [n, heads]."""
+    labels, shape = np.asarray(labels), yhat.shape
+    n_classes = shape[-1] if labels.shape == shape[:-1] and shape[-1] > 1 else 2
+    if n_classes == 2 and labels.shape not in (shape, shape[:-1]):
+        raise ValueError(f"labels are integers {list(shape[:-1])}, got shape {labels.shape}")
+    if labels.dtype.kind not in "iub" or labels.min() < 0 or labels.max() >= n_classes:
+        raise ValueError(f"labels are integers from 0 to {n_classes - 1} for outputs {list(shape)}")
+    if labels.shape == shape and labels.ndim > 1 and np.all(labels.sum(axis=-1) == 1):
+        raise ValueError("labels look like one-hot codes: pass classes, np.argmax(labels, axis=-1)")
+    return labels.astype(int).reshape(len(labels), -1)
+
+
+def _is_parameter(variables) -> dict[str, bool]:
+    """Which leaves of a tree, by name, are trained: only those are differentiated and masked.
+
+    In a mapping with "params" (linen's variables) those below "params"; in a tree of nnx variables
+    those of `nnx.Param`; in any other tree all.
+    """
+    names = trees.named(variables)
+    nnx = sys.modules.get("flax.nnx")  # without its import there are no variables of nnx
+    if nnx is not None:
+        nodes = jax.tree.leaves(variables, is_leaf=lambda node: isinstance(node, nnx.Variable))
+        if any(isinstance(node, nnx.Variable) for node in nodes):
+            by_leaf = (isinstance(n, nnx.Param) for n in nodes for _ in jax.tree.leaves(n))
+            return dict(zip(names, by_leaf))
+    if isinstance(variables, Mapping) and "params" in variables:
+        return {name: name.split("/")[0] == "params" for name in names}
+    return dict.fromkeys(names, True)
+
+
+def _of_parameters(f, variables):
+    """f as a function of its parameters and x, and the parameters: the trained leaves."""
+    leaves, tree = jax.tree.flatten(variables)
+    places = [i for i, trained in enumerate(_is_parameter(variables).values()) if trained]
+    if len(places) == len(leaves):
+        return f, variables  # programs of f are compiled once, those of a new function every time
+
+    def of_parameters(parameters, x):
+        merged = list(leaves)
+        for place, leaf in zip(places, parameters):
+            merged[place] = leaf
+        return f(tree.unflatten(merged), x)
+
+    return of_parameters, [leaves[place] for place in places]
+
+
+def _weights(variables, select):
+    """The names of the leaves to mask, or None."""
+    if select is None:
+        return None
+    is_parameter = _is_parameter(variables)
+    named = trees.named(variables).items()
+    return set(selected({name: leaf for name, leaf in named if is_parameter[name]}, select))
+
+
+# --- support --------------------------------------------------------------------------------------
 
 
 def _support(composition, components, audit, factors, is_train, names, reasons):
     """The theorem on the true generator, with levels of factors as latents."""
     if composition is None:
-        reasons["support"] = "no composition and components of the true generator were given"
+        reasons["support"] = "pass composition and components of the true generator"
         return None
     trained, every = (np.unique(rows, axis=0) for rows in (factors[is_train], factors))
     if len(trained) < 3:
-        reasons["support"] = f"{len(trained)} trained combinations are too few to look for paths"
+        reasons["support"] = f"{len(trained)} training combinations are too few: use three or more"
         return None
-    # Levels are equal or not: nothing is between two of them.
-    options = {"radius": 0.0, "names": names} | dict(audit)
-    sizes = tuple(options.get("sizes", ())) or (len(names) // len(components),) * len(components)
-    # Only the relaxed condition asks for more of unseen combinations than their values.
-    if options.get("condition") != "relaxed" and sum(sizes) == len(names):
-        every = _values(every, sizes)
+    # Levels are equal or different: no level is between two others.
+    options = {"kinds": ["categorical"] * len(names), "names": names} | dict(audit)
     latents = (trained.astype(float), every.astype(float))
     return support.audit_latents(composition, components, *latents, **options)
 
 
-def _values(combinations, sizes):
-    """Rows [m, C] with every value of every component, m the most that one has."""
-    levels = [np.unique(combinations[:, list(d)], axis=0) for d in latent_space.components(sizes)]
-    n = max(map(len, levels))
-    return np.concatenate([each[np.arange(n) % len(each)] for each in levels], axis=1)
+# --- kernel and accuracy --------------------------------------------------------------------------
 
 
-def _kernel(f, params, x, factors, yhat, is_train, targets, reasons):
-    gram = np.asarray(ntk.empirical(f, params, x, form="mean_trace"))
-    if not gram.any():
-        reasons["kernel"] = "no output depends on params: the tangent kernel is zero"
-        return None
-    found = slopes(gram, factors, yhat, is_train, targets)
-    reasons.update(found.reasons)
-    return found
+def _kernel(f, params, x, factors, flat, is_train, targets, reasons):
+    combinations, place = np.unique(factors, axis=0, return_inverse=True)
+    f, parameters = _of_parameters(f, params)
+    gram, rounding = None, 0.0
+    if any(
+        jnp.issubdtype(jnp.result_type(leaf), jnp.floating) for leaf in jax.tree.leaves(parameters)
+    ):
+        gram = _mean_kernel(f, parameters, x, place.ravel())
+        gram = gram if gram.any() else None
+        rounding = shortest(f, parameters, x[:1])
+    means = [None if a is None else combined(factors, a)[1] for a in (flat, is_train, targets)]
+    outputs, trained, targets = means
+    scored = slopes(gram, combinations, outputs, trained > 0.5, targets, rounding)
+    reasons.update(scored.reasons)
+    return scored
+
+
+def _mean_kernel(f, parameters, x, place):
+    """The tangent kernel [g, g] between mean outputs of groups; place: the group of each input [n].
+
+    The kernel of means is the mean of the kernel, and takes time and memory linear in n. Groups are
+    split into blocks of the mean size, so that padding does not matter if their sizes differ.
+    """
+    n, counts = len(x), np.bincount(place)
+    size = -(-n // len(counts))
+    if size == 1:
+        order = np.argsort(place)
+        gram = ntk.empirical(f, parameters, x[order], form="mean_trace", verbose=False)
+        return np.asarray(gram)
+    n_blocks = -(-counts // size)
+    group_of_block = np.repeat(np.arange(len(counts)), n_blocks)
+    order = np.argsort(place, kind="stable")
+    rank = np.arange(n) - np.repeat(np.cumsum(counts) - counts, counts)
+    block = (np.cumsum(n_blocks) - n_blocks)[place[order]] + rank // size
+    rows = np.zeros((len(group_of_block), size), int)
+    weights = np.zeros(rows.shape, np.float32)
+    rows[block, rank % size], weights[block, rank % size] = order, 1
+
+    def sums(parameters, blocks):
+        x, weights = blocks
+        outputs = f(parameters, x.reshape(-1, *x.shape[2:])).reshape(*x.shape[:2], -1)
+        return jnp.sum(jnp.where(weights[..., None] > 0, outputs, 0), axis=1)
+
+    blocks = (x[rows], jnp.asarray(weights))
+    gram = np.asarray(ntk.empirical(sums, parameters, blocks, form="mean_trace", verbose=False))
+    share = (group_of_block == np.arange(len(counts))[:, None]) / counts[:, None]
+    return (share @ gram.astype(np.float64) @ share.T).astype(gram.dtype)
+
+
+def _accuracy(labels, yhat, factors, is_train, kernel):
+    """labels: [n, heads]."""
+    answers = _answers(yhat, labels.shape[1])
+    by_kernel = None
+    if kernel is not None and kernel.predicted is not None:
+        _, place = np.unique(factors, axis=0, return_inverse=True)
+        predicted = kernel.predicted.reshape(-1, *yhat.shape[1:])[place.ravel()]
+        by_kernel = np.mean((_answers(predicted, labels.shape[1]) == labels)[~is_train], axis=0)
+    held_out = labels[~is_train]
+    constant = [np.bincount(head).max() / len(head) for head in held_out.T]
+    is_new = [~np.isin(a, b) for a, b in zip(held_out.T, labels[is_train].T)]
+    return Accuracy(
+        train=np.mean((answers == labels)[is_train], axis=0),
+        held_out=np.mean((answers == labels)[~is_train], axis=0),
+        constant=np.array(constant),
+        kernel=by_kernel,
+        new_labels=np.mean(is_new, axis=1),
+        n_held_out=len(held_out),
+    )
+
+
+def _answers(yhat, n_heads):
+    """Classes [n, heads] of outputs."""
+    yhat = yhat.reshape(len(yhat), n_heads, -1)
+    return (yhat[..., 0] > 0).astype(int) if yhat.shape[-1] == 1 else np.argmax(yhat, axis=-1)
+
+
+# --- layers ---------------------------------------------------------------------------------------
 
 
 def _layers(taps, params, x, factors, reasons):
     if taps is None:
-        reasons["factorization"] = "no taps were given: a function of params and x to activations"
+        reasons["factorization"] = "pass taps, a function of params and x to activations"
         return None
     activations = trees.named(jax.jit(taps)(params, x))
     if not activations:
         raise ValueError("taps gives no activations")
-    for name, each in activations.items():
-        if np.shape(each)[:1] != (len(x),):
-            raise ValueError(f"taps: '{name}' is [{len(x)}, ...], got {np.shape(each)}")
-        checks.finite(**{f"taps: '{name}'": each})
+    for name, layer in activations.items():
+        if np.shape(layer)[:1] != (len(x),):
+            raise ValueError(f"taps: '{name}' is [{len(x)}, ...], got {np.shape(layer)}")
+        checks.finite(**{f"taps: '{name}'": layer})
     if not factorization.grids(factors):
-        reasons["factorization"] = "no two factors have all their combinations, the others held"
+        reasons["factorization"] = (
+            "no two factors have all their combinations while the others are constant: add inputs"
+        )
         return None
-    found = {_short(name): factorization.on_grids(a, factors) for name, a in activations.items()}
-    return {name: found[name] for name in sorted(found, key=lambda name: name == "outputs")}
+    layers = {_short(name): factorization.on_grids(a, factors) for name, a in activations.items()}
+    return {name: layers[name] for name in sorted(layers, key=lambda name: name == "outputs")}
 
 
 def _short(name):
@@ -273,18 +437,35 @@ def _short(name):
     return name or "outputs"
 
 
-def _dependence(f, params, x, factors, yhat, inputs, outputs, reasons):
-    labels = _rows(yhat.shape[1:], outputs)
+# --- dependence -----------------------------------------------------------------------------------
+
+
+def _dependence(f, params, x, factors, yhat, targets, labels, inputs, outputs, reasons):
+    rows = _rows(yhat.shape[1:], outputs)
     flat = yhat.reshape(len(yhat), -1)
-    found = total_effects(factors, flat, labels)
-    still = np.isnan(found).all(axis=1)
-    if still.all():
-        reasons["dependence"] = "no output varies, or no two combinations differ in one factor only"
+    shares = effects.total_effects(factors, flat, rows)
+    if np.isnan(shares).all():
+        is_constant = np.all(np.ptp(flat, axis=0) <= 1e-6 * np.max(np.abs(flat), axis=0))
+        reasons["dependence"] = (
+            "outputs are constant: check params and x"
+            if is_constant
+            else "no two combinations differ in one factor only: add inputs"
+        )
         return None
+    interactions = effects.interactions(factors, flat, rows)
+    largest, is_weak, noise = _strengths(factors, flat)
+    is_needed, interaction_needed = _needs(factors, targets, labels)
     return Dependence(
-        found,
-        np.where(still, np.nan, _interaction(factors, flat, labels)),
-        _gradients(f, params, x, factors, labels.reshape(yhat.shape[1:]), inputs, reasons),
+        effects=shares,
+        interaction=interactions.total,
+        pairs=interactions.pairs,
+        higher=interactions.higher,
+        largest=largest,
+        is_weak=is_weak,
+        noise=noise,
+        gradients=_gradients(f, params, x, factors, rows.reshape(yhat.shape[1:]), inputs, reasons),
+        is_needed=is_needed,
+        interaction_needed=interaction_needed,
     )
 
 
@@ -300,17 +481,41 @@ def _rows(shape, outputs):
     return labels.ravel()
 
 
-def _interaction(factors, flat, labels):
-    """Share of the variance of each row that no sum over factors explains."""
-    combinations, means = combined(factors, flat)
-    fit = additive_fit(combinations, means)
-    rest = np.mean((means - fit.mean - fit.terms.sum(axis=0)) ** 2, axis=0)
-    members = np.arange(labels.max() + 1)[:, None] == labels
-    with np.errstate(invalid="ignore"):  # outputs that do not vary have no share
-        return (members @ rest) / (members @ np.var(means, axis=0))
+def _strengths(factors, flat):
+    """The largest share of each factor [C], whether it is weak [C], and the noise's share."""
+    combinations, place = np.unique(factors, axis=0, return_inverse=True)
+    counts, (_, means) = np.bincount(place.ravel()), combined(factors, flat)
+    shares = effects.total_effects(combinations, means)
+    varies = ~np.isnan(shares).all(axis=1)
+    shares, noise = shares[varies], 0.0
+    if len(flat) > len(counts):
+        # The variance of a combination's mean follows from the differences between its inputs.
+        within = np.sum((flat - means[place.ravel()]) ** 2, axis=0) / (len(flat) - len(counts))
+        of_means = within * np.mean(1 / counts)
+        noise = float(np.mean(of_means[varies] / np.var(means[:, varies], axis=0)))
+    largest = np.max(shares, axis=0)
+    return largest, (largest <= WEAK) | (np.mean(shares, axis=0) <= NOISE * noise), noise
 
 
-def _gradients(f, params, x, factors, labels, inputs, reasons):
+def _needs(factors, targets, labels):
+    """The factors [C] with which targets or labels change, and the targets' interaction."""
+    if targets is None and labels is None:
+        return None, None
+    truth = targets if labels is None else _one_hot(labels)
+    # Constant targets, and factors that never change alone, have no share.
+    is_needed = np.any(np.nan_to_num(effects.total_effects(factors, truth)) > WEAK, axis=0)
+    if targets is None:
+        return is_needed, None
+    total = effects.interactions(factors, targets, np.zeros(targets.shape[1], int)).total[0]
+    return is_needed, None if np.isnan(total) else float(total)
+
+
+def _one_hot(labels):
+    """Labels [n, heads] as indicators [n, classes of all heads]."""
+    return np.concatenate([np.eye(head.max() + 1)[head] for head in labels.T], axis=1)
+
+
+def _gradients(f, params, x, factors, rows, inputs, reasons):
     """Shares [rows, C] of derivatives of output rows in the inputs' parts."""
     if not jnp.issubdtype(x.dtype, jnp.floating):
         reasons["gradients"] = f"x holds {x.dtype}, which has no derivatives"
@@ -321,47 +526,55 @@ def _gradients(f, params, x, factors, labels, inputs, reasons):
             "some factor has no entry of x to itself: give inputs, the factor that each shows"
         )
         return None
-    rows = labels if labels.ndim else labels[None]
+    rows = rows if rows.ndim else rows[None]
     sizes = (int(rows.max()) + 1, factors.shape[1])
     measure = functools.partial(
         dependence.gradient_dependence, _with_axis(f), sizes=sizes, centred=False
     )
-    found = jax.jit(measure)(params, x, inputs=jnp.asarray(inputs), outputs=jnp.asarray(rows))
-    return np.asarray(dependence.shares(found), np.float64)
+    norms = jax.jit(measure)(params, x, inputs=jnp.asarray(inputs), outputs=jnp.asarray(rows))
+    if np.isnan(norms).all():
+        reasons["gradients"] = "some derivatives of f in x are NaN or infinite"
+        return None
+    return np.asarray(dependence.shares(norms), np.float64)
 
 
 def _with_axis(f):
-    """f with outputs [n, ...] of two axes at least."""
+    """f with outputs [n, ...] of two axes or more."""
 
     def outputs(params, x):
-        found = f(params, x)
-        return found[:, None] if found.ndim == 1 else found
+        yhat = f(params, x)
+        return yhat[:, None] if yhat.ndim == 1 else yhat
 
     return outputs
 
 
 def _parts(x, factors):
-    """The one factor that each entry of x varies with, -1 where it is none or several [...].
+    """The factor that each entry of x varies with, -1 where it is none or several [...].
 
-    None where a factor has no entry.
+    None if a factor has no entry.
     """
     flat = np.asarray(x).reshape(len(x), -1)
     labels = np.full(flat.shape[1], -1)
     varies = np.ptp(flat, axis=0) > 0
     for c, column in enumerate(factors.T):
-        held = [np.ptp(flat[column == value], axis=0) == 0 for value in np.unique(column)]
-        own = varies & np.all(held, axis=0)
-        labels[own] = np.where(labels[own] < 0, c, -1)
+        is_fixed = [np.ptp(flat[column == value], axis=0) == 0 for value in np.unique(column)]
+        is_part = varies & np.all(is_fixed, axis=0)
+        labels[is_part] = np.where(labels[is_part] < 0, c, -1)
     has_all = np.isin(np.arange(factors.shape[1]), labels).all()
     return labels.reshape(x.shape[1:]) if has_all else None
 
 
-def _masks(f, params, x, factors, yhat, select, n_steps, reasons):
+# --- subnetworks ----------------------------------------------------------------------------------
+
+
+def _masks(f, params, x, factors, flat, select, n_steps, reasons):
     if select is None:
-        reasons["masks"] = "no weights were selected: give select, such as 'kernel'"
+        reasons["masks"] = "pass select, the weights to mask, such as 'kernel'"
         return None
-    chosen, _ = main_effects(factors, yhat)
+    chosen, _ = main_effects(factors, flat)
     if len(chosen) < 2:
-        reasons["masks"] = f"{len(chosen)} of the factors move the outputs by themselves, not two"
+        reasons["masks"] = (
+            f"{len(chosen)} of the factors have a main effect on outputs: a search needs two"
+        )
         return None
-    return subnetworks(f, params, x, factors, select, n_steps)
+    return subnetworks(f, params, x, factors, select.__contains__, n_steps)

@@ -1,88 +1,110 @@
-"""How much of what a model learned reaches unseen combinations, and what does its kernel foretell?
+"""How much of a learned function reaches held-out combinations, and what does its kernel predict?
 
-A kernel machine keeps a share m of an additive target on unseen combinations, the slope of its
-predictions against it; the rest stays in conjunctions that were only trained (memorization leak,
-Lippl and Stachenfeld 2025). m follows from the kernel, and where that depends only on the factors
-two inputs share, from its saliences. `slopes` holds a model's own slope against both. A model that
-was trained lazily comes near them; one that learned features need not.
+On held-out combinations a kernel machine keeps a share m of an additive target: the slope of its
+predictions against the target. The rest stays in conjunctions of the training set (memorization
+leak, Lippl and Stachenfeld 2025). m follows from the kernel, and from its saliences alone if the
+kernel depends only on the factors that two inputs share. `slopes` compares a model with both. A
+model in the lazy regime has nearly these slopes; a model that learns features need not.
 
 NumPy, float64; run once per model.
 """
 
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
 from cgjax.analysis import additivity, checks, machines, salience
 from cgjax.analysis.effects import additive_fit, combined
 
-# Outputs at random, whose additivity says what an R2 is worth.
+# Random outputs, whose additivity is the baseline for the model's.
 N_RANDOM = 20
 
 
 class Slopes(NamedTuple):
-    """A model beside the machine that its kernel makes; None where undefined, see reasons."""
+    """A model and the machine with its kernel; None where undefined, `reasons` says why."""
 
-    slope: float | None  # of the model's outputs against the reference, on unseen combinations
-    slope_kernel: float | None  # of the machine with the kernel itself
-    slope_salience: float | None  # of the machine that knows the kernel's saliences only
-    r2: float | None  # of the reference by the model's outputs, there
-    r2_train: float | None  # the same on trained combinations: without targets, how additive it is
-    additivity: float | None  # R2 of outputs on unseen combinations by trained conjunctions
-    additivity_random: float | None  # the same of outputs at random: what few combinations allow
+    slope: float | None  # of the model's outputs against the reference, on held-out combinations
+    slope_error: float | None  # its standard error, with combinations as clusters
+    slope_kernel: float | None  # the same for the machine with the kernel
+    slope_salience: float | None  # the same for the machine with the kernel's saliences only
+    r2: float | None  # of the reference by the model's outputs, on held-out combinations
+    r2_train: float | None  # on training combinations; without targets: how additive outputs are
+    r2_outputs: float | None  # mean over single outputs of the smaller of both, cut at 0
+    additivity: float | None  # R2 of held-out outputs by conjunctions of the training set
+    additivity_random: float | None  # the same for random outputs: few combinations make it large
     salience: np.ndarray | None  # [C] S(1..C; C)
     salience_by_subset: np.ndarray | None  # [2^C - 1], as `salience.subset_salience`
-    structured: float  # share of the kernel's variance that the factors two inputs share explain
-    combinations: np.ndarray  # [g, C] on which all of this is
+    structured: float | None  # share of the kernel's variance explained by shared factors
+    combinations: np.ndarray  # [g, C] the rows of all arrays below
     is_train: np.ndarray  # [g]
-    is_judged: np.ndarray  # [g] unseen, and with a reference
-    reference: np.ndarray  # [g, D] targets, or the additive continuation of the trained outputs
-    outputs: np.ndarray  # [g, D] the model's
-    predicted: np.ndarray  # [g, D] the machine's, with the kernel itself
+    is_judged: np.ndarray  # [g] held out, and the reference is known
+    reference: np.ndarray  # [g, D] targets, or the additive continuation of training outputs
+    outputs: np.ndarray  # [g, D] of the model
+    predicted: np.ndarray | None  # [g, D] of the machine with the kernel
     reasons: dict  # field -> why it is None
+    has_targets: bool  # whether the reference is the targets
+    rounding: float  # relative, of the kernel's entries
 
 
 def slopes(
-    gram: np.ndarray,
+    gram: np.ndarray | None,
     factors: np.ndarray,
     outputs: np.ndarray,
     is_train: np.ndarray,
     targets: np.ndarray | None = None,
+    rounding: float = 0.0,
 ) -> Slopes:
     """Slopes, additivity and salience of a model with a kernel, such as its tangent kernel.
 
-    gram: [n, n] between samples. factors: integers [n, C]. outputs: [n, D], the model's. is_train:
-    bool [n], one value for all samples of a combination. targets: [n, D]; without them the machine
-    is fitted to the model's outputs on trained combinations, and the reference is their additive
-    continuation, a_1(z_1) + ... + a_C(z_C), where they determine it.
+    gram: [n, n] between samples; None: only the model is scored. factors: integers [n, C].
+    outputs: [n, D], the model's. is_train: bool [n], equal for all samples of a combination.
+    targets: [n, D]. Without targets the machine is fitted to the model's outputs on training
+    combinations, and the reference is their additive continuation a_1(z_1) + ... + a_C(z_C), for
+    the combinations where they determine it. rounding: relative, of the computation of gram, if it
+    is larger than that of its dtype; machines are penalised by it.
     """
-    checks.symmetric("gram", gram)
-    checks.mask("is_train", is_train, (len(gram),))
+    checks.bounded("rounding", rounding, 0, 1)
+    checks.mask("is_train", is_train, np.shape(factors)[:1])
     combinations, outputs = combined(factors, outputs)
     _, trained = combined(factors, is_train)
     is_train = trained > 0.5
     if np.any(trained % 1):
         raise ValueError("is_train is True for some samples of a combination, not for all of them")
     if is_train.all():
-        raise ValueError("is_train is True everywhere: no combination is unseen")
+        raise ValueError("is_train is True everywhere: no combination is held out")
     if outputs.ndim != 2:
         raise ValueError(f"outputs are [n, D], got {outputs.ndim} axes")
     fitted = outputs if targets is None else combined(factors, targets)[1]
     if fitted.shape != outputs.shape:
         raise ValueError(f"targets are [n, {outputs.shape[1]}] as outputs, got {np.shape(targets)}")
-    kernel = additivity.similarity_of_gram(np.asarray(factors), gram, n_samples=None)
-    eps = float(np.finfo(np.asarray(gram).dtype).eps)
     reasons = {}
-    structure, foretold = _structure(kernel, fitted, is_train, eps, reasons)
-    predicted = _machine(kernel.values, fitted, is_train, eps)
+    if gram is not None:
+        checks.symmetric("gram", gram)
+        rounding = max(rounding, float(jnp.finfo(np.asarray(gram).dtype).eps))
+    machine = _machines(gram, factors, fitted, is_train, rounding, reasons)
     reference, is_judged = _reference(combinations, fitted, is_train, targets is not None)
-    scores = _scores(reference, outputs, predicted, foretold, is_train, is_judged, reasons)
+    accounts = {
+        "slope": outputs,
+        "slope_kernel": machine["predicted"],
+        "slope_salience": machine.pop("predicted_by_salience"),
+    }
+    scores = _scores(reference, accounts, is_train, is_judged, reasons)
     share, at_random = _additivity(combinations, outputs, is_train, reasons)
     return Slopes(
-        **scores, **structure, additivity=share, additivity_random=at_random,
-        combinations=combinations, is_train=is_train, is_judged=is_judged, reference=reference,
-        outputs=outputs, predicted=predicted, reasons=reasons,
-    )  # fmt: skip
+        **scores,
+        **machine,
+        additivity=share,
+        additivity_random=at_random,
+        combinations=combinations,
+        is_train=is_train,
+        is_judged=is_judged,
+        reference=reference,
+        outputs=outputs,
+        reasons=reasons,
+        has_targets=targets is not None,
+        rounding=rounding,
+    )
 
 
 def slope(y: np.ndarray, f: np.ndarray) -> float:
@@ -95,104 +117,145 @@ def slope(y: np.ndarray, f: np.ndarray) -> float:
     return float(np.sum(centred * f) / np.sum(centred**2))
 
 
-def _r2(y, f):
-    """1 - rss / tss; 0 where y does not vary, of which nothing can be explained."""
-    total = np.sum((y - y.mean(axis=0)) ** 2)
-    return float(1 - np.sum((y - f) ** 2) / total) if _varies(y) else 0.0
-
-
 def _varies(y):
-    return len(y) > 1 and np.sum(np.var(y, axis=0)) > 1e-12 * np.sum(np.mean(y**2, axis=0))
+    """Whether values y [n, ...] differ by more than rounding."""
+    return len(y) > 1 and bool(np.sum(np.var(y, axis=0)) > 1e-12 * np.sum(np.mean(y**2, axis=0)))
 
 
-def _reference(combinations, fitted, is_train, is_target):
-    """What unseen combinations should give [g, D], and for which of them [g] it is known."""
-    if is_target:
+# --- the reference --------------------------------------------------------------------------------
+
+
+def _reference(combinations, fitted, is_train, has_targets):
+    """The expected outputs [g, D], and the held-out combinations [g] for which they are known."""
+    if has_targets:
         return fitted, ~is_train
     fit = additive_fit(combinations, fitted, is_train)
     return fit.mean + fit.terms.sum(axis=0), fit.determined & ~is_train
 
 
-def _scores(reference, outputs, predicted, foretold, is_train, is_judged, reasons):
-    """Slopes and R2 where the reference is known and varies."""
-    accounts = {"slope": outputs, "slope_kernel": predicted, "slope_salience": foretold}
+def _scores(reference, accounts, is_train, is_judged, reasons):
+    """Slopes and R2 if the reference is known and varies."""
     y = reference[is_judged]
     if not _varies(y):
-        names = (*accounts, "r2", "r2_train")
+        names = (*accounts, "slope_error", "r2", "r2_train", "r2_outputs")
         reasons |= dict.fromkeys(names, _no_reference(is_judged, is_train))
         return dict.fromkeys(names)
     scores = {
-        name: None if each is None else slope(y, each[is_judged]) for name, each in accounts.items()
+        name: None if values is None else slope(y, values[is_judged])
+        for name, values in accounts.items()
     }
+    outputs = accounts["slope"]
+    scores["slope_error"] = _slope_error(y, outputs[is_judged], scores["slope"])
     scores["r2"] = _r2(y, outputs[is_judged])
     scores["r2_train"] = _r2(reference[is_train], outputs[is_train])
+    # Sums over outputs hide outputs of a small scale; those that hardly vary may be rounding.
+    variance = np.maximum(np.var(reference, axis=0), np.var(outputs, axis=0))
+    singles = [
+        max(min(_r2(reference[rows, d], outputs[rows, d]) for rows in (is_judged, is_train)), 0)
+        for d in np.flatnonzero(variance > 1e-12 * variance.max())
+    ]
+    scores["r2_outputs"] = float(np.mean(singles))
     return scores
 
 
+def _slope_error(y, f, slope):
+    """Standard error of the slope, with combinations as clusters of outputs."""
+    y, f = y - y.mean(axis=0), f - f.mean(axis=0)
+    scores = np.sum(y * (f - slope * y), axis=1)
+    return float(np.sqrt(np.sum(scores**2) * len(y) / max(len(y) - 2, 1)) / np.sum(y**2))
+
+
+def _r2(y, f):
+    """1 - rss / tss; for constant y 1 if f is equal up to rounding, else 0."""
+    residual = np.sum((y - f) ** 2)
+    if _varies(y):
+        return float(1 - residual / np.sum((y - y.mean(axis=0)) ** 2))
+    return float(residual <= 1e-12 * np.sum(y**2))
+
+
 def _no_reference(is_judged, is_train):
-    n = np.sum(~is_train)
+    n_held_out = np.sum(~is_train)
     if np.sum(is_judged) > 1:
-        return f"the reference does not vary over the {np.sum(is_judged)} unseen combinations"
+        return (
+            f"the reference is constant over the {np.sum(is_judged)} held-out combinations: hold "
+            "out combinations that differ"
+        )
     return (
-        f"trained combinations determine an additive continuation for {np.sum(is_judged)} of {n} "
-        "unseen ones: two are needed, or targets"
+        "training combinations determine an additive continuation for "
+        f"{np.sum(is_judged)} of {n_held_out} held-out ones, two are needed: pass targets or labels"
     )
 
 
-def _machine(kernel, y, is_train, eps):
-    """Minimum-norm predictions [g, D] from the trained combinations."""
-    # A kernel in float32 has eigenvalues of rounding, which no machine may invert.
-    penalty = eps * np.trace(kernel[np.ix_(is_train, is_train)]) if eps > 1e-10 else 0.0
-    # The machine is linear in its targets: one program, however many outputs there are.
-    unit = np.eye(len(y)) * is_train[:, None]
-    found = machines.ridge(kernel, unit, kernel, penalty, mask=is_train, outputs=True)
-    return np.asarray(found, np.float64) @ y
+# --- the kernel -----------------------------------------------------------------------------------
 
 
-def _structure(kernel, y, is_train, eps, reasons):
-    """What depends only on which factors two combinations share, and such a machine's outputs."""
+def _machines(gram, factors, fitted, is_train, rounding, reasons):
+    """Fields about the kernel, and outputs [g, D] of the machines with it and its saliences."""
+    fields = dict.fromkeys(("salience", "salience_by_subset", "structured"))
+    machine = fields | dict.fromkeys(("predicted", "predicted_by_salience"))
+    if gram is None:
+        names = (*fields, "slope_kernel", "slope_salience")
+        reasons |= dict.fromkeys(names, "no output depends on params: the tangent kernel is zero")
+        return machine
+    kernel = additivity.similarity_of_gram(np.asarray(factors), gram, n_samples=None)
+    machine["predicted"] = _ridgeless(kernel.values, fitted, is_train, rounding)
     table = additivity.structure(kernel)
     shared = kernel.x[:, None] == kernel.x[None]
-    fitted = table.kappa_by_subset[shared @ 2 ** np.arange(shared.shape[-1])]
-    varies = np.var(kernel.values) > 1e-12 * np.mean(kernel.values**2)
-    structured = np.nan
-    if varies:
-        structured = 1 - np.mean((kernel.values - fitted) ** 2) / np.var(kernel.values)
-    found = {"salience": None, "salience_by_subset": None, "structured": structured}
-    reason = _no_salience(table, varies)
+    by_subset = table.kappa_by_subset[shared @ 2 ** np.arange(shared.shape[-1])]
+    is_flat = np.var(kernel.values) <= 1e-12 * np.mean(kernel.values**2)
+    if not is_flat:
+        left = np.mean((kernel.values - by_subset) ** 2)
+        machine["structured"] = float(1 - left / np.var(kernel.values))
+    reason = _no_salience(table, is_flat)
     if reason:
-        reasons |= dict.fromkeys(("salience", "salience_by_subset", "slope_salience"), reason)
-        return found, None
-    found["salience"] = np.asarray(salience.salience(table.kappa))
-    found["salience_by_subset"] = np.asarray(salience.subset_salience(table.kappa_by_subset))
+        names = ("salience", "salience_by_subset", "slope_salience")
+        reasons |= dict.fromkeys(names, reason)
+        return machine
+    machine["salience"] = np.asarray(salience.salience(table.kappa))
+    machine["salience_by_subset"] = np.asarray(salience.subset_salience(table.kappa_by_subset))
     if len(kernel.x) < np.prod([len(np.unique(column)) for column in kernel.x.T]):
-        # The mean over all permutations of levels is a kernel; over a part of the grid it need not.
+        # Averaged over all permutations of levels, a kernel stays positive semi-definite; averaged
+        # over a part of the grid it need not.
         reasons["slope_salience"] = "combinations are missing from the grid: salience needs all"
-        return found, None
-    return found, _machine(fitted, y, is_train, eps)
+        return machine
+    machine["predicted_by_salience"] = _ridgeless(by_subset, fitted, is_train, rounding)
+    return machine
 
 
-def _no_salience(table, varies):
-    """Why there is none, or nothing."""
+def _ridgeless(kernel, y, is_train, rounding):
+    """Minimum-norm predictions [g, D] from the training combinations."""
+    # Rounding gives a kernel in float32 small eigenvalues, which must not be inverted.
+    penalty = rounding * np.trace(kernel[np.ix_(is_train, is_train)]) if rounding > 1e-10 else 0.0
+    # The machine is linear in its targets: one program for any number of outputs.
+    unit = np.eye(len(y)) * is_train[:, None]
+    weights = machines.ridge(kernel, unit, kernel, penalty, mask=is_train, outputs=True)
+    return np.asarray(weights, np.float64) @ y
+
+
+def _no_salience(table, is_flat):
+    """Why saliences are undefined, or an empty text."""
     if not np.all(np.isfinite(table.kappa_by_subset)):
         members = salience.subsets(len(table.kappa) - 1)[~np.isfinite(table.kappa_by_subset)][0]
         return f"no two combinations share exactly the factors {np.flatnonzero(members).tolist()}"
-    if not varies or table.kappa[-1] <= table.kappa[0]:
-        return "to the kernel, a combination is as like itself as any other"
+    if is_flat or table.kappa[-1] <= table.kappa[0]:
+        return "the kernel between a combination and itself is not larger than between others"
     return ""
 
 
+# --- additivity -----------------------------------------------------------------------------------
+
+
 def _additivity(combinations, outputs, is_train, reasons):
-    """R2 on unseen combinations by trained conjunctions, of the outputs and of random ones."""
-    unseen = outputs[~is_train]
+    """R2 on held-out combinations by training conjunctions: of outputs, and of random outputs."""
+    held_out = outputs[~is_train]
     random = np.random.default_rng(0).normal(size=(N_RANDOM, len(combinations)))
-    every = np.concatenate([random, outputs.T])
-    r2 = additivity.additivity(combinations, every, is_train).r2_test
+    stacked = np.concatenate([random, outputs.T])
+    r2 = additivity.additivity(combinations, stacked, is_train).r2_test
     at_random = float(r2[:N_RANDOM].mean())
     if at_random > 0.999:
-        reasons["additivity"] = f"any outputs on {len(unseen)} unseen combinations are such sums"
+        reasons["additivity"] = f"any outputs on {len(held_out)} held-out combinations are additive"
         return None, None
-    if not _varies(unseen):
-        reasons["additivity"] = "outputs do not vary over the unseen combinations"
+    if not _varies(held_out):
+        reasons["additivity"] = "outputs are constant over the held-out combinations"
         return None, None
-    return float(np.average(r2[N_RANDOM:], weights=np.var(unseen, axis=0))), at_random
+    return float(np.average(r2[N_RANDOM:], weights=np.var(held_out, axis=0))), at_random
