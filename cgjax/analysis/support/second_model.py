@@ -164,15 +164,13 @@ def _pulled_back(family, p, start, true_p, tolerance):
         wanted = residual + matrix @ (weights - start)
         trial = start + _ridge(matrix, wanted, ridge)
         trial_residual = (true_p - family.outputs(p, trial)).ravel()
+        is_near = np.linalg.norm(weights - trial) <= 1e-6 * np.linalg.norm(start)
         if np.linalg.norm(trial_residual) < np.linalg.norm(residual):
-            is_done = np.linalg.norm(weights - trial) <= 1e-9 * np.linalg.norm(start)
             weights, residual, damping = trial, trial_residual, max(damping / 10, 1.0)
-            if is_done:
-                break
         else:
             damping *= 100
-            if damping > 1e12:
-                break
+        if is_near or damping > 1e12:
+            break
     return weights
 
 
