@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from cgjax.experiments.bumps import layers
 from cgjax.experiments.bumps.figures import DRAW, FIGURES, cells, curves, pictures
+from cgjax.experiments.bumps.studies import layers
 from cgjax.plots import style
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from cgjax.analysis import geometry
 from cgjax.core.errors import BadInput
-from cgjax.experiments.bumps import percolation, scenes, scores
+from cgjax.experiments.bumps import scenes, scores
+from cgjax.experiments.bumps.studies import comparisons
 
 N, SIGMA, LB, UB = 28, 1.0, 6, 22
 # Far from a bump float32 has no such small numbers.
@@ -113,7 +114,7 @@ def test_stored_percolation(golden, values):
     stored = golden("bumps/percolation")
     for sigma in (0.3, 0.5, 1.0):
         names = [f"occ_{sigma}_{share}" for share in (0.1, 0.3, 0.5, 0.7)]
-        found = percolation.largest_cluster(np.stack([stored[name] for name in names]), sigma)
+        found = comparisons.largest_cluster(np.stack([stored[name] for name in names]), sigma)
         for name, largest, occupied in zip(names, *found):
             key = "sigma={},lambda={}".format(*name.split("_")[1:])
             expected = values["percolation_overlap_threshold_0.05"][key]
@@ -223,9 +224,9 @@ def test_bad_scenes_are_refused(donut):
         "bump_subsample": lambda: scenes.subsample(np.random.default_rng(0), labels, 0),
         "stripe_fraction": lambda: scenes.mixture(np.random.default_rng(0), labels, labels, 9, 1.5),
         "side 0": lambda: scenes.continuous(np.random.default_rng(0), 5, 24, 0.01, True),
-        "0 < threshold < 1": lambda: percolation.reach(1.0, 1.0),
-        "share must be from 0 to 1": lambda: percolation.mass_ratio(None, 9, 1.5, 1.0),
-        "occupied must be boolean": lambda: percolation.largest_cluster(np.ones((4, 4)), 1.0),
+        "0 < threshold < 1": lambda: comparisons.reach(1.0, 1.0),
+        "share must be from 0 to 1": lambda: comparisons.mass_ratio(None, 9, 1.5, 1.0),
+        "occupied must be boolean": lambda: comparisons.largest_cluster(np.ones((4, 4)), 1.0),
     }.items():
         with pytest.raises(BadInput, match=words.strip()):
             call()
@@ -235,15 +236,15 @@ def test_clusters_by_hand():
     """Reach 2 joins sites two apart; a snake through the lattice is one cluster."""
     occupied = np.zeros((1, 9, 9), bool)
     occupied[0, ::2] = True  # rows two apart ...
-    assert percolation.reach(0.5, np.exp(-4)) == 2
-    assert percolation.largest_cluster(occupied, 0.5, np.exp(-4.0) * 0.999)[0][0] == 45
+    assert comparisons.reach(0.5, np.exp(-4)) == 2
+    assert comparisons.largest_cluster(occupied, 0.5, np.exp(-4.0) * 0.999)[0][0] == 45
     assert (
-        percolation.largest_cluster(occupied, 0.5, 0.05)[0][0] == 9
+        comparisons.largest_cluster(occupied, 0.5, 0.05)[0][0] == 9
     )  # ... which 1.7 does not join
     snake = occupied.copy()
     snake[0, 1::4, 0], snake[0, 3::4, -1] = True, True
-    assert percolation.largest_cluster(snake, 0.3)[0][0] == snake.sum()
-    ratio = percolation.mass_ratio(np.random.default_rng(0), 9, 1.0, 0.3, draws=2)
+    assert comparisons.largest_cluster(snake, 0.3)[0][0] == snake.sum()
+    ratio = comparisons.mass_ratio(np.random.default_rng(0), 9, 1.0, 0.3, draws=2)
     np.testing.assert_array_equal(ratio, [1, 1])
-    nothing = percolation.mass_ratio(np.random.default_rng(0), 9, 0.0, 0.3, draws=2)
+    nothing = comparisons.mass_ratio(np.random.default_rng(0), 9, 0.0, 0.3, draws=2)
     np.testing.assert_array_equal(nothing, [0, 0])

@@ -14,7 +14,9 @@ from cgjax.analysis import factorization, machines
 from cgjax.core import program
 from cgjax.core.errors import BadInput
 from cgjax.data import arrays
-from cgjax.experiments.bumps import accounts, analyses, continuous, layers, sets, study, training
+from cgjax.experiments.bumps import training
+from cgjax.experiments.bumps.data import sets
+from cgjax.experiments.bumps.studies import analyses, decoders, layers
 
 pytestmark = pytest.mark.usefixtures("one_device")
 VALUES = json.loads(
@@ -85,7 +87,7 @@ def test_widths_are_a_third_factor():
 
 def test_continuous_sets_score_their_own_points():
     config = part("B10", "bump_24", **{"train.seeds": (0,), "data.holes": (0.2, 0.5)})
-    shown = continuous.make(config)
+    shown = sets.make(config)
     for hole, one in zip((0.2, 0.5), shown.sets.values()):
         side = int(hole * 24)
         inside = np.all(np.abs(shown.xy - 12) <= side / 2, axis=1)
@@ -157,7 +159,7 @@ def test_binary_account_is_the_kernels_machine(small):
     z, images = shown.xy, shown.truth.reshape(100, -1)
     k = factorization.binary(z, z[one.rows], 1.0, 3.0)
     expected = machines.ridge(k[one.rows], images[one.rows], k, 0.0, outputs=True)
-    found = accounts.binary(shown, one, 3.0)
+    found = analyses.binary(shown, one, 3.0)
     np.testing.assert_allclose(found.reshape(100, -1), expected, atol=1e-9)
     np.testing.assert_allclose(found[one.rows], shown.truth[one.rows], atol=1e-9)
 
@@ -168,24 +170,24 @@ def test_an_absent_factor_matches_nothing(small):
     some = np.array([0, 55, 100, 115, 120])
     x, y = np.split(shown.codes[some].astype(float), 2, axis=1)
     same = x @ x.T + y @ y.T + 2.0 * (x @ x.T) * (y @ y.T)
-    np.testing.assert_array_equal(accounts._matches(shown, some, some, 2.0), same)
+    np.testing.assert_array_equal(analyses._matches(shown, some, some, 2.0), same)
     canvas = sets.make(part("B9", "canvas_stripe"))
     corner = np.array([0])
     assert not canvas.labels.shown[0].any()
-    assert accounts._matches(canvas, corner, corner, 2.0) == 4
+    assert analyses._matches(canvas, corner, corner, 2.0) == 4
 
 
 def test_accounts_of_known_images(small):
     """The truth composes; the kernel's own images are a sum in the hole."""
     _, shown = small
     one = shown.of(0, ("donut_3_6", 0, 1.0))
-    kernels = {k2: accounts.binary(shown, one, k2) for k2 in (1.0, 10.0)}
-    right = accounts.superposition(shown, one, shown.truth, kernels)
+    kernels = {k2: analyses.binary(shown, one, k2) for k2 in (1.0, 10.0)}
+    right = analyses.superposition(shown, one, shown.truth, kernels)
     assert right["truth R2"] == right["composition R2"] == 1 and right["binary kernel R2"] < 0.5
-    summed = accounts.superposition(shown, one, kernels[10.0], kernels)
+    summed = analyses.superposition(shown, one, kernels[10.0], kernels)
     np.testing.assert_allclose(summed["additive R2"], 1, atol=1e-12)
     assert summed["best k2"] == 10 and summed["binary kernel R2, best k2"] == 1
-    fits = accounts.kernel_fits(shown, one, shown.truth)
+    fits = analyses.kernel_fits(shown, one, shown.truth)
     assert fits["factorised"].total <= fits["radial"].total and fits["binary"].id < 1e-12
 
 
@@ -221,7 +223,7 @@ def fields(folder):
     config = part("demo", "product", **changes)
     shown = sets.make(config)
     trained = training.run(config, shown, folder)
-    return config, trained, *study.analyse(config, trained)
+    return config, trained, *decoders.analyse(config, trained)
 
 
 def test_product_field_composes_with_flatness_only(fields):
@@ -281,5 +283,5 @@ def test_what_is_not_held_out_has_no_score_in_words():
     shape = len(settings.train.seeds), len(cells)
     scores = {name: np.full(shape, np.nan if "ood" in name else 0.5) for name in names}
     trained = training.Trained(shown, cells, None, scores, {}, {}, {})
-    line = study._line(settings, trained, 0)
+    line = decoders._line(settings, trained, 0)
     assert "nothing held out" in line and "nan" not in line

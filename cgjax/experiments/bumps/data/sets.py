@@ -94,10 +94,23 @@ def is_region(region: str) -> bool:
     return True
 
 
-# --- sets on the grid -----------------------------------------------------------------------------
+# --- all sets of a row ----------------------------------------------------------------------------
 
 
 def check(config) -> None:
+    """Raises an error unless every set of the row can be made."""
+    (_check_holes if "holes" in config.data else _check_grid)(config)
+
+
+def make(config) -> Scenes:
+    """The images and sets of a row: centres on the grid, or anywhere outside a hole."""
+    return (_between_pixels if "holes" in config.data else _on_grid)(config)
+
+
+# --- sets on the grid -----------------------------------------------------------------------------
+
+
+def _check_grid(config) -> None:
     """Raises an error unless regions fit, stripes have a code, and only a canvas has a margin."""
     data = config.data
     for region in data.regions:
@@ -119,7 +132,7 @@ def check(config) -> None:
         )
 
 
-def make(config) -> Scenes:
+def _on_grid(config) -> Scenes:
     """The images and sets of a row whose centres are on the grid."""
     data = config.data
     labels, canvas = _all_labels(data)
@@ -193,6 +206,49 @@ def _set(data, row_scenes: Scenes, held_out, copies: int, share: float, rng) -> 
     if data.n_samples:
         rows = rng.choice(rows, data.n_samples)
     return Set(rows.astype(np.int32), ~held_out, held_out)
+
+
+# --- sets between pixels: centres anywhere in [0, n)^2, outside a square hole in the middle -------
+
+
+def _check_holes(config) -> None:
+    """Raises an error unless every hole leaves points inside and outside."""
+    for hole in config.data.holes:
+        if not min(scenes.continuous_sizes(config.data.n, hole, config.data.n_points)):
+            raise BadInput(
+                f"data.holes={hole:g} of {config.data.n} pixels leaves nothing on one side: "
+                f"increase data.n_points={config.data.n_points} or change the hole"
+            )
+
+
+def _between_pixels(config) -> Scenes:
+    """One set per hole; each set is scored at its own points, trained and held out."""
+    data, everywhere, drawn_sets = config.data, [], {}
+    inverted = INVERTED[data.polarity]
+    shown = Scenes(None, None, None, None, inverted, 1.0, False, {"hole": data.holes}, drawn_sets)
+    ends = 0
+    for seed, (hole,) in draws(config, shown):
+        rng = np.random.default_rng((max(seed, data.seed), round(hole * 1e6)))
+        sizes = scenes.continuous_sizes(data.n, hole, data.n_points)
+        parts = [
+            scenes.continuous(rng, size, data.n, hole, held_out)
+            for size, held_out in zip(sizes, (False, True))
+        ]
+        rows = np.split(ends + np.arange(sum(sizes)), sizes[:1])
+        everywhere, ends = everywhere + parts, ends + sum(sizes)
+        drawn_sets[(seed, hole)] = rows
+    labels = scenes.bump_labels(np.concatenate(everywhere))
+    for key, (trained, held_out) in drawn_sets.items():
+        masks = [np.isin(np.arange(ends), rows) for rows in (trained, held_out)]
+        drawn_sets[key] = Set(trained.astype(np.int32), *masks)
+    images = scenes.images(labels, data.n, data.sigma, inverted=inverted)
+    codes = scenes.encode(labels.xy, data.n, data.encoding, data.sigma, data.width_multiplier)
+    return shown._replace(
+        images=np.asarray(images, np.float32),
+        codes=np.asarray(codes, np.float32),
+        labels=labels,
+        points=np.arange(ends),
+    )
 
 
 # --- summaries of sets ----------------------------------------------------------------------------

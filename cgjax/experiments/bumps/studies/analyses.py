@@ -4,12 +4,16 @@ Every analysis maps (config, trained, index of a cell) to metrics {name: one val
 the first seeds only} and to arrays for figures, which hold the first seed.
 """
 
+from typing import NamedTuple
+
 import jax.numpy as jnp
 import numpy as np
 
-from cgjax.analysis import factorization
+from cgjax.analysis import factorization, machines, ntk
 from cgjax.core import tree
-from cgjax.experiments.bumps import accounts, layers, scenes, scores, sets, training
+from cgjax.experiments.bumps import scenes, scores, training
+from cgjax.experiments.bumps.data import sets
+from cgjax.experiments.bumps.studies import layers
 
 # Places of the examples, as shares of the side. With 28 pixels they are the paper's places.
 EXAMPLES = ((11 / 28, 14 / 28), (12 / 28, 18 / 28), (17 / 28, 12 / 28), (17 / 28, 17 / 28))
@@ -33,22 +37,87 @@ def examples(shown: sets.Scenes, train_set: sets.Set) -> np.ndarray:
     return np.array([held_out[np.argmin(distance)] for distance in away])
 
 
+# --- accounts of the images in the hole -----------------------------------------------------------
+#
+# The binary factorised kernel is fitted to the training images, like the network. All other kernels
+# are fitted to the network's own images at its training points, as in the paper.
+
+K2S = (0.1, 0.3, 1.0, 3.0, 10.0)  # values of k2 for the binary kernel; k1 = 1
+
+LENGTHS = (0.5, 1.0, 2.0, 4.0)  # length scales of the smooth kernels
+
+PENALTY = 1e-6  # added to the diagonal: smooth kernels are nearly singular
+
+
 def superpositions(config, trained, c):
     """R2 of images in the hole: explained by sums, by the binary kernel and by the truth."""
     per_seed, kernels = [], {}
     for s in range(len(config.train.seeds)):
         train_set = trained.set_of(config, s, c)
         if id(train_set) not in kernels:  # seeds may share their set
-            kernels[id(train_set)] = {
-                k2: accounts.binary(trained.scenes, train_set, k2) for k2 in accounts.K2S
-            }
+            kernels[id(train_set)] = {k2: binary(trained.scenes, train_set, k2) for k2 in K2S}
         painted = trained.painted[s, c]
-        per_seed.append(
-            accounts.superposition(trained.scenes, train_set, painted, kernels[id(train_set)])
-        )
+        per_seed.append(superposition(trained.scenes, train_set, painted, kernels[id(train_set)]))
     first = trained.set_of(config, 0, c)
     picked = examples(trained.scenes, first)
     return _by_name(per_seed), {"binary": kernels[id(first)][1.0][picked]}
+
+
+def superposition(
+    shown: sets.Scenes, train_set: sets.Set, painted: np.ndarray, kernels: dict[float, np.ndarray]
+) -> dict:
+    """R2 with which sums, binary kernels and the truth explain a network's images in the hole.
+
+    painted: [P, n, n]. kernels: {k2: predictions of `binary`}; k2 = 1 must be among them.
+    """
+    grid, where = (
+        values.reshape(_side(shown), _side(shown), *values.shape[1:])
+        for values in (painted, train_set.is_ood)
+    )
+    truth = shown.truth.reshape(grid.shape)
+    by_k2 = {
+        k2: factorization.explained(grid, predicted.reshape(grid.shape), where)
+        for k2, predicted in kernels.items()
+    }
+    r2 = factorization.superposition(grid, truth, kernels[1.0].reshape(grid.shape), where)
+    best = max(by_k2, key=by_k2.get)
+    return {
+        "additive R2": r2.additive,
+        "binary kernel R2": r2.kernel,
+        "binary kernel R2, best k2": by_k2[best],
+        "best k2": best,
+        "truth R2": r2.truth,
+        "composition R2": r2.composition,
+    }
+
+
+def binary(shown: sets.Scenes, train_set: sets.Set, k2: float = 1.0) -> np.ndarray:
+    """Images [P, n, n] that the binary factorised kernel predicts at every point.
+
+    The kernel is fitted to the set's images. An absent factor matches nothing: its code is zero.
+    """
+    rows = np.unique(train_set.rows)
+    k_train, k_points = (_matches(shown, some, rows, k2) for some in (rows, shown.points))
+    background = float(shown.inverted)
+    y = shown.images[rows].reshape(len(rows), -1) - background
+    predicted = _regression(k_train, y, k_points, 0.0)
+    return predicted.reshape(-1, *shown.images.shape[1:]) + background
+
+
+def _matches(shown, rows, others, k2):
+    """The binary kernel [x = x'] + [y = y'] + k2 [x = x'][y = y'] between labels."""
+    xy, is_coded = shown.labels.xy, shown.labels.shown | (not shown.has_absent)
+    same = (xy[rows][:, None] == xy[others][None]) & is_coded[rows][:, None] & is_coded[others]
+    return same.sum(axis=-1) + k2 * same.all(axis=-1)
+
+
+def _regression(k_train, y, k_test, penalty=PENALTY):
+    return np.asarray(machines.ridge(k_train, y, k_test, penalty, outputs=True))
+
+
+def _side(shown: sets.Scenes) -> int:
+    """Number of points along a side of the grid."""
+    return shown.images.shape[-1]
 
 
 def kernels(config, trained, c):
@@ -56,7 +125,7 @@ def kernels(config, trained, c):
     shown, per_seed, arrays = trained.scenes, [], {}
     for s in range(len(config.train.seeds)):
         train_set, painted = trained.set_of(config, s, c), trained.painted[s, c]
-        fits = accounts.kernel_fits(shown, train_set, painted)
+        fits = kernel_fits(shown, train_set, painted)
         per_seed.append(
             {
                 f"{kind} kernel, {part} error": getattr(fit, part)
@@ -71,6 +140,46 @@ def kernels(config, trained, c):
             ):  # codes of several units per factor: one factor can be averaged out
                 arrays["isolated"] = _isolated(config, trained, c, train_set)
     return _by_name(per_seed), arrays
+
+
+class Fit(NamedTuple):
+    """A kernel fitted to a network's images; errors compare the kernel with the network."""
+
+    lengths: tuple  # lx, ly
+    total: float
+    id: float
+    ood: float
+    predicted: np.ndarray  # [P, n, n]
+
+
+def kernel_fits(shown: sets.Scenes, train_set: sets.Set, painted: np.ndarray) -> dict[str, Fit]:
+    """For each kind of kernel, the fit whose lengths (or k2) give the least error at all points.
+
+    With lx = ly the factorised kernel equals the radial one, so by construction it is never worse.
+    The background is subtracted before the fit, because smooth kernels decay to zero far from
+    training points.
+    """
+    is_trained = np.isin(shown.points, train_set.rows)
+    background = float(shown.inverted)
+    z, images = shown.xy, painted.reshape(len(painted), -1) - background
+    pairs = [(lx, ly) for lx in LENGTHS for ly in LENGTHS]
+    kinds = {
+        "factorised": (factorization.factorised, pairs),
+        "radial": (factorization.radial, [(length,) for length in LENGTHS]),
+        "additive": (factorization.additive, pairs),
+        "binary": (lambda a, b, k2: factorization.binary(a, b, 1.0, k2), [(k2,) for k2 in K2S]),
+    }
+    fits = {}
+    for name, (kernel, settings) in kinds.items():
+        for setting in settings:
+            k = kernel(z, z[is_trained], *setting)
+            predicted = _regression(k[is_trained], images[is_trained], k)
+            errors = np.mean((predicted - images) ** 2, axis=1)
+            parts = [np.mean(errors[w]) for w in (slice(None), train_set.is_id, train_set.is_ood)]
+            if name not in fits or parts[0] < fits[name].total:
+                predicted = predicted.reshape(painted.shape) + background
+                fits[name] = Fit(setting, *parts, predicted)
+    return fits
 
 
 def _beside(config, shown, train_set, painted, fits) -> dict:
@@ -112,6 +221,9 @@ def _isolated(config, trained, c, train_set) -> np.ndarray:
     return np.stack([x, y, _over_maximum(x + y)])
 
 
+# --- the network's own tangent kernel -------------------------------------------------------------
+
+
 def tangent(config, trained, c):
     """R2 of networks' images predicted by their own tangent kernels at initialisation."""
     shown, n, per_seed, arrays = trained.scenes, config.data.n, [], {}
@@ -123,7 +235,7 @@ def tangent(config, trained, c):
     for s in range(len(config.train.seeds)):
         train_set = trained.set_of(config, s, c)
         params = tree.take(start, s * len(trained.cells) + c)
-        kernel = accounts.tangent(f, params, shown, train_set)
+        kernel = tangent_predictions(f, params, shown, train_set)
         grid, where = trained.painted[s, c].reshape(n, n, -1), train_set.is_ood.reshape(n, n)
         numbers = {f"tangent kernel {name}": kernel[name] for name in ("residual", "iterations")}
         for how in ("all outputs", "mean over pixels"):
@@ -134,6 +246,38 @@ def tangent(config, trained, c):
         if s == 0:
             arrays["examples"] = kernel["mean over pixels"][examples(shown, train_set)]
     return _by_name(per_seed), arrays
+
+
+def tangent_predictions(
+    f, params, shown: sets.Scenes, train_set: sets.Set, most_iterations: int = 500
+) -> dict:
+    """Images at all points predicted by the tangent kernel of f(params, codes) -> [B, n * n].
+
+    Two solutions: "all outputs" solves for all pixels jointly by conjugate gradients, which stop
+    early and report their residual; "mean over pixels" solves every pixel exactly with the kernel
+    averaged over pixels.
+    """
+    rows = np.unique(train_set.rows)
+    x, x_points = jnp.asarray(shown.codes[rows]), jnp.asarray(shown.codes[shown.points])
+    y = shown.images[rows].reshape(len(rows), -1)
+    fit = ntk.linearised_fit(f, params, x, y, x_points, most_iterations=most_iterations)
+    both = jnp.concatenate([x, x_points])
+    kernel = np.asarray(ntk.empirical(f, params, both, form="mean_trace", verbose=False), float)
+    start = np.asarray(f(params, both), float)
+    n = len(rows)
+    # The size to which float32 rounding perturbs eigenvalues that are zero.
+    penalty = 1e-6 * np.trace(kernel[:n, :n]) / n
+    change = _regression(kernel[:n, :n], y - start[:n], kernel[n:, :n], penalty)
+    shape = (len(shown.points), *shown.images.shape[1:])
+    return {
+        "all outputs": np.asarray(fit.predictions).reshape(shape),
+        "residual": fit.residual,
+        "iterations": fit.n_iterations,
+        "mean over pixels": (start[n:] + change).reshape(shape),
+    }
+
+
+# --- layers, definitions, real-valued centres -----------------------------------------------------
 
 
 def by_layer(config, trained, c):

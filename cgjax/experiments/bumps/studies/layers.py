@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.analysis import factorization, geometry
-from cgjax.experiments.bumps import sets, training
+from cgjax.experiments.bumps import training
+from cgjax.experiments.bumps.data import sets
 
 MOST_UNITS = 4096  # units per layer that are stored, so that all points fit in memory
 UNITS = 1500  # units that probes and ranks use, as published

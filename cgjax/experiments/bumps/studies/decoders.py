@@ -14,22 +14,18 @@ from cgjax.config import over_parts, parts
 from cgjax.core import checkpoint, program
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
-from cgjax.experiments.bumps import continuous, models, sets, training
-from cgjax.experiments.bumps.analyses import ANALYSES, examples
+from cgjax.experiments.bumps import models, training
+from cgjax.experiments.bumps.data import sets
+from cgjax.experiments.bumps.studies.analyses import ANALYSES, examples
 
 MOST_FIELDS = 4  # cells of a part whose fields are saved
-
-
-def source(config):
-    """The module that makes a part's images and sets."""
-    return continuous if "holes" in config.data else sets
 
 
 def check(config) -> None:
     """Raises an error unless every part's sets and network fit together."""
     for name, settings in parts(config):
         try:
-            source(settings).check(settings)
+            sets.check(settings)
             training.check(settings)
             if settings.eval.get("tangent") and settings.model.name not in ("mlp", "cnn"):
                 raise BadInput("eval.tangent works only with model.name=mlp or cnn")
@@ -41,7 +37,7 @@ def plan(config) -> dict:
     """The size of each part's training."""
     sizes = {}
     for name, settings in parts(config):
-        shown = source(settings).make(settings)
+        shown = sets.make(settings)
         sizes[name] = program.training_size(training.experiment(settings, shown), settings)
     return sizes
 
@@ -50,10 +46,10 @@ def load(config, workdir, part: str = "", step=None) -> checkpoint.Loaded:
     """The networks of "<part>/<cell>", one per seed: `predict(params, codes)` -> images."""
     networks = {}
     for name, settings in parts(config):
-        for cell in training.cells(settings, source(settings).make(settings).axes):
+        for cell in training.cells(settings, sets.make(settings).axes):
             networks["/".join(filter(None, (name, cell.name)))] = (name, settings, cell.name)
     name, settings, cell = networks[checkpoint.choose(part, networks, workdir)]
-    shown = source(settings).make(settings)
+    shown = sets.make(settings)
     return training.load(settings, shown, pathlib.Path(workdir) / name, cell, step)
 
 
@@ -61,7 +57,7 @@ def study(config, workdir) -> tuple[dict, dict]:
     """Trains every part of the row: metrics {name: (values, seeds)}, and arrays to draw."""
 
     def study_part(name, settings):
-        shown = source(settings).make(settings)
+        shown = sets.make(settings)
         sets.tell(shown, training.set_words(shown.axes))
         return analyse(settings, training.run(settings, shown, pathlib.Path(workdir) / name, name))
 

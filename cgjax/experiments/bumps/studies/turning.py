@@ -20,13 +20,14 @@ from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
 from cgjax.core.replicas import with_numbers
 from cgjax.data import arrays
-from cgjax.experiments.bumps import glyphs, rotation
+from cgjax.experiments.bumps import models
+from cgjax.experiments.bumps.data import digits
 from cgjax.nets.pixel_tokens import PixelMLP
 
 NETWORKS = {
-    "rotation_cnn": rotation.RotationDecoder,
+    "rotation_cnn": models.RotationDecoder,
     "pixel_mlp": PixelMLP,
-    "equivariant": rotation.EquivariantDecoder,
+    "equivariant": models.EquivariantDecoder,
 }
 HELD_OUT = 4  # the digit with the gap
 CHUNK = 40  # images per forward pass outside training
@@ -62,7 +63,7 @@ class Trained(NamedTuple):
 
 def encode(config, degrees: np.ndarray, digit: int = HELD_OUT) -> np.ndarray:
     """Codes float32 [k, d] of one digit: cos and sin, then the one-hot digit if it is named."""
-    code = rotation.encode(degrees)
+    code = digits.encode(degrees)
     if config.data.name_digit:
         name = np.array(config.data.digits) == digit
         code = np.concatenate([code, np.tile(name.astype(float), (len(code), 1))], axis=1)
@@ -72,23 +73,23 @@ def encode(config, degrees: np.ndarray, digit: int = HELD_OUT) -> np.ndarray:
 def make(config, source: str = "") -> Views:
     """The views of a part; source: overrides `data.image`."""
     data = config.data
-    digits, upright = list(data.digits), glyphs.load(source or data.image, data.digits)
-    outside, inside = rotation.angles(data.n_angles, data.gap)
+    names, upright = list(data.digits), digits.load(source or data.image, data.digits)
+    outside, inside = digits.angles(data.n_angles, data.gap)
     degrees = np.sort(np.concatenate([outside, inside]))
-    images = np.concatenate([rotation.rotated(image, degrees) for image in upright])
-    codes = np.concatenate([encode(config, degrees, digit) for digit in digits])
-    is_gap = np.isin(np.tile(degrees, len(digits)), inside)
-    is_gap &= np.repeat(np.array(digits) == HELD_OUT, len(degrees))
+    images = np.concatenate([digits.rotated(image, degrees) for image in upright])
+    codes = np.concatenate([encode(config, degrees, digit) for digit in names])
+    is_gap = np.isin(np.tile(degrees, len(names)), inside)
+    is_gap &= np.repeat(np.array(names) == HELD_OUT, len(degrees))
     rows = np.random.default_rng(data.seed).permutation(np.flatnonzero(~is_gap))
     n_validation = max(1, int(data.validation * len(rows)))
     return Views(
         images.astype(np.float32),
         codes,
-        np.tile(degrees, len(digits)),
+        np.tile(degrees, len(names)),
         rows[n_validation:],
         rows[:n_validation],
         np.flatnonzero(is_gap),
-        upright[digits.index(HELD_OUT)],
+        upright[names.index(HELD_OUT)],
     )
 
 
@@ -102,7 +103,7 @@ def check(config) -> None:
             raise BadInput(
                 f"{prefix}data.gap={data.gap} is not an interval: the first angle must be smaller"
             )
-        rotation.angles(data.n_angles, data.gap)
+        digits.angles(data.n_angles, data.gap)
         network(settings)
 
 
@@ -270,14 +271,13 @@ def analyse(config, trained: Trained, name: str = "") -> tuple[dict, dict]:
         # Divided by the error of a blank image, like all nMSE of this family.
         values[f"{region} nmse"] = values[f"{region} mse"] / blank[where].mean()
     truth, degrees = views.images[views.gap], views.degrees[views.gap]
-    edges = rotation.rotated(views.picture, gap)
+    edges = digits.rotated(views.picture, gap)
     accounts = [
-        rotation.cross_fade(images[views.gap], truth, degrees, edges, gap)
-        for images in trained.painted
+        cross_fade(images[views.gap], truth, degrees, edges, gap) for images in trained.painted
     ]
     for account, field in (("cross-fade", "fade"), ("mixture", "mixture"), ("truth", "truth")):
         values[f"{account} r2"] = np.array([getattr(r2, field) for r2 in accounts])
-    fade_mse = np.mean((rotation.faded(degrees, edges, gap) - truth) ** 2)
+    fade_mse = np.mean((faded(degrees, edges, gap) - truth) ** 2)
     mean = {key: np.mean(value) for key, value in values.items()}
     say(
         f"{name or config.model.name}: MSE {mean['outside mse']:.2g} outside the gap, "
@@ -292,21 +292,56 @@ def analyse(config, trained: Trained, name: str = "") -> tuple[dict, dict]:
     return {key: (np.asarray(value, float), seeds) for key, value in values.items()}, drawn
 
 
+def faded(degrees: np.ndarray, edges: np.ndarray, gap=digits.GAP) -> np.ndarray:
+    """The linear cross-fade [k, ...] between the images at the gap's two edges [2, ...]."""
+    share = (np.asarray(degrees, float) - gap[0]) / (gap[1] - gap[0])
+    share = share.reshape(-1, *[1] * (np.ndim(edges) - 1))
+    return (1 - share) * edges[:1] + share * edges[1:]
+
+
+class CrossFade(NamedTuple):
+    """R2 of three predictions of the images in the gap, relative to their mean image."""
+
+    fade: float  # the pixelwise linear cross-fade between the edges
+    mixture: float  # for each image, the best mixture of the two edges
+    truth: float  # the true rotations
+
+
+def cross_fade(
+    painted: np.ndarray, truth: np.ndarray, degrees: np.ndarray, edges: np.ndarray, gap=digits.GAP
+) -> CrossFade:
+    """Whether images painted in the gap [k, n, m] superpose its two edges [2, n, m], or rotate."""
+    painted, truth, edges = (
+        np.asarray(a, float).reshape(len(a), -1) for a in (painted, truth, edges)
+    )
+    if painted.shape != truth.shape or len(degrees) != len(painted) or len(edges) != 2:
+        raise BadInput(
+            f"need one angle per image and two edges, got {painted.shape}, {truth.shape}"
+        )
+    fade = faded(degrees, edges, gap)
+    mixture = painted @ np.linalg.pinv(edges) @ edges
+    total = np.sum((painted - painted.mean(axis=0)) ** 2)
+    if not total > 0:
+        return CrossFade(*[float("nan")] * 3)
+    accounts = (fade, mixture, truth)
+    return CrossFade(*(float(1 - np.sum((painted - a) ** 2) / total) for a in accounts))
+
+
 def pictures(config, trained: Trained, edges: np.ndarray) -> dict:
     """N_SHOWN images in the gap (first seed), and errors at all angles (every seed)."""
     picture, gap = trained.views.picture, config.data.gap
     degrees = np.linspace(*gap, N_SHOWN)
     nearest = np.argmin(np.abs(AROUND[:, None] - degrees), axis=0)
     degrees = AROUND[nearest]
-    truth = rotation.rotated(picture, AROUND)
+    truth = digits.rotated(picture, AROUND)
     inside = (AROUND >= gap[0]) & (AROUND <= gap[1])
-    fade = rotation.faded(AROUND[inside], edges, gap)
+    fade = faded(AROUND[inside], edges, gap)
     return {
         "gap": np.array(gap, float),
         "shown_degrees": degrees,
         "shown_painted": trained.around[0, nearest],
-        "shown_fade": rotation.faded(degrees, edges, gap),
-        "shown_truth": rotation.rotated(picture, degrees),
+        "shown_fade": faded(degrees, edges, gap),
+        "shown_truth": digits.rotated(picture, degrees),
         "around_degrees": AROUND,
         "around_errors": np.mean((trained.around - truth) ** 2, axis=(-2, -1)),  # [seeds, 360]
         "fade_degrees": AROUND[inside],
