@@ -19,8 +19,9 @@ from cgjax.core import checkpoint, program, tree
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
 from cgjax.data.arrays import n_batches
-from cgjax.experiments.subnetworks import bases, joint, searches, stages, tangent
-from cgjax.experiments.subnetworks import table as tables
+from cgjax.experiments.subnetworks import bases, stages
+from cgjax.experiments.subnetworks.search import joint, tangent, training
+from cgjax.experiments.subnetworks.search import table as tables
 
 
 def check(config) -> None:
@@ -245,8 +246,8 @@ def families(config, workdir, name: str = "") -> tuple[dict, dict]:
     arrays["families"] = np.array(config.masks.families)
     for family in config.masks.families:
         settings = stages.of_family(config, family)
-        replicas = searches.product(settings, base_models, len(task.subroutines))
-        masks = searches.run(settings, task, base_models, replicas, workdir / family, name)
+        replicas = training.product(settings, base_models, len(task.subroutines))
+        masks = training.run(settings, task, base_models, replicas, workdir / family, name)
         table = tables.make(masks, base_models, len(task.subroutines))
         arrays |= _columns(family, table)
         best = tables.rows(table, np.isfinite(table["quality"]))

@@ -10,7 +10,8 @@ import ml_collections
 import numpy as np
 import pytest
 
-from cgjax.experiments.subnetworks import language, odd_one_out, problems
+from cgjax.experiments.subnetworks import language, odd_one_out
+from cgjax.experiments.subnetworks.language import problems
 
 GOLDEN = pathlib.Path(__file__).parents[2] / "golden/subnetworks"
 

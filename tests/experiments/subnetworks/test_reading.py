@@ -9,7 +9,9 @@ import cgjax
 from cgjax import config as configs
 from cgjax.core import tree
 from cgjax.core.errors import BadInput
-from cgjax.experiments.subnetworks import bases, joint, odd_one_out, run, stages, tasks
+from cgjax.experiments.subnetworks import bases, odd_one_out, run, stages, tasks
+from cgjax.experiments.subnetworks.language import tasks as language_tasks
+from cgjax.experiments.subnetworks.search import joint
 
 BUILT = {"model.arch": "modular"}  # by hand: nothing is trained before its masks
 SMALL = {"masks.n_draws": "0", "masks.lrs": "0.3", "data.n_train": "16", "data.n_test": "24",
@@ -119,7 +121,9 @@ def test_masks_along_training(tmp_path):
         # What masks leave of so small a network answers by ties: the masks themselves.
         opened = cgjax.load(tmp_path, f"epoch {epoch}/verb")
         own = (arrays["runs/target"] == 1) & (epochs == epoch)
-        masked = [name for name in tree.flat(opened.params) if tasks.bert_layer(name) is not None]
+        masked = [
+            name for name in tree.flat(opened.params) if language_tasks.bert_layer(name) is not None
+        ]
         left = np.concatenate(
             [np.reshape(tree.flat(opened.params)[name], (4, -1)) for name in masked], axis=1
         )

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cgjax.experiments.subnetworks import simclr
+from cgjax.experiments.subnetworks.vision import simclr
 
 SHAPE = (6, 2, 16, 16, 3)  # of all pixels here, so that one program serves
 

@@ -15,20 +15,10 @@ import cgjax
 from cgjax import config as configs
 from cgjax.core import checkpoint, program, tree
 from cgjax.core.errors import BadInput, Preempted
-from cgjax.experiments.subnetworks import (
-    bases,
-    controls,
-    joint,
-    language,
-    measures,
-    run,
-    searches,
-    stages,
-    study,
-    tangent,
-    tasks,
-)
-from cgjax.experiments.subnetworks import table as tables
+from cgjax.experiments.subnetworks import bases, language, run, stages, study, tasks
+from cgjax.experiments.subnetworks.language import tasks as language_tasks
+from cgjax.experiments.subnetworks.search import joint, tangent, training
+from cgjax.experiments.subnetworks.search import table as tables
 from cgjax.main import main
 from cgjax.nets.bert import Bert
 
@@ -50,12 +40,12 @@ def part(row, name, changes=None):
 
 
 def test_measures_clip_at_chance_and_refuse_masks_that_fail():
-    np.testing.assert_allclose(measures.difference([1.0, 0.1], [0.2, 0.25]), [0.75, 0.0])
-    quality = measures.quality([0.95, 0.5, 0.9], [0.3, 0.25, 0.9], [0.9, 1.0, 0.3])
+    np.testing.assert_allclose(tables.difference([1.0, 0.1], [0.2, 0.25]), [0.75, 0.0])
+    quality = tables.quality([0.95, 0.5, 0.9], [0.3, 0.25, 0.9], [0.9, 1.0, 0.3])
     np.testing.assert_allclose(quality, [0.6, -np.inf, -0.6])
-    assert measures.chosen(quality) == 0 and measures.chosen([-np.inf, -0.6]) == 1
-    assert measures.chosen([-np.inf, -np.inf]) is None  # no valid mask
-    assert measures.full_pattern([0.1, 0.1], [-0.1, 0.1]).tolist() == [True, False]
+    assert tables.chosen(quality) == 0 and tables.chosen([-np.inf, -0.6]) == 1
+    assert tables.chosen([-np.inf, -np.inf]) is None  # no valid mask
+    assert tables.full_pattern([0.1, 0.1], [-0.1, 0.1]).tolist() == [True, False]
 
 
 # --- networks of known structure ------------------------------------------------------------------
@@ -99,10 +89,10 @@ def searched(modular, tmp_path_factory):
     config = config.copy_and_resolve_references()
     with config.unlocked():
         config.masks.lrs, config.masks.epochs, config.checkpoint.epochs = (0.3,), 3, 1
-    replicas = searches.product(config, found, 2)
+    replicas = training.product(config, found, 2)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
-        whole = searches.run(config, task, found, replicas, tmp_path_factory.mktemp("whole"))
+        whole = training.run(config, task, found, replicas, tmp_path_factory.mktemp("whole"))
     return config, task, found, replicas, whole
 
 
@@ -112,7 +102,7 @@ def test_a_search_is_the_same_alone_and_beside_others(searched, tmp_path):
     assert len(replicas["seed"]) == 2 * 2
     chosen = 3
     one = {name: values[chosen : chosen + 1] for name, values in replicas.items()}
-    alone = searches.run(config, task, found, one, tmp_path)
+    alone = training.run(config, task, found, one, tmp_path)
     for a, b in zip(jax.tree.leaves(every.s), jax.tree.leaves(alone.s)):
         np.testing.assert_allclose(a[chosen], b[0], rtol=1e-5, atol=1e-6)
     for name in ("sub/test/own", "abl/val/test_0", "kept"):
@@ -128,7 +118,7 @@ def test_the_kernel_of_a_module_sees_its_own_subroutine(modular):
     np.testing.assert_array_equal(labels.sum(axis=1), 2)
     aligned = jax.jit(lambda *arguments: tangent.alignments(task, *arguments))
     for target in range(2):
-        mask = controls.oracle(config, base, target)
+        mask = language_tasks.oracle(config, base, target)
         on = {name: jnp.ones(()) for name in tree.flat(mask)}
         seen = np.asarray(aligned(base, mask, on, jax.random.key(0), shown, labels))
         branch, rest, _, both = seen[:, target] - seen[:, 1 - target]
@@ -144,7 +134,7 @@ def test_a_layer_set_leaves_others_whole(modular):
     assert on["hidden/kernel"].tolist() == [1, 0] and on["out/kernel"].tolist() == [1, 1]
     with config.unlocked():
         config.masks.layers, config.masks.s0s, config.masks.lrs = (0, 1), (0.05,), (1e-2,)
-    experiment = searches.experiment(config, task, found, searches.product(config, found, 2))
+    experiment = training.experiment(config, task, found, training.product(config, found, 2))
     replica = {name: jnp.asarray(values[1]) for name, values in experiment.replicas.items()}
     assert int(replica["layers"]) == 1
     s, _ = experiment.init(jax.random.key(0), replica)
@@ -354,8 +344,8 @@ def test_an_interrupted_search_goes_on_to_the_same_masks(searched, tmp_path, mon
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint.Checkpoints, "save", stop_after)
         with pytest.raises(Preempted):
-            searches.run(config, task, found, replicas, tmp_path / "parts")
-    again = searches.run(config, task, found, replicas, tmp_path / "parts")
+            training.run(config, task, found, replicas, tmp_path / "parts")
+    again = training.run(config, task, found, replicas, tmp_path / "parts")
     for a, b in zip(jax.tree.leaves(whole.s), jax.tree.leaves(again.s)):
         np.testing.assert_array_equal(a, b)
     assert all(np.array_equal(whole.scores[name], again.scores[name]) for name in whole.scores)
@@ -382,8 +372,10 @@ def test_a_pretrained_start_is_the_same_for_every_base(tmp_path, monkeypatch):
     ids = jnp.zeros((1, 4), jnp.int32)
     shapes = jax.eval_shape(net.init, jax.random.key(3), ids, ids)["params"]
     params = jax.tree.map(lambda leaf: jnp.full(leaf.shape, 0.1), shapes)
-    monkeypatch.setattr(tasks.pretrained, "minilm", lambda: tmp_path)
-    monkeypatch.setattr(tasks.convert, "bert_from_folder", lambda folder, **fields: (net, params))
+    monkeypatch.setattr(language_tasks.pretrained, "minilm", lambda: tmp_path)
+    monkeypatch.setattr(
+        language_tasks.convert, "bert_from_folder", lambda folder, **fields: (net, params)
+    )
     config = part("objectives", "target")
     with config.unlocked():
         config.model.start, config.data.tokens = "pretrained", "wordpiece"

@@ -19,8 +19,9 @@ from cgjax.analysis import masks
 from cgjax.core import optim, program, train, tree
 from cgjax.core.errors import BadInput
 from cgjax.data import arrays
-from cgjax.experiments.subnetworks import ablation, odd_one_out, tasks
+from cgjax.experiments.subnetworks import odd_one_out, tasks
 from cgjax.experiments.subnetworks.bases import Bases
+from cgjax.experiments.subnetworks.search import ablation
 
 OBJECTIVES = ("target", "target_and_chance_on_other")
 IDENTITY = ("target", "s0", "lr", "layers", "penalty")

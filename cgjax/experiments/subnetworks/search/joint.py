@@ -13,8 +13,9 @@ from jax.flatten_util import ravel_pytree
 
 from cgjax.analysis import masks as library
 from cgjax.core import optim, program, train
-from cgjax.experiments.subnetworks import ablation, odd_one_out, searches, stages, tasks
-from cgjax.experiments.subnetworks import table as tables
+from cgjax.experiments.subnetworks import odd_one_out, stages, tasks
+from cgjax.experiments.subnetworks.search import ablation, training
+from cgjax.experiments.subnetworks.search import table as tables
 
 
 def soft(scores: list, beta) -> list:
@@ -53,9 +54,9 @@ def _stacked(several: list):
 
 def experiment(config, task: tasks.Task, bases, replicas: dict) -> program.Experiment:
     """Like `searches.experiment`, but one replica holds the masks of all subroutines."""
-    single = searches.experiment(config, task, bases, replicas)
+    single = training.experiment(config, task, bases, replicas)
     settings, n = config.masks, len(task.subroutines)
-    per_epoch = searches.steps_per_epoch(config, task)
+    per_epoch = training.steps_per_epoch(config, task)
 
     def init(key, replica):
         # Noise breaks ties: a weight with equal scores belongs to no mask, and ties persist.
@@ -66,7 +67,7 @@ def experiment(config, task: tasks.Task, bases, replicas: dict) -> program.Exper
 
     def loss(params, extra, batch, key, step, replica):
         data = batch["data"]
-        base, on = searches.frozen(data, replica)
+        base, on = training.frozen(data, replica)
         beta = library.beta_schedule(
             step // per_epoch + 1, settings.epochs, settings.beta_max, from_one=settings.from_one
         )
@@ -87,7 +88,7 @@ def experiment(config, task: tasks.Task, bases, replicas: dict) -> program.Exper
         return jnp.sum(values), (extra, {"accuracy": jnp.mean(right)})
 
     def evaluate(params, extra, data, key, replica):
-        base, on = searches.frozen(data, replica)
+        base, on = training.frozen(data, replica)
 
         def score_mask(target_and_masks):
             i, masks = target_and_masks
@@ -107,17 +108,17 @@ def experiment(config, task: tasks.Task, bases, replicas: dict) -> program.Exper
 
 def run(config, part: stages.Part, workdir, name: str = "") -> dict:
     """The table of runs of disjoint masks of a part's bases."""
-    replicas = searches.product(config, part.bases, 1)
+    replicas = training.product(config, part.bases, 1)
     state, history = train.fit(
         experiment(config, part.task, part.bases, replicas),
-        searches.in_steps(config, part.task),
+        training.in_steps(config, part.task),
         workdir / "joint",
         name,
     )
     last = {key: values[-1] for key, values in history["eval"].items() if key != "step"}
     n = len(part.task.subroutines)
     by_target = [_of_target(last, replicas, i) for i in range(n)]
-    every = searches.Found(
+    every = training.Found(
         {key: np.concatenate([search.replicas[key] for search in by_target]) for key in replicas},
         {
             key: np.concatenate([search.scores[key] for search in by_target])
@@ -129,9 +130,9 @@ def run(config, part: stages.Part, workdir, name: str = "") -> dict:
     return tables.make(every, part.bases, n)
 
 
-def _of_target(last, replicas, i) -> searches.Found:
+def _of_target(last, replicas, i) -> training.Found:
     prefix = f"{i}: "
     scores = {
         key.removeprefix(prefix): values for key, values in last.items() if key.startswith(prefix)
     }
-    return searches.Found({**replicas, "target": np.full(len(replicas["seed"]), i)}, scores, {}, {})
+    return training.Found({**replicas, "target": np.full(len(replicas["seed"]), i)}, scores, {}, {})

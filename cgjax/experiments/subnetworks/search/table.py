@@ -7,9 +7,10 @@ of all other subroutines. Columns are arrays [runs].
 import numpy as np
 
 from cgjax.analysis import stats
-from cgjax.experiments.subnetworks import ablation, measures
 from cgjax.experiments.subnetworks.bases import Bases
-from cgjax.experiments.subnetworks.searches import Found
+from cgjax.experiments.subnetworks.odd_one_out import CHANCE
+from cgjax.experiments.subnetworks.search import ablation
+from cgjax.experiments.subnetworks.search.training import Found
 
 NETWORKS = ("sub", "abl", "rnd")
 # Columns that become metrics, and their names as metrics.
@@ -46,14 +47,14 @@ def make(search: Found, bases: Bases, n: int) -> dict:
     for network in NETWORKS:
         own, other = target_and_other(scores, network, "test", targets, n)
         table[f"{network}_target"], table[f"{network}_other"] = own, other
-        table[f"{network}_diff"] = measures.difference(own, other)
+        table[f"{network}_diff"] = difference(own, other)
         table[f"{network}_own"] = scores[f"{network}/test/own"]
         table[f"{network}_compositional"] = scores[f"{network}/test/compositional"]
     val = target_and_other(scores, "abl", "val", targets, n)
-    table["quality"] = measures.quality(scores["sub/val/own"], *val)
+    table["quality"] = quality(scores["sub/val/own"], *val)
     table["valid_mask"] = np.isfinite(table["quality"])
     table["kept"] = scores["kept"]
-    table["full_pattern"] = measures.full_pattern(table["sub_diff"], table["abl_diff"])
+    table["full_pattern"] = full_pattern(table["sub_diff"], table["abl_diff"])
     return table | _beyond(scores, table, targets, n)
 
 
@@ -66,7 +67,7 @@ def _beyond(scores, table, targets, n) -> dict:
     columns = {}
     for kind in ablation.NULLS:
         draws = [ablation.drawn(scores, kind, f"test/test_{i}") for i in range(n)]
-        null = measures.difference(*own_and_others(np.stack(draws), targets))  # [draws, runs]
+        null = difference(*own_and_others(np.stack(draws), targets))  # [draws, runs]
         if not len(null):
             null = np.full((1, len(targets)), np.nan)
         if kind == "complement":
@@ -167,3 +168,40 @@ def against(trained: dict, random: dict) -> dict:
         f"p of {half}_diff against random weights": stats.wald(*fitted, contrast).p
         for half, contrast in contrasts.items()
     }
+
+
+# --- measures of accuracies -----------------------------------------------------------------------
+
+
+LEAST = 0.9  # a mask is valid if the accuracy on its own set is at least this
+
+
+def clipped(accuracy):
+    """An accuracy, raised to chance if it is below."""
+    return np.maximum(accuracy, CHANCE)
+
+
+def difference(target, other):
+    """Clipped target minus clipped other, from -0.75 to 0.75.
+
+    Predicted: above 0 for a subnetwork, below 0 for an ablation.
+    """
+    return clipped(np.asarray(target, float)) - clipped(np.asarray(other, float))
+
+
+def quality(own_accuracy, ablated_target, ablated_other, least: float = LEAST):
+    """How well an ablation spares the other subroutine; -inf if the mask is not valid."""
+    spared = -difference(ablated_target, ablated_other)
+    return np.where(np.asarray(own_accuracy) >= least, spared, -np.inf)
+
+
+def chosen(qualities) -> int | None:
+    """Index of the best configuration; None if no mask is valid."""
+    qualities = np.asarray(qualities, float)
+    best = int(np.argmax(qualities))
+    return best if np.isfinite(qualities[best]) else None
+
+
+def full_pattern(sub_diff, abl_diff):
+    """Whether both signs are as predicted."""
+    return (np.asarray(sub_diff) > 0) & (np.asarray(abl_diff) < 0)

@@ -17,7 +17,7 @@ from cgjax.core import tree
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
 from cgjax.experiments.subnetworks import odd_one_out, stages, tasks
-from cgjax.experiments.subnetworks import table as tables
+from cgjax.experiments.subnetworks.search import table as tables
 
 KERNELS = ("subnetwork", "rest", "random", "all")
 

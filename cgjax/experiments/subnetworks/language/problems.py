@@ -1,72 +1,13 @@
-"""The sets of odd-one-out problems of one rule, drawn from pools of inputs.
-
-A *cell* says which subroutines an input obeys: (True, False) obeys only the first. There is a pool
-for each cell. A set is defined by the cells of its three rule inputs and those of the odd one:
-
-    compositional   all obeyed                 one of them broken
-    mask_<a>        a obeyed, others free      a broken
-    test_<a>        all obeyed                 a alone broken
-
-In language rules of two subroutines, "free" means that the odd one obeys the other subroutine and
-half of the rule inputs obey it, as in the paper; no input breaks both. In rules of three, all other
-subroutines are free, for rule inputs and for the odd one.
-"""
-
-import itertools
-from typing import NamedTuple
+"""Sets of odd-one-out problems about sentences, drawn from one pool of sentences per cell."""
 
 import numpy as np
 
 from cgjax.core.errors import BadInput
-from cgjax.experiments.subnetworks import language
+from cgjax.experiments.subnetworks.language import grammar
 from cgjax.experiments.subnetworks.odd_one_out import N
+from cgjax.experiments.subnetworks.tasks import PARTS, Sets, cells, sizes
 
-PARTS = ("train", "val", "test")
 SPLITS = ("published", "disjoint")
-
-
-class Sets(NamedTuple):
-    """All problems of one rule."""
-
-    subroutines: tuple[str, ...]
-    table: dict  # arrays [inputs, ...]: the inputs of the network
-    rows: dict  # {part: {set: [n, 4]}}, the odd one last
-
-
-def broken(n: int, place: int) -> tuple[bool, ...]:
-    """The cell that breaks one subroutine of n."""
-    return tuple(i != place for i in range(n))
-
-
-def cells(n: int) -> dict[str, tuple]:
-    """{set: (cells of rule inputs, cells of the odd one)} of a rule of n subroutines.
-
-    Sets of one subroutine carry its number: mask_0, test_0 ...
-    """
-    whole = (True,) * n
-    by_set = {"compositional": ((whole,), tuple(broken(n, i) for i in range(n)))}
-    for i in range(n):
-        if n == 2:
-            rule, odd = (whole, broken(n, 1 - i)), (broken(n, i),)
-        else:
-            every = tuple(itertools.product((True, False), repeat=n))
-            rule = tuple(cell for cell in every if cell[i])
-            odd = tuple(cell for cell in every if not cell[i])
-        by_set[f"mask_{i}"] = (rule, odd)
-    return by_set | {f"test_{i}": ((whole,), (broken(n, i),)) for i in range(n)}
-
-
-def sizes(config, n: int) -> dict:
-    """{set: {part: problems}}; tests have training problems only if the objective needs them."""
-    data = config.data
-    full = dict(zip(PARTS, (data.n_train, data.n_val, data.n_test)))
-    needed = config.get("masks", {}).get("objective", "target") != "target"
-    tests = {"train": data.n_train * needed, "val": data.n_val, "test": data.n_eval}
-    by_set = {name: full for name in cells(n) if not name.startswith("test")}
-    return by_set | {f"test_{i}": tests for i in range(n)}
-
-
-# --- drawing --------------------------------------------------------------------------------------
 
 
 class Pool:
@@ -107,11 +48,11 @@ def of_language(config, encode) -> Sets:
     training, validation and test, so that no training sentence of any set is in a test.
     """
     data = config.data
-    subroutines = language.SUBROUTINES[data.rule]
+    subroutines = grammar.SUBROUTINES[data.rule]
     n = len(subroutines)
     truths = sorted({cell for rule, odd in cells(n).values() for cell in rule + odd}, reverse=True)
     by_cell = {
-        cell: language.pool(tuple(data.templates), cell, data.number, data.held_out)
+        cell: grammar.pool(tuple(data.templates), cell, data.number, data.held_out)
         for cell in truths
     }
     texts, places = [], {"seen": {}, "held out": {}}

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cgjax.experiments.subnetworks import problems, tasks
+from cgjax.experiments.subnetworks import tasks
 from cgjax.experiments.subnetworks.vision import sets as vision
 from cgjax.nets.resnet import StagedResNet
 from cgjax.nets.vit import VisionTransformer
@@ -80,11 +80,11 @@ def drawn(config, part: str, name: str, n: int):
     )
 
 
-def of_rule(config) -> problems.Sets:
+def of_rule(config) -> tasks.Sets:
     """All sets of a rule; only images that some problem shows are generated."""
     names = subroutines(config.data.rule)
-    loaded, rows, start = [], {part: {} for part in problems.PARTS}, 0
-    for name, wanted in problems.sizes(config, len(names)).items():
+    loaded, rows, start = [], {part: {} for part in tasks.PARTS}, 0
+    for name, wanted in tasks.sizes(config, len(names)).items():
         for part, n in wanted.items():
             rows[part][name] = np.arange(start, start + 4 * n, dtype=np.int32).reshape(n, 4)
             start += 4 * n
@@ -96,7 +96,7 @@ def of_rule(config) -> problems.Sets:
     palettes = np.concatenate(
         [part_set.palettes.reshape(-1, *part_set.palettes.shape[2:]) for part_set in loaded]
     )
-    return problems.Sets(names, {"maps": maps, "palettes": palettes}, rows)
+    return tasks.Sets(names, {"maps": maps, "palettes": palettes}, rows)
 
 
 def task(config, start=None) -> tasks.Task:
