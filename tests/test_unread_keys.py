@@ -19,7 +19,7 @@ from cgjax.config import declare
 from cgjax.config.declare import key
 from cgjax.core import checkpoint, train
 from cgjax.experiments.bumps import run as bumps
-from cgjax.experiments.kernels.dense import scores
+from cgjax.experiments.kernels.dense import study as dense
 from cgjax.experiments.kernels.images import networks, study
 from cgjax.experiments.resistance import run as resistance
 from cgjax.experiments.resistance.training import plane as of_plane
@@ -91,7 +91,7 @@ def few_stops(monkeypatch):
     monkeypatch.setattr(resistance, "draw", lambda *arguments: [])
     monkeypatch.setattr(subnetworks, "draw", lambda *arguments: [])
     monkeypatch.setattr(panels, "verdict", lambda data: "not asked")
-    monkeypatch.setattr(scores, "KINDS", {})
+    monkeypatch.setattr(dense, "KINDS", {})
     # Of a run that was only traced there are no files to read back.
     monkeypatch.setattr(of_plane, "kept", nothing_kept)
     monkeypatch.setattr(study, "of_gram", lambda *arguments: {"salience": np.array(0.5)})

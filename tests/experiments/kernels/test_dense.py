@@ -14,8 +14,7 @@ from cgjax.core.errors import BadInput
 from cgjax.core.workdir import read_json
 from cgjax.experiments.kernels import inputs, tasks
 from cgjax.experiments.kernels.dense import figures, networks
-from cgjax.experiments.kernels.dense import scores as dense_scores
-from cgjax.experiments.kernels.dense import study as dense_study
+from cgjax.experiments.kernels.dense import study as dense_scores
 from cgjax.experiments.kernels.scores import entry, scores_of
 from cgjax.main import main
 
@@ -294,7 +293,7 @@ def test_parts_of_every_row_are_whole(size):
         if study == "dense":
             config = module.get_config(f"{row},{size}")
             configs.check_values(config)
-            dense_study.check(config)
+            dense_scores.check(config)
 
 
 def test_networks_that_do_not_converge_are_left_out(equivalence, capsys):

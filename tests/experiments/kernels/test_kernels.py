@@ -8,7 +8,7 @@ from cgjax.analysis import salience
 from cgjax.core.errors import BadInput
 from cgjax.core.workdir import read_json
 from cgjax.experiments.kernels import run, tasks
-from cgjax.experiments.kernels.theory import classification, studies
+from cgjax.experiments.kernels.theory import STUDIES, classification
 from cgjax.main import main
 from cgjax.published import PUBLISHED
 
@@ -21,7 +21,7 @@ def config(row, *changes):
 
 def test_closed_form_rows_give_the_published_numbers():
     for row in ("leak", "partial"):
-        metrics, _ = studies.STUDIES[row](config(row))
+        metrics, _ = STUDIES[row](config(row))
         for name, entry in PUBLISHED["kernels"][row].items():
             assert metrics[name] == pytest.approx(entry["mean"], abs=5e-5), name
 

@@ -5,8 +5,8 @@ import pytest
 
 from cgjax import config as configs
 from cgjax.analysis import closed_forms, salience
-from cgjax.experiments.kernels import tasks
-from cgjax.experiments.kernels.theory import addition, classification, studies
+from cgjax.experiments.kernels import tasks, theory
+from cgjax.experiments.kernels.theory import addition, classification
 from cgjax.experiments.kernels.theory.figures import FIGURES
 from cgjax.published import PUBLISHED
 
@@ -31,7 +31,7 @@ def drawn(row, arrays, folder):
 
 
 def test_tasks_are_the_published_ones(tmp_path):
-    metrics, arrays = studies.masks(config("tasks"))
+    metrics, arrays = theory.masks(config("tasks"))
     for name, entry in PUBLISHED["kernels"]["tasks"].items():
         assert metrics[name] == entry["mean"], name
     assert arrays["cd_3/is_train"].shape == (2, 6, 6)
@@ -40,14 +40,14 @@ def test_tasks_are_the_published_ones(tmp_path):
 
 
 def test_salience_of_four_and_of_unequal_components(golden, tmp_path):
-    metrics, arrays = studies.salience(config("salience", depth=20))
+    metrics, arrays = theory.salience(config("salience", depth=20))
     assert metrics["relu, depth 5: S(2;3)"] == pytest.approx(0.1038, abs=5e-5)
     reference = golden("kernels/layer_salience")
     for ours, theirs in NAMES.items():
         for n in (2, 3, 4):
             stored = reference[f"{theirs}_C{n}"]
             np.testing.assert_allclose(arrays[f"{ours}/{n}"], stored, atol=1e-10)
-        for share in studies.SHARES:
+        for share in theory.SHARES:
             stored = reference[f"{theirs}_unequal_{share}"]
             np.testing.assert_allclose(arrays[f"{ours}/share_{share}"], stored, atol=1e-10)
     assert drawn("salience", arrays, tmp_path) == {"salience.png", "salience_more.png"}

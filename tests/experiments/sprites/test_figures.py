@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from cgjax.experiments.sprites import figures, scenes, traversals
+from cgjax.experiments.sprites import figures, scenes
 from cgjax.published import PUBLISHED
 
 SIZE = 6
@@ -198,5 +198,5 @@ def test_results_of_several_parts():
 
 
 def test_traversals_show_first_latent_to_the_right():
-    shown = traversals.face(np.arange(4.0).reshape(2, 2, 1, 1, 1) / 4)
+    shown = figures.face(np.arange(4.0).reshape(2, 2, 1, 1, 1) / 4)
     assert shown[::2, ::2, 0].tolist() == [[0.5, 0.75], [0.0, 0.25]]
