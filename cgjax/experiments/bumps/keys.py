@@ -104,7 +104,6 @@ SIZES_OF = {
     "equivariant": {
         "model.equivariant.features": key(64, "features of each pixel", low=1),
         "model.equivariant.depth": key(3, "layers", low=1),
-        "model.equivariant.frequencies": key(5, "frequencies of each coordinate's code", low=1),
     },
 }  # fmt: skip
 
@@ -117,7 +116,6 @@ TURNING = {
     "data.n_angles": key(1000, "angles of each digit, from 0 to 360 degrees", low=10),
     "data.gap": key((160.0, 200.0), "held-out degrees, both ends included", low=0,
                     high=360, length=2),
-    "data.validation": key(0.1, "share of the views for validation", above=0, high=0.5),
     "data.seed": key(0, "seed that draws the validation views", low=0),
     "data.batch": key(32, "images per step", low=1),
     "model.name": key("rotation_cnn", "decoder", choices=tuple(NETWORKS)),
@@ -127,7 +125,6 @@ TURNING = {
                     is_traced=True),
     "optim.clip": key(1.0, "largest norm of a gradient", above=0, is_traced=True),
     "optim.patience": key(5, "evaluations without a new best before the rate is halved", low=0),
-    "optim.floor": key(1e-6, "smallest learning rate", above=0),
 }  # fmt: skip
 INVERSE = {
     "data.n": SHARED["data.n"],

@@ -252,8 +252,6 @@ class Searches:
             lambda params: of_plane.whole_loss(self.part_config, params, data["train"]),
             np.array(self.config.eval.levels, np.float32),
             search_config.walk_steps,
-            search_config.walk_scale,
-            search_config.walk_decay,
         )
 
     def walks(self, scale, bias_std):

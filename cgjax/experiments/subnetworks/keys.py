@@ -54,7 +54,6 @@ MASKS = {
     "masks.epochs": key(90, "passes over a mask's training set", low=1),
     "masks.batch": key(64, "problems per update of masks", low=1),
     "masks.beta_max": key(200.0, "temperature beta of the last epoch", above=1),
-    "masks.from_one": key(False, "the first epoch has temperature 1, the last less than beta_max"),
     "masks.objective": key("target", "training objective of masks", choices=training.OBJECTIVES),
     "masks.n_draws": key(20, "size-matched removals of each kind; 0: none", low=0),
 }  # fmt: skip

@@ -90,7 +90,7 @@ def test_equivariant_decoder_is_equivariant():
 
 
 def test_the_rate_is_halved_on_a_plateau_down_to_its_floor():
-    config = settings("B7", "cnn", **{"optim.patience": "1", "optim.floor": "4e-4"})
+    config = settings("B7", "cnn", **{"optim.patience": "1", "optim.lr": str(2.5 * turning.FLOOR)})
     control = turning.control(config)
     every = config.eval.every
     best = program.Best(jnp.array(1.0), jnp.array(every), None, None)

@@ -119,7 +119,7 @@ def test_gauss_newton_is_newton_s_step_of_the_linearised_network():
         logits, along = jax.linearize(lambda v: f(unravel(v), points.x), vector)
         curvature = jax.hessian(lambda v: loss(logits + along(v), points))(0 * vector)
         gradient = jax.grad(lambda v: whole(unravel(v), *rest)[0])(vector)
-        damped = curvature + own.optim.damping * jnp.eye(len(vector))
+        damped = curvature + of_plane.DAMPING * jnp.eye(len(vector))
         return ravel_pytree(found)[0], jnp.linalg.solve(damped, gradient)
 
     found, expected = both()

@@ -31,6 +31,8 @@ NETWORKS = {
 }
 HELD_OUT = 4  # the digit with the gap
 CHUNK = 40  # images per forward pass outside training
+VALIDATION = 0.1  # share of the views outside the gap
+FLOOR = 1e-6  # smallest learning rate
 N_SHOWN = 20  # images in the gap that figures show
 AROUND = np.arange(360.0)  # degrees at which figures show errors; layers at every third
 
@@ -81,7 +83,7 @@ def make(config, source: str = "") -> Views:
     is_gap = np.isin(np.tile(degrees, len(names)), inside)
     is_gap &= np.repeat(np.array(names) == HELD_OUT, len(degrees))
     rows = np.random.default_rng(data.seed).permutation(np.flatnonzero(~is_gap))
-    n_validation = max(1, int(data.validation * len(rows)))
+    n_validation = max(1, int(VALIDATION * len(rows)))
     return Views(
         images.astype(np.float32),
         codes,
@@ -137,7 +139,7 @@ def control(config):
     # PyTorch tolerates `patience` evaluations without improvement and halves at the next one.
     patience, every = config.optim.patience + 1, config.eval.every or config.train.steps
     halve = optim.plateau("validation_loss", "min", 0.5, patience, every)
-    floor = min(1.0, config.optim.floor / config.optim.lr)
+    floor = min(1.0, FLOOR / config.optim.lr)
 
     def halve_to_floor(scalars, best, step, lr_scale):
         done, scale = halve(scalars, best, step, lr_scale)

@@ -22,6 +22,7 @@ from cgjax.experiments.resistance import models, plane, training
 
 INPUTS = np.array([0, 1])
 SETTINGS = ("A", "control")
+DAMPING = 0.01  # of Gauss-Newton
 
 
 def network(config):
@@ -271,7 +272,7 @@ def gauss_newton(config):
             p = jax.nn.softmax(f(params, points.x))
             weighted = p[..., None] * (jacobian - jnp.einsum("nc,ncp->np", p, jacobian)[:, None])
             curvature = jnp.einsum("ncp,ncq->pq", jacobian, weighted) / len(p)
-            curvature += config.optim.damping * jnp.eye(len(vector))
+            curvature += DAMPING * jnp.eye(len(vector))
             return value_and_aux, unravel(jnp.linalg.solve(curvature, ravel_pytree(gradient)[0]))
 
         return value_and_grad

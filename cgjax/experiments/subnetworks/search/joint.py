@@ -68,9 +68,7 @@ def experiment(config, task: tasks.Task, bases, replicas: dict) -> program.Exper
     def loss(params, extra, batch, key, step, replica):
         data = batch["data"]
         base, on = training.frozen(data, replica)
-        beta = library.beta_schedule(
-            step // per_epoch + 1, settings.epochs, settings.beta_max, from_one=settings.from_one
-        )
+        beta = library.beta_schedule(step // per_epoch + 1, settings.epochs, settings.beta_max)
         weights = batch["mask"] / jnp.sum(batch["mask"])
 
         def score_target(i, masks, problems):

@@ -92,9 +92,7 @@ def experiment(config, task: tasks.Task, bases: Bases, replicas: dict) -> progra
     def loss(params, extra, batch, key, step, replica):
         data = batch["data"]
         base, chosen = frozen(data, replica)
-        beta = masks.beta_schedule(
-            step // per_epoch + 1, options.epochs, options.beta_max, from_one=options.from_one
-        )
+        beta = masks.beta_schedule(step // per_epoch + 1, options.epochs, options.beta_max)
         trained = family.train_mask(params, key, beta)
         network = masks.apply(base, trained, chosen)
         weights = batch["mask"] / jnp.sum(batch["mask"])
