@@ -79,3 +79,37 @@ def test_a_search_shows_in_colour_what_counts(drawn, tmp_path):
         colours = {tuple(one) for one in ax.collections[0].get_facecolors()}
         assert len(colours) == 2, "the base that does not count is grey"
         assert len(ax.collections[1].get_offsets()) == 1, "and no ring is of its masks"
+
+
+def in_two_parts(of_part):
+    """The arrays of one part, as those of two."""
+    both = {
+        f"{part}/{name}": values for part in ("bert", "modular") for name, values in of_part.items()
+    }
+    return both | {"parts": np.array(["bert", "modular"])}
+
+
+@pytest.mark.parametrize(
+    "draw, file, more",
+    [
+        ("draw_matrices", "matrices", {f"matrix/{half}": np.eye(2) for half in ("sub", "abl")}),
+        (
+            "draw_families",
+            "families",
+            {"families": np.array(["runs"]), "runs/kept": np.ones(N), "runs/sub_own": np.ones(N)},
+        ),
+        (
+            "draw_dynamics",
+            "dynamics",
+            {
+                "epochs": np.array([1, 2]),
+                "bases/base_epoch": np.array([1, 2]),
+                "bases/compositional": np.ones(2),
+                "runs/base_epoch": np.array([1, 1, 2, 2]),
+            },
+        ),
+    ],
+)
+def test_every_part_has_a_file_of_its_own(draw, file, more, drawn, tmp_path):
+    getattr(figures, draw)(in_two_parts(arrays() | more), tmp_path)
+    assert sorted(drawn) == [f"bert-{file}", f"modular-{file}"]
