@@ -130,8 +130,10 @@ def panels(config, trained, folder) -> dict:
     """P(Y_1 = 1) on a grid at the steps of `eval.keep`, and the training points of each seed."""
     n_shown = min(MOST_SHOWN, len(trained.seeds))
     draw = jax.jit(jax.vmap(lambda seed: of_plane.draw(config, seed, False)["train"]))
-    points = draw(jnp.asarray(np.asarray(trained.seeds[:n_shown], np.uint32)))
+    seeds = np.asarray(trained.seeds[:n_shown])
+    points = draw(jnp.asarray(seeds.astype(np.uint32)))
     arrays = {"points/x": np.asarray(points.x), "points/y": np.asarray(points.y)}
+    arrays["points/seed"] = seeds
     if not config.eval.keep:
         return arrays
     steps, probabilities = of_plane.kept(config, trained, folder, "shown")

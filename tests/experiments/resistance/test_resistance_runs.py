@@ -11,8 +11,10 @@ from jax.flatten_util import ravel_pytree
 
 import cgjax
 from cgjax import config as configs
+from cgjax import plots
+from cgjax.analysis import search
 from cgjax.core.errors import BadInput
-from cgjax.experiments.resistance import claims, control, run
+from cgjax.experiments.resistance import claims, control, figures, run
 from cgjax.experiments.resistance.training import pairs as of_pairs
 from cgjax.experiments.resistance.training import plane as of_plane
 from cgjax.published import CLAIMS
@@ -141,6 +143,52 @@ def test_searches_are_held_against_networks_of_their_width(tmp_path):
     found = {name for name in metrics if "at loss 0.7" in name}
     assert "guess, scale 2, width 8: test accuracy at loss 0.7" in found
     assert (tmp_path / "figures" / "solutions.png").exists()
+
+
+def walks_that_took(steps, reached):
+    """The further metrics of walks that end after `steps` [seeds] at the only level."""
+    walks = search.Walk({}, None, np.array(steps)[:, None], None, np.array(reached)[:, None])
+    config = smoke("control", {"eval.levels": "0.1"})
+    part_config = dict(configs.parts(config))["sgd"]
+    searches = control.Searches(
+        config, part_config, None, lambda *_: dict.fromkeys(control.SCORES, 0)
+    )
+    searches.walk = lambda *_: walks
+    return searches.walks(np.float32(1), np.float32(0))[1]
+
+
+def test_the_updates_of_walks_are_those_of_walks_that_arrive():
+    """As of optimisers: a walk that never reaches the level has no number of updates."""
+    numbers = walks_that_took([10, 30, 50, 50], [True, True, False, False])
+    assert (numbers["updates"], numbers["censored"]) == (20, 2)
+    numbers = walks_that_took([50, 50], [False, False])
+    assert np.isnan(numbers["updates"]) and numbers["censored"] == 2
+
+
+def test_figures_of_solutions_are_at_the_level_of_the_metrics(tmp_path, monkeypatch):
+    saved = {}
+    monkeypatch.setattr(plots, "save", lambda fig, path: saved.setdefault(path.stem, fig))
+    scores = ("test accuracy", "S_2", "interventional information", "norm")
+    arrays = {f"solutions/sgd, scale 1/{score}": np.full((2, 3), 0.5) for score in scores}
+    arrays |= {"levels": np.array([0.3, 0.1]), "level": np.array(0.3)}
+    figures.solutions.draw_solutions(arrays, tmp_path)
+    assert "training loss 0.3" in saved["solutions"].get_suptitle()
+
+
+def test_panels_are_named_by_their_seeds(tmp_path, monkeypatch):
+    saved = {}
+    monkeypatch.setattr(plots, "save", lambda fig, path: saved.setdefault(path.stem, fig))
+    arrays = {
+        "parts": np.array([""]),
+        "panels": np.zeros((1, 2, 1, 3, 3)),
+        "panel_steps": np.array([8]),
+        "points/x": np.zeros((2, 4, 2)),
+        "points/y": np.zeros((2, 4, 2), int),
+        "points/seed": np.array([5, 2]),
+    }
+    figures.boundaries.draw_seeds(arrays, tmp_path)
+    titles = [ax.get_title(loc="left") or ax.get_title() for ax in saved["seeds"].axes]
+    assert titles[:2] == ["seed 5", "seed 2"]
 
 
 def test_searches_start_where_training_starts():

@@ -49,7 +49,7 @@ def draw_solutions(arrays, folder):
     names = first + [n for n in names if n not in first]
     if any(", biases" in n or ", width" in n for n in names):  # rows of one start are adjacent
         names.sort(key=_start)
-    level = int(np.argmin(np.abs(levels - 0.1)))
+    level = levels.tolist().index(arrays["level"])
     panels = {
         score: {n: arrays[f"solutions/{n}/{score}"][level] for n in names}
         for score in ("test accuracy", "S_2", "interventional information", "norm")
