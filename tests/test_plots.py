@@ -210,6 +210,16 @@ def test_learning_curves_survive_dead_replicas(tmp_path):
     size_of(plots.save(fig, tmp_path / "curves.png"))
 
 
+@pytest.mark.parametrize("scale", ["linear", "log", "r2"])
+@pytest.mark.parametrize("log2_x", [False, True])
+def test_a_panel_without_curves_stays_empty(scale, log2_x, tmp_path):
+    curves = {"a": (np.array([1, 2, 4]), np.array([0.1, 0.5, 0.9]))}
+    panels = {"none": {"curves": {}, "scale": scale}, "some": {"curves": curves, "scale": scale}}
+    fig = plots.learning_curves(panels, "title", log2_x=log2_x)
+    assert [len(ax.lines) for ax in fig.axes] == [0, 2]
+    size_of(plots.save(fig, tmp_path / "curves.png"))
+
+
 @pytest.mark.parametrize(
     "shape, words",
     [

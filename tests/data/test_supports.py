@@ -220,3 +220,10 @@ def test_samples_are_in_their_support_and_others_are_not(name, slots, parameters
         np.testing.assert_array_equal(inside, spread <= 0.1)
     else:
         assert not inside.any()
+
+
+@pytest.mark.parametrize("call", [supports.sample, supports.contains])
+def test_an_unknown_support_names_the_nearest(call):
+    first = (jax.random.key(0), 3) if call is supports.sample else (np.zeros((3, 10)),)
+    with pytest.raises(ValueError, match="unknown support 'diagnoal': did you mean 'diagonal'?"):
+        call(*first, "diagnoal", delta=0.1)
