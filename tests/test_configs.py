@@ -42,8 +42,13 @@ def test_descriptions_are_one_short_line(path):
 
 
 def test_epochs_become_steps():
-    changes = {"train.epochs": "4", "eval.at": "0,3", "eval.keep": "3", "checkpoint.keep": "1",
-               "eval.epochs": "2"}  # fmt: skip
+    changes = {
+        "train.epochs": "4",
+        "eval.at": "0,3",
+        "eval.keep": "3",
+        "checkpoint.keep": "1",
+        "eval.epochs": "2",
+    }
     config = configs.load("kernels:addition_mnist,smoke", changes)
     assert configs.evaluations(config) == [0, 2, 3, 4]
     steps = configs.in_steps(config, 7)

@@ -20,27 +20,27 @@ from cgjax.plots.style import (
 
 
 @styled
-def lenses(found):
-    """Six panels of `found`, a `Lenses`: salience, slopes, layers, dependence, masks, support."""
+def lenses(results):
+    """Six panels of `results`, a `Lenses`: salience, slopes, layers, dependence, masks, support."""
     fig = new_figure(10.4, 6.2, layout="constrained")
-    headline(fig, _minus(found.headline()))
-    kernel, reasons = found.kernel, found.reasons
+    headline(fig, _minus(results.headline()))
+    kernel, reasons = results.kernel, results.reasons
     slope = None if kernel is None or kernel.slope is None else kernel
     salience = None if kernel is None or kernel.salience is None else kernel
     panels = (
         ("Salience of the tangent kernel", _salience, salience, ("kernel", "salience")),
         ("Unseen combinations", _slopes, slope, ("kernel", "slope")),
-        ("Factorization by layer", _layers, found.factorization, ("factorization",)),
-        ("Dependence on factors", _dependence, found.dependence, ("dependence",)),
-        ("Effects without a subnetwork", _masks, found.masks, ("masks",)),
-        ("Support of the generator", _support, found.support, ("support",)),
+        ("Factorization by layer", _layers, results.factorization, ("factorization",)),
+        ("Dependence on factors", _dependence, results.dependence, ("dependence",)),
+        ("Effects without a subnetwork", _masks, results.masks, ("masks",)),
+        ("Support of the generator", _support, results.support, ("support",)),
     )
     for ax, (title, draw, result, names) in zip(fig.subplots(2, 3).flat, panels):
         ax.set_title(title)
         if result is None:
             _empty(ax, next(reasons[name] for name in names if name in reasons))
         else:
-            draw(ax, result, found.names)
+            draw(ax, result, results.names)
     return fig
 
 

@@ -67,8 +67,9 @@ def contents():
             lines = "".join(f"IN: {c} OUT: {a}\n" for c, a in zip(commands, actions))
             members.writestr(f"SCAN-master/add_prim_split/tasks_{split}_addprim_jump.txt", lines)
             arrays["scan/addprim_jump", split] = {
-                "commands": np.array(commands, "S"), "actions": np.array(actions, "S"),
-            }  # fmt: skip
+                "commands": np.array(commands, "S"),
+                "actions": np.array(actions, "S"),
+            }
     found["SCAN-master.zip"] = archive.getvalue()
     return found, arrays
 

@@ -404,7 +404,7 @@ def start(config, shown: sets.Scenes):
     return train.initial(experiment(config, shown), config).params
 
 
-def one(trained: Trained, seed: int, cell: int) -> tuple:
+def variables_of(trained: Trained, seed: int, cell: int) -> tuple:
     """(params, extra) of one network, by indices of seed and cell."""
     variables = (trained.params, trained.extra)
     return jax.tree.map(lambda leaf: jnp.asarray(leaf[seed, cell]), variables)

@@ -102,7 +102,7 @@ def analyse(config, task, trained: training.Trained, folder) -> tuple[dict, dict
     if task is of_scan:
         numbers |= of_scan.whole(config, trained)
     if task is of_pairs and config.eval.n_information:
-        numbers |= told(config, trained)
+        numbers |= information(config, trained)
     for name, values in numbers.items():
         for i, setting in enumerate(trained.settings):
             prefix = f"{setting.name}: " if setting.name else ""
@@ -144,7 +144,7 @@ def panels(config, trained, folder) -> dict:
     return arrays
 
 
-def told(config, trained) -> dict:
+def information(config, trained) -> dict:
     """Information about Y_2 on `eval.n_information` samples after training, with permutation tests.
 
     Returns {name: [seeds, settings]} of the conditional and the interventional information; p tests

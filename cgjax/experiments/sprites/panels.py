@@ -192,7 +192,7 @@ def verdict(data) -> str:
             "occlude_step",
             component,
             jax.random.fold_in(jax.random.key(11), component),
-            own=component < data.n_slots - 1,
+            only_covered=component < data.n_slots - 1,
             n_values=N_VALUES,
             n_partners=N_PARTNERS,
         )

@@ -54,9 +54,13 @@ def state_dict(params) -> dict:
 
 
 def train(
-    params, latents: np.ndarray, images: np.ndarray, batches: Iterator[np.ndarray],
-    rates: Iterator[float], compiled: bool = True,
-) -> Iterator[np.ndarray]:  # fmt: skip
+    params,
+    latents: np.ndarray,
+    images: np.ndarray,
+    batches: Iterator[np.ndarray],
+    rates: Iterator[float],
+    compiled: bool = True,
+) -> Iterator[np.ndarray]:
     """Trains from our parameters of both slots (leading axis 2); yields the losses of each epoch.
 
     latents [n, 10] scaled; images uint8 [n, 64, 64, 3]; batches: one array of row indices per step,

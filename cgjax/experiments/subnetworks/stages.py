@@ -31,7 +31,7 @@ class Part(NamedTuple):
 
     task: tasks.Task
     bases: bases.Bases
-    found: training.Found  # all masks of the last stage
+    masks: training.TrainedMasks  # all masks of the last stage
     registered: dict  # table of runs of the pre-registered configuration
     selected: dict | None  # best configuration of each base and target; None: no search
     search: dict | None  # table of all configurations
@@ -268,4 +268,6 @@ def oracle(config, task, base_models: bases.Bases) -> dict:
         per_row.append(grid(data, base, masks, on, row["target"], jax.random.key(row["base"])))
     scores = {name: np.array([float(one[name]) for one in per_row]) for name in per_row[0]}
     replicas = training.columns(base_models, rows)
-    return tables.make(training.Found(replicas, scores, {}, {}), base_models, len(task.subroutines))
+    return tables.make(
+        training.TrainedMasks(replicas, scores, {}, {}), base_models, len(task.subroutines)
+    )

@@ -52,8 +52,9 @@ def test_a_finished_pair_is_read_and_its_networks_open(workdir, monkeypatch, cap
     assert json.loads(results.read_text())["metrics"] == before
     monkeypatch.undo()
     opened = cgjax.load(workdir, "kernels_lazy_cd_1")
-    assert opened.predict(jax.tree.map(lambda leaf: leaf[0], opened.params),
-                          np.ones((5, 14), np.float32)).shape == (5,)  # fmt: skip
+    assert opened.predict(
+        jax.tree.map(lambda leaf: leaf[0], opened.params), np.ones((5, 14), np.float32)
+    ).shape == (5,)
 
 
 # --- theories on a network whose answer is known --------------------------------------------------
@@ -73,12 +74,19 @@ def known(w, parts=None):
         return ((linear(params, look.x) - look.y)[:, k] ** 2).mean()
 
     pair = Pair(
-        experiment=None, settings=None, rows=(0,), f=linear, looks=(look,),
+        experiment=None,
+        settings=None,
+        rows=(0,),
+        f=linear,
+        looks=(look,),
         error=lambda y, f: ((y - f) ** 2).mean() / (y**2).mean(),
-        loss=lambda y, f: ((y - f) ** 2).mean(), support=lambda: 0.25, layer=linear, shape=(8, 8),
+        loss=lambda y, f: ((y - f) ** 2).mean(),
+        support=lambda: 0.25,
+        layer=linear,
+        shape=(8, 8),
         parts=parts or Parts(np.array([0, 1]), np.array([0, 1])),
         routines={k: lambda params, look, k=k: loss(params, look, k) for k in (0, 1)},
-    )  # fmt: skip
+    )
     return pair, [{"w": np.asarray(w, np.float32)}]
 
 
@@ -115,7 +123,7 @@ def test_reasons_pass_through():
     silent = pair._replace(support="a", layer="b", parts="c", routines="d")
     found = {name: theory(silent, starts, Config) for name, theory in theories.THEORIES.items()}
     assert [found[n] for n in ("support", "factorization", "dependence", "masks")] == [*"abcd"]
-    assert run.told(found | {"error": [0.5]}).startswith("support n/a, tangent ")
+    assert run.line_of(found | {"error": [0.5]}).startswith("support n/a, tangent ")
 
 
 # --- answers --------------------------------------------------------------------------------------
@@ -137,9 +145,11 @@ def made_up(**columns):
 def test_ranks_are_compared_within_families():
     error = [0.1, 0.2, 0.3, 10, 20, 30]
     parts, metrics = made_up(
-        error=error, support=[5, 6, 7, 1, 2, 3], tangent=[3, 2, 1, None, None, None],
+        error=error,
+        support=[5, 6, 7, 1, 2, 3],
+        tangent=[3, 2, 1, None, None, None],
         masks=[1, 1, 1, 1, 1, 1],
-    )  # fmt: skip
+    )
     table = answers.Table.of(parts, metrics)
     assert list(table.families) == ["a"] * 3 + ["b"] * 3
     found = answers.over_pairs(table)
@@ -149,9 +159,11 @@ def test_ranks_are_compared_within_families():
     assert "tangent: tau, b" not in found and found["dependence: pairs"] == 0
     assert np.isnan(found["masks: tau"])
     assert found["support and tangent: tau"] == -1 and found["support less tangent: tau"] == 2
-    entry = {"metrics": metrics | {name: summary([value], [0], None)
-                                   for name, value in found.items()},
-             "config": {"parts": parts}, "reasons": {"b_0": {"tangent": "too far"}}}  # fmt: skip
+    entry = {
+        "metrics": metrics | {name: summary([value], [0], None) for name, value in found.items()},
+        "config": {"parts": parts},
+        "reasons": {"b_0": {"tangent": "too far"}},
+    }
     shown = dict(answers.markdown(entry))
     assert "| a_0 | 5 | 3 | - | - | 1 | 0.1 | - |" in shown["across papers: pairs"]
     assert "| b_0 | 1 | n/a (1) |" in shown["across papers: pairs"]

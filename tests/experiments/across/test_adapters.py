@@ -24,10 +24,14 @@ SMALL = {
 
 
 def config(row, changes):
-    return ml_collections.ConfigDict({
-        "pair": {"row": row, "changes": changes}, "train": {"seeds": (0, 1)},
-        "eval": {"n_train": 8, "n_new": 8, "iterations": 2}, "masks": {"keep": 0.05},
-    })  # fmt: skip
+    return ml_collections.ConfigDict(
+        {
+            "pair": {"row": row, "changes": changes},
+            "train": {"seeds": (0, 1)},
+            "eval": {"n_train": 8, "n_new": 8, "iterations": 2},
+            "masks": {"keep": 0.05},
+        }
+    )
 
 
 SLOW = ("vectors", "resistance", "subnetworks")  # whose data take seconds to draw
@@ -127,7 +131,7 @@ def test_towers_stand_side_by_side():
         ("subnetworks:joint,smoke", (), "holds something out"),
         ("bumps:phase,smoke", ("eval.layers=false",), "one cell"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_pair_is_refused(row, changes, words):
     own = config(row, changes)
     with pytest.raises(BadInput, match=words):

@@ -18,8 +18,9 @@ def outline(module, inputs, **options):
     """Shapes of what the module gives, and of its variables."""
     return jax.eval_shape(
         lambda key, inputs: module.init_with_output(key, inputs, **options),
-        jax.random.key(0), inputs,
-    )  # fmt: skip
+        jax.random.key(0),
+        inputs,
+    )
 
 
 def count(variables):
@@ -54,8 +55,12 @@ def test_published_sizes():
     (code, activations), _ = outline(models.Encoder(), jnp.zeros((2, 28, 28)))
     assert code.shape == (2, 56)
     assert [a.shape[1:] for a in activations] == [
-        (14, 14, 32), (7, 7, 64), (4, 4, 128), (128,), (56,),
-    ]  # fmt: skip
+        (14, 14, 32),
+        (7, 7, 64),
+        (4, 4, 128),
+        (128,),
+        (56,),
+    ]
     ten = models.MLPDecoder(width=1024, n_hidden=10, weights="he_uniform", batch_norm=True)
     (_, activations), variables = outline(ten, jnp.zeros((2, 56)), train=True)
     assert len(activations) == 11 and len(variables["batch_stats"]) == 10

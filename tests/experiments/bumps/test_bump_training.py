@@ -93,8 +93,9 @@ def test_continuous_sets_score_their_own_points():
         inside = np.all(np.abs(shown.xy - 12) <= side / 2, axis=1)
         assert np.all(inside[one.is_ood]) and not np.any(inside[one.rows])
         assert (len(one.rows), one.is_ood.sum()) == (
-            1000 * (24 - side) ** 2 // 24**2, 1000 * side**2 // 24**2,
-        )  # fmt: skip
+            1000 * (24 - side) ** 2 // 24**2,
+            1000 * side**2 // 24**2,
+        )
         np.testing.assert_array_equal(np.flatnonzero(one.is_id), one.rows)
 
 

@@ -62,9 +62,12 @@ def test_parts_change_their_own_keys_only():
 def equivalence(tmp_path_factory):
     """Rich networks on transitive equivalence."""
     settings = small(
-        data__tasks="('te_2_2',)", model__hidden=300, model__scales="(1e-6,)", optim__lrs="(0.1,)",
+        data__tasks="('te_2_2',)",
+        model__hidden=300,
+        model__scales="(1e-6,)",
+        optim__lrs="(0.1,)",
         optim__stop=1e-6,
-    )  # fmt: skip
+    )
     return settings, networks.run(settings, tmp_path_factory.mktemp("te"))
 
 
@@ -108,10 +111,15 @@ def test_wide_initial_features_have_the_salience_of_the_limit():
 @pytest.mark.slow  # 10 s: a check of the theory by training
 def test_a_trained_readout_is_a_kernel_machine(tmp_path):
     settings = small(
-        data__tasks="('addition_extrapolation',)", model__hidden=100, model__scales="(1.0,)",
-        model__trained="readout", optim__lrs="(0.1,)", optim__stop=1e-9,
-        train__seeds=tuple(range(8)), eval__frozen=True,
-    )  # fmt: skip
+        data__tasks="('addition_extrapolation',)",
+        model__hidden=100,
+        model__scales="(1.0,)",
+        model__trained="readout",
+        optim__lrs="(0.1,)",
+        optim__stop=1e-9,
+        train__seeds=tuple(range(8)),
+        eval__frozen=True,
+    )
     sweep = networks.run(settings, tmp_path)
     task = sweep.tasks[0]
     np.testing.assert_array_equal(sweep.grams[0], sweep.grams[1])  # hidden layers stay
@@ -247,8 +255,9 @@ def test_signatures_of_the_four_ideal_units():
 def test_row_runs_and_draws(tmp_path):
     assert main(["--config=configs/kernels.py:te_rich,smoke", f"--workdir={tmp_path}"]) == 0
     drawn = {path.stem for path in (tmp_path / "figures").glob("*.png")}
-    assert drawn == {f"{name}_{part}" for name in ("accuracy", "signatures") for part in
-                     ("mse", "logistic")}  # fmt: skip
+    assert drawn == {
+        f"{name}_{part}" for name in ("accuracy", "signatures") for part in ("mse", "logistic")
+    }
     assert (tmp_path / "logistic" / "checkpoints").exists()
     metrics = read_json(tmp_path / "results.json")["metrics"]
     accuracy = metrics["logistic/te_2_2, sigma 1: accuracy"]["values"]
@@ -270,10 +279,14 @@ def test_every_kind_of_task_is_drawn(kind, single, tmp_path):
     found = {"parts": np.array(["depth_1", "depth_2"] if single else [""])}
     for depth, part in enumerate(found["parts"], start=1):
         settings = config(
-            "addition_rich", data__tasks=names, model__depth=depth, optim__lrs="(1.0,)",
-            model__scales="(0.1,)" if single else "(1e-06, 1.0)", train__seeds=(0, 1),
+            "addition_rich",
+            data__tasks=names,
+            model__depth=depth,
+            optim__lrs="(1.0,)",
+            model__scales="(0.1,)" if single else "(1e-06, 1.0)",
+            train__seeds=(0, 1),
             eval__frozen=not single,
-        )  # fmt: skip
+        )
         sweep = a_sweep(names, (0, 0.1, 0.3, 1) if kind == "cd" else (0.1, 0.4, 1), settings)
         _, arrays = dense_scores.measure(settings, sweep)
         found |= {f"{part}/{key}" if part else key: value for key, value in arrays.items()}

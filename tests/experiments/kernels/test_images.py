@@ -147,8 +147,10 @@ def test_slopes_are_drawn_by_distance_where_there_are_several(distances, monkeyp
     metrics = ("slope", "mean additivity", "salience")
     arrays = {
         f"{task}-d{d}/{metric}": np.array([0.4, 0.5])
-        for task in cells for d in distances for metric in metrics
-    }  # fmt: skip
+        for task in cells
+        for d in distances
+        for metric in metrics
+    }
     figures.draw_slopes(arrays, cells, {}, "slopes.png")
     for ax in drawn[0].axes:
         shown = [label.get_text() for label in ax.get_xticklabels()]

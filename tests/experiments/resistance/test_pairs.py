@@ -93,9 +93,11 @@ def test_published_sizes():
     assert out.shape == (2, 10) and count(variables) == 1_145_930
     kernels = {name: layer["kernel"].shape for name, layer in variables["params"].items()}
     assert kernels == {
-        "conv_0": (3, 3, 1, 32), "conv_2": (3, 3, 32, 64),
-        "dense_0": (17_600, 64), "dense_1": (64, 10),
-    }  # fmt: skip
+        "conv_0": (3, 3, 1, 32),
+        "conv_2": (3, 3, 32, 64),
+        "dense_0": (17_600, 64),
+        "dense_1": (64, 10),
+    }
     out, variables = shapes(models.PairNet(arch="three_conv", heads=2), (2, 28, 56, 1))
     assert out.shape == (2, 2, 10)
     assert variables["params"]["dense_0"]["kernel"].shape == (3 * 10 * 64, 64)

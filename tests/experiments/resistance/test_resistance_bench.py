@@ -48,8 +48,12 @@ def test_pytorch_s_network_is_ours():
     theirs = resistance.torch_network(config.model.embedding, config.model.encoder)
 
     def lstm(mine):
-        return {"weight_ih_l0": mine["kernel"]["kernel"].T, "weight_hh_l0": mine["recurrent"].T,
-                "bias_ih_l0": mine["bias"], "bias_hh_l0": 0 * mine["bias"]}  # fmt: skip
+        return {
+            "weight_ih_l0": mine["kernel"]["kernel"].T,
+            "weight_hh_l0": mine["recurrent"].T,
+            "bias_ih_l0": mine["bias"],
+            "bias_hh_l0": 0 * mine["bias"],
+        }
 
     state = {
         "words.weight": params["words"]["embedding"],

@@ -59,8 +59,15 @@ def test_pairs_of_runs_start_alike_and_part(plane):
 def test_figures_are_drawn(plane):
     _, workdir, _ = plane
     drawn = {path.name for path in (workdir / "figures").iterdir()}
-    assert drawn == {"points.png", "panels.png", "seeds.png", "boundary.gif", "accuracy.png",
-                     "dependence.png", "information.png"}  # fmt: skip
+    assert drawn == {
+        "points.png",
+        "panels.png",
+        "seeds.png",
+        "boundary.gif",
+        "accuracy.png",
+        "dependence.png",
+        "information.png",
+    }
 
 
 def test_curves_are_written_as_numbers(plane):
@@ -206,8 +213,11 @@ def test_searches_start_where_training_starts():
 def test_settings_of_digits_by_width_and_dose():
     config = smoke("mnist", {"data.widths": "2,5", "data.rhos": "1,0.5"})
     assert [one.name for one in of_pairs.settings(config)] == [
-        "A", "rho 0.5", "width 5", "rho 0.5, width 5",
-    ]  # fmt: skip
+        "A",
+        "rho 0.5",
+        "width 5",
+        "rho 0.5, width 5",
+    ]
     with pytest.raises(BadInput, match="setting B twice"):
         run.check(smoke("mnist", {"data.rhos": "1,0", "data.widths": "2,10"}))
     with pytest.raises(BadInput, match="half_squared"):
@@ -252,16 +262,28 @@ def test_verdicts():
 
 
 def test_claims_close_the_table(capsys):
-    one = {"claim": "A has the larger gap", "ours": 0.2, "against": 0.0, "direction": "above",
-           "p": 0.03125, "verdict": "holds"}  # fmt: skip
+    one = {
+        "claim": "A has the larger gap",
+        "ours": 0.2,
+        "against": 0.0,
+        "direction": "above",
+        "p": 0.03125,
+        "verdict": "holds",
+    }
     print_table({"metrics": {}, "claims": [one]}, verdict=False)
     out = capsys.readouterr().out
     assert "A has the larger gap" in out and "holds" in out and "0.0312" in out
 
 
 def test_the_table_of_claims_has_dashes_where_nothing_was_found():
-    one = {"claim": "SGD below guesses", "ours": 0.5, "against": None, "direction": "below",
-           "p": None, "verdict": "underpowered"}  # fmt: skip
+    one = {
+        "claim": "SGD below guesses",
+        "ours": 0.5,
+        "against": None,
+        "direction": "below",
+        "p": None,
+        "verdict": "underpowered",
+    }
     entry = {"row": "control", "size": "fast", "label": "", "metrics": {}, "claims": [one]}
     table = dict(run.tables([entry]))["resistance: orderings"]
     line = "| control | fast | SGD below guesses | 0.500 | - | below | - | underpowered |"

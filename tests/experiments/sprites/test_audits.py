@@ -61,10 +61,14 @@ def test_a_gap_that_swallows_a_plane_is_orthogonal_star():
     swallowed = {**sets.SUPPORTS["orthogonal_gap"], "gaps": ((0, 0.05, 0.65),)}
     found, star = (
         audits.audit(
-            audits.support_data(TABLE, **keys), "occlude_step", 1, jax.random.key(0),
-            n_values=8, n_partners=4,
+            audits.support_data(TABLE, **keys),
+            "occlude_step",
+            1,
+            jax.random.key(0),
+            n_values=8,
+            n_partners=4,
         )[0]
         for keys in (swallowed, sets.SUPPORTS["orthogonal_star"])
-    )  # fmt: skip
+    )
     assert found.share == 0
     np.testing.assert_array_equal(found.where, star.where)

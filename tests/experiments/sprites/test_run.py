@@ -223,7 +223,7 @@ def test_a_value_inside_the_gap_is_not_identified():
     sizes = {"n_values": 8, "n_partners": 1}
     key = jax.random.key(0)
     found, points = audits.audit(
-        support("orthogonal_gap"), "occlude_step", 0, key, own=True, **sizes
+        support("orthogonal_gap"), "occlude_step", 0, key, only_covered=True, **sizes
     )
     x = np.asarray(points.raw[:, 0])
     inside = (x >= 0.05) & (x <= 0.45)

@@ -23,8 +23,12 @@ def test_head_against_reference():
 
     @jax.jit
     def head(embeddings, labels):
-        functions = (odd_one_out.each_loss, jax.value_and_grad(odd_one_out.loss),
-                     odd_one_out.right, odd_one_out.share_right)  # fmt: skip
+        functions = (
+            odd_one_out.each_loss,
+            jax.value_and_grad(odd_one_out.loss),
+            odd_one_out.right,
+            odd_one_out.share_right,
+        )
         return odd_one_out.logits(embeddings), *(fn(embeddings, labels) for fn in functions)
 
     logits, each, (value, grad), right, share_right = head(embeddings, labels)
@@ -58,12 +62,23 @@ def test_orders_are_new_each_time_and_labels_say_where():
 
 def test_stems_spell_the_number_as_a_token():
     assert language.split("the taxi drivers admires", "stems") == [
-        "the", "taxi", "driver", "##s", "admire", "##s"]  # fmt: skip
+        "the",
+        "taxi",
+        "driver",
+        "##s",
+        "admire",
+        "##s",
+    ]
     assert language.split("the farmer that the guard liked is old", "stems")[5:7] == ["like", "##d"]
     words = language.vocabulary("words")
     assert len(words) == 113 + 3 + 3  # special tokens, and three past forms (hated is a word)
-    assert max(len(language.encode(sentence, "words")) for sentence in language.sentences(
-        "obj_rel_across_inanim", "plural", "plural")) == 13  # fmt: skip
+    assert (
+        max(
+            len(language.encode(sentence, "words"))
+            for sentence in language.sentences("obj_rel_across_inanim", "plural", "plural")
+        )
+        == 13
+    )
 
 
 @pytest.mark.parametrize("how", ["words", "combinations"])
@@ -81,9 +96,18 @@ def test_what_is_held_out_shares_no_choice_with_training(how):
 
 
 def rule(splits="disjoint", rule="agreement", held_out="nothing", templates=("prep_inanim",)):
-    data = {"rule": rule, "number": "singular", "templates": templates, "held_out": held_out,
-            "splits": splits, "seed": 0, "n_train": 60, "n_val": 10, "n_test": 20,
-            "n_eval": 12}  # fmt: skip
+    data = {
+        "rule": rule,
+        "number": "singular",
+        "templates": templates,
+        "held_out": held_out,
+        "splits": splits,
+        "seed": 0,
+        "n_train": 60,
+        "n_val": 10,
+        "n_test": 20,
+        "n_eval": 12,
+    }
     words = language.vocabulary("words")
     inverse = {i: word for word, i in words.items()}
     sets = problems.of_language(
@@ -120,8 +144,10 @@ def test_sets_have_the_cells_of_the_paper():
 
 def test_no_sentence_is_in_two_parts_where_splits_are_disjoint():
     sets, text = rule()
-    of = {part: {text[i] for rows in own.values() for i in rows.ravel()}
-          for part, own in sets.rows.items()}  # fmt: skip
+    of = {
+        part: {text[i] for rows in own.values() for i in rows.ravel()}
+        for part, own in sets.rows.items()
+    }
     assert not of["train"] & of["val"] and not of["train"] & of["test"] | of["val"] & of["test"]
 
 

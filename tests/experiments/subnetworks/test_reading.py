@@ -67,8 +67,10 @@ def test_families(tmp_path):
         expected = told(arrays, family, 1)
         assert len(expected) == 2 * 2 * 2  # bases, first scores or penalties, mask seeds
         np.testing.assert_allclose(accuracies(opened, 1), expected, atol=1e-6)
-    kept = [np.mean(np.asarray(one["hidden"]["kernel"]) != 0) for one in
-            (tree.take(opened.params, 0), tree.take(opened.params, 2))]  # fmt: skip
+    kept = [
+        np.mean(np.asarray(one["hidden"]["kernel"]) != 0)
+        for one in (tree.take(opened.params, 0), tree.take(opened.params, 2))
+    ]
     assert kept[0] < kept[1]
     with pytest.raises(BadInput, match="holds neuron/subject, neuron/verb, magnitude/subject"):
         cgjax.load(tmp_path, "verb")

@@ -20,27 +20,41 @@ def drawn(monkeypatch):
 def arrays(counts=(True, False)):
     base, target = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
     runs = {
-        "base": base, "target": target, "seed": np.zeros(N, int),
-        "valid_base": np.array(counts)[base], "null_random": np.array([0.125, 0.25, -0.75, -0.75]),
-        "sub_diff": np.full(N, 0.5), "abl_diff": np.full(N, -0.25), "quality": np.full(N, 0.25),
+        "base": base,
+        "target": target,
+        "seed": np.zeros(N, int),
+        "valid_base": np.array(counts)[base],
+        "null_random": np.array([0.125, 0.25, -0.75, -0.75]),
+        "sub_diff": np.full(N, 0.5),
+        "abl_diff": np.full(N, -0.25),
+        "quality": np.full(N, 0.25),
         "full_pattern": np.ones(N, bool),
-    }  # fmt: skip
+    }
     return {
-        "parts": np.array([""]), "subroutines": np.array(["subject", "verb"]),
-        "bases/valid": np.array(counts), "masks/base": base, "masks/target": target,
+        "parts": np.array([""]),
+        "subroutines": np.array(["subject", "verb"]),
+        "bases/valid": np.array(counts),
+        "masks/base": base,
+        "masks/target": target,
         "kept/stem/kernel": np.array([0.25, 0.5, 1.0, 1.0]),
         "kept/head/kernel": np.array([0.0, 0.0, 1.0, 1.0]),
         "overlap/leaves": np.array(["head/kernel", "stem/kernel"]),
-        "overlap/between": np.array([0.1, 0.9]), "overlap/between, expected": np.array([0.2, 0.8]),
-        **{f"{kind}/{name}": values for kind in ("runs", "search", "selected")
-           for name, values in runs.items()},
-    }  # fmt: skip
+        "overlap/between": np.array([0.1, 0.9]),
+        "overlap/between, expected": np.array([0.2, 0.8]),
+        **{
+            f"{kind}/{name}": values
+            for kind in ("runs", "search", "selected")
+            for name, values in runs.items()
+        },
+    }
 
 
 def bars(fig):
     """Heights of the removals' bars, panel by panel."""
-    return [[line.get_ydata()[0] for line in ax.get_lines() if line.get_linewidth() == 3]
-            for ax in fig.axes]  # fmt: skip
+    return [
+        [line.get_ydata()[0] for line in ax.get_lines() if line.get_linewidth() == 3]
+        for ax in fig.axes
+    ]
 
 
 def test_removals_of_bases_that_count(drawn, tmp_path):
@@ -69,8 +83,9 @@ def test_overlap_goes_from_the_stem_to_the_head(drawn, tmp_path):
     figures.draw_overlap(arrays(), tmp_path)
     (ax,) = drawn["overlap"].axes
     assert [label.get_text() for label in ax.get_xticklabels()] == ["stem", "head"]
-    np.testing.assert_array_equal([line.get_ydata() for line in ax.get_lines()],
-                                  [[0.9, 0.1], [0.8, 0.2]])  # fmt: skip
+    np.testing.assert_array_equal(
+        [line.get_ydata() for line in ax.get_lines()], [[0.9, 0.1], [0.8, 0.2]]
+    )
 
 
 def test_a_search_shows_in_colour_what_counts(drawn, tmp_path):

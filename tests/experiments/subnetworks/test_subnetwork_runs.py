@@ -138,8 +138,12 @@ def test_a_layer_set_leaves_others_whole(modular):
     replica = {name: jnp.asarray(values[1]) for name, values in experiment.replicas.items()}
     assert int(replica["layers"]) == 1
     s, _ = experiment.init(jax.random.key(0), replica)
-    batch = {"data": jax.tree.map(jnp.asarray, experiment.data), "indices": jnp.arange(4),
-             "key": jax.random.key(1), "mask": jnp.ones(4)}  # fmt: skip
+    batch = {
+        "data": jax.tree.map(jnp.asarray, experiment.data),
+        "indices": jnp.arange(4),
+        "key": jax.random.key(1),
+        "mask": jnp.ones(4),
+    }
     loss = jax.jit(lambda s: experiment.loss(s, {}, batch, jax.random.key(2), 0, replica)[0])
     grads = jax.grad(loss)(s)
     assert float(jnp.abs(grads["hidden"]["kernel"]).max()) == 0
@@ -183,8 +187,16 @@ def test_a_rule_from_base_to_figures(agreement):
     assert metrics["target/verb: p of abl_diff, signs"]["ours"] >= 0.5  # of two bases
     assert metrics["target/subject: p of abl_diff, random removals"]["ours"] is not None
     drawn = {path.name for path in (workdir / "figures").iterdir()}
-    assert drawn == {"absolute_abl.png", "absolute_sub.png", "bases.png", "differences.png",
-                     "heat.png", "layers.png", "overlap.png", "pattern.png"}  # fmt: skip
+    assert drawn == {
+        "absolute_abl.png",
+        "absolute_sub.png",
+        "bases.png",
+        "differences.png",
+        "heat.png",
+        "layers.png",
+        "overlap.png",
+        "pattern.png",
+    }
     assert "target/subject: abl_diff" in extra["headlines"]
 
 
@@ -251,16 +263,25 @@ def test_subnetworks_are_read_back(agreement, monkeypatch):
 def test_failed_bases_are_kept_marked_and_left_out():
     valid = np.array([True, False])
     found = bases.Bases({}, {"base_seed": np.array([4, 7])}, {}, valid)
-    table = {"base": np.array([0, 0, 1]), "valid_base": np.array([True, True, False]),
-             "abl_diff": np.array([-0.2, -0.4, 0.7])}  # fmt: skip
+    table = {
+        "base": np.array([0, 0, 1]),
+        "valid_base": np.array([True, True, False]),
+        "abl_diff": np.array([-0.2, -0.4, 0.7]),
+    }
     np.testing.assert_allclose(tables.by_base(table, "abl_diff", 2), [-0.3, np.nan])
     assert found.numbers["base_seed"].tolist() == [4, 7]
 
 
 def test_selection_takes_the_best_valid_configuration(modular):
-    search = {"base": np.array([0, 0, 0, 1]), "target": np.zeros(4, int),
-              "quality": np.array([-np.inf, 0.1, 0.3, -np.inf]), "s0": np.float32([1, 2, 3, 4]),
-              "lr": np.ones(4), "layers": np.zeros(4, int), "penalty": np.zeros(4)}  # fmt: skip
+    search = {
+        "base": np.array([0, 0, 0, 1]),
+        "target": np.zeros(4, int),
+        "quality": np.array([-np.inf, 0.1, 0.3, -np.inf]),
+        "s0": np.float32([1, 2, 3, 4]),
+        "lr": np.ones(4),
+        "layers": np.zeros(4, int),
+        "penalty": np.zeros(4),
+    }
     assert stages.choice(search, (0, 0))["s0"] == 3.0
     assert stages.choice(search, (1, 0)) is None
 
@@ -289,8 +310,10 @@ def test_other_studies_of_a_network_built_by_hand(row, tmp_path):
         assert len(arrays["neuron/kept"]) == 2 * 2  # targets, penalties
     else:
         # Of two masks that share nothing at most all weights are kept.
-        assert metrics["subject: kept, disjoint"]["ours"] + metrics["verb: kept, disjoint"][
-            "ours"] <= 1 + 1e-6  # fmt: skip
+        assert (
+            metrics["subject: kept, disjoint"]["ours"] + metrics["verb: kept, disjoint"]["ours"]
+            <= 1 + 1e-6
+        )
 
 
 def test_pruning_bakes_a_mask_in(modular, tmp_path):
@@ -324,8 +347,13 @@ def test_the_readme_masks_linen_and_nnx():
     net = nn.Dense(3)
     params = net.init(jax.random.key(0), jnp.ones((1, 4)))
     model = nnx.Linear(4, 3, rngs=nnx.Rngs(0))
-    known = {"params": params, "beta": 2.0, "nnx": nnx, "model": model,
-             "f": lambda params: jnp.sum(net.apply(params, jnp.ones((1, 4))) ** 2)}  # fmt: skip
+    known = {
+        "params": params,
+        "beta": 2.0,
+        "nnx": nnx,
+        "model": model,
+        "f": lambda params: jnp.sum(net.apply(params, jnp.ones((1, 4))) ** 2),
+    }
     exec(blocks[0], known)
     assert float(jnp.abs(jax.grad(known["loss"])(known["s"])["params"]["kernel"]).max()) > 0
     assert not np.any(known["rest"]["params"]["kernel"])
@@ -356,8 +384,12 @@ def test_trained_bases_are_held_against_random_weights():
 
     def table(sub, abl):
         noise = 0.02 * rng.standard_normal((2, 9))
-        return {"base": np.repeat(np.arange(3), 3), "valid_base": np.ones(9, bool),
-                "sub_diff": sub + noise[0], "abl_diff": abl + noise[1]}  # fmt: skip
+        return {
+            "base": np.repeat(np.arange(3), 3),
+            "valid_base": np.ones(9, bool),
+            "sub_diff": sub + noise[0],
+            "abl_diff": abl + noise[1],
+        }
 
     found = tables.against(table(0.5, -0.4), table(0.5, 0.3))
     assert found["p of abl_diff against random weights"] < 1e-6

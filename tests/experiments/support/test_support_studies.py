@@ -27,8 +27,17 @@ def trained(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
         for row in ("orthogonal_compositional", "orthogonal_rgba_cured"):
-            assert main([f"--config=configs/sprites.py:{row},smoke", f"--workdir={folder / row}",
-                         "--no_figures", *few]) == 0  # fmt: skip
+            assert (
+                main(
+                    [
+                        f"--config=configs/sprites.py:{row},smoke",
+                        f"--workdir={folder / row}",
+                        "--no_figures",
+                        *few,
+                    ]
+                )
+                == 0
+            )
     return folder
 
 
@@ -92,8 +101,16 @@ def test_row_runs_and_draws(row, tmp_path):
 @pytest.mark.slow
 def test_certificate_of_a_barely_trained_model_names_the_fit(trained, tmp_path):
     opened = trained / "orthogonal_compositional"
-    assert main(["--config=configs/support.py:certificate,smoke", f"--workdir={tmp_path}",
-                 f"--config.data.run={opened}"]) == 0  # fmt: skip
+    assert (
+        main(
+            [
+                "--config=configs/support.py:certificate,smoke",
+                f"--workdir={tmp_path}",
+                f"--config.data.run={opened}",
+            ]
+        )
+        == 0
+    )
     results = read_json(tmp_path / "results.json")
     metrics = results["metrics"]
     assert metrics["consistent with the theorem"]["ours"] == 0
@@ -105,8 +122,16 @@ def test_certificate_of_a_barely_trained_model_names_the_fit(trained, tmp_path):
 @pytest.mark.slow
 def test_opacity_of_a_barely_trained_model(trained, tmp_path):
     opened = trained / "orthogonal_rgba_cured"
-    assert main(["--config=configs/support.py:opacity,smoke", f"--workdir={tmp_path}",
-                 f"--config.data.run={opened}"]) == 0  # fmt: skip
+    assert (
+        main(
+            [
+                "--config=configs/support.py:opacity,smoke",
+                f"--workdir={tmp_path}",
+                f"--config.data.run={opened}",
+            ]
+        )
+        == 0
+    )
     metrics = read_json(tmp_path / "results.json")["metrics"]
     assert metrics["seed 0: sprite pixels with alpha >= 1"]["ours"] < 0.5
     assert metrics["seed 0: front, sprite pixels that fail"]["ours"] > 0.3

@@ -211,7 +211,7 @@ def _isolated(config, trained, c, train_set) -> np.ndarray:
     """Images [3, 4, n, n]: x alone, y alone, and their sum divided by its maximum."""
     codes, half = trained.scenes.codes, trained.scenes.codes.shape[1] // 2
     picked = trained.scenes.points[examples(trained.scenes, train_set)]
-    model, (params, extra) = training.network(config), training.one(trained, 0, c)
+    model, (params, extra) = training.network(config), training.variables_of(trained, 0, c)
     x, y = (
         np.asarray(training.paint_all(model, params, extra, jnp.asarray(code, jnp.float32)))
         for code in factorization.isolated(codes[picked], codes[train_set.rows], half)
@@ -284,7 +284,7 @@ def by_layer(config, trained, c):
     """Factorization, probes and ranks; metrics cover the last hidden layer and the image."""
     tables, arrays = [], {}
     for s in range(len(config.train.seeds)):
-        params, extra = training.one(trained, s, c)
+        params, extra = training.variables_of(trained, s, c)
         activations = layers.activations(training.network(config), params, extra, trained.scenes)
         train_set = trained.set_of(config, s, c)
         measures = [layers.measures(layer, train_set) for layer in activations]
@@ -305,7 +305,9 @@ def by_layer(config, trained, c):
 def words(config, trained, c):
     """The scores in WORDS for the first seed, at its last hidden layer."""
     shown, n, train_set = trained.scenes, config.data.n, trained.set_of(config, 0, c)
-    every = layers.activations(training.network(config), *training.one(trained, 0, c), shown)
+    every = layers.activations(
+        training.network(config), *training.variables_of(trained, 0, c), shown
+    )
     numbers = layers.measures(every[-2], train_set)
     truth, painted = (grid.reshape(n, n, -1) for grid in (shown.truth, trained.painted[0, c]))
     numbers["OOD R2"] = factorization.explained(truth, painted, train_set.is_ood.reshape(n, n))
@@ -323,7 +325,7 @@ def between_pixels(config, trained, c):
     held_out = np.all((xy >= lb) & (xy <= ub), axis=1)
     model, per_seed = training.network(config), []
     for s in range(len(config.train.seeds)):
-        painted = training.paint_all(model, *training.one(trained, s, c), codes)
+        painted = training.paint_all(model, *training.variables_of(trained, s, c), codes)
         numbers = {}
         for region, where in (("id", ~held_out), ("ood", held_out)):
             place = xy * shown.spacing

@@ -116,7 +116,7 @@ def run(config, part: stages.Part, workdir, name: str = "") -> dict:
     last = {key: values[-1] for key, values in history["eval"].items() if key != "step"}
     n = len(part.task.subroutines)
     by_target = [_of_target(last, replicas, i) for i in range(n)]
-    every = training.Found(
+    every = training.TrainedMasks(
         {key: np.concatenate([search.replicas[key] for search in by_target]) for key in replicas},
         {
             key: np.concatenate([search.scores[key] for search in by_target])
@@ -128,9 +128,11 @@ def run(config, part: stages.Part, workdir, name: str = "") -> dict:
     return tables.make(every, part.bases, n)
 
 
-def _of_target(last, replicas, i) -> training.Found:
+def _of_target(last, replicas, i) -> training.TrainedMasks:
     prefix = f"{i}: "
     scores = {
         key.removeprefix(prefix): values for key, values in last.items() if key.startswith(prefix)
     }
-    return training.Found({**replicas, "target": np.full(len(replicas["seed"]), i)}, scores, {}, {})
+    return training.TrainedMasks(
+        {**replicas, "target": np.full(len(replicas["seed"]), i)}, scores, {}, {}
+    )

@@ -10,7 +10,7 @@ from cgjax.analysis import stats
 from cgjax.experiments.subnetworks.bases import Bases
 from cgjax.experiments.subnetworks.odd_one_out import CHANCE
 from cgjax.experiments.subnetworks.search import ablation
-from cgjax.experiments.subnetworks.search.training import Found
+from cgjax.experiments.subnetworks.search.training import TrainedMasks
 
 NETWORKS = ("sub", "abl", "rnd")
 # Columns that become metrics, and their names as metrics.
@@ -38,7 +38,7 @@ def own_and_others(tests, targets):
     return (is_own * tests).sum(axis=0), ((1 - is_own) * tests).sum(axis=0) / (n - 1)
 
 
-def make(search: Found, bases: Bases, n: int) -> dict:
+def make(search: TrainedMasks, bases: Bases, n: int) -> dict:
     """All columns of a search's runs."""
     scores, replicas = search.scores, search.replicas
     targets = replicas["target"]

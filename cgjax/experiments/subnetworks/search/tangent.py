@@ -64,7 +64,7 @@ def alignments(task: tasks.Task, base, mask, on, key, shown, labels) -> jax.Arra
 
 def of_masks(config, part: stages.Part) -> tuple[dict, dict]:
     """Metrics and arrays with the kernel alignments of every mask of a part."""
-    task, search = part.task, part.found
+    task, search = part.task, part.masks
     shown, labels = inputs(task, config.eval.n_kernel)
 
     @jax.jit
@@ -78,26 +78,30 @@ def of_masks(config, part: stages.Part) -> tuple[dict, dict]:
         key = jax.random.fold_in(jax.random.key(config.data.seed), i)
         results.append(aligned(tree.take(part.bases.params, base), mask, on, key, shown, labels))
     tests = np.moveaxis(np.asarray(results, float), -1, 0)  # [subroutines, runs, kernels]
-    own, other = tables.own_and_others(np.moveaxis(tests, 1, -1), search.replicas["target"])
+    with_own, with_others = tables.own_and_others(
+        np.moveaxis(tests, 1, -1), search.replicas["target"]
+    )
     saved = {name: search.replicas[name] for name in ("base", "target")}
     saved |= {
-        "own": own,
-        "other": other,
+        "own": with_own,
+        "other": with_others,
         "valid_base": part.bases.valid[saved["base"]],
         "kernels": np.array(KERNELS),
     }
-    return _metrics(part, own, other), {f"tangent/{name}": values for name, values in saved.items()}
+    return _metrics(part, with_own, with_others), {
+        f"tangent/{name}": values for name, values in saved.items()
+    }
 
 
-def _metrics(part, own, other) -> dict:
+def _metrics(part, with_own, with_others) -> dict:
     """For each kernel, own and own minus other, with one value per base."""
-    metrics, replicas = {}, part.found.replicas
+    metrics, replicas = {}, part.masks.replicas
     seeds = part.bases.numbers["base_seed"].tolist()
     valid = part.bases.valid[replicas["base"]]
     for i, subroutine in enumerate(part.task.subroutines):
         lines = []
         for k, kernel in enumerate(KERNELS):
-            columns = {"own": own[k], "own less other": own[k] - other[k]}
+            columns = {"own": with_own[k], "own less other": with_own[k] - with_others[k]}
             table = {"base": replicas["base"], "valid_base": valid, **columns}
             table = tables.rows(table, replicas["target"] == i)
             for column in columns:

@@ -27,7 +27,7 @@ OBJECTIVES = ("target", "target_and_chance_on_other")
 IDENTITY = ("target", "s0", "lr", "layers", "penalty")
 
 
-class Found(NamedTuple):
+class TrainedMasks(NamedTuple):
     """Masks after a search; first axis of everything: its replicas."""
 
     replicas: dict
@@ -185,9 +185,9 @@ def in_steps(config, task):
     return configs.in_steps(settings, steps_per_epoch(config, task))
 
 
-def run(config, task, bases: Bases, replicas: dict, workdir, name: str = "") -> Found:
+def run(config, task, bases: Bases, replicas: dict, workdir, name: str = "") -> TrainedMasks:
     """Trains the masks of all replicas, or reads finished ones."""
     search = experiment(config, task, bases, replicas)
     state, history = train.fit(search, in_steps(config, task), workdir, name)
     scores = {key: values[-1] for key, values in history["eval"].items() if key != "step"}
-    return Found(replicas, scores, state.params, search.data["on"])
+    return TrainedMasks(replicas, scores, state.params, search.data["on"])
