@@ -74,7 +74,7 @@ def test_a_family_is_found_without_its_folder(tmp_path, monkeypatch):
 
 
 def test_a_config_file_is_read_anew_and_leaves_no_cache(tmp_path):
-    """Two edits within a second: Python's own import would take the first for the second."""
+    """After two edits within a second, Python's import would still run the first version."""
     path = tmp_path / "mine.py"
     text = (configs.folder() / "support.py").read_text()
     path.write_text(text)

@@ -84,7 +84,7 @@ def nothing_kept(config, trained, *rest):
 
 @pytest.fixture(autouse=True)
 def few_stops(monkeypatch):
-    """One device; and without what takes long and sees no config: pictures, audits, machines."""
+    """One device; without figures, audits and machines, which are slow and read no config."""
     monkeypatch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
     monkeypatch.setattr(sprites, "draw", lambda *arguments: [])
     monkeypatch.setattr(bumps, "draw", lambda *arguments: [])

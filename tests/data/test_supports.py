@@ -46,21 +46,21 @@ def drawn():
 
 @pytest.mark.parametrize("case", CASES)
 def test_distribution_of_each_latent_and_of_differences(golden, drawn, case):
-    reference, found = golden("sprites/samplers")[case], drawn[case]
-    assert found.shape == (3000, 10) and found.dtype == np.float32
-    assert found.min() >= 0 and found.max() <= 1
+    reference, latents = golden("sprites/samplers")[case], drawn[case]
+    assert latents.shape == (3000, 10) and latents.dtype == np.float32
+    assert latents.min() >= 0 and latents.max() <= 1
     for array in (lambda z: z, lambda z: z[:, :5] - z[:, 5:], lambda z: z[:, :5] + z[:, 5:]):
-        for ours, theirs in zip(array(found).T, array(reference).T):
+        for ours, theirs in zip(array(latents).T, array(reference).T):
             assert stats.ks_2samp(ours, theirs).pvalue > 1e-3
 
 
 def plane_of(points, planes):
     """Index of the plane each point lies on exactly, -1 if none."""
-    found = np.full(len(points), -1)
+    plane = np.full(len(points), -1)
     for index, (slot, coords) in enumerate(planes):
         other = points[:, 5:] if slot == 0 else points[:, :5]
-        found[np.all(other == np.float32(coords), axis=1)] = index
-    return found
+        plane[np.all(other == np.float32(coords), axis=1)] = index
+    return plane
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def markdown(entry: dict) -> list[tuple[str, str]]:
 
 
 def of_pairs(table: Table, reasons: dict) -> str:
-    """One line for each pair; numbered reasons stand under the table."""
+    """One line for each pair; numbered reasons follow the table."""
     lines = [f"| pair | {' | '.join(COLUMNS)} |", "|---|" + "---:|" * len(COLUMNS)]
     notes: list[str] = []
     for i, name in enumerate(table.names):

@@ -151,7 +151,7 @@ def _crossings(settings, trained, prior, level, scored, points):
     steps = trained.extra["step"].reshape(n_seeds, n_priors, len(lrs), n_levels)[:, prior]
     reached = steps[:, :, level] >= 0  # [seeds, rates]
     took = np.where(reached, steps[:, :, level], np.inf)
-    # The best rate reaches the level for most seeds, then in the fewest steps.
+    # The best rate reaches the level for the most seeds; ties go to the fewest steps.
     order = sorted(range(len(lrs)), key=lambda r: (-reached[:, r].sum(), np.median(took[:, r])))
     best = order[0]
     params = jax.tree.map(

@@ -1,4 +1,4 @@
-"""The published renderer in PyTorch: the implementation that ours is held against.
+"""The published renderer in PyTorch, the reference for our implementation.
 
 Two decoders, sigmoid occlusion, mean squared error, AdamW, as the paper's own code has them.
 `torch` is imported inside functions: nothing else in the package needs it.

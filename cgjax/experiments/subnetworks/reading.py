@@ -98,7 +98,7 @@ def of_joint(config, task, workdir, what: str, step) -> checkpoint.Loaded:
 
 def of_vit(config, task, workdir, what: str, step) -> checkpoint.Loaded:
     """Raises an error: studies of vision transformers train no masks."""
-    raise BadInput(f"'{workdir}' holds bases alone: no masks are learned of them")
+    raise BadInput(f"'{workdir}' holds only bases: this study trains no masks")
 
 
 OPENED = {"families": of_families, "dynamics": of_dynamics, "joint": of_joint, "vit": of_vit}

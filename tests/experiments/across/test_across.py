@@ -34,7 +34,7 @@ def test_smoke_ends_with_numbers_reasons_and_a_figure(workdir):
         if has_number:
             assert metrics[f"{pair}: {column}"]["seeds"] == [0, 1]
     assert metrics["tangent: pairs"]["ours"] == 1 and metrics["support: pairs"]["ours"] == 0
-    assert "tangent: tau" not in metrics  # of one pair nothing can be told
+    assert "tangent: tau" not in metrics  # one pair has no correlation
     assert reasons[pair]["support"].startswith("no network of this family")
     path = report.add(workdir, record=workdir / "record")
     titles = dict(answers.markdown(json.loads(path.read_text())))
@@ -42,7 +42,7 @@ def test_smoke_ends_with_numbers_reasons_and_a_figure(workdir):
 
 
 def test_a_finished_pair_is_read_and_its_networks_open(workdir, monkeypatch, capsys):
-    """Of a run that was stopped between two pairs the first ones are not built again."""
+    """A run that was stopped between two pairs does not build the finished pairs again."""
     results = workdir / "results.json"
     before = json.loads(results.read_text())["metrics"]
     results.unlink()
@@ -111,7 +111,7 @@ def test_numbers_of_a_linear_network():
     assert values("tangent", *mixed) == pytest.approx(1.2**2, rel=1e-4)
     assert values("factorization", *eye) == pytest.approx(0)
     assert values("factorization", *mixed) == pytest.approx(0.48 / (2 * 0.52))
-    # Equal inputs: every update asks as much of the other input as of one's own.
+    # With equal inputs, every update changes both inputs' weights by the same amount.
     wrong = known(0.1 * np.eye(2))
     assert values("dependence", *wrong) == pytest.approx(0.5)
     # Output k is changed by column k alone.
@@ -152,15 +152,22 @@ def test_ranks_are_compared_within_families():
     )
     table = answers.Table.of(parts, metrics)
     assert list(table.families) == ["a"] * 3 + ["b"] * 3
-    found = answers.over_pairs(table)
-    assert found["support: tau"] == 1 and found["support: tau, pooled"] < 0
-    assert found["support: tau, low"] == found["support: tau, high"] == 1
-    assert found["tangent: tau"] == found["tangent: tau, a"] == -1 and found["tangent: pairs"] == 3
-    assert "tangent: tau, b" not in found and found["dependence: pairs"] == 0
-    assert np.isnan(found["masks: tau"])
-    assert found["support and tangent: tau"] == -1 and found["support less tangent: tau"] == 2
+    correlations = answers.over_pairs(table)
+    assert correlations["support: tau"] == 1 and correlations["support: tau, pooled"] < 0
+    assert correlations["support: tau, low"] == correlations["support: tau, high"] == 1
+    assert (
+        correlations["tangent: tau"] == correlations["tangent: tau, a"] == -1
+        and correlations["tangent: pairs"] == 3
+    )
+    assert "tangent: tau, b" not in correlations and correlations["dependence: pairs"] == 0
+    assert np.isnan(correlations["masks: tau"])
+    assert (
+        correlations["support and tangent: tau"] == -1
+        and correlations["support less tangent: tau"] == 2
+    )
     entry = {
-        "metrics": metrics | {name: summary([value], [0], None) for name, value in found.items()},
+        "metrics": metrics
+        | {name: summary([value], [0], None) for name, value in correlations.items()},
         "config": {"parts": parts},
         "reasons": {"b_0": {"tangent": "too far"}},
     }

@@ -1,4 +1,4 @@
-"""Data needed and its exponent: laws put in come out, and what was censored is counted."""
+"""Data needed and its exponent: known laws are recovered, and censored points are counted."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ def test_censored_points_are_left_out_and_counted():
     found = comparisons.exponent(n, needed, draws=100)
     np.testing.assert_allclose(found[:3], 2, atol=1e-9)
     assert (found.n_points, found.n_censored) == (5, 1)
-    # Where the smallest set is enough at every size, its size is no law of what is needed.
+    # If the smallest set suffices at every size, the data needed have no exponent.
     enough = comparisons.exponent(n, np.zeros((3, 2)), draws=10)
     assert np.isnan(enough.slope) and (enough.n_points, enough.n_enough) == (0, 6)
     needed[:2] = np.inf

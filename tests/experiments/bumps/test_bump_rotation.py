@@ -45,12 +45,12 @@ def test_fading_and_rotating():
     truth, edges = digits.rotated(GLYPH, degrees), digits.rotated(GLYPH, digits.GAP)
     share = ((degrees - 160) / 40)[:, None, None]
     faded = (1 - share) * edges[:1] + share * edges[1:]
-    found = turning.cross_fade(faded, truth, degrees, edges)
-    np.testing.assert_allclose(found[:2], 1)
-    assert found.truth < 0.5
-    found = turning.cross_fade(truth, truth, degrees, edges)
-    assert found.truth == 1 and found.fade <= found.mixture < 0.9
-    # Twice as bright, a mixture is still one.
+    r2 = turning.cross_fade(faded, truth, degrees, edges)
+    np.testing.assert_allclose(r2[:2], 1)
+    assert r2.truth < 0.5
+    r2 = turning.cross_fade(truth, truth, degrees, edges)
+    assert r2.truth == 1 and r2.fade <= r2.mixture < 0.9
+    # A mixture that is twice as bright is still a mixture.
     bright = turning.cross_fade(2 * faded, truth, degrees, edges)
     assert bright.fade < 0.5 and bright.mixture == pytest.approx(1)
     with pytest.raises(BadInput, match="two edges"):

@@ -36,12 +36,12 @@ def test_stored_images(golden, x64, close):
     stored = golden("bumps/images")
     with jax.enable_x64(x64):
         for inverted in (True, False):
-            found = np.asarray(scenes.bump(stored["xy"], N, SIGMA, inverted))
+            images = np.asarray(scenes.bump(stored["xy"], N, SIGMA, inverted))
             name = "inverted" if inverted else "positive"
-            np.testing.assert_allclose(found, stored[name], **close)
+            np.testing.assert_allclose(images, stored[name], **close)
         half = np.asarray(scenes.bump(stored["half_pixel_index_xy"], 32, 1.5, inverted=False))
     np.testing.assert_allclose(half, stored["half_pixel_positive"], **close)
-    assert found.dtype == (np.float64 if x64 else np.float32)
+    assert images.dtype == (np.float64 if x64 else np.float32)
 
 
 @pytest.mark.parametrize("x64, close", TOLERANCES)
@@ -95,10 +95,10 @@ def test_stored_coverage_and_blank_errors(golden, values, donut):
     stored = golden("bumps/masks")
     with jax.enable_x64(True):
         positive = scenes.bump(scenes.centres(~donut), N, SIGMA, inverted=False)
-        found = np.asarray(scenes.largest_brightness(positive))
-        np.testing.assert_allclose(found, stored["max_id_brightness"], rtol=1e-10)
+        brightness = np.asarray(scenes.largest_brightness(positive))
+        np.testing.assert_allclose(brightness, stored["max_id_brightness"], rtol=1e-10)
         assert scenes.n_never_lit(positive) == values["pixels_never_lit_above_0.05"] == 169
-        assert np.all(found[8:21, 8:21] <= scenes.LIT)
+        assert np.all(brightness[8:21, 8:21] <= scenes.LIT)
         every = scenes.bump(scenes.centres(np.ones((N, N), bool)), N, SIGMA)
         blank = np.asarray(scores.blank_mse(every)).reshape(N, N)
     np.testing.assert_allclose(blank, stored["blank_mse_map"], rtol=1e-10)
@@ -127,10 +127,10 @@ def test_metric_of_the_bump_code():
     z = np.array([[3.0, 20.25], [14.5, 0.0]])
     pullback = jax.jit(geometry.pullback, static_argnames="f")
     with jax.enable_x64(True):
-        found = np.asarray(pullback(lambda pair: scenes.encode(pair[None], N, "bump")[0], z))
+        metric = np.asarray(pullback(lambda pair: scenes.encode(pair[None], N, "bump")[0], z))
     away = np.arange(N) - z[..., None]
     slopes = np.sum(away**2 * np.exp(-(away**2)), axis=-1)
-    np.testing.assert_allclose(found, slopes[:, None] * np.eye(2), rtol=1e-10, atol=1e-14)
+    np.testing.assert_allclose(metric, slopes[:, None] * np.eye(2), rtol=1e-10, atol=1e-14)
 
 
 # --- what is not stored ---------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Processes of benchmarks: what they answer, and what is said of those that do not."""
+"""Processes of benchmarks: their results, and the message for a process that gives none."""
 
 import pytest
 

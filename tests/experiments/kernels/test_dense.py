@@ -129,7 +129,7 @@ def test_a_trained_readout_is_a_kernel_machine(tmp_path):
     np.testing.assert_allclose(outputs, expected, atol=2e-3)
     metrics, _ = dense_scores.measure(settings, sweep)
     assert max(metrics["extrapolation: distance to the machine"][0]) < 1e-3
-    # Random features are compositionally structured on average only: so is additivity.
+    # Random features are compositionally structured only on average, and so is additivity.
     each = additivity.additivity(task.x, outputs, train).r2_test
     mean = additivity.additivity(task.x, outputs.mean(axis=0), train).r2_test
     assert each.max() < mean and 1 - mean < 0.3 * (1 - each.mean())
@@ -166,17 +166,17 @@ def a_cell(name, kappa, outputs=None, loss="mse"):
 
 def test_scores_are_slopes_or_accuracies():
     addition, pairs = tasks.make("addition_both"), tasks.make("te_2_2")
-    found = scores_of(addition, np.stack([0.8 * addition.y + 1, 0 * addition.y]))
-    np.testing.assert_allclose(found["slope"], [0.8, 0], atol=1e-12)
-    found = scores_of(pairs, np.stack([0.5 * pairs.y, -pairs.y]))
-    np.testing.assert_allclose(found["accuracy"], [1, 0])
-    np.testing.assert_allclose(found["margin"], [0.5, -1])
+    scores = scores_of(addition, np.stack([0.8 * addition.y + 1, 0 * addition.y]))
+    np.testing.assert_allclose(scores["slope"], [0.8, 0], atol=1e-12)
+    scores = scores_of(pairs, np.stack([0.5 * pairs.y, -pairs.y]))
+    np.testing.assert_allclose(scores["accuracy"], [1, 0])
+    np.testing.assert_allclose(scores["margin"], [0.5, -1])
 
 
 @pytest.mark.slow  # 8 s: machines and slopes have tests of their own
 def test_predicted_slopes_are_those_of_the_machine_on_these_features():
-    found = a_cell("addition_both", (0.6, 1.0, 1.7))
-    scores, saved = dense_scores._addition(found)
+    cell = a_cell("addition_both", (0.6, 1.0, 1.7))
+    scores, saved = dense_scores._addition(cell)
     s = 0.4 / 1.1
     expected = closed_forms.memorization_slope(s, n_anchors=2)
     for time in dense_scores.TIMES:
@@ -184,15 +184,15 @@ def test_predicted_slopes_are_those_of_the_machine_on_these_features():
         np.testing.assert_allclose(scores[f"predicted slope {time}"], [expected] * 2)
     # A network that starts at 0 is the machine; one that starts at the targets stays there.
     np.testing.assert_allclose(scores["predicted slope, kernel"], [expected, 1], atol=1e-8)
-    machine = dense_scores.frozen(found, is_readout=False)
+    machine = dense_scores.frozen(cell, is_readout=False)
     np.testing.assert_allclose(machine["slope, features after"], [expected] * 2, atol=1e-8)
     np.testing.assert_allclose(machine["additivity, features before"], [1, 1], atol=1e-8)
-    # The closed form's items, from the constant feature too, add up to what the machine says.
-    k_train = found.grams[0, 0][:, found.task.is_train]
-    f = machines.ridgeless(k_train[found.task.is_train], found.task.y[found.task.is_train], k_train)
-    test = ~found.task.is_train
+    # The closed form's item values, with the constant feature, add up to the machine's outputs.
+    k_train = cell.grams[0, 0][:, cell.task.is_train]
+    f = machines.ridgeless(k_train[cell.task.is_train], cell.task.y[cell.task.is_train], k_train)
+    test = ~cell.task.is_train
     items = saved["closed form"][0]
-    np.testing.assert_allclose(items[found.task.x].sum(axis=1)[test], f[test], atol=1e-8)
+    np.testing.assert_allclose(items[cell.task.x].sum(axis=1)[test], f[test], atol=1e-8)
 
 
 def test_similarities_are_counted_by_overlap():
@@ -228,7 +228,7 @@ def test_magnitudes_average_values_over_networks_first():
     assert saved["right"] == pytest.approx(first / 4)  # not the mean of both
     share = saved["right"] / sum(saved[kind] for kind in additivity.TYPES)
     values, seeds = entry(scores["right share"], [3, 4])
-    assert values.shape == (2,) and seeds == []  # what each makes of one number, no seed's score
+    assert values.shape == (2,) and seeds == []  # pseudo-values of one number, not scores of seeds
     assert values.mean() == pytest.approx(share)
 
 
@@ -276,8 +276,8 @@ def test_row_runs_and_draws(tmp_path):
 @pytest.mark.parametrize("kind, single", [("addition", False), ("cd", True)])
 def test_every_kind_of_task_is_drawn(kind, single, tmp_path):
     names = ("addition_both", "addition_interpolation") if kind == "addition" else ("cd_2", "cd_3")
-    found = {"parts": np.array(["depth_1", "depth_2"] if single else [""])}
-    for depth, part in enumerate(found["parts"], start=1):
+    all_arrays = {"parts": np.array(["depth_1", "depth_2"] if single else [""])}
+    for depth, part in enumerate(all_arrays["parts"], start=1):
         settings = config(
             "addition_rich",
             data__tasks=names,
@@ -289,12 +289,12 @@ def test_every_kind_of_task_is_drawn(kind, single, tmp_path):
         )
         sweep = a_sweep(names, (0, 0.1, 0.3, 1) if kind == "cd" else (0.1, 0.4, 1), settings)
         _, arrays = dense_scores.measure(settings, sweep)
-        found |= {f"{part}/{key}" if part else key: value for key, value in arrays.items()}
-    figures.draw(found, tmp_path)
+        all_arrays |= {f"{part}/{key}" if part else key: value for key, value in arrays.items()}
+    figures.draw(all_arrays, tmp_path)
     drawn = {path.stem for path in tmp_path.glob("*.png")}
     wanted = {"addition": "items slopes similarity predicted frozen", "cd": "types shortcut"}
     assert drawn == set(wanted[kind].split())
-    (group,) = figures.groups(found, kind)
+    (group,) = figures.groups(all_arrays, kind)
     assert group.axis == ("hidden layers" if single else "initial scale")
     assert group.ticks == (("1", "2") if single else ("1e-06", "1"))
 

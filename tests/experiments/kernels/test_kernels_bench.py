@@ -29,11 +29,11 @@ def margins():
 def test_one_call_solves_every_task_with_every_machine(margins):
     """The shorter training set is masked; kernels in two chunks."""
     with jax.enable_x64(True):
-        found = np.asarray(kernels.whole_map([tasks.cd(1), TASK], chunk=3)(KAPPAS))
-    assert found.shape == (2, 2, 3, 18)
+        is_solved = np.asarray(kernels.whole_map([tasks.cd(1), TASK], chunk=3)(KAPPAS))
+    assert is_solved.shape == (2, 2, 3, 18)
     for machine, name in enumerate(("svm", "regression")):
-        np.testing.assert_allclose(found[machine, 1], margins[name], atol=1e-7)
-    assert np.all(found[:, 0, :, :2] != 0) and np.all(found[:, 0, :, 2:] == 0)
+        np.testing.assert_allclose(is_solved[machine, 1], margins[name], atol=1e-7)
+    assert np.all(is_solved[:, 0, :, :2] != 0) and np.all(is_solved[:, 0, :, 2:] == 0)
 
 
 def test_scikit_learn_s_loop_solves_the_same_problems(margins):
@@ -59,18 +59,18 @@ def test_a_process_answers_until_it_is_left_alone():
     """What the workers of a case report, and what becomes of one that dies."""
     name = "MLP 8-7-7-2, n 64"
     processes = ntk.begin(name, (ntk.OURS, "no such form"))
-    found = ntk.in_turns(processes, ntk.compiled(processes), budget=0.1)
-    assert found.pop("no such form") == "failed (exit 1)"
-    assert found[ntk.OURS]["seconds"] > 0 and found[ntk.OURS]["peak"] > 0
-    told = ntk.told(name, found | {ntk.PLAIN: "out of memory"})
+    timings = ntk.in_turns(processes, ntk.compiled(processes), budget=0.1)
+    assert timings.pop("no such form") == "failed (exit 1)"
+    assert timings[ntk.OURS]["seconds"] > 0 and timings[ntk.OURS]["peak"] > 0
+    told = ntk.told(name, timings | {ntk.PLAIN: "out of memory"})
     assert re.fullmatch(f"{name}: ours [0-9.]+ ms, jacrev out of memory", told)
-    found[ntk.PLAIN] = dict(found[ntk.OURS])
-    lines = ntk.rows(name, found)
+    timings[ntk.PLAIN] = dict(timings[ntk.OURS])
+    lines = ntk.rows(name, timings)
     assert [line[1] for line in lines] == [ntk.OURS, ntk.PLAIN]
     assert lines[0][-1] == "" and lines[1][-1] == "1.00 x"
-    found[ntk.PLAIN]["norm"] *= 2
+    timings[ntk.PLAIN]["norm"] *= 2
     with pytest.raises(RuntimeError, match="different kernels"):
-        ntk.rows(name, found)
+        ntk.rows(name, timings)
 
 
 def test_what_a_limit_may_stop_compiles_beside_the_others(monkeypatch):

@@ -26,7 +26,7 @@ def outcome(row, workdir, **changes):
         f"resistance:{row}", {k.replace("__", "."): v for k, v in changes.items()}
     )
     results, _, extra = run.run(config, workdir, figures=False)
-    means = {name: one["ours"] for name, one in results.items()}
+    means = {name: entry["ours"] for name, entry in results.items()}
     print(
         "\n",
         {
@@ -35,7 +35,7 @@ def outcome(row, workdir, **changes):
             if "accuracy" in name or name.endswith(("gap", "S_2"))
         },
     )
-    return means, {one["claim"]: one["verdict"] for one in extra["claims"]}
+    return means, {entry["claim"]: entry["verdict"] for entry in extra["claims"]}
 
 
 def test_the_plane(tmp_path):

@@ -96,21 +96,21 @@ def test_a_run_is_read_back(plane):
 @pytest.mark.slow  # 7 s: read off trained runs
 def test_crossings_are_the_first(tmp_path):
     config = smoke("control", {"search.n_draws": "0", "search.walk_steps": "0"})
-    own = dict(configs.parts(config))["gd"]
-    trained = of_plane.run(own, tmp_path)
+    part_config = dict(configs.parts(config))["gd"]
+    trained = of_plane.run(part_config, tmp_path)
     steps = trained.extra["step"]  # [seeds, settings, levels]
     assert steps.shape == (2, 5, 2) and np.all((steps[..., 1] < 0) | (steps[..., 0] >= 0))
-    points = jax.jit(lambda: of_plane.draw(own, np.uint32(0), False)["train"])()
+    points = jax.jit(lambda: of_plane.draw(part_config, np.uint32(0), False)["train"])()
     held = jax.tree.map(lambda leaf: leaf[0, :, 0], trained.extra["params"])
-    losses = jax.jit(jax.vmap(lambda p: of_plane.whole_loss(own, p, points)))(held)
+    losses = jax.jit(jax.vmap(lambda p: of_plane.whole_loss(part_config, p, points)))(held)
     reached = steps[0, :, 0] >= 0
-    assert reached.any() and np.all(np.asarray(losses)[reached] <= own.eval.levels[0])
+    assert reached.any() and np.all(np.asarray(losses)[reached] <= part_config.eval.levels[0])
 
 
 def test_gauss_newton_is_newton_s_step_of_the_linearised_network():
     config = smoke("optimisers", {"model.width": "3", "model.n_hidden": "1"})
-    own = dict(configs.parts(config))["gauss_newton"]
-    f = of_plane.predictor(own)
+    part_config = dict(configs.parts(config))["gauss_newton"]
+    f = of_plane.predictor(part_config)
 
     def loss(logits, points):
         return jnp.mean(of_plane.models.LOSSES["cross_entropy"](logits, points.y[:, 0]))
@@ -120,19 +120,19 @@ def test_gauss_newton_is_newton_s_step_of_the_linearised_network():
 
     @jax.jit
     def both():
-        points = of_plane.draw(own, np.uint32(0), False)["train"]
-        params = of_plane.network(own).init(jax.random.key(0), points.x)["params"]
+        points = of_plane.draw(part_config, np.uint32(0), False)["train"]
+        params = of_plane.network(part_config).init(jax.random.key(0), points.x)["params"]
         rest = ({}, {"points": points}, jax.random.key(0), 0, {})
-        _, found = of_plane.gauss_newton(own)(whole)(params, *rest)
+        _, step = of_plane.gauss_newton(part_config)(whole)(params, *rest)
         vector, unravel = ravel_pytree(params)
         logits, along = jax.linearize(lambda v: f(unravel(v), points.x), vector)
         curvature = jax.hessian(lambda v: loss(logits + along(v), points))(0 * vector)
         gradient = jax.grad(lambda v: whole(unravel(v), *rest)[0])(vector)
         damped = curvature + of_plane.DAMPING * jnp.eye(len(vector))
-        return ravel_pytree(found)[0], jnp.linalg.solve(damped, gradient)
+        return ravel_pytree(step)[0], jnp.linalg.solve(damped, gradient)
 
-    found, expected = both()
-    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+    step, expected = both()
+    np.testing.assert_allclose(step, expected, rtol=1e-3, atol=1e-4)
     assert np.abs(expected).max() > 0.1
 
 
@@ -143,12 +143,12 @@ def test_searches_are_held_against_networks_of_their_width(tmp_path):
     for word in ("scale 2, width 4", "scale 2, width 8"):
         ways = [f"{way}, {word}" for way in ("sgd", "metropolis", "guess")]
         losses = [arrays[f"solutions/{way}/training loss"] for way in ways]
-        for found, n in zip(losses, (2, 2, 4)):  # seeds; guesses kept of one set
-            assert found.shape == (2, n)
-            assert np.all(~(found > arrays["levels"][:, None] + 1e-6))  # NaN: none found
+        for values, n in zip(losses, (2, 2, 4)):  # seeds; guesses kept of one set
+            assert values.shape == (2, n)
+            assert np.all(~(values > arrays["levels"][:, None] + 1e-6))  # NaN: none found
         assert all(f"{way}: test accuracy" in metrics for way in ways)
-    found = {name for name in metrics if "at loss 0.7" in name}
-    assert "guess, scale 2, width 8: test accuracy at loss 0.7" in found
+    values = {name for name in metrics if "at loss 0.7" in name}
+    assert "guess, scale 2, width 8: test accuracy at loss 0.7" in values
     assert (tmp_path / "figures" / "solutions.png").exists()
 
 
@@ -204,10 +204,10 @@ def test_searches_start_where_training_starts():
     net = of_plane.network(own)
     shapes = jax.eval_shape(net.init, jax.random.key(0), np.zeros((1, 2), np.float32))["params"]
     expected = of_plane.models.initial(jax.random.key(3), shapes, "glorot", 2.0, 0.5)
-    for one, other in zip(
+    for leaf, other in zip(
         jax.tree.leaves(control._scaled(drawn, 2.0, 0.5)), jax.tree.leaves(expected)
     ):
-        np.testing.assert_allclose(one, other, rtol=1e-6)
+        np.testing.assert_allclose(leaf, other, rtol=1e-6)
 
 
 def test_settings_of_digits_by_width_and_dose():
@@ -262,7 +262,7 @@ def test_verdicts():
 
 
 def test_claims_close_the_table(capsys):
-    one = {
+    claim = {
         "claim": "A has the larger gap",
         "ours": 0.2,
         "against": 0.0,
@@ -270,13 +270,13 @@ def test_claims_close_the_table(capsys):
         "p": 0.03125,
         "verdict": "holds",
     }
-    print_table({"metrics": {}, "claims": [one]}, verdict=False)
+    print_table({"metrics": {}, "claims": [claim]}, verdict=False)
     out = capsys.readouterr().out
     assert "A has the larger gap" in out and "holds" in out and "0.0312" in out
 
 
 def test_the_table_of_claims_has_dashes_where_nothing_was_found():
-    one = {
+    claim = {
         "claim": "SGD below guesses",
         "ours": 0.5,
         "against": None,
@@ -284,7 +284,7 @@ def test_the_table_of_claims_has_dashes_where_nothing_was_found():
         "p": None,
         "verdict": "underpowered",
     }
-    entry = {"row": "control", "size": "fast", "label": "", "metrics": {}, "claims": [one]}
+    entry = {"row": "control", "size": "fast", "label": "", "metrics": {}, "claims": [claim]}
     table = dict(run.tables([entry]))["resistance: orderings"]
     line = "| control | fast | SGD below guesses | 0.500 | - | below | - | underpowered |"
     assert table.splitlines()[-1] == line

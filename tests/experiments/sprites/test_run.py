@@ -222,12 +222,12 @@ def test_verdicts(name, verdict):
 def test_a_value_inside_the_gap_is_not_identified():
     sizes = {"n_values": 8, "n_partners": 1}
     key = jax.random.key(0)
-    found, points = audits.audit(
+    audit, points = audits.audit(
         support("orthogonal_gap"), "occlude_step", 0, key, only_covered=True, **sizes
     )
     x = np.asarray(points.raw[:, 0])
     inside = (x >= 0.05) & (x <= 0.45)
-    assert 0 < inside.sum() < 8 and np.array_equal(found.passes, ~inside)
+    assert 0 < inside.sum() < 8 and np.array_equal(audit.passes, ~inside)
 
 
 @pytest.mark.parametrize(

@@ -44,10 +44,10 @@ def test_every_list_of_sentences_has_its_hash():
     counts = json.loads((GOLDEN / "language_counts.json").read_text())
     assert len(counts) == 40
     for name, known in counts.items():
-        found = language.sentences(*name.split("|"))
-        distinct = sorted(set(found))
+        sentences = language.sentences(*name.split("|"))
+        distinct = sorted(set(sentences))
         text = "\n".join(distinct).encode()
-        assert (len(found), len(distinct)) == (known["count"], known["unique"]), name
+        assert (len(sentences), len(distinct)) == (known["count"], known["unique"]), name
         assert hashlib.sha256(text).hexdigest() == known["sha256_sorted_unique"], name
 
 
@@ -153,11 +153,11 @@ def test_no_sentence_is_in_two_parts_where_splits_are_disjoint():
 
 def test_published_splits_keep_tests_from_the_compositional_set():
     sets, text = rule("published")
-    own = {text[i] for part in sets.rows.values() for i in part["compositional"].ravel()}
+    compositional = {text[i] for part in sets.rows.values() for i in part["compositional"].ravel()}
     tests = {text[i] for part in sets.rows.values() for i in part["test_0"].ravel()}
-    assert not own & tests
+    assert not compositional & tests
     masks = {text[i] for part in sets.rows.values() for i in part["mask_0"].ravel()}
-    assert own & masks  # drawn afresh from all sentences
+    assert compositional & masks  # drawn afresh from all sentences
 
 
 def test_three_subroutines_and_held_out_words():

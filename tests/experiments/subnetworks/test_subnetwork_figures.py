@@ -1,4 +1,4 @@
-"""What figures of masks show of bases that do not count: dots in grey, and no part of any mean."""
+"""Figures of masks show invalid bases as grey dots and exclude them from means."""
 
 import numpy as np
 import pytest

@@ -30,10 +30,10 @@ def one_device(monkeypatch):
 
 def part(row, name, changes=None):
     """One part of a row as a config of its own."""
-    own = dict(configs.parts(configs.load(f"subnetworks:{row},smoke")))[name]
-    with own.unlocked():
-        own.update_from_flattened_dict(changes or {})
-    return own
+    part_config = dict(configs.parts(configs.load(f"subnetworks:{row},smoke")))[name]
+    with part_config.unlocked():
+        part_config.update_from_flattened_dict(changes or {})
+    return part_config
 
 
 # --- measures -------------------------------------------------------------------------------------
@@ -85,24 +85,24 @@ def modular():
 @pytest.fixture(scope="module")
 def searched(modular, tmp_path_factory):
     """Masks of two bases for both subroutines: (config, task, bases, replicas, what was found)."""
-    config, task, found = modular
+    config, task, base_models = modular
     config = config.copy_and_resolve_references()
     with config.unlocked():
         config.masks.lrs, config.masks.epochs, config.checkpoint.epochs = (0.3,), 3, 1
-    replicas = training.product(config, found, 2)
+    replicas = training.product(config, base_models, 2)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
-        whole = training.run(config, task, found, replicas, tmp_path_factory.mktemp("whole"))
-    return config, task, found, replicas, whole
+        whole = training.run(config, task, base_models, replicas, tmp_path_factory.mktemp("whole"))
+    return config, task, base_models, replicas, whole
 
 
 def test_a_search_is_the_same_alone_and_beside_others(searched, tmp_path):
     """Bases and targets are numbers of one program."""
-    config, task, found, replicas, every = searched
+    config, task, base_models, replicas, every = searched
     assert len(replicas["seed"]) == 2 * 2
     chosen = 3
     one = {name: values[chosen : chosen + 1] for name, values in replicas.items()}
-    alone = training.run(config, task, found, one, tmp_path)
+    alone = training.run(config, task, base_models, one, tmp_path)
     for a, b in zip(jax.tree.leaves(every.s), jax.tree.leaves(alone.s)):
         np.testing.assert_allclose(a[chosen], b[0], rtol=1e-5, atol=1e-6)
     for name in ("sub/test/own", "abl/val/test_0", "kept"):
@@ -128,13 +128,15 @@ def test_the_kernel_of_a_module_sees_its_own_subroutine(modular):
 
 
 def test_a_layer_set_leaves_others_whole(modular):
-    config, task, found = modular
-    like = tree.take(found.params, 0)
+    config, task, base_models = modular
+    like = tree.take(base_models.params, 0)
     on = tasks.layer_sets(task, like, (0, 1))
     assert on["hidden/kernel"].tolist() == [1, 0] and on["out/kernel"].tolist() == [1, 1]
     with config.unlocked():
         config.masks.layers, config.masks.s0s, config.masks.lrs = (0, 1), (0.05,), (1e-2,)
-    experiment = training.experiment(config, task, found, training.product(config, found, 2))
+    experiment = training.experiment(
+        config, task, base_models, training.product(config, base_models, 2)
+    )
     replica = {name: jnp.asarray(values[1]) for name, values in experiment.replicas.items()}
     assert int(replica["layers"]) == 1
     s, _ = experiment.init(jax.random.key(0), replica)
@@ -262,14 +264,14 @@ def test_subnetworks_are_read_back(agreement, monkeypatch):
 
 def test_failed_bases_are_kept_marked_and_left_out():
     valid = np.array([True, False])
-    found = bases.Bases({}, {"base_seed": np.array([4, 7])}, {}, valid)
+    base_models = bases.Bases({}, {"base_seed": np.array([4, 7])}, {}, valid)
     table = {
         "base": np.array([0, 0, 1]),
         "valid_base": np.array([True, True, False]),
         "abl_diff": np.array([-0.2, -0.4, 0.7]),
     }
     np.testing.assert_allclose(tables.by_base(table, "abl_diff", 2), [-0.3, np.nan])
-    assert found.numbers["base_seed"].tolist() == [4, 7]
+    assert base_models.numbers["base_seed"].tolist() == [4, 7]
 
 
 def test_selection_takes_the_best_valid_configuration(modular):
@@ -309,7 +311,7 @@ def test_other_studies_of_a_network_built_by_hand(row, tmp_path):
         assert np.allclose(arrays["magnitude/kept"], 0.5, atol=0.01)
         assert len(arrays["neuron/kept"]) == 2 * 2  # targets, penalties
     else:
-        # Of two masks that share nothing at most all weights are kept.
+        # Two disjoint masks together keep at most all weights.
         assert (
             metrics["subject: kept, disjoint"]["ours"] + metrics["verb: kept, disjoint"]["ours"]
             <= 1 + 1e-6
@@ -317,13 +319,13 @@ def test_other_studies_of_a_network_built_by_hand(row, tmp_path):
 
 
 def test_pruning_bakes_a_mask_in(modular, tmp_path):
-    config, task, found = modular
+    config, task, base_models = modular
     with config.unlocked():
         config.masks.s0s, config.masks.lrs, config.masks.layers = (0.05, -0.05), (1e-2,), (0,)
-    new = stages.pruned(config, task, found, tmp_path)
-    before, after = (np.asarray(one.params["hidden"]["kernel"]) for one in (found, new))
+    new = stages.pruned(config, task, base_models, tmp_path)
+    before, after = (np.asarray(one.params["hidden"]["kernel"]) for one in (base_models, new))
     assert np.all((after == before) | (after == 0)) and np.any(after != 0)
-    assert new.numbers is found.numbers and "compositional" in new.scores
+    assert new.numbers is base_models.numbers and "compositional" in new.scores
 
 
 ROWS = [row["name"] for row in configs.load_file("subnetworks").describe_rows()]
@@ -362,7 +364,7 @@ def test_the_readme_masks_linen_and_nnx():
 
 
 def test_an_interrupted_search_goes_on_to_the_same_masks(searched, tmp_path, monkeypatch):
-    config, task, found, replicas, whole = searched
+    config, task, base_models, replicas, whole = searched
     save = checkpoint.Checkpoints.save
 
     def stop_after(store, step, *rest):
@@ -372,8 +374,8 @@ def test_an_interrupted_search_goes_on_to_the_same_masks(searched, tmp_path, mon
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint.Checkpoints, "save", stop_after)
         with pytest.raises(Preempted):
-            training.run(config, task, found, replicas, tmp_path / "parts")
-    again = training.run(config, task, found, replicas, tmp_path / "parts")
+            training.run(config, task, base_models, replicas, tmp_path / "parts")
+    again = training.run(config, task, base_models, replicas, tmp_path / "parts")
     for a, b in zip(jax.tree.leaves(whole.s), jax.tree.leaves(again.s)):
         np.testing.assert_array_equal(a, b)
     assert all(np.array_equal(whole.scores[name], again.scores[name]) for name in whole.scores)
@@ -426,7 +428,7 @@ def test_a_pretrained_start_is_the_same_for_every_base(tmp_path, monkeypatch):
 
 
 def test_a_dry_run_speaks_of_all_that_is_trained(capsys):
-    """Random weights are not trained, and masks of them are."""
+    """Random weights stay as they are; their masks are trained."""
     row = "--config=subnetworks:agreement_singular,smoke"
     assert main([row, "--dry_run"]) == 0
     said = capsys.readouterr().out

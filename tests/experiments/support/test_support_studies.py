@@ -49,24 +49,24 @@ def test_cells_of_plane_supports(name):
     settings = configs.load("configs/support.py:table", {"data.n_values": "24"})
     data = audits.support_data(settings, **sets.SUPPORTS[name])
     for column in ("step_back", "step_front_own", "sigmoid_front"):
-        composition, component, own = studies.COLUMNS[column]
+        composition, component, only_covered = studies.COLUMNS[column]
         key = jax.random.key(component)
-        found, points = audits.audit(
-            data, composition, component, key, own, **audits.sizes(settings)
+        audit, points = audits.audit(
+            data, composition, component, key, only_covered, **audits.sizes(settings)
         )
         expected = PUBLISHED["support"]["table"][f"{name}/{column}"]["mean"]
         if name == "orthogonal_gap" and component == 0:
             inside = (points.raw[:, 0] >= 0.05) & (points.raw[:, 0] <= 0.45)
-            np.testing.assert_array_equal(found.passes, ~np.asarray(inside))
+            np.testing.assert_array_equal(audit.passes, ~np.asarray(inside))
         else:
-            assert found.share == expected
+            assert audit.share == expected
         if (name, column) == ("orthogonal_star", "step_back"):
-            np.testing.assert_array_equal(found.n_failing, 40)
+            np.testing.assert_array_equal(audit.n_failing, 40)
 
 
 @pytest.mark.slow
 def test_every_cell_within_sampling_error():
-    """Shares within 0.08 over 256 values; pixels within 3 standard errors of the 40 values then."""
+    """Shares within 0.08 over 256 values; pixels within 3 standard errors of 40 values."""
     metrics, arrays, _ = studies.table(configs.load("configs/support.py:table"))
     for name, entry in PUBLISHED["support"]["table"].items():
         allowed = 6e-4 if name.endswith("sigma") else 0.08

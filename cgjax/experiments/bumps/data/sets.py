@@ -261,7 +261,7 @@ def n_never_lit(row_scenes: Scenes, train_set: Set) -> int:
 
 
 def tell(row_scenes: Scenes, names: dict) -> None:
-    """Prints one line for each set of the first seed; names {combination: name}."""
+    """Prints a line for each set of the first seed; names: {combination: name}."""
     first = next(iter(row_scenes.sets))[0]
     for cell, name in names.items():
         train_set = row_scenes.sets[(first, *cell)]

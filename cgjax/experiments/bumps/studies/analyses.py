@@ -121,7 +121,7 @@ def _side(shown: sets.Scenes) -> int:
 
 
 def kernels(config, trained, c):
-    """Kernels fitted to each network's own images, similarities, superposed images."""
+    """Kernels fitted to the images of each network; similarities; sums of training images."""
     shown, per_seed, arrays = trained.scenes, [], {}
     for s in range(len(config.train.seeds)):
         train_set, painted = trained.set_of(config, s, c), trained.painted[s, c]

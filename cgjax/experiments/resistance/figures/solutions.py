@@ -129,7 +129,7 @@ def _dose(arrays, name):
     fig = plots.new_figure(7.4, 3.3, layout="constrained")
     x = arrays[f"setting/{name}"]
     order = np.argsort(x)
-    labels = {"rho": "share of samples in which X_2 tells of Y_1", "width": "labels Y_2 may have"}
+    labels = {"rho": "share of samples in which X_2 predicts Y_1", "width": "labels Y_2 may have"}
     for ax, score in zip(fig.subplots(1, 2), ("test accuracy", "S_2")):
         band(ax, x[order], arrays[f"scores/{score}"][-1].T[order], plots.COLOURS[0], score)
         ax.set(xlabel=labels[name], ylabel=score)

@@ -219,7 +219,7 @@ def stepped(config, params, data) -> dict:
 
 
 def no_crossing(config, params) -> dict:
-    """Initial extra state, which will hold parameters and step of each level's first crossing."""
+    """Initial extra state: parameters and step of each level's first crossing, empty."""
     if not config.eval.get("levels"):
         return {}
     n = len(config.eval.levels)
