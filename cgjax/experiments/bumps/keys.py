@@ -198,7 +198,7 @@ LIMITS = {
         "model.equivariant.depth": 2,
     },
     "smoke": {
-        "data.n": 8, "data.n_samples": 40, "data.n_points": 80, "train.steps": 20,
+        "data.n": 8, "data.n_samples": 40, "data.n_points": 100, "train.steps": 20,
         "train.steps_per_call": 10, "train.log_every": 10, "eval.every": 10,
         "checkpoint.every": 10, "eval.centres": 3, "model.mlp.width": 16, "model.mlp.n_hidden": 2,
         "model.cnn.hidden": 4, "model.cnn.n_hidden": 2, "model.cnn.start": 4,

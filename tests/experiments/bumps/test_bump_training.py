@@ -14,7 +14,7 @@ from cgjax.analysis import factorization, machines
 from cgjax.core import program
 from cgjax.core.errors import BadInput
 from cgjax.data import arrays
-from cgjax.experiments.bumps import training
+from cgjax.experiments.bumps import run, training
 from cgjax.experiments.bumps.data import sets
 from cgjax.experiments.bumps.studies import analyses, decoders, layers
 
@@ -286,3 +286,10 @@ def test_what_is_not_held_out_has_no_score_in_words():
     trained = training.Trained(shown, cells, None, scores, {}, {}, {})
     line = decoders._line(settings, trained, 0)
     assert "nothing held out" in line and "nan" not in line
+
+
+def test_every_row_passes_its_check_in_every_size():
+    for row in configs.load_file("bumps").describe_rows():
+        for size in configs.SIZES:
+            arg = f"{row['name']},{size}" if row["name"] != "demo" else size
+            run.check(configs.load(f"bumps:{arg}".removesuffix(",default")))
