@@ -17,6 +17,7 @@ from cgjax.core.replicas import replica_names
 from cgjax.core.workdir import disk_errors, read_json, write_atomic
 from cgjax.experiments.across import adapters, answers
 from cgjax.experiments.across import figures as drawing
+from cgjax.experiments.across import tables as markdown
 from cgjax.experiments.across.pair import Pair, Reason
 from cgjax.experiments.across.theories import THEORIES
 from cgjax.published.results import summary
@@ -119,4 +120,4 @@ def load(config, workdir, part: str = "", step=None) -> checkpoint.Loaded:
 
 def tables(record: list[dict]) -> list[tuple[str, str]]:
     """(title, Markdown) of recorded runs: every pair, and every theory."""
-    return [table for entry in record for table in answers.markdown(entry)]
+    return [table for entry in record for table in markdown.of(entry)]

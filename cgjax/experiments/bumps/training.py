@@ -13,7 +13,7 @@ from cgjax.core import checkpoint, optim, parallel, program, train
 from cgjax.core.errors import BadInput
 from cgjax.core.replicas import names_of, with_numbers
 from cgjax.data import arrays
-from cgjax.experiments.bumps import models, scenes, scores
+from cgjax.experiments.bumps import losses, models, scenes, scores
 from cgjax.experiments.bumps.data import sets
 
 # Images per forward pass outside training: some networks have large activations for each pixel.
@@ -178,83 +178,6 @@ def check(config) -> None:
     network(config)
 
 
-# --- the loss: squared error plus penalties -------------------------------------------------------
-#
-# Penalties of the embedding network act on its parameters: the entropy H of lam drives each field
-# to rank one, the variance V makes one of its two vectors constant, and both together make it a
-# stripe. Penalties on fields apply to any network that has fields. All penalties are sums, as
-# published, and grow with the number of values; `size_independent` cancels this growth.
-
-LEAST_SHARE = 1e-8  # smallest share of a lam^2, so that its logarithm is finite
-
-
-def squared_error(painted: jax.Array, truth: jax.Array, mask: jax.Array | None = None) -> jax.Array:
-    """Mean squared error over all pixels of images [B, n, n]; mask [B]: rows with 0 are ignored."""
-    errors = jnp.mean((painted - truth) ** 2, axis=tuple(range(1, truth.ndim)))
-    if mask is None:
-        return jnp.mean(errors)
-    return jnp.sum(mask * errors) / jnp.maximum(jnp.sum(mask), 1)
-
-
-def entropy(lam: jax.Array) -> jax.Array:
-    """H(lam) = -sum_ik p_ik log p_ik, p_ik = lam_ik^2 / sum_k lam_ik^2; lam [values, rank]."""
-    share = lam**2 / jnp.sum(lam**2, axis=-1, keepdims=True)
-    share = jnp.maximum(share, LEAST_SHARE)
-    return -jnp.sum(share * jnp.log(share))
-
-
-def vector_variance(vectors: jax.Array, axis: int) -> jax.Array:
-    """V(A, axis): the unbiased variance of A along the axis, summed over all other indices."""
-    return jnp.sum(jnp.var(vectors, axis=axis, ddof=1))
-
-
-def embedding_penalty(params: dict, lam_entropy: float, vec_variance: float) -> jax.Array:
-    """lam_entropy (H(lam_x) + H(lam_y)) + vec_variance (V(L, -2) + V(R, -1), of x and of y)."""
-    total = 0.0
-    for f in ("x", "y"):
-        total += lam_entropy * entropy(params[f"lam_{f}"])
-        total += vec_variance * vector_variance(params[f"left_{f}"], -2)
-        total += vec_variance * vector_variance(params[f"right_{f}"], -1)
-    return total
-
-
-def size_independent(n: int, n_published: int = 32) -> tuple[float, float]:
-    """Factors for lam_entropy and vec_variance that cancel their growth with n, the values.
-
-    H is a sum over n values, V over n values and n vectors. Both factors are 1 at the published n.
-    """
-    return n_published / n, (n_published / n) ** 2
-
-
-def null_axis_variance(fields: list[jax.Array]) -> jax.Array:
-    """Deviation of fields A[x], B[y] [values, n, n] from stripes.
-
-    The variance of A over rows, where the field of x should be constant, plus the variance of B
-    over columns; both are summed over all other indices.
-    """
-    of_x, of_y = fields
-    return jnp.sum(jnp.var(of_x, axis=-2)) + jnp.sum(jnp.var(of_y, axis=-1))
-
-
-def nuclear_norm(fields: list[jax.Array]) -> jax.Array:
-    """Sum of the singular values of all fields [values, n, n], a convex proxy for their rank."""
-    singular = [jnp.linalg.svd(field, compute_uv=False) for field in fields]
-    return sum(jnp.sum(values) for values in singular)
-
-
-def stripe_share(fields: list[jax.Array]) -> jax.Array:
-    """Share [2] of the variance of the fields of x and of y that a pure stripe explains.
-
-    The variance of a field's mean over its null axis divided by the field's variance, both summed
-    over all values.
-    """
-    shares = []
-    for field, axis in zip(fields, (-2, -1)):
-        stripe = jnp.sum(jnp.var(jnp.mean(field, axis=axis), axis=-1))
-        shares.append(stripe / jnp.sum(jnp.var(field, axis=(-2, -1))))
-    return jnp.stack(shares)
-
-
 # --- the experiment -------------------------------------------------------------------------------
 
 IDENTITY = ("seed", "cell")
@@ -286,8 +209,8 @@ def experiment(config, shown: sets.Scenes) -> program.Experiment:
     modes = has_modes(config)
     factors = {name: 1.0 for name in PENALTIES}
     if config.model.name in models.WITH_FIELDS and config.reg.per_size:
-        factors |= dict(zip(OF_EMBEDDINGS, size_independent(config.data.n)))
-        factors |= dict(zip(PENALTIES[2:], size_independent(config.data.n)))
+        factors |= dict(zip(OF_EMBEDDINGS, losses.size_independent(config.data.n)))
+        factors |= dict(zip(PENALTIES[2:], losses.size_independent(config.data.n)))
     is_used = {name: any(weights[name] for weights in penalties(config)) for name in PENALTIES}
 
     def forward(params, extra, codes, key, mask):
@@ -304,15 +227,15 @@ def experiment(config, shown: sets.Scenes) -> program.Experiment:
     def penalty(params, replica):
         total, weight = 0.0, {name: factors[name] * replica[name] for name in PENALTIES}
         if any(is_used[name] for name in OF_EMBEDDINGS):
-            total += embedding_penalty(params, *(weight[name] for name in OF_EMBEDDINGS))
+            total += losses.embedding_penalty(params, *(weight[name] for name in OF_EMBEDDINGS))
         if is_used["nuclear"] or is_used["null_axis"]:
             # No penalty on the field of an absent factor: only the data determine it.
             fields = model.apply({"params": params}, method="fields")
             fields = [field[: config.data.n] for field in fields]
             if is_used["nuclear"]:
-                total += weight["nuclear"] * nuclear_norm(fields)
+                total += weight["nuclear"] * losses.nuclear_norm(fields)
             if is_used["null_axis"]:
-                total += weight["null_axis"] * null_axis_variance(fields)
+                total += weight["null_axis"] * losses.null_axis_variance(fields)
         return total
 
     def loss(params, extra, batch, key, step, replica):
@@ -321,7 +244,7 @@ def experiment(config, shown: sets.Scenes) -> program.Experiment:
             arrays.row_of(batch["place"], batch["count"][set_index], most)
         ]
         painted, extra = forward(params, extra, batch["codes"][rows], key, batch["mask"])
-        error = squared_error(painted, batch["images"][rows], batch["mask"])
+        error = losses.squared_error(painted, batch["images"][rows], batch["mask"])
         return error + penalty(params, replica), (extra, {"squared_error": error})
 
     def evaluate(params, extra, data, key, replica):
@@ -336,7 +259,7 @@ def experiment(config, shown: sets.Scenes) -> program.Experiment:
             metrics |= {f"{region}_{name}": value for name, value in every.items()}
         if config.model.name in models.WITH_FIELDS:
             fields = model.apply({"params": params}, method="fields")
-            share = stripe_share([field[: config.data.n] for field in fields])
+            share = losses.stripe_share([field[: config.data.n] for field in fields])
             metrics |= {"stripe_share_x": share[0], "stripe_share_y": share[1]}
         return metrics, {}
 

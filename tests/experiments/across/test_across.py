@@ -8,7 +8,7 @@ import pytest
 
 import cgjax
 from cgjax import report
-from cgjax.experiments.across import adapters, answers, run, theories
+from cgjax.experiments.across import adapters, answers, run, tables, theories
 from cgjax.experiments.across.pair import Look, Pair, Parts
 from cgjax.main import main
 from cgjax.published.results import summary
@@ -37,7 +37,7 @@ def test_smoke_ends_with_numbers_reasons_and_a_figure(workdir):
     assert "tangent: tau" not in metrics  # one pair has no correlation
     assert reasons[pair]["support"].startswith("no network of this family")
     path = report.add(workdir, record=workdir / "record")
-    titles = dict(answers.markdown(json.loads(path.read_text())))
+    titles = dict(tables.of(json.loads(path.read_text())))
     assert "n/a (1)" in titles["across papers: pairs"]
 
 
@@ -171,7 +171,7 @@ def test_ranks_are_compared_within_families():
         "config": {"parts": parts},
         "reasons": {"b_0": {"tangent": "too far"}},
     }
-    shown = dict(answers.markdown(entry))
+    shown = dict(tables.of(entry))
     assert "| a_0 | 5 | 3 | - | - | 1 | 0.1 | - |" in shown["across papers: pairs"]
     assert "| b_0 | 1 | n/a (1) |" in shown["across papers: pairs"]
     assert shown["across papers: pairs"].endswith("(1) too far")

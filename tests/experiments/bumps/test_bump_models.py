@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cgjax.core.errors import BadInput
-from cgjax.experiments.bumps import models, scenes, training
+from cgjax.experiments.bumps import losses, models, scenes
 
 # Initialisers take longer to compile than to run.
 QUICK = {"xla_backend_optimization_level": 0}
@@ -167,9 +167,7 @@ def test_stored_penalties(golden):
 
     @jax.jit
     def penalties(lam, vectors):
-        return training.entropy(lam), *(
-            training.vector_variance(vectors, axis) for axis in (-2, -1)
-        )
+        return losses.entropy(lam), *(losses.vector_variance(vectors, axis) for axis in (-2, -1))
 
     with jax.enable_x64(True):
         computed = penalties(stored["singular_values"], stored["vectors"])
@@ -182,7 +180,7 @@ def test_embedding_penalty_adds_up():
     rng = np.random.default_rng(0)
     shapes = {"lam": (4, 4), "left": (4, 4, 4), "right": (4, 4, 4)}
     params = {f"{k}_{f}": rng.normal(size=s) for k, s in shapes.items() for f in "xy"}
-    penalty = jax.jit(training.embedding_penalty)
+    penalty = jax.jit(losses.embedding_penalty)
     total = penalty(params, 0.1, 0.01)
     expected = 0
     for f in "xy":
@@ -196,7 +194,7 @@ def test_embedding_penalty_adds_up():
     flat = {k: jnp.ones_like(v) for k, v in params.items()} | {f"lam_{f}": jnp.eye(4) for f in "xy"}
     floor = -0.1 * 2 * 12 * 1e-8 * np.log(1e-8)
     np.testing.assert_allclose(penalty(flat, 0.1, 0.01), floor, rtol=1e-4)
-    assert training.size_independent(32) == (1, 1) and training.size_independent(16) == (2, 4)
+    assert losses.size_independent(32) == (1, 1) and losses.size_independent(16) == (2, 4)
 
 
 def test_penalties_on_fields():
@@ -207,17 +205,17 @@ def test_penalties_on_fields():
     @jax.jit
     def measured(of_x, of_y):
         fields = [of_x, of_y]
-        return [m(fields) for m in (training.null_axis_variance, training.nuclear_norm)]
+        return [m(fields) for m in (losses.null_axis_variance, losses.nuclear_norm)]
 
     flat, uneven = measured(stripe, turned), measured(turned, stripe)
     np.testing.assert_allclose([flat[0], uneven[0]], [0, 6 * np.var([0, 1, 3])], rtol=1e-6)
     np.testing.assert_allclose([flat[1], uneven[1]], 2 * np.sqrt(3 * 10), rtol=1e-5)
-    share = jax.jit(lambda *fields: training.stripe_share(fields))(stripe, stripe)
+    share = jax.jit(lambda *fields: losses.stripe_share(fields))(stripe, stripe)
     np.testing.assert_allclose(share, [1, 0], atol=1e-6)
 
 
 def test_squared_error_leaves_padding_out():
     truth, painted = np.zeros((3, 2, 2)), np.arange(3.0).reshape(3, 1, 1) * np.ones((3, 2, 2))
-    squared_error = jax.jit(training.squared_error)
+    squared_error = jax.jit(losses.squared_error)
     np.testing.assert_allclose(squared_error(painted, truth), 5 / 3, rtol=1e-6)
     assert squared_error(painted, truth, np.array([1.0, 1, 0])) == 0.5
