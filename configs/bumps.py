@@ -20,7 +20,7 @@ from cgjax.config.declare import (
     undeclare,
 )
 from cgjax.experiments.bumps import keys
-from cgjax.experiments.bumps.sizes import LIMITS, limit, resize
+from cgjax.experiments.bumps.keys import LIMITS, limit, resize
 from cgjax.published import PUBLISHED
 
 CRITERION = {"optim.stop": 0.05}

@@ -35,17 +35,24 @@ def language(name: str) -> dict:
     few = {"data.n_train": 2500, "data.n_val": 200, "data.n_test": 200, "data.n_eval": 200}
     return {
         **(few if rule == "anaphora" else {}),
-        "data.rule": rule, "data.number": number, "data.templates": FAMILIES[rule],
-        "data.batch": batch, "optim.lr": lr,
+        "data.rule": rule,
+        "data.number": number,
+        "data.templates": FAMILIES[rule],
+        "data.batch": batch,
+        "optim.lr": lr,
         "parts": {
             "scratch": {},
             "scratch_minilm": MINILM,
-            "pretrained": {**PRETRAINED, "model.start": "pretrained",
-                           "optim.lr": pretrained_lr, "data.batch": pretrained_batch},
+            "pretrained": {
+                **PRETRAINED,
+                "model.start": "pretrained",
+                "optim.lr": pretrained_lr,
+                "data.batch": pretrained_batch,
+            },
             "random_weights": RANDOM,
             "pretrained_random_weights": {**PRETRAINED, **RANDOM},
         },
-    }  # fmt: skip
+    }
 
 
 # Learning rate and batch for vision: ResNet-50, Wide ResNet-50, and ResNet-50 after SimCLR.

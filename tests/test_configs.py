@@ -42,8 +42,13 @@ def test_descriptions_are_one_short_line(path):
 
 
 def test_epochs_become_steps():
-    changes = {"train.epochs": "4", "eval.at": "0,3", "eval.keep": "3", "checkpoint.keep": "1",
-               "eval.epochs": "2"}  # fmt: skip
+    changes = {
+        "train.epochs": "4",
+        "eval.at": "0,3",
+        "eval.keep": "3",
+        "checkpoint.keep": "1",
+        "eval.epochs": "2",
+    }
     config = configs.load("kernels:addition_mnist,smoke", changes)
     assert [epoch for epoch in range(9) if configs.is_evaluation(config, epoch)] == [0, 2, 3, 4]
     steps = configs.in_steps(config, 7)
@@ -72,7 +77,7 @@ def test_a_family_is_found_without_its_folder(tmp_path, monkeypatch):
 
 
 def test_a_config_file_is_read_anew_and_leaves_no_cache(tmp_path):
-    """Two edits within a second: Python's own import would take the first for the second."""
+    """After two edits within a second, Python's import would still run the first version."""
     path = tmp_path / "mine.py"
     text = (configs.folder() / "support.py").read_text()
     path.write_text(text)

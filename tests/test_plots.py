@@ -1,4 +1,4 @@
-"""Drawing helpers: what lands in the file is what was given, and odd input does not stop them."""
+"""Drawing helpers: files show the given values, and unusual input raises no error."""
 
 import gc
 import os
@@ -210,6 +210,16 @@ def test_learning_curves_survive_dead_replicas(tmp_path):
     size_of(plots.save(fig, tmp_path / "curves.png"))
 
 
+@pytest.mark.parametrize("scale", ["linear", "log", "r2"])
+@pytest.mark.parametrize("log2_x", [False, True])
+def test_a_panel_without_curves_stays_empty(scale, log2_x, tmp_path):
+    curves = {"a": (np.array([1, 2, 4]), np.array([0.1, 0.5, 0.9]))}
+    panels = {"none": {"curves": {}, "scale": scale}, "some": {"curves": curves, "scale": scale}}
+    fig = plots.learning_curves(panels, "title", log2_x=log2_x)
+    assert [len(ax.lines) for ax in fig.axes] == [0, 2]
+    size_of(plots.save(fig, tmp_path / "curves.png"))
+
+
 @pytest.mark.parametrize(
     "shape, words",
     [
@@ -251,17 +261,19 @@ def test_names_of_curves_do_not_overlap():
     ax = fig.subplots()
     ax.plot([0, 1], [[0, 0, 0.01, 1]] * 2)
     plots.label_ends(ax, [(1, y, f"curve {y}", "red") for y in (0, 0, 0.01, 1)])
-    found = sorted(boxes(ax), key=lambda box: box.y0)
-    assert all(low.y1 <= high.y0 for low, high in zip(found, found[1:]))
-    assert all(box.x0 > ax.get_window_extent().x1 for box in found)
-    assert max(box.x1 for box in found) <= fig.bbox.x1
+    text_boxes = sorted(boxes(ax), key=lambda box: box.y0)
+    assert all(low.y1 <= high.y0 for low, high in zip(text_boxes, text_boxes[1:]))
+    assert all(box.x0 > ax.get_window_extent().x1 for box in text_boxes)
+    assert max(box.x1 for box in text_boxes) <= fig.bbox.x1
 
     ax = plots.new_figure(4, 3).subplots()
     ax.set(xlim=(0, 1), ylim=(0, 1))
     x, y = np.array([0.5, 0.5, 0.51, 0.9]), np.array([0.5, 0.5, 0.51, 0.5])
     plots.label_points(ax, x, y, list("abcd"))
-    found = boxes(ax)
-    assert not any(one.overlaps(other) for one in found for other in found if one is not other)
+    text_boxes = boxes(ax)
+    assert not any(
+        one.overlaps(other) for one in text_boxes for other in text_boxes if one is not other
+    )
 
 
 def test_any_r2_has_its_place():

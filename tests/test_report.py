@@ -1,6 +1,7 @@
 """The reproduction record: what goes in; the READMEs: their tables, commands and links."""
 
 import importlib
+import inspect
 import json
 import pathlib
 import re
@@ -11,8 +12,13 @@ import pytest
 
 from cgjax import config as configs
 from cgjax import experiments, report
+from cgjax.analysis import masks, search
+from cgjax.config.declare import leaves
 from cgjax.core.errors import BadInput
 from cgjax.core.workdir import read_json
+from cgjax.experiments.bumps import models
+from cgjax.experiments.bumps.studies import turning
+from cgjax.experiments.resistance.training import plane, scan
 from cgjax.main import parse
 from cgjax.published import PUBLISHED, tables
 from cgjax.published.claims import POOLED
@@ -185,6 +191,23 @@ UNREAD = {
     "subnetworks": set(),
     "across": set(),
 }
+# Keys that are constants of the code: every record has the constant's value.
+CONSTANTS = {
+    "bumps": {
+        "data.validation": turning.VALIDATION,
+        "optim.floor": turning.FLOOR,
+        "model.equivariant.frequencies": models.EquivariantDecoder.frequencies,
+    },
+    "resistance": {
+        "optim.damping": plane.DAMPING,
+        "optim.decay_every": scan.DECAY_EVERY,
+        "search.walk_scale": inspect.signature(search.metropolis).parameters["scale"].default,
+        "search.walk_decay": inspect.signature(search.metropolis).parameters["decay"].default,
+    },
+    "subnetworks": {
+        "masks.from_one": inspect.signature(masks.beta_schedule).parameters["from_one"].default,
+    },
+}
 # Rows that have changed since: (row, label).
 CHANGED = {("needed", "from_6_percent")}
 # Keys that runs of a label were given other values of.
@@ -201,7 +224,7 @@ GIVEN = {
 
 @pytest.mark.parametrize("family", UNREAD)
 def test_recorded_configs_are_still_known(family):
-    """Keys may be added to a family; one that is gone would make a recorded run unrepeatable."""
+    """Keys may be added to a family or become constants; without others, no run is repeatable."""
     # Parts of a row, and how many replicas ran at once.
     free = ("train.seeds", "train.at_once", "model.dtype", "data.tasks", "data.distances")
     module = configs.load_file(f"configs/{family}.py")
@@ -215,7 +238,12 @@ def test_recorded_configs_are_still_known(family):
         recorded = configs.from_json(json.dumps(entry["config"]))
         # A part may have been given a value of its own.
         names = {re.sub(r"^parts\.\w+\.", "", name) for name in configs.keys(recorded)}
-        assert names <= {re.sub(r"^parts\.\w+\.", "", name) for name in known} | UNREAD[family]
+        constants = CONSTANTS.get(family, {})
+        keys = {re.sub(r"^parts\.\w+\.", "", name) for name in known}
+        assert names <= keys | UNREAD[family] | set(constants)
+        for name, value in leaves(recorded):
+            key = re.sub(r"^parts\.\w+\.", "", name)
+            assert value == constants.get(key, value), (entry["row"], name)
         changed = [
             line
             for line in configs.differences(recorded, config)

@@ -78,6 +78,9 @@ def here(constant, tmp_path, monkeypatch):
     (tmp_path / "sweeplab").symlink_to(constant / "sweeplab")
     (tmp_path / "fake.py").write_text(FAKE)
     (tmp_path / "broken").write_text("")
+    rows = "def get_config(arg): pass\ndef describe_rows(): return "
+    (tmp_path / "undescribed.py").write_text(rows + "1 / 0")
+    (tmp_path / "unnamed.py").write_text(rows + "[{}]")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(processes, "COMMAND", (sys.executable, "-S", "-E", "fake.py"))
     return tmp_path
@@ -173,6 +176,8 @@ BAD = {
     f"--config={ROW} --sweep.train.steps=12,13": "train.steps=13: train.steps_per_call=4 must",
     "--config=sweeplab/config.py:few,many,smoke": "unknown row 'many'",
     "--config=sweeplab/config.py:g*": "no row of 'sweeplab/config.py' matches 'g*'",
+    "--config=undescribed.py:f*": "config file 'undescribed.py', line 2: ZeroDivisionError",
+    "--config=unnamed.py:f*": "config file 'unnamed.py': KeyError",
 }
 
 

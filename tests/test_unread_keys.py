@@ -19,7 +19,7 @@ from cgjax.config import declare
 from cgjax.config.declare import key
 from cgjax.core import checkpoint, train
 from cgjax.experiments.bumps import run as bumps
-from cgjax.experiments.kernels.dense import scores
+from cgjax.experiments.kernels.dense import study as dense
 from cgjax.experiments.kernels.images import networks, study
 from cgjax.experiments.resistance import run as resistance
 from cgjax.experiments.resistance.training import plane as of_plane
@@ -84,14 +84,14 @@ def nothing_kept(config, trained, *rest):
 
 @pytest.fixture(autouse=True)
 def few_stops(monkeypatch):
-    """One device; and without what takes long and sees no config: pictures, audits, machines."""
+    """One device; without figures, audits and machines, which are slow and read no config."""
     monkeypatch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
     monkeypatch.setattr(sprites, "draw", lambda *arguments: [])
     monkeypatch.setattr(bumps, "draw", lambda *arguments: [])
     monkeypatch.setattr(resistance, "draw", lambda *arguments: [])
     monkeypatch.setattr(subnetworks, "draw", lambda *arguments: [])
     monkeypatch.setattr(panels, "verdict", lambda data: "not asked")
-    monkeypatch.setattr(scores, "KINDS", {})
+    monkeypatch.setattr(dense, "KINDS", {})
     # Of a run that was only traced there are no files to read back.
     monkeypatch.setattr(of_plane, "kept", nothing_kept)
     monkeypatch.setattr(study, "of_gram", lambda *arguments: {"salience": np.array(0.5)})

@@ -107,6 +107,7 @@ def metropolis(
     checks.finite_leaves(params=params)
     checks.finite(levels=levels)
     levels = checks.real("levels", levels, 1, "l")
+    checks.bounded("most_steps", most_steps, 1)
     checks.bounded("scale", scale, 0, above=True)
     checks.bounded("decay", decay, 0, 1, above=True)
     vector, unravel = ravel_pytree(params)

@@ -14,7 +14,8 @@ from cgjax import config as configs
 from cgjax.bench.harness import ratios, seconds_per_step, table, torch_seconds
 from cgjax.core import parallel
 from cgjax.core.logging import say
-from cgjax.experiments.subnetworks import bases, searches, stages
+from cgjax.experiments.subnetworks import bases, stages
+from cgjax.experiments.subnetworks.search import training
 from cgjax.experiments.subnetworks.vision import sets as vision
 
 MASKS = 24  # of one base, as in a whole search
@@ -116,11 +117,11 @@ def masks_step(config, task, base, n: int, at_once: int, steps: int) -> float:
     """Seconds of one update of n masks of one base, half of them for each subroutine."""
     fixed = {"s0": 0.05, "lr": 1e-2, "layers": 0, "penalty": 1e-8}
     rows = [{"base": 0, "target": i % 2, **fixed, "seed": i} for i in range(n)]
-    replicas = searches.columns(base, rows)
-    in_steps = searches.in_steps(config, task)
+    replicas = training.columns(base, rows)
+    in_steps = training.in_steps(config, task)
     with in_steps.unlocked():
         in_steps.train.at_once = at_once
-        return seconds_per_step(searches.experiment(config, task, base, replicas), in_steps, steps)
+        return seconds_per_step(training.experiment(config, task, base, replicas), in_steps, steps)
 
 
 def torch_steps(config, task, batch: int) -> dict:

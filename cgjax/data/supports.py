@@ -31,9 +31,6 @@ def sample(
     >>> sample(jax.random.key(0), 100, "diagonal", slots=(5, 5), delta=0.1).shape
     (100, 10)
     """
-    if name not in SUPPORTS:
-        near = difflib.get_close_matches(name, SUPPORTS, n=1, cutoff=0.0)[0]
-        raise ValueError(f"unknown support '{name}': did you mean '{near}'?")
     if n < 1:
         raise ValueError(f"n must be at least one sample, got {n}")
     slots = tuple(int(size) for size in slots)
@@ -210,6 +207,9 @@ PARAMETERS = {
 
 
 def _checked(name, slots, parameters):
+    if name not in SUPPORTS:
+        near = difflib.get_close_matches(name, SUPPORTS, n=1, cutoff=0.0)[0]
+        raise ValueError(f"unknown support '{name}': did you mean '{near}'?")
     known = PARAMETERS[name]
     for given in parameters:
         if given not in known:

@@ -223,6 +223,8 @@ def _seeds(panels) -> str:
 
 def _scale_x(ax, values, log2):
     """Integers get integer ticks; large numbers get the suffixes k and M."""
+    if not values:  # a panel without curves
+        return
     values = np.unique(np.concatenate([np.ravel(np.asarray(x, float)) for x in values]))
     if log2:
         ax.set_xscale("log", base=2)

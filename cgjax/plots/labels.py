@@ -119,7 +119,7 @@ def r2_axis(ax, values):
 
     values: every R2 in the plot. 0.99, 0.9, 0, -9, -99 are equally spaced.
     """
-    values = np.concatenate([np.ravel(np.asarray(value, float)) for value in values])
+    values = np.concatenate([np.zeros(0), *(np.ravel(np.asarray(y, float)) for y in values)])
     left = 1 - values[np.isfinite(values)]
     powers = np.log10(np.clip(left, 1e-6, None)) if left.size else np.array([-1.0, 0.0])
     low, high = powers.min(), powers.max()

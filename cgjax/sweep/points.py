@@ -128,7 +128,8 @@ def rows(flag: str) -> list[str]:
 
 def _matching(path: str, pattern: str) -> list[str]:
     module = configs.load_file(path)
-    known = [str(row["name"]) for row in getattr(module, "describe_rows", list)()]
+    describe_rows = getattr(module, "describe_rows", list)
+    known = configs.guarded(configs.find(path), lambda: [str(r["name"]) for r in describe_rows()])
     if matches := fnmatch.filter(known, pattern):
         return matches
     raise BadInput(f"no row of {shown(path)} matches {shown(pattern)}: --list prints them all")

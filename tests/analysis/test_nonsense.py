@@ -220,8 +220,8 @@ def guessed(levels=(0.5,), **changes):
     )
 
 
-def walked(params=W, levels=(0.1,), **options):
-    return search.metropolis(jax.random.key(0), params, jnp.sum, levels, 5, **options)
+def walked(params=W, levels=(0.1,), most_steps=5, **options):
+    return search.metropolis(jax.random.key(0), params, jnp.sum, levels, most_steps, **options)
 
 
 def depends(**changes):
@@ -1100,6 +1100,8 @@ CASES = {
         ("params", lambda: walked(spoilt(W))),
         ("levels", lambda: walked(levels=[NAN])),
         ("levels", lambda: walked(levels=0.5)),
+        ("most_steps", lambda: walked(most_steps=0)),
+        ("most_steps", lambda: walked(most_steps=NAN)),
         ("scale", lambda: walked(scale=0.0)),
         ("decay", lambda: walked(decay=1.5)),
         ("decay", lambda: walked(decay=NAN)),

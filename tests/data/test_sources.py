@@ -40,15 +40,15 @@ NAMES = ("mnist", "cifar10", "scan/addprim_jump")
 def contents():
     """Tiny files in the published formats, and the arrays they hold: 7 train, 5 test records."""
     rng = np.random.default_rng(0)
-    found, arrays = {}, {}
+    files, arrays = {}, {}
     for split, n in (("train", 7), ("test", 5)):
         images = rng.integers(0, 256, (n, 28, 28, 1), np.uint8)
         labels = rng.integers(0, 10, n, np.int32)
         image_file, label_file = raw.files("mnist", split)
         header = np.array([2051, n, 28, 28], ">i4").tobytes()
-        found[image_file] = gzip.compress(header + images.tobytes())
+        files[image_file] = gzip.compress(header + images.tobytes())
         header = np.array([2049, n], ">i4").tobytes()
-        found[label_file] = gzip.compress(header + bytes(labels.tolist()))
+        files[label_file] = gzip.compress(header + bytes(labels.tolist()))
         arrays["mnist", split] = {"image": images, "label": labels}
 
         batches = raw.files("cifar10", split)
@@ -57,7 +57,7 @@ def contents():
         for k, file in enumerate(batches):
             rows = slice(k * n, (k + 1) * n)
             planes = images[rows].transpose(0, 3, 1, 2).reshape(n, -1)
-            found[file] = np.column_stack([labels[rows].astype(np.uint8), planes]).tobytes()
+            files[file] = np.column_stack([labels[rows].astype(np.uint8), planes]).tobytes()
         arrays["cifar10", split] = {"image": images, "label": labels}
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as members:
@@ -67,18 +67,19 @@ def contents():
             lines = "".join(f"IN: {c} OUT: {a}\n" for c, a in zip(commands, actions))
             members.writestr(f"SCAN-master/add_prim_split/tasks_{split}_addprim_jump.txt", lines)
             arrays["scan/addprim_jump", split] = {
-                "commands": np.array(commands, "S"), "actions": np.array(actions, "S"),
-            }  # fmt: skip
-    found["SCAN-master.zip"] = archive.getvalue()
-    return found, arrays
+                "commands": np.array(commands, "S"),
+                "actions": np.array(actions, "S"),
+            }
+    files["SCAN-master.zip"] = archive.getvalue()
+    return files, arrays
 
 
 @pytest.fixture
 def tiny(tmp_path, monkeypatch):
     """A raw folder with tiny files whose checksums the table knows: (folder, arrays)."""
     monkeypatch.delenv("CGJAX_RAW_DIR", raising=False)
-    found, arrays = contents()
-    table = {file: hashlib.sha256(content).hexdigest() for file, content in found.items()}
+    files, arrays = contents()
+    table = {file: hashlib.sha256(content).hexdigest() for file, content in files.items()}
     monkeypatch.setattr(raw, "SHA256", table)
     known = {
         name: tuple(sources.fingerprint(arrays[name, split]) for split in ("train", "test"))
@@ -90,15 +91,15 @@ def tiny(tmp_path, monkeypatch):
         for split in ("train", "test"):
             for file, path in raw.places(name, split, folder).items():
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(gzip.compress(found[file]) if name == "cifar10" else found[file])
+                path.write_bytes(gzip.compress(files[file]) if name == "cifar10" else files[file])
     return folder, arrays
 
 
-def check(found, expected):
-    assert set(found) == set(expected)
+def check(loaded, expected):
+    assert set(loaded) == set(expected)
     for key, values in expected.items():
-        np.testing.assert_array_equal(found[key], values)
-        assert found[key].dtype == values.dtype
+        np.testing.assert_array_equal(loaded[key], values)
+        assert loaded[key].dtype == values.dtype
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -107,7 +108,7 @@ def test_raw_files_then_cache(tiny, tmp_path, monkeypatch, name):
     for split in ("train", "test"):
         first = sources.load(name, split, tmp_path / "data", folder, download=False)
         check(first, arrays[name, split])
-    # From now on the cache alone answers, in the same order and with the same types.
+    # After this, the cache is the only source; order and types stay the same.
     monkeypatch.setattr(raw, "read", lambda *_: pytest.fail("raw files were read again"))
     check(sources.load(name, "test", tmp_path / "data", folder), arrays[name, "test"])
     assert len(list((tmp_path / "data").iterdir())) == 2
@@ -138,7 +139,7 @@ def test_damaged_raw_file_is_refused(tiny, tmp_path, name):
 
 @contextlib.contextmanager
 def promptly(seconds=20):
-    """Fails where something waits for ever, as on a pipe nobody writes to."""
+    """Fails if a call blocks, for example on a pipe without a writer."""
 
     def late(*_):
         raise TimeoutError("still waiting")
@@ -154,7 +155,7 @@ def promptly(seconds=20):
 
 @contextlib.contextmanager
 def closed(path):
-    """A file or folder closed to us; root, whom that does not stop, is nobody meanwhile."""
+    """A file or folder without permissions; root becomes another user, because it ignores them."""
     path.chmod(0)
     root = os.geteuid() == 0
     if root:
@@ -357,10 +358,10 @@ def test_a_full_disk_is_no_obstacle_and_leaves_nothing(tiny, tmp_path, caplog):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
     try:
-        found = sources.load("mnist", "train", tmp_path / "data", folder)
+        loaded = sources.load("mnist", "train", tmp_path / "data", folder)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    check(found, arrays["mnist", "train"])
+    check(loaded, arrays["mnist", "train"])
     assert "no cache at" in caplog.text and "File too large" in caplog.text
     assert not list((tmp_path / "data").iterdir())
 
@@ -449,7 +450,7 @@ def test_a_file_in_place_of_a_folder(tiny, tmp_path):
 
 
 def sparse(path):
-    """A terabyte that takes no space."""
+    """A sparse file of one terabyte."""
     path.touch()
     os.truncate(path, 1 << 40)
 
@@ -571,18 +572,18 @@ def test_unknown_names(tmp_path, name, split, message):
 
 
 def test_synthetic():
-    found = sources.synthetic("mnist", 200)
-    assert found["image"].shape == (200, 28, 28, 1) and found["image"].dtype == np.uint8
-    assert np.bincount(found["label"]).tolist() == [20] * 10
-    check(sources.synthetic("mnist", 200), found)
+    images = sources.synthetic("mnist", 200)
+    assert images["image"].shape == (200, 28, 28, 1) and images["image"].dtype == np.uint8
+    assert np.bincount(images["label"]).tolist() == [20] * 10
+    check(sources.synthetic("mnist", 200), images)
     other = sources.synthetic("mnist", 200, seed=1)
-    assert not np.array_equal(other["label"], found["label"])
+    assert not np.array_equal(other["label"], images["label"])
 
     # Classes can be told apart, and are the same in both: the nearest mean of one labels the other.
     def flat(image):
         return image.reshape(len(image), -1).astype(float)
 
-    means = np.stack([flat(found["image"])[found["label"] == k].mean(0) for k in range(10)])
+    means = np.stack([flat(images["image"])[images["label"] == k].mean(0) for k in range(10)])
     distances = ((flat(other["image"])[:, None] - means) ** 2).sum(-1)
     np.testing.assert_array_equal(distances.argmin(1), other["label"])
     with pytest.raises(BadInput, match="no synthetic 'scan'"):
@@ -657,19 +658,19 @@ def test_a_damaged_prepared_set_is_one_line(tiny, tmp_path, damage):
     (path,) = tmp_path.glob("mnist/*/mnist-test.array_record*")
     damage(path)
     try:
-        found = sources.load("mnist", "test", tmp_path, download=False)
+        loaded = sources.load("mnist", "test", tmp_path, download=False)
     except BadInput as error:
         assert str(tmp_path / "mnist") in str(error) and "move that folder away" in str(error)
         assert "\n" not in str(error)
     else:  # the byte was in a part that is not read
-        check(found, tiny[1]["mnist", "test"])
+        check(loaded, tiny[1]["mnist", "test"])
 
 
 # --- the published files --------------------------------------------------------------------------
 
 
 def real(name, split):
-    """As `load` has it, checksum and all, without a copy of 150 MB in a cache."""
+    """The arrays of `load`, with its checks, but without a cache file of 150 MB."""
     return sources._from_sources(name, split, pathlib.Path("nowhere"), pathlib.Path(RAW_DIR), False)
 
 

@@ -45,21 +45,21 @@ def drawn():
 
 @pytest.mark.parametrize("case", CASES)
 def test_distribution_of_each_latent_and_of_differences(golden, drawn, case):
-    reference, found = golden("sprites/samplers")[case], drawn[case]
-    assert found.shape == (3000, 10) and found.dtype == np.float32
-    assert found.min() >= 0 and found.max() <= 1
+    reference, latents = golden("sprites/samplers")[case], drawn[case]
+    assert latents.shape == (3000, 10) and latents.dtype == np.float32
+    assert latents.min() >= 0 and latents.max() <= 1
     for array in (lambda z: z, lambda z: z[:, :5] - z[:, 5:], lambda z: z[:, :5] + z[:, 5:]):
-        for ours, theirs in zip(array(found).T, array(reference).T):
+        for ours, theirs in zip(array(latents).T, array(reference).T):
             assert stats.ks_2samp(ours, theirs).pvalue > 1e-3
 
 
 def plane_of(points, planes):
     """Index of the plane each point lies on exactly, -1 if none."""
-    found = np.full(len(points), -1)
+    plane = np.full(len(points), -1)
     for index, (slot, coords) in enumerate(planes):
         other = points[:, 5:] if slot == 0 else points[:, :5]
-        found[np.all(other == np.float32(coords), axis=1)] = index
-    return found
+        plane[np.all(other == np.float32(coords), axis=1)] = index
+    return plane
 
 
 @pytest.mark.parametrize(
@@ -209,3 +209,10 @@ def test_samples_are_in_their_support_and_others_are_not(name, slots, parameters
         np.testing.assert_array_equal(inside, spread <= 0.1)
     else:
         assert not inside.any()
+
+
+@pytest.mark.parametrize("call", [supports.sample, supports.contains])
+def test_an_unknown_support_names_the_nearest(call):
+    first = (jax.random.key(0), 3) if call is supports.sample else (np.zeros((3, 10)),)
+    with pytest.raises(ValueError, match="unknown support 'diagnoal': did you mean 'diagonal'?"):
+        call(*first, "diagnoal", delta=0.1)

@@ -12,7 +12,7 @@ import pytest
 import cgjax.nets
 from cgjax.analysis.ntk import functions
 from cgjax.core import parallel
-from cgjax.experiments.bumps import models, rotation
+from cgjax.experiments.bumps import models
 from cgjax.experiments.resistance import models as resistance
 from cgjax.nets import bert, broadcast, conv, decoders, mlp, pixel_tokens, resnet, rnn, transposed
 from cgjax.nets import vit as vits
@@ -56,8 +56,8 @@ NETWORKS = {
     "bumps: embed": (models.EmbeddingNetwork(4), floats(2, 8)),
     "bumps: product": (models.ProductField(4), floats(2, 8)),
     "bumps: encoder": (models.Encoder(4, (4, 4), 4), floats(2, 8, 8)),
-    "rotation": (rotation.RotationDecoder((4, 4), 2), floats(2, 3)),
-    "equivariant": (rotation.EquivariantDecoder(4, 4, 2, 2), floats(2, 3)),
+    "rotation": (models.RotationDecoder((4, 4), 2), floats(2, 3)),
+    "equivariant": (models.EquivariantDecoder(4, 4, 2, 2), floats(2, 3)),
     "PairNet": (resistance.PairNet(hidden=4), floats(2, 8, 12, 1)),
     "Towers": (resistance.Towers(resistance.PlaneNet(heads=2), -1), floats(2, 4)),
 }
@@ -108,7 +108,7 @@ def test_highest_is_highest(name):
 def test_every_network_is_among_them():
     rooms = [importlib.import_module(f"cgjax.nets.{m.name}")
              for m in pkgutil.iter_modules(cgjax.nets.__path__)]  # fmt: skip
-    known = [value for room in (*rooms, models, rotation, resistance)
+    known = [value for room in (*rooms, models, resistance)
              for value in vars(room).values()]  # fmt: skip
     ours = {value for value in known if isinstance(value, type) and issubclass(value, nn.Module)}
     called = set().union(*(initialised(name)[1] for name in NETWORKS))

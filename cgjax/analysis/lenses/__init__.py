@@ -359,7 +359,7 @@ def _mean_kernel(f, parameters, x, place):
     size = -(-n // len(counts))
     if size == 1:
         order = np.argsort(place)
-        gram = ntk.empirical(f, parameters, x[order], form="mean_trace", verbose=False)
+        gram = ntk.empirical(f, parameters, x[order], form="mean_trace")
         return np.asarray(gram)
     n_blocks = -(-counts // size)
     group_of_block = np.repeat(np.arange(len(counts)), n_blocks)
@@ -376,7 +376,7 @@ def _mean_kernel(f, parameters, x, place):
         return jnp.sum(jnp.where(weights[..., None] > 0, outputs, 0), axis=1)
 
     blocks = (x[rows], jnp.asarray(weights))
-    gram = np.asarray(ntk.empirical(sums, parameters, blocks, form="mean_trace", verbose=False))
+    gram = np.asarray(ntk.empirical(sums, parameters, blocks, form="mean_trace"))
     share = (group_of_block == np.arange(len(counts))[:, None]) / counts[:, None]
     return (share @ gram.astype(np.float64) @ share.T).astype(gram.dtype)
 

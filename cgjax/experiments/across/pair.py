@@ -46,7 +46,7 @@ class Pair(NamedTuple):
     loss: Callable  # y, outputs -> training loss
     support: Callable | Reason  # () -> share of component values without a theorem's guarantee
     layer: Callable | Reason  # params, x -> the representation [n, ...] of look.grid
-    shape: tuple[int, ...]  # of that grid: values of both factors, after repetitions of it
+    shape: tuple[int, ...]  # values of both factors on the grid; repetitions of the grid come first
     parts: Parts | Reason
     routines: dict[str, Callable] | Reason  # {routine: its loss, a function of params and look}
     join: Callable = lambda params, extra: params  # params and extra of a state -> params of f

@@ -35,7 +35,7 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
     settings = {name: adapters.settings_of(part_config) for name, part_config in parts(config)}
     for name, part_config in parts(config):
         by_pair[name] = numbers(part_config, settings[name], workdir / name, name)
-        say(f"{name}: {told(by_pair[name])}")
+        say(f"{name}: {line_of(by_pair[name])}")
     results, reasons = {}, {}
     for name, columns in by_pair.items():
         for column in answers.COLUMNS:
@@ -90,7 +90,7 @@ def errors(pair: Pair, params: list, x: str, y: str) -> list:
     ]
 
 
-def told(columns: dict) -> str:
+def line_of(columns: dict) -> str:
     """The numbers of one pair as a line of text."""
     cells = [
         f"{name} {'n/a' if isinstance(columns[name], Reason) else f'{np.mean(columns[name]):.3g}'}"

@@ -103,7 +103,7 @@ def overlap(pair: Pair, starts: list, config) -> list | Reason:
             slopes = jax.grad(loss)(params, look)
             sensitive = jax.tree.map(lambda w, slope: w * slope, params, slopes)
             mask = masks.magnitude(sensitive, matrices.__contains__, config.masks.keep, "global")
-            # A weight of zero sensitivity is in no mask, even if the mask then has fewer weights.
+            # Masks exclude weights of zero sensitivity, even if they then have fewer weights.
             routine_masks.append(_without_zeros(mask, sensitive))
         overlaps = [
             masks.overlap(list(two)).total for two in itertools.combinations(routine_masks, 2)

@@ -15,6 +15,7 @@ import math
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from cgjax.core.errors import BadInput
 from cgjax.nets.conv import Conv, convolve
@@ -22,7 +23,7 @@ from cgjax.nets.decoders import Conv as Kernel
 from cgjax.nets.mlp import Dense
 from cgjax.nets.norm import BatchNorm
 from cgjax.nets.pixel_tokens import PixelMLP, PixelTransformer, PReLU
-from cgjax.nets.transposed import TransposedDecoder
+from cgjax.nets.transposed import TransposedDecoder, choose, double
 
 COMBINE = ("cnn", "product", "sum")
 
@@ -195,6 +196,83 @@ class ProductField(nn.Module):
         pair = jnp.stack(_picked(self.fields(), codes, self.n), axis=-1)
         image = _combined(pair, self.combine)
         return image, [pair, image]
+
+
+# --- the rotating digit ---------------------------------------------------------------------------
+
+
+def kaiming_fan_out(fan_out: int):
+    """Initialiser N(0, 2 / fan_out)."""
+    return nn.initializers.normal(math.sqrt(2 / fan_out))
+
+
+class RotationDecoder(nn.Module):
+    """z [B, d] -> (image [B, 28, 28] in (0, 1), activations): dense, two doublings, a convolution.
+
+    Batch normalisation and ReLU follow each doubling; train, mask as in `nets.norm.BatchNorm`.
+    activations: the dense layer, the output of each doubling after ReLU, the image.
+    """
+
+    channels: tuple[int, int] = (128, 64)
+    start: int = 7
+    form: str = "auto"
+
+    @nn.compact
+    def __call__(self, z, train: bool = False, mask=None):
+        first, zeros = self.channels[0], nn.initializers.zeros
+        size = self.start**2 * first
+        kernel = self.param("dense_kernel", kaiming_fan_out(size), (z.shape[-1], size))
+        x = jnp.matmul(z, kernel) + self.param("dense_bias", zeros, (size,))[None]
+        activations = [x.reshape(-1, self.start, self.start, first)]
+        for i, features in enumerate(self.channels):
+            x = activations[-1]
+            # PyTorch's fan-out counts input channels here: it stores transposed kernels swapped.
+            init = kaiming_fan_out(16 * x.shape[-1])
+            kernel = self.param(f"conv_{i}_kernel", init, (4, 4, x.shape[-1], features))
+            x = double(x, kernel, self.param(f"conv_{i}_bias", zeros, (features,)), self.form)
+            activations.append(jax.nn.relu(BatchNorm(name=f"norm_{i}")(x, train, mask)))
+        x = activations[-1]
+        kernel = self.param("out_kernel", kaiming_fan_out(9), (3, 3, x.shape[-1], 1))
+        x = convolve(x, kernel, padding=1, form=choose(self.form))
+        image = jax.nn.sigmoid(x[..., 0] + self.param("out_bias", zeros, ()))
+        return image, [*activations, image]
+
+
+class EquivariantDecoder(nn.Module):
+    """z [B, 2 + d] -> (image [B, n, n] in (0, 1), activations): an MLP of rotated coordinates.
+
+    z: cos and sin of the angle, and d more numbers. The MLP's input at a pixel is the place that
+    the rotation maps to it, coded by sines and cosines. Images at other angles are therefore
+    rotated images for any weights: this control must succeed in the gap. activations:
+    [B, n * n, features] after each ReLU, then the image.
+    """
+
+    n: int = 28
+    features: int = 64
+    depth: int = 3
+    frequencies: int = 5
+
+    @nn.compact
+    def __call__(self, z):
+        cos, sin = z[:, :1], z[:, 1:2]
+        row, column = (
+            (np.indices((self.n, self.n)).reshape(2, 1, -1) - (self.n - 1) / 2) * 2 / self.n
+        )
+        # The same rotation as in `data.digits.rotated`.
+        place = jnp.stack([cos * row + sin * column, cos * column - sin * row], axis=-1)
+        # Half a wave over the image, then twice the frequency each time.
+        waves = np.pi / 2 * 2.0 ** np.arange(self.frequencies)
+        phase = (place[..., None] * waves.reshape(1, 1, 1, -1)).reshape(len(z), self.n**2, -1)
+        x = jnp.concatenate([jnp.sin(phase), jnp.cos(phase)], axis=-1)
+        x = Dense(self.features, name="dense_0")(x)
+        if z.shape[1] > 2:
+            x = x + Dense(self.features, name="context")(z[:, 2:])[:, None]
+        activations = [nn.relu(x)]
+        for i in range(1, self.depth):
+            activations.append(nn.relu(Dense(self.features, name=f"dense_{i}")(activations[-1])))
+        x = Dense(1, name="out")(activations[-1])
+        image = jax.nn.sigmoid(x.reshape(-1, self.n, self.n))
+        return image, [*activations, image]
 
 
 # --- the inverse task -----------------------------------------------------------------------------

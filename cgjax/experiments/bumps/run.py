@@ -2,14 +2,14 @@
 
 import pathlib
 
-from cgjax.experiments.bumps import beyond, inverse, study, turning
 from cgjax.experiments.bumps.figures import DRAW
+from cgjax.experiments.bumps.studies import comparisons, decoders, inverse, turning
 from cgjax.published import PUBLISHED
 from cgjax.published import tables as markdown
 from cgjax.published.results import summary
 
 # Studies that train decoders differ only in the analysis after training.
-STUDIES = {name: study for name in ("decoders", "continuous", *beyond.AFTERWARDS)}
+STUDIES = {name: decoders for name in ("decoders", "continuous", *comparisons.AFTERWARDS)}
 STUDIES |= {"turning": turning, "inverse": inverse}
 HEADLINES = ("id nmse", "ood nmse", "gap nmse", "outside nmse", "cross-fade r2", "truth r2")
 
@@ -24,8 +24,8 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
     workdir = pathlib.Path(workdir)
     metrics, arrays = STUDIES[config.study].study(config, workdir)
     headlines = []
-    if config.study in beyond.AFTERWARDS:
-        numbers, more = beyond.AFTERWARDS[config.study](config, metrics, arrays)
+    if config.study in comparisons.AFTERWARDS:
+        numbers, more = comparisons.AFTERWARDS[config.study](config, metrics, arrays)
         headlines, metrics, arrays = list(numbers), metrics | numbers, arrays | more
     # A smoke run is not a measurement: it only checks that the program runs.
     published = {} if config.size == "smoke" else PUBLISHED["bumps"].get(config.row, {})

@@ -13,11 +13,14 @@ from cgjax.core import checkpoint, optim, parallel, program, train
 from cgjax.core.errors import BadInput
 from cgjax.core.replicas import Grid, with_numbers
 from cgjax.data import arrays
-from cgjax.experiments.bumps import losses, models, scenes, scores, sets
+from cgjax.experiments.bumps import losses, models, scenes, scores
+from cgjax.experiments.bumps.data import sets
 
 # Images per forward pass outside training: some networks have large activations for each pixel.
 CHUNK = 56
+
 PENALTIES = ("lam_entropy", "vec_variance", "nuclear", "null_axis")
+
 OF_EMBEDDINGS = PENALTIES[:2]  # the other penalties act on fields of any network
 
 
@@ -318,7 +321,7 @@ def start(config, shown: sets.Scenes):
     return train.initial(experiment(config, shown), config).params
 
 
-def one(trained: Trained, seed: int, cell: int) -> tuple:
+def variables_of(trained: Trained, seed: int, cell: int) -> tuple:
     """(params, extra) of one network, by indices of seed and cell."""
     variables = (trained.params, trained.extra)
     return jax.tree.map(lambda leaf: jnp.asarray(leaf[seed, cell]), variables)

@@ -38,7 +38,9 @@ def slope(y: np.ndarray, f: np.ndarray) -> np.ndarray:
 class Pooled(NamedTuple):
     """One number computed from all networks together, as jackknife pseudo-values."""
 
-    each: np.ndarray  # [networks]; not scores of single networks, their mean is the number
+    each: (
+        np.ndarray
+    )  # [networks]; their mean is the number, single entries are not scores of networks
 
 
 def entry(value, seeds) -> tuple:

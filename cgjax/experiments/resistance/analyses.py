@@ -118,10 +118,13 @@ def distances(config, trained_parts):
         rows["A"].append(landscape.distance(zero, solutions[a]))
         rows["control"].append(landscape.distance(zero, solutions[b]))
     metric_names = {
-        "A": "distance from start to A", "control": "distance from start to control",
-        "apart": "distance between A and control", "matched": "distance when matched",
-        "before": "barrier", "after": "barrier when matched",
-    }  # fmt: skip
+        "A": "distance from start to A",
+        "control": "distance from start to control",
+        "apart": "distance between A and control",
+        "matched": "distance when matched",
+        "before": "barrier",
+        "after": "barrier when matched",
+    }
     numbers = {metric_names[key]: (np.array(values, float), seeds) for key, values in rows.items()}
     numbers["A's start nearer to control's end by"] = (away[0] - away[-1], seeds)
     arrays = {"path/step": np.array(steps), "path/A to control": away, "path/control to A": back}

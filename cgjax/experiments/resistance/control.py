@@ -49,7 +49,8 @@ def priors(config) -> list[tuple[str, np.ndarray, np.ndarray]]:
 def compare(config, trained_parts):
     """Metrics and arrays of every way to a solution, for each start and width of the network."""
     check(config)
-    numbers, arrays = {}, {"levels": np.array(config.eval.levels)}
+    numbers = {}
+    arrays = {"levels": np.array(config.eval.levels), "level": np.array(config.search.level)}
     widths = list(
         dict.fromkeys(part_config.model.width for part_config, *_ in trained_parts.values())
     )
@@ -150,7 +151,7 @@ def _crossings(settings, trained, prior, level, scored, points):
     steps = trained.extra["step"].reshape(n_seeds, n_priors, len(lrs), n_levels)[:, prior]
     reached = steps[:, :, level] >= 0  # [seeds, rates]
     took = np.where(reached, steps[:, :, level], np.inf)
-    # The best rate reaches the level for most seeds, then in the fewest steps.
+    # The best rate reaches the level for the most seeds; ties go to the fewest steps.
     order = sorted(range(len(lrs)), key=lambda r: (-reached[:, r].sum(), np.median(took[:, r])))
     best = order[0]
     params = jax.tree.map(
@@ -165,11 +166,14 @@ def _crossings(settings, trained, prior, level, scored, points):
     steps_at_level = steps[:, best, level]
     return scores, {
         "rate": lrs[best],
-        "updates": float(np.median(steps_at_level[steps_at_level >= 0]))
-        if np.any(steps_at_level >= 0)
-        else np.nan,
-        "censored": int(np.sum(steps_at_level < 0)),
+        **_updates(steps_at_level, steps_at_level >= 0),
     }
+
+
+def _updates(steps, reached) -> dict:
+    """Median of the updates of runs that reach the level, and the number of the other runs."""
+    median = float(np.median(steps[reached])) if reached.any() else np.nan
+    return {"updates": median, "censored": int(np.sum(~reached))}
 
 
 # --- without gradients ----------------------------------------------------------------------------
@@ -252,8 +256,6 @@ class Searches:
             lambda params: of_plane.whole_loss(self.part_config, params, data["train"]),
             np.array(self.config.eval.levels, np.float32),
             search_config.walk_steps,
-            search_config.walk_scale,
-            search_config.walk_decay,
         )
 
     def walks(self, scale, bias_std):
@@ -270,10 +272,7 @@ class Searches:
             for name in SCORES
         }
         level = self.config.eval.levels.index(self.config.search.level)
-        return scores, {
-            "updates": float(np.median(steps[level])),
-            "censored": int(np.sum(~reached[level])),
-        }
+        return scores, _updates(steps[level], reached[level])
 
 
 def _matched(arrays, names, suffix, level) -> dict:

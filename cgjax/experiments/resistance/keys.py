@@ -54,9 +54,8 @@ SCAN = {
     "model.embedding": key(32, "entries of a word's embedding", low=1),
     "model.encoder": key(16, "state size per direction; the decoder's is four times that", low=1),
     "optim.lr": key(0.01, "first learning rate", above=0, is_traced=True),
-    "optim.decay": key(0.96, "factor of the continuous decay of the rate", above=0, high=1,
+    "optim.decay": key(0.96, "factor on the rate per 100 steps", above=0, high=1,
                        is_traced=True),
-    "optim.decay_every": key(100, "steps per factor optim.decay", low=1),
     "eval.n_samples": key(512, "lines of each evaluation set", low=10),
     "eval.n_whole": key(20_910, "most lines of each part to decode after training", low=1),
     "eval.n_jacobian": key(32, "lines of the derivatives; 0: none", low=0),
@@ -75,7 +74,6 @@ GRADIENTS = {
 }  # fmt: skip
 CROSSING = GRADIENTS | {
     "optim.n_pairs": key(128, "pairs of directions of an evolution strategy", low=1),
-    "optim.damping": key(0.01, "damping of Gauss-Newton", above=0),
     "optim.average": key(False, "use the mean of all iterates as the solution"),
     "eval.levels": key((0.3, 0.2, 0.1, 0.05, 0.02), "training losses whose first crossing is kept",
                        above=0, distinct=True),
@@ -84,8 +82,6 @@ CROSSING = GRADIENTS | {
     "search.n_sets": key(4, "training sets that share the draws", low=1),
     "search.n_keep": key(100, "solutions kept per set and level", low=1),
     "search.walk_steps": key(100_000, "most steps of a Metropolis walk; 0: no walks", low=0),
-    "search.walk_scale": key(0.03, "standard deviation of a walk's steps", above=0),
-    "search.walk_decay": key(0.999, "factor on a walk's ceiling per step", above=0, high=1),
 }  # fmt: skip
 LANDSCAPE = {"eval.n_line": key(25, "points on the line between two solutions", low=3)}
 TANGENT = {"eval.n_split": key(12, "inputs of the split kernel", low=2)}

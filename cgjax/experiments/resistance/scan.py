@@ -143,7 +143,7 @@ def encode(lines: Sequence, n_words: int = LONGEST_COMMAND, n_actions: int = LIM
         if line not in rows:
             words, meaning = line[0].split(), _meaning(line[0].split())
             if line[1] != " ".join(action for action, _ in meaning):
-                raise BadInput(f"not what '{line[0]}' means: '{line[1]}'")
+                raise BadInput(f"'{line[1]}' is not what '{line[0]}' means")
             if len(words) >= n_words or len(meaning) >= n_actions:
                 sizes = f"{n_words} and {n_actions}"
                 raise BadInput(f"'{line[0]}' and its actions do not fit into {sizes} symbols")

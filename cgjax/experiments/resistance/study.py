@@ -102,7 +102,7 @@ def analyse(config, task, trained: training.Trained, folder) -> tuple[dict, dict
     if task is of_scan:
         numbers |= of_scan.whole(config, trained)
     if task is of_pairs and config.eval.n_information:
-        numbers |= told(config, trained)
+        numbers |= information(config, trained)
     for name, values in numbers.items():
         for i, setting in enumerate(trained.settings):
             prefix = f"{setting.name}: " if setting.name else ""
@@ -130,8 +130,10 @@ def panels(config, trained, folder) -> dict:
     """P(Y_1 = 1) on a grid at the steps of `eval.keep`, and the training points of each seed."""
     n_shown = min(MOST_SHOWN, len(trained.seeds))
     draw = jax.jit(jax.vmap(lambda seed: of_plane.draw(config, seed, False)["train"]))
-    points = draw(jnp.asarray(np.asarray(trained.seeds[:n_shown], np.uint32)))
+    seeds = np.asarray(trained.seeds[:n_shown])
+    points = draw(jnp.asarray(seeds.astype(np.uint32)))
     arrays = {"points/x": np.asarray(points.x), "points/y": np.asarray(points.y)}
+    arrays["points/seed"] = seeds
     if not config.eval.keep:
         return arrays
     steps, probabilities = of_plane.kept(config, trained, folder, "shown")
@@ -142,7 +144,7 @@ def panels(config, trained, folder) -> dict:
     return arrays
 
 
-def told(config, trained) -> dict:
+def information(config, trained) -> dict:
     """Information about Y_2 on `eval.n_information` samples after training, with permutation tests.
 
     Returns {name: [seeds, settings]} of the conditional and the interventional information; p tests

@@ -57,8 +57,10 @@ def points(data, component, key, n_values, n_partners, n_unseen=1, alpha=False, 
     return Points(raw, images, sprites.sum(-1) > 0, partners, lambda i: scene(i, everywhere))
 
 
-def audit(data, composition, component, key, own=False, condition="sum", draw=None, **sizes):
-    """`analysis.support.audit` of one slot; own: test only pixels that the sprite covers.
+def audit(
+    data, composition, component, key, only_covered=False, condition="sum", draw=None, **sizes
+):
+    """`analysis.support.audit` of one slot; only_covered: test only pixels that the sprite covers.
 
     Returns the audit and the points that it tests; sizes: n_values, n_partners, n_unseen.
     """
@@ -69,7 +71,7 @@ def audit(data, composition, component, key, own=False, condition="sum", draw=No
         tested.images,
         component,
         tested.partners,
-        where=tested.covered if own else None,
+        where=tested.covered if only_covered else None,
         condition=condition,
         unseen=tested.unseen if condition == "relaxed" else None,
     )
@@ -84,9 +86,15 @@ def own_failing(result: theory.Audit, tested: Points) -> np.ndarray:
 def support_data(config, **keys) -> ml_collections.ConfigDict:
     """The keys of a sprites `config.data` for one support, at this study's image size."""
     defaults = {
-        "image_size": config.data.image_size, "n_slots": 2, "planes": (), "gaps": (), "delta": 0.1,
-        "distribution": "uniform", "mean": 0.5, "std": 1.0,
-    }  # fmt: skip
+        "image_size": config.data.image_size,
+        "n_slots": 2,
+        "planes": (),
+        "gaps": (),
+        "delta": 0.1,
+        "distribution": "uniform",
+        "mean": 0.5,
+        "std": 1.0,
+    }
     return ml_collections.ConfigDict({**defaults, **keys})
 
 

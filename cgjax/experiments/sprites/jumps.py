@@ -1,8 +1,8 @@
 """Does the training loss jump, and in which implementation of the train step?
 
 Every implementation starts from the same weights and sees the same batches. A *jump* is an epoch
-whose mean loss lies more than 10 % above the least mean loss before it. `replay` takes one jump
-apart, step by step.
+whose mean loss lies more than 10 % above the least mean loss before it. `replay` repeats one jump
+step by step.
 """
 
 import contextlib
@@ -50,7 +50,7 @@ def configure(seeds):
 
 
 def shorten(config, n_train: int, batch: int) -> None:
-    """Fewer and smaller batches, the schedule as many epochs long as before."""
+    """Fewer and smaller batches; the schedule keeps its number of epochs."""
     n_epochs, length = config.train.steps // config.optim.lr_every, -(-n_train // batch)
     config.data.update({"n_train": n_train, "batch": batch})
     config.optim.lr_every = length
@@ -69,7 +69,7 @@ def rate_of(config, epoch: int) -> float:
 
 
 def entry(name: str, losses: np.ndarray, config) -> dict:
-    """What the record keeps of one implementation's losses [steps, R]."""
+    """The recorded summary of one implementation's losses [steps, R]."""
     length = config.optim.lr_every
     means = epoch_means(losses, length)
     return {

@@ -157,11 +157,13 @@ def _grid_error(config, predict) -> np.ndarray:
 def _supports(config) -> dict:
     """Supports as points (x_0, x_1), with the share of sprites that each identifies.
 
-    With two slots: every named support. The named planes are for two slots, so that another number
-    of slots shows the run's own support only.
+    With two slots: every named support, and that of the run if it has no name. The named planes are
+    for two slots, so another number of slots shows only the support of the run.
     """
     if config.data.n_slots == 2:
         named = {name: audits.support_data(config, **keys) for name, keys in sets.SUPPORTS.items()}
+        if sets.definition(config.data) not in map(sets.definition, named.values()):
+            named["this_run"] = config.data
     else:
         named = {config.data.support: config.data}
     arrays = {}
@@ -190,7 +192,7 @@ def verdict(data) -> str:
             "occlude_step",
             component,
             jax.random.fold_in(jax.random.key(11), component),
-            own=component < data.n_slots - 1,
+            only_covered=component < data.n_slots - 1,
             n_values=N_VALUES,
             n_partners=N_PARTNERS,
         )

@@ -86,12 +86,17 @@ def sample(data, key: jax.Array, n: int) -> jax.Array:
         raise BadInput(f"data.support: {error}") from None
 
 
+def definition(data) -> dict:
+    """The keys of a `config.data`, also of a recorded one, that define its support."""
+    names = ("support", *SUPPORT_KEYS[data["support"]])
+    if "distribution" in names and data["distribution"] == "normal":
+        names += ("mean", "std")
+    return {name: data[name] for name in names}
+
+
 def _parameters(data) -> dict:
     """The keys of `config.data` that the sampler of `data.support` takes."""
-    parameters = {name: data[name] for name in SUPPORT_KEYS[data.support]}
-    if parameters.get("distribution") == "normal":
-        parameters |= {"mean": data.mean, "std": data.std}
-    return parameters
+    return {name: value for name, value in definition(data).items() if name != "support"}
 
 
 def sample_everywhere(data, key: jax.Array, n: int) -> jax.Array:

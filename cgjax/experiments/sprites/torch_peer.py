@@ -1,4 +1,4 @@
-"""The published renderer in PyTorch: the implementation that ours is held against.
+"""The published renderer in PyTorch, the reference for our implementation.
 
 Two decoders, sigmoid occlusion, mean squared error, AdamW, as the paper's own code has them.
 `torch` is imported inside functions: nothing else in the package needs it.
@@ -54,9 +54,13 @@ def state_dict(params) -> dict:
 
 
 def train(
-    params, latents: np.ndarray, images: np.ndarray, batches: Iterator[np.ndarray],
-    rates: Iterator[float], compiled: bool = True,
-) -> Iterator[np.ndarray]:  # fmt: skip
+    params,
+    latents: np.ndarray,
+    images: np.ndarray,
+    batches: Iterator[np.ndarray],
+    rates: Iterator[float],
+    compiled: bool = True,
+) -> Iterator[np.ndarray]:
     """Trains from our parameters of both slots (leading axis 2); yields the losses of each epoch.
 
     latents [n, 10] scaled; images uint8 [n, 64, 64, 3]; batches: one array of row indices per step,

@@ -1,7 +1,7 @@
 """Figures of the subnetworks family, drawn from saved arrays.
 
-Names of a part's arrays start with "<part>/". Every figure shows all parts that have its arrays,
-one below the other.
+Names of a part's arrays start with "<part>/". A figure shows all parts that have its arrays, one
+below the other, or there is a file for each part.
 """
 
 import pathlib
@@ -34,6 +34,11 @@ def parts_with(arrays, name: str) -> list[str]:
 def _title(prefix: str) -> str:
     """A part's name as shown in figures."""
     return prefix.rstrip("/").replace("_", " ")
+
+
+def _file(prefix: str, name: str) -> str:
+    """The file of a figure of one part: "scratch-matrices.png"; without parts "matrices.png"."""
+    return f"{prefix.replace('/', '-')}{name}.png"
 
 
 def tables(arrays) -> list[tuple[str, dict, list[str]]]:
@@ -353,7 +358,7 @@ def draw_matrices(arrays, folder):
             ax.set_yticks(range(len(names)), names)
             ax.set_title(half)
         plots.headline(fig, "Three subroutines: masks by row, tests by column")
-        plots.save(fig, folder / "matrices.png")
+        plots.save(fig, folder / _file(prefix, "matrices"))
 
 
 @plots.styled
@@ -372,7 +377,7 @@ def draw_tangent(arrays, folder):
             ax.axhline(0, color=plots.GREY, linestyle="--", linewidth=0.8)
             ax.set_xticks(range(len(kernels)), kernels)
             ax.set_title(f"mask of {name}")
-        plots.save(fig, folder / f"{prefix.replace('/', '-')}tangent.png")
+        plots.save(fig, folder / _file(prefix, "tangent"))
 
 
 @plots.styled
@@ -400,7 +405,7 @@ def draw_families(arrays, folder):
             ax.set(xscale="log", xlabel="share of weights kept", ylabel=label)
         ax.legend(fontsize=7)
         plots.headline(fig, "Four kinds of masks: accuracy and structure by sparsity")
-        plots.save(fig, folder / "families.png")
+        plots.save(fig, folder / _file(prefix, "families"))
 
 
 @plots.styled
@@ -440,7 +445,7 @@ def draw_dynamics(arrays, folder):
         left.legend(fontsize=7)
         right.legend(fontsize=7)
         plots.headline(fig, "Structure along base training")
-        plots.save(fig, folder / "dynamics.png")
+        plots.save(fig, folder / _file(prefix, "dynamics"))
 
 
 RULE = (draw_differences, draw_absolute, draw_heat, draw_bases, draw_layers, draw_overlap,

@@ -2,7 +2,11 @@
 
 from cgjax.analysis.masks import FAMILIES
 from cgjax.config.declare import key
-from cgjax.experiments.subnetworks import language, problems, searches, tasks, vision_tasks
+from cgjax.experiments.subnetworks import language, tasks
+from cgjax.experiments.subnetworks.language import problems
+from cgjax.experiments.subnetworks.language import tasks as language_tasks
+from cgjax.experiments.subnetworks.search import training
+from cgjax.experiments.subnetworks.vision import tasks as vision_tasks
 from cgjax.nets.conv import FORMS
 
 RULE = {
@@ -28,10 +32,10 @@ LANGUAGE = RULE | {
     "data.held_out": key("nothing", "what training excludes, for a separate test",
                          choices=language.HELD_OUT),
     "data.tokens": key("words", "stems: number is a separate token; wordpiece: as in MiniLM",
-                       choices=tasks.TOKENS),
-    "model.arch": key("bert", "modular, template: built by hand", choices=tasks.LANGUAGE_NETS),
+                       choices=language_tasks.TOKENS),
+    "model.arch": key("bert", "modular, template: built by hand", choices=language_tasks.NETS),
     "model.start": key("scratch", "random: untrained; pretrained: MiniLM, with its shape",
-                       choices=tasks.STARTS),
+                       choices=language_tasks.STARTS),
     "model.hidden": key(512, "width of BERT; its inner layers are four times as wide", low=1),
     "model.layers": key(4, "layers of BERT", low=1),
     "model.heads": key(8, "attention heads", low=1),
@@ -50,8 +54,7 @@ MASKS = {
     "masks.epochs": key(90, "passes over a mask's training set", low=1),
     "masks.batch": key(64, "problems per update of masks", low=1),
     "masks.beta_max": key(200.0, "temperature beta of the last epoch", above=1),
-    "masks.from_one": key(False, "the first epoch has temperature 1, the last less than beta_max"),
-    "masks.objective": key("target", "training objective of masks", choices=searches.OBJECTIVES),
+    "masks.objective": key("target", "training objective of masks", choices=training.OBJECTIVES),
     "masks.n_draws": key(20, "size-matched removals of each kind; 0: none", low=0),
 }  # fmt: skip
 ONE_FAMILY = {

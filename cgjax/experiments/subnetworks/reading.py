@@ -22,7 +22,8 @@ from cgjax.config import parts
 from cgjax.core import checkpoint, tree
 from cgjax.core.errors import BadInput
 from cgjax.core.replicas import names_of
-from cgjax.experiments.subnetworks import bases, joint, odd_one_out, searches, stages, tasks
+from cgjax.experiments.subnetworks import bases, odd_one_out, stages, tasks
+from cgjax.experiments.subnetworks.search import joint, training
 
 
 def load(config, workdir, part: str = "", step=None) -> checkpoint.Loaded:
@@ -58,7 +59,7 @@ def of_families(config, task, workdir, what: str, step) -> checkpoint.Loaded:
     family, _, subroutine = checkpoint.choose(what, names, workdir).partition("/")
     base_models, _ = _masked(config, task, workdir)
     settings = stages.of_family(config, family)
-    every = searches.product(settings, base_models, len(task.subroutines))
+    every = training.product(settings, base_models, len(task.subroutines))
     chosen = every["target"] == task.subroutines.index(subroutine)
     replicas = {name: values[chosen] for name, values in every.items()}
     return _subnetworks(settings, task, base_models, replicas, workdir / family, step)
@@ -97,7 +98,7 @@ def of_joint(config, task, workdir, what: str, step) -> checkpoint.Loaded:
 
 def of_vit(config, task, workdir, what: str, step) -> checkpoint.Loaded:
     """Raises an error: studies of vision transformers train no masks."""
-    raise BadInput(f"'{workdir}' holds bases alone: no masks are learned of them")
+    raise BadInput(f"'{workdir}' holds only bases: this study trains no masks")
 
 
 OPENED = {"families": of_families, "dynamics": of_dynamics, "joint": of_joint, "vit": of_vit}
@@ -138,7 +139,7 @@ def _masked(config, task, workdir) -> tuple[bases.Bases, np.ndarray]:
     if not config.masks.get("prune", False):
         return base_models, steps
     replicas, folder = stages.prunings(config, task, base_models), workdir / "prune"
-    names = names_of(replicas, ("seed", *base_models.numbers, *searches.IDENTITY))
+    names = names_of(replicas, ("seed", *base_models.numbers, *training.IDENTITY))
     scores, _, _ = checkpoint.read_trained(folder, names)
     accuracies = checkpoint.last_scores(folder, names, "sub/val/own")
     best = stages.best_prunings(replicas, accuracies)
@@ -153,7 +154,7 @@ def _registered(config, base_models: bases.Bases, target: int) -> dict:
         for base in range(len(base_models.valid))
         for seed in config.masks.seeds
     ]
-    return searches.columns(base_models, rows)
+    return training.columns(base_models, rows)
 
 
 def _with_gaps(scores: dict, params) -> dict:
@@ -167,7 +168,7 @@ def _subnetworks(config, task, base_models, replicas, folder, step, hard=None) -
 
     hard: scores {index: tree} -> masks, for replicas that hold several masks.
     """
-    names = names_of(replicas, ("seed", *base_models.numbers, *searches.IDENTITY))
+    names = names_of(replicas, ("seed", *base_models.numbers, *training.IDENTITY))
     scores, _, steps = checkpoint.read_trained(folder, names, step)
     like = jax.tree.map(lambda leaf: leaf[0], base_models.params)
     sets = tasks.layer_sets(task, like, tuple(config.masks.layers))
@@ -177,5 +178,5 @@ def _subnetworks(config, task, base_models, replicas, folder, step, hard=None) -
     else:
         masks = library.FAMILIES[config.masks.family].hard(_with_gaps(scores, base_models.params))
     taken = jax.tree.map(lambda leaf: jnp.asarray(leaf)[replicas["base"]], base_models.params)
-    params = jax.vmap(library.apply)(searches.cast(taken, on, task.dtype), masks, on)
+    params = jax.vmap(library.apply)(training.cast(taken, on, task.dtype), masks, on)
     return _opened(config, task, params, steps)

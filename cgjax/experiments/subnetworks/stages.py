@@ -16,18 +16,12 @@ from cgjax.core import tree
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
 from cgjax.data import pretrained
-from cgjax.experiments.subnetworks import (
-    ablation,
-    bases,
-    controls,
-    language,
-    measures,
-    pretraining,
-    searches,
-    tasks,
-    vision_tasks,
-)
-from cgjax.experiments.subnetworks import table as tables
+from cgjax.experiments.subnetworks import bases, language, tasks
+from cgjax.experiments.subnetworks.language import tasks as language_tasks
+from cgjax.experiments.subnetworks.search import ablation, training
+from cgjax.experiments.subnetworks.search import table as tables
+from cgjax.experiments.subnetworks.vision import simclr
+from cgjax.experiments.subnetworks.vision import tasks as vision_tasks
 
 CONFIGURATION = ("s0", "lr", "layers", "penalty")
 
@@ -37,7 +31,7 @@ class Part(NamedTuple):
 
     task: tasks.Task
     bases: bases.Bases
-    found: searches.Found  # all masks of the last stage
+    masks: training.TrainedMasks  # all masks of the last stage
     registered: dict  # table of runs of the pre-registered configuration
     selected: dict | None  # best configuration of each base and target; None: no search
     search: dict | None  # table of all configurations
@@ -81,7 +75,7 @@ def is_trained(config) -> bool:
 
 def is_built(config) -> bool:
     """Whether the network is built by hand, hence never trained."""
-    return config.model.arch in controls.NETS
+    return config.model.arch in language_tasks.BUILT
 
 
 def is_vision(config) -> bool:
@@ -93,7 +87,7 @@ def task_of(config, start=None) -> tasks.Task:
     """The rule and the network of a part; start: pretrained weights."""
     if is_vision(config):
         return vision_tasks.task(config, start)
-    return controls.task(config) if is_built(config) else tasks.language_task(config)
+    return language_tasks.task(config)
 
 
 def bases_of(config, task, workdir, name: str = "") -> tuple[bases.Bases, dict]:
@@ -110,7 +104,7 @@ def pruned(config, task, base_models: bases.Bases, workdir, name: str = "") -> b
     with the best validation accuracy multiplies the weights: w * 1[s > 0].
     """
     replicas = prunings(config, task, base_models)
-    search = searches.run(
+    search = training.run(
         without_nulls(config), task, base_models, replicas, workdir / "prune", name
     )
     best = best_prunings(replicas, search.scores["sub/val/own"])
@@ -125,7 +119,7 @@ def pruned(config, task, base_models: bases.Bases, workdir, name: str = "") -> b
 
 def prunings(config, task, base_models: bases.Bases) -> dict:
     """Replicas of masks for the whole rule."""
-    replicas = searches.product(config, base_models, 1, config.masks.seeds[:1])
+    replicas = training.product(config, base_models, 1, config.masks.seeds[:1])
     some = replicas["layers"] == 0
     replicas = {key: values[some] for key, values in replicas.items()}
     # The target after the last subroutine is the whole rule.
@@ -170,7 +164,7 @@ def run(config, workdir, name: str = "") -> Part:
     start = None
     if config.model.start == "simclr":  # one network for all parts
         place = workdir.parent if name else workdir
-        start = pretraining.run(config, place / "simclr", "simclr")
+        start = simclr.run(config, place / "simclr", "simclr")
     task = task_of(config, start)
     base_models, _ = bases_of(config, task, workdir, name)
     if config.masks.prune:
@@ -190,9 +184,9 @@ def masked(config, task, base_models: bases.Bases, workdir, name: str = "") -> P
     wanted = {pair: [first] for pair in pairs}
     search, chosen = None, {}
     if len(options.s0s) * len(options.lrs) * len(options.layers) * len(options.penalties) > 1:
-        replicas = searches.product(config, base_models, n, options.seeds[:1])
+        replicas = training.product(config, base_models, n, options.seeds[:1])
         settings = without_nulls(config)
-        tried = searches.run(settings, task, base_models, replicas, workdir / "search", name)
+        tried = training.run(settings, task, base_models, replicas, workdir / "search", name)
         search = tables.make(tried, base_models, n)
         for pair in pairs:
             chosen[pair] = choice(search, pair)
@@ -210,8 +204,8 @@ def masked(config, task, base_models: bases.Bases, workdir, name: str = "") -> P
         for configuration in several
         for seed in options.seeds
     ]
-    replicas = searches.columns(base_models, rows)
-    trained = searches.run(config, task, base_models, replicas, workdir / "masks", name)
+    replicas = training.columns(base_models, rows)
+    trained = training.run(config, task, base_models, replicas, workdir / "masks", name)
     table = tables.make(trained, base_models, n)
     is_first = np.array([all(row[key] == first[key] for key in CONFIGURATION) for row in rows])
     is_chosen = np.array(
@@ -244,7 +238,7 @@ def registered(config) -> dict:
 def choice(search: dict, pair: tuple[int, int]) -> dict | None:
     """The configuration with the best quality for one base and target; None if no mask is valid."""
     rows = np.flatnonzero((search["base"] == pair[0]) & (search["target"] == pair[1]))
-    best = measures.chosen(search["quality"][rows])
+    best = tables.chosen(search["quality"][rows])
     if best is None:
         return None
     return {key: search[key][rows[best]].item() for key in CONFIGURATION}
@@ -254,7 +248,7 @@ def oracle(config, task, base_models: bases.Bases) -> dict:
     """The table of the oracle masks of a network built by hand."""
     data = {
         "table": task.sets.table,
-        "eval": ablation.problems_of(config, task, tuple(searches.targets(task))),
+        "eval": ablation.problems_of(config, task, tuple(training.targets(task))),
     }
     rows = [
         {"base": base, "target": target, "seed": 0}
@@ -269,9 +263,11 @@ def oracle(config, task, base_models: bases.Bases) -> dict:
     per_row = []
     for row in rows:
         base = tree.take(base_models.params, row["base"])
-        masks = controls.oracle(config, base, row["target"])
+        masks = language_tasks.oracle(config, base, row["target"])
         on = {name: jnp.ones(()) for name in tree.flat(masks)}
         per_row.append(grid(data, base, masks, on, row["target"], jax.random.key(row["base"])))
     scores = {name: np.array([float(one[name]) for one in per_row]) for name in per_row[0]}
-    replicas = searches.columns(base_models, rows)
-    return tables.make(searches.Found(replicas, scores, {}, {}), base_models, len(task.subroutines))
+    replicas = training.columns(base_models, rows)
+    return tables.make(
+        training.TrainedMasks(replicas, scores, {}, {}), base_models, len(task.subroutines)
+    )

@@ -19,8 +19,9 @@ from cgjax.core import checkpoint, program, tree
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
 from cgjax.data.arrays import n_batches
-from cgjax.experiments.subnetworks import bases, joint, searches, stages, tangent
-from cgjax.experiments.subnetworks import table as tables
+from cgjax.experiments.subnetworks import bases, stages
+from cgjax.experiments.subnetworks.search import joint, tangent, training
+from cgjax.experiments.subnetworks.search import table as tables
 
 
 def check(config) -> None:
@@ -73,10 +74,10 @@ def study(config, workdir) -> tuple[dict, dict]:
 
 def rule(config, workdir, name: str = "") -> tuple[dict, dict]:
     """Bases and masks of one rule."""
-    return told(config, stages.run(config, workdir, name))
+    return results_of(config, stages.run(config, workdir, name))
 
 
-def told(config, part: stages.Part) -> tuple[dict, dict]:
+def results_of(config, part: stages.Part) -> tuple[dict, dict]:
     """Metrics and arrays of one part's stages."""
     names = part.task.subroutines
     metrics = base_metrics(part.bases, names)
@@ -146,9 +147,9 @@ def spread(search: dict, base_models: bases.Bases, subroutines) -> dict:
 def matrices(part: stages.Part, subroutines) -> tuple[dict, dict]:
     """Accuracies of each subroutine's subnetwork and ablation on the test of every subroutine."""
     n, metrics, arrays = len(subroutines), {}, {}
-    targets, valid = part.found.replicas["target"], part.bases.valid[part.found.replicas["base"]]
+    targets, valid = part.masks.replicas["target"], part.bases.valid[part.masks.replicas["base"]]
     for network in ("sub", "abl"):
-        tests = np.stack([part.found.scores[f"{network}/test/test_{j}"] for j in range(n)], axis=1)
+        tests = np.stack([part.masks.scores[f"{network}/test/test_{j}"] for j in range(n)], axis=1)
         accuracy = np.full((n, n), np.nan)
         for i in range(n):
             if (is_counted := valid & (targets == i)).any():
@@ -162,7 +163,7 @@ def matrices(part: stages.Part, subroutines) -> tuple[dict, dict]:
 
 def layers(part: stages.Part) -> dict:
     """Share of weights kept by leaf, "kept/<leaf>" [runs], for all masks of the last stage."""
-    scores, replicas = part.found.scores, part.found.replicas
+    scores, replicas = part.masks.scores, part.masks.replicas
     shares = {name: values for name, values in scores.items() if name.startswith("kept/")}
     return shares | {f"masks/{name}": replicas[name] for name in ("base", "target", "seed")}
 
@@ -172,7 +173,7 @@ def overlaps(part: stages.Part) -> dict:
 
     Between subroutines, the mask of a subroutine is the intersection over its seeds.
     """
-    replicas, s = part.found.replicas, part.found.s
+    replicas, s = part.masks.replicas, part.masks.s
     names, common = list(tree.flat(s)), []
     arrays = {"overlap/leaves": np.array(names)}
     alike = np.ones(len(replicas["base"]), bool)
@@ -245,8 +246,8 @@ def families(config, workdir, name: str = "") -> tuple[dict, dict]:
     arrays["families"] = np.array(config.masks.families)
     for family in config.masks.families:
         settings = stages.of_family(config, family)
-        replicas = searches.product(settings, base_models, len(task.subroutines))
-        masks = searches.run(settings, task, base_models, replicas, workdir / family, name)
+        replicas = training.product(settings, base_models, len(task.subroutines))
+        masks = training.run(settings, task, base_models, replicas, workdir / family, name)
         table = tables.make(masks, base_models, len(task.subroutines))
         arrays |= _columns(family, table)
         best = tables.rows(table, np.isfinite(table["quality"]))
@@ -335,7 +336,7 @@ def over_widths(config, metrics: dict, arrays: dict) -> dict:
 def disjoint(config, workdir, name: str = "") -> tuple[dict, dict]:
     """Disjoint masks learned together, compared with masks learned one by one."""
     part = stages.run(config, workdir, name)
-    metrics, arrays = told(config, part)
+    metrics, arrays = results_of(config, part)
     table = joint.run(config, part, pathlib.Path(workdir), name)
     metrics |= tables.metrics(table, part.bases, part.task.subroutines, ", disjoint")
     return metrics, arrays | _columns("disjoint", table)
@@ -369,7 +370,7 @@ def _table(arrays, part: str) -> dict:
 def kernels(config, workdir, name: str = "") -> tuple[dict, dict]:
     """Bases and masks of one rule, and the tangent kernels of the subnetworks."""
     part = stages.run(config, workdir, name)
-    metrics, arrays = told(config, part)
+    metrics, arrays = results_of(config, part)
     more = tangent.of_masks(config, part)
     return metrics | more[0], arrays | more[1]
 

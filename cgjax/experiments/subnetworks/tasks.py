@@ -1,10 +1,21 @@
 """A task: the problems of one rule, and a network that embeds their inputs.
 
 A `Task` holds everything about language or vision that bases and masks need.
+
+A *cell* says which subroutines an input obeys: (True, False) obeys only the first. The cells of its
+three rule inputs and those of the odd one define a set of problems:
+
+    compositional   all obeyed                 one of them broken
+    mask_<a>        a obeyed, others free      a broken
+    test_<a>        all obeyed                 a alone broken
+
+In language rules of two subroutines, "free" means that the odd one obeys the other subroutine and
+half of the rule inputs obey it, as in the paper; no input breaks both. In rules of three, all other
+subroutines are free, for rule inputs and for the odd one.
 """
 
+import itertools
 import math
-import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -14,22 +25,25 @@ import numpy as np
 
 from cgjax.core import tree
 from cgjax.core.errors import BadInput
-from cgjax.data import pretrained, wordpiece
-from cgjax.experiments.subnetworks import language, odd_one_out, problems
-from cgjax.nets import convert
-from cgjax.nets.bert import Bert
+from cgjax.experiments.subnetworks import odd_one_out
 
 CHUNK = 100  # problems per forward pass outside training
-TOKENS = (*language.TOKENS, "wordpiece")
-STARTS = ("scratch", "random", "pretrained")
-LANGUAGE_NETS = ("bert", "modular", "template")
 DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
+PARTS = ("train", "val", "test")
+
+
+class Sets(NamedTuple):
+    """All problems of one rule."""
+
+    subroutines: tuple[str, ...]
+    table: dict  # arrays [inputs, ...]: the inputs of the network
+    rows: dict  # {part: {set: [n, 4]}}, the odd one last
 
 
 class Task(NamedTuple):
     """One rule and one network."""
 
-    sets: problems.Sets
+    sets: Sets
     init: Callable  # key -> params
     embed: Callable  # params, inputs {name: [n, ...]} -> embeddings [n, D]
     layer_of: Callable  # name of a leaf -> its layer, or None if it is never masked
@@ -38,6 +52,45 @@ class Task(NamedTuple):
     @property
     def subroutines(self) -> tuple[str, ...]:
         return self.sets.subroutines
+
+
+# --- sets of problems -----------------------------------------------------------------------------
+
+
+def broken(n: int, place: int) -> tuple[bool, ...]:
+    """The cell that breaks one subroutine of n."""
+    return tuple(i != place for i in range(n))
+
+
+def cells(n: int) -> dict[str, tuple]:
+    """{set: (cells of rule inputs, cells of the odd one)} of a rule of n subroutines.
+
+    Sets of one subroutine carry its number: mask_0, test_0 ...
+    """
+    whole = (True,) * n
+    by_set = {"compositional": ((whole,), tuple(broken(n, i) for i in range(n)))}
+    for i in range(n):
+        if n == 2:
+            rule, odd = (whole, broken(n, 1 - i)), (broken(n, i),)
+        else:
+            every = tuple(itertools.product((True, False), repeat=n))
+            rule = tuple(cell for cell in every if cell[i])
+            odd = tuple(cell for cell in every if not cell[i])
+        by_set[f"mask_{i}"] = (rule, odd)
+    return by_set | {f"test_{i}": ((whole,), (broken(n, i),)) for i in range(n)}
+
+
+def sizes(config, n: int) -> dict:
+    """{set: {part: problems}}; tests have training problems only if the objective needs them."""
+    data = config.data
+    full = dict(zip(PARTS, (data.n_train, data.n_val, data.n_test)))
+    needed = config.get("masks", {}).get("objective", "target") != "target"
+    tests = {"train": data.n_train * needed, "val": data.n_val, "test": data.n_eval}
+    by_set = {name: full for name in cells(n) if not name.startswith("test")}
+    return by_set | {f"test_{i}": tests for i in range(n)}
+
+
+# --- answers --------------------------------------------------------------------------------------
 
 
 def shown(table: dict, rows) -> dict:
@@ -80,89 +133,3 @@ def layer_sets(task: Task, params, firsts: tuple[int, ...]) -> dict[str, np.ndar
         name: np.array([layer >= first for first in firsts], np.float32)
         for name, layer in known.items()
     }
-
-
-# --- language -------------------------------------------------------------------------------------
-
-LINEAR = re.compile(r"^layer_(\d+)/(query|key|value|attention_out|ffn_in|ffn_out)/kernel$")
-
-
-def bert_layer(name: str) -> int | None:
-    """The encoder layer of a linear map; None for embeddings, norms and biases (never masked)."""
-    match = LINEAR.match(name)
-    return int(match[1]) if match else None
-
-
-def of_bert(net, params_of) -> tuple[Callable, Callable]:
-    """(init, embed) of a BERT; an input's embedding is the final state of its first token."""
-
-    def embed(params, inputs):
-        def first(net, ids, mask):
-            return net.first_token(net.embed(ids), mask)
-
-        states = net.apply({"params": params}, inputs["ids"], inputs["mask"], method=first)
-        return states.astype(jnp.float32)
-
-    return params_of, embed
-
-
-def vocabulary(config) -> dict[str, int]:
-    """Ids of words or pieces."""
-    if config.data.tokens == "wordpiece":
-        return wordpiece.read_vocabulary(pretrained.minilm() / "vocab.txt")
-    return language.vocabulary(config.data.tokens)
-
-
-def encoder(config) -> Callable:
-    """The function sentence -> ids for `data.tokens`."""
-    if config.data.tokens != "wordpiece":
-        return lambda text: language.encode(text, config.data.tokens)
-    known = vocabulary(config)
-
-    def encode(text):
-        pieces = [wordpiece.FIRST, *wordpiece.tokenize(text, known), wordpiece.LAST]
-        return [known[piece] for piece in pieces]
-
-    return encode
-
-
-def pretrained_task(config) -> Task:
-    """Pretrained MiniLM for every base; bases differ only in the order of their problems."""
-    net, params = convert.bert_from_folder(pretrained.minilm(), dtype=DTYPES[config.model.dtype])
-    shape = (config.model.hidden, config.model.layers, config.model.heads)
-    if shape != (net.hidden, net.layers, net.heads):
-        raise BadInput(
-            f"model.start=pretrained is MiniLM: set model.hidden={net.hidden}, "
-            f"model.layers={net.layers}, model.heads={net.heads}"
-        )
-    sets = problems.of_language(config, encoder(config))
-    return Task(
-        sets,
-        *of_bert(net, lambda key: jax.tree.map(jnp.asarray, params)),
-        bert_layer,
-        DTYPES[config.model.dtype],
-    )
-
-
-def language_task(config) -> Task:
-    """A rule about sentences, and a BERT with random or pretrained initial weights."""
-    model = config.model
-    if model.start == "pretrained":
-        return pretrained_task(config)
-    sets = problems.of_language(config, encoder(config))
-    length = sets.table["ids"].shape[1]
-    net = Bert(
-        vocab=len(vocabulary(config)),
-        hidden=model.hidden,
-        layers=model.layers,
-        heads=model.heads,
-        intermediate=4 * model.hidden,
-        positions=length,
-        dtype=DTYPES[model.dtype],
-    )
-
-    def init(key):
-        ids = jnp.zeros((1, length), jnp.int32)
-        return net.init(key, ids, ids)["params"]
-
-    return Task(sets, *of_bert(net, init), bert_layer, DTYPES[model.dtype])

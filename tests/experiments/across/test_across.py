@@ -34,7 +34,7 @@ def test_smoke_ends_with_numbers_reasons_and_a_figure(workdir):
         if has_number:
             assert metrics[f"{pair}: {column}"]["seeds"] == [0, 1]
     assert metrics["tangent: pairs"]["ours"] == 1 and metrics["support: pairs"]["ours"] == 0
-    assert "tangent: tau" not in metrics  # of one pair nothing can be told
+    assert "tangent: tau" not in metrics  # one pair has no correlation
     assert reasons[pair]["support"].startswith("no network of this family")
     path = report.add(workdir, record=workdir / "record")
     titles = dict(tables.of(json.loads(path.read_text())))
@@ -42,7 +42,7 @@ def test_smoke_ends_with_numbers_reasons_and_a_figure(workdir):
 
 
 def test_a_finished_pair_is_read_and_its_networks_open(workdir, monkeypatch, capsys):
-    """Of a run that was stopped between two pairs the first ones are not built again."""
+    """A run that was stopped between two pairs does not build the finished pairs again."""
     results = workdir / "results.json"
     before = json.loads(results.read_text())["metrics"]
     results.unlink()
@@ -52,8 +52,9 @@ def test_a_finished_pair_is_read_and_its_networks_open(workdir, monkeypatch, cap
     assert json.loads(results.read_text())["metrics"] == before
     monkeypatch.undo()
     opened = cgjax.load(workdir, "kernels_lazy_cd_1")
-    assert opened.predict(jax.tree.map(lambda leaf: leaf[0], opened.params),
-                          np.ones((5, 14), np.float32)).shape == (5,)  # fmt: skip
+    assert opened.predict(
+        jax.tree.map(lambda leaf: leaf[0], opened.params), np.ones((5, 14), np.float32)
+    ).shape == (5,)
 
 
 # --- theories on a network whose answer is known --------------------------------------------------
@@ -73,12 +74,19 @@ def known(w, parts=None):
         return ((linear(params, look.x) - look.y)[:, k] ** 2).mean()
 
     pair = Pair(
-        experiment=None, settings=None, rows=(0,), f=linear, looks=(look,),
+        experiment=None,
+        settings=None,
+        rows=(0,),
+        f=linear,
+        looks=(look,),
         error=lambda y, f: ((y - f) ** 2).mean() / (y**2).mean(),
-        loss=lambda y, f: ((y - f) ** 2).mean(), support=lambda: 0.25, layer=linear, shape=(8, 8),
+        loss=lambda y, f: ((y - f) ** 2).mean(),
+        support=lambda: 0.25,
+        layer=linear,
+        shape=(8, 8),
         parts=parts or Parts(np.array([0, 1]), np.array([0, 1])),
         routines={k: lambda params, look, k=k: loss(params, look, k) for k in (0, 1)},
-    )  # fmt: skip
+    )
     return pair, [{"w": np.asarray(w, np.float32)}]
 
 
@@ -103,7 +111,7 @@ def test_numbers_of_a_linear_network():
     assert values("tangent", *mixed) == pytest.approx(1.2**2, rel=1e-4)
     assert values("factorization", *eye) == pytest.approx(0)
     assert values("factorization", *mixed) == pytest.approx(0.48 / (2 * 0.52))
-    # Equal inputs: every update asks as much of the other input as of one's own.
+    # With equal inputs, every update changes both inputs' weights by the same amount.
     wrong = known(0.1 * np.eye(2))
     assert values("dependence", *wrong) == pytest.approx(0.5)
     # Output k is changed by column k alone.
@@ -115,7 +123,7 @@ def test_reasons_pass_through():
     silent = pair._replace(support="a", layer="b", parts="c", routines="d")
     found = {name: theory(silent, starts, Config) for name, theory in theories.THEORIES.items()}
     assert [found[n] for n in ("support", "factorization", "dependence", "masks")] == [*"abcd"]
-    assert run.told(found | {"error": [0.5]}).startswith("support n/a, tangent ")
+    assert run.line_of(found | {"error": [0.5]}).startswith("support n/a, tangent ")
 
 
 # --- answers --------------------------------------------------------------------------------------
@@ -137,21 +145,32 @@ def made_up(**columns):
 def test_ranks_are_compared_within_families():
     error = [0.1, 0.2, 0.3, 10, 20, 30]
     parts, metrics = made_up(
-        error=error, support=[5, 6, 7, 1, 2, 3], tangent=[3, 2, 1, None, None, None],
+        error=error,
+        support=[5, 6, 7, 1, 2, 3],
+        tangent=[3, 2, 1, None, None, None],
         masks=[1, 1, 1, 1, 1, 1],
-    )  # fmt: skip
+    )
     table = answers.Table.of(parts, metrics)
     assert list(table.families) == ["a"] * 3 + ["b"] * 3
-    found = answers.over_pairs(table)
-    assert found["support: tau"] == 1 and found["support: tau, pooled"] < 0
-    assert found["support: tau, low"] == found["support: tau, high"] == 1
-    assert found["tangent: tau"] == found["tangent: tau, a"] == -1 and found["tangent: pairs"] == 3
-    assert "tangent: tau, b" not in found and found["dependence: pairs"] == 0
-    assert np.isnan(found["masks: tau"])
-    assert found["support and tangent: tau"] == -1 and found["support less tangent: tau"] == 2
-    entry = {"metrics": metrics | {name: summary([value], [0], None)
-                                   for name, value in found.items()},
-             "config": {"parts": parts}, "reasons": {"b_0": {"tangent": "too far"}}}  # fmt: skip
+    correlations = answers.over_pairs(table)
+    assert correlations["support: tau"] == 1 and correlations["support: tau, pooled"] < 0
+    assert correlations["support: tau, low"] == correlations["support: tau, high"] == 1
+    assert (
+        correlations["tangent: tau"] == correlations["tangent: tau, a"] == -1
+        and correlations["tangent: pairs"] == 3
+    )
+    assert "tangent: tau, b" not in correlations and correlations["dependence: pairs"] == 0
+    assert np.isnan(correlations["masks: tau"])
+    assert (
+        correlations["support and tangent: tau"] == -1
+        and correlations["support less tangent: tau"] == 2
+    )
+    entry = {
+        "metrics": metrics
+        | {name: summary([value], [0], None) for name, value in correlations.items()},
+        "config": {"parts": parts},
+        "reasons": {"b_0": {"tangent": "too far"}},
+    }
     shown = dict(tables.of(entry))
     assert "| a_0 | 5 | 3 | - | - | 1 | 0.1 | - |" in shown["across papers: pairs"]
     assert "| b_0 | 1 | n/a (1) |" in shown["across papers: pairs"]

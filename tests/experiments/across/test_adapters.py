@@ -1,4 +1,4 @@
-"""Every family's pair is what the theories ask for: traced, with nothing trained."""
+"""Every family's pair has the fields that the theories read; programs are traced, not trained."""
 
 import jax
 import ml_collections
@@ -24,10 +24,14 @@ SMALL = {
 
 
 def config(row, changes):
-    return ml_collections.ConfigDict({
-        "pair": {"row": row, "changes": changes}, "train": {"seeds": (0, 1)},
-        "eval": {"n_train": 8, "n_new": 8, "iterations": 2}, "masks": {"keep": 0.05},
-    })  # fmt: skip
+    return ml_collections.ConfigDict(
+        {
+            "pair": {"row": row, "changes": changes},
+            "train": {"seeds": (0, 1)},
+            "eval": {"n_train": 8, "n_new": 8, "iterations": 2},
+            "masks": {"keep": 0.05},
+        }
+    )
 
 
 SLOW = ("vectors", "resistance", "subnetworks")  # whose data take seconds to draw
@@ -46,7 +50,7 @@ def test_a_pair_has_what_theories_ask_for(family):
     for x, y in ((look.x, look.y), (look.x_new, look.y_new)):
         outputs = jax.eval_shape(pair.f, params, x)
         assert outputs.shape == y.shape and len(y) <= 8
-        # The right answer has no error; one that knows nothing about 1, or more.
+        # The correct outputs have error 0; uninformative outputs have error 1 or more.
         assert float(pair.error(y, y)) == pytest.approx(0, abs=1e-5)
         assert jax.eval_shape(pair.loss, y, outputs).shape == ()
     units = jax.eval_shape(pair.layer, params, look.grid)
@@ -89,7 +93,7 @@ def test_fields_are_not_identified_in_the_hole_and_profiles_are():
     product = ("model.name=product",)
     assert share() == 1  # an MLP has no fields
     assert share(*product) == pytest.approx(4 / 8)  # values of the hole
-    # With stripes there is a blank image, which is no product of two absent factors' fields.
+    # With stripes, the blank image is not the product of two absent factors' fields.
     assert share(*product, "data.stripes=null_stripe", "data.copies=1") == 1
     assert share(*product, "model.product.stripes=true") == 0
 
@@ -112,11 +116,11 @@ def test_towers_stand_side_by_side():
     net = resistance.of_plane.network(settings)
     params = net.init(jax.random.key(0), np.zeros((1, 2)))["params"]
     x = np.array([[0.5, -0.5], [0.5, 0.3], [-0.2, -0.5]], np.float32)
-    found = np.asarray(resistance.hidden(settings, params, x))
-    half = found.shape[1] // 2
+    activations = np.asarray(resistance.hidden(settings, params, x))
+    half = activations.shape[1] // 2
     assert half == settings.model.width
-    np.testing.assert_array_equal(found[0, :half], found[1, :half])  # the same X_1
-    np.testing.assert_array_equal(found[0, half:], found[2, half:])  # the same X_2
+    np.testing.assert_array_equal(activations[0, :half], activations[1, :half])  # the same X_1
+    np.testing.assert_array_equal(activations[0, half:], activations[2, half:])  # the same X_2
 
 
 @pytest.mark.parametrize(
@@ -127,7 +131,7 @@ def test_towers_stand_side_by_side():
         ("subnetworks:joint,smoke", (), "holds something out"),
         ("bumps:phase,smoke", ("eval.layers=false",), "one cell"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_pair_is_refused(row, changes, words):
     own = config(row, changes)
     with pytest.raises(BadInput, match=words):

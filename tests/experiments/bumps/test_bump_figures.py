@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from cgjax.experiments.bumps import layers
 from cgjax.experiments.bumps.figures import DRAW, FIGURES, cells, curves, pictures
+from cgjax.experiments.bumps.studies import layers
 from cgjax.plots import style
 
 
 @pytest.fixture(autouse=True)
 def coarse(monkeypatch):
-    """Few pixels: what takes time is drawing them."""
+    """Few pixels, because rendering takes most of the time."""
     monkeypatch.setitem(style.STYLE, "figure.dpi", 64)
 
 
@@ -34,7 +34,7 @@ def made_up(parts, n=8, n_seeds=2, n_steps=3, inverted=False, model="cnn", sigma
     lb, ub = n // 4, 3 * n // 4
     hole = np.all((xy >= lb) & (xy <= ub), axis=1)
     for part, named in parts.items():
-        own, size = {}, len(named)
+        part_arrays, size = {}, len(named)
         fails = np.arange(size) % 2 == 0
         errors = 10.0 ** -(3 + rng.random((size, len(xy)))) + 4e-3 * np.outer(fails, hole)
         painted = truth + rng.normal(0, 0.05, (size, *truth.shape))
@@ -43,35 +43,37 @@ def made_up(parts, n=8, n_seeds=2, n_steps=3, inverted=False, model="cnn", sigma
             painted = 1 - painted
         whole = 1 - truth if inverted else truth
         picked = np.flatnonzero(hole)[:: max(1, hole.sum() // len(sigmas) // 4)][:4]
-        own |= {"xy": xy, "errors": errors, "is_ood": np.tile(hole, (size, 1))}
-        own |= {
+        part_arrays |= {"xy": xy, "errors": errors, "is_ood": np.tile(hole, (size, 1))}
+        part_arrays |= {
             "inverted": np.array(inverted),
             "model": np.array(model),
             "criterion": np.array(0.05),
         }
-        own["example_xy"] = np.tile(xy[picked], (size, 1, 1))
-        own["example_truth"] = np.tile(whole[picked], (size, 1, 1, 1))
-        own["example_painted"] = painted[:, picked]
+        part_arrays["example_xy"] = np.tile(xy[picked], (size, 1, 1))
+        part_arrays["example_truth"] = np.tile(whole[picked], (size, 1, 1, 1))
+        part_arrays["example_painted"] = painted[:, picked]
         if len(sigmas) == 1:
             row = np.flatnonzero(xy[:, 1] == n // 2)
-            own["sweep_truth"] = np.tile(whole[row], (size, 1, 1, 1))
-            own["sweep_painted"] = painted[:, row]
-            own["sweep_is_ood"] = np.tile(hole[row], (size, 1))
+            part_arrays["sweep_truth"] = np.tile(whole[row], (size, 1, 1, 1))
+            part_arrays["sweep_painted"] = painted[:, row]
+            part_arrays["sweep_is_ood"] = np.tile(hole[row], (size, 1))
         else:
-            own["sigmas"] = np.array(sigmas)
-            own["by_width/ood_nmse"] = 10 ** rng.normal(-1, 1, (n_seeds, size, len(sigmas)))
-        own["history/step"] = 100.0 * (1 + np.arange(n_steps))
+            part_arrays["sigmas"] = np.array(sigmas)
+            part_arrays["by_width/ood_nmse"] = 10 ** rng.normal(-1, 1, (n_seeds, size, len(sigmas)))
+        part_arrays["history/step"] = 100.0 * (1 + np.arange(n_steps))
         for region in ("id", "ood"):
             level = np.where(fails & (region == "ood"), 0.0, -1.5 - 0.1 * np.arange(size))
             curve = level - rng.random((n_steps, n_seeds, size)) * 0.3
             curve -= np.linspace(0, 1, n_steps)[:, None, None] * (level < 0)
-            own[f"history/{region}_nmse"] = 10**curve
-            own[f"history/{region}_mse"] = 4e-3 * 10**curve
-            own[f"history/{region}_position_accuracy"] = rng.random((n_steps, n_seeds, size))
-        own["cells"] = np.array([name for name, _ in named])
+            part_arrays[f"history/{region}_nmse"] = 10**curve
+            part_arrays[f"history/{region}_mse"] = 4e-3 * 10**curve
+            part_arrays[f"history/{region}_position_accuracy"] = rng.random(
+                (n_steps, n_seeds, size)
+            )
+        part_arrays["cells"] = np.array([name for name, _ in named])
         for axis in named[0][1]:
-            own[f"cell/{axis}"] = np.array([axes[axis] for _, axes in named])
-        arrays |= {f"{part}/{key}" if part else key: value for key, value in own.items()}
+            part_arrays[f"cell/{axis}"] = np.array([axes[axis] for _, axes in named])
+        arrays |= {f"{part}/{key}" if part else key: value for key, value in part_arrays.items()}
     return arrays
 
 
@@ -237,7 +239,7 @@ def test_figures(row, tmp_path):
         assert path.stat().st_size < 400_000
 
 
-# What maps must cope with: nothing held out, several widths, too many cells.
+# Special cases of maps: nothing held out, several widths, too many cells.
 @pytest.mark.parametrize("make", [without_hole, three, table])
 def test_maps(make, tmp_path):
     arrays = make()

@@ -18,8 +18,9 @@ def outline(module, inputs, **options):
     """Shapes of what the module gives, and of its variables."""
     return jax.eval_shape(
         lambda key, inputs: module.init_with_output(key, inputs, **options),
-        jax.random.key(0), inputs,
-    )  # fmt: skip
+        jax.random.key(0),
+        inputs,
+    )
 
 
 def count(variables):
@@ -54,8 +55,12 @@ def test_published_sizes():
     (code, activations), _ = outline(models.Encoder(), jnp.zeros((2, 28, 28)))
     assert code.shape == (2, 56)
     assert [a.shape[1:] for a in activations] == [
-        (14, 14, 32), (7, 7, 64), (4, 4, 128), (128,), (56,),
-    ]  # fmt: skip
+        (14, 14, 32),
+        (7, 7, 64),
+        (4, 4, 128),
+        (128,),
+        (56,),
+    ]
     ten = models.MLPDecoder(width=1024, n_hidden=10, weights="he_uniform", batch_norm=True)
     (_, activations), variables = outline(ten, jnp.zeros((2, 56)), train=True)
     assert len(activations) == 11 and len(variables["batch_stats"]) == 10
@@ -122,7 +127,7 @@ def test_low_rank_absent_factors_and_initial_values():
 
 
 def test_no_field_for_an_absent_factor():
-    """No answer rather than a wrong one."""
+    """The image is NaN: there is no field to multiply with."""
     module = models.ProductField(5)
     codes = np.eye(10, dtype=np.float32)[:1]
     params = drawn(module, codes)
@@ -165,10 +170,10 @@ def test_stored_penalties(golden):
         return losses.entropy(lam), *(losses.vector_variance(vectors, axis) for axis in (-2, -1))
 
     with jax.enable_x64(True):
-        found = penalties(stored["singular_values"], stored["vectors"])
-        found = [float(value) for value in found]
+        computed = penalties(stored["singular_values"], stored["vectors"])
+        computed = [float(value) for value in computed]
     names = ("entropy_of_squared", *(f"variance_sum_axis_minus{i}_ddof1" for i in (2, 1)))
-    np.testing.assert_allclose(found, [values[name] for name in names], rtol=1e-10)
+    np.testing.assert_allclose(computed, [values[name] for name in names], rtol=1e-10)
 
 
 def test_embedding_penalty_adds_up():
@@ -176,7 +181,7 @@ def test_embedding_penalty_adds_up():
     shapes = {"lam": (4, 4), "left": (4, 4, 4), "right": (4, 4, 4)}
     params = {f"{k}_{f}": rng.normal(size=s) for k, s in shapes.items() for f in "xy"}
     penalty = jax.jit(losses.embedding_penalty)
-    found = penalty(params, 0.1, 0.01)
+    total = penalty(params, 0.1, 0.01)
     expected = 0
     for f in "xy":
         share = params[f"lam_{f}"] ** 2
@@ -184,8 +189,8 @@ def test_embedding_penalty_adds_up():
         expected -= 0.1 * np.sum(share * np.log(share))
         expected += 0.01 * np.var(params[f"left_{f}"], axis=1, ddof=1).sum()
         expected += 0.01 * np.var(params[f"right_{f}"], axis=2, ddof=1).sum()
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
-    # One lam each, and constant vectors: nothing to pay but the floor under the logarithm.
+    np.testing.assert_allclose(total, expected, rtol=1e-5)
+    # With one lam each and constant vectors, only the floor of the logarithm contributes.
     flat = {k: jnp.ones_like(v) for k, v in params.items()} | {f"lam_{f}": jnp.eye(4) for f in "xy"}
     floor = -0.1 * 2 * 12 * 1e-8 * np.log(1e-8)
     np.testing.assert_allclose(penalty(flat, 0.1, 0.01), floor, rtol=1e-4)
@@ -193,7 +198,7 @@ def test_embedding_penalty_adds_up():
 
 
 def test_penalties_on_fields():
-    """A vertical stripe is flat for x and not for y; the nuclear norm does not see which."""
+    """A vertical stripe is flat for x and not for y; the nuclear norm is the same for both."""
     stripe = np.tile(np.array([0.0, 1, 3]), (1, 3, 1))
     turned = stripe.swapaxes(1, 2)
 

@@ -8,7 +8,8 @@ import pytest
 
 from cgjax.analysis import geometry
 from cgjax.core.errors import BadInput
-from cgjax.experiments.bumps import percolation, scenes, scores
+from cgjax.experiments.bumps import scenes, scores
+from cgjax.experiments.bumps.studies import comparisons
 
 N, SIGMA, LB, UB = 28, 1.0, 6, 22
 # Far from a bump float32 has no such small numbers.
@@ -35,12 +36,12 @@ def test_stored_images(golden, x64, close):
     stored = golden("bumps/images")
     with jax.enable_x64(x64):
         for inverted in (True, False):
-            found = np.asarray(scenes.bump(stored["xy"], N, SIGMA, inverted))
+            images = np.asarray(scenes.bump(stored["xy"], N, SIGMA, inverted))
             name = "inverted" if inverted else "positive"
-            np.testing.assert_allclose(found, stored[name], **close)
+            np.testing.assert_allclose(images, stored[name], **close)
         half = np.asarray(scenes.bump(stored["half_pixel_index_xy"], 32, 1.5, inverted=False))
     np.testing.assert_allclose(half, stored["half_pixel_positive"], **close)
-    assert found.dtype == (np.float64 if x64 else np.float32)
+    assert images.dtype == (np.float64 if x64 else np.float32)
 
 
 @pytest.mark.parametrize("x64, close", TOLERANCES)
@@ -94,10 +95,10 @@ def test_stored_coverage_and_blank_errors(golden, values, donut):
     stored = golden("bumps/masks")
     with jax.enable_x64(True):
         positive = scenes.bump(scenes.centres(~donut), N, SIGMA, inverted=False)
-        found = np.asarray(scenes.largest_brightness(positive))
-        np.testing.assert_allclose(found, stored["max_id_brightness"], rtol=1e-10)
+        brightness = np.asarray(scenes.largest_brightness(positive))
+        np.testing.assert_allclose(brightness, stored["max_id_brightness"], rtol=1e-10)
         assert scenes.n_never_lit(positive) == values["pixels_never_lit_above_0.05"] == 169
-        assert np.all(found[8:21, 8:21] <= scenes.LIT)
+        assert np.all(brightness[8:21, 8:21] <= scenes.LIT)
         every = scenes.bump(scenes.centres(np.ones((N, N), bool)), N, SIGMA)
         blank = np.asarray(scores.blank_mse(every)).reshape(N, N)
     np.testing.assert_allclose(blank, stored["blank_mse_map"], rtol=1e-10)
@@ -113,7 +114,7 @@ def test_stored_percolation(golden, values):
     stored = golden("bumps/percolation")
     for sigma in (0.3, 0.5, 1.0):
         names = [f"occ_{sigma}_{share}" for share in (0.1, 0.3, 0.5, 0.7)]
-        found = percolation.largest_cluster(np.stack([stored[name] for name in names]), sigma)
+        found = comparisons.largest_cluster(np.stack([stored[name] for name in names]), sigma)
         for name, largest, occupied in zip(names, *found):
             key = "sigma={},lambda={}".format(*name.split("_")[1:])
             expected = values["percolation_overlap_threshold_0.05"][key]
@@ -126,10 +127,10 @@ def test_metric_of_the_bump_code():
     z = np.array([[3.0, 20.25], [14.5, 0.0]])
     pullback = jax.jit(geometry.pullback, static_argnames="f")
     with jax.enable_x64(True):
-        found = np.asarray(pullback(lambda pair: scenes.encode(pair[None], N, "bump")[0], z))
+        metric = np.asarray(pullback(lambda pair: scenes.encode(pair[None], N, "bump")[0], z))
     away = np.arange(N) - z[..., None]
     slopes = np.sum(away**2 * np.exp(-(away**2)), axis=-1)
-    np.testing.assert_allclose(found, slopes[:, None] * np.eye(2), rtol=1e-10, atol=1e-14)
+    np.testing.assert_allclose(metric, slopes[:, None] * np.eye(2), rtol=1e-10, atol=1e-14)
 
 
 # --- what is not stored ---------------------------------------------------------------------------
@@ -219,9 +220,9 @@ def test_bad_scenes_are_refused(donut):
         "need a canvas ": lambda: scenes.canvas_labels(donut, 20),
         "stripe_fraction": lambda: scenes.mixture(np.random.default_rng(0), labels, labels, 9, 1.5),
         "side 0": lambda: scenes.continuous(np.random.default_rng(0), 5, 24, 0.01, True),
-        "0 < threshold < 1": lambda: percolation.reach(1.0, 1.0),
-        "share must be from 0 to 1": lambda: percolation.mass_ratio(None, 9, 1.5, 1.0),
-        "occupied must be boolean": lambda: percolation.largest_cluster(np.ones((4, 4)), 1.0),
+        "0 < threshold < 1": lambda: comparisons.reach(1.0, 1.0),
+        "share must be from 0 to 1": lambda: comparisons.mass_ratio(None, 9, 1.5, 1.0),
+        "occupied must be boolean": lambda: comparisons.largest_cluster(np.ones((4, 4)), 1.0),
     }.items():
         with pytest.raises(BadInput, match=words.strip()):
             call()
@@ -231,15 +232,15 @@ def test_clusters_by_hand():
     """Reach 2 joins sites two apart; a snake through the lattice is one cluster."""
     occupied = np.zeros((1, 9, 9), bool)
     occupied[0, ::2] = True  # rows two apart ...
-    assert percolation.reach(0.5, np.exp(-4)) == 2
-    assert percolation.largest_cluster(occupied, 0.5, np.exp(-4.0) * 0.999)[0][0] == 45
+    assert comparisons.reach(0.5, np.exp(-4)) == 2
+    assert comparisons.largest_cluster(occupied, 0.5, np.exp(-4.0) * 0.999)[0][0] == 45
     assert (
-        percolation.largest_cluster(occupied, 0.5, 0.05)[0][0] == 9
+        comparisons.largest_cluster(occupied, 0.5, 0.05)[0][0] == 9
     )  # ... which 1.7 does not join
     snake = occupied.copy()
     snake[0, 1::4, 0], snake[0, 3::4, -1] = True, True
-    assert percolation.largest_cluster(snake, 0.3)[0][0] == snake.sum()
-    ratio = percolation.mass_ratio(np.random.default_rng(0), 9, 1.0, 0.3, draws=2)
+    assert comparisons.largest_cluster(snake, 0.3)[0][0] == snake.sum()
+    ratio = comparisons.mass_ratio(np.random.default_rng(0), 9, 1.0, 0.3, draws=2)
     np.testing.assert_array_equal(ratio, [1, 1])
-    nothing = percolation.mass_ratio(np.random.default_rng(0), 9, 0.0, 0.3, draws=2)
+    nothing = comparisons.mass_ratio(np.random.default_rng(0), 9, 0.0, 0.3, draws=2)
     np.testing.assert_array_equal(nothing, [0, 0])

@@ -20,12 +20,12 @@ def test_stored_similarities(golden):
         cosine, distance, overlap = map(
             jax.jit, (scores.cosine, scores.distance, scores.pixel_overlap)
         )
-        found = {
+        similarities = {
             "cosine_positive": np.asarray(cosine(positive)),
             "l2": np.asarray(distance(positive)),
             "overlap_inverted_thr_0p3": np.asarray(overlap(1 - positive)),
         }
-    for name, values in found.items():
+    for name, values in similarities.items():
         np.testing.assert_allclose(values, stored[name], rtol=1e-10, atol=1e-14, err_msg=name)
 
 

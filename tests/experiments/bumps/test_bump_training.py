@@ -1,4 +1,4 @@
-"""Training sets, networks as replicas, accounts beside them; failure and remedy in small."""
+"""Training sets, networks as replicas, their analyses; failure and remedy on small images."""
 
 import itertools
 import json
@@ -14,7 +14,9 @@ from cgjax.analysis import factorization, machines
 from cgjax.core import program
 from cgjax.core.errors import BadInput
 from cgjax.data import arrays
-from cgjax.experiments.bumps import accounts, analyses, continuous, layers, sets, study, training
+from cgjax.experiments.bumps import run, training
+from cgjax.experiments.bumps.data import sets
+from cgjax.experiments.bumps.studies import analyses, decoders, layers
 
 pytestmark = pytest.mark.usefixtures("one_device")
 VALUES = json.loads(
@@ -35,7 +37,7 @@ def part(row="B1", name="", **changes):
 
 
 def test_sets_are_the_published_ones():
-    """Counts of spec 2.2 and 12, pixels that no training image lights (7.5)."""
+    """Number of trained images of each set, and of pixels that no training image lights."""
     table = sets.make(part("table", "mlp"))
     for region, n_id, n_ood, dark in (
         ("donut_6_22", 495, 289, VALUES["pixels_never_lit_above_0.05"]),
@@ -49,8 +51,8 @@ def test_sets_are_the_published_ones():
         # Stripes come on top of the same bumps.
         np.testing.assert_array_equal(striped.rows[:n_id], alone.rows)
     canvas = sets.make(part("B9", "canvas_crop", **{"data.n_samples": 0}))
-    one = next(iter(canvas.sets.values()))
-    n_shown = canvas.labels.shown[one.rows].sum(axis=1)
+    canvas_set = next(iter(canvas.sets.values()))
+    n_shown = canvas.labels.shown[canvas_set.rows].sum(axis=1)
     assert [int(np.sum(n_shown == n)) for n in (2, 1, 0)] == [495, 672, 144]
     assert canvas.codes.shape[1] == 80 and np.all(canvas.xy.max(axis=0) == 27)
 
@@ -85,15 +87,16 @@ def test_widths_are_a_third_factor():
 
 def test_continuous_sets_score_their_own_points():
     config = part("B10", "bump_24", **{"train.seeds": (0,), "data.holes": (0.2, 0.5)})
-    shown = continuous.make(config)
-    for hole, one in zip((0.2, 0.5), shown.sets.values()):
+    shown = sets.make(config)
+    for hole, train_set in zip((0.2, 0.5), shown.sets.values()):
         side = int(hole * 24)
         inside = np.all(np.abs(shown.xy - 12) <= side / 2, axis=1)
-        assert np.all(inside[one.is_ood]) and not np.any(inside[one.rows])
-        assert (len(one.rows), one.is_ood.sum()) == (
-            1000 * (24 - side) ** 2 // 24**2, 1000 * side**2 // 24**2,
-        )  # fmt: skip
-        np.testing.assert_array_equal(np.flatnonzero(one.is_id), one.rows)
+        assert np.all(inside[train_set.is_ood]) and not np.any(inside[train_set.rows])
+        assert (len(train_set.rows), train_set.is_ood.sum()) == (
+            1000 * (24 - side) ** 2 // 24**2,
+            1000 * side**2 // 24**2,
+        )
+        np.testing.assert_array_equal(np.flatnonzero(train_set.is_id), train_set.rows)
 
 
 @pytest.mark.parametrize(
@@ -153,13 +156,13 @@ def small():
 
 def test_binary_account_is_the_kernels_machine(small):
     _, shown = small
-    one = shown.of(0, ("donut_3_6", 0, 1.0))
+    train_set = shown.of(0, ("donut_3_6", 0, 1.0))
     z, images = shown.xy, shown.truth.reshape(100, -1)
-    k = factorization.binary(z, z[one.rows], 1.0, 3.0)
-    expected = machines.ridge(k[one.rows], images[one.rows], k, 0.0, outputs=True)
-    found = accounts.binary(shown, one, 3.0)
+    k = factorization.binary(z, z[train_set.rows], 1.0, 3.0)
+    expected = machines.ridge(k[train_set.rows], images[train_set.rows], k, 0.0, outputs=True)
+    found = analyses.binary(shown, train_set, 3.0)
     np.testing.assert_allclose(found.reshape(100, -1), expected, atol=1e-9)
-    np.testing.assert_allclose(found[one.rows], shown.truth[one.rows], atol=1e-9)
+    np.testing.assert_allclose(found[train_set.rows], shown.truth[train_set.rows], atol=1e-9)
 
 
 def test_an_absent_factor_matches_nothing(small):
@@ -168,35 +171,35 @@ def test_an_absent_factor_matches_nothing(small):
     some = np.array([0, 55, 100, 115, 120])
     x, y = np.split(shown.codes[some].astype(float), 2, axis=1)
     same = x @ x.T + y @ y.T + 2.0 * (x @ x.T) * (y @ y.T)
-    np.testing.assert_array_equal(accounts._matches(shown, some, some, 2.0), same)
+    np.testing.assert_array_equal(analyses._matches(shown, some, some, 2.0), same)
     canvas = sets.make(part("B9", "canvas_stripe"))
     corner = np.array([0])
     assert not canvas.labels.shown[0].any()
-    assert accounts._matches(canvas, corner, corner, 2.0) == 4
+    assert analyses._matches(canvas, corner, corner, 2.0) == 4
 
 
 def test_accounts_of_known_images(small):
     """The truth composes; the kernel's own images are a sum in the hole."""
     _, shown = small
-    one = shown.of(0, ("donut_3_6", 0, 1.0))
-    kernels = {k2: accounts.binary(shown, one, k2) for k2 in (1.0, 10.0)}
-    right = accounts.superposition(shown, one, shown.truth, kernels)
+    train_set = shown.of(0, ("donut_3_6", 0, 1.0))
+    kernels = {k2: analyses.binary(shown, train_set, k2) for k2 in (1.0, 10.0)}
+    right = analyses.superposition(shown, train_set, shown.truth, kernels)
     assert right["truth R2"] == right["composition R2"] == 1 and right["binary kernel R2"] < 0.5
-    summed = accounts.superposition(shown, one, kernels[10.0], kernels)
+    summed = analyses.superposition(shown, train_set, kernels[10.0], kernels)
     np.testing.assert_allclose(summed["additive R2"], 1, atol=1e-12)
     assert summed["best k2"] == 10 and summed["binary kernel R2, best k2"] == 1
-    fits = accounts.kernel_fits(shown, one, shown.truth)
+    fits = analyses.kernel_fits(shown, train_set, shown.truth)
     assert fits["factorised"].total <= fits["radial"].total and fits["binary"].id < 1e-12
 
 
 def test_layers_of_known_representations(small):
     """Code beside code is additive and flat; images are a product of kernels."""
     _, shown = small
-    one = shown.of(0, ("donut_3_6", 0, 1.0))
+    train_set = shown.of(0, ("donut_3_6", 0, 1.0))
     code, image = (
         values[shown.points].reshape(10, 10, -1) for values in (shown.codes, shown.images)
     )
-    of_code, of_image = (layers.measures(layer, one) for layer in (code, image))
+    of_code, of_image = (layers.measures(layer, train_set) for layer in (code, image))
     assert set(of_code) == set(layers.SCORES)
     np.testing.assert_allclose([of_code["additive share"], of_code["F"]], 1, atol=1e-6)
     assert of_code["selective share"] == 1 and of_code["F_K"] < 0.95
@@ -214,14 +217,14 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def fields(folder):
-    """Section 13's cleanest demonstration, as the study runs it: (config, metrics, arrays)."""
+    """The demonstration on 14 pixels, as the study runs it: (config, metrics, arrays)."""
     changes = {"data.n": 14, "data.regions": ("donut_3_10",), "optim.lr": 0.02}
     changes |= {f"train.{name}": 600 for name in ("steps", "steps_per_call", "log_every")}
     changes |= {"eval.every": 600, "checkpoint.every": 600, "train.seeds": (0,)}
     config = part("demo", "product", **changes)
     shown = sets.make(config)
     trained = training.run(config, shown, folder)
-    return config, trained, *study.analyse(config, trained)
+    return config, trained, *decoders.analyse(config, trained)
 
 
 def test_product_field_composes_with_flatness_only(fields):
@@ -260,7 +263,7 @@ def test_words_and_layers_of_trained_fields(fields):
 
 
 def test_seeds_start_alike_in_every_cell(fields):
-    """Paired comparisons: what differs between cells of a seed is the cell."""
+    """Comparisons are paired: cells of one seed share their initial weights."""
     config, trained, *_ = fields
     found = program.SetUp(training.experiment(config, trained.scenes), config).init()
     a = np.asarray(found.params["a"])
@@ -273,7 +276,7 @@ def test_seeds_start_alike_in_every_cell(fields):
 
 
 def test_what_is_not_held_out_has_no_score_in_words():
-    """Row `ranks` trains on the whole plane: its line said "OOD nMSE nan"."""
+    """Row `ranks` holds nothing out, so its line must not show an OOD score."""
     settings = part("ranks")
     shown = sets.make(settings)
     cells = training.cells(settings, shown.axes)
@@ -281,5 +284,12 @@ def test_what_is_not_held_out_has_no_score_in_words():
     shape = len(settings.train.seeds), len(cells)
     scores = {name: np.full(shape, np.nan if "ood" in name else 0.5) for name in names}
     trained = training.Trained(shown, cells, None, scores, {}, {}, {})
-    line = study._line(settings, trained, 0)
+    line = decoders._line(settings, trained, 0)
     assert "nothing held out" in line and "nan" not in line
+
+
+def test_every_row_passes_its_check_in_every_size():
+    for row in configs.load_file("bumps").describe_rows():
+        for size in configs.SIZES:
+            arg = f"{row['name']},{size}" if row["name"] != "demo" else size
+            run.check(configs.load(f"bumps:{arg}".removesuffix(",default")))

@@ -1,4 +1,4 @@
-"""The digit that turns and the inverse task: what is shown, the networks, both studies in small."""
+"""The rotating digit and the inverse task: images, networks, and both studies at a small size."""
 
 import jax
 import jax.numpy as jnp
@@ -8,13 +8,15 @@ import pytest
 from cgjax import config as configs
 from cgjax.core import program
 from cgjax.core.errors import BadInput
-from cgjax.experiments.bumps import glyphs, inverse, rotation, turning
-from cgjax.experiments.bumps.figures import other
+from cgjax.experiments.bumps import models
+from cgjax.experiments.bumps.data import digits
+from cgjax.experiments.bumps.figures import other_tasks
+from cgjax.experiments.bumps.studies import inverse, turning
 
 
 @pytest.fixture(autouse=True)
 def one_device(monkeypatch):
-    """Programs for eight devices take longer to compile, and share nothing here."""
+    """Programs for eight devices take longer to compile, and no test here needs them."""
     monkeypatch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
 
 
@@ -27,12 +29,12 @@ def settings(row, part, **changes):
 
 def test_glyphs_stay_inside_at_every_angle():
     for digit in range(10):
-        image = glyphs.glyph(digit)
-        turned = rotation.rotated(image, [0, 45, 100])
+        image = digits.glyph(digit)
+        turned = digits.rotated(image, [0, 45, 100])
         assert image.max() == 1 and 50 < image.sum() < 300
         np.testing.assert_allclose(turned.sum(axis=(1, 2)), image.sum(), rtol=0.02)
-    # Upside down, a 4 is not itself: a rotation through half a turn can be told.
-    four = glyphs.glyph(4)
+    # A 4 upside down differs from a 4, so a rotation by 180 degrees is visible.
+    four = digits.glyph(4)
     assert np.mean((four - np.rot90(four, 2)) ** 2) > 0.5 * np.mean(four**2)
 
 
@@ -74,21 +76,21 @@ def test_what_cannot_be_shown_is_refused(changes, words):
 
 
 def test_equivariant_decoder_is_equivariant():
-    """With any weights: a quarter turn of the angle is one of the image; it turns as `rotated`."""
-    model = rotation.EquivariantDecoder(n=15, features=8, depth=2)
-    z = rotation.encode(np.array([20.0, 110, 200, 0, 90])).astype(np.float32)
+    """With any weights, a quarter turn of the angle rotates the image as `rotated` does."""
+    model = models.EquivariantDecoder(n=15, features=8, depth=2)
+    z = digits.encode(np.array([20.0, 110, 200, 0, 90])).astype(np.float32)
     params = model.init(jax.random.key(0), z)
     params = jax.tree.map(lambda leaf: 3 * leaf, params)  # far from constant
     image, activations = model.apply(params, z)
     assert image.std() > 0.05 and [a.shape for a in activations[:-1]] == [(5, 225, 8)] * 2
     np.testing.assert_allclose(image[1], np.rot90(image[0]), atol=1e-4)
     np.testing.assert_allclose(image[2], np.rot90(image[0], 2), atol=1e-4)
-    expected = rotation.rotated(np.asarray(image[3]), [90.0])[0]
+    expected = digits.rotated(np.asarray(image[3]), [90.0])[0]
     np.testing.assert_allclose(image[4], expected, atol=1e-4)
 
 
 def test_the_rate_is_halved_on_a_plateau_down_to_its_floor():
-    config = settings("B7", "cnn", **{"optim.patience": "1", "optim.floor": "4e-4"})
+    config = settings("B7", "cnn", **{"optim.patience": "1", "optim.lr": str(2.5 * turning.FLOOR)})
     control = turning.control(config)
     every = config.eval.every
     best = program.Best(jnp.array(1.0), jnp.array(every), None, None)
@@ -98,7 +100,7 @@ def test_the_rate_is_halved_on_a_plateau_down_to_its_floor():
         done, scale = control(loss, best, jnp.array(evaluation * every), scale)
         assert not done
         scales.append(float(scale))
-    # One evaluation without a new best is forgiven, the second halves, and so on.
+    # The rate is halved at every second evaluation without a new best.
     np.testing.assert_allclose(scales, [1, 1, 0.5, 0.5, 0.4, 0.4, 0.4, 0.4, 0.4])
 
 
@@ -143,11 +145,11 @@ def test_turning_study_in_small(tmp_path):
         config.model = {"equivariant": sizes}
     turning.check(config)
     metrics, arrays = turning.study(config, tmp_path)
-    found = {name.split("/")[1]: values[0] for name, (values, _) in metrics.items()}
+    by_metric = {name.split("/")[1]: values[0] for name, (values, _) in metrics.items()}
     fade = np.mean(arrays["equivariant/fade_errors"])
-    assert found["gap mse"] < 0.7 * fade and found["truth r2"] > found["cross-fade r2"]
-    assert found["gap nmse"] < 2 * found["outside nmse"]
-    other.draw_turning(arrays, tmp_path)
+    assert by_metric["gap mse"] < 0.7 * fade and by_metric["truth r2"] > by_metric["cross-fade r2"]
+    assert by_metric["gap nmse"] < 2 * by_metric["outside nmse"]
+    other_tasks.draw_turning(arrays, tmp_path)
     assert {path.stem for path in tmp_path.glob("*.png")} == {"gap", "around", "layers"}
     loaded = turning.load(config, tmp_path)
     one = jax.tree.map(lambda leaf: leaf[0], loaded.params)
@@ -192,5 +194,5 @@ def test_inverse_study_in_small(tmp_path):
     assert errors.shape == held_out.shape == (8, 8)
     values, seeds = metrics["bump/ood mse"]
     assert seeds == [0, 1] and errors[held_out].mean() == pytest.approx(values.mean(), rel=1e-4)
-    other.draw_inverse(arrays, tmp_path)
+    other_tasks.draw_inverse(arrays, tmp_path)
     assert {path.stem for path in tmp_path.glob("*.png")} == {"errors", "positions", "examples"}

@@ -14,8 +14,7 @@ from cgjax.core.errors import BadInput
 from cgjax.core.workdir import read_json
 from cgjax.experiments.kernels import inputs, tasks
 from cgjax.experiments.kernels.dense import figures, networks
-from cgjax.experiments.kernels.dense import scores as dense_scores
-from cgjax.experiments.kernels.dense import study as dense_study
+from cgjax.experiments.kernels.dense import study as dense_scores
 from cgjax.experiments.kernels.scores import entry, scores_of
 from cgjax.main import main
 
@@ -63,9 +62,12 @@ def test_parts_change_their_own_keys_only():
 def equivalence(tmp_path_factory):
     """Rich networks on transitive equivalence."""
     settings = small(
-        data__tasks="('te_2_2',)", model__hidden=300, model__scales="(1e-6,)", optim__lrs="(0.1,)",
+        data__tasks="('te_2_2',)",
+        model__hidden=300,
+        model__scales="(1e-6,)",
+        optim__lrs="(0.1,)",
         optim__stop=1e-6,
-    )  # fmt: skip
+    )
     return settings, networks.run(settings, tmp_path_factory.mktemp("te"))
 
 
@@ -109,10 +111,15 @@ def test_wide_initial_features_have_the_salience_of_the_limit():
 @pytest.mark.slow  # 10 s: a check of the theory by training
 def test_a_trained_readout_is_a_kernel_machine(tmp_path):
     settings = small(
-        data__tasks="('addition_extrapolation',)", model__hidden=100, model__scales="(1.0,)",
-        model__trained="readout", optim__lrs="(0.1,)", optim__stop=1e-9,
-        train__seeds=tuple(range(8)), eval__frozen=True,
-    )  # fmt: skip
+        data__tasks="('addition_extrapolation',)",
+        model__hidden=100,
+        model__scales="(1.0,)",
+        model__trained="readout",
+        optim__lrs="(0.1,)",
+        optim__stop=1e-9,
+        train__seeds=tuple(range(8)),
+        eval__frozen=True,
+    )
     sweep = networks.run(settings, tmp_path)
     task = sweep.tasks[0]
     np.testing.assert_array_equal(sweep.grams[0], sweep.grams[1])  # hidden layers stay
@@ -122,7 +129,7 @@ def test_a_trained_readout_is_a_kernel_machine(tmp_path):
     np.testing.assert_allclose(outputs, expected, atol=2e-3)
     metrics, _ = dense_scores.measure(settings, sweep)
     assert max(metrics["extrapolation: distance to the machine"][0]) < 1e-3
-    # Random features are compositionally structured on average only: so is additivity.
+    # Random features are compositionally structured only on average, and so is additivity.
     each = additivity.additivity(task.x, outputs, train).r2_test
     mean = additivity.additivity(task.x, outputs.mean(axis=0), train).r2_test
     assert each.max() < mean and 1 - mean < 0.3 * (1 - each.mean())
@@ -159,17 +166,17 @@ def a_cell(name, kappa, outputs=None, loss="mse"):
 
 def test_scores_are_slopes_or_accuracies():
     addition, pairs = tasks.make("addition_both"), tasks.make("te_2_2")
-    found = scores_of(addition, np.stack([0.8 * addition.y + 1, 0 * addition.y]))
-    np.testing.assert_allclose(found["slope"], [0.8, 0], atol=1e-12)
-    found = scores_of(pairs, np.stack([0.5 * pairs.y, -pairs.y]))
-    np.testing.assert_allclose(found["accuracy"], [1, 0])
-    np.testing.assert_allclose(found["margin"], [0.5, -1])
+    scores = scores_of(addition, np.stack([0.8 * addition.y + 1, 0 * addition.y]))
+    np.testing.assert_allclose(scores["slope"], [0.8, 0], atol=1e-12)
+    scores = scores_of(pairs, np.stack([0.5 * pairs.y, -pairs.y]))
+    np.testing.assert_allclose(scores["accuracy"], [1, 0])
+    np.testing.assert_allclose(scores["margin"], [0.5, -1])
 
 
 @pytest.mark.slow  # 8 s: machines and slopes have tests of their own
 def test_predicted_slopes_are_those_of_the_machine_on_these_features():
-    found = a_cell("addition_both", (0.6, 1.0, 1.7))
-    scores, saved = dense_scores._addition(found)
+    cell = a_cell("addition_both", (0.6, 1.0, 1.7))
+    scores, saved = dense_scores._addition(cell)
     s = 0.4 / 1.1
     expected = closed_forms.memorization_slope(s, n_anchors=2)
     for time in dense_scores.TIMES:
@@ -177,15 +184,15 @@ def test_predicted_slopes_are_those_of_the_machine_on_these_features():
         np.testing.assert_allclose(scores[f"predicted slope {time}"], [expected] * 2)
     # A network that starts at 0 is the machine; one that starts at the targets stays there.
     np.testing.assert_allclose(scores["predicted slope, kernel"], [expected, 1], atol=1e-8)
-    machine = dense_scores.frozen(found, is_readout=False)
+    machine = dense_scores.frozen(cell, is_readout=False)
     np.testing.assert_allclose(machine["slope, features after"], [expected] * 2, atol=1e-8)
     np.testing.assert_allclose(machine["additivity, features before"], [1, 1], atol=1e-8)
-    # The closed form's items, from the constant feature too, add up to what the machine says.
-    k_train = found.grams[0, 0][:, found.task.is_train]
-    f = machines.ridgeless(k_train[found.task.is_train], found.task.y[found.task.is_train], k_train)
-    test = ~found.task.is_train
+    # The closed form's item values, with the constant feature, add up to the machine's outputs.
+    k_train = cell.grams[0, 0][:, cell.task.is_train]
+    f = machines.ridgeless(k_train[cell.task.is_train], cell.task.y[cell.task.is_train], k_train)
+    test = ~cell.task.is_train
     items = saved["closed form"][0]
-    np.testing.assert_allclose(items[found.task.x].sum(axis=1)[test], f[test], atol=1e-8)
+    np.testing.assert_allclose(items[cell.task.x].sum(axis=1)[test], f[test], atol=1e-8)
 
 
 def test_similarities_are_counted_by_overlap():
@@ -221,7 +228,7 @@ def test_magnitudes_average_values_over_networks_first():
     assert saved["right"] == pytest.approx(first / 4)  # not the mean of both
     share = saved["right"] / sum(saved[kind] for kind in additivity.TYPES)
     values, seeds = entry(scores["right share"], [3, 4])
-    assert values.shape == (2,) and seeds == []  # what each makes of one number, no seed's score
+    assert values.shape == (2,) and seeds == []  # pseudo-values of one number, not scores of seeds
     assert values.mean() == pytest.approx(share)
 
 
@@ -248,8 +255,9 @@ def test_signatures_of_the_four_ideal_units():
 def test_row_runs_and_draws(tmp_path):
     assert main(["--config=configs/kernels.py:te_rich,smoke", f"--workdir={tmp_path}"]) == 0
     drawn = {path.stem for path in (tmp_path / "figures").glob("*.png")}
-    assert drawn == {f"{name}_{part}" for name in ("accuracy", "signatures") for part in
-                     ("mse", "logistic")}  # fmt: skip
+    assert drawn == {
+        f"{name}_{part}" for name in ("accuracy", "signatures") for part in ("mse", "logistic")
+    }
     assert (tmp_path / "logistic" / "checkpoints").exists()
     metrics = read_json(tmp_path / "results.json")["metrics"]
     accuracy = metrics["logistic/te_2_2, sigma 1: accuracy"]["values"]
@@ -268,21 +276,25 @@ def test_row_runs_and_draws(tmp_path):
 @pytest.mark.parametrize("kind, single", [("addition", False), ("cd", True)])
 def test_every_kind_of_task_is_drawn(kind, single, tmp_path):
     names = ("addition_both", "addition_interpolation") if kind == "addition" else ("cd_2", "cd_3")
-    found = {"parts": np.array(["depth_1", "depth_2"] if single else [""])}
-    for depth, part in enumerate(found["parts"], start=1):
+    all_arrays = {"parts": np.array(["depth_1", "depth_2"] if single else [""])}
+    for depth, part in enumerate(all_arrays["parts"], start=1):
         settings = config(
-            "addition_rich", data__tasks=names, model__depth=depth, optim__lrs="(1.0,)",
-            model__scales="(0.1,)" if single else "(1e-06, 1.0)", train__seeds=(0, 1),
+            "addition_rich",
+            data__tasks=names,
+            model__depth=depth,
+            optim__lrs="(1.0,)",
+            model__scales="(0.1,)" if single else "(1e-06, 1.0)",
+            train__seeds=(0, 1),
             eval__frozen=not single,
-        )  # fmt: skip
+        )
         sweep = a_sweep(names, (0, 0.1, 0.3, 1) if kind == "cd" else (0.1, 0.4, 1), settings)
         _, arrays = dense_scores.measure(settings, sweep)
-        found |= {f"{part}/{key}" if part else key: value for key, value in arrays.items()}
-    figures.draw(found, tmp_path)
+        all_arrays |= {f"{part}/{key}" if part else key: value for key, value in arrays.items()}
+    figures.draw(all_arrays, tmp_path)
     drawn = {path.stem for path in tmp_path.glob("*.png")}
     wanted = {"addition": "items slopes similarity predicted frozen", "cd": "types shortcut"}
     assert drawn == set(wanted[kind].split())
-    (group,) = figures.groups(found, kind)
+    (group,) = figures.groups(all_arrays, kind)
     assert group.axis == ("hidden layers" if single else "initial scale")
     assert group.ticks == (("1", "2") if single else ("1e-06", "1"))
 
@@ -294,7 +306,7 @@ def test_parts_of_every_row_are_whole(size):
         if study == "dense":
             config = module.get_config(f"{row},{size}")
             configs.check_values(config)
-            dense_study.check(config)
+            dense_scores.check(config)
 
 
 def test_networks_that_do_not_converge_are_left_out(equivalence, capsys):

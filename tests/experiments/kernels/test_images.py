@@ -83,10 +83,10 @@ def test_statistics_have_no_share_in_a_tangent_kernel(tiny):
     variables = jax.jit(model.init)(jax.random.key(0), x)
     params, extra = variables.pop("params"), jax.tree.map(lambda a: a + 0.3, variables)
     f = functools.partial(study._scalar, model)
-    found = ntk.empirical(f, (params, extra), x, form="trace")
+    kernel = ntk.empirical(f, (params, extra), x, form="trace")
     jac = ntk.jacobian(lambda params, x: f((params, extra), x), params, x)
     jac = np.concatenate([leaf.reshape(3, -1) for leaf in jax.tree.leaves(jac)], axis=1)
-    np.testing.assert_allclose(found, jac @ jac.T, rtol=1e-4)
+    np.testing.assert_allclose(kernel, jac @ jac.T, rtol=1e-4)
 
 
 @pytest.mark.parametrize("name, s", [("extrapolation", 0.3), ("both", 0.2), ("asymmetric", 0.4)])
@@ -97,13 +97,13 @@ def test_a_compositional_kernel_is_read_as_what_it_is(name, s):
     train = np.flatnonzero(task.is_train)
     rows = np.concatenate([train, np.arange(81)])
     is_train = np.arange(len(rows)) < len(train)
-    found = study.of_gram(task, kernel[np.ix_(rows, rows)], rows, is_train)
+    measures = study.of_gram(task, kernel[np.ix_(rows, rows)], rows, is_train)
     slope = closed_forms.memorization_slope(s, tasks.anchors(task).sum())
-    assert found["salience"] == pytest.approx(s, abs=1e-12)
-    assert found["predicted slope"] == pytest.approx(float(slope), abs=1e-12)
-    assert found["readout slope"] == pytest.approx(float(slope), abs=1e-4)
-    assert found["readout additivity"] == pytest.approx(1, abs=1e-6)
-    assert np.all(found["spread"] < 1e-12)
+    assert measures["salience"] == pytest.approx(s, abs=1e-12)
+    assert measures["predicted slope"] == pytest.approx(float(slope), abs=1e-12)
+    assert measures["readout slope"] == pytest.approx(float(slope), abs=1e-4)
+    assert measures["readout additivity"] == pytest.approx(1, abs=1e-6)
+    assert np.all(measures["spread"] < 1e-12)
 
 
 def test_slopes_of_additive_outputs():
@@ -112,11 +112,11 @@ def test_slopes_of_additive_outputs():
     worth = np.where(tasks.anchors(task), 1.0, 0.6) * np.array(tasks.VALUES)
     outputs = worth[task.x].sum(axis=1)[None]
     trained = np.where(task.is_train, outputs, np.nan)
-    found = study.fit_additive(task, {"train": trained, "val_1": outputs, "val_2": outputs})
+    fits = study.fit_additive(task, {"train": trained, "val_1": outputs, "val_2": outputs})
     arrays = {}
-    metrics = study.values(task, found, arrays)
+    metrics = study.values(task, fits, arrays)
     assert metrics["slope"] == pytest.approx([0.6], abs=1e-3)
-    assert found.r2[0, list(found.splits).index("comp")] == pytest.approx(1, abs=1e-6)
+    assert fits.r2[0, list(fits.splits).index("comp")] == pytest.approx(1, abs=1e-6)
     assert arrays["is_anchor"].sum() == 2
 
 
@@ -129,10 +129,10 @@ def test_a_run_writes_its_numbers_and_figures(tiny, tmp_path):
     name = "addition_extrapolation-d0"
     outputs = {key: arrays[f"{name}/outputs/{key}"] for key in ("train", "val_1", "val_2")}
     assert np.isfinite(outputs["train"][0]).sum() == 17  # only of trained combinations
-    found = study.fit_additive(tasks.make("addition_extrapolation"), outputs)
-    assert len(found.splits) == 5
+    fits = study.fit_additive(tasks.make("addition_extrapolation"), outputs)
+    assert len(fits.splits) == 5
     additivity = metrics["extrapolation, d=0: mean additivity"]["values"]
-    np.testing.assert_allclose(additivity, found.r2.mean(axis=1), rtol=1e-6)
+    np.testing.assert_allclose(additivity, fits.r2.mean(axis=1), rtol=1e-6)
     opened = run.load(tiny, tmp_path)  # the one task at its one distance
     blank = np.zeros((3, 28, 28, 2), np.float32)
     outputs = opened.predict(jax.tree.map(lambda leaf: leaf[0], opened.params), blank)
@@ -147,8 +147,10 @@ def test_slopes_are_drawn_by_distance_where_there_are_several(distances, monkeyp
     metrics = ("slope", "mean additivity", "salience")
     arrays = {
         f"{task}-d{d}/{metric}": np.array([0.4, 0.5])
-        for task in cells for d in distances for metric in metrics
-    }  # fmt: skip
+        for task in cells
+        for d in distances
+        for metric in metrics
+    }
     figures.draw_slopes(arrays, cells, {}, "slopes.png")
     for ax in drawn[0].axes:
         shown = [label.get_text() for label in ax.get_xticklabels()]

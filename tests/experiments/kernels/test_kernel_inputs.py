@@ -46,12 +46,12 @@ def test_permutations():
     sizes = (3, 2)
     products = list(itertools.product(*(itertools.permutations(range(n)) for n in sizes)))
     for index, product in enumerate(products):
-        found = inputs.label_permutations(sizes, "combinatorial", index)
-        assert [p.tolist() for p in found] == [list(p) for p in product]
+        permutation = inputs.label_permutations(sizes, "combinatorial", index)
+        assert [p.tolist() for p in permutation] == [list(p) for p in product]
     rng = np.random.default_rng(5)
     expected = [rng.permutation(9), rng.permutation(9)]
-    for found, wanted in zip(inputs.label_permutations((9, 9), "random", 5), expected):
-        np.testing.assert_array_equal(found, wanted)
+    for permutation, wanted in zip(inputs.label_permutations((9, 9), "random", 5), expected):
+        np.testing.assert_array_equal(permutation, wanted)
     x = tasks.grid(sizes)
     np.testing.assert_array_equal(inputs.relabel(x, inputs.label_permutations(sizes)), x)
     renamed = inputs.relabel(x, [np.array([2, 0, 1]), np.array([1, 0])])
@@ -146,33 +146,33 @@ def test_compose_golden(golden):
         for distance in (0, 2, 5):
             expected = np.moveaxis(arrays[f"compose/C{n}_d{distance}"], 0, -1)
             batch = np.stack([images[:n], images[:n][::-1]])
-            found = inputs.compose(jnp.asarray(batch), distance)
-            np.testing.assert_allclose(found[0], expected, rtol=1e-6)
+            composed = inputs.compose(jnp.asarray(batch), distance)
+            np.testing.assert_allclose(composed[0], expected, rtol=1e-6)
     brightest = inputs.compose(jnp.asarray(batch), distance, separate_channels=False)
-    np.testing.assert_array_equal(brightest, found.max(-1, keepdims=True))
+    np.testing.assert_array_equal(brightest, composed.max(-1, keepdims=True))
 
 
 @pytest.mark.parametrize("name", ["mnist", "cifar10"])
 def test_network_input(name):
     images = jnp.asarray(sources.synthetic(name, 20)["image"])
     indices = jnp.array([[3, 7, 7], [0, 1, 2]])
-    found = jax.jit(inputs.network_input, static_argnums=(2, 3))(images, indices, name, 5)
+    pixels = jax.jit(inputs.network_input, static_argnums=(2, 3))(images, indices, name, 5)
     mean, std = (np.array(v) for v in inputs.NORMALISATION[name])
     each = (np.asarray(images, float) / 255 - mean) / std
     size, channels = images.shape[1], images.shape[-1]
-    assert found.shape == (2, size, size + 10, 3 * channels) and found.dtype == jnp.float32
+    assert pixels.shape == (2, size, size + 10, 3 * channels) and pixels.dtype == jnp.float32
     # Normalised first, as the reference does.
     expected = inputs.compose(jnp.asarray(each[np.asarray(indices)]), 5)
-    np.testing.assert_allclose(found, expected, atol=1e-5)
-    middle = found[1, :, 5 : 5 + size, channels : 2 * channels]
+    np.testing.assert_allclose(pixels, expected, atol=1e-5)
+    middle = pixels[1, :, 5 : 5 + size, channels : 2 * channels]
     np.testing.assert_allclose(middle, each[1], atol=1e-5)
 
 
 def test_augmentation_crops_and_mirrors():
     images = jnp.asarray(sources.synthetic("cifar10", 40)["image"]).reshape(20, 2, 32, 32, 3)
     key = quick_key(0)
-    found = np.asarray(jax.jit(inputs.augment)(key, images))
-    assert found.shape == images.shape and found.dtype == np.uint8
+    augmented = np.asarray(jax.jit(inputs.augment)(key, images))
+    assert augmented.shape == images.shape and augmented.dtype == np.uint8
     padded = np.pad(np.asarray(images), ((0, 0), (0, 0), (4, 4), (4, 4), (0, 0)))
     seen = set()
     for i, j in np.ndindex(20, 2):
@@ -180,7 +180,7 @@ def test_augmentation_crops_and_mirrors():
             (top, left, mirrored)
             for top, left, mirrored in itertools.product(range(9), range(9), (False, True))
             for window in [padded[i, j, top : top + 32, left : left + 32]]
-            if np.array_equal(window[:, ::-1] if mirrored else window, found[i, j])
+            if np.array_equal(window[:, ::-1] if mirrored else window, augmented[i, j])
         ]
         assert len(matches) == 1
         seen.add(matches[0])
@@ -190,5 +190,5 @@ def test_augmentation_crops_and_mirrors():
     whole = jax.jit(inputs.network_input, static_argnums=(2, 3))
     flat, indices = images.reshape(40, 32, 32, 3), jnp.arange(40).reshape(20, 2)
     given = whole(flat, indices, "cifar10", 0, key)
-    second = (found[:, 1] / 255 - [0.4914, 0.4822, 0.4465]) / [0.2023, 0.1994, 0.2010]
+    second = (augmented[:, 1] / 255 - [0.4914, 0.4822, 0.4465]) / [0.2023, 0.1994, 0.2010]
     np.testing.assert_allclose(given[..., 3:], second, atol=1e-5)

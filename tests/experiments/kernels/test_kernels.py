@@ -8,7 +8,7 @@ from cgjax.analysis import salience
 from cgjax.core.errors import BadInput
 from cgjax.core.workdir import read_json
 from cgjax.experiments.kernels import run, tasks
-from cgjax.experiments.kernels.theory import classification, studies
+from cgjax.experiments.kernels.theory import STUDIES, classification
 from cgjax.main import main
 from cgjax.published import PUBLISHED
 
@@ -21,7 +21,7 @@ def config(row, *changes):
 
 def test_closed_form_rows_give_the_published_numbers():
     for row in ("leak", "partial"):
-        metrics, _ = studies.STUDIES[row](config(row))
+        metrics, _ = STUDIES[row](config(row))
         for name, entry in PUBLISHED["kernels"][row].items():
             assert metrics[name] == pytest.approx(entry["mean"], abs=5e-5), name
 
@@ -36,14 +36,14 @@ def test_phase_kernels_are_the_positive_ones(golden):
     ours = np.asarray(salience.salience(kappas))[:, :2]  # the same kernels, in another order
     for column in (0, 1):
         np.testing.assert_allclose(np.sort(ours[:, column]), np.sort(stored[:, column]), atol=1e-9)
-    # As many as the row's smoke has, whose programs these are then too.
+    # The same number as in the row's smoke, so that both share one compiled program.
     some = stored[np.linspace(0, len(stored) - 1, len(classification.phase_kernels(6)), dtype=int)]
     chosen = salience.kappa(salience.complete(some[:, :2]))
     for k in (2, 3):
-        found = classification.margins(chosen, tasks.cd(k))
+        margins = classification.margins(chosen, tasks.cd(k))
         for machine, column in (("svm", 1 + k), ("regression", 4 + k)):
-            solved, wanted = np.all(found[machine] > 0, axis=1), some[:, column] == 1
-            decided = np.abs(found[machine]).min(axis=1) > 1e-6  # f = 0 where S1 = S2 = 0
+            solved, wanted = np.all(margins[machine] > 0, axis=1), some[:, column] == 1
+            decided = np.abs(margins[machine]).min(axis=1) > 1e-6  # f = 0 where S1 = S2 = 0
             np.testing.assert_array_equal(solved[decided], wanted[decided])
             assert decided.sum() > 12
 

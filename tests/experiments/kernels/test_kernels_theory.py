@@ -5,8 +5,8 @@ import pytest
 
 from cgjax import config as configs
 from cgjax.analysis import closed_forms, salience
-from cgjax.experiments.kernels import tasks
-from cgjax.experiments.kernels.theory import addition, classification, studies
+from cgjax.experiments.kernels import tasks, theory
+from cgjax.experiments.kernels.theory import addition, classification
 from cgjax.experiments.kernels.theory.figures import FIGURES
 from cgjax.published import PUBLISHED
 
@@ -31,7 +31,7 @@ def drawn(row, arrays, folder):
 
 
 def test_tasks_are_the_published_ones(tmp_path):
-    metrics, arrays = studies.masks(config("tasks"))
+    metrics, arrays = theory.masks(config("tasks"))
     for name, entry in PUBLISHED["kernels"]["tasks"].items():
         assert metrics[name] == entry["mean"], name
     assert arrays["cd_3/is_train"].shape == (2, 6, 6)
@@ -40,14 +40,14 @@ def test_tasks_are_the_published_ones(tmp_path):
 
 
 def test_salience_of_four_and_of_unequal_components(golden, tmp_path):
-    metrics, arrays = studies.salience(config("salience", depth=20))
+    metrics, arrays = theory.salience(config("salience", depth=20))
     assert metrics["relu, depth 5: S(2;3)"] == pytest.approx(0.1038, abs=5e-5)
     reference = golden("kernels/layer_salience")
     for ours, theirs in NAMES.items():
         for n in (2, 3, 4):
             stored = reference[f"{theirs}_C{n}"]
             np.testing.assert_allclose(arrays[f"{ours}/{n}"], stored, atol=1e-10)
-        for share in studies.SHARES:
+        for share in theory.SHARES:
             stored = reference[f"{theirs}_unequal_{share}"]
             np.testing.assert_allclose(arrays[f"{ours}/share_{share}"], stored, atol=1e-10)
     assert drawn("salience", arrays, tmp_path) == {"salience.png", "salience_more.png"}
@@ -72,14 +72,14 @@ def test_margins_of_unequal_components(tmp_path):
     }
     equal = np.repeat(np.asarray(salience.by_subset(np.arange(4) / 3))[None], 3, axis=0)
     tables = np.asarray(salience.layers(equal, salience.relu, 3))[:, 1:].reshape(9, 8)
-    found = classification.margins(tables, tasks.cd(3))
+    margins = classification.margins(tables, tasks.cd(3))
     s1, s2 = np.asarray(salience.salience(tables[:, [0, 1, 3, 7]]))[:, :2].T
     closed = closed_forms.shortcut_bias(s1, s2)
     for machine, wanted in (("svm", closed.svm), ("regression", closed.regression)):
         np.testing.assert_allclose(
-            found[machine], np.repeat(np.asarray(wanted)[:, None], 18, axis=1), atol=1e-6
+            margins[machine], np.repeat(np.asarray(wanted)[:, None], 18, axis=1), atol=1e-6
         )
-    assert found["svm"][2, 0] == pytest.approx(-0.21669, abs=1e-5)  # Rep. 2
+    assert margins["svm"][2, 0] == pytest.approx(-0.21669, abs=1e-5)  # Rep. 2
     assert drawn("context_share", arrays, tmp_path) == {"context_share.png"}
 
 
@@ -100,10 +100,10 @@ def test_no_kernel_solves_equivalence_and_every_one_ordering(monkeypatch, tmp_pa
 def test_compositional_kernels_depart_in_nothing():
     task = tasks.make("addition_extrapolation")
     kappas = np.array([[0, 0.3, 1], [0.5, 0.8, 1.3]])
-    found = addition._departure(task, salience.overlap_kernel(task.x, task.x, kappas))
-    np.testing.assert_allclose(found["spread"], 0, atol=1e-12)
-    np.testing.assert_allclose(found["additivity"], 1, atol=1e-10)
-    np.testing.assert_allclose(found["slope"], found["slope predicted"], atol=1e-10)
+    departures = addition._departure(task, salience.overlap_kernel(task.x, task.x, kappas))
+    np.testing.assert_allclose(departures["spread"], 0, atol=1e-12)
+    np.testing.assert_allclose(departures["additivity"], 1, atol=1e-10)
+    np.testing.assert_allclose(departures["slope"], departures["slope predicted"], atol=1e-10)
 
 
 @pytest.mark.slow  # 3 s: a finding, not a function
@@ -128,6 +128,6 @@ def test_chosen_pairs_leak_less(monkeypatch, tmp_path):
         assert metrics[chosen + "test MSE"] < 0.15 * metrics[anchors + "test MSE"]
         assert metrics[f"S={s}, like values, 9 pairs: slope"] == pytest.approx(2 * s)
         assert arrays[f"{s}/mask"].sum() == 18
-        # Not knowing the values there is little to choose.
+        # Without the values, the choice of pairs gains little.
         assert 0.8 < metrics[f"S={s}, values unknown, 18 pairs: error over dispersed"] < 1.01
     assert drawn("design", arrays, tmp_path) == {"design.png"}

@@ -26,10 +26,16 @@ def outcome(row, workdir, **changes):
         f"resistance:{row}", {k.replace("__", "."): v for k, v in changes.items()}
     )
     results, _, extra = run.run(config, workdir, figures=False)
-    means = {name: one["ours"] for name, one in results.items()}
-    print("\n", {name: round(float(x), 4) for name, x in means.items() if "accuracy" in name
-                 or name.endswith(("gap", "S_2"))})  # fmt: skip
-    return means, {one["claim"]: one["verdict"] for one in extra["claims"]}
+    means = {name: entry["ours"] for name, entry in results.items()}
+    print(
+        "\n",
+        {
+            name: round(float(x), 4)
+            for name, x in means.items()
+            if "accuracy" in name or name.endswith(("gap", "S_2"))
+        },
+    )
+    return means, {entry["claim"]: entry["verdict"] for entry in extra["claims"]}
 
 
 def test_the_plane(tmp_path):
@@ -44,9 +50,13 @@ def test_the_plane(tmp_path):
 def test_pairs_of_digits(tmp_path):
     """Figure 3a: five seeds of 200 steps in A and in B; accuracies as in other code."""
     means, verdicts = outcome(
-        "mnist", tmp_path, train__steps="200", eval__every="40", eval__n_samples="600",
+        "mnist",
+        tmp_path,
+        train__steps="200",
+        eval__every="40",
+        eval__n_samples="600",
         eval__n_information="0",
-    )  # fmt: skip
+    )
     assert means["A: gap"] - means["B: gap"] > 0.15
     for claim in ("A trains faster", "A has the larger gap", "B has hardly a gap (0.05)"):
         assert verdicts[claim] == "match"

@@ -26,19 +26,19 @@ draw = jax.jit(pairs.draw, static_argnums=3)
 
 @pytest.mark.parametrize("name, coverage", [("A", 20), ("B", 100), ("test", 80)])
 def test_label_rules(name, coverage):
-    found = draw(quick_key(0), DIGITS, pairs.LAWS[name], 10_000)
-    y1, y2 = np.asarray(found.y1), np.asarray(found.y2)
+    drawn = draw(quick_key(0), DIGITS, pairs.LAWS[name], 10_000)
+    y1, y2 = np.asarray(drawn.y1), np.asarray(drawn.y2)
     offset = (y2 - y1) % 10
     allowed = {"A": {0, 1}, "B": set(range(10)), "test": set(range(2, 10))}[name]
     assert set(offset.tolist()) == allowed
     assert np.abs(np.bincount(offset, minlength=10) / 10_000 - pairs.LAWS[name]).max() < 0.02
     assert np.abs(np.bincount(y1, minlength=10) / 10_000 - 0.1).max() < 0.02
     assert len(np.unique(10 * y1 + y2)) == coverage
-    np.testing.assert_array_equal(LABELS[found.left], y1)
-    np.testing.assert_array_equal(LABELS[found.right], y2)
-    of_nine = np.bincount(np.asarray(found.right)[y2 == 9], minlength=75)[-12:]
+    np.testing.assert_array_equal(LABELS[drawn.left], y1)
+    np.testing.assert_array_equal(LABELS[drawn.right], y2)
+    of_nine = np.bincount(np.asarray(drawn.right)[y2 == 9], minlength=75)[-12:]
     assert of_nine.min() > 0.6 * of_nine.mean()  # uniform within a class
-    if name == "test":  # who follows X_2 is never right
+    if name == "test":  # an answer by X_2 alone is never right
         assert not np.any(pairs.suggested(y2) == y1[:, None])
     if name == "A":  # the best guess from X_2 alone is right half of the time
         assert np.mean(y2 == y1) == pytest.approx(0.5, abs=0.02)
@@ -93,9 +93,11 @@ def test_published_sizes():
     assert out.shape == (2, 10) and count(variables) == 1_145_930
     kernels = {name: layer["kernel"].shape for name, layer in variables["params"].items()}
     assert kernels == {
-        "conv_0": (3, 3, 1, 32), "conv_2": (3, 3, 32, 64),
-        "dense_0": (17_600, 64), "dense_1": (64, 10),
-    }  # fmt: skip
+        "conv_0": (3, 3, 1, 32),
+        "conv_2": (3, 3, 32, 64),
+        "dense_0": (17_600, 64),
+        "dense_1": (64, 10),
+    }
     out, variables = shapes(models.PairNet(arch="three_conv", heads=2), (2, 28, 56, 1))
     assert out.shape == (2, 2, 10)
     assert variables["params"]["dense_0"]["kernel"].shape == (3 * 10 * 64, 64)
@@ -116,12 +118,12 @@ def of_plane(module):
 def test_initial_values():
     net = shapes(models.PairNet(), (2, 28, 56, 1))[1]["params"]
     small = {name: net[name] for name in ("conv_2", "dense_1")}
-    found = jax.jit(lambda key: models.initial(key, small))(quick_key(0))
+    params = jax.jit(lambda key: models.initial(key, small))(quick_key(0))
     for name, (fan_in, fan_out) in {"conv_2": (288, 576), "dense_1": (64, 10)}.items():
-        kernel, bound = np.asarray(found[name]["kernel"]), np.sqrt(6 / (fan_in + fan_out))
+        kernel, bound = np.asarray(params[name]["kernel"]), np.sqrt(6 / (fan_in + fan_out))
         assert 0.9 * bound < np.abs(kernel).max() <= bound
         assert kernel.std() == pytest.approx(bound / 3**0.5, rel=0.15)
-        assert not found[name]["bias"].any()
+        assert not params[name]["bias"].any()
     towers = of_plane(models.Towers(models.PlaneNet(n_hidden=1), 1))
     initial = jax.jit(lambda scale, std: models.initial(quick_key(1), towers, "glorot", scale, std))
     plain, scaled = initial(1.0, 0.0), initial(3.0, 1.0)
@@ -164,7 +166,7 @@ def test_losses():
 
 
 def test_a_large_batch_holds_the_activations_of_some_samples_at_a_time():
-    """One step of 2,048 samples asked for 37 GiB with sixteen networks."""
+    """Without chunks, one step of 2,048 samples and sixteen networks needs 37 GiB."""
     config = configs.load("resistance:one_step,paper")
     config = next(own for name, own in configs.parts(config) if name == "mnist")
     params = of_pairs.network(config).init(quick_key(0), jnp.zeros((1, 28, 56, 1)))["params"]
@@ -201,11 +203,11 @@ def test_tokens_are_scored_up_to_the_end():
     short, long = (scan.encode([line], 10, n).actions for n in (4, 9))
     logits = np.random.default_rng(0).normal(size=(1, 9, 8)).astype(np.float32)
     loss = jax.jit(models.token_loss)
-    found = loss(logits[:, :4], short)
-    assert loss(logits, long) == pytest.approx(float(found), rel=1e-6)
+    value = loss(logits[:, :4], short)
+    assert loss(logits, long) == pytest.approx(float(value), rel=1e-6)
     odds = np.exp(logits[0, :3])
     each = -np.log(odds / odds.sum(axis=-1, keepdims=True))[np.arange(3), short[0, :3]]
-    assert found == pytest.approx(each.mean(), rel=1e-5)
+    assert value == pytest.approx(each.mean(), rel=1e-5)
     np.testing.assert_array_equal(previous(short, 8)[0], [8, *short[0, :3]])
 
 
@@ -251,7 +253,7 @@ def test_grid_and_angle():
 
 
 def test_the_plane_is_learned_and_the_control_generalises():
-    """Early on, by 16 epochs: 12 pairs of runs, in the prototype 0.878 against 0.971."""
+    """After 16 epochs, over 12 pairs of runs; the prototype has 0.878 against 0.971."""
     net = models.PlaneNet()
     like = of_plane(net)
     *settings, test = drawn()

@@ -12,9 +12,11 @@ from jax.flatten_util import ravel_pytree
 
 import cgjax
 from cgjax import config as configs
+from cgjax import plots
+from cgjax.analysis import search
 from cgjax.core.errors import BadInput
 from cgjax.core.workdir import Access, opened
-from cgjax.experiments.resistance import claims, control, run
+from cgjax.experiments.resistance import claims, control, figures, run
 from cgjax.experiments.resistance.training import pairs as of_pairs
 from cgjax.experiments.resistance.training import plane as of_plane
 from cgjax.published import CLAIMS
@@ -59,8 +61,15 @@ def test_pairs_of_runs_start_alike_and_part(plane):
 def test_figures_are_drawn(plane):
     _, workdir, _ = plane
     drawn = {path.name for path in (workdir / "figures").iterdir()}
-    assert drawn == {"points.png", "panels.png", "seeds.png", "boundary.gif", "accuracy.png",
-                     "dependence.png", "information.png"}  # fmt: skip
+    assert drawn == {
+        "points.png",
+        "panels.png",
+        "seeds.png",
+        "boundary.gif",
+        "accuracy.png",
+        "dependence.png",
+        "information.png",
+    }
 
 
 def test_curves_are_written_as_numbers(plane):
@@ -97,21 +106,21 @@ def test_a_run_is_read_back(plane):
 @pytest.mark.slow  # 7 s: read off trained runs
 def test_crossings_are_the_first(tmp_path):
     config = smoke("control", {"search.n_draws": "0", "search.walk_steps": "0"})
-    own = dict(configs.parts(config))["gd"]
-    trained = of_plane.run(own, tmp_path)
+    part_config = dict(configs.parts(config))["gd"]
+    trained = of_plane.run(part_config, tmp_path)
     steps = trained.extra["step"]  # [seeds, settings, levels]
     assert steps.shape == (2, 5, 2) and np.all((steps[..., 1] < 0) | (steps[..., 0] >= 0))
-    points = jax.jit(lambda: of_plane.draw(own, np.uint32(0), False)["train"])()
+    points = jax.jit(lambda: of_plane.draw(part_config, np.uint32(0), False)["train"])()
     held = jax.tree.map(lambda leaf: leaf[0, :, 0], trained.extra["params"])
-    losses = jax.jit(jax.vmap(lambda p: of_plane.whole_loss(own, p, points)))(held)
+    losses = jax.jit(jax.vmap(lambda p: of_plane.whole_loss(part_config, p, points)))(held)
     reached = steps[0, :, 0] >= 0
-    assert reached.any() and np.all(np.asarray(losses)[reached] <= own.eval.levels[0])
+    assert reached.any() and np.all(np.asarray(losses)[reached] <= part_config.eval.levels[0])
 
 
 def test_gauss_newton_is_newton_s_step_of_the_linearised_network():
     config = smoke("optimisers", {"model.width": "3", "model.n_hidden": "1"})
-    own = dict(configs.parts(config))["gauss_newton"]
-    f = of_plane.predictor(own)
+    part_config = dict(configs.parts(config))["gauss_newton"]
+    f = of_plane.predictor(part_config)
 
     def loss(logits, points):
         return jnp.mean(of_plane.models.LOSSES["cross_entropy"](logits, points.y[:, 0]))
@@ -121,19 +130,19 @@ def test_gauss_newton_is_newton_s_step_of_the_linearised_network():
 
     @jax.jit
     def both():
-        points = of_plane.draw(own, np.uint32(0), False)["train"]
-        params = of_plane.network(own).init(jax.random.key(0), points.x)["params"]
+        points = of_plane.draw(part_config, np.uint32(0), False)["train"]
+        params = of_plane.network(part_config).init(jax.random.key(0), points.x)["params"]
         rest = ({}, {"points": points}, jax.random.key(0), 0, {})
-        _, found = of_plane.gauss_newton(own)(whole)(params, *rest)
+        _, step = of_plane.gauss_newton(part_config)(whole)(params, *rest)
         vector, unravel = ravel_pytree(params)
         logits, along = jax.linearize(lambda v: f(unravel(v), points.x), vector)
         curvature = jax.hessian(lambda v: loss(logits + along(v), points))(0 * vector)
         gradient = jax.grad(lambda v: whole(unravel(v), *rest)[0])(vector)
-        damped = curvature + own.optim.damping * jnp.eye(len(vector))
-        return ravel_pytree(found)[0], jnp.linalg.solve(damped, gradient)
+        damped = curvature + of_plane.DAMPING * jnp.eye(len(vector))
+        return ravel_pytree(step)[0], jnp.linalg.solve(damped, gradient)
 
-    found, expected = both()
-    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+    step, expected = both()
+    np.testing.assert_allclose(step, expected, rtol=1e-3, atol=1e-4)
     assert np.abs(expected).max() > 0.1
 
 
@@ -144,13 +153,59 @@ def test_searches_are_held_against_networks_of_their_width(tmp_path):
     for word in ("scale 2, width 4", "scale 2, width 8"):
         ways = [f"{way}, {word}" for way in ("sgd", "metropolis", "guess")]
         losses = [arrays[f"solutions/{way}/training loss"] for way in ways]
-        for found, n in zip(losses, (2, 2, 4)):  # seeds; guesses kept of one set
-            assert found.shape == (2, n)
-            assert np.all(~(found > arrays["levels"][:, None] + 1e-6))  # NaN: none found
+        for values, n in zip(losses, (2, 2, 4)):  # seeds; guesses kept of one set
+            assert values.shape == (2, n)
+            assert np.all(~(values > arrays["levels"][:, None] + 1e-6))  # NaN: none found
         assert all(f"{way}: test accuracy" in metrics for way in ways)
-    found = {name for name in metrics if "at loss 0.7" in name}
-    assert "guess, scale 2, width 8: test accuracy at loss 0.7" in found
+    values = {name for name in metrics if "at loss 0.7" in name}
+    assert "guess, scale 2, width 8: test accuracy at loss 0.7" in values
     assert (tmp_path / "figures" / "solutions.png").exists()
+
+
+def walks_that_took(steps, reached):
+    """The further metrics of walks that end after `steps` [seeds] at the only level."""
+    walks = search.Walk({}, None, np.array(steps)[:, None], None, np.array(reached)[:, None])
+    config = smoke("control", {"eval.levels": "0.1"})
+    part_config = dict(configs.parts(config))["sgd"]
+    searches = control.Searches(
+        config, part_config, None, lambda *_: dict.fromkeys(control.SCORES, 0)
+    )
+    searches.walk = lambda *_: walks
+    return searches.walks(np.float32(1), np.float32(0))[1]
+
+
+def test_the_updates_of_walks_are_those_of_walks_that_arrive():
+    """As of optimisers: a walk that never reaches the level has no number of updates."""
+    numbers = walks_that_took([10, 30, 50, 50], [True, True, False, False])
+    assert (numbers["updates"], numbers["censored"]) == (20, 2)
+    numbers = walks_that_took([50, 50], [False, False])
+    assert np.isnan(numbers["updates"]) and numbers["censored"] == 2
+
+
+def test_figures_of_solutions_are_at_the_level_of_the_metrics(tmp_path, monkeypatch):
+    saved = {}
+    monkeypatch.setattr(plots, "save", lambda fig, path: saved.setdefault(path.stem, fig))
+    scores = ("test accuracy", "S_2", "interventional information", "norm")
+    arrays = {f"solutions/sgd, scale 1/{score}": np.full((2, 3), 0.5) for score in scores}
+    arrays |= {"levels": np.array([0.3, 0.1]), "level": np.array(0.3)}
+    figures.solutions.draw_solutions(arrays, tmp_path)
+    assert "training loss 0.3" in saved["solutions"].get_suptitle()
+
+
+def test_panels_are_named_by_their_seeds(tmp_path, monkeypatch):
+    saved = {}
+    monkeypatch.setattr(plots, "save", lambda fig, path: saved.setdefault(path.stem, fig))
+    arrays = {
+        "parts": np.array([""]),
+        "panels": np.zeros((1, 2, 1, 3, 3)),
+        "panel_steps": np.array([8]),
+        "points/x": np.zeros((2, 4, 2)),
+        "points/y": np.zeros((2, 4, 2), int),
+        "points/seed": np.array([5, 2]),
+    }
+    figures.boundaries.draw_seeds(arrays, tmp_path)
+    titles = [ax.get_title(loc="left") or ax.get_title() for ax in saved["seeds"].axes]
+    assert titles[:2] == ["seed 5", "seed 2"]
 
 
 def test_searches_start_where_training_starts():
@@ -159,17 +214,20 @@ def test_searches_start_where_training_starts():
     net = of_plane.network(own)
     shapes = jax.eval_shape(net.init, jax.random.key(0), np.zeros((1, 2), np.float32))["params"]
     expected = of_plane.models.initial(jax.random.key(3), shapes, "glorot", 2.0, 0.5)
-    for one, other in zip(
+    for leaf, other in zip(
         jax.tree.leaves(control._scaled(drawn, 2.0, 0.5)), jax.tree.leaves(expected)
     ):
-        np.testing.assert_allclose(one, other, rtol=1e-6)
+        np.testing.assert_allclose(leaf, other, rtol=1e-6)
 
 
 def test_settings_of_digits_by_width_and_dose():
     config = smoke("mnist", {"data.widths": "2,5", "data.rhos": "1,0.5"})
     assert [one.name for one in of_pairs.settings(config)] == [
-        "A", "rho 0.5", "width 5", "rho 0.5, width 5",
-    ]  # fmt: skip
+        "A",
+        "rho 0.5",
+        "width 5",
+        "rho 0.5, width 5",
+    ]
     with pytest.raises(BadInput, match="setting B twice"):
         run.check(smoke("mnist", {"data.rhos": "1,0", "data.widths": "2,10"}))
     with pytest.raises(BadInput, match="half_squared"):

@@ -1,4 +1,4 @@
-"""SCAN's grammar against the published files, symbols there and back, both settings."""
+"""SCAN's grammar against the published files, encoding and decoding, both settings."""
 
 import collections
 import os

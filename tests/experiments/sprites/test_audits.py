@@ -1,4 +1,4 @@
-"""Audits of sprites: their points stand where the support puts them."""
+"""Audits of sprites: the tested points lie in the support."""
 
 import jax
 import jax.numpy as jnp
@@ -12,28 +12,28 @@ TABLE = configs.load("configs/support.py:table,smoke")
 
 def test_points_stand_where_the_support_puts_them():
     data = audits.support_data(TABLE, **sets.SUPPORTS["orthogonal"])
-    found = audits.points(data, 1, jax.random.key(0), 3, 4, n_unseen=5)
-    front, back = found.partners(1)
+    points = audits.points(data, 1, jax.random.key(0), 3, 4, n_unseen=5)
+    front, back = points.partners(1)
     expected = scenes.render(
         scenes.scale_latents(jnp.array([scenes.PLANES["O"], scenes.PLANES["H"]])), 16
     )
     np.testing.assert_array_equal(front, expected)
-    np.testing.assert_array_equal(back, np.stack([found.images[1]] * 2))
-    assert found.unseen(0)[0].shape == (5, 16, 16, 3)
-    np.testing.assert_array_equal(found.covered, found.images.sum(-1) > 0)
+    np.testing.assert_array_equal(back, np.stack([points.images[1]] * 2))
+    assert points.unseen(0)[0].shape == (5, 16, 16, 3)
+    np.testing.assert_array_equal(points.covered, points.images.sum(-1) > 0)
 
 
 def test_values_in_a_gap_have_no_partner():
     data = audits.support_data(TABLE, **sets.SUPPORTS["orthogonal_gap"])
-    found = audits.points(data, 0, jax.random.key(0), 16, 4)
-    inside = (found.raw[:, 0] >= 0.05) & (found.raw[:, 0] <= 0.45)
+    points = audits.points(data, 0, jax.random.key(0), 16, 4)
+    inside = (points.raw[:, 0] >= 0.05) & (points.raw[:, 0] <= 0.45)
     assert 0 < inside.sum() < 16
     for i in range(16):
-        assert len(found.partners(i)[0]) == (0 if inside[i] else 1)
+        assert len(points.partners(i)[0]) == (0 if inside[i] else 1)
 
 
 def test_partners_lie_in_the_support_they_are_drawn_from():
-    """A gap takes planes and partners away, not only the audited values."""
+    """A gap removes planes and partners as well as audited values."""
     cases = {
         "swallowed": {**sets.SUPPORTS["orthogonal_gap"], "gaps": ((0, 0.05, 0.65),)},
         "half": sets.SUPPORTS["half"],
@@ -59,12 +59,16 @@ def test_partners_lie_in_the_support_they_are_drawn_from():
 
 def test_a_gap_that_swallows_a_plane_is_orthogonal_star():
     swallowed = {**sets.SUPPORTS["orthogonal_gap"], "gaps": ((0, 0.05, 0.65),)}
-    found, star = (
+    gap_audit, star = (
         audits.audit(
-            audits.support_data(TABLE, **keys), "occlude_step", 1, jax.random.key(0),
-            n_values=8, n_partners=4,
+            audits.support_data(TABLE, **keys),
+            "occlude_step",
+            1,
+            jax.random.key(0),
+            n_values=8,
+            n_partners=4,
         )[0]
         for keys in (swallowed, sets.SUPPORTS["orthogonal_star"])
-    )  # fmt: skip
-    assert found.share == 0
-    np.testing.assert_array_equal(found.where, star.where)
+    )
+    assert gap_audit.share == 0
+    np.testing.assert_array_equal(gap_audit.where, star.where)

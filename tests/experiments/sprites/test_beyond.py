@@ -44,12 +44,12 @@ def three():
 
 
 def test_every_pixel_is_in_one_region(three):
-    found = np.asarray(jax.jit(beyond.regions)(three["spans"]))
-    assert np.all(found.sum(0) == 1) and np.all(found.sum((1, 2, 3)) > 100)
+    regions = np.asarray(jax.jit(beyond.regions)(three["spans"]))
+    assert np.all(regions.sum(0) == 1) and np.all(regions.sum((1, 2, 3)) > 100)
     first, last = np.moveaxis(np.asarray(three["spans"]), -1, 0)[..., None]
     covered = ((first <= np.arange(64)) & (np.arange(64) <= last)).sum(1)
-    assert np.array_equal(found[0], covered > 1)
-    assert np.all(covered[found[2]] == 1) and np.all(covered[found[3]] == 0)
+    assert np.array_equal(regions[0], covered > 1)
+    assert np.all(covered[regions[2]] == 1) and np.all(covered[regions[3]] == 0)
 
 
 def test_parts_add_up_to_the_whole(three):
@@ -59,14 +59,14 @@ def test_parts_add_up_to_the_whole(three):
     sums = jax.jit(beyond.sums, static_argnames="by_region")
     halves = [slice(0, 15), slice(15, 30)]
     parts = [sums(target[h], noisy[h], tree.take(rows, h), by_region=True) for h in halves]
-    found = beyond.scores(jax.tree.map(lambda *leaves: np.stack(leaves), *parts))
-    assert sum(found[f"share_{name}"] for name in beyond.REGIONS) == pytest.approx(1, abs=1e-5)
+    scores = beyond.scores(jax.tree.map(lambda *leaves: np.stack(leaves), *parts))
+    assert sum(scores[f"share_{name}"] for name in beyond.REGIONS) == pytest.approx(1, abs=1e-5)
     pixels = np.asarray(jax.jit(beyond.regions)(three["spans"])).mean((1, 2, 3))
     whole = np.mean((noisy - target) ** 2)
-    by_region = [found[f"mse_{name}"] for name in beyond.REGIONS]
+    by_region = [scores[f"mse_{name}"] for name in beyond.REGIONS]
     assert np.dot(pixels, by_region) == pytest.approx(whole, rel=1e-4)
-    assert found["mse_gap"] == pytest.approx(np.mean((noisy - target)[:12] ** 2), rel=1e-4)
-    assert 0.4 * found["mse_gap"] + 0.6 * found["mse_outside"] == pytest.approx(whole, rel=1e-4)
+    assert scores["mse_gap"] == pytest.approx(np.mean((noisy - target)[:12] ** 2), rel=1e-4)
+    assert 0.4 * scores["mse_gap"] + 0.6 * scores["mse_outside"] == pytest.approx(whole, rel=1e-4)
     assert (
         beyond.scores(beyond.sums(target[:2], noisy[:2], tree.take(three, slice(2)), False)) == {}
     )
@@ -174,11 +174,11 @@ def numbers(results):
 @pytest.mark.slow  # half a minute of compiling; the row is traced in test_unread_keys
 def test_learned_composition_trains(finished):
     results, workdir = finished("slots_3")
-    found = numbers(results)
-    assert set(found) >= {
+    by_metric = numbers(results)
+    assert set(by_metric) >= {
         f"{score}_{part}" for score in ("mse", "share") for part in beyond.REGIONS
     }
-    assert 0 <= found["recovery_front"] <= 1 and 0 <= found["recovery_back"] <= 1
+    assert 0 <= by_metric["recovery_front"] <= 1 and 0 <= by_metric["recovery_back"] <= 1
     trained = cgjax.load(workdir).params["composition"]["dense_0"]["kernel"]
     key = jax.random.fold_in(rng.stream(jax.random.key(0), "init"), 3)
     first = learned.composition("learned_mlp").init(key, 3)["dense_0"]["kernel"]
@@ -235,10 +235,10 @@ def test_curves_of_runs_beside_this_one(tmp_path):
     (tmp_path / "broken" / "arrays.npz").write_text("no archive")
     shutil.copy(tmp_path / "width_64" / "config.json", tmp_path / "broken")
     (tmp_path / "mine").mkdir()
-    found = beyond.curve_arrays(config, history, tmp_path / "mine")
-    # Another size is no like run.
-    assert {key.split("/")[1] for key in found} == {"along_training", "width_64"}
-    (path,) = beyond.draw_curves(found, tmp_path)
+    curves = beyond.curve_arrays(config, history, tmp_path / "mine")
+    # A run of another size is not a similar run.
+    assert {key.split("/")[1] for key in curves} == {"along_training", "width_64"}
+    (path,) = beyond.draw_curves(curves, tmp_path)
     assert path.name == "curves.png" and path.stat().st_size > 10_000
     assert beyond.draw_curves({"history/a/mse_all": np.ones((2, 1))}, tmp_path) == []
 
@@ -269,15 +269,15 @@ def test_a_ghost_is_read_where_the_sprite_behind_stood_still():
     rows, planes = scenes.describe(raw, 64), ((0, scenes.PLANES["A"]), (1, scenes.PLANES["O"]))
     behind = scenes.describe(jnp.array([scenes.PLANES["A"]]), 64)
     painted = jnp.sum(scenes.render(behind["latents"]), -1, keepdims=True) > 0
-    own = jnp.sum(scenes.render(rows["latents"][:, :5]), -1, keepdims=True) > 0
-    assert 20 < painted.sum() < 300 and jnp.any(own & painted)
+    is_front = jnp.sum(scenes.render(rows["latents"][:, :5]), -1, keepdims=True) > 0
+    assert 20 < painted.sum() < 300 and jnp.any(is_front & painted)
 
     class Drawing:
         """Sum 1 inside the front sprite, -5 beside it, `level` where A's sprite stands."""
 
         @staticmethod
         def slots(level, latents):
-            front = jnp.where(own, 1.0, jnp.where(painted, level, -5.0)) / 3
+            front = jnp.where(is_front, 1.0, jnp.where(painted, level, -5.0)) / 3
             return jnp.broadcast_to(front, (2, *front.shape[:-1], 3))
 
     found = beyond.front_levels(Drawing, jnp.array([-5.0, 1.5]), rows, planes)

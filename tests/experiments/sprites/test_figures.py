@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from cgjax.experiments.sprites import figures, scenes, traversals
+from cgjax.experiments.sprites import figures, scenes
 from cgjax.published import PUBLISHED
 
 SIZE = 6
@@ -83,7 +83,7 @@ def test_draw_makes_every_figure(arrays, tmp_path):
 
 def test_draw_ignores_absent_keys(arrays, tmp_path):
     assert [path.name for path in figures.draw({}, {}, tmp_path)] == ["concept.png"]
-    # Half of what a figure needs is not enough to draw it.
+    # A figure with half of its arrays is not drawn.
     halves = ("motivation/target", "motivation/compositional/target", "grid/compositional/mse")
     halves += ("history/compositional/loss", "reconstruction/random/compositional/composed")
     halves += ("traversal/0_5/compositional",)
@@ -129,11 +129,11 @@ def test_heatmap_cells_and_axes(tmp_path, monkeypatch):
     monkeypatch.setattr(figures.plots, "heat_maps", spy)
     path = figures.heatmap_of({"a": (latents, mse), "b": (latents, 2 * mse)}, tmp_path / "h.png")
     assert path.exists()
-    one, two = seen["panels"].values()
-    assert one.shape == (11, 11)
+    single, doubled = seen["panels"].values()
+    assert single.shape == (11, 11)
     # Row: sprite 2 x, upward; column: sprite 1 x.
-    np.testing.assert_allclose(one, levels[None, :] + 10 * levels[:, None], rtol=1e-6)
-    np.testing.assert_allclose(two, 2 * one)
+    np.testing.assert_allclose(single, levels[None, :] + 10 * levels[:, None], rtol=1e-6)
+    np.testing.assert_allclose(doubled, 2 * single)
     assert seen["extent"] == pytest.approx((0.06, 0.94, 0.06, 0.94))
 
 
@@ -198,5 +198,5 @@ def test_results_of_several_parts():
 
 
 def test_traversals_show_first_latent_to_the_right():
-    shown = traversals.face(np.arange(4.0).reshape(2, 2, 1, 1, 1) / 4)
+    shown = figures.face(np.arange(4.0).reshape(2, 2, 1, 1, 1) / 4)
     assert shown[::2, ::2, 0].tolist() == [[0.5, 0.75], [0.0, 0.25]]

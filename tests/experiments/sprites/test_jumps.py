@@ -1,4 +1,4 @@
-"""Jumps of the training loss: how they are counted, replayed, and what the record holds of them."""
+"""Jumps of the training loss: counts, replays, and their record."""
 
 import jax
 import jax.numpy as jnp
@@ -49,7 +49,7 @@ def test_one_loud_batch_is_not_a_doubling():
     losses[50] = 9.0
     assert first_doubling(losses, 20) == -1
     losses[70:] = 2.5
-    assert first_doubling(losses, 20) == 68  # three of five steps are loud
+    assert first_doubling(losses, 20) == 68  # the loss is high in three of five steps
 
 
 def test_a_recorded_curve_holds_epochs_and_their_largest_rise():
@@ -151,19 +151,21 @@ def test_the_record_says_that_every_implementation_jumps():
 def test_the_record_says_that_replayed_gradients_are_as_exact_as_the_plain_form():
     """Largest and median errors of the kernels' gradients against the plain form in TF32."""
     study = read_json(report.RECORD / "sprites" / "optimiser.json")
-    for one in study["replays"]:
-        assert len(one["gradient"]) == 32
-        for leaf in one["gradient"].values():
+    for recorded in study["replays"]:
+        assert len(recorded["gradient"]) == 32
+        for leaf in recorded["gradient"].values():
             assert leaf["error_median"] <= 1.1 * leaf["plain_error_median"]
             assert leaf["error_largest"] <= 1.2 * leaf["plain_error_largest"]
         growth = [
             leaf["norm_largest"] / leaf["norm_median"]
-            for name, leaf in one["gradient"].items()
+            for name, leaf in recorded["gradient"].items()
             if name.startswith("front/")
         ]
         assert np.median(growth) > 10
         # Training runs at AdamW's limit of stability long before the jump.
         before = [
-            value / limit for step, value, limit in one["sharpness"] if step < one["doubling_step"]
+            value / limit
+            for step, value, limit in recorded["sharpness"]
+            if step < recorded["doubling_step"]
         ]
         assert 0.8 < min(before) and np.median(before) > 0.9

@@ -49,7 +49,7 @@ def trained(golden):
     """Repeats each reference run: unshuffled batches, AdamW, cosine per epoch."""
     arrays = golden("sprites/train")
     z, x = jnp.asarray(arrays["z"]), jnp.asarray(arrays["x_step_u8"] / np.float32(255))
-    found = {}
+    runs = {}
     for name, (kind, composition, widths, n, batch, epochs) in RUNS.items():
         model = models.build(settings(kind, composition, widths), kind)
         channels = 4 if composition == "alpha" else 3
@@ -57,8 +57,8 @@ def trained(golden):
         per_epoch = -(-n // batch)
         schedule = optim.cosine(1e-3, 1e-5, epochs * per_epoch, per_epoch)
         tx = optim.adamw(schedule, 1e-5)
-        found[name] = _train(model, params, tx, schedule, z[:n], x[:n], batch, epochs * per_epoch)
-    return arrays, found
+        runs[name] = _train(model, params, tx, schedule, z[:n], x[:n], batch, epochs * per_epoch)
+    return arrays, runs
 
 
 def _train(model, params, tx, schedule, z, x, batch, steps):
@@ -185,7 +185,7 @@ def test_summed_loss_is_that_of_whole_images(monkeypatch, composition, data_comp
         assert models.mean_loss(model, params, rows, mask, name) is None  # no kernels here
     assert models.mean_loss(model, params, rows, mask, "mse_sparsity") is None
     monkeypatch.setattr(models, "choose_form", lambda decoder, n: "pallas")
-    found = jax.jit(lambda p: models.mean_loss(model, p, rows, mask, "mse"))(params)
+    summed = jax.jit(lambda p: models.mean_loss(model, p, rows, mask, "mse"))(params)
     image = scenes.scene_images(rows["spans"], rows["colours"], data_composition)
     drawn = jax.jit(model.predict)(params, rows["latents"])
-    np.testing.assert_allclose(found, models.squared_error(drawn, image, mask), rtol=1e-5)
+    np.testing.assert_allclose(summed, models.squared_error(drawn, image, mask), rtol=1e-5)

@@ -222,9 +222,29 @@ def test_verdicts(name, verdict):
 def test_a_value_inside_the_gap_is_not_identified():
     sizes = {"n_values": 8, "n_partners": 1}
     key = jax.random.key(0)
-    found, points = audits.audit(
-        support("orthogonal_gap"), "occlude_step", 0, key, own=True, **sizes
+    audit, points = audits.audit(
+        support("orthogonal_gap"), "occlude_step", 0, key, only_covered=True, **sizes
     )
     x = np.asarray(points.raw[:, 0])
     inside = (x >= 0.05) & (x <= 0.45)
-    assert 0 < inside.sum() < 8 and np.array_equal(found.passes, ~inside)
+    assert 0 < inside.sum() < 8 and np.array_equal(audit.passes, ~inside)
+
+
+@pytest.mark.parametrize(
+    "row, changes, is_named",
+    [
+        ("diagonal", {}, True),
+        ("diagonal", {"data.delta": "0.3"}, False),
+        ("orthogonal_normal", {"data.std": "0.7"}, False),
+        ("gap_0.8", {}, False),
+    ],
+)
+def test_the_figure_of_supports_shows_that_of_the_run(row, changes, is_named, monkeypatch):
+    monkeypatch.setattr(panels, "verdict", lambda data: "made up")
+    config = settings(row, changes)
+    arrays = panels._supports(config)
+    names = {name.split("/")[1] for name in arrays}
+    assert names == set(sets.SUPPORTS) | (set() if is_named else {"this_run"})
+    if not is_named:
+        points = sets.sample(config.data, jax.random.key(3), 400)
+        np.testing.assert_array_equal(arrays["supports/this_run"], points[:, (0, 5)])

@@ -162,13 +162,13 @@ def test_transformations_change_nothing():
     scaled = jnp.asarray(random_latents(24)[1])
     expected = scenes.render_u8(scaled)
     folded = scaled.reshape(4, 6, 5)
-    for found in (
+    for renders in (
         scenes.render_u8(folded),
         jax.vmap(scenes.render_u8)(folded),
         jax.jit(jax.vmap(jax.vmap(scenes.render_u8)))(folded),
         jax.lax.map(scenes.render_u8, folded),
     ):
-        np.testing.assert_array_equal(found.reshape(expected.shape), expected)
+        np.testing.assert_array_equal(renders.reshape(expected.shape), expected)
     painted = jax.vmap(scenes.paint)(scenes.spans(scaled), scenes.colours(scaled[:, 4]))
     np.testing.assert_array_equal(painted, scenes.render(scaled))
 
@@ -266,8 +266,8 @@ def test_brightness_and_overlap_of_the_supports(
 ):
     """In batches of 1000: the variance is what the paper's own scores imply for its data."""
     raw = supports.sample(jax.random.key(8), 5000, support, **parameters)
-    found = np.mean([statistics(batch) for batch in raw.reshape(5, 1000, 10)], axis=0)
-    np.testing.assert_allclose(found[:2], [variance, square], rtol=0.03)
+    means = np.mean([statistics(batch) for batch in raw.reshape(5, 1000, 10)], axis=0)
+    np.testing.assert_allclose(means[:2], [variance, square], rtol=0.03)
     # These two are published to one or two digits and rest on few scenes.
-    np.testing.assert_allclose(found[2], share, atol=0.015)
-    np.testing.assert_allclose(found[3], pixels, rtol=0.1, atol=0.15)
+    np.testing.assert_allclose(means[2], share, atol=0.015)
+    np.testing.assert_allclose(means[3], pixels, rtol=0.1, atol=0.15)

@@ -10,7 +10,8 @@ import ml_collections
 import numpy as np
 import pytest
 
-from cgjax.experiments.subnetworks import language, odd_one_out, problems
+from cgjax.experiments.subnetworks import language, odd_one_out
+from cgjax.experiments.subnetworks.language import problems
 
 GOLDEN = pathlib.Path(__file__).parents[2] / "golden/subnetworks"
 
@@ -22,8 +23,12 @@ def test_head_against_reference():
 
     @jax.jit
     def head(embeddings, labels):
-        functions = (odd_one_out.each_loss, jax.value_and_grad(odd_one_out.loss),
-                     odd_one_out.right, odd_one_out.share_right)  # fmt: skip
+        functions = (
+            odd_one_out.each_loss,
+            jax.value_and_grad(odd_one_out.loss),
+            odd_one_out.right,
+            odd_one_out.share_right,
+        )
         return odd_one_out.logits(embeddings), *(fn(embeddings, labels) for fn in functions)
 
     logits, each, (value, grad), right, share_right = head(embeddings, labels)
@@ -39,10 +44,10 @@ def test_every_list_of_sentences_has_its_hash():
     counts = json.loads((GOLDEN / "language_counts.json").read_text())
     assert len(counts) == 40
     for name, known in counts.items():
-        found = language.sentences(*name.split("|"))
-        distinct = sorted(set(found))
+        sentences = language.sentences(*name.split("|"))
+        distinct = sorted(set(sentences))
         text = "\n".join(distinct).encode()
-        assert (len(found), len(distinct)) == (known["count"], known["unique"]), name
+        assert (len(sentences), len(distinct)) == (known["count"], known["unique"]), name
         assert hashlib.sha256(text).hexdigest() == known["sha256_sorted_unique"], name
 
 
@@ -57,12 +62,23 @@ def test_orders_are_new_each_time_and_labels_say_where():
 
 def test_stems_spell_the_number_as_a_token():
     assert language.split("the taxi drivers admires", "stems") == [
-        "the", "taxi", "driver", "##s", "admire", "##s"]  # fmt: skip
+        "the",
+        "taxi",
+        "driver",
+        "##s",
+        "admire",
+        "##s",
+    ]
     assert language.split("the farmer that the guard liked is old", "stems")[5:7] == ["like", "##d"]
     words = language.vocabulary("words")
     assert len(words) == 113 + 3 + 3  # special tokens, and three past forms (hated is a word)
-    assert max(len(language.encode(sentence, "words")) for sentence in language.sentences(
-        "obj_rel_across_inanim", "plural", "plural")) == 13  # fmt: skip
+    assert (
+        max(
+            len(language.encode(sentence, "words"))
+            for sentence in language.sentences("obj_rel_across_inanim", "plural", "plural")
+        )
+        == 13
+    )
 
 
 @pytest.mark.parametrize("how", ["words", "combinations"])
@@ -80,9 +96,18 @@ def test_what_is_held_out_shares_no_choice_with_training(how):
 
 
 def rule(splits="disjoint", rule="agreement", held_out="nothing", templates=("prep_inanim",)):
-    data = {"rule": rule, "number": "singular", "templates": templates, "held_out": held_out,
-            "splits": splits, "seed": 0, "n_train": 60, "n_val": 10, "n_test": 20,
-            "n_eval": 12}  # fmt: skip
+    data = {
+        "rule": rule,
+        "number": "singular",
+        "templates": templates,
+        "held_out": held_out,
+        "splits": splits,
+        "seed": 0,
+        "n_train": 60,
+        "n_val": 10,
+        "n_test": 20,
+        "n_eval": 12,
+    }
     words = language.vocabulary("words")
     inverse = {i: word for word, i in words.items()}
     sets = problems.of_language(
@@ -119,18 +144,20 @@ def test_sets_have_the_cells_of_the_paper():
 
 def test_no_sentence_is_in_two_parts_where_splits_are_disjoint():
     sets, text = rule()
-    of = {part: {text[i] for rows in own.values() for i in rows.ravel()}
-          for part, own in sets.rows.items()}  # fmt: skip
+    of = {
+        part: {text[i] for rows in own.values() for i in rows.ravel()}
+        for part, own in sets.rows.items()
+    }
     assert not of["train"] & of["val"] and not of["train"] & of["test"] | of["val"] & of["test"]
 
 
 def test_published_splits_keep_tests_from_the_compositional_set():
     sets, text = rule("published")
-    own = {text[i] for part in sets.rows.values() for i in part["compositional"].ravel()}
+    compositional = {text[i] for part in sets.rows.values() for i in part["compositional"].ravel()}
     tests = {text[i] for part in sets.rows.values() for i in part["test_0"].ravel()}
-    assert not own & tests
+    assert not compositional & tests
     masks = {text[i] for part in sets.rows.values() for i in part["mask_0"].ravel()}
-    assert own & masks  # drawn afresh from all sentences
+    assert compositional & masks  # drawn afresh from all sentences
 
 
 def test_three_subroutines_and_held_out_words():

@@ -1,4 +1,4 @@
-"""Subnetworks of studies with masks of their own, read back: they score what the run said."""
+"""Subnetworks that `cgjax.load` opens have the scores that the run reported."""
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,9 @@ import cgjax
 from cgjax import config as configs
 from cgjax.core import tree
 from cgjax.core.errors import BadInput
-from cgjax.experiments.subnetworks import bases, joint, odd_one_out, run, stages, tasks
+from cgjax.experiments.subnetworks import bases, odd_one_out, run, stages, tasks
+from cgjax.experiments.subnetworks.language import tasks as language_tasks
+from cgjax.experiments.subnetworks.search import joint
 
 BUILT = {"model.arch": "modular"}  # by hand: nothing is trained before its masks
 SMALL = {"masks.n_draws": "0", "masks.lrs": "0.3", "data.n_train": "16", "data.n_test": "24",
@@ -65,8 +67,10 @@ def test_families(tmp_path):
         expected = told(arrays, family, 1)
         assert len(expected) == 2 * 2 * 2  # bases, first scores or penalties, mask seeds
         np.testing.assert_allclose(accuracies(opened, 1), expected, atol=1e-6)
-    kept = [np.mean(np.asarray(one["hidden"]["kernel"]) != 0) for one in
-            (tree.take(opened.params, 0), tree.take(opened.params, 2))]  # fmt: skip
+    kept = [
+        np.mean(np.asarray(one["hidden"]["kernel"]) != 0)
+        for one in (tree.take(opened.params, 0), tree.take(opened.params, 2))
+    ]
     assert kept[0] < kept[1]
     with pytest.raises(BadInput, match="holds neuron/subject, neuron/verb, magnitude/subject"):
         cgjax.load(tmp_path, "verb")
@@ -80,10 +84,10 @@ def test_masks_that_share_no_weight(tmp_path):
     table = joint.run(config, part, tmp_path)
     (tmp_path / "config.json").write_text(configs.to_json(config))
     opened = [cgjax.load(tmp_path, f"joint/{name}") for name in ("subject", "verb")]
-    for i, one in enumerate(opened):
+    for i, loaded in enumerate(opened):
         expected = table["sub_target"][table["target"] == i]
-        np.testing.assert_allclose(accuracies(one, i), expected, atol=1e-6)
-    subject, verb = (np.asarray(one.params["hidden"]["kernel"]) for one in opened)
+        np.testing.assert_allclose(accuracies(loaded, i), expected, atol=1e-6)
+    subject, verb = (np.asarray(loaded.params["hidden"]["kernel"]) for loaded in opened)
     assert np.any(subject) and np.any(verb) and not np.any(subject * verb)
     with pytest.raises(BadInput, match="holds subject, verb, joint/subject, joint/verb: name"):
         cgjax.load(tmp_path, "joint/noun")
@@ -116,14 +120,18 @@ def test_masks_along_training(tmp_path):
         then = cgjax.load(tmp_path, f"epoch {epoch}")
         of_then = arrays["bases/base_epoch"] == epoch
         np.testing.assert_allclose(accuracies(then, 1), arrays["bases/test_1"][of_then], atol=1e-6)
-        # What masks leave of so small a network answers by ties: the masks themselves.
+        # Subnetworks of so small a network answer by ties, so the masks are compared.
         opened = cgjax.load(tmp_path, f"epoch {epoch}/verb")
-        own = (arrays["runs/target"] == 1) & (epochs == epoch)
-        masked = [name for name in tree.flat(opened.params) if tasks.bert_layer(name) is not None]
+        is_verb = (arrays["runs/target"] == 1) & (epochs == epoch)
+        masked = [
+            name for name in tree.flat(opened.params) if language_tasks.bert_layer(name) is not None
+        ]
         left = np.concatenate(
             [np.reshape(tree.flat(opened.params)[name], (4, -1)) for name in masked], axis=1
         )
-        np.testing.assert_allclose(np.mean(left != 0, axis=1), arrays["runs/kept"][own], rtol=1e-5)
+        np.testing.assert_allclose(
+            np.mean(left != 0, axis=1), arrays["runs/kept"][is_verb], rtol=1e-5
+        )
         assert np.mean(left != 0) < 0.9
         bases_then = np.concatenate(
             [np.reshape(tree.flat(then.params)[name], (2, -1)) for name in masked], axis=1
@@ -137,5 +145,5 @@ def test_a_study_without_masks_says_so(tmp_path):
     config = configs.load("subnetworks:vit,smoke")
     (tmp_path / "config.json").write_text(configs.to_json(config))
     part = next(iter(config.parts))
-    with pytest.raises(BadInput, match="holds bases alone: no masks are learned of them"):
+    with pytest.raises(BadInput, match="holds only bases: this study trains no masks"):
         cgjax.load(tmp_path, f"{part}/number")

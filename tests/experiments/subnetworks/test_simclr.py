@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cgjax.experiments.subnetworks import simclr
+from cgjax.experiments.subnetworks.vision import simclr
 
 SHAPE = (6, 2, 16, 16, 3)  # of all pixels here, so that one program serves
 
@@ -24,16 +24,16 @@ def test_nt_xent(golden):
     @jax.jit
     @functools.partial(jax.value_and_grad, has_aux=True)
     def loss(features):
-        found = simclr.nt_xent(features, temperature)
-        return found.nll.mean(), found
+        contrast = simclr.nt_xent(features, temperature)
+        return contrast.nll.mean(), contrast
 
-    (mean, found), grad = loss(jnp.asarray(wanted["features"]))
-    np.testing.assert_allclose(found.nll, wanted["nll"], atol=1e-5)
+    (mean, contrast), grad = loss(jnp.asarray(wanted["features"]))
+    np.testing.assert_allclose(contrast.nll, wanted["nll"], atol=1e-5)
     np.testing.assert_allclose(mean, wanted["loss"], atol=1e-5)
     np.testing.assert_allclose(grad, wanted["grad"], atol=1e-5)
-    np.testing.assert_array_equal(found.rank, wanted["rank_of_positive"])
+    np.testing.assert_array_equal(contrast.rank, wanted["rank_of_positive"])
     for k in (1, 5):
-        np.testing.assert_allclose(simclr.top(found.rank, k), wanted[f"top{k}"], atol=1e-6)
+        np.testing.assert_allclose(simclr.top(contrast.rank, k), wanted[f"top{k}"], atol=1e-6)
 
 
 def test_warp():
@@ -67,21 +67,21 @@ def test_jitter():
         jax.random.uniform(jax.random.fold_in(key, 1), (2,), minval=0.5, maxval=1.5)
     )
     weights = np.array(simclr.GRAY)
-    found, images = np.asarray(jax.jit(simclr.jittered)(key, images)), np.asarray(images)
+    jittered, images = np.asarray(jax.jit(simclr.jittered)(key, images)), np.asarray(images)
     gray = (images @ weights).mean((1, 2))[:, None, None, None]
     changed = contrast * images + (1 - contrast) * gray
     wanted = saturation * changed + (1 - saturation) * (changed @ weights)[..., None]
-    np.testing.assert_allclose(found, np.clip(wanted, 0, 1), atol=1e-5)
+    np.testing.assert_allclose(jittered, np.clip(wanted, 0, 1), atol=1e-5)
 
 
 def test_images_of_a_problem_share_their_view(view):
     one = jax.random.uniform(jax.random.key(0), (16, 16, 3))
     pixels = jnp.broadcast_to(one, SHAPE)
-    found = np.asarray(view(jax.random.key(1), pixels))
-    np.testing.assert_array_equal(found[:, 0], found[:, 1])
-    assert all((found[i] != found[0]).any() for i in range(1, 6))
-    assert (found != np.asarray(view(jax.random.key(2), pixels))).any()
-    assert found.min() >= 0 and found.max() <= 1
+    views = np.asarray(view(jax.random.key(1), pixels))
+    np.testing.assert_array_equal(views[:, 0], views[:, 1])
+    assert all((views[i] != views[0]).any() for i in range(1, 6))
+    assert (views != np.asarray(view(jax.random.key(2), pixels))).any()
+    assert views.min() >= 0 and views.max() <= 1
 
 
 def test_white_stays_white(view):
@@ -99,7 +99,7 @@ def test_grayscale_as_often_as_said(view):
 def test_two_views_for_the_loss(monkeypatch):
     monkeypatch.setattr(simclr, "view", lambda key, pixels: pixels + jax.random.uniform(key))
     pixels = jnp.arange(6, dtype=jnp.float32).reshape(3, 2, 1, 1, 1)
-    found = simclr.views(jax.random.key(1), pixels).reshape(2, 6)
+    views = simclr.views(jax.random.key(1), pixels).reshape(2, 6)
     first, second = (float(jax.random.uniform(key)) for key in jax.random.split(jax.random.key(1)))
-    np.testing.assert_allclose(0.1 * found[0] + 0.9, np.arange(6) + first, atol=1e-5)
-    np.testing.assert_allclose(0.1 * found[1] + 0.9, np.arange(6) + second, atol=1e-5)
+    np.testing.assert_allclose(0.1 * views[0] + 0.9, np.arange(6) + first, atol=1e-5)
+    np.testing.assert_allclose(0.1 * views[1] + 0.9, np.arange(6) + second, atol=1e-5)

@@ -1,4 +1,4 @@
-"""What figures of masks show of bases that do not count: dots in grey, and no part of any mean."""
+"""Figures of masks show invalid bases as grey dots and exclude them from means."""
 
 import numpy as np
 import pytest
@@ -20,27 +20,41 @@ def drawn(monkeypatch):
 def arrays(counts=(True, False)):
     base, target = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
     runs = {
-        "base": base, "target": target, "seed": np.zeros(N, int),
-        "valid_base": np.array(counts)[base], "null_random": np.array([0.125, 0.25, -0.75, -0.75]),
-        "sub_diff": np.full(N, 0.5), "abl_diff": np.full(N, -0.25), "quality": np.full(N, 0.25),
+        "base": base,
+        "target": target,
+        "seed": np.zeros(N, int),
+        "valid_base": np.array(counts)[base],
+        "null_random": np.array([0.125, 0.25, -0.75, -0.75]),
+        "sub_diff": np.full(N, 0.5),
+        "abl_diff": np.full(N, -0.25),
+        "quality": np.full(N, 0.25),
         "full_pattern": np.ones(N, bool),
-    }  # fmt: skip
+    }
     return {
-        "parts": np.array([""]), "subroutines": np.array(["subject", "verb"]),
-        "bases/valid": np.array(counts), "masks/base": base, "masks/target": target,
+        "parts": np.array([""]),
+        "subroutines": np.array(["subject", "verb"]),
+        "bases/valid": np.array(counts),
+        "masks/base": base,
+        "masks/target": target,
         "kept/stem/kernel": np.array([0.25, 0.5, 1.0, 1.0]),
         "kept/head/kernel": np.array([0.0, 0.0, 1.0, 1.0]),
         "overlap/leaves": np.array(["head/kernel", "stem/kernel"]),
-        "overlap/between": np.array([0.1, 0.9]), "overlap/between, expected": np.array([0.2, 0.8]),
-        **{f"{kind}/{name}": values for kind in ("runs", "search", "selected")
-           for name, values in runs.items()},
-    }  # fmt: skip
+        "overlap/between": np.array([0.1, 0.9]),
+        "overlap/between, expected": np.array([0.2, 0.8]),
+        **{
+            f"{kind}/{name}": values
+            for kind in ("runs", "search", "selected")
+            for name, values in runs.items()
+        },
+    }
 
 
 def bars(fig):
     """Heights of the removals' bars, panel by panel."""
-    return [[line.get_ydata()[0] for line in ax.get_lines() if line.get_linewidth() == 3]
-            for ax in fig.axes]  # fmt: skip
+    return [
+        [line.get_ydata()[0] for line in ax.get_lines() if line.get_linewidth() == 3]
+        for ax in fig.axes
+    ]
 
 
 def test_removals_of_bases_that_count(drawn, tmp_path):
@@ -69,8 +83,9 @@ def test_overlap_goes_from_the_stem_to_the_head(drawn, tmp_path):
     figures.draw_overlap(arrays(), tmp_path)
     (ax,) = drawn["overlap"].axes
     assert [label.get_text() for label in ax.get_xticklabels()] == ["stem", "head"]
-    np.testing.assert_array_equal([line.get_ydata() for line in ax.get_lines()],
-                                  [[0.9, 0.1], [0.8, 0.2]])  # fmt: skip
+    np.testing.assert_array_equal(
+        [line.get_ydata() for line in ax.get_lines()], [[0.9, 0.1], [0.8, 0.2]]
+    )
 
 
 def test_a_search_shows_in_colour_what_counts(drawn, tmp_path):
@@ -79,3 +94,37 @@ def test_a_search_shows_in_colour_what_counts(drawn, tmp_path):
         colours = {tuple(one) for one in ax.collections[0].get_facecolors()}
         assert len(colours) == 2, "the base that does not count is grey"
         assert len(ax.collections[1].get_offsets()) == 1, "and no ring is of its masks"
+
+
+def in_two_parts(of_part):
+    """The arrays of one part, as those of two."""
+    both = {
+        f"{part}/{name}": values for part in ("bert", "modular") for name, values in of_part.items()
+    }
+    return both | {"parts": np.array(["bert", "modular"])}
+
+
+@pytest.mark.parametrize(
+    "draw, file, more",
+    [
+        ("draw_matrices", "matrices", {f"matrix/{half}": np.eye(2) for half in ("sub", "abl")}),
+        (
+            "draw_families",
+            "families",
+            {"families": np.array(["runs"]), "runs/kept": np.ones(N), "runs/sub_own": np.ones(N)},
+        ),
+        (
+            "draw_dynamics",
+            "dynamics",
+            {
+                "epochs": np.array([1, 2]),
+                "bases/base_epoch": np.array([1, 2]),
+                "bases/compositional": np.ones(2),
+                "runs/base_epoch": np.array([1, 1, 2, 2]),
+            },
+        ),
+    ],
+)
+def test_every_part_has_a_file_of_its_own(draw, file, more, drawn, tmp_path):
+    getattr(figures, draw)(in_two_parts(arrays() | more), tmp_path)
+    assert sorted(drawn) == [f"bert-{file}", f"modular-{file}"]

@@ -15,20 +15,10 @@ import cgjax
 from cgjax import config as configs
 from cgjax.core import checkpoint, program, tree
 from cgjax.core.errors import BadInput, Preempted
-from cgjax.experiments.subnetworks import (
-    bases,
-    controls,
-    joint,
-    language,
-    measures,
-    run,
-    searches,
-    stages,
-    study,
-    tangent,
-    tasks,
-)
-from cgjax.experiments.subnetworks import table as tables
+from cgjax.experiments.subnetworks import bases, language, run, stages, study, tasks
+from cgjax.experiments.subnetworks.language import tasks as language_tasks
+from cgjax.experiments.subnetworks.search import joint, tangent, training
+from cgjax.experiments.subnetworks.search import table as tables
 from cgjax.main import main
 from cgjax.nets.bert import Bert
 
@@ -40,22 +30,22 @@ def one_device(monkeypatch):
 
 def part(row, name, changes=None):
     """One part of a row as a config of its own."""
-    own = dict(configs.parts(configs.load(f"subnetworks:{row},smoke")))[name]
-    with own.unlocked():
-        own.update_from_flattened_dict(changes or {})
-    return own
+    part_config = dict(configs.parts(configs.load(f"subnetworks:{row},smoke")))[name]
+    with part_config.unlocked():
+        part_config.update_from_flattened_dict(changes or {})
+    return part_config
 
 
 # --- measures -------------------------------------------------------------------------------------
 
 
 def test_measures_clip_at_chance_and_refuse_masks_that_fail():
-    np.testing.assert_allclose(measures.difference([1.0, 0.1], [0.2, 0.25]), [0.75, 0.0])
-    quality = measures.quality([0.95, 0.5, 0.9], [0.3, 0.25, 0.9], [0.9, 1.0, 0.3])
+    np.testing.assert_allclose(tables.difference([1.0, 0.1], [0.2, 0.25]), [0.75, 0.0])
+    quality = tables.quality([0.95, 0.5, 0.9], [0.3, 0.25, 0.9], [0.9, 1.0, 0.3])
     np.testing.assert_allclose(quality, [0.6, -np.inf, -0.6])
-    assert measures.chosen(quality) == 0 and measures.chosen([-np.inf, -0.6]) == 1
-    assert measures.chosen([-np.inf, -np.inf]) is None  # no valid mask
-    assert measures.full_pattern([0.1, 0.1], [-0.1, 0.1]).tolist() == [True, False]
+    assert tables.chosen(quality) == 0 and tables.chosen([-np.inf, -0.6]) == 1
+    assert tables.chosen([-np.inf, -np.inf]) is None  # no valid mask
+    assert tables.full_pattern([0.1, 0.1], [-0.1, 0.1]).tolist() == [True, False]
 
 
 # --- networks of known structure ------------------------------------------------------------------
@@ -95,24 +85,24 @@ def modular():
 @pytest.fixture(scope="module")
 def searched(modular, tmp_path_factory):
     """Masks of two bases for both subroutines: (config, task, bases, replicas, what was found)."""
-    config, task, found = modular
+    config, task, base_models = modular
     config = config.copy_and_resolve_references()
     with config.unlocked():
         config.masks.lrs, config.masks.epochs, config.checkpoint.epochs = (0.3,), 3, 1
-    replicas = searches.product(config, found, 2)
+    replicas = training.product(config, base_models, 2)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
-        whole = searches.run(config, task, found, replicas, tmp_path_factory.mktemp("whole"))
-    return config, task, found, replicas, whole
+        whole = training.run(config, task, base_models, replicas, tmp_path_factory.mktemp("whole"))
+    return config, task, base_models, replicas, whole
 
 
 def test_a_search_is_the_same_alone_and_beside_others(searched, tmp_path):
     """Bases and targets are numbers of one program."""
-    config, task, found, replicas, every = searched
+    config, task, base_models, replicas, every = searched
     assert len(replicas["seed"]) == 2 * 2
     chosen = 3
     one = {name: values[chosen : chosen + 1] for name, values in replicas.items()}
-    alone = searches.run(config, task, found, one, tmp_path)
+    alone = training.run(config, task, base_models, one, tmp_path)
     for a, b in zip(jax.tree.leaves(every.s), jax.tree.leaves(alone.s)):
         np.testing.assert_allclose(a[chosen], b[0], rtol=1e-5, atol=1e-6)
     for name in ("sub/test/own", "abl/val/test_0", "kept"):
@@ -128,7 +118,7 @@ def test_the_kernel_of_a_module_sees_its_own_subroutine(modular):
     np.testing.assert_array_equal(labels.sum(axis=1), 2)
     aligned = jax.jit(lambda *arguments: tangent.alignments(task, *arguments))
     for target in range(2):
-        mask = controls.oracle(config, base, target)
+        mask = language_tasks.oracle(config, base, target)
         on = {name: jnp.ones(()) for name in tree.flat(mask)}
         seen = np.asarray(aligned(base, mask, on, jax.random.key(0), shown, labels))
         branch, rest, _, both = seen[:, target] - seen[:, 1 - target]
@@ -138,18 +128,24 @@ def test_the_kernel_of_a_module_sees_its_own_subroutine(modular):
 
 
 def test_a_layer_set_leaves_others_whole(modular):
-    config, task, found = modular
-    like = tree.take(found.params, 0)
+    config, task, base_models = modular
+    like = tree.take(base_models.params, 0)
     on = tasks.layer_sets(task, like, (0, 1))
     assert on["hidden/kernel"].tolist() == [1, 0] and on["out/kernel"].tolist() == [1, 1]
     with config.unlocked():
         config.masks.layers, config.masks.s0s, config.masks.lrs = (0, 1), (0.05,), (1e-2,)
-    experiment = searches.experiment(config, task, found, searches.product(config, found, 2))
+    experiment = training.experiment(
+        config, task, base_models, training.product(config, base_models, 2)
+    )
     replica = {name: jnp.asarray(values[1]) for name, values in experiment.replicas.items()}
     assert int(replica["layers"]) == 1
     s, _ = experiment.init(jax.random.key(0), replica)
-    batch = {"data": jax.tree.map(jnp.asarray, experiment.data), "indices": jnp.arange(4),
-             "key": jax.random.key(1), "mask": jnp.ones(4)}  # fmt: skip
+    batch = {
+        "data": jax.tree.map(jnp.asarray, experiment.data),
+        "indices": jnp.arange(4),
+        "key": jax.random.key(1),
+        "mask": jnp.ones(4),
+    }
     loss = jax.jit(lambda s: experiment.loss(s, {}, batch, jax.random.key(2), 0, replica)[0])
     grads = jax.grad(loss)(s)
     assert float(jnp.abs(grads["hidden"]["kernel"]).max()) == 0
@@ -193,8 +189,16 @@ def test_a_rule_from_base_to_figures(agreement):
     assert metrics["target/verb: p of abl_diff, signs"]["ours"] >= 0.5  # of two bases
     assert metrics["target/subject: p of abl_diff, random removals"]["ours"] is not None
     drawn = {path.name for path in (workdir / "figures").iterdir()}
-    assert drawn == {"absolute_abl.png", "absolute_sub.png", "bases.png", "differences.png",
-                     "heat.png", "layers.png", "overlap.png", "pattern.png"}  # fmt: skip
+    assert drawn == {
+        "absolute_abl.png",
+        "absolute_sub.png",
+        "bases.png",
+        "differences.png",
+        "heat.png",
+        "layers.png",
+        "overlap.png",
+        "pattern.png",
+    }
     assert "target/subject: abl_diff" in extra["headlines"]
 
 
@@ -260,17 +264,26 @@ def test_subnetworks_are_read_back(agreement, monkeypatch):
 
 def test_failed_bases_are_kept_marked_and_left_out():
     valid = np.array([True, False])
-    found = bases.Bases({}, {"base_seed": np.array([4, 7])}, {}, valid)
-    table = {"base": np.array([0, 0, 1]), "valid_base": np.array([True, True, False]),
-             "abl_diff": np.array([-0.2, -0.4, 0.7])}  # fmt: skip
+    base_models = bases.Bases({}, {"base_seed": np.array([4, 7])}, {}, valid)
+    table = {
+        "base": np.array([0, 0, 1]),
+        "valid_base": np.array([True, True, False]),
+        "abl_diff": np.array([-0.2, -0.4, 0.7]),
+    }
     np.testing.assert_allclose(tables.by_base(table, "abl_diff", 2), [-0.3, np.nan])
-    assert found.numbers["base_seed"].tolist() == [4, 7]
+    assert base_models.numbers["base_seed"].tolist() == [4, 7]
 
 
 def test_selection_takes_the_best_valid_configuration(modular):
-    search = {"base": np.array([0, 0, 0, 1]), "target": np.zeros(4, int),
-              "quality": np.array([-np.inf, 0.1, 0.3, -np.inf]), "s0": np.float32([1, 2, 3, 4]),
-              "lr": np.ones(4), "layers": np.zeros(4, int), "penalty": np.zeros(4)}  # fmt: skip
+    search = {
+        "base": np.array([0, 0, 0, 1]),
+        "target": np.zeros(4, int),
+        "quality": np.array([-np.inf, 0.1, 0.3, -np.inf]),
+        "s0": np.float32([1, 2, 3, 4]),
+        "lr": np.ones(4),
+        "layers": np.zeros(4, int),
+        "penalty": np.zeros(4),
+    }
     assert stages.choice(search, (0, 0))["s0"] == 3.0
     assert stages.choice(search, (1, 0)) is None
 
@@ -298,19 +311,21 @@ def test_other_studies_of_a_network_built_by_hand(row, tmp_path):
         assert np.allclose(arrays["magnitude/kept"], 0.5, atol=0.01)
         assert len(arrays["neuron/kept"]) == 2 * 2  # targets, penalties
     else:
-        # Of two masks that share nothing at most all weights are kept.
-        assert metrics["subject: kept, disjoint"]["ours"] + metrics["verb: kept, disjoint"][
-            "ours"] <= 1 + 1e-6  # fmt: skip
+        # Two disjoint masks together keep at most all weights.
+        assert (
+            metrics["subject: kept, disjoint"]["ours"] + metrics["verb: kept, disjoint"]["ours"]
+            <= 1 + 1e-6
+        )
 
 
 def test_pruning_bakes_a_mask_in(modular, tmp_path):
-    config, task, found = modular
+    config, task, base_models = modular
     with config.unlocked():
         config.masks.s0s, config.masks.lrs, config.masks.layers = (0.05, -0.05), (1e-2,), (0,)
-    new = stages.pruned(config, task, found, tmp_path)
-    before, after = (np.asarray(one.params["hidden"]["kernel"]) for one in (found, new))
+    new = stages.pruned(config, task, base_models, tmp_path)
+    before, after = (np.asarray(one.params["hidden"]["kernel"]) for one in (base_models, new))
     assert np.all((after == before) | (after == 0)) and np.any(after != 0)
-    assert new.numbers is found.numbers and "compositional" in new.scores
+    assert new.numbers is base_models.numbers and "compositional" in new.scores
 
 
 ROWS = [row["name"] for row in configs.load_file("subnetworks").describe_rows()]
@@ -334,8 +349,13 @@ def test_the_readme_masks_linen_and_nnx():
     net = nn.Dense(3)
     params = net.init(jax.random.key(0), jnp.ones((1, 4)))
     model = nnx.Linear(4, 3, rngs=nnx.Rngs(0))
-    known = {"params": params, "beta": 2.0, "nnx": nnx, "model": model,
-             "f": lambda params: jnp.sum(net.apply(params, jnp.ones((1, 4))) ** 2)}  # fmt: skip
+    known = {
+        "params": params,
+        "beta": 2.0,
+        "nnx": nnx,
+        "model": model,
+        "f": lambda params: jnp.sum(net.apply(params, jnp.ones((1, 4))) ** 2),
+    }
     exec(blocks[0], known)
     assert float(jnp.abs(jax.grad(known["loss"])(known["s"])["params"]["kernel"]).max()) > 0
     assert not np.any(known["rest"]["params"]["kernel"])
@@ -344,7 +364,7 @@ def test_the_readme_masks_linen_and_nnx():
 
 
 def test_an_interrupted_search_goes_on_to_the_same_masks(searched, tmp_path, monkeypatch):
-    config, task, found, replicas, whole = searched
+    config, task, base_models, replicas, whole = searched
     save = checkpoint.Checkpoints.save
 
     def stop_after(store, step, *rest):
@@ -354,8 +374,8 @@ def test_an_interrupted_search_goes_on_to_the_same_masks(searched, tmp_path, mon
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint.Checkpoints, "save", stop_after)
         with pytest.raises(Preempted):
-            searches.run(config, task, found, replicas, tmp_path / "parts")
-    again = searches.run(config, task, found, replicas, tmp_path / "parts")
+            training.run(config, task, base_models, replicas, tmp_path / "parts")
+    again = training.run(config, task, base_models, replicas, tmp_path / "parts")
     for a, b in zip(jax.tree.leaves(whole.s), jax.tree.leaves(again.s)):
         np.testing.assert_array_equal(a, b)
     assert all(np.array_equal(whole.scores[name], again.scores[name]) for name in whole.scores)
@@ -366,8 +386,12 @@ def test_trained_bases_are_held_against_random_weights():
 
     def table(sub, abl):
         noise = 0.02 * rng.standard_normal((2, 9))
-        return {"base": np.repeat(np.arange(3), 3), "valid_base": np.ones(9, bool),
-                "sub_diff": sub + noise[0], "abl_diff": abl + noise[1]}  # fmt: skip
+        return {
+            "base": np.repeat(np.arange(3), 3),
+            "valid_base": np.ones(9, bool),
+            "sub_diff": sub + noise[0],
+            "abl_diff": abl + noise[1],
+        }
 
     found = tables.against(table(0.5, -0.4), table(0.5, 0.3))
     assert found["p of abl_diff against random weights"] < 1e-6
@@ -382,8 +406,10 @@ def test_a_pretrained_start_is_the_same_for_every_base(tmp_path, monkeypatch):
     ids = jnp.zeros((1, 4), jnp.int32)
     shapes = jax.eval_shape(net.init, jax.random.key(3), ids, ids)["params"]
     params = jax.tree.map(lambda leaf: jnp.full(leaf.shape, 0.1), shapes)
-    monkeypatch.setattr(tasks.pretrained, "minilm", lambda: tmp_path)
-    monkeypatch.setattr(tasks.convert, "bert_from_folder", lambda folder, **fields: (net, params))
+    monkeypatch.setattr(language_tasks.pretrained, "minilm", lambda: tmp_path)
+    monkeypatch.setattr(
+        language_tasks.convert, "bert_from_folder", lambda folder, **fields: (net, params)
+    )
     config = part("objectives", "target")
     with config.unlocked():
         config.model.start, config.data.tokens = "pretrained", "wordpiece"
@@ -402,7 +428,7 @@ def test_a_pretrained_start_is_the_same_for_every_base(tmp_path, monkeypatch):
 
 
 def test_a_dry_run_speaks_of_all_that_is_trained(capsys):
-    """Random weights are not trained, and masks of them are."""
+    """Random weights stay as they are; their masks are trained."""
     row = "--config=subnetworks:agreement_singular,smoke"
     assert main([row, "--dry_run"]) == 0
     said = capsys.readouterr().out

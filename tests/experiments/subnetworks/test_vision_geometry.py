@@ -77,10 +77,10 @@ def test_copies_at_the_end_change_nothing(geometry):
         placement.inside_contact(big, small, points[0, 9], 0.3),
         placement.inside_contact(longer, small, points[0, 9], 0.3),
     )
-    one = np.array([0])
+    first = np.array([0])
     centre, size = np.full((1, 2), 0.5), np.array([0.8])
     drawn = [
-        rendering.maps([rendering.Objects(one, one, shape[None], centre, size)], 1, 64)
+        rendering.maps([rendering.Objects(first, first, shape[None], centre, size)], 1, 64)
         for shape in (big, longer)
     ]
     np.testing.assert_array_equal(*drawn)
@@ -95,10 +95,10 @@ def test_what_leaves_the_canvas_is_cut_off(geometry):
 
 def test_contours_fill_the_unit_square():
     for gap, hole in ((0.07, 0.2), (0.01, 0.05)):
-        found = contours(keys(40), gap, hole)
-        np.testing.assert_allclose(found.min(1), -0.5, atol=1e-12)
-        np.testing.assert_allclose(found.max(1), 0.5, atol=1e-12)
-        n = [len(np.unique(each, axis=0)) for each in found]
+        outlines = contours(keys(40), gap, hole)
+        np.testing.assert_allclose(outlines.min(1), -0.5, atol=1e-12)
+        np.testing.assert_allclose(outlines.max(1), 0.5, atol=1e-12)
+        n = [len(np.unique(each, axis=0)) for each in outlines]
         # Vertices that the reference's contours have: 43 to 56 and 296 to 303, three of each.
         assert {0.07: 40 < np.mean(n) < 54, 0.01: 260 < np.mean(n) < 325}[gap]
 

@@ -183,15 +183,15 @@ def test_statistics_of_the_reference(name):
     is_a, is_b = rules.cases(keys, recipe.which)
     objects = rules.RULES[rule].scenes(keys, is_a, is_b, rules.PAPER, 128)
     maps = rendering.maps(objects, 4 * n, 128)
-    found = {key: value.reshape(n, 4) for key, value in statistics(objects, maps).items()}
+    ours = {key: value.reshape(n, 4) for key, value in statistics(objects, maps).items()}
     strata, weights = [np.ones(n, bool)], np.ones(n)
     if rule != "inside-contact" and which not in ("mask_inside", "mask_contact"):
         per = 2 if rule == "inside-number" else 1
-        is_three = np.rint(found["nobj"][:, 0] / per) >= 3
+        is_three = np.rint(ours["nobj"][:, 0] / per) >= 3
         share = wanted["nobj_rule_mean"] / per - 2
         strata = [is_three, ~is_three]
         weights = np.where(is_three, share / is_three.mean(), (1 - share) / (1 - is_three.mean()))
-    for key, values in found.items():
+    for key, values in ours.items():
         for part, columns in (("rule", slice(3)), ("odd", slice(3, 4))):
             mean = values[:, columns].mean(1)
             variance = sum(mean[rows].var() * rows.mean() for rows in strata)

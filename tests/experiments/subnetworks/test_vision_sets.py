@@ -1,4 +1,4 @@
-"""Sets as files and as pixels: the same whoever draws them, whole after a kill, damage told."""
+"""Sets as files and as pixels: the same from any process, whole after a kill, damage reported."""
 
 import os
 import pathlib
@@ -134,10 +134,10 @@ def test_options_are_sets_of_their_own(tmp_path):
 
 
 def test_images(drawn):
-    found = jax.jit(sets.images)(*drawn)
-    assert found.shape == (10, 4, 32, 32, 3) and found.dtype == jnp.float32
+    images = jax.jit(sets.images)(*drawn)
+    assert images.shape == (10, 4, 32, 32, 3) and images.dtype == jnp.float32
     colours = np.stack([[p[m] for m, p in zip(*each)] for each in zip(*drawn)])
-    np.testing.assert_allclose(found, (colours / 255 - 0.9) / 0.1, atol=1e-5)
+    np.testing.assert_allclose(images, (colours / 255 - 0.9) / 0.1, atol=1e-5)
 
 
 def test_shuffled(drawn):
@@ -184,10 +184,10 @@ def test_a_killed_run_goes_on(tmp_path):
     time.sleep(1)  # helpers notice after their chunk
     kept = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.npz")}
     assert len(kept) < 100
-    found = load(tmp_path, n=400)
+    problems = load(tmp_path, n=400)
     assert kept.items() <= {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.npz")}.items()
     recipe = cache.recipe("number-contact", "val", "compositional", 32, 0)
-    assert same(found, cache.draw(recipe, 0, 400).values())
+    assert same(problems, cache.draw(recipe, 0, 400).values())
 
 
 @pytest.mark.faults

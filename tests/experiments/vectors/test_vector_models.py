@@ -79,10 +79,10 @@ def test_a_replica_sees_the_first_n_rows_of_its_support(data):
     predict = jax.jit(models.build(config, "mlp").predict)
     for n, draw, row in ((1, 0.9, 0), (3, 0.34, 1), (16, 0.99999997, 15)):
         for support in range(3):
-            found = loss([draw], n_train=n, support=support)
+            value = loss([draw], n_train=n, support=support)
             x, z = (data["train"][name][0, support, row] for name in "xz")
             predicted = predict(params, x[None])[0]
-            np.testing.assert_allclose(found, np.mean((predicted - z) ** 2), rtol=1e-5)
+            np.testing.assert_allclose(value, np.mean((predicted - z) ** 2), rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", [n for n in contrasts.REGULARISERS if n != "none"])

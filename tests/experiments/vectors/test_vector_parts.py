@@ -50,8 +50,10 @@ def test_generator_stacks_two_layers_per_part():
 
 
 def test_supports():
-    draws = {name: np.asarray(parts.sample(jax.random.key(1), 400, name, 4, 2))
-             for name in parts.SUPPORTS}  # fmt: skip
+    draws = {
+        name: np.asarray(parts.sample(jax.random.key(1), 400, name, 4, 2))
+        for name in parts.SUPPORTS
+    }
     for z in draws.values():
         assert z.shape == (400, 4, 2) and z.min() >= 0 and z.max() <= 1
     assert np.all(draws["diagonal"] == draws["diagonal"][:, :1])

@@ -1,4 +1,4 @@
-"""One adapter for each family: makes a pair of a row with one model and one split."""
+"""One adapter for each family: it turns a row with one model and one split into a pair."""
 
 from cgjax import config as configs
 from cgjax.core.errors import BadInput

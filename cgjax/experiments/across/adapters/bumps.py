@@ -8,7 +8,8 @@ import numpy as np
 from cgjax.analysis import support as theory
 from cgjax.core.errors import BadInput
 from cgjax.experiments.across.pair import Look, Pair, Parts, share_missed, some, squared
-from cgjax.experiments.bumps import models, sets, training
+from cgjax.experiments.bumps import models, training
+from cgjax.experiments.bumps.data import sets
 
 LOOKED_UP = "fields are looked up by a value's number: the output has no derivative by the code"
 

@@ -10,6 +10,7 @@ import optax
 from cgjax.core.errors import BadInput
 from cgjax.experiments.across.pair import Look, Pair, error_rate, signs, some
 from cgjax.experiments.subnetworks import bases, language, odd_one_out, stages, tasks
+from cgjax.experiments.subnetworks.language import tasks as language_tasks
 
 NO_COMPOSITION = "no network of this family has the rule's composition: the theorem is silent"
 WORDS = "inputs are words, which have no derivative, and the answer needs both subroutines"
@@ -73,6 +74,6 @@ def phrases(settings, task: tasks.Task) -> dict:
     length = task.sets.table["ids"].shape[1]
     ids = np.zeros((len(texts), length), np.int32)
     for row, text in zip(ids, texts):
-        code = tasks.encoder(settings)(text)
+        code = language_tasks.encoder(settings)(text)
         row[: len(code)] = code
     return {"ids": jnp.asarray(ids), "mask": jnp.asarray((ids > 0).astype(np.int32))}

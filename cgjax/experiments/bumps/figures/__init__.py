@@ -2,7 +2,7 @@
 
 import pathlib
 
-from cgjax.experiments.bumps.figures import cells, curves, grids, other, pictures
+from cgjax.experiments.bumps.figures import cells, curves, grids, other_tasks, pictures
 
 # Figures of every row whose centres are on the grid.
 USUAL = (pictures.draw_examples, pictures.draw_errors, curves.draw_training)
@@ -69,8 +69,8 @@ FIGURES = {
     "needed": (_by_share, curves.draw_training, curves.draw_needed, curves.draw_accuracy),
     "phase": (_by_copies, pictures.draw_errors, curves.draw_training, grids.draw_phase),
     "percolation": (_by_share, curves.draw_training, curves.draw_percolation),
-    "turning": (other.draw_turning,),
-    "inverse": (other.draw_inverse,),
+    "turning": (other_tasks.draw_turning,),
+    "inverse": (other_tasks.draw_inverse,),
 }
 
 

@@ -5,7 +5,6 @@ from matplotlib.ticker import NullFormatter
 
 from cgjax import plots
 from cgjax.analysis.stats import mean_and_interval
-from cgjax.experiments.bumps import layers
 from cgjax.experiments.bumps.figures.cells import (
     cells,
     number,
@@ -16,6 +15,7 @@ from cgjax.experiments.bumps.figures.cells import (
     words,
 )
 from cgjax.experiments.bumps.figures.pictures import bare, fitting, outline
+from cgjax.experiments.bumps.studies import layers
 
 FEW = 8  # most curves that are labelled at their ends; above it, a legend
 BLANK = {"color": plots.FAINT, "linewidth": 1, "linestyle": ":"}

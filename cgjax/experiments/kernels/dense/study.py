@@ -1,12 +1,296 @@
-"""Studies of dense networks: a row's parts are trained and scored one after another."""
+"""Scores of dense networks on new inputs, and the theory's predictions from their features.
+
+Computes scores of each network of a sweep, and the arrays for figures. The theory uses only the
+saliences of the features: it predicts slopes on addition and margins on context dependence.
+"""
 
 import itertools
 import pathlib
+from typing import NamedTuple
 
+import numpy as np
+
+from cgjax.analysis import additivity, closed_forms, machines, salience
 from cgjax.config import over_parts, parts
 from cgjax.core import checkpoint, program
+from cgjax.core.logging import say
+from cgjax.experiments.kernels import tasks
 from cgjax.experiments.kernels.dense import networks
-from cgjax.experiments.kernels.dense.scores import measure
+from cgjax.experiments.kernels.scores import (
+    as_array,
+    closed_form,
+    entry,
+    scores_of,
+    short,
+    type_shares,
+)
+
+BINS = np.linspace(-0.5, 1.5, 81)  # of normalised similarities: 0 distinct, 1 identical
+TIMES = ("before", "after")  # training
+
+
+class Cell(NamedTuple):
+    """The networks that converged at one initial scale on one training set."""
+
+    task: tasks.Task
+    loss: str
+    starts: np.ndarray  # [networks, N] outputs before training
+    outputs: np.ndarray  # [networks, N]
+    grams: np.ndarray  # [2, networks, N, N] of the last hidden layer, before and after
+    params: dict  # leaves [networks, ...]
+    history: dict  # step [n], and every score [n, networks]
+    account: additivity.Additivity
+    kappa: np.ndarray  # [2, networks, C + 1] similarity by overlap, before and after
+
+
+def measure(config, sweep) -> tuple[dict, dict]:
+    """({name: (values, seeds)}, arrays): every score of every network that converged."""
+    seeds, metrics = np.array(config.train.seeds), {}
+    # A network with the same output for every input has no salience.
+    varies = np.ptp(sweep.grams, axis=(-2, -1)).min(axis=0) > 0
+    arrays = {
+        "outputs": sweep.outputs,
+        "train_loss": sweep.train_loss,
+        "scales": np.array(config.model.scales),
+        "tasks": np.array(config.data.tasks),
+        "depth": np.array(config.model.depth),
+        "converged": (sweep.train_loss <= config.eval.converged) & varies,
+        "frozen": np.array(config.eval.frozen),
+        "bins": BINS,
+        **{f"history/{name}": values for name, values in sweep.history.items()},
+    }
+    for i, task in enumerate(sweep.tasks):
+        for j, scale in enumerate(config.model.scales):
+            converged = arrays["converged"][:, i, j]
+            many = len(config.model.scales) > 1
+            name = short(task.name) + (f", sigma {scale:g}" if many else "")
+            if not converged.all():
+                failed = f"{np.sum(~converged)} of {len(converged)} networks"
+                say(f"{name}: {failed} did not converge: left out")
+            if not converged.any():
+                continue
+            scores, saved = _measure_cell(config, cell(config, sweep, converged, i, j))
+            for score, values in scores.items():
+                metrics[f"{name}: {score}"] = entry(values, seeds[converged])
+                arrays[f"{score}/{i}/{j}"] = as_array(values)
+            arrays |= {f"{key}/{i}/{j}": values for key, values in saved.items()}
+    return metrics, arrays
+
+
+def cell(config, sweep, selected, i: int, j: int) -> Cell:
+    """Networks `selected` [seeds] of task i and scale j."""
+    task, outputs = sweep.tasks[i], sweep.outputs[selected, i, j]
+    grams = sweep.grams[:, selected, i, j]
+    kappa = [[_structure(task.x, gram).kappa for gram in networks] for networks in grams]
+    return Cell(
+        task,
+        config.optim.loss,
+        sweep.starts[selected, i, j],
+        outputs,
+        grams,
+        {
+            name: {key: leaf[selected, i, j] for key, leaf in layer.items()}
+            for name, layer in sweep.params.items()
+        },
+        {
+            "step": sweep.history["step"],
+            **{
+                name: values[:, selected, i, j]
+                for name, values in sweep.history.items()
+                if name != "step"
+            },
+        },
+        additivity.additivity(task.x, outputs, task.is_train),
+        np.array(kappa),
+    )
+
+
+def _measure_cell(config, cell: Cell) -> tuple[dict, dict]:
+    scores = {"additivity": cell.account.r2_test, **scores_of(cell.task, cell.outputs)}
+    saved = {
+        "coefficients": cell.account.coefficients,
+        "labels": cell.account.labels,
+        "kappa": cell.kappa,
+        "similarities": similarities(cell),
+    }
+    kind = cell.task.name.split("_")[0]
+    if kind in KINDS:
+        more_scores, more_saved = KINDS[kind](cell)
+        scores, saved = {**scores, **more_scores}, {**saved, **more_saved}
+    if config.eval.frozen:
+        scores |= frozen(cell, config.model.trained == "readout")
+    return scores, saved
+
+
+# --- features -------------------------------------------------------------------------------------
+
+
+def _structure(x, gram):
+    return additivity.structure(additivity.similarity_of_gram(x, gram))
+
+
+def similarities(cell: Cell) -> np.ndarray:
+    """Counts [2, C + 1, bins] of normalised similarities by overlap, before and after training."""
+    x = cell.task.x
+    overlap = np.sum(x[:, None] == x[None], axis=-1)
+    low, high = cell.kappa[..., :1, None], cell.kappa[..., -1:, None]
+    values = (cell.grams - low) / (high - low)
+    return np.array(
+        [
+            [np.histogram(similarity[:, overlap == o], BINS)[0] for o in range(x.shape[1] + 1)]
+            for similarity in values
+        ]
+    )
+
+
+def frozen(cell: Cell, is_readout: bool) -> dict:
+    """Scores of a ridgeless readout on the features before and after training.
+
+    A network whose readout alone was trained, from zero, is such a machine: its trained bias is one
+    more feature, which is always 1.
+    """
+    train, all_scores = cell.task.is_train, {}
+    for time, gram in zip(TIMES, cell.grams + 1.0 * is_readout):
+        k_all = gram[:, :, train]
+        f = np.asarray(machines.ridgeless(k_all[:, train], cell.task.y[train], k_all))
+        scores = scores_of(cell.task, f)
+        scores["additivity"] = additivity.additivity(cell.task.x, f, train).r2_test
+        all_scores |= {f"{name}, features {time}": values for name, values in scores.items()}
+        if is_readout:
+            gap = np.sqrt(np.mean((f - cell.outputs)[:, ~train] ** 2, axis=1))
+            return {**all_scores, "distance to the machine": gap}
+    return all_scores
+
+
+def linearised(cell: Cell) -> np.ndarray:
+    """Outputs [networks, N] of each network if only its readout is trained from its random start.
+
+    This is the prediction for a lazy network: f0 plus the machine on y - f0.
+    """
+    train, start = cell.task.is_train, cell.starts
+    k_all = cell.grams[0][:, :, train]
+    residual = cell.task.y[train] - start[:, train]
+    return start + np.asarray(machines.ridgeless(k_all[:, train], residual, k_all))
+
+
+# --- by kind of task ------------------------------------------------------------------------------
+
+
+def _addition(cell: Cell) -> tuple[dict, dict]:
+    """Closed-form slopes from the measured saliences; the value of each item to the network."""
+    saliences = np.asarray(salience.salience(cell.kappa))[..., 0]
+    scores = {f"S(1;2) {time}": saliences[k] for k, time in enumerate(TIMES)}
+    # The paper's figures of dense networks show this mean, where R2 is 1 on trained pairs.
+    scores["mean additivity"] = (cell.account.r2_test + cell.account.r2_train) / 2
+    labels, coefficients = cell.account.labels, cell.account.coefficients
+    items = [additivity.item_values(labels, coefficients, c)[1] for c in (0, 1)]
+    saved = {"items": np.mean(items, axis=0)}
+    is_anchor = tasks.anchors(cell.task)
+    if not is_anchor.any():  # dispersed training sets have no closed form
+        return scores, saved
+    machine = closed_form(cell.kappa, cell.task)
+    for k, time in enumerate(TIMES):
+        scores[f"predicted slope {time}"] = np.asarray(machine.slope)[k]
+    scores["predicted slope, kernel"] = scores_of(cell.task, linearised(cell))["slope"]
+    predicted = np.asarray(closed_forms.item_values(machine, tasks.VALUES, is_anchor))
+    return scores, {**saved, "closed form": predicted[0], "is_anchor": is_anchor}
+
+
+def _context(cell: Cell) -> tuple[dict, dict]:
+    """Mean |value| by type of conjunction; on CD-3 also the margin in closed form."""
+    labels, coefficients = cell.account.labels, cell.account.coefficients
+    shares = type_shares(labels, coefficients)
+    scores = {f"{kind} share": share for kind, share in shares.items()}
+    magnitudes = additivity.type_magnitudes(labels, coefficients, tasks.RELEVANT)
+    saved = {"types": np.array(list(magnitudes)), "magnitudes": np.array(list(magnitudes.values()))}
+    saved |= additivity.type_magnitudes(labels, coefficients.mean(axis=0), tasks.RELEVANT)
+    if cell.task.name == "cd_3":
+        scores |= _shortcut(cell)
+    return scores, saved
+
+
+def _shortcut(cell: Cell) -> dict:
+    """The margin on CD-3, measured and in closed form from the initial features' saliences."""
+    saliences = np.asarray(salience.salience(cell.kappa))[0]
+    closed = closed_forms.shortcut_bias(saliences[:, 0], saliences[:, 1])
+    is_logistic = cell.loss == "logistic"
+    margin, train = cell.task.y * cell.outputs, cell.task.is_train
+    # Logistic outputs grow without bound, so margins are in units of the least training margin, as
+    # for a support-vector machine.
+    unit = margin[:, train].min(axis=1) if is_logistic else 1.0
+    return {
+        "S(1;3) before": saliences[:, 0],
+        "S(2;3) before": saliences[:, 1],
+        "relative margin": margin[:, ~train].mean(axis=1) / unit,
+        "predicted margin": np.asarray(closed.svm if is_logistic else closed.regression),
+    }
+
+
+def _equivalence(cell: Cell) -> tuple[dict, dict]:
+    """First step with all pairs correct, and the signatures of the hidden units' weights."""
+    scores = {}
+    for part in ("train", "test"):
+        mean = cell.history[f"{part}_accuracy"].mean(axis=1)
+        is_right = mean == 1
+        steps = cell.history["step"]
+        scores[f"first all right, {part}"] = steps[is_right][0] if is_right.any() else np.nan
+    scores["lowest mean accuracy"] = mean.min()
+    if set(cell.params) != {"dense_0", "dense_1"}:
+        return scores, {}
+    weighted, readout = weighted_inputs(cell.params, cell.task)
+    scores |= signatures(weighted, readout, cell.task)
+    return scores, {"weighted": weighted[0], "readout": readout[0]}
+
+
+def weighted_inputs(params: dict, task: tasks.Task) -> tuple[np.ndarray, np.ndarray]:
+    """(readout times incoming weights [networks, 2, items, units], readout) of one hidden layer."""
+    readout = params["dense_1"]["kernel"][..., 0]
+    kernel = params["dense_0"]["kernel"]
+    weights = kernel.reshape(len(kernel), len(task.sizes), task.sizes[0], -1)
+    return readout[:, None, None] * weights, readout
+
+
+def new_items(task: tasks.Task) -> tuple[int, int]:
+    """Two items, one of each class, whose pairs with each other are new: A and D in the paper."""
+    n = task.sizes[0]
+    is_new = ~task.is_train.reshape(n, n).diagonal()
+    first = int(np.flatnonzero(is_new)[0])
+    other = int(np.flatnonzero(is_new & (task.y.reshape(n, n)[first] < 0))[0])
+    return first, other
+
+
+def signatures(weighted: np.ndarray, readout: np.ndarray, task: tasks.Task) -> dict:
+    """Cosines [networks] over hidden units: 1 or -1 if the weights encode only the class.
+
+    weighted: [networks, 2, items, units]. Units with a positive readout respond to pairs of one
+    class: the contrast A minus D has the same sign for both components. Units with a negative
+    readout respond to mixed pairs. Equivalent items have equal weights, other items opposite ones.
+    """
+    first, other = new_items(task)
+    contrast = weighted[:, :, first] - weighted[:, :, other]
+    scores = {}
+    for name, units in (("positive", readout > 0), ("negative", readout < 0)):
+        chosen = contrast * units[:, None]
+        scores[f"weights, {name} units"] = _cosine(chosen[:, 0], chosen[:, 1])
+    n = task.sizes[0]
+    same = task.y.reshape(n, n) > 0
+    rows, columns = np.triu_indices(n, 1)
+    cosines = _cosine(weighted[:, :, rows], weighted[:, :, columns]).mean(axis=1)
+    is_same = same[rows, columns]
+    scores["weights, equivalent items"] = cosines[:, is_same].mean(axis=1)
+    scores["weights, other items"] = cosines[:, ~is_same].mean(axis=1)
+    return scores
+
+
+def _cosine(a, b):
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    size = np.sqrt(np.sum(a**2, -1) * np.sum(b**2, -1))
+    return np.sum(a * b, -1) / np.where(size > 0, size, 1)
+
+
+KINDS = {"addition": _addition, "cd": _context, "te": _equivalence}
+
+# --- studies: a row's parts are trained and scored one after another ------------------------------
 
 
 def study(config, workdir) -> tuple[dict, dict]:

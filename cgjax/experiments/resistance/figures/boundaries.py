@@ -91,7 +91,7 @@ def draw_seeds(arrays, folder):
     for prefix, _ in _parts(arrays, "panels")[:1]:
         panels = arrays[f"{prefix}panels"][-1, :, 0]
         title = f"After {arrays[f'{prefix}panel_steps'][-1]:,} steps, {len(panels)} seeds"
-        names = [f"seed {i}" for i in range(len(panels))]
+        names = [f"seed {seed}" for seed in arrays[f"{prefix}points/seed"]]
         x, y = (arrays[f"{prefix}points/{k}"] for k in "xy")
         plots.save(_panels(panels, names, x, y, title, 4), folder / "seeds.png")
 

@@ -127,7 +127,7 @@ def draw_heads(arrays, folder):
 
 def draw_one_step(arrays, folder):
     """Change of D_2 by one small step."""
-    title = "Change of D_2 by one small step: X_2 tells of the target, or is drawn anew"
+    title = "Change of D_2 by one small step: X_2 predicts the target, or is drawn anew"
     wanted = [
         ("one step on A: D_2", "telling,", "-"),
         ("one step on re-drawn: D_2", "drawn anew,", "--"),

@@ -49,7 +49,7 @@ def draw_solutions(arrays, folder):
     names = first + [n for n in names if n not in first]
     if any(", biases" in n or ", width" in n for n in names):  # rows of one start are adjacent
         names.sort(key=_start)
-    level = int(np.argmin(np.abs(levels - 0.1)))
+    level = levels.tolist().index(arrays["level"])
     panels = {
         score: {n: arrays[f"solutions/{n}/{score}"][level] for n in names}
         for score in ("test accuracy", "S_2", "interventional information", "norm")
@@ -129,7 +129,7 @@ def _dose(arrays, name):
     fig = plots.new_figure(7.4, 3.3, layout="constrained")
     x = arrays[f"setting/{name}"]
     order = np.argsort(x)
-    labels = {"rho": "share of samples in which X_2 tells of Y_1", "width": "labels Y_2 may have"}
+    labels = {"rho": "share of samples in which X_2 predicts Y_1", "width": "labels Y_2 may have"}
     for ax, score in zip(fig.subplots(1, 2), ("test accuracy", "S_2")):
         band(ax, x[order], arrays[f"scores/{score}"][-1].T[order], plots.COLOURS[0], score)
         ax.set(xlabel=labels[name], ylabel=score)

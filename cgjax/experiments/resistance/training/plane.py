@@ -21,6 +21,7 @@ from cgjax.experiments.resistance import models, plane, training
 
 INPUTS = np.array([0, 1])
 SETTINGS = ("A", "control")
+DAMPING = 0.01  # of Gauss-Newton
 
 
 def network(config):
@@ -219,7 +220,7 @@ def stepped(config, params, data) -> dict:
 
 
 def no_crossing(config, params) -> dict:
-    """Initial extra state, which will hold parameters and step of each level's first crossing."""
+    """Initial extra state: parameters and step of each level's first crossing, empty."""
     if not config.eval.get("levels"):
         return {}
     n = len(config.eval.levels)
@@ -272,7 +273,7 @@ def gauss_newton(config):
             p = jax.nn.softmax(f(params, points.x))
             weighted = p[..., None] * (jacobian - jnp.einsum("nc,ncp->np", p, jacobian)[:, None])
             curvature = jnp.einsum("ncp,ncq->pq", jacobian, weighted) / len(p)
-            curvature += config.optim.damping * jnp.eye(len(vector))
+            curvature += DAMPING * jnp.eye(len(vector))
             return value_and_aux, unravel(jnp.linalg.solve(curvature, ravel_pytree(gradient)[0]))
 
         return value_and_grad

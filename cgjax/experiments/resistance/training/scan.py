@@ -14,6 +14,7 @@ from cgjax.nets.rnn import PAD, Seq2Seq, greedy, previous
 SETTINGS = tuple(scan.TRAINING)
 WORDS = {"A": "A", "resample_slots": "B", "replace_jump": "B, jump replaced"}
 CHUNK = 256  # lines per call when whole sets are decoded
+DECAY_EVERY = 100  # steps after which `optim.decay` multiplies the rate
 
 
 def network(config):
@@ -119,7 +120,7 @@ def experiment(config) -> program.Experiment:
 
     def tx(replica):
         def rate(step):
-            return replica["lr"] * replica["decay"] ** (step / config.optim.decay_every)
+            return replica["lr"] * replica["decay"] ** (step / DECAY_EVERY)
 
         return optim.by_name("adam", rate, eps=1e-7)
 

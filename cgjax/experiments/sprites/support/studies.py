@@ -19,7 +19,6 @@ from cgjax.core.logging import say
 from cgjax.core.workdir import read_json
 from cgjax.experiments.sprites import audits, scenes, sets
 from cgjax.experiments.sprites.compositions import COMPOSITIONS
-from cgjax.experiments.sprites.options import SUPPORT_KEYS
 
 RECORD = pathlib.Path(__file__).parents[3] / "report" / "record" / "sprites"
 
@@ -141,24 +140,16 @@ def recorded(folder: pathlib.Path) -> list[dict]:
             and not entry["label"]
         )
         if usual:
-            support = json.dumps(described(data), sort_keys=True)
+            support = json.dumps(sets.definition(data), sort_keys=True)
             steps = entry["config"]["train"]["steps"]
             if support not in best or best[support]["config"]["train"]["steps"] < steps:
                 best[support] = entry
     return list(best.values())
 
 
-def described(data: dict) -> dict:
-    """The keys of a recorded `config.data` that define its support."""
-    keys = ("support", *SUPPORT_KEYS[data["support"]])
-    if data.get("distribution") == "normal":
-        keys += ("mean", "std")
-    return {key: data[key] for key in keys}
-
-
 def numbers(config, entry: dict) -> dict:
     """The audit's numbers for the support of one recorded run, and the run's scores."""
-    data = audits.support_data(config, **described(entry["config"]["data"]))
+    data = audits.support_data(config, **sets.definition(entry["config"]["data"]))
     audited = {"values": [], "pixels": [], "own pixels": [], "sigma": []}
     for component in (0, 1):
         key = jax.random.fold_in(jax.random.key(config.data.seed), component)

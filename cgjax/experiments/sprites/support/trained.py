@@ -50,8 +50,8 @@ def opacity(config):
     """Does a trained alpha model satisfy the relaxed condition at its own components?
 
     On the orthogonal support the condition fails at true sprites, whose opacities 0 and 1 lie on
-    the clip's corners. It holds where the network's opacities lie beyond them. It can
-    therefore explain generalisation to the extent that the trained opacities are saturated.
+    the clip's corners. It holds where the network's opacities lie beyond them, so it
+    explains generalisation only as far as the trained opacities are saturated.
     """
     settings, loaded = open_run(config)
     model = models.build(settings, "shared")

@@ -1,0 +1,1 @@
+"""The studies of the family: decoders and their analyses, rotating digits, encoders."""

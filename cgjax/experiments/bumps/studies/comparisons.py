@@ -1,0 +1,354 @@
+"""Analyses over all networks of a row: four definitions, data needed, phases, percolation.
+
+Each function maps (config, metrics, arrays) of the row's parts to further metrics
+{name: (values, seeds)} and further arrays.
+"""
+
+import itertools
+import math
+from typing import NamedTuple
+
+import numpy as np
+import scipy.special
+
+from cgjax.analysis import stats
+from cgjax.config import parts
+from cgjax.core.errors import BadInput
+from cgjax.experiments.bumps import training
+from cgjax.experiments.bumps.data import sets
+from cgjax.experiments.bumps.studies.analyses import WORDS as _WORDS
+
+ACCURACY = "ood position accuracy"
+
+WORDS = tuple(_WORDS)
+
+FEWEST = 12  # networks needed for an interval of their rank correlation
+
+
+def _by_cell(config, metrics, name: str) -> dict:
+    """{part: [seeds, cells]} of one metric."""
+    by_part = {}
+    for part, settings in parts(config):
+        prefix = f"{part}/" if part else ""
+        cells = training.cells(settings, sets.make(settings).axes)
+        columns = [
+            metrics[prefix + (f"{cell.name}: " if cell.name else "") + name][0] for cell in cells
+        ]
+        by_part[part] = np.stack(columns, axis=1)
+    return by_part
+
+
+# --- data needed ----------------------------------------------------------------------------------
+#
+# Accuracy is measured for several training-set sizes. The data needed is the smallest size whose
+# accuracy reaches a threshold. The paper claims that it grows like N^3 without isolated factors in
+# the data and like N with them: slopes 3 and 1 on logarithmic axes.
+
+ACCURATE = 0.6  # share of positions
+
+
+def needed(config, metrics, arrays):
+    """Bumps needed to place 60 % of those in the hole, by image size, and the power of that growth.
+
+    One result per kind of hole, with and without stripes. Sizes that never reach 60 %, and sizes
+    for which the smallest set suffices, are censored.
+    """
+    accuracy = _by_cell(config, metrics, ACCURACY)
+    sides = np.array([settings.data.n for _, settings in parts(config)])
+    first = parts(config)[0][1].data
+    shape = len(first.regions), len(first.copies), len(first.shares)
+    bumps_needed, numbers, tried, reached = [], {}, [], []
+    for part, settings in parts(config):
+        shown, seeds = sets.make(settings), settings.train.seeds
+        n_bumps = np.array(
+            [
+                np.isin(shown.of(seeds[0], cell).rows, shown.points).sum()
+                for cell in training.set_words(shown.axes)
+            ]
+        ).reshape(shape)
+        scores = accuracy[part].reshape(-1, *shape)  # [seeds, regions, copies, shares]
+        tried, reached = [*tried, n_bumps], [*reached, scores]
+        bumps_needed.append(
+            [
+                [
+                    [data_needed(n_bumps[r, c], of_seed[r, c]) for of_seed in scores]
+                    for c in range(shape[1])
+                ]
+                for r in range(shape[0])
+            ]
+        )
+    bumps_needed = np.array(bumps_needed)  # [sizes, regions, copies, seeds]
+    for r, c in np.ndindex(shape[:2]):
+        power = exponent(sides, bumps_needed[:, r, c])
+        prefix = f"hole {r + 1}, {'stripes' if first.copies[c] else 'no stripes'}: "
+        for name in ("slope", "low", "high", "n_points", "n_censored", "n_enough"):
+            label = {"slope": "exponent", "low": "exponent, 2.5 %", "high": "exponent, 97.5 %"}
+            numbers[prefix + label.get(name, name.replace("_", " "))] = (
+                [getattr(power, name)],
+                [0],
+            )
+    more = {"needed": bumps_needed, "sides": sides}
+    more |= {"copies": np.array(first.copies), "shares": np.array(first.shares)}
+    more |= {"n_bumps": np.array(tried), "accuracy": np.array(reached)}
+    return numbers, more
+
+
+def data_needed(sizes: np.ndarray, accuracy: np.ndarray, threshold: float = ACCURATE) -> float:
+    """The training-set size at which accuracy first reaches the threshold.
+
+    sizes: increasing [m]. accuracy: [m]. Accuracy is interpolated linearly in the logarithm of the
+    size. Two results mark censored cases: inf if no size reaches the threshold (more data than the
+    largest size is needed), 0 if the smallest size already reaches it.
+    """
+    sizes, accuracy = np.asarray(sizes, float), np.asarray(accuracy, float)
+    if sizes.ndim != 1 or sizes.shape != accuracy.shape or not len(sizes):
+        raise BadInput(f"sizes and accuracy must be [m], got {sizes.shape} and {accuracy.shape}")
+    if np.any(np.diff(sizes) <= 0) or sizes[0] <= 0:
+        raise BadInput("sizes must be positive and must increase")
+    reached = accuracy >= threshold
+    if not reached.any():
+        return float("inf")
+    i = int(np.argmax(reached))
+    if i == 0:
+        return 0.0
+    share = (threshold - accuracy[i - 1]) / (accuracy[i] - accuracy[i - 1])
+    low, high = np.log(sizes[i - 1 : i + 1])
+    return float(np.exp(low + share * (high - low)))
+
+
+class Exponent(NamedTuple):
+    """The slope of log(needed) on log(n), with its interval over seeds."""
+
+    slope: float
+    low: float
+    high: float
+    n_points: int  # pairs (image size, seed) in the fit
+    n_censored: int  # pairs left out: threshold never reached
+    n_enough: int  # pairs left out: the smallest size suffices
+
+
+def exponent(
+    n: np.ndarray, needed: np.ndarray, level: float = 0.95, draws: int = 2000, seed: int = 0
+) -> Exponent:
+    """The power with which `needed` [sizes, seeds] grows with image sizes n [sizes].
+
+    Least squares on logarithms. The interval is slope +- t sd, from draws of seeds with
+    replacement, independent for each image size. sd is their deviation times sqrt(seeds / (seeds -
+    1)); t has (seeds - 1) degrees of freedom for each size that carries the slope. The slope is NaN
+    if fewer than two sizes have a point, the interval if there is one seed. Censored points (inf
+    and 0) are left out; this makes the slope too small if large images are the ones that fail, so
+    read it together with n_censored and n_enough.
+    """
+    n, needed = np.asarray(n, float), np.asarray(needed, float)
+    if n.ndim != 1 or needed.ndim != 2 or len(n) != len(needed) or needed.size == 0:
+        raise BadInput(
+            f"n must be [sizes], needed [sizes, seeds], got {n.shape} and {needed.shape}"
+        )
+    if np.any(n <= 0) or np.any(needed < 0) or np.any(np.isnan(needed)):
+        raise BadInput(
+            "n and needed must be positive; use inf where the threshold is never reached"
+        )
+    rng = np.random.default_rng(seed)
+    picks = rng.integers(needed.shape[1], size=(draws, *needed.shape))
+    slopes = [_slope(n, np.take_along_axis(needed, pick, axis=1)) for pick in picks]
+    known = np.array([slope for slope in slopes if np.isfinite(slope)])
+    slope, more = _slope(n, needed), needed.shape[1] - 1
+    half = np.nan
+    if len(known) > 1 and more:
+        # Sizes at the ends carry most of the slope, those in the middle hardly any.
+        pull = (np.log(n) - np.log(n).mean()) ** 2
+        degrees = more * pull.sum() ** 2 / np.sum(pull**2)
+        half = known.std(ddof=1) * np.sqrt(1 + 1 / more)
+        half *= scipy.special.stdtrit(degrees, (1 + level) / 2)
+    n_censored, n_enough = int(np.sum(np.isinf(needed))), int(np.sum(needed == 0))
+    n_points = needed.size - n_censored - n_enough
+    return Exponent(slope, slope - half, slope + half, n_points, n_censored, n_enough)
+
+
+def _slope(n, needed):
+    points = np.isfinite(needed) & (needed > 0)
+    x = np.broadcast_to(np.log(n)[:, None], needed.shape)[points]
+    y = np.log(needed[points])
+    if len(x) == 0 or np.ptp(x) == 0:
+        return float("nan")
+    x = x - x.mean()
+    return float(x @ y / (x @ x))
+
+
+# --- phases ---------------------------------------------------------------------------------------
+
+
+def phase(config, metrics, arrays):
+    """Rank correlation of OOD errors with F_K of the images on the trained frame, and in the hole.
+
+    Cells are sizes of the hole and numbers of stripes. The interval is a bootstrap over networks;
+    it is NaN for fewer than FEWEST networks.
+    """
+    error = _by_cell(config, metrics, "ood nmse")[""]
+    numbers, taus = {}, {}
+    for where in ("frame", "hole"):
+        share = _by_cell(config, metrics, f"F_K {where}, image")[""]
+        known = np.isfinite(share) & np.isfinite(error)
+        columns = share[known], error[known]
+        # With few networks, draws with replacement repeat the same few pairs.
+        enough = len(columns[0]) >= FEWEST
+        low, high = (
+            stats.bootstrap(stats.kendall_tau_b, *columns, n=500) if enough else (np.nan, np.nan)
+        )
+        prefix = f"F_K {where} and OOD nMSE: "
+        tau = stats.kendall_tau_b(*columns)
+        numbers[prefix + "tau-b"] = ([tau], [0])
+        taus[f"phase/tau {where}"] = np.array([tau, low, high])
+        numbers[prefix + "2.5 %"], numbers[prefix + "97.5 %"] = ([low], [0]), ([high], [0])
+    shape = len(config.train.seeds), len(config.data.regions), len(config.data.copies)
+    names = {
+        "nmse": "ood nmse",
+        "accuracy": ACCURACY,
+        "F_K hole": "F_K hole, image",
+        "F_K frame": "F_K frame, image",
+        "peak": "ood peak height",
+    }
+    more = {f"phase/{k}": _by_cell(config, metrics, v)[""].reshape(shape) for k, v in names.items()}
+    more["phase/sides"] = np.array(
+        [sets.parse(region, config.data.n).any(axis=(0, 1)).sum() for region in config.data.regions]
+    )
+    more["phase/copies"] = np.array(config.data.copies)
+    return numbers, more | taus
+
+
+# --- percolation (after Liang et al. 2024) --------------------------------------------------------
+#
+# Do the bumps kept for training form one cluster? Nodes are occupied sites of a lattice. Two nodes
+# are joined if their bumps overlap, that is, if the normalised inner product exp(-d^2 / 4 sigma^2)
+# is at least a threshold. No parameter is fitted.
+
+OVERLAP = 0.05  # normalised inner product from which two bumps are joined
+
+
+def percolate(config, metrics, arrays):
+    """The largest cluster of the kept bumps, and the accuracy of networks trained on them."""
+    accuracy = _by_cell(config, metrics, ACCURACY)
+    more, numbers = {}, {}
+    for part, settings in parts(config):
+        data, rng = settings.data, np.random.default_rng(0)
+        ratio = [mass_ratio(rng, data.n, share, data.sigmas[0]).mean() for share in data.shares]
+        placed = accuracy[part].mean(axis=0)
+        prefix = f"{part}/" if part else ""
+        more |= {f"{prefix}mass_ratio": np.array(ratio), f"{prefix}accuracy": accuracy[part]}
+        more[f"{prefix}shares"] = np.array(data.shares)
+        # The share at which each curve reaches one half: no parameter is fitted.
+        for what, curve in (("are placed", placed), ("hang together", ratio)):
+            bound, share = _half(data.shares, curve)
+            numbers[f"{prefix}share at which half {what}{bound}"] = ([share], [0])
+    return numbers, more
+
+
+def _half(shares, values) -> tuple[str, float]:
+    """(label, share) at which a rising curve first reaches 1/2.
+
+    The result is an upper bound if the smallest share already reaches 1/2, and a lower bound if the
+    largest does not; the label then says so.
+    """
+    share = data_needed(np.asarray(shares), np.asarray(values), 0.5)
+    if share == 0:
+        return ", at most", shares[0]
+    return (", more than", shares[-1]) if np.isinf(share) else ("", share)
+
+
+def reach(sigma: float, threshold: float = OVERLAP) -> float:
+    """The distance up to which two bumps are joined: 2 sigma sqrt(-log threshold)."""
+    if not (sigma > 0 and 0 < threshold < 1):
+        raise BadInput(f"sigma must be positive and 0 < threshold < 1, got {sigma} and {threshold}")
+    return 2 * sigma * math.sqrt(-math.log(threshold))
+
+
+def largest_cluster(
+    occupied: np.ndarray, sigma: float, threshold: float = OVERLAP
+) -> tuple[np.ndarray, np.ndarray]:
+    """Site counts [...] of masks [..., n, n]: in the largest cluster, and occupied."""
+    occupied = np.asarray(occupied)
+    if occupied.ndim < 2 or occupied.dtype != bool:
+        raise BadInput(
+            f"occupied must be boolean [..., n, n], got {occupied.dtype} {occupied.shape}"
+        )
+    flat = occupied.reshape(-1, *occupied.shape[-2:])
+    names = _clusters(flat, _offsets(reach(sigma, threshold)))
+    sizes = [np.bincount(labels[mask], minlength=1).max() for labels, mask in zip(names, flat)]
+    lead = occupied.shape[:-2]
+    return np.array(sizes).reshape(lead), flat.sum(axis=(1, 2)).reshape(lead)
+
+
+def mass_ratio(
+    rng: np.random.Generator,
+    n: int,
+    share: float,
+    sigma: float,
+    threshold: float = OVERLAP,
+    draws: int = 32,
+) -> np.ndarray:
+    """Largest cluster / occupied sites [draws] of n x n lattices; `share`: chance to keep a site.
+
+    0 if no site is occupied.
+    """
+    if not 0 <= share <= 1:
+        raise BadInput(f"share must be from 0 to 1, got {share}")
+    largest, counts = largest_cluster(rng.random((draws, n, n)) < share, sigma, threshold)
+    return largest / np.maximum(counts, 1)
+
+
+def _offsets(distance):
+    """Offsets (dy, dx) of all neighbours within the distance."""
+    steps = range(-math.floor(distance), math.floor(distance) + 1)
+    return [(dy, dx) for dy in steps for dx in steps if 0 < math.hypot(dy, dx) <= distance]
+
+
+def _clusters(occupied, offsets):
+    """Cluster names [k, n, m]: the smallest site number of each cluster.
+
+    Every site takes the smallest name among its neighbours until no name changes.
+    """
+    k, height, width = occupied.shape
+    size, rows = height * width, np.arange(k)[:, None]
+    margin = max((abs(dy) for dy, _ in offsets), default=0)
+    names = np.where(occupied, np.arange(size).reshape(height, width), size)
+    while True:
+        padded = np.pad(names, ((0, 0), (margin,) * 2, (margin,) * 2), constant_values=size)
+        smallest = names
+        for dy, dx in offsets:
+            top, left = margin + dy, margin + dx
+            near = padded[:, top : top + height, left : left + width]
+            smallest = np.minimum(smallest, near)
+        # A name is a site number: taking that site's current name speeds up convergence.
+        called = np.pad(smallest.reshape(k, -1), ((0, 0), (0, 1)), constant_values=size)
+        smallest = called[rows, smallest.reshape(k, -1)].reshape(names.shape)
+        smallest = np.where(occupied, smallest, size)
+        if np.array_equal(smallest, names):
+            return names
+        names = smallest
+
+
+# --- definitions of compositionality --------------------------------------------------------------
+
+
+def words(config, metrics, arrays):
+    """Rank correlations (tau-b) between the scores in WORDS, over all cells of the table."""
+    by_score = {word: _by_cell(config, metrics, word) for word in WORDS}
+    table = np.stack(
+        [np.concatenate([values[0] for values in of.values()]) for of in by_score.values()]
+    )
+    numbers, taus = {}, np.eye(len(WORDS))
+    for i, j in itertools.combinations(range(len(WORDS)), 2):
+        known = np.isfinite(table[i]) & np.isfinite(table[j])
+        pair = f"{WORDS[i]} and {WORDS[j]}: tau-b"
+        taus[i, j] = taus[j, i] = stats.kendall_tau_b(table[i][known], table[j][known])
+        numbers[pair] = ([taus[i, j]], [0])
+    cells = [
+        "/".join(filter(None, (part, cell.name)))
+        for part, settings in parts(config)
+        for cell in training.cells(settings, sets.make(settings).axes)
+    ]
+    more = {"words": table, "word_cells": np.array(cells), "word_names": np.array(WORDS)}
+    return numbers, more | {"word_taus": taus}
+
+
+AFTERWARDS = {"table": words, "needed": needed, "phase": phase, "percolation": percolate}

@@ -1,0 +1,1 @@
+"""Masks of frozen networks: their training, ablations, the table of runs, further studies."""
