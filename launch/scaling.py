@@ -215,9 +215,9 @@ def ntk_rate(name: str = "ntk") -> float:
 
 def ntk(devices: int, n: int = IMAGES) -> Point:
     """Tiles as planned; the right factors of each block are gathered, blocks go to the host."""
-    plan = ntk_plan.choose(
-        CONVNET, n, None, "full", "structured", assumed("memory"), devices, insist=True
-    )
+    kernel = ntk_plan.kernel_bytes(CONVNET, n, None, "full")  # collected on the host
+    memory = assumed("memory") + kernel
+    plan = ntk_plan.choose(CONVNET, n, None, "full", "structured", memory, devices, insist=True)
     down = math.ceil(n / plan.tile)
     blocks = down * (down + 1) // 2
     size = plan.tile * FACTORS * FLOAT
@@ -226,7 +226,7 @@ def ntk(devices: int, n: int = IMAGES) -> Point:
     collecting = n * n * FLOAT / assumed("host")  # beside the next block
     return Point(
         devices,
-        f"{n:,} images: {blocks:,} blocks of {plan.tile:,}",
+        f"{n:,} images, {_bytes(kernel)}: {blocks:,} blocks of {plan.tile:,}",
         ntk_flops(n),
         plan.flops / devices,
         blocks * sent,

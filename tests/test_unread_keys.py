@@ -112,9 +112,8 @@ def test_rows_about_a_trained_run_read_their_keys(row, tmp_path, monkeypatch):
     (tmp_path / "config.json").write_text(configs.to_json(settings))
     opened = checkpoint.Loaded(None, {"w": np.ones((1, 2))}, settings, np.array([12]))
     monkeypatch.setattr(trained.sprites, "load", lambda *arguments: opened)
-    for name in ("audit_support", "connection"):
-        monkeypatch.setattr(trained.theory, name, mock.Mock())
-    monkeypatch.setattr(trained, "certify", lambda verdict, scene, *rest, **dims: scene(rest[1]))
+    monkeypatch.setattr(trained.theory, "audit_support", mock.Mock())
+    monkeypatch.setattr(trained, "certify", lambda verdict, scene, *rest, **kinds: scene(rest[1]))
     config = load("support", row, {"data.run": str(tmp_path)})
     with nothing_compiles(), unread(config) as rest:
         experiments.family("support").run(config, tmp_path, figures=True)

@@ -52,7 +52,9 @@ def is_finite(array) -> bool:
     if values.dtype.char in "fd":
         # A dot product is faster than a test of each entry, and overflows at worst.
         values = values.ravel()
-        if math.isfinite(values.dot(values)):
+        with np.errstate(over="ignore", invalid="ignore"):
+            squares = values.dot(values)
+        if math.isfinite(squares):
             return True
     return bool(np.isfinite(values).all())
 

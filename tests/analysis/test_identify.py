@@ -199,6 +199,17 @@ def test_sums_on_random_tables_are_decided_exactly():
     assert min(counts) > 50
 
 
+def test_a_large_table_is_asked_by_some_of_its_rows():
+    every = np.array(list(itertools.product(range(100), range(90))), float)
+    known = every[np.random.default_rng(0).random(len(every)) < 0.9]
+    known = known[(known[:, 0] != 7) | (known[:, 1] == 3)]  # one level is shown once
+    answer = identify(add, [level, level], known, every, kinds=["categorical"] * 2)
+    assert answer.determined and answer.n_points < 3000
+    blocks = known[(known[:, 0] < 50) == (known[:, 1] < 50)]
+    answer = identify(add, [level, level], blocks, every, kinds=["categorical"] * 2)
+    assert not answer.determined and answer.witness is not None
+
+
 @pytest.mark.parametrize("n", [64, 65])
 def test_many_levels_are_not_nearness(n):
     """Two blocks of levels: half of the table stays open, with 64 levels and with 65."""

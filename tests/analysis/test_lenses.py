@@ -90,7 +90,7 @@ def test_a_sum(looked):
     text = "\n".join(lenses.bullets())
     for words in (
         "composes as a sum over factors", "factors add", "shape 0.667, colour 0.333",
-        "Consistent with the theorem", "saliences S(1..2) = 0.500, 0.000",
+        "P determines f on Q up to", "saliences S(1..2) = 0.500, 0.000",
     ):  # fmt: skip
         assert words in text, words
     assert lenses.factorization is lenses.masks is None
@@ -198,8 +198,9 @@ def test_a_value_that_training_never_shows_fails_the_theorem():
     """By levels: that its neighbours are shown does not count."""
     train = FACTORS[:, 0] != 1
     lens = look(additive, PARAMS, CODES, FACTORS, train, **GENERATOR).support
-    assert lens.assumption == "A2" and not lens.holds
-    assert "Component 0: no sufficient support: 1 of 5 values fail" in lens.verdict
+    assert lens.assumption == "A2 and identification" and not lens.holds
+    assert "Component 0: no full rank: 1 of 5 values fail" in lens.verdict
+    assert lens.identification.witness is not None
 
 
 def test_a_model_that_ignores_everything_has_reasons_only():

@@ -1642,6 +1642,7 @@ PLUMBING = {
     "support.latents.few",
     "support.latents.halves",
     "support.latents.nearest",
+    "support.latents.some_of_each",
     "support.second_model.compose",
     "support.second_model.search",
     "support.second_model.slopes",

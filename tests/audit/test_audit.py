@@ -99,14 +99,14 @@ def test_the_theorem_names_what_to_collect_and_is_asked_again(here, capsys):
     assert "5  x = 4 (never shown)" in out
     assert "The theorem does not apply: A2" in out
     assert "to collect: 1 combination for 1 failing value, the fewest for each value" in out
-    assert "Consistent with the theorem" in out.split("with them: ")[1]
+    assert "P determines f on Q up to" in out.split("with them: ")[1]
     with open("p-collect.csv") as handle:
         head, *collected = list(csv.reader(handle))
     assert head == list(NAMES) and [row[1] for row in collected] == ["4"]
     assert main([flags[0].replace("p.npz", "q.npz"), *flags[2:],
                  "--components=audited_world:parts"]) == 0  # fmt: skip
     out = capsys.readouterr().out
-    assert "nothing is missing" in out and "Consistent with the theorem" in out
+    assert "nothing is missing" in out and "P determines f on Q up to" in out
     assert "to collect" not in out
 
 
@@ -123,7 +123,7 @@ def test_partners_that_hide_a_value_are_replaced(here, capsys):
     with open("p-collect.csv") as handle:
         _, (shape, x) = list(csv.reader(handle))
     assert shape == "0" and x != "0"
-    assert "Consistent with the theorem" in out.split("with them: ")[1]
+    assert "P determines f on Q up to" in out.split("with them: ")[1]
 
 
 GOOD = "a,b\n0,0\n0,1\n1,0\n1,1\n2,2\n"

@@ -219,11 +219,12 @@ def choose(
     checks.bounded("memory", memory, 0, above=True)
     kernel = kernel_bytes(sizes, n1, n2, form)
     if kernel > memory and not inside:
+        smaller = kernel_bytes(sizes, n1, n2, "mean_trace")
+        advice = f", or use form 'mean_trace', which takes {_scaled(smaller, 1024, 'B')}"
         raise ValueError(
-            f"memory: the kernel of {n1:,} x {n2 or n1:,} samples, form '{form}', takes "
-            f"{_scaled(kernel, 1024, 'B')}, but has {_scaled(memory, 1024, 'B')}: compute it for "
-            f"fewer samples at a time, or use form 'mean_trace', which takes "
-            f"{_scaled(kernel_bytes(sizes, n1, n2, 'mean_trace'), 1024, 'B')}"
+            f"the kernel of {n1:,} x {n2 or n1:,} samples, form '{form}', takes "
+            f"{_scaled(kernel, 1024, 'B')}, but memory is {_scaled(memory, 1024, 'B')}: compute it "
+            f"for fewer samples at a time{advice if smaller < kernel else ''}"
         )
     names = ALGORITHMS if algorithm == "auto" else (algorithm,)
     hows = [How(form, name, 0, precision, False, 0) for name in names]

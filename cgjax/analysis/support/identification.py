@@ -25,6 +25,7 @@ LENGTH = 0.1  # of the verdict, where the sample is large enough for it
 OPEN = 0.1  # share of f's prior deviation above which a point of Q stays open
 EXACT_NOISE, EXACT_OPEN = 1e-7, 0.01  # the same without noise: directions that P does not see
 NUMBERS = 3e7  # entries of the largest matrix
+ROWS = 2500  # of a table of categories; ten times as many have their variance computed
 DIRECTIONS = 2  # from which a second model is searched
 DEVIATIONS = 3.0  # of the prior that a second model's components may differ
 CHUNK = 256  # rows of Q at once
@@ -41,7 +42,7 @@ class Identification(NamedTuple):
     amplification: np.ndarray  # [L] mean squared error on Q over that on P
     lengths: tuple[float, ...]  # [L] in units of each latent's spread on Q
     length: float  # of the verdict, the variance and the witness
-    variance: np.ndarray  # [m] of f at each row of Q, over the mean prior variance
+    variance: np.ndarray  # [m] of f at each row of Q, over the mean prior; NaN: not computed
     open_share: float  # of Q's distinct rows
     witness: Witness | None
     kinds: tuple[str, ...]  # of each latent
@@ -184,10 +185,12 @@ def _identify(question, p, q, length, n_points, n_positions) -> Identification:
     space = question.space
     p = p[latents.distinct(space, p)]
     distinct_q = q[latents.distinct(space, q)]
-    chosen = p
     if question.has_lengths:
         chosen = p[latents.spread_out(space, p, n_points)]
         distinct_q = distinct_q[latents.spread_out(space, distinct_q, n_points)]
+    else:
+        chosen = p[latents.some_of_each(question.columns, p, ROWS)]
+        distinct_q = distinct_q[latents.some_of_each(question.columns, distinct_q, ROWS)]
     setting = _setting(question, chosen, distinct_q, n_positions)
     known, asked = setting.points(chosen), setting.points(distinct_q)
     lengths = (length,) if length is not None else LENGTHS
@@ -223,9 +226,14 @@ def _identify(question, p, q, length, n_points, n_positions) -> Identification:
         lengths=lengths,
         at=at,
         is_decided=is_decided,
+        is_closed=[each.open_share <= few for each in numbers],
         floor_open=floors[at].open_share,
     )
-    variance = setting.variance(known, asked, q, lengths[at]) / result.prior.mean()
+    rows, back = np.unique(q, axis=0, return_inverse=True)
+    chosen_rows = latents.some_of_each(question.columns, rows, 10 * ROWS)
+    variance = np.full(len(rows), np.nan)
+    variance[chosen_rows] = setting.variance(known, asked, rows[chosen_rows], lengths[at])
+    variance = variance[back.ravel()] / result.prior.mean()
     return Identification(
         determined,
         _words(question, parts, witness, is_smooth, determined, len(chosen), len(p)),
@@ -564,11 +572,10 @@ def _words(question, parts, witness, is_smooth, determined, n_used, n_distinct) 
             "stays open. The search for a second model found none."
         )
     if question.has_lengths:
-        resolved = [
-            each for each, share in zip(parts["lengths"], parts["unknown"]) if share <= OPEN
-        ]
-        if resolved and resolved[0] != parts["lengths"][at]:
-            verdict += f" The smallest length at which P determines f on Q: {resolved[0]:g}."
+        n_closed = next((i for i, x in enumerate(parts["is_closed"][::-1]) if not x), None)
+        closed = parts["lengths"] if n_closed is None else parts["lengths"][-n_closed:]
+        if n_closed != 0 and len(parts["lengths"]) > 1 and closed[0] != parts["lengths"][at]:
+            verdict += f" To first order P determines f on Q from length {closed[0]:g} on."
         if n_used < n_distinct:
             verdict += f" {n_used} of {n_distinct} distinct rows of P were used."
     return verdict

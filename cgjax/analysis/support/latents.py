@@ -175,6 +175,27 @@ def spread_out(given: Space, rows: np.ndarray, most: int) -> np.ndarray:
     return np.sort(chosen)
 
 
+def some_of_each(columns, rows: np.ndarray, most: int) -> np.ndarray:
+    """Indices of about `most` rows [n, D] in which every value of every component occurs.
+
+    Rows are drawn at random; first come those that show a value most rarely drawn so far.
+    """
+    if len(rows) <= most:
+        return np.arange(len(rows))
+    order = np.random.default_rng(0).permutation(len(rows))
+    ranks = []
+    for each in columns:
+        _, value = np.unique(rows[order][:, each], axis=0, return_inverse=True)
+        by_value = np.argsort(value.ravel(), kind="stable")
+        starts = np.searchsorted(value.ravel()[by_value], np.arange(value.max() + 1))
+        rank = np.empty(len(rows), int)  # how often the value occurs in rows before this one
+        rank[by_value] = np.arange(len(rows)) - starts[value.ravel()[by_value]]
+        ranks.append(rank)
+    least = np.min(ranks, axis=0)
+    n_needed = max(most, int(np.sum(least == 0)))
+    return np.sort(order[np.argsort(least, kind="stable")[:n_needed]])
+
+
 # --- reach ----------------------------------------------------------------------------------------
 
 

@@ -73,6 +73,7 @@ def test_all_forms_begin_the_same_training(tiny):
     np.testing.assert_allclose(*losses, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_replay_repeats_the_epoch_and_its_gradients_are_exact(tiny):
     config, data = tiny
     how = jumps.IMPLEMENTATIONS["kernels"]
@@ -108,6 +109,7 @@ def test_a_wrong_gradient_is_seen_in_its_leaf(tiny):
     assert set(errors.values()) == {0.0}
 
 
+@pytest.mark.slow
 def test_sharpness_is_the_largest_eigenvalue_of_the_preconditioned_hessian(tiny):
     """Against the whole matrix of the last convolution; elsewhere P is so large that H vanishes."""
     config, data = tiny
