@@ -284,18 +284,20 @@ def audit_latents(
     p, q = (np.asarray(rows, np.float64) for rows in (latents_P, latents_Q))
     columns = latent_columns(components, p.shape[1], sizes, columns)
     reach = latents.coverage(space, columns, p, q, answer.length, names)
-    if tested is None:
-        tested = np.unique(np.linspace(0, len(q) - 1, min(n_values, len(q))).astype(int))
-    checks.indices("tested", tested, len(q))
+    if tested is not None:
+        checks.indices("tested", tested, len(q))
+        asked = [q[tested]] * len(columns)
+    else:
+        asked = [_values(each, q, n_values) for each in columns]
     slots = [
-        component_outputs(k, phi, each, q[tested])
-        for k, (phi, each) in enumerate(zip(components, columns))
+        component_outputs(k, phi, each, rows)
+        for k, (phi, each, rows) in enumerate(zip(components, columns, asked))
     ]
 
     def scenes(rows):
         near = [
-            _neighbours(space, each, q[tested], rows, n_partners, radius)
-            for each, radius in zip(columns, reach.radius)
+            _neighbours(space, each, values, rows, n_partners, radius)
+            for each, values, radius in zip(columns, asked, reach.radius)
         ]
         return _scenes_near(components, columns, rows, slots, near)
 
@@ -319,6 +321,12 @@ def coverage(
         sizes = sizes or (1,) * q.shape[1]
         columns = latent_columns(sizes, q.shape[1], sizes)
     return latents.coverage(space, columns, p, q, length, names)
+
+
+def _values(columns, rows, most) -> np.ndarray:
+    """Rows with different values of a component, at most `most` of them."""
+    first = np.unique(rows[:, columns], axis=0, return_index=True)[1]
+    return rows[first[np.unique(np.linspace(0, len(first) - 1, most).astype(int))]]
 
 
 def _neighbours(space, columns, values, samples, most, radius) -> list[np.ndarray]:
