@@ -472,7 +472,7 @@ def test_a_kernel_that_does_not_fit_is_refused_before_it_is_computed(mlp):
     with pytest.raises(ValueError, match=words) as refused:
         ntk.empirical(f, params, many, form="mean_trace")
     assert "\n" not in str(refused.value)
-    with pytest.raises(ValueError, match="takes 1.12 kB, but has 1 kB"):
+    with pytest.raises(ValueError, match="takes 1.12 kB, but memory is 1 kB"):
         ntk.empirical(f, params, x, memory=1024)
     assert not calls
     inside = jax.eval_shape(lambda x: ntk.empirical(relu_net, params, x, form="trace"), many)
