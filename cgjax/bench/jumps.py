@@ -22,16 +22,16 @@ def run(batch: int = 0, steps: int = 0) -> None:
     if on_cpu:
         jumps.shorten(config, 1280, batch or 64)
     n_epochs, data = steps or (3 if on_cpu else EPOCHS), sets.make(config)
-    found = []
+    entries = []
     for name, how in jumps.IMPLEMENTATIONS.items():
         losses = np.concatenate([loss for _, loss in jumps.epochs(config, how, n_epochs, data)])
-        found.append(jumps.entry(name, losses, config))
-        say(f"{name}: largest rises {np.round(found[-1]['largest_rise'], 3).tolist()}")
+        entries.append(jumps.entry(name, losses, config))
+        say(f"{name}: largest rises {np.round(entries[-1]['largest_rise'], 3).tolist()}")
     if importlib.util.find_spec("torch"):
         each = [
             np.concatenate(list(jumps.torch_epochs(config, seed, n_epochs, data)))
             for seed in range(len(config.train.seeds))
         ]
-        found.append(jumps.entry("pytorch", np.stack(each, axis=1), config))
+        entries.append(jumps.entry("pytorch", np.stack(each, axis=1), config))
     columns = ("implementation", "seeds", "with a jump", "95 % interval of their share")
-    table("jumps of the training loss", columns, [jumps.count(one) for one in found])
+    table("jumps of the training loss", columns, [jumps.count(entry) for entry in entries])

@@ -267,7 +267,9 @@ def against_jacrev() -> Iterator:
         begun |= {} if group[0] in begun else bench_ntk.begun(group)
         for name in group:
             timings = bench_ntk.in_turns(*begun[name])
-            say(bench_ntk.told(name, timings))  # now, so that an interrupted benchmark shows it
+            say(
+                bench_ntk.summary_line(name, timings)
+            )  # now, so that an interrupted benchmark shows it
             rows += bench_ntk.rows(name, timings)
     title = (
         f"empirical NTK, all products in '{bench_ntk.PRECISION}' precision; peak memory above "

@@ -237,7 +237,7 @@ def _better(before, now):
     return now
 
 
-def told(name: str, timings: dict) -> str:
+def summary_line(name: str, timings: dict) -> str:
     """The timings of a case in one line."""
     texts = (r if isinstance(r, str) else f"{1e3 * r['seconds']:.3f} ms" for r in timings.values())
     return f"{name}: " + ", ".join(f"{how} {text}" for how, text in zip(timings, texts))

@@ -373,6 +373,11 @@ def test_order_repeats_and_units_do_not_matter(name):
         np.testing.assert_allclose(answer.variance, first.variance, rtol=1e-3, atol=1e-9)
 
 
+def test_a_single_row_of_q_is_not_taken_for_a_jump():
+    rows = np.random.default_rng(0).uniform(size=(100, 2))
+    assert identify(add, [phi, phi], rows, rows[:1], length=0.1).determined
+
+
 # --- refutation -----------------------------------------------------------------------------------
 
 

@@ -831,6 +831,8 @@ CASES = {
         ("components", lambda: identified(components=(np.sin, lambda z: z[:1]))),
         ("components", lambda: identified(components=(np.sin, lambda z: 0 * z + NAN))),
         ("kind", lambda: identified(kinds=("continuous", "ordinal"))),
+        ("composition", lambda: identified(composition=lambda s: 1.0)),
+        ("composition", lambda: identified(composition=lambda s: 0 * s[0])),
         ("Jacobian", lambda: identified(composition=lambda s: jnp.sqrt(s[0] - s[0]) + s[1])),
     ],
     "factor_tables.held": [

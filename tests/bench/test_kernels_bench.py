@@ -62,8 +62,8 @@ def test_a_process_answers_until_it_is_left_alone():
     timings = ntk.in_turns(processes, ntk.compiled(processes), budget=0.1)
     assert timings.pop("no such form") == "failed (exit 1)"
     assert timings[ntk.OURS]["seconds"] > 0 and timings[ntk.OURS]["peak"] > 0
-    told = ntk.told(name, timings | {ntk.PLAIN: "out of memory"})
-    assert re.fullmatch(f"{name}: ours [0-9.]+ ms, jacrev out of memory", told)
+    line = ntk.summary_line(name, timings | {ntk.PLAIN: "out of memory"})
+    assert re.fullmatch(f"{name}: ours [0-9.]+ ms, jacrev out of memory", line)
     timings[ntk.PLAIN] = dict(timings[ntk.OURS])
     lines = ntk.rows(name, timings)
     assert [line[1] for line in lines] == [ntk.OURS, ntk.PLAIN]
@@ -92,7 +92,7 @@ def test_what_a_limit_may_stop_compiles_beside_the_others(monkeypatch):
 
 
 @pytest.mark.parametrize("backend", ["cpu", "gpu", "tpu"])
-def test_cases_are_told_as_they_are_timed(backend, monkeypatch, capsys):
+def test_cases_are_printed_as_they_are_timed(backend, monkeypatch, capsys):
     """On every backend but a TPU all of them; an accelerator's many processes in two groups."""
     groups = []
 

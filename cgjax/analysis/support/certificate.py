@@ -102,7 +102,7 @@ def certificate(
 
 
 def _smooth_latents(space, rows) -> tuple[int, ...]:
-    """All latents but categories; a latent with a new value in most rows is no category."""
+    """All latents but categories; a latent with a new value in most rows is refused."""
     for d, kind in enumerate(space.kinds):
         n_values = len(np.unique(rows[:, d]))
         if kind == "categorical" and n_values > max(len(rows) / 2, spaces.LEVELS):

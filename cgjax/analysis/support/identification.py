@@ -193,6 +193,8 @@ def _identify(question, p, q, length, n_points, n_positions) -> Identification:
         distinct_q = distinct_q[latents.some_of_each(question.columns, distinct_q, ROWS)]
     setting = _setting(question, chosen, distinct_q, n_positions)
     known, asked = setting.points(chosen), setting.points(distinct_q)
+    if not any(slope.any() for slope in asked.slopes):
+        raise ValueError("the composition does not change with any component on Q: check it")
     lengths = (length,) if length is not None else LENGTHS
     lengths = lengths if question.has_lengths else (1.0,)
     halves = [_take(asked, rows) for rows in latents.halves(len(distinct_q), len(chosen))]
@@ -211,10 +213,10 @@ def _identify(question, p, q, length, n_points, n_positions) -> Identification:
     at = start = next((i for i, each in enumerate(lengths) if each >= LENGTH), len(lengths) - 1)
     witness, is_decided = None, False
     for i in range(start, len(lengths)):
-        found = setting.witness(known, asked, lengths[i], numbers[i])
-        is_positive = numbers[i].open_share <= few and found is None
+        second = setting.witness(known, asked, lengths[i], numbers[i])
+        is_positive = numbers[i].open_share <= few and second is None
         if is_positive or is_resolved(i):
-            at, witness, is_decided = i, found, True
+            at, witness, is_decided = i, second, True
             break
     result = numbers[at]
     is_smooth = setting.is_smooth(asked)
@@ -411,15 +413,18 @@ class Setting(NamedTuple):
                 change = (second_model.compose(composition, moved) - true).reshape(shape)
                 misses[i] = max(misses[i], np.abs(change - step * slope).max())
         # The error of a slope falls with the square of the step, a jump stays as large as it is.
-        return misses[1] <= max(0.3 * misses[0], 1e-6 * np.ptp(true))
+        return bool(misses[1] <= max(0.3 * misses[0], 1e-6 * np.abs(true).max()))
 
 
 def _setting(question: Question, p, q, n_positions) -> Setting:
-    """Which positions of C are looked at, and how large changes of components are."""
+    """The positions of C that are used, and the size of each component's change."""
     outputs = [
         component_outputs(k, *part, q)
         for k, part in enumerate(zip(question.components, question.columns))
     ]
+    composed = jax.eval_shape(question.composition, [output[:2] for output in outputs])
+    if getattr(composed, "shape", ())[:1] != outputs[0][:2].shape[:1]:
+        raise ValueError("composition must map slots [n, ...] to one array [n, ...]")
     scales = [np.sqrt(np.mean(np.var(output, axis=0))) or 1.0 for output in outputs]
     pixelwise = is_pixelwise(question.composition, [output[:2] for output in outputs])
     positions = None
