@@ -1,15 +1,11 @@
 """cgjax --config=<family>[:<row>[,<size>]] [--config.<key>=<value> ...]"""
 
-import contextlib
-import json
+import ast
 import logging
 import os
 import pathlib
 import sys
-import time
-import zlib
 
-import jax
 import rich.console
 import rich.markup
 
@@ -19,18 +15,7 @@ from cgjax import experiments
 from cgjax.config.declare import declared_keys, leaves
 from cgjax.config.flags import Parser
 from cgjax.config.overrides import FIXED, part_of
-from cgjax.config.ownership import (
-    Ownership,
-    compare,
-    restored_if_refused,
-    start_anew,
-    take_ownership,
-)
-from cgjax.core import checkpoint, hosts, parallel, signals
 from cgjax.core.errors import BadInput, command
-from cgjax.core.logging import is_sound_npz, say, write_arrays
-from cgjax.core.workdir import Access, environment, is_owned, locked, opened, write_atomic
-from cgjax.published.results import print_table, read_results, write_results
 
 
 @command
@@ -39,7 +24,7 @@ def main(argv=None):
     flags, overrides, parser = parse(sys.argv[1:] if argv is None else argv)
     set_up_output()
     if flags.version:
-        say(f"cgjax {cgjax.__version__}")
+        print(f"cgjax {cgjax.__version__}")
         return
     if flags.list is not None:
         print_rows(flags.list)
@@ -53,24 +38,10 @@ def main(argv=None):
     if flags.help:
         print_keys(config)
         return
-    family = experiments.family(config.family)
-    # Hosts must be joined before JAX initialises its devices.
-    with hosts.joined(None if flags.dry_run else hosts.find(flags)):
-        start(config, family, flags)
+    # JAX takes a second to import: a list, a help text and most errors do not need it.
+    from cgjax import run
 
-
-def start(config, family, flags) -> None:
-    """Checks the devices and the config; then prints the plan (--dry_run) or runs it."""
-    parallel.require_devices()
-    experiments.check(family, config)
-    workdir = flags.workdir or default_workdir(config)
-    use_compilation_cache()
-    if flags.dry_run:
-        ownership = compare(workdir, config, flags.extend)
-        print_plan(ownership, family, workdir, flags.config)
-        return
-    with signals.handled():
-        run(config, family, workdir, flags)
+    run.start(config, experiments.family(config.family), flags)
 
 
 class RunParser(Parser):
@@ -94,7 +65,12 @@ def parse(argv):
     add("--config", help="a family or a config file, with an optional :row,size")
     add("--parts", metavar="NAME,...", help="some parts of the row; others can be added later")
     add("--workdir", type=folder, help="default: runs/<family>/<row>[-<size>]")
-    add("--list", nargs="*", metavar="WORD", help="print rows; WORD: text to match, or a folder")
+    add(
+        "--list",
+        nargs="*",
+        metavar="WORD",
+        help="print families, or rows: a family, a word, a folder",
+    )
     add("--help", "-h", action="store_true", help="with --config: the row's keys; else this text")
     add("--version", action="store_true", help="print the version, and stop")
     add("--dry_run", action="store_true", help="print what would run, and stop")
@@ -159,141 +135,6 @@ def folder(text: str) -> pathlib.Path:
         raise BadInput(f"--workdir={text}: there is no home directory") from None
 
 
-def default_workdir(config) -> pathlib.Path:
-    """runs/<family>/<row>[-<size>]"""
-    return pathlib.Path("runs") / config.family / full_name(config)
-
-
-def run(config, family, workdir: pathlib.Path, flags, train=None) -> None:
-    """Runs one experiment in its workdir: trains what is missing, draws, prints the table.
-
-    train: replaces training in `core.train.fit` (`core.workdir.Access.train`).
-    """
-    reads_only = not flags.start_anew and hosts.from_writer(
-        lambda: compare(workdir, config, flags.extend).reads_only
-    )
-    with contextlib.ExitStack() as stack:
-        if not reads_only:  # reading needs no lock
-            stack.enter_context(locked(workdir))
-        if flags.start_anew and (aside := hosts.from_writer(lambda: start_anew(workdir))):
-            say(f"the old content of the workdir is now in {aside}")
-        stack.enter_context(restored_if_refused(workdir))
-        config, reads_only, came_from, _ = take_ownership(workdir, config, flags.extend)
-        draws = not (flags.no_figures or reads_only)
-        say(f"{config.family} · {full_name(config)}{seeds(config)} → {workdir}")
-        results = None
-        if not reads_only:
-            results = hosts.from_writer(lambda: finished(workdir, config, draws))
-        if results is None:
-            say(f"jax {jax.__version__} · {parallel.describe_devices()}")
-            if not reads_only:
-                write_atomic(workdir / "env.json", json.dumps(environment(), indent=1))
-            with tools(flags, workdir):
-                access = Access(reads_only, train)
-                results = run_family(config, family, workdir, draws, access, came_from)
-        else:
-            say("already finished: nothing to train")
-        is_published = configs.is_published(config, configs.split_flag(flags.config)[0])
-        print_table(results, is_published, flags.full_table, configs.is_drawn(config))
-        if reads_only:
-            say(f"some of the replicas in {workdir}: nothing was written")
-            return
-        drawn = results["figures"] or ()
-        figures = f"{len(drawn)} figures in {workdir}/figures; " if drawn else ""
-        say(f"{figures}numbers in {workdir}/results.json")
-
-
-def run_family(config, family, workdir, draws: bool, access: Access, came_from: list) -> dict:
-    """Runs the row and writes its results: arrays.npz, then results.json."""
-    started = time.monotonic()
-    with opened(workdir, access), configs.missing_keys(config):
-        family_results = family.run(config, workdir, figures=draws)
-    metrics, arrays, extra = experiments.checked_results(config, family_results)
-    drawn = (path for kind in ("png", "gif") for path in (workdir / "figures").glob(f"*.{kind}"))
-    figures = sorted(path.name for path in drawn) if draws else None
-    extra = {**extra, "figures": figures, "arrays": sorted(arrays), "came_from": came_from}
-    files = [workdir / name for name in extra.get("files", ())]
-    files += [path for path in (workdir / "figures").glob("*") if draws and path.is_file()]
-    extra["files"] = {str(path.relative_to(workdir)): _checksum(path) for path in sorted(files)}
-    extra["wall_s"] = time.monotonic() - started
-    if access.reads_only:
-        return {"metrics": metrics, **extra}
-    if arrays:
-        write_arrays(workdir / "arrays.npz", arrays)
-    extra |= hosts.from_writer(lambda: checkpoint.trained_with(workdir))
-    return write_results(workdir / "results.json", metrics, configs.fingerprint(config), extra)
-
-
-def _checksum(path: pathlib.Path) -> str | None:
-    return f"{zlib.crc32(path.read_bytes()):08x}" if path.is_file() else None
-
-
-def finished(workdir: pathlib.Path, config, draws: bool) -> dict | None:
-    """results.json, if it is of this config and all that derives from it is sound; else None."""
-    path = workdir / "results.json"
-    if not path.exists():
-        return None
-    results = read_results(path)
-    wrong = [name for name, is_sound in RESULTS.items() if not is_sound(results.get(name))]
-    if wrong:
-        raise BadInput(f"'{path}' has no sound {', '.join(wrong)}: delete it to write it anew")
-    if results["config_hash"] != configs.fingerprint(config):
-        return None
-    if results["arrays"] and not is_sound_npz(workdir / "arrays.npz"):
-        return None
-    if draws and results["figures"] is None:
-        return None
-    figures = (results["figures"] or ()) if draws else ()
-    if not all((workdir / "figures" / name).exists() for name in figures):
-        return None
-    wanted = {
-        name: checksum
-        for name, checksum in (results.get("files") or {}).items()
-        if draws or not name.startswith("figures/")
-    }
-    is_sound = all(_checksum(workdir / name) == checksum for name, checksum in wanted.items())
-    return results if is_sound else None
-
-
-def _are_names(value) -> bool:
-    return isinstance(value, list) and all(isinstance(name, str) for name in value)
-
-
-# Checks in `finished`: name in results.json -> whether its value has the right form.
-RESULTS = {
-    "metrics": lambda value: (
-        isinstance(value, dict) and all(map(experiments.is_entry, value.values()))
-    ),
-    "config_hash": lambda value: isinstance(value, str),
-    "figures": lambda value: value is None or _are_names(value),  # None: not drawn
-    "arrays": _are_names,
-    "files": lambda value: value is None or isinstance(value, dict),  # None: no checksums
-}
-
-
-@contextlib.contextmanager
-def tools(flags, workdir: pathlib.Path):
-    """The profiler (--profile) and the NaN check (--debug_nans)."""
-    with contextlib.ExitStack() as stack:
-        if flags.profile:
-            stack.enter_context(jax.profiler.trace(str(workdir / "profile")))
-        if flags.debug_nans:
-            stack.enter_context(jax.debug_nans(True))
-        yield
-
-
-def use_compilation_cache() -> None:
-    """Keeps compiled programs on disk, so that the next start is fast."""
-    folder = os.environ.get("CGJAX_CACHE") or os.environ.get("XDG_CACHE_HOME")
-    if not os.environ.get("CGJAX_CACHE"):
-        try:
-            folder = str(pathlib.Path(folder or pathlib.Path.home() / ".cache") / "cgjax")
-        except RuntimeError:  # no home directory: every start compiles
-            return
-    jax.config.update("jax_compilation_cache_dir", folder)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
-
-
 def set_up_output() -> None:
     """Prints cgjax's warnings as single lines on stderr, and "?" for letters a terminal lacks."""
     if hasattr(sys.stdout, "reconfigure"):
@@ -303,21 +144,25 @@ def set_up_output() -> None:
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
         logger.addHandler(handler)
-        checkpoint.silence_echoes()
+        _silence_storage_threads()
+
+
+def _silence_storage_threads() -> None:
+    """Suppresses tracebacks of orbax's threads that outlive a failed call.
+
+    These threads find their event loop closed; the failure itself has already been raised.
+    """
+    hook = sys.unraisablehook
+
+    def filtered(unraisable):
+        if str(unraisable.exc_value) != "Event loop is closed":
+            hook(unraisable)
+
+    sys.unraisablehook = filtered
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 
 
 # --- printed without a run: rows, a row's keys, the size of a run ---------------------------------
-
-
-def full_name(config) -> str:
-    """<row>[-<size>]"""
-    return config.row + ("" if config.size == "default" else f"-{config.size}")
-
-
-def seeds(config) -> str:
-    """ " · seeds 0, 1"; empty if the row has no seeds."""
-    numbers = config.get("train", {}).get("seeds", ())
-    return f" · seeds {', '.join(map(str, numbers))}" if numbers else ""
 
 
 def _printer(bold: bool = False):
@@ -332,8 +177,11 @@ def print_rows(words: list[str]) -> None:
     """Prints one line per row: what it shows and the number to reach; times by size come first.
 
     words: folders and files to list (default: the package's), names of families in them, and text
-    that a row's name or line must contain.
+    that a row's name or line must contain. Without words, the families are printed.
     """
+    if not words:
+        print_families()
+        return
     places = [word for word in words if "/" in word or word.endswith(".py")]
     files = _files(places)
     families = {path.stem for path in files} & set(words)
@@ -344,7 +192,7 @@ def print_rows(words: list[str]) -> None:
         if families and path.stem not in families:
             continue
         try:
-            rows = [row for row in _described_rows(path) if _contains(row, wanted)]
+            rows = [row for row in configs.described_rows(path) if _contains(row, wanted)]
         except BadInput as error:  # one bad file must not hide the others
             broken += 1
             line(f"{path}: {' '.join(str(error).split())}")
@@ -357,9 +205,21 @@ def print_rows(words: list[str]) -> None:
     if shown:
         line("In brackets the number to reach; --config=<family>:<row> --help prints a row's keys.")
     if not shown and wanted:
-        raise BadInput(f"no row has the words {' '.join(wanted)}: --list alone prints them all")
+        raise BadInput(
+            f"no row has the words {' '.join(wanted)}: --list=<family> prints all rows of a family"
+        )
     if not shown and broken:
         raise BadInput("none of these files can be listed")
+
+
+def print_families() -> None:
+    """Prints one line per family: the first line of its config file, which is not executed."""
+    line, title = _printer(), _printer(bold=True)
+    title("--config=<family>[:<row>[,<size>]]")
+    for name in experiments.FAMILIES:
+        text = ast.get_docstring(ast.parse(configs.find(name).read_bytes()))
+        line(f"    {name:12} {text.splitlines()[0].partition(': ')[2]}")
+    line(f"Sizes: {', '.join(configs.SIZES)}. --list=<family> prints a family's rows.")
 
 
 def _lines(rows: list[dict]) -> list[str]:
@@ -390,19 +250,6 @@ def _is_config(path: pathlib.Path) -> bool:
     return os.path.isfile(path) and b"def get_config" in path.read_bytes()
 
 
-def _described_rows(path: pathlib.Path) -> list[dict]:
-    module = configs.load_file(path)
-    if not hasattr(module, "describe_rows"):
-        raise BadInput("it has no describe_rows(): its rows cannot be listed")
-    rows = configs.guarded(path, lambda: list(module.describe_rows()))
-    for row in rows:
-        if not isinstance(row, dict) or not {"name", "doc", "times", "expect"} <= set(row):
-            raise BadInput("describe_rows() must give dicts with name, doc, times and expect")
-        if not isinstance(row["times"], dict):
-            raise BadInput("times in describe_rows() must be a dict, {size: time in words}")
-    return [{**row, "name": str(row["name"]), "doc": str(row["doc"])} for row in rows]
-
-
 def _contains(row: dict, wanted: list[str]) -> bool:
     text = f"{row['name']} {row['doc']}".lower()
     return all(word in text for word in wanted)
@@ -430,44 +277,6 @@ def _text(value) -> str:
         return str(value)
     is_flat = value and not any(isinstance(item, tuple) for item in value)
     return ",".join(map(str, value)) if is_flat else f'"{value}"'
-
-
-def _size(size: dict) -> str:
-    """The numbers of `program.training_size`, and its note about what it does not count."""
-    text = (
-        f"{size['parameters']:,} parameters x {size['replicas']} replicas, {size['steps']:,} "
-        f"steps, state {size['bytes'] / 1e6:,.1f} MB"
-    )
-    return "; ".join(filter(None, (text, size.get("note"))))
-
-
-def print_plan(ownership: Ownership, family, workdir, flag: str) -> None:
-    """Prints what would run: the resolved config, parameters, memory, steps, expected time."""
-    config, line = ownership.config, _printer()
-    for name, value in leaves(config):
-        line(f"{name} = {value}")
-    if hasattr(family, "plan"):
-        with configs.missing_keys(config):
-            sizes = family.plan(config)
-        for part, size in sizes.items():
-            line(f"{part or config.row}: {size if isinstance(size, str) else _size(size)}")
-        if not sizes:
-            line("nothing is trained")
-    else:
-        line(f"size of training: not known, because family '{config.family}' has no plan(config)")
-    try:
-        path = configs.find(configs.split_flag(flag)[0])
-        rows = {row["name"]: row for row in _described_rows(path)}
-    except BadInput:  # a config file need not describe its rows
-        rows = {}
-    times = rows.get(config.row, {}).get("times", {})
-    line(f"expected time: {times.get(config.size, 'not known')}")
-    if ownership.reads_only:
-        line(f"would read some of the replicas in {workdir}; nothing was written")
-    elif is_owned(workdir):
-        line(f"would go on in {workdir}; nothing was written")
-    else:
-        line(f"would run in {workdir}; nothing was written")
 
 
 if __name__ == "__main__":

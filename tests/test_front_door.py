@@ -55,7 +55,7 @@ def test_the_wheel_is_what_runs_and_carries_its_data(shell, installed):
 
 
 def test_list_help_and_dry_run(shell):
-    code, said = shell("cgjax", "--list")
+    code, said = shell("cgjax", "--list=sprites")
     assert code == 0 and "--config=sprites:<row>" in said and "orthogonal_star" in said
     code, said = shell("-m", "cgjax.main", "--config=sprites", "--help")
     assert code == 0 and "--config.train.steps=1200" in said

@@ -5,6 +5,8 @@ import json
 import os
 import pathlib
 import shutil
+import subprocess
+import sys
 import tomllib
 
 import jax
@@ -14,6 +16,7 @@ from front_door import one_line, snapshot, working_in, write_family
 
 import cgjax
 from cgjax import config as configs
+from cgjax import experiments
 from cgjax.core import train
 from cgjax.core.errors import BadInput
 from cgjax.main import main
@@ -409,8 +412,27 @@ def test_two_processes_in_one_workdir(tmp_path, here, capsys):
 # --- what is said without running -----------------------------------------------------------------
 
 
+def test_list_prints_families():
+    """Neither this nor a help text nor an unknown flag waits for the import of JAX."""
+    for arguments, words in (
+        (["--list"], "does a training support identify"),
+        (["--help"], "--config"),
+        (["--version"], "cgjax "),
+        (["--confg=sprites"], "did you mean '--config'"),
+        (["--config=spirtes"], "did you mean 'sprites'"),
+    ):
+        program = (
+            "import sys; from cgjax.main import main; main(); "
+            "sys.exit('jax was imported' if 'jax' in sys.modules else 0)"
+        )
+        ended = subprocess.run(
+            [sys.executable, "-c", program, *arguments], capture_output=True, text=True
+        )
+        assert ended.returncode == 0 and words in ended.stdout + ended.stderr, ended
+
+
 def test_list_prints_one_line_for_each_row(capsys):
-    assert main(["--list"]) == 0
+    assert main(["--list", *experiments.FAMILIES]) == 0
     lines = capsys.readouterr().out.splitlines()
     for path in sorted(configs.folder().glob("*.py")):
         for row in configs.load_file(path).describe_rows():

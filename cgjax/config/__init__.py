@@ -41,7 +41,7 @@ def split_variant(arg: str, rows) -> tuple[str, str]:
     if row not in rows:
         raise BadInput(
             f"unknown row {shown(row)}{nearest(row, list(rows) + list(SIZES))}: "
-            "`python -m cgjax.main --list` prints them all"
+            "`python -m cgjax.main --list=<family>` prints them all"
         )
     return row, size
 
@@ -117,6 +117,20 @@ def guarded(path, action):
         place = f", line {lines[-1]}" if lines and lines[-1] else ""
         what = f"{type(error).__name__}: {first_line(error)}"
         raise BadInput(f"config file '{path}'{place}: {what}") from None
+
+
+def described_rows(path: pathlib.Path) -> list[dict]:
+    """The rows of a config file, as its describe_rows() gives them: name, doc, times, expect."""
+    module = load_file(path)
+    if not hasattr(module, "describe_rows"):
+        raise BadInput("it has no describe_rows(): its rows cannot be listed")
+    rows = guarded(path, lambda: list(module.describe_rows()))
+    for row in rows:
+        if not isinstance(row, dict) or not {"name", "doc", "times", "expect"} <= set(row):
+            raise BadInput("describe_rows() must give dicts with name, doc, times and expect")
+        if not isinstance(row["times"], dict):
+            raise BadInput("times in describe_rows() must be a dict, {size: time in words}")
+    return [{**row, "name": str(row["name"]), "doc": str(row["doc"])} for row in rows]
 
 
 @contextlib.contextmanager

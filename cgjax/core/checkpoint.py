@@ -10,7 +10,6 @@ import os
 import pathlib
 import re
 import shutil
-import sys
 import zlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -27,21 +26,6 @@ from cgjax.core.logging import Metrics
 log = logging.getLogger("cgjax")
 # Orbax logs every save, and tracebacks of threads whose errors it raises later anyway.
 logging.getLogger("absl").setLevel(logging.CRITICAL)
-
-
-def silence_echoes() -> None:
-    """For commands: suppresses tracebacks of storage threads that outlive a failed call.
-
-    These threads find their event loop closed; the failure itself has already been raised.
-    """
-    hook = sys.unraisablehook
-
-    def filtered(unraisable):
-        if str(unraisable.exc_value) != "Event loop is closed":
-            hook(unraisable)
-
-    sys.unraisablehook = filtered
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 
 
 class Damaged(Exception):

@@ -15,12 +15,12 @@ import socket
 from typing import Any, NamedTuple
 
 from cgjax import config as configs
-from cgjax import experiments, main
+from cgjax import experiments
 from cgjax.config.declare import declared_keys, leaves
 from cgjax.config.overrides import part_of
 from cgjax.config.ownership import compare
 from cgjax.core.errors import BadInput, shown
-from cgjax.main import default_workdir, finished
+from cgjax.run import default_workdir, finished, full_name
 
 CLOSING = "sweep: exit code "  # last line of a log whose process has ended
 OPENING = "sweep: started by "  # first line of each start in a log
@@ -132,7 +132,7 @@ def _matching(path: str, pattern: str) -> list[str]:
     known = configs.guarded(configs.find(path), lambda: [str(r["name"]) for r in describe_rows()])
     if matches := fnmatch.filter(known, pattern):
         return matches
-    raise BadInput(f"no row of {shown(path)} matches {shown(pattern)}: --list prints them all")
+    raise BadInput(f"no row of {shown(path)} matches {shown(pattern)}: --list=<family> prints them")
 
 
 def fold(flag: str, fixed: dict, swept: dict) -> tuple[dict, dict, list[str]]:
@@ -168,7 +168,7 @@ def make_point(flag: str, overrides: dict, swept: dict, runs: pathlib.Path) -> P
     workdir = runs / default_workdir(config).relative_to("runs")
     if in_name:
         workdir = runs / "sweeps" / workdir.relative_to(runs) / folder_name(in_name)
-    name = " ".join([config.family, main.full_name(config), *_assignments(swept)])
+    name = " ".join([config.family, full_name(config), *_assignments(swept)])
     return Point(flag, overrides, swept, name, config, workdir)
 
 

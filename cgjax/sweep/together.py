@@ -30,7 +30,8 @@ from cgjax.core.logging import say
 from cgjax.core.program import Plan
 from cgjax.core.train import Share
 from cgjax.core.workdir import read_json
-from cgjax.main import parse, run, set_up_output, use_compilation_cache
+from cgjax.main import parse, set_up_output
+from cgjax.run import run, use_compilation_cache
 from cgjax.sweep.points import CLOSING
 
 

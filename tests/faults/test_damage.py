@@ -28,7 +28,7 @@ from cgjax.nets.convert import safetensors
 
 pytestmark = [
     pytest.mark.faults,
-    # Storage threads outlive the read that has failed: see `checkpoint.silence_echoes`.
+    # Storage threads outlive the read that has failed: see `main.set_up_output`.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
