@@ -13,10 +13,9 @@ def load(workdir, part: str = "", step=None):
     that is not finished, as it stands; a number one of the steps in `checkpoint.keep`. Loading
     reads: it takes no lock, trains nothing and writes nothing.
 
-    >>> run = cgjax.load("runs/sprites/demo", "compositional")
-    >>> params = jax.tree.map(lambda leaf: leaf[0], run.params)
-    >>> run.predict(params, latents).shape
-    (8, 64, 64, 3)
+    run = cgjax.load("runs/sprites/demo", "compositional")
+    params = jax.tree.map(lambda leaf: leaf[0], run.params)  # the first seed
+    images = run.predict(params, latents)  # [n, 10] -> [n, 64, 64, 3]
     """
     from cgjax import experiments
     from cgjax.config.ownership import read_config

@@ -45,7 +45,8 @@ def additivity(x: np.ndarray, yhat: np.ndarray, is_train: np.ndarray) -> Additiv
     x: combinations, integers [n, C]; repeated ones are averaged. yhat: [..., n].
     is_train: bool [n], whether the combination is in the training set.
 
-    >>> additivity(x, machines.ridgeless(k[train][:, train], y[train], k[:, train]), train).r2_test
+    >>> x = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
+    >>> float(additivity(x, 2.0 * x[:, 0] - x[:, 1], [True, True, True, False]).r2_test)
     1.0
     """
     x = _combinations("x", x)

@@ -43,7 +43,9 @@ def additive_fit(
 
     factors: integers [n, C]. outputs: [n, D]. Of several solutions, the smallest coefficients.
 
-    >>> additive_fit([[0, 0], [0, 1], [1, 0], [1, 1]], y, [True, True, True, False]).determined
+    >>> outputs = np.array([[0.0], [1.0], [2.0], [3.0]])
+    >>> is_fitted = [True, True, True, False]
+    >>> additive_fit([[0, 0], [0, 1], [1, 0], [1, 1]], outputs, is_fitted).determined
     array([ True,  True,  True,  True])
     """
     factors, outputs = _checked(factors, outputs, 2)
@@ -98,8 +100,12 @@ def interactions(
     Arguments as in `total_effects`. On a full grid the shares of pairs and `higher` add up to
     `total`; on a part of it pairs may share what they explain.
 
-    >>> interactions(grid, (a * b + c)[:, None]).pairs[0, 0, 1] > 0
-    True
+    >>> factors = np.indices((2, 2, 2)).reshape(3, -1).T
+    >>> a, b, c = factors.T
+    >>> interactions(factors, (a * b + c)[:, None]).pairs[0].round(3)
+    array([[  nan, 0.143, 0.   ],
+           [0.143,   nan, 0.   ],
+           [0.   , 0.   ,   nan]])
     """
     combinations, outputs = combined(*_checked(factors, outputs, 2))
     rows, variance = _rows(outputs, labels)

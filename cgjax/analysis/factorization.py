@@ -162,7 +162,7 @@ def operator_schmidt(kernel: np.ndarray, n_x: int, n_y: int) -> float:
 
     1 exactly when K((x, y), (x', y')) = K_x(x, x') K_y(y, y'). Arguments as in `schmidt_values`.
 
-    >>> operator_schmidt(np.kron(k_x, k_y), len(k_x), len(k_y))
+    >>> float(operator_schmidt(np.kron(np.eye(2) + 1, np.eye(3)), n_x=2, n_y=3))
     1.0
     """
     return schmidt_values(kernel, n_x, n_y)[0] ** 2

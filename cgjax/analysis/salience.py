@@ -324,7 +324,7 @@ def layers(kappa: jax.Array, layer_map: Callable, depth: int) -> jax.Array:
     function of the similarity kappa / kappa(C). The salience does not depend on overall constants.
 
     >>> salience(layers([0, 0.5, 1], relu, 20))[-1].round(4)
-    array([0.1325, 0.735 ])
+    array([0.1325, 0.7351])
     """
     checks.integer("depth", depth, 0)
     if not callable(layer_map):

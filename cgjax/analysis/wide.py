@@ -27,7 +27,9 @@ def relu_mlp(
     x1 [n1, d], x2 [n2, d]; x2 None: x1 with itself. An input's correlation with itself is set to
     exactly 1, without rounding errors.
 
-    >>> nngp, ntk = relu_mlp(x, None, depth=3)
+    >>> nngp, ntk = relu_mlp(np.eye(4), None, depth=3)
+    >>> nngp.shape, ntk.shape
+    ((4, 4), (4, 4))
     """
     for name, x in (("x1", x1), ("x2", x1 if x2 is None else x2)):
         checks.finite(**{name: x})

@@ -157,6 +157,7 @@ def base(family: str) -> ml_collections.ConfigDict:
 def declare(config, keys: dict[str, Key]) -> None:
     """Adds keys by dotted name, with their defaults; `config.check_values` checks them later.
 
+    >>> config = base("mylab.study")
     >>> declare(config, {"model.hidden": key(100, "units of each hidden layer", low=1)})
     """
     with config.unlocked():

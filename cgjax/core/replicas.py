@@ -11,7 +11,7 @@ class Grid:
     """Replicas as the product of axes; the last axis varies fastest.
 
     >>> Grid(seed=(0, 1), scale=(1.0, 0.5)).replicas()
-    {"seed": [0, 0, 1, 1], "scale": [1.0, 0.5, 1.0, 0.5]}
+    {'seed': array([0, 0, 1, 1]), 'scale': array([1. , 0.5, 1. , 0.5])}
     """
 
     def __init__(self, **axes):

@@ -93,7 +93,7 @@ def addition(
 ) -> Task:
     """y = v_i + v_j (+ ...); trained if at least one component's index is an anchor.
 
-    >>> addition(ANCHORS["extrapolation"]).is_train.sum()
+    >>> int(addition(ANCHORS["extrapolation"]).is_train.sum())
     17
     """
     n = len(values)
@@ -279,7 +279,7 @@ TASKS = {
 def make(name: str) -> Task:
     """The task of that name: one of TASKS, addition_<one of ANCHORS> or addition_dispersed_<seed>.
 
-    >>> make("addition_both").is_train.sum()
+    >>> int(make("addition_both").is_train.sum())
     32
     """
     kind, _, seed = name.rpartition("_")
