@@ -18,7 +18,7 @@ def load(workdir, part: str = "", step=None):
     images = run.predict(params, latents)  # [n, 10] -> [n, 64, 64, 3]
     """
     from cgjax import experiments
-    from cgjax.config.ownership import read_config
+    from cgjax.config.ownership import check_unchanged, read_config
     from cgjax.core.errors import BadInput
 
     workdir = pathlib.Path(workdir)
@@ -29,4 +29,5 @@ def load(workdir, part: str = "", step=None):
             raise BadInput(f'step must be None, "latest" or a number, not {step!r}')
         step = int(step)
     config = read_config(workdir)
+    check_unchanged(workdir, config)
     return experiments.family(config.family).load(config, workdir, part, step)

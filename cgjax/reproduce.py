@@ -79,7 +79,7 @@ def run(claim: Claim, size: str) -> standings.Standing:
             error = RunError(f"the run of {claim.family}:{row},{size} did not end")
             error.exit_code = code
             raise error
-    entries = [standings.entry_of(workdir) for workdir in workdirs]
+    entries = [report.read_run(workdir) for workdir in workdirs]
     return standings.standing(claim, entries, standings.Scales())
 
 

@@ -1,7 +1,6 @@
 """One experiment in its workdir: trains what is missing, draws, writes and prints the results."""
 
 import contextlib
-import json
 import os
 import pathlib
 import time
@@ -18,11 +17,12 @@ from cgjax.config.ownership import (
     restored_if_refused,
     start_anew,
     take_ownership,
+    write_environment,
 )
 from cgjax.core import checkpoint, hosts, parallel, signals
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import is_sound_npz, say, write_arrays
-from cgjax.core.workdir import Access, environment, is_owned, locked, opened, write_atomic
+from cgjax.core.workdir import Access, is_owned, locked, opened
 from cgjax.published.results import print_table, read_results, write_results
 
 
@@ -81,7 +81,7 @@ def run(config, family, workdir: pathlib.Path, flags, train=None) -> None:
         if results is None:
             say(f"jax {jax.__version__} · {parallel.describe_devices()}")
             if not reads_only:
-                write_atomic(workdir / "env.json", json.dumps(environment(), indent=1))
+                write_environment(workdir, config)
             with tools(flags, workdir):
                 access = Access(reads_only, train)
                 results = run_family(config, family, workdir, draws, access, came_from)
@@ -128,9 +128,6 @@ def finished(workdir: pathlib.Path, config, draws: bool) -> dict | None:
     if not path.exists():
         return None
     results = read_results(path)
-    wrong = [name for name, is_sound in RESULTS.items() if not is_sound(results.get(name))]
-    if wrong:
-        raise BadInput(f"'{path}' has no sound {', '.join(wrong)}: delete it to write it anew")
     if results["config_hash"] != configs.fingerprint(config):
         return None
     if results["arrays"] and not is_sound_npz(workdir / "arrays.npz"):
@@ -147,22 +144,6 @@ def finished(workdir: pathlib.Path, config, draws: bool) -> dict | None:
     }
     is_sound = all(_checksum(workdir / name) == checksum for name, checksum in wanted.items())
     return results if is_sound else None
-
-
-def _are_names(value) -> bool:
-    return isinstance(value, list) and all(isinstance(name, str) for name in value)
-
-
-# Checks in `finished`: name in results.json -> whether its value has the right form.
-RESULTS = {
-    "metrics": lambda value: (
-        isinstance(value, dict) and all(map(experiments.is_entry, value.values()))
-    ),
-    "config_hash": lambda value: isinstance(value, str),
-    "figures": lambda value: value is None or _are_names(value),  # None: not drawn
-    "arrays": _are_names,
-    "files": lambda value: value is None or isinstance(value, dict),  # None: no checksums
-}
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
 """The README's family, as text and as files: what the tests of the command line run."""
 
 import contextlib
+import json
 import pathlib
 import re
 
@@ -8,6 +9,8 @@ import jax
 import pytest
 
 import cgjax
+from cgjax import config as configs
+from cgjax.published import results
 
 README = pathlib.Path(cgjax.__file__).parent / "experiments" / "README.md"
 
@@ -37,6 +40,20 @@ def working_in(folder: pathlib.Path, lab: str):
         patch.chdir(folder)
         patch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
         yield folder
+
+
+def finish(folder: pathlib.Path, config, metrics: dict, **more) -> pathlib.Path:
+    """Writes config.json and results.json of a finished run; more: other keys of results.json."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(configs.to_json(config))
+    numbers = {"metrics": metrics, "config_hash": configs.fingerprint(config), "figures": None}
+    return write_numbers(folder, numbers | {"arrays": []} | more)
+
+
+def write_numbers(folder: pathlib.Path, numbers: dict) -> pathlib.Path:
+    """Writes results.json with its checksum."""
+    (folder / "results.json").write_text(json.dumps(numbers | {"crc": results.crc_of(numbers)}))
+    return folder
 
 
 def one_line(capsys, *words) -> str:

@@ -70,13 +70,11 @@ def test_a_newcomer_s_family_of_two_parts(here, capsys):
     run = cgjax.load("runs/newcomer.parity/demo-smoke", "product")
     params = jax.tree.map(lambda leaf: leaf[1], run.params)
     assert run.predict(params, np.array([[1.0, -1.0]]))[0] < 0
-    flags = ["--record=newcomer/record"]
-    assert report_main([*flags, "--add", "runs/newcomer.parity/demo-smoke"]) == 0
-    assert report_main(flags) == 0
+    assert report_main(["--add", "runs/newcomer.parity/demo-smoke"]) == 0  # into ./record
+    assert report_main(["--record=record"]) == 0
     out = capsys.readouterr().out
-    assert (
-        "## parity" in out and "| demo | smoke | product/accuracy | 1.000, 1.000 | 1.000 |" in out
-    )
+    assert "## newcomer.parity\n" in out and "beyond" not in out
+    assert "| demo | smoke | product/accuracy | 1.000, 1.000 | 1.000 |" in out
     assert report_main(["--record=nowhere"]) == 2
     one_line(capsys, "'nowhere' holds no recorded run")
 

@@ -9,6 +9,7 @@ import shlex
 import shutil
 
 import pytest
+from front_door import finish
 
 from cgjax import config as configs
 from cgjax import experiments, report
@@ -31,11 +32,10 @@ ROOT = pathlib.Path(__file__).parent.parent
 
 def test_a_finished_run_can_be_added(tmp_path):
     config = configs.load("configs/sprites.py:diagonal,fast")
-    (tmp_path / "config.json").write_text(configs.to_json(config))
     published = {"mean": 0.9, "sd": 0.01, "where": "a table"}
-    results = {"metrics": {"r2_all": summary([0.8, 0.9], (0, 1), published)}, "wall_s": 12.0}
-    results |= {"devices": "1x test", "compositional": {"train_s": 11.0}}
-    (tmp_path / "results.json").write_text(json.dumps(results))
+    metrics = {"r2_all": summary([0.8, 0.9], (0, 1), published)}
+    more = {"wall_s": 12.0, "devices": "1x test", "compositional": {"train_s": 11.0}}
+    finish(tmp_path, config, metrics, **more)
     path = report.add(tmp_path, record=tmp_path / "record", label="again")
     entry = json.loads(path.read_text())
     assert path.name == "diagonal-fast-again.json"
@@ -51,9 +51,8 @@ def test_other_seeds_of_a_recorded_config_join_it(tmp_path):
     def finished(seeds, values, replace=False, **changes):
         config = configs.load("configs/sprites.py:diagonal,fast", changes)
         config.train.seeds = seeds
-        (tmp_path / "config.json").write_text(configs.to_json(config))
-        results = {"metrics": {"r2_all": summary(values, seeds, None)}, "wall_s": 1.0}
-        (tmp_path / "results.json").write_text(json.dumps(results | {"devices": "1x test"}))
+        metrics = {"r2_all": summary(values, seeds, None)}
+        finish(tmp_path, config, metrics, wall_s=1.0, devices="1x test")
         path = report.add(tmp_path, record=tmp_path / "record", replace=replace)
         return json.loads(path.read_text())
 
@@ -87,9 +86,7 @@ def test_reasons_of_joined_seeds_are_those_of_both(tmp_path):
     def finished(seed, reasons):
         config = configs.load("configs/sprites.py:diagonal,fast")
         config.train.seeds = (seed,)
-        (tmp_path / "config.json").write_text(configs.to_json(config))
-        results = {"metrics": {"r2_all": summary([0.5], (seed,), None)}, "reasons": reasons}
-        (tmp_path / "results.json").write_text(json.dumps(results))
+        finish(tmp_path, config, {"r2_all": summary([0.5], (seed,), None)}, reasons=reasons)
         return json.loads(report.add(tmp_path, record=tmp_path / "record").read_text())
 
     finished(0, {"a": {"x": "too few"}, "b": {"x": "none"}})
@@ -112,12 +109,12 @@ def test_tables_show_seeds_without_a_number(tmp_path):
 def test_a_config_from_before_a_key_is_another_config(tmp_path, capsys):
     """What the code did before it had that key is not known here."""
     config = configs.load("configs/sprites.py:diagonal,fast")
-    (tmp_path / "results.json").write_text(json.dumps({"metrics": {}}))
-    (tmp_path / "config.json").write_text(configs.to_json(config))
+    finish(tmp_path, config, {})
     record = tmp_path / "record"
     path = report.add(tmp_path, record)
     entry = json.loads(path.read_text())
     del entry["config"]["optim"]["b2"]
+    del entry["config_hash"]
     path.write_text(json.dumps(entry))
     flags = [f"--add={tmp_path}", f"--record={record}"]
     assert main(flags) == 2
@@ -131,13 +128,12 @@ def test_a_config_from_before_a_key_is_another_config(tmp_path, capsys):
 
 def test_seeds_of_one_part_do_not_join_those_of_another(tmp_path):
     whole = configs.load("configs/subnetworks.py:agreement_plural")
-    (tmp_path / "results.json").write_text(json.dumps({"metrics": {}}))
     first, *others = whole.parts
 
     def finished(part, seeds):
         config = configs.some_parts(whole, part)
         config.train.seeds = seeds
-        (tmp_path / "config.json").write_text(configs.to_json(config))
+        finish(tmp_path, config, {})
         return json.loads(report.add(tmp_path, record=tmp_path / "record").read_text())
 
     for part, other in [(first, others[0]), (others[0], first)]:
@@ -153,8 +149,7 @@ def test_seeds_of_one_part_do_not_join_those_of_another(tmp_path):
 )
 def test_what_is_no_recorded_run_is_not_joined(tmp_path, text):
     config = configs.load("configs/sprites.py:diagonal,fast")
-    (tmp_path / "config.json").write_text(configs.to_json(config))
-    (tmp_path / "results.json").write_text(json.dumps({"metrics": {}}))
+    finish(tmp_path, config, {})
     path = report.add(tmp_path, tmp_path / "record")
     path.write_text(text)
     with pytest.raises(BadInput, match="delete it to write it anew"):
@@ -164,11 +159,10 @@ def test_what_is_no_recorded_run_is_not_joined(tmp_path, text):
 
 def test_of_a_run_with_thousands_of_numbers_some_are_recorded(tmp_path):
     config = configs.load("configs/sprites.py:diagonal,fast")
-    (tmp_path / "config.json").write_text(configs.to_json(config))
     published = {"mean": 0.9, "sd": 0.01, "where": "a table"}
     metrics = {name: summary([0.8], (0,), None) for name in ("a: slope", "a: norm", "b: norm")}
     metrics["r2_all"] = summary([0.8], (0,), published)
-    (tmp_path / "results.json").write_text(json.dumps({"metrics": metrics}))
+    finish(tmp_path, config, metrics)
     path = report.add(tmp_path, record=tmp_path / "record", only="slope")
     entry = json.loads(path.read_text())
     assert list(entry["metrics"]) == ["a: slope", "r2_all"] and entry["left_out"] == 2

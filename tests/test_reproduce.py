@@ -1,9 +1,9 @@
 """python -m cgjax.reproduce: what it prints, what it runs, what it refuses."""
 
-import json
 import pathlib
 
 import pytest
+from front_door import finish
 
 from cgjax import config as configs
 from cgjax import reproduce
@@ -66,12 +66,10 @@ def runner(monkeypatch, tmp_path):
         config = configs.load(flags["--config"], changes)
         config.train.seeds = (0, 1, 2)
         workdir = pathlib.Path(flags["--workdir"])
-        workdir.mkdir(parents=True)
-        (workdir / "config.json").write_text(configs.to_json(config))
         metrics = {
             name: summary(found, (0, 1, 2), None) for name, found in values[config.row].items()
         }
-        (workdir / "results.json").write_text(json.dumps({"metrics": metrics, "devices": "1x me"}))
+        finish(workdir, config, metrics, devices="1x me")
         return 0
 
     monkeypatch.setattr(reproduce.runner, "main", main)

@@ -22,6 +22,7 @@ from cgjax.config.overrides import nearest, override, part_of, refuse_shadowed
 from cgjax.core.errors import BadInput, first_line, shown
 
 SIZES = ("default", "smoke", "fast", "paper")
+_NAME = re.compile(r"\w[\w.+-]{0,99}")
 
 # --- from a flag to a config ----------------------------------------------------------------------
 
@@ -195,19 +196,39 @@ def _check_form(config, path) -> None:
     """Every config needs a family, a row and a size, and values that json can hold."""
     if not isinstance(config, ml_collections.ConfigDict):
         raise BadInput(f"get_config of '{path}' returned {type(config).__name__}, not a config")
-    for field in ("family", "row", "size"):
-        if not isinstance(config.get(field), str):
-            raise BadInput(f"the config of '{path}' has no {field}: start from declare.base()")
-    if not re.fullmatch(r"\w[\w.+-]*", config.row):
-        raise BadInput(f"'{path}' calls its row {shown(config.row)}: use letters, digits and _")
-    if config.size not in SIZES:
-        raise BadInput(f"'{path}' calls its size {shown(config.size)}: {', '.join(SIZES)} exist")
+    check_names(config, path)
     for name, value in leaves(config):
         if not _is_plain(value):
             raise BadInput(
                 f"the config of '{path}' has {name}={shown(value)}: values are numbers, words, "
                 "True or False, and tuples of them"
             )
+
+
+def check_name(kind: str, name, where: str = "") -> None:
+    """Raises BadInput unless a family, row, size, label or part is safe as a part of a path."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise BadInput(
+            f"{where and where + ': '}{shown(name)} is not a name of a {kind}: use at most 100 "
+            "letters, digits and _ . + -, and begin with a letter or digit"
+        )
+
+
+def check_names(config, path) -> None:
+    """Raises BadInput unless the config of a file has a family, a row, a size, and sound parts."""
+    for field in ("family", "row", "size"):
+        if field not in config:
+            raise BadInput(f"the config of '{path}' has no {field}: start from declare.base()")
+        check_name(field, config[field], f"'{path}'")
+    if config.size not in SIZES:
+        raise BadInput(f"'{path}': the size {shown(config.size)} is not one of {', '.join(SIZES)}")
+    sections = config.get("parts", {})
+    if not isinstance(sections, ml_collections.ConfigDict | dict):
+        raise BadInput(f"'{path}' has parts={shown(sections)}: parts are sections of the config")
+    for name, section in sections.items():
+        check_name("part", name, f"'{path}'")
+        if not isinstance(section, ml_collections.ConfigDict):
+            raise BadInput(f"'{path}' has parts.{name}={shown(section)}: a part is a section")
 
 
 def _is_plain(value) -> bool:
@@ -415,9 +436,13 @@ def is_published(config, name: str = "") -> bool:
     except BadInput:  # a user's row may lack the size `paper`
         return False
     paper_parts = dict(parts(paper))
+    try:
+        config_parts = parts(config)
+    except (AttributeError, TypeError, ValueError):  # parts of a config that no row has made
+        return False
     return all(
         name in paper_parts and _agrees(settings, paper_parts[name])
-        for name, settings in parts(config)
+        for name, settings in config_parts
     )
 
 

@@ -16,7 +16,15 @@ from cgjax import config as configs
 from cgjax.config.declare import copied, declared_keys, leaves
 from cgjax.core import hosts
 from cgjax.core.errors import BadInput, first_line
-from cgjax.core.workdir import ASIDE, LOCK, disk_errors, is_owned, read_json, write_atomic
+from cgjax.core.workdir import (
+    ASIDE,
+    LOCK,
+    disk_errors,
+    environment,
+    is_owned,
+    read_json,
+    write_atomic,
+)
 
 # --extend may change the length and the times of evaluations and checkpoints. Names are the last
 # two parts of a key.
@@ -60,6 +68,7 @@ def compare(workdir: pathlib.Path, config, extend: bool = False) -> Ownership:
     ]
     if changed:
         _check_extension(workdir, old, config, changed, extend)
+    check_unchanged(workdir, old)
     reads_only = _compare_axes(workdir, old, config, axes)
     if reads_only and changed:
         raise BadInput("--extend trains every replica: name all of them")
@@ -105,6 +114,8 @@ def _take_ownership(workdir: pathlib.Path, config, extend: bool) -> Ownership:
         write_atomic(workdir / "extensions.json", past)
     path, text = workdir / "config.json", configs.to_json(ownership.config)
     if not path.exists() or path.read_bytes() != text.encode():
+        old = [read_config(workdir)] if is_owned(workdir) else []
+        write_environment(workdir, ownership.config, *old)
         write_atomic(path, text)
     return ownership
 
@@ -143,10 +154,34 @@ def read_config(workdir: pathlib.Path):
         config = configs.from_json(json.dumps(read_json(path, MEND)))
     except (ValueError, TypeError, RecursionError) as error:
         raise BadInput(f"cannot read '{path}': {first_line(error)}; {MEND}") from None
-    for name in ("family", "row", "size"):
-        if not isinstance(config.get(name), str):
-            raise BadInput(f"'{path}' has no {name}: {MEND}")
+    try:
+        configs.check_names(config, path)
+    except BadInput as error:
+        raise BadInput(f"{error}; {MEND}") from None
     return config
+
+
+def check_unchanged(workdir: pathlib.Path, config) -> None:
+    """Raises BadInput if config.json, read as `config`, is not as this program has written it."""
+    known = []
+    for name, key in (("env.json", "config_hashes"), ("results.json", "config_hash")):
+        with contextlib.suppress(BadInput):  # a damaged file is reported by those who need it
+            hashes = read_json(workdir / name).get(key)
+            known += hashes if isinstance(hashes, list) else [hashes] * bool(hashes)
+    if known and configs.fingerprint(config) not in known:
+        raise BadInput(f"'{workdir / 'config.json'}' was changed since it was written: {MEND}")
+
+
+def write_environment(workdir: pathlib.Path, *owners) -> None:
+    """Writes env.json: versions and devices, and the hashes that config.json may have.
+
+    It is written before config.json changes, with both configs, so that a kill between the two
+    files leaves a workdir that can be read.
+    """
+    hashes = [configs.fingerprint(config) for config in owners]
+    write_atomic(
+        workdir / "env.json", json.dumps(environment() | {"config_hashes": hashes}, indent=1)
+    )
 
 
 def start_anew(workdir: pathlib.Path) -> pathlib.Path | None:

@@ -3,21 +3,21 @@
 The entry module has `run(config, workdir, figures) -> (metrics, arrays, extra)` and
 `load(config, workdir, part, step)`. It may have `check(config)`, which raises BadInput before
 anything is written; `plan(config)` for `--dry_run`, {part: core.program.training_size(...), or a
-sentence}; and `tables(record)` for the report. The report's page also shows the title, the lead and
-the figures of the README.md beside the entry module. A config may name a module outside this
-package as its family; README.md beside this file has an example.
+sentence}; and, in this package, `tables(record)` for the report, whose page also shows the title,
+the lead and the figures of the README.md beside the entry module. A config may name a module
+outside this package as its family; README.md beside this file has an example.
 """
 
 import importlib
 import importlib.util
 import json
 import pathlib
-import sys
 
 import numpy as np
 
 from cgjax.config import look_here, missing_keys
 from cgjax.core.errors import BadInput, first_line
+from cgjax.published.results import is_entry
 
 FAMILIES = {
     "sprites": "cgjax.experiments.sprites.run",
@@ -29,7 +29,6 @@ FAMILIES = {
     "subnetworks": "cgjax.experiments.subnetworks.run",
     "across": "cgjax.experiments.across.run",  # imports the others; no family imports it
 }
-ENTRY = {"ours", "sd", "values", "seeds", "paper", "paper_sd", "where"}  # of results.json
 
 
 def family(name: str):
@@ -98,18 +97,3 @@ def _is_inside(name) -> bool:
     """Whether it is a relative path that does not leave its folder."""
     parts = pathlib.PurePath(name).parts if isinstance(name, str) else ("..",)
     return ".." not in parts and not pathlib.PurePath(name).is_absolute()
-
-
-def is_entry(entry) -> bool:
-    """Whether it is a valid metric of results.json, which the table can show."""
-    return (
-        isinstance(entry, dict)
-        and set(entry) >= ENTRY
-        and all(_is_number(entry[key]) for key in ("ours", "sd", "paper", "paper_sd"))
-        and all(isinstance(entry[key], list) for key in ("values", "seeds"))
-    )
-
-
-def _is_number(value) -> bool:
-    is_real = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return value is None or (is_real and abs(value) <= sys.float_info.max)

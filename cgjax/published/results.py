@@ -53,7 +53,7 @@ def summary(values, seeds, published: dict | None) -> dict:
 def write_results(path: pathlib.Path, metrics: dict, config_hash: str, extra: dict) -> dict:
     """Writes results.json: the metrics, config hash, wall time, devices, versions."""
     results = {"metrics": metrics, "config_hash": config_hash, **extra, **folders.environment()}
-    results["crc"] = _results_crc(results)
+    results["crc"] = crc_of(results)
     folders.write_atomic(path, json.dumps(results, indent=1))
     return results
 
@@ -61,12 +61,53 @@ def write_results(path: pathlib.Path, metrics: dict, config_hash: str, extra: di
 def read_results(path: pathlib.Path) -> dict:
     """Reads results.json; raises BadInput if the file was changed after it was written."""
     results = folders.read_json(path)
-    if results.get("crc", crc := _results_crc(results)) != crc:  # old files have no crc
+    if results.get("crc") != crc_of(results):
         raise BadInput(f"'{path}' was changed since it was written: delete it to write it anew")
+    wrong = [name for name, is_sound in _SOUND.items() if not is_sound(results.get(name))]
+    if wrong:
+        raise BadInput(f"'{path}' has no sound {', '.join(wrong)}: delete it to write it anew")
     return results
 
 
-def _results_crc(results: dict) -> str:
+NUMBERS = ("ours", "sd", "paper", "paper_sd", "recomputed", "recomputed_sd")  # of an entry
+ENTRY = {"ours", "sd", "values", "seeds", "paper", "paper_sd", "where"}  # keys that it must have
+
+
+def is_entry(entry, largest: float = sys.float_info.max) -> bool:
+    """Whether it is a valid metric of results.json, whose numbers are at most `largest`."""
+    return (
+        isinstance(entry, dict)
+        and set(entry) >= ENTRY
+        and isinstance(entry["where"], str | None)
+        and all(isinstance(entry[name], list) for name in ("values", "seeds"))
+        and all(
+            value is None or is_number(value, largest)
+            for value in (*map(entry.get, NUMBERS), *entry["values"])
+        )
+        and all(seed is None or isinstance(seed, str | int | float) for seed in entry["seeds"])
+    )
+
+
+def is_number(value, largest: float = sys.float_info.max) -> bool:
+    is_real = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_real and abs(value) <= largest
+
+
+def _are_names(value) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
+
+
+# Checks in `read_results`: name in results.json -> whether its value has the right form.
+_SOUND = {
+    "metrics": lambda value: isinstance(value, dict) and all(map(is_entry, value.values())),
+    "config_hash": lambda value: isinstance(value, str),
+    "figures": lambda value: value is None or _are_names(value),  # None: not drawn
+    "arrays": _are_names,
+    "files": lambda value: value is None or isinstance(value, dict),  # None: no checksums
+}
+
+
+def crc_of(results: dict) -> str:
     return chained("", json.dumps({name: results[name] for name in results if name != "crc"}))
 
 

@@ -36,7 +36,7 @@ def headline_table(record: list[dict], metric: str = "r2_all") -> str:
             difference = "-" if ours is None else f"{ours - paper:+.3f}"
             lines.append(
                 f"| {name}{suffix} | {entry['size']} | {values} | {_shown(ours)} | {paper:.3f} "
-                f"| {difference} | {entry['wall_s']:.0f} s | {hardware} |"
+                f"| {difference} | {_shown(entry.get('wall_s'), '.0f')} s | {hardware} |"
             )
     return "\n".join(lines)
 

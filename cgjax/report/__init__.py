@@ -1,4 +1,4 @@
-"""The reproduction record: one small json per run."""
+"""The reproduction record: one small json per run; the readers of records and of finished runs."""
 
 import datetime
 import json
@@ -6,24 +6,35 @@ import math
 import pathlib
 import re
 
-from cgjax.config import differences, fingerprint, from_json
-from cgjax.core.errors import BadInput
-from cgjax.core.workdir import read_json, write_atomic
-from cgjax.published.results import read_results, summary
+import ml_collections
+
+from cgjax import experiments
+from cgjax.config import check_name, check_names, differences, fingerprint, from_json, to_json
+from cgjax.config.ownership import read_config
+from cgjax.core.errors import BadInput, first_line, shown
+from cgjax.core.workdir import disk_errors, read_json, write_atomic
+from cgjax.published import tables as markdown
+from cgjax.published.results import is_entry, is_number, read_results, summary
 from cgjax.published.verdict import Verdict as Verdict
 from cgjax.published.verdict import verdict as verdict  # used elsewhere as `report.verdict`
 
-RECORD = pathlib.Path(__file__).parent / "record"
+RECORD = pathlib.Path(__file__).parent / "record"  # the package's own
+USERS = pathlib.Path("record")  # in the current folder
 EARLIER = ("date", "wall_s", "devices", "note", "commit", "models")
 KEPT = (
-    "metrics", "claims", "reasons", "config_hash", "wall_s", "python", "versions", "devices",
-    "hosts", "commit",
+    "metrics", "claims", "reasons", "data", "made_up", "config_hash", "wall_s", "python",
+    "versions", "devices", "hosts", "commit",
 )  # fmt: skip
+LARGEST = 1e100  # of a metric: squares of larger numbers overflow
+COLUMNS = 6  # of the table of a family outside the package
+# What tables and page read of an entry besides its metrics, with the value if there is none.
+TEXTS = {"label": "", "note": "", "date": "", "devices": "", "commit": ""}
+LISTS, SECTIONS = ("claims", "earlier", "made_up"), ("metrics", "models", "reasons", "data")
 
 
 def add(
     workdir,
-    record: pathlib.Path = RECORD,
+    record: pathlib.Path = USERS,
     label: str = "",
     note: str = "",
     only: str = "",
@@ -39,23 +50,10 @@ def add(
     replace: overwrite an entry of the same name that has another config; without it, such an entry
     raises BadInput.
     """
-    workdir = pathlib.Path(workdir)
-    if not (workdir / "results.json").exists():
-        raise BadInput(f"'{workdir}' holds no finished run: it has no results.json")
-    results = read_results(workdir / "results.json")
-    config = read_json(workdir / "config.json")
-    name = "-".join(filter(None, (config["row"], config["size"], label)))
-    entry = {
-        "family": config["family"],
-        "row": config["row"],
-        "size": config["size"],
-        "label": label,
-        "note": note,
-        "date": datetime.date.today().isoformat(),
-        **{key: results[key] for key in KEPT if key in results},
-        "models": {k: results[k] for k in config.get("model", {}).get("kinds", ()) if k in results},
-        "config": config,
-    }
+    if label:
+        check_name("label", label)
+    entry = read_run(workdir)
+    entry |= {"label": label, "note": note, "date": datetime.date.today().isoformat()}
     if only:
         try:
             re.compile(only)
@@ -63,11 +61,12 @@ def add(
             raise BadInput(f"only={only!r} is not a regular expression: {error}") from None
         metrics = {
             name: metric
-            for name, metric in results["metrics"].items()
+            for name, metric in entry["metrics"].items()
             if re.search(only, name) or metric["paper"] is not None or "recomputed" in metric
         }
-        entry |= {"metrics": metrics, "left_out": len(results["metrics"]) - len(metrics)}
-    path = record / config["family"] / f"{name}.json"
+        entry |= {"metrics": metrics, "left_out": len(entry["metrics"]) - len(metrics)}
+    name = "-".join(filter(None, (entry["row"], entry["size"], label)))
+    path = pathlib.Path(record) / entry["family"] / f"{name}.json"
     if path.exists():
         old = _read_entry(path)
         changed = _changes(old, entry)
@@ -78,9 +77,81 @@ def add(
                 "the recorded one with --replace"
             )
         entry = entry if changed else _joined(old, entry)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, text_of(entry))
     return path
+
+
+# --- readers --------------------------------------------------------------------------------------
+
+
+def read_run(workdir) -> dict:
+    """A finished run as an entry of a record; BadInput if its files are not those of one run."""
+    workdir = pathlib.Path(workdir)
+    path = workdir / "results.json"
+    if not path.exists():
+        raise BadInput(f"'{workdir}' holds no finished run: it has no results.json")
+    config, results = read_config(workdir), read_results(path)
+    if results["config_hash"] != fingerprint(config):
+        raise BadInput(
+            f"'{workdir / 'config.json'}' is not the config of results.json beside it: run the "
+            "command of the run again, or restore a copy"
+        )
+    settings = json.loads(to_json(config))
+    entry = {name: settings[name] for name in ("family", "row", "size")} | TEXTS
+    entry |= {name: results[name] for name in KEPT if name in results}
+    kinds = settings.get("model", {}).get("kinds", ())
+    entry["models"] = {kind: results[kind] for kind in kinds if kind in results}
+    return _checked(entry | {"config": settings}, path)
+
+
+def _read_entry(path: pathlib.Path) -> dict:
+    """An entry of a record; BadInput if it is not a recorded run of its folder's family."""
+    entry = _checked(read_json(path), path)
+    if entry["family"] != path.parent.name:
+        raise BadInput(f"'{path}' is a run of {entry['family']}: move it to that folder")
+    return entry
+
+
+def _checked(entry: dict, path: pathlib.Path) -> dict:
+    """The entry, if tables, page and verdicts can use all of its values; else BadInput.
+
+    A record or a workdir may come from other people. Nothing that it names is imported.
+    """
+    mend = "delete it to write it anew"
+    try:
+        config = from_json(json.dumps(entry.get("config")))
+        check_names(config, path)
+        sections = [config.get(name, {}) for name in ("train", "data", "model")]
+        if not all(isinstance(section, ml_collections.ConfigDict | dict) for section in sections):
+            raise ValueError("a section of its config is a value")
+        if not isinstance(sections[0].get("seeds", ()), tuple):
+            raise ValueError("train.seeds of its config is not a tuple")
+    except (BadInput, AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+        raise BadInput(f"'{path}' is not a recorded run ({first_line(error)}): {mend}") from None
+    for name in ("family", "row", "size"):
+        if entry.get(name) != config[name]:
+            raise BadInput(f"'{path}' has another {name} than its config: {mend}")
+    if entry.get("config_hash", fingerprint(config)) != fingerprint(config):
+        raise BadInput(f"'{path}': its config is not the one that config_hash names: {mend}")
+    entry |= {name: str(entry.get(name) or default) for name, default in TEXTS.items()}
+    if entry["label"]:
+        check_name("label", entry["label"], f"'{path}'")
+    wrong = [name for name in LISTS if not isinstance(entry.get(name, []), list)]
+    wrong += [name for name in SECTIONS if not isinstance(entry.get(name, {}), dict)]
+    wrong += [
+        name
+        for name in ("models", "reasons")
+        if name not in wrong
+        and not all(isinstance(one, dict) for one in entry.get(name, {}).values())
+    ]
+    wrong += [] if is_number(entry.get("wall_s", 0.0), LARGEST) else ["wall_s"]
+    if wrong or "metrics" not in entry:
+        raise BadInput(f"'{path}' has no sound {wrong[0] if wrong else 'metrics'}: {mend}")
+    if bad := [name for name, one in entry["metrics"].items() if not is_entry(one, LARGEST)]:
+        raise BadInput(f"'{path}': metric {shown(bad[0])} cannot be read: {mend}")
+    return entry
 
 
 def text_of(entry: dict) -> str:
@@ -113,10 +184,12 @@ def _joined(old: dict, new: dict) -> dict:
         metrics[name] = base | {key: joined[key] for key in ("ours", "sd", "values", "seeds")}
     models = {}
     for kind, new_model in new["models"].items():  # a list has one number per seed
-        old_model = old["models"].get(kind, {})
+        old_model = old.get("models", {}).get(kind, {})
         models[kind] = {
             name: [old_model[name][before.index(seed)] for seed in only_old] + value
-            if isinstance(value, list) and len(old_model.get(name, ())) == len(before)
+            if isinstance(value, list)
+            and isinstance(old_model.get(name), list)
+            and len(old_model[name]) == len(before)
             else value
             for name, value in new_model.items()
         }
@@ -140,14 +213,6 @@ def _joined(old: dict, new: dict) -> dict:
 
 def _by_seed(metric: dict | None) -> dict:
     return dict(zip(metric["seeds"], metric["values"])) if metric else {}
-
-
-def _read_entry(path: pathlib.Path) -> dict:
-    """An entry of the record; BadInput if it lacks what `_joined` reads."""
-    entry = read_json(path)
-    if not all(isinstance(entry.get(key), dict) for key in ("config", "metrics", "models")):
-        raise BadInput(f"'{path}' is not a recorded run: delete it to write it anew")
-    return entry
 
 
 def _changes(old: dict, new: dict) -> list[str]:
@@ -179,7 +244,7 @@ def entries(family: str, record: pathlib.Path = RECORD) -> list[dict]:
 
     The file of a run is <row>-<size>[-<label>].json. Other files are studies of several runs.
     """
-    runs = [read_json(path) for path in (record / family).glob("*-*.json")]
+    runs = [_read_entry(path) for path in (pathlib.Path(record) / family).glob("*-*.json")]
     return sorted(runs, key=lambda entry: (entry["size"], entry["row"], entry["label"]))
 
 
@@ -187,3 +252,17 @@ def studies(family: str, record: pathlib.Path = RECORD) -> dict:
     """Recorded studies of several runs together: {name: contents}."""
     paths = (record / family).glob("*.json")
     return {path.stem: read_json(path) for path in paths if "-" not in path.stem}
+
+
+def tables(family: str, entries: list[dict]) -> list[tuple[str, str]]:
+    """(title, Markdown) of recorded runs: by the family's function `tables`.
+
+    Families outside the package get the usual tables: their module is not imported.
+    """
+    if family in experiments.FAMILIES:
+        module = experiments.family(family)
+        return module.tables(entries) if entries and hasattr(module, "tables") else []
+    names = dict.fromkeys(name for entry in entries for name in entry["metrics"])
+    beyond = markdown.beyond_table(entries, tuple(names)[:COLUMNS])
+    sections = (family, markdown.metric_table(entries)), (f"{family}, beyond the paper", beyond)
+    return [(title, text) for title, text in sections if text.count("\n") > 1]

@@ -4,10 +4,9 @@ import base64
 import collections
 import pathlib
 import re
-import sys
 from typing import NamedTuple
 
-from cgjax import experiments
+from cgjax import experiments, report
 from cgjax.published.claims import KINDS
 from cgjax.report import charts
 from cgjax.report import standing as standings
@@ -27,11 +26,10 @@ class About(NamedTuple):
 
 
 def about(name: str) -> About:
-    """Title, lead and figures of a family; without a README the title is the family's name."""
-    module = experiments.family(name)
-    readme = pathlib.Path(sys.modules[module.__name__].__file__).parent / "README.md"
-    if not readme.is_file():
+    """Title, lead and figures of a family of the package; of others the name."""
+    if name not in experiments.FAMILIES:
         return About(name, "")
+    readme = pathlib.Path(experiments.family(name).__file__).parent / "README.md"
     text = readme.read_text()
     title = re.search(r"^# (.+)$", text, re.MULTILINE)
     shown = ((caption, (readme.parent / path).resolve()) for caption, path in IMAGE.findall(text))
@@ -257,10 +255,7 @@ def _config(entry: dict) -> str:
 def _tables(paper: Paper):
     """The tables that the families make of their record."""
     for name, entries in paper.entries.items():
-        family = experiments.family(name)
-        if not entries or not hasattr(family, "tables"):
-            continue
-        for title, text in family.tables(entries):
+        for title, text in report.tables(name, entries):
             yield tag(
                 "details",
                 tag("summary", f"Table: {title}"),

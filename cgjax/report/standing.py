@@ -10,11 +10,9 @@ import numpy as np
 
 from cgjax import config as configs
 from cgjax import report
-from cgjax.core.workdir import read_json
 from cgjax.published import PUBLISHED, SPREADS
 from cgjax.published import verdict as verdicts
 from cgjax.published.claims import CLAIMS, KINDS, Claim
-from cgjax.published.results import read_results
 
 # --- numbers, spreads and comparisons as text, for the page and for `reproduce` -------------------
 
@@ -135,8 +133,8 @@ class Found(NamedTuple):
 def standings(record: pathlib.Path = report.RECORD, claims=None, runs=()) -> list[Standing]:
     """The standings of all claims, in the order of the claims.
 
-    record: the folder to read. runs: entries from `entry_of`; a family that has some of these is
-    judged by them and not by the record.
+    record: the folder to read. runs: entries from `report.read_run`; a family that has some of
+    these is judged by them and not by the record.
     """
     claims = CLAIMS.values() if claims is None else claims
     entries = {
@@ -145,14 +143,6 @@ def standings(record: pathlib.Path = report.RECORD, claims=None, runs=()) -> lis
     }
     scales = Scales()
     return [standing(claim, entries[claim.family], scales) for claim in claims]
-
-
-def entry_of(workdir) -> dict:
-    """A finished run as an entry of the record."""
-    workdir = pathlib.Path(workdir)
-    config, results = read_json(workdir / "config.json"), read_results(workdir / "results.json")
-    names = {name: config[name] for name in ("family", "row", "size")}
-    return {**names, "label": "", "note": "", "date": "", **results, "config": config}
 
 
 class Scales:

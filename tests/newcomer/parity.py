@@ -8,7 +8,6 @@ from cgjax.config import over_parts, parts, split_variant
 from cgjax.config.declare import base, declare, declare_parts, declare_training, key
 from cgjax.core import checkpoint, optim, program, train
 from cgjax.published import results
-from cgjax.published import tables as markdown
 
 PUBLISHED = {"sum": 0.5, "product": 1.0}
 SIGNS = np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
@@ -42,10 +41,6 @@ def run(config, workdir, figures=True):
 def load(config, workdir, part="", step=None):
     own, variables, steps = checkpoint.read_part(dict(parts(config)), workdir, part, step)
     return checkpoint.Loaded(predictor(own), variables["params"], own, steps)
-
-
-def tables(record):
-    return [("parity", markdown.metric_table(record))]
 
 
 def predictor(config):

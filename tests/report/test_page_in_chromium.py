@@ -6,7 +6,9 @@ import shutil
 
 import chromium
 import pytest
+from front_door import finish
 
+from cgjax import config as configs
 from cgjax import report
 from cgjax.published.claims import CLAIMS
 from cgjax.report import page as pages
@@ -29,8 +31,7 @@ def address(tmp_path_factory):
     (run / "figures").mkdir(parents=True)
     shutil.copy(report.RECORD.parent / "figures" / "motivation.png", run / "figures" / "one.png")
     metrics = entry["metrics"] | {HOSTILE: next(iter(entry["metrics"].values()))}
-    (run / "config.json").write_text(json.dumps(entry["config"]))
-    (run / "results.json").write_text(json.dumps({"metrics": metrics, "devices": HOSTILE}))
+    finish(run, configs.from_json(json.dumps(entry["config"])), metrics, devices=HOSTILE)
     return pages.write(folder / "out", runs=folder / "runs").as_uri()
 
 

@@ -11,9 +11,9 @@ from cgjax.experiments.across.theories import THEORIES
 def of(entry: dict) -> list[tuple[str, str]]:
     """(title, Markdown) of one recorded run."""
     metrics = {name: metric["ours"] for name, metric in entry["metrics"].items()}
-    table = Table.of(entry["config"]["parts"], entry["metrics"])
+    table = Table.of(entry["config"].get("parts", {}), entry["metrics"])
     return [
-        ("across papers: pairs", of_pairs(table, entry["reasons"])),
+        ("across papers: pairs", of_pairs(table, entry.get("reasons", {}))),
         ("across papers: theories", of_theories(table, metrics)),
         ("across papers: theories beside each other", of_both(metrics)),
     ]
@@ -42,7 +42,8 @@ def of_theories(table: Table, metrics: dict) -> str:
     lines = [f"| {' | '.join(head)} |", "|---|" + "---:|" * (len(head) - 1)]
     for theory in THEORIES:
         low, high = (_number(metrics.get(f"{theory}: tau, {end}"), "+.2f") for end in ENDS)
-        cells = [f"{metrics[f'{theory}: pairs']:.0f}", _tau(metrics, f"{theory}: tau")]
+        n_pairs = _number(metrics.get(f"{theory}: pairs"), ".0f")
+        cells = [n_pairs, _tau(metrics, f"{theory}: tau")]
         cells += [f"{low} to {high}", _tau(metrics, f"{theory}: tau, pooled")]
         cells += [_tau(metrics, f"{theory}: tau, {family}") for family in families]
         lines.append(f"| {theory} | {' | '.join(cells)} |")
@@ -63,7 +64,7 @@ def of_both(metrics: dict) -> str:
             continue
         low, high = (_tau(metrics, f"{first} less {second}: tau, {end}") for end in ENDS)
         lines.append(
-            f"| {first}, {second} | {metrics[f'{first} and {second}: pairs']:.0f} "
+            f"| {first}, {second} | {_number(metrics[f'{first} and {second}: pairs'], '.0f')} "
             f"| {_tau(metrics, f'{first} and {second}: tau')} "
             f"| {_tau(metrics, f'{first} less {second}: tau')} | {low} to {high} |"
         )
