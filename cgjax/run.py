@@ -1,12 +1,14 @@
 """One experiment in its workdir: trains what is missing, draws, writes and prints the results."""
 
 import contextlib
+import json
 import os
 import pathlib
 import time
 import zlib
 
 import jax
+import numpy as np
 
 from cgjax import config as configs
 from cgjax import experiments
@@ -20,10 +22,10 @@ from cgjax.config.ownership import (
     write_environment,
 )
 from cgjax.core import checkpoint, hosts, parallel, signals
-from cgjax.core.errors import BadInput
+from cgjax.core.errors import BadInput, first_line
 from cgjax.core.logging import is_sound_npz, say, write_arrays
 from cgjax.core.workdir import Access, is_owned, locked, opened
-from cgjax.published.results import print_table, read_results, write_results
+from cgjax.published.results import is_entry, print_table, read_results, write_results
 
 
 def start(config, family, flags) -> None:
@@ -102,7 +104,7 @@ def run_family(config, family, workdir, draws: bool, access: Access, came_from: 
     started = time.monotonic()
     with opened(workdir, access), configs.missing_keys(config):
         family_results = family.run(config, workdir, figures=draws)
-    metrics, arrays, extra = experiments.checked_results(config, family_results)
+    metrics, arrays, extra = checked_results(config, family_results)
     drawn = (path for kind in ("png", "gif") for path in (workdir / "figures").glob(f"*.{kind}"))
     figures = sorted(path.name for path in drawn) if draws else None
     extra = {**extra, "figures": figures, "arrays": sorted(arrays), "came_from": came_from}
@@ -116,6 +118,40 @@ def run_family(config, family, workdir, draws: bool, access: Access, came_from: 
         write_arrays(workdir / "arrays.npz", arrays)
     extra |= hosts.from_writer(lambda: checkpoint.trained_with(workdir))
     return write_results(workdir / "results.json", metrics, configs.fingerprint(config), extra)
+
+
+def checked_results(config, returned) -> tuple[dict, dict, dict]:
+    """The values that a family's `run` returned; BadInput if they break the contract."""
+    who, wanted = f"family '{config.family}'", "(metrics, arrays, extra)"
+    if not isinstance(returned, tuple) or len(returned) != 3:
+        got = f"{len(returned)} values" if isinstance(returned, tuple) else type(returned).__name__
+        raise BadInput(f"run of {who} returned {got}: it must return {wanted}")
+    if not all(isinstance(part, dict) for part in returned):
+        raise BadInput(f"run of {who} must return three dicts, {wanted}")
+    metrics, arrays, extra = returned
+    for name, entry in metrics.items():
+        if not is_entry(entry):
+            raise BadInput(
+                f"metric '{name}' of {who} is not an entry of results.json: make it with "
+                "cgjax.published.results.summary(values, seeds, published)"
+            )
+    try:
+        json.dumps([metrics, extra])
+    except (TypeError, ValueError) as error:
+        raise BadInput(f"metrics or extra of {who} are not json: {first_line(error)}") from None
+    files = extra.get("files", [])
+    if not isinstance(files, list) or not all(_is_inside(name) for name in files):
+        raise BadInput(f"extra['files'] of {who} must list names of files in the workdir")
+    for name, values in arrays.items():
+        if not isinstance(name, str) or np.asarray(values).dtype == object:
+            raise BadInput(f"'{name}' among the arrays of {who} is not an array of numbers or text")
+    return metrics, arrays, extra
+
+
+def _is_inside(name) -> bool:
+    """Whether it is a relative path that does not leave its folder."""
+    parts = pathlib.PurePath(name).parts if isinstance(name, str) else ("..",)
+    return ".." not in parts and not pathlib.PurePath(name).is_absolute()
 
 
 def _checksum(path: pathlib.Path) -> str | None:

@@ -10,14 +10,9 @@ outside this package as its family; README.md beside this file has an example.
 
 import importlib
 import importlib.util
-import json
-import pathlib
-
-import numpy as np
 
 from cgjax.config import look_here, missing_keys
 from cgjax.core.errors import BadInput, first_line
-from cgjax.published.results import is_entry
 
 FAMILIES = {
     "sprites": "cgjax.experiments.sprites.run",
@@ -63,37 +58,3 @@ def check(module, config) -> None:
     if hasattr(module, "check"):
         with missing_keys(config):
             module.check(config)
-
-
-def checked_results(config, returned) -> tuple[dict, dict, dict]:
-    """The values that a family's `run` returned; BadInput if they break the contract."""
-    who, wanted = f"family '{config.family}'", "(metrics, arrays, extra)"
-    if not isinstance(returned, tuple) or len(returned) != 3:
-        got = f"{len(returned)} values" if isinstance(returned, tuple) else type(returned).__name__
-        raise BadInput(f"run of {who} returned {got}: it must return {wanted}")
-    if not all(isinstance(part, dict) for part in returned):
-        raise BadInput(f"run of {who} must return three dicts, {wanted}")
-    metrics, arrays, extra = returned
-    for name, entry in metrics.items():
-        if not is_entry(entry):
-            raise BadInput(
-                f"metric '{name}' of {who} is not an entry of results.json: make it with "
-                "cgjax.published.results.summary(values, seeds, published)"
-            )
-    try:
-        json.dumps([metrics, extra])
-    except (TypeError, ValueError) as error:
-        raise BadInput(f"metrics or extra of {who} are not json: {first_line(error)}") from None
-    files = extra.get("files", [])
-    if not isinstance(files, list) or not all(_is_inside(name) for name in files):
-        raise BadInput(f"extra['files'] of {who} must list names of files in the workdir")
-    for name, values in arrays.items():
-        if not isinstance(name, str) or np.asarray(values).dtype == object:
-            raise BadInput(f"'{name}' among the arrays of {who} is not an array of numbers or text")
-    return metrics, arrays, extra
-
-
-def _is_inside(name) -> bool:
-    """Whether it is a relative path that does not leave its folder."""
-    parts = pathlib.PurePath(name).parts if isinstance(name, str) else ("..",)
-    return ".." not in parts and not pathlib.PurePath(name).is_absolute()
