@@ -147,7 +147,7 @@ def test_different_ids_stay_different(here, capsys):
             continue
         assert code == 0
         out = capsys.readouterr().out
-        assert f"id  2 of 2 values, {first}, {second}" in out and "3 of 4 combinations" in out
+        assert "id  2 of 2 values" in out and "3 of 4 combinations" in out
     for dtype in (np.int64, np.uint64):
         big = np.array([2**53, 2**53, 2**53 + 1], dtype)
         np.savez("ids.npz", id=big, x=np.array([0, 1, 0]))
