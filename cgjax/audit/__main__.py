@@ -13,6 +13,7 @@ Wiedemer et al. (2023) applies, and which combinations to collect where it does 
 import csv
 import pathlib
 import sys
+import warnings
 
 import numpy as np
 
@@ -58,7 +59,9 @@ def main(argv=None):
         collected = folder / f"{path.stem}-collect.csv"
         for line in asked(given, factors, p, steps, flags.condition, collected):
             say(line)
-    say(f"picture: {plots.save(draw(found, factors), folder / f'{path.stem}-audit.png')}")
+    with warnings.catch_warnings(action="ignore", category=UserWarning):  # letters without a glyph
+        picture = plots.save(draw(found, factors), folder / f"{path.stem}-audit.png")
+    say(f"picture: {picture}")
 
 
 # --- flags ----------------------------------------------------------------------------------------
@@ -259,14 +262,20 @@ def draw(found: factor_tables.Held, factors):
              for j, b in enumerate(most[:i])}  # fmt: skip
     lines = [(np.arange(one.size), found.values[d]) for d, one in zip(most, chosen)]
     limits = [(-0.5, one.size - 0.5) for one in chosen]
-    ends = [[tables.word(one.levels[at])[:10] for at in (0, -1)] for one in chosen]
+    ends = [[plain(tables.word(one.levels[at])[:10]) for at in (0, -1)] for one in chosen]
     ticks = [[(0, low), (one.size - 1, high)] for one, (low, high) in zip(chosen, ends)]
     share = found.n_held / found.n_wanted
     n_pairs = sum(len(one.factors) == 2 for one in found.missing)
     title = f"The table holds {share:.0%} of {found.n_wanted:,} combinations"
     title += "; some values are never shown together" if n_pairs else ""
-    return plots.pair_matrix(pairs, lines, [one.name for one in chosen], limits, ticks, title,
-                             "share of the combinations that is there")  # fmt: skip
+    labels = [plain(one.name[:30]) for one in chosen]
+    scale_label = "share of the combinations that is there"
+    return plots.pair_matrix(pairs, lines, labels, limits, ticks, title, scale_label)
+
+
+def plain(text: str) -> str:
+    """Text that is drawn as it is: dollars enclose no formula."""
+    return "".join(c if c.isprintable() else "?" for c in text).replace("$", r"\$")
 
 
 if __name__ == "__main__":

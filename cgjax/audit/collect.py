@@ -89,9 +89,13 @@ def _guarded(name, function):
     @functools.wraps(function)
     def called(argument):
         try:
-            return function(argument)
+            value = function(argument)
         except Exception as error:
             raise BadInput(f"{name} raised {type(error).__name__}: {first_line(error)}") from error
+        if not isinstance(value, jax.Array | np.ndarray) or value.dtype.kind not in "fiub":
+            raise BadInput(f"{name} returned {type(value).__name__}: it must return real numbers, "
+                           "as an array")  # fmt: skip
+        return value
 
     return called
 
@@ -138,6 +142,8 @@ def problem(given: Theory, factors: Sequence[Factor], p, q, condition: str) -> P
     if any(one.ndim < 2 or len(one) != len(q[:2]) for one in some):
         raise BadInput(f"components must map [n, columns] to [n, ...], got "
                        f"{', '.join(str(one.shape) for one in some)} for 2 rows")  # fmt: skip
+    if given.composition(some).shape[:1] != (len(some[0]),):
+        raise BadInput("--composition must map slots [n, ...] to one array [n, ...]")
     # Levels are equal or different; of continuous factors near values count.
     kinds = ["continuous" if factor.is_continuous else "categorical" for factor in factors]
     with jax.enable_x64(True):

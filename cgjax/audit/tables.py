@@ -1,8 +1,8 @@
 """Tables of factors, read from npz and csv: named columns of numbers, or of words."""
 
+import contextlib
 import csv
 import pathlib
-import zipfile
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ from cgjax.config import nearest
 from cgjax.core.errors import BadInput, first_line, shown
 
 MANY = 64  # different numbers from which on a column counts as continuous
+EXACT = 2**53  # float64 merges some whole numbers beyond it
 
 
 class Factor(NamedTuple):
@@ -79,21 +80,25 @@ def read(place: str, columns: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
         raise BadInput(f"no file '{path}'")
     if path.suffix not in READ:
         raise BadInput(f"'{path}' is no table: give a file .npz or .csv")
-    found = READ[path.suffix](path, array)
-    if unknown := [name for name in columns if name not in found]:
-        raise BadInput(f"'{path}' has no column '{unknown[0]}'{nearest(unknown[0], found)}: "
-                       f"it has {', '.join(found)}")  # fmt: skip
-    found = {name: found[name] for name in columns or found}
-    if len(found) < 2:
-        raise BadInput(f"'{path}' has one column, '{next(iter(found))}': combinations need two "
-                       "factors or more (in a csv commas part them)")  # fmt: skip
-    for name, column in found.items():
+    cells = READ[path.suffix](path, array)
+    if unknown := [name for name in columns if name not in cells]:
+        raise BadInput(
+            f"'{path}' has no column {shown(unknown[0])}{nearest(unknown[0], cells)}: it has "
+            f"{', '.join(cells)[:200]}"
+        )
+    if len(columns or cells) < 2:
+        raise BadInput(
+            f"'{path}' has one column, {shown(next(iter(columns or cells), ''))}: combinations "
+            "need two factors or more (in a csv commas part them)"
+        )
+    table = {name: _column(path, name, cells[name]) for name in columns or cells}
+    for name, column in table.items():
         if column.dtype.kind != "U" and not np.isfinite(column).all():
             row = int(np.flatnonzero(~np.isfinite(column))[0])
             raise BadInput(f"column '{name}' of '{path}' is NaN or infinite in "
                            f"{np.sum(~np.isfinite(column)):,} rows, first in row {row + 1}: leave "
                            "them out")  # fmt: skip
-    return found
+    return table
 
 
 def split(place: str) -> tuple[pathlib.Path, str]:
@@ -102,7 +107,8 @@ def split(place: str) -> tuple[pathlib.Path, str]:
     return pathlib.Path(path + ".npz" * bool(colon)).expanduser(), array
 
 
-def _read_csv(path, _):
+def _read_csv(path, _) -> dict:
+    """{name: cells}; columns without a name, such as an index that pandas wrote, are left out."""
     try:
         with open(path, newline="", encoding="utf-8-sig") as handle:
             names, *rows = [row for row in csv.reader(handle, strict=True) if row] or [[]]
@@ -113,30 +119,43 @@ def _read_csv(path, _):
         raise BadInput(f"'{path}' holds no rows: a csv has a line of names, then one for each row")
     if all(_is_number(name) for name in names):
         raise BadInput(f"the first line of '{path}' must name the columns, not {shown(names[0])}")
-    if len(set(names)) < len(names) or not all(names):
-        raise BadInput(f"columns of '{path}' need different names: {', '.join(names)}")
+    named = list(filter(None, names))
+    if len(set(named)) < len(named):
+        raise BadInput(f"columns of '{path}' need different names: {shown(', '.join(names))}")
     lengths = np.fromiter(map(len, rows), int, len(rows))
     if np.any(lengths != len(names)):
         row = int(np.flatnonzero(lengths != len(names))[0])
         raise BadInput(
             f"'{path}' is ragged: row {row + 1} has {lengths[row]} of {len(names)} cells"
         )
-    return {name: _column(path, name, cells) for name, cells in zip(names, zip(*rows))}
+    return {name: cells for name, cells in zip(names, zip(*rows)) if name}
 
 
-def _column(path, name, cells):
-    """Numbers where all cells are; words where none is."""
-    try:
-        return np.fromiter(map(float, cells), np.float64, len(cells))
-    except ValueError:
-        cells = np.array([cell.strip() for cell in cells])
+def _column(path, name, cells) -> np.ndarray:
+    """Numbers where all cells are; words where none is.
+
+    Whole numbers beyond float64's exact range are words: they identify something, and float64 would
+    merge some of them.
+    """
+    if isinstance(cells, np.ndarray):
+        if cells.dtype.kind in "iu" and np.any((cells > EXACT) | (cells < -EXACT)):
+            return cells.astype(str)
+        return cells if cells.dtype.kind == "U" else cells.astype(np.float64)
+    cells = [cell.strip() for cell in cells]
+    with contextlib.suppress(ValueError):
+        numbers = np.fromiter(map(float, cells), np.float64, len(cells))
+        if _is_plain("".join(cells)):
+            beyond = np.flatnonzero(np.abs(numbers) >= EXACT)
+            is_id = any(cells[i].lstrip("+-").isdecimal() for i in beyond)
+            return np.array(cells) if is_id else numbers
     are = np.array([_is_number(cell) for cell in cells])
-    if are.any() or (cells == "").any():
-        row = int(np.flatnonzero(~are if are.any() else cells == "")[0])
-        raise BadInput(f"column '{name}' of '{path}' mixes numbers and words: row {row + 1} holds "
-                       f"{shown(str(cells[row]))}; a factor is numbers, or words in every row"
-                       )  # fmt: skip
-    return cells
+    if are.any() or "" in cells:
+        row = int(np.flatnonzero(~are)[0]) if are.any() else cells.index("")
+        raise BadInput(
+            f"column {shown(name)} of '{path}' mixes numbers and words: row {row + 1} holds "
+            f"{shown(cells[row])}; a factor is numbers, or words in every row"
+        )
+    return np.array(cells)
 
 
 def _is_number(text: str) -> bool:
@@ -144,16 +163,24 @@ def _is_number(text: str) -> bool:
         float(text)
     except ValueError:
         return False
-    return True
+    return _is_plain(text)
 
 
-def _read_npz(path, array):
+def _is_plain(text: str) -> bool:
+    """Whether float reads the text as written: it skips underscores, and takes any script."""
+    return text.isascii() and "_" not in text
+
+
+def _read_npz(path, array) -> dict:
     try:
-        with np.load(path, allow_pickle=False) as stored:
-            if not hasattr(stored, "files"):
-                raise BadInput(f"'{path}' is no npz: save it with np.savez")
+        stored = np.load(path, allow_pickle=False)
+        if not hasattr(stored, "files"):
+            raise BadInput(f"'{path}' is no npz: save it with np.savez")
+        with stored:
             return _columns(path, stored, array)
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+    except BadInput:
+        raise
+    except Exception as error:  # zipfile and numpy raise many types for a malformed file
         if "pickle" in str(error).lower():
             raise BadInput(f"'{path}' holds Python objects (a pickle), which are not opened: save "
                            "arrays of numbers or words") from None  # fmt: skip
@@ -182,8 +209,7 @@ def _columns(path, stored, array):
         raise BadInput(f"'{path}' must hold real numbers or words")
     if not len(next(iter(found.values()))):
         raise BadInput(f"'{path}' holds no rows")
-    return {name: value if value.dtype.kind == "U" else value.astype(np.float64)
-            for name, value in found.items()}  # fmt: skip
+    return found
 
 
 READ = {".csv": _read_csv, ".npz": _read_npz}

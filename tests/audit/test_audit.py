@@ -1,7 +1,9 @@
 """`python -m cgjax.audit`: tables of one's own, what they lack, and bad ones in one line."""
 
 import csv
+import io
 import sys
+import zipfile
 
 import numpy as np
 import pytest
@@ -24,6 +26,12 @@ def gated(slots):
 
 def fails(slots):
     raise RuntimeError("no such world")
+
+def flat(slots):
+    return 3.0
+
+def short(slots):
+    return slots[0][:1]
 
 parts = [part, part]
 number = 3
@@ -126,6 +134,58 @@ def test_partners_that_hide_a_value_are_replaced(here, capsys):
     assert "P determines f on Q up to" in out.split("with them: ")[1]
 
 
+def test_different_ids_stay_different(here, capsys):
+    """Python's float reads 1_12 and 11_2 as 112, and merges whole numbers above 2**53."""
+    ids = {"word": ("1_12", "11_2"), "big": ("9007199254740992", "9007199254740993"),
+           "script": ("9", "\uff19")}  # fmt: skip
+    for name, (first, second) in ids.items():
+        (here / "ids.csv").write_text(f"id,x\n{first},0\n{first},1\n{second},0\n")
+        code = main(["--latents=ids.csv"])
+        if name == "script":  # a number, and a word
+            assert code == 2
+            one_line(capsys, "mixes numbers and words")
+            continue
+        assert code == 0
+        out = capsys.readouterr().out
+        assert "id  2 of 2 values" in out and "3 of 4 combinations" in out
+    for dtype in (np.int64, np.uint64):
+        big = np.array([2**53, 2**53, 2**53 + 1], dtype)
+        np.savez("ids.npz", id=big, x=np.array([0, 1, 0]))
+        assert main(["--latents=ids.npz"]) == 0
+        assert "3 of 4 combinations" in capsys.readouterr().out
+
+
+def test_an_index_that_pandas_wrote_is_left_out(here, capsys):
+    (here / "own.csv").write_text(",a,b\n0,x,1\n1,x,2\n2,y,1\n")
+    for flags in ((), ("--columns=a,b",)):
+        assert main(["--latents=own.csv", *flags]) == 0
+        assert "3 rows of 2 factors" in capsys.readouterr().out
+    # A column that is not asked for is not read.
+    (here / "own.csv").write_text("a,b,c\nx,1,1\nx,2,\ny,1,word\n")
+    assert main(["--latents=own.csv", "--columns=a,b"]) == 0
+
+
+def test_dollars_are_no_formula(here, capsys):
+    (here / "money.csv").write_text("$\\frac{$,$x$_$\n$a^$,$_{1$\n$$,\\$\n$a^$,\\$\n")
+    assert main(["--latents=money.csv"]) == 0
+    assert (here / "money-audit.png").exists()
+
+
+def test_an_npz_that_is_none_is_one_line(here, capsys):
+    np.save("table.npy", np.arange(6.0).reshape(3, 2))
+    (here / "table.npz").write_bytes((here / "table.npy").read_bytes())
+    assert main(["--latents=table.npz"]) == 2
+    one_line(capsys, "is no npz")
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": "<f8", "fortran_order": False, "shape": (10**12, 2)}
+    )
+    with zipfile.ZipFile("table.npz", "w") as archive:
+        archive.writestr("a.npy", header.getvalue() + bytes(64))
+    assert main(["--latents=table.npz"]) == 2
+    one_line(capsys, "cannot be read as npz")
+
+
 GOOD = "a,b\n0,0\n0,1\n1,0\n1,1\n2,2\n"
 BAD_FILES = {
     "ragged.csv": ("a,b\n0,1\n0\n", "ragged: row 2 has 1 of 2 cells"),
@@ -202,6 +262,9 @@ WORLDS = {
     ("audited_world:add", "audited_world:number"): "must be a function, or a list",
     ("audited_world:number", "audited_world:parts"): "is no function",
     ("audited_world:fails", "audited_world:parts"): "raised RuntimeError: no such world",
+    ("audited_world:flat", "audited_world:parts"): "returned float: it must return real numbers",
+    ("audited_world:short", "audited_world:parts"): "must map slots [n, ...] to one array",
+    ("audited_world:add", "audited_world:flat"): "returned float: it must return real numbers",
     ("audited_world:add", "audited_world:parts", "--sizes=1,2"): "2 in all",
     ("audited_world:add", "audited_world:parts", "--sizes=a"): "whole numbers",
     ("audited_world:add", "audited_world:parts", "--latents=words.csv"): "'b' is of words",
