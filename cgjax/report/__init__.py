@@ -70,7 +70,7 @@ def add(
     path = record / config["family"] / f"{name}.json"
     if path.exists():
         old = _read_entry(path)
-        changed = _changes(old, entry)
+        changed = changes(old, entry)
         if changed and not replace:
             raise BadInput(
                 f"'{path.name}' is recorded with another config ({'; '.join(changed[:3])}"
@@ -150,7 +150,7 @@ def _read_entry(path: pathlib.Path) -> dict:
     return entry
 
 
-def _changes(old: dict, new: dict) -> list[str]:
+def changes(old: dict, new: dict) -> list[str]:
     """Differences between two entries' configs, in keys that `new` declares, except for seeds.
 
     A row declares the keys that it reads, so a key that only `old` has does not matter.
