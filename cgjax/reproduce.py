@@ -105,6 +105,8 @@ def check_plan(flags) -> None:
         raise BadInput("--plan --run needs --minutes=N, and --minutes needs --run")
     if flags.run and flags.device:
         raise BadInput("--plan --run runs on this machine: leave --device out")
+    if not flags.run and not flags.record.is_dir():
+        raise BadInput(f"--record={flags.record} is not a folder: --plan --run makes a new one")
     for name in flags.plan:
         if name not in PUBLISHED:
             known = ", ".join(PUBLISHED)

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from cgjax import config as configs
 from cgjax import report
 from cgjax.config.declare import leaves
+from cgjax.published import PUBLISHED
 from cgjax.published.claims import CLAIMS, overrides_of
 from cgjax.report import standing as standings
 
@@ -26,7 +27,8 @@ DECIDED = ("match", "no match")
 PART_OF_THE_TIME = re.compile(r"last part|last command|resumed|time limits|gone on with")
 # A run's time is in proportion to these keys and to the longest of its stages.
 PROPORTIONAL = (
-    "train.seeds", "data.tasks", "data.distances", "data.n_total", "data.n_train", "data.image_size",
+    "train.seeds", "data.tasks", "data.distances", "data.n_total", "data.n_train",
+    "data.image_size",
 )  # fmt: skip
 STAGES = (
     ("train.steps", "train.epochs"),
@@ -70,7 +72,7 @@ class Run(NamedTuple):
         return f"{target.family}/{name}" + (f"-seeds_{ranges(self.seeds)}" if self.seeds else "")
 
     def arguments(self, folder, in_shell: bool = False) -> list[str]:
-        """Arguments of `cgjax.main`; in_shell: a long range of seeds is written as a call of seq."""
+        """Arguments of `cgjax.main`; in_shell: a long range of seeds is a call of seq."""
         changes = [f"--config.{key}={value}" for key, value in self.target.overrides]
         if self.seeds:
             first, last = self.seeds[0], self.seeds[-1]
@@ -95,6 +97,15 @@ class Need(NamedTuple):
     target: Target
     trained: tuple[int, ...]  # seeds that the record has under the target's config
     n: int  # seeds in all; 0 if the row has none
+    is_pooled: bool = False  # the number is of all seeds together: more seeds repeat the run
+
+
+class Side(NamedTuple):
+    """A number that a claim compares, as far as it is recorded."""
+
+    place: tuple[str, str]  # row, metric
+    found: standings.Found | None
+    verdicts: list  # of its comparisons
 
 
 def plan(families=(), record=report.RECORD, device: str = "", claims=None) -> Plan:
@@ -139,43 +150,37 @@ class Needs:
 
     def of(self, standing) -> list[Need] | str:
         """The runs that would decide a claim, or why no number of seeds does."""
-        claim = standing.claim
         if standing.word == "not finite":
             return "a seed that counts has no finite number"
-        if claim.form == "value":
-            run = standing.runs[0] if standing.runs else None
-            places = [place for place in claim.places if run and place[0] == run["row"]]
-            place = places[-1] if places else (claim.row, claim.metric)
-            sides = [(place, run, [standing.verdict] if run else [])]
-        else:
-            sides = list(self._sides(standing))
-        merged = {}
-        for place, run, verdicts in sides:
-            need = self._need(claim, place, run, verdicts)
+        needs = {}
+        for side in self._sides(standing):
+            need = self._need(standing.claim, side)
             if need is None:
                 return "no number of our seeds decides"
-            old = merged.get(need.target, need)
-            merged[need.target] = need if need.n >= old.n else old
-        lacking = [need for need in merged.values() if len(need.trained) < max(need.n, 1)]
-        return (
-            lacking
-            or "its p is corrected for other comparisons: how many seeds decide is not known"
-        )
+            old = needs.get(need.target, need)
+            needs[need.target] = need if need.n >= old.n else old
+        lacking = [need for need in needs.values() if len(need.trained) < max(need.n, 1)]
+        if not lacking:
+            return "the seeds that would decide are not known: p is corrected for other comparisons"
+        return lacking
 
     def _sides(self, standing):
-        """(place, its run, verdicts of its comparisons) of each measured side of a claim in words.
+        """Each measured number of a claim.
 
         Decided comparisons do not count, unless Holm's correction alone leaves the claim open.
         """
-        claim, by_side = standing.claim, collections.defaultdict(list)
-        is_open = [part for part in standing.parts if part[2].word not in DECIDED]
-        for left, right, verdict in is_open or standing.parts:
-            for side in (left, right):
-                by_side[side].append(verdict if is_open else standing.verdict)
+        claim, by_place = standing.claim, collections.defaultdict(list)
+        open_parts = [part for part in standing.parts if part[2].word not in DECIDED]
+        for left, right, verdict in open_parts or standing.parts:
+            for place in (left, right):
+                by_place[place].append(verdict if open_parts else standing.verdict)
         places = [side for chain in claim.chains for side in chain if isinstance(side, tuple)]
+        if claim.form == "value":
+            places = [(claim.row, claim.metric)]
+            by_place[places[0]] = [standing.verdict] if standing.verdict else []
         for place in dict.fromkeys(places):
-            side = standings.side_of(place, self._runs(claim.family), self.scales, claim)
-            yield place, side and side.run, by_side[place]
+            found = standings.side_of(place, self._runs(claim.family), self.scales, claim)
+            yield Side(place, found, by_place[place])
 
     def _runs(self, family: str) -> list[dict]:
         if family not in self.entries:
@@ -187,32 +192,37 @@ class Needs:
             self.configs[flag] = configs.load(flag)
         return self.configs[flag]
 
-    def _need(self, claim, place, run, verdicts) -> Need | None:
-        """The run that one side of a claim needs; None if no number of seeds decides."""
-        row, metric = place
-        published = len(_seeds(self._config(f"{claim.family}:{row},{claim.size}")))
-        if run is None or not self.scales(run):
-            return Need(self._new(claim.family, row, metric, claim.size), (), published)
+    def _need(self, claim, side: Side) -> Need | None:
+        """The run that one number of a claim needs; None if no number of seeds decides."""
+        new = self._new(claim.family, *side.place, claim.size)
+        published = len(_seeds(self._config(f"{claim.family}:{side.place[0]},{claim.size}")))
+        if side.found is None or not side.found.is_published:
+            return Need(new, (), published)
+        run, metric = side.found.run, side.found.metric
         trained = _seeds(run["config"])
-        # A side whose comparisons are decided, or lack their other side, needs no more seeds.
-        wanted = [verdict.seeds for verdict in verdicts if verdict.word not in DECIDED]
+        # A number whose comparisons are decided, or lack the other number, needs no more seeds.
+        wanted = [verdict.seeds for verdict in side.verdicts if verdict.word not in DECIDED]
         n = max([0, *(seeds for seeds in wanted if seeds is not None)])
-        if len(trained) < published:
+        n *= _seeds_per_value(metric, trained)
+        if None in wanted or len(trained) < published:
             n = max(published, n if math.isfinite(n) else 0)
         elif math.isinf(n):
             return None
-        target = None if None in wanted else self._repeatable(run)
-        if target:
-            return Need(target, trained, int(n))
-        n = max(int(n), published) if wanted or self._repeatable(run) is None else 0
-        return Need(self._new(claim.family, row, metric, claim.size), (), n)
+        if not n:
+            return Need(new, trained, 0)
+        if target := self._repeatable(run):
+            return Need(target, trained, math.ceil(n))
+        return Need(new, (), math.ceil(n), _is_pooled(metric, trained))
 
     def _repeatable(self, run: dict) -> Target | None:
-        """The target of a recorded run that a command extends by seeds.
+        """The target of a recorded run that a command extends by seeds; None if none does.
 
         The size `fast` is a sample of the published tasks and seeds: a run at `paper` replaces it.
+        Published numbers that pool the seeds of a run cannot be joined with those of another run.
         """
-        if run["size"] in ("smoke", "fast"):
+        numbers, seeds = PUBLISHED[run["family"]].get(run["row"], {}), _seeds(run["config"])
+        pooled = (name for name in numbers if _is_pooled(run["metrics"].get(name), seeds))
+        if run["size"] in ("smoke", "fast") or any(pooled):
             return None
         target = Target(run["family"], run["row"], run["size"], run["label"], *_choice(run))
         changes = dict(target.overrides)
@@ -248,11 +258,27 @@ def _seeds(config) -> tuple[int, ...]:
     return tuple(config.get("train", {}).get("seeds", ()))
 
 
+def _is_pooled(metric: dict | None, trained) -> bool:
+    """Whether a metric is one number, or several, of all trained seeds together."""
+    if metric is None or len(trained) < 2:
+        return False
+    return not metric["seeds"] or len(metric["values"]) == 1
+
+
+def _seeds_per_value(metric: dict, trained) -> float:
+    """Seeds behind each value: 1, unless the values are of groups of seeds."""
+    values = len(metric["values"])
+    return len(trained) / values if _is_pooled(metric, trained) and values > 1 else 1.0
+
+
 # --- runs -----------------------------------------------------------------------------------------
 
 
 class Group(NamedTuple):
+    """What all claims need of one target."""
+
     trained: tuple[int, ...]
+    is_pooled: bool
     claims: dict[str, int]  # claim -> seeds in all
 
 
@@ -260,10 +286,12 @@ def _grouped(needs: dict[str, list[Need]]) -> dict[Target, Group]:
     groups = {}
     for claim, needed in needs.items():
         for need in needed:
-            group = groups.setdefault(need.target, Group(need.trained, {}))
-            if not need.trained:  # one claim needs every seed anew: so the run repeats all
-                group = groups[need.target] = group._replace(trained=())
-            group.claims[claim] = max(need.n, group.claims.get(claim, 0))
+            group = groups.get(need.target, Group(need.trained, False, {}))
+            groups[need.target] = Group(
+                group.trained if need.trained else (),  # if one claim needs every seed anew, all do
+                group.is_pooled or need.is_pooled,
+                group.claims | {claim: need.n},
+            )
     return groups
 
 
@@ -285,18 +313,15 @@ def _runs(target: Target, group: Group, needs: dict, times: "Times"):
     trained, waiting, after = list(group.trained), dict(group.claims), 0
     shares = {claim: 1 / len(needs[claim]) for claim in waiting}
     while waiting:
-
-        def rate(n):
-            share = sum(shares[claim] for claim, m in waiting.items() if m <= n)
-            return share / max(n - len(trained), 1), n
-
-        n = max(set(waiting.values()), key=rate)
+        new = {n: max(n - len(trained), 1) for n in waiting.values()}
+        rates = {n: sum(shares[c] for c, m in waiting.items() if m <= n) / new[n] for n in new}
+        n = max(rates, key=lambda n: (rates[n], n))
         decided = tuple(claim for claim, m in waiting.items() if m <= n)
-        seeds = tuple(_new_seeds(trained, n))
+        seeds = tuple(_new_seeds([] if group.is_pooled else trained, n))
         share = sum(shares[claim] for claim in decided)
-        replaces = not trained and times.has(target)
+        replaces = (group.is_pooled and after > 0) or (not trained and times.has(target))
         yield Run(target, seeds, decided, share, *times.of(target, seeds), replaces, after)
-        trained, after = [*trained, *seeds], after + 1
+        trained, after = sorted({*trained, *seeds}), after + 1
         waiting = {claim: m for claim, m in waiting.items() if m > n}
 
 
