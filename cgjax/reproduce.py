@@ -1,20 +1,32 @@
 """python -m cgjax.reproduce CLAIM [--run] [--size=SIZE]   its verdict, from the record or a run
-python -m cgjax.reproduce --list [WORD ...]             every claim with its verdict"""
+python -m cgjax.reproduce --list [WORD ...]             every claim with its verdict
+python -m cgjax.reproduce --plan [FAMILY ...]           the runs that would decide the open claims
+python -m cgjax.reproduce --plan [FAMILY ...] --run --minutes=25
+                                                        works the plan off within 25 minutes and
+                                                        records the runs; again: resumes"""
 
 import argparse
 import difflib
+import math
+import os
 import pathlib
+import signal
 import sys
+import threading
+import time
 
 from cgjax import config as configs
 from cgjax import main as runner
 from cgjax import report
 from cgjax.config.flags import Parser
-from cgjax.core.errors import BadInput, RunError, command, shown
+from cgjax.config.overrides import nearest
+from cgjax.core import parallel, signals
+from cgjax.core.errors import BadInput, Preempted, RunError, command, shown
 from cgjax.core.logging import say
-from cgjax.published import KINDS
+from cgjax.published import KINDS, PUBLISHED
 from cgjax.published.claims import CLAIMS, Claim
 from cgjax.published.claims import KINDS as KIND_WORDS
+from cgjax.report import plan as plans
 from cgjax.report import standing as standings
 
 FOLDER = pathlib.Path("runs") / "reproduce"
@@ -31,7 +43,17 @@ def main(argv=None):
     )
     parser.add_argument("claim", nargs="?", help="name of the claim; --list prints all names")
     parser.add_argument("--list", nargs="*", metavar="WORD", help="print claims with these words")
+    parser.add_argument("--plan", nargs="*", metavar="FAMILY", help="runs for open claims")
     parser.add_argument("--run", action="store_true", help="run its rows, recorded or not")
+    parser.add_argument("--minutes", type=minutes, help="with --plan --run: the time for all runs")
+    parser.add_argument("--device", help='with --plan: times on this device, "1x NVIDIA H200"')
+    parser.add_argument(
+        "--record",
+        type=pathlib.Path,
+        default=report.RECORD,
+        metavar="FOLDER",
+        help="with --plan: the record to read and to add to",
+    )
     parser.add_argument("--size", choices=configs.SIZES, help="of the run; default: as published")
     flags = parser.parse(argv)
     runner.set_up_output()
@@ -40,6 +62,17 @@ def main(argv=None):
             raise BadInput("--list prints claims and runs nothing: give it alone, or with words")
         print_list(flags.list)
         return
+    if flags.plan is not None:
+        check_plan(flags)
+        device = flags.device or parallel.describe_devices()
+        plan = plans.plan(flags.plan, flags.record, device)
+        if flags.run:
+            work_off(plan, flags.minutes, flags.record)
+        else:
+            print_plan(plan, device)
+        return
+    if flags.minutes or flags.device or flags.record != report.RECORD:
+        raise BadInput("--minutes, --device and --record are for --plan")
     if not flags.claim:
         raise BadInput("no claim is named: --list prints them all")
     claim = find(flags.claim)
@@ -49,6 +82,35 @@ def main(argv=None):
         standing = run(claim, flags.size or claim.size)
     for line in told(standing):
         say(line)
+
+
+def minutes(text: str) -> float:
+    """A number of minutes from the command line."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise BadInput(f"--minutes={text}: give a number of minutes above 0, such as 25")
+    return number
+
+
+def check_plan(flags) -> None:
+    """Raises BadInput for flags that contradict --plan, and for unknown families."""
+    if flags.claim or flags.size:
+        raise BadInput(
+            "--plan is for families, not for one claim or size: give --plan [FAMILY ...]"
+        )
+    if flags.run != bool(flags.minutes):
+        raise BadInput("--plan --run needs --minutes=N, and --minutes needs --run")
+    if flags.run and flags.device:
+        raise BadInput("--plan --run runs on this machine: leave --device out")
+    if not flags.run and not flags.record.is_dir():
+        raise BadInput(f"--record={flags.record} is not a folder: --plan --run makes a new one")
+    for name in flags.plan:
+        if name not in PUBLISHED:
+            known = ", ".join(PUBLISHED)
+            raise BadInput(f"no family {shown(name)}{nearest(name, PUBLISHED)}: there are {known}")
 
 
 def find(name: str) -> Claim:
@@ -83,6 +145,70 @@ def run(claim: Claim, size: str) -> standings.Standing:
     return standings.standing(claim, entries, standings.Scales())
 
 
+# --- the plan -------------------------------------------------------------------------------------
+
+LEAST_S = 10.0  # a run is not started for less time than this
+
+
+def work_off(plan: plans.Plan, budget: float, record: pathlib.Path) -> None:
+    """Runs what fits into the minutes, then begins the next run; records every finished run.
+
+    The end of the time stops a run as a signal does: it saves, and the same command resumes it.
+    """
+    deadline, done, failed, decided = time.monotonic() + 60 * budget, set(), [], 0
+    waiting = list(plan.runs)
+    with signals.handled():
+        while (left := deadline - time.monotonic()) > LEAST_S:
+            # More seeds of a target join those of its earlier run.
+            ready = [run for run in waiting if not run.after or (run.target, run.after - 1) in done]
+            if not ready:
+                break
+            fitting = (run for run in ready if run.seconds is not None and run.seconds <= left)
+            run = next(fitting, ready[0])
+            waiting.remove(run)
+            say(f"{left / 60:.1f} minutes left; {described(run)}")
+            code, is_over = run_until(deadline, run.arguments(FOLDER))
+            if code == Preempted.exit_code:
+                if not is_over:
+                    raise Preempted("stopped; what was trained is saved, run the same command")
+                say("the time is over: the run is saved, the same command resumes it")
+                break
+            if code:
+                failed.append((run, code))
+                continue
+            workdir, label = FOLDER / run.folder, run.target.label
+            path = report.add(workdir, record, label, replace=run.replaces)
+            done.add((run.target, run.after))
+            claims = [CLAIMS[name] for name in run.claims]
+            words = [standing.word for standing in standings.standings(record, claims)]
+            n_decided = sum(word in plans.DECIDED for word in words)
+            decided += n_decided
+            say(f"recorded {path.name}: {n_decided} of its {len(words)} open claims are decided")
+    say(f"{len(done)} runs recorded, {decided} claims decided, {len(waiting)} runs left")
+    if failed:
+        names = ", ".join(run.folder for run, _ in failed)
+        error = RunError(f"{len(failed)} runs failed ({names}): their messages are above")
+        error.exit_code = failed[0][1]
+        raise error
+
+
+def run_until(deadline: float, arguments: list[str]) -> tuple[int, bool]:
+    """The exit code of a run, and whether the deadline stopped it; for use in `signals.handled`."""
+    is_over = threading.Event()
+
+    def stop():
+        is_over.set()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    timer = threading.Timer(max(deadline - time.monotonic(), 0), stop)
+    timer.daemon = True
+    timer.start()
+    try:
+        return runner.main(arguments), is_over.is_set()
+    finally:
+        timer.cancel()
+
+
 # --- text -----------------------------------------------------------------------------------------
 
 
@@ -113,6 +239,37 @@ def told(standing: standings.Standing) -> list[str]:
         f"difference  {standings.comparison(standing)}",
         f"verdict     {standing.word}",
     ]
+
+
+def described(run: plans.Run) -> str:
+    """A planned run in one line: what it runs, how many claims it would decide, its time."""
+    seeds = f", seeds {plans.ranges(run.seeds)}" if run.seeds else ""
+    name = " ".join(filter(None, (run.target.flag, run.target.label)))
+    n, claims = len(run.claims), "claim" if len(run.claims) == 1 else "claims"
+    seconds = "time unknown" if run.seconds is None else f"{run.seconds:.0f} s"
+    return f"{name}{seeds}: {n} {claims}, {seconds}"
+
+
+def print_plan(plan: plans.Plan, device: str) -> None:
+    """Prints every run with its time, its command and the claims that it would decide."""
+    total, names = 0.0, set()
+    for n, run in enumerate(plan.runs, 1):
+        total += run.seconds or 0.0
+        names.update(run.claims)
+        say(f"{n}. {described(run)}; with those above {total / 3600:.1f} h")
+        say(f"   time     {run.source}")
+        say(f"   command  python -m cgjax.main {' '.join(run.arguments(FOLDER, in_shell=True))}")
+        flags = f" --label={run.target.label}" if run.target.label else ""
+        flags += " --replace" if run.replaces else ""
+        say(f"   record   python -m cgjax.report --add {FOLDER / run.folder}{flags}")
+        say(f"   decides  {' '.join(run.claims)}")
+    unknown = sum(run.seconds is None for run in plan.runs)
+    say(
+        f"{len(plan.runs)} runs would decide {len(names)} open claims if means and deviations stay "
+        f"as they are: {total / 3600:.1f} h on {device}, and {unknown} runs of unknown time"
+    )
+    for reason, claims in plan.left.items():
+        say(f"{len(claims)} claims stay open; {reason}: {' '.join(claims)}")
 
 
 def print_list(wanted: list[str]) -> None:

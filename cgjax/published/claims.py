@@ -108,7 +108,7 @@ def _values(family: str):
                     kind=number["kind"],
                     published=number,
                     places=places,
-                    overrides=_overrides(row, metric),
+                    overrides=overrides_of(row, metric),
                     only=number.get("only", ""),
                     computed=number.get("computed", False),
                     caveat=_caveat(family, [metric]),
@@ -124,7 +124,7 @@ def _caveat(family: str, metrics) -> str:
     return "; ".join(caveats)
 
 
-def _overrides(row: str, metric: str) -> tuple:
+def overrides_of(row: str, metric: str) -> tuple:
     """Of rows with many tasks and distances, those of the metric."""
     match = re.match(r"(all hubs|[a-z0-9_]+), d=(\d+): ", metric)
     if not match or not re.search(r"_(mnist|cifar_\w+)$", row):

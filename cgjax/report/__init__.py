@@ -69,7 +69,7 @@ def add(
     path = pathlib.Path(record) / entry["family"] / f"{name}.json"
     if path.exists():
         old = _read_entry(path)
-        changed = _changes(old, entry)
+        changed = changes(old, entry)
         if changed and not replace:
             raise BadInput(
                 f"'{path.name}' is recorded with another config ({'; '.join(changed[:3])}"
@@ -215,7 +215,7 @@ def _by_seed(metric: dict | None) -> dict:
     return dict(zip(metric["seeds"], metric["values"])) if metric else {}
 
 
-def _changes(old: dict, new: dict) -> list[str]:
+def changes(old: dict, new: dict) -> list[str]:
     """Differences between two entries' configs, in keys that `new` declares, except for seeds.
 
     A row declares the keys that it reads, so a key that only `old` has does not matter.

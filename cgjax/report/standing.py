@@ -252,7 +252,7 @@ def _in_words(claim, entries, scales) -> Standing:
     n_parts = sum(len(chain) - 1 for chain in claim.chains)
     for chain in claim.chains:
         for side in chain:
-            sides[side] = _side(side, entries, scales, claim)
+            sides[side] = side_of(side, entries, scales, claim)
         if any(sides[side] is None for side in chain):
             return Standing(claim, "not run")
         is_ratio = _is_by_ratio(claim, chain)
@@ -283,7 +283,7 @@ def _in_words(claim, entries, scales) -> Standing:
     )
 
 
-def _side(side, entries, scales, claim):
+def side_of(side, entries, scales, claim):
     """The best run of a side, or its number if it is one; None if it was not run."""
     if not isinstance(side, tuple):
         return side

@@ -36,11 +36,13 @@ def slope(y: np.ndarray, f: np.ndarray) -> np.ndarray:
 
 
 class Pooled(NamedTuple):
-    """One number computed from all networks together, as jackknife pseudo-values."""
+    """A number computed from several networks together.
 
-    each: (
-        np.ndarray
-    )  # [networks]; their mean is the number, single entries are not scores of networks
+    each: one value per group of networks, or jackknife pseudo-values, one per network. Their mean
+    is the number; no entry is the score of one network.
+    """
+
+    each: np.ndarray
 
 
 def entry(value, seeds) -> tuple:

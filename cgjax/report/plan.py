@@ -1,0 +1,435 @@
+"""The plan: the runs that would decide the open claims, most claims per minute first.
+
+An open claim needs a run of its rows at the published scale. Of rows with parts, tasks or distances
+it needs those that the claim names. A recorded run is extended by seeds if a command gives its
+config; else the plan has a new run, which replaces it. The number of seeds is the verdict's
+(`published.verdict`), or the published one if no verdict states a number.
+
+Times are recorded ones, in proportion to seeds, tasks, distances and lengths. They are upper
+bounds: several seeds of one program share its time, and many recorded runs shared their device.
+"""
+
+import collections
+import json
+import math
+import re
+from typing import NamedTuple
+
+from cgjax import config as configs
+from cgjax import report
+from cgjax.config.declare import leaves
+from cgjax.published import PUBLISHED
+from cgjax.published.claims import CLAIMS, overrides_of
+from cgjax.report import standing as standings
+
+DECIDED = ("match", "no match")
+# Notes of recorded runs whose time is that of a part of the run.
+PART_OF_THE_TIME = re.compile(r"last part|last command|resumed|time limits|gone on with")
+# A run's time is in proportion to these keys and to the longest of its stages.
+PROPORTIONAL = (
+    "train.seeds", "data.tasks", "data.distances", "data.n_total", "data.n_train",
+    "data.image_size",
+)  # fmt: skip
+STAGES = (
+    ("train.steps", "train.epochs"),
+    ("masks.epochs", "masks.layers", "masks.lrs", "masks.s0s"),
+    ("search.walk_steps",),
+)
+
+
+class Target(NamedTuple):
+    """What one command runs, without its seeds; an entry of the record."""
+
+    family: str
+    row: str
+    size: str
+    label: str
+    overrides: tuple = ()  # ((key, value), ...)
+    parts: tuple = ()  # empty: all parts
+
+    @property
+    def flag(self) -> str:
+        return f"{self.family}:{self.row}" + ("" if self.size == "default" else f",{self.size}")
+
+
+class Run(NamedTuple):
+    """A command, the claims that it would decide and its time."""
+
+    target: Target
+    seeds: tuple[int, ...]  # empty if the row has none
+    claims: tuple[str, ...]
+    share: float  # claims; one that needs k runs counts 1 / k
+    seconds: float | None  # None: no run of the row is recorded on this device
+    source: str  # of the time
+    replaces: bool  # whether the record has other numbers under this name
+    after: int = 0  # how many runs of the target come before, with fewer seeds
+
+    @property
+    def folder(self) -> str:
+        """Below `reproduce.FOLDER`; the same seeds resume in the same folder."""
+        target = self.target
+        name = "-".join(filter(None, (target.row, target.size, target.label)))
+        return f"{target.family}/{name}" + (f"-seeds_{ranges(self.seeds)}" if self.seeds else "")
+
+    def arguments(self, folder, in_shell: bool = False) -> list[str]:
+        """Arguments of `cgjax.main`; in_shell: a long range of seeds is a call of seq."""
+        changes = [f"--config.{key}={value}" for key, value in self.target.overrides]
+        if self.seeds:
+            first, last = self.seeds[0], self.seeds[-1]
+            is_long = len(self.seeds) > 20 and last - first + 1 == len(self.seeds)
+            seeds = f"$(seq -s, {first} {last})" if in_shell and is_long else self.seeds
+            seeds = seeds if isinstance(seeds, str) else ",".join(map(str, seeds))
+            changes.append(f"--config.train.seeds={seeds}")
+        if self.target.parts:
+            changes.append(f"--parts={','.join(self.target.parts)}")
+        workdir = f"--workdir={folder}/{self.folder}"
+        return [f"--config={self.target.flag}", *changes, workdir, "--no_figures"]
+
+
+class Plan(NamedTuple):
+    runs: list[Run]
+    left: dict[str, list[str]]  # reason -> claims that no run of this plan decides
+
+
+class Need(NamedTuple):
+    """A run that a claim needs."""
+
+    target: Target
+    trained: tuple[int, ...]  # seeds that the record has under the target's config
+    n: int  # seeds in all; 0 if the row has none
+    is_pooled: bool = False  # the number is of all seeds together: more seeds repeat the run
+
+
+class Side(NamedTuple):
+    """A number that a claim compares, as far as it is recorded."""
+
+    place: tuple[str, str]  # row, metric
+    found: standings.Found | None
+    verdicts: list  # of its comparisons
+
+
+def plan(families=(), record=report.RECORD, device: str = "", claims=None) -> Plan:
+    """The plan for the open claims of some families (default: all).
+
+    device: as `parallel.describe_devices` names it; times are those of runs on such a device.
+    """
+    claims = CLAIMS.values() if claims is None else claims
+    claims = [claim for claim in claims if not families or claim.family in families]
+    needs, left = {}, collections.defaultdict(list)
+    builder = Needs(record)
+    for standing in standings.standings(record, claims):
+        if standing.word in DECIDED:
+            continue
+        needed = builder.of(standing)
+        if isinstance(needed, str):
+            left[needed].append(standing.claim.id)
+        else:
+            needs[standing.claim.id] = needed
+    groups = _merged(_grouped(needs))
+    times = Times(record, device)
+    runs = [run for target, group in groups.items() for run in _runs(target, group, needs, times)]
+    return Plan(sorted(runs, key=_order), dict(left))
+
+
+def _order(run: Run) -> tuple:
+    """Sort key: claims per second; runs of unknown time last, most claims first."""
+    if run.seconds is None:
+        return 1, -run.share, run.target, run.after
+    return 0, -run.share / max(run.seconds, 1.0), run.target, run.after
+
+
+# --- what a claim needs ---------------------------------------------------------------------------
+
+
+class Needs:
+    """The runs that claims need; configs and entries are read once."""
+
+    def __init__(self, record):
+        self.record, self.entries, self.configs = record, {}, {}
+        self.scales = standings.Scales()
+
+    def of(self, standing) -> list[Need] | str:
+        """The runs that would decide a claim, or why no number of seeds does."""
+        if standing.word == "not finite":
+            return "a seed that counts has no finite number"
+        needs = {}
+        for side in self._sides(standing):
+            need = self._need(standing.claim, side)
+            if need is None:
+                return "no number of our seeds decides"
+            old = needs.get(need.target, need)
+            needs[need.target] = need if need.n >= old.n else old
+        lacking = [need for need in needs.values() if len(need.trained) < max(need.n, 1)]
+        if not lacking:
+            return "the seeds that would decide are not known: p is corrected for other comparisons"
+        return lacking
+
+    def _sides(self, standing):
+        """Each measured number of a claim.
+
+        Decided comparisons do not count, unless Holm's correction alone leaves the claim open.
+        """
+        claim, by_place = standing.claim, collections.defaultdict(list)
+        open_parts = [part for part in standing.parts if part[2].word not in DECIDED]
+        for left, right, verdict in open_parts or standing.parts:
+            for place in (left, right):
+                by_place[place].append(verdict if open_parts else standing.verdict)
+        places = [side for chain in claim.chains for side in chain if isinstance(side, tuple)]
+        if claim.form == "value":
+            places = [(claim.row, claim.metric)]
+            by_place[places[0]] = [standing.verdict] if standing.verdict else []
+        for place in dict.fromkeys(places):
+            found = standings.side_of(place, self._runs(claim.family), self.scales, claim)
+            yield Side(place, found, by_place[place])
+
+    def _runs(self, family: str) -> list[dict]:
+        if family not in self.entries:
+            self.entries[family] = report.entries(family, self.record)
+        return self.entries[family]
+
+    def _config(self, flag: str):
+        if flag not in self.configs:
+            self.configs[flag] = configs.load(flag)
+        return self.configs[flag]
+
+    def _need(self, claim, side: Side) -> Need | None:
+        """The run that one number of a claim needs; None if no number of seeds decides."""
+        new = self._new(claim.family, *side.place, claim.size)
+        published = len(_seeds(self._config(f"{claim.family}:{side.place[0]},{claim.size}")))
+        if side.found is None or not side.found.is_published:
+            return Need(new, (), published)
+        run, metric = side.found.run, side.found.metric
+        trained = _seeds(run["config"])
+        # A number whose comparisons are decided, or lack the other number, needs no more seeds.
+        wanted = [verdict.seeds for verdict in side.verdicts if verdict.word not in DECIDED]
+        n = max([0, *(seeds for seeds in wanted if seeds is not None)])
+        n *= _seeds_per_value(metric, trained)
+        if None in wanted or len(trained) < published:
+            n = max(published, n if math.isfinite(n) else 0)
+        elif math.isinf(n):
+            return None
+        if not n:
+            return Need(new, trained, 0)
+        if target := self._repeatable(run):
+            return Need(target, trained, math.ceil(n))
+        return Need(new, (), math.ceil(n), _is_pooled(metric, trained))
+
+    def _repeatable(self, run: dict) -> Target | None:
+        """The target of a recorded run that a command extends by seeds; None if none does.
+
+        The size `fast` is a sample of the published tasks and seeds: a run at `paper` replaces it.
+        Published numbers that pool the seeds of a run cannot be joined with those of another run.
+        """
+        numbers, seeds = PUBLISHED[run["family"]].get(run["row"], {}), _seeds(run["config"])
+        pooled = (name for name in numbers if _is_pooled(run["metrics"].get(name), seeds))
+        if run["size"] in ("smoke", "fast") or any(pooled):
+            return None
+        target = Target(run["family"], run["row"], run["size"], run["label"], *_choice(run))
+        changes = dict(target.overrides)
+        config = configs.load(target.flag, changes)
+        if target.parts:
+            config = configs.some_parts(config, ",".join(target.parts))
+        return None if report.changes(run, {"config": config.to_dict()}) else target
+
+    def _new(self, family: str, row: str, metric: str, size: str) -> Target:
+        config = self._config(f"{family}:{row},{size}")
+        overrides, parts = overrides_of(row, metric), ()
+        part = metric.partition("/")[0]
+        recorded = [e for e in self._runs(family) if (e["row"], e["size"]) == (row, size)]
+        if part in config.get("parts", {}) and not any(not e["label"] for e in recorded):
+            parts = (part,) if len(config.parts) > 1 else ()
+        words = [f"d{v}" if key == "data.distances" else v for key, v in overrides]
+        return Target(family, row, size, "_".join((*words, *parts)), overrides, parts)
+
+
+def _choice(run: dict) -> tuple[tuple, tuple]:
+    """Tasks and distances, and parts, in which a recorded run differs from its row and size."""
+    config = configs.load(Target(run["family"], run["row"], run["size"], "").flag)
+    before, after = dict(leaves(configs.from_json(json.dumps(run["config"])))), dict(leaves(config))
+    keys = [key for key in ("data.tasks", "data.distances") if key in after]
+    overrides = tuple(
+        (key, ",".join(map(str, before[key]))) for key in keys if before.get(key) != after[key]
+    )
+    names, ours = set(config.get("parts", {})), set(run["config"].get("parts", {}))
+    return overrides, tuple(sorted(ours)) if ours < names else ()
+
+
+def _seeds(config) -> tuple[int, ...]:
+    return tuple(config.get("train", {}).get("seeds", ()))
+
+
+def _is_pooled(metric: dict | None, trained) -> bool:
+    """Whether a metric is one number, or several, of all trained seeds together."""
+    if metric is None or len(trained) < 2:
+        return False
+    return not metric["seeds"] or len(metric["values"]) == 1
+
+
+def _seeds_per_value(metric: dict, trained) -> float:
+    """Seeds behind each value: 1, unless the values are of groups of seeds."""
+    values = len(metric["values"])
+    return len(trained) / values if _is_pooled(metric, trained) and values > 1 else 1.0
+
+
+# --- runs -----------------------------------------------------------------------------------------
+
+
+class Group(NamedTuple):
+    """What all claims need of one target."""
+
+    trained: tuple[int, ...]
+    is_pooled: bool
+    claims: dict[str, int]  # claim -> seeds in all
+
+
+def _grouped(needs: dict[str, list[Need]]) -> dict[Target, Group]:
+    groups = {}
+    for claim, needed in needs.items():
+        for need in needed:
+            group = groups.get(need.target, Group(need.trained, False, {}))
+            groups[need.target] = Group(
+                group.trained if need.trained else (),  # if one claim needs every seed anew, all do
+                group.is_pooled or need.is_pooled,
+                group.claims | {claim: need.n},
+            )
+    return groups
+
+
+def _merged(groups: dict[Target, Group]) -> dict[Target, Group]:
+    """Groups without those whose tasks and distances another run of the row has too."""
+    merged = dict(groups)
+    for target in sorted(groups, key=lambda target: -len(target.overrides)):
+        for other in groups:
+            same = target[:3] == other[:3] and target.parts == other.parts
+            if same and set(other.overrides) < set(target.overrides) and other in merged:
+                for claim, n in merged.pop(target).claims.items():
+                    merged[other].claims[claim] = max(n, merged[other].claims.get(claim, 0))
+                break
+    return merged
+
+
+def _runs(target: Target, group: Group, needs: dict, times: "Times"):
+    """Runs of one target: first the number of seeds with the most claims per seed, then more."""
+    trained, waiting, after = list(group.trained), dict(group.claims), 0
+    shares = {claim: 1 / len(needs[claim]) for claim in waiting}
+    while waiting:
+        new = {n: max(n - len(trained), 1) for n in waiting.values()}
+        rates = {n: sum(shares[c] for c, m in waiting.items() if m <= n) / new[n] for n in new}
+        n = max(rates, key=lambda n: (rates[n], n))
+        decided = tuple(claim for claim, m in waiting.items() if m <= n)
+        seeds = tuple(_new_seeds([] if group.is_pooled else trained, n))
+        share = sum(shares[claim] for claim in decided)
+        replaces = (group.is_pooled and after > 0) or (not trained and times.has(target))
+        yield Run(target, seeds, decided, share, *times.of(target, seeds), replaces, after)
+        trained, after = sorted({*trained, *seeds}), after + 1
+        waiting = {claim: m for claim, m in waiting.items() if m > n}
+
+
+def _new_seeds(trained, n: int):
+    """The least seeds that make n with the trained ones."""
+    seed, missing = 0, n - len(trained)
+    while missing > 0:
+        if seed not in trained:
+            yield seed
+            missing -= 1
+        seed += 1
+
+
+def ranges(seeds) -> str:
+    """ "0-4", "5,7" """
+    if len(seeds) > 2 and seeds == tuple(range(seeds[0], seeds[-1] + 1)):
+        return f"{seeds[0]}-{seeds[-1]}"
+    return ",".join(map(str, seeds)) if len(seeds) < 8 else f"{seeds[0]}-{seeds[-1]}_{len(seeds)}"
+
+
+# --- times ----------------------------------------------------------------------------------------
+
+
+class Times:
+    """Times of runs, from recorded ones of the same row on the same kind of device."""
+
+    def __init__(self, record, device: str):
+        self.device, self.entries = device, {}
+        self.records = dict.fromkeys((record, report.RECORD))
+
+    def _recorded(self, family: str) -> list[dict]:
+        if family not in self.entries:
+            self.entries[family] = [e for r in self.records for e in report.entries(family, r)]
+        return self.entries[family]
+
+    def has(self, target: Target) -> bool:
+        """Whether the record has an entry of the target's name."""
+        path = next(iter(self.records)) / target.family
+        name = "-".join(filter(None, (target.row, target.size, target.label)))
+        return (path / f"{name}.json").exists()
+
+    def of(self, target: Target, seeds) -> tuple[float | None, str]:
+        """Seconds, and what they are from; the least of several estimates.
+
+        Runs that share a device are slower than alone, and never faster.
+        """
+        config = configs.load(target.flag, dict(target.overrides))
+        if target.parts:
+            config = configs.some_parts(config, ",".join(target.parts))
+        if seeds:
+            with config.unlocked():
+                config.train.seeds = tuple(seeds)
+        here, at_least, elsewhere = [], [], []
+        for entry in self._recorded(target.family):
+            if entry["row"] != target.row or not entry.get("wall_s"):
+                continue
+            ratio = _work_ratio(configs.from_json(json.dumps(entry["config"])), config)
+            seconds = entry["wall_s"] * ratio
+            text = f"{standings.described(entry)}: {entry['wall_s']:.0f} s x {ratio:.3g}"
+            if _kind(entry["devices"]) != _kind(self.device):
+                elsewhere.append((seconds, text))
+            elif PART_OF_THE_TIME.search(entry.get("note") or ""):
+                at_least.append((seconds, f"at least: {text}, the time of a part"))
+            else:
+                here.append((seconds, text))
+        if here or at_least:
+            return min(here) if here else max(at_least)
+        if elsewhere:
+            seconds, text = min(elsewhere)
+            return None, f"unknown on this device; elsewhere {seconds:.0f} s: {text}"
+        return None, "unknown: no run of this row is recorded"
+
+
+def _kind(devices: str) -> str:
+    """ "1x NVIDIA H200 on 2 hosts" -> "NVIDIA H200" """
+    return re.sub(r"^\d+x | on \d+ hosts$", "", devices)
+
+
+def _work_ratio(old, new) -> float | None:
+    """Work of one config over that of another; parts count by their own lengths.
+
+    A part that only the new config has counts as the mean of the old ones.
+    """
+    before, after = dict(configs.parts(old)), dict(configs.parts(new))
+    shared = [name for name in after if name in before]
+    if not shared:
+        shared = [next(iter(before))]
+        ratio = _ratio(before[shared[0]], next(iter(after.values())))
+        return ratio * len(after) / len(before)
+    ratios = [_ratio(before[name], after[name]) for name in shared]
+    return sum(ratios) / len(ratios) * len(after) / len(before)
+
+
+def _ratio(old, new) -> float:
+    before, after = dict(leaves(old)), dict(leaves(new))
+
+    def change(keys) -> float:
+        product = 1.0
+        for key in keys:
+            if key in before and key in after:
+                sizes = [_size(key, values[key]) for values in (after, before)]
+                product *= sizes[0] / sizes[1] if sizes[1] else 1.0
+        return product
+
+    return change(PROPORTIONAL) * max(change(stage) for stage in STAGES)
+
+
+def _size(key: str, value) -> float:
+    if isinstance(value, tuple):
+        return len(value)
+    return value**2 if key == "data.image_size" else value

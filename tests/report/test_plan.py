@@ -1,0 +1,235 @@
+"""reproduce --plan and --plan --run on a toy record of the vector simulation."""
+
+import json
+import time
+
+import pytest
+
+from cgjax import config as configs
+from cgjax import report, reproduce
+from cgjax.core import parallel, signals
+from cgjax.core.errors import command
+from cgjax.published.claims import CLAIMS
+from cgjax.published.results import summary
+from cgjax.report import plan as plans
+
+ROWS = ("compositional_random", "mlp_random", "regularised_random")
+SOME = [CLAIMS[f"vectors.{row}.r2_all"] for row in ROWS]
+
+
+def write(record, row, values, seeds=None, wall_s=20.0, **more):
+    """Records a run of the published scale with one R2 per seed."""
+    config = configs.load(f"vectors:{row},paper")
+    seeds = tuple(range(len(values))) if seeds is None else seeds
+    config.train.seeds = seeds
+    entry = {
+        "family": "vectors", "row": row, "size": "paper", "label": "", "note": "", "date": "",
+        "metrics": {"r2_all": summary(values, seeds, None)}, "models": {}, "wall_s": wall_s,
+        "devices": "1x cpu", "config": config.to_dict(), **more,
+    }  # fmt: skip
+    path = record / "vectors" / f"{row}-paper.json"
+    path.parent.mkdir(exist_ok=True, parents=True)
+    path.write_text(json.dumps(entry))
+
+
+@pytest.fixture
+def record(tmp_path):
+    """One claim is decided, one needs more seeds, one was not run."""
+    folder = tmp_path / "record"
+    write(folder, "compositional_random", [0.97] * 5)
+    write(folder, "mlp_random", [0.958, 0.962, 0.965, 0.968, 0.972])
+    return folder
+
+
+def planned(record, claims=SOME, **options):
+    return plans.plan((), record, "1x cpu", claims, **options)
+
+
+def test_open_claims_get_runs_with_seeds_and_times(record):
+    """Seeds are the verdict's, times recorded ones in proportion; unknown ones come last."""
+    (more, new), left = planned(record)
+    assert not left
+    verdict = plans.standings.standings(record, [SOME[1]])[0].verdict
+    assert verdict.word == "underpowered" and 5 < verdict.seeds < 100
+    assert more.claims == ("vectors.mlp_random.r2_all",)
+    assert more.seeds == tuple(range(5, verdict.seeds)) and not more.replaces
+    assert more.seconds == pytest.approx(20.0 * len(more.seeds) / 5)
+    assert new.target.row == "regularised_random" and new.seeds == (0, 1, 2)
+    assert new.seconds is None and "unknown on this device; elsewhere" in new.source
+
+
+def test_what_no_seeds_decide_is_said(record):
+    write(record, "regularised_random", [0.5, 1.2, 0.87, 0.2, 1.4])
+    runs, left = planned(record)
+    assert left == {"no number of our seeds decides": ["vectors.regularised_random.r2_all"]}
+    write(record, "regularised_random", [0.5, float("nan"), 0.87])
+    assert "a seed that counts has no finite number" in planned(record).left
+
+
+def test_most_claims_per_minute_come_first(record):
+    write(record, "regularised_random", [0.86, 0.865, 0.87, 0.875, 0.88], wall_s=0.1)
+    first, second = planned(record).runs
+    assert first.target.row == "regularised_random"
+    assert first.share / max(first.seconds, 1) > second.share / second.seconds
+
+
+def test_a_changed_config_is_run_anew_and_replaces(record):
+    path = record / "vectors" / "mlp_random-paper.json"
+    entry = json.loads(path.read_text())
+    del entry["config"]["train"]["at_once"]  # a key that the row has since then
+    path.write_text(json.dumps(entry))
+    (run, _), _ = planned(record)
+    assert run.replaces and run.seeds[0] == 0
+
+
+def test_a_pooled_number_is_run_anew(record):
+    """Numbers of all seeds together cannot be joined with those of other seeds."""
+    write(record, "mlp_random", [0.95], seeds=(0, 1, 2, 3, 4))
+    (run, _), _ = planned(record)
+    assert run.seeds == (0, 1, 2) and run.replaces
+
+
+def test_an_ordering_needs_every_row_that_lacks_seeds(record):
+    claim = CLAIMS["vectors.network_per_part_generalises"]
+    write(record, "compositional_diagonal", [0.9, 0.91, 0.92])
+    runs, _ = planned(record, [claim])
+    assert {run.target.row for run in runs} == {
+        "mlp_diagonal", "compositional_orthogonal", "mlp_orthogonal",
+    }  # fmt: skip
+    assert all(run.share == pytest.approx(1 / 3) for run in runs)
+
+
+def test_cells_of_a_row_are_runs_of_their_own(tmp_path):
+    """A task and a distance each; the pooled number of all tasks takes the single ones along."""
+    names = ("te_5_5_hubs_4_d_5_comp_accuracy", "all_hubs_d_5_comp_accuracy",
+             "all_hubs_d_10_in_accuracy")  # fmt: skip
+    claims = [CLAIMS[f"kernels.te_mnist.{name}"] for name in names]
+    runs, _ = planned(tmp_path, claims)
+    assert sorted(run.target.label for run in runs) == ["d10", "d5"]
+    assert sorted(len(run.claims) for run in runs) == [1, 2]
+    assert all(run.seeds == tuple(range(10)) for run in runs)
+
+
+# --- working it off -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def runner(monkeypatch, tmp_path):
+    """In the place of `cgjax.main`: writes what a run would; `mode` "slow": waits for a signal."""
+    calls, mode = [], {}
+
+    def main(argv):
+        calls.append(argv)
+        flags = dict(word.partition("=")[::2] for word in argv)
+        changes = {key[9:]: value for key, value in flags.items() if key.startswith("--config.")}
+        config = configs.load(flags["--config"], changes)
+        workdir = reproduce.pathlib.Path(flags["--workdir"])
+        workdir.mkdir(parents=True, exist_ok=True)
+        (workdir / "config.json").write_text(configs.to_json(config))
+        if mode.get("slow"):
+            with signals.patiently() as stop:
+                end = time.monotonic() + 20
+                while not stop and time.monotonic() < end:
+                    time.sleep(0.005)
+        if mode.get("fails") == config.row:
+            raise reproduce.BadInput("no data")
+        means = {"mlp_random": 0.964, "regularised_random": 0.87}
+        values = [means[config.row] + 1e-3 * (seed % 3) for seed in config.train.seeds]
+        results = {
+            "metrics": {"r2_all": summary(values, config.train.seeds, None)},
+            "config_hash": "", "wall_s": 3.0, "devices": parallel.describe_devices(),
+        }  # fmt: skip
+        (workdir / "results.json").write_text(json.dumps(results))
+
+    monkeypatch.setattr(reproduce.runner, "main", command(main))
+    monkeypatch.setattr(reproduce, "FOLDER", tmp_path / "runs")
+    monkeypatch.setattr(plans, "CLAIMS", {claim.id: claim for claim in SOME})
+    monkeypatch.setattr(reproduce, "LEAST_S", 0.01)
+    return calls, mode
+
+
+def work_off(record, minutes="1"):
+    return reproduce.main(
+        ["--plan", "vectors", "--run", f"--minutes={minutes}", f"--record={record}"]
+    )
+
+
+def test_a_plan_is_worked_off_and_recorded(runner, record, capsys):
+    calls, _ = runner
+    assert work_off(record) == 0
+    printed = capsys.readouterr().out
+    assert "2 runs recorded, 2 claims decided, 0 runs left" in printed
+    entries = {entry["row"]: entry for entry in report.entries("vectors", record)}
+    seeds = entries["mlp_random"]["config"]["train"]["seeds"]
+    assert seeds == list(range(len(seeds))) and len(seeds) > 5  # joined with the recorded five
+    assert entries["regularised_random"]["metrics"]["r2_all"]["seeds"] == [0, 1, 2]
+    calls.clear()
+    assert work_off(record) == 0 and not calls  # every claim is decided
+
+
+def test_the_end_of_the_time_stops_a_run_and_the_same_command_resumes_it(runner, record, capsys):
+    calls, mode = runner
+    mode["slow"] = True
+    started = time.monotonic()
+    assert work_off(record, "0.005") == 0
+    assert time.monotonic() - started < 10
+    assert "the time is over" in capsys.readouterr().out
+    assert len(report.entries("vectors", record)) == 2 and len(calls) == 1
+    mode["slow"] = False
+    assert work_off(record) == 0
+    assert calls[1] == calls[0]
+
+
+def test_a_run_that_fails_does_not_stop_the_others(runner, record, capsys):
+    runner[1]["fails"] = "mlp_random"
+    assert work_off(record) == 2
+    printed = capsys.readouterr()
+    assert "no data" in printed.err and "1 runs failed (vectors/mlp_random-paper" in printed.err
+    assert "1 runs recorded, 1 claims decided" in printed.out
+
+
+def test_a_signal_ends_the_plan(runner, record, monkeypatch):
+    monkeypatch.setattr(reproduce.runner, "main", lambda argv: 3)
+    assert work_off(record) == 3
+
+
+def test_a_closed_form_is_planned_and_run_for_real(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(reproduce, "FOLDER", tmp_path / "runs")
+    claim = CLAIMS["kernels.partial_exposure_is_harder"]
+    plan = planned(tmp_path / "record", [claim])
+    (run,) = plan.runs
+    assert run.seeds == () and run.seconds is not None
+    reproduce.work_off(plan, 1.0, tmp_path / "record")
+    assert "1 runs recorded, 1 claims decided" in capsys.readouterr().out
+
+
+def test_the_plan_is_printed_with_its_commands(record, monkeypatch, capsys):
+    monkeypatch.setattr(plans, "CLAIMS", {claim.id: claim for claim in SOME})
+    argv = ["--plan", "vectors", f"--record={record}", "--device=1x cpu"]
+    assert reproduce.main(argv) == 0
+    printed = capsys.readouterr().out
+    assert (
+        "python -m cgjax.main --config=vectors:mlp_random,paper --config.train.seeds=5 " in printed
+    )
+    assert "2 runs would decide 2 open claims" in printed and "1 runs of unknown time" in printed
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    (
+        (["--plan", "--run"], "needs --minutes=N"),
+        (["--plan", "--minutes=5"], "needs --run"),
+        (["--plan", "--run", "--minutes=0"], "--minutes=0: give a number of minutes above 0"),
+        (["--plan", "--run", "--minutes=nan"], "--minutes=nan: give a number"),
+        (["--plan", "--run", "--minutes=soon"], "--minutes=soon: give a number"),
+        (["--plan", "--run", "--minutes=1", "--device=x"], "leave --device out"),
+        (["--plan", "kernel"], "(did you mean 'kernels'?)"),
+        (["kernels.leak.slope_p_1_s_0.30", "--plan"], "not for one claim"),
+        (["kernels.leak.slope_p_1_s_0.30", "--minutes=3"], "are for --plan"),
+        (["--plan", "--record=/nonexistent/record"], "is not a folder"),
+    ),
+)  # fmt: skip
+def test_bad_flags_are_one_line(capsys, argv, words):
+    assert reproduce.main(argv) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("cgjax: ") and words in line
