@@ -19,6 +19,8 @@ if os.environ["JAX_PLATFORMS"] == "cpu":  # tests marked gpu run the programs th
         + " --xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
         + " --xla_cpu_parallel_codegen_split_count=1"
     ).strip()
+else:  # the processes of a test, and those of xdist, share the GPU
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 if os.environ["JAX_PLATFORMS"] == "cpu" and jaxlib.version.__version_info__ < (0, 11):
     # Programs compile in half the time with the emitters from before. Later versions no longer have
     # them, and XLA ends a process that is given a flag it does not know.
@@ -60,9 +62,7 @@ def one_device():
 def _gpu(request):
     """Tests marked gpu are skipped where there is none."""
     if request.node.get_closest_marker("gpu") and jax.default_backend() != "gpu":
-        pytest.skip(
-            "no GPU: JAX_PLATFORMS=cuda,cpu python -m pytest -m gpu -n 0 on a machine with one"
-        )
+        pytest.skip("no GPU: JAX_PLATFORMS=cuda,cpu python -m pytest -m gpu on a machine with one")
 
 
 @pytest.fixture(scope="session")

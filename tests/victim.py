@@ -8,12 +8,9 @@ import itertools
 import json
 import pathlib
 
-import jax
 import numpy as np
 import processes
 from front_door import write_family
-
-import cgjax
 
 CONFIG = ("--config=killab/config.py:few,smoke", "--config.train.seeds=0,1",
           "--config.optim.lr=1e-4", "--no_figures")  # fmt: skip
@@ -59,11 +56,29 @@ def is_writing(workdir: pathlib.Path) -> bool:
     return any("tmp" in path.name for path in workdir.glob("checkpoints/seeds_*/*"))
 
 
+def states(workdir: pathlib.Path) -> dict:
+    """The checksums of all arrays in the newest checkpoint of each part and group of seeds."""
+    steps = {}
+    for path in workdir.glob("**/checkpoints/*/*/meta/metadata"):
+        group = str(path.parents[2].relative_to(workdir))
+        meta = json.loads(path.read_text())
+        if meta["step"] >= steps.get(group, {"step": -1})["step"]:
+            steps[group] = meta
+    return {group: (meta["step"], meta["checksums"]) for group, meta in steps.items()}
+
+
 def assert_same_bits(a: pathlib.Path, b: pathlib.Path) -> None:
-    first, second = cgjax.load(a), cgjax.load(b)
-    for x, y in zip(jax.tree.leaves(first.params), jax.tree.leaves(second.params)):
-        np.testing.assert_array_equal(np.asarray(x), np.asarray(y))
-    assert (a / "metrics.jsonl").read_text() == (b / "metrics.jsonl").read_text()
+    """Two finished runs have the same states, logs, arrays and metrics."""
+    assert states(a) and states(a) == states(b)
+    logs = [
+        {p.relative_to(run): p.read_text() for p in run.rglob("metrics.jsonl")} for run in (a, b)
+    ]
+    assert logs[0] == logs[1]
+    assert results(a)["metrics"] == results(b)["metrics"]
+    with np.load(a / "arrays.npz") as first, np.load(b / "arrays.npz") as second:
+        assert first.files == second.files
+        for name in first.files:
+            np.testing.assert_array_equal(first[name], second[name])
 
 
 def results(workdir: pathlib.Path) -> dict:

@@ -41,8 +41,8 @@ def convolve(
     if passes_on:
         return convolve(x, kernel, stride, padding, form), x
     if form in ("auto", "kernel"):
-        # A 1x1 kernel is a matrix product on every backend, but only with stride 1: a product with
-        # every second pixel aborts XLA's GPU compiler (JAX 0.11).
+        # A 1x1 kernel is a matrix product on every backend, but only with stride 1: on a GPU the
+        # pixels of a larger stride need a look-up.
         matrix = jax.default_backend() == "cpu" or len(kernel) == stride == 1
         form = "patches" if matrix else "direct"
     if form == "direct":
@@ -61,14 +61,16 @@ def patches(x: jax.Array, size: int, stride: int = 1, padding: int = 0) -> jax.A
     """The size x size patch at each position of a kernel: [B, H', W', size * size * c]."""
     if padding:
         x = jnp.pad(x, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
-    if size == 1:
+    if size == 1 and (stride == 1 or jax.default_backend() == "cpu"):
         return x[:, ::stride, ::stride]
     batch, height, width, channels = x.shape
     rows, columns = (
         stride * np.arange((n - size) // stride + 1)[:, None] + np.arange(size)
         for n in (height, width)
     )
-    # One look-up by position: concatenated slices take five times as long to compile.
+    # One look-up by position: concatenated slices take five times as long to compile. A product
+    # with every second pixel, as a slice, aborts XLA's GPU compiler (JAX 0.11): it takes the slice
+    # into a Triton kernel.
     position = rows[:, None, :, None] * width + columns[:, None]
     pixels = jnp.take(x.reshape(batch, -1, channels), position.ravel(), axis=1, mode="clip")
     return pixels.reshape(batch, len(rows), len(columns), -1)
