@@ -13,7 +13,7 @@ Accuracy on transitive equivalence: rich 1, lazy 0.50.
 
 from cgjax.config import split_variant
 from cgjax.config.declare import base, declare, declare_parts, declare_training, undeclare
-from cgjax.experiments.kernels.keys import CLOSED_FORMS, DENSE, IMAGES, SIZES_OF
+from cgjax.experiments.kernels.keys import CLOSED_FORMS, DENSE, IMAGES, SIZES_OF, UNTRAINED
 from cgjax.experiments.kernels.tasks import ADDITION_SETS as ADDITION
 from cgjax.experiments.kernels.tasks import ANCHOR_SETS as ANCHORS
 from cgjax.experiments.kernels.tasks import CD_SETS as CD
@@ -67,6 +67,11 @@ VIT = {
     "eval.layers": (1, 2, 3, 4, 5, 6), "eval.layer": 5,
 }  # fmt: skip
 NETWORKS = {"convnet": CONVNET, "resnet": RESNET, "vit": VIT}
+TINY = {  # sizes of the networks of `smoke`
+    "convnet": {"channels": (4, 4, 4, 4), "hidden": (8, 8)},
+    "resnet": {"channels": (4, 4, 4, 4)},
+    "vit": {},
+}
 LOGISTIC = {"optim.loss": "logistic"}
 CD_MNIST = {**MNIST, **CONVNET, "data.tasks": CD, "data.n_total": 30_000}
 TE_MNIST = {**MNIST, **CONVNET, "data.tasks": EQUIVALENCE, "train.epochs": 150}
@@ -212,6 +217,19 @@ ROWS = {
         {**TE_MNIST, **LOGISTIC},
     ),
     "te_mnist_mse": ("ConvNets on transitive equivalence, squared error", "images", TE_MNIST),
+    "salience_mnist": (
+        "Untrained ConvNets: salience by number of images, with and without self-products",
+        "untrained",
+        {**MNIST, **CONVNET, "data.tasks": ADDITION[:1], "data.distances": (0, 20)},
+    ),
+    **{
+        f"salience_cifar_{net['model.net']}": (
+            f"{title} salience by number of images, with and without self-products",
+            "untrained",
+            {**CIFAR, **net, "data.tasks": ADDITION[:1]},
+        )
+        for net, title in ((RESNET, "Untrained ResNets:"), (VIT, "Untrained ViTs:"))
+    },
     **{
         f"{name}_cifar_{net['model.net']}": (
             f"{title} {what}",
@@ -234,6 +252,8 @@ ROWS = {
 # seeds instead of three at `paper`.
 _SAME = {"fast": "as the default", "paper": "as the default"}
 TIMES = {
+    "untrained": {"default": "minutes on two CPU cores", "smoke": "seconds",
+                  "fast": "as the default", "paper": "not measured; ten seeds instead of three"},
     "closed forms": {"default": "seconds to minutes on two CPU cores", "smoke": "seconds", **_SAME},
     "dense": {"default": "minutes on two CPU cores (demo: 1.5)", "smoke": "seconds",
               **_SAME},
@@ -264,6 +284,10 @@ def get_config(arg=""):
             small = {"depth": 3, "n_grid": 6, "n_saliences": 3, "training_sets": (1, 2)}
             data = config.get("data", {})
             data.update({name: value for name, value in small.items() if name in data})
+        return config
+    if study == "untrained":
+        declare(config, UNTRAINED)
+        set_untrained(config, changes)
         return config
     if study == "images":
         declare_training(config, in_epochs=True)
@@ -305,8 +329,22 @@ CHOICES = ("model.net",)
 
 def adapt(config):
     """Sets the optimiser, layers and sizes of a newly chosen network."""
+    if config.study == "untrained":
+        set_untrained(config, {**ROWS[config.row][2], **NETWORKS[config.model.net]})
+        return
     config.update_from_flattened_dict({**ROWS[config.row][2], **NETWORKS[config.model.net]})
     resize_images(config, config.size)
+
+
+def set_untrained(config, changes):
+    """Sets those of the changes whose keys a study of untrained networks declares."""
+    config.update_from_flattened_dict({k: v for k, v in changes.items() if k in UNTRAINED})
+    declare_sizes(config)
+    config.train.seeds = tuple(range(10 if config.size == "paper" else 3))
+    if config.size == "smoke":
+        config.data.update({"synthetic": 400, "n_pool": 20, "n_total": 200, "n_val": 12})
+        config.train.seeds, config.eval.n_images = (0, 1), (2, 12)
+        config.model[config.model.net].update(TINY[config.model.net])
 
 
 def declare_sizes(config):
@@ -349,12 +387,7 @@ def resize_images(config, size: str) -> None:
         config.data.distances = config.data.distances[:1]
         config.data.batch = 32
         config.train.epochs, config.eval.epochs = 1, 1
-        tiny = {
-            "convnet": {"channels": (4, 4, 4, 4), "hidden": (8, 8)},
-            "resnet": {"channels": (4, 4, 4, 4)},
-            "vit": {},
-        }
-        config.model[net].update(tiny[net])
+        config.model[net].update(TINY[net])
         config.eval.layers = config.eval.layers[:2]
 
 

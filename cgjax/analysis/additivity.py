@@ -1,7 +1,8 @@
 """Is a model conjunction-wise additive, and what does its representation make salient?
 
 Measures of any model's outputs or features on combinations x = (z_1..z_C) of component values
-(Lippl and Stachenfeld 2025, sections 4 to 6). They use NumPy in float64 and run once per model.
+(Lippl and Stachenfeld 2025, theorem 4.2 and figures 3 to 5). They use NumPy in float64 and run once
+per model.
 """
 
 import itertools
@@ -261,14 +262,16 @@ def similarity(
     x: np.ndarray,
     features: np.ndarray,
     splits: np.ndarray | None = None,
-    n_samples: int | None = 11,
-    with_self: bool = True,
+    n_samples: int | None = None,
+    with_self: bool | None = None,
 ) -> Similarity:
     """Un-centred dot products of features, averaged over all sample pairs of each pair of groups.
 
     x: [n, C]. features: [n, ...], flattened; also gradients, for the NTK. splits: [n], names.
-    n_samples: only the first n_samples of each group are used, 11 in the paper; None for all.
-    with_self: a group includes the product of a sample with itself, as in the paper.
+    n_samples: only the first n_samples of each group are used; None for all.
+    with_self: whether the similarity of a group with itself includes the products of samples with
+    themselves. They have weight 1 / n, so salience then depends on the number n of samples. None
+    includes them only if every group has one sample. The paper has n_samples=11, with_self=True.
     """
     checks.finite(features=features)
     features = np.asarray(features, np.float64)
@@ -282,8 +285,8 @@ def similarity_of_gram(
     x: np.ndarray,
     gram: np.ndarray,
     splits: np.ndarray | None = None,
-    n_samples: int | None = 11,
-    with_self: bool = True,
+    n_samples: int | None = None,
+    with_self: bool | None = None,
 ) -> Similarity:
     """`similarity` from the dot products [n, n] of samples, for example an NTK."""
     checks.symmetric("gram", gram)
@@ -300,9 +303,9 @@ def similarity_of_gram(
     for row, members in zip(average, groups.rows):
         row[members[:n_samples]] = 1 / len(members[:n_samples])
     values = average @ gram @ average.T
-    if not with_self:
+    n = 1 / average.max(axis=1)
+    if not (n.max() == 1 if with_self is None else with_self):
         with_itself = average**2 @ np.diag(gram)
-        n = 1 / average.max(axis=1)
         with np.errstate(invalid="ignore", divide="ignore"):  # a single sample has no pair: nan
             np.fill_diagonal(values, (np.diag(values) - with_itself) * n / (n - 1))
     return Similarity(groups.x, groups.splits, values)
@@ -319,7 +322,8 @@ def normalised(found: Similarity) -> np.ndarray:
 def structure(found: Similarity) -> Structure:
     """Similarity by the components that two groups share, over all ordered pairs of groups.
 
-    A group is also paired with itself. Entries are nan where no pair has that overlap.
+    A group is also paired with itself, if its similarity with itself is known. Entries are nan where
+    no pair has that overlap.
     """
     n = len(found.x)
     if found.values.shape != (n, n):
@@ -339,7 +343,8 @@ def structure(found: Similarity) -> Structure:
 
 
 def _mean(values):
-    return values.mean() if values.size else np.nan
+    known = values[np.isfinite(values)]
+    return known.mean() if known.size else np.nan
 
 
 # --- groups ---------------------------------------------------------------------------------------

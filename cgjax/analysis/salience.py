@@ -1,4 +1,4 @@
-"""Compositionally structured kernels and their salience (Lippl and Stachenfeld 2025, section 4).
+"""Compositionally structured kernels and their salience (Lippl and Stachenfeld 2025, def. 3.1).
 
 Such a kernel depends only on which components two inputs z, z' share. It is given as a table
 `kappa`: by overlap count, kappa(0..C), or by the set J of shared components, 2^C entries in the

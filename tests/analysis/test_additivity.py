@@ -179,7 +179,8 @@ def test_magnitudes_of_conjunction_types(golden, case, expected):
 
 def test_stored_similarity(golden):
     arrays = golden("kernels/analyses")
-    found = additivity.similarity(arrays["specs"], arrays["features"], arrays["splits"])
+    samples = arrays["specs"], arrays["features"], arrays["splits"]
+    found = additivity.similarity(*samples, n_samples=11, with_self=True)  # as in the paper
     groups = {(split, tuple(x)): i for i, (split, x) in enumerate(zip(found.splits, found.x))}
 
     def group(k, row):
@@ -213,7 +214,7 @@ def test_a_structured_representation_is_recognised():
 
 
 def test_samples_that_enter():
-    """The first 11 of each group, with their products with themselves, unless told otherwise."""
+    """The first n_samples of each group, with and without their products with themselves."""
     rng = np.random.default_rng(0)
     x = np.repeat(grid(2, 2), 15, axis=0)
     features = rng.normal(size=(60, 2, 3))
@@ -230,10 +231,30 @@ def test_samples_that_enter():
                 products = products[~np.eye(len(products), dtype=bool)]
             np.testing.assert_allclose(found.values[i, j], products.mean(), atol=1e-12)
     default = additivity.similarity(x[order], features[order])
-    explicit = additivity.similarity_of_gram(x[order], flat @ flat.T, n_samples=11, with_self=True)
+    explicit = additivity.similarity_of_gram(x[order], flat @ flat.T, with_self=False)
     np.testing.assert_array_equal(default.values, explicit.values)
     alone = additivity.similarity(grid(2, 2), np.eye(4), with_self=False)
     assert np.all(np.isnan(np.diag(alone.values)))
+    np.testing.assert_array_equal(additivity.similarity(grid(2, 2), np.eye(4)).values, np.eye(4))
+
+
+def test_salience_does_not_depend_on_the_number_of_samples_unless_self_products_count():
+    """Noisy samples of features with S(1;2) = 0.4; a combination with one sample has no pair."""
+    rng = np.random.default_rng(0)
+    x = np.repeat(grid(3, 3), 200, axis=0)
+    features = salience.features(x, (3, 3), salience.moebius(np.array([0, 0.4, 0.4, 1.0])))
+    features = np.concatenate([features, rng.normal(size=(len(x), 400)) / 20], axis=1)
+
+    def single(rows, **options):
+        found = additivity.similarity(x[rows], features[rows], **options)
+        return salience.salience(additivity.structure(found).kappa)[0]
+
+    few = np.arange(len(x)) % 200 < 4
+    fewer = few & (np.arange(len(x)) > 2)  # the first combination has one sample
+    for rows in (slice(None), few, fewer):
+        assert single(rows) == pytest.approx(0.4, abs=0.01)
+    assert single(few, with_self=True) == pytest.approx(0.4 / 1.25, abs=0.01)
+    assert single(slice(None), with_self=True) == pytest.approx(0.4, abs=0.01)
 
 
 def test_the_wanted_shape_of_outputs_is_named():

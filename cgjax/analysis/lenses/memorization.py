@@ -197,7 +197,8 @@ def _machines(gram, factors, fitted, is_train, rounding, reasons):
         names = (*fields, "slope_kernel", "slope_salience")
         reasons |= dict.fromkeys(names, "no output depends on params: the tangent kernel is zero")
         return machine
-    kernel = additivity.similarity_of_gram(np.asarray(factors), gram, n_samples=None)
+    # The machine is fitted to means over samples: their kernel includes self-products.
+    kernel = additivity.similarity_of_gram(np.asarray(factors), gram, with_self=True)
     machine["predicted"] = _ridgeless(kernel.values, fitted, is_train, rounding)
     table = additivity.structure(kernel)
     shared = kernel.x[:, None] == kernel.x[None]

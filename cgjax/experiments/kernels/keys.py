@@ -59,6 +59,15 @@ IMAGES = {
     "eval.layer": key(0, "layer of the metrics", low=0),
     "eval.ntk": key(0, "samples of each combination in tangent kernels; 0: none", low=0),
 }
+# Of studies that look at networks before training.
+UNTRAINED = {
+    **{name: IMAGES[name] for name in (
+        "data.tasks", "data.images", "data.distances", "data.n_pool", "data.n_total", "data.n_val",
+        "data.synthetic", "model.net", "model.dtype", "eval.layer",
+    )},
+    "train.seeds": key((0,), "one network each", low=0, high=2**32 - 1, is_axis=True),
+    "eval.n_images": key((4, 11, 30), "images of each combination", low=2, distinct=True),
+}  # fmt: skip
 SIZES_OF = {
     "convnet": {
         "model.convnet.channels": key((32, 32, 64, 64), "channels of the convolutions", low=1),

@@ -15,7 +15,12 @@ from cgjax.published.results import summary
 
 # Studies that train networks, and figures of every study, by name.
 NETWORKS = {"dense": dense, "images": images}
-DRAW = {**FIGURES, "dense": dense_figures.draw, "images": image_figures.draw}
+DRAW = {
+    **FIGURES,
+    "dense": dense_figures.draw,
+    "images": image_figures.draw,
+    "untrained": image_figures.draw_untrained,
+}
 SCORES = ("slope", "accuracy", "mse", "additivity")  # shown in the report
 
 
@@ -23,6 +28,8 @@ def check(config) -> None:
     """Raises BadInput for values that are valid one by one but not together."""
     if config.study in NETWORKS:
         NETWORKS[config.study].check(config)
+    elif config.study == "untrained":
+        images.check_untrained(config)
 
 
 def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
@@ -31,6 +38,8 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
     if config.study in STUDIES:
         metrics, arrays = STUDIES[config.study](config)
         metrics = {name: ([value], [0]) for name, value in metrics.items()}
+    elif config.study == "untrained":
+        metrics, arrays = images.untrained(config)
     else:
         metrics, arrays = NETWORKS[config.study].study(config, workdir)
     # `smoke` only tests the code path: its few kernels or steps are not compared with the paper.
@@ -50,9 +59,9 @@ def plan(config) -> dict:
 
 
 def load(config, workdir, part: str = "", step=None):
-    """Networks of a dense or image row; closed forms have none."""
-    if config.study in STUDIES:
-        raise BadInput(f"'{workdir}' is a closed form: it holds arrays and figures, no network")
+    """Networks of a dense or image row; other rows have none."""
+    if config.study not in NETWORKS:
+        raise BadInput(f"'{workdir}' trained no network: it holds arrays and figures")
     return NETWORKS[config.study].load(config, workdir, part, step)
 
 

@@ -270,6 +270,7 @@ TASKS = {
     "context_substitution": context_substitution,
     "te_2_2": transitive_equivalence,
     "te_3_3": lambda: transitive_equivalence((3, 3), (1, 1)),
+    "te_3_5": lambda: transitive_equivalence((3, 5), (1, 2)),
     "te_5_5_hubs_1": lambda: transitive_equivalence((5, 5), (1, 1)),
     "te_5_5_hubs_4": lambda: transitive_equivalence((5, 5), (4, 4)),
     "to_7": transitive_ordering,

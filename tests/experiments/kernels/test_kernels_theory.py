@@ -85,10 +85,13 @@ def test_margins_of_unequal_components(tmp_path):
 
 @pytest.mark.slow  # 5 s: a finding, not a function
 def test_no_kernel_solves_equivalence_and_every_one_ordering(monkeypatch, tmp_path):
-    monkeypatch.setattr(classification, "EQUIVALENCE", ("te_2_2",))
+    monkeypatch.setattr(classification, "EQUIVALENCE", ("te_2_2", "te_3_5"))
     metrics, arrays = classification.transitive(config("transitive"))
     for machine in ("svm", "regression"):
         assert metrics[f"te_2_2, {machine}: largest |mean margin|"] < 1e-9
+        assert metrics[f"te_3_5, {machine}: largest |mean margin|"] > 0.01  # unequal classes
+        assert metrics[f"te_3_5, {machine}: largest interaction"] < 1e-9
+        assert metrics[f"te_3_5, {machine}: best accuracy"] < 1
         assert metrics[f"to_7, {machine}: least accuracy"] == 1
     test = ~tasks.make("te_3_3").is_train.reshape(6, 6)
     np.testing.assert_allclose(arrays["te_3_3/f"][test], 0, atol=1e-10)

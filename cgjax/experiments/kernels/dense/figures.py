@@ -380,7 +380,12 @@ def draw_signatures(arrays, group: Group, path: pathlib.Path) -> None:
                 axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.2g}"))
         row[0].set_title(group.label(k))
     plots.legend_below(fig, axes[0, 0])
-    plots.headline(fig, "Readout times incoming weight of every hidden unit, of one network each")
+    # Two lines: one would be cut at the width of the figure.
+    plots.headline(
+        fig,
+        "Readout times incoming weight of every hidden unit, of one network each.\n"
+        "A and B are one class, D is of the other; pairs of A and D are new, B is a hub",
+    )
     plots.save(fig, path)
 
 

@@ -30,7 +30,7 @@ def draw(arrays, folder: pathlib.Path) -> None:
     if kind == "addition":
         draw_values(arrays, cells, folder / "values.png")
         draw_slopes(arrays, cells, published, folder / "slopes.png")
-        if any(key.endswith("/predicted slope") for key in arrays):
+        if any("/predicted slope" in key for key in arrays):
             draw_predicted(arrays, cells, folder / "predicted.png")
     else:
         draw_accuracy(arrays, cells, published, folder / "accuracy.png")
@@ -121,7 +121,7 @@ def draw_slopes(arrays, cells, published, path) -> None:
                 ax.set(xlim=(-0.5, len(cells) - 0.5), xticks=range(len(cells)))
                 ax.set_xticklabels([title(task) for task in cells])
     axes[1].set_title("additivity, mean over splits")
-    axes[2].set_title("S(1;2) before training")
+    axes[2].set_title("S(1;2) before training,\n11 images, self-products included", fontsize=8)
     if by_distance:
         plots.legend_below(fig, axes[0])
     by = "distance of the images" if by_distance else "training set"
@@ -136,7 +136,8 @@ def draw_predicted(arrays, cells, path) -> None:
     fig = plots.new_figure(7.2, 4.3, layout="constrained")
     plots.headline(
         fig,
-        "Slope of every network against the closed form with one layer's salience (dotted: equal)",
+        "Slope of every network against the closed form with one layer's salience\n"
+        "(11 images of each combination, self-products left out; dotted: equal)",
     )
     axes = fig.subplots(1, 2, sharex=True, sharey=True)
     layers = sorted({int(k.split("layer ")[1].split("/")[0]) for k in arrays if "/layer " in k})
@@ -147,8 +148,9 @@ def draw_predicted(arrays, cells, path) -> None:
             for task, distances in cells.items():
                 for d in distances:
                     name = f"{task}-d{d}"
-                    if f"{name}/{when}/layer {layer}/predicted slope" in arrays:  # has anchors
-                        x.append(arrays[f"{name}/{when}/layer {layer}/predicted slope"])
+                    key = f"{name}/{when}/layer {layer}/predicted slope, no self-products"
+                    if key in arrays:  # has anchors
+                        x.append(arrays[key])
                         y.append(arrays[f"{name}/slope"])
             ax.plot(np.ravel(x), np.ravel(y), "o", ms=3.5, color=colour, label=f"layer {layer}")
         ax.set(title=f"salience {when} training", xlabel="slope in closed form")
@@ -156,6 +158,46 @@ def draw_predicted(arrays, cells, path) -> None:
     axes[0].set_ylabel("slope of the network")
     plots.legend_below(fig, axes[0])
     plots.save(fig, path)
+
+
+def draw_untrained(arrays, folder: pathlib.Path) -> None:
+    """Predicted slope by number of images, with and without self-products."""
+    cells = {}  # (task, distance) -> {estimate: {n: slopes [seeds]}}
+    for key in arrays:
+        cell, _, words = key.partition(": ")
+        if words.startswith("predicted slope, "):
+            _, n, *which = words.split(", ")
+            estimate = which[0] if which else "self-products included"
+            slopes = cells.setdefault(cell, {}).setdefault(estimate, {})
+            slopes[int(n.split()[0])] = arrays[key]
+    draw_estimates(cells, {}, folder / "estimates.png")
+
+
+@plots.styled
+def draw_estimates(cells: dict, trained: dict, path: pathlib.Path) -> pathlib.Path:
+    """Slopes that the closed form predicts, by estimate of salience and number of images.
+
+    cells: {panel: {estimate: {n: slopes [seeds]}}}; trained: {panel: slopes [seeds]} of the networks
+    after training, where they are known.
+    """
+    fig = plots.new_figure(max(3.2 * len(cells), 4.8), 3.3, layout="constrained")
+    axes = fig.subplots(1, len(cells), squeeze=False, sharey=True)[0]
+    for ax, (name, estimates) in zip(axes, cells.items()):
+        for colour, (estimate, slopes) in zip(plots.COLOURS, estimates.items()):
+            n = np.repeat(list(slopes), [len(values) for values in slopes.values()])
+            ax.plot(n, np.concatenate(list(slopes.values())), "o", ms=3, color=colour, alpha=0.5)
+            means = [np.mean(values) for values in slopes.values()]
+            ax.plot(list(slopes), means, color=colour, label=f"predicted, {estimate}")
+        if name in trained:
+            ax.axhline(np.mean(trained[name]), color=plots.INK, ls=":", label="trained networks")
+        ax.set(title=name, xlabel="images of each combination", xscale="log", ylim=(0, 1.1))
+        ax.set_xticks(list(slopes), list(map(str, slopes)))
+        ax.set_xticks((), minor=True)
+        ax.grid(axis="y", **plots.GRID)
+    axes[0].set_ylabel("slope of new pairs")
+    plots.legend_below(fig, axes[0])
+    plots.headline(fig, "The slope that salience predicts depends on how salience is estimated")
+    return plots.save(fig, path)
 
 
 @plots.styled

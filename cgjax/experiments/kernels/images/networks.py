@@ -78,8 +78,11 @@ def network(config):
     return NETS[config.model.net](**sizes, dtype=jnp.dtype(config.model.dtype))
 
 
-def check(config) -> None:
-    """Checks that there are enough images and that the network accepts them, by shapes alone."""
+def check(config, layers) -> None:
+    """Checks that there are enough images and that the network accepts them, by shapes alone.
+
+    layers: the network must have them.
+    """
     data = config.data
     smallest = data.synthetic // sources.N_CLASSES if data.synthetic else SMALLEST[data.images]
     if data.n_pool >= smallest:
@@ -93,18 +96,15 @@ def check(config) -> None:
                 f"data.n_total={data.n_total} does not cover the {np.count_nonzero(task.is_train)} "
                 f"training combinations of {task.name}"
             )
-    _check_networks(config)
+    _check_networks(config, max(layers))
 
 
-@cached_by("model.", "data.tasks", "data.distances", "data.images", "eval.layer")
-def _check_networks(config) -> None:
+@cached_by("model.", "data.tasks", "data.distances", "data.images")
+def _check_networks(config, last: int) -> None:
     row_tasks, distances = [tasks.make(name) for name in config.data.tasks], config.data.distances
-    by_count = {
-        len(task.sizes): task for task in row_tasks
-    }.values()  # one task per number of images
-    for task, distance in itertools.product(by_count, distances):
+    by_count = {len(task.sizes): task for task in row_tasks}  # one task per number of images
+    for task, distance in itertools.product(by_count.values(), distances):
         _check_network(config, task, distance, None)
-    last = max(*config.eval.layers, config.eval.layer)
     _check_network(config, row_tasks[0], distances[0], last)
 
 
@@ -154,6 +154,14 @@ def by_kernels(config) -> bool:
     return config.model.net == "resnet" or (config.model.net == "convnet" and several)
 
 
+def init(model, images: Images, key) -> tuple[dict, dict]:
+    """(params, extra) before training."""
+    blank = jnp.zeros((1, *images.pixels.shape[1:]), jnp.uint8)
+    samples = jnp.zeros((1, len(images.task.sizes)), jnp.int32)
+    variables = model.init(key, show(images, blank, samples))
+    return variables.pop("params"), variables
+
+
 def build(config, images: Images) -> program.Experiment:
     """Mini-batch training of all seeds, each on its own images."""
     model, value = network(config), LOSSES[config.optim.loss]
@@ -161,12 +169,6 @@ def build(config, images: Images) -> program.Experiment:
         model = model.clone(form="kernel")
     task, first = images.task, images.sets[0]
     targets = jnp.asarray(task.y, jnp.float32)
-
-    def init(key, replica):
-        blank = jnp.zeros((1, *images.pixels.shape[1:]), jnp.uint8)
-        samples = jnp.zeros((1, len(task.sizes)), jnp.int32)
-        variables = model.init(key, show(images, blank, samples))
-        return variables.pop("params"), variables
 
     def loss(params, extra, batch, key, step, replica):
         crop_key, drop_key = jax.random.split(key)
@@ -204,7 +206,7 @@ def build(config, images: Images) -> program.Experiment:
     return program.Experiment(
         data={"pixels": images.pixels, "y": targets[first.train.combination]},
         replicas=replicas,
-        init=init,
+        init=lambda key, replica: init(model, images, key),
         plan=arrays.epochs(len(first.train.images), config.data.batch),
         batch=lambda data, rows, key, step: {
             "pixels": data["pixels"],

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.analysis import additivity, machines, ntk, salience
-from cgjax.core import checkpoint, program, tree
+from cgjax.core import checkpoint, program, rng, tree
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
 from cgjax.experiments.kernels import tasks
@@ -29,6 +29,8 @@ from cgjax.experiments.kernels.scores import (
 )
 
 N_SAMPLES = 11  # of each combination in similarities, as in the paper
+# Estimates of similarity: the paper's, and one that leaves out products of samples with themselves.
+ESTIMATES = {"": True, ", no self-products": False}
 
 
 def study(config, workdir: pathlib.Path):
@@ -68,7 +70,15 @@ def check(config) -> None:
     for task in map(tasks.make, config.data.tasks):
         if len(task.sizes) == 3 and task.sizes[0] > len(tasks.RELEVANT):
             raise BadInput(f"data.tasks: {task.name} has {task.sizes[0]} contexts, not two")
-    networks.check(config)
+    networks.check(config, (*config.eval.layers, config.eval.layer))
+
+
+def check_untrained(config) -> None:
+    """Checks the images, the network and its layer."""
+    n, n_val = max(config.eval.n_images), config.data.n_val
+    if n > n_val:
+        raise BadInput(f"eval.n_images={n} must not exceed data.n_val={n_val}")
+    networks.check(config, (config.eval.layer,))
 
 
 def plan(config) -> dict:
@@ -110,8 +120,8 @@ def analyse(config, trained: networks.Trained) -> tuple[dict, dict]:
     metrics |= values(task, fit, arrays)
     arrays |= kernels(config, trained)
     layer = config.eval.layer
-    metrics["salience"] = arrays[f"before/layer {layer}/salience"]
-    for key in ("predicted slope", "readout slope", "readout accuracy", "readout additivity"):
+    estimated = [f"{key}{which}" for key in ("salience", "predicted slope") for which in ESTIMATES]
+    for key in (*estimated, "readout slope", "readout accuracy", "readout additivity"):
         if f"before/layer {layer}/{key}" in arrays:
             metrics[key] = arrays[f"before/layer {layer}/{key}"]
     if config.eval.ntk:
@@ -204,22 +214,66 @@ def _grams(model, shown, layers, params, extra, pixels, picked):
 
 def of_gram(task: tasks.Task, gram: np.ndarray, rows: np.ndarray, is_train: np.ndarray) -> dict:
     """Salience, spread, predicted slope and kernel machine of a kernel [n, n] between samples."""
-    new = np.flatnonzero(~is_train)
-    similar = additivity.similarity_of_gram(task.x[rows[new]], gram[np.ix_(new, new)])
-    structure = additivity.structure(similar)
-    scores = {"kappa": structure.kappa, "spread": structure.spread}
-    scores["salience"] = np.asarray(salience.salience(structure.kappa))[0]
-    old = np.flatnonzero(is_train)
+    new, old = np.flatnonzero(~is_train), np.flatnonzero(is_train)
+    scores = {}
+    for which, with_self in ESTIMATES.items():
+        estimate = structure(task, gram[np.ix_(new, new)], rows[new], N_SAMPLES, with_self)
+        scores |= {f"{key}{which}": value for key, value in estimate.items()}
     # The size that rounding of float32 products gives to zero eigenvalues.
     penalty = 1e-6 * np.trace(gram[np.ix_(old, old)]) / len(old)
     f = machines.ridge(gram[np.ix_(old, old)], task.y[rows[old]], gram[np.ix_(new, old)], penalty)
     means = np.bincount(rows[new], np.asarray(f), len(task.x)) / np.bincount(rows[new])
     scores["readout"] = means
     scores["readout additivity"] = additivity.additivity(task.x, means, task.is_train).r2_test
-    scores |= {f"readout {k}": v[0] for k, v in scores_of(task, means[None]).items()}
+    return scores | {f"readout {k}": v[0] for k, v in scores_of(task, means[None]).items()}
+
+
+def structure(task: tasks.Task, gram: np.ndarray, rows: np.ndarray, n: int, with_self) -> dict:
+    """Similarity by overlap from n samples of each combination, salience and predicted slope."""
+    if np.unique(rows, return_counts=True)[1].max() == 1:
+        with_self = None  # a single sample has no pair
+    similar = additivity.similarity_of_gram(task.x[rows], gram, n_samples=n, with_self=with_self)
+    kappa, spread, _ = additivity.structure(similar)
+    scores = {"kappa": kappa, "spread": spread, "salience": np.array(np.nan)}
+    # Without self-products an estimate may be no kernel's: the salience is nan, or beyond 1/2.
+    is_largest = kappa[-1] > kappa[0] and kappa[-1] >= np.abs(kappa).max()
+    if is_largest:
+        scores["salience"] = np.asarray(salience.salience(kappa))[0]
     if not tasks.is_classification(task) and tasks.anchors(task).any():  # else no closed form
-        scores["predicted slope"] = np.asarray(closed_form(structure.kappa, task).slope)
+        scores["predicted slope"] = np.array(np.nan)
+        if is_largest:
+            bounded = np.array([*kappa[:-2], min(kappa[-2], (kappa[0] + kappa[-1]) / 2), kappa[-1]])
+            scores["predicted slope"] = np.asarray(closed_form(bounded, task).slope)
     return scores
+
+
+def untrained(config) -> tuple[dict, dict]:
+    """Salience of a layer before training and the slope that it predicts, by estimate.
+
+    The networks and images are those of the rows that train: each seed has its own.
+    """
+    model, seeds, metrics = networks.network(config), list(config.train.seeds), {}
+    for name, distance in itertools.product(config.data.tasks, config.data.distances):
+        images = networks.load(config, name, distance)
+        apply = jax.jit(functools.partial(model.apply, tap=config.eval.layer))
+        estimates = {}
+        for seed, sets in zip(seeds, images.sets):
+            params, extra = networks.init(model, images, rng.stream(jax.random.key(seed), "init"))
+            rows, n = sets.val_2.combination, max(config.eval.n_images)
+            picked = np.concatenate([np.flatnonzero(rows == r)[:n] for r in np.unique(rows)])
+            features = []
+            for chunk in np.split(picked, np.arange(networks.CHUNK, len(picked), networks.CHUNK)):
+                x = networks.show(images, images.pixels, sets.val_2.images[chunk])
+                features.append(apply({"params": params, **extra}, x).reshape(len(chunk), -1))
+            features = jnp.concatenate(features).astype(jnp.float32)
+            gram = np.asarray(jnp.matmul(features, features.T, precision="highest"), np.float64)
+            for n, which in itertools.product(config.eval.n_images, ESTIMATES):
+                values = structure(images.task, gram, rows[picked], n, ESTIMATES[which])
+                for key in ("salience", "predicted slope"):
+                    estimates.setdefault(f"{key}, {n} images{which}", []).append(values[key])
+        for key, values in estimates.items():
+            metrics[f"{short(name)}, d={distance}: {key}"] = (np.array(values), seeds)
+    return metrics, {name: values for name, (values, _) in metrics.items()}
 
 
 def tangent(config, trained: networks.Trained) -> dict:

@@ -11,7 +11,7 @@ from cgjax.experiments.kernels import tasks
 # network at depth 3.
 REPRESENTATIONS = {"rep_1": (0.10100758, 0.13911539), "rep_2": (0.20350064, 0.09423825)}
 PRICE = 1e10  # of slack, as in the paper: a hard margin
-EQUIVALENCE = ("te_2_2", "te_5_5_hubs_1", "te_5_5_hubs_4")
+EQUIVALENCE = ("te_2_2", "te_5_5_hubs_1", "te_5_5_hubs_4", "te_3_5")
 
 
 def margins(kappas: np.ndarray, task: tasks.Task) -> dict:
@@ -117,25 +117,25 @@ def context_share(config):
 
 
 def magnitudes(config):
-    """Mean |value| of each type of conjunction in the support-vector machine's solution."""
-    metrics, arrays = {}, {}
+    """Mean |value| of each type of conjunction in what the support-vector machine answers.
+
+    The paper's bars are the account of its labels, the signs of the decision values. The account of
+    the decision values is computed as well.
+    """
+    metrics, arrays = {}, {"types": np.array(additivity.TYPES)}
     for representation, k in (("rep_1", 3), ("rep_1", 2), ("rep_2", 3)):
         task = tasks.cd(k)
         kappa = theory.kappa(theory.complete(np.array(REPRESENTATIONS[representation])))
         train = task.x[task.is_train]
         with jax.enable_x64(True):
-            f = machines.svc(
-                theory.overlap_kernel(train, train, kappa),
-                task.y[task.is_train],
-                theory.overlap_kernel(task.x, train, kappa),
-                PRICE,
-            )
-        fit = additivity.additivity(task.x, np.asarray(f), task.is_train)
-        values = additivity.type_magnitudes(fit.labels, fit.coefficients, tasks.RELEVANT)
-        for kind, value in values.items():
-            metrics[f"{representation}, CD-{k}: {kind}"] = float(value)
-        arrays[f"{representation}/cd_{k}"] = np.array(list(map(float, values.values())))
-        arrays["types"] = np.array(list(values))
+            k_train, k_all = (theory.overlap_kernel(x, train, kappa) for x in (train, task.x))
+            decision = np.asarray(machines.svc(k_train, task.y[task.is_train], k_all, PRICE))
+        for suffix, f in (("", np.sign(decision)), (", decision values", decision)):
+            fit = additivity.additivity(task.x, f, task.is_train)
+            values = additivity.type_magnitudes(fit.labels, fit.coefficients, tasks.RELEVANT)
+            name = f"{representation}, CD-{k}{suffix}"
+            metrics |= {f"{name}: {kind}": float(value) for kind, value in values.items()}
+            arrays[name] = np.array([values[kind] for kind in additivity.TYPES])
     return metrics, arrays
 
 
@@ -148,10 +148,20 @@ def transitive(config):
     kappas = np.stack([np.zeros_like(grid), grid, np.ones_like(grid)], axis=1)
     metrics, arrays = {}, {"salience": grid}
     for name in EQUIVALENCE:
-        by_machine = margins(kappas, tasks.make(name))
-        for machine, margin in by_machine.items():
-            arrays[f"{name}/{machine}"] = margin.mean(axis=1)
+        task = tasks.make(name)
+        for machine, margin in margins(kappas, task).items():
             metrics[f"{name}, {machine}: largest |mean margin|"] = np.abs(margin.mean(axis=1)).max()
+            # On new pairs of equally many equivalent and other items the margin of any additive
+            # function is 0 in the mean. With unequal classes only the interaction of both items is.
+            if name != "te_3_5":
+                arrays[f"{name}/{machine}"] = margin.mean(axis=1)
+                continue
+            n = round(margin.shape[1] ** 0.5)  # items that are not hubs
+            f = (margin * task.y[~task.is_train]).reshape(-1, n, n)
+            main = f.mean(axis=1, keepdims=True) + f.mean(axis=2, keepdims=True)
+            interaction = f - main + f.mean(axis=(1, 2), keepdims=True)
+            metrics[f"{name}, {machine}: largest interaction"] = np.abs(interaction).max()
+            metrics[f"{name}, {machine}: best accuracy"] = np.mean(margin > 0, axis=1).max()
     task = tasks.make("to_7")
     distance = np.abs(task.x[:, 0] - task.x[:, 1])[~task.is_train]
     for machine, margin in margins(kappas, task).items():

@@ -6,6 +6,7 @@ import numpy as np
 from matplotlib.patches import Rectangle
 
 from cgjax import plots
+from cgjax.published import PUBLISHED
 
 LABELS = {
     "step": "step",
@@ -248,21 +249,25 @@ def draw_context_share(arrays, folder: pathlib.Path) -> None:
 
 @plots.styled
 def draw_magnitudes(arrays, folder: pathlib.Path) -> None:
-    """Fig. 3e: mean |value| by type of conjunction."""
-    names = [key for key in arrays if key.startswith("rep_")]
+    """Fig. 3e: mean |value| by type of conjunction, of labels and of decision values."""
     types = [str(kind) for kind in arrays["types"]]
-    fig = plots.new_figure(6.4, 3.2, layout="constrained")
-    plots.headline(fig, "What the support-vector machine uses, by type of conjunction")
-    ax = fig.subplots()
-    width = 0.8 / len(names)
-    for i, name in enumerate(names):
-        label = name.replace("rep_", "Rep. ").replace("/cd_", ", CD-")
-        place = np.arange(len(types)) + (i - (len(names) - 1) / 2) * width
-        ax.bar(place, arrays[name], width, color=plots.COLOURS[i], label=label)
-    ax.set_xticks(np.arange(len(types)), types)
-    ax.set(ylabel="mean |value|")
-    ax.set_ylim(top=1.25 * max(arrays[name].max() for name in names))  # room for the legend
-    ax.legend(loc="upper right", ncols=len(names), fontsize=8)
+    cells = [name for name in arrays if name.startswith("rep_") and "values" not in name]
+    published = PUBLISHED["kernels"]["magnitudes"]
+    fig = plots.new_figure(9.6, 3.3, layout="constrained")
+    plots.headline(fig, "What the support-vector machine answers with (hollow: the paper's bars)")
+    axes = fig.subplots(1, 2, sharey=True)
+    width = 0.8 / len(cells)
+    for ax, suffix, title in zip(axes, ("", ", decision values"), ("labels", "decision values")):
+        for i, cell in enumerate(cells):
+            label = cell.replace("rep_", "Rep. ")
+            place = np.arange(len(types)) + (i - (len(cells) - 1) / 2) * width
+            ax.bar(place, arrays[cell + suffix], width, color=plots.COLOURS[i], label=label)
+            bars = [published[f"{cell}: {kind}"]["mean"] for kind in types]
+            ax.plot(place, bars, "o", ms=6, mfc="none", color=plots.INK, mew=1.1)
+        ax.set_xticks(np.arange(len(types)), types)
+        ax.set_title(f"additive account of the {title}")
+    axes[0].set_ylabel("mean |value|")
+    plots.legend_below(fig, axes[0])
     plots.save(fig, folder / "magnitudes.png")
 
 
@@ -370,7 +375,7 @@ def draw_design(arrays, folder: pathlib.Path) -> None:
     names = ("anchors", "dispersed", "like values", "chosen")
     saliences = [key.split("/")[0] for key in arrays if key.endswith("/mask")]
     chosen, dispersed = (_error(arrays[f"0.3/{name}"], 18) for name in ("chosen", "dispersed"))
-    words = f"{chosen:.2g} with 18 chosen pairs, {dispersed:.2g} with 18 dispersed ones"
+    words = f"{chosen:.2g} with 18 pairs of an oracle, {dispersed:.2g} with 18 dispersed ones"
     plots.headline(fig, f"Training sets for addition, S(1;2) = 0.3: test MSE {words}")
     axes = fig.subplots(2, 3)
     slopes, mask, shaped = axes[1]
@@ -379,14 +384,16 @@ def draw_design(arrays, folder: pathlib.Path) -> None:
         for i, name in enumerate(names):
             n, y = arrays[f"{s}/{name}"].T[[0, column]]
             ax.plot(n, y, "o-", color=plots.COLOURS[i], markersize=3)
-            named.setdefault(ax, []).append((n[-1], y[-1], name, plots.COLOURS[i]))
+            label = {"chosen": "oracle"}.get(name, name)
+            named.setdefault(ax, []).append((n[-1], y[-1], label, plots.COLOURS[i]))
         ax.set(title=f"S(1;2) = {s}", xlabel="training pairs")
         ax.set(**({"yscale": "log", "ylim": (0.008, 12)} if column == 1 else {"ylim": (0, 1)}))
     axes[0, 0].set_ylabel("test MSE")
     slopes.set_ylabel("slope m")
     mask.imshow(arrays["0.3/mask"], cmap="Blues", vmin=0, vmax=1.4)
     _ticks(mask, range(0, 9, 4), ("-4", "0", "4"))
-    mask.set(title="the 18 pairs chosen at S = 0.3", xlabel="value 2", ylabel="value 1")
+    title = "18 pairs of an oracle at S = 0.3:\nit knows the value of every item"
+    mask.set(title=title, xlabel="value 2", ylabel="value 1")
     for i, s in enumerate(saliences):
         factor, slope, colour = arrays["factor"], arrays[f"{s}/shaped"], plots.COLOURS[i]
         shaped.plot(factor, slope, color=colour)
