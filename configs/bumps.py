@@ -180,7 +180,8 @@ ROWS = {
         {
             # 20 epochs of 625 steps.
             **CNN, "data.n_samples": 20_000, "train.steps": 12_500, **RELEASED,
-            "eval.kernels": True, "eval.accounts": True, "parts": {"ramp": CODES["ramp"], "bump": CODES["bump"]},
+            "eval.kernels": True, "eval.accounts": True,
+            "parts": {"ramp": CODES["ramp"], "bump": CODES["bump"]},
         },
     ),
     "B7": (
@@ -384,7 +385,8 @@ ROWS = {
 STUDIES = dict.fromkeys(
     ("decoders", "table", "phase", "percolation", "flatness", "entangling"), keys.GRID
 )
-STUDIES |= {"needed": keys.NEEDED, "continuous": keys.CONTINUOUS, "turning": keys.TURNING, "inverse": keys.INVERSE}
+STUDIES |= {"needed": keys.NEEDED, "continuous": keys.CONTINUOUS}
+STUDIES |= {"turning": keys.TURNING, "inverse": keys.INVERSE}
 
 
 def get_config(arg=""):

@@ -74,7 +74,9 @@ PENALTIES = {
         (0.0,), "weight of the energy of fields outside rank one", low=0, is_traced=True
     ),
     "reg.factor_axis": key(
-        (0.0,), "weight of the variance of fields along the factors' null axes", low=0,
+        (0.0,),
+        "weight of the variance of fields along the factors' null axes",
+        low=0,
         is_traced=True,
     ),
     "reg.per_size": key(False, "weights hold for 32 pixels and are rescaled to n"),
@@ -245,8 +247,17 @@ FEW = {
 }  # fmt: skip
 # Rows that compare image sizes: each part's size is divided by half of this number.
 BY_SIZE = {"B10": {"default": 4, "smoke": 6}, "needed": {"default": 2, "smoke": 2}}
-SEEDS = {"demo": 2, "long": 2, "B3": 2, "B11_transformer": 2, "needed": 3, "percolation": 3,
-         "ranks": 3, "flatness": 20, "flatness_embed": 20}
+SEEDS = {
+    "demo": 2,
+    "long": 2,
+    "B3": 2,
+    "B11_transformer": 2,
+    "needed": 3,
+    "percolation": 3,
+    "ranks": 3,
+    "flatness": 20,
+    "flatness_embed": 20,
+}
 
 
 def resize(config, row: str, size: str, parts: dict) -> dict:

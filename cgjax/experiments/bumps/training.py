@@ -23,6 +23,8 @@ PENALTIES = ("lam_entropy", "vec_variance", "nuclear", "null_axis", "rank_tail",
 
 OF_EMBEDDINGS, OF_FIELDS = PENALTIES[:2], PENALTIES[2:]
 
+FIXED_RANK = ("stripes", "rank")  # keys of product fields, of which at most one is set
+
 
 class Trained(NamedTuple):
     """Networks after training; first axes: seeds, cells."""
@@ -66,8 +68,8 @@ def network(config, scale=None):
     if name in models.WITH_FIELDS:
         sizes["absent"] = config.data.get("stripes") == "null_stripe"
     else:
-        starts_bright = config.model.starts_at == "background" and config.data.polarity == "inverted"
-        sizes["background"] = float(starts_bright)
+        is_background = config.model.starts_at == "background"
+        sizes["background"] = float(is_background and sets.INVERTED[config.data.polarity])
     return models.MODELS[name](n=config.data.n, **sizes)
 
 
@@ -176,7 +178,7 @@ def check(config) -> None:
             )
         if config.model.name == "product" and any(any(config.reg[n]) for n in OF_EMBEDDINGS):
             raise BadInput("reg.lam_entropy and reg.vec_variance work with model.name=embed alone")
-        if config.model.name == "product" and config.model.product.stripes * config.model.product.rank:
+        if config.model.name == "product" and all(config.model.product[k] for k in FIXED_RANK):
             raise BadInput("model.product.stripes are of rank one: set model.product.rank=0")
         if config.model.starts_at == "zero":
             raise BadInput(f"model.starts_at=zero: model.name={config.model.name} starts at fields")

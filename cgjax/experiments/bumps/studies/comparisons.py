@@ -62,7 +62,7 @@ def needed(config, metrics, arrays):
         scores = scores.reshape(*scores.shape[:2], len(data.copies), len(data.bumps))
         scores = np.copysign(scores, least)  # [sizes, seeds, copies, bumps]
         bumps_needed = np.apply_along_axis(
-            lambda values: data_needed(data.bumps, values, least), -1, scores
+            lambda values, least: data_needed(data.bumps, values, least), -1, scores, least
         )
         for c, copies in enumerate(data.copies):
             power = exponent(sides, bumps_needed[:, :, c])
@@ -398,16 +398,14 @@ def entangling(config, metrics, arrays):
         seeds, steps = list(settings.train.seeds), list(arrays[f"{part}/history/step"])
         n_hidden = settings.model.mlp.n_hidden
         for length in sorted({min(length, steps[-1]) for length in LENGTHS}):
-            at = steps.index(length)
-
-            def values(score):
-                return arrays[f"{part}/history/{score}"][at, :, 0]
-
-            prefix = f"{part}/after {length:g} steps: "
-            by_layer = [values(f"F_layer_{i + 1}") for i in range(n_hidden)]
+            prefix, at = f"{part}/after {length:g} steps: ", steps.index(length)
+            layers = [f"F_layer_{i + 1}" for i in range(n_hidden)]
+            *by_layer, error = (
+                arrays[f"{part}/history/{score}"][at, :, 0] for score in (*layers, "id_nmse")
+            )
             for i, of_layer in enumerate(by_layer, 1):
                 numbers[f"{prefix}F, layer {i}"] = (of_layer, seeds)
-            lost, error = by_layer[0] - by_layer[-1], values("id_nmse")
+            lost = by_layer[0] - by_layer[-1]
             numbers[f"{prefix}F lost"], numbers[f"{prefix}id nmse"] = (lost, seeds), (error, seeds)
             pairs += zip(lost, error)
             more[f"entangling/{part}/{length:g}"] = np.array(by_layer)
