@@ -319,7 +319,7 @@ ROWS = {
         {
             # 2000 draws are 63 steps: 20 epochs, the published length, are 1260.
             **MLP, "data.n_samples": 2000, "eval.factors": True, "train.steps": 20_160,
-            "train.steps_per_call": 20, "train.log_every": 60, "eval.every": 1260,
+            "train.steps_per_call": 20, "train.log_every": 20, "eval.every": 1260,
             "checkpoint.every": 5040,
             "parts": {f"depth_{n}_{start}": {"model.mlp.n_hidden": n, "model.starts_at": start}
                       for n in (3, 5, 7) for start in ("zero", "background")},
