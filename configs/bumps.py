@@ -21,6 +21,7 @@ from cgjax.config.declare import (
 )
 from cgjax.experiments.bumps import keys
 from cgjax.experiments.bumps.keys import LIMITS, limit, resize
+from cgjax.experiments.bumps.training import PENALTIES
 from cgjax.published import PUBLISHED
 
 CRITERION = {"optim.stop": 0.05}
@@ -33,12 +34,24 @@ CODES = {
 }
 DRAWN = {"data.n_samples": 2000, **CRITERION, "train.steps": 8000}
 MLP, CNN = {"model.name": "mlp"}, {"model.name": "cnn"}
+# The release's start of training, and no ID criterion.
+RELEASED = {"model.starts_at": "zero", "optim.stop": 0.0}
 STRIPES = {"data.stripes": "null_stripe"}
-# REMEDY: no penalty and the paper's penalty. FLATNESS: no penalty and flatness (product field).
-REMEDY = {"reg.lam_entropy": (0.0, 0.1), "reg.vec_variance": (0.0, 0.01),
-          "reg.nuclear": (0.0, 0.0), "reg.null_axis": (0.0, 0.0)}  # fmt: skip
-FLATNESS = {"reg.lam_entropy": (0.0, 0.0), "reg.vec_variance": (0.0, 0.0),
-            "reg.nuclear": (0.0, 0.0), "reg.null_axis": (0.0, 1e-3)}  # fmt: skip
+
+
+def _weights(name, *weights):
+    """Penalties of one kind: one dict per weight."""
+    return [{name: weight} for weight in weights]
+
+
+def _zipped(penalties):
+    """The reg.* columns of a list of penalties, with "no penalty" first."""
+    every = [{}, *penalties]
+    return {f"reg.{name}": tuple(one.get(name, 0.0) for one in every) for name in PENALTIES}
+
+
+PUBLISHED_PENALTY = {"lam_entropy": 0.1, "vec_variance": 0.01}
+REMEDY, FLATNESS = _zipped([PUBLISHED_PENALTY]), _zipped(_weights("null_axis", 1e-3))
 LONG = {
     **CNN, "model.cnn.hidden": 256, "model.cnn.n_hidden": 10, "data.regions": ("donut_10_18",),
     "data.n_samples": 1000, "optim.weight_decay": 1e-3, "train.steps": 8000,
@@ -63,38 +76,36 @@ DIGITS = {
 TURNING_CNN, EQUIVARIANT = {"model.name": "rotation_cnn"}, {"model.name": "equivariant"}
 
 
-def _weights(name, *weights):
-    """Penalties of one kind: one dict per weight."""
-    return [{name: weight} for weight in weights]
-
-
-def _zipped(penalties):
-    """The four reg.* columns of a list of penalties, with "no penalty" first."""
-    names = ("lam_entropy", "vec_variance", "nuclear", "null_axis")
-    return {f"reg.{name}": tuple(one.get(name, 0.0) for one in [{}, *penalties]) for name in names}
-
-
 ABLATION = _zipped([
     *_weights("lam_entropy", 0.01, 0.1, 1.0), *_weights("vec_variance", 1e-3, 0.01, 0.1),
-    {"lam_entropy": 0.1, "vec_variance": 0.01}, *_weights("null_axis", 1e-4, 1e-3, 0.01),
+    PUBLISHED_PENALTY, *_weights("null_axis", 1e-4, 1e-3, 0.01),
 ])  # fmt: skip
 NUCLEAR = _zipped(_weights("nuclear", 1e-6, 1e-5, 1e-4))
 FIELDS = _zipped(_weights("null_axis", 1e-5, 1e-3, 0.01) + _weights("nuclear", 3e-7, 3e-6))
 RANKS = {f"rank_{rank}": {"model.embed.rank": rank} for rank in (1, 2, 4)}
+# Penalties in the same units at the same weights: deviation from a stripe (along the pixel axes, or
+# the factors' own), and from rank one.
+MATCHED = (1e-5, 1e-4, 1e-3, 1e-2)
+STRAIGHT = _weights("null_axis", *MATCHED) + _weights("rank_tail", *MATCHED)
+TURNED_AXES = STRAIGHT + _weights("factor_axis", *MATCHED)
+OF_PARAMETERS = [
+    *_weights("lam_entropy", 0.01, 0.1, 1.0), *_weights("vec_variance", 1e-3, 0.01, 0.1),
+    PUBLISHED_PENALTY,
+]  # fmt: skip
+# Angles are compared at one spacing, at which the grid fits into the image at every angle.
+ANGLES = {"0": 0.0, "22": 22.5, "45": 45.0}
 
 
-HOLES = (0.2, 0.35)
-
-
-def from_few(n: int) -> tuple[float, ...]:
-    """Eight shares of n * n bumps, geometrically spaced from two bumps to all."""
-    return tuple(round((2 / n**2) ** (1 - i / 7), 6) for i in range(8))
-
-
-def hole(n: int, share: float) -> str:
-    """The donut with a central hole whose side is about `share` of the image's side."""
-    lb = round(n * (1 - share) / 2)
-    return f"donut_{lb}_{n - 1 - lb}"
+def _flatness(name, penalties, straight, turned):
+    """Parts: the main setting, three angles, permuted pixels, and rank one by construction."""
+    return {
+        "main": _zipped(penalties + straight),
+        **{f"angle_{word}": {"data.degrees": degrees, "data.spacing": 0.7,
+                             **_zipped(penalties + (turned if degrees else straight))}
+           for word, degrees in ANGLES.items()},
+        "permuted": {f"model.{name}.permuted": True, **_zipped(penalties + straight)},
+        "rank_1": {f"model.{name}.rank": 1, **_zipped([])},
+    }  # fmt: skip
 
 
 # row: (what it shows, study, changes). "parts" are trained one after another, each with its own
@@ -158,6 +169,8 @@ ROWS = {
             "parts": {
                 "cnn": {**CNN, **CODES["ramp"]},
                 "mlp": {**MLP, **ONE_HOT, "data.n_samples": 0, "eval.tangent": True},
+                # 15 epochs of 47 steps.
+                "cnn_published": {**CNN, **CODES["ramp"], **RELEASED, "train.steps": 700},
             },
         },
     ),
@@ -165,8 +178,10 @@ ROWS = {
         "Superposition: images in the hole are sums of training images",
         "decoders",
         {
-            **CNN, "data.n_samples": 20_000, "train.steps": 12_400, "eval.kernels": True,
-            "eval.accounts": True, "parts": {"ramp": CODES["ramp"], "bump": CODES["bump"]},
+            # 20 epochs of 625 steps.
+            **CNN, "data.n_samples": 20_000, "train.steps": 12_500, **RELEASED,
+            "eval.kernels": True, "eval.accounts": True,
+            "parts": {"ramp": CODES["ramp"], "bump": CODES["bump"]},
         },
     ),
     "B7": (
@@ -277,15 +292,49 @@ ROWS = {
             },
         },
     ),
+    "flatness": (
+        "Flat or of rank one: product fields by penalty, weight, angle of the factors' axes",
+        "flatness",
+        {
+            **ONE_HOT, "model.name": "product", "optim.lr": 0.01, "optim.weight_decay": 1e-4,
+            "train.steps": 8000, "eval.every": 100, "checkpoint.every": 4000, "reg.per_size": True,
+            "parts": {
+                **_flatness("product", [], STRAIGHT, TURNED_AXES),
+                "profiles": {"optim.lr": 0.03, "model.product.stripes": True, **_zipped([])},
+            },
+        },
+    ),
+    "flatness_embed": (
+        "Flat or of rank one: the embedding network by penalty, weight and angle",
+        "flatness",
+        {
+            **ONE_HOT, "model.name": "embed", "optim.lr": 2e-3, "optim.weight_decay": 1e-4,
+            "train.steps": 8000, "eval.every": 200, "checkpoint.every": 4000, "reg.per_size": True,
+            "parts": _flatness("embed", OF_PARAMETERS, STRAIGHT, TURNED_AXES),
+        },
+    ),
+    "entangling": (
+        "Factorization by layer, from both starts and along training: lost, or not yet learned?",
+        "entangling",
+        {
+            # 2000 draws are 63 steps: 20 epochs, the published length, are 1260.
+            **MLP, "data.n_samples": 2000, "eval.factors": True, "train.steps": 20_160,
+            "train.steps_per_call": 20, "train.log_every": 20, "eval.every": 1260,
+            "checkpoint.every": 5040,
+            "parts": {f"depth_{n}_{start}": {"model.mlp.n_hidden": n, "model.starts_at": start}
+                      for n in (3, 5, 7) for start in ("zero", "background")},
+        },
+    ),
     "needed": (
         "How many bumps it takes to place those in the hole, with and without stripes",
         "needed",
         {
-            **CNN, **ONE_HOT, **STRIPES, "data.copies": (0, 1), "data.seed": -1,
-            "model.cnn.hidden": 32, "model.cnn.n_hidden": 6, "train.steps": 2000, "optim.lr": 2e-3,
-            "parts": {f"n_{n}": {"data.n": n, "data.regions": tuple(hole(n, p) for p in HOLES),
-                                 "data.shares": from_few(n), "model.cnn.start": n // 4}
-                      for n in (12, 16, 20, 24, 28, 32)},
+            **CNN, "data.polarity": "positive", "data.copies": (0, 1), "data.seed": -1,
+            "data.hole": 0.5, "data.bumps": tuple(3**i for i in range(9)),
+            "model.cnn.hidden": 32, "model.cnn.n_hidden": 6, "train.steps": 3000, "optim.lr": 2e-3,
+            "checkpoint.every": 1000,
+            "parts": {f"n_{n}": {"data.n": n, "model.cnn.start": n // 4}
+                      for n in (12, 16, 20, 24, 32)},
         },
     ),
     "phase": (
@@ -318,7 +367,9 @@ ROWS = {
             **MLP, "data.regions": ("whole",), "data.n_samples": 2000, "model.mlp.width": 1024,
             "model.mlp.n_hidden": 10, "model.mlp.weights": "he_uniform",
             "model.mlp.batch_norm": True, "train.steps": 6300, "eval.layers": True,
-            "parts": {code: {"data.encoding": code} for code in ("bump", "ramp")},
+            "parts": {code: {"data.encoding": code} for code in ("bump", "ramp")}
+            | {f"{code}_published": {"data.encoding": code, **RELEASED}
+               for code in ("bump", "ramp")},
         },
     ),
     "three": (
@@ -331,8 +382,11 @@ ROWS = {
         },
     ),
 }  # fmt: skip
-STUDIES = dict.fromkeys(("decoders", "table", "needed", "phase", "percolation"), keys.GRID)
-STUDIES |= {"continuous": keys.CONTINUOUS, "turning": keys.TURNING, "inverse": keys.INVERSE}
+STUDIES = dict.fromkeys(
+    ("decoders", "table", "phase", "percolation", "flatness", "entangling"), keys.GRID
+)
+STUDIES |= {"needed": keys.NEEDED, "continuous": keys.CONTINUOUS}
+STUDIES |= {"turning": keys.TURNING, "inverse": keys.INVERSE}
 
 
 def get_config(arg=""):

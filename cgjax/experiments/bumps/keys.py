@@ -20,10 +20,12 @@ SHARED = {
     "data.seed": key(0, "seed of training sets; -1: each seed draws its own sets", low=-1),
     "data.batch": key(32, "images per step", low=1),
     "model.name": key("mlp", "decoder", choices=DECODERS),
+    "model.starts_at": key("background", "output before training; the release starts at zero",
+                           choices=("background", "zero")),
     "optim.lr": key(1e-3, "learning rate", above=0, is_traced=True),
     "optim.weight_decay": key(0.01, "weight decay of AdamW", low=0, is_traced=True),
     "optim.stop": key(0.0, "ID nMSE at which training of a network stops; 0: never", low=0),
-}
+}  # fmt: skip
 GRID = SHARED | {
     "data.sigmas": key((1.0,), "widths of the bumps; several widths add a third factor", above=0,
                        distinct=True),
@@ -31,6 +33,8 @@ GRID = SHARED | {
     "data.regions": key(("donut_6_22",), "held-out regions, from pixel to pixel", test=is_region,
                         wanted="like donut_6_22, cross_11_17, corner_14, wide_6_22 or whole",
                         distinct=True),
+    "data.degrees": key(0.0, "angle between the axis of x and the rows", low=0, high=90),
+    "data.spacing": key(1.0, "pixels between neighbouring values of x", above=0, high=1),
     "data.stripes": key("none", "training images of a single factor", choices=STRIPES),
     "data.margin": key(0, "pixels of the canvas on each side of the image", low=0),
     "data.copies": key((0,), "copies of each stripe in a training set", low=0, distinct=True),
@@ -40,6 +44,7 @@ GRID = SHARED | {
     "eval.kernels": key(False, "kernels fitted to the networks' images"),
     "eval.tangent": key(False, "the networks' own tangent kernels (mlp and cnn)"),
     "eval.layers": key(False, "factorization, probes and ranks of each layer"),
+    "eval.factors": key(False, "factorization F of each layer at every evaluation (mlp)"),
     "eval.words": key(False, "compositionality, factorization, disentanglement, modularity"),
     "eval.centres": key(0, "real-valued centres along a side, scored in addition; 0: none", low=0),
 }  # fmt: skip
@@ -49,6 +54,12 @@ CONTINUOUS = SHARED | {
                       distinct=True),
     "data.n_points": key(1000, "points drawn in an image without a hole", low=10),
 }  # fmt: skip
+NEEDED = SHARED | {
+    "data.sigma": CONTINUOUS["data.sigma"],
+    "data.hole": key(0.5, "side of the hole, as a share of the image", above=0, high=0.95),
+    "data.bumps": key((1, 10), "numbers of bumps, at real-valued centres", low=1, distinct=True),
+    "data.copies": GRID["data.copies"],
+}
 # Penalties are zipped: the i-th weights of all keys together define the i-th penalty.
 PENALTIES = {
     "reg.lam_entropy": key((0.0,), "weight of the entropy of lam (embed)", low=0, is_traced=True),
@@ -58,6 +69,15 @@ PENALTIES = {
     "reg.nuclear": key((0.0,), "weight of the nuclear norm of fields", low=0, is_traced=True),
     "reg.null_axis": key(
         (0.0,), "weight of the variance of fields along the null axis", low=0, is_traced=True
+    ),
+    "reg.rank_tail": key(
+        (0.0,), "weight of the energy of fields outside rank one", low=0, is_traced=True
+    ),
+    "reg.factor_axis": key(
+        (0.0,),
+        "weight of the variance of fields along the factors' null axes",
+        low=0,
+        is_traced=True,
     ),
     "reg.per_size": key(False, "weights hold for 32 pixels and are rescaled to n"),
 }
@@ -77,6 +97,7 @@ SIZES_OF = {
         "model.embed.hidden_layers": key(2, "hidden layers of the mixing network", low=0),
         "model.embed.rank": key(0, "rank of each field; 0: any", low=0),
         "model.embed.combine": key("cnn", "how fields combine to an image", choices=COMBINE),
+        "model.embed.permuted": key(False, "whether pixels of the image are permuted"),
     },
     "pixel_mlp": {
         "model.pixel_mlp.features": key(256, "features of each pixel's token", low=4,
@@ -94,6 +115,8 @@ SIZES_OF = {
     "product": {
         "model.product.combine": key("product", "how fields combine", choices=COMBINE[1:]),
         "model.product.stripes": key(False, "fields that are flat by construction"),
+        "model.product.rank": key(0, "rank of each field; 0: any", low=0),
+        "model.product.permuted": key(False, "whether pixels of the image are permuted"),
         "model.product.scales": key((0.1,), "scales of the initial fields", above=0, distinct=True,
                                     is_traced=True),
     },
@@ -212,17 +235,29 @@ LIMITS = {
 # Decoders that train ten times slower on a laptop: their largest number of steps.
 SLOW = {"cnn": 400, "transformer": 400}
 # A laptop trains the first and last value of these sweeps, and only these parts of a row.
-ENDS = ("data.regions", "data.copies", "data.shares", "data.holes")
+ENDS = ("data.regions", "data.copies", "data.shares", "data.holes", "data.bumps")
 FEW = {
     "B2": ("mlp_3", "mlp_5", "cnn_2", "cnn_4"), "B3": ("width_1", "width_5"),
     "B4": ("depth_3", "depth_3_published"), "B10": ("bump_24", "bump_28"),
     "B11": ("pixel_2",), "B11_transformer": ("depth_2",), "needed": ("n_12", "n_16"),
-    "percolation": ("middle",), "B7": ("cnn", "equivariant"),
+    "percolation": ("middle",), "flatness": ("main", "angle_45"), "B5": ("cnn", "mlp"),
+    "flatness_embed": ("main", "angle_45"), "entangling": ("depth_3_zero", "depth_3_background"),
+    "ranks": ("bump", "ramp"), "B7": ("cnn", "equivariant"),
     "table": ("mlp", "cnn", "embed", "product"), "three": ("mlp", "pixel_mlp"),
 }  # fmt: skip
 # Rows that compare image sizes: each part's size is divided by half of this number.
-BY_SIZE = {"B10": {"default": 4, "smoke": 6}, "needed": {"default": 2, "smoke": 3}}
-SEEDS = {"demo": 2, "long": 2, "B3": 2, "B11_transformer": 2, "needed": 3, "percolation": 3}
+BY_SIZE = {"B10": {"default": 4, "smoke": 6}, "needed": {"default": 2, "smoke": 2}}
+SEEDS = {
+    "demo": 2,
+    "long": 2,
+    "B3": 2,
+    "B11_transformer": 2,
+    "needed": 3,
+    "percolation": 3,
+    "ranks": 3,
+    "flatness": 20,
+    "flatness_embed": 20,
+}
 
 
 def resize(config, row: str, size: str, parts: dict) -> dict:

@@ -8,6 +8,7 @@ grow with the number of values; `size_independent` returns factors that cancel t
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 LEAST_SHARE = 1e-8  # smallest share of a lam^2, so that its logarithm is finite
 
@@ -64,6 +65,72 @@ def null_axis_variance(fields: list[jax.Array]) -> jax.Array:
     """
     of_x, of_y = fields
     return jnp.sum(jnp.var(of_x, axis=-2)) + jnp.sum(jnp.var(of_y, axis=-1))
+
+
+def null_functions(n: int, degrees: float = 0.0) -> list[np.ndarray]:
+    """Orthonormal bases [n * n, k] of the fields that are constant along the null axis of x, of y.
+
+    degrees: angle between the axis of x and the rows of the image. The basis spans the functions of
+    x (or y) that are linear between knots half a pixel apart.
+    """
+    rows, columns = (np.indices((n, n)) - (n - 1) / 2).reshape(2, -1)
+    cos, sin = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
+    bases = []
+    for along in (cos * columns + sin * rows, cos * rows - sin * columns):
+        knots = np.arange(-n, n + 0.1, 0.5)
+        hats = np.maximum(0, 1 - np.abs(along[:, None] - knots) / 0.5)
+        left, singular, _ = np.linalg.svd(hats, full_matrices=False)
+        bases.append(left[:, singular > 1e-9 * singular[0]].astype(np.float32))
+    return bases
+
+
+def factor_axis_variance(fields: list[jax.Array], bases: list[np.ndarray]) -> jax.Array:
+    """Deviation of fields [values, n, n] from fields that are constant along their null axes.
+
+    bases: `null_functions`. At 0 degrees this is `null_axis_variance`.
+    """
+    total = 0.0
+    for field, basis in zip(fields, bases):
+        flat = field.reshape(len(field), -1)
+        total += jnp.sum((flat - flat @ basis @ basis.T) ** 2) / field.shape[-1]
+    return total
+
+
+def rank_tail(fields: list[jax.Array]) -> jax.Array:
+    """Energy of fields [values, n, n] outside their first singular component, divided by n.
+
+    The deviation from the nearest matrix of rank one, in the units of `null_axis_variance`, which
+    is the deviation from the nearest stripe. A stripe has rank one, so this is never larger.
+    """
+    return sum(jnp.sum((f - _first_component(f)) ** 2) / f.shape[-1] for f in fields)
+
+
+def _first_component(fields: jax.Array) -> jax.Array:
+    """A v v^T [..., n, n], v the first right singular vector of A; gradients take v as constant.
+
+    The distance to A is stationary in v, so its gradient is exact. v comes from a high power of
+    A^T A, which needs matrix products only: they are much faster than many small SVDs.
+    """
+    fixed = jax.lax.stop_gradient(fields)
+    gram = jnp.matmul(fixed.mT, fixed, precision="highest")
+    for _ in range(7):
+        gram = gram / jnp.maximum(jnp.trace(gram, axis1=-2, axis2=-1), 1e-30)[..., None, None]
+        gram = jnp.matmul(gram, gram, precision="highest")
+    largest = jnp.argmax(jnp.diagonal(gram, axis1=-2, axis2=-1), axis=-1)
+    v = jnp.take_along_axis(gram, largest[..., None, None], axis=-1)  # [..., n, 1]
+    v = v / jnp.maximum(jnp.linalg.norm(v, axis=-2, keepdims=True), 1e-30)
+    return jnp.matmul(jnp.matmul(fields, v, precision="highest"), v.mT)
+
+
+def energy_shares(fields: list[jax.Array], bases: list[np.ndarray]) -> dict[str, jax.Array]:
+    """Shares of all fields' energy in their first singular components and in flat fields.
+
+    bases: `null_functions`, so that "flat" means constant along the null axis of the factor.
+    """
+    total = sum(jnp.sum(f**2) for f in fields)
+    flat = sum(jnp.sum((f.reshape(len(f), -1) @ b) ** 2) for f, b in zip(fields, bases))
+    rank_one = sum(jnp.sum(_first_component(f) ** 2) for f in fields)
+    return {"rank_one_share": rank_one / total, "flat_share": flat / total}
 
 
 def nuclear_norm(fields: list[jax.Array]) -> jax.Array:

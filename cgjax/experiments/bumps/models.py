@@ -7,7 +7,8 @@ nonlinearity, in order, and the image last. Decoders that are not specific to th
 Two decoders have a *field* in pixel space for each value of each factor: the embedding network
 (remedy A) mixes the fields of x and y with a small convolutional network, the product field
 multiplies them. They take one-hot codes. With `absent`, the all-zero code of an absent factor has
-its own field, initialised to 1, because a field of zeros would paint nothing.
+its own field, initialised to 1, because a field of zeros would paint nothing. With `permuted`, the
+pixels of the image are a fixed random permutation of those of the fields.
 """
 
 import math
@@ -92,6 +93,7 @@ class EmbeddingNetwork(nn.Module):
     rank: int = 0
     combine: str = "cnn"
     absent: bool = False
+    permuted: bool = False
     form: str = "auto"
 
     def setup(self):
@@ -141,7 +143,14 @@ class EmbeddingNetwork(nn.Module):
             image = x[..., 0]
         else:
             image = _combined(pair, self.combine)
+        image = _permuted(image) if self.permuted else image
         return image, [*activations, image]
+
+
+def _permuted(images):
+    """Images [B, n, n] with the same permutation of the n * n pixels for every image."""
+    order = np.random.default_rng(0).permutation(images[0].size)
+    return images.reshape(len(images), -1)[:, order].reshape(images.shape)
 
 
 def _unit(values, axis):
@@ -164,21 +173,33 @@ class ProductField(nn.Module):
 
     combine: "product" or "sum". stripes: A[x] is a profile along the columns that repeats in every
     row, and B[y] a profile along the rows that repeats in every column: flat by construction.
-    scale: standard deviation of the initial values. activations: the two fields, the image.
+    rank: each field is a product of two matrices [n, rank] and [rank, n] (0: any rank). scale:
+    standard deviation of the initial values. activations: the two fields, the image.
     """
 
     n: int = 28
     combine: str = "product"
     stripes: bool = False
+    rank: int = 0
     absent: bool = False
+    permuted: bool = False
     scale: float = 0.1
 
     def setup(self):
         if self.combine not in COMBINE[1:]:
             raise BadInput(f"unknown combine '{self.combine}': one of {', '.join(COMBINE[1:])}")
         n, normal = self.n, nn.initializers.normal(self.scale)
-        self.a = self.param("a", normal, (n, 1, n) if self.stripes else (n, n, n))
-        self.b = self.param("b", normal, (n, n, 1) if self.stripes else (n, n, n))
+        if self.rank:
+            # The product of two such matrices has entries with standard deviation `scale`.
+            half = nn.initializers.normal(math.sqrt(self.scale / math.sqrt(self.rank)))
+            self.a, self.b = (
+                self.param(f"{name}_left", half, (n, n, self.rank))
+                @ self.param(f"{name}_right", half, (n, self.rank, n))
+                for name in "ab"
+            )
+        else:
+            self.a = self.param("a", normal, (n, 1, n) if self.stripes else (n, n, n))
+            self.b = self.param("b", normal, (n, n, 1) if self.stripes else (n, n, n))
         if self.absent:
             ones = nn.initializers.ones
             self.absent_a = self.param("absent_a", ones, (1, *self.a.shape[1:]))
@@ -195,6 +216,7 @@ class ProductField(nn.Module):
     def __call__(self, codes):
         pair = jnp.stack(_picked(self.fields(), codes, self.n), axis=-1)
         image = _combined(pair, self.combine)
+        image = _permuted(image) if self.permuted else image
         return image, [pair, image]
 
 

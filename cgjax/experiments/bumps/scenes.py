@@ -106,6 +106,17 @@ def _check_stripes(stripes, n, canvas):
         )
 
 
+def turned(xy: np.ndarray, n: int, degrees: float = 0.0, spacing: float = 1.0) -> np.ndarray:
+    """Centres [k, 2] in pixels of values xy whose grid is turned around the image's middle.
+
+    degrees: angle between the axis of x and the rows of the image. spacing: pixels between
+    neighbouring values.
+    """
+    cos, sin = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
+    middle = (n - 1) / 2
+    return middle + spacing * (np.asarray(xy) - middle) @ np.array([[cos, sin], [-sin, cos]])
+
+
 # --- codes ----------------------------------------------------------------------------------------
 
 

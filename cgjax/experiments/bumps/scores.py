@@ -47,10 +47,12 @@ def position_accuracy(painted: jax.Array, xy: jax.Array, inverted: bool = True) 
     return jnp.mean(is_placed(painted, xy, inverted))
 
 
-def is_placed(painted: jax.Array, xy: jax.Array, inverted: bool = True) -> jax.Array:
-    """Whether the extremum of each image [k] is within one pixel of the target, along both axes."""
+def is_placed(
+    painted: jax.Array, xy: jax.Array, inverted: bool = True, within: float = 1.0
+) -> jax.Array:
+    """Whether the extremum of each image [k] is `within` pixels of the target, along both axes."""
     away = jnp.abs(extremum(painted, inverted) - jnp.asarray(xy))
-    return jnp.all(away <= 1, axis=1)
+    return jnp.all(away <= within, axis=1)
 
 
 def peak_height(
@@ -93,6 +95,7 @@ def _all_scores(truth, painted, xy, where, inverted):
         "nmse": mean(errors) / mean(blank_mse(truth, inverted)),
         "position_error": mean(position_error(painted, xy, inverted)),
         "position_accuracy": mean(is_placed(painted, xy, inverted)),
+        "exact_position": mean(is_placed(painted, xy, inverted, 0.5)),
         "peak_height": mean(peak_height(truth, painted, xy, inverted)),
         "ssim_error": 1 - mean(metrics.ssim(truth, painted)),
     }

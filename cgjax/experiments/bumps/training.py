@@ -19,9 +19,11 @@ from cgjax.experiments.bumps.data import sets
 # Images per forward pass outside training: some networks have large activations for each pixel.
 CHUNK = 56
 
-PENALTIES = ("lam_entropy", "vec_variance", "nuclear", "null_axis")
+PENALTIES = ("lam_entropy", "vec_variance", "nuclear", "null_axis", "rank_tail", "factor_axis")
 
-OF_EMBEDDINGS = PENALTIES[:2]  # the other penalties act on fields of any network
+OF_EMBEDDINGS, OF_FIELDS = PENALTIES[:2], PENALTIES[2:]
+
+FIXED_RANK = ("stripes", "rank")  # keys of product fields, of which at most one is set
 
 
 class Trained(NamedTuple):
@@ -66,7 +68,8 @@ def network(config, scale=None):
     if name in models.WITH_FIELDS:
         sizes["absent"] = config.data.get("stripes") == "null_stripe"
     else:
-        sizes["background"] = float(sets.INVERTED[config.data.polarity])
+        is_background = config.model.starts_at == "background"
+        sizes["background"] = float(is_background and sets.INVERTED[config.data.polarity])
     return models.MODELS[name](n=config.data.n, **sizes)
 
 
@@ -126,7 +129,7 @@ WORDS = {
     "copies": "stripes x{}",
     "share": "share {:g}",
     "hole": "hole {:g}",
-    "kept": "{}",
+    "bumps": "{} bumps",
 }
 
 
@@ -175,6 +178,12 @@ def check(config) -> None:
             )
         if config.model.name == "product" and any(any(config.reg[n]) for n in OF_EMBEDDINGS):
             raise BadInput("reg.lam_entropy and reg.vec_variance work with model.name=embed alone")
+        if config.model.name == "product" and all(config.model.product[k] for k in FIXED_RANK):
+            raise BadInput("model.product.stripes are of rank one: set model.product.rank=0")
+        if config.model.starts_at == "zero":
+            raise BadInput(f"model.starts_at=zero: model.name={config.model.name} starts at fields")
+    if config.eval.get("factors") and config.model.name != "mlp":
+        raise BadInput("eval.factors works only with model.name=mlp")
     network(config)
 
 
@@ -207,9 +216,17 @@ def experiment(config, shown: sets.Scenes) -> program.Experiment:
     modes = has_modes(config)
     factors = {name: 1.0 for name in PENALTIES}
     if config.model.name in models.WITH_FIELDS and config.reg.per_size:
-        factors |= dict(zip(OF_EMBEDDINGS, losses.size_independent(config.data.n)))
-        factors |= dict(zip(PENALTIES[2:], losses.size_independent(config.data.n)))
+        of_values, of_vectors = losses.size_independent(config.data.n)
+        factors |= dict.fromkeys(PENALTIES, of_vectors)
+        factors |= {"lam_entropy": of_values, "nuclear": of_values}
     is_used = {name: any(weights[name] for weights in penalties(config)) for name in PENALTIES}
+    bases = losses.null_functions(config.data.n, config.data.get("degrees", 0.0))
+    of_fields = {
+        "nuclear": losses.nuclear_norm,
+        "null_axis": losses.null_axis_variance,
+        "rank_tail": losses.rank_tail,
+        "factor_axis": functools.partial(losses.factor_axis_variance, bases=bases),
+    }
 
     def forward(params, extra, codes, key, mask):
         if not modes:
@@ -226,15 +243,16 @@ def experiment(config, shown: sets.Scenes) -> program.Experiment:
         total, weight = 0.0, {name: factors[name] * replica[name] for name in PENALTIES}
         if any(is_used[name] for name in OF_EMBEDDINGS):
             total += losses.embedding_penalty(params, *(weight[name] for name in OF_EMBEDDINGS))
-        if is_used["nuclear"] or is_used["null_axis"]:
-            # No penalty on the field of an absent factor: only the data determine it.
-            fields = model.apply({"params": params}, method="fields")
-            fields = [field[: config.data.n] for field in fields]
-            if is_used["nuclear"]:
-                total += weight["nuclear"] * losses.nuclear_norm(fields)
-            if is_used["null_axis"]:
-                total += weight["null_axis"] * losses.null_axis_variance(fields)
+        if any(is_used[name] for name in OF_FIELDS):
+            fields = fields_of(params)
+            for name in OF_FIELDS:
+                total += weight[name] * of_fields[name](fields) if is_used[name] else 0.0
         return total
+
+    def fields_of(params):
+        # Without the field of an absent factor: only the data determine it.
+        fields = model.apply({"params": params}, method="fields")
+        return [field[: config.data.n] for field in fields]
 
     def loss(params, extra, batch, key, step, replica):
         set_index = replica["set"]
@@ -256,10 +274,18 @@ def experiment(config, shown: sets.Scenes) -> program.Experiment:
             )
             metrics |= {f"{region}_{name}": value for name, value in every.items()}
         if config.model.name in models.WITH_FIELDS:
-            fields = model.apply({"params": params}, method="fields")
-            share = losses.stripe_share([field[: config.data.n] for field in fields])
+            fields = fields_of(params)
+            share = losses.stripe_share(fields)
             metrics |= {"stripe_share_x": share[0], "stripe_share_y": share[1]}
+            metrics |= losses.energy_shares(fields, bases)
+        if config.eval.get("factors"):
+            metrics |= layer_factorization(params, extra, data["codes"][points])
         return metrics, {}
+
+    def layer_factorization(params, extra, codes):
+        _, activations = paint(model, params, extra, codes)
+        grids = (layer.reshape(config.data.n, config.data.n, -1) for layer in activations)
+        return {f"F_layer_{i}": _metric(layer) for i, layer in enumerate(grids, 1)}
 
     def init(key, replica):
         codes = jnp.zeros((2, shown.codes.shape[1])).at[:, 0].set(1)
@@ -290,6 +316,13 @@ def experiment(config, shown: sets.Scenes) -> program.Experiment:
         control=control if config.optim.stop else None,
         identity=grid(config, shown).identity,
     )
+
+
+def _metric(activations: jax.Array) -> jax.Array:
+    """`factorization.metric` of activations [n, n, d], in a compiled program."""
+    down, right = jnp.gradient(activations, axis=(0, 1))
+    along = jnp.mean(jnp.sum(down**2 + right**2, axis=-1))
+    return 1 - jnp.mean(jnp.abs(jnp.sum(down * right, axis=-1))) / along
 
 
 def run(config, shown: sets.Scenes, workdir: pathlib.Path, name: str = "") -> Trained:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from cgjax import config as configs
 from cgjax.core.errors import BadInput
 from cgjax.experiments.bumps.studies import comparisons
 
@@ -60,3 +61,34 @@ def test_bad_studies_are_refused():
     }.items():
         with pytest.raises(BadInput, match=words):
             call()
+
+
+def test_medians_and_their_intervals():
+    """20 values: the interval is from the 6th to the 15th, whatever their distribution."""
+    values = np.random.default_rng(0).permutation(np.arange(1.0, 21)) ** 5
+    assert comparisons.median_interval(values) == (np.median(values), 6.0**5, 15.0**5)
+    assert comparisons.median_interval([*values, np.nan, np.inf])[1:] == (6.0**5, 15.0**5)
+    assert (
+        np.isnan(comparisons.median_interval([1.0, 2.0])[1])
+        and np.isnan(comparisons.median_interval([np.nan])).all()
+    )
+
+
+def test_penalties_are_compared_at_equal_id_errors():
+    """The first evaluation below the level counts; a seed that never reaches it does not."""
+    config = configs.load("bumps:flatness,smoke")
+    arrays = {}
+    for part, _ in configs.parts(config):
+        arrays[f"{part}/cells"] = np.array(["free", "flat"])
+        errors = np.array([[1.0, 1.0], [0.04, 0.3], [0.009, 0.2]])  # [steps, seeds]
+        arrays[f"{part}/history/id_nmse"] = np.stack([errors, errors[:, ::-1]], axis=-1)
+        arrays[f"{part}/history/ood_nmse"] = np.arange(12.0).reshape(3, 2, 2)
+    numbers, _ = comparisons.flatness(config, {}, arrays)
+    for name, expected in (
+        ("free: ood nmse at id nmse 0.05", [4, np.nan]),
+        ("free: ood nmse at id nmse 0.01", [8, np.nan]),
+        ("flat: ood nmse at id nmse 0.05", [np.nan, 7]),
+        ("flat: reached id nmse 0.01", [0, 1]),
+        ("flat: ood nmse, median", [10]),
+    ):
+        np.testing.assert_array_equal(numbers[f"main/{name}"][0], expected)

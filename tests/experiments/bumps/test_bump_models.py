@@ -214,6 +214,44 @@ def test_penalties_on_fields():
     np.testing.assert_allclose(share, [1, 0], atol=1e-6)
 
 
+def test_distance_from_rank_one_and_from_stripes():
+    """Against SVDs; at 0 degrees the factors' axes are those of the pixels; gradients are exact."""
+    rng = np.random.default_rng(0)
+    fields = [rng.normal(size=(3, 6, 6)) + 2 for _ in range(2)]
+    bases = losses.null_functions(6)
+
+    @jax.jit
+    def measured(fields):
+        flat = losses.null_axis_variance(fields), losses.factor_axis_variance(fields, bases)
+        shares = losses.energy_shares(fields, bases)
+        return *flat, *jax.value_and_grad(losses.rank_tail)(fields), shares
+
+    flat, told, tail, slope, shares = measured(fields)
+    np.testing.assert_allclose(told, flat, rtol=1e-5)
+    singular = np.stack([np.linalg.svd(field, compute_uv=False) for field in fields])
+    energy = np.sum(singular**2)
+    np.testing.assert_allclose(tail, np.sum(singular[..., 1:] ** 2) / 6, rtol=1e-5)
+    np.testing.assert_allclose(shares["rank_one_share"], 1 - 6 * tail / energy, rtol=1e-5)
+    np.testing.assert_allclose(shares["flat_share"], 1 - 6 * flat / energy, rtol=1e-5)
+    for field, of_field in zip(fields, slope):
+        left, values, right = np.linalg.svd(field)
+        rest = field - values[:, :1, None] * left[:, :, :1] * right[:, :1]
+        np.testing.assert_allclose(of_field, 2 * rest / 6, atol=1e-5)
+    assert np.isfinite(measured([np.zeros((2, 6, 6))] * 2)[2])
+
+
+def test_fields_of_a_rank_and_permuted_pixels():
+    codes = np.eye(10)[[1, 2]] + np.eye(10)[[7, 8]]
+    free, permuted = (models.ProductField(n=5, rank=2, permuted=p) for p in (False, True))
+    params = free.init(jax.random.key(0), codes)
+    plain, (fields, moved) = free.apply(params, codes)[0], permuted.apply(params, codes)[1]
+    assert np.all(np.linalg.matrix_rank(np.moveaxis(fields, -1, 1), tol=1e-4) == 2)
+    plain, moved = plain.reshape(2, -1), moved.reshape(2, -1)
+    order = np.argsort(plain[0])[np.argsort(np.argsort(moved[0]))]
+    assert not np.array_equal(order, np.arange(25))
+    np.testing.assert_array_equal(plain[:, order], moved)
+
+
 def test_squared_error_leaves_padding_out():
     truth, painted = np.zeros((3, 2, 2)), np.arange(3.0).reshape(3, 1, 1) * np.ones((3, 2, 2))
     squared_error = jax.jit(losses.squared_error)

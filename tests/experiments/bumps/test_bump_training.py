@@ -14,7 +14,7 @@ from cgjax.analysis import factorization, machines
 from cgjax.core import program
 from cgjax.core.errors import BadInput
 from cgjax.data import arrays
-from cgjax.experiments.bumps import run, training
+from cgjax.experiments.bumps import losses, run, training
 from cgjax.experiments.bumps.data import sets
 from cgjax.experiments.bumps.studies import analyses, decoders, layers
 
@@ -58,20 +58,51 @@ def test_sets_are_the_published_ones():
 
 
 def test_shares_are_nested_and_drawn_anew_for_each_seed():
-    shown = sets.make(part("needed", "n_12"))
+    shown = sets.make(part("percolation", "middle"))
     region, shares = shown.axes["region"][0], shown.axes["share"]
     rows = {
-        (seed, share): set(shown.of(seed, (region, 0, share)).rows.tolist())
+        (seed, share): set(shown.of(seed, (region, 1, share)).rows.tolist())
         for seed, share in itertools.product((0, 1), shares)
     }
     for small, large in itertools.pairwise(shares):
         assert rows[0, small] < rows[0, large]
     assert rows[0, shares[3]] != rows[1, shares[3]] and rows[0, 1.0] == rows[1, 1.0]
-    assert len(rows[0, shares[0]]) == 2
     drawn = sets.make(part("B1", "mlp_bump"))
     one = drawn.of(0, ("donut_6_22", 0, 1.0))
     assert len(one.rows) == 2000 and drawn.of(1, ("donut_6_22", 0, 1.0)) is one
     assert not one.is_ood[one.rows].any()
+
+
+def test_bumps_by_number_are_anywhere_outside_the_hole():
+    """Hole 6 of 12: grid points 3 to 8 are held out, trained centres are outside 2.5 to 8.5."""
+    shown = sets.make(part("needed", "n_12"))
+    for seed, copies in itertools.product((0, 1), (0, 1)):
+        few, many = (shown.of(seed, (copies, number)) for number in (9, 6561))
+        assert len(few.rows) == 9 + 25 * copies and set(few.rows) < set(many.rows)
+        xy = shown.labels.xy[many.rows[:6561]]
+        assert not np.any(np.all((xy > 2.5) & (xy < 8.5), axis=1)) and len(np.unique(xy)) > 13_000
+        assert xy.min() >= -0.5 and xy.max() < 11.5
+        assert np.all((shown.xy[few.is_ood] >= 3) & (shown.xy[few.is_ood] <= 8))
+        assert few.is_ood.sum() == 36 and not np.any(few.is_id & few.is_ood)
+    first, second = (shown.of(seed, (0, 9)).rows for seed in (0, 1))
+    assert not set(first) & set(second)
+
+
+def test_turned_axes_turn_images_and_targets():
+    config = part("flatness", "angle_45")
+    shown = sets.make(config)
+    brightest = np.argmax(shown.truth.reshape(784, -1), axis=1)
+    places = np.stack([brightest % 28, brightest // 28], axis=1)
+    assert np.abs(places - shown.place).max() <= 0.5 + 1e-6
+    # Along x, the centre moves along the diagonal.
+    step = shown.place[14 * 28 + 15] - shown.place[14 * 28 + 14]
+    np.testing.assert_allclose(step, 0.7 / np.sqrt(2), atol=1e-6)
+    # The field of an oblique stripe is flat along the factor's axis and far from rank one.
+    rows, columns = np.indices((28, 28)) - 13.5
+    oblique = np.exp(-(((columns + rows) / np.sqrt(2) - np.arange(-2, 2)[:, None, None]) ** 2) / 2)
+    fields = [oblique, np.flip(oblique, axis=-1)]
+    shares = losses.energy_shares(fields, losses.null_functions(28, 45.0))
+    assert shares["flat_share"] > 0.999 and shares["rank_one_share"] < 0.5
 
 
 def test_widths_are_a_third_factor():
@@ -107,6 +138,8 @@ def test_continuous_sets_score_their_own_points():
         ({"data.copies": (1,)}, "stripes are shown once"),
         ({"data.stripes": "null_stripe", "data.copies": (1,), "data.encoding": "ramp"}, "absent"),
         ({"data.regions": ("donut_6_40",)}, "donut"),
+        ({"data.degrees": 30.0}, "outside the image"),
+        ({"data.spacing": 0.5, "data.pixel_grid": "stretched"}, "pixel_grid=integer"),
         ({"model.name": "embed"}, "no sizes"),
     ],
 )
@@ -123,6 +156,9 @@ def test_penalties_are_zipped_and_of_fields():
         ({"data.encoding": "bump"}, "onehot"),
         ({"reg.lam_entropy": (0.0, 1.0)}, "embed alone"),
         ({"data.sigmas": (1.0, 2.0)}, "two factors"),
+        ({"model.starts_at": "zero"}, "starts at fields"),
+        ({"model.product.stripes": True, "model.product.rank": 2}, "rank=0"),
+        ({"eval.factors": True}, "only with model.name=mlp"),
     ):
         with pytest.raises(BadInput, match=words):
             training.check(part("demo", "product", **changes))
@@ -205,6 +241,17 @@ def test_layers_of_known_representations(small):
     assert of_code["selective share"] == 1 and of_code["F_K"] < 0.95
     np.testing.assert_allclose([of_image[f"F_K{w}"] for w in ("", " hole", " frame")], 1, atol=1e-6)
     assert of_image["additive share"] < 0.5
+
+
+def test_start_of_training_and_factorization_in_the_program():
+    """The release's start differs by the background alone; F is that of `analysis`."""
+    settings = [part("entangling", f"depth_3_{start}") for start in ("zero", "background")]
+    networks = [training.network(config) for config in settings]
+    assert [model.background for model in networks] == [0, 1]
+    assert networks[0] == networks[1].clone(background=0.0)
+    activations = np.random.default_rng(0).normal(size=(6, 6, 5)).cumsum(axis=0)
+    measured = jax.jit(training._metric)(activations)
+    np.testing.assert_allclose(measured, factorization.metric(activations), rtol=1e-5)
 
 
 # --- failure and remedy ---------------------------------------------------------------------------

@@ -5,7 +5,9 @@ kept. All sets of a row index the same images, so that networks trained on diffe
 replicas of one program. Bumps of several widths have a third factor, coded one-hot.
 """
 
+import functools
 import itertools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -31,10 +33,10 @@ class Scenes(NamedTuple):
 
     images: np.ndarray  # float32 [M, n, n]
     codes: np.ndarray  # float32 [M, d]
-    labels: scenes.Labels  # xy [M, 2] in pixels, shown [M, 2]
+    labels: scenes.Labels  # xy [M, 2], shown [M, 2]
     points: np.ndarray  # [P] indices of images; on a grid all n * n, row by row, width by width
     inverted: bool
-    spacing: float  # pixels per unit of x
+    to_pixels: Callable  # xy [k, 2] -> centres in pixels [k, 2]
     has_absent: bool  # whether an absent factor has an all-zero code
     axes: dict  # name -> values; there is a set for each combination
     sets: dict  # (seed, *combination) -> Set; seed -1 if all seeds share their sets
@@ -52,7 +54,7 @@ class Scenes(NamedTuple):
     @property
     def place(self) -> np.ndarray:
         """Centres of the scored points in pixels [P, 2]."""
-        return self.xy * self.spacing
+        return self.to_pixels(self.xy)
 
     def of(self, seed: int, combination: tuple) -> Set:
         """The training set of a seed and a combination."""
@@ -99,12 +101,18 @@ def is_region(region: str) -> bool:
 
 def check(config) -> None:
     """Raises an error unless every set of the row can be made."""
-    (_check_holes if "holes" in config.data else _check_grid)(config)
+    _of_kind(config, _check_grid, _check_holes, _check_hole)(config)
 
 
 def make(config) -> Scenes:
     """The images and sets of a row: centres on the grid, or anywhere outside a hole."""
-    return (_between_pixels if "holes" in config.data else _on_grid)(config)
+    return _of_kind(config, _on_grid, _between_pixels, _by_number)(config)
+
+
+def _of_kind(config, on_grid, between_pixels, by_number):
+    """The function for the row's kind of sets; each kind has its own key."""
+    kinds = {"holes": between_pixels, "hole": by_number}
+    return next((kinds[name] for name in kinds if name in config.data), on_grid)
 
 
 # --- sets on the grid -----------------------------------------------------------------------------
@@ -130,6 +138,18 @@ def _check_grid(config) -> None:
         raise BadInput(
             f"data.encoding={data.encoding} has no code for an absent factor: use bump or onehot"
         )
+    if (data.degrees, data.spacing) != (0, 1):
+        corner = scenes.turned([[0, 0], [0, data.n - 1]], data.n, data.degrees, data.spacing)
+        if corner.min() < -1e-6 or corner.max() > data.n - 1 + 1e-6:
+            raise BadInput(
+                f"data.degrees={data.degrees:g} with data.spacing={data.spacing:g} puts centres "
+                "outside the image: reduce data.spacing"
+            )
+        if data.stripes != "none" or data.pixel_grid != "integer" or config.eval.centres:
+            raise BadInput(
+                "data.degrees and data.spacing need data.stripes=none, data.pixel_grid=integer and "
+                "eval.centres=0"
+            )
 
 
 def _on_grid(config) -> Scenes:
@@ -137,8 +157,15 @@ def _on_grid(config) -> Scenes:
     data = config.data
     labels, canvas = _all_labels(data)
     inverted = INVERTED[data.polarity]
+    painted, to_pixels = labels, np.asarray
+    if data.pixel_grid == "stretched":
+        to_pixels = functools.partial(np.multiply, (data.n - 1) / data.n)
+    elif (data.degrees, data.spacing) != (0, 1):
+        turn = {"n": data.n, "degrees": data.degrees, "spacing": data.spacing}
+        to_pixels = functools.partial(scenes.turned, **turn)
+        painted = labels._replace(xy=to_pixels(labels.xy))
     images = [
-        scenes.images(labels, data.n, sigma, data.stripes, canvas, inverted, data.pixel_grid)
+        scenes.images(painted, data.n, sigma, data.stripes, canvas, inverted, data.pixel_grid)
         for sigma in data.sigmas
     ]
     # On a canvas, places outside the image have ordinary codes.
@@ -154,7 +181,7 @@ def _on_grid(config) -> Scenes:
         scenes.Labels(*(np.concatenate([part] * n_widths) for part in labels)),
         np.flatnonzero(np.tile(labels.shown.all(axis=1), n_widths)),
         inverted,
-        (data.n - 1) / data.n if data.pixel_grid == "stretched" else 1.0,
+        to_pixels,
         data.stripes == "null_stripe",
         {"region": data.regions, "copies": data.copies, "share": data.shares},
         {},
@@ -188,12 +215,17 @@ def _all_labels(data) -> tuple[scenes.Labels, int | None]:
     if data.stripes.startswith("canvas"):
         canvas = data.n + 2 * data.margin
         return scenes.canvas_labels(nowhere, canvas), canvas
-    bumps = scenes.bump_labels(scenes.centres(~nowhere))
     if data.stripes == "none":
-        return bumps, None
+        return scenes.bump_labels(scenes.centres(~nowhere)), None
+    return _grid_and_stripes(data.n), None
+
+
+def _grid_and_stripes(n: int) -> scenes.Labels:
+    """Bumps at all points of the grid, every stripe, and the blank image."""
+    bumps = scenes.bump_labels(scenes.centres(np.ones((n, n), bool)))
     blank = scenes.Labels(np.zeros((1, 2), int), np.zeros((1, 2), bool))
-    together = zip(bumps, scenes.null_stripes(data.n), blank)
-    return scenes.Labels(*(np.concatenate(parts) for parts in together)), None
+    together = zip(bumps, scenes.null_stripes(n), blank)
+    return scenes.Labels(*(np.concatenate(parts) for parts in together))
 
 
 def _set(data, row_scenes: Scenes, held_out, copies: int, share: float, rng) -> Set:
@@ -225,7 +257,8 @@ def _between_pixels(config) -> Scenes:
     """One set per hole; each set is scored at its own points, trained and held out."""
     data, everywhere, drawn_sets = config.data, [], {}
     inverted = INVERTED[data.polarity]
-    shown = Scenes(None, None, None, None, inverted, 1.0, False, {"hole": data.holes}, drawn_sets)
+    axes = {"hole": data.holes}
+    shown = Scenes(None, None, None, None, inverted, np.asarray, False, axes, drawn_sets)
     ends = 0
     for seed, (hole,) in draws(config, shown):
         rng = np.random.default_rng((max(seed, data.seed), round(hole * 1e6)))
@@ -251,6 +284,65 @@ def _between_pixels(config) -> Scenes:
     )
 
 
+# --- sets by number of bumps: centres anywhere outside a hole, scored on the grid -----------------
+
+
+def _check_hole(config) -> None:
+    """Raises an error unless the hole is centred on the grid and codes exist for any centre."""
+    data = config.data
+    side = scenes.hole_side(data.n, data.hole)
+    if not 0 < side < data.n or (data.n - side) % 2:
+        raise BadInput(
+            f"data.hole={data.hole:g} of {data.n} pixels has side {side}: it must be above 0 and "
+            "leave an even number of pixels"
+        )
+    if data.encoding != "bump":
+        raise BadInput(f"data.encoding={data.encoding}: real-valued centres need the bump code")
+
+
+def _by_number(config) -> Scenes:
+    """Sets of increasing numbers of bumps, with and without stripes.
+
+    Held-out points of the grid are at least half a pixel from the trained area. For one seed,
+    smaller sets are subsets of larger ones.
+    """
+    data, inverted = config.data, INVERTED[config.data.polarity]
+    n, most = data.n, max(data.bumps)
+    seeds = config.train.seeds if data.seed < 0 else (-1,)
+    drawn = [
+        scenes.continuous(np.random.default_rng(max(seed, data.seed)), most, n, data.hole, False)
+        for seed in seeds
+    ]
+    fixed = _grid_and_stripes(n)
+    bumps = scenes.bump_labels(np.concatenate(drawn) - 0.5)
+    labels = scenes.Labels(*(np.concatenate(parts) for parts in zip(fixed, bumps)))
+    images = scenes.images(labels, n, data.sigma, "null_stripe", None, inverted)
+    codes = scenes.encode(
+        labels.xy, n, data.encoding, data.sigma, data.width_multiplier, labels.shown
+    )
+    points = np.arange(n * n)
+    side = scenes.hole_side(n, data.hole)
+    held_out = np.all(np.abs(labels.xy[points] - (n - 1) / 2) < side / 2, axis=1)
+    stripes = np.arange(n * n, len(fixed.xy))
+    sets = {}
+    for i, seed in enumerate(seeds):
+        for copies, number in itertools.product(data.copies, data.bumps):
+            first = len(fixed.xy) + i * most
+            rows = np.concatenate([np.arange(first, first + number), *[stripes] * copies])
+            sets[seed, copies, number] = Set(rows.astype(np.int32), ~held_out, held_out)
+    return Scenes(
+        np.asarray(images, np.float32),
+        np.asarray(codes, np.float32),
+        labels,
+        points,
+        inverted,
+        np.asarray,
+        True,
+        {"copies": data.copies, "bumps": data.bumps},
+        sets,
+    )
+
+
 # --- summaries of sets ----------------------------------------------------------------------------
 
 
@@ -265,7 +357,7 @@ def tell(row_scenes: Scenes, names: dict) -> None:
     first = next(iter(row_scenes.sets))[0]
     for cell, name in names.items():
         train_set = row_scenes.sets[(first, *cell)]
-        n_bumps = int(np.isin(train_set.rows, row_scenes.points).sum())
+        n_bumps = int(row_scenes.labels.shown[train_set.rows].all(axis=1).sum())
         n_others, n_dark = len(train_set.rows) - n_bumps, n_never_lit(row_scenes, train_set)
         say(
             f"{name}: {n_bumps:,} bumps and {n_others:,} other images trained, "

@@ -328,7 +328,7 @@ def between_pixels(config, trained, c):
         painted = training.paint_all(model, *training.variables_of(trained, s, c), codes)
         numbers = {}
         for region, where in (("id", ~held_out), ("ood", held_out)):
-            place = xy * shown.spacing
+            place = shown.to_pixels(xy)
             every = scores.all_scores(truth, painted, place, shown.inverted, where)
             for name, value in every.items():
                 numbers[f"{region} {name.replace('_', ' ')}, between pixels"] = value

@@ -44,56 +44,38 @@ def _by_cell(config, metrics, name: str) -> dict:
 # accuracy reaches a threshold. The paper claims that it grows like N^3 without isolated factors in
 # the data and like N with them: slopes 3 and 1 on logarithmic axes.
 
-ACCURATE = 0.6  # share of positions
+# criterion: (score, least value); the error's sign is changed, so that both scores rise with data
+CRITERIA = {"position": ("ood exact position", 0.6), "error": ("ood nmse", -0.5)}
 
 
 def needed(config, metrics, arrays):
-    """Bumps needed to place 60 % of those in the hole, by image size, and the power of that growth.
+    """Bumps needed by image size, with and without stripes, and the power of that growth.
 
-    One result per kind of hole, with and without stripes. Sizes that never reach 60 %, and sizes
-    for which the smallest set suffices, are censored.
+    Two criteria: 60 % of the held-out spots have their extremum at the right pixel, and OOD nMSE is
+    0.5. Sizes that never reach a criterion, and sizes for which the smallest set suffices, are
+    censored.
     """
-    accuracy = _by_cell(config, metrics, ACCURACY)
     sides = np.array([settings.data.n for _, settings in parts(config)])
-    first = parts(config)[0][1].data
-    shape = len(first.regions), len(first.copies), len(first.shares)
-    bumps_needed, numbers, tried, reached = [], {}, [], []
-    for part, settings in parts(config):
-        shown, seeds = sets.make(settings), settings.train.seeds
-        n_bumps = np.array(
-            [
-                np.isin(shown.of(seeds[0], cell).rows, shown.points).sum()
-                for cell in training.set_words(shown.axes)
-            ]
-        ).reshape(shape)
-        scores = accuracy[part].reshape(-1, *shape)  # [seeds, regions, copies, shares]
-        tried, reached = [*tried, n_bumps], [*reached, scores]
-        bumps_needed.append(
-            [
-                [
-                    [data_needed(n_bumps[r, c], of_seed[r, c]) for of_seed in scores]
-                    for c in range(shape[1])
-                ]
-                for r in range(shape[0])
-            ]
+    data, numbers, more = parts(config)[0][1].data, {}, {}
+    for criterion, (name, least) in CRITERIA.items():
+        scores = np.stack(list(_by_cell(config, metrics, name).values()))
+        scores = scores.reshape(*scores.shape[:2], len(data.copies), len(data.bumps))
+        scores = np.copysign(scores, least)  # [sizes, seeds, copies, bumps]
+        bumps_needed = np.apply_along_axis(
+            lambda values, least: data_needed(data.bumps, values, least), -1, scores, least
         )
-    bumps_needed = np.array(bumps_needed)  # [sizes, regions, copies, seeds]
-    for r, c in np.ndindex(shape[:2]):
-        power = exponent(sides, bumps_needed[:, r, c])
-        prefix = f"hole {r + 1}, {'stripes' if first.copies[c] else 'no stripes'}: "
-        for name in ("slope", "low", "high", "n_points", "n_censored", "n_enough"):
-            label = {"slope": "exponent", "low": "exponent, 2.5 %", "high": "exponent, 97.5 %"}
-            numbers[prefix + label.get(name, name.replace("_", " "))] = (
-                [getattr(power, name)],
-                [0],
-            )
-    more = {"needed": bumps_needed, "sides": sides}
-    more |= {"copies": np.array(first.copies), "shares": np.array(first.shares)}
-    more |= {"n_bumps": np.array(tried), "accuracy": np.array(reached)}
+        for c, copies in enumerate(data.copies):
+            power = exponent(sides, bumps_needed[:, :, c])
+            prefix = f"{'stripes' if copies else 'no stripes'}, {criterion}: "
+            labels = {"slope": "exponent", "low": "exponent, 2.5 %", "high": "exponent, 97.5 %"}
+            for field, value in power._asdict().items():
+                numbers[prefix + labels.get(field, field.replace("_", " "))] = ([value], [0])
+        more |= {f"needed/{criterion}": bumps_needed, f"needed/{criterion} score": scores}
+    more |= {"sides": sides, "copies": np.array(data.copies), "bumps": np.array(data.bumps)}
     return numbers, more
 
 
-def data_needed(sizes: np.ndarray, accuracy: np.ndarray, threshold: float = ACCURATE) -> float:
+def data_needed(sizes: np.ndarray, accuracy: np.ndarray, threshold: float = 0.6) -> float:
     """The training-set size at which accuracy first reaches the threshold.
 
     sizes: increasing [m]. accuracy: [m]. Accuracy is interpolated linearly in the logarithm of the
@@ -351,4 +333,92 @@ def words(config, metrics, arrays):
     return numbers, more | {"word_taus": taus}
 
 
-AFTERWARDS = {"table": words, "needed": needed, "phase": phase, "percolation": percolate}
+# --- along training -------------------------------------------------------------------------------
+
+LEVELS = (0.05, 0.01)  # ID nMSE at which penalties are compared
+
+
+def flatness(config, metrics, arrays):
+    """OOD nMSE at the end and at equal ID nMSE: medians over seeds with 95 % intervals.
+
+    At equal ID nMSE, a network counts at the first evaluation at which it reaches the level; a
+    network that never reaches it is left out, and "reached" is the share of those that do.
+    """
+    numbers = {}
+    for part, settings in parts(config):
+        prefix, seeds = f"{part}/" if part else "", list(settings.train.seeds)
+        id_errors, ood_errors = (
+            arrays[f"{prefix}history/{region}_nmse"] for region in ("id", "ood")
+        )
+        for c, cell in enumerate(arrays[f"{prefix}cells"]):
+            name = f"{prefix}{cell}: " if cell else prefix
+            by_level = {"ood nmse": ood_errors[-1, :, c]}
+            for level in LEVELS:
+                below = id_errors[:, :, c] < level
+                at_level = ood_errors[np.argmax(below, axis=0), np.arange(len(seeds)), c]
+                values = np.where(below.any(axis=0), at_level, np.nan)
+                by_level[f"ood nmse at id nmse {level:g}"] = values
+                numbers[f"{name}ood nmse at id nmse {level:g}"] = (values, seeds)
+                numbers[f"{name}reached id nmse {level:g}"] = (below.any(axis=0), seeds)
+            for score, values in by_level.items():
+                middle, low, high = median_interval(values)
+                label = f"{name}{score}, median"
+                numbers |= {label: ([middle], [0]), f"{label}, 2.5 %": ([low], [0])}
+                numbers[f"{label}, 97.5 %"] = ([high], [0])
+    return numbers, {}
+
+
+def median_interval(values, level: float = 0.95) -> tuple[float, float, float]:
+    """Median of finite values, and two of them between which the true median lies.
+
+    The interval assumes nothing about the distribution: the number of values below the true median
+    is binomial. NaN if there are too few values for the level.
+    """
+    values = np.sort(np.asarray(values)[np.isfinite(values)])
+    if not len(values):
+        return np.nan, np.nan, np.nan
+    # The largest k with P(fewer than k values below the median) at most half of 1 - level.
+    tails = scipy.special.bdtr(np.arange(len(values)), len(values), 0.5)
+    k = int(np.searchsorted(tails, (1 - level) / 2, side="right"))
+    ends = (values[k - 1], values[-k]) if k else (np.nan, np.nan)
+    return float(np.median(values)), *ends
+
+
+LENGTHS = (1260, 5040, 20_160)  # steps; the first is the published length
+
+
+def entangling(config, metrics, arrays):
+    """F of each hidden layer after several lengths of training, and its loss within a network.
+
+    "F lost" is F of the first hidden layer minus F of the last. The rank correlation of F lost with
+    ID nMSE is over all networks and lengths.
+    """
+    numbers, pairs, more = {}, [], {}
+    for part, settings in parts(config):
+        seeds, steps = list(settings.train.seeds), list(arrays[f"{part}/history/step"])
+        n_hidden = settings.model.mlp.n_hidden
+        for length in sorted({min(length, steps[-1]) for length in LENGTHS}):
+            prefix, at = f"{part}/after {length:g} steps: ", steps.index(length)
+            layers = [f"F_layer_{i + 1}" for i in range(n_hidden)]
+            *by_layer, error = (
+                arrays[f"{part}/history/{score}"][at, :, 0] for score in (*layers, "id_nmse")
+            )
+            for i, of_layer in enumerate(by_layer, 1):
+                numbers[f"{prefix}F, layer {i}"] = (of_layer, seeds)
+            lost = by_layer[0] - by_layer[-1]
+            numbers[f"{prefix}F lost"], numbers[f"{prefix}id nmse"] = (lost, seeds), (error, seeds)
+            pairs += zip(lost, error)
+            more[f"entangling/{part}/{length:g}"] = np.array(by_layer)
+    lost, error = np.transpose(pairs)
+    numbers["F lost and ID nMSE: tau-b"] = ([stats.kendall_tau_b(lost, error)], [0])
+    return numbers, more
+
+
+AFTERWARDS = {
+    "table": words,
+    "needed": needed,
+    "phase": phase,
+    "percolation": percolate,
+    "flatness": flatness,
+    "entangling": entangling,
+}
