@@ -30,8 +30,9 @@ STEPS = {"train.steps": 200, "eval.every": 1, "eval.at": (0,)}
 DIGITS = {**MNIST, "train.epochs": 200, "eval.epochs": 5, "eval.at": (0,), "eval.keep": ()}
 SHOWN = {**PLANE, "eval.keep": PANELS}
 STARTS = {"model.scales": (1.0, 2.0, 3.0, 2.0, 3.0), "model.bias_stds": (0.0, 0.0, 0.0, 1.0, 1.0)}
+NO_BIASES = {"model.scales": (2.0, 3.0), "model.bias_stds": (0.0, 0.0)}
 RATES = {"optim.lrs": (1e-3, 1e-2, 1e-1, 1.0)}
-CROSS = {**PLANE, **A_ONLY, **FEW_EVALS, **RATES, "train.epochs": 400, "eval.epochs": 400}
+CROSS = {**PLANE, **A_ONLY, **FEW_EVALS, "train.epochs": 400, "eval.epochs": 400, "eval.grid": 3}
 # One update per epoch.
 FULL = {"data.batch": 250, "train.epochs": 4000, "eval.epochs": 4000}
 OPTIMISERS = {
@@ -115,23 +116,24 @@ ROWS = {
         }},
     ),
     "optimisers": (
-        "Eleven optimisers, guesses and walks at equal training loss, from one start",
+        "Eleven optimisers at equal training loss, from one start",
         "crossing",
-        {**CROSS, "model.scales": (2.0,), "parts": OPTIMISERS},
+        {**CROSS, **RATES, "model.scales": (2.0,), "search.n_draws": 0, "search.walk_steps": (),
+         "parts": OPTIMISERS},
     ),
     "control": (
-        "The gradient-free control: SGD, full batch, guesses and walks from five starts",
+        "The gradient-free control: SGD, guesses and walks in bands of loss, from five starts",
         "crossing",
-        {**CROSS, **STARTS, "optim.lrs": (0.1,),
-         "parts": {"sgd": {"optim.name": "sgd"}, "gd": {"optim.name": "gd", **FULL}}},
+        {**CROSS, **STARTS, "search.n_draws": 40_000_000,
+         "parts": {"sgd": {}, "sgd_fixed_biases": {**NO_BIASES, "model.fixed_biases": True}}},
     ),
     "capacity": (
         "The control for narrow and wide networks, and at lower training losses",
         "crossing",
-        {**CROSS, "model.scales": (2.0,), "optim.lrs": (0.1,), "train.epochs": 1024,
-         "eval.epochs": 1024, "eval.levels": (0.3, 0.1, 0.05, 0.02, 0.01, 0.005),
-         "parts": {f"sgd_width_{w}": {"optim.name": "sgd", "model.width": w}
-                   for w in (4, 8, 16, 32)}},
+        {**CROSS, "model.scales": (2.0, 2.0), "model.bias_stds": (0.0, 1.0), "train.epochs": 1024,
+         "eval.epochs": 1024, "eval.levels": (0.1, 0.05, 0.02, 0.005),
+         "search.n_draws": 10_000_000, "search.walk_steps": (10_000, 40_000),
+         "parts": {f"sgd_width_{w}": {"model.width": w} for w in (4, 8, 16, 32)}},
     ),
     "gradients": (
         "The same runs by forward mode and by finite differences",
@@ -196,7 +198,7 @@ LIMITS = {
     "default": {
         "train.steps": 2000, "eval.n_samples": 300, "eval.n_information": 1000,
         "eval.n_whole": 1500, "eval.n_step": 256, "search.n_draws": 200_000,
-        "search.walk_steps": 30_000,
+        "search.batch": 1000,
     },
     "smoke": {
         "train.steps": 4, "train.epochs": 4, "eval.epochs": 2, "eval.every": 2, "data.batch": 8,
@@ -204,16 +206,15 @@ LIMITS = {
         "eval.n_samples": 20, "eval.n_information": 20, "eval.n_step": 8, "eval.n_whole": 16,
         "eval.n_split": 4, "eval.early": 4, "model.hidden": 8, "model.embedding": 4,
         "model.encoder": 2, "model.width": 8, "search.n_draws": 1000, "search.n_sets": 1,
-        "search.n_keep": 4, "search.walk_steps": 50, "optim.n_pairs": 4, "eval.n_line": 5,
+        "search.n_keep": 4, "search.batch": 500, "optim.n_pairs": 4, "eval.n_line": 5,
     },
 }  # fmt: skip
-SEEDS = {"scan": 5, "optimisers": 100, "control": 100, "capacity": 100, "gradients": 5, "mnist": 20}
+SEEDS = {"scan": 5, "optimisers": 100, "control": 400, "capacity": 400, "gradients": 5, "mnist": 20}
 # Parts that are trained at size default, on two CPU cores.
 FEW = {
     "heal": ("plane",), "remedies": ("plane_plain", "plane_towers"), "heads": ("plane",),
     "one_step": ("plane",), "architectures": ("appendix_categorical_hinge",
                                               "three_conv_categorical_hinge"),
-    "control": ("sgd", "gd"),
 }  # fmt: skip
 SOME = {
     "optimisers": ("average", "gauss_newton", "evolution"),
@@ -230,9 +231,6 @@ DEFAULT = {
              "data.rhos": (0.0, 0.5, 0.9, 1.0)},
     "widths": {"train.seeds": (0, 1), "train.steps": 100, "eval.every": 50,
                "data.widths": (1, 2, 5, 10)},
-    "optimisers": {"train.seeds": tuple(range(20))},
-    "control": {"train.seeds": tuple(range(20))},
-    "capacity": {"train.seeds": tuple(range(20))},
     "gradients": {"train.seeds": tuple(range(5))},
 }  # fmt: skip
 # Parts with shorter training at size default: digits in rows that also have the plane, and the
@@ -264,6 +262,10 @@ def resize(config, row: str, size: str, parts: dict) -> dict:
         parts = {name: part | SHORT.get(name, {}) for name, part in parts.items()}
         if config.study == "mnist":
             flat["eval.n_jacobian"] = 32
+    if flat.get("search.walk_steps") and size != "paper":
+        flat["search.walk_steps"] = (50,) if size == "smoke" else (1000,)
+    if "search.n_sets" in flat:
+        flat["search.n_sets"] = min(flat["search.n_sets"], len(config.train.seeds))
     for values in [flat, *parts.values()]:
         limit(values, LIMITS.get(size, {}))
         if size == "smoke" and "data.digits" in values:
@@ -285,7 +287,7 @@ def limit(flat, largest: dict) -> None:
             if name in flat:
                 flat[name] = tuple(dict.fromkeys((flat[name][0], flat[name][-1])))
         if "eval.levels" in flat:
-            flat["eval.levels"] = (0.7, 0.1)
+            flat["eval.levels"], flat["eval.band"] = (0.7, 0.1), 0.5
 
 
 _REST = {"smoke": "seconds", "fast": "not measured", "paper": "not measured"}

@@ -77,7 +77,9 @@ def study(config, workdir) -> tuple[dict, dict]:
         task, folder = task_of(config, name), pathlib.Path(workdir) / name
         trained = task.run(part_config, folder, name)
         trained_parts[name] = (part_config, trained, folder)
-        return analyse(part_config, task, trained, folder)
+        metrics, arrays = analyse(part_config, task, trained, folder)
+        # The networks of interest are those in the bands of loss, not those after training.
+        return ({} if config.study == "crossing" else metrics), arrays
 
     metrics, arrays = over_parts(config, train_part)
     afterwards = (analyses.AFTERWARDS | {"crossing": control.compare}).get(config.study)
