@@ -83,11 +83,11 @@ ROWS = {
     "dose": (
         "Test accuracy by the share of samples in which X_2 predicts the target",
         "mnist",
-        {**MNIST, **STEPS, "data.widths": (2,),
+        {**MNIST, **STEPS, "eval.every": 20, "data.widths": (2,),
          "data.rhos": (0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0)},
     ),
     "widths": ("Test accuracy by the number of labels of Y_2, from 1 to 10 (B)", "mnist",
-               {**MNIST, **STEPS, "data.widths": tuple(range(1, 11))}),
+               {**MNIST, **STEPS, "eval.every": 20, "data.widths": tuple(range(1, 11))}),
     "heal": (
         "Does longer training repair it? Digits 100 times longer than the paper, plane 8 times",
         "both",
@@ -97,13 +97,14 @@ ROWS = {
     "one_step": (
         "Propositions 3 and 4: does one small step raise the dependence on X_2?",
         "both",
-        {"parts": {"plane": {**PLANE, "train.epochs": 256, "eval.at": PANELS[:10]},
-                   "mnist": {**DIGITS, "eval.epochs": 20}}},
+        {"parts": {"plane": {**PLANE, "train.epochs": 256, "eval.at": PANELS[:10], "eval.early": 8},
+                   "mnist": {**DIGITS, "eval.epochs": 20, "eval.early": 20}}},
     ),
     "heads": (
         "Proposition 5: one head per component; do their updates cancel?",
         "both",
-        {"model.heads": 2, "parts": {"plane": PLANE, "mnist": DIGITS}},
+        {"model.heads": 2,
+         "parts": {"plane": {**PLANE, "eval.early": 8}, "mnist": {**DIGITS, "eval.early": 20}}},
     ),
     "remedies": (
         "Two remedies: towers with a gate, and a penalty on D_2",

@@ -115,6 +115,7 @@ def metropolis(
     """
     checks.finite_leaves(params=params)
     bands = _bands(bands)
+    checks.bounded("bands", bands, 0, above=True)  # a ceiling of 0 would be reached at once
     checks.integer("n_steps", n_steps, 1)
     checks.bounded("scale", scale, 0, 1, above=True)
     vector, unravel = ravel_pytree(params)

@@ -1,8 +1,8 @@
 """Studies: trains and scores a row's parts one after another, then compares them.
 
 Metrics are named "<part>/<setting>: <score>" and have one value per seed, after training. "early
-train accuracy" is the mean over evaluations up to `eval.early`, "mean <score>" the mean over all
-evaluations.
+<score>" is the mean over evaluations up to `eval.early`, "late <score>" over the others, "mean
+<score>" over all.
 """
 
 import pathlib
@@ -23,8 +23,10 @@ from cgjax.experiments.resistance.training import scan as of_scan
 
 TASKS = {"mnist": of_pairs, "plane": of_plane, "scan": of_scan}
 MOST_SHOWN = 8  # seeds whose panels are saved
-# Prefixes of scores whose mean over training is also a metric.
+# Starts of the names of scores whose mean, early and late means are metrics, too.
 MEANS = ("one step", "heads")
+# Scores whose early mean is a metric; the untrained network does not count.
+EARLY = ("train accuracy", "accuracy on the bare word", "accuracy on the rest")
 
 
 def task_of(config, part: str):
@@ -93,14 +95,17 @@ def analyse(config, task, trained: training.Trained, folder) -> tuple[dict, dict
     """Metrics {name: (values, seeds)} of one part, and arrays for figures."""
     metrics, steps = {}, trained.scores["step"]
     numbers = {name: values[-1] for name, values in trained.scores.items() if name != "step"}
-    numbers |= {
-        f"mean {name}": values.mean(axis=0)
-        for name, values in trained.scores.items()
-        if name.startswith(MEANS)
-    }
-    early = (steps > 0) & (steps <= config.eval.early)
-    early = early if early.any() else steps == steps[-1]
-    numbers["early train accuracy"] = trained.scores["train accuracy"][early].mean(axis=0)
+    is_early = steps <= config.eval.early
+    after_start = is_early & (steps > 0)
+    after_start = after_start if after_start.any() else steps == steps[-1]
+    for name, values in trained.scores.items():
+        if name.startswith(MEANS):
+            numbers[f"mean {name}"] = values.mean(axis=0)
+            numbers[f"early {name}"] = values[is_early].mean(axis=0)
+            if not is_early.all():
+                numbers[f"late {name}"] = values[~is_early].mean(axis=0)
+        if name in EARLY:
+            numbers[f"early {name}"] = values[after_start].mean(axis=0)
     if task is of_scan:
         numbers |= of_scan.whole(config, trained)
     if task is of_pairs and config.eval.n_information:

@@ -156,6 +156,7 @@ def measure(config, params, data) -> dict:
         "gap": right["fresh"] - right["test"],
         "S_2": shares[0, 1],
         "information": dependence.information(y2, yhat["fresh"], (2, 2)),
+        "information of the target": dependence.information(y1, yhat["fresh"], (2, 2)),
         "conditional information": dependence.conditional_information(
             y2, yhat["fresh"], y1, (2, 2, 2)
         ),
@@ -199,8 +200,14 @@ def stepped(config, params, data) -> dict:
 
     def measures(params):
         scores = measure(config, params, data)
-        names = {"D_2": "D[0,1]", "S_2": "S_2", "I_do": "interventional information"}
-        return {short_name: scores[name] for short_name, name in names.items()}
+        names = {
+            "D_2": "D[0,1]",
+            "S_2": "S_2",
+            "I_do": "interventional information",
+            "I of the target": "information of the target",
+        }
+        measured = {short_name: scores[name] for short_name, name in names.items()}
+        return measured | {"D_1 + D_2": scores["D[0,0]"] + scores["D[0,1]"]}
 
     changes = {}
     for distribution, points in (("A", data["fresh"]), ("re-drawn", data["do"])):
