@@ -210,6 +210,7 @@ LIMITS = {
         "search.n_keep": 4, "search.batch": 500, "optim.n_pairs": 4, "eval.n_line": 5,
     },
 }  # fmt: skip
+OF_DIGITS = ("eval.n_samples", "eval.n_information", "eval.n_step")
 SEEDS = {"scan": 5, "optimisers": 100, "control": 400, "capacity": 400, "gradients": 5, "mnist": 20}
 # Parts that are trained at size default, on two CPU cores.
 FEW = {
@@ -238,7 +239,7 @@ DEFAULT = {
 # evolution strategy, which estimates a gradient from 256 losses.
 SHORT = {
     "mnist": {"train.epochs": 50, "eval.epochs": 10, "eval.n_jacobian": 32,
-              "eval.n_information": 600},
+              "eval.n_information": 600, "eval.n_samples": 300},
     "evolution": {"train.epochs": 20, "eval.epochs": 20},
 }  # fmt: skip
 
@@ -267,8 +268,11 @@ def resize(config, row: str, size: str, parts: dict) -> dict:
         flat["search.walk_steps"] = (50,) if size == "smoke" else (1000,)
     if "search.n_sets" in flat:
         flat["search.n_sets"] = min(flat["search.n_sets"], len(config.train.seeds))
+    limits = LIMITS.get(size, {})
+    if size == "default" and config.study == "both":  # the plane has its published size
+        limits = {name: value for name, value in limits.items() if name not in OF_DIGITS}
     for values in [flat, *parts.values()]:
-        limit(values, LIMITS.get(size, {}))
+        limit(values, limits)
         if size == "smoke" and "data.digits" in values:
             values["data.digits"] = "synthetic"  # nothing to download
     return parts

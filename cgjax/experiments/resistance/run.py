@@ -55,9 +55,10 @@ def write_curves(arrays: dict, path: pathlib.Path) -> None:
             for name, (i, setting) in itertools.product(names, enumerate(settings)):
                 for step, values in zip(arrays[f"{prefix}step"], arrays[name][:, :, i]):
                     values = values[np.isfinite(values)]
-                    statistics = (
-                        (values.mean(), values.std(), values.var()) if len(values) else 3 * ("",)
-                    )
+                    ddof = int(len(values) > 1)  # of a single seed the deviation is 0
+                    statistics = 3 * ("",)
+                    if len(values):
+                        statistics = values.mean(), values.std(ddof=ddof), values.var(ddof=ddof)
                     score = name.removeprefix(prefix)
                     out.writerow((part, setting, score, f"{step:g}", *statistics, len(values)))
 
@@ -65,10 +66,11 @@ def write_curves(arrays: dict, path: pathlib.Path) -> None:
 def headlines(results: dict) -> list[str]:
     """First metrics of the closing table: those specific to the row, otherwise the usual scores."""
     usual = [name for name in results if name.split(": ")[-1] in HEADLINES]
+    pooled = [name for name in results if " less " in name and not name.endswith(", starts")]
     specific = [
-        name for name in results if ": " not in name or "distance" in name or "share" in name
+        name for name in results if ": " not in name or "distance" in name or "share of" in name
     ]
-    return specific or usual
+    return pooled or specific or usual
 
 
 def plan(config) -> dict:

@@ -134,11 +134,12 @@ def analyse(config, task, trained: training.Trained, folder) -> tuple[dict, dict
 
 
 def panels(config, trained, folder) -> dict:
-    """P(Y_1 = 1) on a grid at the steps of `eval.keep`, and the training points of each seed."""
+    """P(Y_1 = 1) on a grid at the steps of `eval.keep`, and training points [seeds, settings]."""
     n_shown = min(MOST_SHOWN, len(trained.seeds))
-    draw = jax.jit(jax.vmap(lambda seed: of_plane.draw(config, seed, False)["train"]))
+    draw = jax.vmap(lambda seed, control: of_plane.draw(config, seed, control)["train"], (None, 0))
     seeds = np.asarray(trained.seeds[:n_shown])
-    points = draw(jnp.asarray(seeds.astype(np.uint32)))
+    controls = jnp.array([setting.numbers["control"] for setting in trained.settings])
+    points = jax.jit(jax.vmap(draw, (0, None)))(jnp.asarray(seeds.astype(np.uint32)), controls)
     arrays = {"points/x": np.asarray(points.x), "points/y": np.asarray(points.y)}
     arrays["points/seed"] = seeds
     if not config.eval.keep:
