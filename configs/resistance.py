@@ -48,14 +48,14 @@ OPTIMISERS = {
 # row: (what it shows, study, changes). "parts" are trained one after another in sub-folders.
 ROWS = {
     "demo": (
-        "Plane and digits: if X_2 predicts the target, networks use it, and fail without it",
+        "Plane and digits: X_2 predicts the target (A) or not (B, on the plane the control)",
         "both",
         {"parts": {"plane": SHOWN, "mnist": {**DIGITS, "data.digits": "any"}}},
     ),
     "mnist": ("Figure 3a: two digits, A against B; dependence and information", "mnist",
               {**MNIST, **STEPS, "eval.inputs": ("train", "A", "B", "test")}),
     "architectures": (
-        "Both networks of the paper, with both hinge losses",
+        "Both networks that the text may mean, with two forms of the hinge loss",
         "mnist",
         {**MNIST, **STEPS,
          "parts": {f"{arch}_{loss}": {"model.arch": arch, "optim.loss": loss}
@@ -89,7 +89,7 @@ ROWS = {
     "widths": ("Test accuracy by the number of labels of Y_2, from 1 to 10 (B)", "mnist",
                {**MNIST, **STEPS, "eval.every": 20, "data.widths": tuple(range(1, 11))}),
     "heal": (
-        "Does longer training repair it? Digits 100 times longer than the paper, plane 8 times",
+        "Does longer training repair it? Plane 8 times longer than the paper, digits 100 times",
         "both",
         {"parts": {"plane": {**PLANE, "train.epochs": 8192},
                    "mnist": {**DIGITS, "train.epochs": 20_000, "eval.epochs": 200}}},
@@ -107,7 +107,7 @@ ROWS = {
          "parts": {"plane": {**PLANE, "eval.early": 8}, "mnist": {**DIGITS, "eval.early": 20}}},
     ),
     "remedies": (
-        "Two remedies: towers with a gate, and a penalty on D_2",
+        "Two remedies: towers with a gate, and a penalty on D_2 (which names X_2: an oracle)",
         "both",
         {"parts": {
             "plane_plain": {**PLANE, "model.towers": False, "reg.penalties": (0.0, 0.01, 0.1, 1.0)},

@@ -15,7 +15,7 @@ from cgjax import config as configs
 from cgjax import plots
 from cgjax.core.errors import BadInput
 from cgjax.core.workdir import Access, opened
-from cgjax.experiments.resistance import claims, control, figures, run
+from cgjax.experiments.resistance import control, figures, run
 from cgjax.experiments.resistance.training import pairs as of_pairs
 from cgjax.experiments.resistance.training import plane as of_plane
 from cgjax.published import CLAIMS
@@ -283,28 +283,26 @@ def test_verdicts():
     }
     claim = {"claim": "c", "sentence": "s", "where": "w", "left": "A: gap", "right": "B: gap"}
     claim |= {"only": ""}
-    (up,) = claims.judge([{**claim, "direction": "above"}], metrics)
+    (up,) = run.judge([{**claim, "direction": "above"}], metrics)
     expected = scipy.stats.ttest_1samp(metrics["A: gap"][0], 0).pvalue  # two-sided, of the pairs
     assert up["verdict"] == "match" and up["p"] == up["p_holm"] == pytest.approx(expected)
-    (down,) = claims.judge([{**claim, "direction": "below"}], metrics)
+    (down,) = run.judge([{**claim, "direction": "below"}], metrics)
     assert down["verdict"] == "no match" and down["p"] == up["p"]
-    (odd,) = claims.judge(
-        [{**claim, "left": "B: |gap|", "right": 0, "direction": "above"}], metrics
-    )
+    (odd,) = run.judge([{**claim, "left": "B: |gap|", "right": 0, "direction": "above"}], metrics)
     assert odd["verdict"] == "underpowered"
-    assert claims.judge([{**claim, "left": "C: gap", "direction": "above"}], metrics) == []
+    assert run.judge([{**claim, "left": "C: gap", "direction": "above"}], metrics) == []
     fewer = {"A: gap": (np.linspace(1, 2, 8), list(range(8))), "B: gap": (np.zeros(5), seeds)}
-    (unpaired,) = claims.judge([{**claim, "direction": "above"}], fewer)
+    (unpaired,) = run.judge([{**claim, "direction": "above"}], fewer)
     assert unpaired["verdict"] == "match"
     json.dumps(up)
     # Claims of one run are a family: the less sure of two keeps its p, the other's is doubled.
     weak = {**claim, "left": "B: |gap|", "right": -0.1, "direction": "above"}
-    both = claims.judge([{**claim, "direction": "above"}, weak], metrics)
+    both = run.judge([{**claim, "direction": "above"}, weak], metrics)
     assert [one["p_holm"] / one["p"] for one in both] == pytest.approx([2, 1])
     odd = metrics | {"A: gap": (np.array([0.2, np.nan, 0.25, 0.2, 0.22]), seeds)}
-    (lost,) = claims.judge([{**claim, "direction": "above"}], odd)
+    (lost,) = run.judge([{**claim, "direction": "above"}], odd)
     assert lost["verdict"] == "not finite" and lost["p"] is None
-    (some,) = claims.judge([{**claim, "direction": "above", "only": "solutions"}], odd)
+    (some,) = run.judge([{**claim, "direction": "above", "only": "solutions"}], odd)
     assert some["verdict"] == "match" and some["n"] == 4
 
 
