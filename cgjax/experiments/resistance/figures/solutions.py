@@ -9,7 +9,7 @@ from cgjax.experiments.resistance.figures.curves import band, colours, prefixes,
 SEARCHES = ("guess", "walk")  # starts of the names of ways without a gradient
 
 
-def _dots(ax, rows, xlabel):
+def dots(ax, rows, xlabel):
     """A row of dots per entry of {row name: values [n]}, the first on top; bars are means."""
     for i, (row_name, values) in enumerate(rows.items()):
         values = np.asarray(values, float)
@@ -35,7 +35,7 @@ def _dot_panels(panels, title):
     fig = plots.new_figure(2.9 * len(panels) + 1.8, 0.3 * n + 1.5, layout="constrained")
     axes = fig.subplots(1, len(panels), squeeze=False, sharey=True)[0]
     for ax, (xlabel, rows) in zip(axes, panels.items()):
-        _dots(ax, rows, xlabel)
+        dots(ax, rows, xlabel)
     plots.headline(fig, title)
     return fig
 
