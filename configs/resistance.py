@@ -30,8 +30,9 @@ STEPS = {"train.steps": 200, "eval.every": 1, "eval.at": (0,)}
 DIGITS = {**MNIST, "train.epochs": 200, "eval.epochs": 5, "eval.at": (0,), "eval.keep": ()}
 SHOWN = {**PLANE, "eval.keep": PANELS}
 STARTS = {"model.scales": (1.0, 2.0, 3.0, 2.0, 3.0), "model.bias_stds": (0.0, 0.0, 0.0, 1.0, 1.0)}
+NO_BIASES = {"model.scales": (2.0, 3.0), "model.bias_stds": (0.0, 0.0)}
 RATES = {"optim.lrs": (1e-3, 1e-2, 1e-1, 1.0)}
-CROSS = {**PLANE, **A_ONLY, **FEW_EVALS, **RATES, "train.epochs": 400, "eval.epochs": 400}
+CROSS = {**PLANE, **A_ONLY, **FEW_EVALS, "train.epochs": 400, "eval.epochs": 400, "eval.grid": 3}
 # One update per epoch.
 FULL = {"data.batch": 250, "train.epochs": 4000, "eval.epochs": 4000}
 OPTIMISERS = {
@@ -47,14 +48,14 @@ OPTIMISERS = {
 # row: (what it shows, study, changes). "parts" are trained one after another in sub-folders.
 ROWS = {
     "demo": (
-        "Plane and digits: if X_2 predicts the target, networks use it, and fail without it",
+        "Plane and digits: X_2 predicts the target (A) or not (B, on the plane the control)",
         "both",
         {"parts": {"plane": SHOWN, "mnist": {**DIGITS, "data.digits": "any"}}},
     ),
     "mnist": ("Figure 3a: two digits, A against B; dependence and information", "mnist",
               {**MNIST, **STEPS, "eval.inputs": ("train", "A", "B", "test")}),
     "architectures": (
-        "Both networks of the paper, with both hinge losses",
+        "Both networks that the text may mean, with two forms of the hinge loss",
         "mnist",
         {**MNIST, **STEPS,
          "parts": {f"{arch}_{loss}": {"model.arch": arch, "optim.loss": loss}
@@ -82,13 +83,13 @@ ROWS = {
     "dose": (
         "Test accuracy by the share of samples in which X_2 predicts the target",
         "mnist",
-        {**MNIST, **STEPS, "data.widths": (2,),
+        {**MNIST, **STEPS, "eval.every": 20, "data.widths": (2,),
          "data.rhos": (0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0)},
     ),
     "widths": ("Test accuracy by the number of labels of Y_2, from 1 to 10 (B)", "mnist",
-               {**MNIST, **STEPS, "data.widths": tuple(range(1, 11))}),
+               {**MNIST, **STEPS, "eval.every": 20, "data.widths": tuple(range(1, 11))}),
     "heal": (
-        "Does longer training repair it? Digits 100 times longer than the paper, plane 8 times",
+        "Does longer training repair it? Plane 8 times longer than the paper, digits 100 times",
         "both",
         {"parts": {"plane": {**PLANE, "train.epochs": 8192},
                    "mnist": {**DIGITS, "train.epochs": 20_000, "eval.epochs": 200}}},
@@ -96,16 +97,17 @@ ROWS = {
     "one_step": (
         "Propositions 3 and 4: does one small step raise the dependence on X_2?",
         "both",
-        {"parts": {"plane": {**PLANE, "train.epochs": 256, "eval.at": PANELS[:10]},
-                   "mnist": {**DIGITS, "eval.epochs": 20}}},
+        {"parts": {"plane": {**PLANE, "train.epochs": 256, "eval.at": PANELS[:10], "eval.early": 8},
+                   "mnist": {**DIGITS, "eval.epochs": 20, "eval.early": 20}}},
     ),
     "heads": (
         "Proposition 5: one head per component; do their updates cancel?",
         "both",
-        {"model.heads": 2, "parts": {"plane": PLANE, "mnist": DIGITS}},
+        {"model.heads": 2,
+         "parts": {"plane": {**PLANE, "eval.early": 8}, "mnist": {**DIGITS, "eval.early": 20}}},
     ),
     "remedies": (
-        "Two remedies: towers with a gate, and a penalty on D_2",
+        "Two remedies: towers with a gate, and a penalty on D_2 (which names X_2: an oracle)",
         "both",
         {"parts": {
             "plane_plain": {**PLANE, "model.towers": False, "reg.penalties": (0.0, 0.01, 0.1, 1.0)},
@@ -115,23 +117,24 @@ ROWS = {
         }},
     ),
     "optimisers": (
-        "Eleven optimisers, guesses and walks at equal training loss, from one start",
+        "Eleven optimisers at equal training loss, from one start",
         "crossing",
-        {**CROSS, "model.scales": (2.0,), "parts": OPTIMISERS},
+        {**CROSS, **RATES, "model.scales": (2.0,), "search.n_draws": 0, "search.walk_steps": (),
+         "parts": OPTIMISERS},
     ),
     "control": (
-        "The gradient-free control: SGD, full batch, guesses and walks from five starts",
+        "The gradient-free control: SGD, guesses and walks in bands of loss, from five starts",
         "crossing",
-        {**CROSS, **STARTS, "optim.lrs": (0.1,),
-         "parts": {"sgd": {"optim.name": "sgd"}, "gd": {"optim.name": "gd", **FULL}}},
+        {**CROSS, **STARTS, "search.n_draws": 40_000_000,
+         "parts": {"sgd": {}, "sgd_fixed_biases": {**NO_BIASES, "model.fixed_biases": True}}},
     ),
     "capacity": (
         "The control for narrow and wide networks, and at lower training losses",
         "crossing",
-        {**CROSS, "model.scales": (2.0,), "optim.lrs": (0.1,), "train.epochs": 1024,
-         "eval.epochs": 1024, "eval.levels": (0.3, 0.1, 0.05, 0.02, 0.01, 0.005),
-         "parts": {f"sgd_width_{w}": {"optim.name": "sgd", "model.width": w}
-                   for w in (4, 8, 16, 32)}},
+        {**CROSS, "model.scales": (2.0, 2.0), "model.bias_stds": (0.0, 1.0), "train.epochs": 1024,
+         "eval.epochs": 1024, "eval.levels": (0.1, 0.05, 0.02, 0.005),
+         "search.n_draws": 10_000_000, "search.walk_steps": (10_000, 40_000),
+         "parts": {f"sgd_width_{w}": {"model.width": w} for w in (4, 8, 16, 32)}},
     ),
     "gradients": (
         "The same runs by forward mode and by finite differences",
@@ -196,7 +199,7 @@ LIMITS = {
     "default": {
         "train.steps": 2000, "eval.n_samples": 300, "eval.n_information": 1000,
         "eval.n_whole": 1500, "eval.n_step": 256, "search.n_draws": 200_000,
-        "search.walk_steps": 30_000,
+        "search.batch": 1000,
     },
     "smoke": {
         "train.steps": 4, "train.epochs": 4, "eval.epochs": 2, "eval.every": 2, "data.batch": 8,
@@ -204,16 +207,16 @@ LIMITS = {
         "eval.n_samples": 20, "eval.n_information": 20, "eval.n_step": 8, "eval.n_whole": 16,
         "eval.n_split": 4, "eval.early": 4, "model.hidden": 8, "model.embedding": 4,
         "model.encoder": 2, "model.width": 8, "search.n_draws": 1000, "search.n_sets": 1,
-        "search.n_keep": 4, "search.walk_steps": 50, "optim.n_pairs": 4, "eval.n_line": 5,
+        "search.n_keep": 4, "search.batch": 500, "optim.n_pairs": 4, "eval.n_line": 5,
     },
 }  # fmt: skip
-SEEDS = {"scan": 5, "optimisers": 100, "control": 100, "capacity": 100, "gradients": 5, "mnist": 20}
+OF_DIGITS = ("eval.n_samples", "eval.n_information", "eval.n_step")
+SEEDS = {"scan": 5, "optimisers": 100, "control": 400, "capacity": 400, "gradients": 5, "mnist": 20}
 # Parts that are trained at size default, on two CPU cores.
 FEW = {
     "heal": ("plane",), "remedies": ("plane_plain", "plane_towers"), "heads": ("plane",),
     "one_step": ("plane",), "architectures": ("appendix_categorical_hinge",
                                               "three_conv_categorical_hinge"),
-    "control": ("sgd", "gd"),
 }  # fmt: skip
 SOME = {
     "optimisers": ("average", "gauss_newton", "evolution"),
@@ -230,16 +233,13 @@ DEFAULT = {
              "data.rhos": (0.0, 0.5, 0.9, 1.0)},
     "widths": {"train.seeds": (0, 1), "train.steps": 100, "eval.every": 50,
                "data.widths": (1, 2, 5, 10)},
-    "optimisers": {"train.seeds": tuple(range(20))},
-    "control": {"train.seeds": tuple(range(20))},
-    "capacity": {"train.seeds": tuple(range(20))},
     "gradients": {"train.seeds": tuple(range(5))},
 }  # fmt: skip
 # Parts with shorter training at size default: digits in rows that also have the plane, and the
 # evolution strategy, which estimates a gradient from 256 losses.
 SHORT = {
     "mnist": {"train.epochs": 50, "eval.epochs": 10, "eval.n_jacobian": 32,
-              "eval.n_information": 600},
+              "eval.n_information": 600, "eval.n_samples": 300},
     "evolution": {"train.epochs": 20, "eval.epochs": 20},
 }  # fmt: skip
 
@@ -264,8 +264,15 @@ def resize(config, row: str, size: str, parts: dict) -> dict:
         parts = {name: part | SHORT.get(name, {}) for name, part in parts.items()}
         if config.study == "mnist":
             flat["eval.n_jacobian"] = 32
+    if flat.get("search.walk_steps") and size != "paper":
+        flat["search.walk_steps"] = (50,) if size == "smoke" else (1000,)
+    if "search.n_sets" in flat:
+        flat["search.n_sets"] = min(flat["search.n_sets"], len(config.train.seeds))
+    limits = LIMITS.get(size, {})
+    if size == "default" and config.study == "both":  # the plane has its published size
+        limits = {name: value for name, value in limits.items() if name not in OF_DIGITS}
     for values in [flat, *parts.values()]:
-        limit(values, LIMITS.get(size, {}))
+        limit(values, limits)
         if size == "smoke" and "data.digits" in values:
             values["data.digits"] = "synthetic"  # nothing to download
     return parts
@@ -285,7 +292,7 @@ def limit(flat, largest: dict) -> None:
             if name in flat:
                 flat[name] = tuple(dict.fromkeys((flat[name][0], flat[name][-1])))
         if "eval.levels" in flat:
-            flat["eval.levels"] = (0.7, 0.1)
+            flat["eval.levels"], flat["eval.band"] = (0.7, 0.1), 0.5
 
 
 _REST = {"smoke": "seconds", "fast": "not measured", "paper": "not measured"}

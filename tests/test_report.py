@@ -13,7 +13,7 @@ from front_door import finish
 
 from cgjax import config as configs
 from cgjax import experiments, report
-from cgjax.analysis import masks, search
+from cgjax.analysis import masks
 from cgjax.config.declare import leaves
 from cgjax.core.errors import BadInput
 from cgjax.core.workdir import read_json
@@ -195,8 +195,6 @@ CONSTANTS = {
     "resistance": {
         "optim.damping": plane.DAMPING,
         "optim.decay_every": scan.DECAY_EVERY,
-        "search.walk_scale": inspect.signature(search.metropolis).parameters["scale"].default,
-        "search.walk_decay": inspect.signature(search.metropolis).parameters["decay"].default,
     },
     "subnetworks": {
         "masks.from_one": inspect.signature(masks.beta_schedule).parameters["from_one"].default,

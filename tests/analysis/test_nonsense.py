@@ -213,15 +213,15 @@ THIRDS = np.arange(3)  # each of the three inputs is a component
 DENSE = [(np.ones((2, 3)), np.ones(3)), (np.ones((3, 2)), np.ones(2))]
 
 
-def guessed(levels=(0.5,), **changes):
+def guessed(bands=((0.4, 0.5),), **changes):
     options = {"n_draws": 10, "n_keep": 2, "batch": 5} | changes
     return search.guess_and_check(
-        jax.random.key(0), lambda key: W, lambda params, data: 1.0, None, levels, **options
+        jax.random.key(0), lambda key: W, lambda params, data: 1.0, None, bands, **options
     )
 
 
-def walked(params=W, levels=(0.1,), most_steps=5, **options):
-    return search.metropolis(jax.random.key(0), params, jnp.sum, levels, most_steps, **options)
+def walked(params=W, bands=((0.1, 0.2),), n_steps=5, **options):
+    return search.metropolis(jax.random.key(0), params, jnp.sum, bands, n_steps, **options)
 
 
 def depends(**changes):
@@ -1091,8 +1091,9 @@ CASES = {
         ("values", lambda: stats.mean_and_interval(1.0)),
     ],
     "search.guess_and_check": [
-        ("levels", lambda: guessed(levels=[NAN])),
-        ("levels", lambda: guessed(levels=0.5)),
+        ("bands", lambda: guessed(bands=[[0.1, NAN]])),
+        ("bands", lambda: guessed(bands=[0.1, 0.5])),
+        ("bands", lambda: guessed(bands=[[0.1, 0.2, 0.5]])),
         ("n_draws", lambda: guessed(n_draws=0)),
         ("n_keep", lambda: guessed(n_keep=0)),
         ("batch", lambda: guessed(batch=3)),
@@ -1100,13 +1101,13 @@ CASES = {
     ],
     "search.metropolis": [
         ("params", lambda: walked(spoilt(W))),
-        ("levels", lambda: walked(levels=[NAN])),
-        ("levels", lambda: walked(levels=0.5)),
-        ("most_steps", lambda: walked(most_steps=0)),
-        ("most_steps", lambda: walked(most_steps=NAN)),
+        ("bands", lambda: walked(bands=[[0.1, NAN]])),
+        ("bands", lambda: walked(bands=0.5)),
+        ("bands", lambda: walked(bands=[[0.0, 0.1]])),
+        ("n_steps", lambda: walked(n_steps=0)),
+        ("n_steps", lambda: walked(n_steps=NAN)),
         ("scale", lambda: walked(scale=0.0)),
-        ("decay", lambda: walked(decay=1.5)),
-        ("decay", lambda: walked(decay=NAN)),
+        ("scale", lambda: walked(scale=1.5)),
     ],
     "stats.sign_flip_test": [
         ("values", lambda: stats.sign_flip_test([1.0, NAN, 2.0], [0, 1, 2])),

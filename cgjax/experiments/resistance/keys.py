@@ -75,13 +75,19 @@ GRADIENTS = {
 CROSSING = GRADIENTS | {
     "optim.n_pairs": key(128, "pairs of directions of an evolution strategy", low=1),
     "optim.average": key(False, "use the mean of all iterates as the solution"),
-    "eval.levels": key((0.3, 0.2, 0.1, 0.05, 0.02), "training losses whose first crossing is kept",
-                       above=0, distinct=True),
-    "search.level": key(0.1, "level of the metrics, one of eval.levels", above=0),
-    "search.n_draws": key(200_000, "draws of guess and check per start; 0: none", low=0),
-    "search.n_sets": key(4, "training sets that share the draws", low=1),
-    "search.n_keep": key(100, "solutions kept per set and level", low=1),
-    "search.walk_steps": key(100_000, "most steps of a Metropolis walk; 0: no walks", low=0),
+    "model.fixed_biases": key(False, "biases keep their initial values"),
+    "eval.levels": key((0.2, 0.1, 0.05, 0.02), "highest training losses of the bands", above=0,
+                       distinct=True),
+    "eval.band": key(0.1, "width of a band, as a share of its highest loss", above=0, high=1),
+    "search.level": key(0.1, "one of eval.levels: chooses learning rates, and is drawn", above=0),
+    "search.n_sets": key(100, "training sets; seed s has set s modulo their number", low=1),
+    "search.n_draws": key(100_000_000, "draws of guess and check per start; 0: none", low=0),
+    "search.batch": key(10_000, "draws at a time", low=1),
+    "search.n_keep": key(20, "guesses kept per set and band", low=1),
+    "search.walk_steps": key((1_000, 10_000, 100_000), "lengths of random walks; (): no walks",
+                             low=1, distinct=True, may_be_empty=True),
+    "search.walk_scale": key(0.1, "step of a walk, as a share of the start's deviation", above=0,
+                             high=1),
 }  # fmt: skip
 LANDSCAPE = {"eval.n_line": key(25, "points on the line between two solutions", low=3)}
 TANGENT = {"eval.n_split": key(12, "inputs of the split kernel", low=2)}

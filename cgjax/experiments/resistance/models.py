@@ -135,6 +135,15 @@ def initial(key: jax.Array, shapes: Any, init: str = "glorot", scale=1.0, bias_s
     return jax.tree.unflatten(structure, params)
 
 
+def with_fixed_biases(params: Any) -> Any:
+    """The same parameters, of which gradients leave the biases out."""
+
+    def fixed(path, leaf):
+        return jax.lax.stop_gradient(leaf) if path[-1].key == "bias" else leaf
+
+    return jax.tree_util.tree_map_with_path(fixed, params)
+
+
 # --- losses: logits [..., classes] and labels [...] -> [...] --------------------------------------
 
 

@@ -1,4 +1,9 @@
-"""One study of the resistance family: training, analyses, tests of the paper's claims, figures."""
+"""One study of the resistance family: training, analyses, tests of the paper's claims, figures.
+
+Orderings that the paper claims are tested by the rule of `published.verdict`. Runs of one seed are
+pairs: the test is Student's of their differences, otherwise Welch's. p is two-sided. The claims of
+one run are a family of comparisons: `p_holm` is corrected for their number, and decides.
+"""
 
 import csv
 import itertools
@@ -8,10 +13,11 @@ import numpy as np
 
 from cgjax.core import hosts
 from cgjax.core.workdir import access_to, disk_errors
-from cgjax.experiments.resistance import claims, study
 from cgjax.experiments.resistance import figures as drawing
+from cgjax.experiments.resistance import study
 from cgjax.published import CLAIMS, PUBLISHED
 from cgjax.published import tables as markdown
+from cgjax.published import verdict as verdicts
 from cgjax.published.results import summary
 
 HEADLINES = ("train accuracy", "test accuracy", "gap", "S_2", "interventional information")
@@ -37,7 +43,7 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
     if figures:
         draw(config, arrays, workdir / "figures")
     known = () if is_small else CLAIMS["resistance"].get(config.row, ())
-    extra = {"claims": claims.judge(known, metrics), "headlines": headlines(results)}
+    extra = {"claims": judge(known, metrics), "headlines": headlines(results)}
     return results, arrays, extra | {"files": ["curves.csv"]}
 
 
@@ -55,9 +61,10 @@ def write_curves(arrays: dict, path: pathlib.Path) -> None:
             for name, (i, setting) in itertools.product(names, enumerate(settings)):
                 for step, values in zip(arrays[f"{prefix}step"], arrays[name][:, :, i]):
                     values = values[np.isfinite(values)]
-                    statistics = (
-                        (values.mean(), values.std(), values.var()) if len(values) else 3 * ("",)
-                    )
+                    ddof = int(len(values) > 1)  # of a single seed the deviation is 0
+                    statistics = 3 * ("",)
+                    if len(values):
+                        statistics = values.mean(), values.std(ddof=ddof), values.var(ddof=ddof)
                     score = name.removeprefix(prefix)
                     out.writerow((part, setting, score, f"{step:g}", *statistics, len(values)))
 
@@ -65,10 +72,11 @@ def write_curves(arrays: dict, path: pathlib.Path) -> None:
 def headlines(results: dict) -> list[str]:
     """First metrics of the closing table: those specific to the row, otherwise the usual scores."""
     usual = [name for name in results if name.split(": ")[-1] in HEADLINES]
+    pooled = [name for name in results if " less " in name and not name.endswith(", starts")]
     specific = [
-        name for name in results if ": " not in name or "distance" in name or "share" in name
+        name for name in results if ": " not in name or "distance" in name or "share of" in name
     ]
-    return specific or usual
+    return pooled or specific or usual
 
 
 def plan(config) -> dict:
@@ -109,7 +117,49 @@ def judged(entry: dict) -> list[dict]:
     metrics = {
         name: (metric["values"], metric["seeds"]) for name, metric in entry["metrics"].items()
     }
-    return claims.judge(CLAIMS["resistance"].get(entry["row"], ()), metrics)
+    return judge(CLAIMS["resistance"].get(entry["row"], ()), metrics)
+
+
+def judge(claims, metrics: dict) -> list[dict]:
+    """Claims whose metrics the run has, with our means, p and a verdict.
+
+    metrics: {name: (values, seeds)}.
+    """
+    judged, compared = [], []
+    for claim in claims:
+        sides = [claim["left"], claim["right"]]
+        if any(isinstance(side, str) and side not in metrics for side in sides):
+            continue
+        left, right = (
+            np.array([np.nan if value is None else value for value in metrics[side][0]], float)
+            if isinstance(side, str)
+            else float(side)
+            for side in sides
+        )
+        some = bool(claim["only"])
+        ordered = (left, right) if claim["direction"] == "above" else (right, left)
+        options = {"paired": not some, "some": some, "comparisons": len(claims)}
+        compared.append(verdicts.above(*ordered, **options))
+        judged.append(
+            {
+                **{key: claim[key] for key in ("claim", "sentence", "where", "left", "direction")},
+                "right": sides[1] if isinstance(sides[1], str) else f"{sides[1]:g}",
+                "ours": _mean(left),
+                "against": _mean(right),
+                "p": compared[-1].p,
+                "n": int(np.isfinite(left).sum()),
+            }
+        )
+    return [
+        claim | {"p_holm": verdict.p, "verdict": verdict.word}
+        for claim, verdict in zip(judged, verdicts.corrected(compared))
+    ]
+
+
+def _mean(values) -> float | None:
+    values = np.atleast_1d(values)
+    finite = values[np.isfinite(values)]
+    return float(finite.mean()) if len(finite) else None
 
 
 def _shown(value, form: str) -> str:

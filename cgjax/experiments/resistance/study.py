@@ -1,8 +1,8 @@
 """Studies: trains and scores a row's parts one after another, then compares them.
 
 Metrics are named "<part>/<setting>: <score>" and have one value per seed, after training. "early
-train accuracy" is the mean over evaluations up to `eval.early`, "mean <score>" the mean over all
-evaluations.
+<score>" is the mean over evaluations up to `eval.early`, "late <score>" over the others, "mean
+<score>" over all.
 """
 
 import pathlib
@@ -23,8 +23,10 @@ from cgjax.experiments.resistance.training import scan as of_scan
 
 TASKS = {"mnist": of_pairs, "plane": of_plane, "scan": of_scan}
 MOST_SHOWN = 8  # seeds whose panels are saved
-# Prefixes of scores whose mean over training is also a metric.
+# Starts of the names of scores whose mean, early and late means are metrics, too.
 MEANS = ("one step", "heads")
+# Scores whose early mean is a metric; the untrained network does not count.
+EARLY = ("train accuracy", "accuracy on the bare word", "accuracy on the rest")
 
 
 def task_of(config, part: str):
@@ -77,7 +79,9 @@ def study(config, workdir) -> tuple[dict, dict]:
         task, folder = task_of(config, name), pathlib.Path(workdir) / name
         trained = task.run(part_config, folder, name)
         trained_parts[name] = (part_config, trained, folder)
-        return analyse(part_config, task, trained, folder)
+        metrics, arrays = analyse(part_config, task, trained, folder)
+        # The networks of interest are those in the bands of loss, not those after training.
+        return ({} if config.study == "crossing" else metrics), arrays
 
     metrics, arrays = over_parts(config, train_part)
     afterwards = (analyses.AFTERWARDS | {"crossing": control.compare}).get(config.study)
@@ -91,14 +95,17 @@ def analyse(config, task, trained: training.Trained, folder) -> tuple[dict, dict
     """Metrics {name: (values, seeds)} of one part, and arrays for figures."""
     metrics, steps = {}, trained.scores["step"]
     numbers = {name: values[-1] for name, values in trained.scores.items() if name != "step"}
-    numbers |= {
-        f"mean {name}": values.mean(axis=0)
-        for name, values in trained.scores.items()
-        if name.startswith(MEANS)
-    }
-    early = (steps > 0) & (steps <= config.eval.early)
-    early = early if early.any() else steps == steps[-1]
-    numbers["early train accuracy"] = trained.scores["train accuracy"][early].mean(axis=0)
+    is_early = steps <= config.eval.early
+    after_start = is_early & (steps > 0)
+    after_start = after_start if after_start.any() else steps == steps[-1]
+    for name, values in trained.scores.items():
+        if name.startswith(MEANS):
+            numbers[f"mean {name}"] = values.mean(axis=0)
+            numbers[f"early {name}"] = values[is_early].mean(axis=0)
+            if not is_early.all():
+                numbers[f"late {name}"] = values[~is_early].mean(axis=0)
+        if name in EARLY:
+            numbers[f"early {name}"] = values[after_start].mean(axis=0)
     if task is of_scan:
         numbers |= of_scan.whole(config, trained)
     if task is of_pairs and config.eval.n_information:
@@ -127,11 +134,12 @@ def analyse(config, task, trained: training.Trained, folder) -> tuple[dict, dict
 
 
 def panels(config, trained, folder) -> dict:
-    """P(Y_1 = 1) on a grid at the steps of `eval.keep`, and the training points of each seed."""
+    """P(Y_1 = 1) on a grid at the steps of `eval.keep`, and training points [seeds, settings]."""
     n_shown = min(MOST_SHOWN, len(trained.seeds))
-    draw = jax.jit(jax.vmap(lambda seed: of_plane.draw(config, seed, False)["train"]))
+    draw = jax.vmap(lambda seed, control: of_plane.draw(config, seed, control)["train"], (None, 0))
     seeds = np.asarray(trained.seeds[:n_shown])
-    points = draw(jnp.asarray(seeds.astype(np.uint32)))
+    controls = jnp.array([setting.numbers["control"] for setting in trained.settings])
+    points = jax.jit(jax.vmap(draw, (0, None)))(jnp.asarray(seeds.astype(np.uint32)), controls)
     arrays = {"points/x": np.asarray(points.x), "points/y": np.asarray(points.y)}
     arrays["points/seed"] = seeds
     if not config.eval.keep:

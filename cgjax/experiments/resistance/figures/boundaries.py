@@ -53,7 +53,7 @@ def draw_points(arrays, folder):
     """Figure 4."""
     for prefix, _ in _parts(arrays, "points/x")[:1]:
         plots.save(
-            _figure_4(arrays[f"{prefix}points/x"][0], arrays[f"{prefix}points/y"][0]),
+            _figure_4(arrays[f"{prefix}points/x"][0, 0], arrays[f"{prefix}points/y"][0, 0]),
             folder / "points.png",
         )
 
@@ -80,7 +80,7 @@ def draw_panels(arrays, folder):
     """Figure 5: the first seed, setting A."""
     for prefix, _ in _parts(arrays, "panels")[:1]:
         panels, steps = arrays[f"{prefix}panels"], arrays[f"{prefix}panel_steps"]
-        x, y = (np.repeat(arrays[f"{prefix}points/{k}"][:1], len(steps), axis=0) for k in "xy")
+        x, y = (np.repeat(arrays[f"{prefix}points/{k}"][:1, 0], len(steps), axis=0) for k in "xy")
         title = "Decision on the plane after so many steps (setting A, first seed)"
         fig = _panels(panels[:, 0, 0], [f"step {s:,}" for s in steps], x, y, title, 6)
         plots.save(fig, folder / "panels.png")
@@ -92,12 +92,12 @@ def draw_seeds(arrays, folder):
         panels = arrays[f"{prefix}panels"][-1, :, 0]
         title = f"After {arrays[f'{prefix}panel_steps'][-1]:,} steps, {len(panels)} seeds"
         names = [f"seed {seed}" for seed in arrays[f"{prefix}points/seed"]]
-        x, y = (arrays[f"{prefix}points/{k}"] for k in "xy")
+        x, y = (arrays[f"{prefix}points/{k}"][:, 0] for k in "xy")
         plots.save(_panels(panels, names, x, y, title, 4), folder / "seeds.png")
 
 
 def draw_film(arrays, folder):
-    """A GIF of the boundary over training, all settings side by side."""
+    """A GIF of the boundary over training, all settings side by side, each with its points."""
     for prefix, _ in _parts(arrays, "panels")[:1]:
         panels, steps = arrays[f"{prefix}panels"][:, 0], arrays[f"{prefix}panel_steps"]
         names = arrays[f"{prefix}settings"].tolist()
@@ -113,9 +113,9 @@ def _film(panels, steps, names, x, y, path):
     sentence = fig.text(0.02, 0.94, "", fontsize=10)
 
     def show(i):
-        for ax, name, panel in zip(axes, names, panels[i]):
+        for k, (ax, name) in enumerate(zip(axes, names)):
             ax.clear()
-            _panel(ax, panel, x, y, 6)
+            _panel(ax, panels[i, k], x[k], y[k], 6)
             ax.set_title(name)
         sentence.set_text(f"step {steps[i]:,}")
 

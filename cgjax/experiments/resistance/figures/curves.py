@@ -26,7 +26,9 @@ def colours(names: list[str]) -> list[tuple[str, str]]:
 
 def band(ax, steps, values, colour, label, style="-"):
     """Mean over seeds with a band of one standard deviation; values [m, seeds]."""
-    mean, sd = np.nanmean(values, axis=1), np.nanstd(values, axis=1)
+    n = np.isfinite(values).sum(axis=1)
+    mean, variance = np.nanmean(values, axis=1), np.nanvar(values, axis=1)
+    sd = np.sqrt(variance * n / np.maximum(n - 1, 1))
     ax.plot(steps, mean, style, color=colour, linewidth=1.4, label=label)
     ax.fill_between(steps, mean - sd, mean + sd, color=colour, alpha=0.18, linewidth=0)
 

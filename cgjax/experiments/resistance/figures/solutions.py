@@ -1,23 +1,22 @@
 """Figures of single questions: doses, remedies, solutions of equal loss, paths, angles, kernels."""
 
-import re
-
 import numpy as np
 
 from cgjax import plots
+from cgjax.analysis import stats
 from cgjax.experiments.resistance.figures.curves import band, colours, prefixes, step_axis
 
-FEWEST = 5  # solutions per mean
+SEARCHES = ("guess", "walk")  # starts of the names of ways without a gradient
 
 
-def _dots(ax, rows, xlabel):
+def dots(ax, rows, xlabel):
     """A row of dots per entry of {row name: values [n]}, the first on top; bars are means."""
     for i, (row_name, values) in enumerate(rows.items()):
         values = np.asarray(values, float)
         values = values[np.isfinite(values)]
         y = len(rows) - 1 - i
         jitter = np.random.default_rng(0).uniform(-0.22, 0.22, len(values))
-        colour = plots.COLOURS[1 if row_name.startswith(("guess", "metropolis")) else 0]
+        colour = plots.COLOURS[1 if row_name.startswith(SEARCHES) else 0]
         ax.scatter(values, y + jitter, s=7, color=colour, alpha=0.45, linewidths=0)
         if len(values):
             ax.plot([values.mean()] * 2, [y - 0.36, y + 0.36], color=plots.INK, linewidth=1.6)
@@ -36,71 +35,85 @@ def _dot_panels(panels, title):
     fig = plots.new_figure(2.9 * len(panels) + 1.8, 0.3 * n + 1.5, layout="constrained")
     axes = fig.subplots(1, len(panels), squeeze=False, sharey=True)[0]
     for ax, (xlabel, rows) in zip(axes, panels.items()):
-        _dots(ax, rows, xlabel)
+        dots(ax, rows, xlabel)
     plots.headline(fig, title)
     return fig
 
 
 def draw_solutions(arrays, folder):
-    """Every way to a solution at the level of the metrics: accuracy, S_2, information."""
+    """Every way to a solution: all scores at one loss, and test accuracy at every loss."""
     levels = arrays["levels"]
-    names = sorted({name.split("/")[1] for name in arrays if name.startswith("solutions/")})
-    first = [n for n in names if not n.startswith(("guess", "metropolis"))]
-    names = first + [n for n in names if n not in first]
-    if any(", biases" in n or ", width" in n for n in names):  # rows of one start are adjacent
-        names.sort(key=_start)
+    names = list(dict.fromkeys(n.split("/")[1] for n in arrays if n.startswith("solutions/")))
+    names.sort(key=lambda name: name.split(", ", 1)[1])  # rows of one start are adjacent
     level = levels.tolist().index(arrays["level"])
     panels = {
         score: {n: arrays[f"solutions/{n}/{score}"][level] for n in names}
         for score in ("test accuracy", "S_2", "interventional information", "norm")
     }
-    title = f"Solutions at training loss {levels[level]:g}, with gradients and without"
+    title = f"Solutions at training loss {levels[level]:g}, by training set; bars are means"
     plots.save(_dot_panels(panels, title), folder / "solutions.png")
     plots.save(_by_level(arrays, levels, names), folder / "levels.png")
 
 
-def _start(name):
-    """Sort key of starts and widths: numbers are ordered by size."""
-    return [float(word) if word.isdigit() else 0.0 for word in re.split(r"(\d+)", name)]
-
-
 @plots.styled
 def _by_level(arrays, levels, names):
-    """Test accuracy by training loss, one panel per start; optimisers are blue."""
+    """Test accuracy by training loss, one panel per start."""
     starts = {}
     for name in names:
         way, start = name.split(", ", 1)
-        starts.setdefault(start, []).append((way, arrays[f"solutions/{name}/test accuracy"]))
+        starts.setdefault(start, {})[way] = arrays[f"solutions/{name}/test accuracy"]
     columns = 2 if len(starts) == 4 else min(len(starts), 3)
     rows = -(-len(starts) // columns)
     width = max(3.4 * columns + 1.9, 7.6)  # wide enough for the headline
     fig = plots.new_figure(width, 2.9 * rows + 0.7, layout="constrained")
     axes = fig.subplots(rows, columns, squeeze=False, sharey=True).ravel()
     for ax, (start, ways) in zip(axes, starts.items()):
-        for (way, values), shade in zip(ways, plots.shades(len(ways), "#9ecae1", "#08306b")):
-            known = np.isfinite(values).sum(axis=1) >= FEWEST
-            mean = np.array([np.nanmean(row) if ok else np.nan for row, ok in zip(values, known)])
-            free = way in ("guess", "metropolis")
-            ax.plot(
-                levels,
-                mean,
-                marker="s" if way == "metropolis" else "o",
-                markersize=4,
-                color=plots.COLOURS[1] if free else shade,
-                linewidth=1.2,
-                label=way.replace("_", " "),
-                linestyle="--" if free else "-",
-            )
-        ax.set(title=start, xscale="log", xlabel="training loss", ylabel="test accuracy")
-        ax.set_xticks(levels, [f"{x:g}" for x in levels])
-        ax.minorticks_off()
-        ax.invert_xaxis()
+        loss_curves(ax, levels, ways)
+        ax.set(title=start, ylabel="test accuracy")
     for ax in axes[len(starts) :]:
         ax.set_visible(False)
-    plots.headline(fig, "Test accuracy of solutions by their training loss (mean)")
+    plots.headline(fig, "Test accuracy by training loss (mean, 95 % interval over training sets)")
     most = max(axes[: len(starts)], key=lambda ax: len(ax.lines))
     fig.legend(*most.get_legend_handles_labels(), loc="outside right upper", fontsize=7)
     return fig
+
+
+def loss_curves(ax, levels, ways: dict) -> None:
+    """Means and 95 % intervals over training sets at each loss; ways: {label: [levels, sets]}.
+
+    A mean of fewer than 2 training sets is left out.
+    """
+    descents = [way for way in ways if not way.startswith(SEARCHES)]
+    shades = iter(plots.shades(len(descents), "#08306b", "#9ecae1"))
+    styles = {}
+    for way in ways:
+        is_search = way.startswith(SEARCHES)
+        n_before = sum(other.startswith(SEARCHES) for other in styles)
+        colour = plots.COLOURS[1 + n_before] if is_search else next(shades)
+        styles[way] = {"color": colour, "linestyle": "--" if is_search else "-"}
+    for k, (way, values) in enumerate(ways.items()):
+        known = [row[np.isfinite(row)] for row in np.asarray(values, float)]
+        points = [
+            (x * 1.03 ** (k - len(ways) / 2), *stats.mean_and_interval(row))
+            for x, row in zip(levels, known)
+            if len(row) > 1
+        ]
+        if points:
+            ax.errorbar(
+                *np.array(points).T[:2],
+                yerr=np.array(points).T[2],
+                marker="o",
+                markersize=3.5,
+                linewidth=1.2,
+                label=way.replace("_", " "),
+                **styles[way],
+            )
+    if not ax.containers:
+        ax.text(0.5, 0.5, "no solutions", transform=ax.transAxes, ha="center", color=plots.GREY)
+    ax.set(xscale="log", xlabel="training loss")
+    ax.set_xticks(levels, [f"{x:g}" for x in levels])
+    ax.minorticks_off()
+    ax.invert_xaxis()
 
 
 def draw_settings(arrays, folder):

@@ -195,8 +195,13 @@ def stepped(config, params, data, replica) -> dict:
         outputs = outputs_of(config.model.heads, C)
         matrix = dependence.gradient_dependence(f, params, x, INPUTS, outputs, chunk=16)
         yhat = predicted(f, params, data["train"].images, redrawn)
-        information = dependence.information(redrawn.y2, yhat, (C, C))
-        return {"D_2": matrix[0, 1], "S_2": dependence.shares(matrix)[0, 1], "I_do": information}
+        return {
+            "D_2": matrix[0, 1],
+            "D_1 + D_2": matrix[0, 0] + matrix[0, 1],
+            "S_2": dependence.shares(matrix)[0, 1],
+            "I_do": dependence.information(redrawn.y2, yhat, (C, C)),
+            "I of the target": dependence.information(redrawn.y1, yhat, (C, C)),
+        }
 
     changes = {}
     for law_name, drawn in (("A", batch), ("re-drawn", redrawn)):

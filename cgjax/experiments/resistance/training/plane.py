@@ -156,6 +156,7 @@ def measure(config, params, data) -> dict:
         "gap": right["fresh"] - right["test"],
         "S_2": shares[0, 1],
         "information": dependence.information(y2, yhat["fresh"], (2, 2)),
+        "information of the target": dependence.information(y1, yhat["fresh"], (2, 2)),
         "conditional information": dependence.conditional_information(
             y2, yhat["fresh"], y1, (2, 2, 2)
         ),
@@ -199,8 +200,14 @@ def stepped(config, params, data) -> dict:
 
     def measures(params):
         scores = measure(config, params, data)
-        names = {"D_2": "D[0,1]", "S_2": "S_2", "I_do": "interventional information"}
-        return {short_name: scores[name] for short_name, name in names.items()}
+        names = {
+            "D_2": "D[0,1]",
+            "S_2": "S_2",
+            "I_do": "interventional information",
+            "I of the target": "information of the target",
+        }
+        measured = {short_name: scores[name] for short_name, name in names.items()}
+        return measured | {"D_1 + D_2": scores["D[0,0]"] + scores["D[0,1]"]}
 
     changes = {}
     for distribution, points in (("A", data["fresh"]), ("re-drawn", data["do"])):
@@ -216,35 +223,47 @@ def stepped(config, params, data) -> dict:
     return changes
 
 
-# --- crossings ------------------------------------------------------------------------------------
+# --- visits of bands of the training loss ---------------------------------------------------------
 
 
-def no_crossing(config, params) -> dict:
-    """Initial extra state: parameters and step of each level's first crossing, empty."""
+def bands(config) -> np.ndarray:
+    """Lowest and highest training loss of each band [levels, 2]."""
+    levels = np.array(config.eval.levels, np.float32)
+    return np.stack([(1 - config.eval.band) * levels, levels], axis=1)
+
+
+def set_of(config, seed):
+    """The training set of a seed: `search.n_sets` of them, each for several seeds, or one each."""
+    return seed % config.search.n_sets if "search" in config else seed
+
+
+def no_visit(config, params) -> dict:
+    """Initial extra state: parameters and step of the first visit of each band, empty."""
     if not config.eval.get("levels"):
         return {}
     n = len(config.eval.levels)
-    params_at_crossing = jax.tree.map(lambda leaf: jnp.zeros((n, *leaf.shape), leaf.dtype), params)
-    extra = {"params": params_at_crossing, "step": jnp.full(n, -1, jnp.int32)}
+    params_of_visits = jax.tree.map(lambda leaf: jnp.zeros((n, *leaf.shape), leaf.dtype), params)
+    extra = {"params": params_of_visits, "step": jnp.full(n, -1, jnp.int32)}
     return extra | ({"mean": params} if config.optim.average else {})
 
 
-def crossed(config, params, extra, points, step) -> dict:
-    """The extra state with the crossings of this step; `optim.average`: of the mean iterate."""
+def visited(config, params, extra, points, step) -> dict:
+    """The extra state with the visits of this step; `optim.average`: of the mean iterate."""
     if not config.eval.get("levels"):
         return extra
     if config.optim.average:
         mean = jax.tree.map(lambda m, p: m + (p - m) / (step + 1), extra["mean"], params)
         extra, params = {**extra, "mean": mean}, mean
     value = whole_loss(config, params, points)
-    is_first = (value <= jnp.array(config.eval.levels)) & (extra["step"] < 0)
+    low, high = bands(config).T
+    is_first = (low <= value) & (value <= high) & (extra["step"] < 0)
     repeated = jax.tree.map(
         lambda leaf: jnp.broadcast_to(leaf, (len(is_first), *leaf.shape)), params
     )
-    params_at_crossing = tree.where(is_first, repeated, extra["params"])
+    params_of_visits = tree.where(is_first, repeated, extra["params"])
     updated = {
         **extra,
-        "params": params_at_crossing,
+        "params": params_of_visits,
         "step": jnp.where(is_first, step, extra["step"]),
     }
     return jax.lax.stop_gradient(updated)
@@ -308,7 +327,9 @@ def experiment(config) -> program.Experiment:
     net = network(config)
     shapes = jax.eval_shape(net.init, jax.random.key(0), jnp.zeros((1, 2)))["params"]
     seeds = jnp.asarray(np.asarray(replicas["seed"], np.uint32))
-    data = jax.jit(jax.vmap(lambda s, c: draw(config, s, c)))(seeds, replicas["control"])
+    data = jax.jit(jax.vmap(lambda s, c: draw(config, set_of(config, s), c)))(
+        seeds, replicas["control"]
+    )
     fixed = config.data.step_unit == "epoch"
     penalised = any(config.reg.penalties)
 
@@ -316,7 +337,7 @@ def experiment(config) -> program.Experiment:
         start = models.initial(
             key, shapes, config.model.init, replica["scale"], replica["bias_std"]
         )
-        return start, no_crossing(config, start)
+        return start, no_visit(config, start)
 
     def batch(data, indices, key, step):
         if not fixed:
@@ -326,6 +347,8 @@ def experiment(config) -> program.Experiment:
 
     def loss(params, extra, batch, key, step, replica):
         points = _points(config, batch, key, replica)
+        if config.model.get("fixed_biases"):
+            params = models.with_fixed_biases(params)
         value = jnp.sum(head_losses(config, params, points, batch.get("mask")))
         if penalised:
             value += replica["penalty"] * models.gradient_penalty(
@@ -333,7 +356,7 @@ def experiment(config) -> program.Experiment:
             )
         yhat = jnp.argmax(_first(predictor(config)(params, points.x)), axis=-1)
         accuracy = jnp.mean(yhat == points.y[:, 0])
-        extra = crossed(config, params, extra, batch["all"], step)
+        extra = visited(config, params, extra, batch["all"], step)
         return value, (extra, {"accuracy": accuracy})
 
     def evaluate(params, extra, data, key, replica):

@@ -1,0 +1,243 @@
+"""Tables, sentences and pictures of the README, from the record; record: the recorded runs."""
+
+import pathlib
+
+import numpy as np
+import scipy.stats
+
+from cgjax import plots
+from cgjax.analysis import stats
+from cgjax.experiments.resistance import run
+from cgjax.experiments.resistance.figures import solutions
+
+# (row, size) whose claims are listed, and what the row is called.
+JUDGED = {
+    ("mnist", "paper"): "`mnist`",
+    ("scan", "paper"): "`scan`",
+    ("dose", "paper"): "`dose`",
+    ("plane", "default"): "`plane`",
+    ("starts", "default"): "`starts`",
+    ("heal", "default"): "`heal`",
+    ("one_step", "default"): "`one_step`",
+    ("heads", "default"): "`heads`",
+    ("remedies", "default"): "`remedies`",
+    ("landscape", "default"): "`landscape`",
+    ("gradients", "default"): "`gradients`",
+}
+MEASURES = ("test accuracy", "S_2", "interventional information")
+STARTS = ("scale 2, biases 0", "scale 3, biases 0", "scale 2, biases 1", "scale 3, biases 1")
+WAYS = {"sgd": "SGD", "guess": "guesses", "walk of 100,000 steps": "walks"}
+LOSSES = (0.2, 0.1, 0.05, 0.02)
+
+
+def metrics_of(record: list[dict], row: str, size: str) -> dict:
+    """The metrics of the run without a label."""
+    (entry,) = (e for e in record if (e["row"], e["size"], e["label"]) == (row, size, ""))
+    return entry["metrics"]
+
+
+def values(metric: dict) -> np.ndarray:
+    """A value per seed or training set; NaN where there is none."""
+    return np.array([np.nan if value is None else value for value in metric["values"]], float)
+
+
+def interval(metric: dict, form: str = "+.3f") -> str:
+    """Mean and half of its 95 % interval."""
+    known = values(metric)
+    known = known[np.isfinite(known)]
+    if len(known) < 2:
+        return "-"
+    mean, half = stats.mean_and_interval(known)
+    return f"{mean:{form}} ± {half:{form.lstrip('+')}}"
+
+
+def claims_table(record: list[dict], studies: dict) -> str:
+    """Every claim of the paper on our runs, but for those of the gradient-free control."""
+    lines = [
+        "| row | seeds | claim (where the paper makes it) | ours | against | p, Holm | verdict |",
+        "|---|---:|---|---:|---:|---:|---|",
+    ]
+    runs = {(entry["row"], entry["size"]): entry for entry in record if not entry["label"]}
+    for place, row in JUDGED.items():
+        for claim in run.judged(runs[place]) if place in runs else ():
+            ours, against = (f"{claim[side]:.3g}" for side in ("ours", "against"))
+            p = "-" if claim["p_holm"] is None else f"{claim['p_holm']:.1g}"
+            lines.append(
+                f"| {row} | {claim['n']} | {claim['claim']} ({claim['where']}) | {ours} | "
+                f"{against} | {p} | {claim['verdict']} |"
+            )
+    return "\n".join(lines)
+
+
+def starts_table(record: list[dict], studies: dict) -> str:
+    """Solutions at loss 0.1 from every start: test accuracy, and norms of the weights."""
+    metrics = metrics_of(record, "control", "paper")
+    heads = [f"{name}: test, norm" for name in WAYS.values()]
+    lines = [f"| start | {' | '.join(heads)} |", f"|---|{'---:|' * len(heads)}"]
+    for start in ("scale 1, biases 0", *STARTS):
+        cells = []
+        for way in WAYS:
+            name = f"{way}, {start}: {{}} at loss 0.1"
+            cell = interval(metrics[name.format("test accuracy")], ".3f")
+            norm = metrics[name.format("norm")]["ours"]
+            cells.append(cell if cell == "-" else f"{cell}, {norm:.1f}")
+        lines.append(f"| {start} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def pooled_table(record: list[dict], studies: dict) -> str:
+    """Differences of SGD from guesses and from walks, pooled over starts, at every loss."""
+    lines = [
+        "| row | SGD less | loss | starts | test accuracy | S_2 | interventional information |",
+        "|---|---|---:|---:|---:|---:|---:|",
+    ]
+    for row in ("control", "capacity"):
+        metrics = metrics_of(record, row, "paper")
+        for name in metrics:
+            if not name.startswith("sgd less ") or ": test accuracy at loss " not in name:
+                continue
+            if name.endswith(", starts"):
+                continue
+            other, loss = name.removeprefix("sgd less ").split(": test accuracy at loss ")
+            cells = [interval(metrics[name.replace("test accuracy", m)], "+.4f") for m in MEASURES]
+            cells[:2] = [interval(metrics[name.replace("test accuracy", m)]) for m in MEASURES[:2]]
+            n = metrics[f"{name}, starts"]["ours"]
+            other = other.replace("guess", "guesses").replace("walk", "walks")
+            lines.append(f"| `{row}` | {other} | {loss} | {n:.0f} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def difference(row: str, name: str, form: str = "+.3f"):
+    """A field that shows one pooled difference and its interval."""
+    return lambda record, studies: interval(metrics_of(record, row, "paper")[name], form)
+
+
+def towers(record: list[dict], studies: dict) -> str:
+    """Towers against the plain network in A, and against their control."""
+    metrics = metrics_of(record, "remedies", "default")
+    plain, factored, control = (
+        values(metrics[f"plane_{name}, penalty 0: test accuracy"])
+        for name in ("plain/A", "towers/A", "towers/control")
+    )
+    return (
+        f"median {np.median(factored):.3f} against {np.median(plain):.3f} of the plain network "
+        f"(means {factored.mean():.3f} and {plain.mean():.3f}, paired p "
+        f"{scipy.stats.ttest_rel(factored, plain).pvalue:.1g}), and below their control in "
+        f"{np.sum(factored < control)} of {len(control)} seeds (median {np.median(control):.3f}, "
+        f"Wilcoxon's p {scipy.stats.wilcoxon(factored, control).pvalue:.1g}, Student's "
+        f"{scipy.stats.ttest_rel(factored, control).pvalue:.1g}: two seeds have "
+        f"{np.sort(factored)[0]:.2f} and {np.sort(factored)[1]:.2f})"
+    )
+
+
+def change(name: str):
+    """A field: the mean change by one small step on A, with its interval."""
+
+    def shown(record, studies):
+        metrics = metrics_of(record, "one_step", "default")
+        return interval(metrics[f"plane/A: {name}"], "+.4f")
+
+    return shown
+
+
+@plots.styled
+def draw_gaps(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.Path:
+    """Every seed of the paper's three experiments, with X_2 telling and without."""
+    panels = {
+        "digits: train less test accuracy": ("mnist", "paper", "gap", ("A", "B")),
+        "SCAN: test accuracy, all lines": (
+            "scan", "paper", "test accuracy, whole set", ("A", "B", "B, jump replaced"),
+        ),
+        "plane: test accuracy": ("plane", "default", "test accuracy", ("A", "control")),
+    }  # fmt: skip
+    fig = plots.new_figure(9.6, 2.3, layout="constrained")
+    for ax, (label, (row, size, score, settings)) in zip(fig.subplots(1, 3), panels.items()):
+        metrics = metrics_of(record, row, size)
+        solutions.dots(ax, {s: values(metrics[f"{s}: {score}"]) for s in settings}, label)
+        ax.set_xlim(-0.05, 1.05)
+    plots.headline(fig, "A fails on combinations that training lacks; B and the control have them")
+    return plots.save(fig, path)
+
+
+@plots.styled
+def draw_control(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.Path:
+    """SGD, guesses and walks in bands of loss: three measures, with and without biases."""
+    metrics = metrics_of(record, "control", "paper")
+    ways = ("sgd", "sgd_fixed_biases", "guess", "walk of 1,000 steps", "walk of 10,000 steps",
+            "walk of 100,000 steps")  # fmt: skip
+    fig = plots.new_figure(9.6, 5.2, layout="constrained")
+    axes = fig.subplots(2, 3, sharex=True)
+    for line, start in zip(axes, ("scale 2, biases 0", "scale 2, biases 1")):
+        for ax, measure in zip(line, MEASURES):
+            names = {way: f"{way}, {start}: {measure} at loss " for way in ways}
+            curves = {
+                way: [values(metrics[f"{name}{loss:g}"]) for loss in LOSSES]
+                for way, name in names.items()
+                if f"{name}0.1" in metrics
+            }
+            solutions.loss_curves(ax, np.array(LOSSES), curves)
+            ax.set_ylabel(f"{measure}\n{start}", fontsize=8)
+    for ax in axes[0]:
+        ax.set_xlabel("")
+    plots.headline(fig, "Networks of equal training loss, by descent and without a gradient")
+    plots.legend_below(fig, axes[0, 0])
+    return plots.save(fig, path)
+
+
+@plots.styled
+def draw_dose(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.Path:
+    """Test accuracy of digits by the share of samples in which X_2 tells; every seed."""
+    metrics = metrics_of(record, "dose", "paper")
+    shares = (0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1)
+    fig = plots.new_figure(7.4, 3.1, layout="constrained")
+    for ax, score in zip(fig.subplots(1, 2), ("test accuracy", "S_2")):
+        for k, share in enumerate(shares):
+            name = {0: "B", 1: "A"}.get(share, f"rho {share:g}")
+            seeds = values(metrics[f"{name}: {score}"])
+            colour = plots.COLOURS[1 if share == 1 else 0]
+            ax.scatter([k] * len(seeds), seeds, s=8, color=colour, alpha=0.5, linewidths=0)
+            ax.plot([k - 0.3, k + 0.3], [seeds.mean()] * 2, color=plots.INK, linewidth=1.4)
+        ax.set_xticks(range(len(shares)), [f"{share:g}" for share in shares])
+        ax.set(xlabel="share of samples in which X_2 tells", ylabel=score)
+    plots.headline(fig, "Digits: only in A (share 1) do test pairs not occur in training")
+    return plots.save(fig, path)
+
+
+SGD_LESS = {
+    f"{row} {short} {measure}": difference(row, f"sgd less {other}: {name} at loss {loss}", form)
+    for row, short, other, loss in (
+        ("control", "guess", "guess", "0.1"),
+        ("control", "walk", "walk of 100,000 steps", "0.02"),
+        ("capacity", "guess", "guess", "0.1"),
+        ("capacity", "walk", "walk of 40,000 steps", "0.005"),
+    )
+    for measure, name, form in (
+        ("test", "test accuracy", "+.3f"),
+        ("S_2", "S_2", "+.3f"),
+        ("I_do", "interventional information", "+.4f"),
+    )
+}
+TABLES = {
+    "claims": claims_table,
+    "starts": starts_table,
+    "pooled": pooled_table,
+    "towers": towers,
+    **SGD_LESS,
+    **{
+        f"{when} {score}": change(f"{when} one step on {law}: {name}")
+        for when in ("early", "late")
+        for score, law, name in (
+            ("D", "A", "D_1 + D_2"),
+            ("D_2", "A", "D_2"),
+            ("D_2 re-drawn", "re-drawn", "D_2"),
+            ("S_2", "A", "S_2"),
+            ("loss", "A", "loss"),
+            ("I", "A", "I of the target"),
+        )
+    },
+}
+PICTURES = {
+    "resistance_gaps.png": draw_gaps,
+    "resistance_control.png": draw_control,
+    "resistance_dose.png": draw_dose,
+}
