@@ -49,8 +49,12 @@ def language(name: str) -> dict:
                 "optim.lr": pretrained_lr,
                 "data.batch": pretrained_batch,
             },
-            "random_weights": RANDOM,
-            "pretrained_random_weights": {**PRETRAINED, **RANDOM},
+            "random_weights": {**RANDOM, "masks.selected_by": "scratch"},
+            "pretrained_random_weights": {
+                **PRETRAINED,
+                **RANDOM,
+                "masks.selected_by": "pretrained",
+            },
         },
     }
 
@@ -114,7 +118,7 @@ ROWS = {
     ),
     **{name: (f"{name.replace('_', ' and ')}: ResNet-50 from scratch, and never trained", "resnet",
               {**vision(name), **LONG, "parts": {
-                  "resnet50": {}, "random_weights": RANDOM,
+                  "resnet50": {}, "random_weights": {**RANDOM, "masks.selected_by": "resnet50"},
                   "wideresnet50_random_weights": {"model.arch": "wideresnet50", **RANDOM}}})
        for name in VISION},
     "wide": ("Wide ResNet-50-2 on the three rules of vision", "resnet", rules("wideresnet50")),
@@ -140,7 +144,7 @@ ROWS = {
                            for name in ("target", "target_and_chance_on_other")}},
     ),
 }  # fmt: skip
-ONE_RULE = known.MASKS | known.ONE_FAMILY | known.PRUNED
+ONE_RULE = known.MASKS | known.ONE_FAMILY | known.STAGES
 RESNET = known.RESNET | ONE_RULE
 # study: its keys
 STUDIES = {
@@ -285,8 +289,12 @@ TINIER = {
 def resize_vision(config, row: str, size: str, parts: dict) -> dict:
     """`resize` for rules about images; sizes below `paper` train only pre-registered masks."""
     flat = Dotted(config)
-    if size == "paper" and "masks.layers" in flat:
-        config.update_from_flattened_dict({**GRID, **STAGES})
+    if size == "paper":
+        config.data.n_eval = 1000
+        published = {**GRID, **STAGES, "masks.head": "constant"}
+        config.update_from_flattened_dict(
+            published if "masks.layers" in flat else {"optim.lr": 1e-5}
+        )
     changes = {"fast": REDUCED, "default": TINY, "smoke": {**TINY, **TINIER}}.get(size, {})
     config.update_from_flattened_dict({k: v for k, v in changes.items() if k in flat})
     if size in ("fast", "paper"):

@@ -141,8 +141,9 @@ def _holds(claim, left, right):
 def record(tmp_path):
     """Writes entries of a record of our own: (flag, {metric: values}, changes, label)."""
 
-    def add(flag, metrics, label="", claims=None, **changes):
+    def add(flag, metrics, label="", claims=None, parts="", **changes):
         config = configs.load(flag, changes)
+        config = configs.some_parts(config, parts) if parts else config
         n = len(next(iter(metrics.values())))
         if "train" in config:
             config.train.seeds = tuple(range(n))
@@ -194,7 +195,7 @@ def test_a_seed_without_a_number_is_seen(record):
     record("sprites:orthogonal_monolithic,paper", {"r2_all": [float("nan")]})
     assert word(record, "sprites.monolithic_fails_outside") == "not finite"
     # Masks are searched in bases that learned the rule, as in the paper: the others do not count.
-    name = "subnetworks.number_contact.resnet50_number_sub_target"
+    name = "subnetworks.number_contact.resnet50_number_sub_target_selected"
     record("subnetworks:number_contact,paper", {CLAIMS[name].metric: [float("nan"), 0.99, 0.991]})
     (standing,) = standings.standings(record.folder, [CLAIMS[name]])
     assert standing.word == "match"
@@ -306,9 +307,26 @@ def test_no_difference_by_a_factor_and_by_a_tolerance_of_its_own(record):
     for rule, subroutines in (("inside_contact", ("inside", "contact")),
                               ("inside_number", ("inside", "number")),
                               ("number_contact", ("number", "contact"))):  # fmt: skip
-        values = {f"random_weights/{one}: abl_diff": [0.05, 0.04, 0.06] for one in subroutines}
+        values = {
+            f"random_weights/{one}: abl_diff, selected": [0.05, 0.04, 0.06] for one in subroutines
+        }
         record(f"subnetworks:{rule},paper", values)
     assert word(record, name) == "match"
+
+
+def test_a_run_of_the_fixed_configuration_decides_its_claims_only(record):
+    """A subset of the configurations decides nothing: its selection is not the paper's."""
+    name = "subnetworks.anaphora_plural.scratch_pronoun_sub_target"
+    values = {"scratch/pronoun: sub target": [1.0, 1.0, 0.999]}
+    keys = {"masks.s0s": "(0.05,)", "masks.lrs": "(0.01,)", "masks.layers": "(0,)"}
+    keys = {f"parts.scratch.{key}": value for key, value in keys.items()}
+    record("subnetworks:anaphora_plural,paper", values, parts="scratch", **keys)
+    assert word(record, name) == "match"
+    assert word(record, f"{name}_selected") == "not run"
+    values = {f"{metric}, selected": numbers for metric, numbers in values.items()}
+    del keys["parts.scratch.masks.lrs"]
+    record("subnetworks:anaphora_plural,paper", values, parts="scratch", label="some", **keys)
+    assert word(record, f"{name}_selected") == "no verdict at this size"
 
 
 def test_orderings_of_one_row_are_a_family(record):

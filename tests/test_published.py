@@ -241,7 +241,7 @@ def test_numbers_of_masks_follow_from_the_released_runs(mask_runs):
                 for run in runs:
                     if run["target"] == target:
                         by_base[run["base_model"]].append(float(run[column]))
-                entry = PUBLISHED["subnetworks"][row][f"{prefix}/{target}: {name}"]
+                entry = PUBLISHED["subnetworks"][row][f"{prefix}/{target}: {name}, selected"]
                 mean = statistics.mean(sum(by_base.values(), []))
                 means = list(map(statistics.mean, by_base.values()))
                 sd = statistics.stdev(means) if len(means) > 1 else 0
@@ -251,7 +251,33 @@ def test_numbers_of_masks_follow_from_the_released_runs(mask_runs):
                 n += 1
     assert n == 66 * 7
     wide, rule = PUBLISHED["subnetworks"]["wide"], PUBLISHED["subnetworks"]["inside_number"]
-    assert wide["inside_number/number: abl_diff"] == rule["wideresnet50/number: abl_diff"]
+    name = "number: abl_diff, selected"
+    assert wide[f"inside_number/{name}"] == rule[f"wideresnet50/{name}"]
+
+
+def test_numbers_of_the_fixed_configuration_follow_from_the_released_search():
+    """Which has all 24 configurations on validation data, with mask seed 0."""
+    by_cell = collections.defaultdict(list)
+    with open(SUBNETWORKS / "published_search_fixed.csv") as file:
+        for run in csv.DictReader(file):
+            assert (run["lr"], run["s_init"], run["masked"]) == ("0.01", "0.05", "layers>=0")
+            columns = {name: float(run[name]) for name in COLUMNS.values() if name in run}
+            for half in ("sub", "abl"):
+                own, other = (max(columns[f"{half}_{test}"], 0.25) for test in ("target", "other"))
+                columns[f"{half}_diff"] = own - other
+            columns["kept_fraction"] = float(run["mask_ones"]) / float(run["mask_size"])
+            by_cell[run["exp"], run["target"]].append(columns)
+    for (row, target), runs in by_cell.items():
+        for name, column in COLUMNS.items():
+            entry = PUBLISHED["subnetworks"][row][f"scratch/{target}: {name}"]
+            values, digits = [run[column] for run in runs], 5.1e-4 / (1 + 9 * (name == "kept"))
+            assert entry["mean"] == pytest.approx(statistics.mean(values), abs=digits)
+            assert entry["sd"] == pytest.approx(statistics.stdev(values), abs=digits)
+            assert entry["n"] == len(values) == 3
+    assert len(by_cell) == 8
+    mean = statistics.mean(run["abl_diff"] for runs in by_cell.values() for run in runs)
+    of_all = PUBLISHED["subnetworks"]["means"]["scratch: abl_diff"]["mean"]
+    assert of_all == pytest.approx(mean, abs=5.1e-4)
 
 
 def test_means_and_shares_of_masks_follow_from_the_released_runs(mask_runs):
@@ -260,7 +286,7 @@ def test_means_and_shares_of_masks_follow_from_the_released_runs(mask_runs):
         if kind == "trained":
             by_condition[condition] += [(float(r["sub_diff"]), float(r["abl_diff"])) for r in runs]
     for condition, runs in by_condition.items():
-        found = {name: PUBLISHED["subnetworks"]["means"][f"{condition}: {name}"]["mean"]
+        found = {name: PUBLISHED["subnetworks"]["means"][f"{condition}: {name}, selected"]["mean"]
                  for name in ("sub_diff", "abl_diff", "share with the full pattern")}  # fmt: skip
         share = np.mean([sub > 0 > abl for sub, abl in runs])
         expected = [*np.mean(runs, axis=0), share]
@@ -277,11 +303,12 @@ def test_p_of_masks_are_those_of_the_table():
                 continue
             prefix = f"{CONDITIONS.get(line['model'], line['model'])}/{line['target']}"
             for diff in ("sub", "abl"):
-                entry = PUBLISHED["subnetworks"][line["task"]][f"{prefix}: p of {diff}_diff"]
+                metrics = PUBLISHED["subnetworks"][line["task"]]
+                entry = metrics[f"{prefix}: p of {diff}_diff, selected"]
                 assert entry["mean"] == float(line[f"{diff}_p"])
                 assert entry["kind"] == "recomputed"
                 if "bert" in line["model"]:
-                    entry = PUBLISHED["subnetworks"][line["task"]][f"{prefix}: {diff}_diff"]
+                    entry = metrics[f"{prefix}: {diff}_diff, selected"]
                     expected = float(line[f"{diff}_diff"]), float(line[f"{diff}_se"])
                     assert (entry["mean"], entry["sd"]) == expected
                 n += 1

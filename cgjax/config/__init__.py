@@ -412,14 +412,17 @@ def differences(old, new) -> list[str]:
     ]
 
 
-# A run may differ from the paper's in these keys and is still compared with it. The first, third
-# and fourth select a subset of the published runs; `train.at_once` changes only how many replicas
-# run at the same time.
-PARTIAL = ("train.seeds", "train.at_once", "data.tasks", "data.distances")
+# A run may differ from the paper's in these keys and is still compared with it. `train.at_once`
+# changes only how many replicas run at the same time; the others select a subset of the published
+# runs.
+PARTIAL = ("train.seeds", "train.at_once", "data.tasks", "data.distances", "masks.seeds")
+# Keys that list what a search selects from. A run with the first value of each searches nothing; it
+# has the numbers of the configuration that is fixed beforehand, and these are compared.
+SEARCHED = ("masks.s0s", "masks.lrs", "masks.layers", "masks.penalties")
 
 
 def is_published(config, name: str = "") -> bool:
-    """Whether a run has the published scale: that of `paper`, except for the keys in `PARTIAL`.
+    """Whether a run has the published scale: that of `paper`, except for `PARTIAL` and `SEARCHED`.
 
     name: of the config file, if it is not the family's name. Keys that only one of the two configs
     has are ignored, because a recorded config may be older than the row. The size `smoke` is never
@@ -450,6 +453,9 @@ def _agrees(config, paper) -> bool:
     """Whether the keys that both configs have, except `PARTIAL`, have the same values."""
     ours, theirs = dict(leaves(config)), dict(leaves(paper))
     shared = ours.keys() & theirs.keys() - {"size", *PARTIAL}
+    searched = shared & set(SEARCHED)
+    if all(ours[key] == theirs[key][:1] for key in searched):
+        shared -= searched
     return all(ours[key] == theirs[key] for key in shared if not key.startswith("parts."))
 
 

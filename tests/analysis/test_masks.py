@@ -1,5 +1,7 @@
 """Masks against stored arrays, against counting, and on linen and nnx models."""
 
+import doctest
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -414,3 +416,65 @@ def test_families_share_one_way_to_search(name):
     assert bool(np.any(slope["a"]["kernel"])) == family.learns == bool(after < before)
     assert np.any(hard["a"]["kernel"]) and np.any(fallen["b"]["kernel"])
     assert bool(np.any(fallen["a"]["kernel"])) != family.learns
+
+
+# --- a search, and its file -----------------------------------------------------------------------
+
+
+def test_the_example_of_a_search_runs():
+    (example,) = doctest.DocTestFinder().find(masks.search, "search", globs={})
+    assert doctest.DocTestRunner().run(example) == (0, 9)
+
+
+def squared(outputs, y):
+    return jnp.mean((outputs - y) ** 2)
+
+
+@pytest.mark.parametrize("family", ("neuron", "hard_concrete"))
+def test_a_search_finds_what_a_task_needs(family):
+    """Half of a linear map serves the task; the frozen weights stay as they are."""
+    params = {"kernel": jnp.ones((2, 2)), "bias": jnp.ones(2)}
+    x = jax.random.normal(KEY, (3, 32, 2))
+    needed = jnp.array([[1.0, 0.0]])  # the second unit has to be silent
+    batches = [(each, jnp.sum(each, axis=1, keepdims=True) * needed) for each in x]
+
+    def f(params, x):
+        return x @ params["kernel"]
+
+    s0 = 0.5 if family == "hard_concrete" else 0.05
+    found = masks.search(
+        f, params, squared, batches, epochs=80, s0=s0, lr=0.05, penalty=1e-3, family=family
+    )
+    kept = np.broadcast_to(found.masks["kernel"], (2, 2))
+    np.testing.assert_array_equal(kept, [[1, 0], [1, 0]])
+    assert found.masks["bias"] is None and found.kept == 0.5
+    assert found.losses.shape == (80,) and found.losses[-1] < 0.05 < found.losses[0]
+
+
+def test_masks_are_saved_and_read(tmp_path):
+    given = {"a": {"kernel": (W > 0) * 1.0, "bias": None}, "b": {"kernel": None}}
+    masks.save(tmp_path / "masks.npz", given)
+    back = masks.read(tmp_path / "masks.npz", PARAMS)
+    np.testing.assert_array_equal(back["a"]["kernel"], given["a"]["kernel"])
+    assert back["a"]["bias"] is None and back["b"]["kernel"] is None
+    np.testing.assert_array_equal(masks.apply(PARAMS, back)["a"]["kernel"], W * (W > 0))
+    with pytest.raises(ValueError, match="no leaf a/kernel"):
+        masks.read(tmp_path / "masks.npz", {"b": {"kernel": W}})
+    with pytest.raises(ValueError, match="do not fit"):
+        masks.read(tmp_path / "masks.npz", {"a": {"kernel": W[:1]}})
+    broken = (tmp_path / "masks.npz").read_bytes()[:-40]
+    (tmp_path / "masks.npz").write_bytes(broken)
+    with pytest.raises(ValueError, match="path: .* is not a file of masks"):
+        masks.read(tmp_path / "masks.npz", PARAMS)
+
+
+def test_ablation_by_the_mean_keeps_the_sum_of_every_unit():
+    hard = {"a": {"kernel": (W > 0) * 1.0, "bias": None}, "b": {"kernel": None}}
+    left = masks.ablate(PARAMS, hard, "mean")
+    np.testing.assert_allclose(left["a"]["kernel"].sum(axis=0), W.sum(axis=0), rtol=1e-6)
+    np.testing.assert_array_equal(left["a"]["kernel"][W <= 0], W[W <= 0])
+    np.testing.assert_array_equal(left["a"]["kernel"][1:, 3], [3.0, 3.0])  # of 1 and 5
+    off = masks.ablate(PARAMS, hard, "mean", on={"a/kernel": 0})
+    np.testing.assert_array_equal(
+        off["a"]["kernel"], masks.ablate(PARAMS, hard, on={"a/kernel": 0})["a"]["kernel"]
+    )

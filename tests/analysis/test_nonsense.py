@@ -38,7 +38,7 @@ from cgjax.analysis import (
 )
 from cgjax.analysis.lenses import memorization
 from cgjax.analysis.machines import interior_point
-from cgjax.analysis.masks import search as subnetworks
+from cgjax.analysis.masks import factors as subnetworks
 from cgjax.analysis.ntk import functions, layers, linearised, plan
 from cgjax.analysis.support import certificate, design, jacobians, latents
 from cgjax.core import metrics
@@ -285,6 +285,13 @@ def on_a_pole(params, x):
     return linear(params, x) / (x[:, :1] - x[:1, :1])
 
 
+def searched(**changes):
+    """A search for a mask of a linear map."""
+    sound = {"f": times_w, "params": {"w": W}, "loss": lambda outputs, y: jnp.mean(outputs)}
+    sound |= {"batches": [(ROWS, ROWS)], "where": "w", "epochs": 2}
+    return masks.search(**(sound | changes))
+
+
 def parted(**changes):
     given = {"f": linear, "params": {"w": W}, "x": INPUTS, "factors": X, "where": "w"}
     return subnetworks.subnetworks(**(given | changes))
@@ -378,11 +385,11 @@ CASES = {
         ("outputs", lambda: effects.interactions(X, spoilt(Y[:, None]))),
         ("labels", lambda: effects.interactions(X, Y[:, None], np.zeros(2, int))),
     ],
-    "masks.search.main_effects": [
+    "masks.factors.main_effects": [
         ("factors", lambda: subnetworks.main_effects(X + 0.5, Y[:, None])),
         ("outputs", lambda: subnetworks.main_effects(X, spoilt(Y[:, None]))),
     ],
-    "masks.search.subnetworks": [
+    "masks.factors.subnetworks": [
         ("n_steps", lambda: parted(n_steps=0)),
         ("where", lambda: parted(where="missing")),
         ("factors", lambda: parted(factors=X + 0.5, f=lambda params, x: x @ params["w"])),
@@ -1441,6 +1448,36 @@ CASES = {
         ("x", lambda: masks.restricted(times_w, {"w": W}, [{"w": W}], ROWS * NAN)),
         ("f", lambda: masks.restricted(lambda p, x: x.sum(1), {"w": W}, [{"w": W}], ROWS)),
     ],
+    "masks.learn": [
+        ("n_steps", lambda: masks.learn(lambda s, i, beta: s, W, 0, 0.1)),
+        ("lr", lambda: masks.learn(lambda s, i, beta: s, W, 1, -0.1)),
+        ("per_epoch", lambda: masks.learn(lambda s, i, beta: s, W, 1, 0.1, 0)),
+    ],
+    "masks.search": [
+        ("where", lambda: searched(where="missing")),
+        ("epochs", lambda: searched(epochs=0)),
+        ("lr", lambda: searched(lr=0)),
+        ("penalty", lambda: searched(penalty=-1.0)),
+        ("s0", lambda: searched(s0=NAN)),
+        ("beta_max", lambda: searched(beta_max=0)),
+        ("family", lambda: searched(family="dense")),
+        ("family", lambda: searched(family="magnitude")),
+        ("params", lambda: searched(params={"w": W * NAN})),
+        ("batches", lambda: searched(batches=[])),
+        ("batches", lambda: searched(batches=[(ROWS * NAN, ROWS)])),
+        ("batches", lambda: searched(batches=[(ROWS, ROWS), (ROWS[:1], ROWS[:1])])),
+        ("batches", lambda: searched(batches=[(ROWS,)])),
+        ("loss", lambda: searched(loss=lambda outputs, y: outputs)),
+        ("loss", lambda: searched(loss=lambda outputs, y: jnp.sum(outputs) / 0)),
+    ],
+    "masks.save": [
+        ("masks", lambda: masks.save("nowhere.npz", {"w": W + 0.5})),
+        ("masks", lambda: masks.save("nowhere.npz", {"w": None})),
+    ],
+    "masks.read": [
+        ("path", lambda: masks.read("nowhere.npz", {"w": W})),
+        ("path", lambda: masks.read(__file__, {"w": W})),
+    ],
     "masks.selected": [
         ("where", lambda: masks.selected(NET, "conv")),
         ("where", lambda: masks.selected(NET, "(")),
@@ -1511,7 +1548,7 @@ CASES = {
     ],
     "masks.invert": [("masks", lambda: masks.invert(SPOILT))],
     "masks.ablate": [
-        ("how", lambda: masks.ablate(NET, ONES, "mean")),
+        ("how", lambda: masks.ablate(NET, ONES, "median")),
         ("key", lambda: masks.ablate(NET, ONES, "random")),
         ("masks", lambda: masks.ablate(NET, {"a": None})),
     ],

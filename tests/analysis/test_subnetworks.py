@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cgjax.analysis.masks.search import main_effects, subnetworks
+from cgjax.analysis.masks.factors import main_effects, subnetworks
 
 FACTORS = np.indices((5, 5)).reshape(2, -1).T
 CODES = np.concatenate([np.eye(5)[column] for column in FACTORS.T], axis=1).astype(np.float32)

@@ -26,7 +26,7 @@ from cgjax.analysis.effects import combined
 from cgjax.analysis.lenses import report
 from cgjax.analysis.lenses.memorization import Slopes, slopes
 from cgjax.analysis.masks import Where, selected, trees
-from cgjax.analysis.masks.search import N_STEPS, Subnetworks, main_effects, subnetworks
+from cgjax.analysis.masks.factors import N_STEPS, Subnetworks, main_effects, subnetworks
 from cgjax.analysis.ntk.functions import mixing, shortest
 from cgjax.core.logging import say
 

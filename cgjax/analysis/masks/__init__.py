@@ -8,32 +8,40 @@ mass at 0 and 1. Magnitude keeps the largest weights, without learning.
 Scores and masks are trees like the parameters, with None where a leaf is not masked. Parameters are
 any tree of arrays: linen's, or the state of `graph, params = nnx.split(model)`.
 
-    s = masks.init(params, "kernel", s0=0.05)  # learned through apply(params, soft(s, beta))
-    subnetwork = masks.apply(params, masks.hard(s))  # then model.apply({"params": subnetwork}, x)
-    ablated = masks.ablate(params, masks.hard(s))  # or nnx.merge(graph, ablated)(x)
+    found = masks.search(f, params, loss, batches)  # f: params, x -> outputs
+    subnetwork = masks.apply(params, found.masks)  # then model.apply({"params": subnetwork}, x)
+    ablated = masks.ablate(params, found.masks)  # or nnx.merge(graph, ablated)(x)
+    masks.save("subject.npz", found.masks)  # masks.read("subject.npz", params)
+
+The parts of a search, for a loop of your own: `init`, `soft`, `beta_schedule`, `penalty`, `hard`.
 
 `on` restricts masks to a set of layers by numbers, so that many sets share one program: 0 or 1 for
 each masked leaf, as a tree or by name. A leaf with 0 is not masked and is not counted.
 """
 
+import io
+import pathlib
 import re
+import zipfile
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jax.flatten_util import ravel_pytree
 
 from cgjax.analysis import checks
 from cgjax.analysis.masks import trees
+from cgjax.core.logging import write_arrays
 
 Tree = Any  # of arrays, like the parameters, None where a leaf is not masked
 Where = str | Callable[[str], bool]
 
 PER = ("weight", "unit")
 SCOPES = ("leaf", "global")
-HOW = ("zero", "random")
+HOW = ("zero", "mean", "random")
 
 
 # --- which weights --------------------------------------------------------------------------------
@@ -220,14 +228,27 @@ def ablate(
 ) -> Tree:
     """The network without its subnetwork: w * (1 - m).
 
-    how: "zero", or "random" to replace removed weights by fresh ones, drawn by `key`.
+    how: what replaces removed weights. "zero"; "mean": the mean of the weights that the same unit
+    loses, so that its sum of weights stays; "random": fresh weights, drawn by `key`.
     """
     trees.one_of("how", how, HOW)
     if how == "zero":
         return apply(params, invert(masks), on)
+    if how == "mean":
+        masks = trees.matching(masks, params)
+        return replace(params, masks, trees.mapped(_mean_removed, masks, params), on)
     if key is None:
         raise ValueError("key: random ablation draws weights; pass a jax.random.key")
     return replace(params, masks, fresh(key, params, masks), on)
+
+
+def _mean_removed(m, w):
+    """The mean [..., units] of the weights that a mask of the leaf removes, for each unit."""
+    if m is None:
+        return None
+    m, axes = jnp.broadcast_to(m, w.shape).astype(w.dtype), tuple(range(w.ndim - 1))
+    total = jnp.sum(w * m, axis=axes, keepdims=True)
+    return jnp.broadcast_to(total / jnp.maximum(jnp.sum(m, axis=axes, keepdims=True), 1), w.shape)
 
 
 def replace(params: Tree, masks: Tree, others: Tree, on: Tree | None = None) -> Tree:
@@ -383,6 +404,150 @@ FAMILIES = {
         learns=False,
     ),
 }
+
+
+# --- search, and files of masks ------------------------------------------------------------------
+
+
+class Search(NamedTuple):
+    """Masks that a search has learned."""
+
+    masks: Tree  # hard masks
+    scores: Tree
+    losses: jax.Array  # [epochs] mean loss with the soft mask, penalty included
+    kept: jax.Array  # the share that the masks keep
+
+
+def learn(
+    loss: Callable,
+    s: Tree,
+    n_steps: int,
+    lr: float,
+    per_epoch: int = 1,
+    beta_max: float = 200.0,
+) -> tuple[Tree, jax.Array]:
+    """Adam on scores while beta rises once an epoch: (scores, losses [n_steps]).
+
+    loss: (scores, step, beta) -> number. The last epoch has beta_max, as in `beta_schedule`.
+    """
+    checks.integer("n_steps", n_steps, 1)
+    checks.bounded("lr", lr, 0, above=True)
+    checks.integer("per_epoch", per_epoch, 1)
+    tx, n_epochs = optax.adam(lr), -(-n_steps // per_epoch)
+
+    def step(state, i):
+        s, inner = state
+        beta = beta_schedule(i // per_epoch + 1, n_epochs, beta_max)
+        value, slopes = jax.value_and_grad(loss)(s, i, beta)
+        moves, inner = tx.update(slopes, inner)
+        return (optax.apply_updates(s, moves), inner), value
+
+    (s, _), losses = jax.lax.scan(step, (s, tx.init(s)), jnp.arange(n_steps))
+    return s, losses
+
+
+def search(
+    f: Callable,
+    params: Tree,
+    loss: Callable,
+    batches,
+    where: Where = "kernel",
+    *,
+    epochs: int = 90,
+    s0: float = 0.05,
+    lr: float = 1e-2,
+    penalty: float = 1e-8,
+    family: str = "continuous_sparsification",
+    beta_max: float = 200.0,
+    key: jax.Array | None = None,
+) -> Search:
+    """A mask with which f has a low loss; the weights stay as they are.
+
+    f: params, x -> outputs. loss: outputs, y -> number, the mean over a batch. batches: a sequence
+    of (x, y) of one shape, passed `epochs` times. where: the leaves to mask, as in `selected`.
+    penalty: the cost of one kept weight. s0: the first score, or the share to keep first for hard
+    concrete. family: of FAMILIES; key draws the noise of hard concrete. Defaults are those of
+    Lepori et al.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from cgjax.analysis import masks
+    >>> f = lambda params, x: jnp.sum(jnp.tanh(x) * params["kernel"], axis=1)  # two parts
+    >>> params = {"kernel": jnp.array([[1.0, 2.0]])}
+    >>> x = jax.random.normal(jax.random.key(0), (64, 2))
+    >>> loss = lambda outputs, y: jnp.mean((outputs - y) ** 2)
+    >>> found = masks.search(f, params, loss, [(x, jnp.tanh(x[:, 0]))], epochs=50, penalty=1e-3)
+    >>> found.masks["kernel"].tolist(), float(found.kept)  # the first part alone
+    ([[1.0, 0.0]], 0.5)
+    >>> masks.ablate(params, found.masks)["kernel"].tolist()  # the second part is left
+    [[0.0, 2.0]]
+    """
+    trees.one_of("family", family, tuple(FAMILIES))
+    kind = FAMILIES[family]
+    if not kind.learns:
+        raise ValueError(f"family: {family} has nothing to learn; call masks.{family}")
+    checks.integer("epochs", epochs, 1)
+    checks.bounded("penalty", penalty, 0)
+    batches = list(batches)
+    if not batches:
+        raise ValueError("batches is empty: pass at least one pair (x, y)")
+    shapes = [jax.tree.map(jnp.shape, batch) for batch in batches]
+    if any(shape != shapes[0] for shape in shapes) or len(batches[0]) != 2:
+        raise ValueError("batches must be pairs (x, y) that all have the same shapes")
+    checks.finite_leaves(params=params, batches=batches)
+    data = jax.tree.map(lambda *leaves: jnp.stack(leaves), *batches)
+    outputs = jax.eval_shape(f, params, batches[0][0])
+    if (shape := jax.eval_shape(loss, outputs, batches[0][1]).shape) != ():
+        raise ValueError(f"loss must return one number, got shape {shape}")
+    n, key = len(batches), jax.random.key(0) if key is None else key
+
+    @jax.jit
+    def run(s, params, data, key):
+        def cost(s, step, beta):
+            x, y = jax.tree.map(lambda leaf: leaf[step % n], data)
+            mask = kind.train_mask(s, jax.random.fold_in(key, step), beta)
+            return loss(f(apply(params, mask), x), y) + penalty * kind.penalty(s, beta)
+
+        return learn(cost, s, n * epochs, lr, n, beta_max)
+
+    s, losses = run(kind.init(params, where, s0), params, data, key)
+    losses = jnp.mean(losses.reshape(epochs, n), axis=1)
+    if checks.known(losses) and not np.isfinite(np.asarray(losses)).all():
+        raise ValueError("loss is not finite during the search: check f and loss, or lower lr")
+    masks = kind.hard(s)
+    return Search(masks, s, losses, kept(expand(masks, params)))
+
+
+def save(path, masks: Tree) -> None:
+    """Writes hard masks to an npz file, one bit for each entry, by the names of their leaves."""
+    masks = trees.named(trees.binary("masks", masks))
+    if not masks:
+        raise ValueError("masks holds no leaf: there is nothing to save")
+    arrays = {}
+    for name, m in masks.items():
+        arrays[f"bits/{name}"] = np.packbits(np.asarray(m, bool))
+        arrays[f"shape/{name}"] = np.array(m.shape, int)
+    write_arrays(pathlib.Path(path), arrays)
+
+
+def read(path, params: Tree) -> Tree:
+    """Masks that `save` wrote, as a tree like params, None for leaves without a mask."""
+    try:
+        arrays = dict(np.load(io.BytesIO(pathlib.Path(path).read_bytes())))
+        masks = {
+            name.removeprefix("shape/"): np.unpackbits(
+                arrays[name.replace("shape", "bits", 1)], count=int(np.prod(shape))
+            ).reshape(shape)
+            for name, shape in arrays.items()
+            if name.startswith("shape/")
+        }
+    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+        raise ValueError(f"path: '{path}' is not a file of masks ({error})") from None
+    if unknown := masks.keys() - trees.named(params).keys():
+        raise ValueError(f"params has no leaf {sorted(unknown)[0]}, for which '{path}' has a mask")
+    as_tree = trees.map_named(
+        lambda name, leaf: jnp.asarray(masks[name], jnp.float32) if name in masks else None, params
+    )
+    return trees.matching(as_tree, params)
 
 
 # --- tangent kernels of subnetworks: inputs that training a mask's weights would change together --

@@ -83,6 +83,11 @@ RESNET = VISION | {
     "model.blocks": key((3, 4, 6, 3), "blocks of each stage", low=1),
     "model.widths": key((64, 128, 256, 512), "widths of each stage", low=1),
     "model.form": key("auto", "implementation of convolutions", choices=FORMS),
+    "masks.head": key(
+        "annealed",
+        "temperature of the head's masks; constant: 1, as in the release",
+        choices=training.HEADS,
+    ),
 }
 VIT = VISION | {
     "model.arch": key("vit", "a vision transformer", choices=("vit",)),
@@ -99,4 +104,7 @@ SIMCLR = {
     "pretraining.lr": key(5e-4, "initial learning rate", above=0),
 }
 TANGENT = {"eval.n_kernel": key(16, "inputs of each kind for the kernels", low=2)}
-PRUNED = {"masks.prune": key(False, "whether a mask for the whole rule first prunes the bases")}
+STAGES = {
+    "masks.prune": key(False, "whether a mask for the whole rule first prunes the bases"),
+    "masks.selected_by": key("", "part whose selected configurations this part takes; empty: own"),
+}

@@ -1,6 +1,7 @@
 """Runs one study of the subnetworks family: bases, masks, measures, figures."""
 
 import pathlib
+import re
 
 from cgjax.experiments.subnetworks import figures as drawing
 from cgjax.experiments.subnetworks import reading, study
@@ -12,8 +13,6 @@ HEADLINES = (
     "sub_diff", "abl_diff", "abl_diff beyond random removals", "full pattern",
     "alignment with own less other, subnetwork", "alignment with own less other, random",
 )  # fmt: skip
-# Metrics with these suffixes are compared with the paper's number without the suffix.
-SUFFIXES = (", selected",)
 
 
 def check(config) -> None:
@@ -28,26 +27,20 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
     # A smoke run is not a measurement: it only checks that the program runs.
     known = {} if config.size == "smoke" else PUBLISHED["subnetworks"].get(config.row, {})
     results = {
-        name: summary(values, seeds, known.get(_plain(name)))
-        for name, (values, seeds) in metrics.items()
+        name: summary(values, seeds, known.get(name)) for name, (values, seeds) in metrics.items()
     }
     if figures:
         draw(config, arrays, workdir / "figures")
     return results, arrays, {"headlines": headlines(results)}
 
 
-def _plain(name: str) -> str:
-    """The paper's name of a metric."""
-    for suffix in SUFFIXES:
-        name = name.removesuffix(suffix)
-    return name
-
-
 def headlines(results: dict) -> list[str]:
     """Metrics at the top of the closing table: rank correlations, then HEADLINES."""
     correlations = [name for name in results if name.startswith("tau") or "/tau" in name]
     return correlations + [
-        name for name in results if name.split(": ")[-1].removesuffix(", oracle") in HEADLINES
+        name
+        for name in results
+        if re.sub(", (oracle|selected)$", "", name.split(": ")[-1]) in HEADLINES
     ]
 
 

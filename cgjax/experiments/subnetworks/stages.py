@@ -24,6 +24,7 @@ from cgjax.experiments.subnetworks.vision import simclr
 from cgjax.experiments.subnetworks.vision import tasks as vision_tasks
 
 CONFIGURATION = ("s0", "lr", "layers", "penalty")
+TEMPERED = ("continuous_sparsification", "neuron")  # families of masks with a temperature
 
 
 class Part(NamedTuple):
@@ -33,8 +34,8 @@ class Part(NamedTuple):
     bases: bases.Bases
     masks: training.TrainedMasks  # all masks of the last stage
     registered: dict  # table of runs of the pre-registered configuration
-    selected: dict | None  # best configuration of each base and target; None: no search
-    search: dict | None  # table of all configurations
+    selected: dict | None  # runs of each base's and target's selected one; None: nothing to select
+    search: dict | None  # table of all configurations, if the part searched for its own
 
 
 def check(config) -> None:
@@ -42,6 +43,11 @@ def check(config) -> None:
     if is_vision(config):
         if config.model.arch != "vit" and len(config.model.blocks) != len(config.model.widths):
             raise BadInput("model.blocks and model.widths must have one number for each stage")
+        if (
+            config.get("masks", {}).get("head") == "constant"
+            and config.masks.family not in TEMPERED
+        ):
+            raise BadInput(f"masks.head=constant needs masks.family={' or '.join(TEMPERED)}")
         return
     if config.model.start == "pretrained" and config.data.tokens != "wordpiece":
         raise BadInput("model.start=pretrained needs data.tokens=wordpiece")
@@ -158,8 +164,14 @@ def without_nulls(config):
     return settings
 
 
-def run(config, workdir, name: str = "") -> Part:
-    """All stages of a part."""
+def run(config, workdir, name: str = "", selection: dict | None = None) -> Part:
+    """All stages of a part; selection: as in `masked`."""
+    task, base_models = before_masks(config, workdir, name)
+    return masked(config, task, base_models, workdir, name, selection)
+
+
+def before_masks(config, workdir, name: str = "") -> tuple[tasks.Task, bases.Bases]:
+    """The task of a part, and the bases that it masks."""
     workdir = pathlib.Path(workdir)
     start = None
     if config.model.start == "simclr":  # one network for all parts
@@ -169,56 +181,61 @@ def run(config, workdir, name: str = "") -> Part:
     base_models, _ = bases_of(config, task, workdir, name)
     if config.masks.prune:
         base_models = pruned(config, task, base_models, workdir, name)
-    return masked(config, task, base_models, workdir, name)
+    return task, base_models
 
 
-def masked(config, task, base_models: bases.Bases, workdir, name: str = "") -> Part:
+def has_choice(config) -> bool:
+    """Whether keys list several configurations of masks."""
+    options = config.masks
+    return len(options.s0s) * len(options.lrs) * len(options.layers) * len(options.penalties) > 1
+
+
+def searched(config, task, base_models: bases.Bases, workdir, name: str = "") -> tuple[dict, dict]:
+    """(table of all configurations with the first mask seed, the selected one of each pair).
+
+    A pair is (base, target). The configuration with the best validation quality is selected; None
+    if no mask is valid.
+    """
+    n = len(task.subroutines)
+    replicas = training.product(config, base_models, n, config.masks.seeds[:1])
+    settings = without_nulls(config)
+    tried = training.run(settings, task, base_models, replicas, workdir / "search", name)
+    search, selection = tables.make(tried, base_models, n), {}
+    for base, seed in enumerate(base_models.numbers["base_seed"]):
+        for target, subroutine in enumerate(task.subroutines):
+            selection[base, target] = choice(search, (base, target))
+            if not selection[base, target]:
+                say(f"base_seed {seed}, {subroutine}: no valid mask among all configurations")
+    return search, selection
+
+
+def masked(
+    config, task, base_models: bases.Bases, workdir, name: str = "", selection: dict | None = None
+) -> Part:
     """Masks of every base for every subroutine: pre-registered, and selected if there is a choice.
 
-    If keys list several configurations, all are trained with the first mask seed. The one with the
-    best validation quality is trained again with every seed. So is the pre-registered one, which
-    takes the first value of each key and does not depend on results.
+    The pre-registered configuration has the first value of each key, whatever the results. Both are
+    trained with every mask seed. selection: as `searched` returns it, of other bases; without it
+    the part searches for its own.
     """
-    n, options, first = len(task.subroutines), config.masks, registered(config)
-    pairs = [(base, target) for base in range(len(base_models.valid)) for target in range(n)]
-    wanted = {pair: [first] for pair in pairs}
-    search, chosen = None, {}
-    if len(options.s0s) * len(options.lrs) * len(options.layers) * len(options.penalties) > 1:
-        replicas = training.product(config, base_models, n, options.seeds[:1])
-        settings = without_nulls(config)
-        tried = training.run(settings, task, base_models, replicas, workdir / "search", name)
-        search = tables.make(tried, base_models, n)
-        for pair in pairs:
-            chosen[pair] = choice(search, pair)
-            if chosen[pair] and chosen[pair] != first:
-                wanted[pair].append(chosen[pair])
-            if not chosen[pair]:
-                base, subroutine = (
-                    base_models.numbers["base_seed"][pair[0]],
-                    task.subroutines[pair[1]],
-                )
-                say(f"base_seed {base}, {subroutine}: no valid mask among all configurations")
-    rows = [
-        {"base": base, "target": target, **configuration, "seed": seed}
-        for (base, target), several in wanted.items()
-        for configuration in several
-        for seed in options.seeds
-    ]
+    first, search = registered(config), None
+    if has_choice(config) and selection is None:
+        search, selection = searched(config, task, base_models, workdir, name)
+    rows, is_first, is_chosen = [], [], []
+    for base, target in np.ndindex(len(base_models.valid), len(task.subroutines)):
+        chosen = (selection or {}).get((base, target))
+        for configuration in [first] + [chosen] * (chosen not in (None, first)):
+            for seed in config.masks.seeds:
+                rows.append({"base": base, "target": target, **configuration, "seed": seed})
+                is_first.append(configuration == first)
+                is_chosen.append(configuration == chosen)
     replicas = training.columns(base_models, rows)
     trained = training.run(config, task, base_models, replicas, workdir / "masks", name)
-    table = tables.make(trained, base_models, n)
-    is_first = np.array([all(row[key] == first[key] for key in CONFIGURATION) for row in rows])
-    is_chosen = np.array(
-        [
-            all(
-                row[key] == (chosen.get((row["base"], row["target"])) or {}).get(key)
-                for key in CONFIGURATION
-            )
-            for row in rows
-        ]
+    table = tables.make(trained, base_models, len(task.subroutines))
+    selected = tables.rows(table, np.array(is_chosen)) if selection else None
+    return Part(
+        task, base_models, trained, tables.rows(table, np.array(is_first)), selected, search
     )
-    selected = tables.rows(table, is_chosen) if search else None
-    return Part(task, base_models, trained, tables.rows(table, is_first), selected, search)
 
 
 def registered(config) -> dict:

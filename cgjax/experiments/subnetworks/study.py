@@ -26,11 +26,31 @@ from cgjax.experiments.subnetworks.search import table as tables
 
 def check(config) -> None:
     """Raises an error for combinations of keys that their ranges cannot exclude, in any part."""
-    for name, settings in parts(config):
+    settings_of = dict(parts(config))
+    for name, settings in settings_of.items():
         try:
             stages.check(settings)
+            if other := selected_by(settings):
+                _check_selection(settings, other, settings_of.get(other))
         except BadInput as error:
             raise BadInput(f"part '{name}': {error}" if name else str(error)) from None
+
+
+def selected_by(settings) -> str:
+    """The part whose selected configurations a part takes; "" if it has nothing to select."""
+    if "selected_by" not in settings.get("masks", {}) or not stages.has_choice(settings):
+        return ""
+    return settings.masks.selected_by
+
+
+def _check_selection(settings, other: str, trained) -> None:
+    if trained is None:
+        raise BadInput(
+            f"masks.selected_by={other} is not among the parts of this run: run both parts, or set "
+            "masks.selected_by='' for a search of its own"
+        )
+    if settings.masks.layers != trained.masks.layers:
+        raise BadInput(f"masks.layers differs from that of masks.selected_by={other}")
 
 
 def plan(config) -> dict:
@@ -57,11 +77,18 @@ def plan(config) -> dict:
 def study(config, workdir) -> tuple[dict, dict]:
     """Runs every part: metrics {name: (values, seeds)}, and arrays to draw."""
 
+    workdir, settings_of = pathlib.Path(workdir), dict(parts(config))
+
     def study_part(name, settings):
         if reason := stages.missing(settings):
             say(f"part '{name}' is LEFT OUT: {reason}")
             return {}, {}
-        return STUDIES[config.study](settings, pathlib.Path(workdir) / name, name)
+        options = {}
+        if other := selected_by(settings):  # the other part reads these stages later
+            trained = settings_of[other]
+            before = stages.before_masks(trained, workdir / other, other)
+            _, options["selection"] = stages.searched(trained, *before, workdir / other, other)
+        return STUDIES[config.study](settings, workdir / name, name, **options)
 
     metrics, arrays = over_parts(config, study_part)
     if config.study in AFTERWARDS:
@@ -72,9 +99,9 @@ def study(config, workdir) -> tuple[dict, dict]:
 # --- one rule -------------------------------------------------------------------------------------
 
 
-def rule(config, workdir, name: str = "") -> tuple[dict, dict]:
+def rule(config, workdir, name: str = "", selection=None) -> tuple[dict, dict]:
     """Bases and masks of one rule."""
-    return results_of(config, stages.run(config, workdir, name))
+    return results_of(config, stages.run(config, workdir, name, selection))
 
 
 def results_of(config, part: stages.Part) -> tuple[dict, dict]:
@@ -83,10 +110,12 @@ def results_of(config, part: stages.Part) -> tuple[dict, dict]:
     metrics = base_metrics(part.bases, names)
     metrics |= tables.metrics(part.registered, part.bases, names)
     arrays = base_arrays(part.bases, names) | _columns("runs", part.registered)
-    if part.search:
+    if part.selected:
         metrics |= tables.metrics(part.selected, part.bases, names, ", selected")
+        arrays |= _columns("selected", part.selected)
+    if part.search:
         metrics |= spread(part.search, part.bases, names)
-        arrays |= _columns("selected", part.selected) | _columns("search", part.search)
+        arrays |= _columns("search", part.search)
     if stages.is_built(config):
         known = stages.oracle(config, part.task, part.bases)
         metrics |= tables.metrics(known, part.bases, names, ", oracle")
@@ -333,9 +362,9 @@ def over_widths(config, metrics: dict, arrays: dict) -> dict:
     return _related(structure[known], scores, "over sizes")
 
 
-def disjoint(config, workdir, name: str = "") -> tuple[dict, dict]:
+def disjoint(config, workdir, name: str = "", selection=None) -> tuple[dict, dict]:
     """Disjoint masks learned together, compared with masks learned one by one."""
-    part = stages.run(config, workdir, name)
+    part = stages.run(config, workdir, name, selection)
     metrics, arrays = results_of(config, part)
     table = joint.run(config, part, pathlib.Path(workdir), name)
     metrics |= tables.metrics(table, part.bases, part.task.subroutines, ", disjoint")
@@ -367,9 +396,9 @@ def _table(arrays, part: str) -> dict:
     }
 
 
-def kernels(config, workdir, name: str = "") -> tuple[dict, dict]:
+def kernels(config, workdir, name: str = "", selection=None) -> tuple[dict, dict]:
     """Bases and masks of one rule, and the tangent kernels of the subnetworks."""
-    part = stages.run(config, workdir, name)
+    part = stages.run(config, workdir, name, selection)
     metrics, arrays = results_of(config, part)
     more = tangent.of_masks(config, part)
     return metrics | more[0], arrays | more[1]

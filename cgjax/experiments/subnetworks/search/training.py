@@ -24,6 +24,7 @@ from cgjax.experiments.subnetworks.bases import Bases
 from cgjax.experiments.subnetworks.search import ablation
 
 OBJECTIVES = ("target", "target_and_chance_on_other")
+HEADS = ("annealed", "constant")
 IDENTITY = ("target", "s0", "lr", "layers", "penalty")
 
 
@@ -75,6 +76,8 @@ def experiment(config, task: tasks.Task, bases: Bases, replicas: dict) -> progra
     per_epoch = steps_per_epoch(config, task)
     like = jax.tree.map(lambda leaf: leaf[0], bases.params)
     on = tasks.layer_sets(task, like, tuple(options.layers))
+    is_constant = options.get("head", "annealed") == "constant"
+    heads = {name for name in on if is_constant and name.startswith("head/")}
     names = tuple(targets(task))
     data = {
         "bases": cast(bases.params, on, task.dtype),
@@ -96,6 +99,10 @@ def experiment(config, task: tasks.Task, bases: Bases, replicas: dict) -> progra
         data = batch["data"]
         base, chosen = frozen(data, replica)
         beta = masks.beta_schedule(step // per_epoch + 1, options.epochs, options.beta_max)
+        if heads:  # sigmoid(beta (s / beta)) has temperature 1
+            scores = tree.flat(params).items()
+            divided = {name: s / beta if name in heads else s for name, s in scores}
+            params = tree.unflat(divided, params)
         trained = family.train_mask(params, key, beta)
         network = masks.apply(base, trained, chosen)
         weights = batch["mask"] / jnp.sum(batch["mask"])

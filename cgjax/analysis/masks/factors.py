@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax.flatten_util import ravel_pytree
 
 from cgjax.analysis import checks, masks
@@ -113,22 +112,15 @@ def _called(f, params, x):
 @functools.partial(jax.jit, static_argnames=("f", "n_steps"))
 def _search(f, params, x, scores, effects, n_steps):
     """Hard masks, leaves [K, ...], one for each effect [K, n, D]."""
-    tx = optax.adam(LEARNING_RATE)
 
     def search(effect):
-        def loss(s, beta):
+        def loss(s, step, beta):
             mask = masks.soft(s, beta)
             out = _called(f, masks.apply(params, mask), x)
             missed = jnp.sum((out - jnp.mean(out, axis=0, keepdims=True) - effect) ** 2)
             return missed / jnp.sum(effect**2) + PENALTY * masks.kept(mask)
 
-        def step(state, i):
-            s, inner = state
-            slopes = jax.grad(loss)(s, masks.beta_schedule(i + 1, n_steps, BETA_MAX))
-            moves, inner = tx.update(slopes, inner)
-            return (optax.apply_updates(s, moves), inner), None
-
-        (s, _), _ = jax.lax.scan(step, (scores, tx.init(scores)), jnp.arange(n_steps))
+        s, _ = masks.learn(loss, scores, n_steps, LEARNING_RATE, beta_max=BETA_MAX)
         return masks.hard(s)
 
     return jax.vmap(search)(effects)
