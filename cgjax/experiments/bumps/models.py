@@ -191,7 +191,7 @@ class ProductField(nn.Module):
         n, normal = self.n, nn.initializers.normal(self.scale)
         if self.rank:
             # The product of two such matrices has entries with standard deviation `scale`.
-            half = nn.initializers.normal(math.sqrt(self.scale / math.sqrt(self.rank)))
+            half = nn.initializers.normal((self.scale / self.rank**0.5) ** 0.5)
             self.a, self.b = (
                 self.param(f"{name}_left", half, (n, n, self.rank))
                 @ self.param(f"{name}_right", half, (n, self.rank, n))
