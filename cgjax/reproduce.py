@@ -234,11 +234,9 @@ def told(standing: standings.Standing) -> list[str]:
     lines += [f"run         {standings.described(entry)}" for entry in standing.runs]
     if len(standing.parts) > 1:
         lines += [f"part        {standings.part(claim, *part)}" for part in standing.parts]
-    return [
-        *lines,
-        f"difference  {standings.comparison(standing)}",
-        f"verdict     {standing.word}",
-    ]
+    lines.append(f"difference  {standings.comparison(standing)}")
+    lines += [f"{name:11} {text}" for name, text in standings.causes(standing)]
+    return [*lines, f"verdict     {standing.word}"]
 
 
 def described(run: plans.Run) -> str:

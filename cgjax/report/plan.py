@@ -349,7 +349,7 @@ class Times:
     """Times of runs, from recorded ones of the same row on the same kind of device."""
 
     def __init__(self, record, device: str):
-        self.device, self.entries = device, {}
+        self.kind, self.entries = standings.device_kind(device), {}
         self.records = dict.fromkeys((record, report.RECORD))
 
     def _recorded(self, family: str) -> list[dict]:
@@ -381,7 +381,7 @@ class Times:
             ratio = _work_ratio(configs.from_json(json.dumps(entry["config"])), config)
             seconds = entry["wall_s"] * ratio
             text = f"{standings.described(entry)}: {entry['wall_s']:.0f} s x {ratio:.3g}"
-            if _kind(entry["devices"]) != _kind(self.device):
+            if standings.device_kind(entry["devices"]) != self.kind:
                 elsewhere.append((seconds, text))
             elif PART_OF_THE_TIME.search(entry.get("note") or ""):
                 at_least.append((seconds, f"at least: {text}, the time of a part"))
@@ -393,11 +393,6 @@ class Times:
             seconds, text = min(elsewhere)
             return None, f"unknown on this device; elsewhere {seconds:.0f} s: {text}"
         return None, "unknown: no run of this row is recorded"
-
-
-def _kind(devices: str) -> str:
-    """ "1x NVIDIA H200 on 2 hosts" -> "NVIDIA H200" """
-    return re.sub(r"^\d+x | on \d+ hosts$", "", devices)
 
 
 def _work_ratio(old, new) -> float | None:

@@ -4,6 +4,7 @@ import collections
 import json
 import math
 import pathlib
+import re
 from typing import NamedTuple
 
 import numpy as np
@@ -84,6 +85,14 @@ def needed(verdict) -> str:
     if math.isinf(verdict.seeds):
         return "no number of our seeds decides"
     return f"about {verdict.seeds} seeds would decide"
+
+
+def causes(standing) -> list[tuple[str, str]]:
+    """Of a claim that does not match: why, and what could tell."""
+    if standing.word != "no match":
+        return []
+    lines = (("cause", standing.claim.cause), ("experiment", standing.claim.experiment))
+    return [(name, text) for name, text in lines if text]
 
 
 def half_width(standing) -> float | None:
@@ -357,6 +366,11 @@ def command(claim: Claim) -> str:
         f"python -m cgjax.main --config={claim.family}:{row},{claim.size}{changes}"
         for row in claim.rows
     )
+
+
+def device_kind(devices: str) -> str:
+    """ "1x NVIDIA H200 on 2 hosts" -> "NVIDIA H200" """
+    return re.sub(r"^\d+x | on \d+ hosts$", "", devices)
 
 
 def described(run: dict) -> str:
