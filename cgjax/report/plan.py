@@ -379,6 +379,8 @@ class Times:
             if entry["row"] != target.row or not entry.get("wall_s"):
                 continue
             ratio = _work_ratio(configs.from_json(json.dumps(entry["config"])), config)
+            if ratio is None:
+                continue
             seconds = entry["wall_s"] * ratio
             text = f"{standings.described(entry)}: {entry['wall_s']:.0f} s x {ratio:.3g}"
             if standings.device_kind(entry["devices"]) != self.kind:
@@ -392,22 +394,18 @@ class Times:
         if elsewhere:
             seconds, text = min(elsewhere)
             return None, f"unknown on this device; elsewhere {seconds:.0f} s: {text}"
-        return None, "unknown: no run of this row is recorded"
+        return None, "unknown: no run of this row and part is recorded"
 
 
 def _work_ratio(old, new) -> float | None:
-    """Work of one config over that of another; parts count by their own lengths.
+    """Work of one config over that of another; None if a part of `new` is not in `old`.
 
-    A part that only the new config has counts as the mean of the old ones.
+    Parts count alike, each by its own length.
     """
     before, after = dict(configs.parts(old)), dict(configs.parts(new))
-    shared = [name for name in after if name in before]
-    if not shared:
-        shared = [next(iter(before))]
-        ratio = _ratio(before[shared[0]], next(iter(after.values())))
-        return ratio * len(after) / len(before)
-    ratios = [_ratio(before[name], after[name]) for name in shared]
-    return sum(ratios) / len(ratios) * len(after) / len(before)
+    if not after.keys() <= before.keys():
+        return None
+    return sum(_ratio(before[name], after[name]) for name in after) / len(before)
 
 
 def _ratio(old, new) -> float:
