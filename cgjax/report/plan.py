@@ -25,10 +25,9 @@ from cgjax.report import standing as standings
 DECIDED = ("match", "no match")
 # Notes of recorded runs whose time is that of a part of the run.
 PART_OF_THE_TIME = re.compile(r"last part|last command|resumed|time limits|gone on with")
-# A run's time is in proportion to these keys and to the longest of its stages.
+# A run's time is in proportion to its seeds, these keys and the longest of its stages.
 PROPORTIONAL = (
-    "train.seeds", "data.tasks", "data.distances", "data.n_total", "data.n_train",
-    "data.image_size",
+    "data.tasks", "data.distances", "data.n_total", "data.n_train", "data.image_size",
 )  # fmt: skip
 STAGES = (
     ("train.steps", "train.epochs"),
@@ -419,7 +418,9 @@ def _ratio(old, new) -> float:
                 product *= sizes[0] / sizes[1] if sizes[1] else 1.0
         return product
 
-    return change(PROPORTIONAL) * max(change(stage) for stage in STAGES)
+    # Compilation and start take the same time for any number of seeds.
+    seeds = max(1.0, change(("train.seeds",)))
+    return seeds * change(PROPORTIONAL) * max(change(stage) for stage in STAGES)
 
 
 def _size(key: str, value) -> float:

@@ -57,7 +57,9 @@ def test_open_claims_get_runs_with_seeds_and_times(record):
     assert verdict.word == "underpowered" and 5 < verdict.seeds < 100
     assert more.claims == ("vectors.mlp_random.r2_all",)
     assert more.seeds == tuple(range(5, verdict.seeds)) and not more.replaces
-    assert more.seconds == pytest.approx(20.0 * len(more.seeds) / 5)
+    assert more.seconds == pytest.approx(20.0)  # fewer seeds compile as long as five
+    times = plans.Times(record, "1x cpu")
+    assert times.of(more.target, tuple(range(15)))[0] == pytest.approx(20.0 * 15 / 5)
     assert new.target.row == "regularised_random" and new.seeds == (0, 1, 2)
     assert new.seconds is None and "unknown on this device; elsewhere" in new.source
 
