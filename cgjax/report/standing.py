@@ -45,9 +45,13 @@ def counted(standing) -> str:
     if len(values) == 1 and half_width(standing) == 0:
         return "deterministic"
     n, of = len([value for value in values if value is not None]), len(values)
-    noun = "seed" if len(standing.seeds) == of else "value"
-    text = f"{n}{f' of {of}' if n < of else ''} {noun}{'s' if of != 1 else ''}"
+    text = f"{n}{f' of {of}' if n < of else ''} {noun(standing)}{'s' if of != 1 else ''}"
     return f"{text}: {standing.claim.only}" if n < of and standing.claim.only else text
+
+
+def noun(standing) -> str:
+    """What a standing has one number of: each seed, or something else, such as groups of seeds."""
+    return "seed" if len(standing.seeds) == len(standing.values) else "value"
 
 
 def sign(claim) -> str:
@@ -73,10 +77,10 @@ def comparison(standing) -> str:
     texts[0] += " of logarithms" if published and "factor" in published else ""
     if published or verdict.tolerance:
         texts.append(f"tolerance {verdict.tolerance:.3g}")
-    return ", ".join(filter(None, [*texts, standing.note, needed(verdict)]))
+    return ", ".join(filter(None, [*texts, standing.note, needed(verdict, noun(standing))]))
 
 
-def needed(verdict) -> str:
+def needed(verdict, noun: str = "seed") -> str:
     """How many seeds would decide, if mean and deviation stay as they are."""
     if verdict.word != "underpowered":
         return ""
@@ -84,7 +88,7 @@ def needed(verdict) -> str:
         return "a single number has no spread: two or more would show it"
     if math.isinf(verdict.seeds):
         return "no number of our seeds decides"
-    return f"about {verdict.seeds} seeds would decide"
+    return f"about {verdict.seeds} {noun}s would decide"
 
 
 def causes(standing) -> list[tuple[str, str]]:
