@@ -308,20 +308,29 @@ def _merged(groups: dict[Target, Group]) -> dict[Target, Group]:
 
 
 def _runs(target: Target, group: Group, needs: dict, times: "Times"):
-    """Runs of one target: first the number of seeds with the most claims per seed, then more."""
+    """Runs of one target: first the number of seeds with the most claims per second, then more."""
     trained, waiting, after = list(group.trained), dict(group.claims), 0
-    shares = {claim: 1 / len(needs[claim]) for claim in waiting}
     while waiting:
-        new = {n: max(n - len(trained), 1) for n in waiting.values()}
-        rates = {n: sum(shares[c] for c, m in waiting.items() if m <= n) / new[n] for n in new}
-        n = max(rates, key=lambda n: (rates[n], n))
-        decided = tuple(claim for claim, m in waiting.items() if m <= n)
-        seeds = tuple(_new_seeds([] if group.is_pooled else trained, n))
-        share = sum(shares[claim] for claim in decided)
-        replaces = (group.is_pooled and after > 0) or (not trained and times.has(target))
-        yield Run(target, seeds, decided, share, *times.of(target, seeds), replaces, after)
-        trained, after = sorted({*trained, *seeds}), after + 1
-        waiting = {claim: m for claim, m in waiting.items() if m > n}
+        choices = [
+            _run(target, group, trained, n, waiting, needs, times, after)
+            for n in sorted(set(waiting.values()))
+        ]
+        # Of equally good choices the one with more seeds; without a time, claims per seed.
+        run = max(
+            reversed(choices), key=lambda run: run.share / (run.seconds or len(run.seeds) or 1)
+        )
+        yield run
+        trained, after = sorted({*trained, *run.seeds}), after + 1
+        waiting = {claim: n for claim, n in waiting.items() if claim not in run.claims}
+
+
+def _run(target, group: Group, trained, n: int, waiting: dict, needs, times, after: int) -> Run:
+    """The run that makes n seeds of a target."""
+    claims = tuple(claim for claim, m in waiting.items() if m <= n)
+    seeds = tuple(_new_seeds([] if group.is_pooled else trained, n))
+    share = sum(1 / len(needs[claim]) for claim in claims)
+    replaces = (group.is_pooled and after > 0) or (not trained and times.has(target))
+    return Run(target, seeds, claims, share, *times.of(target, seeds), replaces, after)
 
 
 def _new_seeds(trained, n: int):
