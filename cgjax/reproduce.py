@@ -187,10 +187,10 @@ def work_off(plan: plans.Plan, budget: float, record: pathlib.Path) -> None:
         n_decided = sum(word in plans.DECIDED for word in words)
         decided += n_decided
         say(f"recorded {path.name}: {n_decided} of its {len(words)} open claims are decided")
-    say(f"{len(done)} runs recorded, {decided} claims decided, {len(waiting)} runs left")
+    say(f"runs recorded: {len(done)}, claims decided: {decided}, runs left: {len(waiting)}")
     if failed:
         names = ", ".join(run.folder for run, _ in failed)
-        error = RunError(f"{len(failed)} runs failed ({names}): their messages are above")
+        error = RunError(f"failed runs: {names}; their messages are above")
         error.exit_code = failed[0][1]
         raise error
 
@@ -278,10 +278,10 @@ def print_plan(plan: plans.Plan, device: str) -> None:
     unknown = sum(run.seconds is None for run in plan.runs)
     say(
         f"{len(plan.runs)} runs would decide {len(names)} open claims if means and deviations stay "
-        f"as they are: {total / 3600:.1f} h on {device}, and {unknown} runs of unknown time"
+        f"as they are: {total / 3600:.1f} h on {device}; runs of unknown time: {unknown}"
     )
     for reason, claims in plan.left.items():
-        say(f"{len(claims)} claims stay open; {reason}: {' '.join(claims)}")
+        say(f"open claims: {len(claims)}; {reason}: {' '.join(claims)}")
 
 
 def print_list(wanted: list[str]) -> None:

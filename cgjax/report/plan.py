@@ -50,6 +50,15 @@ class Target(NamedTuple):
     def flag(self) -> str:
         return f"{self.family}:{self.row}" + ("" if self.size == "default" else f",{self.size}")
 
+    @property
+    def name(self) -> str:
+        """Of its file in the record."""
+        return "-".join(filter(None, (self.row, self.size, self.label)))
+
+    def config(self):
+        config = configs.load(self.flag, dict(self.overrides))
+        return configs.some_parts(config, ",".join(self.parts)) if self.parts else config
+
 
 class Run(NamedTuple):
     """A command, the claims that it would decide and its time."""
@@ -66,9 +75,8 @@ class Run(NamedTuple):
     @property
     def folder(self) -> str:
         """Below `reproduce.FOLDER`; the same seeds resume in the same folder."""
-        target = self.target
-        name = "-".join(filter(None, (target.row, target.size, target.label)))
-        return f"{target.family}/{name}" + (f"-seeds_{ranges(self.seeds)}" if self.seeds else "")
+        seeds = f"-seeds_{ranges(self.seeds)}" if self.seeds else ""
+        return f"{self.target.family}/{self.target.name}{seeds}"
 
     def arguments(self, folder, in_shell: bool = False) -> list[str]:
         """Arguments of `cgjax.main`; in_shell: a long range of seeds is a call of seq."""
@@ -224,11 +232,7 @@ class Needs:
         if run["size"] in ("smoke", "fast") or any(pooled):
             return None
         target = Target(run["family"], run["row"], run["size"], run["label"], *_choice(run))
-        changes = dict(target.overrides)
-        config = configs.load(target.flag, changes)
-        if target.parts:
-            config = configs.some_parts(config, ",".join(target.parts))
-        return None if report.changes(run, {"config": config.to_dict()}) else target
+        return None if report.changes(run, {"config": target.config().to_dict()}) else target
 
     def _new(self, family: str, row: str, metric: str, size: str) -> Target:
         config = self._config(f"{family}:{row},{size}")
@@ -367,21 +371,17 @@ class Times:
 
     def has(self, target: Target) -> bool:
         """Whether the record has an entry of the target's name."""
-        path = next(iter(self.records)) / target.family
-        name = "-".join(filter(None, (target.row, target.size, target.label)))
-        return (path / f"{name}.json").exists()
+        record = next(iter(self.records))
+        return (record / target.family / f"{target.name}.json").exists()
 
     def of(self, target: Target, seeds) -> tuple[float | None, str]:
         """Seconds, and what they are from; the least of several estimates.
 
         Runs that share a device are slower than alone, and never faster.
         """
-        config = configs.load(target.flag, dict(target.overrides))
-        if target.parts:
-            config = configs.some_parts(config, ",".join(target.parts))
+        config = target.config()
         if seeds:
-            with config.unlocked():
-                config.train.seeds = tuple(seeds)
+            config.train.seeds = tuple(seeds)
         here, at_least, elsewhere = [], [], []
         for entry in self._recorded(target.family):
             if entry["row"] != target.row or not entry.get("wall_s"):
@@ -391,7 +391,7 @@ class Times:
                 continue
             seconds = entry["wall_s"] * ratio
             text = f"{standings.described(entry)}: {entry['wall_s']:.0f} s x {ratio:.3g}"
-            if standings.device_kind(entry["devices"]) != self.kind:
+            if standings.device_kind(entry.get("devices") or "") != self.kind:
                 elsewhere.append((seconds, text))
             elif PART_OF_THE_TIME.search(entry.get("note") or ""):
                 at_least.append((seconds, f"at least: {text}, the time of a part"))

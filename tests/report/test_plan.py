@@ -160,7 +160,7 @@ def test_a_plan_is_worked_off_and_recorded(runner, record, capsys):
     calls, _ = runner
     assert work_off(record) == 0
     printed = capsys.readouterr().out
-    assert "2 runs recorded, 2 claims decided, 0 runs left" in printed
+    assert "runs recorded: 2, claims decided: 2, runs left: 0" in printed
     entries = {entry["row"]: entry for entry in report.entries("vectors", record)}
     seeds = entries["mlp_random"]["config"]["train"]["seeds"]
     assert seeds == list(range(len(seeds))) and len(seeds) > 5  # joined with the recorded five
@@ -184,8 +184,8 @@ def test_a_run_that_fails_does_not_stop_the_others(runner, record, capsys):
     runner[1]["mlp_random"] = 4
     assert work_off(record) == 4
     printed = capsys.readouterr()
-    assert "1 runs failed (vectors/mlp_random-paper" in printed.err
-    assert "1 runs recorded, 1 claims decided" in printed.out
+    assert "failed runs: vectors/mlp_random-paper" in printed.err
+    assert "runs recorded: 1, claims decided: 1" in printed.out
 
 
 SLEEPER = """
@@ -237,7 +237,7 @@ def test_a_closed_form_is_planned_and_run_for_real(monkeypatch, tmp_path, capsys
     (run,) = plan.runs
     assert run.seeds == () and run.seconds is not None
     reproduce.work_off(plan, 5.0, tmp_path / "record")
-    assert "1 runs recorded, 1 claims decided" in capsys.readouterr().out
+    assert "runs recorded: 1, claims decided: 1" in capsys.readouterr().out
 
 
 def test_the_plan_is_printed_with_its_commands(record, monkeypatch, capsys):
@@ -248,7 +248,7 @@ def test_the_plan_is_printed_with_its_commands(record, monkeypatch, capsys):
     assert (
         "python -m cgjax.main --config=vectors:mlp_random,paper --config.train.seeds=5 " in printed
     )
-    assert "2 runs would decide 2 open claims" in printed and "1 runs of unknown time" in printed
+    assert "2 runs would decide 2 open claims" in printed and "runs of unknown time: 1" in printed
 
 
 @pytest.mark.parametrize(
