@@ -10,9 +10,8 @@ import difflib
 import math
 import os
 import pathlib
-import signal
+import subprocess
 import sys
-import threading
 import time
 
 from cgjax import config as configs
@@ -20,9 +19,10 @@ from cgjax import main as runner
 from cgjax import report
 from cgjax.config.flags import Parser
 from cgjax.config.overrides import nearest
-from cgjax.core import parallel, signals
-from cgjax.core.errors import BadInput, Preempted, RunError, command, shown
+from cgjax.core import signals
+from cgjax.core.errors import BadInput, RunError, command, shown
 from cgjax.core.logging import say
+from cgjax.core.workdir import disk_errors
 from cgjax.published import KINDS, PUBLISHED
 from cgjax.published.claims import CLAIMS, Claim
 from cgjax.published.claims import KINDS as KIND_WORDS
@@ -64,7 +64,7 @@ def main(argv=None):
         return
     if flags.plan is not None:
         check_plan(flags)
-        device = flags.device or parallel.describe_devices()
+        device = flags.device or devices()
         plan = plans.plan(flags.plan, flags.record, device)
         if flags.run:
             work_off(plan, flags.minutes, flags.record)
@@ -105,12 +105,17 @@ def check_plan(flags) -> None:
         raise BadInput("--plan --run needs --minutes=N, and --minutes needs --run")
     if flags.run and flags.device:
         raise BadInput("--plan --run runs on this machine: leave --device out")
-    if not flags.run and not flags.record.is_dir():
-        raise BadInput(f"--record={flags.record} is not a folder: --plan --run makes a new one")
     for name in flags.plan:
         if name not in PUBLISHED:
             known = ", ".join(PUBLISHED)
             raise BadInput(f"no family {shown(name)}{nearest(name, PUBLISHED)}: there are {known}")
+    if flags.run:
+        with disk_errors(flags.record):
+            flags.record.mkdir(parents=True, exist_ok=True)
+        if not os.access(flags.record, os.W_OK):
+            raise BadInput(f"'{flags.record}' is read-only: name another folder with --record")
+    elif not flags.record.is_dir():
+        raise BadInput(f"--record={flags.record} is not a folder: --plan --run makes a new one")
 
 
 def find(name: str) -> Claim:
@@ -147,7 +152,9 @@ def run(claim: Claim, size: str) -> standings.Standing:
 
 # --- the plan -------------------------------------------------------------------------------------
 
+COMMAND = (sys.executable, "-m", "cgjax.main")
 LEAST_S = 10.0  # a run is not started for less time than this
+GRACE_S = 120.0  # a stopped run saves within this time, or is killed
 
 
 def work_off(plan: plans.Plan, budget: float, record: pathlib.Path) -> None:
@@ -157,56 +164,63 @@ def work_off(plan: plans.Plan, budget: float, record: pathlib.Path) -> None:
     """
     deadline, done, failed, decided = time.monotonic() + 60 * budget, set(), [], 0
     waiting = list(plan.runs)
-    with signals.handled():
-        while (left := deadline - time.monotonic()) > LEAST_S:
-            # More seeds of a target join those of its earlier run.
-            ready = [run for run in waiting if not run.after or (run.target, run.after - 1) in done]
-            if not ready:
-                break
-            fitting = (run for run in ready if run.seconds is not None and run.seconds <= left)
-            run = next(fitting, ready[0])
-            waiting.remove(run)
-            say(f"{left / 60:.1f} minutes left; {described(run)}")
-            code, is_over = run_until(deadline, run.arguments(FOLDER))
-            if code == Preempted.exit_code:
-                if not is_over:
-                    raise Preempted("stopped; what was trained is saved, run the same command")
-                say("the time is over: the run is saved, the same command resumes it")
-                break
-            if code:
-                failed.append((run, code))
-                continue
-            workdir, label = FOLDER / run.folder, run.target.label
-            path = report.add(workdir, record, label, replace=run.replaces)
-            done.add((run.target, run.after))
-            claims = [CLAIMS[name] for name in run.claims]
-            words = [standing.word for standing in standings.standings(record, claims)]
-            n_decided = sum(word in plans.DECIDED for word in words)
-            decided += n_decided
-            say(f"recorded {path.name}: {n_decided} of its {len(words)} open claims are decided")
-    say(f"{len(done)} runs recorded, {decided} claims decided, {len(waiting)} runs left")
+    while (left := deadline - time.monotonic()) > LEAST_S:
+        # More seeds of a target join those of its earlier run.
+        ready = [run for run in waiting if not run.after or (run.target, run.after - 1) in done]
+        if not ready:
+            break
+        fitting = (run for run in ready if run.seconds is not None and run.seconds <= left)
+        run = next(fitting, ready[0])
+        waiting.remove(run)
+        say(f"{left / 60:.1f} minutes left; {described(run)}")
+        code = run_until(deadline, run.arguments(FOLDER))
+        if code is None:
+            say("the time is over: the run is saved, the same command resumes it")
+            break
+        if code:
+            failed.append((run, code))
+            continue
+        path = report.add(FOLDER / run.folder, record, run.target.label, replace=run.replaces)
+        done.add((run.target, run.after))
+        claims = [CLAIMS[name] for name in run.claims]
+        words = [standing.word for standing in standings.standings(record, claims)]
+        n_decided = sum(word in plans.DECIDED for word in words)
+        decided += n_decided
+        say(f"recorded {path.name}: {n_decided} of its {len(words)} open claims are decided")
+    say(f"runs recorded: {len(done)}, claims decided: {decided}, runs left: {len(waiting)}")
     if failed:
         names = ", ".join(run.folder for run, _ in failed)
-        error = RunError(f"{len(failed)} runs failed ({names}): their messages are above")
+        error = RunError(f"failed runs: {names}; their messages are above")
         error.exit_code = failed[0][1]
         raise error
 
 
-def run_until(deadline: float, arguments: list[str]) -> tuple[int, bool]:
-    """The exit code of a run, and whether the deadline stopped it; for use in `signals.handled`."""
-    is_over = threading.Event()
+def run_until(deadline: float, arguments: list[str]) -> int | None:
+    """The exit code of a run; None if the deadline stopped it. A signal raises Preempted.
 
-    def stop():
-        is_over.set()
-        os.kill(os.getpid(), signal.SIGTERM)
+    The run has its own process, so that it frees its devices, and a crash ends it alone.
+    """
+    process, stopped = subprocess.Popen([*COMMAND, *arguments], process_group=0), math.inf
+    with signals.patiently() as stop:
+        while process.poll() is None:
+            now = time.monotonic()
+            if (now > deadline or stop) and stopped == math.inf:
+                process.terminate()
+                stopped = now
+            if now > stopped + GRACE_S:
+                process.kill()
+            time.sleep(0.05)
+    code = process.returncode
+    return None if stopped < math.inf and code else 128 - code if code < 0 else code
 
-    timer = threading.Timer(max(deadline - time.monotonic(), 0), stop)
-    timer.daemon = True
-    timer.start()
-    try:
-        return runner.main(arguments), is_over.is_set()
-    finally:
-        timer.cancel()
+
+def devices() -> str:
+    """The devices of a run. Another process asks, because asking takes a GPU's memory."""
+    question = "from cgjax.core import parallel; print(parallel.describe_devices())"
+    answer = subprocess.run([sys.executable, "-c", question], capture_output=True, text=True)
+    if answer.returncode:
+        raise BadInput(f"no device to run on: {(answer.stderr.splitlines() or ['?'])[-1]}")
+    return answer.stdout.splitlines()[-1]
 
 
 # --- text -----------------------------------------------------------------------------------------
@@ -234,11 +248,9 @@ def told(standing: standings.Standing) -> list[str]:
     lines += [f"run         {standings.described(entry)}" for entry in standing.runs]
     if len(standing.parts) > 1:
         lines += [f"part        {standings.part(claim, *part)}" for part in standing.parts]
-    return [
-        *lines,
-        f"difference  {standings.comparison(standing)}",
-        f"verdict     {standing.word}",
-    ]
+    lines.append(f"difference  {standings.comparison(standing)}")
+    lines += [f"{name:11} {text}" for name, text in standings.causes(standing)]
+    return [*lines, f"verdict     {standing.word}"]
 
 
 def described(run: plans.Run) -> str:
@@ -266,10 +278,10 @@ def print_plan(plan: plans.Plan, device: str) -> None:
     unknown = sum(run.seconds is None for run in plan.runs)
     say(
         f"{len(plan.runs)} runs would decide {len(names)} open claims if means and deviations stay "
-        f"as they are: {total / 3600:.1f} h on {device}, and {unknown} runs of unknown time"
+        f"as they are: {total / 3600:.1f} h on {device}; runs of unknown time: {unknown}"
     )
     for reason, claims in plan.left.items():
-        say(f"{len(claims)} claims stay open; {reason}: {' '.join(claims)}")
+        say(f"open claims: {len(claims)}; {reason}: {' '.join(claims)}")
 
 
 def print_list(wanted: list[str]) -> None:

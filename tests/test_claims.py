@@ -16,6 +16,7 @@ from cgjax.published import KINDS, PUBLISHED
 from cgjax.published import verdict as verdicts
 from cgjax.published.claims import CLAIMS, FORMS, POOLED
 from cgjax.published.claims import KINDS as CLAIM_KINDS
+from cgjax.published.reading import MODULES
 from cgjax.published.results import summary
 from cgjax.report import readme
 from cgjax.report import standing as standings
@@ -412,6 +413,19 @@ def test_computations_need_no_seeds(found):
     assert {standing.word for standing in of_support} <= {"match", "no match"}
 
 
+def test_every_mismatch_has_a_cause_and_an_experiment(found):
+    for standing in found.values():
+        if standing.word == "no match":
+            cause, experiment = standings.causes(standing)
+            kinds = ("settings: ", "published: ", "chance: ", "unknown: ")
+            assert cause[1].startswith(kinds) and experiment[1], standing.claim.id
+        else:
+            assert not standings.causes(standing)
+    for family, module in MODULES.items():
+        for key in getattr(module, "CAUSES", {}):
+            assert any(name.startswith(f"{family}.{key}") for name in CLAIMS), (family, key)
+
+
 def test_the_readme_of_kernels_tells_it(found):
     text = " ".join((FAMILIES / "kernels" / "README.md").read_text().split())
 
@@ -436,7 +450,10 @@ def test_the_readme_of_kernels_tells_it(found):
     accuracy = [one for one in rows("te_deep") if one.claim.metric.endswith(": accuracy")]
     assert [one.ours for one in accuracy] == [1.0] * 4
     late = found["kernels.te_deep.depth_3_te_2_2_first_all_right_test"]
-    assert (late.ours, late.claim.number) == (360, 191)
+    told = f"{late.ours:.0f} ± {late.sd:.0f} at depth 3 (eight groups), where the paper's six"
+    assert told in text and late.claim.number == 191 and math.isinf(late.verdict.seeds)
+    assert (len(late.values), late.seeds) == (8, ())
+    assert found["kernels.equivalence_dips_first"].word == "match"
 
 
 def test_the_readme_of_vectors_tells_it(found):

@@ -193,3 +193,17 @@ CLAIMS = {
         ],
     },
 }
+
+# Why ours does not match, and what could tell; `published.claims` describes the layout.
+CAUSES = {
+    "decoders_fit_the_frame": (
+        "settings: the MLP on the raw ramp (0 to 27, 128 wide) has not learned its pairs after "
+        "8,000 steps; the other five decoders have",
+        "the same part with four times the steps, and with the ramp divided by 27",
+    ),
+    "cnns_superpose": (
+        "settings: the paper's kernel is not published in full; ours depends only on equal x and "
+        "equal y, and a CNN shares its weights between positions (the MLP's R2 is 0.27)",
+        "the CNN's own tangent kernel in place of the binary one",
+    ),
+}

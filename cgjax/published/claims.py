@@ -11,6 +11,10 @@ defined, `computed` that it needs no seeds.
 A claim with `rows` {row: parts} is one claim for each row and part, {row} and {part} in its sides,
 called `claim` with {words} for the part. `metric` is the one that is shown as ours, where that is
 not the first.
+
+`CAUSES` of a family's module {beginning of an id, without the family: (cause, experiment)} says why
+ours does not match, and which experiment could tell. A cause begins with its kind: "settings" that
+differ, "published" numbers that cannot be right or are not what they seem, "chance", "unknown".
 """
 
 import re
@@ -56,6 +60,8 @@ class Claim(NamedTuple):
     size: str = "paper"  # the size at which the row is that of the paper
     overrides: tuple = ()  # (key, value) that run no more of the row than the claim needs
     caveat: str = ""  # in what ours cannot be the paper's, whatever its size
+    cause: str = ""  # why ours does not match
+    experiment: str = ""  # what could tell the cause
     only: str = ""  # for which seeds its numbers are defined, if not for all
     computed: bool = False  # it needs no seeds
     label: str = ""  # in a few words, where a run judges it for itself
@@ -201,7 +207,19 @@ def _by_id(claims) -> dict[str, Claim]:
     return by_id
 
 
-CLAIMS = _by_id(claim for family in MODULES for claim in (*_in_words(family), *_values(family)))
+def _with_cause(claim: Claim) -> Claim:
+    """The claim with the cause whose key its id begins with; the longest key counts."""
+    causes, name = getattr(MODULES[claim.family], "CAUSES", {}), claim.id.partition(".")[2]
+    keys = [key for key in causes if name.startswith(key)]
+    if not keys:
+        return claim
+    cause, experiment = causes[max(keys, key=len)]
+    return claim._replace(cause=cause, experiment=experiment)
+
+
+CLAIMS = _by_id(
+    _with_cause(claim) for family in MODULES for claim in (*_in_words(family), *_values(family))
+)
 
 
 def by_row(claims) -> dict:

@@ -642,3 +642,12 @@ CLAIMS = {
         "each": ("resnet", "vit"),
     },
 }
+
+# Why ours does not match, and what could tell; `published.claims` describes the layout.
+CAUSES = {
+    "magnitudes.": (
+        "published: the bars are the account of the machine's labels, the signs of its decision "
+        "values, to 0.0005; ours is the account of the decision values",
+        "the account of the signs in place of the decision values",
+    ),
+}

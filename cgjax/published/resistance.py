@@ -346,3 +346,11 @@ CLAIMS = {
         "rows": USES_X_2,
     },
 }
+
+# Why ours does not match, and what could tell; `published.claims` describes the layout.
+CAUSES = {
+    "one_step.plane_a_step_raises_d_2_x_2_telling": (
+        "settings: the proposition is about early training; ours is the mean over all of it",
+        "the mean over steps 0 to 8, apart from that over later steps",
+    ),
+}

@@ -53,3 +53,13 @@ CLAIMS = {
         ],
     },
 }
+
+# Why ours does not match, and what could tell; `published.claims` describes the layout.
+CAUSES = {
+    "compositional_orthogonal.r2_all": (
+        "unknown: the published curve is one run with one generator; ours rises with training, "
+        "from 0.883 after 61,440 steps to 0.984 after the notebook's 256,000",
+        "the score by training step: where 20 generators pass 0.93, and whether a generator of "
+        "the notebook's rule and seed stays there",
+    ),
+}

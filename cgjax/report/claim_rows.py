@@ -53,7 +53,7 @@ def _row(item: Item, n: int, theirs: str) -> Html:
     size = abs(charts.units(standing.verdict)) if charts.is_measured(standing) else None
     cells = (
         (chip(standing.word), standings.WORDS.index(standing.word)),
-        (join([_claim(claim), _details(item)]), None),
+        (join([_claim(standing), _details(item)]), None),
         (_theirs(claim), claim.number),
         (join(ours), standing.ours),
         (join(difference), size),
@@ -77,13 +77,15 @@ def _sortable(value) -> str | None:
     return None if value is None or not math.isfinite(value) else f"{value:.6g}"
 
 
-def _claim(claim) -> Html:
+def _claim(standing) -> Html:
     """The claim's sentence; for a published number, what was run and the metric below it."""
-    caveat = tag("small", f"Caveat: {claim.caveat}") if claim.caveat else None
+    claim = standing.claim
+    notes = [("Caveat", claim.caveat)] if claim.caveat else []
+    notes += [(name.capitalize(), text) for name, text in standings.causes(standing)]
+    small = [tag("small", f"{name}: {text}") for name, text in notes]
     if not claim.published:
-        return join([tag("div", claim.sentence), caveat])
-    sentence = tag("div", what(claim))
-    return join([sentence, tag("code", claim.metric), caveat])
+        return join([tag("div", claim.sentence), *small])
+    return join([tag("div", what(claim)), tag("code", claim.metric), *small])
 
 
 def what(claim) -> str:

@@ -5,6 +5,7 @@ these numbers, or are images of a family's README. The same input gives the same
 """
 
 import base64
+import collections
 import hashlib
 import pathlib
 
@@ -112,15 +113,6 @@ def _top(papers: list[Paper], anchors: dict) -> Html:
     entries = [entry for paper in papers for runs in paper.entries.values() for entry in runs]
     dates = sorted(entry["date"] for entry in entries if entry.get("date"))
     when = " to ".join(dict.fromkeys((dates[0], dates[-1]))) if dates else "without a date"
-    links = (
-        tag(
-            "li",
-            tag("a", paper.source["title"], href=f"#{anchor}"),
-            " ",
-            tag("span", paper.source["venue"], class_="venue"),
-        )
-        for anchor, paper in anchors.items()
-    )
     return tag(
         "header",
         tag("button", "dark", type="button", id="theme", aria_label="Dark or light theme"),
@@ -130,9 +122,12 @@ def _top(papers: list[Paper], anchors: dict) -> Html:
             "p",
             "This page lists the claims of the papers that a run can test, with the verdict on "
             "each. Numbers marked recomputed are not the papers': other code computed them with "
-            f"the papers' settings. Recorded runs: {len(entries)}, {when}.",
+            "the papers' settings. A claim is open if no run of the published scale decides it. "
+            f"Recorded runs: {len(entries)}, {when}; their hours add up the wall times of runs, "
+            "many of which shared a device.",
             class_="lede",
         ),
+        _paper_table(anchors),
         section.bar(every) if every else None,
         tag(
             "p",
@@ -142,8 +137,54 @@ def _top(papers: list[Paper], anchors: dict) -> Html:
             "the verdicts.",
             class_="note",
         ),
-        tag("ol", *links, class_="papers"),
     )
+
+
+def _paper_table(anchors: dict) -> Html:
+    """One line per paper: how many of its claims are decided, and the hours of its runs."""
+    heads = ("paper", "claims", "decided", "match", "no match", "open", "hours of the runs")
+    rows, total = [], collections.Counter()
+    for anchor, paper in anchors.items():
+        name = [
+            tag("a", paper.source["title"], href=f"#{anchor}"),
+            " ",
+            tag("span", paper.source["venue"], class_="venue"),
+        ]
+        words = collections.Counter(item.found.word for item in paper.items)
+        hours = _hours([entry for runs in paper.entries.values() for entry in runs])
+        rows.append((join(name), words, hours))
+        total += words + hours
+    if len(rows) > 1:
+        hours = {name: n for name, n in total.items() if name not in standings.WORDS}
+        rows.append(("all", total, hours))
+    body = (
+        tag("tr", *(tag("td", cell) for cell in (name, *_counts(words), _in_hours(hours))))
+        for name, words, hours in rows
+    )
+    head = tag("thead", tag("tr", *(tag("th", name) for name in heads)))
+    return tag("div", tag("table", head, tag("tbody", *body)), class_="scroll papers")
+
+
+def _counts(words: collections.Counter) -> list:
+    """Claims, decided, match, no match, open; dashes if there is no claim."""
+    n = sum(words[word] for word in standings.WORDS)
+    match, no_match = words["match"], words["no match"]
+    counts = (n, match + no_match, match, no_match, n - match - no_match)
+    return list(counts) if n else ["-"] * len(counts)
+
+
+def _hours(entries: list[dict]) -> collections.Counter:
+    """{kind of device: hours} of recorded runs."""
+    hours = collections.Counter()
+    for entry in entries:
+        hours[standings.device_kind(entry.get("devices") or "?")] += (
+            entry.get("wall_s") or 0
+        ) / 3600
+    return hours
+
+
+def _in_hours(hours: dict) -> str:
+    return ", ".join(f"{n:.1f} {name}" for name, n in sorted(hours.items()) if n >= 0.05) or "-"
 
 
 def _controls(papers: list[Paper], has_runs: bool) -> Html:

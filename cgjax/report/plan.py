@@ -25,10 +25,9 @@ from cgjax.report import standing as standings
 DECIDED = ("match", "no match")
 # Notes of recorded runs whose time is that of a part of the run.
 PART_OF_THE_TIME = re.compile(r"last part|last command|resumed|time limits|gone on with")
-# A run's time is in proportion to these keys and to the longest of its stages.
+# A run's time is in proportion to its seeds, these keys and the longest of its stages.
 PROPORTIONAL = (
-    "train.seeds", "data.tasks", "data.distances", "data.n_total", "data.n_train",
-    "data.image_size",
+    "data.tasks", "data.distances", "data.n_total", "data.n_train", "data.image_size",
 )  # fmt: skip
 STAGES = (
     ("train.steps", "train.epochs"),
@@ -51,6 +50,15 @@ class Target(NamedTuple):
     def flag(self) -> str:
         return f"{self.family}:{self.row}" + ("" if self.size == "default" else f",{self.size}")
 
+    @property
+    def name(self) -> str:
+        """Of its file in the record."""
+        return "-".join(filter(None, (self.row, self.size, self.label)))
+
+    def config(self):
+        config = configs.load(self.flag, dict(self.overrides))
+        return configs.some_parts(config, ",".join(self.parts)) if self.parts else config
+
 
 class Run(NamedTuple):
     """A command, the claims that it would decide and its time."""
@@ -67,9 +75,8 @@ class Run(NamedTuple):
     @property
     def folder(self) -> str:
         """Below `reproduce.FOLDER`; the same seeds resume in the same folder."""
-        target = self.target
-        name = "-".join(filter(None, (target.row, target.size, target.label)))
-        return f"{target.family}/{name}" + (f"-seeds_{ranges(self.seeds)}" if self.seeds else "")
+        seeds = f"-seeds_{ranges(self.seeds)}" if self.seeds else ""
+        return f"{self.target.family}/{self.target.name}{seeds}"
 
     def arguments(self, folder, in_shell: bool = False) -> list[str]:
         """Arguments of `cgjax.main`; in_shell: a long range of seeds is a call of seq."""
@@ -225,11 +232,7 @@ class Needs:
         if run["size"] in ("smoke", "fast") or any(pooled):
             return None
         target = Target(run["family"], run["row"], run["size"], run["label"], *_choice(run))
-        changes = dict(target.overrides)
-        config = configs.load(target.flag, changes)
-        if target.parts:
-            config = configs.some_parts(config, ",".join(target.parts))
-        return None if report.changes(run, {"config": config.to_dict()}) else target
+        return None if report.changes(run, {"config": target.config().to_dict()}) else target
 
     def _new(self, family: str, row: str, metric: str, size: str) -> Target:
         config = self._config(f"{family}:{row},{size}")
@@ -309,20 +312,29 @@ def _merged(groups: dict[Target, Group]) -> dict[Target, Group]:
 
 
 def _runs(target: Target, group: Group, needs: dict, times: "Times"):
-    """Runs of one target: first the number of seeds with the most claims per seed, then more."""
+    """Runs of one target: first the number of seeds with the most claims per second, then more."""
     trained, waiting, after = list(group.trained), dict(group.claims), 0
-    shares = {claim: 1 / len(needs[claim]) for claim in waiting}
     while waiting:
-        new = {n: max(n - len(trained), 1) for n in waiting.values()}
-        rates = {n: sum(shares[c] for c, m in waiting.items() if m <= n) / new[n] for n in new}
-        n = max(rates, key=lambda n: (rates[n], n))
-        decided = tuple(claim for claim, m in waiting.items() if m <= n)
-        seeds = tuple(_new_seeds([] if group.is_pooled else trained, n))
-        share = sum(shares[claim] for claim in decided)
-        replaces = (group.is_pooled and after > 0) or (not trained and times.has(target))
-        yield Run(target, seeds, decided, share, *times.of(target, seeds), replaces, after)
-        trained, after = sorted({*trained, *seeds}), after + 1
-        waiting = {claim: m for claim, m in waiting.items() if m > n}
+        choices = [
+            _run(target, group, trained, n, waiting, needs, times, after)
+            for n in sorted(set(waiting.values()))
+        ]
+        # Of equally good choices the one with more seeds; without a time, claims per seed.
+        run = max(
+            reversed(choices), key=lambda run: run.share / (run.seconds or len(run.seeds) or 1)
+        )
+        yield run
+        trained, after = sorted({*trained, *run.seeds}), after + 1
+        waiting = {claim: n for claim, n in waiting.items() if claim not in run.claims}
+
+
+def _run(target, group: Group, trained, n: int, waiting: dict, needs, times, after: int) -> Run:
+    """The run that makes n seeds of a target."""
+    claims = tuple(claim for claim, m in waiting.items() if m <= n)
+    seeds = tuple(_new_seeds([] if group.is_pooled else trained, n))
+    share = sum(1 / len(needs[claim]) for claim in claims)
+    replaces = (group.is_pooled and after > 0) or (not trained and times.has(target))
+    return Run(target, seeds, claims, share, *times.of(target, seeds), replaces, after)
 
 
 def _new_seeds(trained, n: int):
@@ -349,7 +361,7 @@ class Times:
     """Times of runs, from recorded ones of the same row on the same kind of device."""
 
     def __init__(self, record, device: str):
-        self.device, self.entries = device, {}
+        self.kind, self.entries = standings.device_kind(device), {}
         self.records = dict.fromkeys((record, report.RECORD))
 
     def _recorded(self, family: str) -> list[dict]:
@@ -359,29 +371,27 @@ class Times:
 
     def has(self, target: Target) -> bool:
         """Whether the record has an entry of the target's name."""
-        path = next(iter(self.records)) / target.family
-        name = "-".join(filter(None, (target.row, target.size, target.label)))
-        return (path / f"{name}.json").exists()
+        record = next(iter(self.records))
+        return (record / target.family / f"{target.name}.json").exists()
 
     def of(self, target: Target, seeds) -> tuple[float | None, str]:
         """Seconds, and what they are from; the least of several estimates.
 
         Runs that share a device are slower than alone, and never faster.
         """
-        config = configs.load(target.flag, dict(target.overrides))
-        if target.parts:
-            config = configs.some_parts(config, ",".join(target.parts))
+        config = target.config()
         if seeds:
-            with config.unlocked():
-                config.train.seeds = tuple(seeds)
+            config.train.seeds = tuple(seeds)
         here, at_least, elsewhere = [], [], []
         for entry in self._recorded(target.family):
             if entry["row"] != target.row or not entry.get("wall_s"):
                 continue
             ratio = _work_ratio(configs.from_json(json.dumps(entry["config"])), config)
+            if ratio is None:
+                continue
             seconds = entry["wall_s"] * ratio
             text = f"{standings.described(entry)}: {entry['wall_s']:.0f} s x {ratio:.3g}"
-            if _kind(entry["devices"]) != _kind(self.device):
+            if standings.device_kind(entry.get("devices") or "") != self.kind:
                 elsewhere.append((seconds, text))
             elif PART_OF_THE_TIME.search(entry.get("note") or ""):
                 at_least.append((seconds, f"at least: {text}, the time of a part"))
@@ -392,27 +402,18 @@ class Times:
         if elsewhere:
             seconds, text = min(elsewhere)
             return None, f"unknown on this device; elsewhere {seconds:.0f} s: {text}"
-        return None, "unknown: no run of this row is recorded"
-
-
-def _kind(devices: str) -> str:
-    """ "1x NVIDIA H200 on 2 hosts" -> "NVIDIA H200" """
-    return re.sub(r"^\d+x | on \d+ hosts$", "", devices)
+        return None, "unknown: no run of this row and part is recorded"
 
 
 def _work_ratio(old, new) -> float | None:
-    """Work of one config over that of another; parts count by their own lengths.
+    """Work of one config over that of another; None if a part of `new` is not in `old`.
 
-    A part that only the new config has counts as the mean of the old ones.
+    Parts count alike, each by its own length.
     """
     before, after = dict(configs.parts(old)), dict(configs.parts(new))
-    shared = [name for name in after if name in before]
-    if not shared:
-        shared = [next(iter(before))]
-        ratio = _ratio(before[shared[0]], next(iter(after.values())))
-        return ratio * len(after) / len(before)
-    ratios = [_ratio(before[name], after[name]) for name in shared]
-    return sum(ratios) / len(ratios) * len(after) / len(before)
+    if not after.keys() <= before.keys():
+        return None
+    return sum(_ratio(before[name], after[name]) for name in after) / len(before)
 
 
 def _ratio(old, new) -> float:
@@ -426,7 +427,9 @@ def _ratio(old, new) -> float:
                 product *= sizes[0] / sizes[1] if sizes[1] else 1.0
         return product
 
-    return change(PROPORTIONAL) * max(change(stage) for stage in STAGES)
+    # Compilation and start take the same time for any number of seeds.
+    seeds = max(1.0, change(("train.seeds",)))
+    return seeds * change(PROPORTIONAL) * max(change(stage) for stage in STAGES)
 
 
 def _size(key: str, value) -> float:

@@ -4,6 +4,7 @@ import collections
 import json
 import math
 import pathlib
+import re
 from typing import NamedTuple
 
 import numpy as np
@@ -42,9 +43,13 @@ def counted(standing) -> str:
     if len(values) == 1 and half_width(standing) == 0:
         return "deterministic"
     n, of = len([value for value in values if value is not None]), len(values)
-    noun = "seed" if len(standing.seeds) == of else "value"
-    text = f"{n}{f' of {of}' if n < of else ''} {noun}{'s' if of != 1 else ''}"
+    text = f"{n}{f' of {of}' if n < of else ''} {noun(standing)}{'s' if of != 1 else ''}"
     return f"{text}: {standing.claim.only}" if n < of and standing.claim.only else text
+
+
+def noun(standing) -> str:
+    """What a standing has one number of: each seed, or something else, such as groups of seeds."""
+    return "seed" if len(standing.seeds) == len(standing.values) else "value"
 
 
 def sign(claim) -> str:
@@ -70,10 +75,10 @@ def comparison(standing) -> str:
     texts[0] += " of logarithms" if published and "factor" in published else ""
     if published or verdict.tolerance:
         texts.append(f"tolerance {verdict.tolerance:.3g}")
-    return ", ".join(filter(None, [*texts, standing.note, needed(verdict)]))
+    return ", ".join(filter(None, [*texts, standing.note, needed(verdict, noun(standing))]))
 
 
-def needed(verdict) -> str:
+def needed(verdict, noun: str = "seed") -> str:
     """How many seeds would decide, if mean and deviation stay as they are."""
     if verdict.word != "underpowered":
         return ""
@@ -81,7 +86,15 @@ def needed(verdict) -> str:
         return "a single number has no spread: two or more would show it"
     if math.isinf(verdict.seeds):
         return "no number of our seeds decides"
-    return f"about {verdict.seeds} seeds would decide"
+    return f"about {verdict.seeds} {noun}s would decide"
+
+
+def causes(standing) -> list[tuple[str, str]]:
+    """Of a claim that does not match: why, and what could tell."""
+    if standing.word != "no match":
+        return []
+    lines = (("cause", standing.claim.cause), ("experiment", standing.claim.experiment))
+    return [(name, text) for name, text in lines if text]
 
 
 def half_width(standing) -> float | None:
@@ -347,6 +360,11 @@ def command(claim: Claim) -> str:
         f"python -m cgjax.main --config={claim.family}:{row},{claim.size}{changes}"
         for row in claim.rows
     )
+
+
+def device_kind(devices: str) -> str:
+    """ "1x NVIDIA H200 on 2 hosts" -> "NVIDIA H200" """
+    return re.sub(r"^\d+x | on \d+ hosts$", "", devices)
 
 
 def described(run: dict) -> str:

@@ -20,6 +20,7 @@ from cgjax.published.claims import CLAIMS
 from cgjax.published.results import summary
 from cgjax.published.verdict import Verdict
 from cgjax.report import charts, markup, page, runs
+from cgjax.report import standing as standings
 from cgjax.report.__main__ import main
 from cgjax.report.section import about, lead
 from cgjax.report.standing import Standing
@@ -86,6 +87,29 @@ def test_every_claim_has_a_row_with_all_that_is_known_of_it(plain):
     assert "--config=bumps:B8,paper" in row["claim"] and claim.where in row["claim"]
     absent = next(one for one in SOME if one.row == "B3")
     assert rows[absent.id]["verdict"] == "not run" and "difference" not in rows[absent.id]
+
+
+def test_the_first_table_counts_the_claims_of_each_paper(record, plain):
+    """Claims, decided, match, no match, open, and the hours of the recorded runs."""
+    cells = re.findall(
+        r"<td[^>]*>(.*?)</td>", plain[plain.index("<table") : plain.index("</table")]
+    )
+    words = [standing.word for standing in standings.standings(record, SOME)]
+    match, no_match = words.count("match"), words.count("no match")
+    open_ = len(SOME) - match - no_match
+    assert cells[1:6] == [str(n) for n in (len(SOME), match + no_match, match, no_match, open_)]
+    hours = sum(entry["wall_s"] for entry in report.entries(FAMILY, record)) / 3600
+    assert cells[6] == f"{hours:.1f} NVIDIA H200" and hours > 0.1 and len(cells) == 7
+
+
+def test_a_mismatch_has_its_cause(tmp_path):
+    claim = CLAIMS["bumps.cnns_superpose"]
+    (tmp_path / FAMILY).mkdir()
+    shutil.copy(report.RECORD / FAMILY / "B5-paper.json", tmp_path / FAMILY)
+    row = Rows(shown(tmp_path, [claim])).rows[claim.id]
+    assert row["verdict"] == "no match"
+    assert f"Cause: {claim.cause}" in row["claim"]
+    assert f"Experiment: {claim.experiment}" in row["claim"]
 
 
 def test_every_number_of_ours_is_from_the_record(record, plain, tmp_path):

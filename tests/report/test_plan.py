@@ -1,14 +1,18 @@
 """reproduce --plan and --plan --run on a toy record of the vector simulation."""
 
 import json
+import os
+import pathlib
+import signal
+import sys
+import threading
 import time
 
 import pytest
 
 from cgjax import config as configs
 from cgjax import report, reproduce
-from cgjax.core import parallel, signals
-from cgjax.core.errors import command
+from cgjax.core.errors import Preempted
 from cgjax.published.claims import CLAIMS
 from cgjax.published.results import summary
 from cgjax.report import plan as plans
@@ -53,7 +57,9 @@ def test_open_claims_get_runs_with_seeds_and_times(record):
     assert verdict.word == "underpowered" and 5 < verdict.seeds < 100
     assert more.claims == ("vectors.mlp_random.r2_all",)
     assert more.seeds == tuple(range(5, verdict.seeds)) and not more.replaces
-    assert more.seconds == pytest.approx(20.0 * len(more.seeds) / 5)
+    assert more.seconds == pytest.approx(20.0)  # fewer seeds compile as long as five
+    times = plans.Times(record, "1x cpu")
+    assert times.of(more.target, tuple(range(15)))[0] == pytest.approx(20.0 * 15 / 5)
     assert new.target.row == "regularised_random" and new.seeds == (0, 1, 2)
     assert new.seconds is None and "unknown on this device; elsewhere" in new.source
 
@@ -115,36 +121,32 @@ def test_cells_of_a_row_are_runs_of_their_own(tmp_path):
 
 @pytest.fixture
 def runner(monkeypatch, tmp_path):
-    """In the place of `cgjax.main`: writes what a run would; `mode` "slow": waits for a signal."""
+    """In the place of a run's process: writes what the run would; `mode` says how it ends."""
     calls, mode = [], {}
 
-    def main(argv):
+    def run_until(deadline, argv):
         calls.append(argv)
         flags = dict(word.partition("=")[::2] for word in argv)
         changes = {key[9:]: value for key, value in flags.items() if key.startswith("--config.")}
         config = configs.load(flags["--config"], changes)
-        workdir = reproduce.pathlib.Path(flags["--workdir"])
+        if config.row in mode:
+            return mode[config.row]
+        workdir = pathlib.Path(flags["--workdir"])
         workdir.mkdir(parents=True, exist_ok=True)
         (workdir / "config.json").write_text(configs.to_json(config))
-        if mode.get("slow"):
-            with signals.patiently() as stop:
-                end = time.monotonic() + 20
-                while not stop and time.monotonic() < end:
-                    time.sleep(0.005)
-        if mode.get("fails") == config.row:
-            raise reproduce.BadInput("no data")
         means = {"mlp_random": 0.964, "regularised_random": 0.87}
         values = [means[config.row] + 1e-3 * (seed % 3) for seed in config.train.seeds]
         results = {
             "metrics": {"r2_all": summary(values, config.train.seeds, None)},
-            "config_hash": "", "wall_s": 3.0, "devices": parallel.describe_devices(),
+            "config_hash": "", "wall_s": 3.0, "devices": "1x cpu",
         }  # fmt: skip
         (workdir / "results.json").write_text(json.dumps(results))
+        return 0
 
-    monkeypatch.setattr(reproduce.runner, "main", command(main))
+    monkeypatch.setattr(reproduce, "run_until", run_until)
+    monkeypatch.setattr(reproduce, "devices", lambda: "1x cpu")
     monkeypatch.setattr(reproduce, "FOLDER", tmp_path / "runs")
     monkeypatch.setattr(plans, "CLAIMS", {claim.id: claim for claim in SOME})
-    monkeypatch.setattr(reproduce, "LEAST_S", 0.01)
     return calls, mode
 
 
@@ -158,7 +160,7 @@ def test_a_plan_is_worked_off_and_recorded(runner, record, capsys):
     calls, _ = runner
     assert work_off(record) == 0
     printed = capsys.readouterr().out
-    assert "2 runs recorded, 2 claims decided, 0 runs left" in printed
+    assert "runs recorded: 2, claims decided: 2, runs left: 0" in printed
     entries = {entry["row"]: entry for entry in report.entries("vectors", record)}
     seeds = entries["mlp_random"]["config"]["train"]["seeds"]
     assert seeds == list(range(len(seeds))) and len(seeds) > 5  # joined with the recorded five
@@ -167,40 +169,75 @@ def test_a_plan_is_worked_off_and_recorded(runner, record, capsys):
     assert work_off(record) == 0 and not calls  # every claim is decided
 
 
-def test_the_end_of_the_time_stops_a_run_and_the_same_command_resumes_it(runner, record, capsys):
+def test_a_run_that_the_time_stops_is_resumed_by_the_same_command(runner, record, capsys):
     calls, mode = runner
-    mode["slow"] = True
-    started = time.monotonic()
-    assert work_off(record, "0.005") == 0
-    assert time.monotonic() - started < 10
+    mode["mlp_random"] = None
+    assert work_off(record) == 0
     assert "the time is over" in capsys.readouterr().out
     assert len(report.entries("vectors", record)) == 2 and len(calls) == 1
-    mode["slow"] = False
+    del mode["mlp_random"]
     assert work_off(record) == 0
-    assert calls[1] == calls[0]
+    assert calls[1] == calls[0] and len(report.entries("vectors", record)) == 3
 
 
 def test_a_run_that_fails_does_not_stop_the_others(runner, record, capsys):
-    runner[1]["fails"] = "mlp_random"
-    assert work_off(record) == 2
+    runner[1]["mlp_random"] = 4
+    assert work_off(record) == 4
     printed = capsys.readouterr()
-    assert "no data" in printed.err and "1 runs failed (vectors/mlp_random-paper" in printed.err
-    assert "1 runs recorded, 1 claims decided" in printed.out
+    assert "failed runs: vectors/mlp_random-paper" in printed.err
+    assert "runs recorded: 1, claims decided: 1" in printed.out
 
 
-def test_a_signal_ends_the_plan(runner, record, monkeypatch):
-    monkeypatch.setattr(reproduce.runner, "main", lambda argv: 3)
-    assert work_off(record) == 3
+SLEEPER = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
+print("ready", flush=True)
+time.sleep(30)
+"""
 
 
+@pytest.mark.parametrize(
+    ("script", "code"), (("", 0), ("raise SystemExit(2)", 2), ("import os; os.abort()", 134))
+)
+def test_the_code_of_a_run_is_kept(monkeypatch, script, code):
+    monkeypatch.setattr(reproduce, "COMMAND", (sys.executable, "-c", script))
+    assert reproduce.run_until(time.monotonic() + 60, []) == code
+
+
+@pytest.mark.parametrize("script", (SLEEPER, SLEEPER.replace("sys.exit(3)", "os.abort()")))
+def test_the_deadline_stops_a_run(monkeypatch, script):
+    monkeypatch.setattr(reproduce, "COMMAND", (sys.executable, "-c", script))
+    started = time.monotonic()
+    assert reproduce.run_until(started + 0.3, []) is None
+    assert time.monotonic() - started < 20
+
+
+def test_a_run_that_ignores_the_deadline_is_killed(monkeypatch):
+    script = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(30)"
+    monkeypatch.setattr(reproduce, "COMMAND", (sys.executable, "-c", script))
+    monkeypatch.setattr(reproduce, "GRACE_S", 0.2)
+    started = time.monotonic()
+    assert reproduce.run_until(started + 0.3, []) is None
+    assert time.monotonic() - started < 20
+
+
+def test_a_signal_stops_the_run_and_the_plan(monkeypatch):
+    monkeypatch.setattr(reproduce, "COMMAND", (sys.executable, "-c", SLEEPER))
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM))
+    timer.start()
+    with pytest.raises(Preempted):
+        reproduce.run_until(time.monotonic() + 60, [])
+
+
+@pytest.mark.slow
 def test_a_closed_form_is_planned_and_run_for_real(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(reproduce, "FOLDER", tmp_path / "runs")
     claim = CLAIMS["kernels.partial_exposure_is_harder"]
     plan = planned(tmp_path / "record", [claim])
     (run,) = plan.runs
     assert run.seeds == () and run.seconds is not None
-    reproduce.work_off(plan, 1.0, tmp_path / "record")
-    assert "1 runs recorded, 1 claims decided" in capsys.readouterr().out
+    reproduce.work_off(plan, 5.0, tmp_path / "record")
+    assert "runs recorded: 1, claims decided: 1" in capsys.readouterr().out
 
 
 def test_the_plan_is_printed_with_its_commands(record, monkeypatch, capsys):
@@ -211,7 +248,7 @@ def test_the_plan_is_printed_with_its_commands(record, monkeypatch, capsys):
     assert (
         "python -m cgjax.main --config=vectors:mlp_random,paper --config.train.seeds=5 " in printed
     )
-    assert "2 runs would decide 2 open claims" in printed and "1 runs of unknown time" in printed
+    assert "2 runs would decide 2 open claims" in printed and "runs of unknown time: 1" in printed
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 import cgjax
 from cgjax import config as configs
-from cgjax.analysis import additivity, closed_forms, machines, salience
+from cgjax.analysis import additivity, closed_forms, machines, salience, stats
 from cgjax.core.errors import BadInput
 from cgjax.core.workdir import read_json
 from cgjax.experiments.kernels import inputs, tasks
@@ -17,6 +17,7 @@ from cgjax.experiments.kernels.dense import figures, networks
 from cgjax.experiments.kernels.dense import study as dense_scores
 from cgjax.experiments.kernels.scores import entry, scores_of
 from cgjax.main import main
+from cgjax.published import verdict
 
 pytestmark = pytest.mark.usefixtures("one_device")
 
@@ -84,6 +85,28 @@ def test_rich_networks_solve_transitive_equivalence(equivalence):
         np.testing.assert_allclose(values, [sign] * 2, atol=0.01)
         np.testing.assert_array_equal(seeds, [0, 1])
     assert 100 <= metrics["te_2_2: first all right, test"][0][0] <= 1000
+
+
+def test_extremes_of_mean_curves_are_of_groups_of_the_papers_size():
+    curves = np.arange(28.0).reshape(2, 14)  # [steps, networks]
+    np.testing.assert_array_equal(dense_scores.group_means(curves), [[2.5, 16.5], [8.5, 22.5]])
+    assert dense_scores.group_means(curves[:, :4]).shape == (1, 2)
+
+
+def test_groups_cover_a_largest_value_and_the_jackknife_does_not():
+    """Share of 95 % intervals of the difference from another six networks that contain it."""
+    rng = np.random.default_rng(0)
+    others = rng.gamma(9, 11, (1000, 6)).max(axis=1)
+    drawn = rng.gamma(9, 11, (1000, 5, 6))
+    jackknifed = [stats.jackknife(np.max, networks[0]) for networks in drawn]
+
+    def covers(values, runs, other):
+        ours = verdict.verdict(values, {"mean": other, "sd": 0.0, "runs": runs, "tolerance": 0.0})
+        return abs(ours.difference) <= ours.width
+
+    assert np.mean([covers(v, 6, other) for v, other in zip(jackknifed, others)]) < 0.8
+    grouped = drawn.max(axis=2)
+    assert 0.92 < np.mean([covers(v, 1, other) for v, other in zip(grouped, others)]) < 0.98
 
 
 def test_features_and_initial_state_are_the_networks_own(equivalence):
