@@ -1,0 +1,69 @@
+"""Runs of three families, killed again and again, end with the bits of an undisturbed run.
+
+Their runs have several parts, and `subnetworks` several stages in each: base networks, then masks.
+Most kills follow a new checkpoint; every fifth hits one that is being written, and every eighth
+comes at a random moment of the start, before anything new is saved.
+"""
+
+import random
+import signal
+
+import pytest
+import victim
+from processes import wait_until
+
+pytestmark = pytest.mark.faults
+FAMILIES = {  # the number of kills, and flags for many short steps between checkpoints
+    "bumps": (18, (
+        "--config.parts.product.train.steps=400", "--config.parts.mlp.train.steps=400",
+        "--config.checkpoint.every=10", "--config.eval.every=100",
+    )),
+    "resistance": (16, (
+        "--config.parts.mnist.train.epochs=20", "--config.parts.plane.train.epochs=20",
+        "--config.checkpoint.epochs=1", "--config.parts.mnist.eval.epochs=10",
+        "--config.parts.plane.eval.epochs=10",
+    )),
+    "subnetworks": (16, (
+        "--config.train.epochs=8", "--config.masks.epochs=4", "--config.checkpoint.epochs=1",
+        "--config.optim.patience=100",
+    )),
+}  # fmt: skip
+
+
+def saved(workdir) -> frozenset:
+    """All whole checkpoints of all parts and stages."""
+    return frozenset(p for p in workdir.glob("**/checkpoints/*/*") if p.name.isdigit())
+
+
+def is_writing(workdir) -> bool:
+    """Orbax writes a step under a temporary name and renames it when it is whole."""
+    return any("tmp" in path.name for path in workdir.glob("**/checkpoints/*/*"))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_killed_runs_end_with_the_same_bits(family, tmp_path):
+    n_kills, flags = FAMILIES[family]
+    flags = (f"--config={family}:smoke", "--no_figures", *flags)
+    whole, workdir, moments = tmp_path / "whole", tmp_path / "run", random.Random(family)
+    victim.finish(whole, tmp_path, flags)
+    kills = {"start": 0, "saved": 0, "writing": 0}
+    for kill in range(n_kills):
+        before = saved(workdir)
+        running = victim.start(workdir, tmp_path, flags)
+        if kill % 8 == 0:
+            running.process.join(moments.uniform(0, 3))
+        else:
+            assert wait_until(running, lambda old=before: saved(workdir) - old), running.err
+            if kill % 5 == 0:
+                assert wait_until(running, lambda: is_writing(workdir)), running.err
+            else:
+                running.process.join(moments.uniform(0, 0.2))
+        running.send(signal.SIGKILL)
+        assert running.code() == -signal.SIGKILL, "the run ended before it was killed"
+        new = saved(workdir) - before
+        kills["writing" if is_writing(workdir) else "saved" if new else "start"] += 1
+    print(family, kills)  # with -s
+    assert kills["start"] <= n_kills // 4
+    victim.finish(workdir, tmp_path, flags)
+    victim.assert_same_bits(whole, workdir)
+    assert not is_writing(workdir)
