@@ -30,14 +30,9 @@ FAMILIES = {  # the number of kills, and flags for many short steps between chec
 }  # fmt: skip
 
 
-def saved(workdir) -> frozenset:
-    """All whole checkpoints of all parts and stages."""
-    return frozenset(p for p in workdir.glob("**/checkpoints/*/*") if p.name.isdigit())
-
-
-def is_writing(workdir) -> bool:
-    """Orbax writes a step under a temporary name and renames it when it is whole."""
-    return any("tmp" in path.name for path in workdir.glob("**/checkpoints/*/*"))
+def saved(workdir) -> set:
+    """All whole checkpoints."""
+    return {path for path in victim.checkpoints(workdir) if path.name.isdigit()}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -55,15 +50,15 @@ def test_killed_runs_end_with_the_same_bits(family, tmp_path):
         else:
             assert wait_until(running, lambda old=before: saved(workdir) - old), running.err
             if kill % 5 == 0:
-                assert wait_until(running, lambda: is_writing(workdir)), running.err
+                assert wait_until(running, lambda: victim.is_writing(workdir)), running.err
             else:
                 running.process.join(moments.uniform(0, 0.2))
         running.send(signal.SIGKILL)
         assert running.code() == -signal.SIGKILL, "the run ended before it was killed"
         new = saved(workdir) - before
-        kills["writing" if is_writing(workdir) else "saved" if new else "start"] += 1
+        kills["writing" if victim.is_writing(workdir) else "saved" if new else "start"] += 1
     print(family, kills)  # with -s
     assert kills["start"] <= n_kills // 4
     victim.finish(workdir, tmp_path, flags)
     victim.assert_same_bits(whole, workdir)
-    assert not is_writing(workdir)
+    assert not victim.is_writing(workdir)

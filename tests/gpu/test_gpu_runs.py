@@ -97,10 +97,6 @@ def test_smoke_run_is_near_that_of_a_cpu(family, smoke_runs):
     assert not far, far
 
 
-def checkpoints(workdir):
-    return [int(p.name) for p in workdir.glob("**/checkpoints/seeds_*/*") if p.name.isdigit()]
-
-
 def test_killed_and_resumed_runs_have_the_same_bits(tmp_path):
     """Two runs share the GPU, one of them is killed three times after a checkpoint."""
     whole, killed = tmp_path / "whole", tmp_path / "killed"
@@ -109,12 +105,12 @@ def test_killed_and_resumed_runs_have_the_same_bits(tmp_path):
     for _ in range(3):
         process = start(killed, LONG, EXACT)
         deadline = time.monotonic() + 200
-        while process.poll() is None and max(checkpoints(killed), default=0) <= last:
+        while process.poll() is None and victim.newest(killed) <= last:
             assert time.monotonic() < deadline, pathlib.Path(f"{killed}.txt").read_text()[-2000:]
             time.sleep(0.002)
         process.send_signal(signal.SIGKILL)
         assert process.wait() == -signal.SIGKILL, "the run ended before it was killed"
-        last = max(checkpoints(killed))
+        last = victim.newest(killed)
     finish(start(killed, LONG, EXACT), killed)
     finish(beside, whole)
     victim.assert_same_bits(whole, killed)
