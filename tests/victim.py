@@ -36,9 +36,9 @@ def start(workdir, lab, flags=FLAGS, before=None, **environment) -> processes.Ru
     return processes.start(words, said, lab, before=before, **environment)
 
 
-def finish(workdir, lab, flags=FLAGS) -> processes.Running:
-    running = start(workdir, lab, flags)
-    assert running.code() == 0, running.err[-2000:]
+def finish(workdir, lab, flags=FLAGS, timeout=300, **environment) -> processes.Running:
+    running = start(workdir, lab, flags, **environment)
+    assert running.code(timeout) == 0, running.err[-2000:]
     return running
 
 
