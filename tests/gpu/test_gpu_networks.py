@@ -6,6 +6,7 @@ relative error of TF32 / 2. `tests/nets` compares networks with stored outputs o
 """
 
 import dataclasses
+import os
 import subprocess
 import sys
 
@@ -92,5 +93,7 @@ for form in ("patches", "direct", "auto"):
 
 def test_no_form_of_a_resnet_aborts_the_process():
     """XLA aborts where a product reads every second pixel of another as a slice (JAX 0.11.2)."""
-    done = subprocess.run([sys.executable, "-c", RESNETS], capture_output=True, text=True)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", RESNETS]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]

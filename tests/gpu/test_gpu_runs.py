@@ -15,11 +15,9 @@ import numpy as np
 import pytest
 import victim
 
-import cgjax
 from cgjax import experiments
 
 pytestmark = pytest.mark.gpu
-ROOT = pathlib.Path(cgjax.__file__).parents[1]
 # Smoke runs train for a few steps, so float32 products keep the results of both machines together:
 # their distance stays below this share of a metric, or of 1 if the metric is smaller.
 DISTANCE = 0.02
@@ -38,13 +36,15 @@ LONG = (
 
 def start(workdir, flags, environment, **options):
     """`python -m cgjax.main`; what it prints goes to <workdir>.txt."""
-    cache = {"CGJAX_CACHE": str(workdir.parent / "cache"), "PYTHONPATH": str(ROOT), "XLA_FLAGS": ""}
+    # The packages of this process, wherever they are.
+    environ = {"PYTHONPATH": os.pathsep.join(sys.path), "XLA_FLAGS": ""}
+    environ["CGJAX_CACHE"] = str(workdir.parent / "cache")
     command = [sys.executable, "-m", "cgjax.main", *flags, f"--workdir={workdir}"]
     with open(f"{workdir}.txt", "w") as output:
         return subprocess.Popen(
             command,
             cwd=workdir.parent,
-            env=os.environ | cache | environment,
+            env=os.environ | environ | environment,
             stdout=output,
             stderr=subprocess.STDOUT,
             **options,
