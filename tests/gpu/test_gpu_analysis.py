@@ -6,6 +6,7 @@ The results must equal those of the same call on a CPU, up to the rounding of fl
 import importlib.util
 import inspect
 import pkgutil
+import tempfile
 
 import jax
 import jax.numpy as jnp
@@ -90,6 +91,11 @@ def host_calls() -> dict:
     def looked():
         return lenses.look(network, net, x, pairs, is_train, targets=targets, verbose=False)
 
+    def saved_masks():
+        with tempfile.TemporaryDirectory() as folder:
+            masks.save(f"{folder}/masks.npz", {"a": net["a"] * 0, "b": None})
+            return masks.read(f"{folder}/masks.npz", net)
+
     def audited():
         return support.audit_latents(add, (jnp.sin, jnp.cos), latents, latents)
 
@@ -150,6 +156,19 @@ def host_calls() -> dict:
         "lenses.main_effects": lambda: lenses.main_effects(pairs, targets),
         "lenses.subnetworks": lambda: lenses.subnetworks(network, net, x, pairs, "a", 2),
         "machines.central_path": test_under_jit.central_path,
+        "masks.learn": lambda: masks.learn(
+            lambda s, step, beta: jnp.mean((jax.nn.sigmoid(beta * s) - 0.3) ** 2), x, 3, 0.1
+        ),
+        "masks.search": lambda: masks.search(
+            network,
+            net,
+            lambda outputs, y: jnp.mean((outputs - y) ** 2),
+            [(x, targets)],
+            "a",
+            epochs=2,
+        ),
+        "masks.save": saved_masks,
+        "masks.read": saved_masks,
         "masks.selected": lambda: masks.selected(test_under_jit.NET, "kernel"),
         "ntk.linearised_fit": lambda: ntk.linearised_fit(network, net, x[:7], targets[:7], x),
         "ntk.ntk_regression": lambda: ntk.ntk_regression(network, net, x[:7], targets[:7], x),
