@@ -2,15 +2,20 @@
 # One run on this machine, as several processes: what several hosts would do, or a process for each
 # GPU. Says how each process ended. The same command goes on, with any number of processes.
 #
-#   launch/local.sh [--dry-run] [--processes=N] [--gpus] [--port=P] [--grace=S] -- flags of cgjax.main
+#   launch/local.sh [--dry-run] [--processes=N] [--gpus] [--port=P] [--grace=S]
+#       [--activate=FILE] [--data=DIR] [--raw=DIR] -- flags of cgjax.main
 #
 #   launch/local.sh --processes=2 -- --config=vectors:smoke --config.train.seeds=0,1
 #
 # --processes: 2 by default. --gpus: process i takes GPU i alone. --grace: seconds that the others
-# have once a process has failed (120); then they are killed. PYTHON names another Python.
+# have once a process has failed (120); then they are killed.
+# --activate: a file that each process sources first, such as .venv/bin/activate. --data, --raw: the
+# folders CGJAX_DATA_DIR and CGJAX_RAW_DIR. PYTHON names another Python than `python`.
 # Exit code: 0 all done, 3 stopped and saved, else that of the process that failed first.
 set -euo pipefail
 PYTHON=${PYTHON:-python}
+# shellcheck source=launch/environment.bash
+source "${CGJAX_LAUNCH:-$(dirname "$0")}/environment.bash"
 
 dry="" processes=2 gpus="" port=$((20000 + $$ % 10000)) grace=120
 while [[ $# -gt 0 && $1 != -- ]]; do
@@ -20,6 +25,7 @@ while [[ $# -gt 0 && $1 != -- ]]; do
         --gpus) gpus=yes ;;
         --port=*) port=${1#*=} ;;
         --grace=*) grace=${1#*=} ;;
+        --activate=* | --data=* | --raw=*) set_environment "$1" ;;
         --help | -h) sed -n '2,/^set/p' "$0" | grep '^#'; exit 0 ;;
         *) echo "local.sh: unknown option $1: --help names those there are" >&2; exit 2 ;;
     esac
@@ -30,6 +36,7 @@ if [[ $# -lt 2 || ! $processes$port$grace =~ ^[0-9]+$ || $processes -lt 1 ]]; th
     exit 2
 fi
 shift
+activate
 
 children=() codes=() failed="" deadline=0
 for ((host = 0; host < processes; host++)); do

@@ -2,13 +2,16 @@
 # A sweep as one Slurm array, a task for each point. A task that is told to stop, by a time limit or
 # by pre-emption, saves and goes back into the queue; there it goes on from its checkpoint.
 #
-#   launch/slurm_array.sh [--dry-run] [--at-once=N] [options of sbatch] -- flags of cgjax.sweep
+#   launch/slurm_array.sh [--dry-run] [--at-once=N] [--activate=FILE] [--data=DIR] [--raw=DIR]
+#       [options of sbatch] -- flags of cgjax.sweep
 #
 #   launch/slurm_array.sh --at-once=8 --partition=gpu --gres=gpu:1 --time=60 -- \
 #       '--config=sprites:diagonal,random*,fast' --sweep.optim.lr=1e-3,3e-4
 #
-# Run it from the folder that is to hold runs/, on a disk that all nodes see. PYTHON names another
-# Python than `python`. Afterwards the sweep's own command with --dry_run says how the points stand.
+# Run it from the folder that is to hold runs/, on a disk that all nodes see. Afterwards the sweep's
+# own command with --dry_run says how the points stand.
+# --activate: a file that each process sources first, such as .venv/bin/activate. --data, --raw: the
+# folders CGJAX_DATA_DIR and CGJAX_RAW_DIR. PYTHON names another Python than `python`.
 #
 #SBATCH --job-name=cgjax
 #SBATCH --requeue
@@ -17,6 +20,8 @@
 #SBATCH --output=slurm-%A_%a.out
 set -euo pipefail
 PYTHON=${PYTHON:-python}
+# shellcheck source=launch/environment.bash
+source "${CGJAX_LAUNCH:-$(dirname "$0")}/environment.bash"
 
 run_task() {
     local child code=0
@@ -41,6 +46,7 @@ run_task() {
 }
 
 if [[ ${SLURM_ARRAY_TASK_ID:-} ]]; then
+    activate
     run_task "$@"
 fi
 
@@ -49,6 +55,7 @@ while [[ $# -gt 0 && $1 != -- ]]; do
     case $1 in
         --dry-run) dry=yes ;;
         --at-once=*) at_once="%${1#*=}" ;;
+        --activate=* | --data=* | --raw=*) set_environment "$1" ;;
         --help | -h) sed -n '2,/^#SBATCH/p' "$0" | grep -v SBATCH; exit 0 ;;
         *) options+=("$1") ;;
     esac
@@ -59,8 +66,9 @@ if [[ $# -lt 2 ]]; then
     exit 2
 fi
 shift
+activate
 count=$("$PYTHON" -m cgjax.sweep "$@" --count)
-submit=(sbatch "--array=0-$((count - 1))$at_once" "${options[@]}" "$0" "$@")
+submit=(sbatch --export=ALL "--array=0-$((count - 1))$at_once" "${options[@]}" "$0" "$@")
 if [[ $dry ]]; then
     printf '%q ' "${submit[@]}"
     echo

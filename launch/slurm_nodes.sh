@@ -2,20 +2,26 @@
 # One run over several nodes, a process for each GPU. It saves before its time is over or when it is
 # pre-empted, and goes back into the queue; so it does when a node is lost.
 #
-#   launch/slurm_nodes.sh [--dry-run] [--gpus=N] [options of sbatch] -- flags of cgjax.main
+#   launch/slurm_nodes.sh [--dry-run] [--gpus=N] [--activate=FILE] [--data=DIR] [--raw=DIR]
+#       [options of sbatch] -- flags of cgjax.main
 #
 #   launch/slurm_nodes.sh --nodes=2 --gpus=4 --partition=gpu --time=120 -- \
 #       --config=sprites:orthogonal_star,paper
 #
 # --gpus: those of each node (default 1); 0 for one process a node without any. Run it from the
-# folder that is to hold runs/. PYTHON names another Python than `python`.
+# folder that is to hold runs/.
+# --activate: a file that each process sources first, such as .venv/bin/activate. --data, --raw: the
+# folders CGJAX_DATA_DIR and CGJAX_RAW_DIR. PYTHON names another Python than `python`.
 #
 #SBATCH --job-name=cgjax
 #SBATCH --requeue
 #SBATCH --signal=TERM@120
 #SBATCH --open-mode=append
+#SBATCH --output=slurm-%j.out
 set -euo pipefail
 PYTHON=${PYTHON:-python}
+# shellcheck source=launch/environment.bash
+source "${CGJAX_LAUNCH:-$(dirname "$0")}/environment.bash"
 MOST_LOSSES=5 # of nodes, until somebody should have a look
 
 run_step() {
@@ -42,6 +48,7 @@ run_step() {
 
 if [[ ${CGJAX_IN_JOB:-} ]]; then
     unset CGJAX_IN_JOB
+    activate
     run_step "$@"
 fi
 
@@ -50,6 +57,7 @@ while [[ $# -gt 0 && $1 != -- ]]; do
     case $1 in
         --dry-run) dry=yes ;;
         --gpus=*) gpus=${1#*=} ;;
+        --activate=* | --data=* | --raw=*) set_environment "$1" ;;
         --help | -h) sed -n '2,/^#SBATCH/p' "$0" | grep -v SBATCH; exit 0 ;;
         *) options+=("$1") ;;
     esac

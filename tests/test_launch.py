@@ -46,8 +46,8 @@ def call(name, *words, python="python", **environment):
 
 def test_the_scripts_are_there():
     names = [path.name for path in SCRIPTS]
-    assert names == ["local.sh", "slurm_array.sh", "slurm_nodes.sh", "slurm_one_node.sh",
-                     "tpu_pod.sh"]  # fmt: skip
+    assert names == ["local.sh", "sky_sweep.sh", "slurm_array.sh", "slurm_nodes.sh",
+                     "slurm_one_node.sh", "tpu_pod.sh"]  # fmt: skip
     readme = (LAUNCH / "README.md").read_text()
     assert all(name in readme for name in [*names, "skypilot.yaml"])
 
@@ -86,7 +86,7 @@ def test_usage_and_refusal(path):
 def test_a_dry_run_prints_the_commands(fake):
     out = call("slurm_array.sh", "--dry-run", "--at-once=2", "--time=60", "--",
                "--config=sprites:*,fast", "--sweep.optim.lr=1,2", python=fake).stdout  # fmt: skip
-    assert shlex.split(out) == ["sbatch", "--array=0-5%2", "--time=60",
+    assert shlex.split(out) == ["sbatch", "--export=ALL", "--array=0-5%2", "--time=60",
                                 str(LAUNCH / "slurm_array.sh"), "--config=sprites:*,fast",
                                 "--sweep.optim.lr=1,2"]  # fmt: skip
     out = call("slurm_nodes.sh", "--dry-run", "--nodes=2", "--gpus=4", "--", "--config=x y").stdout
@@ -100,8 +100,9 @@ def test_a_dry_run_prints_the_commands(fake):
     out = call("tpu_pod.sh", "--dry-run", "--name=n", "--zone=z", "--", "--config=a b").stdout
     *words, remote = shlex.split(out)
     assert words[-3:] == ["n", "--zone=z", "--worker=all"]
-    remote = shlex.split(remote.removeprefix("--command="))
-    assert remote[-4:] == [".venv/bin/python", "-m", "cgjax.main", "--config=a b"]
+    shell, option, remote = shlex.split(remote.removeprefix("--command="))
+    assert (shell, option) == ("bash", "-c")
+    assert shlex.split(remote)[-4:] == ["python", "-m", "cgjax.main", "--config=a b"]
     out = call("tpu_pod.sh", "--dry-run", "--install", "--name=n", "--zone=z", "--", "--config=a")
     assert [line.split()[0] for line in out.stdout.splitlines()] == ["tar"] + 3 * ["gcloud"]
 
@@ -112,11 +113,100 @@ def test_a_dry_run_of_slurm_writes_nothing(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_the_cloud_yaml_can_be_read():
+def test_each_process_has_the_environment_and_the_data_folders(tmp_path):
+    """Of local.sh, and of what the two scripts of Slurm run inside a job."""
+    (tmp_path / "activate").write_text(f"export PATH={tmp_path}:$PATH\n")
+    (tmp_path / "data").mkdir()
+    programs = {
+        "python": f'printf "%s\\n" "$CGJAX_DATA_DIR $CGJAX_RAW_DIR $*" >>{tmp_path}/seen',
+        "srun": 'while [[ $1 == --* ]]; do shift; done; SLURM_PROCID=0 SLURM_LOCALID=0 exec "$@"',
+        "squeue": "echo COMPLETING", "scontrol": "echo here",
+        # Slurm runs a copy of the script in another folder, with the variables of the caller.
+        "sbatch": f'while [[ $1 == --* ]]; do shift; done; cp "$1" {tmp_path}/copy; shift; '
+                  f'CGJAX_IN_JOB=1 SLURM_ARRAY_TASK_ID=4 SLURM_JOB_ID=1 SLURM_JOB_NODELIST=here '
+                  f'SLURM_NTASKS=1 bash {tmp_path}/copy "$@"',
+    }  # fmt: skip
+    for name, text in programs.items():
+        (tmp_path / name).write_text(f"#!/usr/bin/env bash\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "python").write_text(
+        (tmp_path / "python").read_text() + '[[ "$*" == *--count* ]] && echo 6; exit 0\n'
+    )
+    given = [f"--activate={tmp_path}/activate", f"--data={tmp_path}/data", f"--raw={tmp_path}"]
+    slurm = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    for name in ("local.sh", "slurm_array.sh", "slurm_nodes.sh"):
+        (tmp_path / "seen").unlink(missing_ok=True)
+        done = call(name, *given, "--", "--config=x", **({} if name == "local.sh" else slurm))
+        assert done.returncode == 0, done.stderr
+        lines = (tmp_path / "seen").read_text().splitlines()
+        assert all(line.startswith(f"{tmp_path}/data {tmp_path} -m cgjax.") for line in lines)
+        assert len(lines) == 1 if name == "slurm_nodes.sh" else 2
+        refused = call(name, "--data=/nowhere/at/all", "--", "--config=x")
+        assert refused.returncode == 2 and len(refused.stderr.splitlines()) == 1
+        assert "--data=/nowhere/at/all: there is no such" in refused.stderr
+
+
+def test_ctrl_c_reaches_the_run_on_every_worker_of_a_pod(fake, tmp_path):
+    """gcloud stands for ssh to two workers, which are folders here."""
+    gcloud = tmp_path / "gcloud"
+    gcloud.write_text(f"""#!/usr/bin/env bash
+command=${{@: -1}}
+for worker in {tmp_path}/one {tmp_path}/two; do
+    (cd $worker && exec bash -c "${{command#--command=}}") &
+done
+code=0
+for child in $(jobs -p); do wait $child || code=$?; done
+exit $code
+""")
+    gcloud.chmod(0o755)
+    for worker in ("one", "two"):
+        (tmp_path / worker / "cgjax").mkdir(parents=True)
+        (tmp_path / worker / "cgjax/activate").write_text(f"export PATH={tmp_path}:$PATH\n")
+    wait = "touch started; sleep 8 >/dev/null 2>&1 & wait"
+    process = subprocess.Popen(
+        [LAUNCH / "tpu_pod.sh", "--name=n", "--zone=z", "--activate=activate", "--", "--config=x"],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "HOST_": wait},
+        start_new_session=True,
+    )  # fmt: skip
+    started = [tmp_path / worker / "cgjax/started" for worker in ("one", "two")]
+    until(lambda: all(path.exists() for path in started), 20)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(20) == 3
+
+
+def cloud_yaml():
     yaml = pytest.importorskip("yaml")
-    found = yaml.safe_load((LAUNCH / "skypilot.yaml").read_text())
+    return yaml.safe_load((LAUNCH / "skypilot.yaml").read_text())
+
+
+def test_the_cloud_yaml_can_be_read():
+    found = cloud_yaml()
     assert {"resources", "setup", "run", "envs", "num_nodes"} <= set(found)
     assert subprocess.run(["bash", "-n"], input=found["run"], text=True).returncode == 0
+
+
+def test_a_sweep_through_skypilot_is_a_job_for_each_point(fake, tmp_path):
+    words = ["--config=sprites:diag*,fast", "--sweep.optim.lr=1e-3,3e-4"]
+    out = call("sky_sweep.sh", "--dry-run", "--bucket=b", "--data=/d", "--gpus=H100:1", "--",
+               *words, python=fake).stdout  # fmt: skip
+    commands = [shlex.split(line) for line in out.splitlines()]
+    assert len(commands) == 6 and commands[3][:5] == [
+        "sky", "jobs", "launch", "--yes", "--detach-run"
+    ]  # fmt: skip
+    environment = dict(
+        word.split("=", 1) for flag, word in zip(commands[3], commands[3][1:]) if flag == "--env"
+    )
+    assert environment["INDEX"] == "3" and environment["BUCKET"] == "b"
+    # The machine's commands, with a Python that prints its words.
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    (tmp_path / ".venv/bin/activate").write_text(f"export PATH={tmp_path}:$PATH\n")
+    (tmp_path / "python").write_text('#!/usr/bin/env bash\nprintf "%s\\n" "$@"\n')
+    run = cloud_yaml()["run"].replace("/runs", str(tmp_path / "bucket"))
+    environment = {**os.environ, "RAW": "", **environment}
+    done = subprocess.run(
+        ["bash", "-c", run], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.stdout.splitlines() == ["-m", "cgjax.sweep", *words, "--index=3"], done.stderr
 
 
 def test_local_processes_end_together(fake):

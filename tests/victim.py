@@ -4,8 +4,10 @@ Three numbers are trained, because most of the time goes into starting; at a rat
 step counts to the end.
 """
 
+import contextlib
 import itertools
 import json
+import os
 import pathlib
 
 import numpy as np
@@ -34,9 +36,9 @@ def start(workdir, lab, flags=FLAGS, before=None, **environment) -> processes.Ru
     return processes.start(words, said, lab, before=before, **environment)
 
 
-def finish(workdir, lab, flags=FLAGS) -> processes.Running:
-    running = start(workdir, lab, flags)
-    assert running.code() == 0, running.err[-2000:]
+def finish(workdir, lab, flags=FLAGS, timeout=300, **environment) -> processes.Running:
+    running = start(workdir, lab, flags, **environment)
+    assert running.code(timeout) == 0, running.err[-2000:]
     return running
 
 
@@ -45,26 +47,40 @@ def logged_steps(workdir: pathlib.Path) -> int:
     return path.read_text().count("\n") if path.exists() else 0
 
 
+def checkpoints(workdir: pathlib.Path) -> list[pathlib.Path]:
+    """The steps of every part, stage and group of seeds, whole or being written."""
+    steps = []
+    for folder, names, _ in os.walk(workdir):  # passes over what vanishes meanwhile
+        if folder.endswith("checkpoints"):
+            for group in names:
+                with contextlib.suppress(FileNotFoundError):
+                    steps += (pathlib.Path(folder) / group).iterdir()
+            names.clear()
+    return steps
+
+
 def newest(workdir: pathlib.Path) -> int:
     """The newest step on disk; -1 without any."""
-    found = workdir.glob("checkpoints/seeds_*/*")
-    return max((int(path.name) for path in found if path.name.isdigit()), default=-1)
+    return max((int(p.name) for p in checkpoints(workdir) if p.name.isdigit()), default=-1)
 
 
 def is_writing(workdir: pathlib.Path) -> bool:
     """Orbax writes a step under a temporary name and renames it when it is whole."""
-    return any("tmp" in path.name for path in workdir.glob("checkpoints/seeds_*/*"))
+    return any("tmp" in path.name for path in checkpoints(workdir))
 
 
 def states(workdir: pathlib.Path) -> dict:
     """The checksums of all arrays in the newest checkpoint of each part and group of seeds."""
-    steps = {}
-    for path in workdir.glob("**/checkpoints/*/*/meta/metadata"):
-        group = str(path.parents[2].relative_to(workdir))
-        meta = json.loads(path.read_text())
-        if meta["step"] >= steps.get(group, {"step": -1})["step"]:
-            steps[group] = meta
-    return {group: (meta["step"], meta["checksums"]) for group, meta in steps.items()}
+    newest_steps = {}
+    for path in checkpoints(workdir):
+        group = str(path.parent.relative_to(workdir))
+        if path.name.isdigit():
+            newest_steps[group] = max(int(path.name), newest_steps.get(group, -1))
+    metas = {
+        group: json.loads((workdir / group / str(step) / "meta/metadata").read_text())
+        for group, step in newest_steps.items()
+    }
+    return {group: (meta["step"], meta["checksums"]) for group, meta in metas.items()}
 
 
 def assert_same_bits(a: pathlib.Path, b: pathlib.Path) -> None:

@@ -68,9 +68,10 @@ def patches(x: jax.Array, size: int, stride: int = 1, padding: int = 0) -> jax.A
         stride * np.arange((n - size) // stride + 1)[:, None] + np.arange(size)
         for n in (height, width)
     )
-    # One look-up by position: concatenated slices take five times as long to compile. A product
-    # with every second pixel, as a slice, aborts XLA's GPU compiler (JAX 0.11): it takes the slice
-    # into a Triton kernel.
+    # One look-up by position: concatenated slices take five times as long to compile. On GPUs also
+    # for 1x1 kernels: XLA takes a slice with a stride into the Triton kernel of the product that
+    # reads it, and where another product made the sliced array, that aborts the process ("Check
+    # failed" in triton_tiling_propagation.cc; JAX 0.11.2). A look-up stays outside of the kernel.
     position = rows[:, None, :, None] * width + columns[:, None]
     pixels = jnp.take(x.reshape(batch, -1, channels), position.ravel(), axis=1, mode="clip")
     return pixels.reshape(batch, len(rows), len(columns), -1)

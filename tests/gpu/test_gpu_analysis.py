@@ -6,6 +6,7 @@ The results must equal those of the same call on a CPU, up to the rounding of fl
 import importlib.util
 import inspect
 import pkgutil
+import tempfile
 
 import jax
 import jax.numpy as jnp
@@ -41,8 +42,9 @@ CALLS = test_under_jit.CALLS
 ROUNDING = 1e-4
 
 
-def linear(params, x):
-    return x @ params
+def network(params, x):
+    """Its tangent kernel on nine inputs is regular."""
+    return jnp.tanh(x @ params["a"]) @ params["b"]
 
 
 def add(slots):
@@ -69,7 +71,8 @@ def host_calls() -> dict:
     features, points, codes = drawn(9, 4), drawn(4, 2), drawn(4, 6)
     gram = array(np.asarray(features) @ np.asarray(features).T + np.eye(9))
     product = array(np.kron(np.eye(4) + 1, np.eye(3) + 1))
-    w, x, targets = drawn(3, 2), drawn(9, 3), drawn(9, 2)
+    x, targets = drawn(9, 3), drawn(9, 2)
+    net = {"a": drawn(3, 8), "b": drawn(8, 2)}
     thirds = array(np.array([0, 1, 1]))
     dense = [(drawn(2, 3), drawn(3)), (drawn(3, 2), drawn(2))]
     colours = np.linspace(0, 1, 24).reshape(2, 4, 3)
@@ -80,13 +83,18 @@ def host_calls() -> dict:
     outcomes = drawn(8)
     regression = array(np.stack([np.ones(8), np.arange(8) % 2], axis=1))
     contrast, fit = array(np.array([0.0, 1.0])), (outcomes, regression, clusters)
-    key, level = jax.random.key(0), array(np.array([5.0]))
+    key, bands = jax.random.key(0), array(np.array([[0.5, 5.0]]))
 
     def similar():
         return additivity.similarity(pairs, features, splits, n_samples=None)
 
     def looked():
-        return lenses.look(linear, w, x, pairs, is_train, targets=targets, verbose=False)
+        return lenses.look(network, net, x, pairs, is_train, targets=targets, verbose=False)
+
+    def saved_masks():
+        with tempfile.TemporaryDirectory() as folder:
+            masks.save(f"{folder}/masks.npz", {"a": net["a"] * 0, "b": None})
+            return masks.read(f"{folder}/masks.npz", net)
 
     def audited():
         return support.audit_latents(add, (jnp.sin, jnp.cos), latents, latents)
@@ -108,7 +116,7 @@ def host_calls() -> dict:
         "additivity.structure": lambda: additivity.structure(similar()),
         "dependence.parts": lambda: dependence.parts((2, 4), 2, 1),
         "dependence.recombined": lambda: dependence.recombined(x, thirds),
-        "dependence.tangent_split": lambda: dependence.tangent_split(linear, w, x, thirds),
+        "dependence.tangent_split": lambda: dependence.tangent_split(network, net, x, thirds),
         "effects.additive_fit": lambda: effects.additive_fit(pairs, targets, is_train),
         "effects.combined": lambda: effects.combined(pairs, targets),
         "effects.interactions": lambda: effects.interactions(pairs, targets),
@@ -141,32 +149,41 @@ def host_calls() -> dict:
         ),
         "geometry.probe": lambda: geometry.probe(features, targets, is_train),
         "geometry.volume_element": lambda: geometry.volume_element(geometry.grid_tensor(grid)),
-        "landscape.cancellation": lambda: landscape.cancellation([{"w": w}, {"w": 1 - w}]),
+        "landscape.cancellation": lambda: landscape.cancellation([{"w": x}, {"w": 1 - x}]),
         "landscape.matched": lambda: landscape.matched(dense, dense),
         "lenses.look": looked,
         "lenses.slopes": lambda: lenses.slopes(gram, pairs, y[:, None], is_train),
         "lenses.main_effects": lambda: lenses.main_effects(pairs, targets),
-        "lenses.subnetworks": lambda: lenses.subnetworks(
-            lambda params, x: x @ params["w"], {"w": w}, x, pairs, "w", 2
-        ),
+        "lenses.subnetworks": lambda: lenses.subnetworks(network, net, x, pairs, "a", 2),
         "machines.central_path": test_under_jit.central_path,
+        "masks.learn": lambda: masks.learn(
+            lambda s, step, beta: jnp.mean((jax.nn.sigmoid(beta * s) - 0.3) ** 2), x, 3, 0.1
+        ),
+        "masks.search": lambda: masks.search(
+            network,
+            net,
+            lambda outputs, y: jnp.mean((outputs - y) ** 2),
+            [(x, targets)],
+            "a",
+            epochs=2,
+        ),
+        "masks.save": saved_masks,
+        "masks.read": saved_masks,
         "masks.selected": lambda: masks.selected(test_under_jit.NET, "kernel"),
-        "ntk.linearised_fit": lambda: ntk.linearised_fit(linear, w, x[:7], targets[:7], x),
-        "ntk.ntk_regression": lambda: ntk.ntk_regression(linear, w, x[:7], targets[:7], x),
+        "ntk.linearised_fit": lambda: ntk.linearised_fit(network, net, x[:7], targets[:7], x),
+        "ntk.ntk_regression": lambda: ntk.ntk_regression(network, net, x[:7], targets[:7], x),
         "salience.subsets": lambda: salience.subsets(3),
         "search.guess_and_check": lambda: search.guess_and_check(
             key,
             lambda key: jax.random.normal(key, (3,)),
             lambda p, data: jnp.sum((p - data) ** 2),
-            w[:, 0],
-            level,
+            x[0],
+            bands,
             n_draws=10,
             n_keep=2,
             batch=5,
         ),
-        "search.metropolis": lambda: search.metropolis(
-            key, w, lambda p: jnp.sum(p**2), level / 50, 5
-        ),
+        "search.metropolis": lambda: search.metropolis(key, x, lambda p: jnp.sum(p**2), bands, 5),
         "stats.bootstrap": lambda: stats.bootstrap(np.mean, outcomes, n=20),
         "stats.clustered_covariance": lambda: stats.clustered_covariance(*fit),
         "stats.clustered_glm": lambda: stats.clustered_glm(*fit),

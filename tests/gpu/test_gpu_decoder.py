@@ -62,10 +62,10 @@ def images_and_gradients(stack, x, convs, weight):
     return images, *jax.tree.leaves(grads)
 
 
-# Each program takes seconds to compile: other shapes take the default precision.
+# Programs take long to compile, those with float32 products minutes for many images.
 CASES = [
-    *[("published", precision) for precision in PRECISIONS],
-    *[(shape, "tf32") for shape in SHAPES if shape != "published"],
+    *[(shape, "tf32") for shape in SHAPES],
+    ("published", "bfloat16"),
     ("odd batch", "float32"),
 ]
 
@@ -123,8 +123,8 @@ def test_the_loss_kernel_against_float64(published, n_real):
 
 
 def test_gradients_of_training_steps_side_by_side(published):
-    """200 steps of five seeds: errors stay far below the gradient itself."""
-    errors = gradients.gradient_errors(*published, 200)
+    """100 steps of five seeds: errors stay far below the gradient itself."""
+    errors = gradients.gradient_errors(*published, 100)
     for leaf, values in errors.items():
         assert np.isfinite(values).all() and np.median(values) < 0.02 and values.max() < 0.5, leaf
 

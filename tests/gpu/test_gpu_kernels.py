@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import test_norm_kernel
 import test_upsample_loss
+from jax.flatten_util import ravel_pytree
 
 from cgjax.nets import conv
 from cgjax.nets.conv import ConvNet
@@ -123,21 +124,26 @@ def test_a_network_alone_is_that_of_several():
     assert_near(together, one_by_one(x, kernel), 1e-6)
 
 
-SHAPES = [(128, 32, 32, 16), (128, 8, 8, 64), (128, 4, 4, 128), (3, 4, 6, 16), (5, 1, 1, 128)]
+SHAPES = [(128, 32, 32, 16), (128, 8, 8, 64), (128, 4, 4, 128), (3, 4, 6, 16), (37, 1, 1, 128)]
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("given", [(), ("before", "added", "rectify")], ids=["plain", "fused"])
 def test_batch_norms(shape, given):
-    """Two networks at once; the first image does not count."""
+    """Two networks at once; the first image does not count.
+
+    Values next to a kink of a ReLU have no weight: rounding decides their side.
+    """
     assert norm_kernel.supports(shape)
     c = shape[-1]
-    x, seen, added = 3 + drawn(0, 2, *shape), drawn(1, *shape), drawn(2, 2, *shape)
+    x, seen, added = 3 + drawn(0, 2, *shape), drawn(1, 2, *shape), drawn(2, 2, *shape)
     params = {"scale": 1 + drawn(3, 2, c), "bias": drawn(4, 2, c)}
     stats = {"mean": drawn(5, 2, c), "var": jnp.ones((2, c))}
+    before = (params["bias"] / 4 - 3)[:, None, None, None]
+    x = jnp.where(jnp.abs(x + before) < 1e-3, x + 0.1, x)
     mask = (jnp.arange(shape[0]) > 0).astype(jnp.float32)
 
-    def both(form):
+    def step(form):
         norm = functools.partial(BatchNorm(form=form).apply, mutable=["batch_stats"])
 
         def loss(params, x, added, stats, seen):
@@ -147,11 +153,15 @@ def test_batch_norms(shape, given):
             y, moved = norm(variables, x, True, mask, before, added, "rectify" in given)
             return jnp.sum(jnp.sin(y * seen)), (y, moved)
 
-        run = jax.vmap(jax.value_and_grad(loss, (0, 1, 2), has_aux=True), (0, 0, 0, 0, None))
-        (_, values), grads = jax.jit(run)(params, x, added, stats, seen)
-        return values, grads
+        run = jax.jit(jax.vmap(jax.value_and_grad(loss, (0, 1, 2), has_aux=True)))
+        return lambda seen: run(params, x, added, stats, seen)
 
-    assert_near(both("kernel"), both("direct"), 2e-5)
+    plain = step("direct")
+    (_, (y, _)), _ = plain(seen)
+    seen = jnp.where(jnp.abs(y) < 1e-3, 0.0, seen)
+    (_, values), grads = step("kernel")(seen)
+    (_, wanted), wanted_grads = plain(seen)
+    assert_near((values, grads), (wanted, wanted_grads), 2e-5)
 
 
 def test_differences_are_from_a_pixel_that_counts():
@@ -171,8 +181,8 @@ def test_differences_are_from_a_pixel_that_counts():
 def test_networks_by_kernels(net, image):
     """Convolutions and norms side by side in training steps of two networks at once.
 
-    Errors of TF32 products grow with the layers that they pass through: 32 TF32 are stated for the
-    outputs, and relative to the norm of all gradients for the gradients.
+    Errors of TF32 products grow through the layers. So the gradient's error is compared with that
+    of XLA's convolutions in TF32: at most three times as large. Stated for outputs: 16 TF32.
     """
     x, y = drawn(0, 2, 16, *image), drawn(1, 16)
     mask = (jnp.arange(16) < 13).astype(jnp.float32)
@@ -190,12 +200,14 @@ def test_networks_by_kernels(net, image):
             run = jax.jit(jax.vmap(jax.value_and_grad(loss, has_aux=True)))
             return run(variables["params"], variables["batch_stats"], x)
 
-    (_, ours), grads = step("kernel", "default")
-    (_, wanted), wanted_grads = step("patches", "highest")
-    assert_near(ours, wanted, 32 * TF32)
-    pairs = list(zip(jax.tree.leaves(grads), jax.tree.leaves(wanted_grads), strict=True))
-    size = np.sqrt(sum(float(jnp.sum(b**2)) for _, b in pairs))
-    assert all(float(jnp.linalg.norm((a - b).ravel())) < 32 * TF32 * size for a, b in pairs)
+    (_, ours), gradient = step("kernel", "default")
+    (_, outputs), exact = step("direct", "highest")
+    _, by_xla = step("direct", "default")
+    assert_near(ours, outputs, 16 * TF32)
+    exact, gradient, by_xla = (ravel_pytree(tree)[0] for tree in (exact, gradient, by_xla))
+    size = jnp.linalg.norm(exact)
+    error, error_of_xla = (jnp.linalg.norm(a - exact) / size for a in (gradient, by_xla))
+    assert 0 < error_of_xla < 0.25 and error < 3 * error_of_xla
 
 
 @pytest.mark.parametrize("precision", ERRORS)

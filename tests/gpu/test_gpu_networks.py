@@ -6,6 +6,9 @@ relative error of TF32 / 2. `tests/nets` compares networks with stored outputs o
 """
 
 import dataclasses
+import os
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -69,3 +72,28 @@ def test_networks_agree_with_a_cpu(name):
                     np.testing.assert_allclose(
                         np.asarray(a), b, rtol=0, atol=error * largest(theirs), err_msg=precision
                     )
+
+
+RESNETS = """
+import jax, jax.numpy as jnp
+from cgjax.nets.resnet import ResNet, StagedResNet
+
+for form in ("patches", "direct", "auto"):
+    nets = [(ResNet((16, 32), 1, form), 6)]
+    for block, norm in (("bottleneck", "batch"), ("basic", "instance")):
+        nets.append((StagedResNet((1, 1), (16, 32), block, norm=norm, head=2, form=form), 3))
+    for net, channels in nets:
+        x = jnp.ones((2, 32, 32, channels))
+        variables = jax.eval_shape(net.init, jax.random.key(0), x)
+        variables = jax.tree.map(lambda leaf: jnp.full(leaf.shape, 0.1), variables)
+        jax.block_until_ready(jax.jit(net.apply)(variables, x))
+        jax.block_until_ready(jax.jit(jax.vmap(net.apply, (None, 0)))(variables, x[None]))
+"""
+
+
+def test_no_form_of_a_resnet_aborts_the_process():
+    """XLA aborts where a product reads every second pixel of another as a slice (JAX 0.11.2)."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", RESNETS]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]

@@ -15,11 +15,9 @@ import numpy as np
 import pytest
 import victim
 
-import cgjax
 from cgjax import experiments
 
 pytestmark = pytest.mark.gpu
-ROOT = pathlib.Path(cgjax.__file__).parents[1]
 # Smoke runs train for a few steps, so float32 products keep the results of both machines together:
 # their distance stays below this share of a metric, or of 1 if the metric is smaller.
 DISTANCE = 0.02
@@ -38,13 +36,15 @@ LONG = (
 
 def start(workdir, flags, environment, **options):
     """`python -m cgjax.main`; what it prints goes to <workdir>.txt."""
-    cache = {"CGJAX_CACHE": str(workdir.parent / "cache"), "PYTHONPATH": str(ROOT), "XLA_FLAGS": ""}
+    # The packages of this process, wherever they are.
+    environ = {"PYTHONPATH": os.pathsep.join(sys.path), "XLA_FLAGS": ""}
+    environ["CGJAX_CACHE"] = str(workdir.parent / "cache")
     command = [sys.executable, "-m", "cgjax.main", *flags, f"--workdir={workdir}"]
     with open(f"{workdir}.txt", "w") as output:
         return subprocess.Popen(
             command,
             cwd=workdir.parent,
-            env=os.environ | cache | environment,
+            env=os.environ | environ | environment,
             stdout=output,
             stderr=subprocess.STDOUT,
             **options,
@@ -97,10 +97,6 @@ def test_smoke_run_is_near_that_of_a_cpu(family, smoke_runs):
     assert not far, far
 
 
-def checkpoints(workdir):
-    return [int(p.name) for p in workdir.glob("**/checkpoints/seeds_*/*") if p.name.isdigit()]
-
-
 def test_killed_and_resumed_runs_have_the_same_bits(tmp_path):
     """Two runs share the GPU, one of them is killed three times after a checkpoint."""
     whole, killed = tmp_path / "whole", tmp_path / "killed"
@@ -109,12 +105,12 @@ def test_killed_and_resumed_runs_have_the_same_bits(tmp_path):
     for _ in range(3):
         process = start(killed, LONG, EXACT)
         deadline = time.monotonic() + 200
-        while process.poll() is None and max(checkpoints(killed), default=0) <= last:
+        while process.poll() is None and victim.newest(killed) <= last:
             assert time.monotonic() < deadline, pathlib.Path(f"{killed}.txt").read_text()[-2000:]
             time.sleep(0.002)
         process.send_signal(signal.SIGKILL)
         assert process.wait() == -signal.SIGKILL, "the run ended before it was killed"
-        last = max(checkpoints(killed))
+        last = victim.newest(killed)
     finish(start(killed, LONG, EXACT), killed)
     finish(beside, whole)
     victim.assert_same_bits(whole, killed)

@@ -22,7 +22,8 @@ spec.loader.exec_module(scaling)
 
 def test_measured_figures_are_those_of_the_readmes():
     texts = {
-        "step": ("sprites", "at batch 512 takes {:.3f} ms"),
+        "compositional": ("sprites", "at batch 512 takes {:.3f} ms"),
+        "monolithic": ("sprites", "monolithic model takes {:.2f} ms"),
         "ntk": ("kernels", "| highest | {:.1f} |"),
         "ntk_tf32": ("kernels", "| default | {:.1f} |"),
     }
@@ -35,6 +36,7 @@ def test_measured_figures_are_those_of_the_readmes():
 def test_one_gpu_takes_the_measured_time():
     one = scaling.sprites_run(1, seeds=1)
     assert one.seconds == pytest.approx(scaling.STEPS * 0.535e-3)
+    assert scaling.step_seconds(512, "monolithic") == pytest.approx(1.35e-3)
     assert scaling.ntk_flops(2000) / scaling.ntk_rate() == pytest.approx(65.9e-3)
     assert one.sent == scaling.ntk(1).sent == 0
 

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 
-TF32, MANY = 2**-10, 16
+TF32, MANY = 2**-10, 4
 
 
 def pytest_generate_tests(metafunc):
