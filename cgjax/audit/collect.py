@@ -189,24 +189,17 @@ def plan(given: Problem, found: support.SupportAudit, p: np.ndarray) -> Plan:
         values = values[_first_of_each(values[:, d])] if len(values) else values
         n += len(values)
         for value in values:
-            partners = _near(space, d, value, given.q, radius)[:PARTNERS]
+            partners = latents.within(space, d, value, given.q, radius)[:PARTNERS]
             chosen, is_least = _fewest(given, k, d, value[d], given.q[partners])
             left += not len(chosen)
             # One is the least that can be; more may count on what P shows of the value already.
-            is_new = not len(_near(space, d, value, p, radius))
+            is_new = not len(latents.within(space, d, value, p, radius))
             fewest &= is_least and (len(chosen) < 2 or is_new)
             rows += [given.q[partners[i]] for i in chosen]
     if not rows:
         return Plan(np.zeros((0, len(given.names))), n, left, False, None)
     rows = np.unique(rows, axis=0)
     return Plan(rows, n, left, fewest, audit(given, np.concatenate([p, rows])))
-
-
-def _near(space, columns, value, rows, radius) -> np.ndarray:
-    """Indices of rows within a radius of a value, nearest first."""
-    apart = latents.distances(space, columns, value[None], rows)[0]
-    near = np.flatnonzero(apart <= radius)
-    return near[np.argsort(apart[near], kind="stable")]
 
 
 def _fewest(given, component, dims, value, partners):
