@@ -373,6 +373,23 @@ def test_order_repeats_and_units_do_not_matter(name):
         np.testing.assert_allclose(answer.variance, first.variance, rtol=1e-3, atol=1e-9)
 
 
+@pytest.mark.parametrize("n, d", [(30, 1), (200, 1), (60, 2), (60, 3)])
+def test_a_longer_length_bridges_no_gap(n, d):
+    """Few samples of many latents are judged at a longer length; a gap of 0.2 stays a gap."""
+    rng = np.random.default_rng(0)
+    q = rng.uniform(size=(300, 2 * d))
+    without = rng.uniform(size=(4 * n, 2 * d))
+    gap = without[abs(without[:, d] - 0.5) > 0.1][:n]
+    answer = identify(multiply, [phi, phi], gap, q)
+    assert not answer.determined and f"latent {d} from 0." in answer.verdict
+    assert not support.coverage(gap, q, sizes=(d, d)).holds
+    whole = identify(multiply, [phi, phi], without[:n], q)
+    assert whole.determined and support.coverage(without[:n], q, sizes=(d, d)).holds
+    assert whole.length > 0.1 or d == 1
+    # A user who declares smoothness over the gap's length has it bridged.
+    assert identify(multiply, [phi, phi], gap, q, length=0.4).determined or d > 1
+
+
 def test_a_single_row_of_q_is_not_taken_for_a_jump():
     rows = np.random.default_rng(0).uniform(size=(100, 2))
     assert identify(add, [phi, phi], rows, rows[:1], length=0.1).determined
