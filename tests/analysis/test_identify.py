@@ -448,7 +448,10 @@ def random_case(rng):
     composition, name = (list(each)[rng.integers(len(each))] for each in (COMPOSITIONS, SQUARES))
     sample, is_sufficient = SQUARES[name]
     is_sufficient &= (name, composition) not in UNDECIDED
-    p, q = sample(rng, 120), rng.uniform(size=(100, 2))
+    p, q = sample(rng, 160), rng.uniform(size=(100, 2))
+    # A small sample may miss more of a latent than components bridge.
+    spacings = [np.diff(np.sort([0, 1, *column])).max() for column in p.T]
+    is_sufficient &= max(spacings) < 0.06
     if rng.random() < 0.5:
         p, q = p[:, ::-1], q[:, ::-1]
     if rng.random() < 0.5:

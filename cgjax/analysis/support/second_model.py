@@ -26,6 +26,7 @@ ITERATIONS = 8  # towards the directions that P constrains least
 FITTED = 0.05  # of the tolerance: the error on P that ends the steps
 GROWTHS, GROWTH = 12, 1.5  # steps away from the given model, and by how much each is longer
 CHUNK = 2**18  # numbers of a component's outputs whose slopes are computed at once
+GROWN = 0.2  # of the tolerance on P, for models that steps away have reached
 TIMES = 10.0  # a second model differs on Q by so many times the tolerance on P
 SLACK = 1.2  # by which weights may exceed their limit after they are pulled back
 
@@ -293,7 +294,9 @@ def search(
         for _ in range(GROWTHS):
             weights, errors = pulled_back(start)
             on_p, on_q = sizes_of(errors)
-            is_second = on_p <= tolerance and on_q >= TIMES * max(tolerance, on_p)
+            # What grows must fit better: noise on P, carried far, is not a second model.
+            allowed = tolerance * (GROWN if farthest else 1.0)
+            is_second = on_p <= allowed and on_q >= TIMES * max(tolerance, on_p)
             if is_second and models.excess(weights) <= SLACK:
                 return weights, errors
             if on_q < max(1.2 * farthest, tolerance):
