@@ -26,7 +26,7 @@ ITERATIONS = 8  # towards the directions that P constrains least
 FITTED = 0.05  # of the tolerance: the error on P that ends the steps
 GROWTHS, GROWTH = 12, 1.5  # steps away from the given model, and by how much each is longer
 CHUNK = 2**18  # numbers of a component's outputs whose slopes are computed at once
-GROWN = 0.2  # of the tolerance on P, for models that steps away have reached
+FIT = 0.2  # of the tolerance on P: noise on P, carried far, is not a second model
 TIMES = 10.0  # a second model differs on Q by so many times the tolerance on P
 SLACK = 1.2  # by which weights may exceed their limit after they are pulled back
 
@@ -251,8 +251,8 @@ def search(
 
     true [n, rows]: f of the given components. directions [d, W]: each changes f on Q by `deviation`
     (root mean square, to first order). A model counts if its root mean square error on P is at most
-    noise * deviation, and that on Q at least TIMES as large, without the share `few` of Q where it
-    is largest.
+    FIT times the tolerance noise * deviation, and that on Q at least TIMES the tolerance, without
+    the share `few` of Q where it is largest.
     """
     tolerance, n = noise * deviation, models.n_known
     n_kept = len(true) - n - int(few * (len(true) - n))
@@ -294,9 +294,7 @@ def search(
         for _ in range(GROWTHS):
             weights, errors = pulled_back(start)
             on_p, on_q = sizes_of(errors)
-            # What grows must fit better: noise on P, carried far, is not a second model.
-            allowed = tolerance * (GROWN if farthest else 1.0)
-            is_second = on_p <= allowed and on_q >= TIMES * max(tolerance, on_p)
+            is_second = on_p <= FIT * tolerance and on_q >= TIMES * tolerance
             if is_second and models.excess(weights) <= SLACK:
                 return weights, errors
             if on_q < max(1.2 * farthest, tolerance):
