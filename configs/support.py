@@ -51,6 +51,12 @@ ROWS = {
         ("image_size", "n_values", "n_partners", "n_unseen", "record"),
         {"n_values": 64},
     ),
+    "openness": (
+        "What supports leave open before training, against the paper's R2 and recorded errors",
+        "4 minutes",
+        ("image_size", "n_samples", "n_pixels", "length", "noise", "record"),
+        {"image_size": 32},
+    ),
     "design": (
         "Planes chosen until every slot is identified, for two to four sprites",
         "20 seconds",
@@ -91,6 +97,10 @@ KEYS = {
     "exact": key(False, "search all sets of planes, small ones first; else greedy"),
     "most": key(8, "planes per slot at most", low=1),
     "record": key("", "folder of recorded sprites runs; empty: the package's own"),
+    "n_samples": key(300, "samples of P and of Q", low=8),
+    "n_pixels": key(4, "pixels along each side of the grid that is looked at", low=1),
+    "length": key(1.0, "over which components are smooth, in units of a latent's spread", above=0),
+    "noise": key(0.01, "relative error with which f is known on P", above=0, high=1),
     "run": key("runs/sprites/demo", "workdir of a finished sprites run"),
     "part": key("compositional", "which of its models"),
     "softness": key(1.0, "width in pixels of the edges of the certificate's sprites", above=0),
@@ -126,7 +136,15 @@ def get_config(arg=""):
 
 def smoke(config):
     """Seconds: few values of small images."""
-    small = {"image_size": 16, "n_values": 4, "n_partners": 4, "n_unseen": 4, "n_candidates": 6}
+    small = {
+        "image_size": 16,
+        "n_values": 4,
+        "n_partners": 4,
+        "n_unseen": 4,
+        "n_candidates": 6,
+        "n_samples": 24,
+        "n_pixels": 2,
+    }
     small |= {"deltas": (0.05, 0.2), "partner_counts": (4, 8), "slot_counts": (2,)}
     if "supports" in config.data:
         small["supports"] = config.data.supports[:3]

@@ -55,9 +55,9 @@ def main(argv=None):
     path, _ = tables.split(flags.latents)
     folder = flags.out or path.parent
     if given:
-        steps = collect.in_steps(q, factors) if flags.against else in_steps_of(wanted, factors)
+        rows = stacked(q) if flags.against else valued(wanted, factors)
         collected = folder / f"{path.stem}-collect.csv"
-        for line in asked(given, factors, p, steps, flags.condition, collected):
+        for line in asked(given, factors, stacked(p), rows, flags.condition, collected):
             say(line)
     with warnings.catch_warnings(action="ignore", category=UserWarning):  # letters without a glyph
         picture = plots.save(draw(found, factors), folder / f"{path.stem}-audit.png")
@@ -137,9 +137,18 @@ def grid(sizes) -> np.ndarray:
                        ) from None  # fmt: skip
 
 
-def in_steps_of(codes, factors) -> np.ndarray:
-    """Combinations of the grid in steps: levels, and the middle of bins."""
-    return codes + 0.5 * np.array([factor.is_continuous for factor in factors])
+def stacked(table: dict) -> np.ndarray:
+    """[n, D] the columns of a table."""
+    return np.stack(list(table.values()), axis=1)
+
+
+def valued(codes, factors) -> np.ndarray:
+    """Combinations of the grid by value: levels, and the middle of bins."""
+    middles = [
+        (one.levels[1:] + one.levels[:-1]) / 2 if one.is_continuous else one.levels
+        for one in factors
+    ]
+    return np.stack([values[column] for values, column in zip(middles, codes.T)], axis=1)
 
 
 def check_inside(found, factors, p, q) -> None:
@@ -210,23 +219,23 @@ def asked(given, factors, p, q, condition, path) -> list[str]:
     """The theorem's verdict, and what to collect; its rows are written to path."""
     # In the order of a grid neighbours differ in one factor only.
     rng = np.random.default_rng(0)
-    steps = rng.permutation(collect.in_steps(p, factors))
-    problem = collect.problem(given, factors, steps, rng.permutation(q), condition)
-    found = collect.audit(problem, steps)
-    lines = [f"theorem (places and radii in steps of each factor): {found.verdict}"]
+    p = rng.permutation(p)
+    problem = collect.problem(given, factors, p, rng.permutation(q), condition)
+    found = collect.audit(problem, p)
+    lines = [f"theorem: {found.verdict}"]
     if any(n > collect.VALUES for n in problem.n_values):
         each = ", ".join(f"{n:,}" for n in problem.n_values)
         lines.append(f"tested: {len(problem.tested)} rows; components have {each} values")
     if found.holds:
         return lines
-    plan = collect.plan(problem, found, steps)
+    plan = collect.plan(problem, found, p)
     if not plan.n_values:
         return [*lines, "to collect: every tested value is identified already; see the verdict"]
     if plan.n_left:
         lines.append(f"{plan.n_left} of {plan.n_values} failing values are identified by no "
                      f"{collect.MOST} of the combinations tried")  # fmt: skip
     if len(plan.rows):
-        write(path, factors, collect.from_steps(plan.rows, factors))
+        write(path, factors, plan.rows)
         words = "the fewest for each value" if plan.is_fewest else "a small set"
         lines.append(
             f"to collect: {counted(len(plan.rows), 'combination')} for "

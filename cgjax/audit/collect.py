@@ -1,8 +1,4 @@
-"""The theorem's verdict on a table, and which combinations to collect where it does not apply.
-
-Each factor is measured in its own steps: a table may have degrees beside pixels, and distances
-between rows decide what is seen and what hangs together.
-"""
+"""The theorem's verdict on a table, and which combinations to collect where it does not apply."""
 
 import contextlib
 import functools
@@ -100,26 +96,14 @@ def _guarded(name, function):
     return called
 
 
-# --- in steps -------------------------------------------------------------------------------------
-
-
-def in_steps(table: dict, factors: Sequence[Factor]) -> np.ndarray:
-    """[n, D]: values by their place among the factor's levels."""
-    return np.stack([np.interp(table[one.name], one.levels, range(len(one.levels)))
-                     for one in factors], axis=1)  # fmt: skip
-
-
-def from_steps(steps, factors: Sequence[Factor]) -> np.ndarray:
-    """The values themselves [n, d]."""
-    return np.stack([np.interp(column, range(len(one.levels)), one.levels)
-                     for column, one in zip(np.asarray(steps).T, factors)], axis=1)  # fmt: skip
+# --- the audit ----------------------------------------------------------------------------------
 
 
 class Problem(NamedTuple):
-    """A theory and tables in steps, as the audit takes them."""
+    """A theory and tables, as the audit takes them."""
 
     composition: Callable
-    components: tuple[Callable, ...]  # of steps
+    components: tuple[Callable, ...]
     sizes: tuple[int, ...]
     names: tuple[str, ...]
     q: np.ndarray  # [m, D] in an order without meaning
@@ -129,16 +113,11 @@ class Problem(NamedTuple):
 
 
 def problem(given: Theory, factors: Sequence[Factor], p, q, condition: str) -> Problem:
-    """p [n, D], q [m, D]: combinations in steps."""
+    """p [n, D], q [m, D]: combinations by value."""
     dims = latent_columns(given.components, len(factors), given.sizes)
-
-    def in_values(phi, own):
-        return lambda steps: phi(from_steps(steps, own))
-
-    phis = tuple(in_values(phi, [factors[i] for i in d]) for phi, d in zip(given.components, dims))
     rows = [_first_unseen(p[:, d], q[:, d]) for d in dims]
     tested = np.unique(np.concatenate([each[:VALUES] for each in rows]))
-    some = [np.asarray(phi(q[:2, d])) for phi, d in zip(phis, dims)]
+    some = [np.asarray(phi(q[:2, d])) for phi, d in zip(given.components, dims)]
     if any(one.ndim < 2 or len(one) != len(q[:2]) for one in some):
         raise BadInput(f"components must map [n, columns] to [n, ...], got "
                        f"{', '.join(str(one.shape) for one in some)} for 2 rows")  # fmt: skip
@@ -151,7 +130,7 @@ def problem(given: Theory, factors: Sequence[Factor], p, q, condition: str) -> P
     options = {"condition": condition, "kinds": kinds, "pixelwise": pixelwise}
     names = tuple(factor.name for factor in factors)
     counts = tuple(map(len, rows))
-    return Problem(given.composition, phis, given.sizes, names, q, tested, counts, options)
+    return Problem(*given, names, q, tested, counts, options)
 
 
 def _first_unseen(p, q):
@@ -168,7 +147,7 @@ def _first_of_each(rows) -> np.ndarray:
 
 
 def audit(given: Problem, p: np.ndarray) -> support.SupportAudit:
-    """The theorem's premises on rows p [n, D], in steps."""
+    """The theorem's premises on rows p [n, D]."""
     with _in_one_line():
         return support.audit_latents(
             given.composition, given.components, p, given.q, given.sizes,
@@ -195,24 +174,17 @@ def plan(given: Problem, found: support.SupportAudit, p: np.ndarray) -> Plan:
         values = values[_first_of_each(values[:, d])] if len(values) else values
         n += len(values)
         for value in values:
-            partners = _near(space, d, value, given.q, radius)[:PARTNERS]
+            partners = latents.within(space, d, value, given.q, radius)[:PARTNERS]
             chosen, is_least = _fewest(given, k, d, value[d], given.q[partners])
             left += not len(chosen)
             # One is the least that can be; more may count on what P shows of the value already.
-            is_new = not len(_near(space, d, value, p, radius))
+            is_new = not len(latents.within(space, d, value, p, radius))
             fewest &= is_least and (len(chosen) < 2 or is_new)
             rows += [given.q[partners[i]] for i in chosen]
     if not rows:
         return Plan(np.zeros((0, len(given.names))), n, left, False, None)
     rows = np.unique(rows, axis=0)
     return Plan(rows, n, left, fewest, audit(given, np.concatenate([p, rows])))
-
-
-def _near(space, columns, value, rows, radius) -> np.ndarray:
-    """Indices of rows within a radius of a value, nearest first."""
-    apart = latents.distances(space, columns, value[None], rows)[0]
-    near = np.flatnonzero(apart <= radius)
-    return near[np.argsort(apart[near], kind="stable")]
 
 
 def _fewest(given, component, dims, value, partners):

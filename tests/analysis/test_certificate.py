@@ -58,6 +58,16 @@ def test_consistent_only_when_everything_holds(sufficient, latents):
     assert fit.bound == pytest.approx(1 - 0.05 ** (1 / 40)) and fit.worst == 0
 
 
+def test_another_c_of_the_data_is_named(sufficient, latents):
+    def scaled(slots):
+        return 1.1 * composition(slots)
+
+    issued = issue(sufficient, truth, truth, latents, true_composition=scaled)
+    assert issued.failing == ("same C",) and "data and model share C" in issued.verdict
+    same = issue(sufficient, truth, truth, latents, true_composition=composition)
+    assert same.consistent and "same C" in names(same)
+
+
 def test_a_model_that_does_not_fit_is_named(sufficient, latents):
     issued = issue(sufficient, truth, lambda z: truth(z) + 1, latents)
     assert issued.failing == ("form", "fit") and not issued.consistent

@@ -282,7 +282,7 @@ def test_latents_that_are_never_seen_are_named(rng):
     p = p[(p[:, 0] < 0.3) | (p[:, 0] > 0.7)]
     found = support.audit_latents(add, (identity, identity), p, q, names=("x", "y"))
     assert "A2" in found.assumption.split(" and ") and "identification" in found.assumption
-    assert "it misses latent x from 0.4" in found.verdict
+    assert "it misses latent x from 0.35 to 0.65" in found.verdict
     assert found.components[0].share < 1 == found.components[1].share
 
 

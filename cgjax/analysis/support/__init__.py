@@ -296,7 +296,7 @@ def audit_latents(
 
     def scenes(rows):
         near = [
-            _neighbours(space, each, values, rows, n_partners, radius)
+            [latents.within(space, each, value, rows, radius)[:n_partners] for value in values]
             for each, values, radius in zip(columns, asked, reach.radius)
         ]
         return _scenes_near(components, columns, rows, slots, near)
@@ -327,16 +327,6 @@ def _values(columns, rows, most) -> np.ndarray:
     """Rows with different values of a component, at most `most` of them."""
     first = np.unique(rows[:, columns], axis=0, return_index=True)[1]
     return rows[first[np.unique(np.linspace(0, len(first) - 1, most).astype(int))]]
-
-
-def _neighbours(space, columns, values, samples, most, radius) -> list[np.ndarray]:
-    """Indices of the samples within a radius of each value, nearest first, at most `most`."""
-    indices = []
-    for value in values:
-        apart = latents.distances(space, columns, value[None], samples)[0]
-        near = np.flatnonzero(apart <= radius)
-        indices.append(near[np.argsort(apart[near], kind="stable")[:most]])
-    return indices
 
 
 def _scenes_near(components, columns, rows, slots, near):

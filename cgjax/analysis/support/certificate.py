@@ -57,6 +57,7 @@ def certificate(
     latents: jax.Array,
     composition: Callable | None = None,
     components: Sequence[Callable] = (),
+    true_composition: Callable | None = None,
     sizes: Sequence[int] | None = None,
     kinds: Sequence | None = None,
     fit_limit: float = 0.1,
@@ -67,6 +68,7 @@ def certificate(
     truth, model: latents [n, D] -> outputs [n, ...]; the truth must be differentiable (for images:
     soft edges). latents: points drawn from P [n, D]. composition, components: of the model, with
     `sizes` latents each; without them, whether the model is C of components stays unmeasured.
+    true_composition: C of the data, where it may be another one than the model's.
     kinds: of each latent, as in `identify`; derivatives are compared in all but categories.
     fit_limit, jacobian_limit: largest error of f and of df/dz at any sample, relative to the root
     mean square of f's deviation from its mean and of df/dz.
@@ -91,7 +93,7 @@ def certificate(
     premises = (
         _smooth(truth, model, latents, dims),
         *_of_support(support),
-        _form(model, composition, components, sizes, latents, deviation),
+        *_form(model, composition, components, true_composition, sizes, latents, deviation),
         _everywhere("fit", misfit, fit_limit, "the model fits f on P"),
         _everywhere(
             "derivatives", jacobian_errors(truth, model, latents, dims), jacobian_limit,
@@ -116,22 +118,28 @@ def _smooth_latents(space, rows) -> tuple[int, ...]:
     return dims
 
 
-def _form(model, composition, components, sizes, latents, deviation) -> Premise:
-    """Whether the model is C of its components, on recombinations of the samples' values."""
+def _form(model, composition, components, true_composition, sizes, latents, deviation):
+    """Whether the model is C of its components, and C that of the data, on recombined values."""
     words = "the model is C of its components"
     if composition is None:
-        return Premise("form", None, np.nan, SAME_FORM, words)
+        return (Premise("form", None, np.nan, SAME_FORM, words),)
     rows = np.array(latents)
     columns = latent_columns(components, rows.shape[1], sizes)
     for k, each in enumerate(columns):
         rows[:, each] = np.roll(rows[:, each], k, axis=0)
     slots = [phi(jnp.asarray(rows[:, each])) for phi, each in zip(components, columns)]
     composed = np.asarray(composition(slots), np.float64)
-    whole = np.asarray(jax.lax.map(_one(model), jnp.asarray(rows), batch_size=CHUNK), np.float64)
-    if composed.shape != whole.shape:
-        raise ValueError(f"C of components gives {composed.shape[1:]}, model {whole.shape[1:]}")
-    errors = np.sqrt(_squares(composed - whole)) / deviation
-    return _everywhere("form", errors, SAME_FORM, words)
+    others = {words: jax.lax.map(_one(model), jnp.asarray(rows), batch_size=CHUNK)}
+    if true_composition is not None:
+        others["data and model share C"] = true_composition(slots)
+    premises = []
+    for name, (words, other) in zip(("form", "same C"), others.items()):
+        other = np.asarray(other, np.float64)
+        if composed.shape != other.shape:
+            raise ValueError(f"C of components gives {composed.shape[1:]}, not {other.shape[1:]}")
+        errors = np.sqrt(_squares(composed - other)) / deviation
+        premises.append(_everywhere(name, errors, SAME_FORM, words))
+    return premises
 
 
 def jacobian_errors(truth, model, latents, dims) -> np.ndarray:

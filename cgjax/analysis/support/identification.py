@@ -7,9 +7,11 @@ independent between categories), the variance of f on Q that remains after f is 
 the question: near zero, P determines f on Q; near the prior variance, it says nothing.
 
 First order can be wrong, so a search with the true C looks for a second model that agrees on P and
-differs on Q. A positive verdict needs a small variance and a search that finds no such model.
+differs on Q. A positive verdict needs a small variance, a search that finds no such model, and a P
+that reaches all values of Q: smoothness over a length bridges gaps up to that length.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -18,17 +20,17 @@ import numpy as np
 
 from cgjax.analysis import checks
 from cgjax.analysis.support import jacobians, latents, second_model
-from cgjax.analysis.support.second_model import Family, Sample, Witness
+from cgjax.analysis.support.second_model import Design, Models, Witness, posterior
 
 LENGTHS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)  # in units of a latent's spread on Q
 LENGTH = 0.1  # of the verdict, where the sample is large enough for it
 OPEN = 0.1  # share of f's prior deviation above which a point of Q stays open
-EXACT_NOISE, EXACT_OPEN = 1e-7, 0.01  # the same without noise: directions that P does not see
-NUMBERS = 3e7  # entries of the largest matrix
-ROWS = 2500  # of a table of categories; ten times as many have their variance computed
+EXACT_NOISE, EXACT_OPEN = 1e-5, 0.01  # the same almost without noise: what P does not see at all
+ROWS = 2500  # of P in a table of categories; ten times as many of Q
+ASKED = 400  # rows of Q at which the variance is computed; half of Q where that is more
+REPORTED = 4  # positions of the numbers that are reported for all lengths
 DIRECTIONS = 2  # from which a second model is searched
 DEVIATIONS = 3.0  # of the prior that a second model's components may differ
-CHUNK = 256  # rows of Q at once
 STEPS, DRAWS = (0.3, 0.03), 4  # changes of components, by which jumps of C are noticed
 
 
@@ -42,7 +44,8 @@ class Identification(NamedTuple):
     amplification: np.ndarray  # [L] mean squared error on Q over that on P
     lengths: tuple[float, ...]  # [L] in units of each latent's spread on Q
     length: float  # of the verdict, the variance and the witness
-    variance: np.ndarray  # [m] of f at each row of Q, over the mean prior; NaN: not computed
+    variance: np.ndarray  # [m] of f at each row of Q, over the mean prior; of a row that was not
+    # used: that of the nearest one that was, or NaN
     open_share: float  # of Q's distinct rows
     witness: Witness | None
     kinds: tuple[str, ...]  # of each latent
@@ -69,7 +72,8 @@ def identify(
     columns: in place of sizes, the latents of each component; components may share latents.
     length: of the components' smoothness, in units of each continuous latent's 5-to-95 % range on
         Q. None: all LENGTHS, and the verdict at 0.1, or at the next length that as many samples of
-        Q itself resolve.
+        Q itself resolve. A range of one latent that P misses counts as a gap if it is longer than
+        this length (None: 0.1).
     noise: relative error with which f is known on P. training_error: the same, of `amplification`.
     kinds: of each latent, "continuous", "periodic", "categorical" or None (`latents.space`).
     n_points: rows of P and Q that are used, spread over each. n_positions: pixels that are used
@@ -86,21 +90,16 @@ def identify(
     space = latents.space(latents_P, latents_Q, kinds)
     p, q = (np.asarray(rows, np.float64) for rows in (latents_P, latents_Q))
     columns = latent_columns(components, p.shape[1], sizes, columns)
+    question = Question(
+        composition, components, columns, space, length, noise, training_error, n_points,
+        n_positions,
+    )  # fmt: skip
     with jax.enable_x64(True):
-        answer = _identify(
-            Question(composition, components, columns, space, noise, training_error),
-            p, q, length, n_points, n_positions,
-        )  # fmt: skip
+        answer = _identify(question, p, q)
         if not space.ambiguous or not answer.determined:
             return answer
         # Whole numbers may number categories: then nearness ties nothing together.
-        strict = _identify(
-            Question(
-                composition, components, columns, latents.as_categories(space), noise,
-                training_error,
-            ),
-            p, q, length, n_points, n_positions,
-        )  # fmt: skip
+        strict = _identify(question._replace(space=latents.as_categories(space)), p, q)
     if strict.determined:
         return answer
     which = ", ".join(str(d) for d in space.ambiguous)
@@ -138,13 +137,15 @@ class Question(NamedTuple):
     components: Sequence[Callable]
     columns: list[list[int]]
     space: latents.Space
+    length: float | None
     noise: float
     training_error: float
+    n_points: int
+    n_positions: int
 
     def few(self, n: int) -> float:
         """Share of Q that n samples may leave open."""
-        used = [d for each in self.columns for d in each]
-        return latents.few(self.space, used, n)
+        return latents.few(self.space, [d for each in self.columns for d in each], n)
 
     @property
     def has_lengths(self) -> bool:
@@ -152,24 +153,134 @@ class Question(NamedTuple):
         return any(self.space.kinds[d] != "categorical" for each in self.columns for d in each)
 
 
+def _identify(question: Question, p, q) -> Identification:
+    space, columns = question.space, question.columns
+    distinct_p, distinct_q = (rows[latents.distinct(space, rows)] for rows in (p, q))
+    if question.has_lengths:
+        known, asked = (
+            rows[latents.spread_out(space, rows, question.n_points)]
+            for rows in (distinct_p, distinct_q)
+        )
+    else:  # each row costs little, and a table may be large
+        known = distinct_p[latents.some_of_each(columns, distinct_p, ROWS)]
+        asked = distinct_q[latents.some_of_each(columns, distinct_q, 10 * ROWS)]
+    world = _world(question, known, asked)
+    on_p, on_q = np.split(np.arange(len(world.rows)), [len(known)])
+    half, rest = (on_q[part] for part in latents.halves(len(asked), len(known)))
+    if len(rest) >= ASKED and question.has_lengths:  # enough, and P and half of Q are asked alike
+        on_q = rest
+    lengths = (question.length,) if question.length else LENGTHS
+    lengths = lengths if question.has_lengths else (1.0,)
+    views = [world.at(each) for each in lengths]
+    has_floor = question.has_lengths and len(asked) > 1
+    samples = {"P": (on_p, on_q), "floor": (half, rest) if has_floor else (on_p, on_q)}
+    few = {name: question.few(len(known)) for name, (known, _) in samples.items()}
+
+    @functools.cache
+    def first_order(name: str, i: int, position: int):
+        return views[i].at_position(*samples[name], position)
+
+    def numbers(name: str, i: int, positions=range(world.n_positions)) -> Numbers:
+        return _numbers([first_order(name, i, position) for position in positions])
+
+    start = next((i for i, each in enumerate(lengths) if each >= LENGTH), len(lengths) - 1)
+    for at in range(start, len(lengths)):
+        results = {name: numbers(name, at) for name in samples}
+        is_closed = {name: each.open_share <= few[name] for name, each in results.items()}
+        if has_floor and not any(is_closed.values()):
+            continue  # samples of Q itself leave f on Q open: nothing is said about P
+        witness = views[at].witness(*samples["P"], results["P"])
+        is_positive = is_closed["P"] and witness is None
+        # Where first order does not blame P, samples of Q itself may allow a second model too.
+        is_doubtful = has_floor and is_closed["P"] and not is_positive
+        is_decided = not is_doubtful or not views[at].witness(*samples["floor"], results["floor"])
+        if is_decided:
+            break
+    else:
+        at, witness, is_positive, is_decided = start, None, False, False
+    result, floor = (numbers(name, at) for name in samples)
+    # A longer length, which few samples force, bridges no wider gaps.
+    reach = latents.coverage(space, world.latents_that_matter, p, q, question.length or LENGTH)
+    is_smooth = world.is_smooth(on_q)
+    some = range(0, world.n_positions, max(world.n_positions // REPORTED, 1))
+    reported = {name: [numbers(name, i, some) for i in range(len(lengths))] for name in samples}
+    answer = Identification(
+        determined=is_positive and is_smooth and reach.holds,
+        verdict="",
+        unknown=np.array([each.unknown for each in reported["P"]]),
+        floor=np.array([each.unknown for each in reported["floor"]]),
+        amplification=np.array([view.amplification(on_p, on_q, some) for view in views]),
+        lengths=lengths,
+        length=lengths[at],
+        variance=_at_all_rows(space, q, world.rows[on_q], result.variance / result.prior.mean()),
+        open_share=result.open_share,
+        witness=witness,
+        kinds=space.kinds,
+        n_points=len(known),
+    )
+    verdict = _words(answer, at, reach, is_smooth, is_decided, floor.open_share)
+    if question.has_lengths:
+        is_open = [each.open_share > few["P"] for each in reported["P"]]
+        closed = next((i for i in range(len(lengths)) if not any(is_open[i:])), at)
+        if closed > at:
+            verdict += f" To first order P determines f on Q from length {lengths[closed]:g} on."
+        if len(known) < len(distinct_p):
+            verdict += f" {len(known)} of {len(distinct_p)} distinct rows of P were used."
+    return answer._replace(verdict=verdict)
+
+
+def _at_all_rows(space, rows, used, values) -> np.ndarray:
+    """values [m] of the used rows, at all rows: that of the nearest one, NaN where none is near."""
+    apart, nearest = latents.nearest(space, list(range(rows.shape[1])), rows, used)
+    return np.where(np.isfinite(apart), values[nearest], np.nan)
+
+
+def _words(answer, at, reach, is_smooth, is_decided, floor_open) -> str:
+    length = "" if set(answer.kinds) == {"categorical"} else f" at length {answer.length:g}"
+    witness, is_open = answer.witness, f"{answer.open_share:.0%}"
+    if answer.determined:
+        return (
+            f"P determines f on Q up to {answer.unknown[at]:.2g} of its deviation{length}; to "
+            f"first order a squared error on P grows {answer.amplification[at]:.2g} times on Q; no "
+            "other model was found."
+        )
+    if witness is not None:
+        where = ", ".join(f"{value:.3g}" for value in witness.worst)
+        return (
+            f"P does not determine f on Q{length}: two models agree on P within "
+            f"{witness.error_P:.1g} and differ on Q by {witness.error_Q:.2g} (standard deviations "
+            f"of f; R2 on Q {witness.r2_Q:.2f}), most at latents {where}; {is_open} of Q stays "
+            "open."
+        )
+    if not is_smooth:
+        return (
+            "Not decided: C has jumps, so its slopes do not say how f changes. Use a composition "
+            "with soft edges."
+        )
+    if not reach.holds:
+        gaps = ", ".join(f"latent {d} from {low:.2g} to {high:.2g}" for d, low, high in reach.gaps)
+        return f"P does not determine f on Q: it misses {gaps}, where components may be anything."
+    if not is_decided:
+        return (
+            f"Not decided: {answer.n_points} samples are too few. As many samples of Q itself "
+            f"leave {floor_open:.0%} of it open{length}, or allow a second model; P leaves "
+            f"{is_open} open."
+        )
+    return (
+        f"P does not determine f on Q to first order{length}: {is_open} of Q stays open. The "
+        "search for a second model found none."
+    )
+
+
 # --- first order ----------------------------------------------------------------------------------
 
 
-class Points(NamedTuple):
-    """Rows of a sample with their component outputs and slopes of C."""
-
-    rows: np.ndarray  # [n, D]
-    slots: tuple[np.ndarray, ...]  # K arrays [n, ...]
-    slopes: tuple[np.ndarray, ...]  # K arrays [n, positions, rows of f, M_k], times the scale
-
-
 class Numbers(NamedTuple):
-    """What one length says; variances have one entry per row, averaged over outputs."""
+    """What one length says; variances have one entry per row of Q, averaged over outputs."""
 
-    variance: np.ndarray  # [m] of f on Q
+    variance: np.ndarray  # [m] of f
     prior: np.ndarray  # [m]
     is_open: np.ndarray  # [m]
-    amplification: float
     position: int  # with the largest share of open rows
 
     @property
@@ -181,257 +292,190 @@ class Numbers(NamedTuple):
         return float(self.is_open.mean())
 
 
-def _identify(question, p, q, length, n_points, n_positions) -> Identification:
-    space = question.space
-    p = p[latents.distinct(space, p)]
-    distinct_q = q[latents.distinct(space, q)]
-    if question.has_lengths:
-        chosen = p[latents.spread_out(space, p, n_points)]
-        distinct_q = distinct_q[latents.spread_out(space, distinct_q, n_points)]
-    else:
-        chosen = p[latents.some_of_each(question.columns, p, ROWS)]
-        distinct_q = distinct_q[latents.some_of_each(question.columns, distinct_q, ROWS)]
-    setting = _setting(question, chosen, distinct_q, n_positions)
-    known, asked = setting.points(chosen), setting.points(distinct_q)
-    if not any(slope.any() for slope in asked.slopes):
-        raise ValueError("the composition does not change with any component on Q: check it")
-    lengths = (length,) if length is not None else LENGTHS
-    lengths = lengths if question.has_lengths else (1.0,)
-    halves = [_take(asked, rows) for rows in latents.halves(len(distinct_q), len(chosen))]
-    has_floor = question.has_lengths and len(distinct_q) > 1
-    numbers = [setting.numbers(known, asked, each) for each in lengths]
-    floors = [setting.numbers(*halves, each) for each in lengths] if has_floor else numbers
-    few = question.few(len(chosen))
-
-    def is_resolved(i: int) -> bool:
-        """Whether samples of Q itself determine f on Q at this length."""
-        if not has_floor:
-            return True
-        is_closed = floors[i].open_share <= question.few(len(halves[0].rows))
-        return is_closed and not setting.witness(*halves, lengths[i], floors[i])
-
-    at = start = next((i for i, each in enumerate(lengths) if each >= LENGTH), len(lengths) - 1)
-    witness, is_decided = None, False
-    for i in range(start, len(lengths)):
-        second = setting.witness(known, asked, lengths[i], numbers[i])
-        is_positive = numbers[i].open_share <= few and second is None
-        if is_positive or is_resolved(i):
-            at, witness, is_decided = i, second, True
-            break
-    result = numbers[at]
-    is_smooth = setting.is_smooth(asked)
-    determined = is_decided and result.open_share <= few and witness is None and is_smooth
-    parts = dict(
-        result=result,
-        unknown=np.array([each.unknown for each in numbers]),
-        floor=np.array([each.unknown for each in floors]),
-        lengths=lengths,
-        at=at,
-        is_decided=is_decided,
-        is_closed=[each.open_share <= few for each in numbers],
-        floor_open=floors[at].open_share,
-    )
-    rows, back = np.unique(q, axis=0, return_inverse=True)
-    chosen_rows = latents.some_of_each(question.columns, rows, 10 * ROWS)
-    variance = np.full(len(rows), np.nan)
-    variance[chosen_rows] = setting.variance(known, asked, rows[chosen_rows], lengths[at])
-    variance = variance[back.ravel()] / result.prior.mean()
-    return Identification(
-        determined,
-        _words(question, parts, witness, is_smooth, determined, len(chosen), len(p)),
-        parts["unknown"],
-        parts["floor"],
-        np.array([each.amplification for each in numbers]),
-        lengths,
-        lengths[at],
-        variance,
-        result.open_share,
-        witness,
-        space.kinds,
-        len(chosen),
-    )
+def _numbers(positions) -> Numbers:
+    variance, prior, is_open = (np.stack(part) for part in zip(*positions))
+    # Of many pixels some may stay open: a row is open where more than FEW of its pixels are.
+    rows_open = is_open.mean(0) > (latents.FEW if len(is_open) * latents.FEW > 1 else 0.0)
+    return Numbers(variance.mean(0), prior.mean(0), rows_open, int(np.argmax(is_open.mean(1))))
 
 
-def _take(points: Points, rows) -> Points:
-    slots, slopes = (tuple(each[rows] for each in parts) for parts in points[1:])
-    return Points(points.rows[rows], slots, slopes)
-
-
-class Setting(NamedTuple):
-    """The composition at some positions, with the scale of each component's change."""
+class World(NamedTuple):
+    """The composition at some positions of the used rows: first those of P, then those of Q."""
 
     question: Question
-    pixelwise: bool
-    positions: np.ndarray | None  # of flattened pixels; None: C as it is
-    scales: tuple[float, ...]
+    rows: np.ndarray  # [n, D]
+    positions: np.ndarray | None  # of flattened pixels; None: C is not pixelwise
+    slots: tuple[np.ndarray, ...]  # K arrays [n, ...]
+    scales: tuple[float, ...]  # size of a change of each component
+    slopes: tuple[np.ndarray, ...]  # K arrays [n, positions, rows of f, M_k], times the scale
 
-    def slots(self, rows) -> tuple[np.ndarray, ...]:
-        parts = zip(self.question.components, self.question.columns)
-        outputs = [component_outputs(k, *part, rows) for k, part in enumerate(parts)]
-        if self.positions is not None:
-            flat = [slot.reshape(len(slot), 1, -1, slot.shape[-1]) for slot in outputs]
-            outputs = [slot[:, :, self.positions] for slot in flat]
-        return tuple(outputs)
+    @property
+    def n_positions(self) -> int:
+        return self.slopes[0].shape[1]
 
-    def points(self, rows) -> Points:
-        slots = self.slots(rows)
-        each = second_model.slopes(self.question.composition, slots, self.pixelwise)
-        slopes = tuple(scale * slope for scale, slope in zip(self.scales, each))
-        if not all(np.isfinite(each).all() for each in slopes):
-            raise ValueError("the Jacobian of the composition is not finite at some points")
-        return Points(rows, slots, slopes)
+    @property
+    def latents_that_matter(self) -> list[list[int]]:
+        """Each latent of the components that C does not ignore, by itself."""
+        each = zip(self.question.columns, self.slopes)
+        return [[d] for d in sorted({d for columns, x in each if x.any() for d in columns})]
 
-    def features(self, known: Points, asked: Points, length: float) -> list[latents.Features]:
-        """Of each component's change, spanned by the values of both samples."""
-        rows = np.concatenate([known.rows, asked.rows])
-        return [
-            latents.features(self.question.space, each, rows[:, each], length)
-            for each in self.question.columns
-        ]
+    def at(self, length: float) -> "View":
+        columns = self.question.columns
+        each = [latents.changes(self.question.space, d, self.rows, length) for d in columns]
+        return View(self, *zip(*each))
 
-    def evaluated(self, features, rows) -> list[np.ndarray]:
-        return [one(rows[:, one.columns]) for one in features]
+    def is_smooth(self, rows) -> bool:
+        """Whether small changes of components change f as the slopes say: C may be a step."""
+        rng, rows = np.random.default_rng(0), np.tile(rows, DRAWS)
+        slots, slopes = (tuple(x[rows] for x in each) for each in (self.slots, self.slopes))
+        changes = [rng.normal(size=slot.shape) for slot in slots]
+        shape = slopes[0].shape[:3]  # points, positions, rows of f
+        slope = sum(
+            np.einsum("nprm,npm->npr", slope, change.reshape(*shape[:2], -1))
+            for slope, change in zip(slopes, changes)
+        )
 
-    def numbers(self, known: Points, asked: Points, length: float) -> Numbers:
-        """Variance of f on Q after f is known on P, at every position."""
-        features = self.features(known, asked, length)
-        on_p, on_q = (self.evaluated(features, points.rows) for points in (known, asked))
-        each = [
-            _posterior(known.slopes, on_p, position).numbers(
-                asked.slopes, on_q, position, self.question
-            )
-            for position in range(known.slopes[0].shape[1])
-        ]
-        variance, prior, amplification, is_open = (np.stack(part) for part in zip(*each))
-        # Of many pixels some may stay open: a row is open where more than FEW of its pixels are.
-        rows_open = is_open.mean(0) > (latents.FEW if len(each) * latents.FEW > 1 else 0.0)
-        return Numbers(
-            variance.mean(0), prior.mean(0), rows_open, float(amplification.mean()),
-            int(np.argmax(is_open.mean(1))),
-        )  # fmt: skip
+        def composed(step):
+            parts = zip(slots, self.scales, changes)
+            moved = tuple(slot + step * scale * change for slot, scale, change in parts)
+            return second_model.compose(self.question.composition, moved).reshape(shape)
 
-    def variance(self, known: Points, asked: Points, q, length: float) -> np.ndarray:
-        """[m] of f at each row of q, averaged over outputs."""
-        features, each = self.features(known, asked, length), []
-        on_p = self.evaluated(features, known.rows)
-        posteriors = [
-            _posterior(known.slopes, on_p, position) for position in range(known.slopes[0].shape[1])
-        ]
-        for start in range(0, len(q), CHUNK):
-            points = self.points(q[start : start + CHUNK])
-            on_q = self.evaluated(features, points.rows)
-            parts = [
-                posterior.variance(
-                    _design(points.slopes, on_q, position, slice(None)), self.question.noise
-                ).mean(1)
-                for position, posterior in enumerate(posteriors)
-            ]
-            each.append(np.mean(parts, axis=0))
-        return np.concatenate(each)
+        true = composed(0.0)
+        long, short = (np.abs(composed(step) - true - step * slope).max() for step in STEPS)
+        # The error of a slope falls with the square of the step, a jump stays as large as it is.
+        return bool(short <= max(0.3 * long, 1e-6 * np.abs(true).max()))
 
-    def family(self, asked: Points) -> Family:
-        """Changes of at most DEVIATIONS of the prior, for each cell of categories by itself."""
-        kinds, limits = self.question.space.kinds, []
-        for columns, slot in zip(self.question.columns, asked.slots):
-            cells = asked.rows[:, [d for d in columns if kinds[d] == "categorical"]]
-            n_outputs = slot.shape[-1] if self.pixelwise else np.prod(slot.shape[1:])
-            limits.append(DEVIATIONS * np.sqrt(len(np.unique(cells, axis=0)) * n_outputs))
-        composition = self.question.composition
-        return Family(composition, self.scales, tuple(limits), self.pixelwise)
 
-    def at_position(self, points: Points, features, position: int) -> Sample:
-        slots = points.slots
-        if self.positions is not None:
-            slots = tuple(slot[:, :, position : position + 1] for slot in slots)
-        return Sample(slots, tuple(self.evaluated(features, points.rows)))
+def _world(question: Question, known, asked) -> World:
+    rows, composition = np.concatenate([known, asked]), question.composition
+    parts = enumerate(zip(question.components, question.columns))
+    slots = [component_outputs(k, *part, rows) for k, part in parts]
+    composed = jax.eval_shape(composition, [slot[:2] for slot in slots])
+    if getattr(composed, "shape", ())[:1] != slots[0][:2].shape[:1]:
+        raise ValueError("composition must map slots [n, ...] to one array [n, ...]")
+    scales = [float(np.sqrt(np.mean(np.var(x[len(known) :], axis=0))) or 1.0) for x in slots]
+    positions = None
+    pixelwise = is_pixelwise(composition, [slot[:2] for slot in slots])
+    if pixelwise:
+        n = int(np.prod(slots[0].shape[1:-1]))
+        positions = np.unique(np.linspace(0, n - 1, min(n, question.n_positions)).astype(int))
+        flat = [slot.reshape(len(slot), 1, n, slot.shape[-1]) for slot in slots]
+        slots = [slot[:, :, positions] for slot in flat]
+    _, each = second_model.evaluate(composition, tuple(slots), pixelwise)
+    slopes = tuple(scale * slope for scale, slope in zip(scales, each))
+    if not all(np.isfinite(slope).all() for slope in slopes):
+        raise ValueError("the Jacobian of the composition is not finite at some points")
+    if not any(slope[len(known) :].any() for slope in slopes):
+        raise ValueError("the composition does not change with any component on Q: check it")
+    return World(question, rows, positions, tuple(slots), tuple(scales), slopes)
 
-    def witness(self, known, asked, length, result: Numbers) -> Witness | None:
+
+class View(NamedTuple):
+    """A world whose components change smoothly over one length; samples are indices of its rows."""
+
+    world: World
+    changes: tuple[latents.Changes, ...]
+    places: tuple[np.ndarray, ...]  # K arrays [n]: the value of each component
+
+    def design(self, rows, position: int, residue: float = 0.0) -> Design:
+        return Design(
+            tuple(slope[rows, position] for slope in self.world.slopes),
+            tuple(change.cut(residue) for change in self.changes),
+            tuple(place[rows] for place in self.places),
+        )
+
+    def posterior(self, rows, position: int, noise: float, residue: float = 0.0):
+        known = self.design(rows, position, residue)
+        return posterior(known, noise**2 * float(np.mean(known.prior())))
+
+    def at_position(self, known, asked, position: int):
+        """[m] variance of f on Q after f is known on P, prior variance, whether a row is open."""
+        question, design = self.world.question, self.design(asked, position)
+        prior = design.prior()
+        variance = self.posterior(known, position, question.noise).variance(design)
+        usual = np.maximum(prior, prior.mean(0))  # an output with a small prior has no share
+        usual = np.where(usual > 0, usual, 1.0)
+        is_open = np.any(variance > OPEN**2 * usual, axis=1)
+        # Less noise leaves less open: a second look only where it can decide.
+        doubtful = ~is_open & np.any(variance > EXACT_OPEN**2 * usual, axis=1)
+        if is_open.mean() <= question.few(len(known)) < (is_open | doubtful).mean():
+            exact = self.posterior(known, position, EXACT_NOISE)
+            left = exact.variance(self.design(asked[doubtful], position))
+            is_open[doubtful] = np.any(left > EXACT_OPEN**2 * usual[doubtful], axis=1)
+        return variance.mean(1), prior.mean(1), is_open
+
+    def amplification(self, known, asked, positions) -> float:
+        """Squared error of f on Q over that on P, at the noise of training."""
+        noise, ratios = self.world.question.training_error, []
+        for position in positions:
+            rough = self.posterior(known, position, noise, 0.01 * noise**2)
+            on_p = rough.mean_variance()
+            on_q = rough.variance(self.design(asked, position, 0.01 * noise**2)).mean()
+            ratios.append(on_q / on_p if on_p else np.nan)
+        return float(np.mean(ratios))
+
+    def witness(self, known, asked, result: Numbers) -> Witness | None:
         """A second model at the position that is open at most rows."""
-        features, position = self.features(known, asked, length), result.position
-        p, q = (self.at_position(points, features, position) for points in (known, asked))
-        family = self.family(asked)
-        values = np.concatenate([family.outputs(sample) for sample in (p, q)])
-        deviation = float(np.sqrt(np.mean((values - values.mean(0)) ** 2)))
+        world, question, position = self.world, self.world.question, result.position
+        rows, n = np.concatenate([known, asked]), len(known)
+        slots = tuple(slot[rows] for slot in world.slots)
+        if world.positions is not None:
+            slots = tuple(slot[:, :, position : position + 1] for slot in slots)
+        models = Models(
+            question.composition, world.positions is not None, slots, self.changes,
+            tuple(place[rows] for place in self.places), world.scales, self.limits(asked), n,
+        )  # fmt: skip
+        true = second_model.compose(question.composition, slots).reshape(len(rows), -1)
+        deviation = float(np.sqrt(np.mean((true - true.mean(0)) ** 2)))
         if deviation == 0:
             return None
-        posterior = _posterior(known.slopes, p.features, position)
-        directions = posterior.directions(asked.slopes, q.features, position, self.question.noise)
+        left = self.posterior(known, position, question.noise)
+        directions = deviation * left.directions(self.design(asked, position), DIRECTIONS)
         # Where first order leaves nothing open, only large changes can lead elsewhere.
         sizes = second_model.SIZES if result.is_open.any() else (1.0,)
-        noise, few = self.question.noise, self.question.few(len(known.rows))
-        found = second_model.search(
-            family, p, q, deviation * directions, noise, deviation, few, sizes
+        second = second_model.search(
+            models, true, directions, question.noise, deviation, question.few(n), sizes
         )
-        if found is None:
+        if second is None:
             return None
-        weights, error_p, error_q = found
-        true = family.outputs(q)
-        spread = np.sum((true - true.mean(0)) ** 2)
+        weights, errors = second
+        on_q, spread = errors[n:], np.sum((true[n:] - true[n:].mean(0)) ** 2)
         return Witness(
-            float(np.abs(error_p).max() / deviation),
-            float(np.sqrt(np.mean(error_q**2)) / deviation),
-            float(1 - np.sum(error_q**2) / spread) if spread else float("nan"),
-            asked.rows[int(np.argmax(np.max(np.abs(error_q), axis=1)))],
-            self.changed_components(features, family.split(p, weights), position),
+            float(np.abs(errors[:n]).max() / deviation),
+            float(np.sqrt(np.mean(on_q**2)) / deviation),
+            float(1 - np.sum(on_q**2) / spread) if spread else float("nan"),
+            world.rows[asked[int(np.argmax(np.max(np.abs(on_q), axis=1)))]],
+            self.changed_components(models.split(weights), position),
         )
 
-    def changed_components(self, features, parts, position) -> tuple[Callable, ...]:
-        """The second model's components, as functions of their latents."""
+    def limits(self, rows) -> tuple[float, ...]:
+        """Of weights' norms: DEVIATIONS of the prior, for each cell of categories by itself."""
+        question, limits = self.world.question, []
+        for columns, slope in zip(question.columns, self.world.slopes):
+            categories = [d for d in columns if question.space.kinds[d] == "categorical"]
+            n_cells = len(np.unique(self.world.rows[rows][:, categories], axis=0))
+            limits.append(DEVIATIONS * float(np.sqrt(n_cells * slope.shape[3])))
+        return tuple(limits)
 
-        def changed(phi, feature, part, scale):
+    def changed_components(self, parts, position) -> tuple[Callable, ...]:
+        """The second model's components, as functions of their latents."""
+        positions = self.world.positions
+
+        def changed(phi, change, part, scale):
             def component(values):
                 values = np.asarray(values, np.float64)
                 outputs = np.array(phi(values), np.float64)
-                change = scale * feature(values) @ part
-                if self.positions is None:
-                    return outputs + change.reshape(outputs.shape)
+                moved = scale * change.evaluate(part, values)
+                if positions is None:
+                    return outputs + moved.reshape(outputs.shape)
                 flat = outputs.reshape(len(outputs), -1, outputs.shape[-1])
-                flat[:, self.positions[position]] += change
+                flat[:, positions[position]] += moved
                 return flat.reshape(outputs.shape)
 
             return component
 
-        components = self.question.components
-        return tuple(map(changed, components, features, parts, self.scales))
-
-    def is_smooth(self, asked: Points) -> bool:
-        """Whether small changes of components change f as the slopes say: C may be a step."""
-        rng, composition = np.random.default_rng(0), self.question.composition
-        true = second_model.compose(composition, asked.slots)
-        shape = asked.slopes[0].shape[:3]  # points, positions, rows of f
-        misses = np.zeros(len(STEPS))
-        for _ in range(DRAWS):
-            changes = [
-                scale * rng.normal(size=slot.shape) for scale, slot in zip(self.scales, asked.slots)
-            ]
-            slope = sum(
-                np.einsum("nprm,npm->npr", slope / scale, change.reshape(*shape[:2], -1))
-                for slope, scale, change in zip(asked.slopes, self.scales, changes)
-            )
-            for i, step in enumerate(STEPS):
-                moved = tuple(slot + step * change for slot, change in zip(asked.slots, changes))
-                change = (second_model.compose(composition, moved) - true).reshape(shape)
-                misses[i] = max(misses[i], np.abs(change - step * slope).max())
-        # The error of a slope falls with the square of the step, a jump stays as large as it is.
-        return bool(misses[1] <= max(0.3 * misses[0], 1e-6 * np.abs(true).max()))
-
-
-def _setting(question: Question, p, q, n_positions) -> Setting:
-    """The positions of C that are used, and the size of each component's change."""
-    outputs = [
-        component_outputs(k, *part, q)
-        for k, part in enumerate(zip(question.components, question.columns))
-    ]
-    composed = jax.eval_shape(question.composition, [output[:2] for output in outputs])
-    if getattr(composed, "shape", ())[:1] != outputs[0][:2].shape[:1]:
-        raise ValueError("composition must map slots [n, ...] to one array [n, ...]")
-    scales = [np.sqrt(np.mean(np.var(output, axis=0))) or 1.0 for output in outputs]
-    pixelwise = is_pixelwise(question.composition, [output[:2] for output in outputs])
-    positions = None
-    if pixelwise:
-        n = int(np.prod(outputs[0].shape[1:-1]))
-        positions = np.unique(np.linspace(0, n - 1, min(n, n_positions)).astype(int))
-    return Setting(question, pixelwise, positions, tuple(float(scale) for scale in scales))
+        components = self.world.question.components
+        return tuple(map(changed, components, self.changes, parts, self.world.scales))
 
 
 def component_outputs(k, phi, columns, rows) -> np.ndarray:
@@ -456,131 +500,3 @@ def is_pixelwise(composition, points) -> bool:
         return False
     shape = jax.eval_shape(composition, points).shape
     return shape[:-1] == points[0].shape[:-1]
-
-
-class _Posterior(NamedTuple):
-    """Weights of all changes after f is known on P, at one position."""
-
-    vectors: np.ndarray  # [W, r] right singular vectors of the design matrix
-    singular: np.ndarray  # [r]
-    size: float  # root of the mean prior variance of f on P
-    design: np.ndarray  # [n, rows, W] of P
-
-    def shrunk(self, noise: float) -> np.ndarray:
-        """[r] share of each direction's variance that stays."""
-        limit = (noise * self.size) ** 2
-        return limit / (self.singular**2 + limit) if limit else np.zeros(len(self.singular))
-
-    def variance(self, design: np.ndarray, noise: float) -> np.ndarray:
-        """[n, rows] of f at points with this design matrix."""
-        seen = design @ self.vectors
-        unseen = np.sum(design**2, axis=2) - np.sum(seen**2, axis=2)
-        return np.maximum(unseen, 0) + seen**2 @ self.shrunk(noise)
-
-    def numbers(self, slopes, features, position, question):
-        """variance, prior, amplification and whether open, of Q."""
-        parts = []
-        for i in range(0, len(features[0]), CHUNK):
-            design = _design(slopes, features, position, slice(i, i + CHUNK))
-            noises = (question.noise, EXACT_NOISE, question.training_error)
-            variances = [self.variance(design, noise) for noise in noises]
-            parts.append((*variances, np.sum(design**2, axis=2)))
-        variance, exact, rough, prior = (np.concatenate(part) for part in zip(*parts))
-        usual = np.maximum(prior, prior.mean(0))  # an output with a small prior has no share
-        usual = np.where(usual > 0, usual, 1.0)
-        is_open = (variance > OPEN**2 * usual) | (exact > EXACT_OPEN**2 * usual)
-        on_p = self.variance(self.design, question.training_error).mean()
-        amplification = rough.mean() / on_p if on_p else np.nan
-        return variance.mean(1), prior.mean(1), amplification, is_open.any(1)
-
-    def directions(self, slopes, features, position, noise) -> np.ndarray:
-        """[DIRECTIONS, W]: what stays most open on Q; each changes f there by 1 (RMS)."""
-        design = _design(slopes, features, position, slice(None))
-        design = design.reshape(-1, design.shape[-1])
-        kept = np.sqrt(self.shrunk(noise))
-
-        def rooted(rows):  # times the root of the posterior covariance
-            return rows - ((rows @ self.vectors) * (1 - kept)) @ self.vectors.T
-
-        matrix = rooted(design)
-        gram = matrix.T @ matrix if len(matrix) > matrix.shape[1] else None
-        if gram is None:
-            vectors = np.linalg.svd(matrix, full_matrices=False)[2][:DIRECTIONS]
-        else:
-            vectors = np.linalg.eigh(gram)[1][:, ::-1][:, :DIRECTIONS].T
-        vectors = rooted(vectors)
-        sizes = np.sqrt(np.mean((design @ vectors.T) ** 2, axis=0))
-        return vectors / np.maximum(sizes, 1e-12)[:, None]
-
-
-def _design(slopes, features, position, rows) -> np.ndarray:
-    """Derivative of f by the weights of all changes: [n, rows of f, W]."""
-    blocks = []
-    for slope, feature in zip(slopes, features):
-        slope, feature = slope[rows, position], feature[rows]
-        block = feature[:, None, :, None] * slope[:, :, None, :]
-        blocks.append(block.reshape(*slope.shape[:2], -1))
-    return np.concatenate(blocks, axis=2)
-
-
-def _posterior(slopes, features, position) -> _Posterior:
-    n_weights = sum(f.shape[1] * s.shape[-1] for f, s in zip(features, slopes))
-    n_rows = len(features[0]) * slopes[0].shape[2]
-    if n_rows * n_weights > NUMBERS:
-        raise ValueError(
-            f"{n_rows:,} outputs on P and {n_weights:,} unknowns are too many: pass a smaller "
-            "n_points, or fewer outputs of the composition"
-        )
-    design = _design(slopes, features, position, slice(None))
-    flat = design.reshape(-1, design.shape[-1])
-    size = float(np.sqrt(np.mean(np.sum(design**2, axis=2))))
-    if len(flat) > flat.shape[1]:
-        flat = np.linalg.qr(flat, mode="r")
-    _, singular, vectors = np.linalg.svd(flat, full_matrices=False)
-    return _Posterior(vectors.T, singular, size, design)
-
-
-# --- words ----------------------------------------------------------------------------------------
-
-
-def _words(question, parts, witness, is_smooth, determined, n_used, n_distinct) -> str:
-    result, at = parts["result"], parts["at"]
-    length = f" at length {parts['lengths'][at]:g}" if question.has_lengths else ""
-    if determined:
-        verdict = (
-            f"P determines f on Q up to {result.unknown:.2g} of its deviation{length}; to first "
-            f"order a squared error on P grows {result.amplification:.2g} times on Q; no other "
-            "model was found."
-        )
-    elif witness is not None:
-        where = ", ".join(f"{value:.3g}" for value in witness.worst)
-        verdict = (
-            f"P does not determine f on Q{length}: two models agree on P within "
-            f"{witness.error_P:.1g} and differ on Q by {witness.error_Q:.2g} (standard deviations "
-            f"of f; R2 on Q {witness.r2_Q:.2f}), most at latents {where}; {result.open_share:.0%} "
-            "of Q stays open."
-        )
-    elif not is_smooth:
-        verdict = (
-            "Not decided: C has jumps, so its slopes do not say how f changes. Use a composition "
-            "with soft edges."
-        )
-    elif not parts["is_decided"]:
-        verdict = (
-            f"Not decided: {n_used} samples are too few. As many samples of Q itself leave "
-            f"{parts['floor_open']:.0%} of it open{length}, or allow a second model; P leaves "
-            f"{result.open_share:.0%} open."
-        )
-    else:
-        verdict = (
-            f"P does not determine f on Q to first order{length}: {result.open_share:.0%} of Q "
-            "stays open. The search for a second model found none."
-        )
-    if question.has_lengths:
-        n_closed = next((i for i, x in enumerate(parts["is_closed"][::-1]) if not x), None)
-        closed = parts["lengths"] if n_closed is None else parts["lengths"][-n_closed:]
-        if n_closed != 0 and len(parts["lengths"]) > 1 and closed[0] != parts["lengths"][at]:
-            verdict += f" To first order P determines f on Q from length {closed[0]:g} on."
-        if n_used < n_distinct:
-            verdict += f" {n_used} of {n_distinct} distinct rows of P were used."
-    return verdict

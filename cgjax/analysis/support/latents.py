@@ -4,10 +4,11 @@ A *space* holds each latent's kind and unit. From it come distances, covariances
 some latents, and a selection of rows that spreads over a sample.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import scipy.linalg
 
 from cgjax.analysis import checks
 
@@ -15,8 +16,9 @@ KINDS = ("continuous", "periodic", "categorical")
 LEVELS = 64  # different whole numbers up to which a column counts as categories
 PERIODS = (1.0, 2 * np.pi, 360.0)  # of a periodic latent: the first that holds its range
 SAME = 1e-6  # rows that differ by less, in units of each latent, count as repeated
-RESIDUE = 1e-10  # variance that features of a covariance may leave out
+RESIDUE = 1e-8  # variance that features of a covariance may leave out
 FEW = 0.02  # share of Q that may be out of reach or stay open: the ends of a distribution
+DENSITY = 1.5  # times the distance between samples of Q: P may be sparser than Q in places
 CHUNK = 256  # rows of distances held at once
 
 
@@ -83,56 +85,57 @@ def as_categories(given: Space) -> Space:
     return Space(tuple(kinds), units, ())
 
 
-def covariance(given: Space, columns, a: np.ndarray, b: np.ndarray, length: float) -> np.ndarray:
-    """Prior covariance [n, m] of a function of some latents between values a [n, d] and b [m, d].
+def distances(given: Space, columns, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """[n, m] between values a [n, d] and b [m, d] of some latents, in their units.
 
-    A product over latents: Gaussian of this length for continuous ones, its periodic form for
-    angles, equality for categories.
+    Infinite between different categories; of angles, a multiple of the chord.
     """
-    exponent, equal = np.zeros((len(a), len(b))), None
+    squares = np.zeros((len(a), len(b)))
     for i, d in enumerate(columns):
-        apart = a[:, i, None] - b[None, :, i]
+        apart = (a[:, i, None] - b[None, :, i]) / given.units[d]
         if given.kinds[d] == "categorical":
-            same = apart == 0
-            equal = same if equal is None else equal & same
-        elif given.kinds[d] == "periodic":  # near zero it is the Gaussian of this length
-            exponent += (np.sin(np.pi * apart / given.units[d]) / np.pi / length) ** 2 / 2
+            squares[apart != 0] = np.inf
         else:
-            exponent += (apart / given.units[d] / length) ** 2 / 2
-    value = np.exp(-exponent)
-    return value if equal is None else value * equal
+            apart = np.sin(np.pi * apart) / np.pi if given.kinds[d] == "periodic" else apart
+            squares += apart**2
+    return np.sqrt(squares)
 
 
-class Features(NamedTuple):
-    """Features whose inner products are the covariance of a function of some latents."""
-
-    space: Space
-    columns: tuple[int, ...]
-    length: float
-    pivots: np.ndarray  # [r, d] values that span the features
-    root: np.ndarray  # [r, r] lower triangular: root @ root.T is the pivots' covariance
-
-    def __call__(self, values: np.ndarray) -> np.ndarray:
-        """[n, r] at values [n, d]."""
-        across = covariance(self.space, self.columns, values, self.pivots, self.length)
-        return np.linalg.solve(self.root, across.T).T
+def covariance(given: Space, columns, a: np.ndarray, b: np.ndarray, length: float) -> np.ndarray:
+    """Prior covariance [n, m] of a function of some latents between values a [n, d] and b [m, d]:
+    Gaussian of this length in their distance."""
+    return np.exp(-((distances(given, columns, a, b) / length) ** 2) / 2)
 
 
-def features(given: Space, columns, values: np.ndarray, length: float) -> Features:
-    """Features that hold the covariance of values [n, d] but for RESIDUE, by pivoted Cholesky."""
-    values = np.unique(values, axis=0)
-    n = len(values)
-    rest, chosen = np.ones(n), []
-    rows = np.zeros((n, n))  # of the root, one for each pivot
-    while len(chosen) < n and rest.max() > RESIDUE:
-        k, pivot = len(chosen), int(np.argmax(rest))
-        column = covariance(given, columns, values, values[pivot : pivot + 1], length)[:, 0]
-        rows[k] = (column - rows[:k, pivot] @ rows[:k]) / np.sqrt(rest[pivot])
-        chosen.append(pivot)
-        rest = np.maximum(rest - rows[k] ** 2, 0)
-        rest[chosen] = 0
-    root = np.tril(rows[: len(chosen), chosen].T)
-    return Features(given, tuple(columns), length, values[chosen], root)
+class Changes(NamedTuple):
+    """Changes of one component: features whose inner products are their prior covariance."""
+
+    kernel: np.ndarray  # [u, u] covariance of the component's u different values
+    features: np.ndarray  # [u, r]; features @ features.T is the kernel but for RESIDUE
+    residues: np.ndarray  # [r] largest variance that features before this one leave out
+    evaluate: Callable  # weights [r, M], values [n, d] -> changes [n, M]
+
+    def cut(self, residue: float) -> "Changes":
+        """The same with as few features as leave out at most this variance: the first ones."""
+        rank = max(int(np.sum(self.residues > residue)), 1)
+        return self._replace(features=self.features[:, :rank])
+
+
+def changes(given: Space, columns, rows: np.ndarray, length: float):
+    """Changes of a component, and the place of each row [n, D] among its values, [n]."""
+    values, places = np.unique(rows[:, columns], axis=0, return_inverse=True)
+    kernel = covariance(given, columns, values, values, length)
+    factor, order, rank, _ = scipy.linalg.lapack.dpstrf(kernel, tol=RESIDUE, lower=1)
+    features = np.empty((len(values), rank))
+    features[order - 1] = np.tril(factor)[:, :rank]
+    pivots = order[:rank] - 1
+
+    def evaluate(weights, at):
+        across = covariance(given, columns, at, values[pivots], length)
+        return across @ np.linalg.solve(features[pivots].T, weights)
+
+    residues = np.diag(factor)[:rank] ** 2
+    return Changes(kernel, features, residues, evaluate), places.ravel()
 
 
 # --- rows -----------------------------------------------------------------------------------------
@@ -211,19 +214,25 @@ class Coverage(NamedTuple):
 def coverage(given: Space, columns, p, q, length: float, names: Sequence = ()) -> Coverage:
     """Compositional support of rows p [n, D] with respect to q [m, D], component by component.
 
-    The radius is `length` times the root of the number of latents, or the distance within which as
-    many samples of q itself have a neighbour (all but FEW of them), whichever is larger.
+    The radius is half of `length` times the root of the number of latents, so a gap in one latent
+    counts if it is longer than `length`; or DENSITY times the distance within which as many samples
+    of q itself have a neighbour (all but FEW of them), whichever is larger. Samples of many latents
+    lie far apart, so each latent is tested by itself too.
     """
     names = tuple(names) or tuple(range(q.shape[1]))
     shares, radii, gaps = [], [], []
     for each in columns:
-        radius = _radius(given, each, len(p), q, length)
-        is_far = nearest(given, each, q, p) > radius
-        shares.append(1 - is_far.mean())
-        radii.append(radius)
-        if is_far.mean() > few(given, each, len(p)):
-            ends = [(names[d], float(q[is_far, d].min()), float(q[is_far, d].max())) for d in each]
-            gaps += ends if len(each) == 1 else [end for end in ends if end[1] < end[2]] or ends
+        tested = [each] + [[d] for d in each if len(each) > 1]
+        radius = [_radius(given, some, len(p), q, length) for some in tested]
+        parts = zip(tested, radius)
+        is_far = [nearest(given, some, q, p)[0] > limit for some, limit in parts]
+        shares.append(1 - max(far.mean() for far in is_far))
+        radii.append(radius[0])
+        for some, far in reversed(list(zip(tested, is_far))):
+            is_named = any(gap[0] in [names[d] for d in some] for gap in gaps)
+            if far.mean() > few(given, some, len(p)) and not is_named:
+                ends = [(names[d], float(q[far, d].min()), float(q[far, d].max())) for d in some]
+                gaps += [end for end in ends if end[1] < end[2]] or ends
     return Coverage(np.array(shares), np.array(radii), tuple(gaps), not gaps)
 
 
@@ -241,9 +250,9 @@ def _radius(given, columns, n, q, length):
     if not few(given, columns, n):
         return 0.0
     first, second = halves(len(q), n)
-    own = nearest(given, columns, q[second], q[first])
+    own = nearest(given, columns, q[second], q[first])[0]
     own = np.quantile(own[np.isfinite(own)], 1 - FEW) if np.isfinite(own).any() else 0.0
-    return max(length * np.sqrt(len(columns)), float(own))
+    return max(length / 2 * np.sqrt(len(columns)), DENSITY * float(own))
 
 
 def halves(n: int, most: int) -> tuple[np.ndarray, np.ndarray]:
@@ -253,20 +262,18 @@ def halves(n: int, most: int) -> tuple[np.ndarray, np.ndarray]:
     return np.sort(order[:first]), np.sort(order[first:] if n > 1 else order)
 
 
-def nearest(given: Space, columns, rows: np.ndarray, samples: np.ndarray) -> np.ndarray:
-    """[n] distance of each row's values of some latents from the nearest sample; inf: none."""
+def nearest(given: Space, columns, rows, samples) -> tuple[np.ndarray, np.ndarray]:
+    """[n] distance of each row's values of some latents from the nearest sample (inf: none), and
+    its index."""
+    rows, samples = rows[:, columns], samples[:, columns]
     chunks = [rows[i : i + CHUNK] for i in range(0, len(rows), CHUNK)]
-    return np.concatenate([distances(given, columns, part, samples).min(1) for part in chunks])
+    apart = [distances(given, columns, part, samples) for part in chunks]
+    return np.concatenate([x.min(1) for x in apart]), np.concatenate([x.argmin(1) for x in apart])
 
 
-def distances(given: Space, columns, rows: np.ndarray, samples: np.ndarray) -> np.ndarray:
-    """[n, m] in units of the latents; infinite between different categories."""
-    squares = np.zeros((len(rows), len(samples)))
-    for d in columns:
-        apart = (rows[:, d, None] - samples[None, :, d]) / given.units[d]
-        if given.kinds[d] == "categorical":
-            squares[apart != 0] = np.inf
-        else:
-            apart = np.sin(np.pi * apart) / np.pi if given.kinds[d] == "periodic" else apart
-            squares += apart**2
-    return np.sqrt(squares)
+def within(given: Space, columns, value, rows, radius: float) -> np.ndarray:
+    """Indices of rows [n, D] whose values of some latents are within a radius of those of one row
+    [D], nearest first."""
+    apart = distances(given, columns, value[None, columns], rows[:, columns])[0]
+    near = np.flatnonzero(apart <= radius)
+    return near[np.argsort(apart[near], kind="stable")]

@@ -1,9 +1,11 @@
-"""The search for a second model: the same composition, other components, equal on P, not on Q.
+"""Models of one form beside the given one: what f on P leaves open, and a search among them.
 
-Components change by features of their latents, `phi_k + scale_k * features_k @ weights_k`. The
-search starts from a direction that P barely constrains, and pulls the model back onto P by damped
-Gauss-Newton steps with the true composition. It stays near its start, so it keeps what P leaves
-open.
+Components change by features of their latents, `phi_k + scale_k * features_k @ weights_k`, with
+independent weights of variance 1. To first order f is linear in the weights, so f on P leaves them
+a normal distribution: the *posterior*. The search starts from a direction that P barely constrains
+and pulls the model back onto P by damped Gauss-Newton steps with the true composition. It stays
+near its start, so it keeps what P leaves open. From there it goes on in the same direction: models
+that fit P may lie on a curve that leaves the given one slowly.
 """
 
 import functools
@@ -12,12 +14,19 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
+from scipy.linalg import cho_solve, lapack, solve_triangular
 
 from cgjax.analysis.support import jacobians
+from cgjax.analysis.support.latents import Changes
 
+NUMBERS = 1e8  # entries of the largest matrix
 SIZES = (1.0, 0.3, 0.1, 0.03, 0.01)  # of the change on Q, in standard deviations of f
-STEPS = 15
-CHUNK = 256  # points whose slopes are computed at once
+STEPS = 15  # back onto P
+ITERATIONS = 8  # towards the directions that P constrains least
+FITTED = 0.05  # of the tolerance: the error on P that ends the steps
+GROWTHS, GROWTH = 12, 1.5  # steps away from the given model, and by how much each is longer
+CHUNK = 2**18  # numbers of a component's outputs whose slopes are computed at once
+FIT = 0.2  # of the tolerance on P: noise on P, carried far, is not a second model
 TIMES = 10.0  # a second model differs on Q by so many times the tolerance on P
 SLACK = 1.2  # by which weights may exceed their limit after they are pulled back
 
@@ -32,70 +41,136 @@ class Witness(NamedTuple):
     components: tuple[Callable, ...]  # [n, d_k] -> outputs, as the given components
 
 
-class Sample(NamedTuple):
-    """Points at which models are compared: component outputs and features of their changes."""
+class Design(NamedTuple):
+    """Derivative of f by all weights at n points: a row for each output, never built if large."""
 
-    slots: tuple[np.ndarray, ...]  # K arrays [n, ...]
-    features: tuple[np.ndarray, ...]  # K arrays [n, r_k]
+    slopes: tuple[np.ndarray, ...]  # K arrays [n, rows of f, M_k], times the scale of the change
+    changes: tuple[Changes, ...]
+    places: tuple[np.ndarray, ...]  # K arrays [n]: the value of each component
 
-    def shapes(self) -> list[tuple[int, int]]:
-        """Of each component's weights: features, outputs."""
-        parts = zip(self.features, self.slots)
-        return [(part.shape[1], int(np.prod(slot.shape[1:]))) for part, slot in parts]
+    @property
+    def parts(self):
+        """For each component its slopes and features [n, r_k]."""
+        each = zip(self.slopes, self.changes, self.places)
+        return [(slope, change.features[place]) for slope, change, place in each]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        n_weights = sum(f.features.shape[1] * s.shape[2] for f, s in zip(self.changes, self.slopes))
+        return int(np.prod(self.slopes[0].shape[:2])), n_weights
+
+    def dense(self) -> np.ndarray:
+        blocks = [slope[:, :, None, :] * part[:, None, :, None] for slope, part in self.parts]
+        return np.concatenate([block.reshape(self.shape[0], -1) for block in blocks], axis=1)
+
+    def times(self, weights: np.ndarray) -> np.ndarray:
+        """Weights [W, c] -> changes of f [outputs, c]."""
+        total, start = 0, 0
+        for slope, part in self.parts:
+            stop = start + part.shape[1] * slope.shape[2]
+            moved = part @ weights[start:stop].reshape(part.shape[1], -1)  # [n, M c]
+            total = total + slope @ moved.reshape(len(slope), slope.shape[2], -1)
+            start = stop
+        return total.reshape(self.shape[0], -1)
+
+    def transposed(self, values: np.ndarray) -> np.ndarray:
+        """[outputs, c] -> [W, c]."""
+        values = values.reshape(*self.slopes[0].shape[:2], -1)
+        moved = [np.swapaxes(slope, 1, 2) @ values for slope in self.slopes]  # [n, M, c]
+        parts = [part.T @ m.reshape(len(m), -1) for (_, part), m in zip(self.parts, moved)]
+        return np.concatenate([part.reshape(-1, values.shape[2]) for part in parts])
+
+    def gram(self, other: "Design") -> np.ndarray:
+        """Prior covariance [outputs, outputs of other] of f."""
+        total = 0
+        for k, change in enumerate(self.changes):
+            kernel = change.kernel[np.ix_(self.places[k], other.places[k])]
+            both = [x.slopes[k].reshape(-1, x.slopes[k].shape[2]) for x in (self, other)]
+            rows, columns = (x.slopes[k].shape[:2] for x in (self, other))
+            product = (both[0] @ both[1].T).reshape(*rows, *columns)
+            product *= kernel[:, None, :, None]
+            total = total + product.reshape(len(both[0]), len(both[1]))
+        return total
+
+    def prior(self) -> np.ndarray:
+        """[n, rows] variance of f: a change of a component has variance 1 everywhere."""
+        return sum(np.sum(slope**2, axis=2) for slope in self.slopes)
 
 
-class Family(NamedTuple):
-    """All models with this composition whose components change by features."""
+class Posterior(NamedTuple):
+    """The weights after f is known on P with noise, in the smaller of both dimensions."""
 
-    composition: Callable
-    scales: tuple[float, ...]  # size of a change of each component
-    limits: tuple[float, ...]  # largest norm of each component's weights
-    pixelwise: bool
+    known: Design
+    limit: float  # variance of the noise
+    root: np.ndarray  # lower triangular: of the covariance of f on P, or of the weights' precision
+    is_dual: bool
 
-    def split(self, sample: Sample, weights: np.ndarray) -> list[np.ndarray]:
-        """Weights [W] -> K arrays [r_k, M_k]."""
-        shapes = sample.shapes()
-        stops = np.cumsum([r * m for r, m in shapes])
-        return [w.reshape(shape) for w, shape in zip(np.split(weights, stops[:-1]), shapes)]
+    def weights(self, values: np.ndarray) -> np.ndarray:
+        """Weights [W, c] that fit values [outputs, c] on P: ridge regression."""
+        if self.is_dual:
+            return self.known.transposed(cho_solve((self.root, True), values))
+        return cho_solve((self.root, True), self.known.transposed(values))
 
-    def changed(self, sample: Sample, weights: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Component outputs of the model with these weights."""
-        parts = zip(sample.slots, sample.features, self.split(sample, weights), self.scales)
-        return tuple(
-            slot + scale * (part @ w).reshape(slot.shape) for slot, part, w, scale in parts
+    def variance(self, asked: Design) -> np.ndarray:
+        """[n, rows] of f at other points."""
+        if self.is_dual:
+            seen = solve_triangular(self.root, self.known.gram(asked), lower=True)
+            total = asked.prior() - np.sum(seen**2, axis=0).reshape(asked.slopes[0].shape[:2])
+            return np.maximum(total, 0)
+        seen = solve_triangular(self.root, asked.dense().T, lower=True)
+        return self.limit * np.sum(seen**2, axis=0).reshape(asked.slopes[0].shape[:2])
+
+    def mean_variance(self) -> float:
+        """Of f on P."""
+        inverse = lapack.dtrtri(self.root, lower=1)[0]
+        return (
+            self.limit
+            * (1 - self.limit * np.mean(np.sum(np.tril(inverse) ** 2, 0)))
+            * (len(self.root) / self.known.shape[0])
         )
 
-    def excess(self, sample: Sample, weights: np.ndarray) -> float:
-        """The largest norm of a component's weights, over its limit."""
-        parts = zip(self.split(sample, weights), self.limits)
-        return max(float(np.linalg.norm(w)) / limit for w, limit in parts) or 1e-12
+    def directions(self, asked: Design, n: int) -> np.ndarray:
+        """[n, W]: what stays most open on Q; each changes f there by 1 (root mean square)."""
+        vectors = np.random.default_rng(0).normal(size=(self.known.shape[1], n + 4))
+        for _ in range(ITERATIONS):  # powers of the posterior covariance times that of f on Q
+            vectors = asked.transposed(asked.times(np.linalg.qr(vectors)[0]))
+            vectors -= self.weights(self.known.times(vectors))
+        # The best of what they span: the largest change on Q.
+        change = asked.times(vectors)
+        vectors = vectors @ np.linalg.svd(change, full_matrices=False)[2][:n].T
+        return (vectors / np.sqrt(np.mean(asked.times(vectors) ** 2, axis=0)).clip(1e-12)).T
 
-    def outputs(self, sample: Sample, weights: np.ndarray | None = None) -> np.ndarray:
-        """f [n, rows] of the model with these weights; None: the given components."""
-        slots = sample.slots if weights is None else self.changed(sample, weights)
-        values = compose(self.composition, slots)
-        return values.reshape(len(values), -1)
 
-    def design(self, sample: Sample, weights: np.ndarray | None = None) -> np.ndarray:
-        """Derivative of f by the weights [n, rows, W], at these weights."""
-        slots, blocks = sample.slots, []
-        if weights is not None:
-            slots = self.changed(sample, weights)
-        each = slopes(self.composition, slots, self.pixelwise)
-        for slope, part, scale in zip(each, sample.features, self.scales):
-            block = scale * part[:, None, :, None] * slope[:, 0, :, None, :]
-            blocks.append(block.reshape(*block.shape[:2], -1))
-        return np.concatenate(blocks, axis=2)
+def posterior(known: Design, limit: float) -> Posterior:
+    """f on P is known with noise of variance `limit`."""
+    n_rows, n_weights = known.shape
+    is_dual = n_rows < n_weights
+    if min(n_rows, n_weights) * n_rows > NUMBERS:
+        raise ValueError(
+            f"{n_rows:,} outputs on P and {n_weights:,} unknowns are too many: pass a smaller "
+            "n_points, or fewer outputs of the composition"
+        )
+    if is_dual:
+        matrix = known.gram(known)
+    else:
+        dense = known.dense()
+        matrix = dense.T @ dense
+    limit = max(limit, 1e-15 * np.trace(matrix))  # below it lie rounding errors
+    matrix[np.diag_indices(len(matrix))] += limit
+    return Posterior(known, limit, np.linalg.cholesky(matrix), is_dual)
+
+
+# --- the composition ------------------------------------------------------------------------------
 
 
 def compose(composition: Callable, slots) -> np.ndarray:
     """C at all points: slots are K arrays [n, ...]."""
-    return _in_chunks(lambda part: _compose(composition, part), slots)
+    return _in_chunks(functools.partial(_compose, composition), slots)
 
 
-def slopes(composition: Callable, slots, pixelwise: bool) -> tuple[np.ndarray, ...]:
-    """dC / dphi_k at all points: K arrays [n, positions, rows, M_k]."""
-    return _in_chunks(lambda part: _slopes(composition, part, pixelwise), slots)
+def evaluate(composition: Callable, slots, pixelwise: bool):
+    """C and dC / dphi_k at all points: [n, ...], K arrays [n, positions, rows, M_k]."""
+    return _in_chunks(functools.partial(_evaluate, composition, pixelwise), slots)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -103,80 +178,134 @@ def _compose(composition, slots):
     return composition(list(slots))
 
 
-@functools.partial(jax.jit, static_argnums=(0, 2))
-def _slopes(composition, slots, pixelwise):
-    return tuple(jacobians.blocks(composition, slots, k, pixelwise) for k in range(len(slots)))
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _evaluate(composition, pixelwise, slots):
+    slopes = (jacobians.blocks(composition, slots, k, pixelwise) for k in range(len(slots)))
+    return composition(list(slots)), tuple(slopes)
 
 
 def _in_chunks(f, slots):
-    """f of CHUNK points at a time; chunks are filled up, so that all have one compiled program."""
-    n = len(slots[0])
-    size = min(CHUNK, 1 << (n - 1).bit_length())
+    """f of some points at a time; chunks are filled up, so that all have one compiled program."""
+    n, most = len(slots[0]), max(CHUNK // slots[0][0].size ** 2, 1)
+    size = min(1 << (most.bit_length() - 1), 1 << (n - 1).bit_length())
     parts = []
     for start in range(0, n, size):
         rows = np.minimum(np.arange(start, start + size), n - 1)
         parts.append(jax.device_get(f(tuple(slot[rows] for slot in slots))))
+    if n == size:
+        return parts[0]
     return jax.tree.map(lambda *each: np.concatenate(each)[:n], *parts)
 
 
+# --- the search -----------------------------------------------------------------------------------
+
+
+class Models(NamedTuple):
+    """All models with this composition whose components change by features, on P and then Q."""
+
+    composition: Callable
+    pixelwise: bool
+    slots: tuple[np.ndarray, ...]  # K arrays [n, ...]: outputs of the given components
+    changes: tuple[Changes, ...]
+    places: tuple[np.ndarray, ...]  # K arrays [n]: the value of each component
+    scales: tuple[float, ...]  # size of a change of each component
+    limits: tuple[float, ...]  # largest norm of each component's weights
+    n_known: int  # rows of P
+
+    def split(self, weights: np.ndarray) -> list[np.ndarray]:
+        """Weights [W] -> K arrays [r_k, M_k]."""
+        ranks = [change.features.shape[1] for change in self.changes]
+        sizes = [rank * slot[0].size for rank, slot in zip(ranks, self.slots)]
+        parts = np.split(weights, np.cumsum(sizes)[:-1])
+        return [part.reshape(rank, -1) for part, rank in zip(parts, ranks)]
+
+    def excess(self, weights: np.ndarray) -> float:
+        """The largest norm of a component's weights, over its limit."""
+        parts = zip(self.split(weights), self.limits)
+        return max(float(np.linalg.norm(part)) / limit for part, limit in parts) or 1e-12
+
+    def evaluate(self, weights: np.ndarray) -> tuple[np.ndarray, Design]:
+        """f [n, rows] of the model with these weights, and its derivative by them on P."""
+        parts = zip(self.slots, self.places, self.changes, self.split(weights), self.scales)
+        slots = tuple(
+            slot + scale * (change.features[place] @ part).reshape(slot.shape)
+            for slot, place, change, part, scale in parts
+        )
+        values, slopes = evaluate(self.composition, slots, self.pixelwise)
+        known = slice(self.n_known)
+        slopes = tuple(scale * slope[known, 0] for scale, slope in zip(self.scales, slopes))
+        places = tuple(place[known] for place in self.places)
+        return values.reshape(len(values), -1), Design(slopes, self.changes, places)
+
+
 def search(
-    family: Family,
-    p: Sample,
-    q: Sample,
+    models: Models,
+    true: np.ndarray,
     directions: np.ndarray,
     noise: float,
     deviation: float,
     few: float = 0.0,
     sizes: Sequence[float] = SIZES,
 ):
-    """(weights, error on P [n, rows], error on Q [m, rows]) of a second model, or None.
+    """(weights, errors on P and then Q [n, rows]) of a second model, or None.
 
-    directions [d, W]: each changes f on Q by `deviation` (root mean square, to first order). A
-    model counts if its root mean square error on P is at most noise * deviation, and that on Q at
-    least TIMES as large, without the share `few` of Q where it is largest.
+    true [n, rows]: f of the given components. directions [d, W]: each changes f on Q by `deviation`
+    (root mean square, to first order). A model counts if its root mean square error on P is at most
+    FIT times the tolerance noise * deviation, and that on Q at least TIMES the tolerance, without
+    the share `few` of Q where it is largest.
     """
-    tolerance = noise * deviation
-    true_p, true_q = family.outputs(p), family.outputs(q)
-    n_kept = len(true_q) - int(few * len(true_q))
+    tolerance, n = noise * deviation, models.n_known
+    n_kept = len(true) - n - int(few * (len(true) - n))
+
+    def sizes_of(errors):
+        """Root mean square error on P and on Q."""
+        on_q = np.sort(np.mean(errors[n:] ** 2, axis=1))[:n_kept]
+        return np.sqrt(np.mean(errors[:n] ** 2)), np.sqrt(np.mean(on_q))
+
+    def pulled_back(start):
+        """The weights near `start` whose model fits f on P, and its errors."""
+        weights, damping, fit = start, 1.0, None
+        values, design = models.evaluate(weights)
+        errors = values - true
+        for _ in range(STEPS):
+            # The minimum of |error on P|^2 / ridge + |weights - start|^2; derivatives and their
+            # factorisation stay while steps succeed.
+            fit = fit or posterior(design, (0.1 * tolerance) ** 2 * damping)
+            wanted = fit.known.times((weights - start)[:, None]) - errors[:n].reshape(-1, 1)
+            trial = start + fit.weights(wanted)[:, 0]
+            values, trial_design = models.evaluate(trial)
+            is_near = np.linalg.norm(weights - trial) <= 1e-6 * np.linalg.norm(start)
+            ratio = np.linalg.norm(values[:n] - true[:n]) / max(np.linalg.norm(errors[:n]), 1e-300)
+            is_stale = fit.known is not design
+            if ratio < 1:
+                weights, errors, design = trial, values - true, trial_design
+                damping = max(damping / 10, 1.0)
+            elif not is_stale:
+                damping *= 100
+            fit = fit if ratio < 0.1 else None
+            is_fitted = sizes_of(errors)[0] < FITTED * tolerance
+            if is_fitted or (is_near and not is_stale) or damping > 1e12:
+                break
+        return weights, errors
+
+    def followed(start):
+        """Steps further and further along the models that fit f on P, while they lead away."""
+        farthest = 0.0
+        for _ in range(GROWTHS):
+            weights, errors = pulled_back(start)
+            on_p, on_q = sizes_of(errors)
+            is_second = on_p <= FIT * tolerance and on_q >= TIMES * tolerance
+            if is_second and models.excess(weights) <= SLACK:
+                return weights, errors
+            if on_q < max(1.2 * farthest, tolerance):
+                return None
+            start, farthest = GROWTH * weights, on_q
+        return None
+
     for direction in directions:
-        largest = 1 / family.excess(p, direction)
+        largest = 1 / models.excess(direction)
         for size in sorted({min(size, largest) for size in sizes}, reverse=True):
             for sign in (1, -1):
-                weights = _pulled_back(family, p, sign * size * direction, true_p, 0.1 * tolerance)
-                error_p = family.outputs(p, weights) - true_p
-                error_q = family.outputs(q, weights) - true_q
-                squares = np.sort(np.mean(error_q**2, axis=1))[:n_kept]
-                rms_p, rms_q = np.sqrt(np.mean(error_p**2)), np.sqrt(np.mean(squares))
-                is_second = rms_p <= tolerance and rms_q >= TIMES * max(tolerance, rms_p)
-                if is_second and family.excess(p, weights) <= SLACK:
-                    return weights, error_p, error_q
+                if (second := followed(sign * size * direction)) is not None:
+                    return second
     return None
-
-
-def _pulled_back(family, p, start, true_p, tolerance):
-    """The weights near `start` whose model fits f on P: damped Gauss-Newton steps."""
-    weights, damping = start, 1.0
-    residual = (true_p - family.outputs(p, weights)).ravel()
-    for _ in range(STEPS):
-        matrix = family.design(p, weights).reshape(len(residual), -1)
-        # The minimum of |residual|^2 / ridge + |weights - start|^2.
-        ridge = tolerance**2 * damping
-        wanted = residual + matrix @ (weights - start)
-        trial = start + _ridge(matrix, wanted, ridge)
-        trial_residual = (true_p - family.outputs(p, trial)).ravel()
-        is_near = np.linalg.norm(weights - trial) <= 1e-6 * np.linalg.norm(start)
-        if np.linalg.norm(trial_residual) < np.linalg.norm(residual):
-            weights, residual, damping = trial, trial_residual, max(damping / 10, 1.0)
-        else:
-            damping *= 100
-        if is_near or damping > 1e12:
-            break
-    return weights
-
-
-def _ridge(matrix: np.ndarray, wanted: np.ndarray, ridge: float) -> np.ndarray:
-    """The minimum x of |matrix x - wanted|^2 + ridge |x|^2, in the smaller of both dimensions."""
-    n, m = matrix.shape
-    if n < m:
-        return matrix.T @ np.linalg.solve(matrix @ matrix.T + ridge * np.eye(n), wanted)
-    return np.linalg.solve(matrix.T @ matrix + ridge * np.eye(m), matrix.T @ wanted)

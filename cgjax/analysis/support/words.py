@@ -29,8 +29,8 @@ def of_component(passes, sigma_min, n_failing, pixelwise, condition, order, n_un
         return f"{good}: all {len(passes)} values pass, {smallest}"
     unit = "positions" if pixelwise else "directions"
     text = (
-        f"{bad}: {np.sum(~passes)} of {len(passes)} values fail, on average at "
-        f"{n_failing[~passes].mean():.0f} {unit}, {smallest}"
+        f"{bad}: {np.sum(~passes)} of {len(passes)} values fail, {n_failing.mean():.3g} {unit} "
+        f"per value on average, {smallest}"
     )
     if n_unseen:
         text += f"; {n_unseen} of them are in no point of P at all"

@@ -64,6 +64,36 @@ def draw_predict(arrays, folder: pathlib.Path) -> None:
 
 
 @plots.styled
+def draw_openness(arrays, folder: pathlib.Path) -> None:
+    """What stays open against the paper's R2; predicted amplification against recorded ratios."""
+    fig = plots.new_figure(9.6, 4.0, layout="constrained")
+    left, right = fig.subplots(1, 2)
+    times, r2 = arrays["unknown"] / arrays["unknown"][0], np.asarray(arrays["r2"])
+    taus = [kendall_tau_b(-times, r2), kendall_tau_b(arrays["amplification"], arrays["ratio"])]
+    plots.headline(fig, "Before training: what a support leaves open, against errors after it")
+    left.plot(times, r2, "o", color=plots.COLOURS[0], markersize=4)
+    plots.r2_axis(left, [r2])
+    left.set(
+        xscale="log", xlabel="share of f that stays open, over that of random samples",
+        title=f"tau-b {taus[0]:.2f}", ylabel="R2 on all combinations (paper)",
+    )  # fmt: skip
+    names = [NAMES.get(str(name), str(name).replace("_", " ")) for name in arrays["supports"]]
+    plots.label_points(left, times, r2, names)
+    x, y = np.asarray(arrays["amplification"]), np.asarray(arrays["ratio"])
+    right.errorbar(x, y, np.nan_to_num(arrays["spread"]), fmt="o", color=plots.COLOURS[0], ms=4)
+    ends = np.array([0.9, max(x.max(), y.max()) * 1.2])
+    right.plot(ends, ends, color=plots.FAINT, lw=1, zorder=0)
+    right.set(
+        xscale="log", yscale="log", xlabel="predicted: squared error on all over that on P",
+        ylabel="recorded: the same, mean and sd of seeds", title=f"tau-b {taus[1]:.2f}",
+    )  # fmt: skip
+    plots.label_points(right, x, y, [str(row).replace("_", " ") for row in arrays["rows"]])
+    for ax in (left, right):
+        ax.grid(**plots.GRID)
+    plots.save(fig, folder / "openness.png")
+
+
+@plots.styled
 def draw_design(arrays, folder: pathlib.Path) -> None:
     """Share of values that pass, and failing pixels, against planes; a column per sprite count."""
     rows = {"/share": "share of values that pass", "/n_failing": "failing pixels, mean"}
@@ -187,6 +217,7 @@ FIGURES = {
     "table": draw_table,
     "partners": draw_partners,
     "predict": draw_predict,
+    "openness": draw_openness,
     "design": draw_design,
     "relaxed": draw_relaxed,
     "opacity": draw_relaxed,

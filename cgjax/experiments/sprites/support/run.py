@@ -3,7 +3,7 @@
 import pathlib
 
 from cgjax.core.errors import BadInput
-from cgjax.experiments.sprites.support import studies, trained
+from cgjax.experiments.sprites.support import openness, studies, trained
 from cgjax.experiments.sprites.support.figures import FIGURES
 from cgjax.published import PUBLISHED
 from cgjax.published import tables as markdown
@@ -14,6 +14,7 @@ STUDIES = {
     "table": studies.table,
     "partners": studies.partners,
     "predict": studies.predict,
+    "openness": openness.openness,
     "design": studies.design,
     "relaxed": studies.relaxed,
     "opacity": trained.opacity,

@@ -20,6 +20,9 @@ from cgjax.experiments.sprites import run as sprites
 from cgjax.experiments.sprites.compositions import COMPOSITIONS
 from cgjax.experiments.sprites.support import soft
 
+SAMPLES = 200  # of P and Q that decide whether P determines f on Q
+LENGTH, NOISE = 1.0, 0.01  # of five latents few samples resolve no finer length
+
 
 def check(config):
     """The config of the sprites run that `data.run` names; BadInput if the row cannot use it."""
@@ -101,19 +104,35 @@ def certificate(config):
         audits.points(data, k, jax.random.fold_in(key, k), **audits.sizes(config))
         for k in range(data.n_slots)
     ]
+    model = models.build(_forward_mode(settings), _kind(settings, config.data.part))
+    composition = COMPOSITIONS[config.model.composition]
+    components = [_component(model, params, k, data.n_slots) for k in range(data.n_slots)]
+    answer = theory.identify(
+        composition, components, *(scenes.scale_latents(x[:SAMPLES]) for x in (raw, everywhere)),
+        length=LENGTH, noise=NOISE, kinds=kinds,
+    )  # fmt: skip
     verdict = theory.audit_support(
-        COMPOSITIONS[config.model.composition],
+        composition,
         [tested.images for tested in points],
         [tested.partners for tested in points],
         reached,
+        answer,
     )
     say(verdict.verdict)
-    forward = models.build(_forward_mode(settings), _kind(settings, config.data.part)).predict
+    text = (
+        f"The truth of f and df/dz is the renderer with edges of {config.data.softness:g} pixel, "
+        f"composed by opacity; the data are composed by {data.composition}, the model by "
+        f"{config.model.composition}."
+    )
+    say(text)
     issued = certify(
         verdict,
         lambda z: soft.scene(z, data.image_size, config.data.softness),
-        lambda z: forward(params, z),
+        lambda z: model.predict(params, z),
         scenes.scale_latents(raw[: config.data.n_values]),
+        composition,
+        components,
+        COMPOSITIONS[data.composition],
         kinds=kinds,
     )
     say(issued.verdict)
@@ -126,7 +145,17 @@ def certificate(config):
         name = f"{premise.name}: {premise.words}"
         metrics |= {f"{name}{ending}": value for ending, value in measured.items()}
     metrics["consistent with the theorem"] = float(issued.consistent)
-    return metrics, {"sigma_min": verdict.components[0].sigma_min}, [issued.verdict]
+    return metrics, {"sigma_min": verdict.components[0].sigma_min}, [issued.verdict, text]
+
+
+def _component(model, params, k: int, n_slots: int):
+    """Slot k of a trained model as a function of its own scaled latents [n, 5]."""
+
+    @jax.jit
+    def draw(z):
+        return model.slots(params, jnp.tile(jnp.asarray(z, jnp.float32), (1, n_slots)))[k]
+
+    return draw
 
 
 def _forward_mode(settings):
