@@ -366,7 +366,7 @@ def test_kinds_are_told_apart(found):
     counts = collections.Counter(
         standing.claim.kind for standing in found.values() if standing.claim.family == "kernels"
     )
-    assert counts["formula"] == 129 and counts["recomputed"] == 39 and "printed" not in counts
+    assert counts["formula"] == 125 and counts["recomputed"] == 39 and "printed" not in counts
     matched = [one for one in found.values() if one.claim.kind == "formula"]
     assert all(standing.word == "match" for standing in matched)
 

@@ -321,8 +321,8 @@ def normalised(found: Similarity) -> np.ndarray:
 def structure(found: Similarity) -> Structure:
     """Similarity by the components that two groups share, over all ordered pairs of groups.
 
-    A group is also paired with itself, if its similarity with itself is known. Entries are nan where
-    no pair has that overlap.
+    A group is also paired with itself, if its similarity with itself is known. Entries are nan
+    where no pair has that overlap.
     """
     n = len(found.x)
     if found.values.shape != (n, n):

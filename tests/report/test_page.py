@@ -130,7 +130,7 @@ def test_no_difference_is_shown_as_such(tmp_path):
 
 
 def test_a_recomputed_number_is_not_shown_as_published(tmp_path):
-    """It stands in a table of its own, and kinds are counted apart."""
+    """Recomputed numbers and formulas stand in tables of their own, and kinds are counted apart."""
     (tmp_path / "kernels").mkdir()
     for row in ("magnitudes", "leak"):
         shutil.copy(report.RECORD / "kernels" / f"{row}-default.json", tmp_path / "kernels")
@@ -146,6 +146,13 @@ def test_a_recomputed_number_is_not_shown_as_published(tmp_path):
     assert any(line.startswith("5 formula or count: 5 match") for line in counts)
     assert any(re.match("15 recomputed, not the paper.*s: 15 match", line) for line in counts)
     assert "All recomputed numbers by row" in text
+    tables = dict(re.findall(r"<h3>([^<]*?)[:<].*?(<table.*?</table>)", text, re.DOTALL))
+    for claim in claims:
+        title = {"formula": "Formulas and counts", "recomputed": "Recomputed by others with the "}
+        (place,) = [name for name, rows in tables.items() if f'"{claim.id}"' in rows]
+        assert place.startswith(title.get(claim.kind, "Claims")), claim.id
+    bar = re.search(r'class="bar" role="img" aria-label="([^"]*)"', text)[1]
+    assert bar == "16 match"  # 15 bars of a figure and a sentence of each row, less the formulas
 
 
 def figures(text):
