@@ -35,7 +35,7 @@ MEASURED = {
     "step": Figure(0.535e-3, "s a sprites step, compositional, batch 512, one seed, float32",
                    "one H200, cgjax/experiments/sprites/README.md"),
     "ntk": Figure(65.9e-3, "s for the ConvNet's NTK on 2,000 pairs of digits, float32",
-                  "one H200, cgjax/experiments/kernels/README.md"),
+                  "one H200, python -m cgjax.bench kernels"),
     "ntk_tf32": Figure(27.5e-3, "s for the same with products in TF32", "same place"),
 }  # fmt: skip
 ASSUMED = {

@@ -20,8 +20,6 @@ from cgjax.published.results import summary
 from cgjax.report import readme
 from cgjax.report import standing as standings
 
-FAMILIES = pathlib.Path(experiments.__file__).parent
-
 
 def sides(claim):
     """Every (row, metric) that a claim needs, or may be shown by."""
@@ -392,45 +390,6 @@ def test_computations_need_no_seeds(found):
     of_support = [one for one in found.values() if one.claim.family == "support"]
     assert len(of_support) == 76
     assert {standing.word for standing in of_support} <= {"match", "no match"}
-
-
-def test_the_readme_of_kernels_tells_it(found):
-    text = " ".join((FAMILIES / "kernels" / "README.md").read_text().split())
-
-    def rows(row):
-        values = [one for one in found.values() if one.claim.published]
-        return [one for one in values if (one.claim.family, one.claim.row) == ("kernels", row)]
-
-    def matches(row):
-        words = [one.word for one in rows(row)]
-        assert set(words) == {"match", "underpowered"}
-        return words.count("match"), len(words)
-
-    numbers = [matches(row) for row in ("addition_rich", "addition_deep", "cd_deep")]
-    told = "{} of {} numbers of *addition_rich* match, {} of {} of *addition_deep* (nine seeds), "
-    told = (told + "{} of {} shares of *cd_deep*").format(*sum(numbers, ()))
-    assert told in text, told
-    open_ = [one for row in ("addition_rich", "addition_deep", "cd_deep") for one in rows(row)
-             if one.word != "match"]  # fmt: skip
-    assert sum(math.isinf(one.verdict.seeds) for one in open_) > len(open_) / 2
-    assert max(abs(one.verdict.difference) for one in rows("cd_deep")) < 0.015
-    assert all((len(one.values), one.seeds) == (6, ()) for one in rows("cd_deep"))
-    accuracy = [one for one in rows("te_deep") if one.claim.metric.endswith(": accuracy")]
-    assert [one.ours for one in accuracy] == [1.0] * 4
-    late = found["kernels.te_deep.depth_3_te_2_2_first_all_right_test"]
-    assert (late.ours, late.claim.number) == (360, 191)
-
-
-def test_the_readme_of_vectors_tells_it(found):
-    values = [
-        one for one in found.values() if one.claim.family == "vectors" and one.claim.published
-    ]
-    words = {one.claim.row: one.word for one in values}
-    assert words.pop("compositional_orthogonal") == "no match"
-    assert set(words.values()) == {"underpowered"} and len(words) == 8
-    assert sum(one.word == "underpowered" and math.isinf(one.verdict.seeds) for one in values) == 6
-    text = (FAMILIES / "vectors" / "README.md").read_text()
-    assert "The other eight are underpowered, six of them for good" in text
 
 
 def test_the_readme_of_published_is_up_to_date():

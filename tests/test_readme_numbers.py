@@ -17,12 +17,11 @@ from cgjax.core.workdir import read_json
 from cgjax.experiments.across import answers
 
 ROOT = pathlib.Path(__file__).parent.parent
-SPRITES, SUPPORT, KERNELS, BUMPS, RESISTANCE, SUBNETWORKS = (
+SPRITES, SUPPORT, BUMPS, RESISTANCE, SUBNETWORKS = (
     ROOT / "cgjax" / "experiments" / folder / "README.md"
-    for folder in ("sprites", "sprites/support", "kernels", "bumps", "resistance", "subnetworks")
+    for folder in ("sprites", "sprites/support", "bumps", "resistance", "subnetworks")
 )
 FRONT = ROOT / "README.md"
-VECTORS = ROOT / "cgjax" / "experiments" / "vectors" / "README.md"
 ACROSS = ROOT / "cgjax" / "experiments" / "across" / "README.md"
 PAPERS = "across/demo-default"
 CONTROL_STARTS = ("1, biases 0", "2, biases 0", "3, biases 0", "2, biases 1", "3, biases 1")
@@ -30,14 +29,8 @@ REMEDY = "lam_entropy 0.1 + vec_variance 0.01"
 DONUT, STRIPED = "donut_6_22, stripes x0", "donut_6_22, stripes x1"
 
 
-VECTOR_MODELS = {
-    "compositional": "a network per part", "mlp": "one network",
-    "regularised": "one network, regularised",
-}  # fmt: skip
 AGREEMENT, CONTACT = ("subject", "verb"), ("contact", "number")
 NUMBERS = ("singular", "plural")
-SLOPES = ("slope", "predicted slope, kernel")
-ADDITION = ("extrapolation", "asymmetric", "interpolation", "both")
 
 
 def number(path: str) -> float:
@@ -51,13 +44,11 @@ def number(path: str) -> float:
     found = entry["metrics"]
     if rest in found:
         return found[rest]["ours"]
-    found = found[metric.removesuffix(" own")]
+    found = found[metric]
     if which == "e-3":
         return 1000 * found["ours"]
     if which == "%":
         return 100 * found["ours"]
-    if which == "sd" and metric.endswith(" own"):
-        return found["sd"]
     if which == "difference":
         return found["ours"] - found["paper"]
     if which.startswith("["):
@@ -213,131 +204,6 @@ SENTENCES = [
             f"support/certificate-default {name}{worst}"
             for name in ("fit: the model fits f on P", "derivatives: the model fits df/dz on P")
             for worst in ("", ", worst")
-        ],
-    ),
-    (
-        KERNELS,
-        "solved by {:.0f} of the grid's 1,728 kernels under a hard margin, CD-1 and CD-2 by "
-        "{:.0f}, CD-1 alone by {:.0f}, none by {:.0f}",
-        [
-            f"kernels/phase-default {name}"
-            for name in ("all three solved", "CD-2 and CD-1 only", "CD-1 only", "none")
-        ],
-    ),
-    (
-        KERNELS,
-        "disagree on CD-3 for {:.1f} % of kernels",
-        ["kernels/phase-default CD-3: objectives disagree %"],
-    ),
-    (
-        KERNELS,
-        "17 pairs with one anchor and 18 dispersed ones have slope {:.2f} and {:.2f} and test MSE "
-        "{:.1f} and {:.1f}; 18 pairs chosen greedily by someone who knows the values {:.2f} and "
-        "{:.2f}; 9 pairs of equal values {:.2f} and {:.2f}",
-        [
-            f"kernels/design-default S=0.3, {name}"
-            for name in ("anchors, 17 pairs: slope", "dispersed, 18 pairs: slope",
-                         "anchors, 17 pairs: test MSE", "dispersed, 18 pairs: test MSE",
-                         "chosen, 18 pairs: slope", "chosen, 18 pairs: test MSE",
-                         "like values, 9 pairs: slope", "like values, 9 pairs: test MSE")
-        ],
-    ),
-    (
-        KERNELS,
-        "Not knowing the values, the best of 18 pairs has {:.2f} times the error of dispersed ones",
-        ["kernels/design-default S=0.3, values unknown, 18 pairs: error over dispersed"],
-    ),
-    (
-        KERNELS,
-        "lazy {:.3f} ({:.3f}) extrapolation, {:.3f} ({:.3f}) asymmetric, {:.3f} ({:.3f}) "
-        "interpolation, {:.3f} ({:.3f}) both; rich {:.3f} ({:.3f}), {:.3f} ({:.3f}), {:.3f} "
-        "({:.3f}), {:.3f} ({:.3f})",
-        [
-            f"kernels/demo-default addition/{name}, sigma {scale}: slope{which}"
-            for scale in ("1", "1e-06")
-            for name in ADDITION
-            for which in ("", " paper")
-        ],
-    ),
-    (
-        KERNELS,
-        "accuracy on new pairs {:.2f} rich, {:.2f} lazy ({:.2f} and {:.3f})",
-        [
-            f"kernels/demo-default equivalence/te_2_2, sigma {scale}: accuracy{which}"
-            for which in ("", " paper")
-            for scale in ("1e-06", "1")
-        ],
-    ),
-    (
-        KERNELS,
-        "with squared error lazy networks solve CD-3 (accuracy {:.0f}, margin {:.2f}; closed form "
-        "with their initial features {:.2f}), with the logistic loss they take the shortcut "
-        "(accuracy {:.0f}, margin {:.2f} of the least training margin; closed form {:.2f})",
-        [
-            f"kernels/cd_rich-default {loss}/cd_3, sigma 1: {name}"
-            for loss in ("mse", "logistic")
-            for name in ("accuracy", "relative margin", "predicted margin")
-        ],
-    ),
-    (
-        KERNELS,
-        "slope {:.2f} and {:.2f} (extrapolation, distance 0 and 20). The closed form with the "
-        "salience of layer 11 before training says {:.2f} and {:.2f}. A kernel machine on the "
-        "network's initial tangent kernel, four images per combination, has {:.2f} and {:.2f}",
-        [
-            f"kernels/addition_mnist-fast-ext_d{d} extrapolation, d={d}: {name}"
-            for name in ("slope", "predicted slope", "NTK readout slope before")
-            for d in (0, 20)
-        ],
-    ),
-    (
-        KERNELS,
-        "gives {:.2f} and {:.2f} (extrapolation, both) where the ViT has {:.2f} and {:.2f}, and "
-        "{:.2f} and {:.2f} where the ResNet has {:.2f} and {:.2f}",
-        [
-            f"kernels/addition_cifar_{net}-fast-{label} {name}, d=0: {metric}"
-            for net in ("vit", "resnet")
-            for metric in ("predicted slope", "slope")
-            for label, name in (("ext", "extrapolation"), ("both", "both"))
-        ],
-    ),
-    (
-        KERNELS,
-        "on CD-3 ConvNets have {:.2f} on new combinations at distance 0 and {:.2f} at distance 20",
-        [f"kernels/cd_mnist-fast-cd3_d{d} cd_3, d={d}: comp accuracy" for d in (0, 20)],
-    ),
-    (
-        KERNELS,
-        "while CD-1 and CD-2 rise ({:.2f} and {:.2f}, then {:.2f} and {:.2f})",
-        [
-            f"kernels/cd_mnist-fast-cd{i}_d{d} cd_{i}, d={d}: comp accuracy"
-            for d in (0, 20)
-            for i in (1, 2)
-        ],
-    ),
-    (
-        KERNELS,
-        "{:.2f} for ConvNets on CD-3 at distance 0, where the mean is {:.2f}",
-        [
-            f"kernels/cd_mnist-fast-cd3_d0 cd_3, d=0: {name}"
-            for name in ("additivity", "mean additivity")
-        ],
-    ),
-    (
-        KERNELS,
-        "ResNet and ViT have {:.2f} and {:.2f}.",
-        [
-            f"kernels/cd_cifar_{net}-fast-cd3 cd_3, d=0: comp accuracy"
-            for net in ("resnet", "vit")
-        ],
-    ),
-    (
-        KERNELS,
-        "(ViT on CD-1: {:.3f}, paper {:.3f}; ConvNets on CD-3 at distance 0: {:.3f}, paper {:.3f})",
-        [
-            f"kernels/{row} {name}, d=0: mean additivity{which}"
-            for row, name in (("cd_cifar_vit-fast-cd1", "cd_1"), ("cd_mnist-fast-cd3_d0", "cd_3"))
-            for which in ("", " paper")
         ],
     ),
     (
@@ -597,14 +463,17 @@ SENTENCES = [
     ),
     (
         FRONT,
-        "3 seeds: slope of addition {:.3f} ({:.3f}); accuracy on new contexts {:.3f} ({:.3f}), and "
-        "{:.3f} ({:.3f}) where the shortcut misleads",
+        "3 seeds: slope of addition {:.3f} ({:.3f}), digits on top of each other; digits 20 pixels "
+        "apart, accuracy on new combinations {:.3f} ({:.3f}) on CD-1, {:.3f} ({:.3f}) on CD-3, "
+        "where the shortcut misleads, and {:.3f} ({:.3f}) on transitive equivalence, which no kernel "
+        "solves",
         [
             f"kernels/{name}{who}"
             for name in (
                 "addition_mnist-fast-ext_d0 extrapolation, d=0: slope",
                 "cd_mnist-fast-cd1_d20 cd_1, d=20: comp accuracy",
                 "cd_mnist-fast-cd3_d20 cd_3, d=20: comp accuracy",
+                "te_mnist-fast-d20 te_5_5_hubs_4, d=20: comp accuracy",
             )
             for who in ("", " paper")
         ],
@@ -755,16 +624,6 @@ SENTENCES = [
             for who in ("", " paper")
         ],
     ),
-    *(
-        (
-            VECTORS,
-            f"{word} | {name} | {{:.3f}} ± {{:.3f}} | {{:.2f}}",
-            [f"vectors/{model}_{name}-paper r2_all{w}" for w in ("", " own sd", " paper")],
-        )
-        for model, word in VECTOR_MODELS.items()
-        for name in ("random", "diagonal", "orthogonal")
-        if (model, name) != ("mlp", "orthogonal")  # whose published number is an interval
-    ),
     (
         RESISTANCE,
         "Gaps of A and B: {:.3f} and {:.3f} (appendix), {:.3f} and {:.3f} (its one-vs-rest hinge), "
@@ -774,30 +633,6 @@ SENTENCES = [
             for net in ("appendix", "three_conv")
             for loss in ("categorical_hinge", "one_vs_rest_hinge")
             for setting in "AB"
-        ],
-    ),
-    (
-        VECTORS,
-        "one network | orthogonal | {:.3f} ± {:.3f} | 0.40 to 0.55",
-        [f"vectors/mlp_orthogonal-paper r2_all{w}" for w in ("", " own sd")],
-    ),
-    (
-        VECTORS,
-        "({:.3f} without, {:.2f} with it); in ours it does not ({:.3f} and {:.3f})",
-        [
-            f"vectors/{model}_orthogonal-paper r2_all{who}"
-            for who in (" paper", "")
-            for model in ("mlp", "regularised")
-        ],
-    ),
-    (
-        VECTORS,
-        "from {:.1f} to {:.1f} down to {:.2f} to {:.2f} and costs",
-        [
-            f"vectors/{row}-paper block_contrast"
-            for row in (
-                "mlp_diagonal", "mlp_orthogonal", "regularised_random", "regularised_diagonal",
-            )
         ],
     ),
     (
@@ -1417,48 +1252,6 @@ def test_what_is_told_across_papers():
     assert f"without it tau would be {tau:+.2f}" in text
 
 
-def differences(ending: str, rows: str) -> list[float]:
-    """Ours less the paper's, of recorded kernels metrics whose names hold these words."""
-    return [
-        metric["ours"] - metric["paper"]
-        for entry in report.entries("kernels")
-        if re.fullmatch(rows, entry["row"])
-        for name, metric in entry["metrics"].items()
-        if ending in name and metric["paper"] is not None
-    ]
-
-
-def test_predictions_of_lazy_slopes():
-    metrics = read_json(report.RECORD / "kernels" / "demo-default.json")["metrics"]
-    text = plain(KERNELS.read_text())
-    lazy = [f"addition/{name}, sigma 1" for name in ADDITION]
-    gaps = [
-        metrics[f"{cell}: predicted slope before"]["ours"] - metrics[f"{cell}: slope"]["ours"]
-        for cell in lazy
-    ]
-    assert f"says the mean lazy slope to {max(map(abs, gaps)):.3f}" in text
-    each = [[np.array(metrics[f"{cell}: {name}"]["values"]) for name in SLOPES] for cell in lazy]
-    tau = sorted(np.corrcoef(slope, predicted)[0, 1] for slope, predicted in each)
-    low = sorted(np.mean(predicted - slope) for slope, predicted in each)
-    expected = (
-        f"correlate by {tau[0]:.3f} to {tau[-1]:.3f} over seeds on each training set, the slopes "
-        f"{low[0]:.3f} to {low[-1]:.3f} lower in the mean"
-    )
-    assert expected in text, expected
-
-
-def test_additivity_and_shares_of_image_networks():
-    gaps = sorted(map(abs, differences("mean additivity", r"\w+_(mnist|cifar)\w*")))
-    text = plain(KERNELS.read_text())
-    assert f"within {gaps[-3]:.3f} of the paper's in every recorded run but two" in text
-    shares = max(map(abs, differences("magnitude", "cd_mnist")))
-    assert f"within {shares:.3f} of the paper in every share" in text
-
-
-def seeds_of(file, metric):
-    return read_json(report.RECORD / f"{file}.json")["metrics"][metric]["values"]
-
-
 def test_how_many_rules_of_the_paper_have_run_on_an_accelerator():
     language = [f"{rule}_{which}" for rule in ("agreement", "anaphora") for which in NUMBERS]
     rules = {*language, "inside_contact", "inside_number", "number_contact"}
@@ -1466,18 +1259,3 @@ def test_how_many_rules_of_the_paper_have_run_on_an_accelerator():
     have_run = rules & {entry["row"] for entry in entries if entry["size"] == "fast"}
     assert (len(have_run), len(rules)) == (5, 7)
     assert "five of the paper's seven rules have run at a reduced size" in plain(FRONT.read_text())
-
-
-def test_slopes_by_kernels_and_by_the_compilers_forms():
-    text, metric = plain(KERNELS.read_text()), "extrapolation, d=0: slope"
-    new, old = (
-        seeds_of(f"kernels/addition_mnist-fast-ext_d0{label}", metric) for label in ("_kernels", "")
-    )
-    assert (
-        "{:.3f} and {:.3f} ({:.3f} and {:.3f} before; a third seed {:.3f})".format(*new, *old)
-    ) in text
-    new, old = (
-        seeds_of(f"kernels/addition_cifar_resnet-fast-ext{label}", metric)
-        for label in ("_kernels", "")
-    )
-    assert "{:.3f} and {:.3f} ({:.3f} and {:.3f})".format(*new, *old) in text
