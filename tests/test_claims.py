@@ -2,8 +2,6 @@
 
 import collections
 import json
-import math
-import pathlib
 
 import pytest
 

@@ -465,8 +465,8 @@ SENTENCES = [
         FRONT,
         "3 seeds: slope of addition {:.3f} ({:.3f}), digits on top of each other; digits 20 pixels "
         "apart, accuracy on new combinations {:.3f} ({:.3f}) on CD-1, {:.3f} ({:.3f}) on CD-3, "
-        "where the shortcut misleads, and {:.3f} ({:.3f}) on transitive equivalence, which no kernel "
-        "solves",
+        "where the shortcut misleads, and {:.3f} ({:.3f}) on transitive equivalence, which no "
+        "kernel solves",
         [
             f"kernels/{name}{who}"
             for name in (
