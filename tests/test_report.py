@@ -301,6 +301,14 @@ def test_a_field_that_the_record_does_not_have_is_an_error(field, reason):
         readme.field("sprites", field)
 
 
+def test_a_familys_claims_are_counted_by_kind():
+    table = readme.field("vectors", "standing").splitlines()
+    assert table[0] == "| kind | claims | match | no match | underpowered |"
+    assert [line.split(" | ")[:2] for line in table[2:]] == [
+        ["| read off a figure", "9"], ["| in words", "2"],
+    ]  # fmt: skip
+
+
 def test_fields_of_a_recorded_metric():
     recorded = read_json(report.RECORD / "sprites" / "orthogonal_star-paper.json")
     metric = recorded["metrics"]["r2_all"]

@@ -84,12 +84,13 @@ def prediction_sentence(record: list[dict], studies: dict) -> str:
 
 
 def depth_table(record: list[dict], studies: dict) -> str:
-    """Steps until all six networks of a depth are right on all new pairs."""
+    """Steps until all networks of a depth are right on all pairs; the paper's in brackets."""
     metrics = metrics_of(record, "te_deep")
     lines = ["| hidden layers | 1 | 2 | 3 | 4 |", "|---|---:|---:|---:|---:|"]
     for part, what in (("train", "all trained pairs right"), ("test", "all new pairs right")):
         cells = [metrics[f"depth_{d}/te_2_2: first all right, {part}"] for d in (1, 2, 3, 4)]
-        texts = (f"{cell['ours']:.0f} ({cell['paper']:.0f})" for cell in cells)
+        spreads = ["" if cell["sd"] is None else f" ± {cell['sd']:.0f}" for cell in cells]
+        texts = (f"{c['ours']:.0f}{sd} ({c['paper']:.0f})" for c, sd in zip(cells, spreads))
         lines.append(f"| {what}, step | {' | '.join(texts)} |")
     return "\n".join(lines)
 

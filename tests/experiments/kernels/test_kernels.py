@@ -87,6 +87,6 @@ def test_values_that_contradict_each_other_are_refused(changes, message):
 
 
 def test_a_part_takes_any_key_of_its_row():
-    found = config("smoke", ("parts.addition.optim.stop", "0.5"))
-    stops = {name: settings.optim.stop for name, settings in configs.parts(found)}
+    changed = config("smoke", ("parts.addition.optim.stop", "0.5"))
+    stops = {name: settings.optim.stop for name, settings in configs.parts(changed)}
     assert stops == {"addition": 0.5, "equivalence": 1e-6}

@@ -116,8 +116,8 @@ def test_departures_shrink_with_width_and_with_dimensions(tmp_path):
         for score, better in (("spread", -1), ("additivity", 1)):
             few_score, many_score = (metrics[f"{kind} {n}: {score}"] for n in (few, many))
             assert better * (many_score - few_score) > 0
-        found = metrics[f"{kind} {many}: slope"]
-        assert found == pytest.approx(metrics[f"{kind} {many}: slope predicted"], abs=0.02)
+        slope = metrics[f"{kind} {many}: slope"]
+        assert slope == pytest.approx(metrics[f"{kind} {many}: slope predicted"], abs=0.02)
     assert drawn("perturbed", arrays, tmp_path) == {"perturbed.png"}
 
 
