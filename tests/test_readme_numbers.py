@@ -11,15 +11,15 @@ import re
 import numpy as np
 import pytest
 
-from cgjax import report
+from cgjax import experiments, report
 from cgjax.analysis import stats
 from cgjax.core.workdir import read_json
 from cgjax.experiments.across import answers
 
 ROOT = pathlib.Path(__file__).parent.parent
-SPRITES, SUPPORT, KERNELS, BUMPS, SUBNETWORKS = (
+SPRITES, SUPPORT, KERNELS, BUMPS, RESISTANCE, SUBNETWORKS = (
     ROOT / "cgjax" / "experiments" / folder / "README.md"
-    for folder in ("sprites", "sprites/support", "kernels", "bumps", "subnetworks")
+    for folder in ("sprites", "sprites/support", "kernels", "bumps", "resistance", "subnetworks")
 )
 FRONT = ROOT / "README.md"
 VECTORS = ROOT / "cgjax" / "experiments" / "vectors" / "README.md"
@@ -216,334 +216,6 @@ SENTENCES = [
         ],
     ),
     (
-        KERNELS,
-        "solved by {:.0f} of the grid's 1,728 kernels under a hard margin, CD-1 and CD-2 by "
-        "{:.0f}, CD-1 alone by {:.0f}, none by {:.0f}",
-        [
-            f"kernels/phase-default {name}"
-            for name in ("all three solved", "CD-2 and CD-1 only", "CD-1 only", "none")
-        ],
-    ),
-    (
-        KERNELS,
-        "disagree on CD-3 for {:.1f} % of kernels",
-        ["kernels/phase-default CD-3: objectives disagree %"],
-    ),
-    (
-        KERNELS,
-        "17 pairs with one anchor and 18 dispersed ones have slope {:.2f} and {:.2f} and test MSE "
-        "{:.1f} and {:.1f}; 18 pairs chosen greedily by someone who knows the values {:.2f} and "
-        "{:.2f}; 9 pairs of equal values {:.2f} and {:.2f}",
-        [
-            f"kernels/design-default S=0.3, {name}"
-            for name in ("anchors, 17 pairs: slope", "dispersed, 18 pairs: slope",
-                         "anchors, 17 pairs: test MSE", "dispersed, 18 pairs: test MSE",
-                         "chosen, 18 pairs: slope", "chosen, 18 pairs: test MSE",
-                         "like values, 9 pairs: slope", "like values, 9 pairs: test MSE")
-        ],
-    ),
-    (
-        KERNELS,
-        "Not knowing the values, the best of 18 pairs has {:.2f} times the error of dispersed ones",
-        ["kernels/design-default S=0.3, values unknown, 18 pairs: error over dispersed"],
-    ),
-    (
-        KERNELS,
-        "lazy {:.3f} ({:.3f}) extrapolation, {:.3f} ({:.3f}) asymmetric, {:.3f} ({:.3f}) "
-        "interpolation, {:.3f} ({:.3f}) both; rich {:.3f} ({:.3f}), {:.3f} ({:.3f}), {:.3f} "
-        "({:.3f}), {:.3f} ({:.3f})",
-        [
-            f"kernels/demo-default addition/{name}, sigma {scale}: slope{which}"
-            for scale in ("1", "1e-06")
-            for name in ADDITION
-            for which in ("", " paper")
-        ],
-    ),
-    (
-        KERNELS,
-        "accuracy on new pairs {:.2f} rich, {:.2f} lazy ({:.2f} and {:.3f})",
-        [
-            f"kernels/demo-default equivalence/te_2_2, sigma {scale}: accuracy{which}"
-            for which in ("", " paper")
-            for scale in ("1e-06", "1")
-        ],
-    ),
-    (
-        KERNELS,
-        "with squared error lazy networks solve CD-3 (accuracy {:.0f}, margin {:.2f}; closed form "
-        "with their initial features {:.2f}), with the logistic loss they take the shortcut "
-        "(accuracy {:.0f}, margin {:.2f} of the least training margin; closed form {:.2f})",
-        [
-            f"kernels/cd_rich-default {loss}/cd_3, sigma 1: {name}"
-            for loss in ("mse", "logistic")
-            for name in ("accuracy", "relative margin", "predicted margin")
-        ],
-    ),
-    (
-        KERNELS,
-        "slope {:.2f} and {:.2f} (extrapolation, distance 0 and 20). The closed form with the "
-        "salience of layer 11 before training says {:.2f} and {:.2f}. A kernel machine on the "
-        "network's initial tangent kernel, four images per combination, has {:.2f} and {:.2f}",
-        [
-            f"kernels/addition_mnist-fast-ext_d{d} extrapolation, d={d}: {name}"
-            for name in ("slope", "predicted slope", "NTK readout slope before")
-            for d in (0, 20)
-        ],
-    ),
-    (
-        KERNELS,
-        "gives {:.2f} and {:.2f} (extrapolation, both) where the ViT has {:.2f} and {:.2f}, and "
-        "{:.2f} and {:.2f} where the ResNet has {:.2f} and {:.2f}",
-        [
-            f"kernels/addition_cifar_{net}-fast-{label} {name}, d=0: {metric}"
-            for net in ("vit", "resnet")
-            for metric in ("predicted slope", "slope")
-            for label, name in (("ext", "extrapolation"), ("both", "both"))
-        ],
-    ),
-    (
-        KERNELS,
-        "on CD-3 ConvNets have {:.2f} on new combinations at distance 0 and {:.2f} at distance 20",
-        [f"kernels/cd_mnist-fast-cd3_d{d} cd_3, d={d}: comp accuracy" for d in (0, 20)],
-    ),
-    (
-        KERNELS,
-        "while CD-1 and CD-2 rise ({:.2f} and {:.2f}, then {:.2f} and {:.2f})",
-        [
-            f"kernels/cd_mnist-fast-cd{i}_d{d} cd_{i}, d={d}: comp accuracy"
-            for d in (0, 20)
-            for i in (1, 2)
-        ],
-    ),
-    (
-        KERNELS,
-        "{:.2f} for ConvNets on CD-3 at distance 0, where the mean is {:.2f}",
-        [
-            f"kernels/cd_mnist-fast-cd3_d0 cd_3, d=0: {name}"
-            for name in ("additivity", "mean additivity")
-        ],
-    ),
-    (
-        KERNELS,
-        "ResNet and ViT have {:.2f} and {:.2f}.",
-        [
-            f"kernels/cd_cifar_{net}-fast-cd3 cd_3, d=0: comp accuracy"
-            for net in ("resnet", "vit")
-        ],
-    ),
-    (
-        KERNELS,
-        "(ViT on CD-1: {:.3f}, paper {:.3f}; ConvNets on CD-3 at distance 0: {:.3f}, paper {:.3f})",
-        [
-            f"kernels/{row} {name}, d=0: mean additivity{which}"
-            for row, name in (("cd_cifar_vit-fast-cd1", "cd_1"), ("cd_mnist-fast-cd3_d0", "cd_3"))
-            for which in ("", " paper")
-        ],
-    ),
-    (
-        BUMPS,
-        "the MLP has OOD nMSE {:.2f} on one-hot codes and {:.2f} on bump codes, the CNN of 64 "
-        "channels {:.2f}, {:.2f} and on the raw ramp {:.2f}",
-        [
-            f"bumps/B1-paper {part}/ood nmse"
-            for part in ("mlp_onehot", "mlp_bump", "cnn_onehot", "cnn_bump", "cnn_ramp")
-        ],
-    ),
-    (BUMPS, "never learns ID ({:.2f}) in 8,000 steps", ["bumps/B1-paper mlp_ramp/id nmse"]),
-    (
-        BUMPS,
-        "OOD MSE {:.4f} and 1 - SSIM {:.3f}, the paper's {:.4f} and {:.3f}; ID MSE {:.1e} "
-        "({:.1e}). {:.0f} % of the spots",
-        [
-            *(
-                f"bumps/long-paper ood {name}, between pixels{which}"
-                for which in ("", " paper")
-                for name in ("mse", "ssim error")
-            ),
-            *(f"bumps/long-paper id mse, between pixels{which}" for which in ("", " paper")),
-            "bumps/long-paper ood position accuracy %",
-        ],
-    ),
-    (
-        BUMPS,
-        "OOD MSE {:.1e} (paper {:.1e}; single seeds from {:.1e} to {:.1e}), ID {:.1e} ({:.1e}). "
-        "Without penalty OOD {:.3f} (single seeds {:.3f} to {:.3f}; read off the paper {:.3f})",
-        [
-            *(f"bumps/B8-paper {REMEDY}: ood mse{w}" for w in ("", " paper", " least", " most")),
-            *(f"bumps/B8-paper {REMEDY}: id mse{w}" for w in ("", " paper")),
-            *(f"bumps/B8-paper no penalty: ood mse{w}" for w in ("", " least", " most", " paper")),
-        ],
-    ),
-    (
-        BUMPS,
-        "OOD MSE {:.1e} with 4 layers (paper {:.1e}), {:.1e} with 2",
-        [
-            f"bumps/B11-paper {name}"
-            for name in ("pixel_4/ood mse", "pixel_4/ood mse paper", "pixel_2/ood mse")
-        ],
-    ),
-    (
-        BUMPS,
-        "from {:.0f} % to {:.0f} %, and the nMSE from {:.2f} only to {:.2f}, because spots are too "
-        "bright (peak {:.2f}). On a canvas with stripes {:.0f} % are placed (nMSE {:.2f}); cropped "
-        "bumps, as in the released script, show no stripe and do nothing ({:.0f} %)",
-        [
-            *(f"bumps/B9-paper null_stripe/stripes x{c}: ood position accuracy %" for c in (0, 1)),
-            *(f"bumps/B9-paper null_stripe/stripes x{c}: ood nmse" for c in (0, 1)),
-            "bumps/B9-paper null_stripe/stripes x1: ood peak height",
-            "bumps/B9-paper canvas_stripe/ood position accuracy %",
-            "bumps/B9-paper canvas_stripe/ood nmse",
-            "bumps/B9-paper canvas_crop/ood position accuracy %",
-        ],
-    ),
-    (
-        BUMPS,
-        "no penalty {:.1f}, entropy (low rank) {:.1f}, hard rank one {:.1f}, nuclear norm {:.1f} "
-        "at the weight that still fits ID; variance {:.3f}, null-axis variance {:.4f}. The paper's "
-        "sum of entropy and variance has {:.2f}. In product fields the null-axis variance gives "
-        "{:.1e} and {:.1e} from either initial scale, nuclear norm {:.2f}",
-        [
-            f"bumps/ablation-paper {name}{': ' if ' ' in name else '/'}ood nmse"
-            for name in (
-                "embed/no penalty", "embed/lam_entropy 0.1", "rank_1",
-                "embed_nuclear/nuclear 1e-06",
-                "embed/vec_variance 0.001", "embed/null_axis 0.001", f"embed/{REMEDY}",
-                "product/null_axis 0.001, scale 0.1", "product/null_axis 0.001, scale 0.3",
-                "product/nuclear 3e-07, scale 0.1",
-            )
-        ],
-    ),
-    (
-        BUMPS,
-        "in the hole {:.0f} % of the one-hot MLP's variance is a sum a(x) + b(y), the binary "
-        "kernel explains {:.2f} of it (best k2 {:.2f}). Its own tangent kernel at initialisation "
-        "does not: R2 {:.2f} (mean over pixels), and {:.2f} by conjugate gradients, which "
-        "{:.0f} iterations leave at a residual of {:.2f}",
-        [
-            f"bumps/B5-paper mlp/{name}"
-            for name in (
-                "additive R2 %", "binary kernel R2", "binary kernel R2, best k2",
-                "tangent kernel R2, mean over pixels", "tangent kernel R2, all outputs",
-                "tangent kernel iterations", "tangent kernel residual",
-            )
-        ],
-    ),
-    (BUMPS, "{:.0f} % is a sum, and the binary kernel", ["bumps/B5-paper cnn/additive R2 %"]),
-    (
-        BUMPS,
-        "On the donut without any remedy OOD nMSE is {:.2f} for the MLP, {:.2f} for the CNN, "
-        "{:.2f} for the transformer, {:.2f} for the pixel-token MLP, {:.2f} for the embedding "
-        "network and {:.2f} for product fields",
-        [
-            f"bumps/table-paper {part}: ood nmse"
-            for part in (
-                *(f"{net}/{DONUT}" for net in ("mlp", "cnn", "transformer", "pixel_mlp")),
-                *(f"{net}/{DONUT}, no penalty" for net in ("embed", "product")),
-            )
-        ],
-    ),
-    (
-        BUMPS,
-        "Stripes bring the CNN to {:.2f} and the transformer to {:.2f}, leave the MLP at {:.2f} "
-        "and raise the pixel-token MLP to {:.2f}, though it places {:.1f} % of the spots. "
-        "Penalties bring the embedding network to {:.3f} and product fields to {:.3f}; with "
-        "stripes as well they have {:.3f} (ID not learned: {:.3f}) and {:.3f}",
-        [
-            *(f"bumps/table-paper {net}/{STRIPED}: ood nmse"
-              for net in ("cnn", "transformer", "mlp", "pixel_mlp")),
-            f"bumps/table-paper pixel_mlp/{STRIPED}: ood position accuracy %",
-            f"bumps/table-paper embed/{DONUT}, {REMEDY}: ood nmse",
-            f"bumps/table-paper product/{DONUT}, null_axis 0.001: ood nmse",
-            f"bumps/table-paper embed/{STRIPED}, {REMEDY}: ood nmse",
-            f"bumps/table-paper embed/{STRIPED}, {REMEDY}: id nmse",
-            f"bumps/table-paper product/{STRIPED}, null_axis 0.001: ood nmse",
-        ],
-    ),
-    (
-        BUMPS,
-        "Kendall's tau-b is {:.2f} with F, {:.2f} with F_K, {:.2f} with probes, {:.2f} with units "
-        "of one factor, {:.2f} with modularity",
-        [
-            f"bumps/table-paper compositionality (OOD R2) and {word}: tau-b"
-            for word in (
-                "factorization (F)", "factorization (F_K)",
-                "disentanglement (probe R2 in the hole)", "disentanglement (units of one factor)",
-                "modularity (share without interaction)",
-            )
-        ],
-    ),
-    (
-        BUMPS,
-        "grows like N to the {:.1f} ({:.1f} to {:.1f}) for the smaller hole, and to the {:.1f} "
-        "({:.1f} to {:.1f}) for the larger, where {:.0f} of 18 points never get there",
-        [
-            f"bumps/needed-paper hole {hole}, no stripes: exponent{which}"
-            for hole in (1, 2) for which in ("", ", 2.5 %", ", 97.5 %")
-        ] + ["bumps/needed-paper hole 2, no stripes: n censored"],
-    ),
-    (
-        BUMPS,
-        "With stripes two bumps are enough at {:.0f} of 18 and {:.0f} of 18 points, so the few "
-        "others (powers {:.1f}, from {:.1f} to {:.1f}, and {:.1f}, from {:.1f} to {:.1f})",
-        [f"bumps/needed-paper hole {hole}, stripes: n enough" for hole in (1, 2)] + [
-            f"bumps/needed-paper hole {hole}, stripes: exponent{which}"
-            for hole in (1, 2) for which in ("", ", 2.5 %", ", 97.5 %")
-        ],
-    ),
-    (
-        BUMPS,
-        "holds half from {:.0f} %, {:.0f} % and {:.0f} % on. Single seeds differ widely "
-        "({:.2f} to {:.2f} at the middle width)",
-        [
-            *(f"bumps/percolation-paper {width}/share at which half hang together %"
-              for width in ("narrow", "middle", "wide")),
-            *(f"bumps/percolation-paper middle/share 0.02: ood position accuracy {which}"
-              for which in ("least", "most")),
-        ],
-    ),
-    (
-        BUMPS,
-        "held out at all widths, OOD nMSE {:.2f} (MLP), {:.2f} (CNN), {:.2f} (pixel-token MLP); "
-        "held out at the larger two widths only, {:.2f}, {:.2f} and {:.2f}",
-        [
-            f"bumps/three-paper {net}/{region}, stripes x0: ood nmse"
-            for region in ("donut_6_22", "wide_6_22") for net in ("mlp", "cnn", "pixel_mlp")
-        ],
-    ),
-    (
-        BUMPS,
-        "F of the last hidden layer is {:.2f}, {:.2f} and {:.2f} for MLPs of 3, 5 and 7 layers",
-        [f"bumps/B4-paper depth_{n}/F hole, last hidden layer" for n in (3, 5, 7)],
-    ),
-    (
-        BUMPS,
-        "in the gap nMSE is {:.2f} for the paper's CNN ({:.3f} outside), {:.2f} for the "
-        "pixel-token MLP, {:.1e} for a network that is equivariant by construction. What is "
-        "painted there is no cross-fade of the gap's edges: R2 {:.2f} and {:.2f}",
-        [
-            f"bumps/B7-paper {name}"
-            for name in ("cnn/gap nmse", "cnn/outside nmse", "pixel_mlp/gap nmse",
-                         "equivariant/gap nmse", "cnn/cross-fade r2", "pixel_mlp/cross-fade r2")
-        ],
-    ),
-    (
-        BUMPS,
-        "read {:.0f} % (bump code) and {:.0f} % (ramp) of those in the hole",
-        [f"bumps/B12-paper {code}/ood position accuracy %" for code in ("bump", "ramp")],
-    ),
-    (
-        SUBNETWORKS,
-        "by {:+.2f} (subject) and {:+.2f} (verb), that of the rest by {:+.2f} and {:+.2f}. In the "
-        "small BERT masks hardly matter to it: {:+.2f} and {:+.2f} for subnetworks, {:+.2f} and "
-        "{:+.2f} for as many weights drawn anywhere",
-        [
-            f"subnetworks/tangent-default {part}/{name}: alignment with own less other, {kernel}"
-            for part, kernel in (("modular", "subnetwork"), ("modular", "rest"),
-                                 ("bert", "subnetwork"), ("bert", "random"))
-            for name in ("subject", "verb")
-        ],
-    ),
-    (
         FRONT,
         "compositional {:.3f} (five seeds, median; least {:.3f}; paper {:.3f}), monolithic {:.3f} "
         "(one seed; paper {:.3f})",
@@ -589,164 +261,12 @@ SENTENCES = [
         ],
     ),
     (
-        SUBNETWORKS,
-        "for the pronoun: sub_diff {:.3f} (paper {:.3f}), abl_diff {:+.3f} ({:.3f}): what is left "
-        "solves the *pronoun* too; for the antecedent both are larger than published ({:.3f} and "
-        "{:.3f}, {:+.3f} and {:+.3f}). BERT-small from scratch did not learn the rule here: bases "
-        "of {:.3f}, {:.3f} and {:.3f} solve the pronoun alone (the paper's have {:.3f}",
-        [
-            *(
-                f"subnetworks/anaphora_singular-fast-random_weights random_weights/{name}{who}"
-                for which in ("pronoun", "antecedent")
-                for name in (f"{which}: sub_diff", f"{which}: abl_diff")
-                for who in ("", " paper")
-            ),
-            *(
-                f"subnetworks/anaphora_singular-fast-scratch scratch/base: test accuracy {who}"
-                for who in ("[0]", "[1]", "[2]", "paper")
-            ),
-        ],
-    ),
-    *(
-        (
-            SUBNETWORKS,
-            sentence,
-            [f"subnetworks/objectives-default {objective}/{which}: {name}"
-             for objective in ("target", "target_and_chance_on_other")],
-        )
-        for which in AGREEMENT
-        for name, sentence in (
-            ("sub_diff", "{:+.3f} and {:+.3f}"),
-            ("abl_diff", "{:.3f} and {:.3f}"),
-        )
-    ),
-    (
-        SUBNETWORKS,
-        "abl_diff is {:.3f} for the subject and {:.3f} for the verb with the configuration fixed "
-        "beforehand, {:.3f} and {:.3f} with the selected one, and its median over all valid "
-        "configurations {:.3f} and {:.3f}",
-        [
-            f"subnetworks/search-fast-one_mask {which}: abl_diff{choice}"
-            for choice in ("", ", selected", ", 50 % of valid configurations")
-            for which in AGREEMENT
-        ],
-    ),
-    (
-        SUBNETWORKS,
-        "({:.2f} and {:.2f} for contact; the paper's {:.2f} and {:.2f})",
-        [
-            f"subnetworks/number_contact-fast-10000_problems resnet50/contact: abl {test}{who}"
-            for who in ("", " paper")
-            for test in ("target", "other")
-        ],
-    ),
-    (
-        SUBNETWORKS,
-        "of `simclr` {:.3f} and {:.3f}",
-        [
-            f"subnetworks/simclr-default inside_contact/base: test accuracy [{i}]"
-            for i in (0, 1)
-        ],
-    ),
-    (
-        SUBNETWORKS,
-        "two bases at {:.2f} and {:.2f}, marked",
-        [f"subnetworks/number_contact-default resnet50/base: test accuracy [{i}]" for i in (0, 1)],
-    ),
-    (
-        BUMPS,
-        "OOD MSE is {:.1e}, {:.1e}, {:.1e}, {:.1e}, {:.1e} and {:.1e} with bumps of the code 1, 3, "
-        "5, 7, 9 and 11 times as wide; the paper has {:.1e}, {:.1e}, {:.1e}, {:.1e}, {:.1e} and "
-        "{:.1e}.",
-        [
-            f"bumps/B3-paper width_{width}/ood mse{who}"
-            for who in ("", " paper")
-            for width in (1, 3, 5, 7, 9, 11)
-        ],
-    ),
-    (
-        SUBNETWORKS,
-        "disjoint, the verb's keeps {:.2f}, the subject's {:.2f} and solves",
-        [f"subnetworks/joint-default {which}: kept, disjoint" for which in AGREEMENT[::-1]],
-    ),
-    (
-        SUBNETWORKS,
-        "subject sub_diff {:+.3f}, abl_diff {:.3f} (removals of the same size -0.024), the full "
-        "pattern in 3 of 3; verb {:+.3f}, {:.3f} (+0.005), 2 of 3",
-        [
-            f"subnetworks/agreement_plural-default scratch/{which}: {name}"
-            for which in AGREEMENT
-            for name in ("sub_diff", "abl_diff")
-        ],
-    ),
-    (
-        SUBNETWORKS,
-        "(test accuracy {:.3f} and {:.3f} for number and contact, {:.3f} and {:.3f}, which",
-        [
-            f"subnetworks/{row}-default resnet50/base: test accuracy [{i}]"
-            for row in ("number_contact", "inside_contact")
-            for i in (0, 1)
-        ],
-    ),
-    (
-        SUBNETWORKS,
-        "antecedent {:+.3f}, {:.3f} (-0.023), pronoun {:+.3f}, {:.3f} (-0.177)",
-        [
-            f"subnetworks/anaphora_plural-default scratch/{which}: {name}"
-            for which in ("antecedent", "pronoun")
-            for name in ("sub_diff", "abl_diff")
-        ],
-    ),
-    (
-        SUBNETWORKS,
-        "{:.3f} and {:.3f} for inside and number; a small ViT {:.3f} and {:.3f} for inside",
-        [
-            f"subnetworks/{row}/base: test accuracy [{i}]"
-            for row in ("inside_number-default resnet50", "vit-default inside_contact")
-            for i in (0, 1)
-        ],
-    ),
-    (
         FRONT,
         "R2 of a network per part {:.3f} ({:.2f}), {:.3f} ({:.2f}) and {:.3f} ({:.2f})",
         [
             f"vectors/compositional_{name}-paper r2_all{who}"
             for name in ("random", "diagonal", "orthogonal")
             for who in ("", " paper")
-        ],
-    ),
-    *(
-        (
-            VECTORS,
-            f"{word} | {name} | {{:.3f}} ± {{:.3f}} | {{:.2f}}",
-            [f"vectors/{model}_{name}-paper r2_all{w}" for w in ("", " own sd", " paper")],
-        )
-        for model, word in VECTOR_MODELS.items()
-        for name in ("random", "diagonal", "orthogonal")
-        if (model, name) != ("mlp", "orthogonal")  # whose published number is an interval
-    ),
-    (
-        VECTORS,
-        "one network | orthogonal | {:.3f} ± {:.3f} | 0.40 to 0.55",
-        [f"vectors/mlp_orthogonal-paper r2_all{w}" for w in ("", " own sd")],
-    ),
-    (
-        VECTORS,
-        "({:.3f} without, {:.2f} with it); in ours it does not ({:.3f} and {:.3f})",
-        [
-            f"vectors/{model}_orthogonal-paper r2_all{who}"
-            for who in (" paper", "")
-            for model in ("mlp", "regularised")
-        ],
-    ),
-    (
-        VECTORS,
-        "from {:.1f} to {:.1f} down to {:.2f} to {:.2f} and costs",
-        [
-            f"vectors/{row}-paper block_contrast"
-            for row in (
-                "mlp_diagonal", "mlp_orthogonal", "regularised_random", "regularised_diagonal",
-            )
         ],
     ),
     (
@@ -756,18 +276,6 @@ SENTENCES = [
             f"vectors/mlp_{name}-paper r2_all{who}"
             for name in ("random", "diagonal", "orthogonal")
             for who in ("", " paper")
-        ],
-    ),
-    (
-        SUBNETWORKS,
-        "two of three bases count ({:.3f} and {:.3f}): antecedent sub_diff {:+.3f}, abl_diff "
-        "{:+.3f}, removals of the same size -0.102; pronoun {:+.3f}, {:+.3f} and",
-        [
-            f"subnetworks/anaphora_singular-fast-scratch_minilm scratch_minilm/{name}"
-            for name in (
-                "base: test accuracy [0]", "base: test accuracy [2]", "antecedent: sub_diff",
-                "antecedent: abl_diff", "pronoun: sub_diff", "pronoun: abl_diff",
-            )
         ],
     ),
 ]  # fmt: skip
@@ -782,56 +290,25 @@ def test_a_sentence_says_what_the_record_holds(readme, sentence, paths):
     assert expected in plain(readme.read_text()), expected
 
 
-def test_no_depth_of_a_decoder_helps():
-    """The spans of B2 in the README, over depths."""
-    metrics = read_json(report.RECORD / "bumps" / "B2-paper.json")["metrics"]
-    errors = {
-        net: [m["ours"] for name, m in metrics.items() if re.fullmatch(rf"{net}_\d+/ood mse", name)]
-        for net in ("cnn", "mlp")
+def judged(entry):
+    """The paper's claims on a recorded run, by name."""
+    return {one["claim"]: one for one in experiments.family("resistance").judged(entry)}
+
+
+def resistance_runs(size):
+    return {(entry["row"], entry["label"]): entry for entry in report.entries("resistance")
+            if entry["size"] == size}  # fmt: skip
+
+
+def searches(size):
+    """Comparisons of SGD with guesses and walks, of different runs: rows share a start."""
+    return {
+        (one["ours"], one["against"]): one
+        for (row, _), entry in resistance_runs(size).items()
+        if row in ("control", "capacity")
+        for one in judged(entry).values()
+        if one["p"] is not None
     }
-    spans = [(min(values), max(values)) for values in errors.values()]
-    expected = (
-        "OOD MSE from {:.4f} to {:.4f} for CNNs of 2 to 10 layers, {:.4f} to {:.4f} for MLPs of 3 "
-        "to 7"
-    ).format(*spans[0], *spans[1])
-    assert expected in plain(BUMPS.read_text()), expected
-    learned = [m["ours"] for name, m in metrics.items() if name.endswith("criterion reached")]
-    assert len(learned) == 14 and min(learned) == 1
-
-
-def test_superposition_cell_by_cell():
-    """What the README counts over the cells of the table."""
-    metrics = read_json(report.RECORD / "bumps" / "table-paper.json")["metrics"]
-
-    def cells(ending):
-        return {name.removesuffix(f": {ending}"): found["ours"]
-                for name, found in metrics.items() if name.endswith(f": {ending}")}  # fmt: skip
-
-    sums = cells("additive R2")
-    superposed = {name: r2 for name, r2 in cells("binary kernel R2").items() if r2 > 0}
-    regions = ("donut_6_22", "corner_14", "cross_11_17")
-    of_mlp = [superposed.pop(f"mlp/{region}, stripes x0") for region in regions]
-    (of_embedding,) = superposed.values()
-    assert list(superposed) == [f"embed/cross_11_17, stripes x0, {REMEDY}"]
-    expected = (
-        "in {} of the {} cells a sum a(x) + b(y) explains more than 0.6 of the images in the hole. "
-        "The binary kernel explains some of them, R2 above 0, in 4 cells: the MLP without stripes "
-        "({:.2f}, {:.2f} and {:.2f} by region) and the embedding network with penalties on the "
-        "cross ({:.2f})"
-    ).format(sum(r2 > 0.6 for r2 in sums.values()), len(sums), *of_mlp, of_embedding)
-    assert expected in plain(BUMPS.read_text()), expected
-    errors = cells("ood nmse")
-    cross = [error for name, error in errors.items() if "/cross_11_17, stripes x0" in name]
-    assert len(cross) == 8 and min(cross) >= 1.0
-    flat = errors["product/cross_11_17, stripes x1, null_axis 0.001"]
-    assert f"product fields that must be flat have {flat:.2f}" in plain(BUMPS.read_text())
-
-
-def test_profiles_compose_for_four_of_five_seeds():
-    metrics = read_json(report.RECORD / "bumps" / "ablation-paper.json")["metrics"]
-    values = np.array(metrics["profiles/ood nmse"]["values"])
-    assert np.sum(values < 0.02) == 4 and np.sum(values > 100) == 1
-    assert "compose for four of five seeds; one is stuck" in plain(BUMPS.read_text())
 
 
 PUBLISHED_SPLITS = (
@@ -862,107 +339,6 @@ MEANS = {
     ],
     "over the two rules {:+.3f} and {:+.3f}; the paper's ResNet50": RESNETS[:2],
 }
-
-
-@pytest.mark.parametrize("sentence", MEANS)
-def test_means_over_rules(sentence):
-    found = [
-        [
-            number(f"subnetworks/{file} {part}/{name}: {key}")
-            for file, part, names in MEANS[sentence]
-            for name in names
-        ]
-        for key in ("sub_diff", "abl_diff")
-    ]
-    assert sentence.format(*np.mean(found, axis=1)) in plain(SUBNETWORKS.read_text())
-
-
-@pytest.mark.parametrize("file, part, subroutines", [*PUBLISHED_SPLITS, *RESNETS])
-def test_masks_beside_the_papers(file, part, subroutines):
-    metrics = read_json(report.RECORD / "subnetworks" / f"{file}.json")["metrics"]
-    text = plain(SUBNETWORKS.read_text())
-
-    def signed(value):
-        return f"{value:+.3f}" if abs(value) >= 5e-4 else "0.000"
-
-    def beside(metric, words):
-        theirs = metric.get("paper")
-        return words(metric["ours"]) + (f" ({words(theirs)})" if theirs is not None else "")
-
-    bases = metrics[f"{part}/base: test accuracy"]["values"]
-    each = (
-        "{:.3f}, {:.3f}, {:.3f}".format(*bases)
-        if len(set(bases)) > 1
-        else f"{bases[0]:.3f}" + " each" * (len(bases) > 1)
-    )
-    counted = round(len(bases) * metrics[f"{part}/base: share that counts"]["ours"])
-    n = counted * (1 if (file, part, subroutines) in RESNETS else 3)  # masks
-    for i, name in enumerate(subroutines):
-        sub, gone, beyond, kept, full = (
-            metrics[f"{part}/{name}: {key}"]
-            for key in ("sub_diff", "abl_diff", "abl_diff beyond random removals", "kept",
-                        "full pattern")
-        )  # fmt: skip
-        expected = " | ".join((
-            "" if i else each, name, beside(sub, signed), beside(gone, signed),
-            signed(gone["ours"] - beyond["ours"]), beside(kept, "{:.3f}".format),
-            f"{n * full['ours']:.0f} of {n} |",
-        ))  # fmt: skip
-        assert expected in text, expected
-
-
-def test_bases_that_learned_one_subroutine_and_those_of_the_vit():
-    inside = read_json(report.RECORD / "subnetworks" / "inside_contact-fast-10000_problems.json")
-    alone = {
-        name: inside["metrics"][f"resnet50/base: {name} alone"]["values"][:2]
-        for name in ("inside", "contact")
-    }
-    text = plain(SUBNETWORKS.read_text())
-    assert "({:.2f} and {:.2f}; ".format(*alone["inside"]) in text
-    assert "contact {:.2f} and {:.2f}, which is chance".format(*alone["contact"]) in text
-    vit = read_json(report.RECORD / "subnetworks" / "vit-fast-10000_problems.json")["metrics"]
-    for rule, form in (
-        ("number_contact", "number and contact {:.3f} (paper {:.3f})"),
-        ("inside_number", "inside and number {:.3f} ({:.3f})"),
-        ("inside_contact", "inside and contact {:.3f} ({:.3f})"),
-    ):
-        found = vit[f"{rule}/base: validation accuracy"]
-        assert form.format(found["ours"], found["paper"]) in text
-
-
-def test_the_demonstration_of_subnetworks():
-    """Its table, and what the tests of its small BERT say."""
-    metrics = read_json(report.RECORD / "subnetworks" / "demo-default.json")["metrics"]
-    text = plain(SUBNETWORKS.read_text())
-    for part, word in (("bert", "BERT"), ("modular", "modular")):
-        for name in ("subject", "verb"):
-            found = {
-                key: metrics[f"{part}/{name}: {key}"]
-                for key in (
-                    "sub_diff",
-                    "abl_diff",
-                    "abl_diff beyond random removals",
-                    "kept",
-                    "full pattern",
-                )
-            }
-            sub, abl, beyond, kept, pattern = (one["ours"] for one in found.values())
-            null = f"{abl - beyond:+.3f}" if abs(abl - beyond) >= 5e-4 else "0.000"
-            n = len(found["full pattern"]["values"])
-            expected = (f"| {word}, {name} | {sub:+.3f} | {abl:+.3f} | {null} | {kept:.3f} | "
-                        f"{round(n * pattern)} of {n} |")  # fmt: skip
-            assert expected in text, expected
-    none = ("sub_diff", "abl_diff", "kept", "full pattern")
-    assert all(metrics[f"template/{name}: {key}"]["ours"] == pytest.approx(0, abs=1e-6)
-               for name in ("subject", "verb") for key in none)  # fmt: skip
-    p = [metrics[f"bert/{name}"]["ours"] for name in (
-        "subject: p of sub_diff", "verb: p of sub_diff", "subject: p of abl_diff")]  # fmt: skip
-    assert "(p {:.3f}, {:.3f}, {:.3f})".format(*p) in text
-    assert metrics["bert/verb: p of abl_diff"]["ours"] > 0.05
-    single = [
-        m for name in ("subject", "verb") for m in metrics[f"bert/{name}: abl_diff"]["values"]
-    ]
-    assert f"abl_diff of single bases goes from {min(single):.2f} to {max(single):.2f}" in text
 
 
 def test_what_is_told_across_papers():
@@ -1000,33 +376,6 @@ def differences(ending: str, rows: str) -> list[float]:
     ]
 
 
-def test_predictions_of_lazy_slopes():
-    metrics = read_json(report.RECORD / "kernels" / "demo-default.json")["metrics"]
-    text = plain(KERNELS.read_text())
-    lazy = [f"addition/{name}, sigma 1" for name in ADDITION]
-    gaps = [
-        metrics[f"{cell}: predicted slope before"]["ours"] - metrics[f"{cell}: slope"]["ours"]
-        for cell in lazy
-    ]
-    assert f"says the mean lazy slope to {max(map(abs, gaps)):.3f}" in text
-    each = [[np.array(metrics[f"{cell}: {name}"]["values"]) for name in SLOPES] for cell in lazy]
-    tau = sorted(np.corrcoef(slope, predicted)[0, 1] for slope, predicted in each)
-    low = sorted(np.mean(predicted - slope) for slope, predicted in each)
-    expected = (
-        f"correlate by {tau[0]:.3f} to {tau[-1]:.3f} over seeds on each training set, the slopes "
-        f"{low[0]:.3f} to {low[-1]:.3f} lower in the mean"
-    )
-    assert expected in text, expected
-
-
-def test_additivity_and_shares_of_image_networks():
-    gaps = sorted(map(abs, differences("mean additivity", r"\w+_(mnist|cifar)\w*")))
-    text = plain(KERNELS.read_text())
-    assert f"within {gaps[-3]:.3f} of the paper's in every recorded run but two" in text
-    shares = max(map(abs, differences("magnitude", "cd_mnist")))
-    assert f"within {shares:.3f} of the paper in every share" in text
-
-
 def seeds_of(file, metric):
     return read_json(report.RECORD / f"{file}.json")["metrics"][metric]["values"]
 
@@ -1038,18 +387,3 @@ def test_how_many_rules_of_the_paper_have_run_on_an_accelerator():
     have_run = rules & {entry["row"] for entry in entries if entry["size"] == "fast"}
     assert (len(have_run), len(rules)) == (5, 7)
     assert "five of the paper's seven rules have run at a reduced size" in plain(FRONT.read_text())
-
-
-def test_slopes_by_kernels_and_by_the_compilers_forms():
-    text, metric = plain(KERNELS.read_text()), "extrapolation, d=0: slope"
-    new, old = (
-        seeds_of(f"kernels/addition_mnist-fast-ext_d0{label}", metric) for label in ("_kernels", "")
-    )
-    assert (
-        "{:.3f} and {:.3f} ({:.3f} and {:.3f} before; a third seed {:.3f})".format(*new, *old)
-    ) in text
-    new, old = (
-        seeds_of(f"kernels/addition_cifar_resnet-fast-ext{label}", metric)
-        for label in ("_kernels", "")
-    )
-    assert "{:.3f} and {:.3f} ({:.3f} and {:.3f})".format(*new, *old) in text

@@ -51,6 +51,7 @@ KINDS = {
             "addition_mnist",
             {"model.convnet.channels": "(4,)", "eval.layers": "(2,)", "eval.layer": "2"},
         ),
+        ("salience_mnist", {"model.convnet.channels": "(4,)", "eval.layer": "2"}),
         *((row, {}) for row in configs.load_file("kernels").CLOSED_FORMS),
     ),
     "resistance": (

@@ -311,30 +311,30 @@ def similarity_of_gram(
     return Similarity(groups.x, groups.splits, values)
 
 
-def normalised(found: Similarity) -> np.ndarray:
+def normalised(similar: Similarity) -> np.ndarray:
     """Similarity [g, g], scaled so that disjoint combinations have mean 0 and identical ones 1."""
-    kappa = structure(found).kappa
+    kappa = structure(similar).kappa
     if not np.isfinite(kappa[-1] - kappa[0]) or kappa[-1] == kappa[0]:
-        raise ValueError("found has no scale: it needs disjoint and identical pairs that differ")
-    return (found.values - kappa[0]) / (kappa[-1] - kappa[0])
+        raise ValueError("similar has no scale: it needs disjoint and identical pairs that differ")
+    return (similar.values - kappa[0]) / (kappa[-1] - kappa[0])
 
 
-def structure(found: Similarity) -> Structure:
+def structure(similar: Similarity) -> Structure:
     """Similarity by the components that two groups share, over all ordered pairs of groups.
 
-    A group is also paired with itself, if its similarity with itself is known. Entries are nan where
-    no pair has that overlap.
+    A group is also paired with itself, if its similarity with itself is known. Entries are nan
+    where no pair has that overlap.
     """
-    n = len(found.x)
-    if found.values.shape != (n, n):
-        raise ValueError(f"found has {n} groups, but similarities {found.values.shape}")
-    if not np.all(np.isfinite(found.values[~np.eye(n, dtype=bool)])):
-        raise ValueError("found holds similarities of distinct groups that are not finite")
-    shared = found.x[:, None] == found.x[None]
+    n = len(similar.x)
+    if similar.values.shape != (n, n):
+        raise ValueError(f"similar has {n} groups, but similarities {similar.values.shape}")
+    if not np.all(np.isfinite(similar.values[~np.eye(n, dtype=bool)])):
+        raise ValueError("similar holds similarities of distinct groups that are not finite")
+    shared = similar.x[:, None] == similar.x[None]
     overlap = shared.sum(axis=-1)
-    by_overlap = [found.values[overlap == o] for o in range(shared.shape[-1] + 1)]
+    by_overlap = [similar.values[overlap == o] for o in range(shared.shape[-1] + 1)]
     members = subsets(shared.shape[-1])
-    by_subset = [found.values[np.all(shared == member, axis=-1)] for member in members]
+    by_subset = [similar.values[np.all(shared == member, axis=-1)] for member in members]
     return Structure(
         np.array([_mean(values) for values in by_overlap]),
         np.array([_mean((values - _mean(values)) ** 2) ** 0.5 for values in by_overlap]),

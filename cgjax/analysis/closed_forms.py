@@ -1,4 +1,4 @@
-"""Closed forms of kernel machines on three tasks (Lippl and Stachenfeld 2025, prop. 5.1 and fig. 3).
+"""Closed forms of kernel machines on three tasks (Lippl and Stachenfeld 2025, fig. 3).
 
 Memorization leak on symbolic addition, invariance and partial exposure, and shortcut bias on
 context dependence. Saliences may have any leading axes. All results are in float64.

@@ -29,7 +29,7 @@ from cgjax.core import parallel
 from cgjax.core.errors import BadInput, command
 from cgjax.core.logging import say
 from cgjax.experiments.kernels import tasks
-from cgjax.experiments.kernels.theory.classification import PRICE, phase_kernels
+from cgjax.experiments.kernels.theory.studies import PRICE, phase_kernels
 
 PARTS = ("phase", "ntk", "convnet", "images")
 TOGETHER = (("phase",), ("ntk", "convnet"), ("images",))  # each group compiles in parallel

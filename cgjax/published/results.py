@@ -182,7 +182,9 @@ def _cells(entry: dict) -> list[str]:
     some = f" ({n} of {len(values)})" if n < len(values) else ""  # a mean over some seeds says so
     cells = [_number(entry["ours"], entry["sd"]) + some, "-", "-"]
     if entry["paper"] is not None:
-        cells[1] = _number(entry["paper"], entry["paper_sd"])
+        # An error of reading or rounding is not a deviation, so the table leaves it out.
+        is_deviation = entry.get("paper_spread", "seeds") == "seeds"
+        cells[1] = _number(entry["paper"], entry["paper_sd"] if is_deviation else None)
         if entry["ours"] is not None:
             difference = entry["ours"] - entry["paper"]
             cells[2] = f"{difference:+.4f}" if abs(entry["paper"]) >= 0.01 else f"{difference:+.2e}"

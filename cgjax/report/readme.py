@@ -5,6 +5,7 @@ README.template.md beside a family's README is that README with fields:
     {{orthogonal_gap-paper r2_all .3f}}         a recorded mean: file, metric, format
     {{orthogonal_gap-paper r2_all paper .3f}}   another number of the metric, one of NUMBERS
     {{table jumps}}                             a table of the family
+    {{standing}}                                how the family's claims stand, by kind
 
 `published/README.md` has a table of how the claims stand, between two comments.
 
@@ -20,7 +21,7 @@ import statistics
 from cgjax import experiments, published, report
 from cgjax.core.errors import BadInput
 from cgjax.core.workdir import read_json, write_atomic
-from cgjax.published.claims import KINDS
+from cgjax.published.claims import CLAIMS, KINDS
 from cgjax.report import standing as standings
 
 FIGURES = pathlib.Path(__file__).parent / "figures"
@@ -83,14 +84,14 @@ def fill_published() -> str:
     return f"{text.split(START)[0]}{START}\n{standing_table()}\n{text[text.index(END) :]}"
 
 
-def standing_table() -> str:
-    """Claims by kind, counted by how they stand: Markdown. The page has them by paper."""
-    lines = [
-        f"| kind | claims | {' | '.join(standings.WORDS)} |",
-        f"|---|{'---:|' * (1 + len(standings.WORDS))}",
-    ]
-    for kind, n_of in standings.by_kind(standings.standings()).items():
-        numbers = (str(n_of[word] or "") for word in standings.WORDS)
+def standing_table(family: str = "") -> str:
+    """Claims of all families or of one by kind, counted by how they stand: Markdown."""
+    claims = [claim for claim in CLAIMS.values() if family in ("", claim.family)]
+    counts = standings.by_kind(standings.standings(claims=claims))
+    words = [w for w in standings.WORDS if not family or any(n_of[w] for n_of in counts.values())]
+    lines = [f"| kind | claims | {' | '.join(words)} |", f"|---|{'---:|' * (1 + len(words))}"]
+    for kind, n_of in counts.items():
+        numbers = (str(n_of[word] or "") for word in words)
         lines.append(f"| {KINDS[kind]} | {sum(n_of.values())} | {' | '.join(numbers)} |")
     return "\n".join(lines) + "\n"
 
@@ -98,6 +99,8 @@ def standing_table() -> str:
 def field(family: str, words: str) -> str:
     """The text of one field; BadInput where the record does not have it."""
     file, _, rest = words.partition(" ")
+    if words == "standing":
+        return standing_table(family).rstrip()
     if file == "table":
         tables = _module(family).TABLES
         if rest not in tables:

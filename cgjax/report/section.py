@@ -51,6 +51,11 @@ def lead(text: str) -> str:
 
 PNG = b"\x89PNG\r\n\x1a\n"
 FEWEST = 3  # least numbers in a figure
+# Kinds whose matches say less than that a network behaves as published, with their headings.
+APART = {
+    "formula": "Formulas and counts: ours are the same, so a match says that the code is right",
+    "recomputed": "Recomputed by others with the paper's settings: not the paper's numbers",
+}
 
 
 class Paper(NamedTuple):
@@ -79,9 +84,13 @@ def section(paper: Paper, anchor: str) -> Html:
 
 
 def bar(items: list[Item]) -> Html:
-    """The number of the paper's claims by verdict as a bar; below it every kind, counted apart."""
+    """The number of tested claims by verdict as a bar; below it every kind, counted apart.
+
+    Formulas are compared with themselves and recomputed numbers are not the paper's: the bar has
+    neither.
+    """
     counts = standings.by_kind(item.found for item in items)
-    papers = sum((n for kind, n in counts.items() if kind != "recomputed"), collections.Counter())
+    papers = sum((n for kind, n in counts.items() if kind not in APART), collections.Counter())
     parts = (
         tag("i", class_=charts.key(word), style=f"flex:{n}", title=f"{n} {word}")
         for word in standings.WORDS
@@ -96,14 +105,15 @@ def bar(items: list[Item]) -> Html:
 
 
 def _claims(items: list[Item]):
-    """What the paper claims, and apart from it what others recomputed."""
-    recomputed = [item for item in items if item.found.claim.kind == "recomputed"]
-    papers = [item for item in items if item.found.claim.kind != "recomputed"]
+    """What a run tests, and apart from it each kind that says less."""
+    papers = [item for item in items if item.found.claim.kind not in APART]
     if papers:
         yield join([tag("h3", "Claims"), table(papers)])
-    if recomputed:
-        title = "Recomputed by others with the paper's settings: not the paper's numbers"
-        yield join([tag("h3", title), table(recomputed, "recomputed")])
+    for kind, title in APART.items():
+        of_kind = [item for item in items if item.found.claim.kind == kind]
+        if of_kind:
+            head = "recomputed" if kind == "recomputed" else "published"
+            yield join([tag("h3", title), table(of_kind, head)])
 
 
 def _family(paper: Paper, name: str) -> Html:
@@ -159,7 +169,7 @@ def _overviews(run: list) -> list[Html]:
     """An overview of numbers, one of orderings and one of equalities."""
     numbers = "numbers by row: (ours - theirs) / tolerance. Shaded: a difference within tolerance"
     captions = {
-        f"All published {numbers}": lambda claim: claim.published and claim.kind != "recomputed",
+        f"All published {numbers}": lambda claim: claim.published and claim.kind not in APART,
         f"All recomputed {numbers}": lambda claim: claim.kind == "recomputed",
         "All orderings by row: difference / half-width. Right of the shade: the order as claimed":
             lambda claim: claim.form in ("greater", "sign", "ordering"),

@@ -685,13 +685,13 @@ CASES = {
         ("splits", lambda: additivity.similarity_of_gram(X, K, splits=spoilt(Y))),
     ],
     "additivity.normalised": [
-        ("found", lambda: additivity.normalised(FLAT)),
-        ("found", lambda: additivity.normalised(FLAT._replace(values=spoilt(K, at=1)))),
-        ("found", lambda: additivity.normalised(FLAT._replace(x=X[:1], values=K[:1, :1]))),
+        ("similar", lambda: additivity.normalised(FLAT)),
+        ("similar", lambda: additivity.normalised(FLAT._replace(values=spoilt(K, at=1)))),
+        ("similar", lambda: additivity.normalised(FLAT._replace(x=X[:1], values=K[:1, :1]))),
     ],
     "additivity.structure": [
-        ("found", lambda: additivity.structure(FLAT._replace(values=spoilt(K, at=1)))),
-        ("found", lambda: additivity.structure(FLAT._replace(x=X[:3]))),
+        ("similar", lambda: additivity.structure(FLAT._replace(values=spoilt(K, at=1)))),
+        ("similar", lambda: additivity.structure(FLAT._replace(x=X[:3]))),
     ],
     "training_sets.scores": [
         ("kernel", lambda: training_sets.scores(spoilt(K), Y, TRAIN)),

@@ -15,7 +15,7 @@ from cgjax.core import tree
 from cgjax.core.errors import BadInput
 from cgjax.experiments.kernels import tasks
 from cgjax.experiments.kernels.images import networks
-from cgjax.experiments.kernels.theory import classification
+from cgjax.experiments.kernels.theory import studies
 
 TASK = tasks.cd(3)
 KAPPAS = np.array([[0, 0.15, 0.4, 1], [0, 0.2, 0.5, 1], [0, 0.1, 0.3, 1]])
@@ -23,7 +23,7 @@ KAPPAS = np.array([[0, 0.15, 0.4, 1], [0, 0.2, 0.5, 1], [0, 0.1, 0.3, 1]])
 
 @pytest.fixture(scope="module")
 def margins():
-    return classification.margins(KAPPAS, TASK)
+    return studies.margins(KAPPAS, TASK)
 
 
 def test_one_call_solves_every_task_with_every_machine(margins):

@@ -157,7 +157,7 @@ def test_no_difference_is_shown_as_such(tmp_path):
 
 
 def test_a_recomputed_number_is_not_shown_as_published(tmp_path):
-    """It stands in a table of its own, and kinds are counted apart."""
+    """Recomputed numbers and formulas stand in tables of their own, and kinds are counted apart."""
     (tmp_path / "kernels").mkdir()
     for row in ("magnitudes", "leak"):
         shutil.copy(report.RECORD / "kernels" / f"{row}-default.json", tmp_path / "kernels")
@@ -173,6 +173,13 @@ def test_a_recomputed_number_is_not_shown_as_published(tmp_path):
     assert any(line.startswith("5 formula or count: 5 match") for line in counts)
     assert any(re.match("15 recomputed, not the paper.*s: 15 match", line) for line in counts)
     assert "All recomputed numbers by row" in text
+    tables = re.findall(r"<h3>(\w+)[^<]*</h3>(<table.*?</table>)", text, re.DOTALL)
+    kinds = {title: set(re.findall(r'data-kind="(\w+)"', rows)) for title, rows in tables}
+    assert kinds == {
+        "Claims": {"read", "sentence"}, "Formulas": {"formula"}, "Recomputed": {"recomputed"},
+    }  # fmt: skip
+    bars = re.findall(r'class="bar" role="img" aria-label="([^"]*)"', text)
+    assert set(bars) == {"17 match"}  # the figure's bars and two sentences, without formulas
 
 
 def figures(text):

@@ -4,8 +4,6 @@ Images: an image of one category shows each value of a component. A sample is C 
 set. The data set is on the device once, as uint8; images are composed there, batch by batch.
 """
 
-import itertools
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -19,74 +17,11 @@ from cgjax.experiments.kernels.tasks import Task
 # --- symbols --------------------------------------------------------------------------------------
 
 
-def identity(x: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
-    """The combinations themselves, for kernels that count shared components: [N, C]."""
-    del sizes
-    return np.asarray(x)
-
-
 def one_hot(x: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
     """One one-hot vector per component, side by side: float32 [N, sum(sizes)]."""
     x = np.asarray(x)
     codes = [np.eye(n, dtype=np.float32)[x[:, c]] for c, n in enumerate(sizes)]
     return np.concatenate(codes, axis=1)
-
-
-def all_conjunctions(x: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
-    """One one-hot vector per subset of components: float32 [N, D].
-
-    Subsets are ordered by size, then lexicographically. Within a subset the first component varies
-    fastest.
-    """
-    x = np.asarray(x)
-    codes = []
-    for size in range(1, len(sizes) + 1):
-        for subset in itertools.combinations(range(len(sizes)), size):
-            counts = [sizes[c] for c in subset]
-            strides = [math.prod(counts[:i]) for i in range(size)]
-            index = x[:, list(subset)] @ np.array(strides)
-            codes.append(np.eye(math.prod(counts), dtype=np.float32)[index])
-    return np.concatenate(codes, axis=1)
-
-
-ENCODINGS = {"identity": identity, "one_hot": one_hot, "all_conjunctions": all_conjunctions}
-
-
-def label_permutations(sizes: Sequence[int], kind: str = "none", index: int = 0) -> list:
-    """A permutation of each component's values, C arrays [n_c].
-
-    kind: "none"; "random", drawn with the seed `index`; "combinatorial", number `index` of all
-    products of permutations in lexicographic order, where the last component varies fastest.
-    """
-    if kind == "none":
-        return [np.arange(n) for n in sizes]
-    if kind == "random":
-        rng = np.random.default_rng(index)
-        return [rng.permutation(n) for n in sizes]
-    if kind != "combinatorial":
-        raise BadInput(f"unknown permutation '{kind}': use none, random or combinatorial")
-    n_products = math.prod(math.factorial(n) for n in sizes)
-    if not 0 <= index < n_products:
-        raise BadInput(f"{n_products} products of permutations exist, numbered from 0: not {index}")
-    permutations = []
-    for n in reversed(sizes):
-        index, rank = divmod(index, math.factorial(n))
-        permutations.append(_permutation(n, rank))
-    return permutations[::-1]
-
-
-def _permutation(n, rank):
-    """Number `rank` of the permutations of n items in lexicographic order."""
-    left, items = list(range(n)), []
-    for k in range(n - 1, -1, -1):
-        place, rank = divmod(rank, math.factorial(k))
-        items.append(left.pop(place))
-    return np.array(items, int)
-
-
-def relabel(x: np.ndarray, permutations: Sequence[np.ndarray]) -> np.ndarray:
-    """Combinations [N, C] with the values of every component permuted."""
-    return np.stack([p[x[:, c]] for c, p in enumerate(permutations)], axis=1)
 
 
 # --- which images ---------------------------------------------------------------------------------
@@ -131,12 +66,13 @@ def image_sets(
             f"{n_total} samples do not cover the {np.count_nonzero(task.is_train)} training "
             f"combinations of {task.name}, or n_val={n_val} is not positive"
         )
-    categories = label_permutations(task.sizes, "random", seed)
+    classes = np.random.default_rng(seed)
+    categories = [classes.permutation(n) for n in task.sizes]
     rng = np.random.default_rng([seed, 1])  # a stream separate from that of the permutations
     known, unseen = _pools(task.sizes, np.asarray(labels), n_pool, rng)
 
     def draw(pools, rows, n):
-        shown = relabel(task.x[rows], categories)
+        shown = np.stack([order[task.x[rows, c]] for c, order in enumerate(categories)], axis=1)
         columns = [_draw(rng, pool, shown[:, c], n) for c, pool in enumerate(pools)]
         images = np.stack(columns, axis=-1).reshape(-1, len(pools))
         return Samples(images.astype(np.int32), np.repeat(rows, n).astype(np.int32))
@@ -196,12 +132,11 @@ def network_input(
     return normalise(compose(parts, distance), name)
 
 
-def compose(parts: jax.Array, distance: int = 0, separate_channels: bool = True) -> jax.Array:
+def compose(parts: jax.Array, distance: int = 0) -> jax.Array:
     """C images [..., C, H, W, c] as one image [..., H, W + (C - 1) distance, C c].
 
     Image k is shifted by k * distance pixels to the right; its edge columns are repeated on both
-    sides. Then the images are stacked along the channels. With separate_channels=False, the
-    brightest value of each pixel is taken instead: [..., H, W', c].
+    sides. Then the images are stacked along the channels.
     """
     n = parts.shape[-4]
     lead = [(0, 0)] * (parts.ndim - 3)  # after taking one part: leading axes and H
@@ -213,9 +148,7 @@ def compose(parts: jax.Array, distance: int = 0, separate_channels: bool = True)
         )
         for k in range(n)
     ]
-    if separate_channels:
-        return jnp.concatenate(padded, axis=-1)
-    return jnp.max(jnp.stack(padded), axis=0)
+    return jnp.concatenate(padded, axis=-1)
 
 
 def normalise(images: jax.Array, name: str) -> jax.Array:

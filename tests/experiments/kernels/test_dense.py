@@ -23,8 +23,8 @@ pytestmark = pytest.mark.usefixtures("one_device")
 
 
 def config(row, **changes):
-    found = {key.replace("__", "."): str(value) for key, value in changes.items()}
-    return configs.load(f"configs/kernels.py:{row}", found)
+    values = {key.replace("__", "."): str(value) for key, value in changes.items()}
+    return configs.load(f"configs/kernels.py:{row}", values)
 
 
 def small(**changes):
@@ -45,17 +45,17 @@ def small(**changes):
 
 def test_training_rows_are_padded_with_weight_zero():
     members = [tasks.make("addition_extrapolation"), tasks.make("addition_both")]
-    found = networks.arrays(members)
-    np.testing.assert_array_equal(found["weight"].sum(axis=1), [17, 32])
-    for rows, weight, task in zip(found["rows"], found["weight"], members):
+    arrays = networks.arrays(members)
+    np.testing.assert_array_equal(arrays["weight"].sum(axis=1), [17, 32])
+    for rows, weight, task in zip(arrays["rows"], arrays["weight"], members):
         kept = np.asarray(rows)[np.asarray(weight) > 0]
         np.testing.assert_array_equal(kept, np.flatnonzero(task.is_train))
 
 
 def test_parts_change_their_own_keys_only():
-    found = dict(configs.parts(config("addition_deep", parts__depth_2__model__depth=7)))
-    assert [found[name].model.depth for name in sorted(found)] == [1, 7, 3, 4]
-    assert {settings.model.hidden for settings in found.values()} == {100}
+    parts = dict(configs.parts(config("addition_deep", parts__depth_2__model__depth=7)))
+    assert [parts[name].model.depth for name in sorted(parts)] == [1, 7, 3, 4]
+    assert {settings.model.hidden for settings in parts.values()} == {100}
     assert [name for name, _ in configs.parts(config("addition_rich"))] == [""]
 
 
@@ -266,8 +266,8 @@ def test_signatures_of_the_four_ideal_units():
     }
     weighted, readout = dense_scores.weighted_inputs(params, task)
     assert dense_scores.new_items(task) == (1, 3)
-    found = dense_scores.signatures(weighted, readout, task)
-    assert [round(v[0], 6) for v in found.values()] == [1, -1, 1, -1]
+    cosines = dense_scores.signatures(weighted, readout, task)
+    assert [round(v[0], 6) for v in cosines.values()] == [1, -1, 1, -1]
     mixed = dense_scores.signatures(weighted[:, :, [0, 2, 3, 1]], readout, task)
     assert mixed["weights, equivalent items"][0] < 0  # items no longer follow their class
 

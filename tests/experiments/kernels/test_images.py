@@ -8,7 +8,7 @@ import pytest
 
 from cgjax import config as configs
 from cgjax.analysis import closed_forms, ntk, salience
-from cgjax.core import parallel, tree
+from cgjax.core import parallel, rng, train, tree
 from cgjax.core.errors import BadInput
 from cgjax.experiments.kernels import run, tasks
 from cgjax.experiments.kernels.images import figures, networks, study
@@ -104,6 +104,38 @@ def test_a_compositional_kernel_is_read_as_what_it_is(name, s):
     assert measures["readout slope"] == pytest.approx(float(slope), abs=1e-4)
     assert measures["readout additivity"] == pytest.approx(1, abs=1e-6)
     assert np.all(measures["spread"] < 1e-12)
+
+
+def test_salience_by_number_of_images_with_and_without_self_products(tmp_path):
+    """Untrained networks are those that train; without self-products n does not matter."""
+    one_block = {"model.convnet.channels": "(4,)", "eval.layer": "2", "data.distances": "(3,)"}
+    config = configs.load("kernels:salience_mnist,smoke", one_block)
+    metrics, _, _ = run.run(config, tmp_path)
+    assert {path.name for path in (tmp_path / "figures").iterdir()} == {"estimates.png"}
+    start = "extrapolation, d=3: salience"
+    few, many = (metrics[f"{start}, {n} images"]["ours"] for n in (2, 12))
+    pairs, same = (metrics[f"{start}, {n} images, no self-products"]["ours"] for n in (2, 12))
+    assert few < many < min(pairs, same) and abs(pairs - same) < (many - few) / 3
+    images = networks.load(config, "addition_extrapolation", 3)
+    trained = configs.load("kernels:addition_mnist,smoke", one_block | {"eval.layers": "(2,)"})
+    start = train.initial(networks.build(trained, images), networks.settings(trained, images))
+    key = rng.stream(jax.random.key(1), "init")
+    params, _ = networks.init(networks.network(config), images, key)
+    close = functools.partial(np.testing.assert_allclose, rtol=1e-6)
+    jax.tree.map(close, params, jax.tree.map(lambda p: p[1], start.params))
+
+
+@pytest.mark.parametrize(
+    "changes, words",
+    [
+        ({"eval.n_images": "(4, 13)"}, "eval.n_images=13 must not exceed data.n_val=12"),
+        ({"eval.layer": "40"}, "there is no layer 40"),
+        ({"model.net": "resnet", "eval.layer": "40"}, "there is no layer 40"),
+    ],
+)
+def test_estimates_that_cannot_be_are_refused(changes, words):
+    with pytest.raises(BadInput, match=words):
+        run.check(configs.load("kernels:salience_mnist,smoke", changes))
 
 
 def test_slopes_of_additive_outputs():

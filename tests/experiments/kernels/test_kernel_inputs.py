@@ -22,46 +22,10 @@ def test_one_hot(golden):
     widths = {"addition_both": 18, "cd_1": 14, "te_2_2": 8}
     for name, width in widths.items():
         task = tasks.make(name)
-        code = inputs.ENCODINGS["one_hot"](task.x, task.sizes)
+        code = inputs.one_hot(task.x, task.sizes)
         assert code.shape == (len(task.x), width)
         overlap = (task.x[:, None] == task.x).sum(-1)
         np.testing.assert_array_equal(code @ code.T, overlap)
-
-
-def test_all_conjunctions():
-    sizes = (2, 3, 2)
-    x = tasks.grid(sizes)
-    code = inputs.all_conjunctions(x, sizes)
-    assert code.shape == (12, 2 + 3 + 2 + 6 + 4 + 6 + 12)
-    # Features shared by two inputs: one per non-empty subset of their common components.
-    overlap = (x[:, None] == x).sum(-1)
-    np.testing.assert_array_equal(code @ code.T, 2.0**overlap - 1)
-    # (1, 2, 0): singles at 0+1, 2+2, 5+0; pairs (0,1) at 7+1+2*2, (0,2) at 13+1, (1,2) at 17+2;
-    # the triple at 23+1+2*2.
-    row = int(np.flatnonzero((x == [1, 2, 0]).all(1))[0])
-    np.testing.assert_array_equal(np.flatnonzero(code[row]), [1, 4, 5, 12, 14, 19, 28])
-
-
-def test_permutations():
-    sizes = (3, 2)
-    products = list(itertools.product(*(itertools.permutations(range(n)) for n in sizes)))
-    for index, product in enumerate(products):
-        permutation = inputs.label_permutations(sizes, "combinatorial", index)
-        assert [p.tolist() for p in permutation] == [list(p) for p in product]
-    rng = np.random.default_rng(5)
-    expected = [rng.permutation(9), rng.permutation(9)]
-    for permutation, wanted in zip(inputs.label_permutations((9, 9), "random", 5), expected):
-        np.testing.assert_array_equal(permutation, wanted)
-    x = tasks.grid(sizes)
-    np.testing.assert_array_equal(inputs.relabel(x, inputs.label_permutations(sizes)), x)
-    renamed = inputs.relabel(x, [np.array([2, 0, 1]), np.array([1, 0])])
-    np.testing.assert_array_equal(renamed[:3], [[2, 1], [2, 0], [0, 1]])
-    with pytest.raises(
-        BadInput, match="12 products of permutations exist, numbered from 0: not 12"
-    ):
-        inputs.label_permutations(sizes, "combinatorial", 12)
-    with pytest.raises(BadInput, match="unknown permutation 'shuffled'"):
-        inputs.label_permutations(sizes, "shuffled")
 
 
 @pytest.mark.parametrize(
@@ -148,8 +112,6 @@ def test_compose_golden(golden):
             batch = np.stack([images[:n], images[:n][::-1]])
             composed = inputs.compose(jnp.asarray(batch), distance)
             np.testing.assert_allclose(composed[0], expected, rtol=1e-6)
-    brightest = inputs.compose(jnp.asarray(batch), distance, separate_channels=False)
-    np.testing.assert_array_equal(brightest, composed.max(-1, keepdims=True))
 
 
 @pytest.mark.parametrize("name", ["mnist", "cifar10"])

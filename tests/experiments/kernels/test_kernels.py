@@ -8,7 +8,7 @@ from cgjax.analysis import salience
 from cgjax.core.errors import BadInput
 from cgjax.core.workdir import read_json
 from cgjax.experiments.kernels import run, tasks
-from cgjax.experiments.kernels.theory import STUDIES, classification
+from cgjax.experiments.kernels.theory import studies
 from cgjax.main import main
 from cgjax.published import PUBLISHED
 
@@ -21,14 +21,14 @@ def config(row, *changes):
 
 def test_closed_form_rows_give_the_published_numbers():
     for row in ("leak", "partial"):
-        metrics, _ = STUDIES[row](config(row))
+        metrics, _ = studies.STUDIES[row](config(row))
         for name, entry in PUBLISHED["kernels"][row].items():
             assert metrics[name] == pytest.approx(entry["mean"], abs=5e-5), name
 
 
 @pytest.mark.slow  # 7 s: a map of many machines
 def test_phase_kernels_are_the_positive_ones(golden):
-    kappas = classification.phase_kernels(50)
+    kappas = studies.phase_kernels(50)
     stored = golden("kernels/cd_phase_and_dispersed")
     (name,) = [key for key in stored.files if key.startswith("cd_phase")]
     stored = stored[name]
@@ -37,10 +37,10 @@ def test_phase_kernels_are_the_positive_ones(golden):
     for column in (0, 1):
         np.testing.assert_allclose(np.sort(ours[:, column]), np.sort(stored[:, column]), atol=1e-9)
     # The same number as in the row's smoke, so that both share one compiled program.
-    some = stored[np.linspace(0, len(stored) - 1, len(classification.phase_kernels(6)), dtype=int)]
+    some = stored[np.linspace(0, len(stored) - 1, len(studies.phase_kernels(6)), dtype=int)]
     chosen = salience.kappa(salience.complete(some[:, :2]))
     for k in (2, 3):
-        margins = classification.margins(chosen, tasks.cd(k))
+        margins = studies.margins(chosen, tasks.cd(k))
         for machine, column in (("svm", 1 + k), ("regression", 4 + k)):
             solved, wanted = np.all(margins[machine] > 0, axis=1), some[:, column] == 1
             decided = np.abs(margins[machine]).min(axis=1) > 1e-6  # f = 0 where S1 = S2 = 0
@@ -50,7 +50,7 @@ def test_phase_kernels_are_the_positive_ones(golden):
 
 @pytest.mark.slow  # 5 s: recomputes published numbers
 def test_labels_have_the_magnitudes_of_the_figure_and_decision_values_the_recomputed_ones():
-    metrics, _ = classification.magnitudes(config("magnitudes"))
+    metrics, _ = studies.magnitudes(config("magnitudes"))
     published = PUBLISHED["kernels"]["magnitudes"]
     assert {entry["kind"] for entry in published.values()} == {"read", "recomputed"}
     for name, entry in published.items():
@@ -87,6 +87,6 @@ def test_values_that_contradict_each_other_are_refused(changes, message):
 
 
 def test_a_part_takes_any_key_of_its_row():
-    found = config("smoke", ("parts.addition.optim.stop", "0.5"))
-    stops = {name: settings.optim.stop for name, settings in configs.parts(found)}
+    changed = config("smoke", ("parts.addition.optim.stop", "0.5"))
+    stops = {name: settings.optim.stop for name, settings in configs.parts(changed)}
     assert stops == {"addition": 0.5, "equivalence": 1e-6}

@@ -49,10 +49,10 @@ def test_accuracy_is_pooled_over_hubs_by_seed():
         for hubs, values in ((1, [0.4, 0.6]), (4, [0.8, 1.0]))
         for split in ("train", "in", "comp")
     }
-    found = study.pooled(config, metrics)
-    np.testing.assert_allclose(found["all hubs, d=0: comp accuracy"][0], [0.6, 0.8])
-    one = configs.load("kernels:te_mnist,fast", {"data.tasks": "('te_5_5_hubs_4',)"})
-    assert study.pooled(one, metrics) == {}
+    averaged = study.pooled(config, metrics)
+    np.testing.assert_allclose(averaged["all hubs, d=0: comp accuracy"][0], [0.6, 0.8])
+    one_task = configs.load("kernels:te_mnist,fast", {"data.tasks": "('te_5_5_hubs_4',)"})
+    assert study.pooled(one_task, metrics) == {}
 
 
 @pytest.mark.slow

@@ -67,8 +67,8 @@ def at_first(config, data):
 
     @jax.jit
     def loss(draw, replica):
-        own = {**batch, "draw": draw}
-        return experiment.loss(params, {}, own, jax.random.key(0), 0, first | replica)[0]
+        drawn = {**batch, "draw": draw}
+        return experiment.loss(params, {}, drawn, jax.random.key(0), 0, first | replica)[0]
 
     return params, lambda draw, **replica: float(loss(np.array(draw, np.float32), replica))
 

@@ -48,8 +48,8 @@ def test_a_finished_run_opens(finished):
     params = jax.tree.map(lambda leaf: leaf[0], opened.params)
     predicted = opened.predict(params, test["x"][0])
     scores = 1 - jnp.sum((predicted - test["z"][0]) ** 2, 0) / (50 * jnp.var(test["z"][0], 0))
-    found = json.loads((finished / "results.json").read_text())["metrics"]
-    expected = found["compositional/orthogonal/r2_all"]["ours"]
+    metrics = json.loads((finished / "results.json").read_text())["metrics"]
+    expected = metrics["compositional/orthogonal/r2_all"]["ours"]
     np.testing.assert_allclose(jnp.mean(scores), expected, rtol=1e-3)
     assert opened.step.tolist() == [24]
     with pytest.raises(BadInput, match="mlp/random, mlp/diagonal"):

@@ -380,7 +380,6 @@ def draw_signatures(arrays, group: Group, path: pathlib.Path) -> None:
                 axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.2g}"))
         row[0].set_title(group.label(k))
     plots.legend_below(fig, axes[0, 0])
-    # Two lines: one would be cut at the width of the figure.
     plots.headline(
         fig,
         "Readout times incoming weight of every hidden unit, of one network each.\n"

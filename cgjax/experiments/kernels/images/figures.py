@@ -177,8 +177,8 @@ def draw_untrained(arrays, folder: pathlib.Path) -> None:
 def draw_estimates(cells: dict, trained: dict, path: pathlib.Path) -> pathlib.Path:
     """Slopes that the closed form predicts, by estimate of salience and number of images.
 
-    cells: {panel: {estimate: {n: slopes [seeds]}}}; trained: {panel: slopes [seeds]} of the networks
-    after training, where they are known.
+    cells: {panel: {estimate: {n: slopes [seeds]}}}; trained: {panel: slopes [seeds]} of trained
+    networks, where they are known.
     """
     fig = plots.new_figure(max(3.2 * len(cells), 4.8), 3.3, layout="constrained")
     axes = fig.subplots(1, len(cells), squeeze=False, sharey=True)[0]

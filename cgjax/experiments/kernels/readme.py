@@ -1,0 +1,275 @@
+"""Tables and pictures of the README, from the record.
+
+record: the recorded runs; studies: recorded studies of several runs, of which this family has none.
+"""
+
+import itertools
+import pathlib
+
+import numpy as np
+
+from cgjax import plots
+from cgjax.experiments.kernels.images.figures import PAPER, draw_estimates
+from cgjax.published import PUBLISHED
+
+ADDITION = ("extrapolation", "asymmetric", "interpolation", "both")
+REGIMES = {"1": "lazy", "1e-06": "rich"}  # initial scale -> name
+NEW = {"cd_1": "CD-1", "cd_2": "CD-2", "cd_3": "CD-3", "te_5_5_hubs_4": "transitive equivalence"}
+DISTANCES = (0, 20)  # of the recorded runs on MNIST
+IMAGES = tuple(
+    f"{task}_{data}"
+    for task in ("addition", "cd")
+    for data in ("mnist", "cifar_resnet", "cifar_vit")
+)
+SECOND_RUNS = ("kernels", "analyses")  # labels of repeated runs end with these
+
+
+def metrics_of(record: list[dict], row: str) -> dict:
+    """The recorded metrics of a row, joined over its runs."""
+    metrics = {}
+    for entry in record:
+        if entry["row"] == row and not entry["label"].endswith(SECOND_RUNS):
+            metrics |= entry["metrics"]
+    repeated = [entry["metrics"] for entry in record if entry["row"] == row]
+    return {name: metric for run in repeated for name, metric in run.items()} | metrics
+
+
+def differences(record: list[dict], rows: tuple, ending: str) -> dict[str, float]:
+    """Ours less the paper's of the metrics that contain `ending`: {"row, metric": difference}."""
+    return {
+        f"{row}, {name}": metric["ours"] - metric["paper"]
+        for row in rows
+        for name, metric in metrics_of(record, row).items()
+        if ending in name and metric["paper"] is not None
+    }
+
+
+def dense_table(record: list[dict], studies: dict) -> str:
+    """Slopes of dense networks on new pairs: ours, predicted before training, the paper's."""
+    metrics = metrics_of(record, "demo")
+    lines = [
+        "| training set | lazy: slope ± sd | predicted | paper | rich: slope ± sd | paper |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for name in ADDITION:
+        lazy, rich = (metrics[f"addition/{name}, sigma {scale}: slope"] for scale in REGIMES)
+        predicted = metrics[f"addition/{name}, sigma 1: predicted slope before"]["ours"]
+        ours = [f"{metric['ours']:.3f} ± {metric['sd']:.3f}" for metric in (lazy, rich)]
+        lines.append(
+            f"| {name} | {ours[0]} | {predicted:.3f} | {lazy['paper']:.3f} "
+            f"| {ours[1]} | {rich['paper']:.3f} |"
+        )
+    return "\n".join(lines)
+
+
+def closed_form_error(record: list[dict], studies: dict) -> str:
+    """The largest error of the closed form, of the mean slope of lazy networks."""
+    metrics, cells = metrics_of(record, "demo"), (f"addition/{name}, sigma 1" for name in ADDITION)
+    keys = ("predicted slope before", "slope")
+    pairs = [[metrics[f"{cell}: {key}"]["ours"] for key in keys] for cell in cells]
+    return f"{max(abs(predicted - slope) for predicted, slope in pairs):.3f}"
+
+
+def prediction_sentence(record: list[dict], studies: dict) -> str:
+    """How well each lazy network's slope is predicted, over seeds."""
+    metrics, cells = metrics_of(record, "demo"), (f"addition/{name}, sigma 1" for name in ADDITION)
+    keys = ("predicted slope, kernel", "slope")
+    pairs = [[np.array(metrics[f"{cell}: {key}"]["values"]) for key in keys] for cell in cells]
+    r = [np.corrcoef(*pair)[0, 1] for pair in pairs]
+    gaps = [np.mean(predicted - slope) for predicted, slope in pairs]
+    return (
+        f"they correlate by {min(r):.3f} to {max(r):.3f} over seeds, and the slopes are "
+        f"{min(gaps):.3f} to {max(gaps):.3f} lower in the mean"
+    )
+
+
+def depth_table(record: list[dict], studies: dict) -> str:
+    """Steps until all networks of a depth are right on all pairs; the paper's in brackets."""
+    metrics = metrics_of(record, "te_deep")
+    lines = ["| hidden layers | 1 | 2 | 3 | 4 |", "|---|---:|---:|---:|---:|"]
+    for part, what in (("train", "all trained pairs right"), ("test", "all new pairs right")):
+        cells = [metrics[f"depth_{d}/te_2_2: first all right, {part}"] for d in (1, 2, 3, 4)]
+        spreads = ["" if cell["sd"] is None else f" ± {cell['sd']:.0f}" for cell in cells]
+        texts = (f"{c['ours']:.0f}{sd} ({c['paper']:.0f})" for c, sd in zip(cells, spreads))
+        lines.append(f"| {what}, step | {' | '.join(texts)} |")
+    return "\n".join(lines)
+
+
+def images_table(record: list[dict], studies: dict) -> str:
+    """Slopes and accuracies of image networks on new combinations: ours, seeds, the paper's."""
+    lines = [
+        "| task | score | ConvNet, 0 pixels apart | ConvNet, 20 pixels apart | ResNet | ViT |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
+    columns = (("mnist", 0), ("mnist", 20), ("cifar_resnet", 0), ("cifar_vit", 0))
+    cases = [("addition", name, "slope", f"addition, {name}") for name in ADDITION]
+    cases += [(name[:2], name, "comp accuracy", title) for name, title in NEW.items()]
+    for kind, name, score, title in cases:
+        cells = []
+        for data, d in columns:
+            metric = metrics_of(record, f"{kind}_{data}").get(f"{name}, d={d}: {score}")
+            cells.append("")
+            if metric:
+                seeds = len(metric["values"])
+                cells[-1] = f"{metric['ours']:.3f}, {seeds} seeds ({metric['paper']:.3f})"
+        lines.append(f"| {title} | {score.removeprefix('comp ')} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def additivity_sentence(record: list[dict], studies: dict) -> str:
+    """How far the mean additivity of image networks is from the paper's."""
+    gaps = differences(record, IMAGES, "mean additivity")
+    far = {name: gap for name, gap in gaps.items() if abs(gap) > 0.010}
+    near = max(abs(gap) for name, gap in gaps.items() if name not in far)
+    texts = []
+    for name in far:
+        row, _, metric = name.partition(", ")
+        entry = metrics_of(record, row)[metric]
+        cell = metric.split(":")[0]
+        texts.append(f"`{row}`, {cell}: {entry['ours']:.3f}, paper {entry['paper']:.3f}")
+    return (
+        f"within {near:.3f} of the paper's in {len(gaps) - len(far)} of {len(gaps)} recorded cells "
+        f"(else: {'; '.join(texts)})"
+    )
+
+
+def least_additivity(record: list[dict], studies: dict) -> str:
+    """The least additivity on new combinations alone, over addition and context dependence."""
+    cells = {
+        f"`{row}`, {name.split(':')[0]}": metric["ours"]
+        for row in IMAGES
+        for name, metric in metrics_of(record, row).items()
+        if name.endswith(": additivity")
+    }
+    (first, least), (second, next_least) = sorted(cells.items(), key=lambda cell: cell[1])[:2]
+    return f"{least:.2f} ({first}); the next is {next_least:.2f} ({second})"
+
+
+def shares_sentence(record: list[dict], studies: dict) -> str:
+    """The largest difference of the ConvNets' shares from the paper's."""
+    gaps = differences(record, ("cd_mnist",), "magnitude")
+    return f"{max(map(abs, gaps.values())):.3f} in {len(gaps)} shares"
+
+
+def cd_by_seed(record: list[dict], studies: dict) -> str:
+    """Margins of lazy networks on CD-3 and their predictions, seed by seed."""
+    metrics, texts = metrics_of(record, "cd_rich"), []
+    for loss in ("mse", "logistic"):
+        cell = f"{loss}/cd_3, sigma 1"
+        values = [
+            metrics[f"{cell}: {key}"]["values"] for key in ("relative margin", "predicted margin")
+        ]
+        measured, predicted = (", ".join(f"{v:.2f}" for v in row) for row in values)
+        texts.append(f"{loss} {measured}, predicted {predicted}")
+    return "; ".join(texts)
+
+
+# --- pictures -------------------------------------------------------------------------------------
+
+
+@plots.styled
+def draw_slopes(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.Path:
+    """Slopes of dense networks and of ConvNets, with the closed form and the paper's."""
+    fig = plots.new_figure(9.6, 3.5, layout="constrained")
+    left, right = fig.subplots(1, 2, width_ratios=(1.3, 1))
+    metrics = metrics_of(record, "demo")
+    for (i, scale), (k, name) in itertools.product(enumerate(REGIMES), enumerate(ADDITION)):
+        metric = metrics[f"addition/{name}, sigma {scale}: slope"]
+        place, colour = k + 0.35 * i - 0.2, plots.COLOURS[i]
+        label = f"{REGIMES[scale]}, every seed" if k == 0 else None
+        x = np.full(len(metric["values"]), place)
+        left.plot(x, metric["values"], ".", ms=4, color=colour, label=label)
+        left.plot(place + 0.1, metric["paper"], **PAPER, mec=colour)
+    for k, name in enumerate(ADDITION):
+        predicted = metrics[f"addition/{name}, sigma 1: predicted slope before"]["ours"]
+        label = "closed form, initial features" if k == 0 else None
+        left.plot((k - 0.35, k + 0.35), (predicted, predicted), color=plots.INK, lw=1, label=label)
+    left.set_xticks(range(len(ADDITION)), ADDITION)
+    left.set(ylabel="slope of new pairs", ylim=(0, 1.05), title="dense networks")
+    left.legend(fontsize=7, loc="lower left")
+    published, distances = PUBLISHED["kernels"]["addition_mnist"], (0, 5, 10, 15, 20)
+    metrics = metrics_of(record, "addition_mnist")
+    for k, (colour, name) in enumerate(zip(plots.COLOURS, ADDITION)):
+        theirs = [published[f"{name}, d={d}: slope"]["mean"] for d in distances]
+        right.plot(distances, theirs, **PAPER | {"lw": 0.7}, mec=colour, color=colour)
+        for d in distances:
+            metric = metrics.get(f"{name}, d={d}: slope")
+            if metric:
+                style = {"ms": 4, "color": colour, "label": name if d == 0 else None}
+                right.plot(
+                    [d + 0.7 + 0.4 * k] * len(metric["values"]), metric["values"], "o", **style
+                )
+    right.set(ylim=(0, 1.05), xlabel="pixels between digits", title="ConvNets on MNIST")
+    right.set_xticks(distances)
+    right.legend(fontsize=7, loc="lower right")
+    for ax in (left, right):
+        ax.grid(axis="y", **plots.GRID)
+    plots.headline(fig, "New sums shrink; rich networks leave the closed form (hollow: the paper)")
+    return plots.save(fig, path)
+
+
+@plots.styled
+def draw_new(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.Path:
+    """Accuracy and additivity of ConvNets on new combinations."""
+    fig = plots.new_figure(9.6, 3.4, layout="constrained")
+    axes = fig.subplots(1, 2)
+    for ax, score in zip(axes, ("comp accuracy", "additivity")):
+        for (i, d), (k, name) in itertools.product(enumerate(DISTANCES), enumerate(NEW)):
+            key = f"{name}, d={d}: {score}"
+            row = f"{name[:2]}_mnist"
+            metric, published = metrics_of(record, row).get(key), PUBLISHED["kernels"][row].get(key)
+            place, colour = k + 0.3 * i - 0.15, plots.COLOURS[i]
+            label = f"{d} pixels apart" if k == 0 else None
+            if metric:
+                values = metric["values"]
+                ax.plot([place] * len(values), values, "o", ms=4, color=colour, label=label)
+            if published:
+                ax.plot(place + 0.1, published["mean"], **PAPER, mec=colour)
+        ax.set_xticks(range(len(NEW)), [task.replace(" ", "\n") for task in NEW.values()])
+        ax.set_ylim(-0.03, 1.05)
+        ax.grid(axis="y", **plots.GRID)
+    axes[0].axhline(0.5, color=plots.FAINT, ls=":")
+    axes[0].set(title="accuracy (dotted: chance; hollow: the paper)")
+    axes[1].set(title="$R^2$ of the additive account")
+    axes[0].legend(fontsize=7, loc="lower left")
+    words = "CD-3 ends below chance; equivalence is solved, not additively"
+    plots.headline(fig, f"ConvNets on new combinations, every seed: {words}")
+    return plots.save(fig, path)
+
+
+def draw_salience(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.Path:
+    """Slopes predicted from the salience of untrained ConvNets, by estimate."""
+    metrics, trained = (metrics_of(record, row) for row in ("salience_mnist", "addition_mnist"))
+    cells, slopes = {}, {}
+    for d in DISTANCES:
+        cell, panel = f"extrapolation, d={d}", f"{d} pixels apart"
+        slopes[panel] = trained[f"{cell}: slope"]["values"]
+        cells[panel] = {
+            words: {
+                n: metrics[f"{cell}: predicted slope, {n} images{suffix}"]["values"]
+                for n in (4, 11, 30)
+            }
+            for words, suffix in (
+                ("self-products included", ""),
+                ("self-products left out", ", no self-products"),
+            )
+        }
+    return draw_estimates(cells, slopes, path)
+
+
+TABLES = {
+    "dense": dense_table,
+    "closed_form_error": closed_form_error,
+    "prediction": prediction_sentence,
+    "depth": depth_table,
+    "images": images_table,
+    "additivity": additivity_sentence,
+    "least_additivity": least_additivity,
+    "shares": shares_sentence,
+    "cd_by_seed": cd_by_seed,
+}
+PICTURES = {
+    "kernels_slopes.png": draw_slopes,
+    "kernels_new.png": draw_new,
+    "kernels_salience.png": draw_salience,
+}

@@ -1,0 +1,159 @@
+"""Tables and pictures of the README, from the record.
+
+record: the recorded runs; studies: recorded studies of several runs, of which this family has none.
+"""
+
+import pathlib
+
+import numpy as np
+
+from cgjax import plots
+from cgjax.experiments.vectors.parts import SUPPORTS
+from cgjax.experiments.vectors.run import KINDS
+from cgjax.published import PUBLISHED
+from cgjax.published import verdict as verdicts
+
+MODELS = {**KINDS, "regularised": "one network, regularised"}
+HOLLOW = {"marker": "o", "mfc": "none", "ms": 6, "mew": 1.3, "lw": 0, "color": plots.INK}
+
+
+def metrics_of(record: list[dict]) -> dict:
+    """{(model, support): metrics} of the runs at the published length."""
+    runs = {entry["row"]: entry["metrics"] for entry in record if entry["size"] == "paper"}
+    return {
+        (model, support): runs[f"{model}_{support}"] for model in MODELS for support in SUPPORTS
+    }
+
+
+def compared(record: list[dict]) -> list[tuple]:
+    """(model, support, our R2 on random latents, the published number, verdict) of each run."""
+    rows = []
+    for (model, support), metrics in metrics_of(record).items():
+        score, published = metrics["r2_all"], PUBLISHED["vectors"][f"{model}_{support}"]["r2_all"]
+        verdict = verdicts.verdict(score["values"], published)
+        rows.append((model, support, score, published, verdict))
+    return rows
+
+
+def scores_table(record: list[dict], studies: dict) -> str:
+    """R2 on random latents beside the numbers read off the plots."""
+    lines = [
+        "| model | trained on | ours, mean ± sd | read off the plot | difference | tolerance | |",
+        "|---|---|---:|---:|---:|---:|---|",
+    ]
+    for model, support, score, published, verdict in compared(record):
+        low, high = (published["mean"] + 2 * sign * published["sd"] for sign in (-1, 1))
+        lines.append(
+            f"| {MODELS[model]} | {support} | {score['ours']:.3f} ± {score['sd']:.3f} "
+            f"| {low:.2f} to {high:.2f} | {verdict.difference:+.3f} | {verdict.tolerance:.3f} "
+            f"| {verdict.word} |"
+        )
+    return "\n".join(lines)
+
+
+def scatter_sentence(record: list[dict], studies: dict) -> str:
+    """How many underpowered comparisons scatter by more than the tolerance, and the others."""
+    rows = [row for row in compared(record) if row[4].word == "underpowered"]
+    wide = [score for _, _, score, _, verdict in rows if score["sd"] > verdict.tolerance]
+    gaps = [
+        verdict.difference for *_, score, _, verdict in rows if score["sd"] <= verdict.tolerance
+    ]
+    return (
+        f"{len(wide)} of the {len(rows)} underpowered cases single runs scatter by more than the "
+        f"tolerance, so a published curve of one run decides nothing. In the other {len(gaps)} the "
+        f"difference, {min(gaps):.3f} to {max(gaps):.3f}, is about the error of reading"
+    )
+
+
+def regulariser_sentence(record: list[dict], studies: dict) -> str:
+    """What the regulariser changes on the orthogonal support, seed by seed."""
+    metrics = metrics_of(record)
+    with_it, without = (
+        np.array(metrics[model, "orthogonal"]["r2_all"]["values"])
+        for model in ("regularised", "mlp")
+    )
+    change = with_it - without
+    return f"{change.mean():+.3f} ± {verdicts.half_width(change):.3f} (95 %, pairs of seeds)"
+
+
+def fit_correlations(record: list[dict], studies: dict) -> str:
+    """Over seeds: R2 on the orthogonal support with R2 on random latents, with and without."""
+    metrics, r = metrics_of(record), []
+    for model in ("regularised", "mlp"):
+        scores = metrics[model, "orthogonal"]
+        r.append(np.corrcoef(scores["r2_id"]["values"], scores["r2_all"]["values"])[0, 1])
+    return f"{r[0]:.2f} with the regulariser, {r[1]:.2f} without"
+
+
+def ranges(metric: str, model: str):
+    """A field with the least and the greatest mean of a metric over the supports."""
+
+    def field(record: list[dict], studies: dict) -> str:
+        means = [
+            metrics[metric]["ours"]
+            for (name, _), metrics in metrics_of(record).items()
+            if name == model
+        ]
+        return f"{min(means):.2f} to {max(means):.2f}"
+
+    return field
+
+
+@plots.styled
+def draw_scores(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.Path:
+    """R2 on random latents of every seed, with the interval that was read off the plot."""
+    fig = plots.new_figure(8.4, 3.4, layout="constrained")
+    ax = fig.subplots()
+    for (model, support), metrics in metrics_of(record).items():
+        i, k = list(MODELS).index(model), SUPPORTS.index(support)
+        values = metrics["r2_all"]["values"]
+        published = PUBLISHED["vectors"][f"{model}_{support}"]["r2_all"]
+        place, label = k + 0.27 * (i - 1), MODELS[model] if k == 0 else None
+        x = np.full(len(values), place - 0.03)
+        ax.plot(x, values, "o", ms=3, alpha=0.6, color=plots.COLOURS[i], label=label)
+        label = "read off the plot, one run" if i == k == 0 else None
+        error = 2 * published["sd"]
+        ax.errorbar(place + 0.06, published["mean"], error, label=label, **HOLLOW | {"lw": 1})
+    ax.axhline(0, color=plots.FAINT, lw=0.8)
+    ax.set_xticks(range(len(SUPPORTS)), [f"trained on {support}" for support in SUPPORTS])
+    ax.set_ylabel("R2 on random latents")
+    ax.grid(axis="y", **plots.GRID)
+    plots.legend_below(fig, ax)
+    words = "one network does so in part or not at all"
+    plots.headline(fig, f"A network per part leaves its support; {words}")
+    return plots.save(fig, path)
+
+
+@plots.styled
+def draw_regulariser(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.Path:
+    """R2 on the support and everywhere, with and without the regulariser, every seed."""
+    fig = plots.new_figure(9.2, 3.4, layout="constrained")
+    axes = fig.subplots(1, len(SUPPORTS), sharex=True, sharey=True)
+    metrics = metrics_of(record)
+    for ax, support in zip(axes, SUPPORTS):
+        for i, model in ((0, "mlp"), (2, "regularised")):
+            scores = metrics[model, support]
+            contrast = scores["block_contrast"]["ours"]
+            points = [scores[name]["values"] for name in ("r2_id", "r2_all")]
+            label = f"{MODELS[model]}: contrast {contrast:.2g}"
+            ax.plot(*points, "o", ms=3.5, alpha=0.7, color=plots.COLOURS[i], label=label)
+        ax.plot((0.7, 1), (0.7, 1), color=plots.FAINT, lw=0.8)
+        ax.set(title=f"trained on {support}", xlabel="R2 on the support")
+        ax.grid(**plots.GRID)
+        ax.legend(fontsize=6.5, loc=(0.01, 0.55))
+    axes[0].set_ylabel("R2 on random latents")
+    plots.headline(fig, "The block contrast costs fit on the support and does not help off it")
+    return plots.save(fig, path)
+
+
+TABLES = {
+    "scores": scores_table,
+    "scatter": scatter_sentence,
+    "regulariser": regulariser_sentence,
+    "fit_correlations": fit_correlations,
+    "contrast": ranges("block_contrast", "mlp"),
+    "contrast_regularised": ranges("block_contrast", "regularised"),
+    "fit": ranges("r2_id", "mlp"),
+    "fit_regularised": ranges("r2_id", "regularised"),
+}
+PICTURES = {"vectors_scores.png": draw_scores, "vectors_regulariser.png": draw_regulariser}
