@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.ticker import NullFormatter
 
 from cgjax import plots
-from cgjax.analysis.stats import mean_and_interval
+from cgjax.analysis.stats import mean_and_interval, median_and_interval
 from cgjax.experiments.bumps.figures.cells import (
     cells,
     number,
@@ -16,7 +16,6 @@ from cgjax.experiments.bumps.figures.cells import (
 )
 from cgjax.experiments.bumps.figures.pictures import bare, fitting, outline
 from cgjax.experiments.bumps.studies import layers
-from cgjax.experiments.bumps.studies.comparisons import median_interval
 
 FEW = 8  # most curves that are labelled at their ends; above it, a legend
 BLANK = {"color": plots.FAINT, "linewidth": 1, "linestyle": ":"}
@@ -387,7 +386,7 @@ def draw_ablation(arrays, folder) -> None:
         place += 1.5 if cell.part != last else 1.0
         last, values = cell.part, np.maximum(cell.last(arrays, "ood_nmse"), 1e-30)
         ax.plot(values, np.full(len(values), place), ".", color=cell.colour, ms=4, alpha=0.6)
-        median, low, high = median_interval(values)
+        median, low, high = median_and_interval(values)
         ax.plot((low, high), (place, place), color=plots.INK, lw=1)
         missed = np.median(cell.last(arrays, "id_nmse")) > 0.1
         ax.plot(median, place, "o", color=plots.INK, mfc="white" if missed else plots.INK, ms=4.5)

@@ -361,27 +361,12 @@ def flatness(config, metrics, arrays):
                 numbers[f"{name}ood nmse at id nmse {level:g}"] = (values, seeds)
                 numbers[f"{name}reached id nmse {level:g}"] = (below.any(axis=0), seeds)
             for score, values in by_level.items():
-                middle, low, high = median_interval(values)
+                known = values[np.isfinite(values)]
+                middle, low, high = stats.median_and_interval(known) if len(known) else [np.nan] * 3
                 label = f"{name}{score}, median"
                 numbers |= {label: ([middle], [0]), f"{label}, 2.5 %": ([low], [0])}
                 numbers[f"{label}, 97.5 %"] = ([high], [0])
     return numbers, {}
-
-
-def median_interval(values, level: float = 0.95) -> tuple[float, float, float]:
-    """Median of finite values, and two of them between which the true median lies.
-
-    The interval assumes nothing about the distribution: the number of values below the true median
-    is binomial. NaN if there are too few values for the level.
-    """
-    values = np.sort(np.asarray(values)[np.isfinite(values)])
-    if not len(values):
-        return np.nan, np.nan, np.nan
-    # The largest k with P(fewer than k values below the median) at most half of 1 - level.
-    tails = scipy.special.bdtr(np.arange(len(values)), len(values), 0.5)
-    k = int(np.searchsorted(tails, (1 - level) / 2, side="right"))
-    ends = (values[k - 1], values[-k]) if k else (np.nan, np.nan)
-    return float(np.median(values)), *ends
 
 
 LENGTHS = (1260, 5040, 20_160)  # steps; the first is the published length
