@@ -144,7 +144,7 @@ ROWS = {
         },
     ),
     "B3": (
-        "Wider bumps in the code help little",
+        "Wider bumps in the code lower the OOD error",
         "decoders",
         {
             **LONG,

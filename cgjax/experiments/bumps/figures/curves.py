@@ -386,7 +386,7 @@ def draw_ablation(arrays, folder) -> None:
         place += 1.5 if cell.part != last else 1.0
         last, values = cell.part, np.maximum(cell.last(arrays, "ood_nmse"), 1e-30)
         ax.plot(values, np.full(len(values), place), ".", color=cell.colour, ms=4, alpha=0.6)
-        median, low, high = median_and_interval(values)
+        median, low, high = median_and_interval(values[np.isfinite(values)])
         ax.plot((low, high), (place, place), color=plots.INK, lw=1)
         missed = np.median(cell.last(arrays, "id_nmse")) > 0.1
         ax.plot(median, place, "o", color=plots.INK, mfc="white" if missed else plots.INK, ms=4.5)

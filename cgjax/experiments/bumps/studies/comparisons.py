@@ -213,7 +213,8 @@ def percolate(config, metrics, arrays):
     more, numbers = {}, {}
     for part, settings in parts(config):
         data, rng = settings.data, np.random.default_rng(0)
-        ratio = [mass_ratio(rng, data.n, share, data.sigmas[0]).mean() for share in data.shares]
+        frame = ~sets.parse(data.regions[0], data.n)[0]  # bumps are kept from these
+        ratio = [mass_ratio(rng, frame, share, data.sigmas[0]).mean() for share in data.shares]
         placed = accuracy[part].mean(axis=0)
         prefix = f"{part}/" if part else ""
         more |= {f"{prefix}mass_ratio": np.array(ratio), f"{prefix}accuracy": accuracy[part]}
@@ -262,19 +263,20 @@ def largest_cluster(
 
 def mass_ratio(
     rng: np.random.Generator,
-    n: int,
+    allowed: np.ndarray,
     share: float,
     sigma: float,
     threshold: float = OVERLAP,
-    draws: int = 32,
+    draws: int = 512,
 ) -> np.ndarray:
-    """Largest cluster / occupied sites [draws] of n x n lattices; `share`: chance to keep a site.
+    """Largest cluster / occupied sites [draws] of a lattice; 0 if no site is occupied.
 
-    0 if no site is occupied.
+    allowed: boolean [n, n], the sites that can be occupied; share: the chance that one is.
     """
     if not 0 <= share <= 1:
         raise BadInput(f"share must be from 0 to 1, got {share}")
-    largest, counts = largest_cluster(rng.random((draws, n, n)) < share, sigma, threshold)
+    occupied = (rng.random((draws, *allowed.shape)) < share) & allowed
+    largest, counts = largest_cluster(occupied, sigma, threshold)
     return largest / np.maximum(counts, 1)
 
 
