@@ -1,0 +1,336 @@
+"""Tables and pictures of the README, from the record.
+
+record: the recorded runs; studies: studies of several runs together, of which this family has none.
+"""
+
+import math
+import pathlib
+
+import numpy as np
+
+from cgjax import config as configs
+from cgjax import plots
+from cgjax.analysis import factorization
+from cgjax.experiments.bumps import scenes
+from cgjax.published import PUBLISHED
+from cgjax.published.bumps import CODE_WIDTHS
+
+NOT_RUN = "not run at the published size"
+REMEDY = "lam_entropy 0.1 + vec_variance 0.01"
+SUM = 0.6  # share of the variance from which images count as a sum a(x) + b(y)
+
+
+def metrics_of(record: list[dict], row: str) -> dict:
+    """{metric: recorded numbers} of a row at the published size; empty if it is not recorded."""
+    runs = [e for e in record if (e["row"], e["size"], e["label"]) == (row, "paper", "")]
+    return runs[0]["metrics"] if runs else {}
+
+
+def ending(metrics: dict, name: str) -> dict:
+    """{beginning: our mean} of the metrics that end with `name`."""
+    return {
+        key.removesuffix(name): metric["ours"]
+        for key, metric in metrics.items()
+        if key.endswith(name)
+    }
+
+
+def short(value: float | None) -> str:
+    """Two digits: 0.93, 3.5e-05; a dash if there is no number."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    return f"{value:.2g}" if abs(value) < 100 else f"{value:,.0f}"
+
+
+def published_table(record: list[dict], studies: dict) -> str:
+    """Every published or recomputed number beside ours."""
+    lines = [
+        "| row | metric | ours | every seed | release | its weights |",
+        "|---|---|---:|---|---:|---:|",
+    ]
+    for row, numbers in PUBLISHED["bumps"].items():
+        metrics = metrics_of(record, row)
+        for name, entry in numbers.items():
+            ours = metrics.get(name)
+            values = ", ".join(short(value) for value in ours["values"]) if ours else NOT_RUN
+            both = {entry["kind"]: entry, "recomputed": entry.get("recomputed")}
+            both |= {"recomputed": entry} if entry["kind"] == "recomputed" else {}
+            theirs = [both.get("printed"), both["recomputed"]]
+            cells = [short(ours["ours"] if ours else None), values]
+            cells += [f"{one['mean']:.3g}" if one else "" for one in theirs]
+            lines.append(f"| `{row}` | {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def depths(record: list[dict], studies: dict) -> str:
+    """The span of OOD errors over depths (`B2`)."""
+    errors = ending(metrics_of(record, "B2"), "/ood mse")
+    spans = []
+    for net, name in (("cnn", "CNNs of 2 to 10"), ("mlp", "MLPs of 3 to 7")):
+        some = [error for part, error in errors.items() if part.startswith(net)]
+        spans.append(f"{min(some):.4f} to {max(some):.4f} for {name} layers")
+    return ", ".join(spans)
+
+
+def code_widths(record: list[dict], studies: dict) -> str:
+    """OOD MSE by width of the code (`B3`), ours and read off the release's figure."""
+    metrics = metrics_of(record, "B3")
+    lines = ["| variance of the code's bumps | 1 | 3 | 5 | 7 | 9 | 11 |", f"|---|{'---:|' * 6}"]
+    ours = [f"{metrics[f'width_{width}/ood mse']['ours']:.1e}" for width in CODE_WIDTHS]
+    read_off = [f"{error:.1e}" for error in CODE_WIDTHS.values()]
+    lines.append(f"| ours | {' | '.join(ours)} |")
+    lines.append(f"| release, read off, settings unknown | {' | '.join(read_off)} |")
+    return "\n".join(lines)
+
+
+def true_sum(record: list[dict], studies: dict) -> str:
+    """Share of the true images' variance in the hole that is a sum a(x) + b(y)."""
+    grid = np.stack(np.meshgrid(np.arange(28), np.arange(28)), axis=-1).reshape(-1, 2)
+    images = np.asarray(scenes.bump(grid, 28, 1.0)).reshape(28, 28, -1)
+    hole = scenes.region("donut", 28, 6, 22)
+    return f"{factorization.superposition(images, images, images, hole).additive:.0%}"
+
+
+def sums(record: list[dict], studies: dict) -> str:
+    """In how many cells of `table` the images in the hole are sums, or the binary kernel's."""
+    metrics = metrics_of(record, "table")
+    by_sum = ending(metrics, ": additive R2")
+    by_kernel = [r2 for r2 in ending(metrics, ": binary kernel R2").values() if r2 > 0]
+    n_sums = sum(r2 > SUM for r2 in by_sum.values())
+    return (
+        f"in {n_sums} of {len(by_sum)} cells a sum a(x) + b(y) explains more than {SUM} of the "
+        f"images in the hole; the binary kernel explains some of them (R2 {min(by_kernel):.2f} to "
+        f"{max(by_kernel):.2f}) in {len(by_kernel)} cells"
+    )
+
+
+def taus(record: list[dict], studies: dict) -> str:
+    """Rank correlations of OOD R2 with the other scores of `table`, and their standard error."""
+    start = "compositionality (OOD R2) and "
+    metrics = metrics_of(record, "table")
+    values = {
+        name.removeprefix(start).removesuffix(": tau-b"): metric["ours"]
+        for name, metric in metrics.items()
+        if name.startswith(start)
+    }
+    n = len(ending(metrics, ": ood nmse"))
+    error = math.sqrt(2 * (2 * n + 5) / (9 * n * (n - 1)))
+    listed = ", ".join(f"{value:.2f} with {name}" for name, value in values.items())
+    largest = max(values.values(), key=abs)
+    return (
+        f"Kendall's tau-b is {listed}. Without any relation its standard error is {error:.2f}: the "
+        f"largest of the {len(values)} is {abs(largest) / error:.1f} standard errors from 0"
+    )
+
+
+def fade(record: list[dict], studies: dict) -> str:
+    """How many times nearer the CNN's images in the gap (`B7`) are to the fade than to the truth."""
+    metrics = metrics_of(record, "B7")
+    fade_r2, true_r2 = (metrics[f"cnn/{name} r2"]["ours"] for name in ("cross-fade", "truth"))
+    return f"{(1 - true_r2) / (1 - fade_r2):.1f}"
+
+
+def not_run(record: list[dict], studies: dict) -> str:
+    """Rows without a record."""
+    recorded = {entry["row"] for entry in record if not entry["label"]}
+    rows = [row["name"] for row in configs.load_file("bumps").describe_rows()]
+    return ", ".join(f"`{row}`" for row in rows if row not in recorded)
+
+
+# --- flatness or rank -----------------------------------------------------------------------------
+
+KINDS = {
+    "no penalty": "none",
+    "lam_entropy": "entropy of lam (low rank)",
+    "vec_variance": "variance of vectors",
+    REMEDY: "entropy and variance, the paper's",
+    "rank_tail": "distance from rank one",
+    "null_axis": "flatness along the pixels' axes",
+    "factor_axis": "flatness along the factors' axes",
+}
+PARTS = {
+    "main": "main setting",
+    "angle_0": "0°",
+    "angle_22": "22.5°",
+    "angle_45": "45°",
+    "permuted": "permuted pixels",
+}
+
+
+def kind_of(penalty: str) -> str:
+    """The key of KINDS of a cell's name."""
+    return penalty if penalty in KINDS else penalty.split(" ")[0]
+
+
+def penalties(metrics: dict, part: str) -> dict:
+    """{kind: {penalty: (median, low, high) of OOD nMSE}} of one part."""
+    by_kind, name = {}, ": ood nmse, median"
+    for key in ending(metrics, name):
+        if key.startswith(f"{part}/"):
+            numbers = [metrics[f"{key}{name}{end}"]["ours"] for end in ("", ", 2.5 %", ", 97.5 %")]
+            penalty = key.removeprefix(f"{part}/")
+            by_kind.setdefault(kind_of(penalty), {})[penalty] = numbers
+    return by_kind
+
+
+def flatness_table(row: str):
+    """A function that writes the table of one row: the best weight of each kind of penalty."""
+
+    def table(record: list[dict], studies: dict) -> str:
+        metrics = metrics_of(record, row)
+        if not metrics:
+            return f"`{row}`: {NOT_RUN}."
+        columns = [part for part in PARTS if penalties(metrics, part)]
+        lines = [
+            f"| penalty | {' | '.join(PARTS[part] for part in columns)} |",
+            f"|---|{'---|' * len(columns)}",
+        ]
+        by_part = {part: penalties(metrics, part) for part in columns}
+        for kind, words in KINDS.items():
+            if any(kind in by_part[part] for part in columns):
+                cells = [_best(metrics, part, by_part[part].get(kind)) for part in columns]
+                lines.append(f"| {words} | {' | '.join(cells)} |")
+        for part, words in (
+            ("rank_1", "rank one by construction"),
+            ("profiles", "flat by construction"),
+        ):
+            if f"{part}/ood nmse, median" in metrics:
+                values = [metrics[f"{part}/ood nmse, median{end}"]["ours"]
+                          for end in ("", ", 2.5 %", ", 97.5 %")]  # fmt: skip
+                lines.append(
+                    f"| {words} | {_cell(metrics, part + '/', values)} {'| ' * len(columns)}"
+                )
+        return "\n".join(lines)
+
+    return table
+
+
+def _best(metrics: dict, part: str, by_penalty: dict | None) -> str:
+    """The penalty of one kind with the least median: its numbers."""
+    if not by_penalty:
+        return ""
+    penalty = min(by_penalty, key=lambda name: by_penalty[name][0])
+    return _cell(metrics, f"{part}/{penalty}: ", by_penalty[penalty])
+
+
+def _cell(metrics: dict, name: str, values: list) -> str:
+    """ "0.002 (0.001 to 0.003), rank 1.00, flat 0.99"."""
+    shares = [
+        np.median(metrics[f"{name}{score}"]["values"]) for score in ("rank one share", "flat share")
+    ]
+    return (
+        f"{short(values[0])} ({short(values[1])} to {short(values[2])}); "
+        f"{shares[0]:.2f}, {shares[1]:.2f}"
+    )
+
+
+@plots.styled
+def draw_penalties(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.Path:
+    """OOD nMSE by weight of each penalty, for product fields at three angles and permuted."""
+    metrics = metrics_of(record, "flatness")
+    fig = plots.new_figure(9.6, 3.3, layout="constrained")
+    shown = ("main", "angle_0", "angle_45", "permuted")
+    axes = fig.subplots(1, len(shown), sharey=True)
+    colours = dict(zip(("rank_tail", "null_axis", "factor_axis"), plots.COLOURS))
+    for ax, part in zip(axes, shown):
+        by_kind = penalties(metrics, part)
+        middle, low, high = by_kind.pop("no penalty")["no penalty"]
+        ax.axhspan(low, high, color=plots.FAINT, alpha=0.4, lw=0)
+        ax.axhline(middle, color=plots.GREY, lw=1)
+        for kind, by_penalty in by_kind.items():
+            weights = [float(penalty.split(" ")[1]) for penalty in by_penalty]
+            middle, low, high = np.transpose(list(by_penalty.values()))
+            style = {"color": colours[kind], "label": KINDS[kind]}
+            ax.plot(weights, middle, "o-", ms=4, lw=1.5, **style)
+            ax.fill_between(weights, low, high, color=colours[kind], alpha=0.2, lw=0)
+        ax.axhline(1, color=plots.FAINT, lw=1, linestyle=":")
+        ax.set(xscale="log", yscale="log", title=PARTS[part], xlabel="weight")
+        ax.grid(axis="y", **plots.GRID)
+    axes[0].set_ylabel("OOD nMSE, median")
+    plots.legend_below(fig, axes[2])
+    text = (
+        "Product fields compose where they are flat along the factors' axes; rank one is not enough"
+    )
+    plots.headline(fig, text)
+    return plots.save(fig, path)
+
+
+REMEDIES = ("neither", "stripes", "penalty", "both")
+CRITERION = 0.05  # ID nMSE at which a network has learned its training pairs
+DECODERS = {
+    "mlp": "MLP",
+    "cnn": "CNN",
+    "transformer": "transformer",
+    "pixel_mlp": "pixel-token MLP",
+    "embed": "embedding network",
+    "product": "product fields",
+}
+
+
+@plots.styled
+def draw_decoders(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.Path:
+    """OOD nMSE of six decoders on the donut, with and without remedies: every seed."""
+    metrics = metrics_of(record, "table")
+    fig = plots.new_figure(9.0, 3.6, layout="constrained")
+    ax = fig.subplots()
+    for i, net in enumerate(DECODERS):
+        for name, metric in metrics.items():
+            if not name.startswith(f"{net}/donut") or not name.endswith(": ood nmse"):
+                continue
+            has = ("stripes x1" in name) + 2 * (REMEDY in name or "null_axis" in name)
+            values, label = metric["values"], REMEDIES[has] if net == "product" else ""
+            at, colour = i + 0.18 * (has - 1.5), plots.COLOURS[has]
+            id_errors = metrics[name.replace(": ood nmse", ": id nmse")]["values"]
+            for value, id_error in zip(values, id_errors, strict=True):
+                face = colour if id_error < CRITERION else "white"
+                ax.plot(at, value, "o", color=colour, mfc=face, ms=3.5, alpha=0.6)
+            ax.plot(at, np.median(values), "_", color=colour, ms=16, mew=2, label=label)
+    ax.axhline(1, color=plots.GREY, lw=1, linestyle=":")
+    ax.annotate("a blank image", (5.45, 1.05), fontsize=7.5, color=plots.GREY, ha="right")
+    ax.set_xticks(range(len(DECODERS)), DECODERS.values())
+    ax.set(yscale="log", ylabel="OOD nMSE")
+    ax.grid(axis="y", **plots.GRID)
+    ax.legend(title="remedy", fontsize=7.5, title_fontsize=7.5, ncols=4, loc="lower left")
+    text = "dots: seeds, open if ID is not learned; dashes: medians"
+    plots.headline(fig, f"Six decoders in the hole, on one budget ({text})")
+    return plots.save(fig, path)
+
+
+# --- entangling -----------------------------------------------------------------------------------
+
+
+def entangling_table(record: list[dict], studies: dict) -> str:
+    """F of the first and last hidden layer beside the ID error, by start and length."""
+    metrics = metrics_of(record, "entangling")
+    if not metrics:
+        return f"`entangling`: {NOT_RUN}."
+    lines = [
+        "| starts at | steps | MLP of 3: ID nMSE, F first to last | of 5 | of 7 |",
+        "|---|---:|---|---|---|",
+    ]
+    for start in ("zero", "background"):
+        for length in (1260, 5040, 20160):
+            cells = []
+            for depth in (3, 5, 7):
+                prefix = f"depth_{depth}_{start}/after {length} steps: "
+                names = ("id nmse", "F, layer 1", f"F, layer {depth}")
+                error, first, last = (metrics[prefix + name]["ours"] for name in names)
+                cells.append(f"{error:.2f}, {first:.2f} to {last:.2f}")
+            lines.append(f"| {start} | {length:,} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+TABLES = {
+    "published": published_table,
+    "depths": depths,
+    "code_widths": code_widths,
+    "true_sum": true_sum,
+    "sums": sums,
+    "taus": taus,
+    "fade": fade,
+    "not_run": not_run,
+    "flatness": flatness_table("flatness"),
+    "flatness_embed": flatness_table("flatness_embed"),
+    "entangling": entangling_table,
+}
+PICTURES = {"bumps_penalties.png": draw_penalties, "bumps_decoders.png": draw_decoders}
