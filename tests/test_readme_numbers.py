@@ -419,8 +419,8 @@ SENTENCES = [
     ),
     (
         FRONT,
-        "mean squared error at places never shown {:.4f} without penalties, {:.5f} with the paper's "
-        "({:.5f}); 5 seeds",
+        "mean squared error at places never shown {:.4f} without penalties, {:.5f} with the "
+        "paper's ({:.5f}); 5 seeds",
         [
             "bumps/B8-paper no penalty: ood mse",
             *(f"bumps/B8-paper {REMEDY}: ood mse{who}" for who in ("", " paper")),

@@ -12,7 +12,6 @@ from cgjax import config as configs
 from cgjax import plots
 from cgjax.analysis import factorization
 from cgjax.experiments.bumps import scenes
-from cgjax.published import PUBLISHED
 from cgjax.published.bumps import CODE_WIDTHS
 
 NOT_RUN = "not run at the published size"
@@ -40,26 +39,6 @@ def short(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return "–"
     return f"{value:.2g}" if abs(value) < 100 else f"{value:,.0f}"
-
-
-def published_table(record: list[dict], studies: dict) -> str:
-    """Every published or recomputed number beside ours."""
-    lines = [
-        "| row | metric | ours | every seed | release | its weights |",
-        "|---|---|---:|---|---:|---:|",
-    ]
-    for row, numbers in PUBLISHED["bumps"].items():
-        metrics = metrics_of(record, row)
-        for name, entry in numbers.items():
-            ours = metrics.get(name)
-            values = ", ".join(short(value) for value in ours["values"]) if ours else NOT_RUN
-            both = {entry["kind"]: entry, "recomputed": entry.get("recomputed")}
-            both |= {"recomputed": entry} if entry["kind"] == "recomputed" else {}
-            theirs = [both.get("printed"), both["recomputed"]]
-            cells = [short(ours["ours"] if ours else None), values]
-            cells += [f"{one['mean']:.3g}" if one else "" for one in theirs]
-            lines.append(f"| `{row}` | {name} | {' | '.join(cells)} |")
-    return "\n".join(lines)
 
 
 def depths(record: list[dict], studies: dict) -> str:
@@ -124,7 +103,7 @@ def taus(record: list[dict], studies: dict) -> str:
 
 
 def fade(record: list[dict], studies: dict) -> str:
-    """How many times nearer the CNN's images in the gap (`B7`) are to the fade than to the truth."""
+    """Squared distance of the CNN's images (`B7`) to the truth over that to the fade."""
     metrics = metrics_of(record, "B7")
     fade_r2, true_r2 = (metrics[f"cnn/{name} r2"]["ours"] for name in ("cross-fade", "truth"))
     return f"{(1 - true_r2) / (1 - fade_r2):.1f}"
@@ -157,19 +136,27 @@ PARTS = {
 }
 
 
+BY_CONSTRUCTION = {"rank_1": "rank one by construction", "profiles": "flat by construction"}
+
+
 def kind_of(penalty: str) -> str:
     """The key of KINDS of a cell's name."""
     return penalty if penalty in KINDS else penalty.split(" ")[0]
 
 
+def medians(metrics: dict, name: str) -> list:
+    """Median OOD nMSE of a cell and the ends of its interval; name: the cell's prefix."""
+    ends = ("", ", 2.5 %", ", 97.5 %")
+    return [metrics[f"{name}ood nmse, median{end}"]["ours"] for end in ends]
+
+
 def penalties(metrics: dict, part: str) -> dict:
     """{kind: {penalty: (median, low, high) of OOD nMSE}} of one part."""
-    by_kind, name = {}, ": ood nmse, median"
-    for key in ending(metrics, name):
+    by_kind = {}
+    for key in ending(metrics, ": ood nmse, median"):
         if key.startswith(f"{part}/"):
-            numbers = [metrics[f"{key}{name}{end}"]["ours"] for end in ("", ", 2.5 %", ", 97.5 %")]
             penalty = key.removeprefix(f"{part}/")
-            by_kind.setdefault(kind_of(penalty), {})[penalty] = numbers
+            by_kind.setdefault(kind_of(penalty), {})[penalty] = medians(metrics, f"{key}: ")
     return by_kind
 
 
@@ -195,11 +182,8 @@ def flatness_table(row: str):
             ("profiles", "flat by construction"),
         ):
             if f"{part}/ood nmse, median" in metrics:
-                values = [metrics[f"{part}/ood nmse, median{end}"]["ours"]
-                          for end in ("", ", 2.5 %", ", 97.5 %")]  # fmt: skip
-                lines.append(
-                    f"| {words} | {_cell(metrics, part + '/', values)} {'| ' * len(columns)}"
-                )
+                cells = [_cell(metrics, f"{part}/"), *[""] * (len(columns) - 1)]
+                lines.append(f"| {words} | {' | '.join(cells)} |")
         return "\n".join(lines)
 
     return table
@@ -209,19 +193,16 @@ def _best(metrics: dict, part: str, by_penalty: dict | None) -> str:
     """The penalty of one kind with the least median: its numbers."""
     if not by_penalty:
         return ""
-    penalty = min(by_penalty, key=lambda name: by_penalty[name][0])
-    return _cell(metrics, f"{part}/{penalty}: ", by_penalty[penalty])
+    best = min(by_penalty, key=lambda penalty: by_penalty[penalty][0])
+    return _cell(metrics, f"{part}/{best}: ")
 
 
-def _cell(metrics: dict, name: str, values: list) -> str:
-    """ "0.002 (0.001 to 0.003), rank 1.00, flat 0.99"."""
-    shares = [
-        np.median(metrics[f"{name}{score}"]["values"]) for score in ("rank one share", "flat share")
-    ]
-    return (
-        f"{short(values[0])} ({short(values[1])} to {short(values[2])}); "
-        f"{shares[0]:.2f}, {shares[1]:.2f}"
-    )
+def _cell(metrics: dict, name: str) -> str:
+    """ "0.002 (0.001 to 0.003); 1.00, 0.99": median, interval, rank-one share, flat share."""
+    middle, low, high = map(short, medians(metrics, name))
+    names = (f"{name}{score} share" for score in ("rank one", "flat"))
+    shares = ", ".join(f"{np.median(metrics[score]['values']):.2f}" for score in names)
+    return f"{middle} ({low} to {high}); {shares}"
 
 
 @plots.styled
@@ -321,7 +302,6 @@ def entangling_table(record: list[dict], studies: dict) -> str:
 
 
 TABLES = {
-    "published": published_table,
     "depths": depths,
     "code_widths": code_widths,
     "true_sum": true_sum,
