@@ -42,11 +42,6 @@ def position_error(painted: jax.Array, xy: jax.Array, inverted: bool = True) -> 
     return jnp.linalg.norm(extremum(painted, inverted) - jnp.asarray(xy), axis=1)
 
 
-def position_accuracy(painted: jax.Array, xy: jax.Array, inverted: bool = True) -> jax.Array:
-    """Share of images whose extremum is within one pixel of the target, along both axes."""
-    return jnp.mean(is_placed(painted, xy, inverted))
-
-
 def is_placed(
     painted: jax.Array, xy: jax.Array, inverted: bool = True, within: float = 1.0
 ) -> jax.Array:
