@@ -24,11 +24,6 @@ def blank_mse(truth: jax.Array, inverted: bool = True) -> jax.Array:
     return jnp.mean((truth - float(inverted)) ** 2, axis=(1, 2))
 
 
-def nmse(truth: jax.Array, painted: jax.Array, inverted: bool = True) -> jax.Array:
-    """Mean squared error divided by that of blank images of the same region."""
-    return jnp.mean(image_mse(truth, painted)) / jnp.mean(blank_mse(truth, inverted))
-
-
 def extremum(painted: jax.Array, inverted: bool = True) -> jax.Array:
     """(x, y) [k, 2] of the brightest pixel (inverted: the darkest); of several, the first."""
     n = painted.shape[-1]
