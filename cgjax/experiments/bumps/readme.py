@@ -136,6 +136,7 @@ PARTS = {
 }
 
 
+ENDS = ("", ", 2.5 %", ", 97.5 %")  # of names of medians and the ends of their intervals
 BY_CONSTRUCTION = {"rank_1": "rank one by construction", "profiles": "flat by construction"}
 
 
@@ -146,8 +147,7 @@ def kind_of(penalty: str) -> str:
 
 def medians(metrics: dict, name: str) -> list:
     """Median OOD nMSE of a cell and the ends of its interval; name: the cell's prefix."""
-    ends = ("", ", 2.5 %", ", 97.5 %")
-    return [metrics[f"{name}ood nmse, median{end}"]["ours"] for end in ends]
+    return [metrics[f"{name}ood nmse, median{end}"]["ours"] for end in ENDS]
 
 
 def penalties(metrics: dict, part: str) -> dict:
@@ -187,6 +187,36 @@ def flatness_table(row: str):
         return "\n".join(lines)
 
     return table
+
+
+def matched(record: list[dict], studies: dict) -> str:
+    """Median OOD nMSE of three penalties (`flatness`, main setting) at ID nMSE 0.01."""
+    metrics, cells = metrics_of(record, "flatness"), []
+    for penalty, words in (
+        ("no penalty", "without penalty"),
+        ("rank_tail 1e-05", "with the rank penalty"),
+        ("null_axis 0.001", "with flatness"),
+    ):
+        name = f"main/{penalty}: ood nmse at id nmse 0.01, median"
+        middle, low, high = (metrics[name + end]["ours"] for end in ENDS)
+        cells.append(f"{middle:.3f} ({low:.3f} to {high:.3f}) {words}")
+    return ", ".join(cells)
+
+
+def turned_rank(record: list[dict], studies: dict) -> str:
+    """Share of energy in one singular component of fields that compose at 45 degrees."""
+    share = metrics_of(record, "flatness")["angle_45/factor_axis 0.001: rank one share"]
+    return f"{np.median(share['values']):.0%}"
+
+
+def rank_learned(record: list[dict], studies: dict) -> str:
+    """How many networks of the three larger weights of the rank penalty reach ID nMSE 0.05."""
+    metrics, counts = metrics_of(record, "flatness"), []
+    for part in ("main", "angle_0"):
+        names = [f"{part}/rank_tail {w}: reached id nmse 0.05" for w in ("0.0001", "0.001", "0.01")]
+        values = [value for name in names for value in metrics[name]["values"]]
+        counts.append(f"{sum(values):.0f} of {len(values)} networks in {PARTS[part]}")
+    return " and ".join(counts)
 
 
 def _best(metrics: dict, part: str, by_penalty: dict | None) -> str:
@@ -309,6 +339,9 @@ TABLES = {
     "taus": taus,
     "fade": fade,
     "not_run": not_run,
+    "matched": matched,
+    "turned_rank": turned_rank,
+    "rank_learned": rank_learned,
     "flatness": flatness_table("flatness"),
     "flatness_embed": flatness_table("flatness_embed"),
     "entangling": entangling_table,
