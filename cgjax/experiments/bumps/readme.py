@@ -3,6 +3,7 @@
 record: the recorded runs; studies: studies of several runs together, of which this family has none.
 """
 
+import itertools
 import math
 import pathlib
 
@@ -11,6 +12,7 @@ import numpy as np
 from cgjax import config as configs
 from cgjax import plots
 from cgjax.analysis import factorization
+from cgjax.analysis.stats import mean_and_interval
 from cgjax.experiments.bumps import scenes
 from cgjax.published.bumps import CODE_WIDTHS
 
@@ -212,11 +214,11 @@ def turned_rank(record: list[dict], studies: dict) -> str:
 def rank_learned(record: list[dict], studies: dict) -> str:
     """How many networks of the three larger weights of the rank penalty reach ID nMSE 0.05."""
     metrics, counts = metrics_of(record, "flatness"), []
-    for part in ("main", "angle_0"):
+    for part, words in (("main", "in the main setting"), ("angle_0", "at 0°")):
         names = [f"{part}/rank_tail {w}: reached id nmse 0.05" for w in ("0.0001", "0.001", "0.01")]
         values = [value for name in names for value in metrics[name]["values"]]
-        counts.append(f"{sum(values):.0f} of {len(values)} networks in {PARTS[part]}")
-    return " and ".join(counts)
+        counts.append(f"{sum(values):.0f} of {len(values)} {words}")
+    return ", ".join(counts)
 
 
 def _best(metrics: dict, part: str, by_penalty: dict | None) -> str:
@@ -307,28 +309,43 @@ def draw_decoders(record: list[dict], studies: dict, path: pathlib.Path) -> path
     return plots.save(fig, path)
 
 
+DEPTHS = (3, 5, 7)  # hidden layers of the MLPs of `entangling`
+
+
 # --- entangling -----------------------------------------------------------------------------------
 
 
 def entangling_table(record: list[dict], studies: dict) -> str:
-    """F of the first and last hidden layer beside the ID error, by start and length."""
+    """ID nMSE, and F of the first and last hidden layer, by start, length and depth."""
     metrics = metrics_of(record, "entangling")
-    if not metrics:
-        return f"`entangling`: {NOT_RUN}."
     lines = [
-        "| starts at | steps | MLP of 3: ID nMSE, F first to last | of 5 | of 7 |",
+        "| starts at | steps | MLP of 3 layers: ID nMSE; F first, last layer | of 5 | of 7 |",
         "|---|---:|---|---|---|",
     ]
-    for start in ("zero", "background"):
-        for length in (1260, 5040, 20160):
-            cells = []
-            for depth in (3, 5, 7):
-                prefix = f"depth_{depth}_{start}/after {length} steps: "
-                names = ("id nmse", "F, layer 1", f"F, layer {depth}")
-                error, first, last = (metrics[prefix + name]["ours"] for name in names)
-                cells.append(f"{error:.2f}, {first:.2f} to {last:.2f}")
-            lines.append(f"| {start} | {length:,} | {' | '.join(cells)} |")
+    for start, length in itertools.product(("zero", "background"), (1260, 5040, 20160)):
+        cells = []
+        for depth in DEPTHS:
+            prefix = f"depth_{depth}_{start}/after {length} steps: "
+            names = ("id nmse", "F, layer 1", f"F, layer {depth}")
+            error, first, last = (metrics[prefix + name]["ours"] for name in names)
+            cells.append(f"{error:.2f}; {first:.2f}, {last:.2f}")
+        lines.append(f"| {start} | {length:,} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def lost(start: str, length: int):
+    """A function that writes F of the first minus that of the last hidden layer, by depth."""
+
+    def text(record: list[dict], studies: dict) -> str:
+        metrics = metrics_of(record, "entangling")
+        cells = []
+        for depth in DEPTHS:
+            values = metrics[f"depth_{depth}_{start}/after {length} steps: F lost"]["values"]
+            mean, half = mean_and_interval(values)
+            cells.append(f"{mean:.3f} ± {half:.3f}")
+        return ", ".join(cells)
+
+    return text
 
 
 TABLES = {
@@ -345,5 +362,7 @@ TABLES = {
     "flatness": flatness_table("flatness"),
     "flatness_embed": flatness_table("flatness_embed"),
     "entangling": entangling_table,
+    "lost_published": lost("zero", 1260),
+    "lost_trained": lost("background", 20160),
 }
 PICTURES = {"bumps_penalties.png": draw_penalties, "bumps_decoders.png": draw_decoders}
