@@ -162,33 +162,36 @@ def penalties(metrics: dict, part: str) -> dict:
     return by_kind
 
 
-def flatness_table(row: str):
-    """A function that writes the table of one row: the best weight of each kind of penalty."""
+def flatness_table(record: list[dict], studies: dict) -> str:
+    """Product fields (`flatness`): the best weight of each kind of penalty."""
+    metrics = metrics_of(record, "flatness")
+    by_part = {part: penalties(metrics, part) for part in PARTS}
+    lines = [f"| penalty | {' | '.join(PARTS.values())} |", f"|---|{'---|' * len(PARTS)}"]
+    for kind, words in KINDS.items():
+        if kind in by_part["angle_45"]:
+            cells = [_best(metrics, part, by_part[part].get(kind)) for part in PARTS]
+            lines.append(f"| {words} | {' | '.join(cells)} |")
+    for part, words in BY_CONSTRUCTION.items():
+        cells = [_cell(metrics, f"{part}/"), *[""] * (len(PARTS) - 1)]
+        lines.append(f"| {words} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
-    def table(record: list[dict], studies: dict) -> str:
-        metrics = metrics_of(record, row)
+
+def of_embeddings(part: str):
+    """A function that lists the kinds of penalty of one part of `flatness_embed`, best first."""
+
+    def text(record: list[dict], studies: dict) -> str:
+        metrics = metrics_of(record, "flatness_embed")
         if not metrics:
-            return f"`{row}`: {NOT_RUN}."
-        columns = [part for part in PARTS if penalties(metrics, part)]
-        lines = [
-            f"| penalty | {' | '.join(PARTS[part] for part in columns)} |",
-            f"|---|{'---|' * len(columns)}",
-        ]
-        by_part = {part: penalties(metrics, part) for part in columns}
-        for kind, words in KINDS.items():
-            if any(kind in by_part[part] for part in columns):
-                cells = [_best(metrics, part, by_part[part].get(kind)) for part in columns]
-                lines.append(f"| {words} | {' | '.join(cells)} |")
-        for part, words in (
-            ("rank_1", "rank one by construction"),
-            ("profiles", "flat by construction"),
-        ):
-            if f"{part}/ood nmse, median" in metrics:
-                cells = [_cell(metrics, f"{part}/"), *[""] * (len(columns) - 1)]
-                lines.append(f"| {words} | {' | '.join(cells)} |")
-        return "\n".join(lines)
+            return NOT_RUN
+        by_kind = penalties(metrics, part)
+        cells = {kind: _best(metrics, part, by_kind[kind]) for kind in by_kind}
+        order = sorted(
+            by_kind, key=lambda kind: min(numbers[0] for numbers in by_kind[kind].values())
+        )
+        return "; ".join(f"{KINDS[kind]} {cells[kind].replace('; ', ', ')}" for kind in order)
 
-    return table
+    return text
 
 
 def matched(record: list[dict], studies: dict) -> str:
@@ -322,7 +325,7 @@ def entangling_table(record: list[dict], studies: dict) -> str:
         "| starts at | steps | MLP of 3 layers: ID nMSE; F first, last layer | of 5 | of 7 |",
         "|---|---:|---|---|---|",
     ]
-    for start, length in itertools.product(("zero", "background"), (1260, 5040, 20160)):
+    for start, length in itertools.product(("zero", "background"), (1260, 20160)):
         cells = []
         for depth in DEPTHS:
             prefix = f"depth_{depth}_{start}/after {length} steps: "
@@ -359,8 +362,9 @@ TABLES = {
     "matched": matched,
     "turned_rank": turned_rank,
     "rank_learned": rank_learned,
-    "flatness": flatness_table("flatness"),
-    "flatness_embed": flatness_table("flatness_embed"),
+    "flatness": flatness_table,
+    "embed_main": of_embeddings("main"),
+    "embed_45": of_embeddings("angle_45"),
     "entangling": entangling_table,
     "lost_published": lost("zero", 1260),
     "lost_trained": lost("background", 20160),
