@@ -430,7 +430,7 @@ def adapt(config):
 _MINUTES = {"default": "minutes on two CPU cores (the demonstration 0.5)", "smoke": "seconds",
             "fast": "not measured; about a tenth of `paper`",
             "paper": "2 to 5 minutes on one H200 where measured (B1, B2, B5, B8, B9, B11, long, "
-            "ablation); beside other runs B4 8, needed 22, table 21"}  # fmt: skip
+            "ablation); beside other runs entangling 4, flatness 6, B4 8, table 21"}  # fmt: skip
 # The number that represents a row in `--list`, if it is not the first published one.
 EXPECT = {
     "B8": "lam_entropy 0.1 + vec_variance 0.01: ood mse", "long": "ood mse, between pixels",

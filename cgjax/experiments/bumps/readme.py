@@ -186,9 +186,8 @@ def of_embeddings(part: str):
             return NOT_RUN
         by_kind = penalties(metrics, part)
         cells = {kind: _best(metrics, part, by_kind[kind]) for kind in by_kind}
-        order = sorted(
-            by_kind, key=lambda kind: min(numbers[0] for numbers in by_kind[kind].values())
-        )
+        least = {kind: min(cell[0] for cell in by_kind[kind].values()) for kind in by_kind}
+        order = sorted(by_kind, key=least.get)
         return "; ".join(f"{KINDS[kind]} {cells[kind].replace('; ', ', ')}" for kind in order)
 
     return text

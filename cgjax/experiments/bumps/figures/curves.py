@@ -220,7 +220,9 @@ def draw_by_width(arrays, folder) -> None:
         return
     regions = list(dict.fromkeys(str(cell.of(arrays, "cell/region")) for cell in every))
     fig = plots.new_figure(3.3 * len(regions) + 1.9, 3.4, layout="constrained")
-    plots.headline(fig, f"Errors in the hole, by width ({seeds(arrays, every[0], 'median of')})")
+    text = seeds(arrays, every[0], "median of")
+    text += "; *: some seed did not learn ID" * any(cell.missed(arrays) for cell in every)
+    plots.headline(fig, f"Errors in the hole, by width ({text})")
     axes = fig.subplots(1, len(regions), squeeze=False, sharey=True)[0]
     # Colours stand for decoder and stripes, which all panels share.
     kinds = list(dict.fromkeys((cell.part, int(cell.of(arrays, "cell/copies"))) for cell in every))
@@ -237,6 +239,7 @@ def draw_by_width(arrays, folder) -> None:
             median = np.median(values, axis=0)
             ax.plot(sigmas, median, "o-", color=colours[kind], lw=1.8, ms=4)
             name = f"{words(kind[0])}, {'stripes' if kind[1] else 'no stripes'}"
+            name += "*" * cell.missed(arrays)
             ends.append((*plots.last_point(sigmas, median), name, colours[kind]))
         ax.axhline(1, **BLANK)
         ax.set(title=words(region), xlabel="width of the bump, sigma", yscale="log")

@@ -1,4 +1,6 @@
-"""Analyses over all networks of a row: four definitions, data needed, phases, percolation.
+"""Analyses over all networks of a row.
+
+Four definitions, data needed, phases, percolation, penalties at equal ID errors, F along training.
 
 Each function maps (config, metrics, arrays) of the row's parts to further metrics
 {name: (values, seeds)} and further arrays.
