@@ -85,6 +85,12 @@ def sums(record: list[dict], studies: dict) -> str:
     )
 
 
+def cross(record: list[dict], studies: dict) -> str:
+    """The least OOD nMSE on the cross among the cells of `table` without stripes."""
+    errors = ending(metrics_of(record, "table"), ": ood nmse")
+    return f"{min(e for name, e in errors.items() if '/cross_11_17, stripes x0' in name):.2f}"
+
+
 def taus(record: list[dict], studies: dict) -> str:
     """Rank correlations of OOD R2 with the other scores of `table`, and their standard error."""
     start = "compositionality (OOD R2) and "
@@ -355,6 +361,7 @@ TABLES = {
     "code_widths": code_widths,
     "true_sum": true_sum,
     "sums": sums,
+    "cross": cross,
     "taus": taus,
     "fade": fade,
     "not_run": not_run,
