@@ -268,7 +268,7 @@ def draw_needed(arrays, folder) -> None:
     sides, tried = np.asarray(arrays["sides"], float), arrays["bumps"]
     fig = plots.new_figure(3.6 * len(CRITERIA) + 1.2, 3.9, layout="constrained")
     note = "open triangles: never reached (up), or by the smallest set already (down)"
-    plots.headline(fig, f"Bumps needed in the hole of half the side ({note})")
+    plots.headline(fig, f"Bumps needed, hole of {arrays['hole']:g} of the side; {note}")
     axes = fig.subplots(1, len(CRITERIA), squeeze=False, sharey=True)[0]
     for ax, (criterion, title) in zip(axes, CRITERIA.items()):
         ends = []
@@ -304,8 +304,9 @@ def _needed_by(ax, sides, values, tried, c, name) -> list:
     end = (sides[-1], tried[-1] if np.isinf(values[-1]).any() else tried[0])
     ends = [(*(plots.last_point(sides, means) if whole[-1] else end), name, colour)]
     # The line of the claimed power starts at the first points.
-    start = np.median(values[is_known][:3]) if is_known.any() else tried[len(tried) // 2]
-    line = start * (sides / sides[0]) ** CLAIMED[name]
+    if not is_known.any():
+        return ends
+    line = np.median(values[is_known][:3]) * (sides / sides[0]) ** CLAIMED[name]
     ax.plot(sides, line, color=plots.FAINT, lw=1, linestyle="--", zorder=0)
     return [*ends, (sides[-1], line[-1], f"slope {CLAIMED[name]}", plots.GREY)]
 

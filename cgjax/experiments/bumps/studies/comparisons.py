@@ -73,7 +73,9 @@ def needed(config, metrics, arrays):
             for field, value in power._asdict().items():
                 numbers[prefix + labels.get(field, field.replace("_", " "))] = ([value], [0])
         more |= {f"needed/{criterion}": bumps_needed, f"needed/{criterion} score": scores}
-    more |= {"sides": sides, "copies": np.array(data.copies), "bumps": np.array(data.bumps)}
+    for name in ("copies", "bumps", "hole"):
+        more[name] = np.array(data[name])
+    more["sides"] = sides
     return numbers, more
 
 
