@@ -63,7 +63,7 @@ KINDS = {
     "subnetworks": tuple((row, {}) for row in ("tangent", "families", "simclr", "vit")),
     "across": (("demo", {}),),
     "bumps": tuple(
-        (row, {}) for row in ("demo", "B7", "B8", "B10", "B11", "B11_transformer", "B12")
+        (row, {}) for row in ("demo", "B7", "B8", "B10", "B11", "B11_transformer", "B12", "needed")
     ),
 }
 # Rows that look at a trained run, and a row that trains one.

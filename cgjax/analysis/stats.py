@@ -33,6 +33,24 @@ def mean_and_interval(values) -> tuple[np.ndarray, np.ndarray]:
     return mean, errors / 2 * scipy.special.stdtrit(max(len(values) - 1, 1), 0.975)
 
 
+def median_and_interval(values, level: float = 0.95) -> tuple[float, float, float]:
+    """Median of values [n], and the two values between which the true median lies.
+
+    The interval assumes nothing about the distribution: the number of values below the true median
+    is binomial. Its ends are NaN if n is too small for the level (below 6 at 95 %).
+    """
+    values = np.sort(np.asarray(checks.real("values", values), float))
+    checks.finite(values=values)
+    checks.bounded("level", level, 0, np.nextafter(1, 0), above=True)
+    if values.ndim != 1 or len(values) == 0:
+        raise ValueError(f"values must be [n] with n > 0, got shape {values.shape}")
+    n = len(values)
+    # k is the largest number with P(fewer than k values are below the median) <= (1 - level) / 2.
+    k = int(np.sum(scipy.special.bdtr(np.arange(n), n, 0.5) <= (1 - level) / 2))
+    ends = (float(values[k - 1]), float(values[-k])) if k else (np.nan, np.nan)
+    return float(np.median(values)), *ends
+
+
 def largest_share(failures: int, n: int, level: float = 0.95) -> float:
     """Upper end of the exact one-sided interval for a share, from failures among n trials.
 

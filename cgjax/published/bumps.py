@@ -1,19 +1,16 @@
 """Numbers of Liang, Qian, Ziyin and Fiete 2025 and of their released experiments; literals only.
 
-One run each, unless said otherwise. "Printed" numbers stand in the release's logs; errors of those
-that were read off plots are of our reading, chosen so that two of them cover what the plot may
-mean. Position errors of the release are not here: they compare rows with columns. With one run
-each, errors are held to the order of magnitude: ours may be twice or half of theirs.
+"Printed" numbers are in the release's logs. "Recomputed" numbers are errors of the release's
+trained weights in our models. All are of one run, so ours may be twice or half of theirs. Position
+errors of the release are not here: they compare rows with columns.
 """
 
 PAPER = "Liang et al. 2025"
 
 ROWS = {
     "B8": "Embeddings in pixel space, with and without penalties",
-    "B11": "A network applied pixel by pixel, told the pixel's place",
+    "B11": "An MLP applied to each pixel, with the pixel's place as an input",
     "long": "A large CNN decoder, trained for long",
-    "B3": "CNN decoders by width of the input code",
-    "B2": "Decoders by depth",
     "ranks": "Ten layers with batch normalisation, nothing held out",
     "needed": "Data needed by size of the image",
 }
@@ -28,45 +25,40 @@ TABLES = (
          "id": ((4.5e-5, 1e-5),),
          "ood": ((1.4e-4, 6e-5),),
      }},
-    {"kind": "read", "metrics": {"B8": "no penalty: {line} mse"}, "error": 0.0,
-     "where": "remedy A without penalty, epoch 1000", "factor": 2.0, "runs": 1,
-     "columns": ("mse",), "lines": {
-         "id": ((1e-6, 5e-7),),
-         "ood": ((0.027, 0.002),),
+    {"kind": "recomputed", "metrics": {"B8": "{line} mse"}, "error": 0.0,
+     "where": "remedy A, the release's weights", "factor": 2.0, "runs": 1, "columns": ("mse",),
+     "lines": {
+         "lam_entropy 0.1 + vec_variance 0.01: id": (4.36e-5,),
+         "lam_entropy 0.1 + vec_variance 0.01: ood": (1.45e-4,),
+         "no penalty: id": (1.07e-6,),
+         "no penalty: ood": (0.0276,),
      }},
-    {"kind": "read", "metrics": {"B11": "pixel_4/{line} mse"}, "error": 0.0,
-     "where": "pixel-token MLP, depth 4", "factor": 2.0, "runs": 1, "columns": ("mse",), "lines": {
-         "ood": ((3.5e-5, 1e-5),),
-     }},
-    # One network; the printed spread is over its images, no error of these means.
+    {"kind": "recomputed", "metrics": {"B11": "pixel_{column}/ood mse"}, "error": 0.0,
+     "where": "pixel-token MLP, the release's weights", "factor": 2.0, "runs": 1,
+     "columns": (2, 4), "lines": {"depth": (3.9e-5, 3.2e-5)}},
+    # One network; the printed spread is over its images and is not an error of these means.
     {"kind": "printed", "metrics": {"long": "{line} {column}, between pixels"}, "error": 0.0,
      "where": "long demonstration, 50 x 50 centres", "factor": 2.0, "runs": 1,
      "columns": ("mse", "ssim error"), "lines": {
          "id": (5.9e-5, 0.0019),
          "ood": (0.003112, 0.1623),
      }},
-    {"kind": "printed", "metrics": {"B3": "width_{column}/{line} mse"}, "error": 1e-4,
-     "where": "width of the input bump", "factor": 2.0, "columns": (1, 3, 5, 7, 9, 11), "lines": {
-         "ood": (0.0033, 0.0027, 0.0027, 0.0028, 0.0027, 0.0023),
-     }},
-    {"kind": "read", "metrics": {"B2": "{line}_{column}/ood mse"}, "error": 0.001,
-     "where": "no depth helps", "factor": 2.0, "runs": 1,
-     "columns": (2, 3, 4, 5, 6, 7, 8, 9, 10), "lines": {
-         "mlp": (None, 0.004, 0.004, 0.004, 0.004, 0.004, None, None, None),
-         "cnn": (0.004, 0.004, 0.004, 0.004, 0.004, 0.004, 0.004, 0.004, 0.004),
-     }},
-    {"kind": "printed", "metrics": {"ranks": "{line}/id mse"}, "error": 5e-5,
+    {"kind": "printed", "metrics": {"ranks": "{line}_published/id mse"}, "error": 5e-5,
      "where": "ten layers with batch normalisation", "factor": 2.0, "runs": 1,
      "columns": ("mse",), "lines": {
          "bump": (0.0035,),
          "ramp": (0.0029,),
      }},
-    {"kind": "printed", "metrics": {"needed": "hole {column}, {line}: exponent"}, "error": 0.0,
-     "where": "data needed against image size", "columns": (1, 2), "lines": {
+    {"kind": "printed", "metrics": {"needed": "{line}, {column}: exponent"}, "error": 0.0,
+     "where": "data needed against image size", "columns": ("position", "error"), "lines": {
          "no stripes": (3.0, 3.0),
          "stripes": (1.0, 1.0),
      }},
 )
+# OOD MSE by width of the code (variance of its bumps over that of the images), means over several
+# runs, read off a stored figure of the release. No released file states the hole and the training
+# length of this sweep, so our numbers cannot be judged by these: they are not among the tables.
+CODE_WIDTHS = {1: 0.00336, 3: 0.00311, 5: 0.00272, 7: 0.00269, 9: 0.00230, 11: 0.00254}
 # fmt: on
 
 # Claims in words; `published.claims` describes the layout.
@@ -89,32 +81,39 @@ CLAIMS = {
         "chains": [[("B1", "cnn_{0}/ood nmse"), 0.7]],
         "each": ("onehot", "bump", "ramp"),
     },
-    "no_depth_helps_mlps": {
-        "sentence": "MLPs of 3 to 7 layers all have OOD errors between 0.002 and 0.006",
+    # The bounds are ours: the release has images by depth and no errors.
+    "no_depth_helps": {
+        "sentence": "MLPs of 3 to 7 layers and CNNs of 2 to 10 all have OOD errors between 0.002 "
+        "and 0.006",
         "where": "depth",
-        "chains": [[0.006, ("B2", "mlp_{0}/ood mse"), 0.002]],
-        "each": (3, 4, 5, 6, 7),
+        "chains": [[0.006, ("B2", "{0}/ood mse"), 0.002]],
+        "each": (
+            *("mlp_3", "mlp_4", "mlp_5", "mlp_6", "mlp_7"),
+            *("cnn_2", "cnn_3", "cnn_4", "cnn_5", "cnn_6", "cnn_7", "cnn_8", "cnn_9", "cnn_10"),
+        ),
     },
-    "no_depth_helps_cnns": {
-        "sentence": "CNNs of 2 to 10 layers all have OOD errors between 0.002 and 0.006",
-        "where": "depth",
-        "chains": [[0.006, ("B2", "cnn_{0}/ood mse"), 0.002]],
-        "each": (2, 3, 4, 5, 6, 7, 8, 9, 10),
+    "wider_codes_help": {
+        "sentence": "Wider bumps in the code lower the OOD error, the most at 9 times the variance",
+        "where": "width of the input bump (read off, settings unknown)",
+        "chains": [
+            [("B3", "width_1/ood mse"), ("B3", "width_9/ood mse")],
+            [("B3", "width_11/ood mse"), ("B3", "width_9/ood mse")],
+        ],
     },
     "factorization_is_lost": {
-        "sentence": "The deeper a layer, the less factorised what it holds",
+        "sentence": "From layer to layer of one network, the representation is less factorised",
         "where": "claim 2, factorization by layer",
         "chains": [
             [
-                ("B4", "depth_3_published/F, last hidden layer"),
-                ("B4", "depth_5_published/F, last hidden layer"),
-                ("B4", "depth_7_published/F, last hidden layer"),
+                ("entangling", "depth_5_zero/after 1260 steps: F, layer 1"),
+                ("entangling", "depth_5_zero/after 1260 steps: F, layer 3"),
+                ("entangling", "depth_5_zero/after 1260 steps: F, layer 5"),
             ]
         ],
     },
     "mlps_superpose": {
-        "sentence": "What an MLP paints in the hole is more a sum over x and y than the "
-        "truth; a kernel that only asks for the same x or y explains some of it",
+        "sentence": "Images of an MLP in the hole are nearer to a sum over x and y than to the "
+        "truth; a kernel of same x and same y explains some of their variance",
         "where": "claim 3, superposition",
         "chains": [
             [("B5", "mlp/additive R2"), ("B5", "mlp/truth R2")],
@@ -122,12 +121,12 @@ CLAIMS = {
         ],
     },
     "cnns_superpose": {
-        "sentence": "What a CNN paints in the hole is more a sum over x and y than the "
-        "truth; a kernel that only asks for the same x or y explains some of it",
+        "sentence": "Images of a CNN in the hole are nearer to a sum over x and y than to the "
+        "truth; a kernel of same x and same y explains some of their variance",
         "where": "claim 3, superposition",
         "chains": [
-            [("B5", "cnn/additive R2"), ("B5", "cnn/truth R2")],
-            [("B5", "cnn/binary kernel R2"), 0],
+            [("B5", "cnn_published/additive R2"), ("B5", "cnn_published/truth R2")],
+            [("B5", "cnn_published/binary kernel R2"), 0],
         ],
     },
     "stripes_in_embeddings_compose": {
@@ -141,8 +140,8 @@ CLAIMS = {
         ],
     },
     "stripes_in_data_place_spots": {
-        "sentence": "With images of isolated factors among the data, spots in the hole are put "
-        "in their places",
+        "sentence": "With images of isolated factors among the data, spots in the hole are in "
+        "their places",
         "where": "claim 5, remedy B",
         "chains": [
             [
@@ -152,7 +151,7 @@ CLAIMS = {
         ],
     },
     "stripes_in_data_lower_the_error": {
-        "sentence": "With images of isolated factors among the data, the error there falls",
+        "sentence": "With images of isolated factors among the data, errors in the hole fall",
         "where": "claim 5, remedy B",
         "chains": [
             [
@@ -162,15 +161,15 @@ CLAIMS = {
         ],
     },
     "stripes_save_data": {
-        "sentence": "With stripes among them, the data needed grow more slowly with the image",
+        "sentence": "With stripes among the data, the bumps needed grow more slowly with the image",
         "where": "claim 5, data needed",
         "chains": [
             [
-                ("needed", "hole {0}, no stripes: exponent"),
-                ("needed", "hole {0}, stripes: exponent"),
+                ("needed", "no stripes, {0}: exponent"),
+                ("needed", "stripes, {0}: exponent"),
             ]
         ],
-        "each": (1, 2),
+        "each": ("position", "error"),
     },
     "pixel_tokens_compose": {
         "sentence": "A network applied pixel by pixel composes",

@@ -38,6 +38,7 @@ NUMBERS = {
     "sd": lambda metric: metric["sd"],
     "paper": lambda metric: metric["paper"],
     "paper_sd": lambda metric: metric["paper_sd"],
+    "recomputed": lambda metric: metric["recomputed"],
     "difference": lambda metric: metric["ours"] - metric["paper"],
     "least": lambda metric: min(metric["values"]),
     "most": lambda metric: max(metric["values"]),

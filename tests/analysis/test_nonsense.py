@@ -1093,6 +1093,12 @@ CASES = {
         ("weight_var", lambda: wide.relu_mlp(NNGP_INPUTS, None, 1, NAN)),
         ("bias_var", lambda: wide.relu_mlp(NNGP_INPUTS, None, 1, 1.0, -1e-3)),
     ],
+    "stats.median_and_interval": [
+        ("values", lambda: stats.median_and_interval([])),
+        ("values", lambda: stats.median_and_interval([[1.0]])),
+        ("values", lambda: stats.median_and_interval([1.0, np.nan])),
+        ("level", lambda: stats.median_and_interval([1.0], 95)),
+    ],
     "stats.mean_and_interval": [
         ("values", lambda: stats.mean_and_interval([])),
         ("values", lambda: stats.mean_and_interval(1.0)),

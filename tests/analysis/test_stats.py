@@ -94,6 +94,14 @@ def test_the_interval_of_a_mean_is_students(n):
     assert stats.mean_and_interval([1.0])[1] == 0
 
 
+def test_medians_and_their_intervals():
+    """20 values: the interval is from the 6th to the 15th, whatever their distribution."""
+    values = np.random.default_rng(0).permutation(np.arange(1.0, 21)) ** 5
+    assert stats.median_and_interval(values) == (np.median(values), 6.0**5, 15.0**5)
+    assert stats.median_and_interval(np.arange(6.0)) == (2.5, 0, 5)
+    assert np.isnan(stats.median_and_interval(np.arange(5.0))[1:]).all()
+
+
 @pytest.mark.parametrize("n", (3, 5, 10))
 def test_the_interval_by_drawing_covers_a_mean_of_few_values(n):
     """Percentiles of the draws cover 0.77 at n = 3 and 0.85 at n = 5."""

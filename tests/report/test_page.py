@@ -34,9 +34,14 @@ NOBODY = runs.Runs([], [])
 def record(tmp_path_factory):
     folder = tmp_path_factory.mktemp("record")
     (folder / FAMILY).mkdir()
-    for name in ("B8-paper", "B2-paper", "B11-paper"):
+    for name in ("B1-paper", "B8-paper", "B9-paper", "B11-paper", "B12-paper", "long-paper"):
         shutil.copy(report.RECORD / FAMILY / f"{name}.json", folder / FAMILY)
     return folder
+
+
+def theirs(row: dict) -> str:
+    """The paper's number, or one that others recomputed."""
+    return row["published"] if "published" in row else row["recomputed"]
 
 
 def shown(record, claims=SOME, found=NOBODY) -> str:
@@ -125,10 +130,10 @@ def test_every_number_of_ours_is_from_the_record(record, plain, tmp_path):
     text = shown(tmp_path)
     after = Rows(text).rows
     run = [name for name, row in before.items() if row["verdict"] != "not run"]
-    assert len(run) > 20
+    assert len(run) > 15
     for name in run:
         assert before[name]["ours"] != after[name]["ours"]
-        assert before[name]["published"] == after[name]["published"]
+        assert theirs(before[name]) == theirs(after[name])
     assert all(a != b for a, b in zip(figures(plain), figures(text), strict=True))
 
 
@@ -141,7 +146,7 @@ def test_every_number_of_theirs_is_from_published(record, plain):
         changed.append(claim)
     after = Rows(shown(record, changed)).rows
     for claim in changed:
-        differs = before[claim.id]["published"] != after[claim.id]["published"]
+        differs = theirs(before[claim.id]) != theirs(after[claim.id])
         assert differs == bool(claim.published)
         assert before[claim.id]["ours"] == after[claim.id]["ours"]
 

@@ -278,27 +278,6 @@ def canvas_labels(held_out: np.ndarray, canvas: int) -> Labels:
     return Labels(xy, (xy >= margin) & (xy < margin + n))
 
 
-def take(labels: Labels, rows: np.ndarray) -> Labels:
-    """The labels of these rows."""
-    return Labels(labels.xy[rows], labels.shown[rows])
-
-
-def draw(rng: np.random.Generator, labels: Labels, n: int) -> Labels:
-    """n labels drawn with replacement."""
-    return take(labels, rng.integers(len(labels.xy), size=n))
-
-
-def mixture(
-    rng: np.random.Generator, bumps: Labels, stripes: Labels, n: int, stripe_fraction: float
-) -> Labels:
-    """n draws with replacement, round(n stripe_fraction) of them stripes; bumps come first."""
-    if not 0 <= stripe_fraction <= 1:
-        raise BadInput(f"stripe_fraction must be from 0 to 1, got {stripe_fraction}")
-    n_stripes = round(n * stripe_fraction)
-    parts = (draw(rng, bumps, n - n_stripes), draw(rng, stripes, n_stripes))
-    return Labels(*(np.concatenate(pair) for pair in zip(*parts)))
-
-
 # --- pixels that training images light ------------------------------------------------------------
 
 

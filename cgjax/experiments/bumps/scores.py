@@ -24,11 +24,6 @@ def blank_mse(truth: jax.Array, inverted: bool = True) -> jax.Array:
     return jnp.mean((truth - float(inverted)) ** 2, axis=(1, 2))
 
 
-def nmse(truth: jax.Array, painted: jax.Array, inverted: bool = True) -> jax.Array:
-    """Mean squared error divided by that of blank images of the same region."""
-    return jnp.mean(image_mse(truth, painted)) / jnp.mean(blank_mse(truth, inverted))
-
-
 def extremum(painted: jax.Array, inverted: bool = True) -> jax.Array:
     """(x, y) [k, 2] of the brightest pixel (inverted: the darkest); of several, the first."""
     n = painted.shape[-1]
@@ -40,11 +35,6 @@ def extremum(painted: jax.Array, inverted: bool = True) -> jax.Array:
 def position_error(painted: jax.Array, xy: jax.Array, inverted: bool = True) -> jax.Array:
     """Distance [k] in pixels between the extremum and the target."""
     return jnp.linalg.norm(extremum(painted, inverted) - jnp.asarray(xy), axis=1)
-
-
-def position_accuracy(painted: jax.Array, xy: jax.Array, inverted: bool = True) -> jax.Array:
-    """Share of images whose extremum is within one pixel of the target, along both axes."""
-    return jnp.mean(is_placed(painted, xy, inverted))
 
 
 def is_placed(

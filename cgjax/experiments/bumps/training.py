@@ -61,15 +61,14 @@ def network(config, scale=None):
         raise BadInput(
             f"model.name={name}, but the row has no sizes for it: keys model.{name}.* are missing"
         )
-    sizes = dict(config.model[name])
+    sizes, starts_at = dict(config.model[name]), config.model.starts_at
     if name == "product":
         scales = sizes.pop("scales")
         sizes["scale"] = scales[0] if scale is None else scale
     if name in models.WITH_FIELDS:
         sizes["absent"] = config.data.get("stripes") == "null_stripe"
-    else:
-        is_background = config.model.starts_at == "background"
-        sizes["background"] = float(is_background and sets.INVERTED[config.data.polarity])
+    elif starts_at == "background":
+        sizes["background"] = float(sets.INVERTED[config.data.polarity])
     return models.MODELS[name](n=config.data.n, **sizes)
 
 

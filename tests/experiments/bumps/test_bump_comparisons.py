@@ -63,17 +63,6 @@ def test_bad_studies_are_refused():
             call()
 
 
-def test_medians_and_their_intervals():
-    """20 values: the interval is from the 6th to the 15th, whatever their distribution."""
-    values = np.random.default_rng(0).permutation(np.arange(1.0, 21)) ** 5
-    assert comparisons.median_interval(values) == (np.median(values), 6.0**5, 15.0**5)
-    assert comparisons.median_interval([*values, np.nan, np.inf])[1:] == (6.0**5, 15.0**5)
-    assert (
-        np.isnan(comparisons.median_interval([1.0, 2.0])[1])
-        and np.isnan(comparisons.median_interval([np.nan])).all()
-    )
-
-
 def test_penalties_are_compared_at_equal_id_errors():
     """The first evaluation below the level counts; a seed that never reaches it does not."""
     config = configs.load("bumps:flatness,smoke")

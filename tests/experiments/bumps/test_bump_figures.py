@@ -137,16 +137,34 @@ def table(n=8, **options):
 
 
 def needed(n=8, sides=(12, 20), n_seeds=2):
-    axes = {"region": ("donut_1", "donut_2"), "copies": (0, 1), "share": (0.1, 1.0)}
+    axes = {"copies": (0, 1), "bumps": (1, 10, 100)}
     arrays = made_up({f"n_{side}": crossed(**axes) for side in sides}, n, n_seeds)
-    rng, shape = np.random.default_rng(5), (len(sides), 2, 2, n_seeds)
-    grown = np.array(sides)[:, None, None, None] * 10.0
-    found = grown * rng.uniform(0.5, 1.5, shape)
-    found[-1, :, 0] = np.nan  # never reached
-    arrays |= {"needed": found, "sides": np.array(sides), "copies": np.array((0, 1))}
-    tried = grown * np.array(axes["share"])
-    arrays["n_bumps"] = np.broadcast_to(tried, (len(sides), 2, 2, 2))
-    arrays["accuracy"] = np.sort(rng.random((len(sides), n_seeds, 2, 2, 2)), axis=-1)
+    rng = np.random.default_rng(5)
+    for criterion, sign in (("position", 1), ("error", -1)):
+        values = 10 * rng.uniform(0.5, 1.5, (len(sides), n_seeds, 2))
+        values[-1, :, 0], values[0, 0, 1] = np.inf, 0  # never reached; by the smallest set
+        arrays[f"needed/{criterion}"] = values
+        scores = np.sort(rng.random((len(sides), n_seeds, 2, 3)), axis=-1)
+        arrays[f"needed/{criterion} score"] = sign * scores
+    return arrays | {
+        name: np.array(values) for name, values in (axes | {"sides": sides, "hole": 0.5}).items()
+    }
+
+
+def flatness():
+    arrays = with_fields(made_up({"main": PENALTIES, "rank_1": ONE}, n_seeds=6), "main")
+    for part in ("main", "rank_1"):
+        shape = arrays[f"{part}/history/id_nmse"].shape
+        for name in ("rank_one_share", "flat_share"):
+            arrays[f"{part}/history/{name}"] = np.random.default_rng(8).random(shape)
+    return arrays
+
+
+def entangling():
+    parts = [f"depth_{n}_{start}" for n in (3, 5) for start in ("zero", "background")]
+    arrays, rng = made_up({part: ONE for part in parts}), np.random.default_rng(9)
+    for part, length in itertools.product(parts, (1260, 20160)):
+        arrays[f"entangling/{part}/{length}"] = rng.random((int(part.split("_")[1]), 2))
     return arrays
 
 
@@ -214,9 +232,11 @@ ROWS = {
     "ranks": (without_hole, "layers.png"),
     "three": (three, "widths.png"),
     "continuous": (scaling, "examples.png scaling.png"),
-    "needed": (needed, "examples.png needed.png accuracy.png"),
+    "needed": (needed, "examples.png needed.png criteria.png"),
+    "flatness": (flatness, ""),
+    "entangling": (entangling, "entangling.png"),
     "phase": (phase, "examples.png phase.png"),
-    "percolation": (percolation, "percolation.png"),
+    "percolation": (percolation, "examples.png percolation.png"),
 }  # fmt: skip
 NEW = {}  # row: the functions that no row above it has, so that each is drawn once
 for _row in ROWS:

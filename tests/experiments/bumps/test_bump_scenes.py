@@ -170,16 +170,6 @@ def test_null_stripes():
         scenes.encode(labels.xy, 5, "ramp", shown=labels.shown)
 
 
-def test_mixtures(donut):
-    rng = np.random.default_rng(0)
-    bumps = scenes.bump_labels(scenes.centres(~donut))
-    mixed = scenes.mixture(rng, bumps, scenes.null_stripes(N), 2000, 0.25)
-    assert len(mixed.xy) == 2000 and np.sum(mixed.shown.all(axis=1)) == 1500
-    x, y = mixed.xy[:1500].T
-    assert not donut[y, x].any()
-    assert len(np.unique(mixed.xy[:1500], axis=0)) < 495  # with replacement
-
-
 def test_continuous_donut():
     """Uniform over the frame: the share of each piece is its area's."""
     n, p, side = 32, 0.4, 12
@@ -218,10 +208,9 @@ def test_bad_scenes_are_refused(donut):
         "stripes 'all'": lambda: scenes.images(labels, N, SIGMA, "all"),
         "need a canvas": lambda: scenes.images(labels, N, SIGMA, "canvas_sos", 31),
         "need a canvas ": lambda: scenes.canvas_labels(donut, 20),
-        "stripe_fraction": lambda: scenes.mixture(np.random.default_rng(0), labels, labels, 9, 1.5),
         "side 0": lambda: scenes.continuous(np.random.default_rng(0), 5, 24, 0.01, True),
         "0 < threshold < 1": lambda: comparisons.reach(1.0, 1.0),
-        "share must be from 0 to 1": lambda: comparisons.mass_ratio(None, 9, 1.5, 1.0),
+        "share must be from 0 to 1": lambda: comparisons.mass_ratio(None, donut, 1.5, 1.0),
         "occupied must be boolean": lambda: comparisons.largest_cluster(np.ones((4, 4)), 1.0),
     }.items():
         with pytest.raises(BadInput, match=words.strip()):
@@ -240,7 +229,14 @@ def test_clusters_by_hand():
     snake = occupied.copy()
     snake[0, 1::4, 0], snake[0, 3::4, -1] = True, True
     assert comparisons.largest_cluster(snake, 0.3)[0][0] == snake.sum()
-    ratio = comparisons.mass_ratio(np.random.default_rng(0), 9, 1.0, 0.3, draws=2)
+    frame = ~scenes.region("donut", 9, 3, 5)
+    rng = np.random.default_rng(0)
+    ratio = comparisons.mass_ratio(rng, frame, 1.0, 0.3, draws=2)
     np.testing.assert_array_equal(ratio, [1, 1])
-    nothing = comparisons.mass_ratio(np.random.default_rng(0), 9, 0.0, 0.3, draws=2)
+    nothing = comparisons.mass_ratio(rng, frame, 0.0, 0.3, draws=2)
     np.testing.assert_array_equal(nothing, [0, 0])
+    # Sites of the hole are never occupied: two frames that only the hole would join stay apart.
+    apart = np.ones((9, 9), bool)
+    apart[3:6] = False
+    ratio = comparisons.mass_ratio(rng, apart, 1.0, 0.3, draws=2)
+    np.testing.assert_array_equal(ratio, [0.5, 0.5])

@@ -18,6 +18,7 @@ from cgjax.core.logging import say
 from cgjax.experiments.bumps import scenes
 
 INVERTED = {"inverted": True, "positive": False}
+UNTURNED = {"degrees": 0, "spacing": 1}
 
 
 class Set(NamedTuple):
@@ -138,8 +139,9 @@ def _check_grid(config) -> None:
         raise BadInput(
             f"data.encoding={data.encoding} has no code for an absent factor: use bump or onehot"
         )
-    if (data.degrees, data.spacing) != (0, 1):
-        corner = scenes.turned([[0, 0], [0, data.n - 1]], data.n, data.degrees, data.spacing)
+    turn = {"degrees": data.degrees, "spacing": data.spacing}
+    if turn != UNTURNED:
+        corner = scenes.turned([[0, 0], [0, data.n - 1]], data.n, **turn)
         if corner.min() < -1e-6 or corner.max() > data.n - 1 + 1e-6:
             raise BadInput(
                 f"data.degrees={data.degrees:g} with data.spacing={data.spacing:g} puts centres "
@@ -158,11 +160,11 @@ def _on_grid(config) -> Scenes:
     labels, canvas = _all_labels(data)
     inverted = INVERTED[data.polarity]
     painted, to_pixels = labels, np.asarray
+    turn = {"degrees": data.degrees, "spacing": data.spacing}
     if data.pixel_grid == "stretched":
         to_pixels = functools.partial(np.multiply, (data.n - 1) / data.n)
-    elif (data.degrees, data.spacing) != (0, 1):
-        turn = {"n": data.n, "degrees": data.degrees, "spacing": data.spacing}
-        to_pixels = functools.partial(scenes.turned, **turn)
+    elif turn != UNTURNED:
+        to_pixels = functools.partial(scenes.turned, n=data.n, **turn)
         painted = labels._replace(xy=to_pixels(labels.xy))
     images = [
         scenes.images(painted, data.n, sigma, data.stripes, canvas, inverted, data.pixel_grid)

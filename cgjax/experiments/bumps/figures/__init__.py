@@ -13,20 +13,21 @@ def _ranks(arrays, folder):
     curves.draw_layers(arrays, folder, curves.RANKS)
 
 
-def _by_share(arrays, folder):
-    """One held-out place as painted after training on increasing shares of the bumps."""
-    rows, shares, every = {}, (), cells.parts(arrays)
-    for cell in cells.cells(arrays):
-        share, copies = cell.of(arrays, "cell/share"), cell.of(arrays, "cell/copies")
-        region = str(cell.of(arrays, "cell/region"))
-        if cell.part not in (every[0], every[-1]) and len(every) > 3:
-            continue
-        stripes = "with stripes" if copies else "no stripes"
-        label = f"{cells.words(cell.part)}, {cells.words(region)}\n{stripes}"
-        rows.setdefault(label, []).append(cell)
-        shares = tuple(dict.fromkeys((*shares, f"{share:g}")))
-    title = "One held-out place, by share of the trained bumps that are kept (first seed)"
-    pictures.draw_matrix(arrays, folder, rows, shares, title)
+def _by_data(axis, title):
+    """One held-out place as painted after training on increasing amounts of data."""
+
+    def draw(arrays, folder):
+        rows, amounts, every = {}, (), cells.parts(arrays)
+        for cell in cells.cells(arrays):
+            if cell.part not in (every[0], every[-1]) and len(every) > 3:
+                continue
+            stripes = "with stripes" if cell.of(arrays, "cell/copies") else "no stripes"
+            rows.setdefault(f"{cells.words(cell.part)}\n{stripes}", []).append(cell)
+            amounts = tuple(dict.fromkeys((*amounts, f"{cell.of(arrays, axis):g}")))
+        title_of_row = f"One held-out place, by {title} (first seed)"
+        pictures.draw_matrix(arrays, folder, rows, amounts, title_of_row)
+
+    return draw
 
 
 def _by_copies(arrays, folder):
@@ -66,9 +67,20 @@ FIGURES = {
     "ranks": (*USUAL, _ranks, curves.draw_volume),
     "three": (*USUAL, curves.draw_by_width),
     "continuous": (_by_hole, curves.draw_training, grids.draw_scaling),
-    "needed": (_by_share, curves.draw_training, curves.draw_needed, curves.draw_accuracy),
+    "needed": (
+        _by_data("cell/bumps", "number of bumps"),
+        curves.draw_training,
+        curves.draw_needed,
+        curves.draw_criteria,
+    ),
+    "flatness": (*USUAL, pictures.draw_fields, curves.draw_ablation),
+    "entangling": (*USUAL, curves.draw_entangling),
     "phase": (_by_copies, pictures.draw_errors, curves.draw_training, grids.draw_phase),
-    "percolation": (_by_share, curves.draw_training, curves.draw_percolation),
+    "percolation": (
+        _by_data("cell/share", "share of the trained bumps that are kept"),
+        curves.draw_training,
+        curves.draw_percolation,
+    ),
     "turning": (other_tasks.draw_turning,),
     "inverse": (other_tasks.draw_inverse,),
 }

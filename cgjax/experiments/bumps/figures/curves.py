@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.ticker import NullFormatter
 
 from cgjax import plots
-from cgjax.analysis.stats import mean_and_interval
+from cgjax.analysis.stats import mean_and_interval, median_and_interval
 from cgjax.experiments.bumps.figures.cells import (
     cells,
     number,
@@ -120,6 +120,38 @@ def _map(ax, hole, name):
     ax.set_title(name, fontsize=8)
 
 
+@plots.styled
+def draw_entangling(arrays, folder) -> None:
+    """F of every hidden layer: one panel per depth and start, one line per length of training."""
+    prefix = "entangling/"
+    names = [name.removeprefix(prefix).split("/") for name in arrays if name.startswith(prefix)]
+    every, lengths = parts(arrays), sorted({float(length) for _, length in names})
+    starts = list(dict.fromkeys(part.split("_")[-1] for part in every))
+    depths = list(dict.fromkeys(part.rpartition("_")[0] for part in every))
+    fig = plots.new_figure(2.4 * len(depths) + 1.5, 2.2 * len(starts) + 0.8, layout="constrained")
+    plots.headline(fig, "Factorization F by hidden layer, along training (every seed)")
+    axes = fig.subplots(len(starts), len(depths), squeeze=False, sharey=True, sharex="col")
+    colours = plots.shades(len(lengths))
+    for (s, d), ax in np.ndenumerate(axes):
+        part, ends = f"{depths[d]}_{starts[s]}", []
+        for length, colour in zip(lengths, colours):
+            values = arrays[f"{prefix}{part}/{length:g}"]  # [layers, seeds]
+            layer = np.arange(1, len(values) + 1)
+            ax.plot(layer, values, color=colour, lw=0.8, alpha=0.6)
+            ax.plot(layer, values.mean(axis=1), "o", color=colour, ms=3.5)
+            ends.append((layer[-1], values[-1].mean(), f"{length:,.0f} steps", colour))
+        ax.set_title(f"{words(depths[d])}, starts at {starts[s]}", fontsize=8.5)
+        ax.set_xticks(layer)
+        ax.grid(axis="y", **plots.GRID)
+        if d == len(depths) - 1:
+            plots.label_ends(ax, ends)
+    for ax in axes[-1]:
+        ax.set_xlabel("hidden layer")
+    for ax in axes[:, 0]:
+        ax.set_ylabel("F")
+    plots.save(fig, folder / "entangling.png")
+
+
 # --- one number along an axis ---------------------------------------------------------------------
 
 
@@ -188,7 +220,9 @@ def draw_by_width(arrays, folder) -> None:
         return
     regions = list(dict.fromkeys(str(cell.of(arrays, "cell/region")) for cell in every))
     fig = plots.new_figure(3.3 * len(regions) + 1.9, 3.4, layout="constrained")
-    plots.headline(fig, f"Errors in the hole, by width ({seeds(arrays, every[0], 'median of')})")
+    text = seeds(arrays, every[0], "median of")
+    text += "; *: some seed did not learn ID" * any(cell.missed(arrays) for cell in every)
+    plots.headline(fig, f"Errors in the hole, by width ({text})")
     axes = fig.subplots(1, len(regions), squeeze=False, sharey=True)[0]
     # Colours stand for decoder and stripes, which all panels share.
     kinds = list(dict.fromkeys((cell.part, int(cell.of(arrays, "cell/copies"))) for cell in every))
@@ -205,6 +239,7 @@ def draw_by_width(arrays, folder) -> None:
             median = np.median(values, axis=0)
             ax.plot(sigmas, median, "o-", color=colours[kind], lw=1.8, ms=4)
             name = f"{words(kind[0])}, {'stripes' if kind[1] else 'no stripes'}"
+            name += "*" * cell.missed(arrays)
             ends.append((*plots.last_point(sigmas, median), name, colours[kind]))
         ax.axhline(1, **BLANK)
         ax.set(title=words(region), xlabel="width of the bump, sigma", yscale="log")
@@ -223,64 +258,24 @@ def _stripes(copies) -> str:
     return "with stripes" if copies else "no stripes"
 
 
+CRITERIA = {"position": "60 % at the right pixel", "error": "OOD nMSE below 0.5"}
+CLAIMED = {"no stripes": 3, "with stripes": 1}  # powers of N
+
+
 @plots.styled
 def draw_needed(arrays, folder) -> None:
     """Bumps needed against the side of the image, and the claimed powers 3 and 1."""
-    needed, sides = arrays["needed"], np.asarray(arrays["sides"], float)
-    n_regions = needed.shape[1]
-    fig = plots.new_figure(3.6 * n_regions + 1.2, 3.9, layout="constrained")
+    sides, tried = np.asarray(arrays["sides"], float), arrays["bumps"]
+    fig = plots.new_figure(3.6 * len(CRITERIA) + 1.2, 3.9, layout="constrained")
     note = "open triangles: never reached (up), or by the smallest set already (down)"
-    plots.headline(fig, f"Bumps it takes to place 60 % of those in the hole ({note})")
-    axes = fig.subplots(1, n_regions, squeeze=False, sharey=True)[0]
-    is_known = np.isfinite(needed) & (needed > 0)
-    reached = needed[is_known]
-    for r, ax in enumerate(axes):
+    plots.headline(fig, f"Bumps needed, hole of {arrays['hole']:g} of the side; {note}")
+    axes = fig.subplots(1, len(CRITERIA), squeeze=False, sharey=True)[0]
+    for ax, (criterion, title) in zip(axes, CRITERIA.items()):
         ends = []
         for c, copies in enumerate(arrays["copies"]):
-            colour, values = plots.COLOURS[c], needed[:, r, c]
-            tried = arrays["n_bumps"][:, r, c]
-            ends_at = {"^": (np.isinf(values), tried[:, -1]), "v": (values == 0, tried[:, 0])}
-            for i, side in enumerate(sides):
-                known = is_known[i, r, c]
-                at = side * (1 + 0.02 * (c - 0.5))  # points with and without stripes side by side
-                ax.plot(
-                    np.full(known.sum(), at),
-                    values[i][known],
-                    "o",
-                    color=colour,
-                    ms=4,
-                    alpha=0.6,
-                    mew=0,
-                )
-                for mark, (is_censored, size) in ends_at.items():
-                    if is_censored[i].any():
-                        ax.plot(at, size[i], mark, color=colour, mfc="none", ms=7)
-                        count = f"{is_censored[i].sum()} of {len(known)}"
-                        ax.annotate(
-                            count,
-                            (at, size[i]),
-                            (0, 6),
-                            textcoords="offset points",
-                            ha="center",
-                            fontsize=6.5,
-                            color=colour,
-                        )
-            sound = is_known[:, r, c].all(axis=1)
-            means = np.full(len(sides), np.nan)
-            means[sound] = np.exp(np.log(values[sound]).mean(axis=1))
-            ax.plot(sides, means, color=colour, lw=1.6)
-            never = np.isinf(values[-1]).any()
-            end = (sides[-1], tried[-1, -1 if never else 0])
-            end = plots.last_point(sides, means) if sound[-1] else end
-            ends.append((*end, _stripes(copies), colour))
-        # The claimed power is 3 without stripes and 1 with them; lines start at the first points.
-        for power, c in ((3, 0), (1, -1)):
-            known = needed[0, r, c][is_known[0, r, c]]
-            start = np.median(known if len(known) else reached if len(reached) else 10.0)
-            line = start * (sides / sides[0]) ** power
-            ax.plot(sides, line, color=plots.FAINT, lw=1, linestyle="--", zorder=0)
-            ends.append((sides[-1], line[-1], f"slope {power}", plots.GREY))
-        ax.set(title=f"hole {r + 1}", xlabel="side of the image, N", xscale="log", yscale="log")
+            values = arrays[f"needed/{criterion}"][:, :, c]  # [sizes, seeds]
+            ends += _needed_by(ax, sides, values, tried, c, _stripes(copies))
+        ax.set(title=title, xlabel="side of the image, N", xscale="log", yscale="log")
         ax.set_xticks(sides, [f"{side:g}" for side in sides])
         ax.xaxis.set_minor_formatter(NullFormatter())
         ax.grid(axis="y", **plots.GRID)
@@ -289,32 +284,57 @@ def draw_needed(arrays, folder) -> None:
     plots.save(fig, folder / "needed.png")
 
 
+def _needed_by(ax, sides, values, tried, c, name) -> list:
+    """Points and mean line of one kind of set, and the claimed slope; labels for their ends."""
+    colour, is_known = plots.COLOURS[c], np.isfinite(values) & (values > 0)
+    censored = {"^": (np.isinf(values), tried[-1]), "v": (values == 0, tried[0])}
+    for side, some, known in zip(sides * (1 + 0.02 * (c - 0.5)), values, is_known):
+        ax.plot(np.full(known.sum(), side), some[known], "o", color=colour, ms=4, alpha=0.6, mew=0)
+    for mark, (is_censored, size) in censored.items():
+        for side, count in zip(sides * (1 + 0.02 * (c - 0.5)), is_censored.sum(axis=1)):
+            if count:
+                ax.plot(side, size, mark, color=colour, mfc="none", ms=7)
+                style = {"ha": "center", "fontsize": 6.5, "color": colour}
+                text = f"{count} of {values.shape[1]}"
+                ax.annotate(text, (side, size), (0, 6), textcoords="offset points", **style)
+    whole = is_known.all(axis=1)
+    means = np.full(len(sides), np.nan)
+    means[whole] = np.exp(np.log(values[whole]).mean(axis=1))
+    ax.plot(sides, means, color=colour, lw=1.6)
+    end = (sides[-1], tried[-1] if np.isinf(values[-1]).any() else tried[0])
+    ends = [(*(plots.last_point(sides, means) if whole[-1] else end), name, colour)]
+    # The line of the claimed power starts at the first points.
+    if not is_known.any():
+        return ends
+    line = np.median(values[is_known][:3]) * (sides / sides[0]) ** CLAIMED[name]
+    ax.plot(sides, line, color=plots.FAINT, lw=1, linestyle="--", zorder=0)
+    return [*ends, (sides[-1], line[-1], f"slope {CLAIMED[name]}", plots.GREY)]
+
+
 @plots.styled
-def draw_accuracy(arrays, folder) -> None:
-    """Position accuracy in the hole by number of bumps, from which the data needed is computed."""
-    if "accuracy" not in arrays:
-        return
-    accuracy, sides = arrays["accuracy"], arrays["sides"]  # [sizes, seeds, regions, copies, shares]
-    shape = accuracy.shape[2:4]
-    fig = plots.new_figure(3.2 * shape[1] + 1.2, 2.5 * shape[0] + 0.5, layout="constrained")
-    plots.headline(fig, "Places right in the hole by number of bumps (mean over seeds)")
-    axes = fig.subplots(*shape, squeeze=False, sharex=True, sharey=True)
+def draw_criteria(arrays, folder) -> None:
+    """Exact positions and nMSE in the hole by number of bumps, which give the data needed."""
+    sides, copies = arrays["sides"], arrays["copies"]
+    fig = plots.new_figure(3.2 * len(copies) + 1.2, 5.5, layout="constrained")
+    plots.headline(fig, "Scores in the hole by number of bumps (median over seeds)")
+    axes = fig.subplots(len(CRITERIA), len(copies), squeeze=False, sharex=True, sharey="row")
     colours = plots.shades(len(sides))
-    for (r, c), ax in np.ndenumerate(axes):
-        ends = []
-        for i, side in enumerate(sides):
-            x, y = arrays["n_bumps"][i, r, c], accuracy[i, :, r, c].mean(axis=0)
-            ax.plot(x, y, "o-", color=colours[i], ms=3, lw=1.4)
-            ends.append((x[-1], y[-1], f"N = {side}", colours[i]))
-        ax.axhline(0.6, **BLANK)
-        ax.set(xscale="log", ylim=(-0.03, 1.03), xlabel="bumps" * (r == shape[0] - 1))
-        ax.set_title(f"hole {r + 1}, {_stripes(arrays['copies'][c])}")
-        ax.grid(axis="y", **plots.GRID)
-        if c == shape[1] - 1:
-            plots.label_ends(ax, ends)
-    for ax in axes[:, 0]:
-        ax.set_ylabel("places right")
-    plots.save(fig, folder / "accuracy.png")
+    for row, (criterion, level) in zip(axes, {"position": 0.6, "error": 0.5}.items()):
+        for c, ax in enumerate(row):
+            ends = []
+            for i, side in enumerate(sides):
+                y = np.abs(np.median(arrays[f"needed/{criterion} score"][i, :, c], axis=0))
+                ax.plot(arrays["bumps"], y, "o-", color=colours[i], ms=3, lw=1.4)
+                ends.append((arrays["bumps"][-1], y[-1], f"N = {side}", colours[i]))
+            ax.axhline(level, **BLANK)
+            ax.set(xscale="log", yscale="log" if criterion == "error" else "linear")
+            ax.set_title(_stripes(copies[c]))
+            ax.grid(axis="y", **plots.GRID)
+        row[0].set_ylabel("right pixel" if criterion == "position" else "OOD nMSE")
+        plots.label_ends(row[-1], ends)
+    for ax in axes[-1]:
+        ax.set_xlabel("bumps")
+    plots.save(fig, folder / "criteria.png")
 
 
 @plots.styled
@@ -348,37 +368,45 @@ def draw_percolation(arrays, folder) -> None:
 
 
 SIDE = {"fontsize": 7, "color": plots.GREY}
+# Columns beside the errors: title, score, format.
+COLUMNS = (
+    ("ID nMSE", "id_nmse", number),
+    ("places", "ood_position_accuracy", "{:.0%}".format),
+    ("rank one", "rank_one_share", "{:.2f}".format),
+    ("flat", "flat_share", "{:.2f}".format),
+)
 
 
 @plots.styled
 def draw_ablation(arrays, folder) -> None:
-    """OOD nMSE of every penalty, with intervals over seeds."""
+    """OOD nMSE of every penalty (median and its interval), rank and flatness of the fields."""
     every = cells(arrays)
+    # Runs that precede the shares of energy do not have them.
+    columns = [c for c in COLUMNS if f"{every[0].prefix}history/{c[1]}" in arrays]
     fig = plots.new_figure(8.2, 0.21 * len(every) + 1.3, layout="constrained")
     ax = fig.subplots()
     places, place, last = [], 0.0, every[0].part
     for cell in every:
         place += 1.5 if cell.part != last else 1.0
         last, values = cell.part, np.maximum(cell.last(arrays, "ood_nmse"), 1e-30)
-        mean, error = mean_and_interval(np.log10(values))
         ax.plot(values, np.full(len(values), place), ".", color=cell.colour, ms=4, alpha=0.6)
-        ax.plot(10 ** (mean + error * np.array([-1, 1])), (place, place), color=plots.INK, lw=1)
-        missed = cell.mean(arrays, "id_nmse") > 0.1
-        face = "white" if missed else plots.INK
-        ax.plot(10**mean, place, "o", color=plots.INK, mfc=face, ms=4.5, mew=1)
-        placed = cell.mean(arrays, "ood_position_accuracy")
-        for x, text in ((6, number(cell.mean(arrays, "id_nmse"))), (52, f"{placed:.0%}")):
-            at = ((1, place), (x, 0), ("axes fraction", "data"), "offset points")
+        median, low, high = median_and_interval(values[np.isfinite(values)])
+        ax.plot((low, high), (place, place), color=plots.INK, lw=1)
+        missed = np.median(cell.last(arrays, "id_nmse")) > 0.1
+        ax.plot(median, place, "o", color=plots.INK, mfc="white" if missed else plots.INK, ms=4.5)
+        for i, (_, score, form) in enumerate(columns):
+            at = ((1, place), (6 + 42 * i, 0), ("axes fraction", "data"), "offset points")
+            text = form(np.median(cell.last(arrays, score)))
             ax.annotate(text, *at, va="center", annotation_clip=False, **SIDE)
         places.append(place)
-    for x, text in ((6, "ID nMSE"), (52, "places")):
-        at = ((1, 1), (x, 4), "axes fraction", "offset points")
-        ax.annotate(text, *at, annotation_clip=False, **SIDE)
+    for i, (title, *_) in enumerate(columns):
+        at = ((1, 1), (6 + 42 * i, 4), "axes fraction", "offset points")
+        ax.annotate(title, *at, annotation_clip=False, **SIDE)
     ax.axvline(1, **BLANK)
     ax.set_yticks(places, [fitting(cell.label, 9) for cell in every], fontsize=7.5)
     ax.set(xscale="log", xlabel="OOD nMSE (dotted: a blank image)")
     ax.set_ylim(places[-1] + 0.8, places[0] - 0.8)
     ax.grid(axis="x", **plots.GRID)
-    text = f"{_interval(arrays, every[0])}; open: ID nMSE above 0.1"
+    text = f"{seeds(arrays, every[0], 'medians of')}; open: ID nMSE above 0.1"
     plots.headline(fig, f"Which penalty composes ({text})")
     plots.save(fig, folder / "ablation.png")

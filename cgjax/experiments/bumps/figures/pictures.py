@@ -34,8 +34,14 @@ def scores(arrays, cell) -> str:
     return text if np.isfinite(means[1]) else f"nMSE {number(means[0])}"
 
 
+FAILS = 0.1  # OOD nMSE from which images are also shown at full contrast
+
+
 def draw_examples(arrays, folder) -> None:
-    """Truth and painted images at four places, one row of images for each cell."""
+    """Truth and painted images at four places; images that fail also at full contrast.
+
+    The faint sums of images that a decoder paints in the hole are invisible between 0 and 1.
+    """
     picked, blocks = selected(arrays), {}
     for cell in picked:
         truth, at = cell.of(arrays, "example_truth"), cell.of(arrays, "example_xy")
@@ -43,8 +49,13 @@ def draw_examples(arrays, folder) -> None:
             truth.tobytes(), plots.Block({"truth": spots(arrays, cell, truth)}, notes={})
         )
         columns = tuple(f"({x:.3g}, {y:.3g})" for x, y in at)
-        block.rows[cell.label] = spots(arrays, cell, cell.of(arrays, "example_painted"))
+        painted = spots(arrays, cell, cell.of(arrays, "example_painted"))
+        block.rows[cell.label] = painted
         block.notes[cell.label] = scores(arrays, cell)
+        if cell.mean(arrays, "ood_nmse") > FAILS:
+            largest = np.abs(painted).max(axis=(1, 2, 3), keepdims=True)
+            block.rows[f"{cell.label}, contrast"] = painted / np.where(largest, largest, 1)
+            block.notes[f"{cell.label}, contrast"] = "each image divided by its maximum"
         blocks[truth.tobytes()] = block._replace(columns=columns)
     held_out = any(cell.of(arrays, "is_ood").any() for cell in picked)
     by = seeds(arrays, picked[0], "the first of")

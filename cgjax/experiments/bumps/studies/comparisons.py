@@ -1,4 +1,6 @@
-"""Analyses over all networks of a row: four definitions, data needed, phases, percolation.
+"""Analyses over all networks of a row.
+
+Four definitions, data needed, phases, percolation, penalties at equal ID errors, F along training.
 
 Each function maps (config, metrics, arrays) of the row's parts to further metrics
 {name: (values, seeds)} and further arrays.
@@ -71,7 +73,9 @@ def needed(config, metrics, arrays):
             for field, value in power._asdict().items():
                 numbers[prefix + labels.get(field, field.replace("_", " "))] = ([value], [0])
         more |= {f"needed/{criterion}": bumps_needed, f"needed/{criterion} score": scores}
-    more |= {"sides": sides, "copies": np.array(data.copies), "bumps": np.array(data.bumps)}
+    for name in ("copies", "bumps", "hole"):
+        more[name] = np.array(data[name])
+    more["sides"] = sides
     return numbers, more
 
 
@@ -213,7 +217,8 @@ def percolate(config, metrics, arrays):
     more, numbers = {}, {}
     for part, settings in parts(config):
         data, rng = settings.data, np.random.default_rng(0)
-        ratio = [mass_ratio(rng, data.n, share, data.sigmas[0]).mean() for share in data.shares]
+        frame = ~sets.parse(data.regions[0], data.n)[0]  # bumps are kept from these
+        ratio = [mass_ratio(rng, frame, share, data.sigmas[0]).mean() for share in data.shares]
         placed = accuracy[part].mean(axis=0)
         prefix = f"{part}/" if part else ""
         more |= {f"{prefix}mass_ratio": np.array(ratio), f"{prefix}accuracy": accuracy[part]}
@@ -262,19 +267,20 @@ def largest_cluster(
 
 def mass_ratio(
     rng: np.random.Generator,
-    n: int,
+    allowed: np.ndarray,
     share: float,
     sigma: float,
     threshold: float = OVERLAP,
-    draws: int = 32,
+    draws: int = 512,
 ) -> np.ndarray:
-    """Largest cluster / occupied sites [draws] of n x n lattices; `share`: chance to keep a site.
+    """Largest cluster / occupied sites [draws] of a lattice; 0 if no site is occupied.
 
-    0 if no site is occupied.
+    allowed: boolean [n, n], the sites that can be occupied; share: the chance that one is.
     """
     if not 0 <= share <= 1:
         raise BadInput(f"share must be from 0 to 1, got {share}")
-    largest, counts = largest_cluster(rng.random((draws, n, n)) < share, sigma, threshold)
+    occupied = (rng.random((draws, *allowed.shape)) < share) & allowed
+    largest, counts = largest_cluster(occupied, sigma, threshold)
     return largest / np.maximum(counts, 1)
 
 
@@ -361,27 +367,12 @@ def flatness(config, metrics, arrays):
                 numbers[f"{name}ood nmse at id nmse {level:g}"] = (values, seeds)
                 numbers[f"{name}reached id nmse {level:g}"] = (below.any(axis=0), seeds)
             for score, values in by_level.items():
-                middle, low, high = median_interval(values)
+                known = values[np.isfinite(values)]
+                middle, low, high = stats.median_and_interval(known) if len(known) else [np.nan] * 3
                 label = f"{name}{score}, median"
                 numbers |= {label: ([middle], [0]), f"{label}, 2.5 %": ([low], [0])}
                 numbers[f"{label}, 97.5 %"] = ([high], [0])
     return numbers, {}
-
-
-def median_interval(values, level: float = 0.95) -> tuple[float, float, float]:
-    """Median of finite values, and two of them between which the true median lies.
-
-    The interval assumes nothing about the distribution: the number of values below the true median
-    is binomial. NaN if there are too few values for the level.
-    """
-    values = np.sort(np.asarray(values)[np.isfinite(values)])
-    if not len(values):
-        return np.nan, np.nan, np.nan
-    # The largest k with P(fewer than k values below the median) at most half of 1 - level.
-    tails = scipy.special.bdtr(np.arange(len(values)), len(values), 0.5)
-    k = int(np.searchsorted(tails, (1 - level) / 2, side="right"))
-    ends = (values[k - 1], values[-k]) if k else (np.nan, np.nan)
-    return float(np.median(values)), *ends
 
 
 LENGTHS = (1260, 5040, 20_160)  # steps; the first is the published length

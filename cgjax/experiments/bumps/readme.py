@@ -1,0 +1,378 @@
+"""Tables and pictures of the README, from the record.
+
+record: the recorded runs; studies: studies of several runs together, of which this family has none.
+"""
+
+import itertools
+import math
+import pathlib
+
+import numpy as np
+
+from cgjax import config as configs
+from cgjax import plots
+from cgjax.analysis import factorization
+from cgjax.analysis.stats import mean_and_interval
+from cgjax.experiments.bumps import scenes
+from cgjax.published.bumps import CODE_WIDTHS
+
+NOT_RUN = "not run at the published size"
+REMEDY = "lam_entropy 0.1 + vec_variance 0.01"
+SUM = 0.6  # share of the variance from which images count as a sum a(x) + b(y)
+
+
+def metrics_of(record: list[dict], row: str) -> dict:
+    """{metric: recorded numbers} of a row at the published size; empty if it is not recorded."""
+    runs = [e for e in record if (e["row"], e["size"], e["label"]) == (row, "paper", "")]
+    return runs[0]["metrics"] if runs else {}
+
+
+def ending(metrics: dict, name: str) -> dict:
+    """{beginning: our mean} of the metrics that end with `name`."""
+    return {
+        key.removesuffix(name): metric["ours"]
+        for key, metric in metrics.items()
+        if key.endswith(name)
+    }
+
+
+def short(value: float | None) -> str:
+    """Two digits: 0.93, 3.5e-05; a dash if there is no number."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    return f"{value:.2g}" if abs(value) < 100 else f"{value:,.0f}"
+
+
+def depths(record: list[dict], studies: dict) -> str:
+    """The span of OOD errors over depths (`B2`)."""
+    errors = ending(metrics_of(record, "B2"), "/ood mse")
+    spans = []
+    for net, name in (("cnn", "CNNs of 2 to 10"), ("mlp", "MLPs of 3 to 7")):
+        some = [error for part, error in errors.items() if part.startswith(net)]
+        spans.append(f"{min(some):.4f} to {max(some):.4f} for {name} layers")
+    return ", ".join(spans)
+
+
+def code_widths(record: list[dict], studies: dict) -> str:
+    """OOD MSE by width of the code (`B3`), ours and read off the release's figure."""
+    metrics = metrics_of(record, "B3")
+    lines = ["| variance of the code's bumps | 1 | 3 | 5 | 7 | 9 | 11 |", f"|---|{'---:|' * 6}"]
+    ours = [f"{metrics[f'width_{width}/ood mse']['ours']:.1e}" for width in CODE_WIDTHS]
+    read_off = [f"{error:.1e}" for error in CODE_WIDTHS.values()]
+    lines.append(f"| ours | {' | '.join(ours)} |")
+    lines.append(f"| release, read off, settings unknown | {' | '.join(read_off)} |")
+    return "\n".join(lines)
+
+
+def true_sum(record: list[dict], studies: dict) -> str:
+    """Share of the true images' variance in the hole that is a sum a(x) + b(y)."""
+    grid = np.stack(np.meshgrid(np.arange(28), np.arange(28)), axis=-1).reshape(-1, 2)
+    images = np.asarray(scenes.bump(grid, 28, 1.0)).reshape(28, 28, -1)
+    hole = scenes.region("donut", 28, 6, 22)
+    return f"{factorization.superposition(images, images, images, hole).additive:.0%}"
+
+
+def sums(record: list[dict], studies: dict) -> str:
+    """In how many cells of `table` the images in the hole are sums, or the binary kernel's."""
+    metrics = metrics_of(record, "table")
+    by_sum = ending(metrics, ": additive R2")
+    by_kernel = [r2 for r2 in ending(metrics, ": binary kernel R2").values() if r2 > 0]
+    n_sums = sum(r2 > SUM for r2 in by_sum.values())
+    return (
+        f"in {n_sums} of {len(by_sum)} cells a sum a(x) + b(y) explains more than {SUM} of the "
+        f"images in the hole; the binary kernel explains some of them (R2 {min(by_kernel):.2f} to "
+        f"{max(by_kernel):.2f}) in {len(by_kernel)} cells"
+    )
+
+
+def cross(record: list[dict], studies: dict) -> str:
+    """The least OOD nMSE on the cross among the cells of `table` without stripes."""
+    errors = ending(metrics_of(record, "table"), ": ood nmse")
+    return f"{min(e for name, e in errors.items() if '/cross_11_17, stripes x0' in name):.2f}"
+
+
+def taus(record: list[dict], studies: dict) -> str:
+    """Rank correlations of OOD R2 with the other scores of `table`, and their standard error."""
+    start = "compositionality (OOD R2) and "
+    metrics = metrics_of(record, "table")
+    values = {
+        name.removeprefix(start).removesuffix(": tau-b"): metric["ours"]
+        for name, metric in metrics.items()
+        if name.startswith(start)
+    }
+    n = len(ending(metrics, ": ood nmse"))
+    error = math.sqrt(2 * (2 * n + 5) / (9 * n * (n - 1)))
+    listed = ", ".join(f"{value:.2f} with {name}" for name, value in values.items())
+    largest = max(values.values(), key=abs)
+    return (
+        f"Kendall's tau-b is {listed}. Without any relation its standard error is {error:.2f}: the "
+        f"largest of the {len(values)} is {abs(largest) / error:.1f} standard errors from 0"
+    )
+
+
+def fade(record: list[dict], studies: dict) -> str:
+    """Squared distance of the CNN's images (`B7`) to the truth over that to the fade."""
+    metrics = metrics_of(record, "B7")
+    fade_r2, true_r2 = (metrics[f"cnn/{name} r2"]["ours"] for name in ("cross-fade", "truth"))
+    return f"{(1 - true_r2) / (1 - fade_r2):.1f}"
+
+
+def not_run(record: list[dict], studies: dict) -> str:
+    """Rows without a record."""
+    recorded = {entry["row"] for entry in record if not entry["label"]}
+    rows = [row["name"] for row in configs.load_file("bumps").describe_rows()]
+    return ", ".join(f"`{row}`" for row in rows if row not in recorded)
+
+
+# --- flatness or rank -----------------------------------------------------------------------------
+
+KINDS = {
+    "no penalty": "none",
+    "lam_entropy": "entropy of lam (low rank)",
+    "vec_variance": "variance of vectors",
+    REMEDY: "entropy and variance, the paper's",
+    "rank_tail": "distance from rank one",
+    "null_axis": "flatness along the pixels' axes",
+    "factor_axis": "flatness along the factors' axes",
+}
+PARTS = {
+    "main": "main setting",
+    "angle_0": "0°",
+    "angle_22": "22.5°",
+    "angle_45": "45°",
+    "permuted": "permuted pixels",
+}
+
+
+ENDS = ("", ", 2.5 %", ", 97.5 %")  # of names of medians and the ends of their intervals
+BY_CONSTRUCTION = {"rank_1": "rank one by construction", "profiles": "flat by construction"}
+
+
+def kind_of(penalty: str) -> str:
+    """The key of KINDS of a cell's name."""
+    return penalty if penalty in KINDS else penalty.split(" ")[0]
+
+
+def medians(metrics: dict, name: str) -> list:
+    """Median OOD nMSE of a cell and the ends of its interval; name: the cell's prefix."""
+    return [metrics[f"{name}ood nmse, median{end}"]["ours"] for end in ENDS]
+
+
+def penalties(metrics: dict, part: str) -> dict:
+    """{kind: {penalty: (median, low, high) of OOD nMSE}} of one part."""
+    by_kind = {}
+    for key in ending(metrics, ": ood nmse, median"):
+        if key.startswith(f"{part}/"):
+            penalty = key.removeprefix(f"{part}/")
+            by_kind.setdefault(kind_of(penalty), {})[penalty] = medians(metrics, f"{key}: ")
+    return by_kind
+
+
+def flatness_table(record: list[dict], studies: dict) -> str:
+    """Product fields (`flatness`): the best weight of each kind of penalty."""
+    metrics = metrics_of(record, "flatness")
+    by_part = {part: penalties(metrics, part) for part in PARTS}
+    lines = [f"| penalty | {' | '.join(PARTS.values())} |", f"|---|{'---|' * len(PARTS)}"]
+    for kind, words in KINDS.items():
+        if kind in by_part["angle_45"]:
+            cells = [_best(metrics, part, by_part[part].get(kind)) for part in PARTS]
+            lines.append(f"| {words} | {' | '.join(cells)} |")
+    for part, words in BY_CONSTRUCTION.items():
+        cells = [_cell(metrics, f"{part}/"), *[""] * (len(PARTS) - 1)]
+        lines.append(f"| {words} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def of_embeddings(part: str):
+    """A function that lists the kinds of penalty of one part of `flatness_embed`, best first."""
+
+    def text(record: list[dict], studies: dict) -> str:
+        metrics = metrics_of(record, "flatness_embed")
+        if not metrics:
+            return NOT_RUN
+        by_kind = penalties(metrics, part)
+        cells = {kind: _best(metrics, part, by_kind[kind]) for kind in by_kind}
+        least = {kind: min(cell[0] for cell in by_kind[kind].values()) for kind in by_kind}
+        order = sorted(by_kind, key=least.get)
+        return "; ".join(f"{KINDS[kind]} {cells[kind].replace('; ', ', ')}" for kind in order)
+
+    return text
+
+
+def matched(record: list[dict], studies: dict) -> str:
+    """Median OOD nMSE of three penalties (`flatness`, main setting) at ID nMSE 0.01."""
+    metrics, cells = metrics_of(record, "flatness"), []
+    for penalty, words in (
+        ("no penalty", "without penalty"),
+        ("rank_tail 1e-05", "with the rank penalty"),
+        ("null_axis 0.001", "with flatness"),
+    ):
+        name = f"main/{penalty}: ood nmse at id nmse 0.01, median"
+        middle, low, high = (metrics[name + end]["ours"] for end in ENDS)
+        cells.append(f"{middle:.3f} ({low:.3f} to {high:.3f}) {words}")
+    return ", ".join(cells)
+
+
+def turned_rank(record: list[dict], studies: dict) -> str:
+    """Share of energy in one singular component of fields that compose at 45 degrees."""
+    share = metrics_of(record, "flatness")["angle_45/factor_axis 0.001: rank one share"]
+    return f"{np.median(share['values']):.0%}"
+
+
+def rank_learned(record: list[dict], studies: dict) -> str:
+    """How many networks of the three larger weights of the rank penalty reach ID nMSE 0.05."""
+    metrics, counts = metrics_of(record, "flatness"), []
+    for part, words in (("main", "in the main setting"), ("angle_0", "at 0°")):
+        names = [f"{part}/rank_tail {w}: reached id nmse 0.05" for w in ("0.0001", "0.001", "0.01")]
+        values = [value for name in names for value in metrics[name]["values"]]
+        counts.append(f"{sum(values):.0f} of {len(values)} {words}")
+    return ", ".join(counts)
+
+
+def _best(metrics: dict, part: str, by_penalty: dict | None) -> str:
+    """The penalty of one kind with the least median: its numbers."""
+    if not by_penalty:
+        return ""
+    best = min(by_penalty, key=lambda penalty: by_penalty[penalty][0])
+    return _cell(metrics, f"{part}/{best}: ")
+
+
+def _cell(metrics: dict, name: str) -> str:
+    """ "0.002 (0.001 to 0.003); 1.00, 0.99": median, interval, rank-one share, flat share."""
+    middle, low, high = map(short, medians(metrics, name))
+    names = (f"{name}{score} share" for score in ("rank one", "flat"))
+    shares = ", ".join(f"{np.median(metrics[score]['values']):.2f}" for score in names)
+    return f"{middle} ({low} to {high}); {shares}"
+
+
+@plots.styled
+def draw_penalties(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.Path:
+    """OOD nMSE by weight of each penalty, for product fields at three angles and permuted."""
+    metrics = metrics_of(record, "flatness")
+    fig = plots.new_figure(9.6, 3.3, layout="constrained")
+    shown = ("main", "angle_0", "angle_45", "permuted")
+    axes = fig.subplots(1, len(shown), sharey=True)
+    colours = dict(zip(("rank_tail", "null_axis", "factor_axis"), plots.COLOURS))
+    for ax, part in zip(axes, shown):
+        by_kind = penalties(metrics, part)
+        middle, low, high = by_kind.pop("no penalty")["no penalty"]
+        ax.axhspan(low, high, color=plots.FAINT, alpha=0.4, lw=0)
+        ax.axhline(middle, color=plots.GREY, lw=1)
+        for kind, by_penalty in by_kind.items():
+            weights = [float(penalty.split(" ")[1]) for penalty in by_penalty]
+            middle, low, high = np.transpose(list(by_penalty.values()))
+            style = {"color": colours[kind], "label": KINDS[kind]}
+            ax.plot(weights, middle, "o-", ms=4, lw=1.5, **style)
+            ax.fill_between(weights, low, high, color=colours[kind], alpha=0.2, lw=0)
+        ax.axhline(1, color=plots.FAINT, lw=1, linestyle=":")
+        ax.set(xscale="log", yscale="log", title=PARTS[part], xlabel="weight")
+        ax.grid(axis="y", **plots.GRID)
+    axes[0].set_ylabel("OOD nMSE, median")
+    plots.legend_below(fig, axes[2])
+    text = (
+        "Product fields compose where they are flat along the factors' axes; rank one is not enough"
+    )
+    plots.headline(fig, text)
+    return plots.save(fig, path)
+
+
+REMEDIES = ("neither", "stripes", "penalty", "both")
+CRITERION = 0.05  # ID nMSE at which a network has learned its training pairs
+DECODERS = {
+    "mlp": "MLP",
+    "cnn": "CNN",
+    "transformer": "transformer",
+    "pixel_mlp": "pixel-token MLP",
+    "embed": "embedding network",
+    "product": "product fields",
+}
+
+
+@plots.styled
+def draw_decoders(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.Path:
+    """OOD nMSE of six decoders on the donut, with and without remedies: every seed."""
+    metrics = metrics_of(record, "table")
+    fig = plots.new_figure(9.0, 3.6, layout="constrained")
+    ax = fig.subplots()
+    for i, net in enumerate(DECODERS):
+        for name, metric in metrics.items():
+            if not name.startswith(f"{net}/donut") or not name.endswith(": ood nmse"):
+                continue
+            has = ("stripes x1" in name) + 2 * (REMEDY in name or "null_axis" in name)
+            values, label = metric["values"], REMEDIES[has] if net == "product" else ""
+            at, colour = i + 0.18 * (has - 1.5), plots.COLOURS[has]
+            id_errors = metrics[name.replace(": ood nmse", ": id nmse")]["values"]
+            for value, id_error in zip(values, id_errors, strict=True):
+                face = colour if id_error < CRITERION else "white"
+                ax.plot(at, value, "o", color=colour, mfc=face, ms=3.5, alpha=0.6)
+            ax.plot(at, np.median(values), "_", color=colour, ms=16, mew=2, label=label)
+    ax.axhline(1, color=plots.GREY, lw=1, linestyle=":")
+    ax.annotate("a blank image", (5.45, 1.05), fontsize=7.5, color=plots.GREY, ha="right")
+    ax.set_xticks(range(len(DECODERS)), DECODERS.values())
+    ax.set(yscale="log", ylabel="OOD nMSE")
+    ax.grid(axis="y", **plots.GRID)
+    ax.legend(title="remedy", fontsize=7.5, title_fontsize=7.5, ncols=4, loc="lower left")
+    text = "dots: seeds, open if ID is not learned; dashes: medians"
+    plots.headline(fig, f"Six decoders in the hole, on one budget ({text})")
+    return plots.save(fig, path)
+
+
+DEPTHS = (3, 5, 7)  # hidden layers of the MLPs of `entangling`
+
+
+# --- entangling -----------------------------------------------------------------------------------
+
+
+def entangling_table(record: list[dict], studies: dict) -> str:
+    """ID nMSE, and F of the first and last hidden layer, by start, length and depth."""
+    metrics = metrics_of(record, "entangling")
+    lines = [
+        "| starts at | steps | MLP of 3 layers: ID nMSE; F first, last layer | of 5 | of 7 |",
+        "|---|---:|---|---|---|",
+    ]
+    for start, length in itertools.product(("zero", "background"), (1260, 20160)):
+        cells = []
+        for depth in DEPTHS:
+            prefix = f"depth_{depth}_{start}/after {length} steps: "
+            names = ("id nmse", "F, layer 1", f"F, layer {depth}")
+            error, first, last = (metrics[prefix + name]["ours"] for name in names)
+            cells.append(f"{error:.2f}; {first:.2f}, {last:.2f}")
+        lines.append(f"| {start} | {length:,} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def lost(start: str, length: int):
+    """A function that writes F of the first minus that of the last hidden layer, by depth."""
+
+    def text(record: list[dict], studies: dict) -> str:
+        metrics = metrics_of(record, "entangling")
+        cells = []
+        for depth in DEPTHS:
+            values = metrics[f"depth_{depth}_{start}/after {length} steps: F lost"]["values"]
+            mean, half = mean_and_interval(values)
+            cells.append(f"{mean:.3f} ± {half:.3f}")
+        return ", ".join(cells)
+
+    return text
+
+
+TABLES = {
+    "depths": depths,
+    "code_widths": code_widths,
+    "true_sum": true_sum,
+    "sums": sums,
+    "cross": cross,
+    "taus": taus,
+    "fade": fade,
+    "not_run": not_run,
+    "matched": matched,
+    "turned_rank": turned_rank,
+    "rank_learned": rank_learned,
+    "flatness": flatness_table,
+    "embed_main": of_embeddings("main"),
+    "embed_45": of_embeddings("angle_45"),
+    "entangling": entangling_table,
+    "lost_published": lost("zero", 1260),
+    "lost_trained": lost("background", 20160),
+}
+PICTURES = {"bumps_penalties.png": draw_penalties, "bumps_decoders.png": draw_decoders}
