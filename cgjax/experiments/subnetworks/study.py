@@ -239,6 +239,8 @@ def say_runs(table: dict, subroutines) -> None:
         n = len(of_target["base"])
         pattern = f"{of_target['full_pattern'].sum()} of {n} runs show the full pattern"
         solve = f"{of_target['valid_mask'].sum()} of {n} masks solve their own set"
+        if empty := n - len(tables.tested(of_target)["base"]):
+            solve += f", {empty} keep nothing or everything"
         mean = {
             key: of_target[key].mean() for key in ("sub_diff", "abl_diff", "null_random", "kept")
         }

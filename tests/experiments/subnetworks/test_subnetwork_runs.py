@@ -13,6 +13,7 @@ import pytest
 
 import cgjax
 from cgjax import config as configs
+from cgjax.analysis import masks
 from cgjax.core import checkpoint, program, tree
 from cgjax.core.errors import BadInput, Preempted
 from cgjax.experiments.subnetworks import bases, language, run, stages, study, tasks
@@ -154,6 +155,53 @@ def test_a_layer_set_leaves_others_whole(modular):
         tasks.layer_sets(task, like, (2,))
     with config.unlocked():
         config.masks.layers = (0,)
+
+
+def test_a_head_at_temperature_one_is_not_annealed():
+    scores = {"head": {"kernel": jnp.array([0.3])}, "stem": {"kernel": jnp.array([0.3])}}
+
+    def soft(scores):
+        tempered = training.at_temperature_one(scores, {"head/kernel"}, 20.0)
+        return masks.soft(tempered, 20.0)
+
+    mask, slope = soft(scores), jax.grad(lambda s: soft(s)["head"]["kernel"][0])(scores)
+    np.testing.assert_allclose(mask["head"]["kernel"], jax.nn.sigmoid(0.3), rtol=1e-6)
+    np.testing.assert_allclose(mask["stem"]["kernel"], jax.nn.sigmoid(6.0), rtol=1e-6)
+    expected = jax.grad(jax.nn.sigmoid)(0.3)
+    np.testing.assert_allclose(slope["head"]["kernel"], expected, rtol=1e-6)
+    assert training.at_temperature_one(scores, set(), 20.0) is scores
+    config = configs.load(
+        "subnetworks:number_contact,smoke",
+        {"masks.head": "constant", "masks.family": "hard_concrete"},
+    )
+    with pytest.raises(BadInput, match="masks.head=constant needs masks.family"):
+        study.check(config)
+
+
+def test_random_weights_take_the_configurations_of_trained_ones(modular, monkeypatch, tmp_path):
+    config, task, base_models = modular
+    config = config.copy_and_resolve_references()
+    with config.unlocked():
+        config.masks.s0s, config.masks.seeds = (0.05, 0.0), (0, 1)
+
+    def untrained(config, task, base_models, replicas, workdir, name=""):
+        assert workdir.name == "masks", "no search of its own"
+        return training.TrainedMasks(replicas, {}, {}, {})
+
+    monkeypatch.setattr(training, "run", untrained)
+    monkeypatch.setattr(tables, "make", lambda found, base_models, n: found.replicas)
+    first = stages.registered(config)
+    other = first | {"s0": 0.0}
+    selection = {(0, 0): other, (0, 1): first, (1, 0): None, (1, 1): other}
+    part = stages.masked(config, task, base_models, tmp_path, "", selection)
+    assert part.search is None and len(part.registered["s0"]) == 2 * 2 * 2
+    pairs = list(zip(*(part.selected[name] for name in ("base", "target", "s0"))))
+    assert pairs[::2] == [(0, 0, 0.0), (0, 1, np.float32(0.05)), (1, 1, 0.0)]
+    keys = {"masks.s0s": "(0.05,0.0)"}
+    config = configs.load("subnetworks:agreement_plural,smoke", keys)
+    study.check(config)
+    with pytest.raises(BadInput, match="masks.selected_by=scratch is not among the parts"):
+        study.check(configs.some_parts(config, "random_weights"))
 
 
 def test_disjoint_masks_share_no_weight():
@@ -384,18 +432,27 @@ def test_an_interrupted_search_goes_on_to_the_same_masks(searched, tmp_path, mon
 def test_trained_bases_are_held_against_random_weights():
     rng = np.random.default_rng(0)
 
-    def table(sub, abl):
+    def table(sub, abl, kept=0.1):
         noise = 0.02 * rng.standard_normal((2, 9))
         return {
             "base": np.repeat(np.arange(3), 3),
             "valid_base": np.ones(9, bool),
             "sub_diff": sub + noise[0],
             "abl_diff": abl + noise[1],
+            "kept": np.full(9, kept),
+            "p_random": np.ones(9),
+            "p_complement": np.ones(9),
         }
 
     found = tables.against(table(0.5, -0.4), table(0.5, 0.3))
     assert found["p of abl_diff against random weights"] < 1e-6
     assert found["p of sub_diff against random weights"] > 0.01
+    assert tables.tests(table(0.5, -0.4))["p of abl_diff"] < 1e-6
+    # Masks that keep nothing remove nothing, those that keep all leave nothing: no test of either.
+    for kept in (0.0, 1.0):
+        empty = table(0.0, -0.13, kept)
+        assert not tables.tests(empty)
+        assert not tables.against(table(0.5, -0.4), empty)
 
 
 def test_a_pretrained_start_is_the_same_for_every_base(tmp_path, monkeypatch):
