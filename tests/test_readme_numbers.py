@@ -17,9 +17,9 @@ from cgjax.core.workdir import read_json
 from cgjax.experiments.across import answers
 
 ROOT = pathlib.Path(__file__).parent.parent
-SPRITES, SUPPORT, KERNELS, BUMPS, RESISTANCE, SUBNETWORKS = (
+SPRITES, SUPPORT, KERNELS, BUMPS, RESISTANCE = (
     ROOT / "cgjax" / "experiments" / folder / "README.md"
-    for folder in ("sprites", "sprites/support", "kernels", "bumps", "resistance", "subnetworks")
+    for folder in ("sprites", "sprites/support", "kernels", "bumps", "resistance")
 )
 FRONT = ROOT / "README.md"
 VECTORS = ROOT / "cgjax" / "experiments" / "vectors" / "README.md"
@@ -34,7 +34,6 @@ VECTOR_MODELS = {
     "compositional": "a network per part", "mlp": "one network",
     "regularised": "one network, regularised",
 }  # fmt: skip
-AGREEMENT, CONTACT = ("subject", "verb"), ("contact", "number")
 NUMBERS = ("singular", "plural")
 SLOPES = ("slope", "predicted slope, kernel")
 ADDITION = ("extrapolation", "asymmetric", "interpolation", "both")
@@ -532,18 +531,6 @@ SENTENCES = [
         [f"bumps/B12-paper {code}/ood position accuracy %" for code in ("bump", "ramp")],
     ),
     (
-        SUBNETWORKS,
-        "by {:+.2f} (subject) and {:+.2f} (verb), that of the rest by {:+.2f} and {:+.2f}. In the "
-        "small BERT masks hardly matter to it: {:+.2f} and {:+.2f} for subnetworks, {:+.2f} and "
-        "{:+.2f} for as many weights drawn anywhere",
-        [
-            f"subnetworks/tangent-default {part}/{name}: alignment with own less other, {kernel}"
-            for part, kernel in (("modular", "subnetwork"), ("modular", "rest"),
-                                 ("bert", "subnetwork"), ("bert", "random"))
-            for name in ("subject", "verb")
-        ],
-    ),
-    (
         RESISTANCE,
         "(`mnist`, 20 seeds, 200 steps): train {:.3f}, test {:.3f} in A, {:.3f} and {:.3f} in B; "
         "gap {:.3f} against {:.3f}, S_2 {:.3f} against {:.3f}, interventional information {:.3f} "
@@ -629,71 +616,6 @@ SENTENCES = [
         ],
     ),
     (
-        SUBNETWORKS,
-        "for the pronoun: sub_diff {:.3f} (paper {:.3f}), abl_diff {:+.3f} ({:.3f}): what is left "
-        "solves the *pronoun* too; for the antecedent both are larger than published ({:.3f} and "
-        "{:.3f}, {:+.3f} and {:+.3f}). BERT-small from scratch did not learn the rule here: bases "
-        "of {:.3f}, {:.3f} and {:.3f} solve the pronoun alone (the paper's have {:.3f}",
-        [
-            *(
-                f"subnetworks/anaphora_singular-fast-random_weights random_weights/{name}{who}"
-                for which in ("pronoun", "antecedent")
-                for name in (f"{which}: sub_diff", f"{which}: abl_diff")
-                for who in ("", " paper")
-            ),
-            *(
-                f"subnetworks/anaphora_singular-fast-scratch scratch/base: test accuracy {who}"
-                for who in ("[0]", "[1]", "[2]", "paper")
-            ),
-        ],
-    ),
-    *(
-        (
-            SUBNETWORKS,
-            sentence,
-            [f"subnetworks/objectives-default {objective}/{which}: {name}"
-             for objective in ("target", "target_and_chance_on_other")],
-        )
-        for which in AGREEMENT
-        for name, sentence in (
-            ("sub_diff", "{:+.3f} and {:+.3f}"),
-            ("abl_diff", "{:.3f} and {:.3f}"),
-        )
-    ),
-    (
-        SUBNETWORKS,
-        "abl_diff is {:.3f} for the subject and {:.3f} for the verb with the configuration fixed "
-        "beforehand, {:.3f} and {:.3f} with the selected one, and its median over all valid "
-        "configurations {:.3f} and {:.3f}",
-        [
-            f"subnetworks/search-fast-one_mask {which}: abl_diff{choice}"
-            for choice in ("", ", selected", ", 50 % of valid configurations")
-            for which in AGREEMENT
-        ],
-    ),
-    (
-        SUBNETWORKS,
-        "({:.2f} and {:.2f} for contact; the paper's {:.2f} and {:.2f})",
-        [
-            f"subnetworks/number_contact-fast-10000_problems resnet50/contact: abl {test}{who}"
-            for who in ("", " paper")
-            for test in ("target", "other")
-        ],
-    ),
-    (
-        SUBNETWORKS,
-        "of `simclr` {:.3f} and {:.3f}",
-        [
-            f"subnetworks/simclr-default inside_contact/base: test accuracy [{i}]"
-            for i in (0, 1)
-        ],
-    ),
-    (
-        SUBNETWORKS,
-        "two bases at {:.2f} and {:.2f}, marked",
-        [f"subnetworks/number_contact-default resnet50/base: test accuracy [{i}]" for i in (0, 1)],
-    ),
-    (
         BUMPS,
         "OOD MSE is {:.1e}, {:.1e}, {:.1e}, {:.1e}, {:.1e} and {:.1e} with bumps of the code 1, 3, "
         "5, 7, 9 and 11 times as wide; the paper has {:.1e}, {:.1e}, {:.1e}, {:.1e}, {:.1e} and "
@@ -702,48 +624,6 @@ SENTENCES = [
             f"bumps/B3-paper width_{width}/ood mse{who}"
             for who in ("", " paper")
             for width in (1, 3, 5, 7, 9, 11)
-        ],
-    ),
-    (
-        SUBNETWORKS,
-        "disjoint, the verb's keeps {:.2f}, the subject's {:.2f} and solves",
-        [f"subnetworks/joint-default {which}: kept, disjoint" for which in AGREEMENT[::-1]],
-    ),
-    (
-        SUBNETWORKS,
-        "subject sub_diff {:+.3f}, abl_diff {:.3f} (removals of the same size -0.024), the full "
-        "pattern in 3 of 3; verb {:+.3f}, {:.3f} (+0.005), 2 of 3",
-        [
-            f"subnetworks/agreement_plural-default scratch/{which}: {name}"
-            for which in AGREEMENT
-            for name in ("sub_diff", "abl_diff")
-        ],
-    ),
-    (
-        SUBNETWORKS,
-        "(test accuracy {:.3f} and {:.3f} for number and contact, {:.3f} and {:.3f}, which",
-        [
-            f"subnetworks/{row}-default resnet50/base: test accuracy [{i}]"
-            for row in ("number_contact", "inside_contact")
-            for i in (0, 1)
-        ],
-    ),
-    (
-        SUBNETWORKS,
-        "antecedent {:+.3f}, {:.3f} (-0.023), pronoun {:+.3f}, {:.3f} (-0.177)",
-        [
-            f"subnetworks/anaphora_plural-default scratch/{which}: {name}"
-            for which in ("antecedent", "pronoun")
-            for name in ("sub_diff", "abl_diff")
-        ],
-    ),
-    (
-        SUBNETWORKS,
-        "{:.3f} and {:.3f} for inside and number; a small ViT {:.3f} and {:.3f} for inside",
-        [
-            f"subnetworks/{row}/base: test accuracy [{i}]"
-            for row in ("inside_number-default resnet50", "vit-default inside_contact")
-            for i in (0, 1)
         ],
     ),
     (
@@ -807,18 +687,6 @@ SENTENCES = [
             f"vectors/mlp_{name}-paper r2_all{who}"
             for name in ("random", "diagonal", "orthogonal")
             for who in ("", " paper")
-        ],
-    ),
-    (
-        SUBNETWORKS,
-        "two of three bases count ({:.3f} and {:.3f}): antecedent sub_diff {:+.3f}, abl_diff "
-        "{:+.3f}, removals of the same size -0.102; pronoun {:+.3f}, {:+.3f} and",
-        [
-            f"subnetworks/anaphora_singular-fast-scratch_minilm scratch_minilm/{name}"
-            for name in (
-                "base: test accuracy [0]", "base: test accuracy [2]", "antecedent: sub_diff",
-                "antecedent: abl_diff", "pronoun: sub_diff", "pronoun: abl_diff",
-            )
         ],
     ),
     (
@@ -1260,137 +1128,6 @@ def test_gradient_descent_is_held_against_searches():
     first, second = sorted(compared.values(), key=lambda one: one["p"])[:2]
     assert all("width 16" in one["claim"] for one in (first, second))
     assert f"({second['p']:.2g} and {first['p']:.2g} before Holm)" in text
-
-
-PUBLISHED_SPLITS = (
-    ("anaphora_singular-fast-published_splits", "scratch", ("antecedent", "pronoun")),
-    ("anaphora_singular-fast-published_splits", "scratch_minilm", ("antecedent", "pronoun")),
-    ("anaphora_singular-fast-published_splits_pretrained", "pretrained", ("antecedent", "pronoun")),
-    ("agreement_singular-fast-published_splits", "scratch", AGREEMENT),
-    ("agreement_singular-fast-published_splits", "scratch_minilm", AGREEMENT),
-    ("agreement_singular-fast-published_splits_pretrained", "pretrained", AGREEMENT),
-    ("agreement_plural-fast-published_splits", "scratch", AGREEMENT),
-    ("agreement_plural-fast-published_splits_minilm", "scratch_minilm", AGREEMENT),
-    ("agreement_plural-fast-published_splits_pretrained", "pretrained", AGREEMENT),
-    ("agreement_plural-fast-published_splits_pretrained_90", "pretrained", AGREEMENT),
-)
-RESNETS = (
-    ("number_contact-fast-10000_problems", "resnet50", CONTACT),
-    ("inside_contact-fast-10000_problems", "resnet50", ("inside", "contact")),
-    ("wide-fast-10000_problems", "number_contact", CONTACT),
-    ("simclr-fast-10000_problems", "number_contact", CONTACT),
-    ("pruned-fast-10000_problems", "number_contact", CONTACT),
-)
-MEANS = {
-    "BERT-small {:+.2f} and {:+.2f}": [one for one in PUBLISHED_SPLITS if one[1] == "scratch"],
-    "pretrained MiniLM {:+.2f} and {:+.2f}": [
-        one
-        for one in PUBLISHED_SPLITS
-        if one[1] == "pretrained" and one[0] != "agreement_plural-fast-published_splits_pretrained"
-    ],
-    "over the two rules {:+.3f} and {:+.3f}; the paper's ResNet50": RESNETS[:2],
-}
-
-
-@pytest.mark.parametrize("sentence", MEANS)
-def test_means_over_rules(sentence):
-    found = [
-        [
-            number(f"subnetworks/{file} {part}/{name}: {key}")
-            for file, part, names in MEANS[sentence]
-            for name in names
-        ]
-        for key in ("sub_diff", "abl_diff")
-    ]
-    assert sentence.format(*np.mean(found, axis=1)) in plain(SUBNETWORKS.read_text())
-
-
-@pytest.mark.parametrize("file, part, subroutines", [*PUBLISHED_SPLITS, *RESNETS])
-def test_masks_beside_the_papers(file, part, subroutines):
-    metrics = read_json(report.RECORD / "subnetworks" / f"{file}.json")["metrics"]
-    text = plain(SUBNETWORKS.read_text())
-
-    def signed(value):
-        return f"{value:+.3f}" if abs(value) >= 5e-4 else "0.000"
-
-    def beside(metric, words):
-        theirs = metric.get("paper")
-        return words(metric["ours"]) + (f" ({words(theirs)})" if theirs is not None else "")
-
-    bases = metrics[f"{part}/base: test accuracy"]["values"]
-    each = (
-        "{:.3f}, {:.3f}, {:.3f}".format(*bases)
-        if len(set(bases)) > 1
-        else f"{bases[0]:.3f}" + " each" * (len(bases) > 1)
-    )
-    counted = round(len(bases) * metrics[f"{part}/base: share that counts"]["ours"])
-    n = counted * (1 if (file, part, subroutines) in RESNETS else 3)  # masks
-    for i, name in enumerate(subroutines):
-        sub, gone, beyond, kept, full = (
-            metrics[f"{part}/{name}: {key}"]
-            for key in ("sub_diff", "abl_diff", "abl_diff beyond random removals", "kept",
-                        "full pattern")
-        )  # fmt: skip
-        expected = " | ".join((
-            "" if i else each, name, beside(sub, signed), beside(gone, signed),
-            signed(gone["ours"] - beyond["ours"]), beside(kept, "{:.3f}".format),
-            f"{n * full['ours']:.0f} of {n} |",
-        ))  # fmt: skip
-        assert expected in text, expected
-
-
-def test_bases_that_learned_one_subroutine_and_those_of_the_vit():
-    inside = read_json(report.RECORD / "subnetworks" / "inside_contact-fast-10000_problems.json")
-    alone = {
-        name: inside["metrics"][f"resnet50/base: {name} alone"]["values"][:2]
-        for name in ("inside", "contact")
-    }
-    text = plain(SUBNETWORKS.read_text())
-    assert "({:.2f} and {:.2f}; ".format(*alone["inside"]) in text
-    assert "contact {:.2f} and {:.2f}, which is chance".format(*alone["contact"]) in text
-    vit = read_json(report.RECORD / "subnetworks" / "vit-fast-10000_problems.json")["metrics"]
-    for rule, form in (
-        ("number_contact", "number and contact {:.3f} (paper {:.3f})"),
-        ("inside_number", "inside and number {:.3f} ({:.3f})"),
-        ("inside_contact", "inside and contact {:.3f} ({:.3f})"),
-    ):
-        found = vit[f"{rule}/base: validation accuracy"]
-        assert form.format(found["ours"], found["paper"]) in text
-
-
-def test_the_demonstration_of_subnetworks():
-    """Its table, and what the tests of its small BERT say."""
-    metrics = read_json(report.RECORD / "subnetworks" / "demo-default.json")["metrics"]
-    text = plain(SUBNETWORKS.read_text())
-    for part, word in (("bert", "BERT"), ("modular", "modular")):
-        for name in ("subject", "verb"):
-            found = {
-                key: metrics[f"{part}/{name}: {key}"]
-                for key in (
-                    "sub_diff",
-                    "abl_diff",
-                    "abl_diff beyond random removals",
-                    "kept",
-                    "full pattern",
-                )
-            }
-            sub, abl, beyond, kept, pattern = (one["ours"] for one in found.values())
-            null = f"{abl - beyond:+.3f}" if abs(abl - beyond) >= 5e-4 else "0.000"
-            n = len(found["full pattern"]["values"])
-            expected = (f"| {word}, {name} | {sub:+.3f} | {abl:+.3f} | {null} | {kept:.3f} | "
-                        f"{round(n * pattern)} of {n} |")  # fmt: skip
-            assert expected in text, expected
-    none = ("sub_diff", "abl_diff", "kept", "full pattern")
-    assert all(metrics[f"template/{name}: {key}"]["ours"] == pytest.approx(0, abs=1e-6)
-               for name in ("subject", "verb") for key in none)  # fmt: skip
-    p = [metrics[f"bert/{name}"]["ours"] for name in (
-        "subject: p of sub_diff", "verb: p of sub_diff", "subject: p of abl_diff")]  # fmt: skip
-    assert "(p {:.3f}, {:.3f}, {:.3f})".format(*p) in text
-    assert metrics["bert/verb: p of abl_diff"]["ours"] > 0.05
-    single = [
-        m for name in ("subject", "verb") for m in metrics[f"bert/{name}: abl_diff"]["values"]
-    ]
-    assert f"abl_diff of single bases goes from {min(single):.2f} to {max(single):.2f}" in text
 
 
 def test_what_is_told_across_papers():
