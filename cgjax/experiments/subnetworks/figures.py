@@ -94,7 +94,7 @@ def _dots(ax, x, values, table, colour):
 
 @plots.styled
 def draw_differences(arrays, folder):
-    """Figure 1: clipped target minus other, subnetworks above zero and ablations below."""
+    """Clipped target minus other, subnetworks above zero and ablations below."""
     entries = tables(arrays)
     title = "Predicted: subnetworks above zero, ablations below (grey bars: removals of that size)"
     fig, axes = _grid(len(entries), max(len(names) for *_, names in entries), title)
@@ -125,7 +125,7 @@ def draw_differences(arrays, folder):
 
 @plots.styled
 def draw_absolute(arrays, folder):
-    """Figure 2: accuracies on the target and on the other, for subnetworks and for ablations."""
+    """Accuracies on the target and on the other, for subnetworks and for ablations."""
     entries = tables(arrays)
     for half, (network, _) in HALVES.items():
         fig, axes = _grid(
@@ -159,7 +159,7 @@ def hatch(ax):
 
 @plots.styled
 def draw_heat(arrays, folder):
-    """Figure 3: every run as a cell; rows are mask seeds, columns subroutines and bases."""
+    """Every run as a cell; rows are mask seeds, columns subroutines and bases."""
     entries = tables(arrays)
     fig = plots.new_figure(8.4, 2.2 * len(entries) + 0.8, layout="constrained")
     axes = fig.subplots(len(entries), 1, squeeze=False)[:, 0]
@@ -191,7 +191,7 @@ def draw_heat(arrays, folder):
 
 @plots.styled
 def draw_bases(arrays, folder):
-    """Figure 4, first part: accuracies of the bases."""
+    """Accuracies of the bases."""
     prefixes = parts_with(arrays, "bases/compositional")
     fig, axes = _grid(1, len(prefixes), "Bases: test accuracy (grey: left out of all means)", 2.6)
     for ax, prefix in zip(axes[0], prefixes):
@@ -274,7 +274,7 @@ def draw_layers(arrays, folder):
 
 @plots.styled
 def draw_overlap(arrays, folder):
-    """Figure 4: intersection over union by leaf, and the value expected of random masks."""
+    """Intersection over union by leaf, and the value expected of random masks."""
     prefixes = parts_with(arrays, "overlap/between")
     if not prefixes:
         return
