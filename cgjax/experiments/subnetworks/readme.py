@@ -1,6 +1,6 @@
 """Tables and pictures of the README, from the record.
 
-record: the recorded runs. A *cell* is a rule and one of its subroutines.
+A *cell* is a rule and one of its subroutines. record: the recorded runs.
 """
 
 import math
@@ -14,64 +14,85 @@ from cgjax.experiments.subnetworks.figures import hatch
 from cgjax.published import PUBLISHED, verdict
 
 KNOWN = PUBLISHED["subnetworks"]
-LANGUAGE = {
-    "agreement": ("subject", "verb"),
-    "anaphora": ("antecedent", "pronoun"),
-}
-NUMBERS = ("singular", "plural")
-VISION = {
-    "inside_contact": ("inside", "contact"),
-    "inside_number": ("inside", "number"),
-    "number_contact": ("number", "contact"),
-}
 # Singular beside plural.
 SENTENCES = [
     (f"{rule}_{number}", subroutine)
-    for rule, subroutines in LANGUAGE.items()
+    for rule, subroutines in (
+        ("agreement", ("subject", "verb")),
+        ("anaphora", ("antecedent", "pronoun")),
+    )
     for subroutine in subroutines
-    for number in NUMBERS
+    for number in ("singular", "plural")
 ]
-IMAGES = [(rule, name) for rule, names in VISION.items() for name in names]
-ONE_RULE = {"agreement_singular", "agreement_plural", "anaphora_singular", "anaphora_plural"}
+IMAGES = [
+    (rule, subroutine)
+    for rule in ("inside_contact", "inside_number", "number_contact")
+    for subroutine in rule.split("_")
+]
+ACROSS_RULES = ("wide", "simclr", "pruned")  # rows whose parts are rules
 HALVES = {"sub_diff": "the subnetwork", "abl_diff": "the network without it"}
+NETWORKS = {
+    "pretrained": "BERT-small, pretrained",
+    "scratch": "BERT-small, from scratch",
+    "resnet50": "ResNet-50",
+    "wideresnet50": "Wide ResNet-50-2",
+    "simclr": "ResNet-50 after SimCLR",
+}
+# Ways of choosing a configuration, and the ends of their metrics.
+CHOICES = {
+    "fixed beforehand": "",
+    "mean of all valid": ", valid configurations",
+    "best of 24, validation data": ", best of 24",
+    "the same, test data (paper)": ", selected",
+}
 
 
-def best_run(record: list[dict], row: str, metric: str) -> dict | None:
-    """The run of a row that is nearest to the paper's: its size, splits and length of masks."""
+def place_of(cell: tuple, part: str, measure: str) -> tuple[str, str]:
+    """(row, metric) of a cell."""
+    rule, subroutine = cell
+    if part in ACROSS_RULES:
+        return part, f"{rule}/{subroutine}: {measure}"
+    return rule, f"{part}/{subroutine}: {measure}"
+
+
+def best_run(record: list[dict], cell, part: str) -> dict | None:
+    """The run of a cell that is nearest to the paper's by size, splits and length of masks."""
 
     def rank(entry):
         config = entry["config"]
         splits = config["data"].get("splits") == "published"
         return entry["size"] == "paper", splits, config["masks"]["epochs"], entry["wall_s"]
 
+    row, metric = place_of(cell, part, "abl_diff")
     runs = [
         entry
         for entry in record
-        if entry["row"] == row
-        and entry["size"] in ("fast", "paper")
+        if (entry["row"], entry["size"]) in ((row, "fast"), (row, "paper"))
         and entry["metrics"].get(metric, {}).get("ours") is not None
     ]
     return max(runs, key=rank, default=None)
 
 
-def place_of(cell: tuple, part: str, measure: str) -> tuple[str, str]:
-    """(row, metric) of a cell: rows of several rules have the rule in the place of the part."""
-    rule, subroutine = cell
-    if part in ("wide", "simclr", "pruned"):
-        return part, f"{rule}/{subroutine}: {measure}"
-    return rule, f"{part}/{subroutine}: {measure}"
-
-
-def ours(record, cell, part, measure) -> dict | None:
+def ours(record, cell, part: str, measure: str) -> dict | None:
     """The recorded metric of a cell; None if it has not run."""
-    row, metric = place_of(cell, part, measure)
-    run = best_run(record, row, metric)
-    return run["metrics"][metric] if run else None
+    run = best_run(record, cell, part)
+    return run["metrics"].get(place_of(cell, part, measure)[1]) if run else None
 
 
-def theirs(cell, part, measure) -> dict | None:
+def theirs(cell, part: str, measure: str) -> float | None:
+    """The published number of a cell."""
     row, metric = place_of(cell, part, measure)
-    return KNOWN.get(row, {}).get(metric)
+    return KNOWN.get(row, {}).get(metric, {}).get("mean")
+
+
+def _of_vision(record, measure: str) -> list[dict]:
+    """The recorded metrics of all cells and networks of vision."""
+    cells = [(cell, part) for part in ("resnet50", *ACROSS_RULES) for cell in IMAGES]
+    return [metric for cell, part in cells if (metric := ours(record, cell, part, measure))]
+
+
+def _demo(record) -> dict:
+    return next(run for run in record if (run["row"], run["size"]) == ("demo", "default"))
 
 
 # --- tables ---------------------------------------------------------------------------------------
@@ -84,48 +105,41 @@ def like_for_like(record: list[dict], studies: dict) -> str:
         "| difference, 95 % | paper, selected |",
         "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    for cell, part in [*((cell, "scratch") for cell in SENTENCES), *_vision_cells()]:
-        row, metric = place_of(cell, part, "abl_diff")
-        run = best_run(record, row, metric)
-        if run is None:
+    cells = [(cell, "scratch") for cell in SENTENCES] + [(cell, "resnet50") for cell in IMAGES]
+    for cell, part in cells:
+        run, fixed = best_run(record, cell, part), theirs(cell, part, "abl_diff")
+        if run is None or fixed is None:
             continue
-        values = [
-            number["mean"]
-            for number in (
-                theirs(cell, part, "sub_diff"),
-                theirs(cell, part, "abl_diff"),
-                theirs(cell, part, "abl_diff, selected"),
-            )
-        ]
-        sub, abl = (run["metrics"][place_of(cell, part, name)[1]] for name in HALVES)
+        sub, abl = (ours(record, cell, part, name) for name in HALVES)
         compared = verdict.of_entry(abl)
-        width = f"± {compared.width:.2f}" if math.isfinite(compared.width) else "one base"
+        width = f"± {compared.width:.2f}" if math.isfinite(compared.width) else "(one base)"
+        numbers = (sub["ours"], theirs(cell, part, "sub_diff"), abl["ours"], fixed)
         lines.append(
-            f"| {cell[0].replace('_', ' ')}, {cell[1]} | {run['config']['masks']['epochs']} "
-            f"| {sub['ours']:+.2f} | {values[0]:+.2f} | {abl['ours']:+.2f} | {values[1]:+.2f} "
-            f"| {compared.difference:+.2f} {width} | {values[2]:+.2f} |"
+            f"| {cell[0].replace('_', ' ')}, {cell[1]} | {run['config']['masks']['epochs']} | "
+            + " | ".join(f"{number:+.2f}" for number in numbers)
+            + f" | {compared.difference:+.2f} {width} "
+            f"| {theirs(cell, part, 'abl_diff, selected'):+.2f} |"
         )
     return "\n".join(lines)
 
 
-def _vision_cells():
-    return [(cell, "resnet50") for cell in IMAGES if theirs(cell, "resnet50", "abl_diff")]
-
-
 def means(record: list[dict], studies: dict) -> str:
-    """Means over the cells of the table above in which both have a number: BERT from scratch."""
-    pairs = {}
-    for measure in HALVES:
-        both = [(ours(record, cell, "scratch", measure), theirs(cell, "scratch", measure))
-                for cell in SENTENCES]  # fmt: skip
-        pairs[measure] = np.array([(a["ours"], b["mean"]) for a, b in both if a])
+    """Means over the cells of BERT from scratch in which both have a number."""
     texts = []
-    for measure, values in pairs.items():
+    for measure in HALVES:
+        metrics = [(ours(record, cell, "scratch", measure), cell) for cell in SENTENCES]
+        values = np.array(
+            [
+                (metric["ours"], theirs(cell, "scratch", measure))
+                for metric, cell in metrics
+                if metric
+            ]
+        )
         apart = values[:, 0] - values[:, 1]
-        width = verdict.half_width(list(apart))
         texts.append(
             f"{measure} {values[:, 0].mean():+.3f} beside the release's {values[:, 1].mean():+.3f} "
-            f"(difference {apart.mean():+.3f} ± {width:.3f} over {len(apart)} cells)"
+            f"(difference {apart.mean():+.3f} ± {verdict.half_width(list(apart)):.3f} "
+            f"over {len(apart)} cells)"
         )
     return " and ".join(texts)
 
@@ -133,96 +147,70 @@ def means(record: list[dict], studies: dict) -> str:
 def selection(record: list[dict], studies: dict) -> str:
     """What the choice among 24 configurations does to abl_diff, in the release's own files."""
     lines = [
-        "| abl_diff, mean over all rules | fixed | all valid configurations "
-        "| best of 24, validation data | the same, test data (paper) |",
+        f"| abl_diff, mean over all rules | {' | '.join(CHOICES)} |",
         "|---|---:|---:|---:|---:|",
     ]
     for network, name in NETWORKS.items():
-        cells = [
-            KNOWN["means"][f"{network}: abl_diff{end}"]["mean"]
-            for end in ("", ", valid configurations", ", best of 24", ", selected")
-        ]
-        lines.append(f"| {name} | {' | '.join(f'{value:+.3f}' for value in cells)} |")
+        cells = [f"{KNOWN['means'][f'{network}: abl_diff{end}']['mean']:+.3f}"
+                 for end in CHOICES.values()]  # fmt: skip
+        lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
-
-
-NETWORKS = {
-    "pretrained": "BERT-small, pretrained",
-    "scratch": "BERT-small, from scratch",
-    "resnet50": "ResNet-50",
-    "wideresnet50": "Wide ResNet-50-2",
-    "simclr": "ResNet-50 after SimCLR",
-}
 
 
 def known_structures(record: list[dict], studies: dict) -> str:
     """The demonstration: a small BERT beside networks whose structure is known."""
-    (run,) = [entry for entry in record if (entry["row"], entry["size"]) == ("demo", "default")]
     lines = [
         "| network, subroutine | sub_diff | abl_diff | abl_diff of every base "
         "| removals of the same size | kept | valid masks |",
         "|---|---:|---:|---|---:|---:|---:|",
     ]
-    for part, subroutine in [
-        (part, name) for part in ("bert", "modular", "template") for name in ("subject", "verb")
-    ]:
-
-        def number(measure, start=f"{part}/{subroutine}: "):
-            return run["metrics"][f"{start}{measure}"]
-
-        abl = number("abl_diff")
-        null = abl["ours"] - number("abl_diff beyond random removals")["ours"]
-        valid = number("valid masks")["values"]
-        bases = ", ".join(f"{value:.2f}" for value in abl["values"])
-        lines.append(
-            f"| {part}, {subroutine} | {number('sub_diff')['ours']:+.3f} | {abl['ours']:+.3f} "
-            f"| {bases} | {null:+.3f} | {number('kept')['ours']:.3f} "
-            f"| {sum(valid):.0f} of {len(valid)} |"
-        )
+    for part in ("bert", "modular", "template"):
+        for subroutine in ("subject", "verb"):
+            sub, abl, beyond, kept, valid = (
+                _demo(record)["metrics"][f"{part}/{subroutine}: {measure}"]
+                for measure in (*HALVES, "abl_diff beyond random removals", "kept", "valid masks")
+            )
+            bases = ", ".join(f"{value:.2f}" for value in abl["values"])
+            lines.append(
+                f"| {part}, {subroutine} | {sub['ours']:+.3f} | {abl['ours']:+.3f} | {bases} "
+                f"| {abl['ours'] - beyond['ours']:+.3f} | {kept['ours']:.3f} "
+                f"| {sum(valid['values']):.0f} of {len(valid['values'])} |"
+            )
     return "\n".join(lines)
-
-
-VISION_PARTS = ("resnet50", "wide", "simclr", "pruned")
 
 
 def largest_vision(record: list[dict], studies: dict) -> str:
     """The largest ablation of any base of the reduced rules of vision."""
-    values = [
-        abs(value)
-        for part in VISION_PARTS
-        for cell in IMAGES
-        if (metric := ours(record, cell, part, "abl_diff"))
-        for value in metric["values"]
-        if value is not None
-    ]
-    return f"{max(values):.2f}"
+    values = [value for metric in _of_vision(record, "abl_diff") for value in metric["values"]]
+    return f"{max(abs(value) for value in values if value is not None):.2f}"
 
 
 def largest_null(record: list[dict], studies: dict) -> str:
     """The largest mean over random removals of as many weights, of any network of vision."""
-    values = []
-    for part in VISION_PARTS:
-        for cell in IMAGES:
-            if abl := ours(record, cell, part, "abl_diff"):
-                beyond = ours(record, cell, part, "abl_diff beyond random removals")
-                values.append(abs(abl["ours"] - beyond["ours"]))
-    return f"{max(values):.2f}"
+    both = (_of_vision(record, f"abl_diff{end}") for end in ("", " beyond random removals"))
+    return f"{max(abs(abl['ours'] - beyond['ours']) for abl, beyond in zip(*both)):.2f}"
+
+
+def pretrained_valid(record: list[dict], studies: dict) -> str:
+    """How many masks of pretrained networks are valid, over the rules that ran."""
+    metrics = [ours(record, cell, "pretrained", "valid masks") for cell in SENTENCES]
+    return f"{np.mean([value for metric in metrics if metric for value in metric['values']]):.0%}"
 
 
 def not_recorded(record: list[dict], studies: dict) -> str:
     """Rows without a recorded run."""
     rows = [row["name"] for row in configs.load_file("subnetworks").describe_rows()]
-    recorded = {entry["row"] for entry in record}
-    missing = [f"`{row}`" for row in rows if row not in recorded]
+    missing = [f"`{row}`" for row in rows if row not in {entry["row"] for entry in record}]
     return f"{', '.join(missing[:-1])} and {missing[-1]}"
 
 
 def vision_default(record: list[dict], studies: dict) -> str:
     """The best base of vision at default size."""
+    rows = {rule for rule, _ in IMAGES} | {*ACROSS_RULES, "vit"}
     values = [
         value
         for entry in record
-        if entry["size"] == "default" and entry["row"] in (*VISION, *VISION_PARTS, "vit")
+        if entry["size"] == "default" and entry["row"] in rows
         for name, metric in entry["metrics"].items()
         if name.endswith("base: test accuracy")
         for value in metric["values"]
@@ -230,41 +218,24 @@ def vision_default(record: list[dict], studies: dict) -> str:
     return f"{max(values):.2f}"
 
 
-def pretrained_valid(record: list[dict], studies: dict) -> str:
-    """How many masks of pretrained networks are valid, over the rules that ran."""
-    shares = [
-        value
-        for cell in SENTENCES
-        if (metric := ours(record, cell, "pretrained", "valid masks"))
-        for value in metric["values"]
-    ]
-    return f"{np.mean(shares):.0%}"
-
-
-def _number(row: str, metric: str, form: str):
-    """A field that shows a published number."""
-    return lambda record, studies: format(KNOWN[row][metric]["mean"], form)
-
-
-def _vit(record, studies) -> str:
-    rules = ("number_contact", "inside_number", "inside_contact")
-    name = "base: validation accuracy"
-    return ", ".join(f"{KNOWN['vit'][f'{rule}/{name}']['mean']:.3f}" for rule in rules)
-
-
-def _demo_seconds(record, studies) -> str:
-    (run,) = [entry for entry in record if (entry["row"], entry["size"]) == ("demo", "default")]
-    return f"{run['wall_s']:.0f}"
+def _published(*places, form: str):
+    """A field that shows published numbers, of (row, metric)."""
+    return lambda record, studies: ", ".join(
+        format(KNOWN[row][metric]["mean"], form) for row, metric in places
+    )
 
 
 TABLES = {
-    "fixed_scratch": _number("means", "scratch: abl_diff", "+.3f"),
-    "selected_scratch": _number("means", "scratch: abl_diff, selected", "+.3f"),
-    "random_pronoun": _number(
-        "anaphora_singular", "random_weights/pronoun: abl_diff, selected", "+.3f"
+    "fixed_scratch": _published(("means", "scratch: abl_diff"), form="+.3f"),
+    "selected_scratch": _published(("means", "scratch: abl_diff, selected"), form="+.3f"),
+    "random_pronoun": _published(
+        ("anaphora_singular", "random_weights/pronoun: abl_diff, selected"), form="+.3f"
     ),
-    "vit": _vit,
-    "demo_seconds": _demo_seconds,
+    "vit": _published(
+        *(("vit", f"{rule}/base: validation accuracy")
+          for rule in ("number_contact", "inside_number", "inside_contact")), form=".3f",
+    ),
+    "demo_seconds": lambda record, studies: f"{_demo(record)['wall_s']:.0f}",
     "pretrained_valid": pretrained_valid,
     "like_for_like": like_for_like,
     "means": means,
@@ -274,12 +245,12 @@ TABLES = {
     "largest_null": largest_null,
     "not_recorded": not_recorded,
     "vision_default": vision_default,
-}
+}  # fmt: skip
 
 
 # --- pictures -------------------------------------------------------------------------------------
 
-# (label, part, published table or "" for ours)
+# (label, part, end of the published metric; None: ours)
 IN_LANGUAGE = (
     ("BERT-small, ours", "scratch", None),
     ("· release, fixed", "scratch", ""),
@@ -303,24 +274,15 @@ IN_VISION = (
 )
 
 
-def _matrix(record, lines, cells, measure) -> np.ndarray:
-    """[lines, cells] of a measure, nan where it has not run or is not published."""
-    values = np.full((len(lines), len(cells)), np.nan)
-    for i, (_, part, end) in enumerate(lines):
-        for j, cell in enumerate(cells):
-            if end is None:
-                metric = ours(record, cell, part, measure)
-                number = metric and metric["ours"]
-            else:
-                entry = theirs(cell, part, measure + end)
-                number = entry and entry["mean"]
-            values[i, j] = np.nan if number is None else number
-    return values
-
-
 @plots.styled
 def draw_rules(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.Path:
     """Heat maps over all rules: subnetworks and ablations, ours beside the paper's two tables."""
+
+    def value_of(cell, part, end, measure) -> float:
+        metric = ours(record, cell, part, measure)
+        number = (metric and metric["ours"]) if end is None else theirs(cell, part, measure + end)
+        return np.nan if number is None else number
+
     fig = plots.new_figure(11.6, 6.8, layout="constrained")
     heights = (len(IN_LANGUAGE), len(IN_VISION))
     axes = fig.subplots(2, 2, gridspec_kw={"height_ratios": heights}, sharey="row")
@@ -330,7 +292,9 @@ def draw_rules(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib
         for measure in HALVES
     ]
     for ax, (lines, cells, measure) in zip(axes.ravel(), panels):
-        values = _matrix(record, lines, cells, measure)
+        values = np.array(
+            [[value_of(cell, part, end, measure) for cell in cells] for _, part, end in lines]
+        )
         image = ax.imshow(values, cmap="RdBu", vmin=-0.75, vmax=0.75, aspect="auto")
         hatch(ax)
         for (i, j), value in np.ndenumerate(values):
@@ -341,53 +305,48 @@ def draw_rules(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib
             if end is None:  # a line above each network
                 ax.axhline(i - 0.5, color=plots.INK, linewidth=0.9)
         ax.set_yticks(range(len(lines)), [label for label, *_ in lines], fontsize=7.5)
-        ax.set_xticks(range(len(cells)), [_words(cell) for cell in cells], fontsize=6.3)
+        ax.set_xticks(range(len(cells)), [_words(*cell) for cell in cells], fontsize=6.3)
         ax.tick_params(length=0)
         if lines is IN_LANGUAGE:
             ax.set_title(f"{measure}: {HALVES[measure]}", fontsize=9)
-    fig.colorbar(
-        image, ax=axes, label="accuracy on target less other, clipped at chance", fraction=0.02
-    )
-    plots.headline(fig, "Every network has subnetworks; ablations depend on how masks are selected "
-                        "(hatched: not run, or not published)")  # fmt: skip
+    label = "accuracy on target less other, clipped at chance"
+    fig.colorbar(image, ax=axes, label=label, fraction=0.02)
+    title = "Every network has subnetworks; ablations depend on how masks are selected"
+    plots.headline(fig, f"{title} (hatched: not run, or not published)")
     return plots.save(fig, path)
 
 
-def _words(cell) -> str:
-    """A cell as a label of two lines."""
-    rule, subroutine = cell
-    which = rule.split("_")[-1] if rule in ONE_RULE else rule.replace("_", " and\n")
+def _words(rule: str, subroutine: str) -> str:
+    """A cell as a label."""
+    is_language = rule.endswith(("singular", "plural"))
+    which = rule.split("_")[1] if is_language else rule.replace("_", " and\n")
     return f"{subroutine},\n{which}"
 
 
 @plots.styled
 def draw_selection(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.Path:
     """abl_diff by the way of choosing a configuration: the release, and our small BERT."""
-    ends = {
-        "fixed beforehand": "",
-        "mean of all valid": ", valid configurations",
-        "best of 24 (validation)": ", best of 24",
-        "paper (test)": ", selected",
-    }
     fig = plots.new_figure(9.6, 3.4, layout="constrained")
     left, right = fig.subplots(1, 2, sharey=True)
     for colour, (network, label) in zip(plots.COLOURS, NETWORKS.items()):
-        values = [KNOWN["means"][f"{network}: abl_diff{end}"]["mean"] for end in ends.values()]
-        left.plot(range(len(ends)), values, "o-", color=colour, markersize=5, label=label)
-    left.set_xticks(range(len(ends)), [text.replace(" ", "\n", 1) for text in ends], fontsize=8)
+        values = [KNOWN["means"][f"{network}: abl_diff{end}"]["mean"] for end in CHOICES.values()]
+        left.plot(range(len(CHOICES)), values, "o-", color=colour, markersize=5, label=label)
+    words = ("fixed\nbeforehand", "mean of\nall valid", "best of 24\n(validation)", "paper\n(test)")
+    left.set_xticks(range(len(CHOICES)), words, fontsize=8)
     left.set_title("the authors' search files and paper, mean over all rules", fontsize=9)
     left.legend(fontsize=7)
-    search = [entry for entry in record if entry["row"] == "search" and entry["size"] == "fast"]
+    search = next(run for run in record if (run["row"], run["size"]) == ("search", "fast"))
     for colour, name in zip(plots.COLOURS, ("subject", "verb")):
-        metrics = search[-1]["metrics"]
-        fixed, chosen = (metrics[f"{name}: abl_diff{end}"]["values"] for end in ("", ", selected"))
-        median = metrics[f"{name}: abl_diff, 50 % of valid configurations"]["ours"]
-        for a, b in zip(fixed, chosen):
-            if a is not None:
-                right.plot((0, 2), (a, b), "o-", color=colour, markersize=5, label=name)
-        right.plot(1, median, "D", color=colour, markersize=6, markerfacecolor="none")
-    handles = dict(zip(*right.get_legend_handles_labels()[::-1]))
-    right.legend(handles.values(), handles.keys(), fontsize=7)
+        fixed, chosen, median = (
+            search["metrics"][f"{name}: abl_diff{end}"]
+            for end in ("", ", selected", ", 50 % of valid configurations")
+        )
+        pairs = [pair for pair in zip(fixed["values"], chosen["values"]) if None not in pair]
+        for i, pair in enumerate(pairs):
+            label = "" if i else name
+            right.plot((0, 2), pair, "o-", color=colour, markersize=5, label=label)
+        right.plot(1, median["ours"], "D", color=colour, markersize=6, markerfacecolor="none")
+    right.legend(fontsize=7)
     words = ("fixed\nbeforehand", "median of all\nvalid (diamond)", "selected\n(test)")
     right.set_xticks(range(3), words, fontsize=8)
     right.set_title("ours: BERT of 4 x 128, agreement, each base a line", fontsize=9)
