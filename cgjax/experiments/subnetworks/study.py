@@ -38,9 +38,8 @@ def check(config) -> None:
 
 def selected_by(settings) -> str:
     """The part whose selected configurations a part takes; "" if it has nothing to select."""
-    if "selected_by" not in settings.get("masks", {}) or not stages.has_choice(settings):
-        return ""
-    return settings.masks.selected_by
+    other = settings.get("masks", {}).get("selected_by", "")
+    return other if other and stages.has_choice(settings) else ""
 
 
 def _check_selection(settings, other: str, trained) -> None:

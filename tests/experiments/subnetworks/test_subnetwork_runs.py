@@ -234,8 +234,9 @@ def test_a_rule_from_base_to_figures(agreement):
     _, workdir, (metrics, arrays, extra) = agreement
     assert len(metrics["target/subject: abl_diff"]["values"]) == 2  # bases
     assert arrays["target/runs/abl_diff"].shape == (2 * 2 * 2,)  # bases, targets, mask seeds
-    assert metrics["target/verb: p of abl_diff, signs"]["ours"] >= 0.5  # of two bases
-    assert metrics["target/subject: p of abl_diff, random removals"]["ours"] is not None
+    # After one epoch the masks keep every weight: nothing is tested.
+    assert metrics["target/verb: kept"]["values"] == [1, 1]
+    assert not [name for name in metrics if "p of" in name]
     drawn = {path.name for path in (workdir / "figures").iterdir()}
     assert drawn == {
         "absolute_abl.png",
