@@ -493,7 +493,8 @@ def search(
     if not batches:
         raise ValueError("batches is empty: pass at least one pair (x, y)")
     shapes = [jax.tree.map(jnp.shape, batch) for batch in batches]
-    if any(shape != shapes[0] for shape in shapes) or len(batches[0]) != 2:
+    is_pair = [isinstance(batch, (tuple, list)) and len(batch) == 2 for batch in batches]
+    if not all(is_pair) or any(shape != shapes[0] for shape in shapes):
         raise ValueError("batches must be pairs (x, y) that all have the same shapes")
     checks.finite_leaves(params=params, batches=batches)
     data = jax.tree.map(lambda *leaves: jnp.stack(leaves), *batches)
