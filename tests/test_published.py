@@ -261,22 +261,25 @@ def test_numbers_of_the_fixed_configuration_follow_from_the_released_search():
     by_cell = collections.defaultdict(list)
     with open(SUBNETWORKS / "published_search_fixed.csv") as file:
         for run in csv.DictReader(file):
-            assert (run["lr"], run["s_init"], run["masked"]) == ("0.01", "0.05", "layers>=0")
+            assert (run["lr"], run["s_init"]) == ("0.01", "0.05")
+            assert run["masked"].startswith(("layers>=0", "first+stage_1"))
             columns = {name: float(run[name]) for name in COLUMNS.values() if name in run}
             for half in ("sub", "abl"):
                 own, other = (max(columns[f"{half}_{test}"], 0.25) for test in ("target", "other"))
                 columns[f"{half}_diff"] = own - other
             columns["kept_fraction"] = float(run["mask_ones"]) / float(run["mask_size"])
-            by_cell[run["exp"], run["target"]].append(columns)
-    for (row, target), runs in by_cell.items():
+            part = CONDITIONS.get(run["model"], run["model"])
+            by_cell[run["exp"], f"{part}/{run['target']}"].append(columns)
+    for (row, place), runs in by_cell.items():
         for name, column in COLUMNS.items():
-            entry = PUBLISHED["subnetworks"][row][f"scratch/{target}: {name}"]
+            entry = PUBLISHED["subnetworks"][row][f"{place}: {name}"]
             values, digits = [run[column] for run in runs], 5.1e-4 / (1 + 9 * (name == "kept"))
             assert entry["mean"] == pytest.approx(statistics.mean(values), abs=digits)
             assert entry["sd"] == pytest.approx(statistics.stdev(values), abs=digits)
             assert entry["n"] == len(values) == 3
-    assert len(by_cell) == 8
-    mean = statistics.mean(run["abl_diff"] for runs in by_cell.values() for run in runs)
+    assert len(by_cell) == 8 + 2
+    scratch = [runs for (_, place), runs in by_cell.items() if place.startswith("scratch/")]
+    mean = statistics.mean(run["abl_diff"] for runs in scratch for run in runs)
     of_all = PUBLISHED["subnetworks"]["means"]["scratch: abl_diff"]["mean"]
     assert of_all == pytest.approx(mean, abs=5.1e-4)
 

@@ -210,6 +210,7 @@ GIVEN = {
     "published_splits_pretrained": (*_SPLITS, "parts.pretrained.optim.lr"),
     "published_splits_pretrained_90": (*_SPLITS, "parts.pretrained.optim.lr"),
     "one_mask": ("masks.seeds",),
+    "fixed_configuration": ("masks.seeds",),
     "10000_problems": ("data.n_train", "masks.epochs", "masks.seeds", "train.epochs"),
 }
 

@@ -1473,6 +1473,7 @@ CASES = {
         ("batches", lambda: searched(batches=[(ROWS * NAN, ROWS)])),
         ("batches", lambda: searched(batches=[(ROWS, ROWS), (ROWS[:1], ROWS[:1])])),
         ("batches", lambda: searched(batches=[(ROWS,)])),
+        ("batches", lambda: searched(batches=[{"x": ROWS, "y": ROWS}])),
         ("loss", lambda: searched(loss=lambda outputs, y: outputs)),
         ("loss", lambda: searched(loss=lambda outputs, y: jnp.sum(outputs) / 0)),
     ],

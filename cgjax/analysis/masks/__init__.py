@@ -19,6 +19,8 @@ The parts of a search, for a loop of your own: `init`, `soft`, `beta_schedule`, 
 each masked leaf, as a tree or by name. A leaf with 0 is not masked and is not counted.
 """
 
+import functools
+import inspect
 import io
 import pathlib
 import re
@@ -491,30 +493,40 @@ def search(
     if not batches:
         raise ValueError("batches is empty: pass at least one pair (x, y)")
     shapes = [jax.tree.map(jnp.shape, batch) for batch in batches]
-    if any(shape != shapes[0] for shape in shapes) or len(batches[0]) != 2:
+    is_pair = [isinstance(batch, (tuple, list)) and len(batch) == 2 for batch in batches]
+    if not all(is_pair) or any(shape != shapes[0] for shape in shapes):
         raise ValueError("batches must be pairs (x, y) that all have the same shapes")
     checks.finite_leaves(params=params, batches=batches)
     data = jax.tree.map(lambda *leaves: jnp.stack(leaves), *batches)
     outputs = jax.eval_shape(f, params, batches[0][0])
     if (shape := jax.eval_shape(loss, outputs, batches[0][1]).shape) != ():
         raise ValueError(f"loss must return one number, got shape {shape}")
-    n, key = len(batches), jax.random.key(0) if key is None else key
-
-    @jax.jit
-    def run(s, params, data, key):
-        def cost(s, step, beta):
-            x, y = jax.tree.map(lambda leaf: leaf[step % n], data)
-            mask = kind.train_mask(s, jax.random.fold_in(key, step), beta)
-            return loss(f(apply(params, mask), x), y) + penalty * kind.penalty(s, beta)
-
-        return learn(cost, s, n * epochs, lr, n, beta_max)
-
-    s, losses = run(kind.init(params, where, s0), params, data, key)
+    key = jax.random.key(0) if key is None else key
+    checks.bounded("lr", lr, 0, above=True)
+    checks.bounded("beta_max", beta_max, 0, above=True)
+    # Functions are keys of the cache of compiled programs; other callables may not be hashable.
+    f, loss = (fn if inspect.isfunction(fn) else functools.partial(fn) for fn in (f, loss))
+    s = kind.init(params, where, s0)
+    s, losses = _learned(f, loss, family, epochs, s, params, data, key, lr, penalty, beta_max)
+    n = len(batches)
     losses = jnp.mean(losses.reshape(epochs, n), axis=1)
     if checks.known(losses) and not np.isfinite(np.asarray(losses)).all():
         raise ValueError("loss is not finite during the search: check f and loss, or lower lr")
     masks = kind.hard(s)
     return Search(masks, s, losses, kept(expand(masks, params)))
+
+
+@functools.partial(jax.jit, static_argnames=("f", "loss", "family", "epochs"))
+def _learned(f, loss, family, epochs, s, params, data, key, lr, penalty, beta_max):
+    """`learn` on stacked batches: one program for all calls with the same functions and shapes."""
+    kind, n = FAMILIES[family], len(jax.tree.leaves(data)[0])
+
+    def cost(s, step, beta):
+        x, y = jax.tree.map(lambda leaf: leaf[step % n], data)
+        mask = kind.train_mask(s, jax.random.fold_in(key, step), beta)
+        return loss(f(apply(params, mask), x), y) + penalty * kind.penalty(s, beta)
+
+    return learn(cost, s, n * epochs, lr, n, beta_max)
 
 
 def save(path, masks: Tree) -> None:

@@ -94,7 +94,7 @@ def _dots(ax, x, values, table, colour):
 
 @plots.styled
 def draw_differences(arrays, folder):
-    """Figure 1: clipped target minus other, subnetworks above zero and ablations below."""
+    """Clipped target minus other, subnetworks above zero and ablations below."""
     entries = tables(arrays)
     title = "Predicted: subnetworks above zero, ablations below (grey bars: removals of that size)"
     fig, axes = _grid(len(entries), max(len(names) for *_, names in entries), title)
@@ -106,6 +106,8 @@ def draw_differences(arrays, folder):
             of_target = {key: values[table["target"] == i] for key, values in table.items()}
             for x, (network, colour) in enumerate(HALVES.values()):
                 _dots(ax, x, of_target[f"{network}_diff"], of_target, colour)
+            if not of_target["valid_base"].any():
+                ax.text(0.5, 0.9, "no base counts", ha="center", fontsize=7, color=plots.GREY)
             nulls = of_target["null_random"][of_target["valid_base"]]
             if np.isfinite(nulls).any():
                 null = np.nanmean(nulls)
@@ -123,7 +125,7 @@ def draw_differences(arrays, folder):
 
 @plots.styled
 def draw_absolute(arrays, folder):
-    """Figure 2: accuracies on the target and on the other, for subnetworks and for ablations."""
+    """Accuracies on the target and on the other, for subnetworks and for ablations."""
     entries = tables(arrays)
     for half, (network, _) in HALVES.items():
         fig, axes = _grid(
@@ -150,9 +152,14 @@ def draw_absolute(arrays, folder):
         plots.save(fig, folder / f"absolute_{network}.png")
 
 
+def hatch(ax):
+    """Hatches the cells of a heat map that have no value."""
+    ax.patch.set(hatch="////", edgecolor="#c3c8ce", facecolor="white")
+
+
 @plots.styled
 def draw_heat(arrays, folder):
-    """Figure 3: every run as a cell; rows are mask seeds, columns subroutines and bases."""
+    """Every run as a cell; rows are mask seeds, columns subroutines and bases."""
     entries = tables(arrays)
     fig = plots.new_figure(8.4, 2.2 * len(entries) + 0.8, layout="constrained")
     axes = fig.subplots(len(entries), 1, squeeze=False)[:, 0]
@@ -167,13 +174,16 @@ def draw_heat(arrays, folder):
             cells[row, column] = table["sub_diff"][run]
             cells[len(seeds) + row, column] = table["abl_diff"][run]
         image = ax.imshow(cells, cmap="RdBu", vmin=-0.75, vmax=0.75, aspect="auto")
+        hatch(ax)
         rows = [f"{word} {i + 1}" for word in HALVES for i in range(len(seeds))]
         counts = [np.all(table["valid_base"][table["base"] == base]) for base in bases]
         marks = ["" if one else " *" for one in counts]
         columns = [f"{name} {i + 1}{mark}" for name in names for i, mark in enumerate(marks)]
         ax.set_yticks(range(len(rows)), rows)
         ax.set_xticks(range(len(columns)), columns, rotation=30, ha="right")
-        ax.set_title(part if all(counts) else f"{part} (*: base left out of all means)")
+        notes = ["*: base left out of all means"] * (not all(counts))
+        notes += ["hatched: no run, because no mask is valid"] * bool(np.isnan(cells).any())
+        ax.set_title(" ".join(filter(None, (part, f"({'; '.join(notes)})" if notes else ""))))
         fig.colorbar(image, ax=ax, label="target - other", fraction=0.03)
     plots.headline(fig, "Blue above, red below: the predicted pattern, run by run")
     plots.save(fig, folder / "heat.png")
@@ -181,7 +191,7 @@ def draw_heat(arrays, folder):
 
 @plots.styled
 def draw_bases(arrays, folder):
-    """Figure 4, first part: accuracies of the bases."""
+    """Accuracies of the bases."""
     prefixes = parts_with(arrays, "bases/compositional")
     fig, axes = _grid(1, len(prefixes), "Bases: test accuracy (grey: left out of all means)", 2.6)
     for ax, prefix in zip(axes[0], prefixes):
@@ -201,9 +211,19 @@ def _rows(prefixes):
     return fig, fig.subplots(len(prefixes), 1, squeeze=False)[:, 0]
 
 
-def _from_stem_to_head(leaf: str):
-    """Sort key for leaves: stem first, head last."""
-    return leaf.startswith("head"), not leaf.startswith("stem"), leaf
+# Linear maps of a transformer's layer, in the order of the computation.
+MAPS = ("query", "key", "value", "attention_out", "ffn_in", "ffn_out")
+
+
+def network_order(leaf: str):
+    """Sort key for leaves: from stem to head, layers by number, maps as they follow each other."""
+    words = []
+    for word in leaf.split("/"):
+        name, _, number = word.rpartition("_")
+        is_numbered = bool(name) and number.isdigit()
+        place = MAPS.index(word) if word in MAPS else len(MAPS)
+        words.append((place, name if is_numbered else word, int(number) if is_numbered else -1))
+    return leaf.startswith("head"), not leaf.startswith("stem"), words
 
 
 def _by_leaf(ax, leaves, label, title):
@@ -228,7 +248,7 @@ def draw_layers(arrays, folder):
     for ax, prefix in zip(axes, prefixes):
         start = f"{prefix}kept/"
         leaves = [name.removeprefix(start) for name in arrays if name.startswith(start)]
-        leaves.sort(key=_from_stem_to_head)
+        leaves.sort(key=network_order)
         counts = arrays[f"{prefix}bases/valid"][arrays[f"{prefix}masks/base"]]
         targets = np.where(counts, arrays[f"{prefix}masks/target"], -1)
         for i, name in enumerate(arrays[f"{prefix}subroutines"]):
@@ -254,14 +274,14 @@ def draw_layers(arrays, folder):
 
 @plots.styled
 def draw_overlap(arrays, folder):
-    """Figure 4: intersection over union by leaf, and the value expected of random masks."""
+    """Intersection over union by leaf, and the value expected of random masks."""
     prefixes = parts_with(arrays, "overlap/between")
     if not prefixes:
         return
     fig, axes = _rows(prefixes)
     for ax, prefix in zip(axes, prefixes):
         leaves = [str(leaf) for leaf in arrays[f"{prefix}overlap/leaves"]]
-        order = sorted(range(len(leaves)), key=lambda i: _from_stem_to_head(leaves[i]))
+        order = sorted(range(len(leaves)), key=lambda i: network_order(leaves[i]))
         curves = [*arrays[f"{prefix}subroutines"].tolist(), "between"]
         for i, name in enumerate(curves):
             if f"{prefix}overlap/{name}" not in arrays:
@@ -308,9 +328,13 @@ def draw_pattern(arrays, folder):
     plots.save(fig, folder / "pattern.png")
 
 
+# Tables of masks that were trained again after a search, and their names in its figure.
+MARKED = {"selected": "selected", "runs": "fixed beforehand"}
+
+
 @plots.styled
 def draw_search(arrays, folder):
-    """All configurations of a search: valid ones in colour, selected ones with a ring."""
+    """All configurations of a search: valid ones in colour, selected and pre-registered marked."""
     prefixes = parts_with(arrays, "search/target")
     if not prefixes:
         return
@@ -328,18 +352,22 @@ def draw_search(arrays, folder):
                 s=14,
                 c=[RED if one else "#c3c8ce" for one in valid],
             )
-            chosen = arrays[f"{prefix}selected/target"] == i
-            chosen &= arrays[f"{prefix}selected/valid_base"]
-            row[i].scatter(
-                arrays[f"{prefix}selected/sub_diff"][chosen],
-                arrays[f"{prefix}selected/abl_diff"][chosen],
-                s=60,
-                facecolors="none",
-                edgecolors=plots.INK,
-            )
+            for (kind, label), marker in zip(MARKED.items(), "oD"):
+                chosen = arrays[f"{prefix}{kind}/target"] == i
+                chosen &= arrays[f"{prefix}{kind}/valid_base"]
+                row[i].scatter(
+                    arrays[f"{prefix}{kind}/sub_diff"][chosen],
+                    arrays[f"{prefix}{kind}/abl_diff"][chosen],
+                    s=60,
+                    marker=marker,
+                    facecolors="none",
+                    edgecolors=plots.INK if kind == "selected" else BLUE,
+                    label=label,
+                )
             row[i].axhline(0, color=plots.GREY, linestyle="--", linewidth=0.8)
             row[i].set(title=str(name), xlabel="sub_diff", xlim=(-0.8, 0.8), ylim=(-0.8, 0.8))
         row[0].set_ylabel("abl_diff")
+        row[0].legend(fontsize=6.5, loc="upper left")
     plots.save(fig, folder / "search.png")
 
 
@@ -352,8 +380,10 @@ def draw_matrices(arrays, folder):
         for ax, (half, (network, _)) in zip(fig.subplots(1, 2), HALVES.items()):
             cells = arrays[f"{prefix}matrix/{network}"]
             ax.imshow(cells, vmin=CHANCE, vmax=1, cmap="viridis")
+            hatch(ax)
             for (i, j), value in np.ndenumerate(cells):
-                ax.text(j, i, f"{value:.2f}", ha="center", va="center", color="white")
+                text, colour = (f"{value:.2f}", "white") if value == value else ("no base", "black")
+                ax.text(j, i, text, ha="center", va="center", color=colour)
             ax.set_xticks(range(len(names)), [f"test {name}" for name in names], fontsize=7)
             ax.set_yticks(range(len(names)), names)
             ax.set_title(half)

@@ -38,9 +38,8 @@ def check(config) -> None:
 
 def selected_by(settings) -> str:
     """The part whose selected configurations a part takes; "" if it has nothing to select."""
-    if "selected_by" not in settings.get("masks", {}) or not stages.has_choice(settings):
-        return ""
-    return settings.masks.selected_by
+    other = settings.get("masks", {}).get("selected_by", "")
+    return other if other and stages.has_choice(settings) else ""
 
 
 def _check_selection(settings, other: str, trained) -> None:
@@ -239,6 +238,8 @@ def say_runs(table: dict, subroutines) -> None:
         n = len(of_target["base"])
         pattern = f"{of_target['full_pattern'].sum()} of {n} runs show the full pattern"
         solve = f"{of_target['valid_mask'].sum()} of {n} masks solve their own set"
+        if empty := n - len(tables.tested(of_target)["base"]):
+            solve += f", {empty} keep nothing or everything"
         mean = {
             key: of_target[key].mean() for key in ("sub_diff", "abl_diff", "null_random", "kept")
         }

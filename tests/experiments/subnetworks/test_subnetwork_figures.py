@@ -94,6 +94,25 @@ def test_a_search_shows_in_colour_what_counts(drawn, tmp_path):
         colours = {tuple(one) for one in ax.collections[0].get_facecolors()}
         assert len(colours) == 2, "the base that does not count is grey"
         assert len(ax.collections[1].get_offsets()) == 1, "and no ring is of its masks"
+        assert len(ax.collections[2].get_offsets()) == 1, "the fixed configuration is marked"
+    legend = drawn["search"].axes[0].get_legend().get_texts()
+    assert [text.get_text() for text in legend] == ["selected", "fixed beforehand"]
+
+
+def test_leaves_are_in_the_order_of_the_network():
+    leaves = ["stem/kernel", "stage_2/block_0/conv_1/kernel", "stage_2/block_10/conv_0/kernel"]
+    assert sorted(leaves[::-1], key=figures.network_order) == leaves
+    leaves = [f"layer_{i}/{name}/kernel" for i in (0, 2, 10) for name in figures.MAPS]
+    leaves += ["head/dense_0/kernel", "head/dense_1/kernel"]
+    assert sorted(leaves[::-1], key=figures.network_order) == leaves
+
+
+def test_cells_without_a_run_are_said(drawn, tmp_path):
+    some = {name: values[:3] if name.startswith("selected/") else values
+            for name, values in arrays().items()}  # fmt: skip
+    figures.draw_heat(some, tmp_path)
+    titles = [ax.get_title(loc="left") for ax in drawn["heat"].axes]
+    assert "no run" not in titles[0] and "hatched: no run" in titles[1]
 
 
 def in_two_parts(of_part):

@@ -13,6 +13,7 @@ import pytest
 
 import cgjax
 from cgjax import config as configs
+from cgjax.analysis import masks
 from cgjax.core import checkpoint, program, tree
 from cgjax.core.errors import BadInput, Preempted
 from cgjax.experiments.subnetworks import bases, language, run, stages, study, tasks
@@ -156,6 +157,53 @@ def test_a_layer_set_leaves_others_whole(modular):
         config.masks.layers = (0,)
 
 
+def test_a_head_at_temperature_one_is_not_annealed():
+    scores = {"head": {"kernel": jnp.array([0.3])}, "stem": {"kernel": jnp.array([0.3])}}
+
+    def soft(scores):
+        tempered = training.at_temperature_one(scores, {"head/kernel"}, 20.0)
+        return masks.soft(tempered, 20.0)
+
+    mask, slope = soft(scores), jax.grad(lambda s: soft(s)["head"]["kernel"][0])(scores)
+    np.testing.assert_allclose(mask["head"]["kernel"], jax.nn.sigmoid(0.3), rtol=1e-6)
+    np.testing.assert_allclose(mask["stem"]["kernel"], jax.nn.sigmoid(6.0), rtol=1e-6)
+    expected = jax.grad(jax.nn.sigmoid)(0.3)
+    np.testing.assert_allclose(slope["head"]["kernel"], expected, rtol=1e-6)
+    assert training.at_temperature_one(scores, set(), 20.0) is scores
+    config = configs.load(
+        "subnetworks:number_contact,smoke",
+        {"masks.head": "constant", "masks.family": "hard_concrete"},
+    )
+    with pytest.raises(BadInput, match="masks.head=constant needs masks.family"):
+        study.check(config)
+
+
+def test_random_weights_take_the_configurations_of_trained_ones(modular, monkeypatch, tmp_path):
+    config, task, base_models = modular
+    config = config.copy_and_resolve_references()
+    with config.unlocked():
+        config.masks.s0s, config.masks.seeds = (0.05, 0.0), (0, 1)
+
+    def untrained(config, task, base_models, replicas, workdir, name=""):
+        assert workdir.name == "masks", "no search of its own"
+        return training.TrainedMasks(replicas, {}, {}, {})
+
+    monkeypatch.setattr(training, "run", untrained)
+    monkeypatch.setattr(tables, "make", lambda found, base_models, n: found.replicas)
+    first = stages.registered(config)
+    other = first | {"s0": 0.0}
+    selection = {(0, 0): other, (0, 1): first, (1, 0): None, (1, 1): other}
+    part = stages.masked(config, task, base_models, tmp_path, "", selection)
+    assert part.search is None and len(part.registered["s0"]) == 2 * 2 * 2
+    pairs = list(zip(*(part.selected[name] for name in ("base", "target", "s0"))))
+    assert pairs[::2] == [(0, 0, 0.0), (0, 1, np.float32(0.05)), (1, 1, 0.0)]
+    keys = {"masks.s0s": "(0.05,0.0)"}
+    config = configs.load("subnetworks:agreement_plural,smoke", keys)
+    study.check(config)
+    with pytest.raises(BadInput, match="masks.selected_by=scratch is not among the parts"):
+        study.check(configs.some_parts(config, "random_weights"))
+
+
 def test_disjoint_masks_share_no_weight():
     keys = jax.random.split(jax.random.key(0), 2)
     scores = [{"w": jax.random.normal(key, (40,))} for key in keys]
@@ -186,8 +234,9 @@ def test_a_rule_from_base_to_figures(agreement):
     _, workdir, (metrics, arrays, extra) = agreement
     assert len(metrics["target/subject: abl_diff"]["values"]) == 2  # bases
     assert arrays["target/runs/abl_diff"].shape == (2 * 2 * 2,)  # bases, targets, mask seeds
-    assert metrics["target/verb: p of abl_diff, signs"]["ours"] >= 0.5  # of two bases
-    assert metrics["target/subject: p of abl_diff, random removals"]["ours"] is not None
+    # After one epoch the masks keep every weight: nothing is tested.
+    assert metrics["target/verb: kept"]["values"] == [1, 1]
+    assert not [name for name in metrics if "p of" in name]
     drawn = {path.name for path in (workdir / "figures").iterdir()}
     assert drawn == {
         "absolute_abl.png",
@@ -340,27 +389,26 @@ def test_every_row_runs(row, tmp_path):
     assert metrics and len(arrays) and list((tmp_path / "figures").iterdir())
 
 
-def test_the_readme_masks_linen_and_nnx():
+def test_the_readme_masks_linen_and_nnx(tmp_path, monkeypatch):
     import flax.linen as nn
     from flax import nnx
 
     text = (pathlib.Path(cgjax.__file__).parent / "experiments/subnetworks/README.md").read_text()
-    blocks = re.findall(r"```python\n(.*?)```", text, re.S)
-    net = nn.Dense(3)
-    params = net.init(jax.random.key(0), jnp.ones((1, 4)))
+    (example,) = re.findall(r"```python\n(.*?)```", text, re.S)
+    monkeypatch.chdir(tmp_path)
+    net, x = nn.Dense(3), jnp.ones((2, 4))
     model = nnx.Linear(4, 3, rngs=nnx.Rngs(0))
-    known = {
-        "params": params,
-        "beta": 2.0,
-        "nnx": nnx,
-        "model": model,
-        "f": lambda params: jnp.sum(net.apply(params, jnp.ones((1, 4))) ** 2),
-    }
-    exec(blocks[0], known)
-    assert float(jnp.abs(jax.grad(known["loss"])(known["s"])["params"]["kernel"]).max()) > 0
-    assert not np.any(known["rest"]["params"]["kernel"])
-    exec(blocks[1], known)
-    np.testing.assert_array_equal(known["subnetwork"](jnp.ones((1, 4))), model(jnp.ones((1, 4))))
+    graph, state = nnx.split(model)
+    for f, params in (
+        (lambda params, x: net.apply(params, x), net.init(jax.random.key(0), x)),
+        (lambda state, x: nnx.merge(graph, state)(x), state),
+    ):
+        known = {"f": f, "params": params, "batches": [(x, f(params, x))]}
+        known["loss"] = lambda outputs, y: jnp.mean((outputs - y) ** 2)
+        exec(example.replace("epochs=50", "epochs=2"), known)
+        np.testing.assert_array_equal(f(known["subnetwork"], x), f(params, x))
+        back = masks.read("subject.npz", params)
+        assert jax.tree.structure(back) == jax.tree.structure(known["found"].masks)
 
 
 def test_an_interrupted_search_goes_on_to_the_same_masks(searched, tmp_path, monkeypatch):
@@ -384,18 +432,27 @@ def test_an_interrupted_search_goes_on_to_the_same_masks(searched, tmp_path, mon
 def test_trained_bases_are_held_against_random_weights():
     rng = np.random.default_rng(0)
 
-    def table(sub, abl):
+    def table(sub, abl, kept=0.1):
         noise = 0.02 * rng.standard_normal((2, 9))
         return {
             "base": np.repeat(np.arange(3), 3),
             "valid_base": np.ones(9, bool),
             "sub_diff": sub + noise[0],
             "abl_diff": abl + noise[1],
+            "kept": np.full(9, kept),
+            "p_random": np.ones(9),
+            "p_complement": np.ones(9),
         }
 
     found = tables.against(table(0.5, -0.4), table(0.5, 0.3))
     assert found["p of abl_diff against random weights"] < 1e-6
     assert found["p of sub_diff against random weights"] > 0.01
+    assert tables.tests(table(0.5, -0.4))["p of abl_diff"] < 1e-6
+    # Masks that keep nothing remove nothing, those that keep all leave nothing: no test of either.
+    for kept in (0.0, 1.0):
+        empty = table(0.0, -0.13, kept)
+        assert not tables.tests(empty)
+        assert not tables.against(table(0.5, -0.4), empty)
 
 
 def test_a_pretrained_start_is_the_same_for_every_base(tmp_path, monkeypatch):

@@ -116,14 +116,22 @@ def metrics(table: dict, bases: Bases, subroutines, suffix: str = "") -> dict:
     return by_name
 
 
+def tested(table: dict) -> dict:
+    """Runs of valid bases whose masks keep some weights and not all: others remove nothing or all.
+
+    The differences of such a mask are those of the base itself, or of an empty network.
+    """
+    return rows(table, table["valid_base"] & (table["kept"] > 0) & (table["kept"] < 1))
+
+
 def tests(table: dict) -> dict:
-    """p of no difference, for subnetworks and ablations of one subroutine, over valid bases.
+    """p of no difference, for subnetworks and ablations of one subroutine, over `tested` runs.
 
     Names without suffix: the paper's clustered z tests, which are anti-conservative with few bases.
     "wild clusters" and "signs" flip the signs of whole bases; with G bases their p is at least
     2^(1 - G). "removals": the median over runs of p against size-matched removals.
     """
-    valid = rows(table, table["valid_base"])
+    valid = tested(table)
     p_values = {}
     if len(np.unique(valid["base"])) > 1:
         halves = {"sub": (1.0, 0.0), "abl": (1.0, 1.0)}  # intercept, and intercept + ablation
@@ -154,7 +162,7 @@ def against(trained: dict, random: dict) -> dict:
     """
     halves = []
     for is_random, table in enumerate((trained, random)):
-        valid = rows(table, table["valid_base"])
+        valid = tested(table)
         clusters = 2 * valid["base"] + is_random
         for is_ablated, column in enumerate(("sub_diff", "abl_diff")):
             n = len(clusters)

@@ -99,10 +99,7 @@ def experiment(config, task: tasks.Task, bases: Bases, replicas: dict) -> progra
         data = batch["data"]
         base, chosen = frozen(data, replica)
         beta = masks.beta_schedule(step // per_epoch + 1, options.epochs, options.beta_max)
-        if heads:  # sigmoid(beta (s / beta)) has temperature 1
-            scores = tree.flat(params).items()
-            divided = {name: s / beta if name in heads else s for name, s in scores}
-            params = tree.unflat(divided, params)
+        params = at_temperature_one(params, heads, beta)
         trained = family.train_mask(params, key, beta)
         network = masks.apply(base, trained, chosen)
         weights = batch["mask"] / jnp.sum(batch["mask"])
@@ -146,6 +143,14 @@ def experiment(config, task: tasks.Task, bases: Bases, replicas: dict) -> progra
         headline=None,
         identity=("seed", *bases.numbers, *IDENTITY),
     )
+
+
+def at_temperature_one(scores, names: set[str], beta):
+    """Scores whose soft masks have temperature 1 in these leaves: sigmoid(beta (s / beta))."""
+    if not names:
+        return scores
+    flat = tree.flat(scores).items()
+    return tree.unflat({name: s / beta if name in names else s for name, s in flat}, scores)
 
 
 def cast(params, on: dict, dtype):

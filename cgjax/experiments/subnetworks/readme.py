@@ -1,0 +1,362 @@
+"""Tables and pictures of the README, from the record.
+
+A *cell* is a rule and one of its subroutines. record: the recorded runs.
+"""
+
+import math
+import pathlib
+
+import numpy as np
+
+from cgjax import config as configs
+from cgjax import plots
+from cgjax.experiments.subnetworks.figures import hatch
+from cgjax.published import PUBLISHED, verdict
+
+KNOWN = PUBLISHED["subnetworks"]
+# Singular beside plural.
+SENTENCES = [
+    (f"{rule}_{number}", subroutine)
+    for rule, subroutines in (
+        ("agreement", ("subject", "verb")),
+        ("anaphora", ("antecedent", "pronoun")),
+    )
+    for subroutine in subroutines
+    for number in ("singular", "plural")
+]
+IMAGES = [
+    (rule, subroutine)
+    for rule in ("inside_contact", "inside_number", "number_contact")
+    for subroutine in rule.split("_")
+]
+ACROSS_RULES = ("wide", "simclr", "pruned")  # rows whose parts are rules
+HALVES = {"sub_diff": "the subnetwork", "abl_diff": "the network without it"}
+NETWORKS = {
+    "pretrained": "BERT-small, pretrained",
+    "scratch": "BERT-small, from scratch",
+    "resnet50": "ResNet-50",
+    "wideresnet50": "Wide ResNet-50-2",
+    "simclr": "ResNet-50 after SimCLR",
+}
+# Ways of choosing a configuration, and the ends of their metrics.
+CHOICES = {
+    "fixed beforehand": "",
+    "mean of all valid": ", valid configurations",
+    "best of 24, validation data": ", best of 24",
+    "the same, test data (paper)": ", selected",
+}
+
+
+def place_of(cell: tuple, part: str, measure: str) -> tuple[str, str]:
+    """(row, metric) of a cell."""
+    rule, subroutine = cell
+    if part in ACROSS_RULES:
+        return part, f"{rule}/{subroutine}: {measure}"
+    return rule, f"{part}/{subroutine}: {measure}"
+
+
+def best_run(record: list[dict], cell, part: str) -> dict | None:
+    """The run of a cell that is nearest to the paper's by size, splits and length of masks."""
+
+    def rank(entry):
+        config = entry["config"]
+        splits = config["data"].get("splits") == "published"
+        return entry["size"] == "paper", splits, config["masks"]["epochs"], entry["wall_s"]
+
+    row, metric = place_of(cell, part, "abl_diff")
+    runs = [
+        entry
+        for entry in record
+        if (entry["row"], entry["size"]) in ((row, "fast"), (row, "paper"))
+        and entry["metrics"].get(metric, {}).get("ours") is not None
+    ]
+    return max(runs, key=rank, default=None)
+
+
+def ours(record, cell, part: str, measure: str) -> dict | None:
+    """The recorded metric of a cell; None if it has not run."""
+    run = best_run(record, cell, part)
+    return run["metrics"].get(place_of(cell, part, measure)[1]) if run else None
+
+
+def theirs(cell, part: str, measure: str) -> float | None:
+    """The published number of a cell."""
+    row, metric = place_of(cell, part, measure)
+    return KNOWN.get(row, {}).get(metric, {}).get("mean")
+
+
+def _of_vision(record, measure: str) -> list[dict]:
+    """The recorded metrics of all cells and networks of vision."""
+    cells = [(cell, part) for part in ("resnet50", *ACROSS_RULES) for cell in IMAGES]
+    return [metric for cell, part in cells if (metric := ours(record, cell, part, measure))]
+
+
+def _demo(record) -> dict:
+    return next(run for run in record if (run["row"], run["size"]) == ("demo", "default"))
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+def like_for_like(record: list[dict], studies: dict) -> str:
+    """One configuration for all bases: ours beside the release's, with the published selection."""
+    lines = [
+        "| cell | epochs of masks | sub_diff | release, fixed | abl_diff | release, fixed "
+        "| difference, 95 % | paper, selected |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    cells = [(cell, "scratch") for cell in SENTENCES] + [(cell, "resnet50") for cell in IMAGES]
+    for cell, part in cells:
+        run, fixed = best_run(record, cell, part), theirs(cell, part, "abl_diff")
+        if run is None or fixed is None:
+            continue
+        sub, abl = (ours(record, cell, part, name) for name in HALVES)
+        compared = verdict.of_entry(abl)
+        width = f"± {compared.width:.2f}" if math.isfinite(compared.width) else "(one base)"
+        numbers = (sub["ours"], theirs(cell, part, "sub_diff"), abl["ours"], fixed)
+        lines.append(
+            f"| {cell[0].replace('_', ' ')}, {cell[1]} | {run['config']['masks']['epochs']} | "
+            + " | ".join(f"{number:+.2f}" for number in numbers)
+            + f" | {compared.difference:+.2f} {width} "
+            f"| {theirs(cell, part, 'abl_diff, selected'):+.2f} |"
+        )
+    return "\n".join(lines)
+
+
+def means(record: list[dict], studies: dict) -> str:
+    """Means over the cells of BERT from scratch that ran, against the paper's two tables."""
+
+    def apart(measure: str, end: str = "") -> tuple[float, float, str]:
+        """(our mean, theirs, their difference with its interval over cells)"""
+        metrics = [(ours(record, cell, "scratch", measure), cell) for cell in SENTENCES]
+        pairs = [(m["ours"], theirs(cell, "scratch", measure + end)) for m, cell in metrics if m]
+        mean, published = np.mean(pairs, axis=0)
+        differences = [a - b for a, b in pairs]
+        width = verdict.half_width(differences)
+        return mean, published, f"{np.mean(differences):+.3f} ± {width:.3f} over {len(pairs)} cells"
+
+    sub, abl, chosen = apart("sub_diff"), apart("abl_diff"), apart("abl_diff", ", selected")
+    return (
+        f"sub_diff {sub[0]:+.3f} beside {sub[1]:+.3f} (difference {sub[2]}), abl_diff "
+        f"{abl[0]:+.3f} beside {abl[1]:+.3f} (difference {abl[2]}). The difference of ours from "
+        f"the published abl_diff, of selected masks, is {chosen[2]}"
+    )
+
+
+def selection(record: list[dict], studies: dict) -> str:
+    """What the choice among 24 configurations does to abl_diff, in the release's own files."""
+    lines = [
+        f"| abl_diff, mean over all rules | {' | '.join(CHOICES)} |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for network, name in NETWORKS.items():
+        cells = [f"{KNOWN['means'][f'{network}: abl_diff{end}']['mean']:+.3f}"
+                 for end in CHOICES.values()]  # fmt: skip
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def known_structures(record: list[dict], studies: dict) -> str:
+    """The demonstration: a small BERT beside networks whose structure is known."""
+    lines = [
+        "| network, subroutine | sub_diff | abl_diff | abl_diff of every base "
+        "| removals of the same size | kept | valid masks |",
+        "|---|---:|---:|---|---:|---:|---:|",
+    ]
+    for part in ("bert", "modular", "template"):
+        for subroutine in ("subject", "verb"):
+            sub, abl, beyond, kept, valid = (
+                _demo(record)["metrics"][f"{part}/{subroutine}: {measure}"]
+                for measure in (*HALVES, "abl_diff beyond random removals", "kept", "valid masks")
+            )
+            bases = ", ".join(f"{value:.2f}" for value in abl["values"])
+            lines.append(
+                f"| {part}, {subroutine} | {sub['ours']:+.3f} | {abl['ours']:+.3f} | {bases} "
+                f"| {abl['ours'] - beyond['ours']:+.3f} | {kept['ours']:.3f} "
+                f"| {sum(valid['values']):.0f} of {len(valid['values'])} |"
+            )
+    return "\n".join(lines)
+
+
+def largest_vision(record: list[dict], studies: dict) -> str:
+    """The largest ablation of any base of the reduced rules of vision."""
+    values = [value for metric in _of_vision(record, "abl_diff") for value in metric["values"]]
+    return f"{max(abs(value) for value in values if value is not None):.2f}"
+
+
+def largest_null(record: list[dict], studies: dict) -> str:
+    """The largest mean over random removals of as many weights, of any network of vision."""
+    both = (_of_vision(record, f"abl_diff{end}") for end in ("", " beyond random removals"))
+    return f"{max(abs(abl['ours'] - beyond['ours']) for abl, beyond in zip(*both)):.2f}"
+
+
+def pretrained_valid(record: list[dict], studies: dict) -> str:
+    """How many masks of pretrained networks are valid, over the rules that ran."""
+    metrics = [ours(record, cell, "pretrained", "valid masks") for cell in SENTENCES]
+    return f"{np.mean([value for metric in metrics if metric for value in metric['values']]):.0%}"
+
+
+def not_recorded(record: list[dict], studies: dict) -> str:
+    """Rows without a recorded run."""
+    rows = [row["name"] for row in configs.load_file("subnetworks").describe_rows()]
+    missing = [f"`{row}`" for row in rows if row not in {entry["row"] for entry in record}]
+    return f"{', '.join(missing[:-1])} and {missing[-1]}"
+
+
+def vision_default(record: list[dict], studies: dict) -> str:
+    """The best base of vision at default size."""
+    rows = {rule for rule, _ in IMAGES} | {*ACROSS_RULES, "vit"}
+    values = [
+        value
+        for entry in record
+        if entry["size"] == "default" and entry["row"] in rows
+        for name, metric in entry["metrics"].items()
+        if name.endswith("base: test accuracy")
+        for value in metric["values"]
+    ]
+    return f"{max(values):.2f}"
+
+
+def _published(*places, form: str):
+    """A field that shows published numbers, of (row, metric)."""
+    return lambda record, studies: ", ".join(
+        format(KNOWN[row][metric]["mean"], form) for row, metric in places
+    )
+
+
+TABLES = {
+    "fixed_scratch": _published(("means", "scratch: abl_diff"), form="+.3f"),
+    "selected_scratch": _published(("means", "scratch: abl_diff, selected"), form="+.3f"),
+    "random_pronoun": _published(
+        ("anaphora_singular", "random_weights/pronoun: abl_diff, selected"), form="+.3f"
+    ),
+    "vit": _published(
+        *(("vit", f"{rule}/base: validation accuracy")
+          for rule in ("number_contact", "inside_number", "inside_contact")), form=".3f",
+    ),
+    "demo_seconds": lambda record, studies: f"{_demo(record)['wall_s']:.0f}",
+    "pretrained_valid": pretrained_valid,
+    "like_for_like": like_for_like,
+    "means": means,
+    "selection": selection,
+    "known_structures": known_structures,
+    "largest_vision": largest_vision,
+    "largest_null": largest_null,
+    "not_recorded": not_recorded,
+    "vision_default": vision_default,
+}  # fmt: skip
+
+
+# --- pictures -------------------------------------------------------------------------------------
+
+# (label, part, end of the published metric; None: ours)
+IN_LANGUAGE = (
+    ("BERT-small, ours", "scratch", None),
+    ("· release, fixed", "scratch", ""),
+    ("· paper, selected", "scratch", ", selected"),
+    ("MiniLM's shape, ours", "scratch_minilm", None),
+    ("MiniLM pretrained, ours", "pretrained", None),
+    ("· paper (BERT), selected", "pretrained", ", selected"),
+    ("random weights, ours", "random_weights", None),
+    ("· paper, selected", "random_weights", ", selected"),
+)
+IN_VISION = (
+    ("ResNet, ours (reduced)", "resnet50", None),
+    ("· release, fixed", "resnet50", ""),
+    ("· paper, selected", "resnet50", ", selected"),
+    ("Wide ResNet, ours (reduced)", "wide", None),
+    ("· paper, selected", "wide", ", selected"),
+    ("after SimCLR, ours (reduced)", "simclr", None),
+    ("· paper, selected", "simclr", ", selected"),
+    ("pruned, ours (reduced)", "pruned", None),
+    ("· paper, selected", "pruned", ", selected"),
+)
+
+
+@plots.styled
+def draw_rules(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.Path:
+    """Heat maps over all rules: subnetworks and ablations, ours beside the paper's two tables."""
+
+    def value_of(cell, part, end, measure) -> float:
+        metric = ours(record, cell, part, measure)
+        number = (metric and metric["ours"]) if end is None else theirs(cell, part, measure + end)
+        return np.nan if number is None else number
+
+    fig = plots.new_figure(11.6, 6.8, layout="constrained")
+    heights = (len(IN_LANGUAGE), len(IN_VISION))
+    axes = fig.subplots(2, 2, gridspec_kw={"height_ratios": heights}, sharey="row")
+    panels = [
+        (lines, cells, measure)
+        for lines, cells in ((IN_LANGUAGE, SENTENCES), (IN_VISION, IMAGES))
+        for measure in HALVES
+    ]
+    for ax, (lines, cells, measure) in zip(axes.ravel(), panels):
+        values = np.array(
+            [[value_of(cell, part, end, measure) for cell in cells] for _, part, end in lines]
+        )
+        image = ax.imshow(values, cmap="RdBu", vmin=-0.75, vmax=0.75, aspect="auto")
+        hatch(ax)
+        for (i, j), value in np.ndenumerate(values):
+            if np.isfinite(value):
+                colour = "white" if abs(value) > 0.45 else "black"
+                ax.text(j, i, f"{value:+.2f}", ha="center", va="center", fontsize=7, color=colour)
+        for i, (_, _, end) in enumerate(lines):
+            if end is None:  # a line above each network
+                ax.axhline(i - 0.5, color=plots.INK, linewidth=0.9)
+        ax.set_yticks(range(len(lines)), [label for label, *_ in lines], fontsize=7.5)
+        ax.set_xticks(range(len(cells)), [_words(*cell) for cell in cells], fontsize=6.3)
+        ax.tick_params(length=0)
+        if lines is IN_LANGUAGE:
+            ax.set_title(f"{measure}: {HALVES[measure]}", fontsize=9)
+    label = "accuracy on target less other, clipped at chance"
+    fig.colorbar(image, ax=axes, label=label, fraction=0.02)
+    title = "Every network has subnetworks; ablations depend on how masks are selected"
+    plots.headline(fig, f"{title} (hatched: not run, or not published)")
+    return plots.save(fig, path)
+
+
+def _words(rule: str, subroutine: str) -> str:
+    """A cell as a label."""
+    is_language = rule.endswith(("singular", "plural"))
+    which = rule.split("_")[1] if is_language else rule.replace("_", " and\n")
+    return f"{subroutine},\n{which}"
+
+
+@plots.styled
+def draw_selection(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.Path:
+    """abl_diff by the way of choosing a configuration: the release, and our small BERT."""
+    fig = plots.new_figure(9.6, 3.4, layout="constrained")
+    left, right = fig.subplots(1, 2, sharey=True)
+    for colour, (network, label) in zip(plots.COLOURS, NETWORKS.items()):
+        values = [KNOWN["means"][f"{network}: abl_diff{end}"]["mean"] for end in CHOICES.values()]
+        left.plot(range(len(CHOICES)), values, "o-", color=colour, markersize=5, label=label)
+    words = ("fixed\nbeforehand", "mean of\nall valid", "best of 24\n(validation)", "paper\n(test)")
+    left.set_xticks(range(len(CHOICES)), words, fontsize=8)
+    left.set_title("the authors' search files and paper, mean over all rules", fontsize=9)
+    left.legend(fontsize=7)
+    search = next(run for run in record if (run["row"], run["size"]) == ("search", "fast"))
+    for colour, name in zip(plots.COLOURS, ("subject", "verb")):
+        fixed, chosen, median = (
+            search["metrics"][f"{name}: abl_diff{end}"]
+            for end in ("", ", selected", ", 50 % of valid configurations")
+        )
+        pairs = [pair for pair in zip(fixed["values"], chosen["values"]) if None not in pair]
+        for i, pair in enumerate(pairs):
+            label = "" if i else name
+            right.plot((0, 2), pair, "o-", color=colour, markersize=5, label=label)
+        right.plot(1, median["ours"], "D", color=colour, markersize=6, markerfacecolor="none")
+    right.legend(fontsize=7)
+    words = ("fixed\nbeforehand", "median of all\nvalid (diamond)", "selected\n(test)")
+    right.set_xticks(range(3), words, fontsize=8)
+    right.set_title("ours: BERT of 4 x 128, agreement, each base a line", fontsize=9)
+    for ax in (left, right):
+        ax.axhline(0, color=plots.GREY, linestyle="--", linewidth=0.8)
+    left.set(ylabel="abl_diff", ylim=(-0.55, 0.08))
+    plots.headline(fig, "Choosing among 24 configurations by the ablation makes the ablation")
+    return plots.save(fig, path)
+
+
+PICTURES = {
+    "subnetworks_rules.png": draw_rules,
+    "subnetworks_selection.png": draw_selection,
+}
