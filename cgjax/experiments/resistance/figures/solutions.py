@@ -113,7 +113,7 @@ def loss_curves(ax, levels, ways: dict) -> None:
     ax.set(xscale="log", xlabel="training loss")
     ax.set_xticks(levels, [f"{x:g}" for x in levels])
     ax.minorticks_off()
-    ax.invert_xaxis()
+    ax.set_xlim(1.25 * max(levels), min(levels) / 1.25)  # losses fall to the right
 
 
 def draw_settings(arrays, folder):
