@@ -1,5 +1,6 @@
 """Tables, sentences and pictures of the README, from the record; record: the recorded runs."""
 
+import itertools
 import pathlib
 
 import numpy as np
@@ -91,20 +92,28 @@ def pooled_table(record: list[dict], studies: dict) -> str:
         "| row | SGD less | loss | starts | test accuracy | S_2 | interventional information |",
         "|---|---|---:|---:|---:|---:|---:|",
     ]
-    for row in ("control", "capacity"):
+    for row, walk, losses in (
+        ("control", "walk of 100,000 steps", (0.2, 0.1, 0.05, 0.02)),
+        ("capacity", "walk of 40,000 steps", (0.1, 0.05, 0.02, 0.005)),
+    ):
         metrics = metrics_of(record, row, "paper")
-        for name in metrics:
-            if not name.startswith("sgd less ") or ": test accuracy at loss " not in name:
+        for other, loss in itertools.product(("guess", walk), losses):
+            name = f"sgd less {other}: {{}} at loss {loss:g}"
+            if name.format(MEASURES[0]) not in metrics:
                 continue
-            if name.endswith(", starts"):
-                continue
-            other, loss = name.removeprefix("sgd less ").split(": test accuracy at loss ")
-            cells = [interval(metrics[name.replace("test accuracy", m)], "+.4f") for m in MEASURES]
-            cells[:2] = [interval(metrics[name.replace("test accuracy", m)]) for m in MEASURES[:2]]
-            n = metrics[f"{name}, starts"]["ours"]
-            other = other.replace("guess", "guesses").replace("walk", "walks")
-            lines.append(f"| `{row}` | {other} | {loss} | {n:.0f} | {' | '.join(cells)} |")
+            forms = zip(MEASURES, ("+.3f", "+.3f", "+.4f"))
+            cells = [interval(metrics[name.format(measure)], form) for measure, form in forms]
+            n = metrics[f"{name.format(MEASURES[0])}, starts"]["ours"]
+            label = "guesses" if other == "guess" else other.replace("walk", "walks")
+            lines.append(f"| `{row}` | {label} | {loss:g} | {n:.0f} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def schedules(record: list[dict], studies: dict) -> str:
+    """Walks of every length against guesses at loss 0.1: test accuracy."""
+    metrics = metrics_of(record, "control", "paper")
+    names = (f"walk of {n} steps less guess" for n in ("1,000", "10,000", "100,000"))
+    return ", ".join(interval(metrics[f"{name}: test accuracy at loss 0.1"]) for name in names)
 
 
 def difference(row: str, name: str, form: str = "+.3f"):
@@ -222,6 +231,8 @@ TABLES = {
     "starts": starts_table,
     "pooled": pooled_table,
     "towers": towers,
+    "schedules": schedules,
+    "fixed biases": difference("control", "sgd_fixed_biases less guess: test accuracy at loss 0.1"),
     **SGD_LESS,
     **{
         f"{when} {score}": change(f"{when} one step on {law}: {name}")
