@@ -27,7 +27,9 @@ JUDGED = {
 }
 MEASURES = ("test accuracy", "S_2", "interventional information")
 STARTS = ("scale 2, biases 0", "scale 3, biases 0", "scale 2, biases 1", "scale 3, biases 1")
-WAYS = {"sgd": "SGD", "guess": "guesses", "walk of 100,000 steps": "walks"}
+WALK = "walk of 100,000 steps"
+WAYS = ("sgd", "guess", WALK)
+SEARCHES = {"guess": "guesses", WALK: "walks", "walk of 40,000 steps": "walks"}
 LOSSES = (0.2, 0.1, 0.05, 0.02)
 
 
@@ -71,41 +73,60 @@ def claims_table(record: list[dict], studies: dict) -> str:
 
 
 def starts_table(record: list[dict], studies: dict) -> str:
-    """Solutions at loss 0.1 from every start: test accuracy, and norms of the weights."""
+    """Solutions from every start at two losses: test accuracy, and norms of the weights."""
     metrics = metrics_of(record, "control", "paper")
-    heads = [f"{name}: test, norm" for name in WAYS.values()]
-    lines = [f"| start | {' | '.join(heads)} |", f"|---|{'---:|' * len(heads)}"]
-    for start in ("scale 1, biases 0", *STARTS):
-        cells = []
-        for way in WAYS:
-            name = f"{way}, {start}: {{}} at loss 0.1"
-            cell = interval(metrics[name.format("test accuracy")], ".3f")
-            norm = metrics[name.format("norm")]["ours"]
-            cells.append(cell if cell == "-" else f"{cell}, {norm:.1f}")
-        lines.append(f"| {start} | {' | '.join(cells)} |")
+    lines = [
+        "| start | loss | SGD | guesses | walks | SGD less walks | norms: SGD, guesses, walks |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for start, loss in itertools.product(("scale 1, biases 0", *STARTS), ("0.1", "0.02")):
+        name = f"{{}}, {start}: {{}} at loss {loss}"
+        cells = [interval(metrics[name.format(way, MEASURES[0])], ".3f") for way in WAYS]
+        cells.append(pooled(metrics, [start], WALK, loss, MEASURES[0]))
+        norms = [metrics[name.format(way, "norm")]["ours"] for way in WAYS]
+        cells.append(", ".join("-" if norm is None else f"{norm:.1f}" for norm in norms))
+        lines.append(f"| {start} | {loss} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def pooled_table(record: list[dict], studies: dict) -> str:
-    """Differences of SGD from guesses and from walks, pooled over starts, at every loss."""
-    lines = [
-        "| row | SGD less | loss | starts | test accuracy | S_2 | interventional information |",
-        "|---|---|---:|---:|---:|---:|---:|",
+def pooled(metrics: dict, starts, other: str, loss: str, measure: str) -> str:
+    """SGD less another way, by training set, the mean over starts: mean and 95 % interval."""
+    rows = [
+        values(metrics[f"sgd, {start}: {measure} at loss {loss}"])
+        - values(metrics[f"{other}, {start}: {measure} at loss {loss}"])
+        for start in starts
     ]
-    for row, walk, losses in (
-        ("control", "walk of 100,000 steps", (0.2, 0.1, 0.05, 0.02)),
-        ("capacity", "walk of 40,000 steps", (0.1, 0.05, 0.02, 0.005)),
-    ):
-        metrics = metrics_of(record, row, "paper")
-        for other, loss in itertools.product(("guess", walk), losses):
-            name = f"sgd less {other}: {{}} at loss {loss:g}"
-            if name.format(MEASURES[0]) not in metrics:
-                continue
-            forms = zip(MEASURES, ("+.3f", "+.3f", "+.4f"))
-            cells = [interval(metrics[name.format(measure)], form) for measure, form in forms]
-            n = metrics[f"{name.format(MEASURES[0])}, starts"]["ours"]
-            label = "guesses" if other == "guess" else other.replace("walk", "walks")
-            lines.append(f"| `{row}` | {label} | {loss:g} | {n:.0f} | {' | '.join(cells)} |")
+    known = np.isfinite(rows)
+    by_set = (
+        np.where(known, rows, 0).sum(axis=0)[known.any(axis=0)]
+        / known.sum(axis=0)[known.any(axis=0)]
+    )
+    form = "+.4f" if measure == MEASURES[2] else "+.3f"
+    return interval({"values": by_set.tolist()}, form)
+
+
+def pooled_table(record: list[dict], studies: dict) -> str:
+    """Differences of SGD from guesses and walks, without and with biases, and by width."""
+    lines = [
+        "| starts | SGD less | loss | test accuracy | S_2 | interventional information |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
+    control, capacity = (metrics_of(record, row, "paper") for row in ("control", "capacity"))
+    cases = [
+        (control, f"scales 2 and 3, biases {biases}", STARTS[k : k + 2], other, loss)
+        for k, biases in ((0, 0), (2, 1))
+        for other, losses in (("guess", ("0.2", "0.1", "0.05")), (WALK, ("0.1", "0.02")))
+        for loss in losses
+    ]
+    cases += [
+        (capacity, f"width {width}", [f"scale 2, biases {b}, width {width}" for b in (0, 1)],
+         other, loss)
+        for width in (4, 8, 16, 32)
+        for other, loss in (("guess", "0.1"), ("walk of 40,000 steps", "0.005"))
+    ]  # fmt: skip
+    for metrics, label, starts, other, loss in cases:
+        cells = [pooled(metrics, starts, other, loss, measure) for measure in MEASURES]
+        lines.append(f"| {label} | {SEARCHES[other]} | {loss} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
