@@ -45,10 +45,10 @@ def values(metric: dict) -> np.ndarray:
 
 
 def interval(metric: dict, form: str = "+.3f") -> str:
-    """Mean and half of its 95 % interval."""
+    """Mean and half of its 95 % interval; a dash if fewer than half of the values are known."""
     known = values(metric)
     known = known[np.isfinite(known)]
-    if len(known) < 2:
+    if len(known) < max(2, len(metric["values"]) / 2):
         return "-"
     mean, half = stats.mean_and_interval(known)
     return f"{mean:{form}} ± {half:{form.lstrip('+')}}"
@@ -83,26 +83,24 @@ def starts_table(record: list[dict], studies: dict) -> str:
         name = f"{{}}, {start}: {{}} at loss {loss}"
         cells = [interval(metrics[name.format(way, MEASURES[0])], ".3f") for way in WAYS]
         cells.append(pooled(metrics, [start], WALK, loss, MEASURES[0]))
-        norms = [metrics[name.format(way, "norm")]["ours"] for way in WAYS]
-        cells.append(", ".join("-" if norm is None else f"{norm:.1f}" for norm in norms))
+        norms = [interval(metrics[name.format(way, "norm")], ".1f") for way in WAYS]
+        cells.append(", ".join(norm.split(" ")[0] for norm in norms))
         lines.append(f"| {start} | {loss} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def pooled(metrics: dict, starts, other: str, loss: str, measure: str) -> str:
-    """SGD less another way, by training set, the mean over starts: mean and 95 % interval."""
-    rows = [
-        values(metrics[f"sgd, {start}: {measure} at loss {loss}"])
-        - values(metrics[f"{other}, {start}: {measure} at loss {loss}"])
-        for start in starts
-    ]
-    known = np.isfinite(rows)
-    by_set = (
-        np.where(known, rows, 0).sum(axis=0)[known.any(axis=0)]
-        / known.sum(axis=0)[known.any(axis=0)]
+def pooled(metrics: dict, starts, other: str, loss: str, measure: str, first="sgd") -> str:
+    """One way less another by training set, the mean over starts: mean and 95 % interval."""
+    rows = np.array(
+        [
+            values(metrics[f"{first}, {start}: {measure} at loss {loss}"])
+            - values(metrics[f"{other}, {start}: {measure} at loss {loss}"])
+            for start in starts
+        ]
     )
+    rows = rows[:, np.isfinite(rows).any(axis=0)]
     form = "+.4f" if measure == MEASURES[2] else "+.3f"
-    return interval({"values": by_set.tolist()}, form)
+    return interval({"values": np.nanmean(rows, axis=0).tolist()}, form)
 
 
 def pooled_table(record: list[dict], studies: dict) -> str:
@@ -137,9 +135,14 @@ def schedules(record: list[dict], studies: dict) -> str:
     return ", ".join(interval(metrics[f"{name}: test accuracy at loss 0.1"]) for name in names)
 
 
-def difference(row: str, name: str, form: str = "+.3f"):
-    """A field that shows one pooled difference and its interval."""
-    return lambda record, studies: interval(metrics_of(record, row, "paper")[name], form)
+def less(starts, other: str, loss: str, first: str = "sgd"):
+    """A field: the difference of test accuracies, pooled over starts of `control`."""
+
+    def shown(record, studies):
+        metrics = metrics_of(record, "control", "paper")
+        return pooled(metrics, starts, other, loss, MEASURES[0], first)
+
+    return shown
 
 
 def towers(record: list[dict], studies: dict) -> str:
@@ -233,28 +236,23 @@ def draw_dose(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.
     return plots.save(fig, path)
 
 
-SGD_LESS = {
-    f"{row} {short} {measure}": difference(row, f"sgd less {other}: {name} at loss {loss}", form)
-    for row, short, other, loss in (
-        ("control", "guess", "guess", "0.1"),
-        ("control", "walk", "walk of 100,000 steps", "0.02"),
-        ("capacity", "guess", "guess", "0.1"),
-        ("capacity", "walk", "walk of 40,000 steps", "0.005"),
-    )
-    for measure, name, form in (
-        ("test", "test accuracy", "+.3f"),
-        ("S_2", "S_2", "+.3f"),
-        ("I_do", "interventional information", "+.4f"),
-    )
-}
 TABLES = {
     "claims": claims_table,
     "starts": starts_table,
     "pooled": pooled_table,
     "towers": towers,
     "schedules": schedules,
-    "fixed biases": difference("control", "sgd_fixed_biases less guess: test accuracy at loss 0.1"),
-    **SGD_LESS,
+    "less guesses": less(STARTS, "guess", "0.1"),
+    "less walks": less(STARTS, WALK, "0.02"),
+    **{
+        f"less {search}, biases {biases}, {loss}": less(STARTS[k : k + 2], way, loss)
+        for k, biases in ((0, 0), (2, 1))
+        for search, way in (("guesses", "guess"), ("walks", WALK))
+        for loss in ("0.1", "0.05", "0.02")
+    },
+    "less walks, scale 1, 0.02": less(["scale 1, biases 0"], WALK, "0.02"),
+    "fixed less guesses, 0.1": less(STARTS[:2], "guess", "0.1", "sgd_fixed_biases"),
+    "fixed less walks, 0.02": less(STARTS[:2], WALK, "0.02", "sgd_fixed_biases"),
     **{
         f"{when} {score}": change(f"{when} one step on {law}: {name}")
         for when in ("early", "late")
