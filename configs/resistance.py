@@ -119,8 +119,7 @@ ROWS = {
     "optimisers": (
         "Eleven optimisers at equal training loss, from one start",
         "crossing",
-        {**CROSS, **RATES, "model.scales": (2.0,), "search.n_draws": 0, "search.walk_steps": (),
-         "parts": OPTIMISERS},
+        {**CROSS, **RATES, "model.scales": (2.0,), "parts": OPTIMISERS},
     ),
     "control": (
         "The gradient-free control: SGD, guesses and walks in bands of loss, from five starts",
@@ -169,7 +168,10 @@ STUDIES = {
     "first_step": (known.PLANE, True),
     "tangent": (known.PLANE | known.TANGENT, True),
 }
-MORE = {"one_step": known.ONE_STEP}
+MORE = {
+    "one_step": known.ONE_STEP, "optimisers": known.OPTIMISERS, "control": known.SEARCH,
+    "capacity": known.SEARCH,
+}  # fmt: skip
 
 
 def get_config(arg=""):
@@ -239,7 +241,7 @@ DEFAULT = {
 # evolution strategy, which estimates a gradient from 256 losses.
 SHORT = {
     "mnist": {"train.epochs": 50, "eval.epochs": 10, "eval.n_jacobian": 32,
-              "eval.n_information": 600, "eval.n_samples": 300},
+              "eval.n_information": 600},
     "evolution": {"train.epochs": 20, "eval.epochs": 20},
 }  # fmt: skip
 
@@ -269,7 +271,8 @@ def resize(config, row: str, size: str, parts: dict) -> dict:
     if "search.n_sets" in flat:
         flat["search.n_sets"] = min(flat["search.n_sets"], len(config.train.seeds))
     limits = LIMITS.get(size, {})
-    if size == "default" and config.study == "both":  # the plane has its published size
+    if size == "default" and config.study == "both" and "mnist" not in parts:
+        # Only the plane trains: it has its published size.
         limits = {name: value for name, value in limits.items() if name not in OF_DIGITS}
     for values in [flat, *parts.values()]:
         limit(values, limits)

@@ -57,8 +57,8 @@ KINDS = {
     "resistance": (
         ("mnist", {"eval.inputs": "train"}),
         ("scan", {}),
-        *((row, {"model.n_hidden": "1"}) for row in ("one_step", "gradients")),
-        *((row, {"model.n_hidden": "1"}) for row in ("optimisers", "landscape", "tangent")),
+        *((row, {"model.n_hidden": "1"}) for row in ("one_step", "gradients", "landscape")),
+        *((row, {"model.n_hidden": "1"}) for row in ("optimisers", "control", "tangent")),
     ),
     "subnetworks": tuple((row, {}) for row in ("tangent", "families", "simclr", "vit")),
     "across": (("demo", {}),),

@@ -34,7 +34,9 @@ def check(config) -> None:
         raise BadInput(f"search.level={search_config.level} is not one of eval.levels")
     if config.model.init != "glorot" or config.model.towers or config.model.heads > 1:
         raise BadInput("searches draw glorot weights of one net: leave init, towers and heads")
-    if search_config.n_draws % (search_config.batch * search_config.n_sets):
+    if "batch" in search_config and search_config.n_draws % (
+        search_config.batch * search_config.n_sets
+    ):
         raise BadInput("search.n_draws must be a multiple of search.batch x search.n_sets")
     if missing := set(range(search_config.n_sets)) - set(sets_of(config)):
         raise BadInput(
@@ -73,11 +75,11 @@ def compare(config, trained_parts):
             for p, (start, *_) in enumerate(starts(settings)):
                 way_scores, more = solutions.visits(settings, trained, p)
                 _add(scores, numbers, config, way, start + suffix, way_scores, more)
-        for n_steps in config.search.walk_steps:
+        for n_steps in config.search.get("walk_steps", ()):
             for start, way_scores, more in solutions.walks(n_steps):
                 way = f"walk of {n_steps:,} steps"
                 _add(scores, numbers, config, way, start + suffix, way_scores, more)
-        if config.search.n_draws:
+        if config.search.get("n_draws"):
             for start, *prior in starts(config):
                 way_scores, more = solutions.guesses(*prior)
                 _add(scores, numbers, config, "guess", start + suffix, way_scores, more)

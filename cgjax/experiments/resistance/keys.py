@@ -1,7 +1,7 @@
 """Config keys of each kind of study, besides those of the training loop."""
 
 from cgjax.config.declare import key
-from cgjax.core.optim import OPTIMISERS
+from cgjax.core import optim
 from cgjax.experiments.resistance.models import ARCHITECTURES, INITS, LOSSES
 from cgjax.experiments.resistance.training import pairs, plane, scan
 from cgjax.nets.conv import FORMS
@@ -13,7 +13,7 @@ NETS = {
                         is_traced=True),
     "model.heads": key(1, "1: only the target Y_1; 2: also a head for Y_2", choices=(1, 2)),
     "model.towers": key(False, "a tower per half of the input; the second has a gate"),
-    "optim.name": key("adam", "optimiser", choices=tuple(OPTIMISERS)),
+    "optim.name": key("adam", "optimiser", choices=tuple(optim.OPTIMISERS)),
     "optim.lrs": key((1e-3,), "learning rates; one run per rate, in one program", above=0,
                      distinct=True, is_traced=True),
     "optim.loss": key("cross_entropy", "loss of each head", choices=tuple(LOSSES)),
@@ -72,15 +72,19 @@ GRADIENTS = {
     "optim.difference": key(0.01, "step of finite differences, deviation of an evolution strategy",
                             above=0),
 }  # fmt: skip
-CROSSING = GRADIENTS | {
+OPTIMISERS = GRADIENTS | {
     "optim.n_pairs": key(128, "pairs of directions of an evolution strategy", low=1),
+}
+CROSSING = {
     "optim.average": key(False, "use the mean of all iterates as the solution"),
-    "model.fixed_biases": key(False, "biases keep their initial values"),
     "eval.levels": key((0.2, 0.1, 0.05, 0.02), "highest training losses of the bands", above=0,
                        distinct=True),
     "eval.band": key(0.1, "width of a band, as a share of its highest loss", above=0, high=1),
     "search.level": key(0.1, "one of eval.levels: chooses learning rates, and is drawn", above=0),
     "search.n_sets": key(100, "training sets; seed s has set s modulo their number", low=1),
+}  # fmt: skip
+SEARCH = {
+    "model.fixed_biases": key(False, "biases keep their initial values"),
     "search.n_draws": key(100_000_000, "draws of guess and check per start; 0: none", low=0),
     "search.batch": key(10_000, "draws at a time", low=1),
     "search.n_keep": key(20, "guesses kept per set and band", low=1),

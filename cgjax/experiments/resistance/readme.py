@@ -1,5 +1,6 @@
 """Tables, sentences and pictures of the README, from the record; record: the recorded runs."""
 
+import itertools
 import pathlib
 
 import numpy as np
@@ -26,7 +27,9 @@ JUDGED = {
 }
 MEASURES = ("test accuracy", "S_2", "interventional information")
 STARTS = ("scale 2, biases 0", "scale 3, biases 0", "scale 2, biases 1", "scale 3, biases 1")
-WAYS = {"sgd": "SGD", "guess": "guesses", "walk of 100,000 steps": "walks"}
+WALK = "walk of 100,000 steps"
+WAYS = ("sgd", "guess", WALK)
+SEARCHES = {"guess": "guesses", WALK: "walks", "walk of 40,000 steps": "walks"}
 LOSSES = (0.2, 0.1, 0.05, 0.02)
 
 
@@ -42,10 +45,10 @@ def values(metric: dict) -> np.ndarray:
 
 
 def interval(metric: dict, form: str = "+.3f") -> str:
-    """Mean and half of its 95 % interval."""
+    """Mean and half of its 95 % interval; a dash if fewer than half of the values are known."""
     known = values(metric)
     known = known[np.isfinite(known)]
-    if len(known) < 2:
+    if len(known) < max(2, len(metric["values"]) / 2):
         return "-"
     mean, half = stats.mean_and_interval(known)
     return f"{mean:{form}} ± {half:{form.lstrip('+')}}"
@@ -70,46 +73,76 @@ def claims_table(record: list[dict], studies: dict) -> str:
 
 
 def starts_table(record: list[dict], studies: dict) -> str:
-    """Solutions at loss 0.1 from every start: test accuracy, and norms of the weights."""
+    """Solutions from every start at two losses: test accuracy, and norms of the weights."""
     metrics = metrics_of(record, "control", "paper")
-    heads = [f"{name}: test, norm" for name in WAYS.values()]
-    lines = [f"| start | {' | '.join(heads)} |", f"|---|{'---:|' * len(heads)}"]
-    for start in ("scale 1, biases 0", *STARTS):
-        cells = []
-        for way in WAYS:
-            name = f"{way}, {start}: {{}} at loss 0.1"
-            cell = interval(metrics[name.format("test accuracy")], ".3f")
-            norm = metrics[name.format("norm")]["ours"]
-            cells.append(cell if cell == "-" else f"{cell}, {norm:.1f}")
-        lines.append(f"| {start} | {' | '.join(cells)} |")
+    lines = [
+        "| start | loss | SGD | guesses | walks | SGD less walks | norms: SGD, guesses, walks |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for start, loss in itertools.product(("scale 1, biases 0", *STARTS), ("0.1", "0.02")):
+        name = f"{{}}, {start}: {{}} at loss {loss}"
+        cells = [interval(metrics[name.format(way, MEASURES[0])], ".3f") for way in WAYS]
+        cells.append(pooled(metrics, [start], WALK, loss, MEASURES[0]))
+        norms = [interval(metrics[name.format(way, "norm")], ".1f") for way in WAYS]
+        cells.append(", ".join(norm.split(" ")[0] for norm in norms))
+        lines.append(f"| {start} | {loss} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def pooled(metrics: dict, starts, other: str, loss: str, measure: str, first="sgd") -> str:
+    """One way less another by training set, the mean over starts: mean and 95 % interval."""
+    rows = np.array(
+        [
+            values(metrics[f"{first}, {start}: {measure} at loss {loss}"])
+            - values(metrics[f"{other}, {start}: {measure} at loss {loss}"])
+            for start in starts
+        ]
+    )
+    rows = rows[:, np.isfinite(rows).any(axis=0)]
+    form = "+.4f" if measure == MEASURES[2] else "+.3f"
+    return interval({"values": np.nanmean(rows, axis=0).tolist()}, form)
 
 
 def pooled_table(record: list[dict], studies: dict) -> str:
-    """Differences of SGD from guesses and from walks, pooled over starts, at every loss."""
+    """Differences of SGD from guesses and walks, without and with biases, and by width."""
     lines = [
-        "| row | SGD less | loss | starts | test accuracy | S_2 | interventional information |",
-        "|---|---|---:|---:|---:|---:|---:|",
+        "| starts | SGD less | loss | test accuracy | S_2 | interventional information |",
+        "|---|---|---:|---:|---:|---:|",
     ]
-    for row in ("control", "capacity"):
-        metrics = metrics_of(record, row, "paper")
-        for name in metrics:
-            if not name.startswith("sgd less ") or ": test accuracy at loss " not in name:
-                continue
-            if name.endswith(", starts"):
-                continue
-            other, loss = name.removeprefix("sgd less ").split(": test accuracy at loss ")
-            cells = [interval(metrics[name.replace("test accuracy", m)], "+.4f") for m in MEASURES]
-            cells[:2] = [interval(metrics[name.replace("test accuracy", m)]) for m in MEASURES[:2]]
-            n = metrics[f"{name}, starts"]["ours"]
-            other = other.replace("guess", "guesses").replace("walk", "walks")
-            lines.append(f"| `{row}` | {other} | {loss} | {n:.0f} | {' | '.join(cells)} |")
+    control, capacity = (metrics_of(record, row, "paper") for row in ("control", "capacity"))
+    cases = [
+        (control, f"scales 2 and 3, biases {biases}", STARTS[k : k + 2], other, loss)
+        for k, biases in ((0, 0), (2, 1))
+        for other, losses in (("guess", ("0.2", "0.1", "0.05")), (WALK, ("0.1", "0.02")))
+        for loss in losses
+    ]
+    cases += [
+        (capacity, f"width {width}", [f"scale 2, biases {b}, width {width}" for b in (0, 1)],
+         other, loss)
+        for width in (4, 8, 16, 32)
+        for other, loss in (("guess", "0.1"), ("walk of 40,000 steps", "0.005"))
+    ]  # fmt: skip
+    for metrics, label, starts, other, loss in cases:
+        cells = [pooled(metrics, starts, other, loss, measure) for measure in MEASURES]
+        lines.append(f"| {label} | {SEARCHES[other]} | {loss} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def difference(row: str, name: str, form: str = "+.3f"):
-    """A field that shows one pooled difference and its interval."""
-    return lambda record, studies: interval(metrics_of(record, row, "paper")[name], form)
+def schedules(record: list[dict], studies: dict) -> str:
+    """Walks of every length against guesses at loss 0.1: test accuracy."""
+    metrics = metrics_of(record, "control", "paper")
+    names = (f"walk of {n} steps less guess" for n in ("1,000", "10,000", "100,000"))
+    return ", ".join(interval(metrics[f"{name}: test accuracy at loss 0.1"]) for name in names)
+
+
+def less(starts, other: str, loss: str, first: str = "sgd"):
+    """A field: the difference of test accuracies, pooled over starts of `control`."""
+
+    def shown(record, studies):
+        metrics = metrics_of(record, "control", "paper")
+        return pooled(metrics, starts, other, loss, MEASURES[0], first)
+
+    return shown
 
 
 def towers(record: list[dict], studies: dict) -> str:
@@ -203,26 +236,23 @@ def draw_dose(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.
     return plots.save(fig, path)
 
 
-SGD_LESS = {
-    f"{row} {short} {measure}": difference(row, f"sgd less {other}: {name} at loss {loss}", form)
-    for row, short, other, loss in (
-        ("control", "guess", "guess", "0.1"),
-        ("control", "walk", "walk of 100,000 steps", "0.02"),
-        ("capacity", "guess", "guess", "0.1"),
-        ("capacity", "walk", "walk of 40,000 steps", "0.005"),
-    )
-    for measure, name, form in (
-        ("test", "test accuracy", "+.3f"),
-        ("S_2", "S_2", "+.3f"),
-        ("I_do", "interventional information", "+.4f"),
-    )
-}
 TABLES = {
     "claims": claims_table,
     "starts": starts_table,
     "pooled": pooled_table,
     "towers": towers,
-    **SGD_LESS,
+    "schedules": schedules,
+    "less guesses": less(STARTS, "guess", "0.1"),
+    "less walks": less(STARTS, WALK, "0.02"),
+    **{
+        f"less {search}, biases {biases}, {loss}": less(STARTS[k : k + 2], way, loss)
+        for k, biases in ((0, 0), (2, 1))
+        for search, way in (("guesses", "guess"), ("walks", WALK))
+        for loss in ("0.1", "0.05", "0.02")
+    },
+    "less walks, scale 1, 0.02": less(["scale 1, biases 0"], WALK, "0.02"),
+    "fixed less guesses, 0.1": less(STARTS[:2], "guess", "0.1", "sgd_fixed_biases"),
+    "fixed less walks, 0.02": less(STARTS[:2], WALK, "0.02", "sgd_fixed_biases"),
     **{
         f"{when} {score}": change(f"{when} one step on {law}: {name}")
         for when in ("early", "late")

@@ -35,7 +35,7 @@ def band(ax, steps, values, colour, label, style="-"):
 
 def step_axis(ax, steps) -> None:
     """Sets the axis of training steps; long runs get a logarithmic axis."""
-    if steps[-1] > 300:
+    if steps[-1] > 200:
         ax.set_xscale("symlog", linthresh=1)
         ticks = [0, 1, 10, 100, 1000, 10_000]
         ax.set_xticks([t for t in ticks if t <= steps[-1]])

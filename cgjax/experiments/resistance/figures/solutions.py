@@ -81,10 +81,10 @@ def _by_level(arrays, levels, names):
 def loss_curves(ax, levels, ways: dict) -> None:
     """Means and 95 % intervals over training sets at each loss; ways: {label: [levels, sets]}.
 
-    A mean of fewer than 2 training sets is left out.
+    A mean of fewer than half of the training sets is left out.
     """
     descents = [way for way in ways if not way.startswith(SEARCHES)]
-    shades = iter(plots.shades(len(descents), "#08306b", "#9ecae1"))
+    shades = iter(plots.shades(max(len(descents), 2), "#08306b", "#9ecae1"))
     styles = {}
     for way in ways:
         is_search = way.startswith(SEARCHES)
@@ -96,7 +96,7 @@ def loss_curves(ax, levels, ways: dict) -> None:
         points = [
             (x * 1.03 ** (k - len(ways) / 2), *stats.mean_and_interval(row))
             for x, row in zip(levels, known)
-            if len(row) > 1
+            if len(row) > 1 and 2 * len(row) >= np.shape(values)[1]
         ]
         if points:
             ax.errorbar(
@@ -113,7 +113,7 @@ def loss_curves(ax, levels, ways: dict) -> None:
     ax.set(xscale="log", xlabel="training loss")
     ax.set_xticks(levels, [f"{x:g}" for x in levels])
     ax.minorticks_off()
-    ax.invert_xaxis()
+    ax.set_xlim(1.25 * max(levels), min(levels) / 1.25)  # losses fall to the right
 
 
 def draw_settings(arrays, folder):
