@@ -1,18 +1,20 @@
 """Our numbers compared with published ones: one rule for the table, the page and `reproduce`.
 
-A *match* is a statement of equivalence: the 95 % interval of the difference lies within the
-tolerance. A *no match* says that the interval lies beyond it. If it contains both, the verdict is
-*underpowered*, and `seeds` says how many seeds would decide:
+A *match* is a statement of equivalence: the 95 % interval of our mean lies within the tolerance
+around the published number. A *no match* says that the difference lies beyond the tolerance by more
+than chance does on both sides. Otherwise the verdict is *underpowered*, and `seeds` says how many
+seeds would decide:
 
-    match         |difference| + w <= tolerance
-    no match      |difference| - w >  tolerance
+    match         |difference| + width <= tolerance
+    no match      |difference| - chance > tolerance
     underpowered  otherwise
 
-w is what chance does: t times the standard error of the difference of the two means. Our seeds
-count, and the paper's where it states a deviation over n seeds (Welch's degrees of freedom). Where
-it states the number of its runs and no deviation, its runs are taken to scatter as ours do. Where
-it states neither, the number itself is the claim. One drawn seed has no spread, so w is infinite. A
-computation in which nothing is drawn has w = 0.
+width is t times the standard error of our mean: the published number is what we compare with, and
+its own scatter neither helps nor hinders a match. chance is the same of the difference of two
+means. Our seeds count, and the paper's where it states a deviation over n seeds (Welch's degrees of
+freedom). Where it states the number of its runs and no deviation, its runs are taken to scatter as
+ours do. Where it states neither, the number itself is the claim. One drawn seed has no spread, so
+both are infinite. A computation in which nothing is drawn has width 0.
 
 The tolerance is what else may differ. It is the larger of 5 % of the number's scale and twice the
 error with which the number is known (read off a plot, rounded, sampled once). The scale of a
@@ -52,11 +54,12 @@ STATED = ("spread", "n", "runs", "tolerance", "factor", "floor", "scale", "only"
 class Verdict(NamedTuple):
     word: str  # "match", "no match", "underpowered" or "not finite"
     difference: float  # ours minus theirs; of logarithms if the number states a factor
-    width: float  # half-width of the 95 % interval of the difference
+    # Half-width of a 95 % interval: of our mean, if theirs is published; else of the difference.
+    width: float
     tolerance: float  # 0 for an ordering
     p: float | None = None  # of an ordering: two-sided
-    # If underpowered, how many seeds would decide if mean and deviation stay. Infinite if the
-    # paper's own spread is too large, None if a single seed has no deviation.
+    # If underpowered, how many seeds would decide if mean and deviation stay. Infinite if ours
+    # differ and the paper's own spread may be why, None if a single seed has no deviation.
     seeds: float | None = None
 
 
@@ -149,7 +152,7 @@ def verdict(values, published: dict, is_drawn: bool = True) -> Verdict:
     if math.isnan(ours.sd):  # a single seed: the paper's deviation says how many would do
         ours = ours._replace(sd=theirs.sd if math.isfinite(theirs.n) else math.nan)
     ours = ours._replace(beside=published.get("runs", math.inf))
-    return _equivalence(ours, theirs, tolerance)
+    return _equivalence(ours, theirs, tolerance, is_published=True)
 
 
 def of_entry(entry: dict, is_drawn: bool = True) -> Verdict | None:
@@ -168,19 +171,27 @@ def _known(values, some: bool) -> np.ndarray | None:
     return None if not len(finite) or (len(finite) < len(values) and not some) else finite
 
 
-def _equivalence(ours: Mean, theirs: Mean, tolerance: float, parts: int = 1) -> Verdict:
-    """The rule itself; parts: each of so many comparisons could refute the claim."""
+def _equivalence(
+    ours: Mean, theirs: Mean, tolerance: float, parts: int = 1, is_published: bool = False
+) -> Verdict:
+    """The rule itself; parts: each of so many comparisons could refute the claim.
+
+    is_published: theirs is a published number, whose scatter does not count for a match.
+    """
+
+    def width(ours):
+        return interval(ours._replace(beside=math.inf)) if is_published else interval(ours, theirs)
 
     def word(ours):
         distance = abs(ours.mean - theirs.mean)
-        if distance + interval(ours, theirs) <= tolerance:
+        if distance + width(ours) <= tolerance:
             return "match"
         beyond = distance - interval(ours, theirs, level=LEVEL / parts) > tolerance
         return "no match" if beyond else "underpowered"
 
-    decided, width = word(ours), interval(ours, theirs)
+    decided = word(ours)
     seeds = _seeds(ours, lambda more: word(more) != decided) if decided == "underpowered" else None
-    return Verdict(decided, ours.mean - theirs.mean, width, tolerance, seeds=seeds)
+    return Verdict(decided, ours.mean - theirs.mean, width(ours), tolerance, seeds=seeds)
 
 
 def _seeds(ours: Mean, decides) -> float | None:
