@@ -825,7 +825,7 @@ SENTENCES = [
         RESISTANCE,
         "8 seeds on the H200: gap {:.3f} against {:.3f}, S_2 {:.3f} against {:.3f}.",
         [
-            f"resistance/demo-paper-mnist mnist/{setting}: {score}"
+            f"resistance/demo-paper-mnist digits/{setting}: {score}"
             for score in ("gap", "S_2")
             for setting in "AB"
         ],
@@ -845,12 +845,12 @@ SENTENCES = [
         "{:.3f} against {:.3f}, interventional information {:.3f} against {:.3f} nats",
         [
             *(
-                f"resistance/demo-default mnist/{setting}: {score} accuracy"
+                f"resistance/demo-default digits/{setting}: {score} accuracy"
                 for setting in "AB"
                 for score in ("train", "test")
             ),
             *(
-                f"resistance/demo-default mnist/{setting}: {score}"
+                f"resistance/demo-default digits/{setting}: {score}"
                 for score in ("gap", "S_2", "interventional information")
                 for setting in "AB"
             ),

@@ -55,7 +55,7 @@ TABLES = (
 # What a part of a row is called in a claim.
 PARTS = {
     "": "",
-    "mnist/": "digits: ",
+    "digits/": "digits: ",
     "plane/": "plane: ",
     "he/": "he: ",
     "updates/": "updates: ",
@@ -66,7 +66,7 @@ PARTS = {
     "three_conv_one_vs_rest_hinge/": "three conv, rest: ",
 }
 DIGITS = {
-    "demo": ("mnist/",),
+    "demo": ("digits/",),
     "mnist": ("",),
     "scan": ("",),
     "architectures": (
@@ -109,21 +109,21 @@ CLAIMS = {
         "sentence": "the gap between training and test is much larger in A",
         "where": "figures 3a and 3b",
         "chains": [[("{row}", "{part}A: gap"), ("{row}", "{part}B: gap")]],
-        "rows": {**DIGITS, "heal": ("mnist/",)},
+        "rows": {**DIGITS, "heal": ("digits/",)},
     },
     "b_has_hardly_a_gap_0_05": {
         "claim": "{words}B has hardly a gap (0.05)",
         "sentence": "in B training and test stay close",
         "where": "figure 3a",
         "chains": [[0.05, ("{row}", "{part}B: gap")]],
-        "rows": {"demo": ("mnist/",), "mnist": ("",)},
+        "rows": {"demo": ("digits/",), "mnist": ("",)},
     },
     "a_uses_x_2_more": {
         "claim": "{words}A uses X_2 more",
         "sentence": "dY/dX_j is not zero after an update where X_j is informative",
         "where": "proposition 4",
         "chains": [[("{row}", "{part}A: S_2"), ("{row}", "{part}B: S_2")]],
-        "rows": {"demo": ("mnist/",), "mnist": ("",)},
+        "rows": {"demo": ("digits/",), "mnist": ("",)},
     },
     "a_tells_of_y_2_when_x_2_is_free": {
         "claim": "{words}A tells of Y_2 when X_2 is free",
@@ -188,7 +188,7 @@ CLAIMS = {
         "sentence": "dY/dX_j is not zero after an update where X_j is informative",
         "where": "propositions 3 and 4",
         "chains": [[("{row}", "{part}A: mean one step on A: D_2"), 0.0]],
-        "rows": {"one_step": ("plane/", "mnist/")},
+        "rows": {"one_step": ("plane/", "digits/")},
     },
     "more_than_with_x_2_re_drawn": {
         "claim": "{words}more than with X_2 re-drawn",
@@ -200,7 +200,7 @@ CLAIMS = {
                 ("{row}", "{part}A: mean one step on re-drawn: D_2"),
             ]
         ],
-        "rows": {"one_step": ("plane/", "mnist/")},
+        "rows": {"one_step": ("plane/", "digits/")},
     },
     "head_1_uses_x_2_more_in_a": {
         "claim": "{words}head 1 uses X_2 more in A",
