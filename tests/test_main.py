@@ -70,6 +70,7 @@ def test_outputs(finished):
     assert entry["seeds"] == [0, 1] and entry["where"] == "Table 1"
     config = configs.from_json((finished / "config.json").read_text())
     assert found["config_hash"] == configs.fingerprint(config)
+    assert found["data"] == {}  # it is drawn from the config
     assert found["wall_s"] > 0 and found["versions"]["jax"] == jax.__version__
 
 
