@@ -25,6 +25,7 @@ from cgjax.core import checkpoint, hosts, parallel, signals
 from cgjax.core.errors import BadInput, first_line
 from cgjax.core.logging import is_sound_npz, say, write_arrays
 from cgjax.core.workdir import Access, is_owned, locked, opened
+from cgjax.data import sources
 from cgjax.published.results import is_entry, print_table, read_results, write_results
 
 
@@ -102,12 +103,13 @@ def run(config, family, workdir: pathlib.Path, flags, train=None) -> None:
 def run_family(config, family, workdir, draws: bool, access: Access, came_from: list) -> dict:
     """Runs the row and writes its results: arrays.npz, then results.json."""
     started = time.monotonic()
-    with opened(workdir, access), configs.missing_keys(config):
+    with opened(workdir, access), configs.missing_keys(config), sources.noted() as data_sets:
         family_results = family.run(config, workdir, figures=draws)
     metrics, arrays, extra = checked_results(config, family_results)
     drawn = (path for kind in ("png", "gif") for path in (workdir / "figures").glob(f"*.{kind}"))
     figures = sorted(path.name for path in drawn) if draws else None
     extra = {**extra, "figures": figures, "arrays": sorted(arrays), "came_from": came_from}
+    extra["data"] = data_sets
     files = [workdir / name for name in extra.get("files", ())]
     files += [path for path in (workdir / "figures").glob("*") if draws and path.is_file()]
     extra["files"] = {str(path.relative_to(workdir)): _checksum(path) for path in sorted(files)}

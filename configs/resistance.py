@@ -10,6 +10,7 @@ claims orderings and prints no numbers, so every run ends with a paired test of 
 
 from cgjax.config import split_variant
 from cgjax.config.declare import Dotted, base, declare, declare_parts, declare_training, nested
+from cgjax.data import sources
 from cgjax.experiments.resistance import keys as known
 from cgjax.experiments.resistance.plane import PANELS
 from cgjax.published import CLAIMS
@@ -50,7 +51,7 @@ ROWS = {
     "demo": (
         "Plane and digits: X_2 predicts the target (A) or not (B, on the plane the control)",
         "both",
-        {"parts": {"plane": SHOWN, "mnist": {**DIGITS, "data.digits": "any"}}},
+        {"parts": {"plane": SHOWN, "digits": {**DIGITS, "data.digits": "mnist"}}},
     ),
     "mnist": ("Figure 3a: two digits, A against B; dependence and information", "mnist",
               {**MNIST, **STEPS, "eval.inputs": ("train", "A", "B", "test")}),
@@ -92,19 +93,19 @@ ROWS = {
         "Does longer training repair it? Plane 8 times longer than the paper, digits 100 times",
         "both",
         {"parts": {"plane": {**PLANE, "train.epochs": 8192},
-                   "mnist": {**DIGITS, "train.epochs": 20_000, "eval.epochs": 200}}},
+                   "digits": {**DIGITS, "train.epochs": 20_000, "eval.epochs": 200}}},
     ),
     "one_step": (
         "Propositions 3 and 4: does one small step raise the dependence on X_2?",
         "both",
         {"parts": {"plane": {**PLANE, "train.epochs": 256, "eval.at": PANELS[:10], "eval.early": 8},
-                   "mnist": {**DIGITS, "eval.epochs": 20, "eval.early": 20}}},
+                   "digits": {**DIGITS, "eval.epochs": 20, "eval.early": 20}}},
     ),
     "heads": (
         "Proposition 5: one head per component; do their updates cancel?",
         "both",
         {"model.heads": 2,
-         "parts": {"plane": {**PLANE, "eval.early": 8}, "mnist": {**DIGITS, "eval.early": 20}}},
+         "parts": {"plane": {**PLANE, "eval.early": 8}, "digits": {**DIGITS, "eval.early": 20}}},
     ),
     "remedies": (
         "Two remedies: towers with a gate, and a penalty on D_2 (which names X_2: an oracle)",
@@ -112,8 +113,8 @@ ROWS = {
         {"parts": {
             "plane_plain": {**PLANE, "model.towers": False, "reg.penalties": (0.0, 0.01, 0.1, 1.0)},
             "plane_towers": {**PLANE, "model.towers": True, "reg.penalties": (0.0, 0.1)},
-            "mnist_plain": {**DIGITS, "model.towers": False, "reg.penalties": (0.0, 0.01, 0.1)},
-            "mnist_towers": {**DIGITS, "model.towers": True, "reg.penalties": (0.0,)},
+            "digits_plain": {**DIGITS, "model.towers": False, "reg.penalties": (0.0, 0.01, 0.1)},
+            "digits_towers": {**DIGITS, "model.towers": True, "reg.penalties": (0.0,)},
         }},
     ),
     "optimisers": (
@@ -240,7 +241,7 @@ DEFAULT = {
 # Parts with shorter training at size default: digits in rows that also have the plane, and the
 # evolution strategy, which estimates a gradient from 256 losses.
 SHORT = {
-    "mnist": {"train.epochs": 50, "eval.epochs": 10, "eval.n_jacobian": 32,
+    "digits": {"train.epochs": 50, "eval.epochs": 10, "eval.n_jacobian": 32,
               "eval.n_information": 600},
     "evolution": {"train.epochs": 20, "eval.epochs": 20},
 }  # fmt: skip
@@ -266,12 +267,14 @@ def resize(config, row: str, size: str, parts: dict) -> dict:
         parts = {name: part | SHORT.get(name, {}) for name, part in parts.items()}
         if config.study == "mnist":
             flat["eval.n_jacobian"] = 32
+        if row == "demo" and not sources.is_here("mnist"):
+            parts["digits"]["data.digits"] = "synthetic"  # the first run needs no download
     if flat.get("search.walk_steps") and size != "paper":
         flat["search.walk_steps"] = (50,) if size == "smoke" else (1000,)
     if "search.n_sets" in flat:
         flat["search.n_sets"] = min(flat["search.n_sets"], len(config.train.seeds))
     limits = LIMITS.get(size, {})
-    if size == "default" and config.study == "both" and "mnist" not in parts:
+    if size == "default" and config.study == "both" and "digits" not in parts:
         # Only the plane trains: it has its published size.
         limits = {name: value for name, value in limits.items() if name not in OF_DIGITS}
     for values in [flat, *parts.values()]:

@@ -90,8 +90,8 @@ A --extend --dry_run                    | nothing to --extend
 --config=broken/dict.py                 | returned dict, not a config
 --config=broken/deep.py                 | RecursionError
 --config=broken/no_family.py            | has no family: start from declare.base()
---config=broken/row.py                  | calls its row '../../etc'
---config=broken/size.py                 | calls its size 'huge': default, smoke, fast, paper
+--config=broken/row.py                  | '../../etc' is not a name of a row; letters, digits
+--config=broken/size.py                 | the size 'huge' is not one of default, smoke, fast, paper
 --config=broken/value.py                | has x=None: values are numbers, words
 --config=broken/lists.py                | has x=[1, 2]
 --config=broken/nan.py                  | has x=nan
@@ -102,7 +102,7 @@ A --extend --dry_run                    | nothing to --extend
 --config=broken/leaving.py              | cannot import the family 'badlab.leaving': SystemExit
 --config=broken/no_run.py               | family 'badlab.no_run' has no function run
 --config=broken/no_load.py              | family 'badlab.no_load' has no function load
---config=broken/relative.py             | cannot import the family '..run'
+--config=broken/relative.py             | '..run' is not a name of a family
 --config=broken/checks.py               | the flux is off
 --config=broken/choices.py --config.x=2 | broken/choices.py; AttributeError
 

@@ -73,6 +73,7 @@ def test_outputs(finished):
     assert entry["seeds"] == [0, 1] and entry["where"] == "Table 1"
     config = configs.from_json((finished / "config.json").read_text())
     assert found["config_hash"] == configs.fingerprint(config)
+    assert found["data"] == {}  # it is drawn from the config
     assert found["wall_s"] > 0 and found["versions"]["jax"] == jax.__version__
 
 
@@ -357,6 +358,20 @@ def test_damage_is_one_line(name, copy, capsys):
             assert after == before
 
 
+def test_a_config_that_was_edited_by_hand_is_not_adopted(copy, capsys):
+    """Results would stand under a config that did not produce them."""
+    path = copy / "config.json"
+    config = json.loads(path.read_text())
+    config["data"]["n"] += 1
+    path.write_text(json.dumps(config, sort_keys=True, indent=1))
+    for _ in range(2):
+        before = without_lock(snapshot(copy))
+        assert command(copy, "--no_figures", f"--config.data.n={config['data']['n']}") == 2
+        one_line(capsys, "was changed since it was written")
+        assert without_lock(snapshot(copy)) == before
+        (copy / "results.json").unlink(missing_ok=True)
+
+
 @pytest.mark.parametrize("name", ["results.json", "config.json", "env.json", "arrays.npz", ".lock",
                                   "figures", "metrics.jsonl"])  # fmt: skip
 def test_a_folder_or_file_in_the_way_is_one_line(name, copy, capsys):
@@ -483,9 +498,9 @@ def test_a_dry_run_says_what_would_run_and_writes_nothing(copy, tmp_path, monkey
 
 def test_a_length_of_all_of_32_bits_is_checked_at_once(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    longest = "--config.parts.mnist.train.epochs=2147483647"
+    longest = "--config.parts.digits.train.epochs=2147483647"
     assert main(["--config=resistance:smoke", longest, "--dry_run"]) == 0
-    assert "mnist: " in capsys.readouterr().out
+    assert "digits: " in capsys.readouterr().out
 
 
 def test_a_dry_run_tells_what_the_workdir_would_allow(copy, here, capsys):

@@ -13,7 +13,7 @@ import time
 import jax
 import numpy as np
 import pytest
-from front_door import one_line, write_family
+from front_door import one_line, write_family, write_numbers
 
 from cgjax import config as configs
 from cgjax import main as front_door
@@ -30,7 +30,7 @@ from cgjax.sweep.together import main as together
 ROW = "sweeplab/config.py:few,smoke"
 # Stands for a run: fails where `broken` holds a word of its workdir, waits where it holds "wait".
 FAKE = """
-import json, pathlib, signal, sys, time
+import json, pathlib, signal, sys, time, zlib
 workdir = next(a.partition("=")[2] for a in sys.argv if a.startswith("--workdir="))
 print(workdir, file=open("started", "a"))
 broken = pathlib.Path("broken").read_text().split()
@@ -51,8 +51,10 @@ place.mkdir(parents=True)
 entry = {"ours": 0.5, "sd": None, "values": [0.5], "seeds": [0], "paper": None, "paper_sd": None,
          "where": None}
 metrics = {"mse": entry, "r2": {**entry, "ours": 0.25, "sd": 0.125}}
-(place / "results.json").write_text(json.dumps(
-    {"metrics": metrics, "headlines": ["r2"], "config_hash": mark, "figures": [], "arrays": []}))
+numbers = {"metrics": metrics, "headlines": ["r2"], "config_hash": mark, "figures": [],
+           "arrays": []}
+crc = f"{zlib.crc32(json.dumps(numbers).encode()):08x}"
+(place / "results.json").write_text(json.dumps({**numbers, "crc": crc}))
 """
 
 
@@ -245,8 +247,9 @@ def test_a_finished_point_without_figures_is_open_when_figures_are_wanted(here, 
     sweep = [f"--config={ROW}", "--sweep.optim.lr=0.1,0.2"]
     assert main([*sweep, "--no_figures"]) == 0
     for point in points:  # as `cgjax.main --no_figures` writes it
-        path = point.workdir / "results.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"figures": None}))
+        numbers = json.loads((point.workdir / "results.json").read_text())
+        del numbers["crc"]
+        write_numbers(point.workdir, numbers | {"figures": None})
     assert [standing(point, False).word for point in points] == ["done", "done"]
     capsys.readouterr()
     assert main([*sweep, "--dry_run"]) == 0

@@ -338,6 +338,11 @@ def parts(config) -> list[tuple]:
     return named
 
 
+def prefixes(config, is_wanted) -> tuple[str, ...]:
+    """Prefixes of the metrics of some parts; "", that of all metrics, for a row without parts."""
+    return tuple(name and f"{name}/" for name, part in parts(config) if is_wanted(name, part))
+
+
 def over_parts(config, study) -> tuple[dict, dict]:
     """Metrics and arrays of every part, prefixed by its name; the array "parts" lists the names.
 

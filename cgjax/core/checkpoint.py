@@ -58,6 +58,9 @@ def read(folder: pathlib.Path, step: int) -> Saved:
     permissions) do not mean damage and propagate.
     """
     step_folder = pathlib.Path(folder).absolute() / str(step)
+    for path in step_folder.rglob("*"):
+        if path.exists() and not path.is_file() and not path.is_dir():  # reading it has no end
+            raise Damaged(f"'{path.name}' is a device or a pipe")
     try:
         # Restored without a target tree, so that only the files themselves can cause an error.
         meta = _reader(ocp.JsonCheckpointHandler()).restore(step_folder / "meta")

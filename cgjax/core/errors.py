@@ -72,7 +72,9 @@ def command(main):
         try:
             main(argv)
         except RunError as error:
-            print(f"cgjax: {' '.join(str(error).split())}", file=sys.stderr)
+            # Names of files may have characters that a terminal cannot show.
+            line = " ".join(str(error).split()).encode("utf-8", "backslashreplace").decode()
+            print(f"cgjax: {line}", file=sys.stderr)
             return error.exit_code
         except KeyboardInterrupt:  # outside of `signals.handled`
             print("cgjax: SIGINT: stopped; run the same command to resume", file=sys.stderr)

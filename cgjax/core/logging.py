@@ -84,6 +84,8 @@ class Metrics:
 
     def _lines(self) -> list[str]:
         try:
+            if self.path.exists() and not self.path.is_file():  # a device has no end
+                raise OSError("it is not a file")
             return self.path.read_text().splitlines() if self.path.exists() else []
         except (OSError, ValueError) as error:
             raise BadInput(f"cannot read '{self.path}': {first_line(error)}; {_MEND}") from None
@@ -243,6 +245,8 @@ def read_npz(path: pathlib.Path) -> dict:
 
 def is_sound_npz(path: pathlib.Path) -> bool:
     """Whether every array matches the checksum in the npz file."""
+    if not path.is_file():  # a device has no end
+        return False
     try:
         with zipfile.ZipFile(path) as file:
             return file.testzip() is None

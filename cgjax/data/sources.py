@@ -7,6 +7,8 @@ other source that differs is an error. tensorflow-datasets is imported last, so 
 without it can read cache and raw files.
 """
 
+import contextlib
+import contextvars
 import hashlib
 import logging
 import os
@@ -105,7 +107,8 @@ def load(name: str, split: str, data_dir=None, raw_dir=None, download: bool = Tr
     raw_dir = _folder(raw_dir, "CGJAX_RAW_DIR", None)
     if name not in CANONICAL:
         return _random_split(name, split, data_dir, raw_dir)
-    cache = data_dir / f"{name.replace('/', '-')}-{split}.npz"
+    _note(f"{name} {split}", CANONICAL[name][SPLITS.index(split)])
+    cache = _cache(data_dir, name, split)
     arrays, problem = _read_cache(cache, name, split)
     if arrays is not None:
         return arrays
@@ -119,6 +122,19 @@ def load(name: str, split: str, data_dir=None, raw_dir=None, download: bool = Tr
         log.warning("cache '%s' is not used: %s; it is rebuilt", cache, problem)
     _write_cache(cache, arrays)
     return arrays
+
+
+def is_here(name: str) -> bool:
+    """Whether both splits have a cache, published files or a prepared set; reads none of them."""
+    with contextlib.suppress(BadInput):  # no home directory, no permission
+        folder, raw_dir = cache_folder(), _folder(None, "CGJAX_RAW_DIR", None)
+        return all(
+            raw.kind(_cache(folder, name, split)) == "file"
+            or (raw_dir and all(map(raw.kind, raw.places(name, split, raw_dir).values())))
+            or _is_prepared(folder / name)
+            for split in SPLITS
+        )
+    return False
 
 
 def cache_folder(given=None) -> pathlib.Path:
@@ -173,7 +189,13 @@ def synthetic(name: str = "mnist", n: int = 2000, seed: int = 0) -> dict:
     label = rng.permutation(np.arange(n, dtype=np.int32) % N_CLASSES)
     noise = rng.normal(0, 32, (n, *shape)).astype(np.float32)
     image = np.clip(templates[label].astype(np.float32) + noise, 0, 255).astype(np.uint8)
-    return {"image": image, "label": label}
+    return made_up(f"synthetic {name}, {n} images, seed {seed}", {"image": image, "label": label})
+
+
+def made_up(name: str, arrays: dict) -> dict:
+    """Notes arrays that are computed in place of a data set, and returns them."""
+    _note(name, fingerprint(arrays))
+    return arrays
 
 
 def _full_name(name, split):
@@ -200,7 +222,31 @@ def _is_published(arrays, name, split):
     return fingerprint(arrays) == CANONICAL[name][SPLITS.index(split)]
 
 
+# --- names and hashes of the arrays that a run uses ----------------------------------------------
+
+_noted = contextvars.ContextVar("_noted", default=None)
+
+
+@contextlib.contextmanager
+def noted():
+    """Yields {name: sha256} of the data sets, real or made up, that the block loads."""
+    token = _noted.set({})
+    try:
+        yield _noted.get()
+    finally:
+        _noted.reset(token)
+
+
+def _note(name: str, sha256: str) -> None:
+    if _noted.get() is not None:
+        _noted.get()[name] = sha256
+
+
 # --- cache ----------------------------------------------------------------------------------------
+
+
+def _cache(data_dir, name, split) -> pathlib.Path:
+    return data_dir / f"{name.replace('/', '-')}-{split}.npz"
 
 
 def _read_cache(path, name, split):
@@ -264,6 +310,7 @@ def _random_split(name, split, data_dir, raw_dir):
         raise BadInput(
             _no_data_message(name, split, data_dir, raw_dir, "only the published archive holds it")
         )
+    _note(f"{name} {split}", fingerprint(arrays))
     return arrays
 
 
@@ -283,9 +330,8 @@ def _from_raw(name, split, raw_dir):
 def _from_tfds(name, split, data_dir, raw_dir, download):
     if raw.kind(data_dir) not in ("folder", ""):
         raise BadInput(f"'{data_dir}' is not a folder: set CGJAX_DATA_DIR to a folder")
-    # Folders are named by version; after an interruption the name starts with "incomplete".
     folder = data_dir / name
-    prepared = raw.kind(folder) == "folder" and any(folder.glob("[0-9]*/*.array_record*"))
+    prepared = _is_prepared(folder)
     if not prepared and not download:
         raise BadInput(
             _no_data_message(name, split, data_dir, raw_dir, "downloads are switched off")
@@ -310,6 +356,11 @@ def _from_tfds(name, split, data_dir, raw_dir, download):
             f"the prepared set '{folder}' cannot be read ({first_line(error)}): "
             "move that folder away and run again"
         ) from None
+
+
+def _is_prepared(folder) -> bool:
+    # Folders are named by version; after an interruption the name starts with "incomplete".
+    return raw.kind(folder) == "folder" and any(folder.glob("[0-9]*/*.array_record*"))
 
 
 def _no_data_message(name, split, data_dir, raw_dir, reason):

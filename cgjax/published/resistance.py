@@ -40,7 +40,7 @@ TABLES = (
 # What a part of a row is called in a claim.
 PARTS = {
     "": "",
-    "mnist/": "digits: ",
+    "digits/": "digits: ",
     "plane/": "plane: ",
     "he/": "he: ",
     "updates/": "updates: ",
@@ -60,7 +60,7 @@ PARTS = {
     "walk of 40,000 steps: interventional information at loss 0.005": "walk: I_do, loss 0.005",
 }
 DIGITS = {
-    "demo": ("mnist/",),
+    "demo": ("digits/",),
     "mnist": ("",),
     "architectures": (
         "appendix_categorical_hinge/",
@@ -123,21 +123,21 @@ CLAIMS = {
         "sentence": "the gap between training and test is much larger in A",
         "where": "figures 3a and 3b",
         "chains": [[("{row}", "{part}A: gap"), ("{row}", "{part}B: gap")]],
-        "rows": {**DIGITS, "scan": ("",), "heal": ("mnist/",)},
+        "rows": {**DIGITS, "scan": ("",), "heal": ("digits/",)},
     },
     "b_has_hardly_a_gap_0_05": {
         "claim": "{words}B has hardly a gap (0.05)",
         "sentence": "in B training and test stay close",
         "where": "figure 3a",
         "chains": [[0.05, ("{row}", "{part}B: gap")]],
-        "rows": {"demo": ("mnist/",), "mnist": ("",)},
+        "rows": {"demo": ("digits/",), "mnist": ("",)},
     },
     "a_uses_x_2_more": {
         "claim": "{words}A uses X_2 more",
         "sentence": "dY/dX_j is not zero after an update where X_j is informative",
         "where": "proposition 4",
         "chains": [[("{row}", "{part}A: S_2"), ("{row}", "{part}B: S_2")]],
-        "rows": {"demo": ("mnist/",), "mnist": ("",)},
+        "rows": {"demo": ("digits/",), "mnist": ("",)},
     },
     "x_2_is_used_where_all_pairs_occur": {
         "claim": "all pairs occur: {words} below B",
@@ -218,21 +218,21 @@ CLAIMS = {
         "sentence": "dY/dX is not zero after an update where X is informative",
         "where": "proposition 3",
         "chains": [[("{row}", "{part}A: early one step on A: D_1 + D_2"), 0.0]],
-        "rows": {"one_step": ("plane/", "mnist/")},
+        "rows": {"one_step": ("plane/", "digits/")},
     },
     "an_early_step_raises_information": {
         "claim": "{words}a step raises I(Y_1; answer)",
         "sentence": "a lower loss means more information about the target",
         "where": "proposition 3, argument",
         "chains": [[("{row}", "{part}A: early one step on A: I of the target"), 0.0]],
-        "rows": {"one_step": ("plane/", "mnist/")},
+        "rows": {"one_step": ("plane/", "digits/")},
     },
     "a_step_raises_d_2_x_2_telling": {
         "claim": "{words}a step raises D_2, X_2 telling",
         "sentence": "dY/dX_j is not zero after an update where X_j is informative",
         "where": "proposition 4",
         "chains": [[("{row}", "{part}A: early one step on A: D_2"), 0.0]],
-        "rows": {"one_step": ("plane/", "mnist/")},
+        "rows": {"one_step": ("plane/", "digits/")},
     },
     "more_than_with_x_2_re_drawn": {
         "claim": "{words}more than with X_2 re-drawn",
@@ -244,7 +244,7 @@ CLAIMS = {
                 ("{row}", "{part}A: early one step on re-drawn: D_2"),
             ]
         ],
-        "rows": {"one_step": ("plane/", "mnist/")},
+        "rows": {"one_step": ("plane/", "digits/")},
     },
     "head_1_uses_x_2_more_in_a": {
         "claim": "{words}head 1 uses X_2 more in A",

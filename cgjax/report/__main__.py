@@ -12,6 +12,7 @@ import sys
 from cgjax import experiments, report
 from cgjax.config.flags import Parser
 from cgjax.core.errors import BadInput, command
+from cgjax.main import set_up_output
 from cgjax.report import page, readme
 
 
@@ -32,6 +33,7 @@ def main(argv=None):
     parser.add_argument("--readme", action="store_true", help="write READMEs from templates")
     parser.add_argument("--record", type=pathlib.Path, metavar="FOLDER")
     flags = parser.parse(argv)
+    set_up_output()
     record = flags.record or (report.USERS if flags.add else report.RECORD)
     if flags.runs and not flags.out:
         raise BadInput("RUNS needs the page: name the page's folder with --out=<folder>")

@@ -244,7 +244,8 @@ def _candidates(place, entries, scales, claim) -> list[Found]:
         published = PUBLISHED[claim.family].get(row, {}).get(name, {})
         alive = f"{name} (alive)" if "left_out" in published else name
         metric = run["metrics"].get(alive, run["metrics"].get(name))
-        if metric and metric["values"]:
+        is_made_up = name.startswith(tuple(map(str, run.get("made_up", ()))))
+        if metric and metric["values"] and not is_made_up:
             values = metric["values"]
             if claim.only:
                 values = [value for value in values if value is not None]

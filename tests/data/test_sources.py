@@ -26,6 +26,7 @@ import pytest
 import cgjax.data
 from cgjax.core.errors import BadInput
 from cgjax.data import raw, sources
+from cgjax.experiments.bumps.data import digits
 
 RAW_DIR = os.environ.get("CGJAX_RAW_DIR")
 needs_data = pytest.mark.skipif(not RAW_DIR, reason="CGJAX_RAW_DIR is not set: no real data here")
@@ -719,3 +720,16 @@ def test_a_real_cache(tmp_path):
     check(sources.load("mnist", "test", tmp_path, download=False), first)
     rewrite(tmp_path / "mnist-test.npz", label=first["label"][::-1])
     check(sources.load("mnist", "test", tmp_path, RAW_DIR), first)
+
+
+def test_names_and_hashes_of_what_a_run_loads_are_noted():
+    """results.json tells real data from synthetic ones, and one draw from another."""
+    with sources.noted() as data_sets:
+        for seed in (0, 1, 1):
+            arrays = sources.synthetic("mnist", 20, seed)
+        drawn = digits.load("glyph", (2, 3))
+    sources.synthetic("mnist", 30)  # after the block
+    names = [f"synthetic mnist, 20 images, seed {seed}" for seed in (0, 1)]
+    assert list(data_sets) == [*names, "glyphs 2, 3"]
+    assert data_sets[names[1]] == sources.fingerprint(arrays) != data_sets[names[0]]
+    assert data_sets["glyphs 2, 3"] == sources.fingerprint({"image": drawn})

@@ -22,7 +22,7 @@ NETS = {
     "eval.early": key(200, "the last of the paper's steps that counts as early", low=1),
 }  # fmt: skip
 PAIRS = NETS | {
-    "data.digits": key("mnist", "any: synthetic digits if MNIST is absent", choices=pairs.DIGITS),
+    "data.digits": key("mnist", "data set; no claim is judged on synthetic", choices=pairs.DIGITS),
     "data.widths": key((2, 10), "number of labels of Y_2, from Y_1 on: 2 is A, 10 is B", low=1,
                        high=10, distinct=True),
     "data.rhos": key((1.0,), "dose: share of samples that follow data.widths", low=0, high=1,

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.analysis import dependence
-from cgjax.config import over_parts, parts
+from cgjax.config import over_parts, parts, prefixes
 from cgjax.core import checkpoint, program, rng, tree
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
@@ -21,7 +21,7 @@ from cgjax.experiments.resistance.training import pairs as of_pairs
 from cgjax.experiments.resistance.training import plane as of_plane
 from cgjax.experiments.resistance.training import scan as of_scan
 
-TASKS = {"mnist": of_pairs, "plane": of_plane, "scan": of_scan}
+TASKS = {"mnist": of_pairs, "digits": of_pairs, "plane": of_plane, "scan": of_scan}
 MOST_SHOWN = 8  # seeds whose panels are saved
 # Starts of the names of scores whose mean, early and late means are metrics, too.
 MEANS = ("one step", "heads")
@@ -39,6 +39,14 @@ def task_of(config, part: str):
 def tasks(config) -> list[tuple]:
     """(name, config, task) of every part."""
     return [(name, part_config, task_of(config, name)) for name, part_config in parts(config)]
+
+
+def made_up(config) -> tuple[str, ...]:
+    """Prefixes of the metrics of synthetic digits."""
+    return prefixes(
+        config,
+        lambda name, part: task_of(config, name) is of_pairs and part.data.digits == "synthetic",
+    )
 
 
 def check(config) -> None:

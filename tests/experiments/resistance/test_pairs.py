@@ -168,7 +168,7 @@ def test_losses():
 def test_a_large_batch_holds_the_activations_of_some_samples_at_a_time():
     """Without chunks, one step of 2,048 samples and sixteen networks needs 37 GiB."""
     config = configs.load("resistance:one_step,paper")
-    config = next(own for name, own in configs.parts(config) if name == "mnist")
+    config = next(own for name, own in configs.parts(config) if name == "digits")
     params = of_pairs.network(config).init(quick_key(0), jnp.zeros((1, 28, 56, 1)))["params"]
     drawn = draw(quick_key(1), DIGITS, pairs.LAWS["A"], 201)
 

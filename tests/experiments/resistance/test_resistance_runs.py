@@ -15,11 +15,14 @@ from cgjax import config as configs
 from cgjax import plots
 from cgjax.core.errors import BadInput
 from cgjax.core.workdir import Access, opened
+from cgjax.data import raw
 from cgjax.experiments.resistance import control, figures, run
 from cgjax.experiments.resistance.training import pairs as of_pairs
 from cgjax.experiments.resistance.training import plane as of_plane
 from cgjax.published import CLAIMS
+from cgjax.published.claims import CLAIMS as EVERY
 from cgjax.published.results import print_table, summary
+from cgjax.report import standing as standings
 
 SHALLOW = {"model.n_hidden": "1"}  # compiles in half the time
 
@@ -93,6 +96,48 @@ def test_a_command_that_reads_does_not_write_curves(plane, tmp_path):
     with opened(tmp_path, Access(reads_only=True)):
         run.write_curves(arrays, tmp_path / "curves.csv")
     assert not (tmp_path / "curves.csv").exists()
+
+
+def test_claims_about_mnist_are_not_judged_on_synthetic_digits(tmp_path, monkeypatch, capsys):
+    """The default needs no download; then its words, numbers and claims are not those of MNIST."""
+    for name in ("CGJAX_RAW_DIR", "CGJAX_DATA_DIR"):
+        monkeypatch.setenv(name, str(tmp_path / "nowhere"))
+    absent = configs.load("resistance:demo")
+    assert absent.parts.digits.data.digits == "synthetic"
+    assert configs.load("resistance:demo,paper").parts.digits.data.digits == "mnist"
+    (tmp_path / "mnist").mkdir()
+    for split in ("train", "test"):
+        for file in raw.files("mnist", split):
+            (tmp_path / "mnist" / file).touch()
+    monkeypatch.setenv("CGJAX_RAW_DIR", str(tmp_path))
+    present = configs.load("resistance:demo")
+    assert present.parts.digits.data.digits == "mnist"
+    scores = ("early train accuracy", "gap", "S_2", "test accuracy")
+    metrics = {
+        f"{part}/{setting}: {score}": ([0.1, 0.2, 0.3], (0, 1, 2))
+        for part, settings in {"digits": "AB", "plane": ("A", "control")}.items()
+        for setting in settings
+        for score in scores
+    }
+    arrays = {"parts": np.array([])}
+    monkeypatch.setattr(run.study, "study", lambda *_: (metrics, arrays))
+    for config, judged, made_up in ((absent, {"plane"}, ["digits/"]),
+                                    (present, {"plane", "digits"}, [])):  # fmt: skip
+        _, _, extra = run.run(config, tmp_path, figures=False)
+        assert {claim["left"].partition("/")[0] for claim in extra["claims"]} == judged
+        assert extra["made_up"] == made_up
+        assert ("SYNTHETIC DIGITS" in capsys.readouterr().out) == bool(made_up)
+    row = configs.load("resistance:mnist", {"data.digits": "synthetic"})
+    of_row = {name.removeprefix("digits/"): values for name, values in metrics.items()}
+    monkeypatch.setattr(run.study, "study", lambda *_: (of_row, arrays))
+    results, _, extra = run.run(row, tmp_path, figures=False)
+    assert extra["made_up"] == [""] and not extra["claims"]
+    assert not any("recomputed" in metric for metric in results.values())
+    entry = {"family": "resistance", "row": "mnist", "size": "default", "label": "", **extra}
+    entry |= {"metrics": results, "config": json.loads(configs.to_json(row))}
+    of_mnist = [claim for claim in EVERY.values() if claim.id.startswith("resistance.mnist.")]
+    found = standings.standings(claims=of_mnist, runs=[entry])
+    assert {standing.word for standing in found} == {"not run"}
 
 
 def test_a_run_is_read_back(plane):

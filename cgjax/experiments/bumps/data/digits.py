@@ -43,7 +43,8 @@ def glyph(digit: int, n: int = SIDE) -> np.ndarray:
 def load(source: str, digits: tuple[int, ...]) -> np.ndarray:
     """One image of each digit, float [digits, 28, 28] from 0 to 1."""
     if source == "glyph":
-        return np.stack([glyph(digit) for digit in digits])
+        drawn = {"image": np.stack([glyph(digit) for digit in digits])}
+        return sources.made_up(f"glyphs {', '.join(map(str, digits))}", drawn)["image"]
     mnist = sources.load("mnist", "train")
     first = [int(np.argmax(mnist["label"] == digit)) for digit in digits]
     return mnist["image"][first, :, :, 0] / 255

@@ -4,8 +4,6 @@ Training samples are fresh at every step. A seed fixes the initial weights, the 
 and the evaluation sets.
 """
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,14 +11,13 @@ import numpy as np
 from cgjax import config as configs
 from cgjax.analysis import dependence
 from cgjax.core import checkpoint, optim, program, rng
-from cgjax.core.errors import BadInput, first_line
-from cgjax.core.logging import say
+from cgjax.core.errors import BadInput
 from cgjax.core.metrics import entries
 from cgjax.experiments.resistance import models, pairs, training
 from cgjax.experiments.resistance.training.plane import cancelling, outputs_of
 
 INPUTS = dependence.parts((28, 56, 1), 2, 1)
-DIGITS = ("mnist", "synthetic", "any")
+DIGITS = ("mnist", "synthetic")
 N_SYNTHETIC = 2000
 CHUNK = 50  # samples per forward pass outside training
 DISTRIBUTIONS = ("train", "A", "B", "test")
@@ -74,19 +71,8 @@ def check(config) -> None:
 
 def digits(config) -> dict:
     """Images of both parts: MNIST, or synthetic digits."""
-    return _digits(config.data.digits)
-
-
-@functools.cache
-def _digits(kind):
-    if kind != "synthetic":
-        try:
-            return {part: pairs.load(part) for part in ("train", "test")}
-        except BadInput as error:
-            if kind == "mnist":
-                raise
-            say(f"SYNTHETIC DIGITS instead of MNIST, which is not here: {first_line(error)}")
-    return {part: pairs.load(part, N_SYNTHETIC) for part in ("train", "test")}
+    n = N_SYNTHETIC if config.data.digits == "synthetic" else 0
+    return {part: pairs.load(part, n) for part in ("train", "test")}
 
 
 def predictor(config):
