@@ -146,9 +146,8 @@ def needed(n=8, sides=(12, 20), n_seeds=2):
         arrays[f"needed/{criterion}"] = values
         scores = np.sort(rng.random((len(sides), n_seeds, 2, 3)), axis=-1)
         arrays[f"needed/{criterion} score"] = sign * scores
-    return arrays | {
-        name: np.array(values) for name, values in (axes | {"sides": sides, "hole": 0.5}).items()
-    }
+    axes |= {"sides": sides, "hole": 0.5}
+    return arrays | {name: np.array(values) for name, values in axes.items()}
 
 
 def flatness():
