@@ -92,63 +92,50 @@ def _dots(ax, x, values, table, colour):
         )
 
 
+def _panels(arrays, title: str, ylabel: str, ylim: tuple, ticks) -> tuple:
+    """(figure, [(axes, runs of the panel)]): a row for each table, a column for each subroutine."""
+    entries, panels = tables(arrays), []
+    fig, axes = _grid(len(entries), max(len(names) for *_, names in entries), title)
+    for row, (part, table, names) in zip(axes, entries):
+        row[0].set_ylabel(ylabel)
+        for ax in row[len(names) :]:
+            ax.set_visible(False)
+        for i, (ax, name) in enumerate(zip(row, names)):
+            ax.set(xlim=(-0.5, 1.5), ylim=ylim, title=f"{part}: {name}" if part else name)
+            ax.set_xticks(range(2), ticks)
+            runs = {key: values[table["target"] == i] for key, values in table.items()}
+            panels.append((ax, runs))
+    return fig, panels
+
+
 @plots.styled
 def draw_differences(arrays, folder):
     """Clipped target minus other, subnetworks above zero and ablations below."""
-    entries = tables(arrays)
     title = "Predicted: subnetworks above zero, ablations below (grey bars: removals of that size)"
-    fig, axes = _grid(len(entries), max(len(names) for *_, names in entries), title)
-    for row, (part, table, names) in zip(axes, entries):
-        for i, ax in enumerate(row):
-            if i >= len(names):
-                ax.set_visible(False)
-                continue
-            of_target = {key: values[table["target"] == i] for key, values in table.items()}
-            for x, (network, colour) in enumerate(HALVES.values()):
-                _dots(ax, x, of_target[f"{network}_diff"], of_target, colour)
-            if not of_target["valid_base"].any():
-                ax.text(0.5, 0.9, "no base counts", ha="center", fontsize=7, color=plots.GREY)
-            nulls = of_target["null_random"][of_target["valid_base"]]
-            if np.isfinite(nulls).any():
-                null = np.nanmean(nulls)
-                ax.plot([0.75, 1.25], [null, null], color=plots.GREY, linewidth=3, alpha=0.6)
-            ax.axhline(0, color=plots.GREY, linestyle="--", linewidth=0.8)
-            ax.set(
-                xlim=(-0.5, 1.5),
-                ylim=(-1, 1),
-                title=names[i] if not part else f"{part}: {names[i]}",
-            )
-            ax.set_xticks(range(2), HALVES)
-        row[0].set_ylabel("target - other")
+    fig, panels = _panels(arrays, title, "target - other", (-1, 1), HALVES)
+    for ax, runs in panels:
+        for x, (network, colour) in enumerate(HALVES.values()):
+            _dots(ax, x, runs[f"{network}_diff"], runs, colour)
+        if not runs["valid_base"].any():
+            ax.text(0.5, 0.9, "no base counts", ha="center", fontsize=7, color=plots.GREY)
+        nulls = runs["null_random"][runs["valid_base"]]
+        if np.isfinite(nulls).any():
+            null = np.nanmean(nulls)
+            ax.plot([0.75, 1.25], [null, null], color=plots.GREY, linewidth=3, alpha=0.6)
+        ax.axhline(0, color=plots.GREY, linestyle="--", linewidth=0.8)
     plots.save(fig, folder / "differences.png")
 
 
 @plots.styled
 def draw_absolute(arrays, folder):
     """Accuracies on the target and on the other, for subnetworks and for ablations."""
-    entries = tables(arrays)
     for half, (network, _) in HALVES.items():
-        fig, axes = _grid(
-            len(entries),
-            max(len(names) for *_, names in entries),
-            f"{half}s: accuracy on the target and on the other subroutine",
-        )
-        for row, (part, table, names) in zip(axes, entries):
-            for i, ax in enumerate(row):
-                if i >= len(names):
-                    ax.set_visible(False)
-                    continue
-                of_target = {key: values[table["target"] == i] for key, values in table.items()}
-                for x, (test, colour) in enumerate((("target", BLUE), ("other", RED))):
-                    _dots(ax, x, of_target[f"{network}_{test}"], of_target, colour)
-                ax.axhline(CHANCE, color=plots.GREY, linestyle=":", linewidth=0.9)
-                ax.set(
-                    xlim=(-0.5, 1.5),
-                    ylim=(0, 1.1),
-                    title=names[i] if not part else f"{part}: {names[i]}",
-                )
-                ax.set_xticks(range(2), ("target", "other"))
-            row[0].set_ylabel("accuracy")
+        title = f"{half}s: accuracy on the target and on the other subroutine"
+        fig, panels = _panels(arrays, title, "accuracy", (0, 1.1), ("target", "other"))
+        for ax, runs in panels:
+            for x, (test, colour) in enumerate((("target", BLUE), ("other", RED))):
+                _dots(ax, x, runs[f"{network}_{test}"], runs, colour)
+            ax.axhline(CHANCE, color=plots.GREY, linestyle=":", linewidth=0.9)
         plots.save(fig, folder / f"absolute_{network}.png")
 
 
