@@ -1,4 +1,4 @@
-"""The kernels for convolutions, batch norms and losses, compiled for a GPU, against XLA's programs.
+"""The kernels for convolutions, batch norms and losses, compiled for a GPU, against plain forms.
 
 Stated errors, relative to the largest value of an array: 1e-5 with float32 products; 4 TF32 with
 TF32 products, whose operands are rounded to a relative error of TF32 / 2. `test_gpu_decoder` tests
@@ -58,7 +58,8 @@ def value_and_grads(form):
 
     def loss(x, kernel):
         y, again = form(x, kernel)
-        return jnp.sum(jnp.sin(y.astype(jnp.float32))) + jnp.sum(jnp.square(again)), y
+        wide = y.astype(jnp.promote_types(y.dtype, jnp.float32))
+        return jnp.sum(jnp.sin(wide)) + jnp.sum(jnp.square(again)), y
 
     def function(x, kernel):
         (_, y), grads = jax.value_and_grad(loss, (0, 1), has_aux=True)(x, kernel)
@@ -80,15 +81,15 @@ def forms(case):
 
 
 def assert_convolutions_agree(case, batch, precision):
-    """Two networks at once, against one after the other."""
+    """Two networks at once, against one after the other in float64."""
     x, kernel = networks(case, batch)
     ours, plain = forms(case)
     with jax.default_matmul_precision(precision):
         outputs = jax.jit(jax.vmap(ours))(x, kernel)
-    with jax.default_matmul_precision("highest"):
+    with jax.enable_x64(True):
         plain = jax.jit(plain)
         for i in range(2):
-            wanted = plain(x[i], kernel[i])
+            wanted = plain(x[i].astype(jnp.float64), kernel[i].astype(jnp.float64))
             assert_near([leaf[i] for leaf in outputs], wanted, ERRORS[precision])
 
 
