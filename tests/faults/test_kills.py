@@ -1,6 +1,6 @@
 """Runs of three families, killed again and again, end with the bits of an undisturbed run.
 
-Runs of `bumps` and `subnetworks` have several parts, those of `subnetworks` several stages too: base
+Runs of `bumps` and `subnetworks` have several parts, the latter several stages too: base
 networks, then masks. Most kills follow a new checkpoint; every fifth hits one that is being
 written, and every eighth comes at a random moment of the start, before anything new is saved.
 """
