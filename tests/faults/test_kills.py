@@ -1,8 +1,8 @@
 """Runs of three families, killed again and again, end with the bits of an undisturbed run.
 
-Their runs have several parts, and `subnetworks` several stages in each: base networks, then masks.
-Most kills follow a new checkpoint; every fifth hits one that is being written, and every eighth
-comes at a random moment of the start, before anything new is saved.
+Runs of `bumps` and `subnetworks` have several parts, the latter several stages too: base
+networks, then masks. Most kills follow a new checkpoint; every fifth hits one that is being
+written, and every eighth comes at a random moment of the start, before anything new is saved.
 """
 
 import random
@@ -19,9 +19,8 @@ FAMILIES = {  # the number of kills, and flags for many short steps between chec
         "--config.checkpoint.every=10", "--config.eval.every=100",
     )),
     "resistance": (16, (
-        "--config.parts.mnist.train.epochs=20", "--config.parts.plane.train.epochs=20",
-        "--config.checkpoint.epochs=1", "--config.parts.mnist.eval.epochs=10",
-        "--config.parts.plane.eval.epochs=10",
+        "--parts=plane", "--config.parts.plane.train.epochs=60", "--config.checkpoint.epochs=1",
+        "--config.parts.plane.eval.epochs=20",
     )),
     "subnetworks": (16, (
         "--config.train.epochs=16", "--config.masks.epochs=12", "--config.checkpoint.epochs=1",

