@@ -63,9 +63,15 @@ def draw_predict(arrays, folder: pathlib.Path) -> None:
     plots.save(fig, folder / "predict.png")
 
 
-@plots.styled
 def draw_openness(arrays, folder: pathlib.Path) -> None:
     """What stays open against the paper's R2; predicted amplification against recorded ratios."""
+    fig = openness(arrays)
+    plots.save(fig, folder / "openness.png")
+
+
+@plots.styled
+def openness(arrays):
+    """The figure of `draw_openness`."""
     fig = plots.new_figure(9.6, 4.0, layout="constrained")
     left, right = fig.subplots(1, 2)
     times, r2 = arrays["unknown"] / arrays["unknown"][0], np.asarray(arrays["r2"])
@@ -80,7 +86,7 @@ def draw_openness(arrays, folder: pathlib.Path) -> None:
     names = [NAMES.get(str(name), str(name).replace("_", " ")) for name in arrays["supports"]]
     plots.label_points(left, times, r2, names)
     x, y = np.asarray(arrays["amplification"]), np.asarray(arrays["ratio"])
-    right.errorbar(x, y, np.nan_to_num(arrays["spread"]), fmt="o", color=plots.COLOURS[0], ms=4)
+    right.errorbar(x, y, arrays["spread"], fmt="o", color=plots.COLOURS[0], ms=4)
     ends = np.array([0.9, max(x.max(), y.max()) * 1.2])
     right.plot(ends, ends, color=plots.FAINT, lw=1, zorder=0)
     right.set(
@@ -90,7 +96,7 @@ def draw_openness(arrays, folder: pathlib.Path) -> None:
     plots.label_points(right, x, y, [str(row).replace("_", " ") for row in arrays["rows"]])
     for ax in (left, right):
         ax.grid(**plots.GRID)
-    plots.save(fig, folder / "openness.png")
+    return fig
 
 
 @plots.styled
