@@ -27,12 +27,16 @@ def _ends_with(arrays, ending: str) -> dict:
 
 
 def draw_table(arrays, folder: pathlib.Path) -> None:
-    """Where the back sprite is not identified: share of values that fail at each pixel."""
-    maps = {
-        NAMES.get(name, name): where
-        for name, where in _ends_with(arrays, "/step_back/where").items()
-    }
-    title = "Share of back sprites left unidentified at each pixel under hard occlusion, by support"
+    """Where sprites are not identified: share of values that fail at each pixel.
+
+    A panel of the back sprite for each support, and one of the front sprite where it fails.
+    """
+    maps = {}
+    for slot in ("back", "front_own"):
+        for name, where in _ends_with(arrays, f"/step_{slot}/where").items():
+            if slot == "back" or where.any():
+                maps[f"{NAMES.get(name, name)}, {slot.removesuffix('_own')}"] = where
+    title = "Share of sprites left unidentified at each pixel under hard occlusion, by support"
     fig = image_maps(maps, title)
     plots.save(fig, folder / "failing_pixels.png")
 
@@ -189,7 +193,7 @@ def image_maps(maps: dict, title: str, columns: int = 4):
         ax.set(title=name, xticks=(), yticks=())
         count = f"{np.sum(image):,.0f}" if np.sum(image) >= 100 else f"{np.sum(image):.3g}"
         style = {"fontsize": 7.5, "color": plots.GREY, "loc": "left"}
-        ax.set_xlabel(f"{count} pixels fail in the mean", **style)
+        ax.set_xlabel(f"{count} pixels per value fail", **style)
     bar = fig.colorbar(shown, ax=axes.ravel().tolist(), fraction=0.03, pad=0.02)
     bar.outline.set_visible(False)
     plots.headline(fig, title)
