@@ -67,15 +67,9 @@ def draw_predict(arrays, folder: pathlib.Path) -> None:
     plots.save(fig, folder / "predict.png")
 
 
+@plots.styled
 def draw_openness(arrays, folder: pathlib.Path) -> None:
     """What stays open against the paper's R2; predicted amplification against recorded ratios."""
-    fig = openness(arrays)
-    plots.save(fig, folder / "openness.png")
-
-
-@plots.styled
-def openness(arrays):
-    """The figure of `draw_openness`."""
     fig = plots.new_figure(9.6, 4.0, layout="constrained")
     left, right = fig.subplots(1, 2)
     times, r2 = arrays["unknown"] / arrays["unknown"][0], np.asarray(arrays["r2"])
@@ -84,7 +78,7 @@ def openness(arrays):
     left.plot(times, r2, "o", color=plots.COLOURS[0], markersize=4)
     plots.r2_axis(left, [r2])
     left.set(
-        xscale="log", xlabel="share of f that stays open, over that of random samples",
+        xlabel="share of f that stays open, over that of random samples",
         title=f"tau-b {taus[0]:.2f}", ylabel="R2 on all combinations (paper)",
     )  # fmt: skip
     names = [NAMES.get(str(name), str(name).replace("_", " ")) for name in arrays["supports"]]
@@ -100,7 +94,7 @@ def openness(arrays):
     plots.label_points(right, x, y, [str(row).replace("_", " ") for row in arrays["rows"]])
     for ax in (left, right):
         ax.grid(**plots.GRID)
-    return fig
+    plots.save(fig, folder / "openness.png")
 
 
 @plots.styled
