@@ -43,7 +43,9 @@ KINDS = {
         ),
         ("slots_3", {"model.decoder": "shift", "eval.regions": "true"}),
     ),
-    "support": tuple((row, {}) for row in ("demo", "partners", "predict", "design", "relaxed")),
+    "support": tuple(
+        (row, {}) for row in ("demo", "partners", "predict", "openness", "design", "relaxed")
+    ),
     "vectors": (("regularised_random", {}),),
     "kernels": (
         *((row, {}) for row in ("demo", "addition_rich", "cd_rich")),

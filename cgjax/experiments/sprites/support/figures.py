@@ -27,12 +27,16 @@ def _ends_with(arrays, ending: str) -> dict:
 
 
 def draw_table(arrays, folder: pathlib.Path) -> None:
-    """Where the back sprite is not identified: share of values that fail at each pixel."""
-    maps = {
-        NAMES.get(name, name): where
-        for name, where in _ends_with(arrays, "/step_back/where").items()
-    }
-    title = "Share of back sprites left unidentified at each pixel under hard occlusion, by support"
+    """Where sprites are not identified: share of values that fail at each pixel.
+
+    A panel of the back sprite for each support, and one of the front sprite where it fails.
+    """
+    maps = {}
+    for slot in ("back", "front_own"):
+        for name, where in _ends_with(arrays, f"/step_{slot}/where").items():
+            if slot == "back" or where.any():
+                maps[f"{NAMES.get(name, name)}, {slot.removesuffix('_own')}"] = where
+    title = "Share of sprites left unidentified at each pixel under hard occlusion, by support"
     fig = image_maps(maps, title)
     plots.save(fig, folder / "failing_pixels.png")
 
@@ -74,13 +78,13 @@ def draw_openness(arrays, folder: pathlib.Path) -> None:
     left.plot(times, r2, "o", color=plots.COLOURS[0], markersize=4)
     plots.r2_axis(left, [r2])
     left.set(
-        xscale="log", xlabel="share of f that stays open, over that of random samples",
+        xlabel="share of f that stays open, over that of random samples",
         title=f"tau-b {taus[0]:.2f}", ylabel="R2 on all combinations (paper)",
     )  # fmt: skip
     names = [NAMES.get(str(name), str(name).replace("_", " ")) for name in arrays["supports"]]
     plots.label_points(left, times, r2, names)
     x, y = np.asarray(arrays["amplification"]), np.asarray(arrays["ratio"])
-    right.errorbar(x, y, np.nan_to_num(arrays["spread"]), fmt="o", color=plots.COLOURS[0], ms=4)
+    right.errorbar(x, y, arrays["spread"], fmt="o", color=plots.COLOURS[0], ms=4)
     ends = np.array([0.9, max(x.max(), y.max()) * 1.2])
     right.plot(ends, ends, color=plots.FAINT, lw=1, zorder=0)
     right.set(
@@ -183,7 +187,7 @@ def image_maps(maps: dict, title: str, columns: int = 4):
         ax.set(title=name, xticks=(), yticks=())
         count = f"{np.sum(image):,.0f}" if np.sum(image) >= 100 else f"{np.sum(image):.3g}"
         style = {"fontsize": 7.5, "color": plots.GREY, "loc": "left"}
-        ax.set_xlabel(f"{count} pixels fail in the mean", **style)
+        ax.set_xlabel(f"{count} pixels per value fail", **style)
     bar = fig.colorbar(shown, ax=axes.ravel().tolist(), fraction=0.03, pad=0.02)
     bar.outline.set_visible(False)
     plots.headline(fig, title)

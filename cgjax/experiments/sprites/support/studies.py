@@ -51,6 +51,7 @@ def table(config):
             arrays[f"{name}/{column}/n_failing"] = result.n_failing
             if column == "step_back":
                 metrics[f"{name}/{column} failing pixels"] = result.n_failing.mean()
+            if column in ("step_back", "step_front_own"):
                 arrays[f"{name}/{column}/where"] = result.where.mean(0)
             if column.startswith("sigmoid"):
                 metrics[f"{name}/{column} sigma"] = np.median(result.sigma_min)

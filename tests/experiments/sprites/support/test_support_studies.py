@@ -80,7 +80,7 @@ def test_every_cell_within_sampling_error():
 
 
 # 8 s and 6 s: whole rows beside others of their kind, and traced in test_unread_keys.
-SLOW = [pytest.param(row, marks=pytest.mark.slow) for row in ("predict", "relaxed")]
+SLOW = [pytest.param(row, marks=pytest.mark.slow) for row in ("predict", "relaxed", "openness")]
 
 
 @pytest.mark.parametrize("row", ["demo", "partners", "design", *SLOW])
@@ -117,6 +117,10 @@ def test_certificate_of_a_barely_trained_model_names_the_fit(trained, tmp_path):
     assert results["words"][0].startswith("the theorem does not apply: ")
     fit = "fit: the model fits f on P"
     assert 0.1 < metrics[fit]["ours"] < metrics[f"{fit}, worst"]["ours"]
+    # The model is C of its components, but its C is soft and that of the data is hard.
+    assert metrics["form: the model is C of its components, worst"]["ours"] < 1e-3
+    assert metrics["same C: data and model share C"]["ours"] > 0.1
+    assert "composed by occlude_step, the model by occlude_sigmoid" in results["words"][1]
 
 
 @pytest.mark.slow
