@@ -21,17 +21,16 @@ IMAGES = tuple(
     for task in ("addition", "cd")
     for data in ("mnist", "cifar_resnet", "cifar_vit")
 )
-SECOND_RUNS = ("kernels", "analyses")  # labels of repeated runs end with these
 
 
 def metrics_of(record: list[dict], row: str) -> dict:
-    """The recorded metrics of a row, joined over its runs."""
+    """The recorded metrics of a row, each from the run with most seeds."""
     metrics = {}
-    for entry in record:
-        if entry["row"] == row and not entry["label"].endswith(SECOND_RUNS):
-            metrics |= entry["metrics"]
-    repeated = [entry["metrics"] for entry in record if entry["row"] == row]
-    return {name: metric for run in repeated for name, metric in run.items()} | metrics
+    for entry in (entry for entry in record if entry["row"] == row):
+        for name, metric in entry["metrics"].items():
+            if name not in metrics or len(metric["values"]) > len(metrics[name]["values"]):
+                metrics[name] = metric
+    return metrics
 
 
 def differences(record: list[dict], rows: tuple, ending: str) -> dict[str, float]:
