@@ -132,15 +132,18 @@ def draw_regulariser(record: list[dict], studies: dict, path: pathlib.Path) -> p
     metrics = metrics_of(record)
     for ax, support in zip(axes, SUPPORTS):
         for i, model in ((0, "mlp"), (2, "regularised")):
-            scores = metrics[model, support]
-            contrast = scores["block_contrast"]["ours"]
-            points = [scores[name]["values"] for name in ("r2_id", "r2_all")]
-            label = f"{MODELS[model]}: contrast {contrast:.2g}"
-            ax.plot(*points, "o", ms=3.5, alpha=0.7, color=plots.COLOURS[i], label=label)
+            points = [metrics[model, support][name]["values"] for name in ("r2_id", "r2_all")]
+            style = {"color": plots.COLOURS[i], "label": MODELS[model]}
+            ax.plot(*points, "o", ms=3.5, alpha=0.7, **style)
         ax.plot((0.7, 1), (0.7, 1), color=plots.FAINT, lw=0.8)
+        without, with_it = (
+            metrics[model, support]["block_contrast"]["ours"] for model in ("mlp", "regularised")
+        )
+        note = f"block contrast {without:.1f}, regularised {with_it:.2f}"
+        ax.text(0.02, 0.02, note, transform=ax.transAxes, fontsize=7.5, color=plots.GREY)
         ax.set(title=f"trained on {support}", xlabel="R2 on the support")
         ax.grid(**plots.GRID)
-        ax.legend(fontsize=6.5, loc=(0.01, 0.55))
+    plots.legend_below(fig, axes[0])
     axes[0].set_ylabel("R2 on random latents")
     plots.headline(fig, "The block contrast costs fit on the support and does not help off it")
     return plots.save(fig, path)
