@@ -279,6 +279,11 @@ def test_readmes_are_their_templates_with_the_record_filled_in(family):
     assert "{{" not in text and len(text.splitlines()) <= 150
 
 
+def test_the_front_readme_is_its_template_with_the_record_filled_in():
+    text = readme.fill_front()
+    assert readme.FRONT.read_text() == text and len(text.splitlines()) <= 120
+
+
 @pytest.mark.parametrize(
     "field, reason",
     [

@@ -4,16 +4,19 @@ README.template.md beside a family's README is that README with fields:
 
     {{orthogonal_gap-paper r2_all .3f}}         a recorded mean: file, metric, format
     {{orthogonal_gap-paper r2_all paper .3f}}   another number of the metric, one of NUMBERS
+    {{bumps/B8-paper no penalty: ood mse .4f}}  of another family
     {{table jumps}}                             a table of the family
     {{standing}}                                how the family's claims stand, by kind
 
 `published/README.md` has a table of how the claims stand, between two comments.
 
-The family's module `readme` has its tables, {name: (record, studies) -> Markdown}, and pictures,
-{file name: (record, studies, path) -> path}. `python -m cgjax.report --readme` writes all of it.
+The family's module `readme`, if there is one, has its tables, {name: (record, studies) ->
+Markdown}, and pictures, {file name: (record, studies, path) -> path}. `python -m cgjax.report
+--readme` writes all of it. The README of a checkout has its template here, `front.template.md`.
 """
 
 import importlib
+import importlib.util
 import pathlib
 import re
 import statistics
@@ -26,6 +29,8 @@ from cgjax.report import standing as standings
 
 FIGURES = pathlib.Path(__file__).parent / "figures"
 TEMPLATE = "README.template.md"
+FRONT = pathlib.Path(__file__).parents[2] / "README.md"  # of a checkout
+FRONT_TEMPLATE = pathlib.Path(__file__).parent / "front.template.md"
 NOTE = f"<!-- Written by `python -m cgjax.report --readme` from {TEMPLATE}: change that. -->\n"
 PUBLISHED = pathlib.Path(published.__file__).parent / "README.md"
 START, END = (
@@ -35,6 +40,7 @@ START, END = (
 # name -> metric as recorded -> number
 NUMBERS = {
     "ours": lambda metric: metric["ours"],
+    "%": lambda metric: 100 * metric["ours"],
     "sd": lambda metric: metric["sd"],
     "paper": lambda metric: metric["paper"],
     "paper_sd": lambda metric: metric["paper_sd"],
@@ -59,22 +65,30 @@ def folders() -> dict[str, pathlib.Path]:
 def write() -> list[pathlib.Path]:
     """Writes READMEs that changed, and all pictures; returns their paths."""
     filled = {folder / "README.md": fill(name) for name, folder in folders().items()}
-    filled[PUBLISHED] = fill_published()
+    filled |= {PUBLISHED: fill_published(), FRONT: fill_front()}
     changed = [path for path, text in filled.items() if path.read_text() != text]
     for path in changed:
         write_atomic(path, filled[path])
     drawn = [
         draw(report.entries(name), report.studies(name), FIGURES / file)
         for name in folders()
-        for file, draw in _module(name).PICTURES.items()
+        for file, draw in getattr(_module(name), "PICTURES", {}).items()
     ]
     return changed + drawn
 
 
 def fill(family: str) -> str:
     """The text of a family's README."""
-    text = (folders()[family] / TEMPLATE).read_text()
-    return NOTE + re.sub(r"\{\{(.+?)\}\}", lambda match: field(family, match[1]), text)
+    return NOTE + _filled((folders()[family] / TEMPLATE).read_text(), family)
+
+
+def fill_front() -> str:
+    """The text of the README of a checkout."""
+    return _filled(FRONT_TEMPLATE.read_text(), "")
+
+
+def _filled(text: str, family: str) -> str:
+    return re.sub(r"\{\{(.+?)\}\}", lambda match: field(family, match[1]), text)
 
 
 def fill_published() -> str:
@@ -103,12 +117,13 @@ def field(family: str, words: str) -> str:
     if words == "standing":
         return standing_table(family).rstrip()
     if file == "table":
-        tables = _module(family).TABLES
+        tables = getattr(_module(family), "TABLES", {})
         if rest not in tables:
             raise BadInput(f"no table '{rest}' of {family}: there are {', '.join(tables)}")
         return tables[rest](report.entries(family), report.studies(family))
     metric, _, form = rest.rpartition(" ")
-    recorded = read_json(report.RECORD / family / f"{file}.json")["metrics"]
+    folder = report.RECORD if "/" in file else report.RECORD / family
+    recorded = read_json(folder / f"{file}.json")["metrics"]
     name, _, which = metric.rpartition(" ")
     if metric in recorded:
         name, which = metric, "ours"
@@ -118,5 +133,6 @@ def field(family: str, words: str) -> str:
 
 
 def _module(family: str):
-    package = experiments.family(family).__package__
-    return importlib.import_module(f"{package}.readme")
+    """The module `readme` of a family; None if it has none."""
+    name = f"{experiments.family(family).__package__}.readme"
+    return importlib.import_module(name) if importlib.util.find_spec(name) else None

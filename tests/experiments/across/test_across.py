@@ -1,6 +1,7 @@
 """Across papers: a small run from its config to its tables, and the answers on made-up numbers."""
 
 import json
+import pathlib
 
 import jax
 import numpy as np
@@ -8,10 +9,13 @@ import pytest
 
 import cgjax
 from cgjax import report
+from cgjax.analysis import stats
 from cgjax.experiments.across import adapters, answers, run, tables, theories
 from cgjax.experiments.across.pair import Look, Pair, Parts
 from cgjax.main import main
 from cgjax.published.results import summary
+
+README = pathlib.Path(run.__file__).parent / "README.md"
 
 
 @pytest.fixture(scope="module")
@@ -179,3 +183,31 @@ def test_ranks_are_compared_within_families():
     assert "| masks | 6 | - | - to - |" in shown["across papers: theories"]
     both = shown["across papers: theories beside each other"]
     assert "| support, tangent | 3 | -1.00 | +2.00 | +2.00 to +2.00 |" in both
+
+
+def test_what_the_readme_says_of_differences_and_of_the_late_rules():
+    """Which differences of two theories hold, and what the late rules of support have changed."""
+    (entry,) = report.entries("across")
+    metrics, text = entry["metrics"], " ".join(README.read_text().split())
+    ends = {
+        name: [metrics[f"{name}, {end}"]["ours"] for end in ("low", "high")]
+        for name in metrics
+        if " less " in name and name.endswith(": tau")
+    }
+    beyond_zero = [name for name, (low, high) in ends.items() if low > 0 or high < 0]
+    assert len(ends) == 10 and beyond_zero == ["support less factorization: tau"]
+    table = answers.Table.of(entry["config"]["parts"], metrics)
+    assert f"{len(table.names)} pairs, three seeds each" in text
+    before = {
+        "vectors_mlp_random": 1,
+        "plane_plain_control": 1,
+        "plane_heads_control": 1,
+        "bumps_product_stripes": 0,
+    }
+    for name, value in before.items():
+        (row,) = np.flatnonzero(table.names == name)
+        assert table.columns["support"][row] == 1 - value
+        table.columns["support"][row] = value
+    families, x, y = table.where("support", "error")
+    tau = stats.kendall_tau_b(x, y, families)
+    assert f"without it tau would be {tau:+.2f}" in text
