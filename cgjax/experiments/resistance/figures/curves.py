@@ -25,7 +25,12 @@ def colours(names: list[str]) -> list[tuple[str, str]]:
 
 
 def band(ax, steps, values, colour, label, style="-"):
-    """Mean over seeds with a band of one standard deviation; values [m, seeds]."""
+    """Mean over seeds with a band of one standard deviation; values [m, seeds].
+
+    Steps at which no seed has a value are left out.
+    """
+    is_known = np.isfinite(values).any(axis=1)
+    steps, values = np.asarray(steps)[is_known], np.asarray(values)[is_known]
     n = np.isfinite(values).sum(axis=1)
     mean, variance = np.nanmean(values, axis=1), np.nanvar(values, axis=1)
     sd = np.sqrt(variance * n / np.maximum(n - 1, 1))
