@@ -427,10 +427,10 @@ def refuted(composition, p, q, rng, length=0.1, noise=1e-3):
         start /= np.sqrt(np.einsum("ki,ij,kj->k", start, gram, start))[:, None] / 2
         weights = start
         for _ in range(12):
-            if not np.abs(weights).max() < 1e3:
-                return False
             residual = true_p - np.asarray(_bumped(composition, weights, *on_p))[:, 0]
             slope = np.asarray(_bumped_slope(composition, weights, *on_p)).reshape(len(p), -1)
+            if not np.abs(weights).max() < 1e3 or not np.abs(slope).max() < 1e6:
+                return False  # the steps diverge
             ridge = (0.1 * noise * deviation) ** 2 * np.eye(slope.shape[1])
             wanted = residual + slope @ (weights - start).ravel()
             weights = start + np.linalg.solve(slope.T @ slope + ridge, slope.T @ wanted).reshape(

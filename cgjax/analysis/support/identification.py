@@ -171,14 +171,17 @@ def _identify(question: Question, p, q) -> Identification:
         on_q = rest
     lengths = (question.length,) if question.length else LENGTHS
     lengths = lengths if question.has_lengths else (1.0,)
-    views = [world.at(each) for each in lengths]
     has_floor = question.has_lengths and len(asked) > 1
     samples = {"P": (on_p, on_q), "floor": (half, rest) if has_floor else (on_p, on_q)}
     few = {name: question.few(len(known)) for name, (known, _) in samples.items()}
 
+    @functools.lru_cache(maxsize=1)  # one length's covariances at a time
+    def view(i: int) -> View:
+        return world.at(lengths[i])
+
     @functools.cache
     def first_order(name: str, i: int, position: int):
-        return views[i].at_position(*samples[name], position)
+        return view(i).at_position(*samples[name], position)
 
     def numbers(name: str, i: int, positions=range(world.n_positions)) -> Numbers:
         return _numbers([first_order(name, i, position) for position in positions])
@@ -189,11 +192,11 @@ def _identify(question: Question, p, q) -> Identification:
         is_closed = {name: each.open_share <= few[name] for name, each in results.items()}
         if has_floor and not any(is_closed.values()):
             continue  # samples of Q itself leave f on Q open: nothing is said about P
-        witness = views[at].witness(*samples["P"], results["P"])
+        witness = view(at).witness(*samples["P"], results["P"])
         is_positive = is_closed["P"] and witness is None
         # Where first order does not blame P, samples of Q itself may allow a second model too.
         is_doubtful = has_floor and is_closed["P"] and not is_positive
-        is_decided = not is_doubtful or not views[at].witness(*samples["floor"], results["floor"])
+        is_decided = not is_doubtful or not view(at).witness(*samples["floor"], results["floor"])
         if is_decided:
             break
     else:
@@ -203,13 +206,20 @@ def _identify(question: Question, p, q) -> Identification:
     reach = latents.coverage(space, world.latents_that_matter, p, q, question.length or LENGTH)
     is_smooth = world.is_smooth(on_q)
     some = range(0, world.n_positions, max(world.n_positions // REPORTED, 1))
-    reported = {name: [numbers(name, i, some) for i in range(len(lengths))] for name in samples}
+    reported = [
+        (
+            *(numbers(name, i, some).unknown for name in samples),
+            view(i).amplification(on_p, on_q, some),
+        )
+        for i in range(len(lengths))
+    ]
+    unknown, floors, amplification = np.transpose(reported)
     answer = Identification(
         determined=is_positive and is_smooth and reach.holds,
         verdict="",
-        unknown=np.array([each.unknown for each in reported["P"]]),
-        floor=np.array([each.unknown for each in reported["floor"]]),
-        amplification=np.array([view.amplification(on_p, on_q, some) for view in views]),
+        unknown=unknown,
+        floor=floors,
+        amplification=amplification,
         lengths=lengths,
         length=lengths[at],
         variance=_at_all_rows(space, q, world.rows[on_q], result.variance / result.prior.mean()),
@@ -220,7 +230,7 @@ def _identify(question: Question, p, q) -> Identification:
     )
     verdict = _words(answer, at, reach, is_smooth, is_decided, floor.open_share)
     if question.has_lengths:
-        is_open = [each.open_share > few["P"] for each in reported["P"]]
+        is_open = [numbers("P", i, some).open_share > few["P"] for i in range(len(lengths))]
         closed = next((i for i in range(len(lengths)) if not any(is_open[i:])), at)
         if closed > at:
             verdict += f" To first order P determines f on Q from length {lengths[closed]:g} on."
