@@ -1,4 +1,5 @@
-"""python -m cgjax.report                      prints the record's tables, ours beside the paper's
+"""python -m cgjax.report                      prints how each family's claims stand
+python -m cgjax.report <family>             prints the family's tables, ours beside the paper's
 python -m cgjax.report --add <workdir> ...  adds finished runs to ./record
 python -m cgjax.report [RUNS] --out=<folder>  writes the page, folder/index.html: every claim with
                                             its verdict, and the runs in RUNS beside the record
@@ -6,14 +7,17 @@ python -m cgjax.report [RUNS] --out=<folder>  writes the page, folder/index.html
 python -m cgjax.report --readme             writes the record's numbers into a checkout's READMEs"""
 
 import argparse
+import collections
 import pathlib
 import sys
 
 from cgjax import experiments, report
 from cgjax.config.flags import Parser
-from cgjax.core.errors import BadInput, command
+from cgjax.config.overrides import nearest
+from cgjax.core.errors import BadInput, command, shown
 from cgjax.main import set_up_output
 from cgjax.report import page, readme
+from cgjax.report import standing as standings
 
 
 @command
@@ -23,7 +27,12 @@ def main(argv=None):
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("runs", nargs="?", metavar="RUNS", help="a folder that holds workdirs")
+    parser.add_argument(
+        "what",
+        nargs="?",
+        metavar="FAMILY|RUNS",
+        help="a family; with --out a folder of workdirs",
+    )
     parser.add_argument("--out", metavar="FOLDER", help="write the page there")
     parser.add_argument("--add", nargs="*", default=(), metavar="WORKDIR")
     parser.add_argument("--label", default="", help="name of a second run of the same row and size")
@@ -35,8 +44,12 @@ def main(argv=None):
     flags = parser.parse(argv)
     set_up_output()
     record = flags.record or (report.USERS if flags.add else report.RECORD)
-    if flags.runs and not flags.out:
-        raise BadInput("RUNS needs the page: name the page's folder with --out=<folder>")
+    recorded = [] if flags.add or flags.readme else report.families(record)
+    if flags.what and not flags.out and flags.what not in recorded:
+        raise BadInput(
+            f"no family {shown(flags.what)} in the record{nearest(flags.what, recorded)}: there "
+            f"are {', '.join(recorded)}; a folder of workdirs needs --out=<folder> for the page"
+        )
     for workdir in flags.add:
         path = report.add(workdir, record, flags.label, replace=flags.replace)
         print(f"wrote {path}")
@@ -44,19 +57,33 @@ def main(argv=None):
         for path in readme.write():
             print(f"wrote {path}")
     elif flags.out:
-        path = page.write(flags.out, record, flags.runs)
+        path = page.write(flags.out, record, flags.what)
         print(f"wrote {path} ({path.stat().st_size / 2**20:.1f} MiB)")
+    elif flags.what or flags.record:
+        print_tables([flags.what] if flags.what else recorded, record)
     elif not flags.add:
-        lines = (f"## {title}\n\n{table.rstrip()}\n" for title, table in tables(record))
-        print("\n".join(lines))
+        print_summary()
 
 
-def tables(record: pathlib.Path = report.RECORD):
-    """(title, Markdown) of the tables of every recorded family."""
-    recorded = report.families(record)
-    ours = [name for name in experiments.FAMILIES if name in recorded]
-    for name in ours + [name for name in recorded if name not in ours]:
-        yield from report.tables(name, report.entries(name, record))
+def print_tables(families: list[str], record: pathlib.Path) -> None:
+    """Prints the tables of recorded families, the package's first."""
+    ours = [name for name in experiments.FAMILIES if name in families]
+    for name in ours + [name for name in families if name not in ours]:
+        for title, table in report.tables(name, report.entries(name, record)):
+            print(f"## {title}\n\n{table.rstrip()}\n")
+
+
+def print_summary() -> None:
+    """Prints one line per family: how many of its claims stand how."""
+    of_family = {name: collections.Counter() for name in experiments.FAMILIES}
+    for standing in standings.standings():
+        of_family[standing.claim.family][standing.word] += 1
+    for name, n_of in of_family.items():
+        n = sum(n_of.values())
+        print(
+            f"{name:12} {n:4} claims: {standings.tally(n_of)}" if n else f"{name:12}    no claims"
+        )
+    print("python -m cgjax.report <family> prints its tables, --out=<folder> writes the page")
 
 
 if __name__ == "__main__":
