@@ -121,7 +121,9 @@ def audit(
         them on Q too, to this `order`, 1 or 2).
     unseen: tuples of Q for each value, in the form of `partners`; for "relaxed".
 
-    >>> audit(lambda slots: slots[0] + slots[1], images, 0, tuples).share
+    >>> images = np.linspace(0, 1, 6).reshape(2, 3, 1)  # two values, three pixels
+    >>> scenes = np.stack([images, images[::-1]], axis=1)[:, None]  # one scene of each value
+    >>> float(audit(lambda slots: slots[0] + slots[1], images, 0, scenes).share)
     1.0
     """
     checks.tolerances(rtol, atol)
@@ -272,7 +274,10 @@ def audit_latents(
     the radius of `Coverage`. The tested value itself takes their slot's place.
     options: those of `audit`: condition, order, pixelwise, rtol, atol.
 
-    >>> audit_latents(lambda slots: slots[0] + slots[1], [jnp.sin, jnp.cos], p, q).verdict
+    >>> q = np.random.default_rng(0).uniform(size=(200, 2))
+    >>> arms = np.concatenate([q * [1, 0], q * [0, 1]])
+    >>> audit_latents(lambda slots: slots[0] + slots[1], [jnp.sin, jnp.cos], arms, q).holds
+    True
     """
     for name, low in (("n_values", n_values), ("n_partners", n_partners)):
         checks.integer(name, low, 1)

@@ -79,7 +79,11 @@ def identify(
     n_points: rows of P and Q that are used, spread over each. n_positions: pixels that are used
         where C acts pixel by pixel.
 
-    >>> identify(lambda slots: slots[0] * slots[1], [jnp.sin, jnp.cos], p, q).verdict
+    >>> q = np.random.default_rng(0).uniform(size=(100, 2))
+    >>> diagonal = q[:, :1] * np.ones(2)
+    >>> answer = identify(lambda slots: slots[0] + slots[1], [np.sin, np.cos], diagonal, q)
+    >>> answer.determined, answer.witness.error_Q > 10 * answer.witness.error_P
+    (False, True)
     """
     checks.bounded("noise", noise, 1e-6, 1.0)
     checks.bounded("training_error", training_error, 1e-6, 1.0)
@@ -215,7 +219,7 @@ def _identify(question: Question, p, q) -> Identification:
     ]
     unknown, floors, amplification = np.transpose(reported)
     answer = Identification(
-        determined=is_positive and is_smooth and reach.holds,
+        determined=bool(is_positive and is_smooth and reach.holds),
         verdict="",
         unknown=unknown,
         floor=floors,
