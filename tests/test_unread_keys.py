@@ -8,6 +8,7 @@ import functools
 from unittest import mock
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import toy
@@ -116,6 +117,7 @@ def test_rows_about_a_trained_run_read_their_keys(row, tmp_path, monkeypatch):
     opened = checkpoint.Loaded(None, {"w": np.ones((1, 2))}, settings, np.array([12]))
     monkeypatch.setattr(trained.sprites, "load", lambda *arguments: opened)
     monkeypatch.setattr(trained.theory, "audit_support", mock.Mock())
+    monkeypatch.setattr(trained, "_component", lambda *arguments: lambda z: jnp.asarray(z)[:, :1])
     monkeypatch.setattr(trained, "certify", lambda verdict, scene, *rest, **kinds: scene(rest[1]))
     config = load("support", row, {"data.run": str(tmp_path)})
     with nothing_compiles(), unread(config) as rest:

@@ -193,6 +193,7 @@ def host_calls() -> dict:
         "stats.largest_share": lambda: stats.largest_share(1, 9),
         "stats.mean_and_error": lambda: stats.mean_and_error(outcomes),
         "stats.mean_and_interval": lambda: stats.mean_and_interval(outcomes),
+        "stats.median_and_interval": lambda: stats.median_and_interval(outcomes),
         "stats.null_p": lambda: stats.null_p(0.5, outcomes),
         "stats.share_interval": lambda: stats.share_interval(1, 9),
         "stats.sign_flip_test": lambda: stats.sign_flip_test(outcomes, clusters),

@@ -108,9 +108,9 @@ def test_the_first_table_counts_the_claims_of_each_paper(record, plain):
 
 
 def test_a_mismatch_has_its_cause(tmp_path):
-    claim = CLAIMS["bumps.cnns_superpose"]
+    claim = CLAIMS["bumps.decoders_fit_the_frame"]
     (tmp_path / FAMILY).mkdir()
-    shutil.copy(report.RECORD / FAMILY / "B5-paper.json", tmp_path / FAMILY)
+    shutil.copy(report.RECORD / FAMILY / "B1-paper.json", tmp_path / FAMILY)
     row = Rows(shown(tmp_path, [claim])).rows[claim.id]
     assert row["verdict"] == "no match"
     assert f"Cause: {claim.cause}" in row["claim"]

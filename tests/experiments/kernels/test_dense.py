@@ -101,8 +101,8 @@ def test_groups_cover_a_largest_value_and_the_jackknife_does_not():
     jackknifed = [stats.jackknife(np.max, networks[0]) for networks in drawn]
 
     def covers(values, runs, other):
-        ours = verdict.verdict(values, {"mean": other, "sd": 0.0, "runs": runs, "tolerance": 0.0})
-        return abs(ours.difference) <= ours.width
+        ours = verdict.mean_of(values)._replace(beside=runs)
+        return abs(ours.mean - other) <= verdict.interval(ours)
 
     assert np.mean([covers(v, 6, other) for v, other in zip(jackknifed, others)]) < 0.8
     grouped = drawn.max(axis=2)
