@@ -62,6 +62,7 @@ def test_a_recorded_curve_holds_epochs_and_their_largest_rise():
     assert recorded_curve(losses, steps_each=7, steps_per_epoch=10)["curve"] is None
 
 
+@pytest.mark.slow
 def test_all_forms_begin_the_same_training(tiny):
     """Same weights, same batches: three epochs agree, whatever the form and precision."""
     config, data = tiny
