@@ -218,7 +218,14 @@ def accelerator(monkeypatch):
     monkeypatch.setattr(checks, "_home", lambda a: jnp if isinstance(a, jax.Array) else np)
 
 
-@pytest.mark.parametrize("name", CALLS)
+# Other calls of the table compile the same programs.
+LONG = ("dependence.permutation_test", "interior_point.central_path", "machines.svr")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in CALLS],
+)
 def test_inside_and_outside_a_jit(name):
     """Sound arrays give the same numbers."""
     alone, inside = CALLS[name](), jax.jit(CALLS[name])()

@@ -97,6 +97,7 @@ def test_gradients_of_the_loop_s_program_equal_the_plain_form_s(tiny):
     assert gradients.different_repeats(config, data, 1, 3) == 0
 
 
+@pytest.mark.slow
 def test_a_wrong_gradient_is_seen_in_its_leaf(tiny):
     config, data = tiny
     model = models.build(config, "compositional")
