@@ -1701,6 +1701,7 @@ PLUMBING = {
     "ntk.functions.floats",
     "ntk.functions.dtype",
     "ntk.functions.is_float",
+    "ntk.functions.is_free",
     "ntk.layers.no_nudges",
     "ntk.layers.shape",
     "ntk.functions.mixing",

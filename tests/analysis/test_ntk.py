@@ -721,3 +721,26 @@ def test_an_nnx_state_with_its_counters_and_keys(mlp):
             lambda state, x: nnx.merge(graph, state)(x), state, x, algorithm=algorithm
         )
         assert kernel.shape == (6, 6, 2, 2) and np.all(np.isfinite(kernel))
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_only_params_of_linens_variables_are_differentiated(algorithm):
+    """Running statistics scale the features and are not trained."""
+
+    def f(variables, x):
+        return (x * variables["batch_stats"]["scale"]) @ variables["params"]["w"]
+
+    w, scale, x = normal(0, 3, 2), normal(1, 1, 3), normal(2, 4, 3)
+    variables = {"batch_stats": {"scale": scale}, "params": {"w": w}}
+    kernel = ntk.empirical(f, variables, x, algorithm=algorithm)
+    alone = ntk.empirical(lambda w, x: (x * scale) @ w, w, x, algorithm=algorithm)
+    np.testing.assert_allclose(kernel, alone, rtol=1e-6)
+    jacobians = ntk.jacobian(f, variables, x)
+    assert jacobians["batch_stats"]["scale"] is None
+    assert jacobians["params"]["w"].shape == (4, 2, 3, 2)
+    targets = normal(3, 4, 2)
+    fits = (
+        ntk.ntk_regression(f, variables, x, targets, x),
+        ntk.ntk_regression(lambda w, x: (x * scale) @ w, w, x, targets, x),
+    )
+    np.testing.assert_allclose(*fits, rtol=1e-3, atol=1e-4)

@@ -49,6 +49,7 @@ def empirical(
 ) -> jax.Array:
     """The NTK between x1 [n1, ...] and x2 [n2, ...]; x2 None: x1 with itself, by symmetry.
 
+    params: any tree; of a mapping with "params" (linen's variables) only that is differentiated.
     form: "full" [n1, n2, outputs, outputs]; "per_output" [n1, n2, outputs], its diagonal; "trace"
         [n1, n2], the diagonal's sum, and "mean_trace", its mean; "mean_output" [n1, n2], the kernel
         of the mean output.
@@ -82,7 +83,7 @@ def empirical(
 
 
 def jacobian(f: Callable, params, x, precision: str = "highest"):
-    """Per-sample Jacobians: params' tree, leaves [n, outputs, *leaf]; None if not a float."""
+    """Per-sample Jacobians: params' tree, leaves [n, outputs, *leaf]; None for constant leaves."""
     checks.finite_leaves(params=params, x=x)
     functions.check_samples(x=x)
     return _jacobian(f, params, x, precision=precision)
@@ -94,9 +95,9 @@ def _jacobian(f, params, x, *, precision):
         free, merge = functions.floats(params)
         sample_jacobian = jax.jacrev(lambda free, x: functions.single(f, merge(free), x))
         jacobians = jax.vmap(sample_jacobian, in_axes=(None, 0))(free, x)
-    leaves, tree = jax.tree.flatten(params)
-    jacobians = iter(jacobians)
-    return tree.unflatten([next(jacobians) if functions.is_float(a) else None for a in leaves])
+    jacobians, is_free = iter(jacobians), functions.is_free(params)
+    leaves = [next(jacobians) if free else None for free in is_free]
+    return jax.tree.structure(params).unflatten(leaves)
 
 
 # --- scores of kernels ----------------------------------------------------------------------------

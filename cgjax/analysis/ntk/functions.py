@@ -4,7 +4,7 @@ import functools
 import inspect
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import jax
 import jax.numpy as jnp
@@ -26,10 +26,20 @@ def single(f: Callable, params, x) -> jax.Array:
     return out.reshape(-1)
 
 
+def is_free(params) -> list[bool]:
+    """Which leaves are differentiated: floating-point ones, of linen's variables only "params"."""
+    paths = jax.tree_util.tree_leaves_with_path(params)
+    is_linen = isinstance(params, Mapping) and "params" in params
+    return [
+        is_float(leaf) and (not is_linen or getattr(path[0], "key", None) == "params")
+        for path, leaf in paths
+    ]
+
+
 def floats(params) -> tuple[list, Callable]:
-    """The floating-point leaves, and a function that merges them into the tree again."""
+    """The leaves that are differentiated, and a function that merges them into the tree again."""
     leaves, tree = jax.tree.flatten(params)
-    places = [i for i, leaf in enumerate(leaves) if is_float(leaf)]
+    places = [i for i, free in enumerate(is_free(params)) if free]
 
     def merge(free):
         merged = list(leaves)

@@ -91,11 +91,10 @@ def trace(f: Callable, params, x) -> Trace:
     steps = []
     outputs = _flatten(closed.jaxpr, closed.consts, numbers, number, steps)
     leaf_numbers = numbers[: len(leaves)]
-    layers = _layers(steps, dict(zip(leaf_numbers, leaves)), outputs)
+    is_free = functions.is_free(params)
+    layers = _layers(steps, dict(zip(leaf_numbers, leaves)), outputs, is_free)
     in_layers = {leaf for layer in layers for leaf in (layer.weight, layer.bias)}
-    rest = tuple(
-        i for i, leaf in enumerate(leaves) if i not in in_layers and functions.is_float(leaf)
-    )
+    rest = tuple(i for i, free in enumerate(is_free) if free and i not in in_layers)
     n_outputs, flops = closed.out_avals[0].size, _flops(closed.jaxpr)
     inputs = numbers[len(leaves) :]
     return Trace(steps, leaf_numbers, inputs, outputs, tuple(layers), rest, n_outputs, flops)
@@ -165,14 +164,14 @@ def _numbers(step):
 # --- finding the layers ---------------------------------------------------------------------------
 
 
-def _layers(steps, leaves, outputs):
-    """The layers of a trace; `leaves` maps numbers to arrays."""
+def _layers(steps, leaves, outputs, is_free):
+    """The layers of a trace; `leaves` maps numbers to arrays; is_free: which of them count."""
     uses = collections.Counter(n for step in steps for n in step.operands if isinstance(n, int))
     uses.update(n for n in outputs if isinstance(n, int))
     aliases, shapes = {}, {}
     for i, (n, leaf) in enumerate(leaves.items()):
         shapes[n] = leaf.shape
-        if functions.is_float(leaf):
+        if is_free[i]:
             aliases[n] = _Alias(i, (True,) * len(leaf.shape), ())
     layers, made = [], {}  # made: the result's number -> its place in layers
     for index, step in enumerate(steps):

@@ -138,7 +138,7 @@ def facts(f: Callable, params, x) -> Facts:
         (layer.positions, layer.fan_in + (layer.bias is not None), layer.width)
         for layer in trace.layers
     ]
-    floats = [a for a in leaves if functions.is_float(a)]
+    floats = [a for a, free in zip(leaves, functions.is_free(params)) if free]
     if any(jnp.issubdtype(functions.dtype(a), jnp.complexfloating) for a in leaves):
         raise ValueError("params holds a complex leaf: pass its real and imaginary parts instead")
     if not floats:
