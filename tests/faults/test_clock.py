@@ -1,6 +1,7 @@
 """Two processes in one folder, and a clock that jumps: neither decides what a run believes."""
 
 import datetime
+import importlib
 import itertools
 import os
 import random
@@ -32,6 +33,7 @@ def test_of_two_processes_in_one_workdir_one_runs(lab, tmp_path):
 
 def set_clock(offset) -> None:
     """From here on this process sees the time `offset()` seconds from now."""
+    importlib.import_module("cgjax.run")  # its compiled packages want the true datetime
     true = time.time
 
     class Wrong(datetime.datetime):
