@@ -98,7 +98,7 @@ KEYS = {
     "most": key(8, "planes per slot at most", low=1),
     "record": key("", "folder of recorded sprites runs; empty: the package's own"),
     "n_samples": key(300, "samples of P and of Q", low=8),
-    "n_pixels": key(3, "pixels along each side of the grid that is looked at", low=1),
+    "n_pixels": key(3, "pixels along each side of the tested grid", low=1),
     "length": key(1.0, "over which components are smooth, in units of a latent's spread", above=0),
     "noise": key(0.01, "relative error with which f is known on P", above=0, high=1),
     "n_recorded": key(100, "recorded supports that are asked about at most", low=3),

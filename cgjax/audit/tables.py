@@ -175,7 +175,7 @@ def _read_npz(path, array) -> dict:
     try:
         stored = np.load(path, allow_pickle=False)
         if not hasattr(stored, "files"):
-            raise BadInput(f"'{path}' is no npz: save it with np.savez")
+            raise BadInput(f"'{path}' is not an npz file: save it with np.savez")
         with stored:
             return _columns(path, stored, array)
     except BadInput:

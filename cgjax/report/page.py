@@ -166,7 +166,7 @@ def _paper_table(anchors: dict) -> Html:
 
 
 def _counts(words: collections.Counter) -> list:
-    """Claims, decided, match, no match, open; dashes if there is no claim."""
+    """Claims, decided, match, no match, open; dashes without claims."""
     n = sum(words[word] for word in standings.WORDS)
     match, no_match = words["match"], words["no match"]
     counts = (n, match + no_match, match, no_match, n - match - no_match)

@@ -175,7 +175,7 @@ def test_an_npz_that_is_none_is_one_line(here, capsys):
     np.save("table.npy", np.arange(6.0).reshape(3, 2))
     (here / "table.npz").write_bytes((here / "table.npy").read_bytes())
     assert main(["--latents=table.npz"]) == 2
-    one_line(capsys, "is no npz")
+    one_line(capsys, "is not an npz file")
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(
         header, {"descr": "<f8", "fortran_order": False, "shape": (10**12, 2)}

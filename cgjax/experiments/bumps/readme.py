@@ -37,7 +37,7 @@ def ending(metrics: dict, name: str) -> dict:
 
 
 def short(value: float | None) -> str:
-    """Two digits: 0.93, 3.5e-05; a dash if there is no number."""
+    """Two digits: 0.93, 3.5e-05; a dash without a number."""
     if value is None or not math.isfinite(value):
         return "–"
     return f"{value:.2g}" if abs(value) < 100 else f"{value:,.0f}"
