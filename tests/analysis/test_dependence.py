@@ -280,6 +280,18 @@ def test_compiled_information_and_its_null():
         assert tested.p < 0.02 if depends else tested.p > 0.05
 
 
+def test_constant_predictions_are_not_significant():
+    """All tables are equal; rounding must not put the observed one above the others."""
+    n = 333
+    y2 = np.random.default_rng(0).integers(0, 10, (20, n))
+    tested = jax.vmap(
+        lambda y2: dependence.permutation_test(
+            jax.random.key(0), y2, np.zeros(n, int), n_draws=20, sizes=(10, 10)
+        )
+    )
+    np.testing.assert_allclose(jax.jit(tested)(y2).p, 1, rtol=1e-6)
+
+
 def test_shuffled_within_each_stratum_or_in_all():
     """Where Y_1 determines Y_2, there is nothing to shuffle; without Y_1 there is."""
     y1, _ = labels("A", 2000)

@@ -170,7 +170,10 @@ def host_calls() -> dict:
         "masks.save": saved_masks,
         "masks.read": saved_masks,
         "masks.selected": lambda: masks.selected(test_under_jit.NET, "kernel"),
-        "ntk.linearised_fit": lambda: ntk.linearised_fit(network, net, x[:7], targets[:7], x),
+        # Rounding changes the number of iterations, so only the converged solution is compared.
+        "ntk.linearised_fit": lambda: ntk.linearised_fit(
+            network, net, x[:7], targets[:7], x, tolerance=1e-5
+        )[:2],
         "ntk.ntk_regression": lambda: ntk.ntk_regression(network, net, x[:7], targets[:7], x),
         "salience.subsets": lambda: salience.subsets(3),
         "search.guess_and_check": lambda: search.guess_and_check(
