@@ -16,6 +16,8 @@ from cgjax.config.declare import leaves
 from cgjax.config.ownership import (
     Ownership,
     compare,
+    default_workdir,
+    full_name,
     restored_if_refused,
     start_anew,
     take_ownership,
@@ -43,16 +45,6 @@ def start(config, family, flags) -> None:
             return
         with signals.handled():
             run(config, family, workdir, flags)
-
-
-def default_workdir(config) -> pathlib.Path:
-    """runs/<family>/<row>[-<size>]"""
-    return pathlib.Path("runs") / config.family / full_name(config)
-
-
-def full_name(config) -> str:
-    """<row>[-<size>]"""
-    return config.row + ("" if config.size == "default" else f"-{config.size}")
 
 
 def seeds(config) -> str:

@@ -32,10 +32,10 @@ from cgjax.experiments.sprites.options import (
 from cgjax.published import PUBLISHED
 
 COMPOSITIONS = names_in("experiments.sprites.compositions", "COMPOSITIONS")
-LOSSES, DECODERS, DTYPES, KINDS = (
-    names_in("experiments.sprites.models", table)
-    for table in ("LOSSES", "DECODERS", "DTYPES", "KINDS")
-)
+DECODERS = names_in("experiments.sprites.models", "DECODERS")
+DTYPES = names_in("experiments.sprites.models", "DTYPES")
+KINDS = names_in("experiments.sprites.models", "KINDS")
+LOSSES = names_in("experiments.sprites.models", "LOSSES")
 
 # row: (what it shows, support, model kind, changes)
 ROWS = {

@@ -1,14 +1,15 @@
 """The config keys that each kind of study reads, in addition to those of the training loop."""
 
-import functools
-
 from cgjax.config.choices import names_in
 from cgjax.config.declare import key
 from cgjax.experiments.subnetworks import language
 
 FAMILIES = names_in("analysis.masks", "FAMILIES")
-of_language = functools.partial(names_in, "experiments.subnetworks.language.tasks")
-of_vision = functools.partial(names_in, "experiments.subnetworks.vision.tasks")
+TOKENS = names_in("experiments.subnetworks.language.tasks", "TOKENS")
+LANGUAGE_NETS = names_in("experiments.subnetworks.language.tasks", "NETS")
+LANGUAGE_STARTS = names_in("experiments.subnetworks.language.tasks", "STARTS")
+VISION_STARTS = names_in("experiments.subnetworks.vision.tasks", "STARTS")
+RESNETS = names_in("experiments.subnetworks.vision.tasks", "RESNETS")
 OBJECTIVES = names_in("experiments.subnetworks.search.training", "OBJECTIVES")
 HEADS = names_in("experiments.subnetworks.search.training", "HEADS")
 VISION_RULES = tuple(
@@ -38,10 +39,10 @@ LANGUAGE = RULE | {
     "data.held_out": key("nothing", "what training excludes, for a separate test",
                          choices=language.HELD_OUT),
     "data.tokens": key("words", "stems: number is a separate token; wordpiece: as in MiniLM",
-                       choices=of_language("TOKENS")),
-    "model.arch": key("bert", "modular, template: built by hand", choices=of_language("NETS")),
+                       choices=TOKENS),
+    "model.arch": key("bert", "modular, template: built by hand", choices=LANGUAGE_NETS),
     "model.start": key("scratch", "random: untrained; pretrained: MiniLM, with its shape",
-                       choices=of_language("STARTS")),
+                       choices=LANGUAGE_STARTS),
     "model.hidden": key(512, "width of BERT; its inner layers are four times as wide", low=1),
     "model.layers": key(4, "layers of BERT", low=1),
     "model.heads": key(8, "attention heads", low=1),
@@ -78,13 +79,13 @@ VISION = RULE | {
     "data.balanced": key(False, "odd images have fewer objects as often as more; pairs that do not "
                          "fit are redrawn"),
     "model.start": key("scratch", "random: untrained; simclr: contrastive pretraining",
-                       choices=of_vision("STARTS")),
+                       choices=VISION_STARTS),
 }  # fmt: skip
 RESNET = VISION | {
     "model.arch": key(
         "resnet50",
         "basic blocks, bottlenecks, or wide bottlenecks",
-        choices=of_vision("RESNETS"),
+        choices=RESNETS,
     ),
     "model.blocks": key((3, 4, 6, 3), "blocks of each stage", low=1),
     "model.widths": key((64, 128, 256, 512), "widths of each stage", low=1),
