@@ -9,7 +9,7 @@ from cgjax import plots
 from cgjax.analysis import factor_tables
 from cgjax.audit import collect, tables
 from cgjax.core.errors import BadInput
-from cgjax.core.logging import say
+from cgjax.core.logging import counted, say
 from cgjax.core.workdir import disk_errors
 
 SHOWN = 10  # missing parts that are printed
@@ -170,10 +170,6 @@ def theorem_lines(given, factors, p, q, condition, path) -> list[str]:
         )
         lines.append(f"with them: {plan.after.verdict}")
     return lines
-
-
-def counted(n: int, word: str) -> str:
-    return f"{n:,} {word}{'s' * (n != 1)}"
 
 
 def write(path, factors, rows) -> None:

@@ -28,6 +28,11 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
+def counted(n: int, word: str) -> str:
+    """ "1 figure", "1,200 figures" """
+    return f"{n:,} {word}{'s' * (n != 1)}"
+
+
 class Metrics:
     """metrics.jsonl: one object per line, `{"kind", "group", "seeds", "step", metric: [R], "crc"}`.
 
