@@ -2,6 +2,7 @@
 
 import functools
 import io
+import itertools
 import os
 import pathlib
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ from matplotlib.textpath import TextToPath
 from PIL import Image
 
 from cgjax.core import hosts
+from cgjax.core.logging import passing
 from cgjax.core.workdir import disk_errors
 
 DPI = 160
@@ -105,6 +107,9 @@ def save_frames(fig, show, n, path, seconds=0.2) -> pathlib.Path:
     return _write(content, pathlib.Path(path))
 
 
+_numbers = itertools.count(1)  # of the figures that this process writes
+
+
 def _write(content, path):
     if not hosts.is_writer():
         return path
@@ -119,6 +124,7 @@ def _write(content, path):
             os.replace(part, path)
         finally:
             part.unlink(missing_ok=True)
+    passing(f"figure {next(_numbers)}: {path.name}")
     return path
 
 
