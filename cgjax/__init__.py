@@ -1,21 +1,31 @@
 """When do neural networks compose what they have learned? Five theories, one JAX codebase."""
 
 import numbers
+import os
 import pathlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # JAX takes a second to import: most commands do without
+    from cgjax.core.checkpoint import Loaded
 
 __version__ = "0.1.0"  # as in pyproject.toml
 
 
-def load(workdir, part: str = "", step=None):
-    """Opens a finished run: `predict(params, inputs)`, `params` (first axis: seeds), `config`.
+def load(workdir: str | os.PathLike, part: str = "", step: int | str | None = None) -> "Loaded":
+    """Opens a finished run: `predict(params, inputs)`, `params`, `config` and `step`.
+
+    The first axis of `params` are the seeds; `predict` takes the parameters of one of them. `step`
+    is that of each seed's checkpoint.
 
     part: the model of a run that trained several, e.g. "compositional". step: "latest" opens a run
-    that is not finished, as it stands; a number one of the steps in `checkpoint.keep`. Loading
-    reads: it takes no lock, trains nothing and writes nothing.
+    that is not finished; a number opens one of the steps in `checkpoint.keep`. Loading takes no
+    lock, trains nothing and writes nothing.
 
+    ```python
     run = cgjax.load("runs/sprites/demo", "compositional")
     params = jax.tree.map(lambda leaf: leaf[0], run.params)  # the first seed
     images = run.predict(params, latents)  # [n, 10] -> [n, 64, 64, 3]
+    ```
     """
     from cgjax import experiments
     from cgjax.config.ownership import check_unchanged, read_config

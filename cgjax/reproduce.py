@@ -1,5 +1,6 @@
 """python -m cgjax.reproduce CLAIM [--run] [--size=SIZE]   its verdict, from the record or a run
-python -m cgjax.reproduce --list [WORD ...]             every claim with its verdict
+python -m cgjax.reproduce --list                        how the claims of each family stand
+python -m cgjax.reproduce --list FAMILY|WORD ...        claims, each with its verdict
 python -m cgjax.reproduce --plan [FAMILY ...]           the runs that would decide the open claims
 python -m cgjax.reproduce --plan [FAMILY ...] --run --minutes=25
                                                         works the plan off within 25 minutes and
@@ -41,8 +42,10 @@ def main(argv=None):
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="Exit codes: those of cgjax.main; 0 whether the claim stands or not.",
     )
-    parser.add_argument("claim", nargs="?", help="name of the claim; --list prints all names")
-    parser.add_argument("--list", nargs="*", metavar="WORD", help="print claims with these words")
+    parser.add_argument("claim", nargs="?", help="name of the claim; --list <family> prints names")
+    parser.add_argument(
+        "--list", nargs="*", metavar="WORD", help="families, or claims with these words"
+    )
     parser.add_argument("--plan", nargs="*", metavar="FAMILY", help="runs for open claims")
     parser.add_argument("--run", action="store_true", help="run its rows, recorded or not")
     parser.add_argument("--minutes", type=minutes, help="with --plan --run: the time for all runs")
@@ -74,7 +77,7 @@ def main(argv=None):
     if flags.minutes or flags.device or flags.record != report.RECORD:
         raise BadInput("--minutes, --device and --record are for --plan")
     if not flags.claim:
-        raise BadInput("no claim is named: --list prints them all")
+        raise BadInput("no claim is named: --list <family> prints the names of its claims")
     claim = find(flags.claim)
     standing = None if flags.run else recorded(claim, flags.size)
     if standing is None or standing.word == "not run":
@@ -125,7 +128,7 @@ def find(name: str) -> Claim:
     within = [known for known in CLAIMS if name.lower() in known]
     near = within or difflib.get_close_matches(name[:200], CLAIMS, n=3, cutoff=0.4)
     meant = f" (did you mean {' or '.join(near[:3])}?)" if near else ""
-    raise BadInput(f"no claim is called {shown(name)}{meant}: --list prints them all")
+    raise BadInput(f"no claim is called {shown(name)}{meant}: --list <family> prints names")
 
 
 def recorded(claim: Claim, size: str | None) -> standings.Standing:
@@ -284,17 +287,30 @@ def print_plan(plan: plans.Plan, device: str) -> None:
         say(f"open claims: {len(claims)}; {reason}: {' '.join(claims)}")
 
 
-def print_list(wanted: list[str]) -> None:
-    """Prints one line per claim: verdict, name, paper's number, ours; then counts of each kind."""
+def print_list(words: list[str]) -> None:
+    """Prints one line per claim: verdict, name, paper's number, ours; then counts of each kind.
+
+    words: families, and text that a claim's name or sentence must contain. Without words, the
+    families are printed, each with the verdicts on its claims.
+    """
+    if not words:
+        for line in standings.family_lines():
+            say(line)
+        say("--list <family> prints its claims, --list <word> those with a word")
+        return
+    families = set(words) & set(PUBLISHED)
+    wanted = [word.lower() for word in words if word not in families]
     claims = [
         claim
         for claim in CLAIMS.values()
-        if all(word.lower() in f"{claim.id} {claim.sentence}".lower() for word in wanted)
+        if (not families or claim.family in families)
+        and all(word in f"{claim.id} {claim.sentence}".lower() for word in wanted)
     ]
     if not claims:
-        raise BadInput(f"no claim has the words {' '.join(wanted)}: --list alone prints them all")
+        raise BadInput(f"no claim has the words {' '.join(words)}: --list alone prints families")
     of_claims = standings.standings(claims=claims)
     width = max(len(claim.id) for claim in claims)
+    say(f"{'verdict':23}  {'claim':{width}}  {'paper':>20}  {'ours':>10}")
     for standing in of_claims:
         claim, ours = standing.claim, standings.number(standing.ours)
         if claim.published:

@@ -16,6 +16,8 @@ from cgjax.config.declare import leaves
 from cgjax.config.ownership import (
     Ownership,
     compare,
+    default_workdir,
+    full_name,
     restored_if_refused,
     start_anew,
     take_ownership,
@@ -23,7 +25,7 @@ from cgjax.config.ownership import (
 )
 from cgjax.core import checkpoint, hosts, parallel, signals
 from cgjax.core.errors import BadInput, first_line
-from cgjax.core.logging import is_sound_npz, say, write_arrays
+from cgjax.core.logging import counted, is_sound_npz, say, write_arrays
 from cgjax.core.workdir import Access, is_owned, locked, opened
 from cgjax.data import sources
 from cgjax.published.results import is_entry, print_table, read_results, write_results
@@ -43,16 +45,6 @@ def start(config, family, flags) -> None:
             return
         with signals.handled():
             run(config, family, workdir, flags)
-
-
-def default_workdir(config) -> pathlib.Path:
-    """runs/<family>/<row>[-<size>]"""
-    return pathlib.Path("runs") / config.family / full_name(config)
-
-
-def full_name(config) -> str:
-    """<row>[-<size>]"""
-    return config.row + ("" if config.size == "default" else f"-{config.size}")
 
 
 def seeds(config) -> str:
@@ -96,7 +88,7 @@ def run(config, family, workdir: pathlib.Path, flags, train=None) -> None:
             say(f"some of the replicas in {workdir}: nothing was written")
             return
         drawn = results["figures"] or ()
-        figures = f"{len(drawn)} figures in {workdir}/figures; " if drawn else ""
+        figures = f"{counted(len(drawn), 'figure')} in {workdir}/figures; " if drawn else ""
         say(f"{figures}numbers in {workdir}/results.json")
 
 

@@ -10,6 +10,7 @@ blank image's error: an OOD error means nothing before the ID error is small.
 """
 
 from cgjax.config import split_variant
+from cgjax.config.choices import names_in
 from cgjax.config.declare import (
     base,
     declare,
@@ -21,9 +22,9 @@ from cgjax.config.declare import (
 )
 from cgjax.experiments.bumps import keys
 from cgjax.experiments.bumps.keys import LIMITS, limit, resize
-from cgjax.experiments.bumps.training import PENALTIES
 from cgjax.published import PUBLISHED
 
+PENALTIES = names_in("experiments.bumps.training", "PENALTIES")
 CRITERION = {"optim.stop": 0.05}
 ONE_HOT = {"data.encoding": "onehot", "data.polarity": "positive"}
 CODES = {

@@ -12,16 +12,16 @@ Accuracy on transitive equivalence: rich 1, lazy 0.50.
 """
 
 from cgjax.config import split_variant
+from cgjax.config.choices import names_in
 from cgjax.config.declare import base, declare, declare_parts, declare_training, key, undeclare
-from cgjax.experiments.kernels.dense.networks import TRAINED
-from cgjax.experiments.kernels.images.networks import NETS
-from cgjax.experiments.kernels.scores import LOSSES
 from cgjax.experiments.kernels.tasks import ADDITION_SETS as ADDITION
 from cgjax.experiments.kernels.tasks import ANCHOR_SETS as ANCHORS
 from cgjax.experiments.kernels.tasks import CD_SETS as CD
 from cgjax.experiments.kernels.tasks import DISPERSED_SETS as DISPERSED
 from cgjax.experiments.kernels.tasks import is_task
 from cgjax.published import PUBLISHED
+
+LOSSES = names_in("experiments.kernels.scores", "LOSSES")
 
 EQUIVALENCE = ("te_5_5_hubs_1", "te_5_5_hubs_4")
 SCALES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
@@ -297,9 +297,9 @@ DENSE = {
     "model.scales": key((1.0,), "scales of the initial weights, rich to lazy", above=0,
                         distinct=True, is_traced=True),
     "model.trained": key("all", "trained layers: all, or only the readout, from zero",
-                         choices=TRAINED),
+                         choices=names_in("experiments.kernels.dense.networks", "TRAINED")),
     "optim.lrs": key((2e-3,), "learning rate of every scale", above=0, is_traced=True),
-    "optim.loss": key("mse", "minimised loss", choices=tuple(LOSSES)),
+    "optim.loss": key("mse", "minimised loss", choices=LOSSES),
     "optim.optimiser": key("gd", "optimiser, on full batches", choices=("gd", "adam")),
     "optim.stop": key(1e-4, "training loss at which a network stops", low=0),
     # The paper's means exclude these networks too.
@@ -318,10 +318,12 @@ IMAGES = {
     "data.synthetic": key(
         0, "synthetic images that replace the data set; 0: use the data set", low=0
     ),
-    "model.net": key("convnet", "network", choices=tuple(NETS)),
+    "model.net": key(
+        "convnet", "network", choices=names_in("experiments.kernels.images.networks", "NETS")
+    ),
     "model.dtype": key("float32", "dtype of activations", choices=("float32", "bfloat16")),
     "optim.lr": key(1e-4, "learning rate", above=0, is_traced=True),
-    "optim.loss": key("mse", "minimised loss", choices=tuple(LOSSES)),
+    "optim.loss": key("mse", "minimised loss", choices=LOSSES),
     "optim.optimiser": key("sgd", "optimiser; sgd has momentum 0.9", choices=("sgd", "adam")),
     "eval.layers": key((2,), "layers whose kernels are analysed", low=0, distinct=True),
     "eval.layer": key(0, "layer of the metrics", low=0),

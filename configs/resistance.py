@@ -12,8 +12,10 @@ from cgjax.config import split_variant
 from cgjax.config.declare import Dotted, base, declare, declare_parts, declare_training, nested
 from cgjax.data import sources
 from cgjax.experiments.resistance import keys as known
-from cgjax.experiments.resistance.plane import PANELS
 from cgjax.published import CLAIMS
+
+# Steps of the panels of figure 5.
+PANELS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 A_ONLY = {"data.settings": ("A",)}
 # The paper's settings of each task.

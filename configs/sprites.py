@@ -9,6 +9,7 @@ fast (200 epochs; 50 beyond the paper) and paper (2000 epochs, the published sca
 """
 
 from cgjax.config import split_variant
+from cgjax.config.choices import names_in
 from cgjax.config.declare import (
     base,
     declare,
@@ -19,19 +20,22 @@ from cgjax.config.declare import (
     leaves,
     undeclare,
 )
-from cgjax.experiments.sprites.compositions import COMPOSITIONS
-from cgjax.experiments.sprites.learned import NAMES
-from cgjax.experiments.sprites.models import DECODERS, DTYPES, KINDS, LOSSES
-from cgjax.experiments.sprites.options import SUPPORT_KEYS, needed
-from cgjax.experiments.sprites.sets import (
+from cgjax.experiments.sprites.options import (
     PLANES_BESIDE_GAPS,
+    SUPPORT_KEYS,
     SUPPORTS,
     is_gap,
     is_plane,
+    needed,
     orthogonal_planes,
 )
-from cgjax.nets.decoders import FORMS
 from cgjax.published import PUBLISHED
+
+COMPOSITIONS = names_in("experiments.sprites.compositions", "COMPOSITIONS")
+DECODERS = names_in("experiments.sprites.models", "DECODERS")
+DTYPES = names_in("experiments.sprites.models", "DTYPES")
+KINDS = names_in("experiments.sprites.models", "KINDS")
+LOSSES = names_in("experiments.sprites.models", "LOSSES")
 
 # row: (what it shows, support, model kind, changes)
 ROWS = {
@@ -234,7 +238,7 @@ KEYS = {
     "data.image_size": key(64, "pixels along each side", choices=(16, 32, 64, 128)),
     "data.support": key("random", "support of the training latents", choices=tuple(SUPPORT_KEYS)),
     # The paper's images have hard occlusion; its model has soft occlusion.
-    "data.composition": key("occlude_step", "C of the images", choices=tuple(COMPOSITIONS)),
+    "data.composition": key("occlude_step", "C of the images", choices=COMPOSITIONS),
     "model.kinds": key(("compositional",), "models to train", choices=KINDS, distinct=True),
     "model.dtype": key("float32", "of activations; parameters are float32", choices=DTYPES),
     "optim.lr": key(1e-3, "first learning rate", above=0, is_traced=True),
@@ -242,7 +246,7 @@ KEYS = {
     "optim.lr_every": key(1, "steps at a constant rate: 1, or an epoch's length", low=1),
     "optim.weight_decay": key(1e-5, "of AdamW, on every parameter", low=0, is_traced=True),
     "optim.b2": key(0.999, "AdamW's decay of squared gradients", low=0, high=0.9999),
-    "optim.loss": key("mse", "training loss", choices=tuple(LOSSES)),
+    "optim.loss": key("mse", "training loss", choices=LOSSES),
     "eval.n": key(0, "scenes of each evaluation set", low=1),
     "eval.batch": key(1000, "scenes over which one R2 is taken; divides eval.n", low=2),
     "eval.n_grid": key(0, "scenes of the error figures", low=1),
@@ -259,7 +263,8 @@ OPTIONAL = {
     "data.distribution": key("uniform", "of latents on a plane", choices=("uniform", "normal")),
     "data.mean": key(0.5, "of normal latents"),
     "data.std": key(1.0, "of normal latents", above=0),
-    "model.composition": key("occlude_sigmoid", "C of the model", choices=NAMES),
+    "model.composition": key("occlude_sigmoid", "C of the model",
+                             choices=names_in("experiments.sprites.learned", "NAMES")),
     "model.decoder": key("upsample", "of components", choices=DECODERS),
     "model.component.hidden": key(256, "width of a component's dense layers", low=1),
     "model.component.channels": key(32, "channels of a component's convolutions", low=1),
@@ -269,7 +274,8 @@ OPTIONAL = {
     "model.monolith.channels": key(64, "channels of its convolutions", low=1),
     "model.alpha_init": key("reference", "bias of alpha; half: 0.5", choices=("reference", "half")),
     "model.anneal": key((1.0, 10.0), "first and last sharpness of C", above=0, length=2),
-    "model.form": key("auto", "how upsampling and convolution are computed", choices=FORMS),
+    "model.form": key("auto", "how upsampling and convolution are computed",
+                      choices=names_in("nets.decoders", "FORMS")),
     "optim.loss_weight": key(1.0, "of the loss's second term", low=0, is_traced=True),
     "eval.n_columns": key(15, "scenes of the motivation figure", low=1),
     "eval.recovery": key(False, "how well each component alone matches its sprite"),

@@ -8,9 +8,9 @@ smoke takes seconds.
 """
 
 from cgjax.config import split_variant
+from cgjax.config.choices import names_in
 from cgjax.config.declare import base, declare, key
-from cgjax.experiments.sprites.compositions import COMPOSITIONS
-from cgjax.experiments.sprites.sets import SUPPORTS
+from cgjax.experiments.sprites.options import SUPPORTS
 from cgjax.published import PUBLISHED
 
 _ALL = (
@@ -125,7 +125,7 @@ def get_config(arg=""):
     declare(config, {f"data.{name}": KEYS[name] for name in names})
     if row == "certificate":
         doc = "C of the model, for the theory"
-        choices = tuple(COMPOSITIONS)
+        choices = names_in("experiments.sprites.compositions", "COMPOSITIONS")
         declare(config, {"model.composition": key("occlude_sigmoid", doc, choices=choices)})
     config.data.update(changes)
     if (row, size) == ("openness", "paper"):  # a diagonal of five latents is seen by many samples

@@ -9,14 +9,12 @@ Every seed draws its own generator: scores differ more between generators than b
 initialisations, and the published curves show one generator.
 """
 
-from cgjax.analysis.contrasts import MEASURES, REGULARISERS
 from cgjax.config import split_variant
+from cgjax.config.choices import names_in
 from cgjax.config.declare import base, declare, declare_training, key, keys, undeclare
-from cgjax.experiments.vectors.models import KINDS
-from cgjax.experiments.vectors.parts import GENERATORS, RULES
-from cgjax.experiments.vectors.parts import SUPPORTS as _SUPPORTS
-from cgjax.nets.mlp import ACTIVATIONS
 from cgjax.published import PUBLISHED
+
+_SUPPORTS = names_in("experiments.vectors.parts", "SUPPORTS")
 
 _SEEN = {
     "random": "every combination is seen",
@@ -80,24 +78,29 @@ KEYS = {
     "data.part_size": key(10, "numbers observed of each part", low=1),
     "data.hidden": key(50, "width of the generator", low=1),
     "data.n_draws": key(7500, "draws, of which each weight matrix is the best", low=1),
-    "data.rule": key("reference", 'what "best" means', choices=RULES),
-    "data.generators": key("per_seed", "one per seed, or one for all", choices=GENERATORS),
+    "data.rule": key("reference", 'what "best" means',
+                     choices=names_in("experiments.vectors.parts", "RULES")),
+    "data.generators": key("per_seed", "one per seed, or one for all",
+                           choices=names_in("experiments.vectors.parts", "GENERATORS")),
     "data.supports": key(("random",), "supports of training latents", choices=_SUPPORTS,
                          distinct=True),
     "data.sizes": key((4096,), "of training sets: the first rows of n_train", low=1),
     "data.n_train": key(0, "samples of each support", low=1),
     "data.batch": key(4, "samples of one step", low=1),
-    "model.kinds": key(("mlp",), "models to train", choices=KINDS, distinct=True),
+    "model.kinds": key(("mlp",), "models to train", distinct=True,
+                       choices=names_in("experiments.vectors.models", "KINDS")),
     "model.hidden": key(120, "width of one network; networks per part divide it equally", low=1),
     "model.n_layers": key(2, "layers of each network", low=2),
-    "model.activation": key("leaky_relu", "after every layer", choices=tuple(ACTIVATIONS)),
+    "model.activation": key("leaky_relu", "after every layer",
+                            choices=names_in("nets.mlp", "ACTIVATIONS")),
     "optim.lr": key(1e-3, "learning rate", above=0, is_traced=True),
     "optim.momentum": key(0.9, "of SGD", low=0, high=1, is_traced=True),
-    "optim.regulariser": key("none", "added to the loss", choices=tuple(REGULARISERS)),
+    "optim.regulariser": key("none", "added to the loss",
+                             choices=names_in("analysis.contrasts", "REGULARISERS")),
     "train.round": key(512, "steps after which the momentum is reset; 0: never", low=0),
     "eval.n": key(1000, "test samples", low=2),
     "eval.measures": key(("block_contrast",), "of the networks", distinct=True, may_be_empty=True,
-                         choices=tuple(name for name in MEASURES if name != "none")),
+                         choices=names_in("analysis.contrasts", "MEASURES")[1:]),
 }  # fmt: skip
 REGULARISED_KEYS = {
     "optim.regulariser_weight": key(0.5, "of the regulariser", low=0, is_traced=True)

@@ -1,9 +1,15 @@
-"""What is wrong with the flags of a command is one line, whichever command it is."""
+"""Help and refused commands: one line for a mistake, and no wait for JAX."""
 
 import importlib
+import pathlib
+import re
+import subprocess
+import sys
 
 import pytest
 from front_door import one_line
+
+from cgjax.config.choices import names_in
 
 COMMANDS = {
     "main": "--confg=sprites", "sweep.__main__": "--confg=sprites", "audit.__main__": "--latent=x",
@@ -25,3 +31,65 @@ def test_values_of_the_wrong_type_and_missing_ones_too(capsys):
     one_line(capsys, "invalid int value: 'x'")
     assert main([]) == 2
     one_line(capsys, "arguments are required: family")
+
+
+# Each command is refused, or prints its help; None of them may import a package that takes seconds.
+LIGHT = """
+import contextlib, importlib, io, sys
+
+for name, *argv in {commands!r}:
+    with contextlib.redirect_stderr(io.StringIO()) as error, contextlib.redirect_stdout(error):
+        try:
+            code = importlib.import_module(f"cgjax.{{name}}").main(argv)
+        except SystemExit as end:
+            code = end.code
+    heavy = {{"jax", "matplotlib", "scipy", "orbax", "tensorflow_datasets"}} & sys.modules.keys()
+    is_help = argv in (["--help"], ["--list"]) or argv[0].startswith("--list=")
+    assert code == (0 if is_help else 2), (name, argv, code, error.getvalue())
+    assert not heavy, (name, argv, heavy)
+    assert is_help or len(error.getvalue().splitlines()) == 1, error.getvalue()
+"""
+MODULES = (
+    "main",
+    "reproduce",
+    *(f"{name}.__main__" for name in ("audit", "report", "sweep", "bench")),
+)
+REFUSED = (
+    *((module, "--help") for module in MODULES),
+    ("main", "--list"),
+    ("main", "--list=sprites"),
+    *(("main", f"--config={path.stem}", "--config.optim.lx=3")
+      for path in sorted(pathlib.Path("configs").glob("*.py"))),
+    ("main", "--config=sprites:orthogonl"),
+    ("main", "--config=sprites:demo,smok"),
+    ("main", "--config=sprites", "--config.model.composition=ad"),
+    ("main", "--config=kernels", "--config.optim.loss=mze"),
+    ("main", "--config=nowhere.py"),
+    ("reproduce", "no_such_claim"),
+    ("reproduce", "--plan", "sprits"),
+    ("report.__main__", "sprits"),
+    ("report.__main__", "--add", "nothing"),
+    ("audit.__main__", "--latents=no.csv"),
+    ("sweep.__main__", "--config=sprites:demo", "--sweep.optim.lr=1e-3,abc"),
+    ("bench.__main__", "spritz"),
+)  # fmt: skip
+
+
+def test_help_and_refusals_import_no_large_package():
+    program = LIGHT.format(commands=REFUSED)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_names_of_choices_are_those_of_the_tables():
+    files = [
+        *pathlib.Path("configs").glob("*.py"),
+        *pathlib.Path("cgjax").glob("experiments/*/keys.py"),
+    ]
+    text = "".join(path.read_text() for path in files)
+    pairs = re.findall(r'names_in\("([\w.]+)", "(\w+)"\)', text)
+    assert len(pairs) == text.count("names_in(") > 30
+    for module, table in pairs:
+        assert names_in(module, table) == tuple(
+            getattr(importlib.import_module(f"cgjax.{module}"), table)
+        )

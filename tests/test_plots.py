@@ -49,6 +49,19 @@ def test_save_is_whole_or_absent(tmp_path, small):
     assert [file.name for file in path.parent.iterdir()] == ["figure.png"]
 
 
+def test_figures_are_counted_on_a_terminal_only(tmp_path, small, capsys, monkeypatch):
+    plots.save(small, tmp_path / "first.png")
+    assert capsys.readouterr().out == ""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    numbers = []
+    for name in ("second.png", "third.png"):
+        plots.save(small, tmp_path / name)
+        words = capsys.readouterr().out.removesuffix("\x1b[K\r").split()
+        assert (words[0], words[2]) == ("figure", name)
+        numbers.append(int(words[1].removesuffix(":")))
+    assert numbers[1] == numbers[0] + 1
+
+
 def test_a_notebook_shows_a_figure_that_no_window_knows(small):
     assert small._repr_png_().startswith(b"\x89PNG")
     assert not pyplot.get_fignums()

@@ -6,9 +6,10 @@ import pytest
 from front_door import finish
 
 from cgjax import config as configs
-from cgjax import reproduce
+from cgjax import experiments, reproduce
 from cgjax.published.claims import CLAIMS
 from cgjax.published.results import summary
+from cgjax.report.__main__ import main as report_command
 
 
 def test_a_recorded_claim_is_read(capsys, monkeypatch):
@@ -28,9 +29,25 @@ def test_a_recorded_ordering_is_read(capsys):
 
 def test_claims_are_listed_by_words(capsys):
     assert reproduce.main(["--list", "leak", "Closed"]) == 0
-    *lines, last = capsys.readouterr().out.splitlines()
+    header, *lines, last = capsys.readouterr().out.splitlines()
+    assert header.split() == ["verdict", "claim", "paper", "ours"]
     assert len(lines) == 5 and all(line.startswith("match ") for line in lines)
     assert last == "formula or count: 5 match; of 5 claims"
+
+
+def test_families_are_listed_with_counts(capsys):
+    assert reproduce.main(["--list"]) == 0
+    listed = capsys.readouterr().out
+    assert report_command([]) == 0
+    assert listed.splitlines()[:-1] == capsys.readouterr().out.splitlines()[:-1]
+    counts = {line.split()[0]: int(line.split()[1]) for line in listed.splitlines()[:-1]}
+    assert counts == {
+        name: sum(claim.family == name for claim in CLAIMS.values())
+        for name in experiments.FAMILIES
+    }
+    assert reproduce.main(["--list", "vectors"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(" vectors." in line for line in lines) == counts["vectors"]
 
 
 @pytest.mark.parametrize(
@@ -38,7 +55,7 @@ def test_claims_are_listed_by_words(capsys):
     (
         (["kernels.leak.slope"], "did you mean kernels.leak.slope_p_1_s_0.30"),
         (["sprites.orthogonal_compositional.r2_al"], "orthogonal_compositional.r2_all"),
-        (["zzzzzz"], "--list prints them all"),
+        (["zzzzzz"], "--list <family> prints names"),
         ([], "no claim is named"),
         (["--list", "no_such_word"], "no claim has the words no_such_word"),
         (["--list", "--run"], "--list prints claims and runs nothing"),

@@ -8,6 +8,7 @@ checked there, without a copy. Constants of a program that a caller's jit traces
 
 import math
 import operator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -84,7 +85,7 @@ def finite_leaves(**trees) -> None:
                 finite(**{f"{name}{jax.tree_util.keystr(path)}": leaf})
 
 
-def finite_result(result, **trees):
+def finite_result(result, **trees) -> Any:
     """The result; if it is not finite, an error names the argument that is not finite.
 
     Only the result is always checked: a check of every argument takes as long as a small kernel.

@@ -165,7 +165,7 @@ def _members(labels, size):
 # --- by information -------------------------------------------------------------------------------
 
 
-def information(a, b, sizes: tuple | None = None, corrected: bool = True):
+def information(a, b, sizes: tuple | None = None, corrected: bool = True) -> jax.Array:
     """I(a; b) in nats of labels a, b [n], after Miller and Madow.
 
     corrected: H(a) + H(b) - H(a, b), and each entropy is the plug-in one plus (occupied cells - 1)
@@ -181,7 +181,7 @@ def information(a, b, sizes: tuple | None = None, corrected: bool = True):
     return _informations(_table((a, b), sizes), corrected)
 
 
-def conditional_information(y2, yhat, y1, sizes: tuple | None = None):
+def conditional_information(y2, yhat, y1, sizes: tuple | None = None) -> jax.Array:
     """I(y2; yhat | y1) in nats: the mean over y1's labels, by their shares, of an information.
 
     y2, yhat, y1: labels [n]; sizes: numbers of labels of each, as in `information`. 0 for a model
@@ -384,7 +384,7 @@ def intervene(key: jax.Array, x: jax.Array, inputs, component: int) -> tuple[jax
 
 def interventional_information(
     key: jax.Array, f: Callable, params, x, y2, inputs, component: int, sizes=None, chunk=None
-):
+) -> jax.Array:
     """I_do(y2; yhat): `information` with X_j, whose labels are y2 [n], from another sample.
 
     yhat: the argmax of f's outputs over the last axis, for x [n, ...]. The other axes are heads;
@@ -408,7 +408,9 @@ def interventional_information(
     )
 
 
-def swap_rate(key: jax.Array, f: Callable, params, x, inputs, component: int, chunk=None):
+def swap_rate(
+    key: jax.Array, f: Callable, params, x, inputs, component: int, chunk=None
+) -> jax.Array:
     """P(argmax f(x_i, x_j) != argmax f(x_i, x_j')), x_j' from another sample: a number per head.
 
     Arguments as in `interventional_information`, and NaN outputs.

@@ -213,3 +213,15 @@ def _columns(path, stored, array):
 
 
 READ = {".csv": _read_csv, ".npz": _read_npz}
+
+
+def matched(p: dict, q: dict, flags) -> dict:
+    """Q's columns in the order of P's, of the same kinds."""
+    if set(p) != set(q):
+        odd = sorted(set(p) ^ set(q))[0]
+        place = flags.latents if odd in p else flags.against
+        raise BadInput(f"column '{odd}' is in '{place}' alone: both tables need the same columns")
+    for name in p:
+        if (p[name].dtype.kind == "U") != (q[name].dtype.kind == "U"):
+            raise BadInput(f"column '{name}' is of numbers in one table, of words in the other")
+    return {name: q[name] for name in p}

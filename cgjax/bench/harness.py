@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import itertools
 import json
 import os
 import pathlib
@@ -16,6 +17,7 @@ import rich.console
 import rich.table
 
 from cgjax.core import program, train
+from cgjax.core.logging import passing
 
 
 def fastest(fn: Callable, repeats: int = 3) -> float:
@@ -29,7 +31,11 @@ def fastest(fn: Callable, repeats: int = 3) -> float:
         started = time.perf_counter()
         jax.block_until_ready(fn())
         times.append(time.perf_counter() - started)
+    passing(f"measurement {next(_numbers)}: {min(times):.3g} s")
     return min(times)
+
+
+_numbers = itertools.count(1)  # of the measurements of this process
 
 
 def torch_seconds(loss: Callable, optimiser, on_gpu: bool) -> tuple[float, float]:

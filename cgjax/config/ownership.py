@@ -36,6 +36,16 @@ PERIODS = (
 MEND = "restore a copy of it, or begin again with --start_anew (which keeps the old files aside)"
 
 
+def default_workdir(config) -> pathlib.Path:
+    """runs/<family>/<row>[-<size>]"""
+    return pathlib.Path("runs") / config.family / full_name(config)
+
+
+def full_name(config) -> str:
+    """<row>[-<size>]"""
+    return config.row + ("" if config.size == "default" else f"-{config.size}")
+
+
 class Ownership(NamedTuple):
     """What a command may do in a workdir."""
 

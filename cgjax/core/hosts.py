@@ -5,6 +5,8 @@ Every host runs the same program on the same config. In `core.train.fit` they sh
 devices. Only host 0 reads and writes the workdir; it sends the contents to the other hosts, so they
 need no access to its disk. Data files are different: each host reads its own copy.
 
+Commands that train nothing use this module too, so JAX is imported where it is needed.
+
 `Watch` is a second connection between the hosts, in addition to JAX's own. If a host fails, it
 sends the reason, and the others end with the same message and exit code. If a host is killed, or
 silent for longer than the timeout, the others end with exit code 5. JAX also detects that host 0
@@ -30,7 +32,6 @@ import threading
 import time
 from typing import NamedTuple
 
-import jax
 import numpy as np
 
 from cgjax.core import signals
@@ -139,7 +140,7 @@ def joined(hosts: Hosts | None):
     _initialize(hosts)
     watch = Watch(hosts)
     with contextlib.ExitStack() as stack:
-        if jax.process_index():
+        if watch.index:
             stack.enter_context(contextlib.redirect_stdout(open(os.devnull, "w")))
             logging.getLogger("cgjax").setLevel(logging.ERROR)
         try:
@@ -161,6 +162,8 @@ def joined(hosts: Hosts | None):
 
 def _initialize(hosts: Hosts) -> None:
     """Starts jax.distributed; must run before any access to a device."""
+    import jax
+
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     with contextlib.suppress(AttributeError):  # this service would take over SIGTERM
         jax.config.update("jax_enable_preemption_service", False)
@@ -180,12 +183,13 @@ def _initialize(hosts: Hosts) -> None:
 
 def several() -> bool:
     """Whether this process is one of several hosts; a single process initialises no device here."""
-    return jax.distributed.is_initialized() and jax.process_count() > 1
+    jax = sys.modules.get("jax")  # a process without JAX is a single one
+    return jax is not None and jax.distributed.is_initialized() and jax.process_count() > 1
 
 
 def is_writer() -> bool:
     """Whether this process writes files: host 0, or a single process."""
-    return not several() or jax.process_index() == 0
+    return not several() or sys.modules["jax"].process_index() == 0
 
 
 # --- agreement between hosts ----------------------------------------------------------------------
@@ -224,6 +228,7 @@ class Agreed:
     """
 
     def __init__(self, stop):
+        import jax
         from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
         self.stop, self.name, self.pending = stop, "", None
@@ -231,6 +236,9 @@ class Agreed:
         self.per_device = NamedSharding(mesh, PartitionSpec("device"))
         everywhere = NamedSharding(mesh, PartitionSpec())
         self.highest = jax.jit(lambda numbers: numbers.max(), out_shardings=everywhere)
+        self.spread = lambda local: jax.make_array_from_callback(
+            (jax.device_count(),), self.per_device, lambda _: local
+        )
 
     def __bool__(self):
         return bool(self.name)
@@ -238,10 +246,7 @@ class Agreed:
     def poll(self) -> None:
         """Every host calls this once after each call of training steps."""
         previous, local = self.pending, np.array([self.stop.number], np.int32)
-        numbers = jax.make_array_from_callback(
-            (jax.device_count(),), self.per_device, lambda _: local
-        )
-        self.pending = self.highest(numbers)
+        self.pending = self.highest(self.spread(local))
         if previous is not None and (number := int(previous.addressable_data(0))):
             self.name = signals.name_of(number)
 
@@ -261,7 +266,10 @@ class Watch:
     """
 
     def __init__(self, hosts: Hosts):
-        self.timeout_s, self.index = hosts.timeout_s, jax.process_index()
+        import jax
+
+        self.timeout_s = hosts.timeout_s
+        self.index, self.count = jax.process_index(), jax.process_count()
         self.code = None  # exit code of this process, once it leaves
         self.parted, self.gone = set(), set()  # hosts that sent "bye 0"; hosts that disconnected
         self.lines = self._connect(hosts)
@@ -280,11 +288,11 @@ class Watch:
             line = socket.create_connection((address, port), timeout=START_S)
             line.sendall(f"{secret} {self.index}\n".encode())
             return {0: line}
-        greetings = {f"{secret} {host}": host for host in range(1, jax.process_count())}
+        greetings = {f"{secret} {host}": host for host in range(1, self.count)}
         lines = {}
         server.settimeout(START_S)
         with server:
-            while len(lines) < jax.process_count() - 1:
+            while len(lines) < self.count - 1:
                 line, _ = server.accept()
                 line.settimeout(KNOCK_S)
                 try:

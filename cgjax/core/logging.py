@@ -25,7 +25,18 @@ log = logging.getLogger("cgjax")
 
 def say(text: str) -> None:
     """Prints one line at once, without buffering."""
-    print(text, flush=True)
+    print(text, end="\x1b[K\n" if sys.stdout.isatty() else "\n", flush=True)
+
+
+def passing(text: str) -> None:
+    """Prints a short line that the next one overwrites; on a terminal only."""
+    if sys.stdout.isatty():
+        print(f"{text[:60]}\x1b[K", end="\r", flush=True)
+
+
+def counted(n: int, word: str) -> str:
+    """ "1 figure", "1,200 figures" """
+    return f"{n:,} {word}{'s' * (n != 1)}"
 
 
 class Metrics:

@@ -12,9 +12,7 @@ import subprocess
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
-
-from cgjax.core import hosts, parallel
+from cgjax.core import hosts
 from cgjax.core.errors import BadInput, RunError, first_line, shown
 
 LOCK = ".lock"
@@ -185,6 +183,10 @@ def disk_errors(path):
 
 def environment() -> dict:
     """Versions, platform, devices and commit, for env.json and results.json."""
+    import jax
+
+    from cgjax.core import parallel
+
     versions = {}
     for package in (
         "jax",

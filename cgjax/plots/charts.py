@@ -1,6 +1,7 @@
 """Heat maps, matrices over pairs of latents, scatters, learning curves."""
 
 import numpy as np
+from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from cgjax.plots.labels import label_ends, last_point, legend_below, r2_axis
@@ -23,7 +24,7 @@ def _heat_map(ax, matrix, extent, low, high):
 
 
 @styled
-def heat_maps(panels, extent, xlabel="", ylabel="", title="", scale_label="", ticks=None):
+def heat_maps(panels, extent, xlabel="", ylabel="", title="", scale_label="", ticks=None) -> Figure:
     """Heat maps side by side with a common colour scale.
 
     panels {title: matrix [ny, nx]}, row 0 at the bottom; extent (left, right, bottom, top).
@@ -86,7 +87,7 @@ def _triangle(labels, limits, ticks, title, cell=0.95):
 
 
 @styled
-def pair_matrix(pairs, lines, labels, limits, ticks, title="", scale_label=""):
+def pair_matrix(pairs, lines, labels, limits, ticks, title="", scale_label="") -> Figure:
     """Lower triangle of heat maps, with one line plot per variable on the diagonal.
 
     pairs {(i, j): matrix [n_i, n_j]} for i > j, variable i upward; lines [(levels, values)] per
@@ -115,13 +116,13 @@ def pair_matrix(pairs, lines, labels, limits, ticks, title="", scale_label=""):
     return fig
 
 
-def thin_out(points, most):
+def thin_out(points, most) -> np.ndarray:
     """At most `most` of the points, drawn at random with a fixed seed."""
     return np.asarray(points)[np.random.default_rng(0).permutation(len(points))[:most]]
 
 
 @styled
-def scatter_matrix(points, labels, limits, ticks, title="", most=1500):
+def scatter_matrix(points, labels, limits, ticks, title="", most=1500) -> Figure:
     """Lower triangle of scatters with a histogram of every variable on the diagonal.
 
     points [m, d]; scatters show at most `most` of them, histograms count all.
@@ -138,7 +139,7 @@ def scatter_matrix(points, labels, limits, ticks, title="", most=1500):
 
 
 @styled
-def scatter_panels(panels, xlabel="", ylabel="", title="", columns=5, most=1500):
+def scatter_panels(panels, xlabel="", ylabel="", title="", columns=5, most=1500) -> Figure:
     """One scatter per panel, with a headline and a short text below it.
 
     panels {headline: (points [m, 2], text)}, drawn on the unit square.
@@ -173,7 +174,7 @@ def scatter_panels(panels, xlabel="", ylabel="", title="", columns=5, most=1500)
 @styled
 def learning_curves(
     panels, title="", xlabel="step", colours=None, log2_x=False, one_y=False, legend=False
-):
+) -> Figure:
     """Curves: thin for every replica, thick for their median; named at their right ends.
 
     panels {title: {"curves": {label: (x [r], y [r] or [r, replicas])}, "scale": "linear", "log" or

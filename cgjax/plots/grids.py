@@ -3,11 +3,12 @@
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from cgjax.plots.style import DPI, FAINT, GREY, HEADLINE, SMALL, new_figure, styled, wrap
 
 
-def displayable(images):
+def displayable(images) -> np.ndarray:
     """Images as RGB in [0, 1], ready to show.
 
     images [..., h, w, c]: integers 0-255 or floats, c = 1, 3 or 4. Values are clipped. RGBA images
@@ -36,7 +37,7 @@ def displayable(images):
     return images
 
 
-def tile(images, gap=1, scale=1, background=1.0):
+def tile(images, gap=1, scale=1, background=1.0) -> np.ndarray:
     """Images in rows and columns, joined to one image.
 
     images [rows, columns, h, w, c], each pixel enlarged to `scale` x `scale`, `gap` pixels between.
@@ -82,7 +83,7 @@ class Block(NamedTuple):
 
 
 @styled
-def image_grid(blocks, title="", width=1000, largest=96):
+def image_grid(blocks, title="", width=1000, largest=96) -> Figure:
     """Blocks of rows of images; every image pixel covers whole screen pixels.
 
     Images are enlarged by an integer factor: up to `largest` pixels per side, and up to `width`

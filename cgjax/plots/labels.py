@@ -6,7 +6,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from cgjax.plots.style import FAINT, SMALL
 
 
-def spread(places, gap, low, high):
+def spread(places, gap, low, high) -> np.ndarray:
     """Places moved as little as possible so that they are `gap` apart between `low` and `high`.
 
     places [n] in any order; their order does not change. With too little room they start at `low`.
@@ -27,7 +27,7 @@ def spread(places, gap, low, high):
     return result
 
 
-def label_ends(ax, ends, side="right", fontsize=SMALL["fontsize"]):
+def label_ends(ax, ends, side="right", fontsize=SMALL["fontsize"]) -> None:
     """Write the name of each curve next to its end, in the curve's colour, without overlaps.
 
     ends [(x, y, text, colour)] in data coordinates; y is NaN for a curve without finite points.
@@ -71,7 +71,7 @@ def _window_extent(ax):
     return ax.get_window_extent()
 
 
-def label_points(ax, x, y, texts, fontsize=7):
+def label_points(ax, x, y, texts, fontsize=7) -> None:
     """Write a short text to the right of each point; texts of close points are moved apart.
 
     x, y [n] in data coordinates; limits and scales of the axes must be final.
@@ -100,21 +100,21 @@ def label_points(ax, x, y, texts, fontsize=7):
             )
 
 
-def legend_below(fig, ax):
+def legend_below(fig, ax) -> None:
     """The legend of one axes below the whole figure, in as many columns as fit."""
     handles, labels = ax.get_legend_handles_labels()
     columns = max(1, int(fig.get_figwidth() / (0.9 + 0.06 * max(map(len, labels), default=0))))
     fig.legend(handles, labels, loc="outside lower center", ncols=columns, **SMALL)
 
 
-def last_point(x, y):
+def last_point(x, y) -> tuple:
     """(x, y) of a curve's last finite point; (last x, NaN) if there is none."""
     x, y = np.asarray(x, float), np.asarray(y, float)
     (finite,) = np.nonzero(np.isfinite(y))
     return (x[finite[-1]], y[finite[-1]]) if len(finite) else (x[-1], np.nan)
 
 
-def r2_axis(ax, values):
+def r2_axis(ax, values) -> None:
     """Make y an axis of R2 for both very bad and very good values: linear in log(1 - R2).
 
     values: every R2 in the plot. 0.99, 0.9, 0, -9, -99 are equally spaced.

@@ -3,6 +3,7 @@
 import re
 
 import numpy as np
+from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from cgjax.plots.style import (
@@ -20,7 +21,7 @@ from cgjax.plots.style import (
 
 
 @styled
-def lenses(result):
+def lenses(result) -> Figure:
     """Six panels of a `Lenses`: salience, held-out outputs, layers, dependence, masks, support."""
     fig = new_figure(10.4, 6.2, layout="constrained")
     headline(fig, _minus(result.headline()))

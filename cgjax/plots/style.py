@@ -2,8 +2,10 @@
 
 import functools
 import io
+import itertools
 import os
 import pathlib
+from collections.abc import Callable, Sequence
 
 import matplotlib
 import numpy as np
@@ -15,6 +17,7 @@ from matplotlib.textpath import TextToPath
 from PIL import Image
 
 from cgjax.core import hosts
+from cgjax.core.logging import passing
 from cgjax.core.workdir import disk_errors
 
 DPI = 160
@@ -46,7 +49,7 @@ STYLE = {
 }
 
 
-def styled(draw):
+def styled(draw) -> Callable:
     """Run a drawing function under STYLE; the caller's settings do not change."""
 
     @functools.wraps(draw)
@@ -68,7 +71,7 @@ class _Figure(Figure):
 
 
 @styled
-def new_figure(width, height, **options):
+def new_figure(width, height, **options) -> Figure:
     """An empty figure of `width` x `height` inches with its own canvas."""
     fig = _Figure(figsize=(width, height), **options)
     FigureCanvasAgg(fig)
@@ -76,7 +79,7 @@ def new_figure(width, height, **options):
 
 
 @styled
-def save(fig, path):
+def save(fig, path) -> pathlib.Path:
     """Write `fig` as PNG atomically, so readers never see a partial file; returns the path."""
     content = io.BytesIO()  # drawn in memory first: drawing is slow, writing is fast
     fig.savefig(content, format="png")
@@ -84,7 +87,7 @@ def save(fig, path):
 
 
 @styled
-def save_frames(fig, show, n, path, seconds=0.2):
+def save_frames(fig, show, n, path, seconds=0.2) -> pathlib.Path:
     """Write a looping GIF atomically: `show(i)` turns `fig` into frame i of n."""
     frames = []
     for i in range(n):
@@ -104,6 +107,9 @@ def save_frames(fig, show, n, path, seconds=0.2):
     return _write(content, pathlib.Path(path))
 
 
+_numbers = itertools.count(1)  # of the figures that this process writes
+
+
 def _write(content, path):
     if not hosts.is_writer():
         return path
@@ -118,21 +124,22 @@ def _write(content, path):
             os.replace(part, path)
         finally:
             part.unlink(missing_ok=True)
+    passing(f"figure {next(_numbers)}: {path.name}")
     return path
 
 
-def shades(n, low="#9ecae1", high="#08306b"):
+def shades(n, low="#9ecae1", high="#08306b") -> list[str]:
     """n colours from light to dark, for lines ordered by a quantity; a single one is dark."""
     low, high = (np.array(to_rgb(end)) for end in (low, high))
     return [to_hex(high + share * (low - high)) for share in np.linspace(0, 1, n)[::-1]]
 
 
-def headline(fig, text):
+def headline(fig, text) -> None:
     """A sentence above the figure, left-aligned and wrapped."""
     fig.suptitle(wrap(text, 0.98 * fig.get_figwidth(), **HEADLINE), x=0.01, ha="left")
 
 
-def wrap(text, width, fontsize=9.5, fontweight="normal"):
+def wrap(text, width, fontsize=9.5, fontweight="normal") -> str:
     """Break `text` into lines that fit `width` inches; a longer word gets its own line."""
     font = FontProperties(family=STYLE["font.family"], size=fontsize, weight=fontweight)
 
@@ -158,6 +165,6 @@ _measure = TextToPath()
 # --- shared by figures of dense networks and of networks on images --------------------------------
 
 
-def colours(n_tasks: int):
+def colours(n_tasks: int) -> Sequence[str]:
     """One colour per task: COLOURS, or shades if there are more tasks than COLOURS."""
     return COLOURS if n_tasks <= len(COLOURS) else shades(n_tasks)

@@ -39,7 +39,6 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import scipy.special
 
 WORDS = ("not finite", "no match", "underpowered", "match")  # the worst first
 LEVEL = 0.05
@@ -87,6 +86,8 @@ def mean_of(values, is_drawn: bool = True) -> Mean:
 
 def interval(*means: Mean, level: float = LEVEL) -> float:
     """Half-width of the interval of a sum or difference of independent means, after Welch."""
+    import scipy.special  # here, because its import takes as long as most commands
+
     error, degrees = _welch(means)
     return 0.0 if error == 0 else error * float(scipy.special.stdtrit(degrees, 1 - level / 2))
 
@@ -236,6 +237,8 @@ def above(
 
 def p_of(means) -> float | None:
     """Two-sided p of equal means; None if a single seed has no spread."""
+    import scipy.special
+
     error, degrees = _welch(means)
     if math.isinf(error):
         return None

@@ -7,7 +7,6 @@ python -m cgjax.report [RUNS] --out=<folder>  writes the page, folder/index.html
 python -m cgjax.report --readme             writes the record's numbers into a checkout's READMEs"""
 
 import argparse
-import collections
 import pathlib
 import sys
 
@@ -62,7 +61,9 @@ def main(argv=None):
     elif flags.what or flags.record:
         print_tables([flags.what] if flags.what else recorded, record)
     elif not flags.add:
-        print_summary()
+        for line in standings.family_lines():
+            print(line)
+        print("python -m cgjax.report <family> prints its tables, --out=<folder> writes the page")
 
 
 def print_tables(families: list[str], record: pathlib.Path) -> None:
@@ -71,19 +72,6 @@ def print_tables(families: list[str], record: pathlib.Path) -> None:
     for name in ours + [name for name in families if name not in ours]:
         for title, table in report.tables(name, report.entries(name, record)):
             print(f"## {title}\n\n{table.rstrip()}\n")
-
-
-def print_summary() -> None:
-    """Prints one line per family: how many of its claims stand how."""
-    of_family = {name: collections.Counter() for name in experiments.FAMILIES}
-    for standing in standings.standings():
-        of_family[standing.claim.family][standing.word] += 1
-    for name, n_of in of_family.items():
-        n = sum(n_of.values())
-        print(
-            f"{name:12} {n:4} claims: {standings.tally(n_of)}" if n else f"{name:12}    no claims"
-        )
-    print("python -m cgjax.report <family> prints its tables, --out=<folder> writes the page")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cgjax import config as configs
-from cgjax import report
+from cgjax import experiments, report
 from cgjax.published import PUBLISHED, SPREADS
 from cgjax.published import verdict as verdicts
 from cgjax.published.claims import CLAIMS, KINDS, Claim
@@ -348,6 +348,17 @@ def by_kind(of_claims) -> dict[str, collections.Counter]:
     for standing in of_claims:
         counts[standing.claim.kind][standing.word] += 1
     return {kind: n_of for kind, n_of in counts.items() if n_of}
+
+
+def family_lines() -> list[str]:
+    """How the claims of each family stand, one line per family."""
+    counts = {name: collections.Counter() for name in experiments.FAMILIES}
+    for standing in standings():
+        counts[standing.claim.family][standing.word] += 1
+    return [
+        f"{name:12} {sum(n_of.values()):5} claims{': ' if n_of else ''}{tally(n_of)}"
+        for name, n_of in counts.items()
+    ]
 
 
 def tally(n_of: collections.Counter) -> str:

@@ -20,7 +20,7 @@ import rich.table
 from cgjax import config as configs
 from cgjax.config.flags import Parser, names
 from cgjax.core.errors import BadInput, Preempted, RunError, command, shown
-from cgjax.core.logging import say
+from cgjax.core.logging import counted, say
 from cgjax.main import folder, set_up_output
 from cgjax.sweep import processes
 from cgjax.sweep.points import (
@@ -207,7 +207,7 @@ def print_points(points: list[Point], before: list[Standing]) -> None:
     width = len(str(len(points) - 1))
     for index, (point, status) in enumerate(zip(points, before)):
         say(f"{index:{width}} {status.word:7} {point.name} → {point.workdir}")
-    say(f"{len(points)} points: {counts(before)}")
+    say(f"{counted(len(points), 'point')}: {counts(before)}")
 
 
 def counts(standings: list[Standing]) -> str:
@@ -218,7 +218,7 @@ def counts(standings: list[Standing]) -> str:
 def close(points: list[Point], after: list[Standing], metrics) -> None:
     """Prints the table and the failures; raises RunError if a point is not done."""
     print_table(points, after, metrics)
-    say(f"{len(points)} points: {counts(after)}")
+    say(f"{counted(len(points), 'point')}: {counts(after)}")
     for point, status in zip(points, after):
         if status.word != "done":
             say(f"{status.word}: {point.name}: {status.line or f'see {point.log}'}")

@@ -18,9 +18,8 @@ from cgjax import config as configs
 from cgjax import experiments
 from cgjax.config.declare import declared_keys, leaves
 from cgjax.config.overrides import part_of
-from cgjax.config.ownership import compare
+from cgjax.config.ownership import compare, default_workdir, full_name
 from cgjax.core.errors import BadInput, shown
-from cgjax.run import default_workdir, finished, full_name
 
 CLOSING = "sweep: exit code "  # last line of a log whose process has ended
 OPENING = "sweep: started by "  # first line of each start in a log
@@ -273,6 +272,8 @@ class Standing(NamedTuple):
 
 def standing(point: Point, draws: bool) -> Standing:
     """The status by the point's files, so that every machine with these files agrees."""
+    from cgjax.run import finished  # here: it imports JAX, and refused sweeps do without
+
     try:
         ownership = compare(point.workdir, point.config)
         if ownership.reads_only:

@@ -376,7 +376,7 @@ def _unflat(lead, solution):
 _RIDGE = 1e-12
 
 
-def interpolate(k, target, mask, has_bias, total=0.0):
+def interpolate(k, target, mask, has_bias, total=0.0) -> tuple[jax.Array, jax.Array]:
     """Dual [n] and bias, with K dual + bias = target [n] on the masked-in points.
 
     Targets may be [n, outputs]: then so is the dual, and the bias is [outputs].
@@ -404,7 +404,7 @@ def interpolate(k, target, mask, has_bias, total=0.0):
     return dual, mean if has_bias else jnp.zeros_like(mean)
 
 
-def rows(points, values):
+def rows(points, values) -> jax.Array:
     """points [n], shaped to go with values [n] or [n, outputs]."""
     return points.reshape(-1, *(1,) * (values.ndim - 1))
 

@@ -124,7 +124,9 @@ def hard(s: Tree) -> Tree:
     return jax.tree.map(lambda leaf: trees.indicator("s", leaf, jnp.greater), s)
 
 
-def beta_schedule(epoch, n_epochs: int, beta_max: float = 200.0, from_one: bool = False):
+def beta_schedule(
+    epoch, n_epochs: int, beta_max: float = 200.0, from_one: bool = False
+) -> jax.Array:
     """Temperature of an epoch, counted from 1: beta_max^(epoch / n_epochs).
 
     By default beta rises once before the first epoch, as in the published runs. from_one: it does

@@ -11,6 +11,7 @@ With flax.nnx:
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -82,7 +83,7 @@ def empirical(
     return checks.finite_result(kernel, params=params, x1=x1, x2=x2)
 
 
-def jacobian(f: Callable, params, x, precision: str = "highest"):
+def jacobian(f: Callable, params, x, precision: str = "highest") -> Any:
     """Per-sample Jacobians: params' tree, leaves [n, outputs, *leaf]; None for constant leaves."""
     checks.finite_leaves(params=params, x=x)
     functions.check_samples(x=x)

@@ -410,7 +410,7 @@ CONDITIONS = ("sum", "stack", "relaxed")
 _SAME = 1e-3  # how far the component's own slot in P' may be from the value that is tested
 
 
-def slot_points(name, given, i, component, value):
+def slot_points(name, given, i, component, value) -> list:
     """The slot tuples of P' for value i: K arrays [p, ...] in float64."""
     points = given(i) if callable(given) else given[i]
     if not isinstance(points, tuple | list):
@@ -436,7 +436,8 @@ def slot_points(name, given, i, component, value):
     return points
 
 
-def check_arguments(slots, partners, where, pixelwise, condition, unseen):
+def check_arguments(slots, partners, where, pixelwise, condition, unseen) -> None:
+    """Raises ValueError unless there are values to test, of forms that fit their tuples."""
     if slots.ndim < 1 + pixelwise or slots.size == 0:
         raise ValueError(f"no values to test: slots is empty or no [m, ...]: {slots.shape}")
     if condition not in CONDITIONS:
@@ -455,7 +456,7 @@ def check_arguments(slots, partners, where, pixelwise, condition, unseen):
                 checks.finite(**{name: slot})
 
 
-def check_components(slots, partners, each):
+def check_components(slots, partners, each) -> None:
     """Entries for every component, and for all of them."""
     for name, value in {"slots": slots, "partners": partners, **each}.items():
         is_each = isinstance(value, tuple | list) or np.ndim(value) > 0

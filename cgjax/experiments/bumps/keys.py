@@ -1,19 +1,25 @@
 """The config keys that studies read, in addition to those of the loop, and the reduced sizes."""
 
+from cgjax.config.choices import names_in
 from cgjax.config.declare import Dotted, key
-from cgjax.experiments.bumps.data.digits import SOURCES
-from cgjax.experiments.bumps.data.sets import INVERTED, is_region
-from cgjax.experiments.bumps.models import COMBINE, WITH_FIELDS
-from cgjax.experiments.bumps.scenes import ENCODINGS, PIXEL_GRIDS, STRIPES
-from cgjax.experiments.bumps.studies.inverse import READ_OFF
-from cgjax.experiments.bumps.studies.turning import NETWORKS
-from cgjax.nets.mlp import WEIGHTS
+from cgjax.experiments.bumps.data.regions import is_region
+
+COMBINE = names_in("experiments.bumps.models", "COMBINE")
+WITH_FIELDS = names_in("experiments.bumps.models", "WITH_FIELDS")
+POLARITIES = names_in("experiments.bumps.data.sets", "INVERTED")
+ENCODINGS = names_in("experiments.bumps.scenes", "ENCODINGS")
+PIXEL_GRIDS = names_in("experiments.bumps.scenes", "PIXEL_GRIDS")
+STRIPES = names_in("experiments.bumps.scenes", "STRIPES")
+WEIGHTS = names_in("nets.mlp", "WEIGHTS")
+IMAGES = names_in("experiments.bumps.data.digits", "SOURCES")
+TURNED = names_in("experiments.bumps.studies.turning", "NETWORKS")
+READ_OFF = names_in("experiments.bumps.studies.inverse", "READ_OFF")
 
 DECODERS = ("mlp", "cnn", "embed", "pixel_mlp", "transformer", "product")
 SHARED = {
     "data.n": key(28, "pixels along a side", low=8, high=200),
     "data.polarity": key(
-        "inverted", "dark spot on white, or bright on black", choices=tuple(INVERTED)
+        "inverted", "dark spot on white, or bright on black", choices=POLARITIES
     ),
     "data.encoding": key("bump", "code of x and y", choices=ENCODINGS),
     "data.width_multiplier": key(1.0, "factor on the variance of the bump code", above=0),
@@ -85,7 +91,7 @@ SIZES_OF = {
     "mlp": {
         "model.mlp.width": key(256, "units of each hidden layer", low=1),
         "model.mlp.n_hidden": key(3, "hidden layers", low=1),
-        "model.mlp.weights": key("uniform", "initialisation", choices=tuple(WEIGHTS)),
+        "model.mlp.weights": key("uniform", "initialisation", choices=WEIGHTS),
         "model.mlp.batch_norm": key(False, "between dense layers and ReLU"),
     },
     "cnn": {
@@ -132,7 +138,7 @@ SIZES_OF = {
 
 
 TURNING = {
-    "data.image": key("mnist", "first training images, or built-in glyphs", choices=SOURCES),
+    "data.image": key("mnist", "first training images, or built-in glyphs", choices=IMAGES),
     "data.digits": key((4,), "digits that rotate; only the 4 has a gap", low=0, high=9,
                        distinct=True),
     "data.name_digit": key(False, "whether the input names the digit"),
@@ -141,7 +147,7 @@ TURNING = {
                     high=360, length=2),
     "data.seed": key(0, "seed that draws the validation views", low=0),
     "data.batch": key(32, "images per step", low=1),
-    "model.name": key("rotation_cnn", "decoder", choices=tuple(NETWORKS)),
+    "model.name": key("rotation_cnn", "decoder", choices=TURNED),
     "optim.lr": key(1e-3, "learning rate", above=0),
     "optim.weight_decay": key(1e-4, "weight decay of AdamW", low=0, is_traced=True),
     "optim.l1": key(0.1, "weight of the absolute error, added to the squared error", low=0,

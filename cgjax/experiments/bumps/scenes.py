@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.core.errors import BadInput
+from cgjax.experiments.bumps.data.regions import region as region
 
-REGIONS = ("donut", "cross", "corner")
 ENCODINGS = ("bump", "onehot", "ramp", "ramp01", "coords")
 PIXEL_GRIDS = ("integer", "stretched")
 STRIPES = ("none", "canvas_stripe", "canvas_crop", "canvas_sos", "null_stripe")
@@ -184,33 +184,6 @@ def _check_whole(xy, n):
 
 
 # --- regions --------------------------------------------------------------------------------------
-
-
-def region(
-    name: str, n: int, lb: int | None = None, ub: int | None = None, corner: int | None = None
-) -> np.ndarray:
-    """Mask [y, x] of the held-out centres of an n x n grid.
-
-    "donut": lb <= x <= ub and lb <= y <= ub. "cross": lb <= x < ub or lb <= y < ub; some values of
-    x and y never occur in training, so composing is impossible. "corner": x >= corner and
-    y >= corner.
-    """
-    if name not in REGIONS:
-        raise BadInput(f"unknown region '{name}': one of {', '.join(REGIONS)}")
-    y, x = np.indices((n, n))
-    if name == "corner":
-        if corner is None or not 0 < corner < n:
-            raise BadInput(f"region 'corner' needs a corner from 1 to {n - 1}, got {corner}")
-        return (x >= corner) & (y >= corner)
-    if lb is None or ub is None or not 0 <= lb <= ub < n:
-        raise BadInput(f"region '{name}' needs 0 <= lb <= ub < {n}, got lb {lb} and ub {ub}")
-    if name == "donut":
-        held_out = (x >= lb) & (x <= ub) & (y >= lb) & (y <= ub)
-    else:
-        held_out = ((x >= lb) & (x < ub)) | ((y >= lb) & (y < ub))
-    if held_out.all() or not held_out.any():
-        raise BadInput(f"region '{name}' from {lb} to {ub} leaves nothing on one side")
-    return held_out
 
 
 def centres(mask: np.ndarray) -> np.ndarray:

@@ -1,43 +1,50 @@
 """Config keys of each kind of study, besides those of the training loop."""
 
+from cgjax.config.choices import names_in
 from cgjax.config.declare import key
-from cgjax.core import optim
-from cgjax.experiments.resistance.models import ARCHITECTURES, INITS, LOSSES
-from cgjax.experiments.resistance.training import pairs, plane, scan
-from cgjax.nets.conv import FORMS
+
+ARCHITECTURES = names_in("experiments.resistance.models", "ARCHITECTURES")
+INITS = names_in("experiments.resistance.models", "INITS")
+LOSSES = names_in("experiments.resistance.models", "LOSSES")
+DIGITS = names_in("experiments.resistance.training.pairs", "DIGITS")
+DISTRIBUTIONS = names_in("experiments.resistance.training.pairs", "DISTRIBUTIONS")
+PLANE_SETTINGS = names_in("experiments.resistance.training.plane", "SETTINGS")
+SCAN_SETTINGS = names_in("experiments.resistance.scan", "TRAINING")
+FORMS = names_in("nets.conv", "FORMS")
+
 
 NETS = {
     "data.batch": key(64, "samples per update", low=1),
-    "model.init": key("glorot", "initialisation of kernels and biases", choices=tuple(INITS)),
+    "model.init": key("glorot", "initialisation of kernels and biases", choices=INITS),
     "model.scales": key((1.0,), "of initial kernels; one run per scale, in one program", above=0,
                         is_traced=True),
     "model.heads": key(1, "1: only the target Y_1; 2: also a head for Y_2", choices=(1, 2)),
     "model.towers": key(False, "a tower per half of the input; the second has a gate"),
-    "optim.name": key("adam", "optimiser", choices=tuple(optim.OPTIMISERS)),
+    "optim.name": key("adam", "optimiser", choices=names_in("core.optim", "OPTIMISERS")),
     "optim.lrs": key((1e-3,), "learning rates; one run per rate, in one program", above=0,
                      distinct=True, is_traced=True),
-    "optim.loss": key("cross_entropy", "loss of each head", choices=tuple(LOSSES)),
+    "optim.loss": key("cross_entropy", "loss of each head", choices=LOSSES),
     "reg.penalties": key((0.0,), "weights of D_2 squared", low=0, distinct=True, is_traced=True),
     "eval.n_jacobian": key(256, "inputs of the derivatives", low=0),
     "eval.early": key(200, "the last of the paper's steps that counts as early", low=1),
 }  # fmt: skip
 PAIRS = NETS | {
-    "data.digits": key("mnist", "data set; no claim is judged on synthetic", choices=pairs.DIGITS),
+    "data.digits": key("mnist", "data set; no claim is judged on synthetic", choices=DIGITS),
     "data.widths": key((2, 10), "number of labels of Y_2, from Y_1 on: 2 is A, 10 is B", low=1,
                        high=10, distinct=True),
     "data.rhos": key((1.0,), "dose: share of samples that follow data.widths", low=0, high=1,
                      distinct=True, is_traced=True),
-    "model.arch": key("appendix", "architecture of the convolutions", choices=tuple(ARCHITECTURES)),
+    "model.arch": key("appendix", "architecture of the convolutions", choices=ARCHITECTURES),
     "model.hidden": key(64, "units of the dense layer", low=1),
     "model.form": key("auto", "implementation of convolutions", choices=FORMS),
     "eval.n_samples": key(2000, "samples of each evaluation set", low=10),
     "eval.n_information": key(5000, "samples for information after training; 0: none", low=0),
     "eval.inputs": key(("train",), "distributions of the inputs of derivatives",
-                       choices=pairs.DISTRIBUTIONS, distinct=True),
+                       choices=DISTRIBUTIONS, distinct=True),
 }  # fmt: skip
 PLANE = NETS | {
     "data.settings": key(("A", "control"), "control: X_2 has no information",
-                         choices=plane.SETTINGS, distinct=True),
+                         choices=PLANE_SETTINGS, distinct=True),
     "data.n_points": key(250, "fixed training points", low=10),
     "data.step_unit": key("epoch", "meaning of the paper's step", choices=("epoch", "update")),
     "model.bias_stds": key((0.0,), "deviations of initial biases, one per scale", low=0,
@@ -50,7 +57,7 @@ PLANE = NETS | {
 SCAN = {
     "data.batch": key(256, "lines per update", low=1),
     "data.settings": key(("A", "resample_slots"), "A, and interpretations of B",
-                         choices=scan.SETTINGS, distinct=True),
+                         choices=SCAN_SETTINGS, distinct=True),
     "model.embedding": key(32, "entries of a word's embedding", low=1),
     "model.encoder": key(16, "state size per direction; the decoder's is four times that", low=1),
     "optim.lr": key(0.01, "first learning rate", above=0, is_traced=True),

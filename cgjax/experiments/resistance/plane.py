@@ -13,8 +13,6 @@ import numpy as np
 # (Y_1, Y_2)
 TRAIN_CELLS = ((0, 0), (0, 1), (1, 0))
 TEST_CELLS = ((1, 1),)
-# Steps of the panels of figure 5.
-PANELS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
 class Points(NamedTuple):

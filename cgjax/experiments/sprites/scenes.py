@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.experiments.sprites.compositions import COMPOSITIONS, channels
+from cgjax.experiments.sprites.options import PLANES as PLANES
 
 LATENTS = ("x", "y", "shape", "scale", "hue")
 
@@ -21,14 +22,6 @@ LATENTS = ("x", "y", "shape", "scale", "hue")
 LOWEST = (0.1, 0.2, 0.0, 0.09, 0.05)
 WIDTH = (0.8, 0.6, 2.0, 0.13, 0.9)
 
-# Raw latents of the slot that is fixed on a plane of the orthogonal supports.
-PLANES = {
-    "O": (0.0, 0.0, 0.0, 0.0, 0.0),
-    "A": (1.0, 1.0, 1.0, 0.0, 1.0),
-    "H": (0.5, 0.5, 0.5, 0.0, 0.5),
-    "A7": (0.7, 0.7, 0.7, 0.0, 0.7),
-    "H3": (0.3, 0.3, 0.3, 0.0, 0.3),
-}
 
 # --- latents --------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The study's supports by name, and the sets of scenes drawn from them (Wiedemer et al. 2023)."""
+"""Sets of scenes drawn from the study's supports (Wiedemer et al. 2023)."""
 
 import jax
 import jax.numpy as jnp
@@ -10,72 +10,10 @@ from cgjax.data import supports
 from cgjax.experiments.sprites import scenes
 from cgjax.experiments.sprites.compositions import COMPOSITIONS
 from cgjax.experiments.sprites.options import SUPPORT_KEYS
+from cgjax.experiments.sprites.options import SUPPORTS as SUPPORTS
 
 _ROUNDS = 50  # of drawing partners at most; after them, values may have fewer than n
 _FIRST = 10  # rounds after which drawing stops if no incomplete value has a partner
-
-_O, _A, _H, _A7, _H3 = (scenes.PLANES[name] for name in ("O", "A", "H", "A7", "H3"))
-_ORTHOGONAL = ((0, _A), (1, _O), (1, _H))
-# The same with the front sprite's second place at x = 0.95, outside every gap in [0.05, 0.85].
-PLANES_BESIDE_GAPS = ((0, _A), (1, _O), (1, (0.95, *_H[1:])))
-
-# Keys of `config.data` for each support. Plane (i, coords): slot i varies, the other is at coords.
-SUPPORTS = {
-    "random": {"support": "random"},
-    "orthogonal": {"support": "orthogonal", "planes": _ORTHOGONAL},
-    "orthogonal_normal": {
-        "support": "orthogonal",
-        "planes": _ORTHOGONAL,
-        "distribution": "normal",
-        "std": 1.0,
-    },
-    "orthogonal_concentrated": {
-        "support": "orthogonal",
-        "planes": _ORTHOGONAL,
-        "distribution": "normal",
-        "std": 0.4,
-    },
-    "orthogonal_broad": {
-        "support": "orthogonal",
-        "planes": ((0, _A), (0, _A7), (1, _O), (1, _H3)),
-    },
-    "orthogonal_star": {"support": "orthogonal", "planes": ((0, _A), (1, _O))},
-    "orthogonal_gap": {
-        "support": "orthogonal_gap",
-        "planes": _ORTHOGONAL,
-        "gaps": ((0, 0.05, 0.45),),
-    },
-    "diagonal": {"support": "diagonal", "delta": 0.1},
-    "diagonal_broad": {"support": "diagonal", "delta": 0.2},
-    "diagonal_narrow": {"support": "diagonal", "delta": 0.05},
-    # Sprites that never overlap: slot 0 stays on the left, slot 1 on the right.
-    "half": {"support": "random_gap", "gaps": ((0, 0.35, 1.0), (5, 0.0, 0.65))},
-}
-
-
-def is_plane(plane) -> bool:
-    """Whether `(slot, coordinates)` has the form of a plane; `supports` checks it against K."""
-    slot, coords = plane
-    return type(slot) is int and slot >= 0 and all(0 <= c <= 1 for c in coords)
-
-
-def is_gap(gap) -> bool:
-    """Whether `(latent, from, to)` is a band of one latent."""
-    latent, start, stop = gap
-    return type(latent) is int and latent >= 0 and 0 <= start <= stop <= 1
-
-
-def orthogonal_planes(n_slots: int) -> tuple:
-    """The orthogonal support for K slots, 2 K - 1 planes; for two slots the published three.
-
-    Slots in front of slot k hide it. On its first plane they are all at O, on its second at H. The
-    two places do not overlap, so each pixel of slot k is visible on one of the planes. The slots
-    behind it hide nothing and stay at A. The front slot needs one plane.
-    """
-    planes = [(0, _A * (n_slots - 1))]
-    for k in range(1, n_slots):
-        planes += [(k, front * k + _A * (n_slots - 1 - k)) for front in (_O, _H)]
-    return tuple(planes)
 
 
 def sample(data, key: jax.Array, n: int) -> jax.Array:

@@ -1,13 +1,20 @@
 """The config keys that each kind of study reads, in addition to those of the training loop."""
 
-from cgjax.analysis.masks import FAMILIES
+from cgjax.config.choices import names_in
 from cgjax.config.declare import key
-from cgjax.experiments.subnetworks import language, tasks
-from cgjax.experiments.subnetworks.language import problems
-from cgjax.experiments.subnetworks.language import tasks as language_tasks
-from cgjax.experiments.subnetworks.search import training
-from cgjax.experiments.subnetworks.vision import tasks as vision_tasks
-from cgjax.nets.conv import FORMS
+from cgjax.experiments.subnetworks import language
+
+FAMILIES = names_in("analysis.masks", "FAMILIES")
+TOKENS = names_in("experiments.subnetworks.language.tasks", "TOKENS")
+LANGUAGE_NETS = names_in("experiments.subnetworks.language.tasks", "NETS")
+LANGUAGE_STARTS = names_in("experiments.subnetworks.language.tasks", "STARTS")
+VISION_STARTS = names_in("experiments.subnetworks.vision.tasks", "STARTS")
+RESNETS = names_in("experiments.subnetworks.vision.tasks", "RESNETS")
+OBJECTIVES = names_in("experiments.subnetworks.search.training", "OBJECTIVES")
+HEADS = names_in("experiments.subnetworks.search.training", "HEADS")
+VISION_RULES = tuple(
+    name.replace("-", "_") for name in names_in("experiments.subnetworks.vision.rules", "RULES")
+)
 
 RULE = {
     "data.seed": key(0, "seed of the problems, which all bases share", low=0),
@@ -20,7 +27,7 @@ RULE = {
     "optim.patience": key(30, "epochs without a better validation loss that end training", low=1),
     "eval.least": key(0.9, "test accuracy below which means exclude a base", low=0, high=1),
     "model.dtype": key("float32", "precision of products; scores and masks are float32",
-                       choices=tuple(tasks.DTYPES)),
+                       choices=names_in("experiments.subnetworks.tasks", "DTYPES")),
 }  # fmt: skip
 LANGUAGE = RULE | {
     "data.rule": key("agreement", "rule of the sentences", choices=tuple(language.FAMILIES)),
@@ -28,14 +35,14 @@ LANGUAGE = RULE | {
     "data.templates": key(language.FAMILIES["agreement"], "templates of sentences, mixed freely",
                           choices=tuple(language.TEMPLATES), distinct=True),
     "data.splits": key("disjoint", "disjoint: no sentence is in two of training, validation, test",
-                       choices=problems.SPLITS),
+                       choices=names_in("experiments.subnetworks.language.problems", "SPLITS")),
     "data.held_out": key("nothing", "what training excludes, for a separate test",
                          choices=language.HELD_OUT),
     "data.tokens": key("words", "stems: number is a separate token; wordpiece: as in MiniLM",
-                       choices=language_tasks.TOKENS),
-    "model.arch": key("bert", "modular, template: built by hand", choices=language_tasks.NETS),
+                       choices=TOKENS),
+    "model.arch": key("bert", "modular, template: built by hand", choices=LANGUAGE_NETS),
     "model.start": key("scratch", "random: untrained; pretrained: MiniLM, with its shape",
-                       choices=language_tasks.STARTS),
+                       choices=LANGUAGE_STARTS),
     "model.hidden": key(512, "width of BERT; its inner layers are four times as wide", low=1),
     "model.layers": key(4, "layers of BERT", low=1),
     "model.heads": key(8, "attention heads", low=1),
@@ -54,39 +61,41 @@ MASKS = {
     "masks.epochs": key(90, "passes over a mask's training set", low=1),
     "masks.batch": key(64, "problems per update of masks", low=1),
     "masks.beta_max": key(200.0, "temperature beta of the last epoch", above=1),
-    "masks.objective": key("target", "training objective of masks", choices=training.OBJECTIVES),
+    "masks.objective": key("target", "training objective of masks", choices=OBJECTIVES),
     "masks.n_draws": key(20, "size-matched removals of each kind; 0: none", low=0),
 }  # fmt: skip
 ONE_FAMILY = {
-    "masks.family": key("continuous_sparsification", "family of masks", choices=tuple(FAMILIES)),
+    "masks.family": key("continuous_sparsification", "family of masks", choices=FAMILIES),
 }
 SEVERAL_FAMILIES = {
-    "masks.families": key(tuple(FAMILIES), "families of masks, one after another",
-                          choices=tuple(FAMILIES), distinct=True),
+    "masks.families": key(FAMILIES, "families of masks, one after another",
+                          choices=FAMILIES, distinct=True),
     "masks.keeps": key((0.5,), "initial shares of hard concrete and magnitude", above=0,
                        high=1, distinct=True),
 }  # fmt: skip
 VISION = RULE | {
-    "data.rule": key("number_contact", "rule of the images", choices=vision_tasks.RULES),
+    "data.rule": key("number_contact", "rule of the images", choices=VISION_RULES),
     "data.image_size": key(128, "pixels along a side", low=16),
     "data.balanced": key(False, "odd images have fewer objects as often as more; pairs that do not "
                          "fit are redrawn"),
     "model.start": key("scratch", "random: untrained; simclr: contrastive pretraining",
-                       choices=vision_tasks.STARTS),
+                       choices=VISION_STARTS),
 }  # fmt: skip
 RESNET = VISION | {
     "model.arch": key(
         "resnet50",
         "basic blocks, bottlenecks, or wide bottlenecks",
-        choices=tuple(vision_tasks.RESNETS),
+        choices=RESNETS,
     ),
     "model.blocks": key((3, 4, 6, 3), "blocks of each stage", low=1),
     "model.widths": key((64, 128, 256, 512), "widths of each stage", low=1),
-    "model.form": key("auto", "implementation of convolutions", choices=FORMS),
+    "model.form": key(
+        "auto", "implementation of convolutions", choices=names_in("nets.conv", "FORMS")
+    ),
     "masks.head": key(
         "annealed",
         "temperature of the head's masks; constant: 1, as in the release",
-        choices=training.HEADS,
+        choices=HEADS,
     ),
 }
 VIT = VISION | {

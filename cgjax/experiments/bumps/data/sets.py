@@ -16,6 +16,7 @@ import numpy as np
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
 from cgjax.experiments.bumps import scenes
+from cgjax.experiments.bumps.data.regions import parse
 
 INVERTED = {"inverted": True, "positive": False}
 UNTURNED = {"degrees": 0, "spacing": 1}
@@ -60,41 +61,6 @@ class Scenes(NamedTuple):
     def of(self, seed: int, combination: tuple) -> Set:
         """The training set of a seed and a combination."""
         return self.sets.get((seed, *combination)) or self.sets[(-1, *combination)]
-
-
-# --- regions by name ------------------------------------------------------------------------------
-
-
-def parse(region: str, n: int, n_widths: int = 1) -> np.ndarray:
-    """Mask [n_widths, n, n] of the held-out points, rows before columns.
-
-    "donut_<lb>_<ub>", "cross_<lb>_<ub>" and "corner_<corner>" apply at every width.
-    "wide_<lb>_<ub>" is the donut at the larger half of the widths only, so that every pair of
-    factors is trained. "whole" holds nothing out.
-    """
-    if region == "whole":
-        return np.zeros((n_widths, n, n), bool)
-    name, *numbers = region.split("_")
-    values = [int(number) for number in numbers]
-    if name == "corner":
-        (corner,) = values
-        held_out = scenes.region(name, n, corner=corner)
-    else:
-        lb, ub = values
-        held_out = scenes.region("donut" if name == "wide" else name, n, lb, ub)
-    widths = np.arange(n_widths) >= (-(-n_widths // 2) if name == "wide" else 0)
-    if not widths.any():
-        raise BadInput(f"region '{region}' needs several widths: set more than one of data.sigmas")
-    return widths[:, None, None] & held_out
-
-
-def is_region(region: str) -> bool:
-    """Whether `region` is a valid name of a region in a large enough image."""
-    try:
-        parse(region, 2**10, 2)
-    except (BadInput, ValueError):  # unknown name, or wrong or missing numbers
-        return False
-    return True
 
 
 # --- all sets of a row ----------------------------------------------------------------------------
