@@ -171,8 +171,9 @@ def _top(papers: list[Paper], anchors: dict, nav: Html) -> Html:
             "p",
             "A claim is open if no run of the published scale decides it. Recomputed numbers are "
             "not the papers': other code computed them with the papers' settings. Formulas are the "
-            f"same here and there; the coloured bars count neither. Recorded runs: {len(entries)}, {when}; their hours add up wall "
-            "times, and many runs shared a device. In the figures a grey bar is the published "
+            "same here and there; the coloured bars count neither. "
+            f"Recorded runs: {len(entries)}, {when}; their hours add up wall times, and many "
+            "runs shared a device. In the figures a grey bar is the published "
             "interval; a point with a line is our mean with its interval, in the colour of the "
             "verdict; a point without a line has one seed, or is deterministic.",
             class_="note",
