@@ -7,7 +7,6 @@ import os
 import select
 import shutil
 import subprocess
-import time
 
 PROGRAM = shutil.which("chromium")
 FLAGS = (
@@ -18,7 +17,10 @@ FLAGS = (
 
 @contextlib.contextmanager
 def opened(folder, seconds: float = 60):
-    """A page of a fresh browser, whose profile is in `folder`; it ends with the block."""
+    """A page of a fresh browser, whose profile is in `folder`; it ends with the block.
+
+    seconds: the longest wait for one message of the browser.
+    """
     to_read, to_write = os.pipe()
     from_read, from_write = os.pipe()
     # Chromium reads commands from 3 and writes answers to 4.
@@ -32,7 +34,7 @@ def opened(folder, seconds: float = 60):
     )
     os.close(to_read)
     os.close(from_write)
-    page = Page(to_write, from_read, time.monotonic() + seconds)
+    page = Page(to_write, from_read, seconds)
     try:
         page.attach()
         yield page
@@ -48,8 +50,8 @@ def opened(folder, seconds: float = 60):
 class Page:
     """One tab: commands and their answers, and every event that came meanwhile."""
 
-    def __init__(self, commands: int, answers: int, deadline: float):
-        self.commands, self.answers, self.deadline = commands, answers, deadline
+    def __init__(self, commands: int, answers: int, seconds: float):
+        self.commands, self.answers, self.seconds = commands, answers, seconds
         self.rest, self.number, self.session, self.events = b"", 0, None, []
 
     def attach(self):
@@ -73,8 +75,7 @@ class Page:
 
     def _next(self) -> dict:
         while b"\0" not in self.rest:
-            left = max(0.0, self.deadline - time.monotonic())
-            if not select.select([self.answers], [], [], left)[0]:
+            if not select.select([self.answers], [], [], self.seconds)[0]:
                 raise TimeoutError("chromium does not answer")
             self.rest += os.read(self.answers, 1 << 20)
         line, _, self.rest = self.rest.partition(b"\0")

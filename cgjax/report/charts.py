@@ -1,8 +1,9 @@
 """Charts of standings as inline SVG. The page's style sheet sets their colours, by class.
 
-There are three kinds. A *strip* shows one comparison and fits into a table cell. A *panel* shows
-our numbers beside the paper's, with intervals, on the axis of the measure. An *overview* shows
-every comparison of a family by row, each in units of its tolerance or half-width.
+There are five kinds. A *strip* shows one comparison and fits into a table cell. A *panel* shows
+our numbers beside the paper's, with intervals, on the axis of the measure; *intervals* shows ours
+alone. An *overview* shows every comparison of a family by row, each in units of its tolerance or
+half-width. *Curves* show a metric against a swept key.
 """
 
 import math
@@ -18,6 +19,7 @@ MOST = 24  # lines in a panel
 FARTHEST = 4  # largest difference that an overview draws, in units of the tolerance
 LETTERS, LETTER = 34, 6.7  # longest label, in letters; width of a letter
 DECADES = 2  # an axis that spans more is logarithmic
+SERIES = 6  # colours of curves
 
 
 class Line(NamedTuple):
@@ -108,21 +110,45 @@ def _allowed(verdict: verdicts.Verdict) -> float:
 
 def panel(lines: list[Line], label: str) -> Html:
     """One line per number: the paper's interval is a bar, ours is a point with its interval."""
-    spans = [_span(line.found) for line in lines]
-    left = _left(line.label for line in lines)
-    axis = _Axis([value for ours, theirs in spans for value in (*ours, *theirs)], left)
-    height = TOP + LINE * len(lines) + BOTTOM
+    return _rows(
+        [
+            _Row(line.label, *_span(line.found), key(line.found.word), told(line.found))
+            for line in lines
+        ],
+        label,
+    )
+
+
+def intervals(numbers: dict[str, tuple], label: str) -> Html:
+    """One line per number of ours; numbers: {label: (low, middle, high)}."""
+    rows = [_Row(name, span, None, "plain", name) for name, span in numbers.items()]
+    return _rows(rows, label)
+
+
+class _Row(NamedTuple):
+    label: str
+    ours: tuple  # (low, middle, high)
+    theirs: tuple | None  # the same
+    class_name: str
+    tooltip: str
+
+
+def _rows(rows: list[_Row], label: str) -> Html:
+    left = _left(row.label for row in rows)
+    spans = [span for row in rows for span in (row.ours, row.theirs) if span]
+    axis = _Axis([value for span in spans for value in span], left, WIDTH - RIGHT)
+    height = TOP + LINE * len(rows) + BOTTOM
     drawn = [axis.grid(TOP, height - BOTTOM)]
-    for i, (line, (ours, theirs)) in enumerate(zip(lines, spans)):
-        y, class_name = TOP + LINE * (i + 0.5), key(line.found.word)
-        low, middle, high = map(axis, theirs)
-        drawn += [
-            _label(left, y, line.label),
-            _line(low, y, high, y, "theirs-interval"),
-            _line(middle, y - 5, middle, y + 5, "theirs"),
-            _line(axis(ours[0]), y, axis(ours[2]), y, f"whisker {class_name}"),
-            _dot(axis(ours[1]), y, 3.6, f"dot {class_name}", tag("title", told(line.found))),
-        ]
+    for i, row in enumerate(rows):
+        y = TOP + LINE * (i + 0.5)
+        drawn.append(_label(left, y, row.label))
+        if row.theirs:
+            low, middle, high = map(axis, row.theirs)
+            drawn.append(_line(low, y, high, y, "theirs-interval"))
+            drawn.append(_line(middle, y - 5, middle, y + 5, "theirs"))
+        low, middle, high = map(axis, row.ours)
+        drawn.append(_line(low, y, high, y, f"whisker {row.class_name}"))
+        drawn.append(_dot(middle, y, 3.6, f"dot {row.class_name}", tag("title", row.tooltip)))
     return _svg(WIDTH, height, *drawn, class_="chart", role="img", aria_label=label)
 
 
@@ -143,15 +169,17 @@ def _span(standing) -> tuple[tuple, tuple]:
 
 
 class _Axis:
-    """Maps values to x; logarithmic if they are positive and span more than DECADES."""
+    """Maps values to pixels; logarithmic if they are positive and span more than DECADES.
 
-    def __init__(self, values, left: float):
-        self.left = left
+    values: low, middle and high of each number, one after another.
+    """
+
+    def __init__(self, values: list[float], start: float, stop: float):
+        self.start, self.stop = start, stop
         low, high = min(values), max(values)
         # The interval of a positive number may reach below 0: a logarithmic axis cuts it off.
-        middles = [abs(value) for value in values[1::3]]
-        self.is_log = min(middles) > 0 < min(values[1::3])
-        self.is_log &= max(middles) > 10**DECADES * min(middles) if self.is_log else False
+        middles = values[1::3]
+        self.is_log = min(middles) > 0 and max(middles) > 10**DECADES * min(middles)
         if self.is_log:
             low, high = math.log10(min(middles) / 1.6), math.log10(max(high, max(middles)) * 1.2)
         room = 0.04 * (high - low) or abs(high) * 0.1 or 1.0
@@ -161,7 +189,7 @@ class _Axis:
         if self.is_log:
             value = math.log10(value) if value > 0 else -math.inf
         share = (value - self.low) / (self.high - self.low)
-        return self.left + (WIDTH - self.left - RIGHT) * min(1.0, max(0.0, share))
+        return self.start + (self.stop - self.start) * min(1.0, max(0.0, share))
 
     def ticks(self) -> list[float]:
         if self.is_log:
@@ -174,12 +202,54 @@ class _Axis:
         return [n * step for n in range(first, math.floor(self.high / step) + 1)]
 
     def grid(self, top: float, bottom: float) -> Html:
+        """Vertical lines with their values below; that of zero is darker."""
         drawn = []
         for value in self.ticks():
-            x, label = self(value), f"{value:.3g}"
-            drawn.append(_line(x, top, x, bottom, "grid"))
-            drawn.append(_text(x, bottom + 15, label, text_anchor="middle", class_="tick"))
+            x = self(value)
+            drawn.append(_line(x, top, x, bottom, "grid" if value else "zero"))
+            tick = f"{value:.3g}"
+            drawn.append(_text(x, bottom + 15, tick, text_anchor="middle", class_="tick"))
         return join(drawn)
+
+    def levels(self, left: float, right: float) -> Html:
+        """Horizontal lines with their values on the left."""
+        drawn = []
+        for value in self.ticks():
+            y = self(value)
+            drawn.append(_line(left, y, right, y, "grid" if value else "zero"))
+            tick = f"{value:.3g}"
+            drawn.append(_text(left - 6, y + 3.5, tick, text_anchor="end", class_="tick"))
+        return join(drawn)
+
+
+# --- a sweep --------------------------------------------------------------------------------------
+
+
+def curves(series: dict[str, list[tuple]], key_name: str, label: str) -> Html:
+    """A metric against a swept key; series: {label: [(x, low, middle, high)]}, sorted by x."""
+    left, right = 58, WIDTH - RIGHT
+    names = [name for name in series if name]
+    top = TOP + LINE * len(names)
+    bottom = top + 190
+    points = [point for of_series in series.values() for point in of_series]
+    x_axis = _Axis([x for x, *_ in points for _ in range(3)], left, right)
+    y_axis = _Axis([value for _, *span in points for value in span], bottom, top)
+    drawn = [x_axis.grid(top, bottom), y_axis.levels(left, right)]
+    for i, (name, of_series) in enumerate(series.items()):
+        class_name = f"series-{i % SERIES}"
+        if name:
+            y = TOP + LINE * (i + 0.5)
+            drawn.append(_line(left, y, left + 18, y, f"whisker {class_name}"))
+            drawn.append(_text(left + 24, y + 4, name))
+        places = [(x_axis(x), *map(y_axis, span)) for x, *span in of_series]
+        line = " ".join(f"{x:.1f},{y:.1f}" for x, _, y, _ in places)
+        drawn.append(tag("polyline", points=line, class_=f"curve {class_name}"))
+        for (x, low, y, high), point in zip(places, of_series):
+            tooltip = tag("title", f"{name} {key_name} {point[0]:g}: {point[2]:.4g}".strip())
+            drawn.append(_line(x, low, x, high, f"whisker {class_name}"))
+            drawn.append(_dot(x, y, 3.2, f"dot {class_name}", tooltip))
+    drawn.append(_text((left + right) / 2, bottom + 32, key_name, text_anchor="middle"))
+    return _svg(WIDTH, bottom + 40, *drawn, class_="chart", role="img", aria_label=label)
 
 
 # --- a family at a glance -------------------------------------------------------------------------

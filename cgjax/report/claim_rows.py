@@ -1,6 +1,7 @@
 """Claims as rows of a table: verdict, claim, published number, ours, difference.
 
-A click on the place in the paper opens the details: values of every seed, runs, command.
+Every row has the claim's id and a link to itself. A click on the place in the paper opens the
+details: values of every seed, runs, commands.
 """
 
 import math
@@ -8,7 +9,7 @@ from typing import NamedTuple
 
 from cgjax.published import KINDS
 from cgjax.published import verdict as verdicts
-from cgjax.report import charts
+from cgjax.report import charts, commands
 from cgjax.report import standing as standings
 from cgjax.report.markup import Html, join, tag
 
@@ -24,25 +25,34 @@ class Item(NamedTuple):
     yours: standings.Standing | None = None
 
 
-def columns(theirs: str) -> tuple[str, ...]:
+def columns(kind: str) -> tuple[str, ...]:
+    """Headings; numbers of other kinds than the paper's have a heading of their own."""
+    theirs = kind if kind in ("formula", "recomputed") else "published"
     return ("verdict", "claim", theirs, "ours", "difference")
 
 
-def table(items: list[Item], theirs: str = "published") -> Html:
-    """theirs: the heading of the numbers that ours are compared with."""
+def table(items: list[Item], caption: str) -> Html:
+    """Claims that are all of one kind in APART of `section`, or of other kinds."""
+    names = columns(items[0].found.claim.kind)
     heads = [
         tag("th", tag("button", name, type="button"), scope="col", class_=f"c-{name}")
-        for name in columns(theirs)
+        for name in names
     ]
-    rows = (_row(item, n, theirs) for n, item in enumerate(items))
-    return tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="claims")
+    rows = (_row(item, n, names) for n, item in enumerate(items))
+    return tag(
+        "table",
+        tag("caption", caption, class_="unseen"),
+        tag("thead", tag("tr", *heads)),
+        tag("tbody", *rows),
+        class_="claims",
+    )
 
 
 def chip(verdict: str) -> Html:
     return tag("span", verdict.removesuffix(" at this size"), class_=f"chip {charts.key(verdict)}")
 
 
-def _row(item: Item, n: int, theirs: str) -> Html:
+def _row(item: Item, n: int, names: tuple) -> Html:
     standing, yours = item
     claim = standing.claim
     ours = [_ours(standing)]
@@ -54,7 +64,7 @@ def _row(item: Item, n: int, theirs: str) -> Html:
     cells = (
         (chip(standing.word), standings.WORDS.index(standing.word)),
         (join([_claim(standing), _details(item)]), None),
-        (_theirs(claim), claim.number),
+        (_theirs(claim), claim.number if claim.published else None),
         (join(ours), standing.ours),
         (join(difference), size),
     )
@@ -62,8 +72,9 @@ def _row(item: Item, n: int, theirs: str) -> Html:
         "tr",
         *(
             tag("td", cell, class_=f"c-{name}", data_sort=_sortable(value))
-            for name, (cell, value) in zip(columns(theirs), cells)
+            for name, (cell, value) in zip(names, cells)
         ),
+        id=claim.id,
         data_n=n,
         data_family=claim.family,
         data_kind=claim.kind,
@@ -83,9 +94,12 @@ def _claim(standing) -> Html:
     notes = [("Caveat", claim.caveat)] if claim.caveat else []
     notes += [(name.capitalize(), text) for name, text in standings.causes(standing)]
     small = [tag("small", f"{name}: {text}") for name, text in notes]
-    if not claim.published:
-        return join([tag("div", claim.sentence), *small])
-    return join([tag("div", what(claim)), tag("code", claim.metric), *small])
+    link = tag("a", "#", href=f"#{claim.id}", class_="link", aria_label="Link to this claim")
+    if claim.published:
+        return join([tag("div", what(claim), " ", link), tag("code", claim.metric), *small])
+    more = f", and {len(claim.chains) - 1} more" if len(claim.chains) > 1 else ""
+    sides = tag("small", _sides(claim), more, class_="chain")
+    return join([tag("div", claim.sentence, " ", link), sides, *small])
 
 
 def what(claim) -> str:
@@ -94,12 +108,13 @@ def what(claim) -> str:
 
 
 def _theirs(claim) -> Html:
-    if claim.published:
-        width = verdicts.published_width(claim.published)
-        kind = KINDS[claim.kind].strip(" ()")
-        return join([_interval(claim.number, width), tag("small", kind) if kind else None])
-    more = f", and {len(claim.chains) - 1} more" if len(claim.chains) > 1 else ""
-    return tag("small", _sides(claim), more, class_="chain")
+    """The number that ours is compared with; a claim in words has none."""
+    if not claim.published:
+        return tag("span", "in words", class_="none")
+    width = verdicts.published_width(claim.published)
+    kind = KINDS[claim.kind].strip(" ()")
+    is_said = not kind or kind in columns(claim.kind)  # by the heading
+    return join([_interval(claim.number, width), None if is_said else tag("small", kind)])
 
 
 def _sides(claim) -> Html:
@@ -156,28 +171,28 @@ def _difference(standing) -> Html | None:
 
 
 def _details(item: Item) -> Html:
-    claim = item.found.claim
-    lines = []
+    standing, claim = item.found, item.found.claim
     if claim.published:
-        lines.append(
-            (
-                "recomputed" if claim.kind == "recomputed" else "published",
-                standings.number(claim.number) + standings.spread(claim.published),
-            )
-        )
+        number = standings.number(claim.number) + standings.spread(claim.published)
+        lines = [(columns(claim.kind)[2], number)]
     else:
-        lines += [
-            ("claimed", standings.chain(claim, chain)) for chain in claim.chains[:MOST_VALUES]
-        ]
-    lines += _lines(item.found)
+        lines = [("claimed", standings.chain(claim, chain)) for chain in claim.chains[:MOST_VALUES]]
+    lines += _lines(standing)
     if item.yours:
         lines += [(f"yours: {name}", text) for name, text in _lines(item.yours)]
-    lines += [
-        ("repeat", tag("code", standings.command(claim), class_="command")),
-        ("name", tag("code", claim.id)),
-    ]
+    if standing.runs:
+        lines.append(("repeat", copied("\n".join(map(commands.command, standing.runs)))))
+    if not standing.is_published:
+        lines.append(("published scale", copied(standings.command(claim))))
+    lines.append(("name", tag("code", claim.id)))
     terms = (join([tag("dt", name), tag("dd", text)]) for name, text in lines)
     return tag("details", tag("summary", claim.where), tag("dl", *terms))
+
+
+def copied(command: str) -> Html:
+    """A command with a button that copies it."""
+    button = tag("button", "copy", type="button", class_="copy", aria_label="Copy the command")
+    return join([tag("code", command, class_="command"), " ", button])
 
 
 def _lines(standing) -> list[tuple]:

@@ -38,8 +38,13 @@ def tag(name: str, /, *children, **attributes) -> Html:
     return Html(f"{start}/>" if is_drawn else f"{start}>{inner}</{name}>")
 
 
-VOID = {"br", "img", "input", "meta"}  # HTML elements without an end tag
-DRAWN = {"circle", "line", "rect"}  # SVG elements that close themselves if they are empty
+VOID = {"img", "input", "link", "meta"}  # HTML elements without an end tag
+DRAWN = {
+    "circle",
+    "line",
+    "polyline",
+    "rect",
+}  # SVG elements; they close themselves if empty
 
 
 # --- the subset of Markdown that READMEs and tables of families use -------------------------------
@@ -65,31 +70,38 @@ def inline(text: str) -> Html:
     return join([*parts, text[end:]])
 
 
-def markdown(text: str) -> Html:
-    """Markdown tables and paragraphs as HTML."""
+def markdown(text: str, caption: str = "") -> Html:
+    """Markdown tables and paragraphs as HTML; caption: of its tables."""
     blocks = [block.splitlines() for block in re.split(r"\n\s*\n", text.strip()) if block]
     return join(
-        _table(lines)
+        _markdown_table(lines, caption)
         if len(lines) > 1 and lines[0].startswith("|")
         else tag("p", inline(" ".join(lines)))
         for lines in blocks
     )
 
 
-def _table(lines: list[str]) -> Html:
+def _markdown_table(lines: list[str], caption: str) -> Html:
     head, marks, *body = map(_cells, lines)
-    numeric = [mark.endswith(":") for mark in marks]
+    kinds = ["num" if mark.endswith(":") else None for mark in marks]
+    return table(map(inline, head), (map(inline, cells) for cells in body), caption, kinds)
 
-    def row(cells, name):
-        kinds = ["num" if is_numeric else None for is_numeric in numeric]
-        return tag("tr", *(tag(name, inline(c), class_=k) for c, k in zip(cells, kinds)))
+
+def table(heads: Iterable, rows: Iterable, caption: str, kinds: Iterable = ()) -> Html:
+    """A table that scrolls by itself; kinds: the CSS class of each column, or None."""
+    heads = list(heads)
+    kinds = [*kinds, *[None] * len(heads)][: len(heads)]
+
+    def cells(name, row, **attributes):
+        return tag("tr", *(tag(name, c, class_=k, **attributes) for c, k in zip(row, kinds)))
 
     return tag(
         "div",
         tag(
             "table",
-            tag("thead", row(head, "th")),
-            tag("tbody", *(row(cells, "td") for cells in body)),
+            tag("caption", caption),
+            tag("thead", cells("th", heads, scope="col")),
+            tag("tbody", *(cells("td", row) for row in rows)),
         ),
         class_="scroll",
     )

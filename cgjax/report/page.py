@@ -8,28 +8,38 @@ import base64
 import collections
 import hashlib
 import pathlib
+import urllib.parse
 
 from cgjax import report
 from cgjax.core.workdir import disk_errors, write_atomic
 from cgjax.published import SOURCES
 from cgjax.published.claims import CLAIMS, FORMS, KINDS
-from cgjax.report import charts, section
+from cgjax.report import charts, section, users_runs
 from cgjax.report import runs as own_runs
 from cgjax.report import standing as standings
 from cgjax.report.claim_rows import FORM_WORDS, Item, chip
-from cgjax.report.markup import Html, join, tag
+from cgjax.report.markup import Html, join, table, tag
 from cgjax.report.section import Paper, about
 
 HERE = pathlib.Path(__file__).parent
-MOST_BYTES = 8 << 20  # of all figures of the user's runs
-MOST_METRICS = 60  # of one of these runs
 TITLE = "When do networks compose? The papers' claims and our results"
+DESCRIPTION = "Claims of five papers on compositional generalisation, each beside our results"
+# A disc behind a square.
+ICON = (
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16">'
+    '<circle cx="10" cy="6" r="5" fill="#c8680a"/>'
+    '<rect x="1" y="6" width="9" height="9" rx="1" fill="#0b5c94"/></svg>'
+)
 
 
 def write(out, record: pathlib.Path = report.RECORD, runs=None) -> pathlib.Path:
-    """Writes `out`/index.html; runs: a folder of workdirs to show beside the record."""
+    """Writes `out`/index.html; runs: a folder of workdirs to show beside the record.
+
+    The page links to an API reference, `out`/api/index.html, and to notebooks,
+    `out`/notebooks/*.html, if they are there.
+    """
     users = own_runs.read(runs) if runs else own_runs.Runs([], [])
-    text = document(gather(record, users.entries), users)
+    text = document(gather(record, users.entries), users, beside(pathlib.Path(out)))
     path = pathlib.Path(out) / "index.html"
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -69,31 +79,50 @@ def _is_run(paper: Paper) -> bool:
     return any(paper.entries.values()) or any(item.yours for item in paper.items)
 
 
-def document(papers: list[Paper], runs: own_runs.Runs) -> str:
-    """The page as text, with styles, script and figures in it."""
+def beside(out: pathlib.Path) -> dict[str, str]:
+    """{name: address} of the API reference and the notebooks in the folder of the page."""
+    api = {"API reference": "api/index.html"} if (out / "api" / "index.html").is_file() else {}
+    notebooks = sorted((out / "notebooks").glob("*.html"))
+    names = {path: path.stem.replace("_", " ") for path in notebooks}
+    addresses = {path: f"notebooks/{urllib.parse.quote(path.name)}" for path in notebooks}
+    return api | {f"Notebook: {names[path]}": addresses[path] for path in notebooks}
+
+
+def document(papers: list[Paper], runs: own_runs.Runs, links: dict | None = None) -> str:
+    """The page as text, with styles, script and figures in it; links: {name: address}."""
     style, script = ((HERE / f"page.{kind}").read_text() for kind in ("css", "js"))
-    anchors = {f"paper-{n + 1}": paper for n, paper in enumerate(papers)}
+    anchors = {f"paper-{next(iter(paper.families))}": paper for paper in papers}
+    icon = base64.b64encode(ICON.encode()).decode()
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
         tag("meta", http_equiv="Content-Security-Policy", content=_policy(script)),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
+        tag("meta", name="description", content=DESCRIPTION),
         tag("title", "cgjax: claims and results"),
+        tag("link", rel="icon", href=f"data:image/svg+xml;base64,{icon}"),
         tag("style", Html(style)),
     )
     body = tag(
         "body",
-        _top(papers, anchors),
+        tag("a", "Skip to the claims", href="#controls", class_="skip"),
+        _top(papers, anchors, _nav(anchors, bool(runs.entries or runs.unreadable), links or {})),
         _controls(papers, bool(runs.entries)),
         tag(
             "main",
             tag("p", "No claim matches the search and the filters.", id="nothing", hidden=True),
-            _users_runs(runs),
+            users_runs.runs_section(runs),
             *(section.section(paper, anchor) for anchor, paper in anchors.items()),
         ),
         _foot(),
-        tag("dialog", tag("button", "close", type="button", id="close"), tag("div", id="large")),
+        tag(
+            "dialog",
+            tag("button", "close", type="button", id="close"),
+            tag("p", id="large-caption"),
+            tag("div", id="large"),
+            aria_labelledby="large-caption",
+        ),
         tag("script", Html(script)),
     )
     text = f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
@@ -108,7 +137,18 @@ def _policy(script: str) -> str:
     return f"default-src 'none'; {styles}; script-src 'sha256-{digest}'"
 
 
-def _top(papers: list[Paper], anchors: dict) -> Html:
+def _nav(anchors: dict, has_runs: bool, links: dict) -> Html:
+    """Links to the sections, and to what lies beside the page."""
+    places = {"#yours": "Your runs"} if has_runs else {}
+    for anchor, paper in anchors.items():
+        places[f"#{anchor}"] = next(iter(paper.families.values())).title.partition(":")[0]
+    places["#rule"] = "The rule"
+    places |= {address: name for name, address in links.items()}
+    items = (tag("li", tag("a", name, href=address)) for address, name in places.items())
+    return tag("nav", tag("ul", *items), aria_label="Sections")
+
+
+def _top(papers: list[Paper], anchors: dict, nav: Html) -> Html:
     every = [item for paper in papers for item in paper.items]
     entries = [entry for paper in papers for runs in paper.entries.values() for entry in runs]
     dates = sorted(entry["date"] for entry in entries if entry.get("date"))
@@ -120,21 +160,22 @@ def _top(papers: list[Paper], anchors: dict) -> Html:
         tag("h1", TITLE),
         tag(
             "p",
-            "This page lists the claims of the papers that a run can test, with the verdict on "
-            "each. Numbers marked recomputed are not the papers': other code computed them with "
-            "the papers' settings. A claim is open if no run of the published scale decides it. "
-            f"Recorded runs: {len(entries)}, {when}; their hours add up the wall times of runs, "
-            "many of which shared a device.",
+            "For each paper: the answer, the figure that shows it, and every claim that a run can "
+            "test, with the verdict.",
             class_="lede",
         ),
+        nav,
         _paper_table(anchors),
         section.bar(every) if every else None,
         tag(
             "p",
-            "In the figures a grey bar is the published interval. A point with a line is our mean "
-            "with its interval, in the colour of the verdict. A point without a line has no "
-            "interval: it has only one seed, or it is deterministic. The end of the page explains "
-            "the verdicts.",
+            "A claim is open if no run of the published scale decides it. Recomputed numbers are "
+            "not the papers': other code computed them with the papers' settings. Formulas are the "
+            "same here and there; the coloured bars count neither. "
+            f"Recorded runs: {len(entries)}, {when}; their hours add up wall times, and many "
+            "runs shared a device. In the figures a grey bar is the published "
+            "interval; a point with a line is our mean with its interval, in the colour of the "
+            "verdict; a point without a line has one seed, or is deterministic.",
             class_="note",
         ),
     )
@@ -142,35 +183,45 @@ def _top(papers: list[Paper], anchors: dict) -> Html:
 
 def _paper_table(anchors: dict) -> Html:
     """One line per paper: how many of its claims are decided, and the hours of its runs."""
-    heads = ("paper", "claims", "decided", "match", "no match", "open", "hours of the runs")
-    rows, total = [], collections.Counter()
+    heads = (
+        "paper", "claims", "match", "no match", "open", "formulas, recomputed: match",
+        "hours of the runs",
+    )  # fmt: skip
+    rows, total = [], [collections.Counter() for _ in range(3)]
     for anchor, paper in anchors.items():
         name = [
             tag("a", paper.source["title"], href=f"#{anchor}"),
             " ",
             tag("span", paper.source["venue"], class_="venue"),
         ]
-        words = collections.Counter(item.found.word for item in paper.items)
-        hours = _hours([entry for runs in paper.entries.values() for entry in runs])
-        rows.append((join(name), words, hours))
-        total += words + hours
+        words, apart = (
+            collections.Counter(
+                item.found.word
+                for item in paper.items
+                if (item.found.claim.kind in section.APART) == is_apart
+            )
+            for is_apart in (False, True)
+        )
+        counts = (words, apart, _hours([e for runs in paper.entries.values() for e in runs]))
+        rows.append((join(name), *counts))
+        total = [before + more for before, more in zip(total, counts)]
     if len(rows) > 1:
-        hours = {name: n for name, n in total.items() if name not in standings.WORDS}
-        rows.append(("all", total, hours))
+        rows.append(("all", *total))
     body = (
-        tag("tr", *(tag("td", cell) for cell in (name, *_counts(words), _in_hours(hours))))
-        for name, words, hours in rows
+        (name, *_counts(words), _of(apart), _in_hours(hours)) for name, words, apart, hours in rows
     )
-    head = tag("thead", tag("tr", *(tag("th", name) for name in heads)))
-    return tag("div", tag("table", head, tag("tbody", *body)), class_="scroll papers")
+    kinds = ("wide", *["num"] * 5, "wide")
+    return tag("div", table(heads, body, "Claims by paper", kinds), class_="papers")
 
 
 def _counts(words: collections.Counter) -> list:
-    """Claims, decided, match, no match, open; dashes without claims."""
-    n = sum(words[word] for word in standings.WORDS)
-    match, no_match = words["match"], words["no match"]
-    counts = (n, match + no_match, match, no_match, n - match - no_match)
-    return list(counts) if n else ["-"] * len(counts)
+    """Claims, match, no match, open; dashes without claims."""
+    n, match, no_match = words.total(), words["match"], words["no match"]
+    return [n, match, no_match, n - match - no_match] if n else ["-"] * 4
+
+
+def _of(words: collections.Counter) -> str:
+    return f"{words['match']} of {words.total()}" if words else "-"
 
 
 def _hours(entries: list[dict]) -> collections.Counter:
@@ -244,7 +295,7 @@ def _foot() -> Html:
     )
     return tag(
         "footer",
-        tag("h2", "The rule"),
+        tag("h2", "The rule", id="rule"),
         tag("dl", *terms, class_="rule"),
         tag(
             "p",
@@ -260,65 +311,4 @@ def _foot() -> Html:
             "The small drawings show the difference, each on its own scale: the shade is the "
             "tolerance, the vertical line is zero difference.",
         ),
-    )
-
-
-# --- the user's runs ------------------------------------------------------------------------------
-
-
-def _users_runs(runs: own_runs.Runs) -> Html | None:
-    if not runs.entries and not runs.unreadable:
-        return None
-    parts = []
-    if runs.entries:
-        parts += [section.run_table(runs.entries), *_run_figures(runs.entries)]
-        parts += [_run_metrics(entry) for entry in runs.entries]
-    if runs.unreadable:
-        lines = (tag("li", line) for line in runs.unreadable)
-        parts.append(tag("div", tag("h3", "Unreadable"), tag("ul", *lines), class_="unreadable"))
-    return tag("section", tag("h2", "Your runs"), *parts, id="yours", class_="own")
-
-
-def _run_figures(entries: list[dict]):
-    shown, left, room = [], [], MOST_BYTES
-    for entry in entries:
-        for path in sorted((entry["workdir"] / "figures").glob("*.png")):
-            caption = f"{entry['family']}:{entry['row']}, {path.stem}"
-            size = path.stat().st_size if path.is_file() else 0
-            drawn = section.image(path, caption) if 0 < size <= room else None
-            room -= size if drawn else 0
-            (shown if drawn else left).append(drawn or str(path))
-    yield section.gallery(shown)
-    if left:
-        yield tag(
-            "p",
-            f"Figures not shown (too large, or not png files): {', '.join(left)}",
-            class_="note",
-        )
-
-
-def _run_metrics(entry: dict) -> Html:
-    """The first MOST_METRICS metrics of a run, with and without a published number."""
-    rows = []
-    for name, metric in list(entry["metrics"].items())[:MOST_METRICS]:
-        cells = (
-            name,
-            standings.number(metric["ours"]),
-            "-" if metric["sd"] is None else f"{metric['sd']:.2g}",
-            len(metric["values"]),
-            standings.number(metric["paper"]),
-        )
-        rows.append(tag("tr", *(tag("td", cell) for cell in cells)))
-    more = len(entry["metrics"]) - len(rows)
-    heads = (tag("th", name) for name in ("metric", "ours", "sd", "seeds", "paper"))
-    return tag(
-        "details",
-        tag("summary", f"Numbers of {entry['family']}:{entry['row']}, {entry['size']}"),
-        tag(
-            "div",
-            tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows)),
-            class_="scroll",
-        ),
-        tag("p", f"{more} more are in its results.json", class_="note") if more > 0 else None,
-        class_="more",
     )

@@ -8,25 +8,28 @@ from typing import NamedTuple
 
 from cgjax import experiments, report
 from cgjax.published.claims import KINDS
-from cgjax.report import charts
+from cgjax.report import charts, commands
 from cgjax.report import standing as standings
-from cgjax.report.claim_rows import Item, table, what
-from cgjax.report.markup import Html, inline, join, markdown, tag
+from cgjax.report.claim_rows import Item, what
+from cgjax.report.claim_rows import table as claim_table
+from cgjax.report.markup import Html, inline, join, markdown, table, tag
 
 # --- a family's title, question and figures, from its README --------------------------------------
 
 
-IMAGE = re.compile(r"^!\[([^\]]*)\]\(([^)]+\.png)\)$", re.MULTILINE)
+IMAGE = re.compile(r"^ *!\[([^\]]*)\]\(([^)]+\.png)\)$", re.MULTILINE)
+HERE = re.compile(r"\s*\(\[[^\]]*\]\(#[^)]*\)\)")  # "([below](#a-heading))" of the README itself
 
 
 class About(NamedTuple):
     title: str  # the README's first heading
     lead: str  # the family's question, Markdown
+    answer: str = ""  # the paragraph that begins with **Answer
     figures: tuple = ()  # (caption, path) of each image in the README
 
 
 def about(name: str) -> About:
-    """Title, lead and figures of a family of the package; of others the name."""
+    """Title, question, answer and figures of a family of the package; of others the name."""
     if name not in experiments.FAMILIES:
         return About(name, "")
     readme = pathlib.Path(experiments.family(name).__file__).parent / "README.md"
@@ -34,13 +37,19 @@ def about(name: str) -> About:
     title = re.search(r"^# (.+)$", text, re.MULTILINE)
     shown = ((caption, (readme.parent / path).resolve()) for caption, path in IMAGE.findall(text))
     figures = tuple((caption, path) for caption, path in shown if path.is_file())
-    return About(title[1] if title else name, lead(text), figures)
+    answer = next((block for block in _prose(text) if block.startswith("**Answer")), "")
+    return About(title[1] if title else name, lead(text), answer, figures)
+
+
+def _prose(text: str) -> list[str]:
+    """Paragraphs of a README, each on one line, without links to its other paragraphs."""
+    blocks = (" ".join(HERE.sub("", block).split()) for block in re.split(r"\n\s*\n", text))
+    return [block for block in blocks if re.match(r"\*\*|[^#|`!<\-\s]", block)]
 
 
 def lead(text: str) -> str:
     """The first paragraph that starts with **Question or **What, else the first paragraph."""
-    blocks = (" ".join(block.split()) for block in re.split(r"\n\s*\n", text))
-    prose = [block for block in blocks if re.match(r"\*\*|[^#|`!\-\s]", block)]
+    prose = _prose(text)
     return next(
         (block for block in prose if block.startswith(("**What", "**Question"))),
         prose[0] if prose else "",
@@ -66,21 +75,30 @@ class Paper(NamedTuple):
 
 
 def section(paper: Paper, anchor: str) -> Html:
-    source, items = paper.source, paper.items
-    arxiv = f"arXiv {source['arxiv']}" if source["arxiv"] else None
-    by = " · ".join(filter(None, (source["authors"], source["venue"], arxiv)))
+    items = paper.items
+    figures = {name: _figures(paper, name) for name in paper.families}
     return tag(
         "section",
-        tag("h2", source["title"]),
-        tag("p", by, class_="by"),
+        tag("h2", paper.source["title"]),
+        by_line(paper.source),
+        *(_family(paper, name, figures[name][:1]) for name in paper.families),
         bar(items) if items else None,
-        *(_family(paper, name) for name in paper.families),
-        *_claims(items),
+        *_claims(paper),
+        *_other_figures({name: drawn[1:] for name, drawn in figures.items() if drawn[1:]}),
         _runs(paper),
         *_tables(paper),
         id=anchor,
         class_="paper" if items else "other",
     )
+
+
+def by_line(source: dict) -> Html | None:
+    """Authors, venue and a link to the paper."""
+    parts = [text for text in (source["authors"], source["venue"]) if text]
+    if source["arxiv"]:
+        address = f"https://arxiv.org/abs/{source['arxiv']}"
+        parts.append(tag("a", f"arXiv {source['arxiv']}", href=address, rel="noreferrer"))
+    return tag("p", join(parts, between=" · "), class_="by") if parts else None
 
 
 def bar(items: list[Item]) -> Html:
@@ -96,34 +114,43 @@ def bar(items: list[Item]) -> Html:
         for word in standings.WORDS
         if (n := papers[word])
     )
-    lines = (
-        tag("p", f"{sum(n_of.values())} {KINDS[kind]}: {standings.tally(n_of)}", class_="counts")
+    words = [word for word in standings.WORDS if any(n_of[word] for n_of in counts.values())]
+    rows = (
+        (KINDS[kind], sum(n_of.values()), *(n_of[word] or "" for word in words))
         for kind, n_of in counts.items()
     )
     drawn = tag("div", *parts, class_="bar", role="img", aria_label=standings.tally(papers))
-    return join([drawn if papers else None, *lines])
+    kinds = table(
+        ("kind", "claims", *(word.removesuffix(" at this size") for word in words)),
+        rows,
+        "How the claims stand, by kind",
+        (None, *["num"] * (1 + len(words))),
+    )
+    return tag("div", drawn if papers else None, kinds, class_="counts")
 
 
-def _claims(items: list[Item]):
+def _claims(paper: Paper):
     """What a run tests, and apart from it each kind that says less."""
-    papers = [item for item in items if item.found.claim.kind not in APART]
-    if papers:
-        yield join([tag("h3", "Claims"), table(papers)])
-    for kind, title in APART.items():
-        of_kind = [item for item in items if item.found.claim.kind == kind]
-        if of_kind:
-            head = "recomputed" if kind == "recomputed" else "published"
-            yield join([tag("h3", title), table(of_kind, head)])
+    groups = {"": [item for item in paper.items if item.found.claim.kind not in APART]}
+    for kind in APART:
+        groups[kind] = [item for item in paper.items if item.found.claim.kind == kind]
+    for kind, items in groups.items():
+        if items:
+            title = APART.get(kind, "Claims")
+            caption = f"{title}: {paper.source['title']}"
+            yield tag("h3", title)
+            yield claim_table(items, caption)
 
 
-def _family(paper: Paper, name: str) -> Html:
-    """A family's question and figures."""
+def _family(paper: Paper, name: str, figures: list[Html]) -> Html:
+    """A family's question and answer, and the figure that shows it."""
     about = paper.families[name]
     return tag(
         "div",
         tag("h3", about.title) if len(paper.families) > 1 else None,
         tag("p", inline(about.lead)) if about.lead else None,
-        gallery(_figures(paper, name)),
+        tag("p", inline(about.answer), class_="answer") if about.answer else None,
+        *figures,
         class_="about",
     )
 
@@ -159,10 +186,36 @@ def _figures(paper: Paper, name: str) -> list[Html]:
     run = [standing for standing in of_family if standing.ours is not None]
     images = [image(path, caption) for caption, path in paper.families[name].figures]
     return [
-        *_overviews([standing for standing in run if charts.is_measured(standing)]),
         *(drawn for drawn in images if drawn),
+        *(drawn for entry in paper.entries[name] for drawn in _intervals(entry)),
+        *_overviews([standing for standing in run if charts.is_measured(standing)]),
         *_panels([standing for standing in run if standing.claim.published]),
     ]
+
+
+def _other_figures(figures: dict[str, list[Html]]):
+    """Behind the claims: the figures of a paper that do not stand beside its answers."""
+    drawn = [one for of_family in figures.values() for one in of_family]
+    if drawn:
+        yield tag("div", tag("h3", "More figures"), gallery(drawn), class_="about")
+
+
+def _intervals(entry: dict) -> list[Html]:
+    """Numbers that a run states with an interval, "a", "a, low" and "a, high", by measure."""
+    measures = {}
+    for name, metric in entry["metrics"].items():
+        ends = [entry["metrics"].get(f"{name}, {end}") for end in ("low", "high")]
+        if all(ends):
+            low, high = (end["ours"] for end in ends)
+            label, _, measure = name.rpartition(": ")
+            if None not in (low, metric["ours"], high):
+                measures.setdefault(measure, {})[label or name] = (low, metric["ours"], high)
+    drawn = []
+    for measure, numbers in measures.items():
+        caption = f"{measure} with its interval ({commands.flag(entry)})"
+        lines = dict(list(numbers.items())[: charts.MOST])
+        drawn.append(figure(charts.intervals(lines, caption), caption))
+    return drawn
 
 
 def _overviews(run: list) -> list[Html]:
@@ -197,7 +250,7 @@ def _panels(run: list) -> list[Html]:
     for standing in run:
         claim = standing.claim
         label, _, measure = claim.metric.rpartition(": ")
-        measure += " (recomputed, not the paper's)" if claim.kind == "recomputed" else ""
+        measure += f" ({KINDS[claim.kind]})" if claim.kind in APART else ""
         group = (claim.row, measure) if label else ("", measure)
         groups.setdefault(group, []).append(charts.Line(label or claim.row, standing))
     for (row, measure), lines in list(groups.items()):
@@ -229,21 +282,22 @@ def _runs(paper: Paper) -> Html | None:
     return tag(
         "details",
         tag("summary", f"Recorded runs ({len(entries)})"),
-        run_table(entries),
+        run_table(entries, f"Recorded runs: {paper.source['title']}"),
         class_="more",
     )
 
 
-def run_table(entries: list[dict]) -> Html:
-    """One line per run: row, label, seeds, hardware, date, time, commit and note."""
-    heads = ("row", "label", "seeds", "hardware", "date", "time", "commit", "note")
+def run_table(entries: list[dict], caption: str) -> Html:
+    """One line per run: row, label, differences, seeds, hardware, date, time, commit and note."""
+    heads = ("row", "label", "differs from its row", "seeds", "hardware", "date", "time", "commit")
     rows = []
     for entry in entries:
         seeds = entry["config"].get("train", {}).get("seeds", ())
         wall = entry.get("wall_s")
         cells = (
-            tag("code", _config(entry), class_="command"),
+            tag("code", commands.flag(entry), class_="command"),
             entry["label"],
+            _differences(entry),
             len(seeds) or "-",
             entry.get("devices", "-"),
             entry.get("date") or "-",
@@ -251,15 +305,18 @@ def run_table(entries: list[dict]) -> Html:
             str(entry.get("commit") or "-")[:10],
             entry.get("note") or "",
         )
-        wide = (name == "note" and "wide" for name in heads)
-        rows.append(tag("tr", *(tag("td", cell, class_=w) for cell, w in zip(cells, wide))))
-    head = tag("thead", tag("tr", *(tag("th", name) for name in heads)))
-    return tag("div", tag("table", head, tag("tbody", *rows)), class_="scroll")
+        rows.append(cells)
+    kinds = (None, None, "wide", "num", None, None, "num", None, "wide")
+    return table((*heads, "note"), rows, caption, kinds)
 
 
-def _config(entry: dict) -> str:
-    size = "" if entry["size"] == "default" else f",{entry['size']}"
-    return f"{entry['family']}:{entry['row']}{size}"
+def _differences(entry: dict) -> Html:
+    """Keys in which a run differs from its row, one a line."""
+    lines = (
+        tag("div", tag("code", name), f": {commands.text(before)} → {commands.text(value)}")
+        for name, (before, value) in commands.changes(entry).items()
+    )
+    return join(lines)
 
 
 def _tables(paper: Paper):
@@ -269,6 +326,6 @@ def _tables(paper: Paper):
             yield tag(
                 "details",
                 tag("summary", f"Table: {title}"),
-                markdown(text),
+                markdown(text, title),
                 class_="more",
             )

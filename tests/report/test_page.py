@@ -4,10 +4,12 @@ import ast
 import base64
 import contextlib
 import hashlib
+import html
 import html.parser
 import json
 import pathlib
 import re
+import shlex
 import shutil
 
 import pytest
@@ -15,11 +17,12 @@ from front_door import finish
 
 from cgjax import config as configs
 from cgjax import experiments, report
+from cgjax.config.declare import leaves
 from cgjax.core.errors import BadInput
 from cgjax.published.claims import CLAIMS
 from cgjax.published.results import summary
 from cgjax.published.verdict import Verdict
-from cgjax.report import charts, markup, page, runs
+from cgjax.report import charts, commands, markup, page, runs, section, users_runs
 from cgjax.report import standing as standings
 from cgjax.report.__main__ import main
 from cgjax.report.section import about, lead
@@ -40,8 +43,8 @@ def record(tmp_path_factory):
 
 
 def theirs(row: dict) -> str:
-    """The paper's number, or one that others recomputed."""
-    return row["published"] if "published" in row else row["recomputed"]
+    """The number that ours is compared with, whatever its kind."""
+    return next(row[name] for name in ("published", "recomputed", "formula") if name in row)
 
 
 def shown(record, claims=SOME, found=NOBODY) -> str:
@@ -95,14 +98,17 @@ def test_every_claim_has_a_row_with_all_that_is_known_of_it(plain):
 
 
 def test_the_first_table_counts_the_claims_of_each_paper(record, plain):
-    """Claims, decided, match, no match, open, and the hours of the recorded runs."""
+    """Claims, match, no match, open, formulas and recomputed numbers, hours of the runs."""
     cells = re.findall(
         r"<td[^>]*>(.*?)</td>", plain[plain.index("<table") : plain.index("</table")]
     )
-    words = [standing.word for standing in standings.standings(record, SOME)]
+    found = standings.standings(record, SOME)
+    words = [one.word for one in found if one.claim.kind not in section.APART]
+    apart = [one.word for one in found if one.claim.kind in section.APART]
     match, no_match = words.count("match"), words.count("no match")
-    open_ = len(SOME) - match - no_match
-    assert cells[1:6] == [str(n) for n in (len(SOME), match + no_match, match, no_match, open_)]
+    open_ = len(words) - match - no_match
+    assert cells[1:5] == [str(n) for n in (len(words), match, no_match, open_)] and apart
+    assert cells[5] == f"{apart.count('match')} of {len(apart)}"
     hours = sum(entry["wall_s"] for entry in report.entries(FAMILY, record)) / 3600
     assert cells[6] == f"{hours:.1f} NVIDIA H200" and hours > 0.1 and len(cells) == 7
 
@@ -156,7 +162,8 @@ def test_no_difference_is_shown_as_such(tmp_path):
     (tmp_path / "kernels").mkdir()
     shutil.copy(report.RECORD / "kernels" / "addition_rich-paper.json", tmp_path / "kernels")
     row = Rows(shown(tmp_path, [CLAIMS[name]])).rows[name]
-    assert " ≈ " in row["published"] and "and 3 more" in row["published"]
+    assert row["published"] == "in words"
+    assert " ≈ " in row["claim"] and "and 3 more" in row["claim"]
     assert "half-width" in row["claim"] and "tolerance 0.0" in row["claim"]
     assert row["verdict"] == "match"
 
@@ -170,13 +177,15 @@ def test_a_recomputed_number_is_not_shown_as_published(tmp_path):
     claims = [one for one in CLAIMS.values() if one.family == "kernels" and one.row in wanted]
     text = shown(tmp_path, claims)
     rows = Rows(text).rows
+    headings = ("published", "recomputed", "formula")
     for claim in claims:
-        is_recomputed = claim.kind == "recomputed"
-        assert ("recomputed" in rows[claim.id]) == is_recomputed
-        assert ("published" in rows[claim.id]) == (not is_recomputed)
-    counts = re.findall(r'<p class="counts">(.*?)</p>', text)
-    assert any(line.startswith("5 formula or count: 5 match") for line in counts)
-    assert any(re.match("15 recomputed, not the paper.*s: 15 match", line) for line in counts)
+        expected = claim.kind if claim.kind in headings else "published"
+        assert [name for name in headings if name in rows[claim.id]] == [expected]
+        if claim.kind == "sentence":
+            assert rows[claim.id]["published"] == "in words"
+    counts = re.findall(r"<td>([^<]*)</td>" + r'<td class="num">([^<]*)</td>' * 2, text)
+    assert ("formula or count", "5", "5") in counts
+    assert ("recomputed, not the paper&#x27;s", "15", "15") in counts
     assert "All recomputed numbers by row" in text
     tables = re.findall(r"<h3>(\w+)[^<]*</h3>(<table.*?</table>)", text, re.DOTALL)
     kinds = {title: set(re.findall(r'data-kind="(\w+)"', rows)) for title, rows in tables}
@@ -198,13 +207,16 @@ def test_the_page_is_the_same_for_the_same_record(record, plain):
 def test_nothing_is_loaded_from_anywhere(plain):
     found = Rows(plain)
     for tag, attrs in found.elements:
-        assert tag not in ("link", "iframe", "object", "embed", "base")
+        assert tag not in ("iframe", "object", "embed", "base")
         for name in ("src", "href", "srcset", "data", "poster", "action", "xlink:href"):
-            value = attrs.get(name)
-            assert value is None or value.startswith(("data:image/png;base64,", "#")), value
+            value = attrs.get(name) or "#"
+            if tag == "a" and value.startswith("https://arxiv.org/abs/"):
+                continue  # the reader follows it, or not
+            assert value.startswith(("data:image/", "#")), value
+        assert tag != "link" or attrs["rel"] == "icon"
     style = re.search(r"<style>(.*?)</style>", plain, re.DOTALL)[1]
     assert "url(" not in style and "@import" not in style
-    assert "://" not in plain
+    assert set(re.findall(r"\w+://[^\"<]*", plain)) == {"https://arxiv.org/abs/2501.18797"}
     assert plain.isascii()  # else the digest were of other bytes than the browser's
     (script,) = re.findall(r"<script>(.*?)</script>", plain, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -219,6 +231,69 @@ def test_no_family_is_named_in_the_report():
             words = node.value if isinstance(node, ast.Constant) else getattr(node, "module", "")
             parts = re.split(r"[.:/]", words) if isinstance(words, str) else ()
             assert not names & set(parts), f"{path.name}: {words}"
+
+
+def test_every_claim_can_be_linked_to(plain):
+    ids = [attrs["id"] for _, attrs in Rows(plain).elements if "id" in attrs]
+    links = {attrs["href"] for tag, attrs in Rows(plain).elements if tag == "a"}
+    assert len(ids) == len(set(ids)) and {claim.id for claim in SOME} <= set(ids)
+    assert {f"#{claim.id}" for claim in SOME} <= links
+    assert {link[1:] for link in links if link.startswith("#")} <= set(ids)
+
+
+def test_a_section_has_the_answer_its_figure_and_then_the_claims(plain):
+    of_paper = plain[plain.index(f'id="paper-{FAMILY}"') :]
+    order = ("<strong>Answer.</strong>", "<figure>", "data:image/png", 'class="claims"')
+    places = [of_paper.index(mark) for mark in order]
+    assert places == sorted(places)
+
+
+def test_the_page_links_to_what_is_built_beside_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(page, "gather", lambda *_: [])
+    assert "api/index.html" not in page.write(tmp_path).read_text()
+    for name in ("api/index.html", "notebooks/a study.html", "notebooks/no.ipynb"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    links = [a["href"] for t, a in Rows(page.write(tmp_path).read_text()).elements if t == "a"]
+    assert [one for one in links if one[0] != "#"] == ["api/index.html", "notebooks/a%20study.html"]
+
+
+def as_main_reads(command: str):
+    """The config of a command of `cgjax.main`."""
+    flag, *others = shlex.split(command.removeprefix(f"{commands.MAIN} --config="))
+    options = dict(option.split("=", 1) for option in others)
+    parts = options.pop("--parts", "")
+    changed = {name.removeprefix("--config."): text for name, text in options.items()}
+    config = configs.load(flag, changed)
+    return configs.some_parts(config, parts) if parts else config
+
+
+@pytest.mark.parametrize(
+    "family",
+    [
+        "subnetworks",  # runs with other parts, lengths, data
+        *(pytest.param(name, marks=pytest.mark.slow) for name in experiments.FAMILIES),
+    ],
+)
+def test_commands_repeat_recorded_runs(family):
+    """The command of a run gives its config, in the keys that the row still has."""
+    for entry in report.entries(family):
+        again = dict(leaves(as_main_reads(commands.command(entry))))
+        recorded = dict(leaves(configs.from_json(json.dumps(entry["config"]))))
+        shared = again.keys() & recorded.keys()
+        assert len(shared) > 3
+        assert {name: again[name] for name in shared} == {n: recorded[n] for n in shared}
+
+
+@pytest.mark.parametrize(
+    "change", ({}, {"optim.lr": "0.5"}, {"parts.mlp_bump.optim.lr": "0.5", "train.seeds": "3,1"})
+)
+def test_a_command_keeps_changes_of_keys_parts_and_seeds(change):
+    config = configs.load("bumps:B1", change)
+    run = json.loads(configs.to_json(configs.some_parts(config, "mlp_bump,cnn_bump")))
+    entry = {name: run[name] for name in ("family", "row", "size")} | {"config": run}
+    assert json.loads(configs.to_json(as_main_reads(commands.command(entry)))) == run
+    assert len(commands.changes(entry)) == 1 + len(change)
 
 
 # --- runs of one's own ----------------------------------------------------------------------------
@@ -259,6 +334,43 @@ def test_runs_of_ones_own_stand_beside_the_record(record, tmp_path, plain):
     assert 'alt="bumps:B8, mine"' in text and "torn.png" in text
     assert "Your runs" in text and "only claims with your runs" in text and not found.unreadable
     assert "Your runs" not in plain
+
+
+def test_a_sweep_has_its_values_and_curves(record, tmp_path):
+    """Runs of one row that differ in a key: a table by its values, and a curve for each metric."""
+    points = {"0.3": 3.0, "0.001": 1.0, "0.01": 2.0}
+    for rate, shift in points.items():
+        entry = json.loads((report.RECORD / FAMILY / "B8-paper.json").read_text())
+        config = entry["config"] | {"optim": entry["config"]["optim"] | {"lr": float(rate)}}
+        name, metric = next(iter(entry["metrics"].items()))
+        metric |= {"ours": shift, "values": [shift - 0.1, shift + 0.1], "seeds": [0, 1]}
+        constant = {"constant": GOOD}
+        workdir(tmp_path / rate, config, {"metrics": {name: metric} | constant})
+    found = runs.read(tmp_path)
+    ((swept, of_sweep, _),) = users_runs.sweeps(found.entries)
+    assert swept == ["optim.lr"] and len(of_sweep) == 3
+    text = shown(record, found=found)
+    mine = html.unescape(text[text.index('id="yours"') : text.index('class="paper"')])
+    assert "Sweep of bumps:B8,paper over optim.lr" in mine
+    cells = re.findall(r"<td>(0\.\w+)</td><td>(\w+) ± ", mine)
+    assert cells == [("0.001", "1"), ("0.01", "2"), ("0.3", "3")]
+    (line,) = re.findall(r'<polyline points="([^"]*)"', mine)
+    places = [tuple(map(float, point.split(","))) for point in line.split()]
+    assert places == sorted(places)  # from the least rate to the greatest
+    assert [y for _, y in places] == sorted((y for _, y in places), reverse=True)  # y goes down
+    assert f"{name} by optim.lr" in mine and "constant by" not in mine
+    assert "<code>optim.lr</code>: 0.001 → 0.3" in mine
+
+
+def test_a_sweep_over_words_is_drawn_by_label(tmp_path):
+    for code, shift in (("onehot", 1.0), ("bump", 2.0)):
+        entry = json.loads((report.RECORD / FAMILY / "B8-paper.json").read_text())
+        config = entry["config"] | {"data": entry["config"]["data"] | {"encoding": code}}
+        metric = next(iter(entry["metrics"].values())) | {"ours": shift, "values": [shift]}
+        workdir(tmp_path / code, config, {"metrics": {"a": metric | {"seeds": [0]}}})
+    drawn = users_runs.runs_section(runs.read(tmp_path))
+    assert "data.encoding=onehot" in drawn and "<polyline" not in drawn
+    assert users_runs.sweeps(runs.read(tmp_path / "bump").entries) == []
 
 
 def test_names_in_a_run_are_shown_as_they_are(record, tmp_path):
@@ -388,7 +500,9 @@ def test_families_tell_of_themselves():
     for name in (FAMILY, "support"):
         found = about(name)
         assert found.title and len(found.lead) > 100 and "\n" not in found.lead
-    assert [path.name for _, path in about("support").figures] == ["failing_pixels.png"]
+        assert found.figures
+    assert about(FAMILY).answer.startswith("**Answer.**") and "(#" not in about(FAMILY).answer
+    assert lead("# T\n\nFirst\n([below](#x)), and.\n") == "First, and."
     assert lead("# T\n\nFirst\nline.\n\n**What it asks.** More.\n") == "**What it asks.** More."
     assert lead("# T\n\n```sh\ncode\n```\n\nFirst\nline.") == "First line."
     assert lead("# T\n") == ""
