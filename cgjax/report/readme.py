@@ -10,9 +10,10 @@ README.template.md beside a family's README is that README with fields:
 
 `published/README.md` has a table of how the claims stand, between two comments.
 
-The family's module `readme`, if there is one, has its tables, {name: (record, studies) ->
-Markdown}, and pictures, {file name: (record, studies, path) -> path}. `python -m cgjax.report
---readme` writes all of it. The README of a checkout has its template here, `front.template.md`.
+The family's module `readme`, if there is one, has its tables, {name: (record, studies) -> rows of
+cells with the header first, or a text}, and pictures, {file name: (record, studies, path) -> path}.
+`python -m cgjax.report --readme` writes all of it. The README of a checkout has its template here,
+`front.template.md`.
 """
 
 import importlib
@@ -104,11 +105,22 @@ def standing_table(family: str = "") -> str:
     claims = [claim for claim in CLAIMS.values() if family in ("", claim.family)]
     counts = standings.by_kind(standings.standings(claims=claims))
     words = [w for w in standings.WORDS if not family or any(n_of[w] for n_of in counts.values())]
-    lines = [f"| kind | claims | {' | '.join(words)} |", f"|---|{'---:|' * (1 + len(words))}"]
+    rows = [("kind", "claims", *words)]
     for kind, n_of in counts.items():
         numbers = (str(n_of[word] or "") for word in words)
-        lines.append(f"| {KINDS[kind]} | {sum(n_of.values())} | {' | '.join(numbers)} |")
-    return "\n".join(lines) + "\n"
+        rows.append((KINDS[kind], str(sum(n_of.values())), *numbers))
+    return markdown(rows) + "\n"
+
+
+def markdown(rows: list) -> str:
+    """Rows of cells, the header first, as a table. Columns that hold only numbers align right."""
+    header, *lines = rows
+    marks = [
+        "---:" if all(re.match(r"[-+]?\d|[-–]?$", cell) for cell in column) else "---"
+        for column in zip(*lines, strict=True)
+    ]
+    lines = [f"| {' | '.join(cells)} |" for cells in lines]
+    return "\n".join([f"| {' | '.join(header)} |", f"|{'|'.join(marks)}|", *lines])
 
 
 def field(family: str, words: str) -> str:
@@ -120,7 +132,8 @@ def field(family: str, words: str) -> str:
         tables = getattr(_module(family), "TABLES", {})
         if rest not in tables:
             raise BadInput(f"no table '{rest}' of {family}: there are {', '.join(tables)}")
-        return tables[rest](report.entries(family), report.studies(family))
+        shown = tables[rest](report.entries(family), report.studies(family))
+        return shown if isinstance(shown, str) else markdown(shown)
     metric, _, form = rest.rpartition(" ")
     folder = report.RECORD if "/" in file else report.RECORD / family
     recorded = read_json(folder / f"{file}.json")["metrics"]
