@@ -5,8 +5,11 @@ README.template.md beside a family's README is that README with fields:
     {{orthogonal_gap-paper r2_all .3f}}         a recorded mean: file, metric, format
     {{orthogonal_gap-paper r2_all paper .3f}}   another number of the metric, one of NUMBERS
     {{bumps/B8-paper no penalty: ood mse .4f}}  of another family
-    {{table jumps}}                             a table of the family
+    {{study speed step_ms/monolithic .2f}}      a number of a study: file, keys, format
+    {{paper vit number_contact/base: validation accuracy .3f}}  a published number: row, metric
+    {{table jumps}}                             a table or a sentence of the family
     {{standing}}                                how the family's claims stand, by kind
+    {{not recorded}}                            the family's rows without a recorded run
 
 `published/README.md` has a table of how the claims stand, between two comments.
 
@@ -16,12 +19,15 @@ cells with the header first, or a text}, and pictures, {file name: (record, stud
 `front.template.md`.
 """
 
+import functools
 import importlib
 import importlib.util
+import operator
 import pathlib
 import re
 import statistics
 
+from cgjax import config as configs
 from cgjax import experiments, published, report
 from cgjax.core.errors import BadInput
 from cgjax.core.workdir import read_json, write_atomic
@@ -128,6 +134,10 @@ def field(family: str, words: str) -> str:
     file, _, rest = words.partition(" ")
     if words == "standing":
         return standing_table(family).rstrip()
+    if words == "not recorded":
+        rows = [row["name"] for row in configs.load_file(family).describe_rows()]
+        known = {entry["row"] for entry in report.entries(family)}
+        return ", ".join(f"`{row}`" for row in rows if row not in known)
     if file == "table":
         tables = getattr(_module(family), "TABLES", {})
         if rest not in tables:
@@ -135,6 +145,14 @@ def field(family: str, words: str) -> str:
         shown = tables[rest](report.entries(family), report.studies(family))
         return shown if isinstance(shown, str) else markdown(shown)
     metric, _, form = rest.rpartition(" ")
+    if file in ("study", "paper"):
+        name, _, path = metric.partition(" ")
+        known = report.studies(family) if file == "study" else published.PUBLISHED[family]
+        keys = (name, *path.split("/")) if file == "study" else (name, path, "mean")
+        try:
+            return format(functools.reduce(operator.getitem, keys, known), form)
+        except LookupError as error:
+            raise BadInput(f"'{words}' of {family}: there is no {error}") from None
     folder = report.RECORD if "/" in file else report.RECORD / family
     recorded = read_json(folder / f"{file}.json")["metrics"]
     name, _, which = metric.rpartition(" ")

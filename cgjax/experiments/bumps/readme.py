@@ -9,7 +9,6 @@ import pathlib
 
 import numpy as np
 
-from cgjax import config as configs
 from cgjax import plots
 from cgjax.analysis import factorization
 from cgjax.analysis.stats import mean_and_interval
@@ -117,13 +116,6 @@ def fade(record: list[dict], studies: dict) -> str:
     metrics = metrics_of(record, "B7")
     fade_r2, true_r2 = (metrics[f"cnn/{name} r2"]["ours"] for name in ("cross-fade", "truth"))
     return f"{(1 - true_r2) / (1 - fade_r2):.1f}"
-
-
-def not_run(record: list[dict], studies: dict) -> str:
-    """Rows without a record."""
-    recorded = {entry["row"] for entry in record if not entry["label"]}
-    rows = [row["name"] for row in configs.load_file("bumps").describe_rows()]
-    return ", ".join(f"`{row}`" for row in rows if row not in recorded)
 
 
 # --- flatness or rank -----------------------------------------------------------------------------
@@ -378,7 +370,6 @@ TABLES = {
     "cross": cross,
     "taus": taus,
     "fade": fade,
-    "not_run": not_run,
     "matched": matched,
     "turned_rank": turned_rank,
     "networks": networks,

@@ -8,7 +8,6 @@ import pathlib
 
 import numpy as np
 
-from cgjax import config as configs
 from cgjax import plots
 from cgjax.experiments.kernels.images.figures import PAPER, draw_estimates
 from cgjax.published import PUBLISHED
@@ -156,13 +155,6 @@ def formulas_in_words(record: list[dict], studies: dict) -> str:
     return f"{sum(c.row in THEORY for c in claims)} of the {len(claims)}"
 
 
-def not_recorded(record: list[dict], studies: dict) -> str:
-    """Rows without a recorded run."""
-    rows = [row["name"] for row in configs.load_file("kernels").describe_rows()]
-    missing = [row for row in rows if row not in {entry["row"] for entry in record}]
-    return ", ".join(f"`{row}`" for row in missing)
-
-
 def _cd_margins(record: list[dict]) -> np.ndarray:
     """[loss, (measured, predicted), seed] of lazy networks on CD-3."""
     metrics, keys = metrics_of(record, "cd_rich"), ("relative margin", "predicted margin")
@@ -288,7 +280,6 @@ TABLES = {
     "cd_means": cd_means,
     "cd_worst": cd_worst,
     "formulas_in_words": formulas_in_words,
-    "not_recorded": not_recorded,
 }
 PICTURES = {
     "kernels_slopes.png": draw_slopes,

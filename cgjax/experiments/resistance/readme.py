@@ -238,12 +238,6 @@ TABLES = {
     **{f"occurrences {share}": occurrences(share) for share in (0.9, 0.99)},
     "less guesses": less(STARTS, "guess", "0.1"),
     "less walks": less(STARTS, WALK, "0.02"),
-    **{
-        f"less {search}, biases {biases}, {loss}": less(STARTS[k : k + 2], way, loss)
-        for k, biases in ((0, 0), (2, 1))
-        for search, way in (("guesses", "guess"), ("walks", WALK))
-        for loss in ("0.1", "0.05", "0.02")
-    },
     "less walks, scale 1, 0.02": less(["scale 1, biases 0"], WALK, "0.02"),
     "fixed less guesses, 0.1": less(STARTS[:2], "guess", "0.1", "sgd_fixed_biases"),
     "fixed less walks, 0.02": less(STARTS[:2], WALK, "0.02", "sgd_fixed_biases"),
@@ -254,7 +248,6 @@ TABLES = {
             ("D", "A", "D_1 + D_2"),
             ("D_2", "A", "D_2"),
             ("D_2 re-drawn", "re-drawn", "D_2"),
-            ("S_2", "A", "S_2"),
             ("loss", "A", "loss"),
             ("I", "A", "I of the target"),
         )

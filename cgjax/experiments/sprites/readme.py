@@ -97,33 +97,14 @@ def seed_1_earlier(record: list[dict], studies: dict) -> str:
     return ", ".join(f"{run['r2_all'][0]:.3f}" for run in runs if wanted.items() <= run.items())
 
 
-def gradients_sentence(record: list[dict], studies: dict) -> str:
-    """What the long comparison of gradients, the repeats and the sanitizer say."""
-    study = studies["optimiser"]
-    gradients, repeats = study["gradients"], study["repeats"]
-    medians, largest = (
-        max(leaf[name] for leaf in gradients["leaves"].values()) for name in ("median", "largest")
-    )
-    return (
-        f"{gradients['n_gradients']:,} gradients of five seeds in the training program differ from "
-        f"those with float32 products by at most {medians:.2f} (median) and {largest:.2f} "
-        "(largest) of the usual norm of their array. "
-        f"{repeats['n_different']} of {repeats['n_repeats']} repeats of a training differ in any "
-        f"bit. `compute-sanitizer --tool memcheck` reports "
-        f"{study['sanitizer']['memcheck']['errors']} errors."
-    )
+def gradients(name: str):
+    """A field: the largest of a difference between gradients, over the arrays of parameters."""
 
+    def text(record: list[dict], studies: dict) -> str:
+        leaves = studies["optimiser"]["gradients"]["leaves"].values()
+        return f"{max(leaf[name] for leaf in leaves):.2f}"
 
-def speed_sentence(record: list[dict], studies: dict) -> str:
-    """Times of a training step."""
-    step = studies["speed"]["step_ms"]
-    return (
-        f"a step of the compositional model at batch 512 takes {step['compositional']:.3f} ms, "
-        f"{step['compositional, each of five seeds at once']:.3f} ms per seed with five seeds at "
-        f"once, and {step['compositional, bfloat16 activations']:.3f} ms with bfloat16 "
-        f"activations; a step of the monolithic model takes {step['monolithic']:.2f} ms. Compiled "
-        f"PyTorch takes {step['compositional, compiled PyTorch']:.2f} ms for the former."
-    )
+    return text
 
 
 @plots.styled
@@ -163,7 +144,7 @@ TABLES = {
     "rises_at_paper": rises_at_paper,
     "low_at_paper": low_at_paper,
     "seed_1_earlier": seed_1_earlier,
-    "gradients": gradients_sentence,
-    "speed": speed_sentence,
+    "gradients median": gradients("median"),
+    "gradients largest": gradients("largest"),
 }
 PICTURES = {"jumps.png": draw_jumps}

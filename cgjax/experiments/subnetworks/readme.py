@@ -8,7 +8,6 @@ import pathlib
 
 import numpy as np
 
-from cgjax import config as configs
 from cgjax import plots
 from cgjax.experiments.subnetworks.figures import hatch
 from cgjax.published import PUBLISHED, verdict
@@ -143,6 +142,7 @@ def difference(record, cell, part: str) -> tuple[float, float]:
 def excluded(record: list[dict], studies: dict) -> str:
     """How many intervals of `like_for_like` exclude zero."""
     gaps = [difference(record, cell, part) for cell, part in _compared(record)]
+    gaps = [(gap, width) for gap, width in gaps if math.isfinite(width)]
     n = sum(abs(gap) > width for gap, width in gaps)
     return f"{n or 'None'} of the {len(gaps)} intervals exclude{'s' if n < 2 else ''} zero."
 
@@ -222,13 +222,6 @@ def pretrained_valid(record: list[dict], studies: dict) -> str:
     return f"{np.mean([value for metric in metrics if metric for value in metric['values']]):.0%}"
 
 
-def not_recorded(record: list[dict], studies: dict) -> str:
-    """Rows without a recorded run."""
-    rows = [row["name"] for row in configs.load_file("subnetworks").describe_rows()]
-    missing = [f"`{row}`" for row in rows if row not in {entry["row"] for entry in record}]
-    return f"{', '.join(missing[:-1])} and {missing[-1]}"
-
-
 def vision_default(record: list[dict], studies: dict) -> str:
     """The best base of vision at default size."""
     rows = {rule for rule, _ in IMAGES} | {*ACROSS_RULES, "vit"}
@@ -243,23 +236,7 @@ def vision_default(record: list[dict], studies: dict) -> str:
     return f"{max(values):.2f}"
 
 
-def _published(*places, form: str):
-    """A field that shows published numbers, of (row, metric)."""
-    return lambda record, studies: ", ".join(
-        format(KNOWN[row][metric]["mean"], form) for row, metric in places
-    )
-
-
 TABLES = {
-    "fixed_scratch": _published(("means", "scratch: abl_diff"), form="+.3f"),
-    "selected_scratch": _published(("means", "scratch: abl_diff, selected"), form="+.3f"),
-    "random_pronoun": _published(
-        ("anaphora_singular", "random_weights/pronoun: abl_diff, selected"), form="+.3f"
-    ),
-    "vit": _published(
-        *(("vit", f"{rule}/base: validation accuracy")
-          for rule in ("number_contact", "inside_number", "inside_contact")), form=".3f",
-    ),
     "demo_seconds": lambda record, studies: f"{_demo(record)['wall_s']:.0f}",
     "pretrained_valid": pretrained_valid,
     "like_for_like": like_for_like,
@@ -270,7 +247,6 @@ TABLES = {
     "known_structures": known_structures,
     "largest_vision": largest_vision,
     "largest_null": largest_null,
-    "not_recorded": not_recorded,
     "vision_default": vision_default,
 }  # fmt: skip
 
