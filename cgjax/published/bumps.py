@@ -166,11 +166,10 @@ CLAIMS = {
         "where": "claim 5, data needed",
         "chains": [
             [
-                ("needed", "no stripes, {0}: exponent"),
-                ("needed", "stripes, {0}: exponent"),
+                ("needed", "no stripes, position: exponent"),
+                ("needed", "stripes, position: exponent"),
             ]
         ],
-        "each": ("position", "error"),
     },
     "pixel_tokens_compose": {
         "sentence": "A network applied pixel by pixel composes",
