@@ -181,7 +181,7 @@ TIMES = {
     "default": "a minute on two CPU cores (demonstration 2)",
     "smoke": "seconds, mostly compiling",
     "fast": "a minute (regularised 2, demonstration 4)",
-    "paper": "6 minutes (regularised 20, demonstration 40)",
+    "paper": "1 to 3 minutes for 20 seeds on one H200",
 }
 
 

@@ -144,13 +144,61 @@ def test_the_bars_of_figure_3e_and_what_was_recomputed():
             assert PUBLISHED["kernels"]["magnitudes"][name]["kind"] == "recomputed"
 
 
-def test_slopes_of_deep_networks_follow_from_the_values_of_the_figure():
-    values = json.loads(FIGURES.read_text())["figS_addition_deep_values"]
-    for line, found in values.items():
+def _slopes(figures: dict):
+    """(row, metric, slope of the values in the figure)"""
+    for name, values in figures["figS_addition_deep_values"].items():
         for depth in (1, 2, 3, 4):
-            slope = np.polyfit(found["items"], found[f"depth{depth}"], 1)[0]
-            entry = PUBLISHED["kernels"]["addition_deep"][f"depth_{depth}/{line}: slope"]
-            assert entry["mean"] == pytest.approx(slope, abs=1e-3), (line, depth)
+            slope = np.polyfit(values["items"], values[f"depth{depth}"], 1)[0]
+            yield "addition_deep", f"depth_{depth}/{name}: slope", slope
+    for name, values in figures["figS_addition_mnist_values_by_distance"].items():
+        for d in (0, 5, 10, 15, 20):
+            slope, offset = np.polyfit(values["items"], values[str(d)], 1)
+            yield "addition_mnist", f"{name}, d={d}: slope", slope
+            if name == "asymmetric":
+                yield "addition_mnist", f"{name}, d={d}: value at 0", offset
+    for name, values in figures["figS_addition_rich_values"].items():
+        for regime, sigma in (("lazy", "1"), ("rich", "1e-06")):
+            slope = np.polyfit(values["items"], values[regime], 1)[0]
+            yield "addition_rich", f"{name}, sigma {sigma}: slope", slope
+    items = figures["figS_addition_cifar_values"].pop("items")
+    for net, values in figures["figS_addition_cifar_values"].items():
+        for name, y in values.items():
+            slope = np.polyfit(items[name], y, 1)[0]
+            yield f"addition_cifar_{net}", f"{name}, d=0: slope", slope
+
+
+def _heights(figures: dict):
+    """(row, metric, height in the figure)"""
+    splits = {"compositional": "comp", "in_distribution": "in"}
+    for task, score in (("addition", "mse"), ("cd", "accuracy")):
+        for name, curves in figures[f"figS_{task}_mnist_{score}_vs_distance"].items():
+            for split in splits if name != "dist" else ():
+                for d, y in zip((0, 5, 10, 15, 20), curves[split]):
+                    cell = f"{name.lower().replace('-', '_')}, d={d}"
+                    yield f"{task}_mnist", f"{cell}: {splits[split]} {score}", y
+        for name, curve in figures[f"figS_{task}_mnist_additivity_vs_distance"].items():
+            for d, y in zip((0, 5, 10, 15, 20), curve if name != "dist" else ()):
+                cell = f"{name.lower().replace('-', '_')}, d={d}"
+                yield f"{task}_mnist", f"{cell}: mean additivity", y
+        for net, cells in figures[f"figS_{task}_cifar_additivity"].items():
+            for name, y in cells.items():
+                cell = f"{name.lower().replace('-', '_')}, d=0"
+                yield f"{task}_cifar_{net}", f"{cell}: mean additivity", y
+    for net in ("resnet", "vit"):
+        for name, curves in figures["figS_cd_cifar_accuracy"][net].items():
+            for split, words in {**splits, "train": "train"}.items():
+                cell = f"{name.lower().replace('-', '_')}, d=0"
+                yield f"cd_cifar_{net}", f"{cell}: {words} accuracy", curves[split]["last"]
+
+
+@pytest.mark.parametrize("numbers, error", [(_slopes, 0.006), (_heights, 1e-9)])
+def test_numbers_read_off_are_those_of_the_figures(numbers, error):
+    """Slopes are given to three digits, offsets to two."""
+    cells = list(numbers(json.loads(FIGURES.read_text())))
+    assert len(cells) > 50
+    for row, metric, number in cells:
+        allowed = min(error, 6e-4) if metric.endswith("slope") else error
+        assert PUBLISHED["kernels"][row][metric]["mean"] == pytest.approx(number, abs=allowed)
 
 
 def test_what_was_recomputed_never_stands_under_paper(capsys):

@@ -80,6 +80,24 @@ def test_other_seeds_of_a_recorded_config_join_it(tmp_path):
     assert changed["metrics"]["r2_all"]["values"] == [0.8] and "earlier" not in changed
 
 
+def test_losses_of_joined_seeds_keep_their_places(tmp_path):
+    """Seeds that were recorded without a curve have none: the list is as long as the seeds."""
+
+    def finished(seeds, **model):
+        config = configs.load("configs/sprites.py:diagonal,fast")
+        config.train.seeds = seeds
+        metrics = {"r2_all": summary([0.9] * len(seeds), seeds, None)}
+        finish(tmp_path, config, metrics, wall_s=1.0, compositional={"train_s": 1.0, **model})
+        entry = json.loads(report.add(tmp_path, record=tmp_path / "record").read_text())
+        return entry["models"]["compositional"]
+
+    finished((0,))
+    joined = finished((2, 1), largest_rise=[0.2, 0.1], curve=[[3, 2], [4, 2]], curve_epochs=1)
+    assert joined["largest_rise"] == [None, 0.2, 0.1] and joined["curve_epochs"] == 1
+    assert joined["curve"] == [None, [3, 2], [4, 2]]
+    assert finished((3,))["largest_rise"] == [None, 0.2, 0.1, None]
+
+
 def test_reasons_of_joined_seeds_are_those_of_both(tmp_path):
     """Why a number is absent is told for the seeds that were recorded first, too."""
 

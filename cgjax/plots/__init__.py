@@ -18,6 +18,7 @@ from cgjax.plots.labels import (
     last_point,
     legend_below,
     r2_axis,
+    seeds,
     spread,
 )
 from cgjax.plots.lenses import lenses
@@ -62,6 +63,7 @@ __all__ = [
     "r2_axis",
     "save",
     "save_frames",
+    "seeds",
     "scatter_matrix",
     "scatter_panels",
     "shades",

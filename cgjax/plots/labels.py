@@ -107,6 +107,14 @@ def legend_below(fig, ax) -> None:
     fig.legend(handles, labels, loc="outside lower center", ncols=columns, **SMALL)
 
 
+def seeds(ax, place, values, colour, label=None, paper=None, size=4) -> None:
+    """A dot for every seed at one place of the x axis; beside them a hollow one, the paper's."""
+    style = {"ms": size, "color": colour, "label": label, "alpha": 0.7, "mew": 0}
+    ax.plot(np.full(len(values), place), values, "o", **style)
+    if paper is not None:
+        ax.plot(place + 0.1, paper, "o", ms=6, mfc="none", mec=colour)
+
+
 def last_point(x, y) -> tuple:
     """(x, y) of a curve's last finite point; (last x, NaN) if there is none."""
     x, y = np.asarray(x, float), np.asarray(y, float)

@@ -233,6 +233,7 @@ TABLES = (
          "both": (0.656, 0.699, 0.774, 0.819, 0.833),
          "asymmetric": (0.516, 0.553, 0.613, 0.654, 0.674),
      }},
+    # Of the line through the values of new items.
     {"kind": "read", "metrics": {"addition_mnist": "{line}, d={column}: value at 0"},
      "runs": 10, "error": 0.005,
      "where": "figure of values by distance", "columns": (0, 5, 10, 15, 20), "lines": {
@@ -530,16 +531,6 @@ CLAIMS = {
         "chains": [[("addition_mnist", "{0}, d=20: slope"), ("addition_mnist", "{0}, d=0: slope")]],
         "each": ("extrapolation", "interpolation", "both", "asymmetric"),
     },
-    "extrapolation_leaks_less_apart": {
-        "sentence": "With the anchor in the middle, sums shrink less where digits are apart",
-        "where": "figure 5, figure of values by distance",
-        "chains": [
-            [
-                ("addition_mnist", "extrapolation, d=20: slope"),
-                ("addition_mnist", "extrapolation, d=0: slope"),
-            ],
-        ],
-    },
     "inside_or_outside_is_alike": {
         "sentence": "With two anchors it makes no difference whether new items lie between "
         "them or beyond: sums shrink alike",
@@ -641,13 +632,4 @@ CLAIMS = {
         ],
         "each": ("resnet", "vit"),
     },
-}
-
-# Why ours does not match, and what could tell; `published.claims` describes the layout.
-CAUSES = {
-    "magnitudes.": (
-        "published: the bars are the account of the machine's labels, the signs of its decision "
-        "values, to 0.0005; ours is the account of the decision values",
-        "the account of the signs in place of the decision values",
-    ),
 }

@@ -123,8 +123,9 @@ CLAIMS = {
         "rows": {"demo": ("digits/",), "mnist": ("",)},
     },
     "x_2_is_used_where_all_pairs_occur": {
-        "claim": "all pairs occur: {words} below B",
-        "sentence": "networks use X_2 where it is informative, not only where pairs are new",
+        "claim": "all pairs may occur: {words} below B",
+        "sentence": "networks use X_2 where it is informative, not only where pairs are new (at "
+        "0.99 some pairs of the test do not occur in training by chance)",
         "where": "proposition 4, figure 3a",
         "chains": [[("{row}", "B: test accuracy"), ("{row}", "{part}: test accuracy")]],
         "metric": "{part}: test accuracy",
@@ -152,7 +153,7 @@ CLAIMS = {
     },
     "a_fits_faster_at_first": {
         "claim": "{words}A fits faster at first",
-        "sentence": "the first steps already place the boundary",
+        "sentence": "training is faster at first where X_2 is informative (the control is ours)",
         "where": "figure 5",
         "chains": [
             [

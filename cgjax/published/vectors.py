@@ -3,7 +3,7 @@
 One run each, trained on 4096 samples. Errors are errors of reading the plot, not deviations over
 runs: two of them cover what the plot may mean (0.02 either way; 0.4 to 0.55 for mlp_orthogonal).
 The plot of the regularised network does not name its regulariser; of the four in the notebook, the
-block contrast is the most likely one.
+block contrast is a guess.
 """
 
 PAPER = "Wiedemer et al. 2023"
@@ -59,8 +59,7 @@ CLAIMS = {
 # Why ours does not match, and what could tell; `published.claims` describes the layout.
 CAUSES = {
     "compositional_orthogonal.r2_all": (
-        "unknown: the published curve is one run with one generator; ours rises with training, "
-        "from 0.883 after 61,440 steps to 0.984 after the notebook's 256,000",
+        "unknown: the published curve is one run with one generator, ours has 20 generators",
         "the score by training step: where 20 generators pass 0.93, and whether a generator of "
         "the notebook's rule and seed stays there",
     ),

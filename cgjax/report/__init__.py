@@ -183,16 +183,13 @@ def _joined(old: dict, new: dict) -> dict:
         base = new["metrics"].get(name, old["metrics"].get(name))
         metrics[name] = base | {key: joined[key] for key in ("ours", "sd", "values", "seeds")}
     models = {}
-    for kind, new_model in new["models"].items():  # a list has one number per seed
-        old_model = old.get("models", {}).get(kind, {})
-        models[kind] = {
-            name: [old_model[name][before.index(seed)] for seed in only_old] + value
-            if isinstance(value, list)
-            and isinstance(old_model.get(name), list)
-            and len(old_model[name]) == len(before)
-            else value
-            for name, value in new_model.items()
-        }
+    for kind in {**old.get("models", {}), **new["models"]}:
+        then, later = (entry.get("models", {}).get(kind, {}) for entry in (old, new))
+        models[kind] = {**then, **later}
+        for name in models[kind]:  # a list has one number per seed; seeds without one have None
+            pair = then.get(name, [None] * len(before)), later.get(name, [None] * len(now))
+            if all(isinstance(x, list) and len(x) == len(y) for x, y in zip(pair, (before, now))):
+                models[kind][name] = [pair[0][before.index(seed)] for seed in only_old] + pair[1]
     config = json.loads(json.dumps(new["config"]))
     config["train"]["seeds"] = only_old + now
     reasons = dict(old.get("reasons", {}))

@@ -5,22 +5,29 @@ README.template.md beside a family's README is that README with fields:
     {{orthogonal_gap-paper r2_all .3f}}         a recorded mean: file, metric, format
     {{orthogonal_gap-paper r2_all paper .3f}}   another number of the metric, one of NUMBERS
     {{bumps/B8-paper no penalty: ood mse .4f}}  of another family
-    {{table jumps}}                             a table of the family
+    {{study speed step_ms/monolithic .2f}}      a number of a study: file, keys, format
+    {{paper vit number_contact/base: validation accuracy .3f}}  a published number: row, metric
+    {{table jumps}}                             a table or a sentence of the family
     {{standing}}                                how the family's claims stand, by kind
+    {{not recorded}}                            the family's rows without a recorded run
 
 `published/README.md` has a table of how the claims stand, between two comments.
 
-The family's module `readme`, if there is one, has its tables, {name: (record, studies) ->
-Markdown}, and pictures, {file name: (record, studies, path) -> path}. `python -m cgjax.report
---readme` writes all of it. The README of a checkout has its template here, `front.template.md`.
+The family's module `readme`, if there is one, has its tables, {name: (record, studies) -> rows of
+cells with the header first, or a text}, and pictures, {file name: (record, studies, path) -> path}.
+`python -m cgjax.report --readme` writes all of it. The README of a checkout has its template here,
+`front.template.md`.
 """
 
+import functools
 import importlib
 import importlib.util
+import operator
 import pathlib
 import re
 import statistics
 
+from cgjax import config as configs
 from cgjax import experiments, published, report
 from cgjax.core.errors import BadInput
 from cgjax.core.workdir import read_json, write_atomic
@@ -104,11 +111,22 @@ def standing_table(family: str = "") -> str:
     claims = [claim for claim in CLAIMS.values() if family in ("", claim.family)]
     counts = standings.by_kind(standings.standings(claims=claims))
     words = [w for w in standings.WORDS if not family or any(n_of[w] for n_of in counts.values())]
-    lines = [f"| kind | claims | {' | '.join(words)} |", f"|---|{'---:|' * (1 + len(words))}"]
+    rows = [("kind", "claims", *words)]
     for kind, n_of in counts.items():
         numbers = (str(n_of[word] or "") for word in words)
-        lines.append(f"| {KINDS[kind]} | {sum(n_of.values())} | {' | '.join(numbers)} |")
-    return "\n".join(lines) + "\n"
+        rows.append((KINDS[kind], str(sum(n_of.values())), *numbers))
+    return markdown(rows) + "\n"
+
+
+def markdown(rows: list) -> str:
+    """Rows of cells, the header first, as a table. Columns that hold only numbers align right."""
+    header, *lines = rows
+    marks = [
+        "---:" if all(re.match(r"[-+]?\d|[-–]?$", cell) for cell in column) else "---"
+        for column in zip(*lines, strict=True)
+    ]
+    lines = [f"| {' | '.join(cells)} |" for cells in lines]
+    return "\n".join([f"| {' | '.join(header)} |", f"|{'|'.join(marks)}|", *lines])
 
 
 def field(family: str, words: str) -> str:
@@ -116,12 +134,25 @@ def field(family: str, words: str) -> str:
     file, _, rest = words.partition(" ")
     if words == "standing":
         return standing_table(family).rstrip()
+    if words == "not recorded":
+        rows = [row["name"] for row in configs.load_file(family).describe_rows()]
+        known = {entry["row"] for entry in report.entries(family)}
+        return ", ".join(f"`{row}`" for row in rows if row not in known)
     if file == "table":
         tables = getattr(_module(family), "TABLES", {})
         if rest not in tables:
             raise BadInput(f"no table '{rest}' of {family}: there are {', '.join(tables)}")
-        return tables[rest](report.entries(family), report.studies(family))
+        shown = tables[rest](report.entries(family), report.studies(family))
+        return shown if isinstance(shown, str) else markdown(shown)
     metric, _, form = rest.rpartition(" ")
+    if file in ("study", "paper"):
+        name, _, path = metric.partition(" ")
+        known = report.studies(family) if file == "study" else published.PUBLISHED[family]
+        keys = (name, *path.split("/")) if file == "study" else (name, path, "mean")
+        try:
+            return format(functools.reduce(operator.getitem, keys, known), form)
+        except LookupError as error:
+            raise BadInput(f"'{words}' of {family}: there is no {error}") from None
     folder = report.RECORD if "/" in file else report.RECORD / family
     recorded = read_json(folder / f"{file}.json")["metrics"]
     name, _, which = metric.rpartition(" ")

@@ -9,22 +9,22 @@ import pathlib
 
 import numpy as np
 
-from cgjax import config as configs
 from cgjax import plots
 from cgjax.analysis import factorization
 from cgjax.analysis.stats import mean_and_interval
 from cgjax.experiments.bumps import scenes
 from cgjax.published.bumps import CODE_WIDTHS
+from cgjax.published.tables import by_row
 
 NOT_RUN = "not run at the published size"
 REMEDY = "lam_entropy 0.1 + vec_variance 0.01"
+CRITERION = 0.05  # ID nMSE at which a network has learned its training pairs
 SUM = 0.6  # share of the variance from which images count as a sum a(x) + b(y)
 
 
 def metrics_of(record: list[dict], row: str) -> dict:
     """{metric: recorded numbers} of a row at the published size; empty if it is not recorded."""
-    runs = [e for e in record if (e["row"], e["size"], e["label"]) == (row, "paper", "")]
-    return runs[0]["metrics"] if runs else {}
+    return by_row(record, "paper").get(row, {})
 
 
 def ending(metrics: dict, name: str) -> dict:
@@ -56,12 +56,13 @@ def depths(record: list[dict], studies: dict) -> str:
 def code_widths(record: list[dict], studies: dict) -> str:
     """OOD MSE by width of the code (`B3`), ours and read off the release's figure."""
     metrics = metrics_of(record, "B3")
-    lines = ["| variance of the code's bumps | 1 | 3 | 5 | 7 | 9 | 11 |", f"|---|{'---:|' * 6}"]
     ours = [f"{metrics[f'width_{width}/ood mse']['ours']:.1e}" for width in CODE_WIDTHS]
     read_off = [f"{error:.1e}" for error in CODE_WIDTHS.values()]
-    lines.append(f"| ours | {' | '.join(ours)} |")
-    lines.append(f"| release, read off, settings unknown | {' | '.join(read_off)} |")
-    return "\n".join(lines)
+    return [
+        ("variance of the code's bumps", *map(str, CODE_WIDTHS)),
+        ("ours", *ours),
+        ("release, read off, settings unknown", *read_off),
+    ]
 
 
 def true_sum(record: list[dict], studies: dict) -> str:
@@ -117,13 +118,6 @@ def fade(record: list[dict], studies: dict) -> str:
     return f"{(1 - true_r2) / (1 - fade_r2):.1f}"
 
 
-def not_run(record: list[dict], studies: dict) -> str:
-    """Rows without a record."""
-    recorded = {entry["row"] for entry in record if not entry["label"]}
-    rows = [row["name"] for row in configs.load_file("bumps").describe_rows()]
-    return ", ".join(f"`{row}`" for row in rows if row not in recorded)
-
-
 # --- flatness or rank -----------------------------------------------------------------------------
 
 KINDS = {
@@ -172,15 +166,13 @@ def flatness_table(record: list[dict], studies: dict) -> str:
     """Product fields (`flatness`): the best weight of each kind of penalty."""
     metrics = metrics_of(record, "flatness")
     by_part = {part: penalties(metrics, part) for part in PARTS}
-    lines = [f"| penalty | {' | '.join(PARTS.values())} |", f"|---|{'---|' * len(PARTS)}"]
+    rows = [("penalty", *PARTS.values())]
     for kind, words in KINDS.items():
         if kind in by_part["angle_45"]:
-            cells = [_best(metrics, part, by_part[part].get(kind)) for part in PARTS]
-            lines.append(f"| {words} | {' | '.join(cells)} |")
+            rows.append((words, *(_best(metrics, part, by_part[part].get(kind)) for part in PARTS)))
     for part, words in BY_CONSTRUCTION.items():
-        cells = [_cell(metrics, f"{part}/"), *[""] * (len(PARTS) - 1)]
-        lines.append(f"| {words} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        rows.append((words, _cell(metrics, f"{part}/"), *[""] * (len(PARTS) - 1)))
+    return rows
 
 
 def of_embeddings(part: str):
@@ -219,14 +211,30 @@ def turned_rank(record: list[dict], studies: dict) -> str:
     return f"{np.median(share['values']):.0%}"
 
 
-def rank_learned(record: list[dict], studies: dict) -> str:
-    """How many networks of the three larger weights of the rank penalty reach ID nMSE 0.05."""
-    metrics, counts = metrics_of(record, "flatness"), []
-    for part, words in (("main", "in the main setting"), ("angle_0", "at 0°")):
-        names = [f"{part}/rank_tail {w}: reached id nmse 0.05" for w in ("0.0001", "0.001", "0.01")]
-        values = [value for name in names for value in metrics[name]["values"]]
-        counts.append(f"{sum(values):.0f} of {len(values)} {words}")
-    return ", ".join(counts)
+def networks(record: list[dict], studies: dict) -> str:
+    """All networks of `flatness` by their fields: those that learn ID, and their OOD nMSE."""
+    metrics = metrics_of(record, "flatness")
+    scores = ("id nmse", "ood nmse", "rank one share", "flat share")
+    ends = ("/ood nmse", ": ood nmse")
+    cells = [
+        [metrics[name.removesuffix("ood nmse") + score]["values"] for score in scores]
+        for name in metrics
+        if name.endswith(ends)
+    ]
+    id_error, error, rank_one, flat = np.concatenate(cells, axis=1)
+    learned, well, is_flat, bent = id_error < 0.05, id_error < 0.005, flat > 0.99, flat < 0.5
+    thin, partly = (rank_one > 0.99) & bent, is_flat & learned & ~well
+    return (
+        f"Of all {len(flat):,} networks at the end of training {np.sum(learned & bent)} have "
+        "learned ID (nMSE below 0.05) with fields that are not flat (share below 0.5): their OOD "
+        f"nMSE is {error[learned & bent].min():.2f} or more. {np.sum(thin)} have fields of rank "
+        f"one (share above 0.99) that are not flat; {np.sum(thin & learned)} of them have learned "
+        f"ID, none of those of rank one by construction. {np.sum(is_flat & well)} have flat fields "
+        "(share above 0.99) and ID nMSE below 0.005: their OOD nMSE is "
+        f"{error[is_flat & well].max():.2f} or less. But of the {np.sum(partly)} with flat fields "
+        f"and ID nMSE between these bounds {np.sum(error[partly] > 0.5)} have an OOD nMSE above "
+        "0.5."
+    )
 
 
 def _best(metrics: dict, part: str, by_penalty: dict | None) -> str:
@@ -242,7 +250,8 @@ def _cell(metrics: dict, name: str) -> str:
     middle, low, high = map(short, medians(metrics, name))
     names = (f"{name}{score} share" for score in ("rank one", "flat"))
     shares = ", ".join(f"{np.median(metrics[score]['values']):.2f}" for score in names)
-    return f"{middle} ({low} to {high}); {shares}"
+    mark = "†" if np.median(metrics[f"{name}id nmse"]["values"]) > CRITERION else ""
+    return f"{middle}{mark} ({low} to {high}); {shares}"
 
 
 @plots.styled
@@ -277,7 +286,6 @@ def draw_penalties(record: list[dict], studies: dict, path: pathlib.Path) -> pat
 
 
 REMEDIES = ("neither", "stripes", "penalty", "both")
-CRITERION = 0.05  # ID nMSE at which a network has learned its training pairs
 DECODERS = {
     "mlp": "MLP",
     "cnn": "CNN",
@@ -326,10 +334,8 @@ DEPTHS = (3, 5, 7)  # hidden layers of the MLPs of `entangling`
 def entangling_table(record: list[dict], studies: dict) -> str:
     """ID nMSE, and F of the first and last hidden layer, by start, length and depth."""
     metrics = metrics_of(record, "entangling")
-    lines = [
-        "| starts at | steps | MLP of 3 layers: ID nMSE; F first, last layer | of 5 | of 7 |",
-        "|---|---:|---|---|---|",
-    ]
+    title = "MLP of 3 layers: ID nMSE; F first, last layer"
+    rows = [("starts at", "steps", title, "of 5", "of 7")]
     for start, length in itertools.product(("zero", "background"), (1260, 20160)):
         cells = []
         for depth in DEPTHS:
@@ -337,8 +343,8 @@ def entangling_table(record: list[dict], studies: dict) -> str:
             names = ("id nmse", "F, layer 1", f"F, layer {depth}")
             error, first, last = (metrics[prefix + name]["ours"] for name in names)
             cells.append(f"{error:.2f}; {first:.2f}, {last:.2f}")
-        lines.append(f"| {start} | {length:,} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        rows.append((start, f"{length:,}", *cells))
+    return rows
 
 
 def lost(start: str, length: int):
@@ -364,10 +370,9 @@ TABLES = {
     "cross": cross,
     "taus": taus,
     "fade": fade,
-    "not_run": not_run,
     "matched": matched,
     "turned_rank": turned_rank,
-    "rank_learned": rank_learned,
+    "networks": networks,
     "flatness": flatness_table,
     "embed_main": of_embeddings("main"),
     "embed_45": of_embeddings("angle_45"),

@@ -11,10 +11,12 @@ import numpy as np
 from cgjax import plots
 from cgjax.experiments.kernels.images.figures import PAPER, draw_estimates
 from cgjax.published import PUBLISHED
+from cgjax.published.claims import CLAIMS
 
 ADDITION = ("extrapolation", "asymmetric", "interpolation", "both")
 REGIMES = {"1": "lazy", "1e-06": "rich"}  # initial scale -> name
 NEW = {"cd_1": "CD-1", "cd_2": "CD-2", "cd_3": "CD-3", "te_5_5_hubs_4": "transitive equivalence"}
+THEORY = ("leak", "partial", "phase", "magnitudes", "salience")  # rows without networks
 DISTANCES = (0, 20)  # of the recorded runs on MNIST
 IMAGES = tuple(
     f"{task}_{data}"
@@ -46,19 +48,14 @@ def differences(record: list[dict], rows: tuple, ending: str) -> dict[str, float
 def dense_table(record: list[dict], studies: dict) -> str:
     """Slopes of dense networks on new pairs: ours, predicted before training, the paper's."""
     metrics = metrics_of(record, "demo")
-    lines = [
-        "| training set | lazy: slope ± sd | predicted | paper | rich: slope ± sd | paper |",
-        "|---|---:|---:|---:|---:|---:|",
-    ]
+    rows = [("training set", "lazy: slope ± sd", "predicted", "paper", "rich: slope ± sd", "paper")]
     for name in ADDITION:
         lazy, rich = (metrics[f"addition/{name}, sigma {scale}: slope"] for scale in REGIMES)
         predicted = metrics[f"addition/{name}, sigma 1: predicted slope before"]["ours"]
         ours = [f"{metric['ours']:.3f} ± {metric['sd']:.3f}" for metric in (lazy, rich)]
-        lines.append(
-            f"| {name} | {ours[0]} | {predicted:.3f} | {lazy['paper']:.3f} "
-            f"| {ours[1]} | {rich['paper']:.3f} |"
-        )
-    return "\n".join(lines)
+        papers = [f"{metric['paper']:.3f}" for metric in (lazy, rich)]
+        rows.append((name, ours[0], f"{predicted:.3f}", papers[0], ours[1], papers[1]))
+    return rows
 
 
 def closed_form_error(record: list[dict], studies: dict) -> str:
@@ -85,21 +82,18 @@ def prediction_sentence(record: list[dict], studies: dict) -> str:
 def depth_table(record: list[dict], studies: dict) -> str:
     """Steps until all networks of a depth are right on all pairs; the paper's in brackets."""
     metrics = metrics_of(record, "te_deep")
-    lines = ["| hidden layers | 1 | 2 | 3 | 4 |", "|---|---:|---:|---:|---:|"]
+    rows = [("hidden layers", "1", "2", "3", "4")]
     for part, what in (("train", "all trained pairs right"), ("test", "all new pairs right")):
         cells = [metrics[f"depth_{d}/te_2_2: first all right, {part}"] for d in (1, 2, 3, 4)]
         spreads = ["" if cell["sd"] is None else f" ± {cell['sd']:.0f}" for cell in cells]
         texts = (f"{c['ours']:.0f}{sd} ({c['paper']:.0f})" for c, sd in zip(cells, spreads))
-        lines.append(f"| {what}, step | {' | '.join(texts)} |")
-    return "\n".join(lines)
+        rows.append((f"{what}, step", *texts))
+    return rows
 
 
 def images_table(record: list[dict], studies: dict) -> str:
     """Slopes and accuracies of image networks on new combinations: ours, seeds, the paper's."""
-    lines = [
-        "| task | score | ConvNet, 0 pixels apart | ConvNet, 20 pixels apart | ResNet | ViT |",
-        "|---|---|---:|---:|---:|---:|",
-    ]
+    rows = [("task", "score", "ConvNet, digits at distance 0", "distance 20", "ResNet", "ViT")]
     columns = (("mnist", 0), ("mnist", 20), ("cifar_resnet", 0), ("cifar_vit", 0))
     cases = [("addition", name, "slope", f"addition, {name}") for name in ADDITION]
     cases += [(name[:2], name, "comp accuracy", title) for name, title in NEW.items()]
@@ -111,8 +105,8 @@ def images_table(record: list[dict], studies: dict) -> str:
             if metric:
                 seeds = len(metric["values"])
                 cells[-1] = f"{metric['ours']:.3f}, {seeds} seeds ({metric['paper']:.3f})"
-        lines.append(f"| {title} | {score.removeprefix('comp ')} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        rows.append((title, score.removeprefix("comp "), *cells))
+    return rows
 
 
 def additivity_sentence(record: list[dict], studies: dict) -> str:
@@ -155,15 +149,36 @@ def figure_3e(record: list[dict], studies: dict) -> str:
     return f"{max(map(abs, differences(record, ('magnitudes',), ': ').values())):.4f}"
 
 
+def formulas_in_words(record: list[dict], studies: dict) -> str:
+    """How many claims in words are about rows in which nothing is trained."""
+    claims = [c for c in CLAIMS.values() if (c.family, c.kind) == ("kernels", "sentence")]
+    return f"{sum(c.row in THEORY for c in claims)} of the {len(claims)}"
+
+
+def _cd_margins(record: list[dict]) -> np.ndarray:
+    """[loss, (measured, predicted), seed] of lazy networks on CD-3."""
+    metrics, keys = metrics_of(record, "cd_rich"), ("relative margin", "predicted margin")
+    cells = [f"{loss}/cd_3, sigma 1" for loss in ("mse", "logistic")]
+    return np.array([[metrics[f"{cell}: {key}"]["values"] for key in keys] for cell in cells])
+
+
+def cd_means(record: list[dict], studies: dict) -> str:
+    """Differences of mean margins from the closed form, one for each loss."""
+    measured, predicted = _cd_margins(record).mean(axis=2).T
+    return " and ".join(f"{abs(gap):.2f}" for gap in measured - predicted)
+
+
+def cd_worst(record: list[dict], studies: dict) -> str:
+    """The largest difference of one seed."""
+    measured, predicted = np.moveaxis(_cd_margins(record), 1, 0)
+    return f"{np.abs(measured - predicted).max():.2f}"
+
+
 def cd_by_seed(record: list[dict], studies: dict) -> str:
     """Margins of lazy networks on CD-3 and their predictions, seed by seed."""
-    metrics, texts = metrics_of(record, "cd_rich"), []
-    for loss in ("mse", "logistic"):
-        cell = f"{loss}/cd_3, sigma 1"
-        values = [
-            metrics[f"{cell}: {key}"]["values"] for key in ("relative margin", "predicted margin")
-        ]
-        measured, predicted = (", ".join(f"{v:.2f}" for v in row) for row in values)
+    texts = []
+    for loss, margins in zip(("mse", "logistic"), _cd_margins(record)):
+        measured, predicted = (", ".join(f"{v:.2f}" for v in row) for row in margins)
         texts.append(f"{loss} {measured}, predicted {predicted}")
     return "; ".join(texts)
 
@@ -179,11 +194,8 @@ def draw_slopes(record: list[dict], studies: dict, path: pathlib.Path) -> pathli
     metrics = metrics_of(record, "demo")
     for (i, scale), (k, name) in itertools.product(enumerate(REGIMES), enumerate(ADDITION)):
         metric = metrics[f"addition/{name}, sigma {scale}: slope"]
-        place, colour = k + 0.35 * i - 0.2, plots.COLOURS[i]
-        label = f"{REGIMES[scale]}, every seed" if k == 0 else None
-        x = np.full(len(metric["values"]), place)
-        left.plot(x, metric["values"], ".", ms=4, color=colour, label=label)
-        left.plot(place + 0.1, metric["paper"], **PAPER, mec=colour)
+        place, label = k + 0.35 * i - 0.2, f"{REGIMES[scale]}, every seed" if k == 0 else None
+        plots.seeds(left, place, metric["values"], plots.COLOURS[i], label, metric["paper"], 3)
     for k, name in enumerate(ADDITION):
         predicted = metrics[f"addition/{name}, sigma 1: predicted slope before"]["ours"]
         label = "closed form, initial features" if k == 0 else None
@@ -197,12 +209,9 @@ def draw_slopes(record: list[dict], studies: dict, path: pathlib.Path) -> pathli
         theirs = [published[f"{name}, d={d}: slope"]["mean"] for d in distances]
         right.plot(distances, theirs, **PAPER | {"lw": 0.7}, mec=colour, color=colour)
         for d in distances:
-            metric = metrics.get(f"{name}, d={d}: slope")
-            if metric:
-                style = {"ms": 4, "color": colour, "label": name if d == 0 else None}
-                right.plot(
-                    [d + 0.7 + 0.4 * k] * len(metric["values"]), metric["values"], "o", **style
-                )
+            if metric := metrics.get(f"{name}, d={d}: slope"):
+                label = name if d == 0 else None
+                plots.seeds(right, d + 0.7 + 0.4 * k, metric["values"], colour, label)
     right.set(ylim=(0, 1.05), xlabel="pixels between digits", title="ConvNets on MNIST")
     right.set_xticks(distances)
     right.legend(fontsize=7, loc="lower right")
@@ -222,13 +231,9 @@ def draw_new(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.P
             key = f"{name}, d={d}: {score}"
             row = f"{name[:2]}_mnist"
             metric, published = metrics_of(record, row).get(key), PUBLISHED["kernels"][row].get(key)
-            place, colour = k + 0.3 * i - 0.15, plots.COLOURS[i]
             label = f"{d} pixels apart" if k == 0 else None
-            if metric:
-                values = metric["values"]
-                ax.plot([place] * len(values), values, "o", ms=4, color=colour, label=label)
-            if published:
-                ax.plot(place + 0.1, published["mean"], **PAPER, mec=colour)
+            values, paper = (metric or {}).get("values", ()), (published or {}).get("mean")
+            plots.seeds(ax, k + 0.3 * i - 0.15, values, plots.COLOURS[i], label, paper)
         ax.set_xticks(range(len(NEW)), [task.replace(" ", "\n") for task in NEW.values()])
         ax.set_ylim(-0.03, 1.05)
         ax.grid(axis="y", **plots.GRID)
@@ -272,6 +277,9 @@ TABLES = {
     "shares": shares_sentence,
     "figure_3e": figure_3e,
     "cd_by_seed": cd_by_seed,
+    "cd_means": cd_means,
+    "cd_worst": cd_worst,
+    "formulas_in_words": formulas_in_words,
 }
 PICTURES = {
     "kernels_slopes.png": draw_slopes,

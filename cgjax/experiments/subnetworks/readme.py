@@ -8,7 +8,6 @@ import pathlib
 
 import numpy as np
 
-from cgjax import config as configs
 from cgjax import plots
 from cgjax.experiments.subnetworks.figures import hatch
 from cgjax.published import PUBLISHED, verdict
@@ -100,27 +99,62 @@ def _demo(record) -> dict:
 
 def like_for_like(record: list[dict], studies: dict) -> str:
     """One configuration for all bases: ours beside the release's, with the published selection."""
-    lines = [
-        "| cell | epochs of masks | sub_diff | release, fixed | abl_diff | release, fixed "
-        "| difference, 95 % | paper, selected |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|",
+    pairs = [(measure, "release, fixed") for measure in HALVES]
+    rows = [
+        ("cell", "epochs of masks", *pairs[0], *pairs[1], "difference, 95 %", "paper, selected")
     ]
-    cells = [(cell, "scratch") for cell in SENTENCES] + [(cell, "resnet50") for cell in IMAGES]
-    for cell, part in cells:
-        run, fixed = best_run(record, cell, part), theirs(cell, part, "abl_diff")
-        if run is None or fixed is None:
-            continue
-        sub, abl = (ours(record, cell, part, name) for name in HALVES)
-        compared = verdict.of_entry(abl)
-        width = f"± {compared.width:.2f}" if math.isfinite(compared.width) else "(one base)"
-        numbers = (sub["ours"], theirs(cell, part, "sub_diff"), abl["ours"], fixed)
-        lines.append(
-            f"| {cell[0].replace('_', ' ')}, {cell[1]} | {run['config']['masks']['epochs']} | "
-            + " | ".join(f"{number:+.2f}" for number in numbers)
-            + f" | {compared.difference:+.2f} {width} "
-            f"| {theirs(cell, part, 'abl_diff, selected'):+.2f} |"
+    for cell, part in _compared(record):
+        epochs = best_run(record, cell, part)["config"]["masks"]["epochs"]
+        numbers = [
+            f"{number:+.2f}"
+            for measure in HALVES
+            for number in (
+                ours(record, cell, part, measure)["ours"], theirs(cell, part, measure),
+            )
+        ]  # fmt: skip
+        gap, width = difference(record, cell, part)
+        gap = f"{gap:+.2f} " + (f"± {width:.2f}" if math.isfinite(width) else "(one base)")
+        selected = f"{theirs(cell, part, 'abl_diff, selected'):+.2f}"
+        rows.append(
+            (" ".join(cell[0].split("_")) + f", {cell[1]}", str(epochs), *numbers, gap, selected)
         )
-    return "\n".join(lines)
+    return rows
+
+
+def _compared(record) -> list[tuple]:
+    """(cell, part) that we have and the release's fixed configuration has."""
+    cells = [(cell, "scratch") for cell in SENTENCES] + [(cell, "resnet50") for cell in IMAGES]
+    return [
+        (cell, part)
+        for cell, part in cells
+        if best_run(record, cell, part) and theirs(cell, part, "abl_diff") is not None
+    ]
+
+
+def difference(record, cell, part: str) -> tuple[float, float]:
+    """Our mean abl_diff less the release's, and half of its 95 % interval over bases of both."""
+    row, metric = place_of(cell, part, "abl_diff")
+    values = [v for v in ours(record, cell, part, "abl_diff")["values"] if v is not None]
+    means = verdict.mean_of(values), verdict.published_mean(KNOWN[row][metric])
+    return means[0].mean - means[1].mean, verdict.interval(*means)
+
+
+def excluded(record: list[dict], studies: dict) -> str:
+    """How many intervals of `like_for_like` exclude zero."""
+    gaps = [difference(record, cell, part) for cell, part in _compared(record)]
+    gaps = [(gap, width) for gap, width in gaps if math.isfinite(width)]
+    n = sum(abs(gap) > width for gap, width in gaps)
+    return f"{n or 'None'} of the {len(gaps)} intervals exclude{'s' if n < 2 else ''} zero."
+
+
+def kept_effect(record: list[dict], studies: dict) -> str:
+    """The effect of selected masks on test data over that on the data of their selection."""
+    shares = [
+        KNOWN["means"][f"{network}: abl_diff, selected"]["mean"]
+        / KNOWN["means"][f"{network}: abl_diff, best of 24"]["mean"]
+        for network in NETWORKS
+    ]
+    return f"{min(shares):.0%} to {max(shares):.0%}"
 
 
 def means(record: list[dict], studies: dict) -> str:
@@ -145,24 +179,17 @@ def means(record: list[dict], studies: dict) -> str:
 
 def selection(record: list[dict], studies: dict) -> str:
     """What the choice among 24 configurations does to abl_diff, in the release's own files."""
-    lines = [
-        f"| abl_diff, mean over all rules | {' | '.join(CHOICES)} |",
-        "|---|---:|---:|---:|---:|",
-    ]
+    rows = [("abl_diff, mean over all rules", *CHOICES)]
     for network, name in NETWORKS.items():
-        cells = [f"{KNOWN['means'][f'{network}: abl_diff{end}']['mean']:+.3f}"
-                 for end in CHOICES.values()]  # fmt: skip
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        cells = (KNOWN["means"][f"{network}: abl_diff{end}"]["mean"] for end in CHOICES.values())
+        rows.append((name, *(f"{cell:+.3f}" for cell in cells)))
+    return rows
 
 
 def known_structures(record: list[dict], studies: dict) -> str:
     """The demonstration: a small BERT beside networks whose structure is known."""
-    lines = [
-        "| network, subroutine | sub_diff | abl_diff | abl_diff of every base "
-        "| removals of the same size | kept | valid masks |",
-        "|---|---:|---:|---|---:|---:|---:|",
-    ]
+    columns = ("abl_diff of every base", "removals of the same size", "kept", "valid masks")
+    rows = [("network, subroutine", *HALVES, *columns)]
     for part in ("bert", "modular", "template"):
         for subroutine in ("subject", "verb"):
             sub, abl, beyond, kept, valid = (
@@ -170,12 +197,11 @@ def known_structures(record: list[dict], studies: dict) -> str:
                 for measure in (*HALVES, "abl_diff beyond random removals", "kept", "valid masks")
             )
             bases = ", ".join(f"{value:.2f}" for value in abl["values"])
-            lines.append(
-                f"| {part}, {subroutine} | {sub['ours']:+.3f} | {abl['ours']:+.3f} | {bases} "
-                f"| {abl['ours'] - beyond['ours']:+.3f} | {kept['ours']:.3f} "
-                f"| {sum(valid['values']):.0f} of {len(valid['values'])} |"
-            )
-    return "\n".join(lines)
+            null, counts = abl["ours"] - beyond["ours"], valid["values"]
+            numbers = (f"{sub['ours']:+.3f}", f"{abl['ours']:+.3f}", bases, f"{null:+.3f}")
+            numbers += (f"{kept['ours']:.3f}", f"{sum(counts):.0f} of {len(counts)}")
+            rows.append((f"{part}, {subroutine}", *numbers))
+    return rows
 
 
 def largest_vision(record: list[dict], studies: dict) -> str:
@@ -196,13 +222,6 @@ def pretrained_valid(record: list[dict], studies: dict) -> str:
     return f"{np.mean([value for metric in metrics if metric for value in metric['values']]):.0%}"
 
 
-def not_recorded(record: list[dict], studies: dict) -> str:
-    """Rows without a recorded run."""
-    rows = [row["name"] for row in configs.load_file("subnetworks").describe_rows()]
-    missing = [f"`{row}`" for row in rows if row not in {entry["row"] for entry in record}]
-    return f"{', '.join(missing[:-1])} and {missing[-1]}"
-
-
 def vision_default(record: list[dict], studies: dict) -> str:
     """The best base of vision at default size."""
     rows = {rule for rule, _ in IMAGES} | {*ACROSS_RULES, "vit"}
@@ -217,32 +236,17 @@ def vision_default(record: list[dict], studies: dict) -> str:
     return f"{max(values):.2f}"
 
 
-def _published(*places, form: str):
-    """A field that shows published numbers, of (row, metric)."""
-    return lambda record, studies: ", ".join(
-        format(KNOWN[row][metric]["mean"], form) for row, metric in places
-    )
-
-
 TABLES = {
-    "fixed_scratch": _published(("means", "scratch: abl_diff"), form="+.3f"),
-    "selected_scratch": _published(("means", "scratch: abl_diff, selected"), form="+.3f"),
-    "random_pronoun": _published(
-        ("anaphora_singular", "random_weights/pronoun: abl_diff, selected"), form="+.3f"
-    ),
-    "vit": _published(
-        *(("vit", f"{rule}/base: validation accuracy")
-          for rule in ("number_contact", "inside_number", "inside_contact")), form=".3f",
-    ),
     "demo_seconds": lambda record, studies: f"{_demo(record)['wall_s']:.0f}",
     "pretrained_valid": pretrained_valid,
     "like_for_like": like_for_like,
+    "excluded": excluded,
+    "kept_effect": kept_effect,
     "means": means,
     "selection": selection,
     "known_structures": known_structures,
     "largest_vision": largest_vision,
     "largest_null": largest_null,
-    "not_recorded": not_recorded,
     "vision_default": vision_default,
 }  # fmt: skip
 

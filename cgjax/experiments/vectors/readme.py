@@ -12,17 +12,16 @@ from cgjax.experiments.vectors.parts import SUPPORTS
 from cgjax.experiments.vectors.run import KINDS
 from cgjax.published import PUBLISHED
 from cgjax.published import verdict as verdicts
+from cgjax.published.tables import by_row
 
 MODELS = {**KINDS, "regularised": "one network, regularised"}
-HOLLOW = {"marker": "o", "mfc": "none", "ms": 6, "mew": 1.3, "lw": 0, "color": plots.INK}
+READ = {"marker": "o", "mfc": "none", "ms": 6, "lw": 1, "color": plots.INK}
 
 
 def metrics_of(record: list[dict]) -> dict:
     """{(model, support): metrics} of the runs at the published length."""
-    runs = {entry["row"]: entry["metrics"] for entry in record if entry["size"] == "paper"}
-    return {
-        (model, support): runs[f"{model}_{support}"] for model in MODELS for support in SUPPORTS
-    }
+    runs = by_row(record, "paper")
+    return {(name, part): runs[f"{name}_{part}"] for name in MODELS for part in SUPPORTS}
 
 
 def compared(record: list[dict]) -> list[tuple]:
@@ -37,18 +36,21 @@ def compared(record: list[dict]) -> list[tuple]:
 
 def scores_table(record: list[dict], studies: dict) -> str:
     """R2 on random latents beside the numbers read off the plots."""
-    lines = [
-        "| model | trained on | ours, mean ± sd | read off the plot | difference | tolerance | |",
-        "|---|---|---:|---:|---:|---:|---|",
+    rows = [
+        ("model", "trained on", "ours, mean ± sd", "read off", "difference", "tolerance", "verdict")
     ]
     for model, support, score, published, verdict in compared(record):
         low, high = (published["mean"] + 2 * sign * published["sd"] for sign in (-1, 1))
-        lines.append(
-            f"| {MODELS[model]} | {support} | {score['ours']:.3f} ± {score['sd']:.3f} "
-            f"| {low:.2f} to {high:.2f} | {verdict.difference:+.3f} | {verdict.tolerance:.3f} "
-            f"| {verdict.word} |"
-        )
-    return "\n".join(lines)
+        numbers = (f"{score['ours']:.3f} ± {score['sd']:.3f}", f"{low:.2f} to {high:.2f}")
+        numbers += (f"{verdict.difference:+.3f}", f"{verdict.tolerance:.3f}")
+        rows.append((MODELS[model], support, *numbers, verdict.word))
+    return rows
+
+
+def seeds(record: list[dict], studies: dict) -> str:
+    """The least and the greatest number of seeds."""
+    counts = [len(metrics["r2_all"]["values"]) for metrics in metrics_of(record).values()]
+    return f"{min(counts)} to {max(counts)}"
 
 
 def scatter_sentence(record: list[dict], studies: dict) -> str:
@@ -109,11 +111,9 @@ def draw_scores(record: list[dict], studies: dict, path: pathlib.Path) -> pathli
         values = metrics["r2_all"]["values"]
         published = PUBLISHED["vectors"][f"{model}_{support}"]["r2_all"]
         place, label = k + 0.27 * (i - 1), MODELS[model] if k == 0 else None
-        x = np.full(len(values), place - 0.03)
-        ax.plot(x, values, "o", ms=3, alpha=0.6, color=plots.COLOURS[i], label=label)
+        plots.seeds(ax, place - 0.03, values, plots.COLOURS[i], label, size=3)
         label = "read off the plot, one run" if i == k == 0 else None
-        error = 2 * published["sd"]
-        ax.errorbar(place + 0.06, published["mean"], error, label=label, **HOLLOW | {"lw": 1})
+        ax.errorbar(place + 0.06, published["mean"], 2 * published["sd"], label=label, **READ)
     ax.axhline(0, color=plots.FAINT, lw=0.8)
     ax.set_xticks(range(len(SUPPORTS)), [f"trained on {support}" for support in SUPPORTS])
     ax.set_ylabel("R2 on random latents")
@@ -151,6 +151,7 @@ def draw_regulariser(record: list[dict], studies: dict, path: pathlib.Path) -> p
 
 TABLES = {
     "scores": scores_table,
+    "seeds": seeds,
     "scatter": scatter_sentence,
     "regulariser": regulariser_sentence,
     "fit_correlations": fit_correlations,

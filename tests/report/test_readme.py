@@ -1,0 +1,73 @@
+"""Sentences of READMEs that a changed record would make false, and the fields of templates."""
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from cgjax import report
+from cgjax.core.errors import BadInput
+from cgjax.experiments.bumps import readme as bumps
+from cgjax.experiments.resistance import readme as resistance
+from cgjax.experiments.sprites import readme as sprites
+from cgjax.experiments.subnetworks import readme as subnetworks
+from cgjax.published import PUBLISHED
+from cgjax.report import readme
+
+
+def test_a_table_aligns_columns_of_numbers():
+    rows = [("row", "n", "every seed"), ("a", "+0.1 ± 0.2", "0.1, 0.2"), ("b", "-", "not run")]
+    assert readme.markdown(rows).splitlines() == [
+        "| row | n | every seed |",
+        "|---|---:|---|",
+        "| a | +0.1 ± 0.2 | 0.1, 0.2 |",
+        "| b | - | not run |",
+    ]
+    with pytest.raises(ValueError):
+        readme.markdown([("a", "b"), ("1", "2"), ("1",)])
+
+
+def test_fields_of_studies_and_published_numbers():
+    assert readme.field("sprites", "study speed step_ms/monolithic .2f") == "1.35"
+    number = PUBLISHED["subnetworks"]["vit"]["number_contact/base: validation accuracy"]["mean"]
+    words = "paper vit number_contact/base: validation accuracy .3f"
+    assert readme.field("subnetworks", words) == f"{number:.3f}"
+    for words in ("study speed step_ms/none .2f", "study none a .2f", "paper vit none .3f"):
+        with pytest.raises(BadInput, match="there is no 'none'"):
+            readme.field("subnetworks" if "paper" in words else "sprites", words)
+    missing = readme.field("bumps", "not recorded")
+    assert "`phase`" in missing and "`B8`" not in missing
+
+
+def test_intervals_of_ablations_count_the_bases_of_both_sides():
+    """The release's bases scatter too: an interval of ours alone would exclude zero."""
+    record, cell = report.entries("subnetworks"), ("agreement_plural", "subject")
+    values = subnetworks.ours(record, cell, "scratch", "abl_diff")["values"]
+    theirs = PUBLISHED["subnetworks"][cell[0]][f"scratch/{cell[1]}: abl_diff"]
+    gap, width = subnetworks.difference(record, cell, "scratch")
+    errors = np.var(values, ddof=1) / len(values), theirs["sd"] ** 2 / theirs["n"]
+    degrees = sum(errors) ** 2 / (errors[0] ** 2 / (len(values) - 1) + errors[1] ** 2 / 2)
+    assert gap == pytest.approx(np.mean(values) - theirs["mean"])
+    assert width == pytest.approx(scipy.stats.t.ppf(0.975, degrees) * np.sqrt(sum(errors)))
+    assert subnetworks.excluded(record, {}).startswith("None of the 10 intervals")
+
+
+def test_low_seeds_occur_with_a_shorter_memory_too():
+    """The README says that jumps are not shown to be their cause."""
+    studies = report.studies("sprites")
+    assert sprites.shorter_memory([], studies).startswith("3 of 24 seeds in 3 runs end low")
+    rises = sprites.rises_at_paper(report.entries("sprites"), studies).split(", ")
+    assert len(rises) == 5 and min(map(int, rises)) > 10  # % above the least before: a jump
+
+
+def test_fields_that_are_flat_compose_and_others_do_not():
+    text = bumps.networks(report.entries("bumps"), {})
+    assert "343 have learned ID" in text and "their OOD nMSE is 0.88 or more" in text
+    assert "none of those of rank one by construction" in text
+    values = bumps.metrics_of(report.entries("bumps"), "flatness")
+    assert max(values["rank_1/reached id nmse 0.05"]["values"]) == 0
+    assert "9.7†" in readme.markdown(bumps.flatness_table(report.entries("bumps"), {}))
+
+
+def test_how_often_pairs_of_the_test_occur_in_training():
+    record = report.entries("resistance")
+    assert [resistance.occurrences(share)(record, {}) for share in (0.9, 0.99)] == ["13", "1.3"]
