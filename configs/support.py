@@ -54,8 +54,9 @@ ROWS = {
     "openness": (
         "What supports leave open before training, against the paper's R2 and recorded errors",
         "4 minutes",
-        ("image_size", "n_samples", "n_pixels", "length", "noise", "record", "n_recorded"),
-        {"image_size": 32},
+        ("image_size", "n_samples", "n_asked", "n_pixels", "lengths", "noise", "record",
+         "n_recorded"),
+        {},
     ),
     "design": (
         "Planes chosen until every slot is identified, for two to four sprites",
@@ -97,9 +98,11 @@ KEYS = {
     "exact": key(False, "search all sets of planes, small ones first; else greedy"),
     "most": key(8, "planes per slot at most", low=1),
     "record": key("", "folder of recorded sprites runs; empty: the package's own"),
-    "n_samples": key(300, "samples of P and of Q", low=8),
-    "n_pixels": key(3, "pixels along each side of the tested grid", low=1),
-    "length": key(1.0, "over which components are smooth, in units of a latent's spread", above=0),
+    "n_samples": key(300, "samples of P", low=8),
+    "n_asked": key(200, "samples of Q", low=2),
+    "n_pixels": key(4, "pixels along each side of the tested grid", low=1),
+    "lengths": key((0.3, 0.5, 0.7, 1.0), "over which components may be smooth, ascending, in units "
+                   "of a latent's spread: the shortest that the samples resolve counts", above=0),
     "noise": key(0.01, "relative error with which f is known on P", above=0, high=1),
     "n_recorded": key(100, "recorded supports that are asked about at most", low=3),
     "run": key("runs/sprites/demo", "workdir of a finished sprites run"),
@@ -128,8 +131,8 @@ def get_config(arg=""):
         choices = names_in("experiments.sprites.compositions", "COMPOSITIONS")
         declare(config, {"model.composition": key("occlude_sigmoid", doc, choices=choices)})
     config.data.update(changes)
-    if (row, size) == ("openness", "paper"):  # a diagonal of five latents is seen by many samples
-        config.data.update({"n_samples": 1500, "n_pixels": 5})
+    if (row, size) == ("openness", "paper"):
+        config.data.n_samples = 1000
     if size == "fast" and "n_values" in names:
         config.data.n_values = min(config.data.n_values, 64)
     if size == "smoke":
@@ -146,6 +149,7 @@ def smoke(config):
         "n_unseen": 4,
         "n_candidates": 6,
         "n_samples": 24,
+        "n_asked": 12,
         "n_pixels": 2,
     }
     small |= {"deltas": (0.05, 0.2), "partner_counts": (4, 8), "slot_counts": (2,)}

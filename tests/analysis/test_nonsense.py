@@ -1668,7 +1668,6 @@ PLUMBING = {
     "support.jacobians.compiled_spectrum",
     "support.jacobians.search",
     "support.jacobians.leak",
-    "support.jacobians.second_leak",
     "machines.interpolate",
     "machines.rows",
     "ntk.functions.cut_short",

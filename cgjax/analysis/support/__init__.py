@@ -5,7 +5,7 @@ points P' of the support with p_k = z_k such that the Jacobian of C with respect
 output phi_k, summed over P', has full column rank. The sum can lose rank by cancellation; what
 identification needs is the *stack* of the Jacobians. Both ask too much where C ignores some
 directions everywhere: the *relaxed* condition only asks that whatever P' hides stays hidden on Q,
-to first or second order. It is no theorem.
+to first order. It is not a theorem.
 
 `audit` asks about one component and scenes that you give, `audit_support` combines components and
 coverage, `audit_latents` finds the scenes itself, from samples of P and Q. These are the theorem's
@@ -41,7 +41,6 @@ __all__ = [
     "jacobian_rank",
 ]
 
-QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
 CHECKED = 4  # values at which a composition is tried for mixing positions
 
 
@@ -55,7 +54,6 @@ class Audit(NamedTuple):
     verdict: str  # in one line
     n_failing: np.ndarray  # [m] positions that fail; not pixelwise: failing directions
     where: np.ndarray | None  # [m, ...] the failing positions themselves; pixelwise only
-    quantiles: np.ndarray  # [5] of sigma_min over the values: least, quarters, largest
     leak: np.ndarray  # [m] relaxed: how much of what P' hides shows on Q; else 0
     assumption: str  # "" or what fails: "A2" (values never seen), "A3" (rank), "A2 and A3"
     sigma_mean: np.ndarray | None = None  # [m] sigma_min of the mean Jacobian (of the stack: of its
@@ -104,7 +102,6 @@ def audit(
     where: jax.Array | None = None,
     condition: str = "sum",
     unseen: jax.Array | Callable | None = None,
-    order: int = 1,
 ) -> Audit:
     """Whether each value of one component is identified by the points P' it is seen in.
 
@@ -118,7 +115,7 @@ def audit(
     condition: "sum" (the theorem's; where the sum over all points fails and the stack does not,
         some of the points are tried, `jacobians.search`), "stack" (weaker: all that identification
         needs), or "relaxed" (weaker still: directions that P' hides may stay unknown if C hides
-        them on Q too, to this `order`, 1 or 2).
+        them on Q too, to first order; `identify` asks the same with the true C).
     unseen: tuples of Q for each value, in the form of `partners`; for "relaxed".
 
     >>> images = np.linspace(0, 1, 6).reshape(2, 3, 1)  # two values, three pixels
@@ -128,7 +125,6 @@ def audit(
     """
     checks.tolerances(rtol, atol)
     checks.finite(slots=slots)
-    checks.integer("order", order, 1, 2)
     slots = np.asarray(slots)
     check_arguments(slots, partners, where, pixelwise, condition, unseen)
     rows = []
@@ -150,11 +146,10 @@ def audit(
                     )
             rows.append(
                 _value(
-                    composition, points, component, pixelwise, condition, rtol, atol, judged,
-                    others, order,
+                    composition, points, component, pixelwise, condition, rtol, atol, judged, others
                 )
-            )  # fmt: skip
-    return _collect(rows, slots.shape[1:], pixelwise, condition, order)
+            )
+    return _collect(rows, slots.shape[1:], pixelwise, condition)
 
 
 class _Value(NamedTuple):
@@ -170,7 +165,7 @@ class _Value(NamedTuple):
 
 
 def _value(
-    composition, points, component, pixelwise, condition, rtol, atol, judged, others, order
+    composition, points, component, pixelwise, condition, rtol, atol, judged, others
 ) -> _Value:
     own, subset = points[component], None
     n_columns = own.shape[-1] if pixelwise else math.prod(own.shape[1:])
@@ -201,13 +196,7 @@ def _value(
                 subset, sigma = found[0], np.array(sigma)
                 sigma[judged], hidden[judged] = found[1], False
     if condition == "relaxed":
-        sizes = (composition, others, component, pixelwise, vectors, hidden)
-        leak = jacobians.leak(*sizes)
-        if order == 2 and len(own):
-            bent = jacobians.second_leak(
-                composition, points, others, component, pixelwise, vectors, hidden, least
-            )
-            leak = np.maximum(leak, bent)
+        leak = jacobians.leak(composition, others, component, pixelwise, vectors, hidden)
         hidden = hidden & (leak > least)[:, None]
     return _Value(
         sigma[judged], hidden[judged], leak[judged], judged, len(own), subset, (n_rows, n_columns)
@@ -272,7 +261,7 @@ def audit_latents(
     length: as in `identify`. Tested are n_values component values of Q, or those of its rows
     `tested`. The scenes of P that show a value are those, the n_partners nearest at most, within
     the radius of `Coverage`. The tested value itself takes their slot's place.
-    options: those of `audit`: condition, order, pixelwise, rtol, atol.
+    options: those of `audit`: condition, pixelwise, rtol, atol.
 
     >>> q = np.random.default_rng(0).uniform(size=(200, 2))
     >>> arms = np.concatenate([q * [1, 0], q * [0, 1]])
@@ -369,7 +358,7 @@ def _check_precision(matrices, rtol, atol):
         )
 
 
-def _collect(rows, shape, pixelwise, condition, order):
+def _collect(rows, shape, pixelwise, condition):
     n_failing, masks = [], []
     for one in rows:
         lacking = one.hidden.any(axis=1) if pixelwise else one.hidden
@@ -385,7 +374,7 @@ def _collect(rows, shape, pixelwise, condition, order):
     unseen = np.array([one.n_points == 0 for one in rows])[failing]
     names = (("A2", unseen.any()), ("A3", (~unseen).any()))
     verdict = words.of_component(
-        passes, sigma_min, n_failing, pixelwise, condition, order, unseen.sum(), rows[0].n_rows
+        passes, sigma_min, n_failing, pixelwise, condition, unseen.sum(), rows[0].n_rows
     )
     return Audit(
         passes=passes,
@@ -395,7 +384,6 @@ def _collect(rows, shape, pixelwise, condition, order):
         verdict=verdict,
         n_failing=n_failing,
         where=np.stack(masks) if pixelwise else None,
-        quantiles=np.quantile(sigma_min, QUANTILES),
         leak=np.array([one.leak.max(initial=0.0) for one in rows]),
         assumption=" and ".join(name for name, fails in names if fails),
         sigma_mean=sigma_min / np.maximum(used, 1) ** (1.0 if condition == "sum" else 0.5),

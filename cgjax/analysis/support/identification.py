@@ -289,6 +289,44 @@ def _words(answer, at, reach, is_smooth, is_decided, floor_open) -> str:
 # --- first order ----------------------------------------------------------------------------------
 
 
+class Leftover(NamedTuple):
+    """Variance of f that knowing f on P leaves, at each position of the slots (1 if not pixelwise).
+
+    `unknown` is the root of on_q.mean() / prior.mean(), `amplification` on_q.mean() / on_p.mean().
+    """
+
+    on_q: np.ndarray  # [positions]
+    on_p: np.ndarray  # [positions]
+    prior: np.ndarray  # [positions] on Q
+
+
+def leftover(
+    composition, components, latents_P, latents_Q, length, noise, kinds=None, sizes=None
+) -> Leftover:
+    """First order alone, at every row and position, without a verdict: arguments of `identify`.
+
+    Time grows with positions * (rows of P * outputs of a position)^3, memory with its square.
+    """
+    space = latents.space(latents_P, latents_Q, kinds)
+    p, q = (np.asarray(rows, np.float64) for rows in (latents_P, latents_Q))
+    columns = latent_columns(components, p.shape[1], sizes)
+    question = Question(
+        composition, components, columns, space, length, noise, noise, len(p), np.iinfo(int).max
+    )
+    with jax.enable_x64(True):
+        world = _world(question, p, q)
+        view, asked = world.at(length), np.arange(len(world.rows))
+        known, some = asked[: len(p)], asked[: min(len(p), len(q))]
+        asked = np.concatenate([some, asked[len(p) :]])
+        rows = []
+        for position in range(world.n_positions):
+            design = view.design(asked, position)
+            variance = view.posterior(known, position, noise).variance(design).mean(1)
+            on_p, on_q = np.split(variance, [len(some)])
+            rows.append((on_q.mean(), on_p.mean(), design.prior()[len(some) :].mean()))
+    return Leftover(*np.transpose(rows))
+
+
 class Numbers(NamedTuple):
     """What one length says; variances have one entry per row of Q, averaged over outputs."""
 
@@ -420,13 +458,12 @@ class View(NamedTuple):
 
     def amplification(self, known, asked, positions) -> float:
         """Squared error of f on Q over that on P, at the noise of training."""
-        noise, ratios = self.world.question.training_error, []
+        noise, on_p, on_q = self.world.question.training_error, 0.0, 0.0
         for position in positions:
             rough = self.posterior(known, position, noise, 0.01 * noise**2)
-            on_p = rough.mean_variance()
-            on_q = rough.variance(self.design(asked, position, 0.01 * noise**2)).mean()
-            ratios.append(on_q / on_p if on_p else np.nan)
-        return float(np.mean(ratios))
+            on_p += rough.mean_variance()
+            on_q += rough.variance(self.design(asked, position, 0.01 * noise**2)).mean()
+        return float(on_q / on_p) if on_p else np.nan
 
     def witness(self, known, asked, result: Numbers) -> Witness | None:
         """A second model at the position that is open at most rows."""

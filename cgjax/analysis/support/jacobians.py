@@ -179,7 +179,6 @@ BLOCK = 32  # points of P' whose Jacobians are held at once
 SEARCHED = 64  # points among which subsets are searched
 TRIES = 32  # random subsets
 GREEDY = 16  # points up to which they are also added one by one
-DIRECTIONS = 8  # hidden directions of a dense Jacobian that are followed to second order
 
 
 def merged(composition, points, component, pixelwise, stacked):
@@ -278,64 +277,6 @@ def leak(composition, points, component, pixelwise, vectors, hidden):
         worst = np.maximum(worst, np.asarray(_along(found, directions)))
     _check_finite(worst, "points of unseen")
     return worst
-
-
-def second_leak(composition, points, unseen, component, pixelwise, vectors, hidden, least):
-    """The same to second order: what a hidden direction v shows on Q beyond what P' rules out.
-
-    Along phi + t v + t^2 w the image changes by t^2 (H[v, v] / 2 + J w). A pair (v, w) that changes
-    nothing on P' must change nothing on Q: for each v, what [J, H[v, v] / 2] over P' hides is
-    looked at in [J, H[v, v] / 2] over Q. v: the hidden directions and the sums of two of them, or
-    for a dense Jacobian eight random ones among them.
-    """
-    worst = np.zeros(len(hidden))
-    for direction in _directions(vectors, hidden, pixelwise):  # [blocks, M]
-        whole = None
-        for part in _parts(points):
-            found = _bent(composition, part, component, pixelwise, direction)
-            found = _stack(found)
-            whole = found if whole is None else _merge(whole, found, True)
-        sigma, columns = (np.asarray(one) for one in compiled_spectrum(whole))
-        out_of_sight = columns * (sigma <= least)[:, None, :]
-        for part in _parts(unseen):
-            found = _bent(composition, part, component, pixelwise, direction)
-            worst = np.maximum(worst, np.asarray(_along(found, out_of_sight)))
-    _check_finite(worst, "points of unseen")
-    return worst
-
-
-def _directions(vectors, hidden, pixelwise):
-    """Unit directions [blocks, M] within what is hidden; zero in blocks that hide none."""
-    basis = np.swapaxes(vectors * hidden[:, None, :], 1, 2)  # [blocks, directions, M]
-    if pixelwise:
-        yield from (basis[:, i] for i in range(basis.shape[1]) if basis[:, i].any())
-        for i, j in itertools.combinations(range(basis.shape[1]), 2):
-            both = hidden[:, i] & hidden[:, j]
-            if both.any():
-                yield (basis[:, i] + basis[:, j]) * both[:, None] / math.sqrt(2)
-    elif hidden.any():
-        drawn = np.random.default_rng(0).normal(size=(DIRECTIONS, hidden.shape[1]))
-        for weights in drawn * hidden:
-            yield (weights @ basis[0])[None] / np.linalg.norm(weights)
-
-
-@functools.partial(jax.jit, static_argnames=("composition", "component", "pixelwise"))
-def _bent(composition, points, component, pixelwise, direction):
-    """[J, H[v, v] / 2] at each point: [p, blocks, rows, M + 1]."""
-    found = blocks(composition, points, component, pixelwise)
-    own = points[component]
-    step = jnp.broadcast_to(direction.reshape(1, *own.shape[1:]), own.shape)
-
-    def moved(t):
-        return composition([s + t * step if k == component else s for k, s in enumerate(points)])
-
-    bend = jax.jacfwd(jax.jacfwd(moved))(jnp.zeros((), own.dtype)) / 2
-    return jnp.concatenate([found, bend.reshape(*found.shape[:3], 1)], axis=3)
-
-
-@jax.jit
-def _stack(found):
-    return triangular(jnp.concatenate(found, axis=1))
 
 
 @jax.jit

@@ -8,7 +8,7 @@ REASONS = {
 }
 NOT_THE_THEOREM = {
     "stack": "The stack of Jacobians is not the theorem's condition, which sums them.",
-    "relaxed": "The relaxed condition is not the theorem's: higher orders are unknown.",
+    "relaxed": "The relaxed condition is not the theorem's: it sees first derivatives alone.",
 }
 NOT_MEASURED = {
     "A2": "whether P reaches every component value of Q (A2: pass coverage)",
@@ -16,12 +16,11 @@ NOT_MEASURED = {
 }
 
 
-def of_component(passes, sigma_min, n_failing, pixelwise, condition, order, n_unseen, n_rows):
+def of_component(passes, sigma_min, n_failing, pixelwise, condition, n_unseen, n_rows):
     """One line about the values of one component."""
     smallest = f"smallest singular value {sigma_min.min():.3g}"
     if condition == "relaxed":
-        name = "first-order obstacle" if order == 1 else "obstacle up to second order"
-        good, bad = f"no {name} found", f"{name} (relaxed condition)"
+        good, bad = "no first-order obstacle found", "first-order obstacle (relaxed condition)"
     else:
         good = "full rank" + (" (stacked)" if condition == "stack" else "")
         bad = f"no {good}"
