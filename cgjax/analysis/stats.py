@@ -66,6 +66,7 @@ def largest_share(failures: int, n: int, level: float = 0.95) -> float:
 
 def share_interval(successes: int, n: int, level: float = 0.95) -> tuple[float, float]:
     """The exact (Clopper-Pearson) two-sided interval for a share, from successes among n trials."""
+    checks.bounded("level", level, 0, np.nextafter(1, 0), above=True)
     one_sided = (1 + level) / 2
     high = largest_share(successes, n, one_sided)
     return 1 - largest_share(n - successes, n, one_sided), high

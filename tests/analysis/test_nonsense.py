@@ -1,6 +1,8 @@
-"""What cannot be meant is refused by name, in every public function: no finite wrong answer.
+"""Arguments that cannot be meant raise an error that names them, in every public function.
 
-CASES: function -> (word that the message must hold, call). Small NumPy inputs, nothing compiles.
+SOUND holds a valid call of each function, KINDS what a parameter holds. Each kind derives invalid
+values from the valid value. INVALID and CALLS add what no kind derives. Nothing here compiles for
+long: inputs are small NumPy arrays.
 """
 
 import importlib
@@ -17,30 +19,15 @@ import cgjax.analysis
 from cgjax.analysis import (
     additivity,
     checks,
-    closed_forms,
     contrasts,
     dependence,
-    effects,
-    factor_tables,
-    factorization,
-    geometry,
-    landscape,
-    lenses,
     machines,
-    masks,
-    ntk,
     salience,
-    search,
     stats,
     support,
-    training_sets,
-    wide,
 )
-from cgjax.analysis.lenses import memorization
-from cgjax.analysis.machines import interior_point
-from cgjax.analysis.masks import factors as subnetworks
-from cgjax.analysis.ntk import functions, layers, linearised, plan
-from cgjax.analysis.support import certificate, design, jacobians, latents
+from cgjax.analysis.ntk import layers, plan
+from cgjax.analysis.support import latents
 from cgjax.core import metrics
 
 NAN = float("nan")
@@ -54,30 +41,129 @@ def spoilt(array, value=NAN, at=0):
     return array
 
 
-# --- sound arguments, of which each case changes one ----------------------------------------------
+# --- kinds: from a valid value of a parameter to invalid ones -------------------------------------
 
-# machines
+
+def array(valid):
+    return [spoilt(valid), np.asarray(valid) * 1j]
+
+
+def samples(valid):
+    return [*array(valid), np.asarray(valid)[:0]]
+
+
+def aligned(valid):
+    """Samples that another argument also has, in the same order."""
+    return [*array(valid), np.asarray(valid)[:-1]]
+
+
+def combinations(valid):
+    return [*array(valid), valid + 0.5, valid[0], valid[:0]]
+
+
+def classes(valid):
+    """Whole numbers from zero, one per sample."""
+    return [spoilt(valid), valid + 0.5, valid[None], valid[:-1]]
+
+
+def kernel(valid):
+    asymmetric = valid + np.triu(np.ones(np.shape(valid)), 1)
+    return [*array(valid), asymmetric, -valid, valid[0], valid[:-1]]
+
+
+def mask(valid):
+    return [1 * valid, valid[:-1], valid & False, np.flatnonzero(valid)]
+
+
+def tree(valid):
+    return [jax.tree.map(spoilt, valid)]
+
+
+def count(valid):
+    return [0, -1, 1.5, NAN]
+
+
+def whole(valid):
+    return [-1, 1.5]
+
+
+def index(valid):
+    return [-1, 99, 0.5]
+
+
+def number(valid):
+    return [NAN, np.inf]
+
+
+def above_zero(valid):
+    return [NAN, 0.0, -1.0]
+
+
+def from_zero(valid):
+    return [NAN, np.inf, -1.0]
+
+
+def score(valid):
+    """Samples; NaN is valid, and makes the score NaN."""
+    return aligned(valid)[1:]
+
+
+def share(valid):
+    return [NAN, -0.1, 95]
+
+
+def sizes(valid):
+    return [(*valid[:-1], 0), (*valid[:-1], 2.5), (*valid, 2)]
+
+
+def flag(valid):
+    return [0.1, 2]
+
+
+def choice(valid):
+    return ["nonsense"]
+
+
+def pattern(valid):
+    """Names of leaves."""
+    return ["missing", "(", 3, lambda name: False]
+
+
+def opaque(valid):
+    """Functions, keys and results of other functions: only INVALID and CALLS change them."""
+    return []
+
+
+# --- valid values ---------------------------------------------------------------------------------
+
 K, Y = np.eye(4) + 1, np.array([1.0, -1, 1, -1])
-K_TEST = K[:3]
+COLUMN, THREE = Y[:, None], np.stack([Y] * 3, axis=1)
 SOME = np.array([True, True, True, False])
-INDEFINITE, ASYMMETRIC = np.diag([1, 1, -0.5, 1]), K + np.triu(np.ones((4, 4)), 1)
-BATCH = np.stack([K, INDEFINITE])  # the second of two
+INDEFINITE = np.diag([1, 1, -0.5, 1])
+BATCH = np.stack([K, INDEFINITE])  # the second of two is invalid
+FIT = machines.Interpolation(Y, 0.0, 0.0)
 
 # combinations of two components with two values each
 X = np.indices((2, 2)).reshape(2, -1).T
-TRAIN = np.array([True, True, True, False])
-SPLITS = np.where(TRAIN, "train", "test")
+TWICE = X[[0, 1, 2, 0]]
+SPLITS = np.where(SOME, "train", "test")
 LABELS = np.array([["0", "all"], ["1", "all"], ["all", "0"], ["all", "1"], ["all", "all"]])
 CONTEXT = np.array([["0", "1", "all"], ["1", "all", "0"], ["all", "all", "all"]])
 VALUES = np.arange(-2.0, 3.0)
 ANCHOR = np.arange(5) == 0
 FLAT = additivity.Similarity(X, SPLITS, np.ones((4, 4)))
+KAPPA, SUBSETS = np.array([0, 0.3, 1]), np.array([0, 0.1, 0.2, 1])
 
 # support
 SLOTS = np.linspace(0, 1, 2 * 4 * 3).reshape(2, 4, 3)  # two values, four positions, three channels
 TUPLES = np.stack([SLOTS, SLOTS[::-1]], axis=1)[:, None]  # [2 values, 1 point, 2 slots, 4, 3]
 WHERE = np.ones((2, 4), bool)
 LATENTS = np.linspace(0, 1, 20).reshape(10, 2)
+_PASSED = support.Audit(
+    np.ones(1, bool), np.ones(1), np.zeros(0, int), 1.0, "", np.zeros(1), None, np.ones(5),
+    np.zeros(1), "",
+)  # fmt: skip
+PASSED = support.SupportAudit((_PASSED,), None, True, "", "")
 
 
 def add(slots):
@@ -93,191 +179,29 @@ def mixing(slots):
     return slots[0] + jnp.roll(slots[1], 1, axis=1)
 
 
-def same_value(images):
-    """Values 0 and 1 of component 0 with other slots that give no derivative."""
-    return np.stack([SLOTS, images], axis=1)[:, None]
-
-
-def behind_a_root(slots):
-    """Fine on P', where slot 1 is positive; an infinite derivative on Q, where it is zero."""
-    return jnp.sqrt(slots[0] * slots[1])
-
-
-def audit(**changes):
-    given = {"composition": add, "slots": SLOTS, "component": 0, "partners": TUPLES}
-    return support.audit(**(given | changes))
-
-
-def audit_support(**changes):
-    given = {"slots": [SLOTS, SLOTS[::-1]], "partners": [TUPLES, TUPLES]}
-    return support.audit_support(add, **(given | changes))
-
-
-def audit_latents(**changes):
-    given = {"components": (np.sin, np.cos), "latents_P": LATENTS, "latents_Q": LATENTS}
-    return support.audit_latents(add, **(given | changes))
-
-
-def identified(**changes):
-    given = {"composition": add, "components": (np.sin, np.cos)}
-    given |= {"latents_P": LATENTS, "latents_Q": LATENTS}
-    return support.identify(**(given | changes))
-
-
-def designed(**changes):
-    given = {"composition": add, "slots": SLOTS, "component": 0, "candidates": TUPLES[0]}
-    return design.design(**(given | changes))
-
-
-_PASSED = support.Audit(
-    np.ones(1, bool), np.ones(1), np.zeros(0, int), 1.0, "", np.zeros(1), None, np.ones(5),
-    np.zeros(1), "",
-)  # fmt: skip
-SOUND = support.SupportAudit((_PASSED,), None, True, "", "")
-
-
-def certify(**changes):
-    given = {"support": SOUND, "truth": jnp.sin, "model": jnp.sin, "latents": LATENTS}
-    return certificate.certificate(**(given | changes))
-
-
-def derivative_error(latents=LATENTS, dims=(0, 1), truth=jnp.sin):
-    return certificate.jacobian_errors(truth, jnp.sin, latents, dims)
-
-
-# tangent kernels
+# networks
 W = np.ones((3, 2), np.float32)
 INPUTS = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
+TARGETS = np.ones((4, 2))
+FACTS = plan.Facts(2, 6, 12, 2, ((3, 2),), (), (), 8)
+LAYER = layers.Layer(0, 1, 0, None, (), (), (1,), 1, 3, 2)
+JAC, HESS = np.ones((2, 4, 6)), np.ones((2, 4, 6, 6))
 
 
 def linear(params, x):
     return x @ params
 
 
-def single(params, x):
-    return (x @ params)[:, 0]
-
-
-def kernel(f=linear, params=W, x1=INPUTS, x2=None, **options):
-    return ntk.empirical(f, params, x1, x2, **options)
-
-
-def product(v, x1=INPUTS, x2=None, params=W, **options):
-    return ntk.kernel_vector_product(linear, params, x1, x2, v, **options)
-
-
-def regression(y, x=INPUTS, x_test=INPUTS, f=linear, **options):
-    return ntk.ntk_regression(f, W, x, y, x_test, **options)
-
-
-def planned(**changes):
-    return plan.plan(linear, W, **({"x1": INPUTS, "memory": 2.0**20} | changes))
-
-
-FACTS = plan.Facts(2, 6, 12, 2, ((3, 2),), (), (), 8)
-
-
-def chosen(**changes):
-    given = {"n1": 4, "n2": None, "form": "full", "algorithm": "auto", "memory": 1e6}
-    return plan.choose(FACTS, **(given | {"n_devices": 1} | changes))
-
-
-NNGP_INPUTS = np.linspace(-1, 1, 6).reshape(2, 3)
-
-
-def path(**changes):
-    given = {
-        "k": np.eye(2)[None], "signs": np.ones((1, 1, 2)), "costs": -np.ones((1, 1, 2)),
-        "box": np.ones(1), "mask": np.ones((1, 2), bool), "border": np.zeros((1, 2)),
-    }  # fmt: skip
-    return interior_point.central_path(*(given | changes).values())
-
-
-JAC, HESS = np.ones((2, 4, 6)), np.ones((2, 4, 6, 6))
-
-# pairs of factors
-GRID = np.random.default_rng(0).normal(size=(3, 4, 5))  # three values of y, four of x, five units
-HELD_OUT = np.arange(12).reshape(3, 4) > 7
-PRODUCT = np.kron(np.eye(4) + 1, np.eye(3) + 1)
-CODES = np.linspace(0, 1, 24).reshape(4, 6)
-
-
-def fitted(**changes):
-    given = {"y_train": np.ones((4, 2)), "x_train": INPUTS, "x_test": INPUTS, "params": W}
-    return linearised.linearised_fit(linear, **(given | changes))
-
-
-# dependence
-KEY = jax.random.key(0)
-THIRDS = np.arange(3)  # each of the three inputs is a component
-DENSE = [(np.ones((2, 3)), np.ones(3)), (np.ones((3, 2)), np.ones(2))]
-
-
-def guessed(bands=((0.4, 0.5),), **changes):
-    options = {"n_draws": 10, "n_keep": 2, "batch": 5} | changes
-    return search.guess_and_check(
-        jax.random.key(0), lambda key: W, lambda params, data: 1.0, None, bands, **options
-    )
-
-
-def walked(params=W, bands=((0.1, 0.2),), n_steps=5, **options):
-    return search.metropolis(jax.random.key(0), params, jnp.sum, bands, n_steps, **options)
-
-
-def depends(**changes):
-    given = {"f": linear, "params": W, "x": INPUTS, "inputs": THIRDS}
-    return dependence.gradient_dependence(**(given | changes))
-
-
-def swapped_information(**changes):
-    given = {"f": linear, "params": W, "x": INPUTS, "y2": [0, 1, 1, 0], "inputs": THIRDS}
-    return dependence.interventional_information(KEY, **({"component": 1} | given | changes))
-
-
 def all_nan(params, x):
     return NAN * linear(params, x)
-
-
-def split(**changes):
-    given = {"x": INPUTS, "inputs": np.array([0, 1, 1])}
-    return dependence.tangent_split(linear, W, **(given | changes))
-
-
-def early(**changes):
-    given = {"update": W, "rates": [0.1]}
-    return dependence.early_dependence(linear, W, x=INPUTS, inputs=THIRDS, **(given | changes))
-
-
-# masks
-NET = {"a": {"kernel": W, "bias": np.ones(2, np.float32)}, "b": {"kernel": W}}
-SCORES = {"a": {"kernel": W / 2, "bias": None}, "b": {"kernel": W / 2}}
-ONES = {"a": {"kernel": np.eye(3, 2), "bias": None}, "b": {"kernel": np.eye(3, 2) * 0}}
-SPOILT = {"a": {"kernel": spoilt(W), "bias": None}, "b": {"kernel": W}}
-FULL = {"w": np.array([1.0, 1, 0])}
 
 
 def times_w(params, x):
     return x @ params["w"]
 
 
-ROWS = np.ones((4, 3), np.float32)
-# clustered regressions
-OUTCOMES, PLAIN = np.array([0.1, 0.3, -0.2, 0.4]), np.stack([np.ones(4), [0, 1, 0, 1]], axis=1)
-PAIRS = [0, 0, 1, 1]
-
-# --- the table ------------------------------------------------------------------------------------
-
-
-def looked(f=linear, params=W, x=INPUTS, factors=X, is_train=TRAIN, **options):
-    return lenses.look(f, params, x, factors, is_train, **options)
-
-
-def of_params(variables, x):
-    return linear(variables["params"], x)
-
-
 def among_others(params, x):
-    """Its outputs for a sample depend on which others there are."""
+    """Its outputs for a sample depend on the other samples."""
     return (x - jnp.mean(x, axis=0, keepdims=True)) @ params
 
 
@@ -285,1437 +209,765 @@ def on_a_pole(params, x):
     return linear(params, x) / (x[:, :1] - x[:1, :1])
 
 
-def searched(**changes):
-    """A search for a mask of a linear map."""
-    sound = {"f": times_w, "params": {"w": W}, "loss": lambda outputs, y: jnp.mean(outputs)}
-    sound |= {"batches": [(ROWS, ROWS)], "where": "w", "epochs": 2}
-    return masks.search(**(sound | changes))
+TRACE = layers.trace(linear, W, INPUTS[0])
 
+# pairs of factors
+GRID = np.random.default_rng(0).normal(size=(3, 4, 5))  # three values of y, four of x, five units
+HELD_OUT = np.arange(12).reshape(3, 4) > 7
+PRODUCT = np.kron(np.eye(4) + 1, np.eye(3) + 1)
+CODES = np.linspace(0, 1, 24).reshape(4, 6)
 
-def parted(**changes):
-    given = {"f": linear, "params": {"w": W}, "x": INPUTS, "factors": X, "where": "w"}
-    return subnetworks.subnetworks(**(given | changes))
+# dependence
+KEY = jax.random.key(0)
+THIRDS = np.arange(3)  # each of the three inputs is a component
+DENSE = [(np.ones((2, 3)), np.ones(3)), (np.ones((3, 2)), np.ones(2))]
+BITS = np.array([0, 1])
 
+# masks
+NET = {"a": {"kernel": W, "bias": np.ones(2, np.float32)}, "b": {"kernel": W}}
+SCORES = {"a": {"kernel": W / 2, "bias": None}, "b": {"kernel": W / 2}}
+ONES = {"a": {"kernel": np.eye(3, 2), "bias": None}, "b": {"kernel": np.eye(3, 2) * 0}}
+FULL = {"w": np.array([1.0, 1, 0])}
+ON = {"a/kernel": 1, "b/kernel": 1}
+ROWS = np.ones((4, 3), np.float32)
 
-CASES = {
-    "lenses.look": [
-        ("several lengths", lambda: looked(factors=[[0, 1], [0], [1, 0], [1, 1]])),
-        ("factors has one column", lambda: looked(factors=X[:, :1])),
-        ("factors must be", lambda: looked(factors=X[:, 0])),
-        ("column 1 never varies", lambda: looked(factors=X * [1, 0])),
-        ("fractions", lambda: looked(factors=X + 0.5)),
-        ("factors holds", lambda: looked(factors=spoilt(X))),
-        ("factors holds", lambda: looked(factors=X.astype(str))),
-        ("x is inputs", lambda: looked(x=INPUTS[:3])),
-        ("x holds", lambda: looked(x=spoilt(INPUTS))),
-        ("is_train is bool", lambda: looked(is_train=TRAIN[:3])),
-        ("is_train must be boolean", lambda: looked(is_train=[0, 1, 2, 3])),
-        ("is_train is True everywhere", lambda: looked(is_train=[True] * 4)),
-        ("is_train is False everywhere", lambda: looked(is_train=[False] * 4)),
-        ("is_train is True for some", lambda: looked(factors=X[[0, 1, 2, 0]])),
-        ("f is a function", lambda: looked(f=W)),
-        ("f maps", lambda: looked(f=lambda params, x: jnp.sum(x))),
-        ("f maps", lambda: looked(f=lambda params, x: x[1:] @ params)),
-        ("f gives int32", lambda: looked(f=lambda params, x: jnp.argmax(x @ params, axis=-1))),
-        ("f gives NaN", lambda: looked(f=on_a_pole)),
-        ("f mixes inputs", lambda: looked(f=among_others)),
-        ("params", lambda: looked(params=spoilt(W))),
-        ("names", lambda: looked(names=("shape",))),
-        ("composition and components", lambda: looked(composition=add)),
-        ("labels", lambda: looked(labels=[0, 1, 2, 0])),
-        ("labels", lambda: looked(labels=[0, 1, -1, 0])),
-        ("labels", lambda: looked(labels=[0, 1, 1])),
-        ("labels", lambda: looked(labels=[0.0, 1.0, 1.0, 0.0])),
-        ("labels", lambda: looked(labels=np.zeros((4, 3), int))),
-        ("labels", lambda: looked(labels=np.eye(2, dtype=int)[[0, 1, 1, 0]])),
-        ("verbose", lambda: looked(verbose=2)),
-        ("targets", lambda: looked(targets=Y[:3])),
-        ("targets", lambda: looked(targets=spoilt(np.ones((4, 2))))),
-        ("where", lambda: looked(select="missing", params={"w": W}, f=single)),
-        ("where", lambda: looked(select="mean", params={"params": W, "mean": W}, f=of_params)),
-        ("taps", lambda: looked(taps=lambda params, x: {"layer": x[:3]})),
-        ("taps", lambda: looked(taps=lambda params, x: {"layer": x / 0})),
-        ("outputs", lambda: looked(outputs=np.zeros(3, int))),
-        ("inputs", lambda: looked(inputs=np.zeros(2, int))),
-    ],
-    "lenses.memorization.slopes": [
-        ("gram", lambda: memorization.slopes(ASYMMETRIC, X, Y[:, None], TRAIN)),
-        ("gram", lambda: memorization.slopes(spoilt(K), X, Y[:, None], TRAIN)),
-        ("factors", lambda: memorization.slopes(K, X + 0.5, Y[:, None], TRAIN)),
-        ("outputs", lambda: memorization.slopes(K, X, spoilt(Y[:, None]), TRAIN)),
-        ("outputs", lambda: memorization.slopes(K, X, Y[:3, None], TRAIN)),
-        ("is_train", lambda: memorization.slopes(K, X, Y[:, None], TRAIN[:3])),
-        ("is_train", lambda: memorization.slopes(K, X, Y[:, None], TRAIN | True)),
-        ("is_train", lambda: memorization.slopes(K, X[[0, 1, 2, 0]], Y[:, None], TRAIN)),
-        ("targets", lambda: memorization.slopes(K, X, Y[:, None], TRAIN, np.ones((4, 3)))),
-        ("rounding", lambda: memorization.slopes(K, X, Y[:, None], TRAIN, rounding=-1.0)),
-    ],
-    "lenses.memorization.slope": [
-        ("y", lambda: memorization.slope(np.ones(3), np.arange(3.0))),
-        ("y", lambda: memorization.slope(spoilt(Y), Y)),
-        ("f", lambda: memorization.slope(Y, Y[:3])),
-    ],
-    "factorization.grids": [
-        ("factors", lambda: factorization.grids(X + 0.5)),
-        ("factors", lambda: factorization.grids(X[:, 0])),
-    ],
-    "factorization.on_grids": [
-        ("activations", lambda: factorization.on_grids(INPUTS[:3], X)),
-        ("activations", lambda: factorization.on_grids(spoilt(INPUTS), X)),
-        ("factors", lambda: factorization.on_grids(INPUTS[:3], X[:3])),
-        ("factors", lambda: factorization.on_grids(INPUTS, X + 0.5)),
-    ],
-    "effects.combined": [
-        ("factors", lambda: effects.combined(X + 0.5, Y)),
-        ("outputs", lambda: effects.combined(X, Y[:3])),
-    ],
-    "effects.additive_fit": [
-        ("outputs", lambda: effects.additive_fit(X, Y)),
-        ("outputs", lambda: effects.additive_fit(X, spoilt(Y[:, None]))),
-        ("is_fitted", lambda: effects.additive_fit(X, Y[:, None], TRAIN[:3])),
-        ("is_fitted", lambda: effects.additive_fit(X, Y[:, None], TRAIN & False)),
-    ],
-    "effects.total_effects": [
-        ("factors", lambda: effects.total_effects(X[:, 0], Y[:, None])),
-        ("labels", lambda: effects.total_effects(X, Y[:, None], np.zeros(2, int))),
-        ("labels", lambda: effects.total_effects(X, Y[:, None], np.array([-1]))),
-    ],
-    "effects.interactions": [
-        ("factors", lambda: effects.interactions(X + 0.5, Y[:, None])),
-        ("outputs", lambda: effects.interactions(X, spoilt(Y[:, None]))),
-        ("labels", lambda: effects.interactions(X, Y[:, None], np.zeros(2, int))),
-    ],
-    "masks.factors.main_effects": [
-        ("factors", lambda: subnetworks.main_effects(X + 0.5, Y[:, None])),
-        ("outputs", lambda: subnetworks.main_effects(X, spoilt(Y[:, None]))),
-    ],
-    "masks.factors.subnetworks": [
-        ("n_steps", lambda: parted(n_steps=0)),
-        ("where", lambda: parted(where="missing")),
-        ("factors", lambda: parted(factors=X + 0.5, f=lambda params, x: x @ params["w"])),
-        ("factors", lambda: parted(f=lambda params, x: x @ (0 * params["w"]))),
-    ],
-    "machines.ridgeless": [
-        ("k_train", lambda: machines.ridgeless(spoilt(K), Y, K_TEST)),
-        ("k_train", lambda: machines.ridgeless(spoilt(K, np.inf), Y, K_TEST)),
-        ("k_train", lambda: machines.ridgeless(K + 1j, Y, K_TEST)),
-        ("k_train", lambda: machines.ridgeless([[1.0, 0.0], [0.0]], Y[:2], K_TEST)),
-        ("k_train", lambda: machines.ridgeless(INDEFINITE, Y, K_TEST)),
-        ("k_train", lambda: machines.ridgeless(-K, Y, K_TEST)),
-        ("k_train", lambda: machines.ridgeless(1e-9 * INDEFINITE, Y, K_TEST)),
-        ("k_train", lambda: machines.ridgeless([[0, 1], [1, 0]], Y[:2], K_TEST[:, :2])),
-        ("k_train", lambda: machines.ridgeless(ASYMMETRIC, Y, K_TEST)),
-        ("k_train", lambda: machines.ridgeless(BATCH, Y, K_TEST)),
-        ("k_train", lambda: machines.ridgeless(K[0], Y, K_TEST)),
-        ("k_train", lambda: machines.ridgeless(np.zeros((0, 0)), np.zeros(0), np.zeros((3, 0)))),
-        ("k_train", lambda: machines.ridgeless(np.stack([K] * 2), np.stack([Y] * 3), K_TEST)),
-        ("y", lambda: machines.ridgeless(K, spoilt(Y), K_TEST)),
-        ("y", lambda: machines.ridgeless(K, Y * 1j, K_TEST)),
-        ("y", lambda: machines.ridgeless(K, Y[:, None], K_TEST)),
-        ("y", lambda: machines.ridgeless(K, np.stack([Y] * 3, axis=1), K_TEST)),
-        ("k_test", lambda: machines.ridgeless(K, Y, spoilt(K_TEST))),
-        ("k_test", lambda: machines.ridgeless(K, Y, K_TEST.T)),
-        ("k_test", lambda: machines.ridgeless(np.stack([K] * 2), Y, np.stack([K_TEST] * 3))),
-        ("bias", lambda: machines.ridgeless(K, Y, K_TEST, 1e-3)),  # a penalty in the wrong place
-        ("mask", lambda: machines.ridgeless(K, Y, K_TEST, mask=[0, 1, 2])),
-        ("mask", lambda: machines.ridgeless(K, Y, K_TEST, mask=[0, 1, 2, 3])),
-        ("mask", lambda: machines.ridgeless(K, Y, K_TEST, mask=SOME[:3])),
-        ("mask", lambda: machines.ridgeless(K, Y, K_TEST, mask=~SOME & SOME)),
-    ],
-    "machines.ridge": [
-        ("penalty", lambda: machines.ridge(K, Y, K_TEST, -0.1)),
-        ("penalty", lambda: machines.ridge(K, Y, K_TEST, NAN)),
-        ("penalty", lambda: machines.ridge(K, Y, K_TEST, np.inf)),
-        ("penalty", lambda: machines.ridge(np.stack([K] * 2), Y, K_TEST, [0.1, -0.1])),
-        ("k_train", lambda: machines.ridge(INDEFINITE, Y, K_TEST, 1.0)),
-    ],
-    "machines.solve_ridge": [
-        ("penalty", lambda: machines.solve_ridge(K, Y, -1e-3)),
-        ("k_train", lambda: machines.solve_ridge(ASYMMETRIC, Y)),
-        ("y", lambda: machines.solve_ridge(K, Y, outputs=True)),
-        ("y", lambda: machines.solve_ridge(K, np.ones((3, 4)), outputs=True)),
-        ("y", lambda: machines.solve_ridge(K, np.ones((4, 0)), outputs=True)),
-        ("y", lambda: machines.solve_ridge(K, spoilt(np.ones((4, 3))), outputs=True)),
-        ("outputs", lambda: machines.solve_ridge(K, Y, outputs=3)),
-    ],
-    "machines.svc": [
-        ("c", lambda: machines.svc(K, Y, K_TEST, 0.0)),
-        ("c", lambda: machines.svc(K, Y, K_TEST, NAN)),
-        ("labels", lambda: machines.svc(K, np.array([0, 1, 0, 1]), K_TEST, 1.0)),
-        ("y", lambda: machines.svc(K, spoilt(Y), K_TEST, 1.0)),
-        ("k_train", lambda: machines.svc(BATCH, Y, K_TEST, 1.0)),
-        ("k_test", lambda: machines.svc(K, Y, spoilt(K_TEST), 1.0)),
-        ("bias", lambda: machines.svc(K, Y, K_TEST, 1.0, 0.1)),
-        ("mask", lambda: machines.svc(K, Y, K_TEST, 1.0, mask=[0, 1])),
-        ("mask", lambda: machines.svc(K, Y, K_TEST, 1.0, bias=False, mask=~SOME & SOME)),
-    ],
-    "machines.svr": [
-        ("epsilon", lambda: machines.svr(K, Y, K_TEST, 1.0, -0.1)),
-        ("epsilon", lambda: machines.svr(K, Y, K_TEST, 1.0, NAN)),
-        ("epsilon", lambda: machines.svr(K, Y, K_TEST, 1.0, np.inf)),
-        ("c", lambda: machines.svr(K, Y, K_TEST, -1.0, 0.1)),
-        ("y", lambda: machines.svr(K, spoilt(Y), K_TEST, 1.0, 0.1)),
-    ],
-    "machines.solve_svc": [
-        ("k_train", lambda: machines.solve_svc(INDEFINITE, Y, 1.0)),
-        ("c", lambda: machines.solve_svc(K, Y, [1.0, NAN])),
-    ],
-    "machines.solve_svr": [("k_train", lambda: machines.solve_svr(ASYMMETRIC, Y, 1.0, 0.1))],
-    "machines.predict": [
-        ("outputs", lambda: machines.predict(machines.Interpolation(Y, 0.0, 0.0), K, 2)),
-        ("k_test", lambda: machines.predict(machines.Interpolation(Y, 0.0, 0.0), spoilt(K))),
-        ("k_test", lambda: machines.predict(machines.Interpolation(Y, 0.0, 0.0), K_TEST.T)),
-    ],
-    "machines.interior_point.central_path": [
-        ("k", lambda: path(k=spoilt(np.eye(2)[None]))),
-        ("k", lambda: path(k=-np.eye(2)[None])),
-        ("signs", lambda: path(signs=np.zeros((1, 1, 2)))),
-        ("costs", lambda: path(costs=np.full((1, 1, 2), NAN))),
-        ("box", lambda: path(box=np.zeros(1))),
-        ("box", lambda: path(box=np.full(1, np.inf))),
-        ("mask", lambda: path(mask=np.ones((1, 2)))),
-        ("border", lambda: path(border=np.full((1, 2), NAN))),
-    ],
-    "salience.salience": [
-        ("kappa", lambda: salience.salience([0, NAN, 1])),
-        ("kappa", lambda: salience.salience([0, 0.3j, 1])),
-        ("kappa", lambda: salience.salience(1.0)),
-        ("kappa", lambda: salience.salience([0.5, 0.2, 0.5])),
-        ("kappa", lambda: salience.salience([[0, 0.3, 1], [1, 1, 1]])),
-        (
-            "kappa",
-            lambda: salience.salience(np.random.default_rng(0).normal(size=(6, 4))),
-        ),  # features
-        ("kappa", lambda: salience.salience(np.eye(4) + 0.5)),  # a Gram matrix
-    ],
-    "salience.kappa": [
-        ("salience", lambda: salience.kappa([NAN, 0.4])),
-        ("salience", lambda: salience.kappa([0.3, 0.3])),
-    ],
-    "salience.complete": [("salience", lambda: salience.complete([NAN]))],
-    "salience.subsets": [
-        ("n_components", lambda: salience.subsets(-1)),
-        ("n_components", lambda: salience.subsets(1.5)),
-    ],
-    "salience.by_subset": [("kappa", lambda: salience.by_subset([0, NAN, 1]))],
-    "salience.moebius": [
-        ("kappa", lambda: salience.moebius([0, 0.1, NAN, 1])),
-        ("kappa", lambda: salience.moebius([0, 0.1, 1])),
-    ],
-    "salience.moebius_inverse": [
-        ("weights", lambda: salience.moebius_inverse([0, NAN])),
-        ("weights", lambda: salience.moebius_inverse([0, 0.1, 1])),
-    ],
-    "salience.subset_salience": [
-        ("kappa", lambda: salience.subset_salience([0, 0.1, NAN, 1])),
-        ("kappa", lambda: salience.subset_salience([1, 0.1, 0.1, 1])),
-        ("kappa", lambda: salience.subset_salience([0, 0.1, 1])),
-    ],
-    "salience.overlap_kernel": [
-        ("x1", lambda: salience.overlap_kernel(spoilt(X), X, [0, 0.3, 1])),
-        ("x1", lambda: salience.overlap_kernel(X + 0.5, X, [0, 0.3, 1])),
-        ("x2", lambda: salience.overlap_kernel(X, X[:0], [0, 0.3, 1])),
-        ("kappa", lambda: salience.overlap_kernel(X, X, [0, NAN, 1])),
-        ("kappa", lambda: salience.overlap_kernel(X, X, [0, 0.3, 0.4, 1])),
-    ],
-    "salience.subset_kernel": [
-        ("x2", lambda: salience.subset_kernel(X, spoilt(X), [0, 0.1, 0.2, 1])),
-        ("kappa", lambda: salience.subset_kernel(X, X, [0, 0.1, NAN, 1])),
-    ],
-    "salience.features": [
-        ("x", lambda: salience.features(spoilt(X), (2, 2), np.ones(4))),
-        ("x", lambda: salience.features(X, (2, 1), np.ones(4))),
-        ("x", lambda: salience.features(X - 1, (2, 2), np.ones(4))),
-        ("x", lambda: salience.features(X[0], (2, 2), np.ones(4))),
-        ("sizes", lambda: salience.features(X, (2, 2, 2), np.ones(8))),
-        ("sizes", lambda: salience.features(X, (2, 2.5), np.ones(4))),
-        ("weights", lambda: salience.features(X, (2, 2), np.ones(3))),
-        ("weights", lambda: salience.features(X, (2, 2), np.ones(8))),
-        ("weights", lambda: salience.features(X, (2, 2), spoilt(np.ones(4)))),
-        ("weights", lambda: salience.features(X, (2, 2), spoilt(np.ones(4), -1))),
-    ],
-    "salience.conjunction_terms": [
-        ("dual", lambda: salience.conjunction_terms(X, X, spoilt(np.ones(4)), np.ones(4))),
-        ("dual", lambda: salience.conjunction_terms(X, X, np.ones(3), np.ones(4))),
-        ("dual", lambda: salience.conjunction_terms(X, X, np.ones((4, 2)), np.ones(4))),
-        ("weights", lambda: salience.conjunction_terms(X, X, np.ones(4), np.ones(2))),
-        ("weights", lambda: salience.conjunction_terms(X, X, np.ones(4), spoilt(np.ones(4)))),
-        ("x_train", lambda: salience.conjunction_terms(X, spoilt(X), np.ones(4), np.ones(4))),
-    ],
-    "salience.spectrum": [
-        ("kappa", lambda: salience.spectrum([0, NAN, 1], (2, 3))),
-        ("sizes", lambda: salience.spectrum([0, 0.3, 1], (2, 0))),
-        ("sizes", lambda: salience.spectrum([0, 0.3, 1], (2, 2.5))),
-        ("sizes", lambda: salience.spectrum([0, 0.3, 1], (2, NAN))),
-    ],
-    "salience.is_psd": [
-        ("kappa", lambda: salience.is_psd([0, NAN, 1], (2, 3))),
-        ("sizes", lambda: salience.is_psd([0, 0.3, 1], (2, -3))),
-        ("tolerance", lambda: salience.is_psd([0, 0.3, 1], (2, 3), NAN)),
-        ("tolerance", lambda: salience.is_psd([0, 0.3, 1], (2, 3), -1e-8)),
-        ("tolerance", lambda: salience.is_psd([0, 0.3, 1], (2, 3), 1.0)),
-    ],
-    "salience.layers": [
-        ("kappa", lambda: salience.layers([0, NAN, 1], salience.relu, 2)),
-        ("kappa", lambda: salience.layers([0, 0.3, 0], salience.relu, 2)),
-        ("kappa", lambda: salience.layers([0, 1.3, 1], salience.relu, 2)),
-        ("kappa", lambda: salience.layers([0, -0.3, -1], salience.relu, 2)),
-        ("depth", lambda: salience.layers([0, 0.3, 1], salience.relu, -1)),
-        ("depth", lambda: salience.layers([0, 0.3, 1], salience.relu, 1.5)),
-        ("layer_map", lambda: salience.layers([0, 0.3, 1], "relu", 2)),
-    ],
-    **{
-        f"salience.{name}": [
-            ("x", lambda f=f: f(np.array([0.3, NAN]))),
-            ("x", lambda f=f: f(np.array([0.3, 1.2]))),
-            ("x", lambda f=f: f(np.array([0.3, -2]))),
-        ]
-        for name, f in salience.LAYER_MAPS.items()
-    },
-    "salience.leaky_relu (slope)": [
-        ("slope", lambda: salience.leaky_relu(np.array([0.3]), NAN)),
-    ],
-    "salience.gaussian (width)": [
-        ("width", lambda: salience.gaussian(np.array([0.3]), -1.0)),
-        ("width", lambda: salience.gaussian(np.array([0.3]), NAN)),
-    ],
-    "closed_forms.memorization_slope": [
-        ("salience", lambda: closed_forms.memorization_slope(NAN, 1)),
-        ("salience", lambda: closed_forms.memorization_slope(0.7, 1)),
-        ("salience", lambda: closed_forms.memorization_slope([0.3, -2], 4)),
-        ("n_anchors", lambda: closed_forms.memorization_slope(0.3, 0)),
-        ("n_anchors", lambda: closed_forms.memorization_slope(0.3, -1)),
-        ("n_anchors", lambda: closed_forms.memorization_slope(0.3, 1.5)),
-    ],
-    "closed_forms.addition": [
-        ("salience", lambda: closed_forms.addition(NAN, VALUES, ANCHOR)),
-        ("salience", lambda: closed_forms.addition(0.6, VALUES, ANCHOR)),
-        ("salience", lambda: closed_forms.addition([0.2, 0.1, 0.1], VALUES, ANCHOR)),  # S(1..3; 3)
-        ("values", lambda: closed_forms.addition(0.3, spoilt(VALUES), ANCHOR)),
-        ("values", lambda: closed_forms.addition(0.3, VALUES[:, None], ANCHOR)),
-        ("is_anchor", lambda: closed_forms.addition(0.3, VALUES, [0])),
-        ("is_anchor", lambda: closed_forms.addition(0.3, VALUES, np.arange(5))),
-        ("is_anchor", lambda: closed_forms.addition(0.3, VALUES, ANCHOR[:4])),
-        ("is_anchor", lambda: closed_forms.addition(0.3, VALUES, np.zeros(5, bool))),
-        ("k0", lambda: closed_forms.addition(0.3, VALUES, ANCHOR, "constant", NAN)),
-    ],
-    "closed_forms.item_values": [
-        ("is_anchor", lambda: closed_forms.item_values(np.ones(5), VALUES, [0])),
-        ("values", lambda: closed_forms.item_values(np.ones(5), spoilt(VALUES), ANCHOR)),
-        ("machine", lambda: closed_forms.item_values(spoilt(np.ones(5)), VALUES, ANCHOR)),
-    ],
-    "closed_forms.invariance_margin": [
-        ("k", lambda: closed_forms.invariance_margin(NAN)),
-        ("k", lambda: closed_forms.invariance_margin([0.3, 2.0])),
-        ("k", lambda: closed_forms.invariance_margin(-0.7)),
-    ],
-    "closed_forms.partial_exposure_margin": [
-        ("k", lambda: closed_forms.partial_exposure_margin(NAN)),
-        ("k", lambda: closed_forms.partial_exposure_margin(0.8)),
-    ],
-    "closed_forms.shortcut_bias": [
-        ("s1", lambda: closed_forms.shortcut_bias(NAN, 0.1)),
-        ("s2", lambda: closed_forms.shortcut_bias(0.1, np.inf)),
-        ("n_values", lambda: closed_forms.shortcut_bias(0.1, 0.1, 0)),
-        ("n_values", lambda: closed_forms.shortcut_bias(0.1, 0.1, 2.5)),
-    ],
-    "closed_forms.shortcut_boundary": [
-        ("s1", lambda: closed_forms.shortcut_boundary([0.1, NAN])),
-        ("s1", lambda: closed_forms.shortcut_boundary(0.5)),
-        ("s1", lambda: closed_forms.shortcut_boundary(-0.1)),
-        ("n_values", lambda: closed_forms.shortcut_boundary(0.1, n_values=-1)),
-    ],
-    "additivity.additivity": [
-        ("yhat", lambda: additivity.additivity(X, spoilt(Y), TRAIN)),
-        ("yhat", lambda: additivity.additivity(X, spoilt(Y, np.inf), TRAIN)),
-        ("yhat", lambda: additivity.additivity(X, Y * 1j, TRAIN)),
-        ("yhat|outputs", lambda: additivity.additivity(X, Y[:, None], TRAIN)),
-        ("is_train", lambda: additivity.additivity(X, Y, [0, 1, 2])),
-        ("is_train", lambda: additivity.additivity(X, Y, [0, 1, 2, 3])),
-        ("is_train", lambda: additivity.additivity(X, Y, TRAIN[:3])),
-        ("is_train", lambda: additivity.additivity(X, Y, TRAIN & ~TRAIN)),
-        ("x", lambda: additivity.additivity(spoilt(X), Y, TRAIN)),
-        ("x", lambda: additivity.additivity(X[:0], Y[:0], TRAIN[:0])),
-    ],
-    "additivity.additivity_by_split": [
-        ("yhat", lambda: additivity.additivity_by_split(X, spoilt(Y), SPLITS, X)),
-        ("x_train", lambda: additivity.additivity_by_split(X, Y, SPLITS, X[:, :1])),
-        ("x_train", lambda: additivity.additivity_by_split(X, Y, SPLITS, X[:0])),
-        ("splits", lambda: additivity.additivity_by_split(X, Y, spoilt(Y), X)),
-        ("splits", lambda: additivity.additivity_by_split(X, Y, SPLITS[:3], X)),
-    ],
-    "additivity.conjunctions": [
-        ("x_train", lambda: additivity.conjunctions(X[0])),
-        ("x_train", lambda: additivity.conjunctions(X[:0])),
-    ],
-    "additivity.item_values": [
-        ("coefficients", lambda: additivity.item_values(LABELS, spoilt(np.ones(5)), 0)),
-        ("coefficients", lambda: additivity.item_values(LABELS, np.ones(4), 0)),
-        ("coefficients", lambda: additivity.item_values(LABELS, np.ones((5, 3)), 0)),
-        ("component", lambda: additivity.item_values(LABELS, np.ones(5), 2)),
-        ("component", lambda: additivity.item_values(LABELS, np.ones(5), 0.5)),
-        ("labels", lambda: additivity.item_values(LABELS[:4], np.ones(4), 0)),
-        ("labels", lambda: additivity.item_values(LABELS[0], np.ones(5), 0)),
-    ],
-    "additivity.conjunction_types": [
-        ("relevant", lambda: additivity.conjunction_types(CONTEXT, (0, 1))),
-        ("relevant", lambda: additivity.conjunction_types(CONTEXT, (1, 3))),
-        ("relevant", lambda: additivity.conjunction_types(CONTEXT, (1,))),
-        ("labels", lambda: additivity.conjunction_types(CONTEXT[0], (1, 2))),
-    ],
-    "additivity.type_magnitudes": [
-        ("coefficients", lambda: additivity.type_magnitudes(CONTEXT, np.ones(2), (1, 2))),
-        ("coefficients", lambda: additivity.type_magnitudes(CONTEXT, spoilt(np.ones(3)), (1, 2))),
-        ("relevant", lambda: additivity.type_magnitudes(CONTEXT, np.ones(3), (1, -1))),
-    ],
-    "additivity.similarity": [
-        ("features", lambda: additivity.similarity(X, spoilt(np.ones((4, 2))))),
-        ("features", lambda: additivity.similarity(X, np.ones((4, 2)) * 1j)),
-        ("features", lambda: additivity.similarity(X, 1.0)),
-        ("n_samples", lambda: additivity.similarity(X, np.ones((4, 2)), n_samples=0)),
-        ("n_samples", lambda: additivity.similarity(X, np.ones((4, 2)), n_samples=-1)),
-    ],
-    "additivity.similarity_of_gram": [
-        ("gram", lambda: additivity.similarity_of_gram(X, spoilt(K))),
-        ("gram", lambda: additivity.similarity_of_gram(X, ASYMMETRIC)),
-        ("gram", lambda: additivity.similarity_of_gram(X, INDEFINITE)),
-        ("gram|products", lambda: additivity.similarity_of_gram(X, K[:3])),
-        ("x", lambda: additivity.similarity_of_gram(X + 0.5, K)),
-        ("n_samples", lambda: additivity.similarity_of_gram(X, K, n_samples=1.5)),
-        ("splits", lambda: additivity.similarity_of_gram(X, K, splits=spoilt(Y))),
-    ],
-    "additivity.normalised": [
-        ("similar", lambda: additivity.normalised(FLAT)),
-        ("similar", lambda: additivity.normalised(FLAT._replace(values=spoilt(K, at=1)))),
-        ("similar", lambda: additivity.normalised(FLAT._replace(x=X[:1], values=K[:1, :1]))),
-    ],
-    "additivity.structure": [
-        ("similar", lambda: additivity.structure(FLAT._replace(values=spoilt(K, at=1)))),
-        ("similar", lambda: additivity.structure(FLAT._replace(x=X[:3]))),
-    ],
-    "training_sets.scores": [
-        ("kernel", lambda: training_sets.scores(spoilt(K), Y, TRAIN)),
-        ("kernel", lambda: training_sets.scores(INDEFINITE, Y, TRAIN)),
-        ("kernel", lambda: training_sets.scores(ASYMMETRIC, Y, TRAIN)),
-        ("kernel", lambda: training_sets.scores(K * 1j, Y, TRAIN)),
-        ("targets", lambda: training_sets.scores(K, spoilt(Y), TRAIN)),
-        ("targets", lambda: training_sets.scores(K, np.stack([Y] * 3, axis=1), TRAIN)),
-        ("is_train", lambda: training_sets.scores(K, Y, [0, 1])),
-        ("is_train", lambda: training_sets.scores(K, Y, TRAIN[:3])),
-        ("is_train", lambda: training_sets.scores(K, Y, TRAIN & ~TRAIN)),
-        ("is_train", lambda: training_sets.scores(K, Y, TRAIN | ~TRAIN)),
-    ],
-    "training_sets.greedy": [
-        ("kernel", lambda: training_sets.greedy(spoilt(K), Y, 1)),
-        ("kernel", lambda: training_sets.greedy(INDEFINITE, Y, 1)),
-        ("targets", lambda: training_sets.greedy(K, spoilt(Y), 1)),
-        ("n", lambda: training_sets.greedy(K, Y, 0)),
-        ("n", lambda: training_sets.greedy(K, Y, 1.5)),
-        ("start", lambda: training_sets.greedy(K, Y, 1, [4])),
-        ("start", lambda: training_sets.greedy(K, Y, 1, [-1])),
-        ("start", lambda: training_sets.greedy(K, Y, 1, [1, 1])),
-        ("start", lambda: training_sets.greedy(K, Y, 1, TRAIN)),
-        ("start", lambda: training_sets.greedy(K, Y, 1, [0.5])),
-    ],
-    "training_sets.exchange": [
-        ("kernel", lambda: training_sets.exchange(ASYMMETRIC, Y, [0])),
-        ("targets", lambda: training_sets.exchange(K, spoilt(Y), [0])),
-        ("rows", lambda: training_sets.exchange(K, Y, [])),
-        ("rows", lambda: training_sets.exchange(K, Y, TRAIN)),
-        ("rows", lambda: training_sets.exchange(K, Y, [0, 7])),
-        ("rows", lambda: training_sets.exchange(K, Y, [0, 0])),
-        ("rows", lambda: training_sets.exchange(K, Y, [0, 1, 2, 3])),
-        ("most", lambda: training_sets.exchange(K, Y, [0], most=-1)),
-    ],
-    "training_sets.any_sum": [
-        ("x", lambda: training_sets.any_sum(spoilt(X))),
-        ("x", lambda: training_sets.any_sum(X[0])),
-        ("x", lambda: training_sets.any_sum(X[:0])),
-    ],
-    "training_sets.regular_slope": [
-        ("salience", lambda: training_sets.regular_slope(NAN, 1)),
-        ("salience", lambda: training_sets.regular_slope(0.9, 1)),
-        ("n_partners", lambda: training_sets.regular_slope(0.3, 0)),
-        ("likeness", lambda: training_sets.regular_slope(0.3, 1, NAN)),
-    ],
-    "training_sets.best_anchors": [
-        ("salience", lambda: training_sets.best_anchors(NAN, VALUES, 1)),
-        ("salience", lambda: training_sets.best_anchors(0.8, VALUES, 1)),
-        ("salience", lambda: training_sets.best_anchors([0.2, 0.3], VALUES, 1)),
-        ("values", lambda: training_sets.best_anchors(0.3, spoilt(VALUES), 1)),
-        ("values", lambda: training_sets.best_anchors(0.3, VALUES[None], 1)),
-        ("n_anchors|anchors", lambda: training_sets.best_anchors(0.3, VALUES, 0)),
-        ("n_anchors", lambda: training_sets.best_anchors(0.3, VALUES, 1.5)),
-        ("bias", lambda: training_sets.best_anchors(0.3, VALUES, 1, "some")),
-        ("k0", lambda: training_sets.best_anchors(0.3, VALUES, 1, "constant", NAN)),
-    ],
-    "training_sets.reweighted": [
-        ("kappa", lambda: training_sets.reweighted([0, NAN, 1], [1, 0.5])),
-        ("factors", lambda: training_sets.reweighted([0, 0.3, 1], [1, NAN])),
-        ("factors", lambda: training_sets.reweighted([0, 0.3, 1], [1, -0.5])),
-        ("factors", lambda: training_sets.reweighted([0, 0.3, 1], [0, 0])),
-        ("factors", lambda: training_sets.reweighted([0, 0.3, 1], [0.5])),
-        ("factors", lambda: training_sets.reweighted([0, 0.3, 1], 0.5)),
-    ],
-    "support.jacobian_rank": [
-        ("jacobians", lambda: support.jacobian_rank(spoilt(np.eye(3)), 1e-5, 0)),
-        ("jacobians", lambda: support.jacobian_rank(np.eye(3) * 1j, 1e-5, 0)),
-        ("rtol", lambda: support.jacobian_rank(np.eye(3), NAN, 0)),
-        ("rtol", lambda: support.jacobian_rank(np.eye(3), -1e-5, 0)),
-        ("rtol", lambda: support.jacobian_rank(np.eye(3), 1.0, 0)),
-        ("atol", lambda: support.jacobian_rank(np.eye(3), 1e-5, NAN)),
-        ("atol", lambda: support.jacobian_rank(np.eye(3), 1e-5, -1)),
-    ],
-    "support.audit": [
-        ("slots", lambda: audit(slots=spoilt(SLOTS))),
-        ("slots", lambda: audit(slots=SLOTS * 1j)),
-        ("slots", lambda: audit(slots=SLOTS[0, 0, 0])),
-        ("partners", lambda: audit(partners=spoilt(TUPLES, at=-1))),
-        ("partners", lambda: audit(partners=lambda i: spoilt(TUPLES[i], at=-1))),
-        ("partners", lambda: audit(partners=TUPLES[:, :, ::-1])),  # slots in another order
-        ("partners", lambda: audit(partners=lambda i: (SLOTS[i][None], np.zeros((2, 4, 3))))),
-        ("component", lambda: audit(component=-1)),
-        ("component", lambda: audit(component=0.0)),
-        ("rtol", lambda: audit(rtol=NAN)),
-        ("rtol", lambda: audit(rtol=-1e-5)),
-        ("atol", lambda: audit(atol=NAN)),
-        ("atol", lambda: audit(atol=-1.0)),
-        ("where", lambda: audit(where=WHERE & False)),
-        ("where", lambda: audit(where=WHERE & np.array([[True], [False]]))),
-        ("where", lambda: audit(where=np.array([0, 1]))),
-        ("where", lambda: audit(where=1 * WHERE)),
-        ("where", lambda: audit(where=WHERE[:, :3])),
-        ("where", lambda: audit(where=WHERE.T)),
-        ("unseen", lambda: audit(condition="relaxed", unseen=spoilt(TUPLES, at=-1))),
-        (
-            "unseen",
-            lambda: audit(
-                composition=behind_a_root,
-                slots=SLOTS[1:],
-                partners=np.stack([SLOTS[1:], 1 + SLOTS[1:]], axis=1)[:, None],
-                condition="relaxed",
-                unseen=np.stack([SLOTS[1:], 0 * SLOTS[1:]], axis=1)[:, None],
-                atol=10.0,
-            ),
-        ),
-    ],
-    "support.coverage": [
-        ("p", lambda: support.coverage(spoilt(LATENTS), LATENTS)),
-        ("q", lambda: support.coverage(LATENTS, spoilt(LATENTS))),
-        ("q", lambda: support.coverage(LATENTS, spoilt(LATENTS, np.inf))),
-        ("sizes", lambda: support.coverage(LATENTS, LATENTS, sizes=(1,))),
-        ("sizes", lambda: support.coverage(LATENTS, LATENTS, sizes=(0, 2))),
-        ("length", lambda: support.coverage(LATENTS, LATENTS, length=NAN)),
-        ("kinds", lambda: support.coverage(LATENTS, LATENTS, kinds=["continuous"])),
-    ],
-    "support.latents.space": [
-        ("p", lambda: latents.space(LATENTS[0], LATENTS)),
-        ("P", lambda: latents.space(LATENTS[:, :1], LATENTS)),
-        ("q", lambda: latents.space(LATENTS, spoilt(LATENTS))),
-        ("kinds", lambda: latents.space(LATENTS, LATENTS, ["periodic"])),
-        ("kind", lambda: latents.space(LATENTS, LATENTS, ["periodic", "ordinal"])),
-        ("period", lambda: latents.space(LATENTS, LATENTS, [("periodic", 0.0), None])),
-    ],
-    "support.latents.spread_out": [
-        ("most", lambda: latents.spread_out(latents.space(LATENTS, LATENTS), LATENTS, 0)),
-    ],
-    "support.identification.identify": [
-        ("p", lambda: identified(latents_P=spoilt(LATENTS))),
-        ("q", lambda: identified(latents_Q=spoilt(LATENTS))),
-        ("P", lambda: identified(latents_P=LATENTS[:, :1])),
-        ("length", lambda: identified(length=NAN)),
-        ("length", lambda: identified(length=0.0)),
-        ("noise", lambda: identified(noise=-1.0)),
-        ("noise", lambda: identified(noise=NAN)),
-        ("training_error", lambda: identified(training_error=2.0)),
-        ("n_points", lambda: identified(n_points=0)),
-        ("n_positions", lambda: identified(n_positions=0.5)),
-        ("sizes", lambda: identified(sizes=(2,))),
-        ("sizes", lambda: identified(sizes=(1, 2))),
-        ("columns", lambda: identified(columns=((0,),))),
-        ("columns", lambda: identified(columns=((0,), (5,)))),
-        ("components", lambda: identified(components=())),
-        ("components", lambda: identified(components=(np.sin, lambda z: z[:1]))),
-        ("components", lambda: identified(components=(np.sin, lambda z: 0 * z + NAN))),
-        ("kind", lambda: identified(kinds=("continuous", "ordinal"))),
-        ("composition", lambda: identified(composition=lambda s: 1.0)),
-        ("composition", lambda: identified(composition=lambda s: 0 * s[0])),
-        ("Jacobian", lambda: identified(composition=lambda s: jnp.sqrt(s[0] - s[0]) + s[1])),
-    ],
-    "factor_tables.held": [
-        ("p", lambda: factor_tables.held(spoilt(LATENTS), [[0, 1]], (2, 2))),
-        ("p", lambda: factor_tables.held([[0, 2]], [[0, 1]], (2, 2))),
-        ("q", lambda: factor_tables.held([[0, 1]], [[0, -1]], (2, 2))),
-        ("q", lambda: factor_tables.held([[0, 1]], np.zeros((0, 2)), (2, 2))),
-        ("p", lambda: factor_tables.held([[0, 0.5]], [[0, 1]], (2, 2))),
-        ("sizes", lambda: factor_tables.held([[0, 1]], [[0, 1]], (2, 2, 2))),
-    ],
-    "factor_tables.grid": [
-        ("sizes", lambda: factor_tables.grid((2, 0))),
-        ("sizes", lambda: factor_tables.grid((2, 2.5))),
-        ("sizes", lambda: factor_tables.grid(())),
-        ("sizes", lambda: factor_tables.grid((10**6, 10**6, 10**6, 10**6))),
-    ],
-    "support.certificate.jumps": [
-        ("starts", lambda: certificate.jumps(np.sin, spoilt(LATENTS), LATENTS)),
-        ("stops", lambda: certificate.jumps(np.sin, LATENTS, spoilt(LATENTS))),
-        ("stops", lambda: certificate.jumps(np.sin, LATENTS, LATENTS[:1])),
-        ("starts", lambda: certificate.jumps(np.sin, LATENTS[:0], LATENTS[:0])),
-    ],
-    "support.audit_latents": [
-        ("p", lambda: audit_latents(latents_P=spoilt(LATENTS))),
-        ("q", lambda: audit_latents(latents_Q=spoilt(LATENTS))),
-        ("sizes", lambda: audit_latents(sizes=(2,))),
-        ("components", lambda: audit_latents(components=())),
-        ("components", lambda: audit_latents(components=(np.sin, lambda z: z[:1]))),
-        ("n_values", lambda: audit_latents(n_values=0)),
-        ("n_partners", lambda: audit_latents(n_partners=2.5)),
-        ("tested", lambda: audit_latents(tested=[0, 10])),
-        ("tested", lambda: audit_latents(tested=[0.5])),
-        ("tested", lambda: audit_latents(tested=[True] * 10)),
-    ],
-    "support.audit_support": [
-        ("slots", lambda: audit_support(slots=[], partners=[])),
-        ("partners", lambda: audit_support(slots=[SLOTS])),
-        ("slots", lambda: audit_support(slots=[SLOTS], partners=[TUPLES])),  # of two components
-        ("partners", lambda: audit_support(partners=[TUPLES])),
-        ("where", lambda: audit_support(where=[WHERE])),
-        ("where", lambda: audit_support(where=WHERE[0, 0])),
-        ("unseen", lambda: audit_support(condition="relaxed", unseen=[TUPLES])),
-    ],
-    "support.jacobians.blocks": [
-        ("component", lambda: jacobians.blocks(add, (SLOTS, SLOTS), -1, True)),
-        ("component", lambda: jacobians.blocks(add, (SLOTS, SLOTS), 2, True)),
-        ("points", lambda: jacobians.blocks(add, (spoilt(SLOTS), SLOTS), 0, True)),
-        ("points", lambda: jacobians.blocks(add, (SLOTS, SLOTS[:1]), 0, True)),
-    ],
-    "support.jacobians.check_pixelwise": [
-        ("pixelwise", lambda: jacobians.check_pixelwise(mixing, (SLOTS, SLOTS), 1)),
-    ],
-    "support.jacobians.triangular": [
-        ("matrices", lambda: jacobians.triangular(spoilt(np.eye(3)))),
-        ("matrices", lambda: jacobians.triangular(np.ones(3))),
-    ],
-    "support.jacobians.singular_values": [
-        ("matrices", lambda: jacobians.singular_values(spoilt(np.eye(3)))),
-        ("matrices", lambda: jacobians.singular_values(np.ones(3))),
-    ],
-    "support.jacobians.spectrum": [("matrices", lambda: jacobians.spectrum(spoilt(np.eye(3))))],
-    "support.certificate.certificate": [
-        ("latents", lambda: certify(latents=spoilt(LATENTS))),
-        ("latents", lambda: certify(latents=LATENTS * 1j)),
-        ("latents", lambda: certify(latents=np.zeros((3, 2), int))),
-        ("latents", lambda: certify(latents=LATENTS[:1])),  # nothing varies
-        ("fit_limit", lambda: certify(fit_limit=NAN)),
-        ("fit_limit", lambda: certify(fit_limit=-0.1)),
-        ("fit_limit", lambda: certify(fit_limit=np.inf)),
-        ("jacobian_limit", lambda: certify(jacobian_limit=NAN)),
-        ("kinds", lambda: certify(kinds=["continuous"])),
-        ("categories", lambda: certify(kinds=["categorical"] * 2)),
-        ("sizes", lambda: certify(composition=add, components=(jnp.sin,) * 2, sizes=(2, 2))),
-        ("support", lambda: certify(support=SOUND._replace(components=()))),
-        ("truth", lambda: certify(truth=lambda z: 0 * z + NAN)),
-    ],
-    "support.certificate.jacobian_errors": [
-        ("latents", lambda: derivative_error(spoilt(LATENTS))),
-        ("latents", lambda: derivative_error(LATENTS[0])),
-        ("dims", lambda: derivative_error(dims=(2,))),
-        ("dims", lambda: derivative_error(dims=(-1,))),
-        ("truth", lambda: derivative_error(truth=jnp.round)),  # no derivative anywhere
-    ],
-    "support.design.design": [
-        ("slots", lambda: designed(slots=spoilt(SLOTS))),
-        ("candidates", lambda: designed(candidates=spoilt(TUPLES[0]))),
-        ("rtol", lambda: designed(rtol=NAN)),
-        ("atol", lambda: designed(atol=NAN)),
-        ("atol", lambda: designed(atol=-1.0)),
-        ("most", lambda: designed(most=0)),
-        ("most", lambda: designed(most=1.5)),
-        ("where", lambda: designed(where=WHERE & False)),
-        ("where", lambda: designed(where=[0, 1])),
-        ("where", lambda: designed(where=WHERE, pixelwise=False)),
-        ("component", lambda: designed(component=-1)),
-        ("composition", lambda: designed(composition=root, slots=0 * SLOTS)),
-        ("pixelwise", lambda: designed(composition=mixing, component=1)),
-    ],
-    "contrasts.jacobians": [
-        ("x", lambda: contrasts.jacobians(jnp.sin, spoilt(INPUTS))),
-        ("x", lambda: contrasts.jacobians(jnp.sin, INPUTS[:0])),
-        ("x", lambda: contrasts.jacobians(jnp.sin, np.ones((4, 3), int))),
-        ("x", lambda: contrasts.jacobians(jnp.sin, INPUTS * 1j)),
-    ],
-    "contrasts.hessians": [
-        ("x", lambda: contrasts.hessians(jnp.sin, spoilt(INPUTS))),
-        ("x", lambda: contrasts.hessians(jnp.sin, INPUTS[:0])),
-    ],
-    "contrasts.compositional_contrast": [
-        ("jacobians", lambda: contrasts.compositional_contrast(spoilt(JAC))),
-        ("jacobians", lambda: contrasts.compositional_contrast(JAC * 1j)),
-        ("jacobians", lambda: contrasts.compositional_contrast(JAC[:0])),
-    ],
-    "contrasts.block_contrast": [
-        ("jacobians", lambda: contrasts.block_contrast(spoilt(JAC), 2)),
-        ("n_parts", lambda: contrasts.block_contrast(JAC, 0)),
-        ("n_parts", lambda: contrasts.block_contrast(JAC, 3)),
-        ("n_parts", lambda: contrasts.block_contrast(JAC, 2.0)),
-    ],
-    "contrasts.hessian_l0": [
-        ("hessians", lambda: contrasts.hessian_l0(spoilt(HESS))),
-        ("hessians", lambda: contrasts.hessian_l0(HESS[:0])),
-        ("hessians", lambda: contrasts.hessian_l0(HESS.T)),
-    ],
-    "contrasts.hessian_l1": [("hessians", lambda: contrasts.hessian_l1(spoilt(HESS)))],
-    "contrasts.hessian_offblock": [
-        ("hessians", lambda: contrasts.hessian_offblock(spoilt(HESS), 2)),
-        ("n_parts", lambda: contrasts.hessian_offblock(HESS, -1)),
-    ],
-    "ntk.empirical": [
-        ("x1", lambda: kernel(x1=spoilt(INPUTS))),
-        ("x1", lambda: kernel(x1=INPUTS[:0])),
-        ("x1", lambda: kernel(x1={"a": INPUTS, "b": INPUTS[:2]})),
-        ("x2", lambda: kernel(x2=spoilt(INPUTS))),
-        ("x2", lambda: kernel(x2=INPUTS[:0])),
-        ("x2", lambda: kernel(x2=np.ones((2, 1, 3)))),
-        ("params", lambda: kernel(params=spoilt(W), f=lambda w, x: jnp.tanh(x @ w))),
-        ("params", lambda: kernel(params=W * 1j, f=lambda w, x: jnp.real(x @ w))),
-        ("params", lambda: kernel(params={"w": W, "z": 1j}, f=lambda p, x: x @ p["w"])),
-        ("outputs", lambda: kernel(f=lambda w, x: x @ w * 1j)),
-        ("outputs", lambda: kernel(f=lambda w, x: (x @ w).astype(int))),
-        ("tile", lambda: kernel(tile=0)),
-        ("tile", lambda: kernel(tile=-2)),
-        ("tile", lambda: kernel(tile=1.5)),
-        ("memory", lambda: kernel(memory=0)),
-        ("memory", lambda: kernel(memory=NAN)),
-        ("devices", lambda: kernel(devices=[])),
-        ("precision", lambda: kernel(precision="low")),
-    ],
-    "ntk.jacobian": [
-        ("x", lambda: ntk.jacobian(linear, W, spoilt(INPUTS))),
-        ("x", lambda: ntk.jacobian(linear, W, INPUTS[:0])),
-        ("params", lambda: ntk.jacobian(linear, spoilt(W), INPUTS)),
-        ("params", lambda: ntk.jacobian(linear, W * 1j, INPUTS)),
-    ],
-    "ntk.linearised.kernel_vector_product": [
-        ("v", lambda: product(np.ones((2, 4)))),  # transposed
-        ("v", lambda: product(np.ones(8))),
-        ("v", lambda: product(np.ones((4, 2, 1)))),
-        ("v", lambda: product(np.ones((3, 2)))),
-        ("v", lambda: product(np.ones((4, 2)) * 1j)),
-        ("v", lambda: product(spoilt(np.ones((4, 2))))),
-        ("x1", lambda: product(np.ones((4, 2)), x1=spoilt(INPUTS), x2=INPUTS)),
-        ("x1", lambda: product(np.ones((4, 2)), x1=INPUTS[:0], x2=INPUTS)),
-        ("x2", lambda: product(np.ones((4, 2)), x2=np.ones((4, 1, 3)))),
-        ("batch", lambda: product(np.ones((4, 2)), batch=0)),
-        ("batch", lambda: product(np.ones((4, 2)), batch=-1)),
-    ],
-    "ntk.ntk_regression": [
-        ("y_train", lambda: regression(np.ones((2, 4)))),  # transposed
-        ("y_train", lambda: regression(np.ones(8))),
-        ("y_train", lambda: regression(spoilt(np.ones((4, 2))))),
-        ("x_train", lambda: regression(np.ones((4, 2)), x=spoilt(INPUTS))),
-        ("x_train", lambda: regression(np.ones((0, 2)), x=INPUTS[:0])),
-        ("x_test", lambda: regression(np.ones((4, 2)), x_test=spoilt(INPUTS))),
-        ("penalty", lambda: regression(np.ones((4, 2)), penalty=-1.0)),
-        ("penalty", lambda: regression(np.ones((4, 2)), penalty=NAN)),
-        ("form", lambda: regression(np.ones((4, 2)), form="per_output")),
-        ("form", lambda: regression(np.ones((4, 2)), form="mean_trace")),
-    ],
-    "ntk.drift": [
-        ("before", lambda: ntk.drift(spoilt(K), K)),
-        ("before", lambda: ntk.drift(0 * K, K)),
-        ("after", lambda: ntk.drift(K, spoilt(K))),
-        ("after", lambda: ntk.drift(K, K[:, :1])),
-    ],
-    "ntk.alignment": [
-        ("a", lambda: ntk.alignment(spoilt(K), K)),
-        ("a", lambda: ntk.alignment(0 * K, K)),
-        ("b", lambda: ntk.alignment(K, np.ones((2, 8)))),
-        ("b", lambda: ntk.alignment(K, K * 1j)),
-    ],
-    "ntk.target_alignment": [
-        ("kernel", lambda: ntk.target_alignment(spoilt(K), Y)),
-        ("kernel", lambda: ntk.target_alignment(K[:3], Y)),
-        ("kernel", lambda: ntk.target_alignment(ASYMMETRIC, Y)),
-        ("kernel", lambda: ntk.target_alignment(np.ones((4, 4, 2)), np.ones((4, 2)))),
-        ("y", lambda: ntk.target_alignment(K, spoilt(Y))),
-        ("y", lambda: ntk.target_alignment(K, Y[None])),
-        ("y", lambda: ntk.target_alignment(np.ones((4, 4, 2, 2)), np.ones((2, 4)))),
-        ("y", lambda: ntk.target_alignment(K, 0 * Y)),
-    ],
-    "ntk.plan.plan": [
-        ("tile", lambda: planned(tile=0)),
-        ("memory", lambda: planned(memory=-1.0)),
-        ("memory", lambda: planned(memory=NAN)),
-        ("devices", lambda: planned(devices=[])),
-        ("x1", lambda: planned(x1=INPUTS[:0])),
-        ("x2", lambda: planned(x2=INPUTS[0])),
-    ],
-    "ntk.plan.choose": [
-        ("tile", lambda: chosen(tile=0)),
-        ("n1", lambda: chosen(n1=0)),
-        ("n2", lambda: chosen(n2=-1)),
-        ("n_devices", lambda: chosen(n_devices=0)),
-        ("memory", lambda: chosen(memory=NAN)),
-        ("form|use one of", lambda: chosen(form="diagonal")),
-        ("algorithm|use one of", lambda: chosen(algorithm="fast")),
-    ],
-    "ntk.plan.available": [("devices", lambda: plan.available([]))],
-    "ntk.plan.facts": [
-        ("params", lambda: plan.facts(linear, W * 1j, INPUTS)),
-        ("x", lambda: plan.facts(linear, W, INPUTS[0, 0])),
-    ],
-    "ntk.functions.single": [
-        ("outputs", lambda: functions.single(lambda w, x: x @ w * 1j, W, INPUTS[0])),
-        ("outputs", lambda: functions.single(lambda w, x: jnp.sum(x), W, INPUTS[0])),
-    ],
-    "ntk.layers.trace": [
-        ("outputs", lambda: layers.trace(lambda w, x: x @ w * 1j, W, INPUTS[0])),
-    ],
-    "ntk.layers.run": [
-        ("leaves", lambda: traced_run(leaves=[])),
-        ("nudges", lambda: traced_run(nudges=[])),
-        ("nudges", lambda: traced_run(nudges=[np.zeros((1, 1))])),
-    ],
-    "ntk.layers.cotangent": [
-        ("d", lambda: layers.cotangent(LAYER, np.ones((3, 2, 1)))),
-    ],
-    "wide.relu_mlp": [
-        ("x1", lambda: wide.relu_mlp(spoilt(NNGP_INPUTS))),
-        ("x1", lambda: wide.relu_mlp(NNGP_INPUTS[:0])),
-        ("x1", lambda: wide.relu_mlp(NNGP_INPUTS[:, :0])),
-        ("x1", lambda: wide.relu_mlp(NNGP_INPUTS[0])),
-        ("x1", lambda: wide.relu_mlp(NNGP_INPUTS * 1j)),
-        ("x2", lambda: wide.relu_mlp(NNGP_INPUTS, spoilt(NNGP_INPUTS))),
-        ("x2", lambda: wide.relu_mlp(NNGP_INPUTS, NNGP_INPUTS[:, :2])),
-        ("depth", lambda: wide.relu_mlp(NNGP_INPUTS, None, -1)),
-        ("depth", lambda: wide.relu_mlp(NNGP_INPUTS, None, 1.5)),
-        ("weight_var", lambda: wide.relu_mlp(NNGP_INPUTS, None, 1, -1.0)),
-        ("weight_var", lambda: wide.relu_mlp(NNGP_INPUTS, None, 1, NAN)),
-        ("bias_var", lambda: wide.relu_mlp(NNGP_INPUTS, None, 1, 1.0, -1e-3)),
-    ],
-    "stats.median_and_interval": [
-        ("values", lambda: stats.median_and_interval([])),
-        ("values", lambda: stats.median_and_interval([[1.0]])),
-        ("values", lambda: stats.median_and_interval([1.0, np.nan])),
-        ("level", lambda: stats.median_and_interval([1.0], 95)),
-    ],
-    "stats.mean_and_interval": [
-        ("values", lambda: stats.mean_and_interval([])),
-        ("values", lambda: stats.mean_and_interval(1.0)),
-    ],
-    "search.guess_and_check": [
-        ("bands", lambda: guessed(bands=[[0.1, NAN]])),
-        ("bands", lambda: guessed(bands=[0.1, 0.5])),
-        ("bands", lambda: guessed(bands=[[0.1, 0.2, 0.5]])),
-        ("n_draws", lambda: guessed(n_draws=0)),
-        ("n_keep", lambda: guessed(n_keep=0)),
-        ("batch", lambda: guessed(batch=3)),
-        ("batch", lambda: guessed(batch=1.5)),
-    ],
-    "search.metropolis": [
-        ("params", lambda: walked(spoilt(W))),
-        ("bands", lambda: walked(bands=[[0.1, NAN]])),
-        ("bands", lambda: walked(bands=0.5)),
-        ("bands", lambda: walked(bands=[[0.0, 0.1]])),
-        ("n_steps", lambda: walked(n_steps=0)),
-        ("n_steps", lambda: walked(n_steps=NAN)),
-        ("scale", lambda: walked(scale=0.0)),
-        ("scale", lambda: walked(scale=1.5)),
-    ],
-    "stats.sign_flip_test": [
-        ("values", lambda: stats.sign_flip_test([1.0, NAN, 2.0], [0, 1, 2])),
-        ("values", lambda: stats.sign_flip_test([[1.0], [2.0]], [0, 1])),
-        ("clusters", lambda: stats.sign_flip_test([1.0, 2.0], [0, 1, 2])),
-        ("clusters", lambda: stats.sign_flip_test([1.0, 2.0], [0, 0])),
-        ("seed", lambda: stats.sign_flip_test([1.0, 2.0], [0, 1], seed=-1)),
-    ],
-    "stats.mean_and_error": [
-        ("values", lambda: stats.mean_and_error([])),
-        ("values", lambda: stats.mean_and_error(1.0)),
-        ("values", lambda: stats.mean_and_error([1j, 2])),
-    ],
-    "stats.largest_share": [
-        ("n", lambda: stats.largest_share(0, 0)),
-        ("failures", lambda: stats.largest_share(3, 2)),
-        ("level", lambda: stats.largest_share(0, 2, 95)),
-    ],
-    "stats.share_interval": [
-        ("n", lambda: stats.share_interval(0, 0)),
-        ("failures", lambda: stats.share_interval(3, 2)),
-        ("level", lambda: stats.share_interval(0, 2, 95)),
-    ],
-    "stats.kendall_tau_b": [
-        ("x", lambda: stats.kendall_tau_b([1, NAN, 2], [1, 2, 3])),
-        ("y", lambda: stats.kendall_tau_b([1, 2, 3], [1, NAN, 2])),
-        ("strata", lambda: stats.kendall_tau_b([1, 2, 3], [1, 2, 3], ["a", "b"])),
-    ],
-    "stats.bootstrap": [
-        ("columns", lambda: stats.bootstrap(np.mean)),
-        ("columns", lambda: stats.bootstrap(np.mean, [])),
-        ("columns", lambda: stats.bootstrap(stats.kendall_tau_b, [1, 2], [1, 2, 3])),
-        ("columns", lambda: stats.bootstrap(np.mean, [1, NAN, 2])),
-        ("n", lambda: stats.bootstrap(np.mean, [1, 2], n=0)),
-        ("level", lambda: stats.bootstrap(np.mean, [1, 2], level=95)),
-        ("level", lambda: stats.bootstrap(np.mean, [1, 2], level=NAN)),
-    ],
-    "stats.jackknife": [
-        ("values", lambda: stats.jackknife(np.mean, [])),
-        ("values", lambda: stats.jackknife(np.mean, 1.0)),
-        ("values", lambda: stats.jackknife(np.mean, [1, NAN, 2])),
-    ],
-    "factorization.binary": [
-        ("z1", lambda: factorization.binary(X[:, :1], X)),
-        ("z2", lambda: factorization.binary(X, spoilt(X))),
-        ("z1", lambda: factorization.binary(X + 0.5, X)),
-        ("k1", lambda: factorization.binary(X, X, -1.0)),
-        ("k2", lambda: factorization.binary(X, X, 1.0, NAN)),
-    ],
-    "factorization.factorised": [
-        ("z1", lambda: factorization.factorised(X[0], X)),
-        ("z2", lambda: factorization.factorised(X, spoilt(X))),
-        ("lx", lambda: factorization.factorised(X, X, 0.0)),
-        ("ly", lambda: factorization.factorised(X, X, 1.0, NAN)),
-    ],
-    "factorization.radial": [("length", lambda: factorization.radial(X, X, -1.0))],
-    "factorization.additive": [
-        ("z1", lambda: factorization.additive(X[:0], X)),
-        ("ly", lambda: factorization.additive(X, X, 1.0, np.inf)),
-    ],
-    "factorization.metric": [
-        ("activations", lambda: factorization.metric(spoilt(GRID))),
-        ("activations", lambda: factorization.metric(GRID[0])),
-        ("activations", lambda: factorization.metric(GRID[:1])),
-        ("activations", lambda: factorization.metric(GRID * 1j)),
-        ("where", lambda: factorization.metric(GRID, HELD_OUT.T)),
-        ("where", lambda: factorization.metric(GRID, HELD_OUT & ~HELD_OUT)),
-        ("where", lambda: factorization.metric(GRID, HELD_OUT.astype(int))),
-    ],
-    "factorization.grid_kernel": [
-        ("activations", lambda: factorization.grid_kernel(spoilt(GRID))),
-        ("cosine", lambda: factorization.grid_kernel(GRID, 1)),
-    ],
-    "factorization.schmidt_values": [
-        ("kernel", lambda: factorization.schmidt_values(spoilt(PRODUCT), 4, 3)),
-        ("kernel", lambda: factorization.schmidt_values(PRODUCT, 4, 4)),
-        ("kernel", lambda: factorization.schmidt_values(PRODUCT[:4], 4, 3)),
-        ("n_y", lambda: factorization.schmidt_values(PRODUCT, 4, 3.5)),
-    ],
-    "factorization.operator_schmidt": [
-        ("kernel", lambda: factorization.operator_schmidt(np.triu(PRODUCT), 4, 3)),
-        ("kernel", lambda: factorization.operator_schmidt(0 * PRODUCT, 4, 3)),
-        ("n_x", lambda: factorization.operator_schmidt(PRODUCT, 0, 3)),
-    ],
-    "factorization.two_way": [
-        ("activations", lambda: factorization.two_way(spoilt(GRID))),
-        ("activations", lambda: factorization.two_way(GRID[..., :0])),
-    ],
-    "factorization.additive_part": [
-        ("activations", lambda: factorization.additive_part(GRID[..., 0])),
-        ("where", lambda: factorization.additive_part(GRID, HELD_OUT[:2])),
-    ],
-    "factorization.additive_share": [
-        ("activations", lambda: factorization.additive_share(spoilt(GRID))),
-        ("where", lambda: factorization.additive_share(GRID, HELD_OUT[:, :2])),
-    ],
-    "factorization.selective_share": [
-        ("activations", lambda: factorization.selective_share(spoilt(GRID))),
-        ("level", lambda: factorization.selective_share(GRID, 0.3)),
-        ("level", lambda: factorization.selective_share(GRID, 90)),
-    ],
-    "factorization.explained": [
-        ("outputs", lambda: factorization.explained(spoilt(GRID), GRID)),
-        ("account", lambda: factorization.explained(GRID, GRID[..., :1])),
-        ("account", lambda: factorization.explained(GRID, spoilt(GRID))),
-    ],
-    "factorization.shared_sum": [
-        ("outputs", lambda: factorization.shared_sum(spoilt(GRID), HELD_OUT)),
-        ("is_train", lambda: factorization.shared_sum(GRID, HELD_OUT.T)),
-        ("is_train", lambda: factorization.shared_sum(GRID, HELD_OUT & ~HELD_OUT)),
-    ],
-    "factorization.isolated": [
-        ("codes", lambda: factorization.isolated(spoilt(CODES), CODES, 3)),
-        ("train_codes", lambda: factorization.isolated(CODES, CODES[:, :4], 3)),
-        ("train_codes", lambda: factorization.isolated(CODES, CODES[:0], 3)),
-        ("split", lambda: factorization.isolated(CODES, CODES, 6)),
-    ],
-    "factorization.superposition": [
-        ("outputs", lambda: factorization.superposition(spoilt(GRID), GRID, GRID)),
-        ("kernel", lambda: factorization.superposition(GRID, GRID, GRID[:2])),
-        ("truth", lambda: factorization.superposition(GRID, spoilt(GRID), GRID)),
-        ("where", lambda: factorization.superposition(GRID, GRID, GRID, HELD_OUT.T)),
-    ],
-    "geometry.pullback": [
-        ("z", lambda: geometry.pullback(jnp.sin, spoilt(LATENTS))),
-        ("z", lambda: geometry.pullback(jnp.sin, np.ones((3, 2), int))),
-    ],
-    "geometry.grid_tensor": [
-        ("activations", lambda: geometry.grid_tensor(spoilt(GRID))),
-        ("activations", lambda: geometry.grid_tensor(GRID[:, :1])),
-    ],
-    "geometry.volume_element": [
-        ("tensor", lambda: geometry.volume_element(np.ones((3, 2)))),
-        ("tensor", lambda: geometry.volume_element(spoilt(np.ones((2, 2))))),
-    ],
-    "geometry.rank_map": [
-        ("rtol", lambda: geometry.rank_map(jnp.sin, LATENTS, 2.0)),
-        ("z", lambda: geometry.rank_map(jnp.sin, LATENTS[0])),
-    ],
-    "geometry.probe": [
-        ("activations", lambda: geometry.probe(spoilt(CODES), np.ones((4, 2)))),
-        ("targets", lambda: geometry.probe(CODES, np.full((4, 2), NAN))),
-        ("targets", lambda: geometry.probe(CODES, np.ones(4))),
-        ("targets", lambda: geometry.probe(CODES, np.ones((3, 2)))),
-        ("is_fitted", lambda: geometry.probe(CODES, np.ones((4, 2)), SOME[:3])),
-        ("is_fitted", lambda: geometry.probe(CODES, np.ones((4, 2)), [0, 1])),
-    ],
-    "geometry.principal_components": [
-        ("activations", lambda: geometry.principal_components(spoilt(CODES))),
-        ("activations", lambda: geometry.principal_components(CODES[:1])),
-        ("activations", lambda: geometry.principal_components(CODES[0])),
-        ("components", lambda: geometry.principal_components(CODES, 0)),
-        ("components", lambda: geometry.principal_components(CODES, 1.5)),
-    ],
-    "geometry.effective_rank": [
-        ("activations", lambda: geometry.effective_rank(spoilt(CODES))),
-        ("activations", lambda: geometry.effective_rank(CODES[:1])),
-        ("rtol", lambda: geometry.effective_rank(CODES, 1.0)),
-        ("share", lambda: geometry.effective_rank(CODES, share=99)),
-    ],
-    "ntk.linearised.linearised_fit": [
-        ("params", lambda: fitted(params=spoilt(W))),
-        ("x_train", lambda: fitted(x_train=spoilt(INPUTS))),
-        ("x_test", lambda: fitted(x_test=spoilt(INPUTS))),
-        ("y_train", lambda: fitted(y_train=np.full((4, 2), NAN))),
-        ("y_train", lambda: fitted(y_train=np.ones((2, 4)))),
-        ("y_train", lambda: fitted(y_train=np.ones(4))),
-        ("tolerance", lambda: fitted(tolerance=0.0)),
-        ("tolerance", lambda: fitted(tolerance=5)),
-        ("most_iterations", lambda: fitted(most_iterations=0)),
-        ("batch", lambda: fitted(batch=2.5)),
-    ],
-    "metrics.ssim": [
-        ("yhat", lambda: metrics.ssim(np.ones((2, 8, 8)), np.ones((8, 8)))),
-        ("window", lambda: metrics.ssim(np.ones((5, 5)), np.ones((5, 5)))),
-        ("data_range", lambda: metrics.ssim(np.ones((8, 8)), np.ones((8, 8)), 0.0)),
-    ],
-    "metrics.mse": [
-        ("yhat", lambda: metrics.mse(np.ones((4, 1)), np.ones(4))),
-        ("yhat", lambda: metrics.mse(np.ones((4, 2)), np.ones((1, 2)))),
-        ("y", lambda: metrics.mse(np.ones((0, 2)), np.ones((0, 2)))),
-        ("y", lambda: metrics.mse(np.ones((4, 2)) * 1j, np.ones((4, 2)))),
-    ],
-    "metrics.r2_uniform": [
-        ("y", lambda: metrics.r2_uniform(np.ones((0, 2)), np.ones((0, 2)))),
-        ("y", lambda: metrics.r2_uniform(np.ones((4, 2)) * 1j, np.ones((4, 2)))),
-    ],
-    "metrics.r2_variance_weighted": [
-        ("y", lambda: metrics.r2_variance_weighted(np.ones((0, 2)), np.ones((0, 2)))),
-    ],
-    "metrics.batched": [
-        ("yhat", lambda: metrics.batched(metrics.mse, np.ones((4, 2)), np.ones((6, 2)), 2)),
-        ("y", lambda: metrics.batched(metrics.mse, np.ones((0, 2)), np.ones((0, 2)), 2)),
-    ],
-    "dependence.parts": [
-        ("n", lambda: dependence.parts((4,), 3, 0)),
-        ("n", lambda: dependence.parts((4,), 0, 0)),
-        ("axis", lambda: dependence.parts((4,), 2, 1)),
-        ("shape", lambda: dependence.parts((4, 0), 2, 0)),
-    ],
-    "dependence.gradient_dependence": [
-        ("params", lambda: depends(params=spoilt(W))),
-        ("x", lambda: depends(x=spoilt(INPUTS))),
-        ("x", lambda: depends(x=INPUTS[:0])),
-        ("x", lambda: depends(x=INPUTS.astype(int))),
-        ("f", lambda: depends(f=lambda w, x: jnp.sum(x @ w))),
-        ("f gives NaN", lambda: depends(f=all_nan)),
-        ("f has NaN", lambda: depends(f=lambda w, x: jnp.sqrt(0 * x) @ w)),
-        ("inputs", lambda: depends(inputs=np.array([0, 1]))),
-        ("inputs", lambda: depends(inputs=np.array([0.0, 1.0, 1.0]))),
-        ("inputs", lambda: depends(inputs=np.array([-1, -1, -1]))),
-        ("outputs", lambda: depends(outputs=np.array([0, 1, 2]))),
-        ("sizes", lambda: depends(sizes=(1, 0))),
-        ("sizes", lambda: jax.eval_shape(lambda x: depends(inputs=x), THIRDS)),
-        ("centred", lambda: depends(centred=1)),
-        ("chunk", lambda: depends(chunk=0)),
-    ],
-    "dependence.shares": [
-        ("dependence", lambda: dependence.shares(np.ones(2))),
-        ("dependence", lambda: dependence.shares(-np.ones((1, 2)))),
-        ("dependence", lambda: dependence.shares(np.ones((1, 2)) * 1j)),
-    ],
-    "dependence.information": [
-        ("a", lambda: dependence.information([], [])),
-        ("b", lambda: dependence.information([0, 1], [0])),
-        ("a", lambda: dependence.information([0, NAN], [0, 1])),
-        ("b", lambda: dependence.information([0, 1], [0.5, 1])),
-        ("b", lambda: dependence.information([0, 1], [[0, 1]])),
-        ("a", lambda: dependence.information([0, 5], [0, 1], (2, 2))),
-        ("b", lambda: dependence.information([0, 1], [-1, 1], (2, 2))),
-        ("sizes", lambda: dependence.information([0, 1], [0, 1], (2,))),
-        ("sizes", lambda: jax.eval_shape(dependence.information, THIRDS, THIRDS)),
-    ],
-    "dependence.conditional_information": [
-        ("y1", lambda: dependence.conditional_information([0, 1], [0, 1], [0])),
-        ("y2", lambda: dependence.conditional_information([0, NAN], [0, 1], [0, 0])),
-        ("yhat", lambda: dependence.conditional_information([0, 1], [0, 2], [0, 0], (2, 2, 1))),
-        ("sizes", lambda: dependence.conditional_information([0, 1], [0, 1], [0, 0], (2, 2))),
-    ],
-    "dependence.permutation_test": [
-        ("n_draws", lambda: dependence.permutation_test(KEY, [0, 1], [0, 1], n_draws=0)),
-        ("y2", lambda: dependence.permutation_test(KEY, [], [])),
-        ("yhat", lambda: dependence.permutation_test(KEY, [0, 1], [0, 1, 1])),
-        ("y1", lambda: dependence.permutation_test(KEY, [0, 1], [0, 1], [0.5, 1])),
-    ],
-    "dependence.intervene": [
-        ("x", lambda: dependence.intervene(KEY, spoilt(INPUTS), THIRDS, 0)),
-        ("x", lambda: dependence.intervene(KEY, INPUTS[:1], THIRDS, 0)),
-        ("inputs", lambda: dependence.intervene(KEY, INPUTS, THIRDS[:2], 0)),
-        ("inputs", lambda: dependence.intervene(KEY, INPUTS, np.tile(THIRDS, (4, 1)), 0)),
-        ("component", lambda: dependence.intervene(KEY, INPUTS, THIRDS, 3)),
-        ("component", lambda: dependence.intervene(KEY, INPUTS, THIRDS, -1)),
-    ],
-    "dependence.interventional_information": [
-        ("y2", lambda: swapped_information(y2=[0, 1])),
-        ("y2", lambda: swapped_information(y2=[0, NAN, 1, 0])),
-        ("f gives NaN", lambda: swapped_information(f=all_nan)),
-        ("x", lambda: swapped_information(x=spoilt(INPUTS))),
-        ("params", lambda: swapped_information(params=spoilt(W))),
-        ("component", lambda: swapped_information(component=7)),
-        ("chunk", lambda: swapped_information(chunk=0)),
-        ("sizes", lambda: swapped_information(sizes=(2,))),
-    ],
-    "dependence.swap_rate": [
-        ("params", lambda: dependence.swap_rate(KEY, linear, spoilt(W), INPUTS, THIRDS, 0)),
-        ("f gives NaN", lambda: dependence.swap_rate(KEY, all_nan, W, INPUTS, THIRDS, 0)),
-        ("inputs", lambda: dependence.swap_rate(KEY, linear, W, INPUTS, THIRDS[:1], 0)),
-        ("chunk", lambda: dependence.swap_rate(KEY, linear, W, INPUTS, THIRDS, 0, 1.5)),
-    ],
-    "dependence.confusion": [
-        ("yhat", lambda: dependence.confusion([0, 10], [0, 1], [[0], [1]], 10)),
-        ("y", lambda: dependence.confusion([0, 1], [0, -1], [[0], [1]], 10)),
-        ("yhat", lambda: dependence.confusion([0], [0, 1], [[0], [1]], 10)),
-        ("suggested", lambda: dependence.confusion([0, 1], [0, 1], [0, 1], 10)),
-        ("n_classes", lambda: dependence.confusion([0, 0], [0, 0], [[0], [0]], 1)),
-    ],
-    "dependence.one_step": [
-        ("params", lambda: dependence.one_step(jnp.sum, lambda p: {}, spoilt(W))),
-        ("length", lambda: dependence.one_step(jnp.sum, lambda p: {}, W, 0.0)),
-    ],
-    "landscape.distance": [
-        ("a", lambda: landscape.distance({"w": spoilt(W)}, {"w": W})),
-        ("b", lambda: landscape.distance({"w": W}, {"w": spoilt(W)})),
-        ("b", lambda: landscape.distance({"w": W}, {"v": W})),
-        ("b", lambda: landscape.distance({"w": W}, {"w": W[:1]})),
-        ("a", lambda: landscape.distance({}, {})),
-    ],
-    "landscape.barrier": [
-        ("n", lambda: landscape.barrier(jnp.sum, W, W, 1)),
-        ("b", lambda: landscape.barrier(jnp.sum, W, W[:1])),
-    ],
-    "landscape.matched": [
-        ("a", lambda: landscape.matched(DENSE[:1], DENSE)),
-        ("a", lambda: landscape.matched(DENSE[::-1], DENSE)),
-        ("b", lambda: landscape.matched(DENSE, [(spoilt(k), c) for k, c in DENSE])),
-        ("b", lambda: landscape.matched(DENSE, [*DENSE, (np.eye(2), np.ones(2))])),
-        ("b", lambda: landscape.matched(DENSE, [(k, c[:1]) for k, c in DENSE])),
-        ("most_rounds", lambda: landscape.matched(DENSE, DENSE, 0)),
-    ],
-    "landscape.cancellation": [
-        ("updates", lambda: landscape.cancellation([W])),
-        ("updates", lambda: landscape.cancellation([W, spoilt(W)])),
-        ("updates", lambda: landscape.cancellation([W, W[:1]])),
-    ],
-    "dependence.recombined": [
-        ("x", lambda: dependence.recombined(spoilt(INPUTS), THIRDS)),
-        ("x", lambda: dependence.recombined(INPUTS[:1], THIRDS)),
-        ("inputs", lambda: dependence.recombined(INPUTS, THIRDS)),
-        ("inputs", lambda: dependence.recombined(INPUTS, np.array([0, 1]))),
-    ],
-    "dependence.tangent_split": [
-        ("inputs", lambda: split(inputs=0 * THIRDS)),
-        ("x", lambda: split(x=spoilt(INPUTS))),
-        ("residuals", lambda: split(residuals=np.full((4, 2), NAN))),
-        ("residuals", lambda: split(residuals=np.ones((2, 4)))),
-        ("residuals", lambda: split(residuals=np.ones((4, 2)), form="trace")),
-    ],
-    "dependence.early_dependence": [
-        ("update", lambda: early(update=spoilt(W))),
-        ("update", lambda: early(update={"w": W})),
-        ("rates", lambda: early(rates=[NAN])),
-        ("rates", lambda: early(rates=0.1)),
-        ("rates", lambda: early(rates=[])),
-    ],
-    "masks.restricted": [
-        ("several", lambda: masks.restricted(times_w, {"w": W}, [], ROWS)),
-        ("several", lambda: masks.restricted(times_w, {"w": W}, [{"w": None}], ROWS)),
-        ("several", lambda: masks.restricted(times_w, {"w": W}, [{"w": np.ones(2)}], ROWS)),
-        ("several", lambda: masks.restricted(times_w, {"w": W}, [{"v": W}], ROWS)),
-        ("params", lambda: masks.restricted(times_w, {"w": W * NAN}, [{"w": W}], ROWS)),
-        ("x", lambda: masks.restricted(times_w, {"w": W}, [{"w": W}], ROWS * NAN)),
-        ("f", lambda: masks.restricted(lambda p, x: x.sum(1), {"w": W}, [{"w": W}], ROWS)),
-    ],
-    "masks.learn": [
-        ("n_steps", lambda: masks.learn(lambda s, i, beta: s, W, 0, 0.1)),
-        ("lr", lambda: masks.learn(lambda s, i, beta: s, W, 1, -0.1)),
-        ("per_epoch", lambda: masks.learn(lambda s, i, beta: s, W, 1, 0.1, 0)),
-    ],
-    "masks.search": [
-        ("where", lambda: searched(where="missing")),
-        ("epochs", lambda: searched(epochs=0)),
-        ("lr", lambda: searched(lr=0)),
-        ("penalty", lambda: searched(penalty=-1.0)),
-        ("s0", lambda: searched(s0=NAN)),
-        ("beta_max", lambda: searched(beta_max=0)),
-        ("family", lambda: searched(family="dense")),
-        ("family", lambda: searched(family="magnitude")),
-        ("params", lambda: searched(params={"w": W * NAN})),
-        ("batches", lambda: searched(batches=[])),
-        ("batches", lambda: searched(batches=[(ROWS * NAN, ROWS)])),
-        ("batches", lambda: searched(batches=[(ROWS, ROWS), (ROWS[:1], ROWS[:1])])),
-        ("batches", lambda: searched(batches=[(ROWS,)])),
-        ("batches", lambda: searched(batches=[{"x": ROWS, "y": ROWS}])),
-        ("loss", lambda: searched(loss=lambda outputs, y: outputs)),
-        ("loss", lambda: searched(loss=lambda outputs, y: jnp.sum(outputs) / 0)),
-    ],
-    "masks.save": [
-        ("masks", lambda: masks.save("nowhere.npz", {"w": W + 0.5})),
-        ("masks", lambda: masks.save("nowhere.npz", {"w": None})),
-    ],
-    "masks.read": [
-        ("path", lambda: masks.read("nowhere.npz", {"w": W})),
-        ("path", lambda: masks.read(__file__, {"w": W})),
-    ],
-    "masks.selected": [
-        ("where", lambda: masks.selected(NET, "conv")),
-        ("where", lambda: masks.selected(NET, "(")),
-        ("where", lambda: masks.selected(NET, 3)),
-        ("where", lambda: masks.selected(NET, lambda name: False)),
-        ("where", lambda: masks.selected({"count": np.arange(3)}, "count")),
-        ("params", lambda: masks.selected({}, "kernel")),
-    ],
-    "masks.init": [
-        ("where", lambda: masks.init(NET, "conv", 0.1)),
-        ("s0", lambda: masks.init(NET, "kernel", NAN)),
-        ("s0", lambda: masks.init(NET, "kernel", [0.1, 0.2])),
-        ("per", lambda: masks.init(NET, "kernel", 0.1, per="layer")),
-    ],
-    "masks.expand": [
-        ("masks", lambda: masks.expand(ONES, {"a": W})),
-        ("masks", lambda: masks.expand({"w": np.ones((1, 3))}, {"w": W})),
-        ("masks", lambda: masks.expand({"w": np.ones(2)}, {"w": W})),
-    ],
-    "masks.soft": [
-        ("s", lambda: masks.soft(SPOILT, 1.0)),
-        ("s", lambda: masks.soft(W * 1j, 1.0)),
-        ("beta", lambda: masks.soft(SCORES, 0.0)),
-        ("beta", lambda: masks.soft(SCORES, NAN)),
-    ],
-    "masks.hard": [("s", lambda: masks.hard(SPOILT)), ("s", lambda: masks.hard(np.array(["a"])))],
-    "masks.beta_schedule": [
-        ("epoch", lambda: masks.beta_schedule(0, 90)),
-        ("epoch", lambda: masks.beta_schedule(91, 90)),
-        ("n_epochs", lambda: masks.beta_schedule(1, 0)),
-        ("beta_max", lambda: masks.beta_schedule(1, 90, -200.0)),
-        ("from_one", lambda: masks.beta_schedule(1, 90, 200.0, 1)),
-    ],
-    "masks.penalty": [
-        ("beta", lambda: masks.penalty(SCORES, -1.0)),
-        ("on", lambda: masks.penalty(SCORES, 1.0, {"a/kernel": 1})),
-        ("on", lambda: masks.penalty(SCORES, 1.0, {"a/kernel": 1, "b/kernel": 2})),
-        ("on", lambda: masks.penalty(SCORES, 1.0, {"a/kernel": 1, "b/kernel": np.ones(2)})),
-        ("masks", lambda: masks.penalty({"a": None}, 1.0)),
-    ],
-    "masks.concrete_init": [
-        ("keep", lambda: masks.concrete_init(1.5)),
-        ("keep", lambda: masks.concrete_init(NAN)),
-    ],
-    "masks.concrete_sample": [
-        ("u", lambda: masks.concrete_sample(W, 2 * W)),
-        ("u", lambda: masks.concrete_sample(SCORES, W)),
-        ("u", lambda: masks.concrete_sample(W, np.full(2, 0.5))),
-        ("log_alpha", lambda: masks.concrete_sample(spoilt(W), np.full((3, 2), 0.5))),
-    ],
-    "masks.concrete_penalty": [
-        ("log_alpha", lambda: masks.concrete_penalty(SPOILT)),
-        ("on", lambda: masks.concrete_penalty(SCORES, {})),
-    ],
-    "masks.concrete_hard": [("log_alpha", lambda: masks.concrete_hard(SPOILT))],
-    "masks.magnitude": [
-        ("keep", lambda: masks.magnitude(NET, "kernel", 5)),
-        ("scope", lambda: masks.magnitude(NET, "kernel", 0.5, "layer")),
-        ("signed", lambda: masks.magnitude(NET, "kernel", 0.5, "leaf", 1)),
-        ("where", lambda: masks.magnitude(NET, "conv", 0.5)),
-        ("params", lambda: masks.magnitude({"w": spoilt(W)}, "w", 0.5)),
-    ],
-    "masks.apply": [
-        ("masks", lambda: masks.apply(NET, SCORES["a"])),
-        ("masks", lambda: masks.apply({"w": W}, {"w": W.T})),
-        ("masks", lambda: masks.apply({"w": W}, {"w": spoilt(W)})),
-        ("on", lambda: masks.apply(NET, ONES, {"a/kernel": NAN, "b/kernel": 1})),
-    ],
-    "masks.invert": [("masks", lambda: masks.invert(SPOILT))],
-    "masks.ablate": [
-        ("how", lambda: masks.ablate(NET, ONES, "median")),
-        ("key", lambda: masks.ablate(NET, ONES, "random")),
-        ("masks", lambda: masks.ablate(NET, {"a": None})),
-    ],
-    "masks.replace": [
-        ("others", lambda: masks.replace(NET, ONES, SPOILT)),
-        ("others", lambda: masks.replace(NET, ONES, {"a": W})),
-        ("others", lambda: masks.replace({"w": W}, {"w": W}, {"w": None})),
-        ("masks", lambda: masks.replace({"w": W}, {"w": W.T}, {"w": W})),
-    ],
-    "masks.fresh": [("masks", lambda: masks.fresh(KEY, NET, {"a": W}))],
-    "masks.size": [
-        ("masks", lambda: masks.size({})),
-        ("on", lambda: masks.size(ONES, {"a/kernel": 1})),
-    ],
-    "masks.kept": [("masks", lambda: masks.kept(SPOILT)), ("masks", lambda: masks.kept(None))],
-    "masks.random_like": [("masks", lambda: masks.random_like(KEY, SCORES))],
-    "masks.complement_like": [
-        ("masks", lambda: masks.complement_like(KEY, SCORES)),
-        ("half of w", lambda: masks.complement_like(KEY, FULL)),
-        ("half of w", lambda: masks.complement_like(KEY, FULL, {"w": 1})),
-        ("on", lambda: masks.complement_like(KEY, ONES, {"a/kernel": 1})),
-    ],
-    "masks.has_complement": [("masks", lambda: masks.has_complement(SCORES))],
-    "masks.intersect": [
-        ("several", lambda: masks.intersect([ONES])),
-        ("several", lambda: masks.intersect([FULL, {"w": np.eye(3)}])),
-    ],
-    "masks.overlap": [
-        ("several", lambda: masks.overlap([ONES])),
-        ("several", lambda: masks.overlap([ONES, ONES["a"]])),
-        ("several", lambda: masks.overlap([SCORES, SCORES])),
-        ("several", lambda: masks.overlap([{}, {}])),
-    ],
-    "stats.clustered_glm": [
-        ("y", lambda: stats.clustered_glm(spoilt(OUTCOMES), PLAIN, PAIRS)),
-        ("y", lambda: stats.clustered_glm(PLAIN, PLAIN, PAIRS)),
-        ("design", lambda: stats.clustered_glm(OUTCOMES, spoilt(PLAIN), PAIRS)),
-        ("design", lambda: stats.clustered_glm(OUTCOMES, PLAIN.T, PAIRS)),
-        ("design", lambda: stats.clustered_glm(OUTCOMES, PLAIN[:, 0], PAIRS)),
-        ("design", lambda: stats.clustered_glm(OUTCOMES, np.ones((4, 2)), PAIRS)),
-        ("clusters", lambda: stats.clustered_glm(OUTCOMES, PLAIN, [0, 0, 0, 0])),
-        ("clusters", lambda: stats.clustered_glm(OUTCOMES, PLAIN, [0, 1])),
-    ],
-    "stats.clustered_covariance": [
-        ("design", lambda: stats.clustered_covariance(OUTCOMES, PLAIN[:2], PAIRS)),
-        ("y", lambda: stats.clustered_covariance(OUTCOMES * 1j, PLAIN, PAIRS)),
-    ],
-    "stats.wald": [
-        ("coefficients", lambda: stats.wald([NAN, 1], np.eye(2), (1, 1))),
-        ("covariance", lambda: stats.wald([1.0, 1], np.eye(3), (1, 1))),
-        ("covariance", lambda: stats.wald([1.0, 1], -np.eye(2), (1, 1))),
-        ("contrast", lambda: stats.wald([1.0, 1], np.eye(2), (1, 1, 0))),
-        ("contrast", lambda: stats.wald([1.0, 1], np.eye(2), (0, 0))),
-    ],
-    "stats.interaction_design": [
-        ("ablation", lambda: stats.interaction_design([0, 2], [0, 1])),
-        ("random", lambda: stats.interaction_design([0, 1], [0, 0.5])),
-        ("random", lambda: stats.interaction_design([0, 1], [0, 1, 1])),
-    ],
-    "stats.wild_cluster": [
-        ("y", lambda: stats.wild_cluster(spoilt(OUTCOMES), PLAIN, PAIRS, (1, 1))),
-        ("contrast", lambda: stats.wild_cluster(OUTCOMES, PLAIN, PAIRS, (1,))),
-        ("contrast", lambda: stats.wild_cluster(OUTCOMES, PLAIN, PAIRS, (1, NAN))),
-        ("clusters", lambda: stats.wild_cluster(OUTCOMES, PLAIN, [1] * 4, (1, 1))),
-        ("seed", lambda: stats.wild_cluster(OUTCOMES, PLAIN, PAIRS, (1, 1), -1)),
-    ],
-    "stats.null_p": [
-        ("observed", lambda: stats.null_p(NAN, OUTCOMES)),
-        ("observed", lambda: stats.null_p([0.1, 0.2], OUTCOMES)),
-        ("null", lambda: stats.null_p(0.1, [])),
-        ("null", lambda: stats.null_p(0.1, spoilt(OUTCOMES))),
-        ("side", lambda: stats.null_p(0.1, OUTCOMES, "left")),
-    ],
+# clustered regressions
+OUTCOMES, DESIGN = np.array([0.1, 0.3, -0.2, 0.4]), np.stack([np.ones(4), [0, 1, 0, 1]], axis=1)
+PAIRS = [0, 0, 1, 1]
+
+# --- the tables -----------------------------------------------------------------------------------
+
+_MACHINE = {"k_train": K, "y": Y, "bias": False, "mask": SOME}
+_TEST = _MACHINE | {"k_test": K[:3]}
+_AUDIT = {"composition": add, "slots": SLOTS, "component": 0, "pixelwise": True, "where": WHERE}
+_AUDIT |= {"rtol": 1e-5, "atol": 1e-3}
+_LATENTS = {"composition": add, "components": (np.sin, np.cos)}
+_LATENTS |= {"latents_P": LATENTS, "latents_Q": LATENTS, "sizes": (1, 1)}
+_NET = {"f": linear, "params": W}
+_NTK = _NET | {"x1": INPUTS, "x2": INPUTS}
+_FIT = _NET | {"x_train": INPUTS, "y_train": TARGETS, "x_test": INPUTS}
+_PARTS = _NET | {"x": INPUTS, "inputs": THIRDS}
+_SEARCH = {"f": times_w, "params": {"w": W}, "loss": lambda outputs, y: jnp.mean(outputs)}
+_GLM = {"y": OUTCOMES, "design": DESIGN, "clusters": PAIRS}
+
+# fmt: off
+SOUND = {
+    "lenses.look": _NET | dict(x=INPUTS, factors=X, is_train=SOME, verbose=False),
+    "lenses.memorization.slopes": dict(
+        gram=K, factors=X, outputs=COLUMN, is_train=SOME, rounding=0.0),
+    "lenses.memorization.slope": dict(y=Y, f=Y),
+    "factorization.grids": dict(factors=X),
+    "factorization.on_grids": dict(activations=INPUTS, factors=X),
+    "effects.combined": dict(factors=X, values=Y),
+    "effects.additive_fit": dict(factors=X, outputs=COLUMN, is_fitted=SOME),
+    "effects.total_effects": dict(factors=X, outputs=COLUMN),
+    "effects.interactions": dict(factors=X, outputs=COLUMN),
+    "masks.factors.main_effects": dict(factors=X, outputs=COLUMN),
+    "masks.factors.subnetworks": dict(
+        f=times_w, params={"w": W}, x=INPUTS, factors=X, where="w", n_steps=2),
+    "machines.ridgeless": _TEST,
+    "machines.ridge": _TEST | dict(penalty=0.1),
+    "machines.solve_ridge": _MACHINE | dict(penalty=0.1, outputs=False),
+    "machines.svc": _TEST | dict(c=1.0),
+    "machines.svr": _TEST | dict(c=1.0, epsilon=0.1),
+    "machines.solve_svc": _MACHINE | dict(c=1.0),
+    "machines.solve_svr": _MACHINE | dict(c=1.0, epsilon=0.1),
+    "machines.predict": dict(machine=FIT, k_test=K, outputs=False),
+    "machines.interior_point.central_path": dict(
+        k=np.eye(2)[None], signs=np.ones((1, 1, 2)), costs=-np.ones((1, 1, 2)), box=np.ones(1),
+        mask=np.ones((1, 2), bool), border=np.zeros((1, 2))),
+    "salience.salience": dict(kappa=KAPPA),
+    "salience.kappa": dict(salience=np.array([0.3, 0.4])),
+    "salience.complete": dict(salience=np.array([0.3])),
+    "salience.subsets": dict(n_components=2),
+    "salience.by_subset": dict(kappa=KAPPA),
+    "salience.moebius": dict(kappa=SUBSETS),
+    "salience.moebius_inverse": dict(weights=SUBSETS),
+    "salience.subset_salience": dict(kappa=SUBSETS),
+    "salience.overlap_kernel": dict(x1=X, x2=X, kappa=KAPPA),
+    "salience.subset_kernel": dict(x1=X, x2=X, kappa=SUBSETS),
+    "salience.features": dict(x=X, sizes=(2, 2), weights=np.ones(4)),
+    "salience.conjunction_terms": dict(x=X, x_train=X, dual=np.ones(4), weights=np.ones(4)),
+    "salience.spectrum": dict(kappa=KAPPA, sizes=(2, 3)),
+    "salience.is_psd": dict(kappa=KAPPA, sizes=(2, 3), tolerance=1e-8),
+    "salience.layers": dict(kappa=KAPPA, layer_map=salience.relu, depth=2),
+    **{f"salience.{name}": dict(x=np.array([0.3, 0.4])) for name in salience.LAYER_MAPS},
+    "salience.leaky_relu": dict(x=np.array([0.3, 0.4]), slope=0.1),
+    "salience.gaussian": dict(x=np.array([0.3, 0.4]), width=1.0),
+    "closed_forms.memorization_slope": dict(salience=0.3, n_anchors=4),
+    "closed_forms.addition": dict(
+        salience=0.3, values=VALUES, is_anchor=ANCHOR, bias="none", k0=0.0),
+    "closed_forms.item_values": dict(machine=np.ones(5), values=VALUES, is_anchor=ANCHOR),
+    "closed_forms.invariance_margin": dict(k=0.3),
+    "closed_forms.partial_exposure_margin": dict(k=0.3),
+    "closed_forms.shortcut_bias": dict(s1=0.1, s2=0.1, n_values=3),
+    "closed_forms.shortcut_boundary": dict(s1=0.1, machine="svm", n_values=3),
+    "additivity.additivity": dict(x=X, yhat=Y, is_train=SOME),
+    "additivity.additivity_by_split": dict(x=X, yhat=Y, splits=SPLITS, x_train=X),
+    "additivity.conjunctions": dict(x_train=X),
+    "additivity.item_values": dict(labels=LABELS, coefficients=np.ones(5), component=0),
+    "additivity.conjunction_types": dict(labels=CONTEXT, relevant=(1, 2)),
+    "additivity.type_magnitudes": dict(labels=CONTEXT, coefficients=np.ones(3), relevant=(1, 2)),
+    "additivity.similarity": dict(x=X, features=TARGETS, n_samples=1),
+    "additivity.similarity_of_gram": dict(x=X, gram=K, splits=SPLITS, n_samples=1),
+    "additivity.normalised": dict(similar=FLAT),
+    "additivity.structure": dict(similar=FLAT),
+    "training_sets.scores": dict(kernel=K, targets=Y, is_train=SOME),
+    "training_sets.greedy": dict(kernel=K, targets=Y, n=1, start=(0,), goal="error"),
+    "training_sets.exchange": dict(kernel=K, targets=Y, rows=(0,), goal="error", most=1),
+    "training_sets.any_sum": dict(x=X),
+    "training_sets.regular_slope": dict(salience=0.3, n_partners=1, likeness=0.0),
+    "training_sets.best_anchors": dict(
+        salience=0.3, values=VALUES, n_anchors=1, bias="none", k0=0.0),
+    "training_sets.reweighted": dict(kappa=KAPPA, factors=np.array([1, 0.5])),
+    "support.jacobian_rank": dict(jacobians=np.eye(3), rtol=1e-5, atol=0.0),
+    "support.audit": _AUDIT | dict(partners=TUPLES, condition="sum"),
+    "support.coverage": dict(p=LATENTS, q=LATENTS, sizes=(1, 1), length=0.1),
+    "support.latents.space": dict(p=LATENTS, q=LATENTS),
+    "support.latents.spread_out": dict(given=latents.space(LATENTS, LATENTS), rows=LATENTS, most=1),
+    "support.identification.identify": _LATENTS | dict(
+        length=0.1, noise=1e-3, training_error=0.03, n_points=4, n_positions=4),
+    "factor_tables.held": dict(p=X, q=X, sizes=(2, 2)),
+    "factor_tables.grid": dict(sizes=(2, 2)),
+    "support.certificate.jumps": dict(f=np.sin, starts=LATENTS, stops=LATENTS),
+    "support.audit_latents": _LATENTS | dict(n_values=4, n_partners=4),
+    "support.audit_support": dict(
+        composition=add, slots=[SLOTS, SLOTS[::-1]], partners=[TUPLES, TUPLES]),
+    "support.jacobians.blocks": dict(
+        composition=add, points=(SLOTS, SLOTS), component=0, pixelwise=True),
+    "support.jacobians.check_pixelwise": dict(composition=add, points=(SLOTS, SLOTS), component=0),
+    "support.jacobians.triangular": dict(matrices=np.eye(3)),
+    "support.jacobians.singular_values": dict(matrices=np.eye(3)),
+    "support.jacobians.spectrum": dict(matrices=np.eye(3)),
+    "support.certificate.certificate": dict(
+        support=PASSED, truth=jnp.sin, model=jnp.sin, latents=LATENTS, fit_limit=0.1,
+        jacobian_limit=0.1),
+    "support.certificate.jacobian_errors": dict(
+        truth=jnp.sin, model=jnp.sin, latents=LATENTS, dims=(0, 1)),
+    "support.design.design": _AUDIT | dict(candidates=TUPLES[0], most=8),
+    "contrasts.jacobians": dict(f=jnp.sin, x=INPUTS),
+    "contrasts.hessians": dict(f=jnp.sin, x=INPUTS),
+    "contrasts.compositional_contrast": dict(jacobians=JAC),
+    "contrasts.block_contrast": dict(jacobians=JAC, n_parts=2),
+    "contrasts.hessian_l0": dict(hessians=HESS),
+    "contrasts.hessian_l1": dict(hessians=HESS),
+    "contrasts.hessian_offblock": dict(hessians=HESS, n_parts=2),
+    "ntk.empirical": _NTK | dict(
+        form="full", algorithm="auto", tile=2, memory=1e6, precision="highest"),
+    "ntk.jacobian": _NET | dict(x=INPUTS),
+    "ntk.linearised.kernel_vector_product": _NTK | dict(v=TARGETS, batch=2),
+    "ntk.ntk_regression": _FIT | dict(penalty=0.1),
+    "ntk.drift": dict(before=K, after=K),
+    "ntk.alignment": dict(a=K, b=K),
+    "ntk.target_alignment": dict(kernel=K, y=Y),
+    "ntk.plan.plan": _NTK | dict(memory=2.0**20, tile=2),
+    "ntk.plan.choose": dict(
+        sizes=FACTS, n1=4, n2=4, form="full", algorithm="auto", memory=1e6, n_devices=1, tile=2),
+    "ntk.plan.available": dict(devices=None),
+    "ntk.plan.facts": _NET | dict(x=INPUTS),
+    "ntk.functions.single": _NET | dict(x=INPUTS[0]),
+    "ntk.layers.trace": _NET | dict(x=INPUTS[0]),
+    "ntk.layers.run": dict(traced=TRACE, leaves=[W], x=INPUTS[0], nudges=layers.no_nudges(TRACE)),
+    "ntk.layers.cotangent": dict(layer=LAYER, d=np.ones((3, 2))),
+    "wide.relu_mlp": dict(
+        x1=LATENTS[:2], x2=LATENTS[:2], depth=1, weight_var=2.0, bias_var=0.0),
+    "stats.median_and_interval": dict(values=VALUES, level=0.95),
+    "stats.mean_and_interval": dict(values=VALUES),
+    "search.guess_and_check": dict(
+        key=KEY, draw=lambda key: W, loss=lambda params, data: 1.0, data=None, bands=((0.4, 0.5),),
+        n_draws=10, n_keep=2, batch=5),
+    "search.metropolis": dict(
+        key=KEY, params=W, loss=jnp.sum, bands=((0.1, 0.2),), n_steps=5, scale=0.1),
+    "stats.sign_flip_test": dict(values=Y, clusters=PAIRS, seed=0),
+    "stats.mean_and_error": dict(values=VALUES),
+    "stats.largest_share": dict(failures=0, n=2, level=0.95),
+    "stats.share_interval": dict(successes=0, n=2, level=0.95),
+    "stats.kendall_tau_b": dict(x=Y, y=Y, strata=list("abab")),
+    "stats.bootstrap": dict(columns=[VALUES], n=10, level=0.95),
+    "stats.jackknife": dict(statistic=np.mean, values=VALUES),
+    "factorization.binary": dict(z1=X, z2=X, k1=1.0, k2=1.0),
+    "factorization.factorised": dict(z1=X, z2=X, lx=1.0, ly=1.0),
+    "factorization.radial": dict(z1=X, z2=X, length=1.0),
+    "factorization.additive": dict(z1=X, z2=X, lx=1.0, ly=1.0),
+    "factorization.metric": dict(activations=GRID, where=HELD_OUT),
+    "factorization.grid_kernel": dict(activations=GRID, cosine=False),
+    "factorization.schmidt_values": dict(kernel=PRODUCT, n_x=4, n_y=3),
+    "factorization.operator_schmidt": dict(kernel=PRODUCT, n_x=4, n_y=3),
+    "factorization.two_way": dict(activations=GRID),
+    "factorization.additive_part": dict(activations=GRID, where=HELD_OUT),
+    "factorization.additive_share": dict(activations=GRID, where=HELD_OUT),
+    "factorization.selective_share": dict(activations=GRID, level=0.9),
+    "factorization.explained": dict(outputs=GRID, account=GRID, where=HELD_OUT),
+    "factorization.shared_sum": dict(outputs=GRID, is_train=HELD_OUT),
+    "factorization.isolated": dict(codes=CODES, train_codes=CODES, split=3),
+    "factorization.superposition": dict(outputs=GRID, truth=GRID, kernel=GRID, where=HELD_OUT),
+    "geometry.pullback": dict(f=jnp.sin, z=LATENTS),
+    "geometry.grid_tensor": dict(activations=GRID),
+    "geometry.volume_element": dict(tensor=np.ones((2, 2))),
+    "geometry.rank_map": dict(f=jnp.sin, z=LATENTS, rtol=1e-3),
+    "geometry.probe": dict(activations=CODES, targets=TARGETS, is_fitted=SOME),
+    "geometry.principal_components": dict(activations=CODES, components=2),
+    "geometry.effective_rank": dict(activations=CODES, rtol=1e-3, share=0.99),
+    "ntk.linearised.linearised_fit": _FIT | dict(tolerance=1e-3, most_iterations=2, batch=2),
+    "metrics.ssim": dict(y=np.ones((8, 8)), yhat=np.ones((8, 8)), data_range=1.0),
+    "metrics.mse": dict(y=TARGETS, yhat=TARGETS),
+    "metrics.r2_uniform": dict(y=TARGETS, yhat=TARGETS),
+    "metrics.r2_variance_weighted": dict(y=TARGETS, yhat=TARGETS),
+    "metrics.batched": dict(metric=metrics.mse, y=TARGETS, yhat=TARGETS, batch=2),
+    "dependence.parts": dict(shape=(4,), n=2, axis=0),
+    "dependence.gradient_dependence": _PARTS | dict(centred=True, chunk=32),
+    "dependence.shares": dict(dependence=np.ones((1, 2))),
+    "dependence.information": dict(a=BITS, b=BITS, sizes=(2, 2)),
+    "dependence.conditional_information": dict(y2=BITS, yhat=BITS, y1=BITS, sizes=(2, 2, 2)),
+    "dependence.permutation_test": dict(key=KEY, y2=BITS, yhat=BITS, y1=BITS, n_draws=2),
+    "dependence.intervene": dict(key=KEY, x=INPUTS, inputs=THIRDS, component=0),
+    "dependence.interventional_information": _PARTS | dict(
+        key=KEY, y2=np.array([0, 1, 1, 0]), component=1, chunk=2),
+    "dependence.swap_rate": _PARTS | dict(key=KEY, component=0, chunk=2),
+    "dependence.confusion": dict(yhat=BITS, y=BITS, suggested=[[0], [1]], n_classes=10),
+    "dependence.one_step": dict(loss=jnp.sum, measures=lambda p: {}, params=W, length=0.01),
+    "landscape.distance": dict(a={"w": W}, b={"w": W}),
+    "landscape.barrier": dict(loss=jnp.sum, a=W, b=W, n=5),
+    "landscape.matched": dict(a=DENSE, b=DENSE, most_rounds=5),
+    "landscape.cancellation": dict(updates=[W, W]),
+    "dependence.recombined": dict(x=INPUTS, inputs=np.array([0, 1, 1])),
+    "dependence.tangent_split": _NET | dict(
+        x=INPUTS, inputs=np.array([0, 1, 1]), residuals=TARGETS),
+    "dependence.early_dependence": _PARTS | dict(update=W, rates=[0.1]),
+    "masks.restricted": dict(f=times_w, params={"w": W}, several=[{"w": W}], x=ROWS),
+    "masks.learn": dict(loss=lambda s, i, beta: s, s=W, n_steps=1, lr=0.1, per_epoch=1),
+    "masks.search": _SEARCH | dict(
+        batches=[(ROWS, ROWS)], where="w", epochs=2, s0=0.05, lr=0.01, penalty=1e-8,
+        family="continuous_sparsification", beta_max=200.0),
+    "masks.save": dict(path="nowhere.npz", masks=ONES),
+    "masks.read": dict(path="nowhere.npz", params={"w": W}),
+    "masks.selected": dict(params=NET, where="kernel"),
+    "masks.init": dict(params=NET, where="kernel", s0=0.1, per="weight"),
+    "masks.expand": dict(masks=ONES, params=NET),
+    "masks.soft": dict(s=SCORES, beta=1.0),
+    "masks.hard": dict(s=SCORES),
+    "masks.beta_schedule": dict(epoch=1, n_epochs=90, beta_max=200.0, from_one=False),
+    "masks.penalty": dict(s=SCORES, beta=1.0, on=ON),
+    "masks.concrete_init": dict(keep=0.5),
+    "masks.concrete_sample": dict(log_alpha=W, u=W / 2),
+    "masks.concrete_penalty": dict(log_alpha=SCORES, on=ON),
+    "masks.concrete_hard": dict(log_alpha=SCORES),
+    "masks.magnitude": dict(params=NET, where="kernel", keep=0.5, scope="leaf", signed=False),
+    "masks.apply": dict(params=NET, masks=ONES, on=ON),
+    "masks.invert": dict(masks=ONES),
+    "masks.ablate": dict(params=NET, masks=ONES, how="zero"),
+    "masks.replace": dict(params=NET, masks=ONES, others=NET),
+    "masks.fresh": dict(key=KEY, params=NET, masks=ONES),
+    "masks.size": dict(masks=ONES, on=ON),
+    "masks.kept": dict(masks=ONES),
+    "masks.random_like": dict(key=KEY, masks=ONES),
+    "masks.complement_like": dict(key=KEY, masks=ONES, on=ON),
+    "masks.has_complement": dict(masks=ONES),
+    "masks.intersect": dict(several=[ONES, ONES]),
+    "masks.overlap": dict(several=[ONES, ONES]),
+    "stats.clustered_glm": _GLM,
+    "stats.clustered_covariance": _GLM,
+    "stats.wald": dict(coefficients=np.ones(2), covariance=np.eye(2), contrast=(1, 1)),
+    "stats.interaction_design": dict(ablation=BITS, random=BITS),
+    "stats.wild_cluster": _GLM | dict(contrast=(1, 1), seed=0),
+    "stats.null_p": dict(observed=0.1, null=OUTCOMES, side="both"),
 }
 
-LAYER = layers.Layer(0, 1, 0, None, (), (), (1,), 1, 3, 2)
+# What a parameter holds; "function:parameter" overrides "parameter".
+KINDS = {
+    array: "k_test k border costs kappa salience weights dual coefficients features jacobians "
+    "hessians matrices tensor before after v y_train residuals null covariance contrast account "
+    "codes train_codes ntk.alignment:a ntk.alignment:b box lenses.memorization.slopes:factors "
+    "training_sets.reweighted:factors training_sets.best_anchors:values "
+    "factorization.schmidt_values:kernel factorization.operator_schmidt:kernel "
+    "factorization.superposition:kernel factorization.shared_sum:outputs stats.kendall_tau_b:x "
+    "stats.kendall_tau_b:y factorization.superposition:truth "
+    + " ".join(f"salience.{name}:x" for name in salience.LAYER_MAPS),
+    samples: "x p q latents latents_P latents_Q x1 x2 x_train x_test starts stops z z1 z2 "
+    "activations values",
+    aligned: "y yhat targets outputs design",
+    score: " ".join(f"metrics.{name}:y metrics.{name}:yhat" for name in
+                    ("ssim", "mse", "r2_uniform", "r2_variance_weighted", "batched")),
+    combinations: "factors factor_tables.held:p factor_tables.held:q salience.overlap_kernel:x1 "
+    "salience.overlap_kernel:x2 salience.features:x salience.conjunction_terms:x_train "
+    "factorization.binary:z1 factorization.binary:z2",
+    classes: "dependence.information:a dependence.information:b y2 y1 ablation random",
+    kernel: "k_train gram kernel",
+    mask: "mask is_train is_fitted is_anchor where",
+    tree: "params s log_alpha masks others update a b",
+    count: "n_steps n_anchors n_values n_samples n_partners n_points n_positions n most n_parts "
+    "tile batch n1 n2 n_devices n_draws n_keep n_x n_y most_iterations chunk most_rounds "
+    "per_epoch epochs n_epochs n_classes geometry.principal_components:components",
+    whole: "n_components depth seed training_sets.exchange:most",
+    index: "component split",
+    above_zero: "c memory length lx ly beta lr scale data_range beta_max",
+    from_zero: "penalty epsilon rtol atol fit_limit jacobian_limit rounding weight_var bias_var "
+    "noise k1 k2 width tolerance support.coverage:length",
+    number: "k0 likeness s1 s2 slope s0 observed",
+    share: "level share keep training_error",
+    sizes: "sizes",
+    flag: "bias verbose centred cosine from_one signed machines.solve_ridge:outputs "
+    "machines.predict:outputs",
+    choice: "goal form algorithm precision family scope how side condition per "
+    "closed_forms.addition:bias training_sets.best_anchors:bias "
+    "closed_forms.shortcut_boundary:machine",
+    pattern: "masks.search:where masks.selected:where masks.init:where masks.magnitude:where "
+    "masks.factors.subnetworks:where",
+    opaque: "f key composition components loss draw data measures metric statistic machine given "
+    "layer traced leaves nudges similar truth model support layer_map splits labels path devices "
+    "shape dims relevant slots points partners candidates batches several updates rates bands "
+    "suggested strata clusters inputs axis pixelwise columns start rows failures successes on u d "
+    "signs epoch dependence ntk.plan.choose:sizes factor_tables.grid:sizes "
+    "factor_tables.held:sizes "
+    "metrics.batched:batch ntk.functions.single:x ntk.layers.trace:x ntk.layers.run:x "
+    "masks.factors.subnetworks:x masks.restricted:x support.design.design:component "
+    "ntk.target_alignment:kernel closed_forms.item_values:is_anchor ntk.plan.plan:x2 "
+    "machines.interior_point.central_path:mask stats.mean_and_interval:values "
+    "stats.mean_and_error:values masks.size:masks masks.learn:s ntk.empirical:x1 ntk.empirical:x2 "
+    "ntk.linearised.kernel_vector_product:x1 ntk.linearised.kernel_vector_product:x2 "
+    "ntk.plan.plan:x1 ntk.plan.facts:x "
+    # Weights that no result depends on, or that are only read.
+    + " ".join(f"{name}:params" for name in (
+        "masks.factors.subnetworks", "ntk.empirical", "ntk.linearised.kernel_vector_product",
+        "ntk.ntk_regression", "ntk.plan.plan", "ntk.plan.facts", "ntk.functions.single",
+        "ntk.layers.trace", "dependence.tangent_split", "masks.read", "masks.selected",
+        "masks.init", "masks.expand", "masks.apply", "masks.ablate", "masks.replace",
+        "masks.fresh")),
+}
+KIND = {name: kind for kind, names in KINDS.items() for name in names.split()}
 
+# "function:parameter" -> what no kind derives.
+INVALID = {
+    "lenses.look:factors": [[[0, 1], [0], [1, 0], [1, 1]], X[:, :1], X * [1, 0], X.astype(str)],
+    "lenses.look:x": [INPUTS[:3]],
+    "lenses.look:is_train": [SOME | True],
+    "lenses.look:f": [
+        W, among_others, on_a_pole, lambda params, x: jnp.sum(x), lambda params, x: x[1:] @ params,
+        lambda params, x: jnp.argmax(x @ params, axis=-1)],
+    "lenses.look:names": [("shape",)],
+    "lenses.look:labels": [
+        [0, 1, 2, 0], [0, 1, -1, 0], [0, 1, 1], [0.0, 1.0, 1.0, 0.0], np.zeros((4, 3), int),
+        np.eye(2, dtype=int)[[0, 1, 1, 0]]],
+    "lenses.look:targets": [Y[:3], spoilt(TARGETS)],
+    "lenses.look:taps": [lambda params, x: {"layer": x[:3]}, lambda params, x: {"layer": x / 0}],
+    "lenses.look:outputs": [np.zeros(3, int)],
+    "lenses.look:inputs": [np.zeros(2, int)],
+    "lenses.memorization.slopes:factors": [X + 0.5],
+    "lenses.memorization.slopes:is_train": [SOME | True],
+    "lenses.memorization.slopes:targets": [np.ones((4, 3))],
+    "lenses.memorization.slope:y": [np.ones(4)],
+    "lenses.memorization.slope:f": [Y[:3]],
+    "factorization.on_grids:activations": [INPUTS[:3]],
+    "effects.additive_fit:outputs": [Y],
+    "effects.total_effects:labels": [np.zeros(2, int), np.array([-1])],
+    "effects.interactions:labels": [np.zeros(2, int)],
+    "machines.ridgeless:k_train": [
+        K + np.inf, [[1.0, 0.0], [0.0]], 1e-9 * INDEFINITE, BATCH],
+    "machines.ridgeless:y": [COLUMN, THREE],
+    "machines.ridgeless:k_test": [K[:3].T],
+    "machines.ridge:k_train": [INDEFINITE],
+    "machines.solve_svc:c": [[1.0, NAN]],
+    "machines.predict:k_test": [K[:3].T],
+    "machines.interior_point.central_path:k": [-np.eye(2)[None]],
+    "machines.interior_point.central_path:signs": [np.zeros((1, 1, 2)), np.full((1, 1, 2), NAN)],
+    "machines.interior_point.central_path:box": [np.zeros(1), np.full(1, np.inf)],
+    "machines.interior_point.central_path:mask": [np.ones((1, 2))],
+    "salience.salience:kappa": [
+        1.0, [0.5, 0.2, 0.5], [[0, 0.3, 1], [1, 1, 1]], GRID[0], np.eye(4) + 0.5],
+    "salience.kappa:salience": [[0.3, 0.3]],
+    "salience.moebius:kappa": [KAPPA],
+    "salience.moebius_inverse:weights": [KAPPA],
+    "salience.subset_salience:kappa": [KAPPA, [1, 0.1, 0.1, 1]],
+    "salience.overlap_kernel:kappa": [SUBSETS],
+    "salience.features:x": [X + 1, X - 1],
+    "salience.features:weights": [np.ones(3), np.ones(8), spoilt(np.ones(4), -1)],
+    "salience.conjunction_terms:dual": [np.ones(3), TARGETS],
+    "salience.conjunction_terms:weights": [np.ones(2)],
+    "salience.is_psd:tolerance": [1.0],
+    "salience.layers:kappa": [[0, 0.3, 0], [0, 1.3, 1], [0, -0.3, -1]],
+    "salience.layers:layer_map": ["relu"],
+    **{f"salience.{name}:x": [[0.3, 1.2], [0.3, -2]] for name in salience.LAYER_MAPS},
+    "closed_forms.memorization_slope:salience": [0.7, [0.3, -2]],
+    "closed_forms.addition:salience": [0.6, [0.2, 0.1, 0.1]],  # S(1..3; 3)
+    "closed_forms.addition:values": [VALUES[:, None]],
+    "closed_forms.item_values:is_anchor": [[0]],
+    "closed_forms.item_values:machine": [spoilt(np.ones(5))],
+    "closed_forms.invariance_margin:k": [[0.3, 2.0], -0.7],
+    "closed_forms.partial_exposure_margin:k": [0.8],
+    "closed_forms.shortcut_boundary:s1": [[0.1, NAN], 0.5, -0.1],
+    "additivity.additivity:yhat": [COLUMN],
+    "additivity.additivity_by_split:x_train": [X[:, :1]],
+    "additivity.additivity_by_split:splits": [spoilt(Y), SPLITS[:3]],
+    "additivity.item_values:coefficients": [np.ones(4), np.ones((5, 3))],
+    "additivity.item_values:labels": [LABELS[0]],
+    "additivity.conjunction_types:relevant": [(0, 1), (1, 3), (1,)],
+    "additivity.conjunction_types:labels": [CONTEXT[0]],
+    "additivity.type_magnitudes:coefficients": [np.ones(2)],
+    "additivity.type_magnitudes:relevant": [(1, -1)],
+    "additivity.similarity:features": [1.0],
+    "additivity.similarity_of_gram:gram": [INDEFINITE],
+    "additivity.similarity_of_gram:x": [X + 0.5],
+    "additivity.similarity_of_gram:splits": [spoilt(Y)],
+    "additivity.normalised:similar": [
+        FLAT, FLAT._replace(values=spoilt(K, at=1)), FLAT._replace(x=X[:1], values=K[:1, :1])],
+    "additivity.structure:similar": [FLAT._replace(values=spoilt(K, at=1)), FLAT._replace(x=X[:3])],
+    "training_sets.scores:kernel": [INDEFINITE],
+    "training_sets.scores:targets": [THREE],
+    "training_sets.scores:is_train": [SOME | True],
+    "training_sets.greedy:start": [[4], [-1], [1, 1], SOME, [0.5]],
+    "training_sets.exchange:rows": [[], SOME, [0, 7], [0, 0], [0, 1, 2, 3]],
+    "training_sets.any_sum:x": [X[0]],
+    "training_sets.regular_slope:salience": [0.9],
+    "training_sets.best_anchors:salience": [0.8, [0.2, 0.3]],
+    "training_sets.best_anchors:values": [VALUES[None]],
+    "training_sets.reweighted:factors": [[1, -0.5], [0, 0], [0.5], 0.5],
+    "support.jacobian_rank:rtol": [1.0],
+    "support.audit:slots": [spoilt(SLOTS), SLOTS * 1j, SLOTS[0, 0, 0]],
+    "support.audit:partners": [
+        spoilt(TUPLES, at=-1), lambda i: spoilt(TUPLES[i], at=-1), TUPLES[:, :, ::-1],
+        lambda i: (SLOTS[i][None], np.zeros((2, 4, 3)))],
+    "support.audit:where": [WHERE & np.array([[True], [False]]), WHERE[:, :3], WHERE.T],
+    "support.coverage:sizes": [(1,)],
+    "support.coverage:kinds": [["continuous"]],
+    "support.latents.space:p": [LATENTS[0], LATENTS[:, :1]],
+    "support.latents.space:kinds": [
+        ["periodic"], ["periodic", "ordinal"], [("periodic", 0.0), None]],
+    "support.identification.identify:latents_P": [LATENTS[:, :1]],
+    "support.identification.identify:columns": [((0,),), ((0,), (5,))],
+    "support.identification.identify:components": [
+        (), (np.sin, lambda z: z[:1]), (np.sin, lambda z: 0 * z + NAN)],
+    "support.identification.identify:kinds": [("continuous", "ordinal")],
+    "support.identification.identify:composition": [lambda s: 1.0, lambda s: 0 * s[0]],
+    "factor_tables.held:p": [[[0, 2]]],
+    "factor_tables.held:q": [[[0, -1]]],
+    "factor_tables.held:sizes": [(2, 2, 2)],
+    "factor_tables.grid:sizes": [(2, 0), (2, 2.5), (), (10**6,) * 4],
+    "support.certificate.jumps:stops": [LATENTS[:1]],
+    "support.audit_latents:sizes": [(2,)],
+    "support.audit_latents:components": [(), (np.sin, lambda z: z[:1])],
+    "support.audit_latents:tested": [[0, 10], [0.5], [True] * 10],
+    "support.audit_support:partners": [[TUPLES]],
+    "support.audit_support:where": [[WHERE], WHERE[0, 0]],
+    "support.jacobians.blocks:points": [(spoilt(SLOTS), SLOTS), (SLOTS, SLOTS[:1])],
+    "support.jacobians.triangular:matrices": [np.ones(3)],
+    "support.jacobians.singular_values:matrices": [np.ones(3)],
+    "support.certificate.certificate:latents": [np.zeros((3, 2), int), LATENTS[:1]],
+    "support.certificate.certificate:kinds": [["continuous"], ["categorical"] * 2],
+    "support.certificate.certificate:support": [PASSED._replace(components=())],
+    "support.certificate.certificate:truth": [lambda z: 0 * z + NAN],
+    "support.certificate.jacobian_errors:latents": [LATENTS[0]],
+    "support.certificate.jacobian_errors:dims": [(2,), (-1,)],
+    "support.certificate.jacobian_errors:truth": [jnp.round],  # no derivative anywhere
+    "support.design.design:slots": [spoilt(SLOTS)],
+    "support.design.design:candidates": [spoilt(TUPLES[0])],
+    "support.design.design:component": [-1],
+    "contrasts.jacobians:x": [np.ones((4, 3), int)],
+    "contrasts.compositional_contrast:jacobians": [JAC[:0]],
+    "contrasts.block_contrast:n_parts": [3, 2.0],
+    "contrasts.hessian_l0:hessians": [HESS[:0], HESS.T],
+    "ntk.empirical:x1": [spoilt(INPUTS), INPUTS[:0], {"a": INPUTS, "b": INPUTS[:2]}],
+    "ntk.empirical:x2": [spoilt(INPUTS), INPUTS[:0], np.ones((2, 1, 3))],
+    "ntk.empirical:params": [W * 1j],
+    "ntk.empirical:f": [lambda w, x: x @ w * 1j, lambda w, x: (x @ w).astype(int)],
+    "ntk.empirical:devices": [[]],
+    "ntk.jacobian:params": [W * 1j],
+    "ntk.linearised.kernel_vector_product:v": [
+        TARGETS.T, np.ones(8), np.ones((4, 2, 1)), np.ones((3, 2))],
+    "ntk.linearised.kernel_vector_product:x1": [spoilt(INPUTS), INPUTS[:0]],
+    "ntk.linearised.kernel_vector_product:x2": [np.ones((4, 1, 3))],
+    "ntk.ntk_regression:y_train": [TARGETS.T, np.ones(8)],
+    "ntk.ntk_regression:form": ["per_output", "mean_trace"],
+    "ntk.drift:before": [0 * K],
+    "ntk.drift:after": [K[:, :1]],
+    "ntk.alignment:a": [0 * K],
+    "ntk.alignment:b": [np.ones((2, 8))],
+    "ntk.target_alignment:kernel": [spoilt(K), K[:3], K + np.triu(np.ones((4, 4)), 1)],
+    "ntk.target_alignment:y": [Y[None], 0 * Y],
+    "ntk.plan.plan:devices": [[]],
+    "ntk.plan.plan:x1": [INPUTS[:0]],
+    "ntk.plan.plan:x2": [INPUTS[0]],
+    "ntk.plan.available:devices": [[]],
+    "ntk.plan.facts:params": [W * 1j],
+    "ntk.plan.facts:x": [INPUTS[0, 0]],
+    "ntk.functions.single:f": [lambda w, x: x @ w * 1j, lambda w, x: jnp.sum(x)],
+    "ntk.layers.trace:f": [lambda w, x: x @ w * 1j],
+    "ntk.layers.run:leaves": [[]],
+    "ntk.layers.run:nudges": [[], [np.zeros((1, 1))]],
+    "ntk.layers.cotangent:d": [np.ones((3, 2, 1))],
+    "wide.relu_mlp:x1": [LATENTS[:, :0], LATENTS[0]],
+    "wide.relu_mlp:x2": [LATENTS[:2, :1]],
+    "stats.median_and_interval:values": [[[1.0]]],
+    "stats.mean_and_interval:values": [[], 1.0],
+    "stats.mean_and_error:values": [[], 1.0, [1j, 2]],
+    "search.guess_and_check:bands": [[[0.1, NAN]], [0.1, 0.5], [[0.1, 0.2, 0.5]]],
+    "search.guess_and_check:batch": [3],
+    "search.metropolis:bands": [[[0.1, NAN]], 0.5, [[0.0, 0.1]]],
+    "search.metropolis:scale": [1.5],
+    "stats.sign_flip_test:values": [COLUMN],
+    "stats.sign_flip_test:clusters": [[0, 1, 2], [0] * 4],
+    "stats.largest_share:failures": [3],
+    "stats.kendall_tau_b:strata": [["a", "b"]],
+    "stats.bootstrap:columns": [[], [[]], [[1, 2], [1, 2, 3]], [[1, NAN, 2]]],
+    "stats.jackknife:values": [1.0],
+    "factorization.binary:z1": [X[:, :1]],
+    "factorization.factorised:z1": [X[0]],
+    "factorization.additive:ly": [np.inf],
+    "factorization.metric:activations": [GRID[0], GRID[:1]],
+    "factorization.metric:where": [HELD_OUT.T],
+    "factorization.schmidt_values:kernel": [PRODUCT[:4]],
+    "factorization.operator_schmidt:kernel": [np.triu(PRODUCT), 0 * PRODUCT],
+    "factorization.two_way:activations": [GRID[..., :0]],
+    "factorization.additive_part:activations": [GRID[..., 0]],
+    "factorization.additive_share:where": [HELD_OUT[:, :2]],
+    "factorization.selective_share:level": [0.3],
+    "factorization.explained:account": [GRID[..., :1]],
+    "factorization.shared_sum:is_train": [HELD_OUT.T],
+    "factorization.isolated:train_codes": [CODES[:, :4], CODES[:0]],
+    "factorization.isolated:split": [6],
+    "factorization.superposition:kernel": [GRID[:2]],
+    "factorization.superposition:where": [HELD_OUT.T],
+    "geometry.pullback:z": [np.ones((3, 2), int)],
+    "geometry.grid_tensor:activations": [GRID[:, :1]],
+    "geometry.volume_element:tensor": [np.ones((3, 2))],
+    "geometry.rank_map:rtol": [2.0],
+    "geometry.rank_map:z": [LATENTS[0]],
+    "geometry.probe:targets": [np.ones(4)],
+    "geometry.principal_components:activations": [CODES[:1], CODES[0]],
+    "geometry.effective_rank:activations": [CODES[:1]],
+    "geometry.effective_rank:rtol": [1.0],
+    "ntk.linearised.linearised_fit:y_train": [TARGETS.T, np.ones(4)],
+    "ntk.linearised.linearised_fit:tolerance": [0.0, 5],
+    "metrics.ssim:yhat": [np.ones((2, 8, 8))],
+    "metrics.mse:yhat": [np.ones(4), np.ones((1, 2))],
+    "metrics.batched:yhat": [np.ones((6, 2))],
+    "dependence.parts:n": [3],
+    "dependence.parts:axis": [1],
+    "dependence.parts:shape": [(4, 0)],
+    "dependence.gradient_dependence:x": [INPUTS.astype(int)],
+    "dependence.gradient_dependence:f": [
+        lambda w, x: jnp.sum(x @ w), all_nan, lambda w, x: jnp.sqrt(0 * x) @ w],
+    "dependence.gradient_dependence:inputs": [THIRDS[:2], 1.0 * THIRDS, 0 * THIRDS - 1],
+    "dependence.gradient_dependence:outputs": [THIRDS],
+    "dependence.gradient_dependence:sizes": [(1, 0)],
+    "dependence.shares:dependence": [np.ones(2), -np.ones((1, 2)), np.ones((1, 2)) * 1j],
+    "dependence.information:a": [[0, 5]],
+    "dependence.information:b": [[-1, 1]],
+    "dependence.information:sizes": [(2,)],
+    "dependence.conditional_information:sizes": [(2, 2)],
+    "dependence.permutation_test:y2": [[]],
+    "dependence.intervene:x": [INPUTS[:1]],
+    "dependence.intervene:inputs": [THIRDS[:2], np.tile(THIRDS, (4, 1))],
+    "dependence.interventional_information:f": [all_nan],
+    "dependence.interventional_information:sizes": [(2,)],
+    "dependence.swap_rate:f": [all_nan],
+    "dependence.swap_rate:inputs": [THIRDS[:1]],
+    "dependence.confusion:yhat": [[0, 10]],
+    "dependence.confusion:y": [[0, -1]],
+    "dependence.confusion:suggested": [[0, 1]],
+    "landscape.distance:b": [{"v": W}, {"w": W[:1]}],
+    "landscape.barrier:n": [1],
+    "landscape.barrier:b": [W[:1]],
+    "landscape.matched:a": [DENSE[:1], DENSE[::-1]],
+    "landscape.matched:b": [[*DENSE, (np.eye(2), np.ones(2))], [(k, c[:1]) for k, c in DENSE]],
+    "landscape.cancellation:updates": [[W], [W, spoilt(W)], [W, W[:1]]],
+    "dependence.recombined:x": [INPUTS[:1]],
+    "dependence.recombined:inputs": [THIRDS, BITS],
+    "dependence.tangent_split:inputs": [0 * THIRDS],
+    "dependence.tangent_split:residuals": [TARGETS.T],
+    "dependence.early_dependence:update": [{"w": W}],
+    "dependence.early_dependence:rates": [[NAN], 0.1, []],
+    "masks.restricted:several": [[], [{"w": None}], [{"w": np.ones(2)}], [{"v": W}]],
+    "masks.restricted:x": [ROWS * NAN],
+    "masks.restricted:f": [lambda p, x: x.sum(1)],
+    "masks.search:family": ["magnitude"],
+    "masks.search:batches": [
+        [], [(ROWS * NAN, ROWS)], [(ROWS, ROWS), (ROWS[:1], ROWS[:1])], [(ROWS,)],
+        [{"x": ROWS, "y": ROWS}]],
+    "masks.search:loss": [lambda outputs, y: outputs, lambda outputs, y: jnp.sum(outputs) / 0],
+    "masks.save:masks": [{"w": W + 0.5}, {"w": None}],
+    "masks.read:path": ["nowhere.npz", __file__],
+    "masks.selected:params": [{}],
+    "masks.init:s0": [[0.1, 0.2]],
+    "masks.expand:masks": [{"a": W}],
+    "masks.soft:s": [W * 1j],
+    "masks.hard:s": [np.array(["a"])],
+    "masks.beta_schedule:epoch": [0, 91],
+    "masks.penalty:on": [
+        {"a/kernel": 1}, {"a/kernel": 1, "b/kernel": 2}, {"a/kernel": 1, "b/kernel": np.ones(2)}],
+    "masks.concrete_sample:u": [2 * W, np.full(2, 0.5)],
+    "masks.concrete_penalty:on": [{}],
+    "masks.apply:masks": [SCORES["a"]],
+    "masks.apply:on": [{"a/kernel": NAN, "b/kernel": 1}],
+    "masks.ablate:masks": [{"a": None}],
+    "masks.replace:others": [{"a": W}],
+    "masks.fresh:masks": [{"a": W}],
+    "masks.size:masks": [{}],
+    "masks.size:on": [{"a/kernel": 1}],
+    "masks.kept:masks": [None],
+    "masks.random_like:masks": [SCORES],
+    "masks.complement_like:masks": [SCORES],
+    "masks.complement_like:on": [{"a/kernel": 1}],
+    "masks.has_complement:masks": [SCORES],
+    "masks.intersect:several": [[ONES], [FULL, {"w": np.eye(3)}]],
+    "masks.overlap:several": [[ONES], [ONES, ONES["a"]], [SCORES, SCORES], [{}, {}]],
+    "stats.clustered_glm:y": [DESIGN],
+    "stats.clustered_glm:design": [DESIGN.T, DESIGN[:, 0], np.ones((4, 2))],
+    "stats.clustered_glm:clusters": [[0] * 4, [0, 1]],
+    "stats.wald:covariance": [np.eye(3), -np.eye(2)],
+    "stats.wald:contrast": [(1, 1, 0), (0, 0)],
+    "stats.interaction_design:ablation": [[0, 2]],
+    "stats.wild_cluster:contrast": [(1,)],
+    "stats.wild_cluster:clusters": [[1] * 4],
+    "stats.null_p:observed": [[0.1, 0.2]],
+    "stats.null_p:null": [[]],
+}
 
-def traced_run(leaves=(W,), nudges=None):
-    found = layers.trace(linear, W, INPUTS[0])
-    nudges = layers.no_nudges(found) if nudges is None else nudges
-    return layers.run(found, list(leaves), INPUTS[0], nudges)
+# The name in a message where it is not the parameter's.
+NAMES = {
+    "latents_P": "p|P", "latents_Q": "q|Q", "form": "form|use one of",
+    "algorithm": "algorithm|use one of", "effects.combined:values": "outputs",
+    "additivity.additivity:yhat": "yhat|outputs",
+    "ntk.empirical:f": "outputs", "ntk.functions.single:f": "outputs",
+    "ntk.layers.trace:f": "outputs",
+    "additivity.similarity_of_gram:gram": "gram|products", "kinds": "kinds|kind|period|categories",
+    "support.latents.space:p": "p|P", "training_sets.best_anchors:n_anchors": "n_anchors|anchors",
+}
 
-
-FLAT_CASES = [
-    pytest.param(word, call, id=f"{name}-{i}-{word}")
-    for name, cases in CASES.items()
-    for i, (word, call) in enumerate(cases)
+# Several arguments change: (function, word that the message must hold, changes).
+CALLS = [
+    ("lenses.look", "is_train is True for some", dict(factors=TWICE)),
+    ("lenses.look", "params", dict(params=spoilt(W), f=lambda params, x: jnp.tanh(x @ params))),
+    ("lenses.look", "composition and components", dict(composition=add)),
+    ("lenses.look", "where", dict(select="missing", params={"w": W}, f=times_w)),
+    ("lenses.look", "where", dict(
+        select="mean", params={"params": W, "mean": W}, f=lambda v, x: linear(v["params"], x))),
+    ("lenses.memorization.slopes", "is_train", dict(factors=TWICE)),
+    ("factorization.on_grids", "factors", dict(factors=X[:3], activations=INPUTS[:3])),
+    ("masks.factors.subnetworks", "factors", dict(f=lambda params, x: x @ (0 * params["w"]))),
+    ("machines.ridgeless", "k_train", dict(
+        k_train=np.zeros((0, 0)), y=np.zeros(0), k_test=np.zeros((3, 0)), mask=None)),
+    ("machines.ridgeless", "k_train", dict(
+        k_train=np.stack([K] * 2), y=np.stack([Y] * 3), mask=None)),
+    ("machines.ridgeless", "k_test", dict(k_train=np.stack([K] * 2), k_test=np.stack([K[:3]] * 3))),
+    ("machines.ridgeless", "k_train", dict(
+        k_train=[[0, 1], [1, 0]], y=Y[:2], k_test=K[:3, :2], mask=None)),
+    ("machines.ridge", "penalty", dict(k_train=np.stack([K] * 2), penalty=[0.1, -0.1])),
+    ("machines.solve_ridge", "y", dict(outputs=True)),
+    ("machines.solve_ridge", "y", dict(y=np.ones((3, 4)), outputs=True)),
+    ("machines.solve_ridge", "y", dict(y=np.ones((4, 0)), outputs=True)),
+    ("machines.solve_ridge", "y", dict(y=spoilt(np.ones((4, 3))), outputs=True)),
+    ("machines.svc", "labels", dict(y=np.array([0, 1, 0, 1]))),
+    ("machines.svc", "k_train", dict(k_train=BATCH, mask=None)),
+    ("additivity.additivity", "x", dict(x=X[:0], yhat=Y[:0], is_train=SOME[:0])),
+    ("additivity.item_values", "labels", dict(labels=LABELS[:4], coefficients=np.ones(4))),
+    ("support.audit", "unseen", dict(condition="relaxed", unseen=spoilt(TUPLES, at=-1))),
+    # Valid on P', where slot 1 is positive; an infinite derivative on Q, where it is zero.
+    ("support.audit", "unseen", dict(
+        composition=lambda slots: jnp.sqrt(slots[0] * slots[1]), slots=SLOTS[1:], where=None,
+        partners=np.stack([SLOTS[1:], 1 + SLOTS[1:]], axis=1)[:, None], condition="relaxed",
+        unseen=np.stack([SLOTS[1:], 0 * SLOTS[1:]], axis=1)[:, None], atol=10.0)),
+    ("support.identification.identify", "sizes", dict(sizes=(1, 2))),
+    ("support.identification.identify", "Jacobian", dict(
+        composition=lambda s: jnp.sqrt(s[0] - s[0]) + s[1])),
+    ("support.audit_support", "slots", dict(slots=[], partners=[])),
+    ("support.audit_support", "partners", dict(slots=[SLOTS])),
+    ("support.audit_support", "slots", dict(slots=[SLOTS], partners=[TUPLES])),
+    ("support.audit_support", "unseen", dict(condition="relaxed", unseen=[TUPLES])),
+    ("support.jacobians.check_pixelwise", "pixelwise", dict(composition=mixing, component=1)),
+    ("support.certificate.certificate", "sizes", dict(
+        composition=add, components=(jnp.sin,) * 2, sizes=(2, 2))),
+    ("support.design.design", "where", dict(pixelwise=False)),
+    ("support.design.design", "composition", dict(composition=root, slots=0 * SLOTS)),
+    ("support.design.design", "pixelwise", dict(composition=mixing, component=1)),
+    ("ntk.empirical", "params", dict(params=spoilt(W), f=lambda w, x: jnp.tanh(x @ w))),
+    ("ntk.empirical", "params", dict(params={"w": W, "z": 1j}, f=times_w)),
+    ("ntk.ntk_regression", "x_train", dict(x_train=INPUTS[:0], y_train=TARGETS[:0])),
+    ("ntk.target_alignment", "kernel", dict(kernel=np.ones((4, 4, 2)), y=TARGETS)),
+    ("ntk.target_alignment", "y", dict(kernel=np.ones((4, 4, 2, 2)), y=TARGETS.T)),
+    ("factorization.schmidt_values", "kernel", dict(n_y=4)),
+    ("stats.kendall_tau_b", "tau", dict(x=Y[:3])),
+    ("stats.share_interval", "failures", dict(successes=3)),
+    ("metrics.ssim", "window", dict(y=np.ones((5, 5)), yhat=np.ones((5, 5)))),
+    *[(f"metrics.{name}", "y", dict(y=TARGETS[:0], yhat=TARGETS[:0]))
+      for name in ("mse", "r2_uniform", "r2_variance_weighted", "batched")],
+    ("dependence.information", "a", dict(a=[], b=[])),
+    ("dependence.confusion", "n_classes", dict(
+        yhat=[0, 0], y=[0, 0], suggested=[[0], [0]], n_classes=1)),
+    ("dependence.tangent_split", "residuals", dict(form="trace")),
+    ("landscape.distance", "a", dict(a={}, b={})),
+    ("masks.penalty", "masks", dict(s={"a": None}, on=None)),
+    ("masks.selected", "where", dict(params={"count": np.arange(3)}, where="count")),
+    ("masks.expand", "masks", dict(masks={"w": np.ones((1, 3))}, params={"w": W})),
+    ("masks.expand", "masks", dict(masks={"w": np.ones(2)}, params={"w": W})),
+    ("masks.concrete_sample", "u", dict(log_alpha=SCORES)),
+    ("masks.apply", "masks", dict(params={"w": W}, masks={"w": W.T}, on=None)),
+    ("masks.ablate", "key", dict(how="random")),
+    ("masks.replace", "others", dict(params={"w": W}, masks={"w": W}, others={"w": None})),
+    ("masks.replace", "masks", dict(params={"w": W}, masks={"w": W.T}, others={"w": W})),
+    ("masks.complement_like", "half of w", dict(masks=FULL, on=None)),
+    ("masks.complement_like", "half of w", dict(masks=FULL, on={"w": 1})),
 ]
+# fmt: on
 
 
-@pytest.mark.parametrize("word, call", FLAT_CASES)
-def test_nonsense_is_refused_by_name(word, call):
-    with pytest.raises(ValueError) as refused:
-        call()
-    message = str(refused.value)
-    assert re.search(rf"\b({word})\b", message), message
-    assert "\n" not in message
+def function(name):
+    if name == "stats.bootstrap":
+        return lambda columns, **options: stats.bootstrap(np.mean, *columns, **options)
+    home, _, attribute = name.rpartition(".")
+    package = "cgjax.core." if home == "metrics" else "cgjax.analysis."
+    return getattr(importlib.import_module(package + home), attribute)
+
+
+def cases(name):
+    """(word that the message must hold, changes of the valid call)."""
+    for parameter, valid in SOUND[name].items():
+        kind = KIND.get(f"{name}:{parameter}") or KIND[parameter]
+        word = NAMES.get(f"{name}:{parameter}") or NAMES.get(parameter, parameter)
+        yield from ((word, {parameter: value}) for value in kind(valid))
+    for key, values in INVALID.items():
+        if key.rpartition(":")[0] == name:
+            parameter = key.rpartition(":")[2]
+            word = NAMES.get(key) or NAMES.get(parameter, parameter)
+            yield from ((word, {parameter: value}) for value in values)
+    yield from ((word, changes) for of, word, changes in CALLS if of == name)
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_invalid_arguments_raise_errors_that_name_them(name):
+    wrong = []
+    for word, changes in cases(name):
+        try:
+            function(name)(**(SOUND[name] | changes))
+        except ValueError as error:
+            if not re.search(rf"\b({word})\b", str(error)) or "\n" in str(error):
+                wrong.append(f"{changes}: {error}")
+        else:
+            wrong.append(f"{changes} is accepted")
+    assert not wrong, "; ".join(wrong)
 
 
 # Made of other functions' results, for which no argument is wrong; checks are for the others.
-INSIDE = (
-    "checks.", "lenses.report.", "masks.trees.", "ntk.programs.",
-    "support.words.",
-)  # fmt: skip
+INSIDE = ("checks.", "lenses.report.", "masks.trees.", "ntk.programs.", "support.words.")
 PLUMBING = {
-    "support.jacobians.merged",
-    "support.jacobians.nothing",
-    "support.jacobians.compiled_singular_values",
-    "support.jacobians.compiled_spectrum",
-    "support.jacobians.search",
-    "support.jacobians.leak",
-    "machines.interpolate",
-    "machines.rows",
-    "ntk.functions.cut_short",
-    "ntk.functions.shortest",
-    "ntk.functions.equations",
-    "support.slot_points",
-    "support.check_arguments",
-    "support.check_components",
-    "support.identification.component_outputs",
-    "support.identification.is_pixelwise",
-    "support.identification.latent_columns",
-    "support.latents.as_categories",
-    "support.latents.changes",
-    "support.latents.covariance",
-    "support.latents.coverage",
-    "support.latents.distances",
-    "support.latents.distinct",
-    "support.latents.few",
-    "support.latents.halves",
-    "support.latents.nearest",
-    "support.latents.some_of_each",
-    "support.latents.within",
-    "support.second_model.compose",
-    "support.second_model.search",
-    "support.second_model.evaluate",
-    "support.second_model.posterior",
-    "machines.interior_point.factorised",
-    "machines.interior_point.solved",
-    "salience.float64",
-    "ntk.functions.floats",
-    "ntk.functions.dtype",
-    "ntk.functions.is_float",
-    "ntk.functions.is_free",
-    "ntk.layers.no_nudges",
-    "ntk.layers.shape",
-    "ntk.functions.mixing",
-    "ntk.functions.warn_once",
-    "ntk.layers.factors",
-    "ntk.layers.sides",
-    "ntk.functions.check_samples",
-    "ntk.functions.digits",
-    "ntk.functions.jit",
-    "ntk.functions.once_for_each",
-    "ntk.linearised.is_of",
-    "ntk.functions.length",
-    "ntk.layers.in_loops",
-    "ntk.plan.kernel_bytes",
-    "ntk.layers.units",
+    f"{module}.{name}"
+    for module, names in {
+        "support.jacobians": "merged nothing compiled_singular_values compiled_spectrum "
+        "search leak",
+        "machines": "interpolate rows",
+        "ntk.functions": "cut_short shortest equations floats dtype is_float is_free mixing "
+        "warn_once check_samples digits jit once_for_each length",
+        "support": "slot_points check_arguments check_components",
+        "support.identification": "component_outputs is_pixelwise latent_columns",
+        "support.latents": "as_categories changes covariance coverage distances distinct few "
+        "halves nearest some_of_each within",
+        "support.second_model": "compose search evaluate posterior",
+        "machines.interior_point": "factorised solved",
+        "salience": "float64",
+        "ntk.layers": "no_nudges shape factors sides in_loops units",
+        "ntk.linearised": "is_of",
+        "ntk.plan": "kernel_bytes",
+    }.items()
+    for name in names.split()
 }
 
 
@@ -1729,9 +981,10 @@ def public_functions():
 
 
 def test_no_public_function_is_left_out():
-    found = {name for name in public_functions() if not name.startswith(INSIDE)}
-    assert len(found) > 80
-    assert found - PLUMBING <= CASES.keys(), sorted(found - PLUMBING - CASES.keys())
+    names = {name for name in public_functions() if not name.startswith(INSIDE)}
+    assert len(names) > 80
+    assert names - PLUMBING <= SOUND.keys(), sorted(names - PLUMBING - SOUND.keys())
+    assert {key.rpartition(":")[0] for key in INVALID} | {call[0] for call in CALLS} <= SOUND.keys()
 
 
 # --- what only looks like nonsense ----------------------------------------------------------------
@@ -1757,7 +1010,7 @@ def test_an_accelerator_s_kernels_are_checked_where_they_are(monkeypatch):
     checks.psd("kernel", jnp.asarray(np.stack([K, K])))
     for kernel, words in (
         (BATCH, "eigenvalues from -0.5 to 1"),
-        (np.stack([K, ASYMMETRIC]), "differ by up to 1"),
+        (np.stack([K, K + np.triu(np.ones((4, 4)), 1)]), "differ by up to 1"),
         (np.stack([K, spoilt(K)]), r"first at \[1, 0, 0\]"),
     ):
         with pytest.raises(ValueError, match=words):
@@ -1777,7 +1030,7 @@ def test_large_batches_are_checked_while_they_are_solved(monkeypatch):
     calls = []
     monkeypatch.setattr(machines, "_solve_ridge", lambda *problem: calls.append(problem))
     with pytest.raises(ValueError, match="k_train is not positive semi-definite"):
-        machines.ridgeless(BATCH, Y, K_TEST)
+        machines.ridgeless(BATCH, Y, K[:3])
     assert len(calls) == 1
 
 
@@ -1805,6 +1058,11 @@ def test_values_are_not_looked_at_under_a_transformation():
     assert np.isnan(found[0][-1]).all() and found[2] == 0
     with pytest.raises(ValueError, match="jacobians"):
         traced(np.array([0, 0.3, 1.0]), JAC[:0])
+    # A number of values that decides a shape must be given.
+    with pytest.raises(ValueError, match="sizes"):
+        jax.eval_shape(dependence.information, THIRDS, THIRDS)
+    with pytest.raises(ValueError, match="sizes"):
+        jax.eval_shape(lambda x: dependence.gradient_dependence(linear, W, INPUTS, x), THIRDS)
 
 
 def test_scores_of_nan_are_nan_and_bytes_do_not_wrap():
