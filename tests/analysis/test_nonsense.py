@@ -951,13 +951,12 @@ INSIDE = ("checks.", "lenses.report.", "masks.trees.", "ntk.programs.", "support
 PLUMBING = {
     f"{module}.{name}"
     for module, names in {
-        "support.jacobians": "merged nothing compiled_singular_values compiled_spectrum "
-        "search leak",
+        "support.jacobians": "merged nothing compiled_singular_values compiled_spectrum search leak",
         "machines": "interpolate rows",
         "ntk.functions": "cut_short shortest equations floats dtype is_float is_free mixing "
         "warn_once check_samples digits jit once_for_each length",
         "support": "slot_points check_arguments check_components",
-        "support.identification": "component_outputs is_pixelwise latent_columns",
+        "support.identification": "component_outputs is_pixelwise latent_columns leftover",
         "support.latents": "as_categories changes covariance coverage distances distinct few "
         "halves nearest some_of_each within",
         "support.second_model": "compose search evaluate posterior",
