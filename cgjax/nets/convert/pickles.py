@@ -110,7 +110,7 @@ def read(path) -> dict[str, np.ndarray]:
         raise BadInput(f"cannot read '{path}': {error.strerror}") from None
     except Refused as error:
         raise BadInput(f"'{path}' is refused: it holds {error}; only arrays are read") from None
-    except (ValueError, zipfile.BadZipFile, NotImplementedError) as error:
+    except (ValueError, EOFError, RuntimeError, zipfile.BadZipFile) as error:  # also of zipfile
         raise BadInput(f"'{path}' is damaged: {shown(first_line(error))}") from None
 
 
