@@ -75,7 +75,8 @@ class StagedResNet(nn.Module):
     ResNet). norm: one of NORMS; train, mask [B]: as in `BatchNorm`. head: outputs of the MLP on the
     average, whose hidden layer is as wide as its input; 0: return the average itself. Parameters
     are under stem, stage_1, stage_2, ..., head. form: as in `convolve`; use "patches" if kernels
-    are vmapped, because XLA's grouped convolution is slow.
+    are vmapped, because XLA's grouped convolution is slow. stride_on: the convolution of a
+    bottleneck that has the stride, 2 as in PyTorch or 1 as in He et al. and Keras.
 
     start, stop: run only the parts start .. stop - 1: 0 is the stem, i is stage i, and the last
     part is average and head. x may thus be the stored output of parts that are not trained.
@@ -89,6 +90,7 @@ class StagedResNet(nn.Module):
     head: int = 128
     form: str = "auto"
     dtype: Any = jnp.float32
+    stride_on: int = 2
 
     @nn.compact
     def __call__(self, x, train: bool = False, mask=None, start: int = 0, stop: int | None = None):
@@ -103,6 +105,8 @@ class StagedResNet(nn.Module):
         for i, (n_blocks, width) in enumerate(zip(self.stage_sizes, self.widths), 1):
             stride = 1 if i == 1 else 2
             block = functools.partial(BLOCKS[self.block], width, width_factor=self.width_factor)
+            if self.block == "bottleneck":
+                block = functools.partial(block, stride_on=self.stride_on)
             parts.append(Stage(block, n_blocks, stride, build, name=f"stage_{i}"))
         parts.append(self.readout)
         for part in parts[start:stop]:
@@ -150,7 +154,10 @@ class Stage(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """ReLU(1x1, 3x3, 1x1 convolutions + shortcut), 4 * width outside; stride on the 3x3."""
+    """ReLU(1x1, 3x3, 1x1 convolutions + shortcut), 4 * width outside; stride on the 3x3.
+
+    stride_on: 2 as above, 1 for the stride on the first 1x1.
+    """
 
     width: int
     stride: int = 1
@@ -158,12 +165,14 @@ class Bottleneck(nn.Module):
     norm: str = "instance"
     form: str = "auto"
     dtype: Any = jnp.float32
+    stride_on: int = 2
 
     @nn.compact
     def __call__(self, x, train: bool = False, mask=None):
         inside, outside = self.width * self.width_factor, 4 * self.width
-        y = nn.relu(conv_norm(self, inside, 1, 1, "conv_1", "norm_1")(x, train, mask))
-        y = nn.relu(conv_norm(self, inside, 3, self.stride, "conv_2", "norm_2")(y, train, mask))
+        first, second = (self.stride, 1) if self.stride_on == 1 else (1, self.stride)
+        y = nn.relu(conv_norm(self, inside, 1, first, "conv_1", "norm_1")(x, train, mask))
+        y = nn.relu(conv_norm(self, inside, 3, second, "conv_2", "norm_2")(y, train, mask))
         y = conv_norm(self, outside, 1, 1, "conv_3", "norm_3")(y, train, mask)
         return nn.relu(y + shortcut(self, outside, x, train, mask))
 

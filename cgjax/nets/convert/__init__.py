@@ -14,6 +14,7 @@ from cgjax.nets.bert import Bert
 from cgjax.nets.conv import ConvNet
 from cgjax.nets.convert import safetensors
 from cgjax.nets.convert.torch_layers import layers_of
+from cgjax.nets.efficientnet import EfficientNetLite
 from cgjax.nets.resnet import ResNet, StagedResNet
 from cgjax.nets.vit import VisionTransformer, ViT
 
@@ -181,6 +182,8 @@ def _example(module, params):
         return jnp.zeros((1, border + 2, border + 2 * width, params["conv_0"]["kernel"].shape[2]))
     if isinstance(module, ResNet):
         return jnp.zeros((1, 32, 32, params["conv1"]["kernel"].shape[2]))
+    if isinstance(module, EfficientNetLite):
+        return jnp.zeros((1, 32, 32, params["stem"]["kernel"].shape[2]))
     if isinstance(module, StagedResNet):
         # 2 x 2 pixels after the last stage: instance norm needs more than one.
         size = 2 ** (len(module.widths) + 2)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 from cgjax.nets.bert import Bert
 from cgjax.nets.conv import ConvNet
 from cgjax.nets.decoders import STAGES, DeconvMLP, UpsampleMLP
+from cgjax.nets.efficientnet import EfficientNetLite
 from cgjax.nets.mlp import MLP
 from cgjax.nets.resnet import ResNet, StagedResNet
 from cgjax.nets.vit import VisionTransformer, ViT
@@ -188,7 +189,32 @@ def _staged_resnet_layers(module):
     return layers + _head_layers(module)
 
 
+def _efficientnet_layers(module):
+    """PyTorch places of the common port, whose block i is `_blocks.i`."""
+    layers = []
+
+    def conv_norm(conv, norm, name, ours_norm):
+        layers.append(Layer(conv, name, "conv_no_bias"))
+        layers.append(Layer(norm, ours_norm, "norm"))
+
+    conv_norm("_conv_stem", "_bn0", "stem", "stem_norm")
+    expansions = [expansion for n, _, _, expansion, _ in module.stages for _ in range(n)]
+    for i, expansion in enumerate(expansions):
+        place, name = f"_blocks.{i}", f"block_{i}"
+        if expansion > 1:
+            conv_norm(
+                f"{place}._expand_conv", f"{place}._bn0", f"{name}_expand", f"{name}_expand_norm"
+            )
+        conv_norm(f"{place}._depthwise_conv", f"{place}._bn1", f"{name}_depthwise", f"{name}_norm")
+        conv_norm(
+            f"{place}._project_conv", f"{place}._bn2", f"{name}_project", f"{name}_project_norm"
+        )
+    conv_norm("_conv_head", "_bn1", "head", "head_norm")
+    return [*layers, Layer("_fc", "classes", "dense")]
+
+
 LAYERS = {
+    EfficientNetLite: _efficientnet_layers,
     Bert: _bert_layers,
     VisionTransformer: _vision_transformer_layers,
     StagedResNet: _staged_resnet_layers,
