@@ -1,6 +1,7 @@
-"""A pair: one model and one split of a family's data, in the form that every theory takes.
+"""Programs: models of a family on splits of its data, in the form that every predictor takes.
 
-A field that a pair cannot provide is a sentence with the reason; tables show it as "n/a".
+One program trains all seeds of several pairs at once. A field that a pair cannot provide is a
+sentence with the reason; tables show it as "n/a".
 """
 
 from collections.abc import Callable
@@ -10,19 +11,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cgjax.analysis import support
 from cgjax.core import metrics, program
 
 Reason = str
 
 
-class Look(NamedTuple):
-    """The data of one seed; x may be a tree of arrays."""
+class Data(NamedTuple):
+    """The data of one seed; inputs may be trees of arrays. A user's predictor sees no new ones."""
 
-    x: Any  # [n, ...] some of the training inputs
-    y: jax.Array  # [n, outputs]
-    x_new: Any  # [m, ...] inputs outside the training split
-    y_new: jax.Array
-    grid: Any = None  # inputs of a full grid of two factors, the second one fastest
+    x: Any  # [n, ...] training inputs
+    y: jax.Array  # [n, ...] their targets
+    factors: np.ndarray  # [k, C] known combinations
+    inputs: Any  # [k, ...] an input for each of them
+    targets: jax.Array  # [k, ...]
+    asked: np.ndarray  # [m, C] unseen combinations
+    x_new: Any = None  # [m', ...] inputs of unseen combinations
+    y_new: jax.Array | None = None
 
 
 class Parts(NamedTuple):
@@ -34,42 +39,51 @@ class Parts(NamedTuple):
     centred: bool = False  # True for logits, of which only differences matter
 
 
-class Pair(NamedTuple):
-    """A model and a split before training."""
+class Model(NamedTuple):
+    """One network before and after training."""
+
+    f: Callable  # params, x -> outputs [n, ...]
+    layer: Callable  # params, x -> a representation [n, ...]
+    start: Any  # parameters before training
+    params: Any  # after training
+
+
+class Subject(NamedTuple):
+    """A pair: one model on one task."""
+
+    task: str
+    model: str
+    rows: tuple[int, ...]  # the replica of each seed
+    f: Callable
+    layer: Callable
+    data: tuple[Data, ...]  # one for each seed
+    score: Callable  # y, outputs -> 1 is perfect
+    parts: Parts | Reason
+    chance: float = 0.0  # score of a constant answer
+    unknown: Callable | None = None  # data -> share that stays open, if the model has the data's C
+
+
+class Program(NamedTuple):
+    """What is trained at once."""
 
     experiment: program.Experiment
     settings: Any  # the family's config, with durations in steps
-    rows: tuple[int, ...]  # the replica of each seed
-    f: Callable  # params, x -> outputs
-    looks: tuple[Look, ...]  # one for each seed
-    error: Callable  # y, outputs -> error: 0 is perfect, 1 is chance or a constant prediction
-    loss: Callable  # y, outputs -> training loss
-    support: Callable | Reason  # () -> share of component values without a theorem's guarantee
-    layer: Callable | Reason  # params, x -> the representation [n, ...] of look.grid
-    shape: tuple[int, ...]  # values of both factors on the grid; repetitions of the grid come first
-    parts: Parts | Reason
-    routines: dict[str, Callable] | Reason  # {routine: its loss, a function of params and look}
+    subjects: tuple[Subject, ...]
     join: Callable = lambda params, extra: params  # params and extra of a state -> params of f
 
 
-# --- errors and losses that families share --------------------------------------------------------
+# --- scores ---------------------------------------------------------------------------------------
 
 
-def share_missed(y, outputs) -> jax.Array:
-    """Squared error over the targets' variance, 1 - R2 with all outputs together."""
+def r2(y, outputs) -> float:
+    """R2 with all outputs together."""
     y, outputs = (jnp.asarray(a).reshape(len(a), -1) for a in (y, outputs))
-    return 1 - metrics.r2_variance_weighted(y, outputs)
+    return float(metrics.r2_variance_weighted(y, outputs))
 
 
-def squared(y, outputs) -> jax.Array:
-    """Mean squared error."""
-    return metrics.mse(jnp.asarray(y).reshape(outputs.shape), outputs)
-
-
-def error_rate(y, outputs) -> jax.Array:
-    """Share of wrong answers over the share that chance gets wrong; y as `signs` returns it."""
-    wrong = jnp.mean(jnp.argmax(outputs, axis=-1) != jnp.argmax(y, axis=-1))
-    return wrong / (1 - 1 / y.shape[-1])
+def accuracy(y, outputs) -> float:
+    """Share of right answers; y as `signs` returns it."""
+    return float(jnp.mean(jnp.argmax(outputs, axis=-1) == jnp.argmax(y, axis=-1)))
 
 
 def signs(labels, n_classes: int) -> jax.Array:
@@ -80,3 +94,26 @@ def signs(labels, n_classes: int) -> jax.Array:
 def some(n: int, most: int) -> np.ndarray:
     """At most `most` of n rows, drawn with a fixed seed."""
     return np.sort(np.random.default_rng(0).permutation(n)[:most])
+
+
+# --- support --------------------------------------------------------------------------------------
+
+
+def left_open(composition: Callable, tables: list) -> Callable:
+    """data -> `unknown` of `support.identify`, for factors whose values have these outputs.
+
+    tables: for each factor, the true component outputs of its values, [values, ...].
+    """
+    components = [lambda z, t=jnp.asarray(table): t[z[:, 0].astype(int)] for table in tables]
+
+    def unknown(data: Data) -> float:
+        answer = support.identify(
+            composition,
+            components,
+            data.factors.astype(float),
+            data.asked.astype(float),
+            kinds=["categorical"] * len(tables),
+        )
+        return float(answer.unknown[list(answer.lengths).index(answer.length)])
+
+    return unknown

@@ -1,52 +1,54 @@
 """Dense networks on symbols, from lazy to rich: addition, context dependence, equivalence."""
 
-import functools
-
 import jax.numpy as jnp
 import numpy as np
 
-from cgjax.experiments.across.pair import Look, Pair, Parts, share_missed, some, squared
 from cgjax.experiments.kernels import inputs, tasks
 from cgjax.experiments.kernels.dense import networks
+from cgjax.experiments.predict.model import Data, Parts, Program, Subject, r2
 
-NO_COMPOSITION = "no network of this family has the data's composition: the theorem is silent"
-ALL_NEEDED = "every component is needed for the one output: none is redundant"
-ONE_ROUTINE = "one output and one rule: there are no routines to tell apart"
+ALL_NEEDED = "every component is needed for the single output: none is redundant"
 
 
-def pair(config, settings) -> Pair:
-    """One training set and one initial scale; held-out combinations are new."""
-    (task,) = members = networks.members(settings)
-    model = networks.network(settings)
-    encoded = jnp.asarray(inputs.one_hot(task.x, task.sizes))
-    y = jnp.asarray(task.y, jnp.float32)
-    rows, new = (
-        np.flatnonzero(which)[some(which.sum(), most)]
-        for which, most in (
-            (task.is_train, config.eval.n_train),
-            (~task.is_train, config.eval.n_new),
-        )
-    )
-    look = Look(encoded[rows], y[rows], encoded[new], y[new], encoded)
+def program(config, settings) -> Program:
+    """Every training set with every initial scale; combinations off the training set are unseen."""
+    members, model = networks.members(settings), networks.network(settings)
+    axes = networks.grid(settings)
 
     def f(params, x):
-        return model.apply({"params": params}, x)
+        return model.apply({"params": params}, x)[:, None]
 
-    in_context = task.name.startswith("cd_")
-    return Pair(
-        experiment=networks.experiment(settings, members),
-        settings=settings,
-        rows=tuple(range(len(settings.train.seeds))),
-        f=f,
-        looks=(look,) * len(settings.train.seeds),
-        error=share_missed,
-        loss=squared,
-        support=NO_COMPOSITION,
-        layer=lambda params, x: networks.features(model, params, x),
-        shape=task.sizes,
-        parts=asked(task, rows) if in_context else ALL_NEEDED,
-        routines=contexts(task, f, rows) if in_context else ONE_ROUTINE,
-        join=lambda params, extra: {**extra, **params},
+    def layer(params, x):
+        return networks.features(model, params, x)
+
+    replicas = np.arange(np.prod(axes.shape)).reshape(axes.shape)
+    subjects = []
+    for i, task in enumerate(members):
+        encoded = jnp.asarray(inputs.one_hot(task.x, task.sizes))
+        y, known = jnp.asarray(task.y, jnp.float32)[:, None], task.is_train
+        x, y_known = encoded[known], y[known]
+        data = Data(
+            x, y_known, task.x[known], x, y_known, task.x[~known], encoded[~known], y[~known]
+        )
+        parts = asked(task, known) if task.name.startswith("cd_") else ALL_NEEDED
+        for j, scale in enumerate(settings.model.scales):
+            subjects.append(
+                Subject(
+                    task=task.name,
+                    model=f"depth_{settings.model.depth}_scale_{scale:g}",
+                    rows=tuple(replicas[:, i, j].tolist()),
+                    f=f,
+                    layer=layer,
+                    data=(data,) * len(settings.train.seeds),
+                    score=r2,
+                    parts=parts,
+                )
+            )
+    return Program(
+        networks.experiment(settings, members),
+        settings,
+        tuple(subjects),
+        lambda params, extra: {**extra, **params},
     )
 
 
@@ -55,16 +57,4 @@ def asked(task: tasks.Task, rows) -> Parts:
     components = np.repeat(np.arange(len(task.sizes)), task.sizes)
     relevant = np.array(tasks.RELEVANT)[task.x[rows, 0]]
     needed = (components == 0) | (components[None] == relevant[:, None])
-    return Parts(1 - needed.astype(int), np.zeros(1, int), lambda outputs: outputs[:, None])
-
-
-def contexts(task: tasks.Task, f, rows) -> dict:
-    """The loss of each context alone."""
-
-    def loss(params, look, chosen):
-        return squared(look.y[chosen], f(params, look.x[chosen]))
-
-    return {
-        f"context {c}": functools.partial(loss, chosen=np.flatnonzero(task.x[rows, 0] == c))
-        for c in range(task.sizes[0])
-    }
+    return Parts(1 - needed.astype(int), np.zeros(1, int))
