@@ -101,7 +101,10 @@ PROGRAMS = {
     "bumps_mlp_bump_code": (
         "bumps:phase", network("mlp", "model.mlp.width=128", "data.encoding=bump"), {},
     ),
-    "bumps_embedding": ("bumps:phase", network("embed", *PENALTIES, "data.copies=0", "data.stripes=none", *length(1000)), {}),
+    "bumps_embedding": (
+        "bumps:phase",
+        network("embed", *PENALTIES, "data.copies=0", "data.stripes=none", *length(1000)), {},
+    ),
     "bumps_product": ("bumps:phase", network("product", *FIELDS, *PENALTIES), {}),
     "bumps_profiles": (
         "bumps:phase", network("product", *FIELDS, "model.product.stripes=true"), {},

@@ -104,7 +104,11 @@ def left_open(composition: Callable, tables: list) -> Callable:
 
     tables: for each factor, the true component outputs of its values, [values, ...].
     """
-    components = [lambda z, t=jnp.asarray(table): t[z[:, 0].astype(int)] for table in tables]
+
+    def component(table):
+        return lambda z: jnp.asarray(table)[z[:, 0].astype(int)]
+
+    components = [component(table) for table in tables]
 
     def unknown(data: Data) -> float:
         answer = support.identify(

@@ -1,5 +1,7 @@
 """A trained pair in numbers: scores, every predictor of the rules, and a user's own predictors."""
 
+import dataclasses
+import functools
 import importlib
 import math
 from collections.abc import Callable
@@ -20,7 +22,14 @@ CHUNK = 64  # inputs per batch of derivatives
 
 
 def of_pair(
-    subject: Subject, model: Model, data: Data, config, block: str, seed: int, own: dict
+    subject: Subject,
+    model: Model,
+    data: Data,
+    unknown: float | None,
+    config,
+    block: str,
+    seed: int,
+    own: dict,
 ) -> Pair:
     """Scores and predictors of one seed; own: {name: a user's predictor}."""
     f = jax.jit(model.f)
@@ -37,12 +46,12 @@ def of_pair(
         loss=1 - (known - pair.chance) / (pair.attainable - pair.chance),
         tangent=tangent(model, data, config.eval.iterations),
         dependence=depend(subject, model, data),
-        unknown=None if subject.unknown is None else subject.unknown(data),
+        unknown=unknown,
     )
     blind = data._replace(x_new=None, y_new=None)
     for name, predictor in own.items():
         numbers[name] = checked(name, predictor(model, blind))
-    return Pair(**{**pair.__dict__, "predictors": numbers})
+    return dataclasses.replace(pair, predictors=numbers)
 
 
 def _flat(array):
@@ -62,17 +71,33 @@ def depend(subject: Subject, model: Model, data: Data) -> float | Reason:
     parts = subject.parts
     if isinstance(parts, Reason):
         return parts
-    matrix = dependence.gradient_dependence(
-        lambda params, x: parts.read(model.f(params, x)),
+    matrix = _derivatives(
         model.params,
         data.x,
         parts.inputs,
         parts.outputs,
+        f=model.f,
+        read=parts.read,
         centred=parts.centred,
-        chunk=min(CHUNK, len(data.x)),
+        sizes=(int(np.max(parts.outputs)) + 1, int(np.max(parts.inputs)) + 1),
     )
     matrix = np.asarray(matrix, float)
     return 1 - float(np.trace(matrix) / matrix.sum()) if matrix.sum() > 0 else math.nan
+
+
+@functools.partial(jax.jit, static_argnames=("f", "read", "centred", "sizes"))
+def _derivatives(params, x, inputs, outputs, *, f, read, centred, sizes):
+    """`gradient_dependence`, compiled once for all pairs of a program."""
+    return dependence.gradient_dependence(
+        lambda params, x: read(f(params, x)),
+        params,
+        x,
+        inputs,
+        outputs,
+        sizes=sizes,
+        centred=centred,
+        chunk=min(CHUNK, len(x)),
+    )
 
 
 # --- a user's own predictors ----------------------------------------------------------------------

@@ -82,11 +82,13 @@ def of_program(config, settings, folder: pathlib.Path, name: str) -> list[Pair]:
     before, after = (networks(program, each) for each in (starts, state))
     pairs = []
     for subject in program.subjects:
+        # Seeds of a pair have the same sets of combinations.
+        unknown = subject.unknown(subject.data[0]) if subject.unknown else None
         for seed, row, data in zip(seeds, subject.rows, subject.data):
             start, params = (tree.take(each, row) for each in (before, after))
             model = Model(subject.f, subject.layer, start, params)
-            pair = numbers.of_pair(subject, model, data, config, settings.family, seed, own)
-            pairs.append(pair)
+            args = (unknown, config, settings.family, seed, own)
+            pairs.append(pair := numbers.of_pair(subject, model, data, *args))
         say(f"{pair.name}: known {pair.known:.2f}, unseen {pair.unseen:.2f}")
     if hosts.is_writer() and not access_to(folder).reads_only:
         saved = {"seeds": seeds, "pairs": [dataclasses.asdict(pair) for pair in pairs]}

@@ -5,6 +5,7 @@ statistics are those of `rules.toml`.
 """
 
 import itertools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -108,6 +109,43 @@ def _mean(values):
 # --- correlations ---------------------------------------------------------------------------------
 
 
+class Correlation(NamedTuple):
+    """tau of one predictor on some pairs, and its bootstrap over clusters."""
+
+    tau: float
+    draws: np.ndarray  # [2000]
+    n_pairs: int
+    n_clusters: int
+
+    def interval(self, name: str, less: "Correlation | None" = None) -> dict:
+        """{name: tau, or a difference of two, and the ends of its interval}."""
+        value, draws = self.tau, self.draws
+        if less is not None:
+            value, draws = value - less.tau, draws - less.draws
+        ends = stats.deviation_interval(value, draws, self.n_clusters)
+        return {name: value, **dict(zip((name + end for end in ENDS), ends))}
+
+
+def correlations(table: Table) -> Callable:
+    """(predictor, rows of the table) -> its `Correlation`, or None for too few pairs; cached."""
+    known = {}
+
+    def correlation(p: str, rows) -> Correlation | None:
+        place = (p, rows.tobytes())
+        if place not in known:
+            some = table.take(rows)
+            n_clusters = len(set(some.clusters))
+            known[place] = None
+            if len(some.names) >= LEAST and n_clusters > 1:
+                x, y = sign_of(p) * some.numbers[p], some.outcome
+                draws = stats.weighted_tau_b(x, y, stats.cluster_draws(some.clusters))
+                tau = stats.kendall_tau_b(x, y)
+                known[place] = Correlation(tau, draws, len(x), n_clusters)
+        return known[place]
+
+    return correlation
+
+
 def of(table: Table) -> dict[str, float]:
     """Every number of the standing by name: first pairs that are not held out, then those that are.
 
@@ -118,77 +156,50 @@ def of(table: Table) -> dict[str, float]:
     shown, hidden = counted.take(~counted.held_out), counted.take(counted.held_out)
     numbers = {
         "pairs": len(table.names),
-        "pairs counted": int(table.counted.sum()),
-        "pairs held out": int(counted.held_out.sum()),
+        "pairs counted": len(counted.names),
+        "pairs held out": len(hidden.names),
         "clusters": len(set(counted.clusters)),
     }
-    for p in table.numbers:
-        numbers |= against_outcome(shown, p)
-    for first, second in itertools.combinations(table.numbers, 2):
-        numbers |= compare(shown, first, second)
-    predicted = combined(shown, shown)
-    numbers |= _tau("combined", sign_free(shown, predicted), "combined")
+    numbers |= against_outcome(with_combined(shown, combined(shown, shown)))
     if len(hidden.names):
-        for p in table.numbers:
-            numbers |= {f"held out, {k}": v for k, v in against_outcome(hidden, p).items()}
         predicted = combined(shown, hidden, leave_out=False)
-        taus = _tau("combined", sign_free(hidden, predicted), "combined")
+        taus = against_outcome(with_combined(hidden, predicted), with_differences=False)
         numbers |= {f"held out, {name}": value for name, value in taus.items()}
     return {name: float(value) for name, value in numbers.items()}
 
 
-def sign_free(table: Table, predicted) -> Table:
-    """The table with a single predictor, `combined`."""
-    return table._replace(numbers={"combined": predicted})
+def with_combined(table: Table, predicted) -> Table:
+    """The table with one more predictor, `combined`."""
+    return table._replace(numbers=table.numbers | {"combined": predicted})
 
 
-def against_outcome(table: Table, p: str) -> dict:
-    """tau of one predictor with the outcome, with its interval, by block and within blocks."""
-    numbers = _tau(p, table, p)
-    table = table.take(np.isfinite(table.numbers[p]))
-    if f"{p}: tau" not in numbers:
-        return numbers
-    x, y = sign_of(p) * table.numbers[p], table.outcome
-    numbers[f"{p}: tau, within blocks"] = stats.kendall_tau_b(x, y, table.blocks)
-    for block in np.unique(table.blocks):
-        rows = table.blocks == block
-        if rows.sum() >= LEAST:
-            numbers[f"{p}: tau, {block}"] = stats.kendall_tau_b(x[rows], y[rows])
-    if np.ptp(x) > 0 and np.ptp(y) > 0:
-        numbers[f"{p}: r2"] = float(np.corrcoef(x, y)[0, 1] ** 2)
+def against_outcome(table: Table, with_differences: bool = True) -> dict:
+    """tau of every predictor with the outcome, by block and within blocks; their differences."""
+    correlation, numbers = correlations(table), {}
+    has = {p: np.isfinite(values) for p, values in table.numbers.items()}
+    for p, rows in has.items():
+        numbers[f"{p}: pairs"] = rows.sum()
+        result = correlation(p, rows)
+        if result is None:
+            continue
+        numbers |= result.interval(f"{p}: tau")
+        half_width = numbers[f"{p}: tau{ENDS[1]}"] - result.tau
+        numbers[f"{p}: pairs needed"] = result.n_pairs * (half_width / HALF_WIDTH) ** 2
+        some = table.take(rows)
+        x, y = sign_of(p) * some.numbers[p], some.outcome
+        numbers[f"{p}: tau, within blocks"] = stats.kendall_tau_b(x, y, some.blocks)
+        for block in np.unique(some.blocks):
+            inside = some.blocks == block
+            if inside.sum() >= LEAST:
+                numbers[f"{p}: tau, {block}"] = stats.kendall_tau_b(x[inside], y[inside])
+        if np.ptp(x) > 0 and np.ptp(y) > 0:
+            numbers[f"{p}: r2"] = np.corrcoef(x, y)[0, 1] ** 2
+    for first, second in itertools.combinations(has, 2) if with_differences else ():
+        rows = has[first] & has[second]
+        both = [correlation(p, rows) for p in (first, second)]
+        if None not in both:
+            numbers |= both[0].interval(f"{first} less {second}: tau", less=both[1])
     return numbers
-
-
-def _tau(name: str, table: Table, p: str) -> dict:
-    table = table.take(np.isfinite(table.numbers[p]))
-    n, n_clusters = len(table.names), len(set(table.clusters))
-    numbers = {f"{name}: pairs": n}
-    if n < LEAST or n_clusters < 2:
-        return numbers
-    x, y = sign_of(p) * table.numbers[p], table.outcome
-    numbers[f"{name}: tau"] = tau = stats.kendall_tau_b(x, y)
-    draws = stats.weighted_tau_b(x, y, stats.cluster_draws(table.clusters))
-    ends = stats.deviation_interval(tau, draws, n_clusters)
-    numbers |= dict(zip((f"{name}: tau{end}" for end in ENDS), ends))
-    numbers[f"{name}: pairs needed"] = n * ((ends[1] - tau) / HALF_WIDTH) ** 2
-    return numbers
-
-
-def compare(table: Table, first: str, second: str) -> dict:
-    """Difference of two predictors' tau on the pairs that have both, with its interval."""
-    table = table.take(np.isfinite(table.numbers[first]) & np.isfinite(table.numbers[second]))
-    if len(table.names) < LEAST or len(set(table.clusters)) < 2:
-        return {}
-    weights, y = stats.cluster_draws(table.clusters), table.outcome
-    taus, draws = [], []
-    for p in (first, second):
-        x = sign_of(p) * table.numbers[p]
-        taus.append(stats.kendall_tau_b(x, y))
-        draws.append(stats.weighted_tau_b(x, y, weights))
-    difference = taus[0] - taus[1]
-    ends = stats.deviation_interval(difference, draws[0] - draws[1], len(set(table.clusters)))
-    name = f"{first} less {second}: tau"
-    return {name: difference, **dict(zip((name + end for end in ENDS), ends))}
 
 
 def sign_of(p: str) -> int:

@@ -33,6 +33,9 @@ def program(config, settings) -> Program:
     def score(y, outputs):
         return accuracy(*(a if a.ndim == 2 else a[:, 0] for a in (y, outputs)))
 
+    def layer(params, x):
+        return hidden(settings, params, x)
+
     kind = "towers" if settings.model.towers else f"heads_{heads}" if heads > 1 else "plain"
     subjects = [
         Subject(
@@ -42,7 +45,7 @@ def program(config, settings) -> Program:
             ),
             rows=tuple(replicas[:, i].tolist()),
             f=f,
-            layer=lambda params, x: hidden(settings, params, x),
+            layer=layer,
             data=tuple(cases),
             score=score,
             chance=0.5,
