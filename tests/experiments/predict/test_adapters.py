@@ -1,26 +1,29 @@
-"""Every family's pair has the fields that the theories read; programs are traced, not trained."""
+"""Every block's program has the fields that predictors read; programs are traced, not trained."""
 
 import jax
 import ml_collections
 import numpy as np
 import pytest
 
+from cgjax import config as configs
+from cgjax.config import parts
 from cgjax.core.errors import BadInput
-from cgjax.experiments.across import adapters
-from cgjax.experiments.across.adapters import bumps, kernels, resistance, vectors
+from cgjax.experiments.predict import adapters, run
+from cgjax.experiments.predict.adapters import bumps, kernels, resistance, sprites
 
-# A row of each family at its own smoke size, made one model on one split.
+# A row of each family at its own smoke size.
 SMALL = {
-    "vectors": ("vectors:compositional_diagonal,smoke", ("data.sizes=16", "eval.measures=()")),
+    "sprites": ("sprites:orthogonal_compositional,smoke", ("data.image_size=16",)),
     "kernels": ("kernels:addition_rich,smoke",
-                ("data.tasks=cd_1", "model.scales=1.0", "optim.lrs=0.01")),
+                ("data.tasks=cd_1", "model.scales=(1.0,0.1)", "optim.lrs=(0.01,0.01)")),
     "bumps": ("bumps:phase,smoke", (
-        "model.name=mlp", "data.encoding=onehot", "data.regions=donut_2_5", "data.stripes=none",
-        "data.copies=0", "eval.layers=false")),
+        "model.name=mlp", "data.encoding=onehot", "data.regions=donut_2_5", "eval.layers=false")),
     "resistance": ("resistance:plane,smoke", (
         "data.settings=A", "model.heads=2", "eval.at=()", "eval.keep=()")),
     "subnetworks": ("subnetworks:joint,smoke", ("data.held_out=combinations",)),
 }  # fmt: skip
+SLOW = ("sprites", "resistance", "subnetworks")  # whose data take seconds to draw
+FAMILIES = [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in SMALL]
 
 
 def config(row, changes):
@@ -28,74 +31,84 @@ def config(row, changes):
         {
             "pair": {"row": row, "changes": changes},
             "train": {"seeds": (0, 1)},
-            "eval": {"n_train": 8, "n_new": 8, "iterations": 2},
-            "masks": {"keep": 0.05},
+            "eval": {"n_train": 40, "n_new": 8, "iterations": 2},
         }
     )
 
 
-SLOW = ("vectors", "resistance", "subnetworks")  # whose data take seconds to draw
-FAMILIES = [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in SMALL]
-
-
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_pair_has_what_theories_ask_for(family):
-    own = config(*SMALL[family])
-    pair = adapters.build(own, adapters.settings_of(own))
-    params, extra = jax.eval_shape(
-        pair.experiment.init, jax.random.key(0), {k: v[0] for k, v in replicas(pair).items()}
-    )
-    assert len(pair.rows) == len(pair.looks) == 2
-    params, look = pair.join(params, extra), pair.looks[0]
-    for x, y in ((look.x, look.y), (look.x_new, look.y_new)):
-        outputs = jax.eval_shape(pair.f, params, x)
-        assert outputs.shape == y.shape and len(y) <= 8
-        # The correct outputs have error 0; uninformative outputs have error 1 or more.
-        assert float(pair.error(y, y)) == pytest.approx(0, abs=1e-5)
-        assert jax.eval_shape(pair.loss, y, outputs).shape == ()
-    units = jax.eval_shape(pair.layer, params, look.grid)
-    assert units.shape[0] == np.prod(pair.shape) and units.size > units.shape[0]
-    if not isinstance(pair.parts, str):
-        read = jax.eval_shape(pair.parts.read, outputs)
-        assert np.shape(pair.parts.outputs) == read.shape[1:]
-        assert np.shape(pair.parts.inputs) in (look.x.shape[1:], look.x.shape)
-    assert len(pair.routines) >= 2
-    for loss in pair.routines.values():
-        assert jax.eval_shape(loss, params, look).shape == ()
-
-
-def replicas(pair):
-    return {name: np.asarray(values) for name, values in pair.experiment.replicas.items()}
+def test_a_program_has_what_predictors_ask_for(family):
+    part = config(*SMALL[family])
+    program = adapters.build(part, adapters.settings_of(part))
+    replicas = {k: np.asarray(v) for k, v in program.experiment.replicas.items()}
+    first = {name: values[0] for name, values in replicas.items()}
+    params, extra = jax.eval_shape(program.experiment.init, jax.random.key(0), first)
+    params = program.join(params, extra)
+    rows = [row for subject in program.subjects for row in subject.rows]
+    assert sorted(rows) == list(range(len(replicas["seed"])))  # every replica is one pair's seed
+    for subject in program.subjects:
+        assert [replicas["seed"][row] for row in subject.rows] == [0, 1]
+        assert len(subject.data) == 2 and not {"/", " "} & set(subject.task + subject.model)
+        data = subject.data[0]
+        known, asked = ({tuple(row) for row in rows} for rows in (data.factors, data.asked))
+        assert known and asked and not known & asked
+        for x, y in ((data.x, data.y), (data.x_new, data.y_new)):
+            assert jax.eval_shape(subject.f, params, x).shape == y.shape
+            assert subject.score(y, y) == pytest.approx(1, abs=1e-5)  # the correct outputs
+        outputs = jax.eval_shape(subject.f, params, data.inputs)
+        assert len(outputs) == len(data.factors) == len(data.targets)
+        assert jax.eval_shape(subject.layer, params, data.inputs).shape[0] == len(data.factors)
+        if not isinstance(subject.parts, str):
+            shape = jax.eval_shape(subject.f, params, data.x)
+            read = jax.eval_shape(subject.parts.read, shape)
+            assert np.shape(subject.parts.outputs) == read.shape[1:]
+            assert np.shape(subject.parts.inputs) in (data.x.shape[1:], data.x.shape)
 
 
 @pytest.mark.slow
-def test_the_theorem_vouches_for_parts_on_every_support_of_vectors():
-    settings = adapters.settings_of(config(*SMALL["vectors"]))
-    assert vectors.unidentified(settings, "diagonal", "compositional") == 0
-    assert vectors.unidentified(settings, "diagonal", "mlp") == 1
-    assert vectors.unidentified(settings, "random", "mlp") == 0  # nothing is held out
+def test_the_list_of_pairs_is_that_of_the_full_size():
+    names = []
+    for _, part in parts(configs.load("predict:demo,paper", {})):
+        part.train.seeds = (0,)
+        settings = adapters.settings_of(part)
+        for subject in adapters.build(part, settings).subjects:
+            names.append(f"{settings.family}/{subject.task}/{subject.model}")
+    assert sorted(names) == run.NAMES.read_text().split()
 
 
-def test_fields_are_not_identified_in_the_hole_and_profiles_are():
+def test_supports_of_sprites():
+    known = sprites.supports()
+    assert len(known) == 8
+    for mask in known.values():
+        assert mask.any(axis=0).all() and mask.any(axis=1).all()  # every value is known somewhere
+        assert not mask.all()
+
+
+def test_fields_stay_open_in_the_hole_and_profiles_do_not():
     """A field is unknown where no training image lights it; a profile is lit elsewhere."""
     row, changes = SMALL["bumps"]
 
-    def share(*more):
-        kept = [
-            w for w in changes if w.partition("=")[0] not in {m.partition("=")[0] for m in more}
-        ]
-        small = ("data.sigmas=0.3",)  # the bells' tails would otherwise reach across the hole
-        settings = adapters.settings_of(config(row, (*kept, *small, *more)))
+    def left_open(*more):
+        names = {change.partition("=")[0] for change in more}
+        kept = [change for change in changes if change.partition("=")[0] not in names]
+        settings = adapters.settings_of(config(row, (*more[:1], *kept, *more[1:])))
         shown = bumps.sets.make(settings)
-        (cell,) = bumps.training.cells(settings, shown.axes)
-        return bumps.unidentified(settings, shown, shown.of(0, cell.combination))
+        cell = bumps.training.cells(settings, shown.axes)[0]
+        seed_set = shown.of(0, cell.combination)
+        measure = bumps.composition_of(settings, seed_set, shown)
+        part = config(row, changes)
+        part.eval.n_train = 1000
+        images = np.zeros((len(shown.codes), 1))
+        return measure and measure(bumps._data(part, shown, seed_set, shown.codes, images))
 
-    product = ("model.name=product",)
-    assert share() == 1  # an MLP has no fields
-    assert share(*product) == pytest.approx(4 / 8)  # values of the hole
+    bare = ("data.stripes=none", "data.copies=0", "data.sigmas=0.3")
+    assert left_open("model.name=mlp", *bare) is None  # an MLP has no fields
+    fields = left_open("model.name=product", *bare)
+    assert fields > 0.2
+    assert left_open("model.name=product", "model.product.stripes=true", *bare) < fields / 5
     # With stripes, the blank image is not the product of two absent factors' fields.
-    assert share(*product, "data.stripes=null_stripe", "data.copies=1") == 1
-    assert share(*product, "model.product.stripes=true") == 0
+    striped = ("data.stripes=null_stripe", "data.copies=1")
+    assert left_open("model.name=product", *striped) is None
 
 
 def test_context_says_which_feature_is_redundant():
@@ -111,8 +124,8 @@ def test_context_says_which_feature_is_redundant():
 @pytest.mark.slow
 def test_towers_stand_side_by_side():
     row, changes = SMALL["resistance"]
-    own = config(row, ("data.settings=A", "model.towers=true", *changes[2:]))
-    settings = adapters.settings_of(own)
+    part = config(row, ("data.settings=A", "model.towers=true", *changes[2:]))
+    settings = adapters.settings_of(part)
     net = resistance.of_plane.network(settings)
     params = net.init(jax.random.key(0), np.zeros((1, 2)))["params"]
     x = np.array([[0.5, -0.5], [0.5, 0.3], [-0.2, -0.5]], np.float32)
@@ -129,10 +142,9 @@ def test_towers_stand_side_by_side():
         ("support:demo,smoke", (), "not a row of a family with pairs"),
         ("bumps:demo,smoke", (), "several programs"),
         ("subnetworks:joint,smoke", (), "holds something out"),
-        ("bumps:phase,smoke", ("eval.layers=false",), "one cell"),
     ],
 )
-def test_what_is_no_pair_is_refused(row, changes, words):
-    own = config(row, changes)
+def test_rows_without_pairs_are_refused(row, changes, words):
+    part = config(row, changes)
     with pytest.raises(BadInput, match=words):
-        adapters.build(own, adapters.settings_of(own))
+        adapters.build(part, adapters.settings_of(part))

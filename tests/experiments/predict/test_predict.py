@@ -1,7 +1,6 @@
-"""Across papers: a small run from its config to its tables, and the answers on made-up numbers."""
+"""The benchmark: a small run from its config to its tables, and the standing on made-up pairs."""
 
 import json
-import pathlib
 
 import jax
 import numpy as np
@@ -9,205 +8,203 @@ import pytest
 
 import cgjax
 from cgjax import report
-from cgjax.analysis import stats
-from cgjax.experiments.across import adapters, answers, run, tables, theories
-from cgjax.experiments.across.pair import Look, Pair, Parts
+from cgjax.core.errors import BadInput
+from cgjax.experiments.predict import adapters, numbers, rules, run, standing, tables
+from cgjax.experiments.predict.model import Data, Model, Parts, Subject, r2
+from cgjax.experiments.predict.pair import Pair
 from cgjax.main import main
-from cgjax.published.results import summary
 
-README = pathlib.Path(run.__file__).parent / "README.md"
+# A predictor of a user's own, in a module outside the package.
+MINE = '''
+import jax
+import jax.numpy as jnp
+
+def smallness(model, data):
+    """Networks with smaller weights compose."""
+    assert data.x_new is None and data.y_new is None
+    outputs = model.f(model.params, data.inputs)
+    assert outputs.shape == data.targets.shape and len(data.factors) == len(outputs)
+    return -sum(float(jnp.sum(w**2)) for w in jax.tree.leaves(model.params))
+'''
 
 
 @pytest.fixture(scope="module")
 def workdir(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("across")
+    folder = tmp_path_factory.mktemp("predict")
+    (folder / "mine.py").write_text(MINE)
     with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.syspath_prepend(str(folder))
         patch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
-        assert main(["--config=across:smoke", f"--workdir={folder}"]) == 0
-    return folder
+        flags = ["--config=predict:smoke", "--config.eval.own=mine:smallness"]
+        assert main([*flags, f"--workdir={folder / 'run'}"]) == 0
+    return folder / "run"
 
 
-def test_smoke_ends_with_numbers_reasons_and_a_figure(workdir):
+def test_smoke_ends_with_pairs_rules_and_figures(workdir):
     results = json.loads((workdir / "results.json").read_text())
-    metrics, reasons = results["metrics"], results["reasons"]
-    assert results["figures"] == ["theories.png"]
-    pair = "kernels_lazy_cd_1"
-    for column in answers.COLUMNS:
-        has_number = f"{pair}: {column}" in metrics
-        assert has_number != (column in reasons[pair])
-        if has_number:
-            assert metrics[f"{pair}: {column}"]["seeds"] == [0, 1]
-    assert metrics["tangent: pairs"]["ours"] == 1 and metrics["support: pairs"]["ours"] == 0
-    assert "tangent: tau" not in metrics  # one pair has no correlation
-    assert reasons[pair]["support"].startswith("no network of this family")
-    path = report.add(workdir, record=workdir / "record")
-    titles = dict(tables.of(json.loads(path.read_text())))
-    assert "n/a (1)" in titles["across papers: pairs"]
+    assert results["rules"] == rules.digest()
+    assert results["figures"] == ["predictors.png", "standing.png"]
+    pairs = results["pairs"]
+    assert len(pairs) == 4 and all(pair["seeds"] == [0, 1] for pair in pairs.values())
+    pair = pairs["kernels/cd_1/depth_1_scale_1"]
+    assert list(pair["numbers"]) == [*rules.SIGNS, "smallness"]
+    assert all(value < 0 for value in pair["numbers"]["smallness"])
+    assert pair["cluster"] == "kernels cd_1" and pair["chance"] == 0
+    (entry,) = [json.loads(report.add(workdir, record=workdir / "record").read_text())]
+    assert entry["pairs"] == pairs and entry["rules"] == rules.digest()
+    assert "kernels/cd_3/depth_1_scale_1" in dict(tables.of([entry]))["predict: pairs"]
 
 
-def test_a_finished_pair_is_read_and_its_networks_open(workdir, monkeypatch, capsys):
-    """A run that was stopped between two pairs does not build the finished pairs again."""
+def test_a_finished_program_is_read_and_its_networks_open(workdir, monkeypatch):
+    """A run that was stopped between two programs does not train the finished ones again."""
     results = workdir / "results.json"
-    before = json.loads(results.read_text())["metrics"]
+    before = json.loads(results.read_text())["pairs"]
     results.unlink()
+    monkeypatch.syspath_prepend(str(workdir.parent))
     monkeypatch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
     monkeypatch.setattr(adapters, "build", None)
-    assert main(["--config=across:smoke", f"--workdir={workdir}"]) == 0
-    assert json.loads(results.read_text())["metrics"] == before
+    flags = ["--config=predict:smoke", "--config.eval.own=mine:smallness", "--no_figures"]
+    assert main([*flags, f"--workdir={workdir}"]) == 0
+    assert json.loads(results.read_text())["pairs"] == before
     monkeypatch.undo()
-    opened = cgjax.load(workdir, "kernels_lazy_cd_1")
-    assert opened.predict(
-        jax.tree.map(lambda leaf: leaf[0], opened.params), np.ones((5, 14), np.float32)
-    ).shape == (5,)
+    opened = cgjax.load(workdir, "kernels_context")
+    first = jax.tree.map(lambda leaf: leaf[0], opened.params)
+    assert opened.predict(first, np.ones((5, 14), np.float32)).shape == (5, 1)
 
 
-# --- theories on a network whose answer is known --------------------------------------------------
+@pytest.mark.parametrize(
+    "name, words",
+    [
+        ("mine", "module:function"),
+        ("no_such_module:f", "cannot import no_such_module"),
+        ("math:no_such_function", "no function"),
+        ("json:loss", "no function"),
+    ],
+)
+def test_predictors_that_cannot_be_used_are_refused(name, words):
+    with pytest.raises(BadInput, match=words):
+        numbers.own_predictors((name,))
+    with pytest.raises(BadInput, match="one number"):
+        numbers.checked("mine", [1, 2])
+    assert numbers.checked("mine", np.nan) == "mine gives nan"
+
+
+# --- numbers of a network whose answer is known ---------------------------------------------------
 
 
 def linear(params, x):
     return x @ params["w"]
 
 
-def known(w, parts=None):
+def case(w, start):
     """Two outputs of two inputs by one matrix, trained where the inputs are equal."""
     x = np.linspace(-1, 1, 8, dtype=np.float32)
     seen, new = np.stack([x, x], axis=1), np.stack([x, -x], axis=1)
-    look = Look(seen, seen, new, new, np.stack(np.meshgrid(x, x), axis=-1).reshape(-1, 2))
-
-    def loss(params, look, k):
-        return ((linear(params, look.x) - look.y)[:, k] ** 2).mean()
-
-    pair = Pair(
-        experiment=None,
-        settings=None,
-        rows=(0,),
-        f=linear,
-        looks=(look,),
-        error=lambda y, f: ((y - f) ** 2).mean() / (y**2).mean(),
-        loss=lambda y, f: ((y - f) ** 2).mean(),
-        support=lambda: 0.25,
-        layer=linear,
-        shape=(8, 8),
-        parts=parts or Parts(np.array([0, 1]), np.array([0, 1])),
-        routines={k: lambda params, look, k=k: loss(params, look, k) for k in (0, 1)},
-    )
-    return pair, [{"w": np.asarray(w, np.float32)}]
+    grid = np.indices((4, 4)).reshape(2, -1).T
+    points = x[grid]
+    data = Data(seen, seen, grid[:-3], points[:-3], points[:-3], grid[-3:], new, new)
+    parts = Parts(np.array([0, 1]), np.array([0, 1]))
+    subject = Subject("t", "m", (0,), linear, linear, (data,), r2, parts)
+    weights = [{"w": np.asarray(matrix, np.float32)} for matrix in (start, w)]
+    return subject, Model(linear, linear, *weights), data
 
 
 class Config:
     class eval:
         iterations = 20
 
-    class masks:
-        keep = 0.5
-
-
-def values(name, pair, starts):
-    return float(theories.THEORIES[name](pair, starts, Config)[0])
-
 
 def test_numbers_of_a_linear_network():
-    eye, mixed = known(np.eye(2)), known([[0.4, 0.6], [0.6, 0.4]])
-    assert values("support", *eye) == 0.25
-    # Both are right where the inputs are equal, so nothing is learned. On (t, -t) the second one
-    # says (-0.2 t, 0.2 t).
-    assert values("tangent", *eye) == pytest.approx(0, abs=1e-6)
-    assert values("tangent", *mixed) == pytest.approx(1.2**2, rel=1e-4)
-    assert values("factorization", *eye) == pytest.approx(0)
-    assert values("factorization", *mixed) == pytest.approx(0.48 / (2 * 0.52))
-    # With equal inputs, every update changes both inputs' weights by the same amount.
-    wrong = known(0.1 * np.eye(2))
-    assert values("dependence", *wrong) == pytest.approx(0.5)
-    # Output k is changed by column k alone.
-    assert values("masks", *wrong) == 0
+    subject, model, data = case(np.eye(2), np.eye(2))
+    pair = numbers.of_pair(subject, model, data, None, Config, "b", 3, {})
+    assert pair.name == "b/t/m" and pair.seed == 3 and pair.counted
+    assert pair.outcome == pytest.approx(1) and pair.predictors["loss"] == pytest.approx(0)
+    assert pair.predictors["tangent"] == pytest.approx(1)  # already right: nothing is learned
+    assert pair.predictors["dependence"] == 0 and pair.predictors["additivity"] == pytest.approx(1)
+    # Both outputs of a mixed network are right where the inputs are equal. On (t, -t) it says
+    # (-0.2 t, 0.2 t): its squared error is 1.2^2 of the variance.
+    subject, model, data = case([[0.4, 0.6], [0.6, 0.4]], [[0.4, 0.6], [0.6, 0.4]])
+    mixed = numbers.of_pair(subject, model, data, 0.25, Config, "b", 0, {})
+    assert mixed.predictors["tangent"] == pytest.approx(1 - 1.2**2, rel=1e-3)
+    assert mixed.outcome == pytest.approx(1 - 1.2**2, rel=1e-3)
+    assert mixed.predictors["dependence"] == pytest.approx(0.6)
+    assert mixed.predictors["support"] == 0.25
+    silent = subject._replace(parts="no parts")
+    assert numbers.depend(silent, model, data) == "no parts"
 
 
-def test_reasons_pass_through():
-    pair, starts = known(np.eye(2))
-    silent = pair._replace(support="a", layer="b", parts="c", routines="d")
-    found = {name: theory(silent, starts, Config) for name, theory in theories.THEORIES.items()}
-    assert [found[n] for n in ("support", "factorization", "dependence", "masks")] == [*"abcd"]
-    assert run.line_of(found | {"error": [0.5]}).startswith("support n/a, tangent ")
+# --- the standing ---------------------------------------------------------------------------------
 
 
-# --- answers --------------------------------------------------------------------------------------
+def made_up(n=24, seed=0):
+    """Pairs of three blocks; support orders them all, masks the wrong way, loss at random."""
+    rng, pairs = np.random.default_rng(seed), []
+    for i in range(n):
+        outcome = float(rng.uniform(-0.9, 0.9))
+        predictors = dict.fromkeys(rules.SIGNS, "not here")
+        predictors |= {"support": -outcome, "masks": outcome, "loss": float(rng.normal())}
+        for s in (0, 1):
+            block = "abc"[i % 3]
+            pairs.append(
+                Pair(block, f"t{i // 2}", f"m{i}", f"t{i // 2}", s, 1.0, outcome, 0.0, predictors)
+            )
+    return pairs
 
 
-def made_up(**columns):
-    """Six pairs of two families with these means; None where a theory does not apply."""
-    names = [f"{family}_{i}" for family in ("a", "b") for i in range(3)]
-    parts = {name: {"pair": {"row": f"{name[0]}:row"}} for name in names}
-    metrics = {
-        f"{name}: {column}": summary([value], [0], None)
-        for column, found in columns.items()
-        for name, value in zip(names, found)
-        if value is not None
-    }
-    return parts, metrics
+def test_the_standing_finds_the_order_that_was_made():
+    table = standing.Table.of(standing.collect(made_up()))
+    assert table.counted.all() and len(table.names) == 24 and len(set(table.clusters)) == 24
+    stand = standing.of(table)
+    assert stand["support: tau"] == 1 and stand["masks: tau"] == -1  # signs of the rules
+    assert stand["support: tau, low"] == stand["support: tau, high"] == 1
+    assert abs(stand["loss: tau"]) < 0.5 and stand["loss: tau, high"] - stand["loss: tau"] > 0.1
+    assert stand["support less masks: tau"] == 2 and stand["combined: tau"] > 0.9
+    assert stand["tangent: pairs"] == 0 and "tangent: tau" not in stand
+    assert stand["support: r2"] == pytest.approx(1)
+    assert stand["loss: pairs needed"] > 24
 
 
-def test_ranks_are_compared_within_families():
-    error = [0.1, 0.2, 0.3, 10, 20, 30]
-    parts, metrics = made_up(
-        error=error,
-        support=[5, 6, 7, 1, 2, 3],
-        tangent=[3, 2, 1, None, None, None],
-        masks=[1, 1, 1, 1, 1, 1],
-    )
-    table = answers.Table.of(parts, metrics)
-    assert list(table.families) == ["a"] * 3 + ["b"] * 3
-    correlations = answers.over_pairs(table)
-    assert correlations["support: tau"] == 1 and correlations["support: tau, pooled"] < 0
-    assert correlations["support: tau, low"] == correlations["support: tau, high"] == 1
-    assert (
-        correlations["tangent: tau"] == correlations["tangent: tau, a"] == -1
-        and correlations["tangent: pairs"] == 3
-    )
-    assert "tangent: tau, b" not in correlations and correlations["dependence: pairs"] == 0
-    assert np.isnan(correlations["masks: tau"])
-    assert (
-        correlations["support and tangent: tau"] == -1
-        and correlations["support less tangent: tau"] == 2
-    )
-    entry = {
-        "metrics": metrics
-        | {name: summary([value], [0], None) for name, value in correlations.items()},
-        "config": {"parts": parts},
-        "reasons": {"b_0": {"tangent": "too far"}},
-    }
-    shown = dict(tables.of(entry))
-    assert "| a_0 | 5 | 3 | - | - | 1 | 0.1 | - |" in shown["across papers: pairs"]
-    assert "| b_0 | 1 | n/a (1) |" in shown["across papers: pairs"]
-    assert shown["across papers: pairs"].endswith("(1) too far")
-    assert "| support | 6 | +1.00 | +1.00 to +1.00 |" in shown["across papers: theories"]
-    assert "| masks | 6 | - | - to - |" in shown["across papers: theories"]
-    both = shown["across papers: theories beside each other"]
-    assert "| support, tangent | 3 | -1.00 | +2.00 | +2.00 to +2.00 |" in both
+def test_pairs_that_do_not_fit_are_recorded_and_not_counted():
+    pairs = made_up()
+    unfit = [p if p.model != "m3" else Pair(**{**vars(p), "known": 0.5}) for p in pairs]
+    half = [p if p.model != "m4" or p.seed else Pair(**{**vars(p), "known": 0.5}) for p in unfit]
+    table = standing.Table.of(standing.collect(half))
+    assert len(table.names) == 24 and table.counted.sum() == 22
+    assert standing.of(table)["support: pairs"] == 22
+    shown = tables.of_pairs(table, standing.collect(half))
+    assert shown.count("not counted") == 2
 
 
-def test_what_the_readme_says_of_differences_and_of_the_late_rules():
-    """Which differences of two theories hold, and what the late rules of support have changed."""
-    (entry,) = report.entries("across")
-    metrics, text = entry["metrics"], " ".join(README.read_text().split())
-    ends = {
-        name: [metrics[f"{name}, {end}"]["ours"] for end in ("low", "high")]
-        for name in metrics
-        if " less " in name and name.endswith(": tau")
-    }
-    beyond_zero = [name for name, (low, high) in ends.items() if low > 0 or high < 0]
-    assert len(ends) == 10 and beyond_zero == ["support less factorization: tau"]
-    table = answers.Table.of(entry["config"]["parts"], metrics)
-    assert f"{len(table.names)} pairs, three seeds each" in text
-    before = {
-        "vectors_mlp_random": 1,
-        "plane_plain_control": 1,
-        "plane_heads_control": 1,
-        "bumps_product_stripes": 0,
-    }
-    for name, value in before.items():
-        (row,) = np.flatnonzero(table.names == name)
-        assert table.columns["support"][row] == 1 - value
-        table.columns["support"][row] = value
-    families, x, y = table.where("support", "error")
-    tau = stats.kendall_tau_b(x, y, families)
-    assert f"without it tau would be {tau:+.2f}" in text
+def test_held_out_pairs_have_a_table_of_their_own():
+    pairs = [
+        Pair(**{**vars(p), "held_out": p.model in {f"m{i}" for i in range(6)}}) for p in made_up()
+    ]
+    wrong = [  # held-out pairs contradict the others
+        Pair(**{**vars(p), "predictors": p.predictors | {"support": p.unseen}}) if p.held_out else p
+        for p in pairs
+    ]
+    stand = standing.of(standing.Table.of(standing.collect(wrong)))
+    assert stand["support: tau"] == 1 and stand["held out, support: tau"] == -1
+    assert stand["support: pairs"] == 18 and stand["held out, support: pairs"] == 6
+    entry = {"row": "demo", "pairs": standing.collect(wrong)}
+    shown = dict(tables.of([entry]))
+    assert "| support | 6 | -1.00 |" in shown["predict: held-out pairs"]
+    assert "| support | data | 18 | +1.00 | +1.00 to +1.00 | enough |" in shown["predict: standing"]
+
+
+def test_a_combined_predictor_of_one_block_is_undefined():
+    pairs = [p for p in made_up() if p.block == "a"]
+    assert standing.of(standing.Table.of(standing.collect(pairs)))["combined: pairs"] == 0
+
+
+def test_only_listed_pairs_are_held_out():
+    names = run.NAMES.read_text().split()
+    blocks = {name.partition("/")[0] for name in names}
+    assert blocks == set(adapters.ADAPTERS) and len(set(names)) == len(names) >= 96
+    pairs = [Pair(*name.split("/"), "c", 0, 1.0, 1.0, 0.0) for name in (*names, "sprites/x/mine")]
+    marked = run.marked(pairs)
+    for block in blocks:
+        of_block = [pair.held_out for pair in marked if pair.block == block]
+        assert sum(of_block) == -(-sum(n.startswith(f"{block}/") for n in names) // 6)
+    assert not marked[-1].held_out
