@@ -358,7 +358,7 @@ A --config.data.image_size=7            | one of 8, 16, 32, 64
 --config=broken/bare_bumps.py             | has no key; bumps
 --config=broken/bare_resistance.py             | has no key; resistance
 --config=broken/bare_subnetworks.py             | has no key; subnetworks
---config=broken/bare_across.py             | has no key; across
+--config=broken/bare_predict.py             | has no key; predict
 --config=broken/bare_bumps.py --dry_run | has no key
 
 # --- values that contradict each other

@@ -188,7 +188,7 @@ ROWS = [
     "sprites:smoke", "sprites:diagonal,smoke", "support:smoke", "support:certificate,smoke",
     "vectors:smoke", "kernels:smoke", "kernels:addition_rich,smoke", "kernels:addition_mnist,smoke",
     "bumps:smoke", "bumps:B7,smoke", "resistance:smoke", "resistance:scan,smoke",
-    "resistance:control,smoke", "resistance:mnist,smoke", "subnetworks:smoke", "across:smoke",
+    "resistance:control,smoke", "resistance:mnist,smoke", "subnetworks:smoke", "predict:smoke",
     "fuzzlab/config.py:few,smoke",
 ]  # fmt: skip
 

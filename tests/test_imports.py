@@ -19,7 +19,7 @@ ALLOWED = {
 }
 
 
-ACROSS = "cgjax.experiments.across"  # the one room that may import every family
+EVERY = "cgjax.experiments.predict"  # the one room that may import every family
 
 
 def imports(path):
@@ -54,15 +54,15 @@ def test_rooms(path):
         if parts[0] in ALLOWED and target:
             own = target == "experiments" == parts[0] and is_own_family(parts, module)
             assert own or target in ALLOWED[parts[0]], f"{'/'.join(parts)} imports {module}"
-        assert parts[:2] == ("experiments", "across") or not module.startswith(ACROSS), module
+        assert parts[:2] == ("experiments", "predict") or not module.startswith(EVERY), module
 
 
 def is_own_family(parts, module):
     """Families never import each other; a family's folders are parts of it.
 
-    `across` may import every family.
+    `predict` may import every family.
     """
-    if len(parts) < 3 or parts[1] == "across":
+    if len(parts) < 3 or parts[1] == "predict":
         return True
     return module.split(".")[2:3] in ([], [parts[1]])
 
@@ -74,5 +74,5 @@ def test_families_are_told_apart():
     assert is_own_family(support, "cgjax.experiments.sprites.scenes")
     assert not is_own_family(vectors, "cgjax.experiments.sprites.scenes")
     assert not is_own_family(support, "cgjax.experiments.vectors")
-    assert is_own_family(("experiments", "across", "run"), "cgjax.experiments.vectors.run")
-    assert not is_own_family(vectors, "cgjax.experiments.across.run")
+    assert is_own_family(("experiments", "predict", "run"), "cgjax.experiments.vectors.run")
+    assert not is_own_family(vectors, "cgjax.experiments.predict.run")

@@ -48,8 +48,8 @@ def programs(config, folder, monkeypatch) -> list[str]:
 
 
 @pytest.mark.slow
-# support trains nothing; across has the keys of the families it asks.
-@pytest.mark.parametrize("family", sorted(set(KINDS) - {"support", "across"}))
+# support trains nothing; predict has the keys of the families it asks.
+@pytest.mark.parametrize("family", sorted(set(KINDS) - {"support", "predict"}))
 def test_traced_keys_are_arguments(family, tmp_path, monkeypatch):
     seen = set()
     for i, (row, changes) in enumerate(KINDS[family]):

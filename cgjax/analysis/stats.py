@@ -117,13 +117,56 @@ def bootstrap(
     m = len(columns[0])
     draws = rng.integers(0, m, (n, m))
     values = np.array([statistic(*(column[rows] for column in columns)) for rows in draws])
-    values = values[np.isfinite(values)]  # draws of one row only may have no correlation
-    if len(values) < 2:
+    return deviation_interval(float(statistic(*columns)), values, m, level)
+
+
+def deviation_interval(
+    value: float, draws, n_units: int, level: float = 0.95
+) -> tuple[float, float]:
+    """value +- t sd of its bootstrap draws [n], for n_units independent units, as in `bootstrap`.
+
+    Draws that are not finite are left out: draws of few units may have no correlation.
+    """
+    draws = np.asarray(draws, float)
+    draws = draws[np.isfinite(draws)]
+    if len(draws) < 2 or n_units < 2:
         return math.nan, math.nan
-    centre = float(statistic(*columns))
-    error = float(values.std(ddof=1)) * math.sqrt(m / (m - 1))
-    half = error * float(scipy.special.stdtrit(m - 1, (1 + level) / 2))
-    return centre - half, centre + half
+    error = float(draws.std(ddof=1)) * math.sqrt(n_units / (n_units - 1))
+    half = error * float(scipy.special.stdtrit(n_units - 1, (1 + level) / 2))
+    return value - half, value + half
+
+
+def cluster_draws(clusters, n: int = 2000, seed: int = 0) -> np.ndarray:
+    """How often each row occurs [n, rows] if clusters [rows] are drawn n times with replacement."""
+    clusters = np.asarray(clusters)
+    which = _numbered(clusters, len(clusters))
+    checks.integer("n", n, 1)
+    n_clusters = which.max() + 1
+    drawn = np.random.default_rng(seed).integers(0, n_clusters, (n, n_clusters))
+    counts = np.zeros((n, n_clusters), int)
+    np.add.at(counts, (np.arange(n)[:, None], drawn), 1)
+    return counts[:, which]
+
+
+def weighted_tau_b(x, y, weights, strata=None) -> np.ndarray:
+    """`kendall_tau_b` [draws] of rows that occur weights [draws, n] times; NaN where undefined."""
+    x, y, weights = (np.asarray(v, float) for v in (x, y, weights))
+    checks.finite(x=x, y=y, weights=weights)
+    if x.shape != y.shape or x.ndim != 1 or weights.shape[1:] != x.shape:
+        raise ValueError(f"weights are [draws, n] for x and y [n]: got {weights.shape}, {x.shape}")
+    dx, dy = (np.sign(v[:, None] - v[None, :]) for v in (x, y))
+    if strata is not None:
+        strata = np.asarray(strata)
+        together = strata[:, None] == strata[None, :]
+        dx, dy = dx * together, dy * together
+
+    def total(matrix):
+        return np.sum((weights @ matrix) * weights, axis=1)
+
+    untied = total(dx != 0) * total(dy != 0)
+    is_defined = untied > 0
+    tau = total(dx * dy) / np.sqrt(np.where(is_defined, untied, 1.0))
+    return np.where(is_defined, tau, np.nan)
 
 
 def jackknife(statistic: Callable, values) -> np.ndarray:

@@ -22,7 +22,7 @@ FAMILIES = {
     "bumps": "cgjax.experiments.bumps.run",
     "resistance": "cgjax.experiments.resistance.run",
     "subnetworks": "cgjax.experiments.subnetworks.run",
-    "across": "cgjax.experiments.across.run",  # imports the others; no family imports it
+    "predict": "cgjax.experiments.predict.run",  # imports the others; no family imports it
 }
 
 

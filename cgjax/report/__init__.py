@@ -23,13 +23,14 @@ USERS = pathlib.Path("record")  # in the current folder
 EARLIER = ("date", "wall_s", "devices", "note", "commit", "models")
 KEPT = (
     "metrics", "claims", "reasons", "data", "made_up", "config_hash", "wall_s", "python",
-    "versions", "devices", "hosts", "commit",
+    "versions", "devices", "hosts", "commit", "rules", "pairs",
 )  # fmt: skip
 LARGEST = 1e100  # of a metric: squares of larger numbers overflow
 COLUMNS = 6  # of the table of a family outside the package
 # What tables and page read of an entry besides its metrics, with the value if there is none.
 TEXTS = {"label": "", "note": "", "date": "", "devices": "", "commit": ""}
-LISTS, SECTIONS = ("claims", "earlier", "made_up"), ("metrics", "models", "reasons", "data")
+LISTS = ("claims", "earlier", "made_up")
+SECTIONS = ("metrics", "models", "reasons", "data", "pairs")
 
 
 def add(

@@ -951,7 +951,8 @@ INSIDE = ("checks.", "lenses.report.", "masks.trees.", "ntk.programs.", "support
 PLUMBING = {
     f"{module}.{name}"
     for module, names in {
-        "support.jacobians": "merged nothing compiled_singular_values compiled_spectrum search leak",
+        "support.jacobians": "merged nothing search leak "
+        "compiled_singular_values compiled_spectrum",
         "machines": "interpolate rows",
         "ntk.functions": "cut_short shortest equations floats dtype is_float is_free mixing "
         "warn_once check_samples digits jit once_for_each length",

@@ -1,22 +1,16 @@
-"""One adapter for each family: it turns a row with one model and one split into a pair."""
+"""One adapter for each block: it turns a row of a family into a program of pairs."""
 
 from cgjax import config as configs
 from cgjax.core.errors import BadInput
-from cgjax.experiments.across.adapters import (
-    bumps,
-    kernels,
-    resistance,
-    subnetworks,
-    vectors,
-)
-from cgjax.experiments.across.pair import Pair
+from cgjax.experiments.predict.adapters import bumps, kernels, resistance, sprites, subnetworks
+from cgjax.experiments.predict.model import Program
 
 ADAPTERS = {
-    "vectors": vectors.pair,
-    "kernels": kernels.pair,
-    "bumps": bumps.pair,
-    "resistance": resistance.pair,
-    "subnetworks": subnetworks.pair,
+    "sprites": sprites.program,
+    "bumps": bumps.program,
+    "kernels": kernels.program,
+    "resistance": resistance.program,
+    "subnetworks": subnetworks.program,
 }
 
 
@@ -33,6 +27,6 @@ def settings_of(config):
     return settings
 
 
-def build(config, settings) -> Pair:
-    """The pair that a family's config describes; config: how many inputs the theories use."""
+def build(config, settings) -> Program:
+    """The program of a family's config; config: how many inputs the predictors use."""
     return ADAPTERS[settings.family](config, settings)

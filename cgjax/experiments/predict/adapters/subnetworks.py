@@ -1,25 +1,26 @@
 """Odd one out in language: pairs of words, or single words, that training never shows."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from cgjax.core.errors import BadInput
-from cgjax.experiments.across.pair import Look, Pair, error_rate, signs, some
+from cgjax.experiments.predict.model import Data, Program, Subject, accuracy, signs, some
 from cgjax.experiments.subnetworks import bases, language, odd_one_out, stages, tasks
 from cgjax.experiments.subnetworks.language import tasks as language_tasks
 
-NO_COMPOSITION = "no network of this family has the rule's composition: the theorem is silent"
-WORDS = "inputs are words, which have no derivative, and the answer needs both subroutines"
+WORDS = "inputs are words, which have no derivative"
 TEMPLATE, NOUN, VERB = "simple_agrmt", "MS", "MV"  # the two factors are its nouns and verbs
 
 
-def pair(config, settings) -> Pair:
-    """One network on one rule; problems with held-out words or combinations are new."""
-    if settings.data.held_out == "nothing":
+def program(config, settings) -> Program:
+    """One network on one rule; problems with held-out words or combinations are unseen.
+
+    Scores are of problems of four sentences. Predictors see sentences of a noun and a verb, whose
+    output is their embedding: a sentence has no target of its own.
+    """
+    how = settings.data.held_out
+    if how == "nothing":
         raise BadInput("a pair of this family holds something out: set data.held_out=combinations")
     task = stages.task_of(settings)
     sets = task.sets.rows
@@ -32,40 +33,41 @@ def pair(config, settings) -> Pair:
     def answers(rows):  # the odd one is last; the order has no information for the network
         return signs(jnp.full(len(rows), odd_one_out.N - 1), odd_one_out.N)
 
-    sentences = phrases(settings, task)
-    look = Look(shown(seen), answers(seen), shown(new), answers(new), sentences)
+    lists = [language.WORDS[symbol] for symbol in (NOUN, VERB)]
+    factors = np.argwhere(np.ones(tuple(map(len, lists))))
+    choices = [{NOUN: lists[0][i], VERB: lists[1][j]} for i, j in factors]
+    is_known = ~np.array([language.is_held_out(how, TEMPLATE, choice) for choice in choices])
+    sentences = jax.tree.map(lambda leaf: leaf[is_known], phrases(settings, task))
+    data = Data(
+        shown(seen),
+        answers(seen),
+        factors[is_known],
+        sentences,
+        np.zeros((is_known.sum(), 1)),
+        factors[~is_known],
+        shown(new),
+        answers(new),
+    )
 
     def f(params, problems):
-        """Logits [n, 4] of problems, whose four inputs are on the second axis."""
+        """Logits [n, 4] of problems, whose four inputs are on the second axis; or embeddings."""
+        if problems["ids"].ndim == 2:
+            return task.embed(params, problems)
         flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), problems)
         return odd_one_out.logits(task.embed(params, flat))
 
-    def loss(y, outputs):
-        labels = jnp.argmax(y, axis=-1)
-        return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(outputs, labels))
-
-    def of_subroutine(params, look, i):
-        """The loss on problems that one subroutine alone solves."""
-        rows = sets["train"][f"mask_{i}"]
-        rows = rows[some(len(rows), config.eval.n_train)]
-        return loss(answers(rows), f(params, shown(rows)))
-
-    return Pair(
-        experiment=bases.experiment(settings, task),
-        settings=bases.in_steps(settings, task),
+    subject = Subject(
+        task=f"{settings.data.rule}_{settings.data.number}_{how}",
+        model=f"bert_{settings.model.hidden}",
         rows=tuple(range(len(settings.train.seeds))),
         f=f,
-        looks=(look,) * len(settings.train.seeds),
-        error=error_rate,
-        loss=loss,
-        support=NO_COMPOSITION,
         layer=task.embed,
-        shape=(len(language.WORDS[NOUN]), len(language.WORDS[VERB])),
+        data=(data,) * len(settings.train.seeds),
+        score=accuracy,
+        chance=1 / odd_one_out.N,
         parts=WORDS,
-        routines={
-            name: functools.partial(of_subroutine, i=i) for i, name in enumerate(task.subroutines)
-        },
     )
+    return Program(bases.experiment(settings, task), bases.in_steps(settings, task), (subject,))
 
 
 def phrases(settings, task: tasks.Task) -> dict:

@@ -1,0 +1,60 @@
+"""Dense networks on symbols, from lazy to rich: addition, context dependence, equivalence."""
+
+import jax.numpy as jnp
+import numpy as np
+
+from cgjax.experiments.kernels import inputs, tasks
+from cgjax.experiments.kernels.dense import networks
+from cgjax.experiments.predict.model import Data, Parts, Program, Subject, r2
+
+ALL_NEEDED = "every component is needed for the single output: none is redundant"
+
+
+def program(config, settings) -> Program:
+    """Every training set with every initial scale; combinations off the training set are unseen."""
+    members, model = networks.members(settings), networks.network(settings)
+    axes = networks.grid(settings)
+
+    def f(params, x):
+        return model.apply({"params": params}, x)[:, None]
+
+    def layer(params, x):
+        return networks.features(model, params, x)
+
+    replicas = np.arange(np.prod(axes.shape)).reshape(axes.shape)
+    subjects = []
+    for i, task in enumerate(members):
+        encoded = jnp.asarray(inputs.one_hot(task.x, task.sizes))
+        y, known = jnp.asarray(task.y, jnp.float32)[:, None], task.is_train
+        x, y_known = encoded[known], y[known]
+        data = Data(
+            x, y_known, task.x[known], x, y_known, task.x[~known], encoded[~known], y[~known]
+        )
+        parts = asked(task, known) if task.name.startswith("cd_") else ALL_NEEDED
+        for j, scale in enumerate(settings.model.scales):
+            subjects.append(
+                Subject(
+                    task=task.name,
+                    model=f"depth_{settings.model.depth}_scale_{scale:g}",
+                    rows=tuple(replicas[:, i, j].tolist()),
+                    f=f,
+                    layer=layer,
+                    data=(data,) * len(settings.train.seeds),
+                    score=r2,
+                    parts=parts,
+                )
+            )
+    return Program(
+        networks.experiment(settings, members),
+        settings,
+        tuple(subjects),
+        lambda params, extra: {**extra, **params},
+    )
+
+
+def asked(task: tasks.Task, rows) -> Parts:
+    """Labels: 0 for the inputs that the output needs, context and relevant feature; else 1."""
+    components = np.repeat(np.arange(len(task.sizes)), task.sizes)
+    relevant = np.array(tasks.RELEVANT)[task.x[rows, 0]]
+    needed = (components == 0) | (components[None] == relevant[:, None])
+    return Parts(1 - needed.astype(int), np.zeros(1, int))

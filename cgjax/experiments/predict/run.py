@@ -1,0 +1,129 @@
+"""The benchmark: trains pairs of a model and a task, and asks which number predicted the outcome.
+
+Metrics: "<pair>: outcome" with a value for each seed, then the standing of every predictor
+(`standing.of`). results.json holds the scores and numbers of every pair under "pairs", and the hash
+of the rules under "rules". `<program>/pairs.json` has the pairs of a finished program.
+"""
+
+import dataclasses
+import json
+import pathlib
+
+from cgjax.config import parts
+from cgjax.core import checkpoint, hosts, parallel, train, tree
+from cgjax.core import program as programs
+from cgjax.core.errors import BadInput
+from cgjax.core.logging import say
+from cgjax.core.replicas import replica_names
+from cgjax.core.workdir import access_to, disk_errors, read_json, write_atomic
+from cgjax.experiments.predict import adapters, numbers, rules, standing
+from cgjax.experiments.predict import figures as drawing
+from cgjax.experiments.predict import tables as markdown
+from cgjax.experiments.predict.model import Model, Program
+from cgjax.experiments.predict.pair import Pair, held_out
+from cgjax.published.results import summary
+
+NAMES = pathlib.Path(__file__).parent / "pairs.txt"  # of all pairs at full size, one a line
+
+
+def check(config) -> None:
+    """Checks that every program's row and changes, and a user's predictors, exist."""
+    numbers.own_predictors(config.eval.own)
+    for _, part_config in parts(config):
+        adapters.settings_of(part_config)
+
+
+def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
+    """All pairs, and how the predictors stand: (metrics, arrays, extra)."""
+    workdir = pathlib.Path(workdir)
+    settings = {name: adapters.settings_of(part_config) for name, part_config in parts(config)}
+    pairs = []
+    for name, part_config in parts(config):
+        pairs += of_program(part_config, settings[name], workdir / name, name)
+    return report(marked(pairs), workdir, figures)
+
+
+def report(pairs: list[Pair], workdir: pathlib.Path, figures: bool) -> tuple[dict, dict, dict]:
+    """Metrics, arrays and extra of results.json; draws the figure."""
+    collected = standing.collect(pairs)
+    table = standing.Table.of(collected)
+    results = {}
+    for name in collected:
+        seeds = [pair for pair in pairs if pair.name == name]
+        outcomes = [pair.outcome for pair in seeds]
+        results[f"{name}: outcome"] = summary(outcomes, [pair.seed for pair in seeds], None)
+    stand = standing.of(table)
+    results |= {name: summary([value], [0], None) for name, value in stand.items()}
+    if figures:
+        drawing.draw(table, stand, workdir / "figures")
+    headlines = [name for name in stand if name.endswith(": tau") and " less " not in name]
+    return results, {}, {"rules": rules.digest(), "pairs": collected, "headlines": headlines}
+
+
+def marked(pairs: list[Pair]) -> list[Pair]:
+    """The pairs, each marked as held out or not; a pair that is not in the list is not held out."""
+    names = NAMES.read_text().split()
+    hidden = set()
+    for block in {name.partition("/")[0] for name in names}:
+        hidden |= held_out(name for name in names if name.startswith(f"{block}/"))
+    return [dataclasses.replace(pair, held_out=pair.name in hidden) for pair in pairs]
+
+
+def of_program(config, settings, folder: pathlib.Path, name: str) -> list[Pair]:
+    """Every pair of a program, one for each seed; read from disk if finished."""
+    path, seeds = folder / "pairs.json", list(config.train.seeds)
+    saved = hosts.from_writer(lambda: read_json(path) if path.exists() else {})
+    if saved.get("seeds") == seeds:
+        return [Pair(**pair) for pair in saved["pairs"]]
+    own = numbers.own_predictors(config.eval.own)
+    program = adapters.build(config, settings)
+    starts = programs.SetUp(program.experiment, program.settings).init()
+    state, _ = train.fit(program.experiment, program.settings, folder, name)
+    before, after = (networks(program, each) for each in (starts, state))
+    pairs = []
+    for subject in program.subjects:
+        # Seeds of a pair have the same sets of combinations.
+        unknown = subject.unknown(subject.data[0]) if subject.unknown else None
+        for seed, row, data in zip(seeds, subject.rows, subject.data):
+            start, params = (tree.take(each, row) for each in (before, after))
+            model = Model(subject.f, subject.layer, start, params)
+            args = (unknown, config, settings.family, seed, own)
+            pairs.append(pair := numbers.of_pair(subject, model, data, *args))
+        say(f"{pair.name}: known {pair.known:.2f}, unseen {pair.unseen:.2f}")
+    if hosts.is_writer() and not access_to(folder).reads_only:
+        saved = {"seeds": seeds, "pairs": [dataclasses.asdict(pair) for pair in pairs]}
+        with disk_errors(path):
+            write_atomic(path, json.dumps(saved))
+    return pairs
+
+
+def networks(program: Program, state):
+    """The parameters of f of all replicas."""
+    return program.join(*parallel.fetch((state.params, state.extra)))
+
+
+def plan(config) -> dict:
+    """How large each program's training is."""
+    sizes = {}
+    for name, part_config in parts(config):
+        program = adapters.build(part_config, adapters.settings_of(part_config))
+        sizes[name] = programs.training_size(program.experiment, program.settings)
+    return sizes
+
+
+def load(config, workdir, part: str = "", step=None) -> checkpoint.Loaded:
+    """The networks of one program: `predict(params, x)`, x in the form of its family."""
+    part_configs = dict(parts(config))
+    if not part_configs:
+        raise BadInput("this row trains no networks: there is nothing to load")
+    name = checkpoint.choose(part, part_configs, workdir)
+    program = adapters.build(part_configs[name], adapters.settings_of(part_configs[name]))
+    wanted = replica_names(program.experiment)
+    params, extra, steps = checkpoint.read_trained(pathlib.Path(workdir) / name, wanted, step)
+    subject = program.subjects[0]
+    return checkpoint.Loaded(subject.f, program.join(params, extra), program.settings, steps)
+
+
+def tables(record: list[dict]) -> list[tuple[str, str]]:
+    """(title, Markdown) of all recorded runs together."""
+    return markdown.of(record)

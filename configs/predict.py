@@ -1,0 +1,178 @@
+"""Which theory predicts what composes? A benchmark of predictors on models of all five papers.
+
+    python -m cgjax.main --config=configs/predict.py             a dozen pairs of a model and a task
+    python -m cgjax.main --config=configs/predict.py:demo,paper  all pairs, three seeds each
+    python -m cgjax.main --config=predict --config.eval.own=mine:norm   with a predictor of your own
+
+A program trains all seeds of several pairs at once, in a sub-folder of its name; PROGRAMS below
+lists them as rows of the families' configs with the changes that make them small. A finished
+program is read from disk. `cgjax/experiments/predict/rules.toml` defines every predictor.
+"""
+
+from cgjax.config import split_variant
+from cgjax.config.declare import base, declare, declare_parts, key
+
+ROWS = {"demo": "Thirteen predictors on trained networks: which one tells what composes?"}
+KEYS = {
+    "train.seeds": key((0, 1, 2), "replicas of each pair", low=0, high=2**32 - 1, is_axis=True),
+    "pair.row": key("", "a row of a family, which is one program"),
+    "pair.changes": key((), "to that row's keys, as on the command line", items=str,
+                        may_be_empty=True),
+    "eval.n_train": key(256, "training inputs that predictors use, at most", low=4),
+    "eval.n_new": key(256, "unseen inputs for scores, at most", low=4),
+    "eval.iterations": key(100, "of conjugate gradients, for the linearised network", low=1),
+    "eval.own": key((), "your predictors, each as module:function", items=str, may_be_empty=True),
+}  # fmt: skip
+
+
+def length(steps, every=None):
+    """Training of so many steps, in calls of `every`."""
+    every = every or steps
+    names = ("train.steps_per_call", "train.log_every", "eval.every", "checkpoint.every")
+    return (f"train.steps={steps}", *(f"{name}={every}" for name in names))
+
+
+SPRITES = ("data.image_size=16", "optim.lr=0.003", *length(1500))
+SLOTS = (*SPRITES, "model.component.hidden=64")
+ADDITION = (
+    "extrapolation", "asymmetric", "interpolation", "both", "interpolation_3", "extrapolation_3",
+    "dispersed_0", "dispersed_1",
+)  # fmt: skip
+RICH_AND_LAZY = ("model.hidden=200", "model.scales=(0.01,1.0)", "optim.lrs=(0.04,0.005)")
+BUMPS = (
+    "data.encoding=onehot", "data.polarity=positive", "data.n=12",
+    "data.regions=('donut_3_8','corner_5','cross_4_7')", "data.copies=(0,1)",
+    "eval.layers=false", "optim.lr=0.002", *length(1500),
+)  # fmt: skip
+FIELDS = ("optim.lr=0.01", "optim.weight_decay=0.0")
+PENALTIES = ("reg.null_axis=(0.0,0.001)", "reg.nuclear=(0.0,0.0)", "reg.lam_entropy=(0.0,0.0)",
+             "reg.vec_variance=(0.0,0.0)", "reg.rank_tail=(0.0,0.0)",
+             "reg.factor_axis=(0.0,0.0)")  # fmt: skip
+PLANE = (
+    "data.settings=A", "train.epochs=200", "eval.epochs=200", "eval.at=()", "eval.keep=()",
+    "eval.n_points=500", "eval.n_jacobian=64", "eval.grid=9", "model.scales=(0.3,1.0)",
+    "model.bias_stds=(0.0,0.0)",
+)  # fmt: skip
+LANGUAGE = ("train.epochs=30", "eval.epochs=10", "checkpoint.epochs=30")
+
+
+def replaced(changes, *more):
+    """The changes, of which `more` replaces those to the same keys."""
+    names = {change.partition("=")[0] for change in more}
+    return (*(c for c in changes if c.partition("=")[0] not in names), *more)
+
+
+def network(name, *more):
+    """A decoder of bumps; the name comes first, because the network decides which keys exist."""
+    return (f"model.name={name}", *replaced(BUMPS, *more))
+
+
+def tasks(*names):
+    """Training sets of one program of dense networks."""
+    return f"data.tasks=({','.join(repr(name) for name in names)},)"
+
+
+# Predictors use fewer inputs of pairs that cost more.
+FEWER = {"n_train": 64, "n_new": 96, "iterations": 50}
+
+# program: (row of its family, changes to it, changes to `eval` of this config)
+PROGRAMS = {
+    "sprites_compositional": ("sprites:orthogonal_compositional", SLOTS, {}),
+    "sprites_learned": (
+        "sprites:orthogonal_compositional", (*SLOTS, "model.composition=learned_mlp"), {},
+    ),
+    "sprites_monolithic": (
+        "sprites:orthogonal_monolithic", (*SPRITES, "model.monolith.hidden=128"), {},
+    ),
+    "kernels_addition": (
+        "kernels:addition_rich",
+        (tasks(*(f"addition_{name}" for name in ADDITION)), *RICH_AND_LAZY), {},
+    ),
+    "kernels_addition_deep": (
+        "kernels:addition_rich",
+        (tasks(*(f"addition_{name}" for name in ADDITION[:4])), "model.depth=2",
+         *replaced(RICH_AND_LAZY, "model.scales=(0.3,1.0)")), {},
+    ),
+    "kernels_context": (
+        "kernels:addition_rich", (tasks("cd_1", "cd_2", "cd_3"), *RICH_AND_LAZY), {},
+    ),
+    "kernels_equivalence": ("kernels:addition_rich", (tasks("te_2_2"), *RICH_AND_LAZY), {}),
+    "bumps_mlp": ("bumps:phase", network("mlp", "model.mlp.width=128"), {}),
+    "bumps_mlp_bump_code": (
+        "bumps:phase", network("mlp", "model.mlp.width=128", "data.encoding=bump"), {},
+    ),
+    "bumps_embedding": (
+        "bumps:phase",
+        network("embed", *PENALTIES, "data.copies=0", "data.stripes=none", *length(1000)), {},
+    ),
+    "bumps_product": ("bumps:phase", network("product", *FIELDS, *PENALTIES), {}),
+    "bumps_profiles": (
+        "bumps:phase", network("product", *FIELDS, "model.product.stripes=true"), {},
+    ),
+    "plane_plain": (
+        "resistance:plane", (*PLANE, "reg.penalties=(0.0,0.01,0.1)"), {},
+    ),
+    "plane_towers": (
+        "resistance:plane", (*PLANE, "model.towers=true", "reg.penalties=(0.0,0.1)"), {},
+    ),
+    "plane_wide": (
+        "resistance:plane", (*PLANE, "model.width=32", "reg.penalties=(0.0,0.1)"), {},
+    ),
+    "plane_heads": ("resistance:plane", (*PLANE, "model.heads=2"), {}),
+    "plane_few": (
+        "resistance:plane", (*PLANE, "data.n_points=60", "reg.penalties=(0.0,0.1)"), {},
+    ),
+    **{
+        f"language_{number}_{held_out}_{size}": (
+            "subnetworks:joint",
+            (f"data.number={number}", f"data.held_out={held_out}", f"model.hidden={size}",
+             *LANGUAGE), FEWER,
+        )
+        for number in ("singular", "plural")
+        for held_out in ("combinations", "words")
+        for size in (16, 32)
+    },
+}  # fmt: skip
+
+# A dozen pairs and more at default size; one program at its family's smoke size tests the path.
+DEFAULT = ("sprites_compositional", "sprites_monolithic", "kernels_context", "plane_towers")
+SMOKE = {
+    "kernels_context": (
+        "kernels:addition_rich,smoke",
+        (tasks("cd_1", "cd_3"), "model.scales=(0.01,1.0)", "optim.lrs=(0.04,0.005)"), {},
+    ),
+}  # fmt: skip
+
+
+def get_config(arg=""):
+    """`arg` is "", "<row>", "<size>" or "<row>,<size>"."""
+    row, size = split_variant(arg, ROWS)
+    config = base("predict")
+    config.row, config.size = row, size
+    declare(config, KEYS)
+    if size == "smoke":
+        config.train.seeds = (0, 1)
+        config.eval.update({"n_train": 16, "n_new": 16, "iterations": 4})
+    programs = {"smoke": SMOKE, "default": {name: PROGRAMS[name] for name in DEFAULT}}
+    declare_parts(
+        config,
+        {
+            name: {"pair": {"row": row, "changes": changes}, **({"eval": sizes} if sizes else {})}
+            for name, (row, changes, sizes) in programs.get(size, PROGRAMS).items()
+        },
+    )
+    return config
+
+
+TIMES = {
+    "default": "four minutes on two CPU cores, mostly compiling",
+    "smoke": "seconds, mostly compiling",
+    "fast": "as paper",
+    "paper": "estimated twenty minutes of CPU time",
+}
+
+
+def describe_rows():
+    """One line per row for `--list`."""
+    for name, doc in ROWS.items():
+        yield {"name": name, "doc": doc, "times": TIMES, "expect": ""}
