@@ -3,6 +3,7 @@
 import json
 
 from cgjax import config as configs
+from cgjax import report
 from cgjax.config.declare import leaves
 from cgjax.config.overrides import FIXED
 from cgjax.published import verdict as verdicts
@@ -130,7 +131,9 @@ def _text(value) -> str:
 
 
 def _is_number(value) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """Whether an axis can show a value: not a truth value, not infinite."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and abs(value) < report.LARGEST
 
 
 def _order(value) -> tuple:
