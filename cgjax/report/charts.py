@@ -241,7 +241,8 @@ def curves(series: dict[str, list[tuple]], key_name: str, label: str) -> Html:
             y = TOP + LINE * (i + 0.5)
             drawn.append(_line(left, y, left + 18, y, f"whisker {class_name}"))
             drawn.append(_text(left + 24, y + 4, name))
-        places = [(x_axis(x), *map(y_axis, span)) for x, *span in of_series]
+        shift = 3 * (i - (len(series) - 1) / 2)  # so that intervals do not hide each other
+        places = [(x_axis(x) + shift, *map(y_axis, span)) for x, *span in of_series]
         line = " ".join(f"{x:.1f},{y:.1f}" for x, _, y, _ in places)
         drawn.append(tag("polyline", points=line, class_=f"curve {class_name}"))
         for (x, low, y, high), point in zip(places, of_series):

@@ -295,7 +295,7 @@ def run_table(entries: list[dict], caption: str) -> Html:
         seeds = entry["config"].get("train", {}).get("seeds", ())
         wall = entry.get("wall_s")
         cells = (
-            tag("code", commands.flag(entry), class_="command"),
+            tag("code", commands.flag(entry)),
             entry["label"],
             _differences(entry),
             len(seeds) or "-",

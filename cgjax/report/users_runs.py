@@ -3,8 +3,10 @@
 import json
 
 from cgjax import config as configs
+from cgjax import report
 from cgjax.config.declare import leaves
 from cgjax.config.overrides import FIXED
+from cgjax.published import PUBLISHED
 from cgjax.published import verdict as verdicts
 from cgjax.report import charts, commands, section
 from cgjax.report import runs as own_runs
@@ -130,7 +132,9 @@ def _text(value) -> str:
 
 
 def _is_number(value) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """Whether an axis can show a value: not a truth value, not infinite."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and abs(value) < report.LARGEST
 
 
 def _order(value) -> tuple:
@@ -162,23 +166,26 @@ def _run_figures(entries: list[dict]):
 def _run_metrics(entry: dict) -> Html:
     """The first MOST_METRICS metrics of a run, with and without a published number."""
     rows = []
+    known = PUBLISHED.get(entry["family"], {}).get(entry["row"], {})
     for name, metric in list(entry["metrics"].items())[:MOST_METRICS]:
+        is_formula = known.get(name, {}).get("kind") == "formula"
         cells = (
             name,
             standings.number(metric["ours"]),
             "-" if metric["sd"] is None else f"{metric['sd']:.2g}",
             len(metric["values"]),
-            standings.number(metric["paper"]),
+            standings.number(None if is_formula else metric["paper"]),
+            standings.number(metric["paper"] if is_formula else metric.get("recomputed")),
         )
         rows.append(cells)
     more = len(entry["metrics"]) - len(rows)
     title = f"Numbers of {commands.flag(entry)}"
     verb = "is" if more == 1 else "are"
-    kinds = (None, "num", "num", "num", "num")
+    heads = ("metric", "ours", "sd", "seeds", "published", "formula or recomputed")
     return tag(
         "details",
         tag("summary", title),
-        table(("metric", "ours", "sd", "seeds", "published"), rows, title, kinds),
+        table(heads, rows, title, (None, *["num"] * 5)),
         tag("p", f"{more} more {verb} in its results.json", class_="note") if more > 0 else None,
         class_="more",
     )

@@ -362,6 +362,32 @@ def test_a_sweep_has_its_values_and_curves(record, tmp_path):
     assert "<code>optim.lr</code>: 0.001 → 0.3" in mine
 
 
+def test_numbers_of_a_run_beside_a_formula_are_not_published(tmp_path):
+    claim = next(c for c in CLAIMS.values() if c.family == "kernels" and c.kind == "formula")
+    config = configs.load(f"kernels:{claim.row}")
+    formula = GOOD | {"paper": 0.25, "paper_sd": 0.0}
+    other = GOOD | {"recomputed": 0.75, "recomputed_sd": 0.0}
+    finish(tmp_path / "mine", config, {claim.metric: formula, "b": other, "c": formula})
+    text = users_runs.runs_section(runs.read(tmp_path))
+    ends = re.findall(r'<td class="num">([^<]*)</td><td class="num">([^<]*)</td></tr>', text)
+    assert ends == [("-", "0.25"), ("-", "0.75"), ("0.25", "-")]
+
+
+def test_odd_values_and_numbers_of_a_sweep_are_shown(tmp_path):
+    odd = (0.0, -1e99, 1e99, float("inf"), float("nan"), 10**400, HOSTILE, [HOSTILE, 1], True)
+    for n, value in enumerate(odd):
+        entry = json.loads((report.RECORD / FAMILY / "B8-paper.json").read_text())
+        config = entry["config"] | {"optim": entry["config"]["optim"] | {"lr": value}}
+        number = (0.0, -1e99, 1e99)[n % 3]
+        metrics = {"a": GOOD | {"ours": number, "values": [number, -number], "seeds": [0, 1]}}
+        metrics |= {"b": GOOD | {"ours": n, "values": [], "seeds": []}}
+        workdir(tmp_path / str(n), config, {"metrics": metrics})
+    found = runs.read(tmp_path)
+    text = page.document([], found)
+    assert len(found.entries) + len(found.unreadable) == len(odd) and len(found.entries) > 5
+    assert "Sweep of bumps:B8,paper over optim.lr" in text and "<script>alert" not in text
+
+
 def test_a_sweep_over_words_is_drawn_by_label(tmp_path):
     for code, shift in (("onehot", 1.0), ("bump", 2.0)):
         entry = json.loads((report.RECORD / FAMILY / "B8-paper.json").read_text())

@@ -337,8 +337,7 @@ CONTRAST = """(() => {
     const [r, g, b, a] = canvas.getImageData(0, 0, 1, 1).data;
     return [r, g, b, a / 255];
   });
-  const mixed = (a, b, share) => a * share + b * (1 - share);
-  const over = (front, back) => [0, 1, 2].map((i) => mixed(front[i], back[i], front[3]));
+  const over = ([r, g, b, a], back) => [r, g, b].map((value, i) => value * a + back[i] * (1 - a));
   const behind = kept((node) => {
     if (!node) return [255, 255, 255];
     const colour = read(getComputedStyle(node).backgroundColor);
