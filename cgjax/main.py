@@ -14,7 +14,9 @@ from cgjax import config as configs
 from cgjax import experiments
 from cgjax.config.declare import declared_keys, leaves
 from cgjax.config.flags import Parser
-from cgjax.config.overrides import FIXED, part_of
+from cgjax.config.overrides import FIXED, part_of, typed
+from cgjax.config.ownership import compare, default_workdir
+from cgjax.core import hosts
 from cgjax.core.errors import BadInput, command
 
 
@@ -38,6 +40,8 @@ def main(argv=None):
     if flags.help:
         print_keys(config)
         return
+    if not flags.start_anew and hosts.find(flags) is None:  # of several hosts, only one reads
+        compare(flags.workdir or default_workdir(config), config, flags.extend)
     # JAX takes a second to import: a list, a help text and most errors do not need it.
     from cgjax import run
 
@@ -45,11 +49,16 @@ def main(argv=None):
 
 
 class RunParser(Parser):
-    """For the name of a family without a flag, the error suggests --config."""
+    """Errors for words without a flag, and for a row's keys without `config.`, show the form."""
 
     def near(self, argument: str) -> str:
-        is_family = argument.partition(":")[0] in experiments.FAMILIES
-        return f" (did you mean --config={argument}?)" if is_family else super().near(argument)
+        if argument.partition(":")[0] in experiments.FAMILIES:
+            return f" (did you mean --config={argument}?)"
+        if not argument.startswith("-"):
+            return ": write a row and a size as --config=<family>:<row>,<size>"
+        return super().near(argument) or (
+            ": a key of the row is written --config.<key>; --config=<family> --help prints keys"
+        )
 
 
 def parse(argv):
@@ -59,7 +68,7 @@ def parse(argv):
         usage=__doc__,
         add_help=False,
         epilog="`python -m cgjax.main` is the same. Exit codes: 0 done, 2 bad input, 3 preempted "
-        "and saved, 4 diverged, 5 another host was lost.",
+        "and saved, 4 diverged, 5 another host was lost. Begin with `cgjax --list`.",
     )
     add = parser.add_argument
     add("--config", help="a family or a config file, with an optional :row,size")
@@ -130,9 +139,12 @@ def folder(text: str) -> pathlib.Path:
     if not text.strip():
         raise BadInput("--workdir needs the name of a folder")
     try:
-        return pathlib.Path(text).expanduser()
+        path = pathlib.Path(text).expanduser()
     except RuntimeError:
         raise BadInput(f"--workdir={text}: there is no home directory") from None
+    if os.path.isfile(path):
+        raise BadInput(f"--workdir={text} is a file: give the name of a folder")
+    return path
 
 
 def set_up_output() -> None:
@@ -265,18 +277,10 @@ def print_keys(config) -> None:
         if name in FIXED:
             continue
         part, inner = part_of(config, name)
-        text = f"--config.{name}={_text(value)}"
+        text = f"--config.{name}={typed(value)}"
         if known := declared.get(inner or name):
             text += f"  {known.doc} ({known.takes})"
         line(text + (f", of part {part}" if part else ""))
-
-
-def _text(value) -> str:
-    """A value as typed in a shell: `0,1` for a tuple, with quotes if the shell needs them."""
-    if not isinstance(value, tuple):
-        return str(value)
-    is_flat = value and not any(isinstance(item, tuple) for item in value)
-    return ",".join(map(str, value)) if is_flat else f'"{value}"'
 
 
 if __name__ == "__main__":

@@ -125,6 +125,8 @@ def find(name: str) -> Claim:
     """The claim of that name; the error for an unknown name suggests the nearest ones."""
     if name in CLAIMS:
         return CLAIMS[name]
+    if name in PUBLISHED:
+        raise BadInput(f"'{name}' is a family: --list {name} prints its claims")
     within = [known for known in CLAIMS if name.lower() in known]
     near = within or difflib.get_close_matches(name[:200], CLAIMS, n=3, cutoff=0.4)
     meant = f" (did you mean {' or '.join(near[:3])}?)" if near else ""
@@ -271,7 +273,7 @@ def print_plan(plan: plans.Plan, device: str) -> None:
     for n, run in enumerate(plan.runs, 1):
         total += run.seconds or 0.0
         names.update(run.claims)
-        say(f"{n}. {described(run)}; with those above {total / 3600:.1f} h")
+        say(f"{n}. {described(run)}" + (f"; in all {total / 3600:.1f} h" if total else ""))
         say(f"   time     {run.source}")
         say(f"   command  python -m cgjax.main {' '.join(run.arguments(FOLDER, in_shell=True))}")
         flags = f" --label={run.target.label}" if run.target.label else ""
@@ -279,9 +281,10 @@ def print_plan(plan: plans.Plan, device: str) -> None:
         say(f"   record   python -m cgjax.report --add {FOLDER / run.folder}{flags}")
         say(f"   decides  {' '.join(run.claims)}")
     unknown = sum(run.seconds is None for run in plan.runs)
+    of_unknown = f", and {unknown} of unknown time" if unknown else ""
     say(
         f"{len(plan.runs)} runs would decide {len(names)} open claims if means and deviations stay "
-        f"as they are: {total / 3600:.1f} h on {device}; runs of unknown time: {unknown}"
+        f"as they are: {total / 3600:.1f} h on {device}{of_unknown}"
     )
     for reason, claims in plan.left.items():
         say(f"open claims: {len(claims)}; {reason}: {' '.join(claims)}")

@@ -231,7 +231,7 @@ def print_plan(ownership: Ownership, family, workdir, flag: str) -> None:
 def _size(size: dict) -> str:
     """The numbers of `program.training_size`, and its note about what it does not count."""
     text = (
-        f"{size['parameters']:,} parameters x {size['replicas']} replicas, {size['steps']:,} "
-        f"steps, state {size['bytes'] / 1e6:,.1f} MB"
+        f"{size['parameters']:,} parameters x {counted(size['replicas'], 'replica')}, "
+        f"{counted(size['steps'], 'step')}, state {size['bytes'] / 1e6:,.1f} MB"
     )
     return "; ".join(filter(None, (text, size.get("note"))))

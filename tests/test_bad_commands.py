@@ -25,7 +25,11 @@ TABLE = r"""
 --sprites                               | unknown argument '--sprites'
 sprites                                 | unknown argument 'sprites'; did you mean --config=sprites
 sprites:diagonal,smoke                  | did you mean --config=sprites:diagonal,smoke
-S extra                                 | unknown argument 'extra'
+S extra                                 | unknown argument 'extra'; --config=<family>:<row>,<size>
+S --seeds=3                             | unknown argument '--seeds=3': a key of the row; --config.<key>
+--config=sprites,smoke                  | a row or size follows a colon, sprites:smoke
+--config=sprites:smoke,demo             | the row comes before the size, demo,smoke
+S --workdir=file.txt                    | --workdir=file.txt is a file: give the name of a folder
 S --worker=w                            | unknown argument '--worker=w'
 S --force_resume                        | unknown argument '--force_resume'
 S --dryrun                              | unknown argument '--dryrun'; '--dry_run'
@@ -110,7 +114,7 @@ A --extend --dry_run                    | nothing to --extend
 --config=sprites:orthogonal_stat        | unknown row 'orthogonal_stat'; 'orthogonal_star'
 --config=sprites:diagonal,papr          | unknown size 'papr'; 'paper'
 --config=sprites:papr                   | unknown row 'papr'; 'paper'
---config=sprites:smoke,diagonal         | unknown row 'smoke,diagonal'
+--config=sprites:smoke,diagonal         | the row comes before the size, diagonal,smoke
 --config=sprites:diagonal,fast,smoke,9  | unknown row
 --config=sprites:../../etc/passwd       | unknown row '../../etc/passwd'
 --config=sprites:/etc,smoke             | unknown row '/etc'
@@ -207,25 +211,25 @@ S --config.train.seeds=-1               | 'train.seeds' must be at least 0; not 
 S --config.train.seeds=(0,-3)           | must be at least 0; not -3
 S --config.train.seeds=(0,0)            | has an item twice
 S --config.train.seeds=()               | must not be empty
-S --config.train.seeds=                 | takes a tuple, not ''
+S --config.train.seeds=                 | takes values separated by commas, not ''
 S --config.train.seeds=0.5              | takes a whole number, not 0.5
 S --config.train.seeds=(1.0,)           | takes a whole number, not 1.0
 S --config.train.seeds=4294967296       | beyond 32 bits
 S --config.train.seeds=1e3              | takes a whole number, not 1000.0
 S --config.train.seeds='a'              | 'train.seeds' takes
 S "--config.train.seeds=('0',)"         | takes a whole number, not '0'
-S --config.train.seeds=all              | takes a tuple, not 'all'
+S --config.train.seeds=all              | takes values separated by commas, not 'all'
 S --config.train.seeds=(0,(1,2))        | takes a whole number, not (1, 2)
 S --config.train.seeds=[[0]]            | takes a whole number
-S --config.train.seeds={0}              | takes a tuple
-S --config.train.seeds={0:1}            | takes a tuple
+S --config.train.seeds={0}              | takes values
+S --config.train.seeds={0:1}            | takes values
 S --config.train.seeds=None             | takes a whole number, not None
 S --config.train.seeds=True             | takes a whole number, not True
-S --config.train.seeds=(0,1             | takes a tuple
-S --config.train.seeds=range(3)         | takes a tuple
-S --config.train.seeds=0-4              | takes a tuple
+S --config.train.seeds=(0,1             | takes values
+S --config.train.seeds=range(3)         | takes values
+S --config.train.seeds=0-4              | takes values
 S --config.train.seeds=1j               | takes a whole number
-S --config.train.seeds=LONG             | takes a tuple; characters
+S --config.train.seeds=LONG             | takes values; characters
 S --config.train.seeds=NESTED           | must not be empty
 V --config.train.seeds=4294967295       | train.seeds go up to
 K --config.train.seeds=4294967295       | train.seeds go up to
@@ -251,9 +255,9 @@ S --config.eval.regions=2               | takes true or false
 S --config.model.kinds=1                | one of compositional; not '1'
 S "--config.model.kinds=[None]"         | takes a word, not None
 S --config.eval.at=(3.0,)               | takes a whole number, not 3.0
-S --config.eval.at=soon                 | takes a tuple
+S --config.eval.at=soon                 | takes values
 K --config.parts.addition.model.scales=(1e999,1.0) | takes a finite number
-K --config.parts.addition.model.scales=(DIGITS,1.0) | takes a tuple
+K --config.parts.addition.model.scales=(DIGITS,1.0) | takes values
 
 # --- ranges, choices, lengths
 S --config.train.steps=0                | 'train.steps' must be at least 1
@@ -411,7 +415,7 @@ I --config.data.n_total=5               | does not cover the 17 training combina
 --config=support:predict,smoke --config.data.record=strange       | json that is not a recorded run
 
 # --- workdirs
-A --workdir=file.txt                    | cannot create workdir 'file.txt': File exists
+A --workdir=file.txt                    | --workdir=file.txt is a file
 A --workdir=file.txt/run                | cannot create workdir 'file.txt/run': Not a directory
 A --workdir=/proc/nothing               | cannot create workdir '/proc/nothing'
 A --workdir=/dev/null/run               | cannot create workdir

@@ -21,6 +21,14 @@ from cgjax.main import set_up_output
 CONDITIONS = ("sum", "stack")
 
 
+class AuditParser(Parser):
+    """The error for a file without a flag suggests --latents."""
+
+    def near(self, argument: str) -> str:
+        is_file = argument.endswith((".csv", ".npz"))
+        return f" (did you mean --latents={argument}?)" if is_file else super().near(argument)
+
+
 @command
 def main(argv=None):
     """Reads two tables and prints what one lacks of the other."""
@@ -40,7 +48,7 @@ def main(argv=None):
 
 def parse(argv):
     """Flags; None after --help."""
-    parser = Parser(
+    parser = AuditParser(
         prog="python -m cgjax.audit",
         usage=__doc__,
         add_help=False,

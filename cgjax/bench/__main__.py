@@ -23,7 +23,7 @@ FAMILIES = {
 def main(argv=None):
     """Runs one family's benchmark and prints its tables."""
     parser = Parser(prog="python -m cgjax.bench", description=__doc__)
-    parser.add_argument("family")
+    parser.add_argument("family", nargs="?", help=", ".join(FAMILIES))
     parser.add_argument(
         "--batch", type=int, default=0, help="default: by family; sprites: 512, on a CPU 64"
     )
@@ -32,7 +32,8 @@ def main(argv=None):
     )
     flags = parser.parse(argv)
     if flags.family not in FAMILIES:
-        raise BadInput(f"no benchmark '{flags.family}': there are {', '.join(FAMILIES)}")
+        problem = f"no benchmark '{flags.family}'" if flags.family else "no benchmark is named"
+        raise BadInput(f"{problem}: there are {', '.join(FAMILIES)}")
     importlib.import_module(FAMILIES[flags.family]).run(flags.batch, flags.steps)
 
 

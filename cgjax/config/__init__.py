@@ -38,6 +38,8 @@ def split_variant(arg: str, rows) -> tuple[str, str]:
     if len(names) == 2 and names[0] in rows:
         known = ", ".join(SIZES)
         raise BadInput(f"unknown size '{names[1]}'{nearest(names[1], SIZES)}: sizes are {known}")
+    if len(names) == 2 and names[0] in SIZES and names[1] in rows:
+        raise BadInput(f"'{arg}': the row comes before the size, {names[1]},{names[0]}")
     row = ",".join(names)
     if row not in rows:
         raise BadInput(
@@ -64,6 +66,9 @@ def find(name: str) -> pathlib.Path:
             if os.path.isfile(place / f"{path.stem}.py"):
                 return place / f"{path.stem}.py"
     known = sorted(path.stem for path in folder().glob("*.py"))
+    family, comma, rest = name.partition(",")
+    if comma and family in known:
+        raise BadInput(f"{shown(name)}: a row or size follows a colon, {family}:{rest}")
     raise BadInput(
         f"no config file {shown(name)}{nearest(path.stem, known)}: "
         f"give a family ({', '.join(known)}) or the path of a file"

@@ -25,7 +25,7 @@ class Parser(argparse.ArgumentParser):
     def near(self, argument: str) -> str:
         """The suggestion for an unknown argument."""
         known = [name for action in self._actions for name in action.option_strings[:1]]
-        return nearest(argument.partition("=")[0], known)
+        return nearest(argument.partition("=")[0], known, cutoff=0.7)
 
 
 def names(text: str) -> tuple[str, ...]:

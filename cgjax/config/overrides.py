@@ -29,7 +29,7 @@ MEANINGS = {
 }  # fmt: skip
 
 
-def nearest(unknown: str, known) -> str:
+def nearest(unknown: str, known, cutoff: float = 0.5) -> str:
     """`" (did you mean 'x'?)"`; empty if no known name is close in meaning or spelling."""
     known, last = list(known), unknown.split(".")[-1]
     same = [name for name in known if name.split(".")[-1] == last]
@@ -41,7 +41,7 @@ def nearest(unknown: str, known) -> str:
     ]
     # The row's keys come before those of its parts.
     close = sorted([*same, *meant], key=lambda name: name.startswith("parts."))[:3]
-    close = close or difflib.get_close_matches(unknown[:100], known, n=1, cutoff=0.5)
+    close = close or difflib.get_close_matches(unknown[:100], known, n=1, cutoff=cutoff)
     return f" (did you mean {' or '.join(map(repr, close))}?)" if close else ""
 
 
@@ -104,7 +104,12 @@ def refuse_shadowed(config, name: str) -> None:
 
 
 def _parse(name: str, text: str, old):
-    kinds = {bool: "true or false", int: "a whole number", float: "a number", tuple: "a tuple"}
+    kinds = {
+        bool: "true or false",
+        int: "a whole number",
+        float: "a number",
+        tuple: "values separated by commas",
+    }
     try:
         if isinstance(old, str):
             return text
@@ -128,8 +133,17 @@ def _parse(name: str, text: str, old):
         ValueError,
     ):
         raise BadInput(
-            f"config key '{name}' takes {kinds[type(old)]}, not {shown(text)} (now {shown(old)})"
+            f"config key '{name}' takes {kinds[type(old)]}, not {shown(text)}; "
+            f"the row has {typed(old)[:60]}"
         ) from None
+
+
+def typed(value) -> str:
+    """A value as typed in a shell: `0,1` for a tuple, with quotes if the shell needs them."""
+    if not isinstance(value, tuple):
+        return str(value)
+    is_flat = value and not any(isinstance(item, tuple) for item in value)
+    return ",".join(map(str, value)) if is_flat else f'"{value}"'
 
 
 def _tuples(value, old):

@@ -7,6 +7,7 @@ python -m cgjax.report [RUNS] --out=<folder>  writes the page, folder/index.html
 python -m cgjax.report --readme             writes the record's numbers into a checkout's READMEs"""
 
 import argparse
+import os
 import pathlib
 import sys
 
@@ -44,10 +45,14 @@ def main(argv=None):
     set_up_output()
     record = flags.record or (report.USERS if flags.add else report.RECORD)
     recorded = [] if flags.add or flags.readme else report.families(record)
+    if flags.what and not flags.out and os.path.isdir(flags.what):
+        raise BadInput(
+            f"'{flags.what}' is a folder: add --out=<folder>, which writes a page of its runs"
+        )
     if flags.what and not flags.out and flags.what not in recorded:
         raise BadInput(
             f"no family {shown(flags.what)} in the record{nearest(flags.what, recorded)}: there "
-            f"are {', '.join(recorded)}; a folder of workdirs needs --out=<folder> for the page"
+            f"are {', '.join(recorded)}"
         )
     for workdir in flags.add:
         path = report.add(workdir, record, flags.label, replace=flags.replace)

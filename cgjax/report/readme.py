@@ -71,6 +71,8 @@ def folders() -> dict[str, pathlib.Path]:
 
 def write() -> list[pathlib.Path]:
     """Writes READMEs that changed, and all pictures; returns their paths."""
+    if not FRONT.exists():
+        raise BadInput(f"READMEs are written in a checkout: there is no {FRONT}")
     filled = {folder / "README.md": fill(name) for name, folder in folders().items()}
     filled |= {PUBLISHED: fill_published(), FRONT: fill_front()}
     changed = [path for path, text in filled.items() if path.read_text() != text]

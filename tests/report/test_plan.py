@@ -244,7 +244,7 @@ def test_the_plan_is_printed_with_its_commands(record, monkeypatch, capsys):
     assert (
         "python -m cgjax.main --config=vectors:mlp_random,paper --config.train.seeds=5 " in printed
     )
-    assert "2 runs would decide 2 open claims" in printed and "runs of unknown time: 1" in printed
+    assert "2 runs would decide 2 open claims" in printed and "and 1 of unknown time" in printed
 
 
 @pytest.mark.parametrize(
