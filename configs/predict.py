@@ -21,7 +21,7 @@ KEYS = {
     "eval.n_train": key(256, "training inputs that predictors use, at most", low=4),
     "eval.n_new": key(256, "unseen inputs for scores, at most", low=4),
     "eval.iterations": key(100, "of conjugate gradients, for the linearised network", low=1),
-    "eval.own": key((), "your predictors, each as module:function", items=str, may_be_empty=True),
+    "eval.own": key("", "your predictors: module:function, separated by commas"),
 }  # fmt: skip
 
 
@@ -139,7 +139,7 @@ DEFAULT = ("sprites_compositional", "sprites_monolithic", "kernels_context", "pl
 SMOKE = {
     "kernels_context": (
         "kernels:addition_rich,smoke",
-        (tasks("cd_1", "cd_3"), "model.scales=(0.01,1.0)", "optim.lrs=(0.04,0.005)"), {},
+        (tasks("cd_1"), "model.scales=(0.01,1.0)", "optim.lrs=(0.04,0.005)"), {},
     ),
 }  # fmt: skip
 
