@@ -159,7 +159,7 @@ PROGRAMS = {
 }  # fmt: skip
 
 # A dozen pairs and more at default size; one program at its family's smoke size tests the path.
-DEFAULT = ("sprites_compositional", "sprites_monolithic", "kernels_context", "plane_towers")
+DEFAULT = ("sprites_compositional", "kernels_context", "plane_plain")
 SMOKE = {
     "kernels_context": (
         "kernels:addition_rich,smoke",
