@@ -2,6 +2,7 @@
 
     python -m cgjax.main --config=configs/predict.py             a dozen pairs of a model and a task
     python -m cgjax.main --config=configs/predict.py:demo,paper  all pairs, three seeds each
+    python -m cgjax.main --config=configs/predict.py:pretrained  frozen pretrained layers
     python -m cgjax.main --config=predict --config.eval.own=mine:norm   with a predictor of your own
 
 A program trains all seeds of several pairs at once, in a sub-folder of its name; PROGRAMS below
@@ -12,7 +13,10 @@ program is read from disk. `cgjax/experiments/predict/rules.toml` defines every 
 from cgjax.config import split_variant
 from cgjax.config.declare import base, declare, declare_parts, key
 
-ROWS = {"demo": "Thirteen predictors on trained networks: which one tells what composes?"}
+ROWS = {
+    "demo": "Thirteen predictors on trained networks: which one tells what composes?",
+    "pretrained": "The same on frozen pretrained layers with linear probes",
+}
 KEYS = {
     "train.seeds": key((0, 1, 2), "replicas of each pair", low=0, high=2**32 - 1, is_axis=True),
     "pair.row": key("", "a row of a family, which is one program"),
@@ -21,7 +25,27 @@ KEYS = {
     "eval.n_train": key(256, "training inputs that predictors use, at most", low=4),
     "eval.n_new": key(256, "unseen inputs for scores, at most", low=4),
     "eval.iterations": key(100, "of conjugate gradients, for the linearised network", low=1),
-    "eval.own": key((), "your predictors, each as module:function", items=str, may_be_empty=True),
+    "eval.own": key("", "your predictors: module:function, separated by commas"),
+}  # fmt: skip
+
+PRETRAINED_KEYS = {
+    "train.seeds": key((0, 1, 2, 3), "draws of the known combinations", low=0, high=2**32 - 1,
+                       is_axis=True),
+    "pretrained.backbones": key(("efficientnet_lite0",), "networks with trained weights",
+                                choices=("efficientnet_lite0", "resnet50", "vgg16", "minilm")),
+    "pretrained.sets": key(("shapes", "sprites"), "factor sets",
+                           choices=("shapes", "sprites", "digits", "objects", "words")),
+    "pretrained.seen": key((2, 4), "known values of the second factor with each of the first",
+                           low=1),
+    "pretrained.side": key(96, "side of the images in pixels", choices=(64, 96, 128, 160, 224)),
+    "pretrained.repeats": key(6, "inputs of each combination", low=2, high=12),
+}  # fmt: skip
+PRETRAINED_SIZES = {
+    "smoke": {"sets": ("sprites",), "seen": (4,), "side": 64, "repeats": 2},
+    "paper": {
+        "backbones": ("efficientnet_lite0", "resnet50", "vgg16", "minilm"),
+        "sets": ("shapes", "sprites", "digits", "objects", "words"), "seen": (1, 2, 4),
+    },
 }  # fmt: skip
 
 
@@ -135,11 +159,11 @@ PROGRAMS = {
 }  # fmt: skip
 
 # A dozen pairs and more at default size; one program at its family's smoke size tests the path.
-DEFAULT = ("sprites_compositional", "sprites_monolithic", "kernels_context", "plane_towers")
+DEFAULT = ("sprites_compositional", "kernels_context", "plane_plain")
 SMOKE = {
     "kernels_context": (
         "kernels:addition_rich,smoke",
-        (tasks("cd_1", "cd_3"), "model.scales=(0.01,1.0)", "optim.lrs=(0.04,0.005)"), {},
+        (tasks("cd_1"), "model.scales=(0.01,1.0)", "optim.lrs=(0.04,0.005)"), {},
     ),
 }  # fmt: skip
 
@@ -149,6 +173,12 @@ def get_config(arg=""):
     row, size = split_variant(arg, ROWS)
     config = base("predict")
     config.row, config.size = row, size
+    if row == "pretrained":
+        declare(config, PRETRAINED_KEYS)
+        config.pretrained.update(PRETRAINED_SIZES.get(size, {}))
+        if size == "smoke":
+            config.train.seeds = (0,)
+        return config
     declare(config, KEYS)
     if size == "smoke":
         config.train.seeds = (0, 1)

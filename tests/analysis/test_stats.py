@@ -289,3 +289,35 @@ def test_p_against_a_null_sample_counts_what_is_as_far():
     assert stats.null_p(-2.0, null) == 2 / 20
     assert stats.null_p(-1.0, null, "below") == 2 / 20  # what is as far counts
     assert stats.null_p(-2.0, null, "above") == 1 == stats.null_p(0.0, null)
+
+
+def test_weighted_tau_is_tau_of_repeated_rows():
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(0, 5, (2, 12)).astype(float)
+    strata = np.arange(12) % 2
+    clusters = np.repeat(np.arange(6), 2)
+    weights = stats.cluster_draws(clusters, n=5)
+    assert (weights.sum(axis=1) == 12).all() and (weights[:, ::2] == weights[:, 1::2]).all()
+    for groups in (None, strata):
+        taus = stats.weighted_tau_b(x, y, weights, groups)
+        for tau, weight in zip(taus, weights):
+            rows = np.repeat(np.arange(12), weight)
+            again = None if groups is None else groups[rows]
+            assert tau == pytest.approx(stats.kendall_tau_b(x[rows], y[rows], again), nan_ok=True)
+    assert np.isnan(stats.weighted_tau_b(np.ones(12), y, weights)).all()
+    with pytest.raises(ValueError, match="weights"):
+        stats.weighted_tau_b(x, y, weights[:, 1:])
+
+
+def test_intervals_over_clusters_are_wider_where_clusters_agree():
+    """Twenty rows of five clusters that are copies of each other say as much as five rows."""
+    rng = np.random.default_rng(1)
+    x = np.repeat(rng.normal(size=5), 4)
+    y = x + np.repeat(rng.normal(size=5), 4)
+    widths = []
+    for clusters in (np.repeat(np.arange(5), 4), np.arange(20)):
+        draws = stats.weighted_tau_b(x, y, stats.cluster_draws(clusters, n=500))
+        low, high = stats.deviation_interval(0.0, draws, len(set(clusters)))
+        widths.append(high - low)
+    assert widths[0] > 1.5 * widths[1]
+    assert np.isnan(stats.deviation_interval(0.0, [0.1], 5)).all()

@@ -103,15 +103,15 @@ def _derivatives(params, x, inputs, outputs, *, f, read, centred, sizes):
 # --- a user's own predictors ----------------------------------------------------------------------
 
 
-def own_predictors(names: tuple[str, ...]) -> dict[str, Callable]:
-    """{function's name: function} of predictors named "module:function".
+def own_predictors(names: str) -> dict[str, Callable]:
+    """{function's name: function} of predictors named "module:function", separated by commas.
 
     A predictor is a function of (`Model`, `Data`) that returns one number; larger numbers predict
     that the model composes.
     """
     predictors = {}
     look_here()
-    for name in names:
+    for name in filter(None, names.split(",")):
         module, colon, function = name.partition(":")
         if not colon or not function.isidentifier():
             raise BadInput(f"eval.own={name!r}: name a predictor as module:function")

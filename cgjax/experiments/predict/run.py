@@ -6,6 +6,7 @@ of the rules under "rules". `<program>/pairs.json` has the pairs of a finished p
 """
 
 import dataclasses
+import importlib
 import json
 import pathlib
 
@@ -25,9 +26,18 @@ from cgjax.published.results import summary
 
 NAMES = pathlib.Path(__file__).parent / "pairs.txt"  # of all pairs at full size, one a line
 
+PRETRAINED = "pretrained"  # the row of frozen layers
+
+
+def frozen_layers():
+    """The module of that row; other rows do not need readers of pretrained weights."""
+    return importlib.import_module("cgjax.experiments.predict.pretrained")
+
 
 def check(config) -> None:
     """Checks that every program's row and changes, and a user's predictors, exist."""
+    if config.row == PRETRAINED:
+        return frozen_layers().check(config)
     numbers.own_predictors(config.eval.own)
     for _, part_config in parts(config):
         adapters.settings_of(part_config)
@@ -36,6 +46,8 @@ def check(config) -> None:
 def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
     """All pairs, and how the predictors stand: (metrics, arrays, extra)."""
     workdir = pathlib.Path(workdir)
+    if config.row == PRETRAINED:
+        return report(list(frozen_layers().pairs(config)), workdir, figures)
     settings = {name: adapters.settings_of(part_config) for name, part_config in parts(config)}
     pairs = []
     for name, part_config in parts(config):
@@ -104,6 +116,8 @@ def networks(program: Program, state):
 
 def plan(config) -> dict:
     """How large each program's training is."""
+    if config.row == PRETRAINED:
+        return {"": "frozen layers and linear probes: no network is trained"}
     sizes = {}
     for name, part_config in parts(config):
         program = adapters.build(part_config, adapters.settings_of(part_config))

@@ -13,6 +13,7 @@ import numpy as np
 from cgjax.analysis import stats
 from cgjax.experiments.predict import rules
 from cgjax.experiments.predict.pair import Pair
+from cgjax.published.results import is_number
 
 LEAST = 4  # pairs that a correlation needs
 HALF_WIDTH = 0.15  # of an interval that decides
@@ -46,6 +47,28 @@ def collect(pairs: list[Pair]) -> dict[str, dict]:
 def _short(value):
     """Six digits are enough; a reason of a single seed is None."""
     return None if isinstance(value, str) else float(f"{value:.6g}")
+
+
+def is_sound(item) -> bool:
+    """Whether a name and its pair, of a record that others may have written, can be used."""
+    name, pair = item
+    if (
+        name.count("/") != 2
+        or not isinstance(pair, dict)
+        or not isinstance(pair.get("seeds"), list)
+    ):
+        return False
+    lists = [pair.get("known"), pair.get("unseen")]
+    if not isinstance(pair.get("numbers"), dict) or not isinstance(pair.get("cluster"), str):
+        return False
+    lists += [values for values in pair["numbers"].values() if not isinstance(values, str)]
+    return (
+        all(isinstance(each, list) and len(each) == len(pair["seeds"]) for each in lists)
+        and all(v is None or is_number(v) for each in lists[2:] for v in each)
+        and all(is_number(v) for each in lists[:2] for v in each)
+        and all(is_number(pair.get(name)) for name in ("chance", "attainable"))
+        and isinstance(pair.get("held_out"), bool)
+    )
 
 
 class Table(NamedTuple):

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 
+from cgjax.core.errors import BadInput
 from cgjax.experiments.predict import standing
 from cgjax.experiments.predict.rules import RULES
 from cgjax.experiments.predict.standing import ENDS, Table
@@ -28,6 +29,10 @@ def merged(record: list[dict]) -> dict:
     """The pairs of all rows together; of each row, the recorded run with the most pairs."""
     largest = {}
     for entry in record:
+        if not all(map(standing.is_sound, entry.get("pairs", {}).items())):
+            raise BadInput(
+                f"the record of predict:{entry['row']} holds a broken pair: record it anew"
+            )
         if len(entry.get("pairs", {})) > len(largest.get(entry["row"], {})):
             largest[entry["row"]] = entry["pairs"]
     return {name: pair for pairs in largest.values() for name, pair in pairs.items()}

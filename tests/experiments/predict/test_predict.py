@@ -46,14 +46,14 @@ def test_smoke_ends_with_pairs_rules_and_figures(workdir):
     assert results["rules"] == rules.digest()
     assert results["figures"] == ["predictors.png", "standing.png"]
     pairs = results["pairs"]
-    assert len(pairs) == 4 and all(pair["seeds"] == [0, 1] for pair in pairs.values())
+    assert len(pairs) == 2 and all(pair["seeds"] == [0, 1] for pair in pairs.values())
     pair = pairs["kernels/cd_1/depth_1_scale_1"]
     assert list(pair["numbers"]) == [*rules.SIGNS, "smallness"]
     assert all(value < 0 for value in pair["numbers"]["smallness"])
     assert pair["cluster"] == "kernels cd_1" and pair["chance"] == 0
     (entry,) = [json.loads(report.add(workdir, record=workdir / "record").read_text())]
     assert entry["pairs"] == pairs and entry["rules"] == rules.digest()
-    assert "kernels/cd_3/depth_1_scale_1" in dict(tables.of([entry]))["predict: pairs"]
+    assert "kernels/cd_1/depth_1_scale_0.01" in dict(tables.of([entry]))["predict: pairs"]
 
 
 def test_a_finished_program_is_read_and_its_networks_open(workdir, monkeypatch):
@@ -84,7 +84,7 @@ def test_a_finished_program_is_read_and_its_networks_open(workdir, monkeypatch):
 )
 def test_predictors_that_cannot_be_used_are_refused(name, words):
     with pytest.raises(BadInput, match=words):
-        numbers.own_predictors((name,))
+        numbers.own_predictors(name)
     with pytest.raises(BadInput, match="one number"):
         numbers.checked("mine", [1, 2])
     assert numbers.checked("mine", np.nan) == "mine gives nan"
@@ -191,6 +191,25 @@ def test_held_out_pairs_have_a_table_of_their_own():
     shown = dict(tables.of([entry]))
     assert "| support | 6 | -1.00 |" in shown["predict: held-out pairs"]
     assert "| support | data | 18 | +1.00 | +1.00 to +1.00 | enough |" in shown["predict: standing"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"known": [1.0]},
+        {"unseen": None},
+        {"numbers": {"support": [0.1, "x"]}},
+        {"chance": "low"},
+        {"held_out": 1},
+        {"seeds": 3},
+    ],
+)
+def test_a_record_with_a_broken_pair_is_refused(change):
+    pairs = standing.collect(made_up())
+    assert len(tables.merged([{"row": "demo", "pairs": pairs}])) == 24
+    pairs["a/t0/m0"] |= change
+    with pytest.raises(BadInput, match="broken pair"):
+        tables.of([{"row": "demo", "pairs": pairs}])
 
 
 def test_a_combined_predictor_of_one_block_is_undefined():
