@@ -6,7 +6,6 @@ import pytest
 from cgjax.core.errors import BadInput
 from cgjax.data import factor_sets, sources
 
-
 # Reading and checking a published data set takes seconds.
 MARKED = [
     pytest.param(name, marks=pytest.mark.slow if name in factor_sets.NEEDS else ())

@@ -2,9 +2,10 @@
 
 A pair is a layer of a backbone and a factor set of which k values of the second factor are known
 with each value of the first. Two ridge probes read the layer, one for each factor; scores are mean
-accuracies. The score on known combinations leaves each image out. A pair's seed draws the known
-combinations. Controls: the same architecture with random weights (three draws, seed modulo 3),
-pixels or counts of words, and factors shuffled over the images.
+accuracies. The score on known combinations leaves each image out; features without the factors then
+score below chance, because the class that loses an image is the rarest. A pair's seed draws the
+known combinations. Controls: the same architecture with random weights (three draws, which seeds
+take in turn), pixels or counts of words, and factors shuffled over the images.
 """
 
 import dataclasses

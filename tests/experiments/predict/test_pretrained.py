@@ -45,7 +45,8 @@ def test_a_code_of_combinations_does_not():
 def test_features_without_factors_are_not_counted():
     noise = np.random.default_rng(0).normal(size=(len(FACTORS), 40))
     scores = pretrained.of_features(noise, FACTORS, 4, 0)
-    assert abs(scores["known"] - scores["chance"]) < 0.12
+    # Below chance: without one row, its class is the rarest.
+    assert scores["known"] < scores["chance"] + 0.05
     assert not pair.Pair("pretrained", "t", "m", "c", 0, **scores).counted
 
 
