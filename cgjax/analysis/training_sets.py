@@ -58,7 +58,7 @@ def scores(kernel: jax.Array, targets: jax.Array, is_train: jax.Array) -> Scores
     """Error and slope of the given training sets, bool [..., N], each from its own solve."""
     kernel, targets = _problem(kernel, targets)
     checks.mask("is_train", is_train, (len(kernel),))
-    if checks.known(is_train) and np.any(np.all(is_train, axis=-1)):
+    if checks.known(is_train) and np.any(np.all(np.asarray(is_train), axis=-1)):
         raise ValueError("is_train is True everywhere: leave at least one combination to test")
     is_train = jnp.asarray(is_train, bool)[..., None, :]
     predictions = machines.ridgeless(kernel, targets, kernel, mask=is_train)
