@@ -40,7 +40,7 @@ from cgjax.analysis.lenses import memorization
 from cgjax.analysis.machines import interior_point
 from cgjax.analysis.masks import factors as subnetworks
 from cgjax.analysis.ntk import functions, layers, linearised, plan
-from cgjax.analysis.support import certificate, design, jacobians, latents
+from cgjax.analysis.support import certificate, design, identification, jacobians, latents
 from cgjax.core import metrics
 
 NAN = float("nan")
@@ -116,6 +116,12 @@ def audit_support(**changes):
 def audit_latents(**changes):
     given = {"components": (np.sin, np.cos), "latents_P": LATENTS, "latents_Q": LATENTS}
     return support.audit_latents(add, **(given | changes))
+
+
+def left_open(**changes):
+    given = {"composition": add, "components": (np.sin, np.cos), "length": 0.1, "noise": 0.01}
+    given |= {"latents_P": LATENTS, "latents_Q": LATENTS}
+    return identification.leftover(**(given | changes))
 
 
 def identified(**changes):
@@ -818,6 +824,12 @@ CASES = {
     ],
     "support.latents.spread_out": [
         ("most", lambda: latents.spread_out(latents.space(LATENTS, LATENTS), LATENTS, 0)),
+    ],
+    "support.identification.leftover": [
+        ("p", lambda: left_open(latents_P=spoilt(LATENTS))),
+        ("length", lambda: left_open(length=NAN)),
+        ("noise", lambda: left_open(noise=0.0)),
+        ("sizes", lambda: left_open(sizes=(2,))),
     ],
     "support.identification.identify": [
         ("p", lambda: identified(latents_P=spoilt(LATENTS))),
