@@ -10,7 +10,7 @@ import pytest
 
 from cgjax.analysis import support
 from cgjax.analysis.support import latents
-from cgjax.analysis.support.identification import identify
+from cgjax.analysis.support.identification import identify, leftover
 
 # Functions of the module: a composition is compiled once for all cases that use it.
 
@@ -532,6 +532,16 @@ def test_coverage_names_what_p_misses():
     copied[:, 1] = copied[:, 0]
     assert support.coverage(copied, q).holds  # one latent at a time
     assert not support.coverage(copied, q, sizes=(2, 1)).holds
+
+
+def test_first_order_alone_has_the_numbers_of_the_whole_answer():
+    rng = np.random.default_rng(0)
+    p, q = along(lambda t: (t, t**2), rng, 60), rng.uniform(size=(80, 2))
+    for noise in (1e-3, 0.03):
+        left = leftover(multiply, [phi, phi], p, q, 0.2, noise)
+        answer = identify(multiply, [phi, phi], p, q, 0.2, noise, training_error=noise)
+        assert np.sqrt(left.on_q / left.prior) == pytest.approx(answer.unknown, rel=1e-6)
+        assert left.on_q / left.on_p == pytest.approx(answer.amplification, rel=0.05)
 
 
 def test_an_image_composition_is_asked_pixel_by_pixel():

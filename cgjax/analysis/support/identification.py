@@ -307,6 +307,8 @@ def leftover(
 
     Time grows with positions * (rows of P * outputs of a position)^3, memory with its square.
     """
+    checks.bounded("length", length, 1e-3)
+    checks.bounded("noise", noise, 1e-6, 1.0)
     space = latents.space(latents_P, latents_Q, kinds)
     p, q = (np.asarray(rows, np.float64) for rows in (latents_P, latents_Q))
     columns = latent_columns(components, p.shape[1], sizes)

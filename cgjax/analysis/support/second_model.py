@@ -82,14 +82,14 @@ class Design(NamedTuple):
 
     def gram(self, other: "Design") -> np.ndarray:
         """Prior covariance [outputs, outputs of other] of f."""
-        total = 0
+        total = 0.0
         for k, change in enumerate(self.changes):
-            kernel = change.kernel[np.ix_(self.places[k], other.places[k])]
-            both = [x.slopes[k].reshape(-1, x.slopes[k].shape[2]) for x in (self, other)]
-            rows, columns = (x.slopes[k].shape[:2] for x in (self, other))
-            product = (both[0] @ both[1].T).reshape(*rows, *columns)
-            product *= kernel[:, None, :, None]
-            total = total + product.reshape(len(both[0]), len(both[1]))
+            rows, columns = (x.slopes[k].reshape(-1, x.slopes[k].shape[2]) for x in (self, other))
+            # Repeated columns keep the inner loop of the product long.
+            places = np.repeat(other.places[k], other.slopes[k].shape[1])
+            product = (rows @ columns.T).reshape(*self.slopes[k].shape[:2], -1)
+            product *= change.kernel[np.ix_(self.places[k], places)][:, None]
+            total += product.reshape(len(rows), len(columns))
         return total
 
     def prior(self) -> np.ndarray:

@@ -29,7 +29,7 @@ def of_component(passes, sigma_min, n_failing, pixelwise, condition, n_unseen, n
     unit = "positions" if pixelwise else "directions"
     text = (
         f"{bad}: {np.sum(~passes)} of {len(passes)} values fail, {n_failing.mean():.3g} {unit} "
-        f"per value on average, {smallest}"
+        f"per tested value on average, {smallest}"
     )
     if n_unseen:
         text += f"; {n_unseen} of them are in no point of P at all"

@@ -180,14 +180,13 @@ def image_maps(maps: dict, title: str, columns: int = 4):
     for ax in axes.flat[len(maps) :]:
         ax.set_visible(False)
     for ax, (name, image) in zip(axes.flat, maps.items()):
-        shown = ax.imshow(
-            image, norm=PowerNorm(0.4, 0, 1), cmap="magma"
-        )  # makes a few per cent visible
+        # The power makes a few per cent visible.
+        shown = ax.imshow(image, norm=PowerNorm(0.4, 0, 1), cmap="magma")
         # The sum of shares is the mean number of failing pixels per value; 0 is an all-black map.
         ax.set(title=name, xticks=(), yticks=())
         count = f"{np.sum(image):,.0f}" if np.sum(image) >= 100 else f"{np.sum(image):.3g}"
         style = {"fontsize": 7.5, "color": plots.GREY, "loc": "left"}
-        ax.set_xlabel(f"{count} pixels per value fail", **style)
+        ax.set_xlabel(f"{count} pixels fail per tested value", **style)
     bar = fig.colorbar(shown, ax=axes.ravel().tolist(), fraction=0.03, pad=0.02)
     bar.outline.set_visible(False)
     plots.headline(fig, title)

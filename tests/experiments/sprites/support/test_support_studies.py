@@ -64,6 +64,17 @@ def test_cells_of_plane_supports(name):
             np.testing.assert_array_equal(audit.n_failing, 40)
 
 
+def test_failing_pixels_are_those_that_every_partner_covers():
+    """Counted without a Jacobian: behind hard occlusion, a pixel that is always covered."""
+    settings = configs.load("configs/support.py:table", {"data.n_values": "12"})
+    data = audits.support_data(settings, **sets.SUPPORTS["diagonal_narrow"])
+    sizes = audits.sizes(settings)
+    result, points = audits.audit(data, "occlude_step", 1, jax.random.key(0), **sizes)
+    covered = [(points.partners(i)[0].sum(-1) > 0).all(0) for i in range(12)]
+    np.testing.assert_array_equal(result.where, covered)
+    assert result.n_failing.mean() > 5
+
+
 @pytest.mark.slow
 def test_every_cell_within_sampling_error():
     """Shares within 0.08 over 256 values; pixels within 3 standard errors of 40 values."""
