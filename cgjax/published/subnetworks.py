@@ -605,7 +605,8 @@ CLAIMS = {
     },
     "random_resnets_hold_no_modules": {
         "only": LEARNED,
-        "sentence": "In random ResNets removing a subnetwork hurts both subroutines alike (0.1, ours)",
+        "sentence": "In random ResNets removing a subnetwork hurts both subroutines alike (to "
+        "0.1, which is ours)",
         "where": "random weights, ResNet-50, selected",
         "equal": [[("{0}", "random_weights/{1}: abl_diff, selected"), 0]],
         "each": VISION,
