@@ -171,7 +171,7 @@ ROWS = {
         },
     ),
     "B6": (
-        "Superposition: images in the hole are sums of training images",
+        "Superposition: are images in the hole sums of training images?",
         "decoders",
         {
             # 20 epochs of 625 steps.

@@ -83,7 +83,7 @@ TE_MNIST = {**MNIST, **CONVNET, "data.tasks": EQUIVALENCE, "train.epochs": 150}
 # each with its own keys, in a sub-folder of its name.
 ROWS = {
     "demo": (
-        "30 rich and 30 lazy networks: slopes follow the leak; only rich networks solve TE",
+        "30 rich and 30 lazy networks: slopes of new sums; only rich networks solve TE",
         "dense",
         {
             "parts": {"addition": ADDITION_PART, "equivalence": EQUIVALENCE_PART},

@@ -465,7 +465,7 @@ CLAIMS = {
         "each": ("step", "relu"),
     },
     "rich_networks_solve_equivalence": {
-        "sentence": "Rich networks solve transitive equivalence, lazy ones do not",
+        "sentence": "Rich networks solve transitive equivalence better than lazy ones",
         "where": "figure 4a",
         "chains": [
             [
@@ -609,8 +609,8 @@ CLAIMS = {
         ],
     },
     "convnets_solve_equivalence_apart": {
-        "sentence": "Digits apart, trained ConvNets solve the transitive equivalence that no "
-        "fixed representation can",
+        "sentence": "Digits apart, trained ConvNets solve transitive equivalence, which no fixed "
+        "representation can: better than chance, and than with digits together",
         "where": "figure 4d",
         "chains": [
             [

@@ -493,7 +493,7 @@ VISION = (
 CLAIMS = {
     "scratch_subnetworks": {
         "only": LEARNED,
-        "sentence": "Subnetworks of BERT from scratch for one subroutine fail at the other",
+        "sentence": "Subnetworks of BERT from scratch for one subroutine are worse at the other",
         "where": "trained bases, BERT-small from scratch, selected",
         "chains": [[("{0}", "scratch/{1}: sub_diff, selected"), 0]],
         "each": LANGUAGE,
@@ -516,7 +516,7 @@ CLAIMS = {
     },
     "pretrained_subnetworks": {
         "only": LEARNED,
-        "sentence": "Subnetworks of pretrained BERT for one subroutine fail at the other",
+        "sentence": "Subnetworks of pretrained BERT for one subroutine are worse at the other",
         "where": "trained bases, pretrained BERT-small, selected",
         "chains": [[("{0}", "pretrained/{1}: sub_diff, selected"), 0]],
         "each": LANGUAGE,
@@ -530,7 +530,7 @@ CLAIMS = {
     },
     "resnet50_subnetworks": {
         "only": LEARNED,
-        "sentence": "Subnetworks of ResNet-50 for one subroutine fail at the other",
+        "sentence": "Subnetworks of ResNet-50 for one subroutine are worse at the other",
         "where": "trained bases, ResNet-50, selected",
         "chains": [[("{0}", "resnet50/{1}: sub_diff, selected"), 0]],
         "each": VISION,
@@ -544,14 +544,14 @@ CLAIMS = {
     },
     "wide_subnetworks": {
         "only": LEARNED,
-        "sentence": "Subnetworks of Wide ResNet-50-2 for one subroutine fail at the other",
+        "sentence": "Subnetworks of Wide ResNet-50-2 for one subroutine are worse at the other",
         "where": "trained bases, Wide ResNet-50-2, selected",
         "chains": [[("wide", "{0}/{1}: sub_diff, selected"), 0]],
         "each": VISION,
     },
     "simclr_subnetworks": {
         "only": LEARNED,
-        "sentence": "Subnetworks of SimCLR's ResNet-50 for one subroutine fail at the other",
+        "sentence": "Subnetworks of SimCLR's ResNet-50 for one subroutine are worse at the other",
         "where": "trained bases, ResNet-50 after SimCLR, selected",
         "chains": [[("simclr", "{0}/{1}: sub_diff, selected"), 0]],
         "each": VISION,
@@ -605,7 +605,8 @@ CLAIMS = {
     },
     "random_resnets_hold_no_modules": {
         "only": LEARNED,
-        "sentence": "In random ResNets removing a subnetwork hurts both subroutines alike",
+        "sentence": "In random ResNets removing a subnetwork hurts both subroutines alike (to "
+        "0.1, which is ours)",
         "where": "random weights, ResNet-50, selected",
         "equal": [[("{0}", "random_weights/{1}: abl_diff, selected"), 0]],
         "each": VISION,

@@ -37,7 +37,7 @@ TABLES = (
 # Claims in words; `published.claims` describes the layout.
 CLAIMS = {
     "network_per_part_generalises": {
-        "sentence": "Latents outside the support are recovered by a network per part, and not "
+        "sentence": "Latents outside the support are recovered better by a network per part than "
         "by one network",
         "where": "notebook plots",
         "chains": [

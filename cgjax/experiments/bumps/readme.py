@@ -278,10 +278,8 @@ def draw_penalties(record: list[dict], studies: dict, path: pathlib.Path) -> pat
         ax.grid(axis="y", **plots.GRID)
     axes[0].set_ylabel("OOD nMSE, median")
     plots.legend_below(fig, axes[2])
-    text = (
-        "Product fields compose where they are flat along the factors' axes; rank one is not enough"
-    )
-    plots.headline(fig, text)
+    text = "flatness along the factors' axes at large weights, low rank at none"
+    plots.headline(fig, f"Which penalty makes product fields compose: {text}")
     return plots.save(fig, path)
 
 

@@ -217,7 +217,9 @@ def draw_slopes(record: list[dict], studies: dict, path: pathlib.Path) -> pathli
     right.legend(fontsize=7, loc="lower right")
     for ax in (left, right):
         ax.grid(axis="y", **plots.GRID)
-    plots.headline(fig, "New sums shrink; rich networks leave the closed form (hollow: the paper)")
+    plots.headline(
+        fig, "New sums shrink; most rich networks leave the closed form (hollow: the paper)"
+    )
     return plots.save(fig, path)
 
 
@@ -241,8 +243,8 @@ def draw_new(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.P
     axes[0].set(title="accuracy (dotted: chance; hollow: the paper)")
     axes[1].set(title="$R^2$ of the additive account")
     axes[0].legend(fontsize=7, loc="lower left")
-    words = "CD-3 ends below chance; equivalence is solved, not additively"
-    plots.headline(fig, f"ConvNets on new combinations, every seed: {words}")
+    words = "CD-3 ends below chance, equivalence is solved and not additively"
+    plots.headline(fig, f"ConvNets, digits 20 pixels apart: {words}")
     return plots.save(fig, path)
 
 

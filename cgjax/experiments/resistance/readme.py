@@ -20,7 +20,8 @@ MEASURES = ("test accuracy", "S_2", "interventional information")
 STARTS = ("scale 2, biases 0", "scale 3, biases 0", "scale 2, biases 1", "scale 3, biases 1")
 WALK = "walk of 100,000 steps"
 WAYS = ("sgd", "guess", WALK)
-SEARCHES = {"guess": "guesses", WALK: "walks", "walk of 40,000 steps": "walks"}
+SHORT_WALK = "walk of 40,000 steps"
+SEARCHES = {"guess": "guesses", WALK: "walks", SHORT_WALK: "walks"}
 LOSSES = (0.2, 0.1, 0.05, 0.02)
 
 
@@ -113,6 +114,19 @@ def pooled_table(record: list[dict], studies: dict) -> str:
         for k, biases in ((0, 0), (2, 1))
         for other, losses in (("guess", ("0.1", "0.05")), (WALK, ("0.1", "0.02")))
         for loss in losses
+    ]
+    widths = [f"width {width}" for width in (4, 8, 16, 32)]
+    cases += [
+        (
+            by_row(record, "paper")["capacity"],
+            f"widths 4 to 32, scale 2, biases {biases}",
+            [f"scale 2, biases {biases}, {width}" for width in widths],
+            other,
+            loss,
+        )
+        for biases in (0, 1)
+        for other, loss in (("guess", "0.1"), (SHORT_WALK, "0.02"), (SHORT_WALK, "0.005"))
+        if "capacity" in by_row(record, "paper")
     ]
     for metrics, label, starts, other, loss in cases:
         cells = [pooled(metrics, starts, other, loss, measure) for measure in MEASURES]

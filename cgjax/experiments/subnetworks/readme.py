@@ -314,7 +314,7 @@ def draw_rules(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib
             ax.set_title(f"{measure}: {HALVES[measure]}", fontsize=9)
     label = "accuracy on target less other, clipped at chance"
     fig.colorbar(image, ax=axes, label=label, fraction=0.02)
-    title = "Every network has subnetworks; ablations depend on how masks are selected"
+    title = "Masks find subnetworks in all of these; ablations depend on their selection"
     plots.headline(fig, f"{title} (hatched: not run, or not published)")
     return plots.save(fig, path)
 
@@ -356,7 +356,9 @@ def draw_selection(record: list[dict], studies: dict, path: pathlib.Path) -> pat
     for ax in (left, right):
         ax.axhline(0, color=plots.GREY, linestyle="--", linewidth=0.8)
     left.set(ylabel="abl_diff", ylim=(-0.55, 0.08))
-    plots.headline(fig, "Choosing among 24 configurations by the ablation makes the ablation")
+    plots.headline(
+        fig, "Choosing among 24 configurations by the ablation makes most of the ablation"
+    )
     return plots.save(fig, path)
 
 

@@ -145,7 +145,9 @@ def draw_regulariser(record: list[dict], studies: dict, path: pathlib.Path) -> p
         ax.grid(**plots.GRID)
     plots.legend_below(fig, axes[0])
     axes[0].set_ylabel("R2 on random latents")
-    plots.headline(fig, "The block contrast costs fit on the support and does not help off it")
+    plots.headline(
+        fig, "The block contrast costs fit on the support and is not shown to help off it"
+    )
     return plots.save(fig, path)
 
 
