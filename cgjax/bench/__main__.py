@@ -16,6 +16,8 @@ FAMILIES = {
     "resistance": "cgjax.bench.resistance",
     "subnetworks": "cgjax.bench.subnetworks",
     "coverage": "cgjax.bench.coverage",
+    "wait": "cgjax.bench.wait",
+    "growth": "cgjax.bench.growth",
 }
 
 

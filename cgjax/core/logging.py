@@ -1,5 +1,6 @@
 """Output of a run: the progress line, metrics.jsonl, and the arrays of evaluations (npz)."""
 
+import contextlib
 import json
 import logging
 import math
@@ -10,6 +11,7 @@ import time
 import zipfile
 import zlib
 
+import jax
 import numpy as np
 import rich.console
 import rich.live
@@ -186,22 +188,30 @@ class Progress:
             say(self.line())
 
 
-def compiling(what: str = ""):
-    """Prints "compiling…" before and the seconds after: a silent compilation looks like a hang."""
-    return _Compiling(f"compiling{' ' + what if what else ''}… ")
+@contextlib.contextmanager
+def compiling():
+    """Prints "compiling…" before and the seconds after: a silent compilation looks like a hang.
 
+    After the seconds: how many of the programs came from the cache on disk.
+    """
+    events = []
 
-class _Compiling:
-    def __init__(self, text):
-        self.text = text
+    def note(event, **_):
+        events.append(event.removeprefix("/jax/compilation_cache/"))
 
-    def __enter__(self):
-        print(self.text, end="", flush=True)
-        self.started = time.monotonic()
-
-    def __exit__(self, kind, value, trace):
-        seconds = time.monotonic() - self.started
-        print("failed" if kind else f"{seconds:.1f} s", flush=True)
+    print("compiling… ", end="", flush=True)
+    started = time.monotonic()
+    jax.monitoring.register_event_listener(note)
+    try:
+        yield
+    except BaseException:
+        print("failed", flush=True)
+        raise
+    finally:
+        jax.monitoring.unregister_event_listener(note)
+    seconds, hits = f"{time.monotonic() - started:.1f} s", events.count("cache_hits")
+    n_programs = events.count("compile_requests_use_cache")
+    say(seconds + (f", {hits} of {n_programs} programs from the cache" if hits else ""))
 
 
 def write_arrays(path: pathlib.Path, arrays: dict) -> None:

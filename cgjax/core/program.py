@@ -4,6 +4,7 @@
 data rows of each call, `Due` the steps at which to evaluate and to save.
 """
 
+import concurrent.futures
 import functools
 import math
 from typing import Any, NamedTuple
@@ -230,13 +231,21 @@ class SetUp:
     def compile_call(self, state, data, rows):
         """state, data, rows -> (state, metrics [steps, R])"""
         lowered = self.lowered_call(state, data, rows)
-        compiled = lowered.compile(compiler_options=self.experiment.compiler_options)
-        return lambda state, data, rows: compiled(state, data, rows, self.keys, self.replicas)
+        return self._bound(lowered.compile(self.experiment.compiler_options))
 
-    def compile_evaluate(self, state, data):
-        """state, data -> (state, (scalars, arrays))"""
-        compiled = self.lowered_evaluate(state, data).compile()
-        return lambda state, data: compiled(state, data, self.keys, self.replicas)
+    def compile_both(self, state, data, rows):
+        """The function of `compile_call`, and one of evaluation; compiled side by side.
+
+        Evaluation: state, data -> (state, (scalars, arrays)).
+        """
+        call, evaluate = self.lowered_call(state, data, rows), self.lowered_evaluate(state, data)
+        with concurrent.futures.ThreadPoolExecutor() as threads:  # XLA compiles without the GIL
+            compiled = threads.submit(evaluate.compile)
+            call = call.compile(self.experiment.compiler_options)
+            return self._bound(call), self._bound(compiled.result())
+
+    def _bound(self, compiled):
+        return lambda *arguments: compiled(*arguments, self.keys, self.replicas)
 
 
 def in_turn(batched_fn, at_once: int, state, data, data_axis, *arguments):

@@ -96,8 +96,7 @@ def train_shares(members: "list[Share]") -> State:
         parallel.warn_of_repeats(set_up.place)
     data, plan = set_up.data(), Plan(experiment, set_up.keys, per_call, set_up.place)
     with compiling():
-        call = set_up.compile_call(state, data, plan.rows(step))
-        evaluate = set_up.compile_evaluate(state, data)
+        call, evaluate = set_up.compile_both(state, data, plan.rows(step))
     if first.saved is None or len(members) > 1:
         for share in members:  # after tracing, so that a faulty experiment leaves no files behind
             checkpoint.begin(share.folder.parent, share.group, len(members) - 1)

@@ -150,7 +150,7 @@ def test_interrupted_and_resumed_gives_the_same_bits(whole, tmp_path, monkeypatc
 
 
 def test_a_finished_run_returns_without_compiling(whole, whole_copy, monkeypatch):
-    monkeypatch.setattr(program.SetUp, "compile_call", lambda *a: pytest.fail("compiled"))
+    monkeypatch.setattr(program.SetUp, "lowered_call", lambda *a: pytest.fail("compiled"))
     state, history = run(toy.config(seeds=(0, 1, 2)), whole_copy)
     equal(state, whole[0])
     equal(history["eval"], whole[1]["eval"])

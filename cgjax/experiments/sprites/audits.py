@@ -50,8 +50,9 @@ def points(data, component, key, n_values, n_partners, n_unseen=1, alpha=False, 
         return (*slots[:component], value, *slots[component:])
 
     def partners(i):
-        latents = others[i]  # [p, 5 (K - 1)]
-        return scene(i, latents[~np.isnan(latents).any(axis=1)])
+        # Missing partners are drawn too and then dropped: all values have one shape, one program.
+        is_missing = np.isnan(others[i]).any(axis=1)
+        return tuple(slot[~is_missing] for slot in scene(i, np.nan_to_num(others[i])))
 
     sprites = np.asarray(scenes.render(scenes.scale_latents(raw), data.image_size))
     return Points(raw, images, sprites.sum(-1) > 0, partners, lambda i: scene(i, everywhere))

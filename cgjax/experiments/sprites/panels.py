@@ -25,8 +25,11 @@ class Panel(NamedTuple):
     shape: tuple  # leading axes of the stored images
 
 
-def of_support(config) -> dict:
-    """Target images, latents of the support, the theory's verdict on every support."""
+def of_support(config, verdicts: dict) -> dict:
+    """Target images, latents of the support, points of other supports with their verdicts.
+
+    verdicts: {name: text}, of all `shown_supports`.
+    """
     data = config.data
     key = rng.stream(jax.random.key(data.seed), "eval")
     arrays = {"support/latents": np.asarray(sets.sample(data, key, 500))}
@@ -34,27 +37,35 @@ def of_support(config) -> dict:
     for panel, images in _split(panels, _targets(data, _latents(panels))):
         arrays[panel.target] = images
     arrays["grid/latents"] = np.asarray(_grid(config))
-    return arrays | _supports(config)
+    return arrays | _supports(config, verdicts)
 
 
 def of_model(config, model, params, kind: str) -> dict:
     """The same panels as one model draws them, and its error on the grid of scenes."""
-    arrays = {}
-    panels = _panels(config)
+    arrays, panels, size = {}, _panels(config), config.data.image_size
+    shown, grid = (scenes.describe(raw, size) for raw in (_latents(panels), _grid(config)))
 
-    def predict(z):
-        return model.predict(params, z)
+    # One program for all: compiling it takes longer than running it. The parameters are an
+    # argument, so that the next run finds the program in the cache.
+    @jax.jit
+    def draw(rows, params):
+        z = rows["latents"]
+        images, slots = model.predict(params, z), jnp.moveaxis(model.slots(params, z), 0, 1)
+        difference = images - sets.images(rows, config.data.composition)
+        return images, slots, jnp.mean(difference**2, axis=(1, 2, 3))
 
-    images = _map(predict, scenes.scale_latents(_latents(panels)), config.eval.batch)
+    n = max(len(rows["latents"]) for rows in (shown, grid))
+    batch = math.ceil(n / math.ceil(n / config.eval.batch))
+    images, slots = _map(lambda rows: draw(rows, params)[:2], shown, batch)
     for panel, image in _split(panels, images):
         # Enough for pictures; at full precision the many traversals make a file of 100 MB.
         stored = _u8(image) if panel.target.startswith("traversal") else image.astype(np.float16)
         arrays[panel.model.format(kind)] = stored
-    for where in ("random", "support"):
-        (raw,) = (p.raw for p in panels if p.target == f"reconstruction/{where}/target")
-        slots = jax.jit(model.slots)(params, scenes.scale_latents(raw))
-        arrays[f"reconstruction/{where}/{kind}/slots"] = np.asarray(slots, np.float16)
-    arrays[f"grid/{kind}/mse"] = _grid_error(config, predict)
+    for panel, slot in _split(panels, slots):
+        if panel.target.startswith("reconstruction"):
+            name = panel.model.format(kind).replace("composed", "slots")
+            arrays[name] = np.moveaxis(slot, 1, 0).astype(np.float16)
+    arrays[f"grid/{kind}/mse"] = _map(lambda rows: draw(rows, params)[2], grid, batch)
     return arrays
 
 
@@ -109,29 +120,24 @@ def _split(panels, images):
 
 def _targets(data, raw) -> np.ndarray:
     rows = scenes.describe(raw, data.image_size)
-    images = _map(lambda r: sets.images(r, data.composition), rows, 500)
-    return _u8(images)
+    n, draw = len(raw), jax.jit(sets.images, static_argnames="composition")
+    batch = math.ceil(n / math.ceil(n / 500))
+    return _u8(_map(lambda rows: draw(rows, data.composition), rows, batch))
 
 
 def _u8(images) -> np.ndarray:
     return np.round(np.clip(np.nan_to_num(images), 0, 1) * 255).astype(np.uint8)
 
 
-def _map(fn, rows, batch: int) -> np.ndarray:
-    """fn over chunks of at most `batch` rows; the result is a numpy array.
-
-    All chunks have the same size, so that one program serves them; the last one is padded. Chunks
-    are as few as possible.
-    """
+def _map(fn, rows, batch: int):
+    """fn over chunks of `batch` rows, the last one padded; the results as numpy arrays."""
     rows = jax.tree.map(np.asarray, rows)  # slicing on the host compiles nothing
     n = len(jax.tree.leaves(rows)[0])
-    batch = math.ceil(n / math.ceil(n / batch))
-    fn = jax.jit(fn)
     parts = []
     for start in range(0, n, batch):
         index = np.minimum(np.arange(start, start + batch), n - 1)
-        parts.append(np.asarray(fn(jax.tree.map(lambda x, i=index: x[i], rows))))
-    return np.concatenate(parts)[:n]
+        parts.append(fn(jax.tree.map(lambda x, i=index: x[i], rows)))
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:n], *parts)
 
 
 def _grid(config):
@@ -141,39 +147,37 @@ def _grid(config):
     return supports.sample(key, config.eval.n_grid, "grid", slots=slots, g=17)
 
 
-def _grid_error(config, predict) -> np.ndarray:
-    rows = scenes.describe(_grid(config), config.data.image_size)
-
-    def error(rows):
-        difference = predict(rows["latents"]) - sets.images(rows, config.data.composition)
-        return jnp.mean(difference**2, axis=(1, 2, 3))
-
-    return _map(error, rows, config.eval.batch)
-
-
 # --- the theory's verdict -------------------------------------------------------------------------
 
 
-def _supports(config) -> dict:
-    """Supports as points (x_0, x_1), with the share of sprites that each identifies.
+def shown_supports(config) -> dict:
+    """{name: keys of a `config.data`} of the supports to show.
 
     With two slots: every named support, and that of the run if it has no name. The named planes are
     for two slots, so another number of slots shows only the support of the run.
     """
-    if config.data.n_slots == 2:
-        named = {name: audits.support_data(config, **keys) for name, keys in sets.SUPPORTS.items()}
-        if sets.definition(config.data) not in map(sets.definition, named.values()):
-            named["this_run"] = config.data
-    else:
-        named = {config.data.support: config.data}
-    arrays = {}
-    for name, data in named.items():
+    if config.data.n_slots != 2:
+        return {config.data.support: config.data}
+    named = {name: audits.support_data(config, **keys) for name, keys in sets.SUPPORTS.items()}
+    return named | ({} if own_support(config, named) else {"this_run": config.data})
+
+
+def own_support(config, supports: dict) -> str:
+    """The name of the run's own support among `supports`; "" if it is not there."""
+    definition = sets.definition(config.data)
+    names = (name for name, data in supports.items() if sets.definition(data) == definition)
+    return next(names, "")
+
+
+def _supports(config, verdicts: dict) -> dict:
+    """Supports as points (x_0, x_1), with the share of sprites that each identifies."""
+    arrays, shown = {}, shown_supports(config)
+    for name, data in shown.items():
         raw = sets.sample(data, jax.random.key(3), 400)
         arrays[f"supports/{name}"] = np.asarray(raw[:, (0, 5)])
-        text = verdict(data)
         # A single panel is narrow, so its verdict has one line per sprite.
         arrays[f"supports/{name}/verdict"] = np.array(
-            text if len(named) > 1 else text.replace(", ", "\n")
+            verdicts[name] if len(shown) > 1 else verdicts[name].replace(", ", "\n")
         )
     return arrays
 

@@ -1,5 +1,6 @@
 """One sprites run: scenes, models, training, the theory's verdict, figures, results."""
 
+import concurrent.futures
 import pathlib
 
 import jax
@@ -55,10 +56,22 @@ def check(config) -> None:
 
 def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
     """Trains every model kind of the config on one training set: (metrics, arrays, extra)."""
-    workdir = pathlib.Path(workdir)
+    # The theory's verdicts need no model: a thread computes them while models compile and train.
+    background = concurrent.futures.ThreadPoolExecutor(1)
+    try:
+        return _run(config, pathlib.Path(workdir), figures, background)
+    finally:
+        background.shutdown(cancel_futures=True)
+
+
+def _run(config, workdir: pathlib.Path, figures: bool, background) -> tuple[dict, dict, dict]:
+    supports = panels.shown_supports(config)
+    own = panels.own_support(config, supports)
+    needed = sorted(supports, key=lambda name: name != own) if figures else [own]
+    verdicts = {name: background.submit(panels.verdict, supports[name]) for name in needed}
     data = sets.make(config)
     say(f"{config.data.n_train:,} train / {config.eval.n:,} eval scenes · {config.data.support}")
-    say("theory: " + panels.verdict(config.data))
+    say("theory: " + verdicts[own].result())
     results, figure_arrays, extra = {}, {}, {}
     for kind in config.model.kinds:
         model = models.build(config, kind)
@@ -85,7 +98,8 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
             if config.eval.curve:
                 figure_arrays |= beyond.curve_arrays(config, history, workdir)
     if figures:
-        figure_arrays |= panels.of_support(config)
+        texts = {name: future.result() for name, future in verdicts.items()}
+        figure_arrays |= panels.of_support(config, texts)
         draw(figure_arrays, {config.row: results}, workdir / "figures")
     return results, figure_arrays, extra
 

@@ -239,10 +239,11 @@ def test_a_value_inside_the_gap_is_not_identified():
         ("gap_0.8", {}, False),
     ],
 )
-def test_the_figure_of_supports_shows_that_of_the_run(row, changes, is_named, monkeypatch):
-    monkeypatch.setattr(panels, "verdict", lambda data: "made up")
+def test_the_figure_of_supports_shows_that_of_the_run(row, changes, is_named):
     config = settings(row, changes)
-    arrays = panels._supports(config)
+    shown = panels.shown_supports(config)
+    assert sets.definition(shown[panels.own_support(config, shown)]) == sets.definition(config.data)
+    arrays = panels._supports(config, dict.fromkeys(shown, "made up"))
     names = {name.split("/")[1] for name in arrays}
     assert names == set(sets.SUPPORTS) | (set() if is_named else {"this_run"})
     if not is_named:

@@ -257,7 +257,7 @@ def test_a_finished_part_is_read_without_training(agreement, monkeypatch):
     def refuse(*arguments):
         raise AssertionError("compiled")
 
-    monkeypatch.setattr(program.SetUp, "compile_call", refuse)
+    monkeypatch.setattr(program.SetUp, "lowered_call", refuse)
     again = run.run(config, workdir, figures=False)[0]
     assert again == metrics
 

@@ -1,0 +1,85 @@
+"""The wait for a run: seconds and CPU seconds of each phase, from the command to the table.
+
+`python -m cgjax.bench wait` runs `sprites:smoke` twice, with an empty cache of compiled programs
+and then with the cache that the first run filled. `python -m cgjax.bench.wait <config> [flags of
+cgjax ...]` does the same with another run. The phases are read from the lines that a run prints, so
+the same program measures other versions of the package: set PYTHONPATH.
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+from cgjax.bench.harness import table
+
+# What a run prints when a phase starts; phases repeat for each model of a run.
+PHASES = {
+    "data and theory": "→ ",
+    "state": "parameters x ",
+    "compile": "compiling…",
+    "train and evaluate": r"(?<=\d) s\b",
+    "draw": ": drawing",
+    "table": "metric  ",
+}
+STARTS = re.compile("|".join(f"({text})" for text in PHASES.values()))
+
+
+def run(batch: int = 0, steps: int = 0) -> None:
+    """Prints the phases of `sprites:smoke`; batch and steps are those of the row."""
+    measure(["--config=sprites:smoke"])
+
+
+def measure(arguments: list[str]) -> None:
+    """Prints the phases of a run with an empty cache and with a full one, and their ratio."""
+    with tempfile.TemporaryDirectory() as folder:
+        cold, warm = (phases(arguments, pathlib.Path(folder), name) for name in ("cold", "warm"))
+    rows = []
+    for name in cold:
+        (wall, cpu), (wall_2, cpu_2) = cold[name], warm.get(name, (0.0, 0.0))
+        ratio = f"{cpu_2 / cpu:.2f}" if cpu else "-"
+        rows.append((name, *(f"{value:.1f}" for value in (wall, cpu, wall_2, cpu_2)), ratio))
+    columns = ("phase", "s", "CPU s", "s, cached", "CPU s, cached", "ratio of CPU s")
+    table(" ".join(arguments), columns, rows)
+
+
+def phases(arguments: list[str], folder: pathlib.Path, name: str) -> dict:
+    """{phase: (seconds, CPU seconds)} of one run; "all" is their sum."""
+    command = [sys.executable, "-m", "cgjax.main", *arguments, f"--workdir={folder / name}"]
+    env = os.environ | {"CGJAX_CACHE": str(folder / "cache"), "PYTHONUNBUFFERED": "1"}
+    started, total, text, phase = time.monotonic(), {}, "", "start"
+    mark = (started, 0.0)
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE) as process:
+        while chunk := os.read(process.stdout.fileno(), 4096):
+            now = (time.monotonic(), cpu_seconds(process.pid))
+            text += chunk.decode(errors="replace")
+            while match := STARTS.search(text):
+                add(total, phase, mark, now)
+                mark, text = now, text[match.end() :]
+                phase = list(PHASES)[match.lastindex - 1]
+        usage = os.wait4(process.pid, 0)[2]
+        process.returncode = 0  # `wait4` has taken the exit status
+    now = (time.monotonic(), usage.ru_utime + usage.ru_stime)
+    add(total, phase, mark, now)
+    total["all"] = (now[0] - started, now[1])
+    return total
+
+
+def add(total: dict, phase: str, before: tuple, after: tuple) -> None:
+    """Adds the time between two marks (seconds, CPU seconds) to a phase."""
+    old = total.get(phase, (0.0, 0.0))
+    total[phase] = tuple(value + b - a for value, a, b in zip(old, before, after))
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU seconds of a running process, all threads."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+if __name__ == "__main__":
+    config, *others = sys.argv[1:]
+    measure([f"--config={config}", *others])
