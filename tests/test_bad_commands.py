@@ -26,7 +26,7 @@ TABLE = r"""
 sprites                                 | unknown argument 'sprites'; did you mean --config=sprites
 sprites:diagonal,smoke                  | did you mean --config=sprites:diagonal,smoke
 S extra                                 | unknown argument 'extra'; --config=<family>:<row>,<size>
-S --seeds=3                             | unknown argument '--seeds=3': a key of the row; --config.<key>
+S --seeds=3                             | unknown argument '--seeds=3': a key of the row
 --config=sprites,smoke                  | a row or size follows a colon, sprites:smoke
 --config=sprites:smoke,demo             | the row comes before the size, demo,smoke
 S --workdir=file.txt                    | --workdir=file.txt is a file: give the name of a folder

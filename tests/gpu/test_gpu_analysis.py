@@ -3,7 +3,8 @@
 The results must equal those of the same call on a CPU, up to the rounding of float32.
 """
 
-import importlib.util
+import functools
+import importlib
 import inspect
 import pkgutil
 import tempfile
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 import test_under_jit
 from flax import nnx
-from test_nonsense import CONTEXT, PLUMBING
+from test_nonsense import CONTEXT, NET, PLUMBING
 
 import cgjax.analysis
 from cgjax.analysis import (
@@ -29,6 +30,8 @@ from cgjax.analysis import (
     machines,
     masks,
     ntk,
+    predictors,
+    probes,
     salience,
     search,
     stats,
@@ -37,7 +40,7 @@ from cgjax.analysis import (
 )
 from cgjax.analysis.support import certificate, design
 
-CALLS = test_under_jit.CALLS
+TRACED = test_under_jit.NAMES
 # Relative to the largest value of an array, or to 1 if that is more: float32 sums in another order.
 ROUNDING = 1e-4
 
@@ -155,7 +158,6 @@ def host_calls() -> dict:
         "lenses.slopes": lambda: lenses.slopes(gram, pairs, y[:, None], is_train),
         "lenses.main_effects": lambda: lenses.main_effects(pairs, targets),
         "lenses.subnetworks": lambda: lenses.subnetworks(network, net, x, pairs, "a", 2),
-        "machines.central_path": test_under_jit.central_path,
         "masks.learn": lambda: masks.learn(
             lambda s, step, beta: jnp.mean((jax.nn.sigmoid(beta * s) - 0.3) ** 2), x, 3, 0.1
         ),
@@ -169,12 +171,37 @@ def host_calls() -> dict:
         ),
         "masks.save": saved_masks,
         "masks.read": saved_masks,
-        "masks.selected": lambda: masks.selected(test_under_jit.NET, "kernel"),
+        "masks.selected": lambda: masks.selected(NET, "kernel"),
         # Rounding changes the number of iterations, so only the converged solution is compared.
         "ntk.linearised_fit": lambda: ntk.linearised_fit(
             network, net, x[:7], targets[:7], x, tolerance=1e-5
         )[:2],
         "ntk.ntk_regression": lambda: ntk.ntk_regression(network, net, x[:7], targets[:7], x),
+        "predictors.partner_share": lambda: predictors.partner_share(pairs[:7], pairs[7:]),
+        "predictors.connected_share": lambda: predictors.connected_share(pairs[:7], pairs[7:]),
+        "predictors.unknown_of_sum": lambda: predictors.unknown_of_sum(
+            pairs[:7], pairs[7:], targets[:7]
+        ),
+        **{
+            f"predictors.{predictor.__name__}": functools.partial(predictor, pairs, features)
+            for predictor in (
+                predictors.additive_share,
+                predictors.right_angles,
+                predictors.unit_overlap,
+                predictors.decodability,
+                predictors.linearity,
+                predictors.orthogonality,
+                predictors.homomorphism_error,
+            )
+        },
+        "probes.kernel": lambda: probes.kernel(features, features[:3]).new,
+        "probes.ridge": lambda: probes.ridge(probes.kernel(features, features[:3]), targets),
+        "probes.ridgeless": lambda: probes.ridgeless(
+            probes.kernel(features, features[:3]), targets
+        ),
+        "stats.cluster_draws": lambda: stats.cluster_draws(clusters, 4),
+        "stats.deviation_interval": lambda: stats.deviation_interval(0.1, outcomes, 4),
+        "stats.weighted_tau_b": lambda: stats.weighted_tau_b(y, y**2, np.ones((2, 9))),
         "salience.subsets": lambda: salience.subsets(3),
         "search.guess_and_check": lambda: search.guess_and_check(
             key,
@@ -224,6 +251,11 @@ def host_calls() -> dict:
     }
 
 
+def calls() -> dict:
+    """Function -> a valid call with arrays on the default device."""
+    return host_calls() | {name: test_under_jit.sound_call(name) for name in TRACED}
+
+
 def faces() -> set[str]:
     """The public functions of each module of `cgjax.analysis`, with what its packages import.
 
@@ -242,24 +274,20 @@ def faces() -> set[str]:
 
 
 def test_every_function_has_a_call():
-    calls = CALLS.keys() | host_calls().keys()
+    packages_and_names = {f"{name.split('.')[0]}.{name.split('.')[-1]}" for name in calls()}
     assert len(faces()) > 150
-    assert faces() <= calls, sorted(faces() - calls)
+    assert faces() <= packages_and_names, sorted(faces() - packages_and_names)
 
 
 @pytest.fixture(scope="module")
 def on_the_cpu():
-    """The calls of both tables, with arrays in host memory."""
     with jax.default_device(jax.devices("cpu")[0]):
-        spec = importlib.util.spec_from_file_location("calls_on_cpu", test_under_jit.__file__)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module.CALLS | host_calls()
+        return calls()
 
 
 @pytest.fixture(scope="module")
 def on_the_gpu():
-    return CALLS | host_calls()
+    return calls()
 
 
 def assert_equal(ours, wanted):
@@ -278,11 +306,11 @@ def assert_equal(ours, wanted):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", [*CALLS, *host_calls()])
+@pytest.mark.parametrize("name", [*TRACED, *host_calls()])
 def test_results_are_those_of_a_cpu(name, on_the_gpu, on_the_cpu):
     with jax.default_matmul_precision("highest"):
         ours = on_the_gpu[name]()
-        if name in CALLS:  # the other functions return what a traced program lacks
+        if name in TRACED:  # the other functions return what a traced program lacks
             assert_equal(jax.jit(on_the_gpu[name])(), ours)
         with jax.default_device(jax.devices("cpu")[0]):
             assert_equal(ours, on_the_cpu[name]())
