@@ -2,6 +2,7 @@
 
 import functools
 import json
+import re
 import shlex
 
 from cgjax import config as configs
@@ -18,7 +19,7 @@ def flag(run: dict) -> str:
     return f"{run['family']}:{run['row']}{size}"
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=1024)  # a page has many claims of one row
 def _row(flag: str) -> tuple[dict, list[str]] | None:
     """{key: value} and the parts of a row; None if no config file has it."""
     try:
@@ -53,9 +54,11 @@ def changes(run: dict) -> dict[str, tuple]:
 def command(run: dict) -> str:
     """The command that runs a run again, with its seeds and its other differences from the row."""
     words = [f"{MAIN} --config={flag(run)}"]
-    for name, (_, value) in changes(run).items():
+    for name, (before, value) in changes(run).items():
         option = "--parts" if name == "parts" else f"--config.{name}"
-        words.append(shlex.quote(f"{option}={text(value)}"))
+        # Words need quotes where the row's own value does not show that words are meant.
+        written = text(value) if before != () else str(value)
+        words.append(shlex.quote(f"{option}={written}"))
     return " ".join(words)
 
 
@@ -63,6 +66,10 @@ def text(value) -> str:
     """A value as `--config.key=value` takes it."""
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, tuple) and value and not any(isinstance(v, tuple) for v in value):
+    if isinstance(value, tuple) and value and all(map(_is_plain, value)):
         return ",".join(map(str, value))
     return str(value)
+
+
+def _is_plain(item) -> bool:
+    return bool(re.fullmatch(r"[\w.+-]+", str(item)))

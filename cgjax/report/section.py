@@ -312,10 +312,10 @@ def run_table(entries: list[dict], caption: str) -> Html:
 
 def _differences(entry: dict) -> Html:
     """Keys in which a run differs from its row, one a line."""
-    lines = (
-        tag("div", tag("code", name), f": {commands.text(before)} → {commands.text(value)}")
-        for name, (before, value) in commands.changes(entry).items()
-    )
+    lines = []
+    for name, values in commands.changes(entry).items():
+        before, value = (commands.text(one).replace(",", ", ") for one in values)
+        lines.append(tag("div", tag("code", name), f": {before} → {value}"))
     return join(lines)
 
 

@@ -12,12 +12,14 @@ import re
 import shlex
 import shutil
 
+import ml_collections
 import pytest
 from front_door import finish
 
 from cgjax import config as configs
 from cgjax import experiments, report
 from cgjax.config.declare import leaves
+from cgjax.config.overrides import override
 from cgjax.core.errors import BadInput
 from cgjax.published.claims import CLAIMS
 from cgjax.published.results import summary
@@ -294,6 +296,21 @@ def test_a_command_keeps_changes_of_keys_parts_and_seeds(change):
     entry = {name: run[name] for name in ("family", "row", "size")} | {"config": run}
     assert json.loads(configs.to_json(as_main_reads(commands.command(entry)))) == run
     assert len(commands.changes(entry)) == 1 + len(change)
+
+
+@pytest.mark.parametrize(
+    "before, value",
+    [
+        (("a",), ("b c", "d,e")), ((), ("b",)), ((), ()), ((1.5,), (2.0, 1e-05)), ((0,), (3,)),
+        (((0, 1),), ((2, 3), (4,))), (True, False), ("x", "it's $HOME"), (1, -3), (0.1, 1e-30),
+    ],
+)  # fmt: skip
+def test_a_value_survives_the_command_line(before, value, monkeypatch):
+    monkeypatch.setattr(commands, "changes", lambda run: {"key": (before, value)})
+    words = shlex.split(commands.command({"family": "f", "row": "r", "size": "fast"}))
+    config = ml_collections.ConfigDict({"key": before}).lock()
+    override(config, "key", words[-1].removeprefix("--config.key="))
+    assert config.key == value and type(config.key) is type(value)
 
 
 # --- runs of one's own ----------------------------------------------------------------------------

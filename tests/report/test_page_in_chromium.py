@@ -37,7 +37,7 @@ def address(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tab(tmp_path_factory):
-    with chromium.opened(tmp_path_factory.mktemp("profile")) as tab:
+    with chromium.opened(tmp_path_factory.mktemp("profile"), seconds=180) as tab:
         yield tab
 
 
