@@ -15,7 +15,7 @@ import numpy as np
 
 from cgjax.core import checkpoint, hosts, parallel, signals, tree
 from cgjax.core.errors import BadInput, Diverged, Preempted
-from cgjax.core.logging import Metrics, Progress, compiling, keep_arrays, say
+from cgjax.core.logging import Metrics, Progress, compiling, counted, keep_arrays, say
 from cgjax.core.program import Due, Experiment, Plan, SetUp, State, running
 from cgjax.core.replicas import replica_names
 from cgjax.core.workdir import access_to
@@ -89,7 +89,7 @@ def train_shares(members: "list[Share]") -> State:
     n_replicas = len(set_up.keys)
     say(
         f"{name or first.workdir.name}: {tree.size(state.params) // n_replicas:,} parameters"
-        f" x {n_replicas} replicas" + (f", resumed at step {step:,}" if step else "")
+        f" x {counted(n_replicas, 'replica')}" + (f", resumed at step {step:,}" if step else "")
     )
 
     if experiment.plan is None:

@@ -95,9 +95,8 @@ def test_strangers_at_the_port_are_no_hosts(monkeypatch):
 
     monkeypatch.setattr(hosts, "from_writer", from_first)
     monkeypatch.setattr(hosts, "KNOCK_S", 0.2)
-    monkeypatch.setattr(jax, "process_count", lambda: 2)
     first, second = (object.__new__(hosts.Watch) for _ in range(2))
-    first.index, second.index = 0, 1
+    first.index, second.index, first.count, second.count = 0, 1, 2, 2
     with concurrent.futures.ThreadPoolExecutor() as pool:
         waiting = pool.submit(first._connect, found)
         while "it" not in told:
