@@ -1,4 +1,4 @@
-"""Across papers: numbers of five theories before training, against the error after it.
+"""Which theory predicts what composes? A benchmark of predictors on models of every family.
 
 This package imports every family; no family imports it.
 """
