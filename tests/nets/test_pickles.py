@@ -265,6 +265,7 @@ def test_tensorflow_js(tmp_path):
         ({"weights": kernel}, "have 40 bytes: its arrays take 32"),
         ({"paths": '"part0", "../part1"'}, "not a file beside it"),
         ({"paths": '"part0", "none"'}, "not a file beside it"),
+        ({"paths": '"part0", "part0"'}, "names a file twice"),
         ({"weights": kernel.replace("float32", "uint8")}, "only float32"),
         ({"weights": kernel.replace("4", "-4")}, "an invalid shape"),
         ({"weights": "3"}, "is not a network of TensorFlow.js"),

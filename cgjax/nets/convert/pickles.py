@@ -138,8 +138,6 @@ def _zip(file, size) -> dict[str, np.ndarray]:
         pickles = [name for name in members if name.endswith("/data.pkl")]
         _check(len(pickles) == 1, f"{len(pickles)} files data.pkl")
         folder = pickles[0].removesuffix("data.pkl")
-        if members.get(f"{folder}byteorder"):
-            _check(archive.read(f"{folder}byteorder") == b"little", "big-endian numbers")
 
         def content(name):
             _check(name in members, f"no {shown(name)}")
@@ -147,6 +145,8 @@ def _zip(file, size) -> dict[str, np.ndarray]:
             _check(members[name].compress_type == zipfile.ZIP_STORED, "compressed members")
             return archive.read(name)
 
+        if f"{folder}byteorder" in members:
+            _check(content(f"{folder}byteorder") == b"little", "big-endian numbers")
         state = _Machine().run(io.BytesIO(content(pickles[0])))
         return _named(state, lambda storage: content(f"{folder}data/{storage.key}"))
 

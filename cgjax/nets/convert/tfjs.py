@@ -58,6 +58,8 @@ def _joined(path: pathlib.Path, files: list[str], needed: int) -> bytes:
     for name, place in zip(files, places):
         if pathlib.PurePath(name).name != name or not place.is_file():
             raise BadInput(f"'{path}' names {shown(name)}, which is not a file beside it")
+    if len(set(files)) < len(files):  # a small file, named often, would make a large array
+        raise BadInput(f"'{path}' names a file twice")
     size = sum(place.stat().st_size for place in places)
     if size != needed:
         raise BadInput(f"the files beside '{path}' have {size} bytes: its arrays take {needed}")
