@@ -99,9 +99,15 @@ def test_relaxed_is_first_order_and_the_second_order_sees_more(pixelwise):
 
     def ask(order, seen=here):
         return support.audit(
-            hidden_square, value, 0, scene(seen), pixelwise=pixelwise, condition="relaxed",
-            unseen=scene(there), order=order,
-        )  # fmt: skip
+            hidden_square,
+            value,
+            0,
+            scene(seen),
+            pixelwise=pixelwise,
+            condition="relaxed",
+            unseen=scene(there),
+            order=order,
+        )
 
     first = ask(1)
     assert first.share == 1 and first.verdict.startswith("no first-order obstacle found")
@@ -124,9 +130,14 @@ def test_second_order_allows_what_a_curved_path_keeps_hidden():
 
     value = np.array([[2.0, 0.5]])
     found = support.audit(
-        hyperbola, value, 0, lambda i: (value, np.zeros((1, 1))), condition="relaxed", order=2,
+        hyperbola,
+        value,
+        0,
+        lambda i: (value, np.zeros((1, 1))),
+        condition="relaxed",
+        order=2,
         unseen=lambda i: (value, np.ones((1, 1))),
-    )  # fmt: skip
+    )
     assert found.share == 1 and found.leak[0] < 1e-9
 
 
