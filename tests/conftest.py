@@ -4,6 +4,7 @@ Tests compile more than they compute. So XLA optimises nothing here and compiles
 piece: cutting it up to compile the pieces at once is more work, and the cores have other tests.
 """
 
+import functools
 import gc
 import os
 import pathlib
@@ -30,10 +31,15 @@ import jax
 import numpy as np
 import pytest
 from digits import all_digits  # noqa: F401
+from jax._src.interpreters import mlir
 
 # Traced programs are many small objects that live long: looking through them for garbage as often
 # as Python does by itself takes a twentieth of the time.
 gc.set_threshold(200_000, 20, 20)
+if hasattr(mlir, "make_ir_context"):
+    # JAX makes a new MLIR context for every program: a sixth of the time that a small one takes.
+    # The name is private, so a version without it is only slower.
+    mlir.make_ir_context = functools.cache(mlir.make_ir_context)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 # Many tests compile the same program in processes or closures of their own. A folder of the
 # caller's choice is kept, and saves the next run most of the compiling.
@@ -43,6 +49,19 @@ if _OWN:
 _CACHE = os.environ["CGJAX_CACHE"]
 jax.config.update("jax_compilation_cache_dir", _CACHE)
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
+
+
+# The files that take longest, longest first: a long file that starts last leaves a core idle.
+LONGEST = (
+    "test_unread_keys", "test_subnetwork_runs", "test_identify", "test_notebooks", "test_ntk",
+    "test_main", "test_resistance_runs", "test_lenses", "test_models", "test_train", "test_jumps",
+    "test_support_studies", "test_under_jit", "test_pairs", "test_scenes", "test_trust",
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items):
+    rank = {name: i for i, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.path.stem, len(rank)))
 
 
 def pytest_unconfigure(config):

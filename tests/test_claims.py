@@ -301,9 +301,11 @@ def test_no_difference_by_a_factor_and_by_a_tolerance_of_its_own(record):
         (found,) = standings.standings(record.folder, [CLAIMS[name]])
         assert found.word == expected and "logarithms" in found.note
     name = "subnetworks.random_resnets_hold_no_modules"
-    for rule, subroutines in (("inside_contact", ("inside", "contact")),
-                              ("inside_number", ("inside", "number")),
-                              ("number_contact", ("number", "contact"))):  # fmt: skip
+    for rule, subroutines in (
+        ("inside_contact", ("inside", "contact")),
+        ("inside_number", ("inside", "number")),
+        ("number_contact", ("number", "contact")),
+    ):
         values = {
             f"random_weights/{one}: abl_diff, selected": [0.05, 0.04, 0.06] for one in subroutines
         }

@@ -36,9 +36,14 @@ def shell(installed, tmp_path_factory):
         words = [sys.executable, *words] if words[0] != "cgjax" else words
         words = [installed / "bin" / "cgjax", *words[1:]] if words[0] == "cgjax" else words
         done = subprocess.run(
-            words, cwd=here, env=environment, text=True, timeout=600,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
+            words,
+            cwd=here,
+            env=environment,
+            text=True,
+            timeout=600,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
         return done.returncode, done.stdout
 
     run.folder = here
@@ -48,8 +53,12 @@ def shell(installed, tmp_path_factory):
 def test_the_wheel_is_what_runs_and_carries_its_data(shell, installed):
     code, said = shell("-c", "import cgjax; print(cgjax.__file__)")
     assert code == 0 and said.strip() == str(installed / "cgjax" / "__init__.py")
-    for name in ("configs/sprites.py", "report/record/sprites/diagonal-fast.json",
-                 "report/figures/motivation.png", "experiments/README.md"):  # fmt: skip
+    for name in (
+        "configs/sprites.py",
+        "report/record/sprites/diagonal-fast.json",
+        "report/figures/motivation.png",
+        "experiments/README.md",
+    ):
         assert (installed / "cgjax" / name).is_file(), name
     assert not (installed / "configs").exists() and not (installed / "tests").exists()
 
@@ -85,8 +94,11 @@ def test_a_run_its_seeds_and_its_extension(shell):
     assert code == 0 and "nothing was written" in said, said
     code, said = shell(*longer)
     assert code == 0 and "already finished" in said
-    code, said = shell("-c", "import cgjax; run = cgjax.load('runs/vectors/mlp_random-smoke'); "
-                       "print(run.step, run.params['dense_0']['kernel'].shape)")  # fmt: skip
+    code, said = shell(
+        "-c",
+        "import cgjax; run = cgjax.load('runs/vectors/mlp_random-smoke'); "
+        "print(run.step, run.params['dense_0']['kernel'].shape)",
+    )
     assert code == 0 and said.startswith("[32 32] (2, "), said
     after = snapshot(shell.folder)
     assert {k: v for k, v in after.items() if not k.endswith(".lock")} == {

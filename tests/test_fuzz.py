@@ -303,16 +303,22 @@ def table(rng, folder, name) -> str:
         path = folder / f"{name}.csv"
     else:
         arrays = {
-            f"{rng.choice(HEADS[:5])}{i}": rng.choice((
-                np.array([rng.randrange(3) for _ in range(n)]),
-                np.array([2**60 + rng.randrange(3) for _ in range(n)], np.uint64),
-                np.array([rng.random() for _ in range(n)]).astype(rng.choice("efd")),
-                np.array(rng.choices(["red", "$", "\x00", "é"], k=n), str),
-                np.zeros((n, d)), np.zeros(n, complex), np.zeros(n, "S3"), np.array(3.0),
-                np.zeros(n, "datetime64[s]"), np.ones(n, bool),
-            ))
+            f"{rng.choice(HEADS[:5])}{i}": rng.choice(
+                (
+                    np.array([rng.randrange(3) for _ in range(n)]),
+                    np.array([2**60 + rng.randrange(3) for _ in range(n)], np.uint64),
+                    np.array([rng.random() for _ in range(n)]).astype(rng.choice("efd")),
+                    np.array(rng.choices(["red", "$", "\x00", "é"], k=n), str),
+                    np.zeros((n, d)),
+                    np.zeros(n, complex),
+                    np.zeros(n, "S3"),
+                    np.array(3.0),
+                    np.zeros(n, "datetime64[s]"),
+                    np.ones(n, bool),
+                )
+            )
             for i in range(d)
-        }  # fmt: skip
+        }
         stream = io.BytesIO()
         rng.choice((np.savez, np.savez_compressed))(stream, **arrays)
         content, path = stream.getvalue(), folder / f"{name}.npz"

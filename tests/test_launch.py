@@ -39,15 +39,24 @@ def fake(tmp_path):
 
 def call(name, *words, python="python", **environment):
     return subprocess.run(
-        [LAUNCH / name, *words], capture_output=True, text=True, timeout=60,
+        [LAUNCH / name, *words],
+        capture_output=True,
+        text=True,
+        timeout=60,
         env={**os.environ, "PYTHON": python, **environment},
-    )  # fmt: skip
+    )
 
 
 def test_the_scripts_are_there():
     names = [path.name for path in SCRIPTS]
-    assert names == ["local.sh", "sky_sweep.sh", "slurm_array.sh", "slurm_nodes.sh",
-                     "slurm_one_node.sh", "tpu_pod.sh"]  # fmt: skip
+    assert names == [
+        "local.sh",
+        "sky_sweep.sh",
+        "slurm_array.sh",
+        "slurm_nodes.sh",
+        "slurm_one_node.sh",
+        "tpu_pod.sh",
+    ]
     readme = (LAUNCH / "README.md").read_text()
     assert all(name in readme for name in [*names, "skypilot.yaml"])
 
@@ -84,18 +93,50 @@ def test_usage_and_refusal(path):
 
 
 def test_a_dry_run_prints_the_commands(fake):
-    out = call("slurm_array.sh", "--dry-run", "--at-once=2", "--time=60", "--",
-               "--config=sprites:*,fast", "--sweep.optim.lr=1,2", python=fake).stdout  # fmt: skip
-    assert shlex.split(out) == ["sbatch", "--export=ALL", "--array=0-5%2", "--time=60",
-                                str(LAUNCH / "slurm_array.sh"), "--config=sprites:*,fast",
-                                "--sweep.optim.lr=1,2"]  # fmt: skip
+    out = call(
+        "slurm_array.sh",
+        "--dry-run",
+        "--at-once=2",
+        "--time=60",
+        "--",
+        "--config=sprites:*,fast",
+        "--sweep.optim.lr=1,2",
+        python=fake,
+    ).stdout
+    assert shlex.split(out) == [
+        "sbatch",
+        "--export=ALL",
+        "--array=0-5%2",
+        "--time=60",
+        str(LAUNCH / "slurm_array.sh"),
+        "--config=sprites:*,fast",
+        "--sweep.optim.lr=1,2",
+    ]
     out = call("slurm_nodes.sh", "--dry-run", "--nodes=2", "--gpus=4", "--", "--config=x y").stdout
-    assert shlex.split(out) == ["sbatch", "--export=ALL,CGJAX_IN_JOB=1", "--nodes=2",
-                                "--gres=gpu:4", "--ntasks-per-node=4",
-                                str(LAUNCH / "slurm_nodes.sh"), "--config=x y"]  # fmt: skip
+    assert shlex.split(out) == [
+        "sbatch",
+        "--export=ALL,CGJAX_IN_JOB=1",
+        "--nodes=2",
+        "--gres=gpu:4",
+        "--ntasks-per-node=4",
+        str(LAUNCH / "slurm_nodes.sh"),
+        "--config=x y",
+    ]
     out = call("local.sh", "--dry-run", "--processes=2", "--gpus", "--port=5", "--", "--config=x")
-    hosts = [["env", f"JAX_LOCAL_DEVICE_IDS={i}", "python", "-m", "cgjax.main", "--config=x",
-              "--coordinator=localhost:5", "--hosts=2", f"--host={i}"] for i in (0, 1)]  # fmt: skip
+    hosts = [
+        [
+            "env",
+            f"JAX_LOCAL_DEVICE_IDS={i}",
+            "python",
+            "-m",
+            "cgjax.main",
+            "--config=x",
+            "--coordinator=localhost:5",
+            "--hosts=2",
+            f"--host={i}",
+        ]
+        for i in (0, 1)
+    ]
     assert list(map(shlex.split, out.stdout.splitlines())) == hosts
     out = call("tpu_pod.sh", "--dry-run", "--name=n", "--zone=z", "--", "--config=a b").stdout
     *words, remote = shlex.split(out)
@@ -167,7 +208,7 @@ exit $code
         [LAUNCH / "tpu_pod.sh", "--name=n", "--zone=z", "--activate=activate", "--", "--config=x"],
         env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "HOST_": wait},
         start_new_session=True,
-    )  # fmt: skip
+    )
     started = [tmp_path / worker / "cgjax/started" for worker in ("one", "two")]
     until(lambda: all(path.exists() for path in started), 20)
     os.killpg(process.pid, signal.SIGINT)
@@ -187,12 +228,24 @@ def test_the_cloud_yaml_can_be_read():
 
 def test_a_sweep_through_skypilot_is_a_job_for_each_point(fake, tmp_path):
     words = ["--config=sprites:diag*,fast", "--sweep.optim.lr=1e-3,3e-4"]
-    out = call("sky_sweep.sh", "--dry-run", "--bucket=b", "--data=/d", "--gpus=H100:1", "--",
-               *words, python=fake).stdout  # fmt: skip
+    out = call(
+        "sky_sweep.sh",
+        "--dry-run",
+        "--bucket=b",
+        "--data=/d",
+        "--gpus=H100:1",
+        "--",
+        *words,
+        python=fake,
+    ).stdout
     commands = [shlex.split(line) for line in out.splitlines()]
     assert len(commands) == 6 and commands[3][:5] == [
-        "sky", "jobs", "launch", "--yes", "--detach-run"
-    ]  # fmt: skip
+        "sky",
+        "jobs",
+        "launch",
+        "--yes",
+        "--detach-run",
+    ]
     environment = dict(
         word.split("=", 1) for flag, word in zip(commands[3], commands[3][1:]) if flag == "--env"
     )
@@ -221,9 +274,11 @@ def test_local_processes_end_together(fake):
 def test_a_signal_reaches_every_local_process(fake, tmp_path):
     wait = f"touch {tmp_path}/$host; sleep 8 >/dev/null 2>&1 & wait"
     process = subprocess.Popen(
-        [LAUNCH / "local.sh", "--", "--config=x"], stdout=subprocess.PIPE, text=True,
+        [LAUNCH / "local.sh", "--", "--config=x"],
+        stdout=subprocess.PIPE,
+        text=True,
         env={**os.environ, "PYTHON": fake, "HOST_0": wait, "HOST_1": wait},
-    )  # fmt: skip
+    )
     until(lambda: (tmp_path / "0").exists() and (tmp_path / "1").exists(), 20)
     process.send_signal(signal.SIGTERM)
     out, _ = process.communicate(timeout=20)
@@ -261,8 +316,10 @@ def test_slurm_preempts_queues_again_and_ends_with_the_same_bits(tmp_path):
     run(LAUNCH / "slurm_one_node.sh", "start", tmp_path / "slurm")
     try:
         run(LAUNCH / "slurm_array.sh", "--at-once=1", "--", *sweep, "--runs=parts")
-        logs = [f"parts/sweeps/slurmlab.study/few-smoke/{path.name}"
-                for path in sorted(tmp_path.glob("whole/**/*.log"))]  # fmt: skip
+        logs = [
+            f"parts/sweeps/slurmlab.study/few-smoke/{path.name}"
+            for path in sorted(tmp_path.glob("whole/**/*.log"))
+        ]
         assert len(logs) == 2
         until(lambda: any("step 4/" in read(tmp_path / log) for log in logs), 120)
         run("sbatch", "-p", "high", "--exclusive", "--output=/dev/null", "--wrap=sleep 1")

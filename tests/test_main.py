@@ -63,8 +63,16 @@ def without_lock(found: dict) -> dict:
 
 def test_outputs(finished):
     names = {path.name for path in finished.iterdir()}
-    assert names == {".lock", "arrays.npz", "checkpoints", "config.json", "env.json", "figures",
-                     "metrics.jsonl", "results.json"}  # fmt: skip
+    assert names == {
+        ".lock",
+        "arrays.npz",
+        "checkpoints",
+        "config.json",
+        "env.json",
+        "figures",
+        "metrics.jsonl",
+        "results.json",
+    }
     found = results(finished)
     entry = found["metrics"]["mse"]
     assert set(entry) == {"ours", "sd", "values", "seeds", "paper", "paper_sd", "where"}
@@ -370,8 +378,10 @@ def test_a_config_that_was_edited_by_hand_is_not_adopted(copy, capsys):
         (copy / "results.json").unlink(missing_ok=True)
 
 
-@pytest.mark.parametrize("name", ["results.json", "config.json", "env.json", "arrays.npz", ".lock",
-                                  "figures", "metrics.jsonl"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    ["results.json", "config.json", "env.json", "arrays.npz", ".lock", "figures", "metrics.jsonl"],
+)
 def test_a_folder_or_file_in_the_way_is_one_line(name, copy, capsys):
     for path in (copy / name, copy / "results.json"):
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
@@ -393,8 +403,9 @@ def test_stray_files_and_folders_are_left_alone(copy, capsys):
     assert (copy / "checkpoints/seeds_0-1/notes/1").read_text() == "mine"
 
 
-@pytest.mark.parametrize("name", ["results.json.tmp", ".arrays.tmp.npz", "env.json.tmp",
-                                  "config.json.tmp"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name", ["results.json.tmp", ".arrays.tmp.npz", "env.json.tmp", "config.json.tmp"]
+)
 def test_a_full_disk_is_one_line(name, copy, capsys):
     """/dev/full stands for the disk."""
     (copy / "results.json").unlink()
@@ -438,8 +449,11 @@ def test_list_prints_one_line_for_each_row(capsys):
     for path in sorted(configs.folder().glob("*.py")):
         for row in configs.load_file(path).describe_rows():
             expect = f"  [{row['expect']}]" if row["expect"] else ""
-            (line,) = [x for x in lines if x.split() and x.endswith(f"{row['doc']}{expect}")
-                       and x.split()[0] == row["name"]]  # fmt: skip
+            (line,) = [
+                x
+                for x in lines
+                if x.split() and x.endswith(f"{row['doc']}{expect}") and x.split()[0] == row["name"]
+            ]
             assert len(line) <= 170, line
     assert sum(line.startswith("--config=sprites:<row>[,<size>]") for line in lines) == 1
     assert any("r2_all 0.9509" in line for line in lines)

@@ -338,8 +338,10 @@ def test_means_and_shares_of_masks_follow_from_the_released_runs(mask_runs):
         if kind == "trained":
             by_condition[condition] += [(float(r["sub_diff"]), float(r["abl_diff"])) for r in runs]
     for condition, runs in by_condition.items():
-        found = {name: PUBLISHED["subnetworks"]["means"][f"{condition}: {name}, selected"]["mean"]
-                 for name in ("sub_diff", "abl_diff", "share with the full pattern")}  # fmt: skip
+        found = {
+            name: PUBLISHED["subnetworks"]["means"][f"{condition}: {name}, selected"]["mean"]
+            for name in ("sub_diff", "abl_diff", "share with the full pattern")
+        }
         share = np.mean([sub > 0 > abl for sub, abl in runs])
         expected = [*np.mean(runs, axis=0), share]
         np.testing.assert_allclose(list(found.values()), expected, atol=5.1e-4)

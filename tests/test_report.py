@@ -312,8 +312,9 @@ def test_a_familys_claims_are_counted_by_kind():
     table = readme.field("vectors", "standing").splitlines()
     assert table[0] == "| kind | claims | match | no match | underpowered |"
     assert [line.split(" | ")[:2] for line in table[2:]] == [
-        ["| read off a figure", "9"], ["| in words", "2"],
-    ]  # fmt: skip
+        ["| read off a figure", "9"],
+        ["| in words", "2"],
+    ]
 
 
 def test_fields_of_a_recorded_metric():

@@ -90,8 +90,9 @@ def here(constant, tmp_path, monkeypatch):
 
 def grid(**swept):
     points, remarks = expand([ROW], {}, {k.replace("__", "."): v for k, v in swept.items()}, RUNS)
-    known = {str(p.workdir): [configs.to_json(p.config), configs.fingerprint(p.config)]
-             for p in points}  # fmt: skip
+    known = {
+        str(p.workdir): [configs.to_json(p.config), configs.fingerprint(p.config)] for p in points
+    }
     pathlib.Path("known.json").write_text(json.dumps(known))
     return points
 
@@ -111,8 +112,13 @@ def test_rows_times_values(here):
     flags = ["sweeplab/config.py:few,demo,smoke", "sweeplab/config.py:few"]
     points, _ = expand(flags, {"train.steps": "24"}, {"optim.lr": ["0.1", "2e-1"]}, RUNS)
     assert [(p.config.row, p.config.size, p.config.optim.lr) for p in points] == [
-        ("few", "smoke", 0.1), ("few", "smoke", 0.2), ("demo", "smoke", 0.1),
-        ("demo", "smoke", 0.2), ("few", "default", 0.1), ("few", "default", 0.2)]  # fmt: skip
+        ("few", "smoke", 0.1),
+        ("few", "smoke", 0.2),
+        ("demo", "smoke", 0.1),
+        ("demo", "smoke", 0.2),
+        ("few", "default", 0.1),
+        ("few", "default", 0.2),
+    ]
     assert all(point.config.train.steps == 24 for point in points)
     assert len({point.workdir for point in points}) == 6
     assert str(points[1].workdir) == (
@@ -129,7 +135,9 @@ def test_rows_times_values(here):
 def test_a_pattern_names_rows_and_a_plain_point_lives_where_the_plain_run_does(here):
     points, _ = expand(["sweeplab/config.py:*,smoke"], {}, {}, RUNS)
     assert [str(p.workdir) for p in points] == [
-        "runs/sweeplab.study/demo-smoke", "runs/sweeplab.study/few-smoke"]  # fmt: skip
+        "runs/sweeplab.study/demo-smoke",
+        "runs/sweeplab.study/few-smoke",
+    ]
     (point,), _ = expand(["sweeplab/config.py"], {"train.seeds": "0,1"}, {}, RUNS)
     assert str(point.workdir) == "runs/sweeplab.study/demo"  # seeds can be added there
 
@@ -337,7 +345,8 @@ def test_points_that_share_a_program(traced):
     points, _ = expand(["sweeplab/config.py:few,demo,smoke"], {}, swept, RUNS)
     found, said = tasks(points, 0)
     assert [{point.swept["optim.lr"] for point in task.points} for task in found] == 4 * [
-        {"0.1", "0.2", "0.3"}]  # fmt: skip
+        {"0.1", "0.2", "0.3"}
+    ]
     assert len({task.file for task in found}) == 4
     assert said == [
         "12 points run as replicas of 4 programs: optim.lr",

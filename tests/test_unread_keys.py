@@ -71,8 +71,10 @@ KINDS = {
 }
 # Rows that look at a trained run, and a row that trains one.
 TRAINED = {"opacity": "orthogonal_rgba_cured", "certificate": "orthogonal_compositional"}
-SIZES = {net: [name.split(".")[-1] for name in keys]
-         for net, keys in configs.load_file("kernels").SIZES_OF.items()}  # fmt: skip
+SIZES = {
+    net: [name.split(".")[-1] for name in keys]
+    for net, keys in configs.load_file("kernels").SIZES_OF.items()
+}
 
 
 def load(family: str, row: str, changes: dict):

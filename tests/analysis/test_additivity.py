@@ -91,9 +91,15 @@ def test_what_is_not_additive_is_told_so():
 def test_unseen_conjunctions_have_no_column():
     labels = additivity.conjunctions(np.array([[0, 1], [2, 1], [0, 3], [0, 1]]))
     assert labels.tolist() == [
-        ["0", "all"], ["2", "all"], ["all", "1"], ["all", "3"],
-        ["0", "1"], ["2", "1"], ["0", "3"], ["all", "all"],
-    ]  # fmt: skip
+        ["0", "all"],
+        ["2", "all"],
+        ["all", "1"],
+        ["all", "3"],
+        ["0", "1"],
+        ["2", "1"],
+        ["0", "3"],
+        ["all", "all"],
+    ]
 
 
 def test_item_values_of_a_sum():

@@ -98,9 +98,14 @@ def test_relaxed_is_first_order(pixelwise):
         return lambda i: (np.repeat(value, len(b), axis=0), b)
 
     first = support.audit(
-        hidden_square, value, 0, scene(here), pixelwise=pixelwise, condition="relaxed",
+        hidden_square,
+        value,
+        0,
+        scene(here),
+        pixelwise=pixelwise,
+        condition="relaxed",
         unseen=scene(there),
-    )  # fmt: skip
+    )
     assert first.share == 1 and first.verdict.startswith("no first-order obstacle found")
     assert "support" not in first.verdict
 

@@ -57,9 +57,7 @@ def test_greedy_finds_as_few_planes_as_exhaustive_search(values, candidates):
 
 
 def test_a_front_sprite_needs_one_plane_at_its_own_pixels(values, candidates):
-    found = design(
-        COMPOSITIONS["occlude_step"], values, 0, candidates, where=values.sum(-1) > 0
-    )  # fmt: skip
+    found = design(COMPOSITIONS["occlude_step"], values, 0, candidates, where=values.sum(-1) > 0)
     assert found.holds and len(found.chosen) == 1
 
 

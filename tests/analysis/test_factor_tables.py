@@ -54,9 +54,10 @@ def test_random_tables_by_hand():
         assert (found.n_wanted, found.n_held) == (len(wanted), len(wanted & there))
         pairs = {(d, row[d[0]], row[d[1]]) for row in there for d in ((1, 0), (2, 0), (2, 1))}
         scattered = [
-            row for row in wanted - there
+            row
+            for row in wanted - there
             if all((d, row[d[0]], row[d[1]]) in pairs for d in ((1, 0), (2, 0), (2, 1)))
-        ]  # fmt: skip
+        ]
         assert found.n_scattered == len(scattered)
 
 

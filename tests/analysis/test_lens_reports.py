@@ -336,19 +336,25 @@ def logits(labels, n_classes=3):
         (np.where(TRAIN, CLASSES, (CLASSES + 1) % 3), CLASSES, (1, 0), "does not generalise"),
         (
             np.where(TRAIN | (FACTORS[:, 1] != 1), CLASSES, (CLASSES + 1) % 3),
-            CLASSES, (1, 9 / 12), "generalises in part",
+            CLASSES,
+            (1, 9 / 12),
+            "generalises in part",
         ),
         ((CLASSES + 1) % 3, CLASSES, (0, 0), "no verdict, the model does not fit the training"),
         (
-            np.where(TRAIN, CLASSES % 2, 2), np.where(TRAIN, CLASSES % 2, 2), (1, 1),
+            np.where(TRAIN, CLASSES % 2, 2),
+            np.where(TRAIN, CLASSES % 2, 2),
+            (1, 1),
             "no verdict, 100% of held-out labels are in no training combination",
         ),
         (
-            np.where(TRAIN, CLASSES, 1), np.where(TRAIN, CLASSES, 1), (1, 1),
+            np.where(TRAIN, CLASSES, 1),
+            np.where(TRAIN, CLASSES, 1),
+            (1, 1),
             "no verdict, held-out labels hardly vary",
         ),
     ],
-)  # fmt: skip
+)
 def test_accuracy_comes_first(answers, labels, accuracy, verdict):
     texts, lenses = bullets(table_of_logits, logits(answers), CODES, labels=labels)
     assert texts["Held-out combinations"].startswith(verdict), texts["Held-out combinations"]

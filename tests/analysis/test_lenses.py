@@ -89,9 +89,12 @@ def test_a_sum(looked):
     assert lenses.support.holds
     text = "\n".join(lenses.bullets())
     for words in (
-        "composes as a sum over factors", "factors add", "shape 0.667, colour 0.333",
-        "P determines f on Q up to", "saliences S(1..2) = 0.500, 0.000",
-    ):  # fmt: skip
+        "composes as a sum over factors",
+        "factors add",
+        "shape 0.667, colour 0.333",
+        "P determines f on Q up to",
+        "saliences S(1..2) = 0.500, 0.000",
+    ):
         assert words in text, words
     assert lenses.factorization is lenses.masks is None
     assert "taps" in lenses.reasons["factorization"] and "select" in lenses.reasons["masks"]
@@ -255,8 +258,13 @@ def test_the_call_that_others_rely_on():
     names = list(inspect.signature(look).parameters)
     assert names[:6] == ["f", "params", "x", "factors", "is_train", "select"]
     assert Lenses._fields[:6] == (
-        "support", "kernel", "factorization", "dependence", "masks", "reasons"
-    )  # fmt: skip
+        "support",
+        "kernel",
+        "factorization",
+        "dependence",
+        "masks",
+        "reasons",
+    )
 
 
 # --- flax variables -------------------------------------------------------------------------------

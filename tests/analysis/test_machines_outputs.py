@@ -120,9 +120,13 @@ def test_stored_binary_kernel_regression(golden, donut, setting):
 # A second each: one by default.
 @pytest.mark.parametrize(
     "setting",
-    [pytest.param(s, marks=[pytest.mark.slow] if s["lx"] > 0.5 else [], id=f"{s['lx']}-{s['ly']}")
-     for s in VALUES["rbf_kernel_regression"]],
-)  # fmt: skip
+    [
+        pytest.param(
+            s, marks=[pytest.mark.slow] if s["lx"] > 0.5 else [], id=f"{s['lx']}-{s['ly']}"
+        )
+        for s in VALUES["rbf_kernel_regression"]
+    ],
+)
 def test_stored_rbf_regression(donut, setting):
     lengths = setting["lx"], setting["ly"]
     _, _, error = predicted(

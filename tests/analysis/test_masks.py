@@ -115,9 +115,12 @@ def ours(stored, prefix, dtype=np.float32):
 def embed(params, images):
     def conv(x, layer, stride):
         x = lax.conv_general_dilated(
-            x, params[layer]["kernel"], (stride, stride), ((1, 1), (1, 1)),
+            x,
+            params[layer]["kernel"],
+            (stride, stride),
+            ((1, 1), (1, 1)),
             dimension_numbers=("NHWC", "HWIO", "NHWC"),
-        )  # fmt: skip
+        )
         mean, variance = x.mean((1, 2), keepdims=True), x.var((1, 2), keepdims=True)
         return jax.nn.relu((x - mean) / jnp.sqrt(variance + 1e-5))
 
@@ -290,9 +293,12 @@ def test_a_set_of_layers_is_a_number():
 
         hard = masks.hard(s)
         return (
-            jax.grad(output)(s), masks.penalty(s, 2.0, {"a": {"kernel": a}, "b": {"kernel": b}}),
-            masks.size(hard, on), masks.kept(hard, on), masks.ablate(PARAMS, hard, on=on),
-        )  # fmt: skip
+            jax.grad(output)(s),
+            masks.penalty(s, 2.0, {"a": {"kernel": a}, "b": {"kernel": b}}),
+            masks.size(hard, on),
+            masks.kept(hard, on),
+            masks.ablate(PARAMS, hard, on=on),
+        )
 
     sets = np.array([[1.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
     slope, penalty, size, kept, ablated = one(*sets.T)

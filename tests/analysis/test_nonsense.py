@@ -160,9 +160,17 @@ TUPLES = np.stack([SLOTS, SLOTS[::-1]], axis=1)[:, None]  # [2 values, 1 point, 
 WHERE = np.ones((2, 4), bool)
 LATENTS = np.linspace(0, 1, 20).reshape(10, 2)
 _PASSED = support.Audit(
-    np.ones(1, bool), np.ones(1), np.zeros(0, int), 1.0, "", np.zeros(1), None, np.ones(5),
-    np.zeros(1), "",
-)  # fmt: skip
+    np.ones(1, bool),
+    np.ones(1),
+    np.zeros(0, int),
+    1.0,
+    "",
+    np.zeros(1),
+    None,
+    np.ones(5),
+    np.zeros(1),
+    "",
+)
 PASSED = support.SupportAudit((_PASSED,), None, True, "", "")
 
 

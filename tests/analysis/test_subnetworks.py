@@ -23,11 +23,14 @@ def found():
     cases = {"parted": (CODES, weights), "mixed": (CODES @ turn, turn.T @ weights)}
     return {
         name: subnetworks(
-            linear, {"kernel": jnp.asarray(w, jnp.float32)}, jnp.asarray(x, jnp.float32),
-            FACTORS, "kernel",
+            linear,
+            {"kernel": jnp.asarray(w, jnp.float32)},
+            jnp.asarray(x, jnp.float32),
+            FACTORS,
+            "kernel",
         )
         for name, (x, w) in cases.items()
-    }  # fmt: skip
+    }
 
 
 def test_each_factor_has_its_weights(found):
@@ -58,5 +61,8 @@ def test_factors_without_an_effect_of_their_own_are_left_out():
     with pytest.raises(ValueError, match="factors: 1 have a main effect on the outputs"):
         subnetworks(
             lambda params, x: params["w"] * (x @ jnp.tile(jnp.linspace(-2, 2, 5), 1)),
-            {"w": jnp.ones(())}, jnp.asarray(CODES[:, :5]), FACTORS, "w",
-        )  # fmt: skip
+            {"w": jnp.ones(())},
+            jnp.asarray(CODES[:, :5]),
+            FACTORS,
+            "w",
+        )

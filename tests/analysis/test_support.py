@@ -199,9 +199,7 @@ def test_a_sum_can_cancel_where_the_stack_does_not():
 def sprites():
     """RGBA values, planes, 64 sprites of Q, and so many of P that no pixel of those is missed."""
     raw = np.asarray(jax.random.uniform(jax.random.key(1), (550, 5)))
-    values, p, q, planes = rendered(
-        8, raw[:6], raw[6:486], raw[486:], list(scenes.PLANES.values())
-    )  # fmt: skip
+    values, p, q, planes = rendered(8, raw[:6], raw[6:486], raw[486:], list(scenes.PLANES.values()))
     return {"values": values, "p": p, "q": q, **dict(zip(scenes.PLANES, planes))}
 
 
@@ -220,9 +218,13 @@ def relaxed(name, sprites, slot, others, change=lambda images: images):
         return tuples
 
     return support.audit(
-        COMPOSITIONS[name], values, slot, scenes_with(others),
-        condition="relaxed", unseen=scenes_with(q),
-    )  # fmt: skip
+        COMPOSITIONS[name],
+        values,
+        slot,
+        scenes_with(others),
+        condition="relaxed",
+        unseen=scenes_with(q),
+    )
 
 
 def test_relaxed_passes_for_the_front_slot_under_hard_occlusion(sprites):
@@ -296,24 +298,31 @@ def test_audit_support_names_what_fails(values, planes):
     covered = values.sum(-1) > 0
     options = {"where": [covered, None]}
     good = support.audit_support(
-        COMPOSITIONS["occlude_step"], [values] * 2,
-        [partners(0, ["A"]), partners(1, ["O", "H"])], **options,
-    )  # fmt: skip
+        COMPOSITIONS["occlude_step"],
+        [values] * 2,
+        [partners(0, ["A"]), partners(1, ["O", "H"])],
+        **options,
+    )
     assert good.assumption == "" and good.unmeasured == ("A2", "identification")
     assert not good.holds and all(one.share == 1 for one in good.components)
     star = support.audit_support(
-        COMPOSITIONS["occlude_step"], [values] * 2,
-        [partners(0, ["A"]), partners(1, ["O"])], **options,
-    )  # fmt: skip
+        COMPOSITIONS["occlude_step"],
+        [values] * 2,
+        [partners(0, ["A"]), partners(1, ["O"])],
+        **options,
+    )
     assert not star.holds and star.assumption == "A3"
     assert [one.share for one in star.components] == [1.0, 0.0]
     assert "A3, sufficient support, fails" in star.verdict
     latents = np.random.default_rng(0).uniform(size=(1000, 1))
     missing = support.coverage(latents[latents[:, 0] < 0.495], latents)
     gap = support.audit_support(
-        COMPOSITIONS["occlude_step"], [values] * 2,
-        [partners(0, ["A"]), partners(1, ["O", "H"])], missing, **options,
-    )  # fmt: skip
+        COMPOSITIONS["occlude_step"],
+        [values] * 2,
+        [partners(0, ["A"]), partners(1, ["O", "H"])],
+        missing,
+        **options,
+    )
     assert gap.assumption == "A2" and "it misses latent 0 from 0.54" in gap.verdict
 
 

@@ -100,8 +100,11 @@ def test_samples_are_cut_into_bins(here, capsys):
 def test_the_theorem_names_what_to_collect_and_is_asked_again(here, capsys):
     rows = factor_tables.grid((5, 5))
     p = rows[rows[:, 1] != 4]
-    flags = [f"--latents={table('p.npz', p)}", f"--against={table('q.npz', rows)}",
-             "--composition=audited_world:add"]  # fmt: skip
+    flags = [
+        f"--latents={table('p.npz', p)}",
+        f"--against={table('q.npz', rows)}",
+        "--composition=audited_world:add",
+    ]
     assert main([*flags, "--components=audited_world:part"]) == 0
     out = capsys.readouterr().out
     assert "5  x = 4 (never shown)" in out
@@ -111,8 +114,10 @@ def test_the_theorem_names_what_to_collect_and_is_asked_again(here, capsys):
     with open("p-collect.csv") as handle:
         head, *collected = list(csv.reader(handle))
     assert head == list(NAMES) and [row[1] for row in collected] == ["4"]
-    assert main([flags[0].replace("p.npz", "q.npz"), *flags[2:],
-                 "--components=audited_world:parts"]) == 0  # fmt: skip
+    assert (
+        main([flags[0].replace("p.npz", "q.npz"), *flags[2:], "--components=audited_world:parts"])
+        == 0
+    )
     out = capsys.readouterr().out
     assert "nothing is missing" in out and "P determines f on Q up to" in out
     assert "to collect" not in out
@@ -122,8 +127,11 @@ def test_partners_that_hide_a_value_are_replaced(here, capsys):
     """Shape 0 is shown only beside x = 0, where C hides it: A3, though every value is there."""
     rows = factor_tables.grid((4, 4))
     p = rows[(rows[:, 0] > 0) | (rows[:, 1] == 0)]
-    flags = [f"--latents={table('p.npz', p)}", "--composition=audited_world:gated",
-             "--components=audited_world:parts"]  # fmt: skip
+    flags = [
+        f"--latents={table('p.npz', p)}",
+        "--composition=audited_world:gated",
+        "--components=audited_world:parts",
+    ]
     assert main(flags) == 0
     out = capsys.readouterr().out
     assert "The theorem does not apply: A3" in out
@@ -136,8 +144,11 @@ def test_partners_that_hide_a_value_are_replaced(here, capsys):
 
 def test_different_ids_stay_different(here, capsys):
     """Python's float reads 1_12 and 11_2 as 112, and merges whole numbers above 2**53."""
-    ids = {"word": ("1_12", "11_2"), "big": ("9007199254740992", "9007199254740993"),
-           "script": ("9", "\uff19")}  # fmt: skip
+    ids = {
+        "word": ("1_12", "11_2"),
+        "big": ("9007199254740992", "9007199254740993"),
+        "script": ("9", "\uff19"),
+    }
     for name, (first, second) in ids.items():
         (here / "ids.csv").write_text(f"id,x\n{first},0\n{first},1\n{second},0\n")
         code = main(["--latents=ids.csv"])

@@ -60,17 +60,20 @@ def test_the_first_node_of_a_slurm_step(nodes, first):
     assert found(environ).coordinator == f"{first}:20007"
 
 
-@pytest.mark.parametrize("changed, words", [
-    ({"host": None}, "--host missing"),
-    ({"host": "4"}, "counted from 0"),
-    ({"host": "-1"}, "--host=-1"),
-    ({"hosts": "two"}, "--hosts=two"),
-    ({"hosts": "2.5"}, "--hosts=2.5"),
-    ({"coordinator": "node1"}, "a free port"),
-    ({"coordinator": "a b:1"}, "a free port"),
-    ({"host_timeout": "0"}, "--host_timeout=0"),
-    ({"host_timeout": "nan"}, "--host_timeout=nan"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "changed, words",
+    [
+        ({"host": None}, "--host missing"),
+        ({"host": "4"}, "counted from 0"),
+        ({"host": "-1"}, "--host=-1"),
+        ({"hosts": "two"}, "--hosts=two"),
+        ({"hosts": "2.5"}, "--hosts=2.5"),
+        ({"coordinator": "node1"}, "a free port"),
+        ({"coordinator": "a b:1"}, "a free port"),
+        ({"host_timeout": "0"}, "--host_timeout=0"),
+        ({"host_timeout": "nan"}, "--host_timeout=nan"),
+    ],
+)
 def test_bad_hosts_are_one_line(changed, words):
     with pytest.raises(BadInput, match=words):
         found(**GIVEN | changed)
@@ -155,7 +158,7 @@ def start(folder: pathlib.Path, *words, n=2, devices=1, apart=False) -> list:
                 text=True,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-            )  # fmt: skip
+            )
         )
     return processes
 

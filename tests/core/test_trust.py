@@ -313,8 +313,10 @@ def test_matrices_become_named_numbers_and_frozen_weights_live_in_data(tmp_path)
 @pytest.mark.parametrize(
     "change, words",
     [
-        ({"headline": ("r2", "max")},
-         "headline 'r2' is not among the scalars that evaluate returns: mse"),
+        (
+            {"headline": ("r2", "max")},
+            "headline 'r2' is not among the scalars that evaluate returns: mse",
+        ),
         ({"evaluate": lambda *a: {"mse": 1.0}}, "evaluate of the experiment returned dict"),
         ({"evaluate": lambda *a: ({"mse": 1.0}, {}, {})}, "evaluate .* returned 3 values"),
         ({"evaluate": lambda *a: ({"mse": jnp.ones(2)}, {})}, "'mse' of shape .*entries"),
@@ -324,7 +326,7 @@ def test_matrices_become_named_numbers_and_frozen_weights_live_in_data(tmp_path)
         ({"loss": lambda p, e, *a: (p["w"].sum(), (e, {}, {}))}, "loss .* returned 3 values"),
         ({"control": lambda *a: jnp.zeros((), bool)}, "control of the experiment returned"),
     ],
-)  # fmt: skip
+)
 def test_slips_of_the_contract_are_one_line(change, words, tmp_path):
     with pytest.raises(BadInput, match=words):
         run(toy.config(), tmp_path, **change)

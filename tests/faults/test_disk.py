@@ -114,8 +114,11 @@ def test_folders_of_another_user_are_one_line(lab, tmp_path):
 
 def test_a_workdir_that_is_deleted_under_a_run_ends_it_with_one_line(lab, tmp_path):
     workdir = tmp_path / "run"
-    running = victim.start(workdir, lab, (*victim.CONFIG, "--config.train.steps=400000",
-                                            "--config.checkpoint.every=48"))  # fmt: skip
+    running = victim.start(
+        workdir,
+        lab,
+        (*victim.CONFIG, "--config.train.steps=400000", "--config.checkpoint.every=48"),
+    )
     assert wait_until(running, lambda: newest(workdir) > 0)
     deadline = time.monotonic() + 60
     while running.poll() is None and time.monotonic() < deadline:

@@ -148,8 +148,17 @@ def test_data_that_are_no_numbers_end_the_run_with_exit_4(tmp_path, monkeypatch,
 
     write_family(tmp_path, "nanlab", poison)
     for _ in range(2):
-        assert main(["--config=nanlab/config.py:few,smoke", "--workdir=run", "--no_figures",
-                     "--config.data.batch=16"]) == 4  # fmt: skip
+        assert (
+            main(
+                [
+                    "--config=nanlab/config.py:few,smoke",
+                    "--workdir=run",
+                    "--no_figures",
+                    "--config.data.batch=16",
+                ]
+            )
+            == 4
+        )
         one_line(capfd, "every replica turned non-finite", "metrics.jsonl")
     assert not (tmp_path / "run/results.json").exists()
     assert not folders.is_owned(tmp_path / "run")  # nothing was trained, so there is no owner

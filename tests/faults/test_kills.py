@@ -14,19 +14,34 @@ from processes import wait_until
 
 pytestmark = pytest.mark.faults
 FAMILIES = {  # the number of kills, and flags for many short steps between checkpoints
-    "bumps": (18, (
-        "--config.parts.product.train.steps=400", "--config.parts.mlp.train.steps=400",
-        "--config.checkpoint.every=10", "--config.eval.every=100",
-    )),
-    "resistance": (16, (
-        "--parts=plane", "--config.parts.plane.train.epochs=60", "--config.checkpoint.epochs=1",
-        "--config.parts.plane.eval.epochs=20",
-    )),
-    "subnetworks": (16, (
-        "--config.train.epochs=16", "--config.masks.epochs=12", "--config.checkpoint.epochs=1",
-        "--config.optim.patience=100",
-    )),
-}  # fmt: skip
+    "bumps": (
+        18,
+        (
+            "--config.parts.product.train.steps=400",
+            "--config.parts.mlp.train.steps=400",
+            "--config.checkpoint.every=10",
+            "--config.eval.every=100",
+        ),
+    ),
+    "resistance": (
+        16,
+        (
+            "--parts=plane",
+            "--config.parts.plane.train.epochs=60",
+            "--config.checkpoint.epochs=1",
+            "--config.parts.plane.eval.epochs=20",
+        ),
+    ),
+    "subnetworks": (
+        16,
+        (
+            "--config.train.epochs=16",
+            "--config.masks.epochs=12",
+            "--config.checkpoint.epochs=1",
+            "--config.optim.patience=100",
+        ),
+    ),
+}
 # Most of the time goes into compiling.
 QUICK = {"XLA_FLAGS": "--xla_backend_optimization_level=0"}
 

@@ -20,16 +20,24 @@ TWO_DEVICES = "--xla_force_host_platform_device_count=2"
 
 
 def environment(lab) -> dict:
-    return {**os.environ, **processes.ENVIRONMENT, "PYTHON": sys.executable,
-            "CGJAX_CACHE": str(lab / "cache")}  # fmt: skip
+    return {
+        **os.environ,
+        **processes.ENVIRONMENT,
+        "PYTHON": sys.executable,
+        "CGJAX_CACHE": str(lab / "cache"),
+    }
 
 
 def launch(workdir, lab, flags=victim.FLAGS) -> subprocess.Popen:
     words = ["--grace=60", "--", *flags, f"--host_timeout={TIMEOUT_S}", f"--workdir={workdir}"]
     return subprocess.Popen(
-        [LOCAL, *words], cwd=lab, env=environment(lab), text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+        [LOCAL, *words],
+        cwd=lab,
+        env=environment(lab),
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
 
 
 def host(launcher: subprocess.Popen, index: int) -> int:

@@ -71,9 +71,14 @@ def test_both_forms_and_their_gradients(size, stride, padding):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-4), *found)
 
 
-@pytest.mark.parametrize("backend, stride, primitive", [
-    ("gpu", 1, "dot_general"), ("gpu", 2, "conv_general_dilated"), ("cpu", 2, "dot_general"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "backend, stride, primitive",
+    [
+        ("gpu", 1, "dot_general"),
+        ("gpu", 2, "conv_general_dilated"),
+        ("cpu", 2, "dot_general"),
+    ],
+)
 def test_which_form_a_kernel_of_one_pixel_takes(backend, stride, primitive, monkeypatch):
     """XLA's compiler for GPUs aborts at a product with every second pixel (JAX 0.11)."""
     monkeypatch.setattr(jax, "default_backend", lambda: backend)

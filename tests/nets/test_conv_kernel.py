@@ -15,9 +15,7 @@ from cgjax.nets.pallas import norm as norm_kernel
 from cgjax.nets.pallas.conv import Launch, Settings, Tuning
 
 # Tiles that do not divide the positions, channels in two parts, a row of taps at once.
-SMALL = Tuning(
-    Launch(16, 16, 16), Launch(32, 16, 16), Launch(16, 16, 16, programs=3), by_rows=True
-)  # fmt: skip
+SMALL = Tuning(Launch(16, 16, 16), Launch(32, 16, 16), Launch(16, 16, 16, programs=3), by_rows=True)
 
 # Several taps are one product, and images keep few channels.
 TOGETHER = Tuning(*[Launch(16, 16, taps=4, programs=3)] * 3)

@@ -141,8 +141,12 @@ def test_batch_norm_uses_and_updates_statistics():
     z = jax.random.normal(jax.random.key(0), (8, 5))
     variables = jax.jit(module.init)(jax.random.key(1), z)
     assert set(variables["batch_stats"]) == {
-        "dense_norm_1", "dense_norm_2", "conv_norm_0", "conv_norm_1", "conv_norm_2",
-    }  # fmt: skip
+        "dense_norm_1",
+        "dense_norm_2",
+        "conv_norm_0",
+        "conv_norm_1",
+        "conv_norm_2",
+    }
     train = jax.jit(lambda v, z: module.apply(v, z, train=True, mutable=["batch_stats"]))
     _, new = train(variables, z)
     before, after = variables["batch_stats"], new["batch_stats"]

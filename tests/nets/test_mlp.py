@@ -76,8 +76,10 @@ def test_golden_training(golden):
     x, y, is_train = (arrays[f"dense/{name}"] for name in ("x", "y", "is_train"))
     net = MLP((1,), hidden=16, activation="relu", dtype=jnp.float64)
     optimisers = {
-        "gd": optax.sgd(0.02), "momentum": optax.sgd(0.01, momentum=0.9), "adam": optax.adam(0.003)
-    }  # fmt: skip
+        "gd": optax.sgd(0.02),
+        "momentum": optax.sgd(0.01, momentum=0.9),
+        "adam": optax.adam(0.003),
+    }
 
     def loss(params):
         return jnp.mean((net.apply({"params": params}, x[is_train])[:, 0] - y[is_train]) ** 2)

@@ -86,9 +86,11 @@ def test_derivatives_are_those_around_the_mean(kind):
         def all_of(x):
             slope = jax.grad(loss)
             return (
-                f(x), slope(x), jax.jvp(f, (x,), (jnp.cos(x),))[1],
+                f(x),
+                slope(x),
+                jax.jvp(f, (x,), (jnp.cos(x),))[1],
                 jax.grad(lambda x: jnp.sum(slope(x) ** 2))(x),
-            )  # fmt: skip
+            )
 
         return all_of
 

@@ -106,10 +106,11 @@ def test_highest_is_highest(name):
 
 
 def test_every_network_is_among_them():
-    rooms = [importlib.import_module(f"cgjax.nets.{m.name}")
-             for m in pkgutil.iter_modules(cgjax.nets.__path__)]  # fmt: skip
-    known = [value for room in (*rooms, models, resistance)
-             for value in vars(room).values()]  # fmt: skip
+    rooms = [
+        importlib.import_module(f"cgjax.nets.{m.name}")
+        for m in pkgutil.iter_modules(cgjax.nets.__path__)
+    ]
+    known = [value for room in (*rooms, models, resistance) for value in vars(room).values()]
     ours = {value for value in known if isinstance(value, type) and issubclass(value, nn.Module)}
     called = set().union(*(initialised(name)[1] for name in NETWORKS))
     assert {cls.__name__ for cls in ours - called} <= {"Module", "InstanceNorm"}

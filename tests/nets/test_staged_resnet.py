@@ -165,8 +165,9 @@ def test_torchvision_names(build):
     )
     np.testing.assert_allclose(
         stats["stage_2"]["block_0"]["norm_downsample"]["var"],
-        state["layer2.0.downsample.1.running_var"], rtol=1e-6,
-    )  # fmt: skip
+        state["layer2.0.downsample.1.running_var"],
+        rtol=1e-6,
+    )
     shapes = jax.eval_shape(net.init, jax.random.key(0), jnp.zeros((1, 16, 16, 3)))
     assert jax.tree.structure(shapes) == jax.tree.structure(
         {"params": params, "batch_stats": stats}

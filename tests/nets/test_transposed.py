@@ -57,8 +57,11 @@ def test_layers_of_the_main_cnn():
     )
     assert image.shape == (5, 28, 28)
     assert [a.shape for a in activations] == [
-        (5, 7, 7, 64), (5, 14, 14, 64), *[(5, 28, 28, 64)] * 3, (5, 28, 28),
-    ]  # fmt: skip
+        (5, 7, 7, 64),
+        (5, 14, 14, 64),
+        *[(5, 28, 28, 64)] * 3,
+        (5, 28, 28),
+    ]
 
 
 def outline(module, z):

@@ -248,9 +248,14 @@ def test_what_the_kernels_support():
     assert supports(32, 3, 2, "elu") and supports(64, 4, 2, "elu")
     assert not any(
         supports(*case)
-        for case in [(24, 3, 2, "elu"), (8, 3, 2, "elu"), (32, 5, 2, "elu"), (32, 3, 3, "elu"),
-                     (32, 3, 2, "relu")]
-    )  # fmt: skip
+        for case in [
+            (24, 3, 2, "elu"),
+            (8, 3, 2, "elu"),
+            (32, 5, 2, "elu"),
+            (32, 3, 3, "elu"),
+            (32, 3, 2, "relu"),
+        ]
+    )
 
 
 def test_kernels_without_a_gpu_are_refused():

@@ -18,10 +18,14 @@ def reference(golden):
     config = json.loads(str(arrays["config"]))
     assert config["layer_norm_eps"] == VisionTransformer.eps and config["hidden_act"] == "gelu"
     net = VisionTransformer(
-        config["image_size"], config["patch_size"], config["hidden_size"],
-        config["num_hidden_layers"], config["num_attention_heads"], config["intermediate_size"],
+        config["image_size"],
+        config["patch_size"],
+        config["hidden_size"],
+        config["num_hidden_layers"],
+        config["num_attention_heads"],
+        config["intermediate_size"],
         head=0,
-    )  # fmt: skip
+    )
     state = {k.removeprefix("sd/"): arrays[k] for k in arrays.files if k.startswith("sd/")}
     return net, state, jnp.moveaxis(jnp.asarray(arrays["pixel_values_nchw"]), 1, -1), arrays
 

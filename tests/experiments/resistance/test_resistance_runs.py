@@ -121,8 +121,10 @@ def test_claims_about_mnist_are_not_judged_on_synthetic_digits(tmp_path, monkeyp
     }
     arrays = {"parts": np.array([])}
     monkeypatch.setattr(run.study, "study", lambda *_: (metrics, arrays))
-    for config, judged, made_up in ((absent, {"plane"}, ["digits/"]),
-                                    (present, {"plane", "digits"}, [])):  # fmt: skip
+    for config, judged, made_up in (
+        (absent, {"plane"}, ["digits/"]),
+        (present, {"plane", "digits"}, []),
+    ):
         _, _, extra = run.run(config, tmp_path, figures=False)
         assert {claim["left"].partition("/")[0] for claim in extra["claims"]} == judged
         assert extra["made_up"] == made_up
@@ -157,8 +159,11 @@ def test_visits_lie_in_their_bands_and_leave_biases_fixed(tmp_path):
     trained = of_plane.run(part_config, tmp_path)
     steps = trained.extra["step"]  # [seeds, settings, levels]
     assert steps.shape == (2, 2, 2)
-    biases = [leaf for path, leaf in jax.tree_util.tree_leaves_with_path(trained.params)
-              if path[-1].key == "bias"]  # fmt: skip
+    biases = [
+        leaf
+        for path, leaf in jax.tree_util.tree_leaves_with_path(trained.params)
+        if path[-1].key == "bias"
+    ]
     assert not np.any(np.concatenate([leaf.ravel() for leaf in biases]))
     points = jax.jit(lambda: of_plane.draw(part_config, np.uint32(0), False)["train"])()
     held = jax.tree.map(lambda leaf: leaf[0, :, 0], trained.extra["params"])

@@ -108,8 +108,10 @@ def test_leaves_are_in_the_order_of_the_network():
 
 
 def test_cells_without_a_run_are_said(drawn, tmp_path):
-    some = {name: values[:3] if name.startswith("selected/") else values
-            for name, values in arrays().items()}  # fmt: skip
+    some = {
+        name: values[:3] if name.startswith("selected/") else values
+        for name, values in arrays().items()
+    }
     figures.draw_heat(some, tmp_path)
     titles = [ax.get_title(loc="left") for ax in drawn["heat"].axes]
     assert "no run" not in titles[0] and "hatched: no run" in titles[1]
