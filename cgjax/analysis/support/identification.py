@@ -78,6 +78,8 @@ def identify(
     kinds: of each latent, "continuous", "periodic", "categorical" or None (`latents.space`).
     n_points: rows of P and Q that are used, spread over each. n_positions: pixels that are used
         where C acts pixel by pixel.
+    Time grows with positions * lengths * rows^3 and memory with rows^2, where rows are n_points
+    times the outputs of a position, or the features of the components if they are fewer.
 
     >>> q = np.random.default_rng(0).uniform(size=(100, 2))
     >>> diagonal = q[:, :1] * np.ones(2)
