@@ -78,6 +78,8 @@ def identify(
     kinds: of each latent, "continuous", "periodic", "categorical" or None (`latents.space`).
     n_points: rows of P and Q that are used, spread over each. n_positions: pixels that are used
         where C acts pixel by pixel.
+    Time grows with positions * lengths * rows^3 and memory with rows^2, where rows are n_points
+    times the outputs of a position, or the features of the components if they are fewer.
 
     >>> q = np.random.default_rng(0).uniform(size=(100, 2))
     >>> diagonal = q[:, :1] * np.ones(2)
@@ -192,20 +194,20 @@ def _identify(question: Question, p, q) -> Identification:
 
     start = next((i for i, each in enumerate(lengths) if each >= LENGTH), len(lengths) - 1)
     for at in range(start, len(lengths)):
-        results = {name: numbers(name, at) for name in samples}
-        is_closed = {name: each.open_share <= few[name] for name, each in results.items()}
-        if has_floor and not any(is_closed.values()):
+        result = numbers("P", at)
+        is_closed = result.open_share <= few["P"]
+        if has_floor and not is_closed and numbers("floor", at).open_share > few["floor"]:
             continue  # samples of Q itself leave f on Q open: nothing is said about P
-        witness = view(at).witness(*samples["P"], results["P"])
-        is_positive = is_closed["P"] and witness is None
+        witness = view(at).witness(*samples["P"], result)
+        is_positive = is_closed and witness is None
         # Where first order does not blame P, samples of Q itself may allow a second model too.
-        is_doubtful = has_floor and is_closed["P"] and not is_positive
-        is_decided = not is_doubtful or not view(at).witness(*samples["floor"], results["floor"])
+        is_doubtful = has_floor and is_closed and not is_positive
+        is_decided = not (is_doubtful and view(at).witness(*samples["floor"], numbers("floor", at)))
         if is_decided:
             break
     else:
         at, witness, is_positive, is_decided = start, None, False, False
-    result, floor = (numbers(name, at) for name in samples)
+    result = numbers("P", at)
     # A longer length, which few samples force, bridges no wider gaps.
     reach = latents.coverage(space, world.latents_that_matter, p, q, question.length or LENGTH)
     is_smooth = world.is_smooth(on_q)
@@ -232,7 +234,8 @@ def _identify(question: Question, p, q) -> Identification:
         kinds=space.kinds,
         n_points=len(known),
     )
-    verdict = _words(answer, at, reach, is_smooth, is_decided, floor.open_share)
+    floor_open = None if is_decided else numbers("floor", at).open_share
+    verdict = _words(answer, at, reach, is_smooth, floor_open)
     if question.has_lengths:
         is_open = [numbers("P", i, some).open_share > few["P"] for i in range(len(lengths))]
         closed = next((i for i in range(len(lengths)) if not any(is_open[i:])), at)
@@ -249,7 +252,8 @@ def _at_all_rows(space, rows, used, values) -> np.ndarray:
     return np.where(np.isfinite(apart), values[nearest], np.nan)
 
 
-def _words(answer, at, reach, is_smooth, is_decided, floor_open) -> str:
+def _words(answer, at, reach, is_smooth, floor_open) -> str:
+    """floor_open: share of Q that samples of Q itself leave open, where they decide nothing."""
     length = "" if set(answer.kinds) == {"categorical"} else f" at length {answer.length:g}"
     witness, is_open = answer.witness, f"{answer.open_share:.0%}"
     if answer.determined:
@@ -274,7 +278,7 @@ def _words(answer, at, reach, is_smooth, is_decided, floor_open) -> str:
     if not reach.holds:
         gaps = ", ".join(f"latent {d} from {low:.2g} to {high:.2g}" for d, low, high in reach.gaps)
         return f"P does not determine f on Q: it misses {gaps}, where components may be anything."
-    if not is_decided:
+    if floor_open is not None:
         return (
             f"Not decided: {answer.n_points} samples are too few. As many samples of Q itself "
             f"leave {floor_open:.0%} of it open{length}, or allow a second model; P leaves "
