@@ -43,16 +43,6 @@ def short(value: float | None) -> str:
     return f"{value:.2g}" if abs(value) < 100 else f"{value:,.0f}"
 
 
-def depths(record: list[dict], studies: dict) -> str:
-    """The span of OOD errors over depths (`B2`)."""
-    errors = ending(metrics_of(record, "B2"), "/ood mse")
-    spans = []
-    for net, name in (("cnn", "CNNs of 2 to 10"), ("mlp", "MLPs of 3 to 7")):
-        some = [error for part, error in errors.items() if part.startswith(net)]
-        spans.append(f"{min(some):.4f} to {max(some):.4f} for {name} layers")
-    return ", ".join(spans)
-
-
 def code_widths(record: list[dict], studies: dict) -> str:
     """OOD MSE by width of the code (`B3`), ours and read off the release's figure."""
     metrics = metrics_of(record, "B3")
@@ -84,12 +74,6 @@ def sums(record: list[dict], studies: dict) -> str:
         f"images in the hole; the binary kernel explains some of them (R2 {min(by_kernel):.2f} to "
         f"{max(by_kernel):.2f}) in {len(by_kernel)} cells"
     )
-
-
-def cross(record: list[dict], studies: dict) -> str:
-    """The least OOD nMSE on the cross among the cells of `table` without stripes."""
-    errors = ending(metrics_of(record, "table"), ": ood nmse")
-    return f"{min(e for name, e in errors.items() if '/cross_11_17, stripes x0' in name):.2f}"
 
 
 def taus(record: list[dict], studies: dict) -> str:
@@ -361,11 +345,9 @@ def lost(start: str, length: int):
 
 
 TABLES = {
-    "depths": depths,
     "code_widths": code_widths,
     "true_sum": true_sum,
     "sums": sums,
-    "cross": cross,
     "taus": taus,
     "fade": fade,
     "matched": matched,

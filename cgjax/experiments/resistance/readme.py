@@ -143,12 +143,9 @@ def schedules(record: list[dict], studies: dict) -> str:
 
 def less(starts, other: str, loss: str, first: str = "sgd"):
     """A field: the difference of test accuracies, pooled over starts of `control`."""
-
-    def shown(record, studies):
-        metrics = by_row(record, "paper")["control"]
-        return pooled(metrics, starts, other, loss, MEASURES[0], first)
-
-    return shown
+    return lambda record, studies: pooled(
+        by_row(record, "paper")["control"], starts, other, loss, MEASURES[0], first
+    )
 
 
 def towers(record: list[dict], studies: dict) -> str:
@@ -171,12 +168,9 @@ def towers(record: list[dict], studies: dict) -> str:
 
 def change(name: str):
     """A field: the mean change by one small step on A, with its interval."""
-
-    def shown(record, studies):
-        metrics = by_row(record, "default")["one_step"]
-        return interval(metrics[f"plane/A: {name}"], "+.4f")
-
-    return shown
+    return lambda record, studies: interval(
+        by_row(record, "default")["one_step"][f"plane/A: {name}"], "+.4f"
+    )
 
 
 @plots.styled
