@@ -43,7 +43,7 @@ def short(value: float | None) -> str:
     return f"{value:.2g}" if abs(value) < 100 else f"{value:,.0f}"
 
 
-def code_widths(record: list[dict], studies: dict) -> str:
+def code_widths(record: list[dict], studies: dict) -> list:
     """OOD MSE by width of the code (`B3`), ours and read off the release's figure."""
     metrics = metrics_of(record, "B3")
     ours = [f"{metrics[f'width_{width}/ood mse']['ours']:.1e}" for width in CODE_WIDTHS]
@@ -146,7 +146,7 @@ def penalties(metrics: dict, part: str) -> dict:
     return by_kind
 
 
-def flatness_table(record: list[dict], studies: dict) -> str:
+def flatness_table(record: list[dict], studies: dict) -> list:
     """Product fields (`flatness`): the best weight of each kind of penalty."""
     metrics = metrics_of(record, "flatness")
     by_part = {part: penalties(metrics, part) for part in PARTS}
@@ -313,7 +313,7 @@ DEPTHS = (3, 5, 7)  # hidden layers of the MLPs of `entangling`
 # --- entangling -----------------------------------------------------------------------------------
 
 
-def entangling_table(record: list[dict], studies: dict) -> str:
+def entangling_table(record: list[dict], studies: dict) -> list:
     """ID nMSE, and F of the first and last hidden layer, by start, length and depth."""
     metrics = metrics_of(record, "entangling")
     title = "MLP of 3 layers: ID nMSE; F first, last layer"

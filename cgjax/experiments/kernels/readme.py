@@ -45,7 +45,7 @@ def differences(record: list[dict], rows: tuple, ending: str) -> dict[str, float
     }
 
 
-def dense_table(record: list[dict], studies: dict) -> str:
+def dense_table(record: list[dict], studies: dict) -> list:
     """Slopes of dense networks on new pairs: ours, predicted before training, the paper's."""
     metrics = metrics_of(record, "demo")
     rows = [("training set", "lazy: slope ± sd", "predicted", "paper", "rich: slope ± sd", "paper")]
@@ -82,7 +82,7 @@ def prediction_sentence(record: list[dict], studies: dict) -> str:
     )
 
 
-def depth_table(record: list[dict], studies: dict) -> str:
+def depth_table(record: list[dict], studies: dict) -> list:
     """Steps until all networks of a depth are right on all pairs; the paper's in brackets."""
     metrics = metrics_of(record, "te_deep")
     rows = [("hidden layers", "1", "2", "3", "4")]
@@ -94,7 +94,7 @@ def depth_table(record: list[dict], studies: dict) -> str:
     return rows
 
 
-def images_table(record: list[dict], studies: dict) -> str:
+def images_table(record: list[dict], studies: dict) -> list:
     """Slopes and accuracies of image networks on new combinations: ours, seeds, the paper's."""
     rows = [("task", "score", "ConvNet, digits at distance 0", "distance 20", "ResNet", "ViT")]
     columns = (("mnist", 0), ("mnist", 20), ("cifar_resnet", 0), ("cifar_vit", 0))

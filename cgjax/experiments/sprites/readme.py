@@ -16,7 +16,7 @@ LOW = 0.925  # of R2 on all combinations at `fast`; most seeds end at 0.934 to 0
 LOW_AT_PAPER = 0.94  # at `paper`; the paper's five seeds end at 0.949 to 0.952
 
 
-def paper_table(record: list[dict], studies: dict) -> str:
+def paper_table(record: list[dict], studies: dict) -> list:
     """The paper's table: R2 on all combinations, ours at the published length and at a tenth.
 
     The last column has R2 on known combinations at the published length, ours less the paper's.
@@ -37,7 +37,7 @@ def paper_table(record: list[dict], studies: dict) -> str:
     return rows
 
 
-def jumps_table(record: list[dict], studies: dict) -> str:
+def jumps_table(record: list[dict], studies: dict) -> list:
     """Which implementations jump: one line each, with the largest rise of every seed."""
     rows = [
         ("implementation", "seeds with a jump", "95 % interval", "largest rise of each seed, %")
@@ -103,8 +103,8 @@ def seed_1_earlier(record: list[dict], studies: dict) -> str:
 
 def gradients(name: str):
     """A field: the largest of a difference between gradients, over the arrays of parameters."""
-    return lambda record, studies: max(
-        f"{leaf[name]:.2f}" for leaf in studies["optimiser"]["gradients"]["leaves"].values()
+    return lambda record, studies: format(
+        max(leaf[name] for leaf in studies["optimiser"]["gradients"]["leaves"].values()), ".2f"
     )
 
 

@@ -34,7 +34,7 @@ def compared(record: list[dict]) -> list[tuple]:
     return rows
 
 
-def scores_table(record: list[dict], studies: dict) -> str:
+def scores_table(record: list[dict], studies: dict) -> list:
     """R2 on random latents beside the numbers read off the plots."""
     rows = [
         ("model", "trained on", "ours, mean ± sd", "read off", "difference", "tolerance", "verdict")
