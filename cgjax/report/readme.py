@@ -7,6 +7,7 @@ README.template.md beside a family's README is that README with fields:
     {{bumps/B8-paper no penalty: ood mse .4f}}  of another family
     {{study speed step_ms/monolithic .2f}}      a number of a study: file, keys, format
     {{paper vit number_contact/base: validation accuracy .3f}}  a published number: row, metric
+    {{range mlp_*-paper r2_id .2f}}             least and greatest mean: files, metrics, format
     {{table jumps}}                             a table or a sentence of the family
     {{standing}}                                how the family's claims stand, by kind
     {{not recorded}}                            the family's rows without a recorded run
@@ -19,6 +20,7 @@ cells with the header first, or a text}, and pictures, {file name: (record, stud
 `front.template.md`.
 """
 
+import fnmatch
 import functools
 import importlib
 import importlib.util
@@ -147,6 +149,17 @@ def field(family: str, words: str) -> str:
         shown = tables[rest](report.entries(family), report.studies(family))
         return shown if isinstance(shown, str) else markdown(shown)
     metric, _, form = rest.rpartition(" ")
+    if file == "range":
+        name, _, pattern = metric.partition(" ")
+        means = [
+            recorded["ours"]
+            for path in (report.RECORD / family).glob(f"{name}.json")
+            for key, recorded in read_json(path)["metrics"].items()
+            if fnmatch.fnmatchcase(key, pattern)
+        ]
+        if not means:
+            raise BadInput(f"the record of {family} has no '{words}': files, metrics, format")
+        return f"{min(means):{form}} to {max(means):{form}}"
     if file in ("study", "paper"):
         name, _, path = metric.partition(" ")
         known = report.studies(family) if file == "study" else published.PUBLISHED[family]

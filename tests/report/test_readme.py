@@ -34,6 +34,9 @@ def test_fields_of_studies_and_published_numbers():
     for words in ("study speed step_ms/none .2f", "study none a .2f", "paper vit none .3f"):
         with pytest.raises(BadInput, match="there is no 'none'"):
             readme.field("subnetworks" if "paper" in words else "sprites", words)
+    assert readme.field("vectors", "range mlp_*-paper block_contrast .2f") == "8.02 to 12.51"
+    with pytest.raises(BadInput, match="files, metrics, format"):
+        readme.field("vectors", "range mlp_*-paper nothing* .2f")
     missing = readme.field("bumps", "not recorded")
     assert "`phase`" in missing and "`B8`" not in missing
 

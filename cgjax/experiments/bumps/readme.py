@@ -43,17 +43,7 @@ def short(value: float | None) -> str:
     return f"{value:.2g}" if abs(value) < 100 else f"{value:,.0f}"
 
 
-def depths(record: list[dict], studies: dict) -> str:
-    """The span of OOD errors over depths (`B2`)."""
-    errors = ending(metrics_of(record, "B2"), "/ood mse")
-    spans = []
-    for net, name in (("cnn", "CNNs of 2 to 10"), ("mlp", "MLPs of 3 to 7")):
-        some = [error for part, error in errors.items() if part.startswith(net)]
-        spans.append(f"{min(some):.4f} to {max(some):.4f} for {name} layers")
-    return ", ".join(spans)
-
-
-def code_widths(record: list[dict], studies: dict) -> str:
+def code_widths(record: list[dict], studies: dict) -> list:
     """OOD MSE by width of the code (`B3`), ours and read off the release's figure."""
     metrics = metrics_of(record, "B3")
     ours = [f"{metrics[f'width_{width}/ood mse']['ours']:.1e}" for width in CODE_WIDTHS]
@@ -84,12 +74,6 @@ def sums(record: list[dict], studies: dict) -> str:
         f"images in the hole; the binary kernel explains some of them (R2 {min(by_kernel):.2f} to "
         f"{max(by_kernel):.2f}) in {len(by_kernel)} cells"
     )
-
-
-def cross(record: list[dict], studies: dict) -> str:
-    """The least OOD nMSE on the cross among the cells of `table` without stripes."""
-    errors = ending(metrics_of(record, "table"), ": ood nmse")
-    return f"{min(e for name, e in errors.items() if '/cross_11_17, stripes x0' in name):.2f}"
 
 
 def taus(record: list[dict], studies: dict) -> str:
@@ -162,7 +146,7 @@ def penalties(metrics: dict, part: str) -> dict:
     return by_kind
 
 
-def flatness_table(record: list[dict], studies: dict) -> str:
+def flatness_table(record: list[dict], studies: dict) -> list:
     """Product fields (`flatness`): the best weight of each kind of penalty."""
     metrics = metrics_of(record, "flatness")
     by_part = {part: penalties(metrics, part) for part in PARTS}
@@ -329,7 +313,7 @@ DEPTHS = (3, 5, 7)  # hidden layers of the MLPs of `entangling`
 # --- entangling -----------------------------------------------------------------------------------
 
 
-def entangling_table(record: list[dict], studies: dict) -> str:
+def entangling_table(record: list[dict], studies: dict) -> list:
     """ID nMSE, and F of the first and last hidden layer, by start, length and depth."""
     metrics = metrics_of(record, "entangling")
     title = "MLP of 3 layers: ID nMSE; F first, last layer"
@@ -361,11 +345,9 @@ def lost(start: str, length: int):
 
 
 TABLES = {
-    "depths": depths,
     "code_widths": code_widths,
     "true_sum": true_sum,
     "sums": sums,
-    "cross": cross,
     "taus": taus,
     "fade": fade,
     "matched": matched,

@@ -40,7 +40,7 @@ def interval(metric: dict, form: str = "+.3f") -> str:
     return f"{mean:{form}} ± {half:{form.lstrip('+')}}"
 
 
-def claims_table(record: list[dict], studies: dict) -> str:
+def claims_table(record: list[dict], studies: dict) -> list:
     """Every claim of the paper on our runs, but for those of the gradient-free control."""
     claim = "claim (where the paper makes it)"
     rows = [("row", "seeds", claim, "ours", "against", "p, Holm", "verdict")]
@@ -54,7 +54,7 @@ def claims_table(record: list[dict], studies: dict) -> str:
     return rows
 
 
-def starts_table(record: list[dict], studies: dict) -> str:
+def starts_table(record: list[dict], studies: dict) -> list:
     """Solutions from every start at two losses: test accuracy, and norms of the weights."""
     metrics = by_row(record, "paper")["control"]
     columns = ("loss 0.1: SGD", "guesses", "walks", "loss 0.02: SGD", "walks", "norms at loss 0.1")
@@ -105,7 +105,7 @@ def pooled(metrics: dict, starts, other: str, loss: str, measure: str, first="sg
     return interval({"values": np.nanmean(rows, axis=0).tolist()}, form)
 
 
-def pooled_table(record: list[dict], studies: dict) -> str:
+def pooled_table(record: list[dict], studies: dict) -> list:
     """Differences of SGD from guesses and walks, without and with biases, and by width."""
     rows = [("starts", "SGD less", "loss", *MEASURES)]
     control = by_row(record, "paper")["control"]
@@ -143,12 +143,9 @@ def schedules(record: list[dict], studies: dict) -> str:
 
 def less(starts, other: str, loss: str, first: str = "sgd"):
     """A field: the difference of test accuracies, pooled over starts of `control`."""
-
-    def shown(record, studies):
-        metrics = by_row(record, "paper")["control"]
-        return pooled(metrics, starts, other, loss, MEASURES[0], first)
-
-    return shown
+    return lambda record, studies: pooled(
+        by_row(record, "paper")["control"], starts, other, loss, MEASURES[0], first
+    )
 
 
 def towers(record: list[dict], studies: dict) -> str:
@@ -171,12 +168,9 @@ def towers(record: list[dict], studies: dict) -> str:
 
 def change(name: str):
     """A field: the mean change by one small step on A, with its interval."""
-
-    def shown(record, studies):
-        metrics = by_row(record, "default")["one_step"]
-        return interval(metrics[f"plane/A: {name}"], "+.4f")
-
-    return shown
+    return lambda record, studies: interval(
+        by_row(record, "default")["one_step"][f"plane/A: {name}"], "+.4f"
+    )
 
 
 @plots.styled

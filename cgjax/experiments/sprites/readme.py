@@ -10,32 +10,34 @@ import numpy as np
 from cgjax import plots
 from cgjax.experiments.sprites import jumps
 from cgjax.published import PUBLISHED
+from cgjax.published.tables import by_row
 
 LOW = 0.925  # of R2 on all combinations at `fast`; most seeds end at 0.934 to 0.939
 LOW_AT_PAPER = 0.94  # at `paper`; the paper's five seeds end at 0.949 to 0.952
 
 
-def paper_table(record: list[dict], studies: dict) -> str:
+def paper_table(record: list[dict], studies: dict) -> list:
     """The paper's table: R2 on all combinations, ours at the published length and at a tenth.
 
     The last column has R2 on known combinations at the published length, ours less the paper's.
     """
-    runs = {(entry["row"], entry["size"]): entry for entry in record if not entry["label"]}
-    rows = [("row", "paper, mean ± sd", "ours at `paper`, every seed", "at `fast`", "known, in sd")]
+    runs = {size: by_row(record, size) for size in ("paper", "fast")}
+    columns = ("ours at `paper`, every seed", "at `fast`", "known, in sd")
+    rows = [("row", "paper, mean ± sd", *columns)]
     for row, published in PUBLISHED["sprites"].items():
         cells = []
-        for size in ("paper", "fast"):
-            values = runs[row, size]["metrics"]["r2_all"]["values"] if (row, size) in runs else ()
+        for size in runs:
+            values = runs[size][row]["r2_all"]["values"] if row in runs[size] else ()
             cells.append(", ".join(f"{value:.3f}" for value in values) or "not run")
         known = published["r2_id"]
-        values = runs[row, "paper"]["metrics"]["r2_id"]["values"] if (row, "paper") in runs else ()
+        values = runs["paper"][row]["r2_id"]["values"] if row in runs["paper"] else ()
         cells.append(", ".join(f"{(value - known['mean']) / known['sd']:+.1f}" for value in values))
         number = published["r2_all"]
         rows.append((f"`{row}`", f"{number['mean']:.4f} ± {number['sd']:.4f}", *cells))
     return rows
 
 
-def jumps_table(record: list[dict], studies: dict) -> str:
+def jumps_table(record: list[dict], studies: dict) -> list:
     """Which implementations jump: one line each, with the largest rise of every seed."""
     rows = [
         ("implementation", "seeds with a jump", "95 % interval", "largest rise of each seed, %")
@@ -49,9 +51,7 @@ def jumps_table(record: list[dict], studies: dict) -> str:
 
 def low_seeds(record: list[dict], studies: dict) -> str:
     """How many seeds end low in each run of the orthogonal support with the published optimiser."""
-    row = {"row": "orthogonal_compositional", "size": "fast"}
-    recorded = [entry for entry in record if row.items() <= entry.items() and not entry["label"]]
-    runs = [entry["metrics"]["r2_all"]["values"] for entry in recorded]
+    runs = [by_row(record, "fast")["orthogonal_compositional"]["r2_all"]["values"]]
     runs += [run["r2_all"] for run in _variants(studies) if run["b2"] == 0.999]
     counts = [f"{sum(value < LOW for value in values)} of {len(values)}" for values in runs]
     return f"{', '.join(counts[:-1])} and {counts[-1]} seeds of {len(runs)} runs"
@@ -77,15 +77,19 @@ def shorter_memory(record: list[dict], studies: dict) -> str:
 
 def rises_at_paper(record: list[dict], studies: dict) -> str:
     """The largest rise of an epoch's mean loss, in %, of each seed at the published length."""
+    rises = _at_paper(record)["models"]["compositional"]["largest_rise"]
+    return ", ".join(f"{100 * rise:.0f}" for rise in rises)
+
+
+def _at_paper(record: list[dict]) -> dict:
+    """The run of the orthogonal support at the published length."""
     row = {"row": "orthogonal_compositional", "size": "paper", "label": ""}
-    models = next(entry for entry in record if row.items() <= entry.items())["models"]
-    return ", ".join(f"{100 * rise:.0f}" for rise in models["compositional"]["largest_rise"])
+    return next(entry for entry in record if row.items() <= entry.items())
 
 
 def low_at_paper(record: list[dict], studies: dict) -> str:
     """The low seeds of the orthogonal support at the published length."""
-    row = {"row": "orthogonal_compositional", "size": "paper", "label": ""}
-    metric = next(entry for entry in record if row.items() <= entry.items())["metrics"]["r2_all"]
+    metric = _at_paper(record)["metrics"]["r2_all"]
     pairs = zip(metric["seeds"], metric["values"])
     return " and ".join(f"seed {seed} ({r2:.3f})" for seed, r2 in pairs if r2 < LOW_AT_PAPER)
 
@@ -99,12 +103,9 @@ def seed_1_earlier(record: list[dict], studies: dict) -> str:
 
 def gradients(name: str):
     """A field: the largest of a difference between gradients, over the arrays of parameters."""
-
-    def text(record: list[dict], studies: dict) -> str:
-        leaves = studies["optimiser"]["gradients"]["leaves"].values()
-        return f"{max(leaf[name] for leaf in leaves):.2f}"
-
-    return text
+    return lambda record, studies: format(
+        max(leaf[name] for leaf in studies["optimiser"]["gradients"]["leaves"].values()), ".2f"
+    )
 
 
 @plots.styled

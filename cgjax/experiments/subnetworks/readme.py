@@ -97,7 +97,7 @@ def _demo(record) -> dict:
 # --- tables ---------------------------------------------------------------------------------------
 
 
-def like_for_like(record: list[dict], studies: dict) -> str:
+def like_for_like(record: list[dict], studies: dict) -> list:
     """One configuration for all bases: ours beside the release's, with the published selection."""
     pairs = [(measure, "release, fixed") for measure in HALVES]
     rows = [
@@ -177,7 +177,7 @@ def means(record: list[dict], studies: dict) -> str:
     )
 
 
-def selection(record: list[dict], studies: dict) -> str:
+def selection(record: list[dict], studies: dict) -> list:
     """What the choice among 24 configurations does to abl_diff, in the release's own files."""
     rows = [("abl_diff, mean over all rules", *CHOICES)]
     for network, name in NETWORKS.items():
@@ -186,7 +186,7 @@ def selection(record: list[dict], studies: dict) -> str:
     return rows
 
 
-def known_structures(record: list[dict], studies: dict) -> str:
+def known_structures(record: list[dict], studies: dict) -> list:
     """The demonstration: a small BERT beside networks whose structure is known."""
     columns = ("abl_diff of every base", "removals of the same size", "kept", "valid masks")
     rows = [("network, subroutine", *HALVES, *columns)]

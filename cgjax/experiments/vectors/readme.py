@@ -34,7 +34,7 @@ def compared(record: list[dict]) -> list[tuple]:
     return rows
 
 
-def scores_table(record: list[dict], studies: dict) -> str:
+def scores_table(record: list[dict], studies: dict) -> list:
     """R2 on random latents beside the numbers read off the plots."""
     rows = [
         ("model", "trained on", "ours, mean ± sd", "read off", "difference", "tolerance", "verdict")
@@ -85,20 +85,6 @@ def fit_correlations(record: list[dict], studies: dict) -> str:
         scores = metrics[model, "orthogonal"]
         r.append(np.corrcoef(scores["r2_id"]["values"], scores["r2_all"]["values"])[0, 1])
     return f"{r[0]:.2f} with the regulariser, {r[1]:.2f} without"
-
-
-def ranges(metric: str, model: str):
-    """A field with the least and the greatest mean of a metric over the supports."""
-
-    def field(record: list[dict], studies: dict) -> str:
-        means = [
-            metrics[metric]["ours"]
-            for (name, _), metrics in metrics_of(record).items()
-            if name == model
-        ]
-        return f"{min(means):.2f} to {max(means):.2f}"
-
-    return field
 
 
 @plots.styled
@@ -157,9 +143,5 @@ TABLES = {
     "scatter": scatter_sentence,
     "regulariser": regulariser_sentence,
     "fit_correlations": fit_correlations,
-    "contrast": ranges("block_contrast", "mlp"),
-    "contrast_regularised": ranges("block_contrast", "regularised"),
-    "fit": ranges("r2_id", "mlp"),
-    "fit_regularised": ranges("r2_id", "regularised"),
 }
 PICTURES = {"vectors_scores.png": draw_scores, "vectors_regulariser.png": draw_regulariser}
