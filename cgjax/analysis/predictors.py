@@ -72,6 +72,7 @@ def unknown_of_sum(factors, asked, targets) -> float:
     1 - (share of asked combinations at which known targets determine the sum) x (`additive_share`
     of the known targets; 1 if there are as many terms as known combinations, which test nothing).
     """
+    _rows(factors, targets=targets)
     known, asked = _sets(factors, asked)
     every = np.concatenate([known, asked])
     is_known = np.arange(len(every)) < len(known)
@@ -90,7 +91,7 @@ def additive_share(factors, values) -> float:
     1 - (rss / (n - terms)) / (tss / (n - 1)): values without structure have 0 on average. NaN for
     constant values, and if there are as many terms as combinations.
     """
-    combinations, values = _combined(factors, values)
+    combinations, values = _combined(factors, values=values)
     n, terms = len(combinations), _n_terms(combinations)
     if n <= terms or _is_constant(values):
         return float("nan")
@@ -105,7 +106,7 @@ def right_angles(factors, features) -> float:
     A neighbour of a combination along a factor is the known one with the next larger value of it
     and the same other values. From 1/2 (both factors move the features along one line) to 1.
     """
-    combinations, features = _combined(factors, features)
+    combinations, features = _combined(factors, features=features)
     steps = [_steps(combinations, features, c) for c in range(combinations.shape[1])]
     scores = []
     for first, second in itertools.combinations(steps, 2):
@@ -126,7 +127,7 @@ def unit_overlap(factors, features) -> float:
     of all units'. 0 if no unit responds to two factors, 1 if all respond to both alike. The mean is
     over pairs of factors; a factor that moves no unit has no overlap (NaN).
     """
-    combinations, features = _combined(factors, features)
+    combinations, features = _combined(factors, features=features)
     if _is_constant(features):
         return float("nan")
     shares = effects.total_effects(combinations, features)
@@ -147,7 +148,7 @@ def decodability(factors, features) -> float:
     that value and read on those with it. (accuracy - chance) / (1 - chance), the mean over factors;
     read are inputs whose own value the probe has seen.
     """
-    factors, features = _rows(factors, features)
+    factors, features = _rows(factors, features=features)
     features = _principal(features, len(features) - 1)
     scores = []
     for c, d in itertools.permutations(range(factors.shape[1]), 2):
@@ -173,7 +174,7 @@ def linearity(factors, features) -> float:
     Whitened are the first q principal components, q the number of directions that a sum over the
     factors can have: the sum over factors of (values - 1).
     """
-    combinations, features = _combined(factors, features)
+    combinations, features = _combined(factors, features=features)
     return additive_share(combinations, _whitened(combinations, features))
 
 
@@ -182,7 +183,7 @@ def orthogonality(factors, features) -> float:
 
     Directions are those of the nearest sum over factors. NaN unless two factors have one.
     """
-    combinations, features = _combined(factors, features)
+    combinations, features = _combined(factors, features=features)
     white = _whitened(combinations, features)
     if not white.size:
         return float("nan")
@@ -202,7 +203,7 @@ def homomorphism_error(factors, features) -> float:
     Combinations are left out in FOLDS groups: 0 if the operator predicts those left out, 1 if the
     mean of the others predicts as well.
     """
-    combinations, features = _combined(factors, features)
+    combinations, features = _combined(factors, features=features)
     features = _principal(features, _n_terms(combinations) - 1)
     fold = np.random.default_rng(0).permutation(len(features)) % min(FOLDS, len(features))
     wrong = total = 0.0
@@ -239,21 +240,23 @@ def _sets(factors, asked):
     return known, asked
 
 
-def _rows(factors, values):
+def _rows(factors, **named):
+    """factors [n, C] and the one named array as [n, D]."""
     checks.combinations("factors", factors)
-    checks.finite(values=values)
+    checks.finite(**named)
+    ((name, values),) = named.items()
     factors, values = np.asarray(factors), np.asarray(values, np.float64)
     if factors.shape[1] < 2 or values.shape[:1] != factors.shape[:1]:
         raise ValueError(
-            f"factors must be [n, C] with C > 1 and values [n, ...]: got {factors.shape} and "
+            f"factors must be [n, C] with C > 1 and {name} [n, ...]: got {factors.shape} and "
             f"{values.shape}"
         )
     return factors, values.reshape(len(values), -1)
 
 
-def _combined(factors, values):
+def _combined(factors, **named):
     """Distinct combinations [g, C], and mean values [g, D]."""
-    return effects.combined(*_rows(factors, values))
+    return effects.combined(*_rows(factors, **named))
 
 
 def _n_terms(combinations):

@@ -52,6 +52,7 @@ def ridge(kernel: Kernel, targets: np.ndarray, strengths=STRENGTHS) -> Fit:
     >>> round(float(fit.new[0, 0]), 3)
     6.0
     """
+    checks.finite(targets=targets)
     targets = np.asarray(targets, np.float64)
     fits = [_fit(kernel, targets, strength) for strength in strengths]
     errors = [np.sum((targets - fit.left_out) ** 2) for fit in fits]
@@ -60,6 +61,7 @@ def ridge(kernel: Kernel, targets: np.ndarray, strengths=STRENGTHS) -> Fit:
 
 def ridgeless(kernel: Kernel, targets: np.ndarray) -> np.ndarray:
     """Values [m, K] on the new rows of the smallest weights that fit the targets best."""
+    checks.finite(targets=targets)
     targets = np.asarray(targets, np.float64)
     inverse = np.where(kernel.values > 0, 1 / np.where(kernel.values > 0, kernel.values, 1), 0)
     level = targets.mean(axis=0)

@@ -127,7 +127,9 @@ def deviation_interval(
 
     Draws that are not finite are left out: draws of few units may have no correlation.
     """
-    draws = np.asarray(draws, float)
+    checks.bounded("level", level, 0, 1)
+    checks.integer("n_units", n_units, 1)
+    draws = np.asarray(checks.real("draws", draws, 1, "n"), float)
     draws = draws[np.isfinite(draws)]
     if len(draws) < 2 or n_units < 2:
         return math.nan, math.nan
@@ -141,6 +143,7 @@ def cluster_draws(clusters, n: int = 2000, seed: int = 0) -> np.ndarray:
     clusters = np.asarray(clusters)
     which = _numbered(clusters, len(clusters))
     checks.integer("n", n, 1)
+    checks.integer("seed", seed, 0)
     n_clusters = which.max() + 1
     drawn = np.random.default_rng(seed).integers(0, n_clusters, (n, n_clusters))
     counts = np.zeros((n, n_clusters), int)
@@ -150,8 +153,8 @@ def cluster_draws(clusters, n: int = 2000, seed: int = 0) -> np.ndarray:
 
 def weighted_tau_b(x, y, weights, strata=None) -> np.ndarray:
     """`kendall_tau_b` [draws] of rows that occur weights [draws, n] times; NaN where undefined."""
-    x, y, weights = (np.asarray(v, float) for v in (x, y, weights))
     checks.finite(x=x, y=y, weights=weights)
+    x, y, weights = (np.asarray(v, float) for v in (x, y, weights))
     if x.shape != y.shape or x.ndim != 1 or weights.shape[1:] != x.shape:
         raise ValueError(f"weights are [draws, n] for x and y [n]: got {weights.shape}, {x.shape}")
     dx, dy = (np.sign(v[:, None] - v[None, :]) for v in (x, y))

@@ -22,6 +22,7 @@ from cgjax.analysis import (
     contrasts,
     dependence,
     machines,
+    probes,
     salience,
     stats,
     support,
@@ -256,6 +257,7 @@ _NTK = _NET | {"x1": INPUTS, "x2": INPUTS}
 _FIT = _NET | {"x_train": INPUTS, "y_train": TARGETS, "x_test": INPUTS}
 _PARTS = _NET | {"x": INPUTS, "inputs": THIRDS}
 _SEARCH = {"f": times_w, "params": {"w": W}, "loss": lambda outputs, y: jnp.mean(outputs)}
+PROBE = probes.kernel(TARGETS, TARGETS)
 _GLM = {"y": OUTCOMES, "design": DESIGN, "clusters": PAIRS}
 
 # fmt: off
@@ -479,11 +481,26 @@ SOUND = {
     "stats.interaction_design": dict(ablation=BITS, random=BITS),
     "stats.wild_cluster": _GLM | dict(contrast=(1, 1), seed=0),
     "stats.null_p": dict(observed=0.1, null=OUTCOMES, side="both"),
+    "stats.deviation_interval": dict(value=0.1, draws=OUTCOMES, n_units=4, level=0.9),
+    "stats.cluster_draws": dict(clusters=PAIRS, n=2, seed=0),
+    "stats.weighted_tau_b": dict(x=Y, y=Y, weights=np.ones((2, 4))),
+    "probes.kernel": dict(features=TARGETS, new=TARGETS),
+    "probes.ridge": dict(kernel=PROBE, targets=TARGETS),
+    "probes.ridgeless": dict(kernel=PROBE, targets=TARGETS),
+    "predictors.partner_share": dict(factors=X[:3], asked=X[3:]),
+    "predictors.connected_share": dict(factors=X[:3], asked=X[3:]),
+    "predictors.unknown_of_sum": dict(factors=X[:3], asked=X[3:], targets=TARGETS[:3]),
+    "predictors.additive_share": dict(factors=X, values=TARGETS),
+    **{f"predictors.{name}": dict(factors=X, features=TARGETS) for name in (
+        "right_angles", "unit_overlap", "decodability", "linearity", "orthogonality",
+        "homomorphism_error")},
+    "support.identification.leftover": _LATENTS | dict(length=0.1, noise=1e-3),
 }
 
 # What a parameter holds; "function:parameter" overrides "parameter".
 KINDS = {
-    array: "k_test k border costs kappa salience weights dual coefficients features jacobians "
+    array: "new probes.ridge:targets probes.ridgeless:targets stats.weighted_tau_b:x "
+    "stats.weighted_tau_b:y k_test k border costs kappa salience weights dual coefficients features jacobians "
     "hessians matrices tensor before after v y_train residuals null covariance contrast account "
     "codes train_codes ntk.alignment:a ntk.alignment:b box lenses.memorization.slopes:factors "
     "training_sets.reweighted:factors training_sets.best_anchors:values "
@@ -496,14 +513,14 @@ KINDS = {
     aligned: "y yhat targets outputs design",
     score: " ".join(f"metrics.{name}:y metrics.{name}:yhat" for name in
                     ("ssim", "mse", "r2_uniform", "r2_variance_weighted", "batched")),
-    combinations: "factors factor_tables.held:p factor_tables.held:q salience.overlap_kernel:x1 "
+    combinations: "asked factors factor_tables.held:p factor_tables.held:q salience.overlap_kernel:x1 "
     "salience.overlap_kernel:x2 salience.features:x salience.conjunction_terms:x_train "
     "factorization.binary:z1 factorization.binary:z2",
     classes: "dependence.information:a dependence.information:b y2 y1 ablation random",
     kernel: "k_train gram kernel",
     mask: "mask is_train is_fitted is_anchor where",
     tree: "params s log_alpha masks others update a b",
-    count: "n_steps n_anchors n_values n_samples n_partners n_points n_positions n most n_parts "
+    count: "n_units n_steps n_anchors n_values n_samples n_partners n_points n_positions n most n_parts "
     "tile batch n1 n2 n_devices n_draws n_keep n_x n_y most_iterations chunk most_rounds "
     "per_epoch epochs n_epochs n_classes geometry.principal_components:components",
     whole: "n_components depth seed training_sets.exchange:most",
@@ -521,7 +538,7 @@ KINDS = {
     "closed_forms.shortcut_boundary:machine",
     pattern: "masks.search:where masks.selected:where masks.init:where masks.magnitude:where "
     "masks.factors.subnetworks:where",
-    opaque: "f key composition components loss draw data measures metric statistic machine given "
+    opaque: "draws stats.deviation_interval:value probes.ridge:kernel probes.ridgeless:kernel f key composition components loss draw data measures metric statistic machine given "
     "layer traced leaves nudges similar truth model support layer_map splits labels path devices "
     "shape dims relevant slots points partners candidates batches several updates rates bands "
     "suggested strata clusters inputs axis pixelwise columns start rows failures successes on u d "
@@ -965,7 +982,7 @@ PLUMBING = {
         "ntk.functions": "cut_short shortest equations floats dtype is_float is_free mixing "
         "warn_once check_samples digits jit once_for_each length",
         "support": "slot_points check_arguments check_components",
-        "support.identification": "component_outputs is_pixelwise latent_columns leftover",
+        "support.identification": "component_outputs is_pixelwise latent_columns",
         "support.latents": "as_categories changes covariance coverage distances distinct few "
         "halves nearest some_of_each within",
         "support.second_model": "compose search evaluate posterior",
