@@ -500,7 +500,8 @@ SOUND = {
 # What a parameter holds; "function:parameter" overrides "parameter".
 KINDS = {
     array: "new probes.ridge:targets probes.ridgeless:targets stats.weighted_tau_b:x "
-    "stats.weighted_tau_b:y k_test k border costs kappa salience weights dual coefficients features jacobians "
+    "stats.weighted_tau_b:y k_test k border costs kappa salience weights dual coefficients "
+    "features jacobians "
     "hessians matrices tensor before after v y_train residuals null covariance contrast account "
     "codes train_codes ntk.alignment:a ntk.alignment:b box lenses.memorization.slopes:factors "
     "training_sets.reweighted:factors training_sets.best_anchors:values "
@@ -513,14 +514,16 @@ KINDS = {
     aligned: "y yhat targets outputs design",
     score: " ".join(f"metrics.{name}:y metrics.{name}:yhat" for name in
                     ("ssim", "mse", "r2_uniform", "r2_variance_weighted", "batched")),
-    combinations: "asked factors factor_tables.held:p factor_tables.held:q salience.overlap_kernel:x1 "
+    combinations: "asked factors factor_tables.held:p factor_tables.held:q "
+    "salience.overlap_kernel:x1 "
     "salience.overlap_kernel:x2 salience.features:x salience.conjunction_terms:x_train "
     "factorization.binary:z1 factorization.binary:z2",
     classes: "dependence.information:a dependence.information:b y2 y1 ablation random",
     kernel: "k_train gram kernel",
     mask: "mask is_train is_fitted is_anchor where",
     tree: "params s log_alpha masks others update a b",
-    count: "n_units n_steps n_anchors n_values n_samples n_partners n_points n_positions n most n_parts "
+    count: "n_units n_steps n_anchors n_values n_samples n_partners n_points n_positions n most "
+    "n_parts "
     "tile batch n1 n2 n_devices n_draws n_keep n_x n_y most_iterations chunk most_rounds "
     "per_epoch epochs n_epochs n_classes geometry.principal_components:components",
     whole: "n_components depth seed training_sets.exchange:most",
@@ -538,7 +541,8 @@ KINDS = {
     "closed_forms.shortcut_boundary:machine",
     pattern: "masks.search:where masks.selected:where masks.init:where masks.magnitude:where "
     "masks.factors.subnetworks:where",
-    opaque: "draws stats.deviation_interval:value probes.ridge:kernel probes.ridgeless:kernel f key composition components loss draw data measures metric statistic machine given "
+    opaque: "draws stats.deviation_interval:value probes.ridge:kernel probes.ridgeless:kernel f "
+    "key composition components loss draw data measures metric statistic machine given "
     "layer traced leaves nudges similar truth model support layer_map splits labels path devices "
     "shape dims relevant slots points partners candidates batches several updates rates bands "
     "suggested strata clusters inputs axis pixelwise columns start rows failures successes on u d "

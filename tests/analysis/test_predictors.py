@@ -142,7 +142,7 @@ def test_repeated_inputs_of_a_combination_are_averaged():
         (lambda: partner_share(FACTORS, FACTORS[:1]), "known combination"),
         (lambda: additive_share(FACTORS[:, :1], A[FIRST]), "C > 1"),
         (lambda: additive_share(FACTORS, A[FIRST][:-1]), "values"),
-        (lambda: decodability(FACTORS, np.full((len(FIRST), 2), np.nan)), "values"),
+        (lambda: decodability(FACTORS, np.full((len(FIRST), 2), np.nan)), "features"),
     ],
 )
 def test_bad_arguments(call, words):
