@@ -164,7 +164,10 @@ def _difference(standing) -> Html | None:
     verdict = standing.verdict
     if verdict is None or math.isnan(verdict.difference):
         return None
-    return tag("small", f"{verdict.difference:+.3g} ± {verdict.width:.2g}".replace("inf", "∞"))
+    text = f"{verdict.difference:+.3g}"
+    if not standing.claim.published:  # otherwise the width is that of our mean, which has its own
+        text += f" ± {verdict.width:.2g}".replace("inf", "∞")
+    return tag("small", text)
 
 
 # --- details of a claim ---------------------------------------------------------------------------
