@@ -153,6 +153,7 @@ def smoke(config):
         "n_pixels": 2,
     }
     small |= {"deltas": (0.05, 0.2), "partner_counts": (4, 8), "slot_counts": (2,)}
+    small |= {"lengths": (1.0,), "n_recorded": 3}
     if "supports" in config.data:
         small["supports"] = config.data.supports[:3]
     config.data.update({name: value for name, value in small.items() if name in config.data})

@@ -73,28 +73,49 @@ def draw_openness(arrays, folder: pathlib.Path) -> None:
     fig = plots.new_figure(9.6, 4.0, layout="constrained")
     left, right = fig.subplots(1, 2)
     times, r2 = arrays["unknown"] / arrays["unknown"][0], np.asarray(arrays["r2"])
-    taus = [kendall_tau_b(-times, r2), kendall_tau_b(arrays["amplification"], arrays["ratio"])]
-    plots.headline(fig, "Before training: what a support leaves open, against errors after it")
-    left.plot(times, r2, "o", color=plots.COLOURS[0], markersize=4)
+    x, y = np.asarray(arrays["amplification"]), np.asarray(arrays["ratio"])
+    taus = [kendall_tau_b(-times, r2), kendall_tau_b(x, y)]
+    verb = "orders" if min(taus) >= 0.8 else "does not order"
+    plots.headline(fig, f"Before training, openness {verb} the supports")
+    for kind, colour in zip(OPENNESS_KINDS, plots.COLOURS):
+        mine = [_openness_kind(name) == kind for name in arrays["supports"]]
+        left.plot(times[mine], r2[mine], "o", color=colour, markersize=4, label=kind)
+        mine = [_openness_kind(name) == kind for name in arrays["rows"]]
+        right.errorbar(x[mine], y[mine], arrays["spread"][mine], fmt="o", color=colour, ms=4)
     plots.r2_axis(left, [r2])
     left.set(
         xlabel="share of f that stays open, over that of random samples",
-        title=f"tau-b {taus[0]:.2f}", ylabel="R2 on all combinations (paper)",
-    )  # fmt: skip
+        title=f"nine published supports, tau-b {taus[0]:.2f}",
+        ylabel="R2 on all combinations (paper)",
+    )
     names = [NAMES.get(str(name), str(name).replace("_", " ")) for name in arrays["supports"]]
     plots.label_points(left, times, r2, names)
-    x, y = np.asarray(arrays["amplification"]), np.asarray(arrays["ratio"])
-    right.errorbar(x, y, arrays["spread"], fmt="o", color=plots.COLOURS[0], ms=4)
-    ends = np.array([0.9, max(x.max(), y.max()) * 1.2])
+    left.legend(loc="lower right", fontsize=8, frameon=False)
+    ends = np.array([0.7 * min(x.min(), y.min()), 1.4 * max(x.max(), y.max())])
     right.plot(ends, ends, color=plots.FAINT, lw=1, zorder=0)
     right.set(
-        xscale="log", yscale="log", xlabel="predicted: squared error on all over that on P",
-        ylabel="recorded: the same, mean and sd of seeds", title=f"tau-b {taus[1]:.2f}",
+        xscale="log", yscale="log", xlim=(0.7 * x.min(), 1.4 * x.max()),
+        ylim=(0.7 * y.min(), 1.4 * max(y.max(), x.min())),
+        xlabel="predicted: squared error on all over that on P",
+        ylabel="recorded: the same, mean and sd of seeds",
+        title=f"{len(x)} recorded supports, tau-b {taus[1]:.2f}",
     )  # fmt: skip
-    plots.label_points(right, x, y, [str(row).replace("_", " ") for row in arrays["rows"]])
     for ax in (left, right):
         ax.grid(**plots.GRID)
     plots.save(fig, folder / "openness.png")
+
+
+OPENNESS_KINDS = ("random", "diagonals", "planes", "planes with a gap")
+
+
+def _openness_kind(name) -> str:
+    """Which of OPENNESS_KINDS a support or a row is."""
+    name = str(name)
+    if "gap" in name:
+        return "planes with a gap"
+    if name.startswith(("diagonal", "delta")):
+        return "diagonals"
+    return "planes" if name.startswith("orthogonal") else "random"
 
 
 @plots.styled
