@@ -18,6 +18,7 @@ import numpy as np
 from cgjax.analysis import predictors, probes
 from cgjax.core import tree
 from cgjax.core.errors import BadInput
+from cgjax.core.logging import say
 from cgjax.data import factor_sets, sources, wordpiece
 from cgjax.data import pretrained as packages
 from cgjax.data.factor_sets import FactorSet
@@ -80,11 +81,13 @@ def pairs(config) -> Iterator[Pair]:
         readers = _readers(set_name, settings.backbones)
         layers = [control(set_name, data)]
         for name in readers:
+            say(f"{set_name}: features of {name}")
             layers += of_backbone(name, set_name, networks[name], programs[name], data)
         shuffled = np.random.default_rng(0).permutation(data.factors)
         last = f"{readers[0]}_{LAYERS[readers[0]][-1]}"
         for k in settings.seen:
             task = f"{set_name}_k{k}"
+            say(f"{task}: probes of {len(layers)} layers")
             for layer in layers:
                 for seed in config.train.seeds:
                     features = layer.draws[seed % len(layer.draws)]
