@@ -126,8 +126,18 @@ class SetUp:
     def init(self) -> State:
         # On a CPU, full optimisation makes the compilation of random draws four times slower.
         options = {"xla_backend_optimization_level": 1} if jax.default_backend() == "cpu" else None
+        options = self.options(options)
         jitted = jax.jit(self.init_fn, out_shardings=self.shardings, compiler_options=options)
         return jitted(self.keys, self.replicas)
+
+    def options(self, usual: dict | None) -> dict | None:
+        """The compiler options of a program, `usual` except in smoke runs on a CPU.
+
+        These compile for longer than they train. Without optimisation the compilation takes half
+        the time, and a dozen steps lose a second.
+        """
+        is_smoke = self.config.get("size") == "smoke" and jax.default_backend() == "cpu"
+        return {"xla_backend_optimization_level": 0} if is_smoke else usual
 
     def abstract_state(self) -> State:
         return checkpoint.abstract(self.shapes, self.shardings)
@@ -231,7 +241,7 @@ class SetUp:
     def compile_call(self, state, data, rows):
         """state, data, rows -> (state, metrics [steps, R])"""
         lowered = self.lowered_call(state, data, rows)
-        return self._bound(lowered.compile(self.experiment.compiler_options))
+        return self._bound(lowered.compile(self.options(self.experiment.compiler_options)))
 
     def compile_both(self, state, data, rows):
         """The function of `compile_call`, and one of evaluation; compiled side by side.
@@ -240,8 +250,8 @@ class SetUp:
         """
         call, evaluate = self.lowered_call(state, data, rows), self.lowered_evaluate(state, data)
         with concurrent.futures.ThreadPoolExecutor() as threads:  # XLA compiles without the GIL
-            compiled = threads.submit(evaluate.compile)
-            call = call.compile(self.experiment.compiler_options)
+            compiled = threads.submit(evaluate.compile, self.options(None))
+            call = call.compile(self.options(self.experiment.compiler_options))
             return self._bound(call), self._bound(compiled.result())
 
     def _bound(self, compiled):
