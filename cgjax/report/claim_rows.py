@@ -164,7 +164,8 @@ def _difference(standing) -> Html | None:
     verdict = standing.verdict
     if verdict is None or math.isnan(verdict.difference):
         return None
-    return tag("small", f"{verdict.difference:+.3g} ± {verdict.width:.2g}".replace("inf", "∞"))
+    width = standings.amount(verdict.width, ".2g")
+    return tag("small", f"{standings.amount(verdict.difference)} ± {width}")
 
 
 # --- details of a claim ---------------------------------------------------------------------------
