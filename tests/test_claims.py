@@ -208,6 +208,9 @@ def test_an_underpowered_claim_says_how_many_seeds_would_decide(record):
     (standing,) = standings.standings(record.folder, [CLAIMS[FIVE]])
     assert standing.word == "underpowered"
     assert f"about {standing.verdict.seeds} seeds would decide" in standings.comparison(standing)
+    record("sprites:orthogonal_compositional,paper", {"r2_all": [0.951]})
+    (standing,) = standings.standings(record.folder, [CLAIMS[FIVE]])
+    assert "half-width ∞" in standings.comparison(standing)
 
 
 def test_a_changed_run_is_not_that_of_the_paper(record):

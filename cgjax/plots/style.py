@@ -21,6 +21,7 @@ from cgjax.core.logging import passing
 from cgjax.core.workdir import disk_errors
 
 DPI = 160
+PAGE = 7.2  # inches: width of pictures in READMEs, where small text is 13 px high on a screen
 INK, GREY, FAINT = "#22262b", "#59616a", "#8a929b"
 # Okabe and Ito's palette: colour-blind readers can distinguish it, also in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")

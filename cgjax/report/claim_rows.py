@@ -164,9 +164,9 @@ def _difference(standing) -> Html | None:
     verdict = standing.verdict
     if verdict is None or math.isnan(verdict.difference):
         return None
-    text = f"{verdict.difference:+.3g}"
+    text = standings.amount(verdict.difference)
     if not standing.claim.published:  # otherwise the width is that of our mean, which has its own
-        text += f" ± {verdict.width:.2g}".replace("inf", "∞")
+        text += f" ± {standings.amount(verdict.width, '.2g')}"
     return tag("small", text)
 
 

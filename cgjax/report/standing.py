@@ -22,6 +22,11 @@ def number(value) -> str:
     return "-" if value is None else f"{value:.4g}"
 
 
+def amount(value: float, form: str = "+.3g") -> str:
+    """A number that may be infinite."""
+    return format(value, form).replace("inf", "∞")
+
+
 def spread(published: dict) -> str:
     """The spread that a paper states for its number."""
     kind = SPREADS[published["spread"]]
@@ -65,13 +70,13 @@ def chain(claim, sides) -> str:
 def part(claim, left, right, verdict) -> str:
     """One comparison of an ordering or of an equality."""
     sides = chain(claim, (left, right))
-    return f"{sides}: {verdict.difference:+.3g} ± {verdict.width:.3g}, {verdict.word}"
+    return f"{sides}: {amount(verdict.difference)} ± {amount(verdict.width, '.3g')}, {verdict.word}"
 
 
 def comparison(standing) -> str:
     """Difference, half-width and tolerance of a standing's verdict."""
     verdict, published = standing.verdict, standing.claim.published
-    texts = [f"{verdict.difference:+.3g}", f"half-width {verdict.width:.3g}"]
+    texts = [amount(verdict.difference), f"half-width {amount(verdict.width, '.3g')}"]
     texts[0] += " of logarithms" if published and "factor" in published else ""
     if published or verdict.tolerance:
         texts.append(f"tolerance {verdict.tolerance:.3g}")

@@ -242,32 +242,35 @@ def _cell(metrics: dict, name: str) -> str:
 def draw_penalties(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.Path:
     """OOD nMSE by weight of each penalty, for product fields at three angles and permuted."""
     metrics = metrics_of(record, "flatness")
-    fig = plots.new_figure(9.6, 3.3, layout="constrained")
+    fig = plots.new_figure(plots.PAGE, 5.4, layout="constrained")
     shown = ("main", "angle_0", "angle_45", "permuted")
-    axes = fig.subplots(1, len(shown), sharey=True)
+    axes = fig.subplots(2, 2, sharex=True, sharey=True)
     colours = dict(zip(("rank_tail", "null_axis", "factor_axis"), plots.COLOURS))
-    for ax, part in zip(axes, shown):
+    for ax, part in zip(axes.flat, shown):
         by_kind = penalties(metrics, part)
         middle, low, high = by_kind.pop("no penalty")["no penalty"]
         ax.axhspan(low, high, color=plots.FAINT, alpha=0.4, lw=0)
-        ax.axhline(middle, color=plots.GREY, lw=1)
+        ax.axhline(middle, color=plots.GREY, lw=1, label="no penalty")
         for kind, by_penalty in by_kind.items():
             weights = [float(penalty.split(" ")[1]) for penalty in by_penalty]
             middle, low, high = np.transpose(list(by_penalty.values()))
             style = {"color": colours[kind], "label": KINDS[kind]}
             ax.plot(weights, middle, "o-", ms=4, lw=1.5, **style)
             ax.fill_between(weights, low, high, color=colours[kind], alpha=0.2, lw=0)
-        ax.axhline(1, color=plots.FAINT, lw=1, linestyle=":")
-        ax.set(xscale="log", yscale="log", title=PARTS[part], xlabel="weight")
+        ax.axhline(1, color=plots.INK, lw=1, linestyle=":", label="a blank image")
+        ax.set(xscale="log", yscale="log", title=PARTS[part])
         ax.grid(axis="y", **plots.GRID)
-    axes[0].set_ylabel("OOD nMSE, median")
-    plots.legend_below(fig, axes[2])
-    text = "flatness along the factors' axes at large weights, low rank at none"
-    plots.headline(fig, f"Which penalty makes product fields compose: {text}")
+    for ax in axes[:, 0]:
+        ax.set_ylabel("OOD nMSE, median")
+    for ax in axes[1]:
+        ax.set_xlabel("weight")
+    plots.legend_below(fig, axes[1, 0])
+    text = "(at 0° those of the pixels) make product fields compose; low rank does not"
+    plots.headline(fig, f"Large weights of flatness along the factors' axes {text}")
     return plots.save(fig, path)
 
 
-REMEDIES = ("neither", "stripes", "penalty", "both")
+REMEDIES = ("no remedy", "stripes", "penalty", "stripes and penalty")
 DECODERS = {
     "mlp": "MLP",
     "cnn": "CNN",
@@ -282,7 +285,7 @@ DECODERS = {
 def draw_decoders(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.Path:
     """OOD nMSE of six decoders on the donut, with and without remedies: every seed."""
     metrics = metrics_of(record, "table")
-    fig = plots.new_figure(9.0, 3.6, layout="constrained")
+    fig = plots.new_figure(plots.PAGE, 3.9, layout="constrained")
     ax = fig.subplots()
     for i, net in enumerate(DECODERS):
         for name, metric in metrics.items():
@@ -296,12 +299,11 @@ def draw_decoders(record: list[dict], studies: dict, path: pathlib.Path) -> path
                 face = colour if id_error < CRITERION else "white"
                 ax.plot(at, value, "o", color=colour, mfc=face, ms=3.5, alpha=0.6)
             ax.plot(at, np.median(values), "_", color=colour, ms=16, mew=2, label=label)
-    ax.axhline(1, color=plots.GREY, lw=1, linestyle=":")
-    ax.annotate("a blank image", (5.45, 1.05), fontsize=7.5, color=plots.GREY, ha="right")
-    ax.set_xticks(range(len(DECODERS)), DECODERS.values())
+    ax.axhline(1, color=plots.GREY, lw=1, linestyle=":", label="a blank image")
+    ax.set_xticks(range(len(DECODERS)), [name.replace(" ", "\n") for name in DECODERS.values()])
     ax.set(yscale="log", ylabel="OOD nMSE")
     ax.grid(axis="y", **plots.GRID)
-    ax.legend(title="remedy", fontsize=7.5, title_fontsize=7.5, ncols=4, loc="lower left")
+    plots.legend_below(fig, ax)
     text = "dots: seeds, open if ID is not learned; dashes: medians"
     plots.headline(fig, f"Six decoders in the hole, on one budget ({text})")
     return plots.save(fig, path)

@@ -192,7 +192,7 @@ def cd_by_seed(record: list[dict], studies: dict) -> str:
 @plots.styled
 def draw_slopes(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.Path:
     """Slopes of dense networks and of ConvNets, with the closed form and the paper's."""
-    fig = plots.new_figure(9.6, 3.5, layout="constrained")
+    fig = plots.new_figure(plots.PAGE, 3.5, layout="constrained")
     left, right = fig.subplots(1, 2, width_ratios=(1.3, 1))
     metrics = metrics_of(record, "demo")
     for (i, scale), (k, name) in itertools.product(enumerate(REGIMES), enumerate(ADDITION)):
@@ -205,7 +205,8 @@ def draw_slopes(record: list[dict], studies: dict, path: pathlib.Path) -> pathli
         left.plot((k - 0.35, k + 0.35), (predicted, predicted), color=plots.INK, lw=1, label=label)
     left.set_xticks(range(len(ADDITION)), ADDITION)
     left.set(ylabel="slope of new pairs", ylim=(0, 1.05), title="dense networks")
-    left.legend(fontsize=7, loc="lower left")
+    left.plot([], [], **PAPER, color=plots.INK, label="the paper")
+    left.legend(fontsize=8, loc="lower left")
     published, distances = PUBLISHED["kernels"]["addition_mnist"], (0, 5, 10, 15, 20)
     metrics = metrics_of(record, "addition_mnist")
     for k, (colour, name) in enumerate(zip(plots.COLOURS, ADDITION)):
@@ -217,19 +218,18 @@ def draw_slopes(record: list[dict], studies: dict, path: pathlib.Path) -> pathli
                 plots.seeds(right, d + 0.7 + 0.4 * k, metric["values"], colour, label)
     right.set(ylim=(0, 1.05), xlabel="pixels between digits", title="ConvNets on MNIST")
     right.set_xticks(distances)
-    right.legend(fontsize=7, loc="lower right")
+    right.plot([], [], **PAPER | {"lw": 0.7}, color=plots.INK, label="the paper")
+    right.legend(fontsize=8, loc="lower right")
     for ax in (left, right):
         ax.grid(axis="y", **plots.GRID)
-    plots.headline(
-        fig, "New sums shrink; most rich networks leave the closed form (hollow: the paper)"
-    )
+    plots.headline(fig, "New sums shrink; most rich networks leave the closed form")
     return plots.save(fig, path)
 
 
 @plots.styled
 def draw_new(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.Path:
     """Accuracy and additivity of ConvNets on new combinations."""
-    fig = plots.new_figure(9.6, 3.4, layout="constrained")
+    fig = plots.new_figure(plots.PAGE, 3.4, layout="constrained")
     axes = fig.subplots(1, 2)
     for ax, score in zip(axes, ("comp accuracy", "additivity")):
         for (i, d), (k, name) in itertools.product(enumerate(DISTANCES), enumerate(NEW)):
@@ -245,7 +245,7 @@ def draw_new(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.P
     axes[0].axhline(0.5, color=plots.FAINT, ls=":")
     axes[0].set(title="accuracy (dotted: chance; hollow: the paper)")
     axes[1].set(title="$R^2$ of the additive account")
-    axes[0].legend(fontsize=7, loc="lower left")
+    axes[0].legend(fontsize=8, loc="lower left")
     words = "CD-3 ends below chance, equivalence is solved and not additively"
     plots.headline(fig, f"ConvNets, digits 20 pixels apart: {words}")
     return plots.save(fig, path)

@@ -177,18 +177,19 @@ def change(name: str):
 def draw_gaps(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.Path:
     """Every seed of the paper's three experiments, with X_2 telling and without."""
     panels = {
-        "digits: train less test accuracy": ("mnist", "paper", "gap", ("A", "B")),
-        "SCAN: test accuracy, all lines": (
+        "digits: train less test": ("mnist", "paper", "gap", ("A", "B")),
+        "SCAN: test accuracy": (
             "scan", "paper", "test accuracy, whole set", ("A", "B", "B, jump replaced"),
         ),
         "plane: test accuracy": ("plane", "default", "test accuracy", ("A", "control")),
     }  # fmt: skip
-    fig = plots.new_figure(9.6, 2.3, layout="constrained")
+    fig = plots.new_figure(plots.PAGE, 2.3, layout="constrained")
     for ax, (label, (row, size, score, settings)) in zip(fig.subplots(1, 3), panels.items()):
         metrics = by_row(record, size)[row]
         solutions.dots(ax, {s: values(metrics[f"{s}: {score}"]) for s in settings}, label)
-        ax.set_xlim(-0.05, 1.05)
-    plots.headline(fig, "A fails on combinations that training lacks; B and the control have them")
+        ax.set_xlim(-0.05, 0.35 if score == "gap" else 1.05)
+        ax.set_xticks((0, 0.1, 0.2, 0.3) if score == "gap" else (0, 0.5, 1))
+    plots.headline(fig, "New combinations: A does worse than B and the control (bars: means)")
     return plots.save(fig, path)
 
 
@@ -196,11 +197,10 @@ def draw_gaps(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.
 def draw_control(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.Path:
     """SGD, guesses and walks in bands of loss: three measures, with and without biases."""
     metrics = by_row(record, "paper")["control"]
-    ways = ("sgd", "sgd_fixed_biases", "guess", "walk of 1,000 steps", "walk of 10,000 steps",
-            "walk of 100,000 steps")  # fmt: skip
-    fig = plots.new_figure(9.6, 5.2, layout="constrained")
-    axes = fig.subplots(2, 3, sharex=True)
-    for line, start in zip(axes, ("scale 2, biases 0", "scale 2, biases 1")):
+    ways = ("sgd", "sgd_fixed_biases", "guess", WALK)
+    fig = plots.new_figure(plots.PAGE, 6.6, layout="constrained")
+    axes = fig.subplots(3, 2, sharex=True, sharey="row")
+    for line, start in zip(axes.T, ("scale 2, biases 0", "scale 2, biases 1")):
         for ax, measure in zip(line, MEASURES):
             names = {way: f"{way}, {start}: {measure} at loss " for way in ways}
             curves = {
@@ -209,10 +209,14 @@ def draw_control(record: list[dict], studies: dict, path: pathlib.Path) -> pathl
                 if f"{name}0.1" in metrics
             }
             solutions.loss_curves(ax, np.array(LOSSES), curves)
-            ax.set_ylabel(f"{measure}\n{start}", fontsize=8)
-    for ax in axes[0]:
+            ax.grid(axis="y", **plots.GRID)
+        line[0].set_title(start)
+    for line, measure in zip(axes, MEASURES):
+        line[0].set_ylabel(measure.replace(" ", "\n"))
+    for ax in axes[:-1].flat:
         ax.set_xlabel("")
-    plots.headline(fig, "Networks of equal training loss, by descent and without a gradient")
+    words = "whether SGD or a search without a gradient finds them (means, 95 % intervals)"
+    plots.headline(fig, f"Networks of equal training loss fail on the test, {words}")
     plots.legend_below(fig, axes[0, 0])
     return plots.save(fig, path)
 
@@ -222,7 +226,7 @@ def draw_dose(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.
     """Test accuracy of digits by the share of samples in which X_2 tells; every seed."""
     metrics = by_row(record, "paper")["dose"]
     shares = (0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1)
-    fig = plots.new_figure(7.4, 3.1, layout="constrained")
+    fig = plots.new_figure(plots.PAGE, 3.1, layout="constrained")
     for ax, score in zip(fig.subplots(1, 2), ("test accuracy", "S_2")):
         for k, share in enumerate(shares):
             name = {0: "B", 1: "A"}.get(share, f"rho {share:g}")
@@ -232,7 +236,8 @@ def draw_dose(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.
             ax.plot([k - 0.3, k + 0.3], [seeds.mean()] * 2, color=plots.INK, linewidth=1.4)
         ax.set_xticks(range(len(shares)), [f"{share:g}" for share in shares])
         ax.set(xlabel="share of samples in which X_2 tells", ylabel=score)
-    plots.headline(fig, "Digits: in A (share 1) pairs of the test never occur in training")
+    words = "the lower is the test accuracy, and the higher S_2 (orange: A)"
+    plots.headline(fig, f"Digits: the more often X_2 tells, {words}")
     return plots.save(fig, path)
 
 

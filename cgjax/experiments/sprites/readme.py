@@ -112,8 +112,8 @@ def gradients(name: str):
 def draw_jumps(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.Path:
     """Loss of one seed in every implementation; AdamW's stability around a jump of another."""
     study = studies["optimiser"]
-    fig = plots.new_figure(9.6, 3.6, layout="constrained")
-    left, right = fig.subplots(1, 2)
+    fig = plots.new_figure(plots.PAGE, 6.6, layout="constrained")
+    left, right = fig.subplots(2, 1, height_ratios=(1.5, 1))
     seed = 1
     colours = (*plots.COLOURS, plots.INK)
     for colour, entry in zip(colours, study["jumps"]["implementations"], strict=True):
@@ -124,7 +124,7 @@ def draw_jumps(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib
     left.set_yticks([1, 2, 3, 5, 10], ["1", "2", "3", "5", "10"])
     left.set_yticks([], minor=True)
     left.set_title(f"seed {seed}, same weights and batches", fontsize=9)
-    left.legend(fontsize=6.5)
+    left.legend(fontsize=8)
     replay = study["replays"][-1]
     steps, values, limits = np.array(sorted(replay["sharpness"])).T
     right.plot(steps, 1e-3 * values, ".-", color=plots.COLOURS[0], label="largest eigenvalue")
@@ -132,7 +132,7 @@ def draw_jumps(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib
     right.axvline(replay["doubling_step"], color=plots.COLOURS[1], label="the loss doubles")
     right.set(xlabel="step", ylabel="preconditioned Hessian, 1e3", ylim=(0, None))
     right.set_title(f"seed {replay['seed']}, GPU kernels", fontsize=9)
-    right.legend(fontsize=6.5, loc="lower left")
+    right.legend(fontsize=8, loc="lower left")
     plots.headline(fig, "Every implementation jumps; AdamW trains at its limit of stability")
     return plots.save(fig, path)
 

@@ -286,7 +286,7 @@ def draw_rules(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib
         number = (metric and metric["ours"]) if end is None else theirs(cell, part, measure + end)
         return np.nan if number is None else number
 
-    fig = plots.new_figure(11.6, 6.8, layout="constrained")
+    fig = plots.new_figure(plots.PAGE, 7.6, layout="constrained")
     heights = (len(IN_LANGUAGE), len(IN_VISION))
     axes = fig.subplots(2, 2, gridspec_kw={"height_ratios": heights}, sharey="row")
     panels = [
@@ -295,25 +295,25 @@ def draw_rules(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib
         for measure in HALVES
     ]
     for ax, (lines, cells, measure) in zip(axes.ravel(), panels):
-        values = np.array(
+        values = 100 * np.array(
             [[value_of(cell, part, end, measure) for cell in cells] for _, part, end in lines]
         )
-        image = ax.imshow(values, cmap="RdBu", vmin=-0.75, vmax=0.75, aspect="auto")
+        image = ax.imshow(values, cmap="RdBu", vmin=-75, vmax=75, aspect="auto")
         hatch(ax)
         for (i, j), value in np.ndenumerate(values):
             if np.isfinite(value):
-                colour = "white" if abs(value) > 0.45 else "black"
-                ax.text(j, i, f"{value:+.2f}", ha="center", va="center", fontsize=7, color=colour)
+                style = {"fontsize": 8, "color": "white" if abs(value) > 45 else "black"}
+                ax.text(j, i, f"{round(value):+d}", ha="center", va="center", **style)
         for i, (_, _, end) in enumerate(lines):
             if end is None:  # a line above each network
                 ax.axhline(i - 0.5, color=plots.INK, linewidth=0.9)
-        ax.set_yticks(range(len(lines)), [label for label, *_ in lines], fontsize=7.5)
-        ax.set_xticks(range(len(cells)), [_words(*cell) for cell in cells], fontsize=6.3)
+        ax.set_yticks(range(len(lines)), [label for label, *_ in lines])
+        ax.set_xticks(range(len(cells)), [_words(*cell) for cell in cells], rotation=90)
         ax.tick_params(length=0)
         if lines is IN_LANGUAGE:
             ax.set_title(f"{measure}: {HALVES[measure]}", fontsize=9)
-    label = "accuracy on target less other, clipped at chance"
-    fig.colorbar(image, ax=axes, label=label, fraction=0.02)
+    label = "accuracy on target less other, in percent, clipped at chance"
+    fig.colorbar(image, ax=axes, label=label, fraction=0.02, location="bottom")
     title = "Masks find subnetworks in all of these; ablations depend on their selection"
     plots.headline(fig, f"{title} (hatched: not run, or not published)")
     return plots.save(fig, path)
@@ -322,43 +322,46 @@ def draw_rules(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib
 def _words(rule: str, subroutine: str) -> str:
     """A cell as a label."""
     is_language = rule.endswith(("singular", "plural"))
-    which = rule.split("_")[1] if is_language else rule.replace("_", " and\n")
-    return f"{subroutine},\n{which}"
+    if is_language:
+        return f"{subroutine}, {rule.split('_')[1]}"
+    (other,) = set(rule.split("_")) - {subroutine}
+    return f"{subroutine}, with {other}"
 
 
 @plots.styled
 def draw_selection(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.Path:
     """abl_diff by the way of choosing a configuration: the release, and our small BERT."""
-    fig = plots.new_figure(9.6, 3.4, layout="constrained")
+    fig = plots.new_figure(plots.PAGE, 3.6, layout="constrained")
     left, right = fig.subplots(1, 2, sharey=True)
     for colour, (network, label) in zip(plots.COLOURS, NETWORKS.items()):
         values = [KNOWN["means"][f"{network}: abl_diff{end}"]["mean"] for end in CHOICES.values()]
         left.plot(range(len(CHOICES)), values, "o-", color=colour, markersize=5, label=label)
     words = ("fixed\nbeforehand", "mean of\nall valid", "best of 24\n(validation)", "paper\n(test)")
     left.set_xticks(range(len(CHOICES)), words, fontsize=8)
-    left.set_title("the authors' search files and paper, mean over all rules", fontsize=9)
-    left.legend(fontsize=7)
+    left.set_title("the authors' files: mean over all rules", fontsize=9)
+    left.legend(fontsize=8, loc="lower left")
     search = next(run for run in record if (run["row"], run["size"]) == ("search", "fast"))
     for colour, name in zip(plots.COLOURS, ("subject", "verb")):
         fixed, chosen, median = (
             search["metrics"][f"{name}: abl_diff{end}"]
             for end in ("", ", selected", ", 50 % of valid configurations")
         )
-        pairs = [pair for pair in zip(fixed["values"], chosen["values"]) if None not in pair]
-        for i, pair in enumerate(pairs):
-            label = "" if i else name
-            right.plot((0, 2), pair, "o-", color=colour, markersize=5, label=label)
+        pairs = zip(fixed["seeds"], fixed["values"], chosen["values"], strict=True)
+        for marker, (base, *pair) in zip("os^", pairs):
+            if None not in pair:
+                style = {"color": colour, "marker": marker, "markersize": 5}
+                right.plot((0, 2), pair, label=f"{name}, base {base}", **style)
         right.plot(1, median["ours"], "D", color=colour, markersize=6, markerfacecolor="none")
-    right.legend(fontsize=7)
+    right.legend(fontsize=8, loc="lower left")
     words = ("fixed\nbeforehand", "median of all\nvalid (diamond)", "selected\n(test)")
     right.set_xticks(range(3), words, fontsize=8)
-    right.set_title("ours: BERT of 4 x 128, agreement, each base a line", fontsize=9)
+    right.set_title("ours: BERT of 4 x 128, agreement", fontsize=9)
     for ax in (left, right):
         ax.axhline(0, color=plots.GREY, linestyle="--", linewidth=0.8)
-    left.set(ylabel="abl_diff", ylim=(-0.55, 0.08))
-    plots.headline(
-        fig, "Choosing among 24 configurations by the ablation makes most of the ablation"
-    )
+    right.set_xlim(-0.3, 2.2)
+    left.set(ylabel="abl_diff", ylim=(-0.75, 0.08))
+    words = "have a lower one than those fixed beforehand"
+    plots.headline(fig, f"Configurations that are chosen by abl_diff {words}")
     return plots.save(fig, path)
 
 

@@ -90,7 +90,7 @@ def fit_correlations(record: list[dict], studies: dict) -> str:
 @plots.styled
 def draw_scores(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.Path:
     """R2 on random latents of every seed, with the interval that was read off the plot."""
-    fig = plots.new_figure(8.4, 3.4, layout="constrained")
+    fig = plots.new_figure(plots.PAGE, 3.4, layout="constrained")
     ax = fig.subplots()
     for (model, support), metrics in metrics_of(record).items():
         i, k = list(MODELS).index(model), SUPPORTS.index(support)
@@ -113,7 +113,7 @@ def draw_scores(record: list[dict], studies: dict, path: pathlib.Path) -> pathli
 @plots.styled
 def draw_regulariser(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.Path:
     """R2 on the support and everywhere, with and without the regulariser, every seed."""
-    fig = plots.new_figure(9.2, 3.4, layout="constrained")
+    fig = plots.new_figure(plots.PAGE, 3.6, layout="constrained")
     axes = fig.subplots(1, len(SUPPORTS), sharex=True, sharey=True)
     metrics = metrics_of(record)
     for ax, support in zip(axes, SUPPORTS):
@@ -121,13 +121,13 @@ def draw_regulariser(record: list[dict], studies: dict, path: pathlib.Path) -> p
             points = [metrics[model, support][name]["values"] for name in ("r2_id", "r2_all")]
             style = {"color": plots.COLOURS[i], "label": MODELS[model]}
             ax.plot(*points, "o", ms=3.5, alpha=0.7, **style)
-        ax.plot((0.7, 1), (0.7, 1), color=plots.FAINT, lw=0.8)
+        ax.plot((0.7, 1), (0.7, 1), color=plots.FAINT, lw=0.8, label="as good as on the support")
         without, with_it = (
             metrics[model, support]["block_contrast"]["ours"] for model in ("mlp", "regularised")
         )
-        note = f"block contrast {without:.1f}, regularised {with_it:.2f}"
-        ax.text(0.02, 0.02, note, transform=ax.transAxes, fontsize=7.5, color=plots.GREY)
-        ax.set(title=f"trained on {support}", xlabel="R2 on the support")
+        note = f"block contrast {without:.1f},\nregularised {with_it:.2f}"
+        ax.set(title=f"trained on {support}", xlabel=f"R2 on the support\n{note}")
+        ax.set_xticks((0.7, 0.8, 0.9, 1))
         ax.grid(**plots.GRID)
     plots.legend_below(fig, axes[0])
     axes[0].set_ylabel("R2 on random latents")

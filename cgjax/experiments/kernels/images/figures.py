@@ -180,7 +180,7 @@ def draw_estimates(cells: dict, trained: dict, path: pathlib.Path) -> pathlib.Pa
     cells: {panel: {estimate: {n: slopes [seeds]}}}; trained: {panel: slopes [seeds]} of trained
     networks, where they are known.
     """
-    fig = plots.new_figure(max(3.2 * len(cells), 4.8), 3.3, layout="constrained")
+    fig = plots.new_figure(max(plots.PAGE / 2 * len(cells), 4.8), 3.3, layout="constrained")
     axes = fig.subplots(1, len(cells), squeeze=False, sharey=True)[0]
     for ax, (name, estimates) in zip(axes, cells.items()):
         for colour, (estimate, slopes) in zip(plots.COLOURS, estimates.items()):

@@ -17,9 +17,9 @@ def dots(ax, rows, xlabel):
         y = len(rows) - 1 - i
         jitter = np.random.default_rng(0).uniform(-0.22, 0.22, len(values))
         colour = plots.COLOURS[1 if row_name.startswith(SEARCHES) else 0]
-        ax.scatter(values, y + jitter, s=7, color=colour, alpha=0.45, linewidths=0)
-        if len(values):
-            ax.plot([values.mean()] * 2, [y - 0.36, y + 0.36], color=plots.INK, linewidth=1.6)
+        ax.scatter(values, y + jitter, s=12, color=colour, alpha=0.6, linewidths=0)
+        if len(values):  # behind the dots, which are on the bar where seeds agree
+            ax.plot([values.mean()] * 2, [y - 0.36, y + 0.36], color=plots.INK, lw=1.2, zorder=0)
         else:
             ax.text(
                 0.02, y, "none", transform=ax.get_yaxis_transform(), va="center", color=plots.GREY
@@ -94,7 +94,7 @@ def loss_curves(ax, levels, ways: dict) -> None:
     for k, (way, values) in enumerate(ways.items()):
         known = [row[np.isfinite(row)] for row in np.asarray(values, float)]
         points = [
-            (x * 1.03 ** (k - len(ways) / 2), *stats.mean_and_interval(row))
+            (x * 1.05 ** (k - len(ways) / 2), *stats.mean_and_interval(row))
             for x, row in zip(levels, known)
             if len(row) > 1 and 2 * len(row) >= np.shape(values)[1]
         ]
