@@ -96,8 +96,8 @@ CAUSES = {
         "more values: of 2,048 drawn ones 0.589 lie outside the gap and pass, and no other does",
     ),
     "table.diagonal_narrow_step_back_failing_pixels": (
-        "unknown: perhaps chance; ours are exactly the pixels that the front sprite covers in all 48 "
-        "partners, counted without a Jacobian too: 24.7 ± 0.7 in 1,000 values. The other "
+        "unknown: perhaps chance; ours are exactly the pixels that the front sprite covers in "
+        "all 48 partners, counted without a Jacobian too: 24.7 ± 0.7 in 1,000 values. The other "
         "implementation has 40 values; fewer than 2.5 % of draws of 40 have a mean below 17.9",
         "the other implementation with the same values and partners: with partners of any shape, "
         "for one, the mean would be 20.5 ± 0.8",
