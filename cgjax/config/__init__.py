@@ -183,7 +183,10 @@ def some_parts(config, names: str):
     """The config with only some parts of its row; names: "scratch,pretrained"."""
     known = list(config.get("parts", {}))
     if not known:
-        raise BadInput(f"--parts={names}: {config.family}:{config.row} has no parts to choose from")
+        models = "; --config.model.kinds selects its models" * ("kinds" in config.get("model", {}))
+        raise BadInput(
+            f"--parts={names}: {config.family}:{config.row} has no parts to choose from{models}"
+        )
     asked = [name.strip() for name in names.split(",")]
     for name in asked:
         if name not in known:
