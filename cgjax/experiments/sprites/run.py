@@ -168,41 +168,34 @@ def experiment(config, model: models.Model, data: dict) -> program.Experiment:
             value = loss_fn(prediction, images(batch), batch["mask"], replica["loss_weight"])
         return value, (extra, {})
 
-    def score(params, chunk):
-        """MSE, R2, largest absolute value and sums of error by parts, of one batch of scenes."""
-        image = images(chunk)
-        target = image.reshape(len(image), -1)
-        predicted = model.predict(params, chunk["latents"])
-        prediction = predicted.reshape(target.shape)
-        return (
-            metrics.mse(target, prediction),
-            metrics.r2_variance_weighted(target, prediction),
-            jnp.max(jnp.abs(prediction)),
-            beyond.sums(image, predicted, chunk, config.eval.regions),
-        )
+    def score(params, rows, by_region=False):
+        """MSE and R2 per batch, then averaged over batches; error by parts over all scenes."""
+        size = min(config.eval.batch, len(rows["latents"]))
+        chunks = jax.tree.map(lambda x: x.reshape(-1, size, *x.shape[1:]), rows)
+
+        def score_chunk(chunk):
+            image = images(chunk)
+            target = image.reshape(size, -1)
+            predicted = model.predict(params, chunk["latents"])
+            prediction = predicted.reshape(target.shape)
+            return (
+                metrics.mse(target, prediction),
+                metrics.r2_variance_weighted(target, prediction),
+                jnp.max(jnp.abs(prediction)),
+                beyond.sums(image, predicted, chunk, by_region),
+            )
+
+        error, r2, brightest, parts = jax.lax.map(score_chunk, chunks)
+        return jnp.mean(error), jnp.mean(r2), jnp.max(brightest), beyond.scores(parts)
 
     def evaluate(params, extra, data, key, replica):
-        """MSE and R2 per batch, then averaged over batches; error by parts over all scenes."""
         params = models.join(params, extra)
-        known, everything = data["id"], data["all"]
-        if "in_gap" in everything:
-            known = known | {"in_gap": jnp.zeros_like(everything["in_gap"])}
-        size = min(config.eval.batch, config.eval.n)
-        # One loop over the batches of both sets: the model is traced and compiled once.
-        chunks = jax.tree.map(
-            lambda *rows: jnp.concatenate(rows).reshape(-1, size, *rows[0].shape[1:]),
-            known,
-            everything,
-        )
-        mse, r2, brightest, parts = jax.lax.map(lambda chunk: score(params, chunk), chunks)
-        n = config.eval.n // size  # batches of each set
-        means = mse[:n], mse[n:], r2[:n], r2[n:]
-        scalars = {name: jnp.mean(values) for name, values in zip(METRICS, means)}
-        brightest, parts = jax.tree.map(lambda values: values[n:], (brightest, parts))
-        scalars |= beyond.scores(parts) | learned.sharpness(params)
+        mse_id, r2_id, *_ = score(params, data["id"])
+        mse_all, r2_all, brightest, parts = score(params, data["all"], config.eval.regions)
+        scalars = {"mse_id": mse_id, "mse_all": mse_all, "r2_id": r2_id, "r2_all": r2_all}
+        scalars |= parts | learned.sharpness(params)
         # Dead alphas end in an all-black output.
-        is_black = jnp.max(brightest) <= 1e-6
-        return {**scalars, "collapsed": is_black.astype(jnp.float32)}, {}
+        return {**scalars, "collapsed": (brightest <= 1e-6).astype(jnp.float32)}, {}
 
     end = rates.schedule_end or config.train.steps
 
