@@ -98,7 +98,7 @@ def page(n):
     shutil.copytree(report.RECORD / "vectors", folder / "record" / "vectors")
     for path in list((folder / "record" / "vectors").glob("*-*.json")):
         for i in range(n - 1):
-            entry = json.loads(path.read_text()) | {"label": f"copy {i}"}
+            entry = json.loads(path.read_text()) | {"label": f"copy_{i}"}
             path.with_name(f"{path.stem}-copy_{i}.json").write_text(json.dumps(entry))
     return lambda: pages.write(folder / "page", folder / "record")
 
