@@ -1,7 +1,5 @@
 """Tables, sentences and pictures of the README, from the record of all rows together."""
 
-import functools
-import json
 import pathlib
 
 import numpy as np
@@ -9,20 +7,10 @@ import numpy as np
 from cgjax import plots
 from cgjax.experiments.predict import figures, standing, tables
 from cgjax.experiments.predict.rules import RULES
-from cgjax.experiments.predict.standing import ENDS, Table
+from cgjax.experiments.predict.standing import ENDS
+from cgjax.experiments.predict.tables import read
 
 BASELINES = ("values", "connected", "loss")
-
-
-def read(record: list[dict]) -> tuple[Table, dict]:
-    """All recorded pairs, and their standing."""
-    return _read(json.dumps(tables.merged(record)))
-
-
-@functools.cache
-def _read(pairs: str) -> tuple[Table, dict]:
-    table = Table.of(json.loads(pairs))
-    return table, standing.of(table)
 
 
 def counts(record: list[dict], studies: dict) -> str:
