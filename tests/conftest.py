@@ -4,6 +4,7 @@ Tests compile more than they compute. So XLA optimises nothing here and compiles
 piece: cutting it up to compile the pieces at once is more work, and the cores have other tests.
 """
 
+import contextlib
 import functools
 import gc
 import os
@@ -31,14 +32,15 @@ import jax
 import numpy as np
 import pytest
 from digits import all_digits  # noqa: F401
-from jax._src.interpreters import mlir
 
 # Traced programs are many small objects that live long: looking through them for garbage as often
 # as Python does by itself takes a twentieth of the time.
 gc.set_threshold(200_000, 20, 20)
-if hasattr(mlir, "make_ir_context"):
-    # JAX makes a new MLIR context for every program: a sixth of the time that a small one takes.
-    # The name is private, so a version without it is only slower.
+# JAX makes a new MLIR context for every program: a sixth of the time that a small one takes. The
+# name is private, so a version without it is only slower.
+with contextlib.suppress(ImportError, AttributeError):
+    from jax._src.interpreters import mlir
+
     mlir.make_ir_context = functools.cache(mlir.make_ir_context)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 # Many tests compile the same program in processes or closures of their own. A folder of the

@@ -76,17 +76,17 @@ def depend(subject: Subject, model: Model, data: Data) -> float | Reason:
         data.x,
         parts.inputs,
         parts.outputs,
-        f=model.f,
-        read=parts.read,
-        centred=parts.centred,
-        sizes=(int(np.max(parts.outputs)) + 1, int(np.max(parts.inputs)) + 1),
+        model.f,
+        parts.read,
+        parts.centred,
+        (int(np.max(parts.outputs)) + 1, int(np.max(parts.inputs)) + 1),
     )
     matrix = np.asarray(matrix, float)
     return 1 - float(np.trace(matrix) / matrix.sum()) if matrix.sum() > 0 else math.nan
 
 
-@functools.partial(jax.jit, static_argnames=("f", "read", "centred", "sizes"))
-def _derivatives(params, x, inputs, outputs, *, f, read, centred, sizes):
+@functools.partial(jax.jit, static_argnums=(4, 5, 6, 7))
+def _derivatives(params, x, inputs, outputs, f, read, centred, sizes):
     """`gradient_dependence`, compiled once for all pairs of a program."""
     return dependence.gradient_dependence(
         lambda params, x: read(f(params, x)),

@@ -1,6 +1,8 @@
 """Markdown of recorded runs: how the predictors stand, on held-out pairs too, and every pair."""
 
+import functools
 import itertools
+import json
 
 import numpy as np
 
@@ -15,14 +17,25 @@ def of(record: list[dict]) -> list[tuple[str, str]]:
     collected = merged(record)
     if not collected:
         return []
-    table = Table.of(collected)
-    numbers = standing.of(table)
+    table, numbers = read(record)
     return [
         ("predict: standing", of_standing(table, numbers)),
         ("predict: held-out pairs", of_held_out(table, numbers)),
         ("predict: differences", of_differences(table, numbers)),
         ("predict: pairs", of_pairs(table, collected)),
     ]
+
+
+def read(record: list[dict]) -> tuple[Table, dict]:
+    """All recorded pairs, and their standing."""
+    return _read(json.dumps(merged(record)))
+
+
+@functools.cache
+def _read(pairs: str) -> tuple[Table, dict]:
+    """One README needs the standing, which takes seconds, many times."""
+    table = Table.of(json.loads(pairs))
+    return table, standing.of(table)
 
 
 def merged(record: list[dict]) -> dict:

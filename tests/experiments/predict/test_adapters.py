@@ -115,7 +115,7 @@ def test_context_says_which_feature_is_redundant():
     settings = adapters.settings_of(config(*SMALL["kernels"]))
     (task,) = kernels.networks.members(settings)
     rows = np.flatnonzero(task.is_train)
-    labels = kernels.asked(task, rows).inputs
+    labels = kernels.needed(task, rows).inputs
     assert labels.shape == (len(rows), 14)
     first, second = (labels[task.x[rows, 0] == c] for c in (0, 1))
     assert (first == [0] * 8 + [1] * 6).all() and (second == [0] * 2 + [1] * 6 + [0] * 6).all()

@@ -5,7 +5,7 @@ import numpy as np
 
 from cgjax.experiments.kernels import inputs, tasks
 from cgjax.experiments.kernels.dense import networks
-from cgjax.experiments.predict.model import Data, Parts, Program, Subject, r2
+from cgjax.experiments.predict.model import Data, Parts, Program, Subject, r2, some
 
 ALL_NEEDED = "every component is needed for the single output: none is redundant"
 
@@ -25,12 +25,14 @@ def program(config, settings) -> Program:
     subjects = []
     for i, task in enumerate(members):
         encoded = jnp.asarray(inputs.one_hot(task.x, task.sizes))
-        y, known = jnp.asarray(task.y, jnp.float32)[:, None], task.is_train
-        x, y_known = encoded[known], y[known]
-        data = Data(
-            x, y_known, task.x[known], x, y_known, task.x[~known], encoded[~known], y[~known]
-        )
-        parts = asked(task, known) if task.name.startswith("cd_") else ALL_NEEDED
+        y = jnp.asarray(task.y, jnp.float32)[:, None]
+        known, unseen = (np.flatnonzero(which) for which in (task.is_train, ~task.is_train))
+        asked = task.x[unseen]
+        known = known[some(len(known), config.eval.n_train)]
+        unseen = unseen[some(len(unseen), config.eval.n_new)]
+        x, targets = encoded[known], y[known]
+        data = Data(x, targets, task.x[known], x, targets, asked, encoded[unseen], y[unseen])
+        parts = needed(task, known) if task.name.startswith("cd_") else ALL_NEEDED
         for j, scale in enumerate(settings.model.scales):
             subjects.append(
                 Subject(
@@ -52,9 +54,9 @@ def program(config, settings) -> Program:
     )
 
 
-def asked(task: tasks.Task, rows) -> Parts:
+def needed(task: tasks.Task, rows) -> Parts:
     """Labels: 0 for the inputs that the output needs, context and relevant feature; else 1."""
     components = np.repeat(np.arange(len(task.sizes)), task.sizes)
     relevant = np.array(tasks.RELEVANT)[task.x[rows, 0]]
-    needed = (components == 0) | (components[None] == relevant[:, None])
-    return Parts(1 - needed.astype(int), np.zeros(1, int))
+    is_needed = (components == 0) | (components[None] == relevant[:, None])
+    return Parts(1 - is_needed.astype(int), np.zeros(1, int))
