@@ -71,16 +71,11 @@ KINDS = {
 }
 # Rows that look at a trained run, and a row that trains one.
 TRAINED = {"opacity": "orthogonal_rgba_cured", "certificate": "orthogonal_compositional"}
-<<<<<<< HEAD
+NEEDS_WEIGHTS = "pretrained"  # a row that reads files of pretrained networks
 SIZES = {
     net: [name.split(".")[-1] for name in keys]
     for net, keys in configs.load_file("kernels").SIZES_OF.items()
 }
-=======
-NEEDS_WEIGHTS = "pretrained"  # a row that reads files of pretrained networks
-SIZES = {net: [name.split(".")[-1] for name in keys]
-         for net, keys in configs.load_file("kernels").SIZES_OF.items()}  # fmt: skip
->>>>>>> predict
 
 
 def load(family: str, row: str, changes: dict):
