@@ -118,7 +118,7 @@ def rules_table(record: list[dict], studies: dict) -> str:
 
 def _tau(numbers: dict, p: str, prefix: str = "") -> str:
     tau, low, high = (numbers.get(f"{prefix}{p}: tau{end}", np.nan) for end in ("", *ENDS))
-    return f"{tau:+.2f} ({low:+.2f} to {high:+.2f})"
+    return f"{tau:+.2f} ({max(low, -1):+.2f} to {min(high, 1):+.2f})"
 
 
 def _listed(numbers: dict, names: list[str]) -> str:

@@ -140,7 +140,8 @@ def _interval(numbers: dict, name: str) -> str:
     low, high = (numbers.get(name + end) for end in ENDS)
     if low is None or not np.isfinite(low):
         return "-"
-    return f"{low:+.2f} to {high:+.2f}"
+    # tau +- t sd may end beyond the range of tau.
+    return f"{max(low, -1):+.2f} to {min(high, 1):+.2f}"
 
 
 def _number(value, form: str = ".3g") -> str:
