@@ -46,14 +46,27 @@ def finding(record: list[dict], studies: dict) -> str:
         f"The best baseline, *{base}*, needs no network: {_tau(numbers, base)}; "
         f"{_difference(numbers, best, base)}, {_difference(numbers, widely[0], base)}. "
         f"Intervals of {', '.join(above) or 'none'} lie above 0, those of "
-        f"{', '.join(below) or 'none'} below it: there the theory's sign is wrong. Much of this "
-        "order is between blocks: within blocks tau is "
+        f"{', '.join(below) or 'none'} below it. Within blocks tau is "
         f"{', '.join(f'{value:+.2f} for {p}' for p, value in lasting.items())}. "
         "All numbers together, fitted without the block that they predict, have "
         f"{_tau(numbers, 'combined')}. On held-out pairs *{best}* has "
         f"{_tau(numbers, best, 'held out, ')}, *{widely[0]}* "
         f"{_tau(numbers, widely[0], 'held out, ')}, *{base}* {_tau(numbers, base, 'held out, ')}"
     )
+
+
+def opposed(record: list[dict], studies: dict) -> str:
+    """Predictors that are positive on pretrained layers and negative on most trained blocks."""
+    table, numbers = read(record)
+    trained = sorted(set(table.blocks) - {"pretrained"})
+    words = []
+    for p in table.numbers:
+        frozen = numbers.get(f"{p}: tau, pretrained", np.nan)
+        taus = [numbers.get(f"{p}: tau, {block}", np.nan) for block in trained]
+        if frozen > 0.5 and np.nanmedian(taus) < 0.15:
+            listed = ", ".join(f"{tau:+.2f}" for tau in taus if np.isfinite(tau))
+            words.append(f"*{p}* {frozen:+.2f} against {listed}")
+    return "; ".join(words)
 
 
 def _difference(numbers: dict, first: str, second: str) -> str:
@@ -143,6 +156,7 @@ def draw_standing(record: list[dict], studies: dict, path: pathlib.Path) -> path
 TABLES = {
     "counts": counts,
     "finding": finding,
+    "opposed": opposed,
     "homomorphism": homomorphism,
     "rounded": rounded,
     "precision": precision,
