@@ -40,6 +40,8 @@ def main(argv=None):
     if flags.help:
         print_keys(config)
         return
+    if flags.workdir and flags.workdir.is_file():
+        raise BadInput(f"--workdir={flags.workdir} is a file: give the name of a folder")
     if not flags.start_anew and hosts.find(flags) is None:  # of several hosts, only one reads
         compare(flags.workdir or default_workdir(config), config, flags.extend)
     # JAX takes a second to import: a list, a help text and most errors do not need it.
@@ -139,12 +141,9 @@ def folder(text: str) -> pathlib.Path:
     if not text.strip():
         raise BadInput("--workdir needs the name of a folder")
     try:
-        path = pathlib.Path(text).expanduser()
+        return pathlib.Path(text).expanduser()
     except RuntimeError:
         raise BadInput(f"--workdir={text}: there is no home directory") from None
-    if os.path.isfile(path):
-        raise BadInput(f"--workdir={text} is a file: give the name of a folder")
-    return path
 
 
 def set_up_output() -> None:

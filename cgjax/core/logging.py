@@ -11,7 +11,6 @@ import time
 import zipfile
 import zlib
 
-import jax
 import numpy as np
 import rich.console
 import rich.live
@@ -194,6 +193,8 @@ def compiling():
 
     After the seconds: how many of the programs came from the cache on disk.
     """
+    import jax  # here: a refused command prints with this module, and needs no JAX
+
     events = []
 
     def note(event, **_):

@@ -6,6 +6,7 @@ import re
 import shlex
 
 from cgjax import config as configs
+from cgjax import experiments
 from cgjax.config.declare import leaves
 from cgjax.config.overrides import FIXED
 from cgjax.core.errors import BadInput
@@ -21,7 +22,12 @@ def flag(run: dict) -> str:
 
 @functools.lru_cache(maxsize=1024)  # a page has many claims of one row
 def _row(flag: str) -> tuple[dict, list[str]] | None:
-    """{key: value} and the parts of a row; None if no config file has it."""
+    """{key: value} and the parts of a row; None if no config file of the package has it.
+
+    A record may name any family: loading a file of that name would run its code.
+    """
+    if flag.partition(":")[0] not in experiments.FAMILIES:
+        return None
     try:
         config = configs.load(flag)
     except BadInput:

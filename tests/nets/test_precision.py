@@ -14,7 +14,19 @@ from cgjax.analysis.ntk import functions
 from cgjax.core import parallel
 from cgjax.experiments.bumps import models
 from cgjax.experiments.resistance import models as resistance
-from cgjax.nets import bert, broadcast, conv, decoders, mlp, pixel_tokens, resnet, rnn, transposed
+from cgjax.nets import (
+    bert,
+    broadcast,
+    conv,
+    decoders,
+    efficientnet,
+    mlp,
+    pixel_tokens,
+    resnet,
+    rnn,
+    transposed,
+    vgg,
+)
 from cgjax.nets import vit as vits
 
 
@@ -39,6 +51,11 @@ NETWORKS = {
     "ConvNet": (conv.ConvNet(**CONVNET), floats(2, 10, 10, 1)),
     "ConvNet, direct": (conv.ConvNet(form="direct", **CONVNET), floats(2, 10, 10, 1)),
     "ResNet": (resnet.ResNet((4,), 1), floats(2, 8, 8, 3)),
+    "EfficientNetLite": (
+        efficientnet.EfficientNetLite(((1, 3, 2, 2, 4),), stem=4, head=8, classes=3),
+        floats(2, 32, 32, 3),
+    ),
+    "VGG": (vgg.VGG(((1, 4), (1, 4))), floats(2, 8, 8, 3)),
     "bottlenecks": (resnet.StagedResNet(**SMALL), floats(2, 32, 32, 3)),
     "basic blocks": (
         resnet.StagedResNet(**SMALL | {"widths": (32,)}, block="basic", norm="group"),

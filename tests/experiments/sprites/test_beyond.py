@@ -12,7 +12,7 @@ import cgjax
 from cgjax import config as configs
 from cgjax.config import ownership
 from cgjax.core import rng, tree
-from cgjax.experiments.sprites import audits, beyond, learned, scenes, sets
+from cgjax.experiments.sprites import audits, beyond, learned, options, scenes, sets
 from cgjax.experiments.sprites import run as sprites
 
 # --- regions --------------------------------------------------------------------------------------
@@ -80,7 +80,7 @@ def data(row):
 
 
 def test_two_slots_have_the_published_planes():
-    assert sets.orthogonal_planes(2) == sets.SUPPORTS["orthogonal"]["planes"]
+    assert options.orthogonal_planes(2) == sets.SUPPORTS["orthogonal"]["planes"]
 
 
 def test_planes_for_three_slots_are_sufficient():
