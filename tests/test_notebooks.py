@@ -5,6 +5,7 @@ import pathlib
 import re
 
 import matplotlib
+import matplotlib.pyplot
 import numpy as np
 import pytest
 
@@ -29,6 +30,7 @@ def test_notebook_runs(path, monkeypatch, capsys):
             "".join(output["text"]) for output in cell["outputs"] if output.get("name") == "stdout"
         ]
         compare(printed, "".join(stored))
+    matplotlib.pyplot.close("all")
 
 
 def compare(printed: str, stored: str):
