@@ -8,6 +8,7 @@ part of the config counts for that part.
 
 import contextlib
 import functools
+import inspect
 import sys
 
 import jax
@@ -106,8 +107,12 @@ def _made_up(shape):
 class _Traced:
     """In place of `jax.jit(fn)`: traces fn and makes up outputs of the right shapes."""
 
-    def __init__(self, fn, static_argnums=(), **options):
+    def __init__(self, fn, static_argnums=(), static_argnames=(), **options):
         self.fn, self.static = fn, np.atleast_1d(static_argnums).tolist()
+        names = np.atleast_1d(static_argnames).tolist()
+        if names:
+            parameters = list(inspect.signature(fn).parameters)
+            self.static += [parameters.index(name) for name in names]
         self.known = {}  # once for each form of its arguments, as jit does
 
     def __call__(self, *arguments):
@@ -119,6 +124,7 @@ class _Traced:
 
         inputs = [arguments[i] for i in traced]
         form = str(jax.tree.map(lambda leaf: (np.shape(leaf), getattr(leaf, "dtype", "")), inputs))
+        form += str([argument for i, argument in enumerate(arguments) if i in self.static])
         if form not in self.known:
             self.known[form] = jax.eval_shape(called, *inputs)
         return jax.tree.map(_made_up, self.known[form])
