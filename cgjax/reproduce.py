@@ -83,7 +83,7 @@ def main(argv=None):
     if standing is None or standing.word == "not run":
         say(f"{'' if flags.run else 'not in the record: '}running {', '.join(claim.rows)}")
         standing = run(claim, flags.size or claim.size)
-    for line in told(standing):
+    for line in verdict_lines(standing):
         say(line)
 
 
@@ -231,7 +231,7 @@ def devices() -> str:
 # --- text -----------------------------------------------------------------------------------------
 
 
-def told(standing: standings.Standing) -> list[str]:
+def verdict_lines(standing: standings.Standing) -> list[str]:
     """Lines that describe a standing: claim, paper's number, ours, comparison, verdict."""
     claim = standing.claim
     lines = [claim.id, claim.sentence, f"where       {claim.where}"]

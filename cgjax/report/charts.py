@@ -112,7 +112,7 @@ def panel(lines: list[Line], label: str) -> Html:
     """One line per number: the paper's interval is a bar, ours is a point with its interval."""
     return _rows(
         [
-            _Row(line.label, *_span(line.found), key(line.found.word), told(line.found))
+            _Row(line.label, *_span(line.found), key(line.found.word), in_one_line(line.found))
             for line in lines
         ],
         label,
@@ -152,7 +152,7 @@ def _rows(rows: list[_Row], label: str) -> Html:
     return _svg(WIDTH, height, *drawn, class_="chart", role="img", aria_label=label)
 
 
-def told(standing) -> str:
+def in_one_line(standing) -> str:
     """A comparison in one line: the tooltip of its point."""
     theirs = (
         f" against {standings.number(standing.claim.number)}" if standing.claim.published else ""
@@ -282,7 +282,7 @@ def overview(rows: dict[str, list], label: str) -> Html:
             if n > 5:  # more points would reach the next line
                 continue
             shift = (n // 2) * 2.6 * (-1) ** n
-            tooltip = tag("title", told(standing))
+            tooltip = tag("title", in_one_line(standing))
             drawn.append(_dot(place, y + shift, 2.1, f"dot {key(standing.word)}", tooltip))
     return _svg(WIDTH, height, *drawn, class_="chart", role="img", aria_label=label)
 

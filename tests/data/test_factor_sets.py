@@ -28,7 +28,7 @@ def test_sets_are_crossed(name):
 
 
 def test_shapes_have_one_area():
-    """The shape is no cue to the number of coloured pixels, nor the hue to the outline."""
+    """Shapes have similar areas, and outlines do not depend on the hue."""
     data = factor_sets.make("shapes", 96, 1)
     coloured = np.any(data.inputs != 128, axis=-1).sum(axis=(1, 2)).reshape(6, 8)
     assert np.ptp(coloured) < 0.25 * coloured.mean()  # edges are counted whole

@@ -66,12 +66,12 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
 
 def _run(config, workdir: pathlib.Path, figures: bool, background) -> tuple[dict, dict, dict]:
     supports = panels.shown_supports(config)
-    own = panels.own_support(config, supports)
-    needed = sorted(supports, key=lambda name: name != own) if figures else [own]
+    run_support = panels.own_support(config, supports)
+    needed = sorted(supports, key=lambda name: name != run_support) if figures else [run_support]
     verdicts = {name: background.submit(panels.verdict, supports[name]) for name in needed}
     data = sets.make(config)
     say(f"{config.data.n_train:,} train / {config.eval.n:,} eval scenes · {config.data.support}")
-    say("theory: " + verdicts[own].result())
+    say("theory: " + verdicts[run_support].result())
     results, figure_arrays, extra = {}, {}, {}
     for kind in config.model.kinds:
         model = models.build(config, kind)

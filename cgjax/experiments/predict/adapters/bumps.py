@@ -66,7 +66,7 @@ def name_of(settings) -> str:
 def _data(config, shown, seed_set, codes, images) -> Data:
     rows = np.unique(seed_set.rows)
     fitted = rows[some(len(rows), config.eval.n_train)]
-    # Stripes and the blank image show one factor or none: they are no combinations.
+    # Stripes and the blank image show at most one factor, so they are not combinations.
     known = fitted[shown.labels.shown[fitted].all(axis=1)]
     new = shown.points[seed_set.is_ood]
     asked = shown.labels.xy[new].astype(int)
