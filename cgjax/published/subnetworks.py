@@ -628,3 +628,12 @@ CLAIMS = {
         "each": LANGUAGE,
     },
 }
+
+CAUSES = {
+    "agreement_plural.scratch_verb_kept": (
+        "unknown: our verb masks keep an eighth of the published share, singular and plural "
+        "alike, and solve their subroutine as well; subject masks keep the published share",
+        "the share by epoch of mask training beside the release's search files of the same "
+        "configuration, and masks of the release's bases",
+    ),
+}
