@@ -631,8 +631,8 @@ CLAIMS = {
 
 CAUSES = {
     "agreement_plural.scratch_verb_kept": (
-        "unknown: our verb masks keep an eighth of the published share, singular and plural "
-        "alike, and solve their subroutine as well; subject masks keep the published share",
+        "unknown: our verb masks keep an eighth of the published share (plural; a quarter for "
+        "singular) and solve their subroutine as well; subject masks keep 0.7 and 2.5 times it",
         "the share by epoch of mask training beside the release's search files of the same "
         "configuration, and masks of the release's bases",
     ),
