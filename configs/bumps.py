@@ -94,6 +94,10 @@ ANGLES = {
     f"angle_{degrees:.0f}": {"data.degrees": degrees, "data.spacing": 0.7}
     for degrees in (0.0, 22.5, 45.0)
 }
+LEARNED = [
+    {name: 1e-3, "start": start} for name in ("learned_axis", "fixed_axis")
+    for start in (5.0,15.,25.0,35.,45.,55.,65.0,75.,90., 105.0, 125.,145.0,165.)
+] + [{"learned_axis": w, "start": s} for w in (1e-4,1e-5) for s in (25.,35.,55.,65.)]+ _weights("null_axis", 1e-3) + _weights("factor_axis", 1e-3)
 # The embedding network is ten times slower: the weights that were best with five seeds.
 EMBEDDED = _zipped([
     *_weights("lam_entropy", 0.1), *_weights("vec_variance", 1e-3), PUBLISHED_PENALTY,
@@ -315,6 +319,15 @@ ROWS = {
                 "angle_45": {**ANGLES["angle_45"], **EMBEDDED_45},
                 "rank_1": {"model.embed.rank": 1, **_zipped([])},
             },
+        },
+    ),
+    "axes": (
+        "Product fields that are flat along learned axes: factors at 0, 22.5 and 45 degrees",
+        "flatness",
+        {
+            **ONE_HOT, "model.name": "product", "optim.lr": 0.01, "optim.weight_decay": 1e-4,
+            "train.steps": 8000, "eval.every": 100, "checkpoint.every": 4000, "reg.per_size": True,
+            "parts": {name: {**angle, **_zipped(LEARNED)} for name, angle in ANGLES.items()},
         },
     ),
     "entangling": (
