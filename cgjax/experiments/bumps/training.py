@@ -204,8 +204,10 @@ def replicas(config, shown: sets.Scenes) -> dict:
     networks, all_cells, weights = grid(config, shown), cells(config, shown.axes), penalties(config)
     numbers = {"scale": [cell.scale for cell in all_cells]}
     numbers |= {name: [weights[cell.penalty][name] for cell in all_cells] for name in PENALTIES}
+    offsets = [np.random.default_rng(seed).uniform(0, 180) for seed in config.train.seeds]
     return (
         networks.replicas()
+        | {"offset": networks.along("seed", np.float32(offsets))}
         | {"set": which[:, [combinations.index(cell.combination) for cell in all_cells]].ravel()}
         | {name: networks.along("cell", np.float32(values)) for name, values in numbers.items()}
     )
@@ -252,8 +254,9 @@ def experiment(config, shown: sets.Scenes) -> program.Experiment:
         if any(is_used[name] for name in OF_AXES):
             fields = fields_of(params)
             is_free = (replica["learned_axis"] > 0) & (step >= RELEASE * config.train.steps)
+            start = replica["start"] + replica["offset"]
             angles = [
-                jnp.where(is_free, losses.axis_of(field), jnp.radians(replica["start"] + right))
+                jnp.where(is_free, losses.axis_of(field), jnp.radians(start + right))
                 for field, right in zip(fields, (0, 90))
             ]
             total += sum(weight[name] for name in OF_AXES) * losses.axes_variance(fields, angles)
