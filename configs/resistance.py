@@ -227,8 +227,8 @@ SEEDS = {"scan": 5, "optimisers": 100, "control": 400, "capacity": 400, "gradien
 # Parts that are trained at size default, on two CPU cores.
 FEW = {
     "heal": ("plane",), "remedies": ("plane_plain", "plane_towers"), "heads": ("plane",),
-    "one_step": ("plane",), "overlaid": ("overlaid",), "architectures": ("appendix_categorical_hinge",
-                                              "three_conv_categorical_hinge"),
+    "one_step": ("plane",), "overlaid": ("overlaid",),
+    "architectures": ("appendix_categorical_hinge", "three_conv_categorical_hinge"),
 }  # fmt: skip
 SOME = {
     "optimisers": ("average", "gauss_newton", "evolution"),

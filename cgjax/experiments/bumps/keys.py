@@ -88,13 +88,21 @@ PENALTIES = {
         is_traced=True,
     ),
     "reg.fixed_axis": key(
-        (0.0,), "weight of the variance of fields across the axes at reg.start", low=0,
+        (0.0,),
+        "weight of the variance of fields across the axes at reg.start",
+        low=0,
         is_traced=True,
     ),
     "reg.learned_axis": key(
         (0.0,), "the same, but axes are learned after half of the training", low=0, is_traced=True
     ),
-    "reg.start": key((0.0,), "degrees from a random angle of each seed to the axis", low=0, high=180, is_traced=True),
+    "reg.start": key(
+        (0.0,),
+        "degrees from a random angle of each seed to the axis",
+        low=0,
+        high=180,
+        is_traced=True,
+    ),
     "reg.per_size": key(False, "weights hold for 32 pixels and are rescaled to n"),
 }
 SIZES_OF = {
@@ -256,7 +264,8 @@ FEW = {
     "B2": ("mlp_3", "mlp_5", "cnn_2", "cnn_4"), "B3": ("width_1", "width_5"),
     "B4": ("depth_3", "depth_3_published"), "B10": ("bump_24", "bump_28"),
     "B11": ("pixel_2",), "B11_transformer": ("depth_2",), "needed": ("n_12", "n_16"),
-    "percolation": ("middle",), "axes": ("angle_45", "characters"), "flatness": ("main", "angle_45"), "B5": ("cnn", "mlp"),
+    "percolation": ("middle",), "flatness": ("main", "angle_45"), "B5": ("cnn", "mlp"),
+    "axes": ("angle_45", "characters"),
     "flatness_embed": ("main", "angle_45"), "entangling": ("depth_3_zero", "depth_3_background"),
     "ranks": ("bump", "ramp"), "B7": ("cnn", "equivariant"),
     "table": ("mlp", "cnn", "embed", "product"), "three": ("mlp", "pixel_mlp"),

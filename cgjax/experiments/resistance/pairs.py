@@ -2,7 +2,8 @@
 
 Y_1 is uniform, Y_2 = Y_1 + offset (mod 10). A *law* [10] is the distribution of the offset, so that
 settings, doses and widths can differ between replicas. Images are on the device once, as uint8; a
-sample is two indices into them. Digits are side by side or, with `overlaid`, on the same pixels. The same key gives the same left digits under every law.
+sample is two indices into them. The same key gives the same left digits under every law. Digits are
+side by side or, with `overlaid`, on the same pixels.
 """
 
 from typing import NamedTuple

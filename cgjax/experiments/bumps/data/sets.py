@@ -149,9 +149,7 @@ def _on_grid(config) -> Scenes:
         images = [turned_characters(labels.xy, data.n, inverted)]
     else:
         radius = 2 * data.sigmas[0]
-        images = [
-            scenes.sprites(painted.xy, data.n, radius, data.content, data.degrees, inverted)
-        ]
+        images = [scenes.sprites(painted.xy, data.n, radius, data.content, data.degrees, inverted)]
     # On a canvas, places outside the image have ordinary codes.
     shown = labels.shown if data.stripes == "null_stripe" else None
     codes = scenes.encode(
@@ -181,9 +179,9 @@ def _on_grid(config) -> Scenes:
 
 def turned_characters(xy: np.ndarray, n: int, inverted: bool) -> np.ndarray:
     """Images [k, n, n]: x is the angle of a character, in n-ths of a turn, y says which it is."""
-    every = np.stack([
-        digits.rotated(image, 360 / n * np.arange(n)) for image in digits.characters(n, n)
-    ])  # [characters, angles, n, n]
+    every = np.stack(
+        [digits.rotated(image, 360 / n * np.arange(n)) for image in digits.characters(n, n)]
+    )  # [characters, angles, n, n]
     positive = every[xy[:, 1], xy[:, 0]]
     return 1 - positive if inverted else positive
 
