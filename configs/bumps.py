@@ -94,6 +94,12 @@ ANGLES = {
     f"angle_{degrees:.0f}": {"data.degrees": degrees, "data.spacing": 0.7}
     for degrees in (0.0, 22.5, 45.0)
 }
+# Axes from twelve starts: kept (control: a basis drawn at random), or learned.
+KEPT, LEARNED = (
+    [{name: 1e-3, "start": 15.0 * start} for start in range(12)]
+    for name in ("fixed_axis", "learned_axis")
+)
+KNOWN = _weights("null_axis", 1e-3) + _weights("factor_axis", 1e-3)
 # The embedding network is ten times slower: the weights that were best with five seeds.
 EMBEDDED = _zipped([
     *_weights("lam_entropy", 0.1), *_weights("vec_variance", 1e-3), PUBLISHED_PENALTY,
@@ -317,6 +323,30 @@ ROWS = {
             },
         },
     ),
+    "axes": (
+        "Product fields that are flat along learned axes: turned factors, sprites, characters",
+        "axes",
+        {
+            **ONE_HOT, "model.name": "product", "optim.lr": 0.01, "optim.weight_decay": 1e-4,
+            "train.steps": 4000, "eval.every": 500, "checkpoint.every": 4000, "reg.per_size": True,
+            **_zipped(KNOWN + KEPT + LEARNED),
+            "parts": {
+                **ANGLES, "permuted": {"model.product.permuted": True},
+                **{f"{content}_45": {**ANGLES["angle_45"], "data.content": content}
+                   for content in ("square", "disc")},
+                "characters": {"data.content": "character"},
+            },
+        },
+    ),
+    "axes_embed": (
+        "The paper's embedding network, flat along learned axes: factors at 45 degrees",
+        "axes",
+        {
+            **ONE_HOT, "model.name": "embed", "optim.lr": 2e-3, "optim.weight_decay": 1e-4,
+            "train.steps": 4000, "eval.every": 500, "checkpoint.every": 4000, "reg.per_size": True,
+            **_zipped(KNOWN + LEARNED), "parts": {"angle_45": ANGLES["angle_45"]},
+        },
+    ),
     "entangling": (
         "Factorization by layer, from both starts and along training: lost, or not yet learned?",
         "entangling",
@@ -387,7 +417,7 @@ ROWS = {
     ),
 }  # fmt: skip
 STUDIES = dict.fromkeys(
-    ("decoders", "table", "phase", "percolation", "flatness", "entangling"), keys.GRID
+    ("decoders", "table", "phase", "percolation", "flatness", "axes", "entangling"), keys.GRID
 )
 STUDIES |= {"needed": keys.NEEDED, "continuous": keys.CONTINUOUS}
 STUDIES |= {"turning": keys.TURNING, "inverse": keys.INVERSE}

@@ -91,6 +91,13 @@ ROWS = {
     ),
     "widths": ("Test accuracy by the number of labels of Y_2, from 1 to 10 (B)", "mnist",
                {**MNIST, **STEPS, "eval.every": 20, "data.widths": tuple(range(1, 11))}),
+    "overlaid": (
+        "Entangled digits, one upon the other: X_2 tells, with all pairs seen, or pairs are rare",
+        "mnist",
+        {**MNIST, **STEPS, "train.steps": 400, "eval.every": 40, "data.widths": (2,),
+         "data.rhos": (0.0, 0.5, 0.9, 1.0), "data.absent": (0.5, 0.9),
+         "parts": {"overlaid": {"data.overlaid": True}, "beside": {"data.overlaid": False}}},
+    ),
     "heal": (
         "Does longer training repair it? Plane 8 times longer than the paper, digits 100 times",
         "both",
@@ -220,8 +227,8 @@ SEEDS = {"scan": 5, "optimisers": 100, "control": 400, "capacity": 400, "gradien
 # Parts that are trained at size default, on two CPU cores.
 FEW = {
     "heal": ("plane",), "remedies": ("plane_plain", "plane_towers"), "heads": ("plane",),
-    "one_step": ("plane",), "architectures": ("appendix_categorical_hinge",
-                                              "three_conv_categorical_hinge"),
+    "one_step": ("plane",), "overlaid": ("overlaid",),
+    "architectures": ("appendix_categorical_hinge", "three_conv_categorical_hinge"),
 }  # fmt: skip
 SOME = {
     "optimisers": ("average", "gauss_newton", "evolution"),
@@ -236,6 +243,8 @@ DEFAULT = {
              "eval.every": 100, "eval.n_samples": 256, "data.settings": ("A", "resample_slots")},
     "dose": {"train.seeds": (0, 1), "train.steps": 100, "eval.every": 50,
              "data.rhos": (0.0, 0.5, 0.9, 1.0)},
+    "overlaid": {"train.seeds": (0, 1, 2), "train.steps": 200, "eval.every": 200,
+                 "data.rhos": (0.0, 0.9, 1.0), "data.absent": (0.9,)},
     "widths": {"train.seeds": (0, 1), "train.steps": 100, "eval.every": 50,
                "data.widths": (1, 2, 5, 10)},
     "gradients": {"train.seeds": tuple(range(5))},
@@ -271,6 +280,8 @@ def resize(config, row: str, size: str, parts: dict) -> dict:
             flat["eval.n_jacobian"] = 32
         if row == "demo" and not sources.is_here("mnist"):
             parts["digits"]["data.digits"] = "synthetic"  # the first run needs no download
+        if row == "overlaid" and not sources.is_here("mnist"):
+            config.data.digits = "synthetic"
     if flat.get("search.walk_steps") and size != "paper":
         flat["search.walk_steps"] = (50,) if size == "smoke" else (1000,)
     if "search.n_sets" in flat:

@@ -194,6 +194,41 @@ CLAIMS = {
             [("B7", "cnn/cross-fade r2"), 0],
         ],
     },
+    "learned_axes_compose": {
+        "ours": True,
+        "sentence": "Product fields that are flat along axes learned with them compose where the "
+        "factors' axes are turned by 22.5 and 45 degrees (OOD nMSE below 0.1), and fields without "
+        "penalty, or flat along the pixels' axes or random ones, err more",
+        "where": "open question: remedies without knowledge of the axes",
+        "chains": [
+            [("axes", "{0}/no penalty: ood nmse"), ("axes", "{0}/learned axes: ood nmse")],
+            [("axes", "{0}/pixels' axes: ood nmse"), ("axes", "{0}/learned axes: ood nmse")],
+            [("axes", "{0}/random axes: ood nmse"), ("axes", "{0}/learned axes: ood nmse")],
+            [0.1, ("axes", "{0}/learned axes: ood nmse")],
+        ],
+        "each": ("angle_22", "angle_45"),
+    },
+    "learned_axes_help_embeddings": {
+        "ours": True,
+        "sentence": "The embedding network errs less in the hole if its fields are flat along "
+        "learned axes than without penalty or along the pixels' axes (factors at 45 degrees)",
+        "where": "open question: remedies without knowledge of the axes",
+        "chains": [
+            [
+                ("axes_embed", "angle_45/{0}: ood nmse"),
+                ("axes_embed", "angle_45/learned axes: ood nmse"),
+            ]
+        ],
+        "each": ("no penalty", "pixels' axes"),
+    },
+    "axes_need_straight_factors": {
+        "ours": True,
+        "sentence": "Learned axes do not help where no straight axes exist: permuted pixels, and "
+        "turned characters (OOD nMSE above 0.1)",
+        "where": "open question: remedies without knowledge of the axes",
+        "chains": [[("axes", "{0}/learned axes: ood nmse"), 0.1]],
+        "each": ("permuted", "characters"),
+    },
 }
 
 # Why ours does not match, and what could tell; `published.claims` describes the layout.

@@ -40,6 +40,8 @@ TABLES = (
 # What a part of a row is called in a claim.
 PARTS = {
     "": "",
+    "overlaid/": "overlaid: ",
+    "beside/": "side by side: ",
     "digits/": "digits: ",
     "plane/": "plane: ",
     "he/": "he: ",
@@ -138,6 +140,29 @@ CLAIMS = {
         "chains": [[("{row}", "{part}: test accuracy"), ("{row}", "A: test accuracy")]],
         "metric": "A: test accuracy",
         "rows": {"dose": ("rho 0.99",)},
+    },
+    "telling_harms_where_pairs_are_as_rare": {
+        "ours": True,
+        "claim": "{words}rho 0.9 below B with pairs as rare",
+        "sentence": "X_2 that tells lowers test accuracy where the same pairs occur as often",
+        "where": "open question: entangled inputs",
+        "chains": [
+            [
+                ("{row}", "{part}B, X_2 absent 0.9: test accuracy"),
+                ("{row}", "{part}rho 0.9: test accuracy"),
+            ]
+        ],
+        "metric": "{part}rho 0.9: test accuracy",
+        "rows": {"overlaid": ("overlaid/", "beside/")},
+    },
+    "entangled_digits_fail_in_a": {
+        "ours": True,
+        "claim": "{words}A fails more on the test than B",
+        "sentence": "entangled digits, too, fail on new pairs where X_2 tells",
+        "where": "open question: entangled inputs",
+        "chains": [[("{row}", "{part}B: test accuracy"), ("{row}", "{part}A: test accuracy")]],
+        "metric": "{part}A: test accuracy",
+        "rows": {"overlaid": ("overlaid/", "beside/")},
     },
     "a_tells_of_y_2_when_x_2_is_free": {
         "claim": "{words}A tells of Y_2 when X_2 is free",

@@ -9,6 +9,7 @@ WITH_FIELDS = names_in("experiments.bumps.models", "WITH_FIELDS")
 POLARITIES = names_in("experiments.bumps.data.sets", "INVERTED")
 ENCODINGS = names_in("experiments.bumps.scenes", "ENCODINGS")
 PIXEL_GRIDS = names_in("experiments.bumps.scenes", "PIXEL_GRIDS")
+CONTENTS = names_in("experiments.bumps.scenes", "CONTENTS")
 STRIPES = names_in("experiments.bumps.scenes", "STRIPES")
 WEIGHTS = names_in("nets.mlp", "WEIGHTS")
 IMAGES = names_in("experiments.bumps.data.digits", "SOURCES")
@@ -39,6 +40,7 @@ GRID = SHARED | {
     "data.regions": key(("donut_6_22",), "held-out regions, from pixel to pixel", test=is_region,
                         wanted="like donut_6_22, cross_11_17, corner_14, wide_6_22 or whole",
                         distinct=True),
+    "data.content": key("bump", "image at (x, y); a character at angle x", choices=CONTENTS),
     "data.degrees": key(0.0, "angle between the axis of x and the rows", low=0, high=90),
     "data.spacing": key(1.0, "pixels between neighbouring values of x", above=0, high=1),
     "data.stripes": key("none", "training images of a single factor", choices=STRIPES),
@@ -83,6 +85,22 @@ PENALTIES = {
         (0.0,),
         "weight of the variance of fields along the factors' null axes",
         low=0,
+        is_traced=True,
+    ),
+    "reg.fixed_axis": key(
+        (0.0,),
+        "weight of the variance of fields across the axes at reg.start",
+        low=0,
+        is_traced=True,
+    ),
+    "reg.learned_axis": key(
+        (0.0,), "the same, but axes are learned after half of the training", low=0, is_traced=True
+    ),
+    "reg.start": key(
+        (0.0,),
+        "degrees from a random angle of each seed to the axis",
+        low=0,
+        high=180,
         is_traced=True,
     ),
     "reg.per_size": key(False, "weights hold for 32 pixels and are rescaled to n"),
@@ -247,10 +265,12 @@ FEW = {
     "B4": ("depth_3", "depth_3_published"), "B10": ("bump_24", "bump_28"),
     "B11": ("pixel_2",), "B11_transformer": ("depth_2",), "needed": ("n_12", "n_16"),
     "percolation": ("middle",), "flatness": ("main", "angle_45"), "B5": ("cnn", "mlp"),
+    "axes": ("angle_45", "characters"),
     "flatness_embed": ("main", "angle_45"), "entangling": ("depth_3_zero", "depth_3_background"),
     "ranks": ("bump", "ramp"), "B7": ("cnn", "equivariant"),
     "table": ("mlp", "cnn", "embed", "product"), "three": ("mlp", "pixel_mlp"),
 }  # fmt: skip
+OURS = ("axes", "axes_embed")  # no published size: `fast` and `paper` are the same
 # Rows that compare image sizes: each part's size is divided by half of this number.
 BY_SIZE = {"B10": {"default": 4, "smoke": 6}, "needed": {"default": 2, "smoke": 2}}
 SEEDS = {
@@ -271,9 +291,11 @@ def resize(config, row: str, size: str, parts: dict) -> dict:
 
     default: images of 16 pixels, one seed, the ends of every sweep. fast: two seeds, and a tenth of
     the steps if there is no ID criterion. paper: as published, with five seeds unless SEEDS says
-    otherwise.
+    otherwise; the rows OURS have this size at fast, too.
     """
     n_seeds = SEEDS.get(row, 5)
+    if row in OURS and size == "fast":
+        size = "paper"
     if size in ("fast", "paper") or (row == "demo" and size == "default"):
         config.train.seeds = tuple(range(n_seeds if size != "fast" else 2))
         for flat in [Dotted(config), *parts.values()] if size == "fast" else ():

@@ -22,6 +22,7 @@ from cgjax.experiments.bumps.data.regions import region as region
 
 ENCODINGS = ("bump", "onehot", "ramp", "ramp01", "coords")
 PIXEL_GRIDS = ("integer", "stretched")
+CONTENTS = ("bump", "square", "disc", "character")
 STRIPES = ("none", "canvas_stripe", "canvas_crop", "canvas_sos", "null_stripe")
 # A pixel counts as never lit if no training image makes it brighter than this.
 LIT = 0.05
@@ -95,6 +96,25 @@ def _painted(xy, shown, pixels, sigma, stripes):
     x_shown, y_shown = (shown[:, i, None, None] for i in range(2))
     bells = jnp.where(x_shown, vertical, 1) * jnp.where(y_shown, horizontal, 1)
     return jnp.where(x_shown | y_shown, bells, 0)
+
+
+def sprites(
+    xy: np.ndarray, n: int, radius: float, shape: str, degrees: float = 0.0, inverted: bool = True
+) -> np.ndarray:
+    """Images [k, n, n] of squares or discs at xy [k, 2] in pixels; edges fade over one pixel.
+
+    radius: of the disc, and half of a square's side. degrees: angle between a square's sides and
+    the rows. A square is a product of two stripes, a disc is not.
+    """
+    rows, columns = np.indices((n, n))
+    right, down = (at - xy[:, i, None, None] for i, at in enumerate((columns[None], rows[None])))
+    cos, sin = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
+    if shape == "disc":
+        positive = np.clip(radius + 0.5 - np.hypot(right, down), 0, 1)
+    else:
+        sides = (cos * right + sin * down, cos * down - sin * right)
+        positive = np.prod([np.clip(radius + 0.5 - np.abs(side), 0, 1) for side in sides], axis=0)
+    return 1 - positive if inverted else positive
 
 
 def _check_stripes(stripes, n, canvas):

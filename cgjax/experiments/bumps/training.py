@@ -19,9 +19,12 @@ from cgjax.experiments.bumps.data import sets
 # Images per forward pass outside training: some networks have large activations for each pixel.
 CHUNK = 56
 
-PENALTIES = ("lam_entropy", "vec_variance", "nuclear", "null_axis", "rank_tail", "factor_axis")
-
-OF_EMBEDDINGS, OF_FIELDS = PENALTIES[:2], PENALTIES[2:]
+OF_EMBEDDINGS = ("lam_entropy", "vec_variance")
+OF_FIELDS = ("nuclear", "null_axis", "rank_tail", "factor_axis")
+# Along an axis that is neither the pixels' nor known to be the factors': `start` is its angle.
+OF_AXES = ("fixed_axis", "learned_axis")
+PENALTIES = (*OF_EMBEDDINGS, *OF_FIELDS, *OF_AXES, "start")
+RELEASE = 0.5  # share of training after which a learned axis leaves its start
 
 FIXED_RANK = ("stripes", "rank")  # keys of product fields, of which at most one is set
 
@@ -201,8 +204,10 @@ def replicas(config, shown: sets.Scenes) -> dict:
     networks, all_cells, weights = grid(config, shown), cells(config, shown.axes), penalties(config)
     numbers = {"scale": [cell.scale for cell in all_cells]}
     numbers |= {name: [weights[cell.penalty][name] for cell in all_cells] for name in PENALTIES}
+    offsets = [np.random.default_rng(seed).uniform(0, 180) for seed in config.train.seeds]
     return (
         networks.replicas()
+        | {"offset": networks.along("seed", np.float32(offsets))}
         | {"set": which[:, [combinations.index(cell.combination) for cell in all_cells]].ravel()}
         | {name: networks.along("cell", np.float32(values)) for name, values in numbers.items()}
     )
@@ -238,7 +243,7 @@ def experiment(config, shown: sets.Scenes) -> program.Experiment:
         image, _ = model.apply({"params": params}, codes, train=True, rngs={"dropout": key})
         return image, extra
 
-    def penalty(params, replica):
+    def penalty(params, replica, step):
         total, weight = 0.0, {name: factors[name] * replica[name] for name in PENALTIES}
         if any(is_used[name] for name in OF_EMBEDDINGS):
             total += losses.embedding_penalty(params, *(weight[name] for name in OF_EMBEDDINGS))
@@ -246,6 +251,15 @@ def experiment(config, shown: sets.Scenes) -> program.Experiment:
             fields = fields_of(params)
             for name in OF_FIELDS:
                 total += weight[name] * of_fields[name](fields) if is_used[name] else 0.0
+        if any(is_used[name] for name in OF_AXES):
+            fields = fields_of(params)
+            is_free = (replica["learned_axis"] > 0) & (step >= RELEASE * config.train.steps)
+            start = replica["start"] + replica["offset"]
+            angles = [
+                jnp.where(is_free, losses.axis_of(field), jnp.radians(start + right))
+                for field, right in zip(fields, (0, 90))
+            ]
+            total += sum(weight[name] for name in OF_AXES) * losses.axes_variance(fields, angles)
         return total
 
     def fields_of(params):
@@ -260,7 +274,7 @@ def experiment(config, shown: sets.Scenes) -> program.Experiment:
         ]
         painted, extra = forward(params, extra, batch["codes"][rows], key, batch["mask"])
         error = losses.squared_error(painted, batch["images"][rows], batch["mask"])
-        return error + penalty(params, replica), (extra, {"squared_error": error})
+        return error + penalty(params, replica, step), (extra, {"squared_error": error})
 
     def evaluate(params, extra, data, key, replica):
         set_index, points = replica["set"], data["points"]
@@ -277,6 +291,8 @@ def experiment(config, shown: sets.Scenes) -> program.Experiment:
             share = losses.stripe_share(fields)
             metrics |= {"stripe_share_x": share[0], "stripe_share_y": share[1]}
             metrics |= losses.energy_shares(fields, bases)
+            for name, field in zip("xy", fields):
+                metrics[f"axis_{name}"] = jnp.degrees(losses.axis_of(field))
         if config.eval.get("factors"):
             metrics |= layer_factorization(params, extra, data["codes"][points])
         return metrics, {}

@@ -2,7 +2,8 @@
 
 Y_1 is uniform, Y_2 = Y_1 + offset (mod 10). A *law* [10] is the distribution of the offset, so that
 settings, doses and widths can differ between replicas. Images are on the device once, as uint8; a
-sample is two indices into them. The same key gives the same left digits under every law.
+sample is two indices into them. The same key gives the same left digits under every law. Digits are
+side by side or, with `overlaid`, on the same pixels.
 """
 
 from typing import NamedTuple
@@ -39,7 +40,7 @@ LAWS = {"A": _uniform(_OFFSET < 2), "B": _uniform(_OFFSET >= 0), "test": _unifor
 class Digits(NamedTuple):
     """Images, and the indices of the images of each class."""
 
-    images: jax.Array  # uint8 [M, 28, 28]
+    images: jax.Array  # uint8 [M + 1, 28, 28]; the last is blank
     table: jax.Array  # int32 [10, most]: indices into images, repeated to fill a row
     counts: jax.Array  # int32 [10]
 
@@ -66,7 +67,8 @@ def digits(images, labels) -> Digits:
             f"{counts.tolist()} of each"
         )
     table = np.stack([np.resize(indices, counts.max()) for indices in members])
-    return Digits(images, table, counts)
+    blank = np.zeros((1, *images.shape[1:]), images.dtype)
+    return Digits(np.concatenate([images, blank]), table, counts)
 
 
 def load(part: str, n_synthetic: int = 0) -> Digits:
@@ -93,6 +95,12 @@ def draw(key: jax.Array, digits: Digits, law: jax.Array, n: int) -> Pairs:
     return Pairs(_image(left_key, digits, y1), _image(right_key, digits, y2), y1, y2)
 
 
+def without_right(key: jax.Array, digits: Digits, pairs: Pairs, share: jax.Array) -> Pairs:
+    """The same samples; in a share of them the right image is blank."""
+    is_blank = jax.random.uniform(key, pairs.y1.shape) < share
+    return pairs._replace(right=jnp.where(is_blank, len(digits.images) - 1, pairs.right))
+
+
 def redraw_right(key: jax.Array, digits: Digits, pairs: Pairs) -> Pairs:
     """The same left digits; right digits are redrawn with uniform labels."""
     label_key, image_key = jax.random.split(key)
@@ -112,6 +120,15 @@ def network_input(images: jax.Array, pairs: Pairs) -> jax.Array:
     """uint8 [M, 28, 28] -> float32 [n, 28, 56, 1] in [0, 1], X_1 on the left."""
     both = jnp.concatenate([images[pairs.left], images[pairs.right]], axis=2)
     return both[..., None].astype(jnp.float32) / 255
+
+
+def overlaid(x: jax.Array) -> jax.Array:
+    """[n, 28, 56, 1] -> [n, 28, 28, 1]: X_1, and X_2 mirrored at its diagonal, on the same pixels.
+
+    Only their orientation tells the digits apart. A pixel is dark if it is dark in both.
+    """
+    left, right = jnp.split(x, 2, axis=2)
+    return 1 - (1 - left) * (1 - right.swapaxes(1, 2))
 
 
 def suggested(y2: jax.Array) -> jax.Array:

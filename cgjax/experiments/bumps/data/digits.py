@@ -28,16 +28,32 @@ DIGITS[7] = {"top", "upper right", "lower right"}
 
 def glyph(digit: int, n: int = SIDE) -> np.ndarray:
     """A built-in digit, bright on 0, float [n, n]; every rotation stays inside the image."""
+    return painted(DIGITS[digit], n)
+
+
+def painted(strokes, n: int = SIDE) -> np.ndarray:
+    """An image [n, n] of strokes, bright on 0, by their names in STROKES."""
     pixels = np.moveaxis(np.indices((n, n)), 0, -1) - (n - 1) / 2
     unit, half = 0.29 * n, 0.05 * n
     nearest = np.full((n, n), np.inf)
-    for name in DIGITS[digit]:
+    for name in strokes:
         start, end = (unit * np.array(place) for place in STROKES[name])
         along = np.clip((pixels - start) @ (end - start) / np.sum((end - start) ** 2), 0, 1)
         away = pixels - start - along[..., None] * (end - start)
         nearest = np.minimum(nearest, np.linalg.norm(away, axis=-1))
     # Edges fade over one pixel, like pen strokes.
     return np.clip(half + 0.5 - nearest, 0, 1)
+
+
+def characters(count: int, n: int = SIDE) -> np.ndarray:
+    """Different built-in characters [count, n, n]: the digits, then other sets of strokes."""
+    every = [frozenset(DIGITS[digit]) for digit in sorted(DIGITS)]
+    names, rng = sorted(STROKES), np.random.default_rng(0)
+    while len(every) < count:
+        chosen = frozenset(name for name in names if rng.random() < 0.5)
+        if len(chosen) >= 3 and chosen not in every:
+            every.append(chosen)
+    return np.stack([painted(strokes, n) for strokes in every[:count]])
 
 
 def load(source: str, digits: tuple[int, ...]) -> np.ndarray:

@@ -16,6 +16,7 @@ import numpy as np
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
 from cgjax.experiments.bumps import scenes
+from cgjax.experiments.bumps.data import digits
 from cgjax.experiments.bumps.data.regions import parse
 
 INVERTED = {"inverted": True, "positive": False}
@@ -105,6 +106,13 @@ def _check_grid(config) -> None:
         raise BadInput(
             f"data.encoding={data.encoding} has no code for an absent factor: use bump or onehot"
         )
+    if data.content != "bump" and (
+        data.stripes != "none" or data.pixel_grid != "integer" or len(data.sigmas) > 1
+    ):
+        raise BadInput(
+            f"data.content={data.content} needs data.stripes=none, data.pixel_grid=integer and one "
+            "width in data.sigmas"
+        )
     turn = {"degrees": data.degrees, "spacing": data.spacing}
     if turn != UNTURNED:
         corner = scenes.turned([[0, 0], [0, data.n - 1]], data.n, **turn)
@@ -132,10 +140,16 @@ def _on_grid(config) -> Scenes:
     elif turn != UNTURNED:
         to_pixels = functools.partial(scenes.turned, n=data.n, **turn)
         painted = labels._replace(xy=to_pixels(labels.xy))
-    images = [
-        scenes.images(painted, data.n, sigma, data.stripes, canvas, inverted, data.pixel_grid)
-        for sigma in data.sigmas
-    ]
+    if data.content == "bump":
+        images = [
+            scenes.images(painted, data.n, sigma, data.stripes, canvas, inverted, data.pixel_grid)
+            for sigma in data.sigmas
+        ]
+    elif data.content == "character":
+        images = [turned_characters(labels.xy, data.n, inverted)]
+    else:
+        radius = 2 * data.sigmas[0]
+        images = [scenes.sprites(painted.xy, data.n, radius, data.content, data.degrees, inverted)]
     # On a canvas, places outside the image have ordinary codes.
     shown = labels.shown if data.stripes == "null_stripe" else None
     codes = scenes.encode(
@@ -161,6 +175,15 @@ def _on_grid(config) -> Scenes:
         held_out = parse(region, data.n, n_widths).reshape(-1)
         row_scenes.sets[(seed, *cell)] = _set(data, row_scenes, held_out, copies, share, rng)
     return row_scenes
+
+
+def turned_characters(xy: np.ndarray, n: int, inverted: bool) -> np.ndarray:
+    """Images [k, n, n]: x is the angle of a character, in n-ths of a turn, y says which it is."""
+    every = np.stack(
+        [digits.rotated(image, 360 / n * np.arange(n)) for image in digits.characters(n, n)]
+    )  # [characters, angles, n, n]
+    positive = every[xy[:, 1], xy[:, 0]]
+    return 1 - positive if inverted else positive
 
 
 def _with_width(codes, n_widths):

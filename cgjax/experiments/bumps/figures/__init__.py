@@ -74,6 +74,7 @@ FIGURES = {
         curves.draw_criteria,
     ),
     "flatness": (*USUAL, pictures.draw_fields, curves.draw_ablation),
+    "axes": (pictures.draw_fields, curves.draw_axes),
     "entangling": (*USUAL, curves.draw_entangling),
     "phase": (_by_copies, pictures.draw_errors, curves.draw_training, grids.draw_phase),
     "percolation": (

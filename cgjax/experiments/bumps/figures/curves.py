@@ -410,3 +410,59 @@ def draw_ablation(arrays, folder) -> None:
     text = f"{seeds(arrays, every[0], 'medians of')}; open: ID nMSE above 0.1"
     plots.headline(fig, f"Which penalty composes ({text})")
     plots.save(fig, folder / "ablation.png")
+
+
+# --- learned axes ---------------------------------------------------------------------------------
+
+PARTS = {
+    "angle_0": "bumps, 0°",
+    "angle_22": "bumps, 22.5°",
+    "angle_45": "bumps, 45°",
+    "square_45": "squares, 45°",
+    "disc_45": "discs, 45°",
+    "permuted": "bumps, permuted pixels",
+    "characters": "characters at all angles",
+}
+LEARNED_ID = 0.05  # ID nMSE below which a dot is filled
+
+
+def draw_axes(arrays, folder) -> None:
+    """OOD nMSE by the axes along which fields are flat: every seed."""
+    errors = {}
+    for name in arrays:
+        if name.startswith("axes/") and name.endswith("/ood_nmse"):
+            _, part, words, _ = name.split("/")
+            id_errors = arrays[f"axes/{part}/{words}/id_nmse"]
+            errors.setdefault(part, {})[words] = (id_errors, arrays[name])
+    plots.save(axes_figure(errors), folder / "axes.png")
+
+
+@plots.styled
+def axes_figure(errors: dict):
+    """A panel per part; errors {part: {axes: (ID, OOD) nMSE [seeds]}}."""
+    shown = [part for part in PARTS if part in errors]
+    columns = min(4, len(shown))
+    lines = -(-len(shown) // columns)
+    fig = plots.new_figure(plots.PAGE, 2.1 * lines + 1.2, layout="constrained")
+    axes = fig.subplots(lines, columns, sharey=True, squeeze=False)
+    kinds = list(dict.fromkeys(kind for part in shown for kind in errors[part]))
+    for ax, part in zip(axes.flat, shown):
+        for place, kind in enumerate(kinds):
+            if kind not in errors[part]:
+                continue
+            colour = plots.COLOURS[kind == "learned axes"]
+            for id_error, error in zip(*errors[part][kind]):
+                face = colour if id_error < LEARNED_ID else "white"
+                ax.plot(place, error, "o", color=colour, mfc=face, ms=4, alpha=0.7)
+            ax.plot(place, np.median(errors[part][kind][1]), "_", color=plots.INK, ms=14)
+        ax.axhline(1, **BLANK)
+        ax.set(yscale="log", title=PARTS[part], xlim=(-0.6, len(kinds) - 0.4))
+        ax.set_xticks(range(len(kinds)), kinds, rotation=60, ha="right")
+        ax.grid(axis="y", **plots.GRID)
+    for ax in axes.flat[len(shown) :]:
+        ax.set_axis_off()
+    for line in axes:
+        line[0].set_ylabel("OOD nMSE")
+    text = "open: ID not learned; dashes: medians; dotted: a blank image"
+    plots.headline(fig, f"Flatness along learned axes (orange) and others; {text}")
+    return fig

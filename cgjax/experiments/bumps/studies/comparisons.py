@@ -375,6 +375,50 @@ def flatness(config, metrics, arrays):
     return numbers, {}
 
 
+# Penalties of `axes`: beginning of the names of their cells, and what they are.
+AXES = {
+    "no penalty": "no penalty",
+    "null_axis": "pixels' axes",
+    "factor_axis": "factors' axes",
+    "fixed_axis": "random axes",
+    "learned_axis": "learned axes",
+}
+COMPOSES = 0.1  # OOD nMSE below which a start composes
+
+
+def axes(config, metrics, arrays):
+    """OOD nMSE by the axes of flatness; of several starts, the one that fits training best.
+
+    The choice between starts uses errors on training pairs only. "axis error" is the larger
+    distance in degrees of the two fields' axes from those of the factors.
+    """
+    numbers, more = {}, {}
+    for part, settings in parts(config):
+        seeds, prefix = list(settings.train.seeds), f"{part}/history/"
+        last = {
+            score: arrays[prefix + score][-1]
+            for score in ("id_nmse", "ood_nmse", "axis_x", "axis_y")
+        }
+        away = [
+            np.abs((last[f"axis_{factor}"] - settings.data.degrees - right + 90) % 180 - 90)
+            for factor, right in (("x", 0), ("y", 90))
+        ]
+        last["axis_error"] = np.maximum(*away)
+        for kind, words in AXES.items():
+            cells = [c for c, name in enumerate(arrays[f"{part}/cells"]) if name.startswith(kind)]
+            if not cells:
+                continue
+            best = np.array(cells)[np.argmin(last["id_nmse"][:, cells], axis=1)]
+            for score in ("id_nmse", "ood_nmse", "axis_error"):
+                values = last[score][np.arange(len(seeds)), best]
+                numbers[f"{part}/{words}: {score.replace('_', ' ')}"] = (values, seeds)
+                more[f"axes/{part}/{words}/{score}"] = values
+            if len(cells) > 1:
+                composed = np.mean(last["ood_nmse"][:, cells] < COMPOSES, axis=1)
+                numbers[f"{part}/{words}: share of starts that compose"] = (composed, seeds)
+    return numbers, more
+
+
 LENGTHS = (1260, 5040, 20_160)  # steps; the first is the published length
 
 
@@ -411,5 +455,6 @@ AFTERWARDS = {
     "phase": phase,
     "percolation": percolate,
     "flatness": flatness,
+    "axes": axes,
     "entangling": entangling,
 }

@@ -20,6 +20,7 @@ FIGURES = {
     "one_step": (curves.draw_accuracy, curves.draw_one_step),
     "remedies": (curves.draw_accuracy, solutions.draw_settings),
     "dose": (curves.draw_accuracy, solutions.draw_dose),
+    "overlaid": (curves.draw_accuracy, solutions.draw_settings),
     "widths": (curves.draw_accuracy, solutions.draw_dose),
     "crossing": (solutions.draw_solutions,),
     "gradients": (curves.draw_accuracy, solutions.draw_apart),

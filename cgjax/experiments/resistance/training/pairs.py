@@ -40,11 +40,20 @@ def _law_name(width, rho):
 
 
 def settings(config) -> tuple[training.Setting, ...]:
-    """A (width 2, dose 1), B (width 10 or dose 0) and all laws between, at every penalty."""
-    laws = [
-        (_law_name(width, rho), {"width": np.float32(width), "rho": np.float32(rho)})
+    """A (width 2, dose 1), B (width 10 or dose 0) and all laws between, at every penalty.
+
+    With `data.absent`, also B with X_2 in some samples only: pairs of the test are as rare as in
+    the dose of the same share, and X_2 never tells.
+    """
+    numbers = [
+        (_law_name(width, rho), width, rho, 0.0)
         for width in config.data.widths
         for rho in config.data.rhos
+    ]
+    numbers += [(f"B, X_2 absent {share:g}", C, 0.0, share) for share in config.data.absent]
+    laws = [
+        (name, dict(zip(("width", "rho", "absent"), np.float32(values))))
+        for name, *values in numbers
     ]
     return training.settings(
         [
@@ -62,6 +71,8 @@ def check(config) -> None:
         raise BadInput(
             "optim.loss=half_squared needs one output between -1 and 1: only the plane has it"
         )
+    if config.data.overlaid and config.model.towers:
+        raise BadInput("model.towers needs digits side by side: set data.overlaid=False")
     if config.model.heads > 1 and config.model.towers:
         raise BadInput("model.towers has one target: set model.heads=1")
     names = [setting.name for setting in settings(config)]
@@ -76,9 +87,22 @@ def digits(config) -> dict:
 
 
 def predictor(config):
-    """f(params, x [n, 28, 56, 1]) -> logits."""
-    net = network(config)
-    return lambda params, x: net.apply({"params": params}, x)
+    """f(params, x [n, 28, 56, 1]) -> logits; overlaid digits are still functions of both halves."""
+    net, prepared = network(config), _prepared(config)
+    return lambda params, x: net.apply({"params": params}, prepared(x))
+
+
+def _prepared(config):
+    """What the network receives of two digits."""
+    return pairs.overlaid if config.data.overlaid else lambda x: x
+
+
+def draw(config, key, part, replica, n: int) -> pairs.Pairs:
+    """n samples of a setting's training law."""
+    drawn = pairs.draw(key, part, pairs.law(replica["width"], replica["rho"]), n)
+    if not config.data.absent:
+        return drawn
+    return pairs.without_right(jax.random.fold_in(key, 1), part, drawn, replica["absent"])
 
 
 def targets(config, drawn):
@@ -100,7 +124,7 @@ def predicted(f, params, images, drawn):
 def sets(config, data, replica, n: int) -> dict:
     """Evaluation samples of a run, drawn from its seed: training law, X_2 redrawn, test."""
     keys = jax.random.split(rng.stream(jax.random.key(replica["seed"]), "data"), 3)
-    train_pairs = pairs.draw(keys[0], data["train"], pairs.law(replica["width"], replica["rho"]), n)
+    train_pairs = draw(config, keys[0], data["train"], replica, n)
     return {
         "train": train_pairs,
         "do": pairs.redraw_right(keys[1], data["train"], train_pairs),
@@ -222,15 +246,15 @@ def head_losses(config, params, images, drawn):
 def experiment(config) -> program.Experiment:
     """Fresh pairs at every step, the row's loss, evaluation on sets drawn once for each seed."""
     f, net = predictor(config), network(config)
-    shapes = jax.eval_shape(net.init, jax.random.key(0), jnp.zeros((1, 28, 56, 1)))["params"]
+    example = _prepared(config)(jnp.zeros((1, 28, 56, 1)))
+    shapes = jax.eval_shape(net.init, jax.random.key(0), example)["params"]
     penalised = any(config.reg.penalties)
 
     def init(key, replica):
         return models.initial(key, shapes, config.model.init, replica["scale"]), {}
 
     def loss(params, extra, batch, key, step, replica):
-        law = pairs.law(replica["width"], replica["rho"])
-        drawn = pairs.draw(key, batch["train"], law, config.data.batch)
+        drawn = draw(config, key, batch["train"], replica, config.data.batch)
         x = pairs.network_input(batch["train"].images, drawn)
         logits = f(params, x)
         losses = models.LOSSES[config.optim.loss](logits, targets(config, drawn))
