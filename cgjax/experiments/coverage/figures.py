@@ -1,0 +1,5 @@
+"""stub"""
+
+
+def draw(arrays, folder):
+    return []

@@ -1,0 +1,231 @@
+"""One run: every architecture on every task, all sizes and graphs as replicas of one program.
+
+Needed is the smallest number of combinations at which the median over seeds of held-out R2 passes
+`eval.threshold`. Part `<task>_<architecture>` has one replica for each seed and cell (`cells`).
+"""
+
+import pathlib
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cgjax.config import over_parts, parts
+from cgjax.core import checkpoint, optim, program, train
+from cgjax.core.errors import BadInput
+from cgjax.core.replicas import Grid, with_numbers
+from cgjax.experiments.coverage import figures as drawing
+from cgjax.experiments.coverage import graphs, models, scores, tasks
+from cgjax.published import tables as markdown
+from cgjax.published.results import summary
+
+
+class Cell(NamedTuple):
+    """One training set and one width; a network of each seed is trained on it."""
+
+    n: int  # values of each factor, or modules
+    n_factors: int
+    width: int
+    graph: str  # of graphs.GRAPHS
+    n_bridges: int  # of the graph "blocks"
+    size: int  # combinations in the training set
+
+
+def sizes(config, n: int, n_factors: int, graph: str = "connected") -> list[int]:
+    """Sizes of training sets that are tried, from half of a tree to all that is not held out."""
+    members = tasks.members(config.data.task, (n, n_factors))
+    side = graphs.sides(n, None if config.data.task == "teacher" else n_factors)
+    draw = graphs.draw(np.random.default_rng(0), members, side, graph)
+    tried = np.geomspace(members.shape[1] / 2, len(draw.order), config.data.n_sizes)
+    return np.unique(np.round(tried).astype(int)).tolist()
+
+
+def cells(config) -> list[Cell]:
+    """Cells of the growth with values, factors and width, of the graphs, and of bridges."""
+    data, widths = config.data, config.model.widths
+    base, wide = data.base, max(widths)
+    cells = [Cell(n, 2, wide, "connected", 0, m) for n in data.n_values for m in sizes(config, n, 2)]
+    cells += [Cell(base, 2, w, "connected", 0, m) for w in widths for m in sizes(config, base, 2)]
+    n = min(data.n_values)
+    cells += [
+        Cell(n, k, wide, "connected", 0, m) for k in data.n_factors for m in sizes(config, n, k)
+    ]
+    for graph in graphs.GRAPHS[1:]:
+        tried = sizes(config, base, 2, graph)
+        cells += [Cell(base, 2, wide, graph, 0, m) for m in tried]
+    # Sets of one size, of which more and more combinations join the blocks.
+    all_inside = sizes(config, base, 2, "blocks")[-1]
+    cells += [Cell(base, 2, wide, "blocks", b, all_inside) for b in data.bridges if b < all_inside]
+    cells += [Cell(base, 2, w, "blocks", 0, all_inside) for w in widths]
+    return list(dict.fromkeys(cells))
+
+
+def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
+    """Trains all parts: (metrics, arrays, extra)."""
+    workdir, seconds = pathlib.Path(workdir), {}
+
+    def study(name, settings):
+        _, history = train.fit(experiment(settings), settings, workdir / name, name)
+        seconds[name] = history["wall_s"]
+        grid = Grid(seed=settings.train.seeds, cell=range(len(cells(settings))))
+        final = {key: values[-1] for key, values in grid.history(history["eval"]).items()}
+        return scores.of_part(settings, cells(settings), final["r2"], final["r2_train"])
+
+    numbers, arrays = over_parts(config, study)
+    results = {name: summary(*values, None) for name, values in numbers.items()}
+    if figures:
+        drawing.draw(arrays, workdir / "figures")
+    return results, arrays, {"seconds": seconds}
+
+
+def load(config, workdir, part: str = "", step=None) -> checkpoint.Loaded:
+    """The networks of one part: `predict(params, tokens)`; the first axis of params is replicas."""
+    by_name = dict(parts(config))
+    name = checkpoint.choose(part, by_name, workdir)
+    made = experiment(by_name[name])
+    params, _, steps = checkpoint.read_trained(
+        pathlib.Path(workdir) / name, train.replica_names(made), step
+    )
+    net = network(by_name[name], task_of(by_name[name]))
+    return checkpoint.Loaded(
+        lambda params, tokens: net.apply({"params": params}, tokens), params, by_name[name], steps
+    )
+
+
+def plan(config) -> dict:
+    """How large each part's training is."""
+    return {name: program.training_size(experiment(part), part) for name, part in parts(config)}
+
+
+def check(config) -> None:
+    """Checks constraints between keys."""
+    for _, part in parts(config):
+        data = part.data
+        if data.base not in data.n_values:
+            raise BadInput(f"data.base={data.base} must be one of data.n_values={data.n_values}")
+        if data.task != "addition" and data.n_factors != (2,):
+            raise BadInput(f"data.n_factors={data.n_factors}: {data.task} has 2 factors")
+        most = {"teacher": 10}.get(data.task, 64)
+        if max(data.n_values) > most:
+            raise BadInput(f"data.n_values={data.n_values}: {data.task} has at most {most}")
+
+
+def tables(record: list[dict]) -> list[tuple[str, str]]:
+    """(title, Markdown) of recorded runs."""
+    return [("coverage", markdown.metric_table(record, ("exponent",)))]
+
+
+# --- the experiment -------------------------------------------------------------------------------
+
+
+def cases(config) -> list[tuple]:
+    """(values, factors) that occur, in a fixed order."""
+    return sorted({(cell.n, cell.n_factors) for cell in cells(config)})
+
+
+def task_of(config) -> tasks.Task:
+    """The task; worlds with random parts are drawn anew for each seed."""
+    worlds = [(config.data.seed, seed) for seed in config.train.seeds]
+    return tasks.build(config.data.task, cases(config), worlds)
+
+
+def network(config, task: tasks.Task):
+    """The architecture at its greatest width."""
+    return models.build(config.model.name, task.n_outputs, max(config.model.widths))
+
+
+def training_sets(config) -> tuple[dict, np.ndarray]:
+    """Orders, held-out combinations with weights, targets; and which of them a replica has."""
+    keys = {}  # (seed, n, factors, graph, bridges): row
+    rows = [
+        keys.setdefault((seed, *cell._replace(width=0, size=0)), len(keys))
+        for seed in config.train.seeds
+        for cell in cells(config)
+    ]
+    draws = []
+    for seed, n, n_factors, _, graph, n_bridges, _ in keys:
+        members = tasks.members(config.data.task, (n, n_factors))
+        side = graphs.sides(n, None if config.data.task == "teacher" else n_factors)
+        # Sets that differ only in their bridges have the same rest and the same held-out ones.
+        rng = np.random.default_rng(
+            (config.data.seed, seed, n, n_factors, graphs.GRAPHS.index(graph))
+        )
+        draws.append(graphs.draw(rng, members, side, graph, n_bridges))
+
+    def padded(arrays):
+        joined = np.zeros((len(arrays), max(map(len, arrays))), np.int32)
+        for row, array in zip(joined, arrays):
+            row[: len(array)] = array
+        return joined
+
+    fields = {name: padded([getattr(draw, name) for draw in draws]) for name in graphs.Draw._fields}
+    ones = padded([np.ones(len(draw.held_out)) for draw in draws]).astype(np.float32)
+    return fields | {"is_held_out": ones}, np.array(rows, np.int32)
+
+
+def experiment(config) -> program.Experiment:
+    """All seeds and cells of one part as the training loop takes them."""
+    task, batch_size = task_of(config), config.data.batch
+    net, all_cells, all_cases = network(config, task), cells(config), cases(config)
+    sets, rows = training_sets(config)
+    grid = Grid(seed=config.train.seeds, cell=range(len(all_cells)))
+
+    def examples(data, replica, combinations, key):
+        truth = data["sets"]["truth"][replica["set"], combinations]
+        place = replica["case"], replica["world"]
+        return task.examples(data["task"], *place, combinations, truth, key)
+
+    def loss(params, extra, batch, key, step, replica):
+        draw_key, key = jax.random.split(key)
+        places = jnp.floor(jax.random.uniform(draw_key, (batch_size,)) * replica["size"])
+        places = jnp.minimum(places.astype(jnp.int32), replica["size"] - 1)  # if rounded up
+        tokens, y = examples(batch, replica, batch["sets"]["order"][replica["set"], places], key)
+        return jnp.mean((net.apply({"params": params}, tokens) - y) ** 2), (extra, {})
+
+    def evaluate(params, extra, data, key, replica):
+        def r2(combinations, weights):
+            combinations, weights = (
+                jnp.repeat(array, task.repeats) for array in (combinations, weights)
+            )
+            tokens, y = examples(data, replica, combinations, key)
+            weights = weights[:, None] / jnp.sum(weights)
+            error = jnp.sum(weights * (net.apply({"params": params}, tokens) - y) ** 2)
+            return 1 - error / jnp.sum(weights * (y - jnp.sum(weights * y, axis=0)) ** 2)
+
+        chosen = {name: array[replica["set"]] for name, array in data["sets"].items()}
+        n = len(chosen["held_out"])
+        known = jnp.arange(n) * replica["size"] // n  # evenly from the training set
+        return {
+            "r2": r2(chosen["held_out"], chosen["is_held_out"]),
+            "r2_train": r2(chosen["order"][known], jnp.ones(n)),
+        }, {}
+
+    def init(key, replica):
+        params = net.init(key, jnp.zeros((1, *task.token_shape)))["params"]
+        return models.narrowed(params, replica["width"]), {}
+
+    columns = {
+        "width": np.array([cell.width for cell in all_cells], np.float32),
+        "size": np.array([cell.size for cell in all_cells], np.int32),
+        "case": np.array([all_cases.index((cell.n, cell.n_factors)) for cell in all_cells], "i4"),
+    }
+    replicas = grid.replicas() | {
+        "stream": grid.streams(),
+        "set": rows,
+        "world": grid.along("seed", np.arange(len(config.train.seeds), dtype=np.int32)),
+        **{name: grid.along("cell", values) for name, values in columns.items()},
+    }
+    steps = config.train.steps
+    return program.Experiment(
+        data={"task": task.data, "sets": sets},
+        replicas=with_numbers(replicas, lr=config.optim.lr),
+        init=init,
+        plan=None,
+        batch=lambda data, indices, key, step: data,
+        loss=loss,
+        evaluate=evaluate,
+        tx=lambda replica: optim.by_name("adam", optim.cosine(replica["lr"], 0.0, steps, 1)),
+        headline=None,
+        identity=grid.identity,
+    )
