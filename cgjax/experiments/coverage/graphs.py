@@ -1,8 +1,8 @@
 """Combinations of values, the graph that they form, and the order in which training sets grow.
 
 A combination is a set of values: one of each factor of a table, or any modules that are switched
-on. Values are the nodes of a graph, and a combination joins its values. Where the target is a sum of
-effects of values, a connected set of known combinations determines all others, and a set of two
+on. Values are the nodes of a graph, and a combination joins its values. Where the target is a sum
+of effects of values, a connected set of known combinations determines all others, and a set of two
 components leaves a constant open.
 """
 

@@ -25,21 +25,21 @@ class TokenMLP(nn.Module):
 class TokenTransformer(nn.Module):
     """Two pre-norm layers of four heads; a dense layer reads a token that has no input.
 
-    Every position has its own embedding of its token.
+    Every position has its own embedding of its token. Tokens are half as wide as the feed-forward
+    layers.
     """
 
     n_outputs: int
     width: int  # of the feed-forward layers
-    hidden: int = 64
 
     @nn.compact
     def __call__(self, tokens):
-        n, n_tokens, size = tokens.shape
-        embedding = self.param("embedding", NORMAL, (n_tokens, size, self.hidden))
-        first = self.param("class_token", NORMAL, (1, 1, self.hidden))
-        position = self.param("position", NORMAL, (1, n_tokens, self.hidden))
+        (n, n_tokens, size), hidden = tokens.shape, self.width // 2
+        embedding = self.param("embedding", NORMAL, (n_tokens, size, hidden))
+        first = self.param("class_token", NORMAL, (1, 1, hidden))
+        position = self.param("position", NORMAL, (1, n_tokens, hidden))
         x = jnp.einsum("btd,tdh->bth", tokens, embedding) + position
-        x = jnp.concatenate([jnp.broadcast_to(first, (n, 1, self.hidden)), x], axis=1)
+        x = jnp.concatenate([jnp.broadcast_to(first, (n, 1, hidden)), x], axis=1)
         for i, n_wanted in enumerate((None, 1)):
             layer = TransformerLayer(4, self.width, norm_first=True, name=f"layer_{i}")
             x = layer(x, n_wanted=n_wanted)

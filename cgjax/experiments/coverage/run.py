@@ -5,7 +5,6 @@ Needed is the smallest number of combinations at which the median over seeds of 
 """
 
 import pathlib
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,68 +14,38 @@ from cgjax.config import over_parts, parts
 from cgjax.core import checkpoint, optim, program, train
 from cgjax.core.errors import BadInput
 from cgjax.core.replicas import Grid, with_numbers
+from cgjax.experiments.coverage import cells, graphs, models, scores, tasks
 from cgjax.experiments.coverage import figures as drawing
-from cgjax.experiments.coverage import graphs, models, scores, tasks
 from cgjax.published import tables as markdown
 from cgjax.published.results import summary
 
 
-class Cell(NamedTuple):
-    """One training set and one width; a network of each seed is trained on it."""
-
-    n: int  # values of each factor, or modules
-    n_factors: int
-    width: int
-    graph: str  # of graphs.GRAPHS
-    n_bridges: int  # of the graph "blocks"
-    size: int  # combinations in the training set
-
-
-def sizes(config, n: int, n_factors: int, graph: str = "connected") -> list[int]:
-    """Sizes of training sets that are tried, from half of a tree to all that is not held out."""
-    members = tasks.members(config.data.task, (n, n_factors))
-    side = graphs.sides(n, None if config.data.task == "teacher" else n_factors)
-    draw = graphs.draw(np.random.default_rng(0), members, side, graph)
-    tried = np.geomspace(members.shape[1] / 2, len(draw.order), config.data.n_sizes)
-    return np.unique(np.round(tried).astype(int)).tolist()
-
-
-def cells(config) -> list[Cell]:
-    """Cells of the growth with values, factors and width, of the graphs, and of bridges."""
-    data, widths = config.data, config.model.widths
-    base, wide = data.base, max(widths)
-    cells = [Cell(n, 2, wide, "connected", 0, m) for n in data.n_values for m in sizes(config, n, 2)]
-    cells += [Cell(base, 2, w, "connected", 0, m) for w in widths for m in sizes(config, base, 2)]
-    n = min(data.n_values)
-    cells += [
-        Cell(n, k, wide, "connected", 0, m) for k in data.n_factors for m in sizes(config, n, k)
-    ]
-    for graph in graphs.GRAPHS[1:]:
-        tried = sizes(config, base, 2, graph)
-        cells += [Cell(base, 2, wide, graph, 0, m) for m in tried]
-    # Sets of one size, of which more and more combinations join the blocks.
-    all_inside = sizes(config, base, 2, "blocks")[-1]
-    cells += [Cell(base, 2, wide, "blocks", b, all_inside) for b in data.bridges if b < all_inside]
-    cells += [Cell(base, 2, w, "blocks", 0, all_inside) for w in widths]
-    return list(dict.fromkeys(cells))
-
-
 def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
     """Trains all parts: (metrics, arrays, extra)."""
-    workdir, seconds = pathlib.Path(workdir), {}
+    workdir, extra = pathlib.Path(workdir), {}
 
     def study(name, settings):
         _, history = train.fit(experiment(settings), settings, workdir / name, name)
-        seconds[name] = history["wall_s"]
-        grid = Grid(seed=settings.train.seeds, cell=range(len(cells(settings))))
-        final = {key: values[-1] for key, values in grid.history(history["eval"]).items()}
-        return scores.of_part(settings, cells(settings), final["r2"], final["r2_train"])
+        final = {key: values[-1] for key, values in grid(settings).history(history["eval"]).items()}
+        part = scores.Part(cells.of(settings), final["r2"], list(settings.train.seeds))
+        thresholds = settings.eval.threshold, settings.eval.other_thresholds
+        fits = np.median(final["r2_train"], axis=0) >= settings.eval.fits
+        extra[name] = {
+            "train_s": history["wall_s"],
+            "cells that do not fit": [c.name for c, fit in zip(part.cells, fits) if not fit],
+        }
+        results = scores.numbers(part, *thresholds)
+        results["cells"] = ([len(fits)], [0])
+        results["cells that do not fit"] = ([np.sum(~fits)], [0])
+        by_cell = {cell.name: (r2, part.seeds) for cell, r2 in zip(part.cells, part.r2.T)}
+        return {key: summary(*pair, None) for key, pair in (results | by_cell).items()}, {}
 
-    numbers, arrays = over_parts(config, study)
-    results = {name: summary(*values, None) for name, values in numbers.items()}
+    results, arrays = over_parts(config, study)
     if figures:
-        drawing.draw(arrays, workdir / "figures")
-    return results, arrays, {"seconds": seconds}
+        drawing.draw(results, config.eval.threshold, workdir / "figures")
+    words = ("n: exponent", "bridges needed")
+    extra["headlines"] = [name for name in results if name.endswith(words)]
+    return results, arrays, extra
 
 
 def load(config, workdir, part: str = "", step=None) -> checkpoint.Loaded:
@@ -104,8 +73,8 @@ def check(config) -> None:
         data = part.data
         if data.base not in data.n_values:
             raise BadInput(f"data.base={data.base} must be one of data.n_values={data.n_values}")
-        if data.task != "addition" and data.n_factors != (2,):
-            raise BadInput(f"data.n_factors={data.n_factors}: {data.task} has 2 factors")
+        if data.task != "addition" and data.factors != (2,):
+            raise BadInput(f"data.factors={data.factors}: {data.task} has 2 factors")
         most = {"teacher": 10}.get(data.task, 64)
         if max(data.n_values) > most:
             raise BadInput(f"data.n_values={data.n_values}: {data.task} has at most {most}")
@@ -119,9 +88,14 @@ def tables(record: list[dict]) -> list[tuple[str, str]]:
 # --- the experiment -------------------------------------------------------------------------------
 
 
+def grid(config) -> Grid:
+    """Seeds x cells."""
+    return Grid(seed=config.train.seeds, cell=range(len(cells.of(config))))
+
+
 def cases(config) -> list[tuple]:
     """(values, factors) that occur, in a fixed order."""
-    return sorted({(cell.n, cell.n_factors) for cell in cells(config)})
+    return sorted({(cell.n, cell.factors) for cell in cells.of(config)})
 
 
 def task_of(config) -> tasks.Task:
@@ -137,21 +111,13 @@ def network(config, task: tasks.Task):
 
 def training_sets(config) -> tuple[dict, np.ndarray]:
     """Orders, held-out combinations with weights, targets; and which of them a replica has."""
-    keys = {}  # (seed, n, factors, graph, bridges): row
+    sets = {}  # {(seed, cell without width and size): row}
     rows = [
-        keys.setdefault((seed, *cell._replace(width=0, size=0)), len(keys))
+        sets.setdefault((seed, cell._replace(width=0, size=0)), len(sets))
         for seed in config.train.seeds
-        for cell in cells(config)
+        for cell in cells.of(config)
     ]
-    draws = []
-    for seed, n, n_factors, _, graph, n_bridges, _ in keys:
-        members = tasks.members(config.data.task, (n, n_factors))
-        side = graphs.sides(n, None if config.data.task == "teacher" else n_factors)
-        # Sets that differ only in their bridges have the same rest and the same held-out ones.
-        rng = np.random.default_rng(
-            (config.data.seed, seed, n, n_factors, graphs.GRAPHS.index(graph))
-        )
-        draws.append(graphs.draw(rng, members, side, graph, n_bridges))
+    draws = [cells.draw(config.data.task, cell, config.data.seed, seed) for seed, cell in sets]
 
     def padded(arrays):
         joined = np.zeros((len(arrays), max(map(len, arrays))), np.int32)
@@ -167,9 +133,9 @@ def training_sets(config) -> tuple[dict, np.ndarray]:
 def experiment(config) -> program.Experiment:
     """All seeds and cells of one part as the training loop takes them."""
     task, batch_size = task_of(config), config.data.batch
-    net, all_cells, all_cases = network(config, task), cells(config), cases(config)
+    net, all_cells, all_cases = network(config, task), cells.of(config), cases(config)
     sets, rows = training_sets(config)
-    grid = Grid(seed=config.train.seeds, cell=range(len(all_cells)))
+    axes = grid(config)
 
     def examples(data, replica, combinations, key):
         truth = data["sets"]["truth"][replica["set"], combinations]
@@ -208,13 +174,13 @@ def experiment(config) -> program.Experiment:
     columns = {
         "width": np.array([cell.width for cell in all_cells], np.float32),
         "size": np.array([cell.size for cell in all_cells], np.int32),
-        "case": np.array([all_cases.index((cell.n, cell.n_factors)) for cell in all_cells], "i4"),
+        "case": np.array([all_cases.index((cell.n, cell.factors)) for cell in all_cells], "i4"),
     }
-    replicas = grid.replicas() | {
-        "stream": grid.streams(),
+    replicas = axes.replicas() | {
+        "stream": axes.streams(),
         "set": rows,
-        "world": grid.along("seed", np.arange(len(config.train.seeds), dtype=np.int32)),
-        **{name: grid.along("cell", values) for name, values in columns.items()},
+        "world": axes.along("seed", np.arange(len(config.train.seeds), dtype=np.int32)),
+        **{name: axes.along("cell", values) for name, values in columns.items()},
     }
     steps = config.train.steps
     return program.Experiment(
@@ -227,5 +193,5 @@ def experiment(config) -> program.Experiment:
         evaluate=evaluate,
         tx=lambda replica: optim.by_name("adam", optim.cosine(replica["lr"], 0.0, steps, 1)),
         headline=None,
-        identity=grid.identity,
+        identity=axes.identity,
     )

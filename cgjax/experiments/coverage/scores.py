@@ -1,108 +1,124 @@
 """Numbers of one part: combinations needed, exponents, and scores on graphs that are not connected.
 
-Growth is fitted on logarithms, for values of each factor ("n"), "factors" and "width".
+*Needed* is the smallest number of combinations at which the median over seeds of held-out R2 passes
+the threshold. Everything here is computed from held-out R2 of every cell and seed.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
 from cgjax.analysis.data_needed import censored_slope, data_needed, exponent_of_medians
+from cgjax.experiments.coverage.cells import Cell
 
-AXES = {"n": "n", "factors": "n_factors", "width": "width"}
-
-
-def of_part(config, cells: list, r2: np.ndarray, r2_train: np.ndarray) -> tuple[dict, dict]:
-    """({name: (values, seeds)}, arrays) of R2 [seeds, cells] on held-out and on trained sets."""
-    seeds, base, wide = list(config.train.seeds), config.data.base, max(config.model.widths)
-    numbers, arrays = {}, {"base": np.array(base), "threshold": np.array(config.eval.threshold)}
-    table = {name: np.array([getattr(cell, name) for cell in cells]) for name in cells[0]._fields}
-    least = min(config.data.n_values)
-
-    def where(**values):
-        return np.flatnonzero(np.all([table[name] == value for name, value in values.items()], 0))
-
-    connected = {"graph": "connected"}
-    sweeps = {
-        "n": where(n_factors=2, width=wide, **connected),
-        "factors": where(n=least, width=wide, **connected),
-        "width": where(n=base, n_factors=2, **connected),
-    }
-    for axis, rows in sweeps.items():
-        values = table[AXES[axis]][rows]
-        if len(np.unique(values)) < 2:
-            continue
-        curves = {v: rows[values == v] for v in np.unique(values).tolist()}
-        for threshold in (config.eval.threshold, *config.eval.other_thresholds):
-            fit = growth(curves, table["size"], r2, threshold)
-            if threshold == config.eval.threshold:
-                prefix = f"{axis}: "
-                arrays |= {f"{axis}/{name}": value for name, value in fit["arrays"].items()}
-                for v, needed in zip(curves, fit["arrays"]["needed"]):
-                    numbers[f"{axis} {v}: needed"] = ([needed], [0])
-                numbers[f"{axis}: exponent of each seed"] = (fit["of_seeds"], seeds)
-            else:
-                prefix = f"{axis}, R2 {threshold:g}: "
-            numbers |= {prefix + name: ([value], [0]) for name, value in fit["numbers"].items()}
-    names = {
-        "random": where(graph="random"),
-        "permuted": where(graph="permuted"),
-        "connected": where(n=base, n_factors=2, width=wide, **connected),
-        "blocks": where(graph="blocks", width=wide, n_bridges=0),
-    }
-    for graph, rows in names.items():
-        arrays |= {f"{graph}/size": table["size"][rows], f"{graph}/r2": r2[:, rows]}
-        needed = data_needed(
-            table["size"][rows], np.median(r2[:, rows], axis=0), config.eval.threshold
-        )
-        numbers[f"{graph}: needed"] = ([needed], [0])
-        numbers[f"{graph}, all known: held-out R2"] = (r2[:, rows[-1]], seeds)
-    all_inside = table["size"][names["blocks"][-1]]
-    for axis, rows in (
-        ("bridges", where(graph="blocks", width=wide, size=all_inside)),
-        ("width", where(graph="blocks", n_bridges=0, size=all_inside)),
-    ):
-        places = table["n_bridges" if axis == "bridges" else "width"][rows]
-        rows = rows[np.argsort(places)]
-        arrays |= {f"blocks {axis}/{axis}": np.sort(places), f"blocks {axis}/r2": r2[:, rows]}
-        for place, row in zip(np.sort(places).tolist(), rows):
-            numbers[f"blocks, {axis} {place}: held-out R2"] = (r2[:, row], seeds)
-    trained = np.median(r2_train, axis=0)
-    numbers["cells"] = ([len(cells)], [0])
-    numbers["cells with training R2 below 0.9"] = ([int(np.sum(trained < 0.9))], [0])
-    return numbers, arrays | {"r2_train": r2_train, "r2": r2} | {
-        f"cells/{name}": column for name, column in table.items()
-    }
+AXES = ("n", "factors", "width")  # along which needed combinations may grow
+ENDS = (", 2.5 %", ", 97.5 %")
 
 
-def growth(curves: dict, size: np.ndarray, r2: np.ndarray, threshold: float) -> dict:
-    """Numbers needed by value, and their exponent; curves: {value: rows of its cells}."""
-    n = np.array(list(curves), float)
-    sizes = [size[rows] for rows in curves.values()]
-    fit, needed, ends = exponent_of_medians(
-        n, sizes, [r2[:, rows].T for rows in curves.values()], threshold
-    )
+class Part(NamedTuple):
+    """Held-out R2 of one architecture on one task."""
+
+    cells: list[Cell]
+    r2: np.ndarray  # [seeds, cells]
+    seeds: list[int]
+
+    @classmethod
+    def read(cls, metrics: dict, name: str):
+        """The part `name` of recorded metrics."""
+        recorded = {
+            cell: metric
+            for key, metric in metrics.items()
+            if key.startswith(f"{name}/") and (cell := Cell.read(key.removeprefix(f"{name}/")))
+        }
+        r2 = np.array([metric["values"] for metric in recorded.values()], float).T
+        return cls(list(recorded), r2, next(iter(recorded.values()))["seeds"])
+
+    def curve(self, along: str, **fixed):
+        """(values of a field in rising order, R2 [seeds, values]) of cells with these fields."""
+        rows = [
+            i
+            for i, cell in enumerate(self.cells)
+            if all(getattr(cell, key) == value for key, value in fixed.items())
+        ]
+        rows.sort(key=lambda i: getattr(self.cells[i], along))
+        return np.array([getattr(self.cells[i], along) for i in rows]), self.r2[:, rows]
+
+    @property
+    def base(self) -> Cell:
+        """The cell of two blocks with all their combinations, at the greatest width."""
+        blocks = [cell for cell in self.cells if cell.graph == "blocks"]
+        return max(blocks, key=lambda cell: (cell.width, cell.size))._replace(bridges=0)
+
+    def by_graph(self, graph: str):
+        """(sizes, R2 [seeds, sizes]) where graphs are compared."""
+        n, factors, width, *_ = self.base
+        return self.curve("size", n=n, factors=factors, width=width, graph=graph, bridges=0)
+
+    def of_blocks(self, along: str):
+        """(values, R2) of sets of one size by "bridges" between blocks, or by "width" without."""
+        return self.curve(along, **{k: v for k, v in self.base._asdict().items() if k != along})
+
+    def along(self, axis: str) -> dict:
+        """{value: (sizes, R2 [seeds, sizes])} of connected sets that differ along one of AXES."""
+        n, width = self.base.n, self.base.width
+        fixed = {
+            "n": {"factors": 2, "width": width},
+            "factors": {"n": min(cell.n for cell in self.cells), "width": width},
+            "width": {"n": n, "factors": 2},
+        }[axis] | {"graph": "connected"}
+        values = {getattr(cell, axis) for cell in self.cells}
+        curves = {v: self.curve("size", **fixed, **{axis: v}) for v in sorted(values)}
+        return {v: curve for v, curve in curves.items() if len(curve[0])}
+
+
+def numbers(part: Part, threshold: float, other_thresholds=()) -> dict:
+    """{name: (values, seeds)} of one part."""
+    results = {}
+    for axis in AXES:
+        curves = part.along(axis)
+        if len(curves) > 1:
+            results |= growth(part, curves, axis, threshold, with_needed=True)
+            for level in other_thresholds:
+                results |= growth(part, curves, f"{axis}, R2 {level:g}", level)
+    for graph in ("connected", "random", "permuted", "blocks"):
+        size, r2 = part.by_graph(graph)
+        results[f"{graph}: needed"] = ([data_needed(size, np.median(r2, 0), threshold)], [0])
+        results[f"{graph}, all known: held-out R2"] = (r2[:, -1], part.seeds)
+    bridges, r2 = part.of_blocks("bridges")
+    if len(bridges) > 1:
+        needed = data_needed(bridges[1:], np.median(r2[:, 1:], 0), threshold)
+        results["bridges needed"] = ([needed], [0])
+        results["blocks, one bridge: held-out R2"] = (r2[:, 1], part.seeds)
+        results["blocks, most bridges: held-out R2"] = (r2[:, -1], part.seeds)
+    _, r2 = part.of_blocks("width")
+    results["blocks, least width: held-out R2"] = (r2[:, 0], part.seeds)
+    return results
+
+
+def growth(part: Part, curves: dict, name: str, threshold: float, with_needed=False) -> dict:
+    """Exponent of the combinations needed, with its interval; curves: {value: (sizes, R2)}."""
+    values = np.array(list(curves), float)
+    sizes, r2 = zip(*curves.values())
+    fit, needed, ends = exponent_of_medians(values, sizes, [each.T for each in r2], threshold)
     limits = np.array([(tried[0], tried[-1]) for tried in sizes], float)
     of_seeds = [
         censored_slope(
-            n,
-            np.array(
-                [data_needed(m, row[rows], threshold) for m, rows in zip(sizes, curves.values())]
-            ),
-            limits,
+            values, np.array([data_needed(*c, threshold) for c in zip(sizes, rows)]), limits
         )
-        for row in r2
+        for rows in zip(*r2)
     ]
-    numbers = {
-        "exponent": fit.slope,
-        "exponent, 2.5 %": fit.low,
-        "exponent, 97.5 %": fit.high,
-        "never reached": fit.n_censored,
-        "reached by the smallest set": fit.n_enough,
+    results = {
+        f"{name}: exponent": ([fit.slope], [0]),
+        f"{name}: exponent{ENDS[0]}": ([fit.low], [0]),
+        f"{name}: exponent{ENDS[1]}": ([fit.high], [0]),
+        f"{name}: exponent of each seed": (of_seeds, part.seeds),
+        f"{name}: never reached": ([fit.n_censored], [0]),
+        f"{name}: reached by the smallest set": ([fit.n_enough], [0]),
     }
-    arrays = {
-        "values": n,
-        "needed": needed,
-        "ends": ends,
-        "limits": limits,
-        "exponent": np.array([fit.slope, fit.low, fit.high]),
-    }
-    return {"numbers": numbers, "arrays": arrays, "of_seeds": of_seeds}
+    if with_needed:
+        for value, number, interval in zip(curves, needed, ends):
+            results[f"{name} {value}: needed"] = ([number], [0])
+            results |= {
+                f"{name} {value}: needed{end}": ([limit], [0]) for end, limit in zip(ENDS, interval)
+            }
+    return results
