@@ -1,7 +1,7 @@
 """How many combinations must be seen for composition, and which? Our own study of four tasks.
 
-    python -m cgjax.main --config=configs/coverage.py             three tasks
-    python -m cgjax.main --config=configs/coverage.py:demo,fast   four tasks, two architectures
+    python -m cgjax.main --config=configs/coverage.py                three tasks
+    python -m cgjax.main --config=configs/coverage.py:<task>[,fast]  one task, two architectures
 
 A part is one architecture on one task. All its seeds, numbers of values, sizes of the training set,
 widths and graphs are replicas of one program.
@@ -11,7 +11,13 @@ from cgjax.config import split_variant
 from cgjax.config.choices import names_in
 from cgjax.config.declare import base, declare, declare_parts, declare_training, key
 
-ROWS = {"demo": "Combinations needed, by values, factors and width; connected and other graphs"}
+ROWS = {
+    "demo": "Combinations needed, by number of values and width; connected and other graphs",
+    "addition": "Addition tables, MLP and transformer; also by number of factors",
+    "bumps": "Bumps at a column and a row, MLP and transformer",
+    "sprites": "A front and a back sprite, MLP and transformer",
+    "teacher": "A teacher of 4 to 8 modules, MLP and transformer",
+}
 
 KEYS = {
     "data.seed": key(0, "draws training sets, sprites and teachers, with the seed", low=0),
@@ -22,7 +28,8 @@ KEYS = {
     "data.base": key(16, "values where widths and graphs are compared", low=4),
     "data.factors": key((2,), "numbers of factors, at the fewest values", low=2, high=4,
                           distinct=True),
-    "data.n_sizes": key(8, "sizes of the training set, at equal ratios", low=3),
+    "data.n_sizes": key(8, "sizes of the training set, at equal ratios", low=3,
+                        high=64),
     "data.bridges": key((1, 2, 4, 8, 16, 32, 64), "combinations that join two blocks", low=1,
                         distinct=True, may_be_empty=True, items=int),
     "data.batch": key(64, "combinations of one step", low=1),
@@ -65,7 +72,11 @@ def get_config(arg=""):
     declare_training(config)
     declare(config, KEYS)
     parts = {"smoke": smoke, "default": laptop, "fast": full, "paper": full}[size](config)
-    declare_parts(config, parts)
+    if row == "demo":
+        names = DEMO.get(size, parts)
+    else:
+        names = [name for name in parts if name.startswith(row)]
+    declare_parts(config, {name: parts[name] for name in names})
     return config
 
 
@@ -95,20 +106,18 @@ def full(config):
 
 
 def laptop(config):
-    """Three seeds; MLPs on three tasks and a transformer on one, fewer values, sizes and widths."""
+    """Three seeds; fewer values, sizes and widths."""
     config.train.seeds = (0, 1, 2)
     config.data.update({"n_values": (6, 8, 12), "base": 12, "n_sizes": 5, "batch": 32})
     config.data.bridges = (1, 4, 16)
     config.model.widths = (16, 64)
-    fewer = {
-        "addition": {"factors": (2,)},
-        "teacher": {"n_values": (4, 5, 6), "base": 6, "bridges": (1, 4)},
-    }
     parts = every_part(800, 2000)
-    return {
-        name: merged(parts[name], {"data": fewer.get(parts[name]["data"]["task"], {})})
-        for name in ("addition_mlp", "addition_transformer", "bumps_mlp", "teacher_mlp")
-    }
+    for name, part in parts.items():
+        if name.startswith("addition"):
+            part["data"]["factors"] = (2, 3)
+        elif name.startswith("teacher"):
+            part["data"] |= {"n_values": (4, 5, 6), "base": 6, "bridges": (1, 4)}
+    return parts
 
 
 def smoke(config):
@@ -117,12 +126,16 @@ def smoke(config):
     config.data.update({"n_values": (4, 6), "base": 6, "n_sizes": 3, "bridges": (1,), "batch": 8})
     config.model.widths = (4, 8)
     parts = every_part(20, 20)
-    small = {"data": {"n_values": (4, 5), "base": 5, "bridges": (1,)}}
-    return {
-        "sprites_mlp": parts["sprites_mlp"],
-        "teacher_transformer": merged(parts["teacher_transformer"], small),
-    }
+    for name in ("teacher_mlp", "teacher_transformer"):
+        parts[name]["data"] |= {"n_values": (4, 5), "base": 5, "bridges": (1,)}
+    return parts
 
+
+# Parts of the demonstration, of sizes that do not have all of them.
+DEMO = {
+    "default": ("addition_mlp", "addition_transformer", "bumps_mlp", "teacher_mlp"),
+    "smoke": ("sprites_mlp", "teacher_transformer"),
+}
 
 TIMES = {
     "default": "to be measured",

@@ -47,7 +47,9 @@ def of(config) -> list[Cell]:
     cells += [cell for graph in graphs.GRAPHS[1:] for cell in along_sizes(base, 2, wide, graph)]
     # Sets of one size, of which more and more combinations join the blocks.
     inside = along_sizes(base, 2, wide, "blocks")[-1]
-    cells += [inside._replace(bridges=b) for b in data.bridges if b < inside.size]
+    available = len(draw(data.task, inside._replace(bridges=base**2), 0).order) - inside.size
+    most = min(available, inside.size - 1)
+    cells += [inside._replace(bridges=b) for b in data.bridges if b <= most]
     cells += [inside._replace(width=width) for width in widths]
     return list(dict.fromkeys(cells))
 

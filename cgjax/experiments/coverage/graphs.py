@@ -2,8 +2,8 @@
 
 A combination is a set of values: one of each factor of a table, or any modules that are switched
 on. Values are the nodes of a graph, and a combination joins its values. Where the target is a sum
-of effects of values, a connected set of known combinations determines all others, and a set of two
-components leaves a constant open.
+of effects of the values of two factors, a connected set of known combinations determines all
+others, and a set of two components leaves a constant open.
 """
 
 from typing import NamedTuple
@@ -31,15 +31,9 @@ def sides(n: int, n_factors: int | None) -> np.ndarray:
     all near the middle, so that they do not show how the blocks differ.
     """
     low = np.arange(n) < n // 2
-    return low if n_factors is None else np.concatenate([low ^ k % 2 for k in range(n_factors)])
-
-
-def n_components(members: np.ndarray) -> int:
-    """Components of the graph of all values that occur in `members` [combinations, nodes]."""
-    labels = np.arange(members.shape[1])
-    for row in members:
-        labels[np.isin(labels, labels[row])] = labels[row].min()
-    return len(np.unique(labels[members.any(axis=0)]))
+    return (
+        low if n_factors is None else np.concatenate([low ^ (k % 2 == 1) for k in range(n_factors)])
+    )
 
 
 def tree_first(order: np.ndarray, members: np.ndarray) -> np.ndarray:

@@ -19,6 +19,8 @@ from cgjax.experiments.coverage import figures as drawing
 from cgjax.published import tables as markdown
 from cgjax.published.results import summary
 
+MOST = 4096  # combinations of a task
+
 
 def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
     """Trains all parts: (metrics, arrays, extra)."""
@@ -69,20 +71,33 @@ def plan(config) -> dict:
 
 def check(config) -> None:
     """Checks constraints between keys."""
-    for _, part in parts(config):
-        data = part.data
-        if data.base not in data.n_values:
-            raise BadInput(f"data.base={data.base} must be one of data.n_values={data.n_values}")
-        if data.task != "addition" and data.factors != (2,):
-            raise BadInput(f"data.factors={data.factors}: {data.task} has 2 factors")
-        most = {"teacher": 10}.get(data.task, 64)
-        if max(data.n_values) > most:
-            raise BadInput(f"data.n_values={data.n_values}: {data.task} has at most {most}")
+    for name, part in parts(config):
+        data, model = part.data, part.model
+        n, factors = max(data.n_values), max(data.factors)
+        largest = 2**n - 1 if data.task == "teacher" else max(n**2, min(data.n_values) ** factors)
+        for wrong, text in (
+            (data.base not in data.n_values, f"data.base={data.base} is not in data.n_values"),
+            (2 not in data.factors, "data.factors must have 2, which other cells have"),
+            (
+                data.task != "addition" and factors > 2,
+                f"data.factors={data.factors}: {data.task} has 2 factors",
+            ),
+            (
+                largest > MOST,
+                f"data.n_values={data.n_values} give {largest} combinations of {MOST}",
+            ),
+            (
+                model.name == "transformer" and max(model.widths) % 8,
+                f"model.widths={model.widths}: the greatest must be a multiple of 8",
+            ),
+        ):
+            if wrong:
+                raise BadInput(f"{name}: {text}")
 
 
 def tables(record: list[dict]) -> list[tuple[str, str]]:
     """(title, Markdown) of recorded runs."""
-    return [("coverage", markdown.metric_table(record, ("exponent",)))]
+    return [("coverage", markdown.metric_table(record, ("exponent", "bridges needed")))]
 
 
 # --- the experiment -------------------------------------------------------------------------------
