@@ -111,7 +111,7 @@ def laptop(config):
     config.data.update({"n_values": (6, 8, 12), "base": 12, "n_sizes": 5, "batch": 32})
     config.data.bridges = (1, 4, 16)
     config.model.widths = (16, 64)
-    parts = every_part(800, 2000)
+    parts = every_part(500, 2000)
     for name, part in parts.items():
         if name.startswith("addition"):
             part["data"]["factors"] = (2, 3)

@@ -16,7 +16,7 @@ from cgjax.core.errors import BadInput
 from cgjax.core.replicas import Grid, with_numbers
 from cgjax.experiments.coverage import cells, graphs, models, scores, tasks
 from cgjax.experiments.coverage import figures as drawing
-from cgjax.published import tables as markdown
+from cgjax.experiments.coverage import tables as markdown
 from cgjax.published.results import summary
 
 MOST = 4096  # combinations of a task
@@ -97,7 +97,7 @@ def check(config) -> None:
 
 def tables(record: list[dict]) -> list[tuple[str, str]]:
     """(title, Markdown) of recorded runs."""
-    return [("coverage", markdown.metric_table(record, ("exponent", "bridges needed")))]
+    return markdown.of(record)
 
 
 # --- the experiment -------------------------------------------------------------------------------
@@ -172,7 +172,8 @@ def experiment(config) -> program.Experiment:
             tokens, y = examples(data, replica, combinations, key)
             weights = weights[:, None] / jnp.sum(weights)
             error = jnp.sum(weights * (net.apply({"params": params}, tokens) - y) ** 2)
-            return 1 - error / jnp.sum(weights * (y - jnp.sum(weights * y, axis=0)) ** 2)
+            mean = jnp.sum(weights * y, axis=0, keepdims=True)
+            return 1 - error / jnp.sum(weights * (y - mean) ** 2)
 
         chosen = {name: array[replica["set"]] for name, array in data["sets"].items()}
         n = len(chosen["held_out"])
