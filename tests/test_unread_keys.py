@@ -64,6 +64,7 @@ KINDS = {
         *((row, {"model.n_hidden": "1"}) for row in ("optimisers", "control", "tangent")),
     ),
     "subnetworks": tuple((row, {}) for row in ("tangent", "families", "simclr", "vit")),
+    "coverage": (("demo", {}),),
     "predict": (("demo", {}),),
     "bumps": tuple(
         (row, {}) for row in ("demo", "B7", "B8", "B10", "B11", "B11_transformer", "B12", "needed")

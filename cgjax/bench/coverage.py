@@ -15,9 +15,9 @@ import numpy as np
 
 from cgjax import published
 from cgjax.analysis import dependence, stats
+from cgjax.analysis.data_needed import exponent
 from cgjax.core.errors import BadInput
 from cgjax.core.workdir import write_atomic
-from cgjax.experiments.bumps.studies import comparisons
 from cgjax.published import verdict as verdicts
 
 README = pathlib.Path(published.__file__).parent / "README.md"
@@ -98,7 +98,7 @@ def _exponent(n_seeds):
 
     def study(rng):
         needed = np.exp(2 * np.log(sizes)[:, None] + rng.normal(0, 0.3, (len(sizes), n_seeds)))
-        found = comparisons.exponent(sizes, needed, draws=200, seed=rng.integers(1 << 30))
+        found = exponent(sizes, needed, draws=200, seed=rng.integers(1 << 30))
         return found.low <= 2 <= found.high
 
     return study

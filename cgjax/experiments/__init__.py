@@ -22,7 +22,9 @@ FAMILIES = {
     "bumps": "cgjax.experiments.bumps.run",
     "resistance": "cgjax.experiments.resistance.run",
     "subnetworks": "cgjax.experiments.subnetworks.run",
-    "predict": "cgjax.experiments.predict.run",  # imports the others; no family imports it
+    # These two import the others; no family imports them.
+    "coverage": "cgjax.experiments.coverage.run",
+    "predict": "cgjax.experiments.predict.run",
 }
 
 

@@ -56,4 +56,10 @@ SOURCES = {
         "venue": "NeurIPS 2023",
         "arxiv": "2301.10884",
     },
+    "coverage": {
+        "title": "Scaling of coverage: a question that the papers leave open",
+        "authors": "",
+        "venue": "",
+        "arxiv": "",
+    },
 }

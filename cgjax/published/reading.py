@@ -16,6 +16,7 @@ number is defined, `computed` that it needs no seeds.
 
 from cgjax.published import (
     bumps,
+    coverage,
     kernels,
     resistance,
     sprites,
@@ -32,6 +33,7 @@ MODULES = {
     "bumps": bumps,
     "resistance": resistance,
     "subnetworks": subnetworks,
+    "coverage": coverage,
 }
 # How we know a number. The first three are the paper's.
 KINDS = {
