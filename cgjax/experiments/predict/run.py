@@ -99,7 +99,7 @@ def of_program(config, settings, folder: pathlib.Path, name: str) -> list[Pair]:
         for seed, row, data in zip(seeds, subject.rows, subject.data):
             start, params = (tree.take(each, row) for each in (before, after))
             model = Model(subject.f, subject.layer, start, params)
-            args = (unknown, config, settings.family, seed, own)
+            args = (unknown, config, program.block or settings.family, seed, own)
             pairs.append(pair := numbers.of_pair(subject, model, data, *args))
         say(f"{pair.name}: known {pair.known:.2f}, unseen {pair.unseen:.2f}")
     if hosts.is_writer() and not access_to(folder).reads_only:
