@@ -16,7 +16,7 @@ from cgjax.config.declare import base, declare, declare_parts, key
 
 ROWS = {
     "demo": "Thirteen predictors on trained networks: which one tells what composes?",
-    "later": "The same on pairs that were added after the first scoring: digits, SCAN, images, MiniLM",
+    "later": "The same on pairs that were added later: digits, SCAN, images, pretrained BERT",
     "pretrained": "The same on frozen pretrained layers with linear probes",
 }
 KEYS = {
@@ -162,7 +162,7 @@ PROGRAMS = {
 }  # fmt: skip
 
 DIGITS = (
-    "data.widths=(2,3,5)", "eval.inputs=train", "eval.n_samples=50", "eval.n_jacobian=8",
+    "data.widths=(2,3,5)", "eval.inputs=train", "eval.n_samples=50", "eval.n_jacobian=0",
     "eval.n_information=0", "eval.at=()", "data.batch=32", *length(300),
 )  # fmt: skip
 SCAN = ("data.settings=A", "data.batch=64", "eval.at=()", *length(600))

@@ -17,8 +17,8 @@ from cgjax.nets.rnn import PAD, previous
 
 KNOWN = (1, 4, 8, 16)  # clauses in which "jump" is known; the first is the bare word
 WORDS = "inputs are words, which have no derivative"
-BESIDE = ("{}", *(form.format(turn) for turn in ("turn left", "turn right") for form in (
-    "{{}} and {}", "{{}} after {}", "{} and {{}}", "{} after {{}}")))  # fmt: skip
+TURNED = ("{{}} and {}", "{{}} after {}", "{} and {{}}", "{} after {{}}")
+BESIDE = ["{}", *(form.format(f"turn {d}") for d in scan.TURNS for form in TURNED)]
 SYMBOLS = (8, 26)  # of the longest command and of its actions, with END
 CLAUSES = [clause.replace("walk", "{}") for clause in scan.clauses() if "walk" in clause]
 
@@ -43,6 +43,9 @@ def program(config, settings) -> Program:
     trained = [np.flatnonzero(mask) for mask in masks]
     longest = max(map(len, trained))
     rows = np.stack([np.resize(chosen, longest) for chosen in trained])
+
+    def init(key, replica):
+        return net.init(key, lines.commands[:1], before(lines)[:1])["params"], {}
 
     def loss(params, extra, batch_lines, key, step, replica):
         place = jax.random.randint(key, (batch,), 0, longest)
@@ -71,10 +74,7 @@ def program(config, settings) -> Program:
     experiment = Experiment(
         data={"lines": lines, "rows": rows},
         replicas=axes.replicas() | {"stream": axes.streams()},
-        init=lambda key, replica: (
-            net.init(key, lines.commands[:1], before(lines)[:1])["params"],
-            {},
-        ),
+        init=init,
         plan=None,
         batch=lambda data, indices, key, step: data,
         loss=loss,
