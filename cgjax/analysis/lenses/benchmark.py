@@ -1,8 +1,8 @@
 """Where a model's numbers lie among the trained networks of the benchmark, `experiments/predict`.
 
-benchmark.json has the numbers of all its networks that fit their known combinations, except those
-that are held out; `python -m cgjax.report --readme` writes it from the record. Each number is
-computed here by the benchmark's own function, of training combinations. Its other numbers need the
+benchmark.json has the numbers of its trained networks that fit their known combinations and are not
+held out; `python -m cgjax.report --readme` writes it from the record. Each number is computed here
+by the benchmark's own function from training combinations. The benchmark's other numbers need the
 network before training, or parts of inputs and outputs that belong together: they have no rank.
 """
 

@@ -8,7 +8,7 @@ from cgjax import plots
 from cgjax.analysis.lenses import benchmark
 from cgjax.experiments.predict import figures, standing, tables
 from cgjax.experiments.predict.rules import RULES
-from cgjax.experiments.predict.standing import ENDS, Table
+from cgjax.experiments.predict.standing import ENDS
 from cgjax.experiments.predict.tables import read
 
 BASELINES = ("values", "connected", "loss")
@@ -153,13 +153,14 @@ def _listed(numbers: dict, names: list[str]) -> str:
 
 
 def benchmark_of_lenses(record: list[dict], studies: dict) -> str:
-    """The numbers of trained networks that count and are not held out, for `analysis.lenses`.
+    """The numbers of trained networks that the standing has, for `analysis.lenses`.
 
-    In language the numbers of "outputs" are of embeddings, which are not what targets compare.
+    Held-out pairs and those that were added later are not in it. Outputs in language are
+    embeddings, which have no targets: their additivity is left out.
     """
-    table = Table.of(tables.merged(record) | tables.merged(record, added=True))
+    table = read(record)[0]
     shown = table.take(table.counted & ~table.held_out & (table.blocks != "pretrained"))
-    is_language = np.isin(shown.blocks, ("subnetworks", "language"))
+    is_language = shown.blocks == "subnetworks"
     outputs = {"additivity": np.where(is_language, np.nan, shown.numbers["additivity"])}
     return benchmark.condensed(shown.numbers | outputs, shown.outcome)
 

@@ -73,7 +73,10 @@ def report(pairs: list[Pair], workdir: pathlib.Path, figures: bool) -> tuple[dic
 
 
 def marked(pairs: list[Pair]) -> list[Pair]:
-    """The pairs, each marked as held out or not; a pair that is not in the list is not held out."""
+    """The pairs, each marked as held out or not; a pair that is not in the list is not held out.
+
+    Pairs that were added later are in blocks of their own: the others' draw does not change.
+    """
     names = NAMES.read_text().split()
     hidden = set()
     for block in {name.partition("/")[0] for name in names}:

@@ -98,13 +98,14 @@ def of_later(record: list[dict]) -> str:
     table, numbers = read(record, added=True)
     first = read(record)[1] if merged(record) else {}
     blocks = sorted(set(table.blocks))
-    head = ("predictor", "pairs", "tau", "95 %", "tau on the first pairs", *blocks)
+    head = ("predictor", "pairs", "tau", "95 %", "held out", "tau on the first pairs", *blocks)
     lines = [f"| {' | '.join(head)} |", "|---|" + "---:|" * (len(head) - 1)]
     for p in ranked(table, numbers):
         cells = (
             _number(numbers.get(f"{p}: pairs"), ".0f"),
             _number(numbers.get(f"{p}: tau"), "+.2f"),
             _interval(numbers, f"{p}: tau"),
+            _number(numbers.get(f"held out, {p}: tau"), "+.2f"),
             _number(first.get(f"{p}: tau"), "+.2f"),
             *(_number(numbers.get(f"{p}: tau, {block}"), "+.2f") for block in blocks),
         )
