@@ -2,6 +2,7 @@
 
     python -m cgjax.main --config=configs/predict.py             a dozen pairs of a model and a task
     python -m cgjax.main --config=configs/predict.py:demo,paper  all pairs, three seeds each
+    python -m cgjax.main --config=configs/predict.py:later,paper pairs that were added later
     python -m cgjax.main --config=configs/predict.py:pretrained  frozen pretrained layers
     python -m cgjax.main --config=predict --config.eval.own=mine:norm   with a predictor of your own
 
@@ -15,6 +16,7 @@ from cgjax.config.declare import base, declare, declare_parts, key
 
 ROWS = {
     "demo": "Thirteen predictors on trained networks: which one tells what composes?",
+    "later": "The same on pairs that were added later: digits, SCAN, images, pretrained BERT",
     "pretrained": "The same on frozen pretrained layers with linear probes",
 }
 KEYS = {
@@ -98,6 +100,7 @@ def tasks(*names):
 
 # Predictors use fewer inputs of pairs that cost more.
 FEWER = {"n_train": 64, "n_new": 96, "iterations": 50}
+SOME = {"n_train": 192, "n_new": 128, "iterations": 30}
 
 # program: (row of its family, changes to it, changes to `eval` of this config)
 PROGRAMS = {
@@ -158,6 +161,55 @@ PROGRAMS = {
     },
 }  # fmt: skip
 
+DIGITS = (
+    "data.widths=(2,3,5)", "eval.inputs=train", "eval.n_samples=50", "eval.n_jacobian=0",
+    "eval.n_information=0", "eval.at=()", "data.batch=32", *length(300),
+)  # fmt: skip
+SCAN = ("data.settings=A", "data.batch=64", "eval.at=()", *length(600))
+IMAGES = (
+    "data.n_total=2000", "data.n_val=20", "data.n_pool=50", "optim.optimiser=adam",
+    "optim.lr=0.001", "train.epochs=15", "eval.epochs=15", "checkpoint.epochs=15",
+)  # fmt: skip
+MINILM = (
+    "model.start=pretrained", "data.tokens=wordpiece", "model.hidden=384", "model.layers=6",
+    "model.heads=12", "optim.lr=0.0001", "data.n_train=200", "data.n_val=20", "data.n_test=50",
+    "data.batch=16", "train.epochs=2", "eval.epochs=2", "checkpoint.epochs=2",
+)  # fmt: skip
+
+# Pairs that were added after the others were scored: blocks of their own.
+LATER = {
+    **{
+        f"digits_{name}": ("resistance:mnist", (*DIGITS, *changes), SOME)
+        for name, changes in {
+            "appendix": (),
+            "deep": ("model.arch=three_conv",),
+            "towers": ("model.arch=three_conv", "model.towers=true"),
+            "heads": ("model.arch=three_conv", "model.heads=2"),
+        }.items()
+    },
+    **{
+        f"scan_{size}": ("resistance:scan", (*SCAN, f"model.encoder={size}"), SOME)
+        for size in (8, 16, 32)
+    },
+    **{
+        f"images_{task}_{distance}": (
+            "kernels:addition_mnist",
+            (f"data.tasks={task}", f"data.distances={distance}", *IMAGES), SOME,
+        )
+        for task in ("addition_extrapolation", "addition_interpolation", "addition_both", "cd_1",
+                     "cd_3")
+        for distance in (0, 20)
+    },
+    **{
+        f"minilm_{number}_{held_out}": (
+            "subnetworks:joint",
+            (f"data.number={number}", f"data.held_out={held_out}", *MINILM), FEWER,
+        )
+        for number in ("singular", "plural")
+        for held_out in ("combinations", "words")
+    },
+}  # fmt: skip
+
 # A dozen pairs and more at default size; one program at its family's smoke size tests the path.
 DEFAULT = ("sprites_compositional", "kernels_context", "plane_plain")
 SMOKE = {
@@ -166,6 +218,8 @@ SMOKE = {
         (tasks("cd_1"), "model.scales=(0.01,1.0)", "optim.lrs=(0.04,0.005)"), {},
     ),
 }  # fmt: skip
+LATER_DEFAULT = ("scan_8",)  # needs no data set
+LATER_SMOKE = {"scan": ("resistance:scan,smoke", ("data.settings=A",), {})}
 
 
 def get_config(arg=""):
@@ -183,12 +237,15 @@ def get_config(arg=""):
     if size == "smoke":
         config.train.seeds = (0, 1)
         config.eval.update({"n_train": 16, "n_new": 16, "iterations": 4})
-    programs = {"smoke": SMOKE, "default": {name: PROGRAMS[name] for name in DEFAULT}}
+    every, few, least = (
+        (LATER, LATER_DEFAULT, LATER_SMOKE) if row == "later" else (PROGRAMS, DEFAULT, SMOKE)
+    )
+    programs = {"smoke": least, "default": {name: every[name] for name in few}}
     declare_parts(
         config,
         {
             name: {"pair": {"row": row, "changes": changes}, **({"eval": sizes} if sizes else {})}
-            for name, (row, changes, sizes) in programs.get(size, PROGRAMS).items()
+            for name, (row, changes, sizes) in programs.get(size, every).items()
         },
     )
     return config

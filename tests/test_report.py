@@ -287,6 +287,7 @@ def test_readmes_are_their_templates_with_the_record_filled_in(family):
     text = readme.fill(family)
     assert (readme.folders()[family] / "README.md").read_text() == text
     assert "{{" not in text and len(text.splitlines()) <= 150
+    assert all(path.read_text() == text for path, text in readme.files(family).items())
 
 
 def test_the_front_readme_is_its_template_with_the_record_filled_in():

@@ -15,7 +15,8 @@ README.template.md beside a family's README is that README with fields:
 `published/README.md` has a table of how the claims stand, between two comments.
 
 The family's module `readme`, if there is one, has its tables, {name: (record, studies) -> rows of
-cells with the header first, or a text}, and pictures, {file name: (record, studies, path) -> path}.
+cells with the header first, or a text}, pictures, {file name: (record, studies, path) -> path}, and
+FILES, {path: (record, studies) -> text} of data that the package reads.
 `python -m cgjax.report --readme` writes all of it. The README of a checkout has its template here,
 `front.template.md`.
 """
@@ -77,6 +78,7 @@ def write() -> list[pathlib.Path]:
         raise BadInput(f"READMEs are written in a checkout: there is no {FRONT}")
     filled = {folder / "README.md": fill(name) for name, folder in folders().items()}
     filled |= {PUBLISHED: fill_published(), FRONT: fill_front()}
+    filled |= {path: text for name in folders() for path, text in files(name).items()}
     changed = [path for path, text in filled.items() if path.read_text() != text]
     for path in changed:
         write_atomic(path, filled[path])
@@ -91,6 +93,12 @@ def write() -> list[pathlib.Path]:
 def fill(family: str) -> str:
     """The text of a family's README."""
     return NOTE + _filled((folders()[family] / TEMPLATE).read_text(), family)
+
+
+def files(family: str) -> dict[pathlib.Path, str]:
+    """The texts of a family's FILES."""
+    made = getattr(_module(family), "FILES", {})
+    return {p: text(report.entries(family), report.studies(family)) for p, text in made.items()}
 
 
 def fill_front() -> str:

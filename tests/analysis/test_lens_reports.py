@@ -164,7 +164,8 @@ def bullets(f, params, x, **options):
     given = {"factors": FACTORS, "is_train": TRAIN, "names": NAMES, "verbose": False} | options
     lenses = look(f, params, x, **given)
     texts = lenses.bullets()
-    assert len(texts) == 5 and not any("nan" in text or "\n" in text for text in texts), texts
+    assert len(texts) == 5 + (lenses.ranks is not None)
+    assert not any("nan" in text or "\n" in text for text in texts), texts
     assert all("Next: " in text or "undefined, " in text for text in texts), texts
     return dict(text.split(": ", 1) for text in texts), lenses
 

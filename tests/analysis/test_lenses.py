@@ -10,8 +10,8 @@ from flax import linen, nnx
 from flax.core import freeze
 
 from cgjax import plots
-from cgjax.analysis import closed_forms, ntk
-from cgjax.analysis.lenses import Lenses, look
+from cgjax.analysis import closed_forms, ntk, predictors
+from cgjax.analysis.lenses import Lenses, benchmark, look
 from cgjax.analysis.lenses.memorization import slopes
 
 FACTORS = np.indices((5, 5)).reshape(2, -1).T
@@ -240,7 +240,43 @@ def test_an_infinite_derivative_is_no_dependence():
     np.testing.assert_allclose(lenses.dependence.effects, [[4 / 6, 2 / 6]], atol=1e-6)
 
 
-def test_the_report_is_five_bullets_and_one_figure(looked, capsys):
+def test_ranks_are_shares_of_the_networks_that_the_record_has():
+    """An additive model: no recorded share is higher; ranks are those of the file's numbers."""
+    mixed = np.random.default_rng(0).normal(size=(10, 8)).astype(np.float32)
+    given = {"targets": SUM, "taps": lambda p, x: {"units": x @ mixed}, "verbose": False}
+    lenses = look(additive, PARAMS, CODES, FACTORS, TRAIN, **given)
+    assert set(lenses.ranks) <= set(benchmark.NUMBERS) and len(lenses.ranks) >= 6
+    known = benchmark.recorded()
+    for name, rank in lenses.ranks.items():
+        groups = [known[name][group] for group in ("composed", "others")]  # sorted
+        sizes = [len(group) for group in groups]
+        assert [rank.n_composed, rank.n_others] == sizes and min(sizes) > 20
+        n_below = [np.searchsorted(group, np.round(rank.number, 6)) for group in groups]
+        assert [rank.composed, rank.others] == [n / size for n, size in zip(n_below, sizes)]
+    additivity = lenses.ranks["additivity"]
+    assert additivity.number == pytest.approx(1) and additivity.others > 0.7
+    assert lenses.bullets()[5].startswith("Benchmark: values ")
+    assert f"of {additivity.n_composed} networks that composed" in lenses.bullets()[5]
+    units = (CODES @ mixed)[TRAIN]
+    direct = predictors.linearity(FACTORS[TRAIN], units)
+    assert lenses.ranks["linearity"].number == pytest.approx(direct)
+
+
+def test_models_that_are_not_comparable_have_no_ranks(looked):
+    """Without targets nobody can say whether the model fits; a model that does not is no peer."""
+    assert looked["additive"].ranks is None and "targets" in looked["additive"].reasons["ranks"]
+    inputs = (additive, PARAMS, CODES, FACTORS, TRAIN)
+    unfit = look(*inputs, targets=-SUM, verbose=False)
+    assert unfit.ranks is None and "does not fit" in unfit.reasons["ranks"]
+    assert len(unfit.bullets()) == 5
+    several = {"taps": lambda p, x: {"a": x, "b": x}, "targets": SUM, "verbose": False}
+    assert set(look(*inputs, **several).ranks) == {"values", "additivity"}
+    assert "linearity" in look(*inputs, **several, layer="a").ranks
+    with pytest.raises(ValueError, match="layer is one of the layers of taps"):
+        look(*inputs, **several, layer="c")
+
+
+def test_the_report_is_a_bullet_for_each_lens_and_one_figure(looked, capsys):
     for name, lenses in looked.items():
         fig = lenses.report(plots.lenses)
         printed = capsys.readouterr().out

@@ -8,7 +8,7 @@ in the training set. With flax, linen or nnx:
     graph, variables = nnx.split(model)  # after model.eval()
     lenses = look(lambda v, x: nnx.merge(graph, v)(x), variables, x, factors, is_train)
 
-    lenses.report()  # five bullets; lenses.report(plots.lenses) also returns the figure
+    lenses.report()  # a bullet for each theory; lenses.report(plots.lenses) also returns the figure
 """
 
 import functools
@@ -23,7 +23,7 @@ import numpy as np
 
 from cgjax.analysis import checks, dependence, effects, factorization, ntk, support
 from cgjax.analysis.effects import combined
-from cgjax.analysis.lenses import report
+from cgjax.analysis.lenses import benchmark, report
 from cgjax.analysis.lenses.memorization import Slopes, slopes
 from cgjax.analysis.masks import Where, selected, trees
 from cgjax.analysis.masks.factors import N_STEPS, Subnetworks, main_effects, subnetworks
@@ -76,9 +76,10 @@ class Lenses(NamedTuple):
     reasons: dict  # lens or field -> why it is None
     names: tuple  # of the factors
     accuracy: Accuracy | None = None  # with labels
+    ranks: dict[str, benchmark.Rank] | None = None  # by number, for models that fit their targets
 
     def bullets(self) -> list[str]:
-        """A verdict, its numbers and the next step, for each lens."""
+        """A verdict, its numbers and the next step, for each lens; then ranks, if there are any."""
         return report.bullets(self)
 
     def headline(self) -> str:
@@ -105,6 +106,7 @@ def look(
     components: Sequence[Callable] = (),
     audit: Mapping = MappingProxyType({}),
     taps: Callable | None = None,
+    layer: str = "",
     inputs=None,
     outputs=None,
     names: Sequence[str] = (),
@@ -123,7 +125,8 @@ def look(
     targets: like outputs; by default the additive continuation of training outputs (`slopes`).
     composition, components: of the true generator, as in `support.audit_latents`, with the factors
         as latents; audit: its options, `sizes` if components have several factors.
-    taps: params, x -> a tree of activations [n, ...], such as linen's intermediates.
+    taps: params, x -> a tree of activations [n, ...], such as linen's intermediates. layer: the one
+        whose numbers get a rank in the benchmark; by default the only one besides outputs.
     inputs: labels of x's entries, the factor that each shows, as in `dependence`; by default the
         entries that vary with one factor only. outputs: labels of f's, the row of each; by default
         the entries of their first axis.
@@ -153,7 +156,9 @@ def look(
     support_lens = _support(composition, components, audit, factors, is_train, names, reasons)
     if taps is not None:
         progress("look: layers")
-    layers = _layers(taps, params, x, factors, reasons)
+    activations = _activations(taps, params, x, reasons)
+    layer = _hidden(activations, layer, reasons)
+    layers = _layers(activations, factors, reasons)
     progress("look: dependence on factors")
     dependence_lens = _dependence(
         f, params, x, factors, yhat, targets, labels, inputs, outputs, reasons
@@ -163,6 +168,7 @@ def look(
     if select is not None:
         progress("look: subnetworks")
     masks = _masks(f, params, x, factors, flat, select, n_steps, reasons)
+    accuracy = None if labels is None else _accuracy(labels, yhat, factors, is_train, kernel)
     return Lenses(
         support=support_lens,
         kernel=kernel,
@@ -171,7 +177,8 @@ def look(
         masks=masks,
         reasons=reasons,
         names=names,
-        accuracy=None if labels is None else _accuracy(labels, yhat, factors, is_train, kernel),
+        accuracy=accuracy,
+        ranks=_ranks(factors, is_train, flat, layer, accuracy, kernel, reasons),
     )
 
 
@@ -411,10 +418,11 @@ def _answers(yhat, n_heads):
 # --- layers ---------------------------------------------------------------------------------------
 
 
-def _layers(taps, params, x, factors, reasons):
+def _activations(taps, params, x, reasons):
+    """{layer: activations [n, ...]}, outputs last; none without taps."""
     if taps is None:
         reasons["factorization"] = "pass taps, a function of params and x to activations"
-        return None
+        return {}
     activations = trees.named(jax.jit(taps)(params, x))
     if not activations:
         raise ValueError("taps gives no activations")
@@ -422,13 +430,31 @@ def _layers(taps, params, x, factors, reasons):
         if np.shape(layer)[:1] != (len(x),):
             raise ValueError(f"taps: '{name}' is [{len(x)}, ...], got {np.shape(layer)}")
         checks.finite(**{f"taps: '{name}'": layer})
+    layers = {_short(name): layer for name, layer in activations.items()}
+    return {name: layers[name] for name in sorted(layers, key=lambda name: name == "outputs")}
+
+
+def _layers(activations, factors, reasons):
+    if not activations:
+        return None
     if not factorization.grids(factors):
         reasons["factorization"] = (
             "no two factors have all their combinations while the others are constant: add inputs"
         )
         return None
-    layers = {_short(name): factorization.on_grids(a, factors) for name, a in activations.items()}
-    return {name: layers[name] for name in sorted(layers, key=lambda name: name == "outputs")}
+    return {name: factorization.on_grids(a, factors) for name, a in activations.items()}
+
+
+def _hidden(activations, layer, reasons):
+    """The activations of the layer of that name, or of the only one besides outputs; or None."""
+    hidden = [name for name in activations if name != "outputs"]
+    if layer and layer not in activations:
+        names = ", ".join(activations) or "none without taps"
+        raise ValueError(f"layer is one of the layers of taps ({names}), got {layer!r}")
+    if not layer and len(hidden) != 1:
+        reasons["ranks of a layer"] = "pass taps, and layer, the name of one of its layers"
+        return None
+    return activations[layer or hidden[0]]
 
 
 def _short(name):
@@ -562,6 +588,21 @@ def _parts(x, factors):
         labels[is_part] = np.where(labels[is_part] < 0, c, -1)
     has_all = np.isin(np.arange(factors.shape[1]), labels).all()
     return labels.reshape(x.shape[1:]) if has_all else None
+
+
+# --- benchmark ------------------------------------------------------------------------------------
+
+
+def _ranks(factors, is_train, flat, layer, accuracy, kernel, reasons):
+    """`benchmark.ranks` of a model that fits its targets or labels, as all its networks do."""
+    if accuracy is None and not kernel.has_targets:
+        reasons["ranks"] = "pass targets or labels: the benchmark has models that fit them"
+        return None
+    fit = kernel.r2_train if accuracy is None else np.min(accuracy.train)
+    if fit is None or fit < report.HIGH:
+        reasons["ranks"] = "the model does not fit its training combinations"
+        return None
+    return benchmark.ranks(factors, is_train, flat, layer)
 
 
 # --- subnetworks ----------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
-"""The report of `look`: five bullets, each with a verdict, its numbers and the next step.
+"""The report of `look`: a bullet for each lens, with a verdict, its numbers and the next step.
 
-Numbers in the middle of a scale get no verdict; the thresholds are below.
+Ranks in the benchmark follow if the model is comparable with its networks. Numbers in the middle of
+a scale get no verdict; the thresholds are below.
 """
 
 import itertools
@@ -21,7 +22,7 @@ MOST_ROWS, MOST_LAYERS = 4, 8  # that are listed
 
 
 def bullets(lenses) -> list[str]:
-    """One text for held-out combinations, support, factors, layers and subnetworks."""
+    """One text for held-out combinations, support, factors, layers, subnetworks and ranks."""
     texts = {
         "Held-out combinations": _held_out(lenses),
         "Support": _support(lenses),
@@ -29,6 +30,8 @@ def bullets(lenses) -> list[str]:
         "Layers": _layers(lenses),
         "Subnetworks": _subnetworks(lenses),
     }
+    if lenses.ranks:
+        texts["Benchmark"] = _ranks(lenses.ranks)
     return [f"{title}: {text}" for title, text in texts.items()]
 
 
@@ -395,3 +398,16 @@ def _subnetworks(lenses):
         f"{masks.sub_diff:+.2f} in its subnetwork and {masks.abl_diff:+.2f} without it (without "
         f"random weights {masks.abl_diff_random.mean():+.2f}). Next: {step}."
     )
+
+
+# --- benchmark ------------------------------------------------------------------------------------
+
+
+def _ranks(ranks):
+    """The rank of each number among networks that composed, and among the others."""
+    listed = [
+        f"{name} {rank.number:.3f} is higher than in {rank.composed:.0%} of {rank.n_composed} "
+        f"networks that composed and in {rank.others:.0%} of {rank.n_others} that did not"
+        for name, rank in ranks.items()
+    ]
+    return f"{'; '.join(listed)}. Next: read in experiments/predict what each number predicts."

@@ -70,6 +70,18 @@ class Program(NamedTuple):
     settings: Any  # the family's config, with durations in steps
     subjects: tuple[Subject, ...]
     join: Callable = lambda params, extra: params  # params and extra of a state -> params of f
+    block: str = ""  # of its pairs, if it is not named as the family
+
+
+def captured(net, name: str, variables, x) -> jax.Array:
+    """Outputs [n, units] of the linen modules of a name, of all modules side by side."""
+    _, state = net.apply(
+        variables,
+        x,
+        mutable="intermediates",
+        capture_intermediates=lambda module, _: module.name == name,
+    )
+    return jnp.concatenate(jax.tree.leaves(state["intermediates"]), axis=-1)
 
 
 # --- scores ---------------------------------------------------------------------------------------
@@ -84,6 +96,11 @@ def r2(y, outputs) -> float:
 def accuracy(y, outputs) -> float:
     """Share of right answers; y as `signs` returns it."""
     return float(jnp.mean(jnp.argmax(outputs, axis=-1) == jnp.argmax(y, axis=-1)))
+
+
+def first_head_accuracy(y, outputs) -> float:
+    """`accuracy` of the first head, which names the target; arrays [n, classes] have one head."""
+    return accuracy(*(a if a.ndim == 2 else a[:, 0] for a in (y, outputs)))
 
 
 def signs(labels, n_classes: int) -> jax.Array:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from cgjax.analysis import dependence
@@ -59,7 +60,12 @@ def _flat(array):
 
 
 def tangent(model: Model, data: Data, iterations: int) -> float:
-    """R2 on unseen targets of the network linearised at its start, from -1 to 1."""
+    """R2 on unseen targets of the network linearised at its start, from -1 to 1.
+
+    NaN without a fit if all unseen targets are equal.
+    """
+    if jnp.all(data.y_new == data.y_new[:1]):
+        return math.nan
     fit = linearised.linearised_fit(
         model.f, model.start, data.x, data.y, data.x_new, most_iterations=iterations
     )

@@ -5,6 +5,7 @@ import pathlib
 import numpy as np
 
 from cgjax import plots
+from cgjax.analysis.lenses import benchmark
 from cgjax.experiments.predict import figures, standing, tables
 from cgjax.experiments.predict.rules import RULES
 from cgjax.experiments.predict.standing import ENDS
@@ -16,14 +17,27 @@ BASELINES = ("values", "connected", "loss")
 def counts(record: list[dict], studies: dict) -> str:
     """How many pairs there are, by block."""
     table, numbers = read(record)
-    blocks = [
+    return (
+        f"{numbers['pairs counted']:.0f} of {numbers['pairs']:.0f} pairs fit their known "
+        f"combinations and count ({_blocks(table)}), in {numbers['clusters']:.0f} clusters; "
+        f"{numbers['pairs held out']:.0f} of them are held out"
+    )
+
+
+def _blocks(table) -> str:
+    """Counted pairs of all pairs, by block."""
+    return ", ".join(
         f"{block} {np.sum(table.counted & (table.blocks == block))} of "
         f"{np.sum(table.blocks == block)}"
         for block in sorted(set(table.blocks))
-    ]
+    )
+
+
+def later_counts(record: list[dict], studies: dict) -> str:
+    """How many of the pairs that were added later fit, by block, and how many are held out."""
+    table, numbers = read(record, added=True)
     return (
-        f"{numbers['pairs counted']:.0f} of {numbers['pairs']:.0f} pairs fit their known "
-        f"combinations and count ({', '.join(blocks)}), in {numbers['clusters']:.0f} clusters; "
+        f"{numbers['pairs counted']:.0f} of {numbers['pairs']:.0f} pairs count ({_blocks(table)}); "
         f"{numbers['pairs held out']:.0f} of them are held out"
     )
 
@@ -138,6 +152,19 @@ def _listed(numbers: dict, names: list[str]) -> str:
     return " and ".join(f"*{p}* {_tau(numbers, p)}" for p in names)
 
 
+def benchmark_of_lenses(record: list[dict], studies: dict) -> str:
+    """The numbers of trained networks that the standing has, for `analysis.lenses`.
+
+    Held-out pairs and those that were added later are not in it. Outputs in language are
+    embeddings, which have no targets: their additivity is left out.
+    """
+    table = read(record)[0]
+    shown = table.take(table.counted & ~table.held_out & (table.blocks != "pretrained"))
+    is_language = shown.blocks == "subnetworks"
+    outputs = {"additivity": np.where(is_language, np.nan, shown.numbers["additivity"])}
+    return benchmark.condensed(shown.numbers | outputs, shown.outcome)
+
+
 def of(title: str):
     """One of the family's tables, by its title."""
     return lambda record, studies: dict(tables.of(record))[f"predict: {title}"]
@@ -155,6 +182,8 @@ def draw_standing(record: list[dict], studies: dict, path: pathlib.Path) -> path
 
 TABLES = {
     "counts": counts,
+    "later_counts": later_counts,
+    "later": of("later pairs"),
     "finding": finding,
     "opposed": opposed,
     "homomorphism": homomorphism,
@@ -166,3 +195,4 @@ TABLES = {
     "differences": of("differences"),
 }
 PICTURES = {"predict_predictors.png": draw_predictors, "predict_standing.png": draw_standing}
+FILES = {benchmark.FILE: benchmark_of_lenses}

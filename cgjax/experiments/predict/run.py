@@ -73,7 +73,10 @@ def report(pairs: list[Pair], workdir: pathlib.Path, figures: bool) -> tuple[dic
 
 
 def marked(pairs: list[Pair]) -> list[Pair]:
-    """The pairs, each marked as held out or not; a pair that is not in the list is not held out."""
+    """The pairs, each marked as held out or not; a pair that is not in the list is not held out.
+
+    Pairs that were added later are in blocks of their own: the others' draw does not change.
+    """
     names = NAMES.read_text().split()
     hidden = set()
     for block in {name.partition("/")[0] for name in names}:
@@ -99,7 +102,7 @@ def of_program(config, settings, folder: pathlib.Path, name: str) -> list[Pair]:
         for seed, row, data in zip(seeds, subject.rows, subject.data):
             start, params = (tree.take(each, row) for each in (before, after))
             model = Model(subject.f, subject.layer, start, params)
-            args = (unknown, config, settings.family, seed, own)
+            args = (unknown, config, program.block or settings.family, seed, own)
             pairs.append(pair := numbers.of_pair(subject, model, data, *args))
         say(f"{pair.name}: known {pair.known:.2f}, unseen {pair.unseen:.2f}")
     if hosts.is_writer() and not access_to(folder).reads_only:

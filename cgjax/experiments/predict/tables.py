@@ -11,24 +11,28 @@ from cgjax.experiments.predict import standing
 from cgjax.experiments.predict.rules import RULES
 from cgjax.experiments.predict.standing import ENDS, Table
 
+ADDED = "later"  # the row of pairs that were added after the others had been scored
+
 
 def of(record: list[dict]) -> list[tuple[str, str]]:
     """(title, Markdown) of all recorded runs together."""
+    later = [("predict: later pairs", of_later(record))] if merged(record, added=True) else []
     collected = merged(record)
     if not collected:
-        return []
+        return later
     table, numbers = read(record)
     return [
         ("predict: standing", of_standing(table, numbers)),
         ("predict: held-out pairs", of_held_out(table, numbers)),
         ("predict: differences", of_differences(table, numbers)),
         ("predict: pairs", of_pairs(table, collected)),
+        *later,
     ]
 
 
-def read(record: list[dict]) -> tuple[Table, dict]:
-    """All recorded pairs, and their standing."""
-    return _read(json.dumps(merged(record)))
+def read(record: list[dict], added: bool = False) -> tuple[Table, dict]:
+    """All recorded pairs, and their standing; added: of the pairs that were added later."""
+    return _read(json.dumps(merged(record, added)))
 
 
 @functools.cache
@@ -38,10 +42,12 @@ def _read(pairs: str) -> tuple[Table, dict]:
     return table, standing.of(table)
 
 
-def merged(record: list[dict]) -> dict:
-    """The pairs of all rows together; of each row, the recorded run with the most pairs."""
+def merged(record: list[dict], added: bool = False) -> dict:
+    """The pairs of all rows together, or of the row ADDED; of each row, the run with most pairs."""
     largest = {}
     for entry in record:
+        if (entry["row"] == ADDED) != added:
+            continue
         if not all(map(standing.is_sound, entry.get("pairs", {}).items())):
             raise BadInput(
                 f"the record of predict:{entry['row']} holds a broken pair: record it anew"
@@ -82,6 +88,26 @@ def of_held_out(table: Table, numbers: dict) -> str:
             _number(numbers.get(name), "+.2f"),
             _interval(numbers, name),
             _number(numbers.get(f"{p}: tau"), "+.2f"),
+        )
+        lines.append(f"| {p} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def of_later(record: list[dict]) -> str:
+    """tau of each predictor on the pairs that were added later, beside tau on the first pairs."""
+    table, numbers = read(record, added=True)
+    first = read(record)[1] if merged(record) else {}
+    blocks = sorted(set(table.blocks))
+    head = ("predictor", "pairs", "tau", "95 %", "held out", "tau on the first pairs", *blocks)
+    lines = [f"| {' | '.join(head)} |", "|---|" + "---:|" * (len(head) - 1)]
+    for p in ranked(table, numbers):
+        cells = (
+            _number(numbers.get(f"{p}: pairs"), ".0f"),
+            _number(numbers.get(f"{p}: tau"), "+.2f"),
+            _interval(numbers, f"{p}: tau"),
+            _number(numbers.get(f"held out, {p}: tau"), "+.2f"),
+            _number(first.get(f"{p}: tau"), "+.2f"),
+            *(_number(numbers.get(f"{p}: tau, {block}"), "+.2f") for block in blocks),
         )
         lines.append(f"| {p} | {' | '.join(cells)} |")
     return "\n".join(lines)

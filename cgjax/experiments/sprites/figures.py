@@ -23,6 +23,7 @@ ENDS[scenes.LATENTS.index("shape")] = ("tri", "circ")
 SCALE = "MSE, mean over other latents"
 MOST_LATENTS = 10  # in matrices over pairs of latents: more than two sprites are not readable
 COLOURS = {"compositional": plots.COLOURS[0], "monolithic": plots.COLOURS[1]}
+MOST = 5  # scenes of a picture; with more its text is too small on a phone
 SCENES = {
     "target": "new combination",
     "support_0": "sprite 2 as in training",
@@ -88,10 +89,10 @@ def draw_motivation(arrays, folder):
         panels["motivation"] = ["monolithic", "compositional"]
     paths = []
     for name, members in panels.items():
-        targets = {label: arrays[f"motivation/{scene}"] for scene, label in SCENES.items()}
+        targets = {label: arrays[f"motivation/{s}"][:MOST] for s, label in SCENES.items()}
         blocks = [plots.Block(targets, "target")]
         for part in members:
-            rows = {label: arrays[f"motivation/{part}/{scene}"] for scene, label in SCENES.items()}
+            rows = {label: arrays[f"motivation/{part}/{s}"][:MOST] for s, label in SCENES.items()}
             notes = {row: error_note(targets[row], rows[row]) for row in rows}
             blocks.append(plots.Block(rows, part, notes=notes))
         title = f"Known sprites in new combinations: {' and '.join(members)} model, first seed"

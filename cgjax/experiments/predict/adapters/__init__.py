@@ -2,8 +2,19 @@
 
 from cgjax import config as configs
 from cgjax.core.errors import BadInput
-from cgjax.experiments.predict.adapters import bumps, kernels, resistance, sprites, subnetworks
+from cgjax.data import sources
+from cgjax.experiments.predict.adapters import (
+    bumps,
+    digits,
+    images,
+    kernels,
+    resistance,
+    scan,
+    sprites,
+    subnetworks,
+)
 from cgjax.experiments.predict.model import Program
+from cgjax.experiments.subnetworks import stages
 
 ADAPTERS = {
     "sprites": sprites.program,
@@ -11,6 +22,12 @@ ADAPTERS = {
     "kernels": kernels.program,
     "resistance": resistance.program,
     "subnetworks": subnetworks.program,
+}
+# Studies of a family with an adapter of their own.
+OF_STUDY = {
+    "kernels images": images.program,
+    "resistance mnist": digits.program,
+    "resistance scan": scan.program,
 }
 
 
@@ -23,10 +40,23 @@ def settings_of(config):
         raise BadInput(f"pair.row={config.pair.row} is not a row of a family with pairs: {known}")
     if settings.get("parts"):
         raise BadInput(f"pair.row={config.pair.row} is several programs: name a row of one program")
+    if reason := missing(settings):
+        raise BadInput(f"pair.row={config.pair.row}: {reason}")
     settings.train.seeds = config.train.seeds
     return settings
 
 
+def missing(settings) -> str:
+    """Why a program cannot run: weights or a data set are absent. "" if it can run."""
+    if settings.family == "subnetworks":
+        return stages.missing(settings)
+    data = settings.get("data", {})
+    name = "" if data.get("synthetic") else data.get("images") or data.get("digits") or ""
+    is_absent = name in sources.SHAPES and not sources.is_here(name)
+    return f"it needs the data set {name}" if is_absent else ""
+
+
 def build(config, settings) -> Program:
     """The program of a family's config; config: how many inputs the predictors use."""
-    return ADAPTERS[settings.family](config, settings)
+    study = f"{settings.family} {settings.get('study', '')}"
+    return OF_STUDY.get(study, ADAPTERS[settings.family])(config, settings)

@@ -32,7 +32,8 @@ def program(config, settings) -> Program:
         unseen = unseen[some(len(unseen), config.eval.n_new)]
         x, targets = encoded[known], y[known]
         data = Data(x, targets, task.x[known], x, targets, asked, encoded[unseen], y[unseen])
-        parts = needed(task, known) if task.name.startswith("cd_") else ALL_NEEDED
+        components = np.repeat(np.arange(len(task.sizes)), task.sizes)
+        parts = needed(task, known, components)
         for j, scale in enumerate(settings.model.scales):
             subjects.append(
                 Subject(
@@ -54,9 +55,14 @@ def program(config, settings) -> Program:
     )
 
 
-def needed(task: tasks.Task, rows) -> Parts:
-    """Labels: 0 for the inputs that the output needs, context and relevant feature; else 1."""
-    components = np.repeat(np.arange(len(task.sizes)), task.sizes)
+def needed(task: tasks.Task, rows, components) -> Parts | str:
+    """Labels: 0 for the inputs that the output needs, context and relevant feature; else 1.
+
+    rows: the combination of each input. components: which of the task's components each entry of
+    an input shows.
+    """
+    if not task.name.startswith("cd_"):
+        return ALL_NEEDED
     relevant = np.array(tasks.RELEVANT)[task.x[rows, 0]]
     is_needed = (components == 0) | (components[None] == relevant[:, None])
     return Parts(1 - is_needed.astype(int), np.zeros(1, int))

@@ -2,11 +2,19 @@
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from cgjax.core import tree
-from cgjax.experiments.predict.model import Data, Parts, Program, Subject, accuracy, signs, some
+from cgjax.experiments.predict.model import (
+    Data,
+    Parts,
+    Program,
+    Subject,
+    captured,
+    first_head_accuracy,
+    signs,
+    some,
+)
 from cgjax.experiments.resistance.training import plane as of_plane
 
 BINS = 8  # values of each coordinate, for predictors that need values
@@ -30,9 +38,6 @@ def program(config, settings) -> Program:
         x_new, y_new = new.x[: config.eval.n_new], targets(settings, new.y[: config.eval.n_new])
         cases.append(Data(x, y, factors[inside], x[inside], y[inside], asked, x_new, y_new))
 
-    def score(y, outputs):
-        return accuracy(*(a if a.ndim == 2 else a[:, 0] for a in (y, outputs)))
-
     def layer(params, x):
         return hidden(settings, params, x)
 
@@ -47,7 +52,7 @@ def program(config, settings) -> Program:
             f=f,
             layer=layer,
             data=tuple(cases),
-            score=score,
+            score=first_head_accuracy,
             chance=0.5,
             # Each of two heads needs its own coordinate; with one head the target needs X_1.
             parts=Parts(of_plane.INPUTS, of_plane.outputs_of(heads, 2), centred=True),
@@ -70,10 +75,4 @@ def targets(settings, y):
 def hidden(settings, params, x):
     """Activations [n, units] of the last hidden layer; those of two towers are concatenated."""
     last = f"dense_{settings.model.n_hidden - 1}"
-    _, captured = of_plane.network(settings).apply(
-        {"params": params},
-        x,
-        mutable="intermediates",
-        capture_intermediates=lambda module, _: module.name == last,
-    )
-    return nn.relu(jnp.concatenate(jax.tree.leaves(captured), axis=-1))
+    return nn.relu(captured(of_plane.network(settings), last, {"params": params}, x))

@@ -12,7 +12,7 @@ import numpy as np
 from cgjax.core import optim
 from cgjax.core.contract import Experiment
 from cgjax.core.replicas import Grid
-from cgjax.experiments.predict.model import Data, Program, Subject, left_open, r2
+from cgjax.experiments.predict.model import Data, Program, Subject, captured, left_open, r2
 from cgjax.experiments.sprites import learned, scenes
 from cgjax.experiments.sprites.compositions import COMPOSITIONS
 from cgjax.nets.mlp import MLP
@@ -137,11 +137,4 @@ def slots_of(params):
 
 def hidden(net, params, z):
     """Activations [n, hidden] of the last hidden layer, before its activation function."""
-    last = f"dense_{N_LAYERS - 2}"
-    _, captured = net.apply(
-        {"params": params},
-        z,
-        mutable="intermediates",
-        capture_intermediates=lambda module, _: module.name == last,
-    )
-    return captured["intermediates"][last]["__call__"][0]
+    return captured(net, f"dense_{N_LAYERS - 2}", {"params": params}, z)

@@ -56,9 +56,10 @@ def program(config, settings) -> Program:
         flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), problems)
         return odd_one_out.logits(task.embed(params, flat))
 
+    is_pretrained = settings.model.start == "pretrained"
     subject = Subject(
         task=f"{settings.data.rule}_{settings.data.number}_{how}",
-        model=f"bert_{settings.model.hidden}",
+        model="minilm" if is_pretrained else f"bert_{settings.model.hidden}",
         rows=tuple(range(len(settings.train.seeds))),
         f=f,
         layer=task.embed,
@@ -67,7 +68,12 @@ def program(config, settings) -> Program:
         chance=1 / odd_one_out.N,
         parts=WORDS,
     )
-    return Program(bases.experiment(settings, task), bases.in_steps(settings, task), (subject,))
+    return Program(
+        bases.experiment(settings, task),
+        bases.in_steps(settings, task),
+        (subject,),
+        block="language" if is_pretrained else "",
+    )
 
 
 def phrases(settings, task: tasks.Task) -> dict:
