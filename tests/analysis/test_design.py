@@ -113,7 +113,7 @@ def test_stacks_need_fewer_points_where_sums_cancel():
     [
         ({"condition": "relaxed"}, "'sum' or 'stack'"),
         ({"candidates": np.zeros((0, 2, 3))}, "one candidate"),
-        ({"component": 2}, "slot tuples"),
+        ({"component": 2}, "component must be 0 to 1"),
         ({"candidates": np.zeros((1, 2, 4))}, "candidates' slots"),
     ],
 )

@@ -161,11 +161,9 @@ def _check(slots, component, candidates, condition):
         raise ValueError(f"design works with the condition 'sum' or 'stack', not '{condition}'")
     if len(slots) == 0 or len(candidates) == 0:
         raise ValueError("design needs at least one value (slots) and one candidate")
-    if candidates.ndim < 3 or not 0 <= component < candidates.shape[1]:
-        raise ValueError(
-            f"candidates are slot tuples [c, K, ...] and component one of the K: got shape "
-            f"{candidates.shape}, component {component}"
-        )
+    if candidates.ndim < 3:
+        raise ValueError(f"candidates must be slot tuples [c, K, ...], got {candidates.shape}")
+    checks.integer("component", component, 0, candidates.shape[1] - 1)
     if candidates.shape[2:] != slots.shape[1:]:
         raise ValueError(f"values are {slots.shape[1:]}, candidates' slots {candidates.shape[2:]}")
 
