@@ -167,10 +167,10 @@ class _Value(NamedTuple):
 def _value(
     composition, points, component, pixelwise, condition, rtol, atol, judged, others
 ) -> _Value:
-    own, subset = points[component], None
-    n_columns = own.shape[-1] if pixelwise else math.prod(own.shape[1:])
-    if not len(own):
-        sigma, vectors = jacobians.nothing(own, pixelwise)
+    slot, subset = points[component], None
+    n_columns = slot.shape[-1] if pixelwise else math.prod(slot.shape[1:])
+    if not len(slot):
+        sigma, vectors = jacobians.nothing(slot, pixelwise)
         n_rows = 0
     else:
         stacked = condition != "sum"
@@ -187,7 +187,7 @@ def _value(
     def n_hidden(values):
         return np.sum(values <= max(rtol * values.max(initial=0), atol))
 
-    if condition == "sum" and n_columns <= n_rows and len(own) > 1 and hidden[judged].any():
+    if condition == "sum" and n_columns <= n_rows and len(slot) > 1 and hidden[judged].any():
         stack = jacobians.merged(composition, points, component, pixelwise, True)
         # No sum has a higher rank than the stack.
         if not n_hidden(np.asarray(jacobians.compiled_singular_values(stack))[judged]):
@@ -199,7 +199,7 @@ def _value(
         leak = jacobians.leak(composition, others, component, pixelwise, vectors, hidden)
         hidden = hidden & (leak > least)[:, None]
     return _Value(
-        sigma[judged], hidden[judged], leak[judged], judged, len(own), subset, (n_rows, n_columns)
+        sigma[judged], hidden[judged], leak[judged], judged, len(slot), subset, (n_rows, n_columns)
     )
 
 
@@ -360,18 +360,18 @@ def _check_precision(matrices, rtol, atol):
 
 def _collect(rows, shape, pixelwise, condition):
     n_failing, masks = [], []
-    for one in rows:
-        lacking = one.hidden.any(axis=1) if pixelwise else one.hidden
+    for row in rows:
+        lacking = row.hidden.any(axis=1) if pixelwise else row.hidden
         n_failing.append(int(lacking.sum()))
         if pixelwise:
             mask = np.zeros(math.prod(shape[:-1]), bool)
-            mask[one.judged] = lacking
+            mask[row.judged] = lacking
             masks.append(mask.reshape(shape[:-1]))
     n_failing = np.array(n_failing)
-    passes, sigma_min = n_failing == 0, np.array([one.sigma.min(initial=np.inf) for one in rows])
-    used = np.array([one.n_points if one.subset is None else len(one.subset) for one in rows])
+    passes, sigma_min = n_failing == 0, np.array([row.sigma.min(initial=np.inf) for row in rows])
+    used = np.array([row.n_points if row.subset is None else len(row.subset) for row in rows])
     failing = np.flatnonzero(~passes)
-    unseen = np.array([one.n_points == 0 for one in rows])[failing]
+    unseen = np.array([row.n_points == 0 for row in rows])[failing]
     names = (("A2", unseen.any()), ("A3", (~unseen).any()))
     verdict = words.of_component(
         passes, sigma_min, n_failing, pixelwise, condition, unseen.sum(), rows[0].n_rows
@@ -384,10 +384,10 @@ def _collect(rows, shape, pixelwise, condition):
         verdict=verdict,
         n_failing=n_failing,
         where=np.stack(masks) if pixelwise else None,
-        leak=np.array([one.leak.max(initial=0.0) for one in rows]),
+        leak=np.array([row.leak.max(initial=0.0) for row in rows]),
         assumption=" and ".join(name for name, fails in names if fails),
         sigma_mean=sigma_min / np.maximum(used, 1) ** (1.0 if condition == "sum" else 0.5),
-        subsets=tuple(one.subset for one in rows),
+        subsets=tuple(row.subset for row in rows),
     )
 
 
