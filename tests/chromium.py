@@ -96,12 +96,12 @@ class Page:
 
     def ask(self, expression: str):
         """The value of an expression of the page's own language."""
-        found = self.call(
+        answer = self.call(
             "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
         )
-        if "exceptionDetails" in found:
-            raise RuntimeError(f"{expression}: {found['exceptionDetails']}")
-        return found["result"].get("value")
+        if "exceptionDetails" in answer:
+            raise RuntimeError(f"{expression}: {answer['exceptionDetails']}")
+        return answer["result"].get("value")
 
     def requests(self) -> list[str]:
         """Addresses that were asked for."""

@@ -12,6 +12,10 @@ import pathlib
 import shutil
 import tempfile
 
+# Threads of BLAS spin while they wait, and each core has its own process. The matrices here are
+# small: two threads take twice the CPU time of one. NumPy reads the variable when it is imported.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import jaxlib
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")

@@ -54,12 +54,12 @@ def unread(config):
 
     def noting(method):
         def noted(node, field, *default):
-            found = method(node, field, *default)
+            value = method(node, field, *default)
             if sys._getframe(1).f_code.co_filename != config_dict.__file__:
                 rest.discard(_names(node).get(field))
                 if not rest and "_names" in node.__dict__:
                     raise EverythingRead
-            return found
+            return value
 
         return noted
 

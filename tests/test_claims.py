@@ -367,36 +367,36 @@ def test_what_is_of_the_published_scale():
 
 
 @pytest.fixture(scope="module")
-def found():
+def of_record():
     """How every claim stands by the record, by name."""
     return {one.claim.id: one for one in standings.standings()}
 
 
-def test_the_record_as_it_is(found):
+def test_the_record_as_it_is(of_record):
     """Every claim has a standing, and those that a person may look up first are what they are."""
-    words = {one.word for one in found.values()}
-    assert list(found) == list(CLAIMS) and words >= set(standings.WORDS) - {"not finite"}
-    assert found["kernels.leak.slope_p_1_s_0.30"].word == "match"
-    assert found["sprites.random_monolithic.r2_all"].word == "no verdict at this size"
-    assert all(one.runs for one in found.values() if one.word != "not run")
+    words = {standing.word for standing in of_record.values()}
+    assert list(of_record) == list(CLAIMS) and words >= set(standings.WORDS) - {"not finite"}
+    assert of_record["kernels.leak.slope_p_1_s_0.30"].word == "match"
+    assert of_record["sprites.random_monolithic.r2_all"].word == "no verdict at this size"
+    assert all(standing.runs for standing in of_record.values() if standing.word != "not run")
     assert set(experiments.FAMILIES) >= {claim.family for claim in CLAIMS.values()}
 
 
-def test_kinds_are_told_apart(found):
+def test_kinds_are_told_apart(of_record):
     """Formulas that are compared with themselves, and what others computed, by number."""
     counts = collections.Counter(
-        standing.claim.kind for standing in found.values() if standing.claim.family == "kernels"
+        standing.claim.kind for standing in of_record.values() if standing.claim.family == "kernels"
     )
     assert counts["formula"] == 125 and counts["recomputed"] == 39 and "printed" not in counts
-    matched = [one for one in found.values() if one.claim.kind == "formula"]
+    matched = [one for one in of_record.values() if one.claim.kind == "formula"]
     assert all(standing.word == "match" for standing in matched)
 
 
-def test_small_numbers_have_small_tolerances(found):
+def test_small_numbers_have_small_tolerances(of_record):
     """Except where a difference has a range, or the paper's number is not known as well."""
     small = [
         standing
-        for standing in found.values()
+        for standing in of_record.values()
         if standing.claim.published
         and 0 < abs(standing.claim.number) < 0.1
         and standing.verdict
@@ -409,14 +409,14 @@ def test_small_numbers_have_small_tolerances(found):
         assert standing.verdict.tolerance <= max(0.05 * number, 2 * error)
 
 
-def test_computations_need_no_seeds(found):
-    of_support = [one for one in found.values() if one.claim.family == "support"]
+def test_computations_need_no_seeds(of_record):
+    of_support = [one for one in of_record.values() if one.claim.family == "support"]
     assert len(of_support) == 76
     assert {standing.word for standing in of_support} <= {"match", "no match"}
 
 
-def test_every_mismatch_has_a_cause_and_an_experiment(found):
-    for standing in found.values():
+def test_every_mismatch_has_a_cause_and_an_experiment(of_record):
+    for standing in of_record.values():
         if standing.word == "no match":
             cause, experiment = standings.causes(standing)
             kinds = ("settings: ", "published: ", "chance: ", "unknown: ")

@@ -73,14 +73,14 @@ def test_outputs(finished):
         "metrics.jsonl",
         "results.json",
     }
-    found = results(finished)
-    entry = found["metrics"]["mse"]
+    stored = results(finished)
+    entry = stored["metrics"]["mse"]
     assert set(entry) == {"ours", "sd", "values", "seeds", "paper", "paper_sd", "where"}
     assert entry["seeds"] == [0, 1] and entry["where"] == "Table 1"
     config = configs.from_json((finished / "config.json").read_text())
-    assert found["config_hash"] == configs.fingerprint(config)
-    assert found["data"] == {}  # it is drawn from the config
-    assert found["wall_s"] > 0 and found["versions"]["jax"] == jax.__version__
+    assert stored["config_hash"] == configs.fingerprint(config)
+    assert stored["data"] == {}  # it is drawn from the config
+    assert stored["wall_s"] > 0 and stored["versions"]["jax"] == jax.__version__
 
 
 def test_the_same_command_again_changes_nothing(finished, capsys):

@@ -111,22 +111,22 @@ def test_no_number_stands_twice(family):
 
 def test_every_number_says_where_it_is_from():
     """Printed, read off a figure, a formula, or recomputed: the last is not the paper's."""
-    found = {}
+    origins = {}
     for family, rows in PUBLISHED.items():
         for row, metrics in rows.items():
             for name, entry in metrics.items():
                 assert entry["kind"] in KINDS and entry["where"].endswith(KINDS[entry["kind"]])
                 assert entry["spread"] in SPREADS and ("n" in entry) == (entry["spread"] == "seeds")
                 assert entry["spread"] != "none" or entry["sd"] == 0
-                found.setdefault((family, row), set()).add(entry["kind"])
+                origins.setdefault((family, row), set()).add(entry["kind"])
                 if "recomputed" in entry:
                     assert entry["kind"] != "recomputed" == entry["recomputed"]["kind"], name
     assert {
-        kind for (family, _), kinds in found.items() for kind in kinds if family == "sprites"
+        kind for (family, _), kinds in origins.items() for kind in kinds if family == "sprites"
     } == {"printed"}
-    assert found["vectors", "mlp_random"] == {"read"}
-    assert found["support", "table"] == found["kernels", "phase"] == {"recomputed"}
-    assert found["kernels", "leak"] == {"formula"} and found["kernels", "cd_mnist"] == {"read"}
+    assert origins["vectors", "mlp_random"] == {"read"}
+    assert origins["support", "table"] == origins["kernels", "phase"] == {"recomputed"}
+    assert origins["kernels", "leak"] == {"formula"} and origins["kernels", "cd_mnist"] == {"read"}
 
 
 def test_the_bars_of_figure_3e_and_what_was_recomputed():
@@ -261,13 +261,13 @@ COLUMNS = {
 @pytest.fixture(scope="module")
 def mask_runs():
     """Runs of valid bases, by (kind, rule, condition)."""
-    found = collections.defaultdict(list)
+    runs = collections.defaultdict(list)
     with open(SUBNETWORKS / "published_runs.csv") as file:
         for run in csv.DictReader(file):
             condition = CONDITIONS.get(run["model"], run["model"])
             if run["base_excluded"] == "False":
-                found[run["kind"], run["exp"], condition].append(run)
-    return found
+                runs[run["kind"], run["exp"], condition].append(run)
+    return runs
 
 
 def place(kind, rule, condition):
@@ -338,13 +338,13 @@ def test_means_and_shares_of_masks_follow_from_the_released_runs(mask_runs):
         if kind == "trained":
             by_condition[condition] += [(float(r["sub_diff"]), float(r["abl_diff"])) for r in runs]
     for condition, runs in by_condition.items():
-        found = {
+        published = {
             name: PUBLISHED["subnetworks"]["means"][f"{condition}: {name}, selected"]["mean"]
             for name in ("sub_diff", "abl_diff", "share with the full pattern")
         }
         share = np.mean([sub > 0 > abl for sub, abl in runs])
         expected = [*np.mean(runs, axis=0), share]
-        np.testing.assert_allclose(list(found.values()), expected, atol=5.1e-4)
+        np.testing.assert_allclose(list(published.values()), expected, atol=5.1e-4)
     assert len(by_condition) == 5
 
 

@@ -206,11 +206,11 @@ def test_bad_input_is_one_line_and_leaves_nothing(here, capsys):
 def test_commands_in_the_readme_are_understood():
     text = (pathlib.Path(__file__).parents[1] / "launch" / "README.md").read_text()
     commands = re.findall(r"^python -m cgjax\.sweep (.*)", text, re.MULTILINE)
-    found = []
+    counts = []
     for line in commands:
         flags, fixed, swept, _ = parse(shlex.split(line, comments=True))
-        found.append(len(expand(flags.config, fixed, swept, flags.runs)[0]))
-    assert found == [12, 12, 6]  # three rows each
+        counts.append(len(expand(flags.config, fixed, swept, flags.runs)[0]))
+    assert counts == [12, 12, 6]  # three rows each
 
 
 # --- which points run -----------------------------------------------------------------------------
@@ -343,11 +343,11 @@ def traced(lab, tmp_path, monkeypatch):
 def test_points_that_share_a_program(traced):
     swept = {"optim.lr": ["0.1", "0.2", "0.3"], "data.batch": ["4", "8"]}
     points, _ = expand(["sweeplab/config.py:few,demo,smoke"], {}, swept, RUNS)
-    found, said = tasks(points, 0)
-    assert [{point.swept["optim.lr"] for point in task.points} for task in found] == 4 * [
+    plan, said = tasks(points, 0)
+    assert [{point.swept["optim.lr"] for point in task.points} for task in plan] == 4 * [
         {"0.1", "0.2", "0.3"}
     ]
-    assert len({task.file for task in found}) == 4
+    assert len({task.file for task in plan}) == 4
     assert said == [
         "12 points run as replicas of 4 programs: optim.lr",
         "a process for each value of data.batch: a shape or a constant",
@@ -501,8 +501,8 @@ def test_24_points_of_which_3_fail_at_first(lab, tmp_path, monkeypatch, capsys):
     point = points[5]
     monkeypatch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
     assert front_door.main([*point.arguments()[:-1], "--workdir=alone", "--no_figures"]) == 0
-    found = [
+    values = [
         json.loads((folder / "results.json").read_text())["metrics"]["mse"]["values"]
         for folder in (point.workdir, pathlib.Path("alone"))
     ]
-    np.testing.assert_allclose(*found, rtol=1e-5)
+    np.testing.assert_allclose(*values, rtol=1e-5)

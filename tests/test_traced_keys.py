@@ -19,24 +19,24 @@ JIT, VMAP = jax.jit, jax.vmap
 
 def traced(config) -> dict:
     """{name: (what is declared, value)}"""
-    found = {}
+    keys = {}
     for name, value in leaves(config):
         inner = part_of(config, name)[1] or name
         known = declared_keys(config).get(inner)
         if known is not None and known.is_traced:
-            found[name] = inner, value
-    return found
+            keys[name] = inner, value
+    return keys
 
 
 def programs(config, folder, monkeypatch) -> list[str]:
     """Every program that the row trains, in order."""
-    found, original = [], train.train_shares
+    texts, original = [], train.train_shares
 
     def noted(members):
         with monkeypatch.context() as patch:
             patch.setattr(jax, "jit", JIT)
             patch.setattr(jax, "vmap", VMAP)
-            found.append(
+            texts.append(
                 together._program_text(program.SetUp(members[0].experiment, members[0].config))
             )
         return original(members)
@@ -44,7 +44,7 @@ def programs(config, folder, monkeypatch) -> list[str]:
     with nothing_compiles(), monkeypatch.context() as patch:
         patch.setattr(train, "train_shares", noted)
         experiments.family(config.family).run(config, folder, figures=False)
-    return found
+    return texts
 
 
 @pytest.mark.slow
@@ -54,11 +54,11 @@ def test_traced_keys_are_arguments(family, tmp_path, monkeypatch):
     seen = set()
     for i, (row, changes) in enumerate(KINDS[family]):
         config, other = load(family, row, changes), load(family, row, changes)
-        own = traced(config)
-        if {inner for inner, _ in own.values()} <= seen:
+        keys = traced(config)
+        if {inner for inner, _ in keys.values()} <= seen:
             continue
-        seen |= {inner for inner, _ in own.values()}
-        for name, (_, value) in own.items():
+        seen |= {inner for inner, _ in keys.values()}
+        for name, (_, value) in keys.items():
             many = isinstance(value, tuple)
             Dotted(other)[name] = tuple(x / 2 for x in value) if many else value / 2
         known = programs(config, tmp_path / f"{i}", monkeypatch)

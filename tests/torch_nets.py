@@ -10,12 +10,14 @@ from cgjax.nets.convert import batch_stats_from_torch, from_torch
 def loaded(golden, name, module):
     """Variables, input (channels last) and the reference's other arrays of one golden network."""
     arrays = golden("kernels/networks")
-    own = {k.removeprefix(f"{name}/"): arrays[k] for k in arrays.files if k.startswith(f"{name}/")}
-    state = {k.removeprefix("param/"): v for k, v in own.items() if k.startswith("param/")}
+    stored = {
+        k.removeprefix(f"{name}/"): arrays[k] for k in arrays.files if k.startswith(f"{name}/")
+    }
+    state = {k.removeprefix("param/"): v for k, v in stored.items() if k.startswith("param/")}
     variables = {"params": from_torch(module, state)}
     if stats := batch_stats_from_torch(module, state):
         variables["batch_stats"] = stats
-    return variables, jnp.asarray(np.moveaxis(own["x"], 1, -1), jnp.float32), own
+    return variables, jnp.asarray(np.moveaxis(stored["x"], 1, -1), jnp.float32), stored
 
 
 def quick_key(seed):

@@ -171,6 +171,22 @@ def labels(y, mask, both: bool) -> None:
         raise ValueError("y: svc needs training points of both classes")
 
 
+def samples(**given) -> list:
+    """The number of samples of each tree, leaves [n, ...], all of the same ranks; None for None."""
+    lengths, ranks = [], set()
+    for name, x in given.items():
+        leaves = jax.tree.leaves(x)
+        n = {leaf.shape[:1] for leaf in leaves}
+        if leaves and (len(n) > 1 or () in n or (0,) in n):
+            raise ValueError(f"{name} needs samples on axis 0, the same number > 0 in each leaf")
+        lengths.append(leaves[0].shape[0] if leaves else None)
+        if leaves:
+            ranks.add(tuple(len(leaf.shape) for leaf in leaves))
+    if len(ranks) > 1:
+        raise ValueError(f"{' and '.join(given)} need leaves with the same numbers of axes")
+    return lengths
+
+
 # --- choices among n ------------------------------------------------------------------------------
 
 

@@ -68,15 +68,15 @@ def addition(
     m, m_seen = s * rate, s * rate_seen
     unseen, seen = (n - p) / n, p / n
     rest = rate * (mean - seen * mean_anchor) + rate_seen * seen * mean_anchor  # R / S
-    one, zero = jnp.ones_like(s), jnp.zeros_like(s)
+    ones, zeros = jnp.ones_like(s), jnp.zeros_like(s)
     last = {
-        "none": (zero, zero, one, zero),
-        "free": (rate * unseen, rate_seen * seen, zero, -rest),
-        "constant": (-k0 * n * rate * unseen, -k0 * n * rate_seen * seen, one, k0 * n * rest),
+        "none": (zeros, zeros, ones, zeros),
+        "free": (rate * unseen, rate_seen * seen, zeros, -rest),
+        "constant": (-k0 * n * rate * unseen, -k0 * n * rate_seen * seen, ones, k0 * n * rest),
     }
     rows = (
-        (one, m_seen, one, mean_anchor * (1 - m_seen)),
-        (m * unseen, 1 + m_seen * seen, one, mean - s * rest),
+        (ones, m_seen, ones, mean_anchor * (1 - m_seen)),
+        (m * unseen, 1 + m_seen * seen, ones, mean - s * rest),
         last[bias],
     )
     system = jnp.stack([jnp.stack(row, axis=-1) for row in rows], axis=-2)

@@ -26,9 +26,14 @@ class AdditiveFit(NamedTuple):
     determined: np.ndarray  # [n] whether the fitted rows determine the sum at this row
 
 
-def combined(factors: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct combinations [g, C] of factors [n, C], sorted, and mean values [g, ...]."""
-    factors, values = _checked(factors, values)
+def combined(
+    factors: np.ndarray, values: np.ndarray, name: str = "values"
+) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct combinations [g, C] of factors [n, C], sorted, and mean values [g, ...].
+
+    name: of the values, for error messages.
+    """
+    factors, values = _checked(factors, values, name=name)
     combinations, place = np.unique(factors, axis=0, return_inverse=True)
     total = np.zeros((len(combinations), *values.shape[1:]))
     np.add.at(total, place.ravel(), values)
@@ -173,11 +178,11 @@ def _within(combinations, outputs, c):
     )
 
 
-def _checked(factors, values, rank=None):
+def _checked(factors, values, rank=None, name="outputs"):
     checks.combinations("factors", factors)
-    checks.finite(outputs=values)
+    checks.finite(**{name: values})
     factors, values = np.asarray(factors), np.asarray(values, np.float64)
     if values.shape[:1] != factors.shape[:1] or (rank is not None and values.ndim != rank):
         axes = ", ..." if rank is None else ", D"
-        raise ValueError(f"outputs must be [{len(factors)}{axes}], got shape {values.shape}")
+        raise ValueError(f"{name} must be [{len(factors)}{axes}], got shape {values.shape}")
     return factors, values

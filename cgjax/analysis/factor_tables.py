@@ -43,6 +43,7 @@ def held(p, q, sizes) -> Held:
     >>> held([[0, 0], [1, 1]], grid((2, 2)), (2, 2)).n_held
     2
     """
+    sizes = _sizes(sizes)
     for name, table in (("p", p), ("q", q)):
         checks.combinations(name, table, sizes)
     p, q = np.asarray(p, np.int64), np.asarray(q, np.int64)
@@ -85,21 +86,25 @@ def held(p, q, sizes) -> Held:
 
 def grid(sizes) -> np.ndarray:
     """Every combination [N, D] of whole numbers below sizes [D]."""
-    sizes = tuple(checks.integer("sizes", size, 1) for size in sizes)
+    sizes = _sizes(sizes)
     n = np.prod(np.array(sizes, object))
     if not sizes or n > LARGEST:
         raise ValueError(f"sizes give {n:,} combinations: the limits are 1 and {LARGEST:,}")
     return np.indices(sizes).reshape(len(sizes), -1).T
 
 
+def _sizes(sizes):
+    return tuple(checks.integer("sizes", size, 1) for size in sizes)
+
+
 def _numbers(rows, sizes):
     """One number per row; equal rows, and only they, have equal numbers."""
     numbers, n = np.zeros(len(rows), np.int64), 1
     for column, size in zip(rows.T, sizes):
-        if n * int(size) > 2**62:
+        if n * size > 2**62:
             numbers = np.unique(numbers, return_inverse=True)[1]
             n = int(numbers.max()) + 1
-        numbers, n = numbers * int(size) + column, n * int(size)
+        numbers, n = numbers * size + column, n * size
     return numbers
 
 

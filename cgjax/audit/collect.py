@@ -68,13 +68,13 @@ def imported(name: str):
         raise BadInput(f"'{name}' must be module:function")
     look_here()
     try:
-        found = importlib.import_module(module)
+        imported = importlib.import_module(module)
     except (Exception, SystemExit) as error:
         what = f"{type(error).__name__}: {first_line(error)}"
         raise BadInput(f"cannot import '{module}' of '{name}': {what}") from None
-    if not hasattr(found, word):
+    if not hasattr(imported, word):
         raise BadInput(f"module '{module}' has no '{word}'")
-    return getattr(found, word)
+    return getattr(imported, word)
 
 
 def _guarded(name, function):
@@ -164,12 +164,12 @@ def _in_one_line():
         raise BadInput(f"the theory cannot be asked: {first_line(error)}") from error
 
 
-def plan(given: Problem, found: support.SupportAudit, p: np.ndarray) -> Plan:
+def plan(given: Problem, audited: support.SupportAudit, p: np.ndarray) -> Plan:
     """Rows of Q that identify what p [n, D] does not: for each failing value few partners."""
     rows, left, fewest, n = [], 0, True, 0
     space = latents.space(p, given.q, given.options["kinds"])
     columns = latent_columns(given.components, p.shape[1], given.sizes)
-    for k, (one, d, radius) in enumerate(zip(found.components, columns, found.coverage.radius)):
+    for k, (one, d, radius) in enumerate(zip(audited.components, columns, audited.coverage.radius)):
         values = given.q[given.tested[one.failing]]
         values = values[_first_of_each(values[:, d])] if len(values) else values
         n += len(values)
@@ -194,16 +194,16 @@ def _fewest(given, component, dims, value, partners):
     if len({slot.shape for slot in slots}) > 1:
         raise BadInput("combinations to collect are found for slots of one shape, not "
                        f"{', '.join(str(slot.shape[1:]) for slot in slots)}")  # fmt: skip
-    own = np.asarray(given.components[component](value[None]))
+    rendered = np.asarray(given.components[component](value[None]))
     asked = {"component": component, "candidates": np.stack(slots, axis=1),
              "pixelwise": given.options["pixelwise"],
              "condition": given.options["condition"]}  # fmt: skip
     with _in_one_line():
-        found = design.design(given.composition, own, most=MOST, **asked)
-        if not found.holds:
+        greedy = design.design(given.composition, rendered, most=MOST, **asked)
+        if not greedy.holds:
             return (), False
-        if len(found.chosen) < 3:  # each alone was looked at: where it takes two, none is enough
-            return found.chosen, True
-        fewer = len(found.chosen) - 1
-        less = design.design(given.composition, own, most=fewer, exact=True, **asked)
-    return (less if less.holds else found).chosen, True
+        if len(greedy.chosen) < 3:  # each alone was looked at: where it takes two, none is enough
+            return greedy.chosen, True
+        fewer = len(greedy.chosen) - 1
+        less = design.design(given.composition, rendered, most=fewer, exact=True, **asked)
+    return (less if less.holds else greedy).chosen, True

@@ -54,7 +54,7 @@ def word(value) -> str:
 
 def factors(p: dict, q: dict, bins: int) -> list[Factor]:
     """What each column of both tables takes; numbers of more than MANY values are cut into bins."""
-    found = []
+    columns = []
     for name in p:
         values = np.unique(np.concatenate([p[name], q[name]]))
         if len(np.unique(q[name])) < 2:
@@ -62,8 +62,8 @@ def factors(p: dict, q: dict, bins: int) -> list[Factor]:
         is_continuous = len(values) > MANY and values.dtype.kind != "U"
         if is_continuous:
             values = np.linspace(values[0], values[-1], bins + 1)
-        found.append(Factor(name, values, is_continuous))
-    return found
+        columns.append(Factor(name, values, is_continuous))
+    return columns
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -196,20 +196,20 @@ def _columns(path, stored, array):
     if not names:
         raise BadInput(f"'{path}' holds no array")
     # Other arrays of the file may be large, or no arrays at all: only what is asked for is read.
-    found = {name: stored[name] for name in ([array] if array else names)}
-    shapes = {name: value.shape for name, value in found.items()}
-    if len(found) == 1 and len(*shapes.values()) == 2:
-        (table,) = found.values()
-        found = {str(i): column for i, column in enumerate(table.T)}
+    arrays = {name: stored[name] for name in ([array] if array else names)}
+    shapes = {name: value.shape for name, value in arrays.items()}
+    if len(arrays) == 1 and len(*shapes.values()) == 2:
+        (table,) = arrays.values()
+        arrays = {str(i): column for i, column in enumerate(table.T)}
     elif len({*shapes.values()}) > 1 or any(len(shape) != 1 for shape in shapes.values()):
         each = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
         raise BadInput(f"'{path}' holds arrays that are no columns of one length: {each}; name one "
                        f"[rows, factors] as {path.name}:<array>")  # fmt: skip
-    if any(value.dtype.kind not in "buifU" for value in found.values()):
+    if any(value.dtype.kind not in "buifU" for value in arrays.values()):
         raise BadInput(f"'{path}' must hold real numbers or words")
-    if not len(next(iter(found.values()))):
+    if not len(next(iter(arrays.values()))):
         raise BadInput(f"'{path}' holds no rows")
-    return found
+    return arrays
 
 
 READ = {".csv": _read_csv, ".npz": _read_npz}

@@ -94,7 +94,7 @@ def batched(metric: Callable, y: jax.Array, yhat: jax.Array, batch: int) -> jax.
             f"y and yhat must have the same number of rows, not 0: got {y.shape}, {yhat.shape}"
         )
     if batch < 1 or len(y) % batch:
-        raise ValueError(f"batches of {batch} do not divide {len(y)} rows")
+        raise ValueError(f"batch must divide the {len(y)} rows, got {batch}")
     pairs = [a.reshape(-1, batch, *a.shape[1:]) for a in (y, yhat)]
     return jnp.mean(jax.lax.map(lambda pair: metric(*pair), tuple(pairs)))
 

@@ -145,12 +145,12 @@ def _checked(entry: dict, path: pathlib.Path) -> dict:
         name
         for name in ("models", "reasons")
         if name not in wrong
-        and not all(isinstance(one, dict) for one in entry.get(name, {}).values())
+        and not all(isinstance(value, dict) for value in entry.get(name, {}).values())
     ]
     wrong += [] if is_number(entry.get("wall_s", 0.0), LARGEST) else ["wall_s"]
     if wrong or "metrics" not in entry:
         raise BadInput(f"'{path}' has no sound {wrong[0] if wrong else 'metrics'}: {mend}")
-    if bad := [name for name, one in entry["metrics"].items() if not is_entry(one, LARGEST)]:
+    if bad := [name for name, value in entry["metrics"].items() if not is_entry(value, LARGEST)]:
         raise BadInput(f"'{path}': metric {shown(bad[0])} cannot be read: {mend}")
     return entry
 

@@ -43,7 +43,7 @@ def sweeps(entries: list[dict]) -> list[tuple[list[str], list[dict], list[dict]]
     groups = {}
     for entry in entries:
         groups.setdefault(commands.flag(entry), []).append(entry)
-    found = []
+    sweeps = []
     for runs in groups.values():
         values = [dict(leaves(configs.from_json(json.dumps(run["config"])))) for run in runs]
         keys = dict.fromkeys(name for of_run in values for name in of_run)
@@ -54,8 +54,8 @@ def sweeps(entries: list[dict]) -> list[tuple[list[str], list[dict], list[dict]]
             and any(of_run.get(name) != values[0].get(name) for of_run in values)
         ]
         if swept:
-            found.append((swept, runs, values))
-    return found
+            sweeps.append((swept, runs, values))
+    return sweeps
 
 
 def _sweep(swept: list[str], runs: list[dict], values: list[dict]) -> Html:

@@ -25,28 +25,26 @@ def test_stored_additivity(golden):
     for name in arrays["case_names"]:
         stored = {key: arrays[f"{name}/{key}"] for key in ("x", "is_train", "additivity_of")}
         yhat = arrays[f"{name}/{stored['additivity_of']}"]
-        found = additivity.additivity(stored["x"], yhat, stored["is_train"])
+        fit = additivity.additivity(stored["x"], yhat, stored["is_train"])
         expected = arrays[f"{name}/additivity_r2_test_train"]
-        np.testing.assert_allclose((found.r2_test, found.r2_train), expected, atol=1e-8)
-        np.testing.assert_array_equal(found.labels, arrays[f"{name}/additivity_labels"])
+        np.testing.assert_allclose((fit.r2_test, fit.r2_train), expected, atol=1e-8)
+        np.testing.assert_array_equal(fit.labels, arrays[f"{name}/additivity_labels"])
         # These were solved by normal equations, which lose half the digits.
         atol = 1e-3 if name.startswith(("add", "to")) else 1e-6
         expected = arrays[f"{name}/additivity_coefs"]
-        np.testing.assert_allclose(found.coefficients, expected, atol=atol, err_msg=name)
+        np.testing.assert_allclose(fit.coefficients, expected, atol=atol, err_msg=name)
 
 
 def test_stored_additivity_of_several_samples(golden):
     arrays = golden("kernels/analyses")
     x_train = arrays["x_grid"][arrays["train_mask_of_specs"]]
-    found = additivity.additivity_by_split(
-        arrays["specs"], arrays["yhat"], arrays["splits"], x_train
-    )
-    np.testing.assert_array_equal(found.splits, arrays["add_split"])
-    np.testing.assert_allclose(found.r2, arrays["add_r2"], atol=1e-8)
-    np.testing.assert_array_equal(found.labels, arrays["add_labels"])
-    np.testing.assert_allclose(found.coefficients, arrays["add_coefs"], atol=2e-6)
+    fit = additivity.additivity_by_split(arrays["specs"], arrays["yhat"], arrays["splits"], x_train)
+    np.testing.assert_array_equal(fit.splits, arrays["add_split"])
+    np.testing.assert_allclose(fit.r2, arrays["add_r2"], atol=1e-8)
+    np.testing.assert_array_equal(fit.labels, arrays["add_labels"])
+    np.testing.assert_allclose(fit.coefficients, arrays["add_coefs"], atol=2e-6)
     two = additivity.additivity(arrays["specs"], arrays["yhat"], arrays["splits"] == "task=train")
-    np.testing.assert_allclose((two.r2_test, two.r2_train), found.r2, atol=1e-14)
+    np.testing.assert_allclose((two.r2_test, two.r2_train), fit.r2, atol=1e-14)
 
 
 @examples
@@ -78,14 +76,12 @@ def test_what_is_not_additive_is_told_so():
     x = grid(4, 4)
     signs = np.where(x < 2, -1.0, 1.0)
     is_train = np.isin(x, (0, 3)).any(axis=1)
-    found = additivity.additivity(x, np.stack([signs.prod(axis=1), signs.sum(axis=1)]), is_train)
-    np.testing.assert_allclose(found.r2_test, (0, 1), atol=1e-9)
-    np.testing.assert_allclose(found.r2_train, (1, 1), atol=1e-9)
+    fit = additivity.additivity(x, np.stack([signs.prod(axis=1), signs.sum(axis=1)]), is_train)
+    np.testing.assert_allclose(fit.r2_test, (0, 1), atol=1e-9)
+    np.testing.assert_allclose(fit.r2_train, (1, 1), atol=1e-9)
     constant = additivity.additivity(x, np.full(16, 2.5), is_train)
     assert constant.r2_test == constant.r2_train == 1
-    np.testing.assert_allclose(
-        constant.coefficients, np.append(0 * found.coefficients[0, :-1], 2.5)
-    )
+    np.testing.assert_allclose(constant.coefficients, np.append(0 * fit.coefficients[0, :-1], 2.5))
 
 
 def test_unseen_conjunctions_have_no_column():
@@ -168,15 +164,15 @@ def test_conjunction_types_of_context_dependence():
 def test_magnitudes_of_conjunction_types(golden, case, expected):
     arrays = golden("kernels/task_kernel_predictions")
     labels, values = (arrays[f"{case}/additivity_{key}"] for key in ("labels", "coefs"))
-    found = additivity.type_magnitudes(labels, values, (1, 2))
-    np.testing.assert_allclose(list(found.values()), expected, atol=1e-3)
+    magnitudes = additivity.type_magnitudes(labels, values, (1, 2))
+    np.testing.assert_allclose(list(magnitudes.values()), expected, atol=1e-3)
     values = values.copy()
     values[-1] = 0.5
     for relative_to, with_intercept in itertools.product(("sum", "max"), (False, True)):
         relative = additivity.type_magnitudes(labels, values, (1, 2), relative_to, with_intercept)
         scale = {"sum": sum, "max": max}[relative_to]
-        absolute = [*found.values(), 0.5] if with_intercept else [*found.values()]
-        np.testing.assert_allclose(relative["right"] * scale(absolute), found["right"])
+        absolute = [*magnitudes.values(), 0.5] if with_intercept else [*magnitudes.values()]
+        np.testing.assert_allclose(relative["right"] * scale(absolute), magnitudes["right"])
         np.testing.assert_allclose(scale(relative.values()), 1)
 
 
@@ -186,8 +182,8 @@ def test_magnitudes_of_conjunction_types(golden, case, expected):
 def test_stored_similarity(golden):
     arrays = golden("kernels/analyses")
     samples = arrays["specs"], arrays["features"], arrays["splits"]
-    found = additivity.similarity(*samples, n_samples=11, with_self=True)  # as in the paper
-    groups = {(split, tuple(x)): i for i, (split, x) in enumerate(zip(found.splits, found.x))}
+    similar = additivity.similarity(*samples, n_samples=11, with_self=True)  # as in the paper
+    groups = {(split, tuple(x)): i for i, (split, x) in enumerate(zip(similar.splits, similar.x))}
 
     def group(k, row):
         numbers = re.findall(r"\((\d+)\)", arrays[f"sim_spec{k}"][row])
@@ -195,13 +191,13 @@ def test_stored_similarity(golden):
 
     assert len(groups) ** 2 == len(arrays["sim_value"])
     for row, value in enumerate(arrays["sim_value"]):
-        np.testing.assert_allclose(found.values[group(0, row), group(1, row)], value, atol=1e-12)
-    structure = additivity.structure(found)
+        np.testing.assert_allclose(similar.values[group(0, row), group(1, row)], value, atol=1e-12)
+    structure = additivity.structure(similar)
     np.testing.assert_allclose(structure.kappa, arrays["mean_sim_by_overlap"], atol=1e-12)
     first = salience.salience(structure.kappa)[0]
     np.testing.assert_allclose(first, arrays["salience_1_2"], atol=1e-12)
-    scaled = additivity.normalised(found)
-    shared = (found.x[:, None] == found.x).sum(axis=-1)
+    scaled = additivity.normalised(similar)
+    shared = (similar.x[:, None] == similar.x).sum(axis=-1)
     np.testing.assert_allclose(scaled[shared == 1].mean(), first, atol=1e-12)
 
 
@@ -228,14 +224,14 @@ def test_samples_that_enter():
     flat = features[order].reshape(60, -1)
     members = [np.flatnonzero(np.all(x[order] == row, axis=1)) for row in grid(2, 2)]
     for n_samples, with_self in itertools.product((11, 4, None), (True, False)):
-        found = additivity.similarity(
+        similar = additivity.similarity(
             x[order], features[order], n_samples=n_samples, with_self=with_self
         )
         for i, j in itertools.product(range(4), repeat=2):
             products = flat[members[i][:n_samples]] @ flat[members[j][:n_samples]].T
             if i == j and not with_self:
                 products = products[~np.eye(len(products), dtype=bool)]
-            np.testing.assert_allclose(found.values[i, j], products.mean(), atol=1e-12)
+            np.testing.assert_allclose(similar.values[i, j], products.mean(), atol=1e-12)
     default = additivity.similarity(x[order], features[order])
     explicit = additivity.similarity_of_gram(x[order], flat @ flat.T, with_self=False)
     np.testing.assert_array_equal(default.values, explicit.values)

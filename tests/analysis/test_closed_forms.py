@@ -139,13 +139,13 @@ def test_shortcut_bias_is_what_the_machines_do(seed):
     for r, size in ((1, 12), (2, 32)):
         x, y, is_train = (np.pad(a, [(0, size - len(a))] + [(0, 0)] * (a.ndim - 1)) for a in cd3(r))
         kernel = salience.overlap_kernel(x, x, kappa)
-        found = closed_forms.shortcut_bias(*s.T, r)
+        bias = closed_forms.shortcut_bias(*s.T, r)
         test = ~is_train & (y != 0)
         margin = (y * machines.ridgeless(kernel, y, kernel, mask=is_train))[:, test]
-        np.testing.assert_allclose(margin.T, [found.regression] * test.sum(), atol=1e-8)
+        np.testing.assert_allclose(margin.T, [bias.regression] * test.sum(), atol=1e-8)
         if r == 1:
             margin = (y * machines.svc(kernel, y, kernel, 1e10, mask=is_train))[:, test]
-            np.testing.assert_allclose(margin.T, [found.svm] * test.sum(), atol=1e-7)
+            np.testing.assert_allclose(margin.T, [bias.svm] * test.sum(), atol=1e-7)
 
 
 @pytest.mark.parametrize("machine", ["svm", "regression"])

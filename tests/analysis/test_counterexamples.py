@@ -116,11 +116,11 @@ def test_relaxed_is_first_order(pixelwise):
 def test_some_points_suffice_where_all_cancel():
     """C = a b with partners +1 and -1: the sum of both is zero, one alone is enough."""
     value = np.array([[2.0]])
-    found = support.audit(
+    audit = support.audit(
         product, value, 0, lambda i: (np.full((2, 1), 2.0), np.array([[1.0], [-1.0]]))
     )
-    assert found.share == 1 and found.sigma_min[0] == 1 and list(found.subsets[0]) == [0]
-    assert found.sigma_mean[0] == 1
+    assert audit.share == 1 and audit.sigma_min[0] == 1 and list(audit.subsets[0]) == [0]
+    assert audit.sigma_mean[0] == 1
 
 
 def test_points_that_only_work_together():

@@ -339,12 +339,12 @@ def test_an_intervention_changes_one_component_only():
 
 def test_confusion():
     y, y2 = np.array([0, 0, 0, 0]), np.array([3, 3, 3, 5])
-    found = dependence.confusion(
+    confused = dependence.confusion(
         np.array([0, 3, 2, 9]), y, np.stack([y2, y2 - 1], axis=1), n_classes=10
     )
-    np.testing.assert_allclose(found.of_all, [0.25, 0.25])
-    np.testing.assert_allclose(found.of_errors, [1 / 3, 1 / 3], rtol=1e-6)
-    assert found.n_errors == 3 and found.by_chance == 1 / 9
+    np.testing.assert_allclose(confused.of_all, [0.25, 0.25])
+    np.testing.assert_allclose(confused.of_errors, [1 / 3, 1 / 3], rtol=1e-6)
+    assert confused.n_errors == 3 and confused.by_chance == 1 / 9
 
 
 # --- one step -------------------------------------------------------------------------------------

@@ -40,8 +40,8 @@ def holds(values, candidates, chosen):
 
 
 def test_greedy_finds_as_few_planes_as_exhaustive_search(values, candidates):
-    found = design(COMPOSITIONS["occlude_step"], values, 1, candidates)
-    assert found.holds and holds(values, candidates, found.chosen)
+    greedy = design(COMPOSITIONS["occlude_step"], values, 1, candidates)
+    assert greedy.holds and holds(values, candidates, greedy.chosen)
     fewest = next(
         n
         for n in range(1, 4)
@@ -50,10 +50,10 @@ def test_greedy_finds_as_few_planes_as_exhaustive_search(values, candidates):
             for chosen in itertools.combinations(range(len(candidates)), n)
         )
     )
-    assert len(found.chosen) == fewest == 2
-    assert found.sigma_min[0] == 0 and found.sigma_min[-1] == 1
-    assert found.share[0] == 0 and found.n_failing[0] > 0 == found.n_failing[-1]
-    assert found.verdict.startswith("2 of 6 candidates suffice")
+    assert len(greedy.chosen) == fewest == 2
+    assert greedy.sigma_min[0] == 0 and greedy.sigma_min[-1] == 1
+    assert greedy.share[0] == 0 and greedy.n_failing[0] > 0 == greedy.n_failing[-1]
+    assert greedy.verdict.startswith("2 of 6 candidates suffice")
 
 
 def test_a_front_sprite_needs_one_plane_at_its_own_pixels(values, candidates):
@@ -113,7 +113,7 @@ def test_stacks_need_fewer_points_where_sums_cancel():
     [
         ({"condition": "relaxed"}, "'sum' or 'stack'"),
         ({"candidates": np.zeros((0, 2, 3))}, "one candidate"),
-        ({"component": 2}, "slot tuples"),
+        ({"component": 2}, "component must be 0 to 1"),
         ({"candidates": np.zeros((1, 2, 4))}, "candidates' slots"),
     ],
 )

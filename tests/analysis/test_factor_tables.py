@@ -14,12 +14,12 @@ def test_a_pair_left_out_is_named_with_all_that_it_takes_along():
     assert len(q) == 60 and len(np.unique(q, axis=0)) == 60
     gone = (q[:, 0] == 2) & (q[:, 1] >= 2)
     p = q[~gone & ~np.all(q == [0, 0, 0], axis=1)]
-    found = factor_tables.held(np.concatenate([p, p[:7]]), np.concatenate([q, q[:9]]), sizes)
-    assert (found.n_wanted, found.n_held, found.n_scattered) == (60, 49, 1)
-    assert found.missing == (factor_tables.Missing((1, 0), ((2, 3), (2,)), 10),)
-    assert found.n_pairs == (45, 47) and not len(found.outside)
-    np.testing.assert_allclose(found.values[0], [19 / 20, 1, 0.5])
-    np.testing.assert_allclose(found.pairs[1, 0][:, 2], [1, 1, 0, 0])
+    held = factor_tables.held(np.concatenate([p, p[:7]]), np.concatenate([q, q[:9]]), sizes)
+    assert (held.n_wanted, held.n_held, held.n_scattered) == (60, 49, 1)
+    assert held.missing == (factor_tables.Missing((1, 0), ((2, 3), (2,)), 10),)
+    assert held.n_pairs == (45, 47) and not len(held.outside)
+    np.testing.assert_allclose(held.values[0], [19 / 20, 1, 0.5])
+    np.testing.assert_allclose(held.pairs[1, 0][:, 2], [1, 1, 0, 0])
 
 
 def test_a_value_never_shown_is_no_pair():
@@ -49,16 +49,16 @@ def test_random_tables_by_hand():
             for i, j in itertools.combinations(range(len(rows)), 2):
                 assert (same[i] == same[j]) == np.array_equal(rows[i], rows[j])
             p, q, sizes = np.searchsorted(levels, p), np.searchsorted(levels, q), (3, 3, 3)
-        found = factor_tables.held(p, q, sizes)
+        held = factor_tables.held(p, q, sizes)
         wanted, there = set(map(tuple, q.tolist())), set(map(tuple, p.tolist()))
-        assert (found.n_wanted, found.n_held) == (len(wanted), len(wanted & there))
+        assert (held.n_wanted, held.n_held) == (len(wanted), len(wanted & there))
         pairs = {(d, row[d[0]], row[d[1]]) for row in there for d in ((1, 0), (2, 0), (2, 1))}
         scattered = [
             row
             for row in wanted - there
             if all((d, row[d[0]], row[d[1]]) in pairs for d in ((1, 0), (2, 0), (2, 1)))
         ]
-        assert found.n_scattered == len(scattered)
+        assert held.n_scattered == len(scattered)
 
 
 def test_equal_values_are_seen_and_near_ones_are_not():

@@ -184,12 +184,12 @@ def test_kernel_of_images_is_a_product_and_of_codes_is_a_sum(golden):
 
 def test_additive_shares(golden):
     """The spec's numbers: codes are sums; a third of the true images in the hole is."""
-    found = representations(golden)
+    codes = representations(golden)
     for name in ("coords", "rotated", "onehot_sum", "bump_encoding"):
-        np.testing.assert_allclose(factorization.additive_share(found[name]), 1, atol=1e-12)
+        np.testing.assert_allclose(factorization.additive_share(codes[name]), 1, atol=1e-12)
     inside = np.zeros((N, N), bool)
     inside[HOLE, HOLE] = True
-    images = found["true_images"]
+    images = codes["true_images"]
     in_hole = factorization.additive_share(images[HOLE, HOLE])
     np.testing.assert_allclose(in_hole, 0.33, atol=0.005)
     np.testing.assert_allclose(factorization.additive_share(images, inside), in_hole, rtol=1e-9)
@@ -200,12 +200,12 @@ def test_two_way_adds_up():
     a, b = rng.normal(size=(1, 4, 3)), rng.normal(size=(5, 1, 3))
     rest = rng.normal(size=(5, 4, 3))
     rest = rest - rest.mean(axis=0) - rest.mean(axis=1, keepdims=True) + rest.mean(axis=(0, 1))
-    found = factorization.two_way(a + b + rest)
-    np.testing.assert_allclose(found.x, 5 * np.sum((a - a.mean(axis=1)) ** 2, axis=(0, 1)))
-    np.testing.assert_allclose(found.y, 4 * np.sum((b - b.mean(axis=0)) ** 2, axis=(0, 1)))
-    np.testing.assert_allclose(found.interaction, np.sum(rest**2, axis=(0, 1)))
+    sums = factorization.two_way(a + b + rest)
+    np.testing.assert_allclose(sums.x, 5 * np.sum((a - a.mean(axis=1)) ** 2, axis=(0, 1)))
+    np.testing.assert_allclose(sums.y, 4 * np.sum((b - b.mean(axis=0)) ** 2, axis=(0, 1)))
+    np.testing.assert_allclose(sums.interaction, np.sum(rest**2, axis=(0, 1)))
     share = factorization.additive_share(a + b + rest)
-    np.testing.assert_allclose(share, sum(map(np.sum, found[:2])) / sum(map(np.sum, found)))
+    np.testing.assert_allclose(share, sum(map(np.sum, sums[:2])) / sum(map(np.sum, sums)))
     fitted = factorization.additive_part(a + b + rest)
     np.testing.assert_allclose(fitted, a + b, atol=1e-12)
 
@@ -239,13 +239,13 @@ def test_selective_units():
 
 def test_stored_superposition(golden):
     stored, example = golden("bumps/superposition"), VALUES["superposition_example"]
-    found = representations(golden)
+    arrays = representations(golden)
     is_train = np.ones((N, N), bool)
     is_train[HOLE, HOLE] = False
     x, y = int(stored["x"]), int(stored["y"])
-    total = factorization.shared_sum(found["true_images"], is_train)[y, x]
+    total = factorization.shared_sum(arrays["true_images"], is_train)[y, x]
     count = factorization.shared_sum(np.ones((N, N, 1)), is_train)[y, x, 0]
-    codes = found["bump_encoding"]
+    codes = arrays["bump_encoding"]
     only_x, only_y = factorization.isolated(codes[y, x][None], codes[is_train], N)
     np.testing.assert_allclose(total, stored["sum_image"], rtol=1e-10, atol=1e-14)
     np.testing.assert_allclose(np.max(total), example["sum_max"], rtol=1e-10)
@@ -299,9 +299,9 @@ def test_more_factors_are_looked_at_two_at_a_time():
 def test_on_grids_is_the_measures_of_a_single_grid():
     values = np.random.default_rng(0).normal(size=(5, 4, 3))  # [n_y, n_x, D]
     factors = np.stack(np.indices((5, 4))[::-1], axis=-1).reshape(-1, 2)
-    found = factorization.on_grids(values.reshape(-1, 3), factors)
+    scores = factorization.on_grids(values.reshape(-1, 3), factors)
     kernel = factorization.grid_kernel(values)
-    assert found.metric == pytest.approx(factorization.metric(values))
-    assert found.schmidt == pytest.approx(factorization.operator_schmidt(kernel, 4, 5))
-    assert found.additive == pytest.approx(factorization.additive_share(values))
+    assert scores.metric == pytest.approx(factorization.metric(values))
+    assert scores.schmidt == pytest.approx(factorization.operator_schmidt(kernel, 4, 5))
+    assert scores.additive == pytest.approx(factorization.additive_share(values))
     assert np.isnan(factorization.on_grids(np.ones((20, 2)), factors)).all()

@@ -72,25 +72,25 @@ def test_probe_is_least_squares_with_an_intercept():
     features, noise = rng.normal(size=(40, 2, 3)), rng.normal(size=(40, 2))
     weights = rng.normal(size=(6, 2))
     targets = features.reshape(40, 6) @ weights + [5.0, -3] + 0.1 * noise
-    found = geometry.probe(features, targets)
+    probe = geometry.probe(features, targets)
     design = np.concatenate([features.reshape(40, 6), np.ones((40, 1))], axis=1)
     expected = np.linalg.lstsq(design, targets, rcond=None)[0]
-    np.testing.assert_allclose(found.weights, expected[:-1], atol=1e-10)
-    np.testing.assert_allclose(found.intercept, expected[-1], atol=1e-10)
+    np.testing.assert_allclose(probe.weights, expected[:-1], atol=1e-10)
+    np.testing.assert_allclose(probe.intercept, expected[-1], atol=1e-10)
     left = np.var(targets - design @ expected, axis=0) / np.var(targets, axis=0)
-    np.testing.assert_allclose(found.r2, 1 - left)
-    assert np.isnan(found.r2_held_out).all()
+    np.testing.assert_allclose(probe.r2, 1 - left)
+    assert np.isnan(probe.r2_held_out).all()
 
 
 def test_probe_on_points_held_out():
     """Fitted where activations are linear in the target; outside they fold back."""
     x = np.arange(10.0)
     activations = np.where(x < 6, x, 12 - x)[:, None]
-    found = geometry.probe(activations, x[:, None], x < 6)
-    np.testing.assert_allclose(found.r2, 1)
+    probe = geometry.probe(activations, x[:, None], x < 6)
+    np.testing.assert_allclose(probe.r2, 1)
     out = x[6:]
     wrong = np.sum((out - (12 - out)) ** 2) / np.sum((out - out.mean()) ** 2)
-    np.testing.assert_allclose(found.r2_held_out, 1 - wrong)
+    np.testing.assert_allclose(probe.r2_held_out, 1 - wrong)
     constant = geometry.probe(activations, np.ones((10, 1)))
     assert np.isnan(constant.r2)
 
@@ -117,13 +117,15 @@ def test_principal_components_of_a_plane():
     rng = np.random.default_rng(0)
     plane = rng.normal(size=(12, 2)) * (3, 1)
     axes = np.linalg.qr(rng.normal(size=(40, 2)))[0]
-    found = geometry.principal_components(plane @ axes.T + 5)
-    assert found.shares.sum() == pytest.approx(1) and found.shares[0] > found.shares[1]
+    components = geometry.principal_components(plane @ axes.T + 5)
+    assert (
+        components.shares.sum() == pytest.approx(1) and components.shares[0] > components.shares[1]
+    )
 
     def distances(points):
         return np.linalg.norm(points[:, None] - points[None], axis=-1)
 
-    np.testing.assert_allclose(distances(found.coordinates), distances(plane), atol=1e-10)
+    np.testing.assert_allclose(distances(components.coordinates), distances(plane), atol=1e-10)
     alone = geometry.principal_components(np.array([[0.0], [2.0]]))
     np.testing.assert_allclose(alone.shares, [1, 0], atol=1e-12)
     with pytest.raises(ValueError, match="2 points"):

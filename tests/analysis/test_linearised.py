@@ -47,14 +47,14 @@ def test_residual_is_that_of_the_fit(params):
     """In float32, at the default tolerance: on the training points f is off by what is reported."""
     params = jax.tree.map(np.float32, params)
     x, y = np.float32(X), np.float32(Y)
-    found = linearised.linearised_fit(mlp, params, x, y, x)
+    fit = linearised.linearised_fit(mlp, params, x, y, x)
     first = y - np.asarray(mlp(params, x))
-    left = np.linalg.norm(y - np.asarray(found.predictions)) / np.linalg.norm(first)
-    assert found.converged and 0 < found.residual < 1.1e-3
-    np.testing.assert_allclose(found.residual, left, rtol=0.01)
+    left = np.linalg.norm(y - np.asarray(fit.predictions)) / np.linalg.norm(first)
+    assert fit.converged and 0 < fit.residual < 1.1e-3
+    np.testing.assert_allclose(fit.residual, left, rtol=0.01)
     cut = linearised.linearised_fit(mlp, params, x, y, x, most_iterations=3)
     assert cut.n_iterations == 3 and not cut.converged
-    assert 10 * found.residual < cut.residual < 1
+    assert 10 * fit.residual < cut.residual < 1
 
 
 def test_targets_out_of_reach():

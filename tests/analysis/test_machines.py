@@ -305,7 +305,7 @@ def awkward():
     """Four points each: kernels in which an exclusive or is hard or impossible to learn."""
     points = np.array([[0, 0], [1, 1], [0, 1], [1, 0.0]])
     linear = points @ points.T
-    found = {
+    named = {
         "linear": linear,  # not separable
         "memory": linear + np.eye(4),  # separable
         "twins": np.ones((4, 4)),  # one input, both labels
@@ -314,10 +314,10 @@ def awkward():
         "nothing": np.zeros((4, 4)),
     }
     kernels = np.zeros((BATCH, POINTS, POINTS))
-    kernels[:, :4, :4] = np.stack(list(found.values()))
+    kernels[:, :4, :4] = np.stack(list(named.values()))
     labels = np.zeros(POINTS)
     labels[:4] = (1, 1, -1, -1)
-    return list(found), kernels, labels, np.arange(POINTS) < 4
+    return list(named), kernels, labels, np.arange(POINTS) < 4
 
 
 @pytest.mark.parametrize("c", [HARD, np.inf])
@@ -460,12 +460,12 @@ def test_derivatives_with_respect_to_salience(machine):
     with jax.enable_x64(True):
         free = jnp.array([0.20350064, 0.09423825])
         value_and_grad = jax.jit(jax.value_and_grad(margin), compiler_options=QUICK)
-        _, found = value_and_grad(free)
+        _, gradient = value_and_grad(free)
         shifts = 1e-5 * jnp.eye(2)
         ends = [[value_and_grad(free + sign * row)[0] for sign in (1, -1)] for row in shifts]
         expected = [float(high - low) / 2e-5 for high, low in ends]
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
-    assert np.abs(found).min() > 1
+    np.testing.assert_allclose(gradient, expected, rtol=1e-5)
+    assert np.abs(gradient).min() > 1
 
 
 # --- arguments ------------------------------------------------------------------------------------

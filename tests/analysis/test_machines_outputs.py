@@ -42,14 +42,14 @@ def test_outputs_are_machines_of_their_own():
     penalty = np.array([0.3, 0.0])
     one, many = (quick(machines.solve_ridge, bias=True, outputs=o) for o in (False, True))
     each = one(kernels, np.moveaxis(y, -1, 0), penalty, mask=mask)
-    found = many(kernels, y, penalty, mask=mask)
+    together = many(kernels, y, penalty, mask=mask)
     for name in ("dual", "bias", "residual"):
         expected = np.moveaxis(getattr(each, name), 0, -1)
-        np.testing.assert_allclose(getattr(found, name), expected, atol=1e-9, err_msg=name)
+        np.testing.assert_allclose(getattr(together, name), expected, atol=1e-9, err_msg=name)
     expected = np.moveaxis(machines.predict(each, k_test), 0, -1)
-    predicted = machines.predict(found, k_test, outputs=True)
+    predicted = machines.predict(together, k_test, outputs=True)
     np.testing.assert_allclose(predicted, expected, atol=1e-9)
-    assert np.all(expected != 0) and np.all(found.bias != 0)
+    assert np.all(expected != 0) and np.all(together.bias != 0)
 
 
 def test_the_kernel_is_factorised_once():
@@ -102,17 +102,17 @@ def predicted(donut, kernel_fn, penalty):
 def test_stored_binary_kernel_regression(golden, donut, setting):
     """It interpolates; in the hole it predicts a(x) + b(y), which is worse than nothing."""
     k1, k2 = setting["k1"], setting["k2"]
-    residual, found, error = predicted(
+    residual, predictions, error = predicted(
         donut, lambda z: factorization.binary(z, donut[0], k1, k2), setting["ridge"]
     )
     assert residual**2 < 1e-12
     np.testing.assert_allclose(error, setting["ood_mse"], rtol=1e-10)
     assert error > VALUES["blank_mse"]["ood"]
-    share = factorization.additive_share(found.reshape(SIDE, SIDE, -1))
+    share = factorization.additive_share(predictions.reshape(SIDE, SIDE, -1))
     np.testing.assert_allclose(share, 1, atol=1e-12)
     if k2 == 1:
         stored = golden("bumps/kernels")
-        some = found[stored["selected_ood"]].reshape(-1, N, N)
+        some = predictions[stored["selected_ood"]].reshape(-1, N, N)
         expected = stored["binary_kernel_prediction_k1_1_k2_1"]
         np.testing.assert_allclose(some, expected, atol=1e-12)
 

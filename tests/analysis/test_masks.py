@@ -101,15 +101,15 @@ def stored(golden):
 
 def ours(stored, prefix, dtype=np.float32):
     """Kernels with outputs last: {"conv1": {"kernel": [3, 3, in, out]}, ...}."""
-    found = {}
+    layers = {}
     for layer in LAYERS:
         kernel = stored[prefix + layer]
         axes = (2, 3, 1, 0) if kernel.ndim == 4 else (1, 0)
-        found[layer] = {"kernel": jnp.asarray(kernel.transpose(axes), dtype)}
+        layers[layer] = {"kernel": jnp.asarray(kernel.transpose(axes), dtype)}
         if layer.startswith("fc"):
             bias = stored["b_" + layer]
-            found[layer]["bias"] = jnp.asarray(bias, dtype) if prefix == "w_" else None
-    return found
+            layers[layer]["bias"] = jnp.asarray(bias, dtype) if prefix == "w_" else None
+    return layers
 
 
 def embed(params, images):
@@ -448,13 +448,13 @@ def test_a_search_finds_what_a_task_needs(family):
         return x @ params["kernel"]
 
     s0 = 0.5 if family == "hard_concrete" else 0.05
-    found = masks.search(
+    search = masks.search(
         f, params, squared, batches, epochs=80, s0=s0, lr=0.05, penalty=1e-3, family=family
     )
-    kept = np.broadcast_to(found.masks["kernel"], (2, 2))
+    kept = np.broadcast_to(search.masks["kernel"], (2, 2))
     np.testing.assert_array_equal(kept, [[1, 0], [1, 0]])
-    assert found.masks["bias"] is None and found.kept == 0.5
-    assert found.losses.shape == (80,) and found.losses[-1] < 0.05 < found.losses[0]
+    assert search.masks["bias"] is None and search.kept == 0.5
+    assert search.losses.shape == (80,) and search.losses[-1] < 0.05 < search.losses[0]
 
 
 def test_masks_are_saved_and_read(tmp_path):

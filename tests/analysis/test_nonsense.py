@@ -445,7 +445,7 @@ SOUND = {
         x=INPUTS, inputs=np.array([0, 1, 1]), residuals=TARGETS),
     "dependence.early_dependence": _PARTS | dict(update=W, rates=[0.1]),
     "masks.restricted": dict(f=times_w, params={"w": W}, several=[{"w": W}], x=ROWS),
-    "masks.learn": dict(loss=lambda s, i, beta: s, s=W, n_steps=1, lr=0.1, per_epoch=1),
+    "masks.learn": dict(loss=lambda s, i, beta: jnp.sum(s), s=W, n_steps=1, lr=0.1, per_epoch=1),
     "masks.search": _SEARCH | dict(
         batches=[(ROWS, ROWS)], where="w", epochs=2, s0=0.05, lr=0.01, penalty=1e-8,
         family="continuous_sparsification", beta_max=200.0),
@@ -499,7 +499,7 @@ SOUND = {
 
 # What a parameter holds; "function:parameter" overrides "parameter".
 KINDS = {
-    array: "new probes.ridge:targets probes.ridgeless:targets stats.weighted_tau_b:x "
+    array: "signs new probes.ridge:targets probes.ridgeless:targets stats.weighted_tau_b:x "
     "stats.weighted_tau_b:y k_test k border costs kappa salience weights dual coefficients "
     "features jacobians "
     "hessians matrices tensor before after v y_train residuals null covariance contrast account "
@@ -546,22 +546,16 @@ KINDS = {
     "layer traced leaves nudges similar truth model support layer_map splits labels path devices "
     "shape dims relevant slots points partners candidates batches several updates rates bands "
     "suggested strata clusters inputs axis pixelwise columns start rows failures successes on u d "
-    "signs epoch dependence ntk.plan.choose:sizes factor_tables.grid:sizes "
-    "factor_tables.held:sizes "
-    "metrics.batched:batch ntk.functions.single:x ntk.layers.trace:x ntk.layers.run:x "
-    "masks.factors.subnetworks:x masks.restricted:x support.design.design:component "
-    "ntk.target_alignment:kernel closed_forms.item_values:is_anchor ntk.plan.plan:x2 "
-    "machines.interior_point.central_path:mask stats.mean_and_interval:values "
-    "stats.mean_and_error:values masks.size:masks masks.learn:s ntk.empirical:x1 ntk.empirical:x2 "
-    "ntk.linearised.kernel_vector_product:x1 ntk.linearised.kernel_vector_product:x2 "
-    "ntk.plan.plan:x1 ntk.plan.facts:x "
+    "epoch dependence ntk.plan.choose:sizes factor_tables.grid:sizes ntk.functions.single:x "
+    "ntk.layers.trace:x ntk.layers.run:x ntk.target_alignment:kernel "
+    "closed_forms.item_values:is_anchor ntk.plan.plan:x2 stats.mean_and_interval:values "
+    "stats.mean_and_error:values ntk.plan.plan:x1 ntk.plan.facts:x "
     # Weights that no result depends on, or that are only read.
     + " ".join(f"{name}:params" for name in (
-        "masks.factors.subnetworks", "ntk.empirical", "ntk.linearised.kernel_vector_product",
-        "ntk.ntk_regression", "ntk.plan.plan", "ntk.plan.facts", "ntk.functions.single",
-        "ntk.layers.trace", "dependence.tangent_split", "masks.read", "masks.selected",
-        "masks.init", "masks.expand", "masks.apply", "masks.ablate", "masks.replace",
-        "masks.fresh")),
+        "ntk.empirical", "ntk.linearised.kernel_vector_product", "ntk.plan.plan",
+        "ntk.plan.facts", "ntk.functions.single", "ntk.layers.trace", "dependence.tangent_split",
+        "masks.read", "masks.selected", "masks.init", "masks.expand", "masks.apply",
+        "masks.ablate", "masks.replace", "masks.fresh")),
 }
 KIND = {name: kind for kind, names in KINDS.items() for name in names.split()}
 
@@ -598,9 +592,10 @@ INVALID = {
     "machines.solve_svc:c": [[1.0, NAN]],
     "machines.predict:k_test": [K[:3].T],
     "machines.interior_point.central_path:k": [-np.eye(2)[None]],
-    "machines.interior_point.central_path:signs": [np.zeros((1, 1, 2)), np.full((1, 1, 2), NAN)],
+    "machines.interior_point.central_path:signs": [np.zeros((1, 1, 2)), np.ones((1, 2))],
+    "machines.interior_point.central_path:costs": [np.ones((1, 3, 2))],
+    "machines.interior_point.central_path:border": [np.ones((1, 3))],
     "machines.interior_point.central_path:box": [np.zeros(1), np.full(1, np.inf)],
-    "machines.interior_point.central_path:mask": [np.ones((1, 2))],
     "salience.salience:kappa": [
         1.0, [0.5, 0.2, 0.5], [[0, 0.3, 1], [1, 1, 1]], GRID[0], np.eye(4) + 0.5],
     "salience.kappa:salience": [[0.3, 0.3]],
@@ -689,20 +684,18 @@ INVALID = {
     "support.certificate.jacobian_errors:truth": [jnp.round],  # no derivative anywhere
     "support.design.design:slots": [spoilt(SLOTS)],
     "support.design.design:candidates": [spoilt(TUPLES[0])],
-    "support.design.design:component": [-1],
     "contrasts.jacobians:x": [np.ones((4, 3), int)],
     "contrasts.compositional_contrast:jacobians": [JAC[:0]],
     "contrasts.block_contrast:n_parts": [3, 2.0],
     "contrasts.hessian_l0:hessians": [HESS[:0], HESS.T],
-    "ntk.empirical:x1": [spoilt(INPUTS), INPUTS[:0], {"a": INPUTS, "b": INPUTS[:2]}],
-    "ntk.empirical:x2": [spoilt(INPUTS), INPUTS[:0], np.ones((2, 1, 3))],
+    "ntk.empirical:x1": [{"a": INPUTS, "b": INPUTS[:2]}],
+    "ntk.empirical:x2": [np.ones((2, 1, 3))],
     "ntk.empirical:params": [W * 1j],
     "ntk.empirical:f": [lambda w, x: x @ w * 1j, lambda w, x: (x @ w).astype(int)],
     "ntk.empirical:devices": [[]],
     "ntk.jacobian:params": [W * 1j],
     "ntk.linearised.kernel_vector_product:v": [
         TARGETS.T, np.ones(8), np.ones((4, 2, 1)), np.ones((3, 2))],
-    "ntk.linearised.kernel_vector_product:x1": [spoilt(INPUTS), INPUTS[:0]],
     "ntk.linearised.kernel_vector_product:x2": [np.ones((4, 1, 3))],
     "ntk.ntk_regression:y_train": [TARGETS.T, np.ones(8)],
     "ntk.ntk_regression:form": ["per_output", "mean_trace"],
@@ -806,7 +799,6 @@ INVALID = {
     "dependence.early_dependence:update": [{"w": W}],
     "dependence.early_dependence:rates": [[NAN], 0.1, []],
     "masks.restricted:several": [[], [{"w": None}], [{"w": np.ones(2)}], [{"v": W}]],
-    "masks.restricted:x": [ROWS * NAN],
     "masks.restricted:f": [lambda p, x: x.sum(1)],
     "masks.search:family": ["magnitude"],
     "masks.search:batches": [
@@ -854,8 +846,11 @@ INVALID = {
 # The name in a message where it is not the parameter's.
 NAMES = {
     "latents_P": "p|P", "latents_Q": "q|Q", "form": "form|use one of",
-    "algorithm": "algorithm|use one of", "effects.combined:values": "outputs",
+    "algorithm": "algorithm|use one of",
     "additivity.additivity:yhat": "yhat|outputs",
+    # Complex inputs are valid if the outputs are real.
+    **{f"ntk.{name}:{x}": f"{x}|outputs" for x in ("x1", "x2")
+       for name in ("empirical", "linearised.kernel_vector_product")},
     "ntk.empirical:f": "outputs", "ntk.functions.single:f": "outputs",
     "ntk.layers.trace:f": "outputs",
     "additivity.similarity_of_gram:gram": "gram|products", "kinds": "kinds|kind|period|categories",
@@ -976,7 +971,7 @@ def test_invalid_arguments_raise_errors_that_name_them(name):
 
 
 # Made of other functions' results, for which no argument is wrong; checks are for the others.
-INSIDE = ("checks.", "lenses.report.", "masks.trees.", "ntk.programs.", "support.words.")
+INSIDE = ("checks.", "lenses.report.", "masks.trees.", "ntk.programs.")
 PLUMBING = {
     f"{module}.{name}"
     for module, names in {
@@ -984,7 +979,7 @@ PLUMBING = {
         "compiled_singular_values compiled_spectrum",
         "machines": "interpolate rows",
         "ntk.functions": "cut_short shortest equations floats dtype is_float is_free mixing "
-        "warn_once check_samples digits jit once_for_each length",
+        "warn_once check_outputs digits jit once_for_each length",
         "support": "slot_points check_arguments check_components",
         "support.identification": "component_outputs is_pixelwise latent_columns",
         "support.latents": "as_categories changes covariance coverage distances distinct few "

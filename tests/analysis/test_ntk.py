@@ -225,12 +225,12 @@ def case(request):
 
 def test_layers_are_found(case):
     f, params, x, n_leaves, n_dense = case
-    found = layers.trace(f, params, x[0])
-    caught = [leaf for layer in found.layers for leaf in (layer.weight, layer.bias)]
+    traced = layers.trace(f, params, x[0])
+    caught = [leaf for layer in traced.layers for leaf in (layer.weight, layer.bias)]
     assert sum(leaf is not None for leaf in caught) == n_leaves
-    assert sum(layer.positions == 1 for layer in found.layers) == n_dense
-    nudges = layers.no_nudges(found)
-    run = quick(lambda leaves: layers.run(found, leaves, x[0], nudges)[0])
+    assert sum(layer.positions == 1 for layer in traced.layers) == n_dense
+    nudges = layers.no_nudges(traced)
+    run = quick(lambda leaves: layers.run(traced, leaves, x[0], nudges)[0])
     out = run(jax.tree.leaves(params))
     np.testing.assert_allclose(out, f(params, x[:1])[0], atol=1e-12)
 
@@ -545,12 +545,12 @@ def test_regression_with_a_linear_model_is_least_squares():
 def test_regression_interpolates_with_the_network_s_own_kernel(mlp):
     params, x, arrays = mlp
     y = normal(4, 4, 2)
-    found = ntk.ntk_regression(relu_net, params, x[:4], y, x)
-    np.testing.assert_allclose(found[:4], y, atol=1e-6)
+    predictions = ntk.ntk_regression(relu_net, params, x[:4], y, x)
+    np.testing.assert_allclose(predictions[:4], y, atol=1e-6)
     kernel = arrays["entk_full"].transpose(0, 2, 1, 3).reshape(12, 12)
     residual = (y - arrays["mlp_out"][:4]).reshape(-1)
     change = kernel[:, :8] @ np.linalg.pinv(kernel[:8, :8], rcond=1e-10, hermitian=True) @ residual
-    np.testing.assert_allclose(found, arrays["mlp_out"] + change.reshape(6, 2), atol=1e-6)
+    np.testing.assert_allclose(predictions, arrays["mlp_out"] + change.reshape(6, 2), atol=1e-6)
     with pytest.raises(ValueError, match=r"but f gives \(4, 2\)"):
         ntk.ntk_regression(relu_net, params, x[:4], y[:, :1], x)
 
@@ -573,16 +573,16 @@ def test_drift_and_alignment(mlp):
 
 def private_names(source):
     """Names of private JAX modules that a source imports or reaches through attributes."""
-    found = []
+    used = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
+            used += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found += [f"{node.module}.{alias.name}" for alias in node.names]
+            used += [f"{node.module}.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Attribute):
-            found.append(ast.unparse(node))
+            used.append(ast.unparse(node))
     private = re.compile(r"jaxlib\b|jax(\.\w+)*\._(?!_)")  # jax.__version__ is public
-    return [name for name in found if private.match(name)]
+    return [name for name in used if private.match(name)]
 
 
 @pytest.mark.parametrize(

@@ -22,15 +22,15 @@ def squares(params, data):
 def test_guess_and_check():
     """A ring holds pi (high - low) / 4 of a square of side 2, if its edges are squared radii."""
     bands = np.array([[0.05, 0.3], [0.0, 0.0025], [0.0, 0.0]], np.float32)
-    found = search.guess_and_check(
+    guesses = search.guess_and_check(
         quick_key(0), draw, squares, jnp.zeros(2), bands, n_draws=8000, n_keep=200, batch=400
     )
-    shares = np.asarray(found.n_accepted) / found.n_draws
+    shares = np.asarray(guesses.n_accepted) / guesses.n_draws
     np.testing.assert_allclose(shares, [np.pi / 16, np.pi / 1600, 0], rtol=0.5, atol=0)
     assert shares[0] == pytest.approx(np.pi / 16, abs=0.015)
     # As many as were asked for, as many as there were, none.
-    losses, x = np.asarray(found.losses), np.asarray(found.params["x"])
-    n = np.minimum(found.n_accepted, 200)
+    losses, x = np.asarray(guesses.losses), np.asarray(guesses.params["x"])
+    n = np.minimum(guesses.n_accepted, 200)
     assert n[0] == 200 > n[1] > 0 == n[2]
     for level in range(3):
         kept = losses[level, : n[level]]

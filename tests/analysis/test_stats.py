@@ -59,11 +59,11 @@ def test_a_pooled_number_has_the_error_that_other_draws_would_show():
     rng = np.random.default_rng(0)
     draws = rng.normal((1.0, 0.5, 0.2), 0.2, (2000, 6, 3))
     each = np.array([stats.jackknife(share, some) for some in draws])
-    found = np.array([share(some) for some in draws])
-    np.testing.assert_allclose(each.mean(axis=1), found, atol=1e-12)
+    shares = np.array([share(some) for some in draws])
+    np.testing.assert_allclose(each.mean(axis=1), shares, atol=1e-12)
     errors = each.std(axis=1, ddof=1) / 6**0.5
     np.testing.assert_allclose(
-        np.sqrt(np.mean(errors**2, axis=0)), found.std(axis=0, ddof=1), rtol=0.05
+        np.sqrt(np.mean(errors**2, axis=0)), shares.std(axis=0, ddof=1), rtol=0.05
     )
     np.testing.assert_allclose(stats.jackknife(np.mean, draws[0, :, 0]), draws[0, :, 0])
     assert stats.jackknife(share, draws[0, :1]).shape == (1, 3)
@@ -188,13 +188,13 @@ def test_trained_against_random_weights_as_r_prints(printed, task):
 @pytest.fixture(scope="module")
 def runs():
     """Published runs of valid bases by (kind, task, model, target); numbers of a family pooled."""
-    found = {}
+    groups = {}
     for row in table("published_runs"):
         if row["base_excluded"] == "False":
             task = row["exp"].removesuffix("_singular").removesuffix("_plural")
             row["cluster"] = row["kind"] + row["exp"] + row["base_model"]
-            found.setdefault((row["kind"], task, row["model"], row["target"]), []).append(row)
-    return found
+            groups.setdefault((row["kind"], task, row["model"], row["target"]), []).append(row)
+    return groups
 
 
 def stacked(rows):
@@ -203,11 +203,11 @@ def stacked(rows):
     return y, np.repeat([0, 1], len(rows)), np.array([row["cluster"] for row in rows] * 2)
 
 
-def assert_printed(found, text, digits):
+def assert_printed(value, text, digits):
     """Equal to what is printed, up to its last digit; a p below 1e-15 is rounding there."""
     if text:
         allowed = 0.51 * 10.0**-digits if digits else max(0.051 * abs(float(text)), 1e-15)
-        assert found == pytest.approx(float(text), abs=allowed)
+        assert value == pytest.approx(float(text), abs=allowed)
 
 
 def test_published_significance_follows_from_the_published_runs(runs):

@@ -57,17 +57,17 @@ def test_golden_ranks_and_singular_values(ranked, name):
     results = results[results[:, 2] == 2]  # those with two partners
     for slot in (0, 1):
         rows = results[results[:, 1] == slot]
-        own = values[rows[:, 0].astype(int)]
+        slots = values[rows[:, 0].astype(int)]
         others = planes[[0, 1]] if slot == 0 else planes[[1, 2]]
-        both = np.broadcast_arrays(own[:, None], others[None])
+        both = np.broadcast_arrays(slots[:, None], others[None])
         tuples = np.stack(both if slot == 0 else both[::-1], axis=2)
         for condition, (rank, smallest) in {"sum": rows.T[3:5], "stack": rows.T[6:8]}.items():
             options = {"rtol": 1e-5, "atol": 0.0, "condition": condition}
-            dense = support.audit(composition, own, slot, tuples, pixelwise=False, **options)
+            dense = support.audit(composition, slots, slot, tuples, pixelwise=False, **options)
             np.testing.assert_array_equal(codomain - dense.n_failing, rank)
             if not has_alpha:  # stored as 0 there, or as the last of fewer than M values
                 np.testing.assert_allclose(dense.sigma_min, smallest, atol=1e-4)
-        blocks = support.audit(composition, own, slot, tuples, rtol=1e-5, atol=0.0)
+        blocks = support.audit(composition, slots, slot, tuples, rtol=1e-5, atol=0.0)
         np.testing.assert_array_equal(blocks.passes, rows[:, 3] == codomain)
         if not has_alpha:
             np.testing.assert_allclose(blocks.sigma_min, rows[:, 4], atol=1e-4)
@@ -78,11 +78,11 @@ def test_sigmoid_front_block_loses_rank_where_its_determinant_vanishes():
     front = np.zeros((3, 1, 1, 3))
     back = np.array([[0.0, 1.0, 1.0], [0.0, 1.0, 0.5], [0.2, 0.1, 0.0]]).reshape(3, 1, 1, 3)
     tuples = np.stack([front, back], axis=1)[:, None]
-    found = support.audit(COMPOSITIONS["occlude_sigmoid"], front, 0, tuples)
-    np.testing.assert_array_equal(found.failing, [0])
+    audited = support.audit(COMPOSITIONS["occlude_sigmoid"], front, 0, tuples)
+    np.testing.assert_array_equal(audited.failing, [0])
     blocks = 0.5 * np.eye(3) - 0.25 * back.reshape(3, 3, 1)
     smallest = np.linalg.svd(blocks, compute_uv=False)[:, -1]
-    np.testing.assert_allclose(found.sigma_min, smallest, atol=1e-9)
+    np.testing.assert_allclose(audited.sigma_min, smallest, atol=1e-9)
 
 
 # --- verdicts on supports -------------------------------------------------------------------------
@@ -122,12 +122,12 @@ def test_back_sprites_need_two_positions_of_the_front(values, planes):
     two = audit("occlude_step", values, planes, 1, ["O", "H"])
     assert two.share == 1.0 and len(two.failing) == 0 and np.all(two.sigma_min == 1)
     assert two.verdict.startswith("full rank")
-    one = audit("occlude_step", values, planes, 1, ["O"])
-    assert one.share == 0.0 and not one.passes.any()
-    np.testing.assert_array_equal(one.failing, np.arange(len(values)))
+    single = audit("occlude_step", values, planes, 1, ["O"])
+    assert single.share == 0.0 and not single.passes.any()
+    np.testing.assert_array_equal(single.failing, np.arange(len(values)))
     hidden = np.sum(planes["O"].sum(-1) > 0)
-    np.testing.assert_array_equal(one.n_failing, hidden)
-    assert one.verdict.startswith(f"no full rank: 12 of 12 values fail, {hidden} ")
+    np.testing.assert_array_equal(single.n_failing, hidden)
+    assert single.verdict.startswith(f"no full rank: 12 of 12 values fail, {hidden} ")
 
 
 def test_front_sprites_are_identified_where_they_are_seen(values, planes):
@@ -244,11 +244,11 @@ def test_relaxed_fails_behind_a_sprite_that_never_moves(sprites):
 
 
 def test_relaxed_fails_inside_a_gap(sprites):
-    found = relaxed("occlude_step", sprites, 0, np.zeros((0, 8, 8, 4)))
-    assert found.share == 0.0 and found.assumption == "A2"
+    audited = relaxed("occlude_step", sprites, 0, np.zeros((0, 8, 8, 4)))
+    assert audited.share == 0.0 and audited.assumption == "A2"
     covered = sprites["values"][..., 3] > 0
-    np.testing.assert_array_equal(found.where, covered)  # the rest C ignores
-    assert "in no point of P at all" in found.verdict
+    np.testing.assert_array_equal(audited.where, covered)  # the rest C ignores
+    assert "in no point of P at all" in audited.verdict
 
 
 def test_relaxed_passes_for_alpha_with_enough_partners(sprites):
@@ -261,11 +261,11 @@ def test_relaxed_passes_for_alpha_with_enough_partners(sprites):
 
 def test_relaxed_fails_for_alpha_where_no_partner_ever_stands(sprites):
     """(-a, 1) and an empty pixel's opacity are invisible until a back sprite appears there."""
-    found = relaxed("alpha", sprites, 0, sprites["A"][None])
+    audited = relaxed("alpha", sprites, 0, sprites["A"][None])
     covered = sprites["A"][..., 3] > 0
     reached = (sprites["q"][..., 3] > 0).any(0)
-    assert found.share == 0.0 and np.all(found.where[:, ~covered & reached])
-    assert not np.any(found.where[:, ~reached])
+    assert audited.share == 0.0 and np.all(audited.where[:, ~covered & reached])
+    assert not np.any(audited.where[:, ~reached])
 
 
 def test_relaxed_passes_for_alpha_once_opacities_are_saturated(sprites):
@@ -304,7 +304,7 @@ def test_audit_support_names_what_fails(values, planes):
         **options,
     )
     assert good.assumption == "" and good.unmeasured == ("A2", "identification")
-    assert not good.holds and all(one.share == 1 for one in good.components)
+    assert not good.holds and all(component.share == 1 for component in good.components)
     star = support.audit_support(
         COMPOSITIONS["occlude_step"],
         [values] * 2,
@@ -312,7 +312,7 @@ def test_audit_support_names_what_fails(values, planes):
         **options,
     )
     assert not star.holds and star.assumption == "A3"
-    assert [one.share for one in star.components] == [1.0, 0.0]
+    assert [component.share for component in star.components] == [1.0, 0.0]
     assert "A3, sufficient support, fails" in star.verdict
     latents = np.random.default_rng(0).uniform(size=(1000, 1))
     missing = support.coverage(latents[latents[:, 0] < 0.495], latents)

@@ -43,12 +43,12 @@ def path():
 
 def test_scores_are_those_of_solves():
     k, trained = kernel(0.35), np.stack([anchored(0, 3), DIAGONAL])
-    found = sets.scores(k, Y, trained)
-    assert found.error.shape == found.slope.shape == (2,)
+    scores = sets.scores(k, Y, trained)
+    assert scores.error.shape == scores.slope.shape == (2,)
     for i, train in enumerate(trained):
         f = fitted(k, Y, train)
-        assert found.error[i] == pytest.approx(np.mean((f - Y)[~train] ** 2), abs=1e-12)
-        assert found.slope[i] == pytest.approx(slope(k, Y, train), abs=1e-12)
+        assert scores.error[i] == pytest.approx(np.mean((f - Y)[~train] ** 2), abs=1e-12)
+        assert scores.slope[i] == pytest.approx(slope(k, Y, train), abs=1e-12)
 
 
 def test_greedy_scores_without_a_solve_are_exact(path):
@@ -75,15 +75,15 @@ def test_greedy_by_slope_comes_nearest_to_one():
 
 
 def test_exchange_ends_where_no_swap_helps():
-    found = sets.exchange(kernel(0.3), Y, np.flatnonzero(anchored(2)))
-    assert found.error[0] == pytest.approx(error(np.flatnonzero(anchored(2))))
-    assert found.error[-1] < 0.2 * found.error[0]
-    assert np.all(np.diff(found.error) < 0)
-    rows = np.asarray(found.rows)
-    assert found.error[-1] == pytest.approx(error(rows), abs=1e-12)
+    exchanged = sets.exchange(kernel(0.3), Y, np.flatnonzero(anchored(2)))
+    assert exchanged.error[0] == pytest.approx(error(np.flatnonzero(anchored(2))))
+    assert exchanged.error[-1] < 0.2 * exchanged.error[0]
+    assert np.all(np.diff(exchanged.error) < 0)
+    rows = np.asarray(exchanged.rows)
+    assert exchanged.error[-1] == pytest.approx(error(rows), abs=1e-12)
     others = set(range(len(X))) - set(rows.tolist())
     swaps = [error([*np.delete(rows, i), into]) for i, into in itertools.product(range(9), others)]
-    assert min(swaps) >= found.error[-1] * (1 - 1e-6)
+    assert min(swaps) >= exchanged.error[-1] * (1 - 1e-6)
 
 
 def test_known_combinations_change_nothing():
@@ -108,15 +108,15 @@ def test_sums_of_any_values_are_stood_for_by_single_items():
 
 @pytest.mark.parametrize("bias, k0", [("none", 0.0), ("constant", 0.4)])
 def test_best_anchors_are_found(bias, k0):
-    found = sets.best_anchors(0.3, VALUES, 2, bias, k0)
-    assert len(found.items) == 10
-    assert np.all(np.diff(found.error) >= 0)
-    for i, items in enumerate(found.items):
+    best = sets.best_anchors(0.3, VALUES, 2, bias, k0)
+    assert len(best.items) == 10
+    assert np.all(np.diff(best.error) >= 0)
+    for i, items in enumerate(best.items):
         train, k = anchored(*items), kernel(0.3) + k0
         f = fitted(k, Y, train)
-        assert found.error[i] == pytest.approx(np.mean((f - Y)[~train] ** 2), abs=1e-10)
-        assert found.slope[i] == pytest.approx(slope(k, Y, train), abs=1e-10)
-    assert found.items[0].tolist() == [0, 4]  # the outermost: the rest is small
+        assert best.error[i] == pytest.approx(np.mean((f - Y)[~train] ** 2), abs=1e-10)
+        assert best.slope[i] == pytest.approx(slope(k, Y, train), abs=1e-10)
+    assert best.items[0].tolist() == [0, 4]  # the outermost: the rest is small
 
 
 def test_regular_slope():

@@ -66,9 +66,9 @@ def test_empirical_kernels_of_wide_networks_scatter_around_it():
         return x
 
     kernel = jax.jit(lambda key: ntk.empirical(f, draw(key), x, form="mean_trace"))
-    found = np.stack([kernel(key) for key in jax.random.split(jax.random.key(0), 16)])
-    error = np.std(found, axis=0, ddof=1) / 4
+    kernels = np.stack([kernel(key) for key in jax.random.split(jax.random.key(0), 16)])
+    error = np.std(kernels, axis=0, ddof=1) / 4
     _, expected = wide.relu_mlp(np.resize(x, (ROWS, 3)), None, 2, 1.8, 0.1)
     expected = expected[:4, :4]
     assert np.all(error < 0.05 * expected)
-    np.testing.assert_array_less(np.abs(found.mean(axis=0) - expected), 4 * error)
+    np.testing.assert_array_less(np.abs(kernels.mean(axis=0) - expected), 4 * error)

@@ -91,24 +91,24 @@ def test_alone_nothing_is_sent():
 
 
 def test_strangers_at_the_port_are_no_hosts(monkeypatch):
-    told, found = {}, hosts.Hosts("localhost:1", 2, None, 60)
+    answers, group = {}, hosts.Hosts("localhost:1", 2, None, 60)
 
     def from_first(own):
-        return told["it"] if "it" in told else told.setdefault("it", own())
+        return answers["it"] if "it" in answers else answers.setdefault("it", own())
 
     monkeypatch.setattr(hosts, "from_writer", from_first)
     monkeypatch.setattr(hosts, "KNOCK_S", 0.2)
     first, second = (object.__new__(hosts.Watch) for _ in range(2))
     first.index, second.index, first.count, second.count = 0, 1, 2, 2
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        waiting = pool.submit(first._connect, found)
-        while "it" not in told:
+        waiting = pool.submit(first._connect, group)
+        while "it" not in answers:
             time.sleep(0.01)
         for word in (b"1\n", "\u00b2".encode(), b"\xff" * 100, b"GET / HTTP/1.1\r\n", b""):
-            with socket.create_connection(told["it"][:2]) as stranger:
+            with socket.create_connection(answers["it"][:2]) as stranger:
                 stranger.sendall(word)
-        silent = socket.create_connection(told["it"][:2])
-        ours = second._connect(found)[0]
+        silent = socket.create_connection(answers["it"][:2])
+        ours = second._connect(group)[0]
         (theirs,) = waiting.result(timeout=10).values()
     assert theirs.getpeername() == ours.getsockname()
     for line in (silent, ours, theirs):

@@ -49,7 +49,7 @@ def test_outputs_that_never_vary():
 
 
 def test_bad_input_is_named():
-    with pytest.raises(ValueError, match=r"batches of 30 do not divide 100 rows"):
+    with pytest.raises(ValueError, match=r"batch must divide the 100 rows, got 30"):
         metrics.batched(metrics.mse, jnp.zeros((100, 2)), jnp.zeros((100, 2)), 30)
     with pytest.raises(ValueError, match=r"\[n, outputs\]"):
         metrics.r2_uniform(jnp.zeros((4, 2, 2)), jnp.zeros((4, 2, 2)))

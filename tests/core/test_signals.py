@@ -75,13 +75,13 @@ def test_old_handlers_come_back():
 
 
 def test_another_thread_leaves_handlers_alone():
-    found = []
+    stops = []
 
     def work():
         with signals.patiently() as stop:
-            found.append(bool(stop))
+            stops.append(bool(stop))
 
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    assert found == [False]
+    assert stops == [False]

@@ -62,19 +62,19 @@ def shares_of(folder: pathlib.Path) -> list[Share]:
 
 def written(folder: pathlib.Path) -> dict:
     """Every number that a run has left; not the seconds."""
-    found = {"log": (folder / "metrics.jsonl").read_text().splitlines()}
+    numbers = {"log": (folder / "metrics.jsonl").read_text().splitlines()}
     for path in sorted((folder / "checkpoints").rglob("seeds_*.json")):
         group = json.loads(path.read_text())
         group.pop("trained_with", None)  # says that it was not alone
-        found[path.name] = group
+        numbers[path.name] = group
         for step in checkpoint.steps(path.with_suffix("")):
             saved = checkpoint.read(path.with_suffix(""), step)
             meta = {key: value for key, value in saved.meta.items() if key not in ("wall_s", "crc")}
-            found[str(step)] = {"meta": meta, **saved.leaves}
+            numbers[str(step)] = {"meta": meta, **saved.leaves}
     for path in folder.glob("evals/*.npz"):
         with np.load(path) as arrays:
-            found[path.name] = dict(arrays)
-    return found
+            numbers[path.name] = dict(arrays)
+    return numbers
 
 
 @pytest.fixture(scope="module")

@@ -73,7 +73,7 @@ def test_seeds_as_an_axis_equal_single_runs(whole, tmp_path):
 
 @pytest.mark.parametrize("own_data", [False, True])
 def test_seeds_in_turn_equal_seeds_together(own_data, tmp_path):
-    found = []
+    runs = []
     for at_once in (0, 2):
         settings = toy.config(seeds=(0, 1, 2, 3), at_once=at_once)
         experiment = toy.experiment(settings)
@@ -83,8 +83,8 @@ def test_seeds_in_turn_equal_seeds_together(own_data, tmp_path):
             )
             experiment = experiment._replace(data=each, own_data=True)
         state, history = train.fit(experiment, settings, tmp_path / str(at_once))
-        found.append((state.params["w"], history["loss"], history["eval"]["mse"]))
-    for together, in_turn in zip(*found):
+        runs.append((state.params["w"], history["loss"], history["eval"]["mse"]))
+    for together, in_turn in zip(*runs):
         np.testing.assert_allclose(together, in_turn, rtol=1e-5)
 
 

@@ -164,7 +164,7 @@ def test_a_damaged_file_is_told_or_made_again(name, damage, finished, copy, caps
     """Never another number: what the command ends with is what was found, or one line."""
     metrics = json.loads((finished / "results.json").read_text())["metrics"]
     arrays = dict(np.load(finished / "arrays.npz"))
-    told = 0
+    n_errors = 0
     for place in places(copy / name, 12):
         shutil.rmtree(copy)
         shutil.copytree(finished, copy)
@@ -175,13 +175,13 @@ def test_a_damaged_file_is_told_or_made_again(name, damage, finished, copy, caps
         code = command(copy)
         if code:
             assert code == 2
-            told += 1
+            n_errors += 1
             one_line(capsys)
         else:
             assert json.loads((copy / "results.json").read_text())["metrics"] == metrics
             again = dict(np.load(copy / "arrays.npz"))
             assert all(np.array_equal(again[key], arrays[key]) for key in arrays)
-    assert told or name in ("arrays.npz", "env.json")
+    assert n_errors or name in ("arrays.npz", "env.json")
 
 
 ODD = {

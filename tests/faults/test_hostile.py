@@ -117,16 +117,16 @@ def calls(path: pathlib.Path):
 
 
 def test_nothing_in_the_code_runs_text_or_opens_pickles():
-    package, found = pathlib.Path(cgjax.__file__).parent, set()
+    package, dangerous = pathlib.Path(cgjax.__file__).parent, set()
     for path in package.rglob("*.py"):
         for name, node in calls(path):
             place = (str(path.relative_to(package)), name)
             if name in DANGEROUS:
-                found.add(place)
+                dangerous.add(place)
             for keyword in node.keywords:
                 value = getattr(keyword.value, "value", None)
                 assert (keyword.arg, value) not in {("allow_pickle", True), ("shell", True)}, place
-    assert found == RUNS_TEXT | OPENS_PICKLES
+    assert dangerous == RUNS_TEXT | OPENS_PICKLES
 
 
 # --- data -----------------------------------------------------------------------------------------

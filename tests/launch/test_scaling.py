@@ -31,11 +31,11 @@ def test_measured_figures_are_those_of_the_readmes():
 
 
 def test_one_gpu_takes_the_measured_time():
-    one = scaling.sprites_run(1, seeds=1)
-    assert one.seconds == pytest.approx(scaling.STEPS * 0.535e-3)
+    single = scaling.sprites_run(1, seeds=1)
+    assert single.seconds == pytest.approx(scaling.STEPS * 0.535e-3)
     assert scaling.step_seconds(512, "monolithic") == pytest.approx(1.35e-3)
     assert scaling.ntk_flops(2000) / scaling.ntk_rate() == pytest.approx(65.9e-3)
-    assert one.sent == scaling.ntk(1).sent == 0
+    assert single.sent == scaling.ntk(1).sent == 0
 
 
 @pytest.mark.parametrize("seeds", [1, 5, 6, 8])

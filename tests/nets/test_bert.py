@@ -52,13 +52,13 @@ def masked(params, scores, keep):
 
 def test_golden(reference):
     params, apply, arrays = reference
-    found = apply(params)
+    outputs = apply(params)
     expected = [arrays["embedding_output"]] + [arrays[f"layer{i}_output"] for i in range(3)]
-    for ours, theirs in zip(found.hidden, expected, strict=True):
+    for ours, theirs in zip(outputs.hidden, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-5)
-    np.testing.assert_allclose(found.last, arrays["last_hidden_state"], atol=1e-5)
-    np.testing.assert_allclose(found[0], found.last)
-    np.testing.assert_allclose(found.pooled, arrays["pooler_output"], atol=1e-5)
+    np.testing.assert_allclose(outputs.last, arrays["last_hidden_state"], atol=1e-5)
+    np.testing.assert_allclose(outputs[0], outputs.last)
+    np.testing.assert_allclose(outputs.pooled, arrays["pooler_output"], atol=1e-5)
 
 
 def test_masked_golden(reference, scores):

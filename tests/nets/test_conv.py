@@ -39,11 +39,11 @@ def test_taps_are_the_modules_in_order(reference):
     taps = range(int(arrays["n_feature_entries"]))
     net = NET.clone(form="direct")
     shapes = jax.eval_shape(lambda v: [net.apply(v, x, tap=tap) for tap in taps], variables)
-    found = [leaf.shape[1:] for leaf in shapes]
-    assert found[0] == (28, 33, 2) and found[1] == found[2] == found[3] == (24, 29, 3)
-    assert found[10] == found[12] == (12, 17, 5)
-    assert found[13:] == [(6, 8, 5), (240,), (6,), (6,), (7,), (7,), (1,)]
-    assert len(found) == 20
+    sizes = [leaf.shape[1:] for leaf in shapes]
+    assert sizes[0] == (28, 33, 2) and sizes[1] == sizes[2] == sizes[3] == (24, 29, 3)
+    assert sizes[10] == sizes[12] == (12, 17, 5)
+    assert sizes[13:] == [(6, 8, 5), (240,), (6,), (6,), (7,), (7,), (1,)]
+    assert len(sizes) == 20
 
 
 def test_masked_rows_count_for_nothing(reference):

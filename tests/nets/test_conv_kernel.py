@@ -46,11 +46,13 @@ def value_and_grads(form, x, kernel):
 def test_two_networks_at_once(size, stride, padding, c, out, tuning):
     x, kernel = example(size, c, out)
     settings = Settings(stride, padding, True, tuning, True)
-    found = value_and_grads(functools.partial(conv_kernel.convolve, settings=settings), x, kernel)
+    kernel_values = value_and_grads(
+        functools.partial(conv_kernel.convolve, settings=settings), x, kernel
+    )
     direct = functools.partial(
         conv.convolve, stride=stride, padding=padding, form="direct", passes_on=True
     )
-    for one, other in zip(found, value_and_grads(direct, x, kernel)):
+    for one, other in zip(kernel_values, value_and_grads(direct, x, kernel)):
         np.testing.assert_allclose(one, other, atol=3e-6 * np.abs(other).max())
 
 

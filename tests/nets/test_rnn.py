@@ -93,22 +93,22 @@ def test_padding_changes_nothing():
 
 def test_a_plain_loop_gives_the_same_states():
     """The recursion written out in NumPy, forwards and backwards, for each length on its own."""
-    own = jax.tree.map(np.asarray, params())
+    weights = jax.tree.map(np.asarray, params())
 
     def run(layer, x):
-        h, c, found = np.zeros(3), np.zeros(3), []
+        h, c, states = np.zeros(3), np.zeros(3), []
         for row in x:
             total = row @ layer["kernel"]["kernel"] + h @ layer["recurrent"] + layer["bias"]
             i, f, g, o = np.split(total, 4)
             c = c / (1 + np.exp(-f)) + np.tanh(g) / (1 + np.exp(-i))
             h = np.tanh(c) / (1 + np.exp(-o))
-            found.append(h)
-        return np.stack(found)
+            states.append(h)
+        return np.stack(states)
 
     states = np.asarray(outputs(params(), COMMANDS, SYMBOLS)[0].states)
     for row, n in enumerate(LENGTHS):
-        x = own["words"]["embedding"][COMMANDS[row, :n]]
-        both = [run(own["forward"], x), run(own["backward"], x[::-1])[::-1]]
+        x = weights["words"]["embedding"][COMMANDS[row, :n]]
+        both = [run(weights["forward"], x), run(weights["backward"], x[::-1])[::-1]]
         np.testing.assert_allclose(states[row, :n], np.concatenate(both, axis=1), atol=1e-6)
 
 

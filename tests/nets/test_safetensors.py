@@ -46,11 +46,11 @@ def test_types_and_shapes(tmp_path):
         data += array.tobytes()
     path = tmp_path / "all.safetensors"
     path.write_bytes(file_bytes(header, data))
-    found = safetensors.read(path)
+    arrays = safetensors.read(path)
     for name, (_, array) in parts.items():
         expected = numbers if name == "brain" else array
-        np.testing.assert_array_equal(found[name], expected)
-        assert found[name].dtype == expected.dtype and found[name].shape == expected.shape
+        np.testing.assert_array_equal(arrays[name], expected)
+        assert arrays[name].dtype == expected.dtype and arrays[name].shape == expected.shape
 
 
 HOSTILE = {

@@ -188,12 +188,12 @@ def test_norms():
     x = jnp.asarray(np.random.default_rng(0).normal(2, 3, (2, 3, 4, 6)), jnp.float32)
     params = {"scale": jnp.arange(1.0, 7), "bias": -jnp.arange(6.0)}
     assert not InstanceNorm().init(jax.random.key(0), x)
-    found, grouped = jax.jit(
+    normalised, grouped = jax.jit(
         lambda x: (InstanceNorm().apply({}, x), GroupNorm(2).apply({"params": params}, x))
     )(x)
     deviation = np.asarray(x) - np.asarray(x).mean((1, 2), keepdims=True)
     expected = deviation / np.sqrt((deviation**2).mean((1, 2), keepdims=True) + 1e-5)
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_allclose(normalised, expected, atol=1e-5)
     halves = np.asarray(x).reshape(2, 3, 4, 2, 3)
     deviation = halves - halves.mean((1, 2, 4), keepdims=True)
     expected = deviation / np.sqrt((deviation**2).mean((1, 2, 4), keepdims=True) + 1e-5)

@@ -29,11 +29,11 @@ def describe_rows():
 
 
 def run(config, workdir, figures=True):
-    def one(name, own):
-        _, history = train.fit(experiment(own), own, workdir / name, name)
+    def one(name, settings):
+        _, history = train.fit(experiment(settings), settings, workdir / name, name)
         paper = {"mean": PUBLISHED[name], "sd": None, "where": "by hand"}
         accuracy = history["eval"]["accuracy"][-1]
-        return {"accuracy": results.summary(accuracy, own.train.seeds, paper)}, {}
+        return {"accuracy": results.summary(accuracy, settings.train.seeds, paper)}, {}
 
     return *over_parts(config, one), {}
 

@@ -90,12 +90,12 @@ def plain(record):
 def test_every_claim_has_a_row_with_all_that_is_known_of_it(plain):
     rows = Rows(plain).rows
     assert list(rows) and set(rows) == {claim.id for claim in SOME}
-    claim = next(one for one in SOME if one.row == "B8" and one.published)
+    claim = next(each for each in SOME if each.row == "B8" and each.published)
     row = rows[claim.id]
     assert f"{claim.number:.4g}" in row["published"]
     assert "1x NVIDIA H200, 2026-" in row["ours"] and "seed" in row["ours"]
     assert "--config=bumps:B8,paper" in row["claim"] and claim.where in row["claim"]
-    absent = next(one for one in SOME if one.row == "B3")
+    absent = next(each for each in SOME if each.row == "B3")
     assert rows[absent.id]["verdict"] == "not run" and "difference" not in rows[absent.id]
 
 
@@ -207,8 +207,8 @@ def test_the_page_is_the_same_for_the_same_record(record, plain):
 
 
 def test_nothing_is_loaded_from_anywhere(plain):
-    found = Rows(plain)
-    for tag, attrs in found.elements:
+    page = Rows(plain)
+    for tag, attrs in page.elements:
         assert tag not in ("iframe", "object", "embed", "base")
         for name in ("src", "href", "srcset", "data", "poster", "action", "xlink:href"):
             value = attrs.get(name) or "#"
@@ -222,7 +222,7 @@ def test_nothing_is_loaded_from_anywhere(plain):
     assert plain.isascii()  # else the digest were of other bytes than the browser's
     (script,) = re.findall(r"<script>(.*?)</script>", plain, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    (policy,) = [a["content"] for _, a in found.elements if "Content-Security" in str(a)]
+    (policy,) = [a["content"] for _, a in page.elements if "Content-Security" in str(a)]
     assert f"script-src 'sha256-{digest}'" in policy and "default-src 'none'" in policy
 
 
@@ -342,14 +342,14 @@ def test_runs_of_ones_own_stand_beside_the_record(record, tmp_path, plain):
                 tmp_path / "deep" / "mine" / "figures" / "mine.png")  # fmt: skip
     (tmp_path / "deep" / "mine" / "figures" / "torn.png").write_text("no png")
     workdir(tmp_path / "abandoned-1", results="{")
-    found = runs.read(tmp_path)
-    text = shown(record, found=found)
+    user_runs = runs.read(tmp_path)
+    text = shown(record, found=user_runs)
     rows, before = Rows(text).rows, Rows(plain).rows
     yours = [name for name, row in rows.items() if "yours" in row["ours"]]
     assert yours and all(CLAIMS[name].row == "B8" for name in yours)
     assert all(rows[name]["ours"].startswith(before[name]["ours"]) for name in yours)
     assert 'alt="bumps:B8, mine"' in text and "torn.png" in text
-    assert "Your runs" in text and "only claims with your runs" in text and not found.unreadable
+    assert "Your runs" in text and "only claims with your runs" in text and not user_runs.unreadable
     assert "Your runs" not in plain
 
 

@@ -63,7 +63,7 @@ def is_quiet(tab, address) -> bool:
 def test_every_figure_loads_and_opens_large(page, address):
     page.ask("document.querySelectorAll('.about .all').forEach((button) => button.click())")
     page.ask("Promise.all([...document.images].map((image) => image.decode())).then(() => true)")
-    found = page.ask(
+    figures = page.ask(
         """[...document.querySelectorAll('figure')].map((figure) => {
           const button = figure.querySelector('.open'), shown = button.firstElementChild;
           button.click();
@@ -74,8 +74,8 @@ def test_every_figure_loads_and_opens_large(page, address):
                   big.width / small.width, document.querySelector('dialog').open];
         })"""
     )
-    assert len(found) > 50
-    for content, area, ratio, is_open in found:
+    assert len(figures) > 50
+    for content, area, ratio, is_open in figures:
         assert content > 0 and area > 1000 and ratio > 1.2 and not is_open
     assert is_quiet(page, address)
 
@@ -107,11 +107,11 @@ def press(page, word):
 
 
 @pytest.fixture(scope="module")
-def found():
+def standings_of_record():
     return standing.standings()
 
 
-def test_filters_leave_the_claims_that_they_name(page, found, address):
+def test_filters_leave_the_claims_that_they_name(page, standings_of_record, address):
     total = len(CLAIMS)
     assert page.ask("document.querySelector('#count').textContent") == f"{total} claims"
     assert page.ask(f"document.querySelectorAll({ROWS!r}).length") < 100  # a few of each table
@@ -122,13 +122,13 @@ def test_filters_leave_the_claims_that_they_name(page, found, address):
             assert said == f"{n} of {total} claims"
         choose(page, **{name: ""})
     choose(page, family="kernels")
-    of_family = [one for one in found if one.claim.family == "kernels"]
-    n = sum(one.word == "match" for one in of_family)
+    of_family = [standing for standing in standings_of_record if standing.claim.family == "kernels"]
+    n = sum(standing.word == "match" for standing in of_family)
     press(page, "match")
     assert claims_shown(page) == n
     assert page.ask("document.querySelectorAll('section.paper:not([hidden])').length") == 1
     press(page, "no match")
-    assert claims_shown(page) == n + sum(one.word == "no match" for one in of_family)
+    assert claims_shown(page) == n + sum(standing.word == "no match" for standing in of_family)
     assert is_quiet(page, address)
 
 

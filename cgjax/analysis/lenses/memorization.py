@@ -66,7 +66,7 @@ def slopes(
     """
     checks.bounded("rounding", rounding, 0, 1)
     checks.mask("is_train", is_train, np.shape(factors)[:1])
-    combinations, outputs = combined(factors, outputs)
+    combinations, outputs = combined(factors, outputs, "outputs")
     _, trained = combined(factors, is_train)
     is_train = trained > 0.5
     if np.any(trained % 1):
@@ -75,7 +75,7 @@ def slopes(
         raise ValueError("is_train is True everywhere: no combination is held out")
     if outputs.ndim != 2:
         raise ValueError(f"outputs are [n, D], got {outputs.ndim} axes")
-    fitted = outputs if targets is None else combined(factors, targets)[1]
+    fitted = outputs if targets is None else combined(factors, targets, "targets")[1]
     if fitted.shape != outputs.shape:
         raise ValueError(f"targets are [n, {outputs.shape[1]}] as outputs, got {np.shape(targets)}")
     reasons = {}

@@ -50,9 +50,14 @@ def central_path(
     ones continue in blocks.
     """
     checks.psd("k", k)
-    checks.finite(costs=costs, border=border)
+    checks.finite(signs=signs, costs=costs, border=border)
     checks.bounded("box", box, 0, above=True)
     checks.mask("mask", mask, k.shape[-1:])
+    n, q = k.shape[-1], signs.shape[-2] if signs.ndim > 1 else 1
+    arrays = {"k": (k, n), "signs": (signs, q), "costs": (costs, q), "mask": (mask,)}
+    for name, (array, *rows) in (arrays | {"border": (border,)}).items():
+        if array.shape != (*box.shape, *rows, n):
+            raise ValueError(f"{name} must be {(*box.shape, *rows, n)}, got shape {array.shape}")
     if checks.known(signs) and np.any(np.abs(np.asarray(signs)) != 1):
         raise ValueError("signs must be -1 or 1")
     return _central_path(k, signs, costs, box, mask, border)

@@ -289,7 +289,9 @@ def fresh(key: jax.Array, params: Tree, masks: Tree) -> Tree:
 
 def size(masks: Tree, on: Tree | None = None) -> jax.Array:
     """The number of entries of the masks: weights, or units for masks of units."""
-    return trees.total(jax.tree.map(lambda m: jnp.ones((), int) * m.size, masks), on)
+    return trees.total(
+        jax.tree.map(lambda m: jnp.ones((), int) * trees.real("masks", m).size, masks), on
+    )
 
 
 def kept(masks: Tree, on: Tree | None = None) -> jax.Array:
@@ -437,6 +439,7 @@ def learn(
     checks.integer("n_steps", n_steps, 1)
     checks.bounded("lr", lr, 0, above=True)
     checks.integer("per_epoch", per_epoch, 1)
+    checks.finite_leaves(s=s)
     tx, n_epochs = optax.adam(lr), -(-n_steps // per_epoch)
 
     def step(state, i):
@@ -578,6 +581,7 @@ def restricted(f: Callable, params, several: list, x) -> jax.Array:
     if not len(several):
         raise ValueError("several is empty: pass at least one mask")
     checks.finite_leaves(params=params, x=x)
+    (n,) = checks.samples(x=x)
     several = [trees.matching(masks, params, "several") for masks in several]
     stacked = _stacked(several, params)
     free = {name: leaf for name, leaf in trees.named(params).items() if name in stacked}
@@ -596,7 +600,6 @@ def restricted(f: Callable, params, several: list, x) -> jax.Array:
         rows = jax.vmap(jax.grad(lambda free, sample: outputs(free, sample)[i]), (None, 0))(free, x)
         return total + sum(_contracted(rows[name], stacked[name]) for name in stacked), None
 
-    n = len(jax.tree.leaves(x)[0])
     kernels = jnp.zeros((len(several), n, n), jax.tree.leaves(free)[0].dtype)
     return jax.lax.scan(add, kernels, jnp.arange(shape[0]))[0]
 

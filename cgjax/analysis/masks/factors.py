@@ -69,6 +69,8 @@ def subnetworks(
     `masks.selected`. key: draws the random removals.
     """
     checks.integer("n_steps", n_steps, 1)
+    checks.finite_leaves(params=params, x=x)
+    checks.samples(x=x)
     scores = masks.init(params, where, S0)
     outputs_full = _outputs(f, params, x)
     chosen, effects = main_effects(factors, outputs_full)

@@ -86,7 +86,7 @@ def empirical(
 def jacobian(f: Callable, params, x, precision: str = "highest") -> Any:
     """Per-sample Jacobians: params' tree, leaves [n, outputs, *leaf]; None for constant leaves."""
     checks.finite_leaves(params=params, x=x)
-    functions.check_samples(x=x)
+    checks.samples(x=x)
     return _jacobian(f, params, x, precision=precision)
 
 
@@ -113,9 +113,9 @@ def ntk_regression(
     regression; by default 0 in float64, and otherwise eps * trace(K_train), the size of zero
     eigenvalues after rounding. options: those of `empirical`.
     """
-    checks.finite_leaves(x_train=x_train, x_test=x_test)
+    checks.finite_leaves(params=params, x_train=x_train, x_test=x_test)
     checks.finite(y_train=y_train)
-    functions.check_samples(x_train=x_train, x_test=x_test)
+    checks.samples(x_train=x_train, x_test=x_test)
     if penalty is not None:
         checks.bounded("penalty", penalty, 0)
     f_train, f_test = (f(params, x) for x in (x_train, x_test))

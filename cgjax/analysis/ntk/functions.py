@@ -21,9 +21,16 @@ def single(f: Callable, params, x) -> jax.Array:
     out = f(params, jax.tree.map(lambda a: a[None], x))
     if not hasattr(out, "shape") or out.ndim < 1 or len(out) != 1:
         raise ValueError("f(params, x) must map x [n, ...] to one array [n, outputs]")
-    if not is_float(out):
-        raise ValueError(f"f(params, x) must return real floating-point outputs, not {out.dtype}")
+    check_outputs(out)
     return out.reshape(-1)
+
+
+def check_outputs(*outputs) -> None:
+    for out in outputs:
+        if not is_float(out):
+            raise ValueError(
+                f"f(params, x) must return real floating-point outputs, not {out.dtype}"
+            )
 
 
 def is_free(params) -> list[bool]:
@@ -65,22 +72,6 @@ def dtype(leaf):
 def length(x) -> int:
     """The number of samples of a tree, leaves [n, ...]."""
     return len(jax.tree.leaves(x)[0])
-
-
-def check_samples(**given) -> list:
-    """The number of samples of each tree, leaves [n, ...], all of the same ranks; None for None."""
-    lengths, ranks = [], set()
-    for name, x in given.items():
-        leaves = jax.tree.leaves(x)
-        n = {leaf.shape[:1] for leaf in leaves}
-        if leaves and (len(n) > 1 or () in n or (0,) in n):
-            raise ValueError(f"{name} needs samples on axis 0, the same number > 0 in each leaf")
-        lengths.append(leaves[0].shape[0] if leaves else None)
-        if leaves:
-            ranks.add(tuple(len(leaf.shape) for leaf in leaves))
-    if len(ranks) > 1:
-        raise ValueError(f"{' and '.join(given)} need leaves with the same numbers of axes")
-    return lengths
 
 
 # --- what lives as long as f ----------------------------------------------------------------------

@@ -41,8 +41,9 @@ def kernel_vector_product(
 @functions.jit
 def _kernel_vector_product(f, params, x1, x2, v, *, batch, precision):
     x2 = x1 if x2 is None else x2
-    functions.check_samples(x1=x1, x2=x2)
+    checks.samples(x1=x1, x2=x2)
     out = jax.eval_shape(f, params, x2)
+    functions.check_outputs(out, jax.eval_shape(f, params, x1))
     if not is_of(v.shape, out.shape):
         raise ValueError(f"v needs shape {out.shape}, as f(params, x2) has; got {v.shape}")
     v = v.reshape(functions.length(x2), -1)
@@ -125,7 +126,7 @@ def linearised_fit(
     checks.integer("most_iterations", most_iterations, 1)
     if batch is not None:
         checks.integer("batch", batch, 1)
-    functions.check_samples(x_train=x_train, x_test=x_test)
+    checks.samples(x_train=x_train, x_test=x_test)
     out = jax.eval_shape(f, params, x_train)
     flat = (out.shape[0], out.size // out.shape[0])
     if np.size(y_train) != out.size or np.shape(y_train)[:1] != out.shape[:1]:

@@ -124,13 +124,13 @@ def _measure(f, tree, avals):
         for shape, dtype in avals
     ]
     params, x1, x2 = tree.unflatten(structs)
-    n1, n2 = functions.check_samples(x1=x1, x2=x2)
+    n1, n2 = checks.samples(x1=x1, x2=x2)
     return facts(f, params, x1), n1, n2
 
 
 def facts(f: Callable, params, x) -> Facts:
     """Sizes of f(params, x), from shapes alone; x [n, ...]."""
-    functions.check_samples(x=x)
+    checks.samples(x=x)
     x = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), x)
     leaves = jax.tree.leaves(params)
     trace = layers.trace(f, params, x)

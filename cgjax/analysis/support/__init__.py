@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.analysis import checks
-from cgjax.analysis.support import jacobians, latents, words
+from cgjax.analysis.support import jacobians, latents
 from cgjax.analysis.support.identification import (
     LENGTH,
     Identification,
@@ -167,10 +167,10 @@ class _Value(NamedTuple):
 def _value(
     composition, points, component, pixelwise, condition, rtol, atol, judged, others
 ) -> _Value:
-    own, subset = points[component], None
-    n_columns = own.shape[-1] if pixelwise else math.prod(own.shape[1:])
-    if not len(own):
-        sigma, vectors = jacobians.nothing(own, pixelwise)
+    slot, subset = points[component], None
+    n_columns = slot.shape[-1] if pixelwise else math.prod(slot.shape[1:])
+    if not len(slot):
+        sigma, vectors = jacobians.nothing(slot, pixelwise)
         n_rows = 0
     else:
         stacked = condition != "sum"
@@ -187,7 +187,7 @@ def _value(
     def n_hidden(values):
         return np.sum(values <= max(rtol * values.max(initial=0), atol))
 
-    if condition == "sum" and n_columns <= n_rows and len(own) > 1 and hidden[judged].any():
+    if condition == "sum" and n_columns <= n_rows and len(slot) > 1 and hidden[judged].any():
         stack = jacobians.merged(composition, points, component, pixelwise, True)
         # No sum has a higher rank than the stack.
         if not n_hidden(np.asarray(jacobians.compiled_singular_values(stack))[judged]):
@@ -199,7 +199,7 @@ def _value(
         leak = jacobians.leak(composition, others, component, pixelwise, vectors, hidden)
         hidden = hidden & (leak > least)[:, None]
     return _Value(
-        sigma[judged], hidden[judged], leak[judged], judged, len(own), subset, (n_rows, n_columns)
+        sigma[judged], hidden[judged], leak[judged], judged, len(slot), subset, (n_rows, n_columns)
     )
 
 
@@ -229,7 +229,7 @@ def audit_support(
         failing.add("identification")
     measured = {"A2": coverage, "identification": identification}
     unmeasured = tuple(name for name, value in measured.items() if value is None)
-    verdict = words.of_support(
+    verdict = _support_verdict(
         audits, coverage, identification, sorted(failing), unmeasured,
         options.get("condition", "sum"),
     )  # fmt: skip
@@ -360,20 +360,20 @@ def _check_precision(matrices, rtol, atol):
 
 def _collect(rows, shape, pixelwise, condition):
     n_failing, masks = [], []
-    for one in rows:
-        lacking = one.hidden.any(axis=1) if pixelwise else one.hidden
+    for row in rows:
+        lacking = row.hidden.any(axis=1) if pixelwise else row.hidden
         n_failing.append(int(lacking.sum()))
         if pixelwise:
             mask = np.zeros(math.prod(shape[:-1]), bool)
-            mask[one.judged] = lacking
+            mask[row.judged] = lacking
             masks.append(mask.reshape(shape[:-1]))
     n_failing = np.array(n_failing)
-    passes, sigma_min = n_failing == 0, np.array([one.sigma.min(initial=np.inf) for one in rows])
-    used = np.array([one.n_points if one.subset is None else len(one.subset) for one in rows])
+    passes, sigma_min = n_failing == 0, np.array([row.sigma.min(initial=np.inf) for row in rows])
+    used = np.array([row.n_points if row.subset is None else len(row.subset) for row in rows])
     failing = np.flatnonzero(~passes)
-    unseen = np.array([one.n_points == 0 for one in rows])[failing]
+    unseen = np.array([row.n_points == 0 for row in rows])[failing]
     names = (("A2", unseen.any()), ("A3", (~unseen).any()))
-    verdict = words.of_component(
+    verdict = _component_verdict(
         passes, sigma_min, n_failing, pixelwise, condition, unseen.sum(), rows[0].n_rows
     )
     return Audit(
@@ -384,10 +384,10 @@ def _collect(rows, shape, pixelwise, condition):
         verdict=verdict,
         n_failing=n_failing,
         where=np.stack(masks) if pixelwise else None,
-        leak=np.array([one.leak.max(initial=0.0) for one in rows]),
+        leak=np.array([row.leak.max(initial=0.0) for row in rows]),
         assumption=" and ".join(name for name, fails in names if fails),
         sigma_mean=sigma_min / np.maximum(used, 1) ** (1.0 if condition == "sum" else 0.5),
-        subsets=tuple(one.subset for one in rows),
+        subsets=tuple(row.subset for row in rows),
     )
 
 
@@ -457,3 +457,75 @@ def check_components(slots, partners, each) -> None:
         n_slots = len(first) if isinstance(first, tuple | list) else first.shape[1]
         if n_slots != len(slots):
             raise ValueError(f"slots are of {len(slots)} components, partners of {n_slots}")
+
+
+# --- verdicts: no statement is stronger than what was measured ------------------------------------
+
+
+REASONS = {
+    "A2": "A2, compositional support, fails: P misses component values of Q",
+    "A3": "A3, sufficient support, fails: some component values of P are not determined",
+}
+NOT_THE_THEOREM = {
+    "stack": "The stack of Jacobians is not the theorem's condition, which sums them.",
+    "relaxed": "The relaxed condition is not the theorem's: it sees first derivatives alone.",
+}
+NOT_MEASURED = {
+    "A2": "whether P reaches every component value of Q (A2: pass coverage)",
+    "identification": "whether P determines f on Q (pass identification)",
+}
+
+
+def _component_verdict(passes, sigma_min, n_failing, pixelwise, condition, n_unseen, n_rows):
+    """One line about the values of one component."""
+    smallest = f"smallest singular value {sigma_min.min():.3g}"
+    if condition == "relaxed":
+        good, bad = "no first-order obstacle found", "first-order obstacle (relaxed condition)"
+    else:
+        good = "full rank" + (" (stacked)" if condition == "stack" else "")
+        bad = f"no {good}"
+    if passes.all():
+        return f"{good}: all {len(passes)} values pass, {smallest}"
+    unit = "positions" if pixelwise else "directions"
+    text = (
+        f"{bad}: {np.sum(~passes)} of {len(passes)} values fail, {n_failing.mean():.3g} {unit} "
+        f"per tested value on average, {smallest}"
+    )
+    if n_unseen:
+        text += f"; {n_unseen} of them are in no point of P at all"
+    rows, columns = n_rows
+    if condition == "sum" and 0 < rows < columns:
+        text += (
+            f"; a sum of Jacobians with {rows} rows and {columns} columns never has full column "
+            "rank: ask for the stack, or for the relaxed condition"
+        )
+    return text
+
+
+def _support_verdict(audits, coverage, identification, failing, unmeasured, condition) -> str:
+    """Identification first, then the theorem's conditions, in one paragraph."""
+    parts = [identification.verdict] if identification is not None else []
+    parts += [f"Component {k}: {one.verdict}." for k, one in enumerate(audits)]
+    parts += [_coverage_verdict(coverage)] if coverage is not None else []
+    reasons = [REASONS[name] for name in failing if name in REASONS]
+    if reasons:
+        parts.append(f"The theorem does not apply: {'; '.join(reasons)}.")
+    elif identification is not None and not identification.determined:
+        parts.append(
+            "Rank and coverage hold, so a premise that they do not state fails: the derivatives of "
+            "f must be observable on P, and P must be connected."
+        )
+    if unmeasured:
+        missing = ", ".join(NOT_MEASURED[name] for name in unmeasured)
+        parts.append(f"Not measured: {missing}.")
+    parts += [NOT_THE_THEOREM[condition]] if condition in NOT_THE_THEOREM else []
+    return " ".join(parts)
+
+
+def _coverage_verdict(coverage) -> str:
+    """What P lacks of Q."""
+    if coverage.holds:
+        return f"P reaches the component values of Q within {coverage.radius.max():.2g} units."
+    missing = ", ".join(f"latent {name} from {a:.2g} to {b:.2g}" for name, a, b in coverage.gaps)
+    shares = ", ".join(f"{share:.1%}" for share in coverage.share)
+    return f"P reaches {shares} of the components' values on Q; it misses {missing}."

@@ -135,15 +135,15 @@ def _exact(trial, n_candidates, most):
 @functools.partial(jax.jit, static_argnames=("composition", "component", "pixelwise", "stacked"))
 def _trials(composition, value, others, chosen, component, pixelwise, stacked):
     """Singular values [c, blocks, M] of the chosen candidates together with each one more."""
-    own = jnp.broadcast_to(value, others[component].shape)
-    points = tuple(own if k == component else slot for k, slot in enumerate(others))
-    found = jacobians.blocks(composition, points, component, pixelwise)  # [c, blocks, rows, M]
-    base = found[chosen]
+    values = jnp.broadcast_to(value, others[component].shape)
+    points = tuple(values if k == component else slot for k, slot in enumerate(others))
+    blocks = jacobians.blocks(composition, points, component, pixelwise)  # [c, blocks, rows, M]
+    base = blocks[chosen]
     if not stacked:
-        return jacobians.singular_values(found + jnp.sum(base, axis=0)[None])
-    base = jnp.moveaxis(base, 0, 1).reshape(found.shape[1], -1, found.shape[-1])
-    base = jnp.broadcast_to(base, (len(found), *base.shape))
-    return jacobians.singular_values(jacobians.triangular(jnp.concatenate([base, found], axis=2)))
+        return jacobians.singular_values(blocks + jnp.sum(base, axis=0)[None])
+    base = jnp.moveaxis(base, 0, 1).reshape(blocks.shape[1], -1, blocks.shape[-1])
+    base = jnp.broadcast_to(base, (len(blocks), *base.shape))
+    return jacobians.singular_values(jacobians.triangular(jnp.concatenate([base, blocks], axis=2)))
 
 
 def _score(sigma, rtol, atol, pixelwise):
@@ -161,11 +161,9 @@ def _check(slots, component, candidates, condition):
         raise ValueError(f"design works with the condition 'sum' or 'stack', not '{condition}'")
     if len(slots) == 0 or len(candidates) == 0:
         raise ValueError("design needs at least one value (slots) and one candidate")
-    if candidates.ndim < 3 or not 0 <= component < candidates.shape[1]:
-        raise ValueError(
-            f"candidates are slot tuples [c, K, ...] and component one of the K: got shape "
-            f"{candidates.shape}, component {component}"
-        )
+    if candidates.ndim < 3:
+        raise ValueError(f"candidates must be slot tuples [c, K, ...], got {candidates.shape}")
+    checks.integer("component", component, 0, candidates.shape[1] - 1)
     if candidates.shape[2:] != slots.shape[1:]:
         raise ValueError(f"values are {slots.shape[1:]}, candidates' slots {candidates.shape[2:]}")
 

@@ -43,28 +43,29 @@ def _replaced(points, component, value):
 
 def _pixel_blocks(composition, points, component):
     """All blocks by one `jacfwd`: a shift common to all positions moves each through its own."""
-    own = points[component]
+    values = points[component]
 
     def shifted(shift):
-        shift = shift.reshape((1,) * (own.ndim - 1) + (-1,))
-        return composition(_replaced(points, component, own + shift))
+        shift = shift.reshape((1,) * (values.ndim - 1) + (-1,))
+        return composition(_replaced(points, component, values + shift))
 
-    found = jax.jacfwd(shifted)(jnp.zeros(own.shape[-1], own.dtype))  # [p, ..., rows, columns]
-    if found.shape[:-2] != own.shape[:-1]:
+    # [p, ..., rows, columns]
+    matrices = jax.jacfwd(shifted)(jnp.zeros(values.shape[-1], values.dtype))
+    if matrices.shape[:-2] != values.shape[:-1]:
         raise ValueError(
-            f"the composition maps slots {own.shape[1:]} to {found.shape[1:-1]}: it does not act "
-            "position by position; pass pixelwise=False"
+            f"the composition maps slots {values.shape[1:]} to {matrices.shape[1:-1]}: it does not "
+            "act position by position; pass pixelwise=False"
         )
-    return found.reshape(len(own), -1, *found.shape[-2:])
+    return matrices.reshape(len(values), -1, *matrices.shape[-2:])
 
 
 def _dense(composition, points, component):
     """`jacfwd` over the flattened component, a chunk of columns at a time."""
-    own = points[component]
-    n_columns = math.prod(own.shape[1:])
+    values = points[component]
+    n_columns = math.prod(values.shape[1:])
     pad = -n_columns % CHUNK
-    basis = jnp.pad(jnp.eye(n_columns, dtype=own.dtype), ((0, pad), (0, 0)))
-    basis = basis.reshape(-1, CHUNK, *own.shape[1:])
+    basis = jnp.pad(jnp.eye(n_columns, dtype=values.dtype), ((0, pad), (0, 0)))
+    basis = basis.reshape(-1, CHUNK, *values.shape[1:])
 
     def one_point(*slots):
         slots = [slot[None] for slot in slots]
@@ -75,7 +76,7 @@ def _dense(composition, points, component):
                 moved = slots[component][0] + step
                 return composition(_replaced(slots, component, moved[None])).ravel()
 
-            return jax.jacfwd(along)(jnp.zeros(CHUNK, own.dtype))  # [N, CHUNK]
+            return jax.jacfwd(along)(jnp.zeros(CHUNK, values.dtype))  # [N, CHUNK]
 
         found = jax.lax.map(columns, basis)  # [chunks, N, CHUNK]
         return jnp.moveaxis(found, 0, 1).reshape(found.shape[1], -1)[:, :n_columns]
@@ -90,14 +91,14 @@ def check_pixelwise(composition: Callable, points, component: int) -> None:
     composition itself raises is the caller's to see.
     """
     _check_points(points, component)
-    own = points[component]
-    if not len(own) or own.ndim < 3:
+    values = points[component]
+    if not len(values) or values.ndim < 3:
         return
     some = tuple(jnp.asarray(slot[:TRIED]) for slot in points)
     shape = jax.eval_shape(lambda *slots: composition(list(slots)), *some).shape
     if shape[:-1] != some[component].shape[:-1]:
         raise ValueError(
-            f"the composition maps slots {own.shape[1:]} to {shape[1:]}: it has other positions "
+            f"the composition maps slots {values.shape[1:]} to {shape[1:]}: it has other positions "
             "and mixes them; pass pixelwise=False"
         )
     if _reach(composition, some, component) > 0:
@@ -107,15 +108,15 @@ def check_pixelwise(composition: Callable, points, component: int) -> None:
 @functools.partial(jax.jit, static_argnames=("composition", "component"))
 def _reach(composition, points, component):
     """What moving a random half of the positions changes at the others: 0 if C is pixelwise."""
-    own = points[component]
+    slot = points[component]
     rng = np.random.default_rng(0)
     worst = 0.0
     for _ in range(TRIED):
-        moved = rng.random(own.shape[:-1])[..., None] < 0.5
+        moved = rng.random(slot.shape[:-1])[..., None] < 0.5
         # Not the same for all channels: a composition may look at their differences alone.
-        direction = jnp.asarray(np.where(moved, rng.normal(size=own.shape), 0.0), own.dtype)
+        direction = jnp.asarray(np.where(moved, rng.normal(size=slot.shape), 0.0), slot.dtype)
         _, change = jax.jvp(
-            lambda value: composition(_replaced(points, component, value)), (own,), (direction,)
+            lambda value: composition(_replaced(points, component, value)), (slot,), (direction,)
         )
         worst = jnp.maximum(worst, jnp.max(jnp.where(moved, 0.0, jnp.abs(change))))
     return worst
@@ -224,7 +225,7 @@ def search(composition, points, component, pixelwise, judged, n_hidden):
     Returns the indices and the singular values of their sum. Not finding any proves nothing.
     """
     n = min(len(points[0]), SEARCHED)
-    found = np.concatenate(
+    matrices = np.concatenate(
         [
             np.asarray(_blocks(composition, part, component, pixelwise))
             for part in _parts(tuple(slot[:n] for slot in points))
@@ -232,7 +233,7 @@ def search(composition, points, component, pixelwise, judged, n_hidden):
     )[:, judged]
 
     def sigma(chosen):
-        return np.asarray(compiled_singular_values(found[list(chosen)].sum(axis=0)))
+        return np.asarray(compiled_singular_values(matrices[list(chosen)].sum(axis=0)))
 
     def greedy():
         chosen = []

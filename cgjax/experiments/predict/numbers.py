@@ -30,9 +30,9 @@ def of_pair(
     config,
     block: str,
     seed: int,
-    own: dict,
+    extra_predictors: dict,
 ) -> Pair:
-    """Scores and predictors of one seed; own: {name: a user's predictor}."""
+    """Scores and predictors of one seed; extra_predictors: {name: a user's predictor}."""
     f = jax.jit(model.f)
     known = subject.score(data.y, f(model.params, data.x))
     unseen = subject.score(data.y_new, f(model.params, data.x_new))
@@ -50,7 +50,7 @@ def of_pair(
         unknown=unknown,
     )
     blind = data._replace(x_new=None, y_new=None)
-    for name, predictor in own.items():
+    for name, predictor in extra_predictors.items():
         numbers[name] = checked(name, predictor(model, blind))
     return dataclasses.replace(pair, predictors=numbers)
 

@@ -90,7 +90,7 @@ def of_program(config, settings, folder: pathlib.Path, name: str) -> list[Pair]:
     saved = hosts.from_writer(lambda: read_json(path) if path.exists() else {})
     if saved.get("seeds") == seeds:
         return [Pair(**pair) for pair in saved["pairs"]]
-    own = numbers.own_predictors(config.eval.own)
+    extra_predictors = numbers.own_predictors(config.eval.own)
     program = adapters.build(config, settings)
     starts = programs.SetUp(program.experiment, program.settings).init()
     state, _ = train.fit(program.experiment, program.settings, folder, name)
@@ -102,7 +102,8 @@ def of_program(config, settings, folder: pathlib.Path, name: str) -> list[Pair]:
         for seed, row, data in zip(seeds, subject.rows, subject.data):
             start, params = (tree.take(each, row) for each in (before, after))
             model = Model(subject.f, subject.layer, start, params)
-            args = (unknown, config, program.block or settings.family, seed, own)
+            block = program.block or settings.family
+            args = (unknown, config, block, seed, extra_predictors)
             pairs.append(pair := numbers.of_pair(subject, model, data, *args))
         say(f"{pair.name}: known {pair.known:.2f}, unseen {pair.unseen:.2f}")
     if hosts.is_writer() and not access_to(folder).reads_only:

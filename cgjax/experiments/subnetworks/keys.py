@@ -35,7 +35,7 @@ LANGUAGE = RULE | {
     "data.templates": key(language.FAMILIES["agreement"], "templates of sentences, mixed freely",
                           choices=tuple(language.TEMPLATES), distinct=True),
     "data.splits": key("disjoint", "disjoint: no sentence is in two of training, validation, test",
-                       choices=names_in("experiments.subnetworks.language.problems", "SPLITS")),
+                       choices=names_in("experiments.subnetworks.language.tasks", "SPLITS")),
     "data.held_out": key("nothing", "what training excludes, for a separate test",
                          choices=language.HELD_OUT),
     "data.tokens": key("words", "stems: number is a separate token; wordpiece: as in MiniLM",

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cgjax.experiments.subnetworks import language, odd_one_out
-from cgjax.experiments.subnetworks.language import problems
+from cgjax.experiments.subnetworks.language import tasks as language_tasks
 
 GOLDEN = pathlib.Path(__file__).parents[2] / "golden/subnetworks"
 
@@ -110,7 +110,7 @@ def rule(splits="disjoint", rule="agreement", held_out="nothing", templates=("pr
     }
     words = language.vocabulary("words")
     inverse = {i: word for word, i in words.items()}
-    sets = problems.of_language(
+    sets = language_tasks.of_language(
         ml_collections.ConfigDict({"data": data}), lambda text: language.encode(text, "words")
     )
     text = [" ".join(inverse[i] for i in row if inverse[i][0] != "[") for row in sets.table["ids"]]
