@@ -172,9 +172,9 @@ TRAINED_KEYS = {
         choices=names_in("experiments.sprites.support.pictures", "SUPPORTS")[1:], distinct=True),
     "data.n_train": key(8192, "training scenes of each support", low=1),
     "data.batch": key(32, "scenes of one step", low=1),
-    "data.n_samples": key(600, "samples of P, of the audit", low=8),
+    "data.n_samples": key(400, "samples of P, of the audit", low=8),
     "data.n_asked": key(4, "samples of Q for each pair, of the audit", low=1),
-    "data.n_pixels": key(12, "pixels that the audit tests", low=1),
+    "data.n_pixels": key(10, "pixels that the audit tests", low=1),
     "data.length": key(0.3, "over which components are smooth, in units of a latent's spread",
                        above=0),
     "data.noise": key(0.03, "relative error with which f is known on P", above=0, high=1),
@@ -237,7 +237,7 @@ def trained(row, size):
         config.data.update({"n_train": 4096, "batch": 64})
         config.eval.n = 1024
     config.update_from_flattened_dict(changes)
-    steps = {"default": 1000 if is_of_pictures else 4000, "smoke": 4}.get(size, 20_000)
+    steps = {"default": 600 if is_of_pictures else 3000, "smoke": 4}.get(size, 8000)
     per_call = {"default": 50, "smoke": 2}.get(size, 500)
     config.train.update({"steps": steps, "steps_per_call": per_call, "log_every": per_call})
     config.eval.every = config.checkpoint.every = max(steps // 5, per_call)
@@ -250,7 +250,7 @@ def trained(row, size):
     # Five seeds of small vectors cost little.
     config.train.seeds = (0,) if size == "default" and is_of_pictures else (0, 1, 2, 3, 4)
     if is_of_pictures and size != "default":
-        config.data.update({"batch": 64, "n_train": 32_768, "n_samples": 1000, "n_pixels": 16})
+        config.data.update({"batch": 64, "n_train": 32_768, "n_samples": 800, "n_pixels": 16})
         config.model.hidden, config.eval.n = 256, 16
     # The default size needs no download.
     if is_of_pictures and size == "default":

@@ -246,24 +246,23 @@ def draw_pairs(arrays, folder: pathlib.Path) -> None:
     """Error of unseen pairs against what supports leave open of them, and scenes of the worst."""
     kinds = [kind for kind in _SHOWN if f"{kind}/ratio" in arrays]
     names, unseen = [str(name) for name in arrays["supports"]], arrays["unseen"]
-    fig = plots.new_figure(9.4, 3.5 + 0.62 * (1 + len(kinds)), layout="constrained")
-    scatter, scenes = fig.subfigures(2, 1, height_ratios=(3.5, 0.62 * (1 + len(kinds))))
+    fig = plots.new_figure(10.4, 3.2 + 0.7 * (1 + len(kinds)), layout="constrained")
+    scatter, scenes = fig.subfigures(2, 1, height_ratios=(3.2, 0.7 * (1 + len(kinds))))
     axes = scatter.subplots(1, len(kinds), sharex=True, sharey=True, squeeze=False)[0]
-    colours = plots.colours(len(names) - 1)
     taus = {}
     for ax, kind in zip(axes, kinds):
         ratio = arrays[f"{kind}/ratio"].mean(0)
-        for name, colour, each, is_unseen, y in zip(
-            names[1:], colours, arrays["open"][1:], unseen[1:], ratio[1:]
-        ):
-            ax.plot(each[is_unseen], y[is_unseen], "o", color=colour, markersize=2.5, label=name)
+        for i, name in enumerate(names[1:]):
+            x, y = (values[i + 1][unseen[i + 1]] for values in (arrays["open"], ratio))
+            style = {"color": plots.COLOURS[i % len(plots.COLOURS)], "label": name}
+            ax.plot(x, y, "o^"[i // len(plots.COLOURS)], markersize=3, mew=0, **style)
         taus[kind] = kendall_tau_b(arrays["open"][unseen], ratio[unseen])
         ax.axhline(2, color=plots.GREY, linewidth=0.7, linestyle=":")
         ax.set(xscale="log", yscale="log", title=f"{_SHOWN[kind]}: tau-b {taus[kind]:.2f}")
-        ax.set_xlabel("left open before training, over the floor")
         ax.grid(**plots.GRID)
+    axes[len(axes) // 2].set_xlabel("left open before training, over the floor")
     axes[0].set_ylabel("error of an unseen pair, over that\nof a model that saw everything")
-    plots.legend_below(scatter, axes[0])
+    axes[-1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False, fontsize=7.5)
     rows = {"true": arrays["true"], **{_SHOWN[kind]: arrays[f"{kind}/drawn"] for kind in kinds}}
     cells = scenes.subplots(len(rows), len(names) - 1, squeeze=False)
     for line, (label, images) in zip(cells, rows.items()):

@@ -30,7 +30,6 @@ from cgjax.nets.mlp import MLP
 
 RIGHT = 2.0  # times the error of the model that has seen everything
 CLOSED = 2.0  # times the floor: what a support leaves open of a pair that it determines
-TRAINING_ERROR = 0.03  # relative error on P of the amplification, as in `support.identify`
 BOUND = 5.0  # a ratio of errors is near its bound if it is at most so many times below it
 NOTHING = 1e-12  # variance
 N_CODE = 16  # numbers of an identity's learned vector
@@ -145,16 +144,15 @@ def audit(config, cut_outs: np.ndarray, support: str) -> tuple[np.ndarray, float
     kept = [d for d in range(2 * N_LATENTS) if d % N_LATENTS < 3]
     on_p = pictures.sample(support, data.n_samples, data.seed)[:, kept]
     on_q = pictures.of_each_pair(data.n_asked, data.seed)[:, kept]
-    kinds, noises = pictures.KINDS[:3] * 2, (data.noise, TRAINING_ERROR)
+    kinds = pictures.KINDS[:3] * 2
     left = identification.leftover_rows(
-        compose, [component] * 2, on_p, on_q, data.length, noises, kinds
+        compose, [component] * 2, on_p, on_q, data.length, (data.noise,), kinds
     )
     parts = (left.on_q[0], left.prior)
     variance, prior = (x.reshape(data.n_pixels, len(PAIRS), -1).mean((0, 2)) for x in parts)
     # Of a pair that no tested pixel shows nothing stays open.
-    return np.sqrt(np.maximum(variance, NOTHING) / np.maximum(prior, NOTHING)), float(
-        left.on_q[1].mean() / left.on_p[1].mean()
-    )
+    unknown = np.sqrt(np.maximum(variance, NOTHING) / np.maximum(prior, NOTHING))
+    return unknown, float(left.on_q.mean() / left.on_p.mean())
 
 
 # --- training -------------------------------------------------------------------------------------

@@ -59,7 +59,8 @@ def placed(cut_out: jax.Array, centre: jax.Array, side: jax.Array, size: int) ->
         source = ((pixels - middle) / side + 0.5) * n - 0.5
         return jax.nn.relu(1 - jnp.abs(source[:, None] - jnp.arange(n)[None, :]))
 
-    return jnp.einsum("ya,xb,abc->yxc", weights(centre[1]), weights(centre[0]), cut_out)
+    along = weights(centre[1]), weights(centre[0])
+    return jnp.einsum("ya,xb,abc->yxc", *along, cut_out, precision="highest")
 
 
 def geometry(latents: jax.Array) -> tuple[jax.Array, jax.Array]:
