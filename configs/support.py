@@ -3,13 +3,15 @@
     python -m cgjax.main --config=configs/support.py                 a small table of verdicts
     python -m cgjax.main --config=configs/support.py:<row>[,<size>]  one study
 
-Nothing is trained. Sizes: default and paper audit at least 256 values of each component, fast 64;
-smoke takes seconds.
+Most rows train nothing. Their sizes: default and paper audit at least 256 values of each component,
+fast 64; smoke takes seconds. Rows of TRAINED train small models, all seeds and supports at once;
+nobody has published them, so `paper` is `fast`.
 """
 
 from cgjax.config import split_variant
 from cgjax.config.choices import names_in
-from cgjax.config.declare import base, declare, key
+from cgjax.config.declare import base, declare, declare_training, key
+from cgjax.data import sources
 from cgjax.experiments.sprites.options import SUPPORTS
 from cgjax.published import PUBLISHED
 
@@ -82,7 +84,55 @@ ROWS = {
         ("n_values", "n_partners", "run", "part", "softness"),
         {"n_values": 64},
     ),
+    "bound": (
+        "How errors grow outside the support: the predicted amplification against recorded runs",
+        "3 minutes",
+        ("image_size", "n_samples", "n_asked", "n_pixels", "length", "noises", "record",
+         "n_recorded"),
+        {"n_samples": 150, "n_asked": 100, "n_pixels": 3},
+    ),
 }  # fmt: skip
+
+# Rows that train.
+_PICTURES = (
+    "data.images", "data.is_made_up", "data.image_size", "data.pair_supports", "data.n_train",
+    "data.batch", "data.n_samples", "data.n_asked", "data.n_pixels", "data.length", "data.noise",
+    "model.hidden", "optim.lr", "eval.n",
+)  # fmt: skip
+_BUMPS = ("data.n_train", "data.batch", "model.hidden", "optim.lr", "eval.n")
+_MODELS = ("network", "table", "monolithic")
+# row: (what it shows, expected time at the default size, its keys, its models, changes)
+TRAINED = {
+    "digits": (
+        "MNIST digits in front of each other: does what a support leaves open predict which "
+        "unseen pairs are drawn right?",
+        "3 minutes",
+        _PICTURES,
+        _MODELS,
+        {},
+    ),
+    "cut_outs": (
+        "The same with discs cut out of CIFAR-10 images",
+        "3 minutes",
+        _PICTURES,
+        _MODELS,
+        {"data.images": "cifar10"},
+    ),
+    "unknown_c": (
+        "C is learned: what is left of the components, with and without one known point",
+        "2 minutes",
+        (*_BUMPS, "data.n_known"),
+        ("known", "learned"),
+        {},
+    ),
+    "step_c": (
+        "C is a step: straight-through against smoothed training",
+        "2 minutes",
+        (*_BUMPS, "model.sharpness"),
+        ("straight_through", "smoothed"),
+        {},
+    ),
+}
 
 KEYS = {
     "image_size": key(64, "pixels along each side", choices=(8, 16, 32, 64)),
@@ -105,9 +155,37 @@ KEYS = {
                    "of a latent's spread: the shortest that the samples resolve counts", above=0),
     "noise": key(0.01, "relative error with which f is known on P", above=0, high=1),
     "n_recorded": key(100, "recorded supports that are asked about at most", low=3),
+    "length": key(0.7, "over which components are smooth, in units of a latent's spread", above=0),
+    "noises": key((0.01, 0.03, 0.1, 0.3, 1.0), "relative errors on P, ascending", above=0, high=1,
+                  distinct=True),
     "run": key("runs/sprites/demo", "workdir of a finished sprites run"),
     "part": key("compositional", "which of its models"),
     "softness": key(1.0, "width in pixels of the edges of the certificate's sprites", above=0),
+}  # fmt: skip
+
+TRAINED_KEYS = {
+    "data.images": key("mnist", "data set of the pictures", choices=("mnist", "cifar10")),
+    "data.is_made_up": key(False, "made-up images in place of the data set; no claim is judged"),
+    "data.image_size": key(16, "pixels along each side", low=8, high=64),
+    "data.pair_supports": key(
+        names_in("experiments.sprites.support.pictures", "SUPPORTS")[1:], "supports beside `all`",
+        choices=names_in("experiments.sprites.support.pictures", "SUPPORTS")[1:], distinct=True),
+    "data.n_train": key(8192, "training scenes of each support", low=1),
+    "data.batch": key(32, "scenes of one step", low=1),
+    "data.n_samples": key(400, "samples of P, of the audit", low=8),
+    "data.n_asked": key(4, "samples of Q for each pair, of the audit", low=1),
+    "data.n_pixels": key(10, "pixels that the audit tests", low=1),
+    "data.length": key(0.3, "over which components are smooth, in units of a latent's spread",
+                       above=0),
+    "data.noise": key(0.03, "relative error with which f is known on P", above=0, high=1),
+    "data.n_known": key((0, 1, 24), "pixels at which components are known at one point", low=0,
+                        high=24, distinct=True),
+    "model.hidden": key(128, "width of dense layers", low=1),
+    "model.sharpness": key((3.0, 10.0, 30.0), "of the sigmoid that replaces the step", above=0,
+                           distinct=True),
+    "optim.lr": key(2e-3, "first learning rate; falls to 0 along a cosine", above=0,
+                    is_traced=True),
+    "eval.n": key(8, "scenes of each pair, or of each evaluation set", low=1),
 }  # fmt: skip
 
 TIMES = {
@@ -116,11 +194,14 @@ TIMES = {
     "fast": "a quarter of the default",
     "paper": "as the default",
 }
+TRAINED_TIMES = TIMES | {"fast": "2 minutes for five seeds on one H200", "paper": "as fast"}
 
 
 def get_config(arg=""):
     """`arg` is "", "<row>", "<size>" or "<row>,<size>"."""
-    row, size = split_variant(arg, ROWS)
+    row, size = split_variant(arg, ROWS | TRAINED)
+    if row in TRAINED:
+        return trained(row, size)
     _, _, names, changes = ROWS[row]
     config = base("support")
     config.row, config.size = row, size
@@ -140,6 +221,43 @@ def get_config(arg=""):
     return config
 
 
+def trained(row, size):
+    """The config of a row that trains."""
+    _, _, names, kinds, changes = TRAINED[row]
+    config = base("support")
+    config.row, config.size = row, size
+    declare_training(config)
+    declare(config, {"data.seed": key(0, "draws scenes and samples", low=0)})
+    declare(config, {name: TRAINED_KEYS[name] for name in names})
+    doc = "models to train"
+    declare(config, {"model.kinds": key(kinds, doc, choices=kinds, distinct=True)})
+    is_of_pictures = "data.images" in names
+    if not is_of_pictures:
+        config.model.hidden = 64
+        config.data.update({"n_train": 4096, "batch": 64})
+        config.eval.n = 1024
+    config.update_from_flattened_dict(changes)
+    steps = {"default": 600 if is_of_pictures else 3000, "smoke": 4}.get(size, 8000)
+    per_call = {"default": 50, "smoke": 2}.get(size, 500)
+    config.train.update({"steps": steps, "steps_per_call": per_call, "log_every": per_call})
+    config.eval.every = config.checkpoint.every = max(steps // 5, per_call)
+    if size == "smoke":
+        small = {"n_train": 16, "batch": 4, "n_samples": 24, "n_asked": 1, "n_pixels": 3}
+        small |= {"pair_supports": ("absent in front", "planes"), "is_made_up": True}
+        config.data.update({name: value for name, value in small.items() if name in config.data})
+        config.model.hidden, config.eval.n = 8, 2 if is_of_pictures else 48
+        return config
+    # Five seeds of small vectors cost little.
+    config.train.seeds = (0,) if size == "default" and is_of_pictures else (0, 1, 2, 3, 4)
+    if is_of_pictures and size != "default":
+        config.data.update({"batch": 64, "n_train": 32_768, "n_samples": 800, "n_pixels": 16})
+        config.model.hidden, config.eval.n = 256, 16
+    # The default size needs no download.
+    if is_of_pictures and size == "default":
+        config.data.is_made_up = not sources.is_here(config.data.images)
+    return config
+
+
 def smoke(config):
     """Seconds: few values of small images."""
     small = {
@@ -153,7 +271,7 @@ def smoke(config):
         "n_pixels": 2,
     }
     small |= {"deltas": (0.05, 0.2), "partner_counts": (4, 8), "slot_counts": (2,)}
-    small |= {"lengths": (1.0,), "n_recorded": 3}
+    small |= {"lengths": (1.0,), "n_recorded": 3, "noises": (0.03, 0.3)}
     if "supports" in config.data:
         small["supports"] = config.data.supports[:3]
     config.data.update({name: value for name, value in small.items() if name in config.data})
@@ -169,7 +287,8 @@ EXPECT = {
 
 def describe_rows():
     """One line per row for `--list`."""
-    for name, (doc, time, *_) in ROWS.items():
+    for name, (doc, time, *_) in (ROWS | TRAINED).items():
         study, metric = EXPECT.get(name, ("", ""))
         expect = f"{metric} {PUBLISHED['support'][study][metric]['mean']:g}" if study else ""
-        yield {"name": name, "doc": f"{doc} ({time})", "times": TIMES, "expect": expect}
+        times = TRAINED_TIMES if name in TRAINED else TIMES
+        yield {"name": name, "doc": f"{doc} ({time})", "times": times, "expect": expect}

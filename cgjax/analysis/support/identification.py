@@ -20,7 +20,7 @@ import numpy as np
 
 from cgjax.analysis import checks
 from cgjax.analysis.support import jacobians, latents, second_model
-from cgjax.analysis.support.second_model import Design, Models, Witness, posterior
+from cgjax.analysis.support.second_model import Design, Models, Witness, posterior, variances
 
 LENGTHS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)  # in units of a latent's spread on Q
 LENGTH = 0.1  # of the verdict, where the sample is large enough for it
@@ -311,26 +311,44 @@ def leftover(
 
     Time grows with positions * (rows of P * outputs of a position)^3, memory with its square.
     """
+    rows = leftover_rows(
+        composition, components, latents_P, latents_Q, length, (noise,), kinds, sizes
+    )
+    return Leftover(*(part.mean(-1).reshape(-1) for part in rows))
+
+
+def leftover_rows(
+    composition, components, latents_P, latents_Q, length, noises, kinds=None, sizes=None
+) -> Leftover:
+    """`leftover` row by row, for several noises: on_q [N, positions, m], on_p [N, positions, n],
+    prior [positions, m].
+
+    on_p: of the first rows of P, as many as Q has.
+    """
     checks.bounded("length", length, 1e-3)
-    checks.bounded("noise", noise, 1e-6, 1.0)
+    for noise in noises:
+        checks.bounded("noise", noise, 1e-6, 1.0)
     space = latents.space(latents_P, latents_Q, kinds)
     p, q = (np.asarray(rows, np.float64) for rows in (latents_P, latents_Q))
     columns = latent_columns(components, p.shape[1], sizes)
     question = Question(
         composition, components, columns, space, length, noise, noise, len(p), np.iinfo(int).max
     )
+    left, priors = [], []
     with jax.enable_x64(True):
         world = _world(question, p, q)
         view, asked = world.at(length), np.arange(len(world.rows))
         known, some = asked[: len(p)], asked[: min(len(p), len(q))]
         asked = np.concatenate([some, asked[len(p) :]])
-        rows = []
         for position in range(world.n_positions):
             design = view.design(asked, position)
-            variance = view.posterior(known, position, noise).variance(design).mean(1)
-            on_p, on_q = np.split(variance, [len(some)])
-            rows.append((on_q.mean(), on_p.mean(), design.prior()[len(some) :].mean()))
-    return Leftover(*np.transpose(rows))
+            priors.append(design.prior()[len(some) :].mean(1))
+            on_known = view.design(known, position)
+            scale = float(np.mean(on_known.prior()))
+            limits = [noise**2 * scale for noise in noises]
+            left.append(variances(on_known, design, limits).mean(2))
+    on_p, on_q = np.split(np.moveaxis(left, 1, 0), [len(some)], axis=2)
+    return Leftover(on_q, on_p, np.stack(priors))
 
 
 class Numbers(NamedTuple):

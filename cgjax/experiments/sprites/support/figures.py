@@ -236,7 +236,118 @@ def labelled_scatters(panels: dict, r2, labels, ylabel: str, title: str):
     return fig
 
 
+# --- studies that train ---------------------------------------------------------------------------
+
+_SHOWN = {"network": "networks", "table": "tables of pictures", "monolithic": "one network"}
+
+
+@plots.styled
+def draw_pairs(arrays, folder: pathlib.Path) -> None:
+    """Error of unseen pairs against what supports leave open of them, and scenes of the worst."""
+    kinds = [kind for kind in _SHOWN if f"{kind}/ratio" in arrays]
+    names, unseen = [str(name) for name in arrays["supports"]], arrays["unseen"]
+    fig = plots.new_figure(10.4, 3.2 + 0.7 * (1 + len(kinds)), layout="constrained")
+    scatter, scenes = fig.subfigures(2, 1, height_ratios=(3.2, 0.7 * (1 + len(kinds))))
+    axes = scatter.subplots(1, len(kinds), sharex=True, sharey=True, squeeze=False)[0]
+    taus = {}
+    for ax, kind in zip(axes, kinds):
+        ratio = arrays[f"{kind}/ratio"].mean(0)
+        for i, name in enumerate(names[1:]):
+            x, y = (values[i + 1][unseen[i + 1]] for values in (arrays["open"], ratio))
+            style = {"color": plots.COLOURS[i % len(plots.COLOURS)], "label": name}
+            ax.plot(x, y, "o^"[i // len(plots.COLOURS)], markersize=3, mew=0, **style)
+        taus[kind] = kendall_tau_b(arrays["open"][unseen], ratio[unseen])
+        ax.axhline(2, color=plots.GREY, linewidth=0.7, linestyle=":")
+        ax.set(xscale="log", yscale="log", title=f"{_SHOWN[kind]}: tau-b {taus[kind]:.2f}")
+        ax.grid(**plots.GRID)
+    axes[len(axes) // 2].set_xlabel("left open before training, over the floor")
+    axes[0].set_ylabel("error of an unseen pair, over that\nof a model that saw everything")
+    axes[-1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False, fontsize=7.5)
+    rows = {"true": arrays["true"], **{_SHOWN[kind]: arrays[f"{kind}/drawn"] for kind in kinds}}
+    cells = scenes.subplots(len(rows), len(names) - 1, squeeze=False)
+    for line, (label, images) in zip(cells, rows.items()):
+        for ax, image in zip(line, images):
+            ax.imshow(np.clip(image, 0, 1))
+            ax.set(xticks=(), yticks=())
+        line[0].set_ylabel(label, rotation=0, ha="right", va="center", fontsize=7.5)
+    for ax, name in zip(cells[0], names[1:]):
+        ax.set_title(name, fontsize=7)
+    numbers = ", ".join(f"{taus[kind]:.2f} for {_SHOWN[kind]}" for kind in kinds)
+    plots.headline(fig, f"What stays open before training orders unseen pairs: tau-b {numbers}")
+    plots.save(fig, folder / "pairs.png")
+
+
+@plots.styled
+def draw_bound(arrays, folder: pathlib.Path) -> None:
+    """Recorded ratios of errors against the bound, and both criteria by the noise."""
+    fig = plots.new_figure(8.6, 3.4, layout="constrained")
+    left, right = fig.subplots(1, 2)
+    left.plot(arrays["bound"], arrays["ratio"], "o", color=plots.COLOURS[0], markersize=4)
+    left.plot(arrays["low/bound"], arrays["low/ratio"], "x", color=plots.GREY, markersize=5)
+    ends = np.array([1.0, 1.2 * max(arrays["bound"].max(), arrays["ratio"].max())])
+    left.plot(ends, ends, color=plots.GREY, linewidth=0.8)
+    left.plot(ends, ends / 5, color=plots.GREY, linewidth=0.8, linestyle=":")
+    left.set(xscale="log", yscale="log", ylim=(0.9, ends[1]))
+    left.set_xlabel("predicted amplification (the bound)")
+    left.set_ylabel("error on all over error on P")
+    left.set_title("crosses: low seeds; dotted: a fifth of the bound", fontsize=8)
+    for name, colour, text in (("above", 1, "above the bound"), ("tight", 0, "within a factor 5")):
+        right.plot(arrays["noises"], arrays[name], color=plots.COLOURS[colour], label=text)
+    right.set(xscale="log", xlabel="noise at which the bound is computed", ylabel="share of runs")
+    right.legend(frameon=False, fontsize=8)
+    for ax in (left, right):
+        ax.grid(**plots.GRID)
+    both = np.max(np.where(arrays["above"] == 0, arrays["tight"], 0))
+    plots.headline(
+        fig, f"Where no run exceeds the bound, it is within a factor 5 of {both:.0%} of them"
+    )
+    plots.save(fig, folder / "bound.png")
+
+
+@plots.styled
+def draw_unknown_c(arrays, folder: pathlib.Path) -> None:
+    """What the front component draws against the truth, by what is known at one point."""
+    panels = [name for name in arrays if name.startswith("gauge/")]
+    fig = plots.new_figure(1.75 * len(panels) + 0.6, 2.7, layout="constrained")
+    axes = fig.subplots(1, len(panels), squeeze=False)[0]
+    for ax, name in zip(axes, panels):
+        _, kind, n_known = name.split("/")
+        ax.plot(*arrays[name], ".", color=plots.COLOURS[kind == "learned"], markersize=1.5)
+        ax.set(title=f"C {kind},\n{n_known} pixels known", xlabel="true value")
+        ax.grid(**plots.GRID)
+    axes[0].set_ylabel("drawn value")
+    plots.headline(fig, "With C learned a component keeps one free function of its value")
+    plots.save(fig, folder / "unknown_c.png")
+
+
+@plots.styled
+def draw_step_c(arrays, folder: pathlib.Path) -> None:
+    """R2 on everything of every seed, by the sharpness of the sigmoid."""
+    fig = plots.new_figure(7.4, 3.0, layout="constrained")
+    axes = fig.subplots(1, 2, sharey=True)
+    kinds = {"straight_through": "straight through", "smoothed": "smoothed"}
+    for ax, support in zip(axes, ("everything", "planes")):
+        for i, (kind, text) in enumerate(kinds.items()):
+            for j, sharpness in enumerate(arrays["sharpness"]):
+                name = f"{kind}/{support}, {sharpness:g} sharpness: r2_all"
+                if name in arrays:
+                    label = text if not j else None
+                    plots.seeds(ax, j + 0.3 * i - 0.15, arrays[name], plots.COLOURS[i], label)
+        ax.set_xticks(range(len(arrays["sharpness"])), [f"{s:g}" for s in arrays["sharpness"]])
+        ax.set(title=f"trained on {support}", xlabel="sharpness of the sigmoid")
+        ax.grid(**plots.GRID)
+    axes[0].set_ylabel("R2 on everything")
+    axes[0].legend(frameon=False, fontsize=8)
+    plots.headline(fig, "Training through a step: straight-through against smoothed")
+    plots.save(fig, folder / "step_c.png")
+
+
 FIGURES = {
+    "digits": draw_pairs,
+    "cut_outs": draw_pairs,
+    "bound": draw_bound,
+    "unknown_c": draw_unknown_c,
+    "step_c": draw_step_c,
     "demo": draw_table,
     "table": draw_table,
     "partners": draw_partners,

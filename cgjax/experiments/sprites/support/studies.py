@@ -122,16 +122,13 @@ def check_record(config) -> list[dict]:
     return entries
 
 
-def recorded(folder: pathlib.Path) -> list[dict]:
-    """Recorded runs of the published compositional model on hard images, one per support.
-
-    Of several runs on one support the longest counts.
-    """
-    best = {}
+def usual_runs(folder: pathlib.Path) -> list[dict]:
+    """Recorded runs of the published compositional model on hard images."""
+    entries = []
     for path in sorted(folder.glob("*-*.json")):
         entry = read_json(path)
         model, data = entry["config"]["model"], entry["config"]["data"]
-        usual = (
+        if (
             model["kinds"] == ["compositional"]
             and model["composition"] == "occlude_sigmoid"
             and data["composition"] == "occlude_step"
@@ -139,12 +136,23 @@ def recorded(folder: pathlib.Path) -> list[dict]:
             and model.get("decoder", "upsample") == "upsample"
             and (data["n_slots"], data["n_train"]) == (2, 100_000)
             and not entry["label"]
-        )
-        if usual:
-            support = json.dumps(sets.definition(data), sort_keys=True)
-            steps = entry["config"]["train"]["steps"]
-            if support not in best or best[support]["config"]["train"]["steps"] < steps:
-                best[support] = entry
+        ):
+            entries.append(entry)
+    return entries
+
+
+def support_of(entry: dict) -> str:
+    """The support of a recorded run, as text."""
+    return json.dumps(sets.definition(entry["config"]["data"]), sort_keys=True)
+
+
+def recorded(folder: pathlib.Path) -> list[dict]:
+    """One recorded run per support; of several runs on one support the longest counts."""
+    best = {}
+    for entry in usual_runs(folder):
+        support, steps = support_of(entry), entry["config"]["train"]["steps"]
+        if support not in best or best[support]["config"]["train"]["steps"] < steps:
+            best[support] = entry
     return list(best.values())
 
 
