@@ -195,7 +195,7 @@ CLAIMS = {
         ],
     },
     "learned_axes_compose": {
-        "ours": True,
+        "kind": "finding",
         "sentence": "Product fields that are flat along axes learned with them compose where the "
         "factors' axes are turned by 22.5 and 45 degrees (OOD nMSE below 0.1), and fields without "
         "penalty, or flat along the pixels' axes or random ones, err more",
@@ -209,7 +209,7 @@ CLAIMS = {
         "each": ("angle_22", "angle_45"),
     },
     "learned_axes_help_embeddings": {
-        "ours": True,
+        "kind": "finding",
         "sentence": "The embedding network errs less in the hole if its fields are flat along "
         "learned axes than without penalty or along the pixels' axes (factors at 45 degrees)",
         "where": "open question: remedies without knowledge of the axes",
@@ -222,7 +222,7 @@ CLAIMS = {
         "each": ("no penalty", "pixels' axes"),
     },
     "axes_need_straight_factors": {
-        "ours": True,
+        "kind": "finding",
         "sentence": "Learned axes do not help where no straight axes exist: permuted pixels, and "
         "turned characters (OOD nMSE above 0.1)",
         "where": "open question: remedies without knowledge of the axes",

@@ -142,7 +142,7 @@ CLAIMS = {
         "rows": {"dose": ("rho 0.99",)},
     },
     "telling_harms_where_pairs_are_as_rare": {
-        "ours": True,
+        "kind": "finding",
         "claim": "{words}rho 0.9 below B with pairs as rare",
         "sentence": "X_2 that tells lowers test accuracy where the same pairs occur as often",
         "where": "open question: entangled inputs",
@@ -156,7 +156,7 @@ CLAIMS = {
         "rows": {"overlaid": ("overlaid/", "beside/")},
     },
     "entangled_digits_fail_in_a": {
-        "ours": True,
+        "kind": "finding",
         "claim": "{words}A fails more on the test than B",
         "sentence": "entangled digits, too, fail on new pairs where X_2 tells",
         "where": "open question: entangled inputs",
