@@ -243,7 +243,7 @@ DEFAULT = {
              "eval.every": 100, "eval.n_samples": 256, "data.settings": ("A", "resample_slots")},
     "dose": {"train.seeds": (0, 1), "train.steps": 100, "eval.every": 50,
              "data.rhos": (0.0, 0.5, 0.9, 1.0)},
-    "overlaid": {"train.seeds": (0, 1, 2), "train.steps": 200, "eval.every": 200,
+    "overlaid": {"train.seeds": (0, 1, 2), "train.steps": 100, "eval.every": 100,
                  "data.rhos": (0.0, 0.9, 1.0), "data.absent": (0.9,)},
     "widths": {"train.seeds": (0, 1), "train.steps": 100, "eval.every": 50,
                "data.widths": (1, 2, 5, 10)},
@@ -317,12 +317,12 @@ def limit(flat, largest: dict) -> None:
 _REST = {"smoke": "seconds", "fast": "not measured"}
 # Measured on two shared CPU cores.
 _DEFAULT = {
-    "two to five minutes": ("demo", "dose", "plane", "starts", "one_step", "heads", "gradients",
-                            "landscape", "first_step", "control"),
+    "two to five minutes": ("demo", "dose", "overlaid", "plane", "starts", "one_step", "heads",
+                            "gradients", "landscape", "first_step", "control"),
     "five to twenty minutes": ("mnist", "scan", "architectures", "widths", "optimisers",
                                "capacity", "heal", "remedies", "tangent"),
 }  # fmt: skip
-_ON_GPU = ("demo", "mnist", "scan", "dose", "architectures", "control")  # recorded
+_ON_GPU = ("demo", "mnist", "scan", "dose", "architectures", "control", "overlaid")  # recorded
 _PAPER = {True: "1 to 5 minutes on one H200", False: "not measured"}
 _TIMES = {
     row: {"default": f"{time} on two CPU cores", **_REST, "paper": _PAPER[row in _ON_GPU]}

@@ -131,11 +131,11 @@ def along_lines(fields: jax.Array, angle: jax.Array) -> jax.Array:
     rows, columns = (np.indices((n, n)) - (n - 1) / 2).reshape(2, -1).astype(np.float32)
     along = jnp.cos(angle) * columns + jnp.sin(angle) * rows
     knots = np.arange(-0.75 * n, 0.75 * n + 0.1, 0.5, dtype=np.float32)
-    hats = jnp.maximum(0, 1 - jnp.abs(along[:, None] - knots) / 0.5)
+    hats = jnp.maximum(0, 1 - jnp.abs(along[:, None] - knots[None]) / 0.5)
     diagonal, beside = jnp.sum(hats**2, axis=0), jnp.sum(hats[:, 1:] * hats[:, :-1], axis=0)
     scale = jax.lax.rsqrt(diagonal + 1e-3)  # some knots have no pixel beside them
-    diagonal, beside = diagonal * scale**2, beside * scale[1:] * scale[:-1]
-    hats = hats * scale
+    diagonal, beside = (diagonal * scale**2)[None], (beside * scale[1:] * scale[:-1])[None]
+    hats = hats * scale[None]
 
     def gram(c):
         neighbours = jnp.pad(c[:, 1:] * beside, ((0, 0), (0, 1)))

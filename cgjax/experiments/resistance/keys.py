@@ -36,7 +36,7 @@ PAIRS = NETS | {
                      distinct=True, is_traced=True),
     "data.overlaid": key(False, "digits on the same pixels, X_2 mirrored at its diagonal"),
     "data.absent": key((), "shares of samples without X_2: one more setting B for each", low=0,
-                       high=1, distinct=True, is_traced=True),
+                       high=1, items=float, may_be_empty=True, distinct=True, is_traced=True),
     "model.arch": key("appendix", "architecture of the convolutions", choices=ARCHITECTURES),
     "model.hidden": key(64, "units of the dense layer", low=1),
     "model.form": key("auto", "implementation of convolutions", choices=FORMS),

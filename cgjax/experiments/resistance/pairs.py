@@ -40,7 +40,7 @@ LAWS = {"A": _uniform(_OFFSET < 2), "B": _uniform(_OFFSET >= 0), "test": _unifor
 class Digits(NamedTuple):
     """Images, and the indices of the images of each class."""
 
-    images: jax.Array  # uint8 [M + 1, 28, 28]; the last is blank
+    images: jax.Array  # uint8 [M, 28, 28]
     table: jax.Array  # int32 [10, most]: indices into images, repeated to fill a row
     counts: jax.Array  # int32 [10]
 
@@ -49,7 +49,7 @@ class Pairs(NamedTuple):
     """n samples: indices of their images, and labels; the target is y1."""
 
     left: jax.Array  # int32 [n]
-    right: jax.Array
+    right: jax.Array  # -1: no digit
     y1: jax.Array  # int32 [n]
     y2: jax.Array
 
@@ -67,8 +67,7 @@ def digits(images, labels) -> Digits:
             f"{counts.tolist()} of each"
         )
     table = np.stack([np.resize(indices, counts.max()) for indices in members])
-    blank = np.zeros((1, *images.shape[1:]), images.dtype)
-    return Digits(np.concatenate([images, blank]), table, counts)
+    return Digits(images, table, counts)
 
 
 def load(part: str, n_synthetic: int = 0) -> Digits:
@@ -95,10 +94,10 @@ def draw(key: jax.Array, digits: Digits, law: jax.Array, n: int) -> Pairs:
     return Pairs(_image(left_key, digits, y1), _image(right_key, digits, y2), y1, y2)
 
 
-def without_right(key: jax.Array, digits: Digits, pairs: Pairs, share: jax.Array) -> Pairs:
-    """The same samples; in a share of them the right image is blank."""
-    is_blank = jax.random.uniform(key, pairs.y1.shape) < share
-    return pairs._replace(right=jnp.where(is_blank, len(digits.images) - 1, pairs.right))
+def without_right(key: jax.Array, pairs: Pairs, share: jax.Array) -> Pairs:
+    """The same samples; a share of them has no right digit."""
+    is_absent = jax.random.uniform(key, pairs.y1.shape) < share
+    return pairs._replace(right=jnp.where(is_absent, -1, pairs.right))
 
 
 def redraw_right(key: jax.Array, digits: Digits, pairs: Pairs) -> Pairs:
@@ -118,7 +117,8 @@ def _image(key, digits, labels):
 
 def network_input(images: jax.Array, pairs: Pairs) -> jax.Array:
     """uint8 [M, 28, 28] -> float32 [n, 28, 56, 1] in [0, 1], X_1 on the left."""
-    both = jnp.concatenate([images[pairs.left], images[pairs.right]], axis=2)
+    right = jnp.where(pairs.right[:, None, None] < 0, 0, images[pairs.right])
+    both = jnp.concatenate([images[pairs.left], right], axis=2)
     return both[..., None].astype(jnp.float32) / 255
 
 

@@ -159,6 +159,18 @@ def flatness():
     return arrays
 
 
+def axes():
+    arrays, rng = (
+        with_fields(made_up({"angle_45": PENALTIES}), "angle_45"),
+        np.random.default_rng(8),
+    )
+    for part in ("angle_45", "characters"):
+        for words in ("no penalty", "learned axes"):
+            for score in ("id_nmse", "ood_nmse"):
+                arrays[f"axes/{part}/{words}/{score}"] = rng.random(3)
+    return arrays
+
+
 def entangling():
     parts = [f"depth_{n}_{start}" for n in (3, 5) for start in ("zero", "background")]
     arrays, rng = made_up({part: ONE for part in parts}), np.random.default_rng(9)
@@ -233,6 +245,7 @@ ROWS = {
     "continuous": (scaling, "examples.png scaling.png"),
     "needed": (needed, "examples.png needed.png criteria.png"),
     "flatness": (flatness, ""),
+    "axes": (axes, "axes.png"),
     "entangling": (entangling, "entangling.png"),
     "phase": (phase, "examples.png phase.png"),
     "percolation": (percolation, "examples.png percolation.png"),

@@ -240,6 +240,30 @@ def test_distance_from_rank_one_and_from_stripes():
     assert np.isfinite(measured([np.zeros((2, 6, 6))] * 2)[2])
 
 
+def test_flatness_along_axes_of_the_fields():
+    """The axis of stripes is found at any angle; off the pixels' axes it equals the known basis."""
+    n, rng = 20, np.random.default_rng(0)
+    row, column = np.indices((n, n)) - (n - 1) / 2
+    noise = rng.normal(size=(3, n, n)).astype(np.float32)
+    measured = jax.jit(
+        lambda field, angle: (losses.axis_of(field), losses.along_lines(field, angle))
+    )
+    for degrees in (0, 22.5, 37, 45, 80):
+        cos, sin = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
+        along = cos * column + sin * row
+        stripes = np.exp(-((along - np.array([-4.0, 0, 3]).reshape(3, 1, 1)) ** 2) / 2)
+        axis, same = measured(stripes.astype(np.float32), np.radians(degrees))
+        assert abs(np.degrees(axis) - degrees) < 0.5, degrees
+        assert np.mean((same - stripes) ** 2) < 1e-3 * np.mean(stripes**2), degrees
+        basis = losses.null_functions(n, degrees)[0]
+        nearest = (noise.reshape(3, -1) @ basis @ basis.T).reshape(noise.shape)
+        np.testing.assert_allclose(measured(noise, np.radians(degrees))[1], nearest, atol=2e-3)
+    angles = [np.float32(0.4), np.float32(1.2)]
+    slope = jax.jit(jax.grad(lambda fields: losses.axes_variance(fields, angles)))([noise, noise])
+    rest = noise - measured(noise, angles[0])[1]
+    np.testing.assert_allclose(slope[0], 2 * rest / n, atol=1e-5)
+
+
 def test_fields_of_a_rank_and_permuted_pixels():
     codes = np.eye(10)[[1, 2]] + np.eye(10)[[7, 8]]
     free, permuted = (models.ProductField(n=5, rank=2, permuted=p) for p in (False, True))

@@ -77,6 +77,27 @@ def test_inputs():
     assert sources.SHAPES["mnist"] == (28, 28, 1)
 
 
+def test_overlaid_and_absent_digits():
+    """Both digits are on the same pixels; a share of pairs has no right digit."""
+    x = np.zeros((1, 28, 56, 1), np.float32)
+    x[0, 3, 5], x[0, 3, 28 + 9] = 0.5, 1
+    both = np.asarray(pairs.overlaid(jnp.asarray(x)))[0, :, :, 0]
+    assert both.shape == (28, 28) and (both[3, 5], both[9, 3]) == (0.5, 1) and both.sum() == 1.5
+    drawn = draw(quick_key(0), DIGITS, pairs.LAWS["B"], 10_000)
+    rare = jax.jit(pairs.without_right)(quick_key(1), drawn, 0.9)
+    is_absent = np.asarray(rare.right) < 0
+    assert is_absent.mean() == pytest.approx(0.9, abs=0.02)
+    np.testing.assert_array_equal(np.asarray(rare.right)[~is_absent], drawn.right[~is_absent])
+    # Pairs of the test are as rare as where X_2 tells in 0.9 of the samples, and X_2 never tells.
+    offset = (np.asarray(rare.y2) - rare.y1)[~is_absent] % 10
+    assert np.sum(offset >= 2) / 10_000 == pytest.approx(pairs.law(2, 0.9)[2:].sum(), abs=0.01)
+    some = jax.tree.map(lambda leaf: leaf[:50], rare)
+    shown = np.asarray(pairs.network_input(IMAGES + np.uint8(1), some))[:, :, 28:].any(
+        axis=(1, 2, 3)
+    )
+    np.testing.assert_array_equal(shown, ~is_absent[:50])
+
+
 # --- networks -------------------------------------------------------------------------------------
 
 

@@ -304,6 +304,12 @@ def test_settings_of_digits_by_width_and_dose():
         "width 5",
         "rho 0.5, width 5",
     ]
+    config = smoke("overlaid")
+    assert [one.name for one in of_pairs.settings(config)] == [
+        *("B", "A", "B, X_2 absent 0.5", "B, X_2 absent 0.9")
+    ]
+    with pytest.raises(BadInput, match="side by side"):
+        run.check(smoke("overlaid", {"model.towers": "true"}))
     with pytest.raises(BadInput, match="setting B twice"):
         run.check(smoke("mnist", {"data.rhos": "1,0", "data.widths": "2,10"}))
     with pytest.raises(BadInput, match="half_squared"):

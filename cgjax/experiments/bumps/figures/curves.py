@@ -420,8 +420,8 @@ PARTS = {
     "angle_45": "bumps, 45°",
     "square_45": "squares, 45°",
     "disc_45": "discs, 45°",
-    "permuted": "bumps, permuted pixels",
-    "characters": "characters at all angles",
+    "permuted": "permuted pixels",
+    "characters": "turned characters",
 }
 LEARNED_ID = 0.05  # ID nMSE below which a dot is filled
 

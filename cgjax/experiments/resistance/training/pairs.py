@@ -102,7 +102,7 @@ def draw(config, key, part, replica, n: int) -> pairs.Pairs:
     drawn = pairs.draw(key, part, pairs.law(replica["width"], replica["rho"]), n)
     if not config.data.absent:
         return drawn
-    return pairs.without_right(jax.random.fold_in(key, 1), part, drawn, replica["absent"])
+    return pairs.without_right(jax.random.fold_in(key, 1), drawn, replica["absent"])
 
 
 def targets(config, drawn):
