@@ -345,12 +345,16 @@ def widths(config, sizes):
 
 
 def laptop(config):
-    """Minutes on two CPU cores: 12,800 scenes, batch 32, 1,200 steps, cosine over the run."""
-    config.data.update({"n_train": 12_800, "batch": 32})
+    """Minutes on two CPU cores: 12,800 scenes, batch 16, 1,000 steps, cosine over the run.
+
+    Twice the published learning rate, so that so few scenes suffice (r2_all above 0.7).
+    """
+    config.data.update({"n_train": 12_800, "batch": 16})
+    config.optim.lr = 2e-3
     # 32 and 4 take half the time of the defaults, 48 and 5.
     widths(config, {"broadcast": {"hidden": 32, "n_layers": 4}})
-    config.train.update({"steps": 1200, "steps_per_call": 20, "log_every": 10})
-    config.eval.update({"every": 400, "n": 2000, "n_grid": 1156})
+    config.train.update({"steps": 1000, "steps_per_call": 20, "log_every": 10})
+    config.eval.update({"every": 500, "n": 2000, "n_grid": 1156})
     config.checkpoint.every = 200
 
 

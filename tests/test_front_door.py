@@ -67,7 +67,7 @@ def test_list_help_and_dry_run(shell):
     code, said = shell("cgjax", "--list=sprites")
     assert code == 0 and "--config=sprites:<row>" in said and "orthogonal_star" in said
     code, said = shell("-m", "cgjax.main", "--config=sprites", "--help")
-    assert code == 0 and "--config.train.steps=1200" in said
+    assert code == 0 and "--config.train.steps=1000" in said
     code, said = shell("cgjax", "--config=configs/sprites.py:paper", "--dry_run")
     assert code == 0 and "compositional: 554,950 parameters" in said
     assert not list(shell.folder.iterdir())

@@ -8,7 +8,7 @@ CURVE_POINTS = 200  # at most, of each seed
 def epoch_means(losses: np.ndarray, length: int) -> np.ndarray:
     """Losses of single steps [steps, R] -> mean of each whole epoch [epochs, R]."""
     n_epochs = len(losses) // length
-    return losses[: n_epochs * length].reshape(n_epochs, length, -1).mean(axis=1)
+    return losses[: n_epochs * length].reshape(n_epochs, length, losses.shape[1]).mean(axis=1)
 
 
 def largest_rise(means: np.ndarray) -> np.ndarray:

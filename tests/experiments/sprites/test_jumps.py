@@ -60,6 +60,8 @@ def test_a_recorded_curve_holds_epochs_and_their_largest_rise():
     least = losses[598:600, 1].mean()
     assert curve["largest_rise"] == [0.0, pytest.approx(3 / least - 1, abs=1e-4)]
     assert recorded_curve(losses, steps_each=7, steps_per_epoch=10)["curve"] is None
+    shorter = recorded_curve(losses[:3], steps_each=5, steps_per_epoch=20)  # than one epoch
+    assert shorter["largest_rise"] is None and shorter["curve"] == [[], []]
 
 
 @pytest.mark.slow
