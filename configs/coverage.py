@@ -134,7 +134,7 @@ def smoke(config):
 # Parts of the demonstration, of sizes that do not have all of them.
 DEMO = {
     "default": ("addition_mlp", "addition_transformer", "bumps_mlp", "teacher_mlp"),
-    "smoke": ("sprites_mlp", "teacher_transformer"),
+    "smoke": ("teacher_mlp",),
 }
 
 TIMES = {
