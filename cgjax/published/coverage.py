@@ -63,7 +63,7 @@ CLAIMS = {
     },
     "permuted_targets_do_not_carry_over": {
         "kind": "own",
-        "sentence": "With targets permuted over combinations no network composes, whatever is known",
+        "sentence": "With targets permuted over combinations nothing composes, whatever is known",
         "where": _WHERE,
         "each": _EVERY,
         "chains": [[0.8, ("{0}", "{0}_{1}/permuted, all known: held-out R2")]],

@@ -19,78 +19,21 @@ def read(record: list[dict]) -> dict:
     return tables.metrics_of(record, "fast")
 
 
-def exponents(record: list[dict], studies: dict) -> str:
-    """Exponents in the number of values, with their intervals, by task."""
-    metrics, words = read(record), []
-    for task, parts in parts_of(metrics).items():
-        listed = (f"{name} {exponent_text(metrics, part)}" for name, part in parts.items())
-        words.append(f"{TITLES[task]}: {', '.join(listed)}")
-    return "; ".join(words)
-
-
-def factors(record: list[dict], studies: dict) -> str:
-    """Combinations of addition needed with two, three and four factors."""
-    metrics, words = read(record), []
-    for architecture, part in parts_of(metrics)["addition"].items():
-        values = [k for k in (2, 3, 4) if f"{part}/factors {k}: needed" in metrics]
-        listed = [f"{figures.number(metrics, f'{part}/factors {k}: needed'):.0f}" for k in values]
-        words.append(f"{' / '.join(listed)} ({architecture})")
-    return " and ".join(words)
-
-
-def widths(record: list[dict], studies: dict) -> str:
-    """The least and the greatest exponent in the width, of those that are defined."""
-    metrics = read(record)
-    known = {
-        name: metric["ours"]
-        for name, metric in metrics.items()
-        if name.endswith("/width: exponent") and metric["ours"] is not None
-    }
-    apart = [
-        name.partition("/")[0]
-        for name in known
-        if metrics[f"{name}, 2.5 %"]["ours"] > 0 or metrics[f"{name}, 97.5 %"]["ours"] < 0
-    ]
-    text = f"{min(known.values()):+.2f} to {max(known.values()):+.2f}"
-    return f"{text}; the interval excludes 0 for {', '.join(apart) or 'none'}"
-
-
-def spread(name: str):
-    """A sentence part: the least and the greatest median over seeds among all parts."""
-
-    def text(record: list[dict], studies: dict) -> str:
-        medians = [
-            np.median([np.nan if value is None else value for value in metric["values"]])
-            for key, metric in read(record).items()
-            if key.endswith(f"/{name}: held-out R2")
-        ]
-        return f"{min(medians):.2f} to {max(medians):.2f}"
-
-    return text
-
-
-def bridges(record: list[dict], studies: dict) -> str:
-    """Bridges needed for the threshold, by task and architecture."""
-    metrics, words = read(record), []
-    for task, parts in parts_of(metrics).items():
-        listed = []
-        for architecture, part in parts.items():
-            needed = figures.number(metrics, f"{part}/bridges needed")
-            most = max(cell.bridges for cell in figures.Part.read(metrics, part).cells)
-            text = f"more than {most}" if np.isinf(needed) else f"{max(needed, 1):.0f}"
-            listed.append(f"{architecture} {text}")
-        words.append(f"{TITLES[task]} {', '.join(listed)}")
-    return "; ".join(words)
+def exponent(part: str, axis: str = "n"):
+    """A field: the exponent of a part with its interval."""
+    return lambda record, studies: exponent_text(read(record), part, axis)
 
 
 def unfit(record: list[dict], studies: dict) -> str:
-    """How many cells do not fit their training set."""
-    metrics = read(record)
-    total, failed = (
-        sum(metric["ours"] for name, metric in metrics.items() if name.endswith(f"/{ending}"))
-        for ending in ("cells", "cells that do not fit")
-    )
-    return f"{failed:.0f} of {total:.0f}"
+    """How many cells do not fit their training set, by part."""
+    metrics, words = read(record), []
+    for parts in parts_of(metrics).values():
+        for part in parts.values():
+            failed, cells = (
+                metrics[f"{part}/{name}"]["ours"] for name in ("cells that do not fit", "cells")
+            )
+            words.append(f"{part} {failed:.0f} of {cells:.0f}")
+    return ", ".join(words)
 
 
 def needed_table(record: list[dict], studies: dict) -> list:
@@ -138,15 +81,18 @@ def draw_graphs(record: list[dict], studies: dict, path: pathlib.Path) -> pathli
 
 
 TABLES = {
-    "exponents": exponents,
-    "factors": factors,
-    "widths": widths,
-    "blocks": spread("blocks, all known"),
-    "narrow_blocks": spread("blocks, least width"),
-    "one_bridge": spread("blocks, one bridge"),
-    "most_bridges": spread("blocks, most bridges"),
-    "permuted": spread("permuted, all known"),
-    "bridges": bridges,
+    "addition_mlp": exponent("addition_mlp"),
+    "addition_transformer": exponent("addition_transformer"),
+    "sprites_mlp": exponent("sprites_mlp"),
+    "teacher_mlp": exponent("teacher_mlp"),
+    "teacher_transformer": exponent("teacher_transformer"),
+    "bumps_half": exponent("bumps_mlp", "n, R2 0.5"),
+    "addition_mlp_width": exponent("addition_mlp", "width"),
+    "addition_transformer_width": exponent("addition_transformer", "width"),
+    "sprites_width": exponent("sprites_mlp", "width"),
+    "teacher_width": exponent("teacher_mlp", "width"),
+    "addition_mlp_factors": exponent("addition_mlp", "factors"),
+    "addition_transformer_factors": exponent("addition_transformer", "factors"),
     "unfit": unfit,
     "needed": needed_table,
     "standing": standing_table,
