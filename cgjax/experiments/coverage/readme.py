@@ -8,6 +8,7 @@ import pathlib
 import numpy as np
 
 from cgjax import plots
+from cgjax.analysis.data_needed import exponent_of_medians
 from cgjax.experiments.coverage import figures, tables
 from cgjax.experiments.coverage.figures import TITLES, exponent_text, parts_of
 
@@ -22,6 +23,15 @@ def read(record: list[dict]) -> dict:
 def exponent(part: str, axis: str = "n"):
     """A field: the exponent of a part with its interval."""
     return lambda record, studies: exponent_text(read(record), part, axis)
+
+
+def without_unfit(record: list[dict], studies: dict) -> str:
+    """The exponent of bumps at R2 0.5 without the greatest n, whose largest sets are not fitted."""
+    curves = figures.Part.read(read(record), "bumps_mlp").along("n")
+    n = sorted(curves)[:-1]
+    sizes, r2 = zip(*(curves[value] for value in n))
+    fit, *_ = exponent_of_medians(n, sizes, [each.T for each in r2], figures.LOWER)
+    return f"{fit.slope:.2f} ({fit.low:.2f} to {fit.high:.2f})"
 
 
 def unfit(record: list[dict], studies: dict) -> str:
@@ -94,6 +104,7 @@ TABLES = {
     "addition_mlp_factors": exponent("addition_mlp", "factors"),
     "addition_transformer_factors": exponent("addition_transformer", "factors"),
     "unfit": unfit,
+    "without_unfit": without_unfit,
     "needed": needed_table,
     "standing": standing_table,
 }
