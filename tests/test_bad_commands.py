@@ -363,6 +363,7 @@ A --config.data.image_size=7            | one of 8, 16, 32, 64
 --config=broken/bare_resistance.py             | has no key; resistance
 --config=broken/bare_subnetworks.py             | has no key; subnetworks
 --config=broken/bare_predict.py             | has no key; predict
+--config=broken/bare_coverage.py            | has no key; coverage
 --config=broken/bare_bumps.py --dry_run | has no key
 
 # --- values that contradict each other

@@ -189,7 +189,7 @@ ROWS = [
     "vectors:smoke", "kernels:smoke", "kernels:addition_rich,smoke", "kernels:addition_mnist,smoke",
     "bumps:smoke", "bumps:B7,smoke", "resistance:smoke", "resistance:scan,smoke",
     "resistance:control,smoke", "resistance:mnist,smoke", "subnetworks:smoke", "predict:smoke",
-    "fuzzlab/config.py:few,smoke",
+    "coverage:smoke", "fuzzlab/config.py:few,smoke",
 ]  # fmt: skip
 
 

@@ -146,8 +146,7 @@ def censored_slope(n: np.ndarray, needed: np.ndarray, limits: np.ndarray) -> flo
 
     limits: smallest and largest size tried [cells, 2]. A cell that never reaches the threshold has
     an error only if the line lies below its largest size, a cell whose smallest size suffices only
-    if the line lies above that size. Least squares.
-    NaN if fewer than two values of n have a number.
+    if the line lies above that size. Least squares; NaN if fewer than two n have a number.
     """
     x, known = np.log(n), np.isfinite(needed) & (needed > 0)
     if len(np.unique(x[known])) < 2:

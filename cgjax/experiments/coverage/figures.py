@@ -6,8 +6,10 @@ Both read metrics as results.json and the record hold them.
 import pathlib
 
 import numpy as np
+from matplotlib.ticker import NullLocator
 
 from cgjax import plots
+from cgjax.analysis.data_needed import data_needed
 from cgjax.experiments.coverage.scores import ENDS, Part
 
 TITLES = {
@@ -49,8 +51,16 @@ def number(metrics: dict, name: str) -> float:
     return np.inf if value is None else value
 
 
+def fits(metrics: dict, part: str) -> bool:
+    """Whether most networks of a part fit their training set."""
+    unfit, cells = (metrics[f"{part}/cells{end}"]["ours"] for end in (" that do not fit", ""))
+    return unfit < cells / 2
+
+
 def exponent_text(metrics: dict, part: str, axis: str = "n") -> str:
     """`1.25 (1.10 to 1.40)`, or why there is none."""
+    if not fits(metrics, part):
+        return "none: does not fit"
     slope, low, high = (metrics[f"{part}/{axis}: exponent{end}"]["ours"] for end in ("", *ENDS))
     never = metrics[f"{part}/{axis}: never reached"]["ours"]
     if slope is None:
@@ -60,51 +70,67 @@ def exponent_text(metrics: dict, part: str, axis: str = "n") -> str:
     return f"{slope:.2f}{interval}{note}"
 
 
+LOWER = 0.5  # a second threshold, drawn with thin lines
+
+
 @plots.styled
 def needed(metrics: dict):
     """Combinations needed against the number of values, on logarithmic axes, a panel per task."""
     by_task = parts_of(metrics)
-    fig = plots.new_figure(3.1 * len(by_task) + 0.4, 3.9, layout="constrained")
+    fig = plots.new_figure(3.1 * len(by_task) + 0.4, 4.2, layout="constrained")
     for ax, (task, parts) in zip(np.ravel(fig.subplots(1, len(by_task))), by_task.items()):
-        part = Part.read(metrics, next(iter(parts.values())))
-        values = np.array(list(part.along("n")), float)
-        limits = np.array([(size[0], size[-1]) for size, _ in part.along("n").values()], float)
-        style = {"color": plots.FAINT, "lw": 1, "zorder": 0}
+        curves = Part.read(metrics, next(iter(parts.values()))).along("n")
+        values = np.array(list(curves), float)
+        limits = np.array([(size[0], size[-1]) for size, _ in curves.values()], float)
+        handles = []
+        for i, (architecture, name) in enumerate(parts.items()):
+            line = _draw_needed(ax, metrics, name, values * (1 + 0.02 * i), limits, i)
+            line.set_label(
+                f"{architecture} {exponent_text(metrics, name)}\n"
+                f"   R2 {LOWER:g}: {exponent_text(metrics, name, f'n, R2 {LOWER:g}')}"
+            )
+            handles.append(line)
+        style = {"color": plots.GREY, "lw": 1, "zorder": 0}
         ax.plot(values, limits[:, 1], "--", **style, label="all but the held-out ones")
         tree = values if task == "teacher" else 2 * values - 1
-        ax.plot(values, tree, ":", **style, label="as many as a tree, or as there are modules")
-        for i, (architecture, name) in enumerate(parts.items()):
-            _draw_needed(ax, metrics, name, architecture, values * (1 + 0.02 * i), limits, i)
-        ax.set(title=TITLES[task], xscale="log", yscale="log")
+        ax.plot(values, tree, ":", **style, label="a tree (2n - 1), or as many as modules")
+        ax.set(title=TITLES[task], xscale="log", yscale="log", ylim=(None, 4 * limits[-1, 1]))
         ax.set_xlabel("modules" if task == "teacher" else "values of each factor, n")
-        ax.set_xticks(values, [f"{value:g}" for value in values])
-        ax.minorticks_off()
+        _plain_ticks(ax, values)
         ax.grid(axis="y", **plots.GRID)
-        ax.legend(loc="upper left", fontsize=7, frameon=False, title="exponent", title_fontsize=7)
+        ax.legend(handles=handles, loc="upper left", fontsize=7, frameon=False)
     fig.axes[0].set_ylabel("combinations needed")
-    plots.headline(fig, "Combinations needed for composition (dashed: all that can be trained)")
+    lines = [line for line in ax.get_lines() if not line.get_label().startswith("_")][-2:]
+    fig.legend(handles=lines, loc="outside lower center", ncols=2, fontsize=8, frameon=False)
+    note = "thin: for R2 0.5; open triangles: never reached"
+    plots.headline(fig, f"Combinations needed for held-out R2 0.8, with exponents ({note})")
     return fig
 
 
-def _draw_needed(ax, metrics, part, architecture, places, limits, i):
+def _plain_ticks(ax, values) -> None:
+    """Ticks at these values only, as plain numbers."""
+    ax.set_xticks(values, [f"{value:g}" for value in values])
+    ax.xaxis.set_minor_locator(NullLocator())
+
+
+def _draw_needed(ax, metrics, part, places, limits, i):
     """Medians with intervals of one architecture; open triangles where none was enough."""
-    colour, values = plots.COLOURS[i], [name for name in Part.read(metrics, part).along("n")]
-    columns = [
-        np.array([number(metrics, f"{part}/n {value}: needed{end}") for value in values])
+    colour, curves = plots.COLOURS[i], Part.read(metrics, part).along("n")
+    middle, low, high = (
+        np.array([number(metrics, f"{part}/n {value}: needed{end}") for value in curves])
         for end in ("", *ENDS)
-    ]
-    middle, low, high = columns
-    known = np.isfinite(middle) & (middle > 0)
-    label = f"{architecture} {exponent_text(metrics, part)}"
-    ax.plot(places[known], middle[known], "o-", color=colour, ms=4.5, lw=1.5, label=label)
-    if not known.any():
-        ax.plot([], [], "^", color=colour, mfc="none", label=label)
+    )
+    lower = [data_needed(sizes, np.median(r2, axis=0), LOWER) for sizes, r2 in curves.values()]
+    lower = np.where(np.isfinite(lower) & (np.array(lower) > 0), lower, np.nan)
+    ax.plot(places, lower, ".-", color=colour, ms=3, lw=0.7)
     for place, bottom, top, limit in zip(places, low, high, limits):
         if np.isfinite(bottom):
             ax.plot([place] * 2, [max(bottom, limit[0]), min(top, limit[1])], color=colour, lw=1)
-    never = np.isinf(middle)
+    never, enough = np.isinf(middle), middle == 0
     ax.plot(places[never], limits[never, 1], "^", color=colour, mfc="none", ms=7)
-    ax.plot(places[middle == 0], limits[middle == 0, 0], "v", color=colour, mfc="none", ms=7)
+    ax.plot(places[enough], limits[enough, 0], "v", color=colour, mfc="none", ms=7)
+    shown = np.where(never | enough, np.nan, middle)
+    return ax.plot(places, shown, "o-", color=colour, ms=4.5, lw=1.6)[0]
 
 
 @plots.styled
@@ -117,8 +143,8 @@ def graphs(metrics: dict, threshold: float):
     axes = fig.subplots(n + 1, len(by_task), squeeze=False, sharey=True)
     for column, (task, parts) in zip(axes.T, by_task.items()):
         for ax, architecture in zip(column, rows):
-            ax.set_title(f"{TITLES[task]}, {architecture}")
             if architecture in parts:
+                ax.set_title(f"{TITLES[task]}, {architecture}")
                 _draw_sizes(ax, Part.read(metrics, parts[architecture]), threshold)
             else:
                 ax.axis("off")
@@ -126,8 +152,8 @@ def graphs(metrics: dict, threshold: float):
             bridges, r2 = Part.read(metrics, name).of_blocks("bridges")
             _draw_curve(column[-1], np.maximum(bridges, 0.5), r2, plots.COLOURS[i], architecture)
         column[-1].set(xscale="log", xlabel="combinations that join the blocks", title=TITLES[task])
-        column[-1].set_xticks(np.maximum(bridges, 0.5), [f"{b:g}" for b in bridges])
-        column[-1].minorticks_off()
+        _plain_ticks(column[-1], np.maximum(bridges, 0.5))
+        column[-1].set_xticklabels([f"{b:g}" for b in bridges])
         column[-1].axhline(threshold, color=plots.FAINT, lw=0.8)
         column[-1].legend(loc="lower right", fontsize=7, frameon=False)
     for ax in axes[:, 0]:
@@ -143,6 +169,7 @@ def _draw_sizes(ax, part: Part, threshold: float) -> None:
         _draw_curve(ax, *part.by_graph(graph), plots.COLOURS[i], label)
     ax.axhline(threshold, color=plots.FAINT, lw=0.8)
     ax.set(xscale="log", xlabel="known combinations")
+    _plain_ticks(ax, part.by_graph("connected")[0][::2])
 
 
 def _draw_curve(ax, x, r2, colour, label) -> None:
