@@ -53,7 +53,7 @@ def word(value) -> str:
 
 
 def factors(p: dict, q: dict, bins: int) -> list[Factor]:
-    """What each column of both tables takes; numbers of more than MANY values are cut into bins."""
+    """The values of every column in both tables; more than MANY numbers are cut into bins."""
     columns = []
     for name in p:
         values = np.unique(np.concatenate([p[name], q[name]]))
@@ -79,7 +79,7 @@ def read(place: str, columns: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
     if not path.is_file():
         raise BadInput(f"no file '{path}'")
     if path.suffix not in READ:
-        raise BadInput(f"'{path}' is no table: give a file .npz or .csv")
+        raise BadInput(f"'{path}' is not a table: pass a .npz or .csv file")
     cells = READ[path.suffix](path, array)
     if unknown := [name for name in columns if name not in cells]:
         raise BadInput(
@@ -113,7 +113,7 @@ def _read_csv(path, _) -> dict:
         with open(path, newline="", encoding="utf-8-sig") as handle:
             names, *rows = [row for row in csv.reader(handle, strict=True) if row] or [[]]
     except (csv.Error, UnicodeDecodeError) as error:
-        raise BadInput(f"'{path}' is no csv: {first_line(error)}") from None
+        raise BadInput(f"'{path}' is not a valid csv file: {first_line(error)}") from None
     names = [name.strip() for name in names]
     if not rows:
         raise BadInput(f"'{path}' holds no rows: a csv has a line of names, then one for each row")
@@ -132,7 +132,7 @@ def _read_csv(path, _) -> dict:
 
 
 def _column(path, name, cells) -> np.ndarray:
-    """Numbers where all cells are; words where none is.
+    """Numbers if all cells are numbers; words if none is.
 
     Whole numbers beyond float64's exact range are words: they identify something, and float64 would
     merge some of them.
@@ -195,7 +195,7 @@ def _columns(path, stored, array):
                        f"it has {', '.join(names)}")  # fmt: skip
     if not names:
         raise BadInput(f"'{path}' holds no array")
-    # Other arrays of the file may be large, or no arrays at all: only what is asked for is read.
+    # Only the requested arrays are read: others may be large or malformed.
     arrays = {name: stored[name] for name in ([array] if array else names)}
     shapes = {name: value.shape for name, value in arrays.items()}
     if len(arrays) == 1 and len(*shapes.values()) == 2:

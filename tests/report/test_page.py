@@ -1,4 +1,4 @@
-"""The page: where its numbers come from, what it refuses, and that it asks nobody for anything."""
+"""The page: sources of its numbers, invalid input, and that it loads nothing from elsewhere."""
 
 import ast
 import base64
@@ -171,7 +171,7 @@ def test_no_difference_is_shown_as_such(tmp_path):
 
 
 def test_a_recomputed_number_is_not_shown_as_published(tmp_path):
-    """Recomputed numbers and formulas stand in tables of their own, and kinds are counted apart."""
+    """Recomputed numbers and formulas have separate tables, and kinds are counted separately."""
     (tmp_path / "kernels").mkdir()
     for row in ("magnitudes", "leak"):
         shutil.copy(report.RECORD / "kernels" / f"{row}-default.json", tmp_path / "kernels")
