@@ -211,7 +211,7 @@ BAD_FILES = {
     "head.csv": ("a,b\n", "holds no rows"),
     "bytes.csv": (b"\xff\xfe\x00", "is not a valid csv file"),
     "odd.npz": (b"no zip", "holds Python objects"),
-    "table.txt": (GOOD, "give a file .npz or .csv"),
+    "table.txt": (GOOD, "pass a .npz or .csv file"),
 }
 
 
