@@ -48,13 +48,16 @@ def theory(composition: str, components: str, sizes, factors: Sequence[Factor]) 
     if not all(map(callable, several)) or not several:
         raise BadInput(f"--components={components} must be a function, or a list of functions")
     if not sizes and len(factors) % len(several):
-        raise BadInput(f"{len(factors)} columns are not as many for each of {len(several)} "
-                       "components: give --sizes")  # fmt: skip
+        raise BadInput(
+            f"{len(factors)} columns are not as many for each of {len(several)} "
+            "components: give --sizes"
+        )
     sizes = tuple(sizes) or (len(factors) // len(several),) * len(several)
     if len(sizes) != len(several) or sum(sizes) != len(factors) or len(sizes) < 2:
-        raise BadInput(f"--sizes={','.join(map(str, sizes))} must be the columns of each of two or "
-                       f"more components ({len(several)} here), {len(factors)} in all"
-                       )  # fmt: skip
+        raise BadInput(
+            f"--sizes={','.join(map(str, sizes))} must be the columns of each of two or "
+            f"more components ({len(several)} here), {len(factors)} in all"
+        )
     if words := [factor.name for factor in factors if factor.levels.dtype.kind == "U"]:
         raise BadInput(f"factor '{words[0]}' is of words: a composition needs numbers")
     guarded = [_guarded(f"--components={components}", phi) for phi in several]
@@ -89,8 +92,9 @@ def _guarded(name, function):
         except Exception as error:
             raise BadInput(f"{name} raised {type(error).__name__}: {first_line(error)}") from error
         if not isinstance(value, jax.Array | np.ndarray) or value.dtype.kind not in "fiub":
-            raise BadInput(f"{name} returned {type(value).__name__}: it must return real numbers, "
-                           "as an array")  # fmt: skip
+            raise BadInput(
+                f"{name} returned {type(value).__name__}: it must return real numbers, as an array"
+            )
         return value
 
     return called
@@ -119,8 +123,10 @@ def problem(given: Theory, factors: Sequence[Factor], p, q, condition: str) -> P
     tested = np.unique(np.concatenate([each[:VALUES] for each in rows]))
     some = [np.asarray(phi(q[:2, d])) for phi, d in zip(given.components, dims)]
     if any(one.ndim < 2 or len(one) != len(q[:2]) for one in some):
-        raise BadInput(f"components must map [n, columns] to [n, ...], got "
-                       f"{', '.join(str(one.shape) for one in some)} for 2 rows")  # fmt: skip
+        raise BadInput(
+            f"components must map [n, columns] to [n, ...], got "
+            f"{', '.join(str(one.shape) for one in some)} for 2 rows"
+        )
     if given.composition(some).shape[:1] != (len(some[0]),):
         raise BadInput("--composition must map slots [n, ...] to one array [n, ...]")
     # Levels match only if they are equal; continuous values match if they are near.
@@ -150,9 +156,15 @@ def audit(given: Problem, p: np.ndarray) -> support.SupportAudit:
     """The theorem's premises on rows p [n, D]."""
     with _in_one_line():
         return support.audit_latents(
-            given.composition, given.components, p, given.q, given.sizes,
-            names=given.names, tested=given.tested, **given.options,
-        )  # fmt: skip
+            given.composition,
+            given.components,
+            p,
+            given.q,
+            given.sizes,
+            names=given.names,
+            tested=given.tested,
+            **given.options,
+        )
 
 
 @contextlib.contextmanager
@@ -192,8 +204,10 @@ def _fewest(given, component, dims, value, partners):
     columns = latent_columns(given.components, partners.shape[1], given.sizes)
     slots = [np.asarray(phi(partners[:, d])) for phi, d in zip(given.components, columns)]
     if len({slot.shape for slot in slots}) > 1:
-        raise BadInput("combinations to collect are found for slots of one shape, not "
-                       f"{', '.join(str(slot.shape[1:]) for slot in slots)}")  # fmt: skip
+        raise BadInput(
+            "combinations to collect are found for slots of one shape, not "
+            f"{', '.join(str(slot.shape[1:]) for slot in slots)}"
+        )
     rendered = np.asarray(given.components[component](value[None]))
     asked = {"component": component, "candidates": np.stack(slots, axis=1),
              "pixelwise": given.options["pixelwise"],

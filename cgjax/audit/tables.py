@@ -95,9 +95,11 @@ def read(place: str, columns: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
     for name, column in table.items():
         if column.dtype.kind != "U" and not np.isfinite(column).all():
             row = int(np.flatnonzero(~np.isfinite(column))[0])
-            raise BadInput(f"column '{name}' of '{path}' is NaN or infinite in "
-                           f"{np.sum(~np.isfinite(column)):,} rows, first in row {row + 1}: leave "
-                           "them out")  # fmt: skip
+            raise BadInput(
+                f"column '{name}' of '{path}' is NaN or infinite in "
+                f"{np.sum(~np.isfinite(column)):,} rows, first in row {row + 1}: leave "
+                "them out"
+            )
     return table
 
 
@@ -182,8 +184,10 @@ def _read_npz(path, array) -> dict:
         raise
     except Exception as error:  # zipfile and numpy raise many types for a malformed file
         if "pickle" in str(error).lower():
-            raise BadInput(f"'{path}' holds Python objects (a pickle), which are not opened: save "
-                           "arrays of numbers or words") from None  # fmt: skip
+            raise BadInput(
+                f"'{path}' holds Python objects (a pickle), which are not opened: save "
+                "arrays of numbers or words"
+            ) from None
         raise BadInput(f"'{path}' cannot be read as npz: {first_line(error)}") from None
 
 
@@ -191,8 +195,9 @@ def _columns(path, stored, array):
     """Columns of one array [n, D], or arrays [n] that are columns themselves."""
     names = stored.files
     if array and array not in names:
-        raise BadInput(f"'{path}' has no array '{array}'{nearest(array, names)}: "
-                       f"it has {', '.join(names)}")  # fmt: skip
+        raise BadInput(
+            f"'{path}' has no array '{array}'{nearest(array, names)}: it has {', '.join(names)}"
+        )
     if not names:
         raise BadInput(f"'{path}' holds no array")
     # Only the requested arrays are read: others may be large or malformed.
@@ -203,8 +208,10 @@ def _columns(path, stored, array):
         arrays = {str(i): column for i, column in enumerate(table.T)}
     elif len({*shapes.values()}) > 1 or any(len(shape) != 1 for shape in shapes.values()):
         each = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
-        raise BadInput(f"'{path}' holds arrays that are no columns of one length: {each}; name one "
-                       f"[rows, factors] as {path.name}:<array>")  # fmt: skip
+        raise BadInput(
+            f"'{path}' holds arrays that are no columns of one length: {each}; name one "
+            f"[rows, factors] as {path.name}:<array>"
+        )
     if any(value.dtype.kind not in "buifU" for value in arrays.values()):
         raise BadInput(f"'{path}' must hold real numbers or words")
     if not len(next(iter(arrays.values()))):
