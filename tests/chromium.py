@@ -82,7 +82,7 @@ class Page:
         return json.loads(line)
 
     def look(self, width: int, height: int, theme: str):
-        """Sets the size and the theme that the system is said to prefer."""
+        """Sets the size of the window and the preferred colour theme."""
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
         self.call("Emulation.setDeviceMetricsOverride", **size)
         media = [{"name": "prefers-color-scheme", "value": theme}]

@@ -92,7 +92,7 @@ def _gpu(request):
 
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory):
-    """A folder with the family of `victim`, and in `lab / "whole"` a run of it left in peace."""
+    """A folder with the family of `victim`, and in `lab / "whole"` an uninterrupted run of it."""
     import victim
 
     folder = victim.make(tmp_path_factory.mktemp("lab"))

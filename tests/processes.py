@@ -1,4 +1,4 @@
-"""Commands as processes of their own, for tests that kill, starve or mislead them.
+"""Commands as separate processes, for tests that kill or disturb them.
 
 They are forks of a server that has imported everything and has no device yet: that saves seconds
 at every start.

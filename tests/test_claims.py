@@ -1,4 +1,4 @@
-"""Every claim can be looked up and run; how it stands follows from the record by the one rule."""
+"""Every claim has a row that can be run; its verdict follows from the record by one rule."""
 
 import collections
 import json
@@ -76,7 +76,7 @@ def is_of_a_part(config, metric):
 
 @pytest.mark.parametrize("family", PUBLISHED)
 def test_every_claim_has_a_row_and_a_metric(family, entries):
-    """Rows as the config file has them, at the size of the claim; metrics as recorded or told.
+    """Rows of the config file at the claim's size; metrics of the record or of `published`.
 
     Where a part of a row was never run, its metric is one of another row or part.
     """

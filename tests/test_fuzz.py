@@ -250,7 +250,7 @@ def test_commands(rng, tried, here):
         ]
         if not (program is main and {"--list", "--help", "--version"} & set(flags)):
             flags += ALWAYS.get(program, [])
-        # Paths are made below the folder alone: a path elsewhere is what the user asks for.
+        # Only paths inside the folder are tested: a path elsewhere may be what the user wants.
         flags = [flag for flag in flags if not is_elsewhere(flag)]
         tried((program.__module__, flags), lambda p=program, flags=flags: p(flags))
         for path in here.iterdir():

@@ -124,7 +124,7 @@ def test_a_changed_derived_file_is_made_again(here, copy, capsys):
     figure = copy / "figures/mse.png"
     whole = figure.read_bytes()
     figure.write_bytes(whole[:100])
-    assert command(copy, "--no_figures") == 0  # asks for no figure
+    assert command(copy, "--no_figures") == 0  # without figures
     assert "already finished" in capsys.readouterr().out
     assert command(copy) == 0
     assert "already finished" not in capsys.readouterr().out and len(figure.read_bytes()) > 100
@@ -262,7 +262,7 @@ def test_an_extended_run_equals_one_that_was_as_long_from_the_start(copy, here, 
     for again in ((), ("--extend",)):
         assert command(copy, *longer, *again) == 0
         assert "already finished" in capsys.readouterr().out
-    assert command(copy) == 2  # the short command is no longer this run's
+    assert command(copy) == 2  # the shorter config differs from the extended run's
     one_line(capsys, "train.steps: 24 -> 12")
 
 

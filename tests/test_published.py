@@ -97,7 +97,7 @@ def test_shares_follow_from_the_heights_of_the_figures(network):
 
 @pytest.mark.parametrize("family", PUBLISHED)
 def test_no_number_stands_twice(family):
-    """Every cell of the tables is an entry of its own."""
+    """Every cell of the tables is a separate entry."""
     cells = [
         cell
         for table in importlib.import_module(f"cgjax.published.{family}").TABLES

@@ -99,7 +99,7 @@ def test_losses_of_joined_seeds_keep_their_places(tmp_path):
 
 
 def test_reasons_of_joined_seeds_are_those_of_both(tmp_path):
-    """Why a number is absent is told for the seeds that were recorded first, too."""
+    """The reason for an absent number is kept for the seeds that were recorded first, too."""
 
     def finished(seed, reasons):
         config = configs.load("configs/sprites.py:diagonal,fast")
@@ -249,7 +249,7 @@ def test_recorded_configs_are_still_known(family):
             continue
         config = configs.load(f"{family}:{entry['row']},{entry['size']}")
         recorded = configs.from_json(json.dumps(entry["config"]))
-        # A part may have been given a value of its own.
+        # A part may have its own value.
         names = {re.sub(r"^parts\.\w+\.", "", name) for name in configs.keys(recorded)}
         constants = CONSTANTS.get(family, {})
         keys = {re.sub(r"^parts\.\w+\.", "", name) for name in known}

@@ -1,4 +1,4 @@
-"""A run stopped anywhere and started again gives the same bits as one left in peace."""
+"""A run that is stopped anywhere and started again gives the bits of an uninterrupted run."""
 
 import random
 import signal

@@ -1,4 +1,4 @@
-"""Sweeps: which points there are, which of them run, what is told of those that fail."""
+"""Sweeps: their points, which of them run, and the messages about failed points."""
 
 import json
 import os
@@ -433,7 +433,7 @@ def test_a_family_that_catches_exceptions_is_trained(traced):
         assert "last digits" in results["trained_with"]["note"]
         assert (point.workdir / "checkpoints").is_dir()
         assert results["metrics"]["mse"]["ours"] > 0
-    # Also after its results are made again, by a command of its own.
+    # Also after a separate command writes its results again.
     alone = points[0].arguments()
     (points[0].workdir / "results.json").unlink()
     assert front_door.main([*alone, "--no_figures"]) == 0

@@ -100,7 +100,7 @@ def few_stops(monkeypatch):
     monkeypatch.setattr(subnetworks, "draw", lambda *arguments: [])
     monkeypatch.setattr(panels, "verdict", lambda data: "not asked")
     monkeypatch.setattr(dense, "KINDS", {})
-    # Of a run that was only traced there are no files to read back.
+    # A run that is only traced writes no files that could be read.
     monkeypatch.setattr(of_plane, "kept", nothing_kept)
     monkeypatch.setattr(study, "of_gram", lambda *arguments: {"salience": np.array(0.5)})
 

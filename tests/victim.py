@@ -18,7 +18,7 @@ CONFIG = ("--config=killab/config.py:few,smoke", "--config.train.seeds=0,1",
           "--config.optim.lr=1e-4", "--no_figures")  # fmt: skip
 FLAGS = (*CONFIG, "--config.train.steps=2400", "--config.checkpoint.every=48",
          "--config.eval.every=48")  # fmt: skip
-_COUNT = itertools.count()  # what each says goes to files of its own
+_COUNT = itertools.count()  # the output of each process goes to its own files
 
 
 def make(folder: pathlib.Path) -> pathlib.Path:

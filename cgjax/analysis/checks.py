@@ -330,7 +330,9 @@ def salience(salience, n, name: str = "n") -> None:
     if known(salience, n):
         s, n = np.asarray(salience), np.asarray(n)
         if np.any(1 - 2 * s < -1e-4) or np.any(1 - 2 * s + n * s < -1e-4):
-            raise ValueError("salience: S(1; 2) of a kernel is at most 1/2 and hardly below 0")
+            raise ValueError(
+                "salience: S(1; 2) of a kernel of n items is at most 1/2, at least -1/(n - 2)"
+            )
         if _is_whole_salience(s):
             raise ValueError(
                 f"salience looks like S(1..{s.shape[-1]}; {s.shape[-1]}) of one kernel: pass "

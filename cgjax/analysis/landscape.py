@@ -82,7 +82,7 @@ def _layers(name, layers):
             raise ValueError(f"{name}: a layer's inputs must match the outputs of the one before")
         checked.append((kernel, bias))
     if len(checked) < 2:
-        raise ValueError(f"{name} must have two layers or more: with one there are no hidden units")
+        raise ValueError(f"{name} must have two or more layers: a single layer has no hidden units")
     return checked
 
 

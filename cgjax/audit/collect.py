@@ -16,13 +16,13 @@ from cgjax.audit.tables import Factor
 from cgjax.config import look_here
 from cgjax.core.errors import BadInput, first_line
 
-VALUES = 64  # of a component that are tested, those that P never shows first
-PARTNERS = 24  # combinations of Q that are tried for a value
-MOST = 4  # of them that a value may need
+VALUES = 64  # tested values of a component; values that P lacks come first
+PARTNERS = 24  # tested combinations of Q for each value
+MOST = 4  # most partners that a value may need
 
 
 class Theory(NamedTuple):
-    """What the world is made of: C, and a function of consecutive columns for each slot."""
+    """The composition C, and for each slot a function of its consecutive columns."""
 
     composition: Callable
     components: tuple[Callable, ...]
@@ -30,13 +30,13 @@ class Theory(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Rows of Q to collect, and what they are good for."""
+    """Rows of Q to collect, and the audit with them."""
 
     rows: np.ndarray  # [r, D] values
     n_values: int  # that failed
-    n_left: int  # of them, that no few of the partners tried identify
-    is_fewest: bool  # no value can do with fewer of the partners tried
-    after: support.SupportAudit | None  # the audit with these rows; None: there are none
+    n_left: int  # failing values that the tested partners do not identify
+    is_fewest: bool  # whether fewer of the tested partners never suffice
+    after: support.SupportAudit | None  # the audit with these rows; None without rows
 
 
 def theory(composition: str, components: str, sizes, factors: Sequence[Factor]) -> Theory:
@@ -48,13 +48,16 @@ def theory(composition: str, components: str, sizes, factors: Sequence[Factor]) 
     if not all(map(callable, several)) or not several:
         raise BadInput(f"--components={components} must be a function, or a list of functions")
     if not sizes and len(factors) % len(several):
-        raise BadInput(f"{len(factors)} columns are not as many for each of {len(several)} "
-                       "components: give --sizes")  # fmt: skip
+        raise BadInput(
+            f"{len(factors)} columns are not as many for each of {len(several)} "
+            "components: give --sizes"
+        )
     sizes = tuple(sizes) or (len(factors) // len(several),) * len(several)
     if len(sizes) != len(several) or sum(sizes) != len(factors) or len(sizes) < 2:
-        raise BadInput(f"--sizes={','.join(map(str, sizes))} must be the columns of each of two or "
-                       f"more components ({len(several)} here), {len(factors)} in all"
-                       )  # fmt: skip
+        raise BadInput(
+            f"--sizes={','.join(map(str, sizes))} must be the columns of each of two or "
+            f"more components ({len(several)} here), {len(factors)} in all"
+        )
     if words := [factor.name for factor in factors if factor.levels.dtype.kind == "U"]:
         raise BadInput(f"factor '{words[0]}' is of words: a composition needs numbers")
     guarded = [_guarded(f"--components={components}", phi) for phi in several]
@@ -62,7 +65,7 @@ def theory(composition: str, components: str, sizes, factors: Sequence[Factor]) 
 
 
 def imported(name: str):
-    """The object `module:name`; modules of the folder one works in count."""
+    """The object `module:name`; modules in the current folder can be imported."""
     module, colon, word = name.partition(":")
     if not (module and colon and word):
         raise BadInput(f"'{name}' must be module:function")
@@ -78,9 +81,9 @@ def imported(name: str):
 
 
 def _guarded(name, function):
-    """What a user's function raises becomes one line with its name."""
+    """Turns an exception of a user's function into a one-line error that names the function."""
     if not callable(function):
-        raise BadInput(f"{name} is no function")
+        raise BadInput(f"{name} is not a function")
 
     @functools.wraps(function)
     def called(argument):
@@ -89,8 +92,9 @@ def _guarded(name, function):
         except Exception as error:
             raise BadInput(f"{name} raised {type(error).__name__}: {first_line(error)}") from error
         if not isinstance(value, jax.Array | np.ndarray) or value.dtype.kind not in "fiub":
-            raise BadInput(f"{name} returned {type(value).__name__}: it must return real numbers, "
-                           "as an array")  # fmt: skip
+            raise BadInput(
+                f"{name} returned {type(value).__name__}: it must return real numbers, as an array"
+            )
         return value
 
     return called
@@ -119,11 +123,13 @@ def problem(given: Theory, factors: Sequence[Factor], p, q, condition: str) -> P
     tested = np.unique(np.concatenate([each[:VALUES] for each in rows]))
     some = [np.asarray(phi(q[:2, d])) for phi, d in zip(given.components, dims)]
     if any(one.ndim < 2 or len(one) != len(q[:2]) for one in some):
-        raise BadInput(f"components must map [n, columns] to [n, ...], got "
-                       f"{', '.join(str(one.shape) for one in some)} for 2 rows")  # fmt: skip
+        raise BadInput(
+            f"components must map [n, columns] to [n, ...], got "
+            f"{', '.join(str(one.shape) for one in some)} for 2 rows"
+        )
     if given.composition(some).shape[:1] != (len(some[0]),):
         raise BadInput("--composition must map slots [n, ...] to one array [n, ...]")
-    # Levels are equal or different; of continuous factors near values count.
+    # Levels match only if they are equal; continuous values match if they are near.
     kinds = ["continuous" if factor.is_continuous else "categorical" for factor in factors]
     with jax.enable_x64(True):
         pixelwise = is_pixelwise(given.composition, some)
@@ -134,7 +140,7 @@ def problem(given: Theory, factors: Sequence[Factor], p, q, condition: str) -> P
 
 
 def _first_unseen(p, q):
-    """A row of q for each of its different values, at random but those that p lacks first."""
+    """One row of q for each distinct value, in random order; values that p lacks come first."""
     unseen = _first_of_each(np.concatenate([p, q])) - len(p)
     unseen = unseen[unseen >= 0]
     others = np.setdiff1d(_first_of_each(q), unseen)
@@ -150,14 +156,20 @@ def audit(given: Problem, p: np.ndarray) -> support.SupportAudit:
     """The theorem's premises on rows p [n, D]."""
     with _in_one_line():
         return support.audit_latents(
-            given.composition, given.components, p, given.q, given.sizes,
-            names=given.names, tested=given.tested, **given.options,
-        )  # fmt: skip
+            given.composition,
+            given.components,
+            p,
+            given.q,
+            given.sizes,
+            names=given.names,
+            tested=given.tested,
+            **given.options,
+        )
 
 
 @contextlib.contextmanager
 def _in_one_line():
-    """What the library refuses is the user's to mend."""
+    """Turns a ValueError of the library into a one-line error for the user."""
     try:
         yield
     except ValueError as error:
@@ -165,7 +177,7 @@ def _in_one_line():
 
 
 def plan(given: Problem, audited: support.SupportAudit, p: np.ndarray) -> Plan:
-    """Rows of Q that identify what p [n, D] does not: for each failing value few partners."""
+    """Rows of Q that identify what p [n, D] does not: few partners for each failing value."""
     rows, left, fewest, n = [], 0, True, 0
     space = latents.space(p, given.q, given.options["kinds"])
     columns = latent_columns(given.components, p.shape[1], given.sizes)
@@ -177,7 +189,7 @@ def plan(given: Problem, audited: support.SupportAudit, p: np.ndarray) -> Plan:
             partners = latents.within(space, d, value, given.q, radius)[:PARTNERS]
             chosen, is_least = _fewest(given, k, d, value[d], given.q[partners])
             left += not len(chosen)
-            # One is the least that can be; more may count on what P shows of the value already.
+            # A single partner is minimal. Of several, some may be unnecessary if P has the value.
             is_new = not len(latents.within(space, d, value, p, radius))
             fewest &= is_least and (len(chosen) < 2 or is_new)
             rows += [given.q[partners[i]] for i in chosen]
@@ -192,8 +204,10 @@ def _fewest(given, component, dims, value, partners):
     columns = latent_columns(given.components, partners.shape[1], given.sizes)
     slots = [np.asarray(phi(partners[:, d])) for phi, d in zip(given.components, columns)]
     if len({slot.shape for slot in slots}) > 1:
-        raise BadInput("combinations to collect are found for slots of one shape, not "
-                       f"{', '.join(str(slot.shape[1:]) for slot in slots)}")  # fmt: skip
+        raise BadInput(
+            "combinations to collect are found for slots of one shape, not "
+            f"{', '.join(str(slot.shape[1:]) for slot in slots)}"
+        )
     rendered = np.asarray(given.components[component](value[None]))
     asked = {"component": component, "candidates": np.stack(slots, axis=1),
              "pixelwise": given.options["pixelwise"],
@@ -202,7 +216,7 @@ def _fewest(given, component, dims, value, partners):
         greedy = design.design(given.composition, rendered, most=MOST, **asked)
         if not greedy.holds:
             return (), False
-        if len(greedy.chosen) < 3:  # each alone was looked at: where it takes two, none is enough
+        if len(greedy.chosen) < 3:  # every single partner was tested, so a pair is minimal
             return greedy.chosen, True
         fewer = len(greedy.chosen) - 1
         less = design.design(given.composition, rendered, most=fewer, exact=True, **asked)

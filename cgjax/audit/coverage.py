@@ -42,7 +42,7 @@ def run(flags, p: dict, q: dict, factors) -> None:
 
 
 def coded(table: dict, factors) -> np.ndarray:
-    """[n, D] which level of its factor each value is."""
+    """The level of every value [n, D]."""
     return np.stack([factor.code(table[factor.name]) for factor in factors], axis=1)
 
 
@@ -141,7 +141,7 @@ def missing_lines(held: factor_tables.Held, factors) -> list[str]:
 
 def theorem_lines(given, factors, p, q, condition, path) -> list[str]:
     """The theorem's verdict, and what to collect; its rows are written to path."""
-    # In the order of a grid neighbours differ in one factor only.
+    # Rows in the order of a grid differ from their neighbours in one factor only: shuffle them.
     rng = np.random.default_rng(0)
     p = rng.permutation(p)
     problem = collect.problem(given, factors, p, rng.permutation(q), condition)
@@ -204,5 +204,5 @@ def draw(held: factor_tables.Held, factors):
 
 
 def plain(text: str) -> str:
-    """Text that is drawn as it is: dollars enclose no formula."""
+    """The text with escaped dollars, so that matplotlib does not draw a formula."""
     return "".join(c if c.isprintable() else "?" for c in text).replace("$", r"\$")

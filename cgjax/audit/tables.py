@@ -53,7 +53,7 @@ def word(value) -> str:
 
 
 def factors(p: dict, q: dict, bins: int) -> list[Factor]:
-    """What each column of both tables takes; numbers of more than MANY values are cut into bins."""
+    """The values of every column in both tables; more than MANY numbers are cut into bins."""
     columns = []
     for name in p:
         values = np.unique(np.concatenate([p[name], q[name]]))
@@ -79,7 +79,7 @@ def read(place: str, columns: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
     if not path.is_file():
         raise BadInput(f"no file '{path}'")
     if path.suffix not in READ:
-        raise BadInput(f"'{path}' is no table: give a file .npz or .csv")
+        raise BadInput(f"'{path}' is not a table: pass a .npz or .csv file")
     cells = READ[path.suffix](path, array)
     if unknown := [name for name in columns if name not in cells]:
         raise BadInput(
@@ -95,9 +95,11 @@ def read(place: str, columns: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
     for name, column in table.items():
         if column.dtype.kind != "U" and not np.isfinite(column).all():
             row = int(np.flatnonzero(~np.isfinite(column))[0])
-            raise BadInput(f"column '{name}' of '{path}' is NaN or infinite in "
-                           f"{np.sum(~np.isfinite(column)):,} rows, first in row {row + 1}: leave "
-                           "them out")  # fmt: skip
+            raise BadInput(
+                f"column '{name}' of '{path}' is NaN or infinite in "
+                f"{np.sum(~np.isfinite(column)):,} rows, first in row {row + 1}: leave "
+                "them out"
+            )
     return table
 
 
@@ -113,7 +115,7 @@ def _read_csv(path, _) -> dict:
         with open(path, newline="", encoding="utf-8-sig") as handle:
             names, *rows = [row for row in csv.reader(handle, strict=True) if row] or [[]]
     except (csv.Error, UnicodeDecodeError) as error:
-        raise BadInput(f"'{path}' is no csv: {first_line(error)}") from None
+        raise BadInput(f"'{path}' is not a valid csv file: {first_line(error)}") from None
     names = [name.strip() for name in names]
     if not rows:
         raise BadInput(f"'{path}' holds no rows: a csv has a line of names, then one for each row")
@@ -132,7 +134,7 @@ def _read_csv(path, _) -> dict:
 
 
 def _column(path, name, cells) -> np.ndarray:
-    """Numbers where all cells are; words where none is.
+    """Numbers if all cells are numbers; words if none is.
 
     Whole numbers beyond float64's exact range are words: they identify something, and float64 would
     merge some of them.
@@ -182,8 +184,10 @@ def _read_npz(path, array) -> dict:
         raise
     except Exception as error:  # zipfile and numpy raise many types for a malformed file
         if "pickle" in str(error).lower():
-            raise BadInput(f"'{path}' holds Python objects (a pickle), which are not opened: save "
-                           "arrays of numbers or words") from None  # fmt: skip
+            raise BadInput(
+                f"'{path}' holds Python objects (a pickle), which are not opened: save "
+                "arrays of numbers or words"
+            ) from None
         raise BadInput(f"'{path}' cannot be read as npz: {first_line(error)}") from None
 
 
@@ -191,11 +195,12 @@ def _columns(path, stored, array):
     """Columns of one array [n, D], or arrays [n] that are columns themselves."""
     names = stored.files
     if array and array not in names:
-        raise BadInput(f"'{path}' has no array '{array}'{nearest(array, names)}: "
-                       f"it has {', '.join(names)}")  # fmt: skip
+        raise BadInput(
+            f"'{path}' has no array '{array}'{nearest(array, names)}: it has {', '.join(names)}"
+        )
     if not names:
         raise BadInput(f"'{path}' holds no array")
-    # Other arrays of the file may be large, or no arrays at all: only what is asked for is read.
+    # Only the requested arrays are read: others may be large or malformed.
     arrays = {name: stored[name] for name in ([array] if array else names)}
     shapes = {name: value.shape for name, value in arrays.items()}
     if len(arrays) == 1 and len(*shapes.values()) == 2:
@@ -203,8 +208,10 @@ def _columns(path, stored, array):
         arrays = {str(i): column for i, column in enumerate(table.T)}
     elif len({*shapes.values()}) > 1 or any(len(shape) != 1 for shape in shapes.values()):
         each = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
-        raise BadInput(f"'{path}' holds arrays that are no columns of one length: {each}; name one "
-                       f"[rows, factors] as {path.name}:<array>")  # fmt: skip
+        raise BadInput(
+            f"'{path}' holds arrays that are no columns of one length: {each}; name one "
+            f"[rows, factors] as {path.name}:<array>"
+        )
     if any(value.dtype.kind not in "buifU" for value in arrays.values()):
         raise BadInput(f"'{path}' must hold real numbers or words")
     if not len(next(iter(arrays.values()))):

@@ -128,7 +128,7 @@ def _remove(workdir: pathlib.Path, new_files, new_folders: list[pathlib.Path]) -
     for path in new_files:
         path.unlink(missing_ok=True)
     for folder in sorted(workdir.glob("**/"), reverse=True) * bool(new_folders) + new_folders:
-        with contextlib.suppress(OSError):  # a folder that is not empty is left alone
+        with contextlib.suppress(OSError):  # a folder with files stays
             folder.rmdir()
 
 

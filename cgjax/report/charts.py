@@ -63,7 +63,7 @@ def _left(labels) -> float:
 
 
 def _label(left: float, y: float, text: str) -> Html:
-    half = LETTERS // 2  # both ends, because names that begin alike differ at their end
+    half = LETTERS // 2  # keeps both ends: names with the same start differ at their end
     short = text if len(text) <= LETTERS else f"{text[:half]}…{text[-half:]}"
     return _text(left - 8, y + 4, join([short, tag("title", text)]), text_anchor="end")
 

@@ -95,7 +95,7 @@ def needed(verdict, noun: str = "seed") -> str:
 
 
 def causes(standing) -> list[tuple[str, str]]:
-    """Of a claim that does not match: why, and what could tell."""
+    """Possible causes of a mismatch, each with the experiment that would test it."""
     if standing.word != "no match":
         return []
     lines = (("cause", standing.claim.cause), ("experiment", standing.claim.experiment))

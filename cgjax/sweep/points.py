@@ -272,7 +272,9 @@ class Standing(NamedTuple):
 
 def standing(point: Point, draws: bool) -> Standing:
     """The status by the point's files, so that every machine with these files agrees."""
-    from cgjax.run import finished  # here: it imports JAX, and refused sweeps do without
+    from cgjax.run import (
+        finished,
+    )  # a late import: it imports JAX, which invalid sweeps do not need
 
     try:
         ownership = compare(point.workdir, point.config)
@@ -295,7 +297,7 @@ def logged(point: Point) -> Standing:
         return Standing("open")
     if not last[-1].startswith(CLOSING):
         return Standing("running" if _is_alive(last[0]) else "stopped")
-    if last[-1] == f"{CLOSING}0":  # finished without the figures that are wanted now
+    if last[-1] == f"{CLOSING}0":  # finished, but without the requested figures
         return Standing("open")
     stopped = last[-1].removeprefix(CLOSING) in map(str, STOPPED)
     errors = [line for line in last if line.startswith("cgjax: ")] or last[1:-1] or [last[-1]]

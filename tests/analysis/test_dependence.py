@@ -170,7 +170,7 @@ def test_a_mixture_lies_between():
     y1, y2 = labels("A")
     follows = np.random.default_rng(1).random(len(y1)) < 0.5
     yhat = np.where(follows, y2, y1)
-    # Given Y_1, Y_2 is Y_1 or the next; the next is said in half of its cases.
+    # Given Y_1, Y_2 is Y_1 or the next class; the network predicts the next in half of these.
     joint = np.array([[0.5, 0.0], [0.25, 0.25]])
     expected = np.sum(
         np.where(

@@ -211,7 +211,7 @@ def test_two_way_adds_up():
 
 
 def test_additive_part_of_some_points_is_least_squares():
-    """On points that are no rectangle, with a row and a column that have none."""
+    """On a set of points that is not a rectangle; one row and one column are empty."""
     rng = np.random.default_rng(1)
     values, inside = rng.normal(size=(5, 6, 2)), rng.random((5, 6)) < 0.6
     inside[1], inside[:, 2] = False, False

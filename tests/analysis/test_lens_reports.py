@@ -30,7 +30,7 @@ def model(table=None):
 
 
 def weighted(w, x=CODES):
-    """The weights are part of x: they are no parameters, and no new program is compiled."""
+    """The weights are part of x and not parameters, so that no new program is compiled."""
     return np.concatenate([x, np.tile(w, (len(x), 1))], axis=1).astype(np.float32)
 
 

@@ -653,7 +653,7 @@ def test_digits_that_f_itself_leaves_out_are_told(mlp, monkeypatch):
         warnings.simplefilter("error")
         ntk.empirical(functools.partial(stated), params, x)  # a CPU has all digits
         monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-        functions.warn_once(stated, params, x, "default")  # nobody asks for more
+        functions.warn_once(stated, params, x, "default")  # the caller requests no higher precision
         functions.warn_once(lambda params, x: relu_net(params, x), params, x)
     with pytest.warns(UserWarning, match="f states precision 'default' itself, in 1 products"):
         functions.warn_once(stated, params, x)

@@ -172,7 +172,7 @@ def test_trained_against_random_weights_as_r_prints(printed, task):
     expected = printed["number_contact_resnet50_trained_vs_random"][task]
     names = ("stats_number_contact_resnet50_trained", "stats_number_contact_resnet50_random")
     tables = [list(of_task(name, task)) for name in names]
-    tables[1][2] += 100  # bases of their own
+    tables[1][2] += 100  # distinct bases
     y, ablation, base = (np.concatenate(both) for both in zip(*tables))
     random = np.repeat([0, 1], [len(each[0]) for each in tables])
     design = stats.interaction_design(ablation, random)

@@ -186,7 +186,7 @@ def test_a_sum_can_cancel_where_the_stack_does_not():
     def product(slots):
         return slots[0] * slots[1]
 
-    # What the definition asks for is some finite set, and one of the two is enough.
+    # The definition requires some finite set: one of the two points suffices.
     found = support.audit(product, a, 0, tuples)
     assert found.share == 1.0 and len(found.subsets[0]) == 1
     assert support.audit(product, a, 0, tuples, condition="stack").subsets == (None,)

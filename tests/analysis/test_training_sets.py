@@ -154,7 +154,7 @@ def test_a_factor_on_full_conjunctions_is_a_ridge():
     s, train = 0.3, anchored(2)
     k, factors = kernel(s), np.array([0.1, 1.0, 4.0])
     penalty = (factors - 1) * (1 - 2 * s)
-    # A negative ridge is none that `machines.ridge` takes: it is put into the kernel.
+    # `machines.ridge` refuses a negative ridge, so it is added to the kernel.
     system = k[np.ix_(train, train)] + penalty[:, None, None] * np.eye(train.sum())
     ridge = machines.ridgeless(system, Y[train], k[:, train])[:, ~train]
     for f, factor in zip(ridge, factors):

@@ -209,9 +209,9 @@ BAD_FILES = {
     "twice.csv": ("a,a\n0,1\n", "different names"),
     "empty.csv": ("", "holds no rows"),
     "head.csv": ("a,b\n", "holds no rows"),
-    "bytes.csv": (b"\xff\xfe\x00", "is no csv"),
+    "bytes.csv": (b"\xff\xfe\x00", "is not a valid csv file"),
     "odd.npz": (b"no zip", "holds Python objects"),
-    "table.txt": (GOOD, "give a file .npz or .csv"),
+    "table.txt": (GOOD, "pass a .npz or .csv file"),
 }
 
 
@@ -271,7 +271,7 @@ WORLDS = {
     ("audited_world:add", "audited_world:no_part"): "has no 'no_part'",
     ("audited_world:add", "audited_world"): "must be module:function",
     ("audited_world:add", "audited_world:number"): "must be a function, or a list",
-    ("audited_world:number", "audited_world:parts"): "is no function",
+    ("audited_world:number", "audited_world:parts"): "is not a function",
     ("audited_world:fails", "audited_world:parts"): "raised RuntimeError: no such world",
     ("audited_world:flat", "audited_world:parts"): "returned float: it must return real numbers",
     ("audited_world:short", "audited_world:parts"): "must map slots [n, ...] to one array",

@@ -306,7 +306,7 @@ def test_a_wrong_cache_is_refused_and_rebuilt(tiny, tmp_path, caplog, damage):
     said = [record.getMessage() for record in caplog.records]
     assert f"cache '{cache}' is not used" in said[0] and not any("\n" in line for line in said)
     assert not trace.exists()
-    if cache.is_dir():  # somebody's: left alone
+    if cache.is_dir():  # another user's folder stays as it is
         assert len(said) == 2 and "no cache at" in said[1]
     else:
         assert len(said) == 1
@@ -580,7 +580,7 @@ def test_synthetic():
     other = sources.synthetic("mnist", 200, seed=1)
     assert not np.array_equal(other["label"], images["label"])
 
-    # Classes can be told apart, and are the same in both: the nearest mean of one labels the other.
+    # Classes are separable and agree between splits: the nearest mean of one labels the other.
     def flat(image):
         return image.reshape(len(image), -1).astype(float)
 

@@ -33,7 +33,7 @@ def test_of_two_processes_in_one_workdir_one_runs(lab, tmp_path):
 
 def set_clock(offset) -> None:
     """From here on this process sees the time `offset()` seconds from now."""
-    importlib.import_module("cgjax.run")  # its compiled packages want the true datetime
+    importlib.import_module("cgjax.run")  # its compiled packages need the real datetime
     true = time.time
 
     class Wrong(datetime.datetime):
@@ -47,7 +47,7 @@ def set_clock(offset) -> None:
 
 
 def unsteady():
-    """Thirty years ahead, and set by up to two minutes, to and fro, whenever it is looked at."""
+    """Thirty years ahead, with a random offset of up to two minutes at every call."""
     moments = random.Random(0)
     set_clock(lambda: 30 * YEAR_S + moments.uniform(-120, 120))
 

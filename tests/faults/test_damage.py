@@ -1,4 +1,4 @@
-"""Files that are cut short, flipped, foreign or pickled: told in one line, or made good.
+"""Truncated, flipped, foreign or pickled files: a one-line error, or a repaired run.
 
 One process, one tiny run; each damage is done to a copy of it.
 """

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.faults
 
 @pytest.fixture
 def disk(tmp_path):
-    """A disk of its own: `disk("remount", "size=40k")` changes it; its folder is `disk.place`."""
+    """A separate disk: `disk("remount", "size=40k")` changes it; its folder is `disk.place`."""
     place = tmp_path / "disk"
     place.mkdir()
 

@@ -91,7 +91,7 @@ def test_neither_as_a_row_a_file_or_a_swept_value(text, here, capfd):
     "family", ["os.path", "antigravity.x", "../trace", "trace;x", "hostilelab"]
 )
 def test_a_run_of_a_strange_family_is_refused(family, here, capfd):
-    """config.json may name any module: one that is no family is not used."""
+    """config.json may name any module: a module that is not a family is not imported."""
     (here / "strange").mkdir()
     config = {"family": family, "row": "a", "size": "smoke"}
     (here / "strange/config.json").write_text(json.dumps(config))
@@ -100,7 +100,7 @@ def test_a_run_of_a_strange_family_is_refused(family, here, capfd):
     shutil.rmtree(here / "strange")
 
 
-# Where Python is told to run text: a config file, which is a program by its nature.
+# Calls that execute text: only for config files, which are programs.
 RUNS_TEXT = {("config/__init__.py", "exec")}
 # Where pickles are opened: between processes of one command, see core/hosts.py.
 OPENS_PICKLES = {("core/hosts.py", "pickle.loads")}

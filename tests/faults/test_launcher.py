@@ -1,4 +1,4 @@
-"""launch/local.sh with real processes: one is killed, the launcher says so, the run goes on."""
+"""launch/local.sh with real processes: one is killed, the launcher reports it, the run resumes."""
 
 import os
 import pathlib
@@ -75,7 +75,7 @@ def lose(index: int, workdir, lab) -> None:
 
 @pytest.fixture(scope="module")
 def alone(lab):
-    """The run in one process of two devices, left in peace."""
+    """An uninterrupted run in one process with two devices."""
     running = victim.start(lab / "alone", lab, XLA_FLAGS=TWO_DEVICES)
     assert running.code() == 0, running.err
     return lab / "alone"
@@ -91,7 +91,7 @@ def test_a_killed_process_is_told_and_the_run_goes_on_with_two_and_with_one(lab,
     out, err = launcher.communicate(timeout=120)
     assert launcher.returncode == 3 and out.count("exit code 3 (stopped and saved)") == 2, err
     saved = newest(workdir)
-    running = victim.start(workdir, lab, XLA_FLAGS=TWO_DEVICES)  # one goes on
+    running = victim.start(workdir, lab, XLA_FLAGS=TWO_DEVICES)  # a single process resumes it
     assert running.code() == 0, running.err
     assert f"resumed at step {saved:,}" in running.out
     assert_same_bits(alone, workdir)

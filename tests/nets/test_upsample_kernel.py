@@ -84,7 +84,7 @@ def test_bfloat16_operands_float32_sums(name):
 
 
 def decoder(key, dtype, widths, batch=BATCH):
-    """Input and a stage per entry of `widths`, its output channels; weights of their own a slot."""
+    """Inputs, and a stage for each of `widths`, its channels; slots have their own weights."""
     keys = jax.random.split(key, 1 + 2 * len(widths))
     x = upsample.elu(jax.random.normal(keys[0], (SLOTS, batch, START, START, C)), dtype)
     convs = [

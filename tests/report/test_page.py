@@ -1,4 +1,4 @@
-"""The page: where its numbers come from, what it refuses, and that it asks nobody for anything."""
+"""The page: sources of its numbers, invalid input, and that it loads nothing from elsewhere."""
 
 import ast
 import base64
@@ -171,7 +171,7 @@ def test_no_difference_is_shown_as_such(tmp_path):
 
 
 def test_a_recomputed_number_is_not_shown_as_published(tmp_path):
-    """Recomputed numbers and formulas stand in tables of their own, and kinds are counted apart."""
+    """Recomputed numbers and formulas have separate tables, and kinds are counted separately."""
     (tmp_path / "kernels").mkdir()
     for row in ("magnitudes", "leak"):
         shutil.copy(report.RECORD / "kernels" / f"{row}-default.json", tmp_path / "kernels")
@@ -192,8 +192,10 @@ def test_a_recomputed_number_is_not_shown_as_published(tmp_path):
     tables = re.findall(r"<h3>(\w+)[^<]*</h3>(<table.*?</table>)", text, re.DOTALL)
     kinds = {title: set(re.findall(r'data-kind="(\w+)"', rows)) for title, rows in tables}
     assert kinds == {
-        "Claims": {"read", "sentence"}, "Formulas": {"formula"}, "Recomputed": {"recomputed"},
-    }  # fmt: skip
+        "Claims": {"read", "sentence"},
+        "Formulas": {"formula"},
+        "Recomputed": {"recomputed"},
+    }
     bars = re.findall(r'class="bar" role="img" aria-label="([^"]*)"', text)
     assert set(bars) == {"17 match"}  # the figure's bars and two sentences, without formulas
 
@@ -301,10 +303,18 @@ def test_a_command_keeps_changes_of_keys_parts_and_seeds(change):
 @pytest.mark.parametrize(
     "before, value",
     [
-        (("a",), ("b c", "d,e")), ((), ("b",)), ((), ()), ((1.5,), (2.0, 1e-05)), ((0,), (3,)),
-        (((0, 1),), ((2, 3), (4,))), (True, False), ("x", "it's $HOME"), (1, -3), (0.1, 1e-30),
+        (("a",), ("b c", "d,e")),
+        ((), ("b",)),
+        ((), ()),
+        ((1.5,), (2.0, 1e-05)),
+        ((0,), (3,)),
+        (((0, 1),), ((2, 3), (4,))),
+        (True, False),
+        ("x", "it's $HOME"),
+        (1, -3),
+        (0.1, 1e-30),
     ],
-)  # fmt: skip
+)
 def test_a_value_survives_the_command_line(before, value, monkeypatch):
     monkeypatch.setattr(commands, "changes", lambda run: {"key": (before, value)})
     words = shlex.split(commands.command({"family": "f", "row": "r", "size": "fast"}))
@@ -338,8 +348,10 @@ def workdir(folder, config=None, results=None, recorded="B8-paper"):
 def test_runs_of_ones_own_stand_beside_the_record(record, tmp_path, plain):
     workdir(tmp_path / "deep" / "mine")
     (tmp_path / "deep" / "mine" / "figures").mkdir()
-    shutil.copy(report.RECORD.parent / "figures" / "motivation.png",
-                tmp_path / "deep" / "mine" / "figures" / "mine.png")  # fmt: skip
+    shutil.copy(
+        report.RECORD.parent / "figures" / "motivation.png",
+        tmp_path / "deep" / "mine" / "figures" / "mine.png",
+    )
     (tmp_path / "deep" / "mine" / "figures" / "torn.png").write_text("no png")
     workdir(tmp_path / "abandoned-1", results="{")
     user_runs = runs.read(tmp_path)
@@ -461,13 +473,15 @@ def test_a_garbled_run_is_named_and_left_out(config, results, tmp_path):
 def test_odd_numbers_of_a_known_metric_are_shown(record, tmp_path):
     """Whatever passes for a run can be judged and drawn."""
     name = next(claim.metric for claim in SOME if claim.row == "B8" and claim.published)
-    for n, odd in enumerate((
-        {"values": [], "seeds": []},
-        {"values": [None] * 20, "seeds": []},
-        {"ours": -1e99, "values": [-1e99, 1e99], "seeds": [0, 1]},
-        {"ours": 0.0, "values": [0.0]},
-        {"ours": 10**30, "values": [10**30]},
-    )):  # fmt: skip
+    for n, odd in enumerate(
+        (
+            {"values": [], "seeds": []},
+            {"values": [None] * 20, "seeds": []},
+            {"ours": -1e99, "values": [-1e99, 1e99], "seeds": [0, 1]},
+            {"ours": 0.0, "values": [0.0]},
+            {"ours": 10**30, "values": [10**30]},
+        )
+    ):
         workdir(tmp_path / str(n) / "mine", {}, {"metrics": {name: GOOD | odd}})
         found = runs.read(tmp_path / str(n))
         assert "yours" in shown(record, found=found) and not found.unreadable

@@ -101,8 +101,10 @@ def test_an_ordering_needs_every_row_that_lacks_seeds(record):
     write(record, "compositional_diagonal", [0.9, 0.91, 0.92])
     runs, _ = planned(record, [claim])
     assert {run.target.row for run in runs} == {
-        "mlp_diagonal", "compositional_orthogonal", "mlp_orthogonal",
-    }  # fmt: skip
+        "mlp_diagonal",
+        "compositional_orthogonal",
+        "mlp_orthogonal",
+    }
     assert all(run.share == pytest.approx(1 / 3) for run in runs)
 
 
@@ -261,7 +263,7 @@ def test_the_plan_is_printed_with_its_commands(record, monkeypatch, capsys):
         (["kernels.leak.slope_p_1_s_0.30", "--minutes=3"], "are for --plan"),
         (["--plan", "--record=/nonexistent/record"], "is not a folder"),
     ),
-)  # fmt: skip
+)
 def test_bad_flags_are_one_line(capsys, argv, words):
     assert reproduce.main(argv) == 2
     (line,) = capsys.readouterr().err.splitlines()

@@ -234,9 +234,14 @@ def audit_support(
         options.get("condition", "sum"),
     )  # fmt: skip
     return SupportAudit(
-        tuple(audits), coverage, not failing and not unmeasured, " and ".join(sorted(failing)),
-        verdict, identification, unmeasured,
-    )  # fmt: skip
+        tuple(audits),
+        coverage,
+        not failing and not unmeasured,
+        " and ".join(sorted(failing)),
+        verdict,
+        identification,
+        unmeasured,
+    )
 
 
 def audit_latents(
@@ -271,9 +276,15 @@ def audit_latents(
     for name, low in (("n_values", n_values), ("n_partners", n_partners)):
         checks.integer(name, low, 1)
     answer = identify(
-        composition, components, latents_P, latents_Q, length, kinds=kinds, sizes=sizes,
+        composition,
+        components,
+        latents_P,
+        latents_Q,
+        length,
+        kinds=kinds,
+        sizes=sizes,
         columns=columns,
-    )  # fmt: skip
+    )
     space = latents.space(latents_P, latents_Q, kinds)
     p, q = (np.asarray(rows, np.float64) for rows in (latents_P, latents_Q))
     columns = latent_columns(components, p.shape[1], sizes, columns)

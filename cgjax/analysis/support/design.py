@@ -77,9 +77,14 @@ def design(
             for i in range(len(values)):
                 judged = slice(None) if where is None else np.asarray(where[i], bool).ravel()
                 sigma = _trials(
-                    composition, values[i], others, jnp.array(chosen, int), component, pixelwise,
+                    composition,
+                    values[i],
+                    others,
+                    jnp.array(chosen, int),
+                    component,
+                    pixelwise,
                     condition == "stack",
-                )  # fmt: skip
+                )
                 totals.append(_score(np.asarray(sigma)[:, judged], rtol, atol, pixelwise))
             return tuple(np.stack(column) for column in zip(*totals))
 

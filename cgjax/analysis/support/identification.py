@@ -97,9 +97,16 @@ def identify(
     p, q = (np.asarray(rows, np.float64) for rows in (latents_P, latents_Q))
     columns = latent_columns(components, p.shape[1], sizes, columns)
     question = Question(
-        composition, components, columns, space, length, noise, training_error, n_points,
+        composition,
+        components,
+        columns,
+        space,
+        length,
+        noise,
+        training_error,
+        n_points,
         n_positions,
-    )  # fmt: skip
+    )
     with jax.enable_x64(True):
         answer = _identify(question, p, q)
         if not space.ambiguous or not answer.determined:
@@ -497,9 +504,15 @@ class View(NamedTuple):
         if world.positions is not None:
             slots = tuple(slot[:, :, position : position + 1] for slot in slots)
         models = Models(
-            question.composition, world.positions is not None, slots, self.changes,
-            tuple(place[rows] for place in self.places), world.scales, self.limits(asked), n,
-        )  # fmt: skip
+            question.composition,
+            world.positions is not None,
+            slots,
+            self.changes,
+            tuple(place[rows] for place in self.places),
+            world.scales,
+            self.limits(asked),
+            n,
+        )
         true = second_model.compose(question.composition, slots).reshape(len(rows), -1)
         deviation = float(np.sqrt(np.mean((true - true.mean(0)) ** 2)))
         if deviation == 0:

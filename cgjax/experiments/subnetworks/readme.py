@@ -109,9 +109,10 @@ def like_for_like(record: list[dict], studies: dict) -> list:
             f"{number:+.2f}"
             for measure in HALVES
             for number in (
-                ours(record, cell, part, measure)["ours"], theirs(cell, part, measure),
+                ours(record, cell, part, measure)["ours"],
+                theirs(cell, part, measure),
             )
-        ]  # fmt: skip
+        ]
         gap, width = difference(record, cell, part)
         gap = f"{gap:+.2f} " + (f"± {width:.2f}" if math.isfinite(width) else "(one base)")
         selected = f"{theirs(cell, part, 'abl_diff, selected'):+.2f}"

@@ -269,7 +269,7 @@ def test_signatures_of_the_four_ideal_units():
     cosines = dense_scores.signatures(weighted, readout, task)
     assert [round(v[0], 6) for v in cosines.values()] == [1, -1, 1, -1]
     mixed = dense_scores.signatures(weighted[:, :, [0, 2, 3, 1]], readout, task)
-    assert mixed["weights, equivalent items"][0] < 0  # items no longer follow their class
+    assert mixed["weights, equivalent items"][0] < 0  # items do not follow their class
 
 
 # --- whole rows -----------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ def test_image_sets(name):
         known = set(sets.train.images[:, c]) | set(sets.val_1.images[:, c])
         assert len(known) <= n_pool * size and not known & set(sets.val_2.images[:, c])
         assert len(set(sets.train.images[:, c])) > 0.9 * n_pool * size
-    # Components have pools of their own.
+    # Each component has its own pool.
     first, last = (set(sets.train.images[:, c]) for c in (1 if name == "cd_3" else 0, -1))
     assert first != last
 

@@ -30,7 +30,7 @@ def one_device(monkeypatch):
 
 
 def part(row, name, changes=None):
-    """One part of a row as a config of its own."""
+    """One part of a row as a separate config."""
     part_config = dict(configs.parts(configs.load(f"subnetworks:{row},smoke")))[name]
     with part_config.unlocked():
         part_config.update_from_flattened_dict(changes or {})

@@ -58,7 +58,7 @@ def test_every_replica_has_its_own_number_and_keeps_it():
 
 
 def at_first(config, data):
-    """Parameters, and their loss on the rows that `draw` in [0, 1) stands for: one program."""
+    """Parameters, and a program for their loss on the rows that `draw` in [0, 1) selects."""
     experiment = run.experiment(config, "mlp", data)
     params, _ = jax.jit(experiment.init)(jax.random.key(0), {})
     batch = experiment.batch(jax.tree.map(jnp.asarray, data), None, jax.random.key(0), 0)
