@@ -100,7 +100,7 @@ def tasks(*names):
 
 # Predictors use fewer inputs of pairs that cost more.
 FEWER = {"n_train": 64, "n_new": 96, "iterations": 50}
-SOME = {"n_train": 192, "n_new": 128, "iterations": 30}
+SOME = {"n_train": 128, "n_new": 96, "iterations": 30}
 
 # program: (row of its family, changes to it, changes to `eval` of this config)
 PROGRAMS = {
@@ -168,7 +168,7 @@ DIGITS = (
 SCAN = ("data.settings=A", "data.batch=64", "eval.at=()", *length(600))
 IMAGES = (
     "data.n_total=2000", "data.n_val=20", "data.n_pool=50", "optim.optimiser=adam",
-    "optim.lr=0.001", "train.epochs=15", "eval.epochs=15", "checkpoint.epochs=15",
+    "optim.lr=0.001", "train.epochs=12", "eval.epochs=12", "checkpoint.epochs=12",
 )  # fmt: skip
 MINILM = (
     "model.start=pretrained", "data.tokens=wordpiece", "model.hidden=384", "model.layers=6",

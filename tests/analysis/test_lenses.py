@@ -256,7 +256,7 @@ def test_ranks_are_shares_of_the_networks_that_the_record_has():
     additivity = lenses.ranks["additivity"]
     assert additivity.number == pytest.approx(1) and additivity.others > 0.7
     assert lenses.bullets()[5].startswith("Benchmark: values ")
-    assert f"of {additivity.n_composed} networks that composed" in lenses.bullets()[5]
+    assert f"of the {additivity.n_composed} networks that composed" in lenses.bullets()[5]
     units = (CODES @ mixed)[TRAIN]
     direct = predictors.linearity(FACTORS[TRAIN], units)
     assert lenses.ranks["linearity"].number == pytest.approx(direct)

@@ -406,8 +406,9 @@ def _subnetworks(lenses):
 def _ranks(ranks):
     """The rank of each number among networks that composed, and among the others."""
     listed = [
-        f"{name} {rank.number:.3f} is higher than in {rank.composed:.0%} of {rank.n_composed} "
-        f"networks that composed and in {rank.others:.0%} of {rank.n_others} that did not"
+        f"{name} {rank.number:.3f} is higher than that of {100 * rank.composed:.0f} % of the "
+        f"{rank.n_composed} networks that composed and of {100 * rank.others:.0f} % of the "
+        f"{rank.n_others} that did not"
         for name, rank in ranks.items()
     ]
-    return f"{'; '.join(listed)}. Next: read in experiments/predict what each number predicts."
+    return f"{'; '.join(listed)}. Next: experiments/predict says what each number predicts."

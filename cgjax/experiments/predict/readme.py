@@ -37,8 +37,18 @@ def later_counts(record: list[dict], studies: dict) -> str:
     """How many of the pairs that were added later fit, by block, and how many are held out."""
     table, numbers = read(record, added=True)
     return (
-        f"{numbers['pairs counted']:.0f} of {numbers['pairs']:.0f} pairs count ({_blocks(table)}); "
-        f"{numbers['pairs held out']:.0f} of them are held out"
+        f"{numbers['pairs counted']:.0f} of {numbers['pairs']:.0f} count ({_blocks(table)}), in "
+        f"{numbers['clusters']:.0f} clusters; {numbers['pairs held out']:.0f} are held out"
+    )
+
+
+def later(record: list[dict], studies: dict) -> str:
+    """tau of every predictor on the pairs that were added later, and on the first pairs."""
+    (table, numbers), (_, first) = read(record, added=True), read(record)
+    return "; ".join(
+        f"*{p}* {_tau(numbers, p)}, first {first[f'{p}: tau']:+.2f}"
+        for p in tables.ranked(table, numbers)
+        if np.isfinite(numbers.get(f"{p}: tau", np.nan)) and f"{p}: tau" in first
     )
 
 
@@ -183,7 +193,7 @@ def draw_standing(record: list[dict], studies: dict, path: pathlib.Path) -> path
 TABLES = {
     "counts": counts,
     "later_counts": later_counts,
-    "later": of("later pairs"),
+    "later": later,
     "finding": finding,
     "opposed": opposed,
     "homomorphism": homomorphism,

@@ -23,7 +23,7 @@ ENDS[scenes.LATENTS.index("shape")] = ("tri", "circ")
 SCALE = "MSE, mean over other latents"
 MOST_LATENTS = 10  # in matrices over pairs of latents: more than two sprites are not readable
 COLOURS = {"compositional": plots.COLOURS[0], "monolithic": plots.COLOURS[1]}
-MOST = 5  # scenes of a picture; with more its text is too small on a phone
+MOST = 5  # scenes of `draw_motivation`: with more of them its text is too small on a phone
 SCENES = {
     "target": "new combination",
     "support_0": "sprite 2 as in training",
@@ -71,7 +71,7 @@ def marginal_mean(latents, values, dims, levels=None):
 
 
 def error_note(target, prediction):
-    """Mean squared error of the displayed images, as text; targets may be uint8."""
+    """Mean squared error of images, as text; targets may be uint8."""
     target = np.asarray(target)
     scale = 255.0 if np.issubdtype(target.dtype, np.integer) else 1.0
     error = float(np.mean((target / scale - np.asarray(prediction, float)) ** 2))
@@ -81,6 +81,7 @@ def error_note(target, prediction):
 def draw_motivation(arrays, folder):
     """Sprites seen apart in training, shown together: targets above the models' predictions.
 
+    The first MOST scenes are drawn; errors are means over all scenes.
     Reads motivation/<scene> and motivation/<part>/<scene> [n, h, w, 3], scenes as in SCENES.
     """
     parts = parts_of(arrays, "motivation", tuple(SCENES), needed=SCENES)
@@ -89,15 +90,19 @@ def draw_motivation(arrays, folder):
         panels["motivation"] = ["monolithic", "compositional"]
     paths = []
     for name, members in panels.items():
-        targets = {label: arrays[f"motivation/{s}"][:MOST] for s, label in SCENES.items()}
-        blocks = [plots.Block(targets, "target")]
+        targets = {label: arrays[f"motivation/{scene}"] for scene, label in SCENES.items()}
+        blocks = [plots.Block(_first(targets), "target")]
         for part in members:
-            rows = {label: arrays[f"motivation/{part}/{s}"][:MOST] for s, label in SCENES.items()}
+            rows = {label: arrays[f"motivation/{part}/{scene}"] for scene, label in SCENES.items()}
             notes = {row: error_note(targets[row], rows[row]) for row in rows}
-            blocks.append(plots.Block(rows, part, notes=notes))
+            blocks.append(plots.Block(_first(rows), part, notes=notes))
         title = f"Known sprites in new combinations: {' and '.join(members)} model, first seed"
         paths.append(plots.save(plots.image_grid(blocks, title), folder / f"{name}.png"))
     return paths
+
+
+def _first(rows: dict) -> dict:
+    return {label: images[:MOST] for label, images in rows.items()}
 
 
 def draw_supports(arrays, folder):
