@@ -317,8 +317,8 @@ def limit(flat, largest: dict) -> None:
 _REST = {"smoke": "seconds", "fast": "not measured"}
 # Measured on two shared CPU cores.
 _DEFAULT = {
-    "two to five minutes": ("demo", "dose", "overlaid", "plane", "starts", "one_step", "heads",
-                            "gradients", "landscape", "first_step", "control"),
+    "two to five minutes": ("demo", "dose", "plane", "starts", "one_step", "heads", "gradients",
+                            "overlaid", "landscape", "first_step", "control"),
     "five to twenty minutes": ("mnist", "scan", "architectures", "widths", "optimisers",
                                "capacity", "heal", "remedies", "tangent"),
 }  # fmt: skip

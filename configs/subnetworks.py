@@ -107,6 +107,11 @@ ROWS = {
             "small": {"model.hidden": 128, "model.layers": 2, "model.heads": 2},
             "middle": {"model.hidden": 256}, "large": {"model.hidden": 512}}},
     ),
+    "generalization": (
+        "30 bases by amount of data and seed: structure beside accuracy on held-out combinations",
+        "sizes", {**COMBINATIONS, "eval.least": 0.0, "parts": {
+            f"n_{n}": {"data.n_train": n} for n in (150, 300, 600)}},
+    ),
     "dynamics": (
         "Structure and accuracy on held-out combinations along base training",
         "dynamics", {**COMBINATIONS, "checkpoint.keep": (1, 2, 5, 10, 20, 50)},
@@ -181,7 +186,8 @@ def get_config(arg=""):
 # --- sizes ----------------------------------------------------------------------------------------
 
 SEEDS = {"demo": 4, "controls": 3, "search": 2, "three": 3, "scale": 3, "dynamics": 2,
-         "families": 2, "joint": 3, "objectives": 3, "tangent": 3}  # fmt: skip
+         "generalization": 10, "families": 2, "joint": 3, "objectives": 3,
+         "tangent": 3}  # fmt: skip
 # A BERT that two CPU cores train in a minute; its penalty scales with its size.
 SMALL = {
     "model.hidden": 64, "model.layers": 2, "model.heads": 2, "data.n_train": 600,
@@ -200,11 +206,19 @@ DEFAULT = {
     "dynamics": {"checkpoint.keep": (1, 2, 4, 8)},
     "families": {"masks.penalties": (0.0, 1e-5, 1e-4), "masks.keeps": (0.8, 0.4)},
     "three": {"train.epochs": 20},
+    "generalization": {
+        "model.hidden": 16,
+        "model.heads": 1,
+        "masks.epochs": 15,
+        "masks.s0s": (0.05, 0.0),
+    },
 }
 FAST = {
     "dynamics": {"checkpoint.keep": (1, 2, 5, 10, 20)},
     "search": {"model.hidden": 128, "model.heads": 4, "optim.lr": 1e-3},
 }
+# No published size: `fast` and `paper` are the small BERT with four configurations of masks.
+OURS = {"generalization": {"masks.s0s": (0.05, 0.0), "masks.lrs": (1e-2, 1e-3)}}
 SIZES = {
     "small": {"model.hidden": 16, "model.heads": 1}, "middle": {"model.hidden": 32},
     "large": {"model.hidden": 64},
@@ -226,7 +240,11 @@ def resize(config, row: str, size: str, parts: dict) -> dict:
     if "data.templates" not in flat:
         return resize_vision(config, row, size, parts)
     grid = len(config.masks.s0s) > 1
-    if size == "paper":
+    if row in OURS and size in ("fast", "paper"):
+        config.train.seeds = tuple(range(SEEDS[row]))
+        flat["data.templates"] = TEMPLATES[config.data.rule]
+        config.update_from_flattened_dict(SMALL | OURS[row])
+    elif size == "paper":
         config.data.splits = "published" if row in CHOSEN else "disjoint"
         if row in CHOSEN:
             config.update_from_flattened_dict(GRID)

@@ -103,8 +103,8 @@ def axis_of(fields: jax.Array) -> jax.Array:
     derivatives along columns and rows (structure tensor).
     """
     smooth, derivative = _filters(fields.shape[-1])
-    along = jnp.matmul(jnp.matmul(smooth, fields), derivative.T)
-    down = jnp.matmul(jnp.matmul(derivative, fields), smooth.T)
+    along = smooth @ fields @ derivative.T
+    down = derivative @ fields @ smooth.T
     return 0.5 * jnp.arctan2(2 * jnp.sum(along * down), jnp.sum(along**2) - jnp.sum(down**2))
 
 
@@ -150,11 +150,11 @@ def along_lines(fields: jax.Array, angle: jax.Array) -> jax.Array:
         size, before = jnp.sum(residual**2, axis=1, keepdims=True), size
         return (c, residual, residual + size / jnp.maximum(before, 1e-30) * direction, size), None
 
-    target = jnp.matmul(fields.reshape(len(fields), -1), hats)
+    target = jnp.matmul(fields.reshape(len(fields), -1), hats, precision="highest")
     start = (jnp.zeros_like(target), target, target, jnp.sum(target**2, axis=1, keepdims=True))
     least = 1e-10 * start[-1]  # smaller residuals are rounding errors
     (c, *_), _ = jax.lax.scan(step, start, length=12, unroll=True)
-    return jnp.matmul(c, hats.T).reshape(fields.shape)
+    return jnp.matmul(c, hats.T, precision="highest").reshape(fields.shape)
 
 
 def axes_variance(fields: list[jax.Array], angles: list[jax.Array]) -> jax.Array:

@@ -27,7 +27,9 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
     headlines = []
     if config.study in comparisons.AFTERWARDS:
         numbers, more = comparisons.AFTERWARDS[config.study](config, metrics, arrays)
-        headlines, metrics, arrays = list(numbers), metrics | numbers, arrays | more
+        # Cells of `axes` are starts: only the chosen ones are results.
+        metrics = numbers if config.study == "axes" else metrics | numbers
+        headlines, arrays = list(numbers), arrays | more
     made_up = prefixes(
         config, lambda _, part: config.study == "turning" and part.data.image == "glyph"
     )

@@ -465,10 +465,34 @@ def draw_dynamics(arrays, folder):
         plots.save(fig, folder / _file(prefix, "dynamics"))
 
 
+@plots.styled
+def draw_structure(arrays, folder):
+    """Structure of every base beside its accuracy on held-out combinations."""
+    if not (prefixes := parts_with(arrays, "bases/held_out")):
+        return
+    fig, axes = _grid(1, 2, "Structure (minus the mean abl_diff) and generalization of bases", 2.8)
+    for ax, kind in zip(axes[0], ("runs", "selected")):
+        for colour, prefix in zip(plots.COLOURS, prefixes):
+            if f"{prefix}{kind}/base" not in arrays:
+                continue
+            accuracy = arrays[f"{prefix}bases/held_out"]
+            base, ablated = (arrays[f"{prefix}{kind}/{name}"] for name in ("base", "abl_diff"))
+            for i in np.unique(base):
+                label = _title(prefix) if i == base.min() else None
+                place = (-ablated[base == i].mean(), accuracy[i])
+                ax.plot(*place, "o", color=colour, ms=4, alpha=0.8, label=label)
+        words = {"runs": "fixed configuration", "selected": "selected configuration"}[kind]
+        ax.set(xlabel="- abl_diff", title=words)
+    axes[0, 0].set_ylabel("held-out accuracy")
+    plots.legend_below(fig, axes[0, 0])
+    plots.save(fig, folder / "structure.png")
+
+
 RULE = (draw_differences, draw_absolute, draw_heat, draw_bases, draw_layers, draw_overlap,
         draw_pattern, draw_search, draw_matrices)  # fmt: skip
 FIGURES = {
-    **dict.fromkeys(("rule", "resnet", "simclr", "sizes", "joint"), RULE),
+    **dict.fromkeys(("rule", "resnet", "simclr", "joint"), RULE),
+    "sizes": (*RULE, draw_structure),
     "tangent": (*RULE, draw_tangent),
     "vit": (draw_bases,),
     "families": (draw_bases, draw_families),

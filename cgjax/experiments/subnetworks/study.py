@@ -343,24 +343,64 @@ def _related(structure, scores: dict, where: str) -> dict:
     return correlations
 
 
+# Structural scores: their words, and the measure whose mean over subroutines they are, negated.
+STRUCTURES = {
+    "structure": "abl_diff",
+    "structure, selected": "abl_diff, selected",
+    "structure beyond random removals": "abl_diff beyond random removals",
+}
+MANY = 12  # bases from which a rank correlation has an interval
+
+
 def over_widths(config, metrics: dict, arrays: dict) -> dict:
-    """Rank correlations as in `_related`, over the bases of all parts, which differ in size."""
-    structure, scores = [], {"compositional": [], "held_out": []}
+    """Rank correlations as in `_related`, over the bases of all parts, which differ in size.
+
+    With MANY bases also for the other STRUCTURES, with bootstrap intervals over bases, and with
+    held-out accuracy within each part, where bases differ in their seed alone.
+    """
     labels = {"compositional": "base: test accuracy", "held_out": "base: held-out accuracy"}
+    columns, correlations = {"part": []}, {}
     for name, _ in parts(config):
         prefix = f"{name}/" if name else ""
-        differences = [
-            np.asarray(values)
-            for key, (values, seeds) in metrics.items()
-            if key.startswith(prefix) and key.endswith(": abl_diff")
-        ]
-        structure.append(-np.mean(differences, axis=0))
+        for words, measure in STRUCTURES.items():
+            values = [
+                metric[0]
+                for key, metric in metrics.items()
+                if key.startswith(prefix) and key.endswith(f": {measure}")
+            ]
+            if values:
+                columns.setdefault(words, []).append(-np.mean(values, axis=0))
         for key, label in labels.items():
             if prefix + label in metrics:
-                scores[key].append(np.asarray(metrics[prefix + label][0]))
-    known = np.isfinite(structure := np.concatenate(structure))
-    scores = {key: np.concatenate(values)[known] for key, values in scores.items() if values}
-    return _related(structure[known], scores, "over sizes")
+                columns.setdefault(key, []).append(np.asarray(metrics[prefix + label][0]))
+        columns["part"].append(np.full(len(columns["structure"][-1]), name))
+    columns = {name: np.concatenate(values) for name, values in columns.items()}
+    is_many = len(columns["part"]) >= MANY
+    for words in STRUCTURES if is_many else ("structure",):
+        if len(columns.get(words, ())) != len(columns["part"]):
+            continue
+        known = np.isfinite(columns[words])
+        some = {name: values[known] for name, values in columns.items()}
+        related = _related(some[words], some, "over sizes")
+        for name, tau in related.items():
+            name = name.replace("structure", words, 1)
+            correlations[name] = tau
+            key = "held_out" if "held-out" in name else "compositional"
+            if is_many and known.sum() > 1:
+                ends = stats.bootstrap(stats.kendall_tau_b, some[words], some[key], n=500)
+                correlations[f"{name}, 2.5 %"], correlations[f"{name}, 97.5 %"] = (
+                    ([end], []) for end in ends
+                )
+        if is_many and "held_out" in some:
+            taus = [
+                stats.kendall_tau_b(
+                    *(some[key][some["part"] == name] for key in (words, "held_out"))
+                )
+                for name in dict.fromkeys(some["part"])
+                if np.sum(some["part"] == name) > 1
+            ]
+            correlations[f"tau of {words} and held-out accuracy within sizes"] = (taus, [])
+    return correlations
 
 
 def disjoint(config, workdir, name: str = "", selection=None) -> tuple[dict, dict]:

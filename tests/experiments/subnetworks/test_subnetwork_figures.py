@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from cgjax import config as configs
 from cgjax import plots
-from cgjax.experiments.subnetworks import figures
+from cgjax.experiments.subnetworks import figures, study
 
 N = 4  # runs: two bases, of which the second does not count, and two subroutines
 
@@ -149,3 +150,39 @@ def in_two_parts(of_part):
 def test_every_part_has_a_file_of_its_own(draw, file, more, drawn, tmp_path):
     getattr(figures, draw)(in_two_parts(arrays() | more), tmp_path)
     assert sorted(drawn) == [f"bert-{file}", f"modular-{file}"]
+
+
+def test_structure_and_generalization(drawn, tmp_path):
+    """Structure is minus abl_diff; bases without a selected mask do not count; figures of both."""
+    config = configs.load("subnetworks:generalization,smoke")
+    rng, metrics, seeds = np.random.default_rng(0), {}, list(range(6))
+    for part in ("n_150", "n_300", "n_600"):
+        first, second, noise = rng.random((3, 6))
+        metrics[f"{part}/base: held-out accuracy"] = (-(first + second), seeds)
+        metrics[f"{part}/base: test accuracy"] = (first + second, seeds)
+        for name, values in (("verb", first), ("subject", second)):
+            metrics[f"{part}/{name}: abl_diff"] = (values, seeds)
+            metrics[f"{part}/{name}: abl_diff beyond random removals"] = (noise, seeds)
+            selected = np.where(np.array(seeds) == 3, np.nan, -values)
+            metrics[f"{part}/{name}: abl_diff, selected"] = (selected, seeds)
+    taus = study.over_widths(config, metrics, {})
+    held_out = "tau of {} and held-out accuracy {} sizes"
+    assert taus[held_out.format("structure", "over")] == ([1], [])
+    assert taus[held_out.format("structure, selected", "over")] == ([-1], [])
+    assert taus["tau of structure and accuracy over sizes"] == ([-1], [])
+    assert taus[held_out.format("structure", "within")] == ([1, 1, 1], [])
+    (noise,), _ = taus[held_out.format("structure beyond random removals", "over")]
+    low, high = (
+        taus[held_out.format("structure beyond random removals", "over") + end][0][0]
+        for end in (", 2.5 %", ", 97.5 %")
+    )
+    assert low < noise < high and abs(noise) < 0.6
+    few = {name: (values[:3], seeds[:3]) for name, (values, _) in metrics.items()}
+    assert list(study.over_widths(config, few, {})) == [
+        "tau of structure and accuracy over sizes",
+        "tau of structure and held-out accuracy over sizes",
+    ]
+    shown = arrays() | {"bases/held_out": np.ones(2)}
+    figures.draw_structure(in_two_parts(shown), tmp_path)
+    figures.draw_structure(arrays(), tmp_path)  # nothing held out: nothing to draw
+    assert list(drawn) == ["structure"] and len(drawn["structure"].axes) == 2
