@@ -238,7 +238,7 @@ def trained(row, size):
         config.eval.n = 1024
     config.update_from_flattened_dict(changes)
     steps = {"default": 600 if is_of_pictures else 3000, "smoke": 4}.get(size, 8000)
-    per_call = {"default": 50, "smoke": 2}.get(size, 500)
+    per_call = max(steps // 10, 2)
     config.train.update({"steps": steps, "steps_per_call": per_call, "log_every": per_call})
     config.eval.every = config.checkpoint.every = max(steps // 5, per_call)
     if size == "smoke":

@@ -64,6 +64,7 @@ FEWEST = 3  # least numbers in a figure
 APART = {
     "formula": "Formulas and counts: ours are the same, so a match says that the code is right",
     "recomputed": "Recomputed by others with the paper's settings: not the paper's numbers",
+    "own": "Our own findings, which no paper states",
 }
 
 
