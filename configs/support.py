@@ -181,7 +181,7 @@ TRAINED_KEYS = {
     "data.n_known": key((0, 1, 24), "pixels at which components are known at one point", low=0,
                         high=24, distinct=True),
     "model.hidden": key(128, "width of dense layers", low=1),
-    "model.sharpness": key((3.0, 10.0, 30.0), "of the sigmoid that replaces the step", above=0,
+    "model.sharpness": key((1.0, 3.0, 10.0), "of the sigmoid that replaces the step", above=0,
                            distinct=True),
     "optim.lr": key(2e-3, "first learning rate; falls to 0 along a cosine", above=0,
                     is_traced=True),
@@ -238,7 +238,7 @@ def trained(row, size):
         config.eval.n = 1024
     config.update_from_flattened_dict(changes)
     steps = {"default": 600 if is_of_pictures else 3000, "smoke": 4}.get(size, 8000)
-    per_call = {"default": 50, "smoke": 2}.get(size, 500)
+    per_call = max(steps // 10, 2)
     config.train.update({"steps": steps, "steps_per_call": per_call, "log_every": per_call})
     config.eval.every = config.checkpoint.every = max(steps // 5, per_call)
     if size == "smoke":

@@ -45,7 +45,9 @@ KINDS = {
         ("slots_3", {"model.decoder": "shift", "eval.regions": "true"}),
     ),
     "support": tuple(
-        (row, {}) for row in ("demo", "partners", "predict", "openness", "design", "relaxed")
+        (row, {})
+        for row in ("demo", "partners", "predict", "openness", "design", "relaxed", "bound")
+        + ("cut_outs", "unknown_c", "step_c")
     ),
     "vectors": (("regularised_random", {}),),
     "kernels": (

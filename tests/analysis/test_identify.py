@@ -10,7 +10,7 @@ import pytest
 
 from cgjax.analysis import support
 from cgjax.analysis.support import latents
-from cgjax.analysis.support.identification import identify, leftover
+from cgjax.analysis.support.identification import identify, leftover, leftover_rows
 
 # Functions of the module: a composition is compiled once for all cases that use it.
 
@@ -542,6 +542,12 @@ def test_first_order_alone_has_the_numbers_of_the_whole_answer():
         answer = identify(multiply, [phi, phi], p, q, 0.2, noise, training_error=noise)
         assert np.sqrt(left.on_q / left.prior) == pytest.approx(answer.unknown, rel=1e-6)
         assert left.on_q / left.on_p == pytest.approx(answer.amplification, rel=0.05)
+    # Row by row; several noises share one decomposition.
+    rows = leftover_rows(multiply, [phi, phi], p, q, 0.02, (1e-3, 0.03))
+    for i, noise in enumerate((1e-3, 0.03)):
+        left = leftover(multiply, [phi, phi], p, q, 0.02, noise)
+        assert rows.on_q[i].mean() == pytest.approx(left.on_q[0], rel=1e-6)
+        assert rows.on_p[i].mean() == pytest.approx(left.on_p[0], rel=1e-4)
 
 
 def test_an_image_composition_is_asked_pixel_by_pixel():

@@ -29,7 +29,7 @@ from cgjax.nets.mlp import MLP
 N_PIXELS = 24
 WIDTH = 0.12  # of a bump
 EDGE = 0.25  # brightness from which the front bump hides what is behind it
-SHARPNESS = 10.0  # of the true C where C is unknown
+SHARPNESS = 4.0  # of the true C where C is unknown
 BINS = 48  # of the best function of one number
 PLACES = ((0.5, 1.0), (0.15, 1.0), (0.85, 1.0))  # of the bumps that planes hold still: back, fronts
 POINT = (0.5, 1.0, 0.5, 1.0)  # latents of the point at which components are known

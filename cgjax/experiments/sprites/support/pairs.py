@@ -120,16 +120,15 @@ def _monolithic(size, hidden):
 # --- before training ------------------------------------------------------------------------------
 
 
-def audit(config, cut_outs: np.ndarray, support: str) -> tuple[np.ndarray, float]:
-    """Share of each pair's f that a support leaves open, [100], and the amplification: the squared
-    error on everything over that on the support. By `support.identify`'s first order.
+def grey_component(config, cut_outs: np.ndarray) -> Callable:
+    """Identity and place [n, 3] -> brightness and opacity [n, 1, pixels, 2] of a true picture.
 
-    As functions of identity and place, at the middle size and without colour: supports differ in
-    nothing else, and samples of fewer latents resolve more. At a random sample of pixels, because C
-    acts pixel by pixel.
+    At the middle size and hue: supports differ in nothing else, and samples of fewer latents
+    resolve more. At a random sample of pixels, because C acts pixel by pixel.
     """
-    data, size = config.data, config.data.image_size
-    at = np.random.default_rng(data.seed).choice(size**2, data.n_pixels, replace=False)
+    size = config.data.image_size
+    rng = np.random.default_rng(config.data.seed)
+    at = rng.choice(size**2, config.data.n_pixels, replace=False)
 
     @jax.jit
     def component(latents):
@@ -137,16 +136,25 @@ def audit(config, cut_outs: np.ndarray, support: str) -> tuple[np.ndarray, float
         drawn = pictures.pictures(cut_outs, rows, size).reshape(len(rows), 1, -1, 4)[:, :, at]
         return jnp.stack([jnp.mean(drawn[..., :3], axis=-1), drawn[..., 3]], axis=-1)
 
-    def compose(slots):
-        (front, opacity), (back, behind) = (jnp.moveaxis(slot, -1, 0) for slot in slots)
-        return (opacity * front + (1 - opacity) * behind * back)[..., None]
+    return component
 
+
+def grey_compose(slots):
+    """`pictures.compose` of pictures without colour [..., 2] -> [..., 1]."""
+    (front, opacity), (back, behind) = (jnp.moveaxis(slot, -1, 0) for slot in slots)
+    return (opacity * front + (1 - opacity) * behind * back)[..., None]
+
+
+def audit(config, component: Callable, support: str) -> tuple[np.ndarray, float]:
+    """Share of each pair's f that a support leaves open, [100], and the amplification: the squared
+    error on everything over that on the support. By `support.identify`'s first order."""
+    data = config.data
     kept = [d for d in range(2 * N_LATENTS) if d % N_LATENTS < 3]
     on_p = pictures.sample(support, data.n_samples, data.seed)[:, kept]
     on_q = pictures.of_each_pair(data.n_asked, data.seed)[:, kept]
     kinds = pictures.KINDS[:3] * 2
     left = identification.leftover_rows(
-        compose, [component] * 2, on_p, on_q, data.length, (data.noise,), kinds
+        grey_compose, [component] * 2, on_p, on_q, data.length, (data.noise,), kinds
     )
     parts = (left.on_q[0], left.prior)
     variance, prior = (x.reshape(data.n_pixels, len(PAIRS), -1).mean((0, 2)) for x in parts)
@@ -265,7 +273,8 @@ def study(config, workdir):
     """What each support leaves open of each pair, against errors of the models after training."""
     data, networks = config.data, grid(config)
     cut_outs = pictures.cut_outs(data.images, data.is_made_up)
-    audits = [audit(config, cut_outs, name) for name in names(config)]
+    component = grey_component(config, cut_outs)
+    audits = [audit(config, component, name) for name in names(config)]
     unknown, amplification = map(np.array, zip(*audits))
     left_open = unknown / unknown[:1]
     unseen = np.array([pictures.unseen(name) for name in names(config)])
