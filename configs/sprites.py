@@ -230,7 +230,7 @@ UNSUPERVISED = {
     ),
     "unsupervised_attention": (
         "No latents: the same with slot attention",
-        {"model.encoder": "attention"},
+        {"model.encoder": "attention", "model.hidden": 64, "model.kinds": ("slots",)},
     ),
     "unsupervised_shared": (
         "No latents: the same with one decoder for both slots, and opacities",
@@ -336,7 +336,8 @@ UNSUPERVISED_KEYS = {
     "model.hidden": key(128, "width of the encoder's dense layer", low=1),
     "model.drawing": key(32, "width of a decoder", low=1),
     "model.window": key(7, "pixels along each side of what a slot draws", low=1),
-    "optim.consistency": key(1.0, "weight of consistency in the second arm", above=0),
+    "optim.consistency": key(0.3, "weight of consistency in the second arm", above=0),
+    "optim.consistency_from": key(0.3, "share of training before it sets in", low=0, high=1),
     "optim.chunk": key(0, "recombined scenes that are decoded at a time; 0: all", low=0),
     "eval.batch": key(500, "scenes that are scored at a time; divides eval.n", low=1),
 }  # fmt: skip
@@ -377,16 +378,16 @@ def without_latents(row, size):
         config.optim.chunk = 4
         config.eval.update({"n": 40, "batch": 20})
         return config
-    steps = 1500 if size == "default" else 20_000
-    config.data.update({"n_train": 20_000 if size == "default" else 50_000, "batch": 64})
-    config.train.update({"steps": steps, "steps_per_call": 50, "log_every": 50})
-    config.eval.update({"every": steps // 5, "n": 1000})
-    config.checkpoint.every = steps // 5
+    config.train.update({"steps_per_call": 50, "log_every": 50})
+    config.eval.n = 1000
     if size == "default":
-        config.model.kinds = ("slots",)
-    else:
-        config.train.seeds = (0, 1, 2, 3, 4)
-        config.data.n_samples = 300
+        config.data.update({"n_train": 20_000, "batch": 32, "n_samples": 100})
+        config.data.supports = ("random", "orthogonal", "diagonal")
+        config.train.steps = 3000
+    else:  # no paper has these rows: the size `paper` is that of `fast`
+        config.data.update({"n_train": 50_000, "batch": 128, "n_samples": 300})
+        config.train.update({"steps": 12_000, "seeds": (0, 1, 2, 3, 4)})
+    config.eval.every = config.checkpoint.every = config.train.steps // 2
     return config
 
 

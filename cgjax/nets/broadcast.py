@@ -105,22 +105,21 @@ class ShiftMLP(nn.Module):
 class WindowMLP(nn.Module):
     """A small window drawn from z[:, 2:] and shifted by z[:, :2]: z [B, d_in] -> [B, *out_shape].
 
-    Outside the window every pixel has the colour `background`, a parameter that starts at
-    `dark`: one network can draw only what fits into one window. The position is counted from the
-    image's centre, in units of a quarter of its side.
+    Outside the window every pixel has the colour `background`, a parameter: one network can draw
+    only what fits into one window. The position is counted from the image's centre, in units of a
+    quarter of its side.
     """
 
     out_shape: tuple[int, int, int] = (16, 16, 3)
     window: int = 7
     hidden: int = 32
-    dark: tuple[float, ...] = (0.0, 0.0, 0.0)
 
     @nn.compact
     def __call__(self, z):
         height, width, channels = self.out_shape
         shape = (self.window, self.window, channels)
         drawing = MLP(shape, self.hidden, activation="elu", name="drawing")(z[:, 2:])
-        background = self.param("background", lambda key: jnp.array(self.dark, jnp.float32))
+        background = self.param("background", nn.initializers.zeros_init(), (channels,))
         background = background.reshape(1, 1, 1, -1)
         # Bilinear weights of each pixel of the window in each row and column of the image.
         rows = _place_matrix(height, self.window, -z[:, 1] * height / 4)  # row 0 is the top

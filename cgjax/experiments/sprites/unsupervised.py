@@ -198,6 +198,12 @@ def experiment(config, kind: str, data: dict) -> tuple[program.Experiment, Grid]
     weights = (0.0,) if kind == "monolithic" else (0.0, rates.consistency)
     grid = Grid(seed=config.train.seeds, support=range(len(config.data.supports)), weight=weights)
 
+    end = rates.schedule_end or config.train.steps
+
+    def sets_in(step):
+        """From 0 to 1 within a tenth of training: slots that hold nothing yet would collapse."""
+        return jnp.clip((step / end - rates.consistency_from) / 0.1, 0.0, 1.0)
+
     def loss(params, extra, batch, key, step, replica):
         index_key, mix_key = jax.random.split(key)
         rows, support = batch["train"], replica["support"]
@@ -209,7 +215,7 @@ def experiment(config, kind: str, data: dict) -> tuple[program.Experiment, Grid]
         if not any(weights):
             return error, (extra, {"error": error})
         changed = inconsistency(model, params, recombined(mix_key, slots), rates.chunk)
-        value = error + replica["weight"] * changed
+        value = error + replica["weight"] * sets_in(step) * changed
         return value, (extra, {"error": error, "inconsistency": changed})
 
     def r2(params, rows):
@@ -226,7 +232,6 @@ def experiment(config, kind: str, data: dict) -> tuple[program.Experiment, Grid]
         return {"r2_id": r2(params, of_support), "r2_all": r2(params, data["all"])}, {}
 
     def tx(replica):
-        end = rates.schedule_end or config.train.steps
         return optim.adamw(optim.cosine(replica["lr"], replica["lr_final"], end, 1), 0.0)
 
     replicas = with_numbers(grid.replicas(), lr=rates.lr, lr_final=rates.lr_final)
