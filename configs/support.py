@@ -10,8 +10,19 @@ smoke takes seconds.
 from cgjax.config import split_variant
 from cgjax.config.choices import names_in
 from cgjax.config.declare import base, declare, key
-from cgjax.experiments.sprites.options import EIGHT, SUPPORTS
+from cgjax.experiments.sprites.options import SUPPORTS
 from cgjax.published import PUBLISHED
+
+_ALL = (
+    "random",
+    "orthogonal",
+    "orthogonal_star",
+    "orthogonal_broad",
+    "diagonal_broad",
+    "diagonal",
+    "diagonal_narrow",
+    "orthogonal_gap",
+)
 
 # row: (what it shows, expected time at the default size, its keys beside `data.seed`, changes)
 ROWS = {
@@ -75,7 +86,7 @@ ROWS = {
 
 KEYS = {
     "image_size": key(64, "pixels along each side", choices=(8, 16, 32, 64)),
-    "supports": key(EIGHT, "supports to audit", choices=tuple(SUPPORTS), distinct=True),
+    "supports": key(_ALL, "supports to audit", choices=tuple(SUPPORTS), distinct=True),
     "n_values": key(256, "values of z_k* per component", low=1),
     "n_partners": key(48, "points of P' where the support is not made of planes", low=1),
     "n_unseen": key(64, "points of Q per value, for the relaxed condition", low=1),
