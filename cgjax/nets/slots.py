@@ -30,7 +30,7 @@ class ConvSlots(nn.Module):
     def __call__(self, images):
         x = images
         for i in range(int(math.log2(images.shape[1] // 4))):
-            x = nn.relu(_halved(x, self.channels * 2**min(i,1), f"conv_{i}"))
+            x = nn.relu(_halved(x, self.channels * 2 ** min(i, 1), f"conv_{i}"))
         x = nn.relu(Dense(self.hidden, name="dense")(x.reshape(len(x), -1)))
         heads = Dense(self.n_slots * self.size, name="heads")(x)
         return heads.reshape(len(x), self.n_slots, self.size)
@@ -76,9 +76,7 @@ class SlotAttention(nn.Module):
     @nn.compact
     def __call__(self, tokens, slots):
         d = slots.shape[-1]
-        project = {
-            name: Dense(d, use_bias=False, name=name) for name in ("query", "key", "value")
-        }
+        project = {name: Dense(d, use_bias=False, name=name) for name in ("query", "key", "value")}
         norm, norm_mlp = nn.LayerNorm(name="norm_slots"), nn.LayerNorm(name="norm_mlp")
         gru, mlp = GRU(name="gru"), MLP((d,), 2 * d, activation="relu", name="mlp")
         tokens = nn.LayerNorm(name="norm_tokens")(tokens)

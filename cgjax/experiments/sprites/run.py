@@ -148,7 +148,13 @@ def part(config, workdir: pathlib.Path, kind: str) -> tuple[pathlib.Path, str]:
 
 def tables(record: list[dict]) -> list[tuple[str, str]]:
     """(title, Markdown) of recorded runs: the headline, beyond the paper, the paper's table."""
+    without_latents = [entry for entry in record if "encoder" in entry["config"]["model"]]
+    record = [entry for entry in record if entry not in without_latents]
     sections = [
+        (f"sprites, {entry['row']}, size {entry['size']}", unsupervised.table(entry))
+        for entry in without_latents
+    ]
+    sections += [
         ("sprites", markdown.headline_table(record)),
         ("sprites, beyond the paper", markdown.beyond_table(record, BEYOND)),
     ]

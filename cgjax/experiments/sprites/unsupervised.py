@@ -25,7 +25,7 @@ import numpy as np
 from cgjax import plots
 from cgjax.analysis import slots as identifiability
 from cgjax.analysis import stats
-from cgjax.core import checkpoint, optim, parallel, program, rng, train
+from cgjax.core import checkpoint, optim, parallel, program, rng, train, tree
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
 from cgjax.core.replicas import Grid, with_numbers
@@ -36,6 +36,7 @@ from cgjax.nets.broadcast import WindowMLP
 from cgjax.nets.mlp import MLP
 from cgjax.nets.slots import ENCODERS
 from cgjax.published.results import summary
+from cgjax.published.tables import by_row
 
 KINDS = ("slots", "monolithic")
 ARMS = ("reconstruction", "consistency")
@@ -119,16 +120,19 @@ def recombined(key: jax.Array, slots: jax.Array) -> jax.Array:
 
 
 def inconsistency(model: Model, params, slots: jax.Array, chunk: int = 0) -> jax.Array:
-    """Mean squared change of slots [n, K, d] that are decoded and encoded again, over their variance.
+    """Mean squared change of slots [n, K, d] that are decoded and encoded again.
 
-    No gradient flows into the given slots: they are the target. chunk: scenes that are decoded at
-    a time, of which only the slots are kept for the gradient; 0: all.
+    It counts in units of the slots' variance. Its gradient trains the encoder alone, to invert the
+    decoder on scenes that the data do not have: neither the given slots nor the drawn scenes pass
+    it on. (With a gradient through the decoder, drawings and slots of narrow supports run away.)
+    chunk: scenes that are decoded at a time, of which only the slots are kept for the gradient; 0:
+    all.
     """
     slots = jax.lax.stop_gradient(slots)
-    scale = 1 / (jnp.var(slots, axis=0, keepdims=True) + 1e-4)
+    scale = 1 / (jnp.mean(jnp.var(slots, axis=0)) + 1e-4)
 
     def chunk_error(target):
-        again = model.encode(params, model.decode(params, target))
+        again = model.encode(params, jax.lax.stop_gradient(model.decode(params, target)))
         return jnp.sum(jnp.square(again - target) * scale)
 
     if not chunk or chunk >= len(slots):
@@ -323,7 +327,7 @@ def codes_of(config, kind: str, params, data: dict, grid: Grid) -> dict:
 
     codes = {"id": [], "all": []}
     for replica in range(len(support)):
-        of_replica = jax.tree.map(lambda leaf: leaf[replica], params)
+        of_replica = tree.take(params, replica)
         codes["id"].append(encode(of_replica, data["id"]["images"][support[replica]]))
         codes["all"].append(encode(of_replica, data["all"]["images"]))
     return grid.by_axes({name: np.stack(parallel.fetch(each)) for name, each in codes.items()})
@@ -416,9 +420,39 @@ def examples(config, params, data: dict, grid: Grid) -> dict:
 
     rows = np.arange(np.prod(grid.shape)).reshape(grid.shape)[0, :, 0]  # first seed, first arm
     return {
-        f"examples/{support}": np.asarray(show(jax.tree.map(lambda leaf: leaf[row], params)))
+        f"examples/{support}": np.asarray(show(tree.take(params, row)))
         for support, row in zip(config.data.supports, rows)
     }
+
+
+def score_table(record: list[dict], size: str, row: str) -> list[tuple[str, ...]]:
+    """Rows of cells of a recorded run, header first: supports in the order of `unknown`."""
+    columns = {
+        "slots, known": ("slots_id", "reconstruction"),
+        "slots, all": ("slots_all", "reconstruction"),
+        "with consistency": ("slots_all", "consistency"),
+        "monolithic": ("slots_all", "monolithic"),
+        "untrained": ("slots_all", "untrained"),
+        "shuffled": ("slots_all", "shuffled"),
+        "images, all": ("r2_all", "reconstruction"),
+    }
+    metrics = by_row(record, size).get(row, {})
+    opened = {
+        name.removesuffix(": unknown"): metric["ours"]
+        for name, metric in metrics.items()
+        if name.endswith(": unknown")
+    }
+    rows = [("support", "unknown", *columns)]
+    for support in sorted(opened, key=opened.get):
+        cells = [metrics.get(f"{support}: {m}, {arm}") for m, arm in columns.values()]
+        shown = [_with_interval(cell["values"]) if cell else "-" for cell in cells]
+        rows.append((f"`{support}`", f"{opened[support]:.3f}", *shown))
+    return rows
+
+
+def _with_interval(values) -> str:
+    mean, half = stats.mean_and_interval(values)
+    return f"{mean:.2f}" + (f" ± {half:.2f}" if len(values) > 1 else "")
 
 
 # --- figures --------------------------------------------------------------------------------------
