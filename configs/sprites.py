@@ -3,8 +3,8 @@
     python -m cgjax.main --config=configs/sprites.py                 the demonstration
     python -m cgjax.main --config=configs/sprites.py:<row>[,<size>]  one row of the paper's table
 
-Rows are listed in ROWS and, beyond the paper, in BEYOND below; sizes are default (a laptop), smoke,
-fast (200 epochs; 50 beyond the paper) and paper (2000 epochs, the published scale).
+Rows are listed in ROWS and, beyond the paper, in BEYOND and UNSUPERVISED below; sizes are default (a
+laptop), smoke, fast (200 epochs; 50 beyond the paper) and paper (2000 epochs, the published scale).
 `python -m cgjax.main --list` prints times and numbers too.
 """
 
@@ -21,6 +21,7 @@ from cgjax.config.declare import (
     undeclare,
 )
 from cgjax.experiments.sprites.options import (
+    EIGHT,
     PLANES_BESIDE_GAPS,
     SUPPORT_KEYS,
     SUPPORTS,
@@ -220,6 +221,23 @@ BEYOND = {
     },
 }
 
+# Images without latents: autoencoders with slots, all supports in one program. row: (what it shows,
+# changes)
+UNSUPERVISED = {
+    "unsupervised_conv": (
+        "No latents: slots of a convolutional autoencoder, by support, with consistency",
+        {},
+    ),
+    "unsupervised_attention": (
+        "No latents: the same with slot attention",
+        {"model.encoder": "attention", "model.hidden": 64, "model.kinds": ("slots",)},
+    ),
+    "unsupervised_shared": (
+        "No latents: the same with one decoder for both slots, and opacities",
+        {"model.shared": True, "model.composition": "alpha_sigmoid"},
+    ),
+}
+
 TIMES = {
     "default": "5 minutes on two CPU cores",
     "smoke": "a minute, mostly compiling",
@@ -227,6 +245,12 @@ TIMES = {
     "paper": "6 minutes for a seed on one H200, two at once (monolithic 9, from its measured step)",
 }
 BEYOND_TIMES = {**TIMES, "fast": "50 epochs: a minute for one seed on one H200 (up to 3)"}
+UNSUPERVISED_TIMES = {
+    "default": "3 minutes on two CPU cores",
+    "smoke": "half a minute, mostly compiling",
+    "fast": "8 supports x 5 seeds: 2 minutes on one H200",
+    "paper": "as fast",
+}
 
 
 # Keys of every row, then keys that only some choices read (see sprites.options).
@@ -281,11 +305,50 @@ OPTIONAL = {
     "eval.recovery": key(False, "how well each component alone matches its sprite"),
 }  # fmt: skip
 
+# Keys of the rows of UNSUPERVISED, beside those of `KEYS` that they share.
+SHARED_KEYS = (
+    "data.seed",
+    "data.n_train",
+    "data.batch",
+    "data.composition",
+    "optim.lr",
+    "optim.lr_final",
+    "eval.n",
+)
+UNSUPERVISED_KEYS = {
+    "data.image_size": key(16, "pixels along each side", choices=(16, 32, 64)),
+    "data.supports": key(EIGHT, "supports of the training images", choices=tuple(SUPPORTS),
+                         distinct=True),
+    "data.n_samples": key(200, "samples of P of the audit", low=8),
+    "data.n_asked": key(200, "samples of Q of the audit", low=2),
+    "data.n_pixels": key(4, "pixels along each side of the audit's grid", low=1),
+    "data.lengths": key((0.7, 1.0), "over which components may be smooth, ascending", above=0),
+    "data.noise": key(0.01, "relative error with which the audit knows f on P", above=0, high=1),
+    "model.kinds": key(("slots", "monolithic"), "autoencoders to train; slots: a decoder each",
+                       choices=names_in("experiments.sprites.unsupervised", "KINDS"),
+                       distinct=True),
+    "model.encoder": key("conv", "convolutions with a head per slot, or slot attention",
+                         choices=names_in("nets.slots", "ENCODERS")),
+    "model.composition": key("occlude_sigmoid", "C of the model", choices=COMPOSITIONS),
+    "model.shared": key(False, "one decoder for all slots"),
+    "model.slot_size": key(6, "numbers of a slot; the first two move its drawing", low=3),
+    "model.channels": key(16, "channels of the encoder's first convolution", low=1),
+    "model.hidden": key(128, "width of the encoder's dense layer", low=1),
+    "model.drawing": key(32, "width of a decoder", low=1),
+    "model.window": key(7, "pixels along each side of what a slot draws", low=1),
+    "optim.consistency": key(0.3, "weight of consistency in the second arm", above=0),
+    "optim.consistency_from": key(0.3, "share of training before it sets in", low=0, high=1),
+    "optim.chunk": key(0, "recombined scenes that are decoded at a time; 0: all", low=0),
+    "eval.batch": key(500, "scenes that are scored at a time; divides eval.n", low=1),
+}  # fmt: skip
+
 
 def get_config(arg=""):
     """`arg` is "", "<row>", "<size>" or "<row>,<size>"."""
     rows = ROWS | BEYOND
-    row, size = split_variant(arg, rows)
+    row, size = split_variant(arg, rows | UNSUPERVISED)
+    if row in UNSUPERVISED:
+        return without_latents(row, size)
     _, support, kinds, changes = rows[row]
     config = base("sprites")
     config.row, config.size = row, size
@@ -295,6 +358,36 @@ def get_config(arg=""):
     chosen = {f"data.{name}": value for name, value in SUPPORTS[support].items()}
     declare_choices(config, chosen | {"model.kinds": kinds, **changes})
     resize(config)
+    return config
+
+
+def without_latents(row, size):
+    """The config of a row of UNSUPERVISED."""
+    config = base("sprites")
+    config.row, config.size = row, size
+    declare_training(config)
+    declare(config, {name: KEYS[name] for name in SHARED_KEYS} | UNSUPERVISED_KEYS)
+    declare_schedule(config)
+    config.update_from_flattened_dict(UNSUPERVISED[row][1])
+    config.optim.update({"lr": 2e-3, "lr_final": 2e-5})
+    if size == "smoke":
+        config.data.update({"n_train": 40, "batch": 8, "supports": ("random", "orthogonal")})
+        config.data.update({"n_samples": 24, "n_asked": 12, "n_pixels": 2, "lengths": (1.0,)})
+        config.model.update({"channels": 4, "hidden": 16, "drawing": 8})
+        config.train.update({"steps": 6, "steps_per_call": 3, "log_every": 1})
+        config.optim.chunk = 4
+        config.eval.update({"n": 40, "batch": 20})
+        return config
+    config.train.update({"steps_per_call": 50, "log_every": 50})
+    config.eval.n = 1000
+    if size == "default":
+        config.data.update({"n_train": 20_000, "batch": 32, "n_samples": 100})
+        config.data.supports = ("random", "orthogonal", "diagonal")
+        config.train.steps = 3000
+    else:  # no paper has these rows: the size `paper` is that of `fast`
+        config.data.update({"n_train": 50_000, "batch": 128, "n_samples": 300})
+        config.train.update({"steps": 12_000, "seeds": (0, 1, 2, 3, 4)})
+    config.eval.every = config.checkpoint.every = config.train.steps // 2
     return config
 
 
@@ -312,6 +405,8 @@ CHOICES = (
 
 def adapt(config):
     """After an override of a choice: declares only the keys that it reads, at the row's size."""
+    if config.row in UNSUPERVISED:
+        return  # all of its keys exist, whatever the choices
     chosen = {name: value for name, value in leaves(config) if name in CHOICES}
     named = SUPPORTS.get(config.data.support, {})
     undeclare(config, OPTIONAL.keys() - needed(config))
@@ -412,3 +507,5 @@ def describe_rows():
     for name, (doc, *_) in (ROWS | BEYOND).items():
         times = TIMES if name in ROWS else BEYOND_TIMES
         yield {"name": name, "doc": doc, "times": times, "expect": expect.get(name, "")}
+    for name, (doc, _) in UNSUPERVISED.items():
+        yield {"name": name, "doc": doc, "times": UNSUPERVISED_TIMES, "expect": ""}

@@ -1,6 +1,6 @@
-"""Decoders with explicit pixel positions: spatial broadcast, and a shifted drawing.
+"""Decoders with explicit pixel positions: spatial broadcast, and shifted drawings.
 
-Both take z [B, d]. Its first two entries are the position: x (to the right) and y (up), in units of
+All take z [B, d]. Its first two entries are the position: x (to the right) and y (up), in units of
 the image's side.
 """
 
@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.nets.decoders import UpsampleMLP
-from cgjax.nets.mlp import Dense, activation_fn, uniform_fan_in
+from cgjax.nets.mlp import MLP, Dense, activation_fn, uniform_fan_in
 
 # Coordinates, and latents of known range, lie in [-REACH, REACH]. At initialisation the units of
 # the first layer then bend within an eighth of the image. With [-1, 1] a narrow network fits worse.
@@ -100,6 +100,40 @@ class ShiftMLP(nn.Module):
             name="canvas",
         )
         return shift(canvas(z[:, 2:]), z[:, 0] - 0.5, z[:, 1] - 0.5)
+
+
+class WindowMLP(nn.Module):
+    """A small window drawn from z[:, 2:] and shifted by z[:, :2]: z [B, d_in] -> [B, *out_shape].
+
+    Outside the window every pixel has the colour `background`, a parameter: one network can draw
+    only what fits into one window. The position is counted from the image's centre, in units of a
+    quarter of its side.
+    """
+
+    out_shape: tuple[int, int, int] = (16, 16, 3)
+    window: int = 7
+    hidden: int = 32
+
+    @nn.compact
+    def __call__(self, z):
+        height, width, channels = self.out_shape
+        shape = (self.window, self.window, channels)
+        drawing = MLP(shape, self.hidden, activation="elu", name="drawing")(z[:, 2:])
+        background = self.param("background", nn.initializers.zeros_init(), (channels,))
+        background = background.reshape(1, 1, 1, -1)
+        # Bilinear weights of each pixel of the window in each row and column of the image.
+        rows = _place_matrix(height, self.window, -z[:, 1] * height / 4)  # row 0 is the top
+        columns = _place_matrix(width, self.window, z[:, 0] * width / 4)
+        product = partial(jnp.einsum, precision="highest")
+        placed = product("bjq,bpqc->bpjc", columns, drawing - background)
+        return product("bip,bpjc->bijc", rows, placed) + background
+
+
+def _place_matrix(n, window, offset):
+    """Weights [B, n, window]: pixel j of a window in the middle of n, moved by `offset`, at i."""
+    place = jnp.arange(window) + (n - window) / 2
+    at = jnp.arange(n, dtype=offset.dtype)[None, :, None]
+    return jnp.maximum(0, 1 - jnp.abs(at - place[None, None] - offset[:, None, None]))
 
 
 def shift(images: jax.Array, right: jax.Array, up: jax.Array) -> jax.Array:

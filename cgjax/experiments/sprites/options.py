@@ -88,6 +88,17 @@ SUPPORTS = {
     # Sprites that never overlap: slot 0 stays on the left, slot 1 on the right.
     "half": {"support": "random_gap", "gaps": ((0, 0.35, 1.0), (5, 0.0, 0.65))},
 }
+# Supports of the studies that compare several, from every combination to one with a gap.
+EIGHT = (
+    "random",
+    "orthogonal",
+    "orthogonal_star",
+    "orthogonal_broad",
+    "diagonal_broad",
+    "diagonal",
+    "diagonal_narrow",
+    "orthogonal_gap",
+)
 
 
 def is_plane(plane) -> bool:

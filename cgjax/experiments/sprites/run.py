@@ -12,7 +12,16 @@ from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
 from cgjax.core.replicas import with_numbers
 from cgjax.data import arrays
-from cgjax.experiments.sprites import beyond, learned, models, options, panels, scenes, sets
+from cgjax.experiments.sprites import (
+    beyond,
+    learned,
+    models,
+    options,
+    panels,
+    scenes,
+    sets,
+    unsupervised,
+)
 from cgjax.experiments.sprites.figures import draw, table_markdown
 from cgjax.experiments.sprites.losses import recorded_curve
 from cgjax.published import PUBLISHED
@@ -39,6 +48,8 @@ N_BACKGROUND = 100  # scenes over which `beyond.front_levels` takes its medians
 
 def check(config) -> None:
     """Checks constraints between keys, which ranges of single keys cannot express."""
+    if "encoder" in config.model:
+        return unsupervised.check(config)
     if config.eval.n % config.eval.batch:
         raise BadInput(f"eval.batch={config.eval.batch} must divide eval.n={config.eval.n}")
     kinds = config.model.kinds
@@ -56,6 +67,8 @@ def check(config) -> None:
 
 def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
     """Trains every model kind of the config on one training set: (metrics, arrays, extra)."""
+    if "encoder" in config.model:
+        return unsupervised.run(config, pathlib.Path(workdir), figures)
     # The theory's verdicts need no model: a thread computes them while models compile and train.
     background = concurrent.futures.ThreadPoolExecutor(1)
     try:
@@ -106,6 +119,8 @@ def _run(config, workdir: pathlib.Path, figures: bool, background) -> tuple[dict
 
 def load(config, workdir: pathlib.Path, kind: str = "", step=None) -> checkpoint.Loaded:
     """The trained model `kind` (needed only where the run trained several)."""
+    if "encoder" in config.model:
+        return unsupervised.load(config, workdir, kind, step)
     kind = checkpoint.choose(kind, config.model.kinds, workdir)
     folder, _ = part(config, workdir, kind)
     names = [f"seed {seed}" for seed in config.train.seeds]
@@ -116,6 +131,8 @@ def load(config, workdir: pathlib.Path, kind: str = "", step=None) -> checkpoint
 
 def plan(config) -> dict:
     """How large each model's training is."""
+    if "encoder" in config.model:
+        return unsupervised.plan(config)
     return {
         kind: program.training_size(experiment(config, models.build(config, kind), {}), config)
         for kind in config.model.kinds
@@ -131,7 +148,13 @@ def part(config, workdir: pathlib.Path, kind: str) -> tuple[pathlib.Path, str]:
 
 def tables(record: list[dict]) -> list[tuple[str, str]]:
     """(title, Markdown) of recorded runs: the headline, beyond the paper, the paper's table."""
+    without_latents = [entry for entry in record if "encoder" in entry["config"]["model"]]
+    record = [entry for entry in record if entry not in without_latents]
     sections = [
+        (f"sprites, {entry['row']}, size {entry['size']}", unsupervised.table(entry))
+        for entry in without_latents
+    ]
+    sections += [
         ("sprites", markdown.headline_table(record)),
         ("sprites, beyond the paper", markdown.beyond_table(record, BEYOND)),
     ]

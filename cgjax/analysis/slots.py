@@ -1,0 +1,116 @@
+"""Slot identifiability: how well slots of a model without labels tell the latents of objects.
+
+An image has K objects with latents, a model gives K slots, and the order of the slots may differ
+from image to image. The score is R2 of the best affine map from each slot to the latents of the
+object that it stands for, with the best permutation of the slots in every image (Brady et al.
+2023). Maps fitted on one set of images can be scored on another: a model that identifies slots has
+the same maps everywhere.
+
+The permutation is chosen with the latents in hand, so slots that say nothing score above zero:
+slots of other images, shuffled, give that level.
+"""
+
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+
+from cgjax.analysis import checks
+
+ROUNDS = 20  # of fitting maps and choosing permutations, at most
+# Of the maps, relative to a slot's variance: a direction in which slots hardly vary tells nothing
+# elsewhere, where they may vary more.
+RIDGE = 1e-3
+
+
+class SlotMaps(NamedTuple):
+    """Affine maps from slots to latents."""
+
+    weights: np.ndarray  # [K, d + 1, l], the last row the constant
+    deviation: np.ndarray  # [l] of each latent over the objects that the maps are fitted on
+
+
+def fit(slots, latents) -> SlotMaps:
+    """Maps and permutations with the least squared error; slots [n, K, d], latents [n, K, l].
+
+    Latents count in units of their deviation. Maps and permutations are fitted in turn, from
+    several starts: the same permutation in every image, and the orders of each latent.
+
+    >>> latents = np.random.default_rng(0).uniform(size=(50, 2, 3))
+    >>> maps = fit(2 * latents[:, ::-1] + 1, latents)
+    >>> float(np.round(r2(maps, 2 * latents + 1, latents).min(), 6))
+    1.0
+    """
+    slots, latents = _checked(slots, latents)
+    n, n_slots, _ = latents.shape
+    deviation = np.maximum(latents.reshape(-1, latents.shape[-1]).std(0), 1e-12)
+    orders = [np.tile(np.arange(n_slots), (n, 1)), *np.argsort(latents, axis=1).transpose(2, 0, 1)]
+    best = None
+    for order in orders:
+        for permutation in itertools.permutations(range(n_slots)):
+            maps, error = _alternate(slots, latents, order[:, permutation], deviation)
+            if best is None or error < best[1]:
+                best = maps, error
+    return best[0]
+
+
+def _alternate(slots, latents, order, deviation):
+    """Maps and their error, from an assignment `order` [n, K]: the object of each slot."""
+    solvers, known = [_solver(slots[:, k]) for k in range(slots.shape[1])], np.inf
+    for _ in range(ROUNDS):
+        objects = np.take_along_axis(latents, order[:, :, None], axis=1)
+        weights = [solver @ objects[:, k] for k, solver in enumerate(solvers)]
+        maps = SlotMaps(np.stack(weights), deviation)
+        order, error = assign(maps, slots, latents)
+        if error >= known - 1e-9:
+            break
+        known = error
+    return maps, error
+
+
+def _solver(slot):
+    """[d + 1, n]: from targets at n slots [n, d] to the weights of their ridge regression."""
+    mean = slot.mean(0)
+    centred = slot - mean
+    covariance = centred.T @ centred / len(slot)
+    ridge = RIDGE * max(np.trace(covariance) / len(mean), 1e-12)
+    slopes = np.linalg.solve(covariance + ridge * np.eye(len(mean)), centred.T / len(slot))
+    return np.concatenate([slopes, 1 / len(slot) - (mean @ slopes)[None]])
+
+
+def assign(maps: SlotMaps, slots, latents) -> tuple[np.ndarray, float]:
+    """(the object of each slot in the best permutation of every image [n, K], mean error)."""
+    slots, latents = _checked(slots, latents)
+    predicted = np.einsum("nkd,kdl->nkl", _with_one(slots), maps.weights)
+    apart = (predicted[:, :, None] - latents[:, None]) / maps.deviation
+    errors = np.mean(apart**2, axis=-1)  # [n, slot, object]
+    n_slots = slots.shape[1]
+    permutations = np.array(list(itertools.permutations(range(n_slots))))
+    total = errors[:, np.arange(n_slots), permutations].mean(-1)  # [n, permutations]
+    chosen = np.argmin(total, axis=1)
+    return permutations[chosen], float(total.min(axis=1).mean())
+
+
+def r2(maps: SlotMaps, slots, latents) -> np.ndarray:
+    """R2 of each latent [l] over all objects of all images, in their best permutations."""
+    slots, latents = _checked(slots, latents)
+    order, _ = assign(maps, slots, latents)
+    objects = np.take_along_axis(latents, order[:, :, None], axis=1)
+    predicted = np.einsum("nkd,kdl->nkl", _with_one(slots), maps.weights)
+    variance = latents.reshape(-1, latents.shape[-1]).var(0)
+    return 1 - np.mean((predicted - objects) ** 2, axis=(0, 1)) / variance
+
+
+def _with_one(slots):
+    return np.concatenate([slots, np.ones((*slots.shape[:-1], 1))], axis=-1)
+
+
+def _checked(slots, latents):
+    slots, latents = (np.asarray(x, np.float64) for x in (slots, latents))
+    if slots.ndim != 3 or latents.ndim != 3 or slots.shape[:2] != latents.shape[:2]:
+        raise ValueError(
+            "slots [n, K, d] and latents [n, K, l] must have the same n and K, got shapes "
+            f"{slots.shape} and {latents.shape}"
+        )
+    checks.finite(slots=slots, latents=latents)
+    return slots, latents

@@ -1,0 +1,61 @@
+"""Slots against latents: maps and permutations that are known."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from cgjax.analysis import slots
+
+
+def scenes(n, n_slots=2, n_latents=3, size=4, seed=0):
+    """Latents [n, K, l], and slots that are affine in them, in a random order in each image."""
+    rng = np.random.default_rng(seed)
+    latents = rng.uniform(size=(n, n_slots, n_latents))
+    order = rng.permuted(np.tile(np.arange(n_slots), (n, 1)), axis=1)
+    objects = np.take_along_axis(latents, order[:, :, None], axis=1)
+    maps = rng.normal(size=(n_slots, n_latents, size))
+    return np.einsum("nkl,kld->nkd", objects, maps) + rng.normal(size=size), latents, order
+
+
+@pytest.mark.parametrize("n_slots", (2, 3))
+def test_maps_and_orders_are_found(n_slots):
+    codes, latents, order = scenes(240, n_slots)
+    maps = slots.fit(codes[:160], latents[:160])
+    assert slots.r2(maps, codes[160:], latents[160:]).min() > 0.99
+    assert np.mean(slots.assign(maps, codes, latents)[0] == order) > 0.99
+
+
+def test_the_chosen_permutation_is_the_best_of_all():
+    rng = np.random.default_rng(1)
+    codes, latents = rng.normal(size=(6, 3, 2)), rng.normal(size=(6, 3, 2))
+    maps = slots.SlotMaps(rng.normal(size=(3, 3, 2)), np.ones(2))
+    order, error = slots.assign(maps, codes, latents)
+    total = 0.0
+    for i in range(6):
+        predicted = [np.append(codes[i, k], 1) @ maps.weights[k] for k in range(3)]
+        errors = {
+            p: np.mean([(predicted[k] - latents[i, p[k]]) ** 2 for k in range(3)])
+            for p in itertools.permutations(range(3))
+        }
+        assert tuple(order[i]) == min(errors, key=errors.get)
+        total += min(errors.values()) / 6
+    assert error == pytest.approx(total)
+
+
+def test_slots_of_other_images_and_mixed_slots_score_low():
+    codes, latents, _ = scenes(400)
+    shuffled = np.random.default_rng(2).permutation(codes)
+    chance = slots.fit(shuffled[:200], latents[:200])
+    # A mean is not a slot: both objects in one code tell neither.
+    mixed = np.repeat(codes.mean(1, keepdims=True), 2, axis=1)[..., :3]
+    both = slots.fit(mixed[:200], latents[:200])
+    assert slots.r2(chance, shuffled[200:], latents[200:]).mean() < 0.3
+    assert slots.r2(both, mixed[200:], latents[200:]).mean() < 0.8
+
+
+def test_bad_arguments():
+    with pytest.raises(ValueError, match="same n and K, got shapes"):
+        slots.fit(np.zeros((3, 2, 1)), np.zeros((3, 1, 1)))
+    with pytest.raises(ValueError, match="slots"):
+        slots.fit(np.full((3, 2, 1), np.nan), np.zeros((3, 2, 1)))
