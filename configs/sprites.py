@@ -4,8 +4,8 @@
     python -m cgjax.main --config=configs/sprites.py:<row>[,<size>]  one row of the paper's table
 
 Rows are listed in ROWS and, beyond the paper, in BEYOND and UNSUPERVISED below; sizes are default
-(a laptop), smoke, fast (200 epochs; 50 beyond the paper) and paper (2000 epochs, the published scale).
-`python -m cgjax.main --list` prints times and numbers too.
+(a laptop), smoke, fast (200 epochs; 50 beyond the paper) and paper (2000 epochs, the published
+scale). `python -m cgjax.main --list` prints times and numbers too.
 """
 
 from cgjax.config import split_variant
