@@ -212,31 +212,9 @@ CONVNET = ntk_plan.Facts(
     spread=((1056, 51, 32), (800, 801, 32), (576, 801, 64), (384, 1601, 64)),
     rest=(32, 32, 32, 32, 64, 64, 64, 64),
     itemsize=FLOAT,
-    leaves=(
-        32,
-        1600,
-        32,
-        25_600,
-        64,
-        51_200,
-        64,
-        102_400,
-        512,
-        3_145_728,
-        1024,
-        524_288,
-        1,
-        1024,
-        32,
-        32,
-        32,
-        32,
-        64,
-        64,
-        64,
-        64,
-    ),
-)
+    leaves=(32, 1600, 32, 25_600, 64, 51_200, 64, 102_400, 512, 3_145_728, 1024, 524_288, 1, 1024,
+            32, 32, 32, 32, 64, 64, 64, 64),
+)  # fmt: skip
 # Values of a sample that are gathered: products per position summed, and both factors elsewhere.
 FACTORS = sum(k * m for _, k, m in CONVNET.spread) + sum(CONVNET.rest)
 FACTORS += sum(k + m for k, m in CONVNET.dense)

@@ -59,9 +59,11 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
 
 # The files that take longest, longest first: a long file that starts last leaves a core idle.
 LONGEST = (
-    "test_unread_keys", "test_subnetwork_runs", "test_identify", "test_notebooks", "test_ntk",
-    "test_main", "test_resistance_runs", "test_lenses", "test_models", "test_train", "test_jumps",
-    "test_support_studies", "test_under_jit", "test_pairs", "test_scenes", "test_trust",
+    "test_unread_keys", "test_notebooks", "test_ntk", "test_identify", "test_machines",
+    "test_subnetwork_runs", "test_kernels_bench", "test_main", "test_lens_reports", "test_train",
+    "test_under_jit", "test_support_studies", "test_models", "test_lenses", "test_jumps",
+    "test_resistance_runs", "test_trust", "test_dependence", "test_scenes", "test_support",
+    "test_counterexamples", "test_pairs",
 )  # fmt: skip
 
 

@@ -362,13 +362,12 @@ def test_only_parameters_are_differentiated(model):
     """The kernel machine of f(variables, x) is that of f(params, x), whatever else there is."""
     f, variables, of_params, params = model()
     gram = ntk.empirical(of_params, params, CODES, form="mean_trace", verbose=False)
-    lens = look(f, variables, CODES, FACTORS, TRAIN).kernel
+    lenses = look(f, variables, CODES, FACTORS, TRAIN, select=".", n_steps=2)
     expected = slopes(gram, FACTORS, of_params(params, CODES)[:, None], TRAIN)
-    np.testing.assert_allclose(lens.salience, expected.salience, rtol=1e-4)
-    np.testing.assert_allclose(lens.predicted, expected.predicted, atol=1e-4)
+    np.testing.assert_allclose(lenses.kernel.salience, expected.salience, rtol=1e-4)
+    np.testing.assert_allclose(lenses.kernel.predicted, expected.predicted, atol=1e-4)
     # Statistics are not weights: the search for subnetworks does not mask them.
-    masks = look(f, variables, CODES, FACTORS, TRAIN, select=".", n_steps=2).masks.masks
-    assert len(jax.tree.leaves(masks)) == len(jax.tree.leaves(params))
+    assert len(jax.tree.leaves(lenses.masks.masks)) == len(jax.tree.leaves(params))
 
 
 def test_a_tree_without_params_is_differentiated_whole():

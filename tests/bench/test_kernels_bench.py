@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cgjax.bench import __main__ as command
-from cgjax.bench import images, kernels, ntk
+from cgjax.bench import harness, images, kernels, ntk
 from cgjax.core import tree
 from cgjax.core.errors import BadInput
 from cgjax.experiments.kernels import tasks
@@ -58,9 +58,9 @@ def test_all_forms_give_one_kernel(form):
 def test_a_process_answers_until_it_is_left_alone():
     """What the workers of a case report, and what becomes of one that dies."""
     name = "MLP 8-7-7-2, n 64"
-    processes = ntk.begin(name, (ntk.OURS, "no such form"))
+    processes = ntk.begin(name, (ntk.OURS,)) | {"dead": harness.Asked("raise SystemExit(1)")}
     timings = ntk.in_turns(processes, ntk.compiled(processes), budget=0.1)
-    assert timings.pop("no such form") == "failed (exit 1)"
+    assert timings.pop("dead") == "failed (exit 1)"
     assert timings[ntk.OURS]["seconds"] > 0 and timings[ntk.OURS]["peak"] > 0
     line = ntk.summary_line(name, timings | {ntk.PLAIN: "out of memory"})
     assert re.fullmatch(f"{name}: ours [0-9.]+ ms, jacrev out of memory", line)
