@@ -57,6 +57,7 @@ def test_the_wheel_is_what_runs_and_carries_its_data(shell, installed):
         "configs/sprites.py",
         "report/record/sprites/diagonal-fast.json",
         "report/figures/motivation.png",
+        "analysis/lenses/benchmark.json",
         "experiments/README.md",
     ):
         assert (installed / "cgjax" / name).is_file(), name

@@ -6,6 +6,7 @@ accuracy of classes.
 """
 
 import hashlib
+import pathlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -16,6 +17,7 @@ from cgjax.analysis import checks
 FIT = 0.9  # of the attainable score on known combinations; a pair below it is not counted
 HELD_OUT = 6  # one in so many pairs of every block is held out
 SEED = 2027  # of the draw of held-out pairs
+NAMES = pathlib.Path(__file__).parent / "pairs.txt"  # of all pairs at full size, one a line
 
 
 @dataclass(frozen=True)

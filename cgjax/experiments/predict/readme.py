@@ -1,5 +1,6 @@
 """Tables, sentences and pictures of the README, from the record of all rows together."""
 
+import collections
 import pathlib
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 from cgjax import plots
 from cgjax.analysis.lenses import benchmark
 from cgjax.experiments.predict import figures, standing, tables
+from cgjax.experiments.predict.pair import NAMES
 from cgjax.experiments.predict.rules import RULES
 from cgjax.experiments.predict.standing import ENDS
 from cgjax.experiments.predict.tables import read
@@ -43,13 +45,21 @@ def later_counts(record: list[dict], studies: dict) -> str:
 
 
 def later(record: list[dict], studies: dict) -> str:
-    """tau of every predictor on the pairs that were added later, and on the first pairs."""
-    (table, numbers), (_, first) = read(record, added=True), read(record)
-    return "; ".join(
-        f"*{p}* {_tau(numbers, p)}, first {first[f'{p}: tau']:+.2f}"
-        for p in tables.ranked(table, numbers)
-        if np.isfinite(numbers.get(f"{p}: tau", np.nan)) and f"{p}: tau" in first
-    )
+    """The outcome of every counted pair that was added later, by block and model."""
+    table = read(record, added=True)[0]
+    counted, listed = table.take(table.counted), {}
+    for name, outcome in zip(counted.names, counted.outcome):
+        block, task, model = name.split("/")
+        listed.setdefault(f"{block}, {model}", []).append(f"{outcome:.2f} on `{task}`")
+    return "; ".join(f"{model}: {', '.join(outcomes)}" for model, outcomes in listed.items())
+
+
+def absent(record: list[dict], studies: dict) -> str:
+    """How many pairs of each block have no recorded run."""
+    known = set(tables.merged(record, added=True)) | set(tables.merged(record))
+    names = [name for name in NAMES.read_text().split() if name not in known]
+    blocks = collections.Counter(name.partition("/")[0] for name in names)
+    return ", ".join(f"{n} of {block}" for block, n in sorted(blocks.items())) or "none"
 
 
 def finding(record: list[dict], studies: dict) -> str:
@@ -194,6 +204,7 @@ TABLES = {
     "counts": counts,
     "later_counts": later_counts,
     "later": later,
+    "absent": absent,
     "finding": finding,
     "opposed": opposed,
     "homomorphism": homomorphism,

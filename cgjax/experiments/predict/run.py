@@ -21,10 +21,8 @@ from cgjax.experiments.predict import adapters, numbers, rules, standing
 from cgjax.experiments.predict import figures as drawing
 from cgjax.experiments.predict import tables as markdown
 from cgjax.experiments.predict.model import Model, Program
-from cgjax.experiments.predict.pair import Pair, held_out
+from cgjax.experiments.predict.pair import NAMES, Pair, held_out
 from cgjax.published.results import summary
-
-NAMES = pathlib.Path(__file__).parent / "pairs.txt"  # of all pairs at full size, one a line
 
 PRETRAINED = "pretrained"  # the row of frozen layers
 
