@@ -6,8 +6,8 @@
 and `chains` of sides from the greatest to the least, each (row, metric) or a number, or `equal`,
 pairs of sides that do not differ, by more than a `tolerance` or a `factor` where one is stated.
 `each` has the words that stand for {0}, {1} in them. `only` says for which seeds its numbers are
-defined, `computed` that it needs no seeds. `ours` marks a finding that no paper states: its `where`
-names the open question that it answers, and its row has the same settings at `fast` and `paper`.
+defined, `computed` that it needs no seeds. The `kind` "finding" marks what no paper states:
+its `where` names the open question, and its row has the same settings at `fast` and `paper`.
 
 A claim with `rows` {row: parts} is one claim for each row and part, {row} and {part} in its sides,
 called `claim` with {words} for the part. `metric` is the one that is shown as ours, where that is
@@ -176,7 +176,7 @@ def _claim(family: str, name: str, stated: dict, chains, each, label: str = "") 
         row=row,
         metric=metric,
         form="equal" if "equal" in stated else form,
-        kind="finding" if stated.get("ours") else "sentence",
+        kind=stated.get("kind", "sentence"),
         chains=chains,
         allowed=tuple((key, stated[key]) for key in ("tolerance", "factor") if key in stated),
         caveat=_caveat(family, [metric for _, metric in places]),
