@@ -207,8 +207,8 @@ DEFAULT = {
     "families": {"masks.penalties": (0.0, 1e-5, 1e-4), "masks.keeps": (0.8, 0.4)},
     "three": {"train.epochs": 20},
     "generalization": {
-        "model.hidden": 16,
-        "model.heads": 1,
+        "model.hidden": 32,
+        "train.epochs": 30,
         "masks.epochs": 15,
         "masks.s0s": (0.05, 0.0),
     },

@@ -250,11 +250,16 @@ def _cell(metrics: dict, name: str) -> str:
 def axes_22(record: list[dict], studies: dict) -> str:
     """How many seeds of `axes` compose at 22.5 degrees, with learned axes and with given ones."""
     metrics, counts = by_row(record, "fast")["axes"], []
+    scores = ("ood nmse", "id nmse", "axis error")
+    error, *others = (np.array(metrics[f"angle_22/learned axes: {s}"]["values"]) for s in scores)
+    id_error, degrees = (values[error < COMPOSES].max() for values in others)
+    note = f"ID nMSE {id_error:.2f}, axes off by {degrees:.1f}°"
     for kind, words in (("learned", "with learned axes"), ("factors'", "with the axes given")):
         values = metrics[f"angle_22/{kind} axes: ood nmse"]["values"]
         errors = ", ".join(f"{value:.2g}" for value in sorted(values))
         n_composing = sum(value < COMPOSES for value in values)
-        counts.append(f"{n_composing} of {len(values)} seeds compose {words} ({errors})")
+        more = f"; {note}" if kind == "learned" else ""
+        counts.append(f"{n_composing} of {len(values)} seeds compose {words} ({errors}{more})")
     return ", and ".join(counts)
 
 
