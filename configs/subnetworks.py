@@ -110,7 +110,7 @@ ROWS = {
     "generalization": (
         "30 bases by amount of data and seed: structure beside accuracy on held-out combinations",
         "sizes", {**COMBINATIONS, "eval.least": 0.0, "parts": {
-            f"n_{n}": {"data.n_train": n} for n in (150, 300, 600)}},
+            f"n_{n}": {"data.n_train": n} for n in (100, 150, 200)}},
     ),
     "dynamics": (
         "Structure and accuracy on held-out combinations along base training",
@@ -207,18 +207,20 @@ DEFAULT = {
     "families": {"masks.penalties": (0.0, 1e-5, 1e-4), "masks.keeps": (0.8, 0.4)},
     "three": {"train.epochs": 20},
     "generalization": {
-        "model.hidden": 16,
-        "model.heads": 1,
+        "model.hidden": 32,
         "masks.epochs": 15,
+        "masks.n_draws": 4,
         "masks.s0s": (0.05, 0.0),
-    },
+        "train.epochs": 30,
+    },  # fmt: skip
 }
 FAST = {
     "dynamics": {"checkpoint.keep": (1, 2, 5, 10, 20)},
     "search": {"model.hidden": 128, "model.heads": 4, "optim.lr": 1e-3},
 }
 # No published size: `fast` and `paper` are the small BERT with four configurations of masks.
-OURS = {"generalization": {"masks.s0s": (0.05, 0.0), "masks.lrs": (1e-2, 1e-3)}}
+OURS = {"generalization": {"train.epochs": 30, "masks.s0s": (0.05, 0.0),
+                           "masks.lrs": (1e-2, 1e-3)}}  # fmt: skip
 SIZES = {
     "small": {"model.hidden": 16, "model.heads": 1}, "middle": {"model.hidden": 32},
     "large": {"model.hidden": 64},

@@ -141,18 +141,30 @@ CLAIMS = {
         "metric": "A: test accuracy",
         "rows": {"dose": ("rho 0.99",)},
     },
-    "telling_harms_where_pairs_are_as_rare": {
+    "telling_harms_where_all_pairs_occur": {
         "kind": "finding",
-        "claim": "{words}rho 0.9 below B with pairs as rare",
-        "sentence": "X_2 that tells lowers test accuracy where the same pairs occur as often",
+        "claim": "{words}all pairs occur: rho 0.9 below B",
+        "sentence": "X_2 that tells lowers test accuracy where all pairs occur in training",
+        "where": "open question: entangled inputs",
+        "chains": [
+            [("{row}", "{part}B: test accuracy"), ("{row}", "{part}rho 0.9: test accuracy")]
+        ],
+        "metric": "{part}rho 0.9: test accuracy",
+        "rows": {"overlaid": ("overlaid/", "beside/")},
+    },
+    "rare_pairs_harm_more_than_telling": {
+        "kind": "finding",
+        "claim": "{words}B with pairs as rare below rho 0.9",
+        "sentence": "where X_2 never tells, and is absent so often that pairs of the test are as "
+        "rare, test accuracy is lower still",
         "where": "open question: entangled inputs",
         "chains": [
             [
-                ("{row}", "{part}B, X_2 absent 0.9: test accuracy"),
                 ("{row}", "{part}rho 0.9: test accuracy"),
+                ("{row}", "{part}B, X_2 absent 0.9: test accuracy"),
             ]
         ],
-        "metric": "{part}rho 0.9: test accuracy",
+        "metric": "{part}B, X_2 absent 0.9: test accuracy",
         "rows": {"overlaid": ("overlaid/", "beside/")},
     },
     "entangled_digits_fail_in_a": {

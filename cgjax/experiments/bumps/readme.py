@@ -13,6 +13,8 @@ from cgjax import plots
 from cgjax.analysis import factorization
 from cgjax.analysis.stats import mean_and_interval
 from cgjax.experiments.bumps import scenes
+from cgjax.experiments.bumps.figures import curves
+from cgjax.experiments.bumps.studies.comparisons import AXES, COMPOSES
 from cgjax.published.bumps import CODE_WIDTHS
 from cgjax.published.tables import by_row
 
@@ -242,36 +244,41 @@ def _cell(metrics: dict, name: str) -> str:
     return f"{middle}{mark} ({low} to {high}); {shares}"
 
 
-@plots.styled
-def draw_penalties(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.Path:
-    """OOD nMSE by weight of each penalty, for product fields at three angles and permuted."""
-    metrics = metrics_of(record, "flatness")
-    fig = plots.new_figure(plots.PAGE, 5.4, layout="constrained")
-    shown = ("main", "angle_0", "angle_45", "permuted")
-    axes = fig.subplots(2, 2, sharex=True, sharey=True)
-    colours = dict(zip(("rank_tail", "null_axis", "factor_axis"), plots.COLOURS))
-    for ax, part in zip(axes.flat, shown):
-        by_kind = penalties(metrics, part)
-        middle, low, high = by_kind.pop("no penalty")["no penalty"]
-        ax.axhspan(low, high, color=plots.FAINT, alpha=0.4, lw=0)
-        ax.axhline(middle, color=plots.GREY, lw=1, label="no penalty")
-        for kind, by_penalty in by_kind.items():
-            weights = [float(penalty.split(" ")[1]) for penalty in by_penalty]
-            middle, low, high = np.transpose(list(by_penalty.values()))
-            style = {"color": colours[kind], "label": KINDS[kind]}
-            ax.plot(weights, middle, "o-", ms=4, lw=1.5, **style)
-            ax.fill_between(weights, low, high, color=colours[kind], alpha=0.2, lw=0)
-        ax.axhline(1, color=plots.INK, lw=1, linestyle=":", label="a blank image")
-        ax.set(xscale="log", yscale="log", title=PARTS[part])
-        ax.grid(axis="y", **plots.GRID)
-    for ax in axes[:, 0]:
-        ax.set_ylabel("OOD nMSE, median")
-    for ax in axes[1]:
-        ax.set_xlabel("weight")
-    plots.legend_below(fig, axes[1, 0])
-    text = "(at 0° those of the pixels) make product fields compose; low rank does not"
-    plots.headline(fig, f"Large weights of flatness along the factors' axes {text}")
-    return plots.save(fig, path)
+# --- learned axes ---------------------------------------------------------------------------------
+
+
+def axes_22(record: list[dict], studies: dict) -> str:
+    """How many seeds of `axes` compose at 22.5 degrees, with learned axes and with given ones."""
+    metrics, counts = by_row(record, "fast")["axes"], []
+    scores = ("ood nmse", "id nmse", "axis error")
+    error, *others = (np.array(metrics[f"angle_22/learned axes: {s}"]["values"]) for s in scores)
+    id_error, degrees = (values[error < COMPOSES].max() for values in others)
+    note = f"ID nMSE {id_error:.2f}, axes off by {degrees:.1f}°"
+    for kind, words in (("learned", "with learned axes"), ("factors'", "with the axes given")):
+        values = metrics[f"angle_22/{kind} axes: ood nmse"]["values"]
+        errors = ", ".join(f"{value:.2g}" for value in sorted(values))
+        n_composing = sum(value < COMPOSES for value in values)
+        more = f"; {note}" if kind == "learned" else ""
+        counts.append(f"{n_composing} of {len(values)} seeds compose {words} ({errors}{more})")
+    return ", and ".join(counts)
+
+
+def axes_embed(record: list[dict], studies: dict) -> str:
+    """Median OOD nMSE (least to most) of the embedding network at 45 degrees, by its axes."""
+    metrics, cells = by_row(record, "fast")["axes_embed"], []
+    for kind in ("learned axes", "no penalty", "pixels' axes", "factors' axes"):
+        values = metrics[f"angle_45/{kind}: ood nmse"]["values"]
+        cells.append(f"{kind} {np.median(values):.2g} ({min(values):.2g} to {max(values):.2g})")
+    return ", ".join(cells)
+
+
+def draw_axes(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.Path:
+    """OOD nMSE by the axes along which fields are flat: every part of `axes`, every seed."""
+    metrics, errors = by_row(record, "fast")["axes"], {}
+    for part, kind in itertools.product(curves.PARTS, AXES.values()):
+        pair = [metrics[f"{part}/{kind}: {score} nmse"]["values"] for score in ("id", "ood")]
+        errors.setdefault(part, {})[kind] = pair
+    return plots.save(curves.axes_figure(errors), path)
 
 
 REMEDIES = ("no remedy", "stripes", "penalty", "stripes and penalty")
@@ -361,8 +368,10 @@ TABLES = {
     "networks": networks,
     "flatness": flatness_table,
     **{f"embed {cell}": of_embeddings(cell) for cell in EMBEDDING_CELLS},
+    "axes_22": axes_22,
+    "axes_embed": axes_embed,
     "entangling": entangling_table,
     "lost_published": lost("zero", 1260),
     "lost_trained": lost("background", 20160),
 }
-PICTURES = {"bumps_penalties.png": draw_penalties, "bumps_decoders.png": draw_decoders}
+PICTURES = {"bumps_axes.png": draw_axes, "bumps_decoders.png": draw_decoders}

@@ -91,6 +91,19 @@ def occurrences(share: float):
     return shown
 
 
+def cost(part: str, setting: str):
+    """A field: how much lower the test accuracy of a setting of `overlaid` is than that of B."""
+
+    def shown(record, studies):
+        metrics = by_row(record, "fast")["overlaid"]
+        without, within = (
+            values(metrics[f"{part}/{name}: test accuracy"]) for name in ("B", setting)
+        )
+        return interval({"values": without - within}, ".3f")
+
+    return shown
+
+
 def pooled(metrics: dict, starts, other: str, loss: str, measure: str, first="sgd") -> str:
     """One way less another by training set, the mean over starts: mean and 95 % interval."""
     rows = np.array(
@@ -246,6 +259,8 @@ TABLES = {
     "starts": starts_table,
     "pooled": pooled_table,
     "towers": towers,
+    **{f"telling {part}": cost(part, "rho 0.9") for part in ("overlaid", "beside")},
+    **{f"rare {part}": cost(part, "B, X_2 absent 0.9") for part in ("overlaid", "beside")},
     "schedules": schedules,
     "norms": norms,
     **{f"occurrences {share}": occurrences(share) for share in (0.9, 0.99)},

@@ -156,7 +156,7 @@ def test_structure_and_generalization(drawn, tmp_path):
     """Structure is minus abl_diff; bases without a selected mask do not count; figures of both."""
     config = configs.load("subnetworks:generalization,smoke")
     rng, metrics, seeds = np.random.default_rng(0), {}, list(range(6))
-    for part in ("n_150", "n_300", "n_600"):
+    for part in ("n_100", "n_150", "n_200"):
         first, second, noise = rng.random((3, 6))
         metrics[f"{part}/base: held-out accuracy"] = (-(first + second), seeds)
         metrics[f"{part}/base: test accuracy"] = (first + second, seeds)
