@@ -149,6 +149,7 @@ def audit(config, component: Callable, support: str) -> tuple[np.ndarray, float]
     """Share of each pair's f that a support leaves open, [100], and the amplification: the squared
     error on everything over that on the support. By `support.identify`'s first order."""
     data = config.data
+    say(f"{support}: auditing")
     kept = [d for d in range(2 * N_LATENTS) if d % N_LATENTS < 3]
     on_p = pictures.sample(support, data.n_samples, data.seed)[:, kept]
     on_q = pictures.of_each_pair(data.n_asked, data.seed)[:, kept]
