@@ -3,8 +3,9 @@
     python -m cgjax.main --config=configs/sprites.py                 the demonstration
     python -m cgjax.main --config=configs/sprites.py:<row>[,<size>]  one row of the paper's table
 
-Rows are listed in ROWS and, beyond the paper, in BEYOND and UNSUPERVISED below; sizes are default (a
-laptop), smoke, fast (200 epochs; 50 beyond the paper) and paper (2000 epochs, the published scale).
+Rows are listed in ROWS and, beyond the paper, in BEYOND and UNSUPERVISED below; sizes are default
+(a laptop), smoke, fast (200 epochs; 50 beyond the paper) and paper (2000 epochs, the published
+scale).
 `python -m cgjax.main --list` prints times and numbers too.
 """
 
@@ -228,6 +229,10 @@ UNSUPERVISED = {
         "No latents: slots of a convolutional autoencoder, by support, with consistency",
         {},
     ),
+    "unsupervised_encoder": (
+        "No latents: the same, consistency trains the encoder alone",
+        {"optim.consistency_trains": "encoder", "model.kinds": ("slots",)},
+    ),
     "unsupervised_attention": (
         "No latents: the same with slot attention",
         {"model.encoder": "attention", "model.hidden": 64, "model.kinds": ("slots",)},
@@ -337,6 +342,8 @@ UNSUPERVISED_KEYS = {
     "model.drawing": key(32, "width of a decoder", low=1),
     "model.window": key(7, "pixels along each side of what a slot draws", low=1),
     "optim.consistency": key(0.3, "weight of consistency in the second arm", above=0),
+    "optim.consistency_trains": key("both", "encoder and decoder, or the encoder alone",
+                                    choices=names_in("experiments.sprites.unsupervised", "TRAINS")),
     "optim.consistency_from": key(0.3, "share of training before it sets in", low=0, high=1),
     "optim.chunk": key(0, "recombined scenes that are decoded at a time; 0: all", low=0),
     "eval.batch": key(500, "scenes that are scored at a time; divides eval.n", low=1),
