@@ -47,6 +47,7 @@ LATENTS = [i for i, name in enumerate(scenes.LATENTS) if name != "shape"]
 # Channels outside a sprite: a front slot is well below zero, so that it hides nothing.
 DARK, CLEAR = -2.0, -4.0
 N_SHOWN = 8  # scenes of the figure
+LOWEST = -1.0  # R2 below it is drawn at it
 
 
 class Model(NamedTuple):
@@ -495,31 +496,35 @@ def draw(arrays: dict, folder: pathlib.Path) -> list[pathlib.Path]:
 
 @plots.styled
 def draw_scores(arrays: dict, path: pathlib.Path) -> pathlib.Path:
-    """Slot R2 of every support, in the order of `unknown`; the grey line is the level of chance.
+    """Slot R2 of every support, in the order of `unknown`: means large, seeds small.
 
-    Reads supports [S], unknown [S] and <arm>/slots_id, <arm>/slots_all [seeds, S].
+    Reads supports [S], unknown [S] and <arm>/slots_id, <arm>/slots_all [seeds, S]. Values below
+    LOWEST are drawn there.
     """
     order = np.argsort(arrays["unknown"])
-    fig = plots.new_figure(plots.PAGE, 3.9, layout="constrained")
+    fig = plots.new_figure(plots.PAGE, 4.6, layout="constrained")
     ax = fig.subplots()
     place = np.arange(len(order))
     for i, ((arm, metric), (label, marker, colour)) in enumerate(STYLES.items()):
         if f"{arm}/{metric}" not in arrays:
             continue
         values = np.asarray(arrays[f"{arm}/{metric}"])[:, order]
-        at = place + 0.14 * (i - (len(STYLES) - 1) / 2)
-        ax.plot(np.tile(at, len(values)), values.ravel(), ".", color=colour, markersize=3)
-        ax.plot(at, values.mean(0), marker, color=colour, markersize=6, label=label)
+        at = place + 0.15 * (i - (len(STYLES) - 1) / 2)
+        seeds = np.maximum(values, LOWEST).ravel()
+        ax.plot(np.tile(at, len(values)), seeds, ".", color=colour, markersize=3)
+        means = np.maximum(values.mean(0), LOWEST)
+        ax.plot(at, means, marker, color=colour, markersize=6, label=label)
     for control, style in (("shuffled", ":"), ("untrained", "--")):
         level = np.asarray(arrays[f"{control}/slots_all"]).mean(0)[order]
         ax.plot(place, level, style, color=plots.INK, linewidth=1, label=f"all, {control}")
+    ax.axhline(0, color=plots.FAINT, linewidth=1, zorder=0)
     names = [str(arrays["supports"][i]).replace("_", "\n") for i in order]
-    labels = [f"{name}\n{arrays['unknown'][i]:.3f}" for name, i in zip(names, order)]
+    labels = [f"{arrays['unknown'][i]:.3f}\n{name}" for name, i in zip(names, order)]
     ax.set_xticks(place, labels, fontsize=8)
-    ax.set(ylabel="R2 of latents read off the slots", ylim=(-0.6, 1.02))
-    ax.set_xlabel("support, and the share of f that it leaves open if latents are known")
+    ax.set(ylabel="R2 of latents read off the slots", ylim=(LOWEST - 0.05, 1.02))
+    ax.set_xlabel("share of f that the support leaves open if latents are known, and the support")
     ax.grid(axis="y", **plots.GRID)
-    ax.legend(fontsize=8, ncols=3, loc="lower left")
+    plots.legend_below(fig, ax)
     plots.headline(fig, "Slots learned from images alone, by support")
     return plots.save(fig, path)
 
