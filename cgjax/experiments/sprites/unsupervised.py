@@ -38,7 +38,6 @@ from cgjax.nets.slots import ENCODERS
 from cgjax.published.results import summary
 
 KINDS = ("slots", "monolithic")
-TRAINS = ("both", "encoder")
 ARMS = ("reconstruction", "consistency")
 CONTROLS = ("untrained", "shuffled", "monolithic")
 N_SLOTS = 2
@@ -120,27 +119,18 @@ def recombined(key: jax.Array, slots: jax.Array) -> jax.Array:
     return jnp.stack([slots[order, k] for k, order in enumerate(orders)], axis=1)
 
 
-def inconsistency(
-    model: Model, params, slots: jax.Array, chunk: int = 0, trains: str = "both"
-) -> jax.Array:
+def inconsistency(model: Model, params, slots: jax.Array, chunk: int = 0) -> jax.Array:
     """Mean squared change of slots [n, K, d] that are decoded and encoded again.
 
-    The given slots are the target: no gradient flows into them.
-    trains: "both" networks, each number of the slots in units of its variance; or the "encoder"
-        alone, in the slots' own units. Then the drawn scenes are data, on which the encoder learns
-        to invert the decoder.
-    chunk: scenes that are decoded at a time, of which only the slots are kept for the gradient; 0:
-        all.
+    Each number of the slots counts in units of its variance. No gradient flows into the given
+    slots: they are the target. chunk: scenes that are decoded at a time, of which only the slots
+    are kept for the gradient; 0: all.
     """
-    slots, scale = jax.lax.stop_gradient(slots), 1.0
-    if trains == "both":
-        scale = 1 / (jnp.var(slots, axis=0, keepdims=True) + 1e-4)
+    slots = jax.lax.stop_gradient(slots)
+    scale = 1 / (jnp.var(slots, axis=0, keepdims=True) + 1e-4)
 
     def chunk_error(target):
-        drawn = model.decode(params, target)
-        if trains == "encoder":
-            drawn = jax.lax.stop_gradient(drawn)
-        again = model.encode(params, drawn)
+        again = model.encode(params, model.decode(params, target))
         return jnp.sum(jnp.square(again - target) * scale)
 
     if not chunk or chunk >= len(slots):
@@ -227,7 +217,7 @@ def experiment(config, kind: str, data: dict) -> tuple[program.Experiment, Grid]
         if not any(weights):
             return error, (extra, {"error": error})
         mixed = recombined(mix_key, slots)
-        changed = inconsistency(model, params, mixed, rates.chunk, rates.consistency_trains)
+        changed = inconsistency(model, params, mixed, rates.chunk)
         value = error + replica["weight"] * sets_in(step) * changed
         return value, (extra, {"error": error, "inconsistency": changed})
 
