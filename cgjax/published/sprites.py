@@ -154,4 +154,60 @@ CLAIMS = {
         "where": "table, alpha row",
         "chains": [[("orthogonal_compositional", "mse_all"), ("orthogonal_rgba", "mse_all")]],
     },
+    "slots_carry_over_only_from_all_combinations": {
+        "kind": "finding",
+        "sentence": "Without latents, slots tell the latents of new combinations better if every "
+        "combination was seen than on any smaller support",
+        "where": "open question: images without latents",
+        "chains": [
+            [
+                ("unsupervised_conv", "random: slots_all, reconstruction"),
+                ("unsupervised_conv", "{0}: slots_all, reconstruction"),
+            ]
+        ],
+        "each": (
+            "orthogonal",
+            "orthogonal_star",
+            "orthogonal_broad",
+            "diagonal_broad",
+            "diagonal",
+            "diagonal_narrow",
+            "orthogonal_gap",
+        ),
+    },
+    "slots_are_of_the_decoders": {
+        "kind": "finding",
+        "sentence": "With all combinations seen, slots with a decoder each tell more latents than "
+        "slots of a monolithic decoder, and these more than an untrained encoder's",
+        "where": "open question: images without latents",
+        "chains": [
+            [
+                ("unsupervised_conv", "random: slots_all, reconstruction"),
+                ("unsupervised_conv", "random: slots_all, monolithic"),
+                ("unsupervised_conv", "random: slots_all, untrained"),
+            ]
+        ],
+    },
+    "openness_does_not_order_what_slots_learn": {
+        "kind": "finding",
+        "sentence": "What supports leave open with latents does not order them by what slots learn "
+        "without: beyond an untrained encoder tau-b is below zero",
+        "where": "open question: images without latents",
+        "chains": [
+            [
+                0,
+                (
+                    "unsupervised_conv",
+                    "tau-b(unknown, slots_all beyond untrained), reconstruction",
+                ),
+            ]
+        ],
+    },
+    "consistency_closes_less_than_half": {
+        "kind": "finding",
+        "sentence": "Consistency on recombined slots closes less than half of the gap between "
+        "known and new combinations",
+        "where": "open question: images without latents",
+        "chains": [[0.5, ("unsupervised_conv", "share of the gap that consistency closes")]],
+    },
 }

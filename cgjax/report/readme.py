@@ -35,6 +35,7 @@ from cgjax import experiments, published, report
 from cgjax.core.errors import BadInput
 from cgjax.core.workdir import read_json, write_atomic
 from cgjax.published.claims import CLAIMS, KINDS
+from cgjax.published.verdict import half_width
 from cgjax.report import standing as standings
 
 FIGURES = pathlib.Path(__file__).parent / "figures"
@@ -52,6 +53,7 @@ NUMBERS = {
     "ours": lambda metric: metric["ours"],
     "%": lambda metric: 100 * metric["ours"],
     "sd": lambda metric: metric["sd"],
+    "±": lambda metric: half_width(metric["values"]),  # of the 95 % interval
     "paper": lambda metric: metric["paper"],
     "paper_sd": lambda metric: metric["paper_sd"],
     "recomputed": lambda metric: metric["recomputed"],

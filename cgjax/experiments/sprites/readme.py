@@ -8,7 +8,7 @@ import pathlib
 import numpy as np
 
 from cgjax import plots
-from cgjax.experiments.sprites import jumps
+from cgjax.experiments.sprites import jumps, unsupervised
 from cgjax.published import PUBLISHED
 from cgjax.published.tables import by_row
 
@@ -137,7 +137,35 @@ def draw_jumps(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib
     return plots.save(fig, path)
 
 
+def _without_latents(record: list[dict]) -> dict:
+    """{arm/metric: [seeds, S]} of the recorded autoencoders with slots, and their supports."""
+    run = next(e for e in record if (e["row"], e["size"]) == ("unsupervised_conv", "fast"))
+    supports, metrics = run["config"]["data"]["supports"], run["metrics"]
+    arrays = {
+        f"{arm}/slots_{part}": np.transpose(
+            [metrics[f"{support}: slots_{part}, {arm}"]["values"] for support in supports]
+        )
+        for arm in (*unsupervised.ARMS, *unsupervised.CONTROLS)
+        for part in ("id", "all")
+    }
+    opened = [metrics[f"{support}: unknown"]["ours"] for support in supports]
+    return arrays | {"supports": np.array(supports), "unknown": np.array(opened)}
+
+
+def largest_gain(record: list[dict], studies: dict) -> str:
+    """The most that consistency adds to slot R2 on all combinations, and of how many trainings."""
+    arrays = _without_latents(record)
+    gains = arrays["consistency/slots_all"] - arrays["reconstruction/slots_all"]
+    return f"{gains.max():+.2f} in the best of {gains.size} trainings"
+
+
+def draw_slots(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.Path:
+    """Slot R2 by support, of the recorded autoencoders."""
+    return unsupervised.draw_scores(_without_latents(record), path)
+
+
 TABLES = {
+    "largest_gain": largest_gain,
     "paper": paper_table,
     "jumps": jumps_table,
     "low_seeds": low_seeds,
@@ -148,4 +176,4 @@ TABLES = {
     "gradients median": gradients("median"),
     "gradients largest": gradients("largest"),
 }
-PICTURES = {"jumps.png": draw_jumps}
+PICTURES = {"jumps.png": draw_jumps, "slots.png": draw_slots}

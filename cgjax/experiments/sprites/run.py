@@ -151,7 +151,7 @@ def tables(record: list[dict]) -> list[tuple[str, str]]:
     without_latents = [entry for entry in record if "encoder" in entry["config"]["model"]]
     record = [entry for entry in record if entry not in without_latents]
     sections = [
-        (f"sprites, {entry['row']}, size {entry['size']}", unsupervised.table(entry))
+        (f"sprites, {entry['row']}, size {entry['size']}", unsupervised.table(entry["metrics"]))
         for entry in without_latents
     ]
     sections += [

@@ -36,7 +36,6 @@ from cgjax.nets.broadcast import WindowMLP
 from cgjax.nets.mlp import MLP
 from cgjax.nets.slots import ENCODERS
 from cgjax.published.results import summary
-from cgjax.published.tables import by_row
 
 KINDS = ("slots", "monolithic")
 ARMS = ("reconstruction", "consistency")
@@ -47,6 +46,7 @@ LATENTS = [i for i, name in enumerate(scenes.LATENTS) if name != "shape"]
 # Channels outside a sprite: a front slot is well below zero, so that it hides nothing.
 DARK, CLEAR = -2.0, -4.0
 N_SHOWN = 8  # scenes of the figure
+LOWEST = -1.0  # R2 below it is drawn at it
 
 
 class Model(NamedTuple):
@@ -122,17 +122,15 @@ def recombined(key: jax.Array, slots: jax.Array) -> jax.Array:
 def inconsistency(model: Model, params, slots: jax.Array, chunk: int = 0) -> jax.Array:
     """Mean squared change of slots [n, K, d] that are decoded and encoded again.
 
-    It counts in units of the slots' variance. Its gradient trains the encoder alone, to invert the
-    decoder on scenes that the data do not have: neither the given slots nor the drawn scenes pass
-    it on. (With a gradient through the decoder, drawings and slots of narrow supports run away.)
-    chunk: scenes that are decoded at a time, of which only the slots are kept for the gradient; 0:
-    all.
+    Each number of the slots counts in units of its variance. No gradient flows into the given
+    slots: they are the target. chunk: scenes that are decoded at a time, of which only the slots
+    are kept for the gradient; 0: all.
     """
     slots = jax.lax.stop_gradient(slots)
-    scale = 1 / (jnp.mean(jnp.var(slots, axis=0)) + 1e-4)
+    scale = 1 / (jnp.var(slots, axis=0, keepdims=True) + 1e-4)
 
     def chunk_error(target):
-        again = model.encode(params, jax.lax.stop_gradient(model.decode(params, target)))
+        again = model.encode(params, model.decode(params, target))
         return jnp.sum(jnp.square(again - target) * scale)
 
     if not chunk or chunk >= len(slots):
@@ -218,7 +216,8 @@ def experiment(config, kind: str, data: dict) -> tuple[program.Experiment, Grid]
         error /= rows["variance"][support]
         if not any(weights):
             return error, (extra, {"error": error})
-        changed = inconsistency(model, params, recombined(mix_key, slots), rates.chunk)
+        mixed = recombined(mix_key, slots)
+        changed = inconsistency(model, params, mixed, rates.chunk)
         value = error + replica["weight"] * sets_in(step) * changed
         return value, (extra, {"error": error, "inconsistency": changed})
 
@@ -381,8 +380,9 @@ def results(config, scores: dict, openings: np.ndarray) -> tuple[dict, list[str]
         for i, support in enumerate(supports)
     }
     sentences = []
-    for arm in ARMS:
-        outside = scores[arm]["slots_all"]
+    # The controls have an order too: maps fitted on planes go wrong elsewhere, whatever the slots.
+    for arm, by_metric in scores.items():
+        outside = by_metric["slots_all"]
         taus = [stats.kendall_tau_b(-openings, of_seed) for of_seed in outside]
         low, high = stats.bootstrap(stats.kendall_tau_b, -openings, outside.mean(0))
         metrics[f"tau-b(unknown, slots_all), {arm}"] = summary(taus, seeds, None)
@@ -393,6 +393,11 @@ def results(config, scores: dict, openings: np.ndarray) -> tuple[dict, list[str]
             f"{arm}: tau-b of unknown with slot R2 outside {np.mean(taus):+.2f} (mean of "
             f"{len(taus)} seeds), 95 % over supports [{low:+.2f}, {high:+.2f}]"
         )
+    learned = scores["reconstruction"]["slots_all"] - scores["untrained"]["slots_all"]
+    taus = [stats.kendall_tau_b(-openings, of_seed) for of_seed in learned]
+    metrics["tau-b(unknown, slots_all beyond untrained), reconstruction"] = summary(
+        taus, seeds, None
+    )
     plain, consistent = (scores[arm] for arm in ARMS)
     gap = (plain["slots_id"] - plain["slots_all"]).mean(1)
     gain = (consistent["slots_all"] - plain["slots_all"]).mean(1)
@@ -425,8 +430,8 @@ def examples(config, params, data: dict, grid: Grid) -> dict:
     }
 
 
-def score_table(record: list[dict], size: str, row: str) -> list[tuple[str, ...]]:
-    """Rows of cells of a recorded run, header first: supports in the order of `unknown`."""
+def score_table(metrics: dict) -> list[tuple[str, ...]]:
+    """Rows of cells from a run's metrics, header first: supports in the order of `unknown`."""
     columns = {
         "slots, known": ("slots_id", "reconstruction"),
         "slots, all": ("slots_all", "reconstruction"),
@@ -436,7 +441,6 @@ def score_table(record: list[dict], size: str, row: str) -> list[tuple[str, ...]
         "shuffled": ("slots_all", "shuffled"),
         "images, all": ("r2_all", "reconstruction"),
     }
-    metrics = by_row(record, size).get(row, {})
     opened = {
         name.removesuffix(": unknown"): metric["ours"]
         for name, metric in metrics.items()
@@ -448,6 +452,13 @@ def score_table(record: list[dict], size: str, row: str) -> list[tuple[str, ...]
         shown = [_with_interval(cell["values"]) if cell else "-" for cell in cells]
         rows.append((f"`{support}`", f"{opened[support]:.3f}", *shown))
     return rows
+
+
+def table(metrics: dict) -> str:
+    """`score_table` in Markdown."""
+    header, *rows = score_table(metrics)
+    lines = [header, ("---",) + ("---:",) * (len(header) - 1), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _with_interval(values) -> str:
@@ -475,31 +486,35 @@ def draw(arrays: dict, folder: pathlib.Path) -> list[pathlib.Path]:
 
 @plots.styled
 def draw_scores(arrays: dict, path: pathlib.Path) -> pathlib.Path:
-    """Slot R2 of every support, in the order of `unknown`; the grey line is the level of chance.
+    """Slot R2 of every support, in the order of `unknown`: means large, seeds small.
 
-    Reads supports [S], unknown [S] and <arm>/slots_id, <arm>/slots_all [seeds, S].
+    Reads supports [S], unknown [S] and <arm>/slots_id, <arm>/slots_all [seeds, S]. Values below
+    LOWEST are drawn there.
     """
     order = np.argsort(arrays["unknown"])
-    fig = plots.new_figure(plots.PAGE, 3.9, layout="constrained")
+    fig = plots.new_figure(plots.PAGE, 4.6, layout="constrained")
     ax = fig.subplots()
     place = np.arange(len(order))
     for i, ((arm, metric), (label, marker, colour)) in enumerate(STYLES.items()):
         if f"{arm}/{metric}" not in arrays:
             continue
         values = np.asarray(arrays[f"{arm}/{metric}"])[:, order]
-        at = place + 0.14 * (i - (len(STYLES) - 1) / 2)
-        ax.plot(np.tile(at, len(values)), values.ravel(), ".", color=colour, markersize=3)
-        ax.plot(at, values.mean(0), marker, color=colour, markersize=6, label=label)
+        at = place + 0.15 * (i - (len(STYLES) - 1) / 2)
+        seeds = np.maximum(values, LOWEST).ravel()
+        ax.plot(np.tile(at, len(values)), seeds, ".", color=colour, markersize=3)
+        means = np.maximum(values.mean(0), LOWEST)
+        ax.plot(at, means, marker, color=colour, markersize=6, label=label)
     for control, style in (("shuffled", ":"), ("untrained", "--")):
         level = np.asarray(arrays[f"{control}/slots_all"]).mean(0)[order]
         ax.plot(place, level, style, color=plots.INK, linewidth=1, label=f"all, {control}")
+    ax.axhline(0, color=plots.FAINT, linewidth=1, zorder=0)
     names = [str(arrays["supports"][i]).replace("_", "\n") for i in order]
-    labels = [f"{name}\n{arrays['unknown'][i]:.3f}" for name, i in zip(names, order)]
+    labels = [f"{arrays['unknown'][i]:.3f}\n{name}" for name, i in zip(names, order)]
     ax.set_xticks(place, labels, fontsize=8)
-    ax.set(ylabel="R2 of latents read off the slots", ylim=(-0.6, 1.02))
-    ax.set_xlabel("support, and the share of f that it leaves open if latents are known")
+    ax.set(ylabel="R2 of latents read off the slots", ylim=(LOWEST - 0.05, 1.02))
+    ax.set_xlabel("share of f that the support leaves open if latents are known, and the support")
     ax.grid(axis="y", **plots.GRID)
-    ax.legend(fontsize=8, ncols=3, loc="lower left")
+    plots.legend_below(fig, ax)
     plots.headline(fig, "Slots learned from images alone, by support")
     return plots.save(fig, path)
 

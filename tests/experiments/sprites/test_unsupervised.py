@@ -78,6 +78,36 @@ def test_other_rows_can_be_built(row):
     assert set(unsupervised.plan(config)) == set(config.model.kinds)
 
 
+def test_results_and_figures_of_known_scores(config, tmp_path):
+    """Supports in the order of `unknown`; consistency closes half of the gap."""
+    config = configs.load("sprites:unsupervised_conv,fast")
+    opened, by_support = np.linspace(0.1, 0.8, 8), np.linspace(0.8, 0.1, 8)
+    outside = np.tile(by_support, (5, 1))
+    scores = {
+        arm: {"slots_id": outside + 0.2, "slots_all": outside}
+        for arm in (*unsupervised.ARMS, "monolithic", "shuffled")
+    }
+    scores["consistency"] = {"slots_id": outside + 0.2, "slots_all": outside + 0.1}
+    scores["untrained"] = {"slots_id": 2 * outside, "slots_all": 2 * outside}
+    metrics, sentences = unsupervised.results(config, scores, opened)
+    assert metrics["tau-b(unknown, slots_all), reconstruction"]["values"] == [1.0] * 5
+    name = "tau-b(unknown, slots_all beyond untrained), reconstruction"
+    assert metrics[name]["values"] == [-1.0] * 5
+    share = metrics["share of the gap that consistency closes"]["values"]
+    np.testing.assert_allclose(share, 0.5)
+    assert "share +0.50" in sentences[-1]
+    rows = unsupervised.score_table(metrics)
+    assert [row[0] for row in rows[1:]] == [f"`{name}`" for name in config.data.supports]
+    assert rows[1][1:4] == ("0.100", "1.00 ± 0.00", "0.80 ± 0.00") and rows[1][-1] == "-"
+    arrays = {"supports": np.array(config.data.supports), "unknown": opened}
+    arrays |= {f"{arm}/{name}": x for arm, each in scores.items() for name, x in each.items()}
+    arrays["examples/random"] = np.zeros((4, 2, 16, 16, 3))
+    drawn = unsupervised.draw(arrays, tmp_path)
+    assert [path.name for path in drawn] == ["slots.png", "slot_examples.png"]
+    assert all(path.stat().st_size > 1000 for path in drawn)
+
+
+@pytest.mark.slow
 def test_a_whole_run(tmp_path):
     workdir = tmp_path / "run"
     assert main(["--config=sprites:unsupervised_conv,smoke", f"--workdir={workdir}"]) == 0
