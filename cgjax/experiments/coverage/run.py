@@ -77,6 +77,7 @@ def check(config) -> None:
         largest = 2**n - 1 if data.task == "teacher" else max(n**2, min(data.n_values) ** factors)
         for wrong, text in (
             (data.base not in data.n_values, f"data.base={data.base} is not in data.n_values"),
+            (len(data.n_values) < 2, "data.n_values must have two values or more"),
             (2 not in data.factors, "data.factors must have 2, which other cells have"),
             (
                 data.task != "addition" and factors > 2,
