@@ -94,6 +94,9 @@ def check(config) -> None:
         ):
             if wrong:
                 raise BadInput(f"{name}: {text}")
+        largest = (2**32 - 1) // len(cells.of(part)) - 1
+        if max(part.train.seeds) > largest:
+            raise BadInput(f"{name}: train.seeds go up to {largest}: seed and cell share 32 bits")
 
 
 def tables(record: list[dict]) -> list[tuple[str, str]]:

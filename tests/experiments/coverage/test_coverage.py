@@ -144,6 +144,8 @@ def test_a_run_from_end_to_end(one_device, tmp_path):
     few.pop("teacher_mlp/blocks, one bridge: held-out R2")
     (_, row) = tables.standing(few)
     assert row[3] == "-" and row[7] == "-" and len(tables.standing(metrics)[1][7]) > 5
+    with pytest.raises(BadInput, match="share 32 bits"):
+        run.check(configs.load("coverage:smoke", {"train.seeds": "4294967295"}))
     with pytest.raises(BadInput, match="two values or more"):
         run.check(configs.load("coverage:teacher,smoke", {"parts.teacher_mlp.data.n_values": "5"}))
     with pytest.raises(BadInput, match="addition_mlp: data.base=9 is not in data.n_values"):
