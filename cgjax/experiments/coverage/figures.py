@@ -29,7 +29,7 @@ GRAPHS = {
 def draw(metrics: dict, threshold: float, folder: pathlib.Path) -> list:
     """Writes `needed.png` and `graphs.png`."""
     return [
-        plots.save(needed(metrics), folder / "needed.png"),
+        plots.save(needed(metrics, threshold), folder / "needed.png"),
         plots.save(graphs(metrics, threshold), folder / "graphs.png"),
     ]
 
@@ -59,6 +59,8 @@ def fits(metrics: dict, part: str) -> bool:
 
 def exponent_text(metrics: dict, part: str, axis: str = "n") -> str:
     """`1.25 (1.10 to 1.40)`, or why there is none."""
+    if f"{part}/{axis}: exponent" not in metrics:  # a run may have one width, or one threshold
+        return "-"
     if not fits(metrics, part):
         return "none: does not fit"
     slope, low, high = (metrics[f"{part}/{axis}: exponent{end}"]["ours"] for end in ("", *ENDS))
@@ -74,7 +76,7 @@ LOWER = 0.5  # a second threshold, drawn with thin lines
 
 
 @plots.styled
-def needed(metrics: dict):
+def needed(metrics: dict, threshold: float):
     """Combinations needed against the number of values, on logarithmic axes, a panel per task."""
     by_task = parts_of(metrics)
     fig = plots.new_figure(3.1 * len(by_task) + 0.4, 4.2, layout="constrained")
@@ -102,8 +104,10 @@ def needed(metrics: dict):
     fig.axes[0].set_ylabel("combinations needed")
     lines = [line for line in ax.get_lines() if not line.get_label().startswith("_")][-2:]
     fig.legend(handles=lines, loc="outside lower center", ncols=2, fontsize=8, frameon=False)
-    note = "thin: for R2 0.5; open triangles: never reached"
-    plots.headline(fig, f"Combinations needed for held-out R2 0.8, with exponents ({note})")
+    note = f"thin: for R2 {LOWER:g}; open triangles: never reached"
+    plots.headline(
+        fig, f"Combinations needed for held-out R2 {threshold:g}, with exponents ({note})"
+    )
     return fig
 
 

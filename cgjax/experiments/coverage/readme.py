@@ -82,7 +82,7 @@ def standing_table(record: list[dict], studies: dict) -> list:
 
 def draw_needed(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.Path:
     """Combinations needed against the number of values."""
-    return plots.save(figures.needed(read(record)), path)
+    return plots.save(figures.needed(read(record), THRESHOLD), path)
 
 
 def draw_graphs(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.Path:

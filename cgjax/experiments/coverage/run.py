@@ -77,6 +77,7 @@ def check(config) -> None:
         largest = 2**n - 1 if data.task == "teacher" else max(n**2, min(data.n_values) ** factors)
         for wrong, text in (
             (data.base not in data.n_values, f"data.base={data.base} is not in data.n_values"),
+            (len(data.n_values) < 2, "data.n_values must have two values or more"),
             (2 not in data.factors, "data.factors must have 2, which other cells have"),
             (
                 data.task != "addition" and factors > 2,
@@ -93,6 +94,9 @@ def check(config) -> None:
         ):
             if wrong:
                 raise BadInput(f"{name}: {text}")
+        largest = (2**32 - 1) // len(cells.of(part)) - 1
+        if max(part.train.seeds) > largest:
+            raise BadInput(f"{name}: train.seeds go up to {largest}: seed and cell share 32 bits")
 
 
 def tables(record: list[dict]) -> list[tuple[str, str]]:

@@ -52,5 +52,7 @@ def standing(metrics: dict) -> list[tuple]:
 
 def median(metrics: dict, name: str) -> str:
     """The median over seeds of held-out R2, and its least and greatest value."""
+    if f"{name}: held-out R2" not in metrics:  # a run may have no bridges
+        return "-"
     values = [np.nan if v is None else v for v in metrics[f"{name}: held-out R2"]["values"]]
     return f"{np.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"

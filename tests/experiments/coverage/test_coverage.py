@@ -11,7 +11,7 @@ import pytest
 import cgjax
 from cgjax import config as configs
 from cgjax.core.errors import BadInput
-from cgjax.experiments.coverage import cells, graphs, models, run, scores, tasks
+from cgjax.experiments.coverage import cells, graphs, models, run, scores, tables, tasks
 from cgjax.main import main
 
 
@@ -140,5 +140,13 @@ def test_a_run_from_end_to_end(one_device, tmp_path):
     tokens, y = task.examples(data, 0, 0, some, some, jax.random.key(0))
     first = jax.tree.map(lambda leaf: leaf[0], opened.params)
     assert opened.predict(first, tokens).shape == y.shape
+    few = {name: metric for name, metric in metrics.items() if "width" not in name[:20]}
+    few.pop("teacher_mlp/blocks, one bridge: held-out R2")
+    (_, row) = tables.standing(few)
+    assert row[3] == "-" and row[7] == "-" and len(tables.standing(metrics)[1][7]) > 5
+    with pytest.raises(BadInput, match="share 32 bits"):
+        run.check(configs.load("coverage:smoke", {"train.seeds": "4294967295"}))
+    with pytest.raises(BadInput, match="two values or more"):
+        run.check(configs.load("coverage:teacher,smoke", {"parts.teacher_mlp.data.n_values": "5"}))
     with pytest.raises(BadInput, match="addition_mlp: data.base=9 is not in data.n_values"):
         run.check(configs.load("coverage:addition,smoke", {"data.base": "9"}))
