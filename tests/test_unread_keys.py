@@ -16,6 +16,7 @@ from recording import nothing_compiles, unread
 
 from cgjax import config as configs
 from cgjax import experiments
+from cgjax.analysis import dependence
 from cgjax.config import declare
 from cgjax.config.declare import key
 from cgjax.core import checkpoint, train
@@ -94,13 +95,14 @@ def nothing_kept(config, trained, *rest):
 
 @pytest.fixture(autouse=True)
 def few_stops(monkeypatch):
-    """One device; without figures, audits and machines, which are slow and read no config."""
+    """One device; no figures, audits, derivatives and machines: they are slow and read no keys."""
     monkeypatch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
     monkeypatch.setattr(sprites, "draw", lambda *arguments: [])
     monkeypatch.setattr(bumps, "draw", lambda *arguments: [])
     monkeypatch.setattr(resistance, "draw", lambda *arguments: [])
     monkeypatch.setattr(subnetworks, "draw", lambda *arguments: [])
     monkeypatch.setattr(panels, "verdict", lambda data: "not asked")
+    monkeypatch.setattr(dependence, "gradient_dependence", lambda *_, **options: jnp.ones((2, 2)))
     monkeypatch.setattr(dense, "KINDS", {})
     # A run that is only traced writes no files that could be read.
     monkeypatch.setattr(of_plane, "kept", nothing_kept)
