@@ -372,7 +372,12 @@ def test_the_report_prints_every_table(capsys):
     own += ["support", "vectors", "kernels", "kernels, recomputed", "bumps"]
     own += ["resistance: orderings", "resistance: recomputed"]
     own += ["subnetworks", "subnetworks: structure", "predict: standing"]
-    own += ["predict: held-out pairs", "predict: differences", "predict: pairs"]
+    own += [
+        "predict: held-out pairs",
+        "predict: differences",
+        "predict: pairs",
+        "predict: later pairs",
+    ]
     assert titles == own
     assert "| gap_shift | fast | 0.933 | 0.929 |" in printed
 
