@@ -375,6 +375,7 @@ def test_the_report_prints_every_table(capsys):
     own += ["subnetworks", "subnetworks: structure", "coverage, size default"]
     own += ["coverage, size fast", "predict: standing"]
     own += ["predict: held-out pairs", "predict: differences", "predict: pairs"]
+    own += ["predict: later pairs"]
     assert titles == own
     assert "| gap_shift | fast | 0.933 | 0.929 |" in printed
 
