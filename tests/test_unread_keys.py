@@ -43,6 +43,7 @@ KINDS = {
             },
         ),
         ("slots_3", {"model.decoder": "shift", "eval.regions": "true"}),
+        ("unsupervised_conv", {}),
     ),
     "support": tuple(
         (row, {}) for row in ("demo", "partners", "predict", "openness", "design", "relaxed")
