@@ -44,6 +44,7 @@ KINDS = {
             },
         ),
         ("slots_3", {"model.decoder": "shift", "eval.regions": "true"}),
+        ("unsupervised_conv", {}),
     ),
     "support": tuple(
         (row, {})
