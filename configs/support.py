@@ -181,7 +181,7 @@ TRAINED_KEYS = {
     "data.n_known": key((0, 1, 24), "pixels at which components are known at one point", low=0,
                         high=24, distinct=True),
     "model.hidden": key(128, "width of dense layers", low=1),
-    "model.sharpness": key((1.0, 3.0, 10.0), "of the sigmoid that replaces the step", above=0,
+    "model.sharpness": key((3.0, 10.0, 30.0), "of the sigmoid that replaces the step", above=0,
                            distinct=True),
     "optim.lr": key(2e-3, "first learning rate; falls to 0 along a cosine", above=0,
                     is_traced=True),

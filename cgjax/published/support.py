@@ -86,6 +86,51 @@ CLAIMS = {
         "where": "alpha compositing",
         "chains": [[("table", "random/step_front_own"), ("table", "random/alpha_front")]],
     },
+    "determined_pairs_are_drawn_right": {
+        "kind": "own",
+        "sentence": "Of pairs of CIFAR-10 cut-outs that training never shows, a learned table of "
+        "pictures draws those right that the support determines, more often than those that it "
+        "leaves open",
+        "where": "open question: real images as sprites",
+        "chains": [
+            [
+                ("cut_outs", "table/determined pairs drawn right"),
+                ("cut_outs", "table/open pairs drawn right"),
+            ]
+        ],
+    },
+    "openness_orders_unseen_pairs": {
+        "kind": "own",
+        "sentence": "What a support leaves open of a pair of CIFAR-10 cut-outs orders unseen pairs "
+        "by their error after training",
+        "where": "open question: real images as sprites",
+        "chains": [[("cut_outs", "table/tau-b(open, error)"), 0]],
+    },
+    "openness_is_about_components": {
+        "kind": "own",
+        "sentence": "One network for both pictures draws fewer of the determined pairs right than "
+        "a table of pictures for each",
+        "where": "open question: real images as sprites, control",
+        "chains": [
+            [
+                ("cut_outs", "table/determined pairs drawn right"),
+                ("cut_outs", "monolithic/determined pairs drawn right"),
+            ]
+        ],
+    },
+    "a_learned_c_leaves_one_function": {
+        "kind": "own",
+        "sentence": "With C learned, a function of one number maps each component to the true one, "
+        "and an affine map does not",
+        "where": "open question: unknown C",
+        "chains": [
+            [
+                ("unknown_c", "learned/everything, 0 pixels known: {0}, any function"),
+                ("unknown_c", "learned/everything, 0 pixels known: {0}, affine"),
+            ]
+        ],
+        "each": (("front",), ("back",)),
+    },
 }
 
 # Why ours does not match, and what could tell; `published.claims` describes the layout.

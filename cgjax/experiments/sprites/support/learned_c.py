@@ -30,7 +30,6 @@ N_PIXELS = 24
 WIDTH = 0.12  # of a bump
 EDGE = 0.25  # brightness from which the front bump hides what is behind it
 SHARPNESS = 4.0  # of the true C where C is unknown
-DARK = 2.0  # by which networks start below a brightness of 1/2
 BINS = 48  # of the best function of one number
 PLACES = ((0.5, 1.0), (0.15, 1.0), (0.85, 1.0))  # of the bumps that planes hold still: back, fronts
 POINT = (0.5, 1.0, 0.5, 1.0)  # latents of the point at which components are known
@@ -99,10 +98,7 @@ def build(config, kind: str) -> Model:
 
     def components(params, latents):
         parts = zip(("front", "back"), jnp.split(latents, 2, axis=1))
-        # Brightness in (0, 1): a front that may be dark without limit ends there, where the slope
-        # of C vanishes.
-        drawn = (net.apply({"params": params[name]}, 4 * z - 2) for name, z in parts)
-        return tuple(jax.nn.sigmoid(each - DARK) for each in drawn)
+        return tuple(net.apply({"params": params[name]}, 4 * z - 2) for name, z in parts)
 
     def learned(params, front, back, sharpness):
         pairs = jnp.stack([front, back], axis=-1).reshape(-1, 2)
