@@ -243,7 +243,7 @@ DEFAULT = {
              "eval.every": 100, "eval.n_samples": 256, "data.settings": ("A", "resample_slots")},
     "dose": {"train.seeds": (0, 1), "train.steps": 100, "eval.every": 50,
              "data.rhos": (0.0, 0.5, 0.9, 1.0)},
-    "overlaid": {"train.seeds": (0, 1, 2), "train.steps": 100, "eval.every": 100,
+    "overlaid": {"train.seeds": (0,), "train.steps": 400, "eval.every": 400,
                  "data.rhos": (0.0, 0.9, 1.0), "data.absent": (0.9,)},
     "widths": {"train.seeds": (0, 1), "train.steps": 100, "eval.every": 50,
                "data.widths": (1, 2, 5, 10)},

@@ -309,6 +309,8 @@ def resize(config, row: str, size: str, parts: dict) -> dict:
     if "image" in config.data:
         config.data.image = "glyph"  # nothing to download
     n, largest = config.data.get("n", 0), dict(LIMITS[size])
+    if row in OURS and size == "smoke":
+        largest["data.n"] = 12  # axes are learned from derivatives away from the borders
     if row in BY_SIZE:  # parts keep different image sizes
         largest.pop("data.n")
         for part in parts.values():

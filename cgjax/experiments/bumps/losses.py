@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+BORDER = 4  # pixels at each border without derivatives for the axes of fields
 LEAST_SHARE = 1e-8  # smallest share of a lam^2, so that its logarithm is finite
 
 
@@ -109,14 +110,14 @@ def axis_of(fields: jax.Array) -> jax.Array:
 
 
 def _filters(n: int) -> list[np.ndarray]:
-    """Matrices [n - 8, n]: smoothed values, and derivatives, at pixels four or more from the ends.
+    """Matrices [n - 8, n]: smoothed values, and derivatives, at BORDER or more from the ends.
 
     Errors of the derivative are of sixth order. With the usual two neighbours the axis of stripes
     that are a pixel wide would be wrong by up to three degrees.
     """
     third = np.array([-1, 9, -45, 0, 45, -9, 1]) / 60
     taps = np.array([0, 0, 0, 1, 2, 1, 0, 0, 0]) / 4, np.convolve(third, [1, 2, 1]) / 4
-    places = np.arange(n) - np.arange(n - 8)[:, None]
+    places = np.arange(n) - np.arange(n - 2 * BORDER)[:, None]
     inside = (places >= 0) & (places < 9)
     return [np.where(inside, t[np.clip(places, 0, 8)], 0).astype(np.float32) for t in taps]
 

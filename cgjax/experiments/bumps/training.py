@@ -180,6 +180,11 @@ def check(config) -> None:
             )
         if config.model.name == "product" and any(any(config.reg[n]) for n in OF_EMBEDDINGS):
             raise BadInput("reg.lam_entropy and reg.vec_variance work with model.name=embed alone")
+        if any(config.reg.learned_axis) and config.data.n <= 2 * losses.BORDER:
+            raise BadInput(
+                f"reg.learned_axis needs more than {2 * losses.BORDER} pixels along a side, "
+                f"data.n={config.data.n}: its derivatives leave out {losses.BORDER} at each border"
+            )
         if config.model.name == "product" and all(config.model.product[k] for k in FIXED_RANK):
             raise BadInput("model.product.stripes are of rank one: set model.product.rank=0")
         if config.model.starts_at == "zero":
@@ -224,6 +229,7 @@ def experiment(config, shown: sets.Scenes) -> program.Experiment:
         factors |= dict.fromkeys(PENALTIES, of_vectors)
         factors |= {"lam_entropy": of_values, "nuclear": of_values}
     is_used = {name: any(weights[name] for weights in penalties(config)) for name in PENALTIES}
+    has_axes = any(is_used[name] for name in OF_AXES)
     bases = losses.null_functions(config.data.n, config.data.get("degrees", 0.0))
     of_fields = {
         "nuclear": losses.nuclear_norm,
@@ -251,7 +257,7 @@ def experiment(config, shown: sets.Scenes) -> program.Experiment:
             fields = fields_of(params)
             for name in OF_FIELDS:
                 total += weight[name] * of_fields[name](fields) if is_used[name] else 0.0
-        if any(is_used[name] for name in OF_AXES):
+        if has_axes:
             fields = fields_of(params)
             is_free = (replica["learned_axis"] > 0) & (step >= RELEASE * config.train.steps)
             start = replica["start"] + replica["offset"]
@@ -291,7 +297,7 @@ def experiment(config, shown: sets.Scenes) -> program.Experiment:
             share = losses.stripe_share(fields)
             metrics |= {"stripe_share_x": share[0], "stripe_share_y": share[1]}
             metrics |= losses.energy_shares(fields, bases)
-            for name, field in zip("xy", fields):
+            for name, field in zip("xy", fields) if has_axes else ():
                 metrics[f"axis_{name}"] = jnp.degrees(losses.axis_of(field))
         if config.eval.get("factors"):
             metrics |= layer_factorization(params, extra, data["codes"][points])

@@ -9,9 +9,11 @@ import pytest
 from cgjax.analysis import geometry
 from cgjax.core.errors import BadInput
 from cgjax.experiments.bumps import scenes, scores
+from cgjax.experiments.bumps.data import digits, sets
 from cgjax.experiments.bumps.studies import comparisons
 
 N, SIGMA, LB, UB = 28, 1.0, 6, 22
+SHAPES = ("square", "disc")
 # Far from a bump float32 has no such small numbers.
 TOLERANCES = [(True, {"rtol": 1e-10, "atol": 1e-300}), (False, {"rtol": 1e-5, "atol": 1e-30})]
 
@@ -240,3 +242,22 @@ def test_clusters_by_hand():
     apart[3:6] = False
     ratio = comparisons.mass_ratio(rng, apart, 1.0, 0.3, draws=2)
     np.testing.assert_array_equal(ratio, [0.5, 0.5])
+
+
+# --- sprites and characters -----------------------------------------------------------------------
+
+
+def test_sprites_and_turned_characters():
+    """A square is a product of two stripes, a disc is not; characters differ, and so do angles."""
+    xy = np.array([[6.0, 9.0]])
+    square, disc = (scenes.sprites(xy, 16, 2.0, shape, inverted=False)[0] for shape in SHAPES)
+    assert np.linalg.matrix_rank(square) == 1 < np.linalg.matrix_rank(disc)
+    assert square[9, 6] == disc[9, 6] == 1 and square[11, 8] == 0.25 and disc[11, 8] == 0
+    turned = scenes.sprites(xy, 16, 2.0, "square", 45.0)[0]
+    assert turned[9, 6] == 0 and turned[11, 8] == 1 > turned[9, 8]
+    images = sets.turned_characters(np.array([[0, 4], [4, 4], [0, 15]]), 16, inverted=False)
+    assert images.shape == (3, 16, 16) and 0 <= images.min() <= images.max() <= 1
+    np.testing.assert_allclose(images[1], np.rot90(images[0]), atol=1e-6)
+    every = digits.characters(40, 16)
+    assert len(np.unique(every.reshape(40, -1), axis=0)) == 40
+    np.testing.assert_array_equal(every[4], digits.glyph(4, 16))

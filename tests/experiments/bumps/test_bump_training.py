@@ -150,6 +150,11 @@ def test_contradictions_are_refused(changes, words):
         training.network(config)
 
 
+def test_axes_of_small_images_are_refused():
+    with pytest.raises(BadInput, match="more than 8 pixels"):
+        training.check(configs.load("bumps:axes_embed,smoke", {"data.n": "8"}))
+
+
 def test_penalties_are_zipped_and_of_fields():
     for changes, words in (
         ({"reg.null_axis": (0.0,)}, "long"),
