@@ -87,7 +87,7 @@ CLAIMS = {
         "chains": [[("table", "random/step_front_own"), ("table", "random/alpha_front")]],
     },
     "determined_pairs_are_drawn_right": {
-        "kind": "own",
+        "kind": "finding",
         "sentence": "Of pairs of CIFAR-10 cut-outs that training never shows, a learned table of "
         "pictures draws those right that the support determines, more often than those that it "
         "leaves open",
@@ -100,14 +100,14 @@ CLAIMS = {
         ],
     },
     "openness_orders_unseen_pairs": {
-        "kind": "own",
+        "kind": "finding",
         "sentence": "What a support leaves open of a pair of CIFAR-10 cut-outs orders unseen pairs "
         "by their error after training",
         "where": "open question: real images as sprites",
         "chains": [[("cut_outs", "table/tau-b(open, error)"), 0]],
     },
     "openness_is_about_components": {
-        "kind": "own",
+        "kind": "finding",
         "sentence": "One network for both pictures draws fewer of the determined pairs right than "
         "a table of pictures for each",
         "where": "open question: real images as sprites, control",
@@ -119,7 +119,7 @@ CLAIMS = {
         ],
     },
     "a_learned_c_leaves_one_function": {
-        "kind": "own",
+        "kind": "finding",
         "sentence": "With C learned, a function of one number maps each component to the true one, "
         "and an affine map does not",
         "where": "open question: unknown C",
