@@ -106,18 +106,6 @@ CLAIMS = {
         "where": "open question: real images as sprites",
         "chains": [[("cut_outs", "table/tau-b(open, error)"), 0]],
     },
-    "openness_is_about_components": {
-        "kind": "own",
-        "sentence": "One network for both pictures draws fewer of the determined pairs right than "
-        "a table of pictures for each",
-        "where": "open question: real images as sprites, control",
-        "chains": [
-            [
-                ("cut_outs", "table/determined pairs drawn right"),
-                ("cut_outs", "monolithic/determined pairs drawn right"),
-            ]
-        ],
-    },
     "a_learned_c_leaves_one_function": {
         "kind": "own",
         "sentence": "With C learned, a function of one number maps each component to the true one, "
@@ -130,6 +118,35 @@ CLAIMS = {
             ]
         ],
         "each": (("front",), ("back",)),
+    },
+    "a_soft_surrogate_matters": {
+        "kind": "own",
+        "sentence": "Trained through a step, a softer sigmoid ends higher, straight-through or "
+        "smoothed",
+        "where": "open question: C that is not differentiable",
+        "chains": [
+            [
+                ("step_c", "{0}/everything, 3 sharpness: r2_all"),
+                ("step_c", "{0}/everything, 10 sharpness: r2_all"),
+                ("step_c", "{0}/everything, 30 sharpness: r2_all"),
+            ]
+        ],
+        "each": (("straight_through",), ("smoothed",)),
+    },
+    "amplification_bounds_recorded_errors": {
+        "kind": "own",
+        "sentence": "No recorded run's squared error grows more outside its support than the "
+        "amplification at a noise of 0.1 says",
+        "computed": True,
+        "where": "open question: approximate fit",
+        "chains": [[1, ("bound", "noise 0.1: runs above the bound")]],
+    },
+    "the_bound_is_not_tight": {
+        "kind": "own",
+        "sentence": "Fewer than half of these runs come within a factor 5 of that bound",
+        "computed": True,
+        "where": "open question: approximate fit",
+        "chains": [[0.5, ("bound", "noise 0.1: share within a factor 5")]],
     },
 }
 
