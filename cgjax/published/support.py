@@ -106,6 +106,18 @@ CLAIMS = {
         "where": "open question: real images as sprites",
         "chains": [[("cut_outs", "table/tau-b(open, error)"), 0]],
     },
+    "openness_is_about_components": {
+        "kind": "own",
+        "sentence": "One network for both pictures draws fewer of the determined pairs right than "
+        "a table of pictures for each",
+        "where": "open question: real images as sprites, control",
+        "chains": [
+            [
+                ("cut_outs", "table/determined pairs drawn right"),
+                ("cut_outs", "monolithic/determined pairs drawn right"),
+            ]
+        ],
+    },
     "a_learned_c_leaves_one_function": {
         "kind": "own",
         "sentence": "With C learned, a function of one number maps each component to the true one, "
