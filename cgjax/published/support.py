@@ -131,6 +131,35 @@ CLAIMS = {
         ],
         "each": (("front",), ("back",)),
     },
+    "a_soft_surrogate_matters": {
+        "kind": "finding",
+        "sentence": "Trained through a step, a softer sigmoid ends higher, straight-through or "
+        "smoothed",
+        "where": "open question: C that is not differentiable",
+        "chains": [
+            [
+                ("step_c", "{0}/everything, 3 sharpness: r2_all"),
+                ("step_c", "{0}/everything, 10 sharpness: r2_all"),
+                ("step_c", "{0}/everything, 30 sharpness: r2_all"),
+            ]
+        ],
+        "each": (("straight_through",), ("smoothed",)),
+    },
+    "amplification_bounds_recorded_errors": {
+        "kind": "finding",
+        "sentence": "No recorded run's squared error grows more outside its support than the "
+        "amplification at a noise of 0.1 says",
+        "computed": True,
+        "where": "open question: approximate fit",
+        "chains": [[1, ("bound", "noise 0.1: runs above the bound")]],
+    },
+    "the_bound_is_not_tight": {
+        "kind": "finding",
+        "sentence": "Fewer than half of these runs come within a factor 5 of that bound",
+        "computed": True,
+        "where": "open question: approximate fit",
+        "chains": [[0.5, ("bound", "noise 0.1: share within a factor 5")]],
+    },
 }
 
 # Why ours does not match, and what could tell; `published.claims` describes the layout.

@@ -316,7 +316,7 @@ def draw_unknown_c(arrays, folder: pathlib.Path) -> None:
         ax.set(title=f"C {kind},\n{n_known} pixels known", xlabel="true value")
         ax.grid(**plots.GRID)
     axes[0].set_ylabel("drawn value")
-    plots.headline(fig, "With C learned a component keeps one free function of its value")
+    plots.headline(fig, "What the front network draws is a function of the truth, not the truth")
     plots.save(fig, folder / "unknown_c.png")
 
 
