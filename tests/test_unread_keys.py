@@ -85,7 +85,8 @@ SIZES = {
 
 def load(family: str, row: str, changes: dict):
     arg = "smoke" if row == "demo" else f"{row},smoke"
-    quick = family == "sprites" and row != "gap_broadcast"  # to trace
+    has_form = row != "gap_broadcast" and not row.startswith("unsupervised")
+    quick = family == "sprites" and has_form  # to trace
     return configs.load(f"{family}:{arg}", changes | ({"model.form": "direct"} if quick else {}))
 
 
