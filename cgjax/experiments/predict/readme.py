@@ -40,7 +40,7 @@ def later_counts(record: list[dict], studies: dict) -> str:
     table, numbers = read(record, added=True)
     return (
         f"{numbers['pairs counted']:.0f} of {numbers['pairs']:.0f} count ({_blocks(table)}), in "
-        f"{numbers['clusters']:.0f} clusters; {numbers['pairs held out']:.0f} are held out"
+        f"{numbers['clusters']:.0f} clusters; held out: {numbers['pairs held out']:.0f}"
     )
 
 
