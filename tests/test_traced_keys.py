@@ -48,7 +48,7 @@ def programs(config, folder, monkeypatch) -> list[str]:
 
 
 @pytest.mark.slow
-# support trains nothing; predict has the keys of the families it asks.
+# support: too few rows train; predict has the keys of the families it asks.
 @pytest.mark.parametrize("family", sorted(set(KINDS) - {"support", "predict"}))
 def test_traced_keys_are_arguments(family, tmp_path, monkeypatch):
     seen = set()

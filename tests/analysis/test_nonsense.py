@@ -981,10 +981,11 @@ PLUMBING = {
         "ntk.functions": "cut_short shortest equations floats dtype is_float is_free mixing "
         "warn_once check_outputs digits jit once_for_each length",
         "support": "slot_points check_arguments check_components",
-        "support.identification": "component_outputs is_pixelwise latent_columns",
+        # `leftover`, which is tested, passes its arguments on to `leftover_rows`.
+        "support.identification": "component_outputs is_pixelwise latent_columns leftover_rows",
         "support.latents": "as_categories changes covariance coverage distances distinct few "
         "halves nearest some_of_each within",
-        "support.second_model": "compose search evaluate posterior",
+        "support.second_model": "compose search evaluate posterior variances",
         "machines.interior_point": "factorised solved",
         "salience": "float64",
         "ntk.layers": "no_nudges shape factors sides in_loops units",
