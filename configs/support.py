@@ -104,8 +104,7 @@ _MODELS = ("network", "table", "monolithic")
 # row: (what it shows, expected time at the default size, its keys, its models, changes)
 TRAINED = {
     "digits": (
-        "MNIST digits in front of each other: does what a support leaves open predict which "
-        "unseen pairs are drawn right?",
+        "MNIST digits in front of each other: which unseen pairs are drawn right?",
         "3 minutes",
         _PICTURES,
         _MODELS,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.special
 
-from cgjax.core.errors import BadInput
+from cgjax.analysis import checks
 
 
 def data_needed(sizes: np.ndarray, accuracy: np.ndarray, threshold: float = 0.6) -> float:
@@ -19,11 +19,13 @@ def data_needed(sizes: np.ndarray, accuracy: np.ndarray, threshold: float = 0.6)
     sizes: increasing [m]. accuracy: [m]. Accuracy is interpolated linearly in the logarithm of the
     size.
     """
+    checks.finite(sizes=sizes, accuracy=accuracy)
+    checks.bounded("threshold", threshold, -checks.LARGEST)
     sizes, accuracy = np.asarray(sizes, float), np.asarray(accuracy, float)
     if sizes.ndim != 1 or sizes.shape != accuracy.shape or not len(sizes):
-        raise BadInput(f"sizes and accuracy must be [m], got {sizes.shape} and {accuracy.shape}")
+        raise ValueError(f"sizes and accuracy must be [m], got {sizes.shape} and {accuracy.shape}")
     if np.any(np.diff(sizes) <= 0) or sizes[0] <= 0:
-        raise BadInput("sizes must be positive and must increase")
+        raise ValueError("sizes must be positive and must increase")
     reached = accuracy >= threshold
     if not reached.any():
         return float("inf")
@@ -58,13 +60,16 @@ def exponent(
     and 0) are left out; this makes the slope too small if large images are the ones that fail, so
     read it together with n_censored and n_enough.
     """
-    n, needed = np.asarray(n, float), np.asarray(needed, float)
+    checks.finite(n=n)
+    checks.bounded("level", level, 0, 1)
+    checks.integer("seed", seed, 0)
+    n, needed = np.asarray(n, float), np.asarray(checks.real("needed", needed), float)
     if n.ndim != 1 or needed.ndim != 2 or len(n) != len(needed) or needed.size == 0:
-        raise BadInput(
+        raise ValueError(
             f"n must be [sizes], needed [sizes, seeds], got {n.shape} and {needed.shape}"
         )
     if np.any(n <= 0) or np.any(needed < 0) or np.any(np.isnan(needed)):
-        raise BadInput(
+        raise ValueError(
             "n and needed must be positive; use inf where the threshold is never reached"
         )
     rng = np.random.default_rng(seed)

@@ -106,7 +106,10 @@ def _with_one(slots):
 
 
 def _checked(slots, latents):
-    slots, latents = (np.asarray(x, np.float64) for x in (slots, latents))
+    slots, latents = (
+        np.asarray(checks.real(name, x), np.float64)
+        for name, x in (("slots", slots), ("latents", latents))
+    )
     if slots.ndim != 3 or latents.ndim != 3 or slots.shape[:2] != latents.shape[:2]:
         raise ValueError(
             "slots [n, K, d] and latents [n, K, l] must have the same n and K, got shapes "

@@ -143,7 +143,7 @@ CLAIMS = {
     },
     "telling_harms_where_all_pairs_occur": {
         "kind": "finding",
-        "claim": "{words}all pairs occur: rho 0.9 below B",
+        "claim": "{words}all seen: rho 0.9 below B",
         "sentence": "X_2 that tells lowers test accuracy where all pairs occur in training",
         "where": "open question: entangled inputs",
         "chains": [
@@ -154,7 +154,7 @@ CLAIMS = {
     },
     "rare_pairs_harm_more_than_telling": {
         "kind": "finding",
-        "claim": "{words}B with pairs as rare below rho 0.9",
+        "claim": "{words}rare: B below rho 0.9",
         "sentence": "where X_2 never tells, and is absent so often that pairs of the test are as "
         "rare, test accuracy is lower still",
         "where": "open question: entangled inputs",
@@ -169,7 +169,7 @@ CLAIMS = {
     },
     "entangled_digits_fail_in_a": {
         "kind": "finding",
-        "claim": "{words}A fails more on the test than B",
+        "claim": "{words}test: A below B",
         "sentence": "entangled digits, too, fail on new pairs where X_2 tells",
         "where": "open question: entangled inputs",
         "chains": [[("{row}", "{part}B: test accuracy"), ("{row}", "{part}A: test accuracy")]],

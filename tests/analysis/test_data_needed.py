@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from cgjax.analysis import data_needed as growth
-from cgjax.core.errors import BadInput
 
 SIZES = np.array([10, 20, 40, 80])
 
@@ -51,7 +50,7 @@ def test_bad_studies_are_refused():
         "needed .sizes, seeds.": lambda: growth.exponent([12, 16], [1.0, 2.0]),
         "positive": lambda: growth.exponent([12, 16], [[1.0], [-2.0]]),
     }.items():
-        with pytest.raises(BadInput, match=words):
+        with pytest.raises(ValueError, match=words):
             call()
 
 

@@ -24,6 +24,7 @@ from cgjax.analysis import (
     machines,
     probes,
     salience,
+    slots,
     stats,
     support,
 )
@@ -261,11 +262,19 @@ PROBE = probes.kernel(TARGETS, TARGETS)
 _GLM = {"y": OUTCOMES, "design": DESIGN, "clusters": PAIRS}
 
 # fmt: off
+SLOTTED = np.random.default_rng(1).normal(size=(5, 2, 2))
 SOUND = {
     "lenses.look": _NET | dict(x=INPUTS, factors=X, is_train=SOME, verbose=False),
     "lenses.memorization.slopes": dict(
         gram=K, factors=X, outputs=COLUMN, is_train=SOME, rounding=0.0),
     "lenses.memorization.slope": dict(y=Y, f=Y),
+    "data_needed.data_needed": dict(
+        sizes=np.array([2.0, 4.0, 8.0]), accuracy=np.array([0.1, 0.5, 0.9]), threshold=0.6),
+    "data_needed.exponent": dict(
+        n=np.array([2.0, 4.0, 8.0]), needed=np.ones((3, 2)), level=0.95, draws=4, seed=0),
+    "slots.fit": dict(slots=SLOTTED, latents=SLOTTED),
+    "slots.assign": dict(maps=slots.fit(SLOTTED, SLOTTED), slots=SLOTTED, latents=SLOTTED),
+    "slots.r2": dict(maps=slots.fit(SLOTTED, SLOTTED), slots=SLOTTED, latents=SLOTTED),
     "factorization.grids": dict(factors=X),
     "factorization.on_grids": dict(activations=INPUTS, factors=X),
     "effects.combined": dict(factors=X, values=Y),
@@ -499,7 +508,9 @@ SOUND = {
 
 # What a parameter holds; "function:parameter" overrides "parameter".
 KINDS = {
-    array: "signs new probes.ridge:targets probes.ridgeless:targets stats.weighted_tau_b:x "
+    array: "data_needed.data_needed:sizes accuracy data_needed.exponent:n needed slots.fit:slots "
+    "slots.assign:slots slots.r2:slots signs new probes.ridge:targets probes.ridgeless:targets "
+    "stats.weighted_tau_b:x "
     "stats.weighted_tau_b:y k_test k border costs kappa salience weights dual coefficients "
     "features jacobians "
     "hessians matrices tensor before after v y_train residuals null covariance contrast account "
@@ -531,7 +542,7 @@ KINDS = {
     above_zero: "c memory length lx ly beta lr scale data_range beta_max",
     from_zero: "penalty epsilon rtol atol fit_limit jacobian_limit rounding weight_var bias_var "
     "noise k1 k2 width tolerance support.coverage:length",
-    number: "k0 likeness s1 s2 slope s0 observed",
+    number: "k0 likeness s1 s2 slope s0 observed threshold",
     share: "level share keep training_error",
     sizes: "sizes",
     flag: "bias verbose centred cosine from_one signed machines.solve_ridge:outputs "
@@ -542,7 +553,7 @@ KINDS = {
     pattern: "masks.search:where masks.selected:where masks.init:where masks.magnitude:where "
     "masks.factors.subnetworks:where",
     opaque: "draws stats.deviation_interval:value probes.ridge:kernel probes.ridgeless:kernel f "
-    "key composition components loss draw data measures metric statistic machine given "
+    "key maps composition components loss draw data measures metric statistic machine given "
     "layer traced leaves nudges similar truth model support layer_map splits labels path devices "
     "shape dims relevant slots points partners candidates batches several updates rates bands "
     "suggested strata clusters inputs axis pixelwise columns start rows failures successes on u d "
@@ -978,6 +989,8 @@ PLUMBING = {
         "support.jacobians": "merged nothing search leak "
         "compiled_singular_values compiled_spectrum",
         "machines": "interpolate rows",
+        "data_needed": "exponent_of_medians censored_slope",
+        "lenses.benchmark": "condensed ranks recorded",  # `look` passes its arguments on
         "ntk.functions": "cut_short shortest equations floats dtype is_float is_free mixing "
         "warn_once check_outputs digits jit once_for_each length",
         "support": "slot_points check_arguments check_components",

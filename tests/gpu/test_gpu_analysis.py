@@ -20,6 +20,7 @@ from test_nonsense import CONTEXT, NET, PLUMBING
 import cgjax.analysis
 from cgjax.analysis import (
     additivity,
+    data_needed,
     dependence,
     effects,
     factor_tables,
@@ -38,6 +39,7 @@ from cgjax.analysis import (
     support,
     training_sets,
 )
+from cgjax.analysis import slots as slot_maps
 from cgjax.analysis.support import certificate, design
 
 TRACED = test_under_jit.NAMES
@@ -71,6 +73,7 @@ def host_calls() -> dict:
     splits = np.where(np.arange(9) < 7, "train", "test")
     labels = additivity.conjunctions(np.asarray(pairs)[:7])
     values = array(np.arange(1.0, 1 + len(labels)))
+    slots_of = drawn(9, 2, 3)
     features, points, codes = drawn(9, 4), drawn(4, 2), drawn(4, 6)
     gram = array(np.asarray(features) @ np.asarray(features).T + np.eye(9))
     product = array(np.kron(np.eye(4) + 1, np.eye(3) + 1))
@@ -244,6 +247,13 @@ def host_calls() -> dict:
         ),
         "certificate.jumps": lambda: certificate.jumps(jnp.sin, latents, latents[::-1]),
         "design.design": lambda: design.design(add, slots, 0, tuples[0]),
+        "data_needed.data_needed": lambda: data_needed.data_needed(values[:5], values[:5], 2.5),
+        "data_needed.exponent": lambda: data_needed.exponent(values[:5], features[:5, :2] ** 2 + 1),
+        "slots.fit": lambda: slot_maps.fit(slots_of, slots_of),
+        "slots.assign": lambda: slot_maps.assign(
+            slot_maps.fit(slots_of, slots_of), slots_of, slots_of
+        ),
+        "slots.r2": lambda: slot_maps.r2(slot_maps.fit(slots_of, slots_of), slots_of, slots_of),
         "training_sets.any_sum": lambda: training_sets.any_sum(pairs),
         "training_sets.best_anchors": lambda: training_sets.best_anchors(0.2, values[:5] - 3, 1),
         "training_sets.exchange": lambda: training_sets.exchange(gram, y, (0, 1, 2)),

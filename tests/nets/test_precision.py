@@ -24,6 +24,7 @@ from cgjax.nets import (
     pixel_tokens,
     resnet,
     rnn,
+    slots,
     transposed,
     vgg,
 )
@@ -47,6 +48,9 @@ NETWORKS = {
     "pallas": (decoders.UpsampleMLP(hidden=4, channels=16, form="pallas"), floats(2, 3)),
     "DeconvMLP": (decoders.DeconvMLP(hidden=4, channels=4), floats(2, 3)),
     "BroadcastMLP": (broadcast.BroadcastMLP((8, 8, 3), 4, 3), floats(2, 3)),
+    "WindowMLP": (broadcast.WindowMLP((8, 8, 3), 3, 4), floats(2, 4)),
+    "ConvSlots": (slots.ConvSlots(size=3, channels=4, hidden=4), floats(2, 8, 8, 3)),
+    "AttentionSlots": (slots.AttentionSlots(size=3, channels=4, hidden=4), floats(2, 8, 8, 3)),
     "ShiftMLP": (broadcast.ShiftMLP(hidden=4, channels=4), floats(2, 4)),
     "ConvNet": (conv.ConvNet(**CONVNET), floats(2, 10, 10, 1)),
     "ConvNet, direct": (conv.ConvNet(form="direct", **CONVNET), floats(2, 10, 10, 1)),

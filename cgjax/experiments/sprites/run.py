@@ -148,13 +148,9 @@ def part(config, workdir: pathlib.Path, kind: str) -> tuple[pathlib.Path, str]:
 
 def tables(record: list[dict]) -> list[tuple[str, str]]:
     """(title, Markdown) of recorded runs: the headline, beyond the paper, the paper's table."""
-    without_latents = [entry for entry in record if "encoder" in entry["config"]["model"]]
+    without_latents = [entry for entry in record if entry["row"].startswith("unsupervised_")]
     record = [entry for entry in record if entry not in without_latents]
     sections = [
-        (f"sprites, {entry['row']}, size {entry['size']}", unsupervised.table(entry["metrics"]))
-        for entry in without_latents
-    ]
-    sections += [
         ("sprites", markdown.headline_table(record)),
         ("sprites, beyond the paper", markdown.beyond_table(record, BEYOND)),
     ]
@@ -162,7 +158,10 @@ def tables(record: list[dict]) -> list[tuple[str, str]]:
         rows = markdown.by_row(record, size, label)
         title = f"sprites, size {size}" + (f", {label}" if label else "")
         sections.append((title, table_markdown(rows, rows if label else None)))
-    return sections
+    return sections + [
+        (f"sprites, {entry['row']}, size {entry['size']}", unsupervised.table(entry["metrics"]))
+        for entry in without_latents
+    ]
 
 
 # --- the experiment -------------------------------------------------------------------------------

@@ -174,4 +174,4 @@ def test_bad_input_is_named(tmp_path):
     with pytest.raises(BadInput, match="prediction needs three"):
         studies.predict(config("predict", ("data.record", str(tmp_path))))
     with pytest.raises(BadInput, match="no model"):
-        run.load(None, tmp_path)
+        run.load(config("table"), tmp_path)
