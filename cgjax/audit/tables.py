@@ -209,8 +209,8 @@ def _columns(path, stored, array):
     elif len({*shapes.values()}) > 1 or any(len(shape) != 1 for shape in shapes.values()):
         each = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
         raise BadInput(
-            f"'{path}' holds arrays that are no columns of one length: {each}; name one "
-            f"[rows, factors] as {path.name}:<array>"
+            f"'{path}' holds arrays of several lengths or ranks, which cannot be columns: "
+            f"{each}; name one [rows, factors] as {path.name}:<array>"
         )
     if any(value.dtype.kind not in "buifU" for value in arrays.values()):
         raise BadInput(f"'{path}' must hold real numbers or words")

@@ -263,7 +263,7 @@ def test_ranks_are_shares_of_the_networks_that_the_record_has():
 
 
 def test_models_that_are_not_comparable_have_no_ranks(looked):
-    """Without targets nobody can say whether the model fits; a model that does not is no peer."""
+    """Only models that fit their targets are compared; without targets the fit is unknown."""
     assert looked["additive"].ranks is None and "targets" in looked["additive"].reasons["ranks"]
     inputs = (additive, PARAMS, CODES, FACTORS, TRAIN)
     unfit = look(*inputs, targets=-SUM, verbose=False)

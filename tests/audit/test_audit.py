@@ -229,7 +229,7 @@ def test_bad_arrays_are_one_line(here, capsys):
     for arrays, words in (
         ({"a": np.array([{}], object)}, "a pickle"),
         ({"p": np.zeros((3, 2)), "q": np.zeros((3, 2))}, "p [3, 2], q [3, 2]; name one"),
-        (columns | {"b": np.arange(2.0)}, "no columns of one length"),
+        (columns | {"b": np.arange(2.0)}, "several lengths or ranks"),
         (columns | {"b": np.array([0, np.nan, 1])}, "column 'b' of 'bad.npz' is NaN"),
         (columns | {"b": np.array([0j, 1, 2])}, "real numbers or words"),
         ({"a": np.zeros((0, 2))}, "holds no rows"),

@@ -21,9 +21,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cgjax.core import metrics, optim, program, train, tree
+from cgjax.core import metrics, program, train, tree
 from cgjax.core.logging import say
-from cgjax.core.replicas import Grid, with_numbers
+from cgjax.core.replicas import Grid
+from cgjax.experiments.sprites.support.pairs import with_cosine
 from cgjax.nets.mlp import MLP
 
 N_PIXELS = 24
@@ -183,22 +184,7 @@ def experiment(config, kind: str, data: dict) -> program.Experiment:
             scalars |= {f"{name}, {how}": r2 for how, r2 in matches(d, bumps(z)).items()}
         return scalars, {}
 
-    def tx(replica):
-        return optim.adamw(optim.cosine(replica["lr"], 0.0, config.train.steps, 1), 0.0)
-
-    numbers = networks.replicas() | {"stream": networks.streams()}
-    return program.Experiment(
-        data=data,
-        replicas=with_numbers(numbers, lr=config.optim.lr),
-        init=lambda key, replica: (model.init(key), {}),
-        plan=None,
-        batch=batch,
-        loss=loss,
-        evaluate=evaluate,
-        tx=tx,
-        headline=None,
-        identity=networks.identity,
-    )
+    return with_cosine(config, networks, model.init, data, batch, loss, evaluate)
 
 
 def matches(drawn: jax.Array, true: jax.Array) -> dict[str, jax.Array]:

@@ -215,6 +215,12 @@ def experiment(config, kind: str, data: dict) -> program.Experiment:
         means = {"mse_id": jnp.mean(jax.lax.map(of_pair, known)), "mse_all": jnp.mean(by_pair)}
         return means | each, {}
 
+    return with_cosine(config, networks, model.init, data, batch, loss, evaluate)
+
+
+def with_cosine(config, networks: Grid, init, data, batch, loss, evaluate) -> program.Experiment:
+    """An experiment of networks that are trained by AdamW, along a cosine to a rate of 0."""
+
     def tx(replica):
         return optim.adamw(optim.cosine(replica["lr"], 0.0, config.train.steps, 1), 0.0)
 
@@ -222,7 +228,7 @@ def experiment(config, kind: str, data: dict) -> program.Experiment:
     return program.Experiment(
         data=data,
         replicas=with_numbers(numbers, lr=config.optim.lr),
-        init=lambda key, replica: (model.init(key), {}),
+        init=lambda key, replica: (init(key), {}),
         plan=None,
         batch=batch,
         loss=loss,
