@@ -16,6 +16,7 @@ import cgjax
 from cgjax import config as configs
 from cgjax import experiments
 from cgjax.core import train
+from cgjax.core import workdir as folders
 from cgjax.core.errors import BadInput
 from cgjax.main import main
 
@@ -577,3 +578,12 @@ def test_config_survives_json():
     assert configs.differences(config, again) == []
     assert again.data.planes == config.data.planes
     assert configs.fingerprint(again) == configs.fingerprint(config)
+
+
+def test_a_copy_without_its_repository_names_its_commit(monkeypatch, tmp_path):
+    """A run on a machine without the repository still records which code made it."""
+    monkeypatch.setattr(folders, "__file__", str(tmp_path / "cgjax" / "core" / "workdir.py"))
+    (tmp_path / "cgjax").mkdir()
+    assert folders.environment()["commit"] == ""
+    monkeypatch.setenv("CGJAX_COMMIT", "0123abc")
+    assert folders.environment()["commit"] == "0123abc"

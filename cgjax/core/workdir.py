@@ -210,7 +210,10 @@ def environment() -> dict:
 
 
 def _commit() -> str:
-    """The commit of this code, followed by "+changes" if files differ from it; "" without git."""
+    """The commit of this code, followed by "+changes" if files differ from it.
+
+    A copy without its repository has the commit that CGJAX_COMMIT names, or "".
+    """
 
     def git(*arguments):
         folder = pathlib.Path(__file__).parents[1]
@@ -221,9 +224,10 @@ def _commit() -> str:
 
     try:
         commit = git("rev-parse", "HEAD")
-        return commit + ("+changes" if commit and git("status", "--porcelain", ".") else "")
+        changes = commit and git("status", "--porcelain", ".")
     except (OSError, subprocess.TimeoutExpired):
-        return ""
+        commit, changes = "", ""
+    return commit + ("+changes" if changes else "") or os.environ.get("CGJAX_COMMIT", "")
 
 
 def read_json(path: pathlib.Path, mend: str = "delete it to write it anew") -> dict:
