@@ -201,7 +201,7 @@ def get_config(arg=""):
         declare(config, {"model.composition": key("occlude_sigmoid", doc, choices=choices)})
     config.data.update(changes)
     if (row, size) == ("openness", "paper"):
-        config.data.n_samples = 1000
+        config.data.n_samples = 3000
     if size == "fast" and "n_values" in names:
         config.data.n_values = min(config.data.n_values, 64)
     if size == "smoke":

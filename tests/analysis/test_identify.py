@@ -542,7 +542,7 @@ def test_first_order_alone_has_the_numbers_of_the_whole_answer():
         answer = identify(multiply, [phi, phi], p, q, 0.2, noise, training_error=noise)
         assert np.sqrt(left.on_q / left.prior) == pytest.approx(answer.unknown, rel=1e-6)
         assert left.on_q / left.on_p == pytest.approx(answer.amplification, rel=0.05)
-    # Row by row; several noises share one decomposition.
+    # Row by row, for several noises.
     rows = leftover_rows(multiply, [phi, phi], p, q, 0.02, (1e-3, 0.03))
     for i, noise in enumerate((1e-3, 0.03)):
         left = leftover(multiply, [phi, phi], p, q, 0.02, noise)

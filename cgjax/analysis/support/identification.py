@@ -16,11 +16,12 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from cgjax.analysis import checks
 from cgjax.analysis.support import jacobians, latents, second_model
-from cgjax.analysis.support.second_model import Design, Models, Witness, posterior, variances
+from cgjax.analysis.support.second_model import Design, Models, Witness, posterior
 
 LENGTHS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)  # in units of a latent's spread on Q
 LENGTH = 0.1  # of the verdict, where the sample is large enough for it
@@ -31,6 +32,7 @@ ASKED = 400  # rows of Q at which the variance is computed; half of Q where that
 REPORTED = 4  # positions of the numbers that are reported for all lengths
 DIRECTIONS = 2  # from which a second model is searched
 DEVIATIONS = 3.0  # of the prior that a second model's components may differ
+LARGEST = 2e9  # entries of the covariance of f on P: 16 GB
 STEPS, DRAWS = (0.3, 0.03), 4  # changes of components, by which jumps of C are noticed
 
 
@@ -316,7 +318,8 @@ def leftover(
 ) -> Leftover:
     """First order alone, at every row and position, without a verdict: arguments of `identify`.
 
-    Time grows with positions * (rows of P * outputs of a position)^3, memory with its square.
+    Runs on the default device, in float64. Time grows with positions * (rows of P * outputs of a
+    position)^3, memory with its square.
     """
     rows = leftover_rows(
         composition, components, latents_P, latents_Q, length, (noise,), kinds, sizes
@@ -344,18 +347,56 @@ def leftover_rows(
     left, priors = [], []
     with jax.enable_x64(True):
         world = _world(question, p, q)
-        view, asked = world.at(length), np.arange(len(world.rows))
-        known, some = asked[: len(p)], asked[: min(len(p), len(q))]
-        asked = np.concatenate([some, asked[len(p) :]])
+        n_outputs = len(p) * world.slopes[0].shape[2]
+        if n_outputs**2 > LARGEST:
+            raise ValueError(
+                f"{n_outputs:,} outputs on P are too many: the covariance of f would take "
+                f"{n_outputs**2 * 8 / 1e9:.0f} GB; pass fewer rows of P"
+            )
+        n_some = min(len(p), len(q))
+        asked = np.concatenate([np.arange(n_some), np.arange(len(p), len(world.rows))])
+        values = [world.rows[:, d] for d in columns]
+        pairs = list(zip(columns, values))
+        within = [latents.covariance(space, d, x[: len(p)], x[: len(p)], length) for d, x in pairs]
+        across = [latents.covariance(space, d, x[: len(p)], x[asked], length) for d, x in pairs]
+        within, across = jax.device_put((within, across))  # once for all positions
         for position in range(world.n_positions):
-            design = view.design(asked, position)
-            priors.append(design.prior()[len(some) :].mean(1))
-            on_known = view.design(known, position)
-            scale = float(np.mean(on_known.prior()))
-            limits = [noise**2 * scale for noise in noises]
-            left.append(variances(on_known, design, limits).mean(2))
-    on_p, on_q = np.split(np.moveaxis(left, 1, 0), [len(some)], axis=2)
+            slopes = [slope[:, position] for slope in world.slopes]
+            known, other = [x[: len(p)] for x in slopes], [x[asked] for x in slopes]
+            variance, prior = _open_variance(within, across, known, other, np.array(noises))
+            left.append(np.asarray(variance))
+            priors.append(np.asarray(prior)[n_some:])
+    on_p, on_q = np.split(np.moveaxis(left, 1, 0), [n_some], axis=2)
     return Leftover(on_q, on_p, np.stack(priors))
+
+
+@jax.jit
+def _open_variance(within, across, known, asked, noises):
+    """Variance of f [L, m] that f on P leaves at m rows, for each noise; its prior [m].
+
+    within, across: covariance of each component's change, K arrays [n, n] and [n, m]. known, asked:
+    slopes of f by each component at rows of P and at the others, K arrays [n or m, outputs, M_k].
+    """
+
+    def covariance(kernels, right):
+        parts = zip(known, kernels, right)
+        total = sum(jnp.einsum("nrc,nm,msc->nrms", a, kernel, b) for a, kernel, b in parts)
+        return total.reshape(total.shape[0] * total.shape[1], -1)
+
+    def prior(slopes):
+        return sum(jnp.sum(slope**2, axis=2) for slope in slopes)
+
+    on_p, to_asked, scale = covariance(within, known), covariance(across, asked), prior(known)
+    rounding = jnp.maximum(1e-15 * jnp.trace(on_p), 1e-100)
+
+    def left(noise):
+        limit = jnp.maximum(noise**2 * jnp.mean(scale), rounding)
+        root = jnp.linalg.cholesky(on_p + limit * jnp.eye(len(on_p)))
+        seen = jax.scipy.linalg.solve_triangular(root, to_asked, lower=True)
+        open_ = prior(asked) - jnp.sum(seen**2, axis=0).reshape(prior(asked).shape)
+        return jnp.mean(jnp.maximum(open_, 0), axis=1)
+
+    return jax.lax.map(left, noises), jnp.mean(prior(asked), axis=1)
 
 
 class Numbers(NamedTuple):

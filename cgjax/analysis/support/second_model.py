@@ -141,20 +141,6 @@ class Posterior(NamedTuple):
         return (vectors / np.sqrt(np.mean(asked.times(vectors) ** 2, axis=0)).clip(1e-12)).T
 
 
-def variances(known: Design, asked: Design, limits: Sequence[float]) -> np.ndarray:
-    """[L, n, rows] of f at other points after f is known on P, one entry for each of the limits.
-
-    Several limits share one eigendecomposition where f on P is the smaller of both dimensions.
-    """
-    if len(limits) == 1 or known.shape[0] >= known.shape[1]:
-        return np.stack([posterior(known, limit).variance(asked) for limit in limits])
-    levels, vectors = np.linalg.eigh(known.gram(known))
-    seen, levels = (vectors.T @ known.gram(asked)) ** 2, np.maximum(levels, 0)
-    left = [asked.prior() - (seen.T @ (1 / (levels + max(limit, 1e-15 * levels.sum(), 1e-100)))
-                             ).reshape(asked.slopes[0].shape[:2]) for limit in limits]  # fmt: skip
-    return np.maximum(left, 0)
-
-
 def posterior(known: Design, limit: float) -> Posterior:
     """f on P is known with noise of variance `limit`."""
     n_rows, n_weights = known.shape

@@ -58,12 +58,18 @@ def recorded_runs(entries: list[dict]) -> list[Run]:
 
 def amplifications(config, definition) -> np.ndarray:
     """[noises] squared error on all combinations over that on a support, to first order."""
-    at, weights = openness.pixels(config.data.image_size, config.data.n_pixels)
+    size, n = config.data.image_size, config.data.n_pixels
+    _, weights = openness.pixels(size, n)
+    components = [openness.sprite(size, n)] * 2
+    samples = openness.samples(config, definition)
     left = identification.leftover_rows(
-        openness.occlude, [openness.sprite(config.data.image_size, at)] * 2,
-        *openness.samples(config, definition), config.data.length, config.data.noises,
+        openness.occlude,
+        components,
+        *samples,
+        config.data.length,
+        config.data.noises,
         openness.KINDS,
-    )  # fmt: skip
+    )
     return (left.on_q.mean(2) @ weights) / (left.on_p.mean(2) @ weights)
 
 
