@@ -2,6 +2,7 @@
 
 import numpy as np
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from scipy.sparse.csgraph import connected_components
 
 from cgjax.plots.style import FAINT, SMALL
 
@@ -79,8 +80,12 @@ def label_points(ax, x, y, texts, fontsize=7) -> None:
     box, line = _window_extent(ax), fontsize * ax.get_figure().dpi / 72
     at = ax.transData.transform(np.stack([x, y], axis=1))
     pixels = ax.transAxes.inverted()
-    order = np.argsort(at[:, 0])
-    columns = np.split(order, np.nonzero(np.diff(at[order, 0]) > 2.5 * line)[0] + 1)
+    # Texts that would overlap form a column; 0.6: width of a letter over its height.
+    widths = line * np.array([2 + 0.6 * len(text) for text in texts])
+    right, up = (at[None, :, d] - at[:, None, d] for d in range(2))
+    touch = (right >= 0) & (right < widths[:, None]) & (np.abs(up) < 1.2 * line)
+    n_columns, column_of = connected_components(touch, directed=False)
+    columns = [np.flatnonzero(column_of == k) for k in range(n_columns)]
     for column in columns:
         heights = spread(at[column, 1], 1.2 * line, box.y0 + 0.5 * line, box.y1)
         for i, height in zip(column, heights):
