@@ -72,6 +72,15 @@ def test_a_program_has_what_predictors_ask_for(family):
             assert np.shape(subject.parts.inputs) in (data.x.shape[1:], data.x.shape)
 
 
+@pytest.mark.parametrize("size", ["default", "paper"])
+def test_penalties_of_bumps_have_the_same_number_of_weights(size):
+    for _, part in parts(configs.load(f"predict:demo,{size}", {})):
+        adapters.settings_of(part)
+    wrong = config("bumps:B8,smoke", ("reg.nuclear=(0.0,0.1,0.2,0.3,0.4)",))
+    with pytest.raises(BadInput, match="the same number of weights"):
+        adapters.settings_of(wrong)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("row", ["demo", "later"])
 def test_the_list_of_pairs_is_that_of_the_full_size(row):

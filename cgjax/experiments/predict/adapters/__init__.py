@@ -3,6 +3,7 @@
 from cgjax import config as configs
 from cgjax.core.errors import BadInput
 from cgjax.data import sources
+from cgjax.experiments.bumps import training
 from cgjax.experiments.predict.adapters import (
     bumps,
     digits,
@@ -43,6 +44,8 @@ def settings_of(config):
     if reason := missing(settings):
         raise BadInput(f"pair.row={config.pair.row}: {reason}")
     settings.train.seeds = config.train.seeds
+    if settings.family == "bumps":  # other checks are of networks that adapters replace
+        training.check(settings)
     return settings
 
 
