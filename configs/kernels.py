@@ -12,8 +12,15 @@ Accuracy on transitive equivalence: rich 1, lazy 0.50.
 """
 
 from cgjax.config import split_variant
-from cgjax.config.choices import names_in
-from cgjax.config.declare import base, declare, declare_parts, declare_training, key, undeclare
+from cgjax.config.declare import (
+    base,
+    declare,
+    declare_parts,
+    declare_training,
+    key,
+    names_in,
+    undeclare,
+)
 from cgjax.experiments.kernels.tasks import ADDITION_SETS as ADDITION
 from cgjax.experiments.kernels.tasks import ANCHOR_SETS as ANCHORS
 from cgjax.experiments.kernels.tasks import CD_SETS as CD

@@ -9,7 +9,6 @@ scale). `python -m cgjax.main --list` prints times and numbers too.
 """
 
 from cgjax.config import split_variant
-from cgjax.config.choices import names_in
 from cgjax.config.declare import (
     base,
     declare,
@@ -18,6 +17,7 @@ from cgjax.config.declare import (
     key,
     keys,
     leaves,
+    names_in,
     undeclare,
 )
 from cgjax.experiments.sprites.options import (

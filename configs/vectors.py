@@ -10,8 +10,7 @@ initialisations, and the published curves show one generator.
 """
 
 from cgjax.config import split_variant
-from cgjax.config.choices import names_in
-from cgjax.config.declare import base, declare, declare_training, key, keys, undeclare
+from cgjax.config.declare import base, declare, declare_training, key, keys, names_in, undeclare
 from cgjax.published import PUBLISHED
 
 _SUPPORTS = names_in("experiments.vectors.parts", "SUPPORTS")

@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-from cgjax.config.flags import Parser
+from cgjax.config.overrides import Parser
 from cgjax.core.errors import BadInput, command
 
 FAMILIES = {

@@ -1,7 +1,6 @@
 """The config keys that studies read, in addition to those of the loop, and the reduced sizes."""
 
-from cgjax.config.choices import names_in
-from cgjax.config.declare import Dotted, key
+from cgjax.config.declare import Dotted, key, names_in
 from cgjax.experiments.bumps.data.regions import is_region
 
 COMBINE = names_in("experiments.bumps.models", "COMBINE")

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.stats import norm
 
-from cgjax.analysis import search, stats
+from cgjax.analysis import landscape, stats
 from cgjax.core import tree
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
@@ -270,7 +270,7 @@ class Solutions:
 
         def guess(set_and_points):
             s, set_points = set_and_points
-            return search.guess_and_check(
+            return landscape.guess_and_check(
                 jax.random.fold_in(jax.random.key(99), s),
                 self._draw,
                 self._loss_of,
@@ -302,7 +302,7 @@ class Solutions:
             def walk(seed, s, scale, bias_std):
                 key = jax.random.fold_in(jax.random.key(seed), 98)
                 data = (tree.take(points, s), scale, bias_std)
-                walked = search.metropolis(
+                walked = landscape.metropolis(
                     key,
                     self._draw(jax.random.fold_in(key, 0)),
                     lambda normal: self._loss(normal, data),

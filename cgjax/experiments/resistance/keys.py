@@ -1,7 +1,6 @@
 """Config keys of each kind of study, besides those of the training loop."""
 
-from cgjax.config.choices import names_in
-from cgjax.config.declare import key
+from cgjax.config.declare import key, names_in
 
 ARCHITECTURES = names_in("experiments.resistance.models", "ARCHITECTURES")
 INITS = names_in("experiments.resistance.models", "INITS")

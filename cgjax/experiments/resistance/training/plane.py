@@ -12,7 +12,7 @@ from jax.flatten_util import ravel_pytree
 
 from cgjax import config as configs
 from cgjax.analysis import dependence, landscape
-from cgjax.core import checkpoint, grads, optim, program, rng, tree
+from cgjax.core import checkpoint, optim, program, rng, tree
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import read_kept
 from cgjax.core.metrics import entries
@@ -306,12 +306,12 @@ def gradient_of(config):
     if name == "reverse":
         return None
     if name == "forward":
-        return grads.forward_mode
+        return optim.forward_mode
     if name == "gauss_newton":
         return gauss_newton(config)
     if name == "finite":
-        return grads.finite_differences(config.optim.difference)
-    return grads.evolution(config.optim.difference, config.optim.n_pairs)
+        return optim.finite_differences(config.optim.difference)
+    return optim.evolution(config.optim.difference, config.optim.n_pairs)
 
 
 def _points(config, batch, key, replica):
