@@ -35,7 +35,7 @@ from cgjax.sweep.points import (
     standing,
     tasks,
 )
-from cgjax.sweep.submit import submit
+from cgjax.sweep.processes import submit
 
 COLUMNS = 4  # metrics in the table without --metrics
 

@@ -20,7 +20,7 @@ from cgjax.analysis import landscape, stats
 from cgjax.core import tree
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
-from cgjax.experiments.resistance.training import plane as of_plane
+from cgjax.experiments.resistance import plane as of_plane
 
 SCORES = ("test accuracy", "S_2", "interventional information", "norm", "training loss")
 COMPARED = SCORES[:3]
@@ -180,7 +180,7 @@ class Solutions:
         self.levels = np.array(config.eval.levels, np.float32)
         self.bands = of_plane.bands(part_config)
         sets = jnp.arange(config.search.n_sets, dtype=jnp.uint32)
-        draw = jax.vmap(lambda s: of_plane.draw(part_config, s, False))
+        draw = jax.vmap(lambda s: of_plane.draw_sets(part_config, s, False))
         self.points = jax.jit(draw)(sets)
         net = of_plane.network(part_config)
         self.shapes = jax.eval_shape(net.init, jax.random.key(0), jnp.zeros((1, 2)))["params"]

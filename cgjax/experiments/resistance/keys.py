@@ -5,9 +5,9 @@ from cgjax.config.declare import key, names_in
 ARCHITECTURES = names_in("experiments.resistance.models", "ARCHITECTURES")
 INITS = names_in("experiments.resistance.models", "INITS")
 LOSSES = names_in("experiments.resistance.models", "LOSSES")
-DIGITS = names_in("experiments.resistance.training.pairs", "DIGITS")
-DISTRIBUTIONS = names_in("experiments.resistance.training.pairs", "DISTRIBUTIONS")
-PLANE_SETTINGS = names_in("experiments.resistance.training.plane", "SETTINGS")
+DIGITS = names_in("experiments.resistance.pairs", "DIGITS")
+DISTRIBUTIONS = names_in("experiments.resistance.pairs", "DISTRIBUTIONS")
+PLANE_SETTINGS = names_in("experiments.resistance.plane", "SETTINGS")
 SCAN_SETTINGS = names_in("experiments.resistance.scan", "TRAINING")
 FORMS = names_in("nets.conv", "FORMS")
 

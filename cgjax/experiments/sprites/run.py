@@ -23,9 +23,9 @@ from cgjax.experiments.sprites import (
     unsupervised,
 )
 from cgjax.experiments.sprites.figures import draw, table_markdown
-from cgjax.experiments.sprites.losses import recorded_curve
+from cgjax.experiments.sprites.models import recorded_curve
 from cgjax.published import PUBLISHED
-from cgjax.published import tables as markdown
+from cgjax.published import results as markdown
 from cgjax.published.results import summary
 
 METRICS = ("mse_id", "mse_all", "r2_id", "r2_all")
