@@ -22,7 +22,7 @@ from cgjax.config.declare import key
 from cgjax.core import checkpoint, train
 from cgjax.experiments.bumps import run as bumps
 from cgjax.experiments.kernels import dense, images
-from cgjax.experiments.resistance import plane as of_plane
+from cgjax.experiments.resistance import plane
 from cgjax.experiments.resistance import run as resistance
 from cgjax.experiments.sprites import panels
 from cgjax.experiments.sprites import run as sprites
@@ -106,7 +106,7 @@ def few_stops(monkeypatch):
     monkeypatch.setattr(dependence, "gradient_dependence", lambda *_, **options: jnp.ones((2, 2)))
     monkeypatch.setattr(dense, "KINDS", {})
     # A run that is only traced writes no files that could be read.
-    monkeypatch.setattr(of_plane, "kept", nothing_kept)
+    monkeypatch.setattr(plane, "kept", nothing_kept)
     monkeypatch.setattr(images, "of_gram", lambda *arguments: {"salience": np.array(0.5)})
 
 

@@ -1,4 +1,4 @@
-"""Solutions in parameter space: distances, barriers between two solutions, updates that cancel.
+"""Solutions in parameter space: distances, barriers, updates that cancel, gradient-free searches.
 
 Arguments are trees of parameters; all their numbers have equal weight.
 """
@@ -127,7 +127,7 @@ def _pair(a, b, names=("a", "b")):
 
 
 # --- searches -------------------------------------------------------------------------------------
-# Gradient-free searches for parameters whose loss lies in a band: guess and check, random walks.
+# For parameters whose loss lies in a band: guess and check, random walks.
 #
 # They show the properties of solutions of a given loss, independently of gradient descent. So they
 # are the control for claims that gradient descent prefers some solutions. A band has two edges: if

@@ -448,9 +448,7 @@ def _pseudo_solve(system, target):
     return jax.lax.custom_linear_solve(lambda x: system @ x, target, solve, symmetric=True)
 
 
-# --- quadratic programs ---------------------------------------------------------------------------
-# The quadratic programs of support-vector machines, many at a time, by an interior-point method.
-#
+# --- quadratic programs, many at a time, by an interior-point method ------------------------------
 # One problem is: minimise dual^T K dual / 2 + sum(costs * v) over 0 <= v <= box, where
 # dual = sum(signs * v, axis=0) and border @ dual = 0. `svr` and `svc` build these problems.
 

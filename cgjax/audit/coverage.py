@@ -219,7 +219,7 @@ def plain(text: str) -> str:
 
 
 # --- theorem --------------------------------------------------------------------------------------
-# The theorem's verdict on a table, and which combinations to collect where it does not apply.
+# Its verdict on a table, and which combinations to collect where it does not apply.
 
 
 VALUES = 64  # tested values of a component; values that P lacks come first
@@ -306,7 +306,7 @@ def _guarded(name, function):
     return called
 
 
-# --- the audit ----------------------------------------------------------------------------------
+# --- the audit ------------------------------------------------------------------------------------
 
 
 class Problem(NamedTuple):

@@ -14,8 +14,7 @@ from cgjax import config as configs
 from cgjax.bench.harness import seconds_per_step, table, torch_seconds
 from cgjax.core import parallel
 from cgjax.core.logging import say
-from cgjax.experiments.resistance import pairs as of_pairs
-from cgjax.experiments.resistance import scan
+from cgjax.experiments.resistance import pairs, scan
 from cgjax.nets.rnn import PAD, previous
 
 FORMS = ("direct", "patches")
@@ -79,7 +78,7 @@ def digit_settings(changes: dict, n_seeds: int, at_once: int, form: str):
 def digit_seconds(changes: dict, steps: int, n_seeds: int, at_once: int, form: str) -> float:
     """Seconds per step of all seeds together."""
     config = digit_settings(changes, n_seeds, at_once, form)
-    return seconds_per_step(of_pairs.experiment(config), config, steps)
+    return seconds_per_step(pairs.experiment(config), config, steps)
 
 
 # --- SCAN -----------------------------------------------------------------------------------------

@@ -332,11 +332,9 @@ def declare_schedule(config) -> None:
     declare(config, {"optim.schedule_end": key(0, doc, low=0)})
 
 
-# --- choices --------------------------------------------------------------------------------------
-# Names in a table of a module, read from its source.
-#
+# --- names in a table of a module -----------------------------------------------------------------
 # Many choices of a config are names of functions, in tables of modules that import JAX. That import
-# takes a second; a refused command and a list of rows do without it.
+# takes a second. So names are read from the source: a refused command and a list of rows are quick.
 
 
 PACKAGE = pathlib.Path(__file__).parent.parent

@@ -1,4 +1,7 @@
-"""Overrides: `--config.a.b=text` becomes a value of the key's type, or a one-line error."""
+"""Flags of the commands, and overrides: `--config.a.b=text` becomes a value of the key's type.
+
+Every error is reported in one line.
+"""
 
 import argparse
 import ast
@@ -166,7 +169,6 @@ def _tuples(value, old):
 
 
 # --- flags ----------------------------------------------------------------------------------------
-# Flags of the commands: every error is reported in one line.
 
 
 class Parser(argparse.ArgumentParser):

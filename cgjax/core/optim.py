@@ -1,4 +1,4 @@
-"""Optimisers and schedules as the papers use them, by name."""
+"""Optimisers and schedules as the papers use them, by name; gradients without backpropagation."""
 
 from collections.abc import Callable
 
@@ -84,12 +84,11 @@ def by_name(name: str, lr, **options) -> optax.GradientTransformation:
 
 
 # --- gradients without backpropagation ------------------------------------------------------------
-# Gradients without backpropagation, for `Experiment.grads`.
-#
-# They have the signature of jax.value_and_grad: `grads(fn, has_aux=True)` is a function of fn's
-# arguments that returns ((value, aux), gradient with respect to the first argument). `forward_mode`
-# is exact. `finite_differences` have a truncation and a rounding error. `evolution` estimates the
-# gradient of a smoothed loss, so it is not a gradient-free search; `analysis.landscape` has those.
+# For `Experiment.grads`, with the signature of jax.value_and_grad: `grads(fn, has_aux=True)` is a
+# function of fn's arguments that returns ((value, aux), gradient with respect to the first
+# argument). `forward_mode` is exact. `finite_differences` have a truncation and a rounding error.
+# `evolution` estimates the gradient of a smoothed loss, so it is not a gradient-free search;
+# `analysis.landscape` has those.
 
 
 CHUNK = 256  # parameters, or random directions, that are evaluated at a time

@@ -1,4 +1,4 @@
-"""Convolutions, and the ConvNet of Lippl and Stachenfeld 2025.
+"""Convolutions, the ConvNet of Lippl and Stachenfeld 2025, and the convolutions of VGG16.
 
 A convolution has three forms with the same result. "direct" is XLA's own operation. "patches" is
 one matrix product with the patch at each position. "kernel" uses the GPU kernels of

@@ -1,4 +1,4 @@
-"""Decoders from latents to images (Wiedemer et al. 2023): MLP head, then four x2 upsamplings.
+"""Decoders from latents to images: upsampling (Wiedemer et al. 2023), transposed convolutions.
 
 `UpsampleMLP` is the network of every reported sprites run. Its `form` selects the implementation of
 "upsample, then convolve"; all forms give the same numbers up to rounding.

@@ -1,4 +1,4 @@
-"""Heat maps, matrices over pairs of latents, scatters, learning curves."""
+"""Heat maps, matrices over pairs of latents, scatters, learning curves, grids of images."""
 
 from typing import NamedTuple
 
@@ -255,8 +255,8 @@ def _scale_x(ax, values, log2):
         ax.xaxis.set_major_formatter(EngFormatter(sep=""))
 
 
-# --- grids ----------------------------------------------------------------------------------------
-# Grids of images: every image pixel covers whole screen pixels.
+# --- grids of images ------------------------------------------------------------------------------
+# Every image pixel covers whole screen pixels.
 
 
 def displayable(images) -> np.ndarray:

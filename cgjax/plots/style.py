@@ -1,4 +1,4 @@
-"""Common style of all figures: colours and sizes, new figures, atomic writing of files."""
+"""Common style of all figures: colours, sizes, labels, new figures, atomic writing of files."""
 
 import functools
 import io

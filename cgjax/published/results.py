@@ -1,4 +1,4 @@
-"""results.json: its entries, writing and reading it, and the closing table."""
+"""results.json: its entries, writing and reading it, the closing table, tables of recorded runs."""
 
 import json
 import math
@@ -199,7 +199,7 @@ def _number(mean, sd) -> str:
 
 
 # --- tables ---------------------------------------------------------------------------------------
-# Markdown tables of recorded runs beside the paper's numbers: pure functions of a record.
+# Markdown, recorded runs beside the paper's numbers: pure functions of a record.
 #
 # record: a list of entries; each is a run with its row, size, label, metrics, time and hardware.
 

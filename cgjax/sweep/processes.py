@@ -1,4 +1,4 @@
-"""Runs tasks, each in its own process, with a bounded number of processes at a time."""
+"""Runs tasks, each in its own process: a bounded number at a time here, or jobs of a cluster."""
 
 import collections
 import os
@@ -110,7 +110,7 @@ def clock(seconds: float) -> str:
 
 
 # --- clusters -------------------------------------------------------------------------------------
-# Submits tasks through submitit: to its local executor or to Slurm.
+# Through submitit: its local executor or Slurm.
 
 
 # Seconds from the warning to the time-out: the current call ends, then a checkpoint is saved.

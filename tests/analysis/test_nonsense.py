@@ -509,7 +509,7 @@ SOUND = {
 # What a parameter holds; "function:parameter" overrides "parameter".
 KINDS = {
     array: "data_needed.data_needed:sizes accuracy data_needed.exponent:n needed slots.fit:slots "
-    "slots.assign:slots slots.r2:slots signs new probes.ridge:targets probes.ridgeless:targets "
+    "slots.assign:slots slots.r2:slots signs new geometry.ridge:targets geometry.ridgeless:targets "
     "stats.weighted_tau_b:x "
     "stats.weighted_tau_b:y k_test k border costs kappa salience weights dual coefficients "
     "features jacobians "
@@ -552,8 +552,8 @@ KINDS = {
     "closed_forms.shortcut_boundary:machine",
     pattern: "masks.search:where masks.selected:where masks.init:where masks.magnitude:where "
     "masks.factors.subnetworks:where",
-    opaque: "draws stats.deviation_interval:value probes.ridge:kernel probes.ridgeless:kernel f "
-    "key maps composition components loss draw data measures metric statistic machine given "
+    opaque: "draws stats.deviation_interval:value geometry.ridge:kernel geometry.ridgeless:kernel "
+    "f key maps composition components loss draw data measures metric statistic machine given "
     "layer traced leaves nudges similar truth model support layer_map splits labels path devices "
     "shape dims relevant slots points partners candidates batches several updates rates bands "
     "suggested strata clusters inputs axis pixelwise columns start rows failures successes on u d "

@@ -209,7 +209,7 @@ def _scored(score, **given):
 
 
 # --- programs -------------------------------------------------------------------------------------
-# The programs that compute an empirical NTK by its plan: the whole kernel at once, or in tiles.
+# They compute a kernel by its plan: the whole kernel at once, or in tiles.
 
 
 _WORTH_BLOCKS = 1e11  # operations of a product; below, one call is faster

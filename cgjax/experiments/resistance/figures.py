@@ -390,8 +390,8 @@ def _tangent(arrays):
     return fig
 
 
-# --- boundaries -----------------------------------------------------------------------------------
-# The plane: its points, the boundary over training (figures 4, 5, 6), and an animation.
+# --- the plane ------------------------------------------------------------------------------------
+# Its points, the boundary over training (figures 4, 5, 6), and an animation.
 
 
 BLUE, ORANGE = "#1f4fd8", "#e8871e"

@@ -1,4 +1,4 @@
-"""The plane: X_i = Y_i - U[0, 1], target Y_1; the test square is (Y_1, Y_2) = (1, 1).
+"""The plane, and networks on it: X_i = Y_i - U[0, 1], target Y_1; the test square is Y = (1, 1).
 
 Training points fill the other three unit squares of [-1, 1]^2. Each square is a *cell*. The
 compositional boundary is the line X_1 = 0.
@@ -79,7 +79,7 @@ def tilt(angle):
 
 
 # --- training -------------------------------------------------------------------------------------
-# Networks on the plane: setting A and its control, by any optimiser, to any length.
+# Setting A and its control, by any optimiser, to any length.
 #
 # The paper's "step" is a pass over 250 fixed points (`data.step_unit=epoch`) or one update on fresh
 # points; `config.train.epochs` counts these steps. Training accuracy is measured on fresh points of
@@ -161,10 +161,10 @@ def draw_sets(config, seed, control) -> dict:
     keys = jax.random.split(rng.stream(jax.random.key(seed), "data"), 3)
     n = config.eval.n_points
     return {
-        "train": draw_sets(keys[0], config.data.n_points, control=control),
-        "fresh": draw_sets(keys[1], n),
-        "do": draw_sets(keys[1], n, control=True),
-        "test": draw_sets(keys[2], n, TEST_CELLS),
+        "train": draw(keys[0], config.data.n_points, control=control),
+        "fresh": draw(keys[1], n),
+        "do": draw(keys[1], n, control=True),
+        "test": draw(keys[2], n, TEST_CELLS),
     }
 
 
@@ -384,7 +384,7 @@ def gradient_of(config):
 def _points(config, batch, key, replica):
     if config.data.step_unit == "epoch":
         return batch["points"]
-    return draw_sets(key, config.data.batch, control=replica["control"])
+    return draw(key, config.data.batch, control=replica["control"])
 
 
 def experiment(config) -> program.Experiment:

@@ -1,4 +1,4 @@
-"""SCAN (Lake and Baroni 2018): grammar, splits, and lines encoded as padded symbols.
+"""SCAN (Lake and Baroni 2018): grammar, splits, lines encoded as padded symbols, networks.
 
 [[c]] is the action list of command c. A *line* is a pair (command, actions) of text. Every clause
 of a command ("s1 and s2" has two) holds at most one action word, its *slot*. Each symbol of command

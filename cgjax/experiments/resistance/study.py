@@ -16,12 +16,9 @@ from cgjax.config import over_parts, parts, prefixes
 from cgjax.core import checkpoint, program, rng, train, tree
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
-from cgjax.experiments.resistance import control, models, plane, training
-from cgjax.experiments.resistance import pairs as of_pairs
-from cgjax.experiments.resistance import plane as of_plane
-from cgjax.experiments.resistance import scan as of_scan
+from cgjax.experiments.resistance import control, models, pairs, plane, scan, training
 
-TASKS = {"mnist": of_pairs, "digits": of_pairs, "plane": of_plane, "scan": of_scan}
+TASKS = {"mnist": pairs, "digits": pairs, "plane": plane, "scan": scan}
 MOST_SHOWN = 8  # seeds whose panels are saved
 # Starts of the names of scores whose mean, early and late means are metrics, too.
 MEANS = ("one step", "heads")
@@ -33,7 +30,7 @@ def task_of(config, part: str):
     """The module that trains a part: that of the study, or of the first word of the part's name."""
     if config.study in TASKS:
         return TASKS[config.study]
-    return TASKS[part.split("_")[0]] if config.study == "both" else of_plane
+    return TASKS[part.split("_")[0]] if config.study == "both" else plane
 
 
 def tasks(config) -> list[tuple]:
@@ -45,7 +42,7 @@ def made_up(config) -> tuple[str, ...]:
     """Prefixes of the metrics of synthetic digits."""
     return prefixes(
         config,
-        lambda name, part: task_of(config, name) is of_pairs and part.data.digits == "synthetic",
+        lambda name, part: task_of(config, name) is pairs and part.data.digits == "synthetic",
     )
 
 
@@ -114,9 +111,9 @@ def analyse(config, task, trained: training.Trained, folder) -> tuple[dict, dict
                 numbers[f"late {name}"] = values[~is_early].mean(axis=0)
         if name in EARLY:
             numbers[f"early {name}"] = values[after_start].mean(axis=0)
-    if task is of_scan:
-        numbers |= of_scan.whole(config, trained)
-    if task is of_pairs and config.eval.n_information:
+    if task is scan:
+        numbers |= scan.whole(config, trained)
+    if task is pairs and config.eval.n_information:
         numbers |= information(config, trained)
     for name, values in numbers.items():
         for i, setting in enumerate(trained.settings):
@@ -129,7 +126,7 @@ def analyse(config, task, trained: training.Trained, folder) -> tuple[dict, dict
         arrays[f"setting/{name}"] = np.array(
             [setting.numbers[name] for setting in trained.settings]
         )
-    if task is of_plane:
+    if task is plane:
         arrays |= panels(config, trained, folder)
     for i, setting in enumerate(trained.settings):
         mean = {k: numbers[k][:, i].mean() for k in ("train accuracy", "test accuracy")}
@@ -145,7 +142,7 @@ def panels(config, trained, folder) -> dict:
     """P(Y_1 = 1) on a grid at the steps of `eval.keep`, and training points [seeds, settings]."""
     n_shown = min(MOST_SHOWN, len(trained.seeds))
     draw = jax.vmap(
-        lambda seed, control: of_plane.draw_sets(config, seed, control)["train"], (None, 0)
+        lambda seed, control: plane.draw_sets(config, seed, control)["train"], (None, 0)
     )
     seeds = np.asarray(trained.seeds[:n_shown])
     controls = jnp.array([setting.numbers["control"] for setting in trained.settings])
@@ -154,7 +151,7 @@ def panels(config, trained, folder) -> dict:
     arrays["points/seed"] = seeds
     if not config.eval.keep:
         return arrays
-    steps, probabilities = of_plane.kept(config, trained, folder, "shown")
+    steps, probabilities = plane.kept(config, trained, folder, "shown")
     arrays["panels"], arrays["panel_steps"] = (
         probabilities[:, :n_shown].astype(np.float32),
         np.array(steps),
@@ -168,14 +165,14 @@ def information(config, trained) -> dict:
     Returns {name: [seeds, settings]} of the conditional and the interventional information; p tests
     against no information.
     """
-    data = jax.tree.map(jnp.asarray, of_pairs.digits(config))
-    c = of_pairs.C
+    data = jax.tree.map(jnp.asarray, pairs.digits(config))
+    c = pairs.C
 
     @jax.jit
     def test_network(params, replica, data):
-        drawn = of_pairs.sets(config, data, replica, config.eval.n_information)
+        drawn = pairs.sets(config, data, replica, config.eval.n_information)
         train_pairs, do_pairs = drawn["train"], drawn["do"]
-        yhat = of_pairs.answers(config, params, data, {"train": train_pairs, "do": do_pairs})
+        yhat = pairs.answers(config, params, data, {"train": train_pairs, "do": do_pairs})
         keys = jax.random.split(rng.stream(jax.random.key(replica["seed"]), "eval"))
         tested = {
             "conditional information": dependence.permutation_test(

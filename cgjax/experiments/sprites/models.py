@@ -239,7 +239,7 @@ def _mean(values, mask):
     return jnp.sum(per_row * mask) / jnp.sum(mask)
 
 
-# --- losses ---------------------------------------------------------------------------------------
+# --- the record of losses -------------------------------------------------------------------------
 # Training losses by epoch: their means, their largest rise, and a short curve for the record.
 
 

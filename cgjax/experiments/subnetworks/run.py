@@ -92,8 +92,8 @@ def _measures(entry: dict) -> list[str]:
     return lines
 
 
-# --- reading --------------------------------------------------------------------------------------
-# Loads the networks of a finished run: bases, and the subnetworks that masks define.
+# --- networks of a finished run -------------------------------------------------------------------
+# Bases, and the subnetworks that masks define.
 #
 # A name is "<part>", "<part>/<subroutine>" or, in rows without parts, "" or "<subroutine>". Without
 # a subroutine it names the bases. With one it names the subnetworks of its masks in the pre-

@@ -1,9 +1,10 @@
-"""Arrays from pickle files of PyTorch or NumPy, without Python's unpickler.
+"""Arrays from weight files: pickles of PyTorch or NumPy, safetensors, TensorFlow.js.
+
+Files may be damaged or malicious: sizes are checked before an array is created.
 
 A pickle is a program that can call any function. `_Machine` runs only the instructions that a tree
 of arrays needs, and calls nothing: the names of PyTorch's and NumPy's constructors select code of
-this file, any other name is an error. The file may be damaged or malicious: sizes are checked
-before an array is created.
+this file, any other name is an error.
 
 Three kinds of file are read: PyTorch's zip archive, PyTorch's older sequence of pickles followed by
 the numbers, and one pickle of NumPy arrays. PyTorch's tar archive of 2016 is refused.
@@ -353,8 +354,7 @@ def _check(condition: bool, problem: str) -> None:
 # --- tfjs -----------------------------------------------------------------------------------------
 # Arrays from a network of TensorFlow.js: model.json names them, numbered files hold the numbers.
 #
-# The files may be damaged or malicious: they must lie beside model.json, and have the sizes that it
-# names.
+# These files must lie beside model.json, and have the sizes that it names.
 
 
 LARGEST_JSON = 10_000_000
@@ -416,9 +416,7 @@ def _joined(path: pathlib.Path, files: list[str], needed: int) -> bytes:
 
 # --- safetensors ----------------------------------------------------------------------------------
 # Arrays from a safetensors file: eight bytes of length, a JSON header, then the numbers.
-#
-# The file may be damaged or malicious: the header is checked against the size of the file before an
-# array is created.
+# The header is checked against the size of the file before an array is created.
 
 
 # NumPy has no bfloat16: it is read as two bytes and widened to float32.

@@ -12,26 +12,25 @@ from cgjax import config as configs
 from cgjax.analysis import dependence
 from cgjax.core.errors import BadInput
 from cgjax.data import sources
-from cgjax.experiments.resistance import models, plane, scan
-from cgjax.experiments.resistance import pairs as of_pairs
+from cgjax.experiments.resistance import models, pairs, plane, scan
 from cgjax.nets.rnn import previous
 
 LABELS = np.repeat(np.arange(10), np.arange(3, 13))  # classes of different sizes
 IMAGES = np.broadcast_to(np.arange(len(LABELS), dtype=np.uint8)[:, None, None], (75, 28, 28))
-DIGITS = of_pairs.index_digits(IMAGES, LABELS)
-draw = jax.jit(of_pairs.draw_pairs, static_argnums=3)
+DIGITS = pairs.index_digits(IMAGES, LABELS)
+draw = jax.jit(pairs.draw_pairs, static_argnums=3)
 
 # --- pairs of digits ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name, coverage", [("A", 20), ("B", 100), ("test", 80)])
 def test_label_rules(name, coverage):
-    drawn = draw(quick_key(0), DIGITS, of_pairs.LAWS[name], 10_000)
+    drawn = draw(quick_key(0), DIGITS, pairs.LAWS[name], 10_000)
     y1, y2 = np.asarray(drawn.y1), np.asarray(drawn.y2)
     offset = (y2 - y1) % 10
     allowed = {"A": {0, 1}, "B": set(range(10)), "test": set(range(2, 10))}[name]
     assert set(offset.tolist()) == allowed
-    assert np.abs(np.bincount(offset, minlength=10) / 10_000 - of_pairs.LAWS[name]).max() < 0.02
+    assert np.abs(np.bincount(offset, minlength=10) / 10_000 - pairs.LAWS[name]).max() < 0.02
     assert np.abs(np.bincount(y1, minlength=10) / 10_000 - 0.1).max() < 0.02
     assert len(np.unique(10 * y1 + y2)) == coverage
     np.testing.assert_array_equal(LABELS[drawn.left], y1)
@@ -39,41 +38,41 @@ def test_label_rules(name, coverage):
     of_nine = np.bincount(np.asarray(drawn.right)[y2 == 9], minlength=75)[-12:]
     assert of_nine.min() > 0.6 * of_nine.mean()  # uniform within a class
     if name == "test":  # an answer by X_2 alone is never right
-        assert not np.any(of_pairs.suggested(y2) == y1[:, None])
+        assert not np.any(pairs.suggested(y2) == y1[:, None])
     if name == "A":  # the best guess from X_2 alone is right half of the time
         assert np.mean(y2 == y1) == pytest.approx(0.5, abs=0.02)
 
 
 def test_settings_share_their_left_digits():
-    a, b = (draw(quick_key(1), DIGITS, of_pairs.LAWS[name], 10_000) for name in ("A", "B"))
+    a, b = (draw(quick_key(1), DIGITS, pairs.LAWS[name], 10_000) for name in ("A", "B"))
     np.testing.assert_array_equal(a.left, b.left)
     assert np.any(a.right != b.right)
-    redrawn = jax.jit(of_pairs.redraw_right)(quick_key(2), DIGITS, a)
+    redrawn = jax.jit(pairs.redraw_right)(quick_key(2), DIGITS, a)
     np.testing.assert_array_equal(redrawn.left, a.left)
     np.testing.assert_array_equal(LABELS[redrawn.right], redrawn.y2)
 
 
 def test_doses_and_widths():
-    np.testing.assert_allclose(of_pairs.law(), of_pairs.LAWS["A"])
-    for same in (of_pairs.law(10), of_pairs.law(2, 0.0)):
-        np.testing.assert_allclose(same, of_pairs.LAWS["B"])
-    np.testing.assert_allclose(of_pairs.law(2, 0.5), [0.3, 0.3] + 8 * [0.05], rtol=1e-6)
-    laws = jax.vmap(of_pairs.law)(jnp.arange(1, 11))
+    np.testing.assert_allclose(pairs.law(), pairs.LAWS["A"])
+    for same in (pairs.law(10), pairs.law(2, 0.0)):
+        np.testing.assert_allclose(same, pairs.LAWS["B"])
+    np.testing.assert_allclose(pairs.law(2, 0.5), [0.3, 0.3] + 8 * [0.05], rtol=1e-6)
+    laws = jax.vmap(pairs.law)(jnp.arange(1, 11))
     np.testing.assert_allclose(laws.sum(axis=1), 1, rtol=1e-6)
     assert np.all((laws > 0).sum(axis=1) == np.arange(1, 11))
 
 
 def test_inputs():
-    some = of_pairs.Pairs(*np.array([[3, 5], [7, 74], [0, 1], [1, 9]]))
-    x = of_pairs.network_input(IMAGES, some)
+    some = pairs.Pairs(*np.array([[3, 5], [7, 74], [0, 1], [1, 9]]))
+    x = pairs.network_input(IMAGES, some)
     assert x.shape == (2, 28, 56, 1) and x.dtype == jnp.float32
     np.testing.assert_allclose(x[1, 0, [0, 27, 28, 55], 0], np.array([5, 5, 74, 74]) / 255)
-    made_up = of_pairs.load_digits("test", 40)
+    made_up = pairs.load_digits("test", 40)
     np.testing.assert_array_equal(made_up.counts, 4)
     assert made_up.images.shape == (40, 28, 28)
     with pytest.raises(BadInput, match="of all 10 classes"):
-        of_pairs.index_digits(IMAGES, LABELS % 9)
-    assert np.any(of_pairs.load_digits("train", 40).images != made_up.images)
+        pairs.index_digits(IMAGES, LABELS % 9)
+    assert np.any(pairs.load_digits("train", 40).images != made_up.images)
     assert sources.SHAPES["mnist"] == (28, 28, 1)
 
 
@@ -81,10 +80,10 @@ def test_overlaid_and_absent_digits():
     """Both digits are on the same pixels; a share of pairs has no right digit."""
     x = np.zeros((1, 28, 56, 1), np.float32)
     x[0, 3, 5], x[0, 3, 28 + 9] = 0.5, 1
-    both = np.asarray(of_pairs.overlaid(jnp.asarray(x)))[0, :, :, 0]
+    both = np.asarray(pairs.overlaid(jnp.asarray(x)))[0, :, :, 0]
     assert both.shape == (28, 28) and (both[3, 5], both[9, 3]) == (0.5, 1) and both.sum() == 1.5
-    drawn = draw(quick_key(0), DIGITS, of_pairs.LAWS["B"], 10_000)
-    rare = jax.jit(of_pairs.without_right)(quick_key(1), drawn, 0.9)
+    drawn = draw(quick_key(0), DIGITS, pairs.LAWS["B"], 10_000)
+    rare = jax.jit(pairs.without_right)(quick_key(1), drawn, 0.9)
     is_absent = np.asarray(rare.right) < 0
     assert is_absent.mean() == pytest.approx(0.9, abs=0.02)
     np.testing.assert_array_equal(np.asarray(rare.right)[~is_absent], drawn.right[~is_absent])
@@ -92,7 +91,7 @@ def test_overlaid_and_absent_digits():
     offset = (np.asarray(rare.y2) - rare.y1)[~is_absent] % 10
     assert np.sum(offset >= 2) / 10_000 == pytest.approx(0.08, abs=0.01)
     some = jax.tree.map(lambda leaf: leaf[:50], rare)
-    shown = np.asarray(of_pairs.network_input(IMAGES + np.uint8(1), some))[:, :, 28:].any(
+    shown = np.asarray(pairs.network_input(IMAGES + np.uint8(1), some))[:, :, 28:].any(
         axis=(1, 2, 3)
     )
     np.testing.assert_array_equal(shown, ~is_absent[:50])
@@ -132,7 +131,7 @@ def test_published_sizes():
         shapes(models.PairNet(arch="vgg"), (2, 28, 56, 1))
 
 
-def of_plane(module):
+def on_plane(module):
     return shapes(module, (1, 2))[1]["params"]
 
 
@@ -145,14 +144,14 @@ def test_initial_values():
         assert 0.9 * bound < np.abs(kernel).max() <= bound
         assert kernel.std() == pytest.approx(bound / 3**0.5, rel=0.15)
         assert not params[name]["bias"].any()
-    towers = of_plane(models.Towers(models.PlaneNet(n_hidden=1), 1))
+    towers = on_plane(models.Towers(models.PlaneNet(n_hidden=1), 1))
     initial = jax.jit(lambda scale, std: models.initial(quick_key(1), towers, "glorot", scale, std))
     plain, scaled = initial(1.0, 0.0), initial(3.0, 1.0)
     assert plain["gate"] == scaled["gate"] == 1
     layers = [tree["tower_0"]["net"]["dense_1"] for tree in (plain, scaled)]
     np.testing.assert_allclose(3 * layers[0]["kernel"], layers[1]["kernel"], rtol=1e-6)
     assert not layers[0]["bias"].any() and layers[1]["bias"].all()
-    like = of_plane(models.PlaneNet(tanh=True))
+    like = on_plane(models.PlaneNet(tanh=True))
     playground = jax.jit(lambda key: models.initial(key, like, "playground"))(quick_key(0))
     for layer in playground["net"].values():
         assert np.abs(layer["kernel"]).max() <= 0.5 and np.all(layer["bias"] == np.float32(0.1))
@@ -162,7 +161,7 @@ def test_initial_values():
 
 def test_towers_depend_on_the_second_half_through_the_gate_alone():
     net = models.Towers(models.PlaneNet(n_hidden=1), 1)
-    like = of_plane(net)
+    like = on_plane(net)
     params = jax.jit(lambda key: models.initial(key, like))(quick_key(0))
     x = np.random.default_rng(0).normal(size=(20, 2)).astype(np.float32)
     measure = jax.jit(
@@ -190,11 +189,11 @@ def test_a_large_batch_holds_the_activations_of_some_samples_at_a_time():
     """Without chunks, one step of 2,048 samples and sixteen networks needs 37 GiB."""
     config = configs.load("resistance:one_step,paper")
     config = next(own for name, own in configs.parts(config) if name == "digits")
-    params = of_pairs.network(config).init(quick_key(0), jnp.zeros((1, 28, 56, 1)))["params"]
-    drawn = draw(quick_key(1), DIGITS, of_pairs.LAWS["A"], 201)
+    params = pairs.network(config).init(quick_key(0), jnp.zeros((1, 28, 56, 1)))["params"]
+    drawn = draw(quick_key(1), DIGITS, pairs.LAWS["A"], 201)
 
     def total(params, drawn):
-        return jnp.sum(of_pairs.head_losses(config, params, jnp.asarray(DIGITS.images), drawn))
+        return jnp.sum(pairs.head_losses(config, params, jnp.asarray(DIGITS.images), drawn))
 
     def held(n):
         some = jax.tree.map(lambda leaf: leaf[:n], drawn)
@@ -275,7 +274,7 @@ def test_grid_and_angle():
 def test_the_plane_is_learned_and_the_control_generalises():
     """After 16 epochs, over 12 pairs of runs; the prototype has 0.878 against 0.971."""
     net = models.PlaneNet()
-    like = of_plane(net)
+    like = on_plane(net)
     *settings, test = drawn()
 
     def accuracy(params, points):

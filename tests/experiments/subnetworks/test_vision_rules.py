@@ -126,7 +126,7 @@ def test_number_contact(case, balanced):
 
 def test_balanced_numbers_go_up_as_often_as_down():
     keys = sets.keys(sets.recipe_of("number-contact", "train", "test_b", 64, 0), 0, 4000)
-    number = np.array([2, 3, 3, 4])[rules.draws.choice(keys, 4)]
+    number = np.array([2, 3, 3, 4])[rules.rendering.choice(keys, 4)]
     another = rules._another(keys, number)
     for n in (2, 3, 4):  # as a rule's number and as an odd one's
         assert abs((number == n).mean() - (another == n).mean()) < 0.03

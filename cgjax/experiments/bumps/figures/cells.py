@@ -1,4 +1,4 @@
-"""Names and colours of a row's cells, the same in all figures of the row."""
+"""Names and colours of a row's cells, the same in all its figures; heat maps over two axes."""
 
 import re
 from typing import NamedTuple
@@ -164,7 +164,7 @@ def number(value: float) -> str:
 
 
 # --- grids ----------------------------------------------------------------------------------------
-# Heat maps over two axes: decoder table, phases, sizes of image and hole, four definitions.
+# Decoder table, phases, sizes of image and hole, four definitions.
 
 
 def numbers(ax, values, scale, texts, cmap="viridis"):

@@ -1,4 +1,4 @@
-"""Images of decoders: examples, maps of errors, fields, sums of images, a moving bump."""
+"""Images of decoders: examples, maps of errors, fields, sums, a moving bump, other tasks."""
 
 import pathlib
 
@@ -346,10 +346,6 @@ def draw_sweep(arrays, folder) -> None:
             image.set_data(painted[frame])
 
     plots.save_frames(fig, show, len(held_out), folder / "sweep.gif")
-
-
-# --- other tasks ----------------------------------------------------------------------------------
-# Figures of the rotating digit and of the inverse task, drawn from saved arrays.
 
 
 WORDS = {

@@ -352,9 +352,7 @@ ANALYSES = {
 }
 
 
-# --- layers ---------------------------------------------------------------------------------------
-# Measures of factorization for each layer of a decoder.
-#
+# --- factorization of each layer ------------------------------------------------------------------
 # Activations [n, n, units] cover all points of the grid; the first axis is y. Layer 0 is the code.
 
 

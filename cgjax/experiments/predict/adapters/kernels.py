@@ -1,4 +1,4 @@
-"""Dense networks on symbols, from lazy to rich: addition, context dependence, equivalence."""
+"""Adapters of the kernels family: dense networks on symbols, from lazy to rich; image networks."""
 
 import jax.numpy as jnp
 import numpy as np

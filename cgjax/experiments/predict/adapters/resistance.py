@@ -1,4 +1,7 @@
-"""The plane: X_2 predicts the target in training, and not in the square that is held out."""
+"""Adapters of the resistance family: the plane, pairs of digits, SCAN.
+
+On the plane X_2 predicts the target in training, and not in the square that is held out.
+"""
 
 import flax.linen as nn
 import jax
@@ -19,9 +22,7 @@ from cgjax.experiments.predict.model import (
     signs,
     some,
 )
-from cgjax.experiments.resistance import models, scan
-from cgjax.experiments.resistance import pairs as of_pairs
-from cgjax.experiments.resistance import plane as of_plane
+from cgjax.experiments.resistance import models, pairs, plane, scan
 from cgjax.nets.rnn import PAD, previous
 
 BINS = 8  # values of each coordinate, for predictors that need values
@@ -29,9 +30,9 @@ BINS = 8  # values of each coordinate, for predictors that need values
 
 def program(config, settings) -> Program:
     """Every start and penalty on setting A; the square that training never shows is unseen."""
-    experiment, heads = of_plane.experiment(settings), settings.model.heads
-    f = of_plane.predictor(settings)
-    members = of_plane.settings(settings)
+    experiment, heads = plane.experiment(settings), settings.model.heads
+    f = plane.predictor(settings)
+    members = plane.settings(settings)
     replicas = np.arange(len(settings.train.seeds) * len(members)).reshape(-1, len(members))
     data = jax.tree.map(np.asarray, experiment.data)
     cases = []
@@ -62,11 +63,11 @@ def program(config, settings) -> Program:
             score=first_head_accuracy,
             chance=0.5,
             # Each of two heads needs its own coordinate; with one head the target needs X_1.
-            parts=Parts(of_plane.INPUTS, of_plane.outputs_of(heads, 2), centred=True),
+            parts=Parts(plane.INPUTS, plane.outputs_of(heads, 2), centred=True),
         )
         for i, member in enumerate(members)
     ]
-    return Program(experiment, of_plane.in_steps(settings), tuple(subjects))
+    return Program(experiment, plane.in_steps(settings), tuple(subjects))
 
 
 def bins(x) -> np.ndarray:
@@ -82,22 +83,22 @@ def targets(settings, y):
 def hidden(settings, params, x):
     """Activations [n, units] of the last hidden layer; those of two towers are concatenated."""
     last = f"dense_{settings.model.n_hidden - 1}"
-    return nn.relu(captured(of_plane.network(settings), last, {"params": params}, x))
+    return nn.relu(captured(plane.network(settings), last, {"params": params}, x))
 
 
 # --- digits ---------------------------------------------------------------------------------------
 # Two digits: the right one is one of `width` labels from the left one on, which is the target.
 
 
-C = of_pairs.N_CLASSES
+C = pairs.N_CLASSES
 
 
 def digits_program(config, settings) -> Program:
     """Every width; pairs of labels that training never shows are unseen, on the same images."""
     if max(settings.data.widths) == C or min(settings.data.rhos) < 1:
         raise BadInput("a pair of digits holds labels out: set data.widths below 10, data.rhos=1")
-    model, members, seeds = settings.model, of_pairs.settings(settings), settings.train.seeds
-    net, experiment = of_pairs.network(settings), of_pairs.experiment(settings)
+    model, members, seeds = settings.model, pairs.settings(settings), settings.train.seeds
+    net, experiment = pairs.network(settings), pairs.experiment(settings)
     images = jax.tree.map(jnp.asarray, experiment.data["train"])
     kind = "towers" if model.towers else f"heads_{model.heads}" if model.heads > 1 else "plain"
 
@@ -115,30 +116,28 @@ def digits_program(config, settings) -> Program:
                 task=f"width_{width}",
                 model="_".join([model.arch, kind, *" ".join(labels).split()]),
                 rows=tuple(replicas[:, i].tolist()),
-                f=of_pairs.predictor(settings),
+                f=pairs.predictor(settings),
                 layer=layer,
                 data=tuple(_digits_data(config, settings, images, width, seed) for seed in seeds),
                 score=first_head_accuracy,
                 chance=1 / C,
                 # Each of two heads needs its own digit; with one head the target needs the left.
-                parts=Parts(of_pairs.INPUTS, of_plane.outputs_of(model.heads, C), centred=True),
+                parts=Parts(pairs.INPUTS, plane.outputs_of(model.heads, C), centred=True),
             )
         )
-    return Program(experiment, of_pairs.in_steps(settings), tuple(subjects), block="digits")
+    return Program(experiment, pairs.in_steps(settings), tuple(subjects), block="digits")
 
 
-def _digits_data(config, settings, images: of_pairs.Digits, width: int, seed: int) -> Data:
+def _digits_data(config, settings, images: pairs.Digits, width: int, seed: int) -> Data:
     is_known = np.arange(C) < width  # by the difference of the two labels
     keys = jax.random.split(jax.random.key(seed))
     sets = []
     for key, offsets, n in zip(
         keys, (is_known, ~is_known), (config.eval.n_train, config.eval.n_new)
     ):
-        drawn = of_pairs.draw_pairs(
-            key, images, jnp.asarray(offsets / offsets.sum(), jnp.float32), n
-        )
-        labels = signs(of_pairs.targets(settings, drawn), C)
-        sets.append((drawn, of_pairs.network_input(images.images, drawn), labels))
+        drawn = pairs.draw_pairs(key, images, jnp.asarray(offsets / offsets.sum(), jnp.float32), n)
+        labels = signs(pairs.targets(settings, drawn), C)
+        sets.append((drawn, pairs.network_input(images.images, drawn), labels))
     (known, x, y), (_, x_new, y_new) = sets
     factors = np.stack([np.asarray(known.y1), np.asarray(known.y2)], axis=1)
     labels = np.argwhere(np.ones((C, C)))
@@ -147,7 +146,7 @@ def _digits_data(config, settings, images: of_pairs.Digits, width: int, seed: in
 
 
 # --- SCAN -----------------------------------------------------------------------------------------
-# SCAN: four action words in clauses such as "jump around left twice"; "jump" is known in some.
+# Four action words in clauses such as "jump around left twice"; "jump" is known in some.
 #
 # Lines are the 21 clauses of an action word, alone and beside a turn ("turn left after jump
 # twice").

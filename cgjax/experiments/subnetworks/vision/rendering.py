@@ -1,4 +1,4 @@
-"""From outlines to pixels: maps of object indices, and the colours of objects."""
+"""From random outlines to pixels: contours, maps of object indices, and the colours of objects."""
 
 from typing import NamedTuple
 
