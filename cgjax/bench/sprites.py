@@ -19,7 +19,7 @@ from cgjax.analysis import support as theory
 from cgjax.bench.harness import fastest, ratios, seconds_per_step, table, torch_seconds
 from cgjax.core import parallel, program, tree
 from cgjax.core.logging import say
-from cgjax.experiments.sprites import audits, jumps, models, scenes, sets, torch_peer
+from cgjax.experiments.sprites import audits, jumps, models, scenes, sets
 from cgjax.experiments.sprites import run as sprites
 from cgjax.experiments.sprites.compositions import COMPOSITIONS
 
@@ -83,11 +83,11 @@ def torch_steps(batch: int) -> tuple[float, float]:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.set_float32_matmul_precision("high")
 
-    slots = torch.nn.ModuleList([torch_peer.decoder(), torch_peer.decoder()]).to(device)
+    slots = torch.nn.ModuleList([jumps.torch_decoder(), jumps.torch_decoder()]).to(device)
     optimiser = torch.optim.AdamW(slots.parameters(), lr=1e-3, weight_decay=1e-5)
     z = torch.rand(batch, 10, device=device)
     target = torch.rand(batch, 3, 64, 64, device=device)
-    loss = torch_peer.loss_fn(slots)
+    loss = jumps.torch_loss(slots)
     return torch_seconds(lambda: loss(z, target), optimiser, device == "cuda")
 
 

@@ -23,7 +23,7 @@ from cgjax.data import factor_sets, sources, wordpiece
 from cgjax.data import pretrained as packages
 from cgjax.data.factor_sets import FactorSet
 from cgjax.experiments.predict import rules
-from cgjax.experiments.predict.pair import Pair, held_out
+from cgjax.experiments.predict.rules import Pair, held_out
 from cgjax.nets.convert import backbones
 
 BLOCK = "pretrained"

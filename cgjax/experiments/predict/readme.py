@@ -8,8 +8,7 @@ import numpy as np
 from cgjax import plots
 from cgjax.analysis.lenses import report
 from cgjax.experiments.predict import figures, standing, tables
-from cgjax.experiments.predict.pair import NAMES
-from cgjax.experiments.predict.rules import RULES
+from cgjax.experiments.predict.rules import NAMES, RULES
 from cgjax.experiments.predict.standing import ENDS
 from cgjax.experiments.predict.tables import read
 

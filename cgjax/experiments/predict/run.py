@@ -31,7 +31,7 @@ from cgjax.experiments.predict import adapters, rules, standing
 from cgjax.experiments.predict import figures as drawing
 from cgjax.experiments.predict import tables as markdown
 from cgjax.experiments.predict.model import Data, Model, Program, Reason, Subject, r2
-from cgjax.experiments.predict.pair import NAMES, Pair, held_out
+from cgjax.experiments.predict.rules import NAMES, Pair, held_out
 from cgjax.published.results import summary
 
 PRETRAINED = "pretrained"  # the row of frozen layers

@@ -12,7 +12,7 @@ from cgjax.core.errors import BadInput
 from cgjax.data import sources
 from cgjax.experiments.predict import adapters, run
 from cgjax.experiments.predict.adapters import bumps, kernels, resistance, sprites
-from cgjax.experiments.predict.pair import held_out
+from cgjax.experiments.predict.rules import held_out
 
 # A row of each family at its own smoke size.
 SMALL = {

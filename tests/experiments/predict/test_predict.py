@@ -11,7 +11,7 @@ from cgjax import report
 from cgjax.core.errors import BadInput
 from cgjax.experiments.predict import adapters, rules, run, standing, tables
 from cgjax.experiments.predict.model import Data, Model, Parts, Subject, r2
-from cgjax.experiments.predict.pair import Pair
+from cgjax.experiments.predict.rules import Pair
 from cgjax.main import main
 
 # A predictor of a user's own, in a module outside the package.

@@ -8,7 +8,7 @@ import pytest
 from cgjax import report
 from cgjax.bench import sprites
 from cgjax.core.workdir import read_json
-from cgjax.experiments.sprites import jumps, models, sets, torch_peer
+from cgjax.experiments.sprites import jumps, models, sets
 from cgjax.experiments.sprites.models import first_doubling, largest_rise, recorded_curve
 from cgjax.nets import convert
 from cgjax.nets.decoders import UpsampleMLP
@@ -25,7 +25,7 @@ def tiny():
 def test_weights_for_pytorch_come_back_through_the_converter():
     module = UpsampleMLP()
     params = module.init(jax.random.key(0), jnp.zeros((1, 5)))["params"]
-    back = convert.from_torch(module, torch_peer.state_dict(jax.device_get(params)))
+    back = convert.from_torch(module, jumps.state_dict(jax.device_get(params)))
     jax.tree.map(np.testing.assert_array_equal, back, params)
 
 
