@@ -13,8 +13,7 @@ import cgjax
 from cgjax import config as configs
 from cgjax import experiments
 from cgjax.config.declare import declared_keys, leaves
-from cgjax.config.flags import Parser
-from cgjax.config.overrides import FIXED, part_of, typed
+from cgjax.config.overrides import FIXED, Parser, part_of, typed
 from cgjax.config.ownership import compare, default_workdir
 from cgjax.core import hosts
 from cgjax.core.errors import BadInput, command

@@ -18,8 +18,7 @@ import time
 from cgjax import config as configs
 from cgjax import main as runner
 from cgjax import report
-from cgjax.config.flags import Parser
-from cgjax.config.overrides import nearest
+from cgjax.config.overrides import Parser, nearest
 from cgjax.core import signals
 from cgjax.core.errors import BadInput, RunError, command, shown
 from cgjax.core.logging import say

@@ -10,12 +10,12 @@ blank image's error: an OOD error means nothing before the ID error is small.
 """
 
 from cgjax.config import split_variant
-from cgjax.config.choices import names_in
 from cgjax.config.declare import (
     base,
     declare,
     declare_parts,
     declare_training,
+    names_in,
     nested,
     remove,
     undeclare,

@@ -8,8 +8,7 @@ widths and graphs are replicas of one program.
 """
 
 from cgjax.config import split_variant
-from cgjax.config.choices import names_in
-from cgjax.config.declare import base, declare, declare_parts, declare_training, key
+from cgjax.config.declare import base, declare, declare_parts, declare_training, key, names_in
 
 ROWS = {
     "demo": "Combinations needed, by number of values and width; connected and other graphs",

@@ -12,8 +12,15 @@ Accuracy on transitive equivalence: rich 1, lazy 0.50.
 """
 
 from cgjax.config import split_variant
-from cgjax.config.choices import names_in
-from cgjax.config.declare import base, declare, declare_parts, declare_training, key, undeclare
+from cgjax.config.declare import (
+    base,
+    declare,
+    declare_parts,
+    declare_training,
+    key,
+    names_in,
+    undeclare,
+)
 from cgjax.experiments.kernels.tasks import ADDITION_SETS as ADDITION
 from cgjax.experiments.kernels.tasks import ANCHOR_SETS as ANCHORS
 from cgjax.experiments.kernels.tasks import CD_SETS as CD
@@ -297,7 +304,7 @@ DENSE = {
     "model.scales": key((1.0,), "scales of the initial weights, rich to lazy", above=0,
                         distinct=True, is_traced=True),
     "model.trained": key("all", "trained layers: all, or only the readout, from zero",
-                         choices=names_in("experiments.kernels.dense.networks", "TRAINED")),
+                         choices=names_in("experiments.kernels.dense", "TRAINED")),
     "optim.lrs": key((2e-3,), "learning rate of every scale", above=0, is_traced=True),
     "optim.loss": key("mse", "minimised loss", choices=LOSSES),
     "optim.optimiser": key("gd", "optimiser, on full batches", choices=("gd", "adam")),
@@ -318,9 +325,7 @@ IMAGES = {
     "data.synthetic": key(
         0, "synthetic images that replace the data set; 0: use the data set", low=0
     ),
-    "model.net": key(
-        "convnet", "network", choices=names_in("experiments.kernels.images.networks", "NETS")
-    ),
+    "model.net": key("convnet", "network", choices=names_in("experiments.kernels.images", "NETS")),
     "model.dtype": key("float32", "dtype of activations", choices=("float32", "bfloat16")),
     "optim.lr": key(1e-4, "learning rate", above=0, is_traced=True),
     "optim.loss": key("mse", "minimised loss", choices=LOSSES),

@@ -9,7 +9,6 @@ scale). `python -m cgjax.main --list` prints times and numbers too.
 """
 
 from cgjax.config import split_variant
-from cgjax.config.choices import names_in
 from cgjax.config.declare import (
     base,
     declare,
@@ -18,6 +17,7 @@ from cgjax.config.declare import (
     key,
     keys,
     leaves,
+    names_in,
     undeclare,
 )
 from cgjax.experiments.sprites.options import (
@@ -294,7 +294,7 @@ OPTIONAL = {
     "data.mean": key(0.5, "of normal latents"),
     "data.std": key(1.0, "of normal latents", above=0),
     "model.composition": key("occlude_sigmoid", "C of the model",
-                             choices=names_in("experiments.sprites.learned", "NAMES")),
+                             choices=names_in("experiments.sprites.models", "NAMES")),
     "model.decoder": key("upsample", "of components", choices=DECODERS),
     "model.component.hidden": key(256, "width of a component's dense layers", low=1),
     "model.component.channels": key(32, "channels of a component's convolutions", low=1),

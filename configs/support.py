@@ -9,8 +9,7 @@ nobody has published them, so `paper` is `fast`.
 """
 
 from cgjax.config import split_variant
-from cgjax.config.choices import names_in
-from cgjax.config.declare import base, declare, declare_training, key
+from cgjax.config.declare import base, declare, declare_training, key, names_in
 from cgjax.data import sources
 from cgjax.experiments.sprites.options import EIGHT, SUPPORTS
 from cgjax.published import PUBLISHED

@@ -10,8 +10,7 @@ initialisations, and the published curves show one generator.
 """
 
 from cgjax.config import split_variant
-from cgjax.config.choices import names_in
-from cgjax.config.declare import base, declare, declare_training, key, keys, undeclare
+from cgjax.config.declare import base, declare, declare_training, key, keys, names_in, undeclare
 from cgjax.published import PUBLISHED
 
 _SUPPORTS = names_in("experiments.vectors.parts", "SUPPORTS")
@@ -88,7 +87,7 @@ KEYS = {
     "data.n_train": key(0, "samples of each support", low=1),
     "data.batch": key(4, "samples of one step", low=1),
     "model.kinds": key(("mlp",), "models to train", distinct=True,
-                       choices=names_in("experiments.vectors.models", "KINDS")),
+                       choices=names_in("experiments.vectors.run", "KINDS")),
     "model.hidden": key(120, "width of one network; networks per part divide it equally", low=1),
     "model.n_layers": key(2, "layers of each network", low=2),
     "model.activation": key("leaky_relu", "after every layer",

@@ -9,7 +9,7 @@ import sys
 import pytest
 from front_door import one_line
 
-from cgjax.config.choices import names_in
+from cgjax.config.declare import names_in
 
 COMMANDS = {
     "main": "--confg=sprites", "sweep.__main__": "--confg=sprites", "audit.__main__": "--latent=x",

@@ -30,7 +30,7 @@ from cgjax.config.declare import leaves
 from cgjax.core.errors import BadInput
 from cgjax.main import main
 from cgjax.published.claims import CLAIMS
-from cgjax.report import page, runs
+from cgjax.report import page
 from cgjax.report.__main__ import main as report_main
 from cgjax.reproduce import main as reproduce
 from cgjax.sweep.__main__ import main as sweep
@@ -356,7 +356,7 @@ def test_workdirs(rng, tried, here, finished):
         "load": lambda: [cgjax.load("run"), 0][1],
         "latest": lambda: [cgjax.load("run", step="latest"), 0][1],
         "add": lambda: report_main(["--add", "run"]),
-        "runs": lambda: [runs.read("run"), 0][1],
+        "runs": lambda: [page.read("run"), 0][1],
         "dry": lambda: main([*flags, "--dry_run"]),
         "extend": lambda: main([*flags, "--dry_run", "--extend", "--config.train.steps=24"]),
         "fewer": lambda: main([*flags[:-1], "--dry_run", "--config.train.seeds=0"]),
@@ -442,7 +442,7 @@ def test_records(rng, tried, here):
         claims = [claim for claim in CLAIMS.values() if claim.family == family]
         some = rng.sample(claims, min(8, len(claims)))
         if rng.random() < 0.3 and some:
-            drawn = runs.Runs([], [])
+            drawn = page.Runs([], [])
             tried(case, lambda some=some, drawn=drawn: shown(record, some, drawn))
         else:
             tried(case, lambda: report_main([f"--record={record}"]))

@@ -19,9 +19,9 @@ from cgjax.core.errors import BadInput
 from cgjax.core.workdir import read_json
 from cgjax.experiments.bumps import models
 from cgjax.experiments.bumps.studies import turning
-from cgjax.experiments.resistance.training import plane, scan
+from cgjax.experiments.resistance import plane, scan
 from cgjax.main import parse
-from cgjax.published import PUBLISHED, tables
+from cgjax.published import PUBLISHED, results
 from cgjax.published.claims import POOLED
 from cgjax.published.results import summary
 from cgjax.report import readme
@@ -41,10 +41,10 @@ def test_a_finished_run_can_be_added(tmp_path):
     assert path.name == "diagonal-fast-again.json"
     assert entry["config"]["data"]["delta"] == 0.1 and entry["models"]["compositional"]
     record = report.entries("sprites", tmp_path / "record")
-    table = tables.headline_table(record)
+    table = results.headline_table(record)
     assert "| diagonal (again) | fast | 0.800, 0.900 | 0.850 | 0.900 | -0.050 | 12 s |" in table
-    assert tables.by_row(record, "fast", "again")["diagonal"]
-    assert not tables.by_row(record, "fast")
+    assert results.by_row(record, "fast", "again")["diagonal"]
+    assert not results.by_row(record, "fast")
 
 
 def test_other_seeds_of_a_recorded_config_join_it(tmp_path):
@@ -117,11 +117,11 @@ def test_tables_show_seeds_without_a_number(tmp_path):
     entry = {"row": "r", "size": "fast", "label": "", "wall_s": 1.0, "devices": "d"}
     some = entry | {"metrics": {"r2_all": summary([0.8, float("nan")], (0, 1), published)}}
     none = entry | {"metrics": {"r2_all": summary([float("nan")], (0,), published)}}
-    table = tables.headline_table([some, none])
+    table = results.headline_table([some, none])
     assert "| 0.800, - | 0.800 | 0.900 | -0.100 |" in table and "| - | - | 0.900 | - |" in table
-    assert "| 0.800, - | 0.800 |" in tables.metric_table([some])
+    assert "| 0.800, - | 0.800 |" in results.metric_table([some])
     beyond = entry | {"metrics": {"r2_all": summary([float("nan")], (0,), None)}}
-    assert tables.beyond_table([beyond], ("r2_all",)).endswith("| r | fast | - |")
+    assert results.beyond_table([beyond], ("r2_all",)).endswith("| r | fast | - |")
 
 
 def test_a_config_from_before_a_key_is_another_config(tmp_path, capsys):

@@ -24,7 +24,7 @@ from cgjax.experiments.sprites import models
 from cgjax.sweep import processes
 from cgjax.sweep.__main__ import main, parse, values
 from cgjax.sweep.points import CLOSING, OPENING, Task, check, expand, folder_name, standing, tasks
-from cgjax.sweep.submit import Job
+from cgjax.sweep.processes import Job
 from cgjax.sweep.together import main as together
 
 ROW = "sweeplab/config.py:few,smoke"

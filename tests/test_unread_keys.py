@@ -21,10 +21,9 @@ from cgjax.config import declare
 from cgjax.config.declare import key
 from cgjax.core import checkpoint, train
 from cgjax.experiments.bumps import run as bumps
-from cgjax.experiments.kernels.dense import study as dense
-from cgjax.experiments.kernels.images import networks, study
+from cgjax.experiments.kernels import dense, images
+from cgjax.experiments.resistance import plane
 from cgjax.experiments.resistance import run as resistance
-from cgjax.experiments.resistance.training import plane as of_plane
 from cgjax.experiments.sprites import panels
 from cgjax.experiments.sprites import run as sprites
 from cgjax.experiments.sprites.support import trained
@@ -107,8 +106,8 @@ def few_stops(monkeypatch):
     monkeypatch.setattr(dependence, "gradient_dependence", lambda *_, **options: jnp.ones((2, 2)))
     monkeypatch.setattr(dense, "KINDS", {})
     # A run that is only traced writes no files that could be read.
-    monkeypatch.setattr(of_plane, "kept", nothing_kept)
-    monkeypatch.setattr(study, "of_gram", lambda *arguments: {"salience": np.array(0.5)})
+    monkeypatch.setattr(plane, "kept", nothing_kept)
+    monkeypatch.setattr(images, "of_gram", lambda *arguments: {"salience": np.array(0.5)})
 
 
 @pytest.mark.parametrize("family", KINDS)
@@ -135,11 +134,11 @@ def test_rows_about_a_trained_run_read_their_keys(row, tmp_path, monkeypatch):
     assert not rest
 
 
-@pytest.mark.parametrize("net", networks.NETS)
+@pytest.mark.parametrize("net", images.NETS)
 def test_every_network_reads_its_sizes(net):
     config = load("kernels", "addition_mnist", {"model.net": net})
     with unread(config) as rest:
-        networks.network(config)
+        images.network(config)
     sizes = {name for name in declare.keys(config) if name.startswith(f"model.{net}.")}
     assert sizes and not sizes & rest
 

@@ -14,7 +14,7 @@ import pathlib
 import sys
 
 from cgjax.audit import tables
-from cgjax.config.flags import Parser, names
+from cgjax.config.overrides import Parser, names
 from cgjax.core.errors import BadInput, command
 from cgjax.main import set_up_output
 

@@ -3,22 +3,22 @@
 import importlib
 import sys
 
-from cgjax.config.flags import Parser
+from cgjax.config.overrides import Parser
 from cgjax.core.errors import BadInput, command
 
 FAMILIES = {
-    "sprites": "cgjax.bench.sprites",
-    "jumps": "cgjax.bench.jumps",
-    "gradients": "cgjax.bench.gradients",
-    "support": "cgjax.bench.support",
-    "kernels": "cgjax.bench.kernels",
-    "bumps": "cgjax.bench.bumps",
-    "resistance": "cgjax.bench.resistance",
-    "subnetworks": "cgjax.bench.subnetworks",
-    "coverage": "cgjax.bench.coverage",
-    "wait": "cgjax.bench.wait",
-    "growth": "cgjax.bench.growth",
-}
+    "sprites": ("sprites", "run"),
+    "jumps": ("sprites", "run_jumps"),
+    "gradients": ("sprites", "run_gradients"),
+    "support": ("sprites", "run_support"),
+    "kernels": ("kernels", "run"),
+    "bumps": ("bumps", "run"),
+    "resistance": ("resistance", "run"),
+    "subnetworks": ("subnetworks", "run"),
+    "coverage": ("coverage", "run"),
+    "wait": ("wait", "run"),
+    "growth": ("growth", "run"),
+}  # name: module and function
 
 
 @command
@@ -36,7 +36,9 @@ def main(argv=None):
     if flags.family not in FAMILIES:
         problem = f"no benchmark '{flags.family}'" if flags.family else "no benchmark is named"
         raise BadInput(f"{problem}: there are {', '.join(FAMILIES)}")
-    importlib.import_module(FAMILIES[flags.family]).run(flags.batch, flags.steps)
+    module, function = FAMILIES[flags.family]
+    benchmark = getattr(importlib.import_module(f"cgjax.bench.{module}"), function)
+    benchmark(flags.batch, flags.steps)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,7 @@ from cgjax import config as configs
 from cgjax.bench.harness import ratios, seconds_per_step, torch_seconds
 from cgjax.core import parallel
 from cgjax.core.logging import say
-from cgjax.experiments.bumps import training
-from cgjax.experiments.bumps.data import sets
+from cgjax.experiments.bumps import sets, training
 
 SEEDS = 5
 # title: (part of the table, sizes on a CPU)

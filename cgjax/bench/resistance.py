@@ -14,9 +14,7 @@ from cgjax import config as configs
 from cgjax.bench.harness import seconds_per_step, table, torch_seconds
 from cgjax.core import parallel
 from cgjax.core.logging import say
-from cgjax.experiments.resistance import scan
-from cgjax.experiments.resistance.training import pairs as of_pairs
-from cgjax.experiments.resistance.training import scan as of_scan
+from cgjax.experiments.resistance import pairs, scan
 from cgjax.nets.rnn import PAD, previous
 
 FORMS = ("direct", "patches")
@@ -80,7 +78,7 @@ def digit_settings(changes: dict, n_seeds: int, at_once: int, form: str):
 def digit_seconds(changes: dict, steps: int, n_seeds: int, at_once: int, form: str) -> float:
     """Seconds per step of all seeds together."""
     config = digit_settings(changes, n_seeds, at_once, form)
-    return seconds_per_step(of_pairs.experiment(config), config, steps)
+    return seconds_per_step(pairs.experiment(config), config, steps)
 
 
 # --- SCAN -----------------------------------------------------------------------------------------
@@ -111,7 +109,7 @@ def sentences(changes: dict, steps: int, n_seeds: int) -> None:
 
 def lines(config) -> scan.Lines:
     """A batch of training lines, evenly spaced."""
-    every = of_scan.lines(config)["train"]
+    every = scan.lines(config)["train"]
     rows = np.linspace(0, len(every.commands) - 1, config.data.batch).astype(int)
     return jax.tree.map(lambda leaf: leaf[rows], every)
 
@@ -121,7 +119,7 @@ def scan_seconds(changes: dict, steps: int, n_seeds: int) -> float:
     config = _settings("scan", changes, n_seeds)
     with config.unlocked():
         config.data.settings = ("A",)
-    return seconds_per_step(of_scan.experiment(config), config, steps)
+    return seconds_per_step(scan.experiment(config), config, steps)
 
 
 def torch_steps(config, batch: scan.Lines) -> tuple[float, float]:

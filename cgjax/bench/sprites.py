@@ -1,21 +1,27 @@
-"""Speed of the sprites study: the train step against its direct form and PyTorch, rendering
-against a loop over Pillow's polygons.
+"""Benchmarks of the sprites study: speed of the train step, of rendering and of the support audit;
+jumps of the training loss; errors of its gradients.
 
 Absolute times are printed too, but only the ratios within one run matter.
 """
 
 import importlib.util
 import math
+import time
 
 import jax
+import jax.numpy as jnp
+import ml_collections
 import numpy as np
+from jax.flatten_util import ravel_pytree
 
 from cgjax import config as configs
-from cgjax.bench.harness import fastest, ratios, seconds_per_step, torch_seconds
-from cgjax.core import parallel
+from cgjax.analysis import support as theory
+from cgjax.bench.harness import fastest, ratios, seconds_per_step, table, torch_seconds
+from cgjax.core import parallel, program, tree
 from cgjax.core.logging import say
-from cgjax.experiments.sprites import models, scenes, sets, torch_peer
+from cgjax.experiments.sprites import audits, jumps, models, scenes, sets
 from cgjax.experiments.sprites import run as sprites
+from cgjax.experiments.sprites.compositions import COMPOSITIONS
 
 SEEDS = 5  # as in the paper
 
@@ -77,11 +83,11 @@ def torch_steps(batch: int) -> tuple[float, float]:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.set_float32_matmul_precision("high")
 
-    slots = torch.nn.ModuleList([torch_peer.decoder(), torch_peer.decoder()]).to(device)
+    slots = torch.nn.ModuleList([jumps.torch_decoder(), jumps.torch_decoder()]).to(device)
     optimiser = torch.optim.AdamW(slots.parameters(), lr=1e-3, weight_decay=1e-5)
     z = torch.rand(batch, 10, device=device)
     target = torch.rand(batch, 3, 64, 64, device=device)
-    loss = torch_peer.loss_fn(slots)
+    loss = jumps.torch_loss(slots)
     return torch_seconds(lambda: loss(z, target), optimiser, device == "cuda")
 
 
@@ -120,3 +126,203 @@ def pillow_loop(scaled: np.ndarray, size: int = 64) -> np.ndarray:
         ImageDraw.Draw(canvas).polygon([tuple(v) for v in vertices.tolist()], fill=(255, 128, 0))
         images[i] = np.asarray(canvas)[::-1]
     return images
+
+
+# --- jumps ----------------------------------------------------------------------------------------
+# Jumps of the training loss by implementation: the same seeds, weights and batches in each.
+
+
+JUMP_SEEDS, EPOCHS = 8, 60
+
+
+def run_jumps(batch: int = 0, steps: int = 0) -> None:
+    """Trains eight seeds for 60 epochs with every implementation and prints the table.
+
+    On a CPU: two seeds, three epochs of 1,280 scenes. steps: epochs, where not 0.
+    """
+    on_cpu = jax.default_backend() == "cpu"
+    config = jumps.configure(range(2 if on_cpu else JUMP_SEEDS))
+    if on_cpu:
+        jumps.shorten(config, 1280, batch or 64)
+    n_epochs, data = steps or (3 if on_cpu else EPOCHS), sets.make(config)
+    entries = []
+    for name, how in jumps.IMPLEMENTATIONS.items():
+        losses = np.concatenate([loss for _, loss in jumps.epochs(config, how, n_epochs, data)])
+        entries.append(jumps.entry(name, losses, config))
+        say(f"{name}: largest rises {np.round(entries[-1]['largest_rise'], 3).tolist()}")
+    if importlib.util.find_spec("torch"):
+        each = [
+            np.concatenate(list(jumps.torch_epochs(config, seed, n_epochs, data)))
+            for seed in range(len(config.train.seeds))
+        ]
+        entries.append(jumps.entry("pytorch", np.stack(each, axis=1), config))
+    columns = ("implementation", "seeds", "with a jump", "95 % interval of their share")
+    table("jumps of the training loss", columns, [jumps.count(entry) for entry in entries])
+
+
+# --- gradients ------------------------------------------------------------------------------------
+# Are the train steps of sprites right? Gradients of the loop's program against the plain form.
+#
+# Two tables: errors of the gradients of real training steps, leaf by leaf, and whether the same
+# training repeats itself bit for bit. Both use the loop's own program for several seeds.
+
+
+GRADIENT_SEEDS = 5
+STEPS = 20_000  # of every seed
+REPEATS, REPEAT_STEPS = 200, 100
+FETCHED = 1000  # steps whose errors come to the host at a time
+
+
+def run_gradients(batch: int = 0, steps: int = 0) -> None:
+    """Prints both tables. On a CPU: two seeds, four steps of a small batch, two repeats.
+
+    steps: of the first table, where not 0; the second has at most as many repeats.
+    """
+    on_cpu = jax.default_backend() == "cpu"
+    config = jumps.configure(range(2 if on_cpu else GRADIENT_SEEDS))
+    if on_cpu:
+        jumps.shorten(config, 320, batch or 32)
+    data = sets.make(config)
+    errors = gradient_errors(config, data, steps or (4 if on_cpu else STEPS))
+    rows = [
+        (leaf, f"{np.median(values):.1e}", f"{values.max():.1e}") for leaf, values in errors.items()
+    ]
+    n_gradients = next(iter(errors.values())).size
+    columns = ("leaf", "median", "largest")
+    table(f"errors of {n_gradients:,} gradients over the leaf's median norm", columns, rows)
+    n_repeats, n_steps = (2, 2) if on_cpu else (min(REPEATS, steps or REPEATS), REPEAT_STEPS)
+    n_other = different_repeats(config, data, n_repeats, n_steps)
+    say(f"{n_other} of {n_repeats} repeats of {n_steps} steps differ from the first")
+
+
+def gradient_errors(config, data, n_steps: int) -> dict:
+    """leaf -> errors [n_steps, R] of the program's gradients, over the median norm of the leaf's.
+
+    The reference is the plain form with float32 products, on the same parameters and batches. The
+    program's gradient follows from AdamW's first moment.
+    """
+    one_step = jumps.compile_program(config, jumps.IMPLEMENTATIONS["kernels"], 1, data)
+    model = jumps.plain_model(config, "float32")
+
+    def loss(params, batch):
+        images = sets.images(batch, config.data.composition)
+        return models.squared_error(model.predict(params, batch["latents"]), images, batch["mask"])
+
+    def compare_replica(params, old_mean, new_mean, indices, mask):
+        """leaf -> norms [2, slots] of the gradient's error and of the exact gradient."""
+        batch = tree.take(data["train"], indices[0]) | {"mask": mask[0]}
+        exact = jax.grad(loss)(params, batch)
+        unravel = ravel_pytree(params)[1]
+        gradient = unravel((new_mean - jumps.B1 * old_mean) / (1 - jumps.B1))
+
+        def norms(leaf, reference):
+            pair = jnp.stack([leaf - reference, reference])
+            return jnp.sqrt(jnp.sum(pair**2, tuple(range(2, pair.ndim))))
+
+        return tree.flat(jax.tree.map(norms, gradient, exact))
+
+    compare = jax.jit(jax.vmap(compare_replica))
+    state, history, pending = one_step.init(), [], []
+    for step in range(n_steps):
+        rows = one_step.rows(step)
+        # The call takes over the state's buffers.
+        params, old_mean = jax.tree.map(jnp.copy, (state.params, _first_moment(state)))
+        state, _ = one_step.call(state, rows)
+        with jax.default_matmul_precision("highest"):
+            pending.append(compare(params, old_mean, _first_moment(state), *rows))
+        if len(pending) == FETCHED or step == n_steps - 1:
+            history += jax.device_get(pending)
+            pending = []
+            say(f"{step + 1:,} of {n_steps:,} steps compared")
+    errors = {}
+    for leaf in history[0]:
+        norms = np.stack([entry[leaf] for entry in history])  # [steps, R, 2, slots]
+        for k, slot in enumerate(("front", "back")):
+            errors[f"{slot}/{leaf}"] = norms[:, :, 0, k] / np.median(norms[:, :, 1, k])
+    return errors
+
+
+def _first_moment(state: program.State) -> jax.Array:
+    """AdamW's first moment of all replicas [R, N]."""
+    return jumps.adam_state(state.opt_state).mu
+
+
+def different_repeats(config, data, n_repeats: int, n_steps: int) -> int:
+    """How many repeats of a training end with other bits than the first."""
+    call = jumps.compile_program(config, jumps.IMPLEMENTATIONS["kernels"], n_steps, data)
+
+    def final_checksums():
+        state, stats = call.call(call.init(), call.rows(0))
+        leaves = jax.device_get(jax.tree.leaves((state.params, stats["loss"])))
+        return [tree.checksum(leaf) for leaf in leaves]
+
+    first = final_checksums()
+    return sum(final_checksums() != first for _ in range(n_repeats))
+
+
+# --- support --------------------------------------------------------------------------------------
+# Speed of the support audit: at full size, and blocks per pixel against the dense Jacobian.
+
+
+N_VALUES = 256
+N_VALUES_DENSE = 4  # two partners each: eight points
+SIZES = (64, 16)  # pixels: of the full-size audit, of the one against dense Jacobians
+
+
+def run_support(batch: int = 0, steps: int = 0) -> None:
+    """Prints the times and a table; batch and steps are not used."""
+    say(f"jax {jax.__version__} · {parallel.describe_devices()}")
+    for composition in ("occlude_step", "occlude_sigmoid"):
+        seconds = full_size(composition)
+        say(f"64 x 64, {N_VALUES} values of each slot, {composition}: {seconds:.1f} s")
+    ratios("8 points at 16 x 16, sigmoid occlusion", "ms", against_dense())
+
+
+def full_size(composition: str) -> float:
+    """Seconds of one whole audit, compilation and rendering included."""
+    started = time.perf_counter()
+    for component in (0, 1):
+        audits.audit(
+            _data(SIZES[0]),
+            composition,
+            component,
+            jax.random.key(component),
+            n_values=N_VALUES,
+            n_partners=1,
+        )
+    return time.perf_counter() - started
+
+
+def against_dense() -> dict:
+    """ms for the ranks of the back slot at the same points, by three methods."""
+    points = audits.points(_data(SIZES[1]), 1, jax.random.key(0), N_VALUES_DENSE, 1)
+    composition = COMPOSITIONS["occlude_sigmoid"]
+
+    def audit(pixelwise):
+        return lambda: theory.audit(
+            composition, points.images, 1, points.partners, pixelwise=pixelwise
+        )
+
+    def whole(front, back):
+        return composition([front[None], back[None]]).ravel()
+
+    # Jacobian of every output by both slots, as plain use of automatic differentiation gives it.
+    jacobian = jax.jit(jax.jacrev(whole, argnums=(0, 1)))
+
+    def autograd():
+        for i in range(N_VALUES_DENSE):
+            scenes = [jnp.asarray(slot) for slot in points.partners(i)]
+            jacobians = [jacobian(*point)[1] for point in zip(*scenes)]
+            total = np.sum([np.asarray(j).reshape(len(j), -1) for j in jacobians], axis=0)
+            np.linalg.svd(total, compute_uv=False)
+
+    return {
+        "ours, a block per pixel": 1e3 * fastest(audit(True)),
+        "ours, dense": 1e3 * fastest(audit(False)),
+        "dense reverse mode and numpy's SVD": 1e3 * fastest(autograd),
+    }
+
+
+def _data(size: int) -> ml_collections.ConfigDict:
+    config = ml_collections.ConfigDict({"data": {"image_size": size}})
+    return audits.support_data(config, **sets.SUPPORTS["orthogonal"])

@@ -1,4 +1,4 @@
-"""Convolutions, and the ConvNet of Lippl and Stachenfeld 2025.
+"""Convolutions, the ConvNet of Lippl and Stachenfeld 2025, and the convolutions of VGG16.
 
 A convolution has three forms with the same result. "direct" is XLA's own operation. "patches" is
 one matrix product with the patch at each position. "kernel" uses the GPU kernels of
@@ -161,3 +161,27 @@ class ConvNet(nn.Module):
             dense = Dense(features, self.dtype, weights="he_normal", name=f"dense_{i}")
             modules.append(dense(modules[-1]))
         return modules[-1][:, 0] if tap is None else modules[tap]
+
+
+# --- VGG ------------------------------------------------------------------------------------------
+# The convolutions of VGG16 (Simonyan and Zisserman 2015), without its dense layers.
+
+
+class VGG(nn.Module):
+    """Images [B, H, W, 3] -> output of each stage, before the 2 x 2 max-pool that follows it.
+
+    Stage i has stages[i][0] convolutions of 3x3 with stages[i][1] channels, each with a ReLU.
+    """
+
+    stages: tuple[tuple[int, int], ...] = ((2, 64), (2, 128), (3, 256), (3, 512), (3, 512))
+
+    @nn.compact
+    def __call__(self, x) -> tuple[jax.Array, ...]:
+        outputs, number = [], 0
+        for n_convs, features in self.stages:
+            x = max_pool(x) if outputs else x
+            for _ in range(n_convs):
+                conv = Conv(features, 3, padding=1, weights="he_normal", name=f"conv_{number}")
+                x, number = nn.relu(conv(x)), number + 1
+            outputs.append(x)
+        return tuple(outputs)

@@ -5,21 +5,15 @@ figure is not in a window or in pyplot's global list, so it is freed with its la
 """
 
 from cgjax.plots.charts import (
+    Block,
+    displayable,
     heat_maps,
+    image_grid,
     learning_curves,
     pair_matrix,
     scatter_matrix,
     scatter_panels,
-)
-from cgjax.plots.grids import Block, displayable, image_grid, tile
-from cgjax.plots.labels import (
-    label_ends,
-    label_points,
-    last_point,
-    legend_below,
-    r2_axis,
-    seeds,
-    spread,
+    tile,
 )
 from cgjax.plots.lenses import lenses
 from cgjax.plots.style import (
@@ -32,10 +26,17 @@ from cgjax.plots.style import (
     INK,
     PAGE,
     headline,
+    label_ends,
+    label_points,
+    last_point,
+    legend_below,
     new_figure,
+    r2_axis,
     save,
     save_frames,
+    seeds,
     shades,
+    spread,
     styled,
     wrap,
 )

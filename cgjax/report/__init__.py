@@ -13,7 +13,7 @@ from cgjax.config import check_name, check_names, differences, fingerprint, from
 from cgjax.config.ownership import read_config
 from cgjax.core.errors import BadInput, first_line, shown
 from cgjax.core.workdir import disk_errors, read_json, write_atomic
-from cgjax.published import tables as markdown
+from cgjax.published import results as markdown
 from cgjax.published.results import is_entry, is_number, read_results, summary
 from cgjax.published.verdict import Verdict as Verdict
 from cgjax.published.verdict import verdict as verdict  # used elsewhere as `report.verdict`

@@ -12,8 +12,7 @@ import pathlib
 import sys
 
 from cgjax import experiments, report
-from cgjax.config.flags import Parser
-from cgjax.config.overrides import nearest
+from cgjax.config.overrides import Parser, nearest
 from cgjax.core.errors import BadInput, command, shown
 from cgjax.main import set_up_output
 from cgjax.report import page, readme

@@ -6,20 +6,56 @@ these numbers, or are images of a family's README. The same input gives the same
 
 import base64
 import collections
+import datetime
 import hashlib
+import json
 import pathlib
 import urllib.parse
+from typing import NamedTuple
 
+from cgjax import config as configs
 from cgjax import report
-from cgjax.core.workdir import disk_errors, write_atomic
-from cgjax.published import SOURCES
+from cgjax.config.declare import leaves
+from cgjax.config.overrides import FIXED
+from cgjax.core.errors import BadInput
+from cgjax.core.workdir import ASIDE, disk_errors, write_atomic
+from cgjax.published import PUBLISHED, SOURCES
+from cgjax.published import verdict as verdicts
 from cgjax.published.claims import CLAIMS, FORMS, KINDS
-from cgjax.report import charts, section, users_runs
-from cgjax.report import runs as own_runs
+from cgjax.report import charts, claim_rows, section
 from cgjax.report import standing as standings
 from cgjax.report.claim_rows import FORM_WORDS, Item, chip
 from cgjax.report.markup import Html, join, table, tag
 from cgjax.report.section import Paper, about
+
+# --- finding runs ---------------------------------------------------------------------------------
+# Reads the user's finished runs for the page; runs that cannot be read are listed.
+
+
+class Runs(NamedTuple):
+    entries: list[dict]  # as `report.read_run` makes them, and their `workdir`
+    unreadable: list[str]  # one line per run that cannot be shown
+
+
+def read(folder) -> Runs:
+    """Every finished run in a folder of workdirs, or in a workdir itself."""
+    folder = pathlib.Path(folder)
+    if not folder.is_dir():
+        raise BadInput(f"'{folder}' is not a folder: name a folder of workdirs, such as runs")
+    runs = Runs([], [])
+    for path in sorted(folder.rglob("results.json")):
+        if any(part.startswith(ASIDE) for part in path.relative_to(folder).parts):
+            continue
+        date = datetime.date.fromtimestamp(path.stat().st_mtime).isoformat()
+        places = {"date": date, "note": f"in {path.parent}", "workdir": path.parent}
+        try:
+            runs.entries.append(report.read_run(path.parent) | places)
+        except BadInput as error:
+            runs.unreadable.append(str(error))
+    if not runs.entries and not runs.unreadable:
+        raise BadInput(f"'{folder}' holds no finished run: it contains no results.json")
+    return runs
+
 
 HERE = pathlib.Path(__file__).parent
 TITLE = "When do networks compose? The papers' claims and our results"
@@ -38,7 +74,7 @@ def write(out, record: pathlib.Path = report.RECORD, runs=None) -> pathlib.Path:
     The page links to an API reference, `out`/api/index.html, and to notebooks,
     `out`/notebooks/*.html, if they are there.
     """
-    users = own_runs.read(runs) if runs else own_runs.Runs([], [])
+    users = read(runs) if runs else Runs([], [])
     text = document(gather(record, users.entries), users, beside(pathlib.Path(out)))
     path = pathlib.Path(out) / "index.html"
     with disk_errors(path):
@@ -88,7 +124,7 @@ def beside(out: pathlib.Path) -> dict[str, str]:
     return api | {f"Notebook: {names[path]}": addresses[path] for path in notebooks}
 
 
-def document(papers: list[Paper], runs: own_runs.Runs, links: dict | None = None) -> str:
+def document(papers: list[Paper], runs: Runs, links: dict | None = None) -> str:
     """The page as text, with styles, script and figures in it; links: {name: address}."""
     style, script = ((HERE / f"page.{kind}").read_text() for kind in ("css", "js"))
     anchors = {f"paper-{next(iter(paper.families))}": paper for paper in papers}
@@ -112,7 +148,7 @@ def document(papers: list[Paper], runs: own_runs.Runs, links: dict | None = None
         tag(
             "main",
             tag("p", "No claim matches the search and the filters.", id="nothing", hidden=True),
-            users_runs.runs_section(runs),
+            runs_section(runs),
             *(section.section(paper, anchor) for anchor, paper in anchors.items()),
         ),
         _foot(),
@@ -311,4 +347,186 @@ def _foot() -> Html:
             "The small drawings show the difference, each on its own scale: the shade is the "
             "tolerance, the vertical line is zero difference.",
         ),
+    )
+
+
+# --- runs of a user -------------------------------------------------------------------------------
+# The section of the user's runs: sweeps with their values and curves, runs, figures, numbers.
+
+
+MOST_BYTES = 8 << 20  # of all figures of the user's runs
+MOST_METRICS = 60  # of one of these runs
+MOST_CURVES = 12  # of one sweep
+IN_TABLE = 4  # metrics in the table of a sweep
+
+
+def runs_section(runs: Runs) -> Html | None:
+    if not runs.entries and not runs.unreadable:
+        return None
+    parts = [_sweep(*sweep) for sweep in sweeps(runs.entries)]
+    if runs.entries:
+        parts += [section.run_table(runs.entries, "Your runs"), *_run_figures(runs.entries)]
+        parts += [_run_metrics(entry) for entry in runs.entries]
+    if runs.unreadable:
+        lines = (tag("li", line) for line in runs.unreadable)
+        parts.append(tag("div", tag("h3", "Unreadable"), tag("ul", *lines), class_="unreadable"))
+    return tag("section", tag("h2", "Your runs"), *parts, id="yours", class_="own")
+
+
+# --- sweeps ---------------------------------------------------------------------------------------
+
+
+def sweeps(entries: list[dict]) -> list[tuple[list[str], list[dict], list[dict]]]:
+    """(swept keys, runs, their values of these keys) of each row and size with several configs.
+
+    Seeds are replicas of a run and not swept.
+    """
+    groups = {}
+    for entry in entries:
+        groups.setdefault(claim_rows.flag(entry), []).append(entry)
+    sweeps = []
+    for runs in groups.values():
+        values = [dict(leaves(configs.from_json(json.dumps(run["config"])))) for run in runs]
+        keys = dict.fromkeys(name for of_run in values for name in of_run)
+        swept = [
+            name
+            for name in keys
+            if name not in ("train.seeds", *FIXED)
+            and any(of_run.get(name) != values[0].get(name) for of_run in values)
+        ]
+        if swept:
+            sweeps.append((swept, runs, values))
+    return sweeps
+
+
+def _sweep(swept: list[str], runs: list[dict], values: list[dict]) -> Html:
+    """A table of the swept values with the first metrics, and curves of these."""
+    points = sorted(zip(runs, values), key=lambda point: [_order(point[1].get(n)) for n in swept])
+    metrics = _metrics(runs)
+    rows = [
+        [
+            *(_text(of_run.get(name)) for name in swept),
+            *(_number(run["metrics"].get(name)) for name in metrics[:IN_TABLE]),
+        ]
+        for run, of_run in points
+    ]
+    title = f"Sweep of {claim_rows.flag(runs[0])} over {', '.join(swept)}"
+    heads = (*(tag("code", name) for name in swept), *metrics[:IN_TABLE])
+    figures = [
+        section.figure(drawn, f"{name} by {by}")
+        for name in metrics[:MOST_CURVES]
+        for drawn, by in [_curve(name, swept, points)]
+    ]
+    caption = f"{len(rows)} runs: swept values, then means ± half of a 95 % interval over seeds"
+    return tag("div", tag("h3", title), table(heads, rows, caption), section.gallery(figures))
+
+
+def _metrics(runs: list[dict]) -> list[str]:
+    """Metrics that all runs have and that differ between runs; published numbers come first."""
+    names = [name for name in runs[0]["metrics"] if all(name in run["metrics"] for run in runs)]
+    varied = []
+    for name in names:
+        numbers = [run["metrics"][name]["ours"] for run in runs]
+        if None not in numbers and len(set(numbers)) > 1:
+            varied.append(name)
+    return sorted(varied, key=lambda name: runs[0]["metrics"][name]["paper"] is None)
+
+
+def _curve(name: str, swept: list[str], points: list[tuple]) -> tuple[Html, str]:
+    """A metric against the swept number with the most values; without a number, by label."""
+    numeric = [key for key in swept if all(_is_number(of_run.get(key)) for _, of_run in points)]
+    label = f"{name} by {', '.join(swept)}"
+    if not numeric:
+        spans = {
+            _label(swept, of_run): _span(run["metrics"][name])
+            for run, of_run in points[: charts.MOST]
+        }
+        return charts.intervals(spans, label), ", ".join(swept)
+    by = max(numeric, key=lambda key: len({of_run[key] for _, of_run in points}))
+    others, series = [key for key in swept if key != by], {}
+    for run, of_run in sorted(points, key=lambda point: point[1][by]):
+        point = (of_run[by], *_span(run["metrics"][name]))
+        series.setdefault(_label(others, of_run), []).append(point)
+    return charts.curves(series, by, label), by
+
+
+def _label(keys: list[str], of_run: dict) -> str:
+    return ", ".join(f"{key}={_text(of_run.get(key))}" for key in keys)
+
+
+def _span(metric: dict) -> tuple:
+    """(low, mean, high) of a metric, by its values over seeds."""
+    values = [value for value in metric["values"] if value is not None]
+    width = verdicts.half_width(values) if len(values) > 1 else 0.0
+    return metric["ours"] - width, metric["ours"], metric["ours"] + width
+
+
+def _number(metric: dict | None) -> str:
+    if metric is None or metric["ours"] is None:
+        return "-"
+    low, mean, _ = _span(metric)
+    return standings.number(mean) + (f" ± {mean - low:.2g}" if mean > low else "")
+
+
+def _text(value) -> str:
+    return "-" if value is None else claim_rows.text(value)
+
+
+def _is_number(value) -> bool:
+    """Whether an axis can show a value: not a truth value, not infinite."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and abs(value) < report.LARGEST
+
+
+def _order(value) -> tuple:
+    """Sort key: numbers by size, then other values as text."""
+    return (0, value, "") if _is_number(value) else (1, 0, str(value))
+
+
+# --- figures and numbers --------------------------------------------------------------------------
+
+
+def _run_figures(entries: list[dict]):
+    shown, left, room = [], [], MOST_BYTES
+    for entry in entries:
+        for path in sorted((entry["workdir"] / "figures").glob("*.png")):
+            caption = f"{entry['family']}:{entry['row']}, {path.stem}"
+            size = path.stat().st_size if path.is_file() else 0
+            drawn = section.image(path, caption) if 0 < size <= room else None
+            room -= size if drawn else 0
+            (shown if drawn else left).append(drawn or str(path))
+    yield section.gallery(shown)
+    if left:
+        yield tag(
+            "p",
+            f"Figures not shown (too large, or not png files): {', '.join(left)}",
+            class_="note",
+        )
+
+
+def _run_metrics(entry: dict) -> Html:
+    """The first MOST_METRICS metrics of a run, with and without a published number."""
+    rows = []
+    known = PUBLISHED.get(entry["family"], {}).get(entry["row"], {})
+    for name, metric in list(entry["metrics"].items())[:MOST_METRICS]:
+        is_formula = known.get(name, {}).get("kind") == "formula"
+        cells = (
+            name,
+            standings.number(metric["ours"]),
+            "-" if metric["sd"] is None else f"{metric['sd']:.2g}",
+            len(metric["values"]),
+            standings.number(None if is_formula else metric["paper"]),
+            standings.number(metric["paper"] if is_formula else metric.get("recomputed")),
+        )
+        rows.append(cells)
+    more = len(entry["metrics"]) - len(rows)
+    title = f"Numbers of {claim_rows.flag(entry)}"
+    verb = "is" if more == 1 else "are"
+    heads = ("metric", "ours", "sd", "seeds", "published", "formula or recomputed")
+    return tag(
+        "details",
+        tag("summary", title),
+        table(heads, rows, title, (None, *["num"] * 5)),
+        tag("p", f"{more} more {verb} in its results.json", class_="note") if more > 0 else None,
+        class_="more",
     )

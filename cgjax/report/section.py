@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from cgjax import experiments, report
 from cgjax.published.claims import KINDS
-from cgjax.report import charts, commands
+from cgjax.report import charts, claim_rows
 from cgjax.report import standing as standings
 from cgjax.report.claim_rows import Item, what
 from cgjax.report.claim_rows import table as claim_table
@@ -213,7 +213,7 @@ def _intervals(entry: dict) -> list[Html]:
                 measures.setdefault(measure, {})[label or name] = (low, metric["ours"], high)
     drawn = []
     for measure, numbers in measures.items():
-        caption = f"{measure} with its interval ({commands.flag(entry)})"
+        caption = f"{measure} with its interval ({claim_rows.flag(entry)})"
         lines = dict(list(numbers.items())[: charts.MOST])
         drawn.append(figure(charts.intervals(lines, caption), caption))
     return drawn
@@ -296,7 +296,7 @@ def run_table(entries: list[dict], caption: str) -> Html:
         seeds = entry["config"].get("train", {}).get("seeds", ())
         wall = entry.get("wall_s")
         cells = (
-            tag("code", commands.flag(entry)),
+            tag("code", claim_rows.flag(entry)),
             entry["label"],
             _differences(entry),
             len(seeds) or "-",
@@ -314,8 +314,8 @@ def run_table(entries: list[dict], caption: str) -> Html:
 def _differences(entry: dict) -> Html:
     """Keys in which a run differs from its row, one a line."""
     lines = []
-    for name, values in commands.changes(entry).items():
-        before, value = (commands.text(one).replace(",", ", ") for one in values)
+    for name, values in claim_rows.changes(entry).items():
+        before, value = (claim_rows.text(one).replace(",", ", ") for one in values)
         lines.append(tag("div", tag("code", name), f": {before} → {value}"))
     return join(lines)
 

@@ -18,7 +18,7 @@ import rich.console
 import rich.table
 
 from cgjax import config as configs
-from cgjax.config.flags import Parser, names
+from cgjax.config.overrides import Parser, names
 from cgjax.core.errors import BadInput, Preempted, RunError, command, shown
 from cgjax.core.logging import counted, say
 from cgjax.main import folder, set_up_output
@@ -35,7 +35,7 @@ from cgjax.sweep.points import (
     standing,
     tasks,
 )
-from cgjax.sweep.submit import submit
+from cgjax.sweep.processes import submit
 
 COLUMNS = 4  # metrics in the table without --metrics
 

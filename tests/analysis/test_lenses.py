@@ -11,7 +11,7 @@ from flax.core import freeze
 
 from cgjax import plots
 from cgjax.analysis import closed_forms, ntk, predictors
-from cgjax.analysis.lenses import Lenses, benchmark, look
+from cgjax.analysis.lenses import Lenses, look, report
 from cgjax.analysis.lenses.memorization import slopes
 
 FACTORS = np.indices((5, 5)).reshape(2, -1).T
@@ -245,8 +245,8 @@ def test_ranks_are_shares_of_the_networks_that_the_record_has():
     mixed = np.random.default_rng(0).normal(size=(10, 8)).astype(np.float32)
     given = {"targets": SUM, "taps": lambda p, x: {"units": x @ mixed}, "verbose": False}
     lenses = look(additive, PARAMS, CODES, FACTORS, TRAIN, **given)
-    assert set(lenses.ranks) <= set(benchmark.NUMBERS) and len(lenses.ranks) >= 6
-    known = benchmark.recorded()
+    assert set(lenses.ranks) <= set(report.NUMBERS) and len(lenses.ranks) >= 6
+    known = report.recorded()
     for name, rank in lenses.ranks.items():
         groups = [known[name][group] for group in ("composed", "others")]  # sorted
         sizes = [len(group) for group in groups]

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cgjax.analysis import machines, salience
-from cgjax.analysis.machines import interior_point
 
 examples = settings(max_examples=15, deadline=None, derandomize=True, database=None)
 HARD = 1e10
@@ -374,7 +373,7 @@ def test_hard_margins_of_sets_that_cannot_be_separated(bias):
 
 def test_machines_that_were_not_found_predict_nan(noisy, monkeypatch):
     kernel, labels, targets = noisy
-    monkeypatch.setattr(interior_point, "_STEPS", 2)
+    monkeypatch.setattr(machines, "_STEPS", 2)
     # Other shapes than elsewhere: nothing compiled before is used again.
     kernel, labels, targets = kernel[:, :11, :11], labels[:, :11], targets[:, :11]
     solved = machines.solve_svc(kernel, labels, 100.0)
@@ -435,11 +434,11 @@ def test_accelerators_leave_slow_problems_to_blocks(noisy, monkeypatch):
     expected = machines.solve_svc(kernel, labels, 10.0)
     assert expected.n_steps.min() < expected.n_steps.max()
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    monkeypatch.setattr(interior_point, "_FIRST_STEPS", int(expected.n_steps.min()))
+    monkeypatch.setattr(machines, "_FIRST_STEPS", int(expected.n_steps.min()))
     shape = (BATCH, 1, POINTS)
     mask, box = np.ones((BATCH, POINTS), bool), np.full(BATCH, 10.0)
     problems = (kernel, labels.reshape(shape), -np.ones(shape), box, mask, 1.0 * mask)
-    found = quick(interior_point.central_path)(*problems)
+    found = quick(machines.central_path)(*problems)
     assert np.all(found.is_done)
     np.testing.assert_array_equal(found.n_steps, expected.n_steps)
     np.testing.assert_allclose(found.dual, expected.dual, atol=1e-6)

@@ -21,8 +21,8 @@ from cgjax.analysis import (
     checks,
     contrasts,
     dependence,
+    geometry,
     machines,
-    probes,
     salience,
     slots,
     stats,
@@ -258,7 +258,7 @@ _NTK = _NET | {"x1": INPUTS, "x2": INPUTS}
 _FIT = _NET | {"x_train": INPUTS, "y_train": TARGETS, "x_test": INPUTS}
 _PARTS = _NET | {"x": INPUTS, "inputs": THIRDS}
 _SEARCH = {"f": times_w, "params": {"w": W}, "loss": lambda outputs, y: jnp.mean(outputs)}
-PROBE = probes.kernel(TARGETS, TARGETS)
+PROBE = geometry.kernel(TARGETS, TARGETS)
 _GLM = {"y": OUTCOMES, "design": DESIGN, "clusters": PAIRS}
 
 # fmt: off
@@ -292,7 +292,7 @@ SOUND = {
     "machines.solve_svc": _MACHINE | dict(c=1.0),
     "machines.solve_svr": _MACHINE | dict(c=1.0, epsilon=0.1),
     "machines.predict": dict(machine=FIT, k_test=K, outputs=False),
-    "machines.interior_point.central_path": dict(
+    "machines.central_path": dict(
         k=np.eye(2)[None], signs=np.ones((1, 1, 2)), costs=-np.ones((1, 1, 2)), box=np.ones(1),
         mask=np.ones((1, 2), bool), border=np.zeros((1, 2))),
     "salience.salience": dict(kappa=KAPPA),
@@ -392,10 +392,10 @@ SOUND = {
         x1=LATENTS[:2], x2=LATENTS[:2], depth=1, weight_var=2.0, bias_var=0.0),
     "stats.median_and_interval": dict(values=VALUES, level=0.95),
     "stats.mean_and_interval": dict(values=VALUES),
-    "search.guess_and_check": dict(
+    "landscape.guess_and_check": dict(
         key=KEY, draw=lambda key: W, loss=lambda params, data: 1.0, data=None, bands=((0.4, 0.5),),
         n_draws=10, n_keep=2, batch=5),
-    "search.metropolis": dict(
+    "landscape.metropolis": dict(
         key=KEY, params=W, loss=jnp.sum, bands=((0.1, 0.2),), n_steps=5, scale=0.1),
     "stats.sign_flip_test": dict(values=Y, clusters=PAIRS, seed=0),
     "stats.mean_and_error": dict(values=VALUES),
@@ -493,9 +493,9 @@ SOUND = {
     "stats.deviation_interval": dict(value=0.1, draws=OUTCOMES, n_units=4, level=0.9),
     "stats.cluster_draws": dict(clusters=PAIRS, n=2, seed=0),
     "stats.weighted_tau_b": dict(x=Y, y=Y, weights=np.ones((2, 4))),
-    "probes.kernel": dict(features=TARGETS, new=TARGETS),
-    "probes.ridge": dict(kernel=PROBE, targets=TARGETS),
-    "probes.ridgeless": dict(kernel=PROBE, targets=TARGETS),
+    "geometry.kernel": dict(features=TARGETS, new=TARGETS),
+    "geometry.ridge": dict(kernel=PROBE, targets=TARGETS),
+    "geometry.ridgeless": dict(kernel=PROBE, targets=TARGETS),
     "predictors.partner_share": dict(factors=X[:3], asked=X[3:]),
     "predictors.connected_share": dict(factors=X[:3], asked=X[3:]),
     "predictors.unknown_of_sum": dict(factors=X[:3], asked=X[3:], targets=TARGETS[:3]),
@@ -509,7 +509,7 @@ SOUND = {
 # What a parameter holds; "function:parameter" overrides "parameter".
 KINDS = {
     array: "data_needed.data_needed:sizes accuracy data_needed.exponent:n needed slots.fit:slots "
-    "slots.assign:slots slots.r2:slots signs new probes.ridge:targets probes.ridgeless:targets "
+    "slots.assign:slots slots.r2:slots signs new geometry.ridge:targets geometry.ridgeless:targets "
     "stats.weighted_tau_b:x "
     "stats.weighted_tau_b:y k_test k border costs kappa salience weights dual coefficients "
     "features jacobians "
@@ -552,8 +552,8 @@ KINDS = {
     "closed_forms.shortcut_boundary:machine",
     pattern: "masks.search:where masks.selected:where masks.init:where masks.magnitude:where "
     "masks.factors.subnetworks:where",
-    opaque: "draws stats.deviation_interval:value probes.ridge:kernel probes.ridgeless:kernel f "
-    "key maps composition components loss draw data measures metric statistic machine given "
+    opaque: "draws stats.deviation_interval:value geometry.ridge:kernel geometry.ridgeless:kernel "
+    "f key maps composition components loss draw data measures metric statistic machine given "
     "layer traced leaves nudges similar truth model support layer_map splits labels path devices "
     "shape dims relevant slots points partners candidates batches several updates rates bands "
     "suggested strata clusters inputs axis pixelwise columns start rows failures successes on u d "
@@ -602,11 +602,11 @@ INVALID = {
     "machines.ridge:k_train": [INDEFINITE],
     "machines.solve_svc:c": [[1.0, NAN]],
     "machines.predict:k_test": [K[:3].T],
-    "machines.interior_point.central_path:k": [-np.eye(2)[None]],
-    "machines.interior_point.central_path:signs": [np.zeros((1, 1, 2)), np.ones((1, 2))],
-    "machines.interior_point.central_path:costs": [np.ones((1, 3, 2))],
-    "machines.interior_point.central_path:border": [np.ones((1, 3))],
-    "machines.interior_point.central_path:box": [np.zeros(1), np.full(1, np.inf)],
+    "machines.central_path:k": [-np.eye(2)[None]],
+    "machines.central_path:signs": [np.zeros((1, 1, 2)), np.ones((1, 2))],
+    "machines.central_path:costs": [np.ones((1, 3, 2))],
+    "machines.central_path:border": [np.ones((1, 3))],
+    "machines.central_path:box": [np.zeros(1), np.full(1, np.inf)],
     "salience.salience:kappa": [
         1.0, [0.5, 0.2, 0.5], [[0, 0.3, 1], [1, 1, 1]], GRID[0], np.eye(4) + 0.5],
     "salience.kappa:salience": [[0.3, 0.3]],
@@ -732,10 +732,10 @@ INVALID = {
     "stats.median_and_interval:values": [[[1.0]]],
     "stats.mean_and_interval:values": [[], 1.0],
     "stats.mean_and_error:values": [[], 1.0, [1j, 2]],
-    "search.guess_and_check:bands": [[[0.1, NAN]], [0.1, 0.5], [[0.1, 0.2, 0.5]]],
-    "search.guess_and_check:batch": [3],
-    "search.metropolis:bands": [[[0.1, NAN]], 0.5, [[0.0, 0.1]]],
-    "search.metropolis:scale": [1.5],
+    "landscape.guess_and_check:bands": [[[0.1, NAN]], [0.1, 0.5], [[0.1, 0.2, 0.5]]],
+    "landscape.guess_and_check:batch": [3],
+    "landscape.metropolis:bands": [[[0.1, NAN]], 0.5, [[0.0, 0.1]]],
+    "landscape.metropolis:scale": [1.5],
     "stats.sign_flip_test:values": [COLUMN],
     "stats.sign_flip_test:clusters": [[0, 1, 2], [0] * 4],
     "stats.largest_share:failures": [3],
@@ -982,15 +982,14 @@ def test_invalid_arguments_raise_errors_that_name_them(name):
 
 
 # Made of other functions' results, for which no argument is wrong; checks are for the others.
-INSIDE = ("checks.", "lenses.report.", "masks.trees.", "ntk.programs.")
+INSIDE = ("checks.", "lenses.report.", "masks.trees.")
 PLUMBING = {
     f"{module}.{name}"
     for module, names in {
         "support.jacobians": "merged nothing search leak "
         "compiled_singular_values compiled_spectrum",
-        "machines": "interpolate rows",
+        "machines": "interpolate rows factorised solved",
         "data_needed": "exponent_of_medians censored_slope",
-        "lenses.benchmark": "condensed ranks recorded",  # `look` passes its arguments on
         "ntk.functions": "cut_short shortest equations floats dtype is_float is_free mixing "
         "warn_once check_outputs digits jit once_for_each length",
         "support": "slot_points check_arguments check_components",
@@ -999,7 +998,6 @@ PLUMBING = {
         "support.latents": "as_categories changes covariance coverage distances distinct few "
         "halves nearest some_of_each within",
         "support.second_model": "compose search evaluate posterior variances",
-        "machines.interior_point": "factorised solved",
         "salience": "float64",
         "ntk.layers": "no_nudges shape factors sides in_loops units",
         "ntk.linearised": "is_of",

@@ -16,7 +16,7 @@ import pytest
 
 import cgjax
 from cgjax.analysis import ntk
-from cgjax.analysis.ntk import functions, layers, programs
+from cgjax.analysis.ntk import functions, layers
 from cgjax.analysis.ntk import plan as ntk_plan
 from cgjax.analysis.ntk.functions import mixing
 
@@ -253,10 +253,10 @@ def test_algorithms_agree_on_any_network(case):
 
 @pytest.mark.parametrize("n_blocks", (1, 3, 4))
 def test_a_symmetric_product_in_blocks(n_blocks, monkeypatch):
-    monkeypatch.setattr(programs, "_WORTH_BLOCKS", 0)
-    monkeypatch.setattr(programs, "_N_BLOCKS", n_blocks)
+    monkeypatch.setattr(ntk, "_WORTH_BLOCKS", 0)
+    monkeypatch.setattr(ntk, "_N_BLOCKS", n_blocks)
     a = normal(0, 7, 5)
-    np.testing.assert_allclose(programs._product(a, a, loops=False), a @ a.T, atol=1e-12)
+    np.testing.assert_allclose(ntk._product(a, a, loops=False), a @ a.T, atol=1e-12)
 
 
 def padded_convolution(params, x):
@@ -277,7 +277,7 @@ def test_a_network_in_chunks(chunk):
     how = ntk_plan.How("full", "structured", 0, "highest", False, chunk)
 
     def kernel(params, x):
-        return programs._whole.__wrapped__(padded_convolution, params, x, None, how=how)
+        return ntk._whole.__wrapped__(padded_convolution, params, x, None, how=how)
 
     exact = ntk.empirical(padded_convolution, *jax.tree.map(lambda a: a.astype(float), (params, x)))
     kernel = quick(kernel)(params, x)
@@ -444,7 +444,7 @@ def test_the_stated_peak_is_that_of_the_program(n_layers):
     assert plan.is_whole
 
     def program(params, x):
-        return programs._whole.__wrapped__(f, params, x, None, how=plan.how)
+        return ntk._whole.__wrapped__(f, params, x, None, how=plan.how)
 
     memory = jax.jit(program).lower(params, x).compile().memory_analysis()
     taken = memory.temp_size_in_bytes + memory.output_size_in_bytes
@@ -482,13 +482,13 @@ def test_a_kernel_that_does_not_fit_is_refused_before_it_is_computed(mlp):
 def test_only_the_upper_triangle_is_computed(mlp, monkeypatch):
     params, x, _ = mlp
     calls = []
-    original = programs._tile_contract
+    original = ntk._tile_contract
 
     def counted(*sides, **options):
         calls.append(1)
         return original(*sides, **options)
 
-    monkeypatch.setattr(programs, "_tile_contract", counted)
+    monkeypatch.setattr(ntk, "_tile_contract", counted)
     ntk.empirical(relu_net, params, x, tile=2)
     assert len(calls) == 6
     ntk.empirical(relu_net, params, x, jnp.array(x), tile=2)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from torch_nets import quick_key
 
-from cgjax.analysis import search
+from cgjax.analysis import landscape
 
 
 def draw(key):
@@ -22,7 +22,7 @@ def squares(params, data):
 def test_guess_and_check():
     """A ring holds pi (high - low) / 4 of a square of side 2, if its edges are squared radii."""
     bands = np.array([[0.05, 0.3], [0.0, 0.0025], [0.0, 0.0]], np.float32)
-    guesses = search.guess_and_check(
+    guesses = landscape.guess_and_check(
         quick_key(0), draw, squares, jnp.zeros(2), bands, n_draws=8000, n_keep=200, batch=400
     )
     shares = np.asarray(guesses.n_accepted) / guesses.n_draws
@@ -44,7 +44,7 @@ def test_guess_and_check():
 @functools.partial(jax.vmap, in_axes=(0, None, None))
 def walks(key, bands, n_steps):
     start = {"x": jax.random.normal(key, (2,))}
-    return search.metropolis(key, start, lambda p: squares(p, 2.0), bands, n_steps, 0.5)
+    return landscape.metropolis(key, start, lambda p: squares(p, 2.0), bands, n_steps, 0.5)
 
 
 def test_metropolis():

@@ -55,9 +55,9 @@ def accelerator(monkeypatch):
 
 NAMES = [name for name in SOUND if name.split(".")[0] in MODULES and name.count(".") == 1]
 NAMES = [*sorted(set(NAMES) - HOST), "ntk.linearised.kernel_vector_product"]
-NAMES += ["support.jacobian_rank", "machines.interior_point.central_path"]
+NAMES += ["support.jacobian_rank", "machines.central_path"]
 # Other calls of the table compile the same programs.
-LONG = ("dependence.permutation_test", "machines.interior_point.central_path", "machines.svr")
+LONG = ("dependence.permutation_test", "machines.central_path", "machines.svr")
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,10 @@ import numpy as np
 import pytest
 
 from cgjax.bench import __main__ as command
-from cgjax.bench import harness, images, kernels, ntk
+from cgjax.bench import harness, kernels, ntk
 from cgjax.core import tree
 from cgjax.core.errors import BadInput
-from cgjax.experiments.kernels import tasks
-from cgjax.experiments.kernels.images import networks
-from cgjax.experiments.kernels.theory import studies
+from cgjax.experiments.kernels import images, tasks, theory
 
 TASK = tasks.cd(3)
 KAPPAS = np.array([[0, 0.15, 0.4, 1], [0, 0.2, 0.5, 1], [0, 0.1, 0.3, 1]])
@@ -23,7 +21,7 @@ KAPPAS = np.array([[0, 0.15, 0.4, 1], [0, 0.2, 0.5, 1], [0, 0.1, 0.3, 1]])
 
 @pytest.fixture(scope="module")
 def margins():
-    return studies.margins(KAPPAS, TASK)
+    return theory.margins(KAPPAS, TASK)
 
 
 def test_one_call_solves_every_task_with_every_machine(margins):
@@ -173,8 +171,8 @@ def test_parts_are_timed_when_all_of_them_are_compiled(capsys):
 @pytest.mark.usefixtures("one_device")
 def test_steps_of_image_networks_are_tabled(capsys):
     sizes = {"model.convnet.channels": (2,), "model.convnet.hidden": (3,), "eval.layers": (2,)}
-    changes, dtypes = images.SMALL | sizes, {"convnet": ("float32",)}
-    images.compare(("convnet",), "smoke", changes, 1, 2, dtypes)
+    changes, dtypes = kernels.SMALL | sizes, {"convnet": ("float32",)}
+    kernels.compare(("convnet",), "smoke", changes, 1, 2, dtypes)
     out = capsys.readouterr().out
     assert "convnet: train step, batch 4, 28 x 28 x 2" in out
     assert "float32, one seed" in out and "float32, 2 seeds in one program" in out
@@ -183,20 +181,20 @@ def test_steps_of_image_networks_are_tabled(capsys):
 def test_a_form_that_fails_is_a_line_of_the_table():
     call = concurrent.futures.Future()
     call.set_exception(jax.errors.JaxRuntimeError("no room for 3 GiB\nand more"))
-    why = images._timed(call, 2)
-    assert images._row("first", why, why) == ("first", "no room for 3 GiB", "")
-    assert images._row("second", 2e-3, why) == ("second", "2.000", "")
-    assert images._row("second", 2e-3, 1e-3) == ("second", "2.000", "2.00 x")
+    why = kernels._timed(call, 2)
+    assert kernels._row("first", why, why) == ("first", "no room for 3 GiB", "")
+    assert kernels._row("second", 2e-3, why) == ("second", "2.000", "")
+    assert kernels._row("second", 2e-3, 1e-3) == ("second", "2.000", "2.00 x")
 
 
-@pytest.mark.parametrize("net", images.ROWS)
+@pytest.mark.parametrize("net", kernels.ROWS)
 def test_pytorch_s_networks_are_ours(net):
     """Their shapes, as a count of parameters, and what they give."""
     torch = pytest.importorskip("torch")
-    config = images.settings(net, "fast", {"data.batch": 2})
-    x = images.batch(config)
+    config = kernels.settings(net, "fast", {"data.batch": 2})
+    x = kernels.batch(config)
     shape = (x.shape[-1], *x.shape[1:3])
-    theirs = images.torch_network(config, shape)
-    ours = jax.eval_shape(lambda key: networks.network(config).init(key, x), jax.random.key(0))
+    theirs = kernels.torch_network(config, shape)
+    ours = jax.eval_shape(lambda key: images.network(config).init(key, x), jax.random.key(0))
     assert sum(p.numel() for p in theirs.parameters()) == tree.size(ours["params"])
     assert theirs(torch.zeros(2, *shape)).shape == (2, 1)

@@ -7,7 +7,6 @@ from torch_nets import quick_key
 
 from cgjax.bench import resistance
 from cgjax.experiments.resistance import scan
-from cgjax.experiments.resistance.training import scan as of_scan
 from cgjax.nets.rnn import PAD, previous
 
 
@@ -42,7 +41,7 @@ def test_pytorch_s_network_is_ours():
     config = resistance._settings("scan", resistance.SMALL_SCAN, 1)
     some = resistance.lines(config)
     before = np.asarray(previous(some.actions, scan.N_SYMBOLS))
-    net = of_scan.network(config)
+    net = scan.network(config)
     params = jax.jit(net.init)(quick_key(0), some.commands, before)["params"]
     params = jax.tree.map(lambda leaf: np.array(leaf) * 2, params)  # far from a start's symmetry
     theirs = resistance.torch_network(config.model.embedding, config.model.encoder)

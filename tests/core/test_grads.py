@@ -7,7 +7,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 from torch_nets import quick_key
 
-from cgjax.core import grads
+from cgjax.core import optim
 from cgjax.core.errors import BadInput
 
 PARAMS = {"w": jnp.array([[1.0, -2.0], [0.5, 3.0]]), "b": jnp.array([0.3, -1.0])}
@@ -32,7 +32,7 @@ def of(way):
 
 
 @pytest.mark.parametrize(
-    "way, atol", [(grads.forward_mode, 1e-6), (grads.finite_differences(0.05), 1e-3)]
+    "way, atol", [(optim.forward_mode, 1e-6), (optim.finite_differences(0.05), 1e-3)]
 )
 def test_a_quadratic(way, atol):
     found, expected = of(way), of(jax.value_and_grad)
@@ -42,13 +42,13 @@ def test_a_quadratic(way, atol):
 
 
 def test_without_auxiliary_values():
-    value, gradient = grads.forward_mode(jnp.sum)(jnp.arange(3.0))
+    value, gradient = optim.forward_mode(jnp.sum)(jnp.arange(3.0))
     assert value == 3
     np.testing.assert_array_equal(gradient, np.ones(3))
 
 
 def test_an_evolution_strategy_estimates_the_gradient():
-    (value, _), found = of(grads.evolution(0.1, 1000))
+    (value, _), found = of(optim.evolution(0.1, 1000))
     (expected_value, _), expected = of(jax.value_and_grad)
     np.testing.assert_array_equal(value, expected_value)
     found, expected = (ravel_pytree(each)[0] for each in (found, expected))
@@ -59,8 +59,8 @@ def test_an_evolution_strategy_estimates_the_gradient():
 
 def test_nonsense_is_refused():
     for words, call in {
-        "step": lambda: grads.finite_differences(0.0),
-        "sigma": lambda: grads.evolution(-1.0),
+        "step": lambda: optim.finite_differences(0.0),
+        "sigma": lambda: optim.evolution(-1.0),
     }.items():
         with pytest.raises(BadInput, match=words):
             call()

@@ -26,7 +26,7 @@ import pytest
 import cgjax.data
 from cgjax.core.errors import BadInput
 from cgjax.data import raw, sources
-from cgjax.experiments.bumps.data import digits
+from cgjax.experiments.bumps import sets
 
 RAW_DIR = os.environ.get("CGJAX_RAW_DIR")
 needs_data = pytest.mark.skipif(not RAW_DIR, reason="CGJAX_RAW_DIR is not set: no real data here")
@@ -727,7 +727,7 @@ def test_names_and_hashes_of_what_a_run_loads_are_noted():
     with sources.noted() as data_sets:
         for seed in (0, 1, 1):
             arrays = sources.synthetic("mnist", 20, seed)
-        drawn = digits.load("glyph", (2, 3))
+        drawn = sets.load("glyph", (2, 3))
     sources.synthetic("mnist", 30)  # after the block
     names = [f"synthetic mnist, 20 images, seed {seed}" for seed in (0, 1)]
     assert list(data_sets) == [*names, "glyphs 2, 3"]

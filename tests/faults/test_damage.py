@@ -24,7 +24,7 @@ from cgjax.core.logging import read_kept
 from cgjax.data import pretrained
 from cgjax.main import main
 from cgjax.nets import convert
-from cgjax.nets.convert import safetensors
+from cgjax.nets.convert.files import read_safetensors
 
 pytestmark = [
     pytest.mark.faults,
@@ -270,9 +270,9 @@ def test_a_pickle_among_arrays_is_refused(trap, tmp_path):
 def test_a_pickle_is_no_network(trap, tmp_path, monkeypatch):
     (tmp_path / "model.safetensors").write_bytes(pickle.dumps(trap))
     with pytest.raises(BadInput, match="safetensors"):
-        safetensors.read(tmp_path / "model.safetensors")
+        read_safetensors(tmp_path / "model.safetensors")
     with pytest.raises(BadInput, match="safetensors"):
-        safetensors.read(object_npz(tmp_path / "a.npz", trap))
+        read_safetensors(object_npz(tmp_path / "a.npz", trap))
     monkeypatch.setenv("CGJAX_MINILM_DIR", str(tmp_path))
     (tmp_path / "pytorch_model.bin").write_bytes(pickle.dumps(trap))
     with pytest.raises(BadInput, match="lacks"):  # nothing else than safetensors is looked for

@@ -32,9 +32,7 @@ from cgjax.analysis import (
     masks,
     ntk,
     predictors,
-    probes,
     salience,
-    search,
     stats,
     support,
     training_sets,
@@ -197,16 +195,16 @@ def host_calls() -> dict:
                 predictors.homomorphism_error,
             )
         },
-        "probes.kernel": lambda: probes.kernel(features, features[:3]).new,
-        "probes.ridge": lambda: probes.ridge(probes.kernel(features, features[:3]), targets),
-        "probes.ridgeless": lambda: probes.ridgeless(
-            probes.kernel(features, features[:3]), targets
+        "geometry.kernel": lambda: geometry.kernel(features, features[:3]).new,
+        "geometry.ridge": lambda: geometry.ridge(geometry.kernel(features, features[:3]), targets),
+        "geometry.ridgeless": lambda: geometry.ridgeless(
+            geometry.kernel(features, features[:3]), targets
         ),
         "stats.cluster_draws": lambda: stats.cluster_draws(clusters, 4),
         "stats.deviation_interval": lambda: stats.deviation_interval(0.1, outcomes, 4),
         "stats.weighted_tau_b": lambda: stats.weighted_tau_b(y, y**2, np.ones((2, 9))),
         "salience.subsets": lambda: salience.subsets(3),
-        "search.guess_and_check": lambda: search.guess_and_check(
+        "landscape.guess_and_check": lambda: landscape.guess_and_check(
             key,
             lambda key: jax.random.normal(key, (3,)),
             lambda p, data: jnp.sum((p - data) ** 2),
@@ -216,7 +214,9 @@ def host_calls() -> dict:
             n_keep=2,
             batch=5,
         ),
-        "search.metropolis": lambda: search.metropolis(key, x, lambda p: jnp.sum(p**2), bands, 5),
+        "landscape.metropolis": lambda: landscape.metropolis(
+            key, x, lambda p: jnp.sum(p**2), bands, 5
+        ),
         "stats.bootstrap": lambda: stats.bootstrap(np.mean, outcomes, n=20),
         "stats.clustered_covariance": lambda: stats.clustered_covariance(*fit),
         "stats.clustered_glm": lambda: stats.clustered_glm(*fit),

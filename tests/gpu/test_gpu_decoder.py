@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cgjax.bench import gradients
-from cgjax.experiments.sprites import jumps, models, replay, sets
+from cgjax.bench import sprites
+from cgjax.experiments.sprites import jumps, models, sets
 from cgjax.nets import upsample
 from cgjax.nets.pallas.upsample import upsample_stack
 
@@ -110,7 +110,7 @@ def test_the_loss_kernel_against_float64(published, n_real):
     params = jax.device_get(model.init(jax.random.key(3)))
     batch = {name: leaf[:512] for name, leaf in data["train"].items()}
     batch["mask"] = (jnp.arange(512) < n_real).astype(jnp.float32)
-    exact_loss, exact = replay.gradient_fn(config, "float64")(params, batch)
+    exact_loss, exact = jumps.gradient_fn(config, "float64")(params, batch)
 
     def loss(params):
         value = models.mean_loss(model, params, batch, batch["mask"], "mse")
@@ -119,15 +119,15 @@ def test_the_loss_kernel_against_float64(published, n_real):
 
     value, gradient = jax.jit(jax.value_and_grad(loss))(params)
     assert abs(value / exact_loss - 1) < 1e-3
-    assert max(replay.relative_errors(jax.device_get(gradient), exact).values()) < 5e-3
+    assert max(jumps.relative_errors(jax.device_get(gradient), exact).values()) < 5e-3
 
 
 def test_gradients_of_training_steps_side_by_side(published):
     """100 steps of five seeds: errors stay far below the gradient itself."""
-    errors = gradients.gradient_errors(*published, 100)
+    errors = sprites.gradient_errors(*published, 100)
     for leaf, values in errors.items():
         assert np.isfinite(values).all() and np.median(values) < 0.02 and values.max() < 0.5, leaf
 
 
 def test_training_repeats_itself(published):
-    assert gradients.different_repeats(*published, 10, 100) == 0
+    assert sprites.different_repeats(*published, 10, 100) == 0

@@ -7,7 +7,7 @@ import pytest
 
 from cgjax.core.errors import BadInput
 from cgjax.data import pretrained
-from cgjax.nets.convert import backbones, pickles, tfjs
+from cgjax.nets.convert import backbones, files
 from cgjax.nets.efficientnet import STAGES, Depthwise
 
 SIDE = 96
@@ -155,7 +155,7 @@ def test_efficientnet_in_torch():
     torch, path = pytest.importorskip("torch"), path_of("efficientnet_lite0")
     net, x = backbones.efficientnet_lite0(path), images()
     state = torch.load(path, weights_only=True)
-    arrays = pickles.read(path)
+    arrays = files.read(path)
     assert set(arrays) == set(state)
     for name, array in arrays.items():
         np.testing.assert_array_equal(array, state[name].numpy())
@@ -168,7 +168,7 @@ def test_resnet50_in_torch():
     torch, path = pytest.importorskip("torch"), path_of("resnet50")
     net, x = backbones.resnet50(path), images()
     read = 255 * x[..., ::-1] - np.array(backbones.BLUE_GREEN_RED, np.float32)
-    scores, stages = torch_resnet50(torch, tfjs.read(path), channels_first(torch, read))
+    scores, stages = torch_resnet50(torch, files.read_tfjs(path), channels_first(torch, read))
     agree(outputs(net, x), [*stages, scores])
 
 
@@ -177,7 +177,7 @@ def test_vgg16_in_torch():
     torch, path = pytest.importorskip("torch"), path_of("vgg16")
     net, x = backbones.vgg16(path), images(1)
     read = (x - np.float32(backbones.MEAN)) / np.float32(backbones.DEVIATION)
-    stages = torch_vgg16(torch, pickles.read(path), channels_first(torch, read))
+    stages = torch_vgg16(torch, files.read(path), channels_first(torch, read))
     agree(outputs(net, x), stages)
 
 

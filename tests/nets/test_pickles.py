@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from cgjax.core.errors import BadInput
-from cgjax.nets.convert import pickles, tfjs
+from cgjax.nets.convert import files
 
 
 class Stored:
@@ -63,7 +63,7 @@ def dumped(value) -> bytes:
 def sequence(state, stored) -> bytes:
     system = {"protocol_version": 1001, "little_endian": True, "type_sizes": {}}
     keys = [s.key for s in stored]
-    head = [dumped(part) for part in (pickles.MAGIC, 1001, system, state, keys)]
+    head = [dumped(part) for part in (files.MAGIC, 1001, system, state, keys)]
     return b"".join([*head, *(struct.pack("<q", s.array.size) + s.array.tobytes() for s in stored)])
 
 
@@ -79,7 +79,7 @@ def archive(state, stored, compression=zipfile.ZIP_STORED) -> bytes:
 def read(tmp_path, content):
     path = tmp_path / "weights"
     path.write_bytes(content)
-    return pickles.read(path)
+    return files.read(path)
 
 
 @pytest.mark.parametrize("form", [sequence, archive])
@@ -173,7 +173,7 @@ def test_calls_are_refused(tmp_path, torch_names):
                 with pytest.raises(BadInput, match="a call of"):
                     read(tmp_path, content)
                 with pytest.raises(BadInput, match="a call of"):
-                    read(tmp_path, dumped(pickles.MAGIC) + content)
+                    read(tmp_path, dumped(files.MAGIC) + content)
     assert not mark.exists()
 
 
@@ -226,7 +226,7 @@ def test_tensors_outside_of_their_storage(tmp_path, torch_names):
     with pytest.raises(BadInput, match="numbers of type 'torch BoolStorage'"):
         read(tmp_path, sequence({"w": Rebuilt(wrong, 0, (4,), (1,))}, [wrong]))
     with pytest.raises(BadInput, match="is not a file"):
-        pickles.read(tmp_path)
+        files.read(tmp_path)
 
 
 def test_damaged_bytes(tmp_path, torch_names):
@@ -256,7 +256,7 @@ def test_tensorflow_js(tmp_path):
         (tmp_path / "model.json").write_text(text)
         return tmp_path / "model.json"
 
-    arrays = tfjs.read(model())
+    arrays = files.read_tfjs(model())
     np.testing.assert_array_equal(arrays["a/kernel"], numbers[:8].reshape(2, 4))
     np.testing.assert_array_equal(arrays["a/bias"], numbers[8:])
     outside = tmp_path / "inner"
@@ -271,10 +271,10 @@ def test_tensorflow_js(tmp_path):
         ({"weights": "3"}, "is not a network of TensorFlow.js"),
     ):
         with pytest.raises(BadInput, match=message):
-            tfjs.read(model(**changes))
+            files.read_tfjs(model(**changes))
     for content in ("{", "[]", '{"weightsManifest": 3}'):
         (tmp_path / "model.json").write_text(content)
         with pytest.raises(BadInput, match="is not a network of TensorFlow.js"):
-            tfjs.read(tmp_path / "model.json")
+            files.read_tfjs(tmp_path / "model.json")
     with pytest.raises(BadInput, match="cannot read"):
-        tfjs.read(tmp_path / "none.json")
+        files.read_tfjs(tmp_path / "none.json")

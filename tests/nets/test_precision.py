@@ -25,8 +25,6 @@ from cgjax.nets import (
     resnet,
     rnn,
     slots,
-    transposed,
-    vgg,
 )
 from cgjax.nets import vit as vits
 
@@ -59,7 +57,7 @@ NETWORKS = {
         efficientnet.EfficientNetLite(((1, 3, 2, 2, 4),), stem=4, head=8, classes=3),
         floats(2, 32, 32, 3),
     ),
-    "VGG": (vgg.VGG(((1, 4), (1, 4))), floats(2, 8, 8, 3)),
+    "VGG": (conv.VGG(((1, 4), (1, 4))), floats(2, 8, 8, 3)),
     "bottlenecks": (resnet.StagedResNet(**SMALL), floats(2, 32, 32, 3)),
     "basic blocks": (
         resnet.StagedResNet(**SMALL | {"widths": (32,)}, block="basic", norm="group"),
@@ -69,8 +67,8 @@ NETWORKS = {
     "VisionTransformer": (vits.VisionTransformer(8, 4, 8, 1, 2, 8, head=2), floats(2, 8, 8, 3)),
     "Bert": (bert.Bert(11, 8, 1, 2, 8, 6, pooler=True), ids(2, 5)),
     "Seq2Seq": (rnn.Seq2Seq(5, 4, 3, 2), ids(2, 5), ids(2, 4)),
-    "TransposedDecoder": (transposed.TransposedDecoder(8, 4, 2, 4), floats(2, 3)),
-    "transposed, direct": (transposed.TransposedDecoder(8, 4, 2, 4, form="direct"), floats(2, 3)),
+    "TransposedDecoder": (decoders.TransposedDecoder(8, 4, 2, 4), floats(2, 3)),
+    "transposed, direct": (decoders.TransposedDecoder(8, 4, 2, 4, form="direct"), floats(2, 3)),
     "PixelMLP": (pixel_tokens.PixelMLP(4, 4, 2), floats(2, 3)),
     "PixelTransformer": (pixel_tokens.PixelTransformer(4, 4, 1, 2, 4), floats(2, 3)),
     "bumps: mlp": (models.MLPDecoder(4, 4, 2, batch_norm=True), floats(2, 3)),

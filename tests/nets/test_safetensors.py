@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cgjax.core.errors import BadInput
-from cgjax.nets.convert import bert_from_folder, from_safetensors, safetensors
+from cgjax.nets.convert import bert_from_folder, files, from_safetensors
 from cgjax.nets.mlp import MLP
 from cgjax.nets.resnet import ResNet18
 
@@ -46,7 +46,7 @@ def test_types_and_shapes(tmp_path):
         data += array.tobytes()
     path = tmp_path / "all.safetensors"
     path.write_bytes(file_bytes(header, data))
-    arrays = safetensors.read(path)
+    arrays = files.read_safetensors(path)
     for name, (_, array) in parts.items():
         expected = numbers if name == "brain" else array
         np.testing.assert_array_equal(arrays[name], expected)
@@ -90,14 +90,14 @@ def test_hostile_files(name, tmp_path):
     path = tmp_path / "bad.safetensors"
     path.write_bytes(content)
     with pytest.raises(BadInput, match=message) as error:
-        safetensors.read(path)
+        files.read_safetensors(path)
     assert "\n" not in str(error.value) and len(str(error.value)) < 400
 
 
 def test_no_file(tmp_path):
     for path in (tmp_path, tmp_path / "none"):
         with pytest.raises(BadInput, match="is not a file: name a safetensors file"):
-            safetensors.read(path)
+            files.read_safetensors(path)
 
 
 def test_network_from_file(tmp_path):

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cgjax.nets import transposed
-from cgjax.nets.transposed import TransposedDecoder
+from cgjax.nets import decoders
+from cgjax.nets.decoders import TransposedDecoder
 
 
 def scattered(x, kernel):
@@ -31,14 +31,14 @@ def test_doubling_is_scattering(form):
     x, kernel, bias = (rng.normal(size=s) for s in ((2, 5, 5, 3), (4, 4, 3, 6), (6,)))
     expected = scattered(x, kernel[::-1, ::-1]) + bias
     arrays = (jnp.asarray(a, jnp.float32) for a in (x, kernel, bias))
-    found = jax.jit(transposed.double, static_argnames="form")(*arrays, form=form)
+    found = jax.jit(decoders.double, static_argnames="form")(*arrays, form=form)
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_nearest_neighbours():
     """56 pixels at 32: the pixel at floor(i 56 / 32)."""
     x = np.arange(56.0)[None, :, None, None] * np.ones((1, 1, 3, 1))
-    found = transposed.resize_nearest(x, 32)
+    found = decoders.resize_nearest(x, 32)
     assert found.shape == (1, 32, 32, 1)
     np.testing.assert_array_equal(found[0, :, 0, 0], np.floor(np.arange(32) * 56 / 32))
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cgjax.nets.pallas.unrolled import unroll
+from cgjax.nets.pallas.upsample_loss import unroll
 
 N = 5  # pixels
 

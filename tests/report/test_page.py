@@ -24,7 +24,7 @@ from cgjax.core.errors import BadInput
 from cgjax.published.claims import CLAIMS
 from cgjax.published.results import summary
 from cgjax.published.verdict import Verdict
-from cgjax.report import charts, commands, markup, page, runs, section, users_runs
+from cgjax.report import charts, claim_rows, markup, page, section
 from cgjax.report import standing as standings
 from cgjax.report.__main__ import main
 from cgjax.report.section import about, lead
@@ -32,7 +32,7 @@ from cgjax.report.standing import Standing
 
 FAMILY = "bumps"  # one with numbers and orderings, and a small record
 SOME = [claim for claim in CLAIMS.values() if claim.family == FAMILY]
-NOBODY = runs.Runs([], [])
+NOBODY = page.Runs([], [])
 
 
 @pytest.fixture(scope="module")
@@ -264,7 +264,7 @@ def test_the_page_links_to_what_is_built_beside_it(tmp_path, monkeypatch):
 
 def as_main_reads(command: str):
     """The config of a command of `cgjax.main`."""
-    flag, *others = shlex.split(command.removeprefix(f"{commands.MAIN} --config="))
+    flag, *others = shlex.split(command.removeprefix(f"{claim_rows.MAIN} --config="))
     options = dict(option.split("=", 1) for option in others)
     parts = options.pop("--parts", "")
     changed = {name.removeprefix("--config."): text for name, text in options.items()}
@@ -282,7 +282,7 @@ def as_main_reads(command: str):
 def test_commands_repeat_recorded_runs(family):
     """The command of a run gives its config, in the keys that the row still has."""
     for entry in report.entries(family):
-        again = dict(leaves(as_main_reads(commands.command(entry))))
+        again = dict(leaves(as_main_reads(claim_rows.command(entry))))
         recorded = dict(leaves(configs.from_json(json.dumps(entry["config"]))))
         shared = again.keys() & recorded.keys()
         assert len(shared) > 3
@@ -296,8 +296,8 @@ def test_a_command_keeps_changes_of_keys_parts_and_seeds(change):
     config = configs.load("bumps:B1", change)
     run = json.loads(configs.to_json(configs.some_parts(config, "mlp_bump,cnn_bump")))
     entry = {name: run[name] for name in ("family", "row", "size")} | {"config": run}
-    assert json.loads(configs.to_json(as_main_reads(commands.command(entry)))) == run
-    assert len(commands.changes(entry)) == 1 + len(change)
+    assert json.loads(configs.to_json(as_main_reads(claim_rows.command(entry)))) == run
+    assert len(claim_rows.changes(entry)) == 1 + len(change)
 
 
 @pytest.mark.parametrize(
@@ -316,8 +316,8 @@ def test_a_command_keeps_changes_of_keys_parts_and_seeds(change):
     ],
 )
 def test_a_value_survives_the_command_line(before, value, monkeypatch):
-    monkeypatch.setattr(commands, "changes", lambda run: {"key": (before, value)})
-    words = shlex.split(commands.command({"family": "f", "row": "r", "size": "fast"}))
+    monkeypatch.setattr(claim_rows, "changes", lambda run: {"key": (before, value)})
+    words = shlex.split(claim_rows.command({"family": "f", "row": "r", "size": "fast"}))
     config = ml_collections.ConfigDict({"key": before}).lock()
     override(config, "key", words[-1].removeprefix("--config.key="))
     assert config.key == value and type(config.key) is type(value)
@@ -354,7 +354,7 @@ def test_runs_of_ones_own_stand_beside_the_record(record, tmp_path, plain):
     )
     (tmp_path / "deep" / "mine" / "figures" / "torn.png").write_text("no png")
     workdir(tmp_path / "abandoned-1", results="{")
-    user_runs = runs.read(tmp_path)
+    user_runs = page.read(tmp_path)
     text = shown(record, found=user_runs)
     rows, before = Rows(text).rows, Rows(plain).rows
     yours = [name for name, row in rows.items() if "yours" in row["ours"]]
@@ -375,8 +375,8 @@ def test_a_sweep_has_its_values_and_curves(record, tmp_path):
         metric |= {"ours": shift, "values": [shift - 0.1, shift + 0.1], "seeds": [0, 1]}
         constant = {"constant": GOOD}
         workdir(tmp_path / rate, config, {"metrics": {name: metric} | constant})
-    found = runs.read(tmp_path)
-    ((swept, of_sweep, _),) = users_runs.sweeps(found.entries)
+    found = page.read(tmp_path)
+    ((swept, of_sweep, _),) = page.sweeps(found.entries)
     assert swept == ["optim.lr"] and len(of_sweep) == 3
     text = shown(record, found=found)
     mine = html.unescape(text[text.index('id="yours"') : text.index('class="paper"')])
@@ -397,7 +397,7 @@ def test_numbers_of_a_run_beside_a_formula_are_not_published(tmp_path):
     formula = GOOD | {"paper": 0.25, "paper_sd": 0.0}
     other = GOOD | {"recomputed": 0.75, "recomputed_sd": 0.0}
     finish(tmp_path / "mine", config, {claim.metric: formula, "b": other, "c": formula})
-    text = users_runs.runs_section(runs.read(tmp_path))
+    text = page.runs_section(page.read(tmp_path))
     ends = re.findall(r'<td class="num">([^<]*)</td><td class="num">([^<]*)</td></tr>', text)
     assert ends == [("-", "0.25"), ("-", "0.75"), ("0.25", "-")]
 
@@ -411,7 +411,7 @@ def test_odd_values_and_numbers_of_a_sweep_are_shown(tmp_path):
         metrics = {"a": GOOD | {"ours": number, "values": [number, -number], "seeds": [0, 1]}}
         metrics |= {"b": GOOD | {"ours": n, "values": [], "seeds": []}}
         workdir(tmp_path / str(n), config, {"metrics": metrics})
-    found = runs.read(tmp_path)
+    found = page.read(tmp_path)
     text = page.document([], found)
     assert len(found.entries) + len(found.unreadable) == len(odd) and len(found.entries) > 5
     assert "Sweep of bumps:B8,paper over optim.lr" in text and "<script>alert" not in text
@@ -423,15 +423,15 @@ def test_a_sweep_over_words_is_drawn_by_label(tmp_path):
         config = entry["config"] | {"data": entry["config"]["data"] | {"encoding": code}}
         metric = next(iter(entry["metrics"].values())) | {"ours": shift, "values": [shift]}
         workdir(tmp_path / code, config, {"metrics": {"a": metric | {"seeds": [0]}}})
-    drawn = users_runs.runs_section(runs.read(tmp_path))
+    drawn = page.runs_section(page.read(tmp_path))
     assert "data.encoding=onehot" in drawn and "<polyline" not in drawn
-    assert users_runs.sweeps(runs.read(tmp_path / "bump").entries) == []
+    assert page.sweeps(page.read(tmp_path / "bump").entries) == []
 
 
 def test_names_in_a_run_are_shown_as_they_are(record, tmp_path):
     metrics = {"metrics": {HOSTILE: GOOD | {"seeds": [HOSTILE]}}, "devices": HOSTILE}
     workdir(tmp_path / "mine", None, metrics | {"commit": {"a": [HOSTILE]}})
-    text = shown(record, found=runs.read(tmp_path))
+    text = shown(record, found=page.read(tmp_path))
     tags = [tag for tag, attrs in Rows(text).elements if tag == "script" or "onerror" in attrs]
     assert text.isascii()
     assert tags == ["script"] and "&lt;script&gt;alert(1)" in text
@@ -464,7 +464,7 @@ def test_names_in_a_run_are_shown_as_they_are(record, tmp_path):
 )
 def test_a_garbled_run_is_named_and_left_out(config, results, tmp_path):
     workdir(tmp_path / "garbled", config, results)
-    found = runs.read(tmp_path)
+    found = page.read(tmp_path)
     assert not found.entries and len(found.unreadable) == 1
     (line,) = found.unreadable
     assert "garbled" in line and "\n" not in line
@@ -483,7 +483,7 @@ def test_odd_numbers_of_a_known_metric_are_shown(record, tmp_path):
         )
     ):
         workdir(tmp_path / str(n) / "mine", {}, {"metrics": {name: GOOD | odd}})
-        found = runs.read(tmp_path / str(n))
+        found = page.read(tmp_path / str(n))
         assert "yours" in shown(record, found=found) and not found.unreadable
 
 

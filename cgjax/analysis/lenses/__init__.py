@@ -23,8 +23,9 @@ import numpy as np
 
 from cgjax.analysis import checks, dependence, effects, factorization, ntk, support
 from cgjax.analysis.effects import combined
-from cgjax.analysis.lenses import benchmark, report
+from cgjax.analysis.lenses import report
 from cgjax.analysis.lenses.memorization import Slopes, slopes
+from cgjax.analysis.lenses.report import Rank
 from cgjax.analysis.masks import Where, selected, trees
 from cgjax.analysis.masks.factors import N_STEPS, Subnetworks, main_effects, subnetworks
 from cgjax.analysis.ntk.functions import mixing, shortest
@@ -76,7 +77,7 @@ class Lenses(NamedTuple):
     reasons: dict  # lens or field -> why it is None
     names: tuple  # of the factors
     accuracy: Accuracy | None = None  # with labels
-    ranks: dict[str, benchmark.Rank] | None = None  # by number, for models that fit their targets
+    ranks: dict[str, Rank] | None = None  # by number, for models that fit their targets
 
     def bullets(self) -> list[str]:
         """A verdict, its numbers and the next step, for each lens; then ranks, if there are any."""
@@ -594,7 +595,7 @@ def _parts(x, factors):
 
 
 def _ranks(factors, is_train, flat, layer, accuracy, kernel, reasons):
-    """`benchmark.ranks` of a model that fits its targets or labels, as all its networks do."""
+    """`report.ranks` of a model that fits its targets or labels, as all its networks do."""
     if accuracy is None and not kernel.has_targets:
         reasons["ranks"] = "pass targets or labels: the benchmark has models that fit them"
         return None
@@ -602,7 +603,7 @@ def _ranks(factors, is_train, flat, layer, accuracy, kernel, reasons):
     if fit is None or fit < report.HIGH:
         reasons["ranks"] = "the model does not fit its training combinations"
         return None
-    return benchmark.ranks(factors, is_train, flat, layer)
+    return report.ranks(factors, is_train, flat, layer)
 
 
 # --- subnetworks ----------------------------------------------------------------------------------

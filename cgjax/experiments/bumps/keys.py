@@ -1,18 +1,17 @@
 """The config keys that studies read, in addition to those of the loop, and the reduced sizes."""
 
-from cgjax.config.choices import names_in
-from cgjax.config.declare import Dotted, key
-from cgjax.experiments.bumps.data.regions import is_region
+from cgjax.config.declare import Dotted, key, names_in
+from cgjax.experiments.bumps.regions import is_region
 
 COMBINE = names_in("experiments.bumps.models", "COMBINE")
 WITH_FIELDS = names_in("experiments.bumps.models", "WITH_FIELDS")
-POLARITIES = names_in("experiments.bumps.data.sets", "INVERTED")
+POLARITIES = names_in("experiments.bumps.sets", "INVERTED")
 ENCODINGS = names_in("experiments.bumps.scenes", "ENCODINGS")
 PIXEL_GRIDS = names_in("experiments.bumps.scenes", "PIXEL_GRIDS")
 CONTENTS = names_in("experiments.bumps.scenes", "CONTENTS")
 STRIPES = names_in("experiments.bumps.scenes", "STRIPES")
 WEIGHTS = names_in("nets.mlp", "WEIGHTS")
-IMAGES = names_in("experiments.bumps.data.digits", "SOURCES")
+IMAGES = names_in("experiments.bumps.sets", "SOURCES")
 TURNED = names_in("experiments.bumps.studies.turning", "NETWORKS")
 READ_OFF = names_in("experiments.bumps.studies.inverse", "READ_OFF")
 

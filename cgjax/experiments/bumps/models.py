@@ -21,10 +21,10 @@ import numpy as np
 from cgjax.core.errors import BadInput
 from cgjax.nets.conv import Conv, convolve
 from cgjax.nets.decoders import Conv as Kernel
+from cgjax.nets.decoders import TransposedDecoder, choose, double
 from cgjax.nets.mlp import Dense
 from cgjax.nets.norm import BatchNorm
 from cgjax.nets.pixel_tokens import PixelMLP, PixelTransformer, PReLU
-from cgjax.nets.transposed import TransposedDecoder, choose, double
 
 COMBINE = ("cnn", "product", "sum")
 

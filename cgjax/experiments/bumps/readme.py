@@ -16,7 +16,7 @@ from cgjax.experiments.bumps import scenes
 from cgjax.experiments.bumps.figures import curves
 from cgjax.experiments.bumps.studies.comparisons import AXES, COMPOSES
 from cgjax.published.bumps import CODE_WIDTHS
-from cgjax.published.tables import by_row
+from cgjax.published.results import by_row
 
 REMEDY = "lam_entropy 0.1 + vec_variance 0.01"
 CRITERION = 0.05  # ID nMSE at which a network has learned its training pairs

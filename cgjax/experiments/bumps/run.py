@@ -6,7 +6,7 @@ from cgjax.config import prefixes
 from cgjax.experiments.bumps.figures import DRAW
 from cgjax.experiments.bumps.studies import comparisons, decoders, inverse, turning
 from cgjax.published import PUBLISHED
-from cgjax.published import tables as markdown
+from cgjax.published import results as markdown
 from cgjax.published.results import summary
 
 # Studies that train decoders differ only in the analysis after training.

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.core.errors import BadInput
-from cgjax.experiments.bumps.data.regions import region as region
+from cgjax.experiments.bumps.regions import region as region
 
 ENCODINGS = ("bump", "onehot", "ramp", "ramp01", "coords")
 PIXEL_GRIDS = ("integer", "stretched")

@@ -4,14 +4,13 @@ import pathlib
 
 from cgjax.config import prefixes
 from cgjax.core.errors import BadInput
+from cgjax.experiments.kernels import dense, images
 from cgjax.experiments.kernels.dense import figures as dense_figures
-from cgjax.experiments.kernels.dense import study as dense
 from cgjax.experiments.kernels.images import figures as image_figures
-from cgjax.experiments.kernels.images import study as images
+from cgjax.experiments.kernels.theory import STUDIES
 from cgjax.experiments.kernels.theory.figures import FIGURES
-from cgjax.experiments.kernels.theory.studies import STUDIES
 from cgjax.published import PUBLISHED
-from cgjax.published import tables as markdown
+from cgjax.published import results as markdown
 from cgjax.published.results import summary
 
 # Studies that train networks, and figures of every study, by name.

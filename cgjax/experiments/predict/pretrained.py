@@ -15,7 +15,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from cgjax.analysis import predictors, probes
+from cgjax.analysis import geometry, predictors
 from cgjax.core import tree
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
@@ -23,7 +23,7 @@ from cgjax.data import factor_sets, sources, wordpiece
 from cgjax.data import pretrained as packages
 from cgjax.data.factor_sets import FactorSet
 from cgjax.experiments.predict import rules
-from cgjax.experiments.predict.pair import Pair, held_out
+from cgjax.experiments.predict.rules import Pair, held_out
 from cgjax.nets.convert import backbones
 
 BLOCK = "pretrained"
@@ -208,13 +208,13 @@ def of_features(features, factors, k: int, draw: int) -> dict:
     is_known = known[tuple(factors.T)]
     seen = [np.unique(factors[is_known, c]) for c in range(2)]
     is_new = ~is_known & np.isin(factors[:, 0], seen[0]) & np.isin(factors[:, 1], seen[1])
-    kernel = probes.kernel(features[is_known], features[is_new])
+    kernel = geometry.kernel(features[is_known], features[is_new])
     fits, scores, targets, new_targets = [], [], [], []
     for c in range(2):
         target, new_target = (
             (factors[rows, c, None] == seen[c]).astype(float) for rows in (is_known, is_new)
         )
-        fit = probes.ridge(kernel, target)
+        fit = geometry.ridge(kernel, target)
         scores.append((accuracy(fit.left_out, target), accuracy(fit.new, new_target)))
         fits.append(fit)
         targets.append(target)
@@ -222,7 +222,7 @@ def of_features(features, factors, k: int, draw: int) -> dict:
     target, new_target = np.hstack(targets), np.hstack(new_targets)
     known_score, unseen_score = (float(score) for score in np.mean(scores, axis=0))
     chance = float(np.mean([1 / len(values) for values in seen]))
-    error = np.sum((probes.ridgeless(kernel, target) - new_target) ** 2)
+    error = np.sum((geometry.ridgeless(kernel, target) - new_target) ** 2)
     spread = np.sum((new_target - new_target.mean(axis=0)) ** 2)
     view = predictors.View(
         factors=factors[is_known],

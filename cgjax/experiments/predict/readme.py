@@ -6,10 +6,9 @@ import pathlib
 import numpy as np
 
 from cgjax import plots
-from cgjax.analysis.lenses import benchmark
+from cgjax.analysis.lenses import report
 from cgjax.experiments.predict import figures, standing, tables
-from cgjax.experiments.predict.pair import NAMES
-from cgjax.experiments.predict.rules import RULES
+from cgjax.experiments.predict.rules import NAMES, RULES
 from cgjax.experiments.predict.standing import ENDS
 from cgjax.experiments.predict.tables import read
 
@@ -182,7 +181,7 @@ def benchmark_of_lenses(record: list[dict], studies: dict) -> str:
     shown = table.take(table.counted & ~table.held_out & (table.blocks != "pretrained"))
     is_language = shown.blocks == "subnetworks"
     outputs = {"additivity": np.where(is_language, np.nan, shown.numbers["additivity"])}
-    return benchmark.condensed(shown.numbers | outputs, shown.outcome)
+    return report.condensed(shown.numbers | outputs, shown.outcome)
 
 
 def of(title: str):
@@ -216,4 +215,4 @@ TABLES = {
     "differences": of("differences"),
 }
 PICTURES = {"predict_predictors.png": draw_predictors, "predict_standing.png": draw_standing}
-FILES = {benchmark.FILE: benchmark_of_lenses}
+FILES = {report.FILE: benchmark_of_lenses}

@@ -1,11 +1,15 @@
-"""The rules of the benchmark (`rules.toml`) and the numbers that they define."""
+"""The rules of the benchmark (`rules.toml`), the numbers that they define, and its pairs."""
 
 import hashlib
 import math
 import pathlib
 import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
-from cgjax.analysis import predictors
+import numpy as np
+
+from cgjax.analysis import checks, predictors
 from cgjax.analysis.predictors import View
 
 FILE = pathlib.Path(__file__).parent / "rules.toml"
@@ -54,3 +58,63 @@ def _number(value: Number) -> Number:
     if isinstance(value, str):
         return value
     return float(value) if math.isfinite(value) else UNDEFINED
+
+
+# --- pairs ----------------------------------------------------------------------------------------
+# A pair is one model on one task with held-out combinations, trained with one seed.
+#
+# A model's score on unseen combinations is comparable across tasks after chance is taken away and
+# the score on known combinations is the unit: `Pair.outcome`. Scores are R2 of numbers and images,
+# and accuracy of classes.
+
+
+FIT = 0.9  # of the attainable score on known combinations; a pair below it is not counted
+HELD_OUT = 6  # one in so many pairs of every block is held out
+SEED = 2027  # of the draw of held-out pairs
+NAMES = pathlib.Path(__file__).parent / "pairs.txt"  # of all pairs at full size, one a line
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One seed of a pair; `predictors` has a number, or a reason why it does not apply."""
+
+    block: str  # sprites, bumps, kernels, ..., pretrained
+    task: str  # data and split
+    model: str  # architecture, layer, penalty
+    cluster: str  # pairs of one cluster are not independent: a task, or a backbone
+    seed: int
+    known: float  # score on known combinations
+    unseen: float  # score on unseen combinations
+    chance: float  # score of a constant answer: 0 for R2
+    predictors: dict[str, float | str] = field(default_factory=dict)
+    held_out: bool = False
+    attainable: float = 1.0  # largest score on known combinations
+
+    @property
+    def name(self) -> str:
+        """Block, task and model; the seeds of a pair share it."""
+        return f"{self.block}/{self.task}/{self.model}"
+
+    @property
+    def counted(self) -> bool:
+        """Whether the model fits the known combinations."""
+        return self.known - self.chance >= FIT * (self.attainable - self.chance)
+
+    @property
+    def outcome(self) -> float:
+        """(unseen - chance) / (known - chance), from -1 to 1; NaN if not counted."""
+        if not self.counted:
+            return float("nan")
+        return float(np.clip((self.unseen - self.chance) / (self.known - self.chance), -1, 1))
+
+
+def held_out(names: Iterable[str]) -> set[str]:
+    """The held-out pairs of a block, from the names of all its pairs at full size.
+
+    One in HELD_OUT, rounded up: those whose name has the smallest hash with SEED. The choice does
+    not depend on any result.
+    """
+    names = sorted(set(names))
+    checks.integer("names: their number", len(names), 1)
+    by_hash = sorted(names, key=lambda name: hashlib.sha256(f"{SEED}:{name}".encode()).digest())
+    return set(by_hash[: -(-len(names) // HELD_OUT)])

@@ -6,22 +6,32 @@ of the rules under "rules". `<program>/pairs.json` has the pairs of a finished p
 """
 
 import dataclasses
+import functools
 import importlib
 import json
+import math
 import pathlib
+from collections.abc import Callable
 
-from cgjax.config import parts
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cgjax.analysis import dependence
+from cgjax.analysis.ntk import linearised
+from cgjax.analysis.predictors import View
+from cgjax.config import look_here, parts
 from cgjax.core import checkpoint, hosts, parallel, train, tree
 from cgjax.core import program as programs
-from cgjax.core.errors import BadInput
+from cgjax.core.errors import BadInput, first_line
 from cgjax.core.logging import say
 from cgjax.core.replicas import replica_names
 from cgjax.core.workdir import access_to, disk_errors, read_json, write_atomic
-from cgjax.experiments.predict import adapters, numbers, rules, standing
+from cgjax.experiments.predict import adapters, rules, standing
 from cgjax.experiments.predict import figures as drawing
 from cgjax.experiments.predict import tables as markdown
-from cgjax.experiments.predict.model import Model, Program
-from cgjax.experiments.predict.pair import NAMES, Pair, held_out
+from cgjax.experiments.predict.model import Data, Model, Program, Reason, Subject, r2
+from cgjax.experiments.predict.rules import NAMES, Pair, held_out
 from cgjax.published.results import summary
 
 PRETRAINED = "pretrained"  # the row of frozen layers
@@ -36,7 +46,7 @@ def check(config) -> None:
     """Checks that every program's row and changes, and a user's predictors, exist."""
     if config.row == PRETRAINED:
         return frozen_layers().check(config)
-    numbers.own_predictors(config.eval.own)
+    own_predictors(config.eval.own)
     for _, part_config in parts(config):
         adapters.settings_of(part_config)
 
@@ -88,7 +98,7 @@ def of_program(config, settings, folder: pathlib.Path, name: str) -> list[Pair]:
     saved = hosts.from_writer(lambda: read_json(path) if path.exists() else {})
     if saved.get("seeds") == seeds:
         return [Pair(**pair) for pair in saved["pairs"]]
-    extra_predictors = numbers.own_predictors(config.eval.own)
+    extra_predictors = own_predictors(config.eval.own)
     program = adapters.build(config, settings)
     starts = programs.SetUp(program.experiment, program.settings).init()
     state, _ = train.fit(program.experiment, program.settings, folder, name)
@@ -102,7 +112,7 @@ def of_program(config, settings, folder: pathlib.Path, name: str) -> list[Pair]:
             model = Model(subject.f, subject.layer, start, params)
             block = program.block or settings.family
             args = (unknown, config, block, seed, extra_predictors)
-            pairs.append(pair := numbers.of_pair(subject, model, data, *args))
+            pairs.append(pair := of_pair(subject, model, data, *args))
         say(f"{pair.name}: known {pair.known:.2f}, unseen {pair.unseen:.2f}")
     if hosts.is_writer() and not access_to(folder).reads_only:
         saved = {"seeds": seeds, "pairs": [dataclasses.asdict(pair) for pair in pairs]}
@@ -143,3 +153,135 @@ def load(config, workdir, part: str = "", step=None) -> checkpoint.Loaded:
 def tables(record: list[dict]) -> list[tuple[str, str]]:
     """(title, Markdown) of all recorded runs together."""
     return markdown.of(record)
+
+
+# --- numbers --------------------------------------------------------------------------------------
+# A trained pair in numbers: scores, every predictor of the rules, and a user's own predictors.
+
+
+CHUNK = 64  # inputs per batch of derivatives
+
+
+def of_pair(
+    subject: Subject,
+    model: Model,
+    data: Data,
+    unknown: float | None,
+    config,
+    block: str,
+    seed: int,
+    extra_predictors: dict,
+) -> Pair:
+    """Scores and predictors of one seed; extra_predictors: {name: a user's predictor}."""
+    f = jax.jit(model.f)
+    known = subject.score(data.y, f(model.params, data.x))
+    unseen = subject.score(data.y_new, f(model.params, data.x_new))
+    pair = Pair(
+        block, subject.task, subject.model, subject.task, seed, known, unseen, subject.chance
+    )
+    features = jax.jit(model.layer)(model.params, data.inputs)
+    outputs = f(model.params, data.inputs)
+    view = View(data.factors, data.asked, *map(_flat, (features, outputs, data.targets)))
+    numbers = rules.numbers(
+        view,
+        loss=1 - (known - pair.chance) / (pair.attainable - pair.chance),
+        tangent=tangent(model, data, config.eval.iterations),
+        dependence=depend(subject, model, data),
+        unknown=unknown,
+    )
+    blind = data._replace(x_new=None, y_new=None)
+    for name, predictor in extra_predictors.items():
+        numbers[name] = checked(name, predictor(model, blind))
+    return dataclasses.replace(pair, predictors=numbers)
+
+
+def _flat(array):
+    return np.asarray(array, np.float64).reshape(len(array), -1)
+
+
+def tangent(model: Model, data: Data, iterations: int) -> float:
+    """R2 on unseen targets of the network linearised at its start, from -1 to 1.
+
+    NaN without a fit if all unseen targets are equal.
+    """
+    if jnp.all(data.y_new == data.y_new[:1]):
+        return math.nan
+    fit = linearised.linearised_fit(
+        model.f, model.start, data.x, data.y, data.x_new, most_iterations=iterations
+    )
+    return float(np.clip(r2(data.y_new, fit.predictions.reshape(data.y_new.shape)), -1, 1))
+
+
+def depend(subject: Subject, model: Model, data: Data) -> float | Reason:
+    """Share of the trained outputs' derivatives with respect to inputs of another part."""
+    parts = subject.parts
+    if isinstance(parts, Reason):
+        return parts
+    matrix = _derivatives(
+        model.params,
+        data.x,
+        parts.inputs,
+        parts.outputs,
+        model.f,
+        parts.read,
+        parts.centred,
+        (int(np.max(parts.outputs)) + 1, int(np.max(parts.inputs)) + 1),
+    )
+    matrix = np.asarray(matrix, float)
+    return 1 - float(np.trace(matrix) / matrix.sum()) if matrix.sum() > 0 else math.nan
+
+
+@functools.partial(jax.jit, static_argnums=(4, 5, 6, 7))
+def _derivatives(params, x, inputs, outputs, f, read, centred, sizes):
+    """`gradient_dependence`, compiled once for all pairs of a program."""
+    return dependence.gradient_dependence(
+        lambda params, x: read(f(params, x)),
+        params,
+        x,
+        inputs,
+        outputs,
+        sizes=sizes,
+        centred=centred,
+        chunk=min(CHUNK, len(x)),
+    )
+
+
+# --- a user's own predictors ----------------------------------------------------------------------
+
+
+def own_predictors(names: str) -> dict[str, Callable]:
+    """{function's name: function} of predictors named "module:function", separated by commas.
+
+    A predictor is a function of (`Model`, `Data`) that returns one number; larger numbers predict
+    that the model composes.
+    """
+    predictors = {}
+    look_here()
+    for name in filter(None, names.split(",")):
+        module, colon, function = name.partition(":")
+        if not colon or not function.isidentifier():
+            raise BadInput(f"eval.own={name!r}: name a predictor as module:function")
+        try:
+            predictor = getattr(importlib.import_module(module), function, None)
+        except Exception as error:
+            raise BadInput(
+                f"eval.own={name!r}: cannot import {module}: {type(error).__name__}: "
+                f"{first_line(error)}"
+            ) from None
+        if not callable(predictor):
+            raise BadInput(f"eval.own={name!r}: module {module} has no function {function}")
+        if function in rules.SIGNS or function in predictors:
+            raise BadInput(f"eval.own={name!r}: another predictor is called {function}: rename it")
+        predictors[function] = predictor
+    return predictors
+
+
+def checked(name: str, value) -> float | Reason:
+    """A user's number as a float; NaN means that the predictor does not apply."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise BadInput(
+            f"the predictor {name} returned {type(value).__name__}: it must return one number"
+        ) from None
+    return number if math.isfinite(number) else f"{name} gives {number}"

@@ -12,7 +12,7 @@ import numpy as np
 
 from cgjax.analysis import stats
 from cgjax.experiments.predict import rules
-from cgjax.experiments.predict.pair import Pair
+from cgjax.experiments.predict.rules import Pair
 from cgjax.published.results import is_number
 
 LEAST = 4  # pairs that a correlation needs

@@ -16,11 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.stats import norm
 
-from cgjax.analysis import search, stats
+from cgjax.analysis import landscape, stats
 from cgjax.core import tree
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
-from cgjax.experiments.resistance.training import plane as of_plane
+from cgjax.experiments.resistance import plane
 
 SCORES = ("test accuracy", "S_2", "interventional information", "norm", "training loss")
 COMPARED = SCORES[:3]
@@ -47,7 +47,7 @@ def check(config) -> None:
 
 def sets_of(config) -> list[int]:
     """The training set of every seed."""
-    return [of_plane.set_of(config, seed) for seed in config.train.seeds]
+    return [plane.set_of(config, seed) for seed in config.train.seeds]
 
 
 def starts(config) -> list[tuple[str, np.float32, np.float32]]:
@@ -178,11 +178,11 @@ class Solutions:
     def __init__(self, config, part_config):
         self.config, self.part_config = config, part_config
         self.levels = np.array(config.eval.levels, np.float32)
-        self.bands = of_plane.bands(part_config)
+        self.bands = plane.bands(part_config)
         sets = jnp.arange(config.search.n_sets, dtype=jnp.uint32)
-        draw = jax.vmap(lambda s: of_plane.draw(part_config, s, False))
+        draw = jax.vmap(lambda s: plane.draw_sets(part_config, s, False))
         self.points = jax.jit(draw)(sets)
-        net = of_plane.network(part_config)
+        net = plane.network(part_config)
         self.shapes = jax.eval_shape(net.init, jax.random.key(0), jnp.zeros((1, 2)))["params"]
         self._measure = jax.jit(self._measured)
         # Attributes, because each access to a method makes a new object, which would recompile.
@@ -191,7 +191,7 @@ class Solutions:
 
     def _measured(self, params, sets, points):
         return jax.lax.map(
-            lambda pair: of_plane.measure(self.part_config, pair[0], tree.take(points, pair[1])),
+            lambda pair: plane.measure(self.part_config, pair[0], tree.take(points, pair[1])),
             (params, sets),
             batch_size=BATCH,
         )
@@ -251,7 +251,7 @@ class Solutions:
 
     def _loss(self, normal, data):
         points, *start = data
-        return of_plane.whole_loss(self.part_config, prior(normal, *start), points)
+        return plane.whole_loss(self.part_config, prior(normal, *start), points)
 
     def guesses(self, scale, bias_std):
         """Draws from one start that lie in the bands: `search.n_draws` on all training sets."""
@@ -270,7 +270,7 @@ class Solutions:
 
         def guess(set_and_points):
             s, set_points = set_and_points
-            return search.guess_and_check(
+            return landscape.guess_and_check(
                 jax.random.fold_in(jax.random.key(99), s),
                 self._draw,
                 self._loss_of,
@@ -302,7 +302,7 @@ class Solutions:
             def walk(seed, s, scale, bias_std):
                 key = jax.random.fold_in(jax.random.key(seed), 98)
                 data = (tree.take(points, s), scale, bias_std)
-                walked = search.metropolis(
+                walked = landscape.metropolis(
                     key,
                     self._draw(jax.random.fold_in(key, 0)),
                     lambda normal: self._loss(normal, data),

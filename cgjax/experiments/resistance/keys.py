@@ -1,14 +1,13 @@
 """Config keys of each kind of study, besides those of the training loop."""
 
-from cgjax.config.choices import names_in
-from cgjax.config.declare import key
+from cgjax.config.declare import key, names_in
 
 ARCHITECTURES = names_in("experiments.resistance.models", "ARCHITECTURES")
 INITS = names_in("experiments.resistance.models", "INITS")
 LOSSES = names_in("experiments.resistance.models", "LOSSES")
-DIGITS = names_in("experiments.resistance.training.pairs", "DIGITS")
-DISTRIBUTIONS = names_in("experiments.resistance.training.pairs", "DISTRIBUTIONS")
-PLANE_SETTINGS = names_in("experiments.resistance.training.plane", "SETTINGS")
+DIGITS = names_in("experiments.resistance.pairs", "DIGITS")
+DISTRIBUTIONS = names_in("experiments.resistance.pairs", "DISTRIBUTIONS")
+PLANE_SETTINGS = names_in("experiments.resistance.plane", "SETTINGS")
 SCAN_SETTINGS = names_in("experiments.resistance.scan", "TRAINING")
 FORMS = names_in("nets.conv", "FORMS")
 

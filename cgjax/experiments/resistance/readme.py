@@ -7,9 +7,8 @@ import scipy.stats
 
 from cgjax import plots
 from cgjax.analysis import stats
-from cgjax.experiments.resistance import run
-from cgjax.experiments.resistance.figures import solutions
-from cgjax.published.tables import by_row
+from cgjax.experiments.resistance import figures, run
+from cgjax.published.results import by_row
 
 # (row, size, label) of the recorded runs whose claims are listed.
 JUDGED = (
@@ -203,7 +202,7 @@ def draw_gaps(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.
     fig = plots.new_figure(plots.PAGE, 2.3, layout="constrained")
     for ax, (label, (row, size, score, settings)) in zip(fig.subplots(1, 3), panels.items()):
         metrics = by_row(record, size)[row]
-        solutions.dots(ax, {s: values(metrics[f"{s}: {score}"]) for s in settings}, label)
+        figures.dots(ax, {s: values(metrics[f"{s}: {score}"]) for s in settings}, label)
         ax.set_xlim(-0.05, 0.35 if score == "gap" else 1.05)
         ax.set_xticks((0, 0.1, 0.2, 0.3) if score == "gap" else (0, 0.5, 1))
     plots.headline(fig, "New combinations: A does worse than B and the control (bars: means)")
@@ -225,7 +224,7 @@ def draw_control(record: list[dict], studies: dict, path: pathlib.Path) -> pathl
                 for way, name in names.items()
                 if f"{name}0.1" in metrics
             }
-            solutions.loss_curves(ax, np.array(LOSSES), curves)
+            figures.loss_curves(ax, np.array(LOSSES), curves)
             ax.grid(axis="y", **plots.GRID)
         line[0].set_title(start)
     for line, measure in zip(axes, MEASURES):

@@ -17,7 +17,7 @@ from cgjax.core.workdir import access_to, disk_errors
 from cgjax.experiments.resistance import figures as drawing
 from cgjax.experiments.resistance import study
 from cgjax.published import CLAIMS, PUBLISHED
-from cgjax.published import tables as markdown
+from cgjax.published import results as markdown
 from cgjax.published import verdict as verdicts
 from cgjax.published.results import summary
 

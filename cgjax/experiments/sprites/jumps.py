@@ -12,13 +12,14 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 
 from cgjax import config as configs
 from cgjax.analysis import stats
 from cgjax.core import optim, program, rng, train, tree
-from cgjax.experiments.sprites import models, scenes, torch_peer
+from cgjax.experiments.sprites import models, scenes, sets
 from cgjax.experiments.sprites import run as sprites
-from cgjax.experiments.sprites.losses import epoch_means, first_doubling, largest_rise, rounded
+from cgjax.experiments.sprites.models import epoch_means, first_doubling, largest_rise, rounded
 
 JUMP = 0.1  # relative rise of an epoch's mean loss above the least before it
 
@@ -146,7 +147,7 @@ def torch_epochs(config, seed_index: int, n: int, data) -> Iterator[np.ndarray]:
 
     rates = [rate_of(config, epoch) for epoch in range(n)]
     latents, images = np.array(data["train"]["latents"]), target_images(data["train"])
-    yield from torch_peer.train(params, latents, images, batches(), rates)
+    yield from train_torch(params, latents, images, batches(), rates)
 
 
 def target_images(rows: dict, chunk: int = 5000) -> np.ndarray:
@@ -159,3 +160,278 @@ def target_images(rows: dict, chunk: int = 5000) -> np.ndarray:
 
     starts = range(0, len(rows["latents"]), chunk)
     return np.concatenate([np.asarray(draw(tree.take(rows, slice(i, i + chunk)))) for i in starts])
+
+
+# --- replay ---------------------------------------------------------------------------------------
+# One epoch of training again, step by step: are its gradients right, is AdamW stable?
+#
+# Every gradient of the loop's own program is compared with the plain form in float64, leaf by leaf.
+# AdamW's stability is read from the preconditioned Hessian.
+
+
+B1, B2, EPS = 0.9, 0.999, 1e-8  # of the published AdamW
+# On a quadratic, AdamW with momentum B1 diverges where rate x eigenvalue of P^-1 H exceeds this
+# (Cohen et al. 2022, "Adaptive Gradient Methods at the Edge of Stability").
+THRESHOLD = (2 + 2 * B1) / (1 - B1)
+
+
+class Replay(NamedTuple):
+    """One value per step; dictionaries hold an array [steps] per leaf of a slot's parameters."""
+
+    loss: np.ndarray  # of the program
+    exact_loss: np.ndarray  # float64
+    error: dict  # |gradient - exact| / |exact|, the gradient being the program's
+    plain_error: dict  # the same for XLA's plain form in TF32
+    norm: dict  # of the exact gradient
+    update: dict  # root mean square of AdamW's update over the learning rate
+    relative: dict  # root mean square of gradient / sqrt(v)
+
+
+def replay(config, state, epoch: int, seed_index: int, data, look=lambda *_: None) -> Replay:
+    """Trains one epoch again, one step per call, and compares every gradient with float64.
+
+    state: of all replicas before the epoch. The program is the loop's own, for all replicas; its
+    gradient follows from AdamW's first moment, g = (m' - B1 m) / (1 - B1). look(i, params, v) is
+    called before step i of the epoch.
+    """
+    program = compile_program(config, IMPLEMENTATIONS["kernels"], 1, data)
+    exact, plain = gradient_fn(config, "float64"), gradient_fn(config, "float32")
+    rate, n_steps = rate_of(config, epoch), config.optim.lr_every
+
+    def of_seed(state):
+        one = tree.take((state.params, state.opt_state), seed_index)
+        params, opt_state = jax.device_get(one)
+        adam = adam_state(opt_state)
+        return params, adam.mu, adam.nu
+
+    state = jax.device_put(state)
+    losses, columns = [], {}
+    for i in range(n_steps):
+        indices, mask = program.rows(epoch * n_steps + i)
+        batch = tree.take(data["train"], indices[seed_index, 0]) | {"mask": mask[seed_index, 0]}
+        params, mean, square = of_seed(state)
+        look(i, params, square)
+        state, stats = program.call(state, (indices, mask))
+        new_params, new_mean, new_square = of_seed(state)
+        unravel = ravel_pytree(params)[1]
+        vector = (new_mean - B1 * mean) / (1 - B1)
+        exact_loss, exact_gradient = exact(params, batch)
+        _, plain_gradient = plain(params, batch)
+        losses.append((float(np.asarray(stats["loss"])[0, seed_index]), float(exact_loss)))
+        moved = jax.tree.map(lambda new, old: (new - old) / rate, new_params, params)
+        measures = {
+            "error": relative_errors(unravel(vector), exact_gradient),
+            "plain_error": relative_errors(plain_gradient, exact_gradient),
+            "norm": per_leaf(np.linalg.norm, exact_gradient),
+            "update": per_leaf(root_mean_square, moved),
+            "relative": per_leaf(root_mean_square, unravel(vector / np.sqrt(new_square + 1e-30))),
+        }
+        for name, values in measures.items():
+            for leaf, value in values.items():
+                columns.setdefault(name, {}).setdefault(leaf, []).append(value)
+    loss, exact_loss = np.array(losses).T
+    arrays = {
+        name: {leaf: np.array(values) for leaf, values in leaves.items()}
+        for name, leaves in columns.items()
+    }
+    return Replay(loss, exact_loss, **arrays)
+
+
+def gradient_fn(config, dtype: str) -> Callable:
+    """(params, batch) -> (loss, gradient) of the plain form in this dtype."""
+    model = plain_model(config, dtype)
+
+    def loss(params, batch):
+        images = sets.images(batch, config.data.composition).astype(dtype)
+        drawn = model.predict(params, batch["latents"].astype(dtype))
+        return models.squared_error(drawn, images, batch["mask"].astype(dtype))
+
+    compiled = jax.jit(jax.value_and_grad(loss))
+
+    def gradient(params, batch):
+        with jax.enable_x64(dtype == "float64"):
+            params = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), params)
+            return jax.device_get(compiled(params, batch))
+
+    return gradient
+
+
+def sharpness_fn(config, data, n_scenes: int = 2048, n_iterations: int = 20) -> Callable:
+    """(params, v [N], step, vector [N]) -> (largest eigenvalue of P^-1 H, its eigenvector).
+
+    H: the Hessian of the loss on n_scenes training scenes; P = sqrt(v / (1 - B2^step)) + EPS. By
+    power iteration from the vector. AdamW is unstable above THRESHOLD / rate.
+    """
+    model = plain_model(config, "float32")
+    chunk = min(512, n_scenes)
+    parts = jax.tree.map(
+        lambda leaf: leaf[:n_scenes].reshape(-1, chunk, *leaf.shape[1:]), data["train"]
+    )
+
+    @jax.jit
+    def largest(params, second_moment, step, vector):
+        flat, unravel = ravel_pytree(params)
+        root = jnp.sqrt(jnp.sqrt(second_moment / (1 - B2**step)) + EPS)  # of P
+
+        def gradient(flat, part):
+            def loss(flat):
+                drawn = model.predict(unravel(flat), part["latents"])
+                return jnp.mean((drawn - sets.images(part, config.data.composition)) ** 2)
+
+            return jax.grad(loss)(flat)
+
+        def hessian_times(vector):
+            def add(total, part):
+                product = jax.jvp(lambda flat: gradient(flat, part), (flat,), (vector,))[1]
+                return total + product, None
+
+            total, _ = jax.lax.scan(add, jnp.zeros_like(flat), parts)
+            return total / len(parts["latents"])
+
+        def iterate(_, carry):
+            vector, _ = carry
+            image = hessian_times(vector / root) / root  # P^-1/2 H P^-1/2: the same eigenvalues
+            return image / jnp.linalg.norm(image), jnp.vdot(vector, image)
+
+        vector = vector / jnp.linalg.norm(vector)
+        return jax.lax.fori_loop(0, n_iterations, iterate, (vector, jnp.zeros(())))
+
+    def sharpness(params, second_moment, step, vector):
+        with jax.default_matmul_precision("highest"):
+            vector, value = largest(params, second_moment, step, vector)
+        return float(value), vector
+
+    return sharpness
+
+
+def plain_model(config, dtype: str) -> models.Model:
+    """The compositional model in XLA's plain form, in this dtype."""
+    config = config.copy_and_resolve_references()
+    config.model.form = "reordered"
+    config.model.dtype = dtype
+    return models.build(config, "compositional")
+
+
+def adam_state(opt_state):
+    """The part of AdamW's state that has the moments `mu` and `nu`."""
+
+    def has_moments(node):
+        return hasattr(node, "mu")
+
+    (adam,) = filter(has_moments, jax.tree.leaves(opt_state, is_leaf=has_moments))
+    return adam
+
+
+def by_slot(params) -> dict:
+    """Parameters of both slots, leaves [2, ...] -> {"front/dense_0/bias": leaf, ...}."""
+    return tree.flat({"front": tree.take(params, 0), "back": tree.take(params, 1)})
+
+
+def relative_errors(gradient, exact) -> dict:
+    """leaf -> |gradient - exact| / |exact|."""
+    exact = by_slot(exact)
+    return {
+        name: float(np.linalg.norm(leaf - exact[name]) / np.linalg.norm(exact[name]))
+        for name, leaf in by_slot(gradient).items()
+    }
+
+
+def per_leaf(fn: Callable, values) -> dict:
+    """leaf -> fn(leaf)."""
+    return {name: float(fn(np.asarray(leaf))) for name, leaf in by_slot(values).items()}
+
+
+def root_mean_square(values: np.ndarray) -> float:
+    return np.sqrt(np.mean(np.square(values)))
+
+
+# --- the same training in PyTorch -----------------------------------------------------------------
+# The published renderer in PyTorch, the reference for our implementation.
+#
+# Two decoders, sigmoid occlusion, mean squared error, AdamW, as the paper's own code has them.
+# `torch` is imported inside functions: nothing else in the package needs it.
+
+
+def torch_decoder(hidden: int = 256, channels: int = 32):
+    """The paper's UpsampleMLP for one sprite: latents [n, 5] -> images [n, 3, 64, 64]."""
+    import torch
+
+    layers = [torch.nn.Linear(5, hidden)]
+    for width in (hidden, hidden, 16 * channels):
+        layers += [torch.nn.ELU(), torch.nn.Linear(hidden, width)]
+    layers.append(torch.nn.Unflatten(1, (channels, 4, 4)))
+    for width in (channels, channels, channels, 3):
+        double = torch.nn.Upsample(scale_factor=2, mode="bilinear", align_corners=True)
+        conv = torch.nn.Conv2d(channels, width, 2, padding="same")
+        layers += [torch.nn.ELU(), double, conv]
+    return torch.nn.Sequential(*layers)
+
+
+def torch_loss(slots):
+    """(latents [n, 10], images [n, 3, 64, 64]) -> mean squared error of two composed decoders."""
+    import torch
+
+    def loss(latents, images):
+        front, back = slots[0](latents[:, :5]), slots[1](latents[:, 5:])
+        colour_sum = front.sum(1, keepdim=True)
+        drawn = front * torch.sigmoid(colour_sum) + back * torch.sigmoid(-colour_sum)
+        return ((drawn - images) ** 2).mean()
+
+    return loss
+
+
+def state_dict(params) -> dict:
+    """Parameters of one decoder by PyTorch's names, the inverse of `convert.from_torch`."""
+    n_dense = sum(name.startswith("dense_") for name in params)
+    first_conv = 2 * n_dense + 2  # behind the head and its reshape: (ELU, upsampling, convolution)
+    converted = {}
+    for name, layer in params.items():
+        kind, number = name.split("_")
+        place = 2 * int(number) if kind == "dense" else first_conv + 3 * int(number)
+        axes = (1, 0) if kind == "dense" else (3, 2, 0, 1)
+        converted[f"{place}.weight"] = np.transpose(layer["kernel"], axes)
+        converted[f"{place}.bias"] = np.asarray(layer["bias"])
+    return converted
+
+
+def train_torch(
+    params,
+    latents: np.ndarray,
+    images: np.ndarray,
+    batches: Iterator[np.ndarray],
+    rates: Iterator[float],
+    compiled: bool = True,
+) -> Iterator[np.ndarray]:
+    """Trains from our parameters of both slots (leading axis 2); yields the losses of each epoch.
+
+    latents [n, 10] scaled; images uint8 [n, 64, 64, 3]; batches: one array of row indices per step,
+    grouped by epoch, [[rows, ...], ...]; rates: one learning rate per epoch. Precisions are
+    PyTorch's defaults: convolutions in TF32 on a GPU, matrix products in float32.
+    """
+    import torch
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    slots = torch.nn.ModuleList([torch_decoder(), torch_decoder()])
+    for k, slot in enumerate(slots):
+        arrays = state_dict(tree.take(params, k))
+        slot.load_state_dict({name: torch.tensor(array.copy()) for name, array in arrays.items()})
+    slots = slots.to(device)
+    optimiser = torch.optim.AdamW(
+        slots.parameters(), lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-5
+    )
+    loss = torch_loss(slots)
+    if compiled:  # two programs: an epoch's last batch is smaller
+        loss = torch.compile(loss, dynamic=False)
+    latents, images = (torch.as_tensor(array).to(device) for array in (latents, images))
+    images = images.permute(0, 3, 1, 2)
+    for epoch, rate in zip(batches, rates):
+        for group in optimiser.param_groups:
+            group["lr"] = rate
+        losses = []
+        for rows in [torch.as_tensor(np.array(rows)).to(device) for rows in epoch]:
+            optimiser.zero_grad(set_to_none=True)
+            value = loss(latents[rows], images[rows].float() / 255)
+            value.backward()
+            optimiser.step()
+            losses.append(value.detach())
+        yield torch.stack(losses).cpu().numpy()

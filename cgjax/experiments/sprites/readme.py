@@ -10,7 +10,7 @@ import numpy as np
 from cgjax import plots
 from cgjax.experiments.sprites import jumps, unsupervised
 from cgjax.published import PUBLISHED
-from cgjax.published.tables import by_row
+from cgjax.published.results import by_row
 
 LOW = 0.925  # of R2 on all combinations at `fast`; most seeds end at 0.934 to 0.939
 LOW_AT_PAPER = 0.94  # at `paper`; the paper's five seeds end at 0.949 to 0.952

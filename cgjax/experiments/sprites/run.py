@@ -12,20 +12,11 @@ from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
 from cgjax.core.replicas import with_numbers
 from cgjax.data import arrays
-from cgjax.experiments.sprites import (
-    beyond,
-    learned,
-    models,
-    options,
-    panels,
-    scenes,
-    sets,
-    unsupervised,
-)
+from cgjax.experiments.sprites import beyond, models, options, panels, scenes, sets, unsupervised
 from cgjax.experiments.sprites.figures import draw, table_markdown
-from cgjax.experiments.sprites.losses import recorded_curve
+from cgjax.experiments.sprites.models import recorded_curve
 from cgjax.published import PUBLISHED
-from cgjax.published import tables as markdown
+from cgjax.published import results as markdown
 from cgjax.published.results import summary
 
 METRICS = ("mse_id", "mse_all", "r2_id", "r2_all")
@@ -215,7 +206,7 @@ def experiment(config, model: models.Model, data: dict) -> program.Experiment:
         mse_id, r2_id, *_ = score(params, data["id"])
         mse_all, r2_all, brightest, parts = score(params, data["all"], config.eval.regions)
         scalars = {"mse_id": mse_id, "mse_all": mse_all, "r2_id": r2_id, "r2_all": r2_all}
-        scalars |= parts | learned.sharpness(params)
+        scalars |= parts | models.sharpness(params)
         # Dead alphas end in an all-black output.
         return {**scalars, "collapsed": (brightest <= 1e-6).astype(jnp.float32)}, {}
 
@@ -270,7 +261,7 @@ def _results(config, history: dict, prefix: str, kind: str) -> dict:
 
 def _recovery(config, model: models.Model, params, rows: dict, prefix: str) -> dict:
     """R2 of each component alone against its sprite, by seed."""
-    r2 = learned.recovery(model.slots, params, rows, config.eval.batch)  # [R, K]
+    r2 = models.recovery(model.slots, params, rows, config.eval.batch)  # [R, K]
     names = ["front", *(f"slot_{k}" for k in range(1, r2.shape[1] - 1)), "back"]
     return {
         f"{prefix}recovery_{name}": summary(values, config.train.seeds, None)

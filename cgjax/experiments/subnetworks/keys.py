@@ -1,7 +1,6 @@
 """The config keys that each kind of study reads, in addition to those of the training loop."""
 
-from cgjax.config.choices import names_in
-from cgjax.config.declare import key
+from cgjax.config.declare import key, names_in
 from cgjax.experiments.subnetworks import language
 
 FAMILIES = names_in("analysis.masks", "FAMILIES")

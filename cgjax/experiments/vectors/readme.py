@@ -9,12 +9,12 @@ import numpy as np
 
 from cgjax import plots
 from cgjax.experiments.vectors.parts import SUPPORTS
-from cgjax.experiments.vectors.run import KINDS
+from cgjax.experiments.vectors.run import KIND_NAMES
 from cgjax.published import PUBLISHED
 from cgjax.published import verdict as verdicts
-from cgjax.published.tables import by_row
+from cgjax.published.results import by_row
 
-MODELS = {**KINDS, "regularised": "one network, regularised"}
+MODELS = {**KIND_NAMES, "regularised": "one network, regularised"}
 READ = {"marker": "o", "mfc": "none", "ms": 6, "lw": 1, "color": plots.INK}
 
 

@@ -2,10 +2,13 @@
 
 import itertools
 import pathlib
+from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from cgjax import plots
 from cgjax.analysis import contrasts
@@ -13,9 +16,10 @@ from cgjax.core import checkpoint, metrics, parallel, program, train, tree
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
 from cgjax.core.replicas import Grid, with_numbers
-from cgjax.experiments.vectors import models, parts
+from cgjax.experiments.vectors import parts
+from cgjax.nets.mlp import ACTIVATIONS, MLP
 from cgjax.published import PUBLISHED
-from cgjax.published import tables as markdown
+from cgjax.published import results as markdown
 from cgjax.published.results import summary
 
 
@@ -54,7 +58,7 @@ def load(config, workdir: pathlib.Path, name: str = "", step=None) -> checkpoint
     params, _, steps = checkpoint.read_trained(
         part(config, pathlib.Path(workdir), kind), wanted, step
     )
-    return checkpoint.Loaded(models.build(config, kind).predict, params, config, steps)
+    return checkpoint.Loaded(build(config, kind).predict, params, config, steps)
 
 
 def plan(config) -> dict:
@@ -106,7 +110,7 @@ def replicas(config) -> dict:
 
 def experiment(config, kind: str, data: dict) -> program.Experiment:
     """One model's training, on all supports and sizes at once, as the training loop takes it."""
-    model, optim = models.build(config, kind), config.optim
+    model, optim = build(config, kind), config.optim
     regularise = contrasts.REGULARISERS[optim.regulariser]
     weight = optim.regulariser_weight if optim.regulariser != "none" else 0.0
 
@@ -148,7 +152,7 @@ def experiment(config, kind: str, data: dict) -> program.Experiment:
         batch=batch,
         loss=loss,
         evaluate=evaluate,
-        tx=lambda replica: models.sgd(replica["lr"], replica["momentum"], config.train.round),
+        tx=lambda replica: sgd(replica["lr"], replica["momentum"], config.train.round),
         headline=("r2_all", "max"),
         identity=grid(config).identity,
     )
@@ -211,7 +215,7 @@ def _deaths(config, state) -> dict:
 
 
 SCORES = {"r2_id": "R2 on its support", "r2_all": "R2 everywhere"}
-KINDS = {"mlp": "one network", "compositional": "a network per part"}
+KIND_NAMES = {"mlp": "one network", "compositional": "a network per part"}
 
 
 def draw(arrays: dict, folder: pathlib.Path) -> list:
@@ -227,10 +231,68 @@ def draw(arrays: dict, folder: pathlib.Path) -> list:
             _, kind, support, score = name.split("/")
             if score in SCORES:
                 panel = {"curves": {}, "scale": "r2"}
-                panel = panels.setdefault(f"{KINDS.get(kind, kind)}:\n{SCORES[score]}", panel)
+                panel = panels.setdefault(f"{KIND_NAMES.get(kind, kind)}:\n{SCORES[score]}", panel)
                 panel["curves"][support] = (arrays[x], arrays[name])
         title = f"How well latents are recovered {subtitle}"
         # One axis without a fixed floor: small sets and new supports often score far below zero.
         fig = plots.learning_curves(panels, title, xlabel, log2_x=log2_x, one_y=True)
         figures.append(plots.save(fig, folder / f"r2_against_{x}.png"))
     return figures
+
+
+# --- models ---------------------------------------------------------------------------------------
+# Models that regress latents on stacked parts, and SGD that resets its momentum.
+
+
+KINDS = ("mlp", "compositional")
+
+
+class Model(NamedTuple):
+    """Pure functions of (params, x [n, K * size])."""
+
+    init: Callable  # key -> params
+    predict: Callable  # params, x -> latents [n, K * latents]
+
+
+def build(config, kind: str) -> Model:
+    """One network for all parts, or one per part, whose input has the other parts set to zero."""
+    data, model = config.data, config.model
+    n_inputs = data.n_parts * data.part_size
+    n_networks = 1 if kind == "mlp" else data.n_parts
+    network = MLP(
+        out_shape=(data.n_parts * data.n_latents // n_networks,),
+        hidden=model.hidden // n_networks,
+        n_layers=model.n_layers,
+        activation=model.activation,
+    )
+    activate = ACTIVATIONS[model.activation]
+    # Set to zero, not removed: the width of the input determines the scale of initial weights.
+    masks = jnp.repeat(jnp.eye(n_networks), n_inputs // n_networks, axis=1)  # [networks, inputs]
+
+    def init(key):
+        keys = jax.random.split(key, n_networks)
+        return jax.vmap(lambda key: network.init(key, jnp.zeros((1, n_inputs)))["params"])(keys)
+
+    def predict(params, x):
+        out = jax.vmap(lambda p, mask: network.apply({"params": p}, x * mask[None]))(params, masks)
+        latents = jnp.moveaxis(out, 0, 1).reshape(len(x), -1)
+        return activate(latents, jnp.float32)
+
+    return Model(init, predict)
+
+
+def sgd(lr: float, momentum: float, restart_every: int) -> optax.GradientTransformation:
+    """SGD that resets its momentum every `restart_every` steps; 0: never."""
+    inner = optax.flatten(optax.sgd(lr, momentum))  # one vector: small leaves cost a launch each
+    if not restart_every:
+        return inner
+
+    def update(grads, state, params=None):
+        count, state = state
+        fresh = tree.where(count % restart_every == 0, inner.init(grads), state)
+        updates, state = inner.update(grads, fresh, params)
+        return updates, (count + 1, state)
+
+    return optax.GradientTransformation(
+        lambda params: (jnp.zeros((), jnp.int32), inner.init(params)), update
+    )

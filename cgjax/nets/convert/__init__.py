@@ -13,7 +13,7 @@ from cgjax.core import tree
 from cgjax.core.errors import BadInput, first_line, shown
 from cgjax.nets.bert import Bert
 from cgjax.nets.conv import ConvNet
-from cgjax.nets.convert import safetensors
+from cgjax.nets.convert import files
 from cgjax.nets.decoders import STAGES, DeconvMLP, UpsampleMLP
 from cgjax.nets.efficientnet import EfficientNetLite
 from cgjax.nets.mlp import MLP
@@ -78,7 +78,7 @@ def from_torch(module, state_dict: Mapping) -> dict:
 
 def from_safetensors(module, path) -> dict:
     """Parameters of `module` from a safetensors file with PyTorch's names."""
-    arrays = safetensors.read(path)
+    arrays = files.read_safetensors(path)
     try:
         return from_torch(module, arrays)
     except ValueError as error:

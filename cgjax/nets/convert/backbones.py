@@ -20,10 +20,10 @@ import numpy as np
 
 from cgjax.core import tree
 from cgjax.core.errors import BadInput
-from cgjax.nets.convert import batch_stats_from_torch, bert_from_folder, from_torch, pickles, tfjs
+from cgjax.nets.conv import VGG
+from cgjax.nets.convert import batch_stats_from_torch, bert_from_folder, files, from_torch
 from cgjax.nets.efficientnet import EfficientNetLite
 from cgjax.nets.resnet import StagedResNet
-from cgjax.nets.vgg import VGG
 
 # Mean and standard deviation of ImageNet's pixels, from 0 to 1.
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -45,7 +45,7 @@ class Backbone(NamedTuple):
 def efficientnet_lite0(path) -> Backbone:
     """EfficientNet-lite0 from a file of PyTorch."""
     net = EfficientNetLite()
-    arrays = pickles.read(path)
+    arrays = files.read(path)
     try:
         params, stats = from_torch(net, arrays), batch_stats_from_torch(net, arrays)
     except ValueError as error:
@@ -67,7 +67,7 @@ def resnet50(path) -> Backbone:
     """ResNet-50 from Keras's weights in the model.json of TensorFlow.js."""
     net = StagedResNet(norm="batch", head=0, stride_on=1)
     n_parts = len(net.stage_sizes) + 1
-    arrays = tfjs.read(path)
+    arrays = files.read_tfjs(path)
     try:
         variables = _from_keras(net, arrays)
         kernel, bias = (jnp.asarray(arrays[f"fc1000/{leaf}"]) for leaf in ("kernel", "bias"))
@@ -95,7 +95,7 @@ def resnet50(path) -> Backbone:
 
 def vgg16(path) -> Backbone:
     """The convolutions of VGG16 from a pickle of NumPy arrays."""
-    net, arrays = VGG(), pickles.read(path)
+    net, arrays = VGG(), files.read(path)
     n_convs = sum(n for n, _ in net.stages)
     try:
         params = {

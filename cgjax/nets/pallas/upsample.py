@@ -21,8 +21,7 @@ from jax.sharding import PartitionSpec as P
 
 from cgjax.nets.pallas import launch as run
 from cgjax.nets.pallas import upsample_bodies as bodies
-from cgjax.nets.pallas.upsample_bodies import COLUMNS
-from cgjax.nets.pallas.upsample_geometry import FLOAT, interpreted
+from cgjax.nets.pallas.upsample_bodies import COLUMNS, FLOAT, interpreted
 
 
 class Launch(NamedTuple):

@@ -6,6 +6,8 @@ which halves the reads from the cache.
 """
 
 import math
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import NamedTuple
 
 import jax
@@ -13,9 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.experimental import pallas as pl
-
-from cgjax.nets.pallas import upsample_geometry as geo
-from cgjax.nets.pallas.upsample_geometry import FLOAT, between, seen_from, weighted
+from jax.experimental.pallas import triton as plt
 
 LOG2_E = math.log2(math.e)
 COLUMNS = 16  # 4 taps x up to 4 channels of the last stage; the smallest size of a product
@@ -28,12 +28,12 @@ def _dot(a, b, contract):
 
 def _elu(x):
     # exp(x) - 1 is never below x. 2^x is a single instruction; other exponentials are not.
-    return jnp.maximum(x, geo.power_of_two(jnp.minimum(x * LOG2_E, 0.0)) - 1)
+    return jnp.maximum(x, power_of_two(jnp.minimum(x * LOG2_E, 0.0)) - 1)
 
 
 def _through_elu(grad, y):
     """Gradient of an ELU's input, from the gradient and the value y of its output."""
-    return geo.multiply_add(grad, jnp.minimum(y, 0.0), grad)
+    return multiply_add(grad, jnp.minimum(y, 0.0), grad)
 
 
 # --- forward --------------------------------------------------------------------------------------
@@ -82,10 +82,10 @@ def stage_body(x_ref, kernel_ref, biases_ref, *refs, size, number, early):
     before they are needed, which hides the latency and takes registers.
     """
     n, dtype = x_ref.shape[0], x_ref.dtype
-    m, tile = pl.program_id(0), geo.tile_of(pl.program_id(1), size, x_ref.shape[2])
+    m, tile = pl.program_id(0), tile_of(pl.program_id(1), size, x_ref.shape[2])
     last_ref, mixed_ref, *y_ref = refs if len(refs) > 1 else (None, None, *refs)
-    mixer = None if last_ref is None else geo.mixing_columns(last_ref, COLUMNS).astype(dtype)
-    kernel = [geo.both_columns(kernel_ref, kh).astype(dtype) for kh in (0, 1)]
+    mixer = None if last_ref is None else mixing_columns(last_ref, COLUMNS).astype(dtype)
+    kernel = [both_columns(kernel_ref, kh).astype(dtype) for kh in (0, 1)]
     out = kernel_ref.shape[-1]
     bias = biases_ref[number * out : (number + 1) * out]
     walk = Along(n, jnp.broadcast_to(bias[None, :], (size, out)))
@@ -93,7 +93,7 @@ def stage_body(x_ref, kernel_ref, biases_ref, *refs, size, number, early):
     weights = [[w for _, w in between(2 * m + q, n)] for q in range(3)]
 
     def column(k):
-        return [geo.load(x_ref, tile, row, jnp.minimum(k, n - 1)) for row in rows]
+        return [load(x_ref, tile, row, jnp.minimum(k, n - 1)) for row in rows]
 
     def sums(pixels):
         """Sums over the row taps, from a column of x."""
@@ -107,10 +107,10 @@ def stage_body(x_ref, kernel_ref, biases_ref, *refs, size, number, early):
 
     def write(i, column, y):
         for ref in y_ref:
-            geo.store(ref, tile, 2 * m + i, column, y)
+            store(ref, tile, 2 * m + i, column, y)
         if mixer is not None:
             mixed = _dot(y.astype(dtype), mixer, (1, 0))
-            geo.store_planes(mixed_ref, tile, 2 * m + i, column, mixed.T)
+            store_planes(mixed_ref, tile, 2 * m + i, column, mixed.T)
 
     def step(k, state):
         pending, here, ahead = state
@@ -180,7 +180,7 @@ def _mixed_reader(mixed_ref, tile, n):
 
     def read(p, kw, kh, row, column):
         place = ((4 * p + 2 * kw + kh) * n + row) * n + column
-        return geo.load_at(mixed_ref, tile, place).astype(FLOAT)
+        return load_at(mixed_ref, tile, place).astype(FLOAT)
 
     return read
 
@@ -193,14 +193,14 @@ def last_body(mixed_ref, biases_ref, y_ref, *, n, out, size, span):
     """
     p, m, t = pl.program_id(0), pl.program_id(1), pl.program_id(2)
     spans = n // span
-    tile, at = geo.tile_of(lax.div(t, spans), size, mixed_ref.shape[1]), lax.rem(t, spans) * span
+    tile, at = tile_of(lax.div(t, spans), size, mixed_ref.shape[1]), lax.rem(t, spans) * span
     read = _mixed_reader(mixed_ref, tile, n)
 
     def emit(k, drawn, carry):
         for i, pair in enumerate(drawn[0]):
             for j in (0, 1):
                 place = (2 * n * p + 2 * m + i) * 2 * n + 2 * k + j
-                geo.store_at(y_ref, tile, place, pair[j])
+                store_at(y_ref, tile, place, pair[j])
         return carry
 
     begin = [jnp.full(size, biases_ref[biases_ref.shape[0] - out + p])]
@@ -232,12 +232,12 @@ def loss_body(
     """
     (slots, n_biases), wide = biases_ref.shape, 2 * n
     planes = slots * out
-    tile = geo.tile_of(pl.program_id(2), size, mixed_ref.shape[1])
+    tile = tile_of(pl.program_id(2), size, mixed_ref.shape[1])
     m, at = pl.program_id(0), pl.program_id(1) * span
-    facts = [geo.load_at(facts_ref, tile, i) for i in range(facts_ref.shape[0])]
-    weights = geo.load_at(weights_ref, tile, 0)
+    facts = [load_at(facts_ref, tile, i) for i in range(facts_ref.shape[0])]
+    weights = load_at(weights_ref, tile, 0)
     starts = range(0, rows_ref.shape[0], wide)
-    rows = [[geo.load_at(rows_ref, tile, i + 2 * m + row) for i in starts] for row in (0, 1)]
+    rows = [[load_at(rows_ref, tile, i + 2 * m + row) for i in starts] for row in (0, 1)]
 
     def emit(k, drawn, total):
         for i in (0, 1):
@@ -248,7 +248,7 @@ def loss_body(
                 loss, grads = pixel(colours, rows[i], facts, [column])
                 for p, grad in enumerate(np.concatenate(grads)):
                     place = (wide * p + 2 * m + i) * wide + 2 * k + j
-                    geo.store_at(grad_ref, tile, place, weights * grad)
+                    store_at(grad_ref, tile, place, weights * grad)
                 total += loss.item()
         return total
 
@@ -257,7 +257,7 @@ def loss_body(
     read = _mixed_reader(mixed_ref, tile, n)
     total = walk_planes(read, begin, m, at, span, n, emit, jnp.zeros(size, FLOAT), early=True)
     part = pl.program_id(0) * pl.num_programs(1) + pl.program_id(1)
-    geo.store_at(parts_ref, tile, part, weights * total)
+    store_at(parts_ref, tile, part, weights * total)
 
 
 # --- backward -------------------------------------------------------------------------------------
@@ -296,28 +296,28 @@ def back_body(grad_ref, x_ref, kernel_ref, dx_ref, parts_ref, *, size, through_e
     """
     n, _, images, c = x_ref.shape
     out, dtype = grad_ref.shape[-1], x_ref.dtype
-    m, tile = pl.program_id(0), geo.tile_of(pl.program_id(1), size, images)
-    kernel = [geo.paired_rows(kernel_ref, kw).astype(dtype) for kw in (0, 1)]
+    m, tile = pl.program_id(0), tile_of(pl.program_id(1), size, images)
+    kernel = [paired_rows(kernel_ref, kw).astype(dtype) for kw in (0, 1)]
 
     def sums_of(column):
         column = jnp.minimum(column, 2 * n - 1)
-        return down(lambda row: geo.load(grad_ref, tile, row, column), m, n)[0]
+        return down(lambda row: load(grad_ref, tile, row, column), m, n)[0]
 
     def step(k, state):
         sums, d_kernel, d_sum = state
-        x = geo.load(x_ref, tile, m, k)
+        x = load(x_ref, tile, m, k)
         dx, d_kernel = jnp.zeros((size, c), FLOAT), list(d_kernel)
         # The second tap comes first: it needs one column less, so fewer registers are in use.
         for kw in (1, 0):
             sums = [*sums, sums_of(2 * k + 2 - kw)]
-            taps = geo.interleave(*(t.astype(dtype) for t in across(sums[-4:], k, n, kw)))
+            taps = interleave(*(t.astype(dtype) for t in across(sums[-4:], k, n, kw)))
             dx += _dot(taps, kernel[kw], (1, 0))
             d_kernel[kw] += _dot(taps, x, (0, 0))
         if through_elu:
             dx = _through_elu(dx, x.astype(FLOAT))
             d_sum += _in_threads(dx)
-        geo.store(dx_ref, tile, m, k, dx)
-        return jax.tree.map(geo.held, sums[2:]), d_kernel, d_sum
+        store(dx_ref, tile, m, k, dx)
+        return jax.tree.map(held, sums[2:]), d_kernel, d_sum
 
     first = sums_of(0)
     zero_sums = [jnp.zeros_like(part) for part in first]
@@ -326,7 +326,7 @@ def back_body(grad_ref, x_ref, kernel_ref, dx_ref, parts_ref, *, size, through_e
     at = (m, pl.program_id(1))
     for kw in (0, 1):
         taps = d_kernel[kw].T  # [c, 2 o + kh]
-        geo.store_taps(parts_ref, at, taps, lambda at, kw=kw: (at & 1, kw, at >> 1), out)
+        store_taps(parts_ref, at, taps, lambda at, kw=kw: (at & 1, kw, at >> 1), out)
     parts_ref[*at, 4 * c * out :] = jnp.sum(d_sum, axis=0)
 
 
@@ -340,16 +340,16 @@ def last_back_body(grad_ref, y_ref, last_ref, dx_ref, parts_ref, *, size):
     """
     n, _, images, c = dx_ref.shape
     dtype, planes = y_ref.dtype, COLUMNS // 4
-    r, tile = pl.program_id(0), geo.tile_of(pl.program_id(1), size, images)
-    last = geo.mixing_columns(last_ref, COLUMNS).astype(dtype)
+    r, tile = pl.program_id(0), tile_of(pl.program_id(1), size, images)
+    last = mixing_columns(last_ref, COLUMNS).astype(dtype)
 
     def sums_of(column):
         column = jnp.minimum(column, 2 * n - 1)
-        return down(lambda row: geo.load_planes(grad_ref, tile, row, column, planes), r, n)
+        return down(lambda row: load_planes(grad_ref, tile, row, column, planes), r, n)
 
     def step(k, state):
         sums, y, columns, d_sum, d_bias = state
-        ahead = geo.load(y_ref, tile, r, jnp.minimum(k + 1, n - 1))
+        ahead = load(y_ref, tile, r, jnp.minimum(k + 1, n - 1))
         (odd, plain_odd), (even, plain_even) = sums_of(2 * k + 1), sums_of(2 * k + 2)
         d_bias += plain_odd + jnp.where(k + 1 < n, plain_even, 0.0)
         sums = [*sums, odd, even]
@@ -359,15 +359,212 @@ def last_back_body(grad_ref, y_ref, last_ref, dx_ref, parts_ref, *, size):
         mixed = (joined.transpose(1, 0, 2, 3).reshape(size, COLUMNS) + 0.0).astype(dtype)
         columns += _dot(y, mixed, (0, 0))
         dx = _through_elu(_dot(mixed, last, (1, 1)), y.astype(FLOAT))
-        geo.store(dx_ref, tile, r, k, dx)
-        return jax.tree.map(geo.held, sums[2:]), ahead, columns, d_sum + _in_threads(dx), d_bias
+        store(dx_ref, tile, r, k, dx)
+        return jax.tree.map(held, sums[2:]), ahead, columns, d_sum + _in_threads(dx), d_bias
 
     first, plain = sums_of(0)
     zero_sums = [jnp.zeros_like(part) for part in first]
     zero = jnp.zeros((c, COLUMNS), FLOAT), _in_threads(jnp.zeros((size, c), FLOAT))
-    begin = [zero_sums, zero_sums, first], geo.load(y_ref, tile, r, 0), *zero, plain
+    begin = [zero_sums, zero_sums, first], load(y_ref, tile, r, 0), *zero, plain
     _, _, columns, d_sum, d_bias = lax.fori_loop(0, n, step, begin)
     at = (r, pl.program_id(1))
-    geo.store_taps(parts_ref, at, columns, lambda at: (at & 1, (at >> 1) & 1, at >> 2), planes)
+    store_taps(parts_ref, at, columns, lambda at: (at & 1, (at >> 1) & 1, at >> 2), planes)
     parts_ref[*at, COLUMNS * c : COLUMNS * c + c] = jnp.sum(d_sum, axis=0)
     parts_ref[*at, COLUMNS * c + c :] = jnp.sum(d_bias, axis=1)
+
+
+# --- geometry -------------------------------------------------------------------------------------
+# Memory layout and interpolation weights of the decoder's GPU kernels.
+#
+# Arrays are [rows, columns, images, channels], or "planes" [channels, rows, columns, images]. A
+# tile is one pixel of neighbouring images. It is therefore contiguous, its interpolation weights
+# are scalars, and the border of an image needs a weight of zero instead of a mask.
+
+
+FLOAT = jnp.float32
+# True while a kernel is traced for the interpreter, which cannot run GPU instructions.
+INTERPRETED = ContextVar("interpreted", default=False)
+
+
+@contextmanager
+def interpreted(value: bool):
+    """Context in which kernels are traced for the interpreter (True) or for a GPU (False)."""
+    token = INTERPRETED.set(value)
+    try:
+        yield
+    finally:
+        INTERPRETED.reset(token)
+
+
+# --- arithmetic -----------------------------------------------------------------------------------
+
+
+def multiply_add(a, b, c):
+    """a * b + c as one instruction: XLA makes Triton keep products and sums separate."""
+    if INTERPRETED.get():
+        return a * b + c
+    return _instruction("fma.rn.f32", a, b, c)
+
+
+def power_of_two(x):
+    """2^x; subnormal results become zero, because they take four more instructions."""
+    return jnp.exp2(x) if INTERPRETED.get() else _instruction("ex2.approx.ftz.f32", x)
+
+
+def held(x):
+    """A copy of x: Triton does not pipeline a loop that returns a carried value unchanged."""
+    return x if INTERPRETED.get() else _instruction("mov.f32", x)
+
+
+def _instruction(name, *arguments):
+    shape = jnp.broadcast_shapes(*(jnp.shape(array) for array in arguments))
+    [result] = plt.elementwise_inline_asm(
+        f"{name} {', '.join(f'${i}' for i in range(len(arguments) + 1))};",
+        args=[jnp.broadcast_to(jnp.asarray(array, FLOAT), shape) for array in arguments],
+        constraints=",".join(["=f"] + ["f"] * len(arguments)),
+        pack=1,
+        result_shape_dtypes=[jax.ShapeDtypeStruct(shape, FLOAT)],
+    )
+    return result
+
+
+def weighted(weights, values, begin=None):
+    """begin + sum of weights * values."""
+    for weight, value in zip(weights, values, strict=True):
+        begin = weight * value if begin is None else multiply_add(weight, value, begin)
+    return begin
+
+
+# --- weights --------------------------------------------------------------------------------------
+
+
+def between(q, n):
+    """Point q of the doubled axis lies between two of n points: (index, weight) of each.
+
+    If q is outside the doubled axis, the weights are zero. The indices are valid for every q.
+    """
+    low = (q - 1) >> 1
+    above = q * (n - 1) - low * (2 * n - 1)  # in units of 1 / (2n - 1)
+    part = ((q >= 0) & (q < 2 * n)).astype(FLOAT) / (2 * n - 1)
+    w_low, w_high = ((2 * n - 1 - above).astype(FLOAT) * part, above.astype(FLOAT) * part)
+    return (jnp.maximum(low, 0), w_low), (jnp.minimum(low + 1, n - 1), w_high)
+
+
+def seen_from(m, n):
+    """Weights of point m of n in the points 2m-1 .. 2m+2 of the doubled axis, for both taps.
+
+    Tap t reads these points for the outputs 2m-1-t .. 2m+2-t.
+    """
+    first, second = (between(2 * m + q, n)[1][1] for q in (-1, 0))
+    rest = [between(2 * m + q, n)[0][1] for q in (1, 2)]
+    # For m = 0 the second tap would read this point for output -1, which does not exist.
+    return (first, second, *rest), (first, jnp.where(m > 0, second, 0.0), *rest)
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+class Tile(NamedTuple):
+    """Neighbouring images; inside: which of them exist, None if all exist."""
+
+    images: jax.Array
+    inside: jax.Array | None
+
+
+def tile_of(index, size, images) -> Tile:
+    """Tile number `index`, of `size` images, out of `images` images."""
+    image = index * size + lax.iota(jnp.int32, size)
+    return Tile(image, image < images if images % size else None)
+
+
+def load(ref, tile: Tile, row, column):
+    """One pixel of [rows, columns, images, channels] -> [size, channels]; zero if missing."""
+    return _load(*_pixel(ref, tile, row, column))
+
+
+def store(ref, tile: Tile, row, column, value):
+    """Write value [size, channels] to one pixel."""
+    at, mask = _pixel(ref, tile, row, column)
+    plt.store(at, value.astype(ref.dtype), mask=mask)
+
+
+def load_at(ref, tile: Tile, place):
+    """One place of [places, images] -> [size]."""
+    return _load(ref.at[place, tile.images], tile.inside)
+
+
+def store_at(ref, tile: Tile, place, value):
+    """Write value [size] to one place of [places, images]."""
+    plt.store(ref.at[place, tile.images], value.astype(ref.dtype), mask=tile.inside)
+
+
+def load_planes(ref, tile: Tile, row, column, width):
+    """One pixel of all planes -> [width, size]; zero beyond the last plane."""
+    return _load(*_planes(ref, tile, row, column, width))
+
+
+def store_planes(ref, tile: Tile, row, column, value):
+    """Write value [width, size] to one pixel; rows beyond the last plane are dropped."""
+    at, mask = _planes(ref, tile, row, column, value.shape[0])
+    plt.store(at, value.astype(ref.dtype), mask=mask)
+
+
+def _load(at, mask):
+    return plt.load(at) if mask is None else plt.load(at, mask=mask, other=0)
+
+
+def _pixel(ref, tile, row, column):
+    shape = (tile.images.shape[0], ref.shape[-1])
+    image = jnp.broadcast_to(tile.images[:, None], shape)
+    channel = lax.broadcasted_iota(jnp.int32, shape, 1)
+    mask = None if tile.inside is None else jnp.broadcast_to(tile.inside[:, None], shape)
+    return ref.at[row, column, image, channel], mask
+
+
+def _planes(ref, tile, row, column, width):
+    shape = (width, tile.images.shape[0])
+    image = jnp.broadcast_to(tile.images[None, :], shape)
+    plane = lax.broadcasted_iota(jnp.int32, shape, 0)
+    mask = None if tile.inside is None else jnp.broadcast_to(tile.inside[None, :], shape)
+    if ref.shape[0] < width:
+        exists = plane < ref.shape[0]
+        mask = exists if mask is None else mask & exists
+    return ref.at[plane, row, column, image], mask
+
+
+def interleave(a, b):
+    """Two arrays [m, n] -> [m, 2 n] with alternating columns."""
+    return jnp.stack([a, b], -1).reshape(a.shape[0], -1)
+
+
+def mixing_columns(kernel_ref, width):
+    """The kernel [2,2,c,out] as [c, width], width >= 4 out; column 4 o + 2 kw + kh."""
+    _, _, c, out = kernel_ref.shape
+    channel, column = (lax.broadcasted_iota(jnp.int32, (c, width), axis) for axis in (0, 1))
+    kw, kh, o = (column >> 1) & 1, column & 1, column >> 2
+    return plt.load(kernel_ref.at[kh, kw, channel, o], mask=o < out, other=0)
+
+
+def both_columns(kernel_ref, kh):
+    """The kernel's taps (kh, 0) and (kh, 1) side by side: [c, 2 o]."""
+    c, out = kernel_ref.shape[2:]
+    row, column = (lax.broadcasted_iota(jnp.int32, (c, 2 * out), axis) for axis in (0, 1))
+    kw = (column >= out).astype(jnp.int32)
+    return plt.load(kernel_ref.at[jnp.full_like(row, kh), kw, row, column - out * kw])
+
+
+def paired_rows(kernel_ref, kw):
+    """The kernel's taps (0, kw) and (1, kw), transposed: [2 out, c]; row 2 o + kh."""
+    c, out = kernel_ref.shape[2:]
+    row, column = (lax.broadcasted_iota(jnp.int32, (2 * out, c), axis) for axis in (0, 1))
+    return plt.load(kernel_ref.at[row & 1, jnp.full_like(row, kw), column, row >> 1])
+
+
+def store_taps(ref, at, values, tap_of, out):
+    """Write values [c, columns] to ref[*at] as a kernel [2, 2, c, out].
+
+    tap_of: column -> kh, kw, o.
+    """
+    channel, column = (lax.broadcasted_iota(jnp.int32, values.shape, axis) for axis in (0, 1))
+    kh, kw, o = tap_of(column)
+    plt.store(ref.at[*at, ((2 * kh + kw) * values.shape[0] + channel) * out + o], values)

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from cgjax.experiments.bumps.figures import DRAW, FIGURES, cells, curves, pictures
-from cgjax.experiments.bumps.studies import layers
+from cgjax.experiments.bumps.studies import analyses
 from cgjax.plots import style
 
 
@@ -101,7 +101,7 @@ def with_fields(arrays, *parts, n=8, kept=2):
 def with_layers(arrays, n=8, n_layers=4, n_seeds=2):
     rng = np.random.default_rng(2)
     for cell in cells.cells(arrays):
-        scores = rng.random((n_seeds, n_layers, len(layers.SCORES)))
+        scores = rng.random((n_seeds, n_layers, len(analyses.SCORES)))
         arrays[cell.key("layers", "scores")] = scores
         arrays[cell.key("layers", "volume")] = rng.normal(size=(n_layers, n, n))
         arrays[cell.key("layers", "image_rank")] = rng.integers(0, 3, n * n)

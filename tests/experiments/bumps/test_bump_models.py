@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cgjax.core.errors import BadInput
-from cgjax.experiments.bumps import losses, models, scenes
+from cgjax.experiments.bumps import models, scenes, training
 
 # Initialisers take longer to compile than to run.
 QUICK = {"xla_backend_optimization_level": 0}
@@ -167,7 +167,9 @@ def test_stored_penalties(golden):
 
     @jax.jit
     def penalties(lam, vectors):
-        return losses.entropy(lam), *(losses.vector_variance(vectors, axis) for axis in (-2, -1))
+        return training.entropy(lam), *(
+            training.vector_variance(vectors, axis) for axis in (-2, -1)
+        )
 
     with jax.enable_x64(True):
         computed = penalties(stored["singular_values"], stored["vectors"])
@@ -180,7 +182,7 @@ def test_embedding_penalty_adds_up():
     rng = np.random.default_rng(0)
     shapes = {"lam": (4, 4), "left": (4, 4, 4), "right": (4, 4, 4)}
     params = {f"{k}_{f}": rng.normal(size=s) for k, s in shapes.items() for f in "xy"}
-    penalty = jax.jit(losses.embedding_penalty)
+    penalty = jax.jit(training.embedding_penalty)
     total = penalty(params, 0.1, 0.01)
     expected = 0
     for f in "xy":
@@ -194,7 +196,7 @@ def test_embedding_penalty_adds_up():
     flat = {k: jnp.ones_like(v) for k, v in params.items()} | {f"lam_{f}": jnp.eye(4) for f in "xy"}
     floor = -0.1 * 2 * 12 * 1e-8 * np.log(1e-8)
     np.testing.assert_allclose(penalty(flat, 0.1, 0.01), floor, rtol=1e-4)
-    assert losses.size_independent(32) == (1, 1) and losses.size_independent(16) == (2, 4)
+    assert training.size_independent(32) == (1, 1) and training.size_independent(16) == (2, 4)
 
 
 def test_penalties_on_fields():
@@ -205,12 +207,12 @@ def test_penalties_on_fields():
     @jax.jit
     def measured(of_x, of_y):
         fields = [of_x, of_y]
-        return [m(fields) for m in (losses.null_axis_variance, losses.nuclear_norm)]
+        return [m(fields) for m in (training.null_axis_variance, training.nuclear_norm)]
 
     flat, uneven = measured(stripe, turned), measured(turned, stripe)
     np.testing.assert_allclose([flat[0], uneven[0]], [0, 6 * np.var([0, 1, 3])], rtol=1e-6)
     np.testing.assert_allclose([flat[1], uneven[1]], 2 * np.sqrt(3 * 10), rtol=1e-5)
-    share = jax.jit(lambda *fields: losses.stripe_share(fields))(stripe, stripe)
+    share = jax.jit(lambda *fields: training.stripe_share(fields))(stripe, stripe)
     np.testing.assert_allclose(share, [1, 0], atol=1e-6)
 
 
@@ -218,13 +220,13 @@ def test_distance_from_rank_one_and_from_stripes():
     """Against SVDs; at 0 degrees the factors' axes are those of the pixels; gradients are exact."""
     rng = np.random.default_rng(0)
     fields = [rng.normal(size=(3, 6, 6)) + 2 for _ in range(2)]
-    bases = losses.null_functions(6)
+    bases = training.null_functions(6)
 
     @jax.jit
     def measured(fields):
-        flat = losses.null_axis_variance(fields), losses.factor_axis_variance(fields, bases)
-        shares = losses.energy_shares(fields, bases)
-        return *flat, *jax.value_and_grad(losses.rank_tail)(fields), shares
+        flat = training.null_axis_variance(fields), training.factor_axis_variance(fields, bases)
+        shares = training.energy_shares(fields, bases)
+        return *flat, *jax.value_and_grad(training.rank_tail)(fields), shares
 
     flat, told, tail, slope, shares = measured(fields)
     np.testing.assert_allclose(told, flat, rtol=1e-5)
@@ -246,7 +248,7 @@ def test_flatness_along_axes_of_the_fields():
     row, column = np.indices((n, n)) - (n - 1) / 2
     noise = rng.normal(size=(3, n, n)).astype(np.float32)
     measured = jax.jit(
-        lambda field, angle: (losses.axis_of(field), losses.along_lines(field, angle))
+        lambda field, angle: (training.axis_of(field), training.along_lines(field, angle))
     )
     for degrees in (0, 22.5, 37, 45, 80):
         cos, sin = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
@@ -255,11 +257,11 @@ def test_flatness_along_axes_of_the_fields():
         axis, same = measured(stripes.astype(np.float32), np.radians(degrees))
         assert abs(np.degrees(axis) - degrees) < 0.5, degrees
         assert np.mean((same - stripes) ** 2) < 1e-3 * np.mean(stripes**2), degrees
-        basis = losses.null_functions(n, degrees)[0]
+        basis = training.null_functions(n, degrees)[0]
         nearest = (noise.reshape(3, -1) @ basis @ basis.T).reshape(noise.shape)
         np.testing.assert_allclose(measured(noise, np.radians(degrees))[1], nearest, atol=2e-3)
     angles = [np.float32(0.4), np.float32(1.2)]
-    slope = jax.jit(jax.grad(lambda fields: losses.axes_variance(fields, angles)))([noise, noise])
+    slope = jax.jit(jax.grad(lambda fields: training.axes_variance(fields, angles)))([noise, noise])
     rest = noise - measured(noise, angles[0])[1]
     np.testing.assert_allclose(slope[0], 2 * rest / n, atol=1e-5)
 
@@ -278,6 +280,6 @@ def test_fields_of_a_rank_and_permuted_pixels():
 
 def test_squared_error_leaves_padding_out():
     truth, painted = np.zeros((3, 2, 2)), np.arange(3.0).reshape(3, 1, 1) * np.ones((3, 2, 2))
-    squared_error = jax.jit(losses.squared_error)
+    squared_error = jax.jit(training.squared_error)
     np.testing.assert_allclose(squared_error(painted, truth), 5 / 3, rtol=1e-6)
     assert squared_error(painted, truth, np.array([1.0, 1, 0])) == 0.5

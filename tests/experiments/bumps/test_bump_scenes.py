@@ -8,8 +8,7 @@ import pytest
 
 from cgjax.analysis import geometry
 from cgjax.core.errors import BadInput
-from cgjax.experiments.bumps import scenes, scores
-from cgjax.experiments.bumps.data import digits, sets
+from cgjax.experiments.bumps import scenes, scores, sets
 from cgjax.experiments.bumps.studies import comparisons
 
 N, SIGMA, LB, UB = 28, 1.0, 6, 22
@@ -258,6 +257,6 @@ def test_sprites_and_turned_characters():
     images = sets.turned_characters(np.array([[0, 4], [4, 4], [0, 15]]), 16, inverted=False)
     assert images.shape == (3, 16, 16) and 0 <= images.min() <= images.max() <= 1
     np.testing.assert_allclose(images[1], np.rot90(images[0]), atol=1e-6)
-    every = digits.characters(40, 16)
+    every = sets.characters(40, 16)
     assert len(np.unique(every.reshape(40, -1), axis=0)) == 40
-    np.testing.assert_array_equal(every[4], digits.glyph(4, 16))
+    np.testing.assert_array_equal(every[4], sets.glyph(4, 16))

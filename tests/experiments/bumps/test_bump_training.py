@@ -14,9 +14,8 @@ from cgjax.analysis import factorization, machines
 from cgjax.core import program
 from cgjax.core.errors import BadInput
 from cgjax.data import arrays
-from cgjax.experiments.bumps import losses, run, training
-from cgjax.experiments.bumps.data import sets
-from cgjax.experiments.bumps.studies import analyses, decoders, layers
+from cgjax.experiments.bumps import run, sets, training
+from cgjax.experiments.bumps.studies import analyses, decoders
 
 pytestmark = pytest.mark.usefixtures("one_device")
 VALUES = json.loads(
@@ -101,7 +100,7 @@ def test_turned_axes_turn_images_and_targets():
     rows, columns = np.indices((28, 28)) - 13.5
     oblique = np.exp(-(((columns + rows) / np.sqrt(2) - np.arange(-2, 2)[:, None, None]) ** 2) / 2)
     fields = [oblique, np.flip(oblique, axis=-1)]
-    shares = losses.energy_shares(fields, losses.null_functions(28, 45.0))
+    shares = training.energy_shares(fields, training.null_functions(28, 45.0))
     assert shares["flat_share"] > 0.999 and shares["rank_one_share"] < 0.5
 
 
@@ -240,8 +239,8 @@ def test_layers_of_known_representations(small):
     code, image = (
         values[shown.points].reshape(10, 10, -1) for values in (shown.codes, shown.images)
     )
-    of_code, of_image = (layers.measures(layer, train_set) for layer in (code, image))
-    assert set(of_code) == set(layers.SCORES)
+    of_code, of_image = (analyses.layer_measures(layer, train_set) for layer in (code, image))
+    assert set(of_code) == set(analyses.SCORES)
     np.testing.assert_allclose([of_code["additive share"], of_code["F"]], 1, atol=1e-6)
     assert of_code["selective share"] == 1 and of_code["F_K"] < 0.95
     np.testing.assert_allclose([of_image[f"F_K{w}"] for w in ("", " hole", " frame")], 1, atol=1e-6)
@@ -309,7 +308,7 @@ def test_a_cell_is_read_back(fields, folder):
 def test_words_and_layers_of_trained_fields(fields):
     config, trained, *_ = fields
     numbers, saved = analyses.by_layer(config, trained, 1)
-    assert saved["scores"].shape == (1, 3, len(layers.SCORES))
+    assert saved["scores"].shape == (1, 3, len(analyses.SCORES))
     words, _ = analyses.words(config, trained, 1)
     assert words["compositionality (OOD R2)"][0] > 0.99 and len(words) == len(analyses.WORDS)
 

@@ -8,9 +8,8 @@ import pytest
 from cgjax import config as configs
 from cgjax.core import program
 from cgjax.core.errors import BadInput
-from cgjax.experiments.bumps import models
-from cgjax.experiments.bumps.data import digits
-from cgjax.experiments.bumps.figures import other_tasks
+from cgjax.experiments.bumps import models, sets
+from cgjax.experiments.bumps.figures import pictures
 from cgjax.experiments.bumps.studies import inverse, turning
 
 
@@ -29,12 +28,12 @@ def settings(row, part, **changes):
 
 def test_glyphs_stay_inside_at_every_angle():
     for digit in range(10):
-        image = digits.glyph(digit)
-        turned = digits.rotated(image, [0, 45, 100])
+        image = sets.glyph(digit)
+        turned = sets.rotated(image, [0, 45, 100])
         assert image.max() == 1 and 50 < image.sum() < 300
         np.testing.assert_allclose(turned.sum(axis=(1, 2)), image.sum(), rtol=0.02)
     # A 4 upside down differs from a 4, so a rotation by 180 degrees is visible.
-    four = digits.glyph(4)
+    four = sets.glyph(4)
     assert np.mean((four - np.rot90(four, 2)) ** 2) > 0.5 * np.mean(four**2)
 
 
@@ -78,14 +77,14 @@ def test_what_cannot_be_shown_is_refused(changes, words):
 def test_equivariant_decoder_is_equivariant():
     """With any weights, a quarter turn of the angle rotates the image as `rotated` does."""
     model = models.EquivariantDecoder(n=15, features=8, depth=2)
-    z = digits.encode(np.array([20.0, 110, 200, 0, 90])).astype(np.float32)
+    z = sets.encode(np.array([20.0, 110, 200, 0, 90])).astype(np.float32)
     params = model.init(jax.random.key(0), z)
     params = jax.tree.map(lambda leaf: 3 * leaf, params)  # far from constant
     image, activations = model.apply(params, z)
     assert image.std() > 0.05 and [a.shape for a in activations[:-1]] == [(5, 225, 8)] * 2
     np.testing.assert_allclose(image[1], np.rot90(image[0]), atol=1e-4)
     np.testing.assert_allclose(image[2], np.rot90(image[0], 2), atol=1e-4)
-    expected = digits.rotated(np.asarray(image[3]), [90.0])[0]
+    expected = sets.rotated(np.asarray(image[3]), [90.0])[0]
     np.testing.assert_allclose(image[4], expected, atol=1e-4)
 
 
@@ -149,7 +148,7 @@ def test_turning_study_in_small(tmp_path):
     fade = np.mean(arrays["equivariant/fade_errors"])
     assert by_metric["gap mse"] < 0.7 * fade and by_metric["truth r2"] > by_metric["cross-fade r2"]
     assert by_metric["gap nmse"] < 2 * by_metric["outside nmse"]
-    other_tasks.draw_turning(arrays, tmp_path)
+    pictures.draw_turning(arrays, tmp_path)
     assert {path.stem for path in tmp_path.glob("*.png")} == {"gap", "around", "layers"}
     loaded = turning.load(config, tmp_path)
     one = jax.tree.map(lambda leaf: leaf[0], loaded.params)
@@ -194,5 +193,5 @@ def test_inverse_study_in_small(tmp_path):
     assert errors.shape == held_out.shape == (8, 8)
     values, seeds = metrics["bump/ood mse"]
     assert seeds == [0, 1] and errors[held_out].mean() == pytest.approx(values.mean(), rel=1e-4)
-    other_tasks.draw_inverse(arrays, tmp_path)
+    pictures.draw_inverse(arrays, tmp_path)
     assert {path.stem for path in tmp_path.glob("*.png")} == {"errors", "positions", "examples"}

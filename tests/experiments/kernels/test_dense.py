@@ -12,9 +12,9 @@ from cgjax import config as configs
 from cgjax.analysis import additivity, closed_forms, machines, salience, stats
 from cgjax.core.errors import BadInput
 from cgjax.core.workdir import read_json
+from cgjax.experiments.kernels import dense as dense_scores
 from cgjax.experiments.kernels import inputs, tasks
-from cgjax.experiments.kernels.dense import figures, networks
-from cgjax.experiments.kernels.dense import study as dense_scores
+from cgjax.experiments.kernels.dense import figures
 from cgjax.experiments.kernels.scores import entry, scores_of
 from cgjax.main import main
 from cgjax.published import verdict
@@ -45,7 +45,7 @@ def small(**changes):
 
 def test_training_rows_are_padded_with_weight_zero():
     members = [tasks.make("addition_extrapolation"), tasks.make("addition_both")]
-    arrays = networks.arrays(members)
+    arrays = dense_scores.arrays(members)
     np.testing.assert_array_equal(arrays["weight"].sum(axis=1), [17, 32])
     for rows, weight, task in zip(arrays["rows"], arrays["weight"], members):
         kept = np.asarray(rows)[np.asarray(weight) > 0]
@@ -69,7 +69,7 @@ def equivalence(tmp_path_factory):
         optim__lrs="(0.1,)",
         optim__stop=1e-6,
     )
-    return settings, networks.run(settings, tmp_path_factory.mktemp("te"))
+    return settings, dense_scores.run(settings, tmp_path_factory.mktemp("te"))
 
 
 def test_rich_networks_solve_transitive_equivalence(equivalence):
@@ -124,8 +124,8 @@ def test_features_and_initial_state_are_the_networks_own(equivalence):
 def test_wide_initial_features_have_the_salience_of_the_limit():
     # Correlation (6 o + 1) / 13 for overlap o: S(1;2) = 0.4316 and k0 = 0.5569.
     settings, task = small(model__hidden=8000, model__depth=1), tasks.make("addition_extrapolation")
-    model, x = networks.network(settings), jnp.asarray(inputs.one_hot(task.x, task.sizes))
-    hidden = np.float64(networks.features(model, model.init(jax.random.key(0), x)["params"], x))
+    model, x = dense_scores.network(settings), jnp.asarray(inputs.one_hot(task.x, task.sizes))
+    hidden = np.float64(dense_scores.features(model, model.init(jax.random.key(0), x)["params"], x))
     kappa = dense_scores._structure(task.x, hidden @ hidden.T).kappa
     assert salience.salience(kappa)[0] == pytest.approx(0.4316, abs=0.01)
     assert kappa[0] / (kappa[-1] - kappa[0]) == pytest.approx(0.5569, abs=0.03)
@@ -143,7 +143,7 @@ def test_a_trained_readout_is_a_kernel_machine(tmp_path):
         train__seeds=tuple(range(8)),
         eval__frozen=True,
     )
-    sweep = networks.run(settings, tmp_path)
+    sweep = dense_scores.run(settings, tmp_path)
     task = sweep.tasks[0]
     np.testing.assert_array_equal(sweep.grams[0], sweep.grams[1])  # hidden layers stay
     train, outputs = task.is_train, sweep.outputs[:, 0, 0]

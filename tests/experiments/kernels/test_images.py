@@ -10,8 +10,9 @@ from cgjax import config as configs
 from cgjax.analysis import closed_forms, ntk, salience
 from cgjax.core import parallel, rng, train, tree
 from cgjax.core.errors import BadInput
+from cgjax.experiments.kernels import images as study
 from cgjax.experiments.kernels import run, tasks
-from cgjax.experiments.kernels.images import figures, networks, study
+from cgjax.experiments.kernels.images import figures
 
 pytestmark = pytest.mark.usefixtures("one_device")
 
@@ -26,11 +27,11 @@ def tiny():
 
 @pytest.fixture(scope="module")
 def shown(tiny):
-    return networks.load(tiny, "addition_extrapolation", distance=3)
+    return study.load_images(tiny, "addition_extrapolation", distance=3)
 
 
 def test_a_call_is_an_epoch(tiny, shown):
-    settings = networks.settings(tiny, shown)
+    settings = study.in_steps(tiny, shown)
     n = 17 * (tiny.data.n_total // 17)
     assert settings.train.steps_per_call == -(-n // 32)
     assert settings.train.steps == tiny.train.epochs * settings.train.steps_per_call
@@ -42,7 +43,7 @@ def test_networks_train_by_kernels_on_one_gpu_only(monkeypatch, n_devices):
     monkeypatch.setattr(jax, "device_count", lambda: n_devices)
     sizes = {"model.resnet.channels": "(16,)", "data.n_total": "68"}
     config = configs.load("configs/kernels.py:addition_cifar_resnet,smoke", sizes)
-    experiment = networks.build(config, networks.load(config, config.data.tasks[0], 0))
+    experiment = study.build(config, study.load_images(config, config.data.tasks[0], 0))
     replica, key = tree.take(experiment.replicas, 0), jax.random.key(0)
     params, extra = jax.eval_shape(experiment.init, key, replica)
     batch = experiment.batch(experiment.data, np.arange(4), key, 0) | {"mask": np.ones(4)}
@@ -55,7 +56,7 @@ def test_which_networks_train_by_kernels(tiny):
         config = tiny.copy_and_resolve_references()
         with config.unlocked():
             config.update_from_flattened_dict({"train.at_once": 0} | changes)
-        return networks.by_kernels(config)
+        return study.by_kernels(config)
 
     several = {"train.seeds": (0, 1)}
     assert chosen(**several) and chosen(**several | {"train.at_once": 2})
@@ -67,7 +68,7 @@ def test_which_networks_train_by_kernels(tiny):
 
 
 def test_what_networks_see(shown):
-    seen = networks.show(shown, shown.pixels, shown.sets[0].train.images[:2])
+    seen = study.show(shown, shown.pixels, shown.sets[0].train.images[:2])
     assert seen.shape == (2, 28, 31, 2)
 
 
@@ -79,7 +80,7 @@ def test_analysed_samples_are_grouped_by_combination(shown):
 
 
 def test_statistics_have_no_share_in_a_tangent_kernel(tiny):
-    model, x = networks.network(tiny), jax.random.normal(jax.random.key(1), (3, 12, 12, 2))
+    model, x = study.network(tiny), jax.random.normal(jax.random.key(1), (3, 12, 12, 2))
     variables = jax.jit(model.init)(jax.random.key(0), x)
     params, extra = variables.pop("params"), jax.tree.map(lambda a: a + 0.3, variables)
     f = functools.partial(study._scalar, model)
@@ -116,11 +117,11 @@ def test_salience_by_number_of_images_with_and_without_self_products(tmp_path):
     few, many = (metrics[f"{start}, {n} images"]["ours"] for n in (2, 12))
     pairs, same = (metrics[f"{start}, {n} images, no self-products"]["ours"] for n in (2, 12))
     assert few < many < min(pairs, same) and abs(pairs - same) < (many - few) / 3
-    images = networks.load(config, "addition_extrapolation", 3)
+    images = study.load_images(config, "addition_extrapolation", 3)
     trained = configs.load("kernels:addition_mnist,smoke", one_block | {"eval.layers": "(2,)"})
-    start = train.initial(networks.build(trained, images), networks.settings(trained, images))
+    start = train.initial(study.build(trained, images), study.in_steps(trained, images))
     key = rng.stream(jax.random.key(1), "init")
-    params, _ = networks.init(networks.network(config), images, key)
+    params, _ = study.init(study.network(config), images, key)
     close = functools.partial(np.testing.assert_allclose, rtol=1e-6)
     jax.tree.map(close, params, jax.tree.map(lambda p: p[1], start.params))
 

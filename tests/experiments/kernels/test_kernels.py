@@ -7,8 +7,7 @@ from cgjax import config as configs
 from cgjax.analysis import salience
 from cgjax.core.errors import BadInput
 from cgjax.core.workdir import read_json
-from cgjax.experiments.kernels import run, tasks
-from cgjax.experiments.kernels.theory import studies
+from cgjax.experiments.kernels import run, tasks, theory
 from cgjax.main import main
 from cgjax.published import PUBLISHED
 
@@ -21,14 +20,14 @@ def config(row, *changes):
 
 def test_closed_form_rows_give_the_published_numbers():
     for row in ("leak", "partial"):
-        metrics, _ = studies.STUDIES[row](config(row))
+        metrics, _ = theory.STUDIES[row](config(row))
         for name, entry in PUBLISHED["kernels"][row].items():
             assert metrics[name] == pytest.approx(entry["mean"], abs=5e-5), name
 
 
 @pytest.mark.slow  # 7 s: a map of many machines
 def test_phase_kernels_are_the_positive_ones(golden):
-    kappas = studies.phase_kernels(50)
+    kappas = theory.phase_kernels(50)
     stored = golden("kernels/cd_phase_and_dispersed")
     (name,) = [key for key in stored.files if key.startswith("cd_phase")]
     stored = stored[name]
@@ -37,10 +36,10 @@ def test_phase_kernels_are_the_positive_ones(golden):
     for column in (0, 1):
         np.testing.assert_allclose(np.sort(ours[:, column]), np.sort(stored[:, column]), atol=1e-9)
     # The same number as in the row's smoke, so that both share one compiled program.
-    some = stored[np.linspace(0, len(stored) - 1, len(studies.phase_kernels(6)), dtype=int)]
+    some = stored[np.linspace(0, len(stored) - 1, len(theory.phase_kernels(6)), dtype=int)]
     chosen = salience.kappa(salience.complete(some[:, :2]))
     for k in (2, 3):
-        margins = studies.margins(chosen, tasks.cd(k))
+        margins = theory.margins(chosen, tasks.cd(k))
         for machine, column in (("svm", 1 + k), ("regression", 4 + k)):
             solved, wanted = np.all(margins[machine] > 0, axis=1), some[:, column] == 1
             decided = np.abs(margins[machine]).min(axis=1) > 1e-6  # f = 0 where S1 = S2 = 0
@@ -50,7 +49,7 @@ def test_phase_kernels_are_the_positive_ones(golden):
 
 @pytest.mark.slow  # 5 s: recomputes published numbers
 def test_labels_have_the_magnitudes_of_the_figure_and_decision_values_the_recomputed_ones():
-    metrics, _ = studies.magnitudes(config("magnitudes"))
+    metrics, _ = theory.magnitudes(config("magnitudes"))
     published = PUBLISHED["kernels"]["magnitudes"]
     assert {entry["kind"] for entry in published.values()} == {"read", "recomputed"}
     for name, entry in published.items():

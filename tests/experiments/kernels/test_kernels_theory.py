@@ -5,8 +5,7 @@ import pytest
 
 from cgjax import config as configs
 from cgjax.analysis import closed_forms, salience
-from cgjax.experiments.kernels import tasks
-from cgjax.experiments.kernels.theory import studies
+from cgjax.experiments.kernels import tasks, theory
 from cgjax.experiments.kernels.theory.figures import FIGURES
 from cgjax.published import PUBLISHED
 
@@ -31,7 +30,7 @@ def drawn(row, arrays, folder):
 
 
 def test_tasks_are_the_published_ones(tmp_path):
-    metrics, arrays = studies.masks(config("tasks"))
+    metrics, arrays = theory.masks(config("tasks"))
     for name, entry in PUBLISHED["kernels"]["tasks"].items():
         assert metrics[name] == entry["mean"], name
     assert arrays["cd_3/is_train"].shape == (2, 6, 6)
@@ -40,21 +39,21 @@ def test_tasks_are_the_published_ones(tmp_path):
 
 
 def test_salience_of_four_and_of_unequal_components(golden, tmp_path):
-    metrics, arrays = studies.salience(config("salience", depth=20))
+    metrics, arrays = theory.salience(config("salience", depth=20))
     assert metrics["relu, depth 5: S(2;3)"] == pytest.approx(0.1038, abs=5e-5)
     reference = golden("kernels/layer_salience")
     for ours, theirs in NAMES.items():
         for n in (2, 3, 4):
             stored = reference[f"{theirs}_C{n}"]
             np.testing.assert_allclose(arrays[f"{ours}/{n}"], stored, atol=1e-10)
-        for share in studies.SHARES:
+        for share in theory.SHARES:
             stored = reference[f"{theirs}_unequal_{share}"]
             np.testing.assert_allclose(arrays[f"{ours}/share_{share}"], stored, atol=1e-10)
     assert drawn("salience", arrays, tmp_path) == {"salience.png", "salience_more.png"}
 
 
 def test_objectives_disagree_on_a_tenth_of_the_kernels():
-    saliences = np.asarray(salience.salience(studies.phase_kernels(50)))
+    saliences = np.asarray(salience.salience(theory.phase_kernels(50)))
     margins = closed_forms.shortcut_bias(saliences[:, 0], saliences[:, 1])
     by_margin, by_regression = np.asarray(margins.svm) > 0, np.asarray(margins.regression) > 0
     assert by_margin.mean() == pytest.approx(0.479, abs=1e-3)
@@ -66,13 +65,13 @@ def test_objectives_disagree_on_a_tenth_of_the_kernels():
 @pytest.mark.slow  # 5 s: a finding, not a function
 def test_margins_of_unequal_components(tmp_path):
     # A context as large as a feature: the closed form of equal components.
-    metrics, arrays = studies.context_share(config("context_share", n_saliences=3, depth=6))
+    metrics, arrays = theory.context_share(config("context_share", n_saliences=3, depth=6))
     assert metrics.keys() == {
         f"{machine}, depth {n}: solved" for machine in ("svm", "regression") for n in (1, 3)
     }
     equal = np.repeat(np.asarray(salience.by_subset(np.arange(4) / 3))[None], 3, axis=0)
     tables = np.asarray(salience.layers(equal, salience.relu, 3))[:, 1:].reshape(9, 8)
-    margins = studies.margins(tables, tasks.cd(3))
+    margins = theory.margins(tables, tasks.cd(3))
     s1, s2 = np.asarray(salience.salience(tables[:, [0, 1, 3, 7]]))[:, :2].T
     closed = closed_forms.shortcut_bias(s1, s2)
     for machine, wanted in (("svm", closed.svm), ("regression", closed.regression)):
@@ -85,8 +84,8 @@ def test_margins_of_unequal_components(tmp_path):
 
 @pytest.mark.slow  # 5 s: a finding, not a function
 def test_no_kernel_solves_equivalence_and_every_one_ordering(monkeypatch, tmp_path):
-    monkeypatch.setattr(studies, "EQUIVALENCE", ("te_2_2", "te_3_5"))
-    metrics, arrays = studies.transitive(config("transitive"))
+    monkeypatch.setattr(theory, "EQUIVALENCE", ("te_2_2", "te_3_5"))
+    metrics, arrays = theory.transitive(config("transitive"))
     for machine in ("svm", "regression"):
         assert metrics[f"te_2_2, {machine}: largest |mean margin|"] < 1e-9
         assert metrics[f"te_3_5, {machine}: largest |mean margin|"] > 0.01  # unequal classes
@@ -103,7 +102,7 @@ def test_no_kernel_solves_equivalence_and_every_one_ordering(monkeypatch, tmp_pa
 def test_compositional_kernels_depart_in_nothing():
     task = tasks.make("addition_extrapolation")
     kappas = np.array([[0, 0.3, 1], [0.5, 0.8, 1.3]])
-    departures = studies._departure(task, salience.overlap_kernel(task.x, task.x, kappas))
+    departures = theory._departure(task, salience.overlap_kernel(task.x, task.x, kappas))
     np.testing.assert_allclose(departures["spread"], 0, atol=1e-12)
     np.testing.assert_allclose(departures["additivity"], 1, atol=1e-10)
     np.testing.assert_allclose(departures["slope"], departures["slope predicted"], atol=1e-10)
@@ -111,7 +110,7 @@ def test_compositional_kernels_depart_in_nothing():
 
 @pytest.mark.slow  # 3 s: a finding, not a function
 def test_departures_shrink_with_width_and_with_dimensions(tmp_path):
-    metrics, arrays = studies.perturbed(config("perturbed"))
+    metrics, arrays = theory.perturbed(config("perturbed"))
     for kind, few, many in (("width", 100, 10000), ("codes", 4, 256)):
         for score, better in (("spread", -1), ("additivity", 1)):
             few_score, many_score = (metrics[f"{kind} {n}: {score}"] for n in (few, many))
@@ -123,8 +122,8 @@ def test_departures_shrink_with_width_and_with_dimensions(tmp_path):
 
 @pytest.mark.slow  # 13 s: a finding, not a function
 def test_chosen_pairs_leak_less(monkeypatch, tmp_path):
-    monkeypatch.setattr(studies, "PAIRS", (18,))
-    metrics, arrays = studies.design(config("design"))
+    monkeypatch.setattr(theory, "PAIRS", (18,))
+    metrics, arrays = theory.design(config("design"))
     for s in (0.2, 0.3, 0.4):
         anchors, chosen = (f"S={s}, anchors, 17 pairs: ", f"S={s}, chosen, 18 pairs: ")
         assert metrics[chosen + "slope"] > metrics[anchors + "slope"] + 0.2

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from cgjax import config as configs
-from cgjax.experiments.kernels import run
-from cgjax.experiments.kernels.images import study
+from cgjax.experiments.kernels import images, run
 
 ROWS = (
     "addition_mnist_dispersed", "addition_mnist_anchors", "cd_mnist_mse", "te_mnist_mse",
@@ -49,10 +48,10 @@ def test_accuracy_is_pooled_over_hubs_by_seed():
         for hubs, values in ((1, [0.4, 0.6]), (4, [0.8, 1.0]))
         for split in ("train", "in", "comp")
     }
-    averaged = study.pooled(config, metrics)
+    averaged = images.pooled(config, metrics)
     np.testing.assert_allclose(averaged["all hubs, d=0: comp accuracy"][0], [0.6, 0.8])
     one_task = configs.load("kernels:te_mnist,fast", {"data.tasks": "('te_5_5_hubs_4',)"})
-    assert study.pooled(one_task, metrics) == {}
+    assert images.pooled(one_task, metrics) == {}
 
 
 @pytest.mark.slow

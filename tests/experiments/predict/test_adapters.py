@@ -12,7 +12,7 @@ from cgjax.core.errors import BadInput
 from cgjax.data import sources
 from cgjax.experiments.predict import adapters, run
 from cgjax.experiments.predict.adapters import bumps, kernels, resistance, sprites
-from cgjax.experiments.predict.pair import held_out
+from cgjax.experiments.predict.rules import held_out
 
 # A row of each family at its own smoke size.
 SMALL = {
@@ -156,7 +156,7 @@ def test_fields_stay_open_in_the_hole_and_profiles_do_not():
 
 def test_context_says_which_feature_is_redundant():
     settings = adapters.settings_of(config(*SMALL["kernels"]))
-    (task,) = kernels.networks.members(settings)
+    (task,) = kernels.dense.members(settings)
     rows = np.flatnonzero(task.is_train)
     components = np.repeat(np.arange(3), task.sizes)
     labels = kernels.needed(task, rows, components).inputs
@@ -170,7 +170,7 @@ def test_towers_stand_side_by_side():
     row, changes = SMALL["resistance"]
     part = config(row, ("data.settings=A", "model.towers=true", *changes[2:]))
     settings = adapters.settings_of(part)
-    net = resistance.of_plane.network(settings)
+    net = resistance.plane.network(settings)
     params = net.init(jax.random.key(0), np.zeros((1, 2)))["params"]
     x = np.array([[0.5, -0.5], [0.5, 0.3], [-0.2, -0.5]], np.float32)
     activations = np.asarray(resistance.hidden(settings, params, x))

@@ -9,9 +9,9 @@ import pytest
 import cgjax
 from cgjax import report
 from cgjax.core.errors import BadInput
-from cgjax.experiments.predict import adapters, numbers, rules, run, standing, tables
+from cgjax.experiments.predict import adapters, rules, run, standing, tables
 from cgjax.experiments.predict.model import Data, Model, Parts, Subject, r2
-from cgjax.experiments.predict.pair import Pair
+from cgjax.experiments.predict.rules import Pair
 from cgjax.main import main
 
 # A predictor of a user's own, in a module outside the package.
@@ -84,10 +84,10 @@ def test_a_finished_program_is_read_and_its_networks_open(workdir, monkeypatch):
 )
 def test_predictors_that_cannot_be_used_are_refused(name, words):
     with pytest.raises(BadInput, match=words):
-        numbers.own_predictors(name)
+        run.own_predictors(name)
     with pytest.raises(BadInput, match="one number"):
-        numbers.checked("mine", [1, 2])
-    assert numbers.checked("mine", np.nan) == "mine gives nan"
+        run.checked("mine", [1, 2])
+    assert run.checked("mine", np.nan) == "mine gives nan"
 
 
 # --- numbers of a network whose answer is known ---------------------------------------------------
@@ -117,7 +117,7 @@ class Config:
 
 def test_numbers_of_a_linear_network():
     subject, model, data = case(np.eye(2), np.eye(2))
-    pair = numbers.of_pair(subject, model, data, None, Config, "b", 3, {})
+    pair = run.of_pair(subject, model, data, None, Config, "b", 3, {})
     assert pair.name == "b/t/m" and pair.seed == 3 and pair.counted
     assert pair.outcome == pytest.approx(1) and pair.predictors["loss"] == pytest.approx(0)
     assert pair.predictors["tangent"] == pytest.approx(1)  # already right: nothing is learned
@@ -125,13 +125,13 @@ def test_numbers_of_a_linear_network():
     # Both outputs of a mixed network are right where the inputs are equal. On (t, -t) it says
     # (-0.2 t, 0.2 t): its squared error is 1.2^2 of the variance.
     subject, model, data = case([[0.4, 0.6], [0.6, 0.4]], [[0.4, 0.6], [0.6, 0.4]])
-    mixed = numbers.of_pair(subject, model, data, 0.25, Config, "b", 0, {})
+    mixed = run.of_pair(subject, model, data, 0.25, Config, "b", 0, {})
     assert mixed.predictors["tangent"] == pytest.approx(1 - 1.2**2, rel=1e-3)
     assert mixed.outcome == pytest.approx(1 - 1.2**2, rel=1e-3)
     assert mixed.predictors["dependence"] == pytest.approx(0.6)
     assert mixed.predictors["support"] == 0.25
     silent = subject._replace(parts="no parts")
-    assert numbers.depend(silent, model, data) == "no parts"
+    assert run.depend(silent, model, data) == "no parts"
 
 
 # --- the standing ---------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from ml_collections import ConfigDict
 
 from cgjax.core.errors import BadInput
 from cgjax.data import pretrained as packages
-from cgjax.experiments.predict import pair, pretrained
+from cgjax.experiments.predict import pretrained, rules
 
 FACTORS = np.array([(a, b) for a in range(6) for b in range(6) for _ in range(4)])
 
@@ -47,7 +47,7 @@ def test_features_without_factors_are_not_counted():
     scores = pretrained.of_features(noise, FACTORS, 4, 0)
     # Below chance: without one row, its class is the rarest.
     assert scores["known"] < scores["chance"] + 0.05
-    assert not pair.Pair("pretrained", "t", "m", "c", 0, **scores).counted
+    assert not rules.Pair("pretrained", "t", "m", "c", 0, **scores).counted
 
 
 def test_only_known_rows_decide():
@@ -64,7 +64,7 @@ def test_only_known_rows_decide():
 def test_names_and_held_out_pairs():
     names = pretrained.names(**pretrained.FULL)
     assert len(names) == len(set(names)) >= 48
-    assert len(pair.held_out(names)) == -(-len(names) // 6)
+    assert len(rules.held_out(names)) == -(-len(names) // 6)
 
 
 def test_absent_weights(monkeypatch, tmp_path):

@@ -5,7 +5,7 @@ import numpy as np
 from cgjax import report
 from cgjax.analysis.predictors import View
 from cgjax.experiments.predict import rules
-from cgjax.experiments.predict.pair import Pair, held_out
+from cgjax.experiments.predict.rules import Pair, held_out
 
 FIXED = "33ac984136a269fa7bd87df2c73e19f3e3ade2850f66a2bcb505831e55b535ad"
 

@@ -13,13 +13,12 @@ from cgjax.analysis import dependence
 from cgjax.core.errors import BadInput
 from cgjax.data import sources
 from cgjax.experiments.resistance import models, pairs, plane, scan
-from cgjax.experiments.resistance.training import pairs as of_pairs
 from cgjax.nets.rnn import previous
 
 LABELS = np.repeat(np.arange(10), np.arange(3, 13))  # classes of different sizes
 IMAGES = np.broadcast_to(np.arange(len(LABELS), dtype=np.uint8)[:, None, None], (75, 28, 28))
-DIGITS = pairs.digits(IMAGES, LABELS)
-draw = jax.jit(pairs.draw, static_argnums=3)
+DIGITS = pairs.index_digits(IMAGES, LABELS)
+draw = jax.jit(pairs.draw_pairs, static_argnums=3)
 
 # --- pairs of digits ------------------------------------------------------------------------------
 
@@ -68,12 +67,12 @@ def test_inputs():
     x = pairs.network_input(IMAGES, some)
     assert x.shape == (2, 28, 56, 1) and x.dtype == jnp.float32
     np.testing.assert_allclose(x[1, 0, [0, 27, 28, 55], 0], np.array([5, 5, 74, 74]) / 255)
-    made_up = pairs.load("test", 40)
+    made_up = pairs.load_digits("test", 40)
     np.testing.assert_array_equal(made_up.counts, 4)
     assert made_up.images.shape == (40, 28, 28)
     with pytest.raises(BadInput, match="of all 10 classes"):
-        pairs.digits(IMAGES, LABELS % 9)
-    assert np.any(pairs.load("train", 40).images != made_up.images)
+        pairs.index_digits(IMAGES, LABELS % 9)
+    assert np.any(pairs.load_digits("train", 40).images != made_up.images)
     assert sources.SHAPES["mnist"] == (28, 28, 1)
 
 
@@ -132,7 +131,7 @@ def test_published_sizes():
         shapes(models.PairNet(arch="vgg"), (2, 28, 56, 1))
 
 
-def of_plane(module):
+def on_plane(module):
     return shapes(module, (1, 2))[1]["params"]
 
 
@@ -145,14 +144,14 @@ def test_initial_values():
         assert 0.9 * bound < np.abs(kernel).max() <= bound
         assert kernel.std() == pytest.approx(bound / 3**0.5, rel=0.15)
         assert not params[name]["bias"].any()
-    towers = of_plane(models.Towers(models.PlaneNet(n_hidden=1), 1))
+    towers = on_plane(models.Towers(models.PlaneNet(n_hidden=1), 1))
     initial = jax.jit(lambda scale, std: models.initial(quick_key(1), towers, "glorot", scale, std))
     plain, scaled = initial(1.0, 0.0), initial(3.0, 1.0)
     assert plain["gate"] == scaled["gate"] == 1
     layers = [tree["tower_0"]["net"]["dense_1"] for tree in (plain, scaled)]
     np.testing.assert_allclose(3 * layers[0]["kernel"], layers[1]["kernel"], rtol=1e-6)
     assert not layers[0]["bias"].any() and layers[1]["bias"].all()
-    like = of_plane(models.PlaneNet(tanh=True))
+    like = on_plane(models.PlaneNet(tanh=True))
     playground = jax.jit(lambda key: models.initial(key, like, "playground"))(quick_key(0))
     for layer in playground["net"].values():
         assert np.abs(layer["kernel"]).max() <= 0.5 and np.all(layer["bias"] == np.float32(0.1))
@@ -162,7 +161,7 @@ def test_initial_values():
 
 def test_towers_depend_on_the_second_half_through_the_gate_alone():
     net = models.Towers(models.PlaneNet(n_hidden=1), 1)
-    like = of_plane(net)
+    like = on_plane(net)
     params = jax.jit(lambda key: models.initial(key, like))(quick_key(0))
     x = np.random.default_rng(0).normal(size=(20, 2)).astype(np.float32)
     measure = jax.jit(
@@ -190,11 +189,11 @@ def test_a_large_batch_holds_the_activations_of_some_samples_at_a_time():
     """Without chunks, one step of 2,048 samples and sixteen networks needs 37 GiB."""
     config = configs.load("resistance:one_step,paper")
     config = next(own for name, own in configs.parts(config) if name == "digits")
-    params = of_pairs.network(config).init(quick_key(0), jnp.zeros((1, 28, 56, 1)))["params"]
+    params = pairs.network(config).init(quick_key(0), jnp.zeros((1, 28, 56, 1)))["params"]
     drawn = draw(quick_key(1), DIGITS, pairs.LAWS["A"], 201)
 
     def total(params, drawn):
-        return jnp.sum(of_pairs.head_losses(config, params, jnp.asarray(DIGITS.images), drawn))
+        return jnp.sum(pairs.head_losses(config, params, jnp.asarray(DIGITS.images), drawn))
 
     def held(n):
         some = jax.tree.map(lambda leaf: leaf[:n], drawn)
@@ -275,7 +274,7 @@ def test_grid_and_angle():
 def test_the_plane_is_learned_and_the_control_generalises():
     """After 16 epochs, over 12 pairs of runs; the prototype has 0.878 against 0.971."""
     net = models.PlaneNet()
-    like = of_plane(net)
+    like = on_plane(net)
     *settings, test = drawn()
 
     def accuracy(params, points):

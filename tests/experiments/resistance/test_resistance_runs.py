@@ -17,8 +17,8 @@ from cgjax.core.errors import BadInput
 from cgjax.core.workdir import Access, opened
 from cgjax.data import raw
 from cgjax.experiments.resistance import control, figures, run
-from cgjax.experiments.resistance.training import pairs as of_pairs
-from cgjax.experiments.resistance.training import plane as of_plane
+from cgjax.experiments.resistance import pairs as of_pairs
+from cgjax.experiments.resistance import plane as of_plane
 from cgjax.published import CLAIMS
 from cgjax.published.claims import CLAIMS as EVERY
 from cgjax.published.results import print_table, summary
@@ -165,7 +165,7 @@ def test_visits_lie_in_their_bands_and_leave_biases_fixed(tmp_path):
         if path[-1].key == "bias"
     ]
     assert not np.any(np.concatenate([leaf.ravel() for leaf in biases]))
-    points = jax.jit(lambda: of_plane.draw(part_config, np.uint32(0), False)["train"])()
+    points = jax.jit(lambda: of_plane.draw_sets(part_config, np.uint32(0), False)["train"])()
     held = jax.tree.map(lambda leaf: leaf[0, :, 0], trained.extra["params"])
     losses = jax.jit(jax.vmap(lambda p: of_plane.whole_loss(part_config, p, points)))(held)
     reached = steps[0, :, 0] >= 0
@@ -187,7 +187,7 @@ def test_gauss_newton_is_newton_s_step_of_the_linearised_network():
 
     @jax.jit
     def both():
-        points = of_plane.draw(part_config, np.uint32(0), False)["train"]
+        points = of_plane.draw_sets(part_config, np.uint32(0), False)["train"]
         params = of_plane.network(part_config).init(jax.random.key(0), points.x)["params"]
         rest = ({}, {"points": points}, jax.random.key(0), 0, {})
         _, step = of_plane.gauss_newton(part_config)(whole)(params, *rest)
@@ -225,7 +225,7 @@ def test_figures_of_solutions_are_at_the_level_of_the_metrics(tmp_path, monkeypa
     scores = ("test accuracy", "S_2", "interventional information", "norm")
     arrays = {f"solutions/sgd, scale 1/{score}": np.full((2, 3), 0.5) for score in scores}
     arrays |= {"levels": np.array([0.3, 0.1]), "level": np.array(0.3)}
-    figures.solutions.draw_solutions(arrays, tmp_path)
+    figures.draw_solutions(arrays, tmp_path)
     assert "training loss 0.3" in saved["solutions"].get_suptitle()
 
 
@@ -240,7 +240,7 @@ def test_panels_are_named_by_their_seeds(tmp_path, monkeypatch):
         "points/y": np.zeros((2, 1, 4, 2), int),
         "points/seed": np.array([5, 2]),
     }
-    figures.boundaries.draw_seeds(arrays, tmp_path)
+    figures.draw_seeds(arrays, tmp_path)
     titles = [ax.get_title(loc="left") or ax.get_title() for ax in saved["seeds"].axes]
     assert titles[:2] == ["seed 5", "seed 2"]
 

@@ -12,7 +12,7 @@ import cgjax
 from cgjax import config as configs
 from cgjax.config import ownership
 from cgjax.core import rng, tree
-from cgjax.experiments.sprites import audits, beyond, learned, options, scenes, sets
+from cgjax.experiments.sprites import audits, beyond, models, options, scenes, sets
 from cgjax.experiments.sprites import run as sprites
 
 # --- regions --------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ def test_learned_composition_trains(finished):
     assert 0 <= by_metric["recovery_front"] <= 1 and 0 <= by_metric["recovery_back"] <= 1
     trained = cgjax.load(workdir).params["composition"]["dense_0"]["kernel"]
     key = jax.random.fold_in(rng.stream(jax.random.key(0), "init"), 3)
-    first = learned.composition("learned_mlp").init(key, 3)["dense_0"]["kernel"]
+    first = models.composition_named("learned_mlp").init(key, 3)["dense_0"]["kernel"]
     assert trained.shape == (1, 9, 32)
     assert 1e-4 < float(jnp.max(jnp.abs(trained[0] - first))) < 1e-2
 

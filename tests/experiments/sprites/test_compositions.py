@@ -14,7 +14,7 @@ from cgjax.experiments.sprites.compositions import (
     channels,
     occlude,
 )
-from cgjax.nets.pallas.unrolled import unroll
+from cgjax.nets.pallas.upsample_loss import unroll
 
 REFERENCE = [n for n in COMPOSITIONS if n not in ("alpha_sigmoid", "occlude_sigmoid_clampsoftplus")]
 

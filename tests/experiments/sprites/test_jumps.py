@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from cgjax import report
-from cgjax.bench import gradients
+from cgjax.bench import sprites
 from cgjax.core.workdir import read_json
-from cgjax.experiments.sprites import jumps, models, replay, sets, torch_peer
-from cgjax.experiments.sprites.losses import first_doubling, largest_rise, recorded_curve
+from cgjax.experiments.sprites import jumps, models, sets
+from cgjax.experiments.sprites.models import first_doubling, largest_rise, recorded_curve
 from cgjax.nets import convert
 from cgjax.nets.decoders import UpsampleMLP
 
@@ -25,7 +25,7 @@ def tiny():
 def test_weights_for_pytorch_come_back_through_the_converter():
     module = UpsampleMLP()
     params = module.init(jax.random.key(0), jnp.zeros((1, 5)))["params"]
-    back = convert.from_torch(module, torch_peer.state_dict(jax.device_get(params)))
+    back = convert.from_torch(module, jumps.state_dict(jax.device_get(params)))
     jax.tree.map(np.testing.assert_array_equal, back, params)
 
 
@@ -83,7 +83,7 @@ def test_a_replay_repeats_the_epoch_and_its_gradients_are_exact(tiny):
     kept = list(jumps.epochs(config, how, 3, data, keep=True))
     before, losses = kept[2]
     seen = []
-    again = replay.replay(config, before, 2, 1, data, lambda i, *_: seen.append(i))
+    again = jumps.replay(config, before, 2, 1, data, lambda i, *_: seen.append(i))
     np.testing.assert_allclose(again.loss, losses[:, 1], rtol=1e-5)
     np.testing.assert_allclose(again.loss, again.exact_loss, rtol=1e-5)
     assert seen == [0, 1, 2] and len(again.error) == 32  # two slots, eight layers, two leaves
@@ -93,11 +93,11 @@ def test_a_replay_repeats_the_epoch_and_its_gradients_are_exact(tiny):
 
 def test_gradients_of_the_loop_s_program_equal_the_plain_form_s(tiny):
     config, data = tiny
-    errors = gradients.gradient_errors(config, data, 3)
+    errors = sprites.gradient_errors(config, data, 3)
     assert len(errors) == 32 and {values.shape for values in errors.values()} == {(3, 2)}
     assert max(values.max() for values in errors.values()) < 1e-4
     # One step is the program above, which the cache holds.
-    assert gradients.different_repeats(config, data, 1, 1) == 0
+    assert sprites.different_repeats(config, data, 1, 1) == 0
 
 
 @pytest.mark.slow
@@ -106,10 +106,10 @@ def test_a_wrong_gradient_is_seen_in_its_leaf(tiny):
     model = models.build(config, "compositional")
     params = jax.device_get(model.init(jax.random.key(0)))
     batch = {**{k: v[:16] for k, v in data["train"].items()}, "mask": jnp.ones(16)}
-    _, gradient = replay.gradient_fn(config, "float64")(params, batch)
+    _, gradient = jumps.gradient_fn(config, "float64")(params, batch)
     wrong = jax.tree.map(np.copy, gradient)
     wrong["conv_2"]["kernel"][1] *= 1.01
-    errors = replay.relative_errors(wrong, gradient)
+    errors = jumps.relative_errors(wrong, gradient)
     assert errors.pop("back/conv_2/kernel") == pytest.approx(0.01)
     assert set(errors.values()) == {0.0}
 
@@ -125,7 +125,7 @@ def test_sharpness_is_the_largest_eigenvalue_of_the_preconditioned_hessian(tiny)
     is_free["conv_3"] = jax.tree.map(jnp.ones_like, params["conv_3"])
     free = np.flatnonzero(jax.flatten_util.ravel_pytree(is_free)[0])
     second_moment = np.full(flat.size, 1e12, np.float32)
-    second_moment[free] = np.linspace(0.5, 2.0, len(free)) ** 2 * (1 - replay.B2**7)
+    second_moment[free] = np.linspace(0.5, 2.0, len(free)) ** 2 * (1 - jumps.B2**7)
     rows = {name: leaf[:16] for name, leaf in data["train"].items()}
 
     def loss(values):
@@ -135,7 +135,7 @@ def test_sharpness_is_the_largest_eigenvalue_of_the_preconditioned_hessian(tiny)
     hessian = np.asarray(jax.hessian(loss)(flat[free]), np.float64)
     scale = np.sqrt(np.linspace(0.5, 2.0, len(free)))
     expected = np.linalg.eigvalsh(hessian / scale[:, None] / scale)[-1]
-    sharpness = replay.sharpness_fn(config, data, 16, 100)
+    sharpness = jumps.sharpness_fn(config, data, 16, 100)
     start = np.random.default_rng(0).standard_normal(flat.size).astype(np.float32)
     value, _ = sharpness(params, second_moment, 7.0, start)
     assert value == pytest.approx(expected, rel=1e-3)

@@ -7,7 +7,7 @@ import pytest
 
 from cgjax import config as configs
 from cgjax.core.errors import BadInput
-from cgjax.experiments.sprites import learned, models, scenes
+from cgjax.experiments.sprites import models, scenes
 from cgjax.experiments.sprites import run as sprites
 from cgjax.experiments.sprites.compositions import COMPOSITIONS
 
@@ -28,8 +28,8 @@ def test_learned_sharpness_starts_as_the_fixed_sigmoid():
     fixed, soft = (models.build(settings(composition=name), "compositional") for name in names)
     z = jax.random.uniform(jax.random.key(1), (3, 10))
     params = jax.jit(soft.init)(KEY)
-    assert float(learned.sharpness(params)["sharpness"]) == 1
-    assert learned.sharpness(params["components"]) == {}
+    assert float(models.sharpness(params)["sharpness"]) == 1
+    assert models.sharpness(params["components"]) == {}
     image = jax.jit(fixed.predict)(params["components"], z)
     np.testing.assert_array_equal(jax.jit(soft.predict)(params, z), image)
 
@@ -37,13 +37,13 @@ def test_learned_sharpness_starts_as_the_fixed_sigmoid():
 def test_sharpness_is_that_of_the_occlusion():
     rgb = [slot[..., :3] for slot in SLOTS]
     params = {"log_sharpness": jnp.log(10.0)}
-    found = learned.composition("annealed_sharpness").compose(params, rgb)
+    found = models.composition_named("annealed_sharpness").compose(params, rgb)
     np.testing.assert_allclose(found, COMPOSITIONS["occlude_sigmoid_a10"](rgb), atol=1e-5)
 
 
 def test_annealing_is_geometric_and_reaches_its_end():
     steps = jnp.array([0, 50, 100])
-    found = jnp.exp(jax.vmap(lambda t: learned.annealed(t, 101, 1.0, 10.0)["log_sharpness"])(steps))
+    found = jnp.exp(jax.vmap(lambda t: models.annealed(t, 101, 1.0, 10.0)["log_sharpness"])(steps))
     np.testing.assert_allclose(found, [1, 10**0.5, 10], rtol=1e-5)
 
 
@@ -52,7 +52,7 @@ def test_annealed_sharpness_is_scheduled_and_not_trained():
     params = jax.eval_shape(model.init, KEY)
     assert set(params) == {"components"}
     scheduled = model.scheduled(11)  # the last of the 12 steps of smoke
-    assert float(learned.sharpness(scheduled)["sharpness"]) == pytest.approx(10)
+    assert float(models.sharpness(scheduled)["sharpness"]) == pytest.approx(10)
     joined = models.join(params, scheduled)
     images = jax.eval_shape(model.predict, joined, jnp.zeros((2, 10)))
     assert images.shape == (2, 64, 64, 3)
@@ -60,7 +60,7 @@ def test_annealed_sharpness_is_scheduled_and_not_trained():
 
 @pytest.mark.parametrize("n_slots", [2, 3])
 def test_learned_mlp_acts_pixel_by_pixel(n_slots):
-    mlp = learned.composition("learned_mlp")
+    mlp = models.composition_named("learned_mlp")
     rgb = [slot[..., :3] for slot in SLOTS[:n_slots]]
     params = mlp.init(KEY, n_slots)
     sizes = [params[f"dense_{i}"]["kernel"].shape for i in range(3)]
@@ -72,7 +72,7 @@ def test_learned_mlp_acts_pixel_by_pixel(n_slots):
 
 
 def test_attention_weights_slots_by_their_scores():
-    attention = learned.composition("learned_attention")
+    attention = models.composition_named("learned_attention")
     assert attention.channels == 4
     equal = [slot.at[..., 3].set(0.7) for slot in SLOTS]
     mean = sum(slot[..., :3] for slot in SLOTS) / 3
@@ -103,7 +103,7 @@ def recovered(drawn, rows):
         index = order[jnp.searchsorted(rows["latents"][order, 0], z[:, 0])]
         return params["drawn"][:, index]
 
-    found = learned.recovery(slots, {"drawn": drawn[None]}, rows, 20)
+    found = models.recovery(slots, {"drawn": drawn[None]}, rows, 20)
     assert found.shape == (1, 2)
     return found[0]
 

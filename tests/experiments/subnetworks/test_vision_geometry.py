@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from cgjax.experiments.subnetworks.vision import draws, placement, rendering
-from cgjax.experiments.subnetworks.vision.contours import contours
+from cgjax.experiments.subnetworks.vision import rendering, rules
+from cgjax.experiments.subnetworks.vision.rendering import contours
 
 
 @pytest.fixture(scope="module")
@@ -13,19 +13,19 @@ def geometry(golden):
 
 
 def keys(n, seed=0):
-    return draws.fold(np.full(n, seed, np.uint64), np.arange(n))
+    return rendering.fold(np.full(n, seed, np.uint64), np.arange(n))
 
 
 @pytest.mark.parametrize("i", range(3))
 def test_inside(geometry, i):
     big, points = geometry[f"big{i}"][None], geometry["points"][None]
-    inside = placement.even_odd(big, points)[0]
+    inside = rules.even_odd(big, points)[0]
     np.testing.assert_array_equal(inside, geometry[f"even_odd_in_big{i}"])
-    accepted = placement.is_inside(big, points, np.array([0.3]))[0]
+    accepted = rules.is_inside(big, points, np.array([0.3]))[0]
     np.testing.assert_array_equal(accepted, geometry[f"accept_scale0.3_big{i}"])
     for start, *centre in geometry[f"inside_contact_big{i}"]:
         point = geometry["points"][int(start)]
-        moved = placement.inside_contact(geometry[f"big{i}"], geometry[f"small{i}"], point, 0.3)
+        moved = rules.inside_contact(geometry[f"big{i}"], geometry[f"small{i}"], point, 0.3)
         np.testing.assert_allclose(moved, centre, rtol=0, atol=1e-12)
 
 
@@ -34,14 +34,14 @@ def test_contact(geometry):
     for angle, centres, box in zip(
         geometry["contact_angles"], geometry["contact_positions"], geometry["contact_clump_bbox"]
     ):
-        found = placement.contact(shapes, geometry["contact_sizes"], [angle])
+        found = rules.contact(shapes, geometry["contact_sizes"], [angle])
         np.testing.assert_allclose(found[0], centres, rtol=0, atol=1e-12)
         np.testing.assert_allclose(found[1], box, rtol=0, atol=1e-12)
 
 
 def test_contact_of_three(geometry):
     shapes = [geometry["small1"], geometry["small1"], geometry["small2"]]
-    found = placement.contact(shapes, [0.2] * 3, geometry["contact3_angles"][1:])
+    found = rules.contact(shapes, [0.2] * 3, geometry["contact3_angles"][1:])
     np.testing.assert_allclose(found[0], geometry["contact3_positions"], rtol=0, atol=1e-12)
     np.testing.assert_allclose(found[1], geometry["contact3_clump_bbox"], rtol=0, atol=1e-12)
 
@@ -70,12 +70,12 @@ def test_copies_at_the_end_change_nothing(geometry):
     longer = np.concatenate([big, np.repeat(big[-1:], 5, 0)])
     points, scale = geometry["points"][None], np.array([0.3])
     np.testing.assert_array_equal(
-        placement.is_inside(big[None], points, scale),
-        placement.is_inside(longer[None], points, scale),
+        rules.is_inside(big[None], points, scale),
+        rules.is_inside(longer[None], points, scale),
     )
     np.testing.assert_array_equal(
-        placement.inside_contact(big, small, points[0, 9], 0.3),
-        placement.inside_contact(longer, small, points[0, 9], 0.3),
+        rules.inside_contact(big, small, points[0, 9], 0.3),
+        rules.inside_contact(longer, small, points[0, 9], 0.3),
     )
     first = np.array([0])
     centre, size = np.full((1, 2), 0.5), np.array([0.8])
@@ -111,7 +111,7 @@ def test_contours_depend_on_their_own_key_alone():
 
 
 def test_the_hole_stays_empty_and_the_disc_is_not_left():
-    from cgjax.experiments.subnetworks.vision.contours import RADIUS, _outlines
+    from cgjax.experiments.subnetworks.vision.rendering import RADIUS, _outlines
 
     for each in _outlines(keys(40), 0.07, 0.2):
         assert (np.abs(each) >= 0.2).all() and (np.abs(each) <= RADIUS).all()
@@ -120,15 +120,15 @@ def test_the_hole_stays_empty_and_the_disc_is_not_left():
 
 
 def test_draws_are_uniform_and_apart():
-    drawn = draws.uniform(keys(1000), 8)
+    drawn = rendering.uniform(keys(1000), 8)
     assert drawn.min() >= 0 and drawn.max() < 1
     counts = np.histogram(drawn, 20, (0, 1))[0]
     assert ((counts - 400) ** 2 / 400).sum() < 50  # chi-squared, 19 degrees: p = 1e-4
-    others = draws.uniform(draws.fold(keys(1000), 1), 8)
+    others = rendering.uniform(rendering.fold(keys(1000), 1), 8)
     columns = np.concatenate([drawn, others, np.roll(drawn, 1, axis=0)], 1)
     related = np.corrcoef(columns.T) - np.eye(24)
     assert np.abs(related).max() < 0.15  # 276 pairs of standard error 0.03
-    u, v = draws.pairs(keys(8000), 3)
+    u, v = rendering.pairs(keys(8000), 3)
     assert abs(np.corrcoef(u, v)[0, 1]) < 0.05
     assert 0.48 < u.mean() < 0.52 and 0.48 < v.mean() < 0.52
-    np.testing.assert_array_equal(draws.uniform(keys(1000)[5:6], 8), drawn[5:6])
+    np.testing.assert_array_equal(rendering.uniform(keys(1000)[5:6], 8), drawn[5:6])

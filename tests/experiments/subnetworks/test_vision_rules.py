@@ -7,7 +7,7 @@ import pytest
 from conftest import GOLDEN
 
 from cgjax.core.errors import BadInput
-from cgjax.experiments.subnetworks.vision import cache, placement, rendering, rules
+from cgjax.experiments.subnetworks.vision import rendering, rules, sets
 from cgjax.experiments.subnetworks.vision.rules import Options
 
 ndimage = pytest.importorskip("scipy.ndimage")
@@ -16,7 +16,7 @@ CASES = [(True, True), (True, False), (False, True), (False, False)]
 
 def scenes(rule, case, n=12, options=rules.PAPER, image_size=64):
     """Objects of n problems whose images are all of one case."""
-    keys = cache.keys(cache.recipe(rule, "val", "compositional", image_size, 5), 0, n)
+    keys = sets.keys(sets.recipe_of(rule, "val", "compositional", image_size, 5), 0, n)
     flags = [np.full((n, 4), flag) for flag in case]
     return rules.RULES[rule].scenes(keys, *flags, options, image_size)
 
@@ -42,7 +42,7 @@ def n_objects(objects, n_images):
     ],
 )
 def test_cases_of_the_sets(which, of_rule, of_odd):
-    keys = cache.keys(cache.recipe("inside-contact", "val", which, 64, 0), 0, 600)
+    keys = sets.keys(sets.recipe_of("inside-contact", "val", which, 64, 0), 0, 600)
     is_a, is_b = rules.cases(keys, which)
     for columns, wanted in ((slice(3), of_rule), (slice(3, 4), of_odd)):
         pairs = np.stack([is_a[:, columns], is_b[:, columns]], -1).reshape(-1, 2).astype(int)
@@ -72,11 +72,11 @@ def test_inside_contact(case):
     maps = rendering.maps(objects, 48, 64)
     assert (components(maps) == (1 if case[1] else 2)).sum() >= 46
     middle = (small.centre - big.centre) / big.size[:, None]
-    is_inside = placement.even_odd(big.contour, middle[:, None])[:, 0]
+    is_inside = rules.even_odd(big.contour, middle[:, None])[:, 0]
     # A small shape in contact from inside may have its middle drawn over an inlet of the big one.
     assert is_inside.sum() >= 46 if case[0] else not is_inside.any()
     if case == (True, False):
-        assert not placement.touches_box(big.contour, middle[:, None], scale + 0.2).any()
+        assert not rules.touches_box(big.contour, middle[:, None], scale + 0.2).any()
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -96,7 +96,7 @@ def test_inside_number(case):
     assert len(wanted) == 1 or len(np.unique(count - 2 * number)) == 2  # both do occur
     np.testing.assert_array_equal(big.image, small.image)
     middle = (small.centre - big.centre) / big.size[:, None]
-    assert placement.is_inside(big.contour, middle[:, None], small.size / big.size).all()
+    assert rules.is_inside(big.contour, middle[:, None], small.size / big.size).all()
     assert sum(len(part.image) for part in lone) == {1: 0, 0: 96 if case[1] else 48}[case[0]]
     for part in lone:  # beyond every other big box of its image
         for image, centre in zip(part.image, part.centre):
@@ -125,8 +125,8 @@ def test_number_contact(case, balanced):
 
 
 def test_balanced_numbers_go_up_as_often_as_down():
-    keys = cache.keys(cache.recipe("number-contact", "train", "test_b", 64, 0), 0, 4000)
-    number = np.array([2, 3, 3, 4])[rules.draws.choice(keys, 4)]
+    keys = sets.keys(sets.recipe_of("number-contact", "train", "test_b", 64, 0), 0, 4000)
+    number = np.array([2, 3, 3, 4])[rules.rendering.choice(keys, 4)]
     another = rules._another(keys, number)
     for n in (2, 3, 4):  # as a rule's number and as an odd one's
         assert abs((number == n).mean() - (another == n).mean()) < 0.03
@@ -134,14 +134,14 @@ def test_balanced_numbers_go_up_as_often_as_down():
 
 
 def test_a_pair_that_does_not_fit_is_left_out_or_drawn_anew(monkeypatch):
-    nested = placement.nested
+    nested = rules.nested
 
     def narrow(keys, scale, gap, hole, tries=None, **options):
         found = nested(keys, scale, gap, hole, tries=tries, **options)
         return found if tries is None else found._replace(is_found=np.arange(len(keys)) % 2 == 0)
 
     whole = n_objects(scenes("inside-number", (True, True)), 48)
-    monkeypatch.setattr(placement, "nested", narrow)
+    monkeypatch.setattr(rules, "nested", narrow)
     lost = n_objects(scenes("inside-number", (True, True)), 48)
     assert lost.sum() in (whole.sum() // 2, whole.sum() // 2 + 1)
     kept = n_objects(scenes("inside-number", (True, True), options=Options(resample=True)), 48)
@@ -178,8 +178,8 @@ def test_statistics_of_the_reference(name):
     """
     wanted = json.loads((GOLDEN / "subnetworks/vision_stats.json").read_text())[name]
     rule, which = name.replace("_", "-", 1).split("/")
-    n, recipe = 500, cache.recipe(rule, "train", which, 128, 0)
-    keys = cache.keys(recipe, 0, n)
+    n, recipe = 500, sets.recipe_of(rule, "train", which, 128, 0)
+    keys = sets.keys(recipe, 0, n)
     is_a, is_b = rules.cases(keys, recipe.which)
     objects = rules.RULES[rule].scenes(keys, is_a, is_b, rules.PAPER, 128)
     maps = rendering.maps(objects, 4 * n, 128)

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from cgjax.core.errors import BadInput
-from cgjax.experiments.subnetworks.vision import cache, sets
+from cgjax.experiments.subnetworks.vision import sets
 
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(cache, "CHUNK", 4)
+    monkeypatch.setattr(sets, "CHUNK", 4)
 
 
 def load(folder, n=10, which="compositional", **options):
@@ -33,14 +33,14 @@ def same(a, b):
 @pytest.fixture(scope="module")
 def drawn():
     """Ten problems, without files."""
-    arrays = cache.draw(cache.recipe("number-contact", "val", "compositional", 32, 0), 0, 10)
+    arrays = sets.draw(sets.recipe_of("number-contact", "val", "compositional", 32, 0), 0, 10)
     return sets.Problems(**arrays)
 
 
 def test_a_problem_depends_on_its_place_alone(drawn):
     for rule in sets.RULES:
-        recipe = cache.recipe(rule, "val", "compositional", 32, 0)
-        together, alone = cache.draw(recipe, 0, 6), cache.draw(recipe, 4, 5)
+        recipe = sets.recipe_of(rule, "val", "compositional", 32, 0)
+        together, alone = sets.draw(recipe, 0, 6), sets.draw(recipe, 4, 5)
         for name, values in alone.items():
             np.testing.assert_array_equal(together[name][4:5], values)
     assert drawn.maps.shape == (10, 4, 32, 32) and drawn.maps.dtype == np.uint8
@@ -51,14 +51,14 @@ def test_a_problem_depends_on_its_place_alone(drawn):
 @pytest.mark.parametrize("other", [{"seed": 1}, {"split": "test"}, {"which": "mask_a"}])
 def test_other_streams_hold_other_problems(drawn, other):
     options = {"rule": "number-contact", "split": "val", "which": "compositional"}
-    recipe = cache.recipe(**{**options, "image_size": 32, "seed": 0, **other})
-    arrays = cache.draw(recipe, 0, 2)
+    recipe = sets.recipe_of(**{**options, "image_size": 32, "seed": 0, **other})
+    arrays = sets.draw(recipe, 0, 2)
     assert not any((arrays["maps"][i] == drawn.maps[i]).all() for i in range(2))
 
 
 def test_drawn_once_then_read(drawn, tmp_path, monkeypatch):
     assert same(load(tmp_path), drawn)
-    monkeypatch.setattr(cache, "draw", None)
+    monkeypatch.setattr(sets, "draw", None)
     assert same(load(tmp_path), drawn)
     assert same(load(tmp_path, n=6), [values[:6] for values in drawn])  # from longer chunks
     assert not list(tmp_path.rglob("*.tmp"))
@@ -67,9 +67,9 @@ def test_drawn_once_then_read(drawn, tmp_path, monkeypatch):
 def test_more_problems_begin_with_those_that_are_there(drawn, tmp_path, monkeypatch):
     load(tmp_path, n=4)
     spans = []
-    draw = cache.draw
+    draw = sets.draw
     monkeypatch.setattr(
-        cache, "draw", lambda recipe, *span: spans.append(span) or draw(recipe, *span)
+        sets, "draw", lambda recipe, *span: spans.append(span) or draw(recipe, *span)
     )
     assert same(load(tmp_path), drawn)
     assert sorted(spans) == [(4, 8), (8, 10)]
@@ -96,11 +96,11 @@ def test_several_processes_draw_the_same(drawn, tmp_path):
 
 
 def test_a_helper_stops_when_nobody_asks_any_more(tmp_path):
-    recipe = cache.recipe("number-contact", "val", "compositional", 32, 0)
+    recipe = sets.recipe_of("number-contact", "val", "compositional", 32, 0)
     task = {"recipe": recipe, "folder": str(tmp_path), "missing": [(0, 4)]}
-    cache._help(task | {"parent": -1})
+    sets._help(task | {"parent": -1})
     assert not list(tmp_path.iterdir())
-    cache._help(task | {"parent": os.getppid()})
+    sets._help(task | {"parent": os.getppid()})
     assert [path.name for path in tmp_path.iterdir()] == ["000000-000004.npz"]
 
 
@@ -186,14 +186,14 @@ def test_a_killed_run_goes_on(tmp_path):
     assert len(kept) < 100
     problems = load(tmp_path, n=400)
     assert kept.items() <= {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.npz")}.items()
-    recipe = cache.recipe("number-contact", "val", "compositional", 32, 0)
-    assert same(problems, cache.draw(recipe, 0, 400).values())
+    recipe = sets.recipe_of("number-contact", "val", "compositional", 32, 0)
+    assert same(problems, sets.draw(recipe, 0, 400).values())
 
 
 @pytest.mark.faults
 def test_two_runs_share_a_cache(tmp_path, monkeypatch):
     both = [child(tmp_path, 200) for _ in range(2)]
     assert [process.wait() for process in both] == [0, 0]
-    monkeypatch.setattr(cache, "draw", None)
+    monkeypatch.setattr(sets, "draw", None)
     assert len(load(tmp_path, n=200).maps) == 200
     assert not list(tmp_path.rglob("*.tmp"))

@@ -7,7 +7,7 @@ import pytest
 
 from cgjax import config as configs
 from cgjax.analysis import contrasts
-from cgjax.experiments.vectors import models, parts, run
+from cgjax.experiments.vectors import parts, run
 
 FILE = "configs/vectors.py"
 
@@ -24,7 +24,7 @@ def data():
 @pytest.mark.parametrize("kind, count", [("mlp", 5888), ("compositional", 5168)])
 def test_models(kind, count, data):
     config = settings("demo,paper")
-    model = models.build(config, kind)
+    model = run.build(config, kind)
     params = jax.jit(model.init)(jax.random.key(0))
     assert sum(leaf.size for leaf in jax.tree.leaves(params)) == count
     x = data["all"]["x"][0, :5]
@@ -76,7 +76,7 @@ def at_first(config, data):
 def test_a_replica_sees_the_first_n_rows_of_its_support(data):
     config = settings()
     params, loss = at_first(config, data)
-    predict = jax.jit(models.build(config, "mlp").predict)
+    predict = jax.jit(run.build(config, "mlp").predict)
     for n, draw, row in ((1, 0.9, 0), (3, 0.34, 1), (16, 0.99999997, 15)):
         for support in range(3):
             value = loss([draw], n_train=n, support=support)
@@ -91,7 +91,7 @@ def test_regularisers_enter_the_loss(name, data):
     draw, n = [0.1, 0.6], 16
     params, plain = at_first(settings(**changes | {"optim.regulariser": "none"}), data)
     config = settings(**changes)
-    model, x = models.build(config, "mlp"), data["train"]["x"][0, 0, [1, 9]]
+    model, x = run.build(config, "mlp"), data["train"]["x"][0, 0, [1, 9]]
 
     @jax.jit
     def value(params, x):
@@ -105,7 +105,7 @@ def test_regularisers_enter_the_loss(name, data):
 
 
 def test_momentum_starts_anew_every_round():
-    tx = models.sgd(0.1, 0.9, 3)
+    tx = run.sgd(0.1, 0.9, 3)
     params = {"a": jnp.zeros(2), "b": jnp.zeros(())}
     state, velocity = tx.init(params), 0.0
     for step in range(8):
@@ -113,7 +113,7 @@ def test_momentum_starts_anew_every_round():
         velocity = 0.9 * (0.0 if step % 3 == 0 else velocity) + 1.0
         for leaf in jax.tree.leaves(updates):
             np.testing.assert_allclose(leaf, -0.1 * velocity, rtol=1e-6)
-    never = models.sgd(0.1, 0.9, 0)
+    never = run.sgd(0.1, 0.9, 0)
     state = never.init(params)
     for _ in range(4):
         updates, state = never.update(jax.tree.map(jnp.ones_like, params), state, params)

@@ -11,7 +11,7 @@ from vector_settings import FILE, settings
 import cgjax
 from cgjax import config as configs
 from cgjax.core.errors import BadInput
-from cgjax.experiments.vectors import models, parts, run
+from cgjax.experiments.vectors import parts, run
 from cgjax.main import main
 from cgjax.published import PUBLISHED
 
@@ -27,7 +27,7 @@ def test_outputs(finished):
     metrics = json.loads((finished / "results.json").read_text())["metrics"]
     assert set(metrics) == {
         f"{kind}/{support}/{name}"
-        for kind in models.KINDS
+        for kind in run.KINDS
         for support in parts.SUPPORTS
         for name in ("r2_all", "r2_id", "block_contrast")
     }

@@ -2,7 +2,7 @@
 
 import pathlib
 
-from cgjax.experiments.bumps.figures import cells, curves, grids, other_tasks, pictures
+from cgjax.experiments.bumps.figures import cells, curves, pictures
 
 # Figures of every row whose centres are on the grid.
 USUAL = (pictures.draw_examples, pictures.draw_errors, curves.draw_training)
@@ -62,11 +62,11 @@ FIGURES = {
     "B8": (*USUAL, pictures.draw_fields, pictures.draw_sweep),
     "B11": (*USUAL, curves.draw_depth),
     "B11_transformer": (*USUAL, curves.draw_depth),
-    "table": (*USUAL, pictures.draw_fields, grids.draw_table, grids.draw_words),
+    "table": (*USUAL, pictures.draw_fields, cells.draw_table, cells.draw_words),
     "ablation": (*USUAL, pictures.draw_fields, curves.draw_ablation),
     "ranks": (*USUAL, _ranks, curves.draw_volume),
     "three": (*USUAL, curves.draw_by_width),
-    "continuous": (_by_hole, curves.draw_training, grids.draw_scaling),
+    "continuous": (_by_hole, curves.draw_training, cells.draw_scaling),
     "needed": (
         _by_data("cell/bumps", "number of bumps"),
         curves.draw_training,
@@ -76,14 +76,14 @@ FIGURES = {
     "flatness": (*USUAL, pictures.draw_fields, curves.draw_ablation),
     "axes": (pictures.draw_fields, curves.draw_axes),
     "entangling": (*USUAL, curves.draw_entangling),
-    "phase": (_by_copies, pictures.draw_errors, curves.draw_training, grids.draw_phase),
+    "phase": (_by_copies, pictures.draw_errors, curves.draw_training, cells.draw_phase),
     "percolation": (
         _by_data("cell/share", "share of the trained bumps that are kept"),
         curves.draw_training,
         curves.draw_percolation,
     ),
-    "turning": (other_tasks.draw_turning,),
-    "inverse": (other_tasks.draw_inverse,),
+    "turning": (pictures.draw_turning,),
+    "inverse": (pictures.draw_inverse,),
 }
 
 

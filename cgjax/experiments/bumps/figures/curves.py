@@ -15,7 +15,7 @@ from cgjax.experiments.bumps.figures.cells import (
     words,
 )
 from cgjax.experiments.bumps.figures.pictures import bare, fitting, outline
-from cgjax.experiments.bumps.studies import layers
+from cgjax.experiments.bumps.studies import analyses
 
 FEW = 8  # most curves that are labelled at their ends; above it, a legend
 BLANK = {"color": plots.FAINT, "linewidth": 1, "linestyle": ":"}
@@ -61,7 +61,7 @@ def draw_layers(arrays, folder, shown=BY_LAYER) -> None:
     for name, (title, scale) in shown.items():
         curves = {}
         for cell in picked:
-            values = arrays[cell.key("layers", "scores")][:, :, layers.SCORES.index(name)].T
+            values = arrays[cell.key("layers", "scores")][:, :, analyses.SCORES.index(name)].T
             if scale == "r2":  # 1 for the code; unbounded below for a useless probe
                 values = np.clip(values, *R2_DRAWN)
             if np.isfinite(values).any():

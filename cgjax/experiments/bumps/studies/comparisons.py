@@ -15,8 +15,7 @@ from cgjax.analysis import stats
 from cgjax.analysis.data_needed import data_needed, exponent
 from cgjax.config import parts
 from cgjax.core.errors import BadInput
-from cgjax.experiments.bumps import training
-from cgjax.experiments.bumps.data import sets
+from cgjax.experiments.bumps import sets, training
 from cgjax.experiments.bumps.studies.analyses import WORDS as _WORDS
 
 ACCURACY = "ood position accuracy"

@@ -14,8 +14,7 @@ from cgjax.config import over_parts, parts
 from cgjax.core import checkpoint, program
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
-from cgjax.experiments.bumps import models, training
-from cgjax.experiments.bumps.data import sets
+from cgjax.experiments.bumps import models, sets, training
 from cgjax.experiments.bumps.studies.analyses import ANALYSES, examples
 
 MOST_FIELDS = 4  # cells of a part whose fields are saved

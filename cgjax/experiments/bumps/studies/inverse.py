@@ -18,8 +18,7 @@ from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
 from cgjax.core.replicas import with_numbers
 from cgjax.data import arrays
-from cgjax.experiments.bumps import models, scenes
-from cgjax.experiments.bumps.data import sets
+from cgjax.experiments.bumps import models, scenes, sets
 
 READ_OFF = ("bump", "onehot", "ramp")
 CHUNK = 112  # images per forward pass outside training

@@ -20,8 +20,7 @@ from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
 from cgjax.core.replicas import with_numbers
 from cgjax.data import arrays
-from cgjax.experiments.bumps import models
-from cgjax.experiments.bumps.data import digits
+from cgjax.experiments.bumps import models, sets
 from cgjax.nets.pixel_tokens import PixelMLP
 
 NETWORKS = {
@@ -65,7 +64,7 @@ class Trained(NamedTuple):
 
 def encode(config, degrees: np.ndarray, digit: int = HELD_OUT) -> np.ndarray:
     """Codes float32 [k, d] of one digit: cos and sin, then the one-hot digit if it is named."""
-    code = digits.encode(degrees)
+    code = sets.encode(degrees)
     if config.data.name_digit:
         name = np.array(config.data.digits) == digit
         code = np.concatenate([code, np.tile(name.astype(float), (len(code), 1))], axis=1)
@@ -75,10 +74,10 @@ def encode(config, degrees: np.ndarray, digit: int = HELD_OUT) -> np.ndarray:
 def make(config, source: str = "") -> Views:
     """The views of a part; source: overrides `data.image`."""
     data = config.data
-    names, upright = list(data.digits), digits.load(source or data.image, data.digits)
-    outside, inside = digits.angles(data.n_angles, data.gap)
+    names, upright = list(data.digits), sets.load(source or data.image, data.digits)
+    outside, inside = sets.angles(data.n_angles, data.gap)
     degrees = np.sort(np.concatenate([outside, inside]))
-    images = np.concatenate([digits.rotated(image, degrees) for image in upright])
+    images = np.concatenate([sets.rotated(image, degrees) for image in upright])
     codes = np.concatenate([encode(config, degrees, digit) for digit in names])
     is_gap = np.isin(np.tile(degrees, len(names)), inside)
     is_gap &= np.repeat(np.array(names) == HELD_OUT, len(degrees))
@@ -105,7 +104,7 @@ def check(config) -> None:
             raise BadInput(
                 f"{prefix}data.gap={data.gap} is not an interval: the first angle must be smaller"
             )
-        digits.angles(data.n_angles, data.gap)
+        sets.angles(data.n_angles, data.gap)
         network(settings)
 
 
@@ -273,7 +272,7 @@ def analyse(config, trained: Trained, name: str = "") -> tuple[dict, dict]:
         # Divided by the error of a blank image, like all nMSE of this family.
         values[f"{region} nmse"] = values[f"{region} mse"] / blank[where].mean()
     truth, degrees = views.images[views.gap], views.degrees[views.gap]
-    edges = digits.rotated(views.picture, gap)
+    edges = sets.rotated(views.picture, gap)
     accounts = [
         cross_fade(images[views.gap], truth, degrees, edges, gap) for images in trained.painted
     ]
@@ -294,7 +293,7 @@ def analyse(config, trained: Trained, name: str = "") -> tuple[dict, dict]:
     return {key: (np.asarray(value, float), seeds) for key, value in values.items()}, drawn
 
 
-def faded(degrees: np.ndarray, edges: np.ndarray, gap=digits.GAP) -> np.ndarray:
+def faded(degrees: np.ndarray, edges: np.ndarray, gap=sets.GAP) -> np.ndarray:
     """The linear cross-fade [k, ...] between the images at the gap's two edges [2, ...]."""
     share = (np.asarray(degrees, float) - gap[0]) / (gap[1] - gap[0])
     share = share.reshape(-1, *[1] * (np.ndim(edges) - 1))
@@ -310,7 +309,7 @@ class CrossFade(NamedTuple):
 
 
 def cross_fade(
-    painted: np.ndarray, truth: np.ndarray, degrees: np.ndarray, edges: np.ndarray, gap=digits.GAP
+    painted: np.ndarray, truth: np.ndarray, degrees: np.ndarray, edges: np.ndarray, gap=sets.GAP
 ) -> CrossFade:
     """Whether images painted in the gap [k, n, m] superpose its two edges [2, n, m], or rotate."""
     painted, truth, edges = (
@@ -335,7 +334,7 @@ def pictures(config, trained: Trained, edges: np.ndarray) -> dict:
     degrees = np.linspace(*gap, N_SHOWN)
     nearest = np.argmin(np.abs(AROUND[:, None] - degrees), axis=0)
     degrees = AROUND[nearest]
-    truth = digits.rotated(picture, AROUND)
+    truth = sets.rotated(picture, AROUND)
     inside = (AROUND >= gap[0]) & (AROUND <= gap[1])
     fade = faded(AROUND[inside], edges, gap)
     return {
@@ -343,7 +342,7 @@ def pictures(config, trained: Trained, edges: np.ndarray) -> dict:
         "shown_degrees": degrees,
         "shown_painted": trained.around[0, nearest],
         "shown_fade": faded(degrees, edges, gap),
-        "shown_truth": digits.rotated(picture, degrees),
+        "shown_truth": sets.rotated(picture, degrees),
         "around_degrees": AROUND,
         "around_errors": np.mean((trained.around - truth) ** 2, axis=(-2, -1)),  # [seeds, 360]
         "fade_degrees": AROUND[inside],

@@ -12,7 +12,7 @@ from matplotlib.ticker import FuncFormatter
 from cgjax import plots
 from cgjax.analysis.additivity import TYPES
 from cgjax.analysis.stats import mean_and_error
-from cgjax.experiments.kernels.dense.study import TIMES
+from cgjax.experiments.kernels.dense import TIMES
 from cgjax.experiments.kernels.tasks import VALUES, title
 from cgjax.plots.style import colours
 

@@ -4,16 +4,7 @@ from cgjax import config as configs
 from cgjax.core.errors import BadInput
 from cgjax.data import sources
 from cgjax.experiments.bumps import training
-from cgjax.experiments.predict.adapters import (
-    bumps,
-    digits,
-    images,
-    kernels,
-    resistance,
-    scan,
-    sprites,
-    subnetworks,
-)
+from cgjax.experiments.predict.adapters import bumps, kernels, resistance, sprites, subnetworks
 from cgjax.experiments.predict.model import Program
 from cgjax.experiments.subnetworks import stages
 
@@ -26,9 +17,9 @@ ADAPTERS = {
 }
 # Studies of a family with an adapter of their own.
 OF_STUDY = {
-    "kernels images": images.program,
-    "resistance mnist": digits.program,
-    "resistance scan": scan.program,
+    "kernels images": kernels.images_program,
+    "resistance mnist": resistance.digits_program,
+    "resistance scan": resistance.scan_program,
 }
 
 

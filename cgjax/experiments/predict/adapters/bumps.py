@@ -3,8 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
-from cgjax.experiments.bumps import models, training
-from cgjax.experiments.bumps.data import sets
+from cgjax.experiments.bumps import models, sets, training
 from cgjax.experiments.predict.model import Data, Parts, Program, Subject, left_open, r2, some
 
 LOOKED_UP = "fields are looked up by a value's number: the output has no derivative by the code"

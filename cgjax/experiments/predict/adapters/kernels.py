@@ -1,10 +1,11 @@
-"""Dense networks on symbols, from lazy to rich: addition, context dependence, equivalence."""
+"""Adapters of the kernels family: dense networks on symbols, from lazy to rich; image networks."""
 
 import jax.numpy as jnp
 import numpy as np
 
-from cgjax.experiments.kernels import inputs, tasks
-from cgjax.experiments.kernels.dense import networks
+from cgjax.core.errors import BadInput
+from cgjax.experiments.kernels import dense, inputs, tasks
+from cgjax.experiments.kernels import images as study
 from cgjax.experiments.predict.model import Data, Parts, Program, Subject, r2, some
 
 ALL_NEEDED = "every component is needed for the single output: none is redundant"
@@ -12,14 +13,14 @@ ALL_NEEDED = "every component is needed for the single output: none is redundant
 
 def program(config, settings) -> Program:
     """Every training set with every initial scale; combinations off the training set are unseen."""
-    members, model = networks.members(settings), networks.network(settings)
-    axes = networks.grid(settings)
+    members, model = dense.members(settings), dense.network(settings)
+    axes = dense.grid(settings)
 
     def f(params, x):
         return model.apply({"params": params}, x)[:, None]
 
     def layer(params, x):
-        return networks.features(model, params, x)
+        return dense.features(model, params, x)
 
     replicas = np.arange(np.prod(axes.shape)).reshape(axes.shape)
     subjects = []
@@ -48,7 +49,7 @@ def program(config, settings) -> Program:
                 )
             )
     return Program(
-        networks.experiment(settings, members),
+        dense.experiment(settings, members),
         settings,
         tuple(subjects),
         lambda params, extra: {**extra, **params},
@@ -66,3 +67,67 @@ def needed(task: tasks.Task, rows, components) -> Parts | str:
     relevant = np.array(tasks.RELEVANT)[task.x[rows, 0]]
     is_needed = (components == 0) | (components[None] == relevant[:, None])
     return Parts(1 - is_needed.astype(int), np.zeros(1, int))
+
+
+# --- images ---------------------------------------------------------------------------------------
+# Networks on images that are shown together: their classes add, or one selects another.
+
+
+def images_program(config, settings) -> Program:
+    """One task at one distance; combinations off the training set are unseen, on the same images.
+
+    Every seed has its own images and its own classes for the values.
+    """
+    if len(settings.data.tasks) > 1 or len(settings.data.distances) > 1:
+        raise BadInput("a pair of images has one data.tasks and one data.distances")
+    (task_name,), (distance,) = settings.data.tasks, settings.data.distances
+    images = study.load_images(settings, task_name, distance)
+    in_steps, net, task = (
+        study.in_steps(settings, images),
+        study.network(settings),
+        images.task,
+    )
+
+    def f(variables, x):
+        return net.apply(variables, x)[:, None]
+
+    def layer(variables, x):
+        """The last layer before the output."""
+        return net.apply(variables, x, tap=-2)
+
+    # All seeds have the same combinations in the same order.
+    rows = images.sets[0].val_1.combination
+    known, unseen = (np.flatnonzero(task.is_train[rows] == trained) for trained in (True, False))
+    known = known[some(len(known), config.eval.n_train)]
+    unseen = unseen[some(len(unseen), config.eval.n_new)]
+    y = jnp.asarray(task.y, jnp.float32)[rows, None]
+    pixels, asked = jnp.asarray(images.pixels), task.x[~task.is_train]
+    data = []
+    for sets in images.sets:
+        x, x_new = (
+            study.show(images, pixels, sets.val_1.images[chosen]) for chosen in (known, unseen)
+        )
+        data.append(Data(x, y[known], task.x[rows[known]], x, y[known], asked, x_new, y[unseen]))
+    n_components = len(task.sizes)
+    components = np.repeat(np.arange(n_components), x.shape[-1] // n_components)
+    parts = needed(task, rows[known], components)
+    if not isinstance(parts, str):
+        labels = np.broadcast_to(parts.inputs[:, None, None], x.shape)
+        parts = parts._replace(inputs=labels)
+    subject = Subject(
+        task=f"{task.name}_distance_{distance}",
+        model=settings.model.net,
+        rows=tuple(range(len(settings.train.seeds))),
+        f=f,
+        layer=layer,
+        data=tuple(data),
+        score=r2,
+        parts=parts,
+    )
+    return Program(
+        study.build(in_steps, images),
+        in_steps,
+        (subject,),
+        lambda params, extra: {"params": params, **extra},
+        block="images",
+    )

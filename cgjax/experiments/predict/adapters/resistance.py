@@ -1,10 +1,17 @@
-"""The plane: X_2 predicts the target in training, and not in the square that is held out."""
+"""Adapters of the resistance family: the plane, pairs of digits, SCAN.
+
+On the plane X_2 predicts the target in training, and not in the square that is held out.
+"""
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from cgjax.core import tree
+from cgjax.core import optim, tree
+from cgjax.core.contract import Experiment
+from cgjax.core.errors import BadInput
+from cgjax.core.replicas import Grid
 from cgjax.experiments.predict.model import (
     Data,
     Parts,
@@ -15,16 +22,17 @@ from cgjax.experiments.predict.model import (
     signs,
     some,
 )
-from cgjax.experiments.resistance.training import plane as of_plane
+from cgjax.experiments.resistance import models, pairs, plane, scan
+from cgjax.nets.rnn import PAD, previous
 
 BINS = 8  # values of each coordinate, for predictors that need values
 
 
 def program(config, settings) -> Program:
     """Every start and penalty on setting A; the square that training never shows is unseen."""
-    experiment, heads = of_plane.experiment(settings), settings.model.heads
-    f = of_plane.predictor(settings)
-    members = of_plane.settings(settings)
+    experiment, heads = plane.experiment(settings), settings.model.heads
+    f = plane.predictor(settings)
+    members = plane.settings(settings)
     replicas = np.arange(len(settings.train.seeds) * len(members)).reshape(-1, len(members))
     data = jax.tree.map(np.asarray, experiment.data)
     cases = []
@@ -55,11 +63,11 @@ def program(config, settings) -> Program:
             score=first_head_accuracy,
             chance=0.5,
             # Each of two heads needs its own coordinate; with one head the target needs X_1.
-            parts=Parts(of_plane.INPUTS, of_plane.outputs_of(heads, 2), centred=True),
+            parts=Parts(plane.INPUTS, plane.outputs_of(heads, 2), centred=True),
         )
         for i, member in enumerate(members)
     ]
-    return Program(experiment, of_plane.in_steps(settings), tuple(subjects))
+    return Program(experiment, plane.in_steps(settings), tuple(subjects))
 
 
 def bins(x) -> np.ndarray:
@@ -75,4 +83,176 @@ def targets(settings, y):
 def hidden(settings, params, x):
     """Activations [n, units] of the last hidden layer; those of two towers are concatenated."""
     last = f"dense_{settings.model.n_hidden - 1}"
-    return nn.relu(captured(of_plane.network(settings), last, {"params": params}, x))
+    return nn.relu(captured(plane.network(settings), last, {"params": params}, x))
+
+
+# --- digits ---------------------------------------------------------------------------------------
+# Two digits: the right one is one of `width` labels from the left one on, which is the target.
+
+
+C = pairs.N_CLASSES
+
+
+def digits_program(config, settings) -> Program:
+    """Every width; pairs of labels that training never shows are unseen, on the same images."""
+    if max(settings.data.widths) == C or min(settings.data.rhos) < 1:
+        raise BadInput("a pair of digits holds labels out: set data.widths below 10, data.rhos=1")
+    model, members, seeds = settings.model, pairs.settings(settings), settings.train.seeds
+    net, experiment = pairs.network(settings), pairs.experiment(settings)
+    images = jax.tree.map(jnp.asarray, experiment.data["train"])
+    kind = "towers" if model.towers else f"heads_{model.heads}" if model.heads > 1 else "plain"
+
+    def layer(params, x):
+        return nn.relu(captured(net, "dense_0", {"params": params}, x))
+
+    replicas = np.arange(len(seeds) * len(members)).reshape(-1, len(members))
+    subjects = []
+    for i, member in enumerate(members):
+        # The first label of a member is its width, if there are several.
+        labels = member.name.split(", ")[len(settings.data.widths) > 1 :]
+        width = int(member.numbers["width"])
+        subjects.append(
+            Subject(
+                task=f"width_{width}",
+                model="_".join([model.arch, kind, *" ".join(labels).split()]),
+                rows=tuple(replicas[:, i].tolist()),
+                f=pairs.predictor(settings),
+                layer=layer,
+                data=tuple(_digits_data(config, settings, images, width, seed) for seed in seeds),
+                score=first_head_accuracy,
+                chance=1 / C,
+                # Each of two heads needs its own digit; with one head the target needs the left.
+                parts=Parts(pairs.INPUTS, plane.outputs_of(model.heads, C), centred=True),
+            )
+        )
+    return Program(experiment, pairs.in_steps(settings), tuple(subjects), block="digits")
+
+
+def _digits_data(config, settings, images: pairs.Digits, width: int, seed: int) -> Data:
+    is_known = np.arange(C) < width  # by the difference of the two labels
+    keys = jax.random.split(jax.random.key(seed))
+    sets = []
+    for key, offsets, n in zip(
+        keys, (is_known, ~is_known), (config.eval.n_train, config.eval.n_new)
+    ):
+        drawn = pairs.draw_pairs(key, images, jnp.asarray(offsets / offsets.sum(), jnp.float32), n)
+        labels = signs(pairs.targets(settings, drawn), C)
+        sets.append((drawn, pairs.network_input(images.images, drawn), labels))
+    (known, x, y), (_, x_new, y_new) = sets
+    factors = np.stack([np.asarray(known.y1), np.asarray(known.y2)], axis=1)
+    labels = np.argwhere(np.ones((C, C)))
+    asked = labels[~is_known[(labels[:, 1] - labels[:, 0]) % C]]
+    return Data(x, y, factors, x, y, asked, x_new, y_new)
+
+
+# --- SCAN -----------------------------------------------------------------------------------------
+# Four action words in clauses such as "jump around left twice"; "jump" is known in some.
+#
+# Lines are the 21 clauses of an action word, alone and beside a turn ("turn left after jump
+# twice").
+
+
+KNOWN = (1, 4, 8, 16)  # clauses in which "jump" is known; the first is the bare word
+WORDS = "inputs are words, which have no derivative"
+TURNED = ("{{}} and {}", "{{}} after {}", "{} and {{}}", "{} after {{}}")
+BESIDE = ["{}", *(form.format(f"turn {d}") for d in scan.TURNS for form in TURNED)]
+SYMBOLS = (8, 26)  # of the longest command and of its actions, with END
+CLAUSES = [clause.replace("walk", "{}") for clause in scan.clauses() if "walk" in clause]
+
+
+def scan_program(config, settings) -> Program:
+    """One network, with every number of known clauses.
+
+    A line is right if every symbol is the likeliest after the true symbols before it. Predictors
+    see clauses alone; their representation is the decoder's initial state.
+    """
+    net, seeds, batch = scan.network(settings), settings.train.seeds, settings.data.batch
+    axes = Grid(seed=seeds, known=range(len(KNOWN)))
+    words = list(scan.ACTION_WORDS)
+    # The first len(CLAUSES) * len(words) lines are clauses alone.
+    places = np.argwhere(np.ones((len(BESIDE), len(words), len(CLAUSES))))
+    texts = [BESIDE[b].format(CLAUSES[c].format(words[w])) for b, w, c in places]
+    lines = scan.encode([(text, scan.interpret(text)) for text in texts], *SYMBOLS)
+    lines = jax.tree.map(jnp.asarray, lines)
+    order = [0, *1 + np.random.default_rng(0).permutation(len(CLAUSES) - 1)]
+    is_jump = places[:, 1] == words.index("jump")
+    masks = [~is_jump | np.isin(places[:, 2], order[:n]) for n in KNOWN]
+    trained = [np.flatnonzero(mask) for mask in masks]
+    longest = max(map(len, trained))
+    rows = np.stack([np.resize(chosen, longest) for chosen in trained])
+
+    def init(key, replica):
+        return net.init(key, lines.commands[:1], before(lines)[:1])["params"], {}
+
+    def loss(params, extra, batch_lines, key, step, replica):
+        place = jax.random.randint(key, (batch,), 0, longest)
+        sample = tree.take(batch_lines["lines"], batch_lines["rows"][replica["known"], place])
+        logits = net.apply({"params": params}, sample.commands, before(sample))
+        return models.token_loss(logits, sample.actions), (extra, {})
+
+    def evaluate(params, extra, data, key, replica):
+        return {"loss": loss(params, extra, data, key, 0, replica)[0]}, {}
+
+    def f(params, x):
+        """Logits [n, L, symbols]; 0 after the last symbol."""
+        logits = net.apply({"params": params}, x["commands"], x["previous"])
+        return jnp.where(x["is_real"][..., None], logits, 0)
+
+    def layer(params, x):
+        variables = {"params": params}
+        return net.apply(variables, x["commands"], method="encode_commands").start[0]
+
+    def shown(chosen):
+        sample = tree.take(lines, chosen)
+        is_real = sample.actions != PAD
+        x = {"commands": sample.commands, "previous": before(sample), "is_real": is_real}
+        return x, jnp.where(is_real[..., None], signs(sample.actions, scan.N_SYMBOLS), 0)
+
+    experiment = Experiment(
+        data={"lines": lines, "rows": rows},
+        replicas=axes.replicas() | {"stream": axes.streams()},
+        init=init,
+        plan=None,
+        batch=lambda data, indices, key, step: data,
+        loss=loss,
+        evaluate=evaluate,
+        tx=lambda replica: optim.by_name("adam", settings.optim.lr, eps=1e-7),
+        headline=None,
+        identity=axes.identity,
+    )
+    replicas = np.arange(len(seeds) * len(KNOWN)).reshape(len(seeds), -1)
+    is_clause = places[:, 0] == 0
+    subjects = []
+    for i, (n, mask) in enumerate(zip(KNOWN, masks)):
+        known, unseen = np.flatnonzero(mask), np.flatnonzero(~mask)
+        data = Data(
+            *shown(known[some(len(known), config.eval.n_train)]),
+            places[mask & is_clause, 1:],
+            *shown(np.flatnonzero(mask & is_clause)),
+            places[~mask & is_clause, 1:],
+            *shown(unseen[some(len(unseen), config.eval.n_new)]),
+        )
+        subjects.append(
+            Subject(
+                task=f"jump_in_{n}_clauses",
+                model=f"lstm_{settings.model.encoder}",
+                rows=tuple(replicas[:, i].tolist()),
+                f=f,
+                layer=layer,
+                data=(data,) * len(seeds),
+                score=lines_right,
+                parts=WORDS,
+            )
+        )
+    return Program(experiment, settings, tuple(subjects), block="scan")
+
+
+def before(lines: scan.Lines):
+    """The decoder's inputs: the true previous symbols."""
+    return previous(lines.actions, scan.N_SYMBOLS)
+
+
+def lines_right(y, logits) -> float:
+    """Share of lines with the right symbol at every position; y is 0 after the last symbol."""
+    is_right = jnp.argmax(logits, axis=-1) == jnp.argmax(y, axis=-1)
+    return float(jnp.mean(jnp.all(is_right | ~jnp.any(y, axis=-1), axis=1)))

@@ -13,7 +13,7 @@ from cgjax.core import optim
 from cgjax.core.contract import Experiment
 from cgjax.core.replicas import Grid
 from cgjax.experiments.predict.model import Data, Program, Subject, captured, left_open, r2
-from cgjax.experiments.sprites import learned, scenes
+from cgjax.experiments.sprites import models, scenes
 from cgjax.experiments.sprites.compositions import COMPOSITIONS
 from cgjax.nets.mlp import MLP
 
@@ -111,7 +111,7 @@ def networks(settings, kind: str, size: int):
             lambda params, z: net.apply({"params": params}, z),
             lambda params, z: hidden(net, params, z),
         )
-    composition = learned.composition(settings.model.composition)
+    composition = models.composition_named(settings.model.composition)
     net = MLP((size, size, composition.channels), settings.model.component.hidden, N_LAYERS, "elu")
 
     def init(key):

@@ -9,7 +9,7 @@ from cgjax.core.errors import BadInput
 from cgjax.experiments.sprites.support import bound, learned_c, openness, pairs, studies, trained
 from cgjax.experiments.sprites.support.figures import FIGURES
 from cgjax.published import PUBLISHED
-from cgjax.published import tables as markdown
+from cgjax.published import results as markdown
 from cgjax.published.results import summary
 
 STUDIES = {

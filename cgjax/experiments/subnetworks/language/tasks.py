@@ -9,13 +9,13 @@ import numpy as np
 
 from cgjax.core.errors import BadInput
 from cgjax.data import pretrained, wordpiece
-from cgjax.experiments.subnetworks.language import grammar
+from cgjax.experiments.subnetworks import language
 from cgjax.experiments.subnetworks.odd_one_out import N
 from cgjax.experiments.subnetworks.tasks import DTYPES, PARTS, Sets, Task, cells, sizes
 from cgjax.nets import convert
 from cgjax.nets.bert import Bert
 
-TOKENS = (*grammar.TOKENS, "wordpiece")
+TOKENS = (*language.TOKENS, "wordpiece")
 STARTS = ("scratch", "random", "pretrained")
 
 
@@ -54,13 +54,13 @@ def vocabulary(config) -> dict[str, int]:
     """Ids of words or pieces."""
     if config.data.tokens == "wordpiece":
         return wordpiece.read_vocabulary(pretrained.minilm() / "vocab.txt")
-    return grammar.vocabulary(config.data.tokens)
+    return language.vocabulary(config.data.tokens)
 
 
 def encoder(config) -> Callable:
     """The function sentence -> ids for `data.tokens`."""
     if config.data.tokens != "wordpiece":
-        return lambda text: grammar.encode(text, config.data.tokens)
+        return lambda text: language.encode(text, config.data.tokens)
     known = vocabulary(config)
 
     def encode(text):
@@ -131,19 +131,19 @@ THRESHOLD = 1.5
 
 def forms(rule: str, which: int) -> dict[str, set[str]]:
     """{number: word forms of that number} for the head (0) or the dependent (1) of a rule."""
-    symbols = {grammar.TEMPLATES[name][1 + which][0] for name in grammar.FAMILIES[rule]}
-    by_number = {number: set() for number in grammar.NUMBERS}
+    symbols = {language.TEMPLATES[name][1 + which][0] for name in language.FAMILIES[rule]}
+    by_number = {number: set() for number in language.NUMBERS}
     for symbol in symbols:
-        for word in grammar.WORDS[symbol]:
-            for number in grammar.NUMBERS:
-                shown = grammar.inflect(symbol, word, number)
-                by_number[number].add(shown if symbol in grammar.NOUNS else shown.split(" ")[0])
+        for word in language.WORDS[symbol]:
+            for number in language.NUMBERS:
+                shown = language.inflect(symbol, word, number)
+                by_number[number].add(shown if symbol in language.NOUNS else shown.split(" ")[0])
     return by_number
 
 
 def columns(rule: str, number: str, which: int) -> np.ndarray:
     """[words, 2]: 1 if a word form has the rule's number; 1 if it has the other number."""
-    known = grammar.vocabulary("words")
+    known = language.vocabulary("words")
     matching, other = forms(rule, which)[number], forms(rule, which)[_other(number)]
     table = np.zeros((len(known), 2), np.float32)
     for word, i in known.items():
@@ -152,7 +152,7 @@ def columns(rule: str, number: str, which: int) -> np.ndarray:
 
 
 def _other(number):
-    return grammar.NUMBERS[1 - grammar.NUMBERS.index(number)]
+    return language.NUMBERS[1 - language.NUMBERS.index(number)]
 
 
 def _counted(kernel, ids):
@@ -226,7 +226,7 @@ LAYERS = {"hidden/kernel": 0, "out/kernel": 1}
 
 def built(config) -> Task:
     """A rule of language with one of the two networks."""
-    sets = of_language(config, lambda text: grammar.encode(text, "words"))
+    sets = of_language(config, lambda text: language.encode(text, "words"))
     init, embed = BUILT[config.model.arch](config)
     return Task(sets, init, embed, LAYERS.get)
 
@@ -292,11 +292,11 @@ def of_language(config, encode) -> Sets:
     training, validation and test, so that no training sentence of any set is in a test.
     """
     data = config.data
-    subroutines = grammar.SUBROUTINES[data.rule]
+    subroutines = language.SUBROUTINES[data.rule]
     n = len(subroutines)
     truths = sorted({cell for rule, odd in cells(n).values() for cell in rule + odd}, reverse=True)
     by_cell = {
-        cell: grammar.pool(tuple(data.templates), cell, data.number, data.held_out)
+        cell: language.pool(tuple(data.templates), cell, data.number, data.held_out)
         for cell in truths
     }
     texts, places = [], {"seen": {}, "held out": {}}

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from cgjax import config as configs
-from cgjax.bench import support
+from cgjax.bench import sprites
 from cgjax.core.errors import BadInput
 from cgjax.core.workdir import read_json
 from cgjax.experiments.sprites import audits, sets
@@ -153,11 +153,11 @@ def test_opacity_of_a_barely_trained_model(trained, tmp_path):
 
 
 def test_the_benchmark_audits_the_orthogonal_support(monkeypatch):
-    monkeypatch.setattr(support, "N_VALUES", 1)
-    monkeypatch.setattr(support, "N_VALUES_DENSE", 1)
-    monkeypatch.setattr(support, "SIZES", (16, 8))
-    assert support.full_size("occlude_step") > 0
-    assert len(support.against_dense()) == 3
+    monkeypatch.setattr(sprites, "N_VALUES", 1)
+    monkeypatch.setattr(sprites, "N_VALUES_DENSE", 1)
+    monkeypatch.setattr(sprites, "SIZES", (16, 8))
+    assert sprites.full_size("occlude_step") > 0
+    assert len(sprites.against_dense()) == 3
 
 
 @pytest.mark.slow

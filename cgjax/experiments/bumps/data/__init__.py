@@ -1,1 +1,0 @@
-"""What decoders see: sets of bumps and stripes, and digits at all angles."""
