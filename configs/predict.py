@@ -12,8 +12,7 @@ program is read from disk. `cgjax/experiments/predict/rules.toml` defines every 
 """
 
 from cgjax.config import split_variant
-from cgjax.config.choices import names_in
-from cgjax.config.declare import base, declare, declare_parts, key
+from cgjax.config.declare import base, declare, declare_parts, key, names_in
 
 ROWS = {
     "demo": "Thirteen predictors on trained networks: which one tells what composes?",
