@@ -109,7 +109,7 @@ ROWS = {
     ),
     "generalization": (
         "Bases that differ in their seed: structure beside accuracy on held-out combinations",
-        "sizes", {**COMBINATIONS, "eval.least": 0.0},
+        "seeds", {**COMBINATIONS, "eval.least": 0.0},
     ),
     "dynamics": (
         "Structure and accuracy on held-out combinations along base training",
@@ -154,6 +154,7 @@ RESNET = known.RESNET | ONE_RULE
 STUDIES = {
     "rule": known.LANGUAGE | ONE_RULE,
     "sizes": known.LANGUAGE | ONE_RULE,
+    "seeds": known.LANGUAGE | ONE_RULE | known.BASES,
     "joint": known.LANGUAGE | ONE_RULE,
     "tangent": known.LANGUAGE | ONE_RULE | known.TANGENT,
     "dynamics": known.LANGUAGE | known.MASKS | known.ONE_FAMILY,
@@ -199,8 +200,8 @@ TEMPLATES = {
     "anaphora": FAMILIES["anaphora"],
     "three": ("obj_rel_across_inanim",),
 }
-# Few problems, so that held-out accuracy differs between seeds.
-FEW_PROBLEMS = {"data.n_train": 128, "train.epochs": 30, "masks.s0s": (0.05, 0.0)}
+# Bases see few problems, so that held-out accuracy differs between seeds.
+FEW_PROBLEMS = {"data.n_base": 128, "train.epochs": 30, "masks.s0s": (0.05, 0.0)}
 # Changes of single rows at default size.
 DEFAULT = {
     "search": {"masks.s0s": (0.05, 0.0), "masks.lrs": (1e-2, 1e-3), "masks.layers": (0, 1)},
@@ -210,7 +211,8 @@ DEFAULT = {
     "generalization": {
         **FEW_PROBLEMS,
         "model.hidden": 32,
-        "masks.epochs": 15,
+        "data.n_train": 256,
+        "masks.epochs": 8,
         "masks.batch": 16,
         "masks.n_draws": 4,
     },
@@ -225,8 +227,6 @@ OURS = {
         **FEW_PROBLEMS,
         "train.seeds": tuple(range(30)),
         "masks.lrs": (1e-2, 1e-3),
-        "masks.epochs": 100,
-        "masks.batch": 32,
     },
 }
 SIZES = {

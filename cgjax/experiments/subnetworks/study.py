@@ -66,7 +66,8 @@ def plan(config) -> dict:
         small = settings.copy_and_resolve_references()
         with small.unlocked():
             small.data.update(dict.fromkeys(("n_train", "n_val", "n_test", "n_eval"), 4))
-        steps = configs.in_steps(settings, n_batches(settings.data.n_train, settings.data.batch))
+        n = min(settings.data.n_train, settings.data.get("n_base", settings.data.n_train))
+        steps = configs.in_steps(settings, n_batches(n, settings.data.batch))
         sizes[name] = (
             program.training_size(bases.experiment(small, stages.task_of(small)), steps) | note
         )
@@ -350,6 +351,7 @@ STRUCTURES = {
     "structure beyond random removals": "abl_diff beyond random removals",
 }
 MANY = 12  # bases from which a rank correlation has an interval
+FEWEST = 5  # of many bases, those with valid masks that have a rank correlation
 PERMUTATIONS = 1000  # of structure over the bases of a part
 
 
@@ -386,6 +388,8 @@ def over_widths(config, metrics: dict, arrays: dict) -> dict:
         some = {name: values[known] for name, values in columns.items()}
         if is_many:
             correlations[f"bases with {words}"] = ([known.sum()], [])
+            if known.sum() < FEWEST:
+                continue
         related = _related(some[words], some, where)
         for name, tau in related.items():
             name = name.replace("structure", words, 1)
@@ -403,9 +407,7 @@ def over_widths(config, metrics: dict, arrays: dict) -> dict:
                 correlations[f"{name}, p"] = ([stats.null_p(tau[0][0], null)], [])
         if is_many and len(names) > 1 and "held_out" in some:
             taus = [
-                stats.kendall_tau_b(
-                    *(some[key][some["part"] == i] for key in (words, "held_out"))
-                )
+                stats.kendall_tau_b(*(some[key][some["part"] == i] for key in (words, "held_out")))
                 for i in dict.fromkeys(some["part"])
                 if np.sum(some["part"] == i) > 1
             ]
@@ -468,7 +470,11 @@ STUDIES = {
     "families": families,
     "dynamics": dynamics,
     "sizes": rule,
+    "seeds": rule,
     "joint": disjoint,
     "tangent": kernels,
 }
-AFTERWARDS = {"sizes": over_widths, "rule": trained_or_random, "resnet": trained_or_random}
+AFTERWARDS = {
+    **dict.fromkeys(("sizes", "seeds"), over_widths),
+    **dict.fromkeys(("rule", "resnet"), trained_or_random),
+}
