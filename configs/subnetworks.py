@@ -211,8 +211,8 @@ DEFAULT = {
     "generalization": {
         **FEW_PROBLEMS,
         "model.hidden": 32,
-        "data.n_train": 256,
-        "masks.epochs": 8,
+        "data.n_train": 128,
+        "masks.epochs": 15,
         "masks.batch": 16,
         "masks.n_draws": 4,
     },
