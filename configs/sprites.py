@@ -387,9 +387,9 @@ def without_latents(row, size):
     config.train.update({"steps_per_call": 50, "log_every": 50})
     config.eval.n = 1000
     if size == "default":
-        config.data.update({"n_train": 20_000, "batch": 32, "n_samples": 100})
+        config.data.update({"n_train": 10_000, "batch": 32, "n_samples": 100})
         config.data.supports = ("random", "orthogonal", "diagonal")
-        config.train.steps = 3000
+        config.train.steps = 1500
     else:  # no paper has these rows: the size `paper` is that of `fast`
         config.data.update({"n_train": 50_000, "batch": 128, "n_samples": 300})
         config.train.update({"steps": 12_000, "seeds": (0, 1, 2, 3, 4)})

@@ -240,6 +240,7 @@ def trained(row, size):
     if is_of_pictures and size != "default":
         config.data.update({"batch": 64, "n_train": 32_768, "n_samples": 600, "n_pixels": 12})
         config.model.hidden, config.eval.n = 256, 16
+        config.checkpoint.every = steps  # a state has 0.4 GB
     if is_of_pictures and size == "default":
         config.train.seeds, config.model.kinds = (0, 1, 2), ("table", "monolithic")
         # The default size needs no download.

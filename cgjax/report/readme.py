@@ -11,6 +11,7 @@ README.template.md beside a family's README is that README with fields:
     {{table jumps}}                             a table or a sentence of the family
     {{standing}}                                how the family's claims stand, by kind
     {{not recorded}}                            the family's rows without a recorded run
+    {{questions}}                               the open questions and our answers
 
 `published/README.md` has a table of how the claims stand, between two comments.
 
@@ -35,6 +36,7 @@ from cgjax import experiments, published, report
 from cgjax.core.errors import BadInput
 from cgjax.core.workdir import read_json, write_atomic
 from cgjax.published.claims import CLAIMS, KINDS
+from cgjax.published.questions import QUESTIONS
 from cgjax.published.verdict import half_width
 from cgjax.report import standing as standings
 
@@ -148,6 +150,12 @@ def field(family: str, words: str) -> str:
     file, _, rest = words.partition(" ")
     if words == "standing":
         return standing_table(family).rstrip()
+    if words == "questions":
+        answers = [
+            (question, " ".join(text for text, _ in sentences), row)
+            for question, row, sentences in QUESTIONS
+        ]
+        return _filled(markdown([("question", "answer", "row"), *answers]), "")
     if words == "not recorded":
         rows = [row["name"] for row in configs.load_file(family).describe_rows()]
         known = {entry["row"] for entry in report.entries(family)}

@@ -1,5 +1,7 @@
 """Sentences of READMEs that a changed record would make false, and the fields of templates."""
 
+import re
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -11,7 +13,9 @@ from cgjax.experiments.resistance import readme as resistance
 from cgjax.experiments.sprites import readme as sprites
 from cgjax.experiments.subnetworks import readme as subnetworks
 from cgjax.published import PUBLISHED
-from cgjax.report import readme
+from cgjax.published.claims import CLAIMS
+from cgjax.published.questions import QUESTIONS
+from cgjax.report import readme, standing
 
 
 def test_a_table_aligns_columns_of_numbers():
@@ -74,3 +78,17 @@ def test_fields_that_are_flat_compose_and_others_do_not():
 def test_how_often_pairs_of_the_test_occur_in_training():
     record = report.entries("resistance")
     assert [resistance.occurrences(share)(record, {}) for share in (0.9, 0.99)] == ["13", "1.3"]
+
+
+def test_every_answer_to_an_open_question_is_a_finding_that_the_record_matches():
+    """Each sentence of the root README's table, by the standings that `reproduce` prints."""
+    findings = [claim for claim in CLAIMS.values() if claim.kind == "finding"]
+    words = {each.claim.id: each.word for each in standing.standings(claims=findings)}
+    for text, ids in (sentence for _, _, sentences in QUESTIONS for sentence in sentences):
+        verdicts = {words[name] for name in ids}
+        is_small = "default size" in text and verdicts == {"no verdict at this size"}
+        assert text.endswith(".") and (is_small or verdicts == {"match"}), (text, verdicts)
+        # A number is of a run that judges one of the sentence's findings.
+        rows = {f"{CLAIMS[name].family}/{row}" for name in ids for row in CLAIMS[name].rows}
+        fields = re.findall(r"\{\{(\S+)-(?:default|fast) ", text)
+        assert set(fields) <= rows and text.count("{{") == len(fields), text

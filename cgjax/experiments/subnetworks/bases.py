@@ -31,10 +31,8 @@ class Bases(NamedTuple):
 
 def experiment(config, task: tasks.Task) -> program.Experiment:
     """Training on epochs of the compositional set; seeds are replicas."""
-    data = {
-        "table": task.sets.table,
-        "rows": {part: task.sets.rows[part]["compositional"] for part in ("train", "val")},
-    }
+    rows = {"train": problems(config, task), "val": task.sets.rows["val"]["compositional"]}
+    data = {"table": task.sets.table, "rows": rows}
 
     def batch(data, indices, key, step):
         rows, labels = odd_one_out.permuted(key, data["rows"]["train"][indices])
@@ -71,9 +69,14 @@ def experiment(config, task: tasks.Task) -> program.Experiment:
     )
 
 
+def problems(config, task):
+    """Training problems of bases [n, 4]: the first `data.n_base` where the row has this key."""
+    return task.sets.rows["train"]["compositional"][: config.data.get("n_base")]
+
+
 def steps_per_epoch(config, task) -> int:
-    """Batches per pass over the compositional training set."""
-    return arrays.n_batches(len(task.sets.rows["train"]["compositional"]), config.data.batch)
+    """Batches per pass over the training problems of bases."""
+    return arrays.n_batches(len(problems(config, task)), config.data.batch)
 
 
 def in_steps(config, task):

@@ -492,7 +492,7 @@ RULE = (draw_differences, draw_absolute, draw_heat, draw_bases, draw_layers, dra
         draw_pattern, draw_search, draw_matrices)  # fmt: skip
 FIGURES = {
     **dict.fromkeys(("rule", "resnet", "simclr", "joint"), RULE),
-    "sizes": (*RULE, draw_structure),
+    **dict.fromkeys(("sizes", "seeds"), (*RULE, draw_structure)),
     "tangent": (*RULE, draw_tangent),
     "vit": (draw_bases,),
     "families": (draw_bases, draw_families),

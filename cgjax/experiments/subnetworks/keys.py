@@ -46,6 +46,7 @@ LANGUAGE = RULE | {
     "model.layers": key(4, "layers of BERT", low=1),
     "model.heads": key(8, "attention heads", low=1),
 }  # fmt: skip
+BASES = {"data.n_base": key(128, "of the training problems, those that bases see", low=1)}
 MASKS = {
     "masks.s0s": key((0.05,), "first scores, or shares to keep; the first is pre-registered",
                      distinct=True, is_traced=True),

@@ -66,7 +66,8 @@ def plan(config) -> dict:
         small = settings.copy_and_resolve_references()
         with small.unlocked():
             small.data.update(dict.fromkeys(("n_train", "n_val", "n_test", "n_eval"), 4))
-        steps = configs.in_steps(settings, n_batches(settings.data.n_train, settings.data.batch))
+        n = min(settings.data.n_train, settings.data.get("n_base", settings.data.n_train))
+        steps = configs.in_steps(settings, n_batches(n, settings.data.batch))
         sizes[name] = (
             program.training_size(bases.experiment(small, stages.task_of(small)), steps) | note
         )
@@ -350,17 +351,21 @@ STRUCTURES = {
     "structure beyond random removals": "abl_diff beyond random removals",
 }
 MANY = 12  # bases from which a rank correlation has an interval
+FEWEST = 5  # of many bases, those with valid masks that have a rank correlation
+PERMUTATIONS = 1000  # of structure over the bases of a part
 
 
 def over_widths(config, metrics: dict, arrays: dict) -> dict:
     """Rank correlations as in `_related`, over the bases of all parts, which differ in size.
 
-    With MANY bases also for the other STRUCTURES, with bootstrap intervals over bases, and with
-    held-out accuracy within each part, where bases differ in their seed alone.
+    With MANY bases also for the other STRUCTURES, with bootstrap intervals over bases, with p from
+    permutations of structure within parts, and with held-out accuracy within each of several parts,
+    where bases differ in their seed alone.
     """
     labels = {"compositional": "base: test accuracy", "held_out": "base: held-out accuracy"}
-    columns, correlations = {"part": []}, {}
-    for name, _ in parts(config):
+    columns, correlations, names = {"part": []}, {}, [name for name, _ in parts(config)]
+    where, rng = "over sizes" if len(names) > 1 else "over bases", np.random.default_rng(0)
+    for i, name in enumerate(names):
         prefix = f"{name}/" if name else ""
         for words, measure in STRUCTURES.items():
             values = [
@@ -373,7 +378,7 @@ def over_widths(config, metrics: dict, arrays: dict) -> dict:
         for key, label in labels.items():
             if prefix + label in metrics:
                 columns.setdefault(key, []).append(np.asarray(metrics[prefix + label][0]))
-        columns["part"].append(np.full(len(columns["structure"][-1]), name))
+        columns["part"].append(np.full(len(columns["structure"][-1]), i))
     columns = {name: np.concatenate(values) for name, values in columns.items()}
     is_many = len(columns["part"]) >= MANY
     for words in STRUCTURES if is_many else ("structure",):
@@ -381,26 +386,38 @@ def over_widths(config, metrics: dict, arrays: dict) -> dict:
             continue
         known = np.isfinite(columns[words])
         some = {name: values[known] for name, values in columns.items()}
-        related = _related(some[words], some, "over sizes")
+        if is_many:
+            correlations[f"bases with {words}"] = ([known.sum()], [])
+            if known.sum() < FEWEST:
+                continue
+        related = _related(some[words], some, where)
         for name, tau in related.items():
             name = name.replace("structure", words, 1)
             correlations[name] = tau
             key = "held_out" if "held-out" in name else "compositional"
-            if is_many and known.sum() > 1:
+            if is_many and np.isfinite(tau[0][0]):  # NaN: all bases are alike
                 ends = stats.bootstrap(stats.kendall_tau_b, some[words], some[key], n=500)
                 correlations[f"{name}, 2.5 %"], correlations[f"{name}, 97.5 %"] = (
                     ([end], []) for end in ends
                 )
-        if is_many and "held_out" in some:
+                null = [
+                    stats.kendall_tau_b(shuffled(rng, some[words], some["part"]), some[key])
+                    for _ in range(PERMUTATIONS)
+                ]
+                correlations[f"{name}, p"] = ([stats.null_p(tau[0][0], null)], [])
+        if is_many and len(names) > 1 and "held_out" in some:
             taus = [
-                stats.kendall_tau_b(
-                    *(some[key][some["part"] == name] for key in (words, "held_out"))
-                )
-                for name in dict.fromkeys(some["part"])
-                if np.sum(some["part"] == name) > 1
+                stats.kendall_tau_b(*(some[key][some["part"] == i] for key in (words, "held_out")))
+                for i in dict.fromkeys(some["part"])
+                if np.sum(some["part"] == i) > 1
             ]
             correlations[f"tau of {words} and held-out accuracy within sizes"] = (taus, [])
     return correlations
+
+
+def shuffled(rng, values, labels):
+    """Values [n] in random order within each label [n]; labels ascend."""
+    return values[np.lexsort((rng.random(len(values)), labels))]
 
 
 def disjoint(config, workdir, name: str = "", selection=None) -> tuple[dict, dict]:
@@ -453,7 +470,11 @@ STUDIES = {
     "families": families,
     "dynamics": dynamics,
     "sizes": rule,
+    "seeds": rule,
     "joint": disjoint,
     "tangent": kernels,
 }
-AFTERWARDS = {"sizes": over_widths, "rule": trained_or_random, "resnet": trained_or_random}
+AFTERWARDS = {
+    **dict.fromkeys(("sizes", "seeds"), over_widths),
+    **dict.fromkeys(("rule", "resnet"), trained_or_random),
+}

@@ -154,9 +154,9 @@ def test_every_part_has_a_file_of_its_own(draw, file, more, drawn, tmp_path):
 
 def test_structure_and_generalization(drawn, tmp_path):
     """Structure is minus abl_diff; bases without a selected mask do not count; figures of both."""
-    config = configs.load("subnetworks:generalization,smoke")
+    config = configs.load("subnetworks:scale,smoke")
     rng, metrics, seeds = np.random.default_rng(0), {}, list(range(6))
-    for part in ("n_100", "n_150", "n_200"):
+    for part in config.parts:
         first, second, noise = rng.random((3, 6))
         metrics[f"{part}/base: held-out accuracy"] = (-(first + second), seeds)
         metrics[f"{part}/base: test accuracy"] = (first + second, seeds)
@@ -177,6 +177,9 @@ def test_structure_and_generalization(drawn, tmp_path):
         for end in (", 2.5 %", ", 97.5 %")
     )
     assert low < noise < high and abs(noise) < 0.6
+    p = [taus[held_out.format(words, "over") + ", p"][0][0] for words in study.STRUCTURES]
+    assert p[0] == p[1] == 2 / (1 + study.PERMUTATIONS) and p[2] > 0.05
+    assert taus["bases with structure, selected"] == ([15], [])
     few = {name: (values[:3], seeds[:3]) for name, (values, _) in metrics.items()}
     assert list(study.over_widths(config, few, {})) == [
         "tau of structure and accuracy over sizes",

@@ -251,12 +251,16 @@ def shown(latents: np.ndarray) -> np.ndarray:
     return np.minimum(in_front[PAIRS[:, 0]], behind[PAIRS[:, 1]])
 
 
-def scores(left_open, share_shown, ratio) -> dict[str, float]:
+def scores(left_open, share_shown, ratio, support) -> dict[str, float]:
     """Of unseen pairs [n]: what stays open over the floor, and the share of scenes that show their
-    rarer picture, against their error over that of the model that has seen everything."""
+    rarer picture, against their error over that of the model that has seen everything. support:
+    its number [n]."""
     is_closed, is_right = left_open <= CLOSED, ratio <= RIGHT
+    alike = np.round(share_shown, 2)
     return {
         "tau-b(open, error)": stats.kendall_tau_b(left_open, ratio),
+        "tau-b(open, error) among pairs shown alike": stats.kendall_tau_b(left_open, ratio, alike),
+        "tau-b(open, error) within supports": stats.kendall_tau_b(left_open, ratio, support),
         "tau-b(not shown, error)": stats.kendall_tau_b(-share_shown, ratio),
         "determined pairs drawn right": np.mean(is_right[is_closed]) if is_closed.any() else np.nan,
         "open pairs drawn right": np.mean(is_right[~is_closed]) if not is_closed.all() else np.nan,
@@ -302,7 +306,7 @@ def study(config, workdir):
         arrays |= {"step": curves["step"], f"{kind}/ratio": ratio}
         arrays |= {f"{kind}/{name}": curves[name] for name in ("mse_id", "mse_all")}
         numbers = [
-            scores(left_open[unseen], share_shown, each[unseen])
+            scores(left_open[unseen], share_shown, each[unseen], np.nonzero(unseen)[0])
             | bound(amplification, curves["mse_id"][:, i], curves["mse_all"][:, i])
             | {
                 f"{name}: error of unseen pairs": np.median(each[k][unseen[k]])

@@ -64,9 +64,11 @@ def test_the_audit_leaves_open_what_is_absent_or_hidden(cut_outs):
 def test_scores_of_pairs():
     left_open, ratio = np.array([1.0, 1.1, 3.0, 4.0]), np.array([1.0, 1.2, 5.0, 1.5])
     shown = np.array([0.1, 0.1, 0.0, 0.1])
-    scored = pairs.scores(left_open, shown, ratio)
+    scored = pairs.scores(left_open, shown, ratio, np.array([0, 1, 1, 0]))
     assert scored["determined pairs drawn right"] == 1 and scored["open pairs drawn right"] == 0.5
     assert scored["tau-b(open, error)"] == pytest.approx(4 / 6)
+    assert scored["tau-b(open, error) among pairs shown alike"] == 1  # the third is shown less
+    assert scored["tau-b(open, error) within supports"] == 1
     assert scored["tau-b(not shown, error)"] > 0
     bound = pairs.bound(np.array([4.0, 30.0]), np.ones((2, 2)), np.array([[3.0, 3.0], [5.0, 4.0]]))
     assert list(bound.values()) == [0.25, 0.25]

@@ -1,0 +1,88 @@
+"""Open questions of the papers, and our answers: the table of the root README.
+
+Each sentence of an answer has the findings that it states, ids of `published.claims`: a test holds
+that the record matches all of them, or gives no verdict at its size, which the sentence then names.
+Fields are those of `report.readme`. Literals only.
+"""
+
+# (question, row, ((sentence, its findings), ...))
+QUESTIONS = (
+    (
+        "Do images alone suffice, without latents?", "`sprites:unsupervised_conv`",
+        (
+            ("Slots of an autoencoder tell the latents of new combinations if all combinations are "
+             "seen (R2 {{sprites/unsupervised_conv-fast random: slots_all, reconstruction .2f}}), "
+             "worse from seven smaller supports "
+             "({{sprites/unsupervised_conv-fast diagonal_broad: slots_all, reconstruction .2f}} at "
+             "best).",
+             ("sprites.slots_carry_over_only_from_all_combinations",)),
+            ("Consistency of recombined slots, in our form, closes less than half of the gap.",
+             ("sprites.consistency_closes_less_than_half",)),
+        ),
+    ),
+    (
+        "How do errors grow outside the support?", "`support:bound`",
+        (
+            ("By less than the predicted factor in all {{support/bound-default runs .0f}} recorded "
+             "runs, if errors of 10 % are assumed; the bound is loose: "
+             "{{support/bound-default noise 0.1: share within a factor 5 .0%}} are within a factor "
+             "5 of it.",
+             ("support.amplification_bounds_recorded_errors", "support.the_bound_is_not_tight")),
+        ),
+    ),
+    (
+        "Do real images compose alike?", "`support:cut_outs`",
+        (
+            ("Of pairs of CIFAR-10 cut-outs that training never shows, "
+             "{{support/cut_outs-default table/determined pairs drawn right .0%}} are drawn right "
+             "if the support determines them, "
+             "{{support/cut_outs-default table/open pairs drawn right .0%}} if not (default size).",
+             ("support.determined_pairs_are_drawn_right",)),
+        ),
+    ),
+    (
+        "What is left if C is learned?", "`support:unknown_c`",
+        (
+            ("A function of one number for each component: after it R2 "
+             "{{support/unknown_c-default learned/everything, 0 pixels known: front, any function "
+             ".2f}}, after an affine map "
+             "{{support/unknown_c-default learned/everything, 0 pixels known: front, affine .2f}}.",
+             ("support.a_learned_c_leaves_one_function",)),
+        ),
+    ),
+    (
+        "How many combinations must be seen?",
+        "[`coverage`](cgjax/experiments/coverage/README.md)",
+        (
+            ("About linearly many in the number of values for sums (exponent "
+             "{{coverage/addition-fast addition_mlp/n: exponent .2f}}, "
+             "{{coverage/addition-fast addition_mlp/n: exponent, 2.5 % .2f}} to "
+             "{{coverage/addition-fast addition_mlp/n: exponent, 97.5 % .2f}}), nearly a fixed "
+             "share for bumps; width does not replace them.",
+             ("coverage.addition_is_linear", "coverage.bumps_need_a_share",
+              "coverage.width_replaces_no_data")),
+        ),
+    ),
+    (
+        "Can a penalty learn the factors' axes?", "`bumps:axes`",
+        (
+            ("Yes at 45°: OOD nMSE {{bumps/axes-fast angle_45/learned axes: ood nmse median .2g}} "
+             "(median) against {{bumps/axes-fast angle_45/no penalty: ood nmse median .2g}} "
+             "without; not where axes are not straight.",
+             ("bumps.learned_axes_compose", "bumps.axes_need_straight_factors")),
+        ),
+    ),
+    (
+        "Do entangled inputs resist alike?", "`resistance:overlaid`",
+        (
+            ("Overlaid digits: test accuracy "
+             "{{resistance/overlaid-fast overlaid/A: test accuracy .2f}} where X_2 tells, "
+             "{{resistance/overlaid-fast overlaid/B: test accuracy .2f}} where it does not.",
+             ("resistance.overlaid.overlaid_test_a_below_b",)),
+            ("But pairs that are rare cost more than telling in 90 % "
+             "({{resistance/overlaid-fast overlaid/B, X_2 absent 0.9: test accuracy .2f}} and "
+             "{{resistance/overlaid-fast overlaid/rho 0.9: test accuracy .2f}}).",
+             ("resistance.overlaid.overlaid_rare_b_below_rho_0.9",)),
+        ),
+    ),
+)  # fmt: skip
